@@ -91,6 +91,7 @@ var layers = []layer{
 	{path: "replication", mayUse: []string{"keyrange", "rules", "internal", ""}},
 	{path: "keyrange", mayUse: []string{""}, stdOnly: true},
 	{path: "rules", mayUse: []string{""}, stdOnly: true},
+	{path: "rules/budget", stdOnly: true},
 	{path: "migrations"},
 	{path: "web", stdOnly: true},
 	{path: "internal/config", mayUse: []string{"replication", "internal", ""}},

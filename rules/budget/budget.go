@@ -1,0 +1,149 @@
+// Package budget has the arithmetic of click budgets: a limit on the clicks of a link that
+// are redirected, by edges that do not ask one another.
+//
+// It is escrow. The control plane grants an edge some of the clicks that are left, the
+// edge spends them alone, and the control plane counts them as used from the moment of
+// the grant. An edge keeps, for every budget, an account of its present start (boot).
+// The totals of an account only grow, so that a message may be lost, repeated or late:
+// the greatest value of each total is the newest one.
+//
+// Three rules keep the limit, whatever dies:
+//
+//   - A grant is durable on the edge before it is spent ([Holding.Plan], [Holding.Apply]).
+//   - Only the boot that took clicks gives some back, and it stops spending them before
+//     it says so ([Holding.Withdraw]). The clicks of a boot that has died count as spent.
+//   - A history of PostgreSQL that was restored grants nothing before the edges have
+//     reported their accounts, because it may have forgotten grants.
+//
+// The package is pure: it has no clock, no files and no network.
+package budget
+
+import "sync/atomic"
+
+const (
+	// MaxLimit bounds the limit of a budget, and every total of an account.
+	MaxLimit = 1_000_000_000
+
+	// MaxGrant bounds the clicks of one grant.
+	MaxGrant = 10_000
+
+	// Overdraft is how many clicks of a bounded budget each edge may spend beyond its
+	// grants. All edges together exceed the limit by Overdraft for each of them at most.
+	Overdraft = 10
+
+	// share is the part of what is left that one grant may take, so that no edge gets all
+	// of it.
+	share = 8
+)
+
+// Pool is the control plane's side of a budget at one moment.
+type Pool struct {
+	Limit int64
+	Used  int64 // clicks that edges have spent, or may spend
+}
+
+// Left returns how many clicks can still be granted.
+func (p Pool) Left() int64 { return max(0, p.Limit-p.Used) }
+
+// Grant returns how many clicks an edge gets that wants that many: at least one while
+// any is left.
+func (p Pool) Grant(want int64) int64 {
+	left := p.Left()
+	if left == 0 || want <= 0 {
+		return 0
+	}
+	return max(1, min(want, left/share, MaxGrant))
+}
+
+// Account holds what one boot of an edge and the control plane report of a budget.
+// Totals only grow.
+type Account struct {
+	Granted  int64 // clicks taken
+	Returned int64 // clicks given back unspent
+	Spent    int64 // clicks redirected, as far as is known
+}
+
+// Used returns the clicks that count as used.
+func (a Account) Used() int64 { return a.Granted - a.Returned }
+
+// Valid reports whether the totals are possible. Spent may exceed the grants by the
+// overdraft.
+func (a Account) Valid() bool {
+	return 0 <= a.Returned && a.Returned <= a.Granted && a.Granted <= MaxLimit && 0 <= a.Spent && a.Spent <= a.Granted+Overdraft
+}
+
+// Merge returns the newer value of each total.
+func (a Account) Merge(b Account) Account {
+	return Account{max(a.Granted, b.Granted), max(a.Returned, b.Returned), max(a.Spent, b.Spent)}
+}
+
+// Totals are the part of a holding that an edge makes durable.
+type Totals struct {
+	Granted, Returned int64
+	Lent              int64 // of an overdraft, and not repaid by a grant yet
+}
+
+// Holding is an edge's side of a budget: the clicks that its present boot may spend. Any
+// number of goroutines call Spend. One goroutine calls everything else.
+type Holding struct {
+	left atomic.Int64
+	Totals
+}
+
+// Spend takes one click, and reports whether there was one and how many are left.
+func (h *Holding) Spend() (left int64, ok bool) {
+	for {
+		n := h.left.Load()
+		if n <= 0 {
+			return 0, false
+		}
+		if h.left.CompareAndSwap(n, n-1) {
+			return n - 1, true
+		}
+	}
+}
+
+// Left returns how many clicks can be spent.
+func (h *Holding) Left() int64 { return h.left.Load() }
+
+// Account returns the totals for the control plane.
+func (h *Holding) Account() Account {
+	return Account{h.Granted, h.Returned, h.Granted - h.Returned + h.Lent - h.left.Load()}
+}
+
+// Plan returns the totals after a grant, which repays what was lent first. They must be
+// durable before [Holding.Apply]. A total that is not above the present one is an old
+// message, and changes nothing.
+func (h *Holding) Plan(granted int64) Totals {
+	t := h.Totals
+	if granted > t.Granted {
+		t.Lent -= min(t.Lent, granted-t.Granted)
+		t.Granted = granted
+	}
+	return t
+}
+
+// PlanLoan returns the totals after the rest of the overdraft was lent.
+func (h *Holding) PlanLoan() Totals {
+	t := h.Totals
+	t.Lent = Overdraft
+	return t
+}
+
+// Apply lets the clicks be spent that durable totals have more than the present ones.
+func (h *Holding) Apply(t Totals) {
+	more := t.Granted - t.Returned + t.Lent - (h.Granted - h.Returned + h.Lent)
+	h.Totals = t
+	h.left.Add(more)
+}
+
+// Withdraw takes back all clicks that are left, which no goroutine can spend any more,
+// and returns their number. The totals say so at once; they must be durable before the
+// control plane hears of them.
+func (h *Holding) Withdraw() int64 {
+	n := h.left.Swap(0)
+	repaid := min(n, h.Lent)
+	h.Lent -= repaid
+	h.Returned += n - repaid
+	return n
+}
