@@ -53,12 +53,13 @@ var layers = []layer{
 	{path: "api/clickbatch", mayUse: []string{""}, stdOnly: true},
 	{path: "controlplane/postgres", mayUse: []string{
 		"api/clickbatch", "controlplane", "controlplane/rollup", "replication", "keyrange",
-		"migrations", "internal", "",
+		"rules/budget", "migrations", "internal", "",
 	}},
 	{path: "controlplane/target", mayUse: []string{""}},
 	{path: "controlplane/rollup", mayUse: []string{""}, stdOnly: true},
 	{path: "controlplane", mayUse: []string{
-		"controlplane/target", "controlplane/rollup", "replication", "keyrange", "rules", "",
+		"controlplane/target", "controlplane/rollup", "replication", "keyrange", "rules",
+		"rules/budget", "",
 	}},
 	{path: "edge/node", mayUse: []string{
 		"api", "api/clickbatch", "edge/server", "edge/replica", "edge/lookup", "edge/clicks",

@@ -46,6 +46,7 @@ const (
 	PathEdgeReports      = "/fleet/v1/report"
 	PathEdgeOutcomes     = "/fleet/v1/outcome"
 	PathEdgeCertificates = "/fleet/v1/certificates"
+	PathEdgeBudgets      = "/fleet/v1/budgets"
 )
 
 // Headers of the API.

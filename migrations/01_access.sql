@@ -42,7 +42,7 @@ BEGIN
             WHEN c.relname IN ('audit', 'idempotency') THEN 'SELECT, INSERT'
             WHEN c.relname = 'workspace' THEN 'SELECT, UPDATE'
             WHEN c.relname IN ('link', 'domain', 'app_user', 'api_key', 'reserved_key') THEN 'SELECT, INSERT, UPDATE'
-            WHEN c.relname = 'link_tag' THEN 'SELECT'
+            WHEN c.relname IN ('link_tag', 'budget', 'budget_account') THEN 'SELECT'
             WHEN tenants AND c.relname LIKE '%click%' THEN 'SELECT, UPDATE, DELETE' -- to forget clicks; only waypost_ingest counts
             WHEN tenants THEN everything
             WHEN c.relname IN ('cluster', 'changelog_head', 'changelog_epoch') THEN 'SELECT'
@@ -63,6 +63,7 @@ BEGIN
             WHEN c.relname = 'api_key' THEN 'SELECT, UPDATE, DELETE' -- UPDATE for FOR UPDATE
             WHEN c.relname IN ('link_click', 'click_hour', 'click_day') OR c.relname LIKE 'click\_event%' THEN 'SELECT, DELETE'
             WHEN c.relname = 'click_pack' THEN 'SELECT'
+            WHEN c.relname = 'budget' THEN 'SELECT, DELETE'
             ELSE '' END
         ELSE '' END;
 END $$;

@@ -113,6 +113,7 @@ type DB struct {
 	*AccessStore
 	*SignInStore
 	*FleetStore
+	*BudgetStore
 	*ClickStore
 	*ReaperStore
 	*SaltStore
@@ -151,6 +152,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		AccessStore:   access,
 		SignInStore:   &SignInStore{access},
 		FleetStore:    &FleetStore{pool: p},
+		BudgetStore:   &BudgetStore{pool: p},
 		ClickStore:    clicks,
 		ReaperStore:   &ReaperStore{pool: p, clicks: clicks},
 		SaltStore:     &SaltStore{pool: p, retention: cfg.SaltRetention},

@@ -185,8 +185,16 @@ func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, nod
 	err := pgx.BeginTxFunc(ctx, db.pool, system.begin(), func(tx pgx.Tx) error {
 		var known, heard, left bool
 		var pending int64
-		if err := tx.QueryRow(ctx, heardOf, node, silent).Scan(&known, &heard, &left, &pending); err != nil || left {
+		if err := tx.QueryRow(ctx, heardOf, node, silent).Scan(&known, &heard, &left, &pending); err != nil {
 			return err
+		}
+		if !heard { // its clicks of budgets count as spent
+			if _, err := tx.Exec(ctx, `SELECT budget_give_up($1)`, node); err != nil {
+				return err
+			}
+		}
+		if left {
+			return nil
 		}
 		if !known {
 			return waypost.Errorf(waypost.ENotFound, "no edge of that name has ever sent clicks, or told of any")

@@ -15,6 +15,10 @@ const grants = `
 api_key: backup=r operator=rawd reaper=rwd tenant=raw
 app_user: backup=r operator=rawd tenant=raw
 audit: backup=r operator=ra tenant=ra
+budget: backup=r operator=rawd reaper=rd tenant=r
+budget_account: backup=r operator=rawd tenant=r
+budget_awaited: backup=r operator=rawd
+budget_state: backup=r operator=rawd
 changelog: backup=r operator=rawd stream=r
 changelog_epoch: backup=r operator=rawd reaper=r stream=r tenant=r
 changelog_head: backup=r operator=rawd reaper=r stream=r tenant=r

@@ -113,9 +113,10 @@ const (
 	purge = `
 		WITH gone AS (DELETE FROM link l WHERE ` + purgeDue + ` AND id = ANY ($2)
 		              AND NOT ` + hasParts + ` AND NOT EXISTS (SELECT FROM link_click c WHERE c.link_id = l.id)
-		              RETURNING domain_id, code, custom),
+		              RETURNING id, domain_id, code, custom),
 		     retired AS (INSERT INTO retired_code (domain_id, code)
-		                 SELECT domain_id, code FROM gone WHERE custom OR domain_id <> 1 ON CONFLICT DO NOTHING)
+		                 SELECT domain_id, code FROM gone WHERE custom OR domain_id <> 1 ON CONFLICT DO NOTHING),
+		     budgets AS (DELETE FROM budget WHERE link_id IN (SELECT id FROM gone))
 		SELECT count(*) FROM gone`
 
 	hasParts = `EXISTS (SELECT FROM unnest(click_areas(l.id)) a

@@ -1,0 +1,37 @@
+package api
+
+// MaxEdgeBudgets bounds the accounts of one report.
+const MaxEdgeBudgets = 1000
+
+// EdgeBudgets reports an edge's accounts of click budgets, and asks for clicks.
+type EdgeBudgets struct {
+	Node     string       `json:"node"`
+	Epoch    uint32       `json:"epoch" doc:"Newest epoch of the changelog that the edge has seen. Nothing is granted in another one."`
+	Accounts []EdgeBudget `json:"accounts" doc:"At most 1,000."`
+	Complete bool         `json:"complete" doc:"With this report the control plane has all accounts of the edge in this epoch."`
+	Lost     bool         `json:"lost" doc:"Of complete: accounts are missing, because the edge could not read them."`
+}
+
+// EdgeBudget is the account of one boot of an edge for the budget of a link. Totals only
+// grow.
+type EdgeBudget struct {
+	Domain   uint32 `json:"domain" doc:"Id of the domain."`
+	Code     string `json:"code"`
+	Boot     string `json:"boot" doc:"Start of the edge: 32 hex digits."`
+	Granted  int64  `json:"granted" doc:"Clicks that the edge has taken."`
+	Returned int64  `json:"returned" doc:"Clicks that it has given back unspent."`
+	Spent    int64  `json:"spent" doc:"Clicks that it has redirected, as far as it knows."`
+	Want     int64  `json:"want" doc:"Clicks that it asks for; 0 for none."`
+}
+
+// EdgeGrants is the answer to a report of accounts.
+type EdgeGrants struct {
+	Epoch  uint32      `json:"epoch" doc:"Of the changelog. A grant of an epoch before the newest one that the edge has seen is void."`
+	Grants []EdgeGrant `json:"grants" doc:"For each account of the report, in the same order."`
+}
+
+// EdgeGrant is the state of one account.
+type EdgeGrant struct {
+	Granted int64  `json:"granted" doc:"Clicks that the edge was given in all, by this account."`
+	State   string `json:"state" enum:"open,used,held,none" doc:"open: more can be granted. used: nothing is left. held: nothing is granted at the moment, because edges have to report first. none: the link has no budget of which clicks are granted."`
+}

@@ -1,0 +1,67 @@
+package controlplane
+
+import (
+	"context"
+
+	"waypost"
+	"waypost/rules/budget"
+)
+
+// BudgetStore keeps the click budgets of links, and what edges were granted of them.
+type BudgetStore interface {
+	// ReportBudgets merges the accounts of an edge with what is known, and grants what they
+	// ask for, as far as the limits allow. All is durable when it returns, in one transaction.
+	ReportBudgets(ctx context.Context, r *BudgetReport) (BudgetGrants, error)
+
+	// LinkBudget returns the budget of a link of a workspace, of exact or bounded clicks.
+	LinkBudget(ctx context.Context, ws waypost.WorkspaceID, link int64) (LinkBudget, error)
+}
+
+// BudgetReport holds accounts of an edge. The caller has checked the edge's credential.
+type BudgetReport struct {
+	Node     string
+	Epoch    uint32 // newest epoch of the changelog that the edge has seen
+	Accounts []BudgetAccount
+	Complete bool // all accounts of the edge are known with this report, in this epoch
+	Lost     bool // of Complete: accounts are missing
+}
+
+// BudgetAccount is the account of one boot of an edge for the budget of a link.
+type BudgetAccount struct {
+	Domain waypost.DomainID
+	Code   waypost.Code
+	Boot   waypost.BootID
+	budget.Account
+	Want int64
+}
+
+// BudgetGrants is the answer to a report.
+type BudgetGrants struct {
+	Epoch  uint32
+	Grants []BudgetGrant // in the order of the report
+}
+
+// BudgetGrant is the state of one account.
+type BudgetGrant struct {
+	Granted int64 // in all
+	State   BudgetState
+}
+
+// BudgetState says what an edge can expect of a budget.
+type BudgetState string
+
+// The states of a budget.
+const (
+	BudgetOpen BudgetState = "open" // more can be granted
+	BudgetUsed BudgetState = "used" // nothing is left
+	BudgetHeld BudgetState = "held" // nothing is granted before edges have reported
+	BudgetNone BudgetState = "none" // the link has no budget of which clicks are granted
+)
+
+// LinkBudget says what became of a budget.
+type LinkBudget struct {
+	Limit   int64
+	Granted int64 // clicks that edges have spent or may spend, and those from before the budget
+	Spent   int64 // of these, the ones that edges have reported as redirected
+	AtMost  int64 // clicks that there can be in all
+}

@@ -1,0 +1,308 @@
+package postgres
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/internal/failpoint"
+	"waypost/rules/budget"
+)
+
+// BudgetStore keeps the click budgets of links.
+type BudgetStore struct{ pool *pool }
+
+const (
+	// Links by their names; max is NULL for those without a budget of which clicks are
+	// granted.
+	selectBudgetLinks = `
+		SELECT l.id, l.workspace_id, l.domain_id, l.code, CASE WHEN l.rules ->> 'max_clicks_mode' IN ('exact', 'bounded')
+			AND l.deleted_at IS NULL THEN (l.rules ->> 'max_clicks')::bigint END
+		FROM unnest($1::integer[], $2::text[]) k (domain_id, code) JOIN link l USING (domain_id, code)`
+
+	// A budget begins with the clicks that the link has already.
+	insertBudgets = `
+		INSERT INTO budget (link_id, workspace_id, base)
+		SELECT l.id, l.workspace_id, greatest(0, coalesce(c.clicks, 0) - coalesce(c.bot_clicks, 0) + coalesce(p.clicks, 0) - coalesce(p.bots, 0))
+		FROM link l LEFT JOIN link_click c ON c.link_id = l.id ` + joinParts + `
+		WHERE l.id = ANY ($1) ORDER BY l.id ON CONFLICT DO NOTHING`
+
+	// Locks are taken in the order of the ids, so that two edges never wait for each other.
+	lockBudgets = `
+		SELECT b.link_id, b.base, b.link_id <= s.burned FROM budget b, budget_state s WHERE b.link_id = ANY ($1)
+		ORDER BY b.link_id FOR UPDATE OF b`
+
+	selectUsed = `SELECT link_id, sum(granted - returned)::bigint FROM budget_account WHERE link_id = ANY ($1) GROUP BY link_id`
+
+	selectAccounts = `
+		SELECT link_id, boot, granted, returned, spent FROM budget_account WHERE node = $1 AND link_id = ANY ($2) AND boot = ANY ($3)`
+
+	upsertAccounts = `
+		INSERT INTO budget_account (link_id, node, boot, workspace_id, granted, returned, spent)
+		SELECT n.link_id, $1::text, n.boot, b.workspace_id, n.granted, n.returned, n.spent
+		FROM unnest($2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[]) AS n (link_id, boot, granted, returned, spent)
+		JOIN budget b USING (link_id)
+		ON CONFLICT (link_id, node, boot) DO UPDATE SET granted = excluded.granted, returned = excluded.returned, spent = excluded.spent`
+
+	reportingBudgets = "grant clicks"
+)
+
+// budgetLink is a link that a report names.
+type budgetLink struct {
+	id, workspace int64
+	limit         *int64 // nil: no clicks are granted
+	base, used    int64
+	burned        bool
+}
+
+type budgetName struct {
+	domain waypost.DomainID
+	code   waypost.Code
+}
+
+type budgetBoot struct {
+	link int64
+	boot waypost.BootID
+}
+
+// ReportBudgets implements controlplane.BudgetStore.
+func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.BudgetReport) (answer controlplane.BudgetGrants, err error) {
+	err = db.pool.within(ctx, system, reportingBudgets, func(tx pgx.Tx) error {
+		var frozen bool
+		if err := tx.QueryRow(ctx, `SELECT epoch, budget_frozen() FROM changelog_head`).Scan(&answer.Epoch, &frozen); err != nil {
+			return err
+		}
+		links, err := findBudgets(ctx, tx, r.Accounts)
+		if err != nil {
+			return err
+		}
+		ids := make([]int64, 0, len(links))
+		byID := make(map[int64]*budgetLink, len(links))
+		for _, l := range links {
+			ids = append(ids, l.id)
+			byID[l.id] = l
+		}
+		slices.Sort(ids)
+		if err := lockBudgetsOf(ctx, tx, ids, byID); err != nil {
+			return err
+		}
+		known, err := accountsOf(ctx, tx, r, ids)
+		if err != nil {
+			return err
+		}
+		p := placing{links: links, known: known, frozen: frozen || r.Epoch != answer.Epoch}
+		for i := range r.Accounts {
+			answer.Grants = append(answer.Grants, p.place(&r.Accounts[i]))
+		}
+		if err := p.save(ctx, tx, r.Node); err != nil {
+			return err
+		}
+		if r.Complete && r.Epoch == answer.Epoch {
+			if err := completeBudgets(ctx, tx, r); err != nil {
+				return err
+			}
+		}
+		failpoint.Hit(reportingBudgets + ": before commit")
+		return nil
+	})
+	if err == nil {
+		failpoint.Hit(reportingBudgets + ": committed")
+	}
+	return answer, err
+}
+
+// findBudgets finds the links of accounts, and begins the budgets that are new.
+func findBudgets(ctx context.Context, tx pgx.Tx, accounts []controlplane.BudgetAccount) (map[budgetName]*budgetLink, error) {
+	domains, codes := make([]int32, len(accounts)), make([]string, len(accounts))
+	for i := range accounts {
+		domains[i], codes[i] = int32(accounts[i].Domain), string(accounts[i].Code)
+	}
+	rows, err := tx.Query(ctx, selectBudgetLinks, domains, codes)
+	if err != nil {
+		return nil, err
+	}
+	links := make(map[budgetName]*budgetLink)
+	var found []int64
+	var l budgetLink
+	var n budgetName
+	_, err = pgx.ForEachRow(rows, []any{&l.id, &l.workspace, &n.domain, &n.code, &l.limit}, func() error {
+		if links[n] == nil && l.limit != nil {
+			found = append(found, l.id)
+		}
+		links[n] = &budgetLink{id: l.id, workspace: l.workspace, limit: l.limit}
+		return nil
+	})
+	if err != nil || len(found) == 0 {
+		return links, err
+	}
+	_, err = tx.Exec(ctx, insertBudgets, found)
+	return links, err
+}
+
+// lockBudgetsOf locks budgets until the end of the transaction, and then reads what is
+// used: no other transaction changes it meanwhile.
+func lockBudgetsOf(ctx context.Context, tx pgx.Tx, ids []int64, byID map[int64]*budgetLink) error {
+	rows, err := tx.Query(ctx, lockBudgets, ids)
+	if err != nil {
+		return err
+	}
+	var id, n int64
+	var burned bool
+	if _, err := pgx.ForEachRow(rows, []any{&id, &n, &burned}, func() error {
+		byID[id].base, byID[id].burned = n, burned
+		return nil
+	}); err != nil {
+		return err
+	}
+	if rows, err = tx.Query(ctx, selectUsed, ids); err != nil {
+		return err
+	}
+	_, err = pgx.ForEachRow(rows, []any{&id, &n}, func() error {
+		byID[id].used = n
+		return nil
+	})
+	return err
+}
+
+func accountsOf(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport, ids []int64) (map[budgetBoot]budget.Account, error) {
+	var boots [][16]byte
+	for i := range r.Accounts {
+		if boot := [16]byte(r.Accounts[i].Boot); !slices.Contains(boots, boot) {
+			boots = append(boots, boot)
+		}
+	}
+	rows, err := tx.Query(ctx, selectAccounts, r.Node, ids, boots)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[budgetBoot]budget.Account)
+	var k budgetBoot
+	var a budget.Account
+	_, err = pgx.ForEachRow(rows, []any{&k.link, (*[16]byte)(&k.boot), &a.Granted, &a.Returned, &a.Spent}, func() error {
+		known[k] = a
+		return nil
+	})
+	return known, err
+}
+
+// placing works through the accounts of a report, whose budgets are locked.
+type placing struct {
+	links   map[budgetName]*budgetLink
+	known   map[budgetBoot]budget.Account
+	frozen  bool
+	changed []budgetBoot
+}
+
+// place merges one account with what is known, and grants what it asks for. A grant
+// whose answer was lost is given again, and nothing else.
+func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant {
+	l := p.links[budgetName{a.Domain, a.Code}]
+	if l == nil {
+		return controlplane.BudgetGrant{Granted: a.Granted, State: controlplane.BudgetNone}
+	}
+	k := budgetBoot{l.id, a.Boot}
+	before := p.known[k]
+	after := before.Merge(a.Account)
+	l.used += after.Used() - before.Used()
+	grant := controlplane.BudgetGrant{State: controlplane.BudgetNone}
+	if l.limit != nil {
+		pool := budget.Pool{Limit: *l.limit, Used: l.base + l.used}
+		if l.burned {
+			pool.Limit = 0
+		}
+		if !p.frozen && after.Granted == a.Granted {
+			n := min(pool.Grant(a.Want), budget.MaxLimit-after.Granted)
+			after.Granted += n
+			l.used += n
+			pool.Used += n
+		}
+		switch {
+		case p.frozen:
+			grant.State = controlplane.BudgetHeld
+		case pool.Left() == 0:
+			grant.State = controlplane.BudgetUsed
+		default:
+			grant.State = controlplane.BudgetOpen
+		}
+	}
+	grant.Granted = after.Granted
+	if after != before {
+		p.known[k] = after
+		p.changed = append(p.changed, k)
+	}
+	return grant
+}
+
+// save writes the accounts that have changed.
+func (p *placing) save(ctx context.Context, tx pgx.Tx, node string) error {
+	if len(p.changed) == 0 {
+		return nil
+	}
+	slices.SortFunc(p.changed, func(a, b budgetBoot) int {
+		return cmp.Or(cmp.Compare(a.link, b.link), bytes.Compare(a.boot[:], b.boot[:]))
+	})
+	p.changed = slices.Compact(p.changed)
+	n := len(p.changed)
+	links, boots := make([]int64, n), make([][16]byte, n)
+	granted, returned, spent := make([]int64, n), make([]int64, n), make([]int64, n)
+	for i, k := range p.changed {
+		a := p.known[k]
+		links[i], boots[i], granted[i], returned[i], spent[i] = k.link, [16]byte(k.boot), a.Granted, a.Returned, a.Spent
+	}
+	_, err := tx.Exec(ctx, upsertAccounts, node, links, boots, granted, returned, spent)
+	return err
+}
+
+// completeBudgets notes that an edge has reported all its accounts in this epoch.
+func completeBudgets(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport) error {
+	if r.Lost {
+		_, err := tx.Exec(ctx, `SELECT budget_give_up($1)`, r.Node)
+		return err
+	}
+	_, err := tx.Exec(ctx, `DELETE FROM budget_awaited WHERE node = $1`, r.Node)
+	return err
+}
+
+const (
+	selectLinkBudget = `
+		SELECT (l.rules ->> 'max_clicks')::bigint, l.rules ->> 'max_clicks_mode' = 'bounded', coalesce(b.base, 0), a.used, a.spent,
+		       (SELECT count(*) FROM (SELECT node FROM budget_account WHERE link_id = l.id
+		                              UNION SELECT node FROM click_progress WHERE NOT has_left AND reported_at > now() - $3::interval) e)
+		FROM link l LEFT JOIN budget b ON b.link_id = l.id,
+		     LATERAL (SELECT coalesce(sum(granted - returned), 0)::bigint AS used, coalesce(sum(spent), 0)::bigint AS spent
+		              FROM budget_account WHERE link_id = l.id) a
+		WHERE l.id = $1 AND l.rules ->> 'max_clicks_mode' IN ('exact', 'bounded') AND `
+	budgetSilence time.Duration = controlplane.LongestProgress
+)
+
+// LinkBudget implements controlplane.BudgetStore.
+func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, link int64) (b controlplane.LinkBudget, err error) {
+	var bounded bool
+	var base, edges int64
+	err = db.pool.queryIn(ctx, system, selectLinkBudget+ofWorkspace("l.workspace_id", "$2"), []any{link, ws, budgetSilence}, func(rows pgx.Rows) error {
+		if !rows.Next() {
+			rows.Close()
+			if rows.Err() != nil {
+				return rows.Err()
+			}
+			return waypost.Errorf(waypost.ENotFound, "the link has no budget of exact or bounded clicks")
+		}
+		return rows.Scan(&b.Limit, &bounded, &base, &b.Granted, &b.Spent, &edges)
+	})
+	if err != nil {
+		return b, classify("read a budget", err)
+	}
+	b.Granted += base
+	b.Spent += base
+	b.AtMost = max(b.Limit, b.Granted)
+	if bounded {
+		b.AtMost += edges * budget.Overdraft
+	}
+	return b, nil
+}

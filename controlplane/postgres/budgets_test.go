@@ -1,0 +1,156 @@
+package postgres_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/postgres"
+	"waypost/rules/budget"
+)
+
+// limited makes a link with a budget.
+func limited(t *testing.T, db *postgres.DB, hand *pgx.Conn, code, mode string, limit int64) *waypost.Link {
+	t.Helper()
+	l := link(code)
+	insert(t, db, l)
+	budgeted(t, hand, code, mode, limit)
+	return l
+}
+
+func budgeted(t *testing.T, hand *pgx.Conn, code, mode string, limit int64) {
+	t.Helper()
+	exec(t, hand, fmt.Sprintf(`UPDATE link SET rules = '{"max_clicks": %d, "max_clicks_mode": "%s"}',
+		programme = substring(sha256(clock_timestamp()::text::bytea) for 8) WHERE code = '%s'`, limit, mode, code))
+}
+
+// account returns the account of a boot, which asks for clicks.
+func account(code string, boot byte, a budget.Account, want int64) controlplane.BudgetAccount {
+	return controlplane.BudgetAccount{Domain: waypost.DefaultDomain, Code: waypost.Code(code), Boot: waypost.BootID{boot}, Account: a, Want: want}
+}
+
+// reports sends one account of a node in the newest epoch.
+func reports(t *testing.T, db *postgres.DB, node string, a controlplane.BudgetAccount) controlplane.BudgetGrant {
+	t.Helper()
+	asked, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: node})
+	require.NoError(t, err)
+	answer, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: node, Epoch: asked.Epoch, Accounts: []controlplane.BudgetAccount{a}})
+	require.NoError(t, err)
+	require.Len(t, answer.Grants, 1)
+	return answer.Grants[0]
+}
+
+func TestBudgets_GrantNeverMoreThanTheLimit(t *testing.T) {
+	db, hand := open(t)
+	limited(t, db, hand, "tickets", "exact", 100)
+	var mu sync.Mutex
+	var granted int64
+	var all sync.WaitGroup
+	for edge := range 8 {
+		all.Go(func() {
+			node := fmt.Sprintf("edge-%d", edge)
+			var held budget.Account
+			for range 40 {
+				g := reports(t, db, node, account("tickets", 1, held, 7))
+				held.Granted = g.Granted
+			}
+			mu.Lock()
+			granted += held.Granted
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 100, granted)
+	require.Equal(t, controlplane.BudgetUsed, reports(t, db, "late", account("tickets", 1, budget.Account{}, 1)).State)
+}
+
+func TestBudgets_GiveALostAnswerAgain(t *testing.T) {
+	db, hand := open(t)
+	l := limited(t, db, hand, "lost", "exact", 80)
+	for range 3 { // the edge has never seen the answer
+		require.Equal(t, controlplane.BudgetGrant{Granted: 5, State: controlplane.BudgetOpen},
+			reports(t, db, "edge-a", account("lost", 1, budget.Account{}, 5)))
+	}
+	require.EqualValues(t, 7, reports(t, db, "edge-a", account("lost", 1, budget.Account{Granted: 5, Spent: 4}, 2)).Granted)
+
+	require.EqualValues(t, 1, reports(t, db, "edge-a", account("lost", 2, budget.Account{}, 1)).Granted, "a new boot has an account of its own")
+	returned := budget.Account{Granted: 7, Returned: 2, Spent: 5}
+	reports(t, db, "edge-a", account("lost", 1, returned, 0))
+	reports(t, db, "edge-a", account("lost", 1, budget.Account{Granted: 5, Spent: 4}, 0)) // late
+	got, err := db.LinkBudget(t.Context(), l.Workspace, idOf(t, hand, "lost"))
+	require.NoError(t, err)
+	require.Equal(t, controlplane.LinkBudget{Limit: 80, Granted: 6, Spent: 5, AtMost: 80}, got)
+	_, err = db.LinkBudget(t.Context(), l.Workspace+1, idOf(t, hand, "lost"))
+	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), "another workspace's")
+}
+
+func idOf(t *testing.T, hand *pgx.Conn, code string) int64 {
+	t.Helper()
+	return number(t, hand, `SELECT id FROM link WHERE code = '`+code+`'`)
+}
+
+func TestBudgets_FollowTheLink(t *testing.T) {
+	db, hand := open(t)
+	l := limited(t, db, hand, "follow", "bounded", 1)
+	require.EqualValues(t, 1, reports(t, db, "edge-a", account("follow", 1, budget.Account{}, 3)).Granted)
+	got, err := db.LinkBudget(t.Context(), l.Workspace, idOf(t, hand, "follow"))
+	require.NoError(t, err)
+	require.Equal(t, controlplane.LinkBudget{Limit: 1, Granted: 1, AtMost: 1 + budget.Overdraft}, got)
+
+	budgeted(t, hand, "follow", "exact", 3)
+	require.EqualValues(t, 2, reports(t, db, "edge-a", account("follow", 1, budget.Account{Granted: 1, Spent: 1}, 3)).Granted, "the limit was raised")
+	budgeted(t, hand, "follow", "exact", 1)
+	require.Equal(t, controlplane.BudgetUsed, reports(t, db, "edge-b", account("follow", 1, budget.Account{}, 3)).State, "and lowered")
+	budgeted(t, hand, "follow", "eventual", 9)
+	require.Equal(t, controlplane.BudgetGrant{Granted: 2, State: controlplane.BudgetNone},
+		reports(t, db, "edge-a", account("follow", 1, budget.Account{Granted: 2}, 3)))
+	require.Equal(t, controlplane.BudgetNone, reports(t, db, "edge-a", account("never-made", 1, budget.Account{}, 3)).State)
+}
+
+// In a new epoch PostgreSQL may have forgotten grants.
+func TestBudgets_AreFrozenInANewEpochUntilEveryEdgeHasReported(t *testing.T) {
+	db, hand := open(t)
+	limited(t, db, hand, "frozen", "exact", 50)
+	limited(t, db, hand, "closed", "exact", 50)
+	for _, node := range []string{"edge-a", "edge-b"} {
+		exec(t, hand, `INSERT INTO click_progress (node, region, has_left) VALUES ('`+node+`', 'here', false)`)
+	}
+	exec(t, hand, `INSERT INTO click_progress (node, region, has_left) VALUES ('edge-left', 'here', true)`)
+	require.EqualValues(t, 5, reports(t, db, "edge-a", account("frozen", 1, budget.Account{}, 5)).Granted)
+	exec(t, hand, `DELETE FROM budget`) // forgotten
+	exec(t, hand, openEpoch)
+	exec(t, hand, `UPDATE changelog_epoch SET opened_at = opened_at - interval '1 minute'`)
+
+	held := budget.Account{Granted: 5, Spent: 1}
+	require.Equal(t, controlplane.BudgetGrant{Granted: 0, State: controlplane.BudgetHeld},
+		reports(t, db, "edge-b", account("frozen", 1, budget.Account{}, 5)))
+	epoch := uint32(number(t, hand, `SELECT epoch FROM changelog_head`))
+	all := &controlplane.BudgetReport{Node: "edge-a", Epoch: epoch, Complete: true, Accounts: []controlplane.BudgetAccount{account("frozen", 1, held, 0)}}
+	_, err := db.ReportBudgets(t.Context(), all)
+	require.NoError(t, err)
+	require.Equal(t, controlplane.BudgetHeld, reports(t, db, "edge-a", account("frozen", 1, held, 5)).State, "edge-b has not reported")
+
+	_, err = db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: "edge-b", Epoch: epoch - 1, Complete: true})
+	require.NoError(t, err)
+	require.Equal(t, controlplane.BudgetHeld, reports(t, db, "edge-a", account("frozen", 1, held, 5)).State, "it has, in another epoch")
+	_, err = db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: "edge-b", Epoch: epoch, Complete: true})
+	require.NoError(t, err)
+	require.EqualValues(t, 10, reports(t, db, "edge-a", account("frozen", 1, held, 5)).Granted)
+
+	exec(t, hand, openEpoch)
+	exec(t, hand, `UPDATE changelog_epoch SET opened_at = opened_at - interval '1 minute'`)
+	exec(t, hand, `UPDATE click_progress SET reported_at = now() - interval '1 hour' WHERE node = 'edge-b'`)
+	all.Epoch = uint32(number(t, hand, `SELECT epoch FROM changelog_head`))
+	_, err = db.ReportBudgets(t.Context(), all)
+	require.NoError(t, err)
+	require.NoError(t, db.GiveUpEdge(t.Context(), operator, "edge-b", 1))
+	require.Equal(t, controlplane.BudgetUsed, reports(t, db, "edge-a", account("closed", 1, budget.Account{}, 5)).State,
+		"an edge is gone whose grants may be forgotten")
+	limited(t, db, hand, "later", "exact", 50)
+	require.EqualValues(t, 5, reports(t, db, "edge-a", account("later", 1, budget.Account{}, 5)).Granted, "no edge that is gone had some of it")
+}

@@ -1,0 +1,82 @@
+-- +goose Up
+-- +goose StatementBegin
+
+-- Click budgets: how many clicks of a link edges were granted. Package rules/budget has
+-- the arithmetic. Only links with a budget of exact or bounded clicks have rows, from
+-- the first grant on.
+
+-- A budget. Grants of it lock the row. base counts as used besides what is in the
+-- accounts: clicks from before the budget.
+CREATE TABLE budget (
+    link_id      bigint PRIMARY KEY,
+    workspace_id bigint NOT NULL REFERENCES workspace,
+    base         bigint NOT NULL DEFAULT 0 CHECK (base >= 0)
+);
+ALTER TABLE budget ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON budget USING (workspace_id = ANY (waypost_workspaces()));
+CREATE POLICY system ON budget USING (waypost_system());
+
+-- What one boot of an edge has taken of a budget. Totals only grow. The clicks of a boot
+-- that is over, and that gave none back, count as spent. Rows go with their links, so
+-- that an account that an edge reports again after years is still known.
+CREATE TABLE budget_account (
+    link_id      bigint NOT NULL REFERENCES budget ON DELETE CASCADE,
+    node         text COLLATE "C" NOT NULL CHECK (node ~ '^[A-Za-z0-9._-]{1,64}$'),
+    boot         uuid   NOT NULL,
+    workspace_id bigint NOT NULL,
+    granted      bigint NOT NULL CHECK (granted BETWEEN 0 AND 1000000000),
+    returned     bigint NOT NULL CHECK (returned BETWEEN 0 AND granted),
+    spent        bigint NOT NULL CHECK (spent >= 0), -- as far as the edge has reported
+    PRIMARY KEY (link_id, node, boot)
+) WITH (fillfactor = 50);
+ALTER TABLE budget_account ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON budget_account USING (workspace_id = ANY (waypost_workspaces()));
+CREATE POLICY system ON budget_account USING (waypost_system());
+
+-- Edges that have not reported all their accounts in this epoch yet. Nothing is granted
+-- while there is one, because PostgreSQL may have forgotten grants.
+CREATE TABLE budget_awaited (
+    node text COLLATE "C" PRIMARY KEY
+);
+
+-- burned: budgets of links up to this id grant nothing any more, because an edge is gone
+-- whose grants PostgreSQL may have forgotten.
+CREATE TABLE budget_state (
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    burned    bigint  NOT NULL DEFAULT 0
+);
+INSERT INTO budget_state DEFAULT VALUES;
+
+-- Notes that an edge will report no account that PostgreSQL may have forgotten: it is
+-- gone, or has lost its file. It returns false when the edge was not awaited.
+CREATE FUNCTION budget_give_up(gone text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM budget_awaited WHERE node = gone;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE budget_state SET burned = greatest(burned, (SELECT coalesce(max(id), 0) FROM link));
+    RETURN true;
+END $$;
+
+-- AFTER INSERT of an epoch: every edge that has not left is awaited. One that has left
+-- gave its clicks back.
+CREATE FUNCTION budget_freeze() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO budget_awaited (node)
+    SELECT p.node FROM click_progress p WHERE NOT p.has_left AND p.reported_at > now() - interval '1 year'
+    UNION
+    SELECT a.node FROM budget_account a WHERE NOT EXISTS (SELECT FROM click_progress p WHERE p.node = a.node)
+    ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER budget_freeze AFTER INSERT ON changelog_epoch FOR EACH STATEMENT EXECUTE FUNCTION budget_freeze();
+
+-- Reports whether nothing is granted: an edge is awaited, or the epoch is so young that
+-- one which PostgreSQL has forgotten as well may not have reported yet.
+CREATE FUNCTION budget_frozen() RETURNS boolean LANGUAGE sql STABLE
+    RETURN EXISTS (SELECT FROM budget_awaited)
+        OR EXISTS (SELECT FROM changelog_epoch e JOIN changelog_head h ON h.epoch = e.ordinal
+                   WHERE e.first_seq > 1 AND e.opened_at > clock_timestamp() - interval '10 seconds');
+
+-- +goose StatementEnd
