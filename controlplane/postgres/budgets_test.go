@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -47,26 +48,28 @@ func reports(t *testing.T, db *postgres.DB, node string, a controlplane.BudgetAc
 
 func TestBudgets_GrantNeverMoreThanTheLimit(t *testing.T) {
 	db, hand := open(t)
-	limited(t, db, hand, "tickets", "exact", 100)
-	var mu sync.Mutex
-	var granted int64
-	var all sync.WaitGroup
-	for edge := range 8 {
-		all.Go(func() {
-			node := fmt.Sprintf("edge-%d", edge)
-			var held budget.Account
-			for range 40 {
-				g := reports(t, db, node, account("tickets", 1, held, 7))
-				held.Granted = g.Granted
-			}
-			mu.Lock()
-			granted += held.Granted
-			mu.Unlock()
-		})
+	for limit := range int64(12) {
+		code := fmt.Sprintf("tickets-%d", limit)
+		limited(t, db, hand, code, "exact", limit+1)
+		var granted atomic.Int64
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for edge := range 8 {
+			all.Go(func() {
+				node := fmt.Sprintf("edge-%d", edge)
+				<-begin
+				var held budget.Account
+				for range 3 {
+					held.Granted = reports(t, db, node, account(code, 1, held, 7)).Granted
+				}
+				granted.Add(held.Granted)
+			})
+		}
+		close(begin)
+		all.Wait()
+		require.Equal(t, limit+1, granted.Load())
+		require.Equal(t, controlplane.BudgetUsed, reports(t, db, "late", account(code, 1, budget.Account{}, 1)).State)
 	}
-	all.Wait()
-	require.EqualValues(t, 100, granted)
-	require.Equal(t, controlplane.BudgetUsed, reports(t, db, "late", account("tickets", 1, budget.Account{}, 1)).State)
 }
 
 func TestBudgets_GiveALostAnswerAgain(t *testing.T) {
