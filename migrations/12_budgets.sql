@@ -24,7 +24,7 @@ CREATE TABLE budget_account (
     node         text COLLATE "C" NOT NULL CHECK (node ~ '^[A-Za-z0-9._-]{1,64}$'),
     boot         uuid   NOT NULL,
     workspace_id bigint NOT NULL,
-    granted      bigint NOT NULL CHECK (granted BETWEEN 0 AND 1000000000),
+    granted      bigint NOT NULL CHECK (granted BETWEEN 0 AND 1000000000000),
     returned     bigint NOT NULL CHECK (returned BETWEEN 0 AND granted),
     spent        bigint NOT NULL CHECK (spent >= 0), -- as far as the edge has reported
     PRIMARY KEY (link_id, node, boot)

@@ -10,7 +10,7 @@
 // Three rules keep the limit, whatever dies:
 //
 //   - A grant is durable on the edge before it is spent ([Holding.Plan], [Holding.Apply]).
-//   - Only the boot that took clicks gives some back, and it stops spending them before
+//   - Only the boot that took clicks returns some, and it stops spending them before
 //     it says so ([Holding.Withdraw]). The clicks of a boot that has died count as spent.
 //   - A history of PostgreSQL that was restored grants nothing before the edges have
 //     reported their accounts, because it may have forgotten grants.
@@ -22,13 +22,12 @@ import "sync/atomic"
 
 const (
 	// MaxLimit bounds the limit of a budget, and every total of an account.
-	MaxLimit = 1_000_000_000
+	MaxLimit = 1_000_000_000_000
 
 	// MaxGrant bounds the clicks of one grant.
 	MaxGrant = 10_000
 
-	// Overdraft is how many clicks of a bounded budget each edge may spend beyond its
-	// grants. All edges together exceed the limit by Overdraft for each of them at most.
+	// Overdraft bounds the clicks of a bounded budget that an edge spends beyond its grants. All edges together exceed the limit by Overdraft for each of them at most.
 	Overdraft = 10
 
 	// share is the part of what is left that one grant may take, so that no edge gets all

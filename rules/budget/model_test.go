@@ -25,7 +25,7 @@ const (
 
 type bootKey struct{ edge, boot int }
 
-// history is what PostgreSQL knows.
+// history models PostgreSQL.
 type history struct {
 	epoch    int
 	base     int64 // counts as used besides the accounts
@@ -80,7 +80,8 @@ type world struct {
 }
 
 func newWorld(f flaw, bounded bool, limit int64, edges int) *world {
-	w := &world{flaw: f, bounded: bounded, limit: limit, db: &history{epoch: 1, accounts: map[bootKey]budget.Account{}, awaited: map[int]bool{}}}
+	w := &world{flaw: f, bounded: bounded, limit: limit}
+	w.db = &history{epoch: 1, accounts: map[bootKey]budget.Account{}, awaited: map[int]bool{}}
 	for range edges {
 		w.edges = append(w.edges, &edgeNode{file: map[int]budget.Totals{}, epoch: 1})
 	}
@@ -185,8 +186,8 @@ func (w *world) lose(id int) {
 	}
 }
 
-// burn counts the whole limit as used, because grants of it may be forgotten. What is left
-// now would not do: returns may be forgotten as well.
+// burn counts the whole limit as used, because grants of it may be forgotten. The part
+// that is left now would not do, because returns may be forgotten as well.
 func (w *world) burn() { w.db.base = max(w.db.base, w.limit) }
 
 // restore begins a new history from the backup.
