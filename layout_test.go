@@ -78,6 +78,7 @@ var layers = []layer{
 	}},
 	{path: "edge/lookup", mayUse: []string{""}},
 	{path: "edge/clicks", mayUse: []string{"api/clickbatch", "internal", ""}},
+	{path: "edge/budgets", mayUse: []string{"api", "rules/budget", "internal", ""}},
 	{path: "edge/audience", mayUse: []string{"rules", "internal", ""}},
 	{path: "edge/gossip", mayUse: []string{"internal", ""}},
 	{path: "edge/proxy", stdOnly: true},

@@ -146,3 +146,6 @@ func (h *Holding) Withdraw() int64 {
 	h.Returned += n - repaid
 	return n
 }
+
+// Owe notes what earlier boots have lent, of which nothing can be spent any more.
+func (h *Holding) Owe(lent int64) { h.Lent = min(Overdraft, h.Lent+lent) }

@@ -167,8 +167,7 @@ func (w *world) start(e *edgeNode) {
 	e.boot++
 	e.holding = budget.Holding{}
 	if w.flaw != lendsAgain {
-		e.holding.Lent = lent
-		e.holding.Apply(e.holding.Totals) // nothing of it is left
+		e.holding.Owe(lent)
 		e.file[e.boot] = e.holding.Totals
 	}
 }

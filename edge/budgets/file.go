@@ -1,0 +1,234 @@
+package budgets
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"waypost"
+	"waypost/internal/failpoint"
+	"waypost/rules/budget"
+)
+
+// A file of grants is named by the boot that writes it. It begins with magic; then follow
+// records: the length of the body (u16), the body, and CRC-32C of both. A body is a kind
+// and, by kind,
+//
+//	1  boot (16), domain (u32), granted, returned, lent (u64), code: totals of an account;
+//	   a later record of the same account replaces it
+//	2  epoch (u32): the newest that the edge has seen
+const (
+	magic      = "waypost budgets 1\n"
+	filePrefix = "grants-"
+	temporary  = ".new-"
+	unreadable = ".unreadable" // ends the name of a file that was set aside
+
+	kindAccount = 1
+	kindEpoch   = 2
+
+	accountSize = 1 + 16 + 4 + 3*8 // and the code
+	maxBody     = accountSize + waypost.MaxName
+	maxFile     = 1 << 30
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// name is a link, as the edge knows it.
+type name struct {
+	domain waypost.DomainID
+	code   string
+}
+
+// entry names an account.
+type entry struct {
+	name
+
+	boot waypost.BootID
+}
+
+// state is what a file says.
+type state struct {
+	epoch    uint32
+	accounts map[entry]budget.Totals
+}
+
+func appendAccount(b []byte, e entry, t budget.Totals) []byte {
+	le := binary.LittleEndian
+	body := make([]byte, 0, maxBody)
+	body = append(append(body, kindAccount), e.boot[:]...)
+	body = le.AppendUint32(body, uint32(e.domain))
+	for _, n := range []int64{t.Granted, t.Returned, t.Lent} {
+		body = le.AppendUint64(body, uint64(n))
+	}
+	return appendRecord(b, append(body, e.code...))
+}
+
+func appendEpoch(b []byte, epoch uint32) []byte {
+	return appendRecord(b, binary.LittleEndian.AppendUint32([]byte{kindEpoch}, epoch))
+}
+
+func appendRecord(b, body []byte) []byte {
+	at := len(b)
+	b = append(binary.LittleEndian.AppendUint16(b, uint16(len(body))), body...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
+}
+
+var errDamaged = errors.New("a record is damaged")
+
+// read adds the records of a file to s. A crash may have cut the last one, which was
+// never acted upon.
+func (s *state) read(b []byte) error {
+	rest, ok := bytes.CutPrefix(b, []byte(magic))
+	if !ok {
+		if bytes.HasPrefix([]byte(magic), b) {
+			return nil // cut before the first record
+		}
+		return errors.New("it does not begin like a file of grants")
+	}
+	for len(rest) > 0 {
+		if len(bytes.Trim(rest, "\x00")) == 0 {
+			return nil // space that a crash left unwritten
+		}
+		n := 0
+		if len(rest) >= 2 {
+			n = int(binary.LittleEndian.Uint16(rest))
+		}
+		if n > maxBody {
+			return errDamaged
+		}
+		if len(rest) < 2+n+4 {
+			return nil
+		}
+		end := 2 + n + 4
+		if crc32.Checksum(rest[:2+n], castagnoli) != binary.LittleEndian.Uint32(rest[2+n:]) {
+			if len(bytes.Trim(rest[end:], "\x00")) == 0 {
+				return nil
+			}
+			return errDamaged
+		}
+		if !s.add(rest[2 : 2+n]) {
+			return errDamaged
+		}
+		rest = rest[end:]
+	}
+	return nil
+}
+
+func (s *state) add(body []byte) bool {
+	le := binary.LittleEndian
+	switch {
+	case len(body) == 5 && body[0] == kindEpoch:
+		s.epoch = max(s.epoch, le.Uint32(body[1:]))
+		return true
+	case len(body) <= accountSize || body[0] != kindAccount || !waypost.ValidCode(body[accountSize:]):
+		return false
+	}
+	t := budget.Totals{
+		Granted: int64(le.Uint64(body[21:])), Returned: int64(le.Uint64(body[29:])), Lent: int64(le.Uint64(body[37:])),
+	}
+	a := budget.Account{Granted: t.Granted, Returned: t.Returned}
+	if !a.Valid() || t.Lent < 0 || t.Lent > budget.Overdraft {
+		return false
+	}
+	e := entry{name{waypost.DomainID(le.Uint32(body[17:])), string(body[accountSize:])}, waypost.BootID(body[1:17])}
+	s.accounts[e] = t
+	return true
+}
+
+// directory holds the files of grants.
+type directory struct{ root string }
+
+func (d directory) path(file string) string { return filepath.Join(d.root, file) }
+
+func fileOf(boot waypost.BootID) string { return filePrefix + hex.EncodeToString(boot[:]) }
+
+// readOthers reads the files of all boots besides one. A file that cannot be read is set
+// aside, and stays there for the operator; lost reports whether there is one.
+func (d directory) readOthers(own waypost.BootID) (s state, files []string, lost error, err error) {
+	s.accounts = make(map[entry]budget.Totals)
+	all, err := os.ReadDir(d.root)
+	if err != nil {
+		return s, nil, nil, err
+	}
+	for _, f := range all {
+		switch file := f.Name(); {
+		case strings.HasSuffix(file, unreadable):
+			lost = fmt.Errorf("%s was set aside", d.path(file))
+		case strings.HasPrefix(file, temporary):
+			files = append(files, file)
+		case strings.HasPrefix(file, filePrefix) && file != fileOf(own):
+			text, err := d.readFile(file)
+			if err == nil {
+				err = s.read(text)
+			}
+			if err != nil {
+				lost = fmt.Errorf("cannot read %s, which is set aside: %w", d.path(file), err)
+				if err := os.Rename(d.path(file), d.path(file+unreadable)); err != nil {
+					return s, nil, lost, err
+				}
+				continue
+			}
+			files = append(files, file)
+		}
+	}
+	return s, files, lost, nil
+}
+
+func (d directory) readFile(file string) ([]byte, error) {
+	info, err := os.Stat(d.path(file))
+	if err == nil && info.Size() > maxFile {
+		err = errors.New("it is too large")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(d.path(file))
+}
+
+// write makes the file of a boot, or replaces it, as a whole and durably, and returns it
+// open for more records.
+func (d directory) write(boot waypost.BootID, text []byte) (f *os.File, err error) {
+	file := fileOf(boot)
+	if f, err = os.OpenFile(d.path(temporary+file), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+		return nil, err
+	}
+	if _, err = f.Write(text); err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		failpoint.Hit("grants: written")
+		err = os.Rename(d.path(temporary+file), d.path(file))
+	}
+	if err == nil {
+		err = d.sync()
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (d directory) remove(files []string) error {
+	var errs []error
+	for _, f := range files {
+		if err := os.Remove(d.path(f)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d directory) sync() error {
+	f, err := os.Open(d.root)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -1,0 +1,700 @@
+package budgets
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"waypost"
+	"waypost/api"
+	"waypost/internal/failpoint"
+	"waypost/rules/budget"
+)
+
+// Config configures a Store. Zero fields mean the default.
+type Config struct {
+	Dir    string         // required; made if it is missing
+	Node   string         // required
+	Boot   waypost.BootID // this start of the edge; required
+	URL    string         // of the control plane, scheme and host; required
+	Client *http.Client   // required; adds the credential
+
+	// Beside says that another process of this edge still spends its grants, whose file is
+	// left alone until Adopt.
+	Beside bool
+
+	// Epoch returns the newest epoch of the changelog that the replica has. Default: none.
+	Epoch func() uint32
+
+	Patience time.Duration // of a visitor, with the control plane; default 150 ms
+	Timeout  time.Duration // for one request; default 2 s
+	Interval time.Duration // between reports; default 1 s
+	Idle     time.Duration // after which unspent clicks are given back; default 30 s
+
+	MaxAccounts int // default 250,000
+
+	Logger  *slog.Logger          // default: nothing is logged
+	Metrics prometheus.Registerer // default: metrics are not registered
+}
+
+func (c Config) withDefaults() Config {
+	if c.Epoch == nil {
+		c.Epoch = func() uint32 { return 0 }
+	}
+	if c.Patience == 0 {
+		c.Patience = 150 * time.Millisecond
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 2 * time.Second
+	}
+	if c.Interval == 0 {
+		c.Interval = time.Second
+	}
+	if c.Idle == 0 {
+		c.Idle = 30 * time.Second
+	}
+	if c.MaxAccounts == 0 {
+		c.MaxAccounts = 250_000
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+	return c
+}
+
+const (
+	shards    = 256
+	maxKey    = 4 + waypost.MaxName
+	maxDue    = 4096            // accounts that wait to be asked for
+	failedFor = time.Second / 4 // no answer holds
+	usedFor   = time.Second     // an answer that nothing is left holds
+	heldFor   = time.Second / 4 // an answer that nothing is granted at the moment holds
+	fast      = 5 * time.Second // a grant that is spent sooner is followed by a larger one
+	slow      = time.Minute     // and one that lasts longer by a smaller one
+	roomy     = 4 << 20         // bytes of records after which the file may be rewritten
+	mendEach  = 5 * time.Second // between tries to write a file that could not be written
+)
+
+// Store holds the grants of one boot of an edge. Spend and Ask may be called by many
+// goroutines at once.
+type Store struct {
+	cfg  Config
+	dir  directory
+	seed maphash.Seed
+
+	tables [shards]atomic.Pointer[map[string]*account]
+	due    chan *account // asks for clicks ahead of need
+	broken atomic.Bool   // the file cannot be written: nothing is spent
+	over   atomic.Bool   // the store is closed
+
+	failures prometheus.Counter
+	granted  prometheus.Counter
+
+	mu       sync.Mutex
+	accounts map[name]*account
+	past     map[entry]budget.Totals // of boots that are over
+	file     *os.File
+	size     int64 // of the file
+	mended   time.Time
+	epoch    uint32
+	adopted  bool  // the files of earlier boots were read
+	lost     error // why some of them are missing
+
+	witnessed uint32 // epoch in which all accounts were reported; the loop owns it
+}
+
+// account is the budget of one link. The store's lock guards the fields below the blank
+// line.
+type account struct {
+	budget.Holding
+
+	name  name
+	queue atomic.Bool  // it is in the channel
+	low   atomic.Int64 // at that number of clicks left, more are asked for
+	dry   atomic.Int64 // Unix nanoseconds until which asking is of no use
+
+	visitors atomic.Int64 // that wait for a click
+
+	waiting  chan struct{} // closed by the next answer; nil: none waits
+	want     int64         // size of the next grant
+	since    time.Time     // of the last grant
+	reported budget.Account
+	left     int64     // clicks at the last look
+	moved    time.Time // when it changed
+}
+
+// Open opens the store. Accounts of earlier boots stay known, and none of their clicks is
+// spent any more.
+func Open(cfg Config) (*Store, error) {
+	cfg = cfg.withDefaults()
+	if cfg.Client == nil || cfg.URL == "" || !waypost.ValidNode(cfg.Node) || cfg.Boot == (waypost.BootID{}) {
+		return nil, errors.New("budgets: node, boot, URL and client are required")
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	f := promauto.With(cfg.Metrics)
+	s := &Store{
+		cfg: cfg, dir: directory{cfg.Dir}, seed: maphash.MakeSeed(), due: make(chan *account, maxDue),
+		accounts: make(map[name]*account), past: make(map[entry]budget.Totals),
+		granted: f.NewCounter(prometheus.CounterOpts{
+			Name: "waypost_budget_granted_clicks_total", Help: "Clicks of budgets that this edge was granted.",
+		}),
+		failures: f.NewCounter(prometheus.CounterOpts{
+			Name: "waypost_budget_failures_total", Help: "Failed tries to get clicks of budgets, or to keep them on the disk.",
+		}),
+	}
+	for i := range s.tables {
+		s.tables[i].Store(&map[string]*account{})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cfg.Beside {
+		return s, s.rewrite()
+	}
+	return s, s.adopt()
+}
+
+// Adopt takes over the accounts of processes that have ended.
+func (s *Store) Adopt() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.adopted || s.over.Load() {
+		return nil
+	}
+	return s.adopt()
+}
+
+// adopt reads the files of other boots, writes what they say into this boot's, and
+// removes them. What they have lent is this boot's debt. The lock is held.
+func (s *Store) adopt() error {
+	read, files, lost, err := s.dir.readOthers(s.cfg.Boot)
+	if lost != nil {
+		s.lost = lost
+		s.cfg.Logger.Error("grants of click budgets cannot be read; all of them count as spent", "error", lost)
+	}
+	if err != nil {
+		return err
+	}
+	s.epoch = max(s.epoch, read.epoch)
+	for e, t := range read.accounts {
+		if lent := t.Lent; lent > 0 {
+			if a := s.account(e.name); a != nil {
+				a.Owe(lent)
+			}
+			t.Lent = 0
+		}
+		if t.Granted > t.Returned {
+			s.past[e] = t
+		}
+	}
+	if err := s.rewrite(); err != nil {
+		return err
+	}
+	s.adopted = true
+	return s.dir.remove(files)
+}
+
+// key returns the key of a link in a table.
+func key(buf *[maxKey]byte, domain waypost.DomainID, code []byte) []byte {
+	buf[0], buf[1], buf[2], buf[3] = byte(domain), byte(domain>>8), byte(domain>>16), byte(domain>>24)
+	return buf[:4+copy(buf[4:], code)]
+}
+
+// Spend takes one click of a link's budget, and reports whether there was one. It neither
+// waits nor allocates.
+func (s *Store) Spend(domain waypost.DomainID, code []byte) bool {
+	var buf [maxKey]byte
+	k := key(&buf, domain, code)
+	a := (*s.tables[maphash.Bytes(s.seed, k)%shards].Load())[string(k)]
+	if a == nil || s.broken.Load() || s.over.Load() {
+		return false
+	}
+	left, ok := a.Spend()
+	if ok && left <= a.low.Load() {
+		s.ask(a)
+	}
+	return ok
+}
+
+// ask puts an account into the queue.
+func (s *Store) ask(a *account) {
+	if time.Now().UnixNano() < a.dry.Load() || !a.queue.CompareAndSwap(false, true) {
+		return
+	}
+	select {
+	case s.due <- a:
+	default:
+		a.queue.Store(false)
+	}
+}
+
+// Ask tries to get a click of a link's budget and to spend it, until the visitor's
+// patience is over. Concurrent calls share one request. A bounded budget does not wait
+// for the control plane: it lends a few clicks.
+func (s *Store) Ask(ctx context.Context, domain waypost.DomainID, code []byte, bounded bool) bool {
+	s.mu.Lock()
+	a := s.account(name{domain, string(code)})
+	s.mu.Unlock()
+	if a == nil {
+		return false
+	}
+	a.visitors.Add(1)
+	defer a.visitors.Add(-1)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
+	defer cancel()
+	for {
+		if s.Spend(domain, code) {
+			return true
+		}
+		if ctx.Err() != nil || s.over.Load() || s.broken.Load() {
+			return false
+		}
+		dry := time.Now().UnixNano() < a.dry.Load()
+		if bounded {
+			lent := !dry && s.lend(a)
+			s.ask(a)
+			return lent && s.Spend(domain, code)
+		}
+		if dry {
+			return false
+		}
+		waiting := s.wait(a)
+		s.ask(a)
+		select {
+		case <-waiting:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// wait returns a channel that the next answer closes.
+func (s *Store) wait(a *account) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.waiting == nil {
+		a.waiting = make(chan struct{})
+	}
+	return a.waiting
+}
+
+// account finds or makes the account of a link; nil: there are too many. The lock is held.
+func (s *Store) account(n name) *account {
+	if a := s.accounts[n]; a != nil {
+		return a
+	}
+	if len(s.accounts) >= s.cfg.MaxAccounts {
+		return nil
+	}
+	a := &account{name: n, want: 1}
+	a.low.Store(-1)
+	s.accounts[n] = a
+	s.change(n, func(m map[string]*account, k string) { m[k] = a })
+	return a
+}
+
+// forget drops an account of which nothing is left to be reported. The lock is held.
+func (s *Store) forget(a *account) {
+	a.Withdraw()
+	delete(s.accounts, a.name)
+	for e := range s.past {
+		if e.name == a.name {
+			delete(s.past, e)
+		}
+	}
+	s.change(a.name, func(m map[string]*account, k string) { delete(m, k) })
+}
+
+// change replaces one table, which readers read without a lock.
+func (s *Store) change(n name, f func(m map[string]*account, k string)) {
+	var buf [maxKey]byte
+	k := key(&buf, n.domain, []byte(n.code))
+	table := &s.tables[maphash.Bytes(s.seed, k)%shards]
+	m := maps.Clone(*table.Load())
+	f(m, string(k))
+	table.Store(&m)
+}
+
+// lend lets a bounded budget spend the rest of its overdraft, and reports whether there
+// was one. It lends nothing before the debts of earlier boots are known.
+func (s *Store) lend(a *account) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := a.PlanLoan()
+	if !s.adopted || a.Left() > 0 || t == a.Totals || !s.append(appendAccount(nil, entry{a.name, s.cfg.Boot}, t)) {
+		return a.Left() > 0
+	}
+	a.Apply(t)
+	return true
+}
+
+// append makes records durable. It reports false when that failed: then nothing is spent
+// before a whole new file could be written. The lock is held.
+func (s *Store) append(records []byte) bool {
+	if s.broken.Load() || s.file == nil {
+		return false
+	}
+	_, err := s.file.Write(records)
+	if err == nil {
+		err = s.file.Sync()
+	}
+	if err != nil {
+		s.fail("cannot keep grants of click budgets; nothing of them is spent", err)
+		s.broken.Store(true)
+		return false
+	}
+	failpoint.Hit("grants: durable")
+	s.size += int64(len(records))
+	return true
+}
+
+// rewrite replaces the file by one with the present state. The lock is held.
+func (s *Store) rewrite() error {
+	text := appendEpoch([]byte(magic), s.epoch)
+	for e, t := range s.past {
+		text = appendAccount(text, e, t)
+	}
+	for _, a := range s.accounts {
+		if a.Totals != (budget.Totals{}) {
+			text = appendAccount(text, entry{a.name, s.cfg.Boot}, a.Totals)
+		}
+	}
+	f, err := s.dir.write(s.cfg.Boot, text)
+	if err != nil {
+		return err
+	}
+	if s.file != nil {
+		_ = s.file.Close() // replaced
+	}
+	s.file, s.size = f, int64(len(text))
+	s.broken.Store(false)
+	return nil
+}
+
+func (s *Store) fail(message string, err error) {
+	s.failures.Inc()
+	s.cfg.Logger.Warn(message, "error", err)
+}
+
+// Run asks for clicks and reports what was spent, until ctx ends. Then it gives
+// everything back that is left, and closes the store.
+func (s *Store) Run(ctx context.Context) {
+	ticker := time.NewTicker(s.cfg.Interval)
+	defer ticker.Stop()
+	defer s.close(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case a := <-s.due:
+			s.round(ctx, a, false)
+		case <-ticker.C:
+			s.round(ctx, nil, true)
+		}
+	}
+}
+
+// round makes one report, or several if one does not hold everything.
+func (s *Store) round(ctx context.Context, first *account, all bool) {
+	due := s.gather(first)
+	ok := s.witness(ctx) || s.witness(ctx) // the first answer may name another epoch
+	for report := s.collect(due, all); ok && len(report) > 0; {
+		n := min(len(report), api.MaxEdgeBudgets)
+		ok = s.send(ctx, report[:n])
+		report = report[n:]
+	}
+	for _, a := range due {
+		if !ok {
+			a.dry.Store(time.Now().Add(failedFor).UnixNano())
+		}
+		a.queue.Store(false)
+	}
+	s.release(due)
+}
+
+// gather takes everything out of the queue.
+func (s *Store) gather(first *account) (due []*account) {
+	if first != nil {
+		due = append(due, first)
+	}
+	for {
+		select {
+		case a := <-s.due:
+			due = append(due, a)
+		default:
+			return due
+		}
+	}
+}
+
+// release ends the wait of visitors.
+func (s *Store) release(due []*account) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range due {
+		if a.waiting != nil {
+			close(a.waiting)
+			a.waiting = nil
+		}
+	}
+}
+
+// asking is an account in a report.
+type asking struct {
+	account *account
+	shown   budget.Account
+	want    int64
+}
+
+// collect lists the accounts that ask, and if all, those with news. Clicks that were idle
+// for long are taken back first.
+func (s *Store) collect(due []*account, all bool) (report []asking) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	asks := make(map[*account]bool, len(due))
+	for _, a := range due {
+		if s.accounts[a.name] != a {
+			continue
+		}
+		asks[a] = true
+		switch last := now.Sub(a.since); {
+		case last < fast:
+			a.want = min(2*a.want, budget.MaxGrant)
+		case last > slow:
+			a.want = max(1, a.want/2)
+		}
+		report = append(report, asking{a, a.Account(), max(a.want, a.visitors.Load()) + a.Lent})
+	}
+	if !all {
+		return report
+	}
+	s.mend(now)
+	var returned []byte
+	for _, a := range s.accounts {
+		if left := a.Left(); left != a.left {
+			a.left, a.moved = left, now
+		} else if left > 0 && now.Sub(a.moved) > s.cfg.Idle && !s.broken.Load() {
+			a.Withdraw()
+			a.left = 0
+			returned = appendAccount(returned, entry{a.name, s.cfg.Boot}, a.Totals)
+		}
+		if shown := a.Account(); shown != a.reported && !asks[a] {
+			report = append(report, asking{a, shown, 0})
+		}
+	}
+	if len(returned) > 0 && !s.append(returned) {
+		return nil // the control plane must not hear of it
+	}
+	return report
+}
+
+// mend writes a new file when the present one has failed, or has become large. The lock
+// is held.
+func (s *Store) mend(now time.Time) {
+	if !s.broken.Load() && s.size < roomy+8*int64(len(s.accounts)+len(s.past))*maxBody || now.Sub(s.mended) < mendEach {
+		return
+	}
+	s.mended = now
+	if err := s.rewrite(); err != nil {
+		s.fail("cannot write the grants of click budgets", err)
+	}
+}
+
+// newest adopts the replica's epoch, and returns the newest. The lock is held.
+func (s *Store) newest(epoch uint32) uint32 {
+	if epoch > s.epoch && s.append(appendEpoch(nil, epoch)) {
+		s.epoch = epoch
+	}
+	return s.epoch
+}
+
+// send makes one report, and takes the grants in the answer.
+func (s *Store) send(ctx context.Context, report []asking) bool {
+	s.mu.Lock()
+	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: s.newest(s.cfg.Epoch())}
+	s.mu.Unlock()
+	for _, r := range report {
+		message.Accounts = append(message.Accounts, s.wire(entry{r.account.name, s.cfg.Boot}, r.shown, r.want))
+	}
+	answer, err := s.exchange(ctx, &message)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.fail("cannot get clicks of budgets", err)
+		}
+		return false
+	}
+	failpoint.Hit("grants: answered")
+	s.take(report, &answer)
+	return true
+}
+
+func (s *Store) wire(e entry, a budget.Account, want int64) api.EdgeBudget {
+	return api.EdgeBudget{
+		Domain: uint32(e.domain), Code: e.code, Boot: hex.EncodeToString(e.boot[:]),
+		Granted: a.Granted, Returned: a.Returned, Spent: a.Spent, Want: want,
+	}
+}
+
+// take makes grants durable, and then lets their clicks be spent. An answer of an older
+// epoch than the edge has seen is of a history that was given up.
+func (s *Store) take(report []asking, answer *api.EdgeGrants) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if answer.Epoch < s.newest(answer.Epoch) {
+		s.fail("ignored an answer", errors.New("the control plane's database is of an older epoch than this edge has seen"))
+		return
+	}
+	type planned struct {
+		account *account
+		totals  budget.Totals
+	}
+	now := time.Now()
+	var plans []planned
+	var records []byte
+	for i, g := range answer.Grants {
+		r := &report[i]
+		a := r.account
+		if s.accounts[a.name] != a {
+			continue
+		}
+		a.reported = r.shown
+		dry := time.Duration(0)
+		switch g.State {
+		case "none":
+			s.forget(a)
+			continue
+		case "held":
+			dry = heldFor
+		case "used":
+			dry = usedFor
+		}
+		a.dry.Store(now.Add(dry).UnixNano())
+		if g.Granted <= a.Granted || g.Granted > budget.MaxLimit {
+			continue
+		}
+		p := planned{a, a.Plan(g.Granted)}
+		plans = append(plans, p)
+		records = appendAccount(records, entry{a.name, s.cfg.Boot}, p.totals)
+	}
+	if len(records) == 0 || !s.append(records) {
+		return
+	}
+	for _, p := range plans {
+		n := p.totals.Granted - p.account.Granted
+		p.account.Apply(p.totals)
+		p.account.low.Store(ahead(n))
+		p.account.since = now
+		s.granted.Add(float64(n))
+	}
+}
+
+// ahead returns at how many clicks left more are asked for after a grant. A grant of one
+// click means that few are left for all edges, or that visitors are few: then each
+// visitor asks, so that no edge holds clicks that it does not need.
+func ahead(granted int64) int64 {
+	if granted <= 1 {
+		return -1
+	}
+	return granted / 2
+}
+
+// witness reports all accounts, of all boots, once in every epoch. It returns false while
+// it could not.
+func (s *Store) witness(ctx context.Context) bool {
+	s.mu.Lock()
+	epoch := s.newest(s.cfg.Epoch())
+	if s.witnessed == epoch && epoch != 0 || !s.adopted {
+		s.mu.Unlock()
+		return true
+	}
+	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: epoch, Lost: s.lost != nil}
+	var names []entry
+	var all []api.EdgeBudget
+	for e, t := range s.past {
+		names = append(names, e)
+		all = append(all, s.wire(e, budget.Account{Granted: t.Granted, Returned: t.Returned}, 0))
+	}
+	for _, a := range s.accounts {
+		names = append(names, entry{a.name, s.cfg.Boot})
+		all = append(all, s.wire(entry{a.name, s.cfg.Boot}, a.Account(), 0))
+	}
+	s.mu.Unlock()
+	for {
+		n := min(len(all), api.MaxEdgeBudgets)
+		message.Accounts, message.Complete = all[:n], n == len(all)
+		answer, err := s.exchange(ctx, &message)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.fail("cannot report the accounts of click budgets", err)
+			}
+			return false
+		}
+		if s.heard(epoch, names[:n], &answer); answer.Epoch != epoch {
+			return false
+		}
+		if all, names = all[n:], names[n:]; len(all) == 0 {
+			s.witnessed = epoch
+			return true
+		}
+	}
+}
+
+// heard takes the answer to a page of accounts: those of links without a budget are
+// forgotten.
+func (s *Store) heard(epoch uint32, page []entry, answer *api.EdgeGrants) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.newest(answer.Epoch)
+	for i, g := range answer.Grants {
+		if g.State == "none" && answer.Epoch == epoch {
+			delete(s.past, page[i])
+		}
+	}
+}
+
+// close gives back what is left, so that others can have it.
+func (s *Store) close(ctx context.Context) {
+	if s.over.Swap(true) {
+		return
+	}
+	s.mu.Lock()
+	var records []byte
+	var report []asking
+	for _, a := range s.accounts {
+		if a.Withdraw() > 0 {
+			records = appendAccount(records, entry{a.name, s.cfg.Boot}, a.Totals)
+		}
+		if shown := a.Account(); shown != a.reported && len(report) < api.MaxEdgeBudgets {
+			report = append(report, asking{a, shown, 0})
+		}
+	}
+	durable := len(records) == 0 || s.append(records)
+	s.mu.Unlock()
+	s.release(s.gather(nil))
+	if durable && len(report) > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		s.send(ctx, report)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file != nil {
+		_ = s.file.Close() // everything in it is synced
+		s.file = nil
+	}
+}

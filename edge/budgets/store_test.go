@@ -1,0 +1,391 @@
+package budgets_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/api"
+	"waypost/edge/budgets"
+	"waypost/rules/budget"
+)
+
+const waitLimit = 30 * time.Second
+
+// control grants clicks of one link as the control plane does.
+type control struct {
+	*httptest.Server
+
+	mu        sync.Mutex
+	epoch     uint32
+	limit     int64
+	away      bool
+	state     string // instead of open
+	accounts  map[string]budget.Account
+	witnesses []api.EdgeBudgets
+	answered  chan struct{} // gets a token for each report, if it has room
+}
+
+func newControl(t *testing.T, limit int64) *control {
+	c := &control{epoch: 7, limit: limit, accounts: map[string]budget.Account{}, answered: make(chan struct{}, 1)}
+	c.Server = httptest.NewServer(c)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var report api.EdgeBudgets
+	if json.NewDecoder(r.Body).Decode(&report) != nil || c.away || r.URL.Path != api.PathEdgeBudgets {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	answer := api.EdgeGrants{Epoch: c.epoch}
+	for _, a := range report.Accounts {
+		k := report.Node + a.Boot
+		known := c.accounts[k].Merge(budget.Account{Granted: a.Granted, Returned: a.Returned, Spent: a.Spent})
+		c.accounts[k] = known
+		pool := budget.Pool{Limit: c.limit, Used: c.used()}
+		if known.Granted == a.Granted && report.Epoch == c.epoch && c.state == "" {
+			known.Granted += pool.Grant(a.Want)
+			c.accounts[k] = known
+		}
+		state := "open"
+		if pool.Left() == 0 {
+			state = "used"
+		}
+		if c.state != "" {
+			state = c.state
+		}
+		answer.Grants = append(answer.Grants, api.EdgeGrant{Granted: known.Granted, State: state})
+	}
+	if report.Complete {
+		c.witnesses = append(c.witnesses, report)
+	}
+	_ = json.NewEncoder(w).Encode(&answer)
+	select {
+	case c.answered <- struct{}{}:
+	default:
+	}
+}
+
+func (c *control) used() (used int64) {
+	for _, a := range c.accounts {
+		used += a.Used()
+	}
+	return used
+}
+
+func (c *control) set(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+func (c *control) eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	limit := time.After(waitLimit)
+	for {
+		c.mu.Lock()
+		ok := f()
+		c.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-c.answered:
+		case <-limit:
+			t.Fatal(what)
+		}
+	}
+}
+
+// reachable waits until a visit gets a click.
+func reachable(t *testing.T, s *budgets.Store) {
+	t.Helper()
+	require.Eventually(t, func() bool { return visit(t, s, 1, false) == 1 }, waitLimit, 10*time.Millisecond)
+}
+
+// open runs a store until the test or stop ends it.
+func open(t *testing.T, c *control, dir string, change ...func(*budgets.Config)) (s *budgets.Store, stop func()) {
+	t.Helper()
+	cfg := budgets.Config{
+		Dir: dir, Node: "edge-a", Boot: newBoot(), URL: c.URL, Client: c.Client(), Interval: 5 * time.Millisecond, Patience: waitLimit,
+		Epoch: func() uint32 { return 7 },
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := budgets.Open(cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.Run(ctx) })
+	stop = func() { cancel(); running.Wait() }
+	t.Cleanup(stop)
+	return s, stop
+}
+
+var boots atomic.Uint32
+
+func newBoot() waypost.BootID {
+	n := boots.Add(1)
+	return waypost.BootID{1, byte(n >> 8), byte(n)}
+}
+
+var code = []byte("tickets")
+
+// visit makes n visits, and returns how many got a click.
+func visit(t *testing.T, s *budgets.Store, n int, bounded bool) (got int) {
+	t.Helper()
+	for range n {
+		if s.Spend(1, code) || s.Ask(t.Context(), 1, code, bounded) {
+			got++
+		}
+	}
+	return got
+}
+
+func TestStore_SpendsABudgetToTheLastClickAndNoFurther(t *testing.T) {
+	c := newControl(t, 300)
+	var got atomic.Int64
+	var all sync.WaitGroup
+	for _, node := range []string{"edge-a", "edge-b", "edge-c"} {
+		s, _ := open(t, c, t.TempDir(), func(cfg *budgets.Config) { cfg.Node, cfg.Idle = node, 10*time.Millisecond })
+		for range 4 {
+			all.Go(func() { // until the visitors have everything
+				for got.Load() < 300 && t.Context().Err() == nil {
+					got.Add(int64(visit(t, s, 1, false)))
+				}
+			})
+		}
+	}
+	all.Wait()
+	require.EqualValues(t, 300, got.Load())
+	c.eventually(t, "what was spent is reported", func() bool {
+		var spent int64
+		for _, a := range c.accounts {
+			spent += a.Spent
+		}
+		return spent == 300
+	})
+}
+
+func TestStore_SpendDoesNotAllocate(t *testing.T) {
+	c := newControl(t, 1_000_000)
+	s, _ := open(t, c, t.TempDir())
+	require.Equal(t, 100, visit(t, s, 100, false))
+	other := []byte("another-code")
+	require.Zero(t, testing.AllocsPerRun(100, func() { s.Spend(1, other); s.Spend(1, code) }))
+}
+
+func TestStore_ManyVisitorsAtOnceShareARequest(t *testing.T) {
+	c := newControl(t, 1000)
+	s, _ := open(t, c, t.TempDir())
+	var got atomic.Int64
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() { got.Add(int64(visit(t, s, 1, false))) })
+	}
+	all.Wait()
+	require.EqualValues(t, 100, got.Load())
+}
+
+// A boot that was killed may have spent everything that it held.
+func TestStore_SpendsNothingOfABootThatWasKilled(t *testing.T) {
+	c, dir := newControl(t, 64), t.TempDir()
+	got := 0
+	for range 20 {
+		s, stop := open(t, c, dir)
+		n := visit(t, s, 5, false)
+		got += n
+		s.Kill()
+		stop()
+	}
+	require.LessOrEqual(t, got, 64)
+	require.GreaterOrEqual(t, got, 30, "little is burned")
+
+	// PostgreSQL forgets everything: the next boot knows what all others had.
+	var used int64
+	c.set(func() { used = c.used(); clear(c.accounts); c.epoch = 8; c.witnesses = nil })
+	s, _ := open(t, c, dir)
+	c.eventually(t, "all accounts are reported", func() bool {
+		return len(c.witnesses) > 0 && c.witnesses[len(c.witnesses)-1].Epoch == 8
+	})
+	c.set(func() { require.Equal(t, used, c.used()) })
+	got += visit(t, s, 64, false)
+	require.LessOrEqual(t, got, 64)
+}
+
+func TestStore_GivesBackWhatIsLeft(t *testing.T) {
+	c := newControl(t, 100)
+	s, stop := open(t, c, t.TempDir(), func(cfg *budgets.Config) { cfg.Idle = time.Hour })
+	require.Equal(t, 20, visit(t, s, 20, false))
+	stop()
+	require.Zero(t, visit(t, s, 1, false), "it is closed")
+	c.set(func() { require.EqualValues(t, 20, c.used()) })
+
+	s, _ = open(t, c, t.TempDir(), func(cfg *budgets.Config) { cfg.Idle = time.Millisecond })
+	require.Equal(t, 20, visit(t, s, 20, false))
+	c.eventually(t, "idle clicks are returned", func() bool { return c.used() == 40 })
+}
+
+func TestStore_WaitsForTheControlPlaneForAMoment(t *testing.T) {
+	c := newControl(t, 100)
+	held := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-held:
+		case <-r.Context().Done():
+		}
+	}))
+	defer slow.Close()
+	defer close(held)
+	s, _ := open(t, c, t.TempDir(), func(cfg *budgets.Config) { cfg.URL, cfg.Patience = slow.URL, 0 })
+	began := time.Now()
+	require.Zero(t, visit(t, s, 1, false))
+	require.Less(t, time.Since(began), 2*time.Second)
+	require.Equal(t, budget.Overdraft, visit(t, s, 100, true), "a bounded budget lends a few")
+}
+
+func TestStore_LendsNoMoreThanTheOverdraftWhateverDies(t *testing.T) {
+	c, dir := newControl(t, 1000), t.TempDir()
+	c.set(func() { c.away = true })
+	got := 0
+	for range 5 {
+		s, stop := open(t, c, dir)
+		got += visit(t, s, 7, true)
+		s.Kill()
+		stop()
+	}
+	require.LessOrEqual(t, got, budget.Overdraft)
+	require.Equal(t, 7, got, "the rest was burned with its boot")
+
+	c.set(func() { c.away, c.limit = false, 50 })
+	s, _ := open(t, c, dir)
+	limit := time.After(waitLimit)
+	for got < 50-budget.Overdraft { // grants repay the loan first
+		select {
+		case <-limit:
+			t.Fatal("the control plane is back")
+		case <-c.answered:
+		}
+		got += visit(t, s, 1, true)
+	}
+	require.LessOrEqual(t, got+visit(t, s, 200, true), 50+budget.Overdraft)
+}
+
+func TestStore_IgnoresAnOlderHistory(t *testing.T) {
+	c := newControl(t, 1000)
+	var seen atomic.Uint32
+	seen.Store(7)
+	dir := t.TempDir()
+	s, stop := open(t, c, dir, func(cfg *budgets.Config) { cfg.Epoch = seen.Load })
+	require.Equal(t, 1, visit(t, s, 1, false))
+	seen.Store(9)
+	c.set(func() { c.state = "held" }) // or what it holds would be spent first
+	c.eventually(t, "it learns of the epoch", func() bool { return true })
+	stop()
+	c.set(func() { c.state = "" })
+	seen.Store(7)
+	s, _ = open(t, c, dir, func(cfg *budgets.Config) { cfg.Epoch, cfg.Patience = seen.Load, time.Second })
+	require.Zero(t, visit(t, s, 1, false), "the next boot remembers it")
+	c.set(func() { c.epoch = 9 })
+	c.eventually(t, "the newer primary is back", func() bool {
+		return len(c.witnesses) > 0 && c.witnesses[len(c.witnesses)-1].Epoch == 9
+	})
+	reachable(t, s)
+}
+
+func TestStore_SpendsNothingWhileItsDiskFails(t *testing.T) {
+	c := newControl(t, 1000)
+	s, _ := open(t, c, t.TempDir())
+	require.Equal(t, 20, visit(t, s, 20, false))
+	require.NoError(t, s.BreakFile())
+	limit := time.After(waitLimit)
+	for visit(t, s, 1, false) == 1 { // until the next grant
+		select {
+		case <-limit:
+			t.Fatal("no grant")
+		default:
+		}
+	}
+	require.Zero(t, visit(t, s, 50, false))
+	reachable(t, s) // a new file is written
+}
+
+// Each cut of the file is a state that a crash can leave; a changed byte is damage.
+func TestStore_CountsAFileThatItCannotReadAsSpent(t *testing.T) {
+	c, dir := newControl(t, 1000), t.TempDir()
+	s, stop := open(t, c, dir)
+	require.Equal(t, 20, visit(t, s, 20, false))
+	s.Kill()
+	stop()
+	files, err := filepath.Glob(filepath.Join(dir, "grants-*"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	text, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+
+	restart := func(text []byte) (lost bool, used int64) {
+		t.Helper()
+		fresh := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(fresh, filepath.Base(files[0])), text, 0o600))
+		c.set(func() { clear(c.accounts); c.witnesses = nil })
+		_, stop := open(t, c, fresh)
+		defer stop()
+		c.eventually(t, "it reports", func() bool { return len(c.witnesses) > 0 })
+		aside, err := filepath.Glob(filepath.Join(fresh, "*.unreadable"))
+		require.NoError(t, err)
+		c.set(func() { lost, used = c.witnesses[0].Lost, c.used() })
+		require.Equal(t, lost, len(aside) > 0)
+		return lost, used
+	}
+	_, whole := restart(text)
+	require.GreaterOrEqual(t, whole, int64(20))
+	before := int64(0)
+	for n := 0; n <= len(text); n += 13 {
+		lost, used := restart(text[:n])
+		require.False(t, lost)
+		require.GreaterOrEqual(t, used, before)
+		before = used
+	}
+	for at := 0; at < len(text)/2; at += 17 {
+		bad := []byte(strings.Clone(string(text)))
+		bad[at] ^= 0x55
+		if lost, used := restart(bad); !lost {
+			require.Equal(t, whole, used, "byte %d", at)
+		}
+	}
+}
+
+func TestStore_ASuccessorLeavesTheGrantsOfItsPredecessorAlone(t *testing.T) {
+	c, dir := newControl(t, 1000), t.TempDir()
+	old, stop := open(t, c, dir)
+	require.Equal(t, 20, visit(t, old, 20, false))
+	next, _ := open(t, c, dir, func(cfg *budgets.Config) { cfg.Beside = true })
+	require.Equal(t, 20, visit(t, next, 20, false))
+	require.Equal(t, 20, visit(t, old, 20, false))
+	require.Zero(t, visit(t, next, 0, true))
+	stop()
+	require.NoError(t, next.Adopt())
+	c.eventually(t, "it reports for both", func() bool {
+		return len(c.witnesses) > 1 && len(c.witnesses[len(c.witnesses)-1].Accounts) == 2
+	})
+	require.Equal(t, 20, visit(t, next, 20, false))
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+}
