@@ -46,7 +46,7 @@ var layers = []layer{
 	{path: "client", mayUse: []string{"api", ""}},
 	{path: "controlplane/httpapi", mayUse: []string{
 		"api", "api/clickbatch", "controlplane", "controlplane/rollup", "controlplane/limit",
-		"rules", "",
+		"rules", "rules/budget", "",
 	}},
 	{path: "controlplane/limit"},
 	{path: "api", mayUse: []string{"rules", ""}, stdOnly: true},

@@ -30,7 +30,8 @@ func (p *peering) routes(server *replication.Server) http.Handler {
 		//nolint:forcetypeassert // no package replaces the default transport
 		pass := passOn(p.edge.controls, p.edge.identity.securely(http.DefaultTransport.(*http.Transport).Clone()))
 		for _, path := range []string{
-			clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, api.PathEdgeCertificates, replication.PathEnrol,
+			clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, api.PathEdgeCertificates, api.PathEdgeBudgets,
+			replication.PathEnrol,
 		} {
 			routes[path] = pass
 		}

@@ -1,0 +1,77 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+
+	"waypost"
+	"waypost/api"
+	"waypost/controlplane"
+	"waypost/rules/budget"
+)
+
+// maxBudgets bounds a report of accounts, in bytes.
+const maxBudgets = 512 << 10
+
+// BudgetTaker takes the accounts of click budgets from edges, and grants clicks.
+type BudgetTaker interface {
+	ReportBudgets(ctx context.Context, r *controlplane.BudgetReport) (controlplane.BudgetGrants, error)
+}
+
+// EdgeBudgets takes the accounts of edges, one [api.EdgeBudgets] a POST of at most 512
+// KiB, and answers with [api.EdgeGrants].
+func EdgeBudgets(to BudgetTaker, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body api.EdgeBudgets
+		var report controlplane.BudgetReport
+		var grants controlplane.BudgetGrants
+		err := readPosted(w, r, maxBudgets, &body)
+		if err == nil {
+			report, err = budgetsOf(&body)
+		}
+		if err == nil {
+			err = edgeFrom(r.Context()).maySpeak(r.Context(), body.Node)
+		}
+		if err == nil {
+			grants, err = to.ReportBudgets(r.Context(), &report)
+		}
+		if err != nil {
+			refuseEdge(w, r, log, "refused an edge's accounts of click budgets", err)
+			return
+		}
+		answer := api.EdgeGrants{Epoch: grants.Epoch, Grants: make([]api.EdgeGrant, len(grants.Grants))}
+		for i, g := range grants.Grants {
+			answer.Grants[i] = api.EdgeGrant{Granted: g.Granted, State: string(g.State)}
+		}
+		writeJSON(w, http.StatusOK, &answer)
+	})
+}
+
+// budgetsOf accepts only accounts that are possible.
+func budgetsOf(b *api.EdgeBudgets) (r controlplane.BudgetReport, err error) {
+	if !waypost.ValidNode(b.Node) || len(b.Accounts) > api.MaxEdgeBudgets || b.Epoch > 1<<31-1 {
+		return r, waypost.Errorf(waypost.EInvalid, "the report needs the name of the edge, an epoch, and at most %d accounts", api.MaxEdgeBudgets)
+	}
+	r = controlplane.BudgetReport{Node: b.Node, Epoch: b.Epoch, Complete: b.Complete, Lost: b.Lost}
+	for i := range b.Accounts {
+		a := &b.Accounts[i]
+		account := controlplane.BudgetAccount{
+			Domain: waypost.DomainID(a.Domain), Code: waypost.Code(a.Code), Want: a.Want,
+			Account: budget.Account{Granted: a.Granted, Returned: a.Returned, Spent: a.Spent},
+		}
+		boot, err := hex.DecodeString(a.Boot[:min(len(a.Boot), 2*len(account.Boot)+1)])
+		switch {
+		case err != nil || len(boot) != len(account.Boot):
+			return r, waypost.Errorf(waypost.EInvalid, "boot must be 32 hex digits")
+		case a.Domain < 1 || a.Domain > 1<<31-1 || !waypost.ValidCode(a.Code):
+			return r, waypost.Errorf(waypost.EInvalid, "domain and code must name a link")
+		case !account.Valid() || a.Want < 0 || a.Want > 2*budget.MaxGrant:
+			return r, waypost.Errorf(waypost.EInvalid, "granted, returned, spent and want must be possible numbers of clicks")
+		}
+		account.Boot = waypost.BootID(boot)
+		r.Accounts = append(r.Accounts, account)
+	}
+	return r, nil
+}

@@ -1,0 +1,67 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/api"
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+	"waypost/rules/budget"
+)
+
+// granter keeps the last report.
+type granter struct{ last *controlplane.BudgetReport }
+
+func (g *granter) ReportBudgets(_ context.Context, r *controlplane.BudgetReport) (controlplane.BudgetGrants, error) {
+	g.last = r
+	return controlplane.BudgetGrants{Epoch: 9, Grants: []controlplane.BudgetGrant{{Granted: 12, State: controlplane.BudgetOpen}}}, nil
+}
+
+func TestEdgeBudgets_TakesOnlyPossibleAccounts(t *testing.T) {
+	to := &granter{}
+	send := func(method, body string) answer {
+		req := httptest.NewRequestWithContext(t.Context(), method, api.PathEdgeBudgets, strings.NewReader(body))
+		req.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		httpapi.EdgeBudgets(to, slog.New(slog.DiscardHandler)).ServeHTTP(w, req)
+		return answer{w.Result(), w.Body.String()}
+	}
+	const good = `{"node": "a", "epoch": 8, "complete": true, "accounts": [{"domain": 1, "code": "tickets",
+		"boot": "0102030405060708090a0b0c0d0e0f10", "granted": 10, "returned": 2, "spent": 7, "want": 5}]}`
+	many, err := json.Marshal(make([]api.EdgeBudget, api.MaxEdgeBudgets+1))
+	require.NoError(t, err)
+	for name, body := range map[string]string{
+		"no node":            strings.Replace(good, `"a"`, `""`, 1),
+		"a boot that is cut": strings.Replace(good, "0f10", "0f", 1),
+		"a long boot":        strings.Replace(good, "0f10", "0f1011", 1),
+		"another boot":       strings.Replace(good, "0102", "xy02", 1),
+		"no domain":          strings.Replace(good, `"domain": 1`, `"domain": 0`, 1),
+		"a bad code":         strings.Replace(good, "tickets", "a/b/c", 1),
+		"more returned":      strings.Replace(good, `"returned": 2`, `"returned": 11`, 1),
+		"less than nothing":  strings.Replace(good, `"granted": 10`, `"granted": -10`, 1),
+		"more spent":         strings.Replace(good, `"spent": 7`, `"spent": 700`, 1),
+		"a large wish":       strings.Replace(good, `"want": 5`, `"want": 50000`, 1),
+		"too many":           `{"node": "a", "accounts": ` + string(many) + `}`,
+	} {
+		requireProblem(t, send(http.MethodPost, body), 422, "invalid")
+		require.Nil(t, to.last, name)
+	}
+	requireProblem(t, send(http.MethodGet, good), 405, "method-not-allowed")
+	requireProblem(t, send(http.MethodPost, good+strings.Repeat(" ", 512<<10)), 413, "too-large")
+	got := send(http.MethodPost, good)
+	require.Equal(t, http.StatusOK, got.StatusCode)
+	require.JSONEq(t, `{"epoch": 9, "grants": [{"granted": 12, "state": "open"}]}`, got.text)
+	require.Equal(t, &controlplane.BudgetReport{Node: "a", Epoch: 8, Complete: true, Accounts: []controlplane.BudgetAccount{{
+		Domain: 1, Code: "tickets", Boot: waypost.BootID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+		Account: budget.Account{Granted: 10, Returned: 2, Spent: 7}, Want: 5,
+	}}}, to.last)
+}
