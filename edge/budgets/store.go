@@ -114,7 +114,8 @@ type Store struct {
 	adopted  bool  // the files of earlier boots were read
 	lost     error // why some of them are missing
 
-	witnessed uint32 // epoch in which all accounts were reported; the loop owns it
+	witnessed uint32 // epoch in which all accounts were reported
+	adoptions int    // counts them
 }
 
 // account is the budget of one link. The store's lock guards the fields below the blank
@@ -128,6 +129,7 @@ type account struct {
 	dry   atomic.Int64 // Unix nanoseconds until which asking is of no use
 
 	visitors atomic.Int64 // that wait for a click
+	used     atomic.Bool  // by the last answer nothing was left
 
 	waiting  chan struct{} // closed by the next answer; nil: none waits
 	want     int64         // size of the next grant
@@ -173,7 +175,7 @@ func Open(cfg Config) (*Store, error) {
 func (s *Store) Adopt() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.adopted || s.over.Load() {
+	if s.over.Load() {
 		return nil
 	}
 	return s.adopt()
@@ -205,7 +207,8 @@ func (s *Store) adopt() error {
 	if err := s.rewrite(); err != nil {
 		return err
 	}
-	s.adopted = true
+	s.adopted, s.witnessed = true, 0
+	s.adoptions++
 	return s.dir.remove(files)
 }
 
@@ -244,14 +247,15 @@ func (s *Store) ask(a *account) {
 }
 
 // Ask tries to get a click of a link's budget and to spend it, until the visitor's
-// patience is over. Concurrent calls share one request. A bounded budget does not wait
-// for the control plane: it lends a few clicks.
-func (s *Store) Ask(ctx context.Context, domain waypost.DomainID, code []byte, bounded bool) bool {
+// patience is over; used reports that the control plane has nothing left to grant.
+// Concurrent calls share one request. A bounded budget does not wait for the control
+// plane: it lends a few clicks.
+func (s *Store) Ask(ctx context.Context, domain waypost.DomainID, code []byte, bounded bool) (spent, used bool) {
 	s.mu.Lock()
 	a := s.account(name{domain, string(code)})
 	s.mu.Unlock()
 	if a == nil {
-		return false
+		return false, false
 	}
 	a.visitors.Add(1)
 	defer a.visitors.Add(-1)
@@ -259,19 +263,16 @@ func (s *Store) Ask(ctx context.Context, domain waypost.DomainID, code []byte, b
 	defer cancel()
 	for {
 		if s.Spend(domain, code) {
-			return true
-		}
-		if ctx.Err() != nil || s.over.Load() || s.broken.Load() {
-			return false
+			return true, false
 		}
 		dry := time.Now().UnixNano() < a.dry.Load()
 		if bounded {
 			lent := !dry && s.lend(a)
 			s.ask(a)
-			return lent && s.Spend(domain, code)
+			return lent && s.Spend(domain, code), a.used.Load()
 		}
-		if dry {
-			return false
+		if dry || ctx.Err() != nil || s.over.Load() || s.broken.Load() {
+			return false, a.used.Load()
 		}
 		waiting := s.wait(a)
 		s.ask(a)
@@ -584,6 +585,7 @@ func (s *Store) take(report []asking, answer *api.EdgeGrants) {
 			dry = usedFor
 		}
 		a.dry.Store(now.Add(dry).UnixNano())
+		a.used.Store(g.State == "used")
 		if g.Granted <= a.Granted || g.Granted > budget.MaxLimit {
 			continue
 		}
@@ -622,7 +624,7 @@ func (s *Store) witness(ctx context.Context) bool {
 		s.mu.Unlock()
 		return true
 	}
-	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: epoch, Lost: s.lost != nil}
+	message, adoptions := api.EdgeBudgets{Node: s.cfg.Node, Epoch: epoch, Lost: s.lost != nil}, s.adoptions
 	var names []entry
 	var all []api.EdgeBudget
 	for e, t := range s.past {
@@ -648,7 +650,11 @@ func (s *Store) witness(ctx context.Context) bool {
 			return false
 		}
 		if all, names = all[n:], names[n:]; len(all) == 0 {
-			s.witnessed = epoch
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.adoptions == adoptions {
+				s.witnessed = epoch
+			}
 			return true
 		}
 	}

@@ -85,6 +85,7 @@ type edge struct {
 	listeners *listeners
 	store     *store
 	clicks    *recorder
+	budgets   *spender
 	server    *server.Server
 	freshness freshness
 	following *following
@@ -133,7 +134,8 @@ func (e *edge) open(ctx context.Context) (err error) {
 	e.clicks = newRecorder(cfg, func(t *http.Transport) http.RoundTripper {
 		return e.controls.through(e.identity.through(t))
 	}, e.log, e.registry)
-	if e.store, err = openStore(cfg, e.log, e.registry, e.clicks, e.succession); err != nil {
+	e.budgets = newSpender(cfg, e.boot, e.clicks, e.log, e.registry)
+	if e.store, err = openStore(cfg, e.log, e.registry, e.clicks, e.budgets, e.succession); err != nil {
 		return err
 	}
 	e.closers = append(e.closers, e.store.close, e.clicks.close)
@@ -209,6 +211,7 @@ func (e *edge) services() []services.Stage {
 		},
 		{
 			{Name: "click shipping", Run: e.clicks.ship, Stop: e.clicks.seal}, // until the last redirect's click
+			job("click budgets", e.budgets.run),
 			job("freshness", e.keepFreshness),
 			// Until the last redirect, because callers wait for an edge that serves.
 			{Name: "following", Run: func(ctx context.Context) error { return e.explain(e.following.run(ctx)) }},
@@ -332,7 +335,7 @@ func (e *edge) reportConfig(url string) report.Config {
 
 func (e *edge) serverConfig() server.Config {
 	c := e.cfg.Server
-	c.Links, c.Clicks, c.Sealer = e.store, e.clicks, audience.NewSealer(e.store)
+	c.Links, c.Clicks, c.Sealer, c.Budgets = e.store, e.clicks, audience.NewSealer(e.store), e.budgets
 	if e.clicks.places != nil {
 		c.Places = e.clicks.places
 	}

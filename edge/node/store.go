@@ -35,6 +35,7 @@ type store struct {
 	config     replica.Config // without its directory
 	log        *slog.Logger
 	clicks     *recorder
+	budgets    *spender
 	trust      *replication.Trust
 	succession *handover.Succession // holds the locks of a predecessor; nil: there is none
 
@@ -45,14 +46,16 @@ type store struct {
 }
 
 func openStore(
-	cfg *Config, log *slog.Logger, meters prometheus.Registerer, clicks *recorder, succession *handover.Succession,
+	cfg *Config, log *slog.Logger, meters prometheus.Registerer, clicks *recorder, budgets *spender,
+	succession *handover.Succession,
 ) (*store, error) {
 	s := &store{
-		root: cfg.DataDir, region: string(cfg.Region), node: cfg.Node, config: cfg.Replica, log: log, clicks: clicks,
+		root: cfg.DataDir, region: string(cfg.Region), node: cfg.Node, config: cfg.Replica, log: log, clicks: clicks, budgets: budgets,
 		opened: make(chan struct{}), succession: succession,
 	}
 	s.config.Logger, s.config.Registerer = log, meters
 	clicks.know(s)
+	budgets.know(s, clicks.through)
 	if err := s.openTrust(); err != nil {
 		return nil, err
 	}
@@ -95,6 +98,7 @@ func (s *store) open() error {
 	s.recall(db)
 	s.dir = dir
 	s.clicks.open(dir.Path("clicks"), s.node) // before the first redirect
+	s.budgets.open(dir.Path("budgets"), s.node, s.succession != nil)
 	s.set(db, nil)
 	close(s.opened)
 	return nil

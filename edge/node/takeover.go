@@ -67,6 +67,7 @@ func (e *edge) succeed(ctx context.Context) {
 			e.log.Warn("cannot tidy up after the takeover", "error", err)
 		}
 		e.clicks.adopt()
+		e.budgets.adopt()
 		e.log.Info("the takeover is complete", "from", s.PID)
 	}
 	e.gossip.start()
@@ -150,6 +151,7 @@ func (e incumbent) follow() {
 func (e incumbent) Resume(ctx context.Context, _ error) {
 	e.store.attach(ctx)
 	e.clicks.adopt()
+	e.budgets.adopt()
 	e.follow()
 }
 

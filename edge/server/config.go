@@ -25,6 +25,10 @@ type Config struct {
 	// Places locates visitors for rules. Default: countries and cities are unknown.
 	Places Places
 
+	// Budgets has the clicks of links that may be followed only so often. Default: such a
+	// link leads to its target for exhausted budgets, or answers 503.
+	Budgets Budgets
+
 	// StrictHosts answers 404 for a host that belongs to no domain. Otherwise such a host
 	// means the default domain.
 	StrictHosts bool

@@ -6,6 +6,7 @@ import (
 
 	"waypost"
 	"waypost/edge/fastpath"
+	"waypost/rules"
 )
 
 // answerFast answers one plain GET of a code on the fast path, and reports whether it
@@ -52,6 +53,10 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 		if a, err = s.redirect(&res, visit.Code); err != nil {
 			return false, nil
 		}
+	}
+	// The handler waits for clicks, and tells visitors from other software.
+	if limited(&res) && (rules.IsBot(r.Agent) || s.cfg.Budgets == nil || !s.cfg.Budgets.Spend(domain, visit.Code)) {
+		return false, nil
 	}
 	now := time.Now()
 	if res.Link && s.cfg.Clicks != nil {

@@ -117,6 +117,16 @@ func (s *Server) visit(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit *wa
 		s.sendError(ctx, c, res.Status)
 		return
 	}
+	if hides(ctx, visit, &res) {
+		s.sendError(ctx, c, fasthttp.StatusForbidden)
+		return
+	}
+	if limited(&res) {
+		if status := s.spend(domain, visit.Code, &res); status != 0 {
+			s.refuseClick(ctx, c, status)
+			return
+		}
+	}
 	if res.Link && visit.Preview && res.Redirects() {
 		s.sendPreview(ctx, c, visit.Code, &res)
 		return

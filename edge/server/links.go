@@ -29,6 +29,18 @@ type Links interface {
 	Targets(domain waypost.DomainID) waypost.DomainTargets
 }
 
+// Budgets has the clicks of exact and bounded budgets that this edge may spend. Its
+// methods may be called by many goroutines at once.
+type Budgets interface {
+	// Spend takes one click of a link's budget, and reports whether there was one. It
+	// neither waits nor allocates.
+	Spend(domain waypost.DomainID, code []byte) bool
+
+	// Ask tries to get a click and to spend it, for a moment. used reports that the budget
+	// is known to be used up.
+	Ask(domain waypost.DomainID, code []byte, bounded bool) (spent, used bool)
+}
+
 // Clicks takes the clicks that were redirected. Record may be called by many goroutines
 // at once, before the answer is written. It must neither keep the slices, nor allocate,
 // nor wait.

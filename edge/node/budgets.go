@@ -1,0 +1,100 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost"
+	"waypost/edge/budgets"
+)
+
+// spender spends clicks of budgets. It opens its store as soon as the directory is there.
+// Until then, and while clicks cannot be journaled, it spends nothing.
+type spender struct {
+	config budgets.Config // without its directory
+	clicks *recorder
+	log    *slog.Logger
+
+	store  atomic.Pointer[budgets.Store]
+	opened chan struct{} // closed when there is a store
+}
+
+func newSpender(cfg *Config, boot waypost.BootID, clicks *recorder, log *slog.Logger, meters prometheus.Registerer) *spender {
+	return &spender{
+		config: budgets.Config{Boot: boot, URL: cfg.Control.URLs[0], Logger: log, Metrics: meters},
+		clicks: clicks, log: log, opened: make(chan struct{}),
+	}
+}
+
+// know connects the spender with the replica, which knows the epoch, and the control
+// plane. It comes before open.
+func (b *spender) know(store *store, through func(*http.Transport) http.RoundTripper) {
+	b.config.Epoch = func() uint32 { return store.Position().Epoch.Ordinal }
+	b.config.Client = &http.Client{Transport: through(&http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 2 * time.Second, IdleConnTimeout: 90 * time.Second,
+		DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext,
+	})}
+}
+
+// open is called when the directory is there.
+func (b *spender) open(dir, node string, beside bool) {
+	if b.store.Load() != nil {
+		return
+	}
+	cfg := b.config
+	cfg.Dir, cfg.Node, cfg.Beside = dir, node, beside
+	s, err := budgets.Open(cfg)
+	if err != nil {
+		b.log.Error("cannot open the grants of click budgets; links with exact or bounded budgets are not redirected", "error", err)
+		return
+	}
+	b.store.Store(s)
+	close(b.opened)
+}
+
+// adopt takes over the accounts of processes that have ended.
+func (b *spender) adopt() {
+	if s := b.store.Load(); s != nil {
+		if err := s.Adopt(); err != nil {
+			b.log.Error("cannot take over grants of click budgets; the next start tries again", "error", err)
+		}
+	}
+}
+
+// run asks for clicks until ctx ends, and gives back what is left.
+func (b *spender) run(ctx context.Context) {
+	select {
+	case <-b.opened:
+		b.store.Load().Run(ctx)
+	case <-ctx.Done():
+	}
+}
+
+// ready returns the store, nil while a click could not be journaled.
+func (b *spender) ready() *budgets.Store {
+	if b.clicks.journal.Load() == nil {
+		return nil
+	}
+	return b.store.Load()
+}
+
+// Spend implements [server.Budgets].
+func (b *spender) Spend(domain waypost.DomainID, code []byte) bool {
+	s := b.ready()
+	return s != nil && s.Spend(domain, code)
+}
+
+// Ask implements [server.Budgets].
+func (b *spender) Ask(domain waypost.DomainID, code []byte, bounded bool) (spent, used bool) {
+	s := b.ready()
+	if s == nil {
+		return false, false
+	}
+	return s.Ask(context.Background(), domain, code, bounded)
+}

@@ -1,0 +1,50 @@
+package server
+
+import (
+	"github.com/valyala/fasthttp"
+
+	"waypost"
+	"waypost/rules"
+)
+
+// limited reports whether an answer takes a click of a budget.
+func limited(res *waypost.Resolution) bool {
+	return res.Link && (res.Budget == rules.BudgetExact || res.Budget == rules.BudgetBounded)
+}
+
+// hides reports whether a request must not learn the target of a link: the link counts
+// its visits, and this is none. Software that says so is no visitor of a link with
+// granted clicks.
+func hides(ctx *fasthttp.RequestCtx, visit *waypost.Visit, res *waypost.Resolution) bool {
+	if !res.Link || !res.Gated {
+		return false
+	}
+	return visit.Preview || !ctx.IsGet() || isPrefetch(&ctx.Request.Header) || limited(res) && rules.IsBot(ctx.Request.Header.UserAgent())
+}
+
+// spend takes a click of a link's budget. Without one, the answer becomes the redirect to
+// the target for exhausted budgets, which is no click, or a status is returned.
+func (s *Server) spend(domain waypost.DomainID, code []byte, res *waypost.Resolution) (status int) {
+	spent, used := false, false
+	if s.cfg.Budgets != nil {
+		spent, used = s.cfg.Budgets.Ask(domain, code, res.Budget == rules.BudgetBounded)
+	}
+	switch {
+	case spent:
+		return 0
+	case res.Exhausted != nil:
+		*res = waypost.Resolution{Status: fasthttp.StatusFound, Location: res.Exhausted}
+		return 0
+	case used:
+		return fasthttp.StatusGone
+	}
+	return fasthttp.StatusServiceUnavailable
+}
+
+// refuseClick answers a visit for which no click is left, or none at the moment.
+func (s *Server) refuseClick(ctx *fasthttp.RequestCtx, c *conn, status int) {
+	s.sendError(ctx, c, status)
+	if status == fasthttp.StatusServiceUnavailable {
+		ctx.Response.Header.SetCanonical(headerRetryAfter, retrySeconds)
+	}
+}
