@@ -1,5 +1,13 @@
 package api
 
+// Budget describes how many clicks of a link are left.
+type Budget struct {
+	Limit   int64  `json:"limit" doc:"max_clicks."`
+	Granted int64  `json:"granted" doc:"Clicks that edges have spent or hold to spend them."`
+	Spent   int64  `json:"spent" doc:"Of these, visitors who were led to the target, as far as edges have reported."`
+	AtMost  *int64 `json:"at_most" doc:"Visitors are led to the target at most that often, whatever fails; null in the mode eventual."`
+}
+
 // MaxEdgeBudgets bounds the accounts of one report.
 const MaxEdgeBudgets = 1000
 

@@ -26,6 +26,9 @@ type NewLink struct {
 	Rules            []Rule          `json:"rules,omitzero" maxItems:"16" doc:"Where other visitors than all are led: the first rule whose conditions hold decides, and without one the target. A link with rules redirects with 302 or 307."`
 	ValidFrom        time.Time       `json:"valid_from,omitzero" doc:"From when on the link works: RFC 3339. Before, it answers 404."`
 	ExpiredURL       string          `json:"expired_url,omitzero" maxLength:"8192" doc:"Where visitors are led once the link has expired. Default: 410."`
+	MaxClicks        int64           `json:"max_clicks,omitzero" minimum:"1" maximum:"1000000000000" doc:"How often visitors are led to the target, in all; bots do not count. Default: without a limit."`
+	MaxClicksMode    string          `json:"max_clicks_mode,omitzero" enum:"eventual,bounded,exact" default:"eventual" doc:"exact: never more often. Edges take clicks from the control plane before they spend them, and an edge that is cut off from it stops early. bounded: at most 10 more for each edge. eventual: the control plane ends it when it has counted that many, a second or more later."`
+	ExhaustedURL     string          `json:"exhausted_url,omitzero" maxLength:"8192" doc:"Where visitors are led once max_clicks is reached. Default: 410."`
 }
 
 // Link is a link.
@@ -54,6 +57,10 @@ type Link struct {
 	Rules          []Rule          `json:"rules,omitzero" doc:"The rules; left out without any."`
 	ValidFrom      *time.Time      `json:"valid_from,omitzero" doc:"From when on the link works; left out when it always did."`
 	ExpiredURL     string          `json:"expired_url,omitzero" doc:"Where visitors are led once the link has expired."`
+	MaxClicks      int64           `json:"max_clicks,omitzero" doc:"How often visitors are led to the target; left out without a limit."`
+	MaxClicksMode  string          `json:"max_clicks_mode,omitzero" enum:"eventual,bounded,exact" doc:"How strictly max_clicks is kept; left out without it."`
+	ExhaustedURL   string          `json:"exhausted_url,omitzero" doc:"Where visitors are led once max_clicks is reached."`
+	Budget         *Budget         `json:"budget,omitzero" doc:"The state of max_clicks; in the answer to a request for this one link only."`
 	Warnings       []Warning       `json:"warnings,omitzero" doc:"Doubts about the target, in the answer to the request that set it."`
 }
 
@@ -81,6 +88,9 @@ type LinkChange struct {
 	Rules            Field[[]Rule]          `json:"rules,omitzero" maxItems:"16" doc:"All rules. Null: none."`
 	ValidFrom        Field[time.Time]       `json:"valid_from,omitzero" doc:"From when on the link works. Null: at once."`
 	ExpiredURL       Field[string]          `json:"expired_url,omitzero" maxLength:"8192" doc:"Where visitors are led once the link has expired. Null: 410."`
+	MaxClicks        Field[int64]           `json:"max_clicks,omitzero" minimum:"1" maximum:"1000000000000" doc:"How often visitors are led to the target, with the clicks that there are already. Null: without a limit."`
+	MaxClicksMode    Field[string]          `json:"max_clicks_mode,omitzero" enum:"eventual,bounded,exact" doc:"How strictly max_clicks is kept. Null: eventual."`
+	ExhaustedURL     Field[string]          `json:"exhausted_url,omitzero" maxLength:"8192" doc:"Where visitors are led once max_clicks is reached. Null: 410."`
 }
 
 // LinkPage is a page of a list of links.
@@ -113,7 +123,7 @@ type Changer struct {
 
 // FieldChange is the change of one field of a link.
 type FieldChange struct {
-	Name   string `json:"name" enum:"active,description,expired_url,expires_at,forward_path,forward_query,metadata,original_url,redirect_status,rules,tags,title,valid_from"`
+	Name   string `json:"name" enum:"active,description,exhausted_url,expired_url,expires_at,forward_path,forward_query,max_clicks,max_clicks_mode,metadata,original_url,redirect_status,rules,tags,title,valid_from"`
 	Before any    `json:"before" doc:"The value before, as the link had it in JSON."`
 	After  any    `json:"after"`
 }

@@ -4,13 +4,15 @@ import (
 	"context"
 
 	"waypost"
+	"waypost/rules"
 	"waypost/rules/budget"
 )
 
 // BudgetStore keeps the click budgets of links, and what edges were granted of them.
 type BudgetStore interface {
 	// ReportBudgets merges the accounts of an edge with what is known, and grants what they
-	// ask for, as far as the limits allow. All is durable when it returns, in one transaction.
+	// ask for, as far as the limits allow. All is durable when it returns, in one
+	// transaction.
 	ReportBudgets(ctx context.Context, r *BudgetReport) (BudgetGrants, error)
 
 	// LinkBudget returns the budget of a link of a workspace, of exact or bounded clicks.
@@ -58,10 +60,31 @@ const (
 	BudgetNone BudgetState = "none" // the link has no budget of which clicks are granted
 )
 
-// LinkBudget says what became of a budget.
+// LinkBudget describes a budget.
 type LinkBudget struct {
 	Limit   int64
 	Granted int64 // clicks that edges have spent or may spend, and those from before the budget
 	Spent   int64 // of these, the ones that edges have reported as redirected
-	AtMost  int64 // clicks that there can be in all
+	AtMost  int64 // bound on the clicks that there can be in all; 0: there is none
+}
+
+// Budgets describes the click budgets of links.
+type Budgets struct{ store BudgetStore }
+
+// Of returns the budget of a link of the actor's workspace, nil for a link without one.
+// An eventual budget grants nothing, and counts the clicks of people.
+func (b *Budgets) Of(ctx context.Context, actor Actor, l *waypost.Link) (*LinkBudget, error) {
+	source, err := rules.ParseSource(l.Rules)
+	if err != nil || source.MaxClicks == 0 {
+		return nil, err
+	}
+	if source.MaxClicksMode == rules.ModeEventual {
+		spent := l.Clicks - l.BotClicks
+		return &LinkBudget{Limit: source.MaxClicks, Granted: spent, Spent: spent}, nil
+	}
+	found, err := b.store.LinkBudget(ctx, actor.Workspace, l.ID)
+	if waypost.CodeOf(err) == waypost.ENotFound {
+		return nil, nil //nolint:nilnil // it was changed meanwhile
+	}
+	return &found, err
 }

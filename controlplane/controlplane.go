@@ -31,6 +31,7 @@ type Stores struct {
 	Stats      StatsStore
 	Salts      SaltStore
 	Progress   ProgressStore
+	Budgets    BudgetStore
 	APIKeys    APIKeyStore
 	Sessions   SessionStore
 	Members    MemberStore
@@ -68,6 +69,7 @@ type Services struct {
 	Domains    *Domains
 	KeyRanges  *KeyRanges
 	Clicks     *Clicks
+	Budgets    *Budgets
 	Access     *Access
 	Workspaces *Workspaces
 }
@@ -104,7 +106,7 @@ func New(cfg Config) *Services {
 	access := newAccess(&cfg)
 	return &Services{
 		Links: links, Domains: domains, KeyRanges: newKeyRanges(&cfg), Clicks: newClicks(&cfg, links),
-		Access: access, Workspaces: newWorkspaces(&cfg, access),
+		Budgets: &Budgets{cfg.Stores.Budgets}, Access: access, Workspaces: newWorkspaces(&cfg, access),
 	}
 }
 

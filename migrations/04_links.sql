@@ -31,6 +31,7 @@ CREATE TABLE link (
     forward_path    boolean     NOT NULL DEFAULT false, -- add the rest of the visitor's path
     rules           jsonb,      -- package rules, type Source: what the owner wrote
     programme       bytea       CHECK (octet_length(programme) BETWEEN 8 AND 20544), -- compiled from rules, for edges
+    exhausted       boolean     NOT NULL DEFAULT false, -- an eventual click budget is used up
     edited          bigint[],   -- epoch, sequence and stamp of the owner's version, if only the programme was written since
     CONSTRAINT link_rules_are_compiled CHECK ((rules IS NULL) = (programme IS NULL)),
     UNIQUE (domain_id, code),
@@ -53,6 +54,8 @@ GRANT SELECT ON link TO waypost_search;
 CREATE INDEX link_slot ON link (slot);
 -- Links whose programmes hold the offsets of time zones: gates of package rules, bit 7.
 CREATE INDEX link_scheduled ON link (id) WHERE deleted_at IS NULL AND programme IS NOT NULL AND get_bit(programme, 15) = 1;
+-- Links with an eventual click budget that is not used up, by byte 6 of the programme.
+CREATE INDEX link_counted ON link (id) WHERE deleted_at IS NULL AND programme IS NOT NULL AND get_byte(programme, 6) = 1 AND NOT exhausted;
 -- Lists go by the time of creation; links of one transaction share it. Links that are
 -- disabled, about to expire, or on a domain of the workspace's own are few, and have
 -- partial indexes, which cost the other links nothing.
@@ -87,6 +90,11 @@ BEGIN
         NEW.slot := OLD.slot;
         IF NEW.rules IS DISTINCT FROM OLD.rules AND NEW.programme IS NOT DISTINCT FROM OLD.programme THEN
             RAISE EXCEPTION 'rules are compiled by Waypost: change them with its API';
+        END IF;
+        -- A new limit is judged again when clicks are counted.
+        IF NEW.rules IS DISTINCT FROM OLD.rules AND (NEW.rules -> 'max_clicks', NEW.rules -> 'max_clicks_mode')
+           IS DISTINCT FROM (OLD.rules -> 'max_clicks', OLD.rules -> 'max_clicks_mode') THEN
+            NEW.exhausted := false;
         END IF;
         NEW.edited := CASE WHEN current_setting('waypost.recompiling', true) = 'on'
                            THEN coalesce(OLD.edited, ARRAY[OLD.rev_epoch, OLD.rev_seq, OLD.stamp]) END;
@@ -147,8 +155,8 @@ CREATE FUNCTION link_programme(programme bytea, deleted_at timestamptz) RETURNS 
     RETURN CASE WHEN deleted_at IS NULL THEN programme END;
 
 -- Returns waypost.LinkFlags.
-CREATE FUNCTION link_flags(forward_query boolean, forward_path boolean) RETURNS smallint LANGUAGE sql IMMUTABLE
-    RETURN (forward_query::integer | (forward_path::integer << 1))::smallint;
+CREATE FUNCTION link_flags(forward_query boolean, forward_path boolean, exhausted boolean) RETURNS smallint LANGUAGE sql IMMUTABLE
+    RETURN (forward_query::integer | (forward_path::integer << 1) | (exhausted::integer << 2))::smallint;
 
 -- AFTER INSERT, in one statement. Entries are numbered by the ids of their links where
 -- these are close together, as they are unless a caller chooses them, because numbering
@@ -170,12 +178,12 @@ BEGIN
     )
     INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest, domain_id, name, state, status, flags, expires_at, payload, programme)
     SELECT h.seq, h.shift + r.id, h.epoch, 1, r.stamp, NULL::bigint, r.domain_id, r.code,
-           link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path), r.expires_at,
+           link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path, r.exhausted), r.expires_at,
            link_payload(r.location, r.original_url, r.deleted_at), link_programme(r.programme, r.deleted_at)
     FROM h, new_rows r WHERE h.near
     UNION ALL
     SELECT h.seq, h.shift + row_number() OVER (), h.epoch, 1, r.stamp, NULL::bigint, r.domain_id, r.code,
-           link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path), r.expires_at,
+           link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path, r.exhausted), r.expires_at,
            link_payload(r.location, r.original_url, r.deleted_at), link_programme(r.programme, r.deleted_at)
     FROM h, new_rows r WHERE NOT h.near
     UNION ALL
@@ -201,7 +209,7 @@ BEGIN
     ELSE
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state, status, flags, expires_at, payload, programme)
         SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, r.stamp, r.domain_id, r.code,
-               link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path), r.expires_at,
+               link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path, r.exhausted), r.expires_at,
                link_payload(r.location, r.original_url, r.deleted_at), link_programme(r.programme, r.deleted_at)
         FROM new_rows r;
     END IF;

@@ -49,6 +49,23 @@ func EdgeBudgets(to BudgetTaker, log *slog.Logger) http.Handler {
 	})
 }
 
+// Budgets describes the click budgets of links.
+type Budgets interface {
+	// Of returns the budget of a link of the actor's workspace, nil for a link without one.
+	Of(ctx context.Context, actor controlplane.Actor, l *waypost.Link) (*controlplane.LinkBudget, error)
+}
+
+func budgetOf(b *controlplane.LinkBudget) *api.Budget {
+	if b == nil {
+		return nil
+	}
+	shown := &api.Budget{Limit: b.Limit, Granted: b.Granted, Spent: b.Spent}
+	if b.AtMost != 0 {
+		shown.AtMost = &b.AtMost
+	}
+	return shown
+}
+
 // budgetsOf accepts only accounts that are possible.
 func budgetsOf(b *api.EdgeBudgets) (r controlplane.BudgetReport, err error) {
 	if !waypost.ValidNode(b.Node) || len(b.Accounts) > api.MaxEdgeBudgets || b.Epoch > 1<<31-1 {

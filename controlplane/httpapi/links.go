@@ -71,6 +71,7 @@ type Links interface {
 // linksAPI serves links.
 type linksAPI struct {
 	links   Links
+	budgets Budgets
 	urls    shortURLs
 	waiter  Waiter
 	auth    *authenticator
@@ -324,7 +325,15 @@ func (a *linksAPI) get(ctx context.Context, in *getInput) (*linkOutput, error) {
 	if same {
 		return nil, notModified(tag)
 	}
-	return &linkOutput{ETag: tag, Body: a.link(&l)}, nil
+	shown := a.link(&l)
+	if shown.MaxClicks != 0 && a.budgets != nil {
+		b, err := a.budgets.Of(ctx, actorFrom(ctx), &l)
+		if err != nil {
+			return nil, err
+		}
+		shown.Budget = budgetOf(b)
+	}
+	return &linkOutput{ETag: tag, Body: shown}, nil
 }
 
 func (a *linksAPI) change(ctx context.Context, in *changeLinkInput) (*changeLinkOutput, error) {
@@ -424,7 +433,10 @@ func newLinkOf(n *api.NewLink, now time.Time, at string) (controlplane.NewLink, 
 		RedirectStatus: n.RedirectStatus, ForwardQuery: n.ForwardQuery, ForwardPath: n.ForwardPath,
 		Title: n.Title, Description: n.Description, Tags: n.Tags, Metadata: n.Metadata, CreatedBy: n.CreatedBy,
 		Disabled: n.Active != nil && !*n.Active,
-		Rules:    rules.Source{Rules: n.Rules, ValidFrom: n.ValidFrom, ExpiredURL: n.ExpiredURL},
+		Rules: rules.Source{
+			Rules: n.Rules, ValidFrom: n.ValidFrom, ExpiredURL: n.ExpiredURL,
+			MaxClicks: n.MaxClicks, MaxClicksMode: n.MaxClicksMode, ExhaustedURL: n.ExhaustedURL,
+		},
 	}, nil
 }
 
@@ -461,7 +473,10 @@ func linkChangeOf(c *api.LinkChange, now time.Time) (controlplane.LinkChange, er
 		OriginalURL: c.OriginalURL.Change(), Active: c.Active.Change(), ExpiresAt: expires, RedirectStatus: c.RedirectStatus.Change(),
 		ForwardQuery: c.ForwardQuery.Change(), ForwardPath: c.ForwardPath.Change(), Title: c.Title.Change(),
 		Description: c.Description.Change(), Tags: c.Tags.Change(), Metadata: c.Metadata.Change(),
-		Rules: controlplane.RulesChange{Rules: c.Rules.Change(), ValidFrom: c.ValidFrom.Change(), ExpiredURL: c.ExpiredURL.Change()},
+		Rules: controlplane.RulesChange{
+			Rules: c.Rules.Change(), ValidFrom: c.ValidFrom.Change(), ExpiredURL: c.ExpiredURL.Change(),
+			MaxClicks: c.MaxClicks.Change(), MaxClicksMode: c.MaxClicksMode.Change(), ExhaustedURL: c.ExhaustedURL.Change(),
+		},
 	}, nil
 }
 
@@ -483,6 +498,7 @@ func (a *linksAPI) link(l *waypost.Link) api.Link {
 		// Whatever cannot be read was written by hand, and is left out.
 		if source, err := rules.ParseSource(l.Rules); err == nil {
 			shown.Rules, shown.ValidFrom, shown.ExpiredURL = source.Rules, moment(source.ValidFrom), source.ExpiredURL
+			shown.MaxClicks, shown.MaxClicksMode, shown.ExhaustedURL = source.MaxClicks, source.MaxClicksMode, source.ExhaustedURL
 		}
 	}
 	if !l.DeletedAt.IsZero() {

@@ -157,3 +157,39 @@ func TestBudgets_AreFrozenInANewEpochUntilEveryEdgeHasReported(t *testing.T) {
 	limited(t, db, hand, "later", "exact", 50)
 	require.EqualValues(t, 5, reports(t, db, "edge-a", account("later", 1, budget.Account{}, 5)).Granted, "no edge that is gone had some of it")
 }
+
+func TestEventualBudget_EndsWhenItsClicksAreCounted(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("ends"), link("goes-on"))
+	for _, code := range []string{"ends", "goes-on"} {
+		exec(t, hand, fmt.Sprintf(`UPDATE link SET rules = '{"max_clicks": 5, "max_clicks_mode": "eventual"}',
+			programme = '\x0100000000000100' WHERE code = '%s'`, code))
+	}
+	flags := func(code string) waypost.LinkFlags {
+		l, err := db.Link(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, waypost.Code(code))
+		require.NoError(t, err)
+		return l.Flags
+	}
+	bots := total("goes-on", 3)
+	bots.Rows[0].Profile = 1
+	seen, err := db.Link(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "ends")
+	require.NoError(t, err)
+	ingest(t, db, batch(1, total("ends", 4), total("goes-on", 4)))
+	ingest(t, db, batch(2, bots))
+	fold(t, db)
+	require.Zero(t, flags("ends"))
+	ingest(t, db, batch(3, total("ends", 1)))
+	fold(t, db)
+	require.Equal(t, waypost.Exhausted, flags("ends"))
+	require.Zero(t, flags("goes-on"), "bots do not count")
+	now, err := db.Link(t.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "ends")
+	require.NoError(t, err)
+	require.Equal(t, seen.Revision, now.Revision, "the owner has changed nothing")
+
+	exec(t, hand, `UPDATE link SET rules = rules || '{"max_clicks": 7}', programme = '\x0100000000010100' WHERE code = 'ends'`)
+	require.Zero(t, flags("ends"), "the limit was raised")
+	exec(t, hand, `UPDATE link SET rules = rules || '{"max_clicks": 2}', programme = '\x0100000000020100'`)
+	require.NoError(t, db.NewRoller(postgres.RollerConfig{}).Measure(t.Context()))
+	require.Equal(t, waypost.Exhausted, flags("ends"))
+	require.Equal(t, waypost.Exhausted, flags("goes-on"), "the limit was lowered")
+}

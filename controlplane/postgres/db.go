@@ -206,7 +206,7 @@ func (db *DB) Stores() controlplane.Stores {
 	return controlplane.Stores{
 		Links: db.LinkStore, Domains: db.DomainStore, Salts: db.SaltStore,
 		Leases: db.KeyRangeStore, Ranges: db.KeyRangeStore, Reserved: db.KeyRangeStore,
-		Stats: db.ClickStore, Progress: db.FleetStore,
+		Stats: db.ClickStore, Progress: db.FleetStore, Budgets: db.BudgetStore,
 		APIKeys: db.AccessStore, Sessions: db.AccessStore, Members: db.AccessStore,
 		Workspaces: db.AccessStore, Accounts: db.AccessStore, Audit: db.AccessStore, Factors: db.SignInStore,
 	}

@@ -94,6 +94,9 @@ func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig,
 		return err
 	}
 	f.broken = len(in.broken)
+	for id := range in.links {
+		f.links = append(f.links, id)
+	}
 	for _, b := range in.broken {
 		db.pool.log.Error("clicks cannot be told apart: what was kept of them is unreadable and was set aside; they stay counted",
 			"what", b.what, "workspace", in.workspace, "link", b.link, "day", midnight(b.day).Format(time.DateOnly), "error", b.reason)

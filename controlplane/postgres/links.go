@@ -107,7 +107,7 @@ func (db *LinkStore) UpdateLink(
 // default domain, which are few.
 const selectLink = `
 SELECT l.id, l.workspace_id, l.domain_id, l.code, l.custom, l.original_url, coalesce(l.location, l.original_url), l.redirect_status,
-       link_flags(l.forward_query, l.forward_path), l.title, l.description, l.tags, l.metadata, l.created_by, l.active,
+       link_flags(l.forward_query, l.forward_path, l.exhausted), l.title, l.description, l.tags, l.metadata, l.created_by, l.active,
        ` + clickCounts + `,
        l.created_at, l.updated_at, l.expires_at, l.deleted_at, l.rules, l.programme,
        coalesce(l.edited[1]::integer, l.rev_epoch), coalesce(l.edited[2], l.rev_seq), coalesce(l.edited[3], l.stamp),
@@ -246,7 +246,7 @@ func (db *LinkStore) Record(ctx context.Context, host string, strict bool, code 
 	rec := waypost.Record{Kind: waypost.KindLink, Name: []byte(code)}
 	found := false
 	err := db.pool.queryIn(ctx, stream, `
-		SELECT domain_id, link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path), expires_at,
+		SELECT domain_id, link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path, exhausted), expires_at,
 		       link_payload(location, original_url, deleted_at), link_programme(programme, deleted_at), rev_epoch, rev_seq, stamp
 		FROM link
 		WHERE code = $2 AND domain_id = coalesce((SELECT id FROM domain WHERE host = $1), CASE WHEN $3 THEN 0 ELSE 1 END)`,

@@ -135,6 +135,7 @@ type fold struct {
 	full   bool // there may be more in the area
 	clicks uint64
 	broken int // pieces that could not be read
+	links  []int64
 }
 
 // findPart selects the first part from a place on.
@@ -173,12 +174,18 @@ func (r *Roller) round(ctx context.Context, from place) (f fold, err error) {
 		return r.db.foldArea(ctx, tx, r.cfg, &f)
 	})
 	failpoint.Hit("fold clicks: committed")
+	if err == nil && len(f.links) > 0 {
+		err = r.db.exhaust(ctx, f.links)
+	}
 	return f, classify("fold clicks", err)
 }
 
 // measure reports the backlog as metrics.
 func (r *Roller) measure(ctx context.Context) error {
 	r.measured = time.Now()
+	if err := r.db.exhaust(ctx, nil); err != nil {
+		return err
+	}
 	var waiting int64
 	var oldest *time.Time
 	var now time.Time

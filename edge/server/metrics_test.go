@@ -39,7 +39,7 @@ func TestEveryAnswerIsCountedByItsStatus(t *testing.T) {
 		"waypost_redirects_total 307":   0,
 		"waypost_redirects_total 308":   0,
 		"waypost_redirects_total 400":   0,
-		"waypost_redirects_total 403": 0,
+		"waypost_redirects_total 403":   0,
 		"waypost_redirects_total 404":   16,
 		"waypost_redirects_total 405":   8,
 		"waypost_redirects_total 408":   0,
