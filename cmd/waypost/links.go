@@ -58,6 +58,7 @@ func describe(l client.Link) string {
 		{"metadata", printable(metadata), false},
 		{"active", strconv.FormatBool(l.Active), true},
 		{"clicks", strconv.FormatInt(l.ClickCount, 10), true},
+		{"max clicks", budgetText(&l), false},
 		{"created", created, true},
 		{"expires", expires, true},
 	} {
@@ -66,6 +67,21 @@ func describe(l client.Link) string {
 		}
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// budgetText describes the click budget of a link, and its state if that is known.
+func budgetText(l *client.Link) string {
+	if l.MaxClicks == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d, %s", l.MaxClicks, l.MaxClicksMode)
+	if b := l.Budget; b != nil {
+		text += fmt.Sprintf("; %d spent, %d granted", b.Spent, b.Granted)
+		if b.AtMost != nil {
+			text += fmt.Sprintf(", never more than %d", *b.AtMost)
+		}
+	}
+	return text
 }
 
 func forwards(l client.Link) string {

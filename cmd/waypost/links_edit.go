@@ -88,7 +88,8 @@ choose the key, for scripts that may run again.`,
   waypost links create https://example.com --code spring-sale --title "Spring sale" --tag sale --tag 2026
   waypost links create https://example.com --expires-in 2d --status 307
   waypost links create https://example.com/docs --code guide --forward-path --forward-query
-  waypost links create https://example.com/a?utm_source=mail --dedupe --wait all`,
+  waypost links create https://example.com/a?utm_source=mail --dedupe --wait all
+  waypost links create https://example.com/invitation --max-clicks 1 --max-clicks-mode exact`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("expires-in") && time.Duration(expires) < time.Second {
@@ -131,6 +132,9 @@ choose the key, for scripts that may run again.`,
 	f.IntVar(&n.RedirectStatus, "status", 0, "status of the redirect: 301, 302, 307 or 308 (default 302)")
 	f.BoolVar(&n.ForwardQuery, "forward-query", false, "add the query that a visitor brings to the target's")
 	f.BoolVar(&n.ForwardPath, "forward-path", false, "add what follows the code in the path to the target's")
+	f.Int64Var(&n.MaxClicks, "max-clicks", 0, "how often visitors are led to the target, in all")
+	f.StringVar(&n.MaxClicksMode, "max-clicks-mode", "", "how strictly: exact, bounded or eventual (default eventual)")
+	f.StringVar(&n.ExhaustedURL, "exhausted-url", "", "where visitors are led after that (default 410)")
 	f.BoolVar(&dedupe, "dedupe", false, "give the one link of the target, which may be there already (default as the workspace has it)")
 	f.StringVar(&w.Key, "idempotency-key", "", "name of the request: sent again within a day, it makes no second link")
 	w.bind(c, f)
@@ -143,7 +147,9 @@ func (p linksCommands) updateCommand() *cobra.Command {
 	var tags []string
 	var expires config.Duration
 	var status int
-	var forwardQuery, forwardPath, never, noTags, enable, disable bool
+	var forwardQuery, forwardPath, never, noTags, enable, disable, unlimited bool
+	var maxClicks int64
+	var maxClicksMode, exhausted string
 	c := &cobra.Command{
 		Use:   "update CODE",
 		Short: "Change a link",
@@ -155,7 +161,7 @@ a later expiry, until it is cleaned up.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			err := errors.Join(w.check(), oneOf(c, "enable", "disable"), oneOf(c, "tag", "no-tags"),
-				oneOf(c, "expires-in", "expires-at", "never-expires"))
+				oneOf(c, "expires-in", "expires-at", "never-expires"), oneOf(c, "max-clicks", "no-max-clicks"))
 			if err != nil {
 				return err
 			}
@@ -188,8 +194,14 @@ a later expiry, until it is cleaned up.`,
 				"expires-in":    func() { change.ExpiresInSeconds = api.Set(int64(time.Duration(expires) / time.Second)) },
 				"expires-at":    func() { change.ExpiresAt = api.Set(expiry) },
 				"never-expires": func() { change.ExpiresAt = api.Reset[time.Time]() },
-				"enable":        func() { change.Active = api.Set(true) },
-				"disable":       func() { change.Active = api.Set(false) },
+
+				"max-clicks":      func() { change.MaxClicks = api.Set(maxClicks) },
+				"max-clicks-mode": func() { change.MaxClicksMode = api.Set(maxClicksMode) },
+				"exhausted-url":   func() { change.ExhaustedURL = api.Set(exhausted) },
+				"no-max-clicks":   func() { change.MaxClicks = api.Reset[int64]() },
+
+				"enable":  func() { change.Active = api.Set(true) },
+				"disable": func() { change.Active = api.Set(false) },
 			} {
 				if given(flag) {
 					set()
@@ -226,6 +238,10 @@ a later expiry, until it is cleaned up.`,
 	f.IntVar(&status, "status", 0, "status of the redirect: 301, 302, 307 or 308")
 	f.BoolVar(&forwardQuery, "forward-query", false, "add the query that a visitor brings to the target's, or --forward-query=false")
 	f.BoolVar(&forwardPath, "forward-path", false, "add what follows the code in the path to the target's, or --forward-path=false")
+	f.Int64Var(&maxClicks, "max-clicks", 0, "how often visitors are led to the target, with the clicks that there are already")
+	f.StringVar(&maxClicksMode, "max-clicks-mode", "", "how strictly: exact, bounded or eventual")
+	f.StringVar(&exhausted, "exhausted-url", "", `where visitors are led after that; "" for none`)
+	f.BoolVar(&unlimited, "no-max-clicks", false, "lead visitors to the target without a limit")
 	f.BoolVar(&enable, "enable", false, "let a disabled link redirect again")
 	f.BoolVar(&disable, "disable", false, "let the link answer 410 until it is enabled")
 	f.StringVar(&w.IfMatch, "if-match", "", "change only this state of the link, by its ETag")

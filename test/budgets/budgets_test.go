@@ -1,0 +1,303 @@
+// Package budgets_test counts what visitors get of click budgets, while edges and the
+// control plane are killed and cut off from one another.
+package budgets_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/api"
+	"waypost/internal/pgserver/pgservertest"
+	"waypost/migrations"
+	"waypost/test/devtest"
+)
+
+var cluster = &pgservertest.Cluster{Prepare: migrations.Up}
+
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+
+const (
+	edges    = 3
+	visitors = 2 // of each edge
+	window   = 8 // links that are visited at a time
+	target   = "https://example.com/target"
+	waiting  = time.Minute
+)
+
+// limited is a link with a budget.
+type limited struct {
+	code  string
+	mode  string
+	limit int64
+	got   atomic.Int64 // visitors who were led to the target
+	ended atomic.Int64 // and to the target for exhausted budgets
+}
+
+// most is the bound on the visitors.
+func (l *limited) most() int64 {
+	if l.mode == "bounded" {
+		return l.limit + edges*10
+	}
+	return l.limit
+}
+
+// slot is the place of one edge, which is killed and started again, behind a proxy that
+// can be cut.
+type slot struct {
+	node, dir string
+	proxy     *httptest.Server
+	cut       atomic.Bool
+	addr      atomic.Pointer[string]
+	edge      *devtest.Edge // its own goroutine's
+}
+
+// world is one control plane with its edges.
+type world struct {
+	t       *testing.T
+	url     string // of the database
+	dir     string
+	control atomic.Pointer[url.URL]
+	plane   *devtest.Control
+	slots   []*slot
+	links   []*limited
+}
+
+func start(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, url: cluster.Database(t), dir: t.TempDir()}
+	w.startControl()
+	for n := range edges {
+		s := &slot{node: fmt.Sprintf("edge-%d", n), dir: filepath.Join(w.dir, fmt.Sprintf("edge-%d", n))}
+		pass := &httputil.ReverseProxy{
+			Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(w.control.Load()) }, FlushInterval: -1,
+			ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+			ErrorLog:     log.New(io.Discard, "", 0), // streams end all the time
+		}
+		s.proxy = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if s.cut.Load() {
+				panic(http.ErrAbortHandler)
+			}
+			pass.ServeHTTP(w, r)
+		}))
+		t.Cleanup(func() { s.proxy.CloseClientConnections(); s.proxy.Close() })
+		w.slots = append(w.slots, s)
+		w.startEdge(s)
+	}
+	return w
+}
+
+func (w *world) startControl() {
+	c, err := devtest.StartControl(w.t, devtest.ControlConfig{
+		Database: w.url, DataDir: filepath.Join(w.dir, "control"), Region: "eu", Node: "control-1",
+		Env: []string{"WAYPOST_CONTROL_CODE_LENGTH=7", "WAYPOST_CONTROL_PREFIX_LENGTH=2"},
+	})
+	require.NoError(w.t, err)
+	ready, err := c.Ready()
+	require.NoError(w.t, err)
+	require.True(w.t, ready, c.Output())
+	at, err := url.Parse(c.API)
+	require.NoError(w.t, err)
+	w.control.Store(at)
+	w.plane = c
+}
+
+func (w *world) startEdge(s *slot) {
+	e, err := devtest.StartEdge(w.t, devtest.EdgeConfig{Control: s.proxy.URL, DataDir: s.dir, Region: "eu", Node: s.node})
+	require.NoError(w.t, err)
+	ready, err := e.Ready()
+	require.NoError(w.t, err)
+	require.True(w.t, ready, e.Output())
+	s.edge = e
+	addr := e.Addr
+	s.addr.Store(&addr)
+}
+
+// call sends a request to the control plane.
+func (w *world) call(method, path string, body, answer any) {
+	w.t.Helper()
+	text, err := json.Marshal(body)
+	require.NoError(w.t, err)
+	req, err := http.NewRequestWithContext(w.t.Context(), method, w.control.Load().String()+path, bytes.NewReader(text))
+	require.NoError(w.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(w.t, err)
+	defer func() { require.NoError(w.t, res.Body.Close()) }()
+	read, err := io.ReadAll(res.Body)
+	require.NoError(w.t, err)
+	require.Less(w.t, res.StatusCode, 300, "%s %s: %s", method, path, read)
+	require.NoError(w.t, json.Unmarshal(read, answer))
+}
+
+// create makes the links of the test: one-time links among them.
+func (w *world) create(n int) {
+	for i := range n {
+		l := &limited{code: fmt.Sprintf("limited-%03d", i), mode: []string{"exact", "bounded", "exact"}[i%3], limit: 1 + int64(i*i%157)}
+		if i%3 == 2 {
+			l.limit = 1
+		}
+		path := "/api/v1/urls"
+		if i == n-1 {
+			path += "?wait=all"
+		}
+		var made api.Link
+		w.call(http.MethodPost, path, api.NewLink{
+			OriginalURL: target, CustomCode: l.code, MaxClicks: l.limit, MaxClicksMode: l.mode, ExhaustedURL: "https://example.com/ended",
+		}, &made)
+		w.links = append(w.links, l)
+	}
+}
+
+// visitor follows links until ctx ends; those between from and from + window, where from
+// moves on.
+func (w *world) visitor(ctx context.Context, s *slot, from *atomic.Int64) {
+	client := &http.Client{
+		Timeout: 5 * time.Second, Transport: &http.Transport{},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	defer client.CloseIdleConnections()
+	for ctx.Err() == nil {
+		first := int(from.Load())
+		l := w.links[min(first+rand.IntN(window), len(w.links)-1)]
+		if !w.follow(ctx, client, s, l) {
+			select { // the edge is not there
+			case <-ctx.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// follow visits a link, and counts where it led.
+func (w *world) follow(ctx context.Context, client *http.Client, s *slot, l *limited) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+*s.addr.Load()+"/"+l.code, http.NoBody)
+	if err != nil {
+		return false
+	}
+	req.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:125.0) Gecko/20100101 Firefox/125.0")
+	res, err := client.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = res.Body.Close()
+	switch res.Header.Get("Location") {
+	case target:
+		l.got.Add(1)
+	case "https://example.com/ended":
+		l.ended.Add(1)
+	}
+	return res.StatusCode == http.StatusFound
+}
+
+// strike kills edges and cuts them off, until ctx ends. Then everything runs again.
+func (w *world) strike(ctx context.Context) {
+	pause := func(most time.Duration) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(most/2 + rand.N(most/2)):
+		}
+	}
+	for ctx.Err() == nil {
+		s := w.slots[rand.IntN(edges)]
+		switch rand.IntN(5) {
+		case 0, 1:
+			s.edge.Kill()
+			<-s.edge.Exited()
+			w.startEdge(s)
+		case 2, 3:
+			s.cut.Store(true)
+			s.proxy.CloseClientConnections()
+			pause(time.Second)
+			s.cut.Store(false)
+		case 4:
+			w.plane.Kill()
+			<-w.plane.Exited()
+			w.startControl()
+		}
+		pause(600 * time.Millisecond)
+	}
+}
+
+func TestBudgets_HoldWhileEdgesAreKilledAndCutOff(t *testing.T) {
+	length, links := 8*time.Second, 60
+	if devtest.Long() {
+		length, links = time.Minute, 300
+	}
+	w := start(t)
+	w.create(links)
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	var from atomic.Int64
+	var all sync.WaitGroup
+	for _, s := range w.slots {
+		for range visitors {
+			all.Go(func() { w.visitor(ctx, s, &from) })
+		}
+	}
+	all.Go(func() {
+		step := time.NewTicker(length / time.Duration(links))
+		defer step.Stop()
+		for ctx.Err() == nil {
+			select {
+			case <-step.C:
+				from.Add(1)
+			case <-ctx.Done():
+			}
+		}
+	})
+	w.strike(ctx)
+	all.Wait()
+
+	var got, granted int64
+	for _, l := range w.links {
+		n := l.got.Load()
+		require.LessOrEqual(t, n, l.most(), "%s, %s", l.code, l.mode)
+		got += n
+		granted += l.limit
+	}
+	t.Logf("visitors got %d of %d clicks", got, granted)
+	require.Greater(t, got, granted/4, "little is burned")
+
+	// Everything runs again: what is left can be had, and what was spent is known.
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	fresh := w.links[len(w.links)-1]
+	limit := time.After(waiting)
+	for ended := fresh.ended.Load(); fresh.ended.Load() == ended; {
+		select {
+		case <-limit:
+			t.Fatal("the last budget does not end")
+		default:
+		}
+		for _, s := range w.slots {
+			w.follow(t.Context(), client, s, fresh)
+		}
+	}
+	for _, l := range w.links {
+		require.LessOrEqual(t, l.got.Load(), l.most(), "%s, %s", l.code, l.mode)
+		var shown api.Link
+		w.call(http.MethodGet, "/api/v1/urls/"+l.code, nil, &shown)
+		require.NotNil(t, shown.Budget)
+		require.Equal(t, l.limit, shown.Budget.Limit)
+		require.LessOrEqual(t, shown.Budget.Granted, l.limit)
+		require.LessOrEqual(t, l.got.Load(), *shown.Budget.AtMost)
+		require.LessOrEqual(t, *shown.Budget.AtMost, l.most())
+	}
+	client.CloseIdleConnections()
+}
