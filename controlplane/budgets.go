@@ -35,6 +35,7 @@ type BudgetAccount struct {
 	Boot   waypost.BootID
 	budget.Account
 	Want int64
+	Owed int64 // clicks that it has taken without a grant
 }
 
 // BudgetGrants is the answer to a report.

@@ -33,11 +33,22 @@ ALTER TABLE budget_account ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY tenant ON budget_account USING (workspace_id = ANY (waypost_workspaces()));
 CREATE POLICY system ON budget_account USING (waypost_system());
 
+-- Edges that have reported all their accounts at least once: no other edge spends a click
+-- of a budget.
+CREATE TABLE budget_node (
+    node    text COLLATE "C" PRIMARY KEY,
+    seen_at timestamptz NOT NULL -- at a start, or in a new epoch
+);
+
 -- Edges that have not reported all their accounts in this epoch yet. Nothing is granted
 -- while there is one, because PostgreSQL may have forgotten grants.
 CREATE TABLE budget_awaited (
     node text COLLATE "C" PRIMARY KEY
 );
+
+-- The edges that may hold clicks: one that has left gave its clicks back.
+CREATE VIEW budget_present WITH (security_invoker = true) AS
+SELECT n.node FROM budget_node n WHERE NOT EXISTS (SELECT FROM click_progress p WHERE p.node = n.node AND p.has_left);
 
 -- burned: budgets of links up to this id grant nothing any more, because an edge is gone
 -- whose grants PostgreSQL may have forgotten.
@@ -51,6 +62,7 @@ INSERT INTO budget_state DEFAULT VALUES;
 -- gone, or has lost its file. It returns false when the edge was not awaited.
 CREATE FUNCTION budget_give_up(gone text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
+    DELETE FROM budget_node WHERE node = gone;
     DELETE FROM budget_awaited WHERE node = gone;
     IF NOT FOUND THEN
         RETURN false;
@@ -59,15 +71,10 @@ BEGIN
     RETURN true;
 END $$;
 
--- AFTER INSERT of an epoch: every edge that has not left is awaited. One that has left
--- gave its clicks back.
+-- AFTER INSERT of an epoch: every edge that may hold clicks is awaited.
 CREATE FUNCTION budget_freeze() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO budget_awaited (node)
-    SELECT p.node FROM click_progress p WHERE NOT p.has_left AND p.reported_at > now() - interval '1 year'
-    UNION
-    SELECT a.node FROM budget_account a WHERE NOT EXISTS (SELECT FROM click_progress p WHERE p.node = a.node)
-    ON CONFLICT DO NOTHING;
+    INSERT INTO budget_awaited (node) SELECT node FROM budget_present ON CONFLICT DO NOTHING;
     RETURN NULL;
 END $$;
 CREATE TRIGGER budget_freeze AFTER INSERT ON changelog_epoch FOR EACH STATEMENT EXECUTE FUNCTION budget_freeze();

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -217,7 +216,7 @@ func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant 
 			pool.Limit = 0
 		}
 		if !p.frozen && after.Granted == a.Granted {
-			n := min(pool.Grant(a.Want), budget.MaxLimit-after.Granted)
+			n := min(pool.Grant(a.Want, a.Owed), budget.MaxLimit-after.Granted)
 			after.Granted += n
 			l.used += n
 			pool.Used += n
@@ -261,31 +260,31 @@ func (p *placing) save(ctx context.Context, tx pgx.Tx, node string) error {
 
 // completeBudgets notes that an edge has reported all its accounts in this epoch.
 func completeBudgets(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport) error {
+	settle := `DELETE FROM budget_awaited WHERE node = $1`
 	if r.Lost {
-		_, err := tx.Exec(ctx, `SELECT budget_give_up($1)`, r.Node)
+		settle = `SELECT budget_give_up($1)`
+	}
+	if _, err := tx.Exec(ctx, settle, r.Node); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM budget_awaited WHERE node = $1`, r.Node)
+	_, err := tx.Exec(ctx, `INSERT INTO budget_node (node, seen_at) VALUES ($1, now()) ON CONFLICT (node) DO UPDATE SET seen_at = now()`, r.Node)
 	return err
 }
 
-const (
-	selectLinkBudget = `
+const selectLinkBudget = `
 		SELECT (l.rules ->> 'max_clicks')::bigint, l.rules ->> 'max_clicks_mode' = 'bounded', coalesce(b.base, 0), a.used, a.spent,
 		       (SELECT count(*) FROM (SELECT node FROM budget_account WHERE link_id = l.id
-		                              UNION SELECT node FROM click_progress WHERE NOT has_left AND reported_at > now() - $3::interval) e)
+		                              UNION SELECT node FROM budget_present) e)
 		FROM link l LEFT JOIN budget b ON b.link_id = l.id,
 		     LATERAL (SELECT coalesce(sum(granted - returned), 0)::bigint AS used, coalesce(sum(spent), 0)::bigint AS spent
 		              FROM budget_account WHERE link_id = l.id) a
 		WHERE l.id = $1 AND l.rules ->> 'max_clicks_mode' IN ('exact', 'bounded') AND `
-	budgetSilence time.Duration = controlplane.LongestProgress
-)
 
 // LinkBudget implements controlplane.BudgetStore.
 func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, link int64) (b controlplane.LinkBudget, err error) {
 	var bounded bool
 	var base, edges int64
-	err = db.pool.queryIn(ctx, system, selectLinkBudget+ofWorkspace("l.workspace_id", "$2"), []any{link, ws, budgetSilence}, func(rows pgx.Rows) error {
+	err = db.pool.queryIn(ctx, system, selectLinkBudget+ofWorkspace("l.workspace_id", "$2"), []any{link, ws}, func(rows pgx.Rows) error {
 		if !rows.Next() {
 			rows.Close()
 			if rows.Err() != nil {

@@ -120,8 +120,11 @@ func TestBudgets_AreFrozenInANewEpochUntilEveryEdgeHasReported(t *testing.T) {
 	db, hand := open(t)
 	limited(t, db, hand, "frozen", "exact", 50)
 	limited(t, db, hand, "closed", "exact", 50)
-	for _, node := range []string{"edge-a", "edge-b"} {
-		exec(t, hand, `INSERT INTO click_progress (node, region, has_left) VALUES ('`+node+`', 'here', false)`)
+	for _, node := range []string{"edge-a", "edge-b", "edge-left"} {
+		_, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{
+			Node: node, Epoch: uint32(number(t, hand, `SELECT epoch FROM changelog_head`)), Complete: true,
+		})
+		require.NoError(t, err)
 	}
 	exec(t, hand, `INSERT INTO click_progress (node, region, has_left) VALUES ('edge-left', 'here', true)`)
 	require.EqualValues(t, 5, reports(t, db, "edge-a", account("frozen", 1, budget.Account{}, 5)).Granted)
@@ -147,7 +150,7 @@ func TestBudgets_AreFrozenInANewEpochUntilEveryEdgeHasReported(t *testing.T) {
 
 	exec(t, hand, openEpoch)
 	exec(t, hand, `UPDATE changelog_epoch SET opened_at = opened_at - interval '1 minute'`)
-	exec(t, hand, `UPDATE click_progress SET reported_at = now() - interval '1 hour' WHERE node = 'edge-b'`)
+	exec(t, hand, `INSERT INTO click_progress (node, region, has_left, reported_at) VALUES ('edge-b', 'here', false, now() - interval '1 hour')`)
 	all.Epoch = uint32(number(t, hand, `SELECT epoch FROM changelog_head`))
 	_, err = db.ReportBudgets(t.Context(), all)
 	require.NoError(t, err)

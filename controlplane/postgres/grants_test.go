@@ -18,6 +18,7 @@ audit: backup=r operator=ra tenant=ra
 budget: backup=r operator=rawd reaper=rd tenant=r
 budget_account: backup=r operator=rawd tenant=r
 budget_awaited: backup=r operator=rawd
+budget_node: backup=r operator=rawd
 budget_state: backup=r operator=rawd
 changelog: backup=r operator=rawd stream=r
 changelog_epoch: backup=r operator=rawd reaper=r stream=r tenant=r

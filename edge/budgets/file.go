@@ -24,6 +24,7 @@ import (
 //	1  boot (16), domain (u32), granted, returned, lent (u64), code: totals of an account;
 //	   a later record of the same account replaces it
 //	2  epoch (u32): the newest that the edge has seen
+//	3  nothing more: the control plane knows that the edge spends clicks
 const (
 	magic      = "waypost budgets 1\n"
 	filePrefix = "grants-"
@@ -32,6 +33,7 @@ const (
 
 	kindAccount = 1
 	kindEpoch   = 2
+	kindKnown   = 3
 
 	accountSize = 1 + 16 + 4 + 3*8 // and the code
 	maxBody     = accountSize + waypost.MaxName
@@ -56,6 +58,7 @@ type entry struct {
 // state is what a file says.
 type state struct {
 	epoch    uint32
+	known    bool
 	accounts map[entry]budget.Totals
 }
 
@@ -73,6 +76,8 @@ func appendAccount(b []byte, e entry, t budget.Totals) []byte {
 func appendEpoch(b []byte, epoch uint32) []byte {
 	return appendRecord(b, binary.LittleEndian.AppendUint32([]byte{kindEpoch}, epoch))
 }
+
+func appendKnown(b []byte) []byte { return appendRecord(b, []byte{kindKnown}) }
 
 func appendRecord(b, body []byte) []byte {
 	at := len(b)
@@ -124,6 +129,9 @@ func (s *state) read(b []byte) error {
 func (s *state) add(body []byte) bool {
 	le := binary.LittleEndian
 	switch {
+	case len(body) == 1 && body[0] == kindKnown:
+		s.known = true
+		return true
 	case len(body) == 5 && body[0] == kindEpoch:
 		s.epoch = max(s.epoch, le.Uint32(body[1:]))
 		return true

@@ -111,6 +111,7 @@ type Store struct {
 	size     int64 // of the file
 	mended   time.Time
 	epoch    uint32
+	known    bool  // the control plane knows that this edge spends clicks
 	adopted  bool  // the files of earlier boots were read
 	lost     error // why some of them are missing
 
@@ -192,7 +193,7 @@ func (s *Store) adopt() error {
 	if err != nil {
 		return err
 	}
-	s.epoch = max(s.epoch, read.epoch)
+	s.epoch, s.known = max(s.epoch, read.epoch), s.known || read.known
 	for e, t := range read.accounts {
 		if lent := t.Lent; lent > 0 {
 			if a := s.account(e.name); a != nil {
@@ -331,12 +332,13 @@ func (s *Store) change(n name, f func(m map[string]*account, k string)) {
 }
 
 // lend lets a bounded budget spend the rest of its overdraft, and reports whether there
-// was one. It lends nothing before the debts of earlier boots are known.
+// was one. It lends nothing before the debts of earlier boots are known, and before the
+// control plane knows this edge, because the bound is for each edge that it knows.
 func (s *Store) lend(a *account) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := a.PlanLoan()
-	if !s.adopted || a.Left() > 0 || t == a.Totals || !s.append(appendAccount(nil, entry{a.name, s.cfg.Boot}, t)) {
+	if !s.adopted || !s.known || a.Left() > 0 || t == a.Totals || !s.append(appendAccount(nil, entry{a.name, s.cfg.Boot}, t)) {
 		return a.Left() > 0
 	}
 	a.Apply(t)
@@ -366,6 +368,9 @@ func (s *Store) append(records []byte) bool {
 // rewrite replaces the file by one with the present state. The lock is held.
 func (s *Store) rewrite() error {
 	text := appendEpoch([]byte(magic), s.epoch)
+	if s.known {
+		text = appendKnown(text)
+	}
 	for e, t := range s.past {
 		text = appendAccount(text, e, t)
 	}
@@ -459,6 +464,7 @@ type asking struct {
 	account *account
 	shown   budget.Account
 	want    int64
+	owed    int64
 }
 
 // collect lists the accounts that ask, and if all, those with news. Clicks that were idle
@@ -479,7 +485,7 @@ func (s *Store) collect(due []*account, all bool) (report []asking) {
 		case last > slow:
 			a.want = max(1, a.want/2)
 		}
-		report = append(report, asking{a, a.Account(), max(a.want, a.visitors.Load()) + a.Lent})
+		report = append(report, asking{a, a.Account(), min(max(a.want, a.visitors.Load()), budget.MaxGrant), a.Lent})
 	}
 	if !all {
 		return report
@@ -495,7 +501,7 @@ func (s *Store) collect(due []*account, all bool) (report []asking) {
 			returned = appendAccount(returned, entry{a.name, s.cfg.Boot}, a.Totals)
 		}
 		if shown := a.Account(); shown != a.reported && !asks[a] {
-			report = append(report, asking{a, shown, 0})
+			report = append(report, asking{a, shown, 0, a.Lent})
 		}
 	}
 	if len(returned) > 0 && !s.append(returned) {
@@ -530,7 +536,9 @@ func (s *Store) send(ctx context.Context, report []asking) bool {
 	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: s.newest(s.cfg.Epoch())}
 	s.mu.Unlock()
 	for _, r := range report {
-		message.Accounts = append(message.Accounts, s.wire(entry{r.account.name, s.cfg.Boot}, r.shown, r.want))
+		w := s.wire(entry{r.account.name, s.cfg.Boot}, r.shown)
+		w.Want, w.Owed = r.want, r.owed
+		message.Accounts = append(message.Accounts, w)
 	}
 	answer, err := s.exchange(ctx, &message)
 	if err != nil {
@@ -544,10 +552,10 @@ func (s *Store) send(ctx context.Context, report []asking) bool {
 	return true
 }
 
-func (s *Store) wire(e entry, a budget.Account, want int64) api.EdgeBudget {
+func (s *Store) wire(e entry, a budget.Account) api.EdgeBudget {
 	return api.EdgeBudget{
 		Domain: uint32(e.domain), Code: e.code, Boot: hex.EncodeToString(e.boot[:]),
-		Granted: a.Granted, Returned: a.Returned, Spent: a.Spent, Want: want,
+		Granted: a.Granted, Returned: a.Returned, Spent: a.Spent,
 	}
 }
 
@@ -629,11 +637,11 @@ func (s *Store) witness(ctx context.Context) bool {
 	var all []api.EdgeBudget
 	for e, t := range s.past {
 		names = append(names, e)
-		all = append(all, s.wire(e, budget.Account{Granted: t.Granted, Returned: t.Returned}, 0))
+		all = append(all, s.wire(e, budget.Account{Granted: t.Granted, Returned: t.Returned}))
 	}
 	for _, a := range s.accounts {
 		names = append(names, entry{a.name, s.cfg.Boot})
-		all = append(all, s.wire(entry{a.name, s.cfg.Boot}, a.Account(), 0))
+		all = append(all, s.wire(entry{a.name, s.cfg.Boot}, a.Account()))
 	}
 	s.mu.Unlock()
 	for {
@@ -652,6 +660,7 @@ func (s *Store) witness(ctx context.Context) bool {
 		if all, names = all[n:], names[n:]; len(all) == 0 {
 			s.mu.Lock()
 			defer s.mu.Unlock()
+			s.known = s.known || s.append(appendKnown(nil))
 			if s.adoptions == adoptions {
 				s.witnessed = epoch
 			}
@@ -686,7 +695,7 @@ func (s *Store) close(ctx context.Context) {
 			records = appendAccount(records, entry{a.name, s.cfg.Boot}, a.Totals)
 		}
 		if shown := a.Account(); shown != a.reported && len(report) < api.MaxEdgeBudgets {
-			report = append(report, asking{a, shown, 0})
+			report = append(report, asking{a, shown, 0, 0})
 		}
 	}
 	durable := len(records) == 0 || s.append(records)

@@ -59,7 +59,7 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.accounts[k] = known
 		pool := budget.Pool{Limit: c.limit, Used: c.used()}
 		if known.Granted == a.Granted && report.Epoch == c.epoch && c.state == "" {
-			known.Granted += pool.Grant(a.Want)
+			known.Granted += pool.Grant(a.Want, a.Owed)
 			c.accounts[k] = known
 		}
 		state := "open"
@@ -110,6 +110,14 @@ func (c *control) eventually(t *testing.T, what string, f func() bool) {
 			t.Fatal(what)
 		}
 	}
+}
+
+// introduce lets the control plane know an edge, at the price of a click.
+func (c *control) introduce(t *testing.T, dir string) {
+	t.Helper()
+	s, stop := open(t, c, dir)
+	defer stop()
+	reachable(t, s)
 }
 
 // reachable waits until a visit gets a click.
@@ -255,7 +263,9 @@ func TestStore_WaitsForTheControlPlaneForAMoment(t *testing.T) {
 	}))
 	defer slow.Close()
 	defer close(held)
-	s, _ := open(t, c, t.TempDir(), func(cfg *budgets.Config) { cfg.URL, cfg.Patience = slow.URL, 0 })
+	dir := t.TempDir()
+	c.introduce(t, dir)
+	s, _ := open(t, c, dir, func(cfg *budgets.Config) { cfg.URL, cfg.Patience = slow.URL, 0 })
 	began := time.Now()
 	require.Zero(t, visit(t, s, 1, false))
 	require.Less(t, time.Since(began), 2*time.Second)
@@ -264,6 +274,12 @@ func TestStore_WaitsForTheControlPlaneForAMoment(t *testing.T) {
 
 func TestStore_LendsNoMoreThanTheOverdraftWhateverDies(t *testing.T) {
 	c, dir := newControl(t, 1000), t.TempDir()
+	c.set(func() { c.away = true })
+	stranger, stop := open(t, c, dir)
+	require.Zero(t, visit(t, stranger, 7, true), "the control plane does not know the edge")
+	stop()
+	c.set(func() { c.away = false })
+	c.introduce(t, dir)
 	c.set(func() { c.away = true })
 	got := 0
 	for range 5 {

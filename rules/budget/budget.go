@@ -44,14 +44,16 @@ type Pool struct {
 // Left returns how many clicks can still be granted.
 func (p Pool) Left() int64 { return max(0, p.Limit-p.Used) }
 
-// Grant returns how many clicks an edge gets that wants that many: at least one while
-// any is left.
-func (p Pool) Grant(want int64) int64 {
-	left := p.Left()
+// Grant returns the number of clicks that an edge gets. What it owes of an overdraft is
+// granted as far as clicks are left. Of those that it wants in addition it gets at least
+// one while any is left, and never most of them.
+func (p Pool) Grant(want, owed int64) int64 {
+	repaid := min(p.Left(), owed)
+	left := p.Left() - repaid
 	if left == 0 || want <= 0 {
-		return 0
+		return repaid
 	}
-	return max(1, min(want, left/share, MaxGrant))
+	return repaid + max(1, min(want, left/share, MaxGrant))
 }
 
 // Account holds what one boot of an edge and the control plane report of a budget.

@@ -223,7 +223,7 @@ func (w *world) ask(id int, want int64) {
 	delete(w.db.awaited, id)
 	frozen := len(w.db.awaited) > 0 && w.flaw != grantsFrozen
 	if a.Granted == e.holding.Granted && !frozen {
-		a.Granted += budget.Pool{Limit: w.limit, Used: w.db.used()}.Grant(want)
+		a.Granted += budget.Pool{Limit: w.limit, Used: w.db.used()}.Grant(want, e.holding.Lent)
 	}
 	w.db.accounts[k] = a
 	w.flight = append(w.flight, message{id, e.boot, w.db.epoch, a.Granted})
