@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// MaxDomainURL bounds each of a domain's targets, in bytes, so that two targets fit into
-// a record's payload even if JSON escapes every byte.
-const MaxDomainURL = 4096
+// MaxDomainURL bounds each of a domain's targets, in bytes, so that all three fit into a
+// record's payload even if JSON escapes every byte.
+const MaxDomainURL = 4000
 
 // Domain is a host under which codes are unique.
 type Domain struct {
@@ -18,35 +18,49 @@ type Domain struct {
 	DomainTargets
 }
 
-// DomainTargets lead visitors who follow no link of the domain. They are Locations:
+// DomainTargets lead visitors of a domain in place of its links. They are Locations:
 // printable ASCII, http or https.
 type DomainTargets struct {
-	Root     []byte // from the root; empty: the root shows the service's name
-	NotFound []byte // in place of 404; empty: 404 is answered
+	Root        []byte // from the root; empty: the root shows the service's name
+	NotFound    []byte // in place of 404; empty: 404 is answered
+	Maintenance []byte // from the root and from all links; empty: there is no maintenance
 }
 
 // AtRoot returns the answer to the root of the domain, and false if the root has no
 // target.
 func (t DomainTargets) AtRoot() (Resolution, bool) {
-	return Resolution{Status: 302, Location: t.Root}, len(t.Root) > 0
+	to := t.Root
+	if len(t.Maintenance) > 0 {
+		to = t.Maintenance
+	}
+	return Resolution{Status: 302, Location: to}, len(to) > 0
 }
 
-// InsteadOf returns the answer that replaces r. Only a 404 is replaced.
+// InsteadOf returns the answer that replaces r, which is no click. A 404 is replaced and,
+// during maintenance, the redirect of a link.
 func (t DomainTargets) InsteadOf(r Resolution) Resolution {
-	if r.Status != 404 || len(t.NotFound) == 0 {
+	var to []byte
+	switch {
+	case r.Link:
+		to = t.Maintenance
+	case r.Status == 404:
+		to = t.NotFound
+	}
+	if len(to) == 0 {
 		return r
 	}
-	return Resolution{Status: 302, Location: t.NotFound}
+	return Resolution{Status: 302, Location: to}
 }
 
 // DecodeDomain decodes the payload of a domain's record. With an error it returns the
 // part that is usable: a host without its targets, or nothing.
 func DecodeDomain(payload []byte) (Domain, error) {
 	var body struct {
-		Workspace WorkspaceID `json:"workspace_id"` // null: shared
-		Host      string      `json:"host"`
-		Root      string      `json:"root_url"`
-		NotFound  string      `json:"not_found_url"`
+		Workspace   WorkspaceID `json:"workspace_id"` // null: shared
+		Host        string      `json:"host"`
+		Root        string      `json:"root_url"`
+		NotFound    string      `json:"not_found_url"`
+		Maintenance string      `json:"maintenance_url"`
 	}
 	if err := json.Unmarshal(payload, &body); err != nil {
 		return Domain{}, err
@@ -58,7 +72,7 @@ func DecodeDomain(payload []byte) (Domain, error) {
 	for _, t := range []struct {
 		text string
 		to   *[]byte
-	}{{body.Root, &d.Root}, {body.NotFound, &d.NotFound}} {
+	}{{body.Root, &d.Root}, {body.NotFound, &d.NotFound}, {body.Maintenance, &d.Maintenance}} {
 		if t.text == "" {
 			continue
 		}

@@ -21,6 +21,8 @@ type Domain struct {
 
 	RootURL     string `json:"root_url" doc:"Target of the root of the domain; empty: the root names the service."`
 	NotFoundURL string `json:"not_found_url" doc:"Target of unknown codes; empty: they answer 404."`
+
+	MaintenanceURL string `json:"maintenance_url" doc:"Target of the root and of all links; empty: there is no maintenance."`
 }
 
 // DomainCertificate describes the TLS certificate that visitors of a domain are shown, as
@@ -35,14 +37,16 @@ type DomainCertificate struct {
 type NewDomain struct {
 	Host        string `json:"host" minLength:"1" maxLength:"253" example:"go.example.com" doc:"The name, which may be internationalised. Not an address, a local name, or a public suffix such as co.uk."`
 	Shared      bool   `json:"shared,omitzero" doc:"All workspaces can have links in it; for the default workspace only."`
-	RootURL     string `json:"root_url,omitzero" doc:"Target of the root of the domain: a URL like that of a link, of at most 4,096 bytes after percent-encoding. Default: none."`
+	RootURL     string `json:"root_url,omitzero" doc:"Target of the root of the domain: a URL like that of a link, of at most 4,000 bytes after percent-encoding. Default: none."`
 	NotFoundURL string `json:"not_found_url,omitzero" doc:"Target of unknown codes, likewise."`
 }
 
 // DomainChange names the fields of a domain to change; nil leaves a field as it is.
 type DomainChange struct {
-	RootURL     *string `json:"root_url,omitzero" example:"https://example.com/" doc:"Target of the root of the domain: a URL like that of a link, of at most 4,096 bytes after percent-encoding. Empty: none. It is shown percent-encoded."`
+	RootURL     *string `json:"root_url,omitzero" example:"https://example.com/" doc:"Target of the root of the domain: a URL like that of a link, of at most 4,000 bytes after percent-encoding. Empty: none. It is shown percent-encoded."`
 	NotFoundURL *string `json:"not_found_url,omitzero" example:"https://example.com/not-found" doc:"Target of unknown codes, likewise."`
+
+	MaintenanceURL *string `json:"maintenance_url,omitzero" example:"https://example.com/maintenance" doc:"Target of the root and of all links while it is set, likewise. Nothing is counted meanwhile, and the links themselves do not change."`
 }
 
 // DomainProof says what proves a domain.

@@ -77,8 +77,9 @@ type NewDomain struct {
 // DomainChange changes the targets of a domain: nil leaves a target as it is, "" removes
 // it. Users write URLs like those of links; the store gets Locations.
 type DomainChange struct {
-	Root     *string `json:"root_url,omitempty"`      // of the domain's root
-	NotFound *string `json:"not_found_url,omitempty"` // of requests that would be answered 404
+	Root        *string `json:"root_url,omitempty"`        // of the domain's root
+	NotFound    *string `json:"not_found_url,omitempty"`   // of requests that would be answered 404
+	Maintenance *string `json:"maintenance_url,omitempty"` // of the root and all links, while it is set
 }
 
 // hostsMaxAge bounds the age of the table of hosts. For that long, a domain that another
@@ -325,13 +326,13 @@ func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.Doma
 	switch {
 	case err != nil:
 		return none(err)
-	case c.Root == nil && c.NotFound == nil:
-		return none(waypost.Errorf(waypost.EInvalid, "say what to change: root_url, not_found_url"))
+	case c == DomainChange{}:
+		return none(waypost.Errorf(waypost.EInvalid, "say what to change: root_url, not_found_url, maintenance_url"))
 	}
 	for _, field := range []struct {
 		name string
 		url  **string
-	}{{"root_url", &c.Root}, {"not_found_url", &c.NotFound}} {
+	}{{"root_url", &c.Root}, {"not_found_url", &c.NotFound}, {"maintenance_url", &c.Maintenance}} {
 		if *field.url, err = s.checkTarget(ctx, actor, field.name, *field.url, present.Host); err != nil {
 			return none(err)
 		}

@@ -61,6 +61,47 @@ func TestDomains_DomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
 	require.Equal(t, "https://example.com/%C3%BC", string(all[0].Root), "the other field stays as it was")
 }
 
+func TestDomains_MaintenanceTakesVisitorsOfLinksAndTheRoot(t *testing.T) {
+	s := start(t, nil)
+	l, _, err := s.Links.Create(t.Context(), actor, wish())
+	require.NoError(t, err)
+	gone, _, err := s.Links.Create(t.Context(), actor, wish(custom("gone")))
+	require.NoError(t, err)
+	_, err = s.Links.Remove(t.Context(), actor, "", string(gone.Code))
+	require.NoError(t, err)
+	root, soon, over := "https://example.com/", "https://example.com/soon", ""
+	d, _, err := s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{Root: &root, Maintenance: &soon})
+	require.NoError(t, err)
+	require.Equal(t, soon, string(d.Maintenance))
+	log, err := s.db.Audit(t.Context(), actor.Workspace, 0, 10)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"root_url": "https://example.com/", "maintenance_url": "https://example.com/soon"}`, string(log[0].Detail))
+
+	leads := func(path, want string, link bool) {
+		t.Helper()
+		res, err := s.Links.Resolve(t.Context(), "go.example.com", visit(path), &rules.Request{})
+		require.NoError(t, err)
+		require.Equal(t, want, string(res.Location))
+		require.Equal(t, link, res.Link)
+		require.Zero(t, res.MaxAge)
+	}
+	atRoot := func(want string) {
+		t.Helper()
+		res, _, err := s.Domains.Root(t.Context(), "go.example.com")
+		require.NoError(t, err)
+		require.Equal(t, want, string(res.Location))
+	}
+	leads(string(l.Code), soon, false)
+	leads(string(l.Code)+"+", soon, false)
+	leads("gone", "", false)
+	leads("unknown", "", false)
+	atRoot(soon)
+	_, _, err = s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{Maintenance: &over})
+	require.NoError(t, err)
+	leads(string(l.Code), l.OriginalURL, true)
+	atRoot(root)
+}
+
 func TestDomains_DomainLeadsOnlyWhereALinkMight(t *testing.T) {
 	s := start(t, nil)
 	_, err := s.hand.Exec(t.Context(), `INSERT INTO domain (id, workspace_id, host) VALUES (7, 1, 'own.example.com')`)
@@ -72,7 +113,7 @@ func TestDomains_DomainLeadsOnlyWhereALinkMight(t *testing.T) {
 		"https://example.com/" + strings.Repeat("x", waypost.MaxDomainURL):   waypost.ETooLarge,
 		"https://example.com/" + strings.Repeat("ü", waypost.MaxDomainURL/6): waypost.ETooLarge,
 	} {
-		for _, c := range []controlplane.DomainChange{{Root: &url}, {NotFound: &url}} {
+		for _, c := range []controlplane.DomainChange{{Root: &url}, {NotFound: &url}, {Maintenance: &url}} {
 			_, _, err := s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, c)
 			require.Equal(t, code, waypost.CodeOf(err), "%.60q: %v", url, err)
 			require.Contains(t, err.Error(), "_url")

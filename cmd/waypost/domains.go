@@ -83,6 +83,9 @@ func domainTable(domains []client.Domain, width int) string {
 		if d.Proof != nil && d.Proof.SuspendedAt != nil {
 			state += ", record missing"
 		}
+		if d.MaintenanceURL != "" {
+			state += ", maintenance"
+		}
 		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", d.ID, printable(d.Host), owner, state, printable(d.Certificate.State),
 			printable(orNone(shortened(d.RootURL))), printable(orNone(shortened(d.NotFoundURL))))
 	}
@@ -97,16 +100,18 @@ func orNone(url string) string {
 }
 
 func (p domainsCommands) setCommand() *cobra.Command {
-	var root, notFound string
+	var root, notFound, maintenance string
 	c := &cobra.Command{
 		Use:   "set DOMAIN",
-		Short: "Say where a domain leads visitors who follow no link",
-		Long: `Set the targets of a domain, given by its host or its id, for visitors who follow no
-link. Targets without a flag do not change. An empty URL removes a target: the root then
-names the service, and unknown codes answer 404. Edges follow within milliseconds. Only
-the default workspace may change the shared domain.`,
+		Short: "Say where a domain leads visitors in place of its links",
+		Long: `Set the targets of a domain, given by its host or its id. Targets without a flag do not
+change. An empty URL removes a target: the root then names the service, unknown codes
+answer 404, and maintenance ends. During maintenance, visitors of the root and of all
+links go to the target of --maintenance, and no click is counted. Edges follow within
+milliseconds. Only the default workspace may change the shared domain.`,
 		Example: `  waypost domains set go.example.com --root https://example.com/ --not-found https://example.com/lost
-  waypost domains set 1 --not-found ""`,
+  waypost domains set 1 --not-found ""
+  waypost domains set go.example.com --maintenance https://status.example.com/`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			var change client.DomainChange
@@ -116,8 +121,11 @@ the default workspace may change the shared domain.`,
 			if c.Flags().Changed("not-found") {
 				change.NotFoundURL = &notFound
 			}
+			if c.Flags().Changed("maintenance") {
+				change.MaintenanceURL = &maintenance
+			}
 			if change == (client.DomainChange{}) {
-				return &usageError{errors.New("nothing to change: give --root, --not-found or both")}
+				return &usageError{errors.New("nothing to change: give --root, --not-found or --maintenance")}
 			}
 			api, err := p.api()
 			if err != nil {
@@ -137,6 +145,7 @@ the default workspace may change the shared domain.`,
 	}
 	c.Flags().StringVar(&root, "root", "", `URL for visitors of the root; "" for none`)
 	c.Flags().StringVar(&notFound, "not-found", "", `URL for visitors of unknown codes; "" for none`)
+	c.Flags().StringVar(&maintenance, "maintenance", "", `URL for visitors of the root and of all links; "" ends the maintenance`)
 	return c
 }
 

@@ -113,6 +113,7 @@ func describeDomain(d *client.Domain) string {
 	line("failed", d.Certificate.Error)
 	line("root", d.RootURL)
 	line("not found", d.NotFoundURL)
+	line("maintenance", d.MaintenanceURL)
 	if p := d.Proof; p != nil {
 		line("TXT record", p.RecordName)
 		line("its text", p.RecordValue)

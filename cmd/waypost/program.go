@@ -103,6 +103,7 @@ var apiName = regexp.MustCompile(`\b(?:body|query)\.[a-z_]+|\b[a-z]+(?:_[a-z]+)+
 var flagNames = map[string]string{
 	"custom_code": "code", "redirect_status": "status", "original_url": "target", "tags": "tag",
 	"expires_in_seconds": "expires-in", "expires_in_hours": "expires-in", "root_url": "root", "not_found_url": "not-found",
+	"maintenance_url": "maintenance",
 }
 
 // inFlags replaces fields of the API by the flags of a command, and by words where it has

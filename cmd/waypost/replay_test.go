@@ -128,6 +128,8 @@ func (fewLinks) Domain([]byte) (waypost.DomainID, bool) { return waypost.Default
 
 func (fewLinks) Targets(waypost.DomainID) (t waypost.DomainTargets) { return t }
 
+func (fewLinks) Maintained(waypost.DomainID) bool { return false }
+
 // dailySalts has one for every day.
 type dailySalts struct{ days sync.Map }
 

@@ -157,7 +157,7 @@ func (a *domainsAPI) add(ctx context.Context, in *addDomainInput) (*domainOutput
 }
 
 func (a *domainsAPI) change(ctx context.Context, in *changeDomainInput) (*domainOutput, error) {
-	c := controlplane.DomainChange{Root: in.Body.RootURL, NotFound: in.Body.NotFoundURL}
+	c := controlplane.DomainChange{Root: in.Body.RootURL, NotFound: in.Body.NotFoundURL, Maintenance: in.Body.MaintenanceURL}
 	d, position, err := a.domains.ChangeDomain(ctx, actorFrom(ctx), waypost.DomainID(in.ID), c)
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (a *domainsAPI) domainOf(d *controlplane.OwnedDomain) api.Domain {
 	shown := api.Domain{
 		Certificate: api.DomainCertificate{State: string(certificate.State), Until: moment(certificate.Until), Error: certificate.Error},
 		ID:          uint32(d.ID), Host: d.Host, Shared: d.Workspace == 0, State: string(d.State),
-		RootURL: string(d.Root), NotFoundURL: string(d.NotFound),
+		RootURL: string(d.Root), NotFoundURL: string(d.NotFound), MaintenanceURL: string(d.Maintenance),
 	}
 	if d.Proof != "" {
 		shown.Proof = &api.DomainProof{

@@ -85,6 +85,9 @@ func (d *domains) ChangeDomain(_ context.Context, actor controlplane.Actor, id w
 	if c.NotFound != nil {
 		d.targets.NotFound = []byte(*c.NotFound)
 	}
+	if c.Maintenance != nil {
+		d.targets.Maintenance = []byte(*c.Maintenance)
+	}
 	return controlplane.OwnedDomain{
 		Domain: waypost.Domain{ID: 1, Host: "wp.example", DomainTargets: d.targets}, State: controlplane.DomainApproved,
 	}, waypost.Position{Seq: 9}, nil
@@ -145,20 +148,22 @@ func TestADomainIsChangedFieldByField(t *testing.T) {
 	}
 	res := patch(`{"root_url": "https://example.com/?a=b&c"}`)
 	require.Equal(t, 200, res.StatusCode, res.text)
-	require.JSONEq(t, `{"id": 1, "host": "wp.example", "shared": true, "state": "approved", "certificate": {"state": "none", "until": null, "error": ""}, "root_url": "https://example.com/?a=b&c", "not_found_url": ""}`, res.text)
+	require.JSONEq(t, `{"id": 1, "host": "wp.example", "shared": true, "state": "approved", "certificate": {"state": "none", "until": null, "error": ""}, "root_url": "https://example.com/?a=b&c", "not_found_url": "", "maintenance_url": ""}`, res.text)
 	require.Contains(t, res.text, "a=b&c", "URLs stay readable")
 	require.Equal(t, "0-00000000000000000000000000000000-9-0000000000000000", res.Header.Get("Waypost-Position"))
 	require.Nil(t, d.last.NotFound)
 
 	patch(`{"root_url": null, "not_found_url": "https://example.com/404"}`)
 	require.Nil(t, d.last.Root, "null is as good as leaving a field out")
-	patch(`{"root_url": ""}`)
+	require.Nil(t, d.last.Maintenance)
+	patch(`{"root_url": "", "maintenance_url": "https://example.com/soon"}`)
 	require.Empty(t, *d.last.Root)
 	require.JSONEq(t, `{"domains": [
 		{"id": 1, "host": "wp.example", "shared": true, "state": "approved", "certificate": {"state": "none", "until": null, "error": ""},
-			"root_url": "", "not_found_url": "https://example.com/404"},
+			"root_url": "", "not_found_url": "https://example.com/404", "maintenance_url": "https://example.com/soon"},
 		{"id": 7, "host": "go.example", "shared": false, "state": "approved",
-			"certificate": {"state": "failed", "until": "2027-01-15T08:00:00Z", "error": "refused"}, "root_url": "", "not_found_url": ""}
+			"certificate": {"state": "failed", "until": "2027-01-15T08:00:00Z", "error": "refused"},
+			"root_url": "", "not_found_url": "", "maintenance_url": ""}
 	]}`, a.do(call{path: "/api/v1/domains", key: operatorKey}).text)
 }
 
@@ -219,7 +224,7 @@ func TestDomainsAreAddedAndRemoved(t *testing.T) {
 		"id": 8.0, "host": "own.example", "shared": false, "state": "pending",
 		"certificate": map[string]any{"state": "none", "until": nil, "error": ""}, // the host may be another workspace's
 		"proof":       map[string]any{"record_name": "_waypost.own.example", "record_value": "waypost-1234"},
-		"root_url":    "https://example.com/", "not_found_url": "",
+		"root_url":    "https://example.com/", "not_found_url": "", "maintenance_url": "",
 	}, object(t, res.text))
 	requireProblem(t, ask(http.MethodPost, "/api/v1/domains", `{"host": "taken.example"}`), 409, "conflict")
 	requireProblem(t, ask(http.MethodPost, "/api/v1/domains", `{"host": ""}`), 422, "invalid")
@@ -239,7 +244,7 @@ func TestDomainsAPI_ProvesAndApproves(t *testing.T) {
 	require.Equal(t, 200, res.StatusCode, res.text)
 	require.NotEmpty(t, res.Header.Get("Waypost-Position"))
 	require.JSONEq(t, `{"id": 8, "host": "own.example", "shared": false, "state": "proved",
-		"certificate": {"state": "none", "until": null, "error": ""}, "root_url": "", "not_found_url": "", "proof": {
+		"certificate": {"state": "none", "until": null, "error": ""}, "root_url": "", "not_found_url": "", "maintenance_url": "", "proof": {
 		"record_name": "_waypost.own.example", "record_value": "waypost-1234", "checked_at": "2027-01-15T08:00:00Z"}}`, res.text)
 
 	res = ask(operatorKey, http.MethodGet, "/api/admin/domains")

@@ -17,12 +17,12 @@ import (
 // DomainStore keeps the hosts under which links live, and where their roots lead.
 type DomainStore struct{ pool *pool }
 
-const domainColumns = `id, coalesce(workspace_id, 0), host, coalesce(root_url, ''), coalesce(not_found_url, '')`
+const domainColumns = `id, coalesce(workspace_id, 0), host, coalesce(root_url, ''), coalesce(not_found_url, ''), coalesce(maintenance_url, '')`
 
 func scanDomain(row pgx.Row) (d waypost.Domain, err error) {
-	var root, notFound string
-	err = row.Scan(&d.ID, &d.Workspace, &d.Host, &root, &notFound)
-	d.Root, d.NotFound = []byte(root), []byte(notFound)
+	var root, notFound, maintenance string
+	err = row.Scan(&d.ID, &d.Workspace, &d.Host, &root, &notFound, &maintenance)
+	d.Root, d.NotFound, d.Maintenance = []byte(root), []byte(notFound), []byte(maintenance)
 	return d, err
 }
 
@@ -105,9 +105,10 @@ func (db *DomainStore) SetDomain(
 		}
 		tag, err := tx.Exec(ctx, `
 			UPDATE domain SET
-				root_url      = CASE WHEN $3::text IS NULL THEN root_url ELSE nullif($3, '') END,
-				not_found_url = CASE WHEN $4::text IS NULL THEN not_found_url ELSE nullif($4, '') END
-			WHERE id = $1 AND NOT retired AND `+whose, id, by.Workspace, c.Root, c.NotFound)
+				root_url        = CASE WHEN $3::text IS NULL THEN root_url ELSE nullif($3, '') END,
+				not_found_url   = CASE WHEN $4::text IS NULL THEN not_found_url ELSE nullif($4, '') END,
+				maintenance_url = CASE WHEN $5::text IS NULL THEN maintenance_url ELSE nullif($5, '') END
+			WHERE id = $1 AND NOT retired AND `+whose, id, by.Workspace, c.Root, c.NotFound, c.Maintenance)
 		if err != nil {
 			return err
 		}
@@ -248,7 +249,7 @@ func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error)
 	if is {
 		return false, waypost.Errorf(waypost.EConflict, "the domain has links: delete them first, or use force, which deletes them with it")
 	}
-	_, err = tx.Exec(ctx, `UPDATE domain SET host = $2, retired = true, root_url = NULL, not_found_url = NULL
+	_, err = tx.Exec(ctx, `UPDATE domain SET host = $2, retired = true, root_url = NULL, not_found_url = NULL, maintenance_url = NULL
 		WHERE id = $1`, r.domain, fmt.Sprintf("domain-%d.invalid", r.domain))
 	if err != nil {
 		return false, err

@@ -68,7 +68,7 @@ func TestTheTargetsOfADomainReachEdgesInOneRecord(t *testing.T) {
 	require.NoError(t, err)
 	worst := "https://" + strings.Repeat("\"", waypost.MaxDomainURL-8)
 	_, at, err := db.SetDomain(t.Context(), controlplane.Actor{Workspace: waypost.DefaultWorkspace}, waypost.DefaultDomain,
-		controlplane.DomainChange{Root: &worst, NotFound: &worst})
+		controlplane.DomainChange{Root: &worst, NotFound: &worst, Maintenance: &worst})
 	require.NoError(t, err)
 	require.Equal(t, before.Position.Seq+1, at.Seq)
 	b, err := db.Read(t.Context(), before.Position, 10)
@@ -82,13 +82,16 @@ func TestTheTargetsOfADomainReachEdgesInOneRecord(t *testing.T) {
 	require.Equal(t, "go.example.com", d.Host)
 	require.Equal(t, worst, string(d.Root))
 	require.Equal(t, worst, string(d.NotFound))
+	require.Equal(t, worst, string(d.Maintenance))
 
 	for _, bad := range []string{
 		"javascript:alert(1)", "https://a.example/ x", "https://a.example/\r\nX: y",
 		"https://a.example/" + strings.Repeat("x", waypost.MaxDomainURL),
 	} {
-		_, err := hand.Exec(t.Context(), `UPDATE domain SET not_found_url = $1 WHERE id = 1`, bad)
-		require.Error(t, err, "not even by hand")
+		for _, column := range []string{"root_url", "not_found_url", "maintenance_url"} {
+			_, err := hand.Exec(t.Context(), `UPDATE domain SET `+column+` = $1 WHERE id = 1`, bad)
+			require.Error(t, err, "not even by hand")
+		}
 	}
 }
 

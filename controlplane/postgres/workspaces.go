@@ -159,7 +159,7 @@ func (db *AccessStore) CloseWorkspaces(ctx context.Context, limit int) (int, err
 	var all []closing
 	err := db.pool.queryIn(ctx, system, `
 		SELECT w.id, EXISTS (SELECT FROM link l WHERE l.workspace_id = w.id AND l.deleted_at IS NULL),
-		       EXISTS (SELECT FROM domain d WHERE d.workspace_id = w.id AND coalesce(d.root_url, d.not_found_url) IS NOT NULL)
+		       EXISTS (SELECT FROM domain d WHERE d.workspace_id = w.id AND coalesce(d.root_url, d.not_found_url, d.maintenance_url) IS NOT NULL)
 		FROM workspace w WHERE w.deleted_at IS NOT NULL AND w.closed_at IS NULL ORDER BY w.id LIMIT 100`, nil, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[closing])
 		return err
@@ -197,8 +197,8 @@ func (db *AccessStore) takeDown(ctx context.Context, ws waypost.WorkspaceID, lim
 		}
 		n = int(tag.RowsAffected())
 		tag, err = tx.Exec(ctx, `
-			UPDATE domain SET root_url = NULL, not_found_url = NULL
-			WHERE workspace_id = $1 AND coalesce(root_url, not_found_url) IS NOT NULL`, ws)
+			UPDATE domain SET root_url = NULL, not_found_url = NULL, maintenance_url = NULL
+			WHERE workspace_id = $1 AND coalesce(root_url, not_found_url, maintenance_url) IS NOT NULL`, ws)
 		n += int(tag.RowsAffected())
 		return err
 	})

@@ -33,6 +33,8 @@ func (oneLink) Link(_ waypost.DomainID, code, buf []byte) (waypost.Record, []byt
 
 func (oneLink) Targets(waypost.DomainID) waypost.DomainTargets { return waypost.DomainTargets{} }
 
+func (oneLink) Maintained(waypost.DomainID) bool { return false }
+
 func (oneLink) Domain(host []byte) (waypost.DomainID, bool) {
 	return waypost.DefaultDomain, string(host) == known
 }

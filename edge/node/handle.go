@@ -106,6 +106,12 @@ func (h *handle) Targets(domain waypost.DomainID) waypost.DomainTargets {
 	return waypost.DomainTargets{}
 }
 
+// Maintained implements [server.Links].
+func (h *handle) Maintained(domain waypost.DomainID) bool {
+	db := h.serving()
+	return db != nil && db.Maintained(domain)
+}
+
 // Salt implements [audience.Salts].
 func (h *handle) Salt(day int32) *waypost.Salt {
 	if db := h.serving(); db != nil {

@@ -27,9 +27,10 @@ type notes struct {
 
 // domainTable is the readers' table of domains.
 type domainTable struct {
-	byHost  map[string]waypost.DomainID
-	targets map[waypost.DomainID]waypost.DomainTargets
-	owners  map[waypost.DomainID]waypost.WorkspaceID // of those that are not shared
+	byHost     map[string]waypost.DomainID
+	targets    map[waypost.DomainID]waypost.DomainTargets
+	maintained map[waypost.DomainID]bool                // nearly always empty, so that each redirect can look
+	owners     map[waypost.DomainID]waypost.WorkspaceID // of those that are not shared
 }
 
 // saltTable is the readers' table of salts. It has a handful, so that a linear search is
@@ -92,7 +93,7 @@ func (n *notes) noteSalt(r *waypost.Record) {
 func (n *notes) publishNotes() {
 	m := &domainTable{
 		byHost: make(map[string]waypost.DomainID, len(n.domains)), targets: map[waypost.DomainID]waypost.DomainTargets{},
-		owners: map[waypost.DomainID]waypost.WorkspaceID{},
+		maintained: map[waypost.DomainID]bool{}, owners: map[waypost.DomainID]waypost.WorkspaceID{},
 	}
 	for id, d := range n.domains {
 		if other, taken := m.byHost[d.Host]; !taken || id < other {
@@ -101,8 +102,11 @@ func (n *notes) publishNotes() {
 		if d.Workspace != 0 {
 			m.owners[id] = d.Workspace
 		}
-		if len(d.Root)+len(d.NotFound) > 0 {
+		if len(d.Root)+len(d.NotFound)+len(d.Maintenance) > 0 {
 			m.targets[id] = d.DomainTargets
+		}
+		if len(d.Maintenance) > 0 {
+			m.maintained[id] = true
 		}
 	}
 	n.hosts.Store(m)

@@ -241,6 +241,13 @@ func TestDB_TargetsFollowTheNewestRecord(t *testing.T) {
 	s.Commit(record(`{"host":"seven.example","root_url":"https://example.com/"}`))
 	apply(t, s, db)
 	require.Equal(t, waypost.DomainTargets{Root: []byte("https://example.com/")}, db.Targets(7))
+	require.False(t, db.Maintained(7))
+	s.Commit(record(`{"host":"seven.example","maintenance_url":"https://example.com/soon"}`))
+	apply(t, s, db)
+	require.Equal(t, waypost.DomainTargets{Maintenance: []byte("https://example.com/soon")}, db.Targets(7))
+	require.True(t, db.Maintained(7))
+	require.False(t, db.Maintained(1))
+	require.Zero(t, testing.AllocsPerRun(2000, func() { db.Maintained(7) }))
 }
 
 func TestDB_SyncsWithinTheInterval(t *testing.T) {

@@ -156,14 +156,21 @@ func (s *serving) Owner(host string) (waypost.WorkspaceID, bool) {
 	return table.owners[id], ok
 }
 
-// Targets returns the targets of a domain for visitors who follow none of its links. The
-// bytes must not be changed. It neither allocates nor waits.
+// Targets returns the targets of a domain, to which visitors are led in place of its
+// links. The bytes must not be changed. It neither allocates nor waits.
 func (s *serving) Targets(domain waypost.DomainID) waypost.DomainTargets {
 	st := s.live.Load()
 	if st == nil {
 		return waypost.DomainTargets{}
 	}
 	return st.hosts.Load().targets[domain]
+}
+
+// Maintained reports whether a domain has a target for maintenance. It neither allocates
+// nor waits.
+func (s *serving) Maintained(domain waypost.DomainID) bool {
+	st := s.live.Load()
+	return st != nil && st.hosts.Load().maintained[domain]
 }
 
 // Salt returns the salt of a day, in days since 1970, UTC; nil when there is none, or

@@ -58,6 +58,37 @@ func TestADomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
 	}
 }
 
+func TestMaintenanceTakesVisitorsOfLiveLinksAndTheRoot(t *testing.T) {
+	const soon, lost = "https://example.org/soon", "https://example.org/lost"
+	links, recorded := newMemoryLinks(), &memoryClicks{}
+	links.targets[waypost.DefaultDomain] = waypost.DomainTargets{Root: []byte(target), NotFound: []byte(lost), Maintenance: []byte(soon)}
+	_, addr := serve(t, server.Config{Links: links, Clicks: recorded, Clock: func() time.Time { return time.UnixMilli(expires) }})
+	for path, want := range map[string]struct {
+		status   int
+		location string
+	}{
+		"/": {302, soon}, "/found302": {302, soon}, "/found301": {302, soon}, "/found302+": {302, soon},
+		"/queried1?a=b": {302, soon}, "/forward1/a/b?c": {302, soon},
+		"/unknown1": {302, lost}, "/found302/x": {302, lost},
+		"/deleted1": {410, ""}, "/disabled": {410, ""}, "/expiring": {410, ""}, "/failing1": {503, ""},
+		"/health": {200, ""}, "/robots.txt": {200, ""},
+	} {
+		for _, line := range []string{"Accept: */*", "Sec-Purpose: none"} { // by the fast path, and by the handler
+			t.Run(path+" "+line, func(t *testing.T) {
+				res := get(t, addr, path, "wayp.example", line)
+				require.Equal(t, want.status, res.StatusCode)
+				require.Equal(t, want.location, res.Header.Get("Location"))
+				if want.status == 302 {
+					require.Equal(t, "private, no-store", res.Header.Get("Cache-Control"))
+				}
+				require.Empty(t, recorded.take(), "nothing is counted")
+			})
+		}
+	}
+	require.Equal(t, "https://example.org/hosted", get(t, addr, "/whereami", hosted).Header.Get("Location"), "another domain is served")
+	require.Len(t, recorded.take(), 1)
+}
+
 func TestATargetOfADomainThatWentBadIsNeverSent(t *testing.T) {
 	links := newMemoryLinks()
 	links.targets[waypost.DefaultDomain] = waypost.DomainTargets{Root: []byte("https://a\r\nX: y"), NotFound: []byte("\x00")}

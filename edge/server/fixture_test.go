@@ -110,6 +110,10 @@ func (m *memoryLinks) Targets(domain waypost.DomainID) waypost.DomainTargets {
 	return m.targets[domain]
 }
 
+func (m *memoryLinks) Maintained(domain waypost.DomainID) bool {
+	return len(m.targets[domain].Maintenance) > 0
+}
+
 // serve starts a server on loopback and ends it with the test.
 func serve(t *testing.T, cfg server.Config) (*server.Server, string) {
 	t.Helper()

@@ -24,9 +24,13 @@ type Links interface {
 	// Domain returns the domain of a host, which is in lower case and without a port.
 	Domain(host []byte) (waypost.DomainID, bool)
 
-	// Targets returns where a domain leads visitors who follow no link of it, and nothing
-	// for an unknown domain. The bytes must not be changed. It does not allocate.
+	// Targets returns where a domain leads visitors in place of its links, and nothing for
+	// an unknown domain. The bytes must not be changed. It does not allocate.
 	Targets(domain waypost.DomainID) waypost.DomainTargets
+
+	// Maintained reports whether a domain has a target for maintenance. It does not
+	// allocate, and is fast: each redirect asks it.
+	Maintained(domain waypost.DomainID) bool
 }
 
 // Budgets has the clicks of exact and bounded budgets that this edge may spend. Its

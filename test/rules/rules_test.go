@@ -119,7 +119,7 @@ func startEdge(t *testing.T, clock func() time.Time) *edgeServer {
 	return e
 }
 
-// Link, Domain and Targets implement server.Links, and Locate server.Places.
+// Link, Domain, Targets and Maintained implement server.Links, and Locate server.Places.
 func (e *edgeServer) Link(_ waypost.DomainID, code, buf []byte) (r waypost.Record, grown []byte, found bool, err error) {
 	r, found = e.records[string(code)]
 	return r, buf, found, nil
@@ -127,6 +127,7 @@ func (e *edgeServer) Link(_ waypost.DomainID, code, buf []byte) (r waypost.Recor
 
 func (e *edgeServer) Domain([]byte) (waypost.DomainID, bool)           { return waypost.DefaultDomain, true }
 func (e *edgeServer) Targets(waypost.DomainID) waypost.DomainTargets   { return waypost.DomainTargets{} }
+func (e *edgeServer) Maintained(waypost.DomainID) bool                 { return false }
 func (e *edgeServer) Locate(netip.Addr) (country [2]byte, city string) { return e.country, e.city }
 
 // follow sends a request as its client would. The slow form has a header that the fast

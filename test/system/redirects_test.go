@@ -37,7 +37,7 @@ func TestRedirects_FollowTheLinkAndTheDomain(t *testing.T) {
 	require.Contains(t, r.Stderr, `--root: the host "127.0.0.1" is a domain of this service`)
 
 	t.Cleanup(func() { // also after a failure, because other tests share the system
-		devtest.Run(t, env, "domains", "set", "1", "--root", "", "--not-found", "")
+		devtest.Run(t, env, "domains", "set", "1", "--root", "", "--not-found", "", "--maintenance", "")
 	})
 
 	servers := []string{s.State().API}
@@ -76,7 +76,18 @@ func TestRedirects_FollowTheLinkAndTheDomain(t *testing.T) {
 	}
 	eventually(t, time.Minute, "two clicks counted, one of a bot", func() bool { return statsOf(t, s, "sale") == linkStats{2, 1} })
 
-	waypost("domains", "set", "1", "--root", "", "--not-found", "")
+	waypost("domains", "set", "1", "--maintenance", "https://example.com/soon")
+	for _, server := range servers {
+		for _, path := range []string{"/sale", "/guide?q=1", "/"} {
+			eventually(t, time.Minute, server+path+" leads to the target of the maintenance", func() bool {
+				status, got, err := location(t.Context(), server+path)
+				return err == nil && status == http.StatusFound && got == "https://example.com/soon"
+			})
+		}
+	}
+	require.Contains(t, waypost("audit"), "domains.set")
+
+	waypost("domains", "set", "1", "--root", "", "--not-found", "", "--maintenance", "")
 	for _, server := range servers {
 		eventually(t, time.Minute, "nothing leads elsewhere on "+server, func() bool {
 			lost, _, err1 := location(t.Context(), server+"/unknown99")
