@@ -171,6 +171,36 @@ func (l Links) History(ctx context.Context, domain, code string, limit int, curs
 	return h, err
 }
 
+// Visitor describes a visitor to explain an answer to. Zero fields are unknown.
+type Visitor struct {
+	At       time.Time // zero: now
+	Country  string    // ISO 3166-1 alpha-2
+	City     string    // in English
+	Agent    string    // a User-Agent, or a word such as iphone
+	Language string    // an Accept-Language
+	Address  string
+	Query    string
+	Cookie   string
+}
+
+// Explain explains where a link leads a visitor, and why.
+func (l Links) Explain(ctx context.Context, domain, code string, v Visitor) (e Explanation, err error) {
+	query := url.Values{}
+	for name, value := range map[string]string{
+		"domain": domain, "country": v.Country, "city": v.City, "agent": v.Agent, "language": v.Language,
+		"address": v.Address, "query": v.Query, "cookie": v.Cookie,
+	} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	if !v.At.IsZero() {
+		query.Set("at", v.At.Format(time.RFC3339Nano))
+	}
+	err = l.c.do(ctx, http.MethodGet, linkPath(code)+"/explain?"+query.Encode(), nil, &e)
+	return e, err
+}
+
 func linkPath(code string) string { return api.PathLinks + "/" + url.PathEscape(code) }
 
 // Filter narrows a list or an export. Zero fields select all links.

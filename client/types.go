@@ -14,6 +14,14 @@ type (
 	ProblemBody = api.Problem
 	TagCount    = api.TagCount
 
+	Rule             = api.Rule
+	Condition        = api.Condition
+	Explanation      = api.Explanation
+	ExplainedFacts   = api.ExplainedFacts
+	ExplainedRule    = api.ExplainedRule
+	ExplainedResult  = api.ExplainedResult
+	ExplainedVariant = api.ExplainedVariant
+
 	Bucket        = api.Bucket
 	Named         = api.Named
 	VariantClicks = api.VariantClicks

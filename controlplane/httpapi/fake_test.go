@@ -269,6 +269,27 @@ func (f *links) Resolve(ctx context.Context, host string, v *waypost.Visit, _ *r
 	return waypost.NotFound, nil
 }
 
+func (f *links) Explain(_ context.Context, actor controlplane.Actor, domain, code string, v *controlplane.Visitor) (controlplane.Explanation,
+	error,
+) {
+	l, err := f.Find(context.Background(), actor, domain, code)
+	if err != nil {
+		return controlplane.Explanation{}, err
+	}
+	e := controlplane.Explanation{Link: l}
+	if e.Source, err = rules.ParseSource(l.Rules); err != nil {
+		return e, err
+	}
+	record := waypost.Record{
+		Kind: waypost.KindLink, Status: uint16(l.RedirectStatus), Flags: l.Flags, Payload: []byte(l.Location), Programme: l.Programme,
+	}
+	e.Need = rules.NeedOf(l.Programme)
+	e.Facts.Read(rules.NeedAll, &v.Request)
+	e.Facts.Country, e.Facts.City = v.Country, v.City
+	e.Resolution, e.Trace = rules.Explain(&record, &e.Facts)
+	return e, nil
+}
+
 func (f *links) Authenticate(ctx context.Context, key string) (controlplane.Actor, error) {
 	if f.onAuthenticate != nil {
 		if err := f.onAuthenticate(ctx); err != nil {

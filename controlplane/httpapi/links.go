@@ -66,6 +66,10 @@ type Links interface {
 	// Resolve returns the answer to a visit. The host is as the client sent it. Unknown,
 	// deleted and expired codes are resolutions, not errors.
 	Resolve(ctx context.Context, host string, v *waypost.Visit, r *rules.Request) (waypost.Resolution, error)
+
+	// Explain explains the answer to a visitor, also of a link that is disabled or has
+	// expired: ENotFound, EConflict when the link's domain is not served.
+	Explain(ctx context.Context, actor controlplane.Actor, domain, code string, v *controlplane.Visitor) (controlplane.Explanation, error)
 }
 
 // linksAPI serves links.
@@ -211,6 +215,7 @@ func registerLinks(rt *router, l *linksAPI) {
 	registerBulk(rt, l)
 	registerListing(rt, l)
 	registerQR(rt, l)
+	registerExplain(rt, l)
 	registerExport(rt, l)
 	registerRedirect(rt, l.links)
 }

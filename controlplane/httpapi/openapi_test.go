@@ -84,6 +84,14 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/v1/urls/lives/history", key: "none"},
 			{path: "/api/v1/urls/lives/history", key: writeKey},
 		},
+		"GET /api/v1/urls/{code}/explain": {
+			{path: "/api/v1/urls/lives/explain?agent=iphone&country=DE&address=192.0.2.7"},
+			{path: "/api/v1/urls/lives/explain?country=de"},
+			{path: "/api/v1/urls/lives/explain?address=here"},
+			{path: "/api/v1/urls/unknown/explain"},
+			{path: "/api/v1/urls/lives/explain", key: "none"},
+			{path: "/api/v1/urls/lives/explain", key: writeKey},
+		},
 		"GET /api/v1/urls/{code}/qr": {
 			{path: "/api/v1/urls/lives/qr?format=png"},
 			{path: "/api/v1/urls/lives/qr?format=text"},

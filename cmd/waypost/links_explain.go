@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost/client"
+)
+
+func (p linksCommands) explainCommand() *cobra.Command {
+	var domain, at string
+	var v client.Visitor
+	c := &cobra.Command{
+		Use:   "explain CODE",
+		Short: "Show where a link leads a visitor, and why",
+		Long: `Show where a link leads a visitor whom you describe: the facts, each rule with the first
+condition that did not hold, and the answer. The control plane answers by the same evaluation
+as a redirect, and counts nothing. What is not given is unknown, and the time is now.
+
+--agent takes a whole User-Agent or one of the words iphone, ipad, android, windows, mac,
+linux, chromeos, bot and preview. An address is not looked up: give the country, too.`,
+		Example: `  waypost links explain spring-sale --country DE --agent iphone --language de
+  waypost links explain spring-sale --at 2026-12-01T09:00:00+01:00 --query 'utm_source=mail'
+  waypost links explain spring-sale --address 192.0.2.7 --agent android --output json`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			var err error
+			if v.At, err = moment("--at", at); err != nil {
+				return err
+			}
+			v.Country = strings.ToUpper(v.Country)
+			return p.withAPI(func(api *client.Client) error {
+				host, code := linkName(domain, args[0])
+				e, err := api.Links.Explain(c.Context(), host, code, v)
+				if err != nil {
+					return err
+				}
+				return p.print(explanationText(&e, p.width()), e)
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&domain, "domain", "", "host of the link's domain (default the shared one)")
+	f.StringVar(&at, "at", "", "when the visitor comes, such as 2026-12-01T09:00:00+01:00 (default now)")
+	f.StringVar(&v.Country, "country", "", "country of the visitor, such as DE")
+	f.StringVar(&v.City, "city", "", "city of the visitor, in English")
+	f.StringVar(&v.Agent, "agent", "", "User-Agent of the visitor, or a word such as iphone")
+	f.StringVar(&v.Language, "language", "", "Accept-Language of the visitor, such as de or de-AT,en;q=0.8")
+	f.StringVar(&v.Address, "address", "", "address of the visitor")
+	f.StringVar(&v.Query, "query", "", "query of the visitor, without the question mark")
+	f.StringVar(&v.Cookie, "cookie", "", "Cookie header of the visitor, such as waypost_variant=2")
+	words := []string{"iphone", "ipad", "android", "windows", "mac", "linux", "chromeos", "bot", "preview"}
+	_ = c.RegisterFlagCompletionFunc("agent", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	return c
+}
+
+// explanationText lays out an explanation for people.
+func explanationText(e *client.Explanation, width int) string {
+	var b strings.Builder
+	field := func(name, value string) {
+		if value != "" {
+			_, _ = fmt.Fprintf(&b, "%-11s  %s\n", name, printable(value))
+		}
+	}
+	f, r := &e.Facts, &e.Result
+	reads := map[string]bool{}
+	for _, name := range f.Read {
+		reads[name] = true
+	}
+	field("time", f.At.Local().Format(time.RFC3339))
+	field("address", unknown(f.Address, reads["address"] || reads["visitor"]))
+	field("country", unknown(f.Country, reads["place"]))
+	field("city", unknown(f.City, reads["place"]))
+	field("user agent", unknown(shortened(f.UserAgent), reads["agent"] || reads["visitor"]))
+	field("agent", strings.Join(f.Agent, ", "))
+	field("languages", unknown(strings.Join(f.Languages, ", "), reads["language"]))
+	field("query", f.Query)
+	if f.Variant != 0 {
+		field("cookie", "variant "+strconv.Itoa(f.Variant))
+	}
+	if len(e.Rules) > 0 {
+		rows := [][]string{{"RULE", "NAME", "OUTCOME", "CONDITION THAT FAILED"}}
+		for _, rule := range e.Rules {
+			condition := ""
+			if rule.Failed != nil {
+				condition = fmt.Sprintf("%d: %s", *rule.Failed+1, rule.Condition)
+			}
+			rows = append(rows, []string{
+				strconv.Itoa(rule.ID), printable(rule.Name), strings.ReplaceAll(rule.Outcome, "_", " "), printable(condition),
+			})
+		}
+		b.WriteString("\n" + tabulate(rows, width) + "\n\n")
+	}
+	field("answer", strings.TrimSpace(strconv.Itoa(r.Status)+" "+r.Location))
+	field("because", r.Reason)
+	for _, v := range r.Variants {
+		field("variant "+strconv.Itoa(v.ID), strings.TrimSpace(fmt.Sprintf("%.4g %% %s", 100*v.Share, v.Name))+" to "+v.To)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// unknown is the text for a fact that is not known and that the rules read.
+func unknown(value string, read bool) string {
+	if value == "" && read {
+		return "unknown"
+	}
+	return value
+}

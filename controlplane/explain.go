@@ -1,0 +1,72 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+
+	"waypost"
+	"waypost/rules"
+)
+
+// Visitor describes a visitor to explain an answer to.
+type Visitor struct {
+	Request rules.Request
+	Country [2]byte // ISO 3166-1 alpha-2; zero: unknown
+	City    string  // an English name; "": unknown
+}
+
+// Explanation is the answer of a link to a visitor, and the way to it.
+type Explanation struct {
+	Link       waypost.Link
+	State      waypost.State
+	Source     rules.Source
+	Need       rules.Need // the facts that the rules read
+	Facts      rules.Facts
+	Resolution waypost.Resolution
+	Trace      rules.Trace
+	NotFound   bool // the answer is the domain's own for 404
+}
+
+// Explain answers a visitor of a link as [Links.Resolve] does, by the same evaluation,
+// which it records. Links that are disabled or have expired are explained too: ENotFound
+// when there is none or it was deleted.
+func (s *Links) Explain(ctx context.Context, actor Actor, domain, code string, v *Visitor) (Explanation, error) {
+	for range maxEdits {
+		l, err := s.present(ctx, actor, domain, code)
+		if err != nil {
+			return Explanation{}, err
+		}
+		rec, found, err := s.store.Record(ctx, l.Host, l.Host != "", l.Code)
+		switch {
+		case err != nil:
+			return Explanation{}, err
+		case !found && l.Host != "":
+			return Explanation{}, waypost.Errorf(waypost.EConflict, "the domain %s is not served, so that its links have no answer", l.Host)
+		case !found || rec.Revision != l.Revision:
+			continue // it has changed between the two
+		}
+		return s.explain(ctx, &l, &rec, v)
+	}
+	return Explanation{}, waypost.Errorf(waypost.EUnavailable, "too many others change the link")
+}
+
+func (s *Links) explain(ctx context.Context, l *waypost.Link, rec *waypost.Record, v *Visitor) (e Explanation, err error) {
+	e.Link, e.State, e.Need = *l, rec.State, rules.NeedOf(rec.Programme)
+	if e.Source, err = rules.ParseSource(l.Rules); err != nil {
+		return e, fmt.Errorf("the rules of the link %s cannot be read: %w", l.Code, err)
+	}
+	e.Facts.Read(rules.NeedAll, &v.Request)
+	e.Facts.Country, e.Facts.City = v.Country, v.City
+	e.Resolution, e.Trace = rules.Explain(rec, &e.Facts)
+	visit := waypost.Visit{Code: []byte(l.Code), Query: v.Request.Query}
+	e.Resolution, _ = e.Resolution.Follow(nil, &visit)
+	if e.Resolution.Status == waypost.NotFound.Status {
+		targets, err := s.domains.targets(ctx, l.Host, l.Host != "")
+		if err != nil {
+			return e, err
+		}
+		e.Resolution = targets.InsteadOf(e.Resolution)
+		e.NotFound = e.Resolution.Redirects()
+	}
+	return e, nil
+}

@@ -1,0 +1,146 @@
+package controlplane_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/rules"
+)
+
+// rulesOf is a source with rules of several kinds.
+func rulesOf() rules.Source {
+	return rules.Source{
+		Rules: []rules.Rule{
+			{Name: "German phones", To: "https://example.com/ios-de", When: []rules.Condition{
+				{Agent: []string{"ios"}}, {Country: []string{"DE", "AT"}},
+			}},
+			{To: "https://example.com/french", When: []rules.Condition{{Language: []string{"fr"}}}},
+			{Status: 410, When: []rules.Condition{{Query: &rules.Parameter{Key: "gone"}}}},
+			{When: []rules.Condition{{Agent: []string{"android"}}}, Split: &rules.Split{Variants: []rules.Variant{
+				{Weight: 1, To: "https://example.com/a"}, {Weight: 1, To: "https://example.com/b"},
+			}}},
+		},
+		ExpiredURL: "https://example.com/over",
+	}
+}
+
+func TestLinks_ExplainAnswersAsTheRedirectDoes(t *testing.T) {
+	s := start(t, nil)
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com", NotFound: "https://example.com/lost"})
+	require.NoError(t, err)
+	create := func(code string, change func(*controlplane.NewLink)) {
+		_, _, err := s.Links.Create(t.Context(), actor, wish(custom(code), change))
+		require.NoError(t, err)
+	}
+	soon := time.Now().Add(time.Hour).Truncate(time.Second)
+	create("plain", func(n *controlplane.NewLink) { n.ForwardQuery = true })
+	create("paused", func(n *controlplane.NewLink) { n.Disabled = true })
+	create("ruled", func(n *controlplane.NewLink) { n.Rules = rulesOf() })
+	create("later", func(n *controlplane.NewLink) { n.Rules.ValidFrom = soon; n.Domain = "own.example.com" })
+	create("short", func(n *controlplane.NewLink) { n.ExpiresAt = soon; n.Rules = rulesOf() })
+	_, err = s.hand.Exec(t.Context(), `UPDATE link SET expires_at = now() - interval '1 minute' WHERE code = 'short'`)
+	require.NoError(t, err)
+
+	explain := func(host, code string, r rules.Request) controlplane.Explanation {
+		e, err := s.Links.Explain(t.Context(), actor, host, code, &controlplane.Visitor{Request: r})
+		require.NoError(t, err)
+		return e
+	}
+	for _, c := range []struct {
+		host, code string
+		r          rules.Request
+		want, gate string
+		steps      []rules.Step
+	}{
+		{code: "plain", r: rules.Request{Query: []byte("x=1")}, want: "302 https://example.com/a?b=c&x=1#d"},
+		{code: "paused", want: "410 ", gate: "state"},
+		{host: "own.example.com", code: "later", want: "302 https://example.com/lost", gate: "valid_from"},
+		{code: "short", want: "302 https://example.com/over", gate: "expired"},
+		{
+			code: "ruled", r: rules.Request{UserAgent: []byte(rules.SampleAgent("iphone")), AcceptLanguage: []byte("fr-CA")},
+			want: "302 https://example.com/french", steps: []rules.Step{{Rule: 1, Failed: 1}, {Rule: 2, Failed: -1}},
+		},
+		{
+			code: "ruled", r: rules.Request{Query: []byte("gone")}, want: "410 ",
+			steps: []rules.Step{{Rule: 1}, {Rule: 2}, {Rule: 3, Failed: -1}},
+		},
+	} {
+		c.r.At = time.Now().UnixMilli()
+		e := explain(c.host, c.code, c.r)
+		require.Equal(t, c.want, fmt.Sprintf("%d %s", e.Resolution.Status, e.Resolution.Location), c.code)
+		require.Equal(t, c.gate, e.Trace.Gate, c.code)
+		require.Equal(t, c.steps, e.Trace.Steps, c.code)
+		v := waypost.Visit{Code: []byte(c.code), Query: c.r.Query}
+		res, err := s.Links.Resolve(t.Context(), c.host, &v, &c.r)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("%d %s", res.Status, res.Location), fmt.Sprintf("%d %s", e.Resolution.Status, e.Resolution.Location), c.code)
+	}
+
+	// What only an explanation can know: the country, and another time.
+	e, err := s.Links.Explain(t.Context(), actor, "", "ruled", &controlplane.Visitor{
+		Request: rules.Request{UserAgent: []byte(rules.SampleAgent("iphone"))}, Country: [2]byte{'A', 'T'},
+	})
+	require.NoError(t, err)
+	require.Equal(t, "https://example.com/ios-de", string(e.Resolution.Location))
+	e = explain("own.example.com", "later", rules.Request{At: soon.UnixMilli()})
+	require.Empty(t, e.Trace.Gate)
+
+	// The same visitor gets the same variant, and others the other one.
+	variants := map[uint8]int{}
+	for i := range 64 {
+		r := rules.Request{UserAgent: []byte(rules.SampleAgent("android")), Address: netip.AddrFrom4([4]byte{192, 0, byte(i), 1})}
+		one := explain("", "ruled", r)
+		require.Equal(t, one.Resolution.Variant, explain("", "ruled", r).Resolution.Variant)
+		variants[one.Resolution.Variant]++
+	}
+	require.Len(t, variants, 2)
+
+	_, err = s.Links.Explain(t.Context(), actor, "", "unknown", &controlplane.Visitor{})
+	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
+}
+
+func TestLinks_ChangesOfRulesAreInTheHistoryAndMayBeConditional(t *testing.T) {
+	s := start(t, nil)
+	l, _, err := s.Links.Create(t.Context(), actor, wish(custom("ruled")))
+	require.NoError(t, err)
+	old := controlplane.VersionOf(&l)
+	source := rulesOf()
+	from, over := time.Now().Add(-time.Hour).UTC().Truncate(time.Second), "https://example.com/over"
+	change := controlplane.LinkChange{Match: []controlplane.Version{old}}
+	change.Rules = controlplane.RulesChange{Rules: &source.Rules, ValidFrom: &from, ExpiredURL: &over}
+	o, _, err := s.Links.Change(t.Context(), actor, "", "ruled", change)
+	require.NoError(t, err)
+
+	none := []rules.Rule{}
+	_, _, err = s.Links.Change(t.Context(), actor, "", "ruled", controlplane.LinkChange{
+		Match: []controlplane.Version{old}, Rules: controlplane.RulesChange{Rules: &none},
+	})
+	require.Equal(t, waypost.EStale, waypost.CodeOf(err), "the rules are part of the state")
+	_, _, err = s.Links.Change(t.Context(), actor, "", "ruled", controlplane.LinkChange{
+		Match: []controlplane.Version{controlplane.VersionOf(&o.Link)}, Rules: controlplane.RulesChange{Rules: &none},
+	})
+	require.NoError(t, err)
+
+	changes, _, err := s.Links.History(t.Context(), actor, "", "ruled", 10, "")
+	require.NoError(t, err)
+	require.Len(t, changes, 3, "and the creation")
+	names := func(c controlplane.Change) (names []string) {
+		for _, f := range c.Fields {
+			names = append(names, f.Name)
+		}
+		return names
+	}
+	require.Equal(t, []string{"rules"}, names(changes[0]))
+	require.Equal(t, []string{"expired_url", "rules", "valid_from"}, names(changes[1]))
+	for _, f := range changes[1].Fields {
+		require.Equal(t, "null", string(f.Before), f.Name)
+	}
+	require.Contains(t, string(changes[1].Fields[1].After), "German phones")
+	require.Equal(t, `"`+over+`"`, string(changes[1].Fields[0].After))
+}

@@ -1,0 +1,235 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"waypost"
+	"waypost/api"
+	"waypost/controlplane"
+	"waypost/rules"
+)
+
+// explainInput describes a visitor.
+type explainInput struct {
+	Code string `path:"code" doc:"The link's short code."`
+	inDomain
+	At       time.Time `query:"at" doc:"When the visitor comes. Default: now."`
+	Country  string    `query:"country" pattern:"^[A-Z]{2}$" example:"DE" doc:"The visitor's country (ISO 3166-1 alpha-2). Default: unknown."`
+	City     string    `query:"city" maxLength:"128" example:"Berlin" doc:"The visitor's city, in English. Default: unknown."`
+	Agent    string    `query:"agent" maxLength:"512" example:"iphone" doc:"A User-Agent, or one of iphone, ipad, android, windows, mac, linux, chromeos, bot and preview, which stand for a usual one."`
+	Language string    `query:"language" maxLength:"512" example:"de-AT,de;q=0.9" doc:"The visitor's Accept-Language."`
+	Address  string    `query:"address" maxLength:"45" example:"192.0.2.7" doc:"The visitor's address. It is not looked up: give country and city besides."`
+	Query    string    `query:"query" maxLength:"4096" example:"utm_source=mail" doc:"The visitor's query, without the question mark, encoded once more as a value."`
+	Cookie   string    `query:"cookie" maxLength:"4096" example:"waypost_variant=2" doc:"The visitor's Cookie header."`
+}
+
+type explainOutput struct{ Body api.Explanation }
+
+func registerExplain(rt *router, a *linksAPI) {
+	handle(rt, operation{
+		id: "explain-link", method: http.MethodGet, path: api.PathLinks + "/{code}/explain", summary: "Explain where a link leads a visitor, and why",
+		description: "Answers the visitor who is described as a redirect would, by the same evaluation, and shows for each rule the first " +
+			"condition that did not hold. It counts nothing. Disabled and expired links, and links without rules, are explained too.",
+		scopes: []controlplane.Scope{controlplane.ScopeLinksRead}, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, a.explain)
+}
+
+func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*explainOutput, error) {
+	if !waypost.ValidCode(in.Code) {
+		return nil, errNoLink
+	}
+	v, err := in.visitor(a.now())
+	if err != nil {
+		return nil, err
+	}
+	e, err := a.links.Explain(ctx, actorFrom(ctx), in.Domain, in.Code, &v)
+	if err != nil {
+		return nil, err
+	}
+	return &explainOutput{a.explanation(&e)}, nil
+}
+
+// visitor returns the visitor whom a request describes.
+func (in *explainInput) visitor(now time.Time) (v controlplane.Visitor, err error) {
+	at := in.At
+	if at.IsZero() {
+		at = now
+	}
+	if year := at.UTC().Year(); year < 1970 || year > 9999 {
+		return v, faultIn("query.at", "must be between the years 1970 and 9999")
+	}
+	v.Request = rules.Request{
+		At: at.UnixMilli(), UserAgent: []byte(rules.SampleAgent(in.Agent)), AcceptLanguage: []byte(in.Language),
+		Cookie: []byte(in.Cookie), Query: []byte(strings.TrimPrefix(in.Query, "?")),
+		Chance: uint16(rand.Uint32()), //nolint:gosec // chance, no secret
+	}
+	if in.Address != "" {
+		if v.Request.Address, err = netip.ParseAddr(in.Address); err != nil || v.Request.Address.Zone() != "" {
+			return v, faultIn("query.address", "expected an IP address")
+		}
+	}
+	copy(v.Country[:], in.Country)
+	v.City = in.City
+	return v, nil
+}
+
+func faultIn(where, message string) error {
+	return fieldErrors{{Location: where, Message: message}}
+}
+
+// explanation returns an explanation as a client sees it.
+func (a *linksAPI) explanation(e *controlplane.Explanation) api.Explanation {
+	f := &e.Facts
+	shown := api.Explanation{
+		ShortCode: string(e.Link.Code), Domain: cmp.Or(e.Link.Host, a.urls.host), OriginalURL: e.Link.OriginalURL, Active: e.Link.Active,
+		ValidFrom: moment(e.Source.ValidFrom), ExpiresAt: moment(e.Link.ExpiresAt),
+		Facts: api.ExplainedFacts{
+			At: time.UnixMilli(f.At).UTC(), Country: strings.TrimRight(string(f.Country[:]), "\x00"), City: f.City,
+			UserAgent: valid(f.UserAgent), Agent: f.Agent.Names(), Languages: []string{}, Query: valid(f.Query),
+			Variant: int(f.Variant), Read: e.Need.Names(),
+		},
+		Rules: make([]api.ExplainedRule, len(e.Source.Rules)),
+	}
+	if f.Address.IsValid() {
+		shown.Facts.Address = f.Address.String()
+	}
+	for _, l := range f.Languages.All() {
+		shown.Facts.Languages = append(shown.Facts.Languages, l.String())
+	}
+	for i := range e.Source.Rules {
+		shown.Rules[i] = explainedRule(e, i)
+	}
+	shown.Result = explainedResult(e)
+	return shown
+}
+
+// valid returns text that JSON can hold.
+func valid(text []byte) string { return strings.ToValidUTF8(string(text), "\uFFFD") }
+
+func explainedRule(e *controlplane.Explanation, i int) api.ExplainedRule {
+	r := &e.Source.Rules[i]
+	shown := api.ExplainedRule{ID: r.ID, Name: r.Name, Outcome: "not_reached"}
+	if i >= len(e.Trace.Steps) {
+		return shown
+	}
+	failed := e.Trace.Steps[i].Failed
+	if failed < 0 {
+		shown.Outcome = "matched"
+		return shown
+	}
+	shown.Outcome, shown.Failed = "failed", &failed
+	if failed < len(r.When) {
+		shown.Condition = r.When[failed].String()
+	}
+	return shown
+}
+
+// matchedRule returns the rule that decided, nil when none did.
+func matchedRule(e *controlplane.Explanation) *rules.Rule {
+	for i, step := range e.Trace.Steps {
+		if step.Failed < 0 && i < len(e.Source.Rules) {
+			return &e.Source.Rules[i]
+		}
+	}
+	return nil
+}
+
+func explainedResult(e *controlplane.Explanation) api.ExplainedResult {
+	res := &e.Resolution
+	shown := api.ExplainedResult{
+		Status: res.Status, Location: valid(res.Location), Gate: e.Trace.Gate, NotFound: e.NotFound, Variant: int(res.Variant),
+		Variants: []api.ExplainedVariant{},
+	}
+	matched := matchedRule(e)
+	if matched != nil {
+		shown.Rule = matched.ID
+		if s := matched.Split; s != nil {
+			shown.ByChance = s.By == rules.ByNone || s.By == rules.ByCookie && res.Keep
+			shown.Variants = variantsOf(s)
+		}
+	}
+	shown.Reason = reasonOf(e, matched, &shown)
+	return shown
+}
+
+// variantsOf returns the variants of a split with their shares.
+func variantsOf(s *rules.Split) []api.ExplainedVariant {
+	total := 0
+	for i := range s.Variants {
+		total += s.Variants[i].Weight
+	}
+	shown := make([]api.ExplainedVariant, len(s.Variants))
+	for i, v := range s.Variants {
+		shown[i] = api.ExplainedVariant{ID: v.ID, Name: v.Name, To: v.To, Share: float64(v.Weight) / float64(max(total, 1))}
+	}
+	return shown
+}
+
+// reasons are those of gates.
+var reasons = map[string]string{
+	"state":      "the link is disabled",
+	"valid_from": "the link does not work yet",
+	"expired":    "the link has expired",
+	"exhausted":  "the link's click budget is used up",
+	"broken":     "the link's rules cannot be read",
+}
+
+// reasonOf states in words what decided.
+func reasonOf(e *controlplane.Explanation, matched *rules.Rule, shown *api.ExplainedResult) string {
+	reason := "no rule matches, so the link's target decides"
+	switch {
+	case e.Trace.Gate != "":
+		reason = reasons[e.Trace.Gate]
+	case matched != nil:
+		reason = "rule " + named(matched.ID, matched.Name) + " matches"
+	case len(e.Source.Rules) == 0:
+		reason = "the link has no rules, so its target decides"
+	}
+	if shown.Variant != 0 && matched != nil && matched.Split != nil {
+		how := "by the visitor's network and browser"
+		switch {
+		case shown.ByChance && matched.Split.By == rules.ByCookie:
+			how = "by chance, and a cookie keeps it"
+		case shown.ByChance:
+			how = "by chance"
+		case matched.Split.By == rules.ByCookie:
+			how = "by the visitor's cookie"
+		case !e.Facts.Address.IsValid():
+			how += ", and the address is not known"
+		}
+		reason += fmt.Sprintf("; variant %s %s", variantNamed(matched.Split, shown.Variant), how)
+	}
+	switch {
+	case shown.NotFound:
+		reason += "; the domain leads visitors who follow no link of it there"
+	case shown.Status == http.StatusBadRequest:
+		reason += "; the query cannot be forwarded"
+	case shown.Status == http.StatusRequestURITooLong:
+		reason += "; the location is too long with the query"
+	}
+	return reason
+}
+
+func named(id int, name string) string {
+	if name == "" {
+		return strconv.Itoa(id)
+	}
+	return fmt.Sprintf("%d (%s)", id, name)
+}
+
+func variantNamed(s *rules.Split, id int) string {
+	for i := range s.Variants {
+		if s.Variants[i].ID == id {
+			return named(id, s.Variants[i].Name)
+		}
+	}
+	return strconv.Itoa(id)
+}

@@ -1,0 +1,81 @@
+package httpapi_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/controlplane/httpapi"
+	"waypost/rules"
+)
+
+// ruled gives the first link of a fake rules.
+func ruled(t *testing.T, f *links, source rules.Source) {
+	t.Helper()
+	programme, err := rules.Compile(&source, &rules.Compiling{
+		Status: 302, Now: f.now(), Target: func(url string) (string, string, error) { return url, url, nil },
+	})
+	require.NoError(t, err)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all[0].Rules, f.all[0].Programme = source.Encode(), programme
+}
+
+func TestExplain_ShowsFactsRulesAndResult(t *testing.T) {
+	var f *links
+	a := start(t, func(l *links, _ *httpapi.Config) { f = l })
+	a.create(`{"original_url": "https://example.com/", "custom_code": "ruled"}`)
+	split := rules.Split{By: rules.ByCookie, Variants: []rules.Variant{
+		{Name: "red", Weight: 3, To: "https://example.com/red"}, {Weight: 1, To: "https://example.com/blue"},
+	}}
+	ruled(t, f, rules.Source{Rules: []rules.Rule{
+		{Name: "here", To: "https://example.com/de", When: []rules.Condition{{Agent: []string{"ios"}}, {Country: []string{"DE", "AT"}}}},
+		{When: []rules.Condition{{Language: []string{"fr"}}}, Split: &split},
+		{To: "https://example.com/rest"},
+	}})
+	explain := func(query string) (facts, result map[string]any, rules []any) {
+		t.Helper()
+		res := a.get("/api/v1/urls/ruled/explain?" + query)
+		require.Equal(t, 200, res.StatusCode, res.text)
+		o := object(t, res.text)
+		return o["facts"].(map[string]any), o["result"].(map[string]any), o["rules"].([]any)
+	}
+
+	facts, result, all := explain("at=2026-12-01T09:00:00%2B01:00&country=FR&city=Lyon&agent=iphone&language=de-AT,fr%3Bq%3D0.2&address=192.0.2.7&query=a%3Db")
+	require.Contains(t, facts["user_agent"], "iPhone")
+	delete(facts, "user_agent")
+	require.Equal(t, map[string]any{
+		"at": "2026-12-01T08:00:00Z", "address": "192.0.2.7", "country": "FR", "city": "Lyon", "agent": []any{"ios", "mobile", "safari"},
+		"languages": []any{"de-AT"}, "query": "a=b", "variant": 0.0, "read": []any{"agent", "language", "place", "cookie", "chance"},
+	}, facts)
+	require.Equal(t, []any{
+		map[string]any{"id": 1.0, "name": "here", "outcome": "failed", "failed": 1.0, "condition": "country is one of DE, AT"},
+		map[string]any{"id": 2.0, "name": "", "outcome": "failed", "failed": 0.0, "condition": "language is fr"},
+		map[string]any{"id": 3.0, "name": "", "outcome": "matched", "failed": nil, "condition": ""},
+	}, all)
+	require.Equal(t, map[string]any{
+		"status": 302.0, "location": "https://example.com/rest", "reason": "rule 3 matches", "gate": "", "not_found": false,
+		"rule": 3.0, "variant": 0.0, "by_chance": false, "variants": []any{},
+	}, result)
+
+	_, result, all = explain("country=AT&agent=iphone")
+	require.Equal(t, "rule 1 (here) matches", result["reason"])
+	require.Equal(t, "not_reached", all[1].(map[string]any)["outcome"])
+
+	_, result, _ = explain("language=fr")
+	require.Equal(t, true, result["by_chance"])
+	require.Contains(t, result["reason"], "by chance, and a cookie keeps it")
+	require.Equal(t, []any{
+		map[string]any{"id": 1.0, "name": "red", "share": 0.75, "to": "https://example.com/red"},
+		map[string]any{"id": 2.0, "name": "", "share": 0.25, "to": "https://example.com/blue"},
+	}, result["variants"])
+	_, result, _ = explain("language=fr&cookie=a%3Db%3B+waypost_variant%3D2")
+	require.Equal(t, false, result["by_chance"])
+	require.Equal(t, "rule 2 matches; variant 2 by the visitor's cookie", result["reason"])
+	require.Equal(t, "https://example.com/blue", result["location"])
+
+	for _, query := range []string{"country=de", "country=DEU", "at=soon", "at=0001-01-01T00:00:01Z", "address=fe80::1%25eth0", "address=x", "agent=" + strings.Repeat("x", 513), "edgy=1"} {
+		requireProblem(t, a.get("/api/v1/urls/ruled/explain?"+query), 422, "invalid")
+	}
+}
