@@ -28,7 +28,7 @@ type layer struct {
 var layers = []layer{
 	{path: "cmd", mayUse: []string{
 		"api", "internal/config", "internal/dev", "internal/enrol", "internal/linkimport",
-		"edge/node", "edge/server", "edge/replica", "edge/certs", "edge/gossip",
+		"internal/rulefile", "edge/node", "edge/server", "edge/replica", "edge/certs", "edge/gossip",
 		"edge/handover", "controlplane/node", "controlplane/postgres", "controlplane/target",
 		"controlplane", "migrations", "client", "internal", "",
 	}},
@@ -104,6 +104,7 @@ var layers = []layer{
 		"api", "controlplane", "replication", "internal", "",
 	}},
 	{path: "internal/linkimport", mayUse: []string{"api", "client", "internal", ""}},
+	{path: "internal/rulefile", mayUse: []string{"api"}},
 	{path: "internal", mayUse: []string{""}},
 	{path: "", stdOnly: true},
 }

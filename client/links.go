@@ -129,6 +129,16 @@ func (l Links) Find(ctx context.Context, domain, code string) (link Link, err er
 	return link, err
 }
 
+// Read finds a link like Find, with the entity tag of its state.
+func (l Links) Read(ctx context.Context, domain, code string) (link Link, etag string, err error) {
+	got, err := l.c.exchange(ctx, http.MethodGet, linkPath(code)+Write{Domain: domain}.query(), nil, nil)
+	if err != nil {
+		return link, "", err
+	}
+	err = l.c.decode(got, &link)
+	return link, got.header.Get("ETag"), err
+}
+
 // Change changes a link.
 func (l Links) Change(ctx context.Context, code string, change LinkChange, w Write) (link Link, r Receipt, err error) {
 	header := http.Header{}

@@ -32,7 +32,9 @@ func rulesOf() rules.Source {
 
 func TestLinks_ExplainAnswersAsTheRedirectDoes(t *testing.T) {
 	s := start(t, nil)
-	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com", NotFound: "https://example.com/lost"})
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{
+		Host: "own.example.com", NotFound: "https://example.com/lost",
+	})
 	require.NoError(t, err)
 	create := func(code string, change func(*controlplane.NewLink)) {
 		_, _, err := s.Links.Create(t.Context(), actor, wish(custom(code), change))

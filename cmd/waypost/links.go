@@ -18,8 +18,8 @@ func (p linksCommands) command() *cobra.Command {
 	clicks := clicksCommands(p)
 	c := group("links", "Create, find, change, delete, restore, import and export links, and see their statistics",
 		p.createCommand(), p.getCommand(), p.listCommand(), p.searchCommand(), p.tagsCommand(), p.updateCommand(),
-		p.deleteCommand(), p.restoreCommand(), p.importCommand(), p.exportCommand(), p.qrCommand(), p.historyCommand(), p.explainCommand(),
-		clicks.linkCommand(), clicks.forgetLinkCommand())
+		p.deleteCommand(), p.restoreCommand(), p.importCommand(), p.exportCommand(), p.qrCommand(), p.historyCommand(),
+		p.explainCommand(), p.rulesCommand(), clicks.linkCommand(), clicks.forgetLinkCommand())
 	c.Long = `Work with links through the API: the one of --api or WAYPOST_API with the key in
 WAYPOST_API_KEY or what ` + "`waypost login`" + ` has kept, or else the development system that
 runs in --data-dir, or else the server of the last login.`
@@ -38,6 +38,13 @@ func describe(l client.Link) string {
 	expires, metadata := "never", string(l.Metadata)
 	if l.ExpiresAt != nil {
 		expires = l.ExpiresAt.Format(time.RFC3339)
+	}
+	validFrom, rules := "", ""
+	if l.ValidFrom != nil {
+		validFrom = l.ValidFrom.Format(time.RFC3339)
+	}
+	if len(l.Rules) > 0 {
+		rules = strconv.Itoa(len(l.Rules)) + ", see `waypost links rules`"
 	}
 	if metadata == "null" {
 		metadata = ""
@@ -61,6 +68,9 @@ func describe(l client.Link) string {
 		{"max clicks", budgetText(&l), false},
 		{"created", created, true},
 		{"expires", expires, true},
+		{"valid from", validFrom, false},
+		{"expired URL", printable(l.ExpiredURL), false},
+		{"rules", rules, false},
 	} {
 		if field.always || field.value != "" {
 			_, _ = fmt.Fprintf(&b, "%-11s  %s\n", field.name, field.value)

@@ -75,6 +75,7 @@ func appliedText(applied string) string {
 func (p linksCommands) createCommand() *cobra.Command {
 	var n client.NewLink
 	var w writeFlags
+	var rules ruleFlags
 	var expires config.Duration
 	var expiresAt, metadata string
 	var dedupe bool
@@ -89,7 +90,8 @@ choose the key, for scripts that may run again.`,
   waypost links create https://example.com --expires-in 2d --status 307
   waypost links create https://example.com/docs --code guide --forward-path --forward-query
   waypost links create https://example.com/a?utm_source=mail --dedupe --wait all
-  waypost links create https://example.com/invitation --max-clicks 1 --max-clicks-mode exact`,
+  waypost links create https://example.com/invitation --max-clicks 1 --max-clicks-mode exact
+  waypost links create https://example.com --valid-from 2026-12-01T09:00:00+01:00 --rules rules.yaml`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("expires-in") && time.Duration(expires) < time.Second {
@@ -102,9 +104,13 @@ choose the key, for scripts that may run again.`,
 			if err == nil && metadata != "" {
 				n.Metadata, err = jsonObject("--metadata", metadata)
 			}
+			if err == nil {
+				err = rules.read(p)
+			}
 			if err != nil {
 				return err
 			}
+			rules.fill(&n)
 			if c.Flags().Changed("dedupe") {
 				n.Dedupe = &dedupe
 			}
@@ -116,7 +122,7 @@ choose the key, for scripts that may run again.`,
 			n.OriginalURL, n.ExpiresInSeconds, n.Domain = args[0], int64(time.Duration(expires)/time.Second), w.Domain
 			link, receipt, err := api.Links.Make(c.Context(), n, w.Write)
 			if err != nil {
-				return err
+				return rules.rules.locate(err)
 			}
 			return errors.Join(p.tell(receipt, link.Warnings), p.print(link.ShortURL, link))
 		},
@@ -136,6 +142,7 @@ choose the key, for scripts that may run again.`,
 	f.StringVar(&n.MaxClicksMode, "max-clicks-mode", "", "how strictly: exact, bounded or eventual (default eventual)")
 	f.StringVar(&n.ExhaustedURL, "exhausted-url", "", "where visitors are led after that (default 410)")
 	f.BoolVar(&dedupe, "dedupe", false, "give the one link of the target, which may be there already (default as the workspace has it)")
+	rules.bind(f, "")
 	f.StringVar(&w.Key, "idempotency-key", "", "name of the request: sent again within a day, it makes no second link")
 	w.bind(c, f)
 	return c
@@ -143,6 +150,7 @@ choose the key, for scripts that may run again.`,
 
 func (p linksCommands) updateCommand() *cobra.Command {
 	var w writeFlags
+	var rules ruleFlags
 	var target, title, description, metadata, expiresAt string
 	var tags []string
 	var expires config.Duration
@@ -167,6 +175,9 @@ a later expiry, until it is cleaned up.`,
 			}
 			given := c.Flags().Changed
 			expiry, err := moment("--expires-at", expiresAt)
+			if err == nil {
+				err = rules.read(p)
+			}
 			if err != nil {
 				return err
 			}
@@ -180,7 +191,7 @@ a later expiry, until it is cleaned up.`,
 				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", &expires)}
 			}
 			var change client.LinkChange
-			some := false
+			some := rules.change(&change, given)
 			for flag, set := range map[string]func(){
 				"target":        func() { change.OriginalURL = api.Set(target) },
 				"title":         func() { change.Title = api.Set(title) },
@@ -218,9 +229,12 @@ a later expiry, until it is cleaned up.`,
 			defer api.Close()
 			var code string
 			w.Domain, code = linkName(w.Domain, args[0])
+			if w.IfMatch == "" {
+				w.IfMatch = rules.rules.State
+			}
 			link, receipt, err := api.Links.Change(c.Context(), code, change, w.Write)
 			if err != nil {
-				return err
+				return rules.rules.locate(err)
 			}
 			return errors.Join(p.tell(receipt, link.Warnings), p.print(describe(link), link))
 		},
@@ -244,6 +258,7 @@ a later expiry, until it is cleaned up.`,
 	f.BoolVar(&unlimited, "no-max-clicks", false, "lead visitors to the target without a limit")
 	f.BoolVar(&enable, "enable", false, "let a disabled link redirect again")
 	f.BoolVar(&disable, "disable", false, "let the link answer 410 until it is enabled")
+	rules.bind(f, `; "" for none`)
 	f.StringVar(&w.IfMatch, "if-match", "", "change only this state of the link, by its ETag")
 	w.bind(c, f)
 	return c

@@ -11,7 +11,8 @@ const anExplanation = `{"short_code":"spring","domain":"go.example.com","origina
 	"facts":{"at":"2026-12-01T08:00:00Z","country":"FR","user_agent":"X","agent":["ios","mobile"],"languages":["fr"],"query":"a=b",
 	"read":["agent","place","address"]},
 	"rules":[{"id":1,"name":"here","outcome":"failed","failed":1,"condition":"country is one of DE, AT"},
-	{"id":4,"name":"","outcome":"matched","failed":null,"condition":""},{"id":2,"name":"","outcome":"not_reached","failed":null,"condition":""}],
+	{"id":4,"name":"","outcome":"matched","failed":null,"condition":""},
+	{"id":2,"name":"","outcome":"not_reached","failed":null,"condition":""}],
 	"result":{"status":302,"location":"https://example.com/b","reason":"rule 4 matches","rule":4,"variant":2,
 	"variants":[{"id":1,"name":"red","share":0.7,"to":"https://example.com/a"},{"id":2,"name":"","share":0.3,"to":"https://example.com/b"}]}}`
 

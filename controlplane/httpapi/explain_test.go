@@ -10,7 +10,7 @@ import (
 	"waypost/rules"
 )
 
-// ruled gives the first link of a fake rules.
+// ruled sets the rules of the first link of a fake.
 func ruled(t *testing.T, f *links, source rules.Source) {
 	t.Helper()
 	programme, err := rules.Compile(&source, &rules.Compiling{
@@ -75,7 +75,10 @@ func TestExplain_ShowsFactsRulesAndResult(t *testing.T) {
 	require.Equal(t, "rule 2 matches; variant 2 by the visitor's cookie", result["reason"])
 	require.Equal(t, "https://example.com/blue", result["location"])
 
-	for _, query := range []string{"country=de", "country=DEU", "at=soon", "at=0001-01-01T00:00:01Z", "address=fe80::1%25eth0", "address=x", "agent=" + strings.Repeat("x", 513), "edgy=1"} {
+	for _, query := range []string{
+		"country=de", "country=DEU", "at=soon", "at=0001-01-01T00:00:01Z", "address=fe80::1%25eth0", "address=x",
+		"agent=" + strings.Repeat("x", 513), "edgy=1",
+	} {
 		requireProblem(t, a.get("/api/v1/urls/ruled/explain?"+query), 422, "invalid")
 	}
 }

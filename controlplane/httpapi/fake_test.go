@@ -269,9 +269,9 @@ func (f *links) Resolve(ctx context.Context, host string, v *waypost.Visit, _ *r
 	return waypost.NotFound, nil
 }
 
-func (f *links) Explain(_ context.Context, actor controlplane.Actor, domain, code string, v *controlplane.Visitor) (controlplane.Explanation,
-	error,
-) {
+func (f *links) Explain(_ context.Context, actor controlplane.Actor, domain, code string,
+	v *controlplane.Visitor,
+) (controlplane.Explanation, error) {
 	l, err := f.Find(context.Background(), actor, domain, code)
 	if err != nil {
 		return controlplane.Explanation{}, err
