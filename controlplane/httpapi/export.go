@@ -14,6 +14,7 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
+	"waypost/rules"
 )
 
 const (
@@ -214,7 +215,7 @@ type csvRows struct {
 
 var exportColumns = []string{
 	"short_code", "original_url", "title", "description", "tags", "redirect_status", "forward_query", "forward_path",
-	"expires_at", "click_count", "created_at", "domain", "active", "metadata",
+	"expires_at", "click_count", "created_at", "domain", "active", "metadata", "valid_from", "expired_url", "rules",
 }
 
 func (c *csvRows) begin() error {
@@ -238,7 +239,10 @@ func (c *csvRows) row(l *waypost.Link) error {
 		string(l.Code), l.OriginalURL, l.Title, l.Description, tags, strconv.Itoa(l.RedirectStatus),
 		strconv.FormatBool(l.Flags&waypost.ForwardQuery != 0), strconv.FormatBool(l.Flags&waypost.ForwardPath != 0), expires,
 		strconv.FormatInt(l.Clicks, 10), l.CreatedAt.UTC().Format(time.RFC3339Nano), l.Host, // "": the shared default domain
-		strconv.FormatBool(l.Active), string(l.Metadata),
+		strconv.FormatBool(l.Active), string(l.Metadata), "", "", "",
+	}
+	if err := ruleCells(l, cells[len(cells)-3:]); err != nil {
+		return err
 	}
 	for i, cell := range cells {
 		if !c.raw {
@@ -246,6 +250,27 @@ func (c *csvRows) row(l *waypost.Link) error {
 		}
 	}
 	return errors.Join(c.begin(), c.w.Write(cells))
+}
+
+// ruleCells sets the cells of valid_from, expired_url and rules, which is JSON.
+func ruleCells(l *waypost.Link, cells []string) error {
+	if len(l.Rules) == 0 {
+		return nil
+	}
+	source, err := rules.ParseSource(l.Rules)
+	if err != nil {
+		return nil // it was written by hand, and is left out as it is elsewhere
+	}
+	if !source.ValidFrom.IsZero() {
+		cells[0] = source.ValidFrom.UTC().Format(time.RFC3339Nano)
+	}
+	cells[1] = source.ExpiredURL
+	if len(source.Rules) > 0 {
+		text, err := encode(nil, &source.Rules)
+		cells[2] = strings.TrimSpace(string(text))
+		return err
+	}
+	return nil
 }
 
 func (c *csvRows) end() error {

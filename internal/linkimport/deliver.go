@@ -162,7 +162,7 @@ func (r *run) send(ctx context.Context, rows []row) (outcomes []client.Outcome, 
 	for i, row := range rows {
 		links[i] = row.link
 		links[i].CreatedBy = r.tag + strconv.Itoa(row.line)
-		if l := &links[i]; r.Dedupe && l.Dedupe == nil && l.CustomCode == "" && (l.Active == nil || *l.Active) {
+		if l := &links[i]; r.Dedupe && l.Dedupe == nil && l.CustomCode == "" && (l.Active == nil || *l.Active) && !hasRules(l) {
 			l.Dedupe = &r.Dedupe
 		}
 	}
@@ -171,6 +171,12 @@ func (r *run) send(ctx context.Context, rows []row) (outcomes []client.Outcome, 
 		return err
 	})
 	return outcomes, err
+}
+
+// hasRules reports whether a link decides on more than its target, so that it is not the
+// one link of that target.
+func hasRules(l *client.NewLink) bool {
+	return len(l.Rules) > 0 || !l.ValidFrom.IsZero() || l.ExpiredURL != ""
 }
 
 func (r *run) list(ctx context.Context, limit int, cursor string) (page client.Page, err error) {

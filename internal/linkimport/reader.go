@@ -114,7 +114,13 @@ func column(name string) (set func(*client.NewLink, string) error, known bool) {
 	case "forward_path":
 		return func(n *client.NewLink, s string) error { return setBool(&n.ForwardPath, name, s) }, true
 	case "expires_at":
-		return setExpiry, true
+		return func(n *client.NewLink, s string) error { return setTime(&n.ExpiresAt, name, s) }, true
+	case "valid_from":
+		return func(n *client.NewLink, s string) error { return setTime(&n.ValidFrom, name, s) }, true
+	case "expired_url":
+		return func(n *client.NewLink, s string) error { n.ExpiredURL = s; return nil }, true
+	case "rules":
+		return setRules, true
 	case "active":
 		return setActive, true
 	case "metadata":
@@ -148,12 +154,29 @@ func setBool(to *bool, column, s string) error {
 	return nil
 }
 
-func setExpiry(n *client.NewLink, s string) (err error) {
+func setTime(to *time.Time, column, s string) (err error) {
 	if s == "" {
 		return nil
 	}
-	if n.ExpiresAt, err = time.Parse(time.RFC3339, s); err != nil {
-		return fmt.Errorf("expires_at %q is no time such as 2030-12-31T00:00:00Z", s)
+	if *to, err = time.Parse(time.RFC3339, s); err != nil {
+		return fmt.Errorf("%s %q is no time such as 2030-12-31T00:00:00Z", column, s)
+	}
+	return nil
+}
+
+// setRules reads the rules of a cell, which are JSON as in the API.
+func setRules(n *client.NewLink, s string) error {
+	if s == "" || s == "null" {
+		return nil
+	}
+	dec := json.NewDecoder(strings.NewReader(s))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(&n.Rules)
+	if err == nil && dec.InputOffset() != int64(len(s)) {
+		err = errors.New("something follows the list")
+	}
+	if err != nil {
+		return fmt.Errorf("rules are no JSON list of rules: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
 }
@@ -187,7 +210,7 @@ func setMetadata(n *client.NewLink, s string) error {
 // otherNames are those that other shorteners give columns in their exports.
 var otherNames = map[string]string{"url": "original_url", "long_url": "original_url", "longurl": "original_url", "keyword": "custom_code"}
 
-const headerHint = "the columns are original_url and any of title, custom_code, domain, description, tags, metadata, redirect_status, forward_query, forward_path, expires_at, active"
+const headerHint = "the columns are original_url and any of title, custom_code, domain, description, tags, metadata, redirect_status, forward_query, forward_path, expires_at, active, valid_from, expired_url, rules"
 
 // newCSVRows reads the header, in which only original_url must be.
 func newCSVRows(file io.Reader) (*csvRows, error) {
@@ -306,6 +329,12 @@ func (r row) size() int {
 	n := len(r.link.OriginalURL) + len(r.link.Title) + len(r.link.Description) + len(r.link.Metadata)
 	for _, tag := range r.link.Tags {
 		n += len(tag)
+	}
+	if len(r.link.Rules) > 0 {
+		rules, err := json.Marshal(r.link.Rules)
+		if n += len(rules); err != nil { // a time beyond the year 9999, which the API refuses
+			return n
+		}
 	}
 	return n
 }
