@@ -153,15 +153,15 @@ func explainedResult(e *controlplane.Explanation) api.ExplainedResult {
 		shown.Rule = matched.ID
 		if s := matched.Split; s != nil {
 			shown.ByChance = s.By == rules.ByNone || s.By == rules.ByCookie && res.Keep
-			shown.Variants = variantsOf(s)
+			shown.Variants = explainedVariants(s)
 		}
 	}
 	shown.Reason = reasonOf(e, matched, &shown)
 	return shown
 }
 
-// variantsOf returns the variants of a split with their shares.
-func variantsOf(s *rules.Split) []api.ExplainedVariant {
+// explainedVariants returns the variants of a split with their shares.
+func explainedVariants(s *rules.Split) []api.ExplainedVariant {
 	total := 0
 	for i := range s.Variants {
 		total += s.Variants[i].Weight
