@@ -40,7 +40,8 @@ func (p linksCommands) importCommand() *cobra.Command {
 API; fields of exports only, such as click_count, are ignored. CSV begins with the header: original_url (or url, long_url) and any
 of title, custom_code (or keyword), domain, description, tags (separated by commas), redirect_status,
 forward_query, forward_path and active (true or false), metadata (a JSON object),
-expires_at, valid_from, expired_url, and rules (a JSON list). Files of "waypost links export" can be imported; the links get new codes. To keep
+expires_at, valid_from, expired_url, rules (a JSON list), max_clicks, max_clicks_mode, and
+exhausted_url. Files of "waypost links export" can be imported; the links get new codes. To keep
 the old ones in another installation, call the column short_code custom_code; codes that
 this one has issued or leased are refused. JSON lines of an export name the domain
 of each link, also the shared one: it must be there, or be left out of the lines.

@@ -153,15 +153,15 @@ func explainedResult(e *controlplane.Explanation) api.ExplainedResult {
 		shown.Rule = matched.ID
 		if s := matched.Split; s != nil {
 			shown.ByChance = s.By == rules.ByNone || s.By == rules.ByCookie && res.Keep
-			shown.Variants = explainedVariants(s)
+			shown.Variants = splitVariants(s)
 		}
 	}
 	shown.Reason = reasonOf(e, matched, &shown)
 	return shown
 }
 
-// explainedVariants returns the variants of a split with their shares.
-func explainedVariants(s *rules.Split) []api.ExplainedVariant {
+// splitVariants returns the variants of a split with their shares.
+func splitVariants(s *rules.Split) []api.ExplainedVariant {
 	total := 0
 	for i := range s.Variants {
 		total += s.Variants[i].Weight
@@ -208,6 +208,8 @@ func reasonOf(e *controlplane.Explanation, matched *rules.Rule, shown *api.Expla
 		reason += fmt.Sprintf("; variant %s %s", variantNamed(matched.Split, shown.Variant), how)
 	}
 	switch {
+	case e.Resolution.Budget != 0:
+		reason += "; a visit spends a click of the budget, while there is one"
 	case shown.NotFound:
 		reason += "; the domain leads visitors who follow no link of it there"
 	case shown.Status == http.StatusBadRequest:

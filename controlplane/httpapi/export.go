@@ -216,6 +216,7 @@ type csvRows struct {
 var exportColumns = []string{
 	"short_code", "original_url", "title", "description", "tags", "redirect_status", "forward_query", "forward_path",
 	"expires_at", "click_count", "created_at", "domain", "active", "metadata", "valid_from", "expired_url", "rules",
+	"max_clicks", "max_clicks_mode", "exhausted_url",
 }
 
 func (c *csvRows) begin() error {
@@ -239,9 +240,9 @@ func (c *csvRows) row(l *waypost.Link) error {
 		string(l.Code), l.OriginalURL, l.Title, l.Description, tags, strconv.Itoa(l.RedirectStatus),
 		strconv.FormatBool(l.Flags&waypost.ForwardQuery != 0), strconv.FormatBool(l.Flags&waypost.ForwardPath != 0), expires,
 		strconv.FormatInt(l.Clicks, 10), l.CreatedAt.UTC().Format(time.RFC3339Nano), l.Host, // "": the shared default domain
-		strconv.FormatBool(l.Active), string(l.Metadata), "", "", "",
+		strconv.FormatBool(l.Active), string(l.Metadata), "", "", "", "", "", "",
 	}
-	if err := ruleCells(l, cells[len(cells)-3:]); err != nil {
+	if err := ruleCells(l, cells[len(cells)-6:]); err != nil {
 		return err
 	}
 	for i, cell := range cells {
@@ -252,7 +253,7 @@ func (c *csvRows) row(l *waypost.Link) error {
 	return errors.Join(c.begin(), c.w.Write(cells))
 }
 
-// ruleCells sets the cells of valid_from, expired_url and rules, which is JSON.
+// ruleCells sets the cells from valid_from on. That of rules is JSON.
 func ruleCells(l *waypost.Link, cells []string) error {
 	if len(l.Rules) == 0 {
 		return nil
@@ -265,6 +266,9 @@ func ruleCells(l *waypost.Link, cells []string) error {
 		cells[0] = source.ValidFrom.UTC().Format(time.RFC3339Nano)
 	}
 	cells[1] = source.ExpiredURL
+	if source.MaxClicks != 0 {
+		cells[3], cells[4], cells[5] = strconv.FormatInt(source.MaxClicks, 10), source.MaxClicksMode, source.ExhaustedURL
+	}
 	if len(source.Rules) > 0 {
 		text, err := encode(nil, &source.Rules)
 		cells[2] = strings.TrimSpace(string(text))

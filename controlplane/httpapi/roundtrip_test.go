@@ -33,6 +33,7 @@ func TestExport_RulesAreImportedAsTheyWere(t *testing.T) {
 	equals := "=1+1"
 	source := rules.Source{
 		ValidFrom: time.Date(2026, 12, 1, 8, 0, 0, 5e6, time.UTC), ExpiredURL: "https://example.com/over",
+		MaxClicks: 1000, MaxClicksMode: rules.ModeExact, ExhaustedURL: "https://example.com/full",
 		Rules: []rules.Rule{
 			{ID: 3, Name: `"here", now`, To: "https://example.com/de?a=b,c", When: []rules.Condition{
 				{Country: []string{"DE", "AT"}, Not: true}, {Query: &rules.Parameter{Key: "a", Equals: &equals}},
@@ -72,6 +73,7 @@ func TestExport_RulesAreImportedAsTheyWere(t *testing.T) {
 			require.Equal(t, []api.Rule(source.Rules), n.Rules)
 			require.True(t, source.ValidFrom.Equal(n.ValidFrom))
 			require.Equal(t, source.ExpiredURL, n.ExpiredURL)
+			require.Equal(t, []any{source.MaxClicks, source.MaxClicksMode, source.ExhaustedURL}, []any{n.MaxClicks, n.MaxClicksMode, n.ExhaustedURL})
 			require.Nil(t, n.Dedupe, "it is not the one link of its target")
 		}
 	}

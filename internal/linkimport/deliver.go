@@ -176,7 +176,7 @@ func (r *run) send(ctx context.Context, rows []row) (outcomes []client.Outcome, 
 // hasRules reports whether a link decides on more than its target, so that it is not the
 // one link of that target.
 func hasRules(l *client.NewLink) bool {
-	return len(l.Rules) > 0 || !l.ValidFrom.IsZero() || l.ExpiredURL != ""
+	return len(l.Rules) > 0 || !l.ValidFrom.IsZero() || l.ExpiredURL != "" || l.MaxClicks != 0
 }
 
 func (r *run) list(ctx context.Context, limit int, cursor string) (page client.Page, err error) {

@@ -121,6 +121,12 @@ func column(name string) (set func(*client.NewLink, string) error, known bool) {
 		return func(n *client.NewLink, s string) error { n.ExpiredURL = s; return nil }, true
 	case "rules":
 		return setRules, true
+	case "max_clicks":
+		return setMaxClicks, true
+	case "max_clicks_mode":
+		return func(n *client.NewLink, s string) error { n.MaxClicksMode = s; return nil }, true
+	case "exhausted_url":
+		return func(n *client.NewLink, s string) error { n.ExhaustedURL = s; return nil }, true
 	case "active":
 		return setActive, true
 	case "metadata":
@@ -138,6 +144,16 @@ func setStatus(n *client.NewLink, s string) (err error) {
 	}
 	if n.RedirectStatus, err = strconv.Atoi(s); err != nil {
 		return fmt.Errorf("redirect_status %q is no number", s)
+	}
+	return nil
+}
+
+func setMaxClicks(n *client.NewLink, s string) (err error) {
+	if s == "" {
+		return nil
+	}
+	if n.MaxClicks, err = strconv.ParseInt(s, 10, 64); err != nil {
+		return fmt.Errorf("max_clicks %q is no number", s)
 	}
 	return nil
 }
@@ -210,7 +226,7 @@ func setMetadata(n *client.NewLink, s string) error {
 // otherNames are those that other shorteners give columns in their exports.
 var otherNames = map[string]string{"url": "original_url", "long_url": "original_url", "longurl": "original_url", "keyword": "custom_code"}
 
-const headerHint = "the columns are original_url and any of title, custom_code, domain, description, tags, metadata, redirect_status, forward_query, forward_path, expires_at, active, valid_from, expired_url, rules"
+const headerHint = "the columns are original_url and any of title, custom_code, domain, description, tags, metadata, redirect_status, forward_query, forward_path, expires_at, active, valid_from, expired_url, rules, max_clicks, max_clicks_mode, exhausted_url"
 
 // newCSVRows reads the header, in which only original_url must be.
 func newCSVRows(file io.Reader) (*csvRows, error) {
