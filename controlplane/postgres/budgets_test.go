@@ -32,7 +32,9 @@ func budgeted(t *testing.T, hand *pgx.Conn, code, mode string, limit int64) {
 
 // account returns the account of a boot, which asks for clicks.
 func account(code string, boot byte, a budget.Account, want int64) controlplane.BudgetAccount {
-	return controlplane.BudgetAccount{Domain: waypost.DefaultDomain, Code: waypost.Code(code), Boot: waypost.BootID{boot}, Account: a, Want: want}
+	return controlplane.BudgetAccount{
+		Domain: waypost.DefaultDomain, Code: waypost.Code(code), Boot: waypost.BootID{boot}, Account: a, Want: want,
+	}
 }
 
 // reports sends one account of a node in the newest epoch.
@@ -40,7 +42,8 @@ func reports(t *testing.T, db *postgres.DB, node string, a controlplane.BudgetAc
 	t.Helper()
 	asked, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: node})
 	require.NoError(t, err)
-	answer, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: node, Epoch: asked.Epoch, Accounts: []controlplane.BudgetAccount{a}})
+	report := &controlplane.BudgetReport{Node: node, Epoch: asked.Epoch, Accounts: []controlplane.BudgetAccount{a}}
+	answer, err := db.ReportBudgets(t.Context(), report)
 	require.NoError(t, err)
 	require.Len(t, answer.Grants, 1)
 	return answer.Grants[0]

@@ -55,7 +55,7 @@ type entry struct {
 	boot waypost.BootID
 }
 
-// state is what a file says.
+// state holds the contents of files.
 type state struct {
 	epoch    uint32
 	known    bool
@@ -157,7 +157,7 @@ func (d directory) path(file string) string { return filepath.Join(d.root, file)
 
 func fileOf(boot waypost.BootID) string { return filePrefix + hex.EncodeToString(boot[:]) }
 
-// readOthers reads the files of all boots besides one. A file that cannot be read is set
+// readOthers reads the files of all boots except one. A file that cannot be read is set
 // aside, and stays there for the operator; lost reports whether there is one.
 func (d directory) readOthers(own waypost.BootID) (s state, files []string, lost error, err error) {
 	s.accounts = make(map[entry]budget.Totals)

@@ -30,9 +30,9 @@ type Config struct {
 	URL    string         // of the control plane, scheme and host; required
 	Client *http.Client   // required; adds the credential
 
-	// Beside says that another process of this edge still spends its grants, whose file is
+	// Shared says that another process of this edge still spends its grants, whose file is
 	// left alone until Adopt.
-	Beside bool
+	Shared bool
 
 	// Epoch returns the newest epoch of the changelog that the replica has. Default: none.
 	Epoch func() uint32
@@ -166,7 +166,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if cfg.Beside {
+	if cfg.Shared {
 		return s, s.rewrite()
 	}
 	return s, s.adopt()
@@ -294,7 +294,8 @@ func (s *Store) wait(a *account) <-chan struct{} {
 	return a.waiting
 }
 
-// account finds or makes the account of a link; nil: there are too many. The lock is held.
+// account finds or makes the account of a link; nil: there are too many. The lock is
+// held.
 func (s *Store) account(n name) *account {
 	if a := s.accounts[n]; a != nil {
 		return a
@@ -396,8 +397,8 @@ func (s *Store) fail(message string, err error) {
 	s.cfg.Logger.Warn(message, "error", err)
 }
 
-// Run asks for clicks and reports what was spent, until ctx ends. Then it gives
-// everything back that is left, and closes the store.
+// Run asks for clicks and reports what was spent, until ctx ends. Then it
+// returns everything that is left, and closes the store.
 func (s *Store) Run(ctx context.Context) {
 	ticker := time.NewTicker(s.cfg.Interval)
 	defer ticker.Stop()
@@ -417,7 +418,10 @@ func (s *Store) Run(ctx context.Context) {
 // round makes one report, or several if one does not hold everything.
 func (s *Store) round(ctx context.Context, first *account, all bool) {
 	due := s.gather(first)
-	ok := s.witness(ctx) || s.witness(ctx) // the first answer may name another epoch
+	ok := s.witness(ctx)
+	if !ok { // the answer may have named another epoch
+		ok = s.witness(ctx)
+	}
 	for report := s.collect(due, all); ok && len(report) > 0; {
 		n := min(len(report), api.MaxEdgeBudgets)
 		ok = s.send(ctx, report[:n])
@@ -682,7 +686,7 @@ func (s *Store) heard(epoch uint32, page []entry, answer *api.EdgeGrants) {
 	}
 }
 
-// close gives back what is left, so that others can have it.
+// close returns the clicks that are left, so that other edges can have them.
 func (s *Store) close(ctx context.Context) {
 	if s.over.Swap(true) {
 		return

@@ -393,7 +393,7 @@ func TestStore_ASuccessorLeavesTheGrantsOfItsPredecessorAlone(t *testing.T) {
 	c, dir := newControl(t, 1000), t.TempDir()
 	old, stop := open(t, c, dir)
 	require.Equal(t, 20, visit(t, old, 20, false))
-	next, _ := open(t, c, dir, func(cfg *budgets.Config) { cfg.Beside = true })
+	next, _ := open(t, c, dir, func(cfg *budgets.Config) { cfg.Shared = true })
 	require.Equal(t, 20, visit(t, next, 20, false))
 	require.Equal(t, 20, visit(t, old, 20, false))
 	require.Zero(t, visit(t, next, 0, true))

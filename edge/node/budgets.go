@@ -43,12 +43,12 @@ func (b *spender) know(store *store, through func(*http.Transport) http.RoundTri
 }
 
 // open is called when the directory is there.
-func (b *spender) open(dir, node string, beside bool) {
+func (b *spender) open(dir, node string, shared bool) {
 	if b.store.Load() != nil {
 		return
 	}
 	cfg := b.config
-	cfg.Dir, cfg.Node, cfg.Beside = dir, node, beside
+	cfg.Dir, cfg.Node, cfg.Shared = dir, node, shared
 	s, err := budgets.Open(cfg)
 	if err != nil {
 		b.log.Error("cannot open the grants of click budgets; links with exact or bounded budgets are not redirected", "error", err)
@@ -67,7 +67,7 @@ func (b *spender) adopt() {
 	}
 }
 
-// run asks for clicks until ctx ends, and gives back what is left.
+// run asks for clicks until ctx ends, and returns those that are left.
 func (b *spender) run(ctx context.Context) {
 	select {
 	case <-b.opened:

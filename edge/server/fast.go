@@ -54,7 +54,7 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 			return false, nil
 		}
 	}
-	// The handler waits for clicks, and tells visitors from other software.
+	// The handler waits for clicks, and distinguishes visitors from other software.
 	if limited(&res) && (rules.IsBot(r.Agent) || s.cfg.Budgets == nil || !s.cfg.Budgets.Spend(domain, visit.Code)) {
 		return false, nil
 	}

@@ -1,5 +1,5 @@
-// Package budget has the arithmetic of click budgets: a limit on the clicks of a link that
-// are redirected, by edges that do not ask one another.
+// Package budget has the arithmetic of click budgets: limits on the clicks of links that
+// edges redirect without asking one another.
 //
 // It is escrow. The control plane grants an edge some of the clicks that are left, the
 // edge spends them alone, and the control plane counts them as used from the moment of
@@ -9,7 +9,7 @@
 //
 // Three rules keep the limit, whatever dies:
 //
-//   - A grant is durable on the edge before it is spent ([Holding.Plan], [Holding.Apply]).
+//   - A grant is durable on the edge before it is spent, see [Holding.Plan].
 //   - Only the boot that took clicks returns some, and it stops spending them before
 //     it says so ([Holding.Withdraw]). The clicks of a boot that has died count as spent.
 //   - A history of PostgreSQL that was restored grants nothing before the edges have
@@ -27,7 +27,8 @@ const (
 	// MaxGrant bounds the clicks of one grant.
 	MaxGrant = 10_000
 
-	// Overdraft bounds the clicks of a bounded budget that an edge spends beyond its grants. All edges together exceed the limit by Overdraft for each of them at most.
+	// Overdraft bounds the clicks of a bounded budget that an edge spends beyond its
+	// grants. All edges together exceed the limit by Overdraft for each of them at most.
 	Overdraft = 10
 
 	// share is the part of what is left that one grant may take, so that no edge gets all
