@@ -78,7 +78,9 @@ func TestExport_RulesAreImportedAsTheyWere(t *testing.T) {
 		}
 	}
 
-	for cell, reason := range map[string]string{`[{"nam": 1}]`: `unknown field "nam"`, "{}": "rules are no JSON list", "[] x": "something follows"} {
+	for cell, reason := range map[string]string{
+		`[{"nam": 1}]`: `unknown field "nam"`, "{}": "rules are no JSON list", "[] x": "something follows",
+	} {
 		row := "original_url,rules\nhttps://example.com/,\"" + strings.ReplaceAll(cell, `"`, `""`) + "\"\n"
 		report, err := (&linkimport.Import{API: &taker{}}).Run(t.Context(), strings.NewReader(row))
 		require.NoError(t, err)
