@@ -19,6 +19,7 @@ import (
 	"waypost/edge/replica"
 	"waypost/edge/server"
 	"waypost/replication/replicationtest"
+	"waypost/rules"
 )
 
 // TestAnsweringDoesNotAllocate measures the whole process, with real sockets: a
@@ -50,15 +51,24 @@ func answerWithoutAllocating(t *testing.T, links server.Links) {
 	for name, c := range map[string]struct {
 		path   string
 		status string
+		cookie string // a line
 	}{
-		"a redirect":              {"/found302", "302"},
-		"a redirect that expires": {"/expire301", "301"},
-		"a miss":                  {"/unknown1", "404"},
-		"a query that goes on":    {"/queried1?utm_source=x&utm_medium=y", "302"},
-		"a path that goes on":     {"/forward1/some/where?utm_source=x", "301"},
-		"a path that does not":    {"/found302/some/where", "404"},
-		"a tombstone":             {"/deleted1", "410"},
-		"no code at all":          {"/a", "404"},
+		"a redirect":              {"/found302", "302", ""},
+		"a redirect that expires": {"/expire301", "301", ""},
+		"a miss":                  {"/unknown1", "404", ""},
+		"a query that goes on":    {"/queried1?utm_source=x&utm_medium=y", "302", ""},
+		"a path that goes on":     {"/forward1/some/where?utm_source=x", "301", ""},
+		"a path that does not":    {"/found302/some/where", "404", ""},
+		"a tombstone":             {"/deleted1", "410", ""},
+		"no code at all":          {"/a", "404", ""},
+		"a rule for agents":       {"/agents01", "302", ""},
+		"one for languages":       {"/speaking", "302", ""},
+		"one for queries":         {"/campaign?a=b&utm_source=x", "302", ""},
+		"one for addresses":       {"/networks", "302", ""},
+		"a rule that refuses":     {"/unlisted", "404", ""},
+		"a split by visitors":     {"/visitors", "302", ""},
+		"a split by a cookie":     {"/cookies1", "302", ""},
+		"the cookie of a split":   {"/cookies1", "302", "Cookie: a=b; " + rules.VariantCookie + "=2\r\n"},
 	} {
 		for lane, lines := range map[string]string{
 			"by the handler":                    "Host: internal\r\nX-Forwarded-Host: wayp.example\r\nX-Forwarded-For: 203.0.113.9, 2001:db8::7\r\nReferer: https://example.org/a?b\r\nSec-Purpose: none\r\n",
@@ -66,7 +76,8 @@ func answerWithoutAllocating(t *testing.T, links server.Links) {
 			"by the express lane":               "Host: wayp.example\r\nX-Forwarded-For: 192.0.2.7\r\nReferer: https://example.org/\r\n",
 		} {
 			t.Run(name+" "+lane, func(t *testing.T) {
-				request := []byte("GET " + c.path + " HTTP/1.1\r\n" + lines + "Accept: text/html\r\nUser-Agent: facebookexternalhit/1.1\r\n\r\n")
+				request := []byte("GET " + c.path + " HTTP/1.1\r\n" + lines + "Accept: text/html\r\nUser-Agent: facebookexternalhit/1.1\r\n" +
+					"Accept-Language: de-CH,de;q=0.9,en;q=0.4\r\n" + c.cookie + "\r\n")
 				conn := dial(t, addr)
 				answer := make([]byte, 8192)
 				length := exchange(t, conn, request, answer, 0)

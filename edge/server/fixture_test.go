@@ -21,13 +21,16 @@ import (
 
 	"waypost"
 	"waypost/edge/server"
+	"waypost/rules"
 )
 
 const (
-	target  = "https://example.org/a%20b?q=%C3%BC&q=1#top"
-	hosted  = "go.example.com" // the second domain
-	hostID  = waypost.DomainID(7)
-	expires = 4_102_444_800_000 // Unix milliseconds: the year 2100
+	target   = "https://example.org/a%20b?q=%C3%BC&q=1#top"
+	hosted   = "go.example.com" // the second domain
+	hostID   = waypost.DomainID(7)
+	closed   = "closed.example" // the third one
+	closedID = waypost.DomainID(8)
+	expires  = 4_102_444_800_000 // Unix milliseconds: the year 2100
 )
 
 var errStore = errors.New("the store cannot be read")
@@ -46,6 +49,9 @@ func newMemoryLinks() *memoryLinks {
 	with := func(r waypost.Record, change func(*waypost.Record)) waypost.Record {
 		change(&r)
 		return r
+	}
+	ruled := func(list ...rules.Rule) waypost.Record {
+		return with(link(302, target), func(r *waypost.Record) { r.Programme = compiled(list...) })
 	}
 	return &memoryLinks{links: map[waypost.DomainID]map[string]waypost.Record{
 		waypost.DefaultDomain: {
@@ -67,10 +73,47 @@ func newMemoryLinks() *memoryLinks {
 			"queried1":  with(link(302, target), func(r *waypost.Record) { r.Flags = waypost.ForwardQuery }),
 			"forward1":  with(link(301, target), func(r *waypost.Record) { r.Flags = waypost.ForwardQuery | waypost.ForwardPath }),
 			"forwgone":  with(link(301, target), func(r *waypost.Record) { r.Flags, r.State = waypost.ForwardPath, waypost.Deleted }),
+			"agents01":  ruled(onAgent("ios", "ios"), onAgent("android", "android"), onAgent("bot", "bots")),
+			"speaking":  ruled(onLanguage("en", "en"), onLanguage("de-CH", "ch"), onLanguage("de", "de")),
+			"campaign":  ruled(onQuery("utm_source", "mail"), onQuery("utm_source", "x"), rules.Rule{When: onQuery("gone", "1").When, Status: 410}),
+			"visitors":  ruled(inSplit(rules.ByVisitor)),
+			"cookies1":  ruled(inSplit(rules.ByCookie)),
+			"networks":  ruled(rules.Rule{When: []rules.Condition{{Address: []string{"192.0.2.0/24", "2001:db8::/32"}}}, To: target + "-net"}),
+			"unlisted":  ruled(rules.Rule{When: []rules.Condition{{Not: true, Agent: []string{"desktop"}}}, Status: 404}),
 			"forwbad1":  with(link(301, "https:///x"), func(r *waypost.Record) { r.Flags = waypost.ForwardPath }),
 		},
-		hostID: {"whereami": link(302, "https://example.org/hosted")},
+		hostID:   {"whereami": link(302, "https://example.org/hosted")},
+		closedID: {"whereami": link(302, "https://example.org/closed")},
 	}, targets: map[waypost.DomainID]waypost.DomainTargets{}}
+}
+
+func onAgent(agent, to string) rules.Rule {
+	return rules.Rule{When: []rules.Condition{{Agent: []string{agent}}}, To: target + "-" + to}
+}
+
+func onLanguage(language, to string) rules.Rule {
+	return rules.Rule{When: []rules.Condition{{Language: []string{language}}}, To: target + "-" + to}
+}
+
+func onQuery(key, value string) rules.Rule {
+	return rules.Rule{When: []rules.Condition{{Query: &rules.Parameter{Key: key, Equals: &value}}}, To: target + "-" + value}
+}
+
+// inSplit returns a rule that divides all visitors.
+func inSplit(by string) rules.Rule {
+	return rules.Rule{Split: &rules.Split{By: by, Variants: []rules.Variant{{Weight: 3, To: target + "-1"}, {Weight: 2, To: target + "-2"}}}}
+}
+
+// compiled returns the programme of rules.
+func compiled(list ...rules.Rule) []byte {
+	programme, err := rules.Compile(&rules.Source{Rules: list}, &rules.Compiling{
+		Target: func(url string) (original, location string, err error) { return url, url, nil },
+		Status: 302, Key: [16]byte{1}, Now: time.UnixMilli(expires),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return programme
 }
 
 func (m *memoryLinks) Link(domain waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
@@ -96,6 +139,8 @@ func (m *memoryLinks) Domain(host []byte) (waypost.DomainID, bool) {
 		return waypost.DefaultDomain, true
 	case hosted:
 		return hostID, true
+	case closed:
+		return closedID, true
 	}
 	return 0, false
 }

@@ -17,6 +17,7 @@ import (
 
 	"waypost"
 	"waypost/edge/server"
+	"waypost/rules"
 )
 
 // takenClicks keeps the recorded clicks.
@@ -95,6 +96,21 @@ func FuzzFastPath_AnswersLikeTheHandler(f *testing.F) {
 		"GET /found302 HTTP/1.1\r\n" + host + "Accept-Language: de-CH,de;q=0.9\r\nCookie: a=b; c=d\r\n\r\n",
 		"GET /found302 HTTP/1.1\r\n" + host + "Accept-Language: de\r\nAccept-Language: en\r\nCookie: a=b\r\ncookie: c=d\r\n\r\n",
 		"GET /found302 HTTP/1.1\r\n" + host + "Accept-Language:\r\nCookie: \r\n\r\n",
+		"GET /agents01 HTTP/1.1\r\n" + host + "User-Agent: Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Mobile/15E148 Safari/604.1\r\n\r\n",
+		"GET /agents01 HTTP/1.1\r\n" + host + "User-Agent: Googlebot/2.1\r\nUser-Agent: Mozilla/5.0 (Linux; Android 15)\r\n\r\n",
+		"GET /unlisted HTTP/1.1\r\n" + host + "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\r\n",
+		"GET /speaking HTTP/1.1\r\n" + host + "Accept-Language: de-CH,de;q=0.9\r\n\r\n",
+		"GET /speaking HTTP/1.1\r\n" + host + "Accept-Language: fr;q=0.95, en;q=0.9\r\naccept-language: de\r\n\r\n",
+		"GET /campaign?utm_source=mail&gone=1 HTTP/1.1\r\n" + host + "\r\n",
+		"GET /campaign?a&utm_source=%78;gone=1 HTTP/1.1\r\n" + host + "\r\n",
+		"GET /campaign?gone=1 HTTP/1.1\r\n" + host + "\r\nGET /networks HTTP/1.1\r\n" + host + "\r\n",
+		"GET /visitors HTTP/1.1\r\n" + host + "User-Agent: a\r\nX-Forwarded-For: 192.0.2.7, 2001:db8::1\r\n\r\n",
+		"GET /networks HTTP/1.1\r\n" + host + "X-Forwarded-For: 203.0.113.1, 192.0.2.7\r\n\r\n",
+		"GET /cookies1 HTTP/1.1\r\n" + host + "Cookie: a=b; " + rules.VariantCookie + "=2\r\n\r\n",
+		"GET /cookies1 HTTP/1.1\r\n" + host + "Cookie: " + rules.VariantCookie + "=1\r\nCookie: " + rules.VariantCookie + "=2\r\n\r\n",
+		"GET /cookies1 HTTP/1.1\r\n" + host + "User-Agent: b\r\nCookie: " + rules.VariantCookie + "=9\r\n\r\n",
+		"GET /damaged1 HTTP/1.1\r\n" + host + "User-Agent: bot\r\n\r\n",
+		"GET /whereami HTTP/1.1\r\nHost: " + closed + "\r\n\r\n",
 		"GET /found302 HTTP/1.1\r\n" + host + ": x\r\n\r\n",
 		"GET /found302 HTTP/1.1\r\n" + host + "X : y\r\n\r\n",
 		"GET /found302  HTTP/1.1\r\n" + host + "\r\n",
@@ -124,6 +140,15 @@ func newFuzzServer(f *testing.F, trusted, withoutFastPath bool) *fuzzServer {
 	f.Helper()
 	links := newMemoryLinks()
 	links.targets[hostID] = waypost.DomainTargets{NotFound: []byte("https://example.org/lost")}
+	links.targets[closedID] = waypost.DomainTargets{Maintenance: []byte("https://example.org/soon")}
+	damaged := links.links[waypost.DefaultDomain]["agents01"]
+	damaged.Programme = damaged.Programme[:len(damaged.Programme)-1]
+	links.links[waypost.DefaultDomain]["damaged1"] = damaged
+	// Chance may decide for a visitor without the cookie, but has one choice here.
+	split, cookies := inSplit(rules.ByCookie), links.links[waypost.DefaultDomain]["cookies1"]
+	split.Split.Variants[1].Weight = 0
+	cookies.Programme = compiled(split)
+	links.links[waypost.DefaultDomain]["cookies1"] = cookies
 	now := time.UnixMilli(expires - 90_000)
 	s := &fuzzServer{}
 	cfg := server.Config{
