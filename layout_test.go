@@ -36,7 +36,7 @@ var layers = []layer{
 		"api", "api/clickbatch", "internal/dev", "internal/config", "cmd", "controlplane",
 		"controlplane/rollup", "controlplane/postgres", "edge/server", "edge/replica",
 		"edge/lookup", "edge/clicks", "replication", "keyrange", "migrations",
-		"controlplane/httpapi", "edge/audience", "client", "internal", "",
+		"controlplane/httpapi", "edge/audience", "client", "internal", "rules", "",
 	}},
 	{path: "test", mayUse: []string{
 		"api", "internal/dev", "internal/config", "migrations", "client", "internal",

@@ -42,7 +42,9 @@ type feed struct {
 	digest  uint64
 	changed uint64 // since the last snapshot
 	buf     []byte
-	records [][]byte // of a transaction; used again, to make no garbage
+
+	programme []byte   // of all links; nil: none
+	records   [][]byte // of a transaction; used again, to make no garbage
 }
 
 func newFeed(targetsFile string, links int) (*feed, error) {
@@ -77,7 +79,7 @@ func (f *feed) appendRecord(dst []byte, n, version uint64) []byte {
 	return replication.AppendRecord(dst, &waypost.Record{
 		Kind: waypost.KindLink, Status: 302, Domain: waypost.DefaultDomain, Name: f.buf[:corpus.CodeLength],
 		Revision: waypost.Revision{Epoch: f.at.Epoch.Ordinal, Seq: f.at.Seq}, Stamp: stamp(n, version),
-		Payload: f.buf[corpus.CodeLength:],
+		Payload: f.buf[corpus.CodeLength:], Programme: f.programme,
 	})
 }
 

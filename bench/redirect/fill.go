@@ -19,11 +19,15 @@ func fill(ctx context.Context, args []string) (err error) {
 	dir := flags.String("dir", "", "directory of the replica")
 	targets := flags.String("targets", "", "file of real links")
 	links := flags.Int("links", 0, "number of links")
+	kind := flags.String("rules", "", "two or sixteen: the rules that each link has")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read the flags: %w", err)
 	}
 	f, err := newFeed(*targets, *links)
 	if err != nil {
+		return err
+	}
+	if f.programme, err = programmeOf(*kind); err != nil {
 		return err
 	}
 	db, err := openReplica(*dir, nil)

@@ -69,7 +69,7 @@ func (l *lab) footprintOf(ctx context.Context, build string, links int) ([]bench
 	if err != nil {
 		return nil, err
 	}
-	dir, err := l.replica(ctx, build, links)
+	dir, err := l.replica(ctx, build, links, "")
 	if err != nil {
 		return nil, err
 	}

@@ -77,6 +77,7 @@ func (l *lab) sections() (parts []bench.Part) {
 		})
 		add("half-"+size.name, size.links, l.halfLoad)
 		add("work-"+size.name, size.links, l.atWork)
+		add("rules-"+size.name, size.links, l.ruled)
 		add("footprint-"+size.name, size.links, l.footprint)
 	}
 	return parts
@@ -116,14 +117,19 @@ func measure(ctx context.Context, args []string) (err error) {
 // replica returns a directory with a replica that a build of this program can serve. The
 // first of a size is made by that build, and the others share its tables, which never
 // change.
-func (l *lab) replica(ctx context.Context, build string, links int) (string, error) {
+func (l *lab) replica(ctx context.Context, build string, links int, rules string) (string, error) {
 	master := filepath.Join(l.dir, "replica-"+strconv.Itoa(links))
 	if build != l.self {
 		master += "-before"
 	}
+	args := []string{partFill, "-targets", l.o.Targets, "-links", strconv.Itoa(links)}
+	if rules != "" { // another build may not know the flag
+		master += "-" + rules
+		args = append(args, "-rules", rules)
+	}
 	if !l.filled[master] {
 		l.o.Logf("making a replica of %d links", links)
-		cmd := exec.CommandContext(ctx, build, partFill, "-dir", master, "-targets", l.o.Targets, "-links", strconv.Itoa(links))
+		cmd := exec.CommandContext(ctx, build, append(args, "-dir", master)...)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err != nil {
 			return "", errors.Join(fmt.Errorf("make a replica: %w", err), os.RemoveAll(master))

@@ -142,12 +142,13 @@ type edgeOptions struct {
 	links  int
 	ship   string // where clicks go
 	source string // URL of the source of snapshots; "" for none
+	rules  string // those of all links; "": none
 }
 
 // startEdge starts an edge on a replica of its own, with a journal of clicks, and waits
 // until it has loaded its lookup table.
 func (l *lab) startEdge(ctx context.Context, o edgeOptions) (*target, error) {
-	dir, err := l.replica(ctx, o.build, o.links)
+	dir, err := l.replica(ctx, o.build, o.links, o.rules)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +177,7 @@ func (l *lab) startEdgeIn(ctx context.Context, dir string, o edgeOptions) (*targ
 
 // startSource starts a source of snapshots, on the clients' processors.
 func (l *lab) startSource(ctx context.Context, build string, links int) (*target, error) {
-	dir, err := l.replica(ctx, build, links)
+	dir, err := l.replica(ctx, build, links, "")
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,8 @@ import (
 	"waypost/bench/wrk"
 )
 
+var kindsOfHeaders = []corpus.Headers{corpus.Bare, corpus.Browser}
+
 // headersOf names the kinds of headers.
 var headersOf = map[corpus.Headers]string{corpus.Bare: "wrk's headers", corpus.Browser: "a browser's headers"}
 
@@ -141,7 +143,24 @@ func (l *lab) saturation(ctx context.Context, links int, access corpus.Access) (
 		return bench.Section{}, err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	kinds := []corpus.Headers{corpus.Bare, corpus.Browser}
+	s, err := l.saturate(ctx, c, fmt.Sprintf("Redirects at saturation, %s links, %s", count(links), access))
+	if err != nil {
+		return s, err
+	}
+	most := 1.05
+	if links > million {
+		most = 1.20
+	}
+	for _, h := range kindsOfHeaders {
+		s.AddRatioGoal(nameRedirect+", "+headersOf[h], measureCPU, most)
+		s.AddRatioGoal(nameRedirect+", "+headersOf[h], measureP99, 2)
+	}
+	return s, nil
+}
+
+// saturate measures each case with both kinds of headers.
+func (l *lab) saturate(ctx context.Context, c *crowd, title string) (bench.Section, error) {
+	kinds := kindsOfHeaders
 	if l.o.Try {
 		kinds = kinds[:1]
 	}
@@ -160,7 +179,7 @@ func (l *lab) saturation(ctx context.Context, links int, access corpus.Access) (
 		return bench.Section{}, err
 	}
 	s := bench.Section{
-		Title: fmt.Sprintf("Redirects at saturation, %s links, %s", count(links), access),
+		Title: title,
 		Notes: append(c.notes,
 			fmt.Sprintf("%d rounds of %s after one that is not counted; wrk, %d connections; the server has one processor, the client the others", l.o.Rounds, l.o.Round, connections)),
 	}
@@ -171,14 +190,6 @@ func (l *lab) saturation(ctx context.Context, links int, access corpus.Access) (
 			{Name: measureP99, Compared: true, Rounds: one.p99},
 			{Name: measureRate, Rounds: one.rate},
 		}})
-	}
-	most := 1.05
-	if links > million {
-		most = 1.20
-	}
-	for _, h := range kinds {
-		s.AddRatioGoal(nameRedirect+", "+headersOf[h], measureCPU, most)
-		s.AddRatioGoal(nameRedirect+", "+headersOf[h], measureP99, 2)
 	}
 	return s, nil
 }

@@ -65,7 +65,7 @@ func miss(addr string, links int) *contender {
 	}
 }
 
-// TestProgram_Try runs a section at saturation with another build, and one at half load.
+// TestProgram_Try runs sections at saturation with another build, and one at half load.
 func TestProgram_Try(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -74,6 +74,7 @@ func TestProgram_Try(t *testing.T) {
 	out := t.TempDir()
 	require.NoError(t, measure(t.Context(), []string{"-try", "-targets", realLinks, "-out", out, "-before", before, "-only", "zipf-1m"}))
 	require.NoError(t, measure(t.Context(), []string{"-try", "-targets", realLinks, "-out", out, "-only", "work-1m"}))
+	require.NoError(t, measure(t.Context(), []string{"-try", "-targets", realLinks, "-out", out, "-before", before, "-only", "rules-1m"}))
 	require.NoFileExists(t, filepath.Join(out, "RESULTS.md"))
 	require.Error(t, measure(t.Context(), []string{"-round", "1500ms"}))
 	require.Error(t, measure(t.Context(), []string{"-only", "unknown"}))
