@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,7 +17,10 @@ import (
 )
 
 // BudgetStore keeps the click budgets of links.
-type BudgetStore struct{ pool *pool }
+type BudgetStore struct {
+	pool   *pool
+	warned atomic.Int64 // Unix seconds of the last log line about awaited edges
+}
 
 const (
 	// Links by their names; max is NULL for those without a budget of which clicks are
@@ -110,10 +115,30 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 		failpoint.Hit(reportingBudgets + ": before commit")
 		return nil
 	})
-	if err == nil {
-		failpoint.Hit(reportingBudgets + ": committed")
+	if err != nil {
+		return answer, err
 	}
-	return answer, err
+	failpoint.Hit(reportingBudgets + ": committed")
+	for i := range answer.Grants {
+		if answer.Grants[i].State == controlplane.BudgetHeld && r.Accounts[i].Want > 0 {
+			db.warn(ctx)
+			break
+		}
+	}
+	return answer, nil
+}
+
+// warn names the edges for which budgets wait, once a minute.
+func (db *BudgetStore) warn(ctx context.Context) {
+	last, now := db.warned.Load(), time.Now().Unix()
+	if now-last < 60 || !db.warned.CompareAndSwap(last, now) {
+		return
+	}
+	var nodes []string
+	err := db.pool.queryIn(ctx, system, `SELECT node FROM budget_awaited ORDER BY node LIMIT 20`, nil, collect(&nodes))
+	if err == nil && len(nodes) > 0 {
+		db.pool.log.Warn("no clicks of budgets are granted before these edges have reported what they hold", "edges", nodes)
+	}
 }
 
 // findBudgets finds the links of accounts, and begins the budgets that are new.

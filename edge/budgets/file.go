@@ -25,6 +25,10 @@ import (
 //	   a later record of the same account replaces it
 //	2  epoch (u32): the newest that the edge has seen
 //	3  nothing more: the control plane knows that the edge spends clicks
+//
+// Format is the version of the files.
+const Format = 1
+
 const (
 	magic      = "waypost budgets 1\n"
 	filePrefix = "grants-"

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"waypost/edge/budgets"
 	"waypost/edge/clicks"
 	"waypost/edge/handover"
 	"waypost/edge/replica"
@@ -24,7 +25,7 @@ import (
 // dataFormats names the formats of an edge's data. A process takes over only from one
 // with the same formats, so that either can continue if the other fails.
 func dataFormats() string {
-	return fmt.Sprintf("replica %d, clicks %s", replica.Format, clicks.Format())
+	return fmt.Sprintf("replica %d, clicks %s, budgets %d", replica.Format, clicks.Format(), budgets.Format)
 }
 
 // claim asks the edge that runs in the data directory, if one does, to give way.
