@@ -21,10 +21,12 @@ type EdgeState struct {
 	HeldWhy   string `json:"held_why" doc:"The reason why a change is held, or why the edge waits for a source, in words; may be empty."`
 	Draining  bool   `json:"draining" doc:"The edge answers /readyz with 503 by order of an operator, so that balancers send visitors elsewhere. It serves visitors who come nevertheless."`
 
-	RequestsPerSecond *float64 `json:"requests_per_second" doc:"Answers to visitors, over about the last 10 seconds; null when unknown."`
-	DiskUsedBytes     *int64   `json:"disk_used_bytes" doc:"Bytes of the file system of the edge's data directory that are not free, whichever program uses them; null when unknown."`
-	DiskFreeBytes     *int64   `json:"disk_free_bytes" doc:"Bytes of that file system that the edge may still use; null when unknown."`
-	DiskLow           bool     `json:"disk_low" doc:"Changes of links wait until the edge's disk has room: see edge.min_free_disk. Redirects and clicks continue."`
+	RequestsPerSecond *float64   `json:"requests_per_second" doc:"Answers to visitors, over about the last 10 seconds; null when unknown."`
+	DiskUsedBytes     *int64     `json:"disk_used_bytes" doc:"Bytes of the file system of the edge's data directory that are not free, whichever program uses them; null when unknown."`
+	DiskFreeBytes     *int64     `json:"disk_free_bytes" doc:"Bytes of that file system that the edge may still use; null when unknown."`
+	PlacesBuilt       *time.Time `json:"places_built_at" doc:"When the edge's GeoIP database was built, which locates visitors for rules and statistics; null without one, and when unknown."`
+
+	DiskLow bool `json:"disk_low" doc:"Changes of links wait until the edge's disk has room: see edge.min_free_disk. Redirects and clicks continue."`
 }
 
 // Edge describes an edge to operators.

@@ -61,12 +61,12 @@ type Link struct {
 	MaxClicksMode  string          `json:"max_clicks_mode,omitzero" enum:"eventual,bounded,exact" doc:"How strictly max_clicks is kept; left out without it."`
 	ExhaustedURL   string          `json:"exhausted_url,omitzero" doc:"Where visitors are led once max_clicks is reached."`
 	Budget         *Budget         `json:"budget,omitzero" doc:"The state of max_clicks; in the answer to a request for this one link only."`
-	Warnings       []Warning       `json:"warnings,omitzero" doc:"Doubts about the target, in the answer to the request that set it."`
+	Warnings       []Warning       `json:"warnings,omitzero" doc:"Doubts about the target and the rules, in the answer to the request that set them."`
 }
 
 // Warning describes a doubt about a link that does not prevent its creation.
 type Warning struct {
-	Code    string `json:"code" enum:"host-looks-like-another,host-mixes-scripts" doc:"Names the kind of warning. It never changes."`
+	Code    string `json:"code" enum:"host-looks-like-another,host-mixes-scripts,country-unknown" doc:"Names the kind of warning. It never changes."`
 	Message string `json:"message"`
 }
 

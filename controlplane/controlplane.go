@@ -55,6 +55,10 @@ type Config struct {
 	StrictHosts         bool              // Resolve answers for known hosts alone
 	OwnHosts            func(string) bool // hosts that links must not point at; default none
 
+	// Locates reports whether an edge may know the countries of visitors. It must not block.
+	// Default: yes.
+	Locates func() bool
+
 	Resolver Resolver // for the proofs of domains; default net.DefaultResolver
 
 	Patience time.Duration    // with the database, for one commit; default 4 s
@@ -97,6 +101,9 @@ func New(cfg Config) *Services {
 	}
 	if cfg.OwnHosts == nil {
 		cfg.OwnHosts = func(string) bool { return false }
+	}
+	if cfg.Locates == nil {
+		cfg.Locates = func() bool { return true }
 	}
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver

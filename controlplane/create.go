@@ -91,7 +91,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 			outcomes[i].Err = err
 			continue
 		}
-		outcomes[i].Link, outcomes[i].Warnings = l, warningsOf(&l)
+		outcomes[i].Link, outcomes[i].Warnings = l, append(warningsOf(&l), s.warningsOfRules(ns[i].Rules.Rules)...)
 		x := &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, index: i}
 		if dedupe != nil {
 			key := DedupeKey{l.Domain, *dedupe}
@@ -140,7 +140,7 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 			outcomes[i].Err = err
 			continue
 		}
-		outcomes[i].Link, outcomes[i].Warnings = l, warningsOf(&l)
+		outcomes[i].Link, outcomes[i].Warnings = l, append(warningsOf(&l), s.warningsOfRules(ns[i].Rules.Rules)...)
 		pending = append(pending, &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, index: i})
 	}
 	all := pending
@@ -327,7 +327,7 @@ func (n *NewLink) deduplicates(byDefault bool) (bool, error) {
 	return *n.Dedupe, nil
 }
 
-// Warning asks the creator of a link to look at its target again.
+// Warning asks the creator of a link to look at its target or its rules again.
 type Warning struct {
 	Code    string // stays the same over time
 	Message string
@@ -337,6 +337,7 @@ type Warning struct {
 const (
 	WarnLookalike    = "host-looks-like-another"
 	WarnMixedScripts = "host-mixes-scripts"
+	WarnNoPlaces     = "country-unknown"
 )
 
 // warningsOf returns the warnings about a link's target.

@@ -1,6 +1,7 @@
 package controlplane_test
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -145,4 +146,40 @@ func TestLinks_ChangesOfRulesAreInTheHistoryAndMayBeConditional(t *testing.T) {
 	}
 	require.Contains(t, string(changes[1].Fields[1].After), "German phones")
 	require.Equal(t, `"`+over+`"`, string(changes[1].Fields[0].After))
+}
+
+func TestLinks_RulesByPlaceWarnWhereNoEdgeKnowsPlaces(t *testing.T) {
+	s := start(t, nil)
+	knows := false
+	services := controlplane.New(controlplane.Config{
+		Stores: s.db.Stores(), Minter: s.minter, Region: "eu", Locates: func() bool { return knows },
+	})
+	t.Cleanup(func() { require.NoError(t, services.Close(context.Background())) })
+	source := rulesOf()
+	wishes := []controlplane.NewLink{wish(func(n *controlplane.NewLink) { n.Rules = source }), wish()}
+	codes := func(all []controlplane.Warning) (codes []string) {
+		for _, w := range all {
+			codes = append(codes, w.Code)
+		}
+		return codes
+	}
+	for _, knows = range []bool{false, true} {
+		want := []string{controlplane.WarnNoPlaces}
+		if knows {
+			want = nil
+		}
+		made, _, err := services.Links.CreateBulk(t.Context(), actor, wishes)
+		require.NoError(t, err)
+		require.NoError(t, made[0].Err)
+		require.Equal(t, want, codes(made[0].Warnings))
+		require.Empty(t, made[1].Warnings)
+		tried, err := services.Links.DryRun(t.Context(), actor, wishes)
+		require.NoError(t, err)
+		require.Equal(t, want, codes(tried[0].Warnings))
+		o, _, err := services.Links.Change(t.Context(), actor, "", string(made[1].Link.Code), controlplane.LinkChange{
+			Rules: controlplane.RulesChange{Rules: &source.Rules},
+		})
+		require.NoError(t, err)
+		require.Equal(t, want, codes(o.Warnings))
+	}
 }

@@ -83,7 +83,8 @@ type EdgeReport struct {
 	Replica       ReplicaState     // "" when unknown
 	Held          string           // change that it refuses until an operator accepts it; "" when none
 	HeldWhy       string
-	DiskLow       bool // changes wait for room on its disk
+	DiskLow       bool      // changes wait for room on its disk
+	PlacesBuilt   time.Time // of its GeoIP database; zero: it has none
 	EdgeLoad
 	Draining bool // it is unready by order
 }
@@ -179,12 +180,13 @@ type EdgeStatus struct {
 	Lag      Lag
 	LagKnown bool
 
-	Replica  ReplicaState // "" when unknown
-	Held     string       // change that it refuses until an operator accepts it; "" when none
-	HeldWhy  string
-	DiskLow  bool // changes wait for room on its disk
-	EdgeLoad      // at its last report
-	Draining bool // it is unready by order
+	Replica     ReplicaState // "" when unknown
+	Held        string       // change that it refuses until an operator accepts it; "" when none
+	HeldWhy     string
+	DiskLow     bool      // changes wait for room on its disk
+	PlacesBuilt time.Time // of its GeoIP database; zero: it has none, or that is unknown
+	EdgeLoad              // at its last report
+	Draining    bool      // it is unready by order
 
 	State    EdgeState
 	Since    time.Time // when the state began; for one not heard of, that is LastSeen

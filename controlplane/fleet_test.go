@@ -299,3 +299,23 @@ func TestFleet_FleetIsBounded(t *testing.T) {
 		require.Equal(t, []string{"edge-1", "edge-2", "edge-3"}, nodes)
 	})
 }
+
+func TestFleet_LocatesUnlessEveryEdgeReportsThatItCannot(t *testing.T) {
+	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+		require.True(t, f.Locates(), "no edge is known")
+		require.NoError(t, f.Report(report("eu-1", at(1, 10))))
+		require.False(t, f.Locates())
+		with := report("eu-2", at(1, 10))
+		with.PlacesBuilt = time.Now()
+		require.NoError(t, f.Report(with))
+		require.True(t, f.Locates())
+		built := map[string]bool{}
+		for _, e := range f.Edges() {
+			built[e.Node] = !e.PlacesBuilt.IsZero()
+		}
+		require.Equal(t, map[string]bool{"eu-1": false, "eu-2": true}, built)
+		with.Leaving = true
+		require.NoError(t, f.Report(with))
+		require.False(t, f.Locates(), "the other one has left")
+	})
+}

@@ -49,6 +49,21 @@ func (f *Fleet) Knows(node string) bool {
 	return slices.ContainsFunc(f.Edges(), func(s EdgeStatus) bool { return s.Node == node && s.State != EdgeGone })
 }
 
+// Locates reports whether an edge may know the countries of visitors: it is false when
+// every edge that is not gone has reported that it has no GeoIP database.
+func (f *Fleet) Locates() bool {
+	there := false
+	for _, s := range f.Edges() {
+		if s.State == EdgeGone {
+			continue
+		}
+		if there = true; s.Via != ViaReport || !s.PlacesBuilt.IsZero() {
+			return true
+		}
+	}
+	return !there
+}
+
 // supersedes reports whether the fleet shows h instead of another boot of the node.
 func (h FleetHint) supersedes(other FleetHint) bool {
 	if h.Alive != other.Alive {
@@ -72,7 +87,8 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 		Position: r.Position, Synced: r.Synced, LastAppliedAt: r.LastAppliedAt, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending,
 		ClicksUntil: r.ClicksUntil,
 		Replica:     r.Replica, Held: r.Held, HeldWhy: r.HeldWhy, DiskLow: r.DiskLow, Draining: r.Draining, EdgeLoad: r.EdgeLoad,
-		State: EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport, Credential: r.Credential,
+		PlacesBuilt: r.PlacesBuilt,
+		State:       EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport, Credential: r.Credential,
 	}
 	left := r.Leaving || hinted && h.Left && h.Boot == r.Boot
 	switch {

@@ -116,7 +116,8 @@ type Links struct {
 	domains *Domains
 	minter  *Minter
 	writer  *writer
-	strict  bool // hosts that are no domain have no links
+	strict  bool        // hosts that are no domain have no links
+	locates func() bool // an edge may know the countries of visitors
 	now     func() time.Time
 	log     *slog.Logger
 
@@ -127,7 +128,7 @@ type Links struct {
 func newLinks(cfg *Config, domains *Domains) *Links {
 	store := cfg.Stores.Links
 	return &Links{
-		store: store, domains: domains, minter: cfg.Minter, strict: cfg.StrictHosts, now: cfg.Now, log: cfg.Logger,
+		store: store, domains: domains, minter: cfg.Minter, strict: cfg.StrictHosts, locates: cfg.Locates, now: cfg.Now, log: cfg.Logger,
 		writer: newWriter(store, cfg.Minter, cfg.Patience, cfg.Logger),
 	}
 }
@@ -281,6 +282,9 @@ func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c 
 			o := Outcome{Link: l}
 			if c.OriginalURL != nil {
 				o.Warnings = warningsOf(&l)
+			}
+			if c.Rules.Rules != nil {
+				o.Warnings = append(o.Warnings, s.warningsOfRules(*c.Rules.Rules)...)
 			}
 			return o, position, nil
 		}

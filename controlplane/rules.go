@@ -3,6 +3,7 @@ package controlplane
 import (
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"time"
 
 	"waypost"
@@ -49,6 +50,17 @@ func (s *Links) compile(l *waypost.Link, source *rules.Source) error {
 		return waypost.Errorf(waypost.EInvalid, "rules must be at most %d bytes of JSON", maxRulesText)
 	}
 	return nil
+}
+
+// warningsOfRules returns the warnings about rules.
+func (s *Links) warningsOfRules(all []rules.Rule) []Warning {
+	places := slices.ContainsFunc(all, func(r rules.Rule) bool {
+		return slices.ContainsFunc(r.When, func(c rules.Condition) bool { return len(c.Country) > 0 || len(c.City) > 0 })
+	})
+	if !places || s.locates() {
+		return nil
+	}
+	return []Warning{{WarnNoPlaces, "rules ask for the country or city of visitors, which no edge knows: none has a GeoIP database (edge.geoip)"}}
 }
 
 // maxRulesText bounds rules as JSON, in bytes.

@@ -164,12 +164,17 @@ func reportOf(b *api.EdgeReport) (report controlplane.EdgeReport, err error) {
 	if fault := faultOfReport(b); fault != "" {
 		return report, waypost.Errorf(waypost.EInvalid, "%s", fault)
 	}
+	var places time.Time
+	if b.PlacesBuilt != nil {
+		places = *b.PlacesBuilt
+	}
 	return controlplane.EdgeReport{
 		Node: b.Node, Region: region, Role: b.Role, Boot: boot, Addr: b.Addr, AdminAddr: b.AdminAddr, Version: b.Version,
 		Position: position, Synced: synced, Age: time.Duration(b.AgeSeconds * float64(time.Second)),
 		LastAppliedAt: b.LastAppliedAt, StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
 		Replica: controlplane.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy, DiskLow: b.DiskLow, Draining: b.Draining,
-		EdgeLoad: controlplane.EdgeLoad{RequestsPerSecond: b.RequestsPerSecond, DiskUsed: b.DiskUsedBytes, DiskFree: b.DiskFreeBytes},
+		PlacesBuilt: places,
+		EdgeLoad:    controlplane.EdgeLoad{RequestsPerSecond: b.RequestsPerSecond, DiskUsed: b.DiskUsedBytes, DiskFree: b.DiskFreeBytes},
 	}, nil
 }
 
@@ -192,8 +197,8 @@ func faultOfReport(b *api.EdgeReport) string {
 		return "admin_addr must be HOST:PORT, or empty"
 	case len(b.Version) > maxReportVersion || !printable(b.Version):
 		return "version must be at most 64 printable characters"
-	case !plausible(b.LastAppliedAt), !plausible(b.StartedAt), !plausible(b.ClicksUntil):
-		return "last_applied_at, started_at and clicks_until must be between 1970 and 9999, or left out"
+	case !plausible(b.LastAppliedAt), !plausible(b.StartedAt), !plausible(b.ClicksUntil), b.PlacesBuilt != nil && !plausible(*b.PlacesBuilt):
+		return "last_applied_at, started_at, clicks_until and places_built_at must be between 1970 and 9999, or left out"
 	case !slices.Contains(replicaStates, controlplane.ReplicaState(b.Replica)):
 		return "replica must be following, waiting, verifying, restoring, repairing, held or degraded, or left out"
 	case len(b.Held) > maxReportVersion || !printable(b.Held) ||

@@ -197,6 +197,7 @@ func edgeOf(e *controlplane.EdgeStatus) api.Edge {
 			Node: e.Node, Region: string(e.Region), Role: e.Role, Version: e.Version, Addr: e.Addr, AdminAddr: e.AdminAddr,
 			Replica: string(e.Replica), Held: e.Held, HeldWhy: e.HeldWhy, DiskLow: e.DiskLow, Draining: e.Draining,
 			RequestsPerSecond: e.RequestsPerSecond, DiskUsedBytes: e.DiskUsed, DiskFreeBytes: e.DiskFree,
+			PlacesBuilt: moment(e.PlacesBuilt),
 		},
 		State: string(e.State), Since: e.Since.UTC(), LastSeen: e.LastSeen.UTC(), Via: string(e.Via),
 		LastAppliedAt: moment(e.LastAppliedAt), StartedAt: moment(e.StartedAt), ClicksUntil: moment(e.ClicksUntil),

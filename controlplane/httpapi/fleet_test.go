@@ -39,8 +39,9 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 			LastAppliedAt: seen, StartedAt: seen, ClicksPending: 7, ClicksUntil: seen, Age: 2500 * time.Millisecond,
 			Lag: controlplane.Lag{Changes: 3, Age: 1500 * time.Millisecond}, LagKnown: true,
 			Replica: controlplane.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", DiskLow: true, Draining: true,
-			EdgeLoad: controlplane.EdgeLoad{RequestsPerSecond: new(12.5), DiskUsed: new(int64(1 << 40)), DiskFree: new(int64(0))},
-			State:    controlplane.EdgeSilent, Since: seen, LastSeen: seen, Via: controlplane.ViaReport, Credential: controlplane.CredentialOwn,
+			PlacesBuilt: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
+			EdgeLoad:    controlplane.EdgeLoad{RequestsPerSecond: new(12.5), DiskUsed: new(int64(1 << 40)), DiskFree: new(int64(0))},
+			State:       controlplane.EdgeSilent, Since: seen, LastSeen: seen, Via: controlplane.ViaReport, Credential: controlplane.CredentialOwn,
 		},
 		{
 			Node: "edge-z", Region: "us-east-1", Role: "edge", ClicksPending: -1, Age: -1, State: controlplane.EdgeAlive, Since: seen,
@@ -56,12 +57,12 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 		 "last_applied_at": `+at+`, "started_at": `+at+`,
 		 "clicks_pending": 7, "clicks_until": `+at+`, "replica": "held", "held": "mass-delete", "held_why": "too many",
 			"disk_low": true, "draining": true,
-			"requests_per_second": 12.5, "disk_used_bytes": 1099511627776, "disk_free_bytes": 0,
+			"places_built_at": "2026-11-01T00:00:00Z", "requests_per_second": 12.5, "disk_used_bytes": 1099511627776, "disk_free_bytes": 0,
 			"verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081", "credential": "own"},
 		{"node": "edge-z", "region": "us-east-1", "role": "edge", "state": "alive", "since": `+at+`, "last_seen": `+at+`, "via": "gossip",
 		 "position": null, "age_seconds": null, "lag_changes": null, "lag_seconds": null, "last_applied_at": null, "started_at": null,
 		 "clicks_pending": null, "clicks_until": null, "replica": "", "held": "", "held_why": "", "disk_low": false, "draining": false,
-			"requests_per_second": null, "disk_used_bytes": null, "disk_free_bytes": null,
+			"places_built_at": null, "requests_per_second": null, "disk_used_bytes": null, "disk_free_bytes": null,
 			"verified": null, "version": "", "addr": "", "admin_addr": "", "credential": null}]}`, res.text)
 
 	empty := startWithFleet(t, operator, fleet{}).do(call{path: "/api/admin/edges", key: "none"})

@@ -84,6 +84,17 @@ func (p *Places) Run(ctx context.Context) {
 	}
 }
 
+// Built returns when the database was built, zero when there is none.
+func (p *Places) Built() time.Time {
+	if p == nil {
+		return time.Time{}
+	}
+	if db := p.current.Load(); db != nil {
+		return db.reader.Metadata.BuildTime()
+	}
+	return time.Time{}
+}
+
 // look takes the file if it is another than the last one that was looked at.
 func (p *Places) look() {
 	now := stateOf(p.cfg.File)

@@ -77,7 +77,9 @@ func TestPlaces_CountryAndCityAreThoseOfTheDatabase(t *testing.T) {
 				"203.0.113.0/25": {"", "Nowhere"}, "203.0.113.128/26": {"xx", "Bad"}, "203.0.113.192/26": {"US", long + "\n\xff"},
 			}), time.Now())
 			salts := twoDays()
-			a := audience.New(audience.Config{Salts: salts, Places: audience.OpenPlaces(audience.PlacesConfig{File: file})})
+			places := audience.OpenPlaces(audience.PlacesConfig{File: file})
+			require.Equal(t, int64(1_700_000_000), places.Built().Unix())
+			a := audience.New(audience.Config{Salts: salts, Places: places})
 			for range 2 { // looked up, and remembered
 				require.Equal(t, spot{"DE", "Köln"}, whereIs(t, a, salts, "192.0.2.7"))
 				require.Equal(t, spot{"BR", ""}, whereIs(t, a, salts, "198.51.100.1"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"waypost/api"
 )
@@ -26,6 +27,8 @@ type State struct {
 
 	DiskLow  bool // changes wait for room on the disk
 	Draining bool // the edge is unready by order
+
+	PlacesBuilt time.Time // of the GeoIP database; zero: there is none
 
 	RequestsPerSecond  *float64 // nil: unknown
 	DiskUsed, DiskFree *int64   // bytes; nil: unknown

@@ -322,6 +322,15 @@ func (r *Reporter) exchange(ctx context.Context, to string, what any) ([]byte, e
 	return answer, nil
 }
 
+// placesBuilt returns a time as the API has it.
+func placesBuilt(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	at = at.UTC()
+	return &at
+}
+
 func (r *Reporter) report(leaving bool) api.EdgeReport {
 	c := &r.cfg
 	pending, until := c.Clicks()
@@ -331,6 +340,7 @@ func (r *Reporter) report(leaving bool) api.EdgeReport {
 			Node: c.Node, Region: string(c.Region), Role: c.Role, Version: c.Version, Addr: c.Addr, AdminAddr: c.AdminAddr,
 			Replica: state.Replica, Held: state.Held, HeldWhy: plain(state.Why, maxWhy), DiskLow: state.DiskLow, Draining: state.Draining,
 			RequestsPerSecond: state.RequestsPerSecond, DiskUsedBytes: state.DiskUsed, DiskFreeBytes: state.DiskFree,
+			PlacesBuilt: placesBuilt(state.PlacesBuilt),
 		},
 		Boot: hex.EncodeToString(c.Boot[:]), LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(),
 		AgeSeconds:    max(c.Age(), 0).Seconds(),
