@@ -66,7 +66,6 @@ type timeRange struct {
 	To       string `query:"to" maxLength:"40" example:"2026-03-31" doc:"End of the range: a date, which is included as a whole, or a time (RFC 3339), which is excluded. Default: now."`
 	Interval string `query:"interval" enum:"hour,day" default:"day" doc:"Step of the series. At most 750 hours or 1,830 days."`
 	TZ       string `query:"tz" maxLength:"64" default:"UTC" example:"Europe/Berlin" doc:"Time zone of the hours and days: a name of the IANA database."`
-	Name     string `query:"name" maxLength:"264" example:"DE" doc:"A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by."`
 }
 
 type linkStatsInput struct {
@@ -74,6 +73,7 @@ type linkStatsInput struct {
 	inDomain
 	timeRange
 	By        string `query:"by" enum:"countries,cities,devices,browsers,os,referrers,rules,variants" doc:"The breakdown that has the name."`
+	Name      string `query:"name" maxLength:"264" example:"DE" doc:"A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by."`
 	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers,rules,variants" doc:"For CSV: this breakdown instead of the series."`
 }
 
@@ -81,6 +81,7 @@ type workspaceStatsInput struct {
 	Top int `query:"top" minimum:"0" maximum:"100" default:"10" doc:"How many of the links with the most clicks are listed."`
 	timeRange
 	By        string `query:"by" enum:"countries,cities,devices,browsers,os,referrers" doc:"The breakdown that has the name."`
+	Name      string `query:"name" maxLength:"264" example:"DE" doc:"A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by."`
 	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers,top" doc:"For CSV: this breakdown, or the links with the most clicks, instead of the series."`
 }
 
@@ -188,7 +189,7 @@ func (a *statisticsAPI) short(ctx context.Context, in *codeInput) (*shortStatsOu
 }
 
 func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, error) {
-	q, err := in.query(in.By)
+	q, err := in.query(in.By, in.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -206,14 +207,14 @@ func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, e
 		Rules:      breakdownOf(controlplane.Rules, &stats.Breakdowns[controlplane.Rules]),
 		Variants:   variantsOf(&stats.Breakdowns[controlplane.Variants]),
 	}
-	shown.Named = in.namedOf(in.By, &stats.Stats)
+	shown.Named = namedOf(in.By, in.Name, &stats.Stats)
 	return &table{
 		json: shown, file: "clicks-" + in.Code, name: in.Breakdown, stats: &stats.Stats,
 	}, nil
 }
 
 func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) (*table, error) {
-	q, err := in.query(in.By)
+	q, err := in.query(in.By, in.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +227,7 @@ func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) 
 		ClickStats: clickStatsOf(&stats.Stats), Top: make([]api.TopLink, len(stats.Top.Links)),
 		TopExact: stats.Top.Exact,
 	}
-	shown.Named = in.namedOf(in.By, &stats.Stats)
+	shown.Named = namedOf(in.By, in.Name, &stats.Stats)
 	for i := range stats.Top.Links {
 		l := &stats.Top.Links[i]
 		shown.Top[i] = api.TopLink{
@@ -321,8 +322,8 @@ func variantsOf(b *controlplane.Breakdown) []api.VariantClicks {
 // dayOf returns the start of a day that is counted from 1970.
 func dayOf(n int32) time.Time { return time.Unix(int64(n)*24*60*60, 0).UTC() }
 
-// query reads the range. by is the breakdown that has the name.
-func (in *timeRange) query(by string) (q controlplane.StatsQuery, err error) {
+// query reads the range, and the name of a breakdown whose clicks are counted by day.
+func (in *timeRange) query(by, name string) (q controlplane.StatsQuery, err error) {
 	q.Interval = controlplane.Interval(in.Interval)
 	if q.Zone, err = zoneOf(in.TZ); err != nil {
 		return q, err
@@ -333,23 +334,23 @@ func (in *timeRange) query(by string) (q controlplane.StatsQuery, err error) {
 	if q.To, err = timeIn(q.Zone, "to", in.To, 1); err != nil {
 		return q, err
 	}
-	q.Named, err = in.named(by)
+	q.Named, err = namedIn(by, name)
 	return q, err
 }
 
-// named returns the name whose clicks are counted by day. Names that stand for clicks
+// namedIn returns the name whose clicks are counted by day. Names that stand for clicks
 // without a name are those of breakdowns.
-func (in *timeRange) named(by string) (*controlplane.NameQuery, error) {
+func namedIn(by, name string) (*controlplane.NameQuery, error) {
 	switch {
-	case by == "" && in.Name == "":
+	case by == "" && name == "":
 		return nil, nil //nolint:nilnil // no name is asked for
-	case by == "" || in.Name == "":
+	case by == "" || name == "":
 		return nil, invalid("query.name", "give by and name, or neither")
-	case in.Name == "other":
+	case name == "other":
 		return nil, invalid("query.name", "other stands for many names, and not the same on all days")
 	}
-	n := &controlplane.NameQuery{By: controlplane.Dimension(slices.Index(breakdownNames[:], by)), Name: in.Name}
-	if in.Name == nameless(n.By) {
+	n := &controlplane.NameQuery{By: controlplane.Dimension(slices.Index(breakdownNames[:], by)), Name: name}
+	if name == nameless(n.By) {
 		n.Name = ""
 	}
 	return n, nil
@@ -367,11 +368,11 @@ func nameless(d controlplane.Dimension) string {
 }
 
 // namedOf returns the clicks of the requested name, nil without one.
-func (in *timeRange) namedOf(by string, s *controlplane.Stats) *api.NamedSeries {
+func namedOf(by, name string, s *controlplane.Stats) *api.NamedSeries {
 	if by == "" {
 		return nil
 	}
-	shown := &api.NamedSeries{By: by, Name: in.Name, Series: make([]api.NamedDay, len(s.Named))}
+	shown := &api.NamedSeries{By: by, Name: name, Series: make([]api.NamedDay, len(s.Named))}
 	for i, d := range s.Named {
 		shown.Series[i] = api.NamedDay{T: dayOf(d.Day), Clicks: d.Clicks, AtLeast: d.AtLeast}
 		shown.Clicks += d.Clicks
