@@ -29,6 +29,7 @@ type Click struct {
 	Address  [16]byte // the visitor's address, sealed under the day's key; zero: unknown
 	Agent    []byte   // User-Agent, cut at MaxAgent
 	Referrer []byte   // Referer, cut at MaxReferrer; only its host leaves the edge
+	UTM      []byte   // as a UTM; empty unless the domain counts it
 }
 
 // MaxRule and MaxVariant bound the ids of a link's rules and variants, which begin at 1.
@@ -49,6 +50,7 @@ type ClickProfile struct {
 	Bot      bool
 	Rule     uint8 // as in a Click
 	Variant  uint8
+	UTM      UTM
 }
 
 // MaxClickName bounds a name in a profile, in bytes.
@@ -67,7 +69,7 @@ func (p *ClickProfile) Valid() bool {
 	default:
 		return false
 	}
-	if p.Rule > MaxRule || p.Variant > MaxVariant {
+	if p.Rule > MaxRule || p.Variant > MaxVariant || !p.UTM.Valid() {
 		return false
 	}
 	return ValidClickName(p.City) && ValidClickName(p.Browser) && ValidClickName(p.OS) && ValidClickName(p.Referrer)

@@ -18,12 +18,15 @@ type Domain struct {
 	DomainTargets
 }
 
-// DomainTargets lead visitors of a domain in place of its links. They are Locations:
-// printable ASCII, http or https.
+// DomainTargets lead visitors of a domain in place of its links, and say what is counted
+// of those links. Targets are Locations: printable ASCII, http or https.
 type DomainTargets struct {
 	Root        []byte // from the root; empty: the root shows the service's name
 	NotFound    []byte // in place of 404; empty: 404 is answered
 	Maintenance []byte // from the root and from all links; empty: there is no maintenance
+
+	// CountUTM says that some workspace counts the utm parameters of its links here.
+	CountUTM bool
 }
 
 // AtRoot returns the answer to the root of the domain, and false if the root has no
@@ -61,6 +64,7 @@ func DecodeDomain(payload []byte) (Domain, error) {
 		Root        string      `json:"root_url"`
 		NotFound    string      `json:"not_found_url"`
 		Maintenance string      `json:"maintenance_url"`
+		CountUTM    bool        `json:"count_utm"`
 	}
 	if err := json.Unmarshal(payload, &body); err != nil {
 		return Domain{}, err
@@ -81,6 +85,7 @@ func DecodeDomain(payload []byte) (Domain, error) {
 		}
 		*t.to = []byte(t.text)
 	}
+	d.CountUTM = body.CountUTM
 	return d, nil
 }
 

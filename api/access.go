@@ -250,6 +250,7 @@ type WorkspaceSettings struct {
 	Dedupe       bool   `json:"dedupe" doc:"The same URL returns the same link, unless a request says otherwise."`
 	Events       string `json:"events" enum:"off,sampled,all" doc:"Which clicks are kept one by one, besides the sums of all."`
 	EventsSample int    `json:"events_sample" doc:"With sampled: one click of this many is kept."`
+	UTM          bool   `json:"utm" doc:"Clicks are counted by the parameters utm_source, utm_medium, utm_campaign, utm_term and utm_content of the request."`
 }
 
 // NewWorkspace asks for a workspace.
@@ -269,4 +270,5 @@ type SettingsChange struct {
 	Dedupe       *bool   `json:"dedupe,omitzero"`
 	Events       *string `json:"events,omitzero" enum:"off,sampled,all"`
 	EventsSample *int    `json:"events_sample,omitzero" minimum:"1" maximum:"1000000"`
+	UTM          *bool   `json:"utm,omitzero"`
 }

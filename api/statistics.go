@@ -68,11 +68,16 @@ type ClickStats struct {
 	Browsers      []Named   `json:"browsers"`
 	Systems       []Named   `json:"os" doc:"Operating systems."`
 	Referrers     []Named   `json:"referrers" doc:"By host, including www.; direct without a referrer."`
+	UTMSource     []Named   `json:"utm_source" doc:"By this parameter of the request, in lower case; none without it, and where the workspace does not count it."`
+	UTMMedium     []Named   `json:"utm_medium" doc:"By this parameter, likewise."`
+	UTMCampaign   []Named   `json:"utm_campaign" doc:"By this parameter, likewise."`
+	UTMTerm       []Named   `json:"utm_term" doc:"By this parameter, likewise."`
+	UTMContent    []Named   `json:"utm_content" doc:"By this parameter, likewise."`
 }
 
 // NamedSeries are the clicks of one name of a breakdown by day.
 type NamedSeries struct {
-	By      string     `json:"by" enum:"countries,cities,devices,browsers,os,referrers,rules,variants"`
+	By      string     `json:"by" enum:"countries,cities,devices,browsers,os,referrers,rules,variants,utm_source,utm_medium,utm_campaign,utm_term,utm_content"`
 	Name    string     `json:"name"`
 	Clicks  int64      `json:"clicks" minimum:"0"`
 	AtLeast bool       `json:"at_least" doc:"There may be more clicks of the name among the others of a day that had more names than are kept."`

@@ -44,7 +44,8 @@ const (
 	Referrers
 	Rules
 	Variants
-	Dimensions = 8
+	UTM        // the first of five, in the order of waypost.UTMNames
+	Dimensions = UTM + Dimension(len(waypost.UTMValues{}))
 )
 
 // NameQuery asks for the clicks of one name by day. Nil asks for none.

@@ -26,6 +26,7 @@ type Settings struct {
 	Dedupe       bool   // a request for a URL returns its existing link, unless it says otherwise
 	Events       string // which clicks are stored one by one: one of EventModes
 	EventsSample int    // one of that many clicks is stored when Events is "sampled"; 0: the cluster's setting
+	UTM          bool   // clicks are counted by the utm parameters of the request
 }
 
 // EventModes returns the values of Settings.Events; the first is the default.
@@ -43,6 +44,7 @@ type WorkspaceChange struct {
 	Dedupe       *bool   `json:"dedupe,omitempty"`
 	Events       *string `json:"events,omitempty"`
 	EventsSample *int    `json:"events_sample,omitempty"`
+	UTM          *bool   `json:"utm,omitempty"`
 }
 
 // NewWorkspace is a request for a workspace.

@@ -50,6 +50,7 @@ CREATE TABLE domain (
                               CHECK (not_found_url ~* '^https?://[\x21-\x7e]+$' AND octet_length(not_found_url) <= 4000),
     maintenance_url text      CONSTRAINT domain_maintenance_is_a_header
                               CHECK (maintenance_url ~* '^https?://[\x21-\x7e]+$' AND octet_length(maintenance_url) <= 4000),
+    count_utm     boolean     NOT NULL DEFAULT false, -- the setting utm of its workspace; if it is shared, of any
     retired       boolean     NOT NULL DEFAULT false,
     created_at    timestamptz NOT NULL DEFAULT now(),
     slot          smallint    NOT NULL,

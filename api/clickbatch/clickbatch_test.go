@@ -24,7 +24,7 @@ func clicks() waypost.ClickBatch {
 		Profiles: []waypost.ClickProfile{
 			{},
 			{Country: "PT", City: "Évora", Device: "mobile", Browser: "Firefox", OS: "Android", Referrer: "www.example.com"},
-			{Device: "bot", Bot: true, Rule: 3, Variant: 250},
+			{Device: "bot", Bot: true, Rule: 3, Variant: 250, UTM: waypost.PackUTM(waypost.UTMValues{"mail", 2: "spring"})},
 		},
 		Links: []waypost.LinkClicks{
 			{
@@ -47,7 +47,7 @@ func TestAppend_BytesNeverChange(t *testing.T) {
 		"03" + "02" + "04" + "02" + // profiles, links, rows, visitors
 		"00" + "000000000000" +
 		"00" + text("PT") + text("Évora") + text("mobile") + text("Firefox") + text("Android") + text("www.example.com") +
-		"03" + "03fa" + "0000" + text("bot") + "000000" +
+		"07" + "03fa" + "0000" + text("bot") + "000000" + text("mail") + "00" + text("spring") + "0000" +
 		"0701" + "0407" + hex.EncodeToString([]byte("A_-9abc1234")) + "0301" + "0200" + // domains, codes, rows, visitors
 		"000a9501" + hex.EncodeToString(binary.AppendVarint(nil, math.MaxInt64-1_700_000_000_000)) + // times
 		"01020000" + "01c80101ffffffffffffffffff01" + // profiles, clicks
@@ -100,6 +100,11 @@ func someBatch(t *rapid.T) waypost.ClickBatch {
 			Referrer: name.Draw(t, "referrer"), Bot: rapid.Bool().Draw(t, "bot"),
 			Rule: rapid.Uint8Max(waypost.MaxRule).Draw(t, "rule"), Variant: rapid.Uint8Max(waypost.MaxVariant).Draw(t, "variant"),
 		}
+		var utm waypost.UTMValues
+		for i := range utm {
+			utm[i] = rapid.SampledFrom([]string{"", "", "", "mail", "spring sale"}).Draw(t, "utm")
+		}
+		p.UTM = waypost.PackUTM(utm)
 		if p.Country != "" {
 			p.City = name.Draw(t, "city")
 		}
@@ -183,6 +188,8 @@ func TestDecode_RefusesABatchBeyondItsBounds(t *testing.T) {
 		"a system with a newline":   func(b *waypost.ClickBatch) { b.Profiles[1].OS = "a\nb" },
 		"a referrer that is cut":    func(b *waypost.ClickBatch) { b.Profiles[1].Referrer = "\xc3" },
 		"a rule beyond its bound":   func(b *waypost.ClickBatch) { b.Profiles[1].Rule = waypost.MaxRule + 1 },
+		"a utm parameter too long":  func(b *waypost.ClickBatch) { b.Profiles[1].UTM = waypost.UTM(strings.Repeat("x", waypost.MaxUTM+1)) },
+		"one that is cut":           func(b *waypost.ClickBatch) { b.Profiles[1].UTM = "a\n\xc3" },
 		"a variant beyond its":      func(b *waypost.ClickBatch) { b.Profiles[1].Variant = waypost.MaxVariant + 1 },
 		"too many links": func(b *waypost.ClickBatch) {
 			b.Links = make([]waypost.LinkClicks, clickbatch.MaxLinks+1)

@@ -166,12 +166,21 @@ func (c *columns) profiles(b *waypost.ClickBatch, n int) {
 			}
 		}
 		p.Country, p.City, p.Device, p.Browser, p.OS, p.Referrer = c.short(), c.short(), c.short(), c.short(), c.short(), c.short()
+		if flags&utmFlag != 0 {
+			var values waypost.UTMValues
+			for k := range values {
+				values[k] = c.short()
+			}
+			if p.UTM = waypost.PackUTM(values); p.UTM == "" || p.UTM.Values() != values {
+				c.bad("a profile has utm parameters that are none")
+			}
+		}
 		if c.why != "" {
 			return
 		}
 		p.Bot = flags&botFlag != 0
 		known[*p] = struct{}{}
-		if flags > botFlag|ruleFlag || !p.Valid() {
+		if flags > botFlag|ruleFlag|utmFlag || !p.Valid() {
 			c.bad("a profile is broken")
 			return
 		}

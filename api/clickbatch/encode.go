@@ -36,10 +36,11 @@ const (
 //	sequence, 8 bytes
 //	length of the node, 1 byte; the node
 //	numbers: dropped, base time, profiles, links, rows, visitors
-//	for each profile: flags, 1 byte: 1 a bot, 2 it has a rule or a variant;
-//	                  these, 1 byte each, if it has any;
+//	for each profile: flags, 1 byte: 1 a bot, 2 it has a rule or a variant, 4 it has
+//	                  utm parameters;
+//	                  rule and variant, 1 byte each, if it has any;
 //	                  country, city, device, browser, OS and referrer, each behind a
-//	                  length byte
+//	                  length byte; the five utm parameters likewise, if it has any
 //	columns, one value for each link: domain; length of the code, 1 byte; the code;
 //	         rows; visitors
 //	columns, one value for each row: time; profile; clicks
@@ -65,6 +66,7 @@ const (
 	exactFlag  = 1
 	botFlag    = 1
 	ruleFlag   = 2
+	utmFlag    = 4
 	hashBytes  = 5
 	hashShift  = 64 - 8*hashBytes
 	crowdedOut = MaxRows + 1 // a number of rows that Decode refuses
@@ -160,6 +162,9 @@ func appendProfile(dst []byte, p *waypost.ClickProfile) []byte {
 	if p.Bot {
 		flags = botFlag
 	}
+	if p.UTM != "" {
+		flags |= utmFlag
+	}
 	if p.Rule != 0 || p.Variant != 0 {
 		dst = append(dst, flags|ruleFlag, p.Rule, p.Variant)
 	} else {
@@ -167,6 +172,11 @@ func appendProfile(dst []byte, p *waypost.ClickProfile) []byte {
 	}
 	for _, name := range []string{p.Country, p.City, p.Device, p.Browser, p.OS, p.Referrer} {
 		dst = appendShort(dst, name)
+	}
+	if p.UTM != "" {
+		for _, value := range p.UTM.Values() {
+			dst = appendShort(dst, value)
+		}
 	}
 	return dst
 }

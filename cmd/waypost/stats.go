@@ -61,7 +61,7 @@ func (p clicksCommands) linkCommand() *cobra.Command {
 			return p.showStats(c, client.LinkStatsPath(code, values))
 		},
 	}
-	q.bind(c, "countries, cities, devices, browsers, os, referrers, rules or variants")
+	q.bind(c, "countries, cities, devices, browsers, os, referrers, rules, variants or utm_source and the like")
 	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; the shared one if left out")
 	return c
 }
@@ -85,7 +85,7 @@ the scope analytics:read, or else the development system that runs in --data-dir
 			return p.showStats(c, client.WorkspaceStatsPath(values))
 		},
 	}
-	q.bind(c, "countries, cities, devices, browsers, os, referrers or top")
+	q.bind(c, "countries, cities, devices, browsers, os, referrers, utm_source and the like, or top")
 	c.Flags().IntVar(&top, "top", 10, "how many of the links with the most clicks are listed, up to 100")
 	return p.bind(c, "client", "dev.data_dir")
 }

@@ -34,11 +34,16 @@ func statsTable(s *client.Stats, width int) string {
 		{"BROWSERS", s.Browsers},
 		{"OPERATING SYSTEMS", s.Systems},
 		{"REFERRERS", s.Referrers},
+		{"UTM SOURCES", s.UTMSource},
+		{"UTM MEDIUMS", s.UTMMedium},
+		{"UTM CAMPAIGNS", s.UTMCampaign},
+		{"UTM TERMS", s.UTMTerm},
+		{"UTM CONTENTS", s.UTMContent},
+		{"RULES", s.Rules},
 	} {
-		writeNames(&b, part.title, part.names, width)
-	}
-	if len(s.Rules) > 1 || len(s.Rules) == 1 && s.Rules[0].Name != "none" {
-		writeNames(&b, "RULES", s.Rules, width)
+		if len(part.names) != 1 || part.names[0].Name != "none" {
+			writeNames(&b, part.title, part.names, width)
+		}
 	}
 	writeVariants(&b, s.Variants, width)
 	writeTop(&b, s.Top, width)

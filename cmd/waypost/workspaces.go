@@ -125,7 +125,7 @@ shown, once, unless the address has an account that operators look after.`,
 
 func (p workspacesCommands) setCommand() *cobra.Command {
 	var name, events string
-	var dedupe bool
+	var dedupe, utm bool
 	var sample int
 	c := &cobra.Command{
 		Use:   "set [WORKSPACE]",
@@ -150,11 +150,14 @@ func (p workspacesCommands) setCommand() *cobra.Command {
 			if changed("events-sample") {
 				settings.EventsSample = &sample
 			}
+			if changed("utm") {
+				settings.UTM = &utm
+			}
 			if settings != (client.SettingsChange{}) {
 				change.Settings = &settings
 			}
 			if change == (client.WorkspaceChange{}) {
-				return &usageError{errors.New("nothing to change: give --name, --dedupe, --events or --events-sample")}
+				return &usageError{errors.New("nothing to change: give --name, --dedupe, --events, --events-sample or --utm")}
 			}
 			return p.withAPI(func(api *client.Client) error {
 				var id int64
@@ -175,6 +178,7 @@ func (p workspacesCommands) setCommand() *cobra.Command {
 	c.Flags().StringVar(&name, "name", "", "name, for people")
 	c.Flags().BoolVar(&dedupe, "dedupe", false, "reuse the link of the same URL; --dedupe=false: make a new one every time")
 	c.Flags().StringVar(&events, "events", "", "which clicks are kept one by one: off, sampled or all")
+	c.Flags().BoolVar(&utm, "utm", false, "count clicks by the utm parameters of the request")
 	c.Flags().IntVar(&sample, "events-sample", 0, "keep one click in this many, when events are sampled")
 	return c
 }

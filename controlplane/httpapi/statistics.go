@@ -72,17 +72,17 @@ type linkStatsInput struct {
 	Code string `path:"code" doc:"The link's short code."`
 	inDomain
 	timeRange
-	By        string `query:"by" enum:"countries,cities,devices,browsers,os,referrers,rules,variants" doc:"The breakdown that has the name."`
+	By        string `query:"by" enum:"countries,cities,devices,browsers,os,referrers,rules,variants,utm_source,utm_medium,utm_campaign,utm_term,utm_content" doc:"The breakdown that has the name."`
 	Name      string `query:"name" maxLength:"264" example:"DE" doc:"A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by."`
-	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers,rules,variants" doc:"For CSV: this breakdown instead of the series."`
+	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers,rules,variants,utm_source,utm_medium,utm_campaign,utm_term,utm_content" doc:"For CSV: this breakdown instead of the series."`
 }
 
 type workspaceStatsInput struct {
 	Top int `query:"top" minimum:"0" maximum:"100" default:"10" doc:"How many of the links with the most clicks are listed."`
 	timeRange
-	By        string `query:"by" enum:"countries,cities,devices,browsers,os,referrers" doc:"The breakdown that has the name."`
+	By        string `query:"by" enum:"countries,cities,devices,browsers,os,referrers,utm_source,utm_medium,utm_campaign,utm_term,utm_content" doc:"The breakdown that has the name."`
 	Name      string `query:"name" maxLength:"264" example:"DE" doc:"A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by."`
-	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers,top" doc:"For CSV: this breakdown, or the links with the most clicks, instead of the series."`
+	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers,utm_source,utm_medium,utm_campaign,utm_term,utm_content,top" doc:"For CSV: this breakdown, or the links with the most clicks, instead of the series."`
 }
 
 type codeInput struct {
@@ -261,7 +261,8 @@ func (a *statisticsAPI) forgetVisitors(ctx context.Context, in *forgetVisitorsIn
 }
 
 // breakdownNames are the values of the parameter, in the order of the dimensions.
-var breakdownNames = [controlplane.Dimensions]string{"countries", "cities", "devices", "browsers", "os", "referrers", "rules", "variants"}
+var breakdownNames = [controlplane.Dimensions]string{"countries", "cities", "devices", "browsers", "os", "referrers", "rules", "variants",
+	"utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content"}
 
 func clickStatsOf(s *controlplane.Stats) api.ClickStats {
 	first, end := s.Span.Days()
@@ -275,10 +276,13 @@ func clickStatsOf(s *controlplane.Stats) api.ClickStats {
 	for i, q := range s.Series {
 		shown.Series[i] = api.Bucket{T: s.Span.Bounds[i], Clicks: q.Clicks, BotClicks: q.Bots}
 	}
-	for d, to := range [...]*[]api.Named{
-		&shown.Countries, &shown.Cities, &shown.Devices, &shown.Browsers, &shown.Systems, &shown.Referrers,
+	for d, to := range map[controlplane.Dimension]*[]api.Named{
+		controlplane.Countries: &shown.Countries, controlplane.Cities: &shown.Cities, controlplane.Devices: &shown.Devices,
+		controlplane.Browsers: &shown.Browsers, controlplane.Systems: &shown.Systems, controlplane.Referrers: &shown.Referrers,
+		controlplane.UTM: &shown.UTMSource, controlplane.UTM + 1: &shown.UTMMedium, controlplane.UTM + 2: &shown.UTMCampaign,
+		controlplane.UTM + 3: &shown.UTMTerm, controlplane.UTM + 4: &shown.UTMContent,
 	} {
-		*to = breakdownOf(controlplane.Dimension(d), &s.Breakdowns[d])
+		*to = breakdownOf(d, &s.Breakdowns[d])
 	}
 	return shown
 }
@@ -357,10 +361,10 @@ func namedIn(by, name string) (*controlplane.NameQuery, error) {
 }
 
 func nameless(d controlplane.Dimension) string {
-	switch d {
-	case controlplane.Referrers:
+	switch {
+	case d == controlplane.Referrers:
 		return "direct"
-	case controlplane.Rules, controlplane.Variants:
+	case d > controlplane.Referrers:
 		return "none"
 	default:
 		return "unknown"

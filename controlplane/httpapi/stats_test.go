@@ -56,6 +56,11 @@ func busy() *statistics {
 		}, {Name: "@evil", Clicks: 1}}, Other: 1},
 		{Named: []controlplane.NamedClicks{{Name: "2", Clicks: 10}, {Name: "", Clicks: 2}}},
 		{Named: []controlplane.NamedClicks{{Name: "2/10", Clicks: 6}, {Name: "2/9", Clicks: 2}, {Name: "", Clicks: 3}, {Name: "1/9", Clicks: 1}}},
+		{Named: []controlplane.NamedClicks{{Name: "mail", Clicks: 8}, {Name: "", Clicks: 4}}},
+		{Named: []controlplane.NamedClicks{{Name: "", Clicks: 12}}},
+		{Named: []controlplane.NamedClicks{{Name: "spring sale", Clicks: 12}}},
+		{Named: []controlplane.NamedClicks{{Name: "=1+1", Clicks: 11}}, Other: 1},
+		{Named: []controlplane.NamedClicks{{Name: "", Clicks: 12}}},
 	}
 	return f
 }
@@ -73,7 +78,10 @@ const berlinStats = `"from": "2026-03-29T00:00:00+01:00", "to": "2026-03-31T00:0
 	"devices": [{"name": "desktop", "clicks": 9}, {"name": "bot", "clicks": 3}],
 	"browsers": [{"name": "Firefox", "clicks": 12}], "os": [{"name": "Linux", "clicks": 12}],
 	"referrers": [{"name": "direct", "clicks": 7}, {"name": "www.example.com", "clicks": 3}, {"name": "@evil",
-		"clicks": 1}, {"name": "other", "clicks": 1}]`
+		"clicks": 1}, {"name": "other", "clicks": 1}],
+	"utm_source": [{"name": "mail", "clicks": 8}, {"name": "none", "clicks": 4}], "utm_medium": [{"name": "none", "clicks": 12}],
+	"utm_campaign": [{"name": "spring sale", "clicks": 12}], "utm_term": [{"name": "=1+1", "clicks": 11}, {"name": "other", "clicks": 1}],
+	"utm_content": [{"name": "none", "clicks": 12}]`
 
 func TestStatsTellHowOftenWhenAndByWhomALinkWasFollowed(t *testing.T) {
 	a := clicked(t, busy())
@@ -168,6 +176,7 @@ func TestCSVIsGivenToThoseWhoAskForIt(t *testing.T) {
 	res = get("/api/v1/urls/spring/stats"+berlin+"&breakdown=referrers", "application/json;q=0.5, text/csv")
 	require.Equal(t, "name,clicks\ndirect,7\nwww.example.com,3\n'@evil,1\nother,1\n", res.text)
 	require.Equal(t, "name,clicks\nLinux,12\n", get("/api/v1/stats"+berlin+"&breakdown=os", "text/csv").text)
+	require.Equal(t, "name,clicks\n'=1+1,11\nother,1\n", get("/api/v1/stats"+berlin+"&breakdown=utm_term", "text/csv").text)
 	require.Equal(t, "name,clicks\n2,10\nnone,2\n", get("/api/v1/urls/spring/stats"+berlin+"&breakdown=rules", "text/csv").text)
 	require.Equal(t, "rule,name,clicks,share,low,high\n1,9,1,1,0.206549,1\n2,9,2,0.25,0.071479,0.590725\n2,10,6,0.75,0.409275,0.928521\n",
 		get("/api/v1/urls/spring/stats"+berlin+"&breakdown=variants", "text/csv").text)
@@ -301,6 +310,7 @@ func TestStats_CountOneNameByDay(t *testing.T) {
 			{"t": "2026-03-30T00:00:00Z", "clicks": 1, "at_least": true}]}`), shown["named"])
 		require.NotContains(t, object(t, a.do(call{path: path, key: operatorKey}).text), "named")
 		for query, name := range map[string]string{
+			"by=utm_campaign&name=spring+sale": "spring sale", "by=utm_term&name=none": "",
 			"by=referrers&name=direct": "", "by=countries&name=unknown": "", "by=os&name=direct": "direct",
 		} {
 			require.Equal(t, 200, a.do(call{path: path + "?" + query, key: operatorKey}).StatusCode)
@@ -310,9 +320,11 @@ func TestStats_CountOneNameByDay(t *testing.T) {
 			requireProblem(t, a.do(call{path: path + "?" + query, key: operatorKey}), 422, "invalid")
 		}
 	}
-	for query, name := range map[string]string{"by=rules&name=none": "", "by=rules&name=2": "2", "by=variants&name=10": "10"} {
+	for query, name := range map[string]string{
+		"by=rules&name=none": "", "by=rules&name=2": "2", "by=variants&name=10": "10",
+	} {
 		require.Equal(t, 200, a.get("/api/v1/urls/spring/stats?"+query).StatusCode)
 		require.Equal(t, name, f.queries[len(f.queries)-1].Named.Name)
-		requireProblem(t, a.do(call{path: "/api/v1/stats?" + query, key: statsKey}), 422, "invalid") // ids of different links have nothing in common
+		requireProblem(t, a.do(call{path: "/api/v1/stats?" + query, key: statsKey}), 422, "invalid")
 	}
 }

@@ -136,6 +136,7 @@ func workspaceChangeOf(c *api.WorkspaceChange) controlplane.WorkspaceChange {
 	change := controlplane.WorkspaceChange{Name: c.Name}
 	if c.Settings != nil {
 		change.Dedupe, change.Events, change.EventsSample = c.Settings.Dedupe, c.Settings.Events, c.Settings.EventsSample
+		change.UTM = c.Settings.UTM
 	}
 	return change
 }
@@ -150,6 +151,8 @@ func workspaceOf(w *controlplane.Workspace) *workspaceOutput {
 	}
 	return &workspaceOutput{api.Workspace{
 		ID: int64(w.ID), Slug: w.Slug, Name: w.Name, State: state, CreatedAt: w.CreatedAt, DeletedAt: moment(w.DeletedAt),
-		Settings: api.WorkspaceSettings{Dedupe: w.Settings.Dedupe, Events: w.Settings.Events, EventsSample: w.Settings.EventsSample},
+		Settings: api.WorkspaceSettings{
+			Dedupe: w.Settings.Dedupe, Events: w.Settings.Events, EventsSample: w.Settings.EventsSample, UTM: w.Settings.UTM,
+		},
 	}}
 }

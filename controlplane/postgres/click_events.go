@@ -40,6 +40,18 @@ const findEventWishes = `
 SELECT id, settings::text FROM workspace
 WHERE id = ANY($1) AND deleted_at IS NULL AND settings ->> 'events' IN ('all', 'sampled')`
 
+// workspacesOf returns the workspaces of links, each once.
+func workspacesOf(targets []target) (ids []int64) {
+	seen := make(map[int64]bool)
+	for _, t := range targets {
+		if t.link != 0 && !seen[t.workspace] {
+			seen[t.workspace] = true
+			ids = append(ids, t.workspace)
+		}
+	}
+	return ids
+}
+
 // eventsOf returns the single clicks that workspaces keep, nil for none. Only a batch
 // with the times of its clicks has any.
 func (db *ClickStore) eventsOf(
@@ -48,16 +60,8 @@ func (db *ClickStore) eventsOf(
 	if !b.Exact {
 		return nil, nil
 	}
-	var ids []int64
-	seen := make(map[int64]bool)
-	for _, t := range targets {
-		if t.link != 0 && !seen[t.workspace] {
-			seen[t.workspace] = true
-			ids = append(ids, t.workspace)
-		}
-	}
 	every := make(map[int64]uint64) // of how many clicks of a workspace one is kept
-	err := db.pool.queryIn(ctx, ingest, findEventWishes, []any{ids}, func(rows pgx.Rows) error {
+	err := db.pool.queryIn(ctx, ingest, findEventWishes, []any{workspacesOf(targets)}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			var id int64
 			var settings string

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 	"time"
@@ -24,8 +25,8 @@ const (
 
 	// maxPartBytes bounds what a batch becomes: each part has the profiles of its own rows,
 	// so that few bytes of a batch can become very many. The most rows with the longest
-	// referrers that an edge sends stay below.
-	maxPartBytes = 16 * clickbatch.MaxBytes
+	// referrers and utm parameters that an edge sends stay below.
+	maxPartBytes = 20 * clickbatch.MaxBytes
 
 	quartersOfDay = rollup.Quarters
 )
@@ -54,6 +55,7 @@ type quarterCount struct {
 // partMaker makes parts of the links of one batch.
 type partMaker struct {
 	batch    *waypost.ClickBatch
+	utm      map[int64]bool // workspaces that count utm parameters
 	now      time.Time
 	out      *clickParts
 	rows     []quarterCount // of a link, used again
@@ -62,8 +64,9 @@ type partMaker struct {
 	packed   []byte // details, one behind the other
 }
 
-// partsOf judges a batch and packs it. EInvalid: it cannot be counted.
-func partsOf(b *waypost.ClickBatch, targets []target, now time.Time) (*clickParts, error) {
+// partsOf judges a batch and packs it, with the utm parameters of workspaces that count
+// them. EInvalid: it cannot be counted.
+func partsOf(b *waypost.ClickBatch, targets []target, utm map[int64]bool, now time.Time) (*clickParts, error) {
 	order := make([]int, len(targets))
 	for i := range order {
 		order[i] = i
@@ -72,7 +75,7 @@ func partsOf(b *waypost.ClickBatch, targets []target, now time.Time) (*clickPart
 		return cmp.Or(cmp.Compare(targets[i].workspace, targets[j].workspace), cmp.Compare(targets[i].link, targets[j].link))
 	})
 	n := len(order)
-	m := &partMaker{batch: b, now: now, out: &clickParts{
+	m := &partMaker{batch: b, utm: utm, now: now, out: &clickParts{
 		workspaces: make([]int64, 0, n), links: make([]int64, 0, n), days: make([]time.Time, 0, n),
 		clicks: make([]int64, 0, n), bots: make([]int64, 0, n), lasts: make([]time.Time, 0, n), details: make([][]byte, 0, n),
 	}}
@@ -94,6 +97,22 @@ func partsOf(b *waypost.ClickBatch, targets []target, now time.Time) (*clickPart
 		}
 	}
 	return m.out, nil
+}
+
+// utmOf returns the workspaces that count utm parameters. Edges know it of a domain only,
+// which may have links of several workspaces, and learn late that it is over.
+func (db *ClickStore) utmOf(ctx context.Context, b *waypost.ClickBatch, targets []target) (map[int64]bool, error) {
+	if !slices.ContainsFunc(b.Profiles, func(p waypost.ClickProfile) bool { return p.UTM != "" }) {
+		return nil, nil
+	}
+	count := make(map[int64]bool)
+	err := db.pool.queryIn(ctx, ingest, `SELECT t.id FROM unnest($1::bigint[]) AS t (id) WHERE `+countsUTM("t.id"), []any{workspacesOf(targets)},
+		func(rows pgx.Rows) error {
+			var id int64
+			_, err := pgx.ForEachRow(rows, []any{&id}, func() error { count[id] = true; return nil })
+			return err
+		})
+	return count, classify("read who counts utm parameters", err)
 }
 
 // believed returns a click's own time, or now if that time is impossible.
@@ -155,6 +174,9 @@ func (m *partMaker) add(l *waypost.LinkClicks, t target, day int64, rows []quart
 	p.Profiles, p.Rows, p.Visitors = p.Profiles[:0], p.Rows[:0], p.Visitors[:0]
 	for _, profile := range m.profiles {
 		p.Profiles = append(p.Profiles, m.batch.Profiles[profile])
+		if !m.utm[t.workspace] {
+			p.Profiles[len(p.Profiles)-1].UTM = ""
+		}
 	}
 	for _, r := range rows {
 		profile, _ := slices.BinarySearch(m.profiles, r.profile)

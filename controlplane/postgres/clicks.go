@@ -119,8 +119,12 @@ func (db *ClickStore) countClicks(ctx context.Context, b *waypost.ClickBatch, ha
 	if err != nil {
 		return controlplane.ClickReceipt{}, err
 	}
+	utm, err := db.utmOf(ctx, b, targets)
+	if err != nil {
+		return controlplane.ClickReceipt{}, err
+	}
 	now := time.Now()
-	parts, err := partsOf(b, targets, now)
+	parts, err := partsOf(b, targets, utm, now)
 	if err != nil {
 		return controlplane.ClickReceipt{}, err
 	}

@@ -168,6 +168,72 @@ func TestClicksAreToldByRuleAndVariantBeforeAndAfterTheyAreFolded(t *testing.T) 
 	}
 }
 
+// The domain is shared, so an edge sends the parameters for the links of both.
+func TestUTMParametersAreCountedForTheWorkspacesThatWantThem(t *testing.T) {
+	db, hand := open(t)
+	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)
+	exec(t, hand, `INSERT INTO domain (workspace_id, host) VALUES (1, 'own.example.com'), (7, 'other.example.com')`)
+	foreign := link("foreign")
+	foreign.Workspace = 7
+	insert(t, db, link("spring"), foreign)
+	domains := func() (text string) {
+		require.NoError(t, hand.QueryRow(t.Context(), `SELECT string_agg(name || ' ' || (payload::jsonb ->> 'count_utm'), ', ' ORDER BY name)
+			FROM (SELECT DISTINCT ON (name) name, payload FROM changelog WHERE kind = 2 ORDER BY name, seq DESC, ord DESC) newest`).Scan(&text))
+		return text
+	}
+	set := func(ws waypost.WorkspaceID, on bool) {
+		w, err := db.ChangeWorkspace(t.Context(), eraser, ws, controlplane.WorkspaceChange{UTM: &on})
+		require.NoError(t, err)
+		require.Equal(t, on, w.Settings.UTM)
+	}
+	require.Equal(t, "1 false, 2 false, 3 false", domains())
+	set(7, true)
+	require.Equal(t, "1 true, 2 false, 3 true", domains(), "a shared domain serves whoever wants them")
+	set(1, true)
+	set(7, false)
+	require.Equal(t, "1 true, 2 true, 3 false", domains())
+	_, _, err := db.CreateDomain(t.Context(), eraser, waypost.Domain{Workspace: 1, Host: "new.example.com"}, false)
+	require.NoError(t, err)
+	require.Contains(t, domains(), "4 true")
+
+	seq := uint64(0)
+	click := func(code string) {
+		seq++
+		ingest(t, db, &waypost.ClickBatch{
+			Node: "edge-1", Boot: someBoot, Seq: seq, Exact: true,
+			Profiles: []waypost.ClickProfile{{UTM: waypost.PackUTM(waypost.UTMValues{"mail", 2: "spring"})}, {UTM: "other"}, {}},
+			Links: []waypost.LinkClicks{{
+				Domain: waypost.DefaultDomain, Code: waypost.Code(code), Last: at(9, 0).UnixMilli(),
+				Rows: []waypost.ClickRow{
+					{At: at(9, 0).UnixMilli(), Count: 3}, {At: at(9, 0).UnixMilli(), Profile: 1, Count: 2},
+					{At: at(9, 0).UnixMilli(), Profile: 2, Count: 1},
+				},
+			}},
+		})
+	}
+	click("spring")
+	click("foreign")
+	s := span(t, at(0, 0), at(23, 0), controlplane.ByDay, nil)
+	told := func(ws waypost.WorkspaceID, d controlplane.Dimension) []controlplane.NamedClicks {
+		c, _, err := db.WorkspaceClicks(t.Context(), ws, s, nil, 0)
+		require.NoError(t, err)
+		return c.Breakdowns[d].Named
+	}
+	for _, folded := range []bool{false, true} {
+		if folded {
+			fold(t, db)
+		}
+		require.Equal(t, named("mail", 3, "other", 2, "", 1), told(1, controlplane.UTM))
+		require.Equal(t, named("", 3, "spring", 3), told(1, controlplane.UTM+2))
+		require.Equal(t, named("", 6), told(1, controlplane.UTM+4))
+		require.Equal(t, named("", 6), told(7, controlplane.UTM))
+	}
+	set(1, false)
+	require.Contains(t, domains(), "1 false")
+	click("spring") // which an edge had recorded before it learned that
+	require.Equal(t, named("", 7, "mail", 3, "other", 2), told(1, controlplane.UTM))
+}
+
 func TestClicksOfAnotherWorkspaceAreNotTold(t *testing.T) {
 	db, hand := open(t)
 	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)

@@ -165,7 +165,8 @@ func (db *DomainStore) CreateDomain(
 			return inUse
 		}
 		if err := tx.QueryRow(ctx, `
-			INSERT INTO domain (workspace_id, host, root_url, not_found_url) VALUES (nullif($1, 0), $2, nullif($3, ''), nullif($4, ''))
+			INSERT INTO domain (workspace_id, host, root_url, not_found_url, count_utm)
+			VALUES (nullif($1, 0), $2, nullif($3, ''), nullif($4, ''), `+countsUTM(`coalesce(nullif($1, 0), w.id)`)+`)
 			ON CONFLICT (host) DO NOTHING RETURNING id`,
 			int64(d.Workspace), host, string(d.Root), string(d.NotFound)).Scan(&d.ID); errors.Is(err, pgx.ErrNoRows) {
 			return inUse

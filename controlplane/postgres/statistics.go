@@ -77,6 +77,8 @@ var kept = [controlplane.Dimensions]rollup.Dimension{
 	controlplane.Countries: rollup.Country, controlplane.Cities: rollup.City, controlplane.Devices: rollup.Device,
 	controlplane.Browsers: rollup.Browser, controlplane.Systems: rollup.OS, controlplane.Referrers: rollup.Referrer,
 	controlplane.Rules: rollup.Rule, controlplane.Variants: rollup.Variant,
+	controlplane.UTM: rollup.UTM, controlplane.UTM + 1: rollup.UTM + 1, controlplane.UTM + 2: rollup.UTM + 2,
+	controlplane.UTM + 3: rollup.UTM + 3, controlplane.UTM + 4: rollup.UTM + 4,
 }
 
 // namedDay returns the clicks of a name on a day. A variant is named by its id alone, and

@@ -38,6 +38,10 @@ func readSettings(text string, sample int) controlplane.Settings {
 	if json.Unmarshal(all["events"], &events) == nil && slices.Contains(controlplane.EventModes(), events) {
 		s.Events = events
 	}
+	var utm bool
+	if json.Unmarshal(all["utm"], &utm) == nil {
+		s.UTM = utm
+	}
 	var own int
 	if json.Unmarshal(all["events_sample"], &own) == nil && own >= 1 && own <= controlplane.MaxEventsSample {
 		s.EventsSample = own
@@ -72,11 +76,14 @@ func (db *AccessStore) Workspace(ctx context.Context, ws waypost.WorkspaceID) (w
 func (db *AccessStore) ChangeWorkspace(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, c controlplane.WorkspaceChange,
 ) (w controlplane.Workspace, err error) {
-	settings, err := json.Marshal(controlplane.WorkspaceChange{Dedupe: c.Dedupe, Events: c.Events, EventsSample: c.EventsSample})
+	settings, err := json.Marshal(controlplane.WorkspaceChange{
+		Dedupe: c.Dedupe, Events: c.Events, EventsSample: c.EventsSample, UTM: c.UTM,
+	})
 	if err != nil {
 		return w, err
 	}
-	err = db.pool.within(ctx, tenantOf(ws), "change a workspace", func(tx pgx.Tx) error {
+	const doing = "change a workspace"
+	change := func(tx pgx.Tx) error {
 		w, err = db.oneWorkspace(ctx, tx, `
 			UPDATE workspace SET name = coalesce($2, name), settings = settings || $3::text::jsonb
 			WHERE `+ofWorkspace("id", "$1")+` AND deleted_at IS NULL RETURNING `+workspaceColumns, ws, c.Name, string(settings))
@@ -84,8 +91,32 @@ func (db *AccessStore) ChangeWorkspace(
 			return err
 		}
 		return auditBoth(ctx, tx, by, ws, "workspaces.change", "workspace "+w.Slug, c)
+	}
+	if c.UTM == nil {
+		return w, db.pool.within(ctx, tenantOf(ws), doing, change)
+	}
+	// Edges learn it with the domains.
+	return w, db.pool.change(ctx, doing, func(tx pgx.Tx, _ uint32) error {
+		if err := setTenant(ctx, tx, ws); err != nil {
+			return err
+		}
+		if err := change(tx); err != nil {
+			return err
+		}
+		if err := system.enter(ctx, tx); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			UPDATE domain d SET count_utm = NOT count_utm
+			WHERE (workspace_id = $1 OR workspace_id IS NULL) AND count_utm <> `+countsUTM(`coalesce(d.workspace_id, w.id)`), ws)
+		return err
 	})
-	return w, err
+}
+
+// countsUTM is the condition that a workspace counts utm parameters: the one with an id
+// in SQL, which names its table, and may be w for any workspace.
+func countsUTM(id string) string {
+	return `EXISTS (SELECT FROM workspace w WHERE w.id = ` + id + ` AND w.deleted_at IS NULL AND w.settings -> 'utm' = 'true')`
 }
 
 // Workspaces implements controlplane.WorkspaceStore.

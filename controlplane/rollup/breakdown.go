@@ -26,7 +26,8 @@ const (
 	Referrer
 	Rule
 	Variant
-	dimensions
+	UTM        // the first of five, in the order of waypost.UTMNames
+	dimensions = UTM + Dimension(len(waypost.UTMValues{}))
 
 	// From here on dimensions are packed only where some click has a name.
 	firstSparse = Rule
@@ -54,6 +55,9 @@ func (b *Breakdown) Add(p *waypost.ClickProfile, c Count) {
 	b.add(Referrer, p.Referrer, c)
 	b.add(Rule, ids[p.Rule], c)
 	b.add(Variant, VariantName(p.Rule, p.Variant), c)
+	for i, value := range p.UTM.Values() {
+		b.add(UTM+Dimension(i), value, c)
+	}
 }
 
 // ids are the names of rules and variants; that of 0 is empty.

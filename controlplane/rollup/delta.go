@@ -62,6 +62,7 @@ func (p *Delta) count(row Row) Count {
 const (
 	botFlag  = 1
 	ruleFlag = 2
+	utmFlag  = 4
 )
 
 // Append appends the packed form. UnpackDelta refuses the bytes of a delta that breaks a
@@ -75,6 +76,9 @@ func (p *Delta) Append(dst []byte) []byte {
 		if f.Bot {
 			flags = botFlag
 		}
+		if f.UTM != "" {
+			flags |= utmFlag
+		}
 		if f.Rule != 0 || f.Variant != 0 {
 			dst = append(dst, flags|ruleFlag, f.Rule, f.Variant)
 		} else {
@@ -82,6 +86,11 @@ func (p *Delta) Append(dst []byte) []byte {
 		}
 		for _, s := range [...]string{f.Country, f.City, f.Device, f.Browser, f.OS, f.Referrer} {
 			dst = appendText(dst, s)
+		}
+		if f.UTM != "" {
+			for _, s := range f.UTM.Values() {
+				dst = appendText(dst, s)
+			}
 		}
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(p.Rows)))
@@ -121,7 +130,16 @@ func UnpackDelta(b []byte) (*Delta, error) {
 		for _, s := range [...]*string{&f.Country, &f.City, &f.Device, &f.Browser, &f.OS, &f.Referrer} {
 			*s = r.text()
 		}
-		if flags > botFlag|ruleFlag || r.why != "" {
+		if flags&utmFlag != 0 {
+			var values waypost.UTMValues
+			for k := range values {
+				values[k] = r.text()
+			}
+			if f.UTM = waypost.PackUTM(values); f.UTM == "" || f.UTM.Values() != values {
+				r.fail("a profile has utm parameters that are none")
+			}
+		}
+		if flags > botFlag|ruleFlag|utmFlag || r.why != "" {
 			r.fail("a profile is broken")
 			break
 		}

@@ -16,8 +16,9 @@
 //
 //	version 1, one byte
 //	number of profiles; for each: flags, one byte: 1 a bot, 2 it has a rule or a
-//	    variant; these, one byte each, if it has any;
-//	    country, city, device, browser, OS, referrer
+//	    variant, 4 it has utm parameters; rule and variant, one byte each, if it has any;
+//	    country, city, device, browser, OS, referrer;
+//	    the five utm parameters, if it has any
 //	number of rows, at least one; for each, in strict order of quarter and profile:
 //	    quarter of the day, one byte, 0 to 95; profile, counted from 0; clicks, at least 1
 //	number of visitors; for each, strictly ascending:
@@ -30,13 +31,16 @@
 //	    number of names, at most 1,000;
 //	        for each, in strict order: name, clicks (at least 1), bots
 //	    clicks of all other names, bots of these
-//	one byte, the sum of 1 for rules and 2 for variants; the same for each of these
+//	one byte, the sum of 1 for rules, 2 for variants, and 4, 8, 16, 32 and 64 for
+//	    utm_source, utm_medium, utm_campaign, utm_term and utm_content;
+//	    the same for each of these
 //
 // The name "" means unknown, or none. A city's name is COUNTRY/CITY, "DE/Berlin", because
 // cities share names. A rule's name is its id, and a variant's RULE/VARIANT, "1/3",
-// because a share is one of a rule's clicks. A day whose clicks all have no rule or no
-// variant does without that dimension, as most days do. Clicks beyond 1,000 names are in
-// "other", which is a field and not a name, so that a referrer may be called "other".
+// because a share is one of a rule's clicks. A day whose clicks all have no rule, no
+// variant, or no such parameter does without that dimension, as most days do. Clicks
+// beyond 1,000 names are in "other", which is a field and not a name, so that a referrer
+// may be called "other".
 //
 // Visitors (click_day.visitors, click_workspace_day.visitors):
 //

@@ -12,7 +12,7 @@ import (
 func someDelta() *rollup.Delta {
 	return &rollup.Delta{
 		Profiles: []waypost.ClickProfile{
-			{Country: "DE", City: "Köln", Device: "mobile", Referrer: "a.example"}, {Device: "bot", Bot: true, Rule: 3, Variant: 1},
+			{Country: "DE", City: "Köln", Device: "mobile", Referrer: "a.example"}, {Device: "bot", Bot: true, Rule: 3, Variant: 1, UTM: waypost.PackUTM(waypost.UTMValues{"mail", 2: "spring"})},
 		},
 		Rows:     []rollup.Row{{Quarter: 3, Profile: 0, Clicks: 300}, {Quarter: 3, Profile: 1, Clicks: 1}, {Quarter: 95, Profile: 0, Clicks: 2}},
 		Visitors: []rollup.Visitor{{Hash: 1 << 24}, {Hash: 1 << 63, Bot: true}},

@@ -15,6 +15,7 @@ import (
 
 var dimensions = []rollup.Dimension{
 	rollup.Country, rollup.City, rollup.Device, rollup.Browser, rollup.OS, rollup.Referrer, rollup.Rule, rollup.Variant,
+	rollup.UTM, rollup.UTM + 1, rollup.UTM + 2, rollup.UTM + 3, rollup.UTM + 4,
 }
 
 // draw returns a random delta.
@@ -29,6 +30,7 @@ func draw(t *rapid.T) *rollup.Delta {
 			Device: "mobile", Browser: rapid.SampledFrom([]string{"", "Firefox"}).Draw(t, "browser"),
 			Referrer: rapid.SampledFrom([]string{"", "other", "www.example.com"}).Draw(t, "referrer"), Bot: i%2 == 1,
 			Rule: rapid.SampledFrom([]uint8{0, 0, 1, 250}).Draw(t, "rule"), Variant: rapid.SampledFrom([]uint8{0, 0, 1, 2}).Draw(t, "variant"),
+			UTM: waypost.PackUTM(waypost.UTMValues{rapid.SampledFrom([]string{"", "mail"}).Draw(t, "utm_source"), 4: rapid.SampledFrom([]string{"", "a"}).Draw(t, "utm_content")}),
 		})
 	}
 	for quarter := range uint8(3) {
@@ -137,7 +139,24 @@ func TestDay_ShareOfAVariantIsOneOfItsRule(t *testing.T) {
 	require.Equal(t, []string{"4", "3"}, []string{rule, variant})
 }
 
-// Most links have neither.
+func TestBreakdown_KeepsAThousandValuesOfAUTMParameter(t *testing.T) {
+	b := &rollup.Breakdown{}
+	for i := range 1_500 {
+		utm := waypost.PackUTM(waypost.UTMValues{2: fmt.Sprintf("campaign %04d", i)})
+		b.Add(&waypost.ClickProfile{UTM: utm}, rollup.Count{Clicks: uint64(i) + 1})
+	}
+	b, err := rollup.UnpackBreakdown(b.Append(nil))
+	require.NoError(t, err)
+	names, other := b.Names(rollup.UTM + 2)
+	require.Len(t, names, rollup.MaxNames)
+	require.Equal(t, "campaign 1499", names[0].Name)
+	require.Equal(t, uint64(500*501/2), other.Clicks)
+	names, other = b.Names(rollup.UTM)
+	require.Equal(t, []rollup.Named{{Count: rollup.Count{Clicks: 1500 * 1501 / 2}}}, names)
+	require.Zero(t, other)
+}
+
+// Most links have neither, and no utm parameters.
 func TestBreakdown_WithoutRulesTakesOneByteMoreForThem(t *testing.T) {
 	profile := waypost.ClickProfile{Country: "DE", Device: "mobile"}
 	b := dayOf(&rollup.Delta{Profiles: []waypost.ClickProfile{profile}, Rows: []rollup.Row{{Clicks: 7}}}).Breakdown

@@ -17,6 +17,7 @@ func drawBreakdown(t *rapid.T, label string) *rollup.Breakdown {
 			Country: rapid.SampledFrom([]string{"", "DE", "FR"}).Draw(t, "country"),
 			Browser: rapid.SampledFrom([]string{"", "Firefox", "Chrome"}).Draw(t, "browser"), Bot: rapid.Bool().Draw(t, "bot"),
 			Rule: rapid.Uint8Max(2).Draw(t, "rule"), Variant: rapid.Uint8Max(2).Draw(t, "variant"),
+			UTM: waypost.PackUTM(waypost.UTMValues{3: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "utm_term")}),
 		}
 		c := rollup.Count{Clicks: rapid.Uint64Range(1, 9).Draw(t, "clicks")}
 		if p.Bot {

@@ -256,15 +256,15 @@ func TestRecovery_FileIsQuarantinedNextToOneOfTheSameName(t *testing.T) {
 func TestRecovery_BytesOfARecordNeverChange(t *testing.T) {
 	click := waypost.Click{
 		Domain: 1, Code: []byte("abc1234"), At: 1, Bot: true, Rule: 3, Variant: 250,
-		Address: [16]byte{0: 0xaa, 15: 0xbb}, Agent: []byte("curl/8"), Referrer: []byte("https://a.b/"),
+		Address: [16]byte{0: 0xaa, 15: 0xbb}, Agent: []byte("curl/8"), Referrer: []byte("https://a.b/"), UTM: []byte("mail"),
 	}
 	require.Equal(t, "5000"+"01"+"07"+"010000000000"+"03fa"+ // length, version, code, time, rule and variant
 		"00000000"+"01000000"+ // segment, domain
-		"aa0000000000000000000000000000bb"+"06300080"+"00000000"+ // address, lengths, where
-		hex.EncodeToString([]byte("curl/8https://a.b/abc1234"))+"00000000000000",
+		"aa0000000000000000000000000000bb"+"06304080"+"00000000"+ // address, lengths, where
+		hex.EncodeToString([]byte("curl/8https://a.b/mailabc1234"))+"000000",
 		hex.EncodeToString(clicks.AppendClick(nil, click)[4:]))
 	require.Equal(t, "3800"+"01"+"07"+"010000000000"+"03fa"+"00000000"+"01000000"+
-		"aa0000000000000000000000000000bb"+"06300080"+"80000000"+
+		"aa0000000000000000000000000000bb"+"06304080"+"80000000"+
 		hex.EncodeToString([]byte("abc1234"))+"00",
 		hex.EncodeToString(clicks.AppendReference(nil, click, 0x80)[4:]))
 }
@@ -275,6 +275,9 @@ func TestRecovery_ClickIsReadAsItWasRecorded(t *testing.T) {
 			want := waypost.Click{
 				Domain: 7, Code: []byte(strings.Repeat("x", n)), At: -1, Bot: bot, Rule: uint8(n), Variant: uint8(255 - n), Address: [16]byte{byte(n)},
 				Agent: bytes.Repeat([]byte("a"), n*16), Referrer: bytes.Repeat([]byte("r"), (32-n)*17),
+			}
+			if n%2 == 0 {
+				want.UTM = bytes.Repeat([]byte("u"), n*waypost.MaxUTMText/waypost.MaxCodeLength)
 			}
 			b := clicks.AppendClick(nil, want)
 			got, size := clicks.ReadClick(append(b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff))
@@ -291,6 +294,8 @@ func TestRecovery_WhatAClientSaysOfItselfIsCut(t *testing.T) {
 	require.Len(t, got.Agent, waypost.MaxAgent)
 	require.Len(t, got.Referrer, waypost.MaxReferrer)
 	require.Equal(t, []byte("abcd"), got.Code)
+	got, _ = clicks.ReadClick(clicks.AppendClick(nil, waypost.Click{Code: []byte("abcd"), UTM: long}))
+	require.Empty(t, got.UTM, "a part of it would be another campaign")
 }
 
 func FuzzWalk(f *testing.F) {

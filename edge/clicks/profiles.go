@@ -67,6 +67,9 @@ func (f *faces) of(c *waypost.Click, from *scan) (profile uint32, visitor uint64
 		p = waypost.ClickProfile{Bot: p.Bot}
 	}
 	p.Rule, p.Variant = answerOf(c.Rule, c.Variant)
+	if p.UTM = waypost.UTM(f.click.UTM); !p.UTM.Valid() {
+		p.UTM = ""
+	}
 	if profile, ok = f.profiles.number(&p); !ok {
 		return 0, 0, false
 	}
@@ -119,7 +122,7 @@ func (p *profiles) number(of *waypost.ClickProfile) (uint32, bool) {
 	}
 	n, known := p.numbers[*of]
 	if !known {
-		size := 9 + len(of.Country) + len(of.City) + len(of.Device) + len(of.Browser) + len(of.OS) + len(of.Referrer)
+		size := 14 + len(of.Country) + len(of.City) + len(of.Device) + len(of.Browser) + len(of.OS) + len(of.Referrer) + len(of.UTM)
 		if len(p.list) == clickbatch.MaxProfiles || p.bytes+size > maxProfileBytes {
 			return 0, false
 		}

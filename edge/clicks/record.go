@@ -22,10 +22,11 @@ import (
 //	16  number of the segment, modulo 1<<32
 //	20  domain
 //	24  the visitor's address, sealed: 16 bytes
-//	40  length of the user agent, 10 bits; of the referrer, 10 bits; 11 bits zero;
-//	    1 bit: a bot
-//	44  where in the file an earlier record with both begins, 4 bytes; 0: in this one
-//	48  the user agent and the referrer, unless an earlier record has them; the code
+//	40  length of the user agent, of the referrer and of the utm parameters, 10 bits
+//	    each; 1 bit zero; 1 bit: a bot
+//	44  where in the file an earlier record with these begins, 4 bytes; 0: in this one
+//	48  the user agent, the referrer and the utm parameters, unless an earlier record has
+//	    them; the code
 //
 // with little-endian numbers. The profile of a click depends on the bytes from 14 to
 // the code, except the domain, and on nothing else in the file. The bytes after the code
@@ -63,12 +64,19 @@ func referrerOf(c *waypost.Click) []byte {
 	return c.Referrer[:min(len(c.Referrer), waypost.MaxReferrer)]
 }
 
+func utmOf(c *waypost.Click) []byte {
+	if len(c.UTM) > waypost.MaxUTMText { // a part of it would say something else
+		return nil
+	}
+	return c.UTM
+}
+
 // recordSize returns the length of a click's record. If where is not 0, an earlier record
 // has its texts.
 func recordSize(c *waypost.Click, where uint32) int {
 	size := recordHead + len(c.Code)
 	if where == 0 {
-		size += len(agentOf(c)) + len(referrerOf(c))
+		size += len(agentOf(c)) + len(referrerOf(c)) + len(utmOf(c))
 	}
 	return (size + recordAlign - 1) &^ (recordAlign - 1)
 }
@@ -77,8 +85,8 @@ func recordSize(c *waypost.Click, where uint32) int {
 func putRecord(dst []byte, c *waypost.Click, number, where uint32) {
 	const timeBits = 48
 	le := binary.LittleEndian
-	agent, referrer := agentOf(c), referrerOf(c)
-	lengths := uint64(len(agent)) | uint64(len(referrer))<<lengthBits
+	agent, referrer, utm := agentOf(c), referrerOf(c), utmOf(c)
+	lengths := uint64(len(agent)) | uint64(len(referrer))<<lengthBits | uint64(len(utm))<<(2*lengthBits)
 	if c.Bot {
 		lengths |= botBit
 	}
@@ -92,6 +100,7 @@ func putRecord(dst []byte, c *waypost.Click, number, where uint32) {
 	if where == 0 {
 		rest = rest[copy(rest, agent):]
 		rest = rest[copy(rest, referrer):]
+		rest = rest[copy(rest, utm):]
 	}
 	putCode(rest, c.Code)
 	failpoint.Hit("append click: half")
@@ -130,21 +139,32 @@ func getRecord(b []byte) (r record, size int) {
 		Domain: waypost.DomainID(le.Uint32(b[recordDomain:])), At: timeIn(b), Bot: le.Uint32(b[recordLengths:])&botBit != 0,
 		Rule: b[recordRule], Variant: b[recordRule+1], Address: [16]byte(b[recordAddress:]),
 	}
-	agent, referrer := lengthsIn(b)
-	if agent > waypost.MaxAgent || referrer > waypost.MaxReferrer {
+	n := lengthsIn(b)
+	if n.agent > waypost.MaxAgent || n.referrer > waypost.MaxReferrer || n.utm > waypost.MaxUTMText {
 		return record{}, 0
 	}
 	if whereIn(b) != 0 {
-		agent, referrer = 0, 0
+		n = textLengths{}
 	}
-	referrerAt := recordHead + int(agent)
-	codeAt := referrerAt + int(referrer)
+	referrerAt := recordHead + n.agent
+	utmAt := referrerAt + n.referrer
+	codeAt := utmAt + n.utm
 	end := codeAt + int(b[7])
 	if size < end {
 		return record{}, 0
 	}
-	r.Agent, r.Referrer, r.Code = b[recordHead:referrerAt], b[referrerAt:codeAt], b[codeAt:end]
+	r.Agent, r.Referrer, r.Code = b[recordHead:referrerAt], b[referrerAt:utmAt], b[codeAt:end]
+	if n.utm > 0 {
+		r.UTM = b[utmAt:codeAt]
+	}
 	return r, size
+}
+
+// textLengths are the lengths of a record's texts.
+type textLengths struct{ agent, referrer, utm int }
+
+func lengthsOf(c *waypost.Click) textLengths {
+	return textLengths{len(c.Agent), len(c.Referrer), len(c.UTM)}
 }
 
 // timeIn returns the time of a record, which omits the upper bytes.
@@ -154,9 +174,9 @@ func timeIn(b []byte) int64 {
 }
 
 // lengthsIn and whereIn return the lengths of a record's texts and where they are.
-func lengthsIn(b []byte) (agent, referrer uint16) {
-	lengths := binary.LittleEndian.Uint32(b[recordLengths:])
-	return uint16(lengths & lengthMask), uint16(lengths >> lengthBits & lengthMask)
+func lengthsIn(b []byte) textLengths {
+	n := int(binary.LittleEndian.Uint32(b[recordLengths:]))
+	return textLengths{n & lengthMask, n >> lengthBits & lengthMask, n >> (2 * lengthBits) & lengthMask}
 }
 
 func whereIn(b []byte) uint32 { return binary.LittleEndian.Uint32(b[recordWhere:]) }
@@ -171,22 +191,22 @@ func staleRecord(b []byte, number uint32) bool {
 // and what describes the visitor. Within a segment, the place of its texts identifies
 // them as well as the texts do.
 func visitorOf(b []byte, r *record) []byte {
-	return b[recordRule : recordHead+len(r.Agent)+len(r.Referrer)]
+	return b[recordRule : recordHead+len(r.Agent)+len(r.Referrer)+len(r.UTM)]
 }
 
-// Most clicks share few agents and referrers. So a segment has a pair once, in the first
-// record with both, and later records say where that is. A record refers only to an
-// earlier one of its own file, so that a sync that makes it durable makes its texts
-// durable too.
+// Most clicks share few agents, referrers and utm parameters. So a segment has these
+// texts once, in the first record with all of them, and later ones say where that is. A
+// record refers only to an earlier one of its own file, so that a sync that makes it
+// durable makes its texts durable too.
 
-// maxTexts bounds the pairs that a shard remembers. It writes a forgotten pair again.
+// maxTexts bounds the texts that a shard remembers. It writes forgotten ones again.
 const maxTexts = 1 << 10
 
 // leastTexts is the least number of bytes that is worth a lookup.
 const leastTexts = 8
 
-// texts remembers where a shard's segment has agents and referrers. Pairs that share an
-// entry displace each other. The shard's lock guards it.
+// texts remembers where a shard's segment has agents, referrers and utm parameters. Those
+// that share an entry displace each other. The shard's lock guards it.
 type texts struct {
 	entries [maxTexts]textsEntry
 }
@@ -199,13 +219,17 @@ type textsEntry struct {
 // find returns where a record of the segment begins that has the texts of a click, 0 if
 // none is remembered, and the entry that should remember one.
 func (t *texts) find(mem []byte, c *waypost.Click, seed maphash.Seed) (where uint32, e *textsEntry, hash uint32) {
-	agent, referrer := agentOf(c), referrerOf(c)
-	if len(agent)+len(referrer) < leastTexts {
+	agent, referrer, utm := agentOf(c), referrerOf(c), utmOf(c)
+	size := len(agent) + len(referrer) + len(utm)
+	if size < leastTexts {
 		return 0, nil, 0
 	}
 	sum := maphash.Bytes(seed, agent)
 	if len(referrer) > 0 {
 		sum = bits.RotateLeft64(sum, 1) ^ maphash.Bytes(seed, referrer)
+	}
+	if len(utm) > 0 {
+		sum = bits.RotateLeft64(sum, 2) ^ maphash.Bytes(seed, utm)
 	}
 	e, hash = &t.entries[sum%maxTexts], uint32(sum>>32)
 	if e.at == 0 || e.hash != hash {
@@ -213,13 +237,12 @@ func (t *texts) find(mem []byte, c *waypost.Click, seed maphash.Seed) (where uin
 	}
 	// The hash is a hint; the bytes decide.
 	b := mem[min(int(e.at), len(mem)):]
-	end := recordHead + len(agent) + len(referrer)
-	if len(b) < end {
+	if len(b) < recordHead+size || lengthsIn(b) != (textLengths{len(agent), len(referrer), len(utm)}) {
 		return 0, e, hash
 	}
-	n, m := lengthsIn(b)
-	b = b[recordHead:end]
-	if int(n) != len(agent) || int(m) != len(referrer) || !bytes.Equal(b[:n], agent) || !bytes.Equal(b[n:], referrer) {
+	b = b[recordHead:]
+	n, m := len(agent), len(agent)+len(referrer)
+	if !bytes.Equal(b[:n], agent) || !bytes.Equal(b[n:m], referrer) || !bytes.Equal(b[m:size], utm) {
 		return 0, e, hash
 	}
 	return e.at, e, hash

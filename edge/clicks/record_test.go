@@ -34,7 +34,7 @@ func (c *controlPlane) told() map[string][]string {
 			for _, l := range b.Links {
 				for _, r := range l.Rows {
 					p := b.Profiles[r.Profile]
-					texts[string(l.Code)] = append(texts[string(l.Code)], textOf(p.Browser, p.Referrer, p.Rule, p.Variant))
+					texts[string(l.Code)] = append(texts[string(l.Code)], textOf(p.Browser, p.Referrer, p.UTM.Values()[1], p.Rule, p.Variant))
 				}
 			}
 		}
@@ -46,8 +46,8 @@ func (c *controlPlane) told() map[string][]string {
 }
 
 // textOf joins all that is told of a click.
-func textOf(agent, referrer string, rule, variant uint8) string {
-	return fmt.Sprintf("%s from %s by %d/%d", agent, referrer, rule, variant)
+func textOf(agent, referrer, medium string, rule, variant uint8) string {
+	return fmt.Sprintf("%s from %s of %s by %d/%d", agent, referrer, medium, rule, variant)
 }
 
 // visitNumber is a click whose link reports its texts. Few agents are most clicks', some
@@ -63,12 +63,17 @@ func visitNumber(n int) (c waypost.Click, code, texts string) {
 	if n%11 == 0 {
 		agent, referrer = "", ""
 	}
+	medium, utm := "", ""
+	if n%4 == 1 {
+		medium = fmt.Sprintf("medium %d", n%6)
+		utm = "\n" + medium
+	}
 	code = fmt.Sprintf("%07d", n)
 	return waypost.Click{
 			Domain: 1, Code: []byte(code), At: 1_700_000_000_000, Address: [16]byte{1 + byte(n%250)},
-			Agent: []byte(agent), Referrer: []byte(referrer), Rule: uint8(n % 4), Variant: uint8(n % 9),
+			Agent: []byte(agent), Referrer: []byte(referrer), Rule: uint8(n % 4), Variant: uint8(n % 9), UTM: []byte(utm),
 		},
-		code, textOf(agent, referrer, uint8(n%4), uint8(n%9))
+		code, textOf(agent, referrer, medium, uint8(n%4), uint8(n%9))
 }
 
 func TestRecord_EveryClickHasItsOwnAgentAndReferrer(t *testing.T) {
@@ -159,7 +164,7 @@ func TestRecord_TextsOfAnEarlierBatchAreKnownAfterACrash(t *testing.T) {
 	again := config(left)
 	again.Profiler = listener{}
 	shipAll(t, open(t, again), control)
-	texts := textOf(string(agent), string(referrer), 0, 0)
+	texts := textOf(string(agent), string(referrer), "", 0, 0)
 	require.Equal(t, map[string][]string{"abcd": {texts}, "efgh": {texts}}, control.told())
 }
 

@@ -115,37 +115,42 @@ func (s *scan) textsOf(c *waypost.Click) {
 	if whereIn(b) == 0 {
 		return
 	}
-	agent, referrer := lengthsIn(b)
+	want := lengthsIn(b)
 	at := int64(whereIn(b))
 	if at%recordAlign != 0 || at >= s.base+int64(s.next) {
 		return
 	}
 	if in := at - s.base; in >= 0 {
-		c.Agent, c.Referrer = s.textsIn(s.buf[in:s.next], agent, referrer)
+		setTexts(c, s.textsIn(s.buf[in:s.next]), want)
 		return
 	}
 	known, ok := s.before[at]
 	if !ok && s.file != nil {
 		b := make([]byte, min(maxRecord, s.base-at))
 		if n, err := s.file.ReadAt(b, at); err == nil || err == io.EOF {
-			known.Agent, known.Referrer = s.textsIn(b[:n], agent, referrer)
+			known = s.textsIn(b[:n])
 		}
 		if s.before == nil {
 			s.before = make(map[int64]waypost.Click)
 		}
 		s.before[at] = known
 	}
-	if len(known.Agent) == int(agent) && len(known.Referrer) == int(referrer) {
-		c.Agent, c.Referrer = known.Agent, known.Referrer
+	setTexts(c, known, want)
+}
+
+// setTexts sets the texts of a click to those of another one, if these have the lengths.
+func setTexts(c *waypost.Click, of waypost.Click, want textLengths) {
+	if lengthsOf(&of) == want {
+		c.Agent, c.Referrer, c.UTM = of.Agent, of.Referrer, of.UTM
 	}
 }
 
-// textsIn returns the texts of the record at the beginning of b, if it has texts of these
-// lengths and is of this segment.
-func (s *scan) textsIn(b []byte, agent, referrer uint16) (_, _ []byte) {
+// textsIn returns the record at the beginning of b, if it has its texts itself and is of
+// this segment.
+func (s *scan) textsIn(b []byte) (r waypost.Click) {
 	r, size := getRecord(b)
-	if size == 0 || staleRecord(b, s.number) || len(r.Agent) != int(agent) || len(r.Referrer) != int(referrer) {
-		return nil, nil
+	if size == 0 || staleRecord(b, s.number) || whereIn(b) != 0 {
+		return waypost.Click{}
 	}
-	return r.Agent, r.Referrer
+	return r
 }

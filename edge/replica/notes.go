@@ -102,7 +102,7 @@ func (n *notes) publishNotes() {
 		if d.Workspace != 0 {
 			m.owners[id] = d.Workspace
 		}
-		if len(d.Root)+len(d.NotFound)+len(d.Maintenance) > 0 {
+		if len(d.Root)+len(d.NotFound)+len(d.Maintenance) > 0 || d.CountUTM {
 			m.targets[id] = d.DomainTargets
 		}
 		if len(d.Maintenance) > 0 {

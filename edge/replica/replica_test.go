@@ -248,6 +248,9 @@ func TestDB_TargetsFollowTheNewestRecord(t *testing.T) {
 	require.True(t, db.Maintained(7))
 	require.False(t, db.Maintained(1))
 	require.Zero(t, testing.AllocsPerRun(2000, func() { db.Maintained(7) }))
+	s.Commit(record(`{"host":"seven.example","count_utm":true}`))
+	apply(t, s, db)
+	require.Equal(t, waypost.DomainTargets{CountUTM: true}, db.Targets(7))
 }
 
 func TestDB_SyncsWithinTheInterval(t *testing.T) {

@@ -26,7 +26,9 @@ import (
 // client with buffers made before, fasthttp, the handler between them, the replica's
 // lookup table, and the journal of clicks.
 func TestAnsweringDoesNotAllocate(t *testing.T) {
-	for name, links := range map[string]server.Links{"links in memory": newMemoryLinks(), "a replica": newReplica(t)} {
+	memory := newMemoryLinks()
+	memory.targets[waypost.DefaultDomain] = waypost.DomainTargets{CountUTM: true}
+	for name, links := range map[string]server.Links{"links in memory": memory, "a replica": newReplica(t)} {
 		t.Run(name, func(t *testing.T) { answerWithoutAllocating(t, links) })
 	}
 }

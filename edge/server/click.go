@@ -17,9 +17,14 @@ func (s *Server) clickTime(now time.Time) int64 {
 }
 
 // recordClick hands a click to the journal, which copies what it keeps. The client's
-// address is sealed first, and the referrer is cut behind its host. Whether the agent is
-// a bot is judged later, when the click is read.
-func (s *Server) recordClick(c *conn, click waypost.Click, client netip.Addr) {
+// address is sealed first, and the referrer is cut behind its host. Of the query the utm
+// parameters are kept, if the domain counts them. Whether the agent is a bot is judged
+// later, when the click is read.
+func (s *Server) recordClick(c *conn, click waypost.Click, query []byte, client netip.Addr) {
+	if len(query) > 0 && waypost.HasUTM(query) && s.cfg.Links.Targets(click.Domain).CountUTM {
+		c.utm = waypost.AppendUTM(c.utm[:0], query)
+		click.UTM = c.utm
+	}
 	click.Agent, click.Referrer = click.Agent[:min(len(click.Agent), waypost.MaxAgent)], originOf(click.Referrer)
 	if s.cfg.Sealer != nil {
 		s.cfg.Sealer.Seal(&c.sealed, client, click.At)

@@ -36,6 +36,7 @@ type conn struct {
 	host      [maxHost]byte
 	forwarded [1][]byte // X-Forwarded-For
 	sealed    [16]byte  // the visitor's address
+	utm       []byte    // of the request; nil until a domain counts it
 
 	fast             bool // the fast path has answered on this connection
 	reading, writing deadline

@@ -51,7 +51,7 @@ func Recorder(clicks Clicks, sealer Sealer, agent, referrer, forwardedFor string
 	a, r, f, code := []byte(agent), []byte(referrer), []byte(forwardedFor), []byte("abc1234")
 	by := asked{fast: &fastpath.Request{ForwardedFor: f}}
 	return func() {
-		s.recordClick(c, waypost.Click{Domain: 1, Code: code, Agent: a, Referrer: r, At: s.clickTime(time.Now())}, s.clientOf(c, by))
+		s.recordClick(c, waypost.Click{Domain: 1, Code: code, Agent: a, Referrer: r, At: s.clickTime(time.Now())}, nil, s.clientOf(c, by))
 	}
 }
 

@@ -140,7 +140,7 @@ func (s *Server) visit(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit *wa
 		s.recordClick(c, waypost.Click{
 			Domain: domain, Code: visit.Code, Rule: res.Rule, Variant: res.Variant,
 			Agent: header.UserAgent(), Referrer: header.Referer(), At: s.cfg.Clock().UnixMilli(),
-		}, s.clientOf(c, by))
+		}, visit.Query, s.clientOf(c, by))
 	}
 }
 

@@ -24,8 +24,9 @@ type Links interface {
 	// Domain returns the domain of a host, which is in lower case and without a port.
 	Domain(host []byte) (waypost.DomainID, bool)
 
-	// Targets returns where a domain leads visitors in place of its links, and nothing for
-	// an unknown domain. The bytes must not be changed. It does not allocate.
+	// Targets returns where a domain leads visitors in place of its links, and whether it
+	// counts utm parameters; nothing for an unknown domain. The bytes must not be changed.
+	// It does not allocate.
 	Targets(domain waypost.DomainID) waypost.DomainTargets
 
 	// Maintained reports whether a domain has a target for maintenance. It does not

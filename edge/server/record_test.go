@@ -26,6 +26,7 @@ func (w *wholeClicks) Record(c waypost.Click) {
 	w.last = c
 	w.last.Code = append([]byte(nil), c.Code...)
 	w.last.Agent, w.last.Referrer = append([]byte(nil), c.Agent...), append([]byte(nil), c.Referrer...)
+	w.last.UTM = append([]byte(nil), c.UTM...)
 }
 
 // openSealer seals with nothing, and notes the day.
@@ -70,6 +71,24 @@ func TestAClickTellsTheVisitorsAddressSealedAndAgentAndReferrersHost(t *testing.
 		"android-app://com.example/x": "android-app://com.example",
 	} {
 		require.Equal(t, want, string(visit("Referer: "+referrer).Referrer), referrer)
+	}
+}
+
+func TestAClickTellsTheUTMParametersWhereTheDomainCountsThem(t *testing.T) {
+	links, clicks := newMemoryLinks(), &wholeClicks{}
+	links.targets[hostID] = waypost.DomainTargets{CountUTM: true}
+	_, addr := serve(t, server.Config{Links: links, Clicks: clicks})
+	visit := func(path, host string) string {
+		require.Equal(t, 302, get(t, addr, path, host).StatusCode)
+		clicks.mu.Lock()
+		defer clicks.mu.Unlock()
+		return string(clicks.last.UTM)
+	}
+	for range 2 { // on the same connection, or another one
+		require.Equal(t, "mail\n\nspring sale", visit("/whereami?id=secret&utm_source=Mail&utm_campaign=Spring+Sale", hosted))
+		require.Empty(t, visit("/whereami?utm_source=Mail", "wayp.example"), "this domain does not count them")
+		require.Empty(t, visit("/whereami?source=Mail", hosted))
+		require.Empty(t, visit("/whereami", hosted), "nothing of the request before")
 	}
 }
 

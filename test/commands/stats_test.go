@@ -54,6 +54,7 @@ const someStats = `{"short_code": "spring", "original_url": "https://example.com
 		{"name": "e.example", "clicks": 8}, {"name": "f.example", "clicks": 7}, {"name": "g.example", "clicks": 6}, {"name": "h.example",
 			"clicks": 5}, {"name": "i.example", "clicks": 4},
 		{"name": "j.example", "clicks": 3}, {"name": "k.example", "clicks": 2}, {"name": "other", "clicks": 23}],
+	"utm_source": [{"name": "mail", "clicks": 1000}, {"name": "none", "clicks": 4}], "utm_medium": [{"name": "none", "clicks": 1004}],
 	"rules": [{"name": "2", "clicks": 1000}, {"name": "none", "clicks": 4}],
 	"variants": [{"rule": "2", "name": "1", "clicks": 700, "share": 0.7, "interval": [0.670865, 0.727581]},
 		{"rule": "2", "name": "2", "clicks": 300, "share": 0.3, "interval": [0.272419, 0.329135]}],
@@ -89,6 +90,10 @@ h.example   5       5.0 %
 i.example   4       4.0 %
 j.example   3       3.0 %
 and 2 more  25      25.0 %
+
+UTM SOURCES  CLICKS  SHARE
+mail         1000    99.6 %
+none         4       0.4 %
 
 RULES  CLICKS  SHARE
 2      1000    99.6 %

@@ -29,6 +29,7 @@ func requireStatistics(t *testing.T, s *devtest.System) {
 		require.NoError(t, json.Unmarshal([]byte(run(append(args, "--output", "json")...)), &got))
 		return got
 	}
+	run("workspaces", "set", "--utm")
 	run("links", "create", "https://example.com/sale", "--code", "sale", "--title", "=Sale")
 	began := time.Now()
 	for i, edge := range s.State().Edges {
@@ -37,7 +38,7 @@ func requireStatistics(t *testing.T, s *devtest.System) {
 			return err == nil && status == http.StatusOK
 		})
 		for range i + 1 {
-			require.Equal(t, http.StatusFound, visit{method: http.MethodGet}.to(t, edge.URL, "sale"))
+			require.Equal(t, http.StatusFound, visit{method: http.MethodGet}.to(t, edge.URL, "sale?utm_source=Mail&utm_term=%C3%9Cber"))
 		}
 	}
 	clicked := time.Now()
@@ -64,6 +65,10 @@ func requireStatistics(t *testing.T, s *devtest.System) {
 	require.EqualValues(t, 3, got.TotalClicks)
 	require.Empty(t, got.Behind)
 	require.Len(t, got.Series, 30)
+	require.Equal(t, []client.Named{{Name: "mail", Clicks: 3}}, got.UTMSource)
+	require.Equal(t, []client.Named{{Name: "über", Clicks: 3}}, got.UTMTerm)
+	require.Equal(t, []client.Named{{Name: "none", Clicks: 3}}, got.Rules)
+	require.Empty(t, got.Variants)
 	require.WithinRange(t, *got.CompleteUntil, began, time.Now())
 	require.Contains(t, run("links", "stats", "sale"), "clicks 3, of these by bots ")
 	require.Contains(t, run("stats"), "LINK  CLICKS  BOTS  TARGET")
