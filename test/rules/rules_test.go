@@ -125,9 +125,12 @@ func (e *edgeServer) Link(_ waypost.DomainID, code, buf []byte) (r waypost.Recor
 	return r, buf, found, nil
 }
 
-func (e *edgeServer) Domain([]byte) (waypost.DomainID, bool)           { return waypost.DefaultDomain, true }
-func (e *edgeServer) Targets(waypost.DomainID) waypost.DomainTargets   { return waypost.DomainTargets{} }
-func (e *edgeServer) Maintained(waypost.DomainID) bool                 { return false }
+func (e *edgeServer) Domain([]byte) (waypost.DomainID, bool) { return waypost.DefaultDomain, true }
+
+func (e *edgeServer) Targets(waypost.DomainID) waypost.DomainTargets { return waypost.DomainTargets{} }
+
+func (e *edgeServer) Maintained(waypost.DomainID) bool { return false }
+
 func (e *edgeServer) Locate(netip.Addr) (country [2]byte, city string) { return e.country, e.city }
 
 // follow sends a request as its client would. The slow form has a header that the fast
