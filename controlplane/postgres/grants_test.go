@@ -198,6 +198,8 @@ func TestWithoutWorkspacesATenantSeesNothingInAnyTable(t *testing.T) {
 		`ALTER TABLE reserved_key ALTER COLUMN lease_id DROP NOT NULL`,
 		`INSERT INTO reserved_key (code, workspace_id, service) VALUES ('Ab3dEf7', 1, 'shop')`,
 		`INSERT INTO visitor_salt (day) VALUES ('2026-01-01')`,
+		`INSERT INTO budget (link_id, workspace_id) VALUES (1, 1)`,
+		`INSERT INTO budget_account VALUES (1, 'edge-1', gen_random_uuid(), 1, 0, 0, 0)`,
 	} {
 		exec(t, hand, sql)
 	}
