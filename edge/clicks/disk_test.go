@@ -56,8 +56,10 @@ func TestJournal_IsBoundedAndDropsAreCounted(t *testing.T) {
 		require.LessOrEqual(t, used(t, cfg.Dir), cfg.MaxBytes+2*cfg.SegmentBytes+head)
 	}
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "clicks were dropped") }, 60*time.Second, time.Millisecond)
+	require.False(t, j.Takes())
 
 	shipInBackground(t, j, control.shipping())
+	require.Eventually(t, j.Takes, 60*time.Second, time.Millisecond)
 	recordAll(t, j, "roomy", 1000)
 	require.NoError(t, j.Seal())
 	recorded, dropped := metric(t, registry, "waypost_clicks_recorded_total"), metric(t, registry, "waypost_clicks_dropped_total")

@@ -15,6 +15,7 @@ type recorder struct {
 	shards  []shard
 	seed    maphash.Seed // of the shards' texts
 	dropped atomic.Uint64
+	full    atomic.Bool // the last click without room found no segment ready
 }
 
 func newRecorder(b *shared, s *spares) *recorder {
@@ -42,6 +43,19 @@ func (j *Journal) Record(c waypost.Click) {
 	}
 }
 
+// Takes reports whether there was room for every click lately, or there is again.
+func (j *Journal) Takes() bool {
+	r := j.recorder
+	if !r.full.Load() {
+		return true
+	}
+	if len(r.spares.ready) == 0 {
+		return false
+	}
+	r.full.Store(false)
+	return true
+}
+
 func (r *recorder) record(c *waypost.Click) bool {
 	n := uint32(len(r.shards))
 	first := rand.Uint32N(n)
@@ -60,6 +74,7 @@ func (r *recorder) record(c *waypost.Click) bool {
 			return true
 		}
 	}
+	r.full.Store(true)
 	return false
 }
 

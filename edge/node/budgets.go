@@ -78,7 +78,7 @@ func (b *spender) run(ctx context.Context) {
 
 // ready returns the store, nil while a click could not be journaled.
 func (b *spender) ready() *budgets.Store {
-	if b.clicks.journal.Load() == nil {
+	if j := b.clicks.journal.Load(); j == nil || !j.Takes() {
 		return nil
 	}
 	return b.store.Load()
