@@ -90,7 +90,8 @@ func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
 
 	report := httptest.NewRequest(http.MethodPost, api.PathEdgeReports, strings.NewReader(`{"node": "eu-1", "region": "eu", "role": "edge",
 		"boot": "`+strings.Repeat("0a", 16)+`", "clicks_pending": -1, "replica": "held", "held": "mass-delete", "held_why": "too many at once",
-		"disk_low": true, "draining": true, "places_built_at": "2026-11-01T00:00:00Z", "requests_per_second": 0.5, "disk_used_bytes": 7, "disk_free_bytes": 8}`))
+		"disk_low": true, "draining": true, "places_built_at": "2026-11-01T00:00:00Z", "requests_per_second": 0.5,
+		"disk_used_bytes": 7, "disk_free_bytes": 8}`))
 	report.Header.Set("Content-Type", "application/json")
 	w, arrived := httptest.NewRecorder(), &reports{}
 	httpapi.EdgeReports(arrived, o, slog.New(slog.DiscardHandler)).ServeHTTP(w, report)
