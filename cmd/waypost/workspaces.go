@@ -72,19 +72,16 @@ func (p workspacesCommands) listCommand() *cobra.Command {
 
 func workspaceTable(all []client.Workspace, width int) string {
 	var b strings.Builder
-	_, _ = fmt.Fprintln(&b, "ID\tSLUG\tSTATE\tDEDUPE\tEVENTS\tCREATED\tNAME")
+	_, _ = fmt.Fprintln(&b, "ID\tSLUG\tSTATE\tDEDUPE\tEVENTS\tUTM\tCREATED\tNAME")
 	for i := range all {
 		s := &all[i]
 		events := s.Settings.Events
 		if events == "sampled" {
 			events = fmt.Sprintf("1 of %d", s.Settings.EventsSample)
 		}
-		dedupe := "no"
-		if s.Settings.Dedupe {
-			dedupe = "yes"
-		}
-		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, printable(s.Slug), s.State, dedupe, events,
-			s.CreatedAt.Local().Format(time.DateOnly), printable(s.Name))
+		yes := map[bool]string{true: "yes", false: "no"}
+		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, printable(s.Slug), s.State,
+			yes[s.Settings.Dedupe], events, yes[s.Settings.UTM], s.CreatedAt.Local().Format(time.DateOnly), printable(s.Name))
 	}
 	return tabbed(b.String(), width)
 }

@@ -261,8 +261,10 @@ func (a *statisticsAPI) forgetVisitors(ctx context.Context, in *forgetVisitorsIn
 }
 
 // breakdownNames are the values of the parameter, in the order of the dimensions.
-var breakdownNames = [controlplane.Dimensions]string{"countries", "cities", "devices", "browsers", "os", "referrers", "rules", "variants",
-	"utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content"}
+var breakdownNames = [controlplane.Dimensions]string{
+	"countries", "cities", "devices", "browsers", "os", "referrers", "rules", "variants",
+	"utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content",
+}
 
 func clickStatsOf(s *controlplane.Stats) api.ClickStats {
 	first, end := s.Span.Days()

@@ -26,7 +26,7 @@ const (
 	// maxPartBytes bounds what a batch becomes: each part has the profiles of its own rows,
 	// so that few bytes of a batch can become very many. The most rows with the longest
 	// referrers and utm parameters that an edge sends stay below.
-	maxPartBytes = 20 * clickbatch.MaxBytes
+	maxPartBytes = 24 * clickbatch.MaxBytes
 
 	quartersOfDay = rollup.Quarters
 )

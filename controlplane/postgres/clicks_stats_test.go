@@ -205,7 +205,8 @@ func TestUTMParametersAreCountedForTheWorkspacesThatWantThem(t *testing.T) {
 			Links: []waypost.LinkClicks{{
 				Domain: waypost.DefaultDomain, Code: waypost.Code(code), Last: at(9, 0).UnixMilli(),
 				Rows: []waypost.ClickRow{
-					{At: at(9, 0).UnixMilli(), Count: 3}, {At: at(9, 0).UnixMilli(), Profile: 1, Count: 2},
+					{At: at(9, 0).UnixMilli(), Count: 3},
+					{At: at(9, 0).UnixMilli(), Profile: 1, Count: 2},
 					{At: at(9, 0).UnixMilli(), Profile: 2, Count: 1},
 				},
 			}},

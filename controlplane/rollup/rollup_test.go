@@ -127,8 +127,10 @@ func TestDay_ShareOfAVariantIsOneOfItsRule(t *testing.T) {
 	})
 	rules, other := d.Breakdown.Names(rollup.Rule)
 	require.Equal(t, []rollup.Named{
-		{Name: "4", Count: rollup.Count{Clicks: 8, Bots: 8}}, {Name: "1", Count: rollup.Count{Clicks: 4}},
-		{Name: "2", Count: rollup.Count{Clicks: 2}}, {Count: rollup.Count{Clicks: 1}},
+		{Name: "4", Count: rollup.Count{Clicks: 8, Bots: 8}},
+		{Name: "1", Count: rollup.Count{Clicks: 4}},
+		{Name: "2", Count: rollup.Count{Clicks: 2}},
+		{Count: rollup.Count{Clicks: 1}},
 	}, rules)
 	require.Zero(t, other)
 	variants, _ := d.Breakdown.Names(rollup.Variant)
