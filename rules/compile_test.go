@@ -104,7 +104,8 @@ func TestCompile_RefusesWithThePlaceOfTheFault(t *testing.T) {
 
 func TestCompile_NumbersRulesAndVariantsAndKeepsTheirNumbers(t *testing.T) {
 	s := rules.Source{Rules: []rules.Rule{
-		to("a"), {ID: 1, To: home},
+		to("a"),
+		{ID: 1, To: home},
 		{Split: &rules.Split{Variants: []rules.Variant{{ID: 2, Weight: 1, To: home}, {Weight: 1, To: home + "2"}}}},
 	}}
 	_, err := rules.Compile(&s, compiling())

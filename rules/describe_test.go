@@ -30,7 +30,8 @@ func TestCondition_StringSaysItInWords(t *testing.T) {
 		{rules.Condition{From: from}, "time is 2026-12-01T08:00:00Z or later", "time is before 2026-12-01T08:00:00Z"},
 		{rules.Condition{Until: until}, "time is before 2026-12-24T00:00:00Z", "time is 2026-12-24T00:00:00Z or later"},
 		{
-			rules.Condition{From: from, Until: until}, "time is from 2026-12-01T08:00:00Z until 2026-12-24T00:00:00Z",
+			rules.Condition{From: from, Until: until},
+			"time is from 2026-12-01T08:00:00Z until 2026-12-24T00:00:00Z",
 			"time is before 2026-12-01T08:00:00Z, or 2026-12-24T00:00:00Z or later",
 		},
 		{

@@ -112,7 +112,7 @@ func (p linksCommands) readRules(name string) (r rulesFile, err error) {
 		if err != nil {
 			return r, err
 		}
-		defer file.Close() //nolint:errcheck // it was only read
+		defer file.Close()
 		from, r.name = file, name
 	}
 	if r.text, err = io.ReadAll(io.LimitReader(from, rulefile.MaxSize+1)); err != nil {

@@ -36,7 +36,8 @@ func TestExport_RulesAreImportedAsTheyWere(t *testing.T) {
 		MaxClicks: 1000, MaxClicksMode: rules.ModeExact, ExhaustedURL: "https://example.com/full",
 		Rules: []rules.Rule{
 			{ID: 3, Name: `"here", now`, To: "https://example.com/de?a=b,c", When: []rules.Condition{
-				{Country: []string{"DE", "AT"}, Not: true}, {Query: &rules.Parameter{Key: "a", Equals: &equals}},
+				{Country: []string{"DE", "AT"}, Not: true},
+				{Query: &rules.Parameter{Key: "a", Equals: &equals}},
 				{Week: &rules.Schedule{Zone: "Europe/Berlin", Hours: []string{"mon-fri 09:00-17:30"}}},
 			}},
 			{ID: 1, Split: &rules.Split{By: rules.ByCookie, Variants: []rules.Variant{
@@ -70,7 +71,7 @@ func TestExport_RulesAreImportedAsTheyWere(t *testing.T) {
 				require.True(t, *n.Dedupe)
 				continue
 			}
-			require.Equal(t, []api.Rule(source.Rules), n.Rules)
+			require.Equal(t, source.Rules, n.Rules)
 			require.True(t, source.ValidFrom.Equal(n.ValidFrom))
 			require.Equal(t, source.ExpiredURL, n.ExpiredURL)
 			require.Equal(t, []any{source.MaxClicks, source.MaxClicksMode, source.ExhaustedURL}, []any{n.MaxClicks, n.MaxClicksMode, n.ExhaustedURL})

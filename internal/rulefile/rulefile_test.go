@@ -16,9 +16,13 @@ func full() rulefile.File {
 		State: `"1-2-3"`, ValidFrom: time.Date(2026, 12, 1, 8, 0, 0, 5e6, time.UTC), ExpiredURL: "https://example.com/over?a=b#c",
 		Rules: []api.Rule{
 			{ID: 3, Name: "Norway: no", To: "https://example.com/no", When: []api.Condition{
-				{Agent: []string{"ios"}}, {Country: []string{"NO", "DE"}, Not: true}, {City: []string{"Paris", "São Paulo"}},
-				{Language: []string{"no", "pt-BR"}}, {Address: []string{"10.0.*.1", "2001:db8::/32"}},
-				{Query: &api.Parameter{Key: "on", Equals: &five}}, {Query: &api.Parameter{Key: "a", Equals: &empty}},
+				{Agent: []string{"ios"}},
+				{Country: []string{"NO", "DE"}, Not: true},
+				{City: []string{"Paris", "São Paulo"}},
+				{Language: []string{"no", "pt-BR"}},
+				{Address: []string{"10.0.*.1", "2001:db8::/32"}},
+				{Query: &api.Parameter{Key: "on", Equals: &five}},
+				{Query: &api.Parameter{Key: "a", Equals: &empty}},
 				{From: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), Until: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)},
 			}},
 			{ID: 1, Status: 410, When: []api.Condition{
