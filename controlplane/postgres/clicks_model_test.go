@@ -134,17 +134,17 @@ func (t *tally) requireLink(rt require.TestingT, db *postgres.DB, hand *pgx.Conn
 // id is the name of a rule.
 func id(of uint8) string { return strings.TrimPrefix(strconv.Itoa(int(of)), "0") }
 
-// somebody are profiles for batches. The last three are bots.
+// somebody are profiles for batches.
 var somebody = []waypost.ClickProfile{
 	{},
 	{Country: "DE", City: "Köln", Device: "mobile", Browser: "Firefox", OS: "Android", Referrer: "www.example.com"},
 	{Country: "FR", City: "Paris", Device: "desktop", Browser: "Chrome", OS: "Windows", Referrer: "other"},
+	{Device: "bot", Browser: "Googlebot", Bot: true},
+	{Bot: true},
 	{Country: "FR", City: "Paris", Device: "desktop", Browser: "Chrome", OS: "Windows", Referrer: "other", Rule: 1, Variant: 1},
 	{Country: "FR", City: "Paris", Device: "desktop", Browser: "Chrome", OS: "Windows", Referrer: "other", Rule: 1, Variant: 2},
 	{Rule: 2},
-	{Device: "bot", Browser: "Googlebot", Bot: true},
 	{Device: "bot", Browser: "Googlebot", Bot: true, Rule: 1, Variant: 2},
-	{Bot: true},
 }
 
 // drawLink draws clicks on a link within the days before a time.
