@@ -86,6 +86,7 @@ const (
 	fast      = 5 * time.Second // a grant that is spent sooner is followed by a larger one
 	slow      = time.Minute     // and one that lasts longer by a smaller one
 	roomy     = 4 << 20         // bytes of records after which the file may be rewritten
+	closing   = time.Second     // for the last reports
 	mendEach  = 5 * time.Second // between tries to write a file that could not be written
 )
 
@@ -463,6 +464,9 @@ func (s *Store) release(due []*account) {
 	}
 }
 
+// unknown differs from every account.
+var unknown = budget.Account{Granted: -1}
+
 // asking is an account in a report.
 type asking struct {
 	account *account
@@ -548,6 +552,11 @@ func (s *Store) send(ctx context.Context, report []asking) bool {
 	if err != nil {
 		if ctx.Err() == nil {
 			s.fail("cannot get clicks of budgets", err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, r := range report { // the answer may have been a grant, which the next one repeats
+			r.account.reported = unknown
 		}
 		return false
 	}
@@ -691,9 +700,30 @@ func (s *Store) close(ctx context.Context) {
 	if s.over.Swap(true) {
 		return
 	}
+	s.release(s.gather(nil))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
+	defer cancel()
+	// An answer may bring a grant of which the edge had not heard.
+	for range 3 {
+		report, ok := s.giveUp()
+		if !ok || len(report) == 0 || !s.send(ctx, report) {
+			break
+		}
+	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file != nil {
+		_ = s.file.Close() // everything in it is synced
+		s.file = nil
+	}
+}
+
+// giveUp withdraws everything, durably, and returns the accounts with news. It reports
+// false when the control plane must not hear of it.
+func (s *Store) giveUp() (report []asking, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var records []byte
-	var report []asking
 	for _, a := range s.accounts {
 		if a.Withdraw() > 0 {
 			records = appendAccount(records, entry{a.name, s.cfg.Boot}, a.Totals)
@@ -702,18 +732,5 @@ func (s *Store) close(ctx context.Context) {
 			report = append(report, asking{a, shown, 0, 0})
 		}
 	}
-	durable := len(records) == 0 || s.append(records)
-	s.mu.Unlock()
-	s.release(s.gather(nil))
-	if durable && len(report) > 0 {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		s.send(ctx, report)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.file != nil {
-		_ = s.file.Close() // everything in it is synced
-		s.file = nil
-	}
+	return report, len(records) == 0 || s.append(records)
 }
