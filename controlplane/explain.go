@@ -25,6 +25,8 @@ type Explanation struct {
 	Resolution waypost.Resolution
 	Trace      rules.Trace
 	NotFound   bool // the answer is the domain's own for 404
+
+	Maintenance bool // the answer is the domain's own for its maintenance
 }
 
 // Explain answers a visitor of a link as [Links.Resolve] does, by the same evaluation,
@@ -60,13 +62,14 @@ func (s *Links) explain(ctx context.Context, l *waypost.Link, rec *waypost.Recor
 	e.Resolution, e.Trace = rules.Explain(rec, &e.Facts)
 	visit := waypost.Visit{Code: []byte(l.Code), Query: v.Request.Query}
 	e.Resolution, _ = e.Resolution.Follow(nil, &visit)
-	if e.Resolution.Status == waypost.NotFound.Status {
+	if before := e.Resolution; before.Status == waypost.NotFound.Status || before.Link {
 		targets, err := s.domains.targets(ctx, l.Host, l.Host != "")
 		if err != nil {
 			return e, err
 		}
-		e.Resolution = targets.InsteadOf(e.Resolution)
-		e.NotFound = e.Resolution.Redirects()
+		e.Resolution = targets.InsteadOf(before)
+		e.NotFound = !before.Link && e.Resolution.Redirects()
+		e.Maintenance = before.Link && !e.Resolution.Link
 	}
 	return e, nil
 }

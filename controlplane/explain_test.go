@@ -33,7 +33,7 @@ func rulesOf() rules.Source {
 
 func TestLinks_ExplainAnswersAsTheRedirectDoes(t *testing.T) {
 	s := start(t, nil)
-	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{
 		Host: "own.example.com", NotFound: "https://example.com/lost",
 	})
 	require.NoError(t, err)
@@ -85,8 +85,19 @@ func TestLinks_ExplainAnswersAsTheRedirectDoes(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("%d %s", res.Status, res.Location), fmt.Sprintf("%d %s", e.Resolution.Status, e.Resolution.Location), c.code)
 	}
 
+	maintenance := "https://example.com/maintenance"
+	_, _, err = s.Domains.ChangeDomain(t.Context(), operator, d.ID, controlplane.DomainChange{Maintenance: &maintenance})
+	require.NoError(t, err)
+	e := explain("own.example.com", "later", rules.Request{At: soon.UnixMilli()})
+	require.True(t, e.Maintenance)
+	require.Equal(t, maintenance, string(e.Resolution.Location))
+	require.False(t, explain("own.example.com", "later", rules.Request{}).Maintenance)
+	maintenance = ""
+	_, _, err = s.Domains.ChangeDomain(t.Context(), operator, d.ID, controlplane.DomainChange{Maintenance: &maintenance})
+	require.NoError(t, err)
+
 	// What only an explanation can know: the country, and another time.
-	e, err := s.Links.Explain(t.Context(), actor, "", "ruled", &controlplane.Visitor{
+	e, err = s.Links.Explain(t.Context(), actor, "", "ruled", &controlplane.Visitor{
 		Request: rules.Request{UserAgent: []byte(rules.SampleAgent("iphone"))}, Country: [2]byte{'A', 'T'},
 	})
 	require.NoError(t, err)

@@ -145,7 +145,7 @@ func matchedRule(e *controlplane.Explanation) *rules.Rule {
 func explainedResult(e *controlplane.Explanation) api.ExplainedResult {
 	res := &e.Resolution
 	shown := api.ExplainedResult{
-		Status: res.Status, Location: valid(res.Location), Gate: e.Trace.Gate, NotFound: e.NotFound, Variant: int(res.Variant),
+		Status: res.Status, Location: valid(res.Location), Gate: e.Trace.Gate, NotFound: e.NotFound, Maintenance: e.Maintenance, Variant: int(res.Variant),
 		Variants: []api.ExplainedVariant{},
 	}
 	matched := matchedRule(e)
@@ -208,6 +208,8 @@ func reasonOf(e *controlplane.Explanation, matched *rules.Rule, shown *api.Expla
 		reason += fmt.Sprintf("; variant %s %s", variantNamed(matched.Split, shown.Variant), how)
 	}
 	switch {
+	case shown.Maintenance:
+		reason += "; the domain is in maintenance"
 	case e.Resolution.Budget != 0:
 		reason += "; a visit spends a click of the budget, while there is one"
 	case shown.NotFound:

@@ -55,7 +55,7 @@ func TestExplain_ShowsFactsRulesAndResult(t *testing.T) {
 		map[string]any{"id": 3.0, "name": "", "outcome": "matched", "failed": nil, "condition": ""},
 	}, all)
 	require.Equal(t, map[string]any{
-		"status": 302.0, "location": "https://example.com/rest", "reason": "rule 3 matches", "gate": "", "not_found": false,
+		"status": 302.0, "location": "https://example.com/rest", "reason": "rule 3 matches", "gate": "", "not_found": false, "maintenance": false,
 		"rule": 3.0, "variant": 0.0, "by_chance": false, "variants": []any{},
 	}, result)
 
