@@ -54,6 +54,7 @@ type Config struct {
 	AllowPrivateTargets bool
 	StrictHosts         bool              // Resolve answers for known hosts alone
 	OwnHosts            func(string) bool // hosts that links must not point at; default none
+	APIHosts            func(string) bool // names of the API, which operators alone add as domains; default none
 
 	// Locates reports whether an edge may know the countries of visitors. It must not block.
 	// Default: yes.
@@ -101,6 +102,9 @@ func New(cfg Config) *Services {
 	}
 	if cfg.OwnHosts == nil {
 		cfg.OwnHosts = func(string) bool { return false }
+	}
+	if cfg.APIHosts == nil {
+		cfg.APIHosts = func(string) bool { return false }
 	}
 	if cfg.Locates == nil {
 		cfg.Locates = func() bool { return true }

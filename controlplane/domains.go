@@ -91,6 +91,7 @@ const hostsMaxAge = 2 * time.Second
 type Domains struct {
 	store        DomainStore
 	owns         func(host string) bool // hosts of the cluster, besides those of domains
+	ofAPI        func(host string) bool // names of the API
 	allowPrivate bool                   // targets may be local names and private addresses
 	resolver     Resolver
 	lookups      chan struct{} // bounds those that clients ask for
@@ -108,7 +109,7 @@ type hostTable struct {
 
 func newDomains(cfg *Config) *Domains {
 	return &Domains{
-		store: cfg.Stores.Domains, owns: cfg.OwnHosts, allowPrivate: cfg.AllowPrivateTargets,
+		store: cfg.Stores.Domains, owns: cfg.OwnHosts, ofAPI: cfg.APIHosts, allowPrivate: cfg.AllowPrivateTargets,
 		resolver: cfg.Resolver, lookups: make(chan struct{}, proofLookups), log: cfg.Logger,
 	}
 }
@@ -298,7 +299,7 @@ func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (Owne
 		*field.to = []byte(*location)
 	}
 	switch {
-	case s.owns(host):
+	case s.owns(host), s.ofAPI(host) && !approved:
 		return none(waypost.Errorf(waypost.EConflict, "the host %s is in use", host))
 	case s.isBelowOwn(host) && !approved:
 		return none(waypost.Errorf(waypost.EForbidden, "%s is below a host of this installation, whose operators alone add such names", host))

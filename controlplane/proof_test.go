@@ -238,10 +238,18 @@ func TestDomains_HostsOfTheInstallationAreNotTaken(t *testing.T) {
 	owner := s.owner(t, 7)
 	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "shared.example", Shared: true})
 	require.NoError(t, err)
-	for _, host := range []string{"go.example.com", "shared.example"} {
+	for _, host := range []string{"go.example.com", "shared.example", "API.example.net."} {
 		_, _, err = s.Domains.AddDomain(t.Context(), owner, controlplane.NewDomain{Host: host})
 		require.Equal(t, waypost.EConflict, waypost.CodeOf(err), host)
 	}
+	for _, host := range []string{"below.api.example.net", "example.net"} {
+		_, _, err = s.Domains.AddDomain(t.Context(), owner, controlplane.NewDomain{Host: host})
+		require.NoError(t, err, "a certificate may be for names of many sites")
+	}
+	_, _, err = s.Links.Create(t.Context(), owner, controlplane.NewLink{OriginalURL: "https://api.example.net/docs"})
+	require.NoError(t, err, "no link is behind a name of the API")
+	_, _, err = s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "api.example.net"})
+	require.NoError(t, err, "an operator knows why")
 	long := strings.Repeat("a.", 121) + "example" // 249 bytes
 	_, _, err = s.Domains.AddDomain(t.Context(), owner, controlplane.NewDomain{Host: long})
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "no name for its record")

@@ -65,6 +65,7 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 	s.Services = controlplane.New(controlplane.Config{
 		Stores: db.Stores(), Minter: s.minter, Region: "eu",
 		OwnHosts: func(host string) bool { return host == "go.example.com" }, Patience: time.Minute,
+		APIHosts: func(host string) bool { return host == "api.example.net" },
 		Resolver: s.dns.Resolver(),
 		Now: func() time.Time {
 			if ms := s.now.Load(); ms != 0 {

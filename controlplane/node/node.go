@@ -192,6 +192,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,
 		OwnHosts:            func(host string) bool { return own[host] },
+		APIHosts:            c.secure.shows,
 		Locates:             c.fleet.Locates,
 		Resolver:            resolver.New(c.cfg.DNSResolvers),
 		Patience:            patience,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -48,6 +49,19 @@ func (t *apiTLS) listen(ln net.Listener) net.Listener {
 	}
 	return tls.NewListener(ln, cfg)
 }
+
+// shows reports whether the certificate that clients are shown now is for a name. A
+// wildcard is for no name in particular: all names of a company may be below it.
+func (t *apiTLS) shows(name string) bool {
+	if t == nil {
+		return false
+	}
+	hosts, _ := t.certs.Hosts(maxNames)
+	return slices.ContainsFunc(hosts, func(h certs.Host) bool { return h.Name == name })
+}
+
+// maxNames bounds the names of a certificate that are looked at.
+const maxNames = 1000
 
 // Close keeps open what connections need.
 func (t *apiTLS) Close() error {
