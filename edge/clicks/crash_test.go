@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +27,8 @@ const (
 	victimDir = "WAYPOST_CLICKS_VICTIM_DIR"
 	victimURL = "WAYPOST_CLICKS_VICTIM_URL" // "": the control plane is away
 	recorders = 4
+
+	starve = syscall.SIGUSR1 // has a victim allocate until it ends
 )
 
 // busy is a journal that makes batches, syncs and segments all the time.
@@ -49,7 +53,15 @@ func victim(dir, url string) error {
 	if err != nil {
 		return err
 	}
+	hungry := make(chan os.Signal, 1)
+	signal.Notify(hungry, starve)
 	group, ctx := errgroup.WithContext(context.Background())
+	group.Go(func() error {
+		<-hungry
+		for all := [][]byte(nil); ; all = append(all, make([]byte, 1<<20)) {
+			runtime.KeepAlive(all)
+		}
+	})
 	group.Go(func() error {
 		if url == "" {
 			return nil
@@ -76,12 +88,21 @@ func victim(dir, url string) error {
 // killAfter runs a victim until it has recorded n clicks or more, and kills it.
 func killAfter(t *testing.T, dir, url string, n int) (recorded [recorders]uint64) {
 	t.Helper()
+	recorded, _ = endAfter(t, dir, url, n, (*os.Process).Kill)
+	return recorded
+}
+
+// endAfter is killAfter for another end, and returns what the victim had to say.
+func endAfter(t *testing.T, dir, url string, n int, end func(*os.Process) error) (recorded [recorders]uint64, said string) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
 	program, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), program)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program)
 	cmd.Env = append(os.Environ(), victimDir+"="+dir, victimURL+"="+url)
 	stderr := &journalLog{}
 	cmd.Stderr = stderr
@@ -91,14 +112,15 @@ func killAfter(t *testing.T, dir, url string, n int) (recorded [recorders]uint64
 	first := make([]byte, n)
 	_, err = io.ReadFull(out, first)
 	require.NoError(t, err, stderr.String())
-	require.NoError(t, cmd.Process.Kill())
+	require.NoError(t, end(cmd.Process))
 	rest, err := io.ReadAll(out)
 	require.NoError(t, err)
-	require.Error(t, cmd.Wait(), "it was killed")
+	require.Error(t, cmd.Wait(), "it has not ended well")
+	require.NoError(t, ctx.Err(), "it ended in time")
 	for _, r := range append(first, rest...) {
 		recorded[r]++
 	}
-	return recorded
+	return recorded, stderr.String()
 }
 
 func TestJournal_KilledProcessLosesNoClickAndCountsNoneTwice(t *testing.T) {
@@ -123,11 +145,17 @@ func TestJournal_KilledProcessLosesNoClickAndCountsNoneTwice(t *testing.T) {
 	}
 	control.setFault(nil)
 	shipAll(t, open(t, config(dir)), control)
+	requireCounted(t, dir, control, recorded, kills)
+}
+
+// requireCounted sees that what victims have recorded was counted once.
+func requireCounted(t *testing.T, dir string, control *controlPlane, recorded [recorders]uint64, ends uint64) {
+	t.Helper()
 	for r, n := range recorded {
 		link, variant := clickOf(r)
 		got := control.answered("1/"+link, 1, variant)
 		require.GreaterOrEqual(t, got, n, link)
-		require.LessOrEqual(t, got, n+kills, "at most the one that was being recorded at each kill")
+		require.LessOrEqual(t, got, n+ends, "at most the one that was being recorded at each end")
 	}
 	require.Empty(t, files(t, filepath.Join(dir, "quarantine"), ""))
 	require.Empty(t, files(t, filepath.Join(dir, "dead"), ""))
