@@ -3,7 +3,7 @@ package waypost
 // Resolution is the answer of a record to a visitor. Edges and the control plane share
 // it, so that they cannot disagree.
 type Resolution struct {
-	Status    int    // 301, 302, 307, 308, 404, 410 or 503; after Follow also 400 or 414
+	Status    int    // 301, 302, 307, 308, 404, 410 or 503, or 200 with Password; after Follow also 400 or 414
 	Location  []byte // for the redirects; belongs to the record
 	MaxAge    int64  // seconds for which a 301 or 308 may be kept; 0: no-store
 	ExpiresAt int64  // as in the record; redirects of links only
@@ -15,6 +15,7 @@ type Resolution struct {
 	Variant   uint8  // id of the variant of its split; 0: none
 	Keep      bool   // a cookie is to keep the variant
 	Gated     bool   // nothing but the redirect itself may disclose the target
+	Password  bool   // the visitor must give the link's password first
 	Broken    bool   // the programme could not be read
 	Budget    uint8  // mode of the click budget; 0: none
 	Exhausted []byte // Location once the budget is used up; nil: none

@@ -33,15 +33,18 @@ type Compiling struct {
 	Status int
 	// Key is the key of the link's splits: [SplitKey] of the programme before, or random.
 	Key [keySize]byte
+	// Password is the verifier of the link's password: [PasswordOf] the programme before,
+	// or a new one. Nil: the link has no password.
+	Password *Password
 	// Now decides for which years the offsets of time zones are compiled in.
 	Now time.Time
 }
 
-// Compile makes the programme of a source, nil for a source that says nothing. It fills
-// in the ids that the source leaves out, and targets as they are stored. Errors: EInvalid
+// Compile makes the programme of a source, nil for a source that says nothing of a link
+// without a password. It fills in the ids that the source leaves out, and targets as they are stored. Errors: EInvalid
 // and those of Target, with the place of the fault.
 func Compile(s *Source, with *Compiling) ([]byte, error) {
-	if s.IsZero() {
+	if s.IsZero() && with.Password == nil {
 		return nil, nil
 	}
 	c := compiler{Compiling: with, index: map[string]byte{}}
@@ -103,8 +106,8 @@ func (c *compiler) compile(s *Source) error {
 	if len(s.Rules) > MaxRules {
 		return invalid("rules", "at most %d rules", MaxRules)
 	}
-	if (len(s.Rules) > 0 || s.MaxClicks != 0) && (c.Status == 301 || c.Status == 308) {
-		return waypost.Errorf(waypost.EInvalid, "redirect_status must be 302 or 307 for a link with rules or max_clicks: "+
+	if (len(s.Rules) > 0 || s.MaxClicks != 0 || c.Password != nil) && (c.Status == 301 || c.Status == 308) {
+		return waypost.Errorf(waypost.EInvalid, "redirect_status must be 302 or 307 for a link with rules, max_clicks or a password: "+
 			"browsers keep the others, and would not ask again")
 	}
 	if err := number(s.Rules); err != nil {
@@ -125,13 +128,17 @@ func (c *compiler) compile(s *Source) error {
 		return invalid("rules", "at most %d different targets", MaxTargets)
 	case targets > MaxTargetText:
 		return invalid("rules", "the targets have more than %d bytes together", MaxTargetText)
-	case headSize+keySize+10+len(c.logic) > MaxLogic:
+	case headSize+passwordSize+keySize+10+len(c.logic) > MaxLogic:
 		return invalid("rules", "the rules take more than %d bytes: use fewer or shorter ones", MaxLogic)
 	}
 	return nil
 }
 
 func (c *compiler) compileGates(s *Source) (err error) {
+	if c.Password != nil {
+		c.gates |= gatePassword
+		c.need |= NeedCookie | NeedTime
+	}
 	if !s.ValidFrom.IsZero() {
 		if err := checkTime("valid_from", s.ValidFrom); err != nil {
 			return err
@@ -575,6 +582,9 @@ func (c *compiler) assemble() []byte {
 	b := append(make([]byte, 0, MaxLogic), version, c.gates)
 	b = le.AppendUint16(b, uint16(c.need))
 	b = append(b, 0, 0, c.budget, byte(c.rules))
+	if c.Password != nil {
+		b = c.Password.append(b)
+	}
 	if c.need&NeedVisitor != 0 {
 		b = append(b, c.Key[:]...)
 	}

@@ -20,13 +20,15 @@ type Facts struct {
 	Country   [2]byte // ISO 3166-1 alpha-2; zero: unknown
 	City      string  // an English name; "": unknown
 	Query     []byte  // as it was sent, without the question mark
+	Cookie    []byte  // as it was sent
 	Variant   uint8   // that the visitor's cookie names
 	Chance    uint16  // random
+	Passed    bool    // the visitor need not give the link's password
 }
 
 // Trace records an evaluation.
 type Trace struct {
-	Gate  string // that decided: state, valid_from, expired, exhausted, broken; "" for the rules
+	Gate  string // that decided: state, valid_from, expired, exhausted, password, broken; "" for the rules
 	Steps []Step // of the rules, until one matched
 }
 
@@ -77,9 +79,12 @@ func resolve(r *waypost.Record, f *Facts, t *Trace) waypost.Resolution {
 	case r.Flags&waypost.Exhausted != 0:
 		t.gate("exhausted")
 		return p.instead(p.exhausted, gone)
+	case p.password != nil && !f.Passed && !passes(p.password, f.Cookie, f.At):
+		t.gate("password")
+		return waypost.Resolution{Status: 200, Flags: r.Flags, Gated: true, Password: true}
 	}
 	res := waypost.Resolve(r, f.At)
-	if p.rules > 0 || p.budget != 0 {
+	if p.rules > 0 || p.budget != 0 || p.password != nil {
 		temporary(&res)
 	}
 	if !p.decide(&res, f, t) {

@@ -15,7 +15,8 @@ import (
 //	4  where the targets begin (2)
 //	6  mode of the click budget
 //	7  number of rules
-//	8  if it needs the visitor: the key of its splits (16)
+//	8  if the link has a password: its verifier, see password.go
+//	   if it needs the visitor: the key of its splits (16)
 //	   if gated: valid from (8, Unix milliseconds); targets of an expired and of an
 //	   exhausted link (1 each: its index)
 //	   rules: size (2), id, number of conditions, conditions, action
@@ -40,6 +41,7 @@ const (
 	gateValidFrom = 1 << 0
 	gateExpired   = 1 << 1
 	gateExhausted = 1 << 2
+	gatePassword  = 1 << 3
 )
 
 // Need lists the facts that a programme reads.
@@ -111,6 +113,7 @@ type programme struct {
 	budget    byte
 	need      Need
 	rules     int
+	password  []byte // verifier; nil: none
 	key       []byte // of splits
 	validFrom int64
 	expired   byte // index of a target, or noTarget
@@ -132,7 +135,13 @@ func (p *programme) parse(b []byte) bool {
 	}
 	rest := b[headSize:at]
 	p.targets = b[at:]
-	p.key, p.validFrom, p.expired, p.exhausted = nil, 0, noTarget, noTarget
+	p.password, p.key, p.validFrom, p.expired, p.exhausted = nil, nil, 0, noTarget, noTarget
+	if p.gates&gatePassword != 0 {
+		if len(rest) < passwordSize {
+			return false
+		}
+		p.password, rest = rest[:passwordSize], rest[passwordSize:]
+	}
 	if p.need&NeedVisitor != 0 {
 		if len(rest) < keySize {
 			return false
@@ -193,7 +202,7 @@ func NeedOf(b []byte) Need {
 
 // gated reports whether a programme lets visitors through one by one: nothing but a
 // redirect that counts may disclose its targets.
-func gated(b []byte) bool { return len(b) < headSize || b[6] != 0 }
+func gated(b []byte) bool { return len(b) < headSize || b[6] != 0 || b[1]&gatePassword != 0 }
 
 // scheduled is the flag of a programme with the offsets of a time zone, which end.
 const scheduled = 1 << 7
@@ -207,12 +216,18 @@ func Known(b []byte) bool { return len(b) > 0 && b[0] == version }
 func Check(b []byte) error {
 	var p programme
 	if len(b) > waypost.MaxProgramme || !p.parse(b) || p.need&^needAll != 0 ||
-		p.gates&^(gateValidFrom|gateExpired|gateExhausted|scheduled) != 0 || p.budget > BudgetExact {
+		p.gates&^(gateValidFrom|gateExpired|gateExhausted|gatePassword|scheduled) != 0 || p.budget > BudgetExact {
 		return ErrProgramme
 	}
 	need, ok := p.checkTargets()
 	if !ok {
 		return ErrProgramme
+	}
+	if p.password != nil {
+		if !affordable(p.password) {
+			return ErrProgramme
+		}
+		need |= NeedCookie | NeedTime
 	}
 	rest := p.logic
 	for range p.rules {

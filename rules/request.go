@@ -19,7 +19,7 @@ type Request struct {
 // Read sets the facts that are needed from a request. Country and city are the caller's.
 // It does not allocate.
 func (f *Facts) Read(need Need, r *Request) {
-	*f = Facts{At: r.At, Address: r.Address, UserAgent: r.UserAgent, Query: r.Query, Chance: r.Chance}
+	*f = Facts{At: r.At, Address: r.Address, UserAgent: r.UserAgent, Query: r.Query, Cookie: r.Cookie, Chance: r.Chance}
 	if need&NeedAgent != 0 {
 		f.Agent = ParseAgent(r.UserAgent)
 	}
@@ -34,16 +34,19 @@ func (f *Facts) Read(need Need, r *Request) {
 // VariantCookie is the name of the cookie that keeps a variant, under the link's path.
 const VariantCookie = "waypost_variant"
 
+// cutCookie cuts the first cookie off a Cookie header.
+func cutCookie(header []byte) (pair, rest []byte) {
+	if i := bytes.IndexByte(header, ';'); i >= 0 {
+		return trimSpaces(header[:i]), header[i+1:]
+	}
+	return trimSpaces(header), nil
+}
+
 // variantOf returns the variant that a Cookie header names, 0 for none.
 func variantOf(header []byte) uint8 {
 	for len(header) > 0 {
-		pair := header
-		if i := bytes.IndexByte(header, ';'); i >= 0 {
-			pair, header = header[:i], header[i+1:]
-		} else {
-			header = nil
-		}
-		pair = trimSpaces(pair)
+		var pair []byte
+		pair, header = cutCookie(header)
 		const prefix = VariantCookie + "="
 		if len(pair) <= len(prefix) || string(pair[:len(prefix)]) != prefix {
 			continue
