@@ -29,6 +29,7 @@ type NewLink struct {
 	MaxClicks        int64           `json:"max_clicks,omitzero" minimum:"1" maximum:"1000000000000" doc:"How often visitors are led to the target, in all; bots do not count. Default: without a limit."`
 	MaxClicksMode    string          `json:"max_clicks_mode,omitzero" enum:"eventual,bounded,exact" default:"eventual" doc:"exact: never more often. Edges take clicks from the control plane before they spend them, and an edge that is cut off from it stops early. bounded: at most 10 more for each edge. eventual: the control plane ends it when it has counted that many, a second or more later."`
 	ExhaustedURL     string          `json:"exhausted_url,omitzero" maxLength:"8192" doc:"Where visitors are led once max_clicks is reached. Default: 410."`
+	Password         string          `json:"password,omitzero" minLength:"1" maxLength:"128" doc:"A password that visitors must give: at most 128 bytes of UTF-8, which are compared in Unicode NFC. It is never returned. A link with a password redirects with 302 or 307. At most ten links of a request have one."`
 }
 
 // Link is a link.
@@ -61,6 +62,7 @@ type Link struct {
 	MaxClicksMode  string          `json:"max_clicks_mode,omitzero" enum:"eventual,bounded,exact" doc:"How strictly max_clicks is kept; left out without it."`
 	ExhaustedURL   string          `json:"exhausted_url,omitzero" doc:"Where visitors are led once max_clicks is reached."`
 	Budget         *Budget         `json:"budget,omitzero" doc:"The state of max_clicks; in the answer to a request for this one link only."`
+	HasPassword    bool            `json:"has_password,omitzero" doc:"Visitors must give a password, which is never returned; left out without one."`
 	Warnings       []Warning       `json:"warnings,omitzero" doc:"Doubts about the target and the rules, in the answer to the request that set them."`
 }
 
@@ -91,6 +93,7 @@ type LinkChange struct {
 	MaxClicks        Field[int64]           `json:"max_clicks,omitzero" minimum:"1" maximum:"1000000000000" doc:"How often visitors are led to the target, with the clicks that there are already. Null: without a limit."`
 	MaxClicksMode    Field[string]          `json:"max_clicks_mode,omitzero" enum:"eventual,bounded,exact" doc:"How strictly max_clicks is kept. Null: eventual."`
 	ExhaustedURL     Field[string]          `json:"exhausted_url,omitzero" maxLength:"8192" doc:"Where visitors are led once max_clicks is reached. Null: 410."`
+	Password         Field[string]          `json:"password,omitzero" minLength:"1" maxLength:"128" doc:"A new password that visitors must give; those who gave the old one are asked again. Null: none."`
 }
 
 // LinkPage is a page of a list of links.
@@ -123,8 +126,8 @@ type Changer struct {
 
 // FieldChange is the change of one field of a link.
 type FieldChange struct {
-	Name   string `json:"name" enum:"active,description,exhausted_url,expired_url,expires_at,forward_path,forward_query,max_clicks,max_clicks_mode,metadata,original_url,redirect_status,rules,tags,title,valid_from"`
-	Before any    `json:"before" doc:"The value before, as the link had it in JSON."`
+	Name   string `json:"name" enum:"active,description,exhausted_url,expired_url,expires_at,forward_path,forward_query,max_clicks,max_clicks_mode,metadata,original_url,password,redirect_status,rules,tags,title,valid_from"`
+	Before any    `json:"before" doc:"The value before, as the link had it in JSON. Of a password, only whether there was one."`
 	After  any    `json:"after"`
 }
 

@@ -28,6 +28,7 @@ type NewLink struct {
 	CreatedBy      string
 	Disabled       bool // the link answers 410 until it is enabled
 	Rules          rules.Source
+	Password       string // that visitors must give; "": none
 }
 
 func (n *NewLink) flags() (f waypost.LinkFlags) {
@@ -82,6 +83,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 	if err != nil {
 		return nil, err
 	}
+	prepared.dry = true
 	outcomes := make([]Outcome, len(ns))
 	var all, custom []*pendingLink
 	first := map[DedupeKey]bool{}
@@ -235,6 +237,9 @@ type prepared struct {
 	actor   Actor
 	dedupe  bool                      // unless a link says otherwise
 	domains map[string]waypost.Domain // looked up before
+
+	dry       bool // no password is hashed
+	passwords int  // so far
 }
 
 // prepare reads the settings that all links of a request share.
@@ -284,11 +289,19 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 	if err := checkTexts(&l); err != nil {
 		return none(err)
 	}
-	if err := p.s.compile(&l, &n.Rules); err != nil {
+	dedupe, err := n.deduplicates(p.dedupe)
+	if err != nil {
 		return none(err)
 	}
-	if dedupe, err := n.deduplicates(p.dedupe); err != nil || !dedupe {
-		return l, nil, err
+	password, err := p.password(ctx, n.Password)
+	if err != nil {
+		return none(err)
+	}
+	if err := p.s.compile(&l, &n.Rules, password); err != nil {
+		return none(err)
+	}
+	if !dedupe {
+		return l, nil, nil
 	}
 	sum := t.Sum()
 	return l, &sum, nil
@@ -318,9 +331,9 @@ func (p *prepared) domain(ctx context.Context, host string) (waypost.Domain, err
 func (n *NewLink) deduplicates(byDefault bool) (bool, error) {
 	switch {
 	case n.Dedupe == nil:
-		return byDefault && n.CustomCode == "" && n.Rules.IsZero(), nil
-	case *n.Dedupe && !n.Rules.IsZero():
-		return false, waypost.Errorf(waypost.EInvalid, "dedupe finds the link of a target, and not one with rules of its own: give one of them")
+		return byDefault && n.CustomCode == "" && n.Rules.IsZero() && n.Password == "", nil
+	case *n.Dedupe && (!n.Rules.IsZero() || n.Password != ""):
+		return false, waypost.Errorf(waypost.EInvalid, "dedupe finds the link of a target, and not one with rules or a password of its own: give one of them")
 	case *n.Dedupe && n.CustomCode != "":
 		return false, waypost.Errorf(waypost.EInvalid, "dedupe finds the link of a target, and custom_code asks for another: give one of them")
 	}

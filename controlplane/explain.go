@@ -59,6 +59,7 @@ func (s *Links) explain(ctx context.Context, l *waypost.Link, rec *waypost.Recor
 	}
 	e.Facts.Read(rules.NeedAll, &v.Request)
 	e.Facts.Country, e.Facts.City = v.Country, v.City
+	e.Facts.Passed = true // its owner may see where it leads
 	e.Resolution, e.Trace = rules.Explain(rec, &e.Facts)
 	visit := waypost.Visit{Code: []byte(l.Code), Query: v.Request.Query}
 	e.Resolution, _ = e.Resolution.Follow(nil, &visit)

@@ -60,6 +60,11 @@ func (s *Links) CreateOnce(ctx context.Context, actor Actor, ns []NewLink, key I
 		return Made{}, err
 	}
 	defer leave()
+	if slices.ContainsFunc(ns, func(n NewLink) bool { return n.Password != "" }) {
+		if err := s.passwords.request(ctx, &key); err != nil {
+			return Made{}, err
+		}
+	}
 	made, err := s.replay(ctx, id, key.Request)
 	if err != nil || made.Replayed != nil {
 		return made, err

@@ -121,15 +121,17 @@ type Links struct {
 	now     func() time.Time
 	log     *slog.Logger
 
-	dedupe  cache[waypost.WorkspaceID, bool] // whether workspaces deduplicate by default
-	running requests                         // idempotent requests under way
+	passwords linkPasswords
+	dedupe    cache[waypost.WorkspaceID, bool] // whether workspaces deduplicate by default
+	running   requests                         // idempotent requests under way
 }
 
 func newLinks(cfg *Config, domains *Domains) *Links {
 	store := cfg.Stores.Links
 	return &Links{
 		store: store, domains: domains, minter: cfg.Minter, strict: cfg.StrictHosts, locates: cfg.Locates, now: cfg.Now, log: cfg.Logger,
-		writer: newWriter(store, cfg.Minter, cfg.Patience, cfg.Logger),
+		passwords: linkPasswords{passwords{busy: "too many passwords are set at once"}},
+		writer:    newWriter(store, cfg.Minter, cfg.Patience, cfg.Logger),
 	}
 }
 
@@ -261,6 +263,17 @@ func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c 
 	if err := s.domains.refresh(ctx); err != nil {
 		return none(err)
 	}
+	var password *rules.Password
+	if c.Rules.Password != nil && *c.Rules.Password != "" {
+		// Who may not change the link makes no work.
+		if _, err := s.present(ctx, actor, domain, code); err != nil {
+			return none(err)
+		}
+		var err error
+		if password, err = s.passwords.verifier(ctx, *c.Rules.Password); err != nil {
+			return none(err)
+		}
+	}
 	for range maxEdits {
 		l, err := s.present(ctx, actor, domain, code)
 		if err != nil {
@@ -270,7 +283,7 @@ func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c 
 		if c.Match != nil && !slices.Contains(c.Match, at) {
 			return none(waypost.Errorf(waypost.EStale, "the link has changed since: get it again, then decide"))
 		}
-		dedupe, err := s.apply(&l, &c)
+		dedupe, err := s.apply(&l, &c, password)
 		if err != nil {
 			return none(err)
 		}
@@ -292,8 +305,9 @@ func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c 
 	return none(waypost.Errorf(waypost.EUnavailable, "too many others change the link"))
 }
 
-// apply makes a change to a link, and returns the hash of a new target.
-func (s *Links) apply(l *waypost.Link, c *LinkChange) (dedupe *[32]byte, err error) {
+// apply makes a change to a link, and returns the hash of a new target. Password is the
+// verifier of the change's password.
+func (s *Links) apply(l *waypost.Link, c *LinkChange, password *rules.Password) (dedupe *[32]byte, err error) {
 	if c.OriginalURL != nil && *c.OriginalURL != l.OriginalURL {
 		t, err := s.domains.check(l.Workspace, *c.OriginalURL)
 		if err != nil {
@@ -322,7 +336,7 @@ func (s *Links) apply(l *waypost.Link, c *LinkChange) (dedupe *[32]byte, err err
 	if err := checkTexts(l); err != nil {
 		return nil, err
 	}
-	return dedupe, s.changeRules(l, c)
+	return dedupe, s.changeRules(l, c, password)
 }
 
 // Resolve answers a visit to a code from PostgreSQL, as an edge would answer it. Host is

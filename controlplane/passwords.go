@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"strings"
@@ -25,6 +26,7 @@ const (
 
 // passwords makes and compares argon2id hashes, a few at a time. Zero is ready to use.
 type passwords struct {
+	busy    string // says what too many do at once; "": sign in
 	once    sync.Once
 	turns   chan struct{}
 	waiting atomic.Int64
@@ -44,9 +46,10 @@ func (p *passwords) init() {
 // caller calls done.
 func (p *passwords) turn(ctx context.Context) (done func(), err error) {
 	p.init()
+	busy := cmp.Or(p.busy, "too many are signing in at once")
 	if p.waiting.Add(1) > passwordsAtOnce+passwordsWaiting {
 		p.waiting.Add(-1)
-		return nil, waypost.Errorf(waypost.EUnavailable, "too many are signing in at once")
+		return nil, waypost.Errorf(waypost.EUnavailable, "%s", busy)
 	}
 	select {
 	case p.turns <- struct{}{}:
@@ -54,7 +57,7 @@ func (p *passwords) turn(ctx context.Context) (done func(), err error) {
 		return func() { <-p.turns; p.waiting.Add(-1) }, nil
 	case <-ctx.Done():
 		p.waiting.Add(-1)
-		return nil, waypost.WrapError(waypost.EUnavailable, "too many are signing in at once", ctx.Err())
+		return nil, waypost.WrapError(waypost.EUnavailable, busy, ctx.Err())
 	}
 }
 

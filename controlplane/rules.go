@@ -18,19 +18,21 @@ type RulesChange struct {
 	MaxClicks     *int64 // 0: any number
 	MaxClicksMode *string
 	ExhaustedURL  *string
+	Password      *string // "": none
 }
 
 func (c *RulesChange) isZero() bool { return *c == RulesChange{} }
 
-// compile sets the rules of a link, and their programme. A programme that it had before
-// keeps the key of its splits, so that visitors keep their variants.
-func (s *Links) compile(l *waypost.Link, source *rules.Source) error {
-	if source.IsZero() {
+// compile sets the rules of a link, and their programme with a password, nil for none. A
+// programme that it had before keeps the key of its splits, so that visitors keep their
+// variants.
+func (s *Links) compile(l *waypost.Link, source *rules.Source, password *rules.Password) error {
+	if source.IsZero() && password == nil {
 		l.Rules, l.Programme = nil, nil
 		return nil
 	}
 	with := rules.Compiling{
-		Status: l.RedirectStatus, Now: s.now(),
+		Status: l.RedirectStatus, Now: s.now(), Password: password,
 		Target: func(url string) (original, location string, err error) {
 			t, err := s.domains.check(l.Workspace, url)
 			return t.Original, t.Location, err
@@ -46,6 +48,9 @@ func (s *Links) compile(l *waypost.Link, source *rules.Source) error {
 		return err
 	}
 	l.Rules, l.Programme = source.Encode(), programme
+	if l.Rules == nil {
+		l.Rules = []byte("{}") // of a link that has a password alone
+	}
 	if len(l.Rules) > maxRulesText {
 		return waypost.Errorf(waypost.EInvalid, "rules must be at most %d bytes of JSON", maxRulesText)
 	}
@@ -72,12 +77,12 @@ func (s *Links) judgeRules(l waypost.Link) error {
 	if err != nil {
 		return fmt.Errorf("the rules of the link %s cannot be read: %w", l.Code, err)
 	}
-	return s.compile(&l, &source)
+	return s.compile(&l, &source, passwordOf(&l))
 }
 
 // changeRules makes a change of a link's rules, and compiles them again if what they rest
-// on has changed.
-func (s *Links) changeRules(l *waypost.Link, c *LinkChange) error {
+// on has changed. Password is the verifier of the change's password.
+func (s *Links) changeRules(l *waypost.Link, c *LinkChange, password *rules.Password) error {
 	if c.Rules.isZero() && (c.RedirectStatus == nil || l.Rules == nil) {
 		return nil
 	}
@@ -95,5 +100,8 @@ func (s *Links) changeRules(l *waypost.Link, c *LinkChange) error {
 	if source.MaxClicks == 0 && change.MaxClicksMode == nil && change.ExhaustedURL == nil {
 		source.MaxClicksMode, source.ExhaustedURL = "", "" // they go with the budget
 	}
-	return s.compile(l, &source)
+	if change.Password == nil {
+		password = passwordOf(l)
+	}
+	return s.compile(l, &source, password)
 }

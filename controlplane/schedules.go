@@ -91,5 +91,6 @@ func recompile(l *waypost.Link, now time.Time) ([]byte, error) {
 		return t.Original, t.Location, err
 	}}
 	with.Key, _ = rules.SplitKey(l.Programme)
+	with.Password = passwordOf(l)
 	return rules.Compile(&source, &with)
 }

@@ -397,6 +397,11 @@ CREATE FUNCTION link_fields(l link) RETURNS jsonb LANGUAGE sql STABLE
         'valid_from', l.rules -> 'valid_from', 'expired_url', l.rules -> 'expired_url', 'max_clicks', l.rules -> 'max_clicks',
         'max_clicks_mode', l.rules -> 'max_clicks_mode', 'exhausted_url', l.rules -> 'exhausted_url');
 
+-- Returns the verifier of a link's password, which follows the head of a programme: gates
+-- of package rules, bit 3.
+CREATE FUNCTION link_password(programme bytea) RETURNS bytea LANGUAGE sql IMMUTABLE
+    RETURN CASE WHEN get_byte(programme, 1) & 8 <> 0 THEN substring(programme FROM 9 FOR 86) END;
+
 -- AFTER UPDATE of each row. The program names its actor in waypost.actor; a change
 -- without one was made by hand, or by a part of the program.
 CREATE FUNCTION link_note_change() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -408,6 +413,11 @@ DECLARE
 BEGIN
     SELECT coalesce(jsonb_object_agg(o.key, o.value), '{}'), coalesce(jsonb_object_agg(o.key, new_fields -> o.key), '{}') INTO before, after
     FROM jsonb_each(old_fields) o WHERE o.value <> new_fields -> o.key;
+    -- Of a password, history says no more than whether there is one.
+    IF link_password(OLD.programme) IS DISTINCT FROM link_password(NEW.programme) THEN
+        before := before || jsonb_build_object('password', link_password(OLD.programme) IS NOT NULL);
+        after := after || jsonb_build_object('password', link_password(NEW.programme) IS NOT NULL);
+    END IF;
     IF (OLD.deleted_at IS NULL) = (NEW.deleted_at IS NULL) AND after = '{}' THEN
         RETURN NULL;
     END IF;

@@ -442,6 +442,7 @@ func newLinkOf(n *api.NewLink, now time.Time, at string) (controlplane.NewLink, 
 			Rules: n.Rules, ValidFrom: n.ValidFrom, ExpiredURL: n.ExpiredURL,
 			MaxClicks: n.MaxClicks, MaxClicksMode: n.MaxClicksMode, ExhaustedURL: n.ExhaustedURL,
 		},
+		Password: n.Password,
 	}, nil
 }
 
@@ -481,6 +482,7 @@ func linkChangeOf(c *api.LinkChange, now time.Time) (controlplane.LinkChange, er
 		Rules: controlplane.RulesChange{
 			Rules: c.Rules.Change(), ValidFrom: c.ValidFrom.Change(), ExpiredURL: c.ExpiredURL.Change(),
 			MaxClicks: c.MaxClicks.Change(), MaxClicksMode: c.MaxClicksMode.Change(), ExhaustedURL: c.ExhaustedURL.Change(),
+			Password: c.Password.Change(),
 		},
 	}, nil
 }
@@ -506,6 +508,7 @@ func (a *linksAPI) link(l *waypost.Link) api.Link {
 			shown.MaxClicks, shown.MaxClicksMode, shown.ExhaustedURL = source.MaxClicks, source.MaxClicksMode, source.ExhaustedURL
 		}
 	}
+	shown.HasPassword = rules.HasPassword(l.Programme)
 	if !l.DeletedAt.IsZero() {
 		until := l.DeletedAt.Add(controlplane.RestorableFor)
 		if !l.ExpiresAt.IsZero() && l.ExpiresAt.Before(until) {

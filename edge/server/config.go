@@ -80,6 +80,7 @@ const (
 	maxHead   = 16 << 10           // request line and header; 431 above
 	maxTarget = fastpath.MaxTarget // request target; 414 above
 	maxHost   = 255
+	maxForm   = 1 << 10 // body of a POST; 413 above
 )
 
 func (c Config) withDefaults() Config {

@@ -33,7 +33,7 @@ func (s *Server) decide(c *conn, host []byte, visit *waypost.Visit, by asked) (w
 		return domain, waypost.NotFound, nil
 	}
 	res, err := s.resolve(c, domain, visit, by)
-	if err == nil && (res.Status == waypost.NotFound.Status || res.Link && s.cfg.Links.Maintained(domain)) {
+	if err == nil && (res.Status == waypost.NotFound.Status || (res.Link || res.Password) && s.cfg.Links.Maintained(domain)) {
 		res = s.cfg.Links.Targets(domain).InsteadOf(res)
 	}
 	return domain, res, err

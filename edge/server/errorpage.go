@@ -25,7 +25,7 @@ type preparedBody struct{ html, problem []byte }
 
 var errorBodies = prepareErrorBodies([]errorText{
 	{400, waypost.EMalformed, "Bad request", "The request could not be understood."},
-	{403, waypost.EForbidden, "Not shown here", "Visits of this link are counted. It shows its target to visitors who follow it, and not in previews."},
+	{403, waypost.EForbidden, "Not shown here", "This link shows its target only to visitors who follow it."},
 	{404, waypost.ENotFound, "Link not found", "There is no link at this address. Check that it was copied completely."},
 	{405, "method-not-allowed", "Method not allowed", "Links answer GET and HEAD."},
 	{408, "request-timeout", "Request timeout", "The request took too long to arrive."},

@@ -25,8 +25,9 @@ var (
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	c := connOf(ctx)
 	defer s.rescue(ctx, c)
-	if s.draining.Load() {
-		ctx.SetConnectionClose()
+	posted := c.lines.posted()
+	if posted || s.draining.Load() {
+		ctx.SetConnectionClose() // see lineGuard
 	}
 
 	if !speaksHTTP1(&ctx.Request.Header) {
@@ -55,6 +56,10 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	}
 
 	visit := waypost.ParseVisit(path)
+	if posted {
+		s.takeForm(ctx, c, host, path, &visit)
+		return
+	}
 	if visit.Rest == nil && !visit.Preview {
 		switch {
 		case len(visit.Code) == 0:
@@ -119,6 +124,10 @@ func (s *Server) visit(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit *wa
 	}
 	if hides(ctx, visit, &res) {
 		s.sendError(ctx, c, fasthttp.StatusForbidden)
+		return
+	}
+	if res.Password {
+		s.sendForm(ctx, c, fasthttp.StatusOK)
 		return
 	}
 	if limited(&res) {

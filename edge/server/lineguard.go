@@ -12,13 +12,16 @@ var errAmbiguousLine = errors.New("a line ends in LF alone, is folded, is no hea
 // lineGuard ends a connection at the first line that parsers read differently: a line
 // that ends in LF without CR, a line that begins with a space or tab and so continues the
 // line before, a name that is no token or has no colon (RFC 9112, sections 2.2, 5.1 and
-// 5.2), and any Transfer-Encoding, because fasthttp ignores "identity". No request has a
-// body here, so that all bytes belong to lines, and arrive in pieces of any size.
+// 5.2), and any Transfer-Encoding, because fasthttp ignores "identity". Lines arrive in
+// pieces of any size. No request but a POST has a body here, and a POST is the last request
+// of its connection, so that nobody has to agree about its length: bytes behind its header
+// belong to no line and to no other request.
 type lineGuard struct {
-	state lineState
-	last  byte  // of the piece before
-	coded uint8 // bytes of transferEncoding that the name has matched
-	bad   bool
+	state  lineState
+	last   byte  // of the piece before
+	coded  uint8 // bytes of transferEncoding that the name has matched
+	method uint8 // bytes of methodPost that the request line has matched
+	bad    bool
 }
 
 type lineState uint8
@@ -26,13 +29,16 @@ type lineState uint8
 const (
 	beforeRequest lineState = iota // an empty line may come
 	emptyLine                      // its CR has come
+	inMethod
 	inRequestLine
 	lineStart
 	inName
 	inValue
+	inForm // the body of a POST, and the end of the connection
 )
 
 const (
+	methodPost       = "POST "
 	transferEncoding = "transfer-encoding"
 	anotherName      = uint8(len(transferEncoding) + 1)
 )
@@ -53,10 +59,24 @@ func (g *lineGuard) check(p []byte, n int, err error) (int, error) {
 // betweenRequests reports whether the bytes so far are whole requests, or none.
 func (g *lineGuard) betweenRequests() bool { return g.state == beforeRequest && !g.bad }
 
+// posted reports whether the request in progress is a POST.
+func (g *lineGuard) posted() bool { return int(g.method) == len(methodPost) }
+
 // fault returns the index of the first faulty byte of b, or -1.
 func (g *lineGuard) fault(b []byte) int {
 	for i := 0; i < len(b); {
 		switch g.state {
+		case inForm:
+			return -1
+		case inMethod:
+			if b[i] != methodPost[g.method] {
+				g.state, g.method = inRequestLine, 0
+				continue
+			}
+			i++
+			if g.method++; g.posted() {
+				g.state = inRequestLine
+			}
 		case inRequestLine, inValue:
 			end := bytes.IndexByte(b[i:], '\n')
 			if end < 0 {
@@ -80,7 +100,7 @@ func (g *lineGuard) fault(b []byte) int {
 			case isBlank(b[i]) || b[i] == '\n':
 				return i
 			case g.state == beforeRequest:
-				g.state = inRequestLine
+				g.state, g.method = inMethod, 0
 			default:
 				g.state, g.coded = inName, 0
 			}
@@ -89,6 +109,9 @@ func (g *lineGuard) fault(b []byte) int {
 				return i
 			}
 			g.state = beforeRequest
+			if g.posted() {
+				g.state = inForm
+			}
 			i++
 		case inName:
 			n, ok := g.name(b[i:])

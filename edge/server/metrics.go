@@ -15,7 +15,9 @@ type metrics struct {
 	open    func() int64 // connections
 	refused [len(refusals)]atomic.Uint64
 	next    atomic.Uint64
-	stripes []stripe
+
+	passwords [len(passwordResults)]atomic.Uint64
+	stripes   []stripe
 }
 
 // stripe holds the counters of some connections. The padding keeps two stripes off the
@@ -28,7 +30,7 @@ type stripe struct {
 }
 
 // countedStatuses are the only values of the label status.
-var countedStatuses = [...]int{301, 302, 307, 308, 404, 410, 500, 503, 400, 405, 408, 413, 414, 431, 200, 403}
+var countedStatuses = [...]int{301, 302, 307, 308, 404, 410, 500, 503, 400, 405, 408, 413, 414, 431, 200, 403, 303, 429}
 
 // statusIndex maps a status to its index in countedStatuses.
 var statusIndex = func() (index [600]uint8) {
@@ -79,6 +81,9 @@ var (
 			"no PROXY header from a trusted proxy (proxy_header), or no TLS handshake (tls_handshake).", []string{"reason"}, nil)
 	openDesc = prometheus.NewDesc("waypost_redirect_connections",
 		"Client connections that are open now.", nil, nil)
+	passwordsDesc = prometheus.NewDesc("waypost_redirect_passwords_total",
+		"Passwords that visitors gave for links: right, wrong, refused after too many wrong ones for the link (limited), or because "+
+			"too many others were being checked (busy).", []string{"result"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -88,6 +93,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- brokenDesc
 	ch <- openDesc
 	ch <- refusedDesc
+	ch <- passwordsDesc
 }
 
 // answers adds up the answers by the index of their status.
@@ -126,5 +132,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(m.open()))
 	for i, reason := range refusals {
 		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(m.refused[i].Load()), reason)
+	}
+	for i, result := range passwordResults {
+		ch <- prometheus.MustNewConstMetric(passwordsDesc, prometheus.CounterValue, float64(m.passwords[i].Load()), result)
 	}
 }

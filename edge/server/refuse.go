@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/valyala/fasthttp"
+
+	"waypost/edge/fastpath"
 )
 
 const (
@@ -18,12 +20,28 @@ const (
 // refuseBody inspects a header before its body is read. It marks a GET or HEAD with a
 // body by a method that fasthttp refuses, because this hook has no other way to refuse,
 // and because a body of no chunks cannot be distinguished from no body once it is read.
+// It makes the POST of a short form, which lineGuard knows, a GET, because fasthttp reads
+// the body of no other method here.
 func refuseBody(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	length := header.ContentLength()
+	if header.IsPost() && length > 0 && isForm(header.ContentType()) && len(header.Peek(fasthttp.HeaderExpect)) == 0 {
+		if length > maxForm {
+			header.SetMethod(methodOfBody)
+			return fasthttp.RequestConfig{}
+		}
+		header.SetMethod(fasthttp.MethodGet)
+		return fasthttp.RequestConfig{MaxRequestBodySize: maxForm}
+	}
 	if (length == chunked || length > 0) && (header.IsGet() || header.IsHead()) {
 		header.SetMethod(methodOfBody)
 	}
 	return fasthttp.RequestConfig{}
+}
+
+// isForm reports whether a media type, whose parameters do not matter, is that of a form.
+func isForm(contentType []byte) bool {
+	name, _ := cutSemicolon(contentType)
+	return fastpath.EqualFold(name, "application/x-www-form-urlencoded")
 }
 
 // speaksHTTP1 reports whether a request has a version that exists, because fasthttp takes

@@ -19,8 +19,8 @@ import (
 
 // Server answers redirects over HTTP/1.1.
 //
-// Any fault in a request, above all in its framing, ends the connection: a redirect needs
-// no body and no second chance, and a proxy in front must never see two requests where
+// Any fault in a request, above all in its framing, ends the connection, and so does a
+// POST: a redirect needs no body and no second chance, and a proxy in front must never see two requests where
 // this server sees one.
 type Server struct {
 	cfg        Config
@@ -30,6 +30,8 @@ type Server struct {
 	about      []byte // the body of GET /
 	metrics    *metrics
 	registry   *registry
+	guesses    *guesses
+	hashing    *hashing
 	trusted    proxy.Trusted
 
 	draining   atomic.Bool
@@ -46,7 +48,8 @@ type Server struct {
 func New(cfg Config) *Server {
 	ownClock := cfg.Clock != nil
 	cfg = cfg.withDefaults()
-	s := &Server{cfg: cfg, ownClock: ownClock, about: about(cfg), metrics: newMetrics(), trusted: proxy.Trusted(cfg.TrustedProxies)}
+	s := &Server{cfg: cfg, ownClock: ownClock, about: about(cfg), metrics: newMetrics(), trusted: proxy.Trusted(cfg.TrustedProxies),
+		guesses: newGuesses(cfg.Clock), hashing: newHashing()}
 	s.registry = newRegistry(s.metrics, cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
 	s.metrics.open = s.registry.open.Load
 	if cfg.Metrics != nil {
@@ -66,7 +69,7 @@ func New(cfg Config) *Server {
 		Concurrency:  2 * cfg.MaxConnections, // never reached: the registry keeps the limit
 
 		GetOnly:                      true, // and HEAD
-		MaxRequestBodySize:           1,    // 0 would mean 4 MB; none is read, see refuseBody
+		MaxRequestBodySize:           1,    // 0 would mean 4 MB; only forms are read, see refuseBody
 		ReadBufferSize:               maxHead,
 		DisablePreParseMultipartForm: true,
 

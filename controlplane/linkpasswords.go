@@ -1,0 +1,93 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/crypto/argon2"
+	"golang.org/x/text/unicode/norm"
+
+	"waypost"
+	"waypost/rules"
+)
+
+// MaxBulkPasswords bounds the links with passwords that one request creates, because
+// each takes the work of a sign-in.
+const MaxBulkPasswords = 10
+
+// linkPasswords makes verifiers of the passwords of links. They do not wait for those who
+// sign in, nor the other way round.
+type linkPasswords struct{ queue passwords }
+
+// verifier makes the verifier of a password: EInvalid for a bad one, EUnavailable when too
+// many are made at once.
+func (p *linkPasswords) verifier(ctx context.Context, password string) (*rules.Password, error) {
+	password, err := normalPassword(password)
+	if err != nil {
+		return nil, err
+	}
+	v := rules.Password{Memory: passwordParams.Memory, Passes: uint8(passwordParams.Iterations), Lanes: passwordParams.Parallelism}
+	_, _ = rand.Read(v.Salt[:]) // never fails
+	_, _ = rand.Read(v.Key[:])
+	done, err := p.queue.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	copy(v.Hash[:], argon2.IDKey([]byte(password), v.Salt[:], uint32(v.Passes), v.Memory, v.Lanes, uint32(len(v.Hash))))
+	return &v, nil
+}
+
+// request replaces the hash of a request that names passwords by one from which they
+// cannot be guessed cheaply: it is kept for a day.
+func (p *linkPasswords) request(ctx context.Context, o *Idempotency) error {
+	done, err := p.queue.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	copy(o.Request[:], argon2.IDKey(o.Request[:], []byte("waypost idempotency "+o.Route+" "+o.Key), passwordParams.Iterations,
+		passwordParams.Memory, passwordParams.Parallelism, uint32(len(o.Request))))
+	return nil
+}
+
+// normalPassword checks the password of a link, and returns it in the form in which it is
+// hashed: Unicode NFC, because keyboards differ in how they write a letter with an accent.
+func normalPassword(password string) (string, error) {
+	bad := waypost.Errorf(waypost.EInvalid, "password must be 1 to %d bytes of UTF-8 without control characters", rules.MaxPassword)
+	if len(password) > rules.MaxPassword || !utf8.ValidString(password) {
+		return "", bad
+	}
+	password = norm.NFC.String(password)
+	if password == "" || len(password) > rules.MaxPassword || strings.ContainsFunc(password, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "", bad
+	}
+	return password, nil
+}
+
+// passwordOf returns the verifier of the link's password, nil for none. One that cannot be
+// read is an invalid one, which does not compile, so that no link loses its password.
+func passwordOf(l *waypost.Link) *rules.Password {
+	if !rules.HasPassword(l.Programme) {
+		return nil
+	}
+	v, _ := rules.PasswordOf(l.Programme)
+	return &v
+}
+
+// password makes the verifier of a new link's password, nil for none.
+func (p *prepared) password(ctx context.Context, password string) (*rules.Password, error) {
+	if password == "" {
+		return nil, nil //nolint:nilnil // no password is no fault
+	}
+	if p.passwords++; p.passwords > MaxBulkPasswords {
+		return nil, waypost.Errorf(waypost.EInvalid, "password: at most %d links with passwords in one request", MaxBulkPasswords)
+	}
+	if p.dry {
+		_, err := normalPassword(password)
+		return &rules.Password{Memory: passwordParams.Memory, Passes: 1, Lanes: 1}, err
+	}
+	return p.s.passwords.verifier(ctx, password)
+}

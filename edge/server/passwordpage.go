@@ -1,0 +1,128 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"waypost/rules"
+)
+
+// sendForm asks for the password of a link. The page is the same for all links, and says
+// nothing about the target. Its status is 200, because 401 would demand a scheme of HTTP
+// authentication, and because a link that asks for a password is not at fault: monitors
+// and previews of chats take it for what it is. After a wrong password it is 403.
+func (s *Server) sendForm(ctx *fasthttp.RequestCtx, c *conn, status int) {
+	pages := &passwordPages.english
+	if wantsGerman(ctx.Request.Header.Peek(fasthttp.HeaderAcceptLanguage)) {
+		pages = &passwordPages.german
+	}
+	s.send(ctx, c, &answer{status: status, contentType: pageType, body: (*pages)[status], cacheControl: privateNoStore, stale: -1})
+	for i := range previewHeaders {
+		ctx.Response.Header.Set(previewHeaders[i].name, previewHeaders[i].value)
+	}
+	ctx.Response.Header.Set("Vary", fasthttp.HeaderAcceptLanguage)
+	ctx.Response.Header.SetCanonical(headerPolicy, formPolicy)
+}
+
+// wantsGerman reports whether a visitor prefers German to English.
+func wantsGerman(header []byte) bool {
+	var l rules.Languages
+	l.Parse(header)
+	return l.Match(german) && !l.Match(english)
+}
+
+var (
+	german, _  = rules.ParseLanguage("de")
+	english, _ = rules.ParseLanguage("en")
+)
+
+// passwordText holds the words of the page in one language.
+type passwordText struct {
+	language, title, intro, label, button string
+	wrong, limited, busy                  string // plain text without characters that HTML escapes
+}
+
+// passwordPages are the pages by status.
+var passwordPages = struct{ english, german map[int][]byte }{
+	english: preparePasswordPages(&passwordText{
+		language: "en", title: "Password required", intro: "This link is protected. Enter its password to follow it.",
+		label: "Password", button: "Continue",
+		wrong:   "The password is wrong. Check upper and lower case, and try again.",
+		limited: "There were too many wrong passwords for this link. Please wait a few minutes, then try again.",
+		busy:    "The password could not be checked at the moment. Please try again in a few seconds.",
+	}),
+	german: preparePasswordPages(&passwordText{
+		language: "de", title: "Passwort erforderlich", intro: "Dieser Link ist geschützt. Geben Sie sein Passwort ein, um ihm zu folgen.",
+		label: "Passwort", button: "Weiter",
+		wrong:   "Das Passwort ist falsch. Prüfen Sie Groß- und Kleinschreibung und versuchen Sie es noch einmal.",
+		limited: "Für diesen Link wurden zu viele falsche Passwörter eingegeben. Bitte warten Sie einige Minuten und versuchen Sie es dann noch einmal.",
+		busy:    "Das Passwort konnte gerade nicht geprüft werden. Bitte versuchen Sie es in einigen Sekunden noch einmal.",
+	}),
+}
+
+func preparePasswordPages(t *passwordText) map[int][]byte {
+	pages := map[int][]byte{}
+	for status, fault := range map[int]string{200: "", 403: t.wrong, 429: t.limited, 503: t.busy} {
+		title, alert, described := t.title, "", ""
+		if fault != "" {
+			title = t.title + ": " + fault
+			alert = `<p id="fault" role="alert">` + fault + "</p>\n"
+			described = ` aria-describedby="fault"`
+		}
+		if status == 403 {
+			described += ` aria-invalid="true"`
+		}
+		pages[status] = []byte(strings.NewReplacer(
+			"{language}", t.language, "{title}", title, "{heading}", t.title, "{intro}", t.intro, "{label}", t.label, "{button}", t.button,
+			"{alert}", alert, "{described}", described,
+		).Replace(passwordPage))
+	}
+	return pages
+}
+
+// passwordPage sends its form to its own address, and so keeps the visitor's query.
+const passwordPage = `<!doctype html>
+<html lang="{language}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta name="robots" content="noindex,nofollow">
+<title>{title}</title>
+<style>` + formStyle + `</style>
+</head>
+<body>
+<main>
+<h1>{heading}</h1>
+<p>{intro}</p>
+<form method="post">
+{alert}<label for="password">{label}</label>
+<input id="password" name="password" type="password" autocomplete="current-password" maxlength="128" required autofocus{described}>
+<button type="submit">{button}</button>
+</form>
+</main>
+</body>
+</html>
+`
+
+const formStyle = pageStyle + `main{width:100%;box-sizing:border-box}
+form{margin-top:1.5rem}
+label,#fault{display:block;margin-bottom:.5rem;color:var(--ink)}
+label{font-weight:600}
+#fault{padding-left:.75rem;border-left:.25rem solid currentColor}
+input,button{display:block;width:100%;box-sizing:border-box;min-height:3rem;padding:.5rem .75rem;font:inherit;color:var(--ink);
+  background:var(--paper);border:2px solid var(--soft);border-radius:.25rem}
+button{margin-top:1rem;color:var(--paper);background:var(--ink);border-color:var(--ink);font-weight:600;cursor:pointer}
+input:focus-visible,button:focus-visible{outline:3px solid var(--ink);outline-offset:3px}
+`
+
+// formPolicy is pagePolicy for the page with the form. It cannot name its own origin as the
+// only one to which the form may lead, because browsers apply that to the redirects behind
+// the form, too. The page has no text of others.
+var formPolicy = func() []byte {
+	sum := sha256.Sum256([]byte(formStyle))
+	return []byte("default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; base-uri 'none'; form-action http: https:; frame-ancestors 'none'")
+}()

@@ -1,0 +1,187 @@
+package server
+
+import (
+	"bytes"
+	"crypto/subtle"
+	"strconv"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/valyala/fasthttp"
+	"golang.org/x/crypto/argon2"
+	"golang.org/x/text/unicode/norm"
+
+	"waypost"
+	"waypost/rules"
+)
+
+// passFor is the time for which a visitor who gave the password of a link passes.
+const passFor = 12 * time.Hour
+
+// maxHashing bounds the passwords that are hashed and that wait for that. One is hashed at
+// a time, so that it takes no more than one processor and the memory of one hash.
+const maxHashing = 8
+
+// hashing lets passwords be hashed one at a time.
+type hashing struct {
+	turn    chan struct{}
+	waiting atomic.Int64
+}
+
+func newHashing() *hashing { return &hashing{turn: make(chan struct{}, 1)} }
+
+// compare compares a password with a verifier. It reports busy when too many wait.
+func (h *hashing) compare(v *rules.Password, password []byte) (same, busy bool) {
+	defer h.waiting.Add(-1)
+	if h.waiting.Add(1) > maxHashing {
+		return false, true
+	}
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
+	hash := argon2.IDKey(password, v.Salt[:], uint32(v.Passes), v.Memory, v.Lanes, uint32(len(v.Hash)))
+	return subtle.ConstantTimeCompare(hash, v.Hash[:]) == 1, false
+}
+
+// The results of the metric waypost_redirect_passwords_total.
+const (
+	passwordRight = iota
+	passwordWrong
+	passwordLimited
+	passwordBusy
+)
+
+var passwordResults = [...]string{passwordRight: "right", passwordWrong: "wrong", passwordLimited: "limited", passwordBusy: "busy"}
+
+// takeForm answers the form that asks for the password of a link. A right password leads
+// to the same address with a cookie, and that visit is redirected and counted. The form
+// changes nothing but that cookie, and only for one who knows the password: a page that
+// makes its visitors send the form gains nothing, so it has no token.
+func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host, path []byte, visit *waypost.Visit) {
+	by := asked{http: ctx}
+	if visit.Preview || !waypost.ValidCode(visit.Code) || isOwnPath(visit.Code) || !fitsHeader(path) {
+		s.refusePost(ctx, c)
+		return
+	}
+	domain, ok := s.domainOf(host)
+	if !ok {
+		s.refusePost(ctx, c)
+		return
+	}
+	record, buf, found, err := s.cfg.Links.Link(domain, visit.Code, c.record[:0])
+	keep(&c.record, buf)
+	if err != nil {
+		s.fail(ctx, c, err)
+		return
+	}
+	verifier, ok := rules.PasswordOf(record.Programme)
+	if !found || !ok {
+		s.refusePost(ctx, c)
+		return
+	}
+	var now int64
+	if record.ExpiresAt != 0 {
+		now = s.cfg.Clock().UnixMilli()
+	}
+	if res := s.judge(c, &record, now, visit, by); !res.Password { // a GET finds the answer
+		s.sendBack(ctx, c, path)
+		return
+	}
+	attempt, retry := s.guesses.take(domain, visit.Code, s.clientOf(c, by))
+	if retry > 0 {
+		s.metrics.passwords[passwordLimited].Add(1)
+		s.sendForm(ctx, c, fasthttp.StatusTooManyRequests)
+		ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, strconv.FormatInt(int64(retry.Seconds())+1, 10))
+		return
+	}
+	password, ok := passwordIn(ctx.Request.Body())
+	right, busy := false, false
+	if ok {
+		right, busy = s.hashing.compare(&verifier, password)
+	}
+	switch {
+	case busy:
+		s.guesses.giveBack(attempt)
+		s.metrics.passwords[passwordBusy].Add(1)
+		s.sendForm(ctx, c, fasthttp.StatusServiceUnavailable)
+		ctx.Response.Header.SetCanonical(headerRetryAfter, retrySeconds)
+	case !right:
+		s.metrics.passwords[passwordWrong].Add(1)
+		s.sendForm(ctx, c, fasthttp.StatusForbidden)
+	default:
+		s.guesses.giveBack(attempt)
+		s.metrics.passwords[passwordRight].Add(1)
+		s.sendBack(ctx, c, path)
+		ctx.Response.Header.SetBytesV("Set-Cookie", s.passCookie(&verifier, visit.Code, c.secure))
+	}
+}
+
+// refusePost answers a POST to what takes no form.
+func (s *Server) refusePost(ctx *fasthttp.RequestCtx, c *conn) {
+	s.refuse(ctx, c, fasthttp.StatusMethodNotAllowed)
+	ctx.Response.Header.SetCanonical(headerAllow, getAndHead)
+}
+
+// sendBack leads a visitor to the address that the form was sent to.
+func (s *Server) sendBack(ctx *fasthttp.RequestCtx, c *conn, path []byte) {
+	s.send(ctx, c, &answer{status: fasthttp.StatusSeeOther, location: path, cacheControl: privateNoStore, stale: -1})
+}
+
+// passCookie returns the cookie of a visitor who gave the password.
+func (s *Server) passCookie(v *rules.Password, code []byte, secure bool) []byte {
+	expires := s.cfg.Clock().Add(passFor).Unix()
+	b := v.AppendPass([]byte(rules.PassCookie+"="), expires)
+	b = append(append(b, "; Path=/"...), code...)
+	b = strconv.AppendInt(append(b, "; Max-Age="...), int64(passFor/time.Second), 10)
+	b = append(b, "; HttpOnly; SameSite=Lax"...)
+	if secure {
+		b = append(b, "; Secure"...)
+	}
+	return b
+}
+
+func unhex(b byte) byte {
+	if b <= '9' {
+		return b - '0'
+	}
+	return b | 0x20 - 'a' + 10
+}
+
+// passwordIn returns the password of a form, in Unicode NFC. It reports false for
+// a form without one that can be right.
+func passwordIn(form []byte) (password []byte, ok bool) {
+	const field = "password="
+	for len(form) > 0 {
+		pair := form
+		if i := bytes.IndexByte(form, '&'); i >= 0 {
+			pair, form = form[:i], form[i+1:]
+		} else {
+			form = nil
+		}
+		if len(pair) < len(field) || string(pair[:len(field)]) != field {
+			continue
+		}
+		pair = pair[len(field):]
+		text := make([]byte, 0, len(pair))
+		for i := 0; i < len(pair); i++ {
+			b := pair[i]
+			switch {
+			case b == '+':
+				b = ' '
+			case b == '%':
+				if i+2 >= len(pair) || !isHex(pair[i+1]) || !isHex(pair[i+2]) {
+					return nil, false
+				}
+				b = unhex(pair[i+1])<<4 | unhex(pair[i+2])
+				i += 2
+			}
+			text = append(text, b)
+		}
+		if len(text) == 0 || !utf8.Valid(text) {
+			return nil, false
+		}
+		text = norm.NFC.Bytes(text)
+		return text, len(text) <= rules.MaxPassword
+	}
+	return nil, false
+}
