@@ -25,7 +25,7 @@ var (
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	c := connOf(ctx)
 	defer s.rescue(ctx, c)
-	posted := c.lines.posted()
+	posted := len(ctx.Request.Body()) > 0 // see refuseBody
 	if posted || s.draining.Load() {
 		ctx.SetConnectionClose() // see lineGuard
 	}

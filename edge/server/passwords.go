@@ -181,7 +181,10 @@ func passwordIn(form []byte) (password []byte, ok bool) {
 			return nil, false
 		}
 		text = norm.NFC.Bytes(text)
-		return text, len(text) <= rules.MaxPassword
+		if len(text) > rules.MaxPassword {
+			return nil, false
+		}
+		return text, true
 	}
 	return nil, false
 }

@@ -40,6 +40,7 @@ func FuzzServer_AnswersOnlyWellFormedRequests(f *testing.F) {
 		"GET /found302 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n" + goodRequest,
 		"GET http://wayp.example/found302 HTTP/1.0\r\n\r\n", "GET /found302 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
 		"GET /found302 HTTP/1.1\r\nHost: a\r\nX: \x00\r\n\r\n", "GET /found302 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" + goodRequest,
+		formRequest("/secret01", "password=x") + goodRequest, formRequest("/found302", "a=b\nc") + goodRequest, goodRequest + formRequest("/secret01", "x"),
 	} {
 		f.Add([]byte(seed), uint8(3))
 	}
