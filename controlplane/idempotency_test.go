@@ -251,3 +251,17 @@ func TestLinks_AnswersAreForgottenAfterTheirTime(t *testing.T) {
 		require.Equal(t, replayed, made.Replayed != nil, key)
 	}
 }
+
+func TestCreateOnce_KeepsNoCheapHashOfAPassword(t *testing.T) {
+	s := start(t, nil)
+	ns := []controlplane.NewLink{{OriginalURL: "https://target.example/", Password: "secret"}}
+	made, err := s.Links.CreateOnce(t.Context(), actor, ns, once("k", 7))
+	require.NoError(t, err)
+	require.Nil(t, made.Replayed)
+	again, err := s.Links.CreateOnce(t.Context(), actor, ns, once("k", 7))
+	require.NoError(t, err)
+	require.NotNil(t, again.Replayed)
+	_, err = s.Links.CreateOnce(t.Context(), actor, ns, once("k", 8))
+	require.Equal(t, waypost.EKeyReused, waypost.CodeOf(err))
+	require.Zero(t, s.count(t, `SELECT count(*) FROM idempotency WHERE request = decode('07' || repeat('00', 31), 'hex')`))
+}

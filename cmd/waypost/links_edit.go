@@ -78,7 +78,7 @@ func (p linksCommands) createCommand() *cobra.Command {
 	var rules ruleFlags
 	var expires config.Duration
 	var expiresAt, metadata string
-	var dedupe bool
+	var dedupe, password bool
 	c := &cobra.Command{
 		Use:   "create URL",
 		Short: "Create a link and print its short URL",
@@ -114,6 +114,11 @@ choose the key, for scripts that may run again.`,
 			if c.Flags().Changed("dedupe") {
 				n.Dedupe = &dedupe
 			}
+			if password {
+				if n.Password, err = p.password("-", "", false); err != nil {
+					return err
+				}
+			}
 			api, err := p.api()
 			if err != nil {
 				return err
@@ -143,6 +148,7 @@ choose the key, for scripts that may run again.`,
 	f.StringVar(&n.ExhaustedURL, "exhausted-url", "", "where visitors are led after that (default 410)")
 	f.BoolVar(&dedupe, "dedupe", false, "give the one link of the target, which may be there already (default as the workspace has it)")
 	rules.bind(f, "")
+	f.BoolVar(&password, "password-stdin", false, "read a password that visitors must give from standard input")
 	f.StringVar(&w.Key, "idempotency-key", "", "name of the request: sent again within a day, it makes no second link")
 	w.bind(c, f)
 	return c
@@ -155,7 +161,7 @@ func (p linksCommands) updateCommand() *cobra.Command {
 	var tags []string
 	var expires config.Duration
 	var status int
-	var forwardQuery, forwardPath, never, noTags, enable, disable, unlimited bool
+	var forwardQuery, forwardPath, never, noTags, enable, disable, unlimited, password, noPassword bool
 	var maxClicks int64
 	var maxClicksMode, exhausted string
 	c := &cobra.Command{
@@ -169,7 +175,8 @@ a later expiry, until it is cleaned up.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			err := errors.Join(w.check(), oneOf(c, "enable", "disable"), oneOf(c, "tag", "no-tags"),
-				oneOf(c, "expires-in", "expires-at", "never-expires"), oneOf(c, "max-clicks", "no-max-clicks"))
+				oneOf(c, "expires-in", "expires-at", "never-expires"), oneOf(c, "max-clicks", "no-max-clicks"),
+				oneOf(c, "password-stdin", "no-password"))
 			if err != nil {
 				return err
 			}
@@ -191,7 +198,17 @@ a later expiry, until it is cleaned up.`,
 				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", &expires)}
 			}
 			var change client.LinkChange
-			some := rules.change(&change, given)
+			some := rules.change(&change, given) || password || noPassword
+			if noPassword {
+				change.Password = api.Reset[string]()
+			}
+			if password {
+				word, err := p.password("-", "", false)
+				if err != nil {
+					return err
+				}
+				change.Password = api.Set(word)
+			}
 			for flag, set := range map[string]func(){
 				"target":        func() { change.OriginalURL = api.Set(target) },
 				"title":         func() { change.Title = api.Set(title) },
@@ -258,6 +275,8 @@ a later expiry, until it is cleaned up.`,
 	f.BoolVar(&unlimited, "no-max-clicks", false, "lead visitors to the target without a limit")
 	f.BoolVar(&enable, "enable", false, "let a disabled link redirect again")
 	f.BoolVar(&disable, "disable", false, "let the link answer 410 until it is enabled")
+	f.BoolVar(&password, "password-stdin", false, "read a new password that visitors must give from standard input")
+	f.BoolVar(&noPassword, "no-password", false, "let visitors follow the link without a password")
 	rules.bind(f, `; "" for none`)
 	f.StringVar(&w.IfMatch, "if-match", "", "change only this state of the link, by its ETag")
 	w.bind(c, f)

@@ -216,7 +216,7 @@ type csvRows struct {
 var exportColumns = []string{
 	"short_code", "original_url", "title", "description", "tags", "redirect_status", "forward_query", "forward_path",
 	"expires_at", "click_count", "created_at", "domain", "active", "metadata", "valid_from", "expired_url", "rules",
-	"max_clicks", "max_clicks_mode", "exhausted_url",
+	"max_clicks", "max_clicks_mode", "exhausted_url", "has_password",
 }
 
 func (c *csvRows) begin() error {
@@ -240,9 +240,9 @@ func (c *csvRows) row(l *waypost.Link) error {
 		string(l.Code), l.OriginalURL, l.Title, l.Description, tags, strconv.Itoa(l.RedirectStatus),
 		strconv.FormatBool(l.Flags&waypost.ForwardQuery != 0), strconv.FormatBool(l.Flags&waypost.ForwardPath != 0), expires,
 		strconv.FormatInt(l.Clicks, 10), l.CreatedAt.UTC().Format(time.RFC3339Nano), l.Host, // "": the shared default domain
-		strconv.FormatBool(l.Active), string(l.Metadata), "", "", "", "", "", "",
+		strconv.FormatBool(l.Active), string(l.Metadata), "", "", "", "", "", "", strconv.FormatBool(rules.HasPassword(l.Programme)),
 	}
-	if err := ruleCells(l, cells[len(cells)-6:]); err != nil {
+	if err := ruleCells(l, cells[len(cells)-7:]); err != nil {
 		return err
 	}
 	for i, cell := range cells {

@@ -31,6 +31,7 @@ type jsonRow struct {
 	LastAccessedAt json.RawMessage `json:"last_accessed_at"`
 	CreatedAt      json.RawMessage `json:"created_at"`
 	UpdatedAt      json.RawMessage `json:"updated_at"`
+	HasPassword    bool            `json:"has_password"`
 }
 
 func newJSONRows(file io.Reader) *jsonRows {
@@ -63,6 +64,9 @@ func (r *jsonRows) next() (row, error) {
 		}
 		if err != nil {
 			return row{}, &badRow{line: r.line, reason: "no JSON object of a link: " + strings.TrimPrefix(err.Error(), "json: ")}
+		}
+		if read.HasPassword && read.Password == "" {
+			return row{}, &badRow{line: r.line, reason: noPassword}
 		}
 		if string(read.Metadata) == "null" {
 			read.Metadata = nil

@@ -131,6 +131,8 @@ func column(name string) (set func(*client.NewLink, string) error, known bool) {
 		return setActive, true
 	case "metadata":
 		return setMetadata, true
+	case "has_password":
+		return refusePassword, true
 	case "short_code", "click_count", "created_at":
 		return func(*client.NewLink, string) error { return nil }, true
 	default:
@@ -210,6 +212,17 @@ func setActive(n *client.NewLink, s string) error {
 		n.Active = &active
 	}
 	return nil
+}
+
+// noPassword is why a link of an export is not made without its password.
+const noPassword = `the link has a password, which no export holds: give one as "password" in JSON lines, or create the link by hand`
+
+func refusePassword(_ *client.NewLink, s string) error {
+	has := false
+	if err := setBool(&has, "has_password", s); err != nil || !has {
+		return err
+	}
+	return errors.New(noPassword)
 }
 
 func setMetadata(n *client.NewLink, s string) error {

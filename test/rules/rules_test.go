@@ -14,6 +14,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -78,6 +79,8 @@ func (s *system) create(t *testing.T, n controlplane.NewLink) {
 	t.Helper()
 	_, _, err := s.Links.Create(t.Context(), actor, n)
 	require.NoError(t, err)
+	s.edge.mu.Lock()
+	defer s.edge.mu.Unlock()
 	s.edge.records[n.CustomCode] = s.record(t, n.CustomCode)
 }
 
@@ -94,6 +97,7 @@ func (s *system) record(t *testing.T, code string) waypost.Record {
 // edgeServer is an edge's server, whose visitors' places are where the test says.
 type edgeServer struct {
 	addr    string
+	mu      sync.Mutex
 	records map[string]waypost.Record
 	country [2]byte
 	city    string
@@ -121,6 +125,8 @@ func startEdge(t *testing.T, clock func() time.Time) *edgeServer {
 
 // Link, Domain, Targets and Maintained implement server.Links, and Locate server.Places.
 func (e *edgeServer) Link(_ waypost.DomainID, code, buf []byte) (r waypost.Record, grown []byte, found bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	r, found = e.records[string(code)]
 	return r, buf, found, nil
 }
