@@ -114,12 +114,16 @@ func bundle(source, language string, entries ...string) (*built, error) {
 		}
 		points[i] = api.EntryPoint{InputPath: entry, OutputPath: name}
 	}
+	var jsx []string // the frame has none
+	if language != "" {
+		jsx = []string{filepath.Join(source, "jsx.ts")}
+	}
 	result := api.Build(api.BuildOptions{
 		AbsWorkingDir: source, EntryPointsAdvanced: points,
 		Outdir: "/out", EntryNames: "[name]-[hash]", ChunkNames: "[name]-[hash]", AssetNames: "[name]-[hash]",
 		Bundle: true, Splitting: true, Format: api.FormatESModule, Target: api.ES2022,
 		MinifySyntax: true, MinifyWhitespace: true, MinifyIdentifiers: true, LegalComments: api.LegalCommentsEndOfFile,
-		JSX: api.JSXAutomatic, JSXImportSource: "preact",
+		JSX: api.JSXTransform, JSXFactory: "createElement", JSXFragment: "Fragment", Inject: jsx, TsconfigRaw: "{}",
 		Define:   map[string]string{"LANGUAGE": fmt.Sprintf("%q", language)},
 		Loader:   map[string]api.Loader{".svg": api.LoaderCopy},
 		Plugins:  []api.Plugin{catalogue(source, language), charts()},

@@ -1054,6 +1054,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/urls/{code}/explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Explain where a link leads a visitor, and why
+         * @description Answers the visitor who is described as a redirect would, by the same evaluation, and shows for each rule the first condition that did not hold. It counts nothing. Disabled and expired links, and links without rules, are explained too.
+         */
+        get: operations["explain-link"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/urls/{code}/history": {
         parameters: {
             query?: never;
@@ -1280,7 +1300,7 @@ export interface paths {
         };
         /**
          * Follow a link
-         * @description The same redirect as on an edge, from the database. It is not counted: only edges count clicks. Paths below the code are not served here.
+         * @description The same redirect as on an edge, from the database. It is not counted: only edges count clicks. Countries and cities are unknown here to the link's rules, and a cookie does not keep a variant. Paths below the code are not served here.
          */
         get: operations["redirect"];
         put?: never;
@@ -1443,6 +1463,28 @@ export interface components {
              */
             t: string;
         };
+        Budget: {
+            /**
+             * Format: int64
+             * @description Visitors are led to the target at most that often, whatever fails; null in the mode eventual.
+             */
+            at_most: number | null;
+            /**
+             * Format: int64
+             * @description Clicks that edges have spent or hold to spend them.
+             */
+            granted: number;
+            /**
+             * Format: int64
+             * @description max_clicks.
+             */
+            limit: number;
+            /**
+             * Format: int64
+             * @description Of these, visitors who were led to the target, as far as edges have reported.
+             */
+            spent: number;
+        };
         Changer: {
             /**
              * Format: int64
@@ -1496,6 +1538,34 @@ export interface components {
              * @description Expired links that all control planes have removed since the installation.
              */
             total_cleaned: number;
+        };
+        Condition: {
+            /** @description Addresses, networks, and IPv4 addresses with * for a number; one of them is enough. */
+            address?: string[];
+            /** @description Device, system, browser or kind of software; one of them is enough. preview: fetchers of link previews, which are bots. */
+            agent?: ("ios" | "android" | "mobile" | "tablet" | "desktop" | "windows" | "macos" | "linux" | "chromeos" | "chrome" | "firefox" | "edge" | "safari" | "opera" | "samsung" | "android_browser" | "bot" | "preview")[];
+            /** @description English names of cities, in any case; one of them is enough. */
+            city?: string[];
+            /** @description Countries (ISO 3166-1 alpha-2); one of them is enough. An unknown country is none of them. */
+            country?: string[];
+            /**
+             * Format: date-time
+             * @description From this moment on. Together with until: between the two.
+             */
+            from?: string;
+            /** @description Languages that the visitor prefers (quality 0.9 or more), with a region or for all regions; one of them is enough. */
+            language?: string[];
+            /** @description The condition holds where it otherwise would not. */
+            not?: boolean;
+            /** @description A parameter of the visitor's query. */
+            query?: components["schemas"]["Parameter"];
+            /**
+             * Format: date-time
+             * @description Before this moment.
+             */
+            until?: string;
+            /** @description At these hours of the week. */
+            week?: components["schemas"]["Schedule"];
         };
         ConfirmSecondFactor: {
             /** @description The app's present code. */
@@ -1570,6 +1640,8 @@ export interface components {
             host: string;
             /** Format: int64 */
             id: number;
+            /** @description Target of the root and of all links; empty: there is no maintenance. */
+            maintenance_url: string;
             /** @description Target of unknown codes; empty: they answer 404. */
             not_found_url: string;
             /** @description How its owner proves it; none for an approved domain. */
@@ -1605,12 +1677,17 @@ export interface components {
         };
         DomainChange: {
             /**
+             * @description Target of the root and of all links while it is set, likewise. Nothing is counted meanwhile, and the links themselves do not change.
+             * @example https://example.com/maintenance
+             */
+            maintenance_url?: string | null;
+            /**
              * @description Target of unknown codes, likewise.
              * @example https://example.com/not-found
              */
             not_found_url?: string | null;
             /**
-             * @description Target of the root of the domain: a URL like that of a link, of at most 4,096 bytes after percent-encoding. Empty: none. It is shown percent-encoded.
+             * @description Target of the root of the domain: a URL like that of a link, of at most 4,000 bytes after percent-encoding. Empty: none. It is shown percent-encoded.
              * @example https://example.com/
              */
             root_url?: string | null;
@@ -1708,6 +1785,11 @@ export interface components {
             /** Format: date-time */
             last_seen: string;
             node: string;
+            /**
+             * Format: date-time
+             * @description When the edge's GeoIP database was built, which locates visitors for rules and statistics; null without one, and when unknown.
+             */
+            places_built_at: string | null;
             /** @description Up to which position the edge has the changelog; null without a replica, and when unknown. */
             position: components["schemas"]["Sequence"] | null;
             region: string;
@@ -1841,12 +1923,117 @@ export interface components {
             /** @description With it an edge gets a credential of its own, once. It is not shown again. */
             token: string;
         };
+        ExplainedFacts: {
+            /** @description Empty: unknown. */
+            address: string;
+            /** @description What the user agent says of itself, in the words of the condition agent. */
+            agent: string[];
+            /** Format: date-time */
+            at: string;
+            /** @description Empty: unknown. */
+            city: string;
+            /** @description Empty: unknown. */
+            country: string;
+            /** @description Languages that the visitor prefers, with a quality of 0.9 or more. */
+            languages: string[];
+            query: string;
+            /** @description The facts that the link's rules read: agent, language, place, address, query, time, visitor (address and user agent, for a split), cookie, chance. */
+            read: string[];
+            user_agent: string;
+            /**
+             * Format: int64
+             * @description Variant that the visitor's cookie names; 0: none.
+             */
+            variant: number;
+        };
+        ExplainedResult: {
+            /** @description The variant was drawn by chance: the next visit may get another one. With a split by cookie, a visitor keeps the drawn one. */
+            by_chance: boolean;
+            /**
+             * @description Decided before the rules. state: the link is disabled. valid_from: it does not work yet. expired: it has expired. exhausted: its click budget is used up. broken: its rules cannot be read. Empty: the rules decided, or the target.
+             * @enum {string}
+             */
+            gate: "state" | "valid_from" | "expired" | "exhausted" | "broken" | "";
+            /** @description Where the visitor is led; empty without a redirect. */
+            location: string;
+            /** @description The location is the domain's own for visitors who follow no link of it. */
+            not_found: boolean;
+            /** @description The decision in words. */
+            reason: string;
+            /**
+             * Format: int64
+             * @description Id of the rule that matched; 0: none.
+             */
+            rule: number;
+            /**
+             * Format: int64
+             * @description Status of the answer.
+             */
+            status: number;
+            /**
+             * Format: int64
+             * @description Id of the variant of its split; 0: none.
+             */
+            variant: number;
+            /** @description The variants of the split; empty without one. */
+            variants: components["schemas"]["ExplainedVariant"][];
+        };
+        ExplainedRule: {
+            /** @description That condition in words, such as: country is one of DE, AT. Empty without one. */
+            condition: string;
+            /**
+             * Format: int64
+             * @description Index of the first condition that did not hold; null when all hold or the rule was not reached.
+             */
+            failed: number | null;
+            /** Format: int64 */
+            id: number;
+            name: string;
+            /**
+             * @description not_reached: the answer was found before.
+             * @enum {string}
+             */
+            outcome: "matched" | "failed" | "not_reached";
+        };
+        ExplainedVariant: {
+            /** Format: int64 */
+            id: number;
+            name: string;
+            /**
+             * Format: double
+             * @description Its share of visitors.
+             */
+            share: number;
+            /** @description Its target. */
+            to: string;
+        };
+        Explanation: {
+            active: boolean;
+            /** @description Host of the link's domain. */
+            domain: string;
+            /**
+             * Format: date-time
+             * @description Null when the link never expires.
+             */
+            expires_at: string | null;
+            facts: components["schemas"]["ExplainedFacts"];
+            original_url: string;
+            result: components["schemas"]["ExplainedResult"];
+            /** @description In their order. */
+            rules: components["schemas"]["ExplainedRule"][];
+            short_code: string;
+            /**
+             * Format: date-time
+             * @description From when on the link works; null when it always did.
+             */
+            valid_from: string | null;
+        };
         FieldChange: {
             after: unknown;
             /** @description The value before, as the link had it in JSON. */
             before: unknown;
             /** @enum {string} */
-            name: "active" | "description" | "expires_at" | "forward_path" | "forward_query" | "metadata" | "original_url" | "redirect_status" | "tags" | "title";
+            name: "active" | "description" | "exhausted_url" | "expired_url" | "expires_at" | "forward_path" | "forward_query" | "max_clicks" | "max_clicks_mode" | "metadata" | "original_url" | "redirect_status" | "rules" | "tags" | "title" | "valid_from";
         };
         FieldError: {
             /**
@@ -1973,6 +2160,8 @@ export interface components {
         };
         Link: {
             active: boolean;
+            /** @description The state of max_clicks; in the answer to a request for this one link only. */
+            budget?: components["schemas"]["Budget"];
             /**
              * Format: int64
              * @description Redirects by edges; see the statistics.
@@ -1989,6 +2178,10 @@ export interface components {
             description: string;
             /** @description Host of the link's domain. */
             domain: string;
+            /** @description Where visitors are led once max_clicks is reached. */
+            exhausted_url?: string;
+            /** @description Where visitors are led once the link has expired. */
+            expired_url?: string;
             /**
              * Format: date-time
              * @description Null when the link never expires.
@@ -2004,6 +2197,16 @@ export interface components {
              * @description Time of the newest click; null without one.
              */
             last_accessed_at: string | null;
+            /**
+             * Format: int64
+             * @description How often visitors are led to the target; left out without a limit.
+             */
+            max_clicks?: number;
+            /**
+             * @description How strictly max_clicks is kept; left out without it.
+             * @enum {string}
+             */
+            max_clicks_mode?: "eventual" | "bounded" | "exact";
             metadata: {
                 [key: string]: unknown;
             } | null;
@@ -2019,6 +2222,8 @@ export interface components {
              * @description Until when the link can be restored; in lists of deleted links only.
              */
             restorable_until?: string | null;
+            /** @description The rules; left out without any. */
+            rules?: components["schemas"]["Rule"][];
             short_code: string;
             /** Format: uri */
             short_url: string;
@@ -2026,7 +2231,12 @@ export interface components {
             title: string;
             /** Format: date-time */
             updated_at: string;
-            /** @description Doubts about the target, in the answer to the request that set it. */
+            /**
+             * Format: date-time
+             * @description From when on the link works; left out when it always did.
+             */
+            valid_from?: string | null;
+            /** @description Doubts about the target and the rules, in the answer to the request that set them. */
             warnings?: components["schemas"]["Warning"][];
         };
         LinkChange: {
@@ -2034,6 +2244,10 @@ export interface components {
             active?: boolean;
             /** @description At most 4,096 bytes. Null: none. */
             description?: string | null;
+            /** @description Where visitors are led once max_clicks is reached. Null: 410. */
+            exhausted_url?: string | null;
+            /** @description Where visitors are led once the link has expired. Null: 410. */
+            expired_url?: string | null;
             /**
              * Format: date-time
              * @description When the link expires: RFC 3339, in the future, before the year 10000.
@@ -2053,6 +2267,13 @@ export interface components {
             forward_path?: boolean | null;
             /** @description Append the query of the request to that of the target. Null: no. */
             forward_query?: boolean | null;
+            /**
+             * Format: int64
+             * @description How often visitors are led to the target, with the clicks that there are already. Null: without a limit.
+             */
+            max_clicks?: number | null;
+            /** @description How strictly max_clicks is kept. Null: eventual. */
+            max_clicks_mode?: ("eventual" | "bounded" | "exact") | null;
             /** @description All metadata: a JSON object of at most 8,192 bytes, also with its numbers written out in full. Null: none. */
             metadata?: {
                 [key: string]: unknown;
@@ -2064,10 +2285,17 @@ export interface components {
             original_url?: string;
             /** @description Status of the redirect. Null: 302. */
             redirect_status?: (301 | 302 | 307 | 308) | null;
+            /** @description All rules. Null: none. */
+            rules?: components["schemas"]["Rule"][] | null;
             /** @description All tags: at most 32, each of 1 to 64 bytes, without control characters. Null: none. */
             tags?: string[] | null;
             /** @description At most 512 bytes. Null: none. */
             title?: string | null;
+            /**
+             * Format: date-time
+             * @description From when on the link works. Null: at once.
+             */
+            valid_from?: string | null;
         };
         LinkEvent: {
             /** Format: date-time */
@@ -2167,6 +2395,8 @@ export interface components {
             os: components["schemas"]["Named"][];
             /** @description By host, including www.; direct without a referrer. */
             referrers: components["schemas"]["Named"][];
+            /** @description By the id of the rule that matched; none where none did. */
+            rules: components["schemas"]["Named"][];
             /** @description One entry for each hour or day, in order, also without clicks. */
             series: components["schemas"]["Bucket"][];
             short_code: string;
@@ -2197,6 +2427,18 @@ export interface components {
              * @description Number of different visitors from breakdown_from to breakdown_to, bots included, estimated within about 2 %. Visitors are distinguished within a UTC day only: a visitor who returns on another day counts again.
              */
             unique_visitors: number;
+            /** @description By this parameter, likewise. */
+            utm_campaign: components["schemas"]["Named"][];
+            /** @description By this parameter, likewise. */
+            utm_content: components["schemas"]["Named"][];
+            /** @description By this parameter, likewise. */
+            utm_medium: components["schemas"]["Named"][];
+            /** @description By this parameter of the request, in lower case; none without it, and where the workspace does not count it. */
+            utm_source: components["schemas"]["Named"][];
+            /** @description By this parameter, likewise. */
+            utm_term: components["schemas"]["Named"][];
+            /** @description Clicks that a rule's split has sent to each of its variants, by the ids of rule and variant. Other clicks are not among them. */
+            variants: components["schemas"]["VariantClicks"][];
         };
         Me: {
             /**
@@ -2308,7 +2550,7 @@ export interface components {
             /** @description There may be more clicks of the name among the others of a day that had more names than are kept. */
             at_least: boolean;
             /** @enum {string} */
-            by: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers";
+            by: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
             /** Format: int64 */
             clicks: number;
             name: string;
@@ -2339,7 +2581,7 @@ export interface components {
             host: string;
             /** @description Target of unknown codes, likewise. */
             not_found_url?: string;
-            /** @description Target of the root of the domain: a URL like that of a link, of at most 4,096 bytes after percent-encoding. Default: none. */
+            /** @description Target of the root of the domain: a URL like that of a link, of at most 4,000 bytes after percent-encoding. Default: none. */
             root_url?: string;
             /** @description All workspaces can have links in it; for the default workspace only. */
             shared?: boolean;
@@ -2390,6 +2632,10 @@ export interface components {
              * @example go.example.com
              */
             domain?: string;
+            /** @description Where visitors are led once max_clicks is reached. Default: 410. */
+            exhausted_url?: string;
+            /** @description Where visitors are led once the link has expired. Default: 410. */
+            expired_url?: string;
             /**
              * Format: date-time
              * @description When the link expires: RFC 3339, in the future, before the year 10000.
@@ -2409,6 +2655,17 @@ export interface components {
             forward_path?: boolean;
             /** @description Append the query of the request to that of the target. The target's own parameters stay first. */
             forward_query?: boolean;
+            /**
+             * Format: int64
+             * @description How often visitors are led to the target, in all; bots do not count. Default: without a limit.
+             */
+            max_clicks?: number;
+            /**
+             * @description exact: never more often. Edges take clicks from the control plane before they spend them, and an edge that is cut off from it stops early. bounded: at most 10 more for each edge. eventual: the control plane ends it when it has counted that many, a second or more later.
+             * @default eventual
+             * @enum {string}
+             */
+            max_clicks_mode?: "eventual" | "bounded" | "exact";
             /** @description A JSON object of at most 8,192 bytes, also with its numbers written out in full. */
             metadata?: {
                 [key: string]: unknown;
@@ -2425,10 +2682,17 @@ export interface components {
              * @enum {integer}
              */
             redirect_status?: 301 | 302 | 307 | 308;
+            /** @description Where other visitors than all are led: the first rule whose conditions hold decides, and without one the target. A link with rules redirects with 302 or 307. */
+            rules?: components["schemas"]["Rule"][];
             /** @description At most 32, each of 1 to 64 bytes, without control characters. */
             tags?: string[];
             /** @description At most 512 bytes. */
             title?: string;
+            /**
+             * Format: date-time
+             * @description From when on the link works: RFC 3339. Before, it answers 404.
+             */
+            valid_from?: string;
         };
         NewLinks: {
             links: components["schemas"]["NewLink"][];
@@ -2487,6 +2751,14 @@ export interface components {
             role: "edge" | "relay";
             /** @enum {string} */
             state: "good" | "revoked";
+        };
+        Parameter: {
+            /** @description It has no value. */
+            empty?: boolean;
+            /** @description It has this value. */
+            equals?: string | null;
+            /** @description The parameter, in its exact case. Alone: it is there, with any value. */
+            key: string;
         };
         Problem: {
             /** @description Describes this occurrence. */
@@ -2718,6 +2990,39 @@ export interface components {
              */
             returned: number;
         };
+        Rule: {
+            /**
+             * Format: int64
+             * @description Names the rule in statistics, and stays its own when rules are moved. Default: the lowest free number.
+             */
+            id?: number;
+            /** @description For people, at most 64 bytes. */
+            name?: string;
+            /** @description Divides visitors among targets. */
+            split?: components["schemas"]["Split"];
+            /**
+             * Format: int64
+             * @description Refuses visitors: 404 as if there were no link, or 410.
+             * @enum {integer}
+             */
+            status?: 404 | 410;
+            /**
+             * @description The target. Give exactly one of to, split and status.
+             * @example https://example.com/ios
+             */
+            to?: string;
+            /** @description The conditions, all of which must hold. None: the rule matches every visitor. */
+            when?: components["schemas"]["Condition"][];
+        };
+        Schedule: {
+            /** @description Days and times by quarters of an hour. An end that is not later than its start is on the next day. */
+            hours: string[];
+            /**
+             * @description A time zone of the IANA database.
+             * @example Europe/Berlin
+             */
+            zone: string;
+        };
         SecondFactorState: {
             /** @description Sign-in asks for a code. */
             on: boolean;
@@ -2776,6 +3081,7 @@ export interface components {
             events?: ("off" | "sampled" | "all") | null;
             /** Format: int64 */
             events_sample?: number | null;
+            utm?: boolean | null;
         };
         ShortStats: {
             /**
@@ -2843,6 +3149,15 @@ export interface components {
             /** @description In the order of the request, without links that are not there. */
             links: components["schemas"]["Sparkline"][];
         };
+        Split: {
+            /**
+             * @description visitor: by network and browser, so that a visitor keeps the variant, without a cookie. cookie: a cookie keeps the variant. none: by chance at each visit.
+             * @default visitor
+             * @enum {string}
+             */
+            by?: "visitor" | "cookie" | "none";
+            variants: components["schemas"]["Variant"][];
+        };
         StepDone: {
             /**
              * Format: int64
@@ -2904,6 +3219,40 @@ export interface components {
             id: number;
             name: string;
         };
+        Variant: {
+            /**
+             * Format: int64
+             * @description Names the variant in statistics. Default: the lowest free number.
+             */
+            id?: number;
+            /** @description For people, at most 64 bytes. */
+            name?: string;
+            /** @description The target. */
+            to: string;
+            /**
+             * Format: int64
+             * @description Its share, in relation to the sum of all weights.
+             */
+            weight: number;
+        };
+        VariantClicks: {
+            /**
+             * Format: int64
+             * @description Bots included.
+             */
+            clicks: number;
+            /** @description The 95 % interval of the share by Wilson's score: lower and upper bound. It takes clicks as independent of each other, so that it is too narrow where few visitors click often. */
+            interval: number[];
+            /** @description Id of the variant. */
+            name: string;
+            /** @description Id of the rule. */
+            rule: string;
+            /**
+             * Format: double
+             * @description Part of the clicks that the rule's split has sent to any variant. It shows how the split works, and says nothing about what visitors did afterwards.
+             */
+            share: number;
+        };
         Verified: {
             /** Format: date-time */
             at: string;
@@ -2929,7 +3278,7 @@ export interface components {
              * @description Names the kind of warning. It never changes.
              * @enum {string}
              */
-            code: "host-looks-like-another" | "host-mixes-scripts";
+            code: "host-looks-like-another" | "host-mixes-scripts" | "country-unknown";
             message: string;
         };
         Workspace: {
@@ -2971,6 +3320,8 @@ export interface components {
              * @description With sampled: one click of this many is kept.
              */
             events_sample: number;
+            /** @description Clicks are counted by the parameters utm_source, utm_medium, utm_campaign, utm_term and utm_content of the request. */
+            utm: boolean;
         };
         WorkspaceStats: {
             /** @description Nodes whose clicks may be missing in the range. */
@@ -3053,6 +3404,16 @@ export interface components {
              * @description Number of different visitors from breakdown_from to breakdown_to, bots included, estimated within about 2 %. Visitors are distinguished within a UTC day only: a visitor who returns on another day counts again.
              */
             unique_visitors: number;
+            /** @description By this parameter, likewise. */
+            utm_campaign: components["schemas"]["Named"][];
+            /** @description By this parameter, likewise. */
+            utm_content: components["schemas"]["Named"][];
+            /** @description By this parameter, likewise. */
+            utm_medium: components["schemas"]["Named"][];
+            /** @description By this parameter of the request, in lower case; none without it, and where the workspace does not count it. */
+            utm_source: components["schemas"]["Named"][];
+            /** @description By this parameter, likewise. */
+            utm_term: components["schemas"]["Named"][];
         };
     };
     responses: never;
@@ -12679,11 +13040,11 @@ export interface operations {
                 /** @description Time zone of the hours and days: a name of the IANA database. */
                 tz?: string;
                 /** @description The breakdown that has the name. */
-                by?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers";
+                by?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
                 /** @description A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by. */
                 name?: string;
                 /** @description For CSV: this breakdown, or the links with the most clicks, instead of the series. */
-                breakdown?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "top";
+                breakdown?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content" | "top";
             };
             header?: {
                 /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
@@ -14653,6 +15014,196 @@ export interface operations {
             };
         };
     };
+    "explain-link": {
+        parameters: {
+            query?: {
+                /** @description Host of the link's domain. Default: the shared default domain. */
+                domain?: string;
+                /** @description When the visitor comes. Default: now. */
+                at?: string;
+                /** @description The visitor's country (ISO 3166-1 alpha-2). Default: unknown. */
+                country?: string;
+                /** @description The visitor's city, in English. Default: unknown. */
+                city?: string;
+                /** @description A User-Agent, or one of iphone, ipad, android, windows, mac, linux, chromeos, bot and preview, which stand for a usual one. */
+                agent?: string;
+                /** @description The visitor's Accept-Language. */
+                language?: string;
+                /** @description The visitor's address. It is not looked up: give country and city besides. */
+                address?: string;
+                /** @description The visitor's query, without the question mark, encoded once more as a value. */
+                query?: string;
+                /** @description The visitor's Cookie header. */
+                cookie?: string;
+            };
+            header?: {
+                /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
+                "Waypost-Workspace"?: string;
+            };
+            path: {
+                /** @description The link's short code. */
+                code: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Explanation"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try, when the same request is in progress. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "link-history": {
         parameters: {
             query?: {
@@ -15234,11 +15785,11 @@ export interface operations {
                 /** @description Time zone of the hours and days: a name of the IANA database. */
                 tz?: string;
                 /** @description The breakdown that has the name. */
-                by?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers";
+                by?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
                 /** @description A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by. */
                 name?: string;
                 /** @description For CSV: this breakdown instead of the series. */
-                breakdown?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers";
+                breakdown?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
             };
             header?: {
                 /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
@@ -17278,6 +17829,17 @@ export interface operations {
             /** @description Bad Request */
             400: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
                     [name: string]: unknown;
                 };
                 content: {

@@ -81,6 +81,9 @@ function failureOf(response: Response, body: unknown): Failure {
   const problem = (typeof body === "object" && body !== null ? body : {}) as Partial<Problem>;
   const fields: Record<string, string> = {};
   for (const e of problem.errors ?? []) fields[fieldName(e.location)] ??= e.message;
+  // Rules are refused in words that begin with the place of the fault.
+  const placed = /^([a-z_]+[\w.[\]]*): (.+)/.exec(problem.detail ?? "");
+  if (placed) fields[placed[1]!] ??= placed[2]!;
   const kind = (problem.type ?? "").replace(/^urn:waypost:problem:/, "") || "http";
   return new Failure(response.status, kind, problem.detail ?? response.statusText, fields, Number(response.headers.get("Retry-After")) || 0);
 }

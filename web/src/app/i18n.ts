@@ -85,3 +85,12 @@ export function duration(seconds: number): string {
   const n = seconds / size;
   return number(n, { style: "unit", unit, unitDisplay: "short", maximumFractionDigits: n < 10 ? 1 : 0 });
 }
+
+let regions: { locale: string; names: Intl.DisplayNames } | undefined;
+
+/** country writes an ISO code in the user's language. */
+export function country(code: string): string {
+  if (!/^[A-Z]{2}$/.test(code)) return code;
+  if (regions?.locale !== locale()) regions = { locale: locale(), names: new Intl.DisplayNames([locale()], { type: "region" }) };
+  return regions.names.of(code) ?? code;
+}

@@ -4,6 +4,7 @@ import { number, percent } from "../app/i18n";
 import { text } from "../messages/chart";
 import { downloadCSV } from "./csv";
 import { WorldMap } from "./map";
+import { Table } from "./table";
 
 export interface Count {
   name: string;
@@ -65,20 +66,14 @@ export function Breakdown({ title, names, label = (name) => name, chosen, choose
       <div class="sides">
         {asMap && <WorldMap counts={counts} label={(code, n) => `${label(code)}: ${text("clicksOf", { n })}`} />}
         {asMap ? (
-          <div class="scroll tall" tabIndex={0} role="region" aria-label={`${title}, ${text("clicks")}`}>
-            <table>
-              <caption class="offscreen">{title}</caption>
-              <thead><tr><th scope="col">{text("name")}</th><th scope="col" class="num">{text("clicks")}</th><th scope="col" class="num">{text("share")}</th></tr></thead>
-              <tbody>
-                {shown.map((n) => (
-                  <tr key={n.name}>
-                    <th scope="row">{pick(n, <span dir="auto">{words(n.name)}</span>)}</th>
-                    <td class="num">{number(n.clicks)}</td><td class="num">{percent(n.clicks / all)}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Table title={`${title}, ${text("clicks")}`} box="tall" heads={[text("name"), [text("clicks")], [text("share")]]}>
+            {shown.map((n) => (
+              <tr key={n.name}>
+                <th scope="row">{pick(n, <span dir="auto">{words(n.name)}</span>)}</th>
+                <td class="num">{number(n.clicks)}</td><td class="num">{percent(n.clicks / all)}</td>
+              </tr>
+            ))}
+          </Table>
         ) : (
           <div>
             <ul class="bars">

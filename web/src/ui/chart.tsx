@@ -8,6 +8,7 @@ import { theme } from "../app/theme";
 import { text as shared } from "../messages/app";
 import { text } from "../messages/chart";
 import { downloadCSV } from "./csv";
+import { Table } from "./table";
 
 /** The look of a line: the main one, a second one next to it, or the main one of the time
  * before, which is thin and dashed. */
@@ -79,20 +80,14 @@ export function Chart(props: ChartProps) {
         )}
       </div>
       {asTable ? (
-        <div class="scroll tall" tabIndex={0} role="region" aria-label={title}>
-          <table>
-            <caption class="offscreen">{title}</caption>
-            <thead><tr><th scope="col">{timeZone === "UTC" ? text("timeUTC") : text("time")}</th>{series.map((s) => <th key={s.kind + s.label} scope="col" class="num" dir="auto">{s.label}</th>)}</tr></thead>
-            <tbody>
-              {labels.map((t, i) => (
-                <tr key={t}>
-                  <th scope="row">{name(i)}{i >= open && <span class="hint"> · {text("open")}</span>}</th>
-                  {series.map((s) => <td key={s.kind + s.label} class="num">{said(s.values[i])}</td>)}
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table title={title} box="tall" heads={[timeZone === "UTC" ? text("timeUTC") : text("time"), ...series.map((s) => [s.label] as const)]}>
+          {labels.map((t, i) => (
+            <tr key={t}>
+              <th scope="row">{name(i)}{i >= open && <span class="hint"> · {text("open")}</span>}</th>
+              {series.map((s) => <td key={s.kind + s.label} class="num">{said(s.values[i])}</td>)}
+            </tr>
+          ))}
+        </Table>
       ) : <Plot {...props} open={open} name={name} />}
     </figure>
   );

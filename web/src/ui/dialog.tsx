@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Failure } from "../app/api";
+import { useAct } from "../app/load";
 import { text } from "../messages/app";
 import { Trouble } from "./failure";
 
@@ -34,32 +35,33 @@ export function Dialog({ title, close, children, wide }: { title: string; close:
   );
 }
 
-/** Confirm asks before something is done that is hard to undo. With name, that name has to
- * be typed. */
-export function Confirm({ title, children, action, name, busy, failure, confirm, close }: {
-  title: string; children: ComponentChildren; action: string; name?: string; busy?: boolean; failure?: Failure | undefined;
-  confirm: () => void; close: () => void;
+/** Confirm asks before something is done that is hard to undo, and then does it. With name,
+ * that name has to be typed. Children may depend on why a try had no success. */
+export function Confirm({ title, children, action, name, run, close }: {
+  title: string; children: ComponentChildren | ((failure: Failure | undefined) => ComponentChildren); action: string; name?: string | undefined;
+  run: () => Promise<unknown>; close: () => void;
 }) {
   const [typed, setTyped] = useState("");
+  const act = useAct();
   return (
     <Dialog title={title} close={close}>
       <form
         onSubmit={(e) => {
           e.preventDefault();
-          confirm();
+          void act.run(run);
         }}
       >
-        {children}
+        {typeof children === "function" ? children(act.failure) : children}
         {name !== undefined && (
           <label class="field">
             <span>{text("confirmName", { name })}</span>
             <input value={typed} onInput={(e) => setTyped(e.currentTarget.value)} autocomplete="off" spellcheck={false} />
           </label>
         )}
-        <Trouble failure={failure} />
+        <Trouble failure={act.failure} />
         <footer>
           <button type="button" onClick={close}>{text("cancel")}</button>
-          <button class="danger" disabled={busy || (name !== undefined && typed !== name)}>{action}</button>
+          <button class="danger" disabled={act.busy || (name !== undefined && typed !== name)}>{action}</button>
         </footer>
       </form>
     </Dialog>

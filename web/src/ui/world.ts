@@ -11,7 +11,16 @@ export function useWorld(): { countries: readonly [code: string, path: string][]
   const [world, setWorld] = useState<World>();
   const [fails, setFails] = useState(false);
   useEffect(() => void import("../world.json").then(({ default: w }) => setWorld(w as World), () => setFails(true)), []);
-  return { countries: world ? Object.entries(world.paths) : [], fails };
+  return { countries: world ? Object.entries(world.paths).map(([code, rings]) => [code, path(rings)] as const) : [], fails };
+}
+
+/** path makes a path of SVG out of rings as tools/console/world writes them: the beginning
+ * of each, and a character for each step. */
+function path(rings: string): string {
+  return rings.replace(/(\d+ \d+) (\S+)/g, (_, at: string, steps: string) => `M${at}l${[...steps].map((step) => {
+    const n = step.charCodeAt(0) - 35;
+    return `${(n % 7) - 3} ${Math.floor(n / 7) - 3}`;
+  }).join(" ")}z`);
 }
 
 /** onMap returns where a place is on the map, by the polynomials of the Natural Earth

@@ -10,6 +10,7 @@ import { actText, text } from "../../messages/audit";
 import { downloadCSV, type Cell } from "../../ui/csv";
 import { Await, Trouble } from "../../ui/failure";
 import { Check, Field } from "../../ui/field";
+import { Table } from "../../ui/table";
 import { Moment } from "../../ui/time";
 
 type Entry = Schemas["AuditEntry"];
@@ -60,7 +61,7 @@ function Log() {
         {() => entries.length === 0 ? <p class="empty">{text("empty")}</p> : (
           <>
             <p class="quiet" role="status">{shown.length === 0 ? text("nothing") : text("count", { n: shown.length, all: entries.length })}</p>
-            {shown.length > 0 && <Table entries={shown} withWorkspace={all} />}
+            {shown.length > 0 && <Entries entries={shown} withWorkspace={all} />}
             <Trouble failure={act.failure} />
             {next ? (
               <p>
@@ -82,33 +83,21 @@ function Log() {
   );
 }
 
-function Table({ entries, withWorkspace }: { entries: readonly Entry[]; withWorkspace: boolean }) {
+function Entries({ entries, withWorkspace }: { entries: readonly Entry[]; withWorkspace: boolean }) {
   return (
     <div class="card">
-      <div class="scroll" tabIndex={0} role="region" aria-label={common("audit")}>
-        <table class="audit">
-          <caption class="offscreen">{common("audit")}</caption>
-          <thead>
-            <tr>
-              <th scope="col">{text("when")}</th><th scope="col">{text("who")}</th><th scope="col">{text("act")}</th><th scope="col">{text("subject")}</th>
-              {withWorkspace && <th scope="col">{text("workspace")}</th>}
-              <th scope="col">{text("details")}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {entries.map((e) => (
-              <tr key={`${e.workspace} ${e.id}`}>
-                <td class="when"><Moment at={e.at} /></td>
-                <td dir="auto">{e.actor}</td>
-                <td title={e.action}>{actText(e.action)}</td>
-                <td dir="auto">{e.subject}</td>
-                {withWorkspace && <td>{e.workspace}</td>}
-                <td dir="auto" class="small-text">{detailOf(e.detail)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table title={common("audit")} look="audit" heads={[text("when"), text("who"), text("act"), text("subject"), ...(withWorkspace ? [text("workspace")] : []), text("details")]}>
+        {entries.map((e) => (
+          <tr key={`${e.workspace} ${e.id}`}>
+            <td class="when"><Moment at={e.at} /></td>
+            <td dir="auto">{e.actor}</td>
+            <td title={e.action}>{actText(e.action)}</td>
+            <td dir="auto">{e.subject}</td>
+            {withWorkspace && <td>{e.workspace}</td>}
+            <td dir="auto" class="small-text">{detailOf(e.detail)}</td>
+          </tr>
+        ))}
+      </Table>
     </div>
   );
 }

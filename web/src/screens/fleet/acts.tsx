@@ -9,6 +9,7 @@ import { Copy } from "../../ui/copy";
 import { Confirm, Dialog } from "../../ui/dialog";
 import { Trouble } from "../../ui/failure";
 import { Check, Choice, Field } from "../../ui/field";
+import { Table } from "../../ui/table";
 import { toast } from "../../ui/toast";
 import type { Act } from "./health";
 
@@ -26,22 +27,20 @@ async function place(act: Act, node: string, repair: boolean): Promise<Order> {
 export function ActDialog({ act: what, node, repair: withRepair, ordered, close }: {
   act: Exclude<Act, "enrol">; node: string; repair: boolean; ordered: (order: Order) => void; close: () => void;
 }) {
-  const act = useAct();
   const [repair, setRepair] = useState(withRepair);
-  const common = { busy: act.busy, failure: act.failure, close };
-  const order = () => void act.run(async () => {
+  const order = async () => {
     ordered(await place(what, node, repair));
     close();
-  });
+  };
   if (what === "revoke") {
     return (
       <Confirm
-        {...common} title={text("revokeTitle", { node })} action={textOf("revoke")} name={node}
-        confirm={() => void act.run(async () => {
+        close={close} title={text("revokeTitle", { node })} action={textOf("revoke")} name={node}
+        run={async () => {
           await ask(client.DELETE("/api/admin/edge-credentials/{node}", { params: { path: { node } } }));
           toast(text("revokeDone", { node }));
           close();
-        })}
+        }}
       >
         <p>{text("revokeText")}</p>
       </Confirm>
@@ -50,19 +49,19 @@ export function ActDialog({ act: what, node, repair: withRepair, ordered, close 
   if (what === "gone") {
     return (
       <Confirm
-        {...common} title={text("lostTitle", { node })} action={textOf("lost")} name={node}
-        confirm={() => void act.run(async () => {
+        close={close} title={text("lostTitle", { node })} action={textOf("lost")} name={node}
+        run={async () => {
           await ask(client.DELETE("/api/admin/edges/{node}", { params: { path: { node } } }));
           toast(text("lostDone", { node }));
           close();
-        })}
+        }}
       >
         <p>{text("lostText")}</p>
       </Confirm>
     );
   }
   return (
-    <Confirm {...common} title={textOf(`${what}Title`, { node })} action={textOf(what)} confirm={order}>
+    <Confirm title={textOf(`${what}Title`, { node })} action={textOf(what)} run={order} close={close}>
       <p>{textOf(`${what}Text`)}</p>
       {what === "verify" && <Check label={text("withRepair")} checked={repair} set={setRepair} />}
     </Confirm>
@@ -96,19 +95,13 @@ export function Outcome({ order: first }: { order: Order }) {
       <h2>{text("order")}</h2>
       <p class={`notice ${kind}`} role="status" dir="auto">{words}</p>
       {differences.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label={text("differences")}>
-          <table>
-            <caption class="offscreen">{text("differences")}</caption>
-            <thead><tr><th scope="col">{text("name")}</th><th scope="col">{text("difference")}</th><th scope="col">{text("visitorsGet")}</th><th scope="col">{text("correct")}</th></tr></thead>
-            <tbody>
-              {differences.map((d) => (
-                <tr key={`${d.domain} ${d.kind} ${d.name}`}>
-                  <td class="mono" dir="auto">{d.name}</td><td>{d.what}</td><td dir="auto">{d.edge}</td><td dir="auto">{d.source}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table title={text("differences")} heads={[text("name"), text("difference"), text("visitorsGet"), text("correct")]}>
+          {differences.map((d) => (
+            <tr key={`${d.domain} ${d.kind} ${d.name}`}>
+              <td class="mono" dir="auto">{d.name}</td><td>{d.what}</td><td dir="auto">{d.edge}</td><td dir="auto">{d.source}</td>
+            </tr>
+          ))}
+        </Table>
       )}
     </section>
   );

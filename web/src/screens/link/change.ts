@@ -6,6 +6,7 @@ import { text, textOf } from "../../messages/link";
 
 export type Link = Schemas["Link"];
 export type Change = Schemas["LinkChange"];
+export type Rule = Schemas["Rule"];
 export type FieldName = Schemas["FieldChange"]["name"];
 
 /** A link, in a state that its tag names. */
@@ -45,14 +46,32 @@ export function applied(response: Response): string {
 
 /** former returns the change that gives fields of a change the values that they have in a link. */
 export function former(change: Change, link: Link): Change {
-  return Object.fromEntries((Object.keys(change) as FieldName[]).map((name) => [name, link[name]])) as Change;
+  return Object.fromEntries((Object.keys(change) as FieldName[]).map((name) => [name, link[name] ?? null])) as Change;
 }
 
 /** same reports whether two values of a field are equal. Objects are compared by their JSON,
- * and moments by what they mean. */
+ * and moments by what they mean. What is left out is null. */
 export function same(a: unknown, b: unknown): boolean {
   if (typeof a === "string" && typeof b === "string" && a !== b) return /^\d{4}-\d\d-\d\dT/.test(a) && Date.parse(a) === Date.parse(b);
-  return JSON.stringify(a) === JSON.stringify(b);
+  return JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
+}
+
+/** local writes a moment as an input of the type datetime-local has it. */
+export function local(at: string | null | undefined): string {
+  if (!at) return "";
+  const d = new Date(at);
+  return new Date(d.getTime() - d.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+/** moment reads what such an input has. A moment that was not changed keeps its seconds. */
+export function moment(typed: string, was: string | null | undefined): string | null {
+  if (!typed) return null;
+  return was && local(was) === typed ? was : new Date(typed).toISOString();
+}
+
+/** named returns the name of a rule, or of a variant, or else its number. */
+export function named(what: "rule" | "variant", of: { id?: number | undefined; name?: string | undefined }): string {
+  return of.name || (of.id ? textOf(`${what}N`, { n: of.id }) : textOf(`${what}New`));
 }
 
 /** fieldLabel names a field of a link. */
@@ -64,9 +83,15 @@ export function fieldLabel(name: FieldName): string {
 export function inWords(name: FieldName, value: unknown): string {
   if (value === true) return shared("yes");
   if (value === false) return shared("no");
+  if (name === "valid_from" && value) return dateTime(String(value));
   if (name === "expires_at") return value ? dateTime(String(value)) : shared("never");
   if (value === null || value === undefined || value === "" || (Array.isArray(value) && value.length === 0)) return shared("none");
-  if (Array.isArray(value)) return value.join(", ");
+  if (Array.isArray(value)) return value.map((v: unknown) => (name === "rules" ? named("rule", v as Rule) : v)).join(", ");
   if (typeof value === "object") return JSON.stringify(value);
   return typeof value === "number" && name !== "redirect_status" ? number(value) : String(value);
+}
+
+/** draftName returns the name under which what was typed of a link is kept. */
+export function draftName(at: Place, part: "link" | "rules" = "link"): string {
+  return `${part}.${at.domain ?? ""}/${at.code}`;
 }

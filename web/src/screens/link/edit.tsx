@@ -6,17 +6,20 @@ import { text, textOf } from "../../messages/link";
 import { Dialog } from "../../ui/dialog";
 import { Trouble } from "../../ui/failure";
 import { Check, Choice, Field } from "../../ui/field";
-import { changeLink, fieldLabel, getLink, inWords, same, type Change, type FieldName, type Link, type Place, type State } from "./change";
+import { Table } from "../../ui/table";
+import { changeLink, draftName, fieldLabel, getLink, inWords, local, moment, same, type Change, type FieldName, type Link, type Place, type State } from "./change";
 import { Tags } from "./tags";
 
-/** What is typed. Expiry and metadata are texts, as long as they are being typed. */
+/** What is typed. Moments and metadata are texts, as long as they are being typed. */
 interface Form {
   original_url: string;
   title: string;
   description: string;
   tags: string[];
   active: boolean;
+  valid_from: string;
   expires_at: string;
+  expired_url: string;
   redirect_status: Link["redirect_status"];
   forward_query: boolean;
   forward_path: boolean;
@@ -29,20 +32,15 @@ interface Draft {
   base: State;
   form: Form;
   /** Fields that someone else has changed meanwhile, with the value that the user has. */
-  theirs: { name: FieldName; theirs: unknown; kept: boolean }[];
+  theirs: { name: keyof Form; theirs: unknown; kept: boolean }[];
 }
 
-const names = ["original_url", "title", "description", "tags", "active", "expires_at", "redirect_status", "forward_query", "forward_path", "metadata"] as const satisfies readonly FieldName[];
-
-function local(at: string | null): string {
-  if (!at) return "";
-  const d = new Date(at);
-  return new Date(d.getTime() - d.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
-}
+const names = ["original_url", "title", "description", "tags", "active", "valid_from", "expires_at", "expired_url", "redirect_status", "forward_query", "forward_path", "metadata"] as const satisfies readonly FieldName[];
 
 function formOf(link: Link): Form {
   return {
-    original_url: link.original_url, title: link.title, description: link.description, tags: link.tags, active: link.active, expires_at: local(link.expires_at),
+    original_url: link.original_url, title: link.title, description: link.description, tags: link.tags, active: link.active,
+    valid_from: local(link.valid_from), expires_at: local(link.expires_at), expired_url: link.expired_url ?? "",
     redirect_status: link.redirect_status, forward_query: link.forward_query, forward_path: link.forward_path, metadata: link.metadata ? JSON.stringify(link.metadata, null, 2) : "",
   };
 }
@@ -54,7 +52,7 @@ function changes(form: Form, link: Link): Change {
   const change: Record<string, unknown> = {};
   for (const name of names) {
     if (same(form[name], was[name])) continue;
-    change[name] = name === "expires_at" ? (form.expires_at ? new Date(form.expires_at).toISOString() : null) : name === "metadata" ? metadata(form.metadata) : form[name];
+    change[name] = name === "expires_at" || name === "valid_from" ? moment(form[name], link[name]) : name === "metadata" ? metadata(form.metadata) : name === "expired_url" ? form[name] || null : form[name];
   }
   return change as Change;
 }
@@ -85,11 +83,6 @@ function merge(draft: Draft, newer: State): Draft {
   return { base: newer, form: form as unknown as Form, theirs };
 }
 
-/** draftName returns the name under which the draft of a link is kept. */
-export function draftName(at: Place): string {
-  return `link.${at.domain ?? ""}/${at.code}`;
-}
-
 /** Edit is the dialog that changes a link. Closing it keeps the draft; Cancel drops it. */
 export function Edit({ at, state, saved, close }: { at: Place; state: State; saved: (before: Link, change: Change, now: State & { applied: string }) => void; close: () => void }) {
   const [kept, keep, drop] = useStored<Draft | null>(draftName(at), null);
@@ -102,23 +95,24 @@ export function Edit({ at, state, saved, close }: { at: Place; state: State; sav
   const conflict = act.failure?.status === 412 || draft.theirs.length > 0;
 
   const save = () => act.run(async () => {
-    const change = changes(form, draft.base.link);
-    if (Object.keys(change).length === 0) {
-      drop();
-      close();
-      return;
-    }
-    try {
-      const now = await changeLink(at, change, draft.base.etag);
-      drop();
-      close();
-      saved(draft.base.link, change, now);
-    } catch (e) {
-      if (!(e instanceof Failure) || e.status !== 412) throw e;
-      keep(merge(draft, await getLink(at)));
+    for (let { base } = draft; ;) {
+      const change = changes(form, base.link);
+      const none = Object.keys(change).length === 0;
+      try {
+        const now = none ? undefined : await changeLink(at, change, base.etag);
+        drop();
+        close();
+        if (now) saved(base.link, change, now);
+        return;
+      } catch (e) {
+        if (!(e instanceof Failure) || e.status !== 412) throw e;
+        const merged = merge(draft, await getLink(at));
+        if (merged.theirs.length) return keep(merged);
+        base = merged.base; // what was changed is not in the form, such as rules
+      }
     }
   });
-  const takeTheirs = (name: FieldName) => keep({
+  const takeTheirs = (name: keyof Form) => keep({
     ...draft, form: { ...form, [name]: formOf(draft.base.link)[name] }, theirs: draft.theirs.map((t) => (t.name === name ? { ...t, kept: false } : t)),
   });
 
@@ -135,37 +129,36 @@ export function Edit({ at, state, saved, close }: { at: Place; state: State; sav
         {conflict && draft.theirs.length > 0 && (
           <div class="notice warn" role="alert">
             <p>{text("conflict")}</p>
-            <div class="scroll full" tabIndex={0} role="region" aria-label={text("versions")}>
-              <table>
-                <caption class="offscreen">{text("versions")}</caption>
-                <thead><tr><th scope="col">{text("field")}</th><th scope="col">{text("theirs")}</th><th scope="col">{text("yours")}</th></tr></thead>
-                <tbody>
-                  {draft.theirs.map((t) => (
-                    <tr key={t.name}>
-                      <th scope="row">{fieldLabel(t.name)}</th>
-                      <td dir="auto">{inWords(t.name, t.theirs)}</td>
-                      <td dir="auto">
-                        {t.kept ? (
-                          <>
-                            {inWords(t.name, form[t.name])}{" "}
-                            <button type="button" class="small" aria-label={text("takeTheirsOf", { field: fieldLabel(t.name) })} onClick={() => takeTheirs(t.name)}>{text("takeTheirs")}</button>
-                          </>
-                        ) : <span class="quiet">{text("taken")}</span>}
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <Table title={text("versions")} box="full" heads={[text("field"), text("theirs"), text("yours")]}>
+              {draft.theirs.map((t) => (
+                <tr key={t.name}>
+                  <th scope="row">{fieldLabel(t.name)}</th>
+                  <td dir="auto">{inWords(t.name, t.theirs)}</td>
+                  <td dir="auto">
+                    {t.kept ? (
+                      <>
+                        {inWords(t.name, form[t.name])}{" "}
+                        <button type="button" class="small" aria-label={text("takeTheirsOf", { field: fieldLabel(t.name) })} onClick={() => takeTheirs(t.name)}>{text("takeTheirs")}</button>
+                      </>
+                    ) : <span class="quiet">{text("taken")}</span>}
+                  </td>
+                </tr>
+              ))}
+            </Table>
           </div>
         )}
         <Field label={textOf("original_url")} value={form.original_url} set={set("original_url")} fault={fault["original_url"]} required inputMode="url" dir="ltr" spellcheck={false} autocomplete="off" />
         <Field label={textOf("title")} value={form.title} set={set("title")} fault={fault["title"]} dir="auto" autocomplete="off" />
         <Area label={textOf("description")} value={form.description} set={set("description")} fault={fault["description"]} />
         <Tags label={textOf("tags")} tags={form.tags} set={set("tags")} fault={fault["tags"]} />
-        <Field label={textOf("expires_at")} type="datetime-local" value={form.expires_at} set={set("expires_at")} fault={fault["expires_at"]} hint={text("expiryHint")}>
-          {form.expires_at && <button type="button" class="small" onClick={() => set("expires_at")("")}>{text("noExpiry")}</button>}
-        </Field>
+        <div class="form-row">
+          {(["valid_from", "expires_at"] as const).map((name) => (
+            <Field key={name} label={textOf(name)} type="datetime-local" value={form[name]} set={set(name)} fault={fault[name]} hint={textOf(`hint_${name}`)}>
+              {form[name] && <button type="button" class="small" aria-label={textOf(`un_${name}`)} onClick={() => set(name)("")}>✕</button>}
+            </Field>
+          ))}
+          <Field label={textOf("expired_url")} value={form.expired_url} set={set("expired_url")} fault={fault["expired_url"]} hint={text("expiredHint")} inputMode="url" dir="ltr" spellcheck={false} autocomplete="off" />
+        </div>
         <Check label={text("activeHint")} checked={form.active} set={set("active")} />
         <details open={["metadata", "redirect_status"].some((f) => fault[f]) || undefined}>
           <summary>{text("redirectOptions")}</summary>

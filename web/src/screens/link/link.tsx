@@ -12,9 +12,10 @@ import { Await, Trouble, words } from "../../ui/failure";
 import { QR } from "../../ui/qr";
 import { Ago, Moment } from "../../ui/time";
 import { toast } from "../../ui/toast";
-import { applied, changeLink, former, getLink, type Change, type Link as LinkData, type Place, type State } from "./change";
-import { draftName, Edit } from "./edit";
+import { applied, changeLink, draftName, former, getLink, type Change, type Link as LinkData, type Place, type State } from "./change";
+import { Edit } from "./edit";
 import { History } from "./history";
+import { Rules } from "./rules";
 import { Statistics } from "./statistics";
 
 /** Link is the screen of one link: its state, its statistics and its history. */
@@ -112,16 +113,12 @@ function Present({ at, state, changed, reload, restore, deleted }: {
   const { url, query, route } = useLocation();
   const [open, setOpen] = useState<"qr" | "delete">();
   const act = useAct();
-  const remove = useAct();
   const editing = query["edit"] !== undefined;
   const writes = can("links:write");
+  const ruling = query["rules"] !== undefined;
   const draft = sessionStorage.getItem(`waypost.draft.${draftName(at)}`) !== null;
-  const edit = (on: boolean) => {
-    const u = new URL(url, location.origin);
-    if (on) u.searchParams.set("edit", "");
-    else u.searchParams.delete("edit");
-    route(u.pathname + u.search, true);
-  };
+  const turn = (what: "edit" | "rules") => (on: boolean) => route(inQuery(url, { [what]: on ? "on" : undefined }), true);
+  const edit = turn("edit");
   const toggle = () => act.run(async () => {
     const change = { active: !link.active };
     changed(link, change, await changeLink(at, change), textOf(link.active ? "switchedOff" : "switchedOn"));
@@ -135,6 +132,7 @@ function Present({ at, state, changed, reload, restore, deleted }: {
           {writes && (
             <div class="row">
               <button type="button" class="primary" onClick={() => edit(true)}>{textOf(draft && !editing ? "editDraft" : "edit")}</button>
+              {!link.rules && !ruling && <button type="button" onClick={() => turn("rules")(true)}>{textOf("rules")}</button>}
               <button type="button" disabled={act.busy} onClick={() => void toggle()}>{textOf(link.active ? "switchOff" : "switchOn")}</button>
               <button type="button" class="danger" onClick={() => setOpen("delete")}>{text("delete")}</button>
             </div>
@@ -163,6 +161,7 @@ function Present({ at, state, changed, reload, restore, deleted }: {
           {link.metadata && <><dt>{textOf("metadata")}</dt><dd class="mono">{JSON.stringify(link.metadata)}</dd></>}
         </dl>
       </header>
+      {(link.rules || ruling) && <Rules at={at} state={state} saved={changed} editing={ruling} edit={turn("rules")} />}
       {(can("analytics:read") || can("links:read")) && <Statistics at={at} link={link} news={reload} />}
       <History
         at={at} link={link}
@@ -172,13 +171,13 @@ function Present({ at, state, changed, reload, restore, deleted }: {
       {open === "qr" && <Dialog title={text("qr")} close={() => setOpen(undefined)}><QR link={link} /></Dialog>}
       {open === "delete" && (
         <Confirm
-          title={text("deleteTitle")} action={text("delete")} busy={remove.busy} failure={remove.failure} close={() => setOpen(undefined)}
-          confirm={() => void remove.run(async () => {
+          title={text("deleteTitle")} action={text("delete")} close={() => setOpen(undefined)}
+          run={async () => {
             const got = await answer(client.DELETE("/api/v1/urls/{code}", { params: { path: { code: at.code }, query: { domain: at.domain, wait: "all" } } }));
             setOpen(undefined);
             toast(`${text("deleted")} ${applied(got.response)}`, { undo: () => void restore().catch((e: unknown) => toast(e instanceof Failure ? words(e) : String(e), { bad: true })) });
             deleted();
-          })}
+          }}
         >
           <p>{text("deleteAsk", { url: link.short_url })}</p>
         </Confirm>
@@ -195,6 +194,7 @@ function States({ link }: { link: LinkData }) {
       {!link.active && <span class="tag warn">{text("off")}</span>}
       {expired && <span class="tag bad">{text("expired")} <Ago at={link.expires_at} /></span>}
       {link.active && !expired && <span class="tag good">{text("on")}</span>}
+      {link.valid_from && Date.parse(link.valid_from) > Date.now() && <span class="tag warn">{textOf("valid_from")} <Ago at={link.valid_from} /></span>}
       {!expired && link.expires_at && <span class="tag">{text("expires")} <Ago at={link.expires_at} /></span>}
     </>
   );

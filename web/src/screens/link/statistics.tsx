@@ -1,23 +1,27 @@
 import { useLocation } from "preact-iso/router";
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
-import { dateTime, locale, number, percent } from "../../app/i18n";
+import { country, dateTime, number, percent } from "../../app/i18n";
 import { useNews } from "../../app/live";
 import { useLoad } from "../../app/load";
 import { inQuery } from "../../app/paths";
 import { text as shared } from "../../messages/app";
+import { text as inChart } from "../../messages/chart";
 import { text, textOf } from "../../messages/link";
 import { Breakdown } from "../../ui/breakdown";
 import { Chart, type Series } from "../../ui/chart";
+import { downloadCSV } from "../../ui/csv";
 import { Await } from "../../ui/failure";
+import { Table } from "../../ui/table";
 import { Moment } from "../../ui/time";
-import type { Link, Place } from "./change";
+import { named, type Link, type Place } from "./change";
 import { chosenSpan, spans, zone, type Chosen, type Range } from "./span";
 
 type Stats = Schemas["LinkStats"];
 
-const dimensions = ["countries", "cities", "devices", "browsers", "os", "referrers"] as const;
-type Dimension = (typeof dimensions)[number];
+const dimensions = ["countries", "cities", "devices", "browsers", "os", "referrers", "rules"] as const;
+type Dimension = (typeof dimensions)[number] | "variants";
 
 const pause = 2000; // milliseconds between two reloads because of news
 
@@ -74,7 +78,7 @@ export function Statistics({ at, link, news }: { at: Place; link: Link; news: ()
               ? <div class="empty"><p>{text("noClicks")}</p><p>{text("noClicksHint")} <a href={link.short_url} target="_blank" rel="noreferrer noopener">{link.short_url}</a></p></div>
               : <>
                 <Line stats={stats} before={before} of={of} code={at.code} />
-                <Breakdowns at={at} stats={stats} range={of.range} turn={turn} />
+                <Breakdowns at={at} link={link} stats={stats} range={of.range} turn={turn} />
               </>}
           </>
         )}
@@ -177,17 +181,14 @@ function Line({ stats, before, of, code }: { stats: Stats; before: Stats; of: Ch
   );
 }
 
-let regions: { locale: string; names: Intl.DisplayNames } | undefined;
-
-/** country writes an ISO code in the user's language. */
-function country(code: string): string {
-  if (!/^[A-Z]{2}$/.test(code)) return code;
-  if (regions?.locale !== locale()) regions = { locale: locale(), names: new Intl.DisplayNames([locale()], { type: "region" }) };
-  return regions.names.of(code) ?? code;
-}
-
 /** labelOf writes a name of a breakdown in words. */
-function labelOf(by: Dimension, name: string): string {
+function labelOf(by: Dimension, name: string, { rules = [] }: Link): string {
+  if (by === "variants") {
+    const [rule, id] = name.split("/");
+    const variants = rules.flatMap((r) => r.split?.variants ?? []);
+    return `${labelOf("rules", rule!, { rules } as Link)}: ${named("variant", variants.find((v) => v.id === Number(id)) ?? { id: Number(id) })}`;
+  }
+  if (by === "rules") return name === "none" ? text("noRule") : named("rule", rules.find((r) => r.id === Number(name)) ?? { id: Number(name) });
   if (name === "unknown") return shared("unknown");
   if (by === "countries") return country(name);
   if (by === "referrers" && name === "direct") return text("direct");
@@ -195,26 +196,33 @@ function labelOf(by: Dimension, name: string): string {
   return name;
 }
 
-function Breakdowns({ at, stats, range, turn }: { at: Place; stats: Stats; range: Range; turn: number }) {
+function Breakdowns({ at, link, stats, range, turn }: { at: Place; link: Link; stats: Stats; range: Range; turn: number }) {
   const { url, query, route } = useLocation();
-  const by = dimensions.find((d) => d === query["by"]);
+  const by = query["by"];
   const name = query["name"];
+  const choose = (d: Dimension) => (n: string | undefined) => route(inQuery(url, { by: n === undefined ? undefined : d, name: n }), true);
+  const days = (d: Dimension) => d === by && name && <OneName key={name} at={at} link={link} by={d} name={name} range={range} turn={turn} />;
   return (
     <>
       <h2>{text("breakdowns")}</h2>
       <p class="hint">{text("breakdownDays", { from: utcDay(stats.breakdown_from), to: utcDay(new Date(Date.parse(stats.breakdown_to) - 1).toISOString()) })}</p>
       <div class="cards breakdowns">
-        {dimensions.map((d) => {
-          const chosen = d === by ? name : undefined;
-          return (
-            <Breakdown
-              key={d} title={textOf(d)} names={stats[d]} label={(n) => labelOf(d, n)} file={`${at.code}-${d}`} map={d === "countries"} chosen={chosen}
-              choose={(n) => route(inQuery(url, { by: n === undefined ? undefined : d, name: n }), true)}
-            >
-              {chosen !== undefined && chosen !== "" && <OneName key={chosen} at={at} by={d} name={chosen} range={range} turn={turn} />}
-            </Breakdown>
-          );
-        })}
+        {dimensions.filter((d) => d !== "rules" || link.rules || stats.rules.some((r) => r.name !== "none")).map((d) => (
+          <Breakdown
+            key={d} title={textOf(d === "rules" ? "byRule" : d)} names={stats[d]} label={(n) => labelOf(d, n, link)} file={`${at.code}-${d}`} map={d === "countries"}
+            chosen={d === by ? name : undefined} choose={choose(d)}
+          >
+            {days(d)}
+          </Breakdown>
+        ))}
+        {stats.variants.length > 0 && (
+          <Variants
+            of={stats.variants} label={(n) => labelOf("variants", n, link)} file={`${at.code}-variants`}
+            chosen={by === "variants" ? name : undefined} choose={choose("variants")}
+          >
+            {days("variants")}
+          </Variants>
+        )}
       </div>
     </>
   );
@@ -224,11 +232,46 @@ function utcDay(at: string): string {
   return dateTime(at, { dateStyle: "medium", timeZone: "UTC" });
 }
 
+/** Variants shows how a link's splits divide visitors. It says nothing of what they did then. */
+function Variants({ of, label, file, chosen, choose, children }: {
+  of: Stats["variants"]; label: (name: string) => string; file: string; chosen: string | undefined; choose: (name: string | undefined) => void; children: ComponentChildren;
+}) {
+  const title = textOf("variants");
+  return (
+    <section class="card breakdown wide" aria-label={title}>
+      <div class="head">
+        <h3 class="grow">{title}</h3>
+        <button
+          type="button" class="small" aria-label={inChart("csvOf", { title })}
+          onClick={() => downloadCSV(file, [["rule", "name", "clicks", "share", "low", "high"], ...of.map((v) => [v.rule, v.name, v.clicks, v.share, ...v.interval])])}
+        >
+          {inChart("csv")}
+        </button>
+      </div>
+      <p class="hint">{text("variantsHint")}</p>
+      <div class="sides">
+        <Table title={`${title}, ${text("clicks")}`} heads={[inChart("name"), [text("clicks")], [inChart("share")], [text("interval")]]}>
+          {of.map((v) => {
+            const name = `${v.rule}/${v.name}`;
+            return (
+              <tr key={name}>
+                <th scope="row"><button type="button" class="plain small" dir="auto" aria-pressed={chosen === name} onClick={() => choose(chosen === name ? undefined : name)}>{label(name)}</button></th>
+                <td class="num">{number(v.clicks)}</td><td class="num">{percent(v.share)}</td><td class="num">{v.interval.map(percent).join(" – ")}</td>
+              </tr>
+            );
+          })}
+        </Table>
+        {children}
+      </div>
+    </section>
+  );
+}
+
 /** OneName shows the days of one name of a breakdown. */
-function OneName({ at, by, name, range, turn }: { at: Place; by: Dimension; name: string; range: Range; turn: number }) {
+function OneName({ at, link, by, name, range, turn }: { at: Place; link: Link; by: Dimension; name: string; range: Range; turn: number }) {
   const { url, route } = useLocation();
   const loaded = useLoad((signal) => askStats(at, range, signal, { by, name }), [at.code, at.domain, by, name, JSON.stringify(range), turn]);
-  const label = labelOf(by, name);
+  const label = labelOf(by, name, link);
   const title = text("nameByDay", { dimension: textOf(by), name: label });
   return (
     <div class="one">

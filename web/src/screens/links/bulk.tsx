@@ -17,6 +17,11 @@ import { nameOf, type Link, type LinkList, type Removed } from "./list";
 const atOnce = 6;
 const tries = 5;
 
+// Edges hold back deletions of more links than this, and of a larger share of all links,
+// unless an operator has set other values.
+const leastHeld = 1000;
+const shareHeld = 0.2;
+
 /** Change is something that is done to each link, and how that is undone. */
 interface Change {
   act: (link: Link) => Promise<Link | undefined>;
@@ -262,9 +267,10 @@ export function Bulk({ of, list, selected, clear, row, bin = false, shared }: {
         </Dialog>
       )}
       {open === "remove" && (
-        <Confirm title={text("deleteTitle", { n: links.length })} action={text("delete")} close={close} confirm={() => run(links, changes.remove())}>
+        <Confirm title={text("deleteTitle", { n: links.length })} action={text("delete")} close={close} run={async () => run(links, changes.remove())}>
           <Named links={links} />
           <p>{text("deleteText")}</p>
+          {links.length > leastHeld && list.rows.length < links.length / shareHeld && <p class="notice warn">{text("deleteHeld")}</p>}
         </Confirm>
       )}
     </>

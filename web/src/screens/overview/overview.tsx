@@ -7,10 +7,12 @@ import { useLoad } from "../../app/load";
 import { linkPath } from "../../app/paths";
 import { can } from "../../app/session";
 import { text as shared } from "../../messages/app";
+import { text as inChart } from "../../messages/chart";
 import { text, textOf } from "../../messages/overview";
+import { Chart } from "../../ui/chart";
 import { Await } from "../../ui/failure";
+import { Table } from "../../ui/table";
 import { Ago } from "../../ui/time";
-import { Columns } from "./columns";
 
 type Stats = Schemas["WorkspaceStats"];
 
@@ -63,7 +65,7 @@ export default function Overview() {
           <>
             <Figures month={month} hours={hours} now={now} />
             <Complete of={hours} />
-            <Columns days={month.series} />
+            <Days of={month} />
             <Top month={month} />
           </>
         )}</Await>
@@ -93,6 +95,24 @@ export default function Overview() {
         </div>
       )}</Await>
     </>
+  );
+}
+
+/** Days shows the clicks of each day. */
+function Days({ of: { series, complete_until } }: { of: Stats }) {
+  const seconds = (t: string) => Date.parse(t) / 1000;
+  return (
+    <section class="card" aria-labelledby="days-title">
+      <h2 id="days-title">{text("chart")}</h2>
+      <Chart
+        title={text("chart")} unit={text("clicks")} labels={series.map((d) => seconds(d.t))} step="day" file="clicks"
+        series={[
+          { label: text("clicks"), kind: "main", values: series.map((d) => d.clicks) },
+          { label: text("byBots"), kind: "second", values: series.map((d) => d.bot_clicks) },
+        ]}
+        incompleteFrom={complete_until ? seconds(complete_until) : 0} incomplete={inChart("open")}
+      />
+    </section>
   );
 }
 
@@ -147,21 +167,15 @@ function Top({ month }: { month: Stats }) {
     <section class="card" aria-labelledby="top-title">
       <h2 id="top-title">{text("top")}</h2>
       {month.top.length === 0 ? <p class="quiet">{text("topNone")}</p> : (
-        <div class="scroll" tabIndex={0} role="group" aria-label={text("top")}>
-          <table>
-            <caption class="offscreen">{text("top")}</caption>
-            <thead><tr><th scope="col">{text("link")}</th><th scope="col" class="num">{text("clicks")}</th><th scope="col" class="num">{text("byBots")}</th></tr></thead>
-            <tbody>
-              {month.top.map((l) => (
-                <tr key={l.domain + l.short_code}>
-                  <td><a href={linkPath(l)} dir="auto">{l.title || l.short_code}</a> <span class="quiet small-text short" dir="ltr">{l.original_url}</span></td>
-                  <td class="num">{number(l.clicks)}</td>
-                  <td class="num">{number(l.bot_clicks)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table title={text("top")} heads={[text("link"), [text("clicks")], [text("byBots")]]}>
+          {month.top.map((l) => (
+            <tr key={l.domain + l.short_code}>
+              <td><a href={linkPath(l)} dir="auto">{l.title || l.short_code}</a> <span class="quiet small-text short" dir="ltr">{l.original_url}</span></td>
+              <td class="num">{number(l.clicks)}</td>
+              <td class="num">{number(l.bot_clicks)}</td>
+            </tr>
+          ))}
+        </Table>
       )}
       {!month.top_exact && month.top.length > 0 && <p class="hint">{text("topUnsure")}</p>}
     </section>

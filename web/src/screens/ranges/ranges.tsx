@@ -11,6 +11,7 @@ import { Command } from "../../ui/command";
 import { download } from "../../ui/csv";
 import { Await } from "../../ui/failure";
 import { Check, Field } from "../../ui/field";
+import { Table } from "../../ui/table";
 
 type Space = Schemas["KeySpace"];
 type Supply = Schemas["Supply"];
@@ -127,36 +128,25 @@ function rateOf(perMinute: number): string {
 function SupplyTable({ regions, after }: { regions: readonly Supply[]; after?: readonly Supply[] }) {
   const label = textOf(after ? "planEffect" : "supply");
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={label}>
-      <table class="data">
-        <caption class="offscreen">{label}</caption>
-        <thead>
-          <tr>
-            <th scope="col">{text("region")}</th><th scope="col" class="num">{text("rate")}</th><th scope="col" class="num">{text("unissued")}</th><th scope="col">{text("lasts")}</th>
-            {after && <><th scope="col" class="num">{text("unissuedThen")}</th><th scope="col">{text("lastsThen")}</th></>}
+    <Table title={label} look="data" heads={[text("region"), [text("rate")], [text("unissued")], text("lasts"), ...(after ? [[text("unissuedThen")] as const, text("lastsThen")] : [])]}>
+      {regions.map((r) => {
+        const then = after?.find((a) => a.region === r.region);
+        return (
+          <tr key={r.region}>
+            <th scope="row"><bdi>{r.region}</bdi></th>
+            <td class="num">{rateOf(r.rate_per_minute)}</td>
+            <td class="num">{number(r.unissued)}</td>
+            <td>{lastsOf(r.minutes_left, r.unissued)}</td>
+            {after && (
+              <>
+                <td class="num">{then ? number(then.unissued) : common("unknown")}</td>
+                <td>{then ? lastsOf(then.minutes_left, then.unissued) : common("unknown")}</td>
+              </>
+            )}
           </tr>
-        </thead>
-        <tbody>
-          {regions.map((r) => {
-            const then = after?.find((a) => a.region === r.region);
-            return (
-              <tr key={r.region}>
-                <th scope="row"><bdi>{r.region}</bdi></th>
-                <td class="num">{rateOf(r.rate_per_minute)}</td>
-                <td class="num">{number(r.unissued)}</td>
-                <td>{lastsOf(r.minutes_left, r.unissued)}</td>
-                {after && (
-                  <>
-                    <td class="num">{then ? number(then.unissued) : common("unknown")}</td>
-                    <td>{then ? lastsOf(then.minutes_left, then.unissued) : common("unknown")}</td>
-                  </>
-                )}
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
-    </div>
+        );
+      })}
+    </Table>
   );
 }
 
@@ -219,36 +209,24 @@ function List({ space }: { space: Space }) {
         {retired > 0 && <Check label={`${text("showRetired")} (${number(retired)})`} checked={withRetired} set={(on) => route(inQuery(url, { retired: on ? "1" : undefined }), true)} />}
       </div>
       {shown.length === 0 ? <p class="quiet">{text("noRanges")}</p> : (
-        <div class="scroll" tabIndex={0} role="region" aria-label={text("list")}>
-          <table class="data">
-            <caption class="offscreen">{text("list")}</caption>
-            <thead>
-              <tr>
-                <th scope="col">{text("id")}</th><th scope="col">{text("prefix")}</th><th scope="col">{text("region")}</th><th scope="col">{text("state")}</th>
-                <th scope="col" class="num">{text("used")}</th><th scope="col" class="num">{text("unissued")}</th><th scope="col" class="num">{text("rate")}</th>
-                <th scope="col">{text("lasts")}</th><th scope="col">{text("holders")}</th>
+        <Table title={text("list")} look="data" heads={[text("id"), text("prefix"), text("region"), text("state"), [text("used")], [text("unissued")], [text("rate")], text("lasts"), text("holders")]}>
+          {shown.map((r) => {
+            const unissued = r.hi - r.next + r.returned;
+            return (
+              <tr key={r.id}>
+                <th scope="row">{r.id}</th>
+                <td class="mono">{r.prefix}</td>
+                <td><bdi>{r.region}</bdi></td>
+                <td><span class={`tag ${r.state === "live" ? "good" : r.state === "draining" ? "warn" : ""}`}>{textOf(r.state)}</span></td>
+                <td class="num">{percent(r.hi > r.lo ? 1 - unissued / (r.hi - r.lo) : 1)}</td>
+                <td class="num">{number(unissued)}</td>
+                <td class="num">{rateOf(r.rate_per_minute)}</td>
+                <td>{lastsOf(r.minutes_left, unissued)}</td>
+                <td>{[...new Set(r.leases.map((l) => l.node))].join(", ") || common("none")}</td>
               </tr>
-            </thead>
-            <tbody>
-              {shown.map((r) => {
-                const unissued = r.hi - r.next + r.returned;
-                return (
-                  <tr key={r.id}>
-                    <th scope="row">{r.id}</th>
-                    <td class="mono">{r.prefix}</td>
-                    <td><bdi>{r.region}</bdi></td>
-                    <td><span class={`tag ${r.state === "live" ? "good" : r.state === "draining" ? "warn" : ""}`}>{textOf(r.state)}</span></td>
-                    <td class="num">{percent(r.hi > r.lo ? 1 - unissued / (r.hi - r.lo) : 1)}</td>
-                    <td class="num">{number(unissued)}</td>
-                    <td class="num">{rateOf(r.rate_per_minute)}</td>
-                    <td>{lastsOf(r.minutes_left, unissued)}</td>
-                    <td>{[...new Set(r.leases.map((l) => l.node))].join(", ") || common("none")}</td>
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        </div>
+            );
+          })}
+        </Table>
       )}
     </section>
   );

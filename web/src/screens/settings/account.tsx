@@ -6,6 +6,7 @@ import { text as shared } from "../../messages/app";
 import { text } from "../../messages/settings";
 import { Await, Trouble } from "../../ui/failure";
 import { Field } from "../../ui/field";
+import { Table } from "../../ui/table";
 import { Ago, Moment } from "../../ui/time";
 import { toast } from "../../ui/toast";
 import { SecondFactor } from "./factor";
@@ -103,32 +104,26 @@ function Sessions() {
       </div>
       <Trouble failure={act.failure} />
       <Await of={sessions}>{(list) => (
-        <div class="scroll" tabIndex={0} role="group" aria-label={text("sessions")}>
-          <table class="roomy">
-            <caption class="offscreen">{text("sessions")}</caption>
-            <thead><tr><th scope="col">{text("program")}</th><th scope="col">{text("address")}</th><th scope="col">{text("began")}</th><th scope="col">{text("lastUsed")}</th><th scope="col"><span class="offscreen">{shared("more")}</span></th></tr></thead>
-            <tbody>
-              {list.sessions.map((s) => (
-                <tr key={s.id}>
-                  <td dir="auto">{program(s.user_agent)} {s.current && <span class="tag good">{text("thisSession")}</span>}</td>
-                  <td>{s.address || shared("unknown")}</td>
-                  <td><Moment at={s.created_at} /></td>
-                  <td><Ago at={s.last_used_at} /></td>
-                  <td>
-                    {!s.current && (
-                      <button
-                        type="button" class="small danger" disabled={act.busy} aria-label={text("endSession", { name: program(s.user_agent) })}
-                        onClick={() => void end(() => ask(client.DELETE("/api/v1/me/sessions/{id}", { params: { path: { id: s.id } } })), text("sessionEnded"))}
-                      >
-                        {text("end")}
-                      </button>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table title={text("sessions")} look="roomy" heads={[text("program"), text("address"), text("began"), text("lastUsed"), null]}>
+          {list.sessions.map((s) => (
+            <tr key={s.id}>
+              <td dir="auto">{program(s.user_agent)} {s.current && <span class="tag good">{text("thisSession")}</span>}</td>
+              <td>{s.address || shared("unknown")}</td>
+              <td><Moment at={s.created_at} /></td>
+              <td><Ago at={s.last_used_at} /></td>
+              <td>
+                {!s.current && (
+                  <button
+                    type="button" class="small danger" disabled={act.busy} aria-label={text("endSession", { name: program(s.user_agent) })}
+                    onClick={() => void end(() => ask(client.DELETE("/api/v1/me/sessions/{id}", { params: { path: { id: s.id } } })), text("sessionEnded"))}
+                  >
+                    {text("end")}
+                  </button>
+                )}
+              </td>
+            </tr>
+          ))}
+        </Table>
       )}</Await>
     </section>
   );

@@ -18,11 +18,9 @@ export function Domains() {
   const domains = useLoad((signal) => ask(client.GET("/api/v1/domains", { signal })), []);
   const [removing, setRemoving] = useState<Domain>();
   const [force, setForce] = useState(false);
-  const act = useAct();
   const heading = useRef<HTMLHeadingElement>(null);
   const remove = async () => {
-    const done = await act.run(() => ask(client.DELETE("/api/v1/domains/{id}", { params: { path: { id: removing!.id }, query: force ? { force } : {} } })));
-    if (!done) return;
+    await ask(client.DELETE("/api/v1/domains/{id}", { params: { path: { id: removing!.id }, query: force ? { force } : {} } }));
     toast(text("removed", { name: removing!.host }));
     setRemoving(undefined);
     heading.current?.focus();
@@ -50,15 +48,14 @@ export function Domains() {
       </section>
       {removing && (
         <Confirm
-          title={text("removeDomainTitle", { host: removing.host })} action={shared("remove")} name={removing.host} busy={act.busy} failure={act.failure}
-          confirm={() => void remove()}
-          close={() => {
-            setRemoving(undefined);
-            act.clear();
-          }}
+          title={text("removeDomainTitle", { host: removing.host })} action={shared("remove")} name={removing.host} run={remove} close={() => setRemoving(undefined)}
         >
-          <p>{text("removeDomainText")}</p>
-          {act.failure?.status === 409 && <Check label={text("withLinks")} checked={force} set={setForce} />}
+          {(failure) => (
+            <>
+              <p>{text("removeDomainText")}</p>
+              {failure?.status === 409 && <Check label={text("withLinks")} checked={force} set={setForce} />}
+            </>
+          )}
         </Confirm>
       )}
     </>

@@ -2,14 +2,15 @@ import { useRef, useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
 import { useAct, useLoad } from "../../app/load";
 import { can, type Scope } from "../../app/session";
-import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/settings";
 import { Confirm } from "../../ui/dialog";
 import { Await, Trouble } from "../../ui/failure";
 import { Check, Choice, Field } from "../../ui/field";
+import { Table } from "../../ui/table";
 import { Ago, Moment } from "../../ui/time";
 import { toast } from "../../ui/toast";
 import { Once } from "./once";
+import { everyPage } from "./pages";
 
 type Key = Schemas["APIKey"];
 
@@ -18,13 +19,8 @@ const scopes = () => [
 ] as const;
 
 async function allKeys(signal: AbortSignal): Promise<Key[]> {
-  const found: Key[] = [];
-  for (let cursor = ""; ;) {
-    const page = await ask(client.GET("/api/v1/keys", { params: { query: { limit: 1000, ...(cursor ? { cursor } : {}) } }, signal }));
-    found.push(...page.keys);
-    cursor = page.next_cursor;
-    if (!cursor) return found;
-  }
+  const pages = await everyPage((cursor) => ask(client.GET("/api/v1/keys", { params: { query: { limit: 1000, cursor } }, signal })));
+  return pages.flatMap((p) => p.keys);
 }
 
 /** Keys lists, makes, replaces and revokes API keys. */
@@ -33,7 +29,6 @@ export function Keys() {
   const [once, setOnce] = useState<Key>();
   const [asked, setAsked] = useState<{ what: "rotate" | "revoke"; of: Key }>();
   const [grace, setGrace] = useState("86400");
-  const act = useAct();
   const heading = useRef<HTMLHeadingElement>(null);
   const made = (k: Key) => {
     setOnce(k);
@@ -42,11 +37,8 @@ export function Keys() {
   const confirm = async () => {
     const { what, of: k } = asked!;
     const path = { id: k.id };
-    const done = await act.run(async () => {
-      if (what === "revoke") await ask(client.DELETE("/api/v1/keys/{id}", { params: { path } }));
-      else made(await ask(client.POST("/api/v1/keys/{id}/rotate", { params: { path, query: { grace: Number(grace) } } })));
-    });
-    if (!done) return;
+    if (what === "revoke") await ask(client.DELETE("/api/v1/keys/{id}", { params: { path } }));
+    else made(await ask(client.POST("/api/v1/keys/{id}/rotate", { params: { path, query: { grace: Number(grace) } } })));
     setAsked(undefined);
     if (what === "revoke") {
       toast(text("revoked", { name: k.name }));
@@ -61,42 +53,32 @@ export function Keys() {
         <h2 id="keys-title" tabIndex={-1} ref={heading}>{textOf("keys")}</h2>
         <p class="quiet">{text("keysLead")}</p>
         <Await of={keys}>{(list) => list.length === 0 ? <p class="quiet">{text("noKeys")}</p> : (
-          <div class="scroll" tabIndex={0} role="group" aria-label={textOf("keys")}>
-            <table class="roomy">
-              <caption class="offscreen">{textOf("keys")}</caption>
-              <thead><tr><th scope="col">{text("key")}</th><th scope="col">{text("scopes")}</th><th scope="col">{text("owner")}</th><th scope="col">{text("lastUsed")}</th><th scope="col">{text("ends")}</th><th scope="col"><span class="offscreen">{shared("more")}</span></th></tr></thead>
-              <tbody>
-                {list.map((k) => {
-                  const expired = k.expires_at !== null && Date.parse(k.expires_at) < Date.now();
-                  return (
-                    <tr key={k.id}>
-                      <td><b dir="auto">{k.name}</b><br /><code>{k.prefix}…</code>{k.description && <><br /><span class="quiet small-text" dir="auto">{k.description}</span></>}</td>
-                      <td>{k.scopes.map((s) => <span key={s} class="tag">{s}</span>)}</td>
-                      <td>{k.owner_email || text("nobody")}</td>
-                      <td><Ago at={k.last_used_at} /></td>
-                      <td>{expired ? <span class="tag bad">{text("expired")}</span> : <Moment at={k.expires_at} />}</td>
-                      <td>
-                        <div class="row" role="group" aria-label={text("actionsOf", { name: k.name })}>
-                          {can("admin") && !expired && <button type="button" class="small" onClick={() => setAsked({ what: "rotate", of: k })}>{textOf("rotate")}</button>}
-                          <button type="button" class="small danger" onClick={() => setAsked({ what: "revoke", of: k })}>{textOf("revoke")}</button>
-                        </div>
-                      </td>
-                    </tr>
-                  );
-                })}
-              </tbody>
-            </table>
-          </div>
+          <Table title={textOf("keys")} look="roomy" heads={[text("key"), text("scopes"), text("owner"), text("lastUsed"), text("ends"), null]}>
+            {list.map((k) => {
+              const expired = k.expires_at !== null && Date.parse(k.expires_at) < Date.now();
+              return (
+                <tr key={k.id}>
+                  <td><b dir="auto">{k.name}</b><br /><code>{k.prefix}…</code>{k.description && <><br /><span class="quiet small-text" dir="auto">{k.description}</span></>}</td>
+                  <td>{k.scopes.map((s) => <span key={s} class="tag">{s}</span>)}</td>
+                  <td>{k.owner_email || text("nobody")}</td>
+                  <td><Ago at={k.last_used_at} /></td>
+                  <td>{expired ? <span class="tag bad">{text("expired")}</span> : <Moment at={k.expires_at} />}</td>
+                  <td>
+                    <div class="row" role="group" aria-label={text("actionsOf", { name: k.name })}>
+                      {can("admin") && !expired && <button type="button" class="small" onClick={() => setAsked({ what: "rotate", of: k })}>{textOf("rotate")}</button>}
+                      <button type="button" class="small danger" onClick={() => setAsked({ what: "revoke", of: k })}>{textOf("revoke")}</button>
+                    </div>
+                  </td>
+                </tr>
+              );
+            })}
+          </Table>
         )}</Await>
       </section>
       {asked && (
         <Confirm
           title={textOf(asked.what === "revoke" ? "revokeTitle" : "rotateTitle", { name: asked.of.name })} action={textOf(asked.what)}
-          busy={act.busy} failure={act.failure} confirm={() => void confirm()}
-          close={() => {
-            setAsked(undefined);
-            act.clear();
-          }}
+          run={confirm} close={() => setAsked(undefined)}
         >
           <p>{textOf(asked.what === "revoke" ? "revokeText" : "rotateText")}</p>
           {asked.what === "rotate" && (

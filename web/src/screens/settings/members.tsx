@@ -8,24 +8,20 @@ import { text, textOf } from "../../messages/settings";
 import { Confirm } from "../../ui/dialog";
 import { Await, Trouble } from "../../ui/failure";
 import { Choice, Field } from "../../ui/field";
+import { Table } from "../../ui/table";
 import { Moment } from "../../ui/time";
 import { toast } from "../../ui/toast";
 import { Once } from "./once";
+import { everyPage } from "./pages";
 
 type Member = Schemas["Member"];
 type Role = Member["role"];
 
 const roles = () => [["viewer", textOf("viewer")], ["member", textOf("member")], ["admin", textOf("admin")]] as const;
 
-/** all reads every page of a list. */
 async function allMembers(signal: AbortSignal): Promise<Member[]> {
-  const found: Member[] = [];
-  for (let cursor = ""; ;) {
-    const page = await ask(client.GET("/api/v1/users", { params: { query: { limit: 1000, ...(cursor ? { cursor } : {}) } }, signal }));
-    found.push(...page.users);
-    cursor = page.next_cursor;
-    if (!cursor) return found;
-  }
+  const pages = await everyPage((cursor) => ask(client.GET("/api/v1/users", { params: { query: { limit: 1000, cursor } }, signal })));
+  return pages.flatMap((p) => p.users);
 }
 
 /** Members lists and changes who signs in to the workspace. */
@@ -33,13 +29,8 @@ export function Members() {
   const members = useLoad(allMembers, []);
   const [once, setOnce] = useState<Member>();
   const [asked, setAsked] = useState<{ what: "disable" | "remove" | "invite"; of: Member }>();
-  const act = useAct();
   const inline = useAct();
   const heading = useRef<HTMLHeadingElement>(null);
-  const close = () => {
-    setAsked(undefined);
-    act.clear();
-  };
   const invited = (m: Member) => {
     members.reload();
     if (m.invitation) setOnce(m);
@@ -47,12 +38,9 @@ export function Members() {
   const change = (m: Member, body: Schemas["MemberChange"]) => ask(client.PATCH("/api/v1/users/{id}", { params: { path: { id: m.id } }, body }));
   const confirm = async () => {
     const { what, of: m } = asked!;
-    const done = await act.run(async () => {
-      if (what === "disable") await change(m, { disabled: true });
-      else if (what === "remove") await ask(client.DELETE("/api/v1/users/{id}", { params: { path: { id: m.id } } }));
-      else invited(await ask(client.POST("/api/v1/users/{id}/invitation", { params: { path: { id: m.id } } })));
-    });
-    if (!done) return;
+    if (what === "disable") await change(m, { disabled: true });
+    else if (what === "remove") await ask(client.DELETE("/api/v1/users/{id}", { params: { path: { id: m.id } } }));
+    else invited(await ask(client.POST("/api/v1/users/{id}/invitation", { params: { path: { id: m.id } } })));
     setAsked(undefined);
     if (what === "remove") {
       toast(text("removed", { name: m.name }));
@@ -68,59 +56,53 @@ export function Members() {
         <h2 id="members-title" tabIndex={-1} ref={heading}>{textOf("members")}</h2>
         <Trouble failure={inline.failure} />
         <Await of={members}>{(list) => list.length === 0 ? <p class="quiet">{text("noMembers")}</p> : (
-          <div class="scroll" tabIndex={0} role="group" aria-label={textOf("members")}>
-            <table class="roomy">
-              <caption class="offscreen">{textOf("members")}</caption>
-              <thead><tr><th scope="col">{text("name")}</th><th scope="col">{text("role")}</th><th scope="col">{text("state")}</th><th scope="col">{text("joined")}</th><th scope="col"><span class="offscreen">{shared("more")}</span></th></tr></thead>
-              <tbody>
-                {list.map((m) => (
-                  <tr key={m.id}>
-                    <td><b dir="auto">{m.name}</b> {m.id === me.value?.user?.id && <span class="tag">{text("you")}</span>}<br /><span class="quiet small-text">{m.email}</span></td>
-                    <td>
-                      <select
-                        aria-label={text("roleOf", { name: m.name })} value={m.role} disabled={inline.busy}
-                        onChange={(e) => {
-                          const select = e.currentTarget;
-                          const role = select.value as Role;
-                          void inline.run(async () => {
-                            await change(m, { role });
-                            toast(text("roleChanged", { name: m.name, role: textOf(role) }));
-                            members.reload();
-                          }).then((done) => {
-                            if (!done) select.value = m.role;
-                          });
-                        }}
-                      >
-                        {roles().map(([v, l]) => <option key={v} value={v}>{l}</option>)}
-                      </select>
-                    </td>
-                    <td>
-                      {m.disabled ? <span class="tag bad">{text("disabled")}</span>
-                        : m.has_password ? <span class="tag good">{text("active")}</span>
-                          : <span class="tag warn">{textOf(m.invited_until ? "invited" : "uninvited")}</span>}
-                      {m.shared && <><br /><span class="quiet small-text">{text("sharedAccount")}</span></>}
-                    </td>
-                    <td><Moment at={m.created_at} /></td>
-                    <td>
-                      <div class="row" role="group" aria-label={text("actionsOf", { name: m.name })}>
-                        {!m.shared && <button type="button" class="small" onClick={() => setAsked({ what: "invite", of: m })}>{text("newInvitation")}</button>}
-                        {!m.shared && (m.disabled
-                          ? <button type="button" class="small" disabled={inline.busy} onClick={() => void inline.run(() => change(m, { disabled: false }).then(members.reload))}>{text("enable")}</button>
-                          : <button type="button" class="small" onClick={() => setAsked({ what: "disable", of: m })}>{textOf("disable")}</button>)}
-                        <button type="button" class="small danger" onClick={() => setAsked({ what: "remove", of: m })}>{shared("remove")}</button>
-                      </div>
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Table title={textOf("members")} look="roomy" heads={[text("name"), text("role"), text("state"), text("joined"), null]}>
+            {list.map((m) => (
+              <tr key={m.id}>
+                <td><b dir="auto">{m.name}</b> {m.id === me.value?.user?.id && <span class="tag">{text("you")}</span>}<br /><span class="quiet small-text">{m.email}</span></td>
+                <td>
+                  <select
+                    aria-label={text("roleOf", { name: m.name })} value={m.role} disabled={inline.busy}
+                    onChange={(e) => {
+                      const select = e.currentTarget;
+                      const role = select.value as Role;
+                      void inline.run(async () => {
+                        await change(m, { role });
+                        toast(text("roleChanged", { name: m.name, role: textOf(role) }));
+                        members.reload();
+                      }).then((done) => {
+                        if (!done) select.value = m.role;
+                      });
+                    }}
+                  >
+                    {roles().map(([v, l]) => <option key={v} value={v}>{l}</option>)}
+                  </select>
+                </td>
+                <td>
+                  {m.disabled ? <span class="tag bad">{text("disabled")}</span>
+                    : m.has_password ? <span class="tag good">{text("active")}</span>
+                      : <span class="tag warn">{textOf(m.invited_until ? "invited" : "uninvited")}</span>}
+                  {m.shared && <><br /><span class="quiet small-text">{text("sharedAccount")}</span></>}
+                </td>
+                <td><Moment at={m.created_at} /></td>
+                <td>
+                  <div class="row" role="group" aria-label={text("actionsOf", { name: m.name })}>
+                    {!m.shared && <button type="button" class="small" onClick={() => setAsked({ what: "invite", of: m })}>{text("newInvitation")}</button>}
+                    {!m.shared && (m.disabled
+                      ? <button type="button" class="small" disabled={inline.busy} onClick={() => void inline.run(() => change(m, { disabled: false }).then(members.reload))}>{text("enable")}</button>
+                      : <button type="button" class="small" onClick={() => setAsked({ what: "disable", of: m })}>{textOf("disable")}</button>)}
+                    <button type="button" class="small danger" onClick={() => setAsked({ what: "remove", of: m })}>{shared("remove")}</button>
+                  </div>
+                </td>
+              </tr>
+            ))}
+          </Table>
         )}</Await>
       </section>
       {asked && (
         <Confirm
           title={textOf(texts[asked.what][0], { name: asked.of.name })} action={texts[asked.what][2] ? textOf(texts[asked.what][2] as "disable") : shared("remove")}
-          busy={act.busy} failure={act.failure} confirm={() => void confirm()} close={close}
+          run={confirm} close={() => setAsked(undefined)}
         >
           <p>{textOf(texts[asked.what][1], { name: asked.of.name })}</p>
         </Confirm>

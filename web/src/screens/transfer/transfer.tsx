@@ -7,6 +7,7 @@ import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/transfer";
 import { Trouble, words } from "../../ui/failure";
 import { Check, Choice } from "../../ui/field";
+import { Table } from "../../ui/table";
 import { fingerprint, largest, shapeOf, type Refusal, type Shape } from "./rows";
 import { begun, run, unfinished, type Job, type Pause, type Progress, type Report } from "./run";
 
@@ -224,20 +225,14 @@ function Preview({ job: { file, shape } }: { job: Job }) {
       {unknown && <p class="notice warn">{text("unknown", { names: unknown })}</p>}
       {shape.preview.bad.slice(0, 3).map((b) => <p key={b.row} class="notice bad">{text("row")} {number(b.row)}: {b.field} {b.reason}</p>)}
       {shape.preview.last === 0 ? <p class="notice warn">{text("noRows")}</p> : (
-        <div class="scroll" tabIndex={0} role="group" aria-label={text("preview", { name: file.name })}>
-          <table>
-            <caption class="offscreen">{text("preview", { name: file.name })}</caption>
-            <thead><tr><th class="num" scope="col">{text("row")}</th>{fields.map((f) => <th key={f} scope="col">{f}</th>)}</tr></thead>
-            <tbody>
-              {rows.map(({ row, link }) => (
-                <tr key={row}>
-                  <td class="num">{number(row)}</td>
-                  {fields.map((f) => <td key={f} dir="auto" class="short">{shown(link[f])}</td>)}
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table title={text("preview", { name: file.name })} heads={[[text("row")], ...fields]}>
+          {rows.map(({ row, link }) => (
+            <tr key={row}>
+              <td class="num">{number(row)}</td>
+              {fields.map((f) => <td key={f} dir="auto" class="short">{shown(link[f])}</td>)}
+            </tr>
+          ))}
+        </Table>
       )}
     </>
   );
@@ -300,22 +295,16 @@ function Refused({ report }: { report: Partial<Report> & Pick<Report, "progress"
         {report.progress.refused > report.shown.length && <span class="quiet">{text("refusedShown", { n: report.shown.length, total: report.progress.refused })}</span>}
         {file && <a class="button small" href={file} download="waypost-refused-rows.csv">{shared("downloadCSV")}</a>}
       </div>
-      <div class="scroll refused" tabIndex={0} role="group" aria-label={text("refusedRows")}>
-        <table>
-          <caption class="offscreen">{text("refusedRows")}</caption>
-          <thead><tr><th class="num" scope="col">{text("row")}</th><th scope="col">{text("field")}</th><th scope="col">{text("reason")}</th><th scope="col">{text("target")}</th></tr></thead>
-          <tbody>
-            {report.shown.map((r) => (
-              <tr key={r.row}>
-                <td class="num">{number(r.row)}</td>
-                <td>{r.field && <code>{r.field}</code>}</td>
-                <td>{r.reason}</td>
-                <td dir="auto" class="short">{shown(r.url)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table title={text("refusedRows")} box="refused" heads={[[text("row")], text("field"), text("reason"), text("target")]}>
+        {report.shown.map((r) => (
+          <tr key={r.row}>
+            <td class="num">{number(r.row)}</td>
+            <td>{r.field && <code>{r.field}</code>}</td>
+            <td>{r.reason}</td>
+            <td dir="auto" class="short">{shown(r.url)}</td>
+          </tr>
+        ))}
+      </Table>
     </>
   );
 }
