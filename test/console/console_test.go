@@ -4,13 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ var system = &devtest.Shared{}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if err := devtest.Cleanup(); err != nil {
+	if err := errors.Join(browser.stop(), devtest.Cleanup()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
@@ -37,13 +38,12 @@ type user struct {
 	Password string `json:"password"`
 }
 
-var makeUser sync.Once
-
 var admin = user{Email: "ada@console.example", Password: "correct horse battery staple"}
 
 func TestConsole_Frame(t *testing.T)    { flows(t, "frame") }
 func TestConsole_Links(t *testing.T)    { flows(t, "links") }
 func TestConsole_Link(t *testing.T)     { flows(t, "link") }
+func TestConsole_Rules(t *testing.T)    { flows(t, "rules") }
 func TestConsole_Overview(t *testing.T) { flows(t, "overview") }
 func TestConsole_Transfer(t *testing.T) { flows(t, "transfer") }
 func TestConsole_Settings(t *testing.T) { flows(t, "settings") }
@@ -64,16 +64,25 @@ type outcome struct {
 	Seconds float64
 }
 
-// flows runs the flows of an area in one browser, and reports each as a subtest. What a
-// failed flow saw is in bin/test/console.
-func flows(t *testing.T, area string) {
-	if testing.Short() {
-		t.Skip("starts processes")
+// runner is run.mjs with its browser, which all tests use.
+type runner struct {
+	cmd    *exec.Cmd
+	areas  io.WriteCloser
+	lines  *bufio.Scanner
+	stderr bytes.Buffer
+}
+
+var browser runner
+
+// start starts the runner, unless it runs.
+func (r *runner) start(t *testing.T) {
+	t.Helper()
+	if r.cmd != nil {
+		return
 	}
 	node := tools(t)
 	s := system.For(t)
-	state := s.State()
-	makeUser.Do(func() { addUser(t, state.API, admin) })
+	addUser(t, s.State().API, admin)
 	dev, err := os.ReadFile(filepath.Join(s.DataDir(), "dev.json"))
 	require.NoError(t, err)
 	root, err := filepath.Abs("../..")
@@ -83,20 +92,45 @@ func flows(t *testing.T, area string) {
 		"images": os.Getenv("CONSOLE_IMAGES"), "only": os.Getenv("CONSOLE_FLOW"),
 	})
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), node, "run.mjs", "flows/"+area+".mjs")
+	cmd := exec.Command(node, "run.mjs")
 	cmd.Env = append(os.Environ(), "CONSOLE_INPUT="+string(input))
 	cmd.WaitDelay = 10 * time.Second
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	cmd.Stderr = &r.stderr
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
+	r.areas, err = cmd.StdinPipe()
+	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	lines := bufio.NewScanner(stdout)
-	lines.Buffer(nil, 1<<20)
+	r.cmd, r.lines = cmd, bufio.NewScanner(stdout)
+	r.lines.Buffer(nil, 1<<20)
+}
+
+// stop ends the runner, which closes its browser.
+func (r *runner) stop() error {
+	if r.cmd == nil {
+		return nil
+	}
+	return errors.Join(r.areas.Close(), r.cmd.Wait())
+}
+
+// flows runs the flows of an area, and reports each as a subtest. What a failed flow saw
+// is in bin/test/console.
+func flows(t *testing.T, area string) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	system.For(t)
+	browser.start(t)
+	_, err := io.WriteString(browser.areas, area+"\n")
+	require.NoError(t, err)
 	ran := 0
-	for lines.Scan() {
+	for {
+		require.True(t, browser.lines.Scan(), "the runner ended: %s", &browser.stderr)
 		var o outcome
-		require.NoError(t, json.Unmarshal(lines.Bytes(), &o), lines.Text())
+		require.NoError(t, json.Unmarshal(browser.lines.Bytes(), &o), browser.lines.Text())
+		if o.Flow == "" {
+			break
+		}
 		ran++
 		t.Run(o.Flow, func(t *testing.T) {
 			t.Logf("%.1f s", o.Seconds)
@@ -105,7 +139,6 @@ func flows(t *testing.T, area string) {
 			}
 		})
 	}
-	require.NoError(t, cmd.Wait(), stderr.String())
 	require.Positive(t, ran, "flows ran")
 }
 

@@ -1,9 +1,11 @@
-// Runs the flows of one file in Chromium and prints a line of JSON for each. The console's
-// test calls it; its input is in CONSOLE_INPUT.
+// Runs flows in Chromium, for the console's test: CONSOLE_INPUT says where, each line of
+// input names an area, which is a file in flows/, and each flow of it is a line of JSON on
+// the output. One without a name ends the area.
 import assert from "node:assert/strict";
 import { readFileSync, mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
+import readline from "node:readline";
 import { pathToFileURL } from "node:url";
 
 const input = JSON.parse(process.env.CONSOLE_INPUT);
@@ -14,7 +16,6 @@ const axeSource = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const base = dev.api;
 const patience = 15_000; // milliseconds: the machine may be slow
 
-const flows = await import(pathToFileURL(path.resolve(process.argv[2])).href);
 const browser = await chromium.launch({
   executablePath: "/usr/bin/chromium",
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -57,18 +58,28 @@ function helpers(page, context) {
   return {
     page, context, base, dev, user, root, api, assert, unique, newContext, signIn,
     edges: dev.edges.map((e) => e.url),
-    /** axe fails on any violation of WCAG 2.2 AA that it finds, in light and in dark. */
+    /** axe fails on any violation of WCAG 2.2 AA that it finds, in light and in dark. Only
+     * colours differ between the two, so only their rules run twice. */
     async axe() {
-      for (const colorScheme of ["light", "dark"]) {
+      const all = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+      for (const [colorScheme, runOnly] of [["light", all], ["dark", ["color-contrast", "link-in-text-block"]]]) {
         await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
         if (!(await page.evaluate("typeof axe"))?.includes("object")) await page.evaluate(axeSource);
-        const { violations } = await page.evaluate(
-          `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})`,
-        );
+        const { violations } = await page.evaluate((o) => globalThis.axe.run(document, o), { runOnly, resultTypes: ["violations"] });
         const found = violations.map((v) => `${v.id}: ${v.help}\n  ${v.nodes.slice(0, 3).map((n) => n.html + " " + n.failureSummary).join("\n  ")}`);
         assert.equal(found.length, 0, `${page.url()} in ${colorScheme}:\n${found.join("\n")}`);
       }
       await page.emulateMedia({ colorScheme: null, reducedMotion: null });
+    },
+    /** tab presses Tab until the focus is on an element, as a person without a pointer does. */
+    async tab(locator) {
+      await locator.waitFor();
+      const element = await locator.elementHandle();
+      for (let presses = 0; presses < 200; presses++) {
+        if (await element.evaluate((e) => e === document.activeElement)) return;
+        await page.keyboard.press("Tab");
+      }
+      assert.fail(`Tab does not reach ${await element.evaluate((e) => e.outerHTML.slice(0, 200))}`);
     },
     /** narrow fails when the page scrolls sideways at 320 pixels. */
     async narrow() {
@@ -134,30 +145,55 @@ function byKeyboard(locator) {
   };
 }
 
-const context = await newContext();
-const first = await context.newPage();
-byKeyboard(first.locator("body"));
-await signIn(first);
-await first.close();
-for (const [name, flow] of Object.entries(flows)) {
-  if (typeof flow !== "function" || (only && name !== only)) continue;
-  const began = performance.now();
+let cookies = []; // of the session, which areas share as long as no flow ends it
+let patched = false;
+
+/** signedIn returns a fresh context in which the user has signed in. */
+async function signedIn() {
+  const context = await newContext();
+  await context.addCookies(cookies);
   const page = await context.newPage();
-  const faults = watch(page);
-  let error = "";
-  try {
-    await page.goto(`${base}/console/links`);
-    await page.getByRole("heading", { level: 1 }).first().waitFor();
-    await flow(helpers(page, context));
-    assert.deepEqual(faults, []);
-  } catch (e) {
-    error = e.stack ?? String(e);
-    mkdirSync(seen, { recursive: true });
-    const picture = path.join(seen, `${path.basename(process.argv[2], ".mjs")}-${name}.png`);
-    await page.screenshot({ path: picture }).catch(() => undefined);
-    error += `\nseen: ${picture}\n${faults.join("\n")}`;
-  }
+  if (!patched) byKeyboard(page.locator("body"));
+  patched = true;
+  const me = await (await context.request.get(`${base}/api/v1/me`)).json();
+  if (me.credential !== "session") await signIn(page);
+  cookies = await context.cookies();
   await page.close();
-  console.log(JSON.stringify({ flow: name, error, seconds: (performance.now() - began) / 1000 }));
+  return context;
+}
+
+/** run runs the flows of an area. */
+async function run(area) {
+  const flows = await import(pathToFileURL(path.resolve("flows", `${area}.mjs`)).href);
+  const context = await signedIn();
+  for (const [name, flow] of Object.entries(flows)) {
+    if (typeof flow !== "function" || (only && name !== only)) continue;
+    const began = performance.now();
+    const page = await context.newPage();
+    const faults = watch(page);
+    let error = "";
+    try {
+      if (!flows.opens) {
+        await page.goto(`${base}/console/links`);
+        await page.getByRole("heading", { level: 1 }).first().waitFor();
+      }
+      await flow(helpers(page, context));
+      assert.deepEqual(faults, []);
+    } catch (e) {
+      error = e.stack ?? String(e);
+      mkdirSync(seen, { recursive: true });
+      const picture = path.join(seen, `${area}-${name}.png`);
+      await page.screenshot({ path: picture }).catch(() => undefined);
+      error += `\nseen: ${picture}\n${faults.join("\n")}`;
+    }
+    await page.close();
+    console.log(JSON.stringify({ flow: name, error, seconds: (performance.now() - began) / 1000 }));
+  }
+  await context.close();
+}
+
+for await (const area of readline.createInterface({ input: process.stdin })) {
+  await run(area);
+  console.log("{}");
 }
 await browser.close();

@@ -1,5 +1,8 @@
 // Flows of the screens for operators: fleet, key ranges, audit log.
 
+/** Each flow opens the page where it begins. */
+export const opens = true;
+
 /** The edges are listed by region, and the page says in words that all is well. */
 export async function fleetShowsLiveEdges(c) {
   const { edges } = await c.api("GET", "/api/admin/edges");
@@ -206,7 +209,7 @@ export async function rangesShowSupplyPlanAndCode(c) {
   try {
     const { regions } = await c.api("GET", "/api/admin/ranges");
     await c.page.goto(`${c.base}/console/ranges`);
-    const supply = c.page.getByRole("region", { name: "Supply of the regions" });
+    const supply = c.page.getByRole("group", { name: "Supply of the regions" });
     for (const { region } of regions) await supply.getByRole("row", { name: new RegExp(region) }).waitFor();
     await c.page.getByText(/prefixes are free/).first().waitFor();
     await c.page.getByText(/^Move (range|the part)/).first().waitFor();

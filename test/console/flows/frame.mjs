@@ -102,6 +102,34 @@ export async function saysThatNewsNoLongerArrive(c) {
   await page2.close();
 }
 
+export async function pagesShareOneStream(c) {
+  const { page, context } = c;
+  await c.api("POST", "/api/v1/urls", { original_url: "https://example.com/first" });
+  await page.reload();
+  await page.getByRole("row").nth(1).waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
+  const streams = [];
+  context.on("request", (r) => new URL(r.url()).pathname === "/api/v1/live" && streams.push(r));
+  const others = [await context.newPage(), await context.newPage()];
+  for (const p of others) {
+    await p.goto(`${c.base}/console/links`);
+    await p.getByRole("row").nth(1).waitFor();
+  }
+  const news = async (pages) => {
+    await c.api("POST", "/api/v1/urls", { original_url: "https://example.com/news", title: c.unique() });
+    for (const p of pages) await p.getByRole("button", { name: /new links?: Show/ }).click();
+  };
+  await news([page, ...others]);
+  c.assert.equal(streams.length, 0, "a page has a stream of its own");
+  // When the page with the stream goes, one of the others takes over.
+  const next = context.waitForEvent("request", (r) => new URL(r.url()).pathname === "/api/v1/live");
+  await page.close();
+  await (await next).response();
+  await news(others);
+  c.assert.equal(streams.length, 1);
+  for (const p of others) await p.close();
+}
+
 export async function worksByKeyboardAlone(c) {
   const { page } = c;
   await page.keyboard.press("Tab");

@@ -1,4 +1,8 @@
 // Flows of the screen of one link.
+
+/** Each flow opens the page where it begins. */
+export const opens = true;
+
 const phone = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.0 Mobile/15E148 Safari/604.1";
 const desktop = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 const bot = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
@@ -36,12 +40,22 @@ export async function editWithUndo(c) {
   const title = c.unique();
   const link = await create(c, { title, tags: ["spring"] });
   await open(c, link);
-  await c.page.getByRole("button", { name: "Edit", exact: true }).click();
+  const { keyboard } = c.page;
+  await c.tab(c.page.getByRole("button", { name: "Edit", exact: true }));
+  await keyboard.press("Enter");
   const dialog = c.page.getByRole("dialog");
-  await dialog.getByRole("textbox", { name: "Title" }).fill(`${title} new`);
-  await dialog.getByLabel("Tags").fill("summer,");
-  await dialog.getByRole("button", { name: "Remove the tag spring" }).click();
+  await c.tab(dialog.getByRole("textbox", { name: "Title" }));
+  await keyboard.press("End");
+  await keyboard.type(" new");
+  await c.tab(dialog.getByRole("button", { name: "Remove the tag spring" }));
+  await keyboard.press("Enter");
+  await dialog.getByLabel("Tags").and(c.page.locator(":focus")).waitFor();
+  await keyboard.type("summer,");
+  await c.tab(dialog.getByLabel("Expires"));
   await dialog.getByLabel("Expires").fill("2099-01-02T03:04");
+  await dialog.getByLabel("Works from").fill("2020-01-02T03:04");
+  await c.tab(dialog.getByLabel("Target after that"));
+  await keyboard.type("https://example.com/over");
   await dialog.getByText("More: redirect and metadata").click();
   await dialog.getByLabel("Redirect", { exact: true }).selectOption("307");
   await dialog.getByLabel("Metadata").fill("{nothing");
@@ -54,15 +68,18 @@ export async function editWithUndo(c) {
   await dialog.getByText("More: redirect and metadata").click();
   await dialog.getByLabel("Metadata").fill('{"campaign": 7}');
   await c.narrow();
-  await dialog.getByRole("button", { name: "Save" }).click();
+  await c.tab(dialog.getByRole("button", { name: "Save" }));
+  await keyboard.press("Enter");
   await toast(c, "On every edge").waitFor();
   await c.page.getByRole("heading", { level: 1, name: `${title} new` }).waitFor();
   const now = await c.api("GET", `/api/v1/urls/${link.short_code}`);
   c.assert.deepEqual([now.tags, now.redirect_status, now.metadata, now.expires_at?.slice(0, 4)], [["summer"], 307, { campaign: 7 }, "2099"]);
+  c.assert.deepEqual([now.valid_from, now.expired_url], ["2020-01-02T02:04:00Z", "https://example.com/over"]);
   await toast(c, "Saved").getByRole("button", { name: "Undo" }).click();
   await toast(c, "Undone").waitFor();
   const then = await c.api("GET", `/api/v1/urls/${link.short_code}`);
   c.assert.deepEqual([then.title, then.tags, then.redirect_status, then.metadata, then.expires_at], [title, ["spring"], 302, null, null]);
+  c.assert.deepEqual([then.valid_from, then.expired_url], [undefined, undefined]);
   await c.page.getByRole("button", { name: "Switch off" }).click();
   await c.page.getByRole("button", { name: "Switch on" }).waitFor();
   c.assert.equal((await c.api("GET", `/api/v1/urls/${link.short_code}`)).active, false);
@@ -88,6 +105,14 @@ export async function conflict(c) {
   await toast(c, "Saved").waitFor();
   const now = await c.api("GET", `/api/v1/urls/${link.short_code}`);
   c.assert.deepEqual([now.title, now.description], [`${title} mine`, "their description"]);
+
+  // What the form does not have is nobody's conflict.
+  await c.page.getByRole("button", { name: "Edit", exact: true }).click();
+  await dialog.getByRole("textbox", { name: "Title" }).fill(title);
+  await c.api("PATCH", `/api/v1/urls/${link.short_code}`, { rules: [{ name: "theirs", status: 410 }] });
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await c.page.getByRole("heading", { level: 1, name: title, exact: true }).waitFor();
+  c.assert.equal((await c.api("GET", `/api/v1/urls/${link.short_code}`)).rules.length, 1);
 }
 
 export async function failuresLoseNothing(c) {

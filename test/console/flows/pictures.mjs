@@ -12,6 +12,13 @@ const links = [
   ["press-kit", "https://example.com/press/kit.zip", "Press kit", ["press"], 3, { active: false }],
   ["feedback", "https://forms.example.com/feedback/2026-11", "Feedback on the workshop", ["events"], 9],
 ];
+const rules = [
+  { name: "iPhones in Germany", when: [{ agent: ["ios"] }, { country: ["DE", "AT"] }], to: "https://apps.example.com/de/shop" },
+  {
+    name: "New page", when: [{ not: true, agent: ["bot"] }],
+    split: { variants: [{ name: "old", weight: 70, to: "https://shop.example.com/sale/spring" }, { name: "new", weight: 30, to: "https://shop.example.com/sale/spring-2" }] },
+  },
+];
 const agents = [
   "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Mobile/15E148 Safari/604.1",
   "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36",
@@ -42,12 +49,24 @@ export async function eachScreen(c) {
   await page.goto(`${c.base}/console/links`);
   await page.getByRole("row").filter({ hasText: "Spring sale, extended" }).getByRole("cell", { name: /^Clicks: 4\d/ }).waitFor();
   await c.shot("console-links");
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox", { name: /Type a command/ }).fill("s");
+  await page.getByRole("option", { name: "Spring sale" }).waitFor();
+  await c.shot("console-palette");
+  await page.keyboard.press("Escape");
   await page.keyboard.press("c");
   await page.getByLabel("Target URL").fill("https://example.com/autumn");
   await c.shot("console-create");
   await open("/console/links/spring-sale?span=24h", "Spring sale, extended");
   await page.locator(".uplot canvas").waitFor();
   await c.shot("console-link");
+  await page.getByRole("button", { name: "QR code" }).click();
+  await page.getByRole("dialog").getByRole("img", { name: /^QR code of/ }).waitFor();
+  await c.shot("console-qr");
+  await c.api("PATCH", "/api/v1/urls/spring-sale?wait=all", { rules });
+  await open("/console/links/spring-sale?rules=on", "iPhones in Germany: fails at");
+  await page.getByRole("heading", { name: "Rules", exact: true }).evaluate((h) => h.scrollIntoView());
+  await c.shot("console-rules");
   await open("/console/bin", "Bin");
   await c.shot("console-bin");
   await open("/console/overview", "Spring sale, extended");
@@ -66,6 +85,9 @@ export async function eachScreen(c) {
   await c.shot("console-ranges");
   await open("/console/audit", "Audit log");
   await c.shot("console-audit");
+  const { invitation } = await c.api("POST", "/api/v1/users", { email: "grace@console.example", name: "Grace", role: "member" });
+  await open(`/console/invitation#${invitation.token}`, "Set your password");
+  await c.shot("console-invitation");
   await open("/console/sign-in", "Sign in to Waypost");
   await c.shot("console-sign-in");
 }

@@ -1,4 +1,8 @@
 // Settings of the workspace and of the account, and invitations.
+
+/** Each flow opens the page where it begins. */
+export const opens = true;
+
 import { createHmac } from "node:crypto";
 
 const open = async (c, part, page = c.page) => {
@@ -250,7 +254,7 @@ export async function domainShowsItsRecord(c) {
 
 /** Without a session the account part says why it is empty; other addresses say that there is no such part. */
 export async function partsSayWhyTheyAreEmpty(c) {
-  const { credential } = await c.page.evaluate(async () => (await fetch("/api/v1/me")).json());
+  const { credential } = await (await c.context.request.get(`${c.base}/api/v1/me`)).json();
   await open(c, "account");
   await c.page.getByText(credential === "none" ? "takes requests without a sign-in" : "Change the password").first().waitFor();
   await c.axe();

@@ -1,5 +1,8 @@
 // Import and export of links.
 
+/** Each flow opens the page where it begins. */
+export const opens = true;
+
 const open = async (c) => {
   await c.page.goto(`${c.base}/console/import`);
   await c.page.getByRole("heading", { level: 1, name: "Import and export" }).waitFor();
