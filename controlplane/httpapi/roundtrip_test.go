@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/api"
 	"waypost/client"
 	"waypost/controlplane/httpapi"
 	"waypost/internal/linkimport"

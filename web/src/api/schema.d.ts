@@ -1956,6 +1956,8 @@ export interface components {
             gate: "state" | "valid_from" | "expired" | "exhausted" | "broken" | "";
             /** @description Where the visitor is led; empty without a redirect. */
             location: string;
+            /** @description The location is the domain's own, because the domain is in maintenance. */
+            maintenance: boolean;
             /** @description The location is the domain's own for visitors who follow no link of it. */
             not_found: boolean;
             /** @description The decision in words. */
@@ -2030,10 +2032,10 @@ export interface components {
         };
         FieldChange: {
             after: unknown;
-            /** @description The value before, as the link had it in JSON. */
+            /** @description The value before, as the link had it in JSON. Of a password, only whether there was one. */
             before: unknown;
             /** @enum {string} */
-            name: "active" | "description" | "exhausted_url" | "expired_url" | "expires_at" | "forward_path" | "forward_query" | "max_clicks" | "max_clicks_mode" | "metadata" | "original_url" | "redirect_status" | "rules" | "tags" | "title" | "valid_from";
+            name: "active" | "description" | "exhausted_url" | "expired_url" | "expires_at" | "forward_path" | "forward_query" | "max_clicks" | "max_clicks_mode" | "metadata" | "original_url" | "password" | "redirect_status" | "rules" | "tags" | "title" | "valid_from";
         };
         FieldError: {
             /**
@@ -2191,6 +2193,8 @@ export interface components {
             forward_path: boolean;
             /** @description Whether the query of a request is appended to the target's. */
             forward_query: boolean;
+            /** @description Visitors must give a password, which is never returned; left out without one. */
+            has_password?: boolean;
             id: string;
             /**
              * Format: date-time
@@ -2283,6 +2287,8 @@ export interface components {
              * @example https://example.com/a?b=c
              */
             original_url?: string;
+            /** @description A new password that visitors must give; those who gave the old one are asked again. Null: none. */
+            password?: string | null;
             /** @description Status of the redirect. Null: 302. */
             redirect_status?: (301 | 302 | 307 | 308) | null;
             /** @description All rules. Null: none. */
@@ -2675,6 +2681,8 @@ export interface components {
              * @example https://example.com/a?b=c
              */
             original_url: string;
+            /** @description A password that visitors must give: at most 128 bytes of UTF-8, which are compared in Unicode NFC. It is never returned. A link with a password redirects with 302 or 307. At most ten links of a request have one. */
+            password?: string;
             /**
              * Format: int64
              * @description Status of the redirect.

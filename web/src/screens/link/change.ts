@@ -46,7 +46,7 @@ export function applied(response: Response): string {
 
 /** former returns the change that gives fields of a change the values that they have in a link. */
 export function former(change: Change, link: Link): Change {
-  return Object.fromEntries((Object.keys(change) as FieldName[]).map((name) => [name, link[name] ?? null])) as Change;
+  return Object.fromEntries((Object.keys(change) as Exclude<FieldName, "password">[]).map((name) => [name, link[name] ?? null])) as Change;
 }
 
 /** same reports whether two values of a field are equal. Objects are compared by their JSON,
