@@ -67,7 +67,8 @@ func TestEdgeNode_ADamagedReplicaIsStaleUntilItIsRepaired(t *testing.T) {
 	s.set(db, nil)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	e := &edge{
-		store: s, log: log, gossip: &gossiper{}, registry: prometheus.NewRegistry(), freshness: freshness{start: time.Now()},
+		clicks: &recorder{},
+		store:  s, log: log, gossip: &gossiper{}, registry: prometheus.NewRegistry(), freshness: freshness{start: time.Now()},
 		cfg: Config{Server: server.Config{MaxStaleness: time.Hour}},
 	}
 	web := httptest.NewServer(changelogServer(t, replication.ServerConfig{Source: source}))

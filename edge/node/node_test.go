@@ -31,7 +31,8 @@ func ending(t *testing.T, drain time.Duration) (*edge, <-chan api.EdgeReport) {
 	}))
 	t.Cleanup(control.Close)
 	e := &edge{
-		cfg: Config{ShutdownTimeout: time.Minute, DrainDelay: drain}, log: slog.New(slog.DiscardHandler), listeners: &listeners{},
+		clicks: &recorder{},
+		cfg:    Config{ShutdownTimeout: time.Minute, DrainDelay: drain}, log: slog.New(slog.DiscardHandler), listeners: &listeners{},
 		server: server.New(server.Config{}), departed: make(chan struct{}), leaving: make(chan struct{}),
 	}
 	reporter, err := report.New(report.Config{
