@@ -64,7 +64,7 @@ var layers = []layer{
 	{path: "edge/node", mayUse: []string{
 		"api", "api/clickbatch", "edge/server", "edge/replica", "edge/lookup", "edge/clicks",
 		"edge/audience", "edge/budgets", "edge/gossip", "edge/certs", "edge/handover", "edge/peers",
-		"edge/report", "internal/enrol", "replication", "internal", "",
+		"edge/report", "internal/enrol", "replication", "rules", "internal", "",
 	}},
 	{path: "controlplane/node", mayUse: []string{
 		"api", "api/clickbatch", "controlplane", "controlplane/httpapi", "controlplane/limit",

@@ -113,29 +113,68 @@ type DrainEdge struct {
 
 // EdgeOrder is an order of an operator to an edge.
 type EdgeOrder struct {
-	ID        int64        `json:"id"`
-	Node      string       `json:"node"`
-	What      string       `json:"what" enum:"verify,accept,drain,undrain"`
-	Repair    bool         `json:"repair" doc:"For verify: slots that differ are repaired."`
-	Hold      string       `json:"hold" doc:"For accept: the held change; empty for any."`
-	OrderedBy string       `json:"ordered_by"`
-	OrderedAt time.Time    `json:"ordered_at"`
-	Until     time.Time    `json:"until" doc:"An edge that has not answered by then does not carry it out any more."`
-	DoneAt    *time.Time   `json:"done_at" doc:"When the edge answered; null before."`
-	Outcome   *EdgeOutcome `json:"outcome" doc:"Outcome of the order; null before."`
+	ID        int64         `json:"id"`
+	Node      string        `json:"node"`
+	What      string        `json:"what" enum:"verify,accept,drain,undrain,explain"`
+	Repair    bool          `json:"repair" doc:"For verify: slots that differ are repaired."`
+	Hold      string        `json:"hold" doc:"For accept: the held change; empty for any."`
+	Question  *EdgeQuestion `json:"question,omitzero" doc:"For explain: the link and the visitor."`
+	OrderedBy string        `json:"ordered_by"`
+	OrderedAt time.Time     `json:"ordered_at"`
+	Until     time.Time     `json:"until" doc:"An edge that has not answered by then does not carry it out any more."`
+	DoneAt    *time.Time    `json:"done_at" doc:"When the edge answered; null before."`
+	Outcome   *EdgeOutcome  `json:"outcome" doc:"Outcome of the order; null before."`
 }
 
 // EdgeOutcome is the outcome of an order.
 type EdgeOutcome struct {
-	Error       string       `json:"error" doc:"Why it was not done, or not completed; may be empty."`
-	Accepted    string       `json:"accepted" doc:"The held change that is accepted; empty for none."`
-	Slots       int          `json:"slots" doc:"Number of parts of the key space that were compared."`
-	Records     uint64       `json:"records" doc:"Records in them, by PostgreSQL."`
-	Different   int          `json:"different" doc:"Slots that differed."`
-	Repaired    int          `json:"repaired" doc:"Of these, slots that no longer differ."`
-	Position    *Sequence    `json:"position" doc:"Position of the comparison; null without one."`
-	Seconds     float64      `json:"seconds" doc:"Duration."`
-	Differences []Difference `json:"differences" doc:"Records that differ, at most 20."`
+	Error       string         `json:"error" doc:"Why it was not done, or not completed; may be empty."`
+	Accepted    string         `json:"accepted" doc:"The held change that is accepted; empty for none."`
+	Slots       int            `json:"slots" doc:"Number of parts of the key space that were compared."`
+	Records     uint64         `json:"records" doc:"Records in them, by PostgreSQL."`
+	Different   int            `json:"different" doc:"Slots that differed."`
+	Repaired    int            `json:"repaired" doc:"Of these, slots that no longer differ."`
+	Position    *Sequence      `json:"position" doc:"Position of the comparison; null without one."`
+	Seconds     float64        `json:"seconds" doc:"Duration."`
+	Differences []Difference   `json:"differences" doc:"Records that differ, at most 20."`
+	Explained   *EdgeExplained `json:"explained,omitzero" doc:"The answer of the edge to a visitor."`
+}
+
+// EdgeQuestion asks an edge for its answer to a visitor of a link.
+type EdgeQuestion struct {
+	Host      string    `json:"host" doc:"Host of the link's domain; empty: the default one."`
+	Code      string    `json:"code"`
+	At        time.Time `json:"at"`
+	Address   string    `json:"address"`
+	Country   string    `json:"country" doc:"Empty: that of the address by the edge's GeoIP database."`
+	City      string    `json:"city"`
+	UserAgent string    `json:"user_agent"`
+	Language  string    `json:"language"`
+	Query     string    `json:"query"`
+	Cookie    string    `json:"cookie"`
+}
+
+// EdgeExplained is the answer of an edge to a visitor.
+type EdgeExplained struct {
+	Found       bool       `json:"found" doc:"The edge has the link."`
+	Country     string     `json:"country"`
+	City        string     `json:"city"`
+	PlacesBuilt *time.Time `json:"places_built_at" doc:"When the edge's GeoIP database was built; null without one."`
+	Status      int        `json:"status"`
+	Location    string     `json:"location"`
+	Gate        string     `json:"gate"`
+	Steps       []EdgeStep `json:"steps" doc:"The rules that were evaluated."`
+	Variant     uint8      `json:"variant"`
+	Keep        bool       `json:"keep" doc:"A cookie is to keep the variant."`
+	NotFound    bool       `json:"not_found"`
+	Maintenance bool       `json:"maintenance"`
+	Budget      bool       `json:"budget" doc:"A visit spends a click of a budget."`
+}
+
+// EdgeStep is the evaluation of a rule.
+type EdgeStep struct {
+	Rule   int `json:"rule" doc:"Its id."`
+	Failed int `json:"failed" doc:"Index of the first condition that did not hold; -1: all hold."`
 }
 
 // Difference is a record of an edge that differs from PostgreSQL's.

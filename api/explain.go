@@ -13,6 +13,16 @@ type Explanation struct {
 	Facts       ExplainedFacts  `json:"facts"`
 	Rules       []ExplainedRule `json:"rules" doc:"In their order."`
 	Result      ExplainedResult `json:"result"`
+	Edge        *ExplainedEdge  `json:"edge,omitzero" doc:"The edge that answered; left out when the control plane did."`
+}
+
+// ExplainedEdge is the edge that answered.
+type ExplainedEdge struct {
+	Node        string     `json:"node"`
+	Position    *Sequence  `json:"position" doc:"Up to which position the edge has the changelog; null without a replica."`
+	Found       bool       `json:"found" doc:"The edge has the link."`
+	Current     bool       `json:"current" doc:"The edge has the newest state of the link. Otherwise it has answered by an older one."`
+	PlacesBuilt *time.Time `json:"places_built_at" doc:"When the edge's GeoIP database was built; null without one."`
 }
 
 // ExplainedFacts are the facts about a visitor that an explanation used.

@@ -191,6 +191,7 @@ type Visitor struct {
 	Address  string
 	Query    string
 	Cookie   string
+	Edge     string // name of the edge that is to answer; "": the control plane
 }
 
 // Explain explains where a link leads a visitor, and why.
@@ -198,7 +199,7 @@ func (l Links) Explain(ctx context.Context, domain, code string, v Visitor) (e E
 	query := url.Values{}
 	for name, value := range map[string]string{
 		"domain": domain, "country": v.Country, "city": v.City, "agent": v.Agent, "language": v.Language,
-		"address": v.Address, "query": v.Query, "cookie": v.Cookie,
+		"address": v.Address, "query": v.Query, "cookie": v.Cookie, "edge": v.Edge,
 	} {
 		if value != "" {
 			query.Set(name, value)

@@ -21,6 +21,7 @@ type (
 	ExplainedRule    = api.ExplainedRule
 	ExplainedResult  = api.ExplainedResult
 	ExplainedVariant = api.ExplainedVariant
+	ExplainedEdge    = api.ExplainedEdge
 
 	Bucket        = api.Bucket
 	Named         = api.Named

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/rules"
 )
 
 // OrderStore keeps the orders to edges, for all instances of the control plane.
@@ -36,20 +37,22 @@ const (
 	OrderAccept  OrderKind = "accept"  // accept a held change
 	OrderDrain   OrderKind = "drain"   // be unready, so that visitors go elsewhere
 	OrderUndrain OrderKind = "undrain" // be ready again
+	OrderExplain OrderKind = "explain" // explain the answer to a visitor
 )
 
 // EdgeOrder is an operator's order to an edge.
 type EdgeOrder struct {
-	ID      int64
-	Node    string
-	What    OrderKind
-	Repair  bool   // of a verification: repair the differences
-	Hold    string // of an acceptance: which hold; "": any
-	By      string
-	At      time.Time
-	Until   time.Time // it expires
-	DoneAt  time.Time // zero: there is no outcome yet
-	Outcome EdgeOutcome
+	ID       int64
+	Node     string
+	What     OrderKind
+	Repair   bool          // of a verification: repair the differences
+	Hold     string        // of an acceptance: which hold; "": any
+	Question *EdgeQuestion // of an explanation
+	By       string
+	At       time.Time
+	Until    time.Time // it expires
+	DoneAt   time.Time // zero: there is no outcome yet
+	Outcome  EdgeOutcome
 }
 
 // EdgeOutcome is the outcome of an order.
@@ -64,6 +67,38 @@ type EdgeOutcome struct {
 	Seconds     float64          `json:"seconds,omitempty"`
 	Differences []EdgeDifference `json:"differences,omitempty"` // some
 	Accepted    string           `json:"accepted,omitempty"`    // the change that was held
+	Explained   *EdgeExplained   `json:"explained,omitempty"`
+}
+
+// EdgeQuestion asks an edge for its answer to a visitor of a link.
+type EdgeQuestion struct {
+	Host      string    `json:"host"` // of the link's domain; "": the default one
+	Code      string    `json:"code"`
+	At        time.Time `json:"at"`
+	Address   string    `json:"address"`
+	Country   string    `json:"country"` // "": that of the address by the edge's GeoIP database
+	City      string    `json:"city"`    // likewise
+	UserAgent string    `json:"user_agent"`
+	Language  string    `json:"language"`
+	Query     string    `json:"query"`
+	Cookie    string    `json:"cookie"`
+}
+
+// EdgeExplained is the answer of an edge to a question.
+type EdgeExplained struct {
+	Found       bool         `json:"found"` // the edge has the link
+	Country     string       `json:"country"`
+	City        string       `json:"city"`
+	PlacesBuilt *time.Time   `json:"places_built_at"` // of the edge's GeoIP database; nil: none
+	Status      int          `json:"status"`
+	Location    string       `json:"location"`
+	Gate        string       `json:"gate"`
+	Steps       []rules.Step `json:"steps"`
+	Variant     uint8        `json:"variant"`
+	Keep        bool         `json:"keep"`
+	NotFound    bool         `json:"not_found"`
+	Maintenance bool         `json:"maintenance"`
+	Budget      bool         `json:"budget"`
 }
 
 // EdgeDifference is a record of an edge that is not PostgreSQL's.
@@ -80,8 +115,12 @@ type EdgeDifference struct {
 // MaxDifferences bounds the differences of an outcome.
 const MaxDifferences = 20
 
-// orderTime is the validity of an order.
-const orderTime = time.Hour
+// orderTime is the validity of an order, and explainTime that of an explanation, for
+// which somebody waits.
+const (
+	orderTime   = time.Hour
+	explainTime = 10 * time.Second
+)
 
 // Orders passes orders to edges, and stores their outcomes. All methods may be called by
 // many goroutines at once.
@@ -161,6 +200,9 @@ func (o *Orders) Give(ctx context.Context, actor Actor, order EdgeOrder) (EdgeOr
 		return EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
 	}
 	order.By, order.Until = actor.Label(), time.Now().Add(orderTime)
+	if order.What == OrderExplain {
+		order.Until = time.Now().Add(explainTime)
+	}
 	given, err := o.store.OrderEdge(ctx, actor, order, o.knows(order.Node))
 	if err == nil {
 		if lookErr := o.look(ctx); lookErr != nil {
@@ -179,6 +221,28 @@ func (o *Orders) Find(ctx context.Context, actor Actor, node string, id int64) (
 		return EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
 	}
 	return o.store.EdgeOrder(ctx, node, id)
+}
+
+// askTime bounds the time in which an edge answers a question.
+const askTime = 5 * time.Second
+
+// Ask returns the outcome of an order as soon as the edge has answered: EUnavailable when
+// it does not within five seconds, and the errors of Give.
+func (o *Orders) Ask(ctx context.Context, actor Actor, order EdgeOrder) (EdgeOutcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	given, err := o.Give(ctx, actor, order)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for err == nil && given.DoneAt.IsZero() {
+		select {
+		case <-ctx.Done():
+			return EdgeOutcome{}, waypost.Errorf(waypost.EUnavailable, "the edge %s has not answered within %s", order.Node, askTime)
+		case <-tick.C:
+			given, err = o.store.EdgeOrder(ctx, order.Node, given.ID)
+		}
+	}
+	return given.Outcome, err
 }
 
 // For returns the open orders of an edge. It does not block.

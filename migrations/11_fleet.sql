@@ -49,9 +49,10 @@ CREATE POLICY system ON node_enrolment USING ((SELECT waypost_system()));
 CREATE TABLE edge_order (
     id         bigint      PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     node       text COLLATE "C" NOT NULL CHECK (node ~ '^[A-Za-z0-9._-]{1,64}$'),
-    what       text        NOT NULL CHECK (what IN ('verify', 'accept', 'drain', 'undrain')),
+    what       text        NOT NULL CHECK (what IN ('verify', 'accept', 'drain', 'undrain', 'explain')),
     repair     boolean     NOT NULL DEFAULT false, -- of verify: repair differences
     hold       text        NOT NULL DEFAULT '' CHECK (length(hold) <= 32), -- of accept: which hold; empty: any
+    question   jsonb CHECK ((question IS NOT NULL) = (what = 'explain')), -- of explain: the visitor and the link
     ordered_by text        NOT NULL,
     ordered_at timestamptz NOT NULL DEFAULT now(),
     until      timestamptz NOT NULL, -- no operator waits for it any longer

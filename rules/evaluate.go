@@ -34,8 +34,8 @@ type Trace struct {
 
 // Step is the evaluation of one rule.
 type Step struct {
-	Rule   int // its id
-	Failed int // index of the first condition that did not hold; -1: all hold
+	Rule   int `json:"rule"`   // its id
+	Failed int `json:"failed"` // index of the first condition that did not hold; -1: all hold
 }
 
 // Resolve decides by a record and its programme. Expiry is checked here, at every read.

@@ -22,10 +22,14 @@ condition that did not hold, and the answer. The control plane answers by the sa
 as a redirect, and counts nothing. What is not given is unknown, and the time is now.
 
 --agent takes a whole User-Agent or one of the words iphone, ipad, android, windows, mac,
-linux, chromeos, bot and preview. An address is not looked up: give the country, too.`,
+linux, chromeos, bot and preview. An address is not looked up: give the country, too.
+
+With --edge that edge answers, within 5 seconds, by its own replica and its own GeoIP
+database, in which it looks the address up. That is for operators.`,
 		Example: `  waypost links explain spring-sale --country DE --agent iphone --language de
   waypost links explain spring-sale --at 2026-12-01T09:00:00+01:00 --query 'utm_source=mail'
-  waypost links explain spring-sale --address 192.0.2.7 --agent android --output json`,
+  waypost links explain spring-sale --address 192.0.2.7 --agent android --output json
+  waypost links explain spring-sale --address 192.0.2.7 --edge eu-1`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
@@ -53,6 +57,7 @@ linux, chromeos, bot and preview. An address is not looked up: give the country,
 	f.StringVar(&v.Address, "address", "", "address of the visitor")
 	f.StringVar(&v.Query, "query", "", "query of the visitor, without the question mark")
 	f.StringVar(&v.Cookie, "cookie", "", "Cookie header of the visitor, such as waypost_variant=2")
+	f.StringVar(&v.Edge, "edge", "", "name of an edge that is to answer, for operators")
 	words := []string{"iphone", "ipad", "android", "windows", "mac", "linux", "chromeos", "bot", "preview"}
 	_ = c.RegisterFlagCompletionFunc("agent", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	return c
@@ -70,6 +75,9 @@ func explanationText(e *client.Explanation, width int) string {
 	reads := map[string]bool{}
 	for _, name := range f.Read {
 		reads[name] = true
+	}
+	if edge := e.Edge; edge != nil {
+		field("edge", edgeText(edge))
 	}
 	field("time", f.At.Local().Format(time.RFC3339))
 	field("address", unknown(f.Address, reads["address"] || reads["visitor"]))
@@ -101,6 +109,21 @@ func explanationText(e *client.Explanation, width int) string {
 		field("variant "+strconv.Itoa(v.ID), strings.TrimSpace(fmt.Sprintf("%.4g %% %s", 100*v.Share, v.Name))+" to "+v.To)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// edgeText describes the edge that answered.
+func edgeText(e *client.ExplainedEdge) string {
+	text := e.Node + ", at no position"
+	if e.Position != nil {
+		text = fmt.Sprintf("%s, at position %d.%d", e.Node, e.Position.Epoch, e.Position.Seq)
+	}
+	if !e.Current {
+		text += ", by an older state of the link"
+	}
+	if e.PlacesBuilt == nil {
+		return text + ", without a GeoIP database"
+	}
+	return text + ", with a GeoIP database of " + e.PlacesBuilt.Format(time.DateOnly)
 }
 
 // unknown is the text for a fact that is not known and that the rules read.

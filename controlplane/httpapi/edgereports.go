@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
+	"waypost/rules"
 )
 
 const (
@@ -226,6 +228,22 @@ var replicaStates = []controlplane.ReplicaState{
 }
 
 // outcomeOf accepts only outcomes that can be shown to an operator as they are.
+// explainedOf accepts only an answer that can be shown as it is.
+func explainedOf(x *api.EdgeExplained) (*controlplane.EdgeExplained, error) {
+	if len(x.Country) > 2 || len(x.City) > waypost.MaxClickName || !utf8.ValidString(x.City) || len(x.Location) > waypost.MaxPayload || !printable(x.Location) ||
+		len(x.Gate) > 32 || !printable(x.Gate+x.Country) || x.Status < 0 || x.Status > 599 || len(x.Steps) > rules.MaxRules {
+		return nil, waypost.Errorf(waypost.EInvalid, "the explanation is out of bounds")
+	}
+	shown := &controlplane.EdgeExplained{
+		Found: x.Found, Country: x.Country, City: x.City, PlacesBuilt: x.PlacesBuilt, Status: x.Status,
+		Location: x.Location, Gate: x.Gate, Variant: x.Variant, Keep: x.Keep, NotFound: x.NotFound, Maintenance: x.Maintenance, Budget: x.Budget,
+	}
+	for _, s := range x.Steps {
+		shown.Steps = append(shown.Steps, rules.Step(s))
+	}
+	return shown, nil
+}
+
 func outcomeOf(a *api.EdgeAnswer) (outcome controlplane.EdgeOutcome, err error) {
 	o := &a.Outcome
 	texts := []string{o.Error, o.Accepted}
@@ -248,6 +266,11 @@ func outcomeOf(a *api.EdgeAnswer) (outcome controlplane.EdgeOutcome, err error) 
 	outcome = controlplane.EdgeOutcome{
 		Error: o.Error, Accepted: o.Accepted, Slots: o.Slots, Records: o.Records, Different: o.Different, Repaired: o.Repaired,
 		Epoch: at.Epoch, Seq: at.Seq, Seconds: o.Seconds,
+	}
+	if x := o.Explained; x != nil {
+		if outcome.Explained, err = explainedOf(x); err != nil {
+			return outcome, err
+		}
 	}
 	for _, d := range o.Differences {
 		outcome.Differences = append(outcome.Differences, controlplane.EdgeDifference(d))

@@ -3,9 +3,11 @@ package httpapi_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/rules"
 )
@@ -81,4 +83,41 @@ func TestExplain_ShowsFactsRulesAndResult(t *testing.T) {
 	} {
 		requireProblem(t, a.get("/api/v1/urls/ruled/explain?"+query), 422, "invalid")
 	}
+}
+
+func TestExplain_AnEdgeAnswersOperators(t *testing.T) {
+	var f *links
+	o := &orders{}
+	a := start(t, func(l *links, c *httpapi.Config) { f, c.Orders = l, o })
+	a.create(`{"original_url": "https://example.com/", "custom_code": "ruled"}`)
+	ruled(t, f, rules.Source{Rules: []rules.Rule{{To: "https://example.com/de", When: []rules.Condition{{Country: []string{"DE"}}}}}})
+	built := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	explained := controlplane.EdgeExplained{
+		Found: true, Country: "DE", City: "Köln", PlacesBuilt: &built, Status: 302, Location: "https://example.com/de",
+		Steps: []rules.Step{{Rule: 1, Failed: -1}},
+	}
+	o.answer = func(controlplane.EdgeOrder) controlplane.EdgeOutcome {
+		return controlplane.EdgeOutcome{Epoch: 1, Seq: 7, Explained: &explained}
+	}
+	const path = "/api/v1/urls/ruled/explain?edge=eu-1&address=192.0.2.7&at=2026-12-01T08:00:00Z&agent=bot&query=a%3Db"
+	res := a.do(call{path: path, key: operatorKey})
+	require.Equal(t, 200, res.StatusCode, res.text)
+	shown := object(t, res.text)
+	require.Equal(t, map[string]any{
+		"node": "eu-1", "position": map[string]any{"epoch": 1.0, "seq": 7.0}, "found": true, "current": true, "places_built_at": "2026-11-01T00:00:00Z",
+	}, shown["edge"])
+	require.Equal(t, "DE", shown["facts"].(map[string]any)["country"])
+	require.Equal(t, "matched", shown["rules"].([]any)[0].(map[string]any)["outcome"])
+	require.Equal(t, "https://example.com/de", shown["result"].(map[string]any)["location"])
+	require.Equal(t, &controlplane.EdgeQuestion{
+		Code: "ruled", At: time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC), Address: "192.0.2.7", UserAgent: rules.SampleAgent("bot"), Query: "a=b",
+	}, o.given[0].Question)
+
+	explained = controlplane.EdgeExplained{Status: 404}
+	shown = object(t, a.do(call{path: path, key: operatorKey}).text)
+	require.Equal(t, "the edge does not have the link", shown["result"].(map[string]any)["reason"])
+	requireProblem(t, a.do(call{path: path, key: readKey}), 403, "forbidden")
+	requireProblem(t, a.do(call{path: strings.Replace(path, "eu-1", "eu-9", 1), key: operatorKey}), 404, "not-found")
+	requireProblem(t, a.do(call{path: path + "&cookie=%00", key: operatorKey}), 422, "invalid")
+	require.Len(t, o.given, 2)
 }

@@ -33,6 +33,10 @@ type Orders interface {
 	Give(ctx context.Context, actor controlplane.Actor, order controlplane.EdgeOrder) (controlplane.EdgeOrder, error)
 	Find(ctx context.Context, actor controlplane.Actor, node string, id int64) (controlplane.EdgeOrder, error)
 
+	// Ask passes an order on and waits for its outcome: EUnavailable when there is none
+	// within seconds.
+	Ask(ctx context.Context, actor controlplane.Actor, order controlplane.EdgeOrder) (controlplane.EdgeOutcome, error)
+
 	// Verified returns the last verification of an edge with an outcome. It must not block.
 	Verified(node string) (controlplane.EdgeOrder, bool)
 }
@@ -253,6 +257,9 @@ func orderOf(o *controlplane.EdgeOrder) api.EdgeOrder {
 		ID: o.ID, Node: o.Node, What: string(o.What), Repair: o.Repair, Hold: o.Hold, OrderedBy: o.By,
 		OrderedAt: o.At.UTC(), Until: o.Until.UTC(), DoneAt: moment(o.DoneAt),
 	}
+	if o.Question != nil {
+		shown.Question = new(api.EdgeQuestion(*o.Question))
+	}
 	if o.DoneAt.IsZero() {
 		return shown
 	}
@@ -261,6 +268,16 @@ func orderOf(o *controlplane.EdgeOrder) api.EdgeOrder {
 		Error: c.Error, Accepted: c.Accepted, Slots: c.Slots, Records: c.Records, Different: c.Different,
 		Repaired: c.Repaired, Seconds: c.Seconds,
 		Differences: make([]api.Difference, len(c.Differences)),
+	}
+	if x := c.Explained; x != nil {
+		shown.Outcome.Explained = &api.EdgeExplained{
+			Found: x.Found, Country: x.Country, City: x.City, PlacesBuilt: x.PlacesBuilt, Status: x.Status,
+			Location: x.Location, Gate: x.Gate, Steps: make([]api.EdgeStep, len(x.Steps)), Variant: x.Variant, Keep: x.Keep,
+			NotFound: x.NotFound, Maintenance: x.Maintenance, Budget: x.Budget,
+		}
+		for i, s := range x.Steps {
+			shown.Outcome.Explained.Steps[i] = api.EdgeStep(s)
+		}
 	}
 	if c.Epoch > 0 {
 		shown.Outcome.Position = &api.Sequence{Epoch: c.Epoch, Seq: c.Seq}

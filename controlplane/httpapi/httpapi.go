@@ -109,7 +109,7 @@ func New(c Config) http.Handler {
 	}
 	registerService(rt, &c)
 	registerLinks(rt, &linksAPI{
-		links: c.Links, budgets: c.Budgets, urls: urls, waiter: c.Fleet, auth: auth, timeout: c.RequestTimeout, now: c.Now,
+		links: c.Links, budgets: c.Budgets, orders: c.Orders, urls: urls, waiter: c.Fleet, auth: auth, timeout: c.RequestTimeout, now: c.Now,
 		exports: limit.NewShares[waypost.WorkspaceID](maxExports, maxTheirs),
 		pages:   limit.NewShares[waypost.WorkspaceID](exportPages, exportPages/2),
 	})

@@ -76,6 +76,7 @@ type Links interface {
 type linksAPI struct {
 	links   Links
 	budgets Budgets
+	orders  Orders
 	urls    shortURLs
 	waiter  Waiter
 	auth    *authenticator

@@ -20,7 +20,10 @@ import (
 )
 
 // orders knows the edge eu-1, and remembers what was asked of it.
-type orders struct{ given []controlplane.EdgeOrder }
+type orders struct {
+	given  []controlplane.EdgeOrder
+	answer func(controlplane.EdgeOrder) controlplane.EdgeOutcome // of a question
+}
 
 func (o *orders) Give(_ context.Context, actor controlplane.Actor, order controlplane.EdgeOrder) (controlplane.EdgeOrder, error) {
 	if err := actor.CheckOperator(); err != nil {
@@ -32,6 +35,11 @@ func (o *orders) Give(_ context.Context, actor controlplane.Actor, order control
 	order.ID, order.At, order.Until = int64(len(o.given)+1), time.Unix(1000, 0), time.Unix(2000, 0)
 	o.given = append(o.given, order)
 	return order, nil
+}
+
+func (o *orders) Ask(ctx context.Context, actor controlplane.Actor, order controlplane.EdgeOrder) (controlplane.EdgeOutcome, error) {
+	given, err := o.Give(ctx, actor, order)
+	return o.answer(given), err
 }
 
 func (o *orders) Find(_ context.Context, actor controlplane.Actor, node string, id int64) (controlplane.EdgeOrder, error) {

@@ -62,6 +62,10 @@ func (noOrders) Find(context.Context, controlplane.Actor, string, int64) (contro
 	return controlplane.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such order")
 }
 
+func (noOrders) Ask(context.Context, controlplane.Actor, controlplane.EdgeOrder) (controlplane.EdgeOutcome, error) {
+	return controlplane.EdgeOutcome{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
+}
+
 func (noOrders) Verified(string) (controlplane.EdgeOrder, bool) {
 	return controlplane.EdgeOrder{}, false
 }

@@ -8,6 +8,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/rules"
 )
 
 func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
@@ -57,6 +58,20 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 		Until: time.Now().Add(time.Hour),
 	}, true)
 	require.NoError(t, err, "it is there, and its first report is not kept yet")
+
+	question := controlplane.EdgeQuestion{Code: "spring", At: time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC), Address: "192.0.2.7"}
+	asked, err := db.OrderEdge(t.Context(), by, controlplane.EdgeOrder{
+		Node: "eu-1", What: controlplane.OrderExplain, Question: &question, By: "ann", Until: time.Now().Add(time.Hour),
+	}, true)
+	require.NoError(t, err)
+	require.Equal(t, &question, asked.Question)
+	answered := controlplane.EdgeOutcome{Explained: &controlplane.EdgeExplained{
+		Found: true, Status: 302, Location: "https://example.com/", Steps: []rules.Step{{Rule: 1, Failed: 2}},
+	}}
+	require.NoError(t, db.OrderDone(t.Context(), "eu-1", asked.ID, answered))
+	done, err = db.EdgeOrder(t.Context(), "eu-1", asked.ID)
+	require.NoError(t, err)
+	require.Equal(t, answered, done.Outcome)
 
 	for range 60 {
 		o, err := ask("eu-1", controlplane.OrderAccept)

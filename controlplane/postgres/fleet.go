@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,15 +17,15 @@ import (
 // operators to them.
 type FleetStore struct{ pool *pool }
 
-const edgeOrderColumns = `id, node, what, repair, hold, ordered_by, ordered_at, until, done_at, outcome`
+const edgeOrderColumns = `id, node, what, repair, hold, question, ordered_by, ordered_at, until, done_at, outcome`
 
 // keptOrders bounds the stored orders of an edge.
 const keptOrders = 50
 
 const (
 	insertEdgeOrder = `
-		INSERT INTO edge_order (node, what, repair, hold, ordered_by, until)
-		SELECT $1, $2, $3, $4, $5, $6 WHERE $7 OR EXISTS (SELECT FROM click_progress WHERE node = $1)
+		INSERT INTO edge_order (node, what, repair, hold, ordered_by, until, question)
+		SELECT $1, $2, $3, $4, $5, $6, $8::text::jsonb WHERE $7 OR EXISTS (SELECT FROM click_progress WHERE node = $1)
 		RETURNING ` + edgeOrderColumns
 
 	trimEdgeOrders = `
@@ -48,9 +49,15 @@ const (
 
 func scanEdgeOrder(row pgx.CollectableRow) (o controlplane.EdgeOrder, err error) {
 	var done *time.Time
-	var outcome []byte
-	if err := row.Scan(&o.ID, &o.Node, &o.What, &o.Repair, &o.Hold, &o.By, &o.At, &o.Until, &done, &outcome); err != nil {
+	var outcome, question []byte
+	if err := row.Scan(&o.ID, &o.Node, &o.What, &o.Repair, &o.Hold, &question, &o.By, &o.At, &o.Until, &done, &outcome); err != nil {
 		return o, err
+	}
+	if question != nil {
+		o.Question = &controlplane.EdgeQuestion{}
+		if err := json.Unmarshal(question, o.Question); err != nil {
+			return o, err
+		}
 	}
 	if done != nil {
 		o.DoneAt = *done
@@ -63,8 +70,16 @@ func scanEdgeOrder(row pgx.CollectableRow) (o controlplane.EdgeOrder, err error)
 func (db *FleetStore) OrderEdge(
 	ctx context.Context, by controlplane.Actor, o controlplane.EdgeOrder, known bool,
 ) (given controlplane.EdgeOrder, err error) {
+	var question *string
+	if o.Question != nil {
+		text, err := json.Marshal(o.Question)
+		if err != nil {
+			return given, fmt.Errorf("encode the question of an order: %w", err)
+		}
+		question = new(string(text))
+	}
 	err = pgx.BeginTxFunc(ctx, db.pool, system.begin(), func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Repair, o.Hold, o.By, o.Until, known)
+		rows, err := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Repair, o.Hold, o.By, o.Until, known, question)
 		if err != nil {
 			return err
 		}

@@ -224,6 +224,7 @@ func (e *edge) services() []services.Stage {
 			job("choice of a peer", func(ctx context.Context) { e.peers.chooser.Run(ctx, e.following) }),
 			job("verifications", func(ctx context.Context) { e.orders.run(ctx, e.orders.verifications, e.orders.verify) }),
 			job("acceptances", func(ctx context.Context) { e.orders.run(ctx, e.orders.acceptances, e.orders.accept) }),
+			job("explanations", func(ctx context.Context) { e.orders.run(ctx, e.orders.explanations, e.answerVisitor) }),
 			job("drains", func(ctx context.Context) { e.orders.run(ctx, e.orders.drains, e.orders.drain) }),
 			job("places", e.clicks.watchPlaces),
 			{Name: "takeover", Run: func(ctx context.Context) error { e.succeed(ctx); return e.giveWay(ctx) }},

@@ -27,7 +27,7 @@ type orders struct {
 	follower func() *replication.Follower
 	answer   func(context.Context, int64, api.EdgeOutcome) (final bool, err error)
 
-	verifications, acceptances, drains chan api.EdgeOrder
+	verifications, acceptances, drains, explanations chan api.EdgeOrder
 
 	draining atomic.Bool // until it is undone, or this process ends
 
@@ -39,6 +39,7 @@ func newOrders(log *slog.Logger, follower func() *replication.Follower) *orders 
 	return &orders{
 		log: log, follower: follower, seen: map[int64]bool{},
 		verifications: make(chan api.EdgeOrder, 4), acceptances: make(chan api.EdgeOrder, 4), drains: make(chan api.EdgeOrder, 4),
+		explanations: make(chan api.EdgeOrder, 16),
 	}
 }
 
@@ -57,6 +58,8 @@ func (o *orders) take(order api.EdgeOrder) {
 		queue = o.acceptances
 	case "drain", "undrain":
 		queue = o.drains
+	case "explain":
+		queue = o.explanations
 	}
 	select {
 	case queue <- order:

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"waypost"
 	"waypost/api"
 )
 
@@ -16,7 +17,7 @@ import (
 const (
 	maxWhy    = 512
 	maxText   = 400
-	maxAnswer = 16 << 10
+	maxAnswer = 256 << 10
 )
 
 // State describes an edge besides its position.
@@ -68,6 +69,9 @@ func (r *Reporter) Answer(ctx context.Context, id int64, o api.EdgeOutcome) (fin
 	for i := range o.Differences {
 		d := &o.Differences[i]
 		d.Name, d.Edge, d.Source = plain(d.Name, maxText), plain(d.Edge, maxText), plain(d.Source, maxText)
+	}
+	if x := o.Explained; x != nil {
+		x.Location, x.Gate = plain(x.Location, waypost.MaxPayload), plain(x.Gate, maxText)
 	}
 	_, err = r.exchange(ctx, r.outcome, api.EdgeAnswer{Node: r.cfg.Node, Order: id, Outcome: o})
 	if status, ok := err.(*statusError); ok { //nolint:errorlint // it is not wrapped

@@ -1,0 +1,83 @@
+package node
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+
+	"waypost"
+	"waypost/api"
+	"waypost/rules"
+)
+
+// answerVisitor answers a visitor whom an order describes, as the server would, by the replica
+// and the GeoIP database of this edge. It counts nothing.
+func (e *edge) answerVisitor(_ context.Context, order api.EdgeOrder) api.EdgeOutcome {
+	q := order.Question
+	if q == nil {
+		return api.EdgeOutcome{Error: "the order has no question"}
+	}
+	x := &api.EdgeExplained{Status: waypost.NotFound.Status, Steps: []api.EdgeStep{}}
+	if built := e.clicks.places.Built(); !built.IsZero() {
+		x.PlacesBuilt = &built
+	}
+	out := api.EdgeOutcome{Explained: x}
+	if at := e.store.reported(); !at.IsZero() {
+		out.Position = &api.Sequence{Epoch: at.Epoch.Ordinal, Seq: at.Seq}
+	}
+	domain := waypost.DefaultDomain
+	if q.Host != "" {
+		var ok bool
+		if domain, ok = e.store.Domain([]byte(q.Host)); !ok {
+			return out
+		}
+	}
+	if !waypost.ValidCode(q.Code) {
+		return out
+	}
+	record, _, found, err := e.store.Link(domain, []byte(q.Code), nil)
+	if err != nil {
+		return api.EdgeOutcome{Error: err.Error()}
+	}
+	res := waypost.NotFound
+	if found {
+		x.Found = true
+		facts := e.factsOf(q)
+		x.Country, x.City = strings.TrimRight(string(facts.Country[:]), "\x00"), facts.City
+		var trace rules.Trace
+		res, trace = rules.Explain(&record, &facts)
+		x.Gate, x.Budget, x.Keep, x.Variant = trace.Gate, res.Budget != 0, res.Keep, res.Variant
+		for _, s := range trace.Steps {
+			x.Steps = append(x.Steps, api.EdgeStep(s))
+		}
+		visit := waypost.Visit{Code: []byte(q.Code), Query: []byte(q.Query)}
+		res, _ = res.Follow(nil, &visit)
+	}
+	before := res
+	res = e.store.Targets(domain).InsteadOf(res)
+	x.NotFound, x.Maintenance = before.Status == waypost.NotFound.Status && res.Redirects(), before.Link && !res.Link
+	x.Status, x.Location = res.Status, string(res.Location)
+	return out
+}
+
+// factsOf returns the facts about the visitor of a question.
+func (e *edge) factsOf(q *api.EdgeQuestion) (f rules.Facts) {
+	r := rules.Request{
+		At: q.At.UnixMilli(), UserAgent: []byte(q.UserAgent), AcceptLanguage: []byte(q.Language), Cookie: []byte(q.Cookie),
+		Query: []byte(q.Query), Chance: uint16(rand.Uint32()), //nolint:gosec // chance, no secret
+	}
+	r.Address, _ = netip.ParseAddr(q.Address)
+	f.Read(rules.NeedAll, &r)
+	if e.clicks.places != nil && r.Address.IsValid() {
+		f.Country, f.City = e.clicks.places.Locate(r.Address)
+	}
+	if q.Country != "" {
+		f.Country, f.City = [2]byte{}, ""
+		copy(f.Country[:], q.Country)
+	}
+	if q.City != "" {
+		f.City = q.City
+	}
+	return f
+}

@@ -1,0 +1,53 @@
+package system_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/api"
+	"waypost/test/devtest"
+)
+
+// An operator asks an edge, which answers by its own replica, within seconds.
+func TestExplain_AnEdgeAnswersByItsOwnReplica(t *testing.T) {
+	t.Parallel()
+	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
+	call := func(method, path, body string, answer any) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, s.State().API+path, strings.NewReader(body))
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+s.State().APIKey)
+		req.Header.Set("Content-Type", "application/json")
+		res, err := visitor.Do(req)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, res.Body.Close()) }()
+		require.NoError(t, json.NewDecoder(res.Body).Decode(answer))
+		return res.StatusCode
+	}
+	var edges api.EdgeList
+	require.Eventually(t, func() bool {
+		require.Equal(t, 200, call(http.MethodGet, "/api/admin/edges", "", &edges))
+		return len(edges.Edges) == 1 && edges.Edges[0].Via == "report"
+	}, 15*time.Second, 50*time.Millisecond)
+	node := edges.Edges[0].Node
+	var link api.Link
+	require.Equal(t, 201, call(http.MethodPost, "/api/v1/urls?wait=all", `{"original_url": "https://example.com/", "custom_code": "asked", "rules": [
+		{"name": "here", "when": [{"agent": ["ios"]}, {"country": ["DE"]}], "to": "https://example.com/de"},
+		{"when": [{"agent": ["ios"]}], "to": "https://example.com/ios"}]}`, &link))
+	require.NotEmpty(t, link.Warnings)
+	require.Equal(t, "country-unknown", link.Warnings[0].Code, "no edge has a GeoIP database")
+	for country, want := range map[string]string{"": "https://example.com/ios", "DE": "https://example.com/de"} {
+		var e api.Explanation
+		path := "/api/v1/urls/asked/explain?agent=iphone&address=192.0.2.7&edge=" + node + "&country=" + country
+		require.Equal(t, 200, call(http.MethodGet, path, "", &e))
+		require.Equal(t, want, e.Result.Location)
+		require.NotNil(t, e.Edge.Position)
+		require.Nil(t, e.Edge.PlacesBuilt)
+		require.True(t, e.Edge.Found && e.Edge.Current)
+	}
+}
