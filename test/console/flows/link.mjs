@@ -247,7 +247,7 @@ export async function sureness(c) {
 export async function historyBringsBack(c) {
   const title = c.unique();
   const link = await create(c, { title });
-  await c.api("PATCH", `/api/v1/urls/${link.short_code}`, { title: `${title} second`, tags: ["two"] });
+  await c.api("PATCH", `/api/v1/urls/${link.short_code}`, { title: `${title} second`, tags: ["two"], password: "open sesame" });
   await c.api("PATCH", `/api/v1/urls/${link.short_code}`, { title: `${title} third` });
   await open(c, { ...link, title: `${title} third` });
   const history = c.page.getByRole("region", { name: "History" });

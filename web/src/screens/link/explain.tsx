@@ -65,8 +65,8 @@ function Answer({ of: { rules, result: r }, link }: { of: Schemas["Explanation"]
       <div class="stack">
         <p>
           <strong>{r.status}</strong> {r.location && <>→ <strong dir="ltr">{r.location}</strong></>}<br />
-          <span dir="auto">{r.gate ? textOf(`gate_${r.gate}`) : ruled ? text("byRule", { name: named("rule", ruled) }) : text("byNone")}</span>{" "}
-          {variant && <span dir="auto">{text("byVariant", { name: named("variant", variant) })} {r.by_chance && text("byChance")}</span>}
+          <span dir="auto">{r.maintenance ? text("maintenance") : r.gate ? textOf(`gate_${r.gate}`) : ruled ? text("byRule", { name: named("rule", ruled) }) : text("byNone")}</span>{" "}
+          {variant && <span dir="auto">{text("byVariant", { name: named("variant", variant) })} {r.by_chance && text("byChance")}</span>} {r.not_found && text("notFound")}
         </p>
         {rules.length > 0 && (
           <ol class="steps">
