@@ -1837,6 +1837,31 @@ export interface components {
             /** @description The newest of each edge, by name. */
             credentials: components["schemas"]["NodeCredential"][];
         };
+        EdgeExplained: {
+            /** @description A visit spends a click of a budget. */
+            budget: boolean;
+            city: string;
+            country: string;
+            /** @description The edge has the link. */
+            found: boolean;
+            gate: string;
+            /** @description A cookie is to keep the variant. */
+            keep: boolean;
+            location: string;
+            maintenance: boolean;
+            not_found: boolean;
+            /**
+             * Format: date-time
+             * @description When the edge's GeoIP database was built; null without one.
+             */
+            places_built_at: string | null;
+            /** Format: int64 */
+            status: number;
+            /** @description The rules that were evaluated. */
+            steps: components["schemas"]["EdgeStep"][];
+            /** Format: int64 */
+            variant: number;
+        };
         EdgeList: {
             /** @description By region and node. */
             edges: components["schemas"]["Edge"][];
@@ -1857,6 +1882,8 @@ export interface components {
             ordered_by: string;
             /** @description Outcome of the order; null before. */
             outcome: components["schemas"]["EdgeOutcome"] | null;
+            /** @description For explain: the link and the visitor. */
+            question?: components["schemas"]["EdgeQuestion"];
             /** @description For verify: slots that differ are repaired. */
             repair: boolean;
             /**
@@ -1865,7 +1892,7 @@ export interface components {
              */
             until: string;
             /** @enum {string} */
-            what: "verify" | "accept" | "drain" | "undrain";
+            what: "verify" | "accept" | "drain" | "undrain" | "explain";
         };
         EdgeOutcome: {
             /** @description The held change that is accepted; empty for none. */
@@ -1879,6 +1906,8 @@ export interface components {
             different: number;
             /** @description Why it was not done, or not completed; may be empty. */
             error: string;
+            /** @description The answer of the edge to a visitor. */
+            explained?: components["schemas"]["EdgeExplained"];
             /** @description Position of the comparison; null without one. */
             position: components["schemas"]["Sequence"] | null;
             /**
@@ -1902,6 +1931,33 @@ export interface components {
              */
             slots: number;
         };
+        EdgeQuestion: {
+            address: string;
+            /** Format: date-time */
+            at: string;
+            city: string;
+            code: string;
+            cookie: string;
+            /** @description Empty: that of the address by the edge's GeoIP database. */
+            country: string;
+            /** @description Host of the link's domain; empty: the default one. */
+            host: string;
+            language: string;
+            query: string;
+            user_agent: string;
+        };
+        EdgeStep: {
+            /**
+             * Format: int64
+             * @description Index of the first condition that did not hold; -1: all hold.
+             */
+            failed: number;
+            /**
+             * Format: int64
+             * @description Its id.
+             */
+            rule: number;
+        };
         EndSecondFactor: {
             /** @description The app's present code, or a recovery code. */
             code: string;
@@ -1922,6 +1978,20 @@ export interface components {
             role: "edge" | "relay";
             /** @description With it an edge gets a credential of its own, once. It is not shown again. */
             token: string;
+        };
+        ExplainedEdge: {
+            /** @description The edge has the newest state of the link. Otherwise it has answered by an older one. */
+            current: boolean;
+            /** @description The edge has the link. */
+            found: boolean;
+            node: string;
+            /**
+             * Format: date-time
+             * @description When the edge's GeoIP database was built; null without one.
+             */
+            places_built_at: string | null;
+            /** @description Up to which position the edge has the changelog; null without a replica. */
+            position: components["schemas"]["Sequence"] | null;
         };
         ExplainedFacts: {
             /** @description Empty: unknown. */
@@ -2013,6 +2083,8 @@ export interface components {
             active: boolean;
             /** @description Host of the link's domain. */
             domain: string;
+            /** @description The edge that answered; left out when the control plane did. */
+            edge?: components["schemas"]["ExplainedEdge"];
             /**
              * Format: date-time
              * @description Null when the link never expires.
@@ -15043,6 +15115,8 @@ export interface operations {
                 query?: string;
                 /** @description The visitor's Cookie header. */
                 cookie?: string;
+                /** @description Name of an edge that is to answer, within 5 seconds, in place of the control plane. It looks up the country of the address unless a country is given. For operators alone; it is in the audit log. */
+                edge?: string;
             };
             header?: {
                 /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
