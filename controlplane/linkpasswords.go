@@ -17,12 +17,12 @@ import (
 // each takes the work of a sign-in.
 const MaxBulkPasswords = 10
 
-// linkPasswords makes verifiers of the passwords of links. They do not wait for those who
-// sign in, nor the other way round.
+// linkPasswords makes verifiers of the passwords of links. They do not wait for those
+// who sign in, nor the other way round.
 type linkPasswords struct{ queue passwords }
 
-// verifier makes the verifier of a password: EInvalid for a bad one, EUnavailable when too
-// many are made at once.
+// verifier makes the verifier of a password: EInvalid for a bad one, EUnavailable when
+// too many are made at once.
 func (p *linkPasswords) verifier(ctx context.Context, password string) (*rules.Password, error) {
 	password, err := normalPassword(password)
 	if err != nil {
@@ -53,22 +53,25 @@ func (p *linkPasswords) request(ctx context.Context, o *Idempotency) error {
 	return nil
 }
 
-// normalPassword checks the password of a link, and returns it in the form in which it is
-// hashed: Unicode NFC, because keyboards differ in how they write a letter with an accent.
+// normalPassword checks the password of a link, and returns it in the form in which it
+// is hashed: Unicode NFC, because keyboards differ in how they write a letter with an
+// accent.
 func normalPassword(password string) (string, error) {
 	bad := waypost.Errorf(waypost.EInvalid, "password must be 1 to %d bytes of UTF-8 without control characters", rules.MaxPassword)
 	if len(password) > rules.MaxPassword || !utf8.ValidString(password) {
 		return "", bad
 	}
 	password = norm.NFC.String(password)
-	if password == "" || len(password) > rules.MaxPassword || strings.ContainsFunc(password, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	control := func(r rune) bool { return r < ' ' || r == 0x7f }
+	if password == "" || len(password) > rules.MaxPassword || strings.ContainsFunc(password, control) {
 		return "", bad
 	}
 	return password, nil
 }
 
-// passwordOf returns the verifier of the link's password, nil for none. One that cannot be
-// read is an invalid one, which does not compile, so that no link loses its password.
+// passwordOf returns the verifier of the link's password, nil for none. One that cannot
+// be read is an invalid one, which does not compile, so that no link loses its
+// password.
 func passwordOf(l *waypost.Link) *rules.Password {
 	if !rules.HasPassword(l.Programme) {
 		return nil

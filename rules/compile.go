@@ -41,8 +41,8 @@ type Compiling struct {
 }
 
 // Compile makes the programme of a source, nil for a source that says nothing of a link
-// without a password. It fills in the ids that the source leaves out, and targets as they are stored. Errors: EInvalid
-// and those of Target, with the place of the fault.
+// without a password. It fills in the ids that the source leaves out, and targets as
+// they are stored. Errors: EInvalid and those of Target, with the place of the fault.
 func Compile(s *Source, with *Compiling) ([]byte, error) {
 	if s.IsZero() && with.Password == nil {
 		return nil, nil

@@ -172,7 +172,8 @@ func FuzzResolve(f *testing.F) {
 	seed(rules.Source{Rules: []rules.Rule{{Split: &rules.Split{
 		By: rules.ByCookie, Variants: []rules.Variant{{Weight: 1, To: home}, {Weight: 1, To: home}},
 	}}}})
-	f.Add(protected(f, rules.Source{ValidFrom: now, Rules: []rules.Rule{{Status: 410}}}, verifier(1)).Programme, "", "", "", now.UnixMilli(), uint16(0))
+	secret := protected(f, rules.Source{ValidFrom: now, Rules: []rules.Rule{{Status: 410}}}, verifier(1))
+	f.Add(secret.Programme, "", "", "", now.UnixMilli(), uint16(0))
 	f.Fuzz(func(t *testing.T, programme []byte, agent, language, query string, at int64, chance uint16) {
 		r := &waypost.Record{Kind: waypost.KindLink, Status: 302, Payload: []byte(home), Programme: programme}
 		v := visit{agent: agent, language: language, query: query, address: "10.1.2.3", country: "FR", city: "Paris", chance: chance}

@@ -13,8 +13,8 @@ func limited(res *waypost.Resolution) bool {
 }
 
 // hides reports whether a request must not learn the target of a link: the link has a
-// password or counts its visits, and this is no visit. Software that says so is no visitor of a link with
-// granted clicks.
+// password or counts its visits, and this is no visit. Software that says so is no
+// visitor of a link with granted clicks.
 func hides(ctx *fasthttp.RequestCtx, visit *waypost.Visit, res *waypost.Resolution) bool {
 	if res.Password {
 		return visit.Preview // the page with the form discloses nothing

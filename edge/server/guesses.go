@@ -21,9 +21,9 @@ const (
 )
 
 // guesses limits wrong passwords by link and network, and by link. Its size is fixed:
-// links and networks share buckets by a keyed hash, so that a stranger can only make the
-// limit of another one stricter by chance. A network over its limit takes nothing from
-// that of the link.
+// links and networks share buckets by a keyed hash, so that a stranger can only make
+// the limit of another one stricter by chance. A network over its limit takes nothing
+// from that of the link.
 type guesses struct {
 	seed maphash.Seed
 	now  func() time.Time
@@ -46,8 +46,8 @@ func newGuesses(now func() time.Time) *guesses {
 // attempt is one that was taken.
 type attempt struct{ network, link *leaky }
 
-// take counts an attempt before it is judged, so that simultaneous ones do not exceed the
-// limits. Above them, retry is the time until the next attempt.
+// take counts an attempt before it is judged, so that simultaneous ones do not exceed
+// the limits. Above them, retry is the time until the next attempt.
 func (g *guesses) take(domain waypost.DomainID, code []byte, from netip.Addr) (a attempt, retry time.Duration) {
 	var h maphash.Hash
 	h.SetSeed(g.seed)
@@ -86,8 +86,8 @@ func (g *guesses) giveBack(a attempt) {
 	a.link.level = max(a.link.level-1, 0)
 }
 
-// full brings the level of a bucket up to date, and returns 0 if it has room for one more,
-// or the time until it has.
+// full brings the level of a bucket up to date, and returns 0 if it has room for one
+// more, or the time until it has.
 func (l *leaky) full(at int64, most float32, again time.Duration) time.Duration {
 	l.level = max(l.level-float32(max(at-l.at, 0))/float32(again.Milliseconds()), 0)
 	l.at = at

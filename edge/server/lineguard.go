@@ -10,12 +10,12 @@ import (
 var errAmbiguousLine = errors.New("a line ends in LF alone, is folded, is no header, or names a transfer coding")
 
 // lineGuard ends a connection at the first line that parsers read differently: a line
-// that ends in LF without CR, a line that begins with a space or tab and so continues the
-// line before, a name that is no token or has no colon (RFC 9112, sections 2.2, 5.1 and
-// 5.2), and any Transfer-Encoding, because fasthttp ignores "identity". Lines arrive in
-// pieces of any size. No request but a POST has a body here, and a POST is the last request
-// of its connection, so that nobody has to agree about its length: bytes behind its header
-// belong to no line and to no other request.
+// that ends in LF without CR, a line that begins with a space or tab and so continues
+// the line before, a name that is no token or has no colon (RFC 9112, sections 2.2, 5.1
+// and 5.2), and any Transfer-Encoding, because fasthttp ignores "identity". Lines
+// arrive in pieces of any size. No request but a POST has a body here, and a POST is
+// the last request of its connection, so that no two parsers have to agree about its
+// length: bytes behind its header belong to no line and to no other request.
 type lineGuard struct {
 	state  lineState
 	last   byte  // of the piece before

@@ -118,9 +118,9 @@ button{margin-top:1rem;color:var(--paper);background:var(--ink);border-color:var
 input:focus-visible,button:focus-visible{outline:3px solid var(--ink);outline-offset:3px}
 `
 
-// formPolicy is pagePolicy for the page with the form. It cannot name its own origin as the
-// only one to which the form may lead, because browsers apply that to the redirects behind
-// the form, too. The page has no text of others.
+// formPolicy is pagePolicy for the page with the form. It cannot name its own origin as
+// the only one to which the form may lead, because browsers apply that to the redirects
+// behind the form, too. The page has no text of others.
 var formPolicy = func() []byte {
 	sum := sha256.Sum256([]byte(formStyle))
 	return []byte("default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +

@@ -19,8 +19,8 @@ import (
 // passFor is the time for which a visitor who gave the password of a link passes.
 const passFor = 12 * time.Hour
 
-// maxHashing bounds the passwords that are hashed and that wait for that. One is hashed at
-// a time, so that it takes no more than one processor and the memory of one hash.
+// maxHashing bounds the passwords that are hashed and that wait for that. One is hashed
+// at a time, so that it takes no more than one processor and the memory of one hash.
 const maxHashing = 8
 
 // hashing lets passwords be hashed one at a time.

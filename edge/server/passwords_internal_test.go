@@ -47,7 +47,9 @@ func TestWantsGerman_ByThePreferredLanguage(t *testing.T) {
 
 // FuzzPasswordIn compares with the parser of net/url for the forms that browsers send.
 func FuzzPasswordIn(f *testing.F) {
-	for _, s := range []string{"password=x", "a=b&password=%C3%BC+%26", "password=", "password=%", "password=%f", "password=u%CC%88", "&&=&password", "password=\xff"} {
+	for _, s := range []string{
+		"password=x", "a=b&password=%C3%BC+%26", "password=", "password=%", "password=%f", "password=u%CC%88", "&&=&password", "password=\xff",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, form []byte) {

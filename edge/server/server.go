@@ -20,8 +20,8 @@ import (
 // Server answers redirects over HTTP/1.1.
 //
 // Any fault in a request, above all in its framing, ends the connection, and so does a
-// POST: a redirect needs no body and no second chance, and a proxy in front must never see two requests where
-// this server sees one.
+// POST: a redirect needs no body and no second chance, and a proxy in front must never
+// see two requests where this server sees one.
 type Server struct {
 	cfg        Config
 	ownClock   bool // cfg.Clock is not the system's

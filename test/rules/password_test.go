@@ -191,6 +191,7 @@ func TestPassword_IsBoundedPerRequest(t *testing.T) {
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), bad)
 	}
 	dedupe := true
-	_, _, err := s.Links.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://target.example/", Password: "x", Dedupe: &dedupe})
+	n := controlplane.NewLink{OriginalURL: "https://target.example/", Password: "x", Dedupe: &dedupe}
+	_, _, err := s.Links.Create(t.Context(), actor, n)
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
 }
