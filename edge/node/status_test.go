@@ -41,7 +41,9 @@ func TestEdgeNode_ReportsThatItsSourceIsBusy(t *testing.T) {
 	until(func() bool { return first.Status().Restoring && !first.Status().HeardAt.IsZero() })
 
 	log := slog.New(slog.DiscardHandler)
-	e := &edge{clicks: &recorder{}, store: relayed(t), log: log, gossip: &gossiper{}, registry: prometheus.NewRegistry(), freshness: freshness{start: time.Now()}}
+	e := &edge{
+		clicks: &recorder{}, store: relayed(t), log: log, gossip: &gossiper{}, registry: prometheus.NewRegistry(), freshness: freshness{start: time.Now()},
+	}
 	home := replication.FollowConfig{URL: web.URL, Sink: e.store, Silence: time.Minute, Logger: log}
 	e.peers = newPeering(e, nil, home)
 	var err error
