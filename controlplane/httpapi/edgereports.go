@@ -230,7 +230,8 @@ var replicaStates = []controlplane.ReplicaState{
 // outcomeOf accepts only outcomes that can be shown to an operator as they are.
 // explainedOf accepts only an answer that can be shown as it is.
 func explainedOf(x *api.EdgeExplained) (*controlplane.EdgeExplained, error) {
-	if len(x.Country) > 2 || len(x.City) > waypost.MaxClickName || !utf8.ValidString(x.City) || len(x.Location) > waypost.MaxPayload || !printable(x.Location) ||
+	if len(x.Country) > 2 || len(x.City) > waypost.MaxClickName || !utf8.ValidString(x.City) ||
+		len(x.Location) > waypost.MaxPayload || !printable(x.Location) ||
 		len(x.Gate) > 32 || !printable(x.Gate+x.Country) || x.Status < 0 || x.Status > 599 || len(x.Steps) > rules.MaxRules {
 		return nil, waypost.Errorf(waypost.EInvalid, "the explanation is out of bounds")
 	}

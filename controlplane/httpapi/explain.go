@@ -72,9 +72,12 @@ func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*explainOutpu
 }
 
 // askEdge replaces an explanation by that of an edge.
-func (a *linksAPI) askEdge(ctx context.Context, in *explainInput, v *controlplane.Visitor, e *controlplane.Explanation) (*api.ExplainedEdge, error) {
+func (a *linksAPI) askEdge(ctx context.Context, in *explainInput, v *controlplane.Visitor,
+	e *controlplane.Explanation,
+) (*api.ExplainedEdge, error) {
 	q := &controlplane.EdgeQuestion{
-		Host: e.Link.Host, Code: string(e.Link.Code), At: time.UnixMilli(v.Request.At).UTC(), Address: in.Address, Country: in.Country, City: in.City,
+		Host: e.Link.Host, Code: string(e.Link.Code), At: time.UnixMilli(v.Request.At).UTC(),
+		Address: in.Address, Country: in.Country, City: in.City,
 		UserAgent: string(v.Request.UserAgent), Language: in.Language, Query: string(v.Request.Query), Cookie: in.Cookie,
 	}
 	for name, text := range map[string]string{
@@ -197,7 +200,8 @@ func matchedRule(e *controlplane.Explanation) *rules.Rule {
 func explainedResult(e *controlplane.Explanation) api.ExplainedResult {
 	res := &e.Resolution
 	shown := api.ExplainedResult{
-		Status: res.Status, Location: valid(res.Location), Gate: e.Trace.Gate, NotFound: e.NotFound, Maintenance: e.Maintenance, Variant: int(res.Variant),
+		Status: res.Status, Location: valid(res.Location), Gate: e.Trace.Gate, NotFound: e.NotFound,
+		Maintenance: e.Maintenance, Variant: int(res.Variant),
 		Variants: []api.ExplainedVariant{},
 	}
 	matched := matchedRule(e)
@@ -231,6 +235,7 @@ var reasons = map[string]string{
 	"valid_from": "the link does not work yet",
 	"expired":    "the link has expired",
 	"exhausted":  "the link's click budget is used up",
+	"password":   "the link asks for a password, and shows a form",
 	"broken":     "the link's rules cannot be read",
 }
 

@@ -104,7 +104,8 @@ func TestExplain_AnEdgeAnswersOperators(t *testing.T) {
 	require.Equal(t, 200, res.StatusCode, res.text)
 	shown := object(t, res.text)
 	require.Equal(t, map[string]any{
-		"node": "eu-1", "position": map[string]any{"epoch": 1.0, "seq": 7.0}, "found": true, "current": true, "places_built_at": "2026-11-01T00:00:00Z",
+		"node": "eu-1", "position": map[string]any{"epoch": 1.0, "seq": 7.0}, "found": true, "current": true,
+		"places_built_at": "2026-11-01T00:00:00Z",
 	}, shown["edge"])
 	require.Equal(t, "DE", shown["facts"].(map[string]any)["country"])
 	require.Equal(t, "matched", shown["rules"].([]any)[0].(map[string]any)["outcome"])

@@ -11,8 +11,8 @@ import (
 	"waypost/rules"
 )
 
-// answerVisitor answers a visitor whom an order describes, as the server would, by the replica
-// and the GeoIP database of this edge. It counts nothing.
+// answerVisitor answers a visitor whom an order describes, as the server would, by the
+// replica and the GeoIP database of this edge. It counts nothing.
 func (e *edge) answerVisitor(_ context.Context, order api.EdgeOrder) api.EdgeOutcome {
 	q := order.Question
 	if q == nil {

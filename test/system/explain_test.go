@@ -36,7 +36,8 @@ func TestExplain_AnEdgeAnswersByItsOwnReplica(t *testing.T) {
 	}, 15*time.Second, 50*time.Millisecond)
 	node := edges.Edges[0].Node
 	var link api.Link
-	require.Equal(t, 201, call(http.MethodPost, "/api/v1/urls?wait=all", `{"original_url": "https://example.com/", "custom_code": "asked", "rules": [
+	require.Equal(t, 201, call(http.MethodPost, "/api/v1/urls?wait=all", `{
+		"original_url": "https://example.com/", "custom_code": "asked", "rules": [
 		{"name": "here", "when": [{"agent": ["ios"]}, {"country": ["DE"]}], "to": "https://example.com/de"},
 		{"when": [{"agent": ["ios"]}], "to": "https://example.com/ios"}]}`, &link))
 	require.NotEmpty(t, link.Warnings)
