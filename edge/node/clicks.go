@@ -62,6 +62,14 @@ func (c *recorder) know(store *store) {
 	c.config.Profiler = audience.New(audience.Config{Salts: store, Places: c.places, Logger: c.log, Metrics: c.config.Metrics})
 }
 
+// placesBuilt returns when the GeoIP database was built, zero when there is none.
+func (c *recorder) placesBuilt() time.Time {
+	if c == nil {
+		return time.Time{}
+	}
+	return c.places.Built()
+}
+
 // watchPlaces loads a new GeoIP database when the file changes, until ctx ends.
 func (c *recorder) watchPlaces(ctx context.Context) {
 	if c.places != nil {

@@ -19,7 +19,7 @@ func (e *edge) answerVisitor(_ context.Context, order api.EdgeOrder) api.EdgeOut
 		return api.EdgeOutcome{Error: "the order has no question"}
 	}
 	x := &api.EdgeExplained{Status: waypost.NotFound.Status, Steps: []api.EdgeStep{}}
-	if built := e.clicks.places.Built(); !built.IsZero() {
+	if built := e.clicks.placesBuilt(); !built.IsZero() {
 		x.PlacesBuilt = &built
 	}
 	out := api.EdgeOutcome{Explained: x}

@@ -136,7 +136,7 @@ func (e *edge) state() report.State {
 	perSecond := e.requests.perSecond(time.Now())
 	r := report.State{
 		Replica: "following", DiskLow: errors.Is(degraded, replica.ErrLowDisk), Draining: e.orders.unready(), RequestsPerSecond: &perSecond,
-		PlacesBuilt: e.clicks.places.Built(),
+		PlacesBuilt: e.clicks.placesBuilt(),
 	}
 	if free, total, err := replica.DiskSpace(e.cfg.DataDir); err == nil {
 		used := total - free
