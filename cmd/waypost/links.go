@@ -66,6 +66,7 @@ func describe(l client.Link) string {
 		{"active", strconv.FormatBool(l.Active), true},
 		{"clicks", strconv.FormatInt(l.ClickCount, 10), true},
 		{"max clicks", budgetText(&l), false},
+		{"password", map[bool]string{true: "set"}[l.HasPassword], false},
 		{"created", created, true},
 		{"expires", expires, true},
 		{"valid from", validFrom, false},

@@ -165,10 +165,10 @@ func passwordIn(form []byte) (password []byte, ok bool) {
 		text := make([]byte, 0, len(pair))
 		for i := 0; i < len(pair); i++ {
 			b := pair[i]
-			switch {
-			case b == '+':
+			switch b {
+			case '+':
 				b = ' '
-			case b == '%':
+			case '%':
 				if i+2 >= len(pair) || !isHex(pair[i+1]) || !isHex(pair[i+2]) {
 					return nil, false
 				}

@@ -277,7 +277,7 @@ func TestPasswords_GuessesAreLimitedByNetworkAndByLink(t *testing.T) {
 
 	limited := 0
 	for i := range 300 {
-		if try("/secret02", fmt.Sprintf("198.51.100.%d", i%256), "wrong").StatusCode == 429 {
+		if try("/secret02", fmt.Sprintf("198.51.100.%d", i%256), "wrong").StatusCode == http.StatusTooManyRequests {
 			limited++
 		}
 	}

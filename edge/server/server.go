@@ -48,8 +48,10 @@ type Server struct {
 func New(cfg Config) *Server {
 	ownClock := cfg.Clock != nil
 	cfg = cfg.withDefaults()
-	s := &Server{cfg: cfg, ownClock: ownClock, about: about(cfg), metrics: newMetrics(), trusted: proxy.Trusted(cfg.TrustedProxies),
-		guesses: newGuesses(cfg.Clock), hashing: newHashing()}
+	s := &Server{
+		cfg: cfg, ownClock: ownClock, about: about(cfg), metrics: newMetrics(), trusted: proxy.Trusted(cfg.TrustedProxies),
+		guesses: newGuesses(cfg.Clock), hashing: newHashing(),
+	}
 	s.registry = newRegistry(s.metrics, cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
 	s.metrics.open = s.registry.open.Load
 	if cfg.Metrics != nil {

@@ -64,3 +64,19 @@ func FuzzNoLineStopsAnImport(f *testing.F) {
 		require.Equal(t, report.Rows, report.Created+len(report.Refused))
 	})
 }
+
+func TestImport_MakesNoLinkPublicThatHadAPassword(t *testing.T) {
+	a := &api{}
+	report, err := runLines(t, a, `{"original_url": "https://example.com/1", "has_password": true}
+{"original_url": "https://example.com/2", "has_password": true, "password": "x"}
+{"original_url": "https://example.com/3", "has_password": false}`)
+	require.NoError(t, err)
+	require.Equal(t, 2, report.Created)
+	require.Len(t, report.Refused, 1)
+	require.Contains(t, report.Refused[0].Reason, "no export holds")
+
+	report, err = run(t, a, "original_url,has_password\nhttps://example.com/1,true\nhttps://example.com/2,false\n")
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Created)
+	require.Len(t, report.Refused, 1)
+}

@@ -46,9 +46,10 @@ func (e *edgeServer) ask(t *testing.T, method, path, password, cookie string) *h
 	return res
 }
 
-// change changes a link, and hands the edge its record.
-func (s *system) change(t *testing.T, code string, c controlplane.LinkChange) waypost.Link {
+// change changes the link that has a password, and hands the edge its record.
+func (s *system) change(t *testing.T, c controlplane.LinkChange) waypost.Link {
 	t.Helper()
+	const code = "secret"
 	o, _, err := s.Links.Change(t.Context(), actor, "", code, c)
 	require.NoError(t, err)
 	s.edge.mu.Lock()
@@ -94,11 +95,11 @@ func TestPassword_FromTheControlPlaneToTheRedirect(t *testing.T) {
 		require.Equal(t, where, string(e.Resolution.Location))
 	})
 	t.Run("a change of other rules keeps it", func(t *testing.T) {
-		s.change(t, "secret", controlplane.LinkChange{Rules: controlplane.RulesChange{Rules: &[]rules.Rule{{To: "https://target.example/rule"}}}})
+		s.change(t, controlplane.LinkChange{Rules: controlplane.RulesChange{Rules: &[]rules.Rule{{To: "https://target.example/rule"}}}})
 		res := s.edge.ask(t, "GET", "/secret", "", cookie)
 		require.Equal(t, "https://target.example/rule", res.Header.Get("Location"))
 		require.Equal(t, 200, status("/secret", ""))
-		s.change(t, "secret", controlplane.LinkChange{Rules: controlplane.RulesChange{Rules: &[]rules.Rule{}}})
+		s.change(t, controlplane.LinkChange{Rules: controlplane.RulesChange{Rules: &[]rules.Rule{}}})
 		require.Equal(t, 302, status("/secret", cookie))
 		require.NoError(t, s.Links.Reschedule(t.Context()))
 	})
@@ -116,12 +117,12 @@ func TestPassword_FromTheControlPlaneToTheRedirect(t *testing.T) {
 	})
 	t.Run("a new one makes cookies void", func(t *testing.T) {
 		next := "another"
-		l := s.change(t, "secret", controlplane.LinkChange{Rules: controlplane.RulesChange{Password: &next}})
+		l := s.change(t, controlplane.LinkChange{Rules: controlplane.RulesChange{Password: &next}})
 		require.JSONEq(t, "{}", string(l.Rules))
 		require.Equal(t, 200, status("/secret", cookie))
 		require.Equal(t, 403, s.edge.ask(t, "POST", "/secret", secret, "").StatusCode)
 		require.Equal(t, 302, status("/secret", pass("secret", next)))
-		s.change(t, "secret", controlplane.LinkChange{Rules: controlplane.RulesChange{Password: &next}})
+		s.change(t, controlplane.LinkChange{Rules: controlplane.RulesChange{Password: &next}})
 	})
 	t.Run("a cookie ends after 12 hours", func(t *testing.T) {
 		cookie := pass("secret", "another")
@@ -133,7 +134,7 @@ func TestPassword_FromTheControlPlaneToTheRedirect(t *testing.T) {
 	})
 	t.Run("without it the link is as before", func(t *testing.T) {
 		none := ""
-		l := s.change(t, "secret", controlplane.LinkChange{Rules: controlplane.RulesChange{Password: &none}})
+		l := s.change(t, controlplane.LinkChange{Rules: controlplane.RulesChange{Password: &none}})
 		require.Nil(t, l.Rules)
 		require.Nil(t, l.Programme)
 		require.Equal(t, 302, status("/secret", ""))
