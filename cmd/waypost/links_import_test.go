@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,4 +51,17 @@ func TestRefusedRowsAreToldInWholeSentences(t *testing.T) {
 	require.NoError(t, tell.refused(linkimport.Row{Line: 2, Reason: "original_url is missing"}))
 	require.NoError(t, tell.refused(linkimport.Row{Line: 3, Reason: "no", OriginalURL: "ftp://a.example/"}))
 	require.Equal(t, "line 2 refused: original_url is missing\nline 3 refused: no: ftp://a.example/\n", told.String())
+}
+
+func TestImportSummary_SaysWhatWordsMean(t *testing.T) {
+	for want, report := range map[string]linkimport.Report{
+		"1 of 1 row created, 0 refused, in 0s\n": {Rows: 1, Created: 1},
+		"0 of 2 rows created, 1 refused, 1 in doubt (the API did not say whether they were created), in 0s\n": {
+			Rows: 2, NotCreated: 1, InDoubt: []linkimport.Row{{Line: 3, Reason: "no answer"}},
+		},
+	} {
+		var shown strings.Builder
+		require.NoError(t, (&telling{p: &program{stdout: &shown}, lines: io.Discard}).end(report, 0))
+		require.Equal(t, want, shown.String())
+	}
 }

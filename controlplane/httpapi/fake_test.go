@@ -112,6 +112,9 @@ func flags(n controlplane.NewLink) (f waypost.LinkFlags) {
 	return f
 }
 
+// workspaceKey is the key of the workspace in the context of onBulk and onCreate.
+type workspaceKey struct{}
+
 func (f *links) CreateBulk(ctx context.Context, actor controlplane.Actor,
 	ns []controlplane.NewLink,
 ) ([]controlplane.Outcome, waypost.Position, error) {
@@ -120,7 +123,7 @@ func (f *links) CreateBulk(ctx context.Context, actor controlplane.Actor,
 		hook = f.onCreate
 	}
 	if hook != nil {
-		if err := hook(ctx); err != nil {
+		if err := hook(context.WithValue(ctx, workspaceKey{}, actor.Workspace)); err != nil {
 			return nil, waypost.Position{}, err
 		}
 	}

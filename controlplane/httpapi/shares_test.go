@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -92,11 +93,21 @@ func TestBulk_BodiesOfAWorkspaceHaveAShareOfTheMemory(t *testing.T) {
 }
 
 func TestBulk_RequestsOfAWorkspaceHaveAShareOfThePlaces(t *testing.T) {
-	held, release := make(chan struct{}), make(chan struct{})
+	held, release, ended := make(chan any), make(chan struct{}), make(chan struct{}) // held has the workspaces
+	defer close(ended)
+	let := sync.OnceFunc(func() { close(release) })
+	defer let()
 	a := start(t, func(f *links, _ *httpapi.Config) {
-		f.onBulk = func(context.Context) error { held <- struct{}{}; <-release; return nil }
+		f.onBulk = func(ctx context.Context) error {
+			select {
+			case held <- ctx.Value(workspaceKey{}):
+				<-release
+			case <-ended:
+			}
+			return nil
+		}
 	})
-	done := make(chan struct{})
+	done := make(chan struct{}, 21)
 	two := `{"links":[` + create + "," + create + `]}`
 	post := func(key string) {
 		go func() {
@@ -108,11 +119,11 @@ func TestBulk_RequestsOfAWorkspaceHaveAShareOfThePlaces(t *testing.T) {
 		post(fullKey)
 	}
 	for range 8 {
-		<-held
+		require.Equal(t, waypost.WorkspaceID(1), <-held)
 	}
 	post(strangerKey)
-	<-held // the ninth is the stranger's, or no other would be answered
-	close(release)
+	require.NotEqual(t, waypost.WorkspaceID(1), <-held, "the ninth is the stranger's")
+	let()
 	for range 12 {
 		<-held
 	}
