@@ -42,7 +42,8 @@ func TestEdgeNode_ReportsThatItsSourceIsBusy(t *testing.T) {
 
 	log := slog.New(slog.DiscardHandler)
 	e := &edge{
-		clicks: &recorder{}, store: relayed(t), log: log, gossip: &gossiper{}, registry: prometheus.NewRegistry(), freshness: freshness{start: time.Now()},
+		clicks: &recorder{}, store: relayed(t), log: log, gossip: &gossiper{}, registry: prometheus.NewRegistry(),
+		freshness: freshness{start: time.Now()},
 	}
 	home := replication.FollowConfig{URL: web.URL, Sink: e.store, Silence: time.Minute, Logger: log}
 	e.peers = newPeering(e, nil, home)

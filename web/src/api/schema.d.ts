@@ -2020,10 +2020,10 @@ export interface components {
             /** @description The variant was drawn by chance: the next visit may get another one. With a split by cookie, a visitor keeps the drawn one. */
             by_chance: boolean;
             /**
-             * @description Decided before the rules. state: the link is disabled. valid_from: it does not work yet. expired: it has expired. exhausted: its click budget is used up. broken: its rules cannot be read. Empty: the rules decided, or the target.
+             * @description Decided before the rules. state: the link is disabled. valid_from: it does not work yet. expired: it has expired. exhausted: its click budget is used up. password: it asks for one. broken: its rules cannot be read. Empty: the rules decided, or the target.
              * @enum {string}
              */
-            gate: "state" | "valid_from" | "expired" | "exhausted" | "broken" | "";
+            gate: "state" | "valid_from" | "expired" | "exhausted" | "password" | "broken" | "";
             /** @description Where the visitor is led; empty without a redirect. */
             location: string;
             /** @description The location is the domain's own, because the domain is in maintenance. */
