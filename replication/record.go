@@ -151,7 +151,7 @@ func checkLink(r *waypost.Record) error {
 	if len(r.Payload) == 0 {
 		return fmt.Errorf("%w: an empty location", ErrContent)
 	}
-	if r.Programme != nil && rules.Known(r.Programme) {
+	if rules.Known(r.Programme) || len(r.Programme) > waypost.MaxProgramme {
 		if err := rules.Check(r.Programme); err != nil {
 			return fmt.Errorf("%w: %w", ErrContent, err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"waypost"
 	"waypost/replication"
+	"waypost/rules"
 )
 
 func link() waypost.Record {
@@ -80,10 +81,33 @@ func TestARecordDecodesToWhatWasEncoded(t *testing.T) {
 			ExpiresAt: rapid.Int64().Draw(t, "expires"),
 			Payload:   rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "payload"),
 		}
+		if rapid.Bool().Draw(t, "has rules") {
+			r.Programme = rapid.SliceOfN(rapid.Byte(), 1, waypost.MaxProgramme).Draw(t, "programme")
+		}
 		var got waypost.Record
 		require.NoError(t, replication.DecodeRecord(replication.AppendRecord(nil, &r), &got))
 		require.Equal(t, r, got)
 	})
+}
+
+func TestDecodeRecord_RefusesDamagedRulesAndPassesLaterOnes(t *testing.T) {
+	with := rules.Compiling{Status: 302, Target: func(url string) (string, string, error) { return url, url, nil }}
+	programme, err := rules.Compile(&rules.Source{Rules: []rules.Rule{{
+		When: []rules.Condition{{Agent: []string{"ios"}}}, To: "https://example.com/ios",
+	}}}, &with)
+	require.NoError(t, err)
+	r := link()
+	var got waypost.Record
+	decode := func(programme []byte) error {
+		r.Programme = programme
+		return replication.DecodeRecord(replication.AppendRecord(nil, &r), &got)
+	}
+	require.NoError(t, decode(programme))
+	require.Equal(t, r, got)
+	require.ErrorIs(t, decode(programme[:len(programme)-1]), replication.ErrContent)
+	require.Equal(t, r, got, "the record is kept as it is")
+	require.ErrorIs(t, decode(make([]byte, waypost.MaxProgramme+1)), replication.ErrContent)
+	require.NoError(t, decode(append([]byte{9}, programme[1:]...)), "rules of a later version")
 }
 
 func TestEveryFlippedBitOfARecordIsNoticed(t *testing.T) {
