@@ -154,9 +154,9 @@ func TestSettingsOfAWorkspaceAreJudged(t *testing.T) {
 		return p.want(status, call{method: http.MethodPatch, path: "/api/v1/workspace", credential: operator, body: body})
 	}
 	w := change(200, map[string]any{"name": "Ours", "settings": map[string]any{"dedupe": true, "events": "sampled"}}).json()
-	require.Equal(t, map[string]any{"dedupe": true, "events": "sampled", "events_sample": 100.0}, w["settings"])
+	require.Equal(t, map[string]any{"dedupe": true, "events": "sampled", "events_sample": 100.0, "utm": false}, w["settings"])
 	w = change(200, map[string]any{"settings": map[string]any{"events_sample": 7}}).json()
-	require.Equal(t, map[string]any{"dedupe": true, "events": "sampled", "events_sample": 7.0}, w["settings"], "the others stay")
+	require.Equal(t, map[string]any{"dedupe": true, "events": "sampled", "events_sample": 7.0, "utm": false}, w["settings"], "the others stay")
 	require.Equal(t, "Ours", w["name"])
 	for _, body := range []any{
 		`{}`, `{"settings": {}}`, `{"name": ""}`, `{"name": " x "}`, `{"settings": {"events": "some"}}`, `{"settings": {"events_sample": 0}}`,
@@ -175,5 +175,5 @@ func TestSettingsOfAWorkspaceAreJudged(t *testing.T) {
 	_, err := p.hand().Exec(t.Context(), `UPDATE workspace SET settings = '{"dedupe": 1, "events": "all", "events_sample": -4, "else": []}' WHERE id = 1`)
 	require.NoError(t, err)
 	w = p.want(200, call{path: "/api/v1/workspace", credential: operator}).json()
-	require.Equal(t, map[string]any{"dedupe": false, "events": "all", "events_sample": 100.0}, w["settings"])
+	require.Equal(t, map[string]any{"dedupe": false, "events": "all", "events_sample": 100.0, "utm": false}, w["settings"])
 }
