@@ -192,7 +192,7 @@ func (p *programme) act(res *waypost.Resolution, b []byte, f *Facts) (ok bool) {
 		res.Location, ok = p.target(b[1])
 		return ok
 	case actionStatus:
-		if len(b) < 3 {
+		if !refuses(b) {
 			return false
 		}
 		*res = waypost.Resolution{Status: int(binary.LittleEndian.Uint16(b[1:])), Rule: res.Rule, Flags: res.Flags}
@@ -201,6 +201,11 @@ func (p *programme) act(res *waypost.Resolution, b []byte, f *Facts) (ok bool) {
 		return p.split(res, b, f)
 	}
 	return false
+}
+
+// refuses reports whether an action of a status is whole and has one of the two.
+func refuses(b []byte) bool {
+	return len(b) == 3 && (binary.LittleEndian.Uint16(b[1:]) == 404 || binary.LittleEndian.Uint16(b[1:]) == 410)
 }
 
 // split sets the answer to that of a variant.

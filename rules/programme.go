@@ -337,7 +337,7 @@ func (p *programme) checkAction(b []byte) (need Need, ok bool) {
 		_, ok := p.target(b[1])
 		return 0, ok
 	case actionStatus:
-		return 0, len(b) == 3 && (binary.LittleEndian.Uint16(b[1:]) == 404 || binary.LittleEndian.Uint16(b[1:]) == 410)
+		return 0, refuses(b)
 	case actionSplit:
 		return p.checkSplit(b)
 	}
