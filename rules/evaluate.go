@@ -2,9 +2,10 @@ package rules
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"net/netip"
+
+	"github.com/dchest/siphash"
 
 	"waypost"
 )
@@ -237,26 +238,24 @@ func (p *programme) split(res *waypost.Resolution, b []byte, f *Facts) (ok bool)
 	return false
 }
 
-// VisitorHash returns the place of a visitor among the 65,536 of a split: SHA-256 under
-// the link's own key, of the network (/24 or /48) and the user agent. Nothing of it is
-// stored. It does not allocate.
+// VisitorHash returns the place of a visitor among the 65,536 of a split: SipHash-2-4
+// under the link's own key of 16 bytes, of the network (/24 or /48) and the user agent.
+// Nothing of it is stored. It does not allocate.
 func VisitorHash(key []byte, address netip.Addr, userAgent []byte) uint16 {
-	var buf [keySize + 7 + waypost.MaxAgent]byte
-	n := copy(buf[:keySize], key)
+	var buf [7 + waypost.MaxAgent]byte
 	address = address.Unmap()
 	if address.Is4() {
 		a := address.As4()
-		buf[n] = 4
-		copy(buf[n+1:], a[:3])
+		buf[0] = 4
+		copy(buf[1:], a[:3])
 	} else if address.Is6() {
 		a := address.As16()
-		buf[n] = 6
-		copy(buf[n+1:], a[:6])
+		buf[0] = 6
+		copy(buf[1:], a[:6])
 	}
-	n += 7
-	n += copy(buf[n:], userAgent)
-	sum := sha256.Sum256(buf[:n])
-	return binary.LittleEndian.Uint16(sum[:])
+	n := 7 + copy(buf[7:], userAgent)
+	le := binary.LittleEndian
+	return uint16(siphash.Hash(le.Uint64(key), le.Uint64(key[8:]), buf[:n]))
 }
 
 // holds evaluates an operation.

@@ -21,7 +21,7 @@ type Request struct {
 func (f *Facts) Read(need Need, r *Request) {
 	*f = Facts{At: r.At, Address: r.Address, UserAgent: r.UserAgent, Query: r.Query, Cookie: r.Cookie, Chance: r.Chance}
 	if need&NeedAgent != 0 {
-		f.Agent = ParseAgent(r.UserAgent)
+		f.Agent = agents.parse(r.UserAgent)
 	}
 	if need&NeedLanguage != 0 {
 		f.Languages.Parse(r.AcceptLanguage)
