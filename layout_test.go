@@ -92,7 +92,7 @@ var layers = []layer{
 	}},
 	{path: "replication", mayUse: []string{"keyrange", "rules", "internal", ""}},
 	{path: "keyrange", mayUse: []string{""}, stdOnly: true},
-	{path: "rules", mayUse: []string{""}, stdOnly: true},
+	{path: "rules", mayUse: []string{""}},
 	{path: "rules/budget", stdOnly: true},
 	{path: "migrations"},
 	{path: "web", stdOnly: true},
