@@ -41,7 +41,7 @@ test: install-postgres install-cc install-curl install-wrk install-browser $(TOO
 	@test/runner/run.sh $(or $(PKG),all)
 
 .PHONY: test-long
-test-long: install-postgres install-cc $(TOOLS)/gotestsum ## Run the long forms of tests and write docs/test-long.txt (2 hours)
+test-long: install-postgres install-cc $(TOOLS)/gotestsum ## Run the long forms of tests and write docs/test-long.txt (an hour)
 	@test/runner/run.sh long 2>&1 | tee docs/test-long.txt
 
 .PHONY: test-alerts
