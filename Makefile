@@ -45,9 +45,10 @@ test-long: install-postgres install-cc $(TOOLS)/gotestsum ## Run the long forms 
 	@test/runner/run.sh long 2>&1 | tee docs/test-long.txt
 
 .PHONY: test-alerts
-test-alerts: install-promtool ## Test the alert rules (seconds; part of make test)
-	$(PROMTOOL) check rules deploy/alerts.yaml
+test-alerts: install-prometheus ## Test the alert rules and the dashboards (seconds; part of make test)
+	$(PROMTOOL) check config deploy/prometheus.yaml
 	$(PROMTOOL) test rules deploy/alerts_test.yaml
+	PROMTOOL=$$(realpath $(PROMTOOL)) go test ./deploy/dashboards
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME=10s (5 minutes on 2 cores)
@@ -114,9 +115,9 @@ install-cc: ## Install a C compiler, which the race detector needs, if it is mis
 install-curl: ## Install curl, which the demonstration of two hosts needs, if it is missing
 	@deploy/install-missing.sh curl
 
-.PHONY: install-promtool
-install-promtool: ## Put promtool, which tests the alert rules, into bin/tools, if it is missing
-	@deploy/install-missing.sh promtool
+.PHONY: install-prometheus
+install-prometheus: ## Put prometheus and promtool, which test the alert rules, into bin/tools, if they are missing
+	@deploy/install-missing.sh prometheus
 
 .PHONY: install-wrk
 install-wrk: ## Install wrk, which the benchmarks send requests with, if it is missing

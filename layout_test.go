@@ -38,8 +38,9 @@ var layers = []layer{
 		"edge/lookup", "edge/clicks", "replication", "keyrange", "migrations",
 		"controlplane/httpapi", "edge/audience", "client", "internal", "rules", "",
 	}},
+	{path: "deploy/dashboards", stdOnly: true},
 	{path: "test", mayUse: []string{
-		"api", "internal/dev", "internal/config", "migrations", "client", "internal",
+		"deploy/dashboards", "api", "internal/dev", "internal/config", "migrations", "client", "internal",
 		"edge/replica", "edge/server", "replication", "keyrange", "rules", "controlplane",
 		"controlplane/postgres", "",
 	}},

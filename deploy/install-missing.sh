@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what Waypost needs on a development machine and does not find: as root
-# from Debian's or Ubuntu's packages, otherwise by telling what to install. promtool,
-# a single file, comes from Debian's package into bin/tools, for root or not.
+# from Debian's or Ubuntu's packages, otherwise by telling what to install. Prometheus
+# and promtool, single files, come from Debian's package into bin/tools, for root or not.
 #
-#   deploy/install-missing.sh postgres|cc|curl|promtool|wrk|nginx|redis|npm|chromium ...
+#   deploy/install-missing.sh postgres|cc|curl|prometheus|wrk|nginx|redis|npm|chromium ...
 set -euo pipefail
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/bin/tools
@@ -23,8 +23,8 @@ have_cc() {
   command -v "${CC:-gcc}" >/dev/null || command -v clang >/dev/null
 }
 
-have_promtool() {
-  command -v promtool >/dev/null || [[ -x $tools/promtool ]]
+have_prometheus() {
+  { command -v promtool >/dev/null || [[ -x $tools/promtool ]]; } && { command -v prometheus >/dev/null || [[ -x $tools/prometheus ]]; }
 }
 
 can_install() {
@@ -51,9 +51,9 @@ install_postgres() {
   apt install postgresql
 }
 
-# The package would run a service. Only one file is wanted of it, and no privilege
+# The package would run a service. Only two files are wanted of it, and no privilege
 # needed: what apt knows will do, or else lists of our own.
-install_promtool() (
+install_prometheus() (
   command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || exit 0
   tmp=$(mktemp -d)
   trap 'rm -rf "$tmp"' EXIT
@@ -66,8 +66,10 @@ install_promtool() (
   fi
   dpkg-deb -x prometheus_*.deb unpacked
   mkdir -p "$tools"
-  cp unpacked/usr/bin/promtool "$tools/.promtool.$$"
-  mv "$tools/.promtool.$$" "$tools/promtool" # at once: another make may be using it
+  for file in prometheus promtool; do
+    cp "unpacked/usr/bin/$file" "$tools/.$file.$$"
+    mv "$tools/.$file.$$" "$tools/$file" # at once: another make may be using it
+  done
 )
 
 # The packages of servers start them. Only the binaries are wanted, so that is
@@ -122,10 +124,10 @@ for what in "$@"; do
         exit 1
       fi
       ;;
-    promtool)
-      have_promtool && continue
-      if ! install_promtool >&2 || ! have_promtool; then
-        echo "No promtool found, which tests the alert rules. Put it into the PATH (Debian, Ubuntu: it is in the package prometheus) and try again." >&2
+    prometheus)
+      have_prometheus && continue
+      if ! install_prometheus >&2 || ! have_prometheus; then
+        echo "No prometheus and promtool found, which test the alert rules. Put them into the PATH (Debian, Ubuntu: the package prometheus) and try again." >&2
         exit 1
       fi
       ;;
@@ -172,7 +174,7 @@ for what in "$@"; do
       fi
       ;;
     *)
-      echo "usage: $0 postgres|cc|curl|promtool|wrk|nginx|redis|npm|chromium ..." >&2
+      echo "usage: $0 postgres|cc|curl|prometheus|wrk|nginx|redis|npm|chromium ..." >&2
       exit 2
       ;;
   esac

@@ -200,7 +200,9 @@ func (c *control) connect(ctx context.Context) (err error) {
 		Logger:              c.log,
 	})
 	c.closers = append(c.closers, c.returnKeys)
-	c.registry.MustRegister(keyPool{c.db})
+	c.registry.MustRegister(keyPool{c.db}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "waypost_postgresql_up", Help: "Whether PostgreSQL answers: 1, or 0.",
+	}, c.postgreSQLUp))
 	c.nodes = controlplane.NewNodes(controlplane.NodesConfig{Store: c.db, Now: c.db.Now, Logger: c.log})
 	c.orders = controlplane.NewOrders(c.db, c.fleet.Knows, c.stream.AskAll, c.log)
 	return nil
@@ -321,6 +323,16 @@ func (c *control) ready(ctx context.Context) (any, bool) {
 		return detail, false
 	}
 	return detail, true
+}
+
+// postgreSQLUp asks PostgreSQL for the head of the changelog, at every scrape.
+func (c *control) postgreSQLUp() float64 {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if _, err := c.db.Head(ctx); err != nil {
+		return 0
+	}
+	return 1
 }
 
 // ownHost returns the host of short URLs, without a port. Links must not point to it.

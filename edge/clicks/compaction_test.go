@@ -94,7 +94,7 @@ func TestCompaction_WhileTheControlPlaneIsAwayDetailIsCompactedBeforeAClickIsDro
 	cfg.MaxBytes, cfg.Metrics, cfg.Logger = 1<<20, registry, log.logger()
 	j := open(t, cfg)
 	clicked := newLedger()
-	for round := 0; metric(t, registry, "waypost_clicks_folded_total", "totals") == 0; round++ {
+	for round := 0; metric(t, registry, "waypost_clicks_coarsened_total", "totals") == 0; round++ {
 		require.Less(t, round, 100, "nothing was folded to totals")
 		clicked.clickAround(t, j, 5_000, 500)
 		require.LessOrEqual(t, used(t, cfg.Dir), cfg.MaxBytes)

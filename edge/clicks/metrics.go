@@ -37,7 +37,7 @@ var (
 	diskErrorsDesc  = desc("disk_errors_total", "Reads, writes and syncs of the journal that failed.")
 	failuresDesc    = desc("ship_failures_total", "Batches that were sent and neither acknowledged nor given up, by reason.", "reason")
 	lostDesc        = desc("lost_total", "Clicks in unreadable files in the directory quarantine, as far as their number is known.")
-	foldedDesc      = desc("folded_total", "Clicks that lost detail to make room while they waited, by the detail that is left; once for each loss.", "detail")
+	coarsenedDesc   = desc("coarsened_total", "Clicks that lost detail to make room while they waited, by the detail that is left; once for each loss.", "detail")
 	waitingDesc     = desc("waiting", "Clicks in batches and compacted segments that wait to be acknowledged.")
 	ageDesc         = desc("waiting_seconds", "Age of the oldest batch that waits to be acknowledged; 0 if there is none.")
 	bytesDesc       = desc("journal_bytes", "Size of the journal's directory.")
@@ -47,7 +47,7 @@ var (
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		recordedDesc, droppedDesc, batchesDesc, shippedDesc, voidedDesc, resentDesc, deadDesc, tornDesc, quarantinedDesc,
-		diskErrorsDesc, failuresDesc, lostDesc, foldedDesc, waitingDesc, ageDesc, bytesDesc,
+		diskErrorsDesc, failuresDesc, lostDesc, coarsenedDesc, waitingDesc, ageDesc, bytesDesc,
 	} {
 		ch <- d
 	}
@@ -76,8 +76,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	counter(failuresDesc, n.unavailable.Load(), "unavailable")
 	counter(failuresDesc, n.unanswered.Load(), "unanswered")
 	counter(lostDesc, n.lost.Load())
-	counter(foldedDesc, n.coarsened[quarterGrade].Load(), "quarters")
-	counter(foldedDesc, n.coarsened[totalGrade].Load(), "totals")
+	counter(coarsenedDesc, n.coarsened[quarterGrade].Load(), "quarters")
+	counter(coarsenedDesc, n.coarsened[totalGrade].Load(), "totals")
 	waiting, age := c.j.catalog.waiting(time.Now())
 	gauge(waitingDesc, float64(waiting))
 	gauge(ageDesc, age.Seconds())

@@ -143,7 +143,7 @@ func TestRulesAndVariantsAreCountedExactlyFromTheJournalToTheStatistics(t *testi
 				t.Error(err)
 			}
 		})
-		record(j, func() bool { return i > 0 || sumOf(t, registry, "waypost_clicks_folded_total", "totals") > 0 })
+		record(j, func() bool { return i > 0 || sumOf(t, registry, "waypost_clicks_coarsened_total", "totals") > 0 })
 		c := control(fmt.Sprintf("life-%d", i), place+"=1")
 		way.to.Store(&c.API)
 		record(j, func() bool {

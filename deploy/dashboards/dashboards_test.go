@@ -1,0 +1,95 @@
+package dashboards_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/require"
+
+	"waypost/deploy/dashboards"
+)
+
+// TestDashboards_AreTheFiles compares the files with those that this package makes, or
+// writes them.
+func TestDashboards_AreTheFiles(t *testing.T) {
+	names := make(map[string]bool)
+	for _, d := range dashboards.All() {
+		text, err := d.JSON()
+		require.NoError(t, err)
+		name := d.ID + ".json"
+		names[name] = true
+		if os.Getenv("WAYPOST_WRITE_DASHBOARDS") != "" {
+			require.NoError(t, os.WriteFile(name, text, 0o644))
+		}
+		have, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.Equal(t, string(text), string(have), "WAYPOST_WRITE_DASHBOARDS=1 go test ./deploy/dashboards")
+	}
+	files, err := filepath.Glob("*.json")
+	require.NoError(t, err)
+	require.Len(t, files, len(names))
+}
+
+// TestDashboards_HaveExpressionsThatParse asks the parser of Prometheus, which
+// `make test-alerts` names.
+func TestDashboards_HaveExpressionsThatParse(t *testing.T) {
+	promtool := os.Getenv("PROMTOOL")
+	if promtool == "" {
+		t.Skip("make test-alerts runs it, with PROMTOOL")
+	}
+	rules := "groups:\n- name: dashboards\n  rules:\n"
+	n := 0
+	for _, d := range dashboards.All() {
+		for _, p := range d.Panels {
+			for _, q := range p.Queries {
+				rules += fmt.Sprintf("  - {record: 'panel:%d', expr: '%s'}\n", n, strings.ReplaceAll(q.Expr, "$instance", ".*"))
+				n++
+			}
+		}
+	}
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(rules), 0o600))
+	out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), fmt.Sprintf("%d rules found", n))
+}
+
+type rules struct {
+	Groups []struct {
+		Rules []struct {
+			Alert, Expr string
+			Annotations map[string]string
+		}
+	}
+}
+
+// TestAlerts_HaveAPageEach also finds pages without an alert, and pages that the index
+// lacks.
+func TestAlerts_HaveAPageEach(t *testing.T) {
+	text, err := os.ReadFile("../alerts.yaml")
+	require.NoError(t, err)
+	var all rules
+	require.NoError(t, yaml.Unmarshal(text, &all))
+	index, err := os.ReadFile("../../docs/operations/alerts/README.md")
+	require.NoError(t, err)
+	n := 0
+	for _, g := range all.Groups {
+		for _, r := range g.Rules {
+			n++
+			page := "docs/operations/alerts/" + r.Alert + ".md"
+			require.Equal(t, page, r.Annotations["runbook"])
+			text, err := os.ReadFile("../../" + page)
+			require.NoError(t, err)
+			require.Contains(t, string(text), "# "+r.Alert+"\n")
+			require.Contains(t, string(index), "["+r.Alert+"]("+r.Alert+".md)")
+		}
+	}
+	pages, err := filepath.Glob("../../docs/operations/alerts/*.md")
+	require.NoError(t, err)
+	require.Len(t, pages, n+1, "one for each alert, and the index")
+}

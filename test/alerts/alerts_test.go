@@ -1,0 +1,286 @@
+// Package alerts_test shows that the alerts of deploy/alerts.yaml fire in a real
+// Prometheus when a real system has the fault. It has no code of its own.
+package alerts_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/deploy/dashboards"
+	"waypost/internal/pgserver"
+	"waypost/migrations"
+	"waypost/test/devtest"
+)
+
+const patience = time.Minute
+
+// world is a control plane, two edges, PostgreSQL, and a Prometheus that watches them.
+type world struct {
+	t        *testing.T
+	database *pgserver.Server
+	control  *devtest.Control
+	a, b     *devtest.Edge
+	edges    []string // admin listeners
+	targets  string   // file in which Prometheus finds them
+	address  string   // of Prometheus
+}
+
+// start runs all of them, with two faults: a certificate ends soon, and a region has few
+// keys because codes are short.
+func start(t *testing.T) *world {
+	prometheus, err := exec.LookPath("prometheus")
+	if err != nil {
+		prometheus, err = filepath.Abs("../../bin/tools/prometheus")
+		require.NoError(t, err)
+		if _, err := os.Stat(prometheus); err != nil {
+			t.Skip("no prometheus: deploy/install-missing.sh prometheus")
+		}
+	}
+	w := &world{t: t, targets: filepath.Join(t.TempDir(), "edges.json")}
+	w.database, err = pgserver.Start(t.Context(), pgserver.Config{Dir: filepath.Join(t.TempDir(), "postgres"), Settings: map[string]string{"fsync": "off"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { w.stopDatabase() })
+	require.NoError(t, migrations.Up(t.Context(), w.database.URL()))
+	w.control, err = devtest.StartControl(t, devtest.ControlConfig{
+		Binary: devtest.Binary(t), Database: w.database.URL(), DataDir: t.TempDir(), Region: "eu-west-1", Node: "one",
+		Env: []string{"WAYPOST_CONTROL_CODE_LENGTH=5"},
+	})
+	require.NoError(t, err)
+	ready, err := w.control.Ready()
+	require.NoError(t, err)
+	require.True(t, ready, w.control.Output())
+	cert, key := certificate(t)
+	w.a = w.edge("eu-1", "WAYPOST_TLS_ADDR=127.0.0.1:0", "WAYPOST_TLS_CERT_FILE="+cert, "WAYPOST_TLS_KEY_FILE="+key)
+	w.b = w.edge("eu-2")
+	w.watch(prometheus)
+	return w
+}
+
+func (w *world) stopDatabase() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	require.NoError(w.t, w.database.Stop(ctx))
+}
+
+func (w *world) edge(node string, env ...string) *devtest.Edge {
+	w.t.Helper()
+	e, err := devtest.StartEdge(w.t, devtest.EdgeConfig{
+		Binary: devtest.Binary(w.t), Control: w.control.API, DataDir: w.t.TempDir(), Region: "eu-west-1", Node: node, Env: env,
+	})
+	require.NoError(w.t, err)
+	ready, err := e.Ready()
+	require.NoError(w.t, err)
+	require.True(w.t, ready, e.Output())
+	w.edges = append(w.edges, strings.TrimPrefix(e.Admin, "http://"))
+	text, err := json.Marshal([]map[string][]string{{"targets": w.edges}})
+	require.NoError(w.t, err)
+	require.NoError(w.t, os.WriteFile(w.targets+".new", text, 0o600))
+	require.NoError(w.t, os.Rename(w.targets+".new", w.targets))
+	return e
+}
+
+// watch starts Prometheus with the rules as they are, except that nothing has to last for
+// longer than a second, and that clicks are late after five.
+func (w *world) watch(prometheus string) {
+	t, dir := w.t, w.t.TempDir()
+	rules, err := os.ReadFile("../../deploy/alerts.yaml")
+	require.NoError(t, err)
+	text := regexp.MustCompile(`for: \w+`).ReplaceAllString(string(rules), "for: 1s")
+	text = strings.Replace(text, "waypost_clicks_waiting_seconds > 60", "waypost_clicks_waiting_seconds > 5", 1)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "alerts.yaml"), []byte(text), 0o600))
+	config := fmt.Sprintf(`
+global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}
+rule_files: [alerts.yaml]
+scrape_configs:
+  - {job_name: waypost-control, scrape_interval: 1s, scrape_timeout: 1s, static_configs: [{targets: ["%s"]}]}
+  - {job_name: waypost-edge, file_sd_configs: [{files: ["%s"], refresh_interval: 1s}]}
+`, strings.TrimPrefix(w.control.Admin, "http://"), w.targets)
+	file := filepath.Join(dir, "prometheus.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	w.address = ln.Addr().String()
+	require.NoError(t, ln.Close())
+	log, err := os.Create(filepath.Join(dir, "log"))
+	require.NoError(t, err)
+	cmd := exec.CommandContext(context.Background(), prometheus,
+		"--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+w.address)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+		require.NoError(t, log.Close())
+		if said, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
+			t.Logf("prometheus: %s", said)
+		}
+	})
+}
+
+// firing returns the names of the alerts that fire, sorted. Before Prometheus answers
+// there are none.
+func (w *world) firing() (names []string) {
+	var answer struct {
+		Data struct {
+			Alerts []struct {
+				Labels map[string]string
+				State  string
+			}
+		}
+	}
+	if text, _, err := get(w.t, "http://"+w.address+"/api/v1/alerts"); err != nil || json.Unmarshal(text, &answer) != nil {
+		return nil
+	}
+	for _, a := range answer.Data.Alerts {
+		if a.State == "firing" {
+			names = append(names, a.Labels["alertname"])
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// fires waits for alerts. meanwhile runs between looks.
+func (w *world) fires(meanwhile func(), names ...string) {
+	w.t.Helper()
+	began := time.Now()
+	for {
+		have := w.firing()
+		missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(have, name) })
+		if len(missing) == 0 {
+			w.t.Logf("%v after %s", names, time.Since(began).Round(time.Millisecond))
+			return
+		}
+		require.Less(w.t, time.Since(began), patience, "%v do not fire; %v do", missing, have)
+		if meanwhile != nil {
+			meanwhile()
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-w.t.Context().Done():
+			w.t.Fatal(w.t.Context().Err())
+		}
+	}
+}
+
+// get returns the status of an answer.
+func (w *world) get(url string) int {
+	w.t.Helper()
+	_, status, err := get(w.t, url)
+	require.NoError(w.t, err)
+	return status
+}
+
+func get(t *testing.T, url string) (text []byte, status int, err error) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, 0, err
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err = io.ReadAll(res.Body)
+	return text, res.StatusCode, err
+}
+
+// certificate returns the files of a certificate that ends in three days.
+func certificate(t *testing.T) (cert, key string) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(72 * time.Hour),
+		DNSNames: []string{"go.example.com"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	require.NoError(t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	cert, key = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
+	return cert, key
+}
+
+// TestAlerts_FireWhenTheirFaultIsMade has one fault after the other.
+func TestAlerts_FireWhenTheirFaultIsMade(t *testing.T) {
+	w := start(t)
+	standing := []string{"CertificateEnds", "KGSPoolLow"}
+	w.fires(nil, standing...)
+	require.Eventually(t, func() bool { return slices.Equal(w.firing(), standing) }, patience, 100*time.Millisecond, "nothing else fires")
+	w.edge("eu-3", "WAYPOST_EDGE_MIN_FREE_DISK=1000000GiB")
+	w.fires(nil, "ReplicaDiskLow")
+
+	created, err := http.Post(w.control.API+"/api/v1/urls", "application/json",
+		strings.NewReader(`{"original_url": "https://example.com/", "custom_code": "first"}`))
+	require.NoError(t, err)
+	require.NoError(t, created.Body.Close())
+	require.Equal(t, http.StatusCreated, created.StatusCode)
+	visit := func() [2]int {
+		return [2]int{w.get("http://" + w.b.Addr + "/first"), w.get(w.control.API + "/api/v1/urls/first")}
+	}
+	require.Eventually(t, func() bool { return visit() == [2]int{http.StatusFound, http.StatusOK} }, patience, 10*time.Millisecond)
+	w.metricsExist()
+	w.stopDatabase()
+	w.fires(func() { visit() }, "PostgreSQLDown", "APIErrors", "EdgeStale", "ClicksWait")
+
+	w.b.Kill()
+	w.control.Kill()
+	w.fires(nil, "EdgeDown", "ControlPlaneDown")
+}
+
+// absent lists metrics of what these processes are not configured for, or not asked.
+var absent = []string{
+	"waypost_authentications_total",
+	"waypost_geoip_build_time_seconds", "waypost_gossip_faults_total", "waypost_gossip_members", "waypost_gossip_refused_total",
+}
+
+// metricsExist looks in the running processes for every metric that alerts and dashboards
+// ask for.
+func (w *world) metricsExist() {
+	var exposed strings.Builder
+	for _, admin := range []string{w.control.Admin, w.a.Admin} {
+		text, _, err := get(w.t, admin+"/metrics")
+		require.NoError(w.t, err)
+		exposed.Write(text)
+	}
+	rules, err := os.ReadFile("../../deploy/alerts.yaml")
+	require.NoError(w.t, err)
+	asked := string(rules)
+	for _, d := range dashboards.All() {
+		for _, p := range d.Panels {
+			for _, q := range p.Queries {
+				asked += q.Expr + "\n"
+			}
+		}
+	}
+	for _, name := range regexp.MustCompile(`\b(?:waypost|kgs|process|go)_[a-z0-9_]+`).FindAllString(asked, -1) {
+		name = strings.TrimSuffix(name, "_bucket")
+		if !strings.Contains(exposed.String(), "# TYPE "+name+" ") && !slices.Contains(absent, name) {
+			w.t.Errorf("no process has %s", name)
+		}
+	}
+}
