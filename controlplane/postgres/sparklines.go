@@ -11,29 +11,26 @@ import (
 	"waypost/controlplane/rollup"
 )
 
-// Where the clicks of the steps of a span are: in days of UTC, in whole hours, as for
-// most time zones, or in quarters of an hour.
-const (
-	inDays = `click_day h ON h.link_id = n.id AND h.day >= date '1970-01-01' + $7::integer AND h.day < date '1970-01-01' + $8::integer
-		JOIN LATERAL (VALUES (h.day::timestamp AT TIME ZONE 'UTC', h.clicks))`
-	inHours = `click_hour h ON h.link_id = n.id AND h.hour >= $5::timestamptz AND h.hour < $6::timestamptz
-		JOIN LATERAL (VALUES (h.hour, h.q0 + h.q1 + h.q2 + h.q3))`
-	inQuarters = `click_hour h ON h.link_id = n.id AND h.hour >= $5::timestamptz AND h.hour < $6::timestamptz
-		JOIN LATERAL (VALUES (h.hour, h.q0), (h.hour + interval '15 minutes', h.q1),
-			(h.hour + interval '30 minutes', h.q2), (h.hour + interval '45 minutes', h.q3))`
-)
-
-func placeOf(s *controlplane.Span) string {
-	place := inDays
+// stepsOf returns SQL of the clicks of named links by step: from days of UTC where the steps
+// are such days, or else from hours. An hour that a step shares with its neighbour, as in
+// zones that are not whole hours away from UTC, is taken apart into its quarters.
+func stepsOf(s *controlplane.Span) string {
 	for _, at := range s.Bounds {
-		switch {
-		case at.Unix()%3600 != 0:
-			return inQuarters
-		case at.Unix()%(24*3600) != 0:
-			place = inHours
+		if at.Unix()%(24*3600) != 0 {
+			return `SELECT n.ord, s.step, c.clicks, 0, NULL, 0, 0
+		FROM named n CROSS JOIN unnest(trim_array($4::timestamptz[], 1), ($4::timestamptz[])[2:]) WITH ORDINALITY s (begins, ends, step)
+		CROSS JOIN LATERAL (SELECT sum(CASE WHEN h.hour >= s.begins AND h.hour + interval '1 hour' <= s.ends
+				THEN h.q0 + h.q1 + h.q2 + h.q3 ELSE (SELECT coalesce(sum(q.clicks), 0)
+					FROM (VALUES (0, h.q0), (15, h.q1), (30, h.q2), (45, h.q3)) q (minute, clicks)
+					WHERE h.hour + q.minute * interval '1 minute' >= s.begins AND h.hour + q.minute * interval '1 minute' < s.ends) END)::bigint AS clicks
+			FROM click_hour h
+			WHERE h.link_id = n.id AND h.hour > s.begins - interval '1 hour' AND h.hour < s.ends AND ` + ofWorkspace("h.workspace_id", "$1") + `) c
+		WHERE c.clicks > 0`
 		}
 	}
-	return place
+	return `SELECT n.ord, width_bucket(h.day::timestamp AT TIME ZONE 'UTC', $4::timestamptz[]), sum(h.clicks)::bigint, 0, NULL, 0, 0
+		FROM named n JOIN click_day h ON h.link_id = n.id AND h.day >= date '1970-01-01' + $5::integer AND h.day < date '1970-01-01' + $6::integer
+		WHERE ` + ofWorkspace("h.workspace_id", "$1") + ` GROUP BY 1, 2`
 }
 
 // LinksClicks implements controlplane.StatsStore, in one statement, so that no click is
@@ -54,15 +51,13 @@ func (db *ClickStore) LinksClicks(
 			WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.deleted_at IS NULL)
 		SELECT ord, 0, 0::bigint, 0::bigint, NULL::bytea, 0, 0 FROM named
 		UNION ALL
-		SELECT n.ord, width_bucket(q.at, $4::timestamptz[]), sum(q.clicks)::bigint, 0, NULL, 0, 0
-		FROM named n JOIN `+placeOf(s)+` q (at, clicks) ON true
-		WHERE `+ofWorkspace("h.workspace_id", "$1")+` AND $5::timestamptz < $6::timestamptz GROUP BY 1, 2
+		`+stepsOf(s)+`
 		UNION ALL
 		SELECT n.ord, -1, p.clicks, p.bot_clicks, p.detail, p.day - date '1970-01-01',
 		       extract(hour FROM p.last_accessed_at AT TIME ZONE 'UTC')::integer
 		FROM named n CROSS JOIN LATERAL unnest(click_areas(n.id)) a JOIN click_part p ON p.area = a AND p.link_id = n.id
-		WHERE `+ofWorkspace("p.workspace_id", "$1")+` AND p.day >= date '1970-01-01' + $7::integer AND p.day < date '1970-01-01' + $8::integer`,
-		[]any{ws, domains, codes, s.Bounds, s.From().Truncate(time.Hour), s.To(), first, end}, func(rows pgx.Rows) error {
+		WHERE `+ofWorkspace("p.workspace_id", "$1")+` AND p.day >= date '1970-01-01' + $5::integer AND p.day < date '1970-01-01' + $6::integer`,
+		[]any{ws, domains, codes, s.Bounds, first, end}, func(rows pgx.Rows) error {
 			var ord, step, hour int
 			var day int32
 			var clicks, bots int64
