@@ -3,6 +3,7 @@ package console_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,25 +66,26 @@ type outcome struct {
 	Seconds float64
 }
 
-// runner is run.mjs with its browser, which all tests use.
+// runner is run.mjs with its browser, which all tests use. One that ended is started again
+// by the next test.
 type runner struct {
 	cmd    *exec.Cmd
 	areas  io.WriteCloser
 	lines  *bufio.Scanner
-	stderr bytes.Buffer
+	stderr bytes.Buffer // complete once stop has returned
 }
 
-var browser runner
+var (
+	browser *runner
+	invite  sync.Once // makes the user
+)
 
-// start starts the runner, unless it runs.
-func (r *runner) start(t *testing.T) {
+// startRunner starts a runner.
+func startRunner(t *testing.T) *runner {
 	t.Helper()
-	if r.cmd != nil {
-		return
-	}
 	node := tools(t)
 	s := system.For(t)
-	addUser(t, s.State().API, admin)
+	invite.Do(func() { addUser(t, s.State().API, admin) })
 	dev, err := os.ReadFile(filepath.Join(s.DataDir(), "dev.json"))
 	require.NoError(t, err)
 	root, err := filepath.Abs("../..")
@@ -92,25 +95,36 @@ func (r *runner) start(t *testing.T) {
 		"images": os.Getenv("CONSOLE_IMAGES"), "only": os.Getenv("CONSOLE_FLOW"),
 	})
 	require.NoError(t, err)
-	cmd := exec.Command(node, "run.mjs")
-	cmd.Env = append(os.Environ(), "CONSOLE_INPUT="+string(input))
-	cmd.WaitDelay = 10 * time.Second
-	cmd.Stderr = &r.stderr
-	stdout, err := cmd.StdoutPipe()
+	r := &runner{cmd: exec.Command(node, "run.mjs")}
+	r.cmd.Env = append(os.Environ(), "CONSOLE_INPUT="+string(input))
+	r.cmd.WaitDelay = 10 * time.Second
+	r.cmd.Stderr = &r.stderr
+	stdout, err := r.cmd.StdoutPipe()
 	require.NoError(t, err)
-	r.areas, err = cmd.StdinPipe()
+	r.areas, err = r.cmd.StdinPipe()
 	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	r.cmd, r.lines = cmd, bufio.NewScanner(stdout)
+	require.NoError(t, r.cmd.Start())
+	r.lines = bufio.NewScanner(stdout)
 	r.lines.Buffer(nil, 1<<20)
+	return r
 }
 
 // stop ends the runner, which closes its browser.
 func (r *runner) stop() error {
-	if r.cmd == nil {
+	if r == nil {
 		return nil
 	}
+	late := time.AfterFunc(30*time.Second, func() { _ = r.cmd.Process.Kill() }) // which is an error below
+	defer late.Stop()
 	return errors.Join(r.areas.Close(), r.cmd.Wait())
+}
+
+// next reads the next outcome.
+func (r *runner) next() (o outcome, err error) {
+	if !r.lines.Scan() {
+		return o, cmp.Or(r.lines.Err(), io.ErrUnexpectedEOF)
+	}
+	return o, json.Unmarshal(r.lines.Bytes(), &o)
 }
 
 // flows runs the flows of an area, and reports each as a subtest. What a failed flow saw
@@ -120,18 +134,19 @@ func flows(t *testing.T, area string) {
 		t.Skip("starts processes")
 	}
 	system.For(t)
-	browser.start(t)
+	if browser == nil {
+		browser = startRunner(t)
+	}
 	_, err := io.WriteString(browser.areas, area+"\n")
-	require.NoError(t, err)
-	ran := 0
-	for {
-		require.True(t, browser.lines.Scan(), "the runner ended: %s", &browser.stderr)
+	for ran := 0; err == nil; ran++ {
 		var o outcome
-		require.NoError(t, json.Unmarshal(browser.lines.Bytes(), &o), browser.lines.Text())
-		if o.Flow == "" {
+		if o, err = browser.next(); err != nil {
 			break
 		}
-		ran++
+		if o.Flow == "" {
+			require.Positive(t, ran, "flows ran")
+			return
+		}
 		t.Run(o.Flow, func(t *testing.T) {
 			t.Logf("%.1f s", o.Seconds)
 			if o.Error != "" {
@@ -139,7 +154,9 @@ func flows(t *testing.T, area string) {
 			}
 		})
 	}
-	require.Positive(t, ran, "flows ran")
+	ended := browser
+	browser = nil
+	t.Fatalf("the runner ended: %v\n%s", errors.Join(err, ended.stop()), &ended.stderr)
 }
 
 // tools returns the path of Node, or skips the test on a machine without Node 20, the

@@ -14,18 +14,30 @@ const require = createRequire(path.join(root, "web/package.json"));
 const { chromium } = require("playwright-core");
 const axeSource = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const base = dev.api;
-const patience = 15_000; // milliseconds: the machine may be slow
+const patience = 30_000; // milliseconds: the machine may be slow
+const limit = 100_000; // milliseconds of a flow; a test that is silent for two minutes is ended
 
-const browser = await chromium.launch({
-  executablePath: "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync"],
-});
 const view = { width: 1280, height: 900 };
+
+let current; // the browser, once it has started
+
+/** browser returns a browser, which is started again when it has died. */
+async function browser() {
+  if (current && !(await current).isConnected()) current = undefined;
+  // The features are those that playwright switches off and that matter here, and one that
+  // starts a process for each context.
+  current ??= chromium.launch({
+    executablePath: "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+      "--disable-component-update", "--disable-sync", "--disable-features=PreloadTopChromeWebUI,HttpsUpgrades,MediaRouter," +
+      "OptimizationHints,PaintHolding,ThirdPartyStoragePartitioning,LensOverlay,NetworkTimeServiceQuerying"],
+  });
+  return current;
+}
 
 /** newContext returns a browser of its own: cookies, storage, permissions. */
 async function newContext(options = {}) {
-  const context = await browser.newContext({ viewport: view, locale: "en-GB", timezoneId: "Europe/Berlin", ...options });
+  const context = await (await browser()).newContext({ viewport: view, locale: "en-GB", timezoneId: "Europe/Berlin", ...options });
   context.setDefaultTimeout(patience);
   await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: base });
   return context;
@@ -111,8 +123,7 @@ function helpers(page, context) {
 
 /** watch collects what no page may do: errors in scripts, breaches of the content security
  * policy, and requests to any other host. */
-function watch(page) {
-  const faults = [];
+function watch(page, faults) {
   page.on("pageerror", (e) => faults.push(`script error: ${e.stack ?? e}`));
   page.on("console", (m) => {
     if (m.type() === "error" && !m.text().startsWith("Failed to load resource")) faults.push(`console: ${m.text()}`);
@@ -121,7 +132,6 @@ function watch(page) {
     const to = new URL(r.url());
     if (["http:", "https:", "ws:", "wss:"].includes(to.protocol) && to.origin !== base) faults.push(`request to ${to.origin}`);
   });
-  return faults;
 }
 
 /** Flows use no pointer: a click is the focus, which the Tab key must be able to reach, and
@@ -145,55 +155,86 @@ function byKeyboard(locator) {
   };
 }
 
-let cookies = []; // of the session, which areas share as long as no flow ends it
+let cookies = []; // of the session, which flows share as long as none ends it
 let patched = false;
 
-/** signedIn returns a fresh context in which the user has signed in. */
+/** signedIn returns a browser of its own in which the user has signed in. */
 async function signedIn() {
   const context = await newContext();
   await context.addCookies(cookies);
+  const me = await (await context.request.get(`${base}/api/v1/me`)).json();
   const page = await context.newPage();
   if (!patched) byKeyboard(page.locator("body"));
   patched = true;
-  const me = await (await context.request.get(`${base}/api/v1/me`)).json();
-  if (me.credential !== "session") await signIn(page);
-  cookies = await context.cookies();
-  await page.close();
-  return context;
+  if (me.credential !== "session") {
+    await signIn(page);
+    cookies = await context.cookies();
+  }
+  return { context, page };
 }
 
-/** run runs the flows of an area. */
-async function run(area) {
-  const flows = await import(pathToFileURL(path.resolve("flows", `${area}.mjs`)).href);
-  const context = await signedIn();
-  for (const [name, flow] of Object.entries(flows)) {
-    if (typeof flow !== "function" || (only && name !== only)) continue;
-    const began = performance.now();
-    const page = await context.newPage();
-    const faults = watch(page);
-    let error = "";
-    try {
-      if (!flows.opens) {
+const running = new Set(); // the faults of each flow that runs
+
+// A request that is answered when its page is closed fails in no flow's hands.
+process.on("unhandledRejection", (e) => running.forEach((faults) => faults.push(`not waited for: ${e?.stack ?? e}`)));
+
+/** within fails when a promise takes longer than a flow may. */
+function within(promise) {
+  let timer;
+  const late = new Promise((_, fail) => { timer = setTimeout(() => fail(new Error(`not done after ${limit / 1000} s`)), limit); });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+/** runFlow runs a flow in a browser of its own, and returns why it failed, or "". */
+async function runFlow(flow, opens, picture) {
+  let context;
+  let page;
+  const faults = [];
+  running.add(faults);
+  try {
+    ({ context, page } = await signedIn());
+    watch(page, faults);
+    await within((async () => {
+      if (!opens) {
         await page.goto(`${base}/console/links`);
         await page.getByRole("heading", { level: 1 }).first().waitFor();
       }
       await flow(helpers(page, context));
-      assert.deepEqual(faults, []);
-    } catch (e) {
-      error = e.stack ?? String(e);
-      mkdirSync(seen, { recursive: true });
-      const picture = path.join(seen, `${area}-${name}.png`);
-      await page.screenshot({ path: picture }).catch(() => undefined);
-      error += `\nseen: ${picture}\n${faults.join("\n")}`;
-    }
-    await page.close();
-    console.log(JSON.stringify({ flow: name, error, seconds: (performance.now() - began) / 1000 }));
+    })());
+    assert.deepEqual(faults, []);
+    return "";
+  } catch (e) {
+    mkdirSync(seen, { recursive: true });
+    await page?.screenshot({ path: picture, timeout: 5000 }).catch(() => undefined);
+    return `${e.stack ?? e}\nseen: ${picture}\n${faults.join("\n")}`;
+  } finally {
+    running.delete(faults);
+    for (const p of context?.pages() ?? []) await p.unrouteAll({ behavior: "ignoreErrors" }).catch(() => undefined);
+    await within(context?.close()).catch(async () => (await current).close());
   }
-  await context.close();
+}
+
+/** run runs the flows of an area, two at a time, because most of their time is waiting. Those
+ * that the area names in alone disturb others, or are disturbed, and have their own time. */
+async function run(area) {
+  const flows = await import(pathToFileURL(path.resolve("flows", `${area}.mjs`)).href);
+  const all = Object.entries(flows).filter(([name, flow]) => typeof flow === "function" && (!only || name === only));
+  const one = async ([name, flow]) => {
+    const began = performance.now();
+    const error = await runFlow(flow, flows.opens, path.join(seen, `${area}-${name}.png`));
+    console.log(JSON.stringify({ flow: name, error, seconds: (performance.now() - began) / 1000 }));
+  };
+  const alone = ([name]) => flows.alone === true || !!flows.alone?.includes(name);
+  const together = all.filter((f) => !alone(f));
+  const take = async () => {
+    for (let f; (f = together.shift());) await one(f);
+  };
+  await Promise.all([take(), take()]);
+  for (const f of all.filter(alone)) await one(f);
 }
 
 for await (const area of readline.createInterface({ input: process.stdin })) {
   await run(area);
   console.log("{}");
 }
-await browser.close();
+await (await current)?.close();

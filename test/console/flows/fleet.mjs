@@ -3,6 +3,9 @@
 /** Each flow opens the page where it begins. */
 export const opens = true;
 
+/** Edges that are stopped or drained disturb other flows. */
+export const alone = true;
+
 /** The edges are listed by region, and the page says in words that all is well. */
 export async function fleetShowsLiveEdges(c) {
   const { edges } = await c.api("GET", "/api/admin/edges");

@@ -1,5 +1,8 @@
 // The list of links and the bin: finding, creating, changing, deleting and restoring.
 
+/** These measure the browser, or the time that a click takes. */
+export const alone = ["aHundredThousandLinksScroll", "aNewLinkIsFollowedOnBothEdgesAndItsClicksAppear"];
+
 /** rowOf returns the row of the table that holds a text. */
 function rowOf(page, text) {
   return page.getByRole("row").filter({ hasText: text });
@@ -270,11 +273,11 @@ export async function newLinksOfOthersAreOfferedWithoutMovingRows(c) {
   await page.getByRole("row").nth(1).waitFor();
   const first = await page.getByRole("row").nth(1).textContent();
   const { word } = await newLinks(c, 1);
-  const offer = page.getByRole("button", { name: /1 new link: Show/ });
+  const offer = page.getByRole("button", { name: /new links?: Show/ });
   await offer.waitFor();
   c.assert.equal((await page.getByRole("row").nth(1).textContent()).slice(0, 20), first.slice(0, 20));
   await offer.click();
-  await page.getByRole("row").nth(1).filter({ hasText: word }).waitFor();
+  await rowOf(page, word).waitFor();
 }
 
 /** recordTasks records the tasks of the page until the returned function is called, which
