@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -68,6 +69,12 @@ var (
 	buildFailing = sync.OnceValues(func() (string, error) { return compile("waypost-failing", "-tags", "failpoints") })
 )
 
+// Race reports whether the test, and with it the program, has the race detector.
+func Race() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
 // moduleRoot returns the directory of go.mod above the package under test.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
@@ -95,12 +102,8 @@ func compile(name string, flags ...string) (string, error) {
 	}
 	defer unlock()
 	args := append([]string{"build", "-o", path}, flags...)
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "-race" && s.Value == "true" {
-				args = append(args, "-race")
-			}
-		}
+	if Race() {
+		args = append(args, "-race")
 	}
 	cmd := exec.CommandContext(context.Background(), "go", append(args, "./cmd/waypost")...)
 	cmd.Dir = root

@@ -73,8 +73,9 @@ everything() {
   # Those of whole systems wait most, so they begin first.
   go_test "all packages with the race detector" "./test/system ./test/keys ./test/... ./..." -race
   go_test "row-level security alone" ./test/tenancy -race -tags rlsonly
-  # Allocations can be counted, and a server loaded, only without the race detector.
-  go_test "allocations and load" "$(with_tests '(Alloc|UnderLoad)')" -run 'Alloc|UnderLoad'
+  # Allocations can be counted, a server loaded, and its time measured, only without the race
+  # detector.
+  go_test "allocations, load and time" "$(with_tests '(Alloc|UnderLoad|Milliseconds)')" -run 'Alloc|UnderLoad|Milliseconds'
   # Without it sockets are read and written by other system calls, and locks take less time.
   go_test "the redirect server without the race detector" ./edge/server
   # With the race detector everything but the binaries is built already. Inputs are mutated

@@ -13,6 +13,9 @@ func TestInLanguage_ChoosesAndChecks(t *testing.T) {
 			t.Errorf("%s: %s, %v", languages[i], got, err)
 		}
 	}
+	if _, err := inLanguage([]byte(`{"a": ["Not found: {detail}", "Nicht gefunden"]}`), 1); err != nil {
+		t.Error(err)
+	}
 	for name, bad := range map[string]string{
 		"no translation":      `{"a": ["one"]}`,
 		"another placeholder": `{"a": ["{n} links", "{m} Links"]}`,

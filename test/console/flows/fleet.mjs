@@ -29,23 +29,25 @@ export async function fleetShowsLiveEdges(c) {
   await c.narrow();
 }
 
-/** An edge that stops is named within 6 seconds, with what to do, and so is its return. */
-export async function fleetNamesASilentEdge(c) {
-  const { node, pid } = c.dev.edges.at(-1);
+/** An edge that is killed is named, with what to do, and so is its return. */
+export async function fleetNamesAKilledEdge(c) {
+  const { node, region, pid } = c.dev.edges.at(-1);
   await c.page.goto(`${c.base}/console/fleet`);
   const well = c.page.getByRole("heading", { name: /edges serve the newest state/ });
   await well.waitFor();
-  process.kill(pid, "SIGSTOP");
+  process.kill(c.dev.pid, "SIGSTOP"); // it would start the edge again at once
   try {
-    const fault = c.page.getByRole("listitem").filter({ hasText: new RegExp(`${node} in \\S+ (is silent|does not reach)`) });
-    await fault.waitFor({ timeout: 6000 });
+    process.kill(pid, "SIGKILL");
+    const fault = c.page.getByRole("listitem").filter({ hasText: `${node} in ${region} is silent` });
+    await fault.waitFor();
     await c.page.getByRole("heading", { name: "1 finding needs attention." }).waitFor();
     c.assert.match(await fault.innerText(), /since .*\/readyz/s);
     c.assert.match(await fault.innerText(), /declare it lost/);
+    await c.page.getByRole("row", { name: new RegExp(node) }).getByText("silent", { exact: true }).waitFor();
   } finally {
-    process.kill(pid, "SIGCONT");
+    process.kill(c.dev.pid, "SIGCONT");
   }
-  await well.waitFor({ timeout: 10_000 });
+  await well.waitFor();
 }
 
 /** Each thing that is wrong is said in words, with what to do. */

@@ -182,9 +182,29 @@ export async function speaksGermanAndKeepsTheTheme(c) {
   await page.getByRole("heading", { name: "Bei Waypost anmelden" }).waitFor();
   c.assert.equal(await page.evaluate(() => document.documentElement.lang), "de");
   await page.getByLabel("E-Mail-Adresse").fill(c.user.email);
+  await page.getByLabel("Passwort").fill("falsch falsch falsch");
+  await page.getByRole("button", { name: "Anmelden" }).click();
+  await page.getByRole("alert").getByText("Adresse oder Passwort ist falsch.", { exact: true }).waitFor();
   await page.getByLabel("Passwort").fill(c.user.password);
   await page.getByRole("button", { name: "Anmelden" }).click();
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Übersicht" }).waitFor();
+  // Reasons of the API are said in German, and its own words quoted only where a rule is broken.
+  for (const [status, kind, said] of [
+    [403, "forbidden", "Das ist hier nicht erlaubt. Es fehlt ein Recht, oder es ist gesperrt."],
+    [404, "not-found", "Das gibt es hier nicht oder nicht mehr."],
+    [409, "conflict", "Nicht ausgeführt: Etwas, das es schon gibt, steht im Weg, etwa ein vergebener Name."],
+    [422, "invalid", "Bitte Eingaben prüfen. Die Regel im Wortlaut: in English"],
+    [503, "keys-exhausted", "Hier ist kein erzeugter Code mehr frei. Eigene Codes gehen noch."],
+    [503, "unavailable", "Der Dienst kann das gerade nicht. Bitte gleich noch einmal versuchen."],
+    [500, "internal", "Auf dem Server ging etwas schief. Bitte erneut versuchen."],
+  ]) {
+    await page.route("**/api/v1/urls?*", (route) => route.fulfill({
+      status, contentType: "application/problem+json", body: JSON.stringify({ type: `urn:waypost:problem:${kind}`, title: "", status, detail: "in English" }),
+    }));
+    await page.goto(`${c.base}/console/links`);
+    await page.getByRole("alert").getByText(said, { exact: true }).waitFor();
+    await page.unrouteAll();
+  }
   await page.locator("details.account summary").click();
   await page.getByLabel("Farbschema").selectOption("dark");
   await page.getByLabel("Sprache").selectOption("en");

@@ -115,6 +115,58 @@ export async function conflict(c) {
   c.assert.equal((await c.api("GET", `/api/v1/urls/${link.short_code}`)).rules.length, 1);
 }
 
+/** A limit of clicks and a password are given with the link or later, kept by the edges, and taken away. */
+export async function limitsAndPassword(c) {
+  const { page } = c;
+  const title = c.unique();
+  await page.goto(`${c.base}/console/links?create`);
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Target URL").fill(`https://example.com/${title}`);
+  await dialog.getByLabel("Title").fill(title);
+  await dialog.getByText("More", { exact: true }).click();
+  await dialog.getByLabel("At most so many clicks").fill("1");
+  await dialog.getByLabel("Exactness of this").selectOption("exact");
+  await dialog.getByLabel("Target after these").fill("http://localhost/");
+  await c.axe();
+  await c.narrow();
+  await dialog.getByRole("button", { name: "Create link" }).click();
+  await dialog.getByLabel("Target after these").and(page.locator("[aria-invalid]:focus")).waitFor();
+  await dialog.getByLabel("Target after these").fill("https://example.com/over");
+  await dialog.getByRole("button", { name: "Create link" }).click();
+  await dialog.getByRole("status").filter({ hasText: /On all \d edges after/ }).waitFor();
+  const [link] = (await c.api("GET", `/api/v1/urls?search=${title}`)).urls;
+  c.assert.deepEqual([link.max_clicks, link.max_clicks_mode, link.exhausted_url, link.has_password], [1, "exact", "https://example.com/over", undefined]);
+  await click(c, link, desktop);
+  const next = await fetch(new URL(link.short_code, c.edges[0]), { redirect: "manual", headers: { "User-Agent": desktop } });
+  c.assert.equal(next.headers.get("Location"), "https://example.com/over");
+
+  const change = async (fill) => {
+    await open(c, link, "?edit");
+    await dialog.getByText("More: limits").click();
+    await fill();
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await toast(c, "On every edge").waitFor();
+    return c.api("GET", `/api/v1/urls/${link.short_code}`);
+  };
+  const asked = await change(async () => {
+    await dialog.getByLabel("At most so many clicks").fill("");
+    await dialog.getByLabel("Password").fill("open sesame");
+    await c.axe();
+    await c.narrow();
+  });
+  c.assert.deepEqual([asked.max_clicks, asked.max_clicks_mode, asked.exhausted_url, asked.has_password], [undefined, undefined, undefined, true]);
+  // A former password is not known, so undoing leaves the present one.
+  await toast(c, "Saved").getByRole("button", { name: "Undo" }).click();
+  await toast(c, "Undone").waitFor();
+  const undone = await c.api("GET", `/api/v1/urls/${link.short_code}`);
+  c.assert.deepEqual([undone.max_clicks, undone.max_clicks_mode, undone.has_password], [1, "exact", true]);
+  const free = await change(async () => {
+    await dialog.getByText("Empty: the password stays.").waitFor();
+    await dialog.getByLabel("Ask for no password any more").check();
+  });
+  c.assert.deepEqual([free.max_clicks, free.has_password], [1, undefined]);
+}
+
 export async function failuresLoseNothing(c) {
   const title = c.unique();
   const link = await create(c, { title });

@@ -74,14 +74,20 @@ export async function aNewLinkIsFollowedOnBothEdgesAndItsClicksAppear(c) {
   await keyboard.press("Enter");
   const clicks = rowOf(page, code).getByRole("cell", { name: /^Clicks:/ });
   c.assert.match(await clicks.textContent(), /0$/);
-  for (const edge of c.edges) {
-    const answer = await fetch(`${edge}/${code}`, { redirect: "manual" });
+  // A click shows within 3 seconds. A machine that tests other things, too, stalls at times, so
+  // that it is the median of five, of which three are enough when these are in time.
+  const took = [];
+  const inTime = () => took.filter((t) => t <= 3000).length;
+  while (took.length < 5 && inTime() < 3) {
+    const answer = await fetch(`${c.edges[took.length % c.edges.length]}/${code}`, { redirect: "manual" });
+    const began = performance.now();
     c.assert.equal(answer.status, 302);
     c.assert.equal(answer.headers.get("Location"), `https://example.com/${code}`);
+    await clicks.filter({ hasText: new RegExp(`: ${took.length + 1}$`) }).waitFor();
+    took.push(performance.now() - began);
   }
-  // Usually within a second; a machine that tests other things, too, stalls at times.
-  await clicks.filter({ hasText: /: 2$/ }).waitFor({ timeout: 8000 });
-  await rowOf(page, code).getByRole("img", { name: "2 in the last 14 days, 2 today" }).waitFor();
+  c.assert.ok(inTime() >= 3, `clicks show after ${took.map(Math.round).join(", ")} ms`);
+  await rowOf(page, code).getByRole("img", { name: `${took.length} in the last 14 days, ${took.length} today` }).waitFor();
 }
 
 export async function linksAreFoundFilteredAndOrderedInTheAddressBar(c) {

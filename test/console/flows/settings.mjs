@@ -237,8 +237,13 @@ export async function domainShowsItsRecord(c) {
     await page.getByText(/^waypost-[0-9a-f]{32}$/).waitFor();
     await page.getByText(`Targets of ${host}`).click();
     await page.getByLabel("Target of the root").fill("https://example.com/home");
+    await page.getByLabel("Target during maintenance").fill("https://example.com/back-soon");
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByText("Saved").waitFor();
+    await page.getByText("in maintenance", { exact: true }).waitFor();
+    await page.getByLabel("Target during maintenance").fill("");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByText("in maintenance", { exact: true }).waitFor({ state: "detached" });
     await page.getByRole("button", { name: `Remove: ${host}` }).click();
     c.assert.ok(await dialog(page).getByRole("button", { name: "Remove" }).isDisabled());
     await dialog(page).getByLabel(`Type ${host} to confirm`).fill(host);

@@ -2,6 +2,7 @@
 import type { Client } from "openapi-fetch";
 import { signal } from "@preact/signals";
 import type { components, paths } from "../api/schema";
+import { text } from "../messages/app";
 
 export type Schemas = components["schemas"];
 export type Problem = Schemas["Problem"];
@@ -76,11 +77,17 @@ function fieldName(at: string): string {
   return at.replace(/^(body|query|path|header)\./, "");
 }
 
+/** inWords says the API's rule about a field in the user's language, if it is a usual one. */
+function inWords(fault: string): string {
+  const most = /^expected length <= (\d+)$/.exec(fault);
+  return most ? text("tooLong", { n: Number(most[1]) }) : fault;
+}
+
 /** failureOf turns an error answer into a Failure. */
 function failureOf(response: Response, body: unknown): Failure {
   const problem = (typeof body === "object" && body !== null ? body : {}) as Partial<Problem>;
   const fields: Record<string, string> = {};
-  for (const e of problem.errors ?? []) fields[fieldName(e.location)] ??= e.message;
+  for (const e of problem.errors ?? []) fields[fieldName(e.location)] ??= inWords(e.message);
   // Rules are refused in words that begin with the place of the fault.
   const placed = /^([a-z_]+[\w.[\]]*): (.+)/.exec(problem.detail ?? "");
   if (placed) fields[placed[1]!] ??= placed[2]!;

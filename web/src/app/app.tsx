@@ -14,18 +14,17 @@ import { Shell } from "./shell";
 import { SignInScreen, SignInAgain } from "./signin";
 import { useShortcuts } from "./keys";
 
-const workspace = () => import("../screens/workspace");
-const operation = () => import("../screens/operation");
+const others = () => import("../screens/others");
 
-const Link = lazy(() => workspace().then((m) => m.Link));
-const Bin = lazy(() => workspace().then((m) => m.Bin));
-const Overview = lazy(() => workspace().then((m) => m.Overview));
-const Import = lazy(() => workspace().then((m) => m.Transfer));
-const Settings = lazy(() => workspace().then((m) => m.Settings));
-const Invitation = lazy(() => workspace().then((m) => m.Invitation));
-const Fleet = lazy(() => operation().then((m) => m.Fleet));
-const Ranges = lazy(() => operation().then((m) => m.Ranges));
-const Audit = lazy(() => operation().then((m) => m.Audit));
+const Link = lazy(() => others().then((m) => m.Link));
+const Bin = lazy(() => others().then((m) => m.Bin));
+const Overview = lazy(() => others().then((m) => m.Overview));
+const Import = lazy(() => others().then((m) => m.Transfer));
+const Settings = lazy(() => others().then((m) => m.Settings));
+const Invitation = lazy(() => others().then((m) => m.Invitation));
+const Fleet = lazy(() => others().then((m) => m.Fleet));
+const Ranges = lazy(() => others().then((m) => m.Ranges));
+const Audit = lazy(() => others().then((m) => m.Audit));
 
 /** App is the whole console. */
 export function App() {

@@ -91,8 +91,8 @@ function PasswordForm({ done, address = "" }: { done: () => void; address?: stri
       <Field label={text("email")} type="email" name="email" autocomplete="username" required value={email} set={setEmail} fault={act.failure?.fields["email"]} />
       <Field label={text("password")} type="password" name="password" autocomplete="current-password" required value={password} set={setPassword} />
       {withCode && <Field label={text("code")} name="code" autocomplete="one-time-code" required autofocus value={code} set={setCode} />}
-      {act.failure && !(needsCode && !code) && (act.failure.status === 401
-        ? <p class="notice bad" role="alert">{act.failure.message}</p>
+      {act.failure && !(needsCode && !code) && (act.failure.kind === "unauthorized"
+        ? <p class="notice bad" role="alert">{text("failSignIn", { detail: act.failure.message })}</p>
         : <Trouble failure={act.failure} />)}
       <button class="primary" disabled={act.busy}>{text("signIn")}</button>
     </form>

@@ -4,16 +4,18 @@ import { dateTime, duration } from "../app/i18n";
 import type { Loaded } from "../app/load";
 import { text } from "../messages/app";
 
-/** words says in the user's language why a request had no success. */
+/** words says in the user's language why a request had no success. The detail of an answer is
+ * English: other languages have their own words for each kind of problem, and quote it only
+ * where it says which of many rules was broken. */
 export function words(f: Failure): string {
   const detail = f.message;
   switch (true) {
-    case f.status === 0 && f.kind === "unreachable":
+    case f.kind === "unreachable":
       return text("failUnreachable");
     case f.status === 401:
-      return f.kind === "unauthorized" ? text("failSession") : detail;
+      return f.kind === "unauthorized" ? text("failSession") : text("failCode", { detail });
     case f.status === 403:
-      return text("failForbidden", { detail });
+      return detail.startsWith("current_password") ? text("failPassword") : text("failForbidden", { detail });
     case f.status === 404 || f.status === 410:
       return text("failNotFound", { detail });
     case f.status === 412:
@@ -22,6 +24,8 @@ export function words(f: Failure): string {
       return text("failConflict", { detail });
     case f.status === 429:
       return text("failTooMany", { wait: duration(f.retryAfter || 1) });
+    case f.kind === "keys-exhausted":
+      return text("failExhausted", { detail });
     case f.status === 503 || f.status === 502 || f.status === 504:
       return text("failUnavailable", { detail });
     case f.status >= 400 && f.status < 500:

@@ -44,9 +44,10 @@ export function applied(response: Response): string {
   return behind ? text("notOnEdges", { edges: behind[1]!.replaceAll(",", ", ") }) : "";
 }
 
-/** former returns the change that gives fields of a change the values that they have in a link. */
+/** former returns the change that gives fields of a change the values that they have in a link.
+ * A former password is not known to anybody. */
 export function former(change: Change, link: Link): Change {
-  return Object.fromEntries((Object.keys(change) as Exclude<FieldName, "password">[]).map((name) => [name, link[name] ?? null])) as Change;
+  return Object.fromEntries((Object.keys(change) as FieldName[]).flatMap((name) => (name === "password" ? [] : [[name, link[name] ?? null]]))) as Change;
 }
 
 /** same reports whether two values of a field are equal. Objects are compared by their JSON,
@@ -86,6 +87,7 @@ export function inWords(name: FieldName, value: unknown): string {
   if (name === "valid_from" && value) return dateTime(String(value));
   if (name === "expires_at") return value ? dateTime(String(value)) : shared("never");
   if (value === null || value === undefined || value === "" || (Array.isArray(value) && value.length === 0)) return shared("none");
+  if (name === "max_clicks_mode") return textOf(value as "exact");
   if (Array.isArray(value)) return value.map((v: unknown) => (name === "rules" ? named("rule", v as Rule) : v)).join(", ");
   if (typeof value === "object") return JSON.stringify(value);
   return typeof value === "number" && name !== "redirect_status" ? number(value) : String(value);

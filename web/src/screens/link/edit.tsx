@@ -8,10 +8,11 @@ import { Trouble } from "../../ui/failure";
 import { Check, Choice, Field } from "../../ui/field";
 import { Table } from "../../ui/table";
 import { changeLink, draftName, fieldLabel, getLink, inWords, local, moment, same, type Change, type FieldName, type Link, type Place, type State } from "./change";
+import { LimitFields, unlimited, type Limits } from "./limits";
 import { Tags } from "./tags";
 
 /** What is typed. Moments and metadata are texts, as long as they are being typed. */
-interface Form {
+interface Form extends Limits {
   original_url: string;
   title: string;
   description: string;
@@ -35,25 +36,28 @@ interface Draft {
   theirs: { name: keyof Form; theirs: unknown; kept: boolean }[];
 }
 
-const names = ["original_url", "title", "description", "tags", "active", "valid_from", "expires_at", "expired_url", "redirect_status", "forward_query", "forward_path", "metadata"] as const satisfies readonly FieldName[];
+const names = ["original_url", "title", "description", "tags", "active", "valid_from", "expires_at", "expired_url", "redirect_status", "forward_query", "forward_path", "metadata", "max_clicks", "max_clicks_mode", "exhausted_url"] as const satisfies readonly FieldName[];
 
 function formOf(link: Link): Form {
   return {
     original_url: link.original_url, title: link.title, description: link.description, tags: link.tags, active: link.active,
     valid_from: local(link.valid_from), expires_at: local(link.expires_at), expired_url: link.expired_url ?? "",
     redirect_status: link.redirect_status, forward_query: link.forward_query, forward_path: link.forward_path, metadata: link.metadata ? JSON.stringify(link.metadata, null, 2) : "",
+    max_clicks: String(link.max_clicks ?? ""), max_clicks_mode: link.max_clicks_mode ?? "eventual", exhausted_url: link.exhausted_url ?? "",
   };
 }
 
 /** changes returns the fields whose text differs from that of a link. It throws a Failure for
  * metadata that is no JSON object. */
-function changes(form: Form, link: Link): Change {
+function changes(typed: Form, link: Link): Change {
   const was = formOf(link);
+  const form = typed.max_clicks ? typed : { ...typed, ...unlimited };
   const change: Record<string, unknown> = {};
   for (const name of names) {
     if (same(form[name], was[name])) continue;
-    change[name] = name === "expires_at" || name === "valid_from" ? moment(form[name], link[name]) : name === "metadata" ? metadata(form.metadata) : name === "expired_url" ? form[name] || null : form[name];
+    change[name] = name === "expires_at" || name === "valid_from" ? moment(form[name], link[name]) : name === "metadata" ? metadata(form.metadata) : name === "max_clicks" ? Number(form[name]) || null : name === "expired_url" || name === "exhausted_url" ? form[name] || null : form[name];
   }
+  if (change["max_clicks"] === null) change["max_clicks_mode"] = null;
   return change as Change;
 }
 
@@ -86,6 +90,9 @@ function merge(draft: Draft, newer: State): Draft {
 /** Edit is the dialog that changes a link. Closing it keeps the draft; Cancel drops it. */
 export function Edit({ at, state, saved, close }: { at: Place; state: State; saved: (before: Link, change: Change, now: State & { applied: string }) => void; close: () => void }) {
   const [kept, keep, drop] = useStored<Draft | null>(draftName(at), null);
+  // Neither is kept in the tab.
+  const [password, setPassword] = useState("");
+  const [open, setOpen] = useState(false);
   const [resumed] = useState(kept !== null);
   const draft = kept ?? { base: state, form: formOf(state.link), theirs: [] };
   const { form } = draft;
@@ -96,7 +103,7 @@ export function Edit({ at, state, saved, close }: { at: Place; state: State; sav
 
   const save = () => act.run(async () => {
     for (let { base } = draft; ;) {
-      const change = changes(form, base.link);
+      const change = { ...changes(form, base.link), ...(open ? { password: null } : password ? { password } : {}) };
       const none = Object.keys(change).length === 0;
       try {
         const now = none ? undefined : await changeLink(at, change, base.etag);
@@ -160,9 +167,11 @@ export function Edit({ at, state, saved, close }: { at: Place; state: State; sav
           <Field label={textOf("expired_url")} value={form.expired_url} set={set("expired_url")} fault={fault["expired_url"]} hint={text("expiredHint")} inputMode="url" dir="ltr" spellcheck={false} autocomplete="off" />
         </div>
         <Check label={text("activeHint")} checked={form.active} set={set("active")} />
-        <details open={["metadata", "redirect_status"].some((f) => fault[f]) || undefined}>
+        <details open={["metadata", "redirect_status", "max_clicks", "exhausted_url", "password"].some((f) => fault[f]) || undefined}>
           <summary>{text("redirectOptions")}</summary>
           <div class="edit">
+            <LimitFields of={form} change={(part) => keep({ ...draft, form: { ...form, ...part } })} fault={fault} password={password} setPassword={setPassword} kept={state.link.has_password} />
+            {state.link.has_password && <Check label={text("noPassword")} checked={open} set={setOpen} />}
             <Choice
               label={textOf("redirect_status")} value={String(form.redirect_status) as "302"} hint={textOf("statusHint")}
               set={(v: string) => set("redirect_status")(Number(v) as Link["redirect_status"])}

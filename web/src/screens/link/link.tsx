@@ -58,8 +58,9 @@ function One({ at }: { at: Place }) {
   };
   const changed = (before: LinkData, change: Change, now: State & { applied: string }, message = text("saved")) => {
     loaded.set({ link: now.link, etag: now.etag });
+    const back = former(change, before);
     const doubts = (now.link.warnings ?? []).map((w) => w.message).join(" ");
-    toast([message, now.applied, doubts].filter(Boolean).join(" "), { undo: () => void undo(former(change, before), now.etag) });
+    toast([message, now.applied, doubts].filter(Boolean).join(" "), Object.keys(back).length ? { undo: () => void undo(back, now.etag) } : {});
   };
   const restore = async () => {
     const got = await answer(client.POST("/api/v1/urls/{code}/restore", { params: { path: { code: at.code }, query: { domain: at.domain, wait: "all" } } }));

@@ -317,7 +317,7 @@ function AddTag({ links, add, close }: { links: readonly Link[]; add: (tag: stri
             id={id} list={`${id}-tags`} value={tag} autofocus autocomplete="off" dir="auto" aria-invalid={long || undefined} aria-describedby={`${id}-fault`}
             onInput={(e) => setTag(e.currentTarget.value)}
           />
-          <p id={`${id}-fault`} class="fault" role="alert">{long && text("tooLong", { n: 64 })}</p>
+          <p id={`${id}-fault`} class="fault" role="alert">{long && common("tooLong", { n: 64 })}</p>
           <datalist id={`${id}-tags`}>{tags.map((t) => <option key={t} value={t} />)}</datalist>
         </div>
         <footer>

@@ -7,9 +7,10 @@ import { linkPath } from "../../app/paths";
 import { operator } from "../../app/session";
 import { Copy } from "../../ui/copy";
 import { Dialog } from "../../ui/dialog";
-import { Trouble } from "../../ui/failure";
+import { Trouble, words } from "../../ui/failure";
 import { Check, Choice, Field } from "../../ui/field";
 import { QR } from "../../ui/qr";
+import { LimitFields, limitsOf, unlimited, type Limits } from "../link/limits";
 import { text as common } from "../../messages/app";
 import { text, textOf } from "../../messages/links";
 import { useTags } from "./filters";
@@ -17,7 +18,7 @@ import type { Link } from "./list";
 
 type Status = "302" | "301" | "307" | "308";
 
-interface Draft {
+interface Draft extends Limits {
   target: string;
   code: string;
   title: string;
@@ -32,7 +33,7 @@ interface Draft {
 }
 
 const blank: Draft = {
-  target: "", code: "", title: "", tags: "", domain: "", expires: "", description: "", status: "302", forwardQuery: false, forwardPath: false, dedupe: false,
+  target: "", code: "", title: "", tags: "", domain: "", expires: "", description: "", status: "302", forwardQuery: false, forwardPath: false, dedupe: false, ...unlimited,
 };
 
 /** Made is a link that was created, and the request that did so. */
@@ -46,7 +47,7 @@ export interface Made {
   sent: number;
 }
 
-function bodyOf(d: Draft): Schemas["NewLink"] {
+function bodyOf(d: Draft, password: string): Schemas["NewLink"] {
   const tags = [...new Set(d.tags.split(",").map((t) => t.trim()).filter(Boolean))];
   const expires = new Date(d.expires);
   return {
@@ -61,6 +62,7 @@ function bodyOf(d: Draft): Schemas["NewLink"] {
     ...(d.forwardQuery ? { forward_query: true } : {}),
     ...(d.forwardPath ? { forward_path: true } : {}),
     ...(d.dedupe ? { dedupe: true } : {}),
+    ...limitsOf(d), ...(password ? { password } : {}),
   };
 }
 
@@ -69,19 +71,14 @@ function newKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (n) => n.toString(16).padStart(2, "0")).join("");
 }
 
-/** inWords says the API's rule about a field in the user's language, if it is a usual one. */
-function inWords(fault: string | undefined): string | undefined {
-  const most = fault?.match(/^expected length <= (\d+)$/);
-  return most ? text("tooLong", { n: Number(most[1]) }) : fault;
-}
-
-const shownFields = ["original_url", "custom_code", "title", "tags", "domain", "expires_at", "description"];
+const shownFields = ["original_url", "custom_code", "title", "tags", "domain", "expires_at", "description", "max_clicks", "exhausted_url", "password"];
 
 /** CreateForm asks for a link and creates it. Its text survives closing and reloading. */
 export function CreateForm({ domains, pasted, made, focus }: {
   domains: readonly Schemas["Domain"][]; pasted?: string; made: (made: Made) => void; focus?: boolean;
 }) {
   const [draft, setDraft, discard] = useStored<Draft>("create", blank);
+  const [password, setPassword] = useState(""); // which is not kept in the tab
   const act = useAct();
   const form = useRef<HTMLFormElement>(null);
   const request = useRef({ body: "", key: "" });
@@ -91,13 +88,13 @@ export function CreateForm({ domains, pasted, made, focus }: {
   const set = <K extends keyof Draft>(name: K) => (value: Draft[K]) => setDraft({ ...draft, [name]: value });
   const fields = act.failure?.fields ?? {};
   const taken = act.failure?.status === 409 && !!draft.code;
-  const fault = (name: string) => inWords(Object.entries(fields).find(([at]) => at === name || at.startsWith(`${name}[`))?.[1]);
+  const fault = (name: string) => Object.entries(fields).find(([at]) => at === name || at.startsWith(`${name}[`))?.[1];
   const elsewhere = act.failure && !taken && !shownFields.some(fault);
   useEffect(() => {
     if (act.failure) form.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();
   }, [act.failure]);
   const submit = () => act.run(async () => {
-    const body = bodyOf(draft);
+    const body = bodyOf(draft, password);
     const written = JSON.stringify(body);
     if (request.current.body !== written) request.current = { body: written, key: newKey() };
     const sent = performance.now();
@@ -124,7 +121,7 @@ export function CreateForm({ domains, pasted, made, focus }: {
       <div class="pair">
         <Field
           label={text("code")} autocomplete="off" spellcheck={false} dir="ltr" value={draft.code} set={set("code")}
-          fault={taken ? (/taken/.test(act.failure!.message) ? text("taken") : act.failure!.message) : fault("custom_code")} hint={text("codeHint")}
+          fault={taken ? (/taken/.test(act.failure!.message) ? text("taken") : words(act.failure!)) : fault("custom_code")} hint={text("codeHint")}
         />
         <Field label={text("title")} autocomplete="off" dir="auto" value={draft.title} set={set("title")} fault={fault("title")} />
       </div>
@@ -136,10 +133,11 @@ export function CreateForm({ domains, pasted, made, focus }: {
       {served.length > 1 && (
         <Choice label={text("domain")} value={draft.domain} set={set("domain")} options={served.map((d, i) => [i === 0 ? "" : d.host, d.host] as const)} />
       )}
-      <details open={!!fault("description") || undefined}>
+      <details open={["description", "max_clicks", "exhausted_url", "password"].some(fault) || undefined}>
         <summary>{text("more")}</summary>
         <div class="stack">
           <Field label={text("description")} autocomplete="off" dir="auto" value={draft.description} set={set("description")} fault={fault("description")} />
+          <LimitFields of={draft} change={(part) => setDraft({ ...draft, ...part })} fault={fields} password={password} setPassword={setPassword} />
           <Choice<Status>
             label={text("redirect")} value={draft.status} set={set("status")}
             options={[["302", text("redirect302")], ["301", text("redirect301")], ["307", text("redirect307")], ["308", text("redirect308")]]}

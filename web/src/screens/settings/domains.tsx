@@ -106,6 +106,7 @@ function One({ domain: d, changed, remove }: { domain: Domain; changed: () => vo
       <div class="head">
         <h3 class="grow">{d.host}</h3>
         <span class={`tag ${colours[d.state]}`}>{textOf(d.state)}</span>
+        {d.maintenance_url && <span class="tag warn">{text("maintained")}</span>}
         {d.shared && <span class="tag">{text("sharedDomain")}</span>}
       </div>
       <Certificate of={d.certificate} />
@@ -153,6 +154,7 @@ function One({ domain: d, changed, remove }: { domain: Domain; changed: () => vo
 function Targets({ domain: d, changed }: { domain: Domain; changed: () => void }) {
   const [root, setRoot] = useState(d.root_url);
   const [notFound, setNotFound] = useState(d.not_found_url);
+  const [maintenance, setMaintenance] = useState(d.maintenance_url);
   const act = useAct();
   return (
     <details>
@@ -161,9 +163,10 @@ function Targets({ domain: d, changed }: { domain: Domain; changed: () => void }
         onSubmit={(e) => {
           e.preventDefault();
           void act.run(async () => {
-            const now = await ask(client.PATCH("/api/v1/domains/{id}", { params: { path: { id: d.id } }, body: { root_url: root, not_found_url: notFound } }));
+            const now = await ask(client.PATCH("/api/v1/domains/{id}", { params: { path: { id: d.id } }, body: { root_url: root, not_found_url: notFound, maintenance_url: maintenance } }));
             setRoot(now.root_url);
             setNotFound(now.not_found_url);
+            setMaintenance(now.maintenance_url);
             toast(text("saved"));
             changed();
           });
@@ -172,6 +175,7 @@ function Targets({ domain: d, changed }: { domain: Domain; changed: () => void }
         <div class="form-row">
           <Field label={text("root")} inputMode="url" spellcheck={false} hint={text("rootHint", { host: d.host })} value={root} set={setRoot} fault={act.failure?.fields["root_url"]} />
           <Field label={text("notFound")} inputMode="url" spellcheck={false} hint={text("notFoundHint")} value={notFound} set={setNotFound} fault={act.failure?.fields["not_found_url"]} />
+          <Field label={text("maintenance")} inputMode="url" spellcheck={false} hint={text("maintenanceHint", { host: d.host })} value={maintenance} set={setMaintenance} fault={act.failure?.fields["maintenance_url"]} />
         </div>
         <Trouble failure={act.failure} />
         <div class="row"><button disabled={act.busy}>{shared("save")}</button></div>
