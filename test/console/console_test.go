@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,6 +53,47 @@ func TestConsole_Overview(t *testing.T) { flows(t, "overview") }
 func TestConsole_Transfer(t *testing.T) { flows(t, "transfer") }
 func TestConsole_Settings(t *testing.T) { flows(t, "settings") }
 func TestConsole_Fleet(t *testing.T)    { flows(t, "fleet") }
+
+// TestVisitors_GivePasswords shows the page of an edge that asks for a link's password,
+// without TLS and with it. The edge with TLS makes the fleet larger, so this comes last.
+func TestVisitors_GivePasswords(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	tools(t)
+	s := system.For(t)
+	dir := t.TempDir()
+	certificate, key := selfSigned(t, dir)
+	token, err := os.ReadFile(filepath.Join(s.DataDir(), "secrets", "edge-token"))
+	require.NoError(t, err)
+	edge, err := devtest.StartEdge(t, devtest.EdgeConfig{
+		Binary: devtest.Binary(t), Control: s.State().API, DataDir: filepath.Join(dir, "edge"), Region: "eu-west-1", Node: "visitors",
+		Env: []string{
+			"WAYPOST_EDGE_TOKEN=" + strings.TrimSpace(string(token)), "WAYPOST_TLS_ADDR=127.0.0.1:0",
+			"WAYPOST_TLS_CERT_FILE=" + certificate, "WAYPOST_TLS_KEY_FILE=" + key,
+		},
+	})
+	require.NoError(t, err)
+	ready, err := edge.Ready()
+	require.NoError(t, err)
+	require.True(t, ready, edge.Output())
+	flows(t, "visitors https://"+edge.TLS[0])
+	require.NoError(t, edge.Stop())
+}
+
+// selfSigned writes a certificate for 127.0.0.1 and its key, those of httptest.
+func selfSigned(t *testing.T, dir string) (certificate, key string) {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	pair := server.TLS.Certificates[0]
+	private, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	require.NoError(t, err)
+	certificate, key = filepath.Join(dir, "certificate.pem"), filepath.Join(dir, "key.pem")
+	require.NoError(t, os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), 0o600))
+	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+	return certificate, key
+}
 
 // TestConsole_Pictures takes the pictures in docs/images (make console-images).
 func TestConsole_Pictures(t *testing.T) {
@@ -127,7 +171,8 @@ func (r *runner) next() (o outcome, err error) {
 	return o, json.Unmarshal(r.lines.Bytes(), &o)
 }
 
-// flows runs the flows of an area, and reports each as a subtest. What a failed flow saw
+// flows runs the flows of an area, which may be told something after a blank, and reports
+// each as a subtest. What a failed flow saw
 // is in bin/test/console.
 func flows(t *testing.T, area string) {
 	if testing.Short() {

@@ -1,6 +1,6 @@
 // Runs flows in Chromium, for the console's test: CONSOLE_INPUT says where, each line of
-// input names an area, which is a file in flows/, and each flow of it is a line of JSON on
-// the output. One without a name ends the area.
+// input names an area, which is a file in flows/, with what its flows may need to know, and
+// each flow of it is a line of JSON on the output. One without a name ends the area.
 import assert from "node:assert/strict";
 import { readFileSync, mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -66,22 +66,22 @@ let counter = 0;
 const unique = () => `t${process.pid}${Date.now().toString(36)}${counter++}`;
 
 /** helpers returns what a flow works with. */
-function helpers(page, context) {
+function helpers(page, context, told) {
   return {
-    page, context, base, dev, user, root, api, assert, unique, newContext, signIn,
+    page, context, told, base, dev, user, root, api, assert, unique, newContext, signIn,
     edges: dev.edges.map((e) => e.url),
     /** axe fails on any violation of WCAG 2.2 AA that it finds, in light and in dark. Only
      * colours differ between the two, so only their rules run twice. */
-    async axe() {
+    async axe(on = page) {
       const all = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
       for (const [colorScheme, runOnly] of [["light", all], ["dark", ["color-contrast", "link-in-text-block"]]]) {
-        await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
-        if (!(await page.evaluate("typeof axe"))?.includes("object")) await page.evaluate(axeSource);
-        const { violations } = await page.evaluate((o) => globalThis.axe.run(document, o), { runOnly, resultTypes: ["violations"] });
+        await on.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+        if (!(await on.evaluate("typeof axe"))?.includes("object")) await on.evaluate(axeSource);
+        const { violations } = await on.evaluate((o) => globalThis.axe.run(document, o), { runOnly, resultTypes: ["violations"] });
         const found = violations.map((v) => `${v.id}: ${v.help}\n  ${v.nodes.slice(0, 3).map((n) => n.html + " " + n.failureSummary).join("\n  ")}`);
-        assert.equal(found.length, 0, `${page.url()} in ${colorScheme}:\n${found.join("\n")}`);
+        assert.equal(found.length, 0, `${on.url()} in ${colorScheme}:\n${found.join("\n")}`);
       }
-      await page.emulateMedia({ colorScheme: null, reducedMotion: null });
+      await on.emulateMedia({ colorScheme: null, reducedMotion: null });
     },
     /** tab presses Tab until the focus is on an element, as a person without a pointer does. */
     async tab(locator) {
@@ -89,7 +89,7 @@ function helpers(page, context) {
       const element = await locator.elementHandle();
       for (let presses = 0; presses < 200; presses++) {
         if (await element.evaluate((e) => e === document.activeElement)) return;
-        await page.keyboard.press("Tab");
+        await locator.page().keyboard.press("Tab");
       }
       assert.fail(`Tab does not reach ${await element.evaluate((e) => e.outerHTML.slice(0, 200))}`);
     },
@@ -186,7 +186,7 @@ function within(promise) {
 }
 
 /** runFlow runs a flow in a browser of its own, and returns why it failed, or "". */
-async function runFlow(flow, opens, picture) {
+async function runFlow(flow, opens, told, picture) {
   let context;
   let page;
   const faults = [];
@@ -199,7 +199,7 @@ async function runFlow(flow, opens, picture) {
         await page.goto(`${base}/console/links`);
         await page.getByRole("heading", { level: 1 }).first().waitFor();
       }
-      await flow(helpers(page, context));
+      await flow(helpers(page, context, told));
     })());
     assert.deepEqual(faults, []);
     return "";
@@ -216,12 +216,12 @@ async function runFlow(flow, opens, picture) {
 
 /** run runs the flows of an area, two at a time, because most of their time is waiting. Those
  * that the area names in alone disturb others, or are disturbed, and have their own time. */
-async function run(area) {
+async function run(area, told) {
   const flows = await import(pathToFileURL(path.resolve("flows", `${area}.mjs`)).href);
   const all = Object.entries(flows).filter(([name, flow]) => typeof flow === "function" && (!only || name === only));
   const one = async ([name, flow]) => {
     const began = performance.now();
-    const error = await runFlow(flow, flows.opens, path.join(seen, `${area}-${name}.png`));
+    const error = await runFlow(flow, flows.opens, told, path.join(seen, `${area}-${name}.png`));
     console.log(JSON.stringify({ flow: name, error, seconds: (performance.now() - began) / 1000 }));
   };
   const alone = ([name]) => flows.alone === true || !!flows.alone?.includes(name);
@@ -233,8 +233,8 @@ async function run(area) {
   for (const f of all.filter(alone)) await one(f);
 }
 
-for await (const area of readline.createInterface({ input: process.stdin })) {
-  await run(area);
+for await (const line of readline.createInterface({ input: process.stdin })) {
+  await run(...line.split(" "));
   console.log("{}");
 }
 await (await current)?.close();

@@ -18,8 +18,9 @@ type EdgeConfig struct {
 // Edge is a `waypost edge` that was started as a process of its own.
 type Edge struct {
 	Node  string
-	Addr  string // HOST:PORT of the redirects, once Ready has said so
-	Admin string // base URL of the admin listener, likewise
+	Addr  string   // HOST:PORT of the redirects, once Ready has said so
+	Admin string   // base URL of the admin listener, likewise
+	TLS   []string // HOST:PORT of the redirects over TLS, likewise
 	child
 }
 
@@ -46,7 +47,7 @@ func StartEdge(t testing.TB, cfg EdgeConfig) (*Edge, error) {
 func (e *Edge) Ready() (bool, error) {
 	status, ok, err := e.ready()
 	if ok {
-		e.Addr, e.Admin = status.Addr, "http://"+status.AdminAddr
+		e.Addr, e.Admin, e.TLS = status.Addr, "http://"+status.AdminAddr, status.TLS
 	}
 	return ok, err
 }
