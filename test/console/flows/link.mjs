@@ -56,7 +56,7 @@ export async function editWithUndo(c) {
   await dialog.getByLabel("Works from").fill("2020-01-02T03:04");
   await c.tab(dialog.getByLabel("Target after that"));
   await keyboard.type("https://example.com/over");
-  await dialog.getByText("More: redirect and metadata").click();
+  await dialog.getByText("More: limits, redirect and metadata").click();
   await dialog.getByLabel("Redirect", { exact: true }).selectOption("307");
   await dialog.getByLabel("Metadata").fill("{nothing");
   await c.axe();
@@ -65,7 +65,7 @@ export async function editWithUndo(c) {
   // What was typed survives a reload of the page.
   await c.page.reload();
   await dialog.getByText("This is what you typed earlier").waitFor();
-  await dialog.getByText("More: redirect and metadata").click();
+  await dialog.getByText("More: limits, redirect and metadata").click();
   await dialog.getByLabel("Metadata").fill('{"campaign": 7}');
   await c.narrow();
   await c.tab(dialog.getByRole("button", { name: "Save" }));
