@@ -11,9 +11,9 @@ import (
 	"waypost/controlplane/rollup"
 )
 
-// stepsOf returns SQL of the clicks of named links by step: from days of UTC where the steps
-// are such days, or else from hours. An hour that a step shares with its neighbour, as in
-// zones that are not whole hours away from UTC, is taken apart into its quarters.
+// stepsOf returns SQL of the clicks of named links by step: from days of UTC where the
+// steps are such days, or else from hours. An hour that a step shares with its neighbour,
+// as in zones that are not whole hours away from UTC, is taken apart into its quarters.
 func stepsOf(s *controlplane.Span) string {
 	for _, at := range s.Bounds {
 		if at.Unix()%(24*3600) != 0 {

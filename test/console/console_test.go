@@ -110,8 +110,8 @@ type outcome struct {
 	Seconds float64
 }
 
-// runner is run.mjs with its browser, which all tests use. One that ended is started again
-// by the next test.
+// runner is run.mjs with its browser, which all tests use. One that ended is started
+// again by the next test.
 type runner struct {
 	cmd    *exec.Cmd
 	areas  io.WriteCloser

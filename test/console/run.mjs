@@ -224,7 +224,7 @@ async function run(area, told) {
     const error = await runFlow(flow, flows.opens, told, path.join(seen, `${area}-${name}.png`));
     console.log(JSON.stringify({ flow: name, error, seconds: (performance.now() - began) / 1000 }));
   };
-  const alone = ([name]) => flows.alone === true || !!flows.alone?.includes(name);
+  const alone = ([name]) => !!flows.alone?.includes(name);
   const together = all.filter((f) => !alone(f));
   const take = async () => {
     for (let f; (f = together.shift());) await one(f);

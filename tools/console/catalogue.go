@@ -137,7 +137,7 @@ func inLanguage(content []byte, language int) (map[string]json.RawMessage, error
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", key, err)
 			}
-			// The detail of an answer of the API is English, so that other languages may leave it out.
+			// The detail of an answer of the API is English, so other languages may leave it out.
 			names = slices.DeleteFunc(names, func(name string) bool { return name == "detail" })
 			if i == 0 {
 				first = names

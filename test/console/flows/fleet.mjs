@@ -3,8 +3,8 @@
 /** Each flow opens the page where it begins. */
 export const opens = true;
 
-/** Edges that are stopped or drained disturb other flows. */
-export const alone = true;
+/** Edges that are killed or drained disturb other flows. */
+export const alone = ["fleetDrainsAnEdge", "fleetNamesAKilledEdge"];
 
 /** The edges are listed by region, and the page says in words that all is well. */
 export async function fleetShowsLiveEdges(c) {

@@ -3,9 +3,6 @@
 /** Each flow opens the page where it begins. */
 export const opens = true;
 
-/** Clicks of other flows would be counted, too. */
-export const alone = true;
-
 const today = (page) => page.locator("dl.figures dd").first().textContent().then((t) => Number(t.replace(/\D/g, "")));
 
 /** A click that was made a moment ago shows, without a reload of the page. */
