@@ -99,6 +99,15 @@ func HeaderFrame(t byte, length uint32) []byte {
 // HelloFrame, HeartbeatFrame, ByeFrame and ResetFrame are what a server sends.
 func HelloFrame(h Head) []byte { return plainFrame(frameHello, 0, appendHello(nil, &h)) }
 
+// HelloHead returns the head in a hello.
+func HelloHead(frame []byte) Head {
+	h, err := decodeHello(frame[frameHeaderSize:])
+	if err != nil {
+		panic(err)
+	}
+	return h.head
+}
+
 func HeartbeatFrame(h Head) []byte { return plainFrame(frameHeartbeat, 0, appendHead(nil, &h)) }
 
 func ByeFrame() []byte { return plainFrame(frameBye, 0, nil) }

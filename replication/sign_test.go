@@ -279,6 +279,81 @@ func TestAHeartbeatThatIsChangedOnTheWayEndsTheConnection(t *testing.T) {
 	})
 }
 
+// Somebody in between kept the answers of a source, and shows them to a new replica of a
+// node that has pinned the key: the slots add up to the digest of their head, so that the
+// signature alone refuses a head that is not theirs.
+func TestSnapshot_OldOneDoesNotPassForAnother(t *testing.T) {
+	const hello, signature = 1, 16
+	for name, change := range map[string]func(frame []byte, now *replication.Head) []byte{
+		"the head is not signed": func(frame []byte, _ *replication.Head) []byte {
+			if frame[4] == signature {
+				return nil
+			}
+			return frame
+		},
+		"the head is signed for another position": func(frame []byte, now *replication.Head) []byte {
+			if frame[4] == hello {
+				claimed := replication.HelloHead(frame)
+				claimed.Position = now.Position
+				return replication.HelloFrame(claimed)
+			}
+			return frame
+		},
+		"the head is signed with another digest": func(frame []byte, now *replication.Head) []byte {
+			if frame[4] == hello {
+				claimed := replication.HelloHead(frame)
+				claimed.Digest ^= now.Digest
+				return replication.HelloFrame(claimed)
+			}
+			return frame
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				source, kept := replicationtest.NewSource(), &pins{}
+				source.Commit(replicationtest.Link("aaaa", "https://a.example/"))
+				w := signing(t, source, 1, nil)
+				var old []byte
+				recorder := &world{network: newNetwork(), t: t, source: source, server: w.server}
+				recorder.serve(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == replication.PathSnapshot {
+						w.server.Snapshot(forger{rw, func(b []byte) []byte { old = append(old, b...); return b }}, r)
+						return
+					}
+					w.server.Stream(rw, r)
+				}))
+				e := kept.follows(t, recorder, replicationtest.NewSink())
+				e.requireEqual(t, source)
+				e.stop()
+
+				source.Commit(replicationtest.Link("aaaa", "https://later.example/"))
+				now, err := source.Head(t.Context())
+				require.NoError(t, err)
+				between := &world{network: newNetwork(), t: t, source: source, server: w.server}
+				between.serve(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+					if r.URL.Path != replication.PathSnapshot {
+						rw.WriteHeader(http.StatusServiceUnavailable)
+						return
+					}
+					rw.Header().Set("Content-Type", replication.ContentType)
+					for _, frame := range replication.SplitFrames(old) {
+						_, _ = rw.Write(change(frame, &now))
+					}
+				}))
+				again := kept.follows(t, between, replicationtest.NewSink())
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				require.ErrorIs(t, again.Status().Err, replication.ErrSignature)
+				_, holds := again.sink.Cluster()
+				require.False(t, holds, "it serves nothing")
+				again.stop()
+				honest := kept.follows(t, w, again.sink)
+				honest.requireEqual(t, source)
+			})
+		})
+	}
+}
+
 // A source that answers for slots alone could state any digest with them.
 func TestASnapshotServesOnlyWithADigestThatWasSigned(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"runtime/metrics"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"waypost/edge/server"
@@ -48,6 +49,36 @@ func TestAnIdleConnectionCostsLittleMemory(t *testing.T) {
 			require.Less(t, each, c.most)
 		})
 	}
+}
+
+// TestConnectionsThatAreGoneCostNoMemory counts in this process, which keeps free memory
+// for its own next use: the resident size says more about the kernel and the runtime.
+func TestConnectionsThatAreGoneCostNoMemory(t *testing.T) {
+	const connections = 2000
+	registry := prometheus.NewPedanticRegistry()
+	_, addr := serve(t, server.Config{MaxConnectionsPerAddress: connections, Metrics: registry})
+	count := func() float64 {
+		return gather(t, registry, "waypost_redirect_connections")["waypost_redirect_connections"]
+	}
+	round := func(n int) {
+		var open []net.Conn
+		for range n {
+			conn, err := net.Dial("tcp", addr) //nolint:noctx // closed below
+			require.NoError(t, err)
+			requireServed(t, conn, goodRequest)
+			open = append(open, conn)
+		}
+		for _, conn := range open {
+			require.NoError(t, conn.Close())
+		}
+		require.Eventually(t, func() bool { return count() == 0 }, waitLimit, pollEvery)
+	}
+	round(20)
+	before := memoryInUse()
+	round(connections)
+	left := memoryInUse() - before
+	t.Logf("%d bytes are left, %d of each connection", left, left/connections)
+	require.Less(t, left, int64(connections*16<<10))
 }
 
 // memoryInUse returns the bytes of heap and stacks after a collection.

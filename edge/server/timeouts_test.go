@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -201,6 +202,61 @@ func TestAConnectionMayBeIdleForLongerThanARequestMayTake(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it is open after more than the time for a request")
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(waitLimit)))
 	requireServed(t, conn, goodRequest)
+}
+
+// Clients that end their side of the connection, and keep the other one open, are ended
+// by the server in time. The second and third round need no more of this process than
+// the first.
+func TestHalfClosed_ConnectionsAreEndedInTimeAndLeaveNothing(t *testing.T) {
+	for _, listen := range []string{"127.0.0.1:0", "[::1]:0"} {
+		t.Run(listen, func(t *testing.T) {
+			registry := prometheus.NewPedanticRegistry()
+			_, addr := serveOn(t, listen, server.Config{ReadTimeout: time.Second, IdleTimeout: time.Second, Metrics: registry})
+			round := func() {
+				var open []net.Conn
+				for range 25 {
+					for _, before := range []int{0, 1} {
+						for _, last := range []string{"", "GET /fou", goodRequest} {
+							conn := dial(t, addr)
+							for range before {
+								_, err := io.WriteString(conn, goodRequest)
+								require.NoError(t, err)
+								read(t, bufio.NewReaderSize(conn, 16<<10), false)
+							}
+							_, err := io.WriteString(conn, last)
+							require.NoError(t, err)
+							require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+							open = append(open, conn)
+						}
+					}
+				}
+				for _, conn := range open {
+					_, err := io.Copy(io.Discard, conn)
+					require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+					require.NoError(t, conn.Close())
+				}
+				require.Eventually(t, func() bool {
+					return gather(t, registry, "waypost_redirect_connections")["waypost_redirect_connections"] == 0
+				}, waitLimit, pollEvery)
+			}
+			round()
+			descriptors, goroutines := len(openFiles(t)), runtime.NumGoroutine()
+			round()
+			round()
+			require.LessOrEqual(t, len(openFiles(t)), descriptors)
+			require.LessOrEqual(t, runtime.NumGoroutine(), goroutines+10)
+		})
+	}
+}
+
+// openFiles returns the descriptors of this process; none where it cannot list them.
+func openFiles(t *testing.T) []os.DirEntry {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if !os.IsNotExist(err) {
+		require.NoError(t, err)
+	}
+	return files
 }
 
 // TestWhoeverTakesNoAnswersIsEndedInTime asks for so much that the kernel's buffers
