@@ -159,6 +159,37 @@ func TestLinks_ChangesOfRulesAreInTheHistoryAndMayBeConditional(t *testing.T) {
 	require.Equal(t, `"`+over+`"`, string(changes[1].Fields[0].After))
 }
 
+func TestLinks_NewRulesDoNotInheritTheIDsOfThoseThatAreGone(t *testing.T) {
+	s := start(t, nil)
+	rule := func(name string) rules.Rule { return rules.Rule{Name: name, To: "https://example.com/" + name} }
+	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("replaced"), func(n *controlplane.NewLink) {
+		n.Rules.Rules = []rules.Rule{rule("spring")}
+	}))
+	require.NoError(t, err)
+	replace := func(with ...rules.Rule) (ids []int) {
+		t.Helper()
+		_, _, err := s.Links.Change(t.Context(), actor, "", "replaced", controlplane.LinkChange{Rules: controlplane.RulesChange{Rules: &with}})
+		require.NoError(t, err)
+		l, err := s.Links.Find(t.Context(), actor, "", "replaced")
+		require.NoError(t, err)
+		source, err := rules.ParseSource(l.Rules)
+		require.NoError(t, err)
+		for _, r := range source.Rules {
+			ids = append(ids, r.ID)
+		}
+		require.Equal(t, len(with) == 0, l.Programme == nil)
+		return ids
+	}
+	require.Equal(t, []int{2}, replace(rule("summer")))
+	require.Empty(t, replace())
+	require.Equal(t, []int{3}, replace(rule("autumn")), "also when there was none in between")
+	renamed := rule("autumn")
+	renamed.ID, renamed.Name = 3, "fall"
+	require.Equal(t, []int{3}, replace(renamed))
+	_, err = s.hand.Exec(t.Context(), `UPDATE link SET rules = jsonb_set(rules, '{rules,0,name}', '"by hand"') WHERE code = 'replaced'`)
+	require.ErrorContains(t, err, "rules are compiled by Waypost")
+}
+
 func TestLinks_RulesByPlaceWarnWhereNoEdgeKnowsPlaces(t *testing.T) {
 	s := start(t, nil)
 	knows := false

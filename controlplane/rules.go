@@ -28,7 +28,7 @@ func (c *RulesChange) isZero() bool { return *c == RulesChange{} }
 // variants.
 func (s *Links) compile(l *waypost.Link, source *rules.Source, password *rules.Password) error {
 	if source.IsZero() && password == nil {
-		l.Rules, l.Programme = nil, nil
+		l.Rules, l.Programme = source.Encode(), nil
 		return nil
 	}
 	with := rules.Compiling{
@@ -91,7 +91,15 @@ func (s *Links) changeRules(l *waypost.Link, c *LinkChange, password *rules.Pass
 		return fmt.Errorf("the rules of the link %s cannot be read: %w", l.Code, err)
 	}
 	change := &c.Rules
-	set(&source.Rules, change.Rules)
+	if change.Rules != nil {
+		source.Replace(*change.Rules, func(url string) string {
+			t, err := s.domains.check(l.Workspace, url)
+			if err != nil {
+				return url
+			}
+			return t.Original
+		})
+	}
 	set(&source.ValidFrom, change.ValidFrom)
 	set(&source.ExpiredURL, change.ExpiredURL)
 	set(&source.MaxClicks, change.MaxClicks)

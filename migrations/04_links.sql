@@ -33,7 +33,9 @@ CREATE TABLE link (
     programme       bytea       CHECK (octet_length(programme) BETWEEN 8 AND 20544), -- compiled from rules, for edges
     exhausted       boolean     NOT NULL DEFAULT false, -- an eventual click budget is used up
     edited          bigint[],   -- epoch, sequence and stamp of the owner's version, if only the programme was written since
-    CONSTRAINT link_rules_are_compiled CHECK ((rules IS NULL) = (programme IS NULL)),
+    -- A link whose rules are gone remembers their ids.
+    CONSTRAINT link_rules_are_compiled CHECK ((rules IS NULL) = (programme IS NULL)
+                                          OR programme IS NULL AND rules - '{last_rule,last_variant}'::text[] = '{}'),
     UNIQUE (domain_id, code),
     -- RFC 3339 can write these times, and cannot write infinity.
     CONSTRAINT link_times_can_be_told CHECK (created_at >= '0001-01-01' AND created_at < '10000-01-01'
@@ -88,7 +90,8 @@ BEGIN
             RAISE EXCEPTION 'the key of a link cannot change: delete it and create another';
         END IF;
         NEW.slot := OLD.slot;
-        IF NEW.rules IS DISTINCT FROM OLD.rules AND NEW.programme IS NOT DISTINCT FROM OLD.programme THEN
+        -- The name of a rule is in no programme, so the API may change it alone.
+        IF NEW.rules IS DISTINCT FROM OLD.rules AND NEW.programme IS NOT DISTINCT FROM OLD.programme AND current_user <> 'waypost_tenant' THEN
             RAISE EXCEPTION 'rules are compiled by Waypost: change them with its API';
         END IF;
         -- A new limit is judged again when clicks are counted.

@@ -110,7 +110,7 @@ func (c *compiler) compile(s *Source) error {
 		return waypost.Errorf(waypost.EInvalid, "redirect_status must be 302 or 307 for a link with rules, max_clicks or a password: "+
 			"browsers keep the others, and would not ask again")
 	}
-	if err := number(s.Rules); err != nil {
+	if err := s.number(); err != nil {
 		return err
 	}
 	for i := range s.Rules {
@@ -178,40 +178,6 @@ func (c *compiler) compileGates(s *Source) (err error) {
 func checkTime(where string, t time.Time) error {
 	if year := t.UTC().Year(); year < 1970 || year > 9999 {
 		return invalid(where, "must be between the years 1970 and 9999")
-	}
-	return nil
-}
-
-// number sets the ids of rules and variants that have none to the lowest free ones.
-func number(rules []Rule) error {
-	var ids, variants []*int
-	for i := range rules {
-		ids = append(ids, &rules[i].ID)
-		if rules[i].Split != nil {
-			for j := range rules[i].Split.Variants {
-				variants = append(variants, &rules[i].Split.Variants[j].ID)
-			}
-		}
-	}
-	for what, list := range map[string][]*int{"rules": ids, "variants": variants} {
-		taken := [MaxID + 1]bool{0: true}
-		for _, id := range list {
-			switch {
-			case *id == 0:
-			case *id < 0 || *id > MaxID:
-				return invalid("rules", "the id of %s must be between 1 and %d", what, MaxID)
-			case taken[*id]:
-				return invalid("rules", "two %s of the link have the id %d", what, *id)
-			default:
-				taken[*id] = true
-			}
-		}
-		for _, id := range list {
-			if *id == 0 {
-				*id = slices.Index(taken[:], false)
-				taken[*id] = true
-			}
-		}
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func TestCompile_NumbersRulesAndVariantsAndKeepsTheirNumbers(t *testing.T) {
 	_, err := rules.Compile(&s, compiling())
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 1, 3}, []int{s.Rules[0].ID, s.Rules[1].ID, s.Rules[2].ID})
-	require.Equal(t, 1, s.Rules[2].Split.Variants[1].ID)
+	require.Equal(t, 3, s.Rules[2].Split.Variants[1].ID)
 	again, err := rules.ParseSource(s.Encode())
 	require.NoError(t, err)
 	require.Equal(t, s, again)

@@ -33,9 +33,14 @@ type Source struct {
 	MaxClicks     int64     `json:"max_clicks,omitzero"`
 	MaxClicksMode string    `json:"max_clicks_mode,omitzero"`
 	ExhaustedURL  string    `json:"exhausted_url,omitzero"`
+
+	// The ids that rules and variants were given last, also of those that are gone.
+	LastRule    int `json:"last_rule,omitzero"`
+	LastVariant int `json:"last_variant,omitzero"`
 }
 
-// IsZero reports whether the source says nothing, so that its link needs no programme.
+// IsZero reports whether the source says nothing of today's visits, so that its link
+// needs no programme.
 func (s *Source) IsZero() bool {
 	return len(s.Rules) == 0 && s.ValidFrom.IsZero() && s.ExpiredURL == "" && s.MaxClicks == 0 && s.ExhaustedURL == ""
 }
@@ -50,7 +55,7 @@ func ParseSource(text []byte) (s Source, err error) {
 
 // Encode returns the source as JSON, nil for nothing.
 func (s *Source) Encode() []byte {
-	if s.IsZero() {
+	if s.IsZero() && s.LastRule == 0 && s.LastVariant == 0 {
 		return nil
 	}
 	text, err := json.Marshal(s)
@@ -62,7 +67,7 @@ func (s *Source) Encode() []byte {
 
 // Rule is one rule of a link. The first rule whose conditions all hold decides.
 type Rule struct {
-	ID     int         `json:"id,omitzero" minimum:"1" maximum:"250" doc:"Names the rule in statistics, and stays its own when rules are moved. Default: the lowest free number."`
+	ID     int         `json:"id,omitzero" minimum:"1" maximum:"250" doc:"Names the rule in statistics, and stays its own when rules are moved. Default: that of the rule before with the same name, or without a name the same conditions; otherwise one that no rule of the link had."`
 	Name   string      `json:"name,omitzero" maxLength:"64" doc:"For people, at most 64 bytes."`
 	When   []Condition `json:"when,omitzero" maxItems:"8" doc:"The conditions, all of which must hold. None: the rule matches every visitor."`
 	To     string      `json:"to,omitzero" maxLength:"8192" example:"https://example.com/ios" doc:"The target. Give exactly one of to, split and status."`
@@ -105,7 +110,7 @@ type Split struct {
 
 // Variant is one target of a split.
 type Variant struct {
-	ID     int    `json:"id,omitzero" minimum:"1" maximum:"250" doc:"Names the variant in statistics. Default: the lowest free number."`
+	ID     int    `json:"id,omitzero" minimum:"1" maximum:"250" doc:"Names the variant in statistics. Default: that of the variant before with the same name, or without a name the same target; otherwise one that no variant of the link had."`
 	Name   string `json:"name,omitzero" maxLength:"64" doc:"For people, at most 64 bytes."`
 	Weight int    `json:"weight" minimum:"0" maximum:"65535" doc:"Its share, in relation to the sum of all weights."`
 	To     string `json:"to" minLength:"1" maxLength:"8192" doc:"The target."`

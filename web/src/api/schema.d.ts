@@ -3073,7 +3073,7 @@ export interface components {
         Rule: {
             /**
              * Format: int64
-             * @description Names the rule in statistics, and stays its own when rules are moved. Default: the lowest free number.
+             * @description Names the rule in statistics, and stays its own when rules are moved. Default: that of the rule before with the same name, or without a name the same conditions; otherwise one that no rule of the link had.
              */
             id?: number;
             /** @description For people, at most 64 bytes. */
@@ -3302,7 +3302,7 @@ export interface components {
         Variant: {
             /**
              * Format: int64
-             * @description Names the variant in statistics. Default: the lowest free number.
+             * @description Names the variant in statistics. Default: that of the variant before with the same name, or without a name the same target; otherwise one that no variant of the link had.
              */
             id?: number;
             /** @description For people, at most 64 bytes. */
