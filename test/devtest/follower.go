@@ -13,6 +13,8 @@ import (
 // An http.Client does when a connection that it has kept breaks, and what it shows
 // as one answer may then be two clicks. Zero is ready to use, by one goroutine.
 type Follower struct {
+	Location string // of the last answer
+
 	addr string
 	conn net.Conn
 	in   *bufio.Reader
@@ -46,6 +48,7 @@ func (f *Follower) Follow(addr, code string) (status int, sent bool, err error) 
 	if err != nil {
 		return 0, true, err
 	}
+	f.Location = res.Header.Get("Location")
 	_, err = io.Copy(io.Discard, res.Body)
 	return res.StatusCode, true, errors.Join(err, res.Body.Close())
 }

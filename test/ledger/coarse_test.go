@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -15,7 +16,7 @@ import (
 // come again are the same.
 type coarse struct {
 	unzip  *zstd.Decoder
-	counts map[identity]map[string]int64 // by code
+	counts map[identity]map[string]int64 // by code, and by code, rule and variant
 }
 
 type identity struct {
@@ -44,13 +45,15 @@ func (c *coarse) note(body []byte) error {
 	for _, l := range b.Links {
 		for _, r := range l.Rows {
 			counts[string(l.Code)] += int64(r.Count)
+			p := b.Profiles[r.Profile]
+			counts[fmt.Sprintf("%s %d/%d", l.Code, p.Rule, p.Variant)] += int64(r.Count)
 		}
 	}
 	c.counts[identity{b.Boot, b.Seq}] = counts
 	return nil
 }
 
-// of returns how many clicks of a link there are.
+// of returns how many clicks of a link there are, or of one rule and variant of it.
 func (c *coarse) of(code string) (clicks int64) {
 	for _, counts := range c.counts {
 		clicks += counts[code]

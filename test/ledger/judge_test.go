@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"waypost/client"
 )
 
 // calm lets the edges ship all that they have, with no one in the way, and the control
@@ -17,6 +19,7 @@ func (w *world) calm() {
 	w.t.Helper()
 	c := w.startControl("last", "")
 	require.NotNil(w.t, c, "%v", w.errors)
+	w.last = c
 	for _, s := range w.edges {
 		s.proxy.calm.Store(true)
 		s.proxy.cutOff.Store(false)
@@ -98,6 +101,7 @@ func (w *world) judge() {
 		}
 		require.Equal(w.t, first, got, "%s says something else than the counters", place.table)
 	}
+	w.judgeRules(hand)
 	all := sum(first)
 	for _, sql := range []string{
 		`SELECT 'all', sum(q0 + q1 + q2 + q3)::bigint FROM click_workspace_hour`,
@@ -114,6 +118,40 @@ func (w *world) judge() {
 	}
 	require.Less(w.t, sum(cut), sum(received)/10, "so few are cut off that the bounds tell something")
 	w.t.Logf("%d clicks counted of %d redirects and %d requests cut off", all, sum(received), sum(cut))
+}
+
+// judgeRules compares the visitors' ledger with the clicks of each rule and variant, in
+// the single clicks and in the statistics.
+func (w *world) judgeRules(hand *pgx.Conn) {
+	w.t.Helper()
+	single := w.counts(hand, `SELECT l.code || ' ' || rule || '/' || variant, sum(clicks)::bigint
+		FROM link l JOIN click_event c ON c.link_id = l.id GROUP BY l.code, rule, variant`)
+	cl, err := client.New(w.last.API, "")
+	require.NoError(w.t, err)
+	for n := range links {
+		code := codeOf(n)
+		stats, err := cl.Statistics.Get(w.t.Context(), client.LinkStatsPath(code, nil))
+		require.NoError(w.t, err)
+		shown := make(map[string]int64)
+		for _, r := range stats.Rules {
+			shown[strings.Replace(r.Name, "none", "0", 1)+"/0"] = r.Clicks
+		}
+		for _, v := range stats.Variants {
+			shown[v.Rule+"/"+v.Name] = v.Clicks
+			shown[v.Rule+"/0"] -= v.Clicks
+		}
+		require.Equal(w.t, ruled(n), len(stats.Variants) > 0, code)
+		for _, by := range []string{"0/0", "1/0", "2/0", "2/1", "2/2"} {
+			key := code + " " + by
+			got, led := single[key], w.visitors.led[key]
+			for _, s := range w.edges {
+				got += s.proxy.coarse.of(key)
+			}
+			require.GreaterOrEqual(w.t, got, led, "clicks of %s are lost", key)
+			require.LessOrEqual(w.t, got, led+w.visitors.cut[code], "clicks of %s are counted twice", key)
+			require.Equal(w.t, got, shown[by], "the statistics of %s say something else", key)
+		}
+	}
 }
 
 // counts returns what a query says of each name.

@@ -22,11 +22,12 @@ type life struct {
 type visitors struct {
 	mu            sync.Mutex
 	received, cut map[string]int64 // by code
+	led           map[string]int64 // those that came whole, by code, rule and variant
 	wrong         []string
 }
 
 func newVisitors() *visitors {
-	return &visitors{received: make(map[string]int64), cut: make(map[string]int64)}
+	return &visitors{received: make(map[string]int64), cut: make(map[string]int64), led: make(map[string]int64)}
 }
 
 // visit follows links on the edge that at returns until ctx ends.
@@ -42,10 +43,15 @@ func (v *visitors) visit(ctx context.Context, at func() *life) {
 			continue
 		}
 		code := codeOf(min(rand.IntN(links), rand.IntN(links))) // some are followed more than others
-		status, sent, err := f.Follow(l.edge.Addr, code)
+		asked := code
+		if rand.IntN(2) == 0 {
+			asked += "?first"
+		}
+		status, sent, err := f.Follow(l.edge.Addr, asked)
 		switch {
 		case err == nil && status/100 == 3:
 			v.note(v.received, code)
+			v.note(v.led, code+" "+answered(f.Location))
 		case err == nil:
 			v.complain("%s of %s was answered %d", code, l.name, status)
 		case sent:

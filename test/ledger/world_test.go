@@ -16,8 +16,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
+	"waypost/client"
 	"waypost/internal/pgserver"
 	"waypost/migrations"
+	"waypost/rules"
 	"waypost/test/devtest"
 )
 
@@ -38,6 +41,7 @@ type world struct {
 	control  atomic.Pointer[url.URL]
 	edges    []*slot
 	visitors *visitors
+	last     *devtest.Control // that runs until the end; nil: processes are killed still
 
 	stopVisits, stopLives context.CancelFunc
 	visits, lives         sync.WaitGroup
@@ -132,6 +136,7 @@ func startWorld(t *testing.T) *world {
 		require.NoError(t, err)
 	}
 	require.NoError(t, hand.Close(t.Context()))
+	w.giveRules(c)
 	for _, node := range []string{"edge-a", "edge-b"} {
 		s := &slot{node: node, dir: filepath.Join(w.base, node), proxy: startProxy(t, &w.control)}
 		w.edges = append(w.edges, s)
@@ -144,6 +149,36 @@ func startWorld(t *testing.T) *world {
 	return w
 }
 
+// ruled reports whether a link has rules. The first of these leads visitors who ask for
+// it, and the second divides the others. The targets say who led a visitor: RULE/VARIANT.
+func ruled(n int) bool { return n%2 == 0 }
+
+// answered returns who led a visitor to a target.
+func answered(location string) string {
+	if by := strings.TrimPrefix(location, "https://example.com/"); by != "" {
+		return by
+	}
+	return "0/0"
+}
+
+func (w *world) giveRules(c *devtest.Control) {
+	w.t.Helper()
+	cl, err := client.New(c.API, "")
+	require.NoError(w.t, err)
+	all := []rules.Rule{
+		{When: []rules.Condition{{Query: &rules.Parameter{Key: "first"}}}, To: "https://example.com/1/0"},
+		{Split: &rules.Split{By: rules.ByNone, Variants: []rules.Variant{
+			{Weight: 2, To: "https://example.com/2/1"}, {Weight: 1, To: "https://example.com/2/2"},
+		}}},
+	}
+	for n := range links {
+		if ruled(n) {
+			_, _, err := cl.Links.Change(w.t.Context(), codeOf(n), api.LinkChange{Rules: api.Set(all)}, client.Write{})
+			require.NoError(w.t, err)
+		}
+	}
+}
+
 // serves asks an edge for what is none of the links that are counted.
 func (w *world) serves(e *devtest.Edge) bool {
 	var f devtest.Follower
@@ -152,6 +187,7 @@ func (w *world) serves(e *devtest.Edge) bool {
 	status, _, err := f.Follow(e.Addr, code)
 	if err == nil && status/100 == 3 {
 		w.visitors.note(w.visitors.received, code)
+		w.visitors.note(w.visitors.led, code+" "+answered(f.Location))
 		return true
 	}
 	return false
