@@ -24,8 +24,9 @@ type BudgetReport struct {
 	Node     string
 	Epoch    uint32 // newest epoch of the changelog that the edge has seen
 	Accounts []BudgetAccount
-	Complete bool // all accounts of the edge are known with this report, in this epoch
-	Lost     bool // of Complete: accounts are missing
+	Complete bool     // all accounts of the edge are known with this report, in this epoch
+	Disk     [16]byte // of Complete: id of the edge's disk
+	Lost     bool     // of Complete: accounts are missing
 }
 
 // BudgetAccount is the account of one boot of an edge for the budget of a link.

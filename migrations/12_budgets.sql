@@ -37,7 +37,8 @@ CREATE POLICY system ON budget_account USING (waypost_system());
 -- of a budget.
 CREATE TABLE budget_node (
     node    text COLLATE "C" PRIMARY KEY,
-    seen_at timestamptz NOT NULL -- at a start, or in a new epoch
+    disk    uuid        NOT NULL, -- random id that the edge keeps on its disk
+    seen_at timestamptz NOT NULL  -- at a start, or in a new epoch
 );
 
 -- Edges that have not reported all their accounts in this epoch yet. Nothing is granted
@@ -59,7 +60,7 @@ CREATE TABLE budget_state (
 INSERT INTO budget_state DEFAULT VALUES;
 
 -- Notes that an edge will report no account that PostgreSQL may have forgotten: it is
--- gone, or has lost its file. It returns false when the edge was not awaited.
+-- gone, or has lost its file or its disk. It returns false when the edge was not awaited.
 CREATE FUNCTION budget_give_up(gone text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM budget_node WHERE node = gone;

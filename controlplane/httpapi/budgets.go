@@ -72,16 +72,21 @@ func budgetsOf(b *api.EdgeBudgets) (r controlplane.BudgetReport, err error) {
 		return r, waypost.Errorf(waypost.EInvalid, "the report needs the name of the edge, an epoch, and at most %d accounts", api.MaxEdgeBudgets)
 	}
 	r = controlplane.BudgetReport{Node: b.Node, Epoch: b.Epoch, Complete: b.Complete, Lost: b.Lost}
+	if b.Complete {
+		if r.Disk, err = sixteen("disk", b.Disk); err != nil {
+			return r, err
+		}
+	}
 	for i := range b.Accounts {
 		a := &b.Accounts[i]
 		account := controlplane.BudgetAccount{
 			Domain: waypost.DomainID(a.Domain), Code: waypost.Code(a.Code), Want: a.Want, Owed: a.Owed,
 			Account: budget.Account{Granted: a.Granted, Returned: a.Returned, Spent: a.Spent},
 		}
-		boot, err := hex.DecodeString(a.Boot[:min(len(a.Boot), 2*len(account.Boot)+1)])
+		boot, err := sixteen("boot", a.Boot)
 		switch {
-		case err != nil || len(boot) != len(account.Boot):
-			return r, waypost.Errorf(waypost.EInvalid, "boot must be 32 hex digits")
+		case err != nil:
+			return r, err
 		case a.Domain < 1 || a.Domain > 1<<31-1 || !waypost.ValidCode(a.Code):
 			return r, waypost.Errorf(waypost.EInvalid, "domain and code must name a link")
 		case !account.Valid() || a.Want < 0 || a.Want > budget.MaxGrant || a.Owed < 0 || a.Owed > budget.Overdraft:
@@ -91,4 +96,15 @@ func budgetsOf(b *api.EdgeBudgets) (r controlplane.BudgetReport, err error) {
 		r.Accounts = append(r.Accounts, account)
 	}
 	return r, nil
+}
+
+// sixteen decodes 16 bytes in hex.
+func sixteen(field, text string) (b [16]byte, err error) {
+	if len(text) == hex.EncodedLen(len(b)) {
+		_, err = hex.Decode(b[:], []byte(text))
+	}
+	if err != nil || len(text) != hex.EncodedLen(len(b)) {
+		return b, waypost.Errorf(waypost.EInvalid, "%s must be 32 hex digits", field)
+	}
+	return b, nil
 }

@@ -35,7 +35,7 @@ func TestEdgeBudgets_TakesOnlyPossibleAccounts(t *testing.T) {
 		httpapi.EdgeBudgets(to, slog.New(slog.DiscardHandler)).ServeHTTP(w, req)
 		return answer{w.Result(), w.Body.String()}
 	}
-	const good = `{"node": "a", "epoch": 8, "complete": true, "accounts": [{"domain": 1, "code": "tickets",
+	const good = `{"node": "a", "epoch": 8, "complete": true, "disk": "a0000000000000000000000000000000", "accounts": [{"domain": 1, "code": "tickets",
 		"boot": "0102030405060708090a0b0c0d0e0f10", "granted": 10, "returned": 2, "spent": 7, "want": 5, "owed": 3}]}`
 	many, err := json.Marshal(make([]api.EdgeBudget, api.MaxEdgeBudgets+1))
 	require.NoError(t, err)
@@ -44,6 +44,8 @@ func TestEdgeBudgets_TakesOnlyPossibleAccounts(t *testing.T) {
 		"a boot that is cut": strings.Replace(good, "0f10", "0f", 1),
 		"a long boot":        strings.Replace(good, "0f10", "0f1011", 1),
 		"another boot":       strings.Replace(good, "0102", "xy02", 1),
+		"no disk":            strings.Replace(good, `"disk"`, `"lost": false, "disc"`, 1),
+		"a short disk":       strings.Replace(good, "a000", "a0", 1),
 		"no domain":          strings.Replace(good, `"domain": 1`, `"domain": 0`, 1),
 		"a bad code":         strings.Replace(good, "tickets", "a/b/c", 1),
 		"more returned":      strings.Replace(good, `"returned": 2`, `"returned": 11`, 1),
@@ -61,7 +63,8 @@ func TestEdgeBudgets_TakesOnlyPossibleAccounts(t *testing.T) {
 	got := send(http.MethodPost, good)
 	require.Equal(t, http.StatusOK, got.StatusCode)
 	require.JSONEq(t, `{"epoch": 9, "grants": [{"granted": 12, "state": "open"}]}`, got.text)
-	require.Equal(t, &controlplane.BudgetReport{Node: "a", Epoch: 8, Complete: true, Accounts: []controlplane.BudgetAccount{{
+	disk := [16]byte{0xa0}
+	require.Equal(t, &controlplane.BudgetReport{Node: "a", Epoch: 8, Complete: true, Disk: disk, Accounts: []controlplane.BudgetAccount{{
 		Domain: 1, Code: "tickets", Boot: waypost.BootID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
 		Account: budget.Account{Granted: 10, Returned: 2, Spent: 7}, Want: 5, Owed: 3,
 	}}}, to.last)

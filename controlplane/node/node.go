@@ -200,7 +200,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 		Logger:              c.log,
 	})
 	c.closers = append(c.closers, c.returnKeys)
-	c.registry.MustRegister(keyPool{c.db}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	c.registry.MustRegister(keyPool{c.db}, frozenBudgets{c.db}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "waypost_postgresql_up", Help: "Whether PostgreSQL answers: 1, or 0.",
 	}, c.postgreSQLUp))
 	c.nodes = controlplane.NewNodes(controlplane.NodesConfig{Store: c.db, Now: c.db.Now, Logger: c.log})

@@ -77,6 +77,7 @@ type budgetBoot struct {
 
 // ReportBudgets implements controlplane.BudgetStore.
 func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.BudgetReport) (answer controlplane.BudgetGrants, err error) {
+	ended := false
 	err = db.pool.within(ctx, system, reportingBudgets, func(tx pgx.Tx) error {
 		var frozen bool
 		if err := tx.QueryRow(ctx, `SELECT epoch, budget_frozen() FROM changelog_head`).Scan(&answer.Epoch, &frozen); err != nil {
@@ -108,7 +109,7 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 			return err
 		}
 		if r.Complete && r.Epoch == answer.Epoch {
-			if err := completeBudgets(ctx, tx, r); err != nil {
+			if ended, err = completeBudgets(ctx, tx, r); err != nil {
 				return err
 			}
 		}
@@ -119,6 +120,10 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 		return answer, err
 	}
 	failpoint.Hit(reportingBudgets + ": committed")
+	if ended {
+		db.pool.log.Error("an edge has lost its grants of click budgets, and PostgreSQL may have forgotten them: "+
+			"links that exist now are granted no more clicks", "edge", r.Node)
+	}
 	for i := range answer.Grants {
 		if answer.Grants[i].State == controlplane.BudgetHeld && r.Accounts[i].Want > 0 {
 			db.warn(ctx)
@@ -283,17 +288,27 @@ func (p *placing) save(ctx context.Context, tx pgx.Tx, node string) error {
 	return err
 }
 
-// completeBudgets notes that an edge has reported all its accounts in this epoch.
-func completeBudgets(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport) error {
-	settle := `DELETE FROM budget_awaited WHERE node = $1`
-	if r.Lost {
-		settle = `SELECT budget_give_up($1)`
+// completeBudgets notes that an edge has reported all its accounts in this epoch. It
+// reports whether budgets end, because accounts of an awaited edge are lost, as they are
+// with another disk than the one that PostgreSQL remembers.
+func completeBudgets(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport) (ended bool, err error) {
+	replaced := false
+	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM budget_node WHERE node = $1 AND disk <> $2)`, r.Node, r.Disk).Scan(&replaced)
+	if err != nil {
+		return false, err
 	}
-	if _, err := tx.Exec(ctx, settle, r.Node); err != nil {
-		return err
+	if r.Lost || replaced {
+		err = tx.QueryRow(ctx, `SELECT budget_give_up($1)`, r.Node).Scan(&ended)
+	} else {
+		_, err = tx.Exec(ctx, `DELETE FROM budget_awaited WHERE node = $1`, r.Node)
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO budget_node (node, seen_at) VALUES ($1, now()) ON CONFLICT (node) DO UPDATE SET seen_at = now()`, r.Node)
-	return err
+	if err != nil {
+		return false, err
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO budget_node (node, disk, seen_at) VALUES ($1, $2, now())
+		ON CONFLICT (node) DO UPDATE SET disk = excluded.disk, seen_at = now()`, r.Node, r.Disk)
+	return ended, err
 }
 
 const selectLinkBudget = `
@@ -329,4 +344,18 @@ func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, l
 		b.AtMost += edges * budget.Overdraft
 	}
 	return b, nil
+}
+
+// countFrozen looks at a bounded number of rows, because every control plane is asked
+// for them several times a minute.
+const countFrozen = `SELECT CASE WHEN budget_frozen() THEN (SELECT count(*) FROM (SELECT FROM budget LIMIT 100000) b) ELSE 0 END`
+
+// FrozenBudgets returns the number of budgets that grant nothing before edges have
+// reported, up to 100,000.
+func (db *BudgetStore) FrozenBudgets(ctx context.Context) (n int64, err error) {
+	err = db.pool.queryIn(ctx, system, countFrozen, nil, func(rows pgx.Rows) error {
+		n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
+		return err
+	})
+	return n, classify("count the frozen budgets", err)
 }

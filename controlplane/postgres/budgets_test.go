@@ -143,6 +143,9 @@ func TestBudgets_AreFrozenInANewEpochUntilEveryEdgeHasReported(t *testing.T) {
 	_, err := db.ReportBudgets(t.Context(), all)
 	require.NoError(t, err)
 	require.Equal(t, controlplane.BudgetHeld, reports(t, db, "edge-a", account("frozen", 1, held, 5)).State, "edge-b has not reported")
+	frozen, err := db.FrozenBudgets(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, frozen)
 
 	_, err = db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: "edge-b", Epoch: epoch - 1, Complete: true})
 	require.NoError(t, err)
@@ -150,6 +153,9 @@ func TestBudgets_AreFrozenInANewEpochUntilEveryEdgeHasReported(t *testing.T) {
 	_, err = db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: "edge-b", Epoch: epoch, Complete: true})
 	require.NoError(t, err)
 	require.EqualValues(t, 10, reports(t, db, "edge-a", account("frozen", 1, held, 5)).Granted)
+	frozen, err = db.FrozenBudgets(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, frozen)
 
 	exec(t, hand, openEpoch)
 	exec(t, hand, `UPDATE changelog_epoch SET opened_at = opened_at - interval '1 minute'`)
@@ -162,6 +168,39 @@ func TestBudgets_AreFrozenInANewEpochUntilEveryEdgeHasReported(t *testing.T) {
 		"an edge is gone whose grants may be forgotten")
 	limited(t, db, hand, "later", "exact", 50)
 	require.EqualValues(t, 5, reports(t, db, "edge-a", account("later", 1, budget.Account{}, 5)).Granted, "no edge that is gone had some of it")
+}
+
+// PostgreSQL has forgotten grants that were on a disk which the edge no longer has.
+func TestBudgets_EndWhenAnAwaitedEdgeReportsFromAnotherDisk(t *testing.T) {
+	db, hand := open(t)
+	limited(t, db, hand, "forgotten", "exact", 50)
+	complete := func(node string, disk byte) {
+		t.Helper()
+		_, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{
+			Node: node, Epoch: uint32(number(t, hand, `SELECT epoch FROM changelog_head`)), Complete: true, Disk: [16]byte{disk},
+		})
+		require.NoError(t, err)
+	}
+	begin := func() {
+		exec(t, hand, openEpoch)
+		exec(t, hand, `UPDATE changelog_epoch SET opened_at = opened_at - interval '1 minute'`)
+	}
+	complete("edge-a", 1)
+	complete("edge-b", 1)
+	begin()
+	complete("edge-a", 1)
+	complete("edge-b", 1)
+	require.EqualValues(t, 5, reports(t, db, "edge-a", account("forgotten", 1, budget.Account{}, 5)).Granted, "both have the disks that they had")
+
+	complete("edge-b", 2)
+	require.EqualValues(t, 10, reports(t, db, "edge-a", account("forgotten", 1, budget.Account{Granted: 5}, 5)).Granted,
+		"PostgreSQL has forgotten nothing")
+	begin()
+	complete("edge-a", 1)
+	complete("edge-b", 3)
+	require.Equal(t, controlplane.BudgetUsed, reports(t, db, "edge-a", account("forgotten", 1, budget.Account{Granted: 10}, 5)).State)
+	limited(t, db, hand, "later", "exact", 50)
+	require.EqualValues(t, 5, reports(t, db, "edge-a", account("later", 1, budget.Account{}, 5)).Granted)
 }
 
 func TestEventualBudget_EndsWhenItsClicksAreCounted(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 //	   a later record of the same account replaces it
 //	2  epoch (u32): the newest that the edge has seen
 //	3  nothing more: the control plane knows that the edge spends clicks
+//	4  id (16), made at random when no file had one: it goes with the disk
 //
 // Format is the version of the files.
 const Format = 1
@@ -38,6 +39,7 @@ const (
 	kindAccount = 1
 	kindEpoch   = 2
 	kindKnown   = 3
+	kindDisk    = 4
 
 	accountSize = 1 + 16 + 4 + 3*8 // and the code
 	maxBody     = accountSize + waypost.MaxName
@@ -59,9 +61,13 @@ type entry struct {
 	boot waypost.BootID
 }
 
+// diskID names the disk of an edge, so that another one is noticed.
+type diskID [16]byte
+
 // state holds the contents of files.
 type state struct {
 	epoch    uint32
+	disk     diskID // zero: there is none
 	known    bool
 	accounts map[entry]budget.Totals
 }
@@ -79,6 +85,10 @@ func appendAccount(b []byte, e entry, t budget.Totals) []byte {
 
 func appendEpoch(b []byte, epoch uint32) []byte {
 	return appendRecord(b, binary.LittleEndian.AppendUint32([]byte{kindEpoch}, epoch))
+}
+
+func appendDisk(b []byte, id diskID) []byte {
+	return appendRecord(b, append([]byte{kindDisk}, id[:]...))
 }
 
 func appendKnown(b []byte) []byte { return appendRecord(b, []byte{kindKnown}) }
@@ -135,6 +145,9 @@ func (s *state) add(body []byte) bool {
 	switch {
 	case len(body) == 1 && body[0] == kindKnown:
 		s.known = true
+		return true
+	case len(body) == 1+len(s.disk) && body[0] == kindDisk:
+		s.disk = diskID(body[1:])
 		return true
 	case len(body) == 5 && body[0] == kindEpoch:
 		s.epoch = max(s.epoch, le.Uint32(body[1:]))

@@ -2,6 +2,7 @@ package budgets
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"hash/maphash"
@@ -112,9 +113,10 @@ type Store struct {
 	size     int64 // of the file
 	mended   time.Time
 	epoch    uint32
-	known    bool  // the control plane knows that this edge spends clicks
-	adopted  bool  // the files of earlier boots were read
-	lost     error // why some of them are missing
+	known    bool   // the control plane knows that this edge spends clicks
+	disk     diskID // zero before the files of earlier boots were read
+	adopted  bool   // the files of earlier boots were read
+	lost     error  // why some of them are missing
 
 	witnessed uint32 // epoch in which all accounts were reported
 	adoptions int    // counts them
@@ -195,6 +197,12 @@ func (s *Store) adopt() error {
 		return err
 	}
 	s.epoch, s.known = max(s.epoch, read.epoch), s.known || read.known
+	if s.disk == (diskID{}) {
+		s.disk = read.disk
+	}
+	if s.disk == (diskID{}) {
+		_, _ = rand.Read(s.disk[:]) // never fails
+	}
 	for e, t := range read.accounts {
 		if lent := t.Lent; lent > 0 {
 			if a := s.account(e.name); a != nil {
@@ -370,6 +378,9 @@ func (s *Store) append(records []byte) bool {
 // rewrite replaces the file by one with the present state. The lock is held.
 func (s *Store) rewrite() error {
 	text := appendEpoch([]byte(magic), s.epoch)
+	if s.disk != (diskID{}) {
+		text = appendDisk(text, s.disk)
+	}
 	if s.known {
 		text = appendKnown(text)
 	}
@@ -645,7 +656,8 @@ func (s *Store) witness(ctx context.Context) bool {
 		s.mu.Unlock()
 		return true
 	}
-	message, adoptions := api.EdgeBudgets{Node: s.cfg.Node, Epoch: epoch, Lost: s.lost != nil}, s.adoptions
+	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: epoch, Disk: hex.EncodeToString(s.disk[:]), Lost: s.lost != nil}
+	adoptions := s.adoptions
 	var names []entry
 	var all []api.EdgeBudget
 	for e, t := range s.past {

@@ -383,6 +383,23 @@ func TestStore_CountsAFileThatItCannotReadAsSpent(t *testing.T) {
 	}
 }
 
+func TestStore_KnowsItsDisk(t *testing.T) {
+	c, dir := newControl(t, 1000), t.TempDir()
+	disk := func(dir string) (id string) {
+		t.Helper()
+		c.set(func() { c.witnesses = nil })
+		_, stop := open(t, c, dir)
+		defer stop()
+		c.eventually(t, "it reports", func() bool { return len(c.witnesses) > 0 })
+		c.set(func() { id = c.witnesses[0].Disk })
+		return id
+	}
+	first := disk(dir)
+	require.Len(t, first, 32)
+	require.Equal(t, first, disk(dir))
+	require.NotEqual(t, first, disk(t.TempDir()))
+}
+
 func TestStore_ASuccessorLeavesTheGrantsOfItsPredecessorAlone(t *testing.T) {
 	c, dir := newControl(t, 1000), t.TempDir()
 	old, stop := open(t, c, dir)

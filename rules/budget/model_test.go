@@ -1,6 +1,7 @@
 package budget_test
 
 import (
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -21,6 +22,7 @@ const (
 	grantsFrozen          // a restored history grants before edges have reported
 	reclaimsOfOthers      // the control plane takes back what a silent edge holds
 	lendsAgain            // a boot does not know what earlier ones have lent
+	trustsNewDisks        // an edge whose disk was replaced counts as one that has reported
 )
 
 type bootKey struct{ edge, boot int }
@@ -31,10 +33,11 @@ type history struct {
 	base     int64 // counts as used besides the accounts
 	accounts map[bootKey]budget.Account
 	awaited  map[int]bool // edges that have to report in this epoch
+	disks    map[int]int  // that edges had when they reported
 }
 
 func (h *history) clone() *history {
-	c := &history{epoch: h.epoch, base: h.base, accounts: map[bootKey]budget.Account{}, awaited: map[int]bool{}}
+	c := &history{epoch: h.epoch, base: h.base, accounts: map[bootKey]budget.Account{}, awaited: map[int]bool{}, disks: maps.Clone(h.disks)}
 	for k, a := range h.accounts {
 		c.accounts[k] = a
 	}
@@ -57,6 +60,7 @@ type edgeNode struct {
 	boot    int
 	epoch   int // newest that it has seen
 	gone    bool
+	disk    int                   // how often it was replaced
 	file    map[int]budget.Totals // by boot
 	holding budget.Holding
 }
@@ -72,6 +76,7 @@ type world struct {
 	flaw    flaw
 	bounded bool
 	limit   int64
+	disks   int // that there were
 	db      *history
 	backup  *history
 	edges   []*edgeNode
@@ -80,8 +85,8 @@ type world struct {
 }
 
 func newWorld(f flaw, bounded bool, limit int64, edges int) *world {
-	w := &world{flaw: f, bounded: bounded, limit: limit}
-	w.db = &history{epoch: 1, accounts: map[bootKey]budget.Account{}, awaited: map[int]bool{}}
+	w := &world{flaw: f, bounded: bounded, limit: limit, disks: edges}
+	w.db = &history{epoch: 1, accounts: map[bootKey]budget.Account{}, awaited: map[int]bool{}, disks: map[int]int{}}
 	for range edges {
 		w.edges = append(w.edges, &edgeNode{file: map[int]budget.Totals{}, epoch: 1})
 	}
@@ -125,9 +130,13 @@ func (w *world) step(draw func(n int) int) {
 			w.commit(e, e.holding.PlanLoan())
 		}
 	case 11:
-		if draw(4) == 0 {
+		switch n := draw(4); {
+		case n == 0:
 			w.lose(id)
-		} else if w.flaw == reclaimsOfOthers {
+		case n == 1 && !e.gone: // its disk is replaced
+			*e = edgeNode{boot: e.boot + 1, disk: e.disk + 1, file: map[int]budget.Totals{}}
+			w.disks++
+		case w.flaw == reclaimsOfOthers:
 			k := bootKey{id, e.boot}
 			a := w.db.accounts[k]
 			a.Returned = a.Granted - a.Spent
@@ -220,7 +229,11 @@ func (w *world) ask(id int, want int64) {
 	}
 	k := bootKey{id, e.boot}
 	a := w.db.accounts[k].Merge(e.holding.Account())
+	if w.db.awaited[id] && w.db.disks[id] != e.disk && w.flaw != trustsNewDisks {
+		w.burn()
+	}
 	delete(w.db.awaited, id)
+	w.db.disks[id] = e.disk
 	frozen := len(w.db.awaited) > 0 && w.flaw != grantsFrozen
 	if a.Granted == e.holding.Granted && !frozen {
 		a.Granted += budget.Pool{Limit: w.limit, Used: w.db.used()}.Grant(want, e.holding.Lent)
@@ -244,7 +257,7 @@ func (w *world) arrive(m message) {
 // most is the bound on the clicks.
 func (w *world) most() int64 {
 	if w.bounded {
-		return w.limit + int64(len(w.edges))*budget.Overdraft
+		return w.limit + int64(w.disks)*budget.Overdraft
 	}
 	return w.limit
 }
@@ -297,7 +310,11 @@ func TestBudget_IsSpentToTheLastClick(t *testing.T) {
 
 func TestModel_NoticesEachMistake(t *testing.T) {
 	exceeds := func(f flaw, bounded bool) bool {
-		for seed := range uint64(4000) {
+		seeds := uint64(8000)
+		if f == none {
+			seeds = 4000
+		}
+		for seed := range seeds {
 			r := rand.New(rand.NewPCG(seed, 7))
 			w := newWorld(f, bounded, int64(1+r.IntN(40)), 1+r.IntN(4))
 			for range 300 {
@@ -314,7 +331,7 @@ func TestModel_NoticesEachMistake(t *testing.T) {
 	for name, f := range map[string]flaw{
 		"a grant is spent before it is durable": spendsFirst, "clicks are returned while they can be spent": returnsAlive,
 		"accounts of earlier boots are not reported": forgetsBoots, "a restored history grants at once": grantsFrozen,
-		"clicks of a silent edge are reclaimed": reclaimsOfOthers,
+		"clicks of a silent edge are reclaimed": reclaimsOfOthers, "a new disk is taken for a whole report": trustsNewDisks,
 	} {
 		require.True(t, exceeds(f, false), name)
 	}
