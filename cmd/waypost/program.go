@@ -170,7 +170,8 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	root.AddCommand(servers.devCommand(), servers.controlCommand(), servers.edgeCommand(), servers.migrateCommand(),
 		linksCommands{p}.command(), clicks.statsCommand(), clicks.command(), domainsCommands{p}.command(), edgesCommands{p}.command(),
 		edgesCommands{p}.verifyCommand(), rangesCommands{p}.command(), keysCommands{p}.command(), workspacesCommands{p}.command(),
-		usersCommands{p}.command(), p.auditCommand(), session.loginCommand(), session.acceptCommand(), session.logoutCommand(), session.command(),
+		usersCommands{p}.command(), p.auditCommand(), doctorCommands{p}.command(),
+		session.loginCommand(), session.acceptCommand(), session.logoutCommand(), session.command(),
 		session.whoamiCommand(), session.passwordCommand(), servers.adminCommand(), p.versionCommand())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	polish(root)

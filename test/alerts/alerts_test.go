@@ -231,8 +231,10 @@ func TestAlerts_FireWhenTheirFaultIsMade(t *testing.T) {
 	standing := []string{"CertificateEnds", "KGSPoolLow"}
 	w.fires(nil, standing...)
 	require.Eventually(t, func() bool { return slices.Equal(w.firing(), standing) }, patience, 100*time.Millisecond, "nothing else fires")
+	require.Equal(t, 0, w.doctor().Code, w.doctor().Stdout)
 	w.edge("eu-3", "WAYPOST_EDGE_MIN_FREE_DISK=1000000GiB")
 	w.fires(nil, "ReplicaDiskLow")
+	require.Regexp(t, `CRITICAL  eu-3: has almost no room on its disk`, w.doctor().Stdout)
 
 	created, err := http.Post(w.control.API+"/api/v1/urls", "application/json",
 		strings.NewReader(`{"original_url": "https://example.com/", "custom_code": "first"}`))
@@ -246,10 +248,20 @@ func TestAlerts_FireWhenTheirFaultIsMade(t *testing.T) {
 	w.metricsExist()
 	w.stopDatabase()
 	w.fires(func() { visit() }, "PostgreSQLDown", "APIErrors", "EdgeStale", "ClicksWait")
+	said := w.doctor("--admin", w.control.Admin+","+w.a.Admin)
+	require.Equal(t, 1, said.Code)
+	require.Contains(t, said.Stdout, "PostgreSQLDown.md")
 
 	w.b.Kill()
 	w.control.Kill()
+	require.Contains(t, w.doctor("--admin", w.a.Admin).Stdout, "ControlPlaneDown.md")
 	w.fires(nil, "EdgeDown", "ControlPlaneDown")
+}
+
+// doctor runs `waypost doctor`.
+func (w *world) doctor(args ...string) devtest.Result {
+	w.t.Helper()
+	return devtest.RunBinary(w.t, devtest.Binary(w.t), []string{"WAYPOST_API=" + w.control.API}, append([]string{"doctor"}, args...)...)
 }
 
 // absent lists metrics of what these processes are not configured for, or not asked.

@@ -193,6 +193,7 @@ func TestHelpTeachesByExamples(t *testing.T) {
 		{"admin", "create"},
 		{"login"},
 		{"whoami"},
+		{"doctor"},
 		{"keys", "create"},
 		{"keys", "rotate"},
 		{"users", "add"},
