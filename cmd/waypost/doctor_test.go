@@ -55,13 +55,17 @@ func TestDoctor_SaysWhatIsWrongSinceWhenAndWhatToDo(t *testing.T) {
 	for _, c := range []struct{ name, edges, says string }{
 		{"gone", `{"node": "eu-1", "state": "gone", "since": "2031-01-01T00:00:00Z"}`, "CRITICAL  eu-1: is gone"},
 		{"stale", strings.Replace(alive, "0.5", "75", 1), "CRITICAL  eu-1: has heard nothing new; changes and takedowns do not reach it (for 75 s)"},
-		{"held", strings.Replace(alive, `"following"`, `"held", "held": "mass-delete", "held_why": "5000 links at once"`, 1),
-			"CRITICAL  eu-1: holds back a change (mass-delete): 5000 links at once"},
+		{
+			"held", strings.Replace(alive, `"following"`, `"held", "held": "mass-delete", "held_why": "5000 links at once"`, 1),
+			"CRITICAL  eu-1: holds back a change (mass-delete): 5000 links at once",
+		},
 		{"disk", strings.Replace(alive, `"following"`, `"degraded", "disk_low": true`, 1), "CRITICAL  eu-1: has almost no room on its disk"},
 		{"revoked", strings.Replace(alive, `"own"`, `"revoked"`, 1), "CRITICAL  eu-1: still answers visitors, and its credential was revoked"},
 		{"different", strings.Replace(alive, `"own"`, `"own", "verified": {"different": 3, "repaired": 1}`, 1), "CRITICAL  eu-1: has other links than PostgreSQL in 2 slots"},
-		{"clicks", strings.Replace(alive, `"own"`, `"own", "clicks_pending": 70, "clicks_until": "2021-01-01T00:00:00Z"`, 1),
-			"WARNING  eu-1: has 70 clicks that are not counted"},
+		{
+			"clicks", strings.Replace(alive, `"own"`, `"own", "clicks_pending": 70, "clicks_until": "2021-01-01T00:00:00Z"`, 1),
+			"WARNING  eu-1: has 70 clicks that are not counted",
+		},
 		{"versions", alive + "," + strings.NewReplacer("eu-1", "eu-2", `"1"`, `"2"`).Replace(alive), "WARNING  fleet: edges run several versions: 1 (eu-1); 2 (eu-2)"},
 		{"hostile", `{"node": "e\u001b[31m", "state": "gone"}`, "is gone"},
 		{"none", ``, "CRITICAL  fleet: no edge has reported"},
