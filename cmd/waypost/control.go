@@ -98,9 +98,9 @@ func gossipSettings(cfg config.Gossip) (gossip.Config, error) {
 	if cfg.Addr == "" {
 		return gossip.Config{}, nil
 	}
-	key, err := gossip.ParseKey(cfg.Key.Reveal())
+	keys, err := gossip.ParseKeys(cfg.Key.Reveal())
 	if err != nil {
 		return gossip.Config{}, fmt.Errorf("gossip.key: %w", err)
 	}
-	return gossip.Config{Bind: cfg.Addr, Advertise: cfg.Advertise, Seeds: cfg.Seeds, Key: key}, nil
+	return gossip.Config{Bind: cfg.Addr, Advertise: cfg.Advertise, Seeds: cfg.Seeds, Keys: keys}, nil
 }

@@ -7,7 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -27,13 +30,24 @@ const (
 // to be any node.
 type Key [32]byte
 
-// ParseKey reads 64 hex digits. The error does not repeat them.
-func ParseKey(text string) (Key, error) {
-	var k Key
-	if n, err := hex.Decode(k[:], []byte(text)); err != nil || n != len(k) || len(text) != 2*len(k) {
-		return Key{}, errors.New("the gossip key is not 32 bytes in hex, which are 64 digits")
+// maxKeys bounds the keys of a node. A replacement needs two.
+const maxKeys = 3
+
+// ParseKeys reads keys of 64 hex digits with commas or white space between them. The
+// error does not repeat them.
+func ParseKeys(text string) ([]Key, error) {
+	var keys []Key
+	for _, digits := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+		b, err := hex.DecodeString(digits)
+		if err != nil || len(b) != len(Key{}) {
+			return nil, errors.New("a gossip key is not 32 bytes in hex, which are 64 digits")
+		}
+		keys = append(keys, Key(b))
 	}
-	return k, nil
+	if len(keys) == 0 || len(keys) > maxKeys {
+		return nil, fmt.Errorf("there must be 1 to %d gossip keys", maxKeys)
+	}
+	return keys, nil
 }
 
 // String hides the key, also from fmt and slog.
@@ -56,7 +70,9 @@ type Config struct {
 	// One that answers is enough. At most 64.
 	Seeds []string
 
-	Key Key // required
+	// Keys are the keys that are understood. The first one, which is required, encrypts
+	// this node's own messages. Others let a key be replaced without a split. At most 3.
+	Keys []Key
 
 	// Cluster keeps clusters that share a network apart; it is sent in clear text.
 	// Default "waypost".
@@ -131,8 +147,11 @@ func (c Config) withDefaults() Config {
 // check judges what memberlist would not, or not in words for an operator. What
 // the card holds is judged by encoding it.
 func (c *Config) check() error {
-	if c.Key == (Key{}) {
+	if len(c.Keys) == 0 || slices.Contains(c.Keys, Key{}) {
 		return errors.New("the gossip key is missing")
+	}
+	if len(c.Keys) > maxKeys {
+		return fmt.Errorf("there are more than %d gossip keys", maxKeys)
 	}
 	if len(c.Cluster) > 200 {
 		return errors.New("the cluster's name is longer than 200 bytes")

@@ -36,7 +36,7 @@ func startMember(t *testing.T, node string, seeds []string, changes ...func(*gos
 	t.Helper()
 	m := &member{registry: prometheus.NewRegistry()}
 	cfg := gossip.Config{
-		Bind: "127.0.0.1:0", Seeds: seeds, Key: key, Node: node, Region: "us-east-1", Role: gossip.RoleEdge,
+		Bind: "127.0.0.1:0", Seeds: seeds, Keys: []gossip.Key{key}, Node: node, Region: "us-east-1", Role: gossip.RoleEdge,
 		Addr: "127.0.0.1:8081", Version: "1.2.3", Metrics: m.registry,
 		Position: func() waypost.Position {
 			seq := m.seq.Load()

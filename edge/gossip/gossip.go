@@ -107,7 +107,10 @@ func (g *Gossip) listen() error {
 		}
 	}
 	c.Label = g.cfg.Cluster
-	c.SecretKey = g.cfg.Key[:]
+	if c.Keyring, err = keyring(g.cfg.Keys); err != nil {
+		cancel()
+		return errors.Join(err, t.Shutdown())
+	}
 	c.Logger = lines
 	c.Delegate, c.Events, c.Alive, c.Ping = delegate{g}, delegate{g}, delegate{g}, delegate{g}
 	c.EnableCompression = false // messages are small and hardly repeat themselves
@@ -124,6 +127,15 @@ func (g *Gossip) listen() error {
 	g.done.Go(func() { g.publish(ctx) })
 	g.done.Go(func() { g.rejoin(ctx) })
 	return nil
+}
+
+// keyring holds keys, of which the first encrypts.
+func keyring(keys []Key) (*memberlist.Keyring, error) {
+	others := make([][]byte, 0, len(keys))
+	for _, k := range keys {
+		others = append(others, k[:])
+	}
+	return memberlist.NewKeyring(others, others[0])
 }
 
 // Addr returns the address at which other nodes reach this one, IP:PORT.

@@ -177,7 +177,7 @@ func TestASeedMayComeLaterThanTheMember(t *testing.T) {
 
 func TestNobodyIsAdmittedWithAnotherKeyOrCluster(t *testing.T) {
 	for name, change := range map[string]func(*gossip.Config){
-		"another key":     func(c *gossip.Config) { c.Key = gossip.Key{9} },
+		"another key":     func(c *gossip.Config) { c.Keys = []gossip.Key{{9}} },
 		"another cluster": func(c *gossip.Config) { c.Cluster = "other" },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,6 +193,21 @@ func TestNobodyIsAdmittedWithAnotherKeyOrCluster(t *testing.T) {
 			friend.sees(t, "edge-a", gossip.StateAlive)
 			require.Empty(t, a.of("stranger"))
 		})
+	}
+}
+
+// A new key comes to the nodes one after the other: first as one that is understood, then
+// as the one that encrypts, and then the old one goes. Nodes that are one step apart
+// understand each other.
+func TestGossip_KeyIsReplacedWithoutASplit(t *testing.T) {
+	before, after := key, gossip.Key{4, 5, 6}
+	steps := [][]gossip.Key{{before}, {before, after}, {after, before}, {after}}
+	for i := range len(steps) - 1 {
+		holds := func(keys []gossip.Key) func(*gossip.Config) { return func(c *gossip.Config) { c.Keys = keys } }
+		a := startMember(t, "edge-a", nil, holds(steps[i]))
+		b := startMember(t, "edge-b", []string{a.Addr()}, holds(steps[i+1]))
+		a.sees(t, "edge-b", gossip.StateAlive)
+		b.sees(t, "edge-a", gossip.StateAlive)
 	}
 }
 
@@ -246,7 +261,7 @@ func TestTheHandlerShowsTheMembers(t *testing.T) {
 
 func TestABadConfigurationIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*gossip.Config){
-		"no key":                    func(c *gossip.Config) { c.Key = gossip.Key{} },
+		"no key":                    func(c *gossip.Config) { c.Keys = nil },
 		"no node":                   func(c *gossip.Config) { c.Node = "" },
 		"a node of two words":       func(c *gossip.Config) { c.Node = "a b" },
 		"a region in capitals":      func(c *gossip.Config) { c.Region = "US" },
@@ -261,14 +276,21 @@ func TestABadConfigurationIsRefused(t *testing.T) {
 		"an address that is not us": func(c *gossip.Config) { c.Bind = "192.0.2.99:0" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := gossip.Config{Bind: "127.0.0.1:0", Key: key, Node: "edge-a", Region: "us-east-1", Role: gossip.RoleEdge}
+			c := gossip.Config{Bind: "127.0.0.1:0", Keys: []gossip.Key{key}, Node: "edge-a", Region: "us-east-1", Role: gossip.RoleEdge}
 			change(&c)
 			g, err := gossip.Start(c)
 			require.Error(t, err)
 			require.Nil(t, g)
 		})
 	}
-	_, err := gossip.ParseKey("secret")
-	require.Error(t, err)
-	require.NotContains(t, err.Error(), "secret")
+	one := strings.Repeat("a1", 32)
+	for _, text := range []string{"", "secret", one + ",secret", one + one, strings.Repeat(one+",", 4)} {
+		_, err := gossip.ParseKeys(text)
+		require.Error(t, err, text)
+		require.NotContains(t, err.Error(), "secret")
+		require.NotContains(t, err.Error(), "a1")
+	}
+	keys, err := gossip.ParseKeys(one + "\n" + strings.Repeat("b2", 32) + "\n")
+	require.NoError(t, err)
+	require.Len(t, keys, 2)
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"waypost"
 	"waypost/replication"
@@ -232,15 +233,26 @@ func (g *Gossip) Check() error {
 	if bad != nil {
 		bad = fmt.Errorf("%q is no address such as 10.0.0.1:7946", g.Addr)
 	}
-	key, err := hex.DecodeString(g.Key.Reveal())
-	if err != nil || len(key) != 32 {
-		err = errors.New("gossip.key: not 32 bytes in hex; `openssl rand -hex 32` makes one, for all nodes")
-	}
+	err := checkKeys(g.Key.Reveal())
 	return first(
 		prefixed("gossip.addr", bad),
 		required("gossip.key", g.Key.Reveal(), "set WAYPOST_GOSSIP_KEY, or --gossip-key-file; `openssl rand -hex 32` makes one, for all nodes"),
 		err,
 	)
+}
+
+// checkKeys judges gossip keys, which have commas or white space between them.
+func checkKeys(text string) error {
+	keys := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	for _, digits := range keys {
+		if key, err := hex.DecodeString(digits); err != nil || len(key) != 32 {
+			return errors.New("gossip.key: not 32 bytes in hex; `openssl rand -hex 32` makes one, for all nodes")
+		}
+	}
+	if len(keys) > 3 {
+		return errors.New("gossip.key: more than 3 keys")
+	}
+	return nil
 }
 
 // ParseNetworks reads networks, or single addresses, such as 10.0.0.0/8 and ::1.

@@ -144,7 +144,7 @@ type Gossip struct {
 	Addr      string   `yaml:"addr" flag:"gossip-addr" help:"address to gossip on, IP:PORT, UDP and TCP; empty: no gossip"`
 	Advertise string   `yaml:"advertise" flag:"gossip-advertise" help:"IP:PORT at which other nodes reach this one; default: gossip.addr"`
 	Seeds     []string `yaml:"seeds" flag:"gossip-seeds" help:"nodes to join through, HOST:PORT"`
-	Key       Secret   `yaml:"key" flag:"-" help:"secret of all nodes that gossip, 32 random bytes in hex"`
+	Key       Secret   `yaml:"key" flag:"-" help:"secret of all nodes that gossip, 32 random bytes in hex; up to 3, with commas between them, of which the first encrypts, while one is replaced"`
 	KeyFile   string   `yaml:"key_file" flag:"gossip-key-file" help:"file that holds the gossip key"`
 }
 

@@ -164,7 +164,7 @@ func TestGossip_ShowsTheFleetToEdgesWithoutAStream(t *testing.T) {
 	state := s.State()
 	secret, err := os.ReadFile(filepath.Join(s.DataDir(), "secrets", "gossip-key"))
 	require.NoError(t, err)
-	key, err := gossip.ParseKey(strings.TrimSpace(string(secret)))
+	keys, err := gossip.ParseKeys(string(secret))
 	require.NoError(t, err)
 
 	// Streams and reports hang from here on, and the control plane gossips no more.
@@ -175,7 +175,7 @@ func TestGossip_ShowsTheFleetToEdgesWithoutAStream(t *testing.T) {
 	var seq atomic.Uint64
 	seq.Store(1000)
 	third, err := gossip.Start(gossip.Config{
-		Bind: "127.0.0.1:0", Seeds: []string{setting(t, int(state.Edges[0].PID), "WAYPOST_GOSSIP_ADDR")}, Key: key,
+		Bind: "127.0.0.1:0", Seeds: []string{setting(t, int(state.Edges[0].PID), "WAYPOST_GOSSIP_ADDR")}, Keys: keys,
 		Node: "third", Region: "ap-south-1", Role: gossip.RoleEdge,
 		Position: func() waypost.Position {
 			return waypost.Position{Epoch: waypost.Epoch{Ordinal: 1, ID: waypost.EpochID{1}}, Seq: seq.Load()}
