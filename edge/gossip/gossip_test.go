@@ -196,7 +196,7 @@ func TestNobodyIsAdmittedWithAnotherKeyOrCluster(t *testing.T) {
 	}
 }
 
-// A new key comes to the nodes one after the other: first as one that is understood, then
+// Nodes get a new key one after the other: first as one that is understood, then
 // as the one that encrypts, and then the old one goes. Nodes that are one step apart
 // understand each other.
 func TestGossip_KeyIsReplacedWithoutASplit(t *testing.T) {
