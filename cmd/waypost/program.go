@@ -172,7 +172,7 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		edgesCommands{p}.verifyCommand(), rangesCommands{p}.command(), keysCommands{p}.command(), workspacesCommands{p}.command(),
 		usersCommands{p}.command(), p.auditCommand(), doctorCommands{p}.command(),
 		session.loginCommand(), session.acceptCommand(), session.logoutCommand(), session.command(),
-		session.whoamiCommand(), session.passwordCommand(), servers.adminCommand(), p.versionCommand())
+		session.whoamiCommand(), session.passwordCommand(), servers.adminCommand(), p.versionCommand(), p.manCommand())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	polish(root)
 	p.completeNames(root)

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestManPages_CoverAllCommands(t *testing.T) {
+	dir := t.TempDir()
+	var out, errs strings.Builder
+	p := &program{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}
+	require.Equal(t, exitOK, p.run(t.Context(), []string{"man", dir}), errs.String())
+	require.Regexp(t, `^wrote \d+ manual pages\n$`, out.String())
+
+	page, err := os.ReadFile(filepath.Join(dir, "waypost-links-create.1"))
+	require.NoError(t, err)
+	require.Contains(t, string(page), ".SH NAME\nwaypost\\-links\\-create \\- ")
+	require.Contains(t, string(page), ".TP\n\\-\\-code ")
+	require.Contains(t, string(page), ".SH OPTIONS OF ALL COMMANDS\n")
+	require.Contains(t, string(page), ".BR waypost\\-links (1)")
+
+	page, err = os.ReadFile(filepath.Join(dir, "waypost-edge.1"))
+	require.NoError(t, err)
+	require.Contains(t, string(page), `\-\-max\-connections int`)
+	require.NoFileExists(t, filepath.Join(dir, "waypost-man.1"), "it is for packages")
+
+	require.Equal(t, exitFailure, p.run(t.Context(), []string{"man", filepath.Join(dir, "missing")}))
+}
+
+func TestRoff_KeepsTextFromBeingMacros(t *testing.T) {
+	require.Equal(t, "\\&.SH x\n\\&'a\n a\\e\\-b", roff(".SH x\n'a\n a\\-b"))
+	require.Equal(t, `"say \(dqa\(dq"`, quotedRoff(`say "a"`))
+}
