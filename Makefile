@@ -37,7 +37,7 @@ quick: ## Run the tests that start no process and need no PostgreSQL (1 minute; 
 	go test -short -p $$((3 * $$(nproc))) $$(go list ./... | grep -vE '^waypost/(bench|test)/')
 
 .PHONY: test
-test: install-postgres install-cc install-curl install-wrk install-browser $(TOOLS)/gotestsum ## Run all tests with the race detector (8 minutes on 2 cores), or those of PKG=./x
+test: install-postgres install-cc install-curl install-wrk install-fronts install-browser $(TOOLS)/gotestsum ## Run all tests with the race detector (8 minutes on 2 cores), or those of PKG=./x
 	@test/runner/run.sh $(or $(PKG),all)
 
 .PHONY: test-long
@@ -114,6 +114,10 @@ install-cc: ## Install a C compiler, which the race detector needs, if it is mis
 .PHONY: install-curl
 install-curl: ## Install curl, which the demonstration of two hosts needs, if it is missing
 	@deploy/install-missing.sh curl
+
+.PHONY: install-fronts
+install-fronts: ## Install nginx, HAProxy and Caddy, whose configurations are tested, if they are missing
+	@deploy/install-missing.sh nginx haproxy caddy
 
 .PHONY: install-prometheus
 install-prometheus: ## Put prometheus and promtool, which test the alert rules, into bin/tools, if they are missing

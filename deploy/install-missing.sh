@@ -3,7 +3,7 @@
 # from Debian's or Ubuntu's packages, otherwise by telling what to install. Prometheus
 # and promtool, single files, come from Debian's package into bin/tools, for root or not.
 #
-#   deploy/install-missing.sh postgres|cc|curl|prometheus|wrk|nginx|redis|npm|chromium ...
+#   deploy/install-missing.sh postgres|cc|curl|prometheus|wrk|nginx|haproxy|caddy|redis|npm|chromium ...
 set -euo pipefail
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/bin/tools
@@ -25,6 +25,11 @@ have_cc() {
 
 have_prometheus() {
   { command -v promtool >/dev/null || [[ -x $tools/promtool ]]; } && { command -v prometheus >/dev/null || [[ -x $tools/prometheus ]]; }
+}
+
+# Debian has servers in a directory that is not in every user's PATH.
+have_server() {
+  PATH=$PATH:/usr/sbin command -v "$1" >/dev/null
 }
 
 can_install() {
@@ -161,20 +166,20 @@ for what in "$@"; do
         exit 1
       fi
       ;;
-    nginx | redis)
-      server=nginx
+    nginx | haproxy | caddy | redis)
+      server=$what
       [[ $what == redis ]] && server=redis-server
-      command -v "$server" >/dev/null && continue
+      have_server "$server" && continue
       if can_install; then
         install_server "$server" >&2
       fi
-      if ! command -v "$server" >/dev/null; then
-        echo "No $server found, which redirects are compared with. Install it (Debian, Ubuntu: sudo apt-get install $server) and try again." >&2
+      if ! have_server "$server"; then
+        echo "No $server found, which tests or benchmarks run. Install it (Debian, Ubuntu: sudo apt-get install $server) and try again." >&2
         exit 1
       fi
       ;;
     *)
-      echo "usage: $0 postgres|cc|curl|prometheus|wrk|nginx|redis|npm|chromium ..." >&2
+      echo "usage: $0 postgres|cc|curl|prometheus|wrk|nginx|haproxy|caddy|redis|npm|chromium ..." >&2
       exit 2
       ;;
   esac

@@ -1,0 +1,237 @@
+package fronts_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// All fronts and their visitors share one system. The control plane is killed at the end.
+func TestFronts_WorkAsConfiguredInDeploy(t *testing.T) {
+	w := newWorld(t)
+	fronts := map[string]*front{"nginx": w.nginx(t), "haproxy": w.haproxy(t), "caddy": w.caddy(t)}
+	slow := make(map[string]net.Conn, len(fronts)) // so that they are waited for at once
+	for name, f := range fronts {
+		slow[name] = sendSlowly(t, f)
+	}
+	t.Run("each", func(t *testing.T) {
+		for name, f := range fronts {
+			t.Run(name+" names the visitor", func(t *testing.T) { t.Parallel(); w.namesTheVisitor(t, f) })
+			t.Run(name+" refuses large requests", func(t *testing.T) { t.Parallel(); refusesLargeRequests(t, f) })
+		}
+		for _, name := range []string{"nginx", "haproxy"} {
+			t.Run(name+" limits the rate of an address", func(t *testing.T) { t.Parallel(); limitsTheRate(t, fronts[name]) })
+		}
+	})
+	for name, c := range slow {
+		t.Run(name+" refuses slow requests", func(t *testing.T) { isRefused(t, c) })
+	}
+	t.Run("creates go on when a control plane is killed", func(t *testing.T) {
+		w.controls[0].Kill()
+		for range 4 { // each control plane would have had its turn twice
+			status, _, err := create(t.Context(), fronts["haproxy"].api)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusCreated, status)
+		}
+		// The others may send a create on a connection that is gone, and do not repeat it:
+		// that is for the client, with its Idempotency-Key.
+		for _, name := range []string{"nginx", "caddy"} {
+			for i := range 4 {
+				key := fmt.Sprint(name, i)
+				eventually(t, name+" reaches the control plane that is left", func() bool {
+					status, _, err := create(t.Context(), fronts[name].api, "Idempotency-Key", key)
+					return err == nil && status == http.StatusCreated
+				})
+			}
+		}
+	})
+}
+
+func (w *world) nginx(t *testing.T) *front {
+	return startFront(t, "nginx", []string{"-e", "stderr", "-p", ".", "-c", "nginx.conf"}, func(edges, api, dir string) map[string]string {
+		return map[string]string{
+			// As Debian's file, for any user and with everything in one directory.
+			"nginx.conf": fmt.Sprintf(`daemon off; pid %[1]s/pid; error_log stderr; worker_processes 2;
+events { worker_connections 512; }
+http {
+	access_log off;
+	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+	include %[1]s/waypost.conf;
+}`, dir),
+			"waypost.conf": configure(t, "nginx/waypost.conf",
+				"listen 80;", "listen "+edges+";", "listen 8080;", "listen "+api+";",
+				"10.0.0.2:8081", w.plain.Addr, "10.0.0.4:8081", w.plain.Addr,
+				"10.0.0.1:8080", hostOf(w.controls[0].API), "10.0.0.3:8080", hostOf(w.controls[1].API)),
+		}
+	})
+}
+
+func (w *world) haproxy(t *testing.T) *front {
+	return startFront(t, "haproxy", []string{"-db", "-f", "haproxy.cfg", "-f", "waypost.cfg"}, func(edges, api, _ string) map[string]string {
+		return map[string]string{
+			"haproxy.cfg": "global\n    maxconn 1000\n",
+			"waypost.cfg": configure(t, "haproxy/waypost.cfg", "bind :80\n", "bind "+edges+"\n", "bind :8080\n", "bind "+api+"\n",
+				"10.0.0.2:8081 port 9081", w.withProxy.Addr+" port "+portOf(w.withProxy.Admin),
+				"10.0.0.4:8081 port 9081", w.withProxy.Addr+" port "+portOf(w.withProxy.Admin),
+				"10.0.0.1:8080 port 9080", hostOf(w.controls[0].API)+" port "+portOf(w.controls[0].Admin),
+				"10.0.0.3:8080 port 9080", hostOf(w.controls[1].API)+" port "+portOf(w.controls[1].Admin)),
+		}
+	})
+}
+
+func (w *world) caddy(t *testing.T) *front {
+	args := []string{"run", "--adapter", "caddyfile", "--config", "Caddyfile"}
+	return startFront(t, "caddy", args, func(edges, api, _ string) map[string]string {
+		return map[string]string{"Caddyfile": configure(t, "caddy/Caddyfile",
+			"\n{\n", "\n{\n\tadmin off\n\tauto_https off\n",
+			"\ngo.example.com {", "\nhttp://:"+portOf(edges)+" {\n\tbind 127.0.0.1",
+			"\ncontrol.example.com {", "\nhttp://:"+portOf(api)+" {\n\tbind 127.0.0.1",
+			"10.0.0.2:8081 10.0.0.4:8081", w.plain.Addr, "health_port 9081", "health_port "+portOf(w.plain.Admin),
+			"10.0.0.1:8080 10.0.0.3:8080", hostOf(w.controls[0].API)+" "+hostOf(w.controls[1].API))}
+	})
+}
+
+func hostOf(url string) string { return strings.TrimPrefix(url, "http://") }
+
+func portOf(address string) string {
+	_, port, _ := net.SplitHostPort(hostOf(address))
+	return port
+}
+
+// Four clicks of three addresses are of three visitors, whatever one of them claims. If
+// the front's address counted, or the claim, they would be of two.
+func (w *world) namesTheVisitor(t *testing.T, f *front) {
+	var code string
+	eventually(t, "a link is created through the front", func() bool {
+		var status int
+		var err error
+		status, code, err = create(t.Context(), f.api)
+		return err == nil && status == http.StatusCreated
+	})
+	eventually(t, "the edge has the link", func() bool {
+		status, _, err := ask(t.Context(), http.MethodHead, f.edges+"/"+code, "127.0.0.2", "", "Host", "go.example.com")
+		return err == nil && status == http.StatusFound
+	})
+	visit := func(from string, headers ...string) {
+		t.Helper()
+		status, text, err := ask(t.Context(), http.MethodGet, f.edges+"/"+code, from, "", append(headers, "Host", "go.example.com")...)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusFound, status, "%s", text)
+	}
+	visit("127.0.0.2")
+	visit("127.0.0.3")
+	visit("127.0.0.8")
+	visit("127.0.0.8", "X-Forwarded-For", "203.0.113.9")
+	var got struct {
+		Clicks int `json:"clicks"`
+		Unique int `json:"unique_visitors"`
+	}
+	eventually(t, "four clicks are counted", func() bool {
+		status, text, err := ask(t.Context(), http.MethodGet, w.controls[1].API+"/api/v1/urls/"+code+"/stats", "", "")
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, status, "%s", text)
+		require.NoError(t, json.Unmarshal(text, &got))
+		return got.Clicks == 4
+	})
+	require.Equal(t, 3, got.Unique)
+}
+
+// sendSlowly sends the beginning of a request.
+func sendSlowly(t *testing.T, f *front) net.Conn {
+	t.Helper()
+	c, err := dialFrom("127.0.0.4").DialContext(t.Context(), "tcp", f.host)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() }) // the front has closed it
+	require.NoError(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+	_, err = io.WriteString(c, "GET /slowly HTTP/1.1\r\nHost: go.example.com\r\nX-Slow: ")
+	require.NoError(t, err)
+	return c
+}
+
+// A request that does not arrive within five seconds ends, with 408 or without an answer,
+// and long before idle connections do.
+func isRefused(t *testing.T, c net.Conn) {
+	answer, err := io.ReadAll(c)
+	require.NoError(t, err, "the front waits for half a minute")
+	if len(answer) > 0 {
+		require.Regexp(t, `^HTTP/1.[01] 4\d\d `, string(answer))
+	}
+}
+
+// What is too large ends at the front, and other visitors do not notice.
+func refusesLargeRequests(t *testing.T, f *front) {
+	for name, c := range map[string]struct {
+		request string
+		answers []int
+	}{
+		"a body with a length": {"POST /abcd HTTP/1.1\r\nContent-Length: 100000\r\n", []int{http.StatusRequestEntityTooLarge}},
+		"a body without a length": {
+			"POST /abcd HTTP/1.1\r\nTransfer-Encoding: chunked\r\n", []int{http.StatusRequestEntityTooLarge, http.StatusLengthRequired},
+		},
+		"a header": {
+			"GET /abcd HTTP/1.1\r\nX-Large: " + strings.Repeat("x", 40_000) + "\r\n", []int{http.StatusBadRequest, http.StatusRequestHeaderFieldsTooLarge},
+		},
+	} {
+		require.Contains(t, c.answers, largeRequest(t, f, c.request), name)
+	}
+	status, text, err := ask(t.Context(), http.MethodGet, f.edges+"/unknown", "127.0.0.5", "", "Host", "go.example.com")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusNotFound, status, "%s", text)
+}
+
+// largeRequest sends a request with 100,000 bytes, and returns the status of the answer.
+func largeRequest(t *testing.T, f *front, head string) int {
+	t.Helper()
+	c, err := dialFrom("127.0.0.5").DialContext(t.Context(), "tcp", f.host)
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }() // the front may have closed it
+	require.NoError(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+	_, err = io.WriteString(c, head+"Host: go.example.com\r\n\r\n")
+	require.NoError(t, err)
+	if strings.HasPrefix(head, "POST") {
+		if strings.Contains(head, "chunked") {
+			_, _ = io.WriteString(c, "7d0\r\n"+strings.Repeat("x", 2000)+"\r\n0\r\n\r\n") // the front may have answered
+		} else {
+			_, _ = io.WriteString(c, strings.Repeat("x", 2000)) // likewise
+		}
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	return res.StatusCode
+}
+
+// An address that asks much faster than allowed gets 429, and another address nothing.
+func limitsTheRate(t *testing.T, f *front) {
+	transport := &http.Transport{DialContext: dialFrom("127.0.0.6").DialContext}
+	defer transport.CloseIdleConnections()
+	var statuses []int
+	for range 2000 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodHead, f.edges+"/unknown", http.NoBody)
+		require.NoError(t, err)
+		r.Host = "go.example.com"
+		res, err := transport.RoundTrip(r)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		if !slices.Contains(statuses, res.StatusCode) {
+			statuses = append(statuses, res.StatusCode)
+		}
+		if res.StatusCode == http.StatusTooManyRequests {
+			break
+		}
+	}
+	require.Equal(t, []int{http.StatusNotFound, http.StatusTooManyRequests}, statuses)
+	status, _, err := ask(t.Context(), http.MethodGet, f.edges+"/unknown", "127.0.0.7", "", "Host", "go.example.com")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusNotFound, status)
+}
