@@ -54,6 +54,23 @@ test-alerts: install-prometheus ## Test the alert rules and the dashboards (seco
 fuzz: ## Run every fuzz test for FUZZTIME=10s (5 minutes on 2 cores)
 	@test/runner/fuzz.sh $(FUZZTIME)
 
+.PHONY: dist
+dist: ## Build the files of a release in bin/dist: programs, packages, image (10 minutes the first time, then 1)
+	go run -C tools/dist . $(CURDIR) $(abspath $(BIN)/dist)
+
+.PHONY: test-dist
+test-dist: dist ## Test the files of a release (half a minute after make dist)
+	DIST=$(abspath $(BIN)/dist) WAYPOST=$$(echo $(abspath $(BIN)/dist)/waypost_*_linux_$$(go env GOARCH)) go test -C tools/dist -count=1 .
+
+.PHONY: test-install
+test-install: dist ## Install the package on a bare Debian in a directory, by the documentation; writes docs/test-install.txt (3 minutes, root)
+	@test/install/debian.sh $(BIN)/dist/waypost_*_$$(dpkg --print-architecture).deb 2>&1 | tee docs/test-install.txt
+
+.PHONY: check-deploy
+check-deploy: install-promtool install-fronts ## Check the Dockerfile, Compose and the dashboard (half a minute)
+	go build -race -o $(BIN)/test/waypost ./cmd/waypost
+	WAYPOST=$(abspath $(BIN)/test/waypost) go test -C tools/dist .
+
 .PHONY: lint
 lint: $(TOOLS)/.built ## Run all linters (2 minutes)
 	$(TOOLS)/golangci-lint run ./...

@@ -3,7 +3,7 @@
 # from Debian's or Ubuntu's packages, otherwise by telling what to install. Prometheus
 # and promtool, single files, come from Debian's package into bin/tools, for root or not.
 #
-#   deploy/install-missing.sh postgres|cc|curl|prometheus|wrk|nginx|haproxy|caddy|redis|npm|chromium ...
+#   deploy/install-missing.sh postgres|cc|curl|prometheus|wrk|nginx|haproxy|caddy|redis|debootstrap|npm|chromium ...
 set -euo pipefail
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/bin/tools
@@ -166,6 +166,16 @@ for what in "$@"; do
         exit 1
       fi
       ;;
+    debootstrap)
+      have_server debootstrap && continue
+      if can_install; then
+        { apt update && apt install debootstrap; } >&2
+      fi
+      if ! have_server debootstrap; then
+        echo "No debootstrap found, which tests the installation. Install it (Debian, Ubuntu: sudo apt-get install debootstrap) and try again." >&2
+        exit 1
+      fi
+      ;;
     nginx | haproxy | caddy | redis)
       server=$what
       [[ $what == redis ]] && server=redis-server
@@ -179,7 +189,7 @@ for what in "$@"; do
       fi
       ;;
     *)
-      echo "usage: $0 postgres|cc|curl|prometheus|wrk|nginx|haproxy|caddy|redis|npm|chromium ..." >&2
+      echo "usage: $0 postgres|cc|curl|prometheus|wrk|nginx|haproxy|caddy|redis|debootstrap|npm|chromium ..." >&2
       exit 2
       ;;
   esac

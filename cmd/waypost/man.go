@@ -21,7 +21,7 @@ func (p *program) manCommand() *cobra.Command {
 			pages := manPages(c.Root())
 			var err error
 			for name, page := range pages {
-				err = errors.Join(err, os.WriteFile(filepath.Join(args[0], name), []byte(page), 0o644)) //nolint:gosec // for all users
+				err = errors.Join(err, os.WriteFile(filepath.Join(args[0], name), []byte(page), 0o644))
 			}
 			if err != nil {
 				return fmt.Errorf("write manual pages: %w", err)

@@ -1,0 +1,120 @@
+// Command dist builds the files of a release into one directory: programs for Linux,
+// their bills of materials, Debian packages, a container image, and SHA256SUMS.
+//
+//	go run -C tools/dist . ROOT OUT [ARCHITECTURE ...]
+//
+// The same commit and the same version of Go make the same bytes, wherever they are built.
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "dist:", err)
+		os.Exit(1)
+	}
+}
+
+// architectures lists the ones that the edge's fast path is written for.
+var architectures = []string{"amd64", "arm64"}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) < 2 {
+		return errors.New("usage: dist ROOT OUT [ARCHITECTURE ...]")
+	}
+	root, out, chosen := args[0], args[1], args[2:]
+	if len(chosen) == 0 {
+		chosen = architectures
+	}
+	for _, arch := range chosen {
+		if !slices.Contains(architectures, arch) {
+			return fmt.Errorf("the architecture %q is none of %s", arch, strings.Join(architectures, ", "))
+		}
+	}
+	r, err := newRelease(ctx, root)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(out); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "waypost-dist-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	// Manual pages and completions come from a program that runs here.
+	generated, err := r.generate(ctx, work)
+	if err != nil {
+		return err
+	}
+	programs := make(map[string]string, len(chosen))
+	for _, arch := range chosen {
+		program := filepath.Join(out, r.name("linux", arch))
+		if err := r.build(ctx, arch, program); err != nil {
+			return err
+		}
+		programs[arch] = program
+		if err := r.writeBill(program, program+".cdx.json"); err != nil {
+			return err
+		}
+		if err := r.writePackage(ctx, arch, program, generated, out); err != nil {
+			return err
+		}
+	}
+	if err := r.writeImage(filepath.Join(root, "deploy/docker/Dockerfile"), programs, filepath.Join(out, r.name("oci")+".tar")); err != nil {
+		return err
+	}
+	return writeSums(out, os.Stdout)
+}
+
+// writeSums writes SHA256SUMS of all files in a directory, and prints it.
+func writeSums(dir string, stdout io.Writer) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var sums strings.Builder
+	for _, e := range entries {
+		sum, err := sumOf(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%s  %s\n", sum, e.Name())
+	}
+	if _, err := io.WriteString(stdout, sums.String()); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums.String()), 0o644)
+}
+
+func sumOf(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)), nil
+}
