@@ -1,0 +1,169 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/stretchr/testify/require"
+)
+
+// loadCompose copies deploy/, makes the secrets as its user does, and loads the project
+// as Compose does.
+func loadCompose(t *testing.T) (*types.Project, string) {
+	t.Helper()
+	deploy := filepath.Join(t.TempDir(), "deploy")
+	require.NoError(t, os.CopyFS(deploy, os.DirFS("../../deploy")))
+	dir := filepath.Join(deploy, "compose")
+	for range 2 { // the second run changes nothing
+		run := exec.CommandContext(t.Context(), "bash", filepath.Join(dir, "secrets.sh"))
+		out, err := run.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	options, err := cli.NewProjectOptions([]string{filepath.Join(dir, "compose.yaml")}, cli.WithWorkingDirectory(dir))
+	require.NoError(t, err)
+	project, err := options.LoadProject(t.Context())
+	require.NoError(t, err)
+	return project, dir
+}
+
+func TestCompose_MountsFilesThatExist(t *testing.T) {
+	project, dir := loadCompose(t)
+	require.Equal(t, []string{"control", "edge-ap", "edge-eu", "edge-us", "front", "grafana", "migrate", "postgres", "prometheus"},
+		slices.Sorted(maps.Keys(project.Services)))
+	mounted := 0
+	for name, s := range project.Services {
+		for _, v := range s.Volumes {
+			if v.Type == types.VolumeTypeBind {
+				require.FileExists(t, v.Source, name)
+				require.True(t, v.ReadOnly, "%s may write %s", name, v.Source)
+				mounted++
+			}
+		}
+	}
+	require.Greater(t, mounted, 8)
+	for name, secret := range project.Secrets {
+		info, err := os.Stat(secret.File)
+		require.NoError(t, err, name)
+		require.Positive(t, info.Size(), name)
+	}
+	info, err := os.Stat(filepath.Join(dir, "secrets"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+}
+
+func TestCompose_NodesAcceptTheirConfiguration(t *testing.T) {
+	program := os.Getenv("WAYPOST")
+	if program == "" {
+		program = filepath.Join(t.TempDir(), "waypost")
+		_, err := output(t.Context(), "../..", nil, "go", "build", "-o", program, "./cmd/waypost")
+		require.NoError(t, err)
+	}
+	project, _ := loadCompose(t)
+	for _, name := range []string{"control", "edge-us", "edge-eu", "edge-ap"} {
+		s := project.Services[name]
+		require.True(t, s.ReadOnly, name)
+		require.NotContains(t, published(s), "9080", "%s publishes its admin listener", name)
+		require.NotContains(t, published(s), "9081", "%s publishes its admin listener", name)
+		paths := inside(t, project, s)
+		args := make([]string, len(s.Command))
+		for i, arg := range s.Command {
+			args[i] = outside(arg, paths)
+		}
+		cmd := exec.CommandContext(t.Context(), program, append(args, "--check-config")...)
+		cmd.Env = []string{}
+		for key, value := range s.Environment {
+			cmd.Env = append(cmd.Env, key+"="+outside(*value, paths))
+		}
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s: %s", name, out)
+		require.Equal(t, "the configuration is right\n", string(out), name) // and no warning
+	}
+}
+
+func published(s types.ServiceConfig) (ports []string) {
+	for _, p := range s.Ports {
+		ports = append(ports, p.Published)
+	}
+	return ports
+}
+
+// inside returns the files of this machine by their paths in a container.
+func inside(t *testing.T, project *types.Project, s types.ServiceConfig) map[string]string {
+	t.Helper()
+	paths := map[string]string{}
+	for _, v := range s.Volumes {
+		if v.Type == types.VolumeTypeBind {
+			paths[v.Target] = v.Source
+		}
+	}
+	for _, secret := range s.Secrets {
+		file, ok := project.Secrets[secret.Source]
+		require.True(t, ok, secret.Source)
+		paths["/run/secrets/"+secret.Source] = file.File
+	}
+	return paths
+}
+
+func outside(text string, paths map[string]string) string {
+	if file, ok := paths[text]; ok {
+		return file
+	}
+	return text
+}
+
+func TestCompose_OtherConfigurationsAreAccepted(t *testing.T) {
+	project, dir := loadCompose(t)
+	for _, c := range []struct{ program, option string }{{"caddy", "caddy"}, {"promtool", "promtool"}} {
+		out, err := exec.CommandContext(t.Context(), "../../deploy/install-missing.sh", c.option).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	cmd := exec.CommandContext(t.Context(), "caddy", "validate", "--adapter", "caddyfile", "--config", filepath.Join(dir, "Caddyfile"))
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		promtool = "../../bin/tools/promtool"
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "prometheus.yaml"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "/etc/prometheus/alerts.yaml")
+	alerts := inside(t, project, project.Services["prometheus"])["/etc/prometheus/alerts.yaml"]
+	config := filepath.Join(dir, "checked.yaml")
+	require.NoError(t, write(config, []byte(strings.ReplaceAll(string(text), "/etc/prometheus/alerts.yaml", alerts)), 0o600))
+	out, err = exec.CommandContext(t.Context(), promtool, "check", "config", config).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	// Every target is a service with an admin listener there.
+	for _, m := range regexp.MustCompile(`"([a-z-]+):(908[01])"`).FindAllStringSubmatch(string(text), -1) {
+		require.Contains(t, project.Services, m[1])
+	}
+}
+
+func TestDashboard_ShowsMetricsThatOperationsExplains(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/grafana/waypost.json")
+	require.NoError(t, err)
+	var docs []byte
+	for _, pattern := range []string{"../../docs/*.md", "../../docs/operations/*.md"} {
+		pages, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, page := range pages {
+			content, err := os.ReadFile(page)
+			require.NoError(t, err)
+			docs = append(docs, content...)
+		}
+	}
+	metrics := regexp.MustCompile(`\b(waypost|kgs)_[a-z_]+`).FindAll(text, -1)
+	require.Greater(t, len(metrics), 10)
+	for _, m := range metrics {
+		require.Regexp(t, `\b`+string(m)+`\b`, string(docs))
+	}
+}
