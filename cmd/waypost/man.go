@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"waypost/internal/config"
 )
 
 // manCommand writes manual pages for packages. It is hidden, because users have the pages
@@ -18,6 +20,7 @@ func (p *program) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "man DIRECTORY", Short: "Write a manual page for each command", Hidden: true, Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
+			forgetDefault(c.Root(), config.DefaultDataDir(p.getenv))
 			pages := manPages(c.Root())
 			var err error
 			for name, page := range pages {
@@ -28,6 +31,19 @@ func (p *program) manCommand() *cobra.Command {
 			}
 			return p.print(fmt.Sprintf("wrote %d manual pages", len(pages)), map[string]int{"pages": len(pages)})
 		},
+	}
+}
+
+// forgetDefault removes a default that differs between users from all flags, so that pages
+// do not depend on the user who builds a package.
+func forgetDefault(c *cobra.Command, value string) {
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.DefValue == value {
+			f.DefValue = ""
+		}
+	})
+	for _, sub := range c.Commands() {
+		forgetDefault(sub, value)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"waypost/internal/config"
 )
 
 func TestManPages_CoverAllCommands(t *testing.T) {
@@ -26,6 +28,10 @@ func TestManPages_CoverAllCommands(t *testing.T) {
 	page, err = os.ReadFile(filepath.Join(dir, "waypost-edge.1"))
 	require.NoError(t, err)
 	require.Contains(t, string(page), `\-\-max\-connections int`)
+	page, err = os.ReadFile(filepath.Join(dir, "waypost-dev.1"))
+	require.NoError(t, err)
+	require.Contains(t, string(page), `\-\-data\-dir string`)
+	require.NotContains(t, string(page), config.DefaultDataDir(p.getenv), "which differs between users")
 	require.NoFileExists(t, filepath.Join(dir, "waypost-man.1"), "it is for packages")
 
 	require.Equal(t, exitFailure, p.run(t.Context(), []string{"man", filepath.Join(dir, "missing")}))
