@@ -67,7 +67,7 @@ test-install: dist ## Install the package on a bare Debian in a directory, by th
 	@test/install/debian.sh $(BIN)/dist/waypost_*_$$(dpkg --print-architecture).deb 2>&1 | tee docs/test-install.txt
 
 .PHONY: check-deploy
-check-deploy: install-promtool install-fronts ## Check the Dockerfile, Compose and the dashboard (half a minute)
+check-deploy: install-prometheus install-fronts ## Check the Dockerfile and Compose (half a minute)
 	go build -race -o $(BIN)/test/waypost ./cmd/waypost
 	WAYPOST=$(abspath $(BIN)/test/waypost) go test -C tools/dist .
 

@@ -34,8 +34,8 @@ func (p *program) manCommand() *cobra.Command {
 	}
 }
 
-// forgetDefault removes a default that differs between users from all flags, so that pages
-// do not depend on the user who builds a package.
+// forgetDefault removes a default that differs between users from all flags, so that
+// pages do not depend on the user who builds a package.
 func forgetDefault(c *cobra.Command, value string) {
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if f.DefValue == value {

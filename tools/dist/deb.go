@@ -19,6 +19,7 @@ var shipped = map[string]string{
 	"deploy/edge.yaml":                  "usr/share/doc/waypost/examples/",
 	"deploy/waypost-edge-enrolled.conf": "usr/share/doc/waypost/examples/",
 	"deploy/alerts.yaml":                "usr/share/doc/waypost/examples/",
+	"deploy/prometheus.yaml":            "usr/share/doc/waypost/examples/",
 	"deploy/nginx/waypost.conf":         "usr/share/doc/waypost/examples/nginx/",
 	"deploy/haproxy/waypost.cfg":        "usr/share/doc/waypost/examples/haproxy/",
 	"deploy/caddy/Caddyfile":            "usr/share/doc/waypost/examples/caddy/",
@@ -55,6 +56,11 @@ func (r *release) writePackage(ctx context.Context, arch, program, generated, ou
 	err = copyTree(filepath.Join(r.root, "docs"), filepath.Join(tree, "usr/share/doc/waypost/docs"), func(name string) bool {
 		return strings.HasSuffix(name, ".md")
 	})
+	if err != nil {
+		return err
+	}
+	dashboards := filepath.Join(tree, "usr/share/doc/waypost/examples/dashboards")
+	err = copyTree(filepath.Join(r.root, "deploy/dashboards"), dashboards, func(name string) bool { return strings.HasSuffix(name, ".json") })
 	if err != nil {
 		return err
 	}
