@@ -3,12 +3,13 @@ package waypost
 // Resolution is the answer of a record to a visitor. Edges and the control plane share
 // it, so that they cannot disagree.
 type Resolution struct {
-	Status    int    // 301, 302, 307, 308, 404, 410 or 503, or 200 with Password; after Follow also 400 or 414
+	Status    int    // 301, 302, 307, 308, 404, 410, 451 or 503, or 200 with Password; after Follow also 400 or 414
 	Location  []byte // for the redirects; belongs to the record
 	MaxAge    int64  // seconds for which a 301 or 308 may be kept; 0: no-store
 	ExpiresAt int64  // as in the record; redirects of links only
 	Flags     LinkFlags
 	Link      bool // a link's redirect: a GET with this answer is a click
+	Blocked   bool // an operator has blocked the code
 
 	// Of links with a programme of rules.
 	Rule      uint8  // id of the rule that matched; 0: none
@@ -47,6 +48,12 @@ func Resolve(r *Record, now int64) Resolution {
 		}
 	}
 	return res
+}
+
+// Blocked is the resolution of a code that an operator has blocked: it comes before the
+// record.
+func Blocked(policy BlockPolicy) Resolution {
+	return Resolution{Status: policy.Status(), Blocked: true}
 }
 
 // NotFound is the resolution of a code without a record.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/replication"
 )
 
 // Stores holds one store per kind of row. All fields are required; one value may be
@@ -32,6 +33,7 @@ type Stores struct {
 	Salts      SaltStore
 	Progress   ProgressStore
 	Budgets    BudgetStore
+	Blocks     BlockStore
 	APIKeys    APIKeyStore
 	Sessions   SessionStore
 	Members    MemberStore
@@ -50,6 +52,11 @@ type Config struct {
 	// ClusterSecret is the cluster's; the secrets of second factors are encrypted with a key
 	// derived from it.
 	ClusterSecret [32]byte
+
+	// Signer signs blocks of codes; nil: none can be made. BlockSet holds them; default: a new
+	// set.
+	Signer   *replication.Signer
+	BlockSet *replication.BlockSet
 
 	AllowPrivateTargets bool
 	StrictHosts         bool              // Resolve answers for known hosts alone
@@ -75,6 +82,7 @@ type Services struct {
 	KeyRanges  *KeyRanges
 	Clicks     *Clicks
 	Budgets    *Budgets
+	Blocks     *Blocks
 	Access     *Access
 	Workspaces *Workspaces
 }
@@ -112,24 +120,30 @@ func New(cfg Config) *Services {
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver
 	}
+	if cfg.BlockSet == nil {
+		cfg.BlockSet = &replication.BlockSet{}
+	}
 	domains := newDomains(&cfg)
+	blocks := &Blocks{store: cfg.Stores.Blocks, set: cfg.BlockSet, signer: cfg.Signer, domains: domains, log: cfg.Logger}
 	links := newLinks(&cfg, domains)
+	links.blocks = blocks
 	access := newAccess(&cfg)
 	return &Services{
 		Links: links, Domains: domains, KeyRanges: newKeyRanges(&cfg), Clicks: newClicks(&cfg, links),
-		Budgets: &Budgets{cfg.Stores.Budgets}, Access: access, Workspaces: newWorkspaces(&cfg, access),
+		Budgets: &Budgets{cfg.Stores.Budgets}, Blocks: blocks, Access: access, Workspaces: newWorkspaces(&cfg, access),
 	}
 }
 
 // Run does the background work of the services until ctx ends: it stores when keys and
 // sessions were last used, deletes the links of deleted workspaces, looks for the
-// proofs of domains, and compiles schedules again.
+// proofs of domains, compiles schedules again, and keeps blocks.
 func (s *Services) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { s.Access.run(ctx) })
 	group.Go(func() { s.Workspaces.run(ctx) })
 	group.Go(func() { s.Domains.run(ctx) })
 	group.Go(func() { s.Links.keepSchedules(ctx) })
+	group.Go(func() { s.Blocks.run(ctx) })
 	group.Wait()
 }
 

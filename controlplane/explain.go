@@ -15,6 +15,9 @@ type Visitor struct {
 	City    string  // an English name; "": unknown
 }
 
+// GateBlocked is the gate of a link that an operator has blocked.
+const GateBlocked = "blocked"
+
 // Explanation is the answer of a link to a visitor, and the way to it.
 type Explanation struct {
 	Link       waypost.Link
@@ -60,6 +63,10 @@ func (s *Links) explain(ctx context.Context, l *waypost.Link, rec *waypost.Recor
 	e.Facts.Read(rules.NeedAll, &v.Request)
 	e.Facts.Country, e.Facts.City = v.Country, v.City
 	e.Facts.Passed = true // its owner may see where it leads
+	if b := s.blocks.Of(l.Host, l.Code); b != nil {
+		e.Resolution, e.Trace = waypost.Blocked(b.Policy), rules.Trace{Gate: GateBlocked}
+		return e, nil
+	}
 	e.Resolution, e.Trace = rules.Explain(rec, &e.Facts)
 	visit := waypost.Visit{Code: []byte(l.Code), Query: v.Request.Query}
 	e.Resolution, _ = e.Resolution.Follow(nil, &visit)

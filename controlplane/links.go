@@ -116,6 +116,7 @@ type Links struct {
 	domains *Domains
 	minter  *Minter
 	writer  *writer
+	blocks  *Blocks
 	strict  bool        // hosts that are no domain have no links
 	locates func() bool // an edge may know the countries of visitors
 	now     func() time.Time
@@ -346,6 +347,9 @@ func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit, r *r
 	host = waypost.HostName(host)
 	res := waypost.NotFound
 	if waypost.ValidCode(v.Code) {
+		if policy, err := s.blocks.at(ctx, host, v.Code, s.strict); err != nil || policy != 0 {
+			return waypost.Blocked(policy), err
+		}
 		rec, found, err := s.store.Record(ctx, host, s.strict, waypost.Code(v.Code))
 		if err != nil {
 			return waypost.NotFound, err

@@ -101,7 +101,11 @@ func (c *client) dial(ctx context.Context, path string, query url.Values, at way
 		}
 	}()
 
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path+"?"+query.Encode(), nil)
+	asked := query.Encode()
+	if c.cfg.Blocks != nil {
+		asked += "&" + queryBlocks + "=" + blocksDigest(c.cfg.Blocks)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path+"?"+asked, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a request: %w", err)
 	}
@@ -319,10 +323,36 @@ func (d *conn) next() (frameType, byte, []byte, error) {
 			d.testimony = bytes.Clone(payload)
 		case frameKey:
 			d.key = bytes.Clone(payload)
+		case frameBlocks:
+			if err := d.client.takeBlocks(payload); err != nil {
+				return 0, 0, nil, err
+			}
 		case frameHello, frameBatch, frameHeartbeat, frameSlots, frameEnd, frameReport, frameSums:
 			return t, flags, payload, nil
 		}
 	}
+}
+
+// takeBlocks takes the blocks of a frame. Those that the pinned key has not signed are
+// left out: a relay may hold some of an earlier key, and all others must have effect.
+func (c *client) takeBlocks(payload []byte) error {
+	all, err := decodeBlocks(payload)
+	if err != nil || c.cfg.Blocks == nil {
+		return err
+	}
+	var refused error
+	sound := all[:0]
+	for i := range all {
+		if err := c.cfg.Trust.CheckBlock(&all[i]); err != nil {
+			refused = err
+			continue
+		}
+		sound = append(sound, all[i])
+	}
+	if _, err := c.cfg.Blocks.Take(sound...); err != nil || refused != nil {
+		c.cfg.Logger.Error("cannot take a block from the source", "error", errors.Join(refused, err))
+	}
+	return nil
 }
 
 // heartbeat decodes a heartbeat and verifies its signature.

@@ -41,6 +41,8 @@ func ReadFrames(from io.Reader) (types []string, err error) {
 			_, err = decodeSignature(payload)
 		case frameKey:
 			_, err = decodeAnnouncement(payload)
+		case frameBlocks:
+			_, err = decodeBlocks(payload)
 		case frameEnd:
 			_, err = decodeEnd(payload)
 		}

@@ -37,6 +37,9 @@ type ServerConfig struct {
 	// returns within some seconds. Nil: the source is sound.
 	Sound func(ctx context.Context, path string) error
 
+	// Blocks holds the blocks of codes, which every follower gets. Nil: there are none.
+	Blocks *BlockSet
+
 	// Via returns the nodes between the origin and a follower of this server, this node
 	// first. Nil: the source is the origin.
 	Via func() []string
@@ -112,6 +115,9 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		catchUps:  make(chan struct{}, 8),
 	}
 	s.board = newBoard(cfg.RingFrames, cfg.RingBytes)
+	if cfg.Blocks != nil {
+		cfg.Blocks.OnChange(s.board.rouse)
+	}
 	s.slots = &slotReader{
 		source: cfg.Source, encoder: s.encoder, metrics: metrics, timeout: cfg.ReadTimeout, heldBytes: cfg.HeldBytes, limiter: s.snapshots,
 	}
@@ -210,6 +216,13 @@ func newBoard(frames, bytes int) *board {
 func (b *board) broadcast() {
 	close(b.wake)
 	b.wake = make(chan struct{})
+}
+
+// rouse wakes all connections that wait.
+func (b *board) rouse() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.broadcast()
 }
 
 // view is the part of the board that a follower at a position needs, copied under the

@@ -36,7 +36,8 @@ type Signer struct {
 	cluster    Cluster
 	generation uint32
 	key        ed25519.PrivateKey
-	announced  []byte // payload of a key frame
+	publics    [][ed25519.PublicKeySize]byte // of the generations from 1 to generation
+	announced  []byte                        // payload of a key frame
 }
 
 // NewSigner derives the signing key of a generation, 1 to MaxGeneration, from the
@@ -57,8 +58,10 @@ func NewSigner(secret [32]byte, cluster Cluster, generation uint32) (*Signer, er
 		if err != nil {
 			return nil, err
 		}
+		s.publics = append(s.publics, publicKey(key))
 		a.endorsements = append(a.endorsements, Signature{Generation: older, Bytes: [ed25519.SignatureSize]byte(ed25519.Sign(key, statement))})
 	}
+	s.publics = append(s.publics, a.key)
 	s.announced = a.append(nil)
 	return s, nil
 }
@@ -121,6 +124,7 @@ const (
 	statementBatch = 1
 	statementHead  = 2
 	statementKey   = 3
+	statementBlock = 4
 
 	batchStatementSize = len(statementPrefix) + 1 + 16 + 20 + 8 + 8 + 8 + 8 + 8 + sha256.Size
 	headStatementSize  = len(statementPrefix) + 1 + headSize

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strconv"
 	"time"
 
 	"waypost"
@@ -71,6 +72,9 @@ type connection struct {
 	hello  Head
 	turn   *turn // to read slots; nil on the stream
 	torn   bool  // a frame was not sent to its end
+
+	digest string // of the follower's blocks; "": it takes none
+	blocks uint64 // place of the last block that it has
 }
 
 func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *connection {
@@ -83,7 +87,8 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *connec
 	h.Set("X-Accel-Buffering", "no") // a proxy that holds frames back looks like a dead peer
 	return &connection{
 		server: s, ctx: r.Context(), w: w, rc: http.NewResponseController(w), hello: head,
-		log: s.cfg.Logger.With("node", bounded(r.Header.Get(HeaderNode)), "region", bounded(r.Header.Get(HeaderRegion))),
+		log:    s.cfg.Logger.With("node", bounded(r.Header.Get(HeaderNode)), "region", bounded(r.Header.Get(HeaderRegion))),
+		digest: r.URL.Query().Get(queryBlocks),
 	}
 }
 
@@ -166,7 +171,38 @@ func (c *connection) sendHello() error {
 	if key := c.server.announced(); key != nil {
 		hello = append(plainFrame(frameKey, 0, key), hello...)
 	}
-	return c.send(frameHello, hello)
+	if err := c.send(frameHello, hello); err != nil {
+		return err
+	}
+	if c.digest == "" || c.server.cfg.Blocks == nil {
+		return nil
+	}
+	if order := c.server.cfg.Blocks.Order(); c.digest == blocksDigest(c.server.cfg.Blocks) {
+		c.blocks = order // what came between the two is sent again
+	}
+	return c.sendBlocks()
+}
+
+// queryBlocks carries the digest of a follower's blocks.
+const queryBlocks = "blocks"
+
+func blocksDigest(s *BlockSet) string { return strconv.FormatUint(s.Digest(), 16) }
+
+// sendBlocks sends the blocks that the follower does not have yet.
+func (c *connection) sendBlocks() error {
+	if c.digest == "" || c.server.cfg.Blocks == nil {
+		return nil
+	}
+	for {
+		all, order := c.server.cfg.Blocks.Since(c.blocks, blocksInFrame)
+		if len(all) == 0 {
+			return nil
+		}
+		if err := c.send(frameBlocks, c.server.encoder.frame(frameBlocks, 0, appendBlocks(nil, all))); err != nil {
+			return err
+		}
+		c.blocks = order
+	}
 }
 
 func (c *connection) reset(reason ResetReason, text string) error {
@@ -209,6 +245,9 @@ func (c *connection) follow(ctx context.Context, p waypost.Position) error {
 	var asked reportRequest
 	for {
 		v := s.board.view(p)
+		if err := c.sendBlocks(); err != nil { // after the view, whose wake a later block closes
+			return err
+		}
 		if v.asked != asked && v.asked.at.Epoch == p.Epoch && v.asked.at.Seq <= p.Seq {
 			if err := c.send(frameReport, plainFrame(frameReport, 0, nil)); err != nil {
 				return err

@@ -114,6 +114,7 @@ type DB struct {
 	*SignInStore
 	*FleetStore
 	*BudgetStore
+	*BlockStore
 	*ClickStore
 	*ReaperStore
 	*SaltStore
@@ -153,6 +154,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		SignInStore:   &SignInStore{access},
 		FleetStore:    &FleetStore{pool: p},
 		BudgetStore:   &BudgetStore{pool: p},
+		BlockStore:    &BlockStore{pool: p},
 		ClickStore:    clicks,
 		ReaperStore:   &ReaperStore{pool: p, clicks: clicks},
 		SaltStore:     &SaltStore{pool: p, retention: cfg.SaltRetention},
@@ -206,7 +208,7 @@ func (db *DB) Stores() controlplane.Stores {
 	return controlplane.Stores{
 		Links: db.LinkStore, Domains: db.DomainStore, Salts: db.SaltStore,
 		Leases: db.KeyRangeStore, Ranges: db.KeyRangeStore, Reserved: db.KeyRangeStore,
-		Stats: db.ClickStore, Progress: db.FleetStore, Budgets: db.BudgetStore,
+		Stats: db.ClickStore, Progress: db.FleetStore, Budgets: db.BudgetStore, Blocks: db.BlockStore,
 		APIKeys: db.AccessStore, Sessions: db.AccessStore, Members: db.AccessStore,
 		Workspaces: db.AccessStore, Accounts: db.AccessStore, Audit: db.AccessStore, Factors: db.SignInStore,
 	}

@@ -1,0 +1,297 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"waypost"
+	"waypost/replication"
+)
+
+// BlockStore keeps the statements about blocked codes. Writes are in the order of the
+// changelog.
+type BlockStore interface {
+	// SetBlock makes a statement about the code of a link of any workspace, also of one that
+	// was deleted, with a version above all others, and notes it in the audit log. ENotFound:
+	// no link has the code, and no statement is about it. EConflict: there are
+	// [waypost.MaxBlocks] codes with a statement already.
+	SetBlock(ctx context.Context, by Actor, b waypost.Block) (waypost.Block, error)
+
+	// Blocks returns up to limit statements behind a place, in the order in which the
+	// database took them, and the place of the last.
+	Blocks(ctx context.Context, place int64, limit int) ([]waypost.Block, int64, error)
+
+	// BlockDigest returns the XOR of the stamps of all statements.
+	BlockDigest(ctx context.Context) (uint64, error)
+
+	// RecoverBlocks takes statements that the database has forgotten, each unless there is a
+	// newer one, and notes in the audit log those that it took.
+	RecoverBlocks(ctx context.Context, all []waypost.Block) (taken int, err error)
+}
+
+// Blocks blocks codes, and keeps what is blocked in memory, from where it reaches edges.
+type Blocks struct {
+	store   BlockStore
+	set     *replication.BlockSet
+	signer  *replication.Signer // nil: nothing can be blocked
+	domains *Domains
+	log     *slog.Logger
+
+	place int64 // up to which the set has what is in the store; Run owns it
+}
+
+// blockPoll is the interval at which statements of other control planes are looked for,
+// and blockCheck that at which the store is compared with the set.
+const (
+	blockPoll  = 250 * time.Millisecond
+	blockCheck = time.Second
+	blockPage  = 500
+)
+
+// NewBlock asks for a block, or for its end.
+type NewBlock struct {
+	Domain  string // host; "": the default domain
+	Code    string
+	Blocked bool
+	Policy  waypost.BlockPolicy // 0 for the end of a block
+	Reason  string
+}
+
+// Set blocks a code of any workspace, or ends that. It is effective here when it returns,
+// and on its way to edges. Only operators may, because a block is what the owner of a
+// link must not be able to undo; an owner disables or deletes a link. ENotFound, and
+// EConflict when that is the state of the code already.
+func (s *Blocks) Set(ctx context.Context, actor Actor, n NewBlock) (waypost.Block, error) {
+	none := waypost.Block{}
+	if err := actor.CheckOperator(); err != nil {
+		return none, err
+	}
+	if s.signer == nil {
+		return none, waypost.Errorf(waypost.EUnavailable, "this control plane has no key to sign a block with")
+	}
+	if !waypost.ValidBlockReason(n.Reason) {
+		return none, waypost.Errorf(waypost.EInvalid, "reason must be one line of 1 to %d bytes", waypost.MaxBlockReason)
+	}
+	if !waypost.ValidCode(n.Code) {
+		return none, notFound()
+	}
+	host, err := s.hostOf(ctx, n.Domain)
+	if err != nil {
+		return none, err
+	}
+	b := waypost.Block{Host: host, Code: waypost.Code(n.Code), Blocked: n.Blocked, Policy: n.Policy, Reason: n.Reason}
+	before, stated := s.set.Get(host, b.Code)
+	switch {
+	case !n.Blocked && (!stated || !before.Blocked):
+		return none, waypost.Errorf(waypost.EConflict, "the link is not blocked")
+	case !n.Blocked:
+		b.Policy = before.Policy
+	case b.Policy == 0:
+		b.Policy = waypost.BlockGone
+	}
+	if b, err = s.store.SetBlock(ctx, actor, b); err != nil {
+		return none, err
+	}
+	if _, err := s.set.Take(s.signer.SignBlock(b)); err != nil {
+		return none, fmt.Errorf("take a block: %w", err)
+	}
+	s.log.WarnContext(ctx, "changed the block of a code", slog.String("host", b.Host), slog.String("code", string(b.Code)),
+		slog.Bool("blocked", b.Blocked), slog.String("policy", b.Policy.String()), slog.String("by", actor.Label()))
+	return b, nil
+}
+
+// hostOf returns the host of a domain of any workspace as blocks have it.
+func (s *Blocks) hostOf(ctx context.Context, domain string) (string, error) {
+	if domain == "" {
+		return "", nil
+	}
+	host := waypost.HostName(domain)
+	d, found, err := s.domains.find(ctx, host)
+	switch {
+	case err != nil:
+		return "", err
+	case found && d.ID == waypost.DefaultDomain:
+		return "", nil
+	}
+	return host, nil // also that of a domain that was removed
+}
+
+// Of returns the block of a code, nil for a code that is not blocked.
+func (s *Blocks) Of(host string, code waypost.Code) *waypost.Block {
+	if s == nil || !s.set.Any() {
+		return nil
+	}
+	if b, ok := s.set.Get(host, code); ok && b.Blocked {
+		return &b
+	}
+	return nil
+}
+
+// at returns the policy with which the code of a visit is blocked, 0 for none. A host that
+// is no domain means the default one, unless strict.
+func (s *Blocks) at(ctx context.Context, host string, code []byte, strict bool) (waypost.BlockPolicy, error) {
+	if policy := s.set.Policy([]byte(host), code); policy != 0 {
+		return policy, nil
+	}
+	policy := s.set.Policy(nil, code)
+	if policy == 0 {
+		return 0, nil
+	}
+	d, found, err := s.domains.find(ctx, host)
+	if err != nil || found && d.ID != waypost.DefaultDomain || !found && strict {
+		return 0, err
+	}
+	return policy, nil
+}
+
+// List returns a page of the codes that are blocked, newest first. That needs
+// [Actor.CheckOperator].
+func (s *Blocks) List(actor Actor, limit int, cursor string) (page []waypost.Block, next string, err error) {
+	if err := actor.CheckOperator(); err != nil {
+		return nil, "", err
+	}
+	before, err := readCursor(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, b := range s.set.All() {
+		if b.Blocked && (before == 0 || b.Version < uint64(before)) {
+			page = append(page, b.Block)
+		}
+	}
+	slices.SortFunc(page, func(a, b waypost.Block) int { return cmp.Compare(b.Version, a.Version) })
+	if len(page) > limit {
+		page = page[:limit]
+		next = writeCursor(int64(page[limit-1].Version))
+	}
+	return page, next, nil
+}
+
+// Exchange takes the statements of an edge, which may be ones that PostgreSQL has
+// forgotten, and returns those that the edge may lack, by the digests of its shards.
+// EInvalid: one is not signed by this cluster; then none is taken.
+func (s *Blocks) Exchange(ctx context.Context, node string, digests *[replication.BlockShards]uint64, all []replication.SignedBlock) (
+	[]replication.SignedBlock, error,
+) {
+	if s.signer == nil {
+		return nil, nil
+	}
+	own := make([]replication.SignedBlock, len(all))
+	for i := range all {
+		if err := s.signer.CheckBlock(&all[i]); err != nil {
+			return nil, waypost.WrapError(waypost.EInvalid, "a block is not signed by this cluster", err)
+		}
+		own[i] = s.signer.SignBlock(all[i].Block) // with the present key
+	}
+	news, err := s.set.Take(own...)
+	if len(news) > 0 {
+		s.log.WarnContext(ctx, "an edge knows blocks that were forgotten here", slog.String("node", node), slog.Int("blocks", len(news)))
+	}
+	if err != nil {
+		s.log.ErrorContext(ctx, "cannot take the blocks of an edge", slog.String("node", node), slog.Any("error", err))
+	}
+	if digests == nil {
+		return nil, nil
+	}
+	return s.set.Differing(digests), nil
+}
+
+// Digest is the digest of all statements.
+func (s *Blocks) Digest() uint64 { return s.set.Digest() }
+
+// Load reads all statements from the store, before the first edge is let in.
+func (s *Blocks) Load(ctx context.Context) error { return s.read(ctx) }
+
+// read takes what is new in the store.
+func (s *Blocks) read(ctx context.Context) error {
+	for {
+		all, place, err := s.store.Blocks(ctx, s.place, blockPage)
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		if err := s.take(all); err != nil {
+			return err
+		}
+		s.place = place
+	}
+}
+
+// take signs statements of the store, which are the cluster's, and takes them.
+func (s *Blocks) take(all []waypost.Block) error {
+	if s.signer == nil {
+		return nil
+	}
+	signed := make([]replication.SignedBlock, 0, len(all))
+	for i := range all {
+		if !all[i].Valid() {
+			s.log.Error("a block in the database is out of bounds", slog.String("host", all[i].Host), slog.String("code", string(all[i].Code)))
+			continue
+		}
+		signed = append(signed, s.signer.SignBlock(all[i]))
+	}
+	_, err := s.set.Take(signed...)
+	return err
+}
+
+// run keeps the set and the store alike until ctx ends: it takes what other control
+// planes have written, and writes what the store has forgotten.
+func (s *Blocks) run(ctx context.Context) {
+	ticker := time.NewTicker(blockPoll)
+	defer ticker.Stop()
+	var checked time.Time
+	failing := false
+	for {
+		err := s.read(ctx)
+		if err == nil && time.Since(checked) >= blockCheck {
+			checked = time.Now()
+			err = s.reconcile(ctx)
+		}
+		if err != nil && !failing && ctx.Err() == nil {
+			s.log.Warn("cannot compare the blocks here with those in the database", slog.Any("error", err))
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// reconcile makes the store and the set equal when they differ, as they do after a
+// restore of the database, and after an edge has brought statements back.
+func (s *Blocks) reconcile(ctx context.Context) error {
+	stored, err := s.store.BlockDigest(ctx)
+	if err != nil || stored == s.set.Digest() {
+		return err
+	}
+	s.place = 0
+	if err := s.read(ctx); err != nil {
+		return err
+	}
+	if stored, err = s.store.BlockDigest(ctx); err != nil || stored == s.set.Digest() {
+		return err
+	}
+	signed := s.set.All()
+	all := make([]waypost.Block, len(signed))
+	for i := range signed {
+		all[i] = signed[i].Block
+	}
+	slices.SortFunc(all, func(a, b waypost.Block) int { return cmp.Compare(a.Version, b.Version) })
+	taken := 0
+	for part := range slices.Chunk(all, blockPage) {
+		n, err := s.store.RecoverBlocks(ctx, part)
+		if err != nil {
+			return err
+		}
+		taken += n
+	}
+	if taken > 0 {
+		s.log.Warn("blocks that the database had forgotten are in it again", slog.Int("blocks", taken))
+	}
+	return nil
+}

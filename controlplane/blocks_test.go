@@ -1,0 +1,238 @@
+package controlplane_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/postgres"
+	"waypost/replication"
+	"waypost/rules"
+)
+
+// blocking starts another control plane on the system's database, which can block.
+func (s *system) blocking(t *testing.T) (*controlplane.Services, *replication.BlockSet, *replication.Signer) {
+	t.Helper()
+	signer, err := replication.NewSigner([32]byte{1}, replication.Cluster{2}, 2)
+	require.NoError(t, err)
+	set := &replication.BlockSet{}
+	services := controlplane.New(controlplane.Config{
+		Stores: s.db.Stores(), Minter: s.minter, Region: "eu", Signer: signer, BlockSet: set, Patience: time.Minute,
+	})
+	require.NoError(t, services.Blocks.Load(t.Context()))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); services.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done; require.NoError(t, services.Close(context.Background())) })
+	return services, set, signer
+}
+
+func answers(t *testing.T, s *controlplane.Services, host, path string) int {
+	t.Helper()
+	res, err := s.Links.Resolve(t.Context(), host, visit(path), &rules.Request{})
+	require.NoError(t, err)
+	return res.Status
+}
+
+func TestBlocks_OutlastWhateverTheOwnerDoes(t *testing.T) {
+	s := start(t, nil)
+	services, _, _ := s.blocking(t)
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com", NotFound: "https://example.com/lost"})
+	require.NoError(t, err)
+	for _, domain := range []string{"", "own.example.com"} {
+		_, _, err := s.Links.Create(t.Context(), actor, wish(custom("phish"), func(n *controlplane.NewLink) {
+			n.Domain, n.Password = domain, "secret"
+		}))
+		require.NoError(t, err)
+	}
+	b, err := services.Blocks.Set(t.Context(), operator, controlplane.NewBlock{
+		Code: "phish", Blocked: true, Policy: waypost.BlockLegal, Reason: "court order 7",
+	})
+	require.NoError(t, err)
+	require.InDelta(t, time.Now().UnixMilli(), b.At, 5000)
+	require.Equal(t, 451, answers(t, services, "go.example.com", "phish"))
+	require.Equal(t, 451, answers(t, services, "198.51.100.7", "phish/more?x=1"), "before passwords and paths")
+	require.NotEqual(t, 451, answers(t, services, "own.example.com", "phish"), "another address")
+
+	_, err = services.Blocks.Set(t.Context(), operator, controlplane.NewBlock{
+		Domain: "OWN.example.com", Code: "phish", Blocked: true, Reason: "malware",
+	})
+	require.NoError(t, err)
+	require.Equal(t, 410, answers(t, services, "own.example.com", "phish"))
+
+	// Whatever the owner does.
+	_, err = s.Links.Remove(t.Context(), actor, "", "phish")
+	require.NoError(t, err)
+	require.Equal(t, 451, answers(t, services, "", "phish"))
+	_, _, err = s.Links.Restore(t.Context(), actor, "", "phish")
+	require.NoError(t, err)
+	require.Equal(t, 451, answers(t, services, "", "phish"))
+	yes := true
+	_, _, err = s.Links.Change(t.Context(), actor, "", "phish", controlplane.LinkChange{Active: &yes})
+	require.NoError(t, err)
+	require.Equal(t, 451, answers(t, services, "", "phish"))
+	domains, err := s.Domains.Domains(t.Context(), actor)
+	require.NoError(t, err)
+	for _, d := range domains {
+		if d.Host == "own.example.com" {
+			_, err = s.Domains.RemoveDomain(t.Context(), actor, d.ID, true)
+			require.NoError(t, err)
+		}
+	}
+	_, _, err = s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com"})
+	require.NoError(t, err)
+	_, _, err = s.Links.Create(t.Context(), actor, wish(custom("phish"), func(n *controlplane.NewLink) { n.Domain = "own.example.com" }))
+	require.NoError(t, err, "the domain is another one now")
+	require.Equal(t, 410, answers(t, services, "own.example.com", "phish"))
+
+	e, err := services.Links.Explain(t.Context(), actor, "own.example.com", "phish", &controlplane.Visitor{})
+	require.NoError(t, err)
+	require.Equal(t, 410, e.Resolution.Status)
+	require.Equal(t, controlplane.GateBlocked, e.Trace.Gate)
+
+	page, next, err := services.Blocks.List(operator, 1, "")
+	require.NoError(t, err)
+	require.Equal(t, "own.example.com", page[0].Host)
+	page, next, err = services.Blocks.List(operator, 1, next)
+	require.NoError(t, err)
+	require.Equal(t, "court order 7", page[0].Reason)
+	require.Empty(t, next)
+
+	ended, err := services.Blocks.Set(t.Context(), operator, controlplane.NewBlock{Code: "phish", Reason: "appeal"})
+	require.NoError(t, err)
+	require.Greater(t, ended.Version, b.Version)
+	require.NotEqual(t, 451, answers(t, services, "", "phish"))
+	entries, _, err := s.Workspaces.Audit(t.Context(), operator, true, 50, "")
+	require.NoError(t, err)
+	var acts []string
+	for _, e := range entries {
+		if e.Subject == "link phish" {
+			acts = append(acts, e.Action)
+		}
+	}
+	require.Equal(t, []string{"links.unblock", "links.block"}, acts)
+}
+
+func TestBlocks_AreForOperators(t *testing.T) {
+	s := start(t, nil)
+	services, _, _ := s.blocking(t)
+	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("phish")))
+	require.NoError(t, err)
+	admin := controlplane.Actor{Workspace: 2, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
+	wanted := controlplane.NewBlock{Code: "phish", Blocked: true, Reason: "mine"}
+	for name, c := range map[string]struct {
+		by   controlplane.Actor
+		want waypost.ErrorCode
+		edit func(*controlplane.NewBlock)
+	}{
+		"an administrator of another workspace": {admin, waypost.EForbidden, nil},
+		"a member":                              {actor, waypost.EForbidden, nil},
+		"no link":                               {operator, waypost.ENotFound, func(n *controlplane.NewBlock) { n.Code = "none" }},
+		"no domain":                             {operator, waypost.ENotFound, func(n *controlplane.NewBlock) { n.Domain = "none.example" }},
+		"no code":                               {operator, waypost.ENotFound, func(n *controlplane.NewBlock) { n.Code = "a/../b" }},
+		"no reason":                             {operator, waypost.EInvalid, func(n *controlplane.NewBlock) { n.Reason = "" }},
+		"two lines":                             {operator, waypost.EInvalid, func(n *controlplane.NewBlock) { n.Reason = "a\nb" }},
+		"the end of none":                       {operator, waypost.EConflict, func(n *controlplane.NewBlock) { n.Blocked = false }},
+	} {
+		n := wanted
+		if c.edit != nil {
+			c.edit(&n)
+		}
+		_, err := services.Blocks.Set(t.Context(), c.by, n)
+		require.Equal(t, c.want, waypost.CodeOf(err), "%s: %v", name, err)
+	}
+	_, _, err = services.Blocks.List(admin, 10, "")
+	require.Equal(t, waypost.EForbidden, waypost.CodeOf(err))
+	require.Equal(t, 302, answers(t, services, "", "phish"))
+	_, err = s.Blocks.Set(t.Context(), operator, wanted)
+	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "without a key")
+
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: s.url})
+	require.NoError(t, err)
+	away := &system{db: db, minter: s.minter}
+	services, set, _ := away.blocking(t)
+	db.Close()
+	_, err = services.Blocks.Set(t.Context(), operator, wanted)
+	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "the database is away")
+	require.False(t, set.Any())
+}
+
+func TestBlocks_AreTakenBackFromEdgesAfterARestore(t *testing.T) {
+	s := start(t, nil)
+	first, firstSet, signer := s.blocking(t)
+	for _, code := range []string{"kept", "lost", "ended"} {
+		_, _, err := s.Links.Create(t.Context(), actor, wish(custom(code)))
+		require.NoError(t, err)
+	}
+	block := func(code string, blocked bool) {
+		_, err := first.Blocks.Set(t.Context(), operator, controlplane.NewBlock{Code: code, Blocked: blocked, Reason: "order"})
+		require.NoError(t, err)
+	}
+	block("kept", true)
+	block("ended", true)
+	_, err := s.hand.Exec(t.Context(), `CREATE TABLE backup AS SELECT * FROM link_block`)
+	require.NoError(t, err)
+	block("lost", true)
+	block("ended", false)
+	edge := &replication.BlockSet{}
+	_, err = edge.Take(firstSet.All()...)
+	require.NoError(t, err)
+
+	second, secondSet, _ := s.blocking(t)
+	require.Equal(t, firstSet.Digest(), secondSet.Digest(), "a control plane that starts reads them")
+	block("kept", false)
+	require.Eventually(t, func() bool { return second.Blocks.Of("", "kept") == nil }, 5*time.Second, 5*time.Millisecond,
+		"and hears of those of others")
+	block("kept", true)
+	_, err = edge.Take(firstSet.All()...)
+	require.NoError(t, err)
+
+	// The database is restored, and a control plane starts that remembers nothing.
+	_, err = s.hand.Exec(t.Context(), `DELETE FROM link_block`)
+	require.NoError(t, err)
+	_, err = s.hand.Exec(t.Context(), `INSERT INTO link_block SELECT * FROM backup`)
+	require.NoError(t, err)
+	stored := func() (digest uint64) {
+		digest, err := s.db.BlockDigest(t.Context())
+		require.NoError(t, err)
+		return digest
+	}
+	require.Eventually(t, func() bool { return stored() == edge.Digest() }, 10*time.Second, 10*time.Millisecond,
+		"a control plane that ran on writes them back")
+	_, err = s.hand.Exec(t.Context(), `DELETE FROM link_block`)
+	require.NoError(t, err)
+	signerOfOld, err := replication.NewSigner([32]byte{1}, replication.Cluster{2}, 1)
+	require.NoError(t, err)
+	var old []replication.SignedBlock
+	for _, b := range edge.All() {
+		old = append(old, signerOfOld.SignBlock(b.Block))
+	}
+	fresh := &replication.BlockSet{}
+	third := controlplane.New(controlplane.Config{
+		Stores: s.db.Stores(), Minter: s.minter, Region: "eu", Signer: signer, BlockSet: fresh, Patience: time.Minute,
+	})
+	t.Cleanup(func() { require.NoError(t, third.Close(context.Background())) })
+	forged := edge.All()[0]
+	forged.Version++
+	_, err = third.Blocks.Exchange(t.Context(), "edge-1", nil, append(old, forged))
+	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
+	require.Zero(t, fresh.Digest(), "one that is forged refuses all")
+	back, err := third.Blocks.Exchange(t.Context(), "edge-1", &[replication.BlockShards]uint64{}, old)
+	require.NoError(t, err)
+	require.Len(t, back, len(old))
+	require.Equal(t, uint32(2), back[0].Signature.Generation, "signed again with the present key")
+	require.Equal(t, 410, answers(t, third, "", "lost"))
+	require.Equal(t, 302, answers(t, third, "", "ended"))
+	require.Eventually(t, func() bool { return stored() == edge.Digest() }, 10*time.Second, 10*time.Millisecond)
+	var recovered int
+	require.NoError(t, s.hand.QueryRow(t.Context(), `SELECT count(*) FROM audit WHERE action = 'links.block_recovered'`).Scan(&recovered))
+	require.GreaterOrEqual(t, recovered, 3)
+
+	// A statement of the restored database is newer than all that it has forgotten.
+	block("lost", false)
+	require.Equal(t, 302, answers(t, first, "", "lost"))
+}

@@ -1,0 +1,149 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/replication"
+)
+
+// BlockStore keeps the statements about blocked codes.
+type BlockStore struct{ pool *pool }
+
+const (
+	selectBlocks = `
+		SELECT host, code, version, blocked, policy, reason, at, place FROM link_block WHERE place > $1 ORDER BY place LIMIT $2`
+
+	// A version is a time in microseconds, so that a database that was restored issues none
+	// again.
+	upsertBlock = `
+		INSERT INTO link_block (host, code, version, blocked, policy, reason, at, stamp, place)
+		SELECT $1::text, $2::text, $3::bigint, $4::boolean, $5::text, $6::text, $7::bigint, $8::bigint, coalesce(max(place), 0) + 1
+		FROM link_block
+		ON CONFLICT (host, code) DO UPDATE SET version = excluded.version, blocked = excluded.blocked, policy = excluded.policy,
+			reason = excluded.reason, at = excluded.at, stamp = excluded.stamp, place = excluded.place
+		WHERE link_block.version < excluded.version`
+
+	selectNextBlock = `
+		SELECT greatest(floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint, coalesce(max(version), 0) + 1),
+		       floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+		       count(*), coalesce(bool_or(host = $1 AND code = $2), false)
+		FROM link_block`
+
+	// The workspace of the link that has an address, or had it.
+	selectBlocked = `
+		SELECT l.workspace_id FROM link l JOIN domain d ON d.id = l.domain_id
+		WHERE l.code = $2 AND (d.host = $1 AND d.id <> 1 OR $1 = '' AND d.id = 1)`
+)
+
+// SetBlock implements controlplane.BlockStore.
+func (db *BlockStore) SetBlock(ctx context.Context, by controlplane.Actor, b waypost.Block) (waypost.Block, error) {
+	err := db.pool.change(ctx, "block a code", func(tx pgx.Tx, _ uint32) error {
+		var codes int
+		var stated bool
+		if err := tx.QueryRow(ctx, selectNextBlock, b.Host, b.Code).Scan(&b.Version, &b.At, &codes, &stated); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, selectBlocked, b.Host, b.Code)
+		if err != nil {
+			return err
+		}
+		owners, err := pgx.CollectRows(rows, pgx.RowTo[waypost.WorkspaceID])
+		switch {
+		case err != nil:
+			return err
+		case len(owners) == 0 && !stated:
+			return waypost.Errorf(waypost.ENotFound, "there is no such link in any workspace, and no deleted one")
+		case codes >= waypost.MaxBlocks && !stated:
+			return waypost.Errorf(waypost.EConflict, "there are blocks of %d codes, which is the limit: delete the link instead", waypost.MaxBlocks)
+		}
+		if _, err := putBlock(ctx, tx, &b); err != nil {
+			return err
+		}
+		owner, action := by.Workspace, "links.block"
+		if len(owners) > 0 {
+			owner = owners[0]
+		}
+		if !b.Blocked {
+			action = "links.unblock"
+		}
+		return auditBoth(ctx, tx, by, owner, action, subjectBlock(&b), detailOfBlock(&b))
+	})
+	return b, err
+}
+
+func subjectBlock(b *waypost.Block) string {
+	subject := string(b.Code)
+	if b.Host != "" {
+		subject = b.Host + "/" + subject
+	}
+	return "link " + subject[max(0, len(subject)-240):]
+}
+
+func detailOfBlock(b *waypost.Block) map[string]any {
+	return map[string]any{"policy": b.Policy.String(), "reason": b.Reason}
+}
+
+// putBlock writes a statement, and reports whether it was news.
+func putBlock(ctx context.Context, tx pgx.Tx, b *waypost.Block) (bool, error) {
+	tag, err := tx.Exec(ctx, upsertBlock, b.Host, b.Code, int64(b.Version), b.Blocked, b.Policy.String(), b.Reason, b.At,
+		int64(replication.BlockStamp(b)))
+	return tag.RowsAffected() > 0, err
+}
+
+// Blocks implements controlplane.BlockStore.
+func (db *BlockStore) Blocks(ctx context.Context, place int64, limit int) (all []waypost.Block, last int64, err error) {
+	last = place
+	err = db.pool.queryIn(ctx, system, selectBlocks, []any{place, limit}, func(rows pgx.Rows) error {
+		var b waypost.Block
+		var policy string
+		_, err := pgx.ForEachRow(rows, []any{&b.Host, &b.Code, &b.Version, &b.Blocked, &policy, &b.Reason, &b.At, &last}, func() (err error) {
+			if b.Policy, err = waypost.ParseBlockPolicy(policy); err == nil {
+				all = append(all, b)
+			}
+			return err
+		})
+		return err
+	})
+	return all, last, classify("read blocks", err)
+}
+
+// BlockDigest implements controlplane.BlockStore.
+func (db *BlockStore) BlockDigest(ctx context.Context) (uint64, error) {
+	var digest int64
+	err := db.pool.queryRowIn(ctx, system, `SELECT coalesce(bit_xor(stamp), 0) FROM link_block`, nil, &digest)
+	return uint64(digest), classify("compare blocks", err)
+}
+
+// RecoverBlocks implements controlplane.BlockStore.
+func (db *BlockStore) RecoverBlocks(ctx context.Context, all []waypost.Block) (taken int, err error) {
+	err = db.pool.change(ctx, "take blocks back", func(tx pgx.Tx, _ uint32) error {
+		taken = 0
+		for i := range all {
+			b := &all[i]
+			news, err := putBlock(ctx, tx, b)
+			if err != nil {
+				return err
+			}
+			if !news {
+				continue
+			}
+			taken++
+			text, err := json.Marshal(detailOfBlock(b))
+			if err != nil {
+				return fmt.Errorf("encode the detail of a block: %w", err)
+			}
+			by := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Name: "control plane"}
+			if err := audit(ctx, tx, by, "links.block_recovered", subjectBlock(b), text); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return taken, err
+}

@@ -1,0 +1,246 @@
+package replication
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"waypost"
+)
+
+// BlockShards is the number of parts into which blocks are divided for digests.
+const BlockShards = 64
+
+const (
+	blocksInFrame = 256  // at most
+	recentBlocks  = 1024 // that followers find without a look at all
+)
+
+// ErrTooManyBlocks says that a set has as many codes as there may be.
+var ErrTooManyBlocks = errors.New("there are as many blocks as there can be")
+
+// BlockSet holds the newest statement about every code that was ever blocked. All methods
+// may be called by many goroutines at once. The zero value is empty and ready to use.
+type BlockSet struct {
+	// What a redirect asks. It is replaced and never changed.
+	active  atomic.Int64
+	blocked [BlockShards]atomic.Pointer[map[string]waypost.BlockPolicy]
+
+	mu      sync.Mutex
+	all     map[string]*heldBlock // by key
+	digests [BlockShards]uint64
+	order   uint64         // of the newest statement
+	recent  []*SignedBlock // the last ones in their order
+	changed []func()
+}
+
+type heldBlock struct {
+	SignedBlock
+	order uint64 // in which it was taken
+}
+
+// shardOf is the shard of a key: the same on all nodes.
+func shardOf(key []byte) int {
+	h := uint32(2166136261) // FNV-1a
+	for _, c := range key {
+		h = (h ^ uint32(c)) * 16777619
+	}
+	return int(h>>16^h) % BlockShards
+}
+
+// Any reports whether any code is blocked. A redirect asks it first.
+func (s *BlockSet) Any() bool { return s != nil && s.active.Load() != 0 }
+
+// Policy returns the policy with which a code is blocked, 0 for one that is not. A host
+// is in the form of [waypost.HostName]. It neither locks nor allocates.
+func (s *BlockSet) Policy(host, code []byte) waypost.BlockPolicy {
+	if !s.Any() {
+		return 0
+	}
+	return s.find(host, code)
+}
+
+func (s *BlockSet) find(host, code []byte) waypost.BlockPolicy {
+	var buf [waypost.MaxHostLength + 3 + waypost.MaxCodeLength]byte
+	key := waypost.AppendBlockKey(buf[:0], host, code)
+	if m := s.blocked[shardOf(key)].Load(); m != nil {
+		return (*m)[string(key)]
+	}
+	return 0
+}
+
+// Get returns the newest statement about a code.
+func (s *BlockSet) Get(host string, code waypost.Code) (waypost.Block, bool) {
+	if s == nil {
+		return waypost.Block{}, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if held := s.all[string(waypost.AppendBlockKey(nil, []byte(host), []byte(code)))]; held != nil {
+		return held.Block, true
+	}
+	return waypost.Block{}, false
+}
+
+// OnChange calls f after every change, until the process ends. F must not block, nor call
+// the set.
+func (s *BlockSet) OnChange(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed = append(s.changed, f)
+}
+
+// Take takes statements whose signatures the caller has verified, and returns those that
+// were news: older ones, and those that are known, change nothing. They have effect when
+// Take returns. ErrTooManyBlocks: some found no room.
+func (s *BlockSet) Take(all ...SignedBlock) (news []SignedBlock, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	touched := make(map[int]map[string]waypost.BlockPolicy)
+	for i := range all {
+		b := &all[i]
+		key := waypost.AppendBlockKey(nil, []byte(b.Host), []byte(b.Code))
+		held, shard := s.all[string(key)], shardOf(key)
+		switch {
+		case held == nil && len(s.all) >= waypost.MaxBlocks:
+			err = ErrTooManyBlocks
+			continue
+		case held != nil && !b.Newer(&held.Block):
+			if b.Block == held.Block && b.Signature.Generation > held.Signature.Generation {
+				held.Signature = b.Signature
+			}
+			continue
+		case held != nil:
+			s.digests[shard] ^= BlockStamp(&held.Block)
+		case s.all == nil:
+			s.all = make(map[string]*heldBlock)
+		}
+		s.digests[shard] ^= BlockStamp(&b.Block)
+		s.order++
+		s.all[string(key)] = &heldBlock{*b, s.order}
+		s.remember(b)
+		s.show(touched, shard, string(key), b)
+		news = append(news, *b)
+	}
+	for shard, m := range touched {
+		s.blocked[shard].Store(&m)
+	}
+	if len(news) > 0 {
+		for _, f := range s.changed {
+			f()
+		}
+	}
+	return news, err
+}
+
+// show makes a statement part of the next state of its shard. s.mu is held.
+func (s *BlockSet) show(touched map[int]map[string]waypost.BlockPolicy, shard int, key string, b *SignedBlock) {
+	m, begun := touched[shard]
+	if !begun {
+		m = make(map[string]waypost.BlockPolicy)
+		if present := s.blocked[shard].Load(); present != nil {
+			for k, policy := range *present {
+				m[k] = policy
+			}
+		}
+		touched[shard] = m
+	}
+	_, before := m[key]
+	switch {
+	case b.Blocked:
+		m[key] = b.Policy
+	default:
+		delete(m, key)
+	}
+	if before != b.Blocked {
+		s.active.Add(map[bool]int64{true: 1, false: -1}[b.Blocked])
+	}
+}
+
+// remember appends to the recent statements. s.mu is held.
+func (s *BlockSet) remember(b *SignedBlock) {
+	if len(s.recent) >= 2*recentBlocks {
+		s.recent = slices.Clone(s.recent[recentBlocks:])
+	}
+	s.recent = append(s.recent, new(*b))
+}
+
+// Order returns the place of the newest statement in the order in which this set took
+// them, 0 for none.
+func (s *BlockSet) Order() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.order
+}
+
+// Since returns the statements behind a place in that order, at most most of them, and
+// the place of the last.
+func (s *BlockSet) Since(order uint64, most int) ([]SignedBlock, uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if order >= s.order {
+		return nil, s.order
+	}
+	var found []SignedBlock
+	if first := s.order - uint64(len(s.recent)); order >= first {
+		for _, b := range s.recent[order-first:][:min(int(s.order-order), most)] {
+			found = append(found, *b)
+		}
+		return found, order + uint64(len(found))
+	}
+	var behind []*heldBlock
+	for _, b := range s.all {
+		if b.order > order {
+			behind = append(behind, b)
+		}
+	}
+	slices.SortFunc(behind, func(a, b *heldBlock) int { return int(int64(a.order - b.order)) })
+	behind = behind[:min(len(behind), most)]
+	for _, b := range behind {
+		found = append(found, b.SignedBlock)
+		order = b.order
+	}
+	return found, order
+}
+
+// Digest is the digest of all statements: equal for two sets with the same ones.
+func (s *BlockSet) Digest() (digest uint64) {
+	for _, d := range s.Digests() {
+		digest ^= d
+	}
+	return digest
+}
+
+// Digests returns the digests of the shards.
+func (s *BlockSet) Digests() [BlockShards]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.digests
+}
+
+// Differing returns the statements in the shards whose digest is another than in digests.
+func (s *BlockSet) Differing(digests *[BlockShards]uint64) (found []SignedBlock) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, b := range s.all {
+		if shard := shardOf([]byte(key)); s.digests[shard] != digests[shard] {
+			found = append(found, b.SignedBlock)
+		}
+	}
+	return found
+}
+
+// All returns all statements, in no order.
+func (s *BlockSet) All() []SignedBlock {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]SignedBlock, 0, len(s.all))
+	for _, b := range s.all {
+		all = append(all, b.SignedBlock)
+	}
+	return all
+}
+
+// Active returns the number of blocked codes.
+func (s *BlockSet) Active() int { return int(s.active.Load()) }
