@@ -71,6 +71,10 @@ func (d delegate) NodeMeta(int) []byte { return d.g.card.append(nil) }
 // NotifyMsg takes one message. What is news is passed on; the rest is not, so that
 // every message dies out.
 func (d delegate) NotifyMsg(b []byte) {
+	if len(b) > 0 && b[0] == spreadVersion {
+		d.g.take(b)
+		return
+	}
 	n, err := decodeMessage(b)
 	if err != nil {
 		d.g.metrics.refused.Inc()
@@ -82,7 +86,14 @@ func (d delegate) NotifyMsg(b []byte) {
 }
 
 func (d delegate) GetBroadcasts(overhead, limit int) [][]byte {
-	return d.g.queue.GetBroadcasts(overhead, limit)
+	all := d.g.spread.GetBroadcasts(overhead, limit)
+	for _, m := range all {
+		limit -= overhead + len(m)
+	}
+	if limit <= 0 {
+		return all
+	}
+	return append(all, d.g.queue.GetBroadcasts(overhead, limit)...)
 }
 
 // LocalState returns all known news, in exchange for MergeRemoteState's.

@@ -5,7 +5,8 @@
 // Everything learned here is a hint. A holder of the cluster's gossip key can claim
 // anything, so nothing may rest on it that must be true: identity and authority come
 // from the credential on an HTTP connection. The package carries no links and no clicks,
-// and decides nothing.
+// and decides nothing. It does carry messages that prove themselves: blocks of codes,
+// which a control plane has signed ([Gossip.Spread]).
 //
 // Members are found and watched by memberlist (SWIM over UDP, with TCP for joins
 // and as a fallback), encrypted with AES-256-GCM. A member is one boot of a node:

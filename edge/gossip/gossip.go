@@ -26,6 +26,8 @@ type Gossip struct {
 	metrics metrics
 	notes   chan note
 	queue   *memberlist.TransmitLimitedQueue
+	spread  *memberlist.TransmitLimitedQueue // goes first
+	inbox   chan []byte
 	list    *memberlist.Memberlist
 
 	telling sync.Mutex // orders this node's news
@@ -48,7 +50,7 @@ type note struct {
 // that is away is tried until it is there. The caller must Close it.
 func Start(cfg Config) (*Gossip, error) {
 	cfg = cfg.withDefaults()
-	g := &Gossip{cfg: cfg, started: time.Now(), notes: make(chan note, 64)}
+	g := &Gossip{cfg: cfg, started: time.Now(), notes: make(chan note, 64), inbox: make(chan []byte, maxInbox)}
 	g.card = card{
 		role: cfg.Role, node: cfg.Node, region: cfg.Region, addr: cfg.Addr, peer: cfg.Peer, version: cfg.Version,
 		started: min(max(g.started.UnixMilli(), 0), maxMillis),
@@ -65,6 +67,7 @@ func Start(cfg Config) (*Gossip, error) {
 		members: make(map[waypost.BootID]*entry),
 	}
 	g.queue = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: retransmit}
+	g.spread = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: retransmit}
 	if err := g.listen(); err != nil {
 		return nil, fmt.Errorf("gossip on %s: %w", cfg.Bind, err)
 	}
@@ -126,6 +129,7 @@ func (g *Gossip) listen() error {
 	}
 	g.done.Go(func() { g.publish(ctx) })
 	g.done.Go(func() { g.rejoin(ctx) })
+	g.done.Go(func() { g.receive(ctx) })
 	return nil
 }
 
