@@ -64,7 +64,7 @@ var layers = []layer{
 	}},
 	{path: "edge/node", mayUse: []string{
 		"api", "api/clickbatch", "edge/server", "edge/replica", "edge/lookup", "edge/clicks",
-		"edge/audience", "edge/budgets", "edge/gossip", "edge/certs", "edge/handover", "edge/peers",
+		"edge/audience", "edge/blocks", "edge/budgets", "edge/gossip", "edge/certs", "edge/handover", "edge/peers",
 		"edge/report", "internal/enrol", "replication", "rules", "internal", "",
 	}},
 	{path: "controlplane/node", mayUse: []string{
@@ -79,6 +79,7 @@ var layers = []layer{
 	}},
 	{path: "edge/lookup", mayUse: []string{""}},
 	{path: "edge/clicks", mayUse: []string{"api/clickbatch", "internal", ""}},
+	{path: "edge/blocks", mayUse: []string{"replication", "internal", ""}},
 	{path: "edge/budgets", mayUse: []string{"api", "rules/budget", "internal", ""}},
 	{path: "edge/audience", mayUse: []string{"rules", "internal", ""}},
 	{path: "edge/gossip", mayUse: []string{"internal", ""}},

@@ -33,6 +33,7 @@ const (
 	PathAudit           = "/api/admin/audit"
 	PathCleanup         = "/api/admin/cleanup/stats"
 	PathDigest          = "/api/admin/digest"
+	PathBlocks          = "/api/admin/blocks"
 	PathEdges           = "/api/admin/edges"
 	PathEdgeEnrolments  = "/api/admin/edge-enrolments"
 	PathEdgeCredentials = "/api/admin/edge-credentials"
@@ -47,6 +48,7 @@ const (
 	PathEdgeOutcomes     = "/fleet/v1/outcome"
 	PathEdgeCertificates = "/fleet/v1/certificates"
 	PathEdgeBudgets      = "/fleet/v1/budgets"
+	PathEdgeBlocks       = "/fleet/v1/blocks"
 )
 
 // Headers of the API.

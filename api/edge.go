@@ -45,6 +45,7 @@ type Edge struct {
 	ClicksPending *int64     `json:"clicks_pending" doc:"Clicks in the edge's journal that are not counted here yet; null when unknown."`
 	ClicksUntil   *time.Time `json:"clicks_until" doc:"The edge's clicks before this time, by its clock, are counted here; null when unknown."`
 	Verified      *Verified  `json:"verified" doc:"The last comparison with PostgreSQL; null without one."`
+	HasBlocks     *bool      `json:"has_blocks" doc:"Whether the edge knew all blocks of codes at its last report; null when unknown."`
 	Credential    *string    `json:"credential" enum:"own,shared,revoked" doc:"Credential of the edge: its own, or the token that all edges share; or its own was revoked. Null when unknown."`
 }
 
@@ -60,11 +61,13 @@ type EdgeReport struct {
 	ClicksPending int64     `json:"clicks_pending" doc:"-1 when unknown."`
 	ClicksUntil   time.Time `json:"clicks_until,omitzero"`
 	Leaving       bool      `json:"leaving" doc:"The edge is about to stop."`
+	Blocks        *uint64   `json:"blocks" doc:"Digest of the blocks of codes that the edge knows; null when unknown."`
 }
 
 // EdgeOrders is the answer to a report: orders that the edge has not answered yet.
 type EdgeOrders struct {
 	Orders []EdgeOrder `json:"orders"`
+	Blocks bool        `json:"blocks" doc:"The control plane knows other blocks of codes than the edge, which exchanges them now."`
 }
 
 // EdgeCertificates is the report of an edge about its certificates, every 5 seconds.

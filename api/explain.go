@@ -53,7 +53,7 @@ type ExplainedResult struct {
 	Status      int                `json:"status" doc:"Status of the answer."`
 	Location    string             `json:"location" doc:"Where the visitor is led; empty without a redirect."`
 	Reason      string             `json:"reason" doc:"The decision in words."`
-	Gate        string             `json:"gate" enum:"state,valid_from,expired,exhausted,password,broken," doc:"Decided before the rules. state: the link is disabled. valid_from: it does not work yet. expired: it has expired. exhausted: its click budget is used up. password: it asks for one. broken: its rules cannot be read. Empty: the rules decided, or the target."`
+	Gate        string             `json:"gate" enum:"blocked,state,valid_from,expired,exhausted,password,broken," doc:"Decided before the rules. blocked: an operator of the installation has blocked the link. state: the link is disabled. valid_from: it does not work yet. expired: it has expired. exhausted: its click budget is used up. password: it asks for one. broken: its rules cannot be read. Empty: the rules decided, or the target."`
 	Maintenance bool               `json:"maintenance" doc:"The location is the domain's own, because the domain is in maintenance."`
 	NotFound    bool               `json:"not_found" doc:"The location is the domain's own for visitors who follow no link of it."`
 	Rule        int                `json:"rule" minimum:"0" doc:"Id of the rule that matched; 0: none."`

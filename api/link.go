@@ -63,6 +63,7 @@ type Link struct {
 	ExhaustedURL   string          `json:"exhausted_url,omitzero" doc:"Where visitors are led once max_clicks is reached."`
 	Budget         *Budget         `json:"budget,omitzero" doc:"The state of max_clicks; in the answer to a request for this one link only."`
 	HasPassword    bool            `json:"has_password,omitzero" doc:"Visitors must give a password, which is never returned; left out without one."`
+	Blocked        *LinkBlock      `json:"blocked,omitzero" doc:"Set while an operator of the installation blocks the link: visitors get no answer of it. Left out otherwise."`
 	Warnings       []Warning       `json:"warnings,omitzero" doc:"Doubts about the target and the rules, in the answer to the request that set them."`
 }
 

@@ -171,33 +171,63 @@ func (s *Blocks) List(actor Actor, limit int, cursor string) (page []waypost.Blo
 	return page, next, nil
 }
 
+// BlockExchange compares the statements of an edge with those here. The caller has
+// checked the edge's credential.
+type BlockExchange struct {
+	Node    string
+	Digests []uint64 // of the edge's shards; empty: nothing is asked for
+	After   uint64   // version after which the answer begins
+	Most    int      // statements in the answer
+	Blocks  [][]byte // that the edge brings, encoded
+}
+
+// BlockAnswer holds statements that an edge may lack.
+type BlockAnswer struct {
+	Digests []uint64
+	Blocks  [][]byte // encoded, by version
+	Last    uint64   // version of the last of them
+}
+
 // Exchange takes the statements of an edge, which may be ones that PostgreSQL has
-// forgotten, and returns those that the edge may lack, by the digests of its shards.
-// EInvalid: one is not signed by this cluster; then none is taken.
-func (s *Blocks) Exchange(ctx context.Context, node string, digests *[replication.BlockShards]uint64, all []replication.SignedBlock) (
-	[]replication.SignedBlock, error,
-) {
+// forgotten, and returns those of the shards that differ. EInvalid: one is not signed by
+// this cluster; then none is taken.
+func (s *Blocks) Exchange(ctx context.Context, x *BlockExchange) (answer BlockAnswer, err error) {
 	if s.signer == nil {
-		return nil, nil
+		return answer, waypost.Errorf(waypost.EUnavailable, "this control plane knows no blocks")
 	}
-	own := make([]replication.SignedBlock, len(all))
-	for i := range all {
-		if err := s.signer.CheckBlock(&all[i]); err != nil {
-			return nil, waypost.WrapError(waypost.EInvalid, "a block is not signed by this cluster", err)
+	own := make([]replication.SignedBlock, len(x.Blocks))
+	for i, encoded := range x.Blocks {
+		b, err := replication.DecodeBlock(encoded)
+		if err == nil {
+			err = s.signer.CheckBlock(&b)
 		}
-		own[i] = s.signer.SignBlock(all[i].Block) // with the present key
+		if err != nil {
+			return answer, waypost.WrapError(waypost.EInvalid, "a block is not one of this cluster", err)
+		}
+		own[i] = s.signer.SignBlock(b.Block) // with the present key
 	}
 	news, err := s.set.Take(own...)
 	if len(news) > 0 {
-		s.log.WarnContext(ctx, "an edge knows blocks that were forgotten here", slog.String("node", node), slog.Int("blocks", len(news)))
+		s.log.WarnContext(ctx, "an edge knows blocks that were forgotten here", slog.String("node", x.Node), slog.Int("blocks", len(news)))
 	}
 	if err != nil {
-		s.log.ErrorContext(ctx, "cannot take the blocks of an edge", slog.String("node", node), slog.Any("error", err))
+		s.log.ErrorContext(ctx, "cannot take the blocks of an edge", slog.String("node", x.Node), slog.Any("error", err))
 	}
-	if digests == nil {
-		return nil, nil
+	digests := s.set.Digests()
+	own = own[:0]
+	if answer.Digests = digests[:]; len(x.Digests) != len(digests) {
+		return answer, nil
 	}
-	return s.set.Differing(digests), nil
+	for _, b := range s.set.Differing((*[replication.BlockShards]uint64)(x.Digests)) {
+		if b.Version > x.After {
+			own = append(own, b)
+		}
+	}
+	slices.SortFunc(own, func(a, b replication.SignedBlock) int { return cmp.Compare(a.Version, b.Version) })
+	for i := range own[:min(len(own), x.Most)] {
+		answer.Blocks, answer.Last = append(answer.Blocks, replication.AppendBlock(nil, &own[i])), own[i].Version
+	}
+	return answer, nil
 }
 
 // Digest is the digest of all statements.

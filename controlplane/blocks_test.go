@@ -207,9 +207,10 @@ func TestBlocks_AreTakenBackFromEdgesAfterARestore(t *testing.T) {
 	require.NoError(t, err)
 	signerOfOld, err := replication.NewSigner([32]byte{1}, replication.Cluster{2}, 1)
 	require.NoError(t, err)
-	var old []replication.SignedBlock
+	var old [][]byte
 	for _, b := range edge.All() {
-		old = append(old, signerOfOld.SignBlock(b.Block))
+		signed := signerOfOld.SignBlock(b.Block)
+		old = append(old, replication.AppendBlock(nil, &signed))
 	}
 	fresh := &replication.BlockSet{}
 	third := controlplane.New(controlplane.Config{
@@ -218,13 +219,24 @@ func TestBlocks_AreTakenBackFromEdgesAfterARestore(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, third.Close(context.Background())) })
 	forged := edge.All()[0]
 	forged.Version++
-	_, err = third.Blocks.Exchange(t.Context(), "edge-1", nil, append(old, forged))
+	_, err = third.Blocks.Exchange(t.Context(), &controlplane.BlockExchange{
+		Node: "edge-1", Blocks: append([][]byte{replication.AppendBlock(nil, &forged)}, old...),
+	})
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
 	require.Zero(t, fresh.Digest(), "one that is forged refuses all")
-	back, err := third.Blocks.Exchange(t.Context(), "edge-1", &[replication.BlockShards]uint64{}, old)
+	back, err := third.Blocks.Exchange(t.Context(), &controlplane.BlockExchange{
+		Node: "edge-1", Digests: make([]uint64, replication.BlockShards), Blocks: old, Most: 2,
+	})
 	require.NoError(t, err)
-	require.Len(t, back, len(old))
-	require.Equal(t, uint32(2), back[0].Signature.Generation, "signed again with the present key")
+	require.Len(t, back.Blocks, 2)
+	more, err := third.Blocks.Exchange(t.Context(), &controlplane.BlockExchange{
+		Node: "edge-1", Digests: make([]uint64, replication.BlockShards), After: back.Last, Most: 2,
+	})
+	require.NoError(t, err)
+	require.Len(t, more.Blocks, len(old)-2)
+	last, err := replication.DecodeBlock(more.Blocks[0])
+	require.NoError(t, err)
+	require.Equal(t, uint32(2), last.Signature.Generation, "signed again with the present key")
 	require.Equal(t, 410, answers(t, third, "", "lost"))
 	require.Equal(t, 302, answers(t, third, "", "ended"))
 	require.Eventually(t, func() bool { return stored() == edge.Digest() }, 10*time.Second, 10*time.Millisecond)

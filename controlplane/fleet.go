@@ -86,7 +86,8 @@ type EdgeReport struct {
 	DiskLow       bool      // changes wait for room on its disk
 	PlacesBuilt   time.Time // of its GeoIP database; zero: it has none
 	EdgeLoad
-	Draining bool // it is unready by order
+	Draining bool    // it is unready by order
+	Blocks   *uint64 // digest of the blocks that it knows; nil: unknown
 }
 
 // EdgeLoad is the load of an edge. Nil fields are unknown.
@@ -187,6 +188,7 @@ type EdgeStatus struct {
 	PlacesBuilt time.Time // of its GeoIP database; zero: it has none, or that is unknown
 	EdgeLoad              // at its last report
 	Draining    bool      // it is unready by order
+	Blocks      *uint64   // digest of the blocks that it knew at its last report; nil: unknown
 
 	State    EdgeState
 	Since    time.Time // when the state began; for one not heard of, that is LastSeen

@@ -87,8 +87,8 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 		Position: r.Position, Synced: r.Synced, LastAppliedAt: r.LastAppliedAt, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending,
 		ClicksUntil: r.ClicksUntil,
 		Replica:     r.Replica, Held: r.Held, HeldWhy: r.HeldWhy, DiskLow: r.DiskLow, Draining: r.Draining, EdgeLoad: r.EdgeLoad,
-		PlacesBuilt: r.PlacesBuilt,
-		State:       EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport, Credential: r.Credential,
+		PlacesBuilt: r.PlacesBuilt, Blocks: r.Blocks,
+		State: EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport, Credential: r.Credential,
 	}
 	left := r.Leaving || hinted && h.Left && h.Boot == r.Boot
 	switch {

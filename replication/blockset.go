@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -55,7 +56,7 @@ func (s *BlockSet) Any() bool { return s != nil && s.active.Load() != 0 }
 // Policy returns the policy with which a code is blocked, 0 for one that is not. A host
 // is in the form of [waypost.HostName]. It neither locks nor allocates.
 func (s *BlockSet) Policy(host, code []byte) waypost.BlockPolicy {
-	if !s.Any() {
+	if !s.Any() || len(host) > waypost.MaxHostLength || len(code) > waypost.MaxCodeLength {
 		return 0
 	}
 	return s.find(host, code)
@@ -202,6 +203,32 @@ func (s *BlockSet) Since(order uint64, most int) ([]SignedBlock, uint64) {
 		order = b.order
 	}
 	return found, order
+}
+
+// Follow calls f with every statement that is news from now on, in their order, until ctx
+// ends.
+func (s *BlockSet) Follow(ctx context.Context, f func(b *SignedBlock)) {
+	wake := make(chan struct{}, 1)
+	s.OnChange(func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	})
+	for order := s.Order(); ; {
+		all, next := s.Since(order, blocksInFrame)
+		for i := range all {
+			f(&all[i])
+		}
+		if order = next; len(all) > 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		}
+	}
 }
 
 // Digest is the digest of all statements: equal for two sets with the same ones.

@@ -60,7 +60,7 @@ func controlSettings(all config.Config) (node.Config, error) {
 	cfg, limits, cleanup := all.Control, all.Limits, all.Cleanup
 	c := node.Config{
 		Version: productVersion(), Region: waypost.Region(cfg.Region), Node: cfg.Node, DataDir: cfg.DataDir, StatusFile: cfg.StatusFile,
-		Addr: cfg.Addr, AdminAddr: cfg.AdminAddr, BaseURL: cfg.BaseURL, ShutdownTimeout: cfg.ShutdownTimeout,
+		Addr: cfg.Addr, AdminAddr: cfg.AdminAddr, BaseURL: cfg.BaseURL, Contact: cfg.Contact, ShutdownTimeout: cfg.ShutdownTimeout,
 		TLS:            node.TLS{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile, ClientCAFile: cfg.ClientCAFile},
 		MaxConnections: cfg.MaxConnections, MaxPerAddress: cfg.MaxPerAddress,
 		CodeLength: cfg.CodeLength, PrefixLength: cfg.PrefixLength, LeaseSize: int64(cfg.LeaseSize),

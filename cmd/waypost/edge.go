@@ -79,7 +79,7 @@ func edgeSettings(all config.Config) (node.Config, error) {
 			CertFile: cfg.PeerCertFile, KeyFile: cfg.PeerKeyFile, CAFile: cfg.PeerCAFile,
 		},
 		Server: server.Config{
-			StrictHosts: cfg.StrictHosts, ProxyProtocol: cfg.ProxyProtocol, MaxStaleness: cfg.MaxStaleness,
+			StrictHosts: cfg.StrictHosts, ProxyProtocol: cfg.ProxyProtocol, MaxStaleness: cfg.MaxStaleness, Contact: cfg.Contact,
 			MaxConnections: cfg.MaxConnections, MaxConnectionsPerAddress: cfg.MaxConnectionsPerAddress,
 			ReadTimeout: cfg.ReadTimeout, WriteTimeout: cfg.WriteTimeout, IdleTimeout: cfg.IdleTimeout,
 		},

@@ -313,7 +313,7 @@ func TestAReportOrABatchOfAnotherNodeIsRefused(t *testing.T) {
 		body["node"] = node
 		text, err := json.Marshal(body)
 		require.NoError(t, err)
-		return send(t, g, httpapi.EdgeReports(taken, noOrders{}, discard), goodEdge, func(r *http.Request) {
+		return send(t, g, httpapi.EdgeReports(taken, noOrders{}, nil, discard), goodEdge, func(r *http.Request) {
 			r.Method, r.Body = http.MethodPost, io.NopCloser(bytes.NewReader(text))
 			r.Header.Set("Content-Type", "application/json")
 		})

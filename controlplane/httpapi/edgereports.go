@@ -45,6 +45,9 @@ type OrderGiver interface {
 	For(node string) []controlplane.EdgeOrder
 }
 
+// BlockDigest has the digest of all statements about blocks. It must not block.
+type BlockDigest interface{ Digest() uint64 }
+
 // OutcomeTaker takes the answers of edges. ENotFound: there is no such order.
 type OutcomeTaker interface {
 	Done(ctx context.Context, node string, id int64, outcome controlplane.EdgeOutcome) error
@@ -53,7 +56,7 @@ type OutcomeTaker interface {
 // EdgeReports takes the reports of edges, one [api.EdgeReport] a POST of at most 4 KiB,
 // and answers 204, or 200 with [api.EdgeOrders]. It takes only reports that the sender
 // may make by its [EdgeGate], and any report without a gate.
-func EdgeReports(fleet ReportTaker, orders OrderGiver, log *slog.Logger) http.Handler {
+func EdgeReports(fleet ReportTaker, orders OrderGiver, blocks BlockDigest, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body api.EdgeReport
 		report, err := controlplane.EdgeReport{}, readPosted(w, r, maxReport, &body)
@@ -72,8 +75,9 @@ func EdgeReports(fleet ReportTaker, orders OrderGiver, log *slog.Logger) http.Ha
 			refuseEdge(w, r, log, "refused an edge's report", err)
 			return
 		}
-		if open := orders.For(report.Node); len(open) > 0 && !report.Leaving {
-			var shown api.EdgeOrders
+		differs := blocks != nil && report.Blocks != nil && *report.Blocks != blocks.Digest()
+		if open := orders.For(report.Node); (len(open) > 0 || differs) && !report.Leaving {
+			shown := api.EdgeOrders{Orders: []api.EdgeOrder{}, Blocks: differs}
 			for i := range open[:min(len(open), maxOpenOrders)] {
 				shown.Orders = append(shown.Orders, orderOf(&open[i]))
 			}
@@ -175,8 +179,8 @@ func reportOf(b *api.EdgeReport) (report controlplane.EdgeReport, err error) {
 		Position: position, Synced: synced, Age: time.Duration(b.AgeSeconds * float64(time.Second)),
 		LastAppliedAt: b.LastAppliedAt, StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
 		Replica: controlplane.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy, DiskLow: b.DiskLow, Draining: b.Draining,
-		PlacesBuilt: places,
-		EdgeLoad:    controlplane.EdgeLoad{RequestsPerSecond: b.RequestsPerSecond, DiskUsed: b.DiskUsedBytes, DiskFree: b.DiskFreeBytes},
+		PlacesBuilt: places, Blocks: b.Blocks,
+		EdgeLoad: controlplane.EdgeLoad{RequestsPerSecond: b.RequestsPerSecond, DiskUsed: b.DiskUsedBytes, DiskFree: b.DiskFreeBytes},
 	}, nil
 }
 

@@ -237,6 +237,7 @@ var reasons = map[string]string{
 	"exhausted":  "the link's click budget is used up",
 	"password":   "the link asks for a password, and shows a form",
 	"broken":     "the link's rules cannot be read",
+	"blocked":    "an operator of the installation has blocked the link",
 }
 
 // reasonOf states in words what decided.

@@ -43,6 +43,7 @@ type Orders interface {
 
 // fleetAPI serves the edges, their credentials and their orders to operators.
 type fleetAPI struct {
+	blocks Blocks
 	fleet  Fleet
 	nodes  Nodes
 	orders Orders
@@ -170,6 +171,9 @@ func (a *fleetAPI) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error)
 			all[i].Credential = controlplane.CredentialRevoked
 		}
 		out.Body.Edges[i] = edgeOf(&all[i])
+		if held := all[i].Blocks; held != nil && a.blocks != nil {
+			out.Body.Edges[i].HasBlocks = new(*held == a.blocks.Digest())
+		}
 		if o, ok := a.orders.Verified(all[i].Node); ok {
 			out.Body.Edges[i].Verified = &api.Verified{
 				At: o.DoneAt.UTC(), Different: o.Outcome.Different, Repaired: o.Outcome.Repaired, Error: o.Outcome.Error,

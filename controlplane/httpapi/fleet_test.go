@@ -112,7 +112,7 @@ func sendReport(t *testing.T, to *reports, method, contentType, body string) ans
 	req := httptest.NewRequestWithContext(t.Context(), method, api.PathEdgeReports, strings.NewReader(body))
 	req.Header.Set("Content-Type", contentType)
 	w := httptest.NewRecorder()
-	httpapi.EdgeReports(to, noOrders{}, slog.New(slog.DiscardHandler)).ServeHTTP(w, req)
+	httpapi.EdgeReports(to, noOrders{}, nil, slog.New(slog.DiscardHandler)).ServeHTTP(w, req)
 	return answer{w.Result(), w.Body.String()}
 }
 

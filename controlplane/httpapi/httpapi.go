@@ -36,6 +36,7 @@ type Config struct {
 	Keys       Keys
 	Clicks     Clicks
 	Budgets    Budgets // nil: budgets are not described
+	Blocks     Blocks  // nil: nothing can be blocked
 	Access     Access
 	Workspaces Workspaces
 	Fleet      Fleet
@@ -48,6 +49,7 @@ type Config struct {
 
 	BaseURL string // short URLs are this, a slash and the code; required
 	Version string // of the product; default "unknown"
+	Contact string // whom visitors of a blocked link may ask; "": the answer names none
 
 	// Anonymous is the actor of requests without a credential that were sent to a loopback
 	// address, localhost or the base URL's host. Nil: such requests are refused.
@@ -109,7 +111,8 @@ func New(c Config) http.Handler {
 	}
 	registerService(rt, &c)
 	registerLinks(rt, &linksAPI{
-		links: c.Links, budgets: c.Budgets, orders: c.Orders, urls: urls, waiter: c.Fleet, auth: auth, timeout: c.RequestTimeout, now: c.Now,
+		links: c.Links, budgets: c.Budgets, blocks: c.Blocks, orders: c.Orders, urls: urls, waiter: c.Fleet, auth: auth, timeout: c.RequestTimeout, now: c.Now,
+		contact: c.Contact,
 		exports: limit.NewShares[waypost.WorkspaceID](maxExports, maxTheirs),
 		pages:   limit.NewShares[waypost.WorkspaceID](exportPages, exportPages/2),
 	})
@@ -123,7 +126,8 @@ func New(c Config) http.Handler {
 	registerWorkspaces(rt, &workspacesAPI{workspaces: c.Workspaces})
 	registerUsers(rt, &usersAPI{workspaces: c.Workspaces})
 	registerDomains(rt, &domainsAPI{domains: c.Domains, waiter: c.Fleet, certificates: c.Certificates})
-	fleet := &fleetAPI{fleet: c.Fleet, nodes: c.Nodes, orders: c.Orders, clicks: c.Clicks, log: c.Logger}
+	registerBlocks(rt, &blocksAPI{blocks: c.Blocks, urls: urls})
+	fleet := &fleetAPI{fleet: c.Fleet, blocks: c.Blocks, nodes: c.Nodes, orders: c.Orders, clicks: c.Clicks, log: c.Logger}
 	registerFleet(rt, fleet)
 	registerLive(rt, &liveAPI{clicks: c.Clicks, fleet: fleet, auth: auth, stopping: c.Stopping})
 	registerAdmin(rt, &adminAPI{workspaces: c.Workspaces, cleanup: c.Cleanup, digests: c.Digests})

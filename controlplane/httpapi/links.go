@@ -76,11 +76,13 @@ type Links interface {
 type linksAPI struct {
 	links   Links
 	budgets Budgets
+	blocks  Blocks
 	orders  Orders
 	urls    shortURLs
 	waiter  Waiter
 	auth    *authenticator
 	timeout time.Duration
+	contact string
 	now     func() time.Time
 	exports *limit.Shares[waypost.WorkspaceID]
 	pages   *limit.Shares[waypost.WorkspaceID] // of exports that are read at the same moment
@@ -218,7 +220,7 @@ func registerLinks(rt *router, l *linksAPI) {
 	registerQR(rt, l)
 	registerExplain(rt, l)
 	registerExport(rt, l)
-	registerRedirect(rt, l.links)
+	registerRedirect(rt, l.links, l.contact)
 }
 
 // withReplay documents that an answer may be a repeated one.
@@ -509,6 +511,7 @@ func (a *linksAPI) link(l *waypost.Link) api.Link {
 			shown.MaxClicks, shown.MaxClicksMode, shown.ExhaustedURL = source.MaxClicks, source.MaxClicksMode, source.ExhaustedURL
 		}
 	}
+	shown.Blocked = a.blockOf(l)
 	shown.HasPassword = rules.HasPassword(l.Programme)
 	if !l.DeletedAt.IsZero() {
 		until := l.DeletedAt.Add(controlplane.RestorableFor)

@@ -102,7 +102,7 @@ func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
 		"disk_used_bytes": 7, "disk_free_bytes": 8}`))
 	report.Header.Set("Content-Type", "application/json")
 	w, arrived := httptest.NewRecorder(), &reports{}
-	httpapi.EdgeReports(arrived, o, slog.New(slog.DiscardHandler)).ServeHTTP(w, report)
+	httpapi.EdgeReports(arrived, o, nil, slog.New(slog.DiscardHandler)).ServeHTTP(w, report)
 	require.Equal(t, 200, w.Code)
 	require.True(t, arrived.got[0].DiskLow && arrived.got[0].Draining)
 	require.Equal(t, 2026, arrived.got[0].PlacesBuilt.Year())

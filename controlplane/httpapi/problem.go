@@ -35,6 +35,7 @@ var kinds = map[waypost.ErrorCode]kind{
 	waypost.EConflict:     {http.StatusConflict, "In conflict with the present state", ""},
 	waypost.EInProgress:   {http.StatusConflict, "The same request is in progress", "1"},
 	waypost.EGone:         {http.StatusGone, "No longer available", ""},
+	waypost.EBlocked:      {http.StatusUnavailableForLegalReasons, "Unavailable for legal reasons", ""},
 	waypost.EStale:        {http.StatusPreconditionFailed, "It has changed meanwhile", ""},
 	waypost.ETooLarge:     {http.StatusRequestEntityTooLarge, "Too large", ""},
 	codeRateLimited:       {http.StatusTooManyRequests, "Too many requests", "1"},

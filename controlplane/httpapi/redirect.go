@@ -17,7 +17,7 @@ var redirectHeaders = map[string]header{
 }
 
 // registerRedirect registers the redirect of links under the control plane's own address.
-func registerRedirect(rt *router, links Links) {
+func registerRedirect(rt *router, links Links, contact string) {
 	answers := map[int]answer{}
 	for _, status := range []int{301, 302, 307, 308} {
 		answers[status] = answer{Description: http.StatusText(status), Headers: redirectHeaders}
@@ -27,7 +27,7 @@ func registerRedirect(rt *router, links Links) {
 		description: "The same redirect as on an edge, from the database. It is not counted: only edges count clicks. " +
 			"Countries and cities are unknown here to the link's rules, and a cookie does not keep a variant. " +
 			"Paths below the code are not served here.",
-		answers: answers, problems: []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusGone},
+		answers: answers, problems: []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusUnavailableForLegalReasons},
 	}, func(ctx context.Context, _ *redirectInput) (*struct{}, error) {
 		// The path as it was sent: a code has one spelling, which is not percent-encoded.
 		r := callFrom(ctx).request
@@ -54,11 +54,24 @@ func registerRedirect(rt *router, links Links) {
 			return nil, waypost.Errorf(waypost.EUnavailable, "the link's rules cannot be read")
 		case res.Status == http.StatusNotFound:
 			return nil, errNoLink
+		case res.Blocked && res.Status == http.StatusGone:
+			return nil, waypost.Errorf(waypost.EGone, "%s", blockedText(contact, ""))
+		case res.Blocked:
+			return nil, waypost.Errorf(waypost.EBlocked, "%s", blockedText(contact, " for legal reasons"))
 		case res.Status == http.StatusGone:
 			return nil, waypost.Errorf(waypost.EGone, "the link has expired or was deleted")
 		}
 		return nil, waypost.Errorf(waypost.EMalformed, "the query cannot be forwarded to the link's target")
 	})
+}
+
+// blockedText tells a visitor that a link is blocked, and whom to ask.
+func blockedText(contact, why string) string {
+	text := "the operator of this service has blocked the link" + why
+	if contact != "" {
+		text += "; questions: " + contact
+	}
+	return text
 }
 
 type redirectInput struct {

@@ -25,6 +25,7 @@ type Config struct {
 	Addr            string // of the API, HOST:PORT
 	AdminAddr       string // HOST:PORT
 	BaseURL         string // of short URLs
+	Contact         string // whom visitors of a blocked link may ask; may be ""
 	TLS             TLS
 	TrustedProxies  []netip.Prefix
 	MaxConnections  int           // of the API; see [listener.Shares]

@@ -25,7 +25,7 @@ func (c *control) startGossip() (*gossiper, error) {
 	}
 	_, _ = rand.Read(cfg.Boot[:]) // never fails, and ends the process where there is no randomness
 	cfg.Node, cfg.Region, cfg.Role, cfg.Version = c.cfg.Node, c.cfg.Region, gossip.RoleControl, c.cfg.Version
-	cfg.Addr, cfg.Logger, cfg.Metrics = c.ln.Addr().String(), c.log, c.registry
+	cfg.Addr, cfg.Logger, cfg.Metrics, cfg.Receive = c.ln.Addr().String(), c.log, c.registry, c.hearBlock
 	g, err := gossip.Start(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("gossip: %w", err)

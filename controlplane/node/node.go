@@ -72,6 +72,7 @@ type control struct {
 	coder        *keyrange.Coder
 	cluster      replication.Cluster
 	signer       *replication.Signer
+	blocks       replication.BlockSet
 	minter       *controlplane.Minter
 	core         *controlplane.Services
 	source       *changelog
@@ -164,7 +165,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 	c.closers = append(c.closers, c.gossip.leave)
 	c.digests = controlplane.NewDigestCheck(c.db, c.log, c.registry)
 	c.stream, err = replication.NewServer(replication.ServerConfig{
-		Source: c.source, Signer: c.signer, Witness: c.hear, Sound: c.sound, Logger: c.log, Registerer: c.registry,
+		Source: c.source, Signer: c.signer, Blocks: &c.blocks, Witness: c.hear, Sound: c.sound, Logger: c.log, Registerer: c.registry,
 	})
 	if err != nil {
 		return err
@@ -189,6 +190,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 	}
 	c.core = controlplane.New(controlplane.Config{
 		Stores: c.db.Stores(), Region: c.cfg.Region, Minter: c.minter, ClusterSecret: c.cfg.ClusterSecret,
+		Signer: c.signer, BlockSet: &c.blocks,
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,
 		OwnHosts:            func(host string) bool { return own[host] },
@@ -200,7 +202,10 @@ func (c *control) connect(ctx context.Context) (err error) {
 		Logger:              c.log,
 	})
 	c.closers = append(c.closers, c.returnKeys)
-	c.registry.MustRegister(keyPool{c.db}, frozenBudgets{c.db}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	if err := c.core.Blocks.Load(ctx); err != nil { // before the first edge
+		return err
+	}
+	c.registry.MustRegister(keyPool{c.db}, frozenBudgets{c.db}, blockCount(&c.blocks), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "waypost_postgresql_up", Help: "Whether PostgreSQL answers: 1, or 0.",
 	}, c.postgreSQLUp))
 	c.nodes = controlplane.NewNodes(controlplane.NodesConfig{Store: c.db, Now: c.db.Now, Logger: c.log})
@@ -250,6 +255,7 @@ func (c *control) services() []services.Stage {
 		job("orders", c.orders.Run),
 		job("digest", c.digests.Run),
 		job("core", c.core.Run),
+		job("blocks to edges", c.spreadBlocks),
 	}
 	if own := c.source.own; own != nil {
 		main = append(main, job("own replica", func(ctx context.Context) { own.run(ctx, c.stream) }))

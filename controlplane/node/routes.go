@@ -25,10 +25,10 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 	proxies, core := c.cfg.TrustedProxies, c.core
 	guesses, client := limit.NewGuesses(c.cfg.Limits.Failures, nil), clientOf(proxies)
 	cfg := httpapi.Config{
-		Links: core.Links, Domains: core.Domains, Keys: core.KeyRanges, Clicks: core.Clicks, Budgets: core.Budgets, Access: core.Access,
+		Links: core.Links, Domains: core.Domains, Keys: core.KeyRanges, Clicks: core.Clicks, Budgets: core.Budgets, Blocks: core.Blocks, Access: core.Access,
 		Workspaces: core.Workspaces, Fleet: c.fleet, Certificates: c.certificates, Nodes: c.nodes,
 		Orders: soundOrders{c.orders, c.digests}, Cleanup: c.db, Digests: c.digests,
-		BaseURL: c.cfg.BaseURL, Version: c.cfg.Version, Now: c.db.Now, Logger: c.log, Metrics: c.registry,
+		BaseURL: c.cfg.BaseURL, Contact: c.cfg.Contact, Version: c.cfg.Version, Now: c.db.Now, Logger: c.log, Metrics: c.registry,
 		Console: console, Stopping: stopping,
 		RequestTimeout: failpoint.Limit("a request takes at most", 0),
 		Limits: httpapi.Limits{
@@ -53,9 +53,10 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 		replication.PathSums:     edgesOnly(listener.Endless(c.stream.Sums)),
 		replication.PathEnrol:    http.HandlerFunc(gate.Enrol),
 		clickbatch.Path:          edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
-		api.PathEdgeReports:      edgesOnly(httpapi.EdgeReports(c.fleet, c.orders, c.log).ServeHTTP),
+		api.PathEdgeReports:      edgesOnly(httpapi.EdgeReports(c.fleet, c.orders, core.Blocks, c.log).ServeHTTP),
 		api.PathEdgeOutcomes:     edgesOnly(httpapi.EdgeOutcomes(c.orders, c.log).ServeHTTP),
 		api.PathEdgeBudgets:      edgesOnly(httpapi.EdgeBudgets(c.db, c.log).ServeHTTP),
+		api.PathEdgeBlocks:       edgesOnly(httpapi.EdgeBlocks(core.Blocks, c.log).ServeHTTP),
 		api.PathEdgeCertificates: edgesOnly(httpapi.EdgeCertificates(c.certificates, c.log).ServeHTTP),
 	}
 	// Not a ServeMux, which would redirect paths that are not clean: the API judges those

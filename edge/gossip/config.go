@@ -92,10 +92,10 @@ type Config struct {
 	Position  func() waypost.Position
 	AppliedAt func() time.Time
 
-	// Receive takes a message of [Gossip.Spread] and reports whether it was news, which is
-	// passed on. One goroutine calls it. Anyone with the key can send any message, also an
-	// old one. Default: messages are ignored.
-	Receive func(message []byte) (news bool)
+	// Receive takes a message of [Gossip.Spread]; if it was news, the receiver passes it on
+	// with [Gossip.Pass]. One goroutine calls it. A holder of the key can send any message,
+	// also an old one. Default: messages are ignored.
+	Receive func(message []byte)
 
 	Interval time.Duration // between two pieces of news of this node in a small fleet; default 1 s
 	Rejoin   time.Duration // between looks whether a seed has to be joined again; default 30 s

@@ -67,7 +67,7 @@ func Start(cfg Config) (*Gossip, error) {
 		members: make(map[waypost.BootID]*entry),
 	}
 	g.queue = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: retransmit}
-	g.spread = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: retransmit}
+	g.spread = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: spreadRetransmit}
 	if err := g.listen(); err != nil {
 		return nil, fmt.Errorf("gossip on %s: %w", cfg.Bind, err)
 	}

@@ -15,12 +15,16 @@ const (
 	// spreadVersion begins a message of Spread, where news have newsVersion.
 	spreadVersion = 2
 
+	// spreadRetransmit is retransmit for these messages: a member of a fleet of ten is missed
+	// once in some ten thousand times.
+	spreadRetransmit = 10
+
 	maxInbox  = 256 // messages that wait to be received
 	maxSpread = 256 // messages that are being passed on; older ones are dropped
 )
 
-// Spread sends a message to all members at once, and has them pass it on, for those that
-// are not reached directly. Packets may be lost, and what a member misses is not
+// Spread sends a message to all members at once, and also from one to the next, for those
+// that are not reached directly. Packets may be lost, and what a member misses is not
 // repeated. The message says itself whether it may be believed.
 func (g *Gossip) Spread(message []byte) error {
 	if len(message) > MaxMessage {
@@ -36,7 +40,7 @@ func (g *Gossip) Spread(message []byte) error {
 	return nil
 }
 
-// Pass has the members pass a message on that this node has from elsewhere.
+// Pass sends a message that this node has from elsewhere to some members.
 func (g *Gossip) Pass(message []byte) {
 	if len(message) <= MaxMessage {
 		g.pass(append([]byte{spreadVersion}, message...))
@@ -61,16 +65,14 @@ func (g *Gossip) take(wire []byte) {
 	}
 }
 
-// receive hands messages to their receiver, and passes news on.
+// receive hands messages to their receiver.
 func (g *Gossip) receive(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case wire := <-g.inbox:
-			if g.cfg.Receive(wire[1:]) {
-				g.pass(wire)
-			}
+			g.cfg.Receive(wire[1:])
 		}
 	}
 }

@@ -41,6 +41,14 @@ func (e *edge) answerVisitor(_ context.Context, order api.EdgeOrder) api.EdgeOut
 		return api.EdgeOutcome{Error: err.Error()}
 	}
 	res := waypost.NotFound
+	host := q.Host
+	if domain == waypost.DefaultDomain {
+		host = ""
+	}
+	if policy := e.blocks.Policy([]byte(host), []byte(q.Code)); policy != 0 {
+		x.Found, x.Gate, x.Status = found, "blocked", policy.Status()
+		return out
+	}
 	if found {
 		x.Found = true
 		facts := e.factsOf(q)

@@ -23,6 +23,7 @@ func (e *edge) gossipConfig() gossip.Config {
 	c.Node, c.Region, c.Role, c.Boot, c.Version = e.store.node, e.cfg.Region, gossip.RoleEdge, e.boot, e.cfg.Version
 	c.Addr, c.Peer, c.Position = e.listeners.addr.Addr().String(), e.listeners.peerAddr(), e.store.Synced
 	c.Logger, c.Metrics = e.log, e.registry
+	c.Receive = func(message []byte) { e.blocks.Hear(message) }
 	return c
 }
 
@@ -37,6 +38,13 @@ func (g *gossiper) start() {
 		return
 	}
 	g.now.Store(now)
+}
+
+// pass passes a block on.
+func (g *gossiper) pass(encoded []byte) {
+	if now := g.now.Load(); now != nil {
+		now.Pass(encoded)
+	}
 }
 
 // members returns the members that are known.

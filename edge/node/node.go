@@ -18,6 +18,7 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/edge/audience"
+	"waypost/edge/blocks"
 	"waypost/edge/certs"
 	"waypost/edge/handover"
 	"waypost/edge/lookup"
@@ -86,6 +87,7 @@ type edge struct {
 	store     *store
 	clicks    *recorder
 	budgets   *spender
+	blocks    *blocks.Blocks
 	server    *server.Server
 	freshness freshness
 	following *following
@@ -135,7 +137,8 @@ func (e *edge) open(ctx context.Context) (err error) {
 		return e.controls.through(e.identity.through(t))
 	}, e.log, e.registry)
 	e.budgets = newSpender(cfg, e.boot, e.clicks, e.log, e.registry)
-	if e.store, err = openStore(cfg, e.log, e.registry, e.clicks, e.budgets, e.succession); err != nil {
+	e.blocks = e.newBlocks()
+	if e.store, err = openStore(cfg, e.log, e.registry, e.clicks, e.budgets, e.blocks, e.succession); err != nil {
 		return err
 	}
 	e.closers = append(e.closers, e.store.close, e.clicks.close)
@@ -163,7 +166,7 @@ func (e *edge) connect() error {
 	e.gossip = &gossiper{cfg: e.gossipConfig(), log: e.log}
 	e.peers = newPeering(e, secure, replication.FollowConfig{
 		URL: cfg.Control.URLs[0], Client: e.identity.follower(), Node: e.store.node, Region: cfg.Region,
-		Sink: e.store, Trust: e.store.trust, Logger: e.log, Fatal: e.isFatal, Asked: e.reportNow,
+		Sink: e.store, Trust: e.store.trust, Blocks: &e.blocks.BlockSet, Logger: e.log, Fatal: e.isFatal, Asked: e.reportNow,
 	})
 	if err := e.peers.prepare(); err != nil {
 		return err
@@ -212,6 +215,7 @@ func (e *edge) services() []services.Stage {
 		{
 			{Name: "click shipping", Run: e.clicks.ship, Stop: e.clicks.seal}, // until the last redirect's click
 			job("click budgets", e.budgets.run),
+			job("blocks", e.blocks.Run),
 			job("freshness", e.keepFreshness),
 			// Until the last redirect, because callers wait for an edge that serves.
 			{Name: "following", Run: func(ctx context.Context) error { return e.explain(e.following.run(ctx)) }},
@@ -324,7 +328,7 @@ func (e *edge) reportConfig(url string) report.Config {
 		URL: url, Through: e.identity.through, Node: e.store.node, Region: e.cfg.Region, Role: e.role(), Boot: e.boot,
 		Addr: e.listeners.addr.Addr().String(), AdminAddr: e.listeners.admin.Addr().String(), Version: e.cfg.Version,
 		Position: e.store.reported, Synced: e.store.Synced, Age: e.freshness.age,
-		Clicks: e.clicks.progress, State: e.state, Certificates: e.listeners.hosts, Order: e.orders.take,
+		Clicks: e.clicks.progress, Blocks: e.blocks, State: e.state, Certificates: e.listeners.hosts, Order: e.orders.take,
 		Sync: func() {
 			if err := e.store.Sync(); err != nil {
 				e.log.Debug("cannot sync the replica", "error", err)
@@ -340,6 +344,7 @@ func (e *edge) serverConfig() server.Config {
 	if e.clicks.places != nil {
 		c.Places = e.clicks.places
 	}
+	c.Blocks = e.blocks
 	c.Version, c.Region, c.Node = e.cfg.Version, e.cfg.Region, e.store.node
 	c.Staleness, c.Logger, c.Metrics = e.staleness, e.log, e.registry
 	return c

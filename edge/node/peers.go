@@ -112,7 +112,7 @@ func (p *peering) prepare() error {
 		return nil
 	}
 	cfg := replication.ServerConfig{
-		Source: relaySource{e.store}, Trust: e.store.trust, Logger: e.log, Registerer: e.registry,
+		Source: relaySource{e.store}, Trust: e.store.trust, Blocks: &e.blocks.BlockSet, Logger: e.log, Registerer: e.registry,
 		MaxFollowers: edgeFollowers, MaxSnapshots: edgeSnapshots, RingBytes: 8 << 20,
 		Via: func() []string { return append([]string{e.store.node}, e.following.Status().Via...) },
 	}

@@ -30,7 +30,7 @@ func (p *peering) routes(server *replication.Server) http.Handler {
 		//nolint:forcetypeassert // no package replaces the default transport
 		pass := passOn(p.edge.controls, p.edge.identity.securely(http.DefaultTransport.(*http.Transport).Clone()))
 		for _, path := range []string{
-			clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, api.PathEdgeCertificates, api.PathEdgeBudgets,
+			clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, api.PathEdgeCertificates, api.PathEdgeBudgets, api.PathEdgeBlocks,
 			replication.PathEnrol,
 		} {
 			routes[path] = pass

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"waypost/edge/blocks"
 	"waypost/edge/handover"
 	"waypost/edge/replica"
 	"waypost/internal/atomicfile"
@@ -36,6 +37,7 @@ type store struct {
 	log        *slog.Logger
 	clicks     *recorder
 	budgets    *spender
+	blocks     *blocks.Blocks
 	trust      *replication.Trust
 	succession *handover.Succession // holds the locks of a predecessor; nil: there is none
 
@@ -47,10 +49,11 @@ type store struct {
 
 func openStore(
 	cfg *Config, log *slog.Logger, meters prometheus.Registerer, clicks *recorder, budgets *spender,
-	succession *handover.Succession,
+	blocked *blocks.Blocks, succession *handover.Succession,
 ) (*store, error) {
 	s := &store{
 		root: cfg.DataDir, region: string(cfg.Region), node: cfg.Node, config: cfg.Replica, log: log, clicks: clicks, budgets: budgets,
+		blocks: blocked,
 		opened: make(chan struct{}), succession: succession,
 	}
 	s.config.Logger, s.config.Registerer = log, meters
@@ -100,6 +103,7 @@ func (s *store) open() error {
 	s.clicks.open(dir.Path("clicks"), s.node) // before the first redirect
 	s.budgets.open(dir.Path("budgets"), s.node, s.succession != nil)
 	s.set(db, nil)
+	s.blocks.Open(dir.Path("blocks"), dir.Path("blocked"), s.isDefault) // before the first redirect
 	close(s.opened)
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"waypost/edge/blocks"
 	"waypost/edge/budgets"
 	"waypost/edge/clicks"
 	"waypost/edge/handover"
@@ -25,7 +26,7 @@ import (
 // dataFormats names the formats of an edge's data. A process takes over only from one
 // with the same formats, so that either can continue if the other fails.
 func dataFormats() string {
-	return fmt.Sprintf("replica %d, clicks %s, budgets %d", replica.Format, clicks.Format(), budgets.Format)
+	return fmt.Sprintf("replica %d, clicks %s, budgets %d, blocks %d", replica.Format, clicks.Format(), budgets.Format, blocks.Format)
 }
 
 // claim asks the edge that runs in the data directory, if one does, to give way.
@@ -69,6 +70,7 @@ func (e *edge) succeed(ctx context.Context) {
 		}
 		e.clicks.adopt()
 		e.budgets.adopt()
+		e.blocks.Adopt()
 		e.log.Info("the takeover is complete", "from", s.PID)
 	}
 	e.gossip.start()

@@ -17,7 +17,7 @@ import (
 const (
 	maxWhy    = 512
 	maxText   = 400
-	maxAnswer = 256 << 10
+	maxAnswer = 1 << 20
 )
 
 // State describes an edge besides its position.
@@ -52,9 +52,11 @@ func (e *statusError) lasting() bool {
 // proxy's, has none.
 func (r *Reporter) order(answer []byte) {
 	var orders api.EdgeOrders
+	r.differ = false
 	if len(answer) == 0 || json.Unmarshal(answer, &orders) != nil {
 		return
 	}
+	r.differ = orders.Blocks
 	for _, o := range orders.Orders {
 		r.cfg.Order(o)
 	}

@@ -64,6 +64,10 @@ type Config struct {
 	// first, and whether these are all. Default: they are not reported.
 	Certificates func(most int) (hosts []api.HostCertificate, complete bool)
 
+	// Blocks holds the blocks of codes, which are compared with those of the control plane.
+	// Nil: they are not.
+	Blocks Blocks
+
 	// Order is called with each order of the control plane, at every report until it has
 	// been answered. It must not block. Nil: orders are ignored.
 	Order func(api.EdgeOrder)
@@ -93,6 +97,8 @@ type Reporter struct {
 	sent    *prometheus.CounterVec
 	unheard atomic.Bool // a farewell did not get through
 
+	toBlocks       string    // URL
+	differ         bool      // blocks differ from those of the control plane; Run owns it
 	toCertificates string    // URL
 	certified      time.Time // when certificates were last reported; Run owns it
 }
@@ -155,6 +161,7 @@ func New(cfg Config) (*Reporter, error) {
 		cfg:            cfg,
 		url:            strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeReports,
 		outcome:        strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeOutcomes,
+		toBlocks:       strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeBlocks,
 		toCertificates: strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeCertificates,
 		started:        time.Now(),
 		asked:          make(chan struct{}, 1),
@@ -241,6 +248,7 @@ func (r *Reporter) Run(ctx context.Context) {
 				slog.String("url", r.cfg.URL), slog.Any("error", err))
 		}
 		if failing = err != nil; !failing {
+			r.blocks(ctx)
 			r.certificates(ctx)
 		}
 		next.Reset(max(r.cfg.Interval-time.Since(began), 0))
@@ -345,6 +353,9 @@ func (r *Reporter) report(leaving bool) api.EdgeReport {
 		Boot: hex.EncodeToString(c.Boot[:]), LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(),
 		AgeSeconds:    max(c.Age(), 0).Seconds(),
 		ClicksPending: max(pending, -1), ClicksUntil: until.UTC(), Leaving: leaving,
+	}
+	if c.Blocks != nil {
+		b.Blocks = new(c.Blocks.Digest())
 	}
 	// In this order, or a report could claim that more is durable than applied.
 	synced := c.Synced()

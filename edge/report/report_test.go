@@ -64,7 +64,7 @@ func run(t *testing.T, cfg report.Config) (r *report.Reporter, stop func()) {
 func TestTheControlPlaneUnderstandsWhatAnEdgeReports(t *testing.T) {
 	arrived := make(desk, 1000)
 	mux := http.NewServeMux()
-	handler := httpapi.EdgeReports(arrived, noOrders{}, slog.New(slog.DiscardHandler))
+	handler := httpapi.EdgeReports(arrived, noOrders{}, nil, slog.New(slog.DiscardHandler))
 	mux.HandleFunc("POST "+api.PathEdgeReports, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "Bearer secret" {
 			handler.ServeHTTP(w, r)
@@ -171,7 +171,7 @@ func TestAReporterNeedsToKnowWhoReportsToWhom(t *testing.T) {
 
 func TestAnEdgeThatIsAskedMakesWhatItHasDurableAndReportsAtOnce(t *testing.T) {
 	arrived := make(desk, 1000)
-	url := serve(t, httpapi.EdgeReports(arrived, noOrders{}, slog.New(slog.DiscardHandler)))
+	url := serve(t, httpapi.EdgeReports(arrived, noOrders{}, nil, slog.New(slog.DiscardHandler)))
 	var applied, synced atomic.Uint64
 	at := func(seq *atomic.Uint64) func() waypost.Position {
 		return func() waypost.Position {

@@ -32,6 +32,9 @@ func (s *Server) decide(c *conn, host []byte, visit *waypost.Visit, by asked) (w
 	if !ok {
 		return domain, waypost.NotFound, nil
 	}
+	if policy := s.blocked(domain, host, visit.Code); policy != 0 {
+		return domain, waypost.Blocked(policy), nil
+	}
 	res, err := s.resolve(c, domain, visit, by)
 	if err == nil && (res.Status == waypost.NotFound.Status || (res.Link || res.Password) && s.cfg.Links.Maintained(domain)) {
 		res = s.cfg.Links.Targets(domain).InsteadOf(res)

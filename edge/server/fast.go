@@ -47,8 +47,8 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 	}
 	var a answer
 	switch res.Status {
-	case 404, 410:
-		a = problem(res.Status, acceptsHTML(r.Accept))
+	case 404, 410, 451:
+		a = s.refusal(&res, acceptsHTML(r.Accept))
 	default:
 		if a, err = s.redirect(&res, visit.Code); err != nil {
 			return false, nil

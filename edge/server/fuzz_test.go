@@ -76,6 +76,8 @@ func FuzzFastPath_AnswersLikeTheHandler(f *testing.F) {
 		"GET /whereami HTTP/1.1\r\n" + host + "X-Forwarded-Host: go.example.com\r\nX-Forwarded-Host: wayp.example\r\n\r\n",
 		"GET /whereami HTTP/1.1\r\nHost: a b\r\nX-Forwarded-Host: go.example.com\r\n\r\n",
 		"GET /whereami HTTP/1.1\r\n" + host + "X-Forwarded-Host: a b\r\n\r\n",
+		"GET /found307?x HTTP/1.1\r\n" + host + "Accept: text/html\r\n\r\nGET /found307 HTTP/1.1\r\n" + host + "\r\n",
+		"GET /found308 HTTP/1.1\r\nHost: " + hosted + "\r\n\r\nGET /found307/a HTTP/1.1\r\n" + host + "\r\n",
 		"GET /badCRLF1 HTTP/1.1\r\n" + host + "\r\n",
 		"GET /failing1 HTTP/1.1\r\n" + host + "\r\n",
 		"GET /panicked HTTP/1.1\r\n" + host + "\r\n",
@@ -156,6 +158,8 @@ func newFuzzServer(f *testing.F, trusted, withoutFastPath bool) *fuzzServer {
 		MaxStaleness: time.Second, Staleness: func() time.Duration { return time.Minute },
 		// A client that ends its connection together with a later request waits for this.
 		IdleTimeout: 100 * time.Millisecond,
+		Blocks:      blocking(map[string]waypost.BlockPolicy{"/found307": waypost.BlockLegal, hosted + "/found308": waypost.BlockGone}),
+		Contact:     "abuse@example.com",
 	}
 	if trusted {
 		cfg.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}

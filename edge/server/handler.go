@@ -117,6 +117,10 @@ func (s *Server) visit(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit *wa
 		s.fail(ctx, c, err)
 		return
 	}
+	if res.Blocked {
+		s.sendBlocked(ctx, c, &res)
+		return
+	}
 	switch res.Status {
 	case 400, 404, 410, 414:
 		s.sendError(ctx, c, res.Status)

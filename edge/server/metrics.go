@@ -30,7 +30,7 @@ type stripe struct {
 }
 
 // countedStatuses are the only values of the label status.
-var countedStatuses = [...]int{301, 302, 307, 308, 404, 410, 500, 503, 400, 405, 408, 413, 414, 431, 200, 403, 303, 429}
+var countedStatuses = [...]int{301, 302, 307, 308, 404, 410, 451, 500, 503, 400, 405, 408, 413, 414, 431, 200, 403, 303, 429}
 
 // statusIndex maps a status to its index in countedStatuses.
 var statusIndex = func() (index [600]uint8) {

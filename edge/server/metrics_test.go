@@ -49,6 +49,7 @@ func TestEveryAnswerIsCountedByItsStatus(t *testing.T) {
 		"waypost_redirects_total 414":   0,
 		"waypost_redirects_total 429":   0,
 		"waypost_redirects_total 431":   0,
+		"waypost_redirects_total 451":   0,
 		"waypost_redirects_total 500":   0,
 		"waypost_redirects_total 503":   16,
 		"waypost_redirect_errors_total": 16,

@@ -68,6 +68,11 @@ func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host, path []byte, 
 		s.refusePost(ctx, c)
 		return
 	}
+	if policy := s.blocked(domain, host, visit.Code); policy != 0 {
+		res := waypost.Blocked(policy)
+		s.sendBlocked(ctx, c, &res)
+		return
+	}
 	record, buf, found, err := s.cfg.Links.Link(domain, visit.Code, c.record[:0])
 	keep(&c.record, buf)
 	if err != nil {

@@ -28,11 +28,14 @@ type Server struct {
 	noFastPath bool // for tests
 	http       *fasthttp.Server
 	about      []byte // the body of GET /
-	metrics    *metrics
-	registry   *registry
-	guesses    *guesses
-	hashing    *hashing
-	trusted    proxy.Trusted
+
+	blockedBodies blockedBodies
+
+	metrics  *metrics
+	registry *registry
+	guesses  *guesses
+	hashing  *hashing
+	trusted  proxy.Trusted
 
 	draining   atomic.Bool
 	loggedFail atomic.Int64 // Unix seconds of the last logged failure
@@ -49,7 +52,7 @@ func New(cfg Config) *Server {
 	ownClock := cfg.Clock != nil
 	cfg = cfg.withDefaults()
 	s := &Server{
-		cfg: cfg, ownClock: ownClock, about: about(cfg), metrics: newMetrics(), trusted: proxy.Trusted(cfg.TrustedProxies),
+		cfg: cfg, ownClock: ownClock, about: about(cfg), blockedBodies: prepareBlocked(cfg.Contact), metrics: newMetrics(), trusted: proxy.Trusted(cfg.TrustedProxies),
 		guesses: newGuesses(cfg.Clock), hashing: newHashing(),
 	}
 	s.registry = newRegistry(s.metrics, cfg.MaxConnections, cfg.MaxConnectionsPerAddress)

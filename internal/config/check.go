@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"waypost"
 	"waypost/replication"
@@ -37,6 +38,7 @@ func (c *Control) Check() error {
 		among("control.region", c.Region, c.Regions),
 		required("control.base_url", c.BaseURL, "give --base-url, what short URLs begin with, such as https://go.example.com"),
 		origin("control.base_url", c.BaseURL),
+		oneLine("control.contact", c.Contact),
 		required("control.database_url", c.DatabaseURL.Reveal(), "set WAYPOST_CONTROL_DATABASE_URL, or --database-url-file"),
 		database("control.database_url", c.DatabaseURL.Reveal()),
 		required("control.cluster_secret", c.ClusterSecret.Reveal(), "set WAYPOST_CONTROL_CLUSTER_SECRET, or --cluster-secret-file; `openssl rand -hex 32` makes one"),
@@ -126,6 +128,7 @@ func (e *Edge) Check() error {
 		prefixed("edge.peer_log", peerLog),
 		notNegative("edge.peer_after", e.PeerAfter),
 		notNegative("edge.max_staleness", e.MaxStaleness),
+		oneLine("edge.contact", e.Contact),
 		notNegative("edge.verify_interval", e.VerifyInterval),
 		between("edge.hold_deletes_percent", e.HoldDeletesPercent, 0, 100),
 		between("edge.hold_deletes_least", e.HoldDeletesLeast, 1, 1_000_000_000),
@@ -134,6 +137,14 @@ func (e *Edge) Check() error {
 		positive("edge.shutdown_timeout", e.ShutdownTimeout),
 		positive("edge.takeover_timeout", e.TakeoverTimeout),
 	)
+}
+
+// oneLine accepts a text that fits into a page and a problem document.
+func oneLine(setting, text string) error {
+	if len(text) > 200 || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+		return fmt.Errorf("%s: must be one line of at most 200 bytes", setting)
+	}
+	return nil
 }
 
 func (c *Control) checkClientCA() error {

@@ -41,6 +41,7 @@ type Control struct {
 	Node                string        `yaml:"node" help:"name of this control plane among those of its cluster; default: control-REGION"`
 	Regions             []string      `yaml:"regions" help:"regions that get a key prefix at the start, if they have none"`
 	BaseURL             string        `yaml:"base_url" help:"what short URLs begin with, such as https://go.example.com"`
+	Contact             string        `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
 	DatabaseURL         Secret        `yaml:"database_url" flag:"database-url" help:"PostgreSQL, postgres://USER@HOST/DATABASE; a password belongs into a variable or file"`
 	DatabaseURLFile     string        `yaml:"database_url_file" help:"file that holds the database URL"`
 	ClusterSecret       Secret        `yaml:"cluster_secret" flag:"-" help:"secret of the cluster, 32 random bytes in hex; never changes"`
@@ -118,6 +119,7 @@ type Edge struct {
 	HoldDeletesLeast         int           `yaml:"hold_deletes_least" help:"never hold back fewer deleted links than this"`
 	HoldDeletesWindow        time.Duration `yaml:"hold_deletes_window" help:"time in which deletions are added up for hold_deletes_percent"`
 	MaxStaleness             time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
+	Contact                  string        `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
 	StatusFile               string        `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
 	DrainDelay               time.Duration `yaml:"drain_delay" help:"how long a stopping edge serves on while /readyz says 503, so that load balancers turn away; shutdown_timeout begins after it"`
 	ShutdownTimeout          time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`

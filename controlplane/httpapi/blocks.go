@@ -1,0 +1,159 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"waypost"
+	"waypost/api"
+	"waypost/controlplane"
+)
+
+// Blocks blocks codes. EForbidden: the actor is not an operator.
+type Blocks interface {
+	// Set blocks a code, or ends that: ENotFound, EInvalid, EConflict when it is not blocked.
+	Set(ctx context.Context, actor controlplane.Actor, n controlplane.NewBlock) (waypost.Block, error)
+
+	// List returns a page of blocked codes, newest first, and the cursor of the next.
+	List(actor controlplane.Actor, limit int, cursor string) (page []waypost.Block, next string, err error)
+
+	// Of returns the block of a code, nil for none. It is fast.
+	Of(host string, code waypost.Code) *waypost.Block
+
+	// Digest is the digest of all statements about blocks.
+	Digest() uint64
+}
+
+// blocksAPI serves the blocks of codes.
+type blocksAPI struct {
+	blocks Blocks
+	urls   shortURLs
+}
+
+type blockInput struct {
+	Code string `path:"code" doc:"The link's short code."`
+	inDomain
+	Body api.NewBlock
+}
+
+type unblockInput struct {
+	Code string `path:"code" doc:"The link's short code."`
+	inDomain
+	Reason string `query:"reason" minLength:"1" maxLength:"200" doc:"Why the block ends. Required."`
+}
+
+type blockOutput struct{ Body api.Block }
+
+type blocksInput struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"How many entries at most."`
+	Cursor string `query:"cursor" maxLength:"64" doc:"The next_cursor of the previous page. Default: the newest entries."`
+}
+
+type blocksOutput struct{ Body api.BlockPage }
+
+func registerBlocks(rt *router, a *blocksAPI) {
+	admin := []controlplane.Scope{controlplane.ScopeAdmin}
+	handle(rt, operation{
+		id: "list-blocks", method: http.MethodGet, path: api.PathBlocks, summary: "List the codes that are blocked, in all workspaces", scopes: admin,
+	}, a.list)
+	handle(rt, operation{
+		id: "block-link", method: http.MethodPut, path: api.PathBlocks + "/{code}", summary: "Block the code of a link of any workspace",
+		description: "Edges answer 451 or 410 within a second, whatever the link is like, and whatever its owner does. " +
+			"A block that is there gets the new policy and reason. It is in the audit log of the link's workspace as well.",
+		scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, a.block)
+	handle(rt, operation{
+		id: "unblock-link", method: http.MethodDelete, path: api.PathBlocks + "/{code}", summary: "End the block of a code",
+		description: "The link answers again as its owner has it. It is in the audit log of the link's workspace as well.",
+		scopes:      admin, status: http.StatusOK, problems: []int{http.StatusNotFound, http.StatusConflict},
+	}, a.unblock)
+}
+
+func (a *blocksAPI) block(ctx context.Context, in *blockInput) (*blockOutput, error) {
+	policy, err := waypost.ParseBlockPolicy(cmp.Or(in.Body.Policy, waypost.BlockGone.String()))
+	if err != nil {
+		return nil, err
+	}
+	return a.set(ctx, controlplane.NewBlock{Domain: in.Domain, Code: in.Code, Blocked: true, Policy: policy, Reason: in.Body.Reason})
+}
+
+func (a *blocksAPI) unblock(ctx context.Context, in *unblockInput) (*blockOutput, error) {
+	return a.set(ctx, controlplane.NewBlock{Domain: in.Domain, Code: in.Code, Reason: in.Reason})
+}
+
+func (a *blocksAPI) set(ctx context.Context, n controlplane.NewBlock) (*blockOutput, error) {
+	b, err := a.blocks.Set(ctx, actorFrom(ctx), n)
+	if err != nil {
+		return nil, err
+	}
+	return &blockOutput{a.shown(&b)}, nil
+}
+
+func (a *blocksAPI) list(ctx context.Context, in *blocksInput) (*blocksOutput, error) {
+	page, next, err := a.blocks.List(actorFrom(ctx), in.Limit, in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	out := &blocksOutput{api.BlockPage{Blocks: make([]api.Block, len(page)), Next: next}}
+	for i := range page {
+		out.Body.Blocks[i] = a.shown(&page[i])
+	}
+	return out, nil
+}
+
+func (a *blocksAPI) shown(b *waypost.Block) api.Block {
+	return api.Block{
+		ShortCode: string(b.Code), Domain: cmp.Or(b.Host, a.urls.host), Blocked: b.Blocked, Policy: b.Policy.String(), Reason: b.Reason,
+		At: time.UnixMilli(b.At).UTC(), Version: int64(b.Version),
+	}
+}
+
+// blockOf returns the block of a link as its owner sees it, nil for none.
+func (a *linksAPI) blockOf(l *waypost.Link) *api.LinkBlock {
+	if a.blocks == nil {
+		return nil
+	}
+	b := a.blocks.Of(l.Host, l.Code)
+	if b == nil {
+		return nil
+	}
+	return &api.LinkBlock{Policy: b.Policy.String(), Reason: b.Reason, Since: time.UnixMilli(b.At).UTC()}
+}
+
+// maxEdgeBlocks bounds a request of an edge, in bytes.
+const maxEdgeBlocks = 1 << 20
+
+// BlockTaker compares the blocks of an edge with those here. EInvalid: a block is not
+// signed by this cluster.
+type BlockTaker interface {
+	Exchange(ctx context.Context, x *controlplane.BlockExchange) (controlplane.BlockAnswer, error)
+}
+
+// EdgeBlocks compares blocks with edges, one [api.EdgeBlocks] a POST of at most 1 MiB, and
+// answers with [api.EdgeBlocksAnswer].
+func EdgeBlocks(to BlockTaker, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body api.EdgeBlocks
+		var answer controlplane.BlockAnswer
+		err := readPosted(w, r, maxEdgeBlocks, &body)
+		if err == nil && (!waypost.ValidNode(body.Node) || len(body.Blocks) > api.MaxEdgeBlocks) {
+			err = waypost.Errorf(waypost.EInvalid, "the request needs the name of the edge, and has at most %d blocks", api.MaxEdgeBlocks)
+		}
+		if err == nil {
+			err = edgeFrom(r.Context()).maySpeak(r.Context(), body.Node)
+		}
+		if err == nil {
+			answer, err = to.Exchange(r.Context(), &controlplane.BlockExchange{
+				Node: body.Node, Digests: body.Digests, After: body.After, Blocks: body.Blocks, Most: api.MaxEdgeBlocks,
+			})
+		}
+		if err != nil {
+			refuseEdge(w, r, log, "refused an edge's blocks of codes", err)
+			return
+		}
+		writeJSON(w, http.StatusOK, &api.EdgeBlocksAnswer{Digests: answer.Digests, Blocks: answer.Blocks, Last: answer.Last})
+	})
+}

@@ -1,0 +1,211 @@
+// Package blocks keeps the blocks of codes on an edge: the statements that a control
+// plane has signed, in a small file next to the replica, which no snapshot and no repair
+// touches, and the addresses that the operator of this edge has listed by hand.
+//
+// Statements come with the stream, by gossip and in exchange for reports. The package
+// verifies those that nothing else has verified, and opens no connection.
+package blocks
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost"
+	"waypost/replication"
+)
+
+// Config configures Blocks. Check is required.
+type Config struct {
+	// Check verifies the signature of a statement.
+	Check func(*replication.SignedBlock) error
+	// Pass gets each statement that was news, encoded, for other nodes. It must not block.
+	// Default: none gets it.
+	Pass func(encoded []byte)
+
+	Look    time.Duration         // between looks at the list made by hand; default 1 s
+	Logger  *slog.Logger          // default: nothing is logged
+	Metrics prometheus.Registerer // default: metrics are not registered
+}
+
+// Blocks holds the blocks of an edge. All methods may be called by many goroutines at
+// once, except Open.
+type Blocks struct {
+	replication.BlockSet
+	cfg     Config
+	refused prometheus.Counter
+	local   atomic.Pointer[map[string]waypost.BlockPolicy] // made by hand; nil: none
+	opened  chan struct{}
+	dirty   chan struct{} // has a token when the set has changed
+
+	mu   sync.Mutex // orders writes of the file
+	file string
+	list localList // Open, and then Run, own it
+
+	known uint64 // place of the last statement that was in the file; of opened
+}
+
+// New makes an empty one. Blocks have effect before Open, and are kept from then on.
+func New(cfg Config) *Blocks {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Pass == nil {
+		cfg.Pass = func([]byte) {}
+	}
+	if cfg.Look <= 0 {
+		cfg.Look = time.Second
+	}
+	b := &Blocks{cfg: cfg, opened: make(chan struct{}), dirty: make(chan struct{}, 1)}
+	b.refused = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "waypost_blocks_refused_total", Help: "Blocks of codes that were not signed by the control plane, or could not be read.",
+	})
+	if cfg.Metrics != nil {
+		cfg.Metrics.MustRegister(b.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "waypost_blocks", Help: "Codes that are blocked on this node.",
+		}, func() float64 { return float64(b.Active() + len(b.byHand())) }))
+	}
+	b.OnChange(func() {
+		select {
+		case b.dirty <- struct{}{}:
+		default:
+		}
+	})
+	return b
+}
+
+// Policy implements [server.Blocks].
+func (b *Blocks) Policy(host, code []byte) waypost.BlockPolicy {
+	if policy := b.BlockSet.Policy(host, code); policy != 0 {
+		return policy
+	}
+	if list := b.local.Load(); list != nil {
+		return policyIn(*list, host, code)
+	}
+	return 0
+}
+
+func policyIn(list map[string]waypost.BlockPolicy, host, code []byte) waypost.BlockPolicy {
+	var buf [waypost.MaxHostLength + 3 + waypost.MaxCodeLength]byte
+	if len(host) > waypost.MaxHostLength || len(code) > waypost.MaxCodeLength {
+		return 0
+	}
+	return list[string(waypost.AppendBlockKey(buf[:0], host, code))]
+}
+
+func (b *Blocks) byHand() map[string]waypost.BlockPolicy {
+	if list := b.local.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+// Hear takes encoded statements that came from anywhere, and leaves out those whose
+// signature does not hold. They have effect when it returns.
+func (b *Blocks) Hear(encoded ...[]byte) {
+	sound := make([]replication.SignedBlock, 0, len(encoded))
+	for _, e := range encoded {
+		block, err := replication.DecodeBlock(e)
+		if err == nil {
+			if held, known := b.Get(block.Host, block.Code); known && !block.Newer(&held) {
+				continue // costs no verification
+			}
+			err = b.cfg.Check(&block)
+		}
+		if err != nil {
+			b.refused.Inc()
+			b.cfg.Logger.Warn("refused a block of a code", slog.Any("error", err))
+			continue
+		}
+		sound = append(sound, block)
+	}
+	if _, err := b.Take(sound...); err != nil {
+		b.cfg.Logger.Error("cannot take a block of a code", slog.Any("error", err))
+	}
+}
+
+// Shards returns the digests of the shards, for a report.
+func (b *Blocks) Shards() []uint64 {
+	d := b.Digests()
+	return d[:]
+}
+
+// Lacking returns the statements that another node lacks: digests are those of its
+// shards, and known are those of its statements that it has sent of the shards that
+// differ, encoded.
+func (b *Blocks) Lacking(digests []uint64, known [][]byte) (lacking [][]byte) {
+	if len(digests) != replication.BlockShards {
+		return nil
+	}
+	versions := make(map[string]uint64, len(known))
+	key := func(b *waypost.Block) string {
+		return string(waypost.AppendBlockKey(nil, []byte(b.Host), []byte(b.Code)))
+	}
+	for _, e := range known {
+		if theirs, err := replication.DecodeBlock(e); err == nil {
+			versions[key(&theirs.Block)] = theirs.Version
+		}
+	}
+	for _, own := range b.Differing((*[replication.BlockShards]uint64)(digests)) {
+		if own.Version > versions[key(&own.Block)] {
+			lacking = append(lacking, replication.AppendBlock(nil, &own))
+		}
+	}
+	return lacking
+}
+
+// saveRetry is the pause after a failed write of the file.
+const saveRetry = time.Second
+
+// Run keeps the file, passes news on, and reads the list made by hand, until ctx ends.
+func (b *Blocks) Run(ctx context.Context) {
+	select {
+	case <-b.opened:
+	case <-ctx.Done():
+		return
+	}
+	look := time.NewTicker(b.cfg.Look)
+	defer look.Stop()
+	passed := b.known
+	if _, err := b.save(); err != nil { // what came before Open
+		b.cfg.Logger.Error("cannot keep the blocks of codes", slog.Any("error", err))
+	}
+	var retry <-chan time.Time
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			b.readList()
+			continue
+		case <-b.dirty:
+			passed = b.pass(passed)
+		case <-retry:
+		}
+		_, err := b.save()
+		if retry = nil; err != nil {
+			retry = time.After(saveRetry)
+			if !failing {
+				b.cfg.Logger.Error("cannot keep the blocks of codes, which are in effect until this edge stops", slog.Any("error", err))
+			}
+		}
+		failing = err != nil
+	}
+}
+
+// maxPassed bounds the statements that are passed on after one change. Others come with
+// the stream, and in exchange for reports.
+const maxPassed = 256
+
+func (b *Blocks) pass(passed uint64) uint64 {
+	all, _ := b.Since(passed, maxPassed)
+	for i := range all {
+		b.cfg.Pass(replication.AppendBlock(nil, &all[i]))
+	}
+	return b.Order()
+}

@@ -1,0 +1,116 @@
+package blocks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"strings"
+
+	"waypost"
+)
+
+// maxList bounds the list made by hand, in bytes.
+const maxList = 256 << 10
+
+// localList is a text file in which the operator of an edge lists addresses, for when no
+// control plane can block them. A line is CODE or HOST/CODE, and a policy may follow,
+// which is gone without one; # begins a comment.
+type localList struct {
+	path      string
+	isDefault func(host string) bool
+	logged    string // what was last logged about it
+	last      map[string]waypost.BlockPolicy
+}
+
+// readList reads the list. One that cannot be read changes nothing.
+func (b *Blocks) readList() {
+	text, err := readText(b.list.path)
+	var list map[string]waypost.BlockPolicy
+	var faults []error
+	if err == nil {
+		list, faults = b.parse(text)
+	}
+	state := fmt.Sprint(len(list), err, faults)
+	if b.list.logged != state && (b.list.logged != "" || len(list)+len(faults) > 0 || err != nil) {
+		level := slog.LevelWarn
+		if err != nil || len(faults) > 0 {
+			level = slog.LevelError
+		}
+		b.cfg.Logger.Log(context.Background(), level, "read the list of blocked codes of this edge", slog.String("path", b.list.path),
+			slog.Int("codes", len(list)), slog.Any("error", errors.Join(append(faults, err)...)))
+	}
+	b.list.logged = state
+	if err != nil {
+		return
+	}
+	// An editor may empty the file before it writes it again: an address must be missing
+	// twice.
+	last := b.list.last
+	b.list.last = maps.Clone(list)
+	for key, policy := range last {
+		if _, there := list[key]; !there {
+			list[key] = policy
+		}
+	}
+	if len(list) == 0 {
+		b.local.Store(nil)
+		return
+	}
+	b.local.Store(&list)
+}
+
+func readText(path string) (string, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxList+1))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return "", err
+	}
+	if len(text) > maxList {
+		return "", fmt.Errorf("%s is longer than %d bytes", path, maxList)
+	}
+	return string(text), nil
+}
+
+// parse returns the addresses of a list, and the first faults in it: lines that are not
+// understood have no effect.
+func (b *Blocks) parse(text string) (list map[string]waypost.BlockPolicy, faults []error) {
+	list = make(map[string]waypost.BlockPolicy)
+	for n, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		policy := waypost.BlockGone
+		var err error
+		if len(fields) == 2 {
+			policy, err = waypost.ParseBlockPolicy(fields[1])
+		}
+		host, code := "", fields[0]
+		if at := strings.LastIndexByte(code, '/'); at >= 0 {
+			host, code = waypost.HostName(code[:at]), code[at+1:]
+		}
+		if err != nil || len(fields) > 2 || !waypost.ValidCode(code) || len(host) > waypost.MaxHostLength {
+			if len(faults) < 5 {
+				faults = append(faults, fmt.Errorf("line %d is not CODE or HOST/CODE, and legal or gone", n+1))
+			}
+			continue
+		}
+		if b.list.isDefault(host) {
+			host = ""
+		}
+		list[string(waypost.AppendBlockKey(nil, []byte(host), []byte(code)))] = policy
+	}
+	return list, faults
+}

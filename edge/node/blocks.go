@@ -1,0 +1,28 @@
+package node
+
+import (
+	"waypost"
+	"waypost/edge/blocks"
+	"waypost/replication"
+)
+
+// newBlocks makes the blocks of codes, which are verified with the pinned key, and which
+// gossip passes on.
+func (e *edge) newBlocks() *blocks.Blocks {
+	return blocks.New(blocks.Config{
+		Check:  func(b *replication.SignedBlock) error { return e.store.trust.CheckBlock(b) },
+		Pass:   func(encoded []byte) { e.gossip.pass(encoded) },
+		Logger: e.log, Metrics: e.registry,
+	})
+}
+
+// isDefault reports whether a host is known to be that of the default domain.
+func (h *handle) isDefault(host string) bool {
+	db := h.serving()
+	if db == nil {
+		return false
+	}
+	_, holds := db.Cluster()
+	id, known := db.Domain([]byte(host))
+	return holds && known && id == waypost.DefaultDomain
+}
