@@ -42,6 +42,7 @@ type Client struct {
 	Workspaces Workspaces
 	Domains    Domains
 	Edges      Edges
+	Blocks     Blocks
 
 	// Slug names the workspace to act in; "" is the only one of the credential. It is set
 	// before the client is used.
@@ -69,7 +70,7 @@ func New(base, key string) (*Client, error) {
 	c := &Client{base: strings.TrimSuffix(base, "/"), key: key, http: &http.Client{Transport: transport}}
 	c.Links, c.Statistics, c.Ranges = Links{c}, Statistics{c}, Ranges{c}
 	c.Session, c.Users, c.Keys = Session{c}, Users{c}, Keys{c}
-	c.Workspaces, c.Domains, c.Edges = Workspaces{c}, Domains{c}, Edges{c}
+	c.Workspaces, c.Domains, c.Edges, c.Blocks = Workspaces{c}, Domains{c}, Edges{c}, Blocks{c}
 	return c, nil
 }
 

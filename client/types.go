@@ -13,6 +13,9 @@ type (
 	Outcome     = api.LinkOutcome
 	ProblemBody = api.Problem
 	TagCount    = api.TagCount
+	Block       = api.Block
+	LinkBlock   = api.LinkBlock
+	BlockPage   = api.BlockPage
 
 	Rule             = api.Rule
 	Condition        = api.Condition

@@ -1,0 +1,50 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"waypost/api"
+)
+
+// Blocks blocks the codes of links of any workspace, for operators. A domain is named by
+// its host; "" is the shared default domain.
+type Blocks struct{ c *Client }
+
+// Set blocks a code. Policy is legal or gone.
+func (b Blocks) Set(ctx context.Context, domain, code, policy, reason string) (block Block, err error) {
+	err = b.c.do(ctx, http.MethodPut, blockPath(domain, code, nil), api.NewBlock{Policy: policy, Reason: reason}, &block)
+	return block, err
+}
+
+// End ends the block of a code.
+func (b Blocks) End(ctx context.Context, domain, code, reason string) (block Block, err error) {
+	err = b.c.do(ctx, http.MethodDelete, blockPath(domain, code, url.Values{"reason": {reason}}), nil, &block)
+	return block, err
+}
+
+// List returns a page of at most limit blocked codes, newest first.
+func (b Blocks) List(ctx context.Context, limit int, cursor string) (page BlockPage, err error) {
+	query := url.Values{"limit": {strconv.Itoa(limit)}}
+	if cursor != "" {
+		query.Set("cursor", cursor)
+	}
+	err = b.c.do(ctx, http.MethodGet, api.PathBlocks+"?"+query.Encode(), nil, &page)
+	return page, err
+}
+
+func blockPath(domain, code string, query url.Values) string {
+	if domain != "" {
+		if query == nil {
+			query = url.Values{}
+		}
+		query.Set("domain", domain)
+	}
+	path := api.PathBlocks + "/" + url.PathEscape(code)
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return path
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"waypost/client"
+)
+
+// confirmedWithin is the time for which a command waits until edges know a block.
+const confirmedWithin = 3 * time.Second
+
+func (p linksCommands) blockCommand() *cobra.Command {
+	var domain, reason, policy string
+	c := &cobra.Command{
+		Use:   "block CODE",
+		Short: "Block a link of any workspace at once, for operators",
+		Long: `Block a link of any workspace. Every edge that is reachable, by the stream or by gossip,
+answers 410 within a second, or 451 with --policy legal, whatever the link is like. Nothing
+that the owner does ends the block: not restoring, changing or creating the link again, and
+not adding its domain again. It also outlasts restarts of edges and a restore of PostgreSQL.
+The owner and the audit log see the reason, and visitors do not. The command needs an
+administrator of the default workspace, and says which edges have not confirmed the block.`,
+		Example: `  waypost links block r7Qx0aZ --reason "phishing, ticket 4711"
+  waypost links block https://go.example.com/sale --policy legal --reason "court order 7 O 12/26"`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if reason == "" {
+				return &usageError{errors.New("--reason is needed")}
+			}
+			return p.stated(c.Context(), domain, args[0], func(api *client.Client, host, code string) (client.Block, error) {
+				return api.Blocks.Set(c.Context(), host, code, policy, reason)
+			})
+		},
+	}
+	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; default: the shared default domain")
+	c.Flags().StringVar(&reason, "reason", "", "why, in one line; needed")
+	c.Flags().StringVar(&policy, "policy", "gone", "what visitors get: gone (410), or legal (451, because a law or a court demands it)")
+	return c
+}
+
+// blockText describes the block of a link, "" for none.
+func blockText(b *client.LinkBlock) string {
+	if b == nil {
+		return ""
+	}
+	return fmt.Sprintf("since %s, by an operator (%s): %s", b.Since.Format(time.RFC3339), printable(b.Policy), printable(b.Reason))
+}
+
+func (p linksCommands) unblockCommand() *cobra.Command {
+	var domain, reason string
+	c := &cobra.Command{
+		Use:     "unblock CODE",
+		Short:   "End the block of a link, for operators",
+		Long:    `End the block of a link of any workspace: it answers again as its owner has it.`,
+		Example: `  waypost links unblock r7Qx0aZ --reason "appeal granted"`,
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if reason == "" {
+				return &usageError{errors.New("--reason is needed")}
+			}
+			return p.stated(c.Context(), domain, args[0], func(api *client.Client, host, code string) (client.Block, error) {
+				return api.Blocks.End(c.Context(), host, code, reason)
+			})
+		},
+	}
+	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; default: the shared default domain")
+	c.Flags().StringVar(&reason, "reason", "", "why, in one line; needed")
+	return c
+}
+
+// stated makes a statement about a link, and shows it with the edges that do not know it.
+func (p linksCommands) stated(ctx context.Context, domain, argument string,
+	state func(api *client.Client, host, code string) (client.Block, error),
+) error {
+	return p.withAPI(func(api *client.Client) error {
+		host, code := linkName(domain, argument)
+		block, err := state(api, host, code)
+		if err != nil {
+			return err
+		}
+		lacking, all := p.confirmed(ctx, api)
+		text := fmt.Sprintf("%s/%s is blocked (%s): %d edges have confirmed it", block.Domain, block.ShortCode, printable(block.Policy), all-len(lacking))
+		if !block.Blocked {
+			text = fmt.Sprintf("%s/%s is not blocked any more: %d edges have confirmed it", block.Domain, block.ShortCode, all-len(lacking))
+		}
+		if len(lacking) > 0 {
+			text += ", and these have not: " + printable(strings.Join(lacking, ", "))
+		}
+		return p.print(text, map[string]any{"block": block, "edges": all, "unconfirmed": append([]string{}, lacking...)})
+	})
+}
+
+// confirmed waits for a moment until all edges know all blocks. It returns those that do
+// not, and the number of edges that are not gone.
+func (p linksCommands) confirmed(ctx context.Context, api *client.Client) (lacking []string, all int) {
+	ctx, cancel := context.WithTimeout(ctx, confirmedWithin)
+	defer cancel()
+	for {
+		edges, err := api.Edges.List(ctx)
+		if err != nil {
+			return lacking, all
+		}
+		lacking, all = nil, 0
+		for i := range edges {
+			if e := &edges[i]; e.State != "gone" {
+				all++
+				if e.HasBlocks == nil || !*e.HasBlocks || e.State != "alive" {
+					lacking = append(lacking, e.Node)
+				}
+			}
+		}
+		if len(lacking) == 0 {
+			return nil, all
+		}
+		select {
+		case <-ctx.Done():
+			return lacking, all
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (p linksCommands) blocksCommand() *cobra.Command {
+	var limit int
+	var cursor string
+	c := &cobra.Command{
+		Use:     "blocks",
+		Short:   "List the links that are blocked, for operators",
+		Long:    `List the links of all workspaces that are blocked, the newest block first.`,
+		Example: `  waypost links blocks --limit 100`,
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.withAPI(func(api *client.Client) error {
+				page, err := api.Blocks.List(c.Context(), limit, cursor)
+				if err != nil {
+					return err
+				}
+				rows := [][]string{{"LINK", "SINCE", "POLICY", "REASON"}}
+				for _, b := range page.Blocks {
+					rows = append(rows, []string{
+						printable(b.Domain + "/" + b.ShortCode), b.At.Local().Format(time.DateTime), printable(b.Policy), printable(b.Reason),
+					})
+				}
+				text := tabulate(rows, p.width())
+				if len(page.Blocks) == 0 {
+					text = "no link is blocked"
+				}
+				if page.Next != "" {
+					text += "\nmore with --cursor " + printable(page.Next)
+				}
+				return p.print(text, page)
+			})
+		},
+	}
+	c.Flags().IntVar(&limit, "limit", 50, "at most so many, 1 to 1,000")
+	c.Flags().StringVar(&cursor, "cursor", "", "go on behind an earlier page")
+	return c
+}
