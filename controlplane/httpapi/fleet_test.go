@@ -58,12 +58,12 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 		 "clicks_pending": 7, "clicks_until": `+at+`, "replica": "held", "held": "mass-delete", "held_why": "too many",
 			"disk_low": true, "draining": true,
 			"places_built_at": "2026-11-01T00:00:00Z", "requests_per_second": 12.5, "disk_used_bytes": 1099511627776, "disk_free_bytes": 0,
-			"verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081", "credential": "own"},
+			"verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081", "credential": "own", "has_blocks": null},
 		{"node": "edge-z", "region": "us-east-1", "role": "edge", "state": "alive", "since": `+at+`, "last_seen": `+at+`, "via": "gossip",
 		 "position": null, "age_seconds": null, "lag_changes": null, "lag_seconds": null, "last_applied_at": null, "started_at": null,
 		 "clicks_pending": null, "clicks_until": null, "replica": "", "held": "", "held_why": "", "disk_low": false, "draining": false,
 			"places_built_at": null, "requests_per_second": null, "disk_used_bytes": null, "disk_free_bytes": null,
-			"verified": null, "version": "", "addr": "", "admin_addr": "", "credential": null}]}`, res.text)
+			"verified": null, "version": "", "addr": "", "admin_addr": "", "credential": null, "has_blocks": null}]}`, res.text)
 
 	empty := startWithFleet(t, operator, fleet{}).do(call{path: "/api/admin/edges", key: "none"})
 	require.JSONEq(t, `{"edges": []}`, empty.text)

@@ -14,10 +14,51 @@ import (
 func services(f *links) httpapi.Config {
 	return httpapi.Config{
 		Links: f, Domains: &domains{}, Certificates: certificates{}, Keys: supply{&keys{}, f}, Clicks: &statistics{links: f, now: time.Now()},
+		Blocks: &blocks{},
 		Access: access{links: f}, Workspaces: workspaces{keys: &keys{}}, Fleet: fleet{}, Nodes: &edgeNodes{}, Orders: noOrders{},
 		Cleanup: cleanup{}, Digests: digests{}, BaseURL: "https://wp.example",
 	}
 }
+
+// blocks are blocked codes in memory.
+type blocks struct{ all []waypost.Block }
+
+func (f *blocks) Set(_ context.Context, actor controlplane.Actor, n controlplane.NewBlock) (waypost.Block, error) {
+	switch {
+	case actor.CheckOperator() != nil:
+		return waypost.Block{}, actor.CheckOperator()
+	case n.Code == "none":
+		return waypost.Block{}, waypost.Errorf(waypost.ENotFound, "there is no such link")
+	case !n.Blocked && f.Of(n.Domain, waypost.Code(n.Code)) == nil:
+		return waypost.Block{}, waypost.Errorf(waypost.EConflict, "the link is not blocked")
+	}
+	b := waypost.Block{
+		Host: n.Domain, Code: waypost.Code(n.Code), Version: uint64(len(f.all) + 1), Blocked: n.Blocked, Policy: n.Policy, Reason: n.Reason, At: 1_900_000_000_000,
+	}
+	f.all = append([]waypost.Block{b}, f.all...)
+	return b, nil
+}
+
+func (f *blocks) List(actor controlplane.Actor, limit int, cursor string) ([]waypost.Block, string, error) {
+	if cursor == "x" {
+		return nil, "", waypost.Errorf(waypost.EMalformed, "the cursor is not one of ours")
+	}
+	return f.all[:min(len(f.all), limit)], "", actor.CheckOperator()
+}
+
+func (f *blocks) Of(host string, code waypost.Code) *waypost.Block {
+	for i := range f.all {
+		if b := &f.all[i]; b.Host == host && b.Code == code {
+			if !b.Blocked {
+				return nil
+			}
+			return b
+		}
+	}
+	return nil
+}
+
+func (f *blocks) Digest() uint64 { return uint64(len(f.all)) }
 
 // supply adds the health of links to keys.
 type supply struct {

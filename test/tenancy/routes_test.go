@@ -353,6 +353,17 @@ var routes = map[string]route{
 	"DELETE /api/admin/domains/{id}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, c *credential) request {
 		return w.pendingDomain(c, "/api/admin/domains/%d")
 	}},
+	"GET /api/admin/blocks": {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
+	"PUT /api/admin/blocks/{code}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {
+		return request{path: "/api/admin/blocks/" + w.link(spare), body: `{"policy": "legal", "reason": "court order"}`}
+	}},
+	"DELETE /api/admin/blocks/{code}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {
+		code := w.link(spare)
+		_, err := w.service.Blocks.Set(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
+			controlplane.NewBlock{Code: code, Blocked: true, Reason: "court order"})
+		require.NoError(w.t, err)
+		return request{path: "/api/admin/blocks/" + code + "?reason=appeal"}
+	}},
 	"GET /api/admin/digest":        {scopes: []controlplane.Scope{admin}, operator: true, own: plain},
 	"POST /api/admin/digest":       {scopes: []controlplane.Scope{admin}, operator: true, own: body(`{}`)},
 	"GET /api/admin/cleanup/stats": {scopes: []controlplane.Scope{admin}, operator: true, own: plain},

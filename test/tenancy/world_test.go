@@ -23,6 +23,7 @@ import (
 	"waypost/controlplane/postgres"
 	"waypost/internal/dnstest"
 	"waypost/keyrange"
+	"waypost/replication"
 )
 
 // The workspaces: actors are of the first two, and the third is their victim.
@@ -74,9 +75,11 @@ func newWorld(t *testing.T) *world {
 		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 1000, Patience: time.Minute,
 	})
 	require.NoError(t, db.Beat(t.Context(), "test/1", "eu", nil))
+	signer, err := replication.NewSigner([32]byte{}, replication.Cluster{}, 1)
+	require.NoError(t, err)
 	w := &world{t: t, db: db, dns: dnstest.Start(t)}
 	w.service = controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Minter: minter, Region: "eu", Patience: time.Minute, Resolver: w.dns.Resolver(),
+		Stores: db.Stores(), Minter: minter, Region: "eu", Patience: time.Minute, Resolver: w.dns.Resolver(), Signer: signer,
 	})
 	t.Cleanup(func() { require.NoError(t, w.service.Close(context.Background())) })
 	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: db})
@@ -89,7 +92,7 @@ func newWorld(t *testing.T) *world {
 	close(stopping)
 	server := httptest.NewServer(httpapi.New(httpapi.Config{
 		Stopping: stopping,
-		Links:    w.service.Links, Domains: w.service.Domains, Keys: w.service.KeyRanges, Clicks: w.service.Clicks,
+		Links:    w.service.Links, Domains: w.service.Domains, Keys: w.service.KeyRanges, Clicks: w.service.Clicks, Blocks: w.service.Blocks,
 		Access: w.service.Access, Workspaces: w.service.Workspaces,
 		Fleet: fleet, Certificates: controlplane.NewCertificates(nil),
 		Nodes:  controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: time.Minute}),

@@ -192,9 +192,10 @@ function States({ link }: { link: LinkData }) {
   const expired = link.expires_at !== null && Date.parse(link.expires_at) <= Date.now();
   return (
     <>
+      {link.blocked && <span class="tag bad">{text("blocked")} {link.blocked.reason} <Ago at={link.blocked.since} /></span>}
       {!link.active && <span class="tag warn">{text("off")}</span>}
       {expired && <span class="tag bad">{text("expired")} <Ago at={link.expires_at} /></span>}
-      {link.active && !expired && <span class="tag good">{text("on")}</span>}
+      {link.active && !expired && !link.blocked && <span class="tag good">{text("on")}</span>}
       {link.has_password && <span class="tag">{textOf("password")}</span>}
       {link.valid_from && Date.parse(link.valid_from) > Date.now() && <span class="tag warn">{textOf("valid_from")} <Ago at={link.valid_from} /></span>}
       {!expired && link.expires_at && <span class="tag">{text("expires")} <Ago at={link.expires_at} /></span>}
