@@ -70,7 +70,7 @@ func (p BlockPolicy) Status() int {
 	return 410
 }
 
-// Valid reports whether a statement is within its limits, whoever made it.
+// Valid reports whether a statement is within its limits, from any source.
 func (b *Block) Valid() bool {
 	if b.Policy != BlockLegal && b.Policy != BlockGone || b.Version == 0 || b.Version > 1<<62 || !ValidCode(string(b.Code)) {
 		return false

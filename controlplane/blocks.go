@@ -16,8 +16,8 @@ import (
 // changelog.
 type BlockStore interface {
 	// SetBlock makes a statement about the code of a link of any workspace, also of one that
-	// was deleted, with a version above all others, and notes it in the audit log. ENotFound:
-	// no link has the code, and no statement is about it. EConflict: there are
+	// was deleted, with a version above all others, and notes it in the audit log.
+	// ENotFound: no link has the code, and no statement is about it. EConflict: there are
 	// [waypost.MaxBlocks] codes with a statement already.
 	SetBlock(ctx context.Context, by Actor, b waypost.Block) (waypost.Block, error)
 
@@ -131,8 +131,8 @@ func (s *Blocks) Of(host string, code waypost.Code) *waypost.Block {
 	return nil
 }
 
-// at returns the policy with which the code of a visit is blocked, 0 for none. A host that
-// is no domain means the default one, unless strict.
+// at returns the policy with which the code of a visit is blocked, 0 for none. A host
+// that is no domain means the default one, unless strict.
 func (s *Blocks) at(ctx context.Context, host string, code []byte, strict bool) (waypost.BlockPolicy, error) {
 	if policy := s.set.Policy([]byte(host), code); policy != 0 {
 		return policy, nil

@@ -41,7 +41,9 @@ func answers(t *testing.T, s *controlplane.Services, host, path string) int {
 func TestBlocks_OutlastWhateverTheOwnerDoes(t *testing.T) {
 	s := start(t, nil)
 	services, _, _ := s.blocking(t)
-	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com", NotFound: "https://example.com/lost"})
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{
+		Host: "own.example.com", NotFound: "https://example.com/lost",
+	})
 	require.NoError(t, err)
 	for _, domain := range []string{"", "own.example.com"} {
 		_, _, err := s.Links.Create(t.Context(), actor, wish(custom("phish"), func(n *controlplane.NewLink) {

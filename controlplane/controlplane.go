@@ -53,8 +53,8 @@ type Config struct {
 	// derived from it.
 	ClusterSecret [32]byte
 
-	// Signer signs blocks of codes; nil: none can be made. BlockSet holds them; default: a new
-	// set.
+	// Signer signs blocks of codes; nil: none can be made. BlockSet holds them; default: a
+	// new set.
 	Signer   *replication.Signer
 	BlockSet *replication.BlockSet
 

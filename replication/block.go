@@ -117,8 +117,8 @@ func (s *Signer) SignBlock(b waypost.Block) SignedBlock {
 // CheckBlock verifies a block that comes back from an edge. It may be signed with an
 // earlier key of the cluster.
 func (s *Signer) CheckBlock(b *SignedBlock) error {
-	g := b.Signature.Generation
-	if g == 0 || g > s.generation || !ed25519.Verify(s.publics[g-1][:], appendBlockStatement(nil, &s.cluster, &b.Block), b.Signature.Bytes[:]) {
+	g, statement := b.Signature.Generation, appendBlockStatement(nil, &s.cluster, &b.Block)
+	if g == 0 || g > s.generation || !ed25519.Verify(s.publics[g-1][:], statement, b.Signature.Bytes[:]) {
 		return fmt.Errorf("%w: of a block of %q with a key of generation %d", ErrSignature, b.Code, g)
 	}
 	return nil

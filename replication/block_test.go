@@ -14,7 +14,9 @@ import (
 )
 
 func blockOf(code string, version uint64, blocked bool) waypost.Block {
-	return waypost.Block{Code: waypost.Code(code), Version: version, Blocked: blocked, Policy: waypost.BlockLegal, Reason: "court order 7", At: 1}
+	return waypost.Block{
+		Code: waypost.Code(code), Version: version, Blocked: blocked, Policy: waypost.BlockLegal, Reason: "court order 7", At: 1,
+	}
 }
 
 // clusterOf returns the cluster of a source.

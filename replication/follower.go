@@ -25,8 +25,8 @@ type FollowConfig struct {
 	// Trust holds the key that this node has pinned. Nil: signatures are not verified.
 	Trust *Trust
 
-	// Blocks takes the blocks of codes that come from the source and hold by Trust. Nil: they
-	// are ignored.
+	// Blocks takes the blocks of codes that come from the source and hold by Trust. Nil:
+	// they are ignored.
 	Blocks *BlockSet
 
 	// Peer says that the source is a replica like this one. It is followed only while it is

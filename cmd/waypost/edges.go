@@ -22,7 +22,8 @@ func (p edgesCommands) command() *cobra.Command {
 has the changelog, how far it is behind the head, in changes and in time, and how many
 clicks it has that are not counted yet, how many requests it answers a second, over about
 ten seconds, how much room its disk has, whether its replica is being filled or repaired, holds something
-back, waits for room on its disk (LOW DISK) or does not know all blocked links yet (LACKS BLOCKS), and what the last ` + "`waypost verify`" + ` found.
+back, waits for room on its disk (LOW DISK) or does not know all blocked links yet
+(LACKS BLOCKS), and what the last ` + "`waypost verify`" + ` found.
 CREDENTIAL shows whether an edge has one of its own, has the
 token that all may have, or was revoked. An edge is silent when it has not been seen for more than three seconds, and gone when
 it left on purpose or has not been seen for long.

@@ -19,7 +19,8 @@ func (p linksCommands) command() *cobra.Command {
 	c := group("links", "Create, find, change, delete, restore, import and export links, and see their statistics",
 		p.createCommand(), p.getCommand(), p.listCommand(), p.searchCommand(), p.tagsCommand(), p.updateCommand(),
 		p.deleteCommand(), p.restoreCommand(), p.importCommand(), p.exportCommand(), p.qrCommand(), p.historyCommand(),
-		p.explainCommand(), p.rulesCommand(), p.blockCommand(), p.unblockCommand(), p.blocksCommand(), clicks.linkCommand(), clicks.forgetLinkCommand())
+		p.explainCommand(), p.rulesCommand(), p.blockCommand(), p.unblockCommand(), p.blocksCommand(),
+		clicks.linkCommand(), clicks.forgetLinkCommand())
 	c.Long = `Work with links through the API: the one of --api or WAYPOST_API with the key in
 WAYPOST_API_KEY or what ` + "`waypost login`" + ` has kept, or else the development system that
 runs in --data-dir, or else the server of the last login.`

@@ -158,7 +158,7 @@ func (p linksCommands) blocksCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().IntVar(&limit, "limit", 50, "at most so many, 1 to 1,000")
+	c.Flags().IntVar(&limit, "limit", 50, "at most this many, 1 to 1,000")
 	c.Flags().StringVar(&cursor, "cursor", "", "go on behind an earlier page")
 	return c
 }

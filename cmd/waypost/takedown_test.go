@@ -133,7 +133,7 @@ func (g *gate) cut(forGood bool) {
 	g.conns = nil
 }
 
-// fleetOfTen is a control plane and ten edges in this process, over loopback, with gossip.
+// fleetOfTen is a control plane and ten edges in this process, with gossip over loopback.
 type fleetOfTen struct {
 	t        *testing.T
 	database string
@@ -268,7 +268,7 @@ func quantile(all []time.Duration, q float64) time.Duration {
 	return all[min(int(q*float64(len(all))), len(all)-1)]
 }
 
-// copied copies the database, which nobody uses, and returns the URL of the copy.
+// copied copies the database, which no process uses, and returns the URL of the copy.
 func copied(t *testing.T, database, name string) string {
 	t.Helper()
 	u, err := url.Parse(database)

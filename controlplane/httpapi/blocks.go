@@ -14,7 +14,8 @@ import (
 
 // Blocks blocks codes. EForbidden: the actor is not an operator.
 type Blocks interface {
-	// Set blocks a code, or ends that: ENotFound, EInvalid, EConflict when it is not blocked.
+	// Set blocks a code, or ends that: ENotFound, EInvalid, EConflict when it is not
+	// blocked.
 	Set(ctx context.Context, actor controlplane.Actor, n controlplane.NewBlock) (waypost.Block, error)
 
 	// List returns a page of blocked codes, newest first, and the cursor of the next.
@@ -132,8 +133,8 @@ type BlockTaker interface {
 	Exchange(ctx context.Context, x *controlplane.BlockExchange) (controlplane.BlockAnswer, error)
 }
 
-// EdgeBlocks compares blocks with edges, one [api.EdgeBlocks] a POST of at most 1 MiB, and
-// answers with [api.EdgeBlocksAnswer].
+// EdgeBlocks compares blocks with edges, one [api.EdgeBlocks] a POST of at most 1 MiB,
+// and answers with [api.EdgeBlocksAnswer].
 func EdgeBlocks(to BlockTaker, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body api.EdgeBlocks

@@ -111,8 +111,8 @@ func New(c Config) http.Handler {
 	}
 	registerService(rt, &c)
 	registerLinks(rt, &linksAPI{
-		links: c.Links, budgets: c.Budgets, blocks: c.Blocks, orders: c.Orders, urls: urls, waiter: c.Fleet, auth: auth, timeout: c.RequestTimeout, now: c.Now,
-		contact: c.Contact,
+		links: c.Links, budgets: c.Budgets, blocks: c.Blocks, orders: c.Orders, urls: urls, waiter: c.Fleet, auth: auth,
+		timeout: c.RequestTimeout, now: c.Now, contact: c.Contact,
 		exports: limit.NewShares[waypost.WorkspaceID](maxExports, maxTheirs),
 		pages:   limit.NewShares[waypost.WorkspaceID](exportPages, exportPages/2),
 	})

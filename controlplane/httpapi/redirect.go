@@ -27,7 +27,9 @@ func registerRedirect(rt *router, links Links, contact string) {
 		description: "The same redirect as on an edge, from the database. It is not counted: only edges count clicks. " +
 			"Countries and cities are unknown here to the link's rules, and a cookie does not keep a variant. " +
 			"Paths below the code are not served here.",
-		answers: answers, problems: []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusUnavailableForLegalReasons},
+		answers: answers, problems: []int{
+			http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusUnavailableForLegalReasons,
+		},
 	}, func(ctx context.Context, _ *redirectInput) (*struct{}, error) {
 		// The path as it was sent: a code has one spelling, which is not percent-encoded.
 		r := callFrom(ctx).request
@@ -65,7 +67,7 @@ func registerRedirect(rt *router, links Links, contact string) {
 	})
 }
 
-// blockedText tells a visitor that a link is blocked, and whom to ask.
+// blockedText informs a visitor that a link is blocked, and whom to ask.
 func blockedText(contact, why string) string {
 	text := "the operator of this service has blocked the link" + why
 	if contact != "" {

@@ -33,7 +33,8 @@ func (f *blocks) Set(_ context.Context, actor controlplane.Actor, n controlplane
 		return waypost.Block{}, waypost.Errorf(waypost.EConflict, "the link is not blocked")
 	}
 	b := waypost.Block{
-		Host: n.Domain, Code: waypost.Code(n.Code), Version: uint64(len(f.all) + 1), Blocked: n.Blocked, Policy: n.Policy, Reason: n.Reason, At: 1_900_000_000_000,
+		Host: n.Domain, Code: waypost.Code(n.Code), Version: uint64(len(f.all) + 1), Blocked: n.Blocked,
+		Policy: n.Policy, Reason: n.Reason, At: 1_900_000_000_000,
 	}
 	f.all = append([]waypost.Block{b}, f.all...)
 	return b, nil

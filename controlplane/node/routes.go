@@ -25,7 +25,8 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 	proxies, core := c.cfg.TrustedProxies, c.core
 	guesses, client := limit.NewGuesses(c.cfg.Limits.Failures, nil), clientOf(proxies)
 	cfg := httpapi.Config{
-		Links: core.Links, Domains: core.Domains, Keys: core.KeyRanges, Clicks: core.Clicks, Budgets: core.Budgets, Blocks: core.Blocks, Access: core.Access,
+		Links: core.Links, Domains: core.Domains, Keys: core.KeyRanges, Clicks: core.Clicks, Budgets: core.Budgets,
+		Blocks: core.Blocks, Access: core.Access,
 		Workspaces: core.Workspaces, Fleet: c.fleet, Certificates: c.certificates, Nodes: c.nodes,
 		Orders: soundOrders{c.orders, c.digests}, Cleanup: c.db, Digests: c.digests,
 		BaseURL: c.cfg.BaseURL, Contact: c.cfg.Contact, Version: c.cfg.Version, Now: c.db.Now, Logger: c.log, Metrics: c.registry,

@@ -15,8 +15,8 @@ const (
 	// spreadVersion begins a message of Spread, where news have newsVersion.
 	spreadVersion = 2
 
-	// spreadRetransmit is retransmit for these messages: a member of a fleet of ten is missed
-	// once in some ten thousand times.
+	// spreadRetransmit is retransmit for these messages: a member of a fleet of ten is
+	// missed once in some ten thousand times.
 	spreadRetransmit = 10
 
 	maxInbox  = 256 // messages that wait to be received

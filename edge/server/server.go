@@ -52,7 +52,8 @@ func New(cfg Config) *Server {
 	ownClock := cfg.Clock != nil
 	cfg = cfg.withDefaults()
 	s := &Server{
-		cfg: cfg, ownClock: ownClock, about: about(cfg), blockedBodies: prepareBlocked(cfg.Contact), metrics: newMetrics(), trusted: proxy.Trusted(cfg.TrustedProxies),
+		cfg: cfg, ownClock: ownClock, about: about(cfg), blockedBodies: prepareBlocked(cfg.Contact),
+		metrics: newMetrics(), trusted: proxy.Trusted(cfg.TrustedProxies),
 		guesses: newGuesses(cfg.Clock), hashing: newHashing(),
 	}
 	s.registry = newRegistry(s.metrics, cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
