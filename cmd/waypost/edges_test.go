@@ -22,7 +22,7 @@ const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role"
 		"requests_per_second": 1234.56, "disk_used_bytes": 1, "disk_free_bytes": 5368709120,
 		"places_built_at": null, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081",
 		"admin_addr": "",
-			"credential": "own"}]}`
+			"credential": "own", "has_blocks": true}]}`
 
 // edges runs `waypost edges` against an API that answers with answer.
 func edges(t *testing.T, output string, answer http.HandlerFunc) (string, error) {

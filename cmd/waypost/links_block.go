@@ -96,8 +96,8 @@ func (p linksCommands) stated(ctx context.Context, domain, argument string,
 	})
 }
 
-// confirmed waits for a moment until all edges know all blocks. It returns those that do
-// not, and the number of edges that are not gone.
+// confirmed waits for a moment until all edges that are alive know all blocks. It returns
+// those that do not, with silent ones, and the number of edges that are not gone.
 func (p linksCommands) confirmed(ctx context.Context, api *client.Client) (lacking []string, all int) {
 	ctx, cancel := context.WithTimeout(ctx, confirmedWithin)
 	defer cancel()
@@ -107,16 +107,18 @@ func (p linksCommands) confirmed(ctx context.Context, api *client.Client) (lacki
 			return lacking, all
 		}
 		lacking, all = nil, 0
+		waits := false
 		for i := range edges {
 			if e := &edges[i]; e.State != "gone" {
 				all++
 				if e.HasBlocks == nil || !*e.HasBlocks || e.State != "alive" {
 					lacking = append(lacking, e.Node)
+					waits = waits || e.State == "alive"
 				}
 			}
 		}
-		if len(lacking) == 0 {
-			return nil, all
+		if !waits {
+			return lacking, all
 		}
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestLinksBlock_SaysWhichEdgesHaveNotConfirmed(t *testing.T) {
+	const block = `{"short_code": "phish", "domain": "go.example.com", "blocked": true, "policy": "legal", "reason": "order", "at": "2026-11-25T10:00:00Z", "version": 7}`
+	var asked []string
+	lists := 0
+	api := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/admin/edges" {
+			if lists++; lists == 1 { // before its report
+				_, _ = io.WriteString(w, `{"edges": [{"node": "eu-1", "state": "alive", "has_blocks": false}]}`)
+				return
+			}
+			_, _ = io.WriteString(w, `{"edges": [{"node": "eu-1", "state": "alive", "has_blocks": true},
+				{"node": "eu-2", "state": "silent", "has_blocks": false}, {"node": "old", "state": "gone", "has_blocks": null}]}`)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		asked = append(asked, r.Method+" "+r.URL.RequestURI()+" "+strings.TrimSpace(string(body)))
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, `{"blocks": [`+block+`], "next_cursor": "c"}`)
+			return
+		}
+		_, _ = io.WriteString(w, block)
+	}
+	code, stdout, stderr := ask(t, api, "links", "block", "https://go.example.com/phish", "--policy", "legal", "--reason", "order")
+	require.Zero(t, code, stderr)
+	require.Equal(t, "go.example.com/phish is blocked (legal): 1 edges have confirmed it, and these have not: eu-2\n", stdout)
+	code, stdout, _ = ask(t, api, "links", "blocks")
+	require.Zero(t, code)
+	require.Regexp(t, `go\.example\.com/phish +\S+ \S+ +legal +order\s+more with --cursor c`, stdout)
+	code, _, _ = ask(t, api, "links", "unblock", "phish", "--reason", "appeal", "--output", "json")
+	require.Zero(t, code)
+	require.Equal(t, []string{
+		`PUT /api/admin/blocks/phish?domain=go.example.com {"policy":"legal","reason":"order"}`, "GET /api/admin/blocks?limit=50 ",
+		"DELETE /api/admin/blocks/phish?reason=appeal ",
+	}, asked)
+
+	code, _, stderr = ask(t, api, "links", "block", "phish")
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, "--reason is needed")
+}
