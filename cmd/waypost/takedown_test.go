@@ -149,7 +149,6 @@ type fleetOfTen struct {
 type runningNode struct {
 	admin.Status
 	name string
-	cfg  config.Config
 	stop func()
 }
 

@@ -171,7 +171,7 @@ func (b *Blocks) Run(ctx context.Context) {
 	look := time.NewTicker(b.cfg.Look)
 	defer look.Stop()
 	passed := b.known
-	if _, err := b.save(); err != nil { // what came before Open
+	if err := b.save(); err != nil { // what came before Open
 		b.cfg.Logger.Error("cannot keep the blocks of codes", slog.Any("error", err))
 	}
 	var retry <-chan time.Time
@@ -187,7 +187,7 @@ func (b *Blocks) Run(ctx context.Context) {
 			passed = b.pass(passed)
 		case <-retry:
 		}
-		_, err := b.save()
+		err := b.save()
 		if retry = nil; err != nil {
 			retry = time.After(saveRetry)
 			if !failing {

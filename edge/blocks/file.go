@@ -106,7 +106,7 @@ func read(file string) (all []replication.SignedBlock, err error) {
 
 // save writes the file unless it has all statements. It keeps what another process has
 // written meanwhile.
-func (b *Blocks) save() (written bool, err error) {
+func (b *Blocks) save() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	present, err := read(b.file)
@@ -117,7 +117,7 @@ func (b *Blocks) save() (written bool, err error) {
 	_, _ = there.Take(present...) // it has room for as many as this one
 	_, _ = b.Take(present...)
 	if err == nil && there.Digest() == b.Digest() {
-		return false, nil
+		return nil
 	}
 	all := b.All()
 	text := []byte(header)
@@ -127,5 +127,5 @@ func (b *Blocks) save() (written bool, err error) {
 		binary.LittleEndian.PutUint16(text[at:], uint16(len(text)-at-2))
 		text = binary.LittleEndian.AppendUint32(text, crc32.Checksum(text[at:], castagnoli))
 	}
-	return true, atomicfile.Write(b.file, text, 0o600)
+	return atomicfile.Write(b.file, text, 0o600)
 }

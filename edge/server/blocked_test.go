@@ -89,7 +89,7 @@ func TestServer_ABlockComesBeforeEverythingElse(t *testing.T) {
 	legal := get(t, addr, "/found302", "wayp.example")
 	require.NoError(t, json.Unmarshal([]byte(legal.body), &problem))
 	require.Equal(t, waypost.ProblemType(waypost.EBlocked), problem.Type)
-	require.Equal(t, http.StatusText(451), legal.Status[4:])
+	require.Equal(t, http.StatusText(http.StatusUnavailableForLegalReasons), legal.Status[4:])
 	require.Positive(t, gather(t, meters, "waypost_redirects_total")[`waypost_redirects_total 451`])
 
 	blocks.Delete("/found302")
