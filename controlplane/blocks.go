@@ -99,6 +99,9 @@ func (s *Blocks) Set(ctx context.Context, actor Actor, n NewBlock) (waypost.Bloc
 	if _, err := s.set.Take(s.signer.SignBlock(b)); err != nil {
 		return none, fmt.Errorf("take a block: %w", err)
 	}
+	if held, _ := s.set.Get(host, b.Code); held.Version > b.Version {
+		return none, waypost.Errorf(waypost.EUnavailable, "a newer statement about the link has come back from edges: look, and try again in a moment")
+	}
 	s.log.WarnContext(ctx, "changed the block of a code", slog.String("host", b.Host), slog.String("code", string(b.Code)),
 		slog.Bool("blocked", b.Blocked), slog.String("policy", b.Policy.String()), slog.String("by", actor.Label()))
 	return b, nil

@@ -30,6 +30,7 @@ import (
 
 	"waypost"
 	"waypost/client"
+	"waypost/edge/blocks"
 	"waypost/edge/budgets"
 	"waypost/edge/clicks"
 	"waypost/edge/handover"
@@ -571,7 +572,7 @@ func TestHelperSuccessor(t *testing.T) {
 		t.Skip("runs only as a process of another test")
 	}
 	dir, name, _ := strings.Cut(dir, ":")
-	formats := fmt.Sprintf("replica %d, clicks %s, budgets %d", replica.Format, clicks.Format(), budgets.Format)
+	formats := fmt.Sprintf("replica %d, clicks %s, budgets %d, blocks %d", replica.Format, clicks.Format(), budgets.Format, blocks.Format)
 	if step == "of other formats" {
 		formats = "replica 99"
 	}
