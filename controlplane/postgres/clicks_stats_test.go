@@ -188,7 +188,7 @@ func TestUTMParametersAreCountedForTheWorkspacesThatWantThem(t *testing.T) {
 	}
 	require.Equal(t, "1 false, 2 false, 3 false", domains())
 	set(7, true)
-	require.Equal(t, "1 true, 2 false, 3 true", domains(), "a shared domain serves whoever wants them")
+	require.Equal(t, "1 true, 2 false, 3 true", domains(), "a shared domain serves all workspaces")
 	set(1, true)
 	set(7, false)
 	require.Equal(t, "1 true, 2 true, 3 false", domains())
