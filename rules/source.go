@@ -58,7 +58,11 @@ func (s *Source) Encode() []byte {
 	if s.IsZero() && s.LastRule == 0 && s.LastVariant == 0 {
 		return nil
 	}
-	text, err := json.Marshal(s)
+	written := *s
+	if len(written.Rules) == 0 {
+		written.Rules = nil
+	}
+	text, err := json.Marshal(written)
 	if err != nil { // a time beyond the year 9999, which Compile refuses
 		return nil
 	}
