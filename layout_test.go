@@ -29,8 +29,8 @@ var layers = []layer{
 	{path: "cmd", mayUse: []string{
 		"api", "internal/config", "internal/dev", "internal/enrol", "internal/linkimport",
 		"internal/rulefile", "edge/node", "edge/server", "edge/replica", "edge/certs", "edge/gossip",
-		"edge/handover", "controlplane/node", "controlplane/postgres", "controlplane/target",
-		"controlplane", "migrations", "client", "internal", "",
+		"edge/handover", "controlplane/node", "controlplane/postgres", "controlplane/backup",
+		"controlplane/target", "controlplane", "migrations", "client", "internal", "",
 	}},
 	{path: "bench", mayUse: []string{
 		"api", "api/clickbatch", "internal/dev", "internal/config", "cmd", "controlplane",
@@ -56,6 +56,7 @@ var layers = []layer{
 		"api/clickbatch", "controlplane", "controlplane/rollup", "replication", "keyrange",
 		"rules/budget", "migrations", "internal", "",
 	}},
+	{path: "controlplane/backup", mayUse: []string{"controlplane", "migrations", "internal", ""}},
 	{path: "controlplane/target", mayUse: []string{""}},
 	{path: "controlplane/rollup", mayUse: []string{""}, stdOnly: true},
 	{path: "controlplane", mayUse: []string{

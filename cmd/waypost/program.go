@@ -168,6 +168,7 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{flagError(err)} })
 	servers, session, clicks := serverCommands{p}, sessionCommands{p}, clicksCommands{p}
 	root.AddCommand(servers.devCommand(), servers.controlCommand(), servers.edgeCommand(), servers.migrateCommand(),
+		servers.backupCommand(), servers.restoreCommand(),
 		linksCommands{p}.command(), clicks.statsCommand(), clicks.command(), domainsCommands{p}.command(), edgesCommands{p}.command(),
 		edgesCommands{p}.verifyCommand(), rangesCommands{p}.command(), keysCommands{p}.command(), workspacesCommands{p}.command(),
 		usersCommands{p}.command(), p.auditCommand(), doctorCommands{p}.command(),

@@ -247,14 +247,18 @@ type ClusterConfig struct {
 	DefaultHost              string   // of the shared domain; may change
 }
 
+// SecretCheck returns the check value of a cluster's secret that the database holds.
+func SecretCheck(secret [32]byte) []byte {
+	mac := hmac.New(sha256.New, secret[:])
+	mac.Write([]byte("waypost cluster secret check"))
+	return mac.Sum(nil)
+}
+
 // EnsureCluster writes the cluster's settings at the first start, and at every later
 // start refuses a configuration that contradicts them, because another secret or length
 // would repeat codes. It returns the cluster's identity.
 func (db *DB) EnsureCluster(ctx context.Context, cfg ClusterConfig) (replication.Cluster, error) {
-	mac := hmac.New(sha256.New, cfg.Secret[:])
-	mac.Write([]byte("waypost cluster secret check"))
-	check := mac.Sum(nil)
-
+	check := SecretCheck(cfg.Secret)
 	var id replication.Cluster
 	var code, prefix int
 	var stored []byte

@@ -52,8 +52,34 @@ func chooseBinaries(ctx context.Context, data string) (binaries, error) {
 		data, made, found[0].major, made)
 }
 
-// findBinaries returns the usable installations, newest first.
-func findBinaries(ctx context.Context) []binaries {
+// Tool finds a program of PostgreSQL's clients, such as pg_dump, whose major version is
+// at least that given: the closest, because newer ones write settings that an older
+// server does not know. It looks where servers are looked for.
+func Tool(ctx context.Context, name string, atLeast int) (path string, major int, err error) {
+	newest := 0
+	for _, dir := range programDirs(ctx, name) {
+		at := filepath.Join(dir, name)
+		out, err := exec.CommandContext(ctx, at, "--version").Output()
+		if err != nil {
+			continue
+		}
+		found := majorOf(string(out))
+		if newest = max(newest, found); found >= atLeast && (path == "" || found < major) {
+			path, major = at, found
+		}
+	}
+	switch {
+	case path != "":
+		return path, major, nil
+	case newest == 0:
+		return "", 0, fmt.Errorf("no %s found in /usr/lib/postgresql, by pg_config or in PATH: install postgresql-client-%d", name, atLeast)
+	}
+	return "", 0, fmt.Errorf("%s of PostgreSQL %d or newer is needed, and the newest here is of %d: install postgresql-client-%d",
+		name, atLeast, newest, atLeast)
+}
+
+// programDirs returns the directories in which PostgreSQL's programs may be.
+func programDirs(ctx context.Context, name string) []string {
 	var dirs []string
 	if debian, err := filepath.Glob("/usr/lib/postgresql/*/bin"); err == nil {
 		dirs = debian
@@ -61,14 +87,20 @@ func findBinaries(ctx context.Context) []binaries {
 	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
 		dirs = append(dirs, strings.TrimSpace(string(out)))
 	}
-	if p, err := exec.LookPath("postgres"); err == nil {
-		if p, err = filepath.EvalSymlinks(p); err == nil {
-			dirs = append(dirs, filepath.Dir(p))
+	if p, err := exec.LookPath(name); err == nil {
+		// Debian's wrapper of its clients has another name, which it does not answer to.
+		if at, err := filepath.EvalSymlinks(p); err == nil && filepath.Base(at) == name {
+			dirs = append(dirs, filepath.Dir(at))
 		}
 	}
 	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
+// findBinaries returns the usable installations, newest first.
+func findBinaries(ctx context.Context) []binaries {
 	var found []binaries
-	for _, dir := range slices.Compact(dirs) {
+	for _, dir := range programDirs(ctx, "postgres") {
 		b := binaries{dir: dir}
 		if _, err := os.Stat(b.path("initdb")); err != nil {
 			continue
