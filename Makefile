@@ -44,6 +44,10 @@ test: install-postgres install-cc install-curl install-wrk install-fronts instal
 test-long: install-postgres install-cc $(TOOLS)/gotestsum ## Run the long forms of tests and write docs/test-long.txt (an hour)
 	@test/runner/run.sh long 2>&1 | tee docs/test-long.txt
 
+.PHONY: drill
+drill: install-postgres ## Rehearse the loss of PostgreSQL and of a control plane's disk with 2,000 links (a minute)
+	TEST_LONG=yes go test -count=1 -v ./test/drill
+
 .PHONY: test-alerts
 test-alerts: install-prometheus ## Test the alert rules and the dashboards (seconds; part of make test)
 	$(PROMTOOL) check config deploy/prometheus.yaml

@@ -203,4 +203,3 @@ func dump(ctx context.Context, db *database, tool, path, snapshot string, progre
 
 // magic begins every dump of the format custom.
 const magic = "PGDMP"
-

@@ -133,7 +133,8 @@ func makeRoles(ctx context.Context, db *database, m Manifest) (made []string, er
 	if _, err := db.conn.Exec(ctx, script); err != nil {
 		return nil, fmt.Errorf("make the roles: %w", err)
 	}
-	// A new database is its maker's. Migrations of a control plane's login need the right to make tables.
+	// A new database is its maker's, and the control plane's login needs the right to make
+	// tables.
 	statement := `ALTER DATABASE ` + pgx.Identifier{db.cfg.Database}.Sanitize() + ` OWNER TO ` + pgx.Identifier{m.Owner}.Sanitize()
 	if _, err := db.conn.Exec(ctx, statement); err != nil {
 		return nil, fmt.Errorf("hand the database over to %s: %w", m.Owner, err)
