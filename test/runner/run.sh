@@ -100,7 +100,7 @@ long_forms() {
   WAYPOST_BOOTSTRAP_LINKS=1000000 go_test "a bootstrap of a million links is killed ten times" ./edge/replica -run 'ABootstrapThatIsKilled'
   WAYPOST_WEEK=zipf go_test "a week of clicks, most on few links" ./edge/clicks -run 'AWeekOfClicks'
   WAYPOST_WEEK=uniform go_test "a week of clicks, alike on all links" ./edge/clicks -run 'AWeekOfClicks'
-  go_test "a drill with 2,000 links" ./test/drill -race
+  go_test "a drill with 500 links" ./test/drill -race
   go_test "click budgets hold while edges are killed and cut off for a minute" ./test/budgets -race
   step "fuzz tests, ten seconds each" test/runner/fuzz.sh 10s
 }
