@@ -8,6 +8,7 @@ import (
 
 	"waypost"
 	"waypost/api"
+	"waypost/edge/server"
 	"waypost/rules"
 )
 
@@ -41,11 +42,7 @@ func (e *edge) answerVisitor(_ context.Context, order api.EdgeOrder) api.EdgeOut
 		return api.EdgeOutcome{Error: err.Error()}
 	}
 	res := waypost.NotFound
-	host := q.Host
-	if domain == waypost.DefaultDomain {
-		host = ""
-	}
-	if policy := e.blocks.Policy([]byte(host), []byte(q.Code)); policy != 0 {
+	if policy := server.BlockAt(e.blocks, domain, []byte(q.Host), []byte(q.Code)); policy != 0 {
 		x.Found, x.Gate, x.Status = found, "blocked", policy.Status()
 		return out
 	}

@@ -14,21 +14,29 @@ import (
 // Blocks knows the codes that operators have blocked. Its methods may be called by many
 // goroutines at once.
 type Blocks interface {
-	// Policy returns the policy with which a code is blocked, 0 for one that is not. The
-	// host is that of the code's domain, nil for the default one. It neither waits nor
-	// allocates, and is fast while nothing is blocked: each visit asks it.
+	// Policy returns the policy with which the code of a host is blocked, 0 for one that is
+	// not. A nil host means the default domain. It neither waits nor allocates, and is fast
+	// while nothing is blocked: each visit asks it.
 	Policy(host, code []byte) waypost.BlockPolicy
 }
 
-// blocked returns the policy with which a code of a domain is blocked, 0 for none.
+// blocked returns the policy with which a code is blocked, 0 for none.
 func (s *Server) blocked(domain waypost.DomainID, host, code []byte) waypost.BlockPolicy {
 	if s.cfg.Blocks == nil {
 		return 0
 	}
-	if domain == waypost.DefaultDomain {
-		host = nil
+	return BlockAt(s.cfg.Blocks, domain, host, code)
+}
+
+// BlockAt returns the policy with which the code of a visit to a host is blocked, 0 for
+// none; domain is what the host means. The block of an address also holds when its domain
+// was removed, and the host means the default domain.
+func BlockAt(blocks Blocks, domain waypost.DomainID, host, code []byte) waypost.BlockPolicy {
+	policy := blocks.Policy(host, code)
+	if policy == 0 && domain == waypost.DefaultDomain && len(host) > 0 {
+		policy = blocks.Policy(nil, code)
 	}
-	return s.cfg.Blocks.Policy(host, code)
+	return policy
 }
 
 // blockedBodies are the bodies for blocked codes, by status.

@@ -40,6 +40,7 @@ func TestServer_ABlockComesBeforeEverythingElse(t *testing.T) {
 		"/found302": waypost.BlockLegal, "/found301": waypost.BlockGone, "/secret01": waypost.BlockLegal, "/forward1": waypost.BlockLegal,
 		"/agents01": waypost.BlockLegal, "/deleted1": waypost.BlockLegal, "/failing1": waypost.BlockLegal, "/unknown1": waypost.BlockGone,
 		hosted + "/whereami": waypost.BlockLegal, closed + "/whereami": waypost.BlockLegal,
+		"removed.example/found302": waypost.BlockGone, "removed.example/whereami": waypost.BlockLegal,
 	})
 	_, addr := serve(t, server.Config{Links: links, Clicks: clicks, Blocks: blocks, Contact: `abuse@example.com "<desk>"`, Metrics: meters})
 
@@ -50,6 +51,8 @@ func TestServer_ABlockComesBeforeEverythingElse(t *testing.T) {
 		{"/found302", "wayp.example", 451},
 		{"/found302", "elsewhere.example", 451}, // which means the default domain
 		{"/found302?a=b", "WAYP.example:80", 451},
+		{"/whereami", "removed.example", 451}, // a domain that was removed
+		{"/whereami+", "REMOVED.example.:80", 451},
 		{"/found302+", "wayp.example", 451},
 		{"/found301", "wayp.example", 410},
 		{"/secret01", "wayp.example", 451},
