@@ -1,13 +1,16 @@
 package blocks_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -183,6 +186,27 @@ func TestBlocks_ListedByHandHoldOnThisEdge(t *testing.T) {
 	require.Equal(t, waypost.BlockLegal, n.policy("", "court"), "a list that is too long changes nothing")
 	require.NoError(t, os.Remove(list))
 	require.Eventually(t, func() bool { return n.policy("", "court") == 0 }, 10*time.Second, time.Millisecond)
+}
+
+func TestBlocks_ListedByHandAreAddressesAsPeopleHaveThem(t *testing.T) {
+	dir := t.TempDir()
+	list := filepath.Join(dir, "blocked")
+	require.NoError(t, syscall.Mkfifo(list, 0o600))
+	log := &bytes.Buffer{}
+	b := blocks.New(blocks.Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	b.Open(filepath.Join(dir, "blocks"), list, func(host string) bool { return host == "go.example.com" })
+	require.Contains(t, log.String(), "is no regular file", "a pipe does not hold the edge up")
+
+	require.NoError(t, os.Remove(list))
+	require.NoError(t, os.WriteFile(list, []byte("https://GO.example.com/phish\nHTTPS://own.example.com:443/sale legal\n"+
+		"bücher.example/sale\nown.example.com/a/phish\nftp://own.example.com/phish\n"), 0o600))
+	b = blocks.New(blocks.Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	b.Open(filepath.Join(dir, "blocks"), list, func(host string) bool { return host == "go.example.com" })
+	require.Equal(t, waypost.BlockGone, b.Policy(nil, []byte("phish")))
+	require.Equal(t, waypost.BlockLegal, b.Policy([]byte("own.example.com"), []byte("sale")))
+	for _, line := range []string{"line 3", "line 4", "line 5"} {
+		require.Contains(t, log.String(), line, "it would have no effect, so the log says so")
+	}
 }
 
 func TestBlocks_KnowWhatAnotherLacks(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"waypost"
 )
 
@@ -65,12 +67,15 @@ func (b *Blocks) readList() {
 }
 
 func readText(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would wait for its writer
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", errors.Join(fmt.Errorf("%s is no regular file", path), err, f.Close())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxList+1))
 	if err := errors.Join(err, f.Close()); err != nil {
@@ -97,20 +102,36 @@ func (b *Blocks) parse(text string) (list map[string]waypost.BlockPolicy, faults
 		if len(fields) == 2 {
 			policy, err = waypost.ParseBlockPolicy(fields[1])
 		}
-		host, code := "", fields[0]
-		if at := strings.LastIndexByte(code, '/'); at >= 0 {
-			host, code = waypost.HostName(code[:at]), code[at+1:]
-		}
-		if err != nil || len(fields) > 2 || !waypost.ValidCode(code) || len(host) > waypost.MaxHostLength {
+		host, code := addressOf(fields[0])
+		if err != nil || len(fields) > 2 || !waypost.ValidCode(code) || !isHost(host) {
 			if len(faults) < 5 {
 				faults = append(faults, fmt.Errorf("line %d is not CODE or HOST/CODE, and legal or gone", n+1))
 			}
 			continue
 		}
-		if b.list.isDefault(host) {
+		if host = waypost.HostName(host); b.list.isDefault(host) {
 			host = ""
 		}
 		list[string(waypost.AppendBlockKey(nil, []byte(host), []byte(code)))] = policy
 	}
 	return list, faults
+}
+
+// addressOf divides an address into its host and its code. It may be pasted from a
+// browser.
+func addressOf(text string) (host, code string) {
+	if at := strings.Index(text, "://"); at >= 0 && (strings.EqualFold(text[:at], "https") || strings.EqualFold(text[:at], "http")) {
+		text = text[at+len("://"):]
+	}
+	at := strings.LastIndexByte(text, '/')
+	if at < 0 {
+		return "", text
+	}
+	return strings.ToLower(text[:at]), text[at+1:]
+}
+
+// isHost reports whether a request can have a host, also with a port, or none. A name in another alphabet
+// comes as xn--.
+func isHost(host string) bool {
+	return len(host) <= waypost.MaxHostLength+len(":65535") && strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789.-_:[]") == ""
 }
