@@ -9,6 +9,7 @@ package blocks
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,7 +45,8 @@ type Blocks struct {
 
 	mu   sync.Mutex // orders writes of the file
 	file string
-	list localList // Open, and then Run, own it
+	list localList   // Open, and then Run, own it
+	read os.FileInfo // of the file when Run last read it; Run owns it
 
 	known uint64 // place of the last statement that was in the file; of opened
 }
@@ -179,9 +181,11 @@ func (b *Blocks) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			b.Keep()
 			return
 		case <-look.C:
 			b.readList()
+			b.readChanged()
 			continue
 		case <-b.dirty:
 			passed = b.pass(passed)

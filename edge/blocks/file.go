@@ -51,8 +51,34 @@ func (b *Blocks) Open(file, list string, isDefault func(host string) bool) {
 // Adopt reads what another process has written to the file.
 func (b *Blocks) Adopt() {
 	if err := b.load(); err != nil {
-		b.cfg.Logger.Error("cannot read the blocks of codes of the predecessor", slog.Any("error", err))
+		b.cfg.Logger.Error("cannot read the blocks of codes that another process has kept", slog.Any("error", err))
 	}
+}
+
+// Keep writes the file unless it has all statements, before another process reads it. An
+// edge without a directory keeps nothing.
+func (b *Blocks) Keep() {
+	select {
+	case <-b.opened:
+	default:
+		return
+	}
+	if err := b.save(); err != nil {
+		b.cfg.Logger.Error("cannot keep the blocks of codes", slog.Any("error", err))
+	}
+}
+
+// readChanged reads the file if it was replaced: by a predecessor or a successor, which
+// may hear what this process does not.
+func (b *Blocks) readChanged() {
+	b.mu.Lock()
+	info, err := os.Stat(b.file)
+	b.mu.Unlock()
+	if err != nil || b.read != nil && os.SameFile(info, b.read) && info.ModTime().Equal(b.read.ModTime()) {
+		return
+	}
+	b.read = info
+	b.Adopt()
 }
 
 // load takes what is in the file.

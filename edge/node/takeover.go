@@ -122,6 +122,7 @@ func (e incumbent) Release(ctx context.Context) ([]handover.File, error) {
 		return nil, err
 	}
 	e.freshness.give(e.store, e.log)
+	e.blocks.Keep() // the successor has them before its first answer
 	if err := e.store.detach(ctx); err != nil {
 		e.follow()
 		return nil, err
