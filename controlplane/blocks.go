@@ -192,22 +192,31 @@ type BlockAnswer struct {
 }
 
 // Exchange takes the statements of an edge, which may be ones that PostgreSQL has
-// forgotten, and returns those of the shards that differ. EInvalid: one is not signed by
-// this cluster; then none is taken.
+// forgotten, and returns those of the shards that differ. Statements that this cluster has
+// not signed are left out: one that lies on the disk of an edge must not keep others from
+// coming back. EInvalid: one cannot be read; then none is taken.
 func (s *Blocks) Exchange(ctx context.Context, x *BlockExchange) (answer BlockAnswer, err error) {
 	if s.signer == nil {
 		return answer, waypost.Errorf(waypost.EUnavailable, "this control plane knows no blocks")
 	}
-	own := make([]replication.SignedBlock, len(x.Blocks))
-	for i, encoded := range x.Blocks {
+	own := make([]replication.SignedBlock, 0, len(x.Blocks))
+	var refused error
+	for _, encoded := range x.Blocks {
 		b, err := replication.DecodeBlock(encoded)
-		if err == nil {
-			err = s.signer.CheckBlock(&b)
-		}
 		if err != nil {
-			return answer, waypost.WrapError(waypost.EInvalid, "a block is not one of this cluster", err)
+			return answer, waypost.WrapError(waypost.EInvalid, "a block cannot be read", err)
 		}
-		own[i] = s.signer.SignBlock(b.Block) // with the present key
+		if err := s.signer.CheckBlock(&b); err != nil {
+			refused = err
+			continue
+		}
+		if held, known := s.set.Get(b.Host, b.Code); known && !b.Newer(&held) {
+			continue
+		}
+		own = append(own, s.signer.SignBlock(b.Block)) // with the present key
+	}
+	if refused != nil {
+		s.log.WarnContext(ctx, "left out blocks of an edge that this cluster has not signed", slog.String("node", x.Node), slog.Any("error", refused))
 	}
 	news, err := s.set.Take(own...)
 	if len(news) > 0 {

@@ -221,15 +221,15 @@ func TestBlocks_AreTakenBackFromEdgesAfterARestore(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, third.Close(context.Background())) })
 	forged := edge.All()[0]
 	forged.Version++
-	_, err = third.Blocks.Exchange(t.Context(), &controlplane.BlockExchange{
-		Node: "edge-1", Blocks: append([][]byte{replication.AppendBlock(nil, &forged)}, old...),
-	})
+	_, err = third.Blocks.Exchange(t.Context(), &controlplane.BlockExchange{Node: "edge-1", Blocks: append([][]byte{[]byte("x")}, old...)})
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
-	require.Zero(t, fresh.Digest(), "one that is forged refuses all")
+	require.Zero(t, fresh.Digest(), "a request that cannot be read changes nothing")
 	back, err := third.Blocks.Exchange(t.Context(), &controlplane.BlockExchange{
-		Node: "edge-1", Digests: make([]uint64, replication.BlockShards), Blocks: old, Most: 2,
+		Node: "edge-1", Digests: make([]uint64, replication.BlockShards), Most: 2,
+		Blocks: append([][]byte{replication.AppendBlock(nil, &forged)}, old...),
 	})
 	require.NoError(t, err)
+	require.Equal(t, edge.Digest(), fresh.Digest(), "one that is forged is left out, and keeps no other back")
 	require.Len(t, back.Blocks, 2)
 	more, err := third.Blocks.Exchange(t.Context(), &controlplane.BlockExchange{
 		Node: "edge-1", Digests: make([]uint64, replication.BlockShards), After: back.Last, Most: 2,

@@ -127,8 +127,8 @@ func (a *linksAPI) blockOf(l *waypost.Link) *api.LinkBlock {
 // maxEdgeBlocks bounds a request of an edge, in bytes.
 const maxEdgeBlocks = 1 << 20
 
-// BlockTaker compares the blocks of an edge with those here. EInvalid: a block is not
-// signed by this cluster.
+// BlockTaker compares the blocks of an edge with those here. EInvalid: a block cannot
+// be read.
 type BlockTaker interface {
 	Exchange(ctx context.Context, x *controlplane.BlockExchange) (controlplane.BlockAnswer, error)
 }
