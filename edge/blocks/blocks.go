@@ -8,6 +8,7 @@ package blocks
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"sync"
@@ -39,6 +40,7 @@ type Blocks struct {
 	replication.BlockSet
 	cfg     Config
 	refused prometheus.Counter
+	logged  atomic.Int64                                   // Unix second of the last refusal in the log
 	local   atomic.Pointer[map[string]waypost.BlockPolicy] // made by hand; nil: none
 	opened  chan struct{}
 	dirty   chan struct{} // has a token when the set has changed
@@ -110,6 +112,7 @@ func (b *Blocks) byHand() map[string]waypost.BlockPolicy {
 // signature does not hold. They have effect when it returns.
 func (b *Blocks) Hear(encoded ...[]byte) {
 	sound := make([]replication.SignedBlock, 0, len(encoded))
+	var refused error
 	for _, e := range encoded {
 		block, err := replication.DecodeBlock(e)
 		if err == nil {
@@ -120,14 +123,23 @@ func (b *Blocks) Hear(encoded ...[]byte) {
 		}
 		if err != nil {
 			b.refused.Inc()
-			b.cfg.Logger.Warn("refused a block of a code", slog.Any("error", err))
+			refused = err
 			continue
 		}
 		sound = append(sound, block)
 	}
-	if _, err := b.Take(sound...); err != nil {
-		b.cfg.Logger.Error("cannot take a block of a code", slog.Any("error", err))
+	_, err := b.Take(sound...)
+	if err := errors.Join(refused, err); err != nil && b.mayLog() {
+		b.cfg.Logger.Error("refused a block of a code", slog.Any("error", err))
 	}
+}
+
+// mayLog reports whether one of many refusals may be logged, once a second: anyone in the
+// gossip can send any number. The metric counts all.
+func (b *Blocks) mayLog() bool {
+	second := time.Now().Unix()
+	last := b.logged.Load()
+	return last != second && b.logged.CompareAndSwap(last, second)
 }
 
 // Shards returns the digests of the shards, for a report.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"waypost"
@@ -113,6 +114,30 @@ func TestBlocks_RefuseWhatIsForged(t *testing.T) {
 	n.Hear(nil, []byte("nonsense"), forged, signed(t, "other", 1, true))
 	require.Zero(t, n.policy("", "phish"))
 	require.Equal(t, waypost.BlockLegal, n.policy("", "other"))
+}
+
+func TestBlocks_AFloodOfForgedOnesFillsNoLog(t *testing.T) {
+	log, meters := &bytes.Buffer{}, prometheus.NewPedanticRegistry()
+	b := blocks.New(blocks.Config{
+		Check: signer(t).CheckBlock, Logger: slog.New(slog.NewTextHandler(log, nil)), Metrics: meters,
+	})
+	forged := signed(t, "phish", 1, true)
+	forged[1]++
+	began := time.Now()
+	for range 500 {
+		b.Hear(forged)
+	}
+	require.Contains(t, log.String(), "refused a block")
+	require.LessOrEqual(t, strings.Count(log.String(), "\n"), 2+int(time.Since(began)/time.Second))
+	families, err := meters.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == "waypost_blocks_refused_total" {
+			require.InDelta(t, 500, f.GetMetric()[0].GetCounter().GetValue(), 0)
+			return
+		}
+	}
+	t.Fatal("the metric is missing")
 }
 
 func TestBlocks_OfADamagedFileAreSetAside(t *testing.T) {
