@@ -2,13 +2,15 @@ package node
 
 import (
 	"context"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost/replication"
 )
 
-// hearBlock takes a block that came by gossip, as another control plane has signed it.
+// hearBlock takes a block that came by gossip, as another control plane has signed it. One
+// goroutine calls it.
 func (c *control) hearBlock(message []byte) {
 	b, err := replication.DecodeBlock(message)
 	if err == nil {
@@ -20,7 +22,9 @@ func (c *control) hearBlock(message []byte) {
 	if err == nil {
 		_, err = c.blocks.Take(c.signer.SignBlock(b.Block)) // with the present key
 	}
-	if err != nil {
+	// Anyone in the gossip can send any number.
+	if now := time.Now(); err != nil && now.Sub(c.blockRefused) >= time.Second {
+		c.blockRefused = now
 		c.log.Warn("refused a block that came by gossip", "error", err)
 	}
 }

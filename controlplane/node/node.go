@@ -73,6 +73,7 @@ type control struct {
 	cluster      replication.Cluster
 	signer       *replication.Signer
 	blocks       replication.BlockSet
+	blockRefused time.Time // when hearBlock last logged that; it owns this
 	minter       *controlplane.Minter
 	core         *controlplane.Services
 	source       *changelog
