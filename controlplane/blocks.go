@@ -192,9 +192,9 @@ type BlockAnswer struct {
 }
 
 // Exchange takes the statements of an edge, which may be ones that PostgreSQL has
-// forgotten, and returns those of the shards that differ. Statements that this cluster has
-// not signed are left out: one that lies on the disk of an edge must not keep others from
-// coming back. EInvalid: one cannot be read; then none is taken.
+// forgotten, and returns those of the shards that differ. Statements that this cluster
+// has not signed are left out: one that lies on the disk of an edge must not keep others
+// from coming back. EInvalid: one cannot be read; then none is taken.
 func (s *Blocks) Exchange(ctx context.Context, x *BlockExchange) (answer BlockAnswer, err error) {
 	if s.signer == nil {
 		return answer, waypost.Errorf(waypost.EUnavailable, "this control plane knows no blocks")

@@ -9,8 +9,8 @@ import (
 	"waypost/replication"
 )
 
-// hearBlock takes a block that came by gossip, as another control plane has signed it. One
-// goroutine calls it.
+// hearBlock takes a block that came by gossip, as another control plane has signed it.
+// One goroutine calls it.
 func (c *control) hearBlock(message []byte) {
 	b, err := replication.DecodeBlock(message)
 	if err == nil {

@@ -130,8 +130,8 @@ func addressOf(text string) (host, code string) {
 	return strings.ToLower(text[:at]), text[at+1:]
 }
 
-// isHost reports whether a request can have a host, also with a port, or none. A name in another alphabet
-// comes as xn--.
+// isHost reports whether a request can have a host, also with a port, or none. A name in
+// another alphabet comes as xn--.
 func isHost(host string) bool {
 	return len(host) <= waypost.MaxHostLength+len(":65535") && strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789.-_:[]") == ""
 }
