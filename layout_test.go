@@ -79,7 +79,7 @@ var layers = []layer{
 		"edge/lookup", "replication", "keyrange", "internal", "",
 	}},
 	{path: "edge/lookup", mayUse: []string{""}},
-	{path: "edge/clicks", mayUse: []string{"api/clickbatch", "internal", ""}},
+	{path: "edge/clicks", mayUse: []string{"api", "api/clickbatch", "internal", ""}},
 	{path: "edge/blocks", mayUse: []string{"replication", "internal", ""}},
 	{path: "edge/budgets", mayUse: []string{"api", "rules/budget", "internal", ""}},
 	{path: "edge/audience", mayUse: []string{"rules", "internal", ""}},

@@ -86,6 +86,7 @@ type Problem struct {
 	Status     int           `json:"status"`
 	Title      string        `json:"title"`
 	Detail     string        `json:"detail"`
+	RequestID  string        `json:"request_id"` // in the log of the control plane; "": there is none
 	RetryAfter time.Duration `json:"-"`
 }
 
@@ -96,6 +97,9 @@ func (p *Problem) Error() string {
 	}
 	if text == "" {
 		text = http.StatusText(p.Status)
+	}
+	if p.RequestID != "" {
+		return fmt.Sprintf("%s (%d, request id %s)", text, p.Status, strconv.QuoteToASCII(p.RequestID[:min(len(p.RequestID), 64)]))
 	}
 	return fmt.Sprintf("%s (%d)", text, p.Status)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"waypost/api/requestid"
 	"waypost/internal/config"
 )
 
@@ -14,10 +15,11 @@ func (p *program) logger(cfg config.Log) (*slog.Logger, error) {
 		return nil, &usageError{fmt.Errorf("log.level: %w", err)}
 	}
 	options := &slog.HandlerOptions{Level: level}
-	log := slog.New(slog.NewJSONHandler(p.stderr, options))
+	var lines slog.Handler = slog.NewJSONHandler(p.stderr, options)
 	if cfg.Format == "text" || cfg.Format == "auto" && onTerminal(p.stderr) {
-		log = slog.New(slog.NewTextHandler(p.stderr, options))
+		lines = slog.NewTextHandler(p.stderr, options)
 	}
+	log := slog.New(requestid.Log(lines))
 	for _, name := range config.UnknownVariables(p.environ) {
 		log.Warn("ignored an unknown environment variable", "name", name)
 	}

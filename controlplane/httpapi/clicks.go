@@ -174,7 +174,7 @@ func (in *ingest) problem(ctx context.Context, err error) *problem {
 	}
 	p := newProblem(waypost.CodeOf(err), waypost.MessageOf(err))
 	if p.Status == http.StatusInternalServerError {
-		in.log.ErrorContext(ctx, "cannot take a batch of clicks", slog.Any("error", err))
+		in.log.WarnContext(ctx, "cannot take a batch of clicks; the edge sends it again", slog.Any("error", err))
 		return newProblem(waypost.EInternal, "internal error")
 	}
 	in.log.WarnContext(ctx, "refused a batch of clicks", slog.Int("status", p.Status), slog.Any("error", err))

@@ -237,13 +237,13 @@ func (g *EdgeGate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		code := waypost.CodeOf(err)
 		if code == waypost.EInternal {
 			code = waypost.EUnavailable // an edge tries again
-			g.cfg.Logger.ErrorContext(r.Context(), "cannot judge an edge", slog.Any("error", err))
+			g.cfg.Logger.WarnContext(r.Context(), "cannot judge an edge; it tries again", slog.Any("error", err))
 		}
 		if p = newProblem(code, waypost.MessageOf(err)); code == waypost.EUnavailable {
 			p.header.Set("Retry-After", "1")
 		}
 	}
-	if p.Status == http.StatusForbidden && g.logsRefusal(p.Detail, time.Now()) {
+	if (p.Status == http.StatusForbidden || p.Status == http.StatusUnauthorized) && g.logsRefusal(p.Detail, time.Now()) {
 		g.cfg.Logger.WarnContext(r.Context(), "refused an edge", slog.String("path", r.URL.Path), slog.String("reason", p.Detail))
 	}
 	writeProblem(w, p)

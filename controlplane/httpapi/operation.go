@@ -419,11 +419,17 @@ func problemOf(ctx context.Context, log *slog.Logger, operation string, err erro
 	}
 	code := waypost.CodeOf(err)
 	if known := kinds[code].status; known != 0 && known != http.StatusInternalServerError {
+		if known > http.StatusInternalServerError {
+			log.WarnContext(ctx, "request refused for now", slog.String("operation", operation), slog.Any("error", err))
+		}
 		return newProblem(code, waypost.MessageOf(err))
 	}
 	// A failure because the time is up, or because the client has left, is not a fault of
 	// the control plane.
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		if !errors.Is(context.Cause(ctx), context.Canceled) { // the client waits for the answer
+			log.WarnContext(ctx, "request took too long", slog.String("operation", operation), slog.Any("error", err))
+		}
 		return newProblem(waypost.EUnavailable, "the answer took too long; the request may or may not have had an effect")
 	}
 	log.ErrorContext(ctx, "request failed", slog.String("operation", operation), slog.Any("error", err))

@@ -7,6 +7,7 @@ import (
 
 	"waypost"
 	"waypost/api"
+	"waypost/api/requestid"
 )
 
 // Kinds of problems that only HTTP has, besides those of package waypost.
@@ -103,7 +104,11 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	for name, values := range p.header {
 		w.Header()[name] = values
 	}
-	text, err := encode(nil, &p.Problem)
+	answer := p.Problem
+	if p.Status >= http.StatusInternalServerError {
+		answer.RequestID = w.Header().Get(requestid.Header)
+	}
+	text, err := encode(nil, &answer)
 	if err != nil {
 		panic("httpapi: " + err.Error()) // texts and numbers can be encoded
 	}

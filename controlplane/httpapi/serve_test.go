@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api/requestid"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 )
@@ -89,7 +90,7 @@ func TestErrorsBecomeProblems(t *testing.T) {
 		{"a code is told", waypost.Errorf(waypost.EConflict, "taken"), 409, "conflict", "taken", false},
 		{"a wrapped code is told", fmt.Errorf("creating: %w", waypost.WrapError(waypost.EInvalid, "no", secret)), 422, "invalid", "no", false},
 		{"too large is told", waypost.Errorf(waypost.ETooLarge, "long"), 413, "too-large", "long", false},
-		{"unavailable asks for patience", waypost.WrapError(waypost.EUnavailable, "away", secret), 503, "unavailable", "away", false},
+		{"unavailable asks for patience", waypost.WrapError(waypost.EUnavailable, "away", secret), 503, "unavailable", "away", true},
 		{"exhausted asks for patience", waypost.Errorf(waypost.EExhausted, "none left"), 503, "keys-exhausted", "none left", false},
 		{"a deadline of the database is no fault of ours", fmt.Errorf("query: %w", context.DeadlineExceeded), 503, "unavailable", "", false},
 		{"an error without a code is hidden", secret, 500, "internal", "internal error", true},
@@ -112,6 +113,37 @@ func TestErrorsBecomeProblems(t *testing.T) {
 			require.Equal(t, c.status == 503, res.Header.Get("Retry-After") != "")
 			require.Equal(t, c.logged, strings.Contains(log.String(), "hunter2"), log.String())
 		})
+	}
+}
+
+func TestProblems_ShowTheIdThatTheLogHas(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+	}{
+		{errors.New("broken"), 500},
+		{waypost.Errorf(waypost.EUnavailable, "away"), 503},
+		{waypost.Errorf(waypost.EConflict, "taken"), 409},
+	} {
+		var log journal
+		f := newLinks()
+		f.onCreate = func(context.Context) error { return c.err }
+		cfg := services(f)
+		cfg.Logger = slog.New(requestid.Log(slog.NewTextHandler(&log, nil)))
+		server := httptest.NewServer(requestid.Handler(httpapi.New(cfg)))
+		t.Cleanup(server.Close)
+		a := &testAPI{t: t, links: f, url: server.URL, client: server.Client()}
+		res := a.post("/api/v1/urls", create)
+		id := res.Header.Get(requestid.Header)
+		require.Regexp(t, "^[0-9a-f]{32}$", id)
+		p := object(t, res.text)
+		require.EqualValues(t, c.status, p["status"])
+		if c.status < 500 {
+			require.NotContains(t, p, "request_id")
+			continue
+		}
+		require.Equal(t, id, p["request_id"])
+		require.Contains(t, log.String(), "request_id="+id)
 	}
 }
 

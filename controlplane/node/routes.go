@@ -7,6 +7,7 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/api/clickbatch"
+	"waypost/api/requestid"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/limit"
@@ -62,7 +63,7 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 	}
 	// Not a ServeMux, which would redirect paths that are not clean: the API judges those
 	// itself.
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return requestid.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, edge := edges[r.URL.Path]
 		if listener.PlaceOf(r.Context()).OnTrial() {
 			w.Header().Set("Connection", "close")
@@ -75,7 +76,7 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 			h = links
 		}
 		h.ServeHTTP(w, r)
-	}), nil
+	})), nil
 }
 
 // ownClicks refuses the clicks of another cluster's links, which would be counted as
@@ -84,6 +85,7 @@ func (c *control) ownClicks(next http.Handler) http.HandlerFunc {
 	own := hex.EncodeToString(c.cluster[:])
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(clickbatch.HeaderCluster) != own {
+			c.log.WarnContext(r.Context(), "refused clicks of another cluster's links")
 			w.Header().Set("Retry-After", "10")
 			http.Error(w, "these are clicks of another cluster's links; the edge keeps them", http.StatusServiceUnavailable)
 			return

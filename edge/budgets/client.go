@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"waypost/api"
+	"waypost/api/requestid"
 )
 
 const (
@@ -30,6 +31,7 @@ func (s *Store) exchange(ctx context.Context, report *api.EdgeBudgets) (answer a
 		return answer, err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	requestid.Mark(req)
 	res, err := s.cfg.Client.Do(req)
 	if err != nil {
 		return answer, err

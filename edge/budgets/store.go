@@ -19,6 +19,7 @@ import (
 
 	"waypost"
 	"waypost/api"
+	"waypost/api/requestid"
 	"waypost/internal/failpoint"
 	"waypost/rules/budget"
 )
@@ -404,9 +405,12 @@ func (s *Store) rewrite() error {
 	return nil
 }
 
-func (s *Store) fail(message string, err error) {
+func (s *Store) fail(message string, err error) { s.failed(context.Background(), message, err) }
+
+// failed logs a failure of a question to the control plane with its id.
+func (s *Store) failed(ctx context.Context, message string, err error) {
 	s.failures.Inc()
-	s.cfg.Logger.Warn(message, "error", err)
+	s.cfg.Logger.WarnContext(ctx, message, "error", err)
 }
 
 // Run asks for clicks and reports what was spent, until ctx ends. Then it
@@ -551,6 +555,7 @@ func (s *Store) newest(epoch uint32) uint32 {
 
 // send makes one report, and takes the grants in the answer.
 func (s *Store) send(ctx context.Context, report []asking) bool {
+	ctx = requestid.New(ctx)
 	s.mu.Lock()
 	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: s.newest(s.cfg.Epoch())}
 	s.mu.Unlock()
@@ -562,7 +567,7 @@ func (s *Store) send(ctx context.Context, report []asking) bool {
 	answer, err := s.exchange(ctx, &message)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.fail("cannot get clicks of budgets", err)
+			s.failed(ctx, "cannot get clicks of budgets", err)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -670,12 +675,13 @@ func (s *Store) witness(ctx context.Context) bool {
 	}
 	s.mu.Unlock()
 	for {
+		ctx := requestid.New(ctx)
 		n := min(len(all), api.MaxEdgeBudgets)
 		message.Accounts, message.Complete = all[:n], n == len(all)
 		answer, err := s.exchange(ctx, &message)
 		if err != nil {
 			if ctx.Err() == nil {
-				s.fail("cannot report the accounts of click budgets", err)
+				s.failed(ctx, "cannot report the accounts of click budgets", err)
 			}
 			return false
 		}

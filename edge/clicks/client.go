@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"waypost/api/clickbatch"
+	"waypost/api/requestid"
 )
 
 // maxAnswer bounds how much of an answer is read, in bytes.
@@ -68,6 +69,7 @@ func (c *client) post(ctx context.Context, body []byte) (answer, error) {
 	}
 	req.Header.Set("Content-Type", clickbatch.ContentType)
 	req.Header.Set("Content-Encoding", "zstd")
+	requestid.Mark(req)
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}

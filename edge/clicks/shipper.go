@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"waypost/api/requestid"
 	"waypost/internal/failpoint"
 )
 
@@ -135,17 +136,17 @@ func (s *shipper) run(ctx context.Context) {
 			continue
 		}
 		var err error
-		asked := ok
+		asked, question := ok, requestid.New(ctx)
 		if ok {
-			err = s.ship(ctx, st, b)
+			err = s.ship(question, st, b)
 		} else if st = s.catalog.unconfirmed(s.suspect); st != nil && !sealed {
 			asked = true
-			err = s.confirm(ctx, st)
+			err = s.confirm(question, st)
 		}
 		switch {
-		case err != nil && ctx.Err() == nil && s.backOff(st, err):
+		case err != nil && ctx.Err() == nil && s.backOff(question, st, err):
 		case err != nil && ctx.Err() == nil:
-			s.pause(ctx, b, err)
+			s.pause(question, b, err)
 		case asked:
 			s.failures = 0
 			s.catalog.accepted(st)
@@ -232,7 +233,7 @@ func (s *shipper) ship(ctx context.Context, st *stream, b waitingBatch) error {
 	switch {
 	case a.verdict == refused || a.verdict == taken && a.deadLetter:
 		s.counts.dead.Add(b.clicks)
-		s.log.Error("the control plane does not count a batch of clicks; it is a dead letter",
+		s.log.ErrorContext(ctx, "the control plane does not count a batch of clicks; it is a dead letter",
 			slog.String("batch", file.String()), slog.Uint64("clicks", b.clicks), slog.String("answer", a.detail))
 		return s.putAway(st, deadDir, file)
 	case a.watermark >= b.seq:
@@ -261,7 +262,7 @@ func (s *shipper) putAway(st *stream, dir string, file name) error {
 // no longer knows: those from first to before end. It sends empty ones for batches that
 // are no longer retained, and for those that the control plane would not count.
 func (s *shipper) fill(ctx context.Context, st *stream, first, end uint64) error {
-	s.log.Warn("the control plane lost batches of clicks, or would not count them: they are sent again, or empty ones in their places",
+	s.log.WarnContext(ctx, "the control plane lost batches of clicks, or would not count them: they are sent again, or empty ones in their places",
 		slog.String("boot", st.boot.String()), slog.Uint64("first", first), slog.Uint64("batches", end-first))
 	var voids uint64
 	defer func() {
@@ -300,13 +301,13 @@ func (s *shipper) fill(ctx context.Context, st *stream, first, end uint64) error
 
 // backOff lets the boots of a node wait if the control plane refuses its clicks, and
 // leaves other nodes alone. It reports whether that is the error.
-func (s *shipper) backOff(st *stream, err error) bool {
+func (s *shipper) backOff(ctx context.Context, st *stream, err error) bool {
 	if r, ok := errors.AsType[*retryError](err); !ok || r.status != http.StatusForbidden {
 		return false
 	}
 	refusals := s.catalog.backOff(st, func(refusals int) time.Duration { return s.wait(refusals, err) })
 	if bits.OnesCount(uint(refusals)) == 1 {
-		s.log.Warn("the control plane refuses a node's clicks: they wait, and delay no others",
+		s.log.WarnContext(ctx, "the control plane refuses a node's clicks: they wait, and delay no others",
 			slog.String("node", st.node), slog.Int("failures", refusals), slog.Any("error", err))
 	}
 	return true
@@ -319,7 +320,8 @@ func (s *shipper) pause(ctx context.Context, b waitingBatch, err error) {
 	s.suspect = time.Now()
 	wait := s.wait(s.failures, err)
 	if bits.OnesCount(uint(s.failures)) == 1 {
-		s.log.Warn("cannot ship clicks: they wait", slog.Uint64("seq", b.seq), slog.Int("failures", s.failures), slog.Any("error", err))
+		s.log.WarnContext(ctx, "cannot ship clicks: they wait",
+			slog.Uint64("seq", b.seq), slog.Int("failures", s.failures), slog.Any("error", err))
 	}
 	t := time.NewTimer(wait)
 	defer t.Stop()

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"waypost/api/requestid"
 	"waypost/internal/enrol"
 	"waypost/replication"
 )
@@ -240,6 +241,7 @@ func (id *identity) run(ctx context.Context, node string, former func() []string
 	const longest = 10 * time.Second
 	control := id.cfg.Control
 	for failures := 0; ; failures++ {
+		ctx := requestid.New(ctx)
 		url := control.URLs[failures%len(control.URLs)]
 		got, err := enrol.Enrol(ctx, enrol.Config{
 			Dir: id.cfg.DataDir, URL: url, Token: control.EnrolToken, Node: node, Region: id.cfg.Region,
@@ -258,7 +260,7 @@ func (id *identity) run(ctx context.Context, node string, former func() []string
 			if id.present == nil && control.Token == "" && !serves() {
 				return err
 			}
-			id.log.Error("the enrolment token is refused; this edge continues without", "error", err)
+			id.log.WarnContext(ctx, "the enrolment token is refused; this edge continues without", "error", err)
 			if id.present == nil {
 				id.set(nil, err)
 			}

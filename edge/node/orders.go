@@ -11,6 +11,7 @@ import (
 
 	"waypost"
 	"waypost/api"
+	"waypost/api/requestid"
 	"waypost/replication"
 )
 
@@ -89,11 +90,12 @@ func (o *orders) run(ctx context.Context, queue <-chan api.EdgeOrder, do func(co
 
 // deliver answers until the control plane has the answer.
 func (o *orders) deliver(ctx context.Context, id int64, outcome api.EdgeOutcome) {
+	ctx = requestid.New(ctx)
 	for begun := time.Now(); time.Since(begun) < answerTime; {
 		final, err := o.answer(ctx, id, outcome)
 		if err == nil || final {
 			if err != nil {
-				o.log.Warn("the control plane refuses the outcome of an order", "error", err)
+				o.log.WarnContext(ctx, "the control plane refuses the outcome of an order", "error", err)
 			}
 			return
 		}
@@ -103,7 +105,7 @@ func (o *orders) deliver(ctx context.Context, id int64, outcome api.EdgeOutcome)
 		case <-time.After(answerPause):
 		}
 	}
-	o.log.Warn("cannot deliver the outcome of an order", "order", id)
+	o.log.WarnContext(ctx, "cannot deliver the outcome of an order", "order", id)
 }
 
 // verify compares the replica with the source.

@@ -28,6 +28,7 @@ import (
 
 	"waypost"
 	"waypost/api"
+	"waypost/api/requestid"
 )
 
 // Config configures a Reporter. Zero fields mean the default.
@@ -212,8 +213,9 @@ func (r *Reporter) Ask() {
 func (r *Reporter) Announce(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	ctx = requestid.New(ctx)
 	if err := r.send(ctx, false); err != nil {
-		r.cfg.Logger.Info("cannot announce this edge to the control plane; serving without", slog.Any("error", err))
+		r.cfg.Logger.InfoContext(ctx, "cannot announce this edge to the control plane; serving without", slog.Any("error", err))
 	}
 }
 
@@ -239,12 +241,13 @@ func (r *Reporter) Run(ctx context.Context) {
 			r.cfg.Sync()
 		}
 		began := time.Now()
+		ctx := requestid.New(ctx)
 		err := r.send(ctx, false)
 		switch {
 		case err == nil && failing:
-			r.cfg.Logger.Info("reports reach the control plane again", slog.String("url", r.cfg.URL))
+			r.cfg.Logger.InfoContext(ctx, "reports reach the control plane again", slog.String("url", r.cfg.URL))
 		case err != nil && !failing && ctx.Err() == nil:
-			r.cfg.Logger.Warn("reports do not reach the control plane; its fleet view is not current",
+			r.cfg.Logger.WarnContext(ctx, "reports do not reach the control plane; its fleet view is not current",
 				slog.String("url", r.cfg.URL), slog.Any("error", err))
 		}
 		if failing = err != nil; !failing {
@@ -260,7 +263,7 @@ func (r *Reporter) Run(ctx context.Context) {
 func (r *Reporter) Farewell(ctx context.Context) {
 	defer r.client.CloseIdleConnections()
 	if !r.unheard.Load() {
-		r.unheard.Store(r.send(ctx, true) != nil)
+		r.unheard.Store(r.send(requestid.New(ctx), true) != nil)
 	}
 }
 
@@ -315,6 +318,7 @@ func (r *Reporter) exchange(ctx context.Context, to string, what any) ([]byte, e
 	if r.cfg.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+r.cfg.Token)
 	}
+	requestid.Mark(req)
 	res, err := r.client.Do(req)
 	if err != nil {
 		return nil, err

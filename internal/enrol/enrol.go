@@ -25,6 +25,7 @@ import (
 
 	"waypost"
 	"waypost/api"
+	"waypost/api/requestid"
 	"waypost/controlplane"
 	"waypost/internal/atomicfile"
 	"waypost/replication"
@@ -165,6 +166,7 @@ func (cfg *Config) exchange(ctx context.Context, c *Credential) (role string, er
 		return "", err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	requestid.Mark(req)
 	res, err := cfg.Client.Do(req)
 	if err != nil {
 		return "", err

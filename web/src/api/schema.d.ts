@@ -2938,6 +2938,8 @@ export interface components {
             detail: string;
             /** @description The fields at fault, where they are known one by one. */
             errors?: components["schemas"]["FieldError"][];
+            /** @description Names this request in the log of the control plane. Only errors from 500 on have it. */
+            request_id?: string;
             /**
              * Format: int64
              * @description The HTTP status.
