@@ -16,6 +16,7 @@ type Wire struct {
 
 	mu    sync.Mutex
 	cut   bool
+	deaf  bool
 	conns map[net.Conn]struct{}
 }
 
@@ -49,11 +50,40 @@ func (w *Wire) Cut() { w.end(true) }
 // Break ends all connections; new ones are let through.
 func (w *Wire) Break() { w.end(false) }
 
-// Mend lets connections through again.
-func (w *Wire) Mend() {
+// Deafen loses all that the backend sends, also on new connections, until Mend. No
+// connection ends.
+func (w *Wire) Deafen() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cut = false
+	w.deaf = true
+}
+
+// Mend lets connections through again. Those that have lost something end.
+func (w *Wire) Mend() {
+	w.mu.Lock()
+	deaf := w.deaf
+	w.cut, w.deaf = false, false
+	w.mu.Unlock()
+	if deaf {
+		w.Break()
+	}
+}
+
+// heard passes on what the backend sends to a client.
+type heard struct {
+	w      *Wire
+	client net.Conn
+}
+
+// Write implements [io.Writer].
+func (h heard) Write(b []byte) (int, error) {
+	h.w.mu.Lock()
+	deaf := h.w.deaf
+	h.w.mu.Unlock()
+	if deaf {
+		return len(b), nil
+	}
+	return h.client.Write(b)
 }
 
 func (w *Wire) end(cut bool) {
@@ -114,7 +144,7 @@ func (w *Wire) carry(c net.Conn) {
 		_, _ = io.Copy(to, c) // an end of either is the end of both
 		_ = to.Close()
 	}()
-	_, _ = io.Copy(c, to)
+	_, _ = io.Copy(heard{w, c}, to)
 	_ = c.Close()
 	<-done
 }
