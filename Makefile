@@ -48,6 +48,14 @@ test-long: install-postgres install-cc $(TOOLS)/gotestsum ## Run the long forms 
 drill: install-postgres ## Rehearse the loss of PostgreSQL and of a control plane's disk with 500 links (a minute)
 	TEST_LONG=yes go test -count=1 -v ./test/drill
 
+# Time of the soak, and the file that gets its table: SOAK=30s SOAK_TABLE=/dev/stdout to see that it works.
+SOAK ?= 10m
+SOAK_TABLE ?= docs/soak.txt
+
+.PHONY: soak
+soak: install-postgres install-cc $(TOOLS)/gotestsum ## Restart, cut off and kill a fleet under traffic for SOAK=10m and write the table of requests to docs/soak.txt
+	@WAYPOST_SOAK=$(SOAK) WAYPOST_SOAK_TABLE="$(abspath $(SOAK_TABLE))" test/runner/run.sh soak
+
 .PHONY: test-alerts
 test-alerts: install-prometheus ## Test the alert rules and the dashboards (seconds; part of make test)
 	$(PROMTOOL) check config deploy/prometheus.yaml

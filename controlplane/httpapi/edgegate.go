@@ -243,7 +243,7 @@ func (g *EdgeGate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 			p.header.Set("Retry-After", "1")
 		}
 	}
-	if (p.Status == http.StatusForbidden || p.Status == http.StatusUnauthorized) && g.logsRefusal(p.Detail, time.Now()) {
+	if (p.Status == http.StatusForbidden || p.Status == http.StatusUnauthorized) && g.logsRefusal(r.URL.Path+" "+p.Detail, time.Now()) {
 		g.cfg.Logger.WarnContext(r.Context(), "refused an edge", slog.String("path", r.URL.Path), slog.String("reason", p.Detail))
 	}
 	writeProblem(w, p)

@@ -77,6 +77,35 @@ func (a *authority) node(name string) {
 	}, a)
 }
 
+// requireSameID waits until an edge has logged a failed question, and shows that the log of
+// the control plane has a line of the same level with the id of that.
+func requireSameID(t *testing.T, edge, control func() string, message string) {
+	t.Helper()
+	type line struct {
+		Level, Msg, ID string
+	}
+	find := func(log string, is func(line) bool) (found line) {
+		for text := range strings.Lines(log) {
+			var l struct {
+				Level, Msg string
+				ID         string `json:"request_id"`
+			}
+			if json.Unmarshal([]byte(text), &l) == nil && l.ID != "" && is(line(l)) {
+				return line(l)
+			}
+		}
+		return line{}
+	}
+	var asked, refused line
+	require.Eventually(t, func() bool {
+		asked = find(edge(), func(l line) bool { return l.Msg == message })
+		refused = find(control(), func(l line) bool { return l.ID == asked.ID })
+		return asked.ID != "" && refused.ID != ""
+	}, 60*time.Second, 20*time.Millisecond, "%+v, %+v", &asked, &refused)
+	require.Equal(t, "WARN", asked.Level)
+	require.Equal(t, asked.Level, refused.Level)
+}
+
 func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	ca := newAuthority(t)
 	ca.make("server", &x509.Certificate{
@@ -180,6 +209,7 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 
 	require.Contains(t, run(0, "edges", "revoke", "eu-1", "--yes").Stdout, "is revoked")
 	says(first, "the credential of node eu-1 was revoked: to let this edge in again, make a token with `waypost edges enrol --region eu-west-1 --node eu-1`")
+	requireSameID(t, first.Output, control.Output, "reports do not reach the control plane; its fleet view is not current")
 	require.Eventually(t, func() bool { return state() == "eu-1 revoked" }, 60*time.Second, 20*time.Millisecond)
 	run(0, "links", "create", "https://example.com/", "--code", "second")
 	redirects(first, "first")

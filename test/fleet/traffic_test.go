@@ -104,7 +104,7 @@ func (t *traffic) pace(d time.Duration) bool {
 
 // visit follows links on all edges that are up.
 func (t *traffic) visit(codes []string) {
-	for t.pace(15 * time.Millisecond) {
+	for t.pace(25 * time.Millisecond) {
 		e, code := t.f.edges[rand.N(len(t.f.edges))], codes[rand.N(len(codes))]
 		status, location, err := e.ask(http.MethodGet, code)
 		switch {
@@ -145,7 +145,7 @@ func (t *traffic) write(at int) {
 			c.writesAgain++
 		}
 	}
-	for i := 0; t.pace(150 * time.Millisecond); i++ {
+	for i := 0; t.pace(300 * time.Millisecond); i++ {
 		target := fmt.Sprintf("https://example.com/%d/%d", at, rand.Uint64())
 		var made client.Link
 		key := fmt.Sprintf("key-%d", rand.Uint64())
@@ -214,7 +214,7 @@ func (t *traffic) sign() {
 		}
 	}
 	at, session := 0, ""
-	for i := 0; t.pace(100 * time.Millisecond); i++ {
+	for i := 0; t.pace(200 * time.Millisecond); i++ {
 		if i%50 == 0 {
 			err := t.insist(&at, count, func(ctx context.Context, which int) error {
 				got, err := t.f.clients[which].Session.SignIn(ctx, client.SignIn{Email: email, Password: password})
@@ -256,6 +256,9 @@ func (t *traffic) table() string {
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, fault := range t.order {
 		c := t.by[fault]
+		if *c == (counts{}) {
+			continue
+		}
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d | %d | %.1f s |\n", fault, c.rounds, c.redirects, c.redirectsFailed, c.writes,
 			c.writesAgain, c.signed, c.signedAgain, c.wrong, c.longest.Seconds())
 	}

@@ -4,6 +4,7 @@
 #
 #   test/runner/run.sh all              everything that `make test` runs
 #   test/runner/run.sh long             the long forms of tests
+#   test/runner/run.sh soak             a fleet under restarts, partitions and kills for WAYPOST_SOAK
 #   test/runner/run.sh PACKAGE ...      these packages with the race detector
 #
 # A failed test runs again, up to twice; one that passes then is flaky. A test that
@@ -102,7 +103,16 @@ long_forms() {
   WAYPOST_WEEK=uniform go_test "a week of clicks, alike on all links" ./edge/clicks -run 'AWeekOfClicks'
   go_test "a drill with 500 links" ./test/drill -race
   go_test "click budgets hold while edges are killed and cut off for a minute" ./test/budgets -race
+  WAYPOST_SOAK=10m go_test "a fleet under restarts, partitions and kills for ten minutes" ./test/fleet -race
   step "fuzz tests, ten seconds each" test/runner/fuzz.sh 10s
+}
+
+# soak lets a fleet run for WAYPOST_SOAK. A test that failed is not repeated.
+soak() {
+  export TEST_SILENCE=60m
+  step "build" build
+  step "a fleet under restarts, partitions and kills for $WAYPOST_SOAK" test/runner/in-memory.sh go test -race -v -count 1 \
+    -exec "'$PWD/bin/tools/runner'" -timeout 90m -run 'ComesRightByItself' ./test/fleet
 }
 
 # verdict prints the closing table.
@@ -130,8 +140,9 @@ verdict() {
 case ${1:-} in
   all) everything ;;
   long) long_forms ;;
+  soak) soak ;;
   '' | -*)
-    echo "usage: $0 all|long|PACKAGE ..." >&2
+    echo "usage: $0 all|long|soak|PACKAGE ..." >&2
     exit 2
     ;;
   *)
