@@ -77,8 +77,8 @@ func (a *authority) node(name string) {
 	}, a)
 }
 
-// requireSameID waits until an edge has logged a failed question, and shows that the log of
-// the control plane has a line of the same level with the id of that.
+// requireSameID waits until an edge has logged a failed question, and shows that the log
+// of the control plane has a line of the same level with the id of that.
 func requireSameID(t *testing.T, edge, control func() string, message string) {
 	t.Helper()
 	type line struct {

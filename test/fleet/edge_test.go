@@ -67,8 +67,10 @@ func (e *edge) startProcess() {
 	env := []string{
 		"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=" + e.region, "WAYPOST_EDGE_NODE=" + e.name,
 		"WAYPOST_EDGE_CONTROL_URLS=" + strings.Join(e.f.controlURLs(e.region), ","), "WAYPOST_EDGE_TOKEN=" + token,
-		"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(e.dir, "data"), "WAYPOST_EDGE_STATUS_FILE=" + e.statusFile(), "WAYPOST_EDGE_STRICT_HOSTS=false",
-		"WAYPOST_GOSSIP_ADDR=" + own.String(), "WAYPOST_GOSSIP_ADVERTISE=" + shown.String(), "WAYPOST_GOSSIP_SEEDS=" + strings.Join(e.f.seeds(), ","),
+		"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(e.dir, "data"), "WAYPOST_EDGE_STATUS_FILE=" + e.statusFile(),
+		"WAYPOST_EDGE_STRICT_HOSTS=false",
+		"WAYPOST_GOSSIP_ADDR=" + own.String(), "WAYPOST_GOSSIP_ADVERTISE=" + shown.String(),
+		"WAYPOST_GOSSIP_SEEDS=" + strings.Join(e.f.seeds(), ","),
 		"WAYPOST_GOSSIP_KEY=" + gossipKey,
 	}
 	if e.name == relay {
@@ -120,7 +122,7 @@ func (e *edge) down() {
 	e.serves = false
 }
 
-// restart replaces a process without a moment in which nobody serves, and stops and
+// restart replaces a process without a pause, and stops and
 // starts an edge that runs here.
 func (e *edge) restart() {
 	if !e.process {

@@ -1,5 +1,5 @@
-// Package fleet_test shows that a fleet needs no hand: twenty edges in two regions and two
-// control planes are restarted, cut off and killed under traffic, and come right by
+// Package fleet_test shows that a fleet needs no hand: twenty edges in two regions and
+// two control planes are restarted, cut off and killed under traffic, and come right by
 // themselves. It has no code of its own.
 package fleet_test
 
@@ -72,7 +72,8 @@ type fleet struct {
 
 func startFleet(t *testing.T) *fleet {
 	f := &fleet{
-		t: t, began: time.Now(), net: newNetwork(t), root: t.TempDir(), database: databases.Database(t), web: &http.Client{Timeout: 10 * time.Second},
+		t: t, began: time.Now(), net: newNetwork(t), root: t.TempDir(), database: databases.Database(t),
+		web:   &http.Client{Timeout: 10 * time.Second},
 		wires: map[string][2]*replicationtest.Wire{},
 	}
 	t.Cleanup(f.web.CloseIdleConnections)

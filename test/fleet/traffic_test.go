@@ -27,7 +27,7 @@ type counts struct {
 	longest                    time.Duration // until everything was right again
 }
 
-// traffic is what visitors and users do all the time.
+// traffic holds the requests of visitors and users, and what they were told.
 type traffic struct {
 	f      *fleet
 	stable map[string]string // targets of links that stay as they are, by code
