@@ -92,7 +92,7 @@ func (e *edge) startProcess() {
 
 func (e *edge) startHere() {
 	_ = os.Remove(e.statusFile()) // the one before has left it
-	key, err := gossip.ParseKey(gossipKey)
+	keys, err := gossip.ParseKeys(gossipKey)
 	require.NoError(e.f.t, err)
 	cfg := node.Config{
 		Version: "0.0.0", Region: waypost.Region(e.region), Node: e.name, DataDir: filepath.Join(e.dir, "data"), StatusFile: e.statusFile(),
@@ -101,7 +101,7 @@ func (e *edge) startHere() {
 		Peers:   node.Peers{URLs: e.peers, After: time.Second},
 		Replica: replica.Config{CacheBytes: 4 << 20, LookupBytes: 1 << 20, VerifyInterval: -1},
 		Gossip: gossip.Config{
-			Bind: e.f.net.own(e.number).String(), Advertise: e.f.net.shown(e.number).String(), Seeds: e.f.seeds(), Key: key,
+			Bind: e.f.net.own(e.number).String(), Advertise: e.f.net.shown(e.number).String(), Seeds: e.f.seeds(), Keys: keys,
 			Rejoin: 2 * time.Second,
 		},
 		ClickJournal: 64 << 20, ShutdownTimeout: time.Minute, TakeoverTimeout: time.Minute,
