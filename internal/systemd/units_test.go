@@ -25,7 +25,7 @@ func TestTheUnitsSayWhatSystemdUnderstands(t *testing.T) {
 	take := func(from, to string) string {
 		text, err := os.ReadFile(filepath.Join(deploy, from))
 		require.NoError(t, err)
-		text = bytes.ReplaceAll(text, []byte("/usr/local/bin/waypost"), []byte("/usr/bin/env")) // which is there
+		text = bytes.ReplaceAll(text, []byte("/usr/bin/waypost"), []byte("/usr/bin/env")) // which is there
 		to = filepath.Join(dir, to)
 		require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
 		require.NoError(t, os.WriteFile(to, text, 0o600))
