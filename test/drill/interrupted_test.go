@@ -88,9 +88,11 @@ func TestMigrate_OfAnOlderProgramRefusesANewerSchema(t *testing.T) {
 	d.sql(`INSERT INTO goose_db_version (version_id, is_applied) SELECT max(version_id) + 1, true FROM goose_db_version`)
 	env := []string{"WAYPOST_CONTROL_DATABASE_URL=" + d.server.URL()}
 	for _, args := range [][]string{{"migrate"}, {"control"}, {"backup", "--out", filepath.Join(d.base, "backup")}} {
-		given := slices.Concat(env, []string{"WAYPOST_CONTROL_CLUSTER_SECRET=" + strings.Repeat("ab", 32), "WAYPOST_CONTROL_BASE_URL=https://go.example.com",
+		given := slices.Concat(env, []string{
+			"WAYPOST_CONTROL_CLUSTER_SECRET=" + strings.Repeat("ab", 32), "WAYPOST_CONTROL_BASE_URL=https://go.example.com",
 			"WAYPOST_CONTROL_REGION=eu", "WAYPOST_CONTROL_DATA_DIR=" + filepath.Join(d.base, "control"),
-			"WAYPOST_CONTROL_EDGE_TOKEN=" + strings.Repeat("e", 32)})
+			"WAYPOST_CONTROL_EDGE_TOKEN=" + strings.Repeat("e", 32),
+		})
 		if args[0] == "backup" {
 			given = []string{"WAYPOST_CONTROL_DATABASE_URL=" + d.as("postgres")}
 		}

@@ -66,14 +66,13 @@ func startTraffic(f *fleet) *traffic {
 	return t
 }
 
-func (t *traffic) during(fault string) *counts {
+func (t *traffic) during(fault string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fault = fault; t.by[fault] == nil {
 		t.by[fault] = &counts{}
 		t.order = append(t.order, fault)
 	}
-	return t.by[fault]
 }
 
 // note changes the counts of the present fault. A problem fails the test at the end.
