@@ -52,12 +52,21 @@ func TestJournal_IsBoundedAndDropsAreCounted(t *testing.T) {
 			<-pause.C // for the keeper
 		}
 		// A batch and a segment may be in the making: see Config.MaxBytes. The batch is longer
-		// than its segment if no two clicks are on one link.
-		const head = 2 << 10
-		require.LessOrEqual(t, used(t, cfg.Dir), cfg.MaxBytes+2*cfg.SegmentBytes+head)
+		// than its segment if no two clicks are on one link. A look at hundreds of files is not
+		// of one moment, and may count a file and the one that replaces it.
+		most := cfg.MaxBytes + 2*cfg.SegmentBytes + cfg.SegmentBytes/2
+		least := used(t, cfg.Dir)
+		for looks := 0; least > most && looks < 5; looks++ {
+			least = min(least, used(t, cfg.Dir))
+		}
+		require.LessOrEqual(t, least, most)
 	}
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "clicks were dropped") }, 60*time.Second, time.Millisecond)
-	require.False(t, j.Takes())
+	require.Eventually(t, func() bool { // the keeper may just have made room for some
+		offered++
+		j.Record(waypost.Click{Domain: 1, Code: fmt.Appendf(nil, "%07d", offered), At: 1})
+		return !j.Takes()
+	}, 60*time.Second, time.Millisecond)
 
 	shipInBackground(t, j, control.shipping())
 	require.Eventually(t, j.Takes, 60*time.Second, time.Millisecond)

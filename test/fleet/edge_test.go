@@ -189,7 +189,7 @@ type readiness struct {
 	Digest    string
 }
 
-// shows asks the edge's admin listener. An edge that does not answer leaves into as it is.
+// shows asks the edge's admin listener. Without an answer, into stays as it is.
 func (e *edge) shows(path string, into any) {
 	e.up.RLock()
 	addr := e.status.AdminAddr

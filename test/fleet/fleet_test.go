@@ -34,8 +34,7 @@ const (
 	email      = "ann@example.com"
 	password   = "correct horse battery staple"
 	limit      = 2 * time.Minute // for everything that has to happen
-	// A quiet machine takes a second or two; twenty edges with the race detector beside other
-	// tests take longer.
+	// A quiet machine takes a second or two, and one that runs other tests too takes longer.
 	switchTime = 10 * time.Second
 )
 
