@@ -34,9 +34,8 @@ type Config struct {
 	// MaxBytes bounds the files in Dir, dead letters and quarantine included; at least
 	// four segments. For a moment the files that are being made come on top: one batch or
 	// pack, and one segment or compacted segment, until the files that they replace are
-	// removed. A batch is up to half as long again as a segment if no two of its clicks are
-	// on one link. As the journal fills, clicks that wait lose detail, and at the bound they
-	// are dropped and counted. Default: 2 GiB, which is a week at 500 clicks a second, but at
+	// removed. As it fills, clicks that wait lose detail, and at the bound they are
+	// dropped and counted. Default: 2 GiB, which is a week at 500 clicks a second, but at
 	// most half of the disk that is free or the journal's own, and at least eight
 	// segments.
 	MaxBytes int64
