@@ -295,7 +295,7 @@ func TestPasswords_ManyGuessesAtOnceTakeBoundedMemoryAndHoldUpNoRedirect(t *test
 	for i := range guessers {
 		links.links[waypost.DefaultDomain][fmt.Sprintf("secret%03d", i)] = record
 	}
-	_, addr := serve(t, server.Config{Links: links})
+	_, addr := serve(t, server.Config{Links: links, MaxConnectionsPerAddress: 1 << 20}) // the redirects' stay open
 	statuses := make(chan int, guessers)
 	var group sync.WaitGroup
 	for i := range guessers {
