@@ -355,6 +355,8 @@ func TestDrill_PostgreSQLAndTheControlPlanesDiskAreLost(t *testing.T) {
 	}
 
 	// A system with links, deleted links and a budget, under load.
+	// A new edge is waited for once it has reported.
+	require.True(t, eventually(func() bool { return strings.Count(d.done("edges"), " alive ") == len(d.edges) }))
 	kept := d.mustCreate(d.plane.API, links)
 	deleted := d.mustCreate(d.plane.API, 5)
 	d.remove(deleted)
