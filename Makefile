@@ -45,7 +45,7 @@ test-long: install-postgres install-cc $(TOOLS)/gotestsum ## Run the long forms 
 	@test/runner/run.sh long 2>&1 | tee docs/test-long.txt
 
 .PHONY: drill
-drill: install-postgres ## Rehearse the loss of PostgreSQL and of a control plane's disk with 500 links (a minute)
+drill: install-postgres ## Rehearse the loss of PostgreSQL and of a control plane's disk with 500 links
 	TEST_LONG=yes go test -count=1 -v ./test/drill
 
 # Time of the soak, and the file that gets its table: SOAK=30s SOAK_TABLE=/dev/stdout to see that it works.
