@@ -39,8 +39,9 @@ BEGIN
     RETURN question;
 END $$;
 
--- The beginnings of URLs. A cheaper expression than that of a host costs creates less.
-CREATE INDEX link_address ON link (workspace_id, lower(left(original_url, 56) COLLATE "C")) WHERE deleted_at IS NULL;
+-- The beginnings of URLs, after "https:/" or "http://". Longer ones, or the host alone,
+-- would cost creates more.
+CREATE INDEX link_address ON link (workspace_id, lower(substr(original_url, 8, 49) COLLATE "C")) WHERE deleted_at IS NULL;
 
 -- Returns the query on link_words for text that is being typed. A word or a tag begins
 -- with each of its words of three characters or more, and is each shorter one; or a tag
@@ -186,6 +187,7 @@ DECLARE
     hint      tsquery;
     beginning text; -- of a code
     urls      text[];
+    near      bigint[]; -- links whose URLs begin as far as the index has them
     chosen    bigint[];
     quick     boolean := false;
     got       bigint := 0;
@@ -214,16 +216,17 @@ BEGIN
     END IF;
     IF hinted AND NOT quick THEN
         -- Each part reads one index. If they find too much, the links are walked as for other filters.
+        near := ARRAY(SELECT l.id FROM unnest(urls) u (url) CROSS JOIN LATERAL (
+            SELECT k.id FROM link k WHERE k.workspace_id = workspace AND k.deleted_at IS NULL
+            AND lower(substr(k.original_url, 8, 49) COLLATE "C") >= substr(u.url, 8, 49)
+            AND lower(substr(k.original_url, 8, 49) COLLATE "C") < substr(u.url, 8, 49) || chr(1114111) LIMIT budget) l LIMIT budget);
         chosen := ARRAY(
             (SELECT l.id FROM link l WHERE l.workspace_id = workspace AND l.deleted_at IS NULL AND (l.title <> '' OR l.description <> '' OR l.tags <> '{}')
                 AND link_words(l.workspace_id, l.title, l.description, l.tags) @@ hint LIMIT budget)
             UNION (SELECT l.id FROM link l WHERE l.domain_id = ANY (ARRAY(SELECT d.id FROM domain d WHERE d.workspace_id IS NULL OR d.workspace_id = workspace))
                 AND l.code >= beginning AND l.code < beginning || chr(1114111) AND l.workspace_id = workspace AND l.deleted_at IS NULL LIMIT budget)
-            UNION (SELECT l.id FROM unnest(urls) u (url) CROSS JOIN LATERAL (
-                SELECT k.id FROM link k WHERE k.workspace_id = workspace AND k.deleted_at IS NULL
-                AND lower(left(k.original_url, 56) COLLATE "C") >= left(u.url, 56) AND lower(left(k.original_url, 56) COLLATE "C") < left(u.url, 56) || chr(1114111)
-                AND lower(left(k.original_url, 300) COLLATE "C") ^@ u.url LIMIT budget) l LIMIT budget));
-        IF cardinality(chosen) >= budget THEN
+            UNION (SELECT l.id FROM link l WHERE l.id = ANY (near) AND lower(left(l.original_url, 300) COLLATE "C") ^@ ANY (urls)));
+        IF greatest(cardinality(near), cardinality(chosen)) >= budget THEN
             chosen := NULL;
         END IF;
         quick := true;

@@ -37,6 +37,7 @@ func TestBlocks_ReachFollowersAtOnceAndThroughRelays(t *testing.T) {
 		require.NoError(t, err)
 
 		w := signing(t, source, 1, func(c *replication.ServerConfig) { c.Blocks = origin })
+		synctest.Wait() // it refuses followers until it has read the changelog
 		e := follow(t, w.network, func(c *replication.FollowConfig) {
 			c.Sink, c.Trust, c.Blocks = replicationtest.NewSink(), (&pins{}).trust(t), edge
 		})
@@ -57,6 +58,7 @@ func TestBlocks_ReachFollowersAtOnceAndThroughRelays(t *testing.T) {
 
 		// What passes blocks on need not be able to sign them.
 		down := newWorld(t, func(c *replication.ServerConfig) { c.Source, c.Blocks, c.Signer = source, edge, sign })
+		synctest.Wait()
 		follow(t, down.network, func(c *replication.FollowConfig) {
 			c.Sink, c.Trust, c.Blocks = replicationtest.NewSink(), (&pins{}).trust(t), fresh
 		})
@@ -72,6 +74,7 @@ func TestBlocks_ThatAreForgedOldOrOfAnotherClusterDoNothing(t *testing.T) {
 		sign := signer(t, clusterOf(t, source), 1)
 		origin, edge := &replication.BlockSet{}, &replication.BlockSet{}
 		w := signing(t, source, 1, func(c *replication.ServerConfig) { c.Blocks = origin })
+		synctest.Wait() // it refuses followers until it has read the changelog
 		e := follow(t, w.network, func(c *replication.FollowConfig) {
 			c.Sink, c.Trust, c.Blocks = replicationtest.NewSink(), (&pins{}).trust(t), edge
 		})

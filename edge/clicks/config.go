@@ -32,9 +32,10 @@ type Config struct {
 	SegmentBytes int64
 
 	// MaxBytes bounds the files in Dir, dead letters and quarantine included; at least
-	// four segments. For a moment the files that are being made come on top: one batch or
-	// pack, and one segment or compacted segment, until the files that they replace are
-	// removed. As it fills, clicks that wait lose detail, and at the bound they are
+	// four segments. On top come, for a moment, files that replace others, until these are
+	// removed: one batch or pack, one segment, and one compacted segment, which is at most
+	// as large as those that it is merged from, and for which there was room when the merge
+	// began. As it fills, clicks that wait lose detail, and at the bound they are
 	// dropped and counted. Default: 2 GiB, which is a week at 500 clicks a second, but at
 	// most half of the disk that is free or the journal's own, and at least eight
 	// segments.

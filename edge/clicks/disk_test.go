@@ -51,11 +51,9 @@ func TestJournal_IsBoundedAndDropsAreCounted(t *testing.T) {
 			full++
 			<-pause.C // for the keeper
 		}
-		// A batch and a segment may be in the making: see Config.MaxBytes. The batch is longer
-		// than its segment if no two clicks are on one link. A look at hundreds of files is not
-		// of one moment, and may count files and those that replace them, so that the sum is
-		// too large by some segments.
-		most := cfg.MaxBytes + 8*cfg.SegmentBytes
+		// See Config.MaxBytes. A look at many files is not of one moment: it may count files
+		// and those that replace them.
+		most := cfg.MaxBytes + 2*cfg.SegmentBytes
 		least := used(t, cfg.Dir)
 		for looks := 0; least > most && looks < 5; looks++ {
 			least = min(least, used(t, cfg.Dir))

@@ -26,7 +26,7 @@ type spares struct {
 	takes atomic.Uint64 // of ready segments
 	held  atomic.Bool   // the disk is full: no spares
 
-	plenty time.Time // when there was room for many segments; its goroutine's own
+	room int64 // that was free when it was measured, less what was reused since; its goroutine's own
 
 	mu struct {
 		sync.Mutex
@@ -119,26 +119,26 @@ func (s *spares) newSegment(second bool) (seg *segment, err error) {
 }
 
 // allow reports whether the bounds allow another segment. Room for one more is left for
-// batches, and some for compaction. A reused file takes no more room, so the directory is
-// measured for it at most once a second while there is plenty.
+// batches, and some for compaction. A reused file takes no more room itself, but its
+// clicks may be in a compacted segment now, which is about as large at most. So the
+// directory is not measured for it until the room that was free could be used up.
 func (s *spares) allow(second, reused bool) error {
-	if reused && time.Since(s.plenty) < time.Second {
+	plenty := s.cfg.MaxBytes / 4
+	if s.room -= s.cfg.SegmentBytes; reused && s.room > plenty {
 		return nil
 	}
 	used, err := s.dir.used()
 	if err != nil {
 		return fmt.Errorf("measure the click journal: %w", err)
 	}
-	missing := used + 2*s.cfg.SegmentBytes - (s.cfg.MaxBytes - s.cfg.MaxBytes/compactionReserve)
+	s.room = s.cfg.MaxBytes - s.cfg.MaxBytes/compactionReserve - 2*s.cfg.SegmentBytes - used
 	if reused {
-		missing -= s.cfg.SegmentBytes
+		s.room += s.cfg.SegmentBytes
 	}
-	if missing < -s.cfg.MaxBytes/4 {
-		s.plenty = time.Now()
-	} else if second {
+	if second && s.room <= plenty {
 		return errQuota
 	}
-	if missing > 0 && s.retention.makeRoom(missing) < missing {
+	if s.room < 0 && s.retention.makeRoom(-s.room) < -s.room {
 		s.compacted.set() // compacted segments could perhaps be smaller
 		return errQuota
 	}
