@@ -256,7 +256,7 @@ func TestLinks_NewEpochEndsTheLeasesThatAreStillInMemory(t *testing.T) {
 	s := start(t, nil)
 	before, at, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
-	_, err = s.hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, seq + 1, 0, jsonb_build_object('at', extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`)
+	_, err = s.hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, NULL, seq + 1, 0, jsonb_build_object('at', extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`)
 	require.NoError(t, err)
 	after, at2, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)

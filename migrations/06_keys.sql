@@ -7,8 +7,8 @@
 -- Settings and state of all prefixes. A history that this database has forgotten may
 -- have issued counters below floor from a prefix that looks unused. No key is leased
 -- while held is not empty; every prefix skips gap counters when that ends, if gap is
--- known. superseded is the newest epoch that an edge has seen and this database does not
--- have; 0: there is none.
+-- known. superseded is the ordinal of the newest epoch that an edge has seen and this
+-- database does not have; 0: there is none.
 CREATE TABLE key_state (
     singleton  boolean     PRIMARY KEY DEFAULT true CHECK (singleton),
     floor      bigint      NOT NULL DEFAULT 0 CHECK (floor >= 0),

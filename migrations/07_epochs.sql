@@ -3,11 +3,14 @@
 
 -- Opening an epoch, after PostgreSQL was failed over or restored.
 
--- Reports whether the log has another transaction at a position that a process has
--- seen. The caller works for the system.
-CREATE FUNCTION changelog_forked(seen_epoch integer, seen_seq bigint, seen_stamp bigint) RETURNS boolean LANGUAGE sql STABLE
-    RETURN EXISTS (SELECT FROM changelog_head WHERE epoch = seen_epoch)
-       AND EXISTS (SELECT FROM changelog WHERE seq = seen_seq AND ord = 0 AND stamp <> seen_stamp);
+-- Reports whether a position that a process has seen is of another history than the
+-- log: another epoch has the ordinal of the present one, or another transaction its
+-- sequence. The caller works for the system.
+CREATE FUNCTION changelog_forked(seen_epoch integer, seen_id uuid, seen_seq bigint, seen_stamp bigint) RETURNS boolean LANGUAGE sql STABLE
+    RETURN EXISTS (
+        SELECT FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch
+        WHERE h.epoch = seen_epoch
+          AND (e.id <> seen_id OR EXISTS (SELECT FROM changelog c WHERE c.seq = seen_seq AND c.ord = 0 AND c.stamp <> seen_stamp)));
 
 -- Takes over the memory that a witness has of an earlier history, as
 -- [{"prefix","region","lo","hi","next"}]: no counter below a next is issued again.
@@ -36,8 +39,8 @@ END $$;
 
 -- Opens a new history under the head lock, unless another process has done so since the
 -- caller looked at epoch looked_at. It is due when PostgreSQL's identity is not that of
--- the epoch, or when the caller has seen a commit (seen_epoch, seen_seq, seen_stamp)
--- that this database does not know.
+-- the epoch, or when the caller has seen a commit (seen_epoch, seen_id, seen_seq,
+-- seen_stamp) that this database does not know.
 --
 -- All leases end. Keys may have been issued that this database has forgotten, so every
 -- prefix resumes above the witness's memory, {"at": seconds since 1970, "ranges": see
@@ -47,7 +50,7 @@ END $$;
 -- no witness that has seen all ranges ("at" 0: it has not), if the clock is behind the
 -- witness's, or if the gap is more than a tenth of a prefix.
 CREATE FUNCTION changelog_open_epoch(
-    why text, looked_at integer, seen_epoch integer, seen_seq bigint, seen_stamp bigint,
+    why text, looked_at integer, seen_epoch integer, seen_id uuid, seen_seq bigint, seen_stamp bigint,
     witness jsonb, peak double precision, burned_leases integer,
     OUT opened boolean, OUT skipped bigint, OUT held_back text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -68,7 +71,7 @@ BEGIN
     IF head.epoch <> looked_at
        OR (current.system_identifier, current.timeline) = (identity.system_identifier, identity.timeline)
           AND (seen_epoch, seen_seq) <= (head.epoch, head.seq)
-          AND NOT changelog_forked(seen_epoch, seen_seq, seen_stamp) THEN
+          AND NOT changelog_forked(seen_epoch, seen_id, seen_seq, seen_stamp) THEN
         RETURN;
     END IF;
 
@@ -151,12 +154,14 @@ BEGIN
     UPDATE reserved_key SET state = 'burned' WHERE state = 'free';
 END $$;
 
--- Notes that an edge has seen an epoch which is newer than this database's: another
--- primary was promoted, or this one is a copy from before. Only an operator can tell, so
--- no key is issued meanwhile. It returns false when that was known.
-CREATE FUNCTION changelog_supersede(newer integer, why text) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Notes that an edge has seen an epoch which is newer than this database's, or another
+-- one with the same ordinal: another primary was promoted, or this one is a copy from
+-- before. Only an operator can tell, so no key is issued meanwhile. It returns false when
+-- that was known.
+CREATE FUNCTION changelog_supersede(newer integer, newer_id uuid, why text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM FROM changelog_head WHERE epoch < newer FOR UPDATE;
+    PERFORM FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch
+    WHERE h.epoch < newer OR h.epoch = newer AND e.id <> newer_id FOR UPDATE OF h;
     IF NOT FOUND THEN
         RETURN false;
     END IF;

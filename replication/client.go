@@ -36,6 +36,7 @@ var (
 	errSilent    = errors.New("the source fell silent")
 	errBye       = errors.New("the source said bye")
 	errOlder     = errors.New("the source is in an older history than the replica")
+	errDivided   = errors.New("the source is in another history than the replica, and neither is the newer one")
 	errLoop      = errors.New("the source has its changelog through this node")
 	errBehindUs  = errors.New("the peer is not where this replica is, or is behind it")
 	errMisplaced = errors.New("the frame does not follow on what was received")
@@ -198,8 +199,11 @@ func (c *client) readHello(d *conn) error {
 	if own, ok := sink.Cluster(); ok && own != head.Cluster {
 		return fmt.Errorf("%w: %x, the replica holds %x", ErrOtherCluster, head.Cluster, own)
 	}
-	if p := sink.Position(); head.Position.Epoch.Ordinal < p.Epoch.Ordinal {
-		return fmt.Errorf("%w: epoch %d, the replica is in %d", errOlder, head.Position.Epoch.Ordinal, p.Epoch.Ordinal)
+	switch its, own := head.Position.Epoch, sink.Position().Epoch; {
+	case its.Ordinal < own.Ordinal:
+		return fmt.Errorf("%w: epoch %d, the replica is in %d", errOlder, its.Ordinal, own.Ordinal)
+	case its.Ordinal == own.Ordinal && its.ID != own.ID:
+		return fmt.Errorf("%w: epoch %d is %v there, and %v here", errDivided, its.Ordinal, its.ID, own.ID)
 	}
 	head.Signature = d.signed
 	if err := trust.meet(head.Cluster, d.key, c.cfg.Peer); err != nil {

@@ -223,7 +223,17 @@ func TestAnAnswerThatIsNoStreamIsExplained(t *testing.T) {
 	})
 }
 
-func TestAnOlderHistoryIsRefused(t *testing.T) {
+func TestHistory_ThatIsNotNewerIsRefused(t *testing.T) {
+	t.Run("an older one", func(t *testing.T) {
+		historyIsRefused(t, "older history", func(e *waypost.Epoch) { e.Ordinal += 5 })
+	})
+	// Two databases were promoted within one minute.
+	t.Run("another one of the same ordinal", func(t *testing.T) {
+		historyIsRefused(t, "neither is the newer one", func(e *waypost.Epoch) { e.ID[0]++ })
+	})
+}
+
+func historyIsRefused(t *testing.T, why string, differ func(own *waypost.Epoch)) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		e := follow(t, w.network, nil)
@@ -233,13 +243,13 @@ func TestAnOlderHistoryIsRefused(t *testing.T) {
 		require.NoError(t, err)
 		r, err := newer.Restore(t.Context(), head.Cluster)
 		require.NoError(t, err)
-		head.Position.Epoch.Ordinal += 5
+		differ(&head.Position.Epoch)
 		require.NoError(t, r.Begin(t.Context(), head.Position, head.Position))
 		require.NoError(t, r.Commit(t.Context(), head.Digest))
 		ahead := follow(t, w.network, func(c *replication.FollowConfig) { c.Sink = newer })
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.ErrorContains(t, ahead.Status().Err, "older history")
+		require.ErrorContains(t, ahead.Status().Err, why)
 		require.Equal(t, head.Position, newer.Position())
 	})
 }

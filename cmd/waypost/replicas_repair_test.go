@@ -105,7 +105,7 @@ func (in *installation) backup(t *testing.T) (restore func() (*postgres.DB, *pgx
 	t.Cleanup(in.db.Close)
 	return func() (*postgres.DB, *pgx.Conn) {
 		hand := operator(name + "_copy")
-		_, err := hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, seq + 1, 0,
+		_, err := hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, NULL, seq + 1, 0,
 			jsonb_build_object('at', extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`)
 		require.NoError(t, err)
 		db, err := postgres.Open(t.Context(), postgres.Config{URL: of(name + "_copy")})

@@ -410,7 +410,7 @@ func TestAReplicaOfAnotherHistoryIsRepairedAndServesAllTheWhile(t *testing.T) {
 			}
 		})
 	}
-	_, err := in.hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, seq + 1, 0, jsonb_build_object('at', extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`)
+	_, err := in.hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, NULL, seq + 1, 0, jsonb_build_object('at', extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`)
 	require.NoError(t, err)
 	in.call(t, http.MethodPost, "/api/v1/urls", map[string]any{"original_url": "https://example.com/", "custom_code": "later"}, 201)
 	after, digest, want, got := in.settle(t, r)

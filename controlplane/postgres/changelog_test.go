@@ -378,7 +378,7 @@ func TestAnEpochIsAboveEveryEarlierOneAlsoAboveTheForgotten(t *testing.T) {
 	_, err := db.Head(t.Context())
 	require.NoError(t, err)
 	open := func(seenEpoch uint32) (ordinal uint32) {
-		_, err := hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, $1, seq + 1, 0,
+		_, err := hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, $1, NULL, seq + 1, 0,
 			'{"ranges": []}', 1, 0)`, seenEpoch)
 		require.NoError(t, err)
 		require.NoError(t, hand.QueryRow(t.Context(), `SELECT epoch FROM changelog_head`).Scan(&ordinal))

@@ -19,7 +19,6 @@ type History struct {
 	pool    *pool
 	cfg     Config
 	unheard unheard
-	newer   atomic.Uint32 // newest epoch that a follower has seen, if PostgreSQL did not have it
 }
 
 // checkHistory runs on every new connection, before anything else does. It looks
@@ -51,16 +50,17 @@ func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	seen := db.pool.mark.look() // before the head is read, which others go on moving
-	var head waypost.Revision
+	var head begun
 	var cluster *string
 	var b pgx.Batch
 	system.first(&b)
 	b.Queue(`
-		SELECT h.epoch, h.seq, (e.system_identifier, e.timeline) = (i.system_identifier, i.timeline),
-		       changelog_forked($1, $2, $3), (SELECT id::text FROM cluster)
+		SELECT h.epoch, e.id, h.seq, (e.system_identifier, e.timeline) = (i.system_identifier, i.timeline),
+		       changelog_forked($1, $2, $3, $4), (SELECT id::text FROM cluster)
 		FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch, waypost_history() i`,
-		int32(seen.position.Epoch.Ordinal), int64(seen.position.Seq), int64(seen.position.Stamp)).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&head.Epoch, &head.Seq, &same, &forked, &cluster)
+		int32(seen.position.Epoch.Ordinal), seen.position.Epoch.ID, int64(seen.position.Seq),
+		int64(seen.position.Stamp)).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&head.epoch, &head.id, &head.seq, &same, &forked, &cluster)
 	})
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("read the history: %w", err)
@@ -68,15 +68,23 @@ func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 	if err := seen.judge(cluster); err != nil {
 		return err
 	}
+	own := head.position()
 	var reason string
 	switch {
+	case same && seen.superseded(own.Epoch) != nil:
+		// An epoch opened now would be above the one that edges have seen elsewhere. The
+		// operator who decides may know that this PostgreSQL has gone back besides.
+		if err := db.supersede(ctx, conn, *seen.superseded(own.Epoch), own.Epoch); !isSuperseded(err) {
+			return err
+		}
+		return nil
 	case !same:
 		reason = "PostgreSQL has another identity: it was failed over or restored"
-	case seen.revision().Newer(head):
+	case seen.revision().Newer(own.Revision()):
 		reason = "PostgreSQL has forgotten commits that this control plane has seen"
 	case forked:
 		reason = "PostgreSQL has other commits than those that this control plane has seen"
-	case seen.foreign(head.Epoch):
+	case seen.foreign(own.Epoch.Ordinal):
 		return db.tell(ctx, conn, seen)
 	default:
 		silent, err := db.unwitnessed(ctx, conn, seen)
@@ -84,9 +92,9 @@ func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 		reason = "no control plane was seen for " + witnessedWithin.String() + ", so that PostgreSQL may be an old copy of itself"
-		seen.position.Epoch.Ordinal, seen.position.Seq = head.Epoch, head.Seq+1 // as if it were
+		seen.position.Epoch, seen.position.Seq = own.Epoch, own.Seq+1 // as if it were
 	}
-	return db.openEpoch(ctx, conn, head.Epoch, reason, seen)
+	return db.openEpoch(ctx, conn, own.Epoch.Ordinal, reason, seen)
 }
 
 // witnessedWithin bounds the time without any control plane after which one without a
@@ -122,8 +130,8 @@ func (db *History) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, 
 	var b pgx.Batch
 	system.first(&b)
 	b.Queue(`SELECT opened, skipped, held_back
-		FROM changelog_open_epoch($1, $2, $3, $4, $5, $6::jsonb, coalesce(nullif($7, 0.0), least(10000, key_prefix_size() / 50000.0)), $8)`,
-		reason, int32(epoch), int32(seen.position.Epoch.Ordinal), int64(seen.position.Seq), int64(seen.position.Stamp),
+		FROM changelog_open_epoch($1, $2, $3, $4, $5, $6, $7::jsonb, coalesce(nullif($8, 0.0), least(10000, key_prefix_size() / 50000.0)), $9)`,
+		reason, int32(epoch), int32(seen.position.Epoch.Ordinal), seen.position.Epoch.ID, int64(seen.position.Seq), int64(seen.position.Stamp),
 		seen.testimony(), db.cfg.PeakRate, leasesUnseen).QueryRow(func(row pgx.Row) error { return row.Scan(&opened, &skipped, &held) })
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("open an epoch: %w", err)
@@ -232,48 +240,62 @@ func (db *History) look(ctx context.Context, conn *pgx.Conn) error {
 // [History.Watch] retries.
 //
 // A position of a newer epoch opens none: another primary may have been promoted, and
-// then a new epoch here would take its edges over. The error is [*SupersededError], and
-// keys are held back until an operator decides.
+// then a new epoch here would take its edges over. The same holds for another epoch with
+// the same ordinal. The error is [*SupersededError], and keys are held back until an
+// operator decides.
 func (db *History) Hear(ctx context.Context, said replication.Testimony) error {
 	ctx, cancel := context.WithTimeout(ctx, db.cfg.HearTimeout)
 	defer cancel()
 	err := db.hear(ctx, said)
-	if _, superseded := errors.AsType[*SupersededError](err); err != nil && !superseded {
+	if err != nil && !isSuperseded(err) {
 		db.unheard.keep(&said)
 	}
 	return err
 }
 
-// SupersededError says that a follower has seen a newer epoch than PostgreSQL's.
+// SupersededError says that a follower has seen a newer epoch than PostgreSQL's, or
+// another one with the same ordinal.
 type SupersededError struct{ Newer, Own uint32 }
 
 // Error implements error.
 func (e *SupersededError) Error() string {
-	return fmt.Sprintf("this PostgreSQL is in epoch %d of the changelog, and an edge has seen epoch %d: another primary was promoted, or this "+
+	what := "epoch"
+	if e.Newer == e.Own {
+		what = "another epoch"
+	}
+	return fmt.Sprintf("this PostgreSQL is in epoch %d of the changelog, and an edge has seen %s %d: another primary was promoted, or this "+
 		"PostgreSQL is an old copy. Stop this control plane, or run 'waypost ranges resume --gap N' if this PostgreSQL is the right one",
-		e.Own, e.Newer)
+		e.Own, what, e.Newer)
 }
 
-// Superseded returns the error for a head that is of an older epoch than a follower has
-// seen; nil: there is no such follower.
+func isSuperseded(err error) bool {
+	_, is := errors.AsType[*SupersededError](err)
+	return is
+}
+
+// Superseded returns the error for a head whose epoch is not the newest that a follower
+// has seen; nil: there is no such follower.
 func (db *History) Superseded(head waypost.Position) error {
-	if newer := db.newer.Load(); newer > head.Epoch.Ordinal {
-		return &SupersededError{newer, head.Epoch.Ordinal}
+	seen := db.pool.mark.look()
+	if newer := seen.superseded(head.Epoch); newer != nil {
+		return &SupersededError{newer.Ordinal, head.Epoch.Ordinal}
 	}
 	return nil
 }
 
-// supersede holds the keys back, because a follower has seen a newer epoch.
-func (db *History) supersede(ctx context.Context, conn *pgx.Conn, newer, own uint32) error {
-	why := &SupersededError{newer, own}
+// supersede holds the keys back, because a follower has seen a newer epoch. The error is
+// [*SupersededError] if that succeeds.
+func (db *History) supersede(ctx context.Context, conn *pgx.Conn, newer, own waypost.Epoch) error {
+	why := &SupersededError{newer.Ordinal, own.Ordinal}
 	var news bool
 	var b pgx.Batch
 	system.first(&b)
-	b.Queue(`SELECT changelog_supersede($1, $2)`, int32(newer), why.Error()).QueryRow(func(row pgx.Row) error { return row.Scan(&news) })
+	b.Queue(`SELECT changelog_supersede($1, $2, $3)`, int32(newer.Ordinal), newer.ID, why.Error()).QueryRow(func(row pgx.Row) error { return row.Scan(&news) })
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return classify("hold keys back", err)
 	}
-	for seen := db.newer.Load(); newer > seen && !db.newer.CompareAndSwap(seen, newer); seen = db.newer.Load() {
+	if err := db.pool.mark.superseded(newer); err != nil {
+		return err
 	}
 	if news {
 		db.pool.log.Error("an edge has seen a newer epoch of the changelog; it is refused, and no key is issued", "error", why)
@@ -296,7 +318,7 @@ func (db *History) overrule(ctx context.Context, gap *int64) error {
 	if err := conn.Conn().SendBatch(ctx, &b).Close(); err != nil {
 		return classify("read the newest epoch", err)
 	}
-	if newer <= epoch {
+	if newer < epoch {
 		return nil
 	}
 	if gap == nil {
@@ -330,7 +352,7 @@ func (db *History) hearLate(ctx context.Context) error {
 		return nil
 	}
 	err := db.hear(ctx, *said)
-	if _, superseded := errors.AsType[*SupersededError](err); superseded {
+	if isSuperseded(err) {
 		err = nil // keys are held back, and the follower is told when it comes again
 	}
 	if err == nil {
@@ -351,24 +373,32 @@ func (db *History) hear(ctx context.Context, said replication.Testimony) error {
 	}
 	seen := db.pool.mark.look()
 	p := said.Position
-	var epoch uint32
+	var head begun
 	var forgotten bool
 	var b pgx.Batch
 	system.first(&b)
-	b.Queue(`SELECT h.epoch, (h.epoch, h.seq) < ($1::integer, $2::bigint) OR changelog_forked($1, $2, $3) FROM changelog_head h`,
-		int32(p.Epoch.Ordinal), int64(p.Seq), int64(p.Stamp)).QueryRow(func(row pgx.Row) error { return row.Scan(&epoch, &forgotten) })
+	b.Queue(`
+		SELECT h.epoch, e.id, (h.epoch, h.seq) < ($1::integer, $3::bigint) OR changelog_forked($1, $2, $3, $4)
+		FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`,
+		int32(p.Epoch.Ordinal), p.Epoch.ID, int64(p.Seq), int64(p.Stamp)).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&head.epoch, &head.id, &forgotten)
+	})
 	if err := conn.Conn().SendBatch(ctx, &b).Close(); err != nil {
 		return classify("hold a follower's position against the history", err)
 	}
-	if p.Epoch.Ordinal > epoch {
-		return db.supersede(ctx, conn.Conn(), p.Epoch.Ordinal, epoch)
+	own := head.position().Epoch
+	if beyond(p.Epoch, own) {
+		return db.supersede(ctx, conn.Conn(), p.Epoch, own)
 	}
 	if !forgotten {
 		return nil
+	}
+	if newer := seen.superseded(own); newer != nil {
+		return &SupersededError{newer.Ordinal, own.Ordinal}
 	}
 	// A follower cannot say credibly which keys were issued before. The mark of this
 	// process does not reach as far, or it would have noticed, and may be of the database
 	// after it went back. So the epoch has no witness of the keys, and an operator decides.
 	seen.position, seen.epoch, seen.at = p, 0, 0
-	return db.openEpoch(ctx, conn.Conn(), epoch, "PostgreSQL has forgotten commits that an edge has seen", seen)
+	return db.openEpoch(ctx, conn.Conn(), own.Ordinal, "PostgreSQL has forgotten commits that an edge has seen", seen)
 }

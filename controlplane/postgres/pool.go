@@ -161,7 +161,8 @@ func (p *pool) changeAt(ctx context.Context, doing string, f func(tx pgx.Tx, epo
 		}
 		// No other transaction commits meanwhile, so every position seen lies before.
 		if seen := p.mark.look(); !at.position().Revision().Newer(seen.revision()) {
-			return waypost.Errorf(waypost.EUnavailable, "the database went back in time under an open connection: a new epoch of the changelog begins in a moment")
+			return waypost.Errorf(waypost.EUnavailable, "the database went back in time: a new epoch of the changelog begins in a moment, "+
+				"or, if /readyz says superseded, when an operator has decided which PostgreSQL is the right one")
 		}
 		failpoint.Hit(doing + ": begun")
 		err := f(tx, uint32(at.epoch))

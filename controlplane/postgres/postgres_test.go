@@ -93,5 +93,5 @@ func insertions(ls ...*waypost.Link) []controlplane.Insertion {
 
 // openEpoch is the statement that opens an epoch as if a commit had been seen that
 // the database does not know.
-const openEpoch = `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, seq + 1, 0, jsonb_build_object('at',
+const openEpoch = `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, NULL, seq + 1, 0, jsonb_build_object('at',
 	extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`

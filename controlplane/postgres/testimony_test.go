@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
@@ -274,12 +273,24 @@ func TestAPositionThatPostgreSQLHasAlsoOpensNothing(t *testing.T) {
 
 // A newer epoch may be that of a primary that was promoted in place of this one.
 func TestHistory_NewerEpochOfAnEdgeHoldsKeysAndOpensNothing(t *testing.T) {
+	t.Run("a newer one", func(t *testing.T) {
+		epochOfAnEdgeHoldsKeys(t, func(own waypost.Epoch) waypost.Epoch {
+			return waypost.Epoch{Ordinal: own.Ordinal + 100, ID: waypost.EpochID{1}}
+		})
+	})
+	// Two databases were promoted within one minute.
+	t.Run("another of the same ordinal", func(t *testing.T) {
+		epochOfAnEdgeHoldsKeys(t, func(own waypost.Epoch) waypost.Epoch {
+			return waypost.Epoch{Ordinal: own.Ordinal, ID: waypost.EpochID{1}}
+		})
+	})
+}
+
+func epochOfAnEdgeHoldsKeys(t *testing.T, elsewhere func(own waypost.Epoch) waypost.Epoch) {
 	db, _ := open(t)
 	taken := lease(t, db, "eu")
 	at := headOf(t, db).Position
-	said := replication.Testimony{Position: waypost.Position{
-		Epoch: waypost.Epoch{Ordinal: uint32(time.Now().Unix()/60) + 100, ID: waypost.EpochID{1}}, Seq: 1,
-	}}
+	said := replication.Testimony{Position: waypost.Position{Epoch: elsewhere(at.Epoch), Seq: 1}}
 	superseded := func() {
 		t.Helper()
 		for _, err := range []error{db.Hear(t.Context(), said), db.Superseded(headOf(t, db).Position)} {
@@ -307,6 +318,39 @@ func TestHistory_NewerEpochOfAnEdgeHoldsKeysAndOpensNothing(t *testing.T) {
 	require.NoError(t, db.Hear(t.Context(), said))
 	require.NoError(t, db.Superseded(headOf(t, db).Position))
 	require.GreaterOrEqual(t, lease(t, db, "eu").Lo, taken.Hi+gap)
+}
+
+// A replaced primary goes back to an old copy, which does not know that it was replaced.
+// An epoch opened now would be the newest by the clock, and take the edges over.
+func TestHistory_ReplacedPrimaryThatGoesBackOpensNoEpoch(t *testing.T) {
+	url, m := cluster.Database(t), &memory{}
+	db := startNode(t, url, m)
+	lease(t, db, "eu")
+	hand := psql(t, url)
+	backup, old := dump(t, hand), headOf(t, db).Position
+	insert(t, db, link("lost"))
+	seen := headOf(t, db).Position
+	require.NoError(t, db.WatchOnce(t.Context()))
+	promoted := replication.Testimony{Position: waypost.Position{Epoch: waypost.Epoch{Ordinal: old.Epoch.Ordinal + 1, ID: waypost.EpochID{1}}}}
+	require.ErrorContains(t, db.Hear(t.Context(), promoted), "another primary was promoted")
+
+	goBack(t, hand, old.Seq, backup)
+	db.Close()
+	db = startNode(t, url, m)
+	t.Cleanup(db.Close)
+	require.NoError(t, db.WatchOnce(t.Context()))
+	require.ErrorContains(t, db.Superseded(headOf(t, db).Position), "another primary was promoted")
+	require.ErrorContains(t, db.Hear(t.Context(), replication.Testimony{Position: seen}), "another primary was promoted")
+	_, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
+	require.ErrorContains(t, err, "went back in time")
+	require.Equal(t, old.Epoch, headOf(t, db).Position.Epoch)
+
+	gap := int64(1_000_000)
+	_, err = db.ChangeRanges(t.Context(), resume(&gap, false))
+	require.NoError(t, err)
+	require.Greater(t, headOf(t, db).Position.Epoch.Ordinal, promoted.Position.Epoch.Ordinal)
+	require.NoError(t, db.Superseded(headOf(t, db).Position))
+	lease(t, db, "eu")
 }
 
 func TestWhatAnEdgeHasSeenIsHeldAgainstPostgreSQLOnceThatAnswers(t *testing.T) {

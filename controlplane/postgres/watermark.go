@@ -43,6 +43,8 @@ type sight struct {
 	at       float64 // of the last whole look, seconds since 1970 by PostgreSQL's clock; 0: there was none in the epoch
 	keys     []rememberedRange
 	epoch    uint32 // that the keys were seen in
+
+	superseding waypost.Epoch // the newest that a follower has seen, and PostgreSQL did not have; zero: none
 }
 
 func (s *sight) revision() waypost.Revision { return s.position.Revision() }
@@ -54,6 +56,20 @@ func (s *sight) judge(cluster *string) error {
 		return nil
 	}
 	return waypost.Errorf(waypost.EUnavailable, "the data directory remembers the keys of another cluster (%s) than this database's: restore that database, or give the control plane another data directory if this is a new cluster with a secret of its own", s.cluster)
+}
+
+// superseded returns the epoch that a follower has seen and that is not in the past of
+// PostgreSQL's: it is newer, or another with the same ordinal, which two databases open
+// that are promoted or restored within one minute. nil: there is none.
+func (s *sight) superseded(own waypost.Epoch) *waypost.Epoch {
+	if !beyond(s.superseding, own) {
+		return nil
+	}
+	return &s.superseding
+}
+
+func beyond(seen, own waypost.Epoch) bool {
+	return seen.Ordinal > own.Ordinal || seen.Ordinal == own.Ordinal && seen.ID != own.ID
 }
 
 // foreign reports whether the keys were seen in an epoch before this one, which does not
@@ -104,6 +120,9 @@ type document struct {
 	At       float64           `json:"at"`
 	Epoch    uint32            `json:"epoch"`
 	Ranges   []rememberedRange `json:"ranges"`
+
+	// Superseding is an epoch, as the position before its first transaction.
+	Superseding string `json:"superseding,omitempty"`
 }
 
 const (
@@ -158,6 +177,12 @@ func readDocument(kept []byte) (sight, error) {
 	if err != nil {
 		return sight{}, err
 	}
+	var superseding waypost.Position
+	if d.Superseding != "" {
+		if superseding, err = waypost.ParsePosition(d.Superseding); err != nil {
+			return sight{}, err
+		}
+	}
 	if d.At < 0 || d.At > 1e11 {
 		return sight{}, fmt.Errorf("%g is no time", d.At)
 	}
@@ -169,7 +194,7 @@ func readDocument(kept []byte) (sight, error) {
 			return sight{}, fmt.Errorf("a range of prefix %d is not one", r.Prefix)
 		}
 	}
-	return sight{cluster: d.Cluster, position: p, at: d.At, keys: d.Ranges, epoch: d.Epoch}, nil
+	return sight{cluster: d.Cluster, position: p, at: d.At, keys: d.Ranges, epoch: d.Epoch, superseding: superseding.Epoch}, nil
 }
 
 // look returns the present state.
@@ -185,7 +210,7 @@ func (m *highWaterMark) begin(told sight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.seen.epoch == told.epoch {
-		m.seen = sight{cluster: m.seen.cluster}
+		m.seen = sight{cluster: m.seen.cluster, superseding: m.seen.superseding}
 	}
 }
 
@@ -196,6 +221,21 @@ func (m *highWaterMark) saw(p waypost.Position) {
 	if p.Revision().Newer(m.seen.revision()) {
 		m.seen.position = p
 	}
+}
+
+// superseded notes an epoch that a follower has seen and PostgreSQL does not have, and
+// makes that durable: PostgreSQL may forget it, and must not take the follower over then.
+func (m *highWaterMark) superseded(by waypost.Epoch) error {
+	m.mu.Lock()
+	news := beyond(by, m.seen.superseding)
+	if news {
+		m.seen.superseding = by
+	}
+	m.mu.Unlock()
+	if !news {
+		return nil
+	}
+	return m.save()
 }
 
 // leased notes a block that is about to be issued and makes that durable. After an error
@@ -280,9 +320,13 @@ func (m *highWaterMark) save() error {
 	if seen.cluster == "" {
 		return nil // the first look has it
 	}
-	text, err := json.Marshal(document{
+	d := document{
 		Version: documentVersion, Cluster: seen.cluster, Position: seen.position.String(), At: seen.at, Epoch: seen.epoch, Ranges: seen.keys,
-	})
+	}
+	if seen.superseding.Ordinal != 0 {
+		d.Superseding = waypost.Position{Epoch: seen.superseding}.String()
+	}
+	text, err := json.Marshal(d)
 	if err == nil {
 		err = m.memory.Save(sealed(text))
 	}

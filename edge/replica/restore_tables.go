@@ -28,6 +28,7 @@ type tableBuilder struct {
 	db      *DB
 	dir     string // path
 	options sstable.WriterOptions
+	alone   bool // the replica was empty at the beginning
 
 	// Owned by the goroutine of the restore.
 	pending gathered // of the range of slots that is being taken
@@ -71,6 +72,17 @@ func tableName(number int) string { return fmt.Sprintf("%06d.sst", number) }
 func (b *tableBuilder) begin(db *DB, dir string) {
 	b.db, b.dir, b.options, b.savedAt = db, dir, db.tableOptions(), time.Now()
 	b.background, b.stop = context.WithCancel(context.Background())
+	st := db.live.Load()
+	b.alone = st == nil || st.applied.Load().records == 0
+}
+
+// pacer returns what paces one piece of work: nothing while the replica is empty, because
+// no redirect waits for the processor.
+func (b *tableBuilder) pacer() *pacer.Pacer {
+	if b.alone {
+		return nil
+	}
+	return new(pacer.Pacer)
 }
 
 // path returns the path of a table.
@@ -92,7 +104,7 @@ func (b *tableBuilder) reserve(records uint64) {
 // gather adds records to the range that is being taken.
 func (b *tableBuilder) gather(records [][]byte) error {
 	var rec waypost.Record
-	var pace pacer.Pacer
+	pace := b.pacer()
 	for _, raw := range records {
 		pace.Step()
 		err := replication.DecodeRecord(raw, &rec)
@@ -264,7 +276,7 @@ func (b *tableBuilder) write(ctx context.Context, number int, items []gatheredRe
 	var key, value []byte
 	var sum totals
 	var rec waypost.Record
-	var pace pacer.Pacer
+	pace := b.pacer()
 	for i := range items {
 		pace.Step()
 		if i%4096 == 0 && ctx.Err() != nil {
@@ -287,7 +299,7 @@ func (b *tableBuilder) write(ctx context.Context, number int, items []gatheredRe
 // publish puts records into the lookup table and the notes. It ends early when ctx ends,
 // and the restore with it.
 func (b *tableBuilder) publish(ctx context.Context, items []gatheredRecord) {
-	var pace pacer.Pacer
+	pace := b.pacer()
 	var rec waypost.Record
 	for i := range items {
 		pace.Step()

@@ -372,6 +372,6 @@ func (w *world) newHistory() {
 }
 
 func (w *world) open() {
-	w.exec(`SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, $1, seq + 1, 0, jsonb_build_object('at', extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`,
+	w.exec(`SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, $1, NULL, seq + 1, 0, jsonb_build_object('at', extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`,
 		int32(w.ledger.ordinal))
 }
