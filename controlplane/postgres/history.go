@@ -69,12 +69,13 @@ func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	own := head.position()
+	newer := seen.superseded(own.Epoch)
 	var reason string
 	switch {
-	case same && seen.superseded(own.Epoch) != nil:
+	case same && newer != nil:
 		// An epoch opened now would be above the one that edges have seen elsewhere. The
 		// operator who decides may know that this PostgreSQL has gone back besides.
-		if err := db.supersede(ctx, conn, *seen.superseded(own.Epoch), own.Epoch); !isSuperseded(err) {
+		if err := db.supersede(ctx, conn, *newer, own.Epoch); !isSuperseded(err) {
 			return err
 		}
 		return nil
@@ -294,8 +295,8 @@ func (db *History) supersede(ctx context.Context, conn *pgx.Conn, newer, own way
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return classify("hold keys back", err)
 	}
-	if err := db.pool.mark.superseded(newer); err != nil {
-		return err
+	if err := db.pool.mark.supersede(newer); err != nil { // this process knows it still
+		db.pool.log.Error("the newer epoch that an edge has seen is not on the disk", "error", err)
 	}
 	if news {
 		db.pool.log.Error("an edge has seen a newer epoch of the changelog; it is refused, and no key is issued", "error", why)

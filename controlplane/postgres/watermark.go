@@ -223,9 +223,9 @@ func (m *highWaterMark) saw(p waypost.Position) {
 	}
 }
 
-// superseded notes an epoch that a follower has seen and PostgreSQL does not have, and
+// supersede notes an epoch that a follower has seen and PostgreSQL does not have, and
 // makes that durable: PostgreSQL may forget it, and must not take the follower over then.
-func (m *highWaterMark) superseded(by waypost.Epoch) error {
+func (m *highWaterMark) supersede(by waypost.Epoch) error {
 	m.mu.Lock()
 	news := beyond(by, m.seen.superseding)
 	if news {
