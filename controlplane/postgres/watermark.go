@@ -58,9 +58,8 @@ func (s *sight) judge(cluster *string) error {
 	return waypost.Errorf(waypost.EUnavailable, "the data directory remembers the keys of another cluster (%s) than this database's: restore that database, or give the control plane another data directory if this is a new cluster with a secret of its own", s.cluster)
 }
 
-// superseded returns the epoch that a follower has seen and that is not in the past of
-// PostgreSQL's: it is newer, or another with the same ordinal, which two databases open
-// that are promoted or restored within one minute. nil: there is none.
+// superseded returns the epoch that a follower has seen and that is beyond PostgreSQL's
+// own; nil: there is none.
 func (s *sight) superseded(own waypost.Epoch) *waypost.Epoch {
 	if !beyond(s.superseding, own) {
 		return nil
@@ -68,6 +67,9 @@ func (s *sight) superseded(own waypost.Epoch) *waypost.Epoch {
 	return &s.superseding
 }
 
+// beyond reports whether an epoch is not in the past of PostgreSQL's own: it is newer, or
+// another one with the same ordinal, as when two databases are promoted or restored
+// within one minute.
 func beyond(seen, own waypost.Epoch) bool {
 	return seen.Ordinal > own.Ordinal || seen.Ordinal == own.Ordinal && seen.ID != own.ID
 }
@@ -224,7 +226,8 @@ func (m *highWaterMark) saw(p waypost.Position) {
 }
 
 // supersede notes an epoch that a follower has seen and PostgreSQL does not have, and
-// makes that durable: PostgreSQL may forget it, and must not take the follower over then.
+// makes that durable, so that PostgreSQL takes the follower over neither after a restart
+// nor after a restore. If the error is not nil, a later save has it.
 func (m *highWaterMark) supersede(by waypost.Epoch) error {
 	m.mu.Lock()
 	news := beyond(by, m.seen.superseding)

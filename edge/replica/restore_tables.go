@@ -76,8 +76,8 @@ func (b *tableBuilder) begin(db *DB, dir string) {
 	b.alone = st == nil || st.applied.Load().records == 0
 }
 
-// pacer returns what paces one piece of work: nothing while the replica is empty, because
-// no redirect waits for the processor.
+// pacer returns what paces one piece of work, nil if the replica was empty when the
+// restore began: then no redirect waits for the processor.
 func (b *tableBuilder) pacer() *pacer.Pacer {
 	if b.alone {
 		return nil
