@@ -219,3 +219,10 @@ func NotBefore(t *Trust, h *Head, sink Sink) error { return t.notBefore(h, sink)
 
 // Meet pins the key of a signer, or goes over to it.
 func Meet(t *Trust, s *Signer) error { return t.meet(s.cluster, s.announced, false) }
+
+// CheckHead judges the head of a source that signs with a key, at a position.
+func CheckHead(t *Trust, s *Signer, at waypost.Position) error {
+	h := Head{Cluster: s.cluster, Position: at}
+	h.Signature = s.signHead(&h)
+	return t.checkHead(&h, nil)
+}

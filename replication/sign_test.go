@@ -558,6 +558,29 @@ func TestAFollowerPresentsTheNewestSignedPositionAlsoAfterARestart(t *testing.T)
 	})
 }
 
+// A node whose replica was set aside keeps its Trust, and may reach the other one of two
+// databases that were promoted within one minute. It presents the history that it has
+// followed, so that this database refuses it.
+func TestTrust_KeepsToItsHistoryAgainstAnotherOfTheSameOrdinal(t *testing.T) {
+	kept, own := &pins{}, signer(t, replication.Cluster{1}, 1)
+	trust := kept.trust(t)
+	require.NoError(t, replication.Meet(trust, own))
+	presents := func(want waypost.Position, why string) {
+		t.Helper()
+		got, err := own.Witness(trust.Witness())
+		require.NoError(t, err)
+		require.Equal(t, want, got.Position, why)
+	}
+	first := waypost.Position{Epoch: waypost.Epoch{Ordinal: 7, ID: waypost.EpochID{1}}, Seq: 10}
+	other := waypost.Position{Epoch: waypost.Epoch{Ordinal: 7, ID: waypost.EpochID{2}}, Seq: 1000}
+	next := waypost.Position{Epoch: waypost.Epoch{Ordinal: 8, ID: waypost.EpochID{3}}, Seq: 5}
+	require.NoError(t, replication.CheckHead(trust, own, first))
+	require.NoError(t, replication.CheckHead(trust, own, other))
+	presents(first, "a larger sequence of another history is not newer")
+	require.NoError(t, replication.CheckHead(trust, own, next))
+	presents(next, "a newer epoch is, with a smaller sequence")
+}
+
 func TestOnlyWhatWasSignedIsATestimony(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, kept := replicationtest.NewSource(), &pins{}

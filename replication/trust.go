@@ -238,13 +238,20 @@ func (t *Trust) check(cluster Cluster, statement []byte, s *Signature, at waypos
 	}
 	word := s.append(bytes.Clone(statement))
 	t.recent.add(at, word)
-	if at.Revision().Newer(t.at.Revision()) {
+	if isAfter(at, t.at) {
 		t.at, t.word = at, word
 		if time.Since(t.keptAt) > keepWitness && !t.saving {
 			t.saveLater()
 		}
 	}
 	return nil
+}
+
+// isAfter reports whether a position is in a newer epoch than another one, or later in
+// the same one. Two databases that were promoted within one minute open epochs with the
+// same ordinal: of their positions none is after the other, whatever their sequences are.
+func isAfter(at, seen waypost.Position) bool {
+	return at.Epoch.Ordinal > seen.Epoch.Ordinal || at.Epoch == seen.Epoch && at.Seq > seen.Seq
 }
 
 // checkHead is check for a head, or for the testimony that came with it.
