@@ -85,25 +85,42 @@ everything() {
   step "alert rules" alerts
 }
 
+# long_form NAME PACKAGE TESTS FLAG... runs tests of a package, of which TESTS lists the names
+# without "Test". One that the package does not have is a failure: go test would pass without it.
+long_form() {
+  local name=$1 package=$2 tests=$3 test
+  shift 3
+  for test in $tests; do
+    if ! grep -qE "^func Test$test\(" "$package"/*_test.go; then
+      echo "There is no Test$test in $package." >&2
+      failed+=("$name")
+      return
+    fi
+  done
+  go_test "$name" "$package" -run "^Test(${tests// /|})\$" "$@"
+}
+
 # long_forms goes through the tests that have a long form. Each ends when it has done so much,
 # and not with a clock, except for the soak.
 long_forms() {
   export TEST_LONG=yes TEST_SILENCE=60m TEST_TIMEOUT=90m
   echo "Commit $(git describe --always --dirty), $(nproc) processors, $(go version | cut -d' ' -f3), $(date -u +%F)"
   step "build" build
-  go_test "kills of everything, again and again" ./test/system -race -run 'SurviveKills'
-  WAYPOST_LEDGER=10m go_test "clicks are counted in ten minutes of kills" ./test/ledger -race
-  WAYPOST_KEYS=1000000 go_test "a million keys are issued once" ./test/keys -race -run 'AreIssuedOnceWhileControlPlanesAreKilled'
-  WAYPOST_TREE_STEPS=1000 go_test "a thousand steps of a tree of replicas" ./test/followers -race -run 'Whatever|Lockstep'
-  WAYPOST_FOLLOWERS=1000 go_test "a thousand followers of one stream" ./replication -run 'ABatchIsEncodedOnce'
-  go_test "120 restarts of edges and 20 kills of a control plane during deletions" ./test/system -race -run 'LeavesOutNoEdgeThatServes'
-  go_test "each file of a replica is cut at 50 places and flipped at 500" ./edge/replica -run 'IsRightOrRepairedWhateverFileIsDamaged'
-  WAYPOST_BOOTSTRAP_LINKS=1000000 go_test "a bootstrap of a million links is killed ten times" ./edge/replica -run 'ABootstrapThatIsKilled'
-  WAYPOST_WEEK=zipf go_test "a week of clicks, most on few links" ./edge/clicks -run 'AWeekOfClicks'
-  WAYPOST_WEEK=uniform go_test "a week of clicks, alike on all links" ./edge/clicks -run 'AWeekOfClicks'
-  go_test "a drill with 500 links" ./test/drill -race
-  go_test "click budgets hold while edges are killed and cut off for a minute" ./test/budgets -race
-  WAYPOST_SOAK=10m go_test "a fleet under restarts, partitions and kills for ten minutes" ./test/fleet -race
+  long_form "kills of everything, again and again" ./test/system "Clicks_SurviveKillsOfEverything Links_SurviveKillsOfEverythingUnderLoad" -race
+  WAYPOST_LEDGER=10m long_form "clicks are counted in ten minutes of kills" ./test/ledger WhatVisitorsWereAnsweredIsCountedWhoeverIsKilledWherever -race
+  WAYPOST_KEYS=1000000 long_form "a million keys are issued once" ./test/keys Keys_AreIssuedOnceWhileControlPlanesAreKilledAndRangesMoved -race
+  WAYPOST_TREE_STEPS=1000 long_form "a thousand steps of a tree of replicas" ./test/followers \
+    "ReplicasEqualPostgreSQLWhateverHappens InLockstepASeedRepeatsARunInFull" -race
+  WAYPOST_FOLLOWERS=1000 long_form "a thousand followers of one stream" ./replication ABatchIsEncodedOnceForAllFollowers
+  long_form "120 restarts of edges and 20 kills of a control plane during deletions" ./test/system Wait_LeavesOutNoEdgeThatServes -race
+  long_form "each file of a replica is cut at 50 places and flipped at 500" ./edge/replica DB_IsRightOrRepairedWhateverFileIsDamaged
+  WAYPOST_BOOTSTRAP_LINKS=1000000 long_form "a bootstrap of a million links is killed ten times" ./edge/replica Bootstrap_ResumesAfterTenKills
+  WAYPOST_WEEK=zipf long_form "a week of clicks, most on few links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota
+  WAYPOST_WEEK=uniform long_form "a week of clicks, alike on all links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota
+  long_form "a drill with 500 links" ./test/drill Drill_PostgreSQLAndTheControlPlanesDiskAreLost -race
+  long_form "click budgets hold while edges are killed and cut off for a minute" ./test/budgets Budgets_HoldWhileEdgesAreKilledAndCutOff -race
+  WAYPOST_SOAK=10m long_form "a fleet under restarts, partitions and kills for ten minutes" ./test/fleet \
+    Fleet_ComesRightByItselfAfterRestartsAndPartitions -race
   step "fuzz tests, ten seconds each" test/runner/fuzz.sh 10s
 }
 
