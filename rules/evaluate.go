@@ -25,6 +25,8 @@ type Facts struct {
 	Variant   uint8   // that the visitor's cookie names
 	Chance    uint16  // random
 	Passed    bool    // the visitor need not give the link's password
+
+	words [2]uint64 // Address, as conditions compare it
 }
 
 // Trace records an evaluation.
@@ -138,49 +140,51 @@ func broken(r *waypost.Record, f *Facts, t *Trace) waypost.Resolution {
 	return res
 }
 
-// decide sets the answer of the first rule that matches. It returns false for a programme
-// that is damaged there.
+// decide sets the answer of the first rule that matches: the first whose conditions all
+// hold. It returns false for a programme that is damaged there.
 func (p *programme) decide(res *waypost.Resolution, f *Facts, t *Trace) (ok bool) {
-	rest := p.logic
+	logic := p.logic
 	for range p.rules {
-		r, after, ok := cutRule(rest)
+		id, conditions, rest, after, ok := cutRule(logic)
 		if !ok {
 			return false
 		}
-		matches, failed, action, ok := r.matches(f)
-		if !ok {
-			return false
+		held := 0
+		for held < conditions {
+			op, operand, next, ok := cutCondition(rest)
+			if !ok {
+				return false
+			}
+			is, ok := holds(op&^negation, operand, f)
+			if !ok {
+				return false
+			}
+			if is == (op&negation != 0) {
+				break
+			}
+			rest = next
+			held++
 		}
+		matches := held == conditions
 		if t != nil {
-			t.Steps = append(t.Steps, Step{Rule: int(r.id), Failed: failed})
+			t.step(id, held, matches)
 		}
 		if matches {
-			res.Rule = r.id
-			return p.act(res, action, f)
+			res.Rule = id
+			return p.act(res, rest, f)
 		}
-		rest = after
+		logic = after
 	}
 	return true
 }
 
-// matches evaluates the conditions of a rule up to the first that does not hold.
-func (r *compiled) matches(f *Facts) (matches bool, failed int, action []byte, ok bool) {
-	rest := r.rest
-	for i := range r.conditions {
-		op, operand, after, ok := cutCondition(rest)
-		if !ok {
-			return false, i, nil, false
-		}
-		holds, ok := holds(op&^negation, operand, f)
-		if !ok {
-			return false, i, nil, false
-		}
-		if holds == (op&negation != 0) {
-			return false, i, nil, true
-		}
-		rest = after
+// step records the evaluation of a rule, and how many of its conditions held.
+func (t *Trace) step(rule byte, held int, matches bool) {
+	failed := held
+	if matches {
+		failed = -1
 	}
-	return true, -1, rest, true
+	t.Steps = append(t.Steps, Step{Rule: int(rule), Failed: failed})
 }
 
 // act sets the answer to that of an action.
@@ -283,7 +287,7 @@ func holds(op byte, b []byte, f *Facts) (is, ok bool) {
 		}
 		return false, true
 	case opAddress:
-		return hasAddress(b, f.Address), true
+		return f.Address.IsValid() && hasAddress(b, f.words), true
 	case opQuery:
 		if len(b) < 2 || len(b) < 2+int(b[1]) {
 			return false, false
@@ -337,15 +341,17 @@ func equalFold(lower []byte, s string) bool {
 	return true
 }
 
-func hasAddress(b []byte, addr netip.Addr) bool {
-	if !addr.IsValid() {
-		return false
-	}
-	a := addr.As16()
-	high, low := binary.LittleEndian.Uint64(a[:]), binary.LittleEndian.Uint64(a[8:])
+// wordsOf returns the 16 bytes of an address as two words.
+func wordsOf(address netip.Addr) [2]uint64 {
+	b, le := address.As16(), binary.LittleEndian
+	return [2]uint64{le.Uint64(b[:]), le.Uint64(b[8:])}
+}
+
+// hasAddress reports whether an address is in one of the networks of a list.
+func hasAddress(b []byte, words [2]uint64) bool {
+	le := binary.LittleEndian
 	for ; len(b) >= 32; b = b[32:] {
-		le := binary.LittleEndian
-		if high&le.Uint64(b) == le.Uint64(b[16:]) && low&le.Uint64(b[8:]) == le.Uint64(b[24:]) {
+		if words[0]&le.Uint64(b) == le.Uint64(b[16:]) && words[1]&le.Uint64(b[8:]) == le.Uint64(b[24:]) {
 			return true
 		}
 	}

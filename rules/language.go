@@ -16,8 +16,8 @@ func ParseLanguage(s string) (Language, bool) {
 		return Language{}, false
 	}
 	var tag [len("deu-419")]byte
-	l, whole := parseTag(tag[:copy(tag[:], s)])
-	if !whole {
+	var l Language
+	if !l.parse(tag[:copy(tag[:], s)]) {
 		return Language{}, false
 	}
 	return l, true
@@ -33,18 +33,19 @@ func (l Language) String() string {
 
 func text(subtag [3]byte) string { return string(bytes.TrimRight(subtag[:], "\x00")) }
 
-// parseTag reads a tag, and reports whether the language holds all of it. The zero
-// Language means that it is no tag. It skips a script between language and region.
-func parseTag(tag []byte) (l Language, whole bool) {
+// parse reads a tag, and reports whether the language holds all of it. The zero Language
+// means that it is no tag. It skips a script between language and region.
+func (l *Language) parse(tag []byte) (whole bool) {
+	*l = Language{}
 	n := subtagLen(tag)
 	if n != 2 && n != 3 || !onlyLetters(tag[:n]) {
-		return Language{}, false
+		return false
 	}
 	for i, c := range tag[:n] {
 		l.Primary[i] = c | 0x20
 	}
 	if n == len(tag) {
-		return l, true
+		return true
 	}
 	tag = tag[n+1:]
 	n = subtagLen(tag)
@@ -55,13 +56,13 @@ func parseTag(tag []byte) (l Language, whole bool) {
 	}
 	switch {
 	case n == 2 && onlyLetters(tag[:n]):
-		l.Region = [3]byte{tag[0] &^ 0x20, tag[1] &^ 0x20}
+		l.Region[0], l.Region[1] = tag[0]&^0x20, tag[1]&^0x20
 	case n == 3 && onlyDigits(tag[:n]):
 		l.Region = [3]byte(tag[:n])
 	default:
-		return l, false
+		return false
 	}
-	return l, !script && n == len(tag)
+	return !script && n == len(tag)
 }
 
 // subtagLen returns the length of the text before the next hyphen. Some programs write an
@@ -129,8 +130,8 @@ func (l *Languages) Parse(header []byte) {
 		if !weighsEnough(header[start:i]) {
 			continue
 		}
-		if lang, _ := parseTag(trimSpaces(tag)); lang.Primary[0] != 0 {
-			l.list[l.n] = lang
+		next := &l.list[l.n]
+		if next.parse(trimSpaces(tag)); next.Primary[0] != 0 {
 			l.n++
 		}
 	}

@@ -231,11 +231,11 @@ func Check(b []byte) error {
 	}
 	rest := p.logic
 	for range p.rules {
-		r, after, ok := cutRule(rest)
+		id, conditions, parts, after, ok := cutRule(rest)
 		if !ok {
 			return ErrProgramme
 		}
-		reads, ok := p.checkRule(&r)
+		reads, ok := p.checkRule(id, conditions, parts)
 		if !ok {
 			return ErrProgramme
 		}
@@ -276,23 +276,18 @@ func (p *programme) checkTargets() (need Need, ok bool) {
 	return need, true
 }
 
-// compiled is one rule of a programme.
-type compiled struct {
-	id         byte
-	conditions int
-	rest       []byte // conditions and the action
-}
-
-// cutRule takes the first rule off b.
-func cutRule(b []byte) (r compiled, rest []byte, ok bool) {
+// cutRule takes the first rule off b. Its parts are its id, the number of its conditions,
+// and its conditions with the action. They are results of their own, because the compiler
+// keeps no struct of this size in registers, which took half the time of a rule.
+func cutRule(b []byte) (id byte, conditions int, parts, rest []byte, ok bool) {
 	if len(b) < 4 {
-		return r, nil, false
+		return 0, 0, nil, nil, false
 	}
 	size := int(binary.LittleEndian.Uint16(b))
 	if size < 4 || size > len(b) {
-		return r, nil, false
+		return 0, 0, nil, nil, false
 	}
-	return compiled{id: b[2], conditions: int(b[3]), rest: b[4:size]}, b[size:], true
+	return b[2], int(b[3]), b[4:size], b[size:], true
 }
 
 // cutCondition takes the first condition off b.
@@ -307,12 +302,11 @@ func cutCondition(b []byte) (op byte, operand, rest []byte, ok bool) {
 	return b[0], b[3 : 3+size : 3+size], b[3+size:], true
 }
 
-func (p *programme) checkRule(r *compiled) (need Need, ok bool) {
-	if r.id == 0 || r.id > MaxID || r.conditions > MaxConditions {
+func (p *programme) checkRule(id byte, conditions int, rest []byte) (need Need, ok bool) {
+	if id == 0 || id > MaxID || conditions > MaxConditions {
 		return 0, false
 	}
-	rest := r.rest
-	for range r.conditions {
+	for range conditions {
 		op, operand, after, ok := cutCondition(rest)
 		op &^= negation
 		if !ok || !checkOperand(op, operand) {

@@ -16,10 +16,14 @@ type Request struct {
 	Chance         uint16 // random
 }
 
-// Read sets the facts that are needed from a request. Country and city are the caller's.
-// It does not allocate.
+// Read sets those facts of the zero Facts that are needed from a request. Country and
+// city are the caller's. It does not allocate.
 func (f *Facts) Read(need Need, r *Request) {
-	*f = Facts{At: r.At, Address: r.Address, UserAgent: r.UserAgent, Query: r.Query, Cookie: r.Cookie, Chance: r.Chance}
+	f.At, f.Address, f.Chance = r.At, r.Address, r.Chance
+	f.UserAgent, f.Query, f.Cookie = r.UserAgent, r.Query, r.Cookie
+	if need&NeedAddress != 0 {
+		f.words = wordsOf(r.Address)
+	}
 	if need&NeedAgent != 0 {
 		f.Agent = agents.parse(r.UserAgent)
 	}
