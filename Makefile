@@ -129,8 +129,8 @@ bench-micro: ## Run the Go benchmarks of the edge, the codecs and the keys (3 mi
 LOAD ?=
 
 .PHONY: load
-load: install-postgres $(TOOLS)/k6 ## Put the load of ten minutes on a whole system that every release must bear; writes bench/RESULTS.md
-	go run ./bench/load $(if $(filter short,$(LOAD)),-try)
+load: install-postgres install-wrk $(TOOLS)/k6 ## Put the load of ten minutes on a whole system that every release must bear; writes bench/RESULTS.md
+	go run ./bench/load $(if $(filter short,$(LOAD)),-try) $(BENCH)
 
 .PHONY: install-postgres
 install-postgres: ## Install the PostgreSQL server binaries, if they are missing

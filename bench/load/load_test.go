@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,4 +25,19 @@ func TestSummary_BecomesACaseAndItsGoals(t *testing.T) {
 		met[g.What] = g.Figure <= g.Most
 	}
 	require.Equal(t, map[string]bool{"ramp: p95 in ms": true, "ramp: p99 in ms": false, "ramp: ms for a request, by the rate": true, "ramp: errors in %": true}, met)
+}
+
+func TestTitles_HaveThreeWordsOfWhichEveryOneIsInManyTitles(t *testing.T) {
+	links := map[string]int{}
+	for n := range uint64(27_000) {
+		title := strings.Fields(titleOf(n))
+		require.Len(t, title, 4)
+		for _, word := range title[:3] {
+			links[word]++
+		}
+	}
+	require.Len(t, links, len(words))
+	for word, n := range links {
+		require.Greater(t, n, 1000, word)
+	}
 }

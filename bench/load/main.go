@@ -41,7 +41,7 @@ func measure(ctx context.Context, args []string) error {
 	if err := o.Parse(flags, args); err != nil {
 		return err
 	}
-	return o.Run(ctx, []bench.Part{{Name: "load", Measure: o.playAll}})
+	return o.Run(ctx, []bench.Part{{Name: "load", Measure: o.playAll}, {Name: "growth", Full: true, Measure: o.grow}})
 }
 
 func (o *options) playAll(ctx context.Context) (_ bench.Section, err error) {

@@ -1,0 +1,428 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost/bench"
+	"waypost/bench/corpus"
+	"waypost/bench/wrk"
+)
+
+// growth fills one workspace of a system, and measures at each size what a link costs an
+// edge and PostgreSQL, how long an edge takes to start and to be filled from nothing, and
+// how long lists and searches take.
+type growth struct {
+	o       *options
+	s       *bench.System
+	dir     string
+	targets *corpus.Targets
+	db      *pgx.Conn // as superuser, whom no row-level security binds
+	token   string    // of edges
+	links   int       // so far
+	client  http.Client
+	samples int // requests for each list
+}
+
+func (o *options) grow(ctx context.Context) (_ bench.Section, err error) {
+	const million = 1_000_000
+	sizes, samples := []int{million, 10 * million}, 300
+	switch {
+	case o.Full:
+		sizes = append(sizes, 50*million)
+	case o.Try:
+		sizes, samples = []int{1000, 3000}, 3
+	}
+	g := &growth{o: o, samples: samples, client: http.Client{
+		Timeout:       time.Minute,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	if g.dir, err = o.TempDir(); err != nil {
+		return bench.Section{}, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(g.dir)) }()
+	if g.targets, err = corpus.ReadTargets(o.Targets); err != nil {
+		return bench.Section{}, err
+	}
+	if err := g.start(ctx); err != nil {
+		return bench.Section{}, err
+	}
+	defer func() { err = errors.Join(err, g.s.Stop()) }()
+	defer func() { err = errors.Join(err, g.db.Close(context.WithoutCancel(ctx))) }()
+	out := bench.Section{Title: "Growth of one workspace", Notes: []string{
+		"targets of 90 bytes on average, each with a title; PostgreSQL, the control plane, three edges and the clients share the machine",
+		fmt.Sprintf("%d requests for each list, one after the other, with 50 links a page", samples),
+	}}
+	for _, size := range sizes {
+		if err := g.fill(ctx, size); err != nil {
+			return bench.Section{}, err
+		}
+		column := strconv.Itoa(size) + " links"
+		err := g.measure(ctx, func(name string, figure float64) {
+			g.o.Logf("%s: %s %.4g", column, name, figure)
+			m := bench.Measure{Name: column, Rounds: []float64{figure}}
+			row := slices.IndexFunc(out.Cases, func(c bench.Case) bool { return c.Name == name })
+			if row < 0 {
+				row = len(out.Cases)
+				out.Cases = append(out.Cases, bench.Case{Name: name})
+			}
+			out.Cases[row].Measures = append(out.Cases[row].Measures, m)
+			if most, ok := goals[name]; ok {
+				out.AddGoal(name, column, most)
+			}
+		})
+		if err != nil {
+			return bench.Section{}, fmt.Errorf("%s: %w", column, err)
+		}
+	}
+	return out, nil
+}
+
+const measureStart = "start to first redirect, s"
+
+// goals are the bounds of figures at every size.
+var goals = func() map[string]float64 {
+	all := map[string]float64{measureStart: 2}
+	for _, l := range lists {
+		all[l.name+", p99 ms"] = 40
+	}
+	return all
+}()
+
+// The model of docs/operations/capacity.md, bytes for each link.
+const modelMemory, modelDisk = 111, 70
+
+// start starts the system and connects to its database.
+func (g *growth) start(ctx context.Context) error {
+	binary, err := bench.BuildWaypost(ctx, g.dir)
+	if err != nil {
+		return err
+	}
+	if g.s, err = bench.StartSystem(ctx, binary, g.dir); err != nil {
+		return err
+	}
+	token, err := os.ReadFile(filepath.Join(g.s.DataDir, "secrets", "edge-token"))
+	if err == nil {
+		g.token = strings.TrimSpace(string(token))
+		var cfg *pgx.ConnConfig
+		if cfg, err = pgx.ParseConfig(g.s.State.DatabaseURL); err == nil {
+			cfg.User = "postgres"
+			g.db, err = pgx.ConnectConfig(ctx, cfg)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, g.s.Stop())
+	}
+	return nil
+}
+
+// measure adds each figure at the present size.
+func (g *growth) measure(ctx context.Context, add func(name string, figure float64)) (err error) {
+	links := float64(g.links)
+	var size int64
+	if err := g.db.QueryRow(ctx, `SELECT pg_database_size(current_database())`).Scan(&size); err != nil {
+		return fmt.Errorf("ask for the size of the database: %w", err)
+	}
+	add("PostgreSQL, bytes per link", float64(size)/links)
+
+	dir := filepath.Join(g.dir, "edge-"+strconv.Itoa(g.links))
+	e, took, err := g.startEdge(ctx, dir)
+	if err != nil {
+		return err
+	}
+	add("empty edge to a full one, links per second", links/took.Seconds())
+	if err := e.stop(); err != nil {
+		return err
+	}
+	if e, took, err = g.startEdge(ctx, dir); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.stop(), os.RemoveAll(dir)) }()
+	add(measureStart, took.Seconds())
+	cpu, err := g.visit(ctx, e)
+	if err != nil {
+		return err
+	}
+	add("CPU µs per redirect", cpu)
+	memory, err := bench.Memory(e.process.Process.Pid)
+	if err != nil {
+		return err
+	}
+	disk, err := sizeOf(filepath.Join(dir, "replica"))
+	if err != nil {
+		return err
+	}
+	add("memory of an edge, MB", float64(memory)/1e6)
+	add("the table of links in it, by the model, MB", links*modelMemory/1e6)
+	add("disk of an edge, MB", float64(disk)/1e6)
+	add("the same by the model, MB", links*modelDisk/1e6)
+	for _, list := range lists {
+		times, err := g.list(ctx, list.query)
+		if err != nil {
+			return fmt.Errorf("%s: %w", list.name, err)
+		}
+		slices.Sort(times)
+		for _, q := range []struct {
+			name string
+			at   float64
+		}{{"p50", 0.5}, {"p99", 0.99}} {
+			add(list.name+", "+q.name+" ms", float64(times[int(q.at*float64(len(times)-1))])/1e6)
+		}
+	}
+	return nil
+}
+
+// fill makes links up to that number, through the product's triggers, and waits
+// until the edges have them.
+func (g *growth) fill(ctx context.Context, links int) error {
+	const each = 10_000
+	began := time.Now()
+	for g.links < links {
+		var codes, targets, titles []string
+		for end := min(g.links+each, links); g.links < end; g.links++ {
+			n := uint64(g.links)
+			codes = append(codes, string(corpus.AppendCode(nil, n)))
+			targets = append(targets, string(g.targets.Append(nil, n)))
+			titles = append(titles, titleOf(n))
+		}
+		_, err := g.db.Exec(ctx, `
+			INSERT INTO link (workspace_id, domain_id, code, original_url, title)
+			SELECT 1, 1, c, t, n FROM unnest($1::text[], $2::text[], $3::text[]) u (c, t, n)`, codes, targets, titles)
+		if err != nil {
+			return fmt.Errorf("fill PostgreSQL: %w", err)
+		}
+		if g.links%1_000_000 == 0 {
+			g.o.Logf("%d links after %s", g.links, time.Since(began).Round(time.Second))
+		}
+	}
+	if _, err := g.db.Exec(ctx, `VACUUM ANALYZE link`); err != nil {
+		return fmt.Errorf("fill PostgreSQL: %w", err)
+	}
+	return g.s.AwaitEdges(ctx)
+}
+
+// words are those of titles. A title has three, and every word is in many titles.
+var words = strings.Fields(`autumn banner brochure catalogue coupon display event flyer invoice label leaflet letter manual menu
+	newsletter packaging partner poster promotion receipt review sample season shelf signup spring summer survey ticket winter`)
+
+func titleOf(n uint64) string {
+	word := func(k uint64) string { return words[k%uint64(len(words))] }
+	return word(n) + " " + word(n/30+7) + " " + word(n/900+13) + " " + strconv.FormatUint(n, 10)
+}
+
+// edgeProcess is an edge of its own.
+type edgeProcess struct {
+	process *exec.Cmd
+	addr    string
+}
+
+// startEdge starts an edge and returns the time from its start until it redirects a
+// visitor of the newest link.
+func (g *growth) startEdge(ctx context.Context, dir string) (_ *edgeProcess, took time.Duration, err error) {
+	status := dir + ".status"
+	if err := os.Remove(status); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, fmt.Errorf("start an edge: %w", err)
+	}
+	log, err := os.Create(dir + ".log")
+	if err != nil {
+		return nil, 0, fmt.Errorf("start an edge: %w", err)
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	e := &edgeProcess{process: exec.Command(g.s.Binary, "edge", "--addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
+		"--region", "us-east-1", "--node", "growth")}
+	e.process.Env = append(os.Environ(), "WAYPOST_EDGE_CONTROL_URLS="+g.s.State.API, "WAYPOST_EDGE_TOKEN="+g.token,
+		"WAYPOST_EDGE_STRICT_HOSTS=false", "WAYPOST_EDGE_DATA_DIR="+dir, "WAYPOST_EDGE_STATUS_FILE="+status)
+	e.process.Stdout, e.process.Stderr = log, log
+	began := time.Now()
+	if err := e.process.Start(); err != nil {
+		return nil, 0, fmt.Errorf("start an edge: %w", err)
+	}
+	code := string(corpus.AppendCode(nil, uint64(g.links-1)))
+	poll := time.NewTicker(2 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, 0, errors.Join(ctx.Err(), e.stop())
+		case <-poll.C:
+		}
+		if e.addr == "" {
+			e.addr = addrOf(status)
+			continue
+		}
+		got, err := g.get(ctx, "http://"+e.addr+"/"+code, "")
+		if err == nil && got == http.StatusFound {
+			return e, time.Since(began), nil
+		}
+	}
+}
+
+// addrOf returns the address in an edge's status file, "" while there is none.
+func addrOf(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	var status struct{ Addr string }
+	if json.Unmarshal(text, &status) != nil {
+		return ""
+	}
+	return status.Addr
+}
+
+func (e *edgeProcess) stop() error {
+	if err := e.process.Process.Signal(os.Interrupt); err != nil {
+		return fmt.Errorf("stop an edge: %w", err)
+	}
+	if err := e.process.Wait(); err != nil {
+		return fmt.Errorf("stop an edge: %w", err)
+	}
+	return nil
+}
+
+// visit has wrk follow links, and returns the CPU time of a redirect in µs. It first has
+// the edge read many of its links.
+func (g *growth) visit(ctx context.Context, e *edgeProcess) (float64, error) {
+	const visited = 200_000
+	dir, err := os.MkdirTemp(g.dir, "wrk-")
+	if err != nil {
+		return 0, fmt.Errorf("visit links: %w", err)
+	}
+	random := rand.New(rand.NewPCG(1, uint64(g.links)))
+	var codes []byte
+	for range visited {
+		codes = corpus.AppendCode(codes, random.Uint64N(uint64(g.links)))
+	}
+	length := 5 * time.Second
+	if g.o.Try {
+		length = time.Second
+	}
+	var used time.Duration
+	var r wrk.Result
+	for range 2 {
+		before, err := bench.CPUTime(e.process.Process.Pid)
+		if err != nil {
+			return 0, err
+		}
+		r, err = wrk.Run(ctx, wrk.Config{
+			Addr: e.addr, Dir: dir, Codes: codes, CodeLength: corpus.CodeLength, Head: "GET /", Tail: " HTTP/1.1\r\nHost: localhost\r\n\r\n",
+			Connections: 64, Threads: 1, Duration: length,
+		})
+		if err != nil {
+			return 0, err
+		}
+		after, err := bench.CPUTime(e.process.Process.Pid)
+		if err != nil {
+			return 0, err
+		}
+		used = after.Since(before)
+	}
+	if r.Requests == 0 || r.Failed+r.Broken > 0 {
+		return 0, fmt.Errorf("%d of %d redirects failed, and %d connections", r.Failed, r.Requests, r.Broken)
+	}
+	return used.Seconds() * 1e6 / float64(r.Requests), nil
+}
+
+// lists names the lists that the console and programs ask for. A query is of link n.
+var lists = []struct {
+	name  string
+	query func(g *growth, n uint64) string
+}{
+	{"newest first", func(*growth, uint64) string { return "" }},
+	{"by clicks", func(*growth, uint64) string { return "sort=-clicks" }},
+	{"two words of titles", func(_ *growth, n uint64) string {
+		title := strings.Fields(titleOf(n))
+		return "search=" + title[0] + "+" + title[1]
+	}},
+	{"beginning of a code", func(_ *growth, n uint64) string { return "search=" + string(corpus.AppendCode(nil, n)[:5]) }},
+	{"beginning of a host", func(g *growth, n uint64) string { return "search=" + url.QueryEscape(g.host(n)) }},
+	{"beginning of a URL", func(g *growth, n uint64) string {
+		target := string(g.targets.Append(nil, n))
+		return "search=" + url.QueryEscape(target[:min(len(target), 40)])
+	}},
+}
+
+// host returns the beginning of the host of a link's target.
+func (g *growth) host(n uint64) string {
+	u, err := url.Parse(string(g.targets.Append(nil, n)))
+	if err != nil {
+		return "example"
+	}
+	return u.Host[:max(3, len(u.Host)-2)]
+}
+
+// list asks for pages of a list of random links, and returns how long each took.
+func (g *growth) list(ctx context.Context, query func(*growth, uint64) string) (times []time.Duration, err error) {
+	random := rand.New(rand.NewPCG(2, uint64(g.links)))
+	for range g.samples {
+		where := g.s.State.API + "/api/v1/urls?limit=50&" + query(g, random.Uint64N(uint64(g.links)))
+		began := time.Now()
+		status, err := g.get(ctx, where, g.s.State.APIKey)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("the answer to %s is %d", where, status)
+		}
+		if err != nil {
+			return nil, err
+		}
+		times = append(times, time.Since(began))
+	}
+	return times, nil
+}
+
+func (g *growth) get(ctx context.Context, where, key string) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	res, err := g.client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, errors.Join(err, res.Body.Close())
+}
+
+// sizeOf adds up the sizes of the files below a directory.
+func sizeOf(dir string) (total int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a compaction has taken it away
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			total += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("add up file sizes: %w", err)
+	}
+	return total, nil
+}
