@@ -2,26 +2,38 @@ package replicationtest
 
 import (
 	"context"
-	"io"
+	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
-// Wire is a TCP proxy that can be cut.
+// Wire is a TCP proxy that can be cut, lose bytes and be slow.
 type Wire struct {
 	ln      net.Listener
 	backend func() string
 	work    sync.WaitGroup
 
-	mu    sync.Mutex
-	cut   bool
-	deaf  bool
-	conns map[net.Conn]struct{}
+	mu      sync.Mutex
+	cut     bool
+	deaf    bool // what the backend sends is lost
+	mute    bool // what clients send is lost
+	quality Quality
+	conns   map[net.Conn]struct{}
+}
+
+// Quality says how a wire carries bytes. Zero is as fast as they come.
+type Quality struct {
+	Delay    time.Duration // of each piece that arrives
+	Rate     int           // bytes per second of a connection in one direction; 0: no limit
+	CutAfter int           // a connection ends at random within that many bytes; 0: it does not
 }
 
 // NewWire listens on an address of its own and forwards each connection to backend's
-// address, until the test ends.
+// address, HOST:PORT or the path of a socket, until the test ends.
 func NewWire(t testing.TB, backend func() string) *Wire {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -58,32 +70,41 @@ func (w *Wire) Deafen() {
 	w.deaf = true
 }
 
-// Mend lets connections through again. Those that have lost something end.
+// Silence loses all that either side sends, also on new connections, until Mend. No
+// connection ends.
+func (w *Wire) Silence() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deaf, w.mute = true, true
+}
+
+// Degrade carries bytes with a quality from now on, until Mend.
+func (w *Wire) Degrade(q Quality) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.quality = q
+}
+
+// Mend lets connections through again, as fast as they come. Those that have lost
+// something end.
 func (w *Wire) Mend() {
 	w.mu.Lock()
-	deaf := w.deaf
-	w.cut, w.deaf = false, false
+	lost := w.deaf || w.mute
+	w.cut, w.deaf, w.mute, w.quality = false, false, false, Quality{}
 	w.mu.Unlock()
-	if deaf {
+	if lost {
 		w.Break()
 	}
 }
 
-// heard passes on what the backend sends to a client.
-type heard struct {
-	w      *Wire
-	client net.Conn
-}
-
-// Write implements [io.Writer].
-func (h heard) Write(b []byte) (int, error) {
-	h.w.mu.Lock()
-	deaf := h.w.deaf
-	h.w.mu.Unlock()
-	if deaf {
-		return len(b), nil
+// now returns what is done to bytes at present.
+func (w *Wire) now(toBackend bool) (q Quality, lost bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if toBackend {
+		return w.quality, w.mute
 	}
-	return h.client.Write(b)
+	return w.quality, w.deaf
 }
 
 func (w *Wire) end(cut bool) {
@@ -130,7 +151,11 @@ func (w *Wire) carry(c net.Conn) {
 		return
 	}
 	defer w.release(c)
-	to, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", w.backend())
+	network, at := "tcp", w.backend()
+	if strings.HasPrefix(at, "/") {
+		network = "unix"
+	}
+	to, err := (&net.Dialer{}).DialContext(context.Background(), network, at)
 	if err != nil {
 		return
 	}
@@ -138,13 +163,55 @@ func (w *Wire) carry(c net.Conn) {
 		return
 	}
 	defer w.release(to)
+	var passed atomic.Int64 // bytes in both directions since the wire cuts connections
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(to, c) // an end of either is the end of both
+		w.copy(to, c, true, &passed) // an end of either is the end of both
 		_ = to.Close()
 	}()
-	_, _ = io.Copy(heard{w, c}, to)
+	w.copy(c, to, false, &passed)
 	_ = c.Close()
 	<-done
+}
+
+// copy carries bytes in one direction until the connection ends.
+func (w *Wire) copy(to, from net.Conn, toBackend bool, passed *atomic.Int64) {
+	buffer := make([]byte, 32<<10)
+	end := rand.Float64() // where the connection is cut, as a share of CutAfter
+	for {
+		n, err := from.Read(buffer)
+		for piece := buffer[:n]; len(piece) > 0; {
+			q, lost := w.now(toBackend)
+			if lost {
+				break
+			}
+			part := piece
+			if q.Rate > 0 {
+				part = piece[:min(len(piece), max(1, q.Rate/20))]
+			}
+			if q.CutAfter > 0 {
+				left := int64(end*float64(q.CutAfter)) - passed.Load()
+				if left <= 0 {
+					return
+				}
+				part = part[:min(int64(len(part)), left)]
+				passed.Add(int64(len(part)))
+			}
+			pause := q.Delay
+			if q.Rate > 0 {
+				pause += time.Duration(len(part)) * time.Second / time.Duration(q.Rate)
+			}
+			if pause > 0 {
+				time.Sleep(pause) // as a slow wire does
+			}
+			if _, err := to.Write(part); err != nil {
+				return
+			}
+			piece = piece[len(part):]
+		}
+		if err != nil {
+			return
+		}
+	}
 }
