@@ -13,7 +13,9 @@ import (
 // An http.Client does when a connection that it has kept breaks, and what it shows
 // as one answer may then be two clicks. Zero is ready to use, by one goroutine.
 type Follower struct {
-	Location string // of the last answer
+	Agent    string        // User-Agent of the requests; "": none
+	Patience time.Duration // for an answer; 0: a minute
+	Location string        // of the last answer
 
 	addr string
 	conn net.Conn
@@ -26,8 +28,12 @@ func (f *Follower) Follow(addr, code string) (status int, sent bool, err error) 
 	if f.addr != addr {
 		f.Close()
 	}
+	limit := f.Patience
+	if limit == 0 {
+		limit = patience
+	}
 	if f.conn == nil {
-		conn, err := net.DialTimeout("tcp", addr, patience)
+		conn, err := net.DialTimeout("tcp", addr, limit)
 		if err != nil {
 			return 0, false, err
 		}
@@ -38,10 +44,14 @@ func (f *Follower) Follow(addr, code string) (status int, sent bool, err error) 
 			f.Close()
 		}
 	}()
-	if err := f.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := f.conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return 0, false, err
 	}
-	if _, err := io.WriteString(f.conn, "GET /"+code+" HTTP/1.1\r\nHost: "+addr+"\r\n\r\n"); err != nil {
+	request := "GET /" + code + " HTTP/1.1\r\nHost: " + addr + "\r\n"
+	if f.Agent != "" {
+		request += "User-Agent: " + f.Agent + "\r\n"
+	}
+	if _, err := io.WriteString(f.conn, request+"\r\n"); err != nil {
 		return 0, true, err
 	}
 	res, err := http.ReadResponse(f.in, nil)

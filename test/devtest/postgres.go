@@ -2,11 +2,49 @@ package devtest
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+
+	"waypost/internal/pgserver"
 )
+
+// Superuser returns the URL of a server for an operator by hand.
+func Superuser(s *pgserver.Server) string {
+	return strings.Replace(s.URL(), pgserver.Role+"@", "postgres@", 1)
+}
+
+// BaseBackup copies the files of the running PostgreSQL of a URL. The copy gets the owner
+// of the file like.
+func BaseBackup(t testing.TB, url, to, like string, args ...string) {
+	t.Helper()
+	args = append([]string{"--pgdata=" + to, "--dbname=" + url, "--checkpoint=fast", "--no-sync", "--wal-method=stream"}, args...)
+	PostgresTool(t, "pg_basebackup", args...)
+	OwnTree(t, to, like)
+}
+
+// OwnTree changes the owner of a tree to that of the file like.
+func OwnTree(t testing.TB, dir, like string) {
+	t.Helper()
+	info, err := os.Stat(like)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			err = os.Lchown(path, int(owner.Uid), int(owner.Gid))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // PostgresTool runs a program of PostgreSQL's, such as pg_dump, and skips the test where
 // it is not installed.

@@ -3,10 +3,8 @@ package history_test
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -18,24 +16,10 @@ import (
 	"waypost/test/devtest"
 )
 
-func chownAll(dir string, like fs.FileInfo) error {
-	owner := like.Sys().(*syscall.Stat_t)
-	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err == nil {
-			err = os.Lchown(path, int(owner.Uid), int(owner.Gid))
-		}
-		return err
-	})
-}
-
 // baseBackup copies the PostgreSQL that runs.
 func (in *system) baseBackup(t *testing.T, to string, args ...string) {
 	t.Helper()
-	args = append([]string{
-		"--pgdata=" + to, "--dbname=" + superuser(in.server), "--checkpoint=fast", "--no-sync", "--wal-method=stream",
-	}, args...)
-	devtest.PostgresTool(t, "pg_basebackup", args...)
-	own(t, to, in.data())
+	devtest.BaseBackup(t, devtest.Superuser(in.server), to, in.data(), args...)
 }
 
 // become makes a copy of PostgreSQL's files those of the PostgreSQL that the control
@@ -105,7 +89,7 @@ func (in *system) recover(t *testing.T, base, name string) {
 	t.Helper()
 	signal := filepath.Join(base, "recovery.signal")
 	require.NoError(t, os.WriteFile(signal, nil, 0o600))
-	own(t, signal, base)
+	devtest.OwnTree(t, signal, base)
 	in.become(t, base, map[string]string{
 		"restore_command": fmt.Sprintf(`cp "%s/%%f" "%%p"`, filepath.Join(in.base, "archive")), "recovery_target_name": name,
 		"recovery_target_action": "promote", "recovery_target_timeline": "current",
@@ -128,7 +112,7 @@ func rolledBack(t *testing.T, in *system) (back func()) {
 // dumped restores the output of pg_dump into a new cluster.
 func dumped(t *testing.T, in *system) (back func()) {
 	file := filepath.Join(in.base, "dump")
-	devtest.PostgresTool(t, "pg_dump", "--format=custom", "--file", file, "--dbname", superuser(in.server))
+	devtest.PostgresTool(t, "pg_dump", "--format=custom", "--file", file, "--dbname", devtest.Superuser(in.server))
 	return func() {
 		// No control plane is let in before all is there.
 		dir := filepath.Join(in.base, "fresh")
@@ -139,7 +123,7 @@ func dumped(t *testing.T, in *system) (back func()) {
 			_, err := conn.Exec(t.Context(), roles)
 			require.NoError(t, err)
 		})
-		devtest.PostgresTool(t, "pg_restore", "--exit-on-error", "--dbname", superuser(fresh), file)
+		devtest.PostgresTool(t, "pg_restore", "--exit-on-error", "--dbname", devtest.Superuser(fresh), file)
 		stopServer(t, fresh)
 		in.stopPostgres(t)
 		in.become(t, filepath.Join(dir, "data"), nil)

@@ -115,9 +115,7 @@ func newSplit(t *testing.T) *split {
 
 	files := filepath.Join(in.base, "second", "data")
 	require.NoError(t, os.MkdirAll(filepath.Dir(files), 0o755))
-	devtest.PostgresTool(t, "pg_basebackup", "--pgdata="+files, "--dbname="+superuser(in.first), "--checkpoint=fast", "--no-sync",
-		"--wal-method=stream", "--write-recovery-conf")
-	own(t, files, filepath.Join(in.base, "first", "data"))
+	devtest.BaseBackup(t, devtest.Superuser(in.first), files, filepath.Join(in.base, "first", "data"), "--write-recovery-conf")
 	second := startServer(t, filepath.Join(in.base, "second"), nil)
 	t.Cleanup(func() { stopServer(t, second) })
 	var lsn string

@@ -10,9 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,6 +27,7 @@ import (
 	"waypost/internal/pgserver/pgservertest"
 	"waypost/migrations"
 	"waypost/replication"
+	"waypost/test/devtest"
 )
 
 // limit bounds each wait.
@@ -136,14 +135,10 @@ func stopServer(t *testing.T, s *pgserver.Server) {
 // byHand is an operator's connection.
 func byHand(t *testing.T, s *pgserver.Server, f func(conn *pgx.Conn)) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), superuser(s))
+	conn, err := pgx.Connect(t.Context(), devtest.Superuser(s))
 	require.NoError(t, err)
 	f(conn)
 	require.NoError(t, conn.Close(t.Context()))
-}
-
-func superuser(s *pgserver.Server) string {
-	return strings.Replace(s.URL(), pgserver.Role+"@", "postgres@", 1)
 }
 
 // write changes links by hand.
@@ -350,12 +345,4 @@ func eventually(t *testing.T, what string, f func() error) {
 		}
 		require.True(t, time.Now().Before(end), "%s: %v", what, err)
 	}
-}
-
-// own returns a tree to whom another belongs.
-func own(t *testing.T, dir, like string) {
-	t.Helper()
-	info, err := os.Stat(like)
-	require.NoError(t, err)
-	require.NoError(t, chownAll(dir, info))
 }
