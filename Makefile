@@ -56,6 +56,19 @@ SOAK_TABLE ?= docs/soak.txt
 soak: install-postgres install-cc $(TOOLS)/gotestsum ## Restart, cut off and kill a fleet under traffic for SOAK=10m and write the table of requests to docs/soak.txt
 	@WAYPOST_SOAK=$(SOAK) WAYPOST_SOAK_TABLE="$(abspath $(SOAK_TABLE))" test/runner/run.sh soak
 
+# Time of make chaos, its seed (default: another one each time), and the file that gets its table.
+CHAOS ?= 20m
+SEED ?=
+CHAOS_TABLE ?= docs/chaos.txt
+
+.PHONY: chaos
+chaos: install-postgres install-cc $(TOOLS)/gotestsum ## Run a system under a schedule of faults for CHAOS=20m, judge what clients saw and write docs/chaos.txt; SEED=7 repeats a schedule
+	@WAYPOST_CHAOS=$(CHAOS) WAYPOST_CHAOS_SEED="$${SEED:-$$(date +%s)}" WAYPOST_CHAOS_TABLE="$(abspath $(CHAOS_TABLE))" test/runner/run.sh chaos
+
+.PHONY: chaos-defects
+chaos-defects: install-postgres install-cc ## Put defects into the product, one at a time, and see make chaos catch them; writes docs/chaos-defects.txt (10 minutes)
+	@WAYPOST_CHAOS_DEFECTS=yes WAYPOST_CHAOS_TABLE="$(abspath docs/chaos-defects.txt)" go test -race -v -count 1 -timeout 60m -run DefectsAreCaught ./test/chaos
+
 .PHONY: test-alerts
 test-alerts: install-prometheus ## Test the alert rules and the dashboards (seconds; part of make test)
 	$(PROMTOOL) check config deploy/prometheus.yaml

@@ -5,6 +5,7 @@
 #   test/runner/run.sh all              everything that `make test` runs
 #   test/runner/run.sh long             the long forms of tests
 #   test/runner/run.sh soak             a fleet under restarts, partitions and kills for WAYPOST_SOAK
+#   test/runner/run.sh chaos            a system under a schedule of faults for WAYPOST_CHAOS
 #   test/runner/run.sh PACKAGE ...      these packages with the race detector
 #
 # A failed test runs again, up to twice; one that passes then is flaky. A test that
@@ -121,6 +122,7 @@ long_forms() {
   long_form "click budgets hold while edges are killed and cut off for a minute" ./test/budgets Budgets_HoldWhileEdgesAreKilledAndCutOff -race
   WAYPOST_SOAK=10m long_form "a fleet under restarts, partitions and kills for ten minutes" ./test/fleet \
     Fleet_ComesRightByItselfAfterRestartsAndPartitions -race
+  WAYPOST_CHAOS=10m long_form "a system under a schedule of faults for ten minutes" ./test/chaos System_KeepsItsPromisesUnderFaults -race
   step "fuzz tests, ten seconds each" test/runner/fuzz.sh 10s
 }
 
@@ -130,6 +132,14 @@ soak() {
   step "build" build
   step "a fleet under restarts, partitions and kills for $WAYPOST_SOAK" test/runner/in-memory.sh go test -race -v -count 1 \
     -exec "'$PWD/bin/tools/runner'" -timeout 90m -run 'ComesRightByItself' ./test/fleet
+}
+
+# chaos runs a schedule of faults for WAYPOST_CHAOS. A run that failed is not repeated.
+chaos() {
+  export TEST_SILENCE=60m
+  step "build" build
+  step "faults for $WAYPOST_CHAOS, seed $WAYPOST_CHAOS_SEED" test/runner/in-memory.sh go test -race -v -count 1 \
+    -exec "'$PWD/bin/tools/runner'" -timeout 120m -run 'KeepsItsPromisesUnderFaults' ./test/chaos
 }
 
 # verdict prints the closing table.
@@ -158,8 +168,9 @@ case ${1:-} in
   all) everything ;;
   long) long_forms ;;
   soak) soak ;;
+  chaos) chaos ;;
   '' | -*)
-    echo "usage: $0 all|long|soak|PACKAGE ..." >&2
+    echo "usage: $0 all|long|soak|chaos|PACKAGE ..." >&2
     exit 2
     ;;
   *)
