@@ -37,12 +37,16 @@ quick: ## Run the tests that start no process and need no PostgreSQL (1 minute; 
 	go test -short -p $$((3 * $$(nproc))) $$(go list ./... | grep -vE '^waypost/(bench|test)/')
 
 .PHONY: test
-test: install-postgres install-cc install-curl install-wrk install-fronts install-browser $(TOOLS)/gotestsum ## Run all tests with the race detector (8 minutes on 2 cores), or those of PKG=./x
+test: install-postgres install-cc install-curl install-wrk install-spin install-fronts install-browser $(TOOLS)/gotestsum ## Run all tests with the race detector (8 minutes on 2 cores), or those of PKG=./x
 	@test/runner/run.sh $(or $(PKG),all)
 
 .PHONY: test-long
 test-long: install-postgres install-cc $(TOOLS)/gotestsum ## Run the long forms of tests and write docs/test-long.txt (an hour)
 	@test/runner/run.sh long 2>&1 | tee docs/test-long.txt
+
+.PHONY: models
+models: install-spin install-cc ## Check the models of the protocols in every state (a minute; part of make test)
+	go test -count=1 -v ./test/models
 
 .PHONY: drill
 drill: install-postgres ## Rehearse the loss of PostgreSQL and of a control plane's disk with 500 links
@@ -178,6 +182,10 @@ install-browser: ## Install Chromium and the packages of npm that test the conso
 console-images: install-postgres install-browser ## Take the pictures of the console in docs/images (a minute)
 	rm -rf docs/images
 	CONSOLE_IMAGES=$(abspath docs/images) go test -count=1 -timeout 10m ./test/console -run Pictures
+
+.PHONY: install-spin
+install-spin: ## Install Spin, which checks the models of the protocols, if it is missing
+	@deploy/install-missing.sh spin
 
 .PHONY: install-rivals
 install-rivals: ## Install nginx and Redis, which redirects are compared with, if they are missing

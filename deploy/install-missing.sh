@@ -3,7 +3,7 @@
 # from Debian's or Ubuntu's packages, otherwise by telling what to install. Prometheus
 # and promtool, single files, come from Debian's package into bin/tools, for root or not.
 #
-#   deploy/install-missing.sh postgres|cc|curl|prometheus|wrk|nginx|haproxy|caddy|redis|debootstrap|npm|chromium ...
+#   deploy/install-missing.sh postgres|cc|curl|prometheus|wrk|spin|nginx|haproxy|caddy|redis|debootstrap|npm|chromium ...
 set -euo pipefail
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/bin/tools
@@ -146,6 +146,16 @@ for what in "$@"; do
         exit 1
       fi
       ;;
+    spin)
+      command -v spin >/dev/null && continue
+      if can_install; then
+        { apt update && apt install spin; } >&2
+      fi
+      if ! command -v spin >/dev/null; then
+        echo "No spin found, which checks the models of the protocols. Install it (Debian, Ubuntu: sudo apt-get install spin) and try again." >&2
+        exit 1
+      fi
+      ;;
     npm)
       command -v npm >/dev/null && continue
       if can_install; then
@@ -189,7 +199,7 @@ for what in "$@"; do
       fi
       ;;
     *)
-      echo "usage: $0 postgres|cc|curl|prometheus|wrk|nginx|haproxy|caddy|redis|debootstrap|npm|chromium ..." >&2
+      echo "usage: $0 postgres|cc|curl|prometheus|wrk|spin|nginx|haproxy|caddy|redis|debootstrap|npm|chromium ..." >&2
       exit 2
       ;;
   esac

@@ -1,0 +1,184 @@
+// Package models_test lets Spin search the models of this directory, each of them whole.
+// README.md describes the models, and how to read them.
+package models_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// patience bounds one search, which takes seconds on an idle machine.
+const patience = 5 * time.Minute
+
+// models lists for each model its flaws, with a part of the assertion that each violates.
+// A flaw breaks one rule of the protocol.
+var models = map[string]map[string]string{
+	"clicks": {
+		"NO_LOCK":          "primary.counted==sum",
+		"COUNTS_RESENDS":   "primary.counted==sum",
+		"TWO_TRANSACTIONS": "primary.counted==sum",
+		"TAKES_GAPS":       "primary.taken[i]==size[i]",
+		"NO_RETENTION":     "primary.taken[i]==size[i]",
+		"NEVER_CONFIRMS":   "i<=primary.watermark",
+		"REMAKES":          "expired[seq[c]]",
+	},
+}
+
+func TestModels_HoldInEveryState(t *testing.T) {
+	t.Parallel()
+	for model := range models {
+		t.Run(model, func(t *testing.T) {
+			t.Parallel()
+			report := search(t, model, "-O2")
+			require.Contains(t, report, "errors: 0", report)
+			// Nothing was left out: neither states nor statements.
+			for _, sign := range []string{"Search not completed", "max search depth too small", "hash-compact", "Bit statespace"} {
+				require.NotContains(t, report, sign, report)
+			}
+			require.Contains(t, report, "Full statespace search", report)
+			require.Contains(t, report, "assertion violations\t+", report)
+			require.Contains(t, report, "invalid end states\t+", report)
+			for _, place := range regexp.MustCompile(`state \d+, (".*")`).FindAllStringSubmatch(report, -1) {
+				require.Equal(t, `"-end-"`, place[1], "no search reaches this statement: %s", place[0])
+			}
+			states := regexp.MustCompile(`(\d+) states, stored`).FindStringSubmatch(report)
+			took := regexp.MustCompile(`elapsed time ([\d.e+-]+) seconds`).FindStringSubmatch(report)
+			require.NotNil(t, states, report)
+			require.NotNil(t, took, report)
+			t.Logf("%s states, %s s", states[1], took[1])
+		})
+	}
+}
+
+// Without a rule, the search must find the violation that the rule prevents.
+func TestModels_FindEveryFlaw(t *testing.T) {
+	t.Parallel()
+	for model, flaws := range models {
+		require.ElementsMatch(t, variants(t, model, "flaw"), keys(flaws), "the flaws of %s are those of the table", model)
+		for flaw, violated := range flaws {
+			t.Run(model+" "+flaw, func(t *testing.T) {
+				t.Parallel()
+				report := search(t, model, "-O0", "-D"+flaw)
+				require.Contains(t, report, "assertion violated", report)
+				line, _, _ := strings.Cut(report[strings.Index(report, "assertion violated"):], "\n")
+				require.Contains(t, line, violated)
+			})
+		}
+	}
+}
+
+// A model that does nothing violates nothing, so each claims in a variant that it never
+// reaches an end that it is for.
+func TestModels_ReachTheirEnds(t *testing.T) {
+	t.Parallel()
+	for model := range models {
+		ends := variants(t, model, "end")
+		require.NotEmpty(t, ends, model)
+		for _, end := range ends {
+			t.Run(model+" "+end, func(t *testing.T) {
+				t.Parallel()
+				require.Contains(t, search(t, model, "-O0", "-D"+end), "assertion violated")
+			})
+		}
+	}
+}
+
+// conditional finds the names that a model's preprocessor asks for.
+var conditional = regexp.MustCompile(`(?m)^#if(?:n?def|.*defined\() ?(\w+)|^#elif defined\((\w+)\)`)
+
+// variants returns the names of a model's flaws, or of its ends, which begin with REACH_.
+func variants(t *testing.T, model, kind string) []string {
+	t.Helper()
+	text, err := os.ReadFile(model + ".pml")
+	require.NoError(t, err)
+	var names []string
+	for _, found := range conditional.FindAllStringSubmatch(string(text), -1) {
+		name := found[1] + found[2]
+		if strings.HasPrefix(name, "REACH_") == (kind == "end") && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// search makes the program that searches a model, runs it until the first error, and
+// returns its report. A variant ends soon, so that optimizing would take longer than it
+// saves.
+func search(t *testing.T, model, optimize string, flags ...string) string {
+	t.Helper()
+	file, err := filepath.Abs(model + ".pml")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	run := func(name string, args ...string) string {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s: %s", name, out)
+		return string(out)
+	}
+	_, err = exec.LookPath("spin")
+	require.NoError(t, err, "deploy/install-missing.sh spin installs it")
+	run("spin", append(append([]string{"-a"}, flags...), file)...)
+	cc := os.Getenv("CC")
+	if cc == "" {
+		cc = "gcc"
+	}
+	run(cc, optimize, "-w", "-DSAFETY", "-DNOFAIR", "-DMEMLIM=2048", "-o", "pan", "pan.c")
+	return run(filepath.Join(dir, "pan"), "-m"+strconv.Itoa(1_000_000), "-w20")
+}
+
+// function finds a file and a function in the tables of the page, such as
+// `edge/clicks/shipper.go` `shipper.fill`.
+var function = regexp.MustCompile("`([a-z/_0-9]+\\.(?:go|sql))`,? `([\\w.]+)`")
+
+func TestPage_NamesFunctionsThatExist(t *testing.T) {
+	page := readPage(t)
+	named := function.FindAllStringSubmatch(page, -1)
+	require.Equal(t, strings.Count(page, ".go`")+strings.Count(page, ".sql`"), len(named), "each file comes with a function")
+	for _, name := range named {
+		text, err := os.ReadFile(filepath.Join("../..", name[1]))
+		require.NoError(t, err)
+		receiver, method, isMethod := strings.Cut(name[2], ".")
+		pattern := `(?m)^(func|CREATE FUNCTION) ` + receiver + `\(`
+		if isMethod {
+			pattern = `(?m)^func \(\w+ \*?` + receiver + `\) ` + method + `\(`
+		}
+		require.Regexp(t, pattern, string(text), "%s has no %s", name[1], name[2])
+	}
+}
+
+func TestPage_NamesEveryVariant(t *testing.T) {
+	page := readPage(t)
+	for model := range models {
+		for _, name := range append(variants(t, model, "flaw"), variants(t, model, "end")...) {
+			require.Contains(t, page, "| `"+name+"` |", model)
+		}
+	}
+}
+
+func readPage(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	return string(page)
+}
+
+func keys(m map[string]string) []string {
+	var names []string
+	for name := range m {
+		names = append(names, name)
+	}
+	return names
+}
