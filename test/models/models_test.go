@@ -32,6 +32,16 @@ var models = map[string]map[string]string{
 		"NEVER_CONFIRMS":   "i<=primary.watermark",
 		"REMAKES":          "expired[seq[c]]",
 	},
+	"leases": {
+		"NO_GAP":          "published[c[p].key]",
+		"FORGETS_LEASES":  "published[c[p].key]",
+		"NEVER_WITHHOLDS": "published[c[p].key]",
+		"RESUMES_LEASES":  "published[c[p].key]",
+		"CLAIMS_LEASED":   "published[k]",
+		"NO_EPOCHS":       "published[c[p].key]",
+		"NO_FENCE":        "db.lo[c[p].ofLease]",
+		"KEEPS_RETURNED":  "published[c[p].key]",
+	},
 	"history": {
 		"LONGER_WINS":        "rank[db[d].epoch]>rank[at.epoch]",
 		"ORDINALS_ALONE":     "rank[db[d].epoch]>rank[at.epoch]",
