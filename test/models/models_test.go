@@ -32,6 +32,15 @@ var models = map[string]map[string]string{
 		"NEVER_CONFIRMS":   "i<=primary.watermark",
 		"REMAKES":          "expired[seq[c]]",
 	},
+	"budgets": {
+		"NEVER_AWAITS":         "spent<=2",
+		"NEVER_YOUNG":          "spent<=2",
+		"SPENDS_FIRST":         "spent<=2",
+		"KEEPS_RETURNED":       "spent<=2",
+		"RETURNS_OF_THE_DEAD":  "spent<=2",
+		"TAKES_FORMER_ANSWERS": "spent<=2",
+		"IGNORES_LOST_DISKS":   "spent<=2",
+	},
 	"leases": {
 		"NO_GAP":          "published[c[p].key]",
 		"FORGETS_LEASES":  "published[c[p].key]",
