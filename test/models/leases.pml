@@ -1,6 +1,6 @@
 /* Leases of keys: two control planes lease blocks of the counters of one prefix from one
    PostgreSQL, and turn them into codes of links. They crash, stop, or stand still for any
-   time; users choose codes that are counters as well; and PostgreSQL is restored from a
+   time; custom codes are counters as well; and PostgreSQL is restored from a
    backup, so that it forgets leases and links.
 
    I8: no counter is in two leases that are alive.
@@ -11,7 +11,7 @@
 #define BLOCK    2 /* counters in a lease */
 #define GAP      3 /* counters that a new epoch skips: a lease, and one that it steps over */
 #define LEASES   3
-#define FAULTS   1 /* crashes and codes that users choose, together, besides a restore */
+#define FAULTS   1 /* crashes and custom codes, together, besides a restore */
 
 mtype = { held, closed, free, burned };
 
@@ -21,7 +21,7 @@ typedef database {
 	byte rows;            /* leases that were ever made */
 	mtype state[LEASES];
 	byte lo[LEASES], hi[LEASES];
-	bit taken[COUNTERS];  /* key_burn: codes that users have chosen */
+	bit taken[COUNTERS];  /* key_burn: counters of custom codes */
 };
 database db, backup;
 bit restored;             /* no control plane has noticed yet */
@@ -143,7 +143,7 @@ inline drop(p) {
 	c[p].minted = 0; c[p].key = 0; c[p].ofLease = 0; c[p].ofEpoch = 0
 }
 
-/* Makes the next block, which steps over counters that users have taken. */
+/* Makes the next block, which steps over counters of custom codes. */
 inline block() {
 	do
 	:: db.next < COUNTERS && db.taken[db.next] -> db.next++
@@ -321,7 +321,7 @@ end:
 		fi
 	}
 
-	/* A user chooses a code that is a counter ahead. */
+	/* A link gets a custom code that is a counter ahead. */
 	:: atomic {
 		faults < FAULTS && p == 0 && !restored && !withheld ->
 		k = 0;
