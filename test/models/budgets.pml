@@ -153,6 +153,7 @@ end:
 		d_step {
 			merge(2 * n);
 			merge(2 * n + 1);
+			higher(db.book.granted[MINE(n)], e[n].total);
 			if
 			:: e[n].epoch == epoch ->
 				if
@@ -174,6 +175,7 @@ end:
 	:: atomic {
 		e[n].witnessed == e[n].epoch && e[n].left == 0 ->
 		merge(MINE(n));
+		higher(db.book.granted[MINE(n)], e[n].total);
 		if
 		:: e[n].epoch == epoch && !FROZEN && !burned && db.book.granted[MINE(n)] == e[n].total && USED(db.book) < LIMIT ->
 			more = 1;
