@@ -153,6 +153,19 @@ func TestRestore_ResumesSuspendedAndNotAborted(t *testing.T) {
 	require.Zero(t, k.progress.Next)
 }
 
+func TestRestore_OfAnotherDigestLeavesTheReplica(t *testing.T) {
+	db, s := filled(t, config(vfs.NewMem()), 100)
+	before := db.Position()
+	s.Commit(replicationtest.Link("code0001", "https://changed.example/"))
+	s.Lie()
+	k := taking{s: s, db: db}
+	require.ErrorIs(t, k.run(t), replication.ErrDiverged)
+	require.Equal(t, before, db.Position())
+	location, found := find(t, db, "code0001")
+	require.True(t, found)
+	require.Equal(t, "https://example.com/1", location)
+}
+
 func TestRestore_TakesARepeatedRangeOnce(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 100)
 	for _, saved := range []bool{false, true} {
