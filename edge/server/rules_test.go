@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"bufio"
+	"io"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,4 +39,23 @@ func TestRules_ThatCannotBeReadLeadToTheLinksOwnTargetAndAreCounted(t *testing.T
 		require.Empty(t, res.Header.Get("Location"))
 	}
 	require.Equal(t, map[string]float64{"waypost_redirect_broken_rules_total": 6}, gather(t, registry, "waypost_redirect_broken_rules_total"))
+}
+
+// A proxy sends the requests of many visitors on one connection.
+func TestRules_JudgeEachRequestOfAConnectionByItself(t *testing.T) {
+	_, addr := serve(t, server.Config{})
+	conn := dial(t, addr)
+	answers := bufio.NewReader(conn)
+	for _, slow := range []string{"X-Other: 1", "Sec-Purpose: none"} { // the second is for the handler
+		for _, visitor := range []struct{ agent, want string }{
+			{"Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X)", target + "-ios"},
+			{"Mozilla/5.0 (Linux; Android 14; Pixel 8) Mobile", target + "-android"},
+			{"Googlebot/2.1", target + "-bots"},
+			{"curl/8.5", target},
+		} {
+			_, err := io.WriteString(conn, "GET /agents01 HTTP/1.1\r\nHost: wayp.example\r\n"+slow+"\r\nUser-Agent: "+visitor.agent+"\r\n\r\n")
+			require.NoError(t, err)
+			require.Equal(t, visitor.want, read(t, answers, false).Header.Get("Location"), visitor.agent)
+		}
+	}
 }
