@@ -6,7 +6,6 @@ package devtest
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -51,37 +50,6 @@ func Binary(t testing.TB) string {
 func Failing(t testing.TB) string {
 	t.Helper()
 	return built(t, buildFailing)
-}
-
-// Changed is Binary with one source file changed for it, under a name of its own: old,
-// which must be there once, becomes changed. The file is relative to the module.
-func Changed(t testing.TB, name, file, old, changed string) string {
-	t.Helper()
-	return built(t, func() (string, error) {
-		root, err := moduleRoot()
-		if err != nil {
-			return "", err
-		}
-		path := filepath.Join(root, filepath.FromSlash(file))
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return "", err
-		}
-		if n := bytes.Count(text, []byte(old)); n != 1 {
-			return "", fmt.Errorf("%s has %q %d times and not once", file, old, n)
-		}
-		dir := t.TempDir()
-		overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: filepath.Join(dir, "changed.go")}})
-		if err != nil {
-			return "", err
-		}
-		err = errors.Join(os.WriteFile(filepath.Join(dir, "changed.go"), bytes.Replace(text, []byte(old), []byte(changed), 1), 0o600),
-			os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
-		if err != nil {
-			return "", err
-		}
-		return compile(name, "-overlay", filepath.Join(dir, "overlay.json"))
-	})
 }
 
 func built(t testing.TB, build func() (string, error)) string {
