@@ -1,12 +1,16 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
+	"time"
 
 	"waypost"
 	"waypost/api"
@@ -28,9 +32,11 @@ func (p *peering) routes(server *replication.Server) http.Handler {
 	}
 	if p.edge.cfg.Peers.Relay {
 		//nolint:forcetypeassert // no package replaces the default transport
-		pass := passOn(p.edge.controls, p.edge.identity.securely(http.DefaultTransport.(*http.Transport).Clone()))
+		by := p.edge.identity.securely(http.DefaultTransport.(*http.Transport).Clone())
+		pass := passOn(p.edge.controls, by)
+		routes[api.PathEdgeReports] = passToAll(p.edge.controls, by, pass)
 		for _, path := range []string{
-			clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, api.PathEdgeCertificates, api.PathEdgeBudgets, api.PathEdgeBlocks,
+			clickbatch.Path, api.PathEdgeOutcomes, api.PathEdgeCertificates, api.PathEdgeBudgets, api.PathEdgeBlocks,
 			replication.PathEnrol,
 		} {
 			routes[path] = pass
@@ -64,6 +70,52 @@ func passOn(to *controls, by *http.Transport) http.Handler {
 		proxy.ServeHTTP(w, r)
 	})
 }
+
+const (
+	maxReport     = 4 << 10 // bytes of a report, as the control plane bounds it
+	reportTimeout = 1500 * time.Millisecond
+)
+
+// passToAll forwards reports to every control plane, because each has to know from them
+// which edges there are and what they have. The answer is that of the one that pass asks;
+// a copy that does not get through is dropped, as the next report says more.
+func passToAll(to *controls, by *http.Transport, pass http.Handler) http.Handler {
+	copies := make([]http.Handler, len(to.urls))
+	for i, u := range to.urls {
+		copies[i] = passOn(&controls{urls: []*url.URL{u}}, by)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReport))
+		if err != nil {
+			http.Error(w, "the report cannot be read", http.StatusBadRequest)
+			return
+		}
+		answering := int(to.at.Load())
+		for i, c := range copies {
+			if i == answering {
+				continue
+			}
+			// Not the request's context: with that of a server, the proxy panics when an answer
+			// breaks off.
+			ctx, cancel := context.WithTimeout(context.Background(), reportTimeout)
+			again := r.Clone(ctx)
+			again.Body = io.NopCloser(bytes.NewReader(body))
+			go func() {
+				defer cancel()
+				c.ServeHTTP(unread{http.Header{}}, again)
+			}()
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		pass.ServeHTTP(w, r)
+	})
+}
+
+// unread is an answer that is thrown away.
+type unread struct{ header http.Header }
+
+func (u unread) Header() http.Header          { return u.header }
+func (unread) Write(text []byte) (int, error) { return len(text), nil }
+func (unread) WriteHeader(int)                {}
 
 // headerPeer carries the token of peers next to a credential for the control plane.
 const headerPeer = "Waypost-Peer"

@@ -3,11 +3,14 @@ package node
 import (
 	"context"
 	"encoding/pem"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -217,6 +220,58 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 
 	control.Close()
 	require.Equal(t, http.StatusBadGateway, ask(api.PathEdgeReports, own, ""))
+}
+
+// Each control plane decides from reports which edges have a change, so all hear of those
+// below a relay. Clicks go to one.
+func TestRelay_PassesReportsOnToEveryControlPlane(t *testing.T) {
+	const timeout = 10 * time.Second
+	heard := make(chan string, 10)
+	to := &controls{}
+	for _, name := range []string{"one", "two", "three"} {
+		control := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body) // a wrong one is seen below
+			heard <- name + " " + r.Header.Get("Authorization") + " " + string(body)
+			w.WriteHeader(http.StatusNoContent)
+		}))
+		t.Cleanup(control.Close)
+		u, err := url.Parse(control.URL)
+		require.NoError(t, err)
+		to.urls = append(to.urls, u)
+	}
+	gone, err := url.Parse("http://127.0.0.1:1")
+	require.NoError(t, err)
+	to.urls = append(to.urls, gone)
+	to.at.Store(1)
+	by := http.DefaultTransport.(*http.Transport).Clone()
+	t.Cleanup(by.CloseIdleConnections)
+	pass := passOn(to, by)
+	relay := httptest.NewServer(passToAll(to, by, pass))
+	t.Cleanup(relay.Close)
+	post := func(body string) int {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, relay.URL+api.PathEdgeReports, strings.NewReader(body))
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer own")
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res.StatusCode
+	}
+	require.Equal(t, http.StatusNoContent, post("a report"))
+	var all []string
+	for range 3 {
+		select {
+		case got := <-heard:
+			all = append(all, got)
+		case <-time.After(timeout):
+			t.Fatalf("only these have heard of it: %v", all)
+		}
+	}
+	require.ElementsMatch(t, []string{"one Bearer own a report", "two Bearer own a report", "three Bearer own a report"}, all)
+	require.Equal(t, http.StatusBadRequest, post(strings.Repeat("x", maxReport+1)))
+	require.Empty(t, heard)
 }
 
 func TestPeersOfTheRegionAreAskedThoseFirstThatSeemToBeAhead(t *testing.T) {
