@@ -202,7 +202,7 @@ func UnpackBreakdown(p []byte) (*Breakdown, error) {
 	if len(p) == 0 {
 		return b, nil
 	}
-	r := &reader{rest: p}
+	r := newReader(p)
 	r.begin()
 	for d := range firstSparse {
 		b.unpackDimension(r, d)

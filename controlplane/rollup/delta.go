@@ -113,7 +113,7 @@ const maxOfDelta = 1 << 24
 // UnpackDelta reads the packed form; EInvalid for other bytes.
 func UnpackDelta(b []byte) (*Delta, error) {
 	p := &Delta{}
-	r := &reader{rest: b}
+	r := newReader(b)
 	r.begin()
 	if n := r.length(maxOfDelta, 7); n > 0 {
 		p.Profiles = make([]waypost.ClickProfile, n)

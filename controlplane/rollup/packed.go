@@ -16,8 +16,11 @@ const version = 1
 // reader decodes a packed form. After a fault, which why describes, it returns zeros.
 type reader struct {
 	rest []byte
+	all  string // the whole form, of which texts are parts: a copy of each would take most of the time
 	why  string
 }
+
+func newReader(b []byte) *reader { return &reader{rest: b, all: string(b)} }
 
 func (r *reader) fail(why string) {
 	if r.why == "" {
@@ -66,12 +69,17 @@ func (r *reader) length(most, size int) int {
 }
 
 func (r *reader) text() string {
-	b := r.bytes(r.length(MaxNameLength, 1))
-	if !utf8.Valid(b) {
+	n := len(r.bytes(r.length(MaxNameLength, 1)))
+	if r.why != "" {
+		return ""
+	}
+	end := len(r.all) - len(r.rest)
+	text := r.all[end-n : end]
+	if !utf8.ValidString(text) {
 		r.fail("a name is no text")
 		return ""
 	}
-	return string(b)
+	return text
 }
 
 // begin reads the version.

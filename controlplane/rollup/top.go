@@ -84,7 +84,7 @@ func (t *Top) Append(dst []byte) []byte {
 
 // UnpackTop reads the packed form; EInvalid for other bytes.
 func UnpackTop(p []byte) (*Top, error) {
-	r := &reader{rest: p}
+	r := newReader(p)
 	r.begin()
 	n := r.length(MaxTop, 3)
 	t := &Top{links: make([]LinkCount, 0, n)}

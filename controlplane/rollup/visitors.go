@@ -63,7 +63,7 @@ func UnpackVisitors(p []byte) (*Visitors, error) {
 	if len(p) == 0 {
 		return v, nil
 	}
-	r := &reader{rest: p}
+	r := newReader(p)
 	r.begin()
 	v.people.unpack(r)
 	v.bots.unpack(r)

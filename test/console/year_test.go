@@ -21,10 +21,11 @@ import (
 const (
 	yearDays, yearClicks = 365, 10_000_000
 	yearLimit            = 300 * time.Millisecond
+	yearPatience         = time.Minute
 )
 
-// The time is the best of several requests. The race detector would multiply it, so it is
-// measured without.
+// The time is the best of several requests, for which a slow machine gets some patience.
+// The race detector would multiply it, so it is measured without.
 func TestStatistics_OfAYearTake300Milliseconds(t *testing.T) {
 	if devtest.Race() {
 		t.Skip("make test runs this without the race detector, too")
@@ -43,7 +44,8 @@ func TestStatistics_OfAYearTake300Milliseconds(t *testing.T) {
 	for _, query := range []string{"", "&tz=Europe/Berlin", "&by=cities&name=City+7,+HA"} {
 		best := time.Hour
 		var stats api.LinkStats
-		for tries := 0; tries < 5 || best > yearLimit && tries < 25; tries++ { // others may use the machine
+		first := time.Now()
+		for tries := 0; tries < 5 || best > yearLimit && time.Since(first) < yearPatience; tries++ { // others may use the machine
 			began := time.Now()
 			text := read(t, url+query)
 			best = min(best, time.Since(began))

@@ -40,7 +40,7 @@ go_test() {
   local report=$reruns.$RANDOM code=0
   test/runner/in-memory.sh bin/tools/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped \
     --rerun-fails=2 --rerun-fails-run-root-test --rerun-fails-report "$report" --packages "$packages" -- \
-    -exec "'$PWD/bin/tools/runner'" -timeout "${TEST_TIMEOUT:-8m}" -p $((2 * $(nproc))) "$@" || code=$?
+    -exec "'$PWD/bin/tools/runner'" -timeout "${TEST_TIMEOUT:-15m}" -p $((2 * $(nproc))) "$@" || code=$?
   # A package that fails without a failed test, such as for a goroutine that is left, is
   # repeated without tests, and would pass.
   if ((code == 0)) && [[ -f $report ]] && awk '$2 == $4 {bad = 1} END {exit !bad}' "$report"; then
@@ -72,8 +72,13 @@ with_tests() {
 everything() {
   step "build" build
   deploy/install-missing.sh prometheus || true # test/alerts skips itself without it
-  # Those of whole systems wait most, so they begin first.
-  go_test "all packages with the race detector" "./test/system ./test/keys ./test/... ./..." -race
+  # Those of whole systems wait most, so they begin first. Two that keep all processors busy come
+  # after the others, one at a time.
+  local others
+  others=$(go list ./test/system ./test/keys ./test/... ./... | awk '!seen[$0]++' | grep -vE '^waypost/test/(chaos|models)$' | tr '\n' ' ')
+  go_test "all packages with the race detector" "$others" -race
+  go_test "a system under a schedule of faults" ./test/chaos -race
+  go_test "the protocols as models" ./test/models
   go_test "row-level security alone" ./test/tenancy -race -tags rlsonly
   # Allocations can be counted, a server loaded, and its time measured, only without the race
   # detector.
