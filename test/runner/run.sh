@@ -39,7 +39,7 @@ go_test() {
   echo "== $name (after $((SECONDS - began)) s)"
   local report=$reruns.$RANDOM code=0
   test/runner/in-memory.sh bin/tools/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped \
-    --rerun-fails=2 --rerun-fails-run-root-test --rerun-fails-report "$report" --packages "$packages" -- \
+    --rerun-fails=2 --rerun-fails-max-failures=40 --rerun-fails-run-root-test --rerun-fails-report "$report" --packages "$packages" -- \
     -exec "'$PWD/bin/tools/runner'" -timeout "${TEST_TIMEOUT:-15m}" -p $((2 * $(nproc))) "$@" || code=$?
   # A package that fails without a failed test, such as for a goroutine that is left, is
   # repeated without tests, and would pass.
