@@ -227,8 +227,11 @@ func TestKeys_AreIssuedOnceWhileControlPlanesAreKilledAndRangesMoved(t *testing.
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
 	enough := func() bool { return f.keys.size() >= wanted && len(f.missing()) == 0 }
-	for !enough() && time.Since(began) < loadLimit {
-		<-poll.C
+	for said := began; !enough() && time.Since(began) < loadLimit; <-poll.C {
+		if time.Since(said) > 20*time.Second { // a test that is silent for long is ended
+			said = time.Now()
+			t.Logf("%d keys so far", f.keys.size())
+		}
 	}
 	endLoad()
 	clients.Wait()
