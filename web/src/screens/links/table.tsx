@@ -86,7 +86,7 @@ export function LinkTable(p: TableProps) {
   const rows = list.rows;
   const [view, body] = useView(rows.length);
   const [at, setAt] = useState(-1);
-  const wanted = useRef(false);
+  const wanted = useRef(-1); // the row that gets the focus once it is drawn
   const anchor = useRef(-1); // of a selection with Shift
   p.at.current = Math.min(at, rows.length - 1);
   const last = Math.min(view.last + spare, rows.length - 1);
@@ -95,8 +95,8 @@ export function LinkTable(p: TableProps) {
     if (view.last > rows.length - 60) list.more();
   });
   useEffect(() => {
-    if (!wanted.current) return;
-    wanted.current = false;
+    if (at < 0 || wanted.current !== at) return; // an effect of an earlier drawing does not know the row yet
+    wanted.current = -1;
     const row = body.current?.querySelector<HTMLElement>(`[data-at="${at}"]`);
     row?.querySelector<HTMLElement>("[data-main]")?.focus({ preventScroll: true });
     row?.scrollIntoView({ block: "nearest" });
@@ -105,9 +105,12 @@ export function LinkTable(p: TableProps) {
     const from = at < 0 ? view.first - Math.max(0, step) : at;
     const next = Math.max(0, Math.min(rows.length - 1, from + step));
     if (rows.length === 0) return;
-    wanted.current = true;
+    if (next === at) {
+      body.current?.querySelector<HTMLElement>(`[data-at="${at}"] [data-main]`)?.focus();
+      return;
+    }
+    wanted.current = next;
     setAt(next);
-    if (next === at) body.current?.querySelector<HTMLElement>(`[data-at="${at}"] [data-main]`)?.focus();
   };
   const select = useRef(p.select);
   select.current = p.select;
