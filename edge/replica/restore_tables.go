@@ -77,7 +77,8 @@ func (b *tableBuilder) begin(db *DB, dir string) {
 }
 
 // pacer returns what paces one piece of work, nil if the replica was empty when the
-// restore began: then no redirect waits for the processor.
+// restore began: then no redirect waits for the processor. While it serves, a snapshot
+// may take its time.
 func (b *tableBuilder) pacer() *pacer.Pacer {
 	if b.alone {
 		return nil

@@ -246,6 +246,7 @@ func (w *writer) rotten(err error) error {
 // digests from judgeFrom on.
 func (w *writer) take(b *replication.Batch, judgeFrom uint64) error {
 	var pace pacer.Pacer
+	pace.Begin(0) // changes are late when they come
 	for i := range b.Transactions {
 		t := &b.Transactions[i]
 		p := &w.next.position

@@ -15,6 +15,11 @@ const (
 	slice = 100 * time.Microsecond
 	rest  = 3 * slice
 
+	// A rest that ends so much too late means that redirects wait for the processor. Another
+	// one follows then, up to mostRests.
+	crowded   = 500 * time.Microsecond
+	mostRests = 16
+
 	// Late work takes most of a processor, but still lets the network be polled.
 	lateSlice = time.Millisecond
 	lateRest  = slice
@@ -26,13 +31,13 @@ const (
 	stepsPerLook = 16
 )
 
-// Pacer paces the work of one goroutine. The zero value is ready, and its work is late. A
-// nil Pacer does nothing.
+// Pacer paces the work of one goroutine. The zero value is ready, and its work is never
+// late. A nil Pacer does nothing.
 type Pacer struct {
 	// Stop, once closed, ends the rests, because a caller waits for the work.
 	Stop <-chan struct{}
 
-	due   time.Time // the work is late from then on
+	due   time.Time // the work is late from then on; zero: never
 	began time.Time // of the slice
 	steps uint
 }
@@ -59,8 +64,8 @@ func (p *Pacer) Pause() {
 		return
 	}
 	now := time.Now()
-	length, pause := slice, rest
-	if now.After(p.due) {
+	length, pause, late := slice, rest, !p.due.IsZero() && now.After(p.due)
+	if late {
 		length, pause = lateSlice, lateRest
 	}
 	switch {
@@ -78,6 +83,12 @@ func (p *Pacer) Pause() {
 		return
 	default:
 	}
-	time.Sleep(pause)
-	p.began = time.Now()
+	for range mostRests {
+		p.began = time.Now()
+		time.Sleep(pause)
+		if now = time.Now(); late || now.Sub(p.began) < pause+crowded {
+			break
+		}
+	}
+	p.began = now
 }

@@ -40,3 +40,15 @@ func TestPacer_SleepsBetweenSlices(t *testing.T) {
 	require.Zero(t, slept(t, 1, &pacer.Pacer{Stop: stop}, time.Second), "while a caller waits")
 	require.Zero(t, slept(t, 1, nil, time.Second), "without a pacer")
 }
+
+func TestPacer_WorkWithoutATimeIsNeverLate(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	synctest.Test(t, func(*testing.T) {
+		var p pacer.Pacer
+		p.Pause() // the first slice begins
+		time.Sleep(time.Hour)
+		start := time.Now()
+		p.Pause()
+		require.Equal(t, 300*time.Microsecond, time.Since(start))
+	})
+}
