@@ -106,8 +106,8 @@ long_form() {
   go_test "$name" "$package" -run "^Test(${tests// /|})\$" "$@"
 }
 
-# long_forms goes through the tests that have a long form. Each ends when it has done so much,
-# and not with a clock, except for the soak.
+# long_forms goes through the tests that have a long form and no command of their own, as
+# `make soak` and `make chaos` are.
 long_forms() {
   export TEST_LONG=yes TEST_SILENCE=60m TEST_TIMEOUT=90m
   echo "Commit $(git describe --always --dirty), $(nproc) processors, $(go version | cut -d' ' -f3), $(date -u +%F)"
@@ -125,9 +125,6 @@ long_forms() {
   WAYPOST_WEEK=uniform long_form "a week of clicks, alike on all links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota
   long_form "a drill with 500 links" ./test/drill Drill_PostgreSQLAndTheControlPlanesDiskAreLost -race
   long_form "click budgets hold while edges are killed and cut off for a minute" ./test/budgets Budgets_HoldWhileEdgesAreKilledAndCutOff -race
-  WAYPOST_SOAK=10m long_form "a fleet under restarts, partitions and kills for ten minutes" ./test/fleet \
-    Fleet_ComesRightByItselfAfterRestartsAndPartitions -race
-  WAYPOST_CHAOS=10m long_form "a system under a schedule of faults for ten minutes" ./test/chaos System_KeepsItsPromisesUnderFaults -race
   step "fuzz tests, ten seconds each" test/runner/fuzz.sh 10s
 }
 
