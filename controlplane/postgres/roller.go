@@ -5,6 +5,8 @@ import (
 	"errors"
 	"hash/fnv"
 	"math"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +21,7 @@ type RollerConfig struct {
 	Interval time.Duration         // of rest once no part is left; default 2 s
 	Parts    int                   // most in one transaction; default 5,000
 	Bytes    int                   // most of their details, except a single one; default 8 MiB
+	Workers  int                   // areas folded at a time; default 1 for each processor, up to 4
 	Metrics  prometheus.Registerer // nil: none
 }
 
@@ -30,7 +33,10 @@ type Roller struct {
 	cfg     RollerConfig
 	metrics rollerMetrics
 
-	measured time.Time // when measure was last called
+	mu struct {
+		sync.Mutex
+		measured time.Time // when measure was last called
+	}
 }
 
 // NewRoller makes a roller. It panics when its metrics are already registered.
@@ -43,6 +49,9 @@ func (db *ClickStore) NewRoller(cfg RollerConfig) *Roller {
 	}
 	if cfg.Bytes <= 0 {
 		cfg.Bytes = 8 << 20
+	}
+	if cfg.Workers <= 0 {
+		cfg.Workers = min(4, runtime.GOMAXPROCS(0))
 	}
 	return &Roller{db: db, cfg: cfg, metrics: newRollerMetrics(cfg.Metrics)}
 }
@@ -86,10 +95,20 @@ func (p place) lock() int32 {
 	return int32(h.Sum32())
 }
 
-// Fold folds all parts, except those in areas that another roller holds, and starts over
-// if a round was full. An error in one area does not stop the others. Only one goroutine
-// may call it at a time.
+// Fold folds all parts, except those in areas that another roller holds. An error in one
+// area does not stop the others. Only one goroutine may call it at a time.
 func (r *Roller) Fold(ctx context.Context) error {
+	errs := make([]error, r.cfg.Workers)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { errs[i] = r.pass(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// pass folds areas that no other worker holds, and starts over if a round was full.
+func (r *Roller) pass(ctx context.Context) error {
 	var errs []error
 	first := place{math.MinInt64, math.MinInt64}
 	full := false
@@ -110,10 +129,8 @@ func (r *Roller) Fold(ctx context.Context) error {
 		default:
 			r.metrics.observe(f, time.Since(began))
 			at, full = f.next, full || f.full
-			if time.Since(r.measured) > measureInterval {
-				if err := r.measure(ctx); err != nil {
-					errs = append(errs, err)
-				}
+			if err := r.measureSometimes(ctx); err != nil {
+				errs = append(errs, err)
 			}
 		}
 	}
@@ -180,9 +197,22 @@ func (r *Roller) round(ctx context.Context, from place) (f fold, err error) {
 	return f, classify("fold clicks", err)
 }
 
+// measureSometimes calls measure if the last time is long ago.
+func (r *Roller) measureSometimes(ctx context.Context) error {
+	r.mu.Lock()
+	due := time.Since(r.mu.measured) > measureInterval
+	r.mu.Unlock()
+	if !due {
+		return nil
+	}
+	return r.measure(ctx)
+}
+
 // measure reports the backlog as metrics.
 func (r *Roller) measure(ctx context.Context) error {
-	r.measured = time.Now()
+	r.mu.Lock()
+	r.mu.measured = time.Now()
+	r.mu.Unlock()
 	if err := r.db.exhaust(ctx, nil); err != nil {
 		return err
 	}
