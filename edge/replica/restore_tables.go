@@ -83,7 +83,7 @@ func (b *tableBuilder) pacer() *pacer.Pacer {
 	if b.alone {
 		return nil
 	}
-	return new(pacer.Pacer)
+	return &pacer.Pacer{Patient: true}
 }
 
 // path returns the path of a table.

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"waypost"
+	"waypost/internal/pacer"
 	"waypost/replication"
 )
 
@@ -88,7 +89,7 @@ func (s *scrubber) verifySlot(ctx context.Context, slot uint16) error {
 	mu.Unlock()
 
 	sums := make([]slotSum, 1)
-	err := errors.Join(addUp(ctx, snapshot, slot, slot, sums), snapshot.Close())
+	err := errors.Join(addUp(ctx, new(pacer.Pacer), snapshot, slot, slot, sums), snapshot.Close())
 	found := &sums[0]
 
 	mu.Lock()

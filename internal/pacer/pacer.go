@@ -15,8 +15,8 @@ const (
 	slice = 100 * time.Microsecond
 	rest  = 3 * slice
 
-	// A rest that ends so much too late means that redirects wait for the processor. Another
-	// one follows then, up to mostRests.
+	// A rest that ends so much too late shows that others wait for the processor. Patient
+	// work takes another one then, up to mostRests.
 	crowded   = 500 * time.Microsecond
 	mostRests = 16
 
@@ -36,6 +36,8 @@ const (
 type Pacer struct {
 	// Stop, once closed, ends the rests, because a caller waits for the work.
 	Stop <-chan struct{}
+	// Patient work leaves a busy processor to redirects, whatever it takes.
+	Patient bool
 
 	due   time.Time // the work is late from then on; zero: never
 	began time.Time // of the slice
@@ -86,7 +88,7 @@ func (p *Pacer) Pause() {
 	for range mostRests {
 		p.began = time.Now()
 		time.Sleep(pause)
-		if now = time.Now(); late || now.Sub(p.began) < pause+crowded {
+		if now = time.Now(); late || !p.Patient || now.Sub(p.began) < pause+crowded {
 			break
 		}
 	}
