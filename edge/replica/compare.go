@@ -8,7 +8,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"waypost"
-	"waypost/internal/pacer"
 	"waypost/replication"
 )
 
@@ -136,7 +135,7 @@ func (c *comparison) Sums(ctx context.Context, first, last uint16, at waypost.Po
 		return nil, fmt.Errorf("compare: %w", err)
 	}
 	sums := make([]slotSum, int(last)-int(first)+1)
-	if err := errors.Join(addUp(ctx, new(pacer.Pacer), view, first, last, sums), leave()); err != nil {
+	if err := errors.Join(addUp(ctx, view, first, last, sums), leave()); err != nil {
 		return nil, c.unreadable(err)
 	}
 	for _, change := range since {

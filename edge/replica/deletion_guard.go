@@ -12,7 +12,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"waypost"
-	"waypost/internal/pacer"
 	"waypost/replication"
 )
 
@@ -208,7 +207,7 @@ func (st *store) servingLinks(ctx context.Context) (uint64, error) {
 		return c.links, nil
 	}
 	sums := make([]slotSum, waypost.Slots)
-	if err := addUp(ctx, &pacer.Pacer{Patient: true}, st.pdb, 0, waypost.Slots-1, sums); err != nil {
+	if err := addUp(ctx, st.pdb, 0, waypost.Slots-1, sums); err != nil {
 		return 0, err
 	}
 	c := servingCount{position: p, until: time.Now().Add(countedFor)}

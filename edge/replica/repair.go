@@ -12,7 +12,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"waypost"
-	"waypost/internal/pacer"
 	"waypost/replication"
 )
 
@@ -161,7 +160,7 @@ func (r *repair) Sums(ctx context.Context) ([]replication.Sum, error) {
 		return nil, err
 	}
 	sums := make([]slotSum, waypost.Slots)
-	if err := addUp(ctx, new(pacer.Pacer), r.st.pdb, 0, waypost.Slots-1, sums); err != nil {
+	if err := addUp(ctx, r.st.pdb, 0, waypost.Slots-1, sums); err != nil {
 		if pebble.IsCorruptionError(err) {
 			r.st.health.fail(err, true)
 			err = fmt.Errorf("%w: %w", replication.ErrDiverged, err)

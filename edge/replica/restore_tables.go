@@ -83,7 +83,7 @@ func (b *tableBuilder) pacer() *pacer.Pacer {
 	if b.alone {
 		return nil
 	}
-	return &pacer.Pacer{Patient: true}
+	return new(pacer.Pacer)
 }
 
 // path returns the path of a table.

@@ -10,7 +10,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"waypost"
-	"waypost/internal/pacer"
 	"waypost/replication"
 )
 
@@ -89,7 +88,7 @@ func (s *scrubber) verifySlot(ctx context.Context, slot uint16) error {
 	mu.Unlock()
 
 	sums := make([]slotSum, 1)
-	err := errors.Join(addUp(ctx, new(pacer.Pacer), snapshot, slot, slot, sums), snapshot.Close())
+	err := errors.Join(addUp(ctx, snapshot, slot, slot, sums), snapshot.Close())
 	found := &sums[0]
 
 	mu.Lock()

@@ -67,13 +67,14 @@ func judgeRecord(buf, key, value []byte, slot uint16, r *waypost.Record) ([]byte
 }
 
 // addUp adds up the records of the slots first to last into sums, one for each.
-func addUp(ctx context.Context, pace *pacer.Pacer, from pebble.Reader, first, last uint16, sums []slotSum) error {
+func addUp(ctx context.Context, from pebble.Reader, first, last uint16, sums []slotSum) error {
 	it, err := from.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: slotKey(int(first)), UpperBound: slotKey(int(last) + 1)})
 	if err != nil {
 		return fmt.Errorf("add up slots: %w", err)
 	}
 	var buf []byte
 	now := time.Now().UnixMilli()
+	var pace pacer.Pacer
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		pace.Step()
 		if err = ctx.Err(); err != nil {

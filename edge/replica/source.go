@@ -11,7 +11,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"waypost"
-	"waypost/internal/pacer"
 	"waypost/replication"
 )
 
@@ -213,7 +212,7 @@ func (o *source) Sums(ctx context.Context, first, last uint16) (found []replicat
 	}
 	defer func() { err = errors.Join(err, v.close()) }()
 	sums := make([]slotSum, int(last)-int(first)+1)
-	if err := addUp(ctx, new(pacer.Pacer), v, first, last, sums); err != nil {
+	if err := addUp(ctx, v, first, last, sums); err != nil {
 		return nil, h, err
 	}
 	found = make([]replication.Sum, len(sums))

@@ -15,10 +15,10 @@ const (
 	slice = 100 * time.Microsecond
 	rest  = 3 * slice
 
-	// A rest that ends so much too late shows that others wait for the processor. Patient
-	// work takes another one then, up to mostRests.
-	crowded   = 500 * time.Microsecond
-	mostRests = 16
+	// Work without a time limit takes a quarter of a processor, too. Its slices are longer,
+	// because a rest of an idle processor takes a millisecond at least.
+	longSlice = time.Millisecond
+	longRest  = 3 * longSlice
 
 	// Late work takes most of a processor, but still lets the network be polled.
 	lateSlice = time.Millisecond
@@ -36,8 +36,6 @@ const (
 type Pacer struct {
 	// Stop, once closed, ends the rests, because a caller waits for the work.
 	Stop <-chan struct{}
-	// Patient work leaves a busy processor to redirects, whatever it takes.
-	Patient bool
 
 	due   time.Time // the work is late from then on; zero: never
 	began time.Time // of the slice
@@ -66,8 +64,11 @@ func (p *Pacer) Pause() {
 		return
 	}
 	now := time.Now()
-	length, pause, late := slice, rest, !p.due.IsZero() && now.After(p.due)
-	if late {
+	length, pause := slice, rest
+	switch {
+	case p.due.IsZero():
+		length, pause = longSlice, longRest
+	case now.After(p.due):
 		length, pause = lateSlice, lateRest
 	}
 	switch {
@@ -85,12 +86,6 @@ func (p *Pacer) Pause() {
 		return
 	default:
 	}
-	for range mostRests {
-		p.began = time.Now()
-		time.Sleep(pause)
-		if now = time.Now(); late || !p.Patient || now.Sub(p.began) < pause+crowded {
-			break
-		}
-	}
-	p.began = now
+	time.Sleep(pause)
+	p.began = time.Now()
 }
