@@ -242,6 +242,7 @@ func (c *control) services() []services.Stage {
 		{Name: "API", Run: c.serveAPI},
 		{Name: "stream", Run: c.stream.Run},
 		job("database maintenance", c.db.Maintain),
+		job("first statistics of tables", c.db.AnalyzeNew),
 		job("click aggregation", c.db.NewRoller(postgres.RollerConfig{Metrics: c.registry}).Run),
 		job("click events", c.db.KeepEvents),
 		job("database watch", c.db.Watch),

@@ -188,7 +188,7 @@ func (p *pool) alter(ctx context.Context, f func(tx pgx.Tx) error) error {
 		return f(tx)
 	})
 	if pgCode(err) == lockNotAvailable {
-		p.log.Info("the table is in use; its partitions wait for the next round")
+		p.log.Info("the table is in use; it waits for the next round")
 		return nil
 	}
 	return err
