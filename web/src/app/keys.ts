@@ -1,7 +1,7 @@
 // Shortcuts: single keys and sequences such as "g l". They are off while text is typed
 // and while a dialog is open, and can be switched off for good (WCAG 2.1.4).
 import { signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export interface Shortcut {
   /** Such as "c", "?", "g l" or "Ctrl+k". */
@@ -21,11 +21,11 @@ export function setShortcutsOn(on: boolean): void {
 /** The shortcuts of the moment, for the help and the palette. */
 export const shortcuts = signal<readonly Shortcut[]>([]);
 
-/** useShortcuts has shortcuts while the component is shown. */
+/** useShortcuts has shortcuts from the moment at which the component is shown. */
 export function useShortcuts(list: readonly Shortcut[]): void {
   const latest = useRef(list);
   latest.current = list;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const mine = latest.current.map((s, i) => ({ keys: s.keys, label: s.label, run: () => latest.current[i]?.run() }));
     shortcuts.value = [...shortcuts.value, ...mine];
     return () => {
