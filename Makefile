@@ -134,6 +134,10 @@ bench: bench-redirect bench-write ## Measure redirects of a million links and th
 bench-redirect: install-wrk install-rivals ## Measure redirects next to other servers (7 minutes; BENCH=-full for ten million links)
 	go run ./bench/redirect $(BENCH)
 
+.PHONY: compare
+compare: install-postgres install-wrk install-rivals ## Compare with what people build instead: nginx, Redis, Lua, Caddy, net/http; writes the table in README.md (10 minutes)
+	go run ./bench/redirect -only compare $(BENCH)
+
 .PHONY: bench-write
 bench-write: install-postgres ## Measure creates, imports, lag, snapshots and the counting of clicks (3 minutes)
 	go run ./bench/write
@@ -188,8 +192,8 @@ install-spin: ## Install Spin, which checks the models of the protocols, if it i
 	@deploy/install-missing.sh spin
 
 .PHONY: install-rivals
-install-rivals: ## Install nginx and Redis, which redirects are compared with, if they are missing
-	-@deploy/install-missing.sh nginx redis
+install-rivals: ## Install nginx, its Lua, Redis and Caddy, which redirects are compared with, if they are missing
+	-@deploy/install-missing.sh nginx redis nginx-lua caddy
 
 .PHONY: clean
 clean: ## Remove everything that was built

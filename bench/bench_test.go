@@ -4,6 +4,7 @@ package bench_test
 
 import (
 	"context"
+	"encoding/xml"
 	"errors"
 	"math"
 	"os"
@@ -67,6 +68,31 @@ func TestSection_ReplacesItselfInResults(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, `(?s)^# Measurements\n\n<!-- section one -->\n\n## One.*<!-- section two -->\n\n## Measured later\n\n<!-- section three -->\n\n## One`, string(text))
 	require.Equal(t, 2, strings.Count(string(text), "One million links"))
+}
+
+func TestChart_DrawsBarsToScale(t *testing.T) {
+	svg := bench.Chart("Nginx & others", []bench.Panel{
+		{Title: "CPU", Bars: []bench.Bar{{Name: "one", Value: 5, Strong: true}, {Name: "two", Value: 10}, {Name: "three", Value: math.NaN()}}},
+		{Title: "far apart", Bars: []bench.Bar{{Name: "one", Value: 10}, {Name: "two", Value: 1000}}},
+	})
+	require.NoError(t, xml.Unmarshal([]byte(svg), new(struct{})))
+	require.Contains(t, svg, "Nginx &amp; others")
+	for _, part := range []string{`<rect class="s" x="150" y="64" width="105.0"`, `width="210.0"`, "not measured", `width="12"`} {
+		require.Contains(t, svg, part)
+	}
+	require.Equal(t, 1, strings.Count(svg, `width="12"`), "a bar that is far longer than the others is cut")
+}
+
+func TestInsert_ReplacesWhatIsBetweenTheMarks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "README.md")
+	require.NoError(t, os.WriteFile(path, []byte("before\n<!-- table -->\nold\n<!-- end of table -->\nafter\n"), 0o600))
+	for range 2 {
+		require.NoError(t, bench.Insert(path, "table", "| new |\n"))
+	}
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "before\n<!-- table -->\n| new |\n<!-- end of table -->\nafter\n", string(text))
+	require.ErrorContains(t, bench.Insert(path, "other", ""), "no marks of other")
 }
 
 func TestOptions_ChooseSections(t *testing.T) {

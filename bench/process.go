@@ -132,11 +132,16 @@ func Split() (p *Processors, restore func() error, err error) {
 func (p *Processors) Apart() bool { return p.all.Count() > 1 }
 
 // Start calls start, so that the process that it starts has the server's processor.
-func (p *Processors) Start(start func() error) error {
+func (p *Processors) Start(start func() error) error { return onProcessors(&p.server, start) }
+
+// OnAll calls start, so that the processes that it starts have all processors.
+func (p *Processors) OnAll(start func() error) error { return onProcessors(&p.all, start) }
+
+func onProcessors(set *unix.CPUSet, start func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // the thread ends with the goroutine
-		if err := unix.SchedSetaffinity(0, &p.server); err != nil {
+		if err := unix.SchedSetaffinity(0, set); err != nil {
 			done <- fmt.Errorf("choose processors: %w", err)
 			return
 		}

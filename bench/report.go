@@ -107,7 +107,7 @@ func (s *Section) Markdown() string {
 		if g.Figure <= g.Most {
 			verdict = "met"
 		}
-		fmt.Fprintf(&b, "* goal **%s**: %s ≤ %s, measured %s\n", verdict, g.What, number(g.Most), number(g.Figure))
+		fmt.Fprintf(&b, "* goal **%s**: %s ≤ %s, measured %s\n", verdict, g.What, Number(g.Most), Number(g.Figure))
 	}
 	if len(s.Goals) > 0 {
 		b.WriteByte('\n')
@@ -158,13 +158,13 @@ func (s *Section) table(b *strings.Builder) {
 
 func cell(rounds []float64) string {
 	if len(rounds) < 2 {
-		return number(Median(rounds))
+		return Number(Median(rounds))
 	}
-	return fmt.Sprintf("%s (%s – %s)", number(Median(rounds)), number(slices.Min(rounds)), number(slices.Max(rounds)))
+	return fmt.Sprintf("%s (%s – %s)", Number(Median(rounds)), Number(slices.Min(rounds)), Number(slices.Max(rounds)))
 }
 
-// number writes about three digits, and nothing for a figure that was not taken.
-func number(f float64) string {
+// Number writes about three digits, and nothing for a figure that was not taken.
+func Number(f float64) string {
 	digits := 3
 	for _, limit := range []float64{1, 10, 100} {
 		if math.Abs(f) >= limit {

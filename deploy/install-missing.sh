@@ -3,7 +3,7 @@
 # from Debian's or Ubuntu's packages, otherwise by telling what to install. Prometheus
 # and promtool, single files, come from Debian's package into bin/tools, for root or not.
 #
-#   deploy/install-missing.sh postgres|cc|curl|prometheus|wrk|spin|nginx|haproxy|caddy|redis|debootstrap|npm|chromium ...
+#   deploy/install-missing.sh postgres|cc|curl|prometheus|wrk|spin|nginx|haproxy|caddy|redis|debootstrap|npm|chromium|nginx-lua ...
 set -euo pipefail
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/bin/tools
@@ -89,7 +89,7 @@ install_server() {
     printf '#!/bin/sh\nexit 101\n' >"$policy"
     chmod 755 "$policy"
   fi
-  apt install "$1"
+  apt install "$@"
   if [[ -n $made ]]; then
     rm -f "$policy"
     trap - EXIT
@@ -183,6 +183,16 @@ for what in "$@"; do
       fi
       if ! have_server debootstrap; then
         echo "No debootstrap found, which tests the installation. Install it (Debian, Ubuntu: sudo apt-get install debootstrap) and try again." >&2
+        exit 1
+      fi
+      ;;
+    nginx-lua)
+      [[ -e /usr/share/lua/5.1/nginx/redis.lua ]] && continue
+      if can_install; then
+        install_server nginx libnginx-mod-http-lua lua-nginx-redis >&2
+      fi
+      if [[ ! -e /usr/share/lua/5.1/nginx/redis.lua ]]; then
+        echo "No Lua for nginx found, which benchmarks compare with. Install it (Debian: sudo apt-get install libnginx-mod-http-lua lua-nginx-redis) and try again." >&2
         exit 1
       fi
       ;;

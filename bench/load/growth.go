@@ -75,7 +75,7 @@ func (o *options) grow(ctx context.Context) (_ bench.Section, err error) {
 		if err := g.fill(ctx, size); err != nil {
 			return bench.Section{}, err
 		}
-		column := strconv.Itoa(size) + " links"
+		column := millions(size) + " links"
 		err := g.measure(ctx, func(name string, figure float64) {
 			g.o.Logf("%s: %s %.4g", column, name, figure)
 			m := bench.Measure{Name: column, Rounds: []float64{figure}}
@@ -93,10 +93,58 @@ func (o *options) grow(ctx context.Context) (_ bench.Section, err error) {
 			return bench.Section{}, fmt.Errorf("%s: %w", column, err)
 		}
 	}
-	return out, nil
+	if o.Try {
+		return out, nil
+	}
+	chart := bench.Chart(out.Title, growthPanels(&out))
+	return out, os.WriteFile(filepath.Join(o.Out, "growth.svg"), []byte(chart), 0o644)
 }
 
-const measureStart = "start to first redirect, s"
+// growthPanels are the parts of the picture: a bar for each size, and for the model.
+func growthPanels(s *bench.Section) (panels []bench.Panel) {
+	for _, p := range []struct{ title, measure, model string }{
+		{"memory of an edge, MB", measureMemory, modelOfMemory},
+		{"disk of an edge, MB", measureDisk, modelOfDisk},
+		{measureStart, measureStart, ""},
+		{measureFill, measureFill, ""},
+		{measureRedirect, measureRedirect, ""},
+		{measurePostgres, measurePostgres, ""},
+		{"list, newest first, p99 ms", lists[0].name + ", p99 ms", ""},
+		{"search for two words of titles, p99 ms", lists[2].name + ", p99 ms", ""},
+	} {
+		panel := bench.Panel{Title: p.title}
+		for _, c := range s.Cases {
+			for _, m := range c.Measures {
+				switch c.Name {
+				case p.measure:
+					panel.Bars = append(panel.Bars, bench.Bar{Name: m.Name, Value: bench.Median(m.Rounds), Strong: true})
+				case p.model:
+					panel.Bars = append(panel.Bars, bench.Bar{Name: "by the model", Value: bench.Median(m.Rounds)})
+				}
+			}
+		}
+		panels = append(panels, panel)
+	}
+	return panels
+}
+
+const (
+	measureStart    = "start to first redirect, s"
+	measureFill     = "empty edge to a full one, links per second"
+	measureRedirect = "CPU µs per redirect"
+	measurePostgres = "PostgreSQL, bytes per link"
+	measureMemory   = "memory of an edge, MB"
+	modelOfMemory   = "the table of links in it, by the model, MB"
+	measureDisk     = "disk of an edge, MB"
+	modelOfDisk     = "the same by the model, MB"
+)
+
+func millions(links int) string {
+	if links < 1_000_000 {
+		return strconv.Itoa(links)
+	}
+	return strconv.Itoa(links/1_000_000) + " million"
+}
 
 // goals are the bounds of figures at every size.
 var goals = func() map[string]float64 {
@@ -141,14 +189,14 @@ func (g *growth) measure(ctx context.Context, add func(name string, figure float
 	if err := g.db.QueryRow(ctx, `SELECT pg_database_size(current_database())`).Scan(&size); err != nil {
 		return fmt.Errorf("ask for the size of the database: %w", err)
 	}
-	add("PostgreSQL, bytes per link", float64(size)/links)
+	add(measurePostgres, float64(size)/links)
 
 	dir := filepath.Join(g.dir, "edge-"+strconv.Itoa(g.links))
 	e, took, err := g.startEdge(ctx, dir)
 	if err != nil {
 		return err
 	}
-	add("empty edge to a full one, links per second", links/took.Seconds())
+	add(measureFill, links/took.Seconds())
 	if err := e.stop(); err != nil {
 		return err
 	}
@@ -161,7 +209,7 @@ func (g *growth) measure(ctx context.Context, add func(name string, figure float
 	if err != nil {
 		return err
 	}
-	add("CPU µs per redirect", cpu)
+	add(measureRedirect, cpu)
 	memory, err := bench.Memory(e.process.Process.Pid)
 	if err != nil {
 		return err
@@ -170,10 +218,10 @@ func (g *growth) measure(ctx context.Context, add func(name string, figure float
 	if err != nil {
 		return err
 	}
-	add("memory of an edge, MB", float64(memory)/1e6)
-	add("the table of links in it, by the model, MB", links*modelMemory/1e6)
-	add("disk of an edge, MB", float64(disk)/1e6)
-	add("the same by the model, MB", links*modelDisk/1e6)
+	add(measureMemory, float64(memory)/1e6)
+	add(modelOfMemory, links*modelMemory/1e6)
+	add(measureDisk, float64(disk)/1e6)
+	add(modelOfDisk, links*modelDisk/1e6)
 	for _, list := range lists {
 		times, err := g.list(ctx, list.query)
 		if err != nil {

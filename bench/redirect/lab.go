@@ -80,6 +80,8 @@ func (l *lab) sections() (parts []bench.Part) {
 		add("rules-"+size.name, size.links, l.ruled)
 		add("footprint-"+size.name, size.links, l.footprint)
 	}
+	add("compare", million, l.compare)
+	parts[len(parts)-1].Full = true // it takes as long as all others
 	return parts
 }
 
@@ -168,6 +170,22 @@ func clone(from, to string) error {
 	})
 	if err != nil {
 		return fmt.Errorf("copy a replica: %w", err)
+	}
+	return nil
+}
+
+// subdir makes a directory of the run.
+func (l *lab) subdir(prefix string) (string, error) {
+	dir, err := os.MkdirTemp(l.dir, prefix)
+	if err != nil {
+		return "", fmt.Errorf("make a directory: %w", err)
+	}
+	return dir, nil
+}
+
+func writeFile(path, text string) error {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write a file of a server: %w", err)
 	}
 	return nil
 }

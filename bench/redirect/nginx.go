@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"waypost/bench"
@@ -20,7 +21,7 @@ import (
 )
 
 const nginxConf = `daemon off;
-%[1]sworker_processes 1;
+%sworker_processes 1;
 pid nginx.pid;
 error_log stderr crit;
 events { worker_connections 4096; }
@@ -32,39 +33,50 @@ http {
   uwsgi_temp_path uwsgi;
   scgi_temp_path scgi;
   keepalive_requests 1000000000;
-  map_hash_max_size 4194304;
-  map_hash_bucket_size 256;
-  map $uri $target { default ""; include links.map; }
+%s
   server {
-    listen %[2]s;
+    listen %s;
     location / {
-      if ($target) { return 302 $target; }
-      return 404;
+%s
     }
   }
 }
 `
 
+// nginxUse holds the parts of nginx.conf that belong to one way of finding a link.
+type nginxUse struct{ main, http, location string }
+
+// nginxMap has the links in nginx itself.
+var nginxMap = nginxUse{
+	http: `  map_hash_max_size 4194304;
+  map_hash_bucket_size 256;
+  map $uri $target { default ""; include links.map; }`,
+	location: `      if ($target) { return 302 $target; }
+      return 404;`,
+}
+
+// nginxLua asks a Redis for each link. Its path is that of Debian's packages.
+func nginxLua(socket string) nginxUse {
+	return nginxUse{
+		main: "load_module /usr/lib/nginx/modules/ndk_http_module.so;\nload_module /usr/lib/nginx/modules/ngx_http_lua_module.so;\n",
+		http: `  lua_package_path "/usr/share/lua/5.1/?.lua;;";`,
+		location: `      content_by_lua_block {
+        local store = require("nginx.redis"):new()
+        store:set_timeout(1000)
+        if not store:connect("unix:` + socket + `") then return ngx.exit(503) end
+        local target, failure = store:get(ngx.var.uri:sub(2))
+        if failure then return ngx.exit(503) end
+        store:set_keepalive(60000, 1000)
+        if target == ngx.null then return ngx.exit(404) end
+        return ngx.redirect(target, 302)
+      }`,
+	}
+}
+
 // startNginx starts nginx with a map of the links. A code that differs from another one
 // only in case cannot be in the map.
 func (l *lab) startNginx(ctx context.Context, links int) (*target, expectation, error) {
-	path, err := exec.LookPath("nginx")
-	if err != nil {
-		return nil, expectation{}, err
-	}
-	dir, err := os.MkdirTemp(l.dir, "nginx-")
-	if err != nil {
-		return nil, expectation{}, fmt.Errorf("make a directory for nginx: %w", err)
-	}
-	addr, err := freeAddr()
-	if err != nil {
-		return nil, expectation{}, err
-	}
-	user := ""
-	if os.Geteuid() == 0 {
-		user = "user root;\n" // the directory is root's
-	}
-	err = os.WriteFile(filepath.Join(dir, "nginx.conf"), fmt.Appendf(nil, nginxConf, user, addr), 0o600)
+	dir, err := l.subdir("nginx-")
 	if err != nil {
 		return nil, expectation{}, err
 	}
@@ -72,12 +84,34 @@ func (l *lab) startNginx(ctx context.Context, links int) (*target, expectation, 
 	if err != nil {
 		return nil, expectation{}, err
 	}
+	t, err := l.startNginxIn(ctx, dir, nginxMap)
+	return t, expect, err
+}
+
+// startNginxIn starts nginx in a directory that has all the files that its location of
+// redirects needs.
+func (l *lab) startNginxIn(ctx context.Context, dir string, use nginxUse) (*target, error) {
+	path, err := exec.LookPath("nginx")
+	if err != nil {
+		return nil, err
+	}
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	user := ""
+	if os.Geteuid() == 0 {
+		user = "user root;\n" // the directory is root's
+	}
+	if err := writeFile(filepath.Join(dir, "nginx.conf"), fmt.Sprintf(nginxConf, user+use.main, use.http, addr, use.location)); err != nil {
+		return nil, err
+	}
 	t, err := l.startExternal(ctx, dir, external{
 		name: path, args: []string{"-p", dir, "-c", "nginx.conf", "-e", "stderr"}, grace: 2 * time.Minute,
 		ready: func(ctx context.Context) error { return dialOnce(ctx, addr) },
 	})
 	if err != nil {
-		return nil, expectation{}, err
+		return nil, err
 	}
 	t.addr = addr
 	for end := time.Now().Add(10 * time.Second); len(t.pids) == 1; { // it listens before it has a worker
@@ -86,11 +120,11 @@ func (l *lab) startNginx(ctx context.Context, links int) (*target, expectation, 
 			err = errors.New("nginx has no worker")
 		}
 		if err != nil {
-			return nil, expectation{}, errors.Join(err, t.stop())
+			return nil, errors.Join(err, t.stop())
 		}
 		t.pids = append(t.pids, workers...)
 	}
-	return t, expect, nil
+	return t, nil
 }
 
 // writeMap writes the links as nginx includes them.
@@ -123,6 +157,11 @@ func (l *lab) writeMap(path string, links int) (expectation, error) {
 		status: http.StatusFound, location: location,
 		skip: func(code []byte) bool { return lost[string(code)] },
 	}, errors.Join(w.Flush(), file.Close())
+}
+
+func portOf(addr string) string {
+	_, port, _ := strings.Cut(addr, ":")
+	return port
 }
 
 // freeAddr returns a loopback address that is free at the moment.

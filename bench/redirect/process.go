@@ -214,6 +214,9 @@ func (l *lab) startExternal(ctx context.Context, dir string, e external) (_ *tar
 	}()
 	t := &target{pids: []int{cmd.Process.Pid}, closed: func() error {
 		err := cmd.Process.Signal(os.Interrupt)
+		if errors.Is(err, os.ErrProcessDone) {
+			err = nil
+		}
 		<-ended
 		return errors.Join(err, log.Close())
 	}}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -145,6 +144,18 @@ func (c *redisConn) line() ([]byte, error) {
 	return bytes.TrimRight(line, "\r\n"), nil
 }
 
+// save has Redis write its keys to its file.
+func (c *redisConn) save() error {
+	if _, err := io.WriteString(c.conn, "*1\r\n$4\r\nSAVE\r\n"); err != nil {
+		return fmt.Errorf("save Redis: %w", err)
+	}
+	line, err := c.line()
+	if err == nil && string(line) != "+OK" {
+		err = fmt.Errorf("redis answers %q", line)
+	}
+	return err
+}
+
 // set stores many values at once; put returns those of every number below count.
 func (c *redisConn) set(ctx context.Context, count uint64, put func(n uint64, key, value []byte) (k, v []byte)) error {
 	const pipeline = 1000
@@ -178,41 +189,53 @@ func (c *redisConn) set(ctx context.Context, count uint64, put func(n uint64, ke
 
 // startRedis starts Redis with the links, and a server in front of it.
 func (l *lab) startRedis(ctx context.Context, links int) (_ *target, err error) {
-	path, err := exec.LookPath("redis-server")
+	dir, err := l.subdir("redis-")
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(l.dir, "redis-")
+	store, conn, err := l.startStore(ctx, dir)
 	if err != nil {
-		return nil, fmt.Errorf("make a directory for Redis: %w", err)
+		return nil, err
 	}
-	socket := filepath.Join(dir, "s")
-	var conn *redisConn
-	store, err := l.startExternal(ctx, dir, external{
-		name: path, args: []string{"--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no"}, grace: 20 * time.Second,
+	if err := errors.Join(l.fillRedis(ctx, conn, links), conn.conn.Close()); err != nil {
+		return nil, errors.Join(err, store.stop())
+	}
+	t, err := l.startServer(ctx, l.self, kindRedis, "-redis", socketIn(dir))
+	return behind(t, store, err)
+}
+
+// startStore starts Redis in a directory, with the links that it has saved there.
+func (l *lab) startStore(ctx context.Context, dir string) (store *target, conn *redisConn, err error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err = l.startExternal(ctx, dir, external{
+		name: path, args: []string{"--port", "0", "--unixsocket", socketIn(dir), "--save", "", "--appendonly", "no", "--dir", dir},
+		grace: 20 * time.Second,
 		ready: func(ctx context.Context) (err error) {
-			conn, err = dialRedis(ctx, socket)
+			conn, err = dialRedis(ctx, socketIn(dir))
 			return err
 		},
 	})
-	if err != nil {
-		return nil, err
-	}
-	if err := l.fillRedis(ctx, conn, links); err != nil {
-		return nil, errors.Join(err, store.stop())
-	}
-	t, err := l.startServer(ctx, l.self, kindRedis, "-redis", socket)
-	if err != nil {
-		return nil, errors.Join(err, store.stop())
-	}
-	t.pids = append(t.pids, store.pids...)
-	ended := t.closed
-	t.closed = func() error { return errors.Join(ended(), store.stop()) }
-	return t, nil
+	return store, conn, err
 }
 
-func (l *lab) fillRedis(ctx context.Context, conn *redisConn, links int) (err error) {
-	defer func() { err = errors.Join(err, conn.conn.Close()) }()
+func socketIn(dir string) string { return filepath.Join(dir, "s") }
+
+// behind returns a server and the store that it asks as one: the time of both counts, and
+// both are stopped. The error is that of starting the server.
+func behind(server, store *target, err error) (*target, error) {
+	if err != nil {
+		return nil, errors.Join(err, store.stop())
+	}
+	server.pids = append(server.pids, store.pids...)
+	ended := server.closed
+	server.closed = func() error { return errors.Join(ended(), store.stop()) }
+	return server, nil
+}
+
+func (l *lab) fillRedis(ctx context.Context, conn *redisConn, links int) error {
 	f, err := newFeed(l.o.Targets, links)
 	if err != nil {
 		return err

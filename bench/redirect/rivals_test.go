@@ -86,6 +86,55 @@ func TestNginx_HasEveryCodeUnlessAnotherDiffersInCaseOnly(t *testing.T) {
 	require.False(t, expect.skip(code))
 }
 
+func TestMapServer_AnswersFromItsFile(t *testing.T) {
+	const links = 50
+	c := hit(t, "", links, corpus.Browser)
+	r := &rival{contender: c}
+	l := &comparison{testLab(t), links}
+	file, err := l.writeLines(r, "%s %s\n")
+	require.NoError(t, err)
+	s, err := newMapServer(file)
+	require.NoError(t, err)
+	c.target.addr = serveApp(t, app{answering: s, close: func() error { return nil }})
+	require.NoError(t, c.check(t.Context()))
+	require.NoError(t, miss(c.target.addr, links).check(t.Context()))
+	_, err = newMapServer(file + ".missing")
+	require.Error(t, err)
+}
+
+// TestRival_IsTimedFromAChangeToItsAnswer changes a link of a program that has to be
+// started again for it.
+func TestRival_IsTimedFromAChangeToItsAnswer(t *testing.T) {
+	l, c := &comparison{testLab(t), 50}, hit(t, "", 50, corpus.Browser)
+	l.self = os.Args[0]
+	r := &rival{contender: c}
+	ctx := context.WithoutCancel(t.Context()) // servers are stopped after the test
+	require.NoError(t, l.mapRival(ctx, r))
+	require.NoError(t, l.begin(ctx, r))
+	t.Cleanup(func() { require.NoError(t, r.target.stop()) })
+	require.NoError(t, c.check(t.Context()))
+	code := string(corpus.AppendCode(nil, 7))
+	require.NoError(t, r.alter(ctx, code, "https://example.org/changed"))
+	require.Len(t, r.changes, 1)
+	_, err := awaitTarget(ctx, r.target.addr, code, "https://example.org/changed")
+	require.NoError(t, err)
+	require.Error(t, r.alter(ctx, "unknown", "https://example.org/"))
+	require.NoError(t, r.weigh())
+	require.Positive(t, r.disk)
+}
+
+func TestReplaceLine_ChangesOneLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "links")
+	require.NoError(t, os.WriteFile(path, []byte("ab 1\nabc 2\nc 3\n"), 0o600))
+	for _, change := range [][2]string{{"abc ", "abc 4"}, {"ab ", "ab 55"}, {"c ", "c 6"}} {
+		require.NoError(t, replaceLine(path, change[0], change[1]))
+	}
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "ab 55\nabc 4\nc 6\n", string(text))
+	require.Error(t, replaceLine(path, "d ", "d 1"))
+}
+
 func TestExternal_AProgramThatEndsIsNotWaitedFor(t *testing.T) {
 	_, err := testLab(t).startExternal(t.Context(), t.TempDir(), external{
 		name: "/bin/sh", args: []string{"-c", "echo it cannot; exit 3"}, grace: time.Minute,

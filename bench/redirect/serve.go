@@ -22,6 +22,7 @@ const (
 	kindEndless = "endless" // the same without timeouts
 	kindEdge    = "edge"
 	kindRedis   = "redis"  // fasthttp that asks Redis
+	kindMap     = "map"    // net/http with a map in memory
 	kindSource  = "source" // of snapshots, for an edge
 )
 
@@ -35,6 +36,7 @@ type serveOptions struct {
 	Targets string
 	Redis   string // its socket
 	Source  string // URL of the source of snapshots
+	File    string // of links, for the map
 }
 
 // answering is a server that can be served and shut down.
@@ -59,7 +61,7 @@ type command func(ctx context.Context, args []string) (string, error)
 func serve(ctx context.Context, args []string) (err error) {
 	var o serveOptions
 	flags := flag.NewFlagSet(partServe, flag.ContinueOnError)
-	flags.StringVar(&o.Kind, "kind", "", "bare, endless, edge, redis or source")
+	flags.StringVar(&o.Kind, "kind", "", "bare, endless, edge, redis, map or source")
 	flags.StringVar(&o.Dir, "dir", "", "directory of the replica")
 	flags.StringVar(&o.Journal, "journal", "", "directory of the click journal")
 	flags.StringVar(&o.Ship, "ship", "", "where to ship clicks")
@@ -67,6 +69,7 @@ func serve(ctx context.Context, args []string) (err error) {
 	flags.StringVar(&o.Targets, "targets", "", "file of real links")
 	flags.StringVar(&o.Redis, "redis", "", "socket of Redis")
 	flags.StringVar(&o.Source, "source", "", "where snapshots come from")
+	flags.StringVar(&o.File, "file", "", "links of the map")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read the flags of a server: %w", err)
 	}
@@ -99,6 +102,9 @@ func (o serveOptions) app() (app, error) {
 	case kindRedis:
 		s := newRedisServer(o.Redis)
 		return app{answering: s, close: s.close}, nil
+	case kindMap:
+		s, err := newMapServer(o.File)
+		return app{answering: s, close: func() error { return nil }}, err
 	case kindEdge:
 		return newEdge(o)
 	case kindSource:
