@@ -80,8 +80,8 @@ func (l *lab) atWork(ctx context.Context, links int) (_ bench.Section, err error
 			return bench.Section{}, err1
 		}
 		defer func() { err = errors.Join(err, edge.stop()) }()
-		if err := firstSnapshot(edge); err != nil {
-			return bench.Section{}, err
+		if _, err := edge.ask("snapshots", "1ms"); err != nil { // the source keeps what it makes
+			return bench.Section{}, fmt.Errorf("the first snapshot: %w", err)
 		}
 		quiet := &paced{name: "quiet", what: "nothing but redirects.", target: edge, links: links, round: round}
 		if err := l.setRate(ctx, quiet); err != nil {
@@ -106,20 +106,6 @@ func (l *lab) atWork(ctx context.Context, links int) (_ bench.Section, err error
 		s.AddRatioGoal(c.name, measureP99, 2)
 	}
 	return s, err
-}
-
-// firstSnapshot takes one once the source has verified its replica. The source keeps what
-// it makes for the next ones.
-func firstSnapshot(edge *target) error {
-	for end := time.Now().Add(time.Minute); ; {
-		_, err := edge.ask("snapshots", "1ms")
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("the first snapshot: %w", err)
-		}
-	}
 }
 
 // setRate sets the rate of a case to half the rate at which this client is answered when

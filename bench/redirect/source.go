@@ -35,6 +35,9 @@ func newSource(o serveOptions) (_ app, err error) {
 	if s.db, err = openReplica(o.Dir, nil); err != nil {
 		return app{}, err
 	}
+	if err := s.verified(context.Background()); err != nil {
+		return app{}, errors.Join(err, s.db.Close())
+	}
 	if s.server, err = replication.NewServer(replication.ServerConfig{Source: s.db}); err != nil {
 		return app{}, errors.Join(err, s.db.Close())
 	}
@@ -43,6 +46,25 @@ func newSource(o serveOptions) (_ app, err error) {
 	mux.HandleFunc("GET "+replication.PathSnapshot, s.snapshot)
 	s.web = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	return app{answering: s, close: s.db.Close}, nil
+}
+
+// verified waits until the replica has verified its records: before, it is no source.
+func (s *source) verified(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, _, err := s.db.Sums(ctx, 0, 0)
+		if !errors.Is(err, replication.ErrNoSource) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 func (s *source) Serve(ln net.Listener) error {
