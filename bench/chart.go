@@ -21,6 +21,14 @@ type Bar struct {
 	Strong bool
 }
 
+// PutChart writes a picture of panels to a file.
+func PutChart(path, title string, panels []Panel) error {
+	if err := os.WriteFile(path, []byte(Chart(title, panels)), 0o644); err != nil {
+		return fmt.Errorf("write a picture: %w", err)
+	}
+	return nil
+}
+
 const chartStyle = `text{font:13px system-ui,sans-serif;fill:#1f2328}.t{font-weight:600}.h{font-size:15px;font-weight:600}` +
 	`rect{fill:#8c959f}.s{fill:#0969da}@media(prefers-color-scheme:dark){text{fill:#e6edf3}rect{fill:#6e7681}.s{fill:#4493f8}}`
 

@@ -96,8 +96,7 @@ func (o *options) grow(ctx context.Context) (_ bench.Section, err error) {
 	if o.Try {
 		return out, nil
 	}
-	chart := bench.Chart(out.Title, growthPanels(&out))
-	return out, os.WriteFile(filepath.Join(o.Out, "growth.svg"), []byte(chart), 0o644)
+	return out, bench.PutChart(filepath.Join(o.Out, "growth.svg"), out.Title, growthPanels(&out))
 }
 
 // growthPanels are the parts of the picture: a bar for each size, and for the model.

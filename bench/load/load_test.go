@@ -27,6 +27,24 @@ func TestSummary_BecomesACaseAndItsGoals(t *testing.T) {
 	require.Equal(t, map[string]bool{"ramp: p95 in ms": true, "ramp: p99 in ms": false, "ramp: ms for a request, by the rate": true, "ramp: errors in %": true}, met)
 }
 
+func TestGrowth_IsDrawnNextToTheModel(t *testing.T) {
+	sizes := func(figures ...float64) []bench.Measure {
+		return []bench.Measure{{Name: "1 million links", Rounds: figures[:1]}, {Name: "10 million links", Rounds: figures[1:]}}
+	}
+	panels := growthPanels(&bench.Section{Cases: []bench.Case{
+		{Name: measureMemory, Measures: sizes(260, 1300)},
+		{Name: modelOfMemory, Measures: sizes(111, 1110)},
+		{Name: lists[0].name + ", p99 ms", Measures: sizes(30, 39)},
+	}})
+	require.Equal(t, []bench.Bar{
+		{Name: "1 million links", Value: 260, Strong: true},
+		{Name: "10 million links", Value: 1300, Strong: true},
+		{Name: "by the model", Value: 111},
+		{Name: "by the model", Value: 1110},
+	}, panels[0].Bars)
+	require.Len(t, panels[6].Bars, 2, "newest first")
+}
+
 func TestTitles_HaveThreeWordsOfWhichEveryOneIsInManyTitles(t *testing.T) {
 	links := map[string]int{}
 	for n := range uint64(27_000) {

@@ -40,10 +40,6 @@ type caddy struct {
 
 // startCaddy starts Caddy in a directory that has the links.
 func (l *comparison) startCaddy(ctx context.Context, dir string) (*caddy, error) {
-	path, err := exec.LookPath("caddy")
-	if err != nil {
-		return nil, err
-	}
 	addr, err1 := freeAddr()
 	admin, err2 := freeAddr()
 	if err := errors.Join(err1, err2); err != nil {
@@ -53,7 +49,7 @@ func (l *comparison) startCaddy(ctx context.Context, dir string) (*caddy, error)
 		return nil, err
 	}
 	t, err := l.startExternal(ctx, dir, external{
-		name: path, args: []string{"run", "--config", "Caddyfile"}, grace: 2 * time.Minute,
+		name: "caddy", args: []string{"run", "--config", "Caddyfile"}, grace: 2 * time.Minute,
 		ready: func(ctx context.Context) error { return dialOnce(ctx, addr) },
 	})
 	if err != nil {

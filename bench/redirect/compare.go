@@ -48,7 +48,7 @@ func (l *comparison) run(ctx context.Context) (_ bench.Section, err error) {
 	var cases []*contender
 	var halves []*paced
 	for _, r := range all {
-		if r.target.in != nil && r.name == nameWaypost {
+		if r.name == nameWaypost {
 			if err := r.target.loaded(ctx); err != nil {
 				return bench.Section{}, err
 			}
@@ -93,7 +93,7 @@ func (l *comparison) changeAndLose(ctx context.Context, all []*rival) error {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.end()) }()
+	defer f.end()
 	for round := range l.o.Rounds {
 		for _, r := range all {
 			code := string(corpus.AppendCode(nil, uint64(round)))
@@ -216,5 +216,5 @@ func (l *comparison) publish(s *bench.Section) error {
 	if err := bench.Insert(readme, "compare", table.String()); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(l.o.Out, "compare.svg"), bench.Chart(s.Title, panels))
+	return bench.PutChart(filepath.Join(l.o.Out, "compare.svg"), s.Title, panels)
 }

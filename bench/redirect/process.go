@@ -157,22 +157,30 @@ func (l *lab) startEdge(ctx context.Context, o edgeOptions) (*target, error) {
 		return nil, err
 	}
 	ended := t.closed
-	t.closed = func() error {
-		dropped, err := t.metric("waypost_clicks_dropped_total")
-		if err == nil && dropped > 0 {
-			err = fmt.Errorf("%.0f clicks were dropped, so that the figures are too good", dropped)
-		}
-		return errors.Join(err, ended(), os.RemoveAll(dir), os.RemoveAll(dir+"-clicks"))
-	}
+	t.closed = func() error { return errors.Join(ended(), os.RemoveAll(dir), os.RemoveAll(dir+"-clicks")) }
 	if err := t.loaded(ctx); err != nil {
 		return nil, errors.Join(err, t.stop())
 	}
 	return t, nil
 }
 
+// startEdgeIn starts an edge on the replica in a directory, which stays. Stopping it
+// fails when it has dropped clicks.
 func (l *lab) startEdgeIn(ctx context.Context, dir string, o edgeOptions) (*target, error) {
-	return l.startServer(ctx, o.build, kindEdge, "-dir", dir, "-journal", dir+"-clicks", "-ship", o.ship,
+	t, err := l.startServer(ctx, o.build, kindEdge, "-dir", dir, "-journal", dir+"-clicks", "-ship", o.ship,
 		"-links", strconv.Itoa(o.links), "-targets", l.o.Targets, "-source", o.source)
+	if err != nil {
+		return nil, err
+	}
+	ended := t.closed
+	t.closed = func() error {
+		dropped, err := t.metric("waypost_clicks_dropped_total")
+		if err == nil && dropped > 0 {
+			err = fmt.Errorf("%.0f clicks were dropped, so that the figures are too good", dropped)
+		}
+		return errors.Join(err, ended())
+	}
+	return t, nil
 }
 
 // startSource starts a source of snapshots, on the clients' processors.

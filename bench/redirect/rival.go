@@ -25,10 +25,10 @@ type rival struct {
 	half       paced
 	dirs       []string // with all that it keeps on disk
 
-	// start starts what has the links on disk. It is called twice: the second time takes the
-	// place of the first.
+	// start starts a server from the links on disk, and returns it. It stops none that runs.
 	start func(ctx context.Context) (*target, error)
-	// change sets another target of a link, and returns the addresses that must have it.
+	// change sets another target of a link, and returns the addresses that must have it;
+	// that of Waypost is set when its fleet is there.
 	change func(ctx context.Context, code, target string) ([]string, error)
 	// lose kills the store that the server asks; nil when it asks none.
 	lose func() error
@@ -221,8 +221,8 @@ func (l *comparison) writeLines(r *rival, format string) (path string, err error
 	return path, errors.Join(w.Flush(), file.Close())
 }
 
-// replaceLine replaces the line of a file that begins so. The new file takes the place of
-// the old one at once.
+// replaceLine replaces the first line of a file that starts with begin. A reader sees the
+// old file or the new one.
 func replaceLine(path, begin, line string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -243,16 +243,16 @@ func replaceLine(path, begin, line string) error {
 // begin starts a rival and notes how long it took until its first redirect.
 func (l *comparison) begin(ctx context.Context, r *rival) error {
 	began := time.Now()
+	r.target = nil // it was stopped
 	t, err := r.start(ctx)
 	if err != nil {
 		return err
 	}
-	r.target = t
 	code := string(corpus.AppendCode(nil, uint64(r.links/2)))
 	if _, err := awaitTarget(ctx, t.addr, code, string(r.expect.location(nil, uint64(r.links/2)))); err != nil {
 		return errors.Join(err, t.stop())
 	}
-	r.starts = append(r.starts, time.Since(began).Seconds())
+	r.target, r.starts = t, append(r.starts, time.Since(began).Seconds())
 	return nil
 }
 

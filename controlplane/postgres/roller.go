@@ -21,7 +21,6 @@ type RollerConfig struct {
 	Interval time.Duration         // of rest once no part is left; default 2 s
 	Parts    int                   // most in one transaction; default 5,000
 	Bytes    int                   // most of their details, except a single one; default 8 MiB
-	Workers  int                   // areas folded at a time; default 1 for each processor, up to 4
 	Metrics  prometheus.Registerer // nil: none
 }
 
@@ -49,9 +48,6 @@ func (db *ClickStore) NewRoller(cfg RollerConfig) *Roller {
 	}
 	if cfg.Bytes <= 0 {
 		cfg.Bytes = 8 << 20
-	}
-	if cfg.Workers <= 0 {
-		cfg.Workers = min(4, runtime.GOMAXPROCS(0))
 	}
 	return &Roller{db: db, cfg: cfg, metrics: newRollerMetrics(cfg.Metrics)}
 }
@@ -95,10 +91,14 @@ func (p place) lock() int32 {
 	return int32(h.Sum32())
 }
 
+// mostWorkers bounds the areas that are folded at a time, one for each processor: each
+// takes a connection.
+const mostWorkers = 4
+
 // Fold folds all parts, except those in areas that another roller holds. An error in one
 // area does not stop the others. Only one goroutine may call it at a time.
 func (r *Roller) Fold(ctx context.Context) error {
-	errs := make([]error, r.cfg.Workers)
+	errs := make([]error, min(mostWorkers, runtime.GOMAXPROCS(0)))
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() { errs[i] = r.pass(ctx) })

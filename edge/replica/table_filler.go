@@ -238,6 +238,7 @@ type storeWalk struct {
 func (f *filler) walk(ctx context.Context, st *store, v storeVisit) (bool, error) {
 	w := storeWalk{storeVisit: v, st: st, next: recordStart}
 	var pace pacer.Pacer
+	pace.Begin(0) // until it is done, each redirect reads the disk
 	for first := true; !w.ended; first = false {
 		if err := ctx.Err(); err != nil {
 			return false, err

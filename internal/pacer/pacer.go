@@ -15,8 +15,8 @@ const (
 	slice = 100 * time.Microsecond
 	rest  = 3 * slice
 
-	// Work without a time limit takes a quarter of a processor, too. Its slices are longer,
-	// because a rest of an idle processor takes a millisecond at least.
+	// Work without a time limit takes a quarter of a processor, too. Its slices are
+	// longer, because on an idle processor a sleep lasts a millisecond at least.
 	longSlice = time.Millisecond
 	longRest  = 3 * longSlice
 
@@ -34,7 +34,7 @@ const (
 // Pacer paces the work of one goroutine. The zero value is ready, and its work is never
 // late. A nil Pacer does nothing.
 type Pacer struct {
-	// Stop, once closed, ends the rests, because a caller waits for the work.
+	// Once Stop is closed, Pause sleeps no more, because a caller waits for the work.
 	Stop <-chan struct{}
 
 	due   time.Time // the work is late from then on; zero: never

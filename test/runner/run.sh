@@ -106,8 +106,8 @@ long_form() {
   go_test "$name" "$package" -run "^Test(${tests// /|})\$" "$@"
 }
 
-# long_forms goes through the tests that have a long form and no command of their own, as
-# `make soak` and `make chaos` are.
+# long_forms goes through the tests that have a long form. The soak and the schedule of faults
+# have commands of their own: `make soak` and `make chaos`.
 long_forms() {
   export TEST_LONG=yes TEST_SILENCE=60m TEST_TIMEOUT=90m
   echo "Commit $(git describe --always --dirty), $(nproc) processors, $(go version | cut -d' ' -f3), $(date -u +%F)"
