@@ -45,29 +45,73 @@ CREATE INDEX link_address ON link (workspace_id, lower(substr(original_url, 8, 4
 
 -- Returns the query on link_words for text that is being typed. A word or a tag begins
 -- with each of its words of three characters or more, and is each shorter one; or a tag
--- begins with all of the text.
-CREATE FUNCTION link_hint(workspace bigint, typed text) RETURNS tsquery LANGUAGE plpgsql IMMUTABLE AS $$
+-- begins with all of the text. Beginnings that are named as common are not asked for:
+-- an index would read all that begins with them. NULL: no other is left.
+CREATE FUNCTION link_hint(workspace bigint, typed text, common text[] DEFAULT '{}') RETURNS tsquery LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    own    text := E'\x01' || workspace;
-    quoted text := replace(replace(typed, '\', '\\'), '''', '''''');
-    hint   tsquery;
-    either tsquery;
-    word   text;
-    ending text;
+    own     text := E'\x01' || workspace;
+    whole   text := replace(replace(typed, '\', '\\'), '''', '''''');
+    hint    tsquery;
+    either  tsquery;
+    word    text;
+    quoted  text;
+    ending  text;
+    lexemes text[];
 BEGIN
-    FOREACH word IN ARRAY regexp_split_to_array(btrim(quoted), '\s+') LOOP
+    FOREACH word IN ARRAY regexp_split_to_array(btrim(typed), '\s+') LOOP
+        quoted := replace(replace(word, '\', '\\'), '''', '''''');
         ending := '''' || CASE WHEN length(word) >= 3 THEN ':*' ELSE '' END;
-        either := to_tsquery('pg_catalog.simple', '''' || word || ending) || ('''' || own || E'\x01' || word || ending)::tsquery;
+        either := to_tsquery('pg_catalog.simple', '''' || quoted || ending);
+        lexemes := tsvector_to_array(to_tsvector('pg_catalog.simple', word));
+        IF lexemes && common THEN
+            lexemes := ARRAY(SELECT l FROM unnest(lexemes) l WHERE l <> ALL (common));
+            CONTINUE WHEN lexemes = '{}';
+            either := array_to_string(ARRAY(SELECT '''' || replace(replace(l, '\', '\\'), '''', '''''') || ending FROM unnest(lexemes) l), ' & ')::tsquery;
+        END IF;
+        either := either || ('''' || own || E'\x01' || quoted || ending)::tsquery;
         hint := coalesce(hint && either, either);
     END LOOP;
-    RETURN ('''' || own || '''')::tsquery && (hint || ('''' || own || E'\x01' || quoted || ''':*')::tsquery);
+    RETURN ('''' || own || '''')::tsquery && (hint || ('''' || own || E'\x01' || whole || ''':*')::tsquery);
 END $$;
+
+-- Returns the lexemes that a link needs to answer a question; none if it leaves a choice.
+CREATE FUNCTION link_lexemes(question tsquery) RETURNS text[] LANGUAGE sql IMMUTABLE
+    RETURN (SELECT coalesce(array_agg(m[1]), '{}') FROM regexp_matches(question::text, '''([^'']+)''', 'g') m WHERE question::text !~ '[|!]');
+
+-- Returns the lexemes that a link's words and tags need to begin with, in lower case.
+CREATE FUNCTION link_beginnings(typed text) RETURNS text[] LANGUAGE sql IMMUTABLE
+    RETURN (SELECT coalesce(array_agg(l.lexeme), '{}') FROM regexp_split_to_table(typed, '\s+') w (word)
+        CROSS JOIN LATERAL unnest(tsvector_to_array(to_tsvector('pg_catalog.simple', w.word))) l (lexeme));
+
+-- Returns patterns of LIKE that fit a text in lower case if it has the lexemes. They cost
+-- a tenth of link_words, and let pass a few texts more.
+CREATE FUNCTION link_patterns(lexemes text[]) RETURNS text[] LANGUAGE sql IMMUTABLE
+    RETURN (SELECT coalesce(array_agg('%' || regexp_replace(l, '([%_])', '\\\1', 'g') || '%'), '{}') FROM unnest(lexemes) l
+        WHERE l !~ E'[\\\\\x01]');
+
+-- Returns which share of all links that have words has each lexeme, or one that begins
+-- with it, as ANALYZE has found in a sample. 0: fewer than one of some thousands. PostgreSQL
+-- itself does not use these statistics for a role that is bound by policies.
+CREATE FUNCTION link_shares(lexemes text[], beginning boolean) RETURNS double precision[] LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path = pg_catalog, public, pg_temp AS $$
+    WITH often AS MATERIALIZED (
+        SELECT u.lexeme, u.share FROM pg_stats s
+        CROSS JOIN LATERAL unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) u (lexeme, share)
+        WHERE (s.schemaname, s.tablename) = (SELECT c.relnamespace::regnamespace::text, c.relname FROM pg_class c WHERE c.oid = 'link_words'::regclass)
+    )
+    SELECT array_agg((SELECT least(coalesce(sum(o.share), 0), 1) FROM often o
+                      WHERE CASE WHEN beginning THEN lower(regexp_replace(o.lexeme, '^\x01\d+\x01', '')) ^@ l ELSE o.lexeme = l END) ORDER BY n)
+    FROM unnest(lexemes) WITH ORDINALITY q (l, n)
+$$;
+REVOKE EXECUTE ON FUNCTION link_shares FROM PUBLIC; -- a tenant would learn of others' words
+GRANT EXECUTE ON FUNCTION link_shares TO waypost_search;
 
 -- Returns the query of a list. Its parameters: $1 workspace, $2 question, $3 domain, $4
 -- the present, $5 and $6 bounds of created_at, $7 created_at, $8 clicks and $9 id of
 -- the row to go on from, $10 how many rows at most, $11 how many rows to look at, $12 the
 -- only ids; for typed text, $13 its hint and the beginnings of $14 codes and $15 URLs;
--- $16 a bound of expires_at. It yields (n, id, clicks, found).
+-- $16 a bound of expires_at; patterns $17 of words and $18 of typed text. It yields (n,
+-- id, clicks, found).
 --
 -- Conditions with an index narrow the walk; the others are checked row by row, on $11
 -- rows at most. If that limit ends the walk, its last row follows the others, as not
@@ -85,6 +129,9 @@ DECLARE
     wanted  text;
     newest  text;
     outcome text;
+    -- OFFSET 0 keeps the planner from reading all links in order until it has met some of these.
+    links   text := CASE WHEN chosen THEN '(SELECT * FROM link WHERE id = ANY ($12) OFFSET 0)' ELSE 'link' END;
+    counts  text := CASE WHEN chosen THEN '(SELECT * FROM link_click WHERE link_id = ANY ($12) OFFSET 0)' ELSE 'link_click' END;
 BEGIN
     IF stage <> 'clicked' AND place THEN
         walk := walk || format(' AND (l.created_at, l.id) %s ($7, $9)', beyond);
@@ -98,7 +145,7 @@ BEGIN
     IF words THEN
         wanted := ' AND (l.title <> '''' OR l.description <> '''' OR l.tags <> ''{}'') AND link_words(l.workspace_id, l.title, l.description, l.tags) @@ $2';
         IF quick THEN
-            judged := judged || wanted;
+            judged := judged || ' AND lower(l.title || '' '' || l.description) LIKE ALL ($17)' || wanted;
         ELSE
             walk := walk || wanted;
         END IF;
@@ -108,10 +155,9 @@ BEGIN
     ELSIF expiring THEN
         walk := walk || ' AND l.expires_at < $16';
     END IF;
-    IF chosen THEN
-        walk := walk || ' AND l.id = ANY ($12)';
-    ELSIF typed THEN
-        judged := judged || ' AND ((l.title <> '''' OR l.description <> '''' OR l.tags <> ''{}'') AND link_words(l.workspace_id, l.title, l.description, l.tags) @@ $13'
+    IF typed AND NOT chosen THEN
+        judged := judged || ' AND ((l.title <> '''' OR l.description <> '''' OR l.tags <> ''{}'')'
+            || ' AND lower(l.title || '' '' || l.description || '' '' || array_to_string(l.tags, '' '')) LIKE ALL ($18) AND link_words(l.workspace_id, l.title, l.description, l.tags) @@ $13'
             || ' OR l.code ^@ $14 OR lower(left(l.original_url, 300) COLLATE "C") ^@ ANY ($15))';
     END IF;
     IF domain <> 1 THEN
@@ -135,12 +181,12 @@ BEGIN
     END IF;
 
     IF stage = 'clicked' THEN
-        newest := 'c.workspace_id = $1' || CASE WHEN chosen THEN ' AND c.link_id = ANY ($12)' ELSE '' END || CASE WHEN place THEN format(' AND (c.clicks, c.link_id) %s ($8, $9)', beyond) ELSE '' END;
+        newest := 'c.workspace_id = $1' || CASE WHEN place THEN format(' AND (c.clicks, c.link_id) %s ($8, $9)', beyond) ELSE '' END;
         IF NOT bounded THEN
             RETURN format('SELECT row_number() OVER (), s.id, s.clicks, true FROM (SELECT l.id, c.clicks FROM link l JOIN link_click c ON c.link_id = l.id'
                 || ' WHERE %s AND %s AND %s ORDER BY c.clicks %s, c.link_id %4$s LIMIT $10) s', newest, walk, judged, way);
         END IF;
-        outcome := format('SELECT c.link_id AS id, c.clicks FROM link_click c WHERE %s ORDER BY c.clicks %s, c.link_id %2$s', newest, way);
+        outcome := format('SELECT c.link_id AS id, c.clicks FROM %s c WHERE %s ORDER BY c.clicks %s, c.link_id %3$s', counts, newest, way);
         IF ending THEN
             RETURN 'SELECT $10::bigint + 1, s.id, s.clicks, false FROM (' || outcome || ' OFFSET $11 - 1 LIMIT 1) s';
         END IF;
@@ -157,7 +203,7 @@ BEGIN
         RETURN format('SELECT row_number() OVER (), s.id, 0::bigint, true FROM (SELECT l.id FROM link l WHERE %s AND %s'
             || ' ORDER BY l.created_at %s, l.id %3$s LIMIT $10) s', walk, judged, way);
     END IF;
-    outcome := format('SELECT l.* FROM link l WHERE %s ORDER BY l.created_at %s, l.id %2$s', walk, way);
+    outcome := format('SELECT l.* FROM %s l WHERE %s ORDER BY l.created_at %s, l.id %3$s', links, walk, way);
     IF ending THEN
         RETURN 'SELECT $10::bigint + 1, s.id, 0::bigint, false FROM (' || outcome || ' OFFSET $11 - 1 LIMIT 1) s';
     END IF;
@@ -177,6 +223,8 @@ CREATE FUNCTION link_list(workspace bigint, stage text, ascending boolean, words
     RETURNS TABLE (n bigint, id bigint, clicks bigint, found boolean)
     LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 50 SET search_path = pg_catalog, public, pg_temp
     SET enable_hashjoin = off SET enable_mergejoin = off -- nested loops end early
+    SET max_parallel_workers_per_gather = 0 -- no list takes all processors
+    SET work_mem = '64MB' -- with less, a search for words remembers pages only, and reads every link on them
     -- Every list has its index. PostgreSQL does not know that links are stored in the order of their
     -- creation, and overestimates the cost of a walk over some weeks.
     SET enable_seqscan = off AS $$
@@ -185,7 +233,18 @@ DECLARE
     wordy     boolean := coalesce(words, '') <> '' OR tags <> '{}';
     hinted    boolean := typed <> '';
     hint      tsquery;
-    beginning text; -- of a code
+    lexemes   text[];
+    density   double precision := 1; -- the share of the workspace's links that answer the question
+    worded    double precision := (SELECT greatest(c.reltuples, 0) FROM pg_class c WHERE c.oid = 'link_words'::regclass);
+    answers   double precision := worded; -- links that answer the question, were all words independent
+    share     double precision;
+    looks     integer := 2000;
+    many      boolean := false;
+    few       CONSTANT integer := 2000; -- links that are looked up one by one
+    common    text[]; -- of what is typed
+    patterns  text[]; -- of words
+    likely    text[]; -- patterns of typed text
+    beginning text;   -- of a code
     urls      text[];
     near      bigint[]; -- links whose URLs begin as far as the index has them
     chosen    bigint[];
@@ -200,41 +259,59 @@ BEGIN
         IF question IS NULL THEN
             RETURN;
         END IF;
+        lexemes := link_lexemes(question);
+        patterns := link_patterns(lexemes);
+        FOREACH share IN ARRAY coalesce(link_shares(lexemes, false), '{}') LOOP
+            answers := answers * share;
+        END LOOP;
+        FOREACH share IN ARRAY coalesce(link_shares(array_remove(lexemes, E'\x01' || workspace), false), '{}') LOOP
+            density := density * share;
+        END LOOP;
+        budget := budget + budget / 2; -- words are quicker to look for than what is typed
+        looks := CASE WHEN lexemes = '{}' THEN looks WHEN density * budget < most THEN 0 ELSE budget END;
+        many := lexemes <> '{}' AND answers > 300000; -- a second, when PostgreSQL has them in memory
     END IF;
     IF hinted THEN
+        budget := budget - budget / 3;
         hint := link_hint(workspace, typed);
+        lexemes := link_beginnings(typed);
+        likely := link_patterns(lexemes);
         urls := ARRAY(SELECT scheme || regexp_replace(lower(typed COLLATE "C"), '^(https?:/*)?(www\.)?', '')
                       FROM unnest('{https://,https://www.,http://,http://www.}'::text[]) scheme);
         beginning := substring(typed FROM '^[A-Za-z0-9_-]{3,32}$');
     END IF;
-    -- PostgreSQL does not use its statistics of words for a role that is bound by policies, so it would
-    -- look up common words too, and sort millions of rows. If a short walk finds enough, the words are common.
-    IF wordy OR hinted OR expiring IS NOT NULL THEN
+    -- The index of words finds all links that have them, which may be millions. If the first links have
+    -- enough of them, or if there are too many for the index, one link is looked at after the other.
+    IF (wordy OR hinted OR expiring IS NOT NULL) AND looks > 0 THEN
         EXECUTE 'SELECT count(*) FROM (' || link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, true, false, hinted, false, expiring IS NOT NULL) || ') q'
-            INTO got USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, 2000, chosen, hint, beginning, urls, expiring;
-        quick := got >= most;
+            INTO got USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, looks, chosen, hint, beginning, urls, expiring, patterns, likely;
+        quick := got >= most OR many;
     END IF;
     IF hinted AND NOT quick THEN
         -- Each part reads one index. If they find too much, the links are walked as for other filters.
-        near := ARRAY(SELECT l.id FROM unnest(urls) u (url) CROSS JOIN LATERAL (
-            SELECT k.id FROM link k WHERE k.workspace_id = workspace AND k.deleted_at IS NULL
-            AND lower(substr(k.original_url, 8, 49) COLLATE "C") >= substr(u.url, 8, 49)
-            AND lower(substr(k.original_url, 8, 49) COLLATE "C") < substr(u.url, 8, 49) || chr(1114111) LIMIT budget) l LIMIT budget);
-        chosen := ARRAY(
-            (SELECT l.id FROM link l WHERE l.workspace_id = workspace AND l.deleted_at IS NULL AND (l.title <> '' OR l.description <> '' OR l.tags <> '{}')
-                AND link_words(l.workspace_id, l.title, l.description, l.tags) @@ hint LIMIT budget)
-            UNION (SELECT l.id FROM link l WHERE l.domain_id = ANY (ARRAY(SELECT d.id FROM domain d WHERE d.workspace_id IS NULL OR d.workspace_id = workspace))
-                AND l.code >= beginning AND l.code < beginning || chr(1114111) AND l.workspace_id = workspace AND l.deleted_at IS NULL LIMIT budget)
-            UNION (SELECT l.id FROM link l WHERE l.id = ANY (near) AND lower(left(l.original_url, 300) COLLATE "C") ^@ ANY (urls)));
-        IF greatest(cardinality(near), cardinality(chosen)) >= budget THEN
-            chosen := NULL;
+        SELECT coalesce(array_agg(n.id) FILTER (WHERE lower(left(n.original_url, 300) COLLATE "C") ^@ ANY (urls)), '{}'), count(*) INTO near, got
+            FROM (SELECT l.* FROM unnest(urls) u (url) CROSS JOIN LATERAL (
+                SELECT k.id, k.original_url FROM link k WHERE k.workspace_id = workspace AND k.deleted_at IS NULL
+                AND lower(substr(k.original_url, 8, 49) COLLATE "C") >= substr(u.url, 8, 49)
+                AND lower(substr(k.original_url, 8, 49) COLLATE "C") < substr(u.url, 8, 49) || chr(1114111) LIMIT few) l LIMIT few) n;
+        common := ARRAY(SELECT l.lexeme FROM unnest(lexemes, link_shares(lexemes, true)) l (lexeme, share) WHERE l.share * worded > budget);
+        IF got < few AND (common = '{}' OR NOT lexemes <@ common) THEN
+            chosen := near || ARRAY(
+                (SELECT l.id FROM (SELECT k.* FROM link k WHERE k.workspace_id = workspace AND k.deleted_at IS NULL AND (k.title <> '' OR k.description <> '' OR k.tags <> '{}')
+                    AND link_words(k.workspace_id, k.title, k.description, k.tags) @@ link_hint(workspace, typed, common) LIMIT few) l
+                 WHERE common = '{}' OR link_words(l.workspace_id, l.title, l.description, l.tags) @@ hint)
+                UNION ALL (SELECT l.id FROM link l WHERE l.domain_id = ANY (ARRAY(SELECT d.id FROM domain d WHERE d.workspace_id IS NULL OR d.workspace_id = workspace))
+                    AND l.code >= beginning AND l.code < beginning || chr(1114111) AND l.workspace_id = workspace AND l.deleted_at IS NULL LIMIT few));
+            IF cardinality(chosen) >= few THEN
+                chosen := NULL;
+            END IF;
         END IF;
         quick := true;
     END IF;
     RETURN QUERY EXECUTE link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, quick, false, hinted, chosen IS NOT NULL, expiring IS NOT NULL)
-        USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, budget, chosen, hint, beginning, urls, expiring;
+        USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, budget, chosen, hint, beginning, urls, expiring, patterns, likely;
     GET DIAGNOSTICS got = ROW_COUNT;
-    IF got < most AND chosen IS NULL AND (hinted OR NOT wordy AND expiring IS NULL AND expired IS DISTINCT FROM true) THEN
+    IF got < most AND chosen IS NULL AND (quick OR NOT wordy AND expiring IS NULL AND expired IS DISTINCT FROM true) THEN
         RETURN QUERY EXECUTE link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, quick, true)
             USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, budget;
     END IF;

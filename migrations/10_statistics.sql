@@ -1,7 +1,7 @@
 -- +goose Up
 -- +goose StatementBegin
 
--- Counted clicks: totals of links, and rollups by hour and day.
+-- Counted clicks: totals of links, and rollups by day.
 
 -- The totals of links. They are apart from link, so that a click takes no number in the
 -- changelog and reaches no edge. Pages keep room for updates. link_click_most makes an
@@ -21,18 +21,8 @@ CREATE POLICY system ON link_click USING (waypost_system());
 CREATE POLICY search ON link_click FOR SELECT TO waypost_search USING (true);
 GRANT SELECT ON link_click TO waypost_search;
 
--- Clicks by hour (UTC) and its quarters, so that the days of every time zone are exact:
--- q0 to q3 are clicks, b0 to b3 those of bots among them.
-CREATE TABLE click_hour (
-    link_id      bigint      NOT NULL,
-    hour         timestamptz NOT NULL,
-    workspace_id bigint      NOT NULL,
-    q0 bigint NOT NULL, q1 bigint NOT NULL, q2 bigint NOT NULL, q3 bigint NOT NULL,
-    b0 bigint NOT NULL, b1 bigint NOT NULL, b2 bigint NOT NULL, b3 bigint NOT NULL,
-    PRIMARY KEY (link_id, hour)
-) WITH (fillfactor = 80);
-
--- Clicks by day (UTC). breakdown holds clicks by country, city, device, browser, OS,
+-- Clicks by day (UTC). quarters holds clicks by quarter of an hour, so that the days of
+-- every time zone are exact, breakdown those by country, city, device, browser, OS,
 -- referrer, rule and variant, and visitors the distinct visitors, as package
 -- controlplane/rollup packs them.
 CREATE TABLE click_day (
@@ -41,6 +31,7 @@ CREATE TABLE click_day (
     workspace_id bigint NOT NULL,
     clicks       bigint NOT NULL CHECK (clicks >= 0),
     bot_clicks   bigint NOT NULL CHECK (bot_clicks BETWEEN 0 AND clicks),
+    quarters     bytea  NOT NULL,
     breakdown    bytea  NOT NULL,
     visitors     bytea  NOT NULL,
     PRIMARY KEY (link_id, day)
@@ -49,26 +40,20 @@ CREATE INDEX click_day_workspace ON click_day (workspace_id, day);
 
 -- The same for all links of a workspace together. top holds the links with the most
 -- clicks of a day.
-CREATE TABLE click_workspace_hour (
-    workspace_id bigint      NOT NULL,
-    hour         timestamptz NOT NULL,
-    q0 bigint NOT NULL, q1 bigint NOT NULL, q2 bigint NOT NULL, q3 bigint NOT NULL,
-    b0 bigint NOT NULL, b1 bigint NOT NULL, b2 bigint NOT NULL, b3 bigint NOT NULL,
-    PRIMARY KEY (workspace_id, hour)
-) WITH (fillfactor = 50);
 CREATE TABLE click_workspace_day (
     workspace_id bigint NOT NULL,
     day          date   NOT NULL,
     clicks       bigint NOT NULL CHECK (clicks >= 0),
     bot_clicks   bigint NOT NULL CHECK (bot_clicks BETWEEN 0 AND clicks),
+    quarters     bytea  NOT NULL,
     breakdown    bytea  NOT NULL,
     visitors     bytea  NOT NULL,
     top          bytea  NOT NULL DEFAULT '\x010000', -- an empty list
     PRIMARY KEY (workspace_id, day)
 ) WITH (fillfactor = 50);
-SELECT click_protect(t) FROM unnest('{click_hour,click_day,click_workspace_hour,click_workspace_day}'::regclass[]) t;
+SELECT click_protect(t) FROM unnest('{click_day,click_workspace_day}'::regclass[]) t;
 
--- Parts, breakdowns and visitors that could not be read when they were to be folded.
+-- Parts, quarters, breakdowns and visitors that could not be read when they were to be folded.
 -- Their clicks stay counted; the bytes wait for an operator, and no other role reads
 -- them.
 CREATE TABLE click_set_aside (
@@ -76,7 +61,7 @@ CREATE TABLE click_set_aside (
     workspace_id bigint      NOT NULL,
     link_id      bigint,     -- NULL: of the workspace
     day          date        NOT NULL,
-    what         text        NOT NULL CHECK (what IN ('part', 'breakdown', 'visitors')),
+    what         text        NOT NULL CHECK (what IN ('part', 'quarters', 'breakdown', 'visitors')),
     reason       text        NOT NULL,
     body         bytea       NOT NULL,
     at           timestamptz NOT NULL DEFAULT now()

@@ -96,12 +96,12 @@ func (d *database) ingest(ctx context.Context, bodies [][]byte) error {
 
 // checkClicks compares the counters with the number of clicks that were sent.
 func (d *database) checkClicks(ctx context.Context, sent int64) error {
-	var counted, hours, days int64
+	var counted, days, all int64
 	err := d.pool.QueryRow(ctx, `
-		SELECT (SELECT sum(clicks) FROM link_click)::bigint, (SELECT sum(q0 + q1 + q2 + q3) FROM click_hour)::bigint,
-		       (SELECT sum(clicks) FROM click_workspace_day)::bigint`).Scan(&counted, &hours, &days)
-	if err == nil && (sent != counted || sent != hours || sent != days) {
-		err = fmt.Errorf("%d clicks were sent, but %d are counted, %d in hours and %d in days", sent, counted, hours, days)
+		SELECT (SELECT sum(clicks) FROM link_click)::bigint, (SELECT sum(clicks) FROM click_day)::bigint,
+		       (SELECT sum(clicks) FROM click_workspace_day)::bigint`).Scan(&counted, &days, &all)
+	if err == nil && (sent != counted || sent != days || sent != all) {
+		err = fmt.Errorf("%d clicks were sent, but %d are counted, %d in days of links and %d in days of the workspace", sent, counted, days, all)
 	}
 	return err
 }

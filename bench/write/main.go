@@ -22,7 +22,8 @@ func main() { bench.Main("write", measure, os.Args[1:]) }
 // lab holds what the sections of a run share.
 type lab struct {
 	o       bench.Options
-	waypost string // the command; built when empty
+	waypost string        // the command; built when empty
+	length  time.Duration // of each case of lasting
 	dir     string
 	targets *corpus.Targets
 }
@@ -37,12 +38,13 @@ func sized[T any](l *lab, full, try T) T {
 
 // measure runs the benchmark.
 func measure(ctx context.Context, args []string) (err error) {
-	const longest = time.Hour
+	const longest = 3 * time.Hour
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	l := &lab{}
 	flags := l.o.Flags("write")
 	flags.StringVar(&l.waypost, "waypost", "", "the command waypost; empty: it is built")
+	flags.DurationVar(&l.length, "length", 10*time.Minute, "how long clicks are sent in each case of lasting")
 	if err := l.o.Parse(flags, args); err != nil {
 		return err
 	}
@@ -59,6 +61,7 @@ func measure(ctx context.Context, args []string) (err error) {
 		{Name: "lag", Measure: l.lag},
 		{Name: "snapshot", Measure: l.snapshot},
 		{Name: "clicks", Measure: l.clicks},
+		{Name: "lasting", Full: true, Measure: l.lasting},
 	})
 }
 

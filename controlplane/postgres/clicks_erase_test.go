@@ -37,7 +37,7 @@ func TestForgottenClicksAreNowhereAndLaterOnesCountFromZero(t *testing.T) {
 	f, err := db.ForgetClicks(t.Context(), eraser, waypost.DefaultDomain, "spring")
 	require.NoError(t, err)
 	require.Equal(t, controlplane.ForgottenClicks{Clicks: 10, Bots: 2, Events: 10}, f)
-	for _, table := range []string{"click_part", "click_hour", "click_day", "click_event", "link_click"} {
+	for _, table := range []string{"click_part", "click_day", "click_event", "link_click"} {
 		require.Zero(t, number(t, hand, `SELECT count(*) FROM `+table+` WHERE link_id = $1`, id), table)
 	}
 	require.Zero(t, clicks(t, db, "spring"))

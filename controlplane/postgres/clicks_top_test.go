@@ -120,8 +120,8 @@ func BenchmarkTopLinks(b *testing.B) {
 	first := int32(20_000)
 	// The clicks of a link fall with its rank, which is another every day, by a part.
 	exec(b, hand, fmt.Sprintf(`
-		INSERT INTO click_day (link_id, day, workspace_id, clicks, bot_clicks, breakdown, visitors)
-		SELECT l * 11, date '1970-01-01' + d, 1, greatest(1, 3000000 / ((l + d * 40 * (l %% 3)) %% %d + 1)), 0, decode(repeat('2a', 120),
+		INSERT INTO click_day (link_id, day, workspace_id, clicks, bot_clicks, quarters, breakdown, visitors)
+		SELECT l * 11, date '1970-01-01' + d, 1, greatest(1, 3000000 / ((l + d * 40 * (l %% 3)) %% %d + 1)), 0, '', decode(repeat('2a', 120),
 			'hex'), decode(repeat('2b', 40), 'hex')
 		FROM generate_series(%d, %d) d, generate_series(1, %d) l`, linksOfDay, first, first+days-1, linksOfDay))
 	exec(b, hand, `ANALYZE click_day`)

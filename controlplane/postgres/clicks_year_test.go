@@ -60,12 +60,12 @@ func fillYear(t testing.TB, conn *pgx.Conn, link int64) *controlplane.Span {
 	for i := range uint64(perDay / 2) {
 		v.Add(i*0x9e3779b97f4a7c15, false)
 	}
-	_, err := conn.Exec(t.Context(), `INSERT INTO click_day SELECT $1, current_date - d, 1, $2, 0, $3, $4 FROM generate_series(0, 364) d`,
-		link, perDay/1200*1200, b.Append(nil), v.Append(nil))
-	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), `INSERT INTO click_hour
-		SELECT $1, (current_date - d)::timestamp AT TIME ZONE 'UTC' + h * interval '1 hour', 1,
-		$2, 0, 0, 0, 0, 0, 0, 0 FROM generate_series(0, 364) d, generate_series(0, 23) h`, link, perDay/1200*1200/24)
+	var q rollup.QuarterCounts
+	for hour := range 24 {
+		q[4*hour].Clicks = uint64(perDay / 1200 * 1200 / 24)
+	}
+	_, err := conn.Exec(t.Context(), `INSERT INTO click_day SELECT $1, current_date - d, 1, $2, 0, $3, $4, $5 FROM generate_series(0, 364) d`,
+		link, perDay/1200*1200, q.Append(nil), b.Append(nil), v.Append(nil))
 	require.NoError(t, err)
 	_, err = conn.Exec(t.Context(), `ANALYZE`)
 	require.NoError(t, err)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -81,21 +80,14 @@ func (db *ClickStore) ForgetClicks(
 type erasure struct {
 	workspace waypost.WorkspaceID
 	link      int64
-	days      map[int32]*erasedDay
-	hours     hourColumns // all with the workspace as their key
+	days      map[int32]*rollup.Day // rows of click_day that were deleted
 	done      controlplane.ForgottenClicks
-}
-
-// erasedDay is a row of click_day that was deleted.
-type erasedDay struct {
-	clicks, bots int64
-	breakdown    *rollup.Breakdown
 }
 
 // take deletes all rows of the link, and remembers what is in rollups of the
 // workspace, too.
 func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
-	e.days = make(map[int32]*erasedDay)
+	e.days = make(map[int32]*rollup.Day)
 	own := ` WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = $2`
 	var q pgx.Batch
 	count := func(rows pgx.Rows) error {
@@ -109,9 +101,8 @@ func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
 	}
 	q.Queue(takePartsOf, e.workspace, e.link, areasOf([]int64{e.link})).Query(count)
 	q.Queue(`DELETE FROM link_click`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(count)
-	q.Queue(`DELETE FROM click_day`+own+` RETURNING day - date '1970-01-01', clicks, bot_clicks, breakdown`, e.workspace,
+	q.Queue(`DELETE FROM click_day`+own+` RETURNING day - date '1970-01-01', clicks, bot_clicks, quarters, breakdown`, e.workspace,
 		e.link).Query(e.scanDays)
-	q.Queue(`DELETE FROM click_hour`+own+` RETURNING hour, q0, q1, q2, q3, b0, b1, b2, b3`, e.workspace, e.link).Query(e.scanHours)
 	q.Queue(`WITH gone AS (DELETE FROM click_event`+own+` RETURNING clicks) SELECT coalesce(sum(clicks), 0)::bigint FROM gone`,
 		// that came meanwhile
 		e.workspace, e.link).QueryRow(func(row pgx.Row) error {
@@ -123,55 +114,23 @@ func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
 	return tx.SendBatch(ctx, &q).Close()
 }
 
+// scanDays remembers deleted days. What cannot be read of them is deleted anyway.
 func (e *erasure) scanDays(rows pgx.Rows) error {
 	for rows.Next() {
 		var n int32
-		var d erasedDay
-		var packed []byte
-		if err := rows.Scan(&n, &d.clicks, &d.bots, &packed); err != nil {
+		var s storedDay
+		if err := rows.Scan(&n, &s.clicks, &s.bots, &s.quarters, &s.breakdown); err != nil {
 			return err
 		}
-		var err error
-		if d.breakdown, err = rollup.UnpackBreakdown(packed); err != nil {
-			// The names are lost; the clicks are deleted anyway.
-			d.breakdown = &rollup.Breakdown{}
-			d.breakdown.AddOther(countOf(d.clicks, d.bots))
-		}
-		e.days[n] = &d
+		e.days[n], _ = s.day()
 	}
 	return rows.Err()
 }
 
-func (e *erasure) scanHours(rows pgx.Rows) error {
-	for rows.Next() {
-		var at time.Time
-		var n [8]int64
-		if err := rows.Scan(&at, &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], &n[7]); err != nil {
-			return err
-		}
-		e.hours.keys, e.hours.at = append(e.hours.keys, int64(e.workspace)), append(e.hours.at, at)
-		for i := range n {
-			e.hours.n[i] = append(e.hours.n[i], n[i])
-		}
-	}
-	return rows.Err()
-}
-
-// subtractHours never goes below zero, nor bots above clicks.
-var subtractHours = `
-UPDATE click_workspace_hour h
-SET q0 = greatest(h.q0 - s.q0, 0), q1 = greatest(h.q1 - s.q1, 0), q2 = greatest(h.q2 - s.q2, 0), q3 = greatest(h.q3 - s.q3, 0),
-    b0 = least(greatest(h.b0 - s.b0, 0), greatest(h.q0 - s.q0, 0)), b1 = least(greatest(h.b1 - s.b1, 0), greatest(h.q1 - s.q1, 0)),
-    b2 = least(greatest(h.b2 - s.b2, 0), greatest(h.q2 - s.q2, 0)), b3 = least(greatest(h.b3 - s.b3, 0), greatest(h.q3 - s.q3, 0))
-FROM unnest($2::bigint[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
-	$10::bigint[], $11::bigint[])
-     AS s (key, hour, q0, q1, q2, q3, b0, b1, b2, b3)
-WHERE ` + ofWorkspace("h.workspace_id", "$1") + ` AND h.workspace_id = s.key AND h.hour = s.hour`
-
-// subtract takes the link's days out of the workspace's. Who holds the row of a day holds
-// its hours, too, as rollers have it. Visitors stay: a sketch cannot be subtracted from.
+// subtract takes the link's days out of the workspace's. Visitors stay: a sketch cannot
+// be subtracted from.
 func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
-	if len(e.days) == 0 && len(e.hours.at) == 0 {
+	if len(e.days) == 0 {
 		return nil
 	}
 	numbers := make([]int32, 0, len(e.days))
@@ -179,7 +138,7 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 		numbers = append(numbers, n)
 	}
 	rows, err := tx.Query(ctx, `
-		SELECT day - date '1970-01-01', clicks, bot_clicks, breakdown, top FROM click_workspace_day
+		SELECT day - date '1970-01-01', clicks, bot_clicks, quarters, breakdown, top FROM click_workspace_day
 		WHERE `+ofWorkspace("workspace_id", "$1")+` AND day = ANY (ARRAY(SELECT date '1970-01-01' + n FROM unnest($2::integer[]) n))
 		ORDER BY day FOR UPDATE`, e.workspace, numbers)
 	if err != nil {
@@ -191,14 +150,18 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 	for rows.Next() {
 		var n int32
 		var clicks, bots int64
-		var packed, top []byte
-		if err := rows.Scan(&n, &clicks, &bots, &packed, &top); err != nil {
+		var quarters, packed, top []byte
+		if err := rows.Scan(&n, &clicks, &bots, &quarters, &packed, &top); err != nil {
 			return err
 		}
 		gone := e.days[n]
 		// What cannot be read stays as it is: the next roller sets it aside.
+		if q, err := rollup.UnpackQuarters(quarters); err == nil {
+			q.Subtract(&gone.Quarters)
+			quarters = q.Append(nil)
+		}
 		if b, err := rollup.UnpackBreakdown(packed); err == nil {
-			b.Subtract(gone.breakdown)
+			b.Subtract(&gone.Breakdown)
 			packed = b.Append(nil)
 		}
 		if t, err := rollup.UnpackTop(top); err == nil {
@@ -206,22 +169,21 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 			top = t.Append(nil)
 		}
 		tops = append(tops, top)
-		clicks = max(clicks-gone.clicks, 0)
+		total := gone.Total()
+		clicks = max(clicks-int64(total.Clicks), 0)
 		c.days = append(c.days, midnight(n))
-		c.clicks, c.bots = append(c.clicks, clicks), append(c.bots, min(max(bots-gone.bots, 0), clicks))
-		c.breakdowns = append(c.breakdowns, packed)
+		c.clicks, c.bots = append(c.clicks, clicks), append(c.bots, min(max(bots-int64(total.Bots), 0), clicks))
+		c.quarters, c.breakdowns = append(c.quarters, quarters), append(c.breakdowns, packed)
 	}
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	var q pgx.Batch
-	q.Queue(`
-		UPDATE click_workspace_day d SET clicks = s.clicks, bot_clicks = s.bots, breakdown = s.breakdown, top = s.top
-		FROM unnest($2::date[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[]) AS s (day, clicks, bots, breakdown, top)
-		WHERE `+ofWorkspace("d.workspace_id", "$1")+` AND d.day = s.day`, e.workspace, c.days, c.clicks, c.bots, c.breakdowns, tops)
-	q.Queue(subtractHours, e.workspace, e.hours.keys, e.hours.at, e.hours.n[0], e.hours.n[1], e.hours.n[2], e.hours.n[3],
-		e.hours.n[4], e.hours.n[5], e.hours.n[6], e.hours.n[7])
-	return tx.SendBatch(ctx, &q).Close()
+	_, err = tx.Exec(ctx, `
+		UPDATE click_workspace_day d SET clicks = s.clicks, bot_clicks = s.bots, quarters = s.quarters, breakdown = s.breakdown, top = s.top
+		FROM unnest($2::date[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[])
+			AS s (day, clicks, bots, quarters, breakdown, top)
+		WHERE `+ofWorkspace("d.workspace_id", "$1")+` AND d.day = s.day`, e.workspace, c.days, c.clicks, c.bots, c.quarters, c.breakdowns, tops)
+	return err
 }
 
 // forgottenAtOnce bounds one statement of forgetClickBatches.

@@ -3,11 +3,14 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"waypost/controlplane/rollup"
 	"waypost/internal/failpoint"
@@ -49,19 +52,32 @@ type brokenPiece struct {
 	body         []byte
 }
 
-// folding is the parts of one round, added up.
+// part is the clicks of one batch on a link and day.
+type part struct {
+	linkDay
+	count  rollup.Count
+	last   time.Time
+	detail []byte
+}
+
+// folding is the parts of one round.
 type folding struct {
 	workspace int64
-	links     map[int64]*linkSum
-	days      map[linkDay]*rollup.Day
-	counted   *dayColumns // of links, with all their clicks
+	parts     []part                  // in the order of links and days
+	links     map[int64]*linkSum      // what is to be added to the counters
+	sums      map[linkDay]*rollup.Day // of the workspace: what the parts add up to
+	counted   dayColumns              // days of links, with all their clicks
 	broken    []brokenPiece
 	kept      int // of broken, that are set aside
+	delta     rollup.Delta
 }
+
+// daysStored bounds the days of links that one statement stores.
+const daysStored = 5_000
 
 // foldArea folds the first parts of the area that f is at.
 func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *fold) error {
-	in := &folding{workspace: f.at.workspace, links: make(map[int64]*linkSum), days: make(map[linkDay]*rollup.Day)}
+	in := &folding{workspace: f.at.workspace, links: make(map[int64]*linkSum), sums: make(map[linkDay]*rollup.Day)}
 	newest, err := in.take(ctx, tx, cfg, f)
 	if err != nil {
 		return err
@@ -74,29 +90,33 @@ func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig,
 	case f.parts > 0:
 		f.next = place{f.at.workspace, newest}
 	}
-	if err := in.store(ctx, tx, linkRollups, in.days); err != nil {
-		return err
+	for rest := in.parts; len(rest) > 0; {
+		n := 0
+		var keys []linkDay
+		for ; n < len(rest); n++ {
+			if k := rest[n].linkDay; len(keys) == 0 || k != keys[len(keys)-1] {
+				if len(keys) == daysStored {
+					break
+				}
+				keys = append(keys, k)
+			}
+		}
+		if err := in.store(ctx, tx, linkRollups, keys, in.adder(rest[:n])); err != nil {
+			return err
+		}
+		rest = rest[n:]
 	}
 	failpoint.Hit("fold clicks: links")
 	// The workspace's rows come last, since rollers in other areas of it wait for them.
-	sums := make(map[linkDay]*rollup.Day)
-	for k, day := range in.days {
-		k.link = 0
-		if sums[k] == nil {
-			sums[k] = &rollup.Day{}
-		}
-		sums[k].Merge(day)
-	}
-	if err := in.store(ctx, tx, workspaceRollups, sums); err != nil {
+	days := slices.SortedFunc(maps.Keys(in.sums), linkDay.compare)
+	if err := in.store(ctx, tx, workspaceRollups, days, func(k linkDay, d *rollup.Day) { d.Merge(in.sums[k]) }); err != nil {
 		return err
 	}
 	if err := in.storeTops(ctx, tx, db.pool.log); err != nil {
 		return err
 	}
 	f.broken = len(in.broken)
-	for id := range in.links {
-		f.links = append(f.links, id)
-	}
+	f.links = slices.Collect(maps.Keys(in.links))
 	for _, b := range in.broken {
 		db.pool.log.Error("clicks cannot be told apart: what was kept of them is unreadable and was set aside; they stay counted",
 			"what", b.what, "workspace", in.workspace, "link", b.link, "day", midnight(b.day).Format(time.DateOnly), "error", b.reason)
@@ -104,7 +124,7 @@ func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig,
 	return nil
 }
 
-// take removes parts and adds them up. It returns the last area that it met.
+// take removes parts and puts them in order. It returns the last area that it met.
 func (in *folding) take(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *fold) (newest int64, err error) {
 	end := f.at.next().link
 	if f.at.next().workspace != f.at.workspace {
@@ -123,94 +143,99 @@ func (in *folding) take(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *fol
 			return 0, err
 		}
 		newest = max(newest, area)
-		f.parts += len(p.links)
 		for i := range p.links {
 			bytes += len(p.details[i])
-			count := countOf(p.clicks[i], p.bots[i])
-			f.clicks += count.Clicks
-			in.add(linkDay{p.links[i], int32(p.days[i].Unix() / secondsOfDay)}, count, p.newest[i], p.details[i])
+			in.parts = append(in.parts, part{
+				linkDay{p.links[i], int32(p.days[i].Unix() / secondsOfDay)}, countOf(p.clicks[i], p.bots[i]), p.newest[i], p.details[i],
+			})
 		}
 	}
+	slices.SortStableFunc(in.parts, func(a, b part) int { return a.compare(b.linkDay) })
+	f.parts = len(in.parts)
 	f.full = f.parts >= cfg.Parts || bytes >= cfg.Bytes
+	for i := range in.parts {
+		p := &in.parts[i]
+		f.clicks += p.count.Clicks
+		sum := in.links[p.link]
+		if sum == nil {
+			sum = &linkSum{}
+			in.links[p.link] = sum
+		}
+		sum.count.Add(p.count)
+		if p.last.After(sum.last) {
+			sum.last = p.last
+		}
+	}
 	return newest, rows.Err()
 }
 
-func (in *folding) add(k linkDay, count rollup.Count, last time.Time, detail []byte) {
-	sum := in.links[k.link]
-	if sum == nil {
-		sum = &linkSum{}
-		in.links[k.link] = sum
-	}
-	sum.count.Add(count)
-	if last.After(sum.last) {
-		sum.last = last
-	}
-	day := in.days[k]
-	if day == nil {
-		day = &rollup.Day{}
-		in.days[k] = day
-	}
-	if err := foldPart(day, detail, count, last.UTC().Hour()); err != nil {
-		in.broken = append(in.broken, brokenPiece{linkDay: k, what: "part", reason: err.Error(), body: detail})
+// adder returns a function that adds the parts of a day of a link to it, and to the sum
+// of the workspace. It is called once for each, in their order.
+func (in *folding) adder(parts []part) func(linkDay, *rollup.Day) {
+	return func(k linkDay, d *rollup.Day) {
+		sum := in.sums[linkDay{day: k.day}]
+		if sum == nil {
+			sum = &rollup.Day{}
+			in.sums[linkDay{day: k.day}] = sum
+		}
+		for ; len(parts) > 0 && parts[0].linkDay == k; parts = parts[1:] {
+			p := &parts[0]
+			err := readPart(&in.delta, p.detail, p.count)
+			if err != nil {
+				in.broken = append(in.broken, brokenPiece{linkDay: k, what: "part", reason: err.Error(), body: p.detail})
+			}
+			for _, to := range [...]*rollup.Day{d, sum} {
+				if err == nil {
+					to.Fold(&in.delta)
+				} else {
+					addUnread(to, p.count, p.last.UTC().Hour())
+				}
+			}
+		}
 	}
 }
 
-// rollups holds the statements for the rows of links, or of workspaces. $1 is the
-// workspace, except in have; the arrays have one element for each row.
-type rollups struct{ prepare, have, days, hours string }
+// rollups holds the statements for the rows of links, or of workspaces.
+type rollups struct{ prepare, have, change, insert string }
 
 // The roller holds the lock of the links' area, so their rows need no locks of their own,
 // and missing rows do not appear. Rows are looked up one by one, in order, because for a
-// join the planner may read all of a table that was small when it was last analyzed. Keys
-// are compared as they are, because a computed comparison keeps row-level security from
-// using an index. The row of a workspace is made first and locked then, because all
-// rollers add to it.
+// join the planner may read all of a table that was small when it was last analyzed, and
+// are changed where they were found. Keys are compared as they are, because a computed
+// comparison keeps row-level security from using an index. The row of a workspace is made
+// first and locked then, because all rollers add to it.
 var (
-	linkRollups      = rollupsOf("click_day", "click_hour", "link_id", "link_id, workspace_id", "s.key, $1::bigint", "")
-	workspaceRollups = rollupsOf("click_workspace_day", "click_workspace_hour", "workspace_id", "workspace_id", "$1::bigint", " FOR UPDATE")
+	linkRollups      = rollupsOf("click_day", "link_id", "")
+	workspaceRollups = rollupsOf("click_workspace_day", "workspace_id", " FOR UPDATE")
 )
 
-func rollupsOf(days, hours, key, keys, values, lock string) rollups {
-	fill := strings.NewReplacer("{lock}", lock, "{days}", days, "{hours}", hours, "{key}", key, "{keys}", keys, "{values}", values).Replace
+func rollupsOf(days, key, lock string) rollups {
+	fill := strings.NewReplacer("{lock}", lock, "{days}", days, "{key}", key).Replace
 	r := rollups{
 		have: fill(`
-SELECT s.place - 1, d.clicks, d.bot_clicks, d.breakdown, d.visitors
+SELECT s.place - 1, d.ctid::text, d.clicks, d.bot_clicks, d.quarters, d.breakdown, d.visitors
 FROM unnest($1::bigint[], $2::date[]) WITH ORDINALITY AS s (key, day, place)
 CROSS JOIN LATERAL (
-	SELECT clicks, bot_clicks, breakdown, visitors FROM {days}
+	SELECT ctid, clicks, bot_clicks, quarters, breakdown, visitors FROM {days}
 	WHERE {key} = s.key AND day = s.day LIMIT 1{lock}) d`),
-		days: fill(`
-INSERT INTO {days} AS d ({keys}, day, clicks, bot_clicks, breakdown, visitors)
-SELECT {values}, s.day, s.clicks, s.bots, s.breakdown, s.visitors
-FROM unnest($2::bigint[], $3::date[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[])
-     AS s (key, day, clicks, bots, breakdown, visitors)
-ON CONFLICT ({key}, day) DO UPDATE
-SET clicks = excluded.clicks, bot_clicks = excluded.bot_clicks, breakdown = excluded.breakdown, visitors = excluded.visitors`),
-		hours: fill(`
-INSERT INTO {hours} AS h ({keys}, hour, q0, q1, q2, q3, b0, b1, b2, b3)
-SELECT {values}, s.hour, s.q0, s.q1, s.q2, s.q3, s.b0, s.b1, s.b2, s.b3
-FROM unnest($2::bigint[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
-	$10::bigint[], $11::bigint[])
-     AS s (key, hour, q0, q1, q2, q3, b0, b1, b2, b3)
-ON CONFLICT ({key}, hour) DO UPDATE SET `) + addQuarters,
+		change: fill(`
+UPDATE {days} d
+SET clicks = s.clicks, bot_clicks = s.bots, quarters = s.quarters, breakdown = s.breakdown, visitors = s.visitors
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[])
+     AS s (place, clicks, bots, quarters, breakdown, visitors)
+WHERE d.ctid = s.place::tid`),
+		insert: `
+INSERT INTO click_day (workspace_id, link_id, day, clicks, bot_clicks, quarters, breakdown, visitors)
+SELECT $1::bigint, s.* FROM unnest($2::bigint[], $3::date[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bytea[]) AS s`,
 	}
 	if key == "workspace_id" {
-		r.prepare = fill(`
-INSERT INTO {days} (workspace_id, day, clicks, bot_clicks, breakdown, visitors)
-SELECT $1, s.day, 0, 0, '', '' FROM unnest($2::date[]) AS s (day)
-ON CONFLICT DO NOTHING`)
+		r.prepare = `
+INSERT INTO click_workspace_day (workspace_id, day, clicks, bot_clicks, quarters, breakdown, visitors)
+SELECT $1, s.day, 0, 0, '', '', '' FROM unnest($2::date[]) AS s (day)
+ON CONFLICT DO NOTHING`
 	}
 	return r
 }
-
-// addQuarters adds without an overflow: neither number is above 2^61.
-var addQuarters = func() string {
-	var sets []string
-	for _, column := range strings.Fields("q0 q1 q2 q3 b0 b1 b2 b3") {
-		sets = append(sets, column+" = least(h."+column+", 2305843009213693952) + excluded."+column)
-	}
-	return strings.Join(sets, ", ")
-}()
 
 // countLinks adds to the counters of links.
 const countLinks = `
@@ -227,13 +252,8 @@ const setAside = `
 INSERT INTO click_set_aside (workspace_id, link_id, day, what, reason, body)
 VALUES ($1, nullif($2::bigint, 0), date '1970-01-01' + $3::integer, $4, $5, $6)`
 
-// store adds days to rollups. Rows are taken in the order of their keys.
-func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, days map[linkDay]*rollup.Day) error {
-	keys := make([]linkDay, 0, len(days))
-	for k := range days {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, linkDay.compare)
+// store has add add to what is stored of days, which are in the order of their keys.
+func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, keys []linkDay, add func(linkDay, *rollup.Day)) error {
 	rows := newDayColumns(keys, in.workspace)
 	var q pgx.Batch
 	if to.prepare != "" {
@@ -244,7 +264,7 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, days map[li
 		for found.Next() {
 			var place int64
 			var d storedDay
-			if err := found.Scan(&place, &d.clicks, &d.bots, &d.breakdown, &d.visitors); err != nil {
+			if err := found.Scan(&place, &d.place, &d.clicks, &d.bots, &d.quarters, &d.breakdown, &d.visitors); err != nil {
 				return err
 			}
 			stored[place] = d
@@ -254,18 +274,36 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, days map[li
 	if err := tx.SendBatch(ctx, &q).Close(); err != nil {
 		return err
 	}
-	var hours hourColumns
+	var old, fresh dayColumns
 	for i, k := range keys {
-		rows.add(in.merge(k, &stored[i], days[k]))
-		hours.add(rows.keys[i], k.day, days[k])
+		d, broken := stored[i].day()
+		for _, b := range broken {
+			b.linkDay = k
+			in.broken = append(in.broken, b)
+		}
+		add(k, d)
+		to := &fresh
+		if stored[i].place != "" {
+			to = &old
+		}
+		to.add(rows.keys[i], rows.days[i], stored[i].place, d)
 	}
 	q = pgx.Batch{}
-	q.Queue(to.days, in.workspace, rows.keys, rows.days, rows.clicks, rows.bots, rows.breakdowns, rows.visitors)
-	q.Queue(to.hours, in.workspace, hours.keys, hours.at, hours.n[0], hours.n[1], hours.n[2], hours.n[3], hours.n[4], hours.n[5],
-		hours.n[6], hours.n[7])
+	q.Queue(to.change, old.places, old.clicks, old.bots, old.quarters, old.breakdowns, old.visitors).Exec(func(t pgconn.CommandTag) error {
+		if n := t.RowsAffected(); n != int64(len(old.places)) {
+			return fmt.Errorf("%d of %d days were changed meanwhile", int64(len(old.places))-n, len(old.places))
+		}
+		return nil
+	})
+	if len(fresh.keys) > 0 {
+		q.Queue(to.insert, in.workspace, fresh.keys, fresh.days, fresh.clicks, fresh.bots, fresh.quarters, fresh.breakdowns, fresh.visitors)
+	}
 	if to.prepare == "" {
-		in.counted = rows
-		in.queueCounters(&q)
+		for _, c := range []*dayColumns{&old, &fresh} {
+			in.counted.keys, in.counted.days = append(in.counted.keys, c.keys...), append(in.counted.days, c.days...)
+			in.counted.clicks, in.counted.bots = append(in.counted.clicks, c.clicks...), append(in.counted.bots, c.bots...)
+		}
+		in.queueCounters(&q, keys)
 	}
 	for _, b := range in.broken[in.kept:] {
 		q.Queue(setAside, in.workspace, b.link, b.day, b.what, b.reason, b.body)
@@ -276,52 +314,67 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, days map[li
 
 // storedDay is a row of click_day or click_workspace_day; the zero value is none.
 type storedDay struct {
-	clicks, bots        int64
-	breakdown, visitors []byte
+	place                         string // its ctid; "": there is none
+	clicks, bots                  int64
+	quarters, breakdown, visitors []byte
 }
 
-// merge adds a day to what is stored of it. What of that cannot be read is set aside, and
-// its clicks become others.
-func (in *folding) merge(k linkDay, have *storedDay, more *rollup.Day) (rollup.Count, *rollup.Breakdown, *rollup.Visitors) {
-	count := countOf(have.clicks, have.bots)
-	breakdown, err := rollup.UnpackBreakdown(have.breakdown)
-	if err != nil {
-		in.broken = append(in.broken, brokenPiece{linkDay: k, what: "breakdown", reason: err.Error(), body: have.breakdown})
-		breakdown = &rollup.Breakdown{}
-		breakdown.AddOther(count)
+// day returns what is stored, and what of it cannot be read: clicks whose quarters are
+// lost are told in the first one, and those whose names are lost are others.
+func (s *storedDay) day() (d *rollup.Day, broken []brokenPiece) {
+	d = &rollup.Day{}
+	lost := func(what string, err error, body []byte) {
+		broken = append(broken, brokenPiece{what: what, reason: err.Error(), body: body})
 	}
-	visitors, err := rollup.UnpackVisitors(have.visitors)
+	quarters, err := rollup.UnpackQuarters(s.quarters)
 	if err != nil {
-		in.broken = append(in.broken, brokenPiece{linkDay: k, what: "visitors", reason: err.Error(), body: have.visitors})
-		visitors = &rollup.Visitors{}
+		lost("quarters", err, s.quarters)
 	}
-	count.Add(more.Total())
-	breakdown.Merge(&more.Breakdown)
-	visitors.Merge(&more.Visitors)
-	return count, breakdown, visitors
+	d.Quarters = quarters
+	if count, told := countOf(s.clicks, s.bots), d.Total(); told.Clicks < count.Clicks {
+		missing := count.Clicks - told.Clicks
+		d.Quarters[0].Add(rollup.Count{Clicks: missing, Bots: min(missing, count.Bots-min(count.Bots, told.Bots))})
+	}
+	if b, err := rollup.UnpackBreakdown(s.breakdown); err == nil {
+		d.Breakdown = *b
+	} else {
+		lost("breakdown", err, s.breakdown)
+		d.Breakdown.AddOther(d.Total())
+	}
+	if v, err := rollup.UnpackVisitors(s.visitors); err == nil {
+		d.Visitors = *v
+	} else {
+		lost("visitors", err, s.visitors)
+	}
+	return d, broken
 }
 
-func (in *folding) queueCounters(q *pgx.Batch) {
-	n := len(in.links)
-	ids := make([]int64, 0, n)
-	for id := range in.links {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	clicks, bots, last := make([]int64, n), make([]int64, n), make([]time.Time, n)
-	for i, id := range ids {
-		sum := in.links[id]
-		clicks[i], bots[i], last[i] = int64(sum.count.Clicks), int64(sum.count.Bots), sum.last
+// queueCounters adds to the counters of the links of days.
+func (in *folding) queueCounters(q *pgx.Batch, days []linkDay) {
+	var ids, clicks, bots []int64
+	var last []time.Time
+	for i, k := range days {
+		if i > 0 && days[i-1].link == k.link {
+			continue
+		}
+		sum := in.links[k.link]
+		if sum.count.Clicks == 0 {
+			continue // its first days were stored before
+		}
+		ids, last = append(ids, k.link), append(last, sum.last)
+		clicks, bots = append(clicks, int64(sum.count.Clicks)), append(bots, int64(sum.count.Bots))
+		sum.count = rollup.Count{}
 	}
 	q.Queue(countLinks, in.workspace, ids, clicks, bots, last)
 }
 
 // dayColumns are the parallel arrays of days.
 type dayColumns struct {
-	keys                 []int64
-	days                 []time.Time
-	clicks, bots         []int64
-	breakdowns, visitors [][]byte
+	keys                           []int64
+	days                           []time.Time
+	places                         []string
+	clicks, bots                   []int64
+	quarters, breakdowns, visitors [][]byte
 }
 
 func newDayColumns(keys []linkDay, workspace int64) *dayColumns {
@@ -334,28 +387,10 @@ func newDayColumns(keys []linkDay, workspace int64) *dayColumns {
 	return c
 }
 
-func (c *dayColumns) add(count rollup.Count, b *rollup.Breakdown, v *rollup.Visitors) {
+func (c *dayColumns) add(key int64, day time.Time, place string, d *rollup.Day) {
+	count := d.Total()
+	c.keys, c.days, c.places = append(c.keys, key), append(c.days, day), append(c.places, place)
 	c.clicks, c.bots = append(c.clicks, int64(count.Clicks)), append(c.bots, int64(count.Bots))
-	c.breakdowns, c.visitors = append(c.breakdowns, b.Append(nil)), append(c.visitors, v.Append(nil))
-}
-
-// hourColumns are the parallel arrays of hours: four quarters of all clicks, and four of
-// bots.
-type hourColumns struct {
-	keys []int64
-	at   []time.Time
-	n    [8][]int64
-}
-
-func (c *hourColumns) add(key int64, day int32, d *rollup.Day) {
-	for hour := range 24 {
-		quarters := d.Quarters[4*hour : 4*hour+4]
-		if !slices.ContainsFunc(quarters, func(q rollup.Count) bool { return q.Clicks > 0 }) {
-			continue
-		}
-		c.keys, c.at = append(c.keys, key), append(c.at, midnight(day).Add(time.Duration(hour)*time.Hour))
-		for i, q := range quarters {
-			c.n[i], c.n[4+i] = append(c.n[i], int64(q.Clicks)), append(c.n[4+i], int64(q.Bots))
-		}
-	}
+	c.quarters = append(c.quarters, d.Quarters.Append(nil))
+	c.breakdowns, c.visitors = append(c.breakdowns, d.Breakdown.Append(nil)), append(c.visitors, d.Visitors.Append(nil))
 }

@@ -29,13 +29,11 @@ click_day: backup=r ingest=rawd operator=rawd reaper=rd tenant=rwd
 click_dead_letter: backup=r ingest=rawd operator=rawd
 click_dead_letter_more: backup=r ingest=rawd operator=rawd
 click_event: backup=r ingest=rawd operator=rawd reaper=rd tenant=rwd
-click_hour: backup=r ingest=rawd operator=rawd reaper=rd tenant=rwd
 click_pack: backup=r ingest=rawd operator=rawd reaper=r tenant=rwd
 click_progress: backup=r ingest=rawd operator=rawd
 click_set_aside: backup=r ingest=rawd operator=rawd
 click_watermark: backup=r ingest=rawd operator=rawd
 click_workspace_day: backup=r ingest=rawd operator=rawd tenant=rwd
-click_workspace_hour: backup=r ingest=rawd operator=rawd tenant=rwd
 cluster: backup=r ingest=r operator=rawd reaper=r stream=r tenant=r
 control_node: backup=r operator=rawd
 domain: backup=r ingest=r operator=rawd reaper=r search=rw stream=r tenant=raw
@@ -190,10 +188,8 @@ func TestWithoutWorkspacesATenantSeesNothingInAnyTable(t *testing.T) {
 		`INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) SELECT id, 1, 5, now() FROM link`,
 		`INSERT INTO click_pack (workspace_id, area, links, days, clicks, bot_clicks, newest, details)
 			VALUES (1, 8, '{1}', '{today}', '{1}', '{0}', '{now}', '{""}')`,
-		`INSERT INTO click_hour VALUES (1, now(), 1, 1, 0, 0, 0, 0, 0, 0, 0)`,
-		`INSERT INTO click_day VALUES (1, current_date, 1, 1, 0, '', '')`,
-		`INSERT INTO click_workspace_hour VALUES (1, now(), 1, 0, 0, 0, 0, 0, 0, 0)`,
-		`INSERT INTO click_workspace_day VALUES (1, current_date, 1, 0, '', '')`,
+		`INSERT INTO click_day VALUES (1, current_date, 1, 1, 0, '', '', '')`,
+		`INSERT INTO click_workspace_day VALUES (1, current_date, 1, 0, '', '', '')`,
 		`INSERT INTO click_event VALUES (now(), 1, 1, 1, false, '', '', '', '', '', '')`,
 		`INSERT INTO click_set_aside (workspace_id, day, what, reason, body) VALUES (1, current_date, 'part', '', '')`,
 		`ALTER TABLE reserved_key ALTER COLUMN lease_id DROP NOT NULL`,

@@ -201,7 +201,6 @@ func (db *ReaperStore) purgeClicks(ctx context.Context, area place, links []int6
 		reaper.first(&b)
 		b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, foldLocks, area.lock())
 		for _, table := range []struct{ name, key string }{
-			{"click_hour", "link_id, hour"},
 			{"click_day", "link_id, day"},
 			{"link_click", "link_id"},
 		} {

@@ -31,10 +31,8 @@ func TestWhatHasExpiredBecomesATombstoneAndInTheEndNothing(t *testing.T) {
 	insert(t, db, old, fresh, minted, link("for-ever"))
 	exec(t, hand, `INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) SELECT id, 1, 5, now() FROM link`)
 	for _, sql := range []string{
-		`INSERT INTO click_hour SELECT id, date_trunc('hour', now()) - n * interval '1 hour', 1, 5, 0, 0, 0, 0, 0, 0, 0
-			FROM link, generate_series(1, 6000) n`,
-		`INSERT INTO click_day SELECT id, current_date, 1, 5, 0, '', '' FROM link`,
-		`INSERT INTO click_workspace_day VALUES (1, current_date, 20, 0, '', '')`,
+		`INSERT INTO click_day SELECT id, current_date - n, 1, 5, 0, '', '', '' FROM link, generate_series(1, 6000) n`,
+		`INSERT INTO click_workspace_day VALUES (1, current_date, 20, 0, '', '', '')`,
 		`INSERT INTO click_event SELECT now(), 1, id, 5, false, '', '', '', '', '', '' FROM link, generate_series(1, 3)`,
 	} {
 		exec(t, hand, sql)
@@ -64,7 +62,7 @@ func TestWhatHasExpiredBecomesATombstoneAndInTheEndNothing(t *testing.T) {
 	require.NotContains(t, f.rows, "1/1/long-ago")
 	require.NotContains(t, f.rows, "1/1/Ab3dEf7")
 	require.Contains(t, f.rows, "1/1/for-ever")
-	for _, table := range []string{"link_click", "click_hour", "click_day", "click_event"} {
+	for _, table := range []string{"link_click", "click_day", "click_event"} {
 		require.EqualValues(t, 2, number(t, hand, `SELECT count(DISTINCT link_id) FROM `+table), "their clicks are gone, too: %s", table)
 	}
 	require.EqualValues(t, 20, number(t, hand, `SELECT clicks FROM click_workspace_day`), "the workspace has had them all the same")
@@ -82,8 +80,8 @@ func TestTheClicksOfPurgedLinksGoWithThemAndTheWorkspaceKeepsItsOwn(t *testing.T
 	exec(t, hand, `INSERT INTO link_dedupe (workspace_id, domain_id, target, link_id) SELECT 1, 1, sha256(code::bytea), id FROM link`)
 	send(t, db, 1, rows("spring", 1, 0, 5, at(22, 20)), rows("summer", 1, 1, 7, at(22, 20)), rows("autumn", 1, 1, 1, at(22, 20)))
 	fold(t, db)
-	exec(t, hand, `INSERT INTO click_hour SELECT link_id, hour - n * interval '1 hour', workspace_id, 0, 0, 0, 0, 0, 0, 0, 0
-		FROM click_hour, generate_series(1, 11000) n WHERE link_id = (SELECT id FROM link
+	exec(t, hand, `INSERT INTO click_day SELECT link_id, day - n, workspace_id, 0, 0, '', '', ''
+		FROM click_day, generate_series(1, 11000) n WHERE link_id = (SELECT id FROM link
 			WHERE code = 'spring')`) // more than one statement deletes
 	send(t, db, 2, rows("spring", 1, 0, 2, at(1, 0)), rows("summer", 1, 0, 3, at(1, 0))) // which is not folded yet
 	total, bots, err := db.WorkspaceTotals(t.Context(), waypost.DefaultWorkspace)
@@ -103,10 +101,10 @@ func TestTheClicksOfPurgedLinksGoWithThemAndTheWorkspaceKeepsItsOwn(t *testing.T
 	for _, table := range gone {
 		require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM `+table), table)
 	}
-	for _, table := range []string{"link_click", "click_part", "click_hour", "click_day"} {
+	for _, table := range []string{"link_click", "click_part", "click_day"} {
 		require.Zero(t, number(t, hand, `SELECT count(*) FROM `+table+` WHERE link_id <> $1`, summer), table)
 	}
-	for _, table := range []string{"link_click", "click_hour", "click_day"} {
+	for _, table := range []string{"link_click", "click_day"} {
 		require.Positive(t, number(t, hand, `SELECT count(*) FROM `+table+` WHERE link_id = $1`, summer),
 			"%s of a tombstone that is not old enough", table)
 	}

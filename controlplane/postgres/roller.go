@@ -19,8 +19,8 @@ import (
 // RollerConfig says how parts of clicks are folded. Zero fields mean the default.
 type RollerConfig struct {
 	Interval time.Duration         // of rest once no part is left; default 2 s
-	Parts    int                   // most in one transaction; default 5,000
-	Bytes    int                   // most of their details, except a single one; default 8 MiB
+	Parts    int                   // most in one transaction; default 50,000
+	Bytes    int                   // most of their details, except a single one; default 32 MiB
 	Metrics  prometheus.Registerer // nil: none
 }
 
@@ -44,10 +44,10 @@ func (db *ClickStore) NewRoller(cfg RollerConfig) *Roller {
 		cfg.Interval = 2 * time.Second
 	}
 	if cfg.Parts <= 0 {
-		cfg.Parts = 5_000
+		cfg.Parts = 50_000
 	}
 	if cfg.Bytes <= 0 {
-		cfg.Bytes = 8 << 20
+		cfg.Bytes = 32 << 20
 	}
 	return &Roller{db: db, cfg: cfg, metrics: newRollerMetrics(cfg.Metrics)}
 }

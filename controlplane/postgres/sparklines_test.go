@@ -9,6 +9,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/rollup"
 )
 
 func TestLinksClicks_AreByDayOfAnyZoneFoldedOrNot(t *testing.T) {
@@ -57,10 +58,13 @@ func BenchmarkLinksClicks(b *testing.B) {
 	}
 	_, _, err := db.InsertLinks(b.Context(), 0, insertions(some...))
 	require.NoError(b, err)
-	exec(b, conn, `INSERT INTO click_hour SELECT l.id, date_trunc('hour', now()) - h * interval '1 hour', 1, 5, 5, 5, 5, 1, 1, 1, 1
-		FROM link l, generate_series(0, 24 * 31) h`)
-	exec(b, conn, `INSERT INTO click_day SELECT link_id, (hour AT TIME ZONE 'UTC')::date, 1, sum(q0 + q1 + q2 + q3), 0, '', ''
-		FROM click_hour GROUP BY 1, 2`)
+	var q rollup.QuarterCounts
+	for i := range q {
+		q[i] = rollup.Count{Clicks: 5, Bots: 1}
+	}
+	_, err = conn.Exec(b.Context(), `INSERT INTO click_day SELECT l.id, current_date - d, 1, 480, 96, $1, '', ''
+		FROM link l, generate_series(0, 31) d`, q.Append(nil))
+	require.NoError(b, err)
 	exec(b, conn, `ANALYZE`)
 	for name, zone := range map[string]string{"days": "UTC", "hours": "Europe/Berlin", "quarters": "Asia/Kathmandu"} {
 		at, err := time.LoadLocation(zone)

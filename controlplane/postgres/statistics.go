@@ -206,28 +206,16 @@ type ClickDays struct {
 	First, End int32
 }
 
-// kinds of rows of a click query.
-const (
-	hourRow = iota
-	dayRow
-	partRow
-)
-
-// selectDays reads hours, days and parts in one statement, so that no click is seen twice
-// or missed while parts are folded.
-func selectDays(hours, days, which, areas string) string {
+// selectDays reads days and parts in one statement, so that no click is seen twice or
+// missed while parts are folded.
+func selectDays(days, which, areas string) string {
 	return `
-SELECT 0, (h.hour AT TIME ZONE 'UTC')::date - date '1970-01-01', extract(hour FROM h.hour AT TIME ZONE 'UTC')::integer,
-       ARRAY[h.q0, h.q1, h.q2, h.q3], ARRAY[h.b0, h.b1, h.b2, h.b3], NULL::bytea, NULL::bytea
-FROM ` + hours + ` h
-WHERE ` + ofWorkspace("h.workspace_id", "$1") + ` AND h.hour >= $4::timestamptz AND h.hour < $5::timestamptz` + which + `
-UNION ALL
-SELECT 1, d.day - date '1970-01-01', 0, NULL, NULL, d.breakdown, d.visitors
+SELECT false, d.day - date '1970-01-01', 0, d.clicks, d.bot_clicks, d.quarters, d.breakdown, d.visitors
 FROM ` + days + ` d
 WHERE ` + ofWorkspace("d.workspace_id", "$1") + ` AND d.day >= date '1970-01-01' + $2::integer AND d.day < date '1970-01-01' + $3::integer` + which + `
 UNION ALL
-SELECT 2, p.day - date '1970-01-01', extract(hour
-	FROM p.last_accessed_at AT TIME ZONE 'UTC')::integer, ARRAY[p.clicks], ARRAY[p.bot_clicks], p.detail, NULL
+SELECT true, p.day - date '1970-01-01', extract(hour
+	FROM p.last_accessed_at AT TIME ZONE 'UTC')::integer, p.clicks, p.bot_clicks, p.detail, NULL, NULL
 FROM click_part p
 WHERE ` + ofWorkspace("p.workspace_id", "$1") + ` AND p.day >= date '1970-01-01' + $2::integer AND p.day < date '1970-01-01' + $3::integer` + which + areas
 }
@@ -236,22 +224,19 @@ WHERE ` + ofWorkspace("p.workspace_id", "$1") + ` AND p.day >= date '1970-01-01'
 // day (UTC, since 1970). Days without clicks are left out. An unreadable breakdown counts
 // as others.
 func (db *ClickStore) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q ClickDays) (map[int32]*rollup.Day, error) {
-	sql, args := selectDays("click_workspace_hour", "click_workspace_day", "", ""), []any{
-		ws, q.First, q.End, midnight(q.First),
-		midnight(q.End),
-	}
+	sql, args := selectDays("click_workspace_day", "", ""), []any{ws, q.First, q.End}
 	if q.Links != nil {
-		sql = selectDays("click_hour", "click_day", " AND link_id = ANY($6::bigint[])", " AND area = ANY($7::bigint[])")
+		sql = selectDays("click_day", " AND link_id = ANY($4::bigint[])", " AND area = ANY($5::bigint[])")
 		args = append(args, q.Links, areasOf(q.Links))
 	}
 	days := make(map[int32]*rollup.Day)
 	err := db.pool.queryIn(ctx, tenantOf(ws), sql, args, func(rows pgx.Rows) error {
-		var kind, hour int
+		var part bool
+		var hour int
 		var n int32
-		var clicks, bots []int64
-		var packed, visitors []byte
+		var s storedDay
 		for rows.Next() {
-			if err := rows.Scan(&kind, &n, &hour, &clicks, &bots, &packed, &visitors); err != nil {
+			if err := rows.Scan(&part, &n, &hour, &s.clicks, &s.bots, &s.quarters, &s.breakdown, &s.visitors); err != nil {
 				return err
 			}
 			d := days[n]
@@ -259,65 +244,58 @@ func (db *ClickStore) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q
 				d = &rollup.Day{}
 				days[n] = d
 			}
-			switch kind {
-			case hourRow:
-				for q := range clicks {
-					d.Quarters[4*hour+q].Add(countOf(clicks[q], bots[q]))
-				}
-			case dayRow:
-				if err := db.mergeDay(d, packed, visitors); err != nil {
-					return err
-				}
-			case partRow:
-				if len(clicks) != 1 || len(bots) != 1 {
-					continue
-				}
-				if why := foldPart(d, packed, countOf(clicks[0], bots[0]), hour); why != nil {
-					db.pool.log.Error("a part of clicks cannot be read; its clicks are told, and no more of it", "error", why)
-				}
+			if part {
+				db.addPart(d, s.quarters, countOf(s.clicks, s.bots), hour)
+			} else {
+				d.Merge(db.readDay(&s))
 			}
 		}
 		return rows.Err()
 	})
-	// Days that have only quarters, or no quarters, are made whole.
+	// Days of which something is lost are made whole.
 	for _, d := range days {
 		d.Complete()
 	}
 	return days, classify("read clicks by day", err)
 }
 
-// mergeDay adds a packed day. What cannot be read is logged and left out: the clicks are
-// still told by the hours.
-func (db *ClickStore) mergeDay(d *rollup.Day, breakdown, visitors []byte) error {
-	b, err := rollup.UnpackBreakdown(breakdown)
-	if err == nil {
-		d.Breakdown.Merge(b)
-	} else {
-		db.pool.log.Error("a breakdown of clicks cannot be read", "error", err)
+// readDay returns a day. What of it cannot be read is logged.
+func (db *ClickStore) readDay(s *storedDay) *rollup.Day {
+	d, broken := s.day()
+	for _, b := range broken {
+		db.pool.log.Error("what is kept of a day's clicks cannot be read; they stay counted", "what", b.what, "error", b.reason)
 	}
-	v, err := rollup.UnpackVisitors(visitors)
-	if err == nil {
-		d.Visitors.Merge(v)
-	} else {
-		db.pool.log.Error("a set of visitors cannot be read", "error", err)
+	return d
+}
+
+// addPart adds a part of which the columns say how many clicks it has. If it cannot be
+// read, that is logged.
+func (db *ClickStore) addPart(d *rollup.Day, detail []byte, said rollup.Count, hour int) {
+	var p rollup.Delta
+	if err := readPart(&p, detail, said); err != nil {
+		db.pool.log.Error("a part of clicks cannot be read; its clicks are told, and no more of it", "error", err)
+		addUnread(d, said, hour)
+		return
+	}
+	d.Fold(&p)
+}
+
+// readPart reads a part of which the columns say how many clicks it has.
+func readPart(p *rollup.Delta, detail []byte, said rollup.Count) error {
+	if err := p.Unpack(detail); err != nil {
+		return err
+	}
+	if p.Total() != said {
+		return waypost.Errorf(waypost.EInvalid, "a part of clicks does not add up to its clicks")
 	}
 	return nil
 }
 
-// foldPart adds a part of which the columns say how many clicks it has. One that cannot
-// be read, or says something else, is counted as others in the hour of its newest click.
-func foldPart(d *rollup.Day, detail []byte, said rollup.Count, hour int) error {
-	p, err := rollup.UnpackDelta(detail)
-	if err == nil && p.Total() != said {
-		err = waypost.Errorf(waypost.EInvalid, "a part of clicks does not add up to its clicks")
-	}
-	if err != nil {
-		d.Quarters[4*hour].Add(said)
-		d.Breakdown.AddOther(said)
-		return err
-	}
-	d.Fold(p)
-	return nil
+// addUnread counts clicks of a part that cannot be read as others, in the hour of its
+// newest click.
+func addUnread(d *rollup.Day, said rollup.Count, hour int) {
+	d.Quarters[4*hour].Add(said)
+	d.Breakdown.AddOther(said)
 }
 
 func countOf(clicks, bots int64) rollup.Count {

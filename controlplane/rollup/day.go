@@ -23,7 +23,7 @@ func (c Count) sound() bool {
 // Day holds the clicks of a day (UTC), of one link or of many. The zero value is a day
 // without clicks.
 type Day struct {
-	Quarters  [Quarters]Count
+	Quarters  QuarterCounts
 	Breakdown Breakdown
 	Visitors  Visitors
 }
@@ -42,21 +42,13 @@ func (d *Day) Fold(p *Delta) {
 
 // Merge adds another day's clicks, or another link's of the same day.
 func (d *Day) Merge(o *Day) {
-	for q := range d.Quarters {
-		d.Quarters[q].Add(o.Quarters[q])
-	}
+	d.Quarters.Merge(&o.Quarters)
 	d.Breakdown.Merge(&o.Breakdown)
 	d.Visitors.Merge(&o.Visitors)
 }
 
 // Total is the clicks of all quarters.
-func (d *Day) Total() Count {
-	var sum Count
-	for _, c := range d.Quarters {
-		sum.Add(c)
-	}
-	return sum
-}
+func (d *Day) Total() Count { return d.Quarters.Total() }
 
 // Complete adds clicks that are missing in a breakdown, because it could not be read, to
 // the others, so that every dimension adds up to the quarters.

@@ -3,12 +3,10 @@ package rollup
 import (
 	"cmp"
 	"encoding/binary"
+	"slices"
 
 	"waypost"
 )
-
-// Quarters is the number of quarters of an hour in a day.
-const Quarters = 96
 
 // Row counts the clicks of one profile within a quarter of an hour.
 type Row struct {
@@ -113,13 +111,21 @@ const maxOfDelta = 1 << 24
 // UnpackDelta reads the packed form; EInvalid for other bytes.
 func UnpackDelta(b []byte) (*Delta, error) {
 	p := &Delta{}
+	if err := p.Unpack(b); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Unpack is UnpackDelta into the memory of p, whose texts are new. After an error p holds
+// nothing of use.
+func (p *Delta) Unpack(b []byte) error {
 	r := newReader(b)
 	r.begin()
-	if n := r.length(maxOfDelta, 7); n > 0 {
-		p.Profiles = make([]waypost.ClickProfile, n)
-	}
-	for i := range p.Profiles {
-		f := &p.Profiles[i]
+	p.Profiles, p.Rows, p.Visitors = p.Profiles[:0], p.Rows[:0], p.Visitors[:0]
+	for range r.length(maxOfDelta, 7) {
+		p.Profiles = append(p.Profiles, waypost.ClickProfile{})
+		f := &p.Profiles[len(p.Profiles)-1]
 		flags := r.byte()
 		f.Bot = flags&botFlag != 0
 		if flags&ruleFlag != 0 {
@@ -148,7 +154,7 @@ func UnpackDelta(b []byte) (*Delta, error) {
 	if n == 0 {
 		r.fail("it has no clicks")
 	}
-	p.Rows = make([]Row, 0, n)
+	p.Rows = slices.Grow(p.Rows, n)
 	for i := range n {
 		quarter, profile, clicks := r.byte(), r.number(), r.number()
 		if quarter >= Quarters || profile >= uint64(len(p.Profiles)) || clicks < 1 || clicks > MaxCount {
@@ -163,7 +169,7 @@ func UnpackDelta(b []byte) (*Delta, error) {
 		p.Rows = append(p.Rows, row)
 	}
 	n = r.length(maxOfDelta, hashBytes+1)
-	p.Visitors = make([]Visitor, 0, n)
+	p.Visitors = slices.Grow(p.Visitors, n)
 	last := uint64(0)
 	for i := range n {
 		v := r.bytes(hashBytes + 1)
@@ -174,10 +180,7 @@ func UnpackDelta(b []byte) (*Delta, error) {
 		}
 		p.Visitors, last = append(p.Visitors, Visitor{Hash: x >> 1 << hashShift, Bot: x&1 == 1}), x
 	}
-	if err := r.end("a delta of clicks"); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return r.end("a delta of clicks")
 }
 
 // Before reports whether the row comes before o in a delta.

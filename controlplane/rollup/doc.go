@@ -24,6 +24,12 @@
 //	number of visitors; for each, strictly ascending:
 //	    hash and bot, (hash << 1 | bot), 6 bytes, big-endian
 //
+// Quarters of an hour (click_day.quarters, click_workspace_day.quarters):
+//
+//	version 1, one byte
+//	number of quarters with clicks, one byte; for each, in strict order:
+//	    quarter of the day, one byte, 0 to 95; clicks (at least 1), bots
+//
 // A breakdown (click_day.breakdown, click_workspace_day.breakdown):
 //
 //	version 1, one byte

@@ -30,7 +30,9 @@ func someTop() *rollup.Top {
 func FuzzUnpack(f *testing.F) {
 	p := someDelta()
 	d := dayOf(p)
-	for _, seed := range [][]byte{nil, p.Append(nil), d.Breakdown.Append(nil), d.Visitors.Append(nil), someTop().Append(nil)} {
+	for _, seed := range [][]byte{
+		nil, p.Append(nil), d.Quarters.Append(nil), d.Breakdown.Append(nil), d.Visitors.Append(nil), someTop().Append(nil),
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -41,6 +43,9 @@ func FuzzUnpack(f *testing.F) {
 		}
 		if x, err := rollup.UnpackBreakdown(b); err == nil && len(b) > 0 {
 			require.Equal(t, b, x.Append(nil))
+		}
+		if q, err := rollup.UnpackQuarters(b); err == nil && len(b) > 0 {
+			require.Equal(t, b, q.Append(nil))
 		}
 		if x, err := rollup.UnpackTop(b); err == nil {
 			require.Equal(t, b, x.Append(nil))

@@ -181,9 +181,7 @@ func judge(t *testing.T, hand *pgx.Conn, batches int64) {
 	parts := number(t, hand, `SELECT coalesce(sum(clicks), 0)::bigint FROM click_part`)
 	for what, sql := range map[string]string{
 		"counters":            `SELECT coalesce(sum(clicks), 0)::bigint FROM link_click`,
-		"hours":               `SELECT coalesce(sum(q0 + q1 + q2 + q3), 0)::bigint FROM click_hour`,
 		"days":                `SELECT coalesce(sum(clicks), 0)::bigint FROM click_day`,
-		"hours of workspaces": `SELECT coalesce(sum(q0 + q1 + q2 + q3), 0)::bigint FROM click_workspace_hour`,
 		"days of workspaces":  `SELECT coalesce(sum(clicks), 0)::bigint FROM click_workspace_day`,
 	} {
 		require.Equal(t, seq*clicksOfBatch, parts+number(t, hand, sql), what)

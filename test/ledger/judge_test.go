@@ -81,7 +81,6 @@ func (w *world) judge() {
 	var first map[string]int64
 	for _, place := range []struct{ table, clicks string }{
 		{"link_click", "clicks"},
-		{"click_hour", "q0 + q1 + q2 + q3"},
 		{"click_day", "clicks"},
 		{"click_event", "clicks"},
 	} {
@@ -104,7 +103,6 @@ func (w *world) judge() {
 	w.judgeRules(hand)
 	all := sum(first)
 	for _, sql := range []string{
-		`SELECT 'all', sum(q0 + q1 + q2 + q3)::bigint FROM click_workspace_hour`,
 		`SELECT 'all', sum(clicks)::bigint FROM click_workspace_day`,
 	} {
 		require.Equal(w.t, all, w.counts(hand, sql)["all"], sql)

@@ -156,10 +156,8 @@ func (w *world) people() {
 		`INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) VALUES ($1, 30, 987654321, now())`,
 		`INSERT INTO click_pack (workspace_id, area, links, days, clicks, bot_clicks, newest, details)
 			SELECT 30, (click_areas($1))[1], ARRAY[$1::bigint], '{today}', '{987654321}', '{0}', '{now}', '{""}'`,
-		`INSERT INTO click_hour VALUES ($1, date_trunc('hour', now()), 30, 987654321, 0, 0, 0, 0, 0, 0, 0)`,
-		`INSERT INTO click_day VALUES ($1, current_date, 30, 987654321, 0, '', '')`,
-		`INSERT INTO click_workspace_hour SELECT workspace_id, hour, q0, q1, q2, q3, b0, b1, b2, b3 FROM click_hour WHERE link_id = $1`,
-		`INSERT INTO click_workspace_day SELECT workspace_id, day, clicks, bot_clicks, breakdown, visitors FROM click_day WHERE link_id = $1`,
+		`INSERT INTO click_day VALUES ($1, current_date, 30, 987654321, 0, '', '', '')`,
+		`INSERT INTO click_workspace_day SELECT workspace_id, day, clicks, bot_clicks, quarters, breakdown, visitors FROM click_day WHERE link_id = $1`,
 		`INSERT INTO click_event VALUES (now(), 30, $1, 987654321, false, '', '', '', '', '', '')`,
 		`INSERT INTO click_set_aside (workspace_id, link_id, day, what, reason, body) VALUES (30, $1, current_date, 'part', '', '')`,
 		`INSERT INTO budget (workspace_id, link_id) VALUES (30, $1)`,
