@@ -112,6 +112,19 @@ FROM click_pack p
 CROSS JOIN LATERAL unnest(p.links, p.days, p.clicks, p.bot_clicks, p.newest, p.details)
            AS s (link_id, day, clicks, bot_clicks, last_accessed_at, detail);
 
+-- What a batch adds to the clicks of a workspace on a day (UTC), packed as in
+-- click_workspace_day, so that the statistics of a workspace need no parts of links.
+CREATE TABLE click_workspace_part (
+    workspace_id bigint NOT NULL,
+    day          date   NOT NULL,
+    clicks       bigint NOT NULL CHECK (clicks >= 0),
+    bot_clicks   bigint NOT NULL CHECK (bot_clicks BETWEEN 0 AND clicks),
+    quarters     bytea  NOT NULL,
+    breakdown    bytea  NOT NULL,
+    visitors     bytea  NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX click_workspace_part_day ON click_workspace_part (workspace_id, day);
+
 -- Single clicks, of workspaces that keep them. clicks is how many were alike within one
 -- millisecond. Partitions are months (UTC), named by them; the control plane makes them
 -- ahead, exports them if it is configured to, and drops them. Writes never fail for
@@ -141,7 +154,7 @@ BEGIN
     EXECUTE format('CREATE POLICY system ON %s USING ((SELECT waypost_system()))', target);
 END $$;
 
-SELECT click_protect(t) FROM unnest('{click_pack,click_event,click_event_default}'::regclass[]) t;
+SELECT click_protect(t) FROM unnest('{click_pack,click_workspace_part,click_event,click_event_default}'::regclass[]) t;
 
 -- Makes the partition of the month of a day, unless it exists. A partition can be read
 -- by its own name, past the parent's policies, so it has the same ones. It is made

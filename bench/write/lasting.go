@@ -117,7 +117,7 @@ type lastingRun struct {
 type backlog struct {
 	at       time.Time
 	parts    int64
-	folded   int64 // clicks in days of the workspace
+	folded   int64 // clicks in counters of links
 	oldest   time.Duration
 	database int64 // bytes
 }
@@ -302,7 +302,8 @@ func (r *lastingRun) watch(ctx context.Context) (middle backlog, err error) {
 func (r *lastingRun) look(ctx context.Context) (b backlog, err error) {
 	var oldest float64
 	err = r.d.pool.QueryRow(ctx, `
-		SELECT now(), (SELECT coalesce(sum(cardinality(links)), 0) FROM click_pack), (SELECT coalesce(sum(clicks), 0)::bigint FROM click_workspace_day),
+		SELECT now(), (SELECT coalesce(sum(cardinality(links)), 0) FROM click_pack),
+		       (SELECT coalesce(sum(clicks), 0)::bigint FROM link_click),
 		       (SELECT coalesce(extract(epoch FROM now() - min(received_at)), 0)::float8 FROM click_pack), pg_database_size(current_database())`).
 		Scan(&b.at, &b.parts, &b.folded, &oldest, &b.database)
 	b.oldest = time.Duration(oldest * float64(time.Second))

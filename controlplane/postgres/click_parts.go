@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -40,6 +41,8 @@ type clickParts struct {
 	lasts             []time.Time
 	details           [][]byte
 
+	sums dayColumns // of workspaces, whose ids are the keys
+
 	known, unknown uint64 // clicks
 	redated        uint64 // of these, counted now because their time cannot be
 	bytes          int    // of details
@@ -62,6 +65,15 @@ type partMaker struct {
 	profiles []uint32       // of a part, in order, used again
 	part     rollup.Delta
 	packed   []byte // details, one behind the other
+
+	workspace int64 // of the parts since the last call of sumUp
+	sums      map[int64]*daySum
+}
+
+// daySum is the clicks of a workspace on a day.
+type daySum struct {
+	counts   map[quarterCount]uint64 // of keys whose clicks are zero
+	visitors rollup.Visitors
 }
 
 // partsOf judges a batch and packs it, with the utm parameters of workspaces that count
@@ -75,7 +87,7 @@ func partsOf(b *waypost.ClickBatch, targets []target, utm map[int64]bool, now ti
 		return cmp.Or(cmp.Compare(targets[i].workspace, targets[j].workspace), cmp.Compare(targets[i].link, targets[j].link))
 	})
 	n := len(order)
-	m := &partMaker{batch: b, utm: utm, now: now, out: &clickParts{
+	m := &partMaker{batch: b, utm: utm, now: now, sums: make(map[int64]*daySum), out: &clickParts{
 		workspaces: make([]int64, 0, n), links: make([]int64, 0, n), days: make([]time.Time, 0, n),
 		clicks: make([]int64, 0, n), bots: make([]int64, 0, n), lasts: make([]time.Time, 0, n), details: make([][]byte, 0, n),
 	}}
@@ -92,11 +104,50 @@ func partsOf(b *waypost.ClickBatch, targets []target, utm map[int64]bool, now ti
 			continue
 		}
 		m.out.known += clicks
+		if targets[i].workspace != m.workspace {
+			m.sumUp()
+			m.workspace = targets[i].workspace
+		}
 		if m.split(&b.Links[i], targets[i]); m.out.bytes > maxPartBytes {
 			return nil, waypost.Errorf(waypost.EInvalid, "the batch says more of its clicks than can be kept: over %d bytes when it is taken apart", maxPartBytes)
 		}
 	}
+	m.sumUp()
 	return m.out, nil
+}
+
+// sumUp packs the sums of the workspace, and begins those of the next.
+func (m *partMaker) sumUp() {
+	for _, day := range slices.Sorted(maps.Keys(m.sums)) {
+		sum := m.sums[day]
+		d := rollup.Day{Visitors: sum.visitors}
+		byProfile := make(map[uint32]rollup.Count)
+		for k, clicks := range sum.counts {
+			c := rollup.Count{Clicks: clicks}
+			if m.batch.Profiles[k.profile].Bot {
+				c.Bots = clicks
+			}
+			d.Quarters[k.quarter%quartersOfDay].Add(c)
+			all := byProfile[k.profile]
+			all.Add(c)
+			byProfile[k.profile] = all
+		}
+		for profile, c := range byProfile {
+			p := m.profile(profile)
+			d.Breakdown.Add(&p, c)
+		}
+		m.out.sums.add(m.workspace, midnight(int32(day)), "", &d)
+	}
+	clear(m.sums)
+}
+
+// profile returns a profile of the batch as the workspace wants it.
+func (m *partMaker) profile(n uint32) waypost.ClickProfile {
+	p := m.batch.Profiles[n]
+	if !m.utm[m.workspace] {
+		p.UTM = ""
+	}
+	return p
 }
 
 // utmOf returns the workspaces that count utm parameters. Edges know it of a domain only,
@@ -173,16 +224,22 @@ func (m *partMaker) add(l *waypost.LinkClicks, t target, day int64, rows []quart
 	p := &m.part
 	p.Profiles, p.Rows, p.Visitors = p.Profiles[:0], p.Rows[:0], p.Visitors[:0]
 	for _, profile := range m.profiles {
-		p.Profiles = append(p.Profiles, m.batch.Profiles[profile])
-		if !m.utm[t.workspace] {
-			p.Profiles[len(p.Profiles)-1].UTM = ""
-		}
+		p.Profiles = append(p.Profiles, m.profile(profile))
+	}
+	sum := m.sums[day]
+	if sum == nil {
+		sum = &daySum{counts: make(map[quarterCount]uint64)}
+		m.sums[day] = sum
 	}
 	for _, r := range rows {
+		sum.counts[quarterCount{quarter: r.quarter, profile: r.profile}] += r.clicks
 		profile, _ := slices.BinarySearch(m.profiles, r.profile)
 		p.Rows = append(p.Rows, rollup.Row{Quarter: uint8(r.quarter % quartersOfDay), Profile: uint32(profile), Clicks: r.clicks})
 	}
 	m.visit(l, day, lastDay)
+	for _, v := range p.Visitors {
+		sum.visitors.Add(v.Hash, v.Bot)
+	}
 	total := p.Total()
 	o := m.out
 	o.workspaces, o.links, o.days = append(o.workspaces, t.workspace), append(o.links, t.link), append(o.days, midnight(int32(day)))
@@ -267,6 +324,9 @@ func (p *clickParts) queue(q *pgx.Batch, node string, boot [16]byte, seq int64) 
 		q.Queue(addPack, node, boot, seq, p.workspaces[from], area, p.links[from:to], p.days[from:to],
 			p.clicks[from:to], p.bots[from:to], p.lasts[from:to], p.details[from:to])
 	})
+	if s := &p.sums; len(s.keys) > 0 {
+		q.Queue(addWorkspaceParts, node, boot, seq, s.keys, s.days, s.clicks, s.bots, s.quarters, s.breakdowns, s.visitors)
+	}
 }
 
 // cut calls row for the rows that the parts [from, to) become. The parts are of one area
@@ -297,12 +357,11 @@ func (p *clickParts) cut(from, to int, bits uint, row func(area int64, from, to 
 	}
 }
 
-// takePartsOf removes the parts of a link and returns their sums. Rollers are kept off
-// its area meanwhile.
+// takePartsOf removes the parts of a link and returns them. Rollers are kept off its area
+// meanwhile.
 var takePartsOf = `
 WITH rest AS MATERIALIZED (
-	SELECT p.ctid AS place, sum(s.clicks) FILTER (WHERE s.link = $2) AS gone, sum(s.bots) FILTER (WHERE s.link = $2) AS bots,
-	       array_agg(s.link ORDER BY s.n) FILTER (WHERE s.link <> $2) AS links,
+	SELECT p.ctid AS place, array_agg(s.link ORDER BY s.n) FILTER (WHERE s.link <> $2) AS links,
 	       array_agg(s.day ORDER BY s.n) FILTER (WHERE s.link <> $2) AS days,
 	       array_agg(s.clicks ORDER BY s.n) FILTER (WHERE s.link <> $2) AS clicks,
 	       array_agg(s.bots ORDER BY s.n) FILTER (WHERE s.link <> $2) AS bot_clicks,
@@ -318,4 +377,7 @@ kept AS (
 	UPDATE click_pack p SET links = r.links, days = r.days, clicks = r.clicks, bot_clicks = r.bot_clicks, newest = r.newest,
 		details = r.details
 	FROM rest r WHERE p.ctid = r.place AND r.links IS NOT NULL)
-SELECT coalesce(sum(gone), 0)::bigint, coalesce(sum(bots), 0)::bigint FROM rest`
+SELECT s.day - date '1970-01-01', extract(hour FROM s.at AT TIME ZONE 'UTC')::integer, s.clicks, s.bots, s.detail
+FROM click_pack p
+CROSS JOIN LATERAL unnest(p.links, p.days, p.clicks, p.bot_clicks, p.newest, p.details) AS s (link, day, clicks, bots, at, detail)
+WHERE ` + ofWorkspace("p.workspace_id", "$1") + ` AND p.area = ANY ($3::bigint[]) AND s.link = $2`

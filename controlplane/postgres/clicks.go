@@ -49,6 +49,12 @@ INSERT INTO click_pack (workspace_id, area, links, days, clicks, bot_clicks, new
 SELECT $4::bigint, $5::bigint, $6::bigint[], $7::date[], $8::bigint[], $9::bigint[], $10::timestamptz[], $11::bytea[]
 WHERE ` + isNextBatch
 
+// addWorkspaceParts does the same for the workspaces of a batch.
+const addWorkspaceParts = `
+INSERT INTO click_workspace_part (workspace_id, day, clicks, bot_clicks, quarters, breakdown, visitors)
+SELECT s.* FROM unnest($4::bigint[], $5::date[], $6::bigint[], $7::bigint[], $8::bytea[], $9::bytea[], $10::bytea[]) AS s
+WHERE ` + isNextBatch
+
 // moveWatermark comes after what it says is counted, and does nothing unless the batch
 // is the next one.
 const moveWatermark = `

@@ -27,6 +27,7 @@ func TestWhatCannotBeReadIsSetAsideAndItsClicksStayCounted(t *testing.T) {
 	exec(t, hand, `UPDATE click_day SET quarters = '\x02', breakdown = '\x0107', visitors = '\xff'`)
 	ingest(t, db, batch(2, total("spring", 4)))
 	exec(t, hand, `UPDATE click_pack SET details = ARRAY['\x02'::bytea]`)
+	exec(t, hand, `UPDATE click_workspace_part SET breakdown = '\x03'`)
 
 	id := number(t, hand, `SELECT id FROM link`)
 	day := int32(time.Now().Unix() / (24 * 60 * 60))
@@ -48,17 +49,18 @@ func TestWhatCannotBeReadIsSetAsideAndItsClicksStayCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	require.NoError(t, db.NewRoller(postgres.RollerConfig{Metrics: registry}).Fold(t.Context()))
 	told()
+	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_set_aside WHERE link_id IS NULL AND workspace_id = 1 AND body = '\x03'`))
 	require.Equal(t, []int64{4, 4}, []int64{
 		number(t, hand, `SELECT count(*) FROM click_set_aside WHERE link_id = $1`, id), number(t, hand,
 			`SELECT count(DISTINCT what) FROM click_set_aside`),
 	})
 	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_set_aside WHERE body = '\x0107'`))
-	require.EqualValues(t, 4, metric(t, registry, "waypost_click_set_aside_total"))
+	require.EqualValues(t, 5, metric(t, registry, "waypost_click_set_aside_total"))
 	require.EqualValues(t, 1, metric(t, registry, "waypost_click_parts_folded_total"))
 
 	ingest(t, db, batch(3, total("spring", 1)))
 	fold(t, db)
-	require.EqualValues(t, 4, number(t, hand, `SELECT count(*) FROM click_set_aside`), "and everything can be read again")
+	require.EqualValues(t, 5, number(t, hand, `SELECT count(*) FROM click_set_aside`), "and everything can be read again")
 	require.EqualValues(t, 8, number(t, hand, `SELECT clicks FROM click_day`))
 }
 

@@ -419,7 +419,7 @@ func TestRowSecurityKeepsTheClicksOfTenantsApart(t *testing.T) {
 	require.True(t, ingest(t, db, batch(1, total("mine", 9))).DeadLetter)
 
 	tables := []string{
-		"link_click", "click_part", "click_day", "click_workspace_day", "click_event",
+		"link_click", "click_part", "click_workspace_part", "click_day", "click_workspace_day", "click_event",
 		"v_daily_click_stats", "v_active_short_links",
 	}
 	month := "click_event_" + time.Now().UTC().Format("2006_01")

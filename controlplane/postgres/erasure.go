@@ -36,6 +36,7 @@ func (db *ClickStore) ForgetClicks(
 	if e.done.Events, err = db.deleteSingles(ctx, tenantOf(e.workspace), e.workspace, []int64{e.link}); err != nil {
 		return f, classify("delete the single clicks of a link", err)
 	}
+	var broken []brokenPiece
 	err = pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
 		if err := setTenant(ctx, tx, by.Workspace); err != nil {
 			return err
@@ -50,7 +51,13 @@ func (db *ClickStore) ForgetClicks(
 		if err := e.take(ctx, tx); err != nil {
 			return err
 		}
-		if err := e.subtract(ctx, tx); err != nil {
+		if err := ingest.enter(ctx, tx); err != nil {
+			return err
+		}
+		if broken, err = e.subtract(ctx, tx); err != nil {
+			return err
+		}
+		if err := setTenant(ctx, tx, by.Workspace); err != nil {
 			return err
 		}
 		f = e.done
@@ -73,6 +80,7 @@ func (db *ClickStore) ForgetClicks(
 	if err != nil {
 		return controlplane.ForgottenClicks{}, classify("delete the clicks of a link", err)
 	}
+	db.tellBroken(broken)
 	return f, nil
 }
 
@@ -80,7 +88,7 @@ func (db *ClickStore) ForgetClicks(
 type erasure struct {
 	workspace waypost.WorkspaceID
 	link      int64
-	days      map[int32]*rollup.Day // rows of click_day that were deleted
+	days      map[int32]*rollup.Day // what was deleted
 	done      controlplane.ForgottenClicks
 }
 
@@ -99,7 +107,7 @@ func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
 		})
 		return err
 	}
-	q.Queue(takePartsOf, e.workspace, e.link, areasOf([]int64{e.link})).Query(count)
+	q.Queue(takePartsOf, e.workspace, e.link, areasOf([]int64{e.link})).Query(e.scanParts)
 	q.Queue(`DELETE FROM link_click`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(count)
 	q.Queue(`DELETE FROM click_day`+own+` RETURNING day - date '1970-01-01', clicks, bot_clicks, quarters, breakdown`, e.workspace,
 		e.link).Query(e.scanDays)
@@ -122,16 +130,55 @@ func (e *erasure) scanDays(rows pgx.Rows) error {
 		if err := rows.Scan(&n, &s.clicks, &s.bots, &s.quarters, &s.breakdown); err != nil {
 			return err
 		}
-		e.days[n], _ = s.day()
+		d, _ := s.day()
+		e.add(n, d)
 	}
 	return rows.Err()
 }
 
-// subtract takes the link's days out of the workspace's. Visitors stay: a sketch cannot
-// be subtracted from.
-func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
+func (e *erasure) scanParts(rows pgx.Rows) error {
+	var p rollup.Delta
+	for rows.Next() {
+		var n int32
+		var hour int
+		var clicks, bots int64
+		var detail []byte
+		if err := rows.Scan(&n, &hour, &clicks, &bots, &detail); err != nil {
+			return err
+		}
+		d, said := &rollup.Day{}, countOf(clicks, bots)
+		if readPart(&p, detail, said) == nil {
+			d.Fold(&p)
+		} else {
+			addUnread(d, said, hour)
+		}
+		e.done.Clicks += clicks
+		e.done.Bots += bots
+		e.add(n, d)
+	}
+	return rows.Err()
+}
+
+// add adds to what was deleted of a day.
+func (e *erasure) add(n int32, d *rollup.Day) {
+	if have := e.days[n]; have != nil {
+		d.Merge(have)
+	}
+	e.days[n] = d
+}
+
+// subtract takes the link's days out of the workspace's, once these have all clicks that
+// were counted by now. Visitors stay: a sketch cannot be subtracted from.
+func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) ([]brokenPiece, error) {
 	if len(e.days) == 0 {
-		return nil
+		return nil, nil
+	}
+	in := &folding{}
+	for ws, n := int64(e.workspace), workspacePartsAtOnce; n == workspacePartsAtOnce; {
+		var err error
+		if n, _, err = in.foldWorkspaces(ctx, tx, ws, ws+1); err != nil {
+			return nil, err
+		}
 	}
 	numbers := make([]int32, 0, len(e.days))
 	for n := range e.days {
@@ -142,7 +189,7 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 		WHERE `+ofWorkspace("workspace_id", "$1")+` AND day = ANY (ARRAY(SELECT date '1970-01-01' + n FROM unnest($2::integer[]) n))
 		ORDER BY day FOR UPDATE`, e.workspace, numbers)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer rows.Close()
 	var c dayColumns
@@ -152,7 +199,7 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 		var clicks, bots int64
 		var quarters, packed, top []byte
 		if err := rows.Scan(&n, &clicks, &bots, &quarters, &packed, &top); err != nil {
-			return err
+			return nil, err
 		}
 		gone := e.days[n]
 		// What cannot be read stays as it is: the next roller sets it aside.
@@ -176,14 +223,14 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) error {
 		c.quarters, c.breakdowns = append(c.quarters, quarters), append(c.breakdowns, packed)
 	}
 	if err := rows.Err(); err != nil {
-		return err
+		return nil, err
 	}
 	_, err = tx.Exec(ctx, `
 		UPDATE click_workspace_day d SET clicks = s.clicks, bot_clicks = s.bots, quarters = s.quarters, breakdown = s.breakdown, top = s.top
 		FROM unnest($2::date[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[])
 			AS s (day, clicks, bots, quarters, breakdown, top)
 		WHERE `+ofWorkspace("d.workspace_id", "$1")+` AND d.day = s.day`, e.workspace, c.days, c.clicks, c.bots, c.quarters, c.breakdowns, tops)
-	return err
+	return in.broken, err
 }
 
 // forgottenAtOnce bounds one statement of forgetClickBatches.

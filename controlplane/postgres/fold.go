@@ -29,7 +29,7 @@ DELETE FROM click_pack WHERE ctid = ANY (ARRAY(
 	WHERE before < $4 AND bytes < $5))
 RETURNING area, links, days, clicks, bot_clicks, newest, details`
 
-// linkDay names a day of a link, or of the workspace as link 0.
+// linkDay names a day of a link, or of a workspace where rows of workspaces are folded.
 type linkDay struct {
 	link int64
 	day  int32
@@ -47,7 +47,8 @@ type linkSum struct {
 
 // brokenPiece is a value that could not be read.
 type brokenPiece struct {
-	linkDay
+	workspace    int64
+	linkDay      // link 0: it is of the workspace
 	what, reason string
 	body         []byte
 }
@@ -60,13 +61,12 @@ type part struct {
 	detail []byte
 }
 
-// folding is the parts of one round.
+// folding holds what one transaction folds.
 type folding struct {
 	workspace int64
-	parts     []part                  // in the order of links and days
-	links     map[int64]*linkSum      // what is to be added to the counters
-	sums      map[linkDay]*rollup.Day // of the workspace: what the parts add up to
-	counted   dayColumns              // days of links, with all their clicks
+	parts     []part             // in the order of links and days
+	links     map[int64]*linkSum // what is to be added to the counters
+	counted   dayColumns         // days of links, with all their clicks
 	broken    []brokenPiece
 	kept      int // of broken, that are set aside
 	delta     rollup.Delta
@@ -77,7 +77,7 @@ const daysStored = 5_000
 
 // foldArea folds the first parts of the area that f is at.
 func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *fold) error {
-	in := &folding{workspace: f.at.workspace, links: make(map[int64]*linkSum), sums: make(map[linkDay]*rollup.Day)}
+	in := &folding{workspace: f.at.workspace, links: make(map[int64]*linkSum)}
 	newest, err := in.take(ctx, tx, cfg, f)
 	if err != nil {
 		return err
@@ -108,20 +108,20 @@ func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig,
 	}
 	failpoint.Hit("fold clicks: links")
 	// The workspace's rows come last, since rollers in other areas of it wait for them.
-	days := slices.SortedFunc(maps.Keys(in.sums), linkDay.compare)
-	if err := in.store(ctx, tx, workspaceRollups, days, func(k linkDay, d *rollup.Day) { d.Merge(in.sums[k]) }); err != nil {
-		return err
-	}
 	if err := in.storeTops(ctx, tx, db.pool.log); err != nil {
 		return err
 	}
 	f.broken = len(in.broken)
 	f.links = slices.Collect(maps.Keys(in.links))
-	for _, b := range in.broken {
-		db.pool.log.Error("clicks cannot be told apart: what was kept of them is unreadable and was set aside; they stay counted",
-			"what", b.what, "workspace", in.workspace, "link", b.link, "day", midnight(b.day).Format(time.DateOnly), "error", b.reason)
-	}
+	db.tellBroken(in.broken)
 	return nil
+}
+
+func (db *ClickStore) tellBroken(pieces []brokenPiece) {
+	for _, b := range pieces {
+		db.pool.log.Error("clicks cannot be told apart: what was kept of them is unreadable and was set aside; they stay counted",
+			"what", b.what, "workspace", b.workspace, "link", b.link, "day", midnight(b.day).Format(time.DateOnly), "error", b.reason)
+	}
 }
 
 // take removes parts and puts them in order. It returns the last area that it met.
@@ -169,28 +169,18 @@ func (in *folding) take(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *fol
 	return newest, rows.Err()
 }
 
-// adder returns a function that adds the parts of a day of a link to it, and to the sum
-// of the workspace. It is called once for each, in their order.
+// adder returns a function that adds the parts of a day of a link to it. It is called
+// once for each, in their order.
 func (in *folding) adder(parts []part) func(linkDay, *rollup.Day) {
 	return func(k linkDay, d *rollup.Day) {
-		sum := in.sums[linkDay{day: k.day}]
-		if sum == nil {
-			sum = &rollup.Day{}
-			in.sums[linkDay{day: k.day}] = sum
-		}
 		for ; len(parts) > 0 && parts[0].linkDay == k; parts = parts[1:] {
 			p := &parts[0]
-			err := readPart(&in.delta, p.detail, p.count)
-			if err != nil {
-				in.broken = append(in.broken, brokenPiece{linkDay: k, what: "part", reason: err.Error(), body: p.detail})
+			if err := readPart(&in.delta, p.detail, p.count); err != nil {
+				in.broken = append(in.broken, brokenPiece{in.workspace, k, "part", err.Error(), p.detail})
+				addUnread(d, p.count, p.last.UTC().Hour())
+				continue
 			}
-			for _, to := range [...]*rollup.Day{d, sum} {
-				if err == nil {
-					to.Fold(&in.delta)
-				} else {
-					addUnread(to, p.count, p.last.UTC().Hour())
-				}
-			}
+			d.Fold(&in.delta)
 		}
 	}
 }
@@ -203,7 +193,7 @@ type rollups struct{ prepare, have, change, insert string }
 // join the planner may read all of a table that was small when it was last analyzed, and
 // are changed where they were found. Keys are compared as they are, because a computed
 // comparison keeps row-level security from using an index. The row of a workspace is made
-// first and locked then, because all rollers add to it.
+// first and locked then, because several transactions add to it.
 var (
 	linkRollups      = rollupsOf("click_day", "link_id", "")
 	workspaceRollups = rollupsOf("click_workspace_day", "workspace_id", " FOR UPDATE")
@@ -221,21 +211,24 @@ CROSS JOIN LATERAL (
 		change: fill(`
 UPDATE {days} d
 SET clicks = s.clicks, bot_clicks = s.bots, quarters = s.quarters, breakdown = s.breakdown, visitors = s.visitors
-FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[])
+FROM unnest($1::text[]::tid[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[])
      AS s (place, clicks, bots, quarters, breakdown, visitors)
-WHERE d.ctid = s.place::tid`),
+WHERE d.ctid = s.place`),
 		insert: `
 INSERT INTO click_day (workspace_id, link_id, day, clicks, bot_clicks, quarters, breakdown, visitors)
 SELECT $1::bigint, s.* FROM unnest($2::bigint[], $3::date[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bytea[]) AS s`,
 	}
 	if key == "workspace_id" {
-		r.prepare = `
-INSERT INTO click_workspace_day (workspace_id, day, clicks, bot_clicks, quarters, breakdown, visitors)
-SELECT $1, s.day, 0, 0, '', '', '' FROM unnest($2::date[]) AS s (day)
-ON CONFLICT DO NOTHING`
+		r.prepare, r.insert = prepareWorkspaces, ""
 	}
 	return r
 }
+
+// prepareWorkspaces makes the rows of days of workspaces that are not there.
+const prepareWorkspaces = `
+INSERT INTO click_workspace_day (workspace_id, day, clicks, bot_clicks, quarters, breakdown, visitors)
+SELECT s.key, s.day, 0, 0, '', '', '' FROM unnest($1::bigint[], $2::date[]) AS s (key, day)
+ON CONFLICT DO NOTHING`
 
 // countLinks adds to the counters of links.
 const countLinks = `
@@ -254,13 +247,16 @@ VALUES ($1, nullif($2::bigint, 0), date '1970-01-01' + $3::integer, $4, $5, $6)`
 
 // store has add add to what is stored of days, which are in the order of their keys.
 func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, keys []linkDay, add func(linkDay, *rollup.Day)) error {
-	rows := newDayColumns(keys, in.workspace)
+	ids, days := make([]int64, len(keys)), make([]time.Time, len(keys))
+	for i, k := range keys {
+		ids[i], days[i] = k.link, midnight(k.day)
+	}
 	var q pgx.Batch
 	if to.prepare != "" {
-		q.Queue(to.prepare, in.workspace, rows.days)
+		q.Queue(to.prepare, ids, days)
 	}
 	stored := make([]storedDay, len(keys))
-	q.Queue(to.have, rows.keys, rows.days).Query(func(found pgx.Rows) error {
+	q.Queue(to.have, ids, days).Query(func(found pgx.Rows) error {
 		for found.Next() {
 			var place int64
 			var d storedDay
@@ -278,15 +274,14 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, keys []link
 	for i, k := range keys {
 		d, broken := stored[i].day()
 		for _, b := range broken {
-			b.linkDay = k
-			in.broken = append(in.broken, b)
+			in.setAside(to, k, b)
 		}
 		add(k, d)
-		to := &fresh
+		column := &fresh
 		if stored[i].place != "" {
-			to = &old
+			column = &old
 		}
-		to.add(rows.keys[i], rows.days[i], stored[i].place, d)
+		column.add(ids[i], days[i], stored[i].place, d)
 	}
 	q = pgx.Batch{}
 	q.Queue(to.change, old.places, old.clicks, old.bots, old.quarters, old.breakdowns, old.visitors).Exec(func(t pgconn.CommandTag) error {
@@ -306,13 +301,23 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, keys []link
 		in.queueCounters(&q, keys)
 	}
 	for _, b := range in.broken[in.kept:] {
-		q.Queue(setAside, in.workspace, b.link, b.day, b.what, b.reason, b.body)
+		q.Queue(setAside, b.workspace, b.link, b.day, b.what, b.reason, b.body)
 	}
 	in.kept = len(in.broken)
 	return tx.SendBatch(ctx, &q).Close()
 }
 
-// storedDay is a row of click_day or click_workspace_day; the zero value is none.
+// setAside notes a piece of a day, of a link or of a workspace.
+func (in *folding) setAside(from rollups, k linkDay, b brokenPiece) {
+	b.workspace, b.linkDay = in.workspace, k
+	if from.prepare != "" {
+		b.workspace, b.link = k.link, 0
+	}
+	in.broken = append(in.broken, b)
+}
+
+// storedDay is a row of click_day, click_workspace_day or click_workspace_part; the zero
+// value is none.
 type storedDay struct {
 	place                         string // its ctid; "": there is none
 	clicks, bots                  int64
@@ -377,20 +382,53 @@ type dayColumns struct {
 	quarters, breakdowns, visitors [][]byte
 }
 
-func newDayColumns(keys []linkDay, workspace int64) *dayColumns {
-	c := &dayColumns{keys: make([]int64, len(keys)), days: make([]time.Time, len(keys))}
-	for i, k := range keys {
-		if c.keys[i], c.days[i] = k.link, midnight(k.day); k.link == 0 {
-			c.keys[i] = workspace
-		}
-	}
-	return c
-}
-
 func (c *dayColumns) add(key int64, day time.Time, place string, d *rollup.Day) {
 	count := d.Total()
 	c.keys, c.days, c.places = append(c.keys, key), append(c.days, day), append(c.places, place)
 	c.clicks, c.bots = append(c.clicks, int64(count.Clicks)), append(c.bots, int64(count.Bots))
 	c.quarters = append(c.quarters, d.Quarters.Append(nil))
 	c.breakdowns, c.visitors = append(c.breakdowns, d.Breakdown.Append(nil)), append(c.visitors, d.Visitors.Append(nil))
+}
+
+// takeWorkspaceParts removes and returns the first parts of workspaces [$1, $2). All who
+// take parts, and then the rows of days, lock them in this order.
+const takeWorkspaceParts = `
+DELETE FROM click_workspace_part WHERE ctid = ANY (ARRAY(
+	SELECT ctid FROM click_workspace_part WHERE workspace_id >= $1 AND workspace_id < $2 ORDER BY workspace_id, day LIMIT $3 FOR UPDATE))
+RETURNING workspace_id, day - date '1970-01-01', clicks, bot_clicks, quarters, breakdown, visitors`
+
+// workspacePartsAtOnce bounds the parts of workspaces in one transaction.
+const workspacePartsAtOnce = 100
+
+// foldWorkspaces folds the first parts of workspaces [from, end). It returns how many
+// there were, and the last workspace of them.
+func (in *folding) foldWorkspaces(ctx context.Context, tx pgx.Tx, from, end int64) (n int, last int64, err error) {
+	rows, err := tx.Query(ctx, takeWorkspaceParts, from, end, workspacePartsAtOnce)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer rows.Close()
+	sums := make(map[linkDay]*rollup.Day)
+	for rows.Next() {
+		var k linkDay
+		var s storedDay
+		if err := rows.Scan(&k.link, &k.day, &s.clicks, &s.bots, &s.quarters, &s.breakdown, &s.visitors); err != nil {
+			return 0, 0, err
+		}
+		n, last = n+1, max(last, k.link)
+		d, broken := s.day()
+		for _, b := range broken {
+			in.setAside(workspaceRollups, k, b)
+		}
+		if sums[k] == nil {
+			sums[k] = d
+		} else {
+			sums[k].Merge(d)
+		}
+	}
+	if err := rows.Err(); err != nil || n == 0 {
+		return 0, 0, err
+	}
+	keys := slices.SortedFunc(maps.Keys(sums), linkDay.compare)
+	return n, last, in.store(ctx, tx, workspaceRollups, keys, func(k linkDay, d *rollup.Day) { d.Merge(sums[k]) })
 }

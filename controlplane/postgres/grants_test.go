@@ -34,6 +34,7 @@ click_progress: backup=r ingest=rawd operator=rawd
 click_set_aside: backup=r ingest=rawd operator=rawd
 click_watermark: backup=r ingest=rawd operator=rawd
 click_workspace_day: backup=r ingest=rawd operator=rawd tenant=rwd
+click_workspace_part: backup=r ingest=rawd operator=rawd tenant=rwd
 cluster: backup=r ingest=r operator=rawd reaper=r stream=r tenant=r
 control_node: backup=r operator=rawd
 domain: backup=r ingest=r operator=rawd reaper=r search=rw stream=r tenant=raw
@@ -190,6 +191,7 @@ func TestWithoutWorkspacesATenantSeesNothingInAnyTable(t *testing.T) {
 			VALUES (1, 8, '{1}', '{today}', '{1}', '{0}', '{now}', '{""}')`,
 		`INSERT INTO click_day VALUES (1, current_date, 1, 1, 0, '', '', '')`,
 		`INSERT INTO click_workspace_day VALUES (1, current_date, 1, 0, '', '', '')`,
+		`INSERT INTO click_workspace_part VALUES (1, current_date, 1, 0, '', '', '')`,
 		`INSERT INTO click_event VALUES (now(), 1, 1, 1, false, '', '', '', '', '', '')`,
 		`INSERT INTO click_set_aside (workspace_id, day, what, reason, body) VALUES (1, current_date, 'part', '', '')`,
 		`ALTER TABLE reserved_key ALTER COLUMN lease_id DROP NOT NULL`,

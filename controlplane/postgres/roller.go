@@ -55,9 +55,12 @@ func (db *ClickStore) NewRoller(cfg RollerConfig) *Roller {
 // Run folds until ctx is over. What fails is tried again after a rest; meanwhile
 // clicks are taken and told as always.
 func (r *Roller) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { r.db.pool.every(ctx, r.cfg.Interval, "folding clicks of workspaces", r.foldWorkspaces) })
 	r.db.pool.every(ctx, r.cfg.Interval, "folding clicks", func(ctx context.Context) error {
-		return errors.Join(r.Fold(ctx), r.measure(ctx))
+		return errors.Join(r.foldLinks(ctx), r.measure(ctx))
 	})
+	wg.Wait()
 }
 
 // areaBits is the size of an area: links whose ids differ only in that many bits are
@@ -98,6 +101,45 @@ const mostWorkers = 4
 // Fold folds all parts, except those in areas that another roller holds. An error in one
 // area does not stop the others. Only one goroutine may call it at a time.
 func (r *Roller) Fold(ctx context.Context) error {
+	return errors.Join(r.foldWorkspaces(ctx), r.foldLinks(ctx))
+}
+
+// foldWorkspaces folds all parts of workspaces, some in each transaction.
+func (r *Roller) foldWorkspaces(ctx context.Context) error {
+	for from := int64(math.MinInt64); ; {
+		n, last, err := r.workspaceRound(ctx, from)
+		if err != nil || n < workspacePartsAtOnce {
+			return classify("fold clicks of workspaces", err)
+		}
+		from = last
+	}
+}
+
+func (r *Roller) workspaceRound(ctx context.Context, from int64) (n int, last int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, foldLimit)
+	defer cancel()
+	in := &folding{}
+	err = pgx.BeginFunc(ctx, r.db.pool, func(tx pgx.Tx) (err error) {
+		var q pgx.Batch
+		ingest.first(&q)
+		q.Queue(planLookups, ingestTimeLimit)
+		q.Queue(`SELECT set_config('idle_in_transaction_session_timeout', $1, true)`, ingestTimeLimit)
+		if err := tx.SendBatch(ctx, &q).Close(); err != nil {
+			return err
+		}
+		n, last, err = in.foldWorkspaces(ctx, tx, from, math.MaxInt64)
+		return err
+	})
+	failpoint.Hit("fold clicks: workspaces")
+	if err == nil {
+		r.db.tellBroken(in.broken)
+		r.metrics.damaged.Add(float64(len(in.broken)))
+	}
+	return n, last, err
+}
+
+// foldLinks folds the parts of links.
+func (r *Roller) foldLinks(ctx context.Context) error {
 	errs := make([]error, min(mostWorkers, runtime.GOMAXPROCS(0)))
 	var wg sync.WaitGroup
 	for i := range errs {
@@ -265,7 +307,7 @@ func newRollerMetrics(reg prometheus.Registerer) rollerMetrics {
 			Name: "waypost_clicks_folded_total", Help: "Clicks of the parts that were folded.",
 		}),
 		damaged: f.NewCounter(prometheus.CounterOpts{
-			Name: "waypost_click_set_aside_total", Help: "Parts, breakdowns and visitors that could not be read and were set aside; their clicks stay counted.",
+			Name: "waypost_click_set_aside_total", Help: "Parts, quarters, breakdowns and visitors that could not be read and were set aside; their clicks stay counted.",
 		}),
 		rounds: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "waypost_click_folds_total", Help: "Rounds of folding, by what became of them.",

@@ -161,7 +161,7 @@ func (db *ClickStore) WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceI
 			9223372036854775807)::bigint FROM (
 			SELECT clicks, bot_clicks FROM click_workspace_day WHERE `+ofWorkspace("workspace_id", "$1")+`
 			UNION ALL
-			SELECT clicks, bot_clicks FROM click_part WHERE `+ofWorkspace("workspace_id", "$1")+`) s`, []any{ws}, func(rows pgx.Rows) error {
+			SELECT clicks, bot_clicks FROM click_workspace_part WHERE `+ofWorkspace("workspace_id", "$1")+`) s`, []any{ws}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := rows.Scan(&clicks, &bots); err != nil {
 				return err
@@ -206,28 +206,33 @@ type ClickDays struct {
 	First, End int32
 }
 
-// selectDays reads days and parts in one statement, so that no click is seen twice or
-// missed while parts are folded.
-func selectDays(days, which, areas string) string {
-	return `
-SELECT false, d.day - date '1970-01-01', 0, d.clicks, d.bot_clicks, d.quarters, d.breakdown, d.visitors
-FROM ` + days + ` d
-WHERE ` + ofWorkspace("d.workspace_id", "$1") + ` AND d.day >= date '1970-01-01' + $2::integer AND d.day < date '1970-01-01' + $3::integer` + which + `
+// The days of links, and of a workspace, are read with the parts that are not folded into
+// them yet in one statement, so that no click is seen twice or missed meanwhile.
+var (
+	selectLinkDays = selectDays("click_day", " AND link_id = ANY($4::bigint[])") + `
 UNION ALL
-SELECT true, p.day - date '1970-01-01', extract(hour
-	FROM p.last_accessed_at AT TIME ZONE 'UTC')::integer, p.clicks, p.bot_clicks, p.detail, NULL, NULL
-FROM click_part p
-WHERE ` + ofWorkspace("p.workspace_id", "$1") + ` AND p.day >= date '1970-01-01' + $2::integer AND p.day < date '1970-01-01' + $3::integer` + which + areas
+SELECT true, day - date '1970-01-01', extract(hour FROM last_accessed_at AT TIME ZONE 'UTC')::integer,
+       clicks, bot_clicks, detail, NULL, NULL
+FROM click_part
+WHERE ` + ofDays + ` AND link_id = ANY($4::bigint[]) AND area = ANY($5::bigint[])`
+	selectWorkspaceDays = selectDays("click_workspace_day", "") + " UNION ALL " + selectDays("click_workspace_part", "")
+	ofDays              = ofWorkspace("workspace_id", "$1") + ` AND day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer`
+)
+
+func selectDays(table, which string) string {
+	return `
+SELECT false, day - date '1970-01-01', 0, clicks, bot_clicks, quarters, breakdown, visitors
+FROM ` + table + `
+WHERE ` + ofDays + which
 }
 
 // ClicksByDay returns the clicks of links, or of a whole workspace, up to the newest, by
 // day (UTC, since 1970). Days without clicks are left out. An unreadable breakdown counts
 // as others.
 func (db *ClickStore) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q ClickDays) (map[int32]*rollup.Day, error) {
-	sql, args := selectDays("click_workspace_day", "", ""), []any{ws, q.First, q.End}
+	sql, args := selectWorkspaceDays, []any{ws, q.First, q.End}
 	if q.Links != nil {
-		sql = selectDays("click_day", " AND link_id = ANY($4::bigint[])", " AND area = ANY($5::bigint[])")
-		args = append(args, q.Links, areasOf(q.Links))
+		sql, args = selectLinkDays, append(args, q.Links, areasOf(q.Links))
 	}
 	days := make(map[int32]*rollup.Day)
 	err := db.pool.queryIn(ctx, tenantOf(ws), sql, args, func(rows pgx.Rows) error {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,7 +14,7 @@ import (
 
 const (
 	selectTops = `
-SELECT day, clicks, top FROM click_workspace_day WHERE workspace_id = $1 AND day = ANY($2::date[]) ORDER BY day FOR UPDATE`
+SELECT day, top FROM click_workspace_day WHERE workspace_id = $1 AND day = ANY($2::date[]) ORDER BY day FOR UPDATE`
 
 	updateTops = `
 UPDATE click_workspace_day d SET top = s.top
@@ -33,6 +34,10 @@ func (in *folding) storeTops(ctx context.Context, tx pgx.Tx, log *slog.Logger) e
 	for day := range now {
 		days = append(days, time.Unix(day, 0).UTC())
 	}
+	slices.SortFunc(days, time.Time.Compare)
+	if _, err := tx.Exec(ctx, prepareWorkspaces, slices.Repeat([]int64{in.workspace}, len(days)), days); err != nil {
+		return err
+	}
 	rows, err := tx.Query(ctx, selectTops, in.workspace, days)
 	if err != nil {
 		return err
@@ -40,10 +45,9 @@ func (in *folding) storeTops(ctx context.Context, tx pgx.Tx, log *slog.Logger) e
 	days = days[:0]
 	var packed [][]byte
 	var day time.Time
-	var clicks int64
 	var old []byte
-	if _, err := pgx.ForEachRow(rows, []any{&day, &clicks, &old}, func() error {
-		top, why := unpackTop(old, clicks)
+	if _, err := pgx.ForEachRow(rows, []any{&day, &old}, func() error {
+		top, why := unpackTop(old)
 		if why != nil {
 			log.Error(unreadableTop, "workspace", in.workspace, "day", day.Format(time.DateOnly), "error", why)
 		}
@@ -59,12 +63,12 @@ func (in *folding) storeTops(ctx context.Context, tx pgx.Tx, log *slog.Logger) e
 
 const unreadableTop = "the links with the most clicks of a day are unknown: their list cannot be read"
 
-// unpackTop reads the list of a day with that many clicks. If the list cannot be read, it
-// returns one in which every link may have all of them.
-func unpackTop(packed []byte, clicks int64) (*rollup.Top, error) {
+// unpackTop reads the list of a day. If it cannot be read, it returns one in which every
+// link may have any number of clicks.
+func unpackTop(packed []byte) (*rollup.Top, error) {
 	top, err := rollup.UnpackTop(packed)
 	if err != nil {
-		return rollup.UnknownTop(countOf(clicks, 0).Clicks), err
+		return rollup.UnknownTop(rollup.MaxCount), err
 	}
 	return top, nil
 }
@@ -76,35 +80,47 @@ const (
 	daysCounted = 200_000
 
 	// partsOfTops bounds the parts that are looked through.
-	partsOfTops = 100_000
+	partsOfTops = 20_000
 )
 
-// selectTopDays reads the lists of days, and the parts of links that are not folded into
-// the lists yet, in one statement, so that no click is seen twice or missed. The last row
-// has the number of parts.
+// selectTopDays reads the lists of days, and the first parts of links that are not folded
+// into the lists yet. The last row has the number of parts.
 var selectTopDays = `
 WITH part AS MATERIALIZED (
-	SELECT link_id, clicks, day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer AS wanted FROM click_part
+	SELECT link_id, clicks, bot_clicks, day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer AS wanted
+	FROM click_part
 	WHERE ` + ofWorkspace("workspace_id", "$1") + ` LIMIT $4)
-SELECT 0, 0, clicks, top FROM click_workspace_day
-WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer
+SELECT 0, 0, 0, 0, top FROM click_workspace_day WHERE ` + ofDays + `
 UNION ALL
-SELECT 1, link_id, least(sum(clicks), 9223372036854775807)::bigint, NULL FROM part WHERE wanted GROUP BY link_id
+SELECT 1, link_id, least(sum(clicks), 9223372036854775807)::bigint, least(sum(bot_clicks), 9223372036854775807)::bigint, NULL
+FROM part WHERE wanted GROUP BY link_id
 UNION ALL
-SELECT 2, 0, count(*), NULL FROM part`
+SELECT 2, 0, count(*), 0, NULL FROM part`
 
-// countTops reads the clicks of links in days, each by the index.
-var countTops = `
+// Two statements read the clicks of links in days, each by the index: those that are
+// folded, and those that are not.
+var (
+	countFolded = `
 SELECT s.id, least(sum(c.clicks), 9223372036854775807)::bigint, least(sum(c.bot_clicks), 9223372036854775807)::bigint
 FROM unnest($4::bigint[]) AS s (id)
-CROSS JOIN LATERAL (
-	SELECT clicks, bot_clicks FROM click_day
-	WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = s.id AND day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer
-	UNION ALL
-	SELECT clicks, bot_clicks FROM click_part
-	WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND area = ANY (click_areas(s.id)) AND link_id = s.id AND day >= date '1970-01-01' + $2::integer
-		AND day < date '1970-01-01' + $3::integer) c
+CROSS JOIN LATERAL (SELECT clicks, bot_clicks FROM click_day WHERE link_id = s.id AND ` + ofDays + `) c
 GROUP BY s.id`
+	countParts = `
+SELECT link_id, least(sum(clicks), 9223372036854775807)::bigint, least(sum(bot_clicks), 9223372036854775807)::bigint
+FROM click_part WHERE area = ANY ($5::bigint[]) AND link_id = ANY ($4::bigint[]) AND ` + ofDays + `
+GROUP BY link_id`
+)
+
+// topCount counts the clicks of links in days, at one moment.
+type topCount struct {
+	tx         pgx.Tx
+	workspace  waypost.WorkspaceID
+	first, end int32
+	sum        rollup.TopSum
+	folded     map[int64]rollup.Count
+	parts      map[int64]rollup.Count // of those that were looked through
+	allParts   bool                   // all were
+}
 
 // TopLinks returns the links of a workspace with the most clicks in days [first, end),
 // with all their clicks of these days. It reads a bounded amount, however many links
@@ -113,78 +129,109 @@ GROUP BY s.id`
 func (db *ClickStore) TopLinks(
 	ctx context.Context, ws waypost.WorkspaceID, first, end int32, limit int,
 ) (top []rollup.LinkCount, exact bool, err error) {
-	var sum rollup.TopSum
-	allParts, err := db.addTops(ctx, &sum, ws, first, end)
-	if err != nil {
-		return nil, false, classify("read the links with the most clicks", err)
+	err = pgx.BeginTxFunc(ctx, db.pool, tenantOf(ws).beginReading(), func(tx pgx.Tx) (err error) {
+		c := &topCount{tx: tx, workspace: ws, first: first, end: end, folded: make(map[int64]rollup.Count), parts: make(map[int64]rollup.Count)}
+		top, exact, err = c.top(ctx, limit, db.pool.log)
+		return err
+	})
+	return top, exact, classify("find the links with the most clicks", err)
+}
+
+func (c *topCount) top(ctx context.Context, limit int, log *slog.Logger) (top []rollup.LinkCount, exact bool, err error) {
+	if err := c.addLists(ctx, log); err != nil {
+		return nil, false, err
 	}
-	bounds := sum.Bounds()
+	bounds := c.sum.Bounds()
 	links, unlisted := bounds[:len(bounds)-1], bounds[len(bounds)-1].Most
 	var known []rollup.LinkCount
-	for left, n := max(daysCounted/int(end-first), 2*limit), 2*limit; ; n *= 2 {
+	for left, n := max(daysCounted/int(c.end-c.first), 2*limit), 2*limit; ; n *= 2 {
 		n = min(n, left, len(links))
-		if known, err = db.countTops(ctx, known, ws, first, end, links[:n]); err != nil {
-			return nil, false, classify("count the links with the most clicks", err)
+		ids := make([]int64, n)
+		for i := range ids {
+			ids[i] = links[i].Link
 		}
+		if err := c.count(ctx, countFolded, c.folded, ids); err != nil {
+			return nil, false, err
+		}
+		known = append(known, c.counts(ids)...)
 		links, left = links[n:], left-n
 		rest := unlisted
 		if len(links) > 0 {
 			rest = max(rest, links[0].Most)
 		}
 		if top, exact = rollup.Best(known, limit, rest); exact || left == 0 || len(links) == 0 {
-			return top, exact && allParts, nil
+			break
 		}
 	}
+	if c.allParts || len(top) == 0 {
+		return top, exact, nil
+	}
+	// Others may have more clicks by now, but those that are told are right.
+	ids := make([]int64, len(top))
+	for i := range top {
+		ids[i] = top[i].Link
+	}
+	clear(c.parts)
+	if err := c.count(ctx, countParts, c.parts, ids, areasOf(ids)); err != nil {
+		return nil, false, err
+	}
+	top, _ = rollup.Best(c.counts(ids), limit, 0)
+	return top, false, nil
 }
 
-// addTops adds the lists of days up, and the clicks that are in parts. It is false when
-// there are more parts than are looked through.
-func (db *ClickStore) addTops(
-	ctx context.Context, sum *rollup.TopSum, ws waypost.WorkspaceID, first, end int32,
-) (allParts bool, err error) {
-	most := max(linksInHand/int(end-first), 100)
-	err = db.pool.queryIn(ctx, tenantOf(ws), selectTopDays, []any{ws, first, end, partsOfTops}, func(rows pgx.Rows) error {
-		var kind int
-		var link, clicks int64
-		var packed []byte
-		_, err := pgx.ForEachRow(rows, []any{&kind, &link, &clicks, &packed}, func() error {
-			switch kind {
-			case 0:
-				top, why := unpackTop(packed, clicks)
-				if why != nil {
-					db.pool.log.Error(unreadableTop, "workspace", ws, "error", why)
-				}
-				top.Cut(most)
-				sum.AddDay(top)
-			case 1:
-				sum.AddClicks(link, countOf(clicks, 0).Clicks)
-			case 2:
-				allParts = clicks < partsOfTops
+// counts returns what is known of the clicks of links.
+func (c *topCount) counts(ids []int64) []rollup.LinkCount {
+	all := make([]rollup.LinkCount, len(ids))
+	for i, id := range ids {
+		all[i] = rollup.LinkCount{Link: id, Count: c.folded[id]}
+		all[i].Add(c.parts[id])
+	}
+	return all
+}
+
+// addLists adds the lists of days up, and the clicks that are in parts.
+func (c *topCount) addLists(ctx context.Context, log *slog.Logger) error {
+	most := max(linksInHand/int(c.end-c.first), 100)
+	rows, err := c.tx.Query(ctx, selectTopDays, c.workspace, c.first, c.end, partsOfTops)
+	if err != nil {
+		return err
+	}
+	var kind int
+	var link, clicks, bots int64
+	var packed []byte
+	_, err = pgx.ForEachRow(rows, []any{&kind, &link, &clicks, &bots, &packed}, func() error {
+		switch kind {
+		case 0:
+			top, why := unpackTop(packed)
+			if why != nil {
+				log.Error(unreadableTop, "workspace", c.workspace, "error", why)
 			}
-			return nil
-		})
-		return err
+			top.Cut(most)
+			c.sum.AddDay(top)
+		case 1:
+			c.parts[link] = countOf(clicks, bots)
+			c.sum.AddClicks(link, c.parts[link].Clicks)
+		case 2:
+			c.allParts = clicks < partsOfTops
+		}
+		return nil
 	})
-	return allParts, err
+	return err
 }
 
-func (db *ClickStore) countTops(
-	ctx context.Context, known []rollup.LinkCount, ws waypost.WorkspaceID, first, end int32, links []rollup.Bound,
-) ([]rollup.LinkCount, error) {
-	if len(links) == 0 {
-		return known, nil
+// count reads the clicks of links.
+func (c *topCount) count(ctx context.Context, sql string, into map[int64]rollup.Count, ids []int64, more ...any) error {
+	if len(ids) == 0 {
+		return nil
 	}
-	ids := make([]int64, len(links))
-	for i := range links {
-		ids[i] = links[i].Link
-	}
-	err := db.pool.queryIn(ctx, tenantOf(ws), countTops, []any{ws, first, end, ids}, func(rows pgx.Rows) error {
-		var link, clicks, bots int64
-		_, err := pgx.ForEachRow(rows, []any{&link, &clicks, &bots}, func() error {
-			known = append(known, rollup.LinkCount{Link: link, Count: countOf(clicks, bots)})
-			return nil
-		})
+	rows, err := c.tx.Query(ctx, sql, append([]any{c.workspace, c.first, c.end, ids}, more...)...)
+	if err != nil {
 		return err
+	}
+	var link, clicks, bots int64
+	_, err = pgx.ForEachRow(rows, []any{&link, &clicks, &bots}, func() error {
+		into[link] = countOf(clicks, bots)
+		return nil
 	})
-	return known, err
+	return err
 }

@@ -180,12 +180,13 @@ func judge(t *testing.T, hand *pgx.Conn, batches int64) {
 	}
 	parts := number(t, hand, `SELECT coalesce(sum(clicks), 0)::bigint FROM click_part`)
 	for what, sql := range map[string]string{
-		"counters":            `SELECT coalesce(sum(clicks), 0)::bigint FROM link_click`,
-		"days":                `SELECT coalesce(sum(clicks), 0)::bigint FROM click_day`,
-		"days of workspaces":  `SELECT coalesce(sum(clicks), 0)::bigint FROM click_workspace_day`,
+		"counters": `SELECT coalesce(sum(clicks), 0)::bigint FROM link_click`,
+		"days":     `SELECT coalesce(sum(clicks), 0)::bigint FROM click_day`,
 	} {
 		require.Equal(t, seq*clicksOfBatch, parts+number(t, hand, sql), what)
 	}
+	require.Equal(t, seq*clicksOfBatch, number(t, hand, `SELECT coalesce(sum(clicks), 0)::bigint FROM
+		(SELECT clicks FROM click_workspace_day UNION ALL SELECT clicks FROM click_workspace_part) d`), "workspaces")
 	require.Equal(t, seq*clicksOfBatch, number(t, hand, `SELECT coalesce(sum(clicks), 0)::bigint FROM click_event`), "events")
 	require.Equal(t, seq*clicksOfVariant, number(t, hand, `SELECT coalesce(sum(clicks), 0)::bigint FROM click_event
 		WHERE rule = 1 AND variant = 2`), "events of a variant")

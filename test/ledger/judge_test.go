@@ -43,7 +43,10 @@ func (w *world) calm() {
 	}
 	hand := w.hand()
 	defer func() { require.NoError(w.t, hand.Close(w.t.Context())) }()
-	require.Eventually(w.t, func() bool { return w.counts(hand, `SELECT 'parts', count(*) FROM click_part`)["parts"] == 0 },
+	require.Eventually(w.t, func() bool {
+		return w.counts(hand,
+			`SELECT 'parts', (SELECT count(*) FROM click_part) + (SELECT count(*) FROM click_workspace_part)`)["parts"] == 0
+	},
 		2*time.Minute, 50*time.Millisecond, "folded")
 }
 
@@ -109,6 +112,7 @@ func (w *world) judge() {
 	}
 	for _, sql := range []string{
 		`SELECT 'all', count(*) FROM click_part`,
+		`SELECT 'all', count(*) FROM click_workspace_part`,
 		`SELECT 'all', count(*) FROM click_dead_letter`,
 		`SELECT 'all', sum(dropped + unknown + voided)::bigint FROM click_watermark`,
 	} {

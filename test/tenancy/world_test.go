@@ -157,6 +157,7 @@ func (w *world) people() {
 		`INSERT INTO click_pack (workspace_id, area, links, days, clicks, bot_clicks, newest, details)
 			SELECT 30, (click_areas($1))[1], ARRAY[$1::bigint], '{today}', '{987654321}', '{0}', '{now}', '{""}'`,
 		`INSERT INTO click_day VALUES ($1, current_date, 30, 987654321, 0, '', '', '')`,
+		`INSERT INTO click_workspace_part SELECT workspace_id, day, clicks, bot_clicks, quarters, breakdown, visitors FROM click_day WHERE link_id = $1`,
 		`INSERT INTO click_workspace_day SELECT workspace_id, day, clicks, bot_clicks, quarters, breakdown, visitors FROM click_day WHERE link_id = $1`,
 		`INSERT INTO click_event VALUES (now(), 30, $1, 987654321, false, '', '', '', '', '', '')`,
 		`INSERT INTO click_set_aside (workspace_id, link_id, day, what, reason, body) VALUES (30, $1, current_date, 'part', '', '')`,
