@@ -140,7 +140,7 @@ compare: install-postgres install-wrk install-rivals ## Compare with what people
 
 .PHONY: bench-write
 bench-write: install-postgres ## Measure creates, imports, lag, snapshots and the counting of clicks (3 minutes)
-	go run ./bench/write
+	go run ./bench/write $(BENCH)
 
 .PHONY: bench-micro
 bench-micro: ## Run the Go benchmarks of the edge, the codecs and the keys (3 minutes)

@@ -97,7 +97,7 @@ CREATE FUNCTION link_shares(lexemes text[], beginning boolean) RETURNS double pr
     WITH often AS MATERIALIZED (
         SELECT u.lexeme, u.share FROM pg_stats s
         CROSS JOIN LATERAL unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) u (lexeme, share)
-        WHERE (s.schemaname, s.tablename) = (SELECT c.relnamespace::regnamespace::text, c.relname FROM pg_class c WHERE c.oid = 'link_words'::regclass)
+        WHERE (s.schemaname, s.tablename) = (SELECT c.relnamespace::regnamespace::text, c.relname FROM pg_class c WHERE c.oid = to_regclass('link_words'))
     )
     SELECT array_agg((SELECT least(coalesce(sum(o.share), 0), 1) FROM often o
                       WHERE CASE WHEN beginning THEN lower(regexp_replace(o.lexeme, '^\x01\d+\x01', '')) ^@ l ELSE o.lexeme = l END) ORDER BY n)
@@ -158,7 +158,7 @@ BEGIN
     IF typed AND NOT chosen THEN
         judged := judged || ' AND ((l.title <> '''' OR l.description <> '''' OR l.tags <> ''{}'')'
             || ' AND lower(l.title || '' '' || l.description || '' '' || array_to_string(l.tags, '' '')) LIKE ALL ($18) AND link_words(l.workspace_id, l.title, l.description, l.tags) @@ $13'
-            || ' OR l.code ^@ $14 OR lower(left(l.original_url, 300) COLLATE "C") ^@ ANY ($15))';
+            || ' OR l.code ^@ $14 OR cardinality($15) > 0 AND lower(left(l.original_url, 300) COLLATE "C") ^@ ANY ($15))';
     END IF;
     IF domain <> 1 THEN
         walk := walk || ' AND l.domain_id = $3 AND l.domain_id <> 1';
@@ -223,7 +223,7 @@ CREATE FUNCTION link_list(workspace bigint, stage text, ascending boolean, words
     RETURNS TABLE (n bigint, id bigint, clicks bigint, found boolean)
     LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 50 SET search_path = pg_catalog, public, pg_temp
     SET enable_hashjoin = off SET enable_mergejoin = off -- nested loops end early
-    SET max_parallel_workers_per_gather = 0 -- no list takes all processors
+    SET jit = off SET max_parallel_workers_per_gather = 0 -- a list is short work for one processor
     SET work_mem = '64MB' -- with less, a search for words remembers pages only, and reads every link on them
     -- Every list has its index. PostgreSQL does not know that links are stored in the order of their
     -- creation, and overestimates the cost of a walk over some weeks.
@@ -235,7 +235,7 @@ DECLARE
     hint      tsquery;
     lexemes   text[];
     density   double precision := 1; -- the share of the workspace's links that answer the question
-    worded    double precision := (SELECT greatest(c.reltuples, 0) FROM pg_class c WHERE c.oid = 'link_words'::regclass);
+    worded    double precision := (SELECT greatest(c.reltuples, 0) FROM pg_class c WHERE c.oid = to_regclass('link_words'));
     answers   double precision := worded; -- links that answer the question, were all words independent
     share     double precision;
     looks     integer := 2000;
@@ -250,6 +250,8 @@ DECLARE
     chosen    bigint[];
     quick     boolean := false;
     got       bigint := 0;
+    ids       bigint[];
+    counts    bigint[];
 BEGIN
     IF NOT coalesce(workspace = ANY (waypost_workspaces()), false) THEN
         RAISE EXCEPTION 'this transaction may not look at workspace %', workspace USING ERRCODE = 'insufficient_privilege';
@@ -271,29 +273,34 @@ BEGIN
         looks := CASE WHEN lexemes = '{}' THEN looks WHEN density * budget < most THEN 0 ELSE budget END;
         many := lexemes <> '{}' AND answers > 300000; -- a second, when PostgreSQL has them in memory
     END IF;
+    -- The index of words finds all links that have them, which may be millions. If the first links have
+    -- enough of them, or if there are too many for the index, one link is looked at after the other.
+    IF (wordy OR expiring IS NOT NULL) AND NOT hinted AND looks > 0 THEN
+        EXECUTE 'SELECT count(*), array_agg(q.id ORDER BY q.n), array_agg(q.clicks ORDER BY q.n) FROM (' || link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, true, false, hinted, false, expiring IS NOT NULL) || ') q (n, id, clicks, found)'
+            INTO got, ids, counts USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, looks, chosen, hint, beginning, urls, expiring, patterns, likely;
+        IF got >= most THEN
+            RETURN QUERY SELECT q.n, q.id, q.clicks, true FROM unnest(ids, counts) WITH ORDINALITY q (id, clicks, n);
+            RETURN;
+        END IF;
+        quick := many;
+    END IF;
     IF hinted THEN
         budget := budget - budget / 3;
         hint := link_hint(workspace, typed);
         lexemes := link_beginnings(typed);
         likely := link_patterns(lexemes);
+        beginning := substring(typed FROM '^[A-Za-z0-9_-]{3,32}$');
         urls := ARRAY(SELECT scheme || regexp_replace(lower(typed COLLATE "C"), '^(https?:/*)?(www\.)?', '')
                       FROM unnest('{https://,https://www.,http://,http://www.}'::text[]) scheme);
-        beginning := substring(typed FROM '^[A-Za-z0-9_-]{3,32}$');
-    END IF;
-    -- The index of words finds all links that have them, which may be millions. If the first links have
-    -- enough of them, or if there are too many for the index, one link is looked at after the other.
-    IF (wordy OR hinted OR expiring IS NOT NULL) AND looks > 0 THEN
-        EXECUTE 'SELECT count(*) FROM (' || link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, true, false, hinted, false, expiring IS NOT NULL) || ') q'
-            INTO got USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, looks, chosen, hint, beginning, urls, expiring, patterns, likely;
-        quick := got >= most OR many;
-    END IF;
-    IF hinted AND NOT quick THEN
-        -- Each part reads one index. If they find too much, the links are walked as for other filters.
+        -- Each part reads one index. If one of them finds too much, the links are walked as for other filters.
         SELECT coalesce(array_agg(n.id) FILTER (WHERE lower(left(n.original_url, 300) COLLATE "C") ^@ ANY (urls)), '{}'), count(*) INTO near, got
             FROM (SELECT l.* FROM unnest(urls) u (url) CROSS JOIN LATERAL (
                 SELECT k.id, k.original_url FROM link k WHERE k.workspace_id = workspace AND k.deleted_at IS NULL
                 AND lower(substr(k.original_url, 8, 49) COLLATE "C") >= substr(u.url, 8, 49)
                 AND lower(substr(k.original_url, 8, 49) COLLATE "C") < substr(u.url, 8, 49) || chr(1114111) LIMIT few) l LIMIT few) n;
+        IF got = 0 THEN
+            urls := '{}';
+        END IF;
         common := ARRAY(SELECT l.lexeme FROM unnest(lexemes, link_shares(lexemes, true)) l (lexeme, share) WHERE l.share * worded > budget);
         IF got < few AND (common = '{}' OR NOT lexemes <@ common) THEN
             chosen := near || ARRAY(

@@ -29,8 +29,12 @@ func (l *lab) lasting(ctx context.Context) (_ bench.Section, err error) {
 		return bench.Section{}, err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
-	if err := l.fillApart(ctx, d, links); err != nil {
+	l.o.Logf("making %d links", links)
+	if err := bench.FillLinks(ctx, d.server.URL(), l.targets, 0, links, func(uint64) string { return "" }); err != nil {
 		return bench.Section{}, err
+	}
+	if _, err := d.pool.Exec(ctx, `VACUUM ANALYZE link`); err != nil {
+		return bench.Section{}, fmt.Errorf("fill PostgreSQL: %w", err)
 	}
 	s := bench.Section{
 		Title: fmt.Sprintf("Clicks for minutes on end, %s links", thousands(links)),
@@ -65,38 +69,6 @@ func thousands(n int) string {
 		return fmt.Sprint(n)
 	}
 	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
-}
-
-// fillApart makes links without a changelog, which no one follows here.
-func (l *lab) fillApart(ctx context.Context, d *database, links int) error {
-	const each = 10_000
-	l.o.Logf("making %d links", links)
-	conn, err := d.pool.Acquire(ctx)
-	if err != nil {
-		return fmt.Errorf("fill PostgreSQL: %w", err)
-	}
-	defer conn.Release()
-	if _, err := conn.Exec(ctx, `SET session_replication_role = replica`); err != nil {
-		return fmt.Errorf("fill PostgreSQL: %w", err)
-	}
-	for n := 0; n < links; n += each {
-		var codes, targets []string
-		for i := n; i < min(n+each, links); i++ {
-			codes = append(codes, string(corpus.AppendCode(nil, uint64(i))))
-			targets = append(targets, string(l.targets.Append(nil, uint64(i))))
-		}
-		if _, err := conn.Exec(ctx, `
-			INSERT INTO link (workspace_id, domain_id, code, original_url, slot, rev_epoch, rev_seq, stamp)
-			SELECT 1, 1, c, t, waypost_slot(1, 1, c), 1, 1, 0 FROM unnest($1::text[], $2::text[]) u (c, t)`, codes, targets); err != nil {
-			return fmt.Errorf("fill PostgreSQL: %w", err)
-		}
-	}
-	for _, sql := range []string{`SET session_replication_role = origin`, `VACUUM ANALYZE link`, `CHECKPOINT`} {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("fill PostgreSQL: %w", err)
-		}
-	}
-	return nil
 }
 
 // lastingRun is one case.

@@ -144,7 +144,11 @@ func (c *topCount) top(ctx context.Context, limit int, log *slog.Logger) (top []
 	bounds := c.sum.Bounds()
 	links, unlisted := bounds[:len(bounds)-1], bounds[len(bounds)-1].Most
 	var known []rollup.LinkCount
-	for left, n := max(daysCounted/int(c.end-c.first), 2*limit), 2*limit; ; n *= 2 {
+	left := max(daysCounted/int(c.end-c.first), 2*limit)
+	if !c.allParts {
+		left = min(left, 20*limit) // the result is inexact whatever is counted
+	}
+	for n := 2 * limit; ; n *= 2 {
 		n = min(n, left, len(links))
 		ids := make([]int64, n)
 		for i := range ids {
