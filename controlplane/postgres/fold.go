@@ -212,8 +212,8 @@ CROSS JOIN LATERAL (
 UPDATE {days} d
 SET clicks = s.clicks, bot_clicks = s.bots, quarters = s.quarters, breakdown = s.breakdown, visitors = s.visitors
 FROM unnest($1::text[]::tid[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[])
-     AS s (place, clicks, bots, quarters, breakdown, visitors)
-WHERE d.ctid = s.place`),
+     AS s (tid, clicks, bots, quarters, breakdown, visitors)
+WHERE d.ctid = s.tid`),
 		insert: `
 INSERT INTO click_day (workspace_id, link_id, day, clicks, bot_clicks, quarters, breakdown, visitors)
 SELECT $1::bigint, s.* FROM unnest($2::bigint[], $3::date[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bytea[]) AS s`,
@@ -260,7 +260,7 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, keys []link
 		for found.Next() {
 			var place int64
 			var d storedDay
-			if err := found.Scan(&place, &d.place, &d.clicks, &d.bots, &d.quarters, &d.breakdown, &d.visitors); err != nil {
+			if err := found.Scan(&place, &d.ctid, &d.clicks, &d.bots, &d.quarters, &d.breakdown, &d.visitors); err != nil {
 				return err
 			}
 			stored[place] = d
@@ -278,15 +278,15 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, keys []link
 		}
 		add(k, d)
 		column := &fresh
-		if stored[i].place != "" {
+		if stored[i].ctid != "" {
 			column = &old
 		}
-		column.add(ids[i], days[i], stored[i].place, d)
+		column.add(ids[i], days[i], stored[i].ctid, d)
 	}
 	q = pgx.Batch{}
-	q.Queue(to.change, old.places, old.clicks, old.bots, old.quarters, old.breakdowns, old.visitors).Exec(func(t pgconn.CommandTag) error {
-		if n := t.RowsAffected(); n != int64(len(old.places)) {
-			return fmt.Errorf("%d of %d days were changed meanwhile", int64(len(old.places))-n, len(old.places))
+	q.Queue(to.change, old.ctids, old.clicks, old.bots, old.quarters, old.breakdowns, old.visitors).Exec(func(t pgconn.CommandTag) error {
+		if n := t.RowsAffected(); n != int64(len(old.ctids)) {
+			return fmt.Errorf("%d of %d days were changed meanwhile", int64(len(old.ctids))-n, len(old.ctids))
 		}
 		return nil
 	})
@@ -319,7 +319,7 @@ func (in *folding) setAside(from rollups, k linkDay, b brokenPiece) {
 // storedDay is a row of click_day, click_workspace_day or click_workspace_part; the zero
 // value is none.
 type storedDay struct {
-	place                         string // its ctid; "": there is none
+	ctid                          string // "": there is no row
 	clicks, bots                  int64
 	quarters, breakdown, visitors []byte
 }
@@ -377,14 +377,14 @@ func (in *folding) queueCounters(q *pgx.Batch, days []linkDay) {
 type dayColumns struct {
 	keys                           []int64
 	days                           []time.Time
-	places                         []string
+	ctids                          []string
 	clicks, bots                   []int64
 	quarters, breakdowns, visitors [][]byte
 }
 
-func (c *dayColumns) add(key int64, day time.Time, place string, d *rollup.Day) {
+func (c *dayColumns) add(key int64, day time.Time, ctid string, d *rollup.Day) {
 	count := d.Total()
-	c.keys, c.days, c.places = append(c.keys, key), append(c.days, day), append(c.places, place)
+	c.keys, c.days, c.ctids = append(c.keys, key), append(c.days, day), append(c.ctids, ctid)
 	c.clicks, c.bots = append(c.clicks, int64(count.Clicks)), append(c.bots, int64(count.Bots))
 	c.quarters = append(c.quarters, d.Quarters.Append(nil))
 	c.breakdowns, c.visitors = append(c.breakdowns, d.Breakdown.Append(nil)), append(c.visitors, d.Visitors.Append(nil))

@@ -123,7 +123,7 @@ func (r *Roller) workspaceRound(ctx context.Context, from int64) (n int, last in
 		var q pgx.Batch
 		ingest.first(&q)
 		q.Queue(planLookups, ingestTimeLimit)
-		q.Queue(`SELECT set_config('idle_in_transaction_session_timeout', $1, true)`, ingestTimeLimit)
+		q.Queue(planFold, ingestTimeLimit)
 		if err := tx.SendBatch(ctx, &q).Close(); err != nil {
 			return err
 		}
@@ -197,6 +197,10 @@ type fold struct {
 	links  []int64
 }
 
+// planFold is for the transactions of a roller. They do not wait until they are on the
+// disk: one that a crash undoes leaves its parts, which are folded again.
+const planFold = `SELECT set_config('idle_in_transaction_session_timeout', $1, true), set_config('synchronous_commit', 'off', true)`
+
 // findPart selects the first part from a place on.
 const findPart = `
 SELECT workspace_id, area FROM click_pack WHERE (workspace_id, area) >= ($1, $2)
@@ -210,7 +214,7 @@ func (r *Roller) round(ctx context.Context, from place) (f fold, err error) {
 		var q pgx.Batch
 		ingest.first(&q)
 		q.Queue(planLookups, ingestTimeLimit)
-		q.Queue(`SELECT set_config('idle_in_transaction_session_timeout', $1, true)`, ingestTimeLimit)
+		q.Queue(planFold, ingestTimeLimit)
 		q.Queue(findPart, from.workspace, from.link).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				f.found = true
