@@ -118,6 +118,9 @@ func (r *lastingRun) run(ctx context.Context) ([]bench.Measure, error) {
 	if err == nil {
 		end, err = r.look(context.WithoutCancel(ctx))
 	}
+	if err == nil && len(r.reads) == 0 {
+		err = errors.New("no answer of statistics came in time")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +268,8 @@ func (r *lastingRun) watch(ctx context.Context) (middle backlog, err error) {
 			}
 			r.mu.Lock()
 			r.log("%s: %d clicks taken, %d folded in all, %d parts wait, the oldest %s; slowest answer of %d %s",
-				r.access, r.taken, now.folded, now.parts, now.oldest.Round(time.Second), len(r.reads), slices.Max(r.reads).Round(time.Millisecond))
+				r.access, r.taken, now.folded, now.parts, now.oldest.Round(time.Second), len(r.reads),
+				slices.Max(append(r.reads, 0)).Round(time.Millisecond))
 			r.mu.Unlock()
 		}
 	}

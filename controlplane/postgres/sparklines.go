@@ -38,23 +38,24 @@ func (db *ClickStore) LinksClicks(
 		FROM named n CROSS JOIN LATERAL unnest(click_areas(n.id)) a JOIN click_part p ON p.area = a AND p.link_id = n.id
 		WHERE `+ofWorkspace("p.workspace_id", "$1")+` AND p.day >= date '1970-01-01' + $4::integer AND p.day < date '1970-01-01' + $5::integer`,
 		[]any{ws, domains, codes, first, end}, func(rows pgx.Rows) error {
-			const linkRow, dayRow, partRow = 0, 1, 2
+			const dayRow, partRow = 1, 2 // 0: the link alone
 			var ord, kind, hour int
 			var day int32
 			var s storedDay
 			_, err := pgx.ForEachRow(rows, []any{&ord, &kind, &day, &hour, &s.clicks, &s.bots, &s.quarters}, func() error {
-				var d *rollup.Day
-				switch kind {
-				case linkRow:
-					all[links[ord-1]] = make([]int64, len(span.Bounds)-1)
-					return nil
-				case dayRow:
-					d = db.readDay(&s)
-				case partRow:
-					d = &rollup.Day{}
-					db.addPart(d, s.quarters, countOf(s.clicks, s.bots), hour)
+				line := all[links[ord-1]]
+				if line == nil {
+					line = make([]int64, len(span.Bounds)-1)
+					all[links[ord-1]] = line
 				}
-				addSteps(all[links[ord-1]], span, day, d)
+				switch kind {
+				case dayRow:
+					addSteps(line, span, day, db.readDay(&s))
+				case partRow:
+					var d rollup.Day
+					db.addPart(&d, s.quarters, countOf(s.clicks, s.bots), hour)
+					addSteps(line, span, day, &d)
+				}
 				return nil
 			})
 			return err
