@@ -53,6 +53,10 @@ type Batch struct {
 	// are.
 	Frame     []byte
 	Signature Signature // of what is in Frame; zero: it is not signed
+
+	// AtHead says that there was nothing newer at the time of reading. If it is false, there
+	// may have been.
+	AtHead bool
 }
 
 // Last returns the position after the batch. The batch must not be empty.

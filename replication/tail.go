@@ -42,6 +42,7 @@ type tail struct {
 	delay    time.Duration // to the next look, while the source answers
 	failures int           // in a row
 	headAt   time.Time     // when the head was last read
+	more     bool          // there may be more than the last look has found
 
 	generation uint32 // of the key that signed the batches that are passed on
 }
@@ -60,7 +61,10 @@ func (t *tail) step(ctx context.Context) time.Duration {
 	case err == nil && moved:
 		t.delay = s.cfg.MinPoll
 		t.failures = 0
-		return 0
+		if t.more {
+			return 0
+		}
+		return t.delay
 	case err == nil:
 		t.delay = min(2*t.delay, s.cfg.MaxPoll)
 		t.failures = 0
@@ -95,6 +99,7 @@ func (t *tail) read(ctx context.Context) (moved bool, err error) {
 		head, heartbeat := t.heartbeat(head)
 		if !known || head.Position.Epoch != at.Epoch {
 			s.board.restart(head, heartbeat)
+			t.more = true
 			return true, nil
 		}
 		s.board.setHead(head, heartbeat)
@@ -112,6 +117,7 @@ func (t *tail) read(ctx context.Context) (moved bool, err error) {
 		s.cfg.Logger.Warn("the changelog left its history; followers are judged again", "error", err,
 			"was", at, "is", head.Position)
 		s.board.restart(t.heartbeat(head))
+		t.more = true
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("read the changelog: %w", err)
@@ -127,6 +133,7 @@ func (t *tail) read(ctx context.Context) (moved bool, err error) {
 		s.metrics.encoded.Add(float64(len(es)))
 	}
 	s.board.add(es)
+	t.more = !b.AtHead
 	return true, nil
 }
 

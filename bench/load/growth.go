@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -65,10 +66,9 @@ func (o *options) grow(ctx context.Context) (_ bench.Section, err error) {
 	if err := g.start(ctx); err != nil {
 		return bench.Section{}, err
 	}
-	defer func() { err = errors.Join(err, g.s.Stop()) }()
-	defer func() { err = errors.Join(err, g.db.Close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, g.stop(ctx)) }()
 	out := bench.Section{Title: "Growth of one workspace", Notes: []string{
-		"targets of 90 bytes on average, each with a title; PostgreSQL, the control plane, three edges and the clients share the machine",
+		"targets of 90 bytes on average, each with a title; PostgreSQL, the control plane, one edge and the clients share the machine",
 		"the links are made past the triggers of the changelog, which is in none of the figures, and their indexes afterwards",
 		fmt.Sprintf("%d requests for each list, one after the other, with 50 links a page", samples),
 	}}
@@ -158,7 +158,8 @@ var goals = func() map[string]float64 {
 // The model of docs/operations/capacity.md, bytes for each link.
 const modelMemory, modelDisk = 111, 70
 
-// start starts the system and connects to its database.
+// start starts the system and connects to its database. The system's own edges stand
+// still, because they would repair themselves all the time: no changelog has the links.
 func (g *growth) start(ctx context.Context) error {
 	binary, err := bench.BuildWaypost(ctx, g.dir)
 	if err != nil {
@@ -176,8 +177,27 @@ func (g *growth) start(ctx context.Context) error {
 			g.db, err = pgx.ConnectConfig(ctx, cfg)
 		}
 	}
+	if err == nil {
+		err = g.signalEdges(syscall.SIGSTOP)
+	}
 	if err != nil {
-		return errors.Join(err, g.s.Stop())
+		return errors.Join(err, g.stop(ctx))
+	}
+	return nil
+}
+
+func (g *growth) stop(ctx context.Context) (err error) {
+	if g.db != nil {
+		err = g.db.Close(context.WithoutCancel(ctx))
+	}
+	return errors.Join(err, g.signalEdges(syscall.SIGCONT), g.s.Stop())
+}
+
+func (g *growth) signalEdges(signal syscall.Signal) error {
+	for _, e := range g.s.State.Edges {
+		if err := syscall.Kill(int(e.PID), signal); err != nil {
+			return fmt.Errorf("signal an edge: %w", err)
+		}
 	}
 	return nil
 }

@@ -63,6 +63,12 @@ func (db *Changelog) Head(ctx context.Context) (replication.Head, error) {
 // [Notifier.Notify] runs, those of other control planes.
 func (db *Changelog) Changed() <-chan struct{} { return db.pool.changed.wait() }
 
+// enterTail enters a scope and has statements planned once for each connection: to plan
+// them, partition by partition, takes several times as long as to run them. The plan must
+// not depend on how short the changelog is at that moment.
+const enterTail = `SELECT set_config('role', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
+	set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)`
+
 // Read implements replication.Source.
 func (db *Changelog) Read(ctx context.Context, after waypost.Position, maxRecords int) (replication.Batch, error) {
 	var head replication.Head
@@ -71,7 +77,7 @@ func (db *Changelog) Read(ctx context.Context, after waypost.Position, maxRecord
 	var rows changelogRows
 
 	var q pgx.Batch
-	stream.first(&q)
+	q.Queue(enterTail, stream.role)
 	q.Queue(selectHead).QueryRow(func(row pgx.Row) (err error) {
 		head, err = scanHead(row)
 		return err
@@ -98,7 +104,7 @@ func (db *Changelog) Read(ctx context.Context, after waypost.Position, maxRecord
 		return b, replication.ErrTrimmed
 	}
 	b.Epoch = head.Position.Epoch
-	if len(rows.all) > maxRecords {
+	if b.AtHead = len(rows.all) <= maxRecords; !b.AtHead {
 		if err := db.wholeTransactions(ctx, &rows); err != nil {
 			return b, err
 		}

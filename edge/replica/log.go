@@ -238,6 +238,7 @@ func (o *source) readLog(ctx context.Context, st *store, s *state, after waypost
 		return b, replication.ErrOtherHistory
 	}
 	b.Transactions = b.Transactions[skip:]
+	b.AtHead = len(b.Transactions) > 0 && b.Last().Seq == s.position.Seq
 	return b, nil
 }
 

@@ -203,6 +203,7 @@ func (s *Source) Read(_ context.Context, after waypost.Position, maxRecords int)
 			break
 		}
 	}
+	b.AtHead = skip == len(s.log)
 	return b, nil
 }
 

@@ -58,12 +58,14 @@ func headOf(t testing.TB, s replication.Source) replication.Head {
 
 func readAll(t testing.TB, s replication.Source, from waypost.Position, maxRecords int) (all []replication.Transaction) {
 	t.Helper()
-	for {
+	for atHead := false; ; {
 		b, err := s.Read(t.Context(), from, maxRecords)
 		require.NoError(t, err)
 		if len(b.Transactions) == 0 {
 			return all
 		}
+		require.False(t, atHead, "there was more than the reading before it has said")
+		atHead = b.AtHead
 		require.Equal(t, from.Epoch, b.Epoch)
 		for i := range b.Transactions {
 			require.Equal(t, from.Seq+uint64(i)+1, b.Transactions[i].Seq)
@@ -141,10 +143,15 @@ func sourceBounded(t *testing.T, s Changelog) {
 
 func sourceAtHead(t *testing.T, s Changelog) {
 	for range 2 {
-		b, err := s.Read(t.Context(), headOf(t, s).Position, 10)
+		head := headOf(t, s).Position
+		b, err := s.Read(t.Context(), head, 10)
 		require.NoError(t, err)
 		require.Empty(t, b.Transactions)
-		write(t, s)
+		s.Put(t, "suite-head")
+		b, err = s.Read(t.Context(), head, 10)
+		require.NoError(t, err)
+		require.Len(t, b.Transactions, 1)
+		require.True(t, b.AtHead)
 	}
 }
 
