@@ -14,10 +14,9 @@ import (
 	"waypost/bench/corpus"
 )
 
-// FillLinks makes links [from, to) of workspace 1 past the triggers, over two connections
-// to the database at url, which a superuser makes. They are in no changelog, so that only
-// edges that start from a snapshot learn of them. Their stamps are zero, so that they
-// change no digest. A link has the title that title returns.
+// FillLinks makes links [from, to) of workspace 1 with plain INSERTs, over two connections
+// to the database at url, which a superuser makes. The triggers put them into the
+// changelog. A link has the title that title returns.
 func FillLinks(ctx context.Context, url string, targets *corpus.Targets, from, to int, title func(n uint64) string) error {
 	const each = 10_000
 	cfg, err := pgx.ParseConfig(url)
@@ -33,7 +32,7 @@ func FillLinks(ctx context.Context, url string, targets *corpus.Targets, from, t
 			return err
 		}
 		defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-		if _, err := conn.Exec(ctx, `SET session_replication_role = replica; SET synchronous_commit = off`); err != nil {
+		if _, err := conn.Exec(ctx, `SET synchronous_commit = off`); err != nil {
 			return err
 		}
 		for {
@@ -49,8 +48,8 @@ func FillLinks(ctx context.Context, url string, targets *corpus.Targets, from, t
 				titles = append(titles, title(uint64(n)))
 			}
 			if _, err := conn.Exec(ctx, `
-				INSERT INTO link (workspace_id, domain_id, code, original_url, title, slot, rev_epoch, rev_seq, stamp)
-				SELECT 1, 1, c, t, n, waypost_slot(1, 1, c), 1, 1, 0 FROM unnest($1::text[], $2::text[], $3::text[]) u (c, t, n)`,
+				INSERT INTO link (workspace_id, domain_id, code, custom, original_url, title)
+				SELECT 1, 1, c, false, t, n FROM unnest($1::text[], $2::text[], $3::text[]) u (c, t, n)`,
 				codes, urls, titles); err != nil {
 				return err
 			}
