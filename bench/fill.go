@@ -14,9 +14,9 @@ import (
 	"waypost/bench/corpus"
 )
 
-// FillLinks makes links [from, to) of workspace 1 with plain INSERTs, over two connections
-// to the database at url, which a superuser makes. The triggers put them into the
-// changelog. A link has the title that title returns.
+// FillLinks makes links [from, to) of workspace 1 with plain INSERTs, over two
+// connections to the database at url, which a superuser makes. The triggers put them into
+// the changelog. A link has the title that title returns.
 func FillLinks(ctx context.Context, url string, targets *corpus.Targets, from, to int, title func(n uint64) string) error {
 	const each = 10_000
 	cfg, err := pgx.ParseConfig(url)
