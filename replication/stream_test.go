@@ -98,6 +98,26 @@ func TestAFrameIsEncodedOnceForAllFollowers(t *testing.T) {
 	})
 }
 
+func TestChangesThatComeCloseTogetherArePassedOnTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		e := follow(t, w.network, nil)
+		e.requireEqual(t, w.source)
+		time.Sleep(time.Second)
+		reads, begun := w.source.Reads(), time.Now()
+		e.await(t, w.source.Commit(replicationtest.Link("aaaa", "https://a.example/")))
+		require.Zero(t, time.Since(begun), "the first does not wait")
+		for range 20 {
+			time.Sleep(time.Millisecond)
+			w.source.Commit(replicationtest.Link("aaaa", "https://b.example/"))
+		}
+		last, begun := w.source.Commit(replicationtest.Link("aaaa", "https://c.example/")), time.Now()
+		e.await(t, last)
+		require.LessOrEqual(t, time.Since(begun), 5*time.Millisecond)
+		require.LessOrEqual(t, w.source.Reads()-reads, 6)
+	})
+}
+
 func TestASlowFollowerIsDroppedAndHoldsNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, func(c *replication.ServerConfig) { c.RingBytes = 2 << 20 })

@@ -26,15 +26,21 @@ func (s *Server) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-changed:
 			timer.Stop()
-			if t.failures > 0 { // a hint does not heal a source
-				if err := sleep(ctx, wait); err != nil {
-					return err
-				}
+			if t.failures == 0 { // a hint does not heal a source
+				wait = time.Until(t.foundAt.Add(spacing))
+			}
+			if err := sleep(ctx, wait); err != nil {
+				return err
 			}
 		case <-timer.C:
 		}
 	}
 }
+
+// spacing is the time between looks at a source that changes all the time. Every look
+// that finds something costs the source a query, this server a signature, and each
+// follower a frame to verify and a write, however small it is.
+const spacing = 5 * time.Millisecond
 
 // tail reads the newest part of the changelog. Only the goroutine of Run uses it.
 type tail struct {
@@ -42,6 +48,7 @@ type tail struct {
 	delay    time.Duration // to the next look, while the source answers
 	failures int           // in a row
 	headAt   time.Time     // when the head was last read
+	foundAt  time.Time     // when a look has last found something
 	more     bool          // there may be more than the last look has found
 
 	generation uint32 // of the key that signed the batches that are passed on
@@ -59,8 +66,7 @@ func (t *tail) step(ctx context.Context) time.Duration {
 		t.delay = s.cfg.MaxPoll
 		return t.delay
 	case err == nil && moved:
-		t.delay = s.cfg.MinPoll
-		t.failures = 0
+		t.delay, t.failures, t.foundAt = s.cfg.MinPoll, 0, time.Now()
 		if t.more {
 			return 0
 		}

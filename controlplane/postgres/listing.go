@@ -12,7 +12,7 @@ import (
 
 // listBudget bounds the links that a list without words looks at for one page, and so the
 // cost of a filter that matches almost none.
-const listBudget = 20_000
+const listBudget = 16_000
 
 // selectPage reads the links that link_list has found, under the workspace's own
 // policies. The links' clicks hold what link_click does not yet, so that they are not

@@ -314,7 +314,7 @@ func TestAFilterThatFitsAlmostNothingIsAnsweredInParts(t *testing.T) {
 		next = page.Next
 	}
 	require.Equal(t, 1, links)
-	require.Equal(t, 3, pages, "each looked at 20,000 links")
+	require.Equal(t, 3, pages, "each looked at 16,000 links")
 }
 
 // many makes links in one statement by hand.
@@ -359,9 +359,9 @@ func TestNoListReadsAWholeTable(t *testing.T) {
 								%[9]t, false)`,
 								stage, ascending, question != "", domain, active, expired, bounds, place, question != "" && quick)).Scan(&query))
 							query = strings.NewReplacer(
-								"$10", "51", "$11", "20000", "$17", "'{%common%}'::text[]", "$1", "1", "$2", `E'`+strings.ReplaceAll(question+` & '\x011'`, "'", "''")+`'::tsquery`,
+								"$10", "51", "$11", "16000", "$17", "'{%common%}'::text[]", "$1", "1", "$2", `E'`+strings.ReplaceAll(question+` & '\x011'`, "'", "''")+`'::tsquery`,
 								"$3", domain, "$4", "timestamptz '2030-01-01'", "$5", "timestamptz '2029-06-10'", "$6", "timestamptz '2029-06-20'",
-								"$7", "timestamptz '2029-06-15'", "$8", "500", "$9", "20000").Replace(query)
+								"$7", "timestamptz '2029-06-15'", "$8", "500", "$9", "16000").Replace(query)
 							rows, err := hand.Query(t.Context(), "EXPLAIN "+query)
 							require.NoError(t, err)
 							plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
