@@ -221,6 +221,9 @@ func (p *programme) split(res *waypost.Resolution, b []byte, f *Facts) (ok bool)
 	variants, hash := b[3:], f.Chance
 	switch b[1] {
 	case subjectVisitor:
+		if p.key == nil { // the head does not say that the splits have one
+			return false
+		}
 		hash = VisitorHash(p.key, f.Address, f.UserAgent)
 	case subjectCookie:
 		res.Keep = true
