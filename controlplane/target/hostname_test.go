@@ -2,6 +2,7 @@ package target_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,7 @@ func FuzzADomainsNameIsTheHostOfItsURLs(f *testing.F) {
 		"go.example.org", "Bücher.Example.", "例え。テスト", "xn--bcher-kva.example", "a_b.example", "192.0.2.1", "[::1]", "[", "", "co.uk",
 		"localhost",
 		"a.example:80", "ｅｘａｍｐｌｅ.com", "-a.example", "a..b", "\x00", "0x7f.1", "faß.de", "domain-1.invalid", "go.internal",
+		strings.Repeat("\x9f", 65),
 	} {
 		f.Add(seed)
 	}

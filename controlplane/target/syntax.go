@@ -140,12 +140,13 @@ func hostLength(authority string) (int, error) {
 	return length, nil
 }
 
-// quote shows the first 64 bytes of a user's text, with unprintable characters escaped.
+// quote shows the first 64 bytes of a user's text, which need not be UTF-8, with
+// unprintable characters escaped.
 func quote(s string) string {
 	const most = 64
 	if len(s) > most {
 		cut := most
-		for !utf8.RuneStart(s[cut]) {
+		for cut > most-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
 			cut--
 		}
 		s = s[:cut] + "…"
