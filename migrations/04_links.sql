@@ -8,7 +8,7 @@ CREATE TABLE link (
     id              bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     workspace_id    bigint      NOT NULL, -- checked by triggers, as domain_id is
     domain_id       integer     NOT NULL,
-    code            text COLLATE "C" NOT NULL CHECK (code ~ '^[A-Za-z0-9_-]{4,32}$'),
+    code            text COLLATE "C" NOT NULL CHECK (code ~ '^[A-Za-z0-9_-]+$' AND octet_length(code) BETWEEN 4 AND 32),
     custom          boolean     NOT NULL DEFAULT true,
     original_url    text        NOT NULL CHECK (octet_length(original_url) <= 8192),
     location        text,       -- NULL: original_url needs no escaping and is the Location itself
@@ -36,7 +36,8 @@ CREATE TABLE link (
     -- A link whose rules are gone remembers their ids.
     CONSTRAINT link_rules_are_compiled CHECK ((rules IS NULL) = (programme IS NULL)
                                           OR programme IS NULL AND rules - '{last_rule,last_variant}'::text[] = '{}'),
-    UNIQUE (domain_id, code),
+    -- Clicks need the id and the workspace of codes alone, and find them here.
+    CONSTRAINT link_code UNIQUE (domain_id, code) INCLUDE (id, workspace_id),
     -- RFC 3339 can write these times, and cannot write infinity.
     CONSTRAINT link_times_can_be_told CHECK (created_at >= '0001-01-01' AND created_at < '10000-01-01'
                                          AND updated_at >= '0001-01-01' AND updated_at < '10000-01-01'

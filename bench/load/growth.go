@@ -270,9 +270,8 @@ func (g *growth) fill(ctx context.Context, links int) error {
 	if err != nil {
 		return fmt.Errorf("fill PostgreSQL: %w", err)
 	}
-	const unique = `link_domain_id_code_key`
-	drop := []string{`ALTER TABLE link DROP CONSTRAINT ` + unique}
-	after := []string{`SET maintenance_work_mem = '2GB'`, `ALTER TABLE link ADD CONSTRAINT ` + unique + ` UNIQUE (domain_id, code)`}
+	drop := []string{`ALTER TABLE link DROP CONSTRAINT link_code`}
+	after := []string{`SET maintenance_work_mem = '2GB'`, `ALTER TABLE link ADD CONSTRAINT link_code UNIQUE (domain_id, code) INCLUDE (id, workspace_id)`}
 	var name, definition string
 	if _, err := pgx.ForEachRow(rows, []any{&name, &definition}, func() error {
 		drop, after = append(drop, `DROP INDEX `+name), append(after, definition)
