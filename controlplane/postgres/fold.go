@@ -236,8 +236,8 @@ INSERT INTO link_click AS c (link_id, workspace_id, clicks, bot_clicks, last_acc
 SELECT s.id, $1::bigint, s.clicks, s.bots, s.at
 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[]) AS s (id, clicks, bots, at)
 ON CONFLICT (link_id) DO UPDATE
-SET clicks = least(c.clicks::numeric + excluded.clicks, 9223372036854775807)::bigint,
-    bot_clicks = least(c.bot_clicks::numeric + excluded.bot_clicks, 9223372036854775807)::bigint,
+SET clicks = c.clicks + least(excluded.clicks, 9223372036854775807 - c.clicks),
+    bot_clicks = c.bot_clicks + least(excluded.bot_clicks, 9223372036854775807 - c.bot_clicks),
     last_accessed_at = greatest(c.last_accessed_at, excluded.last_accessed_at)`
 
 // setAside keeps what could not be read.

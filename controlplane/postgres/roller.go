@@ -31,11 +31,6 @@ type Roller struct {
 	db      *ClickStore
 	cfg     RollerConfig
 	metrics rollerMetrics
-
-	mu struct {
-		sync.Mutex
-		measured time.Time // when measure was last called
-	}
 }
 
 // NewRoller makes a roller. It panics when its metrics are already registered.
@@ -55,11 +50,14 @@ func (db *ClickStore) NewRoller(cfg RollerConfig) *Roller {
 // Run folds until ctx is over. What fails is tried again after a rest; meanwhile
 // clicks are taken and told as always.
 func (r *Roller) Run(ctx context.Context) {
+	every := func(what string, do func(context.Context) error) { r.db.pool.every(ctx, r.cfg.Interval, what, do) }
 	var wg sync.WaitGroup
-	wg.Go(func() { r.db.pool.every(ctx, r.cfg.Interval, "folding clicks of workspaces", r.foldWorkspaces) })
-	r.db.pool.every(ctx, r.cfg.Interval, "folding clicks", func(ctx context.Context) error {
-		return errors.Join(r.foldLinks(ctx), r.measure(ctx))
-	})
+	wg.Go(func() { every("folding clicks of workspaces", r.foldWorkspaces) })
+	// Workers do not wait for each other: a pass may take minutes while clicks come fast.
+	for range workers() {
+		wg.Go(func() { every("folding clicks", r.pass) })
+	}
+	every("counting parts of clicks", r.measure)
 	wg.Wait()
 }
 
@@ -94,9 +92,9 @@ func (p place) lock() int32 {
 	return int32(h.Sum32())
 }
 
-// mostWorkers bounds the areas that are folded at a time, one for each processor: each
-// takes a connection.
-const mostWorkers = 4
+// workers returns how many areas are folded at a time: one for each processor, up to a
+// number, because each takes a connection.
+func workers() int { return min(4, runtime.GOMAXPROCS(0)) }
 
 // Fold folds all parts, except those in areas that another roller holds. An error in one
 // area does not stop the others. Only one goroutine may call it at a time.
@@ -140,7 +138,7 @@ func (r *Roller) workspaceRound(ctx context.Context, from int64) (n int, last in
 
 // foldLinks folds the parts of links.
 func (r *Roller) foldLinks(ctx context.Context) error {
-	errs := make([]error, min(mostWorkers, runtime.GOMAXPROCS(0)))
+	errs := make([]error, workers())
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() { errs[i] = r.pass(ctx) })
@@ -171,15 +169,9 @@ func (r *Roller) pass(ctx context.Context) error {
 		default:
 			r.metrics.observe(f, time.Since(began))
 			at, full = f.next, full || f.full
-			if err := r.measureSometimes(ctx); err != nil {
-				errs = append(errs, err)
-			}
 		}
 	}
 }
-
-// measureInterval is the time between updates of the backlog metrics.
-const measureInterval = 15 * time.Second
 
 // maxFoldErrors bounds the areas that may fail before a run ends.
 const maxFoldErrors = 10
@@ -243,22 +235,8 @@ func (r *Roller) round(ctx context.Context, from place) (f fold, err error) {
 	return f, classify("fold clicks", err)
 }
 
-// measureSometimes calls measure if the last time is long ago.
-func (r *Roller) measureSometimes(ctx context.Context) error {
-	r.mu.Lock()
-	due := time.Since(r.mu.measured) > measureInterval
-	r.mu.Unlock()
-	if !due {
-		return nil
-	}
-	return r.measure(ctx)
-}
-
 // measure reports the backlog as metrics.
 func (r *Roller) measure(ctx context.Context) error {
-	r.mu.Lock()
-	r.mu.measured = time.Now()
-	r.mu.Unlock()
 	if err := r.db.exhaust(ctx, nil); err != nil {
 		return err
 	}
