@@ -301,7 +301,7 @@ const (
 
 // committed notes a commit: its jobs and those that arrived meanwhile, and its duration.
 func (g *grouping) committed(callers int, took time.Duration) {
-	g.callers, g.patience = callers, min(took/4, maxPatience)
+	g.callers, g.patience = callers, min(took, maxPatience)
 	g.idle = max(g.idle-1, 0)
 }
 
