@@ -92,9 +92,10 @@ func (p place) lock() int32 {
 	return int32(h.Sum32())
 }
 
-// workers returns how many areas are folded at a time: one for each processor, up to a
-// number, because each takes a connection.
-func workers() int { return min(4, runtime.GOMAXPROCS(0)) }
+// workers returns how many areas are folded at a time: one more than there are
+// processors, because each waits for the disk now and then, and no more than four,
+// because each takes a connection.
+func workers() int { return min(4, runtime.GOMAXPROCS(0)+1) }
 
 // Fold folds all parts, except those in areas that another roller holds. An error in one
 // area does not stop the others. Only one goroutine may call it at a time.
