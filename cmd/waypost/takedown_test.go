@@ -18,6 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"waypost/client"
@@ -159,7 +160,7 @@ func (f *fleetOfTen) run(status string, run func(context.Context) error) *runnin
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
-	n := &runningNode{stop: sync.OnceFunc(func() { cancel(); require.NoError(f.t, <-done) })}
+	n := &runningNode{stop: sync.OnceFunc(func() { cancel(); assert.NoError(f.t, <-done) })}
 	f.t.Cleanup(n.stop)
 	require.Eventually(f.t, func() bool {
 		var err error
