@@ -175,7 +175,7 @@ func TestPassword_CheckOfACookieAllocatesNothing(t *testing.T) {
 func FuzzPassword_OnlyItsCookiePasses(f *testing.F) {
 	v := verifier(1)
 	good := pass(v, now.Add(time.Hour))
-	for _, s := range []string{"", good, "a=b; " + good, "waypost_pass=1.0", "waypost_pass=99999999999999999999." + strings.Repeat("f", 64), ";;=;"} {
+	for _, s := range []string{"", good, "a=b; " + good, "\t" + good, "waypost_pass=1.0", "waypost_pass=99999999999999999999." + strings.Repeat("f", 64), ";;=;"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, cookie string) {
@@ -188,7 +188,7 @@ func FuzzPassword_OnlyItsCookiePasses(f *testing.F) {
 			ok := false
 			for _, part := range strings.Split(cookie, ";") {
 				var expires int64
-				value := strings.TrimPrefix(strings.Trim(part, " "), rules.PassCookie+"=")
+				value := strings.TrimPrefix(strings.Trim(part, " \t"), rules.PassCookie+"=")
 				if _, err := fmt.Sscanf(value, "%d.", &expires); err == nil {
 					ok = ok || strings.EqualFold(strings.TrimLeft(value, "0"), strings.TrimLeft(string(v.AppendPass(nil, expires)), "0")) && expires > now.Unix()
 				}

@@ -139,8 +139,11 @@ func TestWhateverIsRepeatedReorderedOrCutOffEveryBatchIsCountedOnce(t *testing.T
 		expected[code].requireDays(t, db, []int64{id})
 		whole.requireDays(t, db, nil)
 	})
-	fold(t, db)
-	require.Zero(t, number(t, hand, `SELECT count(*) FROM click_part`))
+	// A roller that was cut off may hold its area for a moment more.
+	require.Eventually(t, func() bool {
+		fold(t, db)
+		return number(t, hand, `SELECT count(*) FROM click_part`) == 0
+	}, time.Minute, 10*time.Millisecond)
 	for _, code := range codes[:3] {
 		expected[code].requireDays(t, db, []int64{expected[code].requireLink(t, db, hand, waypost.Code(code))})
 	}
