@@ -265,16 +265,20 @@ func (g *growth) measure(ctx context.Context, add func(name string, figure float
 func (g *growth) fill(ctx context.Context, links int) error {
 	const step = 1_000_000
 	began := time.Now()
-	rows, err := g.db.Query(ctx, `SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index
-		WHERE indrelid = 'link'::regclass AND NOT indisunique`)
+	rows, err := g.db.Query(ctx, `
+		SELECT 'DROP INDEX ' || indexrelid::regclass, pg_get_indexdef(indexrelid) FROM pg_index
+		WHERE indrelid = 'link'::regclass AND NOT indisunique
+		UNION ALL
+		SELECT 'ALTER TABLE link DROP CONSTRAINT link_code', 'ALTER TABLE link ADD CONSTRAINT link_code ' || pg_get_constraintdef(oid)
+		FROM pg_constraint WHERE conrelid = 'link'::regclass AND conname = 'link_code'`)
 	if err != nil {
 		return fmt.Errorf("fill PostgreSQL: %w", err)
 	}
-	drop := []string{`ALTER TABLE link DROP CONSTRAINT link_code`}
-	after := []string{`SET maintenance_work_mem = '2GB'`, `ALTER TABLE link ADD CONSTRAINT link_code UNIQUE (domain_id, code) INCLUDE (id, workspace_id)`}
-	var name, definition string
-	if _, err := pgx.ForEachRow(rows, []any{&name, &definition}, func() error {
-		drop, after = append(drop, `DROP INDEX `+name), append(after, definition)
+	var drop []string
+	after := []string{`SET maintenance_work_mem = '2GB'`}
+	var dropOne, makeOne string
+	if _, err := pgx.ForEachRow(rows, []any{&dropOne, &makeOne}, func() error {
+		drop, after = append(drop, dropOne), append(after, makeOne)
 		return nil
 	}); err != nil {
 		return fmt.Errorf("fill PostgreSQL: %w", err)

@@ -26,6 +26,7 @@ import (
 	edge "waypost/edge/node"
 	"waypost/internal/admin"
 	"waypost/internal/config"
+	"waypost/internal/listener"
 )
 
 // gate passes connections on to a control plane, wherever that is at the moment, and can
@@ -308,9 +309,9 @@ func TestTakedown_ReachesEveryEdgeAndOutlastsRestartsAndARestore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it runs ten edges and PostgreSQL")
 	}
-	free, err := net.ListenPacket("udp", "127.0.0.1:0")
+	free, err := listener.Claim(t.Context(), "127.0.0.1:0", "") // the control plane opens it again and again
 	require.NoError(t, err)
-	f := &fleetOfTen{t: t, database: testDatabases.Database(t), dir: t.TempDir(), gossip: free.LocalAddr().String()}
+	f := &fleetOfTen{t: t, database: testDatabases.Database(t), dir: t.TempDir(), gossip: free.Addr().String()}
 	require.NoError(t, free.Close())
 	f.gates = [2]*gate{newGate(t), newGate(t)}
 	t.Cleanup(visitors.CloseIdleConnections)

@@ -31,7 +31,7 @@ func TestAnalyzeNew_LookupsAfterAnImportReadOneLink(t *testing.T) {
 	require.Contains(t, plan(), readsTheWorkspace, "otherwise PostgreSQL needs no help any more")
 	require.NoError(t, db.AnalyzeNewOnce(t.Context()))
 	require.NotContains(t, plan(), readsTheWorkspace)
-	require.Contains(t, plan(), "link_code")
+	require.Contains(t, plan(), "using link_code on link")
 
 	analyzed := func() (at string) {
 		require.NoError(t, hand.QueryRow(t.Context(), `SELECT last_analyze::text FROM pg_stat_user_tables WHERE relname = 'link'`).Scan(&at))

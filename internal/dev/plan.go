@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"strings"
 
@@ -108,7 +107,7 @@ func (p *plan) claimPorts(ctx context.Context) (err error) {
 		claims = append(claims, claim{&p.gossip[i], "--edges"})
 	}
 	for _, c := range claims {
-		ln, busy := claimPort(ctx, *c.addr, c.flag)
+		ln, busy := listener.Claim(ctx, *c.addr, c.flag)
 		if busy != nil {
 			return busy
 		}
@@ -116,24 +115,6 @@ func (p *plan) claimPorts(ctx context.Context) (err error) {
 		*c.addr = withPort(*c.addr, ln)
 	}
 	return nil
-}
-
-// Ports that are picked are none that systems give to outgoing connections, which could
-// have them before a child listens: Linux uses those from 32768 on, others still
-// higher ones.
-const lowestPicked, highestPicked = 10_000, 32_767
-
-// claimPort listens on an address, on a port of its choice where that is 0.
-func claimPort(ctx context.Context, addr, flag string) (net.Listener, error) {
-	if host, port, err := net.SplitHostPort(addr); err == nil && port == "0" {
-		for range 100 {
-			pick := net.JoinHostPort(host, fmt.Sprint(lowestPicked+rand.IntN(highestPicked-lowestPicked+1)))
-			if ln, err := listener.Open(ctx, pick, flag); err == nil {
-				return ln, nil
-			}
-		}
-	}
-	return listener.Open(ctx, addr, flag)
 }
 
 func (p *plan) apiURL() string { return urlOf(p.control) }

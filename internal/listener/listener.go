@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"syscall"
@@ -28,6 +29,25 @@ func Open(ctx context.Context, addr, flag string) (net.Listener, error) {
 		return nil, fmt.Errorf("address %s is not one of this machine: choose another with %s", addr, flag)
 	}
 	return nil, fmt.Errorf("listen on %s (%s): %w", addr, flag, err)
+}
+
+// Ports that Claim picks are none that systems give to outgoing connections, which could
+// have them before they are opened again: Linux uses those from 32768 on, others still
+// higher ones.
+const lowestPicked, highestPicked = 10_000, 32_767
+
+// Claim opens a TCP listener as Open does. For port 0 it picks a port that can be closed,
+// and opened again later.
+func Claim(ctx context.Context, addr, flag string) (net.Listener, error) {
+	if host, port, err := net.SplitHostPort(addr); err == nil && port == "0" {
+		for range 100 {
+			pick := net.JoinHostPort(host, fmt.Sprint(lowestPicked+rand.IntN(highestPicked-lowestPicked+1)))
+			if ln, err := Open(ctx, pick, flag); err == nil {
+				return ln, nil
+			}
+		}
+	}
+	return Open(ctx, addr, flag)
 }
 
 // Close closes a listener that its server may have closed already.
