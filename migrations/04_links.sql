@@ -43,7 +43,8 @@ CREATE TABLE link (
                                          AND updated_at >= '0001-01-01' AND updated_at < '10000-01-01'
                                          AND expires_at >= '0001-01-01' AND expires_at < '10000-01-01'),
     -- An edge gets a header value of printable ASCII, even after a change by hand.
-    CONSTRAINT link_location_is_a_header CHECK (coalesce(location, original_url) ~* '^https?://[\x21-\x7e]+$'
+    CONSTRAINT link_location_is_a_header CHECK (coalesce(location, original_url) !~ '[^\x21-\x7e]'
+                                            AND left(coalesce(location, original_url), 9) ~* '^https?://.'
                                             AND octet_length(coalesce(location, original_url)) <= 24576)
 );
 ALTER TABLE link ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;

@@ -8,7 +8,7 @@
 -- update of clicks leave its page, but clicks are updated many at a time.
 CREATE TABLE link_click (
     link_id          bigint      PRIMARY KEY,
-    workspace_id     bigint      NOT NULL REFERENCES workspace,
+    workspace_id     bigint      NOT NULL,
     clicks           bigint      NOT NULL CHECK (clicks > 0),
     bot_clicks       bigint      NOT NULL DEFAULT 0, -- of clicks, those by software that says so
     last_accessed_at timestamptz NOT NULL,
@@ -36,7 +36,6 @@ CREATE TABLE click_day (
     visitors     bytea  NOT NULL,
     PRIMARY KEY (link_id, day)
 ) WITH (fillfactor = 80);
-CREATE INDEX click_day_workspace ON click_day (workspace_id, day);
 
 -- The same for all links of a workspace together. top holds the links with the most
 -- clicks of a day.

@@ -253,7 +253,7 @@ func (db *ClickStore) copyEvents(ctx context.Context, w io.Writer, table string)
 		lines = lines[:0]
 		var b pgx.Batch
 		system.first(&b)
-		b.Queue(`SELECT set_config('statement_timeout', $1, true)`, ingestTimeLimit)
+		b.Queue(moreTime, ingestTimeLimit)
 		b.Queue(fmt.Sprintf(selectExported, table), fmt.Sprintf("(%d,0)", first),
 			fmt.Sprintf("(%d,0)", first+exportedBlocks)).Query(func(rows pgx.Rows) error {
 			for rows.Next() {

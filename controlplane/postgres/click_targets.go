@@ -26,11 +26,6 @@ SELECT s.place - 1, l.id, l.workspace_id
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS s (domain_id, code, place)
 CROSS JOIN LATERAL (SELECT id, workspace_id FROM link WHERE domain_id = s.domain_id AND code = s.code LIMIT 1) l`
 
-// planLookups is for transactions with large arrays: more time, and nothing is compiled
-// that runs for less time than that takes.
-const planLookups = `SELECT set_config('statement_timeout', $1, true), set_config('jit', 'off', true),
-	set_config('enable_seqscan', 'off', true)`
-
 // targetsOf returns the target of each of the batch's links, zero where no link has the
 // code. Most come from the cache. Only a database that was restored from a backup uses
 // ids again, the highest first. So targetsOf looks up the highest cached id again, and
@@ -74,8 +69,8 @@ func (db *ClickStore) findTargets(ctx context.Context, b *waypost.ClickBatch, as
 		targets[i] = target{}
 	}
 	var q pgx.Batch
-	ingest.first(&q)
-	q.Queue(planLookups, ingestTimeLimit)
+	ingest.lookingUp().first(&q)
+	q.Queue(moreTime, ingestTimeLimit)
 	q.Queue(findLinks, domains, codes).Query(func(rows pgx.Rows) error {
 		var place int64
 		var t target

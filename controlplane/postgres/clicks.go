@@ -26,6 +26,7 @@ const (
 	// ingestTimeLimit, in milliseconds, is for the largest batch on a busy disk. The
 	// usual limit would refuse such a batch at every try, and the edge's queue with it.
 	ingestTimeLimit = "20000"
+	moreTime        = `SELECT set_config('statement_timeout', $1, true)`
 
 	// The first dead letters of a node are kept, since they show how it began, and of these
 	// again the first have their body; what comes after these is counted only.
@@ -184,8 +185,8 @@ func (db *ClickStore) takeClicks(
 	}
 
 	var q pgx.Batch
-	ingest.first(&q)
-	q.Queue(`SELECT set_config('statement_timeout', $1, true), set_config('jit', 'off', true)`, ingestTimeLimit)
+	ingest.lookingUp().first(&q)
+	q.Queue(moreTime, ingestTimeLimit)
 	q.Queue(createWatermark, node, boot, seq)
 	q.Queue(lockWatermark, node, boot)
 	parts.queue(&q, node, boot, seq)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/controlplane/rollup"
 )
@@ -182,4 +183,52 @@ func BenchmarkTopLinks(b *testing.B) {
 	for _, line := range plan {
 		b.Log(line)
 	}
+}
+
+// A plan may be older than the first rush of clicks, when the table was small. Statistics
+// read the days of the links that were asked for all the same.
+func TestStatisticsOfLinksReadNoDaysOfOthersThoughTheTableWasSmall(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, links(60)...)
+	var all []waypost.LinkClicks
+	for i := range 60 {
+		all = append(all, rows(fmt.Sprintf("link-%d", i), 1, 0, 5, at(12, 0)))
+	}
+	send(t, db, 1, all...)
+	fold(t, db)
+	id := linkID(t, db, "link-7")
+	db.Close()
+	exec(t, hand, `VACUUM ANALYZE click_day`)
+
+	// One connection keeps the plan that it made first.
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: hand.Config().ConnString() + "&plan_cache_mode=force_generic_plan", MaxConns: 1})
+	require.NoError(t, err)
+	defer db.Close()
+	today := int32(at(0, 0).Unix() / 86400)
+	asked := []controlplane.LinkName{{Domain: waypost.DefaultDomain, Code: "link-7"}}
+	read := func() {
+		t.Helper()
+		top, _, err := db.TopLinks(t.Context(), waypost.DefaultWorkspace, today, today+1, 10)
+		require.NoError(t, err)
+		require.Len(t, top, 10)
+		days, err := db.ClicksByDay(t.Context(), waypost.DefaultWorkspace, postgres.ClickDays{Links: []int64{id}, First: today, End: today + 1})
+		require.NoError(t, err)
+		require.EqualValues(t, 5, days[today].Total().Clicks)
+		line, err := db.LinksClicks(t.Context(), waypost.DefaultWorkspace, asked, span(t, at(0, 0), at(0, 0).AddDate(0, 0, 1), controlplane.ByDay, nil))
+		require.NoError(t, err)
+		require.Equal(t, []int64{5}, line[asked[0]])
+	}
+	read()
+	const others = 50_000
+	exec(t, hand, fmt.Sprintf(`INSERT INTO click_day SELECT 1000 + i, d.day, 1, d.clicks, d.bot_clicks, d.quarters, d.breakdown, d.visitors
+		FROM generate_series(1, %d) i CROSS JOIN (SELECT * FROM click_day LIMIT 1) d`, others))
+	read()
+	db.Close()
+	// A connection tells what it has read when it ends.
+	require.Eventually(t, func() bool {
+		return number(t, hand, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+			AND backend_type = 'client backend'`) == 0
+	}, waitLimit, pause)
+	require.Less(t, number(t, hand, `SELECT seq_tup_read + idx_tup_fetch + (SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes
+		WHERE relname = 'click_day') FROM pg_stat_user_tables WHERE relname = 'click_day'`), int64(others/10))
 }

@@ -34,7 +34,10 @@ type pool struct {
 // scope bounds a transaction: the role that it takes on with its first statement, and the
 // workspaces that row-level security then shows it. It ends with the transaction. Between
 // transactions a connection has a role without any rights.
-type scope struct{ role, workspaces string }
+type scope struct {
+	role, workspaces string
+	lookups          bool // see lookingUp
+}
 
 // noRole is the role of a connection between transactions, see migrations/access.
 const noRole = "waypost_nobody"
@@ -58,10 +61,26 @@ func tenant(workspaces string) scope { return scope{role: "waypost_tenant", work
 
 func tenantOf(ws waypost.WorkspaceID) scope { return tenant(strconv.FormatInt(int64(ws), 10)) }
 
+// lookingUp returns the scope for statements that read rows by their indexes: never all of
+// a table, as a plan may that was made when the table was small.
+func (s scope) lookingUp() scope {
+	s.lookups = true
+	return s
+}
+
 const enterScope = `SELECT set_config('role', $1, true), set_config('waypost.workspaces', $2, true)`
 
+// enterLookups takes care that nothing is compiled, too, because without an index the
+// planner takes all of a table for expensive.
+const enterLookups = `SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
+
 // first makes the following statements of a batch run in the scope.
-func (s scope) first(b *pgx.Batch) { b.Queue(enterScope, s.role, s.workspaces) }
+func (s scope) first(b *pgx.Batch) {
+	b.Queue(enterScope, s.role, s.workspaces)
+	if s.lookups {
+		b.Queue(enterLookups)
+	}
+}
 
 // enter makes the following statements of a transaction run in the scope.
 func (s scope) enter(ctx context.Context, tx pgx.Tx) error {
@@ -86,6 +105,9 @@ func (s scope) options(begin string) pgx.TxOptions {
 	begin += "; set local role " + s.role
 	if s.workspaces != "" {
 		begin += "; set local waypost.workspaces = '" + s.workspaces + "'" // digits and commas
+	}
+	if s.lookups {
+		begin += "; set local enable_seqscan = off; set local jit = off"
 	}
 	return pgx.TxOptions{BeginQuery: begin}
 }

@@ -120,8 +120,7 @@ func (r *Roller) workspaceRound(ctx context.Context, from int64) (n int, last in
 	in := &folding{}
 	err = pgx.BeginFunc(ctx, r.db.pool, func(tx pgx.Tx) (err error) {
 		var q pgx.Batch
-		ingest.first(&q)
-		q.Queue(planLookups, ingestTimeLimit)
+		ingest.lookingUp().first(&q)
 		q.Queue(planFold, ingestTimeLimit)
 		if err := tx.SendBatch(ctx, &q).Close(); err != nil {
 			return err
@@ -192,7 +191,8 @@ type fold struct {
 
 // planFold is for the transactions of a roller. They do not wait until they are on the
 // disk: one that a crash undoes leaves its parts, which are folded again.
-const planFold = `SELECT set_config('idle_in_transaction_session_timeout', $1, true), set_config('synchronous_commit', 'off', true)`
+const planFold = `SELECT set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true),
+	set_config('synchronous_commit', 'off', true)`
 
 // findPart selects the first part from a place on.
 const findPart = `
@@ -205,8 +205,7 @@ func (r *Roller) round(ctx context.Context, from place) (f fold, err error) {
 	defer cancel()
 	err = pgx.BeginFunc(ctx, r.db.pool, func(tx pgx.Tx) error {
 		var q pgx.Batch
-		ingest.first(&q)
-		q.Queue(planLookups, ingestTimeLimit)
+		ingest.lookingUp().first(&q)
 		q.Queue(planFold, ingestTimeLimit)
 		q.Queue(findPart, from.workspace, from.link).Query(func(rows pgx.Rows) error {
 			for rows.Next() {

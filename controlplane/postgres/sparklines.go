@@ -22,7 +22,7 @@ func (db *ClickStore) LinksClicks(
 	}
 	first, end := span.Days()
 	all := make(map[controlplane.LinkName][]int64, len(links))
-	err := db.pool.queryIn(ctx, tenantOf(ws), `
+	err := db.pool.queryIn(ctx, tenantOf(ws).lookingUp(), `
 		WITH named AS MATERIALIZED (
 			SELECT n.ord::integer AS ord, l.id FROM unnest($2::integer[], $3::text[]) WITH ORDINALITY n (domain, code, ord)
 			JOIN link l ON l.domain_id = n.domain AND l.code = n.code
@@ -30,8 +30,10 @@ func (db *ClickStore) LinksClicks(
 		SELECT ord, 0, 0, 0, 0::bigint, 0::bigint, NULL::bytea FROM named
 		UNION ALL
 		SELECT n.ord, 1, d.day - date '1970-01-01', 0, d.clicks, d.bot_clicks, d.quarters
-		FROM named n JOIN click_day d ON d.link_id = n.id AND d.day >= date '1970-01-01' + $4::integer AND d.day < date '1970-01-01' + $5::integer
-		WHERE `+ofWorkspace("d.workspace_id", "$1")+`
+		FROM named n CROSS JOIN LATERAL (
+			SELECT day, clicks, bot_clicks, quarters FROM click_day
+			WHERE link_id = n.id AND day >= date '1970-01-01' + $4::integer AND day < date '1970-01-01' + $5::integer
+			AND `+ofWorkspace("workspace_id", "$1")+` OFFSET 0) d
 		UNION ALL
 		SELECT n.ord, 2, p.day - date '1970-01-01', extract(hour FROM p.last_accessed_at AT TIME ZONE 'UTC')::integer,
 		       p.clicks, p.bot_clicks, p.detail

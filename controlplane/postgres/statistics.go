@@ -235,7 +235,7 @@ func (db *ClickStore) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q
 		sql, args = selectLinkDays, append(args, q.Links, areasOf(q.Links))
 	}
 	days := make(map[int32]*rollup.Day)
-	err := db.pool.queryIn(ctx, tenantOf(ws), sql, args, func(rows pgx.Rows) error {
+	err := db.pool.queryIn(ctx, tenantOf(ws).lookingUp(), sql, args, func(rows pgx.Rows) error {
 		var part bool
 		var hour int
 		var n int32

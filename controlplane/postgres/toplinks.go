@@ -98,13 +98,15 @@ UNION ALL
 SELECT 2, 0, count(*), 0, NULL FROM part`
 
 // Two statements read the clicks of links in days, each by the index: those that are
-// folded, and those that are not.
+// folded, and those that are not. Days are read link by link, because for a join the
+// planner may read all of the table.
 var (
 	countFolded = `
-SELECT s.id, least(sum(c.clicks), 9223372036854775807)::bigint, least(sum(c.bot_clicks), 9223372036854775807)::bigint
+SELECT s.id, least(c.clicks, 9223372036854775807)::bigint, least(c.bots, 9223372036854775807)::bigint
 FROM unnest($4::bigint[]) AS s (id)
-CROSS JOIN LATERAL (SELECT clicks, bot_clicks FROM click_day WHERE link_id = s.id AND ` + ofDays + `) c
-GROUP BY s.id`
+CROSS JOIN LATERAL (
+	SELECT sum(clicks) AS clicks, sum(bot_clicks) AS bots FROM click_day WHERE link_id = s.id AND ` + ofDays + `) c
+WHERE c.clicks > 0`
 	countParts = `
 SELECT link_id, least(sum(clicks), 9223372036854775807)::bigint, least(sum(bot_clicks), 9223372036854775807)::bigint
 FROM click_part WHERE area = ANY ($5::bigint[]) AND link_id = ANY ($4::bigint[]) AND ` + ofDays + `
@@ -129,7 +131,7 @@ type topCount struct {
 func (db *ClickStore) TopLinks(
 	ctx context.Context, ws waypost.WorkspaceID, first, end int32, limit int,
 ) (top []rollup.LinkCount, exact bool, err error) {
-	err = pgx.BeginTxFunc(ctx, db.pool, tenantOf(ws).beginReading(), func(tx pgx.Tx) (err error) {
+	err = pgx.BeginTxFunc(ctx, db.pool, tenantOf(ws).lookingUp().beginReading(), func(tx pgx.Tx) (err error) {
 		c := &topCount{tx: tx, workspace: ws, first: first, end: end, folded: make(map[int64]rollup.Count), parts: make(map[int64]rollup.Count)}
 		top, exact, err = c.top(ctx, limit, db.pool.log)
 		return err
