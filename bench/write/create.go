@@ -20,7 +20,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/valyala/fasthttp"
 
+	"waypost"
 	"waypost/bench"
+	"waypost/bench/corpus"
 )
 
 const (
@@ -301,9 +303,9 @@ func rows(n int, log bool) string {
 			links.WriteByte(',')
 			entries.WriteByte(',')
 		}
-		code, target := 2*i+1, 2*i+2
-		_, _ = fmt.Fprintf(&links, "(1,1,$%d,false,$%d,302,'','','{}','',false,false,1,1,1,1)", code, target)
-		_, _ = fmt.Fprintf(&entries, "($%d::text::bigint,%d,1,1,1,1,$%d,0,302,0,$%d)", 2*n+1, i, code, target)
+		code, target, slot := 3*i+1, 3*i+2, 3*i+3
+		_, _ = fmt.Fprintf(&links, "(1,1,$%d,false,$%d,302,'','','{}','',false,false,$%d,1,1,1)", code, target, slot)
+		_, _ = fmt.Fprintf(&entries, "($%d::text::bigint,%d,1,1,1,1,$%d,0,302,0,$%d)", 3*n+1, i, code, target)
 	}
 	sql := `INSERT INTO plain_link (workspace_id, domain_id, code, custom, original_url, redirect_status, title, description, tags,
 		created_by, forward_query, forward_path, slot, rev_epoch, rev_seq, stamp) VALUES ` + links.String()
@@ -315,8 +317,15 @@ func rows(n int, log bool) string {
 
 var oneRow = rows(1, false)
 
+// appendLink appends the arguments of a link: its code, which is far from that of the
+// link before, target and slot.
+func appendLink(args []any, number uint64, target string) []any {
+	code := corpus.AppendCode(nil, number)
+	return append(args, string(code), target, int16(waypost.Slot(waypost.KindLink, waypost.DefaultDomain, code)))
+}
+
 func (p *plain) single(ctx context.Context, target string) error {
-	if _, err := p.pool.Exec(ctx, oneRow, fmt.Sprintf("q%08d", p.next.Add(1)), target); err != nil {
+	if _, err := p.pool.Exec(ctx, oneRow, appendLink(nil, p.next.Add(1), target)...); err != nil {
 		return fmt.Errorf("plain INSERT: %w", err)
 	}
 	return nil
@@ -332,9 +341,9 @@ func (p *plain) by100(ctx context.Context, n, connections int) error {
 		wg.Go(func() {
 			for range n / by / connections {
 				first := p.next.Add(by) - by
-				args := make([]any, 0, 2*by+1)
+				args := make([]any, 0, 3*by+1)
 				for i := range uint64(by) {
-					args = append(args, fmt.Sprintf("p%08d", first+i), string(p.lab.targets.Append(nil, first+i)))
+					args = appendLink(args, first+i, string(p.lab.targets.Append(nil, first+i)))
 				}
 				if _, errs[c] = p.pool.Exec(ctx, sql, append(args, fmt.Sprint(first))...); errs[c] != nil {
 					return
