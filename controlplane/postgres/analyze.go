@@ -18,8 +18,7 @@ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.
 // AnalyzeNew analyzes tables that never were, until ctx ends. Without statistics the
 // planner assumes that almost all links are deleted, and reads a whole workspace to find
 // one link. After an import of a million links each lookup took 0.3 s until autovacuum
-// analyzed the table. A sample of 3,000 rows is enough to begin with, and a tenth of the
-// work, which is done during that import. Later analyses are left to autovacuum.
+// analyzed the table. Later analyses are left to autovacuum.
 func (db *DB) AnalyzeNew(ctx context.Context) {
 	db.pool.every(ctx, analyzeInterval, "first statistics of tables", db.AnalyzeNewOnce)
 }
@@ -37,7 +36,7 @@ func (db *DB) AnalyzeNewOnce(ctx context.Context) error {
 	for _, name := range names {
 		if err == nil {
 			err = db.pool.alter(ctx, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, `SET LOCAL default_statistics_target = 10; ANALYZE `+name)
+				_, err := tx.Exec(ctx, `ANALYZE `+name)
 				return err
 			})
 		}

@@ -237,11 +237,18 @@ func TestChangelog_ReplicatedTablesRefuseAChangeOfKey(t *testing.T) {
 		`UPDATE link SET original_url = E'https://example.com/\r\nSet-Cookie: a' WHERE code = 'link-0'`,
 		`UPDATE link SET original_url = 'https://example.com/é' WHERE code = 'link-0'`,
 		`INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'xx', 'https://example.net/')`,
-		`INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'script', 'javascript:alert(1)')`,
 	} {
 		_, err := hand.Exec(t.Context(), sql)
 		require.Error(t, err, sql)
 	}
+	for _, target := range []string{
+		"", "javascript:alert(1)", "http://", "https://", "https:/a", " https://a",
+		"https://a b", "https://a\n", "https://a\x7f", "https://\u00a0",
+	} {
+		_, err := hand.Exec(t.Context(), `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'target', $1)`, target)
+		require.ErrorContains(t, err, "link_location_is_a_header", "%q", target)
+	}
+	exec(t, hand, `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'shouted', 'HTTPS://a')`)
 	f := newFollow(t, db)
 	require.Equal(t, "https://example.com/link-0", string(f.rows["1/1/link-0"].Payload))
 }

@@ -51,7 +51,7 @@ func (db *ClickStore) ForgetClicks(
 		if err := e.take(ctx, tx); err != nil {
 			return err
 		}
-		if err := ingest.enter(ctx, tx); err != nil {
+		if err := ingest.lookingUp().enter(ctx, tx); err != nil {
 			return err
 		}
 		if broken, err = e.subtract(ctx, tx); err != nil {

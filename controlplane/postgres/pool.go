@@ -61,8 +61,8 @@ func tenant(workspaces string) scope { return scope{role: "waypost_tenant", work
 
 func tenantOf(ws waypost.WorkspaceID) scope { return tenant(strconv.FormatInt(int64(ws), 10)) }
 
-// lookingUp returns the scope for statements that read rows by their indexes: never all of
-// a table, as a plan may that was made when the table was small.
+// lookingUp returns the scope for statements that find rows by an index. PostgreSQL keeps
+// a plan that it made while a table was small, and such a plan may read the whole table.
 func (s scope) lookingUp() scope {
 	s.lookups = true
 	return s
@@ -70,9 +70,11 @@ func (s scope) lookingUp() scope {
 
 const enterScope = `SELECT set_config('role', $1, true), set_config('waypost.workspaces', $2, true)`
 
-// enterLookups takes care that nothing is compiled, too, because without an index the
-// planner takes all of a table for expensive.
-const enterLookups = `SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
+// enterLookups has rows read one after the other, so that a LIMIT ends that, and not
+// first gathered in a bitmap. It turns JIT off, too: a scan without an index looks so
+// expensive then that PostgreSQL would compile it.
+const enterLookups = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+	set_config('jit', 'off', true)`
 
 // first makes the following statements of a batch run in the scope.
 func (s scope) first(b *pgx.Batch) {
@@ -84,8 +86,9 @@ func (s scope) first(b *pgx.Batch) {
 
 // enter makes the following statements of a transaction run in the scope.
 func (s scope) enter(ctx context.Context, tx pgx.Tx) error {
-	_, err := tx.Exec(ctx, enterScope, s.role, s.workspaces)
-	return err
+	var b pgx.Batch
+	s.first(&b)
+	return tx.SendBatch(ctx, &b).Close()
 }
 
 func setTenant(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error {
@@ -107,7 +110,7 @@ func (s scope) options(begin string) pgx.TxOptions {
 		begin += "; set local waypost.workspaces = '" + s.workspaces + "'" // digits and commas
 	}
 	if s.lookups {
-		begin += "; set local enable_seqscan = off; set local jit = off"
+		begin += "; set local enable_seqscan = off; set local enable_bitmapscan = off; set local jit = off"
 	}
 	return pgx.TxOptions{BeginQuery: begin}
 }

@@ -12,7 +12,8 @@ import (
 )
 
 // LinksClicks implements controlplane.StatsStore, in one statement, so that no click is
-// seen twice or missed while parts are folded.
+// seen twice or missed while parts are folded. OFFSET 0 has each link looked up alone:
+// for a join the planner may read all rows of a workspace.
 func (db *ClickStore) LinksClicks(
 	ctx context.Context, ws waypost.WorkspaceID, links []controlplane.LinkName, span *controlplane.Span,
 ) (map[controlplane.LinkName][]int64, error) {
@@ -25,8 +26,9 @@ func (db *ClickStore) LinksClicks(
 	err := db.pool.queryIn(ctx, tenantOf(ws).lookingUp(), `
 		WITH named AS MATERIALIZED (
 			SELECT n.ord::integer AS ord, l.id FROM unnest($2::integer[], $3::text[]) WITH ORDINALITY n (domain, code, ord)
-			JOIN link l ON l.domain_id = n.domain AND l.code = n.code
-			WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.deleted_at IS NULL)
+			CROSS JOIN LATERAL (
+				SELECT id FROM link WHERE domain_id = n.domain AND code = n.code AND `+ofWorkspace("workspace_id", "$1")+`
+				AND deleted_at IS NULL OFFSET 0) l)
 		SELECT ord, 0, 0, 0, 0::bigint, 0::bigint, NULL::bytea FROM named
 		UNION ALL
 		SELECT n.ord, 1, d.day - date '1970-01-01', 0, d.clicks, d.bot_clicks, d.quarters
@@ -37,8 +39,10 @@ func (db *ClickStore) LinksClicks(
 		UNION ALL
 		SELECT n.ord, 2, p.day - date '1970-01-01', extract(hour FROM p.last_accessed_at AT TIME ZONE 'UTC')::integer,
 		       p.clicks, p.bot_clicks, p.detail
-		FROM named n CROSS JOIN LATERAL unnest(click_areas(n.id)) a JOIN click_part p ON p.area = a AND p.link_id = n.id
-		WHERE `+ofWorkspace("p.workspace_id", "$1")+` AND p.day >= date '1970-01-01' + $4::integer AND p.day < date '1970-01-01' + $5::integer`,
+		FROM named n CROSS JOIN LATERAL unnest(click_areas(n.id)) a CROSS JOIN LATERAL (
+			SELECT link_id, day, last_accessed_at, clicks, bot_clicks, detail FROM click_part
+			WHERE `+ofWorkspace("workspace_id", "$1")+` AND area = a OFFSET 0) p
+		WHERE p.link_id = n.id AND p.day >= date '1970-01-01' + $4::integer AND p.day < date '1970-01-01' + $5::integer`,
 		[]any{ws, domains, codes, first, end}, func(rows pgx.Rows) error {
 			const dayRow, partRow = 1, 2 // 0: the link alone
 			var ord, kind, hour int

@@ -195,7 +195,7 @@ const (
 	SELECT sum(p.clicks) AS clicks, sum(p.bot_clicks) AS bots, max(p.last_accessed_at) AS at
 	FROM unnest(click_areas(l.id)) a
 	CROSS JOIN LATERAL (SELECT link_id, clicks, bot_clicks, last_accessed_at FROM click_part WHERE workspace_id = l.workspace_id
-		AND area = a) p
+		AND area = a OFFSET 0) p
 	WHERE p.link_id = l.id) p ON true`
 )
 
