@@ -57,8 +57,9 @@ const (
 
 	// maxFrame bounds a frame's payload, compressed or not, in bytes.
 	maxFrame = 32 << 20
-	// frameTarget is the size of frames when there is a choice.
-	frameTarget = 1 << 20
+	// frameTarget is the size of frames when there is a choice. A single processor unpacks
+	// one within a millisecond or two, for which redirects wait.
+	frameTarget = 256 << 10
 	// worthCompressing is the payload below which zstd is not tried.
 	worthCompressing = 512
 	// keptBuffer is the largest buffer that a reader keeps for its next frame.

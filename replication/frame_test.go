@@ -64,7 +64,7 @@ func TestABatchDecodesToWhatWasEncoded(t *testing.T) {
 }
 
 func TestALargeBatchIsCutAtTransactions(t *testing.T) {
-	b := sampleBatch(100, 10, 3000)
+	b := sampleBatch(100, 10, 650)
 	frames, err := replication.BatchFrames(b)
 	require.NoError(t, err)
 	require.Len(t, frames, 3)

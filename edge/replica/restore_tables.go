@@ -35,6 +35,7 @@ type tableBuilder struct {
 	ready   gathered // of whole ranges that are in no table yet
 	spilled bool     // there are tables of the range that is being taken
 	savedAt time.Time
+	taking  *pacer.Pacer // of the work of that goroutine, from one frame to the next
 
 	working    chan error      // result of the background work; nil: there is none
 	background context.Context //nolint:containedctx // ends the background work
@@ -74,6 +75,7 @@ func (b *tableBuilder) begin(db *DB, dir string) {
 	b.background, b.stop = context.WithCancel(context.Background())
 	st := db.live.Load()
 	b.alone = st == nil || st.applied.Load().records == 0
+	b.taking = b.pacer()
 }
 
 // pacer returns what paces one piece of work, nil if the replica was empty when the
@@ -105,9 +107,8 @@ func (b *tableBuilder) reserve(records uint64) {
 // gather adds records to the range that is being taken.
 func (b *tableBuilder) gather(records [][]byte) error {
 	var rec waypost.Record
-	pace := b.pacer()
 	for _, raw := range records {
-		pace.Step()
+		b.taking.Step()
 		err := replication.DecodeRecord(raw, &rec)
 		if err != nil && !errors.Is(err, replication.ErrContent) {
 			return err
@@ -182,12 +183,18 @@ func (b *tableBuilder) forget(before int) int {
 }
 
 // later starts background work, once the work before has ended, whose error it returns.
+// On few processors that serve redirects it does the work itself, because two pieces at
+// a time would take twice their share.
 func (b *tableBuilder) later(ctx context.Context, do func(context.Context) error) error {
 	if err := b.wait(ctx); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
 	b.working = done
+	if !b.alone && workers() == 1 {
+		done <- do(b.background)
+		return nil
+	}
 	go func() { done <- do(b.background) }()
 	return nil
 }
