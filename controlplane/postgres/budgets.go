@@ -31,10 +31,11 @@ const (
 
 	// A budget begins with the clicks that the link has already.
 	insertBudgets = `
+		WITH page AS MATERIALIZED (SELECT workspace_id, id FROM link WHERE id = ANY ($1)), parts AS MATERIALIZED (` + partsOfPage + `)
 		INSERT INTO budget (link_id, workspace_id, base)
 		SELECT l.id, l.workspace_id, greatest(0, coalesce(c.clicks, 0) - coalesce(c.bot_clicks, 0) + coalesce(p.clicks, 0) - coalesce(p.bots, 0))
-		FROM link l LEFT JOIN link_click c ON c.link_id = l.id ` + joinParts + `
-		WHERE l.id = ANY ($1) ORDER BY l.id ON CONFLICT DO NOTHING`
+		FROM page l LEFT JOIN link_click c ON c.link_id = l.id LEFT JOIN parts p ON p.link_id = l.id
+		ORDER BY l.id ON CONFLICT DO NOTHING`
 
 	// Locks are taken in the order of the ids, so that two edges never wait for each other.
 	lockBudgets = `

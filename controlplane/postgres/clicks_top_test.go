@@ -226,11 +226,17 @@ func TestStatisticsOfLinksReadNoDaysOfOthersThoughTheTableWasSmall(t *testing.T)
 		FROM generate_series(1, %d) i CROSS JOIN (SELECT * FROM click_day LIMIT 1) d`, others))
 	read()
 	db.Close()
-	// A connection reports what it has read when it ends.
+	awaitNoClient(t, hand)
+	require.Less(t, number(t, hand, `SELECT seq_tup_read + idx_tup_fetch + (SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes
+		WHERE relname = 'click_day') FROM pg_stat_user_tables WHERE relname = 'click_day'`), int64(others/10))
+}
+
+// awaitNoClient waits until all other connections have ended: that is when one reports
+// what it has read.
+func awaitNoClient(t *testing.T, hand *pgx.Conn) {
+	t.Helper()
 	require.Eventually(t, func() bool {
 		return number(t, hand, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 			AND backend_type = 'client backend'`) == 0
 	}, waitLimit, pause)
-	require.Less(t, number(t, hand, `SELECT seq_tup_read + idx_tup_fetch + (SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes
-		WHERE relname = 'click_day') FROM pg_stat_user_tables WHERE relname = 'click_day'`), int64(others/10))
 }

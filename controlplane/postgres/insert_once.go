@@ -121,10 +121,13 @@ func (k *look) queue(b *pgx.Batch) {
 }
 
 // selectDuplicates finds the live links that are the ones of targets, which are of the
-// workspaces that the parameters name.
+// workspaces that the parameters name. Clicks that are not folded yet are left out,
+// because to look for them takes as long as many wait, and all writes would wait as well.
 const selectDuplicates = `
 SELECT l.*, t.target FROM link_duplicates($1, $2, $3) t
-JOIN LATERAL (` + selectLink + ` WHERE l.id = t.link_id AND l.deleted_at IS NULL AND l.active
+JOIN LATERAL (` + scannedColumns + `
+	FROM link l LEFT JOIN link_click c ON c.link_id = l.id CROSS JOIN (VALUES (0, 0, NULL::timestamptz)) p (clicks, bots, at)
+	WHERE l.id = t.link_id AND l.deleted_at IS NULL AND l.active
 	AND (l.expires_at IS NULL OR l.expires_at > clock_timestamp())) l ON true`
 
 func queueDuplicates(b *pgx.Batch, wanted []dedupeKey, into map[dedupeKey]waypost.Link) {

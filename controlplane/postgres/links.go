@@ -103,18 +103,29 @@ func (db *LinkStore) UpdateLink(
 	return head.position(), changed, nil
 }
 
-// selectLink reads the columns for scanLink. It reads the host only for links outside the
-// default domain, which are few.
-const selectLink = `
+// scannedColumns are for scanLink. The host is read only for links outside the default
+// domain, which are few.
+const scannedColumns = `
 SELECT l.id, l.workspace_id, l.domain_id, l.code, l.custom, l.original_url, coalesce(l.location, l.original_url), l.redirect_status,
        link_flags(l.forward_query, l.forward_path, l.exhausted), l.title, l.description, l.tags, l.metadata, l.created_by, l.active,
        ` + clickCounts + `,
        l.created_at, l.updated_at, l.expires_at, l.deleted_at, l.rules, l.programme,
        coalesce(l.edited[1]::integer, l.rev_epoch), coalesce(l.edited[2], l.rev_seq), coalesce(l.edited[3], l.stamp),
-       CASE WHEN l.domain_id = 1 THEN '' ELSE (SELECT d.host FROM domain d WHERE d.id = l.domain_id) END
-FROM link l LEFT JOIN link_click c ON c.link_id = l.id ` + joinParts
+       CASE WHEN l.domain_id = 1 THEN '' ELSE (SELECT d.host FROM domain d WHERE d.id = l.domain_id) END`
 
-// scanLink reads the columns of selectLink, and further columns of a query.
+// selectLinks reads the links of a page of one workspace, $1, with all their clicks. The
+// page is a query of their ids; more are further columns, perhaps of the page.
+func selectLinks(page, more string) string {
+	return `
+WITH page AS MATERIALIZED (SELECT $1::bigint AS workspace_id, x.* FROM (` + page + `) x), parts AS MATERIALIZED (` + partsOfPage + `)` +
+		scannedColumns + more + `
+FROM page
+JOIN link l ON l.id = page.id AND ` + ofWorkspace("l.workspace_id", "$1") + `
+LEFT JOIN link_click c ON c.link_id = l.id
+LEFT JOIN parts p ON p.link_id = l.id`
+}
+
+// scanLink reads scannedColumns, and further columns of a query.
 func scanLink(row pgx.Rows, more ...any) (l waypost.Link, err error) {
 	var accessed, expires, deleted *time.Time
 	var stamp int64
@@ -138,8 +149,9 @@ func scanLink(row pgx.Rows, more ...any) (l waypost.Link, err error) {
 func (db *LinkStore) Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error) {
 	var l waypost.Link
 	found := false
-	err := db.pool.queryIn(ctx, tenantOf(ws), selectLink+`
-		WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.domain_id = $2 AND l.code = $3 AND l.deleted_at IS NULL`,
+	err := db.pool.queryIn(ctx, tenantOf(ws), selectLinks(`
+		SELECT id FROM link
+		WHERE `+ofWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3 AND deleted_at IS NULL`, ""),
 		[]any{ws, domain, code}, func(rows pgx.Rows) (err error) {
 			for rows.Next() {
 				if l, err = scanLink(rows); err != nil {
@@ -192,9 +204,9 @@ func (db *LinkStore) DeleteLink(
 func (db *LinkStore) DeletedLink(
 	ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code, most time.Duration,
 ) (l waypost.Link, late bool, err error) {
-	err = db.pool.queryIn(ctx, tenantOf(ws), `
-		SELECT l.*, coalesce(l.deleted_at < now() - $4::interval, false)
-		FROM (`+selectLink+` WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.domain_id = $2 AND l.code = $3) l`, []any{ws, domain, code, most}, func(rows pgx.Rows) (err error) {
+	err = db.pool.queryIn(ctx, tenantOf(ws), selectLinks(
+		`SELECT id FROM link WHERE `+ofWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3`,
+		`, coalesce(l.deleted_at < now() - $4::interval, false)`), []any{ws, domain, code, most}, func(rows pgx.Rows) (err error) {
 		for rows.Next() {
 			if l, err = scanLink(rows, &late); err != nil {
 				return err

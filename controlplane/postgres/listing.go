@@ -17,10 +17,10 @@ const listBudget = 16_000
 // selectPage reads the links that link_list has found, under the workspace's own
 // policies. The links' clicks hold what link_click does not yet, so that they are not
 // always those that the list goes by.
-var selectPage = `SELECT x.*, p.clicks, p.found FROM (` + selectLink + ` WHERE ` + ofWorkspace("l.workspace_id", "$1") + `) x
-JOIN link_list($1, $2, $3, $4, $5, CASE WHEN $6::text IS NOT NULL THEN coalesce((SELECT id FROM domain WHERE host = $6), -1) END,
-               $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) p ON p.id = x.id
-ORDER BY p.n`
+var selectPage = selectLinks(`
+SELECT * FROM link_list($1, $2, $3, $4, $5, CASE WHEN $6::text IS NOT NULL THEN coalesce((SELECT id FROM domain WHERE host = $6), -1) END,
+                        $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`, `, page.clicks, page.found`) + `
+ORDER BY page.n`
 
 var stageNames = map[controlplane.ListStage]string{
 	controlplane.StageAll: "all", controlplane.StageClicked: "clicked", controlplane.StageNever: "never",
@@ -86,7 +86,7 @@ func (db *LinkStore) listDeleted(
 	if from.ID != 0 {
 		at = &from.Created
 	}
-	err = db.pool.queryIn(ctx, tenantOf(ws), `
+	err = db.pool.queryIn(ctx, tenantOf(ws), selectLinks(`
 		WITH walk AS MATERIALIZED (
 			SELECT id, deleted_at, expires_at FROM link
 			WHERE `+ofWorkspace("workspace_id", "$1")+` AND deleted_at >= $2::timestamptz - $3::interval AND deleted_at IS NOT NULL
@@ -99,9 +99,8 @@ func (db *LinkStore) listDeleted(
 			SELECT id, false FROM walk WHERE (SELECT count(*) FROM walk) = $7 AND (SELECT count(*) FROM found) < $6
 			ORDER BY deleted_at, id LIMIT 1
 		)
-		SELECT x.*, p.found FROM (`+selectLink+` WHERE `+ofWorkspace("l.workspace_id", "$1")+`
-			AND l.id = ANY (ARRAY(SELECT id FROM found UNION ALL SELECT id FROM last))) x
-		JOIN (SELECT * FROM found UNION ALL SELECT * FROM last) p ON p.id = x.id ORDER BY p.found DESC, x.deleted_at DESC, x.id DESC`,
+		SELECT * FROM found UNION ALL SELECT * FROM last`, `, page.found`)+`
+		ORDER BY page.found DESC, l.deleted_at DESC, l.id DESC`,
 		[]any{ws, now, controlplane.RestorableFor, at, from.ID, limit + 1, listBudget}, func(rows pgx.Rows) error {
 			var last controlplane.ListPlace
 			for rows.Next() {

@@ -39,10 +39,11 @@ func (db *ClickStore) LinksClicks(
 		UNION ALL
 		SELECT n.ord, 2, p.day - date '1970-01-01', extract(hour FROM p.last_accessed_at AT TIME ZONE 'UTC')::integer,
 		       p.clicks, p.bot_clicks, p.detail
-		FROM named n CROSS JOIN LATERAL unnest(click_areas(n.id)) a CROSS JOIN LATERAL (
+		FROM (SELECT DISTINCT unnest(click_areas(id)) AS area FROM named) a CROSS JOIN LATERAL (
 			SELECT link_id, day, last_accessed_at, clicks, bot_clicks, detail FROM click_part
-			WHERE `+ofWorkspace("workspace_id", "$1")+` AND area = a OFFSET 0) p
-		WHERE p.link_id = n.id AND p.day >= date '1970-01-01' + $4::integer AND p.day < date '1970-01-01' + $5::integer`,
+			WHERE `+ofWorkspace("workspace_id", "$1")+` AND area = a.area AND link_id IN (SELECT id FROM named) OFFSET 0) p
+		JOIN named n ON n.id = p.link_id
+		WHERE p.day >= date '1970-01-01' + $4::integer AND p.day < date '1970-01-01' + $5::integer`,
 		[]any{ws, domains, codes, first, end}, func(rows pgx.Rows) error {
 			const dayRow, partRow = 1, 2 // 0: the link alone
 			var ord, kind, hour int

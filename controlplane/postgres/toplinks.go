@@ -109,9 +109,11 @@ CROSS JOIN LATERAL (
 	SELECT sum(clicks) AS clicks, sum(bot_clicks) AS bots FROM click_day WHERE link_id = s.id AND ` + ofDays + `) c
 WHERE c.clicks > 0`
 	countParts = `
-SELECT link_id, least(sum(clicks), 9223372036854775807)::bigint, least(sum(bot_clicks), 9223372036854775807)::bigint
-FROM click_part WHERE area = ANY ($5::bigint[]) AND link_id = ANY ($4::bigint[]) AND ` + ofDays + `
-GROUP BY link_id`
+SELECT s.link_id, least(sum(s.clicks), 9223372036854775807)::bigint, least(sum(s.bots), 9223372036854775807)::bigint
+FROM click_pack k CROSS JOIN LATERAL unnest(k.links, k.days, k.clicks, k.bot_clicks) AS s (link_id, day, clicks, bots)
+WHERE ` + ofWorkspace("k.workspace_id", "$1") + ` AND k.area = ANY ($5::bigint[]) AND s.link_id = ANY ($4::bigint[])
+  AND s.day >= date '1970-01-01' + $2::integer AND s.day < date '1970-01-01' + $3::integer
+GROUP BY s.link_id`
 )
 
 // topCount counts the clicks of links in days, at one moment.
