@@ -6,21 +6,21 @@ import (
 	"unicode/utf8"
 )
 
-// Block is the statement of an operator that visitors of a code get no answer of its link
-// (a takedown), or that they get it again. Of two statements about one code, that with
-// the higher version counts. A statement is about the address that visitors know, so that
-// it outlives the link, and also the domain.
+// Block is the statement of an operator that visitors of a short address get no answer of
+// its link (a takedown), or that they get it again. Of two statements about one short
+// address, that with the higher version counts. A short address is a host and a code, so
+// that the statement outlives the link, and also the domain.
 type Block struct {
 	Host    string // of the domain, in the form of [HostName]; "" for the default domain
 	Code    Code
-	Version uint64 // higher than that of every earlier statement about any code
+	Version uint64 // higher than that of every earlier statement about any short address
 	Blocked bool   // false: the block has ended
 	Policy  BlockPolicy
 	Reason  string // of the operator; visitors do not see it
 	At      int64  // Unix milliseconds, by PostgreSQL's clock
 }
 
-// BlockPolicy says how a blocked code is answered.
+// BlockPolicy says how a blocked short address is answered.
 type BlockPolicy uint8
 
 // The policies of blocks.
@@ -29,9 +29,9 @@ const (
 	BlockGone  BlockPolicy = 2 // answers 410
 )
 
-// Limits of blocks. A code whose block has ended still has its statement.
+// Limits of blocks. A short address whose block has ended still has its statement.
 const (
-	MaxBlocks      = 20_000 // codes with a statement
+	MaxBlocks      = 20_000 // short addresses with a statement
 	MaxBlockReason = 200    // bytes
 	MaxHostLength  = 253    // bytes
 )
@@ -58,8 +58,8 @@ func (p BlockPolicy) String() string {
 	return "unknown"
 }
 
-// Status returns the HTTP status with which a blocked code is answered, 0 for the zero
-// policy.
+// Status returns the HTTP status with which a blocked short address is answered, 0 for
+// the zero policy.
 func (p BlockPolicy) Status() int {
 	switch p {
 	case 0:
@@ -90,11 +90,11 @@ func oneLine(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// Newer reports whether b replaces an earlier statement about its code.
+// Newer reports whether b replaces an earlier statement about its short address.
 func (b *Block) Newer(than *Block) bool { return b.Version > than.Version }
 
-// AppendBlockKey appends the address that a block is about, which no two codes share. It
-// does not allocate once dst is large enough.
+// AppendBlockKey appends a key of the short address that a block is about, which no two
+// of them share. It does not allocate once dst is large enough.
 func AppendBlockKey(dst, host, code []byte) []byte {
 	return append(append(append(dst, host...), '/'), code...)
 }

@@ -19,7 +19,7 @@ const (
 	ENotFound     ErrorCode = "not-found"              // 404
 	EConflict     ErrorCode = "conflict"               // 409
 	EGone         ErrorCode = "gone"                   // expired; 410
-	EBlocked      ErrorCode = "blocked"                // an operator has blocked the link for legal reasons; 451
+	EBlocked      ErrorCode = "blocked"                // an operator has blocked the short address for legal reasons; 451
 	EStale        ErrorCode = "stale"                  // the resource has changed since it was read; 412
 	EInProgress   ErrorCode = "in-progress"            // the same request is being answered; 409, try again
 	EKeyReused    ErrorCode = "key-reused"             // the idempotency key belongs to another request; 422

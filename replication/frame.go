@@ -26,7 +26,7 @@ const (
 	frameEnd       frameType = 7 // last of a snapshot
 	frameReport    frameType = 8 // report your position, once all before this is on your disk
 	frameSums      frameType = 9
-	frameBlocks    frameType = 10 // statements about blocked codes
+	frameBlocks    frameType = 10 // statements about blocked short addresses
 	frameSignature frameType = 16 // of the hello, batch or heartbeat that comes next
 	frameKey       frameType = 17 // with which is signed; before the hello
 	frameTestimony frameType = 18 // for the position of the hello or heartbeat that comes next, which has no signature of its own

@@ -11,8 +11,8 @@ import (
 	"waypost"
 )
 
-// Blocks knows the codes that operators have blocked. Its methods may be called by many
-// goroutines at once.
+// Blocks knows the short addresses that operators have blocked. Its methods may be called
+// by many goroutines at once.
 type Blocks interface {
 	// Policy returns the policy with which the code of a host is blocked, 0 for one that is
 	// not. A nil host means the default domain. It neither waits nor allocates, and is fast

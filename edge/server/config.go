@@ -29,11 +29,11 @@ type Config struct {
 	// link leads to its target for exhausted budgets, or answers 503.
 	Budgets Budgets
 
-	// Blocks knows the codes that operators have blocked. Default: none is.
+	// Blocks knows the short addresses that operators have blocked. Default: none is.
 	Blocks Blocks
 
-	// Contact says whom visitors of a blocked code may ask, such as an address. Default: the
-	// answer names none.
+	// Contact says whom visitors of a blocked short address may ask, such as an e-mail
+	// address. Default: the answer names none.
 	Contact string
 
 	// StrictHosts answers 404 for a host that belongs to no domain. Otherwise such a host
