@@ -453,6 +453,7 @@ ALTER TABLE link
     ENABLE ALWAYS TRIGGER changelog_3_delete,
     ENABLE ALWAYS TRIGGER link_retired,
     ENABLE ALWAYS TRIGGER link_new,
+    ENABLE ALWAYS TRIGGER link_owners_update,
     ENABLE ALWAYS TRIGGER link_tags_update,
     ENABLE ALWAYS TRIGGER link_tags_delete,
     ENABLE ALWAYS TRIGGER link_changed;

@@ -265,6 +265,8 @@ func TestASessionInReplicaRoleIsStillLogged(t *testing.T) {
 	exec(t, super, `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'replica', 'https://example.net/')`)
 	require.Len(t, f.catchUp(t, db, 10), 1)
 	require.Contains(t, f.rows, "1/1/replica")
+	_, err = super.Exec(t.Context(), `UPDATE link SET workspace_id = 404 WHERE code = 'replica'`)
+	require.ErrorContains(t, err, "there is no workspace 404")
 }
 
 func TestSlotsAreComputedAlikeInPostgreSQLAndGo(t *testing.T) {
