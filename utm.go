@@ -7,19 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// UTM holds the values of a request's parameters [UTMNames], in their order and with a
-// newline between them, up to the last that is not empty. "" is none.
+// UTM holds the values of a request's parameters utm_source, utm_medium, utm_campaign,
+// utm_term and utm_content, in this order and with a newline between them, up to the last
+// that is not empty. "" is none.
 type UTM string
 
 // UTMValues are the single values of a [UTM].
 type UTMValues [utmCount]string
 
 const utmCount = 5
-
-// UTMNames returns the parameters by which campaigns are told apart.
-func UTMNames() UTMValues {
-	return UTMValues{"utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content"}
-}
 
 // MaxUTM bounds a value, and MaxUTMText all values of a click, in bytes.
 const (
@@ -30,7 +26,7 @@ const (
 	utmBreak  = "\n" // between the values of a click, none of which contains it
 )
 
-// HasUTM reports whether a query may have a parameter of [UTMNames].
+// HasUTM reports whether a query may have a parameter of a [UTM].
 func HasUTM(query []byte) bool { return bytes.Contains(query, []byte(utmPrefix)) }
 
 // AppendUTM appends the [UTM] of a query; nothing without any of its parameters. Values

@@ -27,9 +27,6 @@ func ParseVisit(pathAndQuery []byte) (v Visit) {
 	return v
 }
 
-// IsRoot reports whether the visit is to the root of the domain.
-func (v *Visit) IsRoot() bool { return len(v.Code) == 0 && v.Rest == nil && !v.Preview }
-
 // Follow returns the answer to a visit to a link whose resolution is r. If the link's
 // flags forward the visitor's path or query, the new Location is appended to dst, which
 // is returned grown. Otherwise dst is returned unchanged. It does not allocate if dst has

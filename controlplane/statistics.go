@@ -44,7 +44,7 @@ const (
 	Referrers
 	Rules
 	Variants
-	UTM        // the first of five, in the order of waypost.UTMNames
+	UTM        // the first of five, in the order of a waypost.UTM
 	Dimensions = UTM + Dimension(len(waypost.UTMValues{}))
 )
 

@@ -26,7 +26,7 @@ const (
 	Referrer
 	Rule
 	Variant
-	UTM        // the first of five, in the order of waypost.UTMNames
+	UTM        // the first of five, in the order of a waypost.UTM
 	dimensions = UTM + Dimension(len(waypost.UTMValues{}))
 
 	// From here on dimensions are packed only where some click has a name.
