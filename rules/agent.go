@@ -34,7 +34,7 @@ const (
 	AgentAndroidBrowser // the browser of old Androids
 	AgentSamsung        // Samsung Internet
 	AgentBot            // as IsBot reports; its other properties are those that it claims
-	AgentPreview        // a bot that fetches previews of links for chats and social networks
+	AgentPreview        // a bot that fetches previews for chats and social networks, because a person has posted the link
 )
 
 // agentNames are the words of users, in the order of the constants. Except for tablet,

@@ -48,10 +48,6 @@ var previewNames = [...]string{
 	"whatsapp", // also Signal
 }
 
-// IsPreview reports whether a bot fetches previews of links for a chat or a social
-// network. Such a bot comes because a person has posted the link.
-func IsPreview(agent []byte) bool { return IsBot(agent) && namesPreview(agent) }
-
 // previewsBy holds previewNames by their first letter.
 var previewsBy = func() (t [256][]string) {
 	for _, name := range previewNames {

@@ -51,7 +51,7 @@ func TestIsBot_BotIsKnownByWhatItSaysOfItself(t *testing.T) {
 	}
 }
 
-func TestIsPreview_IsABotOfAChatOrASocialNetwork(t *testing.T) {
+func TestParseAgent_PreviewIsABotOfAChatOrASocialNetwork(t *testing.T) {
 	for _, agent := range []string{
 		"facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)", "Facebot", "facebookexternalhit/1.1;line-poker/1.0",
 		"facebookexternalhit/1.1; kakaotalk-scrap/1.0; +https://devtalk.kakao.com/t/scrap/33984",
@@ -63,7 +63,6 @@ func TestIsPreview_IsABotOfAChatOrASocialNetwork(t *testing.T) {
 		"Mozilla/5.0 (compatible; redditbot/1.0; +http://www.reddit.com/feedback)", "Mozilla/5.0 (compatible; vkShare; +http://vk.com/dev/Share)",
 		"Iframely/1.3.1 (+https://iframely.com/docs/about)", "Mozilla/5.0 (compatible; Embedly/0.2; +http://support.embed.ly/)", "Synapse (bot; +https://github.com/matrix-org/synapse)",
 	} {
-		require.True(t, rules.IsPreview([]byte(agent)), agent)
 		require.NotZero(t, rules.ParseAgent([]byte(agent))&rules.AgentPreview, agent)
 	}
 	for _, agent := range append([]string{
@@ -72,7 +71,6 @@ func TestIsPreview_IsABotOfAChatOrASocialNetwork(t *testing.T) {
 		"Mozilla/5.0 (iPhone; CPU iPhone OS 17_5_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 Snapchat/12.91.0.39 (like Safari/8618.2.12.10.9, panda)",
 		"meta-externalagent/1.1 (+https://developers.facebook.com/docs/sharing/webmasters/crawler)", "notfacebot/1.0 (+http://example.com)",
 	}, browsers...) {
-		require.False(t, rules.IsPreview([]byte(agent)), agent)
 		require.Zero(t, rules.ParseAgent([]byte(agent))&rules.AgentPreview, agent)
 	}
 }
@@ -113,13 +111,10 @@ func FuzzIsBot(f *testing.F) {
 	f.Fuzz(func(t *testing.T, agent []byte) {
 		is := rules.IsBot(agent)
 		require.Equal(t, plainlyBot(string(agent)), is)
-		if rules.IsPreview(agent) {
-			require.True(t, is)
-		}
 		if len(agent) <= waypost.MaxAgent {
 			set := rules.ParseAgent(agent)
 			require.Equal(t, is, set&rules.AgentBot != 0)
-			require.Equal(t, rules.IsPreview(agent), set&rules.AgentPreview != 0)
+			require.True(t, is || set&rules.AgentPreview == 0, "only bots fetch previews")
 		}
 	})
 }
@@ -127,7 +122,7 @@ func FuzzIsBot(f *testing.F) {
 func TestIsBot_DoesNotAllocate(t *testing.T) {
 	person, bot := []byte(browsers[3]), []byte(bots[0])
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if rules.IsBot(person) || !rules.IsPreview(bot) {
+		if rules.IsBot(person) || !rules.IsBot(bot) {
 			panic("taken for another")
 		}
 	}))

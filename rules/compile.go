@@ -67,10 +67,6 @@ func SplitKey(b []byte) (key [keySize]byte, ok bool) {
 	return [keySize]byte(p.key), true
 }
 
-// Scheduled reports whether a programme has the offsets of a time zone, which have to be
-// compiled again before they end.
-func Scheduled(b []byte) bool { return len(b) >= headSize && b[1]&scheduled != 0 }
-
 type compiler struct {
 	*Compiling
 

@@ -204,7 +204,8 @@ func NeedOf(b []byte) Need {
 // redirect that counts may disclose its targets.
 func gated(b []byte) bool { return len(b) < headSize || b[6] != 0 || b[1]&gatePassword != 0 }
 
-// scheduled is the flag of a programme with the offsets of a time zone, which end.
+// scheduled is the flag of a programme with the offsets of a time zone, which have to be
+// compiled again before they end. PostgreSQL finds such programmes by bit 15.
 const scheduled = 1 << 7
 
 // Known reports whether a programme says that it is of the version of this package.
