@@ -63,8 +63,7 @@ const (
 	utmFlag  = 4
 )
 
-// Append appends the packed form. UnpackDelta refuses the bytes of a delta that breaks a
-// rule.
+// Append appends the packed form. Unpack refuses the bytes of a delta that breaks a rule.
 func (p *Delta) Append(dst []byte) []byte {
 	dst = append(dst, version)
 	dst = binary.AppendUvarint(dst, uint64(len(p.Profiles)))
@@ -108,17 +107,8 @@ func (p *Delta) Append(dst []byte) []byte {
 // maxOfDelta bounds each list of a delta, far above the bounds of a batch.
 const maxOfDelta = 1 << 24
 
-// UnpackDelta reads the packed form; EInvalid for other bytes.
-func UnpackDelta(b []byte) (*Delta, error) {
-	p := &Delta{}
-	if err := p.Unpack(b); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// Unpack is UnpackDelta into the memory of p, whose texts are new. After an error p holds
-// nothing of use.
+// Unpack reads the packed form into the memory of p, whose texts are new; EInvalid for
+// other bytes, after which p holds nothing of use.
 func (p *Delta) Unpack(b []byte) error {
 	r := newReader(b)
 	r.begin()

@@ -25,7 +25,7 @@ func compareMost(x, y LinkCount) int {
 // day without clicks.
 type Top struct {
 	links []LinkCount // in order of the links
-	floor uint64
+	floor uint64      // an upper bound of the clicks of any other link
 }
 
 // UnknownTop returns the Top of a day whose links are unknown, none of which has more
@@ -34,9 +34,6 @@ func UnknownTop(floor uint64) *Top { return &Top{floor: min(floor, MaxCount)} }
 
 // Links returns the links, by id.
 func (t *Top) Links() []LinkCount { return t.links }
-
-// Floor returns an upper bound of the clicks of any other link.
-func (t *Top) Floor() uint64 { return t.floor }
 
 // Set sets the clicks of links, each once. A link without clicks is removed.
 func (t *Top) Set(links ...LinkCount) {
