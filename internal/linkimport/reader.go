@@ -381,17 +381,6 @@ func SplitTags(cell string) ([]string, error) {
 	return tags, nil
 }
 
-// JoinTags makes a cell that SplitTags reads.
-func JoinTags(tags []string) (string, error) {
-	var b strings.Builder
-	w := csv.NewWriter(&b)
-	if err := w.Write(tags); err != nil {
-		return "", fmt.Errorf("join tags: %w", err)
-	}
-	w.Flush()
-	return strings.TrimSuffix(b.String(), "\n"), nil
-}
-
 func (r *csvRows) offset() int64 { return r.csv.InputOffset() }
 
 // budget fails when a single row reads more than is left. The CSV reader fetches
