@@ -125,7 +125,7 @@ type LinkClicks struct {
 const MaxNodeLength = 64
 
 // ValidNode reports whether s can be the name of a node: 1 to [MaxNodeLength] letters,
-// digits and -_.
+// digits, '-', '_' and '.'.
 func ValidNode(s string) bool {
 	return len(s) >= 1 && len(s) <= MaxNodeLength && strings.IndexFunc(s, notInNode) < 0
 }

@@ -11,7 +11,7 @@ type WorkspaceID int64
 // DefaultWorkspace exists in every cluster.
 const DefaultWorkspace WorkspaceID = 1
 
-// DefaultSlug is its slug.
+// DefaultSlug is the slug of [DefaultWorkspace].
 const DefaultSlug = "default"
 
 // DomainID numbers a domain under which codes are unique.

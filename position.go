@@ -15,7 +15,7 @@ func (id EpochID) String() string { return hex.EncodeToString(id[:]) }
 // Epoch is one history of the changelog. A new epoch is opened when PostgreSQL was failed
 // over or restored, because sequence numbers may then mean other changes.
 type Epoch struct {
-	Ordinal uint32 // 1, 2, …: later histories are larger
+	Ordinal uint32 // 1 of the first epoch; of later ones the minutes since 1970 at their opening, or more
 	ID      EpochID
 }
 
