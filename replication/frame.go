@@ -28,7 +28,7 @@ const (
 	frameSums      frameType = 9
 	frameBlocks    frameType = 10 // statements about blocked short addresses
 	frameSignature frameType = 16 // of the hello, batch or heartbeat that comes next
-	frameKey       frameType = 17 // with which is signed; before the hello
+	frameKey       frameType = 17 // the public key of the signatures; sent before the hello
 	frameTestimony frameType = 18 // for the position of the hello or heartbeat that comes next, which has no signature of its own
 )
 

@@ -15,8 +15,8 @@ const (
 	repairTries = 3
 	// maxDiffering bounds how many slots a repair replaces.
 	maxDiffering = waypost.Slots / 2
-	// worthCounting is the number of records that the differing slots may have whatever
-	// their share of all records.
+	// worthCounting is the number of records that a repair may replace even if that is
+	// more than half of all.
 	worthCounting = 10_000
 	// maxHeld bounds the records of a range of slots that are held before they replace
 	// others, in bytes.

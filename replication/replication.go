@@ -1,8 +1,8 @@
 // Package replication carries the changelog from a source to its followers: the
-// encoding of records, the frames of the stream and of the snapshot, Serve for
-// the side that holds a changelog, and Follow for the side that wants a replica.
+// encoding of records, the frames of the stream and of the snapshot, [Server] for the
+// side that holds a changelog, and [Follower] for the side that wants a replica.
 //
-// It knows neither PostgreSQL nor Pebble: a Source and a Sink are interfaces, and
+// It knows neither PostgreSQL nor Pebble: a [Source] and a [Sink] are interfaces, and
 // DESIGN.md describes the protocol.
 package replication
 

@@ -58,7 +58,9 @@ type ServerConfig struct {
 	// transaction is read twice, and 1,000 links are often committed together; 1024.
 	ReadRecords  int
 	WriteTimeout time.Duration // for a follower to take 256 KiB; 10 s
-	ReadTimeout  time.Duration // for one reading of the tail; 30 s
+	// ReadTimeout bounds one reading of the changelog. A range of slots is read without a
+	// bound, and halved if the reading fails after that time; 30 s.
+	ReadTimeout time.Duration
 
 	Points *failpoint.Points // nil: nothing is done at its places
 }
