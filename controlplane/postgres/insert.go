@@ -158,8 +158,8 @@ func claimsOf(links []controlplane.Insertion) (c claimColumns, leases []int64) {
 }
 
 // InsertLinks implements controlplane.LinkStore: one round trip, one transaction, unless
-// links carry receipts or are to be the only ones of their targets. Epoch 0 means any: no
-// link of the batch has a minted code.
+// links carry idempotency records or are to be the only ones of their targets. Epoch 0
+// means any: no link of the batch has a minted code.
 func (db *LinkStore) InsertLinks(
 	ctx context.Context, epoch uint32, links []controlplane.Insertion,
 ) ([]controlplane.Placement, waypost.Position, error) {

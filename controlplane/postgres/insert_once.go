@@ -61,7 +61,7 @@ func (db *LinkStore) insertWithLook(
 type look struct {
 	links      []controlplane.Insertion
 	placed     []controlplane.Placement
-	receipts   []*controlplane.IdempotencyRecord // each once, in order
+	records    []*controlplane.IdempotencyRecord // each once, in order
 	answered   map[controlplane.RequestID]bool
 	duplicates map[dedupeKey]waypost.Link
 	first      map[dedupeKey]int // the insertion that is to be the link of a target: the first that is live, if one is
@@ -85,8 +85,8 @@ func newLook(links []controlplane.Insertion) *look {
 		duplicates: make(map[dedupeKey]waypost.Link), first: make(map[dedupeKey]int),
 	}
 	for i := range links {
-		if r := links[i].Idempotency; r != nil && !slices.Contains(k.receipts, r) {
-			k.receipts = append(k.receipts, r)
+		if r := links[i].Idempotency; r != nil && !slices.Contains(k.records, r) {
+			k.records = append(k.records, r)
 		}
 	}
 	return k
@@ -94,10 +94,10 @@ func newLook(links []controlplane.Insertion) *look {
 
 // queue asks for answers that were given, and for live links of targets.
 func (k *look) queue(b *pgx.Batch) {
-	if len(k.receipts) > 0 {
+	if len(k.records) > 0 {
 		var workspaces []int64
 		var routes, keys []string
-		for _, r := range k.receipts {
+		for _, r := range k.records {
 			workspaces, routes, keys = append(workspaces, int64(r.ID.Workspace)), append(routes, r.ID.Route), append(keys, r.ID.Key)
 		}
 		b.Queue(`
@@ -238,7 +238,7 @@ func (k *look) noteDuplicates(ctx context.Context, tx pgx.Tx) error {
 // keep writes the answers to the requests of which a link has come.
 func (k *look) keep(ctx context.Context, tx pgx.Tx, at waypost.Position) error {
 	var b pgx.Batch
-	for _, r := range k.receipts {
+	for _, r := range k.records {
 		var placed []controlplane.Placement
 		worth := false
 		for i := range k.links {

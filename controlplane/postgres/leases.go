@@ -18,7 +18,7 @@ type KeyRangeStore struct {
 }
 
 // TakeLease implements controlplane.LeaseStore. The lease is also remembered on
-// this machine before it is returned, see witness.
+// this machine before it is returned, see highWaterMark.
 func (db *KeyRangeStore) TakeLease(
 	ctx context.Context, region waypost.Region, node string, size int64, finished []int64,
 ) (controlplane.Lease, error) {

@@ -16,7 +16,8 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// RollerConfig says how parts of clicks are folded. Zero fields mean the default.
+// RollerConfig says how parts of clicks are folded. Zero fields mean the default. A
+// control plane sets Metrics; the other fields are for tests.
 type RollerConfig struct {
 	Interval time.Duration         // of rest once no part is left; default 2 s
 	Parts    int                   // most in one transaction; default 50,000
@@ -47,8 +48,8 @@ func (db *ClickStore) NewRoller(cfg RollerConfig) *Roller {
 	return &Roller{db: db, cfg: cfg, metrics: newRollerMetrics(cfg.Metrics)}
 }
 
-// Run folds until ctx is over. What fails is tried again after a rest; meanwhile
-// clicks are taken and told as always.
+// Run folds until ctx is over. What fails is tried again after a rest; meanwhile clicks
+// are counted and reported as always.
 func (r *Roller) Run(ctx context.Context) {
 	every := func(what string, do func(context.Context) error) { r.db.pool.every(ctx, r.cfg.Interval, what, do) }
 	var wg sync.WaitGroup
@@ -97,8 +98,9 @@ func (p place) lock() int32 {
 // because each takes a connection.
 func workers() int { return min(4, runtime.GOMAXPROCS(0)+1) }
 
-// Fold folds all parts, except those in areas that another roller holds. An error in one
-// area does not stop the others. Only one goroutine may call it at a time.
+// Fold folds all parts once, except those in areas that another roller holds. An error in
+// one area does not stop the others. Only one goroutine may call it at a time. Tests and
+// benchmarks use it, because it returns when no part is left; Run does not.
 func (r *Roller) Fold(ctx context.Context) error {
 	return errors.Join(r.foldWorkspaces(ctx), r.foldLinks(ctx))
 }

@@ -26,7 +26,7 @@ type Memory interface {
 // of a new epoch covers keys that were issued since the last look.
 const watchInterval = 5 * time.Second
 
-// rememberedRange is a range as the witness has seen it: counters below Next may
+// rememberedRange is a range as the highWaterMark has seen it: counters below Next may
 // have been issued.
 type rememberedRange struct {
 	Prefix int    `json:"prefix"`
