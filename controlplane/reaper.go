@@ -163,12 +163,12 @@ func (r *Reaper) clean(ctx context.Context, deadline time.Time) error {
 				return err
 			}
 			n, err := step.do()
+			r.cleaned.WithLabelValues(step.kind).Add(float64(n))
 			if err != nil {
 				return err
 			}
-			r.cleaned.WithLabelValues(step.kind).Add(float64(n))
-			if n < r.cfg.BatchSize {
-				break
+			if n < r.cfg.BatchSize/2 {
+				break // the rest is not to be had now, or just came
 			}
 		}
 	}

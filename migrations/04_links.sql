@@ -143,7 +143,8 @@ BEGIN
     RETURN CASE WHEN EXISTS (SELECT FROM retired_code WHERE domain_id = NEW.domain_id AND code = NEW.code) THEN NULL ELSE NEW END;
 END $$;
 
-CREATE TRIGGER link_retired BEFORE INSERT ON link FOR EACH ROW WHEN (NEW.custom) EXECUTE FUNCTION link_refuse_retired();
+CREATE TRIGGER link_retired BEFORE INSERT ON link FOR EACH ROW WHEN (NEW.custom OR NEW.domain_id <> 1)
+    EXECUTE FUNCTION link_refuse_retired();
 
 -- 3. The changelog gets an entry for each row, and the mark that closes the statement.
 

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -17,6 +18,40 @@ import (
 var eraser = controlplane.Actor{
 	Workspace: waypost.DefaultWorkspace, KeyID: 3, Name: "dpo",
 	Scopes: []controlplane.Scope{controlplane.ScopeAdmin},
+}
+
+// A roller of another area may hold a day that the erasure wants, and want one that it
+// holds.
+func TestAnErasureThatWouldWaitForeverIsTriedAgain(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"))
+	send(t, db, 1, rows("spring", 1, 0, 4, at(22, 20).AddDate(0, 0, -1)))
+	send(t, db, 2, rows("spring", 1, 0, 1, at(1, 0)))
+	fold(t, db)
+	send(t, db, 3, rows("spring", 1, 0, 2, at(1, 0))) // of which the erasure locks the day first
+	rolling, err := hand.Begin(t.Context())
+	require.NoError(t, err)
+	const lock = `SELECT FROM click_workspace_day WHERE day = $1 FOR UPDATE`
+	exec(t, rolling, `SET LOCAL deadlock_timeout = '1min'`) // the other finds out
+	_, err = rolling.Exec(t.Context(), lock, at(0, 0).AddDate(0, 0, -1))
+	require.NoError(t, err)
+	type result struct {
+		f   controlplane.ForgottenClicks
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		f, err := db.ForgetClicks(context.WithoutCancel(t.Context()), eraser, waypost.DefaultDomain, "spring")
+		done <- result{f, err}
+	}()
+	waiting(t, db, psql(t, hand.Config().ConnString()))
+	_, err = rolling.Exec(t.Context(), lock, at(0, 0))
+	require.NoError(t, err)
+	require.NoError(t, rolling.Rollback(t.Context()))
+	r := <-done
+	require.NoError(t, r.err)
+	require.Equal(t, controlplane.ForgottenClicks{Clicks: 7}, r.f)
+	require.Zero(t, number(t, hand, `SELECT sum(clicks)::bigint FROM click_workspace_day`))
 }
 
 // everything is a time that holds all clicks of a test.

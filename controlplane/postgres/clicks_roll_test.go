@@ -119,7 +119,7 @@ func TestPartsThatAnotherRollerHasAtHandWaitInSight(t *testing.T) {
 	defer cancel()
 	ended := make(chan struct{})
 	go func() { defer close(ended); roller.Run(ctx) }()
-	require.Eventually(t, func() bool { return metric(t, registry, "waypost_click_parts") == 1 }, 60*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return metric(t, registry, "waypost_click_packs") == 1 }, 60*time.Second, 5*time.Millisecond)
 	require.InDelta(t, 60, metric(t, registry, "waypost_click_parts_age_seconds"), 30)
 	require.EqualValues(t, 4, clicks(t, db, "link-0"), "they are told all the same")
 	require.NoError(t, other.Rollback(t.Context()))

@@ -41,7 +41,8 @@ func TestAPageOfLinksReadsRowsOfWaitingClicksOnce(t *testing.T) {
 	for i := range page.Links {
 		require.EqualValues(t, 2*batches, page.Links[i].Clicks)
 	}
-	lines, err := db.LinksClicks(t.Context(), waypost.DefaultWorkspace, names, span(t, at(0, 0), at(0, 0).AddDate(0, 0, 1), controlplane.ByDay, nil))
+	day := span(t, at(0, 0), at(0, 0).AddDate(0, 0, 1), controlplane.ByDay, nil)
+	lines, err := db.LinksClicks(t.Context(), waypost.DefaultWorkspace, names, day)
 	require.NoError(t, err)
 	require.Len(t, lines, 100)
 	require.Equal(t, []int64{2 * batches}, lines[names[7]])
@@ -69,8 +70,8 @@ func BenchmarkPageWhileClicksWait(b *testing.B) {
 	for _, n := range []int{0, 100, 400, 4000} {
 		_, err := conn.Exec(b.Context(), `
 			INSERT INTO click_pack (workspace_id, area, links, days, clicks, bot_clicks, newest, details)
-			SELECT 1, (SELECT min(id) >> 16 << 16 | 16 FROM link), array_agg(l.id ORDER BY l.id), array_agg(current_date), array_agg(3), array_agg(0),
-			       array_agg(now()), array_agg($2::bytea)
+			SELECT 1, (SELECT min(id) >> 16 << 16 | 16 FROM link), array_agg(l.id ORDER BY l.id), array_agg(current_date), array_agg(3),
+			       array_agg(0), array_agg(now()), array_agg($2::bytea)
 			FROM generate_series(1, $1::integer) g CROSS JOIN LATERAL (SELECT id FROM link WHERE id % 11 = g % 11) l GROUP BY g`, n-packs, detail)
 		require.NoError(b, err)
 		packs = n

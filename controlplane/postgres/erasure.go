@@ -37,7 +37,26 @@ func (db *ClickStore) ForgetClicks(
 		return f, classify("delete the single clicks of a link", err)
 	}
 	var broken []brokenPiece
-	err = pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+	for try := 1; ; try++ {
+		attempt := e
+		f, broken, err = attempt.run(ctx, db.pool, by, domain, code)
+		// Rollers of other areas may have locked days of the workspace in another order.
+		if pgCode(err) != "40P01" || try == 3 {
+			break
+		}
+	}
+	if err != nil {
+		return controlplane.ForgottenClicks{}, classify("delete the clicks of a link", err)
+	}
+	db.tellBroken(broken)
+	return f, nil
+}
+
+// run deletes the clicks in one transaction. What could not be read is returned.
+func (e *erasure) run(
+	ctx context.Context, pool *pool, by controlplane.Actor, domain waypost.DomainID, code waypost.Code,
+) (f controlplane.ForgottenClicks, broken []brokenPiece, err error) {
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := setTenant(ctx, tx, by.Workspace); err != nil {
 			return err
 		}
@@ -77,11 +96,7 @@ func (db *ClickStore) ForgetClicks(
 		_, err = tx.Exec(ctx, `DELETE FROM click_set_aside WHERE workspace_id = $1 AND link_id = $2`, e.workspace, e.link)
 		return err
 	})
-	if err != nil {
-		return controlplane.ForgottenClicks{}, classify("delete the clicks of a link", err)
-	}
-	db.tellBroken(broken)
-	return f, nil
+	return f, broken, err
 }
 
 // erasure collects the deleted rows of a link.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,43 +11,73 @@ import (
 // Links whose eventual budgets are used up, by the counted clicks of people. The index
 // link_counted has the links that can be.
 const (
-	isExhausted = `l.deleted_at IS NULL AND l.programme IS NOT NULL AND get_byte(l.programme, 6) = 1 AND NOT l.exhausted
+	hasBudget   = `l.deleted_at IS NULL AND l.programme IS NOT NULL AND get_byte(l.programme, 6) = 1 AND NOT l.exhausted`
+	isExhausted = hasBudget + `
 		AND EXISTS (SELECT FROM link_click c WHERE c.link_id = l.id AND c.clicks - c.bot_clicks >= (l.rules ->> 'max_clicks')::bigint)`
 
-	findExhausted     = `SELECT l.id FROM link l WHERE ` + isExhausted + ` ORDER BY l.id LIMIT 1000`
-	findExhaustedOf   = `SELECT l.id FROM link l WHERE l.id = ANY ($1) AND ` + isExhausted
-	updateExhausted   = `UPDATE link l SET exhausted = true WHERE l.id = ANY ($1) AND ` + isExhausted
-	exhaustedAtOnce   = 1000
-	exhaustedPatience = 4 * time.Second
+	findExhausted = `SELECT l.id FROM link l WHERE l.id = ANY ($1) AND ` + isExhausted
+
+	// The next links with budgets, their number, and the last of them.
+	findCounted = `
+		WITH step AS MATERIALIZED (SELECT l.id FROM link l WHERE ` + hasBudget + ` AND l.id > $1 ORDER BY l.id LIMIT $2)
+		SELECT count(*), coalesce(max(id), 0),
+		       ARRAY(SELECT l.id FROM step s CROSS JOIN LATERAL (SELECT * FROM link WHERE id = s.id OFFSET 0) l
+		             WHERE ` + isExhausted + ` ORDER BY l.id)
+		FROM step`
+
+	updateExhausted = `UPDATE link l SET exhausted = true WHERE l.id = ANY ($1) AND ` + isExhausted
+
+	exhaustedAtOnce   = 1_000
+	budgetsAtOnce     = 10_000
+	exhaustedPatience = 4 * time.Second // of a step
 )
 
-// exhaust marks those of some links, or of all for nil, whose eventual budgets are used
-// up. The owner's version of a link stays the same, as when a programme is compiled
-// again.
+// exhaust marks those of some links whose eventual budgets are used up.
 func (db *ClickStore) exhaust(ctx context.Context, links []int64) error {
 	ctx, cancel := context.WithTimeout(ctx, exhaustedPatience)
 	defer cancel()
-	find, args := findExhausted, []any(nil)
-	if links != nil {
-		find, args = findExhaustedOf, []any{links}
-	}
 	var ids []int64
-	if err := db.pool.queryIn(ctx, system, find, args, collect(&ids)); err != nil {
+	if err := db.pool.queryIn(ctx, system.lookingUp(), findExhausted, []any{links}, collect(&ids)); err != nil {
 		return classify("find click budgets that are used up", err)
 	}
-	for len(ids) > 0 {
-		n := min(len(ids), exhaustedAtOnce)
+	return db.markExhausted(ctx, ids)
+}
+
+// exhaustAll does so for all links: a budget may have become smaller. A step looks at a
+// bounded number of links.
+func (db *ClickStore) exhaustAll(ctx context.Context) error {
+	for last, n := int64(0), budgetsAtOnce; n == budgetsAtOnce; {
+		err := func() error {
+			ctx, cancel := context.WithTimeout(ctx, exhaustedPatience)
+			defer cancel()
+			var ids []int64
+			err := db.pool.queryRowIn(ctx, system.lookingUp(), findCounted, []any{last, budgetsAtOnce}, &n, &last, &ids)
+			if err != nil {
+				return classify("find click budgets that are used up", err)
+			}
+			return db.markExhausted(ctx, ids)
+		}()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// markExhausted marks links that are still so. The owner's version of a link stays the
+// same, as when a programme is compiled again.
+func (db *ClickStore) markExhausted(ctx context.Context, ids []int64) error {
+	for some := range slices.Chunk(ids, exhaustedAtOnce) {
 		err := db.pool.change(ctx, "end click budgets", func(tx pgx.Tx, _ uint32) error {
 			if _, err := tx.Exec(ctx, `SELECT set_config('waypost.recompiling', 'on', true)`); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, updateExhausted, ids[:n])
+			_, err := tx.Exec(ctx, updateExhausted, some)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		ids = ids[n:]
 	}
 	return nil
 }

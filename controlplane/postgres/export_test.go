@@ -20,5 +20,5 @@ func (db *DB) Unscoped(ctx context.Context, sql string) (n int64, err error) {
 // FoldLock returns the keys of the lock under which a link's parts are folded.
 func FoldLock(workspace, link int64) (int, int32) { return foldLocks, place{workspace, link}.lock() }
 
-// Measure looks at the backlog, and at budgets that were passed over.
-func (r *Roller) Measure(ctx context.Context) error { return r.measure(ctx) }
+// EndBudgets looks at all budgets once.
+func (r *Roller) EndBudgets(ctx context.Context) error { return r.endBudgets(ctx) }

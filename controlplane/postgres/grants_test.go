@@ -29,9 +29,9 @@ click_day: backup=r ingest=rawd operator=rawd reaper=rd tenant=rwd
 click_dead_letter: backup=r ingest=rawd operator=rawd
 click_dead_letter_more: backup=r ingest=rawd operator=rawd
 click_event: backup=r ingest=rawd operator=rawd reaper=rd tenant=rwd
-click_pack: backup=r ingest=rawd operator=rawd reaper=r tenant=rwd
+click_pack: backup=r ingest=rawd operator=rawd tenant=rwd
 click_progress: backup=r ingest=rawd operator=rawd
-click_set_aside: backup=r ingest=rawd operator=rawd
+click_set_aside: backup=r ingest=rawd operator=rawd reaper=rd
 click_watermark: backup=r ingest=rawd operator=rawd
 click_workspace_day: backup=r ingest=rawd operator=rawd tenant=rwd
 click_workspace_part: backup=r ingest=rawd operator=rawd tenant=rwd

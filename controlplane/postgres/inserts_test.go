@@ -40,6 +40,19 @@ func TestAMintedCodeThatIsTakenAfterAllIsToldAndTheOthersArePlaced(t *testing.T)
 	require.Equal(t, f.rows, newFollow(t, db).rows)
 }
 
+func TestACodeThatWasPurgedOfAnotherDomainIsNeverMintedThere(t *testing.T) {
+	db, hand := open(t)
+	exec(t, hand, `INSERT INTO domain (id, workspace_id, host) OVERRIDING SYSTEM VALUE VALUES (7, 1, 'brand.example')`)
+	exec(t, hand, `INSERT INTO retired_code (domain_id, code) VALUES (7, 'summers'), (1, 'winters')`)
+	ls := minted("springs", "summers", "winters")
+	for _, l := range ls {
+		l.Domain = 7
+	}
+	placed, _, err := db.InsertLinks(t.Context(), 0, insertions(ls...))
+	require.NoError(t, err)
+	require.Equal(t, []controlplane.Placement{controlplane.Placed, controlplane.Taken, controlplane.Placed}, placed)
+}
+
 func TestEntriesAreWrittenWhateverIdsTheirLinksHave(t *testing.T) {
 	db, hand := open(t)
 	f := newFollow(t, db)

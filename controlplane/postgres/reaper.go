@@ -2,6 +2,9 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -64,17 +67,13 @@ func (db *ReaperStore) ExpireLinks(ctx context.Context, buffer time.Duration, li
 		 SELECT count(*) FROM gone`, buffer, limit)
 }
 
-// reap looks for links without the head, and changes those that it finds under it.
-func (db *ReaperStore) reap(ctx context.Context, doing, find, change string, age time.Duration, limit int) (int, error) {
+// reap looks for links without the head, changes those that it finds under it, and
+// returns their number.
+func (db *ReaperStore) reap(ctx context.Context, doing, find, change string, age time.Duration, limit int) (n int, err error) {
 	var ids []int64
 	if err := db.pool.queryIn(ctx, reaper, find, []any{age, limit}, collect(&ids)); err != nil || len(ids) == 0 {
 		return 0, classify(doing, err)
 	}
-	return db.reapThese(ctx, doing, change, age, ids)
-}
-
-// reapThese changes links under the head of the changelog and returns their number.
-func (db *ReaperStore) reapThese(ctx context.Context, doing, change string, age time.Duration, ids []int64) (n int, err error) {
 	failpoint.Hit(doing + ": asked")
 	var at begun
 	var b pgx.Batch
@@ -99,107 +98,110 @@ func (db *ReaperStore) DeleteKeys(ctx context.Context, after time.Duration, limi
 }
 
 // Which tombstones are to go, and the way in which they go. What is found is judged again
-// under the head of the changelog. One with parts of clicks stays until they are in the
-// rollups of its workspace, which keep the clicks of links that are no more, and one with
-// clicks that were folded meanwhile until the next time.
+// under the head of the changelog. Those whose area a roller has at hand stay until the
+// next time, and so does one with clicks that were folded meanwhile. Parts of a link that
+// is gone are in the rollups of its workspace; rollers drop them.
 const (
 	purgeDue = `deleted_at < now() - $1::interval`
 
-	findPurged = `
-		SELECT workspace_id, id, ` + hasParts + `
-		FROM link l WHERE ` + purgeDue + ` ORDER BY deleted_at LIMIT $2`
+	findPurged = `SELECT workspace_id, id FROM link l WHERE ` + purgeDue + ` ORDER BY deleted_at LIMIT $2`
+
+	lockAreas = `
+		SELECT n FROM unnest($2::integer[]) WITH ORDINALITY AS s (area, n) WHERE pg_try_advisory_xact_lock($1, area)`
 
 	// Rows of link_dedupe go with their links, by their foreign key.
 	purge = `
 		WITH gone AS (DELETE FROM link l WHERE ` + purgeDue + ` AND id = ANY ($2)
-		              AND NOT ` + hasParts + ` AND NOT EXISTS (SELECT FROM link_click c WHERE c.link_id = l.id)
+		              AND NOT EXISTS (SELECT FROM link_click c WHERE c.link_id = l.id)
 		              RETURNING id, domain_id, code, custom),
 		     retired AS (INSERT INTO retired_code (domain_id, code)
 		                 SELECT domain_id, code FROM gone WHERE custom OR domain_id <> 1 ON CONFLICT DO NOTHING),
 		     budgets AS (DELETE FROM budget WHERE link_id IN (SELECT id FROM gone))
 		SELECT count(*) FROM gone`
 
-	hasParts = `EXISTS (SELECT FROM unnest(click_areas(l.id)) a
-		CROSS JOIN LATERAL (SELECT links FROM click_pack WHERE workspace_id = l.workspace_id AND area = a) p WHERE l.id = ANY (p.links))`
-
 	purging = "purge links"
 )
 
 // PurgeLinks implements controlplane.ReaperStore. The clicks go before the links, so that
 // a process that is killed in between leaves no unreachable rows, and not under the head,
-// which would wait for ingestion.
+// for which all writes wait. What fails in one area does not keep the others.
 func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limit int) (int, error) {
-	var all []place
-	var waiting []place // with parts of clicks
+	areas := make(map[place][]int64)
 	err := db.pool.queryIn(ctx, reaper, findPurged, []any{after, limit}, func(rows pgx.Rows) error {
 		var p place
-		var parts bool
-		_, err := pgx.ForEachRow(rows, []any{&p.workspace, &p.link, &parts}, func() error {
-			if all = append(all, p); parts {
-				waiting = append(waiting, p)
-			}
+		_, err := pgx.ForEachRow(rows, []any{&p.workspace, &p.link}, func() error {
+			areas[p.area()] = append(areas[p.area()], p.link)
 			return nil
 		})
 		return err
 	})
-	if err != nil || len(all) == 0 {
+	if err != nil || len(areas) == 0 {
 		return 0, classify(purging, err)
 	}
-	if err := db.foldThese(ctx, waiting); err != nil {
-		return 0, err
-	}
-	areas := make(map[place][]int64)
-	ids := make([]int64, len(all))
-	for i, p := range all {
-		ids[i] = p.link
-		area := place{p.workspace, p.link >> areaBits << areaBits}
-		areas[area] = append(areas[area], p.link)
-	}
+	var errs []error
 	for area, links := range areas {
 		if err := db.purgeClicks(ctx, area, links, after); err != nil {
-			return 0, classify("purge clicks of links", err)
+			errs = append(errs, classify("purge clicks of links", err))
+			delete(areas, area)
 		}
 	}
 	failpoint.Hit(purging + ": clicks")
-	return db.reapThese(ctx, purging, purge, after, ids)
+	n, err := db.purge(ctx, after, areas)
+	return n, errors.Join(append(errs, err)...)
 }
 
-// foldThese folds the parts of links, unless another roller has their area at hand: they
-// are then purged another time.
-func (db *ReaperStore) foldThese(ctx context.Context, links []place) error {
-	if len(links) == 0 {
-		return nil
+// purge removes the links of areas, of those that it can keep rollers off: one that is at
+// work may be about to store clicks of a link.
+func (db *ReaperStore) purge(ctx context.Context, after time.Duration, areas map[place][]int64) (n int, err error) {
+	all := slices.Collect(maps.Keys(areas))
+	locks := make([]int32, len(all))
+	for i, area := range all {
+		locks[i] = area.lock()
 	}
-	r := db.clicks.NewRoller(RollerConfig{})
-	for _, p := range links {
-		area := place{p.workspace, p.link >> areaBits << areaBits}
-		for {
-			f, err := r.round(ctx, area)
-			if err != nil {
-				return err
-			}
-			if !f.found || f.at.next() != area.next() || f.busy {
-				break
-			}
+	var at begun
+	err = pgx.BeginTxFunc(ctx, db.pool, reaper.begin(), func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, lockAreas, foldLocks, locks)
+		if err != nil {
+			return err
 		}
+		var ids []int64
+		var place int
+		if _, err := pgx.ForEachRow(rows, []any{&place}, func() error { ids = append(ids, areas[all[place-1]]...); return nil }); err != nil {
+			return err
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		failpoint.Hit(purging + ": asked")
+		var b pgx.Batch
+		b.Queue(selectBegin, 0).QueryRow(at.scan)
+		b.Queue(purge, after, ids).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+		return tx.SendBatch(ctx, &b).Close()
+	})
+	if err != nil {
+		return 0, classify(purging, err)
 	}
-	return nil
+	failpoint.Hit(purging + ": committed")
+	if n > 0 {
+		db.pool.note(at.position())
+	}
+	return n, nil
 }
 
 // purgedAtOnce bounds the rows of each table that one transaction of purgeClicks deletes.
 const purgedAtOnce = 10_000
 
 // purgeClicks deletes the rollups of links of an area, as long as these are tombstones
-// that are to go and have no parts, while it keeps rollers off the area.
+// that are to go, while it keeps rollers off the area.
 func (db *ReaperStore) purgeClicks(ctx context.Context, area place, links []int64, after time.Duration) error {
 	const due = `link_id = ANY (ARRAY(
-		SELECT l.id FROM link l WHERE l.id = ANY ($2) AND l.` + purgeDue + `
-		AND NOT ` + hasParts + `))`
+		SELECT id FROM link WHERE id = ANY ($2) AND ` + purgeDue + `))`
 	for {
 		var more bool
 		var b pgx.Batch
 		reaper.first(&b)
 		b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, foldLocks, area.lock())
+		b.Queue(`DELETE FROM click_set_aside WHERE `+due, after, links)
 		for _, table := range []struct{ name, key string }{
 			{"click_day", "link_id, day"},
 			{"link_click", "link_id"},

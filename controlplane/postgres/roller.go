@@ -58,6 +58,7 @@ func (r *Roller) Run(ctx context.Context) {
 	for range workers() {
 		wg.Go(func() { every("folding clicks", r.pass) })
 	}
+	wg.Go(func() { every("ending click budgets", r.endBudgets) })
 	every("counting parts of clicks", r.measure)
 	wg.Wait()
 }
@@ -81,6 +82,9 @@ func (p place) next() place {
 	}
 	return place{p.workspace, (p.link>>areaBits + 1) << areaBits}
 }
+
+// area is the first place of the area of p.
+func (p place) area() place { return place{p.workspace, p.link >> areaBits << areaBits} }
 
 // lock is the second key of the lock of p's area. That two areas share one does no harm.
 func (p place) lock() int32 {
@@ -237,16 +241,25 @@ func (r *Roller) round(ctx context.Context, from place) (f fold, err error) {
 	return f, classify("fold clicks", err)
 }
 
+// endBudgets looks through all budgets. It rests for nine times as long as that takes, so
+// that many budgets cost no more than a few.
+func (r *Roller) endBudgets(ctx context.Context) error {
+	began := time.Now()
+	err := r.db.exhaustAll(ctx)
+	select {
+	case <-ctx.Done():
+	case <-time.After(9 * time.Since(began)):
+	}
+	return err
+}
+
 // measure reports the backlog as metrics.
 func (r *Roller) measure(ctx context.Context) error {
-	if err := r.db.exhaust(ctx, nil); err != nil {
-		return err
-	}
 	var waiting int64
 	var oldest *time.Time
 	var now time.Time
 	err := r.db.pool.queryIn(ctx, ingest, `
-		SELECT (SELECT count(*) FROM (SELECT FROM click_pack LIMIT 100000) p), (SELECT min(received_at) FROM click_pack), now()`, nil,
+		SELECT (SELECT count(*) FROM (SELECT FROM click_pack LIMIT 10000) p), (SELECT min(received_at) FROM click_pack), now()`, nil,
 		func(rows pgx.Rows) error {
 			for rows.Next() {
 				if err := rows.Scan(&waiting, &oldest, &now); err != nil {
@@ -277,8 +290,8 @@ func newRollerMetrics(reg prometheus.Registerer) rollerMetrics {
 	f := promauto.With(reg)
 	m := rollerMetrics{
 		waiting: f.NewGauge(prometheus.GaugeOpts{
-			Name: "waypost_click_parts",
-			Help: "Rows with parts of batches that wait to be folded into counters and rollups, up to 100,000; of all control planes together.",
+			Name: "waypost_click_packs",
+			Help: "Rows that wait to be folded into counters and rollups, up to 10,000. A row has up to some hundred parts. Of all control planes together.",
 		}),
 		age: f.NewGauge(prometheus.GaugeOpts{
 			Name: "waypost_click_parts_age_seconds",

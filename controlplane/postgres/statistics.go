@@ -198,7 +198,8 @@ const clickCounts = `least(coalesce(c.clicks, 0) + coalesce(p.clicks, 0), 922337
 const partsOfPage = `
 	SELECT s.link_id, sum(s.clicks) AS clicks, sum(s.bots) AS bots, max(s.at) AS at
 	FROM (SELECT DISTINCT workspace_id, unnest(click_areas(id)) AS area FROM page) a
-	CROSS JOIN LATERAL (SELECT links, clicks, bot_clicks, newest FROM click_pack WHERE workspace_id = a.workspace_id AND area = a.area OFFSET 0) k
+	CROSS JOIN LATERAL (
+		SELECT links, clicks, bot_clicks, newest FROM click_pack WHERE workspace_id = a.workspace_id AND area = a.area OFFSET 0) k
 	CROSS JOIN LATERAL unnest(k.links, k.clicks, k.bot_clicks, k.newest) AS s (link_id, clicks, bots, at)
 	WHERE ((SELECT count(*) FROM page) > 8 OR k.links && ARRAY(SELECT id FROM page)) AND s.link_id IN (SELECT id FROM page)
 	GROUP BY s.link_id`
@@ -216,7 +217,8 @@ var (
 	selectLinkDays = selectDays("click_day", " AND link_id = ANY($4::bigint[])") + `
 UNION ALL
 SELECT true, s.day - date '1970-01-01', extract(hour FROM s.at AT TIME ZONE 'UTC')::integer, s.clicks, s.bots, s.detail, NULL, NULL
-FROM click_pack k CROSS JOIN LATERAL unnest(k.links, k.days, k.clicks, k.bot_clicks, k.newest, k.details) AS s (link_id, day, clicks, bots, at, detail)
+FROM click_pack k
+CROSS JOIN LATERAL unnest(k.links, k.days, k.clicks, k.bot_clicks, k.newest, k.details) AS s (link_id, day, clicks, bots, at, detail)
 WHERE ` + ofWorkspace("k.workspace_id", "$1") + ` AND k.area = ANY($5::bigint[]) AND k.links && $4::bigint[]
   AND s.link_id = ANY($4::bigint[]) AND s.day >= date '1970-01-01' + $2::integer AND s.day < date '1970-01-01' + $3::integer`
 	selectWorkspaceDays = selectDays("click_workspace_day", "") + " UNION ALL " + selectDays("click_workspace_part", "")
