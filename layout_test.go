@@ -24,90 +24,76 @@ type layer struct {
 	stdOnly bool     // beyond that, only the standard library
 }
 
-// layers repeats the table of DESIGN.md. Imports point down it.
+// layers repeats the table of DESIGN.md. Imports point down it, and only where they are
+// permitted.
 var layers = []layer{
 	{path: "cmd", mayUse: []string{
-		"api", "internal/config", "internal/dev", "internal/enrol", "internal/linkimport",
-		"internal/rulefile", "edge/node", "edge/server", "edge/replica", "edge/certs", "edge/gossip",
-		"edge/handover", "controlplane/node", "controlplane/postgres", "controlplane/backup",
-		"controlplane/target", "controlplane", "migrations", "client", "internal", "",
+		"internal/dev", "internal/linkimport", "internal/rulefile", "client", "edge/node",
+		"controlplane/node", "controlplane/postgres", "controlplane/backup", "migrations",
+		"controlplane", "edge/server", "edge/replica", "edge/handover", "edge/gossip", "edge/certs",
+		"internal/config", "api", "internal", "",
 	}},
 	{path: "bench", mayUse: []string{
-		"api", "api/clickbatch", "internal/dev", "internal/config", "cmd", "controlplane",
-		"controlplane/rollup", "controlplane/postgres", "edge/server", "edge/replica",
-		"edge/lookup", "edge/clicks", "replication", "keyrange", "migrations",
-		"controlplane/httpapi", "edge/audience", "client", "internal", "rules", "",
+		"internal/dev", "controlplane/postgres", "migrations", "controlplane", "edge/server",
+		"edge/replica", "edge/clicks", "edge/audience", "replication", "api/clickbatch", "rules",
+		"keyrange", "internal", "",
 	}},
 	{path: "deploy/dashboards", stdOnly: true},
-	{path: "test", mayUse: []string{
-		"deploy/dashboards", "api", "internal/dev", "internal/config", "migrations", "client", "internal",
-		"edge/replica", "edge/server", "replication", "keyrange", "rules", "controlplane",
-		"controlplane/postgres", "",
+	{path: "test", mayUse: []string{"internal/dev", "migrations", "internal"}},
+	{path: "internal/dev", mayUse: []string{
+		"client", "controlplane", "internal/config", "internal", "",
 	}},
-	{path: "client", mayUse: []string{"api", ""}},
-	{path: "controlplane/httpapi", mayUse: []string{
-		"api", "api/clickbatch", "controlplane", "controlplane/rollup", "controlplane/limit",
-		"rules", "rules/budget", "",
-	}},
-	{path: "controlplane/limit"},
-	{path: "api", mayUse: []string{"rules", ""}, stdOnly: true},
-	{path: "api/clickbatch", mayUse: []string{""}, stdOnly: true},
-	{path: "controlplane/postgres", mayUse: []string{
-		"api/clickbatch", "controlplane", "controlplane/rollup", "replication", "keyrange",
-		"rules/budget", "migrations", "internal", "",
-	}},
-	{path: "controlplane/backup", mayUse: []string{"controlplane", "migrations", "internal", ""}},
-	{path: "controlplane/target", mayUse: []string{""}},
-	{path: "controlplane/rollup", mayUse: []string{""}, stdOnly: true},
-	{path: "controlplane", mayUse: []string{
-		"controlplane/target", "controlplane/rollup", "replication", "keyrange", "rules",
-		"rules/budget", "",
-	}},
+	{path: "internal/linkimport", mayUse: []string{"client", "api"}},
+	{path: "internal/rulefile", mayUse: []string{"api"}},
+	{path: "client", mayUse: []string{"api"}},
 	{path: "edge/node", mayUse: []string{
-		"api", "api/clickbatch", "edge/server", "edge/replica", "edge/lookup", "edge/clicks",
-		"edge/audience", "edge/blocks", "edge/budgets", "edge/gossip", "edge/certs", "edge/handover", "edge/peers",
-		"edge/report", "internal/enrol", "replication", "rules", "internal", "",
+		"edge/enrol", "edge/server", "edge/replica", "edge/lookup", "edge/clicks", "edge/blocks",
+		"edge/budgets", "edge/audience", "edge/peers", "edge/handover", "edge/report", "edge/gossip",
+		"edge/certs", "replication", "api/clickbatch", "api", "rules", "internal", "",
 	}},
 	{path: "controlplane/node", mayUse: []string{
-		"api", "api/clickbatch", "controlplane", "controlplane/httpapi", "controlplane/limit",
-		"controlplane/postgres", "edge/replica", "edge/gossip", "edge/certs", "edge/proxy",
-		"replication", "keyrange", "web", "internal", "",
+		"controlplane/httpapi", "controlplane/limit", "controlplane/postgres", "web", "controlplane",
+		"edge/replica", "edge/gossip", "edge/certs", "edge/proxy", "replication", "api/clickbatch",
+		"api", "keyrange", "internal", "",
 	}},
-	{path: "edge/server", mayUse: []string{"edge/fastpath", "edge/proxy", "rules", "internal", ""}},
-	{path: "edge/fastpath", stdOnly: true},
-	{path: "edge/replica", mayUse: []string{
-		"edge/lookup", "replication", "keyrange", "internal", "",
+	{path: "controlplane/httpapi", mayUse: []string{
+		"controlplane/limit", "controlplane", "api/clickbatch", "api", "rules/budget", "rules", "",
 	}},
-	{path: "edge/lookup", mayUse: []string{""}},
-	{path: "edge/clicks", mayUse: []string{"api", "api/clickbatch", "internal", ""}},
-	{path: "edge/blocks", mayUse: []string{"replication", "internal", ""}},
-	{path: "edge/budgets", mayUse: []string{"api", "rules/budget", "internal", ""}},
-	{path: "edge/audience", mayUse: []string{"rules", "internal", ""}},
-	{path: "edge/gossip", mayUse: []string{"internal", ""}},
-	{path: "edge/proxy", stdOnly: true},
-	{path: "edge/certs", mayUse: []string{"internal"}},
-	{path: "edge/handover", mayUse: []string{"internal"}},
-	{path: "edge/peers", mayUse: []string{"replication", "internal", ""}},
-	{path: "edge/report", mayUse: []string{"api", ""}},
-	{path: "edge", mayUse: []string{
-		"edge/server", "edge/replica", "edge/lookup", "edge/clicks", "edge/gossip",
-		"edge/proxy", "replication", "keyrange", "internal", "",
+	{path: "controlplane/limit"},
+	{path: "controlplane/postgres", mayUse: []string{
+		"migrations", "controlplane", "controlplane/rollup", "replication", "api/clickbatch",
+		"rules/budget", "keyrange", "internal", "",
 	}},
-	{path: "replication", mayUse: []string{"keyrange", "rules", "internal", ""}},
-	{path: "keyrange", mayUse: []string{""}, stdOnly: true},
-	{path: "rules", mayUse: []string{""}},
-	{path: "rules/budget", stdOnly: true},
+	{path: "controlplane/backup", mayUse: []string{"migrations", "controlplane", "internal", ""}},
 	{path: "migrations"},
 	{path: "web", stdOnly: true},
-	{path: "internal/config", mayUse: []string{"replication", "internal", ""}},
-	{path: "internal/dev", mayUse: []string{
-		"api", "client", "controlplane", "internal/config", "internal", "",
+	{path: "edge/enrol", mayUse: []string{"controlplane", "replication", "api", "internal", ""}},
+	{path: "controlplane", mayUse: []string{
+		"controlplane/target", "replication", "rules/budget", "rules", "keyrange", "",
 	}},
-	{path: "internal/enrol", mayUse: []string{
-		"api", "controlplane", "replication", "internal", "",
-	}},
-	{path: "internal/linkimport", mayUse: []string{"api", "client", "internal", ""}},
-	{path: "internal/rulefile", mayUse: []string{"api"}},
+	{path: "controlplane/target", mayUse: []string{""}},
+	{path: "controlplane/rollup", mayUse: []string{""}, stdOnly: true},
+	{path: "edge/server", mayUse: []string{"edge/fastpath", "edge/proxy", "rules", "internal", ""}},
+	{path: "edge/fastpath", stdOnly: true},
+	{path: "edge/replica", mayUse: []string{"edge/lookup", "replication", "internal", ""}},
+	{path: "edge/lookup", mayUse: []string{""}},
+	{path: "edge/clicks", mayUse: []string{"api/clickbatch", "api", "internal", ""}},
+	{path: "edge/blocks", mayUse: []string{"replication", "internal", ""}},
+	{path: "edge/budgets", mayUse: []string{"api", "rules/budget", "internal", ""}},
+	{path: "edge/audience", mayUse: []string{"rules", ""}},
+	{path: "edge/peers", mayUse: []string{"replication"}},
+	{path: "edge/handover"},
+	{path: "edge/report", mayUse: []string{"api", ""}},
+	{path: "edge/gossip", mayUse: []string{""}},
+	{path: "edge/certs", mayUse: []string{"internal"}},
+	{path: "edge/proxy", stdOnly: true},
+	{path: "internal/config", mayUse: []string{"replication", ""}},
+	{path: "replication", mayUse: []string{"rules", "internal", ""}},
+	{path: "api/clickbatch", mayUse: []string{""}, stdOnly: true},
+	{path: "api", mayUse: []string{"rules"}, stdOnly: true},
+	{path: "rules/budget", stdOnly: true},
+	{path: "rules", mayUse: []string{""}},
+	{path: "keyrange", mayUse: []string{""}, stdOnly: true},
 	{path: "internal", mayUse: []string{""}},
 	{path: "", stdOnly: true},
 }
@@ -157,12 +143,29 @@ func TestLayout_ImportsPointDownTheTable(t *testing.T) {
 	files, err := sources(".")
 	require.NoError(t, err)
 	require.Greater(t, len(files), 50, "the tree was found")
+	used := make(map[[2]string]bool) // by layer and layer
 	for _, file := range files {
 		imports, err := importsOf(file)
 		require.NoError(t, err)
 		for _, imported := range imports {
 			if err := allowed(path.Dir(file), imported); err != nil {
 				t.Errorf("%s: %v", file, err)
+			}
+			from, _ := layerOf(path.Dir(file))
+			if to, ok := layerOf(inModule(imported)); ok {
+				used[[2]string{from.path, to.path}] = true
+			}
+		}
+	}
+	above := make(map[string]bool)
+	for _, l := range layers {
+		above[l.path] = true
+		for _, use := range l.mayUse {
+			if above[use] {
+				t.Errorf("%q may use %q, which is above it in the table", l.path, use)
+			}
+			if !used[[2]string{l.path, use}] {
+				t.Errorf("%q may use %q, and does not: take the permission out", l.path, use)
 			}
 		}
 	}
@@ -193,7 +196,7 @@ func TestLayout_FindsForbiddenImports(t *testing.T) {
 		{"controlplane/httpapi", "waypost/controlplane/postgres", false},
 		{"client", "waypost/controlplane", false},
 		{"replication", "waypost", true},
-		{"replication", "waypost/keyrange", true},
+		{"replication", "waypost/rules", true},
 		{"replication", "waypost/edge/replica", false},
 		{"replication", "github.com/klauspost/compress/zstd", true},
 		{"keyrange", "github.com/klauspost/compress/zstd", false},
@@ -208,7 +211,8 @@ func TestLayout_FindsForbiddenImports(t *testing.T) {
 		{"controlplane/node", "waypost/edge/node", false},
 		{"controlplane/node", "waypost/edge/server", false},
 		{"controlplane/node", "waypost/internal/config", false},
-		{"edge/unheardof", "waypost", true},
+		{"edge/enrol", "waypost/controlplane/postgres", false},
+		{"edge/unheardof", "waypost", false},
 		{"unheardof", "waypost", false},
 	} {
 		err := allowed(c.dir, c.imported)
@@ -266,7 +270,7 @@ func allowed(dir, imported string) error {
 		}
 		return nil
 	}
-	to, ok := layerOf(strings.TrimPrefix(strings.TrimPrefix(imported, module), "/"))
+	to, ok := layerOf(inModule(imported))
 	if ok && to.path == from.path {
 		return nil
 	}
@@ -276,6 +280,17 @@ func allowed(dir, imported string) error {
 		}
 	}
 	return fmt.Errorf("imports %s, which does not lie below %q in the table of DESIGN.md", imported, from.path)
+}
+
+// inModule returns the directory of a package of the module; "unknown" for any other.
+func inModule(imported string) string {
+	if imported == module {
+		return "."
+	}
+	if dir, ok := strings.CutPrefix(imported, module+"/"); ok {
+		return dir
+	}
+	return "unknown"
 }
 
 func layerOf(dir string) (layer, bool) {

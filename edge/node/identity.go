@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"waypost/api/requestid"
-	"waypost/internal/enrol"
+	"waypost/edge/enrol"
 	"waypost/replication"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/internal/enrol"
+	"waypost/edge/enrol"
 )
 
 // exchange is a control plane that takes a token once, for one secret.
