@@ -27,6 +27,9 @@ type ReaperStore interface {
 	// PurgeLinks removes tombstones that are older than after, through the changelog,
 	// with their clicks. The codes are never used again.
 	PurgeLinks(ctx context.Context, after time.Duration, limit int) (int, error)
+	// SweepClicks removes clicks of links that are gone, which were counted after the purge.
+	// It looks at some links, and at others the next time.
+	SweepClicks(ctx context.Context) (int, error)
 	// DeleteKeys deletes API keys that have expired, or were revoked, longer ago than after.
 	DeleteKeys(ctx context.Context, after time.Duration, limit int) (int, error)
 }
@@ -92,7 +95,7 @@ func NewReaper(cfg ReaperConfig) *Reaper {
 	return &Reaper{
 		cfg: cfg,
 		cleaned: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "waypost_cleanup_rows_total", Help: "What this control plane's cleanup removed: links expired, links purged, API keys deleted.",
+			Name: "waypost_cleanup_rows_total", Help: "What this control plane's cleanup removed: links expired, links purged, links of which clicks came after that, API keys deleted.",
 		}, []string{"kind"}),
 		runs: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "waypost_cleanup_runs_total", Help: "Runs of the cleanup on this control plane.",
@@ -156,6 +159,7 @@ func (r *Reaper) clean(ctx context.Context, deadline time.Time) error {
 	}{
 		{"expired", func() (int, error) { return s.ExpireLinks(ctx, r.cfg.Buffer, r.cfg.BatchSize) }},
 		{"purged", func() (int, error) { return s.PurgeLinks(ctx, r.cfg.PurgeAfter, r.cfg.BatchSize) }},
+		{"swept", func() (int, error) { return s.SweepClicks(ctx) }},
 		{"keys", func() (int, error) { return s.DeleteKeys(ctx, r.cfg.KeysAfter, r.cfg.BatchSize) }},
 	} {
 		for time.Now().Before(deadline) {

@@ -199,26 +199,20 @@ type rollups struct{ prepare, have, change, insert string }
 // are changed where they were found. Keys are compared as they are, because a computed
 // comparison keeps row-level security from using an index. The row of a workspace is made
 // first and locked then, because several transactions add to it.
-//
-// A link may have been purged since it was clicked. Its clicks are in the rollups of its
-// workspace, and rows of its own would stay forever. So have returns a row without a
-// place on the disk for a day that is not stored and whose link is gone.
 var (
-	linkRollups = rollupsOf("click_day", "link_id", "", `
-LEFT JOIN LATERAL (SELECT id FROM link WHERE id = s.key AND d.ctid IS NULL LIMIT 1) l ON true
-WHERE d.ctid IS NOT NULL OR l.id IS NULL`)
-	workspaceRollups = rollupsOf("click_workspace_day", "workspace_id", " FOR UPDATE", "")
+	linkRollups      = rollupsOf("click_day", "link_id", "")
+	workspaceRollups = rollupsOf("click_workspace_day", "workspace_id", " FOR UPDATE")
 )
 
-func rollupsOf(days, key, lock, gone string) rollups {
-	fill := strings.NewReplacer("{lock}", lock, "{days}", days, "{key}", key, "{gone}", gone).Replace
+func rollupsOf(days, key, lock string) rollups {
+	fill := strings.NewReplacer("{lock}", lock, "{days}", days, "{key}", key).Replace
 	r := rollups{
 		have: fill(`
-SELECT s.place - 1, d.ctid::text, coalesce(d.clicks, 0), coalesce(d.bot_clicks, 0), d.quarters, d.breakdown, d.visitors
+SELECT s.place - 1, d.ctid::text, d.clicks, d.bot_clicks, d.quarters, d.breakdown, d.visitors
 FROM unnest($1::bigint[], $2::date[]) WITH ORDINALITY AS s (key, day, place)
-LEFT JOIN LATERAL (
+CROSS JOIN LATERAL (
 	SELECT ctid, clicks, bot_clicks, quarters, breakdown, visitors FROM {days}
-	WHERE {key} = s.key AND day = s.day LIMIT 1{lock}) d ON true{gone}`),
+	WHERE {key} = s.key AND day = s.day LIMIT 1{lock}) d`),
 		change: fill(`
 UPDATE {days} d
 SET clicks = s.clicks, bot_clicks = s.bots, quarters = s.quarters, breakdown = s.breakdown, visitors = s.visitors
@@ -266,20 +260,14 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, keys []link
 	if to.prepare != "" {
 		q.Queue(to.prepare, ids, days)
 	}
-	stored, gone := make([]storedDay, len(keys)), make(map[int64]bool)
+	stored := make([]storedDay, len(keys))
 	q.Queue(to.have, ids, days).Query(func(found pgx.Rows) error {
 		for found.Next() {
 			var place int64
-			var ctid *string
 			var d storedDay
-			if err := found.Scan(&place, &ctid, &d.clicks, &d.bots, &d.quarters, &d.breakdown, &d.visitors); err != nil {
+			if err := found.Scan(&place, &d.ctid, &d.clicks, &d.bots, &d.quarters, &d.breakdown, &d.visitors); err != nil {
 				return err
 			}
-			if ctid == nil {
-				gone[keys[place].link] = true
-				continue
-			}
-			d.ctid = *ctid
 			stored[place] = d
 		}
 		return found.Err()
@@ -290,16 +278,10 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, keys []link
 	var old, fresh dayColumns
 	for i, k := range keys {
 		d, broken := stored[i].day()
-		whole := len(in.broken)
 		for _, b := range broken {
 			in.setAside(to, k, b)
 		}
 		add(k, d)
-		if gone[k.link] {
-			delete(in.links, k.link)
-			in.broken = in.broken[:whole]
-			continue
-		}
 		column := &fresh
 		if stored[i].ctid != "" {
 			column = &old
@@ -386,8 +368,8 @@ func (in *folding) queueCounters(q *pgx.Batch, days []linkDay) {
 			continue
 		}
 		sum := in.links[k.link]
-		if sum == nil || sum.count.Clicks == 0 {
-			continue // it is gone, or its first days were stored before
+		if sum.count.Clicks == 0 {
+			continue // its first days were stored before
 		}
 		ids, last = append(ids, k.link), append(last, sum.last)
 		clicks, bots = append(clicks, int64(sum.count.Clicks)), append(bots, int64(sum.count.Bots))

@@ -3,8 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,6 +17,7 @@ import (
 type ReaperStore struct {
 	pool   *pool
 	clicks *ClickStore
+	swept  atomic.Int64 // the link after which SweepClicks goes on
 }
 
 // ClaimCleanup implements controlplane.ReaperStore.
@@ -67,12 +67,19 @@ func (db *ReaperStore) ExpireLinks(ctx context.Context, buffer time.Duration, li
 		 SELECT count(*) FROM gone`, buffer, limit)
 }
 
-// reap looks for links without the head, changes those that it finds under it, and
-// returns their number.
-func (db *ReaperStore) reap(ctx context.Context, doing, find, change string, age time.Duration, limit int) (n int, err error) {
+// reap looks for links without the head, and changes those that it finds under it.
+func (db *ReaperStore) reap(ctx context.Context, doing, find, change string, age time.Duration, limit int) (int, error) {
 	var ids []int64
-	if err := db.pool.queryIn(ctx, reaper, find, []any{age, limit}, collect(&ids)); err != nil || len(ids) == 0 {
+	if err := db.pool.queryIn(ctx, reaper, find, []any{age, limit}, collect(&ids)); err != nil {
 		return 0, classify(doing, err)
+	}
+	return db.reapThese(ctx, doing, change, age, ids)
+}
+
+// reapThese changes links under the head of the changelog and returns their number.
+func (db *ReaperStore) reapThese(ctx context.Context, doing, change string, age time.Duration, ids []int64) (n int, err error) {
+	if len(ids) == 0 {
+		return 0, nil
 	}
 	failpoint.Hit(doing + ": asked")
 	var at begun
@@ -98,16 +105,11 @@ func (db *ReaperStore) DeleteKeys(ctx context.Context, after time.Duration, limi
 }
 
 // Which tombstones are to go, and the way in which they go. What is found is judged again
-// under the head of the changelog. Those whose area a roller has at hand stay until the
-// next time, and so does one with clicks that were folded meanwhile. Parts of a link that
-// is gone are in the rollups of its workspace; rollers drop them.
+// under the head of the changelog. One with clicks that were folded meanwhile stays until
+// the next time. Parts of clicks need not be waited for, because the workspace has those
+// of its own; what is folded of them later, SweepClicks finds.
 const (
 	purgeDue = `deleted_at < now() - $1::interval`
-
-	findPurged = `SELECT workspace_id, id FROM link l WHERE ` + purgeDue + ` ORDER BY deleted_at LIMIT $2`
-
-	lockAreas = `
-		SELECT n FROM unnest($2::integer[]) WITH ORDINALITY AS s (area, n) WHERE pg_try_advisory_xact_lock($1, area)`
 
 	// Rows of link_dedupe go with their links, by their foreign key.
 	purge = `
@@ -122,80 +124,82 @@ const (
 	purging = "purge links"
 )
 
-// PurgeLinks implements controlplane.ReaperStore. The clicks go before the links, so that
-// a process that is killed in between leaves no unreachable rows, and not under the head,
-// for which all writes wait. What fails in one area does not keep the others.
+// PurgeLinks implements controlplane.ReaperStore. The clicks go before the links, and not
+// under the head, for which all writes wait. What fails in one area does not keep the
+// others.
 func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limit int) (int, error) {
-	areas := make(map[place][]int64)
-	err := db.pool.queryIn(ctx, reaper, findPurged, []any{after, limit}, func(rows pgx.Rows) error {
-		var p place
-		_, err := pgx.ForEachRow(rows, []any{&p.workspace, &p.link}, func() error {
-			areas[p.area()] = append(areas[p.area()], p.link)
-			return nil
-		})
-		return err
-	})
-	if err != nil || len(areas) == 0 {
+	var all []place
+	err := db.pool.queryIn(ctx, reaper, `SELECT workspace_id, id FROM link WHERE `+purgeDue+` ORDER BY deleted_at LIMIT $2`,
+		[]any{after, limit}, collectPlaces(&all))
+	if err != nil || len(all) == 0 {
 		return 0, classify(purging, err)
 	}
-	var errs []error
-	for area, links := range areas {
-		if err := db.purgeClicks(ctx, area, links, after); err != nil {
-			errs = append(errs, classify("purge clicks of links", err))
-			delete(areas, area)
-		}
-	}
+	cleared, failed := db.purgeClicks(ctx, all, after)
 	failpoint.Hit(purging + ": clicks")
-	n, err := db.purge(ctx, after, areas)
-	return n, errors.Join(append(errs, err)...)
+	n, err := db.reapThese(ctx, purging, purge, after, cleared)
+	return n, errors.Join(failed, err)
 }
 
-// purge removes the links of areas, of those that it can keep rollers off: one that is at
-// work may be about to store clicks of a link.
-func (db *ReaperStore) purge(ctx context.Context, after time.Duration, areas map[place][]int64) (n int, err error) {
-	all := slices.Collect(maps.Keys(areas))
-	locks := make([]int32, len(all))
-	for i, area := range all {
-		locks[i] = area.lock()
-	}
-	var at begun
-	err = pgx.BeginTxFunc(ctx, db.pool, reaper.begin(), func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, lockAreas, foldLocks, locks)
-		if err != nil {
-			return err
-		}
-		var ids []int64
-		var place int
-		if _, err := pgx.ForEachRow(rows, []any{&place}, func() error { ids = append(ids, areas[all[place-1]]...); return nil }); err != nil {
-			return err
-		}
-		if len(ids) == 0 {
-			return nil
-		}
-		failpoint.Hit(purging + ": asked")
-		var b pgx.Batch
-		b.Queue(selectBegin, 0).QueryRow(at.scan)
-		b.Queue(purge, after, ids).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
-		return tx.SendBatch(ctx, &b).Close()
-	})
+// sweptAtOnce bounds the links that SweepClicks looks for.
+const sweptAtOnce = 50_000
+
+// SweepClicks implements controlplane.ReaperStore.
+func (db *ReaperStore) SweepClicks(ctx context.Context) (int, error) {
+	var gone []place
+	var last int64
+	err := db.pool.queryIn(ctx, reaper.lookingUp(), `
+		WITH step AS MATERIALIZED (SELECT workspace_id, link_id FROM link_click WHERE link_id > $1 ORDER BY link_id LIMIT $2)
+		SELECT s.workspace_id, s.link_id FROM step s LEFT JOIN LATERAL (SELECT id FROM link WHERE id = s.link_id OFFSET 0) l ON true
+		WHERE l.id IS NULL
+		UNION ALL
+		SELECT 0, max(link_id) FROM step HAVING count(*) = $2 ORDER BY 1`, []any{db.swept.Load(), sweptAtOnce}, collectPlaces(&gone))
 	if err != nil {
-		return 0, classify(purging, err)
+		return 0, classify("look for clicks without a link", err)
 	}
-	failpoint.Hit(purging + ": committed")
-	if n > 0 {
-		db.pool.note(at.position())
+	if len(gone) > 0 && gone[0].workspace == 0 {
+		last, gone = gone[0].link, gone[1:]
 	}
-	return n, nil
+	cleared, err := db.purgeClicks(ctx, gone, 0)
+	if err == nil {
+		db.swept.Store(last)
+	}
+	return len(cleared), err
+}
+
+func collectPlaces(into *[]place) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*into, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p place, err error) {
+			return p, row.Scan(&p.workspace, &p.link)
+		})
+		return err
+	}
 }
 
 // purgedAtOnce bounds the rows of each table that one transaction of purgeClicks deletes.
 const purgedAtOnce = 10_000
 
-// purgeClicks deletes the rollups of links of an area, as long as these are tombstones
-// that are to go, while it keeps rollers off the area.
-func (db *ReaperStore) purgeClicks(ctx context.Context, area place, links []int64, after time.Duration) error {
+// purgeClicks deletes the rollups of links, area by area, unless a link is there and no
+// tombstone that is to go. It returns the links of the areas in which it did so.
+func (db *ReaperStore) purgeClicks(ctx context.Context, links []place, after time.Duration) (cleared []int64, _ error) {
+	areas := make(map[place][]int64)
+	for _, p := range links {
+		areas[p.area()] = append(areas[p.area()], p.link)
+	}
+	var errs []error
+	for area, ids := range areas {
+		if err := db.purgeArea(ctx, area, ids, after); err != nil {
+			errs = append(errs, classify("purge clicks of links", err))
+			continue
+		}
+		cleared = append(cleared, ids...)
+	}
+	return cleared, errors.Join(errs...)
+}
+
+// purgeArea keeps rollers off the area meanwhile.
+func (db *ReaperStore) purgeArea(ctx context.Context, area place, links []int64, after time.Duration) error {
 	const due = `link_id = ANY (ARRAY(
-		SELECT id FROM link WHERE id = ANY ($2) AND ` + purgeDue + `))`
+		SELECT n FROM unnest($2::bigint[]) n LEFT JOIN link l ON l.id = n WHERE l.id IS NULL OR l.` + purgeDue + `))`
 	for {
 		var more bool
 		var b pgx.Batch

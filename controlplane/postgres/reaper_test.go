@@ -101,7 +101,9 @@ func TestTheClicksOfPurgedLinksGoWithThemAndTheWorkspaceKeepsItsOwn(t *testing.T
 	for _, table := range gone {
 		require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM `+table), table)
 	}
-	fold(t, db) // as a roller does every two seconds
+	fold(t, db)
+	_, err = db.SweepClicks(t.Context())
+	require.NoError(t, err)
 	for _, table := range []string{"link_click", "click_part", "click_day"} {
 		require.Zero(t, number(t, hand, `SELECT count(*) FROM `+table+` WHERE link_id <> $1`, summer), table)
 	}
@@ -127,6 +129,9 @@ func TestClicksOfALinkThatIsPurgedMeanwhileCountForItsWorkspaceAlone(t *testing.
 	send(t, db, 2, rows("summer", 1, 0, 1, at(12, 0)), rows("spring", 1, 0, 2, at(12, 0)), rows("spring", 1, 1, 2, at(1, 0)))
 	exec(t, hand, `UPDATE click_pack SET details = array_replace(details, details[1], '\xff')`) // what is broken of it is no one's, either
 	fold(t, db)
+	n, err = db.SweepClicks(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
 	summer := linkID(t, db, "summer")
 	for _, table := range []string{"link_click", "click_part", "click_day", "click_set_aside"} {
 		require.Zero(t, number(t, hand, `SELECT count(*) FROM `+table+` WHERE link_id <> $1`, summer), table)
@@ -140,7 +145,22 @@ func TestClicksOfALinkThatIsPurgedMeanwhileCountForItsWorkspaceAlone(t *testing.
 	require.Len(t, top.Links, 1)
 }
 
-func TestALinkIsPurgedOnceNoRollerIsAtWorkInItsArea(t *testing.T) {
+func TestClicksWithoutALinkAreFoundStepByStep(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"))
+	send(t, db, 1, rows("spring", 1, 0, 5, at(22, 20)))
+	fold(t, db)
+	exec(t, hand, `INSERT INTO link_click (link_id, workspace_id, clicks, bot_clicks, last_accessed_at)
+		SELECT 1000 + n, 1, 1, 0, now() FROM generate_series(1, 60000) n`)
+	for _, want := range []int{49_999, 10_001, 0} {
+		n, err := db.SweepClicks(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+	}
+	require.EqualValues(t, 5, number(t, hand, `SELECT sum(clicks)::bigint FROM link_click`))
+}
+
+func TestThePurgeOfALinkWaitsForTheRollerInItsArea(t *testing.T) {
 	db, hand := open(t)
 	insert(t, db, link("spring"))
 	send(t, db, 1, rows("spring", 1, 0, 5, at(22, 20)))
