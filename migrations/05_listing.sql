@@ -106,6 +106,21 @@ $$;
 REVOKE EXECUTE ON FUNCTION link_shares FROM PUBLIC; -- a tenant would learn of others' words
 GRANT EXECUTE ON FUNCTION link_shares TO waypost_search;
 
+-- Which of its filters and places a list has, and the order.
+CREATE TYPE link_list_shape AS (
+    stage     text,    -- all, clicked or never
+    ascending boolean,
+    words     boolean,
+    typed     boolean, -- text whose beginning is looked for
+    domain    integer,
+    active    boolean,
+    expired   boolean,
+    expiring  boolean, -- before a moment
+    since     boolean, -- created then or later
+    until     boolean,
+    place     boolean  -- to go on from
+);
+
 -- Returns the query of a list. Its parameters: $1 workspace, $2 question, $3 domain, $4
 -- the present, $5 and $6 bounds of created_at, $7 created_at, $8 clicks and $9 id of
 -- the row to go on from, $10 how many rows at most, $11 how many rows to look at, $12 the
@@ -117,15 +132,15 @@ GRANT EXECUTE ON FUNCTION link_shares TO waypost_search;
 -- rows at most. If that limit ends the walk, its last row follows the others, as not
 -- found, as a row to go on from. Words and expiry are looked up in their indexes,
 -- without that limit, unless the caller asks for a quick walk.
-CREATE FUNCTION link_list_query(stage text, ascending boolean, words boolean, domain integer, active boolean, expired boolean,
-                                since boolean, until boolean, place boolean, quick boolean, ending boolean,
-                                typed boolean DEFAULT false, chosen boolean DEFAULT false, expiring boolean DEFAULT false) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+--
+-- The only ids are of a list that was chosen; the ending is that last row alone.
+CREATE FUNCTION link_list_query(list link_list_shape, quick boolean, chosen boolean, ending boolean) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    bounded boolean := quick OR NOT words AND NOT expiring AND expired IS DISTINCT FROM true;
+    bounded boolean := quick OR NOT list.words AND NOT list.expiring AND list.expired IS DISTINCT FROM true;
     walk    text := 'l.workspace_id = $1 AND l.deleted_at IS NULL'; -- on an index
     judged  text := 'true';                                        -- row by row
-    way     text := CASE WHEN ascending THEN 'ASC' ELSE 'DESC' END;
-    beyond  text := CASE WHEN ascending THEN '>' ELSE '<' END;
+    way     text := CASE WHEN list.ascending THEN 'ASC' ELSE 'DESC' END;
+    beyond  text := CASE WHEN list.ascending THEN '>' ELSE '<' END;
     wanted  text;
     newest  text;
     outcome text;
@@ -133,16 +148,16 @@ DECLARE
     links   text := CASE WHEN chosen THEN '(SELECT * FROM link WHERE id = ANY ($12) OFFSET 0)' ELSE 'link' END;
     counts  text := CASE WHEN chosen THEN '(SELECT * FROM link_click WHERE link_id = ANY ($12) OFFSET 0)' ELSE 'link_click' END;
 BEGIN
-    IF stage <> 'clicked' AND place THEN
+    IF list.stage <> 'clicked' AND list.place THEN
         walk := walk || format(' AND (l.created_at, l.id) %s ($7, $9)', beyond);
     END IF;
-    IF since THEN
+    IF list.since THEN
         walk := walk || ' AND l.created_at >= $5';
     END IF;
-    IF until THEN
+    IF list.until THEN
         walk := walk || ' AND l.created_at < $6';
     END IF;
-    IF words THEN
+    IF list.words THEN
         wanted := ' AND (l.title <> '''' OR l.description <> '''' OR l.tags <> ''{}'') AND link_words(l.workspace_id, l.title, l.description, l.tags) @@ $2';
         IF quick THEN
             judged := judged || ' AND lower(l.title || '' '' || l.description) LIKE ALL ($17)' || wanted;
@@ -150,38 +165,38 @@ BEGIN
             walk := walk || wanted;
         END IF;
     END IF;
-    IF expiring AND quick THEN
+    IF list.expiring AND quick THEN
         judged := judged || ' AND l.expires_at < $16';
-    ELSIF expiring THEN
+    ELSIF list.expiring THEN
         walk := walk || ' AND l.expires_at < $16';
     END IF;
-    IF typed AND NOT chosen THEN
+    IF list.typed AND NOT chosen THEN
         judged := judged || ' AND ((l.title <> '''' OR l.description <> '''' OR l.tags <> ''{}'')'
             || ' AND lower(l.title || '' '' || l.description || '' '' || array_to_string(l.tags, '' '')) LIKE ALL ($18) AND link_words(l.workspace_id, l.title, l.description, l.tags) @@ $13'
             || ' OR l.code ^@ $14 OR cardinality($15) > 0 AND lower(left(l.original_url, 300) COLLATE "C") ^@ ANY ($15))';
     END IF;
-    IF domain <> 1 THEN
+    IF list.domain <> 1 THEN
         walk := walk || ' AND l.domain_id = $3 AND l.domain_id <> 1';
-    ELSIF domain = 1 THEN
+    ELSIF list.domain = 1 THEN
         judged := judged || ' AND l.domain_id = 1';
     END IF;
-    IF NOT active AND coalesce(domain, 1) = 1 THEN
+    IF NOT list.active AND coalesce(list.domain, 1) = 1 THEN
         walk := walk || ' AND NOT l.active';
-    ELSIF NOT active THEN
+    ELSIF NOT list.active THEN
         judged := judged || ' AND NOT l.active';
-    ELSIF active THEN
+    ELSIF list.active THEN
         judged := judged || ' AND l.active';
     END IF;
-    IF expired AND quick THEN
+    IF list.expired AND quick THEN
         judged := judged || ' AND l.expires_at <= $4';
-    ELSIF expired THEN
+    ELSIF list.expired THEN
         walk := walk || ' AND l.expires_at <= $4';
-    ELSIF NOT expired THEN
+    ELSIF NOT list.expired THEN
         judged := judged || ' AND (l.expires_at IS NULL OR l.expires_at > $4)';
     END IF;
 
-    IF stage = 'clicked' THEN
-        newest := 'c.workspace_id = $1' || CASE WHEN place THEN format(' AND (c.clicks, c.link_id) %s ($8, $9)', beyond) ELSE '' END;
+    IF list.stage = 'clicked' THEN
+        newest := 'c.workspace_id = $1' || CASE WHEN list.place THEN format(' AND (c.clicks, c.link_id) %s ($8, $9)', beyond) ELSE '' END;
         IF NOT bounded THEN
             RETURN format('SELECT row_number() OVER (), s.id, s.clicks, true FROM (SELECT l.id, c.clicks FROM link l JOIN link_click c ON c.link_id = l.id'
                 || ' WHERE %s AND %s AND %s ORDER BY c.clicks %s, c.link_id %4$s LIMIT $10) s', newest, walk, judged, way);
@@ -195,7 +210,7 @@ BEGIN
             || ' CROSS JOIN LATERAL (SELECT FROM link l WHERE l.id = w.id AND %s AND %s OFFSET 0) j LIMIT $10) s', outcome, walk, judged);
     END IF;
 
-    IF stage = 'never' THEN
+    IF list.stage = 'never' THEN
         -- A scalar subquery is looked up row by row.
         judged := judged || ' AND (SELECT c.clicks FROM link_click c WHERE c.link_id = l.id) IS NULL';
     END IF;
@@ -212,7 +227,17 @@ END $$;
 
 -- Lists links past row-level security, for one workspace, which must be one of the
 -- transaction's. It returns ids only; the caller reads the links under its own
--- policies.
+-- policies. A page is found in one of three ways:
+--
+--   typed text       Its index finds each reading of the text: words, a code, a URL. If
+--                    fewer than 2,000 links have it, only those are looked at.
+--   words or expiry  The first links are looked at; if these do not fill the page, the
+--                    index finds all that answer.
+--   neither          The links are walked in the order of the list.
+--
+-- What is too common for an index is looked for on a walk as well. A walk looks at as
+-- many links as the budget says, half as many again for words, and a third fewer for
+-- typed text.
 --
 -- waypost_search owns it, because that role's policies let every row pass. With other
 -- policies PostgreSQL keeps @@ away from the index, since an operator might leak rows
@@ -230,8 +255,8 @@ CREATE FUNCTION link_list(workspace bigint, stage text, ascending boolean, words
     SET enable_seqscan = off AS $$
 DECLARE
     question  tsquery;
-    wordy     boolean := coalesce(words, '') <> '' OR tags <> '{}';
-    hinted    boolean := typed <> '';
+    list      CONSTANT link_list_shape := ROW(stage, ascending, coalesce(words, '') <> '' OR tags <> '{}', typed <> '', domain, active, expired,
+                                              expiring IS NOT NULL, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL);
     hint      tsquery;
     lexemes   text[];
     density   double precision := 1; -- the share of the workspace's links that answer the question
@@ -256,7 +281,7 @@ BEGIN
     IF NOT coalesce(workspace = ANY (waypost_workspaces()), false) THEN
         RAISE EXCEPTION 'this transaction may not look at workspace %', workspace USING ERRCODE = 'insufficient_privilege';
     END IF;
-    IF wordy THEN
+    IF list.words THEN
         question := link_question(workspace, words, tags);
         IF question IS NULL THEN
             RETURN;
@@ -275,8 +300,9 @@ BEGIN
     END IF;
     -- The index of words finds all links that have them, which may be millions. If the first links have
     -- enough of them, or if there are too many for the index, one link is looked at after the other.
-    IF (wordy OR expiring IS NOT NULL) AND NOT hinted AND looks > 0 THEN
-        EXECUTE 'SELECT count(*), array_agg(q.id ORDER BY q.n), array_agg(q.clicks ORDER BY q.n) FROM (' || link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, true, false, hinted, false, expiring IS NOT NULL) || ') q (n, id, clicks, found)'
+    IF (list.words OR list.expiring) AND NOT list.typed AND looks > 0 THEN
+        EXECUTE 'SELECT count(*), array_agg(q.id ORDER BY q.n), array_agg(q.clicks ORDER BY q.n) FROM ('
+            || link_list_query(list, quick => true, chosen => false, ending => false) || ') q (n, id, clicks, found)'
             INTO got, ids, counts USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, looks, chosen, hint, beginning, urls, expiring, patterns, likely;
         IF got >= most THEN
             RETURN QUERY SELECT q.n, q.id, q.clicks, true FROM unnest(ids, counts) WITH ORDINALITY q (id, clicks, n);
@@ -284,7 +310,7 @@ BEGIN
         END IF;
         quick := many;
     END IF;
-    IF hinted THEN
+    IF list.typed THEN
         budget := budget - budget / 3;
         hint := link_hint(workspace, typed);
         lexemes := link_beginnings(typed);
@@ -315,11 +341,11 @@ BEGIN
         END IF;
         quick := true;
     END IF;
-    RETURN QUERY EXECUTE link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, quick, false, hinted, chosen IS NOT NULL, expiring IS NOT NULL)
+    RETURN QUERY EXECUTE link_list_query(list, quick, chosen IS NOT NULL, ending => false)
         USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, budget, chosen, hint, beginning, urls, expiring, patterns, likely;
     GET DIAGNOSTICS got = ROW_COUNT;
-    IF got < most AND chosen IS NULL AND (quick OR NOT wordy AND expiring IS NULL AND expired IS DISTINCT FROM true) THEN
-        RETURN QUERY EXECUTE link_list_query(stage, ascending, wordy, domain, active, expired, since IS NOT NULL, until IS NOT NULL, at_id IS NOT NULL, quick, true)
+    IF got < most AND chosen IS NULL AND (quick OR NOT list.words AND NOT list.expiring AND expired IS DISTINCT FROM true) THEN
+        RETURN QUERY EXECUTE link_list_query(list, quick, chosen => false, ending => true)
             USING workspace, question, domain, moment, since, until, at_created, at_clicks, at_id, most, budget;
     END IF;
 END $$;

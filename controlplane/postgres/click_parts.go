@@ -297,7 +297,7 @@ const (
 
 	// smallestArea and largestArea are how many low bits of the ids the links of an area
 	// differ in; areaStep is what lies between an area and those in it. See click_areas.
-	smallestArea, largestArea, areaStep = 8, areaBits, 2
+	smallestArea, largestArea, areaStep = 8, 16, 2
 
 	// A row of packBytes fits a page of PostgreSQL. Each part takes partBytes besides its
 	// detail.

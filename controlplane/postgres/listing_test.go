@@ -355,8 +355,8 @@ func TestNoListReadsAWholeTable(t *testing.T) {
 							ascending, place, bounds := variant%2 == 1, variant >= 2, variant == 1 || variant == 2
 							quick := plans/4%2 == 1
 							var query string
-							require.NoError(t, hand.QueryRow(t.Context(), fmt.Sprintf(`SELECT link_list_query('%s', %t, %t, %s, %s, %s, %t, %[7]t, %[8]t,
-								%[9]t, false)`,
+							require.NoError(t, hand.QueryRow(t.Context(), fmt.Sprintf(`SELECT link_list_query(
+								ROW('%s', %t, %t, false, %s, %s, %s, false, %[7]t, %[7]t, %[8]t), %[9]t, false, false)`,
 								stage, ascending, question != "", domain, active, expired, bounds, place, question != "" && quick)).Scan(&query))
 							query = strings.NewReplacer(
 								"$10", "51", "$11", "16000", "$17", "'{%common%}'::text[]", "$1", "1", "$2", `E'`+strings.ReplaceAll(question+` & '\x011'`, "'", "''")+`'::tsquery`,

@@ -63,10 +63,8 @@ func (r *Roller) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// areaBits is the size of an area: links whose ids differ only in that many bits are
-// folded under one lock.
+// A roller folds one of the largest areas at a time, with all those in it, under a lock.
 const (
-	areaBits  = 16
 	foldLocks = 7308 // the first key of the locks
 	foldLimit = time.Minute
 )
@@ -77,19 +75,19 @@ type place struct{ workspace, link int64 }
 
 // next is the first place behind the area of p.
 func (p place) next() place {
-	if p.link>>areaBits == math.MaxInt64>>areaBits {
+	if p.link>>largestArea == math.MaxInt64>>largestArea {
 		return place{p.workspace + 1, math.MinInt64}
 	}
-	return place{p.workspace, (p.link>>areaBits + 1) << areaBits}
+	return place{p.workspace, (p.link>>largestArea + 1) << largestArea}
 }
 
 // area is the first place of the area of p.
-func (p place) area() place { return place{p.workspace, p.link >> areaBits << areaBits} }
+func (p place) area() place { return place{p.workspace, p.link >> largestArea << largestArea} }
 
 // lock is the second key of the lock of p's area. That two areas share one does no harm.
 func (p place) lock() int32 {
 	h := fnv.New32a()
-	for _, v := range [...]int64{p.workspace, p.link >> areaBits} {
+	for _, v := range [...]int64{p.workspace, p.link >> largestArea} {
 		for i := range 8 {
 			_, _ = h.Write([]byte{byte(v >> (8 * i))}) // never fails
 		}
