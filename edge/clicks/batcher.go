@@ -10,11 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
 	"waypost"
-	"waypost/api/clickbatch"
 	"waypost/internal/pacer"
 )
 
@@ -424,118 +422,6 @@ func (b *batcher) commit(s *stream, n name, f *os.File) error {
 	}
 	s.doubtful = name{}
 	return f.Close()
-}
-
-// gatherAll adds up the clicks that are in the stream's segments and not covered yet, and
-// returns the checkpoint that includes them. More says that there may be others.
-func (b *batcher) gatherAll(s *stream) (segments []*segment, results []gathered, point checkpoint, more bool) {
-	b.catalog.mu.Lock()
-	segments, point = slices.Clone(s.segments), s.checkpoint()
-	b.catalog.mu.Unlock()
-	b.sums.reset()
-	results = make([]gathered, len(segments))
-	for i, seg := range segments {
-		if more {
-			results[i] = gathered{end: seg.covered}
-		} else {
-			results[i] = b.gather(seg)
-			more = results[i].full
-		}
-		point.segments[i].end = results[i].end
-	}
-	return segments, results, point, more
-}
-
-// gathered says how far a segment was read, and with which findings.
-type gathered struct {
-	end     int64
-	full    bool // the tally can take no more
-	done    bool // there is nothing behind end, and never will be
-	torn    bool // a crash cut the last record
-	damaged bool
-	err     error // the file cannot be read
-}
-
-// gather adds up a segment's records, from where it is covered.
-func (b *batcher) gather(seg *segment) gathered {
-	g := gathered{done: seg.done.Load(), end: seg.tail.Load()} // in this order
-	if g.end == seg.covered {
-		return g
-	}
-	b.buf = slices.Grow(b.buf[:0], int(g.end-seg.covered))
-	walk := scanOf(seg.file, b.buf[:g.end-seg.covered], seg.covered, seg.number)
-	for {
-		r, ok := walk.record()
-		if !ok {
-			break
-		}
-		if !b.sums.add(&r, &walk) {
-			return gathered{end: seg.covered + int64(walk.next), full: true, damaged: walk.hole || walk.next != walk.end}
-		}
-		walk.accept()
-		b.pace.Step()
-	}
-	if walk.err != nil {
-		// Clicks that it takes from now on would be lost with it.
-		b.recorder.giveUp(seg)
-		g.done, g.err = true, walk.err
-	}
-	// A click may have been cut off where an earlier boot ended, and nowhere else.
-	g.torn = seg.found && walk.cut()
-	g.damaged = walk.hole || walk.tail() > 0 && !g.torn || !seg.found && walk.end != len(walk.buf)
-	return g
-}
-
-// packer encodes and compresses batches, in small pieces.
-type packer struct {
-	pace   *pacer.Pacer
-	codec  clickbatch.Codec
-	zstd   *zstd.Encoder
-	plain  []byte
-	packed bytes.Buffer
-}
-
-// zstdBlock is the window and the block of the compression, in bytes. A block takes about
-// 0.1 ms.
-const zstdBlock = 32 << 10
-
-// newPacker makes a packer. It compresses at its fastest, because codes look random.
-func newPacker(p *pacer.Pacer) (*packer, error) {
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
-		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(zstdBlock))
-	if err != nil {
-		return nil, err
-	}
-	return &packer{pace: p, codec: clickbatch.Codec{Pause: p.Pause}, zstd: z}, nil
-}
-
-// pack returns the body of a batch, which is valid until the next call.
-func (p *packer) pack(b *waypost.ClickBatch) []byte {
-	p.plain = p.codec.Append(p.plain[:0], b)
-	p.packed.Reset()
-	p.zstd.Reset(&p.packed)
-	for rest := p.plain; len(rest) > 0; {
-		n := min(zstdBlock, len(rest))
-		_, _ = p.zstd.Write(rest[:n]) // which cannot fail in memory
-		rest = rest[n:]
-		p.pace.Pause()
-	}
-	_ = p.zstd.Close()
-	return p.packed.Bytes()
-}
-
-// writePaced writes to a file, in small pieces.
-func writePaced(f *os.File, b []byte, p *pacer.Pacer) error {
-	const piece = 128 << 10
-	for len(b) > 0 {
-		n := min(piece, len(b))
-		if _, err := f.Write(b[:n]); err != nil {
-			return err
-		}
-		b = b[n:]
-		p.Pause()
-	}
-	return nil
 }
 
 // forever is for work without a deadline.
