@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"waypost"
+	"waypost/internal/pacer"
 	"waypost/replication"
 )
 
@@ -150,8 +151,8 @@ func (r *restore) Keep(ctx context.Context, p replication.Progress) error {
 		return nil
 	}
 	r.durable = true
-	return r.tables.later(ctx, func(ctx context.Context) error {
-		if err := r.tables.add(ctx, g); err != nil {
+	return r.tables.later(ctx, func(ctx context.Context, pace *pacer.Pacer) error {
+		if err := r.tables.add(ctx, pace, g); err != nil {
 			return err
 		}
 		if r.again {
@@ -198,8 +199,8 @@ func (r *restore) Begin(ctx context.Context, lowest, highest waypost.Position) e
 		return nil
 	}
 	g, durable := r.tables.takeAll(), r.durable
-	err := r.tables.later(ctx, func(ctx context.Context) error {
-		if err := r.tables.add(ctx, g); err != nil || !durable {
+	err := r.tables.later(ctx, func(ctx context.Context, pace *pacer.Pacer) error {
+		if err := r.tables.add(ctx, pace, g); err != nil || !durable {
 			return err
 		}
 		return r.save(r.kept)

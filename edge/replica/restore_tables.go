@@ -127,7 +127,7 @@ func (b *tableBuilder) spill(ctx context.Context) error {
 	}
 	b.spilled = true
 	g := b.pending.take()
-	return b.later(ctx, func(ctx context.Context) error { return b.add(ctx, g) })
+	return b.later(ctx, func(ctx context.Context, pace *pacer.Pacer) error { return b.add(ctx, pace, g) })
 }
 
 // takeDue ends the range, and returns all records for a table when it is time to make
@@ -185,17 +185,17 @@ func (b *tableBuilder) forget(before int) int {
 // later starts background work, once the work before has ended, whose error it returns.
 // On few processors that serve redirects it does the work itself, because two pieces at
 // a time would take twice their share.
-func (b *tableBuilder) later(ctx context.Context, do func(context.Context) error) error {
+func (b *tableBuilder) later(ctx context.Context, do func(context.Context, *pacer.Pacer) error) error {
 	if err := b.wait(ctx); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
 	b.working = done
 	if !b.alone && workers() == 1 {
-		done <- do(b.background)
+		done <- do(b.background, b.taking)
 		return nil
 	}
-	go func() { done <- do(b.background) }()
+	go func() { done <- do(b.background, b.pacer()) }()
 	return nil
 }
 
@@ -228,7 +228,7 @@ func (b *tableBuilder) finish() {
 }
 
 // add makes a table of some records.
-func (b *tableBuilder) add(ctx context.Context, g gathered) error {
+func (b *tableBuilder) add(ctx context.Context, pace *pacer.Pacer, g gathered) error {
 	items := g.sorted()
 	if len(items) == 0 {
 		return nil
@@ -239,11 +239,12 @@ func (b *tableBuilder) add(ctx context.Context, g gathered) error {
 	b.next++
 	var publishing sync.WaitGroup
 	if b.db.live.Load() == nil || workers() > 1 {
-		publishing.Go(func() { b.publish(ctx, items) })
+		publishing.Go(func() { b.publish(ctx, b.pacer(), items) })
 	} else {
-		b.publish(ctx, items)
+		b.publish(ctx, pace, items)
 	}
-	t, err := b.write(ctx, b.next, items)
+	t, err := b.write(ctx, pace, b.next, items)
+	pace.Pause() // the file was synced
 	publishing.Wait()
 	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return err
@@ -262,7 +263,7 @@ func (b *tableBuilder) add(ctx context.Context, g gathered) error {
 
 // write writes a table of records in the order of their keys. The file is durable, the
 // entry in its directory is not.
-func (b *tableBuilder) write(ctx context.Context, number int, items []gatheredRecord) (made madeTable, err error) {
+func (b *tableBuilder) write(ctx context.Context, pace *pacer.Pacer, number int, items []gatheredRecord) (made madeTable, err error) {
 	fs, name := b.db.cfg.FS, b.path(number)
 	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -284,7 +285,6 @@ func (b *tableBuilder) write(ctx context.Context, number int, items []gatheredRe
 	var key, value []byte
 	var sum totals
 	var rec waypost.Record
-	pace := b.pacer()
 	for i := range items {
 		pace.Step()
 		if i%4096 == 0 && ctx.Err() != nil {
@@ -306,8 +306,7 @@ func (b *tableBuilder) write(ctx context.Context, number int, items []gatheredRe
 
 // publish puts records into the lookup table and the notes. It ends early when ctx ends,
 // and the restore with it.
-func (b *tableBuilder) publish(ctx context.Context, items []gatheredRecord) {
-	pace := b.pacer()
+func (b *tableBuilder) publish(ctx context.Context, pace *pacer.Pacer, items []gatheredRecord) {
 	var rec waypost.Record
 	for i := range items {
 		pace.Step()
