@@ -108,6 +108,7 @@ func (a *arena) nextSegment(spare int) bool {
 	}
 	if a.head >= 0 {
 		a.sealed = append(a.sealed, a.head)
+		preferHuge(a.segments[a.head].mem) // if it is not yet: see Config.Gradual
 	}
 	a.head = a.free[len(a.free)-1]
 	a.free = a.free[:len(a.free)-1]

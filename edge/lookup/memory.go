@@ -38,6 +38,7 @@ func (b *Budget) give(n int64) { b.used.Add(-n) }
 type memory struct {
 	budget  *Budget
 	leave   int64        // bytes of the budget that are left to others; owned by the writer
+	gradual bool         // see Config; owned by the writer
 	mapped  atomic.Int64 // bytes
 	refused atomic.Int64 // times that the system refused to map or unmap memory
 }
@@ -69,9 +70,7 @@ func mapMemory(n int) ([]byte, error) {
 			return nil, err
 		}
 	}
-	mem := unsafe.Slice((*byte)(base), n)
-	preferHuge(mem) // neighbours may share a page
-	return mem, nil
+	return unsafe.Slice((*byte)(base), n), nil
 }
 
 func trim(base unsafe.Pointer, n uintptr) error {
@@ -104,6 +103,9 @@ func (m *memory) claim(n int) []byte {
 		return nil
 	}
 	m.mapped.Add(int64(n))
+	if !m.gradual {
+		preferHuge(mem) // neighbours may share a page
+	}
 	return mem
 }
 

@@ -128,6 +128,12 @@ func (t *Table) Finish() bool {
 	if t.phase.Load()&1 == 0 {
 		t.phase.Add(1)
 	}
+	if t.gradual {
+		t.gradual = false
+		for i := range t.shards {
+			preferHuge(t.shards[i].slots.Load().mem)
+		}
+	}
 	return true
 }
 

@@ -65,7 +65,7 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 		}
 		// The live store's table may grow while this one is filled.
 		if db.budget != nil {
-			r.tables.lookup = db.newTable(db.budget.Limit() / 8)
+			r.tables.lookup = db.newTable(db.budget.Limit()/8, !db.empty())
 		}
 	}
 	r.tables.begin(db, r.dir())

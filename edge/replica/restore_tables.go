@@ -73,9 +73,14 @@ func tableName(number int) string { return fmt.Sprintf("%06d.sst", number) }
 func (b *tableBuilder) begin(db *DB, dir string) {
 	b.db, b.dir, b.options, b.savedAt = db, dir, db.tableOptions(), time.Now()
 	b.background, b.stop = context.WithCancel(context.Background())
-	st := db.live.Load()
-	b.alone = st == nil || st.applied.Load().records == 0
+	b.alone = db.empty()
 	b.taking = b.pacer()
+}
+
+// empty reports whether the replica serves no records.
+func (db *DB) empty() bool {
+	st := db.live.Load()
+	return st == nil || st.applied.Load().records == 0
 }
 
 // pacer returns what paces one piece of work, nil if the replica was empty when the

@@ -32,12 +32,13 @@ type filler struct {
 }
 
 // newTable makes an empty table, and returns nil when the replica has no tables, or no
-// memory is left for one. The table leaves that many bytes of the budget.
-func (f *filler) newTable(leave int64) *lookup.Table {
+// memory is left for one. The table leaves that many bytes of the budget, and is gradual
+// if it is filled while redirects are answered from another.
+func (f *filler) newTable(leave int64, gradual bool) *lookup.Table {
 	if f.budget == nil {
 		return nil
 	}
-	t, err := lookup.New(lookup.Config{Budget: f.budget, Leave: leave})
+	t, err := lookup.New(lookup.Config{Budget: f.budget, Leave: leave, Gradual: gradual})
 	if err != nil {
 		f.cfg.Logger.Debug("cannot make a lookup table yet", "error", err)
 		return nil
@@ -191,7 +192,7 @@ func (f *filler) fillable() (*store, *lookup.Table) {
 	}
 	t := st.table.Load()
 	if t == nil {
-		if t = f.newTable(0); t == nil {
+		if t = f.newTable(0, false); t == nil {
 			return nil, nil
 		}
 		st.guarded.loaded = false
