@@ -123,15 +123,20 @@ func (l Links) CreateBulk(ctx context.Context, ns []NewLink) ([]Outcome, error) 
 	return answer.Results, nil
 }
 
-// Find finds a link by the host of its domain, "" for the default one, and its code.
+// Find finds a link by the host of its domain, "" for the default one, and its code, also
+// one that has expired.
 func (l Links) Find(ctx context.Context, domain, code string) (link Link, err error) {
-	err = l.c.do(ctx, http.MethodGet, linkPath(code)+Write{Domain: domain}.query(), nil, &link)
+	link, _, err = l.Read(ctx, domain, code)
 	return link, err
 }
 
 // Read finds a link like Find, with the entity tag of its state.
 func (l Links) Read(ctx context.Context, domain, code string) (link Link, etag string, err error) {
-	got, err := l.c.exchange(ctx, http.MethodGet, linkPath(code)+Write{Domain: domain}.query(), nil, nil)
+	q := url.Values{"expired": {"true"}}
+	if domain != "" {
+		q.Set("domain", domain)
+	}
+	got, err := l.c.exchange(ctx, http.MethodGet, linkPath(code)+"?"+q.Encode(), nil, nil)
 	if err != nil {
 		return link, "", err
 	}

@@ -145,7 +145,7 @@ func (s *Clicks) GiveUpEdge(ctx context.Context, actor Actor, node string) error
 
 // Stats finds a link under the default domain for its clicks, also when it has expired.
 func (s *Clicks) Stats(ctx context.Context, actor Actor, code string) (waypost.Link, error) {
-	return s.links.present(ctx, actor, "", code)
+	return s.links.Read(ctx, actor, "", code)
 }
 
 // LinkStats returns the statistics of a link of the actor's workspace, also when it has
@@ -156,7 +156,7 @@ func (s *Clicks) LinkStats(ctx context.Context, actor Actor, host, code string, 
 	if err != nil {
 		return LinkStats{}, err
 	}
-	l, err := s.links.present(ctx, actor, waypost.HostName(host), code)
+	l, err := s.links.Read(ctx, actor, waypost.HostName(host), code)
 	if err != nil {
 		return LinkStats{}, err
 	}

@@ -37,7 +37,7 @@ type Explanation struct {
 // when there is none or it was deleted.
 func (s *Links) Explain(ctx context.Context, actor Actor, domain, code string, v *Visitor) (Explanation, error) {
 	for range maxEdits {
-		l, err := s.present(ctx, actor, domain, code)
+		l, err := s.Read(ctx, actor, domain, code)
 		if err != nil {
 			return Explanation{}, err
 		}

@@ -174,15 +174,15 @@ const maxEdits = 8
 // Find returns a link of the actor's workspace under a domain's host, "" for the default
 // domain: ENotFound when there is none or it was deleted, EGone when it has expired.
 func (s *Links) Find(ctx context.Context, actor Actor, domain, code string) (waypost.Link, error) {
-	l, err := s.present(ctx, actor, domain, code)
+	l, err := s.Read(ctx, actor, domain, code)
 	if err == nil && l.Expired(s.now()) {
 		return waypost.Link{}, waypost.Errorf(waypost.EGone, "the link has expired")
 	}
 	return l, err
 }
 
-// present finds a link like Find, also when it has expired.
-func (s *Links) present(ctx context.Context, actor Actor, domain, code string) (waypost.Link, error) {
+// Read returns a link like Find, also when it has expired.
+func (s *Links) Read(ctx context.Context, actor Actor, domain, code string) (waypost.Link, error) {
 	if !waypost.ValidCode(code) {
 		return waypost.Link{}, notFound()
 	}
@@ -267,7 +267,7 @@ func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c 
 	var password *rules.Password
 	if c.Rules.Password != nil && *c.Rules.Password != "" {
 		// Who may not change the link makes no work.
-		if _, err := s.present(ctx, actor, domain, code); err != nil {
+		if _, err := s.Read(ctx, actor, domain, code); err != nil {
 			return none(err)
 		}
 		var err error
@@ -276,7 +276,7 @@ func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c 
 		}
 	}
 	for range maxEdits {
-		l, err := s.present(ctx, actor, domain, code)
+		l, err := s.Read(ctx, actor, domain, code)
 		if err != nil {
 			return none(err)
 		}

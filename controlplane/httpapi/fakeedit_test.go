@@ -16,6 +16,16 @@ func (f *links) Find(ctx context.Context, actor controlplane.Actor, domain, code
 	return l, err
 }
 
+func (f *links) Read(_ context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l, err := f.find(actor, code)
+	if err != nil || l.Host != domain {
+		return waypost.Link{}, waypost.Errorf(waypost.ENotFound, "there is no such link")
+	}
+	return *l, nil
+}
+
 func (f *links) Restore(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, waypost.Position, error) {
 	if code == "gone" {
 		return waypost.Link{}, waypost.Position{}, waypost.Errorf(waypost.EGone, "the link has expired, and cannot be restored")

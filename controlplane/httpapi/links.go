@@ -37,6 +37,9 @@ type Links interface {
 	// unknown or deleted, EGone when it has expired.
 	Find(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, error)
 
+	// Read finds a link like Find, also when it has expired.
+	Read(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, error)
+
 	// Change changes a link, also an expired one: ENotFound, EStale when it has none of
 	// the versions that may be changed, and the errors of CreateBulk.
 	Change(ctx context.Context, actor controlplane.Actor, domain, code string,
@@ -131,6 +134,7 @@ type shortenOutput struct {
 type getInput struct {
 	Code string `path:"code" doc:"The link's short code."`
 	inDomain
+	Expired   bool   `query:"expired" doc:"Show the link also once it has expired. Default: 410."`
 	NoneMatch string `header:"If-None-Match" list:"true" maxLength:"4096" doc:"ETags of states that the client has: 304 when the link is in one of them."`
 }
 
@@ -321,7 +325,11 @@ func (a *linksAPI) get(ctx context.Context, in *getInput) (*linkOutput, error) {
 	if !waypost.ValidCode(in.Code) {
 		return nil, errNoLink
 	}
-	l, err := a.links.Find(ctx, actorFrom(ctx), in.Domain, in.Code)
+	find := a.links.Find
+	if in.Expired {
+		find = a.links.Read
+	}
+	l, err := find(ctx, actorFrom(ctx), in.Domain, in.Code)
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,7 @@ func TestGetTellsUnknownDeletedAndExpiredLinksApart(t *testing.T) {
 
 	now = now.Add(time.Minute)
 	requireProblem(t, a.get("/api/v1/urls/expires"), 410, "gone")
+	require.Equal(t, 200, a.get("/api/v1/urls/expires?expired=true").StatusCode, "its owner still sees it")
 }
 
 func TestLinksOfAnotherWorkspaceAreUnknown(t *testing.T) {
