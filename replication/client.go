@@ -116,8 +116,8 @@ func (c *client) dial(ctx context.Context, path string, query url.Values, at way
 	if !at.IsZero() {
 		req.Header.Set(HeaderPosition, at.String())
 	}
-	if witness := c.cfg.Trust.Witness(); witness != "" {
-		req.Header.Set(HeaderWitness, witness)
+	if testimony := c.cfg.Trust.Testimony(); testimony != "" {
+		req.Header.Set(HeaderTestimony, testimony)
 	}
 	if c.cfg.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.cfg.Token)

@@ -25,9 +25,9 @@ const (
 	HeaderNode     = "Waypost-Node"
 	HeaderRegion   = "Waypost-Region"
 	HeaderPosition = "Waypost-Position"
-	// HeaderWitness is the newest position that the follower has seen signed, as the
+	// HeaderTestimony is the newest position that the follower has seen signed, as the
 	// control plane has signed it.
-	HeaderWitness = "Waypost-Witness"
+	HeaderTestimony = "Waypost-Testimony"
 )
 
 // Headers of an answer.

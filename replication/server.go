@@ -26,10 +26,10 @@ type ServerConfig struct {
 	// pinned.
 	Signer *Signer
 	Trust  *Trust
-	// Witness is called before a follower of the stream is let in, with its name and the
-	// position that it presents, which Signer has signed; nil when it presents none. With an
-	// error the follower is refused. A nil Witness means that such positions are ignored.
-	Witness func(ctx context.Context, node string, said *Testimony) error
+	// Hear is called before a follower of the stream is let in, with its name and its
+	// testimony, which Signer has signed; nil when it presents none. With an error the
+	// follower is refused. A nil Hear means that testimonies are ignored.
+	Hear func(ctx context.Context, node string, said *Testimony) error
 
 	// Sound is called before a repair or a whole snapshot of the source begins, and before
 	// the whole source is compared, with the path of the request. With an error no replica
@@ -159,34 +159,33 @@ func (s *Server) announced() []byte {
 	return s.cfg.Trust.announced()
 }
 
-// attested puts the proof of a head before its frame: its signature, or a testimony.
-func (s *Server) attested(h *Head, frame []byte) []byte {
+// proven puts the proof of a head before its frame: its signature, or a testimony.
+func (s *Server) proven(h *Head, frame []byte) []byte {
 	if h.Signature.IsZero() && s.cfg.Signer == nil {
-		if word := s.cfg.Trust.testimony(h.Position); word != nil {
+		if word := s.cfg.Trust.testimonyFor(h.Position); word != nil {
 			return append(plainFrame(frameTestimony, 0, word), frame...)
 		}
 	}
 	return signed(&h.Signature, frame)
 }
 
-// hear takes in the newest position that a follower has seen signed. A position that this
-// cluster's key has not signed is ignored. The error is the reason to refuse the
-// follower.
+// hear takes in the testimony of a follower. A testimony that this cluster's key has not
+// signed is ignored. The error is the reason to refuse the follower.
 func (s *Server) hear(r *http.Request) error {
-	if s.cfg.Signer == nil || s.cfg.Witness == nil {
+	if s.cfg.Signer == nil || s.cfg.Hear == nil {
 		return nil
 	}
 	node := bounded(r.Header.Get(HeaderNode))
 	var presented *Testimony
-	if text := r.Header.Get(HeaderWitness); text != "" {
-		said, err := s.cfg.Signer.Witness(text)
+	if text := r.Header.Get(HeaderTestimony); text != "" {
+		said, err := s.cfg.Signer.VerifyTestimony(text)
 		if err != nil {
 			s.cfg.Logger.Warn("a follower's testimony is not believed", "node", node, "error", err)
 		} else {
 			presented = &said
 		}
 	}
-	return s.cfg.Witness(r.Context(), node, presented)
+	return s.cfg.Hear(r.Context(), node, presented)
 }
 
 // board holds what Run has read of the source, for all connections to see.

@@ -531,7 +531,7 @@ func TestAFollowerPresentsTheNewestSignedPositionAlsoAfterARestart(t *testing.T)
 		source.Commit()
 		heard := make(chan waypost.Position, 10)
 		hear := func(c *replication.ServerConfig) {
-			c.Witness = func(_ context.Context, _ string, said *replication.Testimony) error {
+			c.Hear = func(_ context.Context, _ string, said *replication.Testimony) error {
 				if said != nil {
 					heard <- said.Position
 				}
@@ -567,7 +567,7 @@ func TestTrust_KeepsToItsHistoryAgainstAnotherOfTheSameOrdinal(t *testing.T) {
 	require.NoError(t, replication.Meet(trust, own))
 	presents := func(want waypost.Position, why string) {
 		t.Helper()
-		got, err := own.Witness(trust.Witness())
+		got, err := own.VerifyTestimony(trust.Testimony())
 		require.NoError(t, err)
 		require.Equal(t, want, got.Position, why)
 	}
@@ -592,25 +592,25 @@ func TestOnlyWhatWasSignedIsATestimony(t *testing.T) {
 		head, err := source.Head(t.Context())
 		require.NoError(t, err)
 		own := signer(t, head.Cluster, 1)
-		good := trust.Witness()
-		got, err := own.Witness(good)
+		good := trust.Testimony()
+		got, err := own.VerifyTestimony(good)
 		require.NoError(t, err)
 		require.Equal(t, at, got.Position)
 		raw, err := base64.RawURLEncoding.DecodeString(good)
 		require.NoError(t, err)
 		for i := range raw {
 			raw[i] ^= 1
-			_, err := own.Witness(base64.RawURLEncoding.EncodeToString(raw))
+			_, err := own.VerifyTestimony(base64.RawURLEncoding.EncodeToString(raw))
 			require.ErrorIs(t, err, replication.ErrSignature, "byte %d", i)
 			raw[i] ^= 1
 		}
 		for _, bad := range []string{"", "x", "%", good[:len(good)-1], good + "AA", strings.Repeat("A", 1<<20)} {
-			_, err := own.Witness(bad)
+			_, err := own.VerifyTestimony(bad)
 			require.ErrorIs(t, err, replication.ErrSignature)
 		}
 		other, err := replication.NewSigner(secret, replication.Cluster{9}, 1)
 		require.NoError(t, err)
-		_, err = other.Witness(good)
+		_, err = other.VerifyTestimony(good)
 		require.ErrorIs(t, err, replication.ErrSignature)
 	})
 }
@@ -622,13 +622,13 @@ func TestAPinThatCannotBeReadIsAnError(t *testing.T) {
 	}
 }
 
-func FuzzWitness(f *testing.F) {
+func FuzzTestimony(f *testing.F) {
 	own := signer(f, replication.Cluster{1}, 1)
 	f.Add([]byte("waypost changelog\x00\x02"))
 	f.Add([]byte("waypost changelog\x00\x04"))
 	f.Add(make([]byte, 300))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		_, err := own.Witness(base64.RawURLEncoding.EncodeToString(raw))
+		_, err := own.VerifyTestimony(base64.RawURLEncoding.EncodeToString(raw))
 		require.ErrorIs(t, err, replication.ErrSignature, "nobody guesses a signature")
 		_, _, _ = replication.ReadStatement(raw)
 	})

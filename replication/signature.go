@@ -90,9 +90,9 @@ func (s *Signer) signBatch(b *Batch, payload []byte) Signature {
 
 func (s *Signer) signHead(h *Head) Signature { return s.sign(appendHeadStatement(nil, h)) }
 
-// Witness verifies what a follower presents with [HeaderWitness], and returns the
-// position that a control plane of this cluster has signed with this key.
-func (s *Signer) Witness(text string) (Testimony, error) {
+// VerifyTestimony verifies what a follower presents with [HeaderTestimony], and returns
+// the position that a control plane of this cluster has signed with this key.
+func (s *Signer) VerifyTestimony(text string) (Testimony, error) {
 	var none Testimony
 	if len(text) > base64.RawURLEncoding.EncodedLen(maxTestimony) {
 		return none, fmt.Errorf("%w: a testimony of %d characters", ErrSignature, len(text))

@@ -167,7 +167,7 @@ func (c *connection) sendAway(why string) {
 }
 
 func (c *connection) sendHello() error {
-	hello := c.server.attested(&c.hello, plainFrame(frameHello, 0, appendHello(nil, &c.hello)))
+	hello := c.server.proven(&c.hello, plainFrame(frameHello, 0, appendHello(nil, &c.hello)))
 	if key := c.server.announced(); key != nil {
 		hello = append(plainFrame(frameKey, 0, key), hello...)
 	}

@@ -153,7 +153,7 @@ func (t *tail) heartbeat(head Head) (signed Head, frame []byte) {
 	if r, ok := s.cfg.Source.(Relay); ok {
 		origin = r.Origin()
 	}
-	return head, s.attested(&origin, plainFrame(frameHeartbeat, 0, appendHead(nil, &origin)))
+	return head, s.proven(&origin, plainFrame(frameHeartbeat, 0, appendHead(nil, &origin)))
 }
 
 // ring is the newest stretch of the changelog as frames, for all followers to share. It

@@ -28,24 +28,24 @@ type Trust struct {
 
 // pin is the part of a Trust that a new key replaces.
 type pin struct {
-	cluster     Cluster
-	pinned      announcement // generation 0: none
-	at          waypost.Position
-	word        []byte // statement and signature for at
-	recent      attestations
-	own         waypost.Position // what this node's replica holds
-	attestation []byte           // the testimony for it; nil: there is none
+	cluster Cluster
+	pinned  announcement // generation 0: none
+	at      waypost.Position
+	word    []byte // testimony for at: statement and signature
+	recent  testimonies
+	own     waypost.Position // what this node's replica holds
+	ownWord []byte           // testimony for own; nil: there is none
 }
 
-// keepWitness is the least time between two writes of a position that moves on.
-const keepWitness = 30 * time.Second
+// keepTestimony is the least time between two writes of a position that moves on.
+const keepTestimony = 30 * time.Second
 
 // trustDocument is a Trust as it is kept.
 type trustDocument struct {
-	Version int     `json:"version"`
-	Cluster Cluster `json:"cluster"`
-	Key     []byte  `json:"key"`     // the announcement
-	Witness []byte  `json:"witness"` // statement and signature
+	Version   int     `json:"version"`
+	Cluster   Cluster `json:"cluster"`
+	Key       []byte  `json:"key"`       // the announcement
+	Testimony []byte  `json:"testimony"` // statement and signature
 }
 
 const trustVersion = 1
@@ -70,18 +70,18 @@ func NewTrust(kept []byte, keep func(document []byte) error) (*Trust, error) {
 		return nil, fmt.Errorf("read the pinned key: %w", err)
 	}
 	t.cluster, t.pinned = d.Cluster, pinned
-	if len(d.Witness) > signatureSize {
-		if cluster, said, err := readStatement(d.Witness[:len(d.Witness)-signatureSize]); err == nil && cluster == d.Cluster {
-			t.at, t.word = said.Position, d.Witness
+	if len(d.Testimony) > signatureSize {
+		if cluster, said, err := readStatement(d.Testimony[:len(d.Testimony)-signatureSize]); err == nil && cluster == d.Cluster {
+			t.at, t.word = said.Position, d.Testimony
 			t.recent.add(t.at, t.word)
 		}
 	}
 	return t, nil
 }
 
-// Witness returns the newest position seen signed, for a follower to present; "" when
+// Testimony returns the newest position seen signed, for a follower to present; "" when
 // there is none.
-func (t *Trust) Witness() string {
+func (t *Trust) Testimony() string {
 	if t == nil {
 		return ""
 	}
@@ -104,7 +104,7 @@ func (t *Trust) Save() error {
 }
 
 func (t *Trust) document() ([]byte, error) {
-	return json.Marshal(trustDocument{Version: trustVersion, Cluster: t.cluster, Key: t.pinned.append(nil), Witness: t.word})
+	return json.Marshal(trustDocument{Version: trustVersion, Cluster: t.cluster, Key: t.pinned.append(nil), Testimony: t.word})
 }
 
 // saveLater writes the document in the background, because a disk may take its time.
@@ -240,7 +240,7 @@ func (t *Trust) check(cluster Cluster, statement []byte, s *Signature, at waypos
 	t.recent.add(at, word)
 	if isAfter(at, t.at) {
 		t.at, t.word = at, word
-		if time.Since(t.keptAt) > keepWitness && !t.saving {
+		if time.Since(t.keptAt) > keepTestimony && !t.saving {
 			t.saveLater()
 		}
 	}
@@ -283,21 +283,21 @@ func (t *Trust) checkBatch(cluster Cluster, b *Batch, payload []byte, s *Signatu
 // applied.
 const recentTestimonies = 256
 
-// attestations are statements with their signatures, the newest last.
-type attestations struct {
+// testimonies are statements with their signatures, the newest last.
+type testimonies struct {
 	at    [recentTestimonies]waypost.Position
 	words [recentTestimonies][]byte
 	next  int
 }
 
-func (t *attestations) add(at waypost.Position, word []byte) {
+func (t *testimonies) add(at waypost.Position, word []byte) {
 	i := t.next % recentTestimonies
 	t.at[i], t.words[i] = at, word
 	t.next++
 }
 
-// about returns the newest one about a position, nil for none.
-func (t *attestations) about(at waypost.Position) []byte {
+// about returns the newest testimony about a position, nil for none.
+func (t *testimonies) about(at waypost.Position) []byte {
 	for n := 1; n <= min(t.next, recentTestimonies); n++ {
 		if i := (t.next - n) % recentTestimonies; t.at[i] == at {
 			return t.words[i]
@@ -306,15 +306,15 @@ func (t *attestations) about(at waypost.Position) []byte {
 	return nil
 }
 
-// testimony returns the testimony for a position, nil for none.
-func (t *Trust) testimony(at waypost.Position) []byte {
+// testimonyFor returns the testimony for a position, nil for none.
+func (t *Trust) testimonyFor(at waypost.Position) []byte {
 	if t == nil {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.own == at && t.attestation != nil {
-		return t.attestation
+	if t.own == at && t.ownWord != nil {
+		return t.ownWord
 	}
 	return t.recent.about(at)
 }
@@ -328,7 +328,7 @@ func (t *Trust) settled(at waypost.Position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if word := t.recent.about(at); word != nil {
-		t.own, t.attestation = at, word
+		t.own, t.ownWord = at, word
 	}
 }
 

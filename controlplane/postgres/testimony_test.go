@@ -185,7 +185,7 @@ func serve(t *testing.T, db *postgres.DB) (url string) {
 	require.NoError(t, err)
 	stream, err := replication.NewServer(replication.ServerConfig{
 		Source: db, Signer: signer, Logger: slog.New(slog.DiscardHandler),
-		Witness: func(ctx context.Context, _ string, said *replication.Testimony) error {
+		Hear: func(ctx context.Context, _ string, said *replication.Testimony) error {
 			if said == nil {
 				return nil
 			}
@@ -226,10 +226,10 @@ func signedHead(t *testing.T, db *postgres.DB) string {
 	signer, err := replication.NewSigner(clusterConfig.Secret, headOf(t, db).Cluster, 1)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		said, err := signer.Witness(trust.Witness())
+		said, err := signer.VerifyTestimony(trust.Testimony())
 		return err == nil && said.Position == headOf(t, db).Position
 	}, waitLimit, pause)
-	return trust.Witness()
+	return trust.Testimony()
 }
 
 // tellRanges connects as a follower that has seen a position, and reports key ranges.
@@ -241,7 +241,7 @@ func tellRanges(t *testing.T, url, word, ranges string) {
 	require.Eventually(t, func() bool { // a server that has just begun may not have read the head yet
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+replication.PathStream, nil)
 		require.NoError(t, err)
-		req.Header.Set(replication.HeaderWitness, word)
+		req.Header.Set(replication.HeaderTestimony, word)
 		req.Header.Set("Waypost-Key-Ranges", ranges)
 		res, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)

@@ -27,7 +27,7 @@ func TestTheControlPlanesKeyIsKeptOnceThereIsADirectoryAndSetAsideWhenItCannotBe
 	close(s.opened)
 	require.NoError(t, s.keepTrust([]byte("no document")))
 	require.NoError(t, s.openTrust(), "an edge that follows nobody is worse than one that pins anew")
-	require.Empty(t, s.trust.Witness())
+	require.Empty(t, s.trust.Testimony())
 	require.NoFileExists(t, filepath.Join(root, trustFile))
 	aside, err := filepath.Glob(filepath.Join(root, trustFile+".unreadable-*"))
 	require.NoError(t, err)

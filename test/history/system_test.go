@@ -177,7 +177,7 @@ func (in *system) startControl(t *testing.T) {
 	require.NoError(t, err)
 	stream, err := replication.NewServer(replication.ServerConfig{
 		Source: db, Signer: signer, Logger: slog.New(slog.DiscardHandler),
-		Witness: func(ctx context.Context, _ string, said *replication.Testimony) error {
+		Hear: func(ctx context.Context, _ string, said *replication.Testimony) error {
 			if said == nil {
 				return nil
 			}
