@@ -81,7 +81,7 @@ type control struct {
 	gossip       *gossiper
 	fleet        *controlplane.Fleet
 	certificates *controlplane.Certificates // of edges
-	edges        *witnesses
+	edges        *edgeWait
 	nodes        *controlplane.Nodes
 	orders       *controlplane.Orders
 	digests      *controlplane.DigestCheck
@@ -179,7 +179,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	c.edges = newWitnesses(known)
+	c.edges = newEdgeWait(known)
 	patience := failpoint.Limit("a write takes at most", 0)
 	c.minter = controlplane.NewMinter(controlplane.MinterConfig{
 		Store: c.db, Coder: c.coder, Region: c.cfg.Region,
@@ -251,7 +251,7 @@ func (c *control) services() []services.Stage {
 			c.db.SendHeartbeats(ctx, postgres.Heartbeat{Node: c.boot, Region: c.cfg.Region, Issued: c.minter.TakeIssued})
 		}),
 		job("fleet", c.fleet.Run),
-		job("witnesses", func(ctx context.Context) { c.edges.run(ctx, c.log) }),
+		job("edge wait", func(ctx context.Context) { c.edges.run(ctx, c.log) }),
 		job("fleet progress", func(ctx context.Context) { c.fleet.KeepProgress(ctx, c.db, 0) }),
 		job("edge credentials", c.nodes.Run),
 		job("orders", c.orders.Run),

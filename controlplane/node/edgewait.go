@@ -9,24 +9,24 @@ import (
 	"waypost/controlplane"
 )
 
-// witnesses holds keys back after a start until an edge has shown how far it has seen the
+// edgeWait holds keys back after a start until an edge has shown how far it has seen the
 // changelog. If the disk of PostgreSQL went back in time, that of this control plane's
 // memory may have gone with it, and then only edges know. It may be used by many
 // goroutines.
-type witnesses struct {
+type edgeWait struct {
 	enough chan struct{} // closed when keys may be issued
 
 	mu      sync.Mutex
 	unheard map[string]bool // edges that PostgreSQL knows and that have not connected yet; nil when it is enough
 }
 
-// witnessTime is the time after which keys are issued although no edge has connected.
-const witnessTime = 10 * time.Second
+// longestEdgeWait is the time after which keys are issued although no edge has connected.
+const longestEdgeWait = 10 * time.Second
 
-// newWitnesses waits for the edges that PostgreSQL knows. Without any there is nothing to
+// newEdgeWait waits for the edges that PostgreSQL knows. Without any there is nothing to
 // wait for.
-func newWitnesses(known []controlplane.EdgeProgress) *witnesses {
-	w := &witnesses{enough: make(chan struct{}), unheard: make(map[string]bool)}
+func newEdgeWait(known []controlplane.EdgeProgress) *edgeWait {
+	w := &edgeWait{enough: make(chan struct{}), unheard: make(map[string]bool)}
 	for i := range known {
 		w.unheard[known[i].Node] = true
 	}
@@ -38,7 +38,7 @@ func newWitnesses(known []controlplane.EdgeProgress) *witnesses {
 
 // heard notes that an edge has connected. One that has told its position is enough;
 // others, such as one with a new disk, are enough when no other edge is known.
-func (w *witnesses) heard(node string, told bool) {
+func (w *edgeWait) heard(node string, told bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.unheard, node)
@@ -48,7 +48,7 @@ func (w *witnesses) heard(node string, told bool) {
 }
 
 // release lets keys be issued. The caller holds w.mu, or is the only one.
-func (w *witnesses) release() {
+func (w *edgeWait) release() {
 	select {
 	case <-w.enough:
 	default:
@@ -57,16 +57,16 @@ func (w *witnesses) release() {
 }
 
 // run ends the waiting after a time.
-func (w *witnesses) run(ctx context.Context, log *slog.Logger) {
+func (w *edgeWait) run(ctx context.Context, log *slog.Logger) {
 	select {
 	case <-ctx.Done():
 		return
 	case <-w.enough:
 		return
-	case <-time.After(witnessTime):
+	case <-time.After(longestEdgeWait):
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	log.Warn("no edge has connected since the start; issuing keys", "waited", witnessTime, "edges", len(w.unheard))
+	log.Warn("no edge has connected since the start; issuing keys", "waited", longestEdgeWait, "edges", len(w.unheard))
 	w.release()
 }
