@@ -119,8 +119,8 @@ type Store struct {
 	adopted  bool   // the files of earlier boots were read
 	lost     error  // why some of them are missing
 
-	witnessed uint32 // epoch in which all accounts were reported
-	adoptions int    // counts them
+	allReported uint32 // epoch in which all accounts were reported
+	adoptions   int    // counts them
 }
 
 // account is the budget of one link. The store's lock guards the fields below the blank
@@ -218,7 +218,7 @@ func (s *Store) adopt() error {
 	if err := s.rewrite(); err != nil {
 		return err
 	}
-	s.adopted, s.witnessed = true, 0
+	s.adopted, s.allReported = true, 0
 	s.adoptions++
 	return s.dir.remove(files)
 }
@@ -434,9 +434,9 @@ func (s *Store) Run(ctx context.Context) {
 // round makes one report, or several if one does not hold everything.
 func (s *Store) round(ctx context.Context, first *account, all bool) {
 	due := s.gather(first)
-	ok := s.witness(ctx)
+	ok := s.reportAll(ctx)
 	if !ok { // the answer may have named another epoch
-		ok = s.witness(ctx)
+		ok = s.reportAll(ctx)
 	}
 	for report := s.collect(due, all); ok && len(report) > 0; {
 		n := min(len(report), api.MaxEdgeBudgets)
@@ -652,12 +652,12 @@ func ahead(granted int64) int64 {
 	return granted / 2
 }
 
-// witness reports all accounts, of all boots, once in every epoch. It returns false while
-// it could not.
-func (s *Store) witness(ctx context.Context) bool {
+// reportAll reports all accounts, of all boots, once in every epoch. It returns false
+// while it could not.
+func (s *Store) reportAll(ctx context.Context) bool {
 	s.mu.Lock()
 	epoch := s.newest(s.cfg.Epoch())
-	if s.witnessed == epoch && epoch != 0 || !s.adopted {
+	if s.allReported == epoch && epoch != 0 || !s.adopted {
 		s.mu.Unlock()
 		return true
 	}
@@ -693,7 +693,7 @@ func (s *Store) witness(ctx context.Context) bool {
 			defer s.mu.Unlock()
 			s.known = s.known || s.append(appendKnown(nil))
 			if s.adoptions == adoptions {
-				s.witnessed = epoch
+				s.allReported = epoch
 			}
 			return true
 		}

@@ -27,14 +27,14 @@ const waitLimit = 30 * time.Second
 type control struct {
 	*httptest.Server
 
-	mu        sync.Mutex
-	epoch     uint32
-	limit     int64
-	away      bool
-	state     string // instead of open
-	accounts  map[string]budget.Account
-	witnesses []api.EdgeBudgets
-	answered  chan struct{} // gets a token for each report, if it has room
+	mu       sync.Mutex
+	epoch    uint32
+	limit    int64
+	away     bool
+	state    string // instead of open
+	accounts map[string]budget.Account
+	complete []api.EdgeBudgets
+	answered chan struct{} // gets a token for each report, if it has room
 }
 
 func newControl(t *testing.T, limit int64) *control {
@@ -72,7 +72,7 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer.Grants = append(answer.Grants, api.EdgeGrant{Granted: known.Granted, State: state})
 	}
 	if report.Complete {
-		c.witnesses = append(c.witnesses, report)
+		c.complete = append(c.complete, report)
 	}
 	_ = json.NewEncoder(w).Encode(&answer)
 	select {
@@ -228,10 +228,10 @@ func TestStore_SpendsNothingOfABootThatWasKilled(t *testing.T) {
 	require.GreaterOrEqual(t, got, 30, "little is burned")
 
 	// PostgreSQL forgets everything: the next boot knows what all others had.
-	c.set(func() { clear(c.accounts); c.epoch = 8; c.witnesses = nil })
+	c.set(func() { clear(c.accounts); c.epoch = 8; c.complete = nil })
 	s, _ := open(t, c, dir)
 	c.eventually(t, "all accounts are reported", func() bool {
-		return len(c.witnesses) > 0 && c.witnesses[len(c.witnesses)-1].Epoch == 8
+		return len(c.complete) > 0 && c.complete[len(c.complete)-1].Epoch == 8
 	})
 	c.set(func() { require.GreaterOrEqual(t, c.used(), int64(got)) })
 	got += visit(t, s, 64, false)
@@ -321,7 +321,7 @@ func TestStore_IgnoresAnOlderHistory(t *testing.T) {
 	require.Zero(t, visit(t, s, 1, false), "the next boot remembers it")
 	c.set(func() { c.epoch = 9 })
 	c.eventually(t, "the newer primary is back", func() bool {
-		return len(c.witnesses) > 0 && c.witnesses[len(c.witnesses)-1].Epoch == 9
+		return len(c.complete) > 0 && c.complete[len(c.complete)-1].Epoch == 9
 	})
 	reachable(t, s)
 }
@@ -355,13 +355,13 @@ func TestStore_CountsAFileThatItCannotReadAsSpent(t *testing.T) {
 		t.Helper()
 		fresh := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(fresh, filepath.Base(files[0])), text, 0o600))
-		c.set(func() { clear(c.accounts); c.witnesses = nil })
+		c.set(func() { clear(c.accounts); c.complete = nil })
 		_, stop := open(t, c, fresh)
 		defer stop()
-		c.eventually(t, "it reports", func() bool { return len(c.witnesses) > 0 })
+		c.eventually(t, "it reports", func() bool { return len(c.complete) > 0 })
 		aside, err := filepath.Glob(filepath.Join(fresh, "*.unreadable"))
 		require.NoError(t, err)
-		c.set(func() { lost, used = c.witnesses[0].Lost, c.used() })
+		c.set(func() { lost, used = c.complete[0].Lost, c.used() })
 		require.Equal(t, lost, len(aside) > 0)
 		return lost, used
 	}
@@ -387,11 +387,11 @@ func TestStore_KnowsItsDisk(t *testing.T) {
 	c, dir := newControl(t, 1000), t.TempDir()
 	disk := func(dir string) (id string) {
 		t.Helper()
-		c.set(func() { c.witnesses = nil })
+		c.set(func() { c.complete = nil })
 		_, stop := open(t, c, dir)
 		defer stop()
-		c.eventually(t, "it reports", func() bool { return len(c.witnesses) > 0 })
-		c.set(func() { id = c.witnesses[0].Disk })
+		c.eventually(t, "it reports", func() bool { return len(c.complete) > 0 })
+		c.set(func() { id = c.complete[0].Disk })
 		return id
 	}
 	first := disk(dir)
@@ -411,7 +411,7 @@ func TestStore_ASuccessorLeavesTheGrantsOfItsPredecessorAlone(t *testing.T) {
 	stop()
 	require.NoError(t, next.Adopt())
 	c.eventually(t, "it reports for both", func() bool {
-		return len(c.witnesses) > 1 && len(c.witnesses[len(c.witnesses)-1].Accounts) == 2
+		return len(c.complete) > 1 && len(c.complete[len(c.complete)-1].Accounts) == 2
 	})
 	require.Equal(t, 20, visit(t, next, 20, false))
 	files, err := filepath.Glob(filepath.Join(dir, "*"))

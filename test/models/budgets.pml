@@ -32,7 +32,7 @@ typedef edge {
 	byte total;     /* granted to this boot, as it is in memory */
 	byte left;      /* of these, clicks that may be spent */
 	byte epoch;     /* the newest that was seen */
-	byte witnessed; /* all accounts were reported in this epoch */
+	byte reported;  /* all accounts were reported in this epoch */
 	bit disk
 };
 edge e[2];
@@ -149,7 +149,7 @@ end:
 
 	/* The edge reports all accounts of all its boots, once in every epoch. */
 	:: atomic {
-		e[n].witnessed != e[n].epoch ->
+		e[n].reported != e[n].epoch ->
 		d_step {
 			merge(2 * n);
 			merge(2 * n + 1);
@@ -165,7 +165,7 @@ end:
 			fi
 		};
 		if
-		:: e[n].epoch == epoch -> e[n].witnessed = epoch
+		:: e[n].epoch == epoch -> e[n].reported = epoch
 		:: e[n].epoch != epoch -> e[n].epoch = epoch
 		:: skip /* the answer is lost */
 		fi
@@ -173,7 +173,7 @@ end:
 
 	/* It reports its present account, and asks for clicks. */
 	:: atomic {
-		e[n].witnessed == e[n].epoch && e[n].left == 0 ->
+		e[n].reported == e[n].epoch && e[n].left == 0 ->
 		merge(MINE(n));
 		higher(db.book.granted[MINE(n)], e[n].total);
 		if
@@ -207,14 +207,14 @@ end:
 		file.returned[MINE(n)] = e[n].left;
 		e[n].left = KEPT(n)
 	}
-	:: d_step { n == 0 && file.returned[MINE(n)] > db.book.returned[MINE(n)] && e[n].witnessed == e[n].epoch -> merge(MINE(n)) }
+	:: d_step { n == 0 && file.returned[MINE(n)] > db.book.returned[MINE(n)] && e[n].reported == e[n].epoch -> merge(MINE(n)) }
 
 	/* The edge is killed, and starts with another boot. */
 	:: d_step {
 		n == 0 && faults < FAULTS && e[n].boot == 0 && e[n].total > 0 ->
 		faults++;
 		RETURNED_BY_THE_DEAD(n);
-		e[n].boot = 1; e[n].left = 0; e[n].witnessed = 0; e[n].total = 0
+		e[n].boot = 1; e[n].left = 0; e[n].reported = 0; e[n].total = 0
 	}
 
 	/* Its disk is replaced by an empty one. PostgreSQL knows the edge. */
@@ -222,7 +222,7 @@ end:
 		n == 0 && faults < FAULTS && e[n].boot == 0 && e[n].total > 0 && db.known[n] && (!saved || backup.known[n]) ->
 		faults++;
 		file.granted[2 * n] = 0; file.returned[2 * n] = 0;
-		e[n].boot = 1; e[n].left = 0; e[n].epoch = 1; e[n].witnessed = 0; e[n].disk = 1; e[n].total = 0
+		e[n].boot = 1; e[n].left = 0; e[n].epoch = 1; e[n].reported = 0; e[n].disk = 1; e[n].total = 0
 	}
 	od
 }
