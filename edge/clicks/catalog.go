@@ -74,10 +74,10 @@ type catalog struct {
 	current  *stream // set once, before the goroutines start
 
 	mu         sync.Mutex
-	streams    []*stream // in the order of their boots
-	sharedMode bool      // another process may have a journal in the directory
-	marks      []mark    // by rising sequence; the first one is acknowledged, if any is
-	gathered   uint64    // clicks of this boot that left the segments, or were lost
+	streams    []*stream      // in the order of their boots
+	sharedMode bool           // another process may have a journal in the directory
+	marks      []progressMark // by rising sequence; the first one is acknowledged, if any is
+	gathered   uint64         // clicks of this boot that left the segments, or were lost
 }
 
 // begin adds the stream of the current boot.

@@ -13,9 +13,9 @@ type Progress struct {
 	Until time.Time
 }
 
-// mark says that all clicks recorded before a time are in batches up to a sequence of the
-// current boot.
-type mark struct {
+// progressMark says that all clicks recorded before a time are in batches up to a
+// sequence of the current boot.
+type progressMark struct {
 	seq      uint64
 	at       time.Time
 	recorded uint64 // clicks of this boot until then, or a little later
@@ -29,18 +29,18 @@ const (
 )
 
 // beginMark notes when gathering begins.
-func (c *catalog) beginMark() mark {
-	return mark{at: time.Now().Add(-underWay), recorded: c.recorder.recorded()}
+func (c *catalog) beginMark() progressMark {
+	return progressMark{at: time.Now().Add(-underWay), recorded: c.recorder.recorded()}
 }
 
 // leaveSegments notes that the clicks recorded until a mark have left the segments of the
 // current boot; of these, the last gathering took that many. The lock is held.
-func (c *catalog) leaveSegments(m mark, clicks uint64) {
+func (c *catalog) leaveSegments(m progressMark, clicks uint64) {
 	c.gathered = max(m.recorded, c.gathered+clicks)
 }
 
 // endMark notes that these clicks are all in batches. The lock is held.
-func (c *catalog) endMark(m mark) {
+func (c *catalog) endMark(m progressMark) {
 	m.seq = c.current.seq
 	n := len(c.marks)
 	if n > 0 && (c.marks[n-1].seq == m.seq || n == maxMarks) { // the newest one says less than this
@@ -53,7 +53,7 @@ func (c *catalog) endMark(m mark) {
 
 // passMarks drops marks that a later one supersedes, and returns the newest acknowledged
 // one. The lock is held.
-func (c *catalog) passMarks() (passed mark, ok bool) {
+func (c *catalog) passMarks() (passed progressMark, ok bool) {
 	done := c.current.seq
 	if len(c.current.waiting) > 0 {
 		done = c.current.waiting[0].seq - 1
@@ -64,7 +64,7 @@ func (c *catalog) passMarks() (passed mark, ok bool) {
 	}
 	c.marks = append(c.marks[:0], c.marks[i:]...)
 	if len(c.marks) == 0 || c.marks[0].seq > done {
-		return mark{}, false
+		return progressMark{}, false
 	}
 	return c.marks[0], true
 }
