@@ -114,7 +114,7 @@ type RangeChange struct {
 
 // RangeStep is one act with its arguments. Its action determines which it takes.
 type RangeStep struct {
-	Action    string `json:"action" enum:"assign,split,move,drain,revive,retire,resume" doc:"assign: region gets an unused prefix. split: range keeps [lo, at), a new range of its region gets the rest. move: region gets range, or, with remainder, the part that is not leased, or, with at, its counters from there on, as a new range. drain: no more is leased from range. revive: a draining range is live again. retire: range ends. resume: keys are leased again after a restore that no process could witness."`
+	Action    string `json:"action" enum:"assign,split,move,drain,revive,retire,resume" doc:"assign: region gets an unused prefix. split: range keeps [lo, at), a new range of its region gets the rest. move: region gets range, or, with remainder, the part that is not leased, or, with at, its counters from there on, as a new range. drain: no more is leased from range. revive: a draining range is live again. retire: range ends. resume: keys are leased again after a restore, when no control plane remembers which were issued."`
 	Range     int64  `json:"range,omitzero" minimum:"1" doc:"Id of the range; for all actions except assign and resume."`
 	Region    string `json:"region,omitzero" minLength:"1" maxLength:"32" doc:"For assign and move."`
 	Prefix    string `json:"prefix,omitzero" minLength:"1" maxLength:"3" doc:"For assign. Default: any free prefix."`

@@ -132,7 +132,7 @@ const (
 	DrainRange  RangeAction = "drain"  // nothing more is leased from Range
 	ReviveRange RangeAction = "revive" // a draining Range is live again
 	RetireRange RangeAction = "retire" // Range is over; with Force also the leases that are held
-	ResumeKeys  RangeAction = "resume" // keys are leased again after a history without a witness; every prefix skips Gap
+	ResumeKeys  RangeAction = "resume" // keys are leased again after a history without a high-water mark; every prefix skips Gap
 )
 
 // RangeStep is one action with its arguments; fields that the action does not use are

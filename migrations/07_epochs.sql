@@ -12,7 +12,7 @@ CREATE FUNCTION changelog_forked(seen_epoch integer, seen_id uuid, seen_seq bigi
         WHERE h.epoch = seen_epoch
           AND (e.id <> seen_id OR EXISTS (SELECT FROM changelog c WHERE c.seq = seen_seq AND c.ord = 0 AND c.stamp <> seen_stamp)));
 
--- Takes over the memory that a witness has of an earlier history, as
+-- Takes over the ranges of a high-water mark of an earlier history, as
 -- [{"prefix","region","lo","hi","next"}]: no counter below a next is issued again.
 -- Leases that this history has made below a next are burned, and a prefix that it
 -- believes to be unused is given up, because the extent of its use is unknown. The
@@ -43,15 +43,15 @@ END $$;
 -- seen_stamp) that this database does not know.
 --
 -- All leases end. Keys may have been issued that this database has forgotten, so every
--- prefix resumes above the witness's memory, {"at": seconds since 1970, "ranges": see
--- key_remember}, plus a gap: the time for which no process was watching, multiplied by
--- the higher of peak and twice the measured peak (keys a second), and room for
+-- prefix resumes above the caller's high-water mark, {"at": seconds since 1970, "ranges":
+-- see key_remember}, plus a gap: the time for which no process was watching, multiplied
+-- by the higher of peak and twice the measured peak (keys a second), and room for
 -- burned_leases unseen leases. No key is leased until an operator allows it if there is
--- no witness that has seen all ranges ("at" 0: it has not), if the clock is behind the
--- witness's, or if the gap is more than a tenth of a prefix.
+-- no mark of all ranges ("at" 0: some are missing), if the clock is behind the mark's, or
+-- if the gap is more than a tenth of a prefix.
 CREATE FUNCTION changelog_open_epoch(
     why text, looked_at integer, seen_epoch integer, seen_id uuid, seen_seq bigint, seen_stamp bigint,
-    witness jsonb, peak double precision, burned_leases integer,
+    mark jsonb, peak double precision, burned_leases integer,
     OUT opened boolean, OUT skipped bigint, OUT held_back text) LANGUAGE plpgsql AS $$
 DECLARE
     head     changelog_head;
@@ -77,7 +77,7 @@ BEGIN
 
     -- known is the last sign of the forgotten history. A time in the future is from a clock that was
     -- wrong. If the identity is unchanged, the database's own times may be later than the forgotten history.
-    told := to_timestamp((witness ->> 'at')::double precision);
+    told := to_timestamp((mark ->> 'at')::double precision);
     SELECT max(t) INTO known
     FROM (SELECT seen_at, true FROM control_node UNION ALL SELECT at, true FROM changelog WHERE seq = head.seq
           UNION ALL VALUES (current.opened_at, true), (told, false)) x (t, own)
@@ -96,11 +96,11 @@ BEGIN
     PERFORM changelog_begin();
     UPDATE key_lease SET state = 'burned' WHERE state IN ('held', 'free');
     UPDATE reserved_key SET state = 'burned' WHERE state = 'free';
-    IF witness IS NOT NULL THEN
-        PERFORM key_remember(witness -> 'ranges');
+    IF mark IS NOT NULL THEN
+        PERFORM key_remember(mark -> 'ranges');
     END IF;
 
-    IF witness IS NULL OR (witness ->> 'at')::double precision = 0 THEN
+    IF mark IS NULL OR (mark ->> 'at')::double precision = 0 THEN
         held_back := why || ', and no control plane remembers which keys were issued before';
     ELSIF told >= clock_timestamp() + interval '5 minutes' THEN
         held_back := why || ', and its clock is behind the one before, so the time since then is unknown';

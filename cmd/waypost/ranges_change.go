@@ -220,7 +220,7 @@ func (p rangesCommands) resumeCommand() *cobra.Command {
 	var gap int64
 	c := &cobra.Command{
 		Use:   "resume",
-		Short: "Issue keys again after an unwitnessed restore",
+		Short: "Issue keys again when no control plane remembers which were issued",
 		Long: `After PostgreSQL was restored or failed over, keys may have been issued that the database
 has forgotten. Where a control plane still knows which (the file keys.witness in its data
 directory), every prefix skips ahead automatically. Where none does, or where too much would

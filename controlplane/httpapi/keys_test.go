@@ -127,11 +127,11 @@ func TestARegionWithoutKeysAnswersWithAProblemOfItsOwn(t *testing.T) {
 
 func TestKeyStatsTellHowLongTheRegionLasts(t *testing.T) {
 	f := &keys{stats: controlplane.KeyStats{
-		Region: "eu-west-1", PoolSize: 900, Leased: 12, Rate: 7.5, FreePrefixes: 3, Held: "nobody witnessed it", Reserved: map[string]int64{"mailer": 2},
+		Region: "eu-west-1", PoolSize: 900, Leased: 12, Rate: 7.5, FreePrefixes: 3, Held: "no one remembers", Reserved: map[string]int64{"mailer": 2},
 	}}
 	a := startWithKeys(t, f)
 	require.JSONEq(t, `{"region": "eu-west-1", "pool_size": 900, "leased": 12, "rate_per_minute": 7.5, "minutes_left": 120,
-		"free_prefixes": 3, "held": "nobody witnessed it", "reserved": {"mailer": 2}}`, a.get("/api/v1/kgs/stats").text)
+		"free_prefixes": 3, "held": "no one remembers", "reserved": {"mailer": 2}}`, a.get("/api/v1/kgs/stats").text)
 	f.stats = controlplane.KeyStats{Region: "eu-west-1", PoolSize: 900}
 	require.JSONEq(t, `{"region": "eu-west-1", "pool_size": 900, "leased": 0, "rate_per_minute": 0, "minutes_left": null,
 		"free_prefixes": 0, "held": null, "reserved": {}}`, a.get("/api/v1/kgs/stats").text)

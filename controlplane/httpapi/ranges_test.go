@@ -32,9 +32,9 @@ func TestRangesAreListedWithWhatIsLeftOfThem(t *testing.T) {
 	require.JSONEq(t, `{"ranges": [`+range1+`,`+range2+`,`+range3+`], "regions": `+supplies+`, "prefixes": 3844, "free_prefixes": 3841, "prefix_size": 1000,
 		"held": null, "held_since": null, "resume_gap": 0}`, res.text)
 
-	f.space = controlplane.KeySpace{Held: "nobody witnessed it", HeldSince: time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC), ResumeGap: 40}
+	f.space = controlplane.KeySpace{Held: "no one remembers", HeldSince: time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC), ResumeGap: 40}
 	require.JSONEq(t, `{"ranges": [], "regions": [], "prefixes": 0, "free_prefixes": 0, "prefix_size": 0,
-		"held": "nobody witnessed it", "held_since": "2031-05-06T07:08:09Z",
+		"held": "no one remembers", "held_since": "2031-05-06T07:08:09Z",
 			"resume_gap": 40}`, a.do(call{path: "/api/admin/ranges", key: operatorKey}).text)
 }
 

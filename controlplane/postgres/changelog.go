@@ -155,7 +155,8 @@ const maxTransactionBytes = 24 << 20
 const selectChangelog = `
 SELECT seq, epoch, kind, stamp, digest, at, domain_id, name, state, status, flags, expires_at, payload, programme FROM changelog`
 
-// changelogRow is a row as it is stored: a mark (kind 0) or an entry.
+// changelogRow is a row as it is stored: an opening or closing mark (kind 0), or an
+// entry.
 type changelogRow struct {
 	seq, stamp           int64
 	epoch                int32

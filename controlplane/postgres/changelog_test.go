@@ -396,7 +396,7 @@ func TestAnEpochIsAboveEveryEarlierOneAlsoAboveTheForgotten(t *testing.T) {
 	second := open(was.Epoch.Ordinal)
 	require.Greater(t, second, uint32(time.Now().Add(-time.Hour).Unix()/60), "no restore can give it again")
 	third := open(second + 7)
-	require.Equal(t, second+8, third, "a witness saw a later one")
+	require.Equal(t, second+8, third, "a control plane saw a later one")
 	require.Equal(t, third, open(second), "nobody has seen more than is there: nothing is opened")
 }
 

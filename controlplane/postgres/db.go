@@ -131,7 +131,7 @@ type DB struct {
 // seen.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	cfg = cfg.withDefaults()
-	mark, err := loadMark(cfg.Memory, cfg.Logger)
+	highWater, err := loadHighWaterMark(cfg.Memory, cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err := checkSchema(ctx, pc.ConnConfig); err != nil {
 		return nil, err
 	}
-	p := &pool{log: cfg.Logger, mark: mark, changed: newHint()}
+	p := &pool{log: cfg.Logger, highWater: highWater, changed: newHint()}
 	history := &History{pool: p, cfg: cfg}
 	clicks := &ClickStore{pool: p, cfg: cfg}
 	access := &AccessStore{pool: p, eventSample: cfg.EventSample}

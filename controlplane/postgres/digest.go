@@ -44,7 +44,7 @@ func (db *History) Recompute(ctx context.Context, by controlplane.Actor) error {
 		return classify("connect", err)
 	}
 	defer conn.Release()
-	seen := db.pool.mark.look()
+	seen := db.pool.highWater.look()
 	opened := false
 	err = pgx.BeginTxFunc(ctx, conn, system.begin(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, addUpTimeout); err != nil {

@@ -37,7 +37,7 @@ func TestACodeThatAForgottenHistoryMayHaveIssuedCannotBeChosen(t *testing.T) {
 	require.NoError(t, err)
 	expect(controlplane.Issuable)
 
-	// A prefix that only the forgotten history used, and further than the witness saw.
+	// A prefix that only the forgotten history used, and further than the high-water mark.
 	given := (l.Prefix + 2) % 3844
 	exec(t, hand, fmt.Sprintf(`SELECT key_remember('[{"prefix": %d, "region": "eu", "lo": 7000000, "hi": 7000100, "next": 7000100}]')`, given))
 	for _, counter := range []int64{6_999_999, 7_000_050, 7_000_100, 900_000_000} {
@@ -81,14 +81,14 @@ func TestEveryEpochIsLookedAtAsAWholeWhenItBegins(t *testing.T) {
 func TestTimesOfAWrongClockDoNotMakeTheGapSmall(t *testing.T) {
 	for name, c := range map[string]struct {
 		statement string
-		at        time.Time // of the witness's last look
+		at        time.Time // of the last look
 		held      string
 	}{
 		"a control plane was seen in a year to come": {
 			statement: `INSERT INTO control_node (node, region, seen_at) VALUES ('n/9', 'eu', now() + interval '1 year')`,
 			at:        time.Now().Add(-3 * time.Hour), held: "so long ago",
 		},
-		"the clock is behind the witness's": {statement: `SELECT 1`, at: time.Now().Add(time.Hour), held: "its clock is behind"},
+		"the clock is behind the one of the last look": {statement: `SELECT 1`, at: time.Now().Add(time.Hour), held: "its clock is behind"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, m := cluster.Database(t), &memory{}

@@ -49,7 +49,7 @@ func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 	if db.cfg.ReadOnly {
 		return nil
 	}
-	seen := db.pool.mark.look() // before the head is read, which others go on moving
+	seen := db.pool.highWater.look() // before the head is read, which others go on moving
 	var head begun
 	var cluster *string
 	var b pgx.Batch
@@ -88,24 +88,24 @@ func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 	case seen.foreign(own.Epoch.Ordinal):
 		return db.tell(ctx, conn, seen)
 	default:
-		silent, err := db.unwitnessed(ctx, conn, seen)
+		silent, err := db.unremembered(ctx, conn, seen)
 		if err != nil || !silent {
 			return err
 		}
-		reason = "no control plane was seen for " + witnessedWithin.String() + ", so that PostgreSQL may be an old copy of itself"
+		reason = "no control plane was seen for " + longestSilence.String() + ", so that PostgreSQL may be an old copy of itself"
 		seen.position.Epoch, seen.position.Seq = own.Epoch, own.Seq+1 // as if it were
 	}
 	return db.openEpoch(ctx, conn, own.Epoch.Ordinal, reason, seen)
 }
 
-// witnessedWithin bounds the time without any control plane after which one without a
+// longestSilence bounds the time without any control plane after which one without a
 // high-water mark takes the database for an old copy.
-const witnessedWithin = 10 * time.Minute
+const longestSilence = 10 * time.Minute
 
-// unwitnessed reports whether keys may have been issued that no process remembers: this
+// unremembered reports whether keys may have been issued that no process remembers: this
 // process should have a high-water mark and has none, and no other was there recently. A
 // copy of the files has the identity of PostgreSQL, so no other check detects it.
-func (db *History) unwitnessed(ctx context.Context, conn *pgx.Conn, seen sight) (silent bool, err error) {
+func (db *History) unremembered(ctx context.Context, conn *pgx.Conn, seen sight) (silent bool, err error) {
 	if db.cfg.Memory == nil || seen.cluster != "" || seen.epoch != 0 {
 		return false, nil
 	}
@@ -115,7 +115,7 @@ func (db *History) unwitnessed(ctx context.Context, conn *pgx.Conn, seen sight) 
 		SELECT EXISTS (SELECT FROM key_lease)
 		   AND greatest((SELECT max(seen_at) FROM control_node), (SELECT max(c.at) FROM changelog c WHERE c.seq = h.seq), e.opened_at)
 		       < clock_timestamp() - $1::interval
-		FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`, witnessedWithin).QueryRow(func(row pgx.Row) error {
+		FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`, longestSilence).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&silent)
 	})
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
@@ -133,7 +133,7 @@ func (db *History) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, 
 	b.Queue(`SELECT opened, skipped, held_back
 		FROM changelog_open_epoch($1, $2, $3, $4, $5, $6, $7::jsonb, coalesce(nullif($8, 0.0), least(10000, key_prefix_size() / 50000.0)), $9)`,
 		reason, int32(epoch), int32(seen.position.Epoch.Ordinal), seen.position.Epoch.ID, int64(seen.position.Seq), int64(seen.position.Stamp),
-		seen.testimony(), db.cfg.PeakRate, leasesUnseen).QueryRow(func(row pgx.Row) error { return row.Scan(&opened, &skipped, &held) })
+		seen.mark(), db.cfg.PeakRate, leasesUnseen).QueryRow(func(row pgx.Row) error { return row.Scan(&opened, &skipped, &held) })
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("open an epoch: %w", err)
 	}
@@ -143,16 +143,16 @@ func (db *History) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, 
 	case opened:
 		db.pool.log.Warn("opened a new epoch of the changelog", "reason", reason, "skipped_counters", deref(skipped))
 	default:
-		return db.history(ctx, conn) // another process was faster, but the mark still counts
+		return db.history(ctx, conn) // another process was faster, but the high-water mark still counts
 	}
 	db.begin(ctx, conn, seen)
 	return nil
 }
 
-// begin starts a new mark in an epoch that knows the old one, with a complete look.
-// Without the look the next change of history holds the keys back.
+// begin starts a new high-water mark in an epoch that knows the old one, with a complete
+// look. Without the look the next change of history holds the keys back.
 func (db *History) begin(ctx context.Context, conn *pgx.Conn, seen sight) {
-	db.pool.mark.begin(seen)
+	db.pool.highWater.begin(seen)
 	db.pool.moved()
 	if err := db.look(ctx, conn); err != nil {
 		db.pool.log.Warn("the key ranges of a new epoch are looked at a little later", "error", err)
@@ -231,7 +231,7 @@ func (db *History) look(ctx context.Context, conn *pgx.Conn) error {
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return classify("look at the key ranges", err)
 	}
-	return db.pool.mark.learn(cluster, head.position(), ranges, now)
+	return db.pool.highWater.learn(cluster, head.position(), ranges, now)
 }
 
 // Hear compares the position of a follower, which this cluster has signed, with
@@ -277,7 +277,7 @@ func isSuperseded(err error) bool {
 // Superseded returns the error for a head whose epoch is not the newest that a follower
 // has seen; nil: there is no such follower.
 func (db *History) Superseded(head waypost.Position) error {
-	seen := db.pool.mark.look()
+	seen := db.pool.highWater.look()
 	if newer := seen.superseded(head.Epoch); newer != nil {
 		return &SupersededError{newer.Ordinal, head.Epoch.Ordinal}
 	}
@@ -295,7 +295,7 @@ func (db *History) supersede(ctx context.Context, conn *pgx.Conn, newer, own way
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return classify("hold keys back", err)
 	}
-	if err := db.pool.mark.supersede(newer); err != nil { // this process knows it still
+	if err := db.pool.highWater.supersede(newer); err != nil { // this process knows it still
 		db.pool.log.Error("the newer epoch that an edge has seen is not on the disk", "error", err)
 	}
 	if news {
@@ -326,7 +326,7 @@ func (db *History) overrule(ctx context.Context, gap *int64) error {
 		return waypost.Errorf(waypost.EConflict, "an edge has seen epoch %d, which this PostgreSQL does not have: say by how many counters "+
 			"every prefix skips, the most keys that can have been issued in one prefix since this PostgreSQL lost that history", newer)
 	}
-	seen := db.pool.mark.look()
+	seen := db.pool.highWater.look()
 	seen.position, seen.epoch, seen.at = waypost.Position{Epoch: waypost.Epoch{Ordinal: newer}}, 0, 0
 	return db.openEpoch(ctx, conn.Conn(), epoch, "an operator prefers this PostgreSQL to a newer epoch that an edge has seen", seen)
 }
@@ -372,7 +372,7 @@ func (db *History) hear(ctx context.Context, said replication.Testimony) error {
 	if err := db.checkHistory(ctx, conn.Conn()); err != nil {
 		return err
 	}
-	seen := db.pool.mark.look()
+	seen := db.pool.highWater.look()
 	p := said.Position
 	var head begun
 	var forgotten bool
@@ -397,9 +397,9 @@ func (db *History) hear(ctx context.Context, said replication.Testimony) error {
 	if newer := seen.superseded(own); newer != nil {
 		return &SupersededError{newer.Ordinal, own.Ordinal}
 	}
-	// A follower cannot say credibly which keys were issued before. The mark of this
-	// process does not reach as far, or it would have noticed, and may be of the database
-	// after it went back. So the epoch has no witness of the keys, and an operator decides.
+	// A follower cannot say credibly which keys were issued before. The high-water mark of
+	// this process does not reach as far, or it would have noticed, and may be of the
+	// database after it went back. So the epoch opens without it, and an operator decides.
 	seen.position, seen.epoch, seen.at = p, 0, 0
 	return db.openEpoch(ctx, conn.Conn(), own.Ordinal, "PostgreSQL has forgotten commits that an edge has seen", seen)
 }

@@ -100,7 +100,7 @@ func TestAnotherIdentityOfPostgreSQLOpensAnEpochAndEndsAllLeases(t *testing.T) {
 	newFollow(t, db)
 }
 
-func TestWithoutAWitnessNoKeyIsIssuedUntilAnOperatorSaysSo(t *testing.T) {
+func TestHistory_IssuesNoKeyWithoutAHighWaterMarkUntilAnOperatorSaysSo(t *testing.T) {
 	url := cluster.Database(t)
 	db := startNode(t, url, &memory{})
 	old, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
@@ -109,7 +109,7 @@ func TestWithoutAWitnessNoKeyIsIssuedUntilAnOperatorSaysSo(t *testing.T) {
 
 	exec(t, psql(t, url), otherIdentity)
 	fresh := &memory{}
-	db = startNode(t, url, fresh) // the machine with the witness is gone as well
+	db = startNode(t, url, fresh) // the machine with the high-water mark is gone as well
 	_, err = db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
 	require.NoError(t, db.WatchOnce(t.Context()))
@@ -208,7 +208,7 @@ func TestABackupThatIsTooOldWaitsForTheOperatorsGap(t *testing.T) {
 }
 
 // A control plane remembers the keys that it issued after the backup was made.
-func TestARestoredDatabaseIssuesNothingBelowWhatTheWitnessesRemember(t *testing.T) {
+func TestHistory_IssuesNothingBelowWhatControlPlanesRemember(t *testing.T) {
 	url := cluster.Database(t)
 	m, m2 := &memory{}, &memory{}
 	db, db2 := startNode(t, url, m), startNode(t, url, m2)
@@ -240,7 +240,7 @@ func TestARestoredDatabaseIssuesNothingBelowWhatTheWitnessesRemember(t *testing.
 	exec(t, hand, otherIdentity)
 	exec(t, hand, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 	require.Eventually(t, func() bool { return db.WatchOnce(t.Context()) == nil }, waitLimit, pause,
-		"the first witness, which was not there when the keys were leased")
+		"the first control plane, which did not lease those keys")
 	early, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
 	require.NoError(t, err)
 	require.Equal(t, r.Prefix, early.Prefix)
@@ -258,7 +258,7 @@ func TestARestoredDatabaseIssuesNothingBelowWhatTheWitnessesRemember(t *testing.
 	}})
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err), "a prefix that the lost history used is not free")
 
-	// A witness that comes too late takes back what was leased below its memory.
+	// A control plane that comes too late takes back what was leased below its memory.
 	exec(t, hand, fmt.Sprintf(`SELECT key_remember('[{"prefix": %d, "region": "eu", "lo": 0, "hi": 900000000, "next": %d}]')`,
 		next.Prefix, next.Lo+1))
 	_, _, err = db.InsertLinks(t.Context(), next.Epoch, []controlplane.Insertion{{Link: link("other-code"), Lease: next.ID}})
@@ -369,5 +369,5 @@ func TestACommandThatOnlyLooksInOpensNoEpoch(t *testing.T) {
 	db = startNode(t, url, m)
 	defer db.Close()
 	_, err = db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
-	require.NoError(t, err, "the witness was heard")
+	require.NoError(t, err, "the control plane remembers")
 }

@@ -36,7 +36,7 @@ func (db *KeyRangeStore) TakeLease(
 	if err != nil {
 		return l, err
 	}
-	if seen := db.pool.mark.look(); seen.foreign(l.Epoch) {
+	if seen := db.pool.highWater.look(); seen.foreign(l.Epoch) {
 		if err := db.history.WatchOnce(ctx); err != nil { // the new epoch has to hear of the old one's keys first
 			if err := db.ReturnLease(ctx, l, l.Lo); err != nil { // or every attempt would cost a lease
 				db.pool.log.Warn("a lease that cannot be used yet was not given back", "error", err)
@@ -44,7 +44,7 @@ func (db *KeyRangeStore) TakeLease(
 			return controlplane.Lease{}, err
 		}
 	}
-	err = db.pool.mark.leased(rememberedRange{Prefix: l.Prefix, Region: string(region), Lo: l.Lo, Hi: l.Hi, Next: l.Hi}, l.Epoch)
+	err = db.pool.highWater.leased(rememberedRange{Prefix: l.Prefix, Region: string(region), Lo: l.Lo, Hi: l.Hi, Next: l.Hi}, l.Epoch)
 	if err != nil { // the database remembers, which is what counts until it is lost
 		db.pool.log.Error("a lease is not remembered on this machine", "error", err)
 	}
@@ -99,8 +99,8 @@ func scanLease(l *controlplane.Lease, row pgx.Row) error {
 }
 
 // replenish assigns a region below its low-water mark a free prefix, as long as there is
-// one. The mark is a tenth of a prefix, or less where that would last for a month,
-// because a plan may leave a region that issues little with little.
+// one. The low-water mark is a tenth of a prefix, or less where that would last for a
+// month, because a plan may leave a region that issues little with little.
 func (db *KeyRangeStore) replenish(ctx context.Context, tx pgx.Tx, region waypost.Region, most int64) error {
 	var low bool
 	err := tx.QueryRow(ctx, `

@@ -24,11 +24,11 @@ import (
 // commit. It may be used by many goroutines.
 type pool struct {
 	*pgxpool.Pool
-	log     *slog.Logger
-	mark    *highWaterMark
-	clock   clock
-	changed *hint       // wakes the followers of this process
-	news    unsentHints // for other control planes
+	log       *slog.Logger
+	highWater *highWaterMark
+	clock     clock
+	changed   *hint       // wakes the followers of this process
+	news      unsentHints // for other control planes
 }
 
 // scope bounds a transaction: the role that it takes on with its first statement, and the
@@ -185,7 +185,7 @@ func (p *pool) changeAt(ctx context.Context, doing string, f func(tx pgx.Tx, epo
 			return err
 		}
 		// No other transaction commits meanwhile, so every position seen lies before.
-		if seen := p.mark.look(); !at.position().Revision().Newer(seen.revision()) {
+		if seen := p.highWater.look(); !at.position().Revision().Newer(seen.revision()) {
 			return waypost.Errorf(waypost.EUnavailable, "the database went back in time: a new epoch of the changelog begins in a moment, "+
 				"or, if /readyz says superseded, when an operator has decided which PostgreSQL is the right one")
 		}
@@ -221,7 +221,7 @@ func (p *pool) alter(ctx context.Context, f func(tx pgx.Tx) error) error {
 
 // note remembers a committed position and wakes the followers.
 func (p *pool) note(at waypost.Position) {
-	p.mark.saw(at)
+	p.highWater.saw(at)
 	p.moved()
 }
 

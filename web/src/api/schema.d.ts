@@ -3075,7 +3075,7 @@ export interface components {
         };
         RangeStep: {
             /**
-             * @description assign: region gets an unused prefix. split: range keeps [lo, at), a new range of its region gets the rest. move: region gets range, or, with remainder, the part that is not leased, or, with at, its counters from there on, as a new range. drain: no more is leased from range. revive: a draining range is live again. retire: range ends. resume: keys are leased again after a restore that no process could witness.
+             * @description assign: region gets an unused prefix. split: range keeps [lo, at), a new range of its region gets the rest. move: region gets range, or, with remainder, the part that is not leased, or, with at, its counters from there on, as a new range. drain: no more is leased from range. revive: a draining range is live again. retire: range ends. resume: keys are leased again after a restore, when no control plane remembers which were issued.
              * @enum {string}
              */
             action: "assign" | "split" | "move" | "drain" | "revive" | "retire" | "resume";

@@ -14,7 +14,7 @@ func at(epoch uint32, seq uint64) waypost.Position {
 }
 
 func TestABlockThatCameDuringALookIsStillRemembered(t *testing.T) {
-	m, err := loadMark(nil, slog.New(slog.DiscardHandler))
+	m, err := loadHighWaterMark(nil, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	look := func() []rememberedRange {
 		return []rememberedRange{
@@ -36,7 +36,7 @@ func TestABlockThatCameDuringALookIsStillRemembered(t *testing.T) {
 }
 
 func TestAnEpochThatBeganDuringALookIsToldBeforeItIsLearnt(t *testing.T) {
-	m, err := loadMark(nil, slog.New(slog.DiscardHandler))
+	m, err := loadHighWaterMark(nil, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	known := []rememberedRange{{Prefix: 1, Region: "eu", Lo: 0, Hi: 1000, Next: 900}}
 	require.NoError(t, m.learn("c", at(7, 9), known, 1))

@@ -86,9 +86,8 @@ func (s *sight) ranges() []byte {
 	return b
 }
 
-// testimony returns the witness argument of changelog_open_epoch, nil if nothing was
-// seen.
-func (s *sight) testimony() []byte {
+// mark returns the argument mark of changelog_open_epoch, nil if nothing was seen.
+func (s *sight) mark() []byte {
 	if s.epoch == 0 {
 		return nil
 	}
@@ -132,9 +131,9 @@ const (
 	maxPrefixes     = 62 * 62 * 62
 )
 
-// loadMark reads the saved document. It sets an unreadable document aside, and then
-// remembers nothing, as on the first start.
-func loadMark(memory Memory, log *slog.Logger) (*highWaterMark, error) {
+// loadHighWaterMark reads the saved document. It sets an unreadable document aside, and
+// then remembers nothing, as on the first start.
+func loadHighWaterMark(memory Memory, log *slog.Logger) (*highWaterMark, error) {
 	m := &highWaterMark{memory: memory, log: log}
 	if memory == nil {
 		return m, nil
