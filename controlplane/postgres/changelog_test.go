@@ -426,7 +426,7 @@ func TestAPayloadThatBreaksTheBoundsGoesOutAsATombstoneAndDoesNotStopTheStream(t
 }
 
 func TestTheOldestOfAChangelogThatIsTooLargeIsDroppedInOrder(t *testing.T) {
-	db, hand := open(t, func(c *postgres.Config) { c.RetentionBytes = 1 })
+	db, hand := open(t, func(c *postgres.Config) { c.KeepChangelogBytes = 1 })
 	require.NoError(t, db.MaintainOnce(t.Context()), "which makes the partitions that come")
 	first := insert(t, db, links(1)...)
 	exec(t, hand, `UPDATE changelog_head SET seq = 1000000`) // a million transactions later
@@ -464,7 +464,7 @@ func TestTheOldestOfAChangelogThatIsTooLargeIsDroppedInOrder(t *testing.T) {
 }
 
 func TestMaintenanceGivesWayToWhoeverHoldsTheChangelog(t *testing.T) {
-	db, hand := open(t, func(c *postgres.Config) { c.Retention = time.Nanosecond })
+	db, hand := open(t, func(c *postgres.Config) { c.KeepChangelog = time.Nanosecond })
 	tx, err := hand.Begin(t.Context())
 	require.NoError(t, err)
 	exec(t, tx, `LOCK TABLE changelog IN ACCESS SHARE MODE`) // as a backup does

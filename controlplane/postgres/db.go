@@ -42,12 +42,12 @@ type Config struct {
 	Memory Memory
 	// ReadOnly is for commands, which have no high-water mark: it opens no epoch.
 	ReadOnly bool
-	// Retention bounds the age of the changelog. A follower that was away for longer takes
-	// a snapshot.
-	Retention time.Duration // default 72 h
-	// RetentionBytes bounds the changelog with its indexes: the oldest million
+	// KeepChangelog bounds the age of the changelog. A follower that was away for longer
+	// takes a snapshot.
+	KeepChangelog time.Duration // default 72 h
+	// KeepChangelogBytes bounds the changelog with its indexes: the oldest million
 	// transactions go while it is larger. The million with the head stays.
-	RetentionBytes int64 // default 64 GiB
+	KeepChangelogBytes int64 // default 64 GiB
 	// SaltRetention is the time for which the salt of a day is kept after the day. Clicks
 	// that arrive later count without a visitor.
 	SaltRetention time.Duration // default 48 h
@@ -75,11 +75,11 @@ func (c Config) withDefaults() Config {
 	if c.MaxConns == 0 {
 		c.MaxConns = 10
 	}
-	if c.Retention == 0 {
-		c.Retention = 72 * time.Hour
+	if c.KeepChangelog == 0 {
+		c.KeepChangelog = 72 * time.Hour
 	}
-	if c.RetentionBytes == 0 {
-		c.RetentionBytes = 64 << 30
+	if c.KeepChangelogBytes == 0 {
+		c.KeepChangelogBytes = 64 << 30
 	}
 	if c.SaltRetention == 0 {
 		c.SaltRetention = 48 * time.Hour

@@ -84,7 +84,7 @@ func (db *Changelog) dropPartitions(ctx context.Context) error {
 		err := db.pool.queryIn(ctx, system, fmt.Sprintf(`
 			SELECT coalesce((SELECT at FROM %s
 				ORDER BY seq DESC, ord DESC LIMIT 1) < now() - $1::interval, true)`, pgx.Identifier{p.name}.Sanitize()),
-			[]any{db.cfg.Retention}, func(rows pgx.Rows) error {
+			[]any{db.cfg.KeepChangelog}, func(rows pgx.Rows) error {
 				for rows.Next() {
 					if err := rows.Scan(&old); err != nil {
 						return err
@@ -95,7 +95,7 @@ func (db *Changelog) dropPartitions(ctx context.Context) error {
 		if err != nil {
 			return classify("read a partition's age", err)
 		}
-		if !old && total <= db.cfg.RetentionBytes {
+		if !old && total <= db.cfg.KeepChangelogBytes {
 			return nil
 		}
 		if err := db.pool.alter(ctx, func(tx pgx.Tx) error {
