@@ -119,19 +119,19 @@ type permutation struct {
 	block cipher.Block
 }
 
-// Key is the key of one prefix. With it one can decode the codes of that prefix, and tell
-// which codes follow a given one, but not those of other prefixes.
-type Key [16]byte
+// permutationKey is the key of one prefix. With it one can decode the codes of that
+// prefix, and tell which codes follow a given one, but not those of other prefixes.
+type permutationKey [16]byte
 
 // deriveKey derives the key of a prefix. The label holds everything else that the mapping
 // depends on; it must never change.
-func deriveKey(s Space, prefix int, secret [32]byte) Key {
+func deriveKey(s Space, prefix int, secret [32]byte) permutationKey {
 	mac := hmac.New(sha256.New, secret[:])
 	_, _ = fmt.Fprintf(mac, "waypost/keyrange/permutation/1/%d/%d/%s", s.codeLength, s.prefixLength, s.Prefix(prefix)) // a hash never fails
-	return Key(mac.Sum(nil)[:len(Key{})])
+	return permutationKey(mac.Sum(nil)[:len(permutationKey{})])
 }
 
-func newPermutation(d domain, k Key) *permutation {
+func newPermutation(d domain, k permutationKey) *permutation {
 	block, err := aes.NewCipher(k[:])
 	if err != nil {
 		panic("keyrange: " + err.Error()) // 16 bytes are a key
