@@ -39,7 +39,7 @@ func TestBlocks_ReachFollowersAtOnceAndThroughRelays(t *testing.T) {
 		w := signing(t, source, 1, func(c *replication.ServerConfig) { c.Blocks = origin })
 		synctest.Wait() // it refuses followers until it has read the changelog
 		e := follow(t, w.network, func(c *replication.FollowConfig) {
-			c.Sink, c.Trust, c.Blocks = replicationtest.NewSink(), (&pins{}).trust(t), edge
+			c.Sink, c.Trust, c.Blocks = replicationtest.NewSink(), (&trustFile{}).trust(t), edge
 		})
 		synctest.Wait()
 		require.Equal(t, waypost.BlockLegal, edge.Policy(nil, []byte("aaaa")), "a follower has the blocks before it has links")
@@ -60,7 +60,7 @@ func TestBlocks_ReachFollowersAtOnceAndThroughRelays(t *testing.T) {
 		down := newWorld(t, func(c *replication.ServerConfig) { c.Source, c.Blocks, c.Signer = source, edge, sign })
 		synctest.Wait()
 		follow(t, down.network, func(c *replication.FollowConfig) {
-			c.Sink, c.Trust, c.Blocks = replicationtest.NewSink(), (&pins{}).trust(t), fresh
+			c.Sink, c.Trust, c.Blocks = replicationtest.NewSink(), (&trustFile{}).trust(t), fresh
 		})
 		synctest.Wait()
 		require.Equal(t, origin.Digests(), fresh.Digests())
@@ -76,7 +76,7 @@ func TestBlocks_ThatAreForgedOldOrOfAnotherClusterDoNothing(t *testing.T) {
 		w := signing(t, source, 1, func(c *replication.ServerConfig) { c.Blocks = origin })
 		synctest.Wait() // it refuses followers until it has read the changelog
 		e := follow(t, w.network, func(c *replication.FollowConfig) {
-			c.Sink, c.Trust, c.Blocks = replicationtest.NewSink(), (&pins{}).trust(t), edge
+			c.Sink, c.Trust, c.Blocks = replicationtest.NewSink(), (&trustFile{}).trust(t), edge
 		})
 		forged := sign.SignBlock(blockOf("aaaa", 1, true))
 		forged.Code = "bbbb"

@@ -77,10 +77,10 @@ type Follower struct {
 	accepted chan struct{} // has a token when what is held back is to be tried again
 
 	// The goroutine of Run owns the rest.
-	diverged     error // the reason for a repair or a snapshot; nil: the stream comes next
-	beyondRepair bool  // a snapshot is needed
-	repairs      int   // that failed in a row
-	pacer        pacer // of repairs and snapshots
+	diverged     error    // the reason for a repair or a snapshot; nil: the stream comes next
+	beyondRepair bool     // a snapshot is needed
+	repairs      int      // that failed in a row
+	cooldown     cooldown // of repairs and snapshots
 }
 
 // NewFollower checks the configuration. Nothing happens until Run.
@@ -95,7 +95,7 @@ func NewFollower(cfg FollowConfig) (*Follower, error) {
 	cfg = cfg.withDefaults()
 	f := &Follower{
 		cfg: cfg, accepted: make(chan struct{}, 1),
-		pacer: pacer{least: cfg.SnapshotBackoffMin, most: cfg.SnapshotBackoffMax},
+		cooldown: cooldown{least: cfg.SnapshotBackoffMin, most: cfg.SnapshotBackoffMax},
 	}
 	base := strings.TrimRight(cfg.URL, "/")
 	f.status = newStatusBoard(cfg.Before, base, cfg.Logger)
@@ -188,7 +188,7 @@ func (f *Follower) session(ctx context.Context) (fruitful bool, err error) {
 	if f.diverged == nil && !p.IsZero() && !f.midRepair() {
 		return f.stream(ctx, p)
 	}
-	if err := f.pacer.wait(ctx); err != nil {
+	if err := f.cooldown.wait(ctx); err != nil {
 		return false, err
 	}
 	if f.repairable(p) {
@@ -391,27 +391,27 @@ func (f *Follower) persist(ctx context.Context, what string, step func(context.C
 	}
 }
 
-// pacer spaces repairs and snapshots. One that soon follows another waits twice as long,
-// because a source and a replica that never agree must not use up the network.
-type pacer struct {
+// cooldown spaces repairs and snapshots. One that soon follows another waits twice as
+// long, because a source and a replica that never agree must not use up the network.
+type cooldown struct {
 	least, most time.Duration
 	pause       time.Duration // before the next
 	began       time.Time     // the last one; zero: none did
 }
 
-func (p *pacer) wait(ctx context.Context) error {
-	if !p.began.IsZero() && time.Since(p.began) > 2*p.most {
-		p.pause = 0 // the last one held
+func (c *cooldown) wait(ctx context.Context) error {
+	if !c.began.IsZero() && time.Since(c.began) > 2*c.most {
+		c.pause = 0 // the last one held
 	}
-	if p.pause > 0 {
-		return sleep(ctx, jitter(p.pause)-time.Since(p.began))
+	if c.pause > 0 {
+		return sleep(ctx, jitter(c.pause)-time.Since(c.began))
 	}
 	return nil
 }
 
-func (p *pacer) begun(at time.Time) {
-	p.began = at
-	p.pause = min(max(2*p.pause, p.least), p.most)
+func (c *cooldown) begun(at time.Time) {
+	c.began = at
+	c.pause = min(max(2*c.pause, c.least), c.most)
 }
 
 func reasonOf(err error) string {

@@ -31,7 +31,7 @@ func (s doubting) Apply(ctx context.Context, b *replication.Batch) error {
 // signed. The stream's hello and heartbeats may be that old.
 func TestSlotsComeWithANewerHeadThanTheHeartbeats(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		source, kept := replicationtest.NewSource(), &pins{}
+		source, kept := replicationtest.NewSource(), &trustFile{}
 		source.Commit(replicationtest.Link("aaaa", "https://a.example/"))
 		w := signing(t, source, 1, func(c *replication.ServerConfig) { c.Heartbeat = time.Hour })
 		sink := doubting{replicationtest.NewSink(), make(chan struct{}, 1)}

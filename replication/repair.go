@@ -55,7 +55,7 @@ func (f *Follower) repair(ctx context.Context) (fruitful bool, err error) {
 	r := repairing{follower: f}
 	err = r.run(ctx)
 	if r.repair != nil {
-		f.pacer.begun(begun)
+		f.cooldown.begun(begun)
 	}
 	if err != nil {
 		if _, held := errors.AsType[*Held](err); r.repair != nil && ctx.Err() == nil && !held {

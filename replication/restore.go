@@ -19,7 +19,7 @@ func (f *Follower) snapshot(ctx context.Context) (fruitful bool, err error) {
 	r := restoring{follower: f, until: waypost.Slots}
 	err = r.run(ctx)
 	if r.restore != nil { // a source that cannot be reached costs it nothing
-		f.pacer.begun(begun)
+		f.cooldown.begun(begun)
 	}
 	if err != nil && r.restore != nil {
 		f.beyondRepair, f.repairs = false, 0 // there may be no room for a second store

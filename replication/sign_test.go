@@ -23,14 +23,14 @@ import (
 
 var secret = [32]byte{1: 7, 31: 9}
 
-// pins is a file that a Trust keeps its document in.
-type pins struct {
+// trustFile is a file that a Trust keeps its document in.
+type trustFile struct {
 	mu       sync.Mutex
 	document []byte
 	failing  error
 }
 
-func (p *pins) keep(document []byte) error {
+func (p *trustFile) keep(document []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failing == nil {
@@ -40,7 +40,7 @@ func (p *pins) keep(document []byte) error {
 }
 
 // trust returns the Trust of a node that was restarted.
-func (p *pins) trust(t *testing.T) *replication.Trust {
+func (p *trustFile) trust(t *testing.T) *replication.Trust {
 	t.Helper()
 	trust, err := replication.NewTrust(p.document, p.keep)
 	require.NoError(t, err)
@@ -70,7 +70,7 @@ func signing(t *testing.T, source *replicationtest.Source, generation uint32, ch
 }
 
 // follows makes a follower with what a node has on its disk.
-func (p *pins) follows(t *testing.T, w *world, sink *replicationtest.Sink) *edge {
+func (p *trustFile) follows(t *testing.T, w *world, sink *replicationtest.Sink) *edge {
 	e := follow(t, w.network, func(c *replication.FollowConfig) {
 		c.Sink, c.Trust = sink, p.trust(t)
 	})
@@ -92,7 +92,7 @@ func TestTheSigningKeyOfAClusterNeverChanges(t *testing.T) {
 
 func TestAFollowerPinsTheFirstKeyAndFollowsWithIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		source, kept := replicationtest.NewSource(), &pins{}
+		source, kept := replicationtest.NewSource(), &trustFile{}
 		source.Commit(replicationtest.Link("aaaa", "https://a.example/"))
 		w := signing(t, source, 1, nil)
 		e := kept.follows(t, w, replicationtest.NewSink())
@@ -121,7 +121,7 @@ func TestWithoutASignatureNothingIsTakenOnceAKeyIsPinned(t *testing.T) {
 	for name, generation := range map[string]uint32{"an older control plane, or an impostor": 0, "another secret": 1} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				source, kept := replicationtest.NewSource(), &pins{}
+				source, kept := replicationtest.NewSource(), &trustFile{}
 				source.Commit(replicationtest.Link("aaaa", "https://a.example/"))
 				e := kept.follows(t, signing(t, source, 1, nil), replicationtest.NewSink())
 				e.requireEqual(t, source)
@@ -234,7 +234,7 @@ func TestWhatIsChangedOnTheWayIsNeverApplied(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				source, kept := replicationtest.NewSource(), &pins{}
+				source, kept := replicationtest.NewSource(), &trustFile{}
 				source.Commit(replicationtest.Link("aaaa", "https://a.example/"))
 				w := signing(t, source, 1, nil)
 				e := kept.follows(t, w.onward(t, change), replicationtest.NewSink())
@@ -256,7 +256,7 @@ func TestWhatIsChangedOnTheWayIsNeverApplied(t *testing.T) {
 
 func TestAHeartbeatThatIsChangedOnTheWayEndsTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		source, kept := replicationtest.NewSource(), &pins{}
+		source, kept := replicationtest.NewSource(), &trustFile{}
 		source.Commit()
 		e := kept.follows(t, signing(t, source, 1, nil), replicationtest.NewSink())
 		e.requireEqual(t, source)
@@ -310,7 +310,7 @@ func TestSnapshot_OldOneDoesNotPassForAnother(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				source, kept := replicationtest.NewSource(), &pins{}
+				source, kept := replicationtest.NewSource(), &trustFile{}
 				source.Commit(replicationtest.Link("aaaa", "https://a.example/"))
 				w := signing(t, source, 1, nil)
 				var old []byte
@@ -362,7 +362,7 @@ func TestSnapshot_OldOneDoesNotPassForAnother(t *testing.T) {
 // A source that answers for slots alone could state any digest with them.
 func TestASnapshotServesOnlyWithADigestThatWasSigned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		source, kept := replicationtest.NewSource(), &pins{}
+		source, kept := replicationtest.NewSource(), &trustFile{}
 		for _, code := range []string{"aaaa", "bbbb", "cccc"} {
 			source.Commit(replicationtest.Link(code, "https://example.com/"))
 		}
@@ -399,7 +399,7 @@ func TestASnapshotServesOnlyWithADigestThatWasSigned(t *testing.T) {
 
 func TestAPinnedKeyGoesOverToALaterOneThatItEndorsesAndNeverBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		source, kept := replicationtest.NewSource(), &pins{}
+		source, kept := replicationtest.NewSource(), &trustFile{}
 		source.Commit()
 		sink := replicationtest.NewSink()
 		for _, generation := range []uint32{1, 2, 5} {
@@ -419,7 +419,7 @@ func TestAPinnedKeyGoesOverToALaterOneThatItEndorsesAndNeverBack(t *testing.T) {
 
 func TestAKeyThatCannotBeKeptIsNotPinned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		source, kept := replicationtest.NewSource(), &pins{failing: errors.New("no space")}
+		source, kept := replicationtest.NewSource(), &trustFile{failing: errors.New("no space")}
 		e := kept.follows(t, signing(t, source, 1, nil), replicationtest.NewSink())
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -493,7 +493,7 @@ func TestARelayPassesOnWhatWasSignedAlsoToOneInTheMiddleOfABatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := replicationtest.NewSource()
 		source.Commit(replicationtest.Link("aaaa", "https://a.example/"))
-		atRelay, below := &pins{}, &pins{}
+		atRelay, below := &trustFile{}, &trustFile{}
 		w := signing(t, source, 1, nil)
 		r := &relay{Source: source}
 		first := taking{replicationtest.NewSink(), r}
@@ -527,7 +527,7 @@ func TestARelayPassesOnWhatWasSignedAlsoToOneInTheMiddleOfABatch(t *testing.T) {
 
 func TestAFollowerPresentsTheNewestSignedPositionAlsoAfterARestart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		source, kept := replicationtest.NewSource(), &pins{}
+		source, kept := replicationtest.NewSource(), &trustFile{}
 		source.Commit()
 		heard := make(chan waypost.Position, 10)
 		hear := func(c *replication.ServerConfig) {
@@ -562,7 +562,7 @@ func TestAFollowerPresentsTheNewestSignedPositionAlsoAfterARestart(t *testing.T)
 // databases that were promoted within one minute. It presents the history that it has
 // followed, so that this database refuses it.
 func TestTrust_KeepsToItsHistoryAgainstAnotherOfTheSameOrdinal(t *testing.T) {
-	kept, own := &pins{}, signer(t, replication.Cluster{1}, 1)
+	kept, own := &trustFile{}, signer(t, replication.Cluster{1}, 1)
 	trust := kept.trust(t)
 	require.NoError(t, replication.Meet(trust, own))
 	presents := func(want waypost.Position, why string) {
@@ -583,7 +583,7 @@ func TestTrust_KeepsToItsHistoryAgainstAnotherOfTheSameOrdinal(t *testing.T) {
 
 func TestOnlyWhatWasSignedIsATestimony(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		source, kept := replicationtest.NewSource(), &pins{}
+		source, kept := replicationtest.NewSource(), &trustFile{}
 		at := source.Commit()
 		trust := kept.trust(t)
 		w := signing(t, source, 1, nil)
@@ -615,7 +615,7 @@ func TestOnlyWhatWasSignedIsATestimony(t *testing.T) {
 	})
 }
 
-func TestAPinThatCannotBeReadIsAnError(t *testing.T) {
+func TestTrust_KeyThatCannotBeReadIsAnError(t *testing.T) {
 	for _, document := range []string{"", "{", `{"version":2}`, `{"version":1,"key":"AAAA"}`, `{"version":1,"key":""}`} {
 		_, err := replication.NewTrust([]byte(document), nil)
 		require.ErrorContains(t, err, "read the pinned key", document)
@@ -657,7 +657,7 @@ func BenchmarkVerifyABatch(b *testing.B) {
 // A peer has only its own word for its key.
 func TestAPeerNeverGetsTheFirstWord(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		source, kept := replicationtest.NewSource(), &pins{}
+		source, kept := replicationtest.NewSource(), &trustFile{}
 		source.Commit(replicationtest.Link("aaaa", "https://evil.example/"))
 		w := signing(t, source, 1, nil)
 		sink := replicationtest.NewSink()
@@ -682,7 +682,7 @@ func TestAPeerNeverGetsTheFirstWord(t *testing.T) {
 // The newest position that was seen signed is where slots may come from at the earliest.
 func TestTrust_RefusesSlotsOfAnOlderHead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		source, kept := replicationtest.NewSource(), &pins{}
+		source, kept := replicationtest.NewSource(), &trustFile{}
 		old, err := source.Head(t.Context())
 		require.NoError(t, err)
 		sink, trust := replicationtest.NewSink(), kept.trust(t)

@@ -20,14 +20,14 @@ type Trust struct {
 	keep func(document []byte) error
 
 	mu sync.Mutex
-	pin
+	pinnedKey
 	kept   waypost.Position
 	keptAt time.Time
 	saving bool // in the background
 }
 
-// pin is the part of a Trust that a new key replaces.
-type pin struct {
+// pinnedKey is the part of a Trust that a new key replaces.
+type pinnedKey struct {
 	cluster Cluster
 	pinned  announcement // generation 0: none
 	at      waypost.Position
@@ -200,13 +200,13 @@ func (t *Trust) meet(cluster Cluster, payload []byte, peer bool) error {
 		return fmt.Errorf("%w: the pinned key, of generation %d, does not endorse the source's, of generation %d", ErrSignature,
 			t.pinned.generation, a.generation)
 	}
-	was := t.pin
-	t.pin = pin{cluster: cluster, pinned: a}
+	was := t.pinnedKey
+	t.pinnedKey = pinnedKey{cluster: cluster, pinned: a}
 	if known {
 		t.at, t.word = was.at, was.word
 	}
 	if err := t.save(); err != nil {
-		t.pin = was
+		t.pinnedKey = was
 		return err
 	}
 	return nil
