@@ -20,7 +20,7 @@ type AccessStore struct {
 
 // Accounts implements controlplane.AccountStore.
 func (db *AccessStore) Accounts(ctx context.Context, email string, after int64, limit int) (all []controlplane.AccountInfo, err error) {
-	err = db.pool.within(ctx, system, "list accounts", func(tx pgx.Tx) error {
+	err = db.pool.within(ctx, operator, "list accounts", func(tx pgx.Tx) error {
 		all, err = accounts(ctx, tx, `u.deleted_at IS NULL AND ($1 = '' OR u.email = $1) AND u.id > $2
 			ORDER BY u.id LIMIT $3`, email, after, limit)
 		return err
@@ -28,7 +28,7 @@ func (db *AccessStore) Accounts(ctx context.Context, email string, after int64, 
 	return all, err
 }
 
-// accounts reads accounts, whose columns are u's. The transaction is the system's.
+// accounts reads accounts, whose columns are u's. The transaction has the scope operator.
 func accounts(ctx context.Context, tx pgx.Tx, which string, args ...any) ([]controlplane.AccountInfo, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT u.id, u.email, u.name, coalesce(h.slug, ''), u.disabled_at IS NOT NULL, u.password IS NOT NULL,
@@ -77,7 +77,7 @@ func oneAccount(ctx context.Context, tx pgx.Tx, user int64) (controlplane.Accoun
 func (db *AccessStore) changeAny(
 	ctx context.Context, by controlplane.Actor, user int64, action string, f func(tx pgx.Tx, detail map[string]any) error,
 ) (a controlplane.AccountInfo, err error) {
-	err = db.pool.within(ctx, system, "change an account", func(tx pgx.Tx) error {
+	err = db.pool.within(ctx, operator, "change an account", func(tx pgx.Tx) error {
 		governed, err := lockGoverned(ctx, tx, user, 0)
 		if err != nil {
 			return err
@@ -190,7 +190,7 @@ const invited = `invitation = $1 AND invited_until > now() AND disabled_at IS NU
 
 // Invited implements controlplane.SessionStore.
 func (db *AccessStore) Invited(ctx context.Context, hash [32]byte) (a controlplane.Account, found bool, err error) {
-	err = db.pool.within(ctx, system, "look up an invitation", func(tx pgx.Tx) error {
+	err = db.pool.within(ctx, operator, "look up an invitation", func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `SELECT id, email, name FROM app_user WHERE `+invited, hash[:]).Scan(&a.UserID, &a.Email, &a.Name)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
@@ -203,7 +203,7 @@ func (db *AccessStore) Invited(ctx context.Context, hash [32]byte) (a controlpla
 
 // AcceptInvitation implements controlplane.SessionStore.
 func (db *AccessStore) AcceptInvitation(ctx context.Context, hash [32]byte, password string) (accepted bool, err error) {
-	err = db.pool.within(ctx, system, "accept an invitation", func(tx pgx.Tx) error {
+	err = db.pool.within(ctx, operator, "accept an invitation", func(tx pgx.Tx) error {
 		var user int64
 		err := tx.QueryRow(ctx, `
 			UPDATE app_user SET password = $2, invitation = NULL, invited_until = NULL, valid_from = clock_timestamp()

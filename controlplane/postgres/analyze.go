@@ -29,7 +29,7 @@ func (db *DB) AnalyzeNewOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, maintenanceTimeLimit)
 	defer cancel()
 	var names []string
-	err := db.pool.queryIn(ctx, system, selectNew, nil, func(rows pgx.Rows) (err error) {
+	err := db.pool.queryIn(ctx, operator, selectNew, nil, func(rows pgx.Rows) (err error) {
 		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		return err
 	})

@@ -251,7 +251,7 @@ func (db *AccessStore) CreateKey(ctx context.Context, slug, name string, scopes 
 		return "", err
 	}
 	m := controlplane.KeyMaterial{Prefix: key[:controlplane.KeyDisplay], Hash: controlplane.HashKey(key)}
-	err = db.pool.within(ctx, system, "make an API key", func(tx pgx.Tx) error {
+	err = db.pool.within(ctx, operator, "make an API key", func(tx pgx.Tx) error {
 		var ws waypost.WorkspaceID
 		err := tx.QueryRow(ctx, `SELECT id FROM workspace WHERE slug = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, slug).Scan(&ws)
 		if errors.Is(err, pgx.ErrNoRows) {

@@ -16,7 +16,7 @@ func (db *AccessStore) Audit(ctx context.Context, ws waypost.WorkspaceID, before
 	var entries []controlplane.AuditEntry
 	as, of := tenantOf(ws), ofWorkspace("a.workspace_id", "$1")
 	if ws == 0 {
-		as, of = system, "$1::bigint = 0"
+		as, of = operator, "$1::bigint = 0"
 	}
 	err := db.pool.queryIn(ctx, as, `
 		SELECT a.id, a.at, a.actor, a.action, a.subject, convert_to(a.detail::text, 'UTF8'), w.slug FROM audit a
@@ -28,8 +28,8 @@ func (db *AccessStore) Audit(ctx context.Context, ws waypost.WorkspaceID, before
 	return entries, classify("read the audit log", err)
 }
 
-// audit notes an act in the transaction that it is part of, whose scope is the
-// system's or the actor's own workspace.
+// audit notes an act in the transaction that it is part of, whose scope is operator or
+// the actor's own workspace.
 func audit(ctx context.Context, tx pgx.Tx, by controlplane.Actor, action, subject string, detail []byte) error {
 	_, err := tx.Exec(ctx, `INSERT INTO audit (workspace_id, actor, action, subject, detail) VALUES ($1, $2, $3, $4, $5::text::jsonb)`,
 		by.Workspace, by.Label(), action, subject, string(detail))
@@ -37,7 +37,7 @@ func audit(ctx context.Context, tx pgx.Tx, by controlplane.Actor, action, subjec
 }
 
 // auditAccount notes an act on an account, in the workspace that manages the account.
-// Without a name the actor is the account's user. The transaction is the system's.
+// Without a name the actor is the account's user. The transaction has the scope operator.
 func auditAccount(ctx context.Context, tx pgx.Tx, by controlplane.Actor, user int64, action string, detail map[string]any) error {
 	var name, email string
 	if err := tx.QueryRow(ctx, `SELECT `+keeper+`, u.name, u.email FROM app_user u WHERE u.id = $1`, user).Scan(&by.Workspace, &name, &email); err != nil {

@@ -99,7 +99,7 @@ func putBlock(ctx context.Context, tx pgx.Tx, b *waypost.Block) (bool, error) {
 // Blocks implements controlplane.BlockStore.
 func (db *BlockStore) Blocks(ctx context.Context, place int64, limit int) (all []waypost.Block, last int64, err error) {
 	last = place
-	err = db.pool.queryIn(ctx, system, selectBlocks, []any{place, limit}, func(rows pgx.Rows) error {
+	err = db.pool.queryIn(ctx, operator, selectBlocks, []any{place, limit}, func(rows pgx.Rows) error {
 		var b waypost.Block
 		var policy string
 		_, err := pgx.ForEachRow(rows, []any{&b.Host, &b.Code, &b.Version, &b.Blocked, &policy, &b.Reason, &b.At, &last}, func() (err error) {
@@ -116,7 +116,7 @@ func (db *BlockStore) Blocks(ctx context.Context, place int64, limit int) (all [
 // BlockDigest implements controlplane.BlockStore.
 func (db *BlockStore) BlockDigest(ctx context.Context) (uint64, error) {
 	var digest int64
-	err := db.pool.queryRowIn(ctx, system, `SELECT coalesce(bit_xor(stamp), 0) FROM link_block`, nil, &digest)
+	err := db.pool.queryRowIn(ctx, operator, `SELECT coalesce(bit_xor(stamp), 0) FROM link_block`, nil, &digest)
 	return uint64(digest), classify("compare blocks", err)
 }
 

@@ -120,7 +120,7 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 	if slices.ContainsFunc(r.Accounts, func(a controlplane.BudgetAccount) bool { return a.Want > 0 }) {
 		err = db.pool.change(ctx, reportingBudgets, func(tx pgx.Tx, _ uint32) error { return report(tx) })
 	} else {
-		err = db.pool.within(ctx, system, reportingBudgets, report)
+		err = db.pool.within(ctx, operator, reportingBudgets, report)
 	}
 	if err != nil {
 		return answer, err
@@ -145,7 +145,7 @@ func (db *BudgetStore) warn(ctx context.Context) {
 		return
 	}
 	var nodes []string
-	err := db.pool.queryIn(ctx, system, `SELECT node FROM budget_awaited ORDER BY node LIMIT 20`, nil, collect(&nodes))
+	err := db.pool.queryIn(ctx, operator, `SELECT node FROM budget_awaited ORDER BY node LIMIT 20`, nil, collect(&nodes))
 	if err == nil && len(nodes) > 0 {
 		db.pool.log.Warn("no clicks of budgets are granted before these edges have reported what they hold", "edges", nodes)
 	}
@@ -329,7 +329,7 @@ const selectLinkBudget = `
 func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, link int64) (b controlplane.LinkBudget, err error) {
 	var bounded bool
 	var base, edges int64
-	err = db.pool.queryIn(ctx, system, selectLinkBudget+ofWorkspace("l.workspace_id", "$2"), []any{link, ws}, func(rows pgx.Rows) error {
+	err = db.pool.queryIn(ctx, operator, selectLinkBudget+ofWorkspace("l.workspace_id", "$2"), []any{link, ws}, func(rows pgx.Rows) error {
 		if !rows.Next() {
 			rows.Close()
 			if rows.Err() != nil {
@@ -358,7 +358,7 @@ const countFrozen = `SELECT CASE WHEN budget_frozen() THEN (SELECT count(*) FROM
 // FrozenBudgets returns the number of budgets that grant nothing before edges have
 // reported, up to 100,000.
 func (db *BudgetStore) FrozenBudgets(ctx context.Context) (n int64, err error) {
-	err = db.pool.queryIn(ctx, system, countFrozen, nil, func(rows pgx.Rows) error {
+	err = db.pool.queryIn(ctx, operator, countFrozen, nil, func(rows pgx.Rows) error {
 		n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
 		return err
 	})

@@ -60,7 +60,7 @@ func (db *ClickStore) KeepEventsOnce(ctx context.Context, now time.Time) error {
 
 // strayMonths returns the months of clicks that arrived when there was no table for them.
 func (db *ClickStore) strayMonths(ctx context.Context) (months []time.Time, err error) {
-	err = db.pool.queryIn(ctx, system, `SELECT DISTINCT date_trunc('month', at AT TIME ZONE 'UTC')::timestamptz
+	err = db.pool.queryIn(ctx, operator, `SELECT DISTINCT date_trunc('month', at AT TIME ZONE 'UTC')::timestamptz
 		FROM click_event_default LIMIT 100`, nil,
 		func(rows pgx.Rows) (err error) {
 			months, err = pgx.CollectRows(rows, pgx.RowTo[time.Time])
@@ -244,7 +244,7 @@ SELECT row_to_json(e)::text FROM (
 // being cleaned up. The scope sees all tenants' rows.
 func (db *ClickStore) copyEvents(ctx context.Context, w io.Writer, table string) error {
 	var blocks int64
-	if err := db.pool.queryRowIn(ctx, system, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`,
+	if err := db.pool.queryRowIn(ctx, operator, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`,
 		[]any{table}, &blocks); err != nil {
 		return err
 	}
@@ -252,7 +252,7 @@ func (db *ClickStore) copyEvents(ctx context.Context, w io.Writer, table string)
 	for first := int64(0); first < blocks; first += exportedBlocks {
 		lines = lines[:0]
 		var b pgx.Batch
-		system.first(&b)
+		operator.first(&b)
 		b.Queue(moreTime, ingestTimeLimit)
 		b.Queue(fmt.Sprintf(selectExported, table), fmt.Sprintf("(%d,0)", first),
 			fmt.Sprintf("(%d,0)", first+exportedBlocks)).Query(func(rows pgx.Rows) error {

@@ -14,7 +14,7 @@ import (
 
 // CreateEnrolment implements controlplane.NodeStore.
 func (db *FleetStore) CreateEnrolment(ctx context.Context, by controlplane.Actor, e controlplane.Enrolment, hash [32]byte) error {
-	return db.pool.within(ctx, system, "make an enrolment token", func(tx pgx.Tx) error {
+	return db.pool.within(ctx, operator, "make an enrolment token", func(tx pgx.Tx) error {
 		var open int
 		if err := tx.QueryRow(ctx, `
 			WITH old AS (DELETE FROM node_enrolment WHERE expires_at < now() - interval '30 days')
@@ -60,7 +60,7 @@ func scanNode(row pgx.CollectableRow) (n controlplane.StoredNode, err error) {
 
 // nodes runs a query of selectNode.
 func (db *FleetStore) nodes(ctx context.Context, doing, condition string, args ...any) (all []controlplane.StoredNode, err error) {
-	err = db.pool.queryIn(ctx, system, selectNode+" WHERE "+condition, args, func(rows pgx.Rows) (err error) {
+	err = db.pool.queryIn(ctx, operator, selectNode+" WHERE "+condition, args, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, scanNode)
 		return err
 	})
@@ -91,7 +91,7 @@ func (db *FleetStore) RevokedNodes(ctx context.Context, ids []int64) ([]controlp
 
 // NodeNamed implements controlplane.NodeStore.
 func (db *FleetStore) NodeNamed(ctx context.Context, name string) (taken bool, err error) {
-	err = db.pool.queryRowIn(ctx, system, `SELECT EXISTS (SELECT FROM node_credential WHERE node = $1)`, []any{name}, &taken)
+	err = db.pool.queryRowIn(ctx, operator, `SELECT EXISTS (SELECT FROM node_credential WHERE node = $1)`, []any{name}, &taken)
 	return taken, classify("look up the name of an edge", err)
 }
 
@@ -102,7 +102,7 @@ func (db *FleetStore) NoteNodesSeen(ctx context.Context, seen map[int64]time.Tim
 		ids, at = append(ids, id), append(at, t)
 	}
 	// Several instances must not wait for one another in a circle.
-	_, err := db.pool.execIn(ctx, system, `
+	_, err := db.pool.execIn(ctx, operator, `
 		WITH s AS (SELECT * FROM unnest($1::bigint[], $2::timestamptz[]) AS s (id, at)),
 		     l AS (SELECT c.id FROM node_credential c JOIN s USING (id) ORDER BY c.id FOR NO KEY UPDATE OF c)
 		UPDATE node_credential c SET last_seen_at = greatest(c.last_seen_at, s.at) FROM s JOIN l USING (id) WHERE c.id = s.id`, ids, at)
@@ -111,7 +111,7 @@ func (db *FleetStore) NoteNodesSeen(ctx context.Context, seen map[int64]time.Tim
 
 // RevokeNode implements controlplane.NodeStore.
 func (db *FleetStore) RevokeNode(ctx context.Context, by controlplane.Actor, node string) error {
-	return db.pool.within(ctx, system, "revoke the credential of an edge", func(tx pgx.Tx) error {
+	return db.pool.within(ctx, operator, "revoke the credential of an edge", func(tx pgx.Tx) error {
 		var known bool
 		var revoked, tokens int
 		// An enrolment of that name that is under way is waited for, and then seen.
@@ -137,7 +137,7 @@ func (db *FleetStore) RevokeNode(ctx context.Context, by controlplane.Actor, nod
 
 // NodeCredentials implements controlplane.NodeStore.
 func (db *FleetStore) NodeCredentials(ctx context.Context) (all []controlplane.NodeCredential, err error) {
-	err = db.pool.queryIn(ctx, system, `
+	err = db.pool.queryIn(ctx, operator, `
 		SELECT DISTINCT ON (node) node, region, role, former, created_at, last_seen_at, revoked_at FROM node_credential ORDER BY node, id DESC`,
 		nil, func(rows pgx.Rows) (err error) {
 			all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c controlplane.NodeCredential, err error) {
@@ -164,7 +164,7 @@ type enrolment struct {
 
 // Enrol implements controlplane.NodeStore.
 func (db *FleetStore) Enrol(ctx context.Context, token [32]byte, n controlplane.EnrolNode) (made controlplane.Node, err error) {
-	err = db.pool.within(ctx, system, "enrol an edge", func(tx pgx.Tx) error {
+	err = db.pool.within(ctx, operator, "enrol an edge", func(tx pgx.Tx) error {
 		if err := lockNode(ctx, tx, n.Node); err != nil {
 			return err
 		}

@@ -262,11 +262,11 @@ func (db *DB) EnsureCluster(ctx context.Context, cfg ClusterConfig) (replication
 	var id replication.Cluster
 	var code, prefix int
 	var stored []byte
-	_, err := db.pool.execIn(ctx, system, `INSERT INTO cluster (code_length, prefix_length, secret_check) VALUES ($1, $2, $3)
+	_, err := db.pool.execIn(ctx, operator, `INSERT INTO cluster (code_length, prefix_length, secret_check) VALUES ($1, $2, $3)
 		ON CONFLICT DO NOTHING`,
 		cfg.CodeLength, cfg.PrefixLength, check)
 	if err == nil {
-		err = db.pool.queryRowIn(ctx, system, `SELECT id, code_length, prefix_length, secret_check FROM cluster`, nil,
+		err = db.pool.queryRowIn(ctx, operator, `SELECT id, code_length, prefix_length, secret_check FROM cluster`, nil,
 			(*[16]byte)(&id), &code, &prefix, &stored)
 	}
 	if err != nil {

@@ -46,7 +46,7 @@ func (db *History) Recompute(ctx context.Context, by controlplane.Actor) error {
 	defer conn.Release()
 	seen := db.pool.highWater.look()
 	opened := false
-	err = pgx.BeginTxFunc(ctx, conn, system.begin(), func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, conn, operator.begin(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, addUpTimeout); err != nil {
 			return err
 		}

@@ -35,14 +35,14 @@ func (db *DomainStore) Domains(ctx context.Context, ws waypost.WorkspaceID) (all
 
 // EveryDomain implements controlplane.DomainStore.
 func (db *DomainStore) EveryDomain(ctx context.Context) (all []controlplane.OwnedDomain, err error) {
-	err = db.pool.queryIn(ctx, system, `SELECT `+ownedColumns+ownedDomains+`ORDER BY d.id`, nil, collectOwned(&all))
+	err = db.pool.queryIn(ctx, operator, `SELECT `+ownedColumns+ownedDomains+`ORDER BY d.id`, nil, collectOwned(&all))
 	return all, classify("list the domains of all workspaces", err)
 }
 
 // Hosts implements controlplane.DomainStore.
 func (db *DomainStore) Hosts(ctx context.Context) ([]waypost.Domain, error) {
 	var all []waypost.Domain
-	err := db.pool.queryIn(ctx, system, `SELECT id, coalesce(workspace_id, 0), host FROM domain
+	err := db.pool.queryIn(ctx, operator, `SELECT id, coalesce(workspace_id, 0), host FROM domain
 		WHERE NOT retired`, nil, func(rows pgx.Rows) error {
 		var d waypost.Domain
 		_, err := pgx.ForEachRow(rows, []any{&d.ID, &d.Workspace, &d.Host}, func() error { all = append(all, d); return nil })
@@ -81,8 +81,8 @@ func (db *DomainStore) DefaultTargets(ctx context.Context) (t waypost.DomainTarg
 	return t, classify("read the default domain", err)
 }
 
-// SetDomain implements controlplane.DomainStore. Row-level security lets only the system
-// change a shared domain, so the default workspace acts as the system.
+// SetDomain implements controlplane.DomainStore. Row-level security lets only the role
+// waypost_operator change a shared domain, so the default workspace has that scope.
 func (db *DomainStore) SetDomain(
 	ctx context.Context, by controlplane.Actor, id waypost.DomainID, c controlplane.DomainChange,
 ) (d controlplane.OwnedDomain, p waypost.Position, err error) {
@@ -126,11 +126,11 @@ func (db *DomainStore) SetDomain(
 	return d, p, nil
 }
 
-// scopeOf returns the scope of a change of domains. Operators act as the system, because
-// row-level security lets no other role change shared domains.
+// scopeOf returns the scope of a change of domains: operator for the default workspace,
+// because row-level security lets no other role change shared domains.
 func scopeOf(by controlplane.Actor) scope {
 	if by.Workspace == waypost.DefaultWorkspace {
-		return system
+		return operator
 	}
 	return tenantOf(by.Workspace)
 }
@@ -296,7 +296,7 @@ func (db *DomainStore) changeAs(ctx context.Context, doing string, s scope, f fu
 // ensureDefaultHost makes the host that of the shared domain.
 func (db *DomainStore) ensureDefaultHost(ctx context.Context, host string) error {
 	var have string
-	err := db.pool.queryIn(ctx, system, `SELECT host FROM domain WHERE id = $1`, []any{waypost.DefaultDomain}, func(rows pgx.Rows) error {
+	err := db.pool.queryIn(ctx, operator, `SELECT host FROM domain WHERE id = $1`, []any{waypost.DefaultDomain}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := rows.Scan(&have); err != nil {
 				return err

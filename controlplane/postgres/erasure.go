@@ -90,7 +90,7 @@ func (e *erasure) run(
 			return err
 		}
 		// What could not be read is the operators', not the tenant's.
-		if err := system.enter(ctx, tx); err != nil {
+		if err := operator.enter(ctx, tx); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, `DELETE FROM click_set_aside WHERE workspace_id = $1 AND link_id = $2`, e.workspace, e.link)

@@ -37,7 +37,7 @@ func (db *ClickStore) exhaust(ctx context.Context, links []int64) error {
 	ctx, cancel := context.WithTimeout(ctx, exhaustedPatience)
 	defer cancel()
 	var ids []int64
-	if err := db.pool.queryIn(ctx, system.lookingUp(), findExhausted, []any{links}, collect(&ids)); err != nil {
+	if err := db.pool.queryIn(ctx, operator.lookingUp(), findExhausted, []any{links}, collect(&ids)); err != nil {
 		return classify("find click budgets that are used up", err)
 	}
 	return db.markExhausted(ctx, ids)
@@ -51,7 +51,7 @@ func (db *ClickStore) exhaustAll(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, exhaustedPatience)
 			defer cancel()
 			var ids []int64
-			err := db.pool.queryRowIn(ctx, system.lookingUp(), findCounted, []any{last, budgetsAtOnce}, &n, &last, &ids)
+			err := db.pool.queryRowIn(ctx, operator.lookingUp(), findCounted, []any{last, budgetsAtOnce}, &n, &last, &ids)
 			if err != nil {
 				return classify("find click budgets that are used up", err)
 			}

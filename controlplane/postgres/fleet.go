@@ -78,7 +78,7 @@ func (db *FleetStore) OrderEdge(
 		}
 		question = new(string(text))
 	}
-	err = pgx.BeginTxFunc(ctx, db.pool, system.begin(), func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, db.pool, operator.begin(), func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Repair, o.Hold, o.By, o.Until, known, question)
 		if err != nil {
 			return err
@@ -103,7 +103,7 @@ func (db *FleetStore) OrderEdge(
 
 // EdgeOrder implements controlplane.OrderStore.
 func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o controlplane.EdgeOrder, err error) {
-	err = db.pool.queryIn(ctx, system, selectEdgeOrder, []any{node, id}, func(rows pgx.Rows) (err error) {
+	err = db.pool.queryIn(ctx, operator, selectEdgeOrder, []any{node, id}, func(rows pgx.Rows) (err error) {
 		if o, err = pgx.CollectExactlyOneRow(rows, scanEdgeOrder); errors.Is(err, pgx.ErrNoRows) {
 			return waypost.Errorf(waypost.ENotFound, "the edge has no such order")
 		}
@@ -114,7 +114,7 @@ func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o c
 
 // EdgeOrders implements controlplane.OrderStore.
 func (db *FleetStore) EdgeOrders(ctx context.Context) (open, verified []controlplane.EdgeOrder, err error) {
-	err = db.pool.queryIn(ctx, system, selectEdgeOrders, nil, func(rows pgx.Rows) error {
+	err = db.pool.queryIn(ctx, operator, selectEdgeOrders, nil, func(rows pgx.Rows) error {
 		all, err := pgx.CollectRows(rows, scanEdgeOrder)
 		for _, o := range all {
 			if o.DoneAt.IsZero() {
@@ -135,7 +135,7 @@ func (db *FleetStore) OrderDone(ctx context.Context, node string, id int64, outc
 		return err
 	}
 	var found int64
-	err = db.pool.queryRowIn(ctx, system, finishEdgeOrder, []any{node, id, string(text)}, &found)
+	err = db.pool.queryRowIn(ctx, operator, finishEdgeOrder, []any{node, id, string(text)}, &found)
 	if err == nil && found == 0 {
 		err = waypost.Errorf(waypost.ENotFound, "the edge has no such order")
 	}
@@ -173,7 +173,7 @@ func (db *FleetStore) NoteProgress(ctx context.Context, nodes []controlplane.Edg
 			pending[i] = &n.Pending
 		}
 	}
-	err := db.pool.queryIn(ctx, system, noteProgress, []any{names, regions, until, pending, left, ages}, func(rows pgx.Rows) error {
+	err := db.pool.queryIn(ctx, operator, noteProgress, []any{names, regions, until, pending, left, ages}, func(rows pgx.Rows) error {
 		rows.Close()
 		return rows.Err()
 	})
@@ -197,7 +197,7 @@ ON CONFLICT (node) DO UPDATE SET has_left = true`
 
 // GiveUpEdge implements controlplane.ProgressStore.
 func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, node string, silent time.Duration) error {
-	err := pgx.BeginTxFunc(ctx, db.pool, system.begin(), func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, db.pool, operator.begin(), func(tx pgx.Tx) error {
 		var known, heard, left bool
 		var pending int64
 		if err := tx.QueryRow(ctx, heardOf, node, silent).Scan(&known, &heard, &left, &pending); err != nil {
@@ -254,7 +254,7 @@ ORDER BY 1`
 func (db *FleetStore) Progress(ctx context.Context) ([]controlplane.EdgeProgress, error) {
 	var all []controlplane.EdgeProgress
 	began := time.Now()
-	err := db.pool.queryIn(ctx, system, selectProgress, []any{controlplane.LongestProgress}, func(rows pgx.Rows) error {
+	err := db.pool.queryIn(ctx, operator, selectProgress, []any{controlplane.LongestProgress}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			var p controlplane.EdgeProgress
 			var until *time.Time

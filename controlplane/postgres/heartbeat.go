@@ -84,7 +84,7 @@ func (db *KeyRangeStore) Beat(ctx context.Context, node string, region waypost.R
 // beat sends a heartbeat and returns the database's time.
 func (db *KeyRangeStore) beat(ctx context.Context, node string, region waypost.Region, issued map[int64]int64) (now time.Time, err error) {
 	var b pgx.Batch
-	system.first(&b)
+	operator.first(&b)
 	b.Queue(`
 		INSERT INTO control_node (node, region) VALUES ($1, $2)
 		ON CONFLICT (node) DO UPDATE SET seen_at = clock_timestamp() RETURNING seen_at`, node, region).
@@ -103,7 +103,7 @@ func (db *KeyRangeStore) BurnSilent(ctx context.Context, silent time.Duration) e
 		FROM key_lease l LEFT JOIN control_node n ON n.node = l.node
 		WHERE l.state = 'held' AND coalesce(n.seen_at, l.taken_at) < clock_timestamp() - $1::interval`
 	var found bool
-	if err := db.pool.queryRowIn(ctx, system, `SELECT EXISTS (SELECT `+dead+`)`, []any{silent}, &found); err != nil {
+	if err := db.pool.queryRowIn(ctx, operator, `SELECT EXISTS (SELECT `+dead+`)`, []any{silent}, &found); err != nil {
 		return classify("look for leases of the dead", err)
 	}
 	if !found {
@@ -121,7 +121,7 @@ func (db *KeyRangeStore) BurnSilent(ctx context.Context, silent time.Duration) e
 // forgetIssues drops what is too old for any rate, and control planes of long ago.
 func (db *KeyRangeStore) forgetIssues(ctx context.Context) error {
 	var b pgx.Batch
-	system.first(&b)
+	operator.first(&b)
 	b.Queue(`DELETE FROM key_issue WHERE minute < clock_timestamp() - interval '8 days'`)
 	b.Queue(`DELETE FROM control_node n WHERE seen_at < clock_timestamp() - interval '8 days'
 	         AND NOT EXISTS (SELECT FROM key_lease l WHERE l.node = n.node AND l.state = 'held')`)

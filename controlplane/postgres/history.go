@@ -53,7 +53,7 @@ func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 	var head begun
 	var cluster *string
 	var b pgx.Batch
-	system.first(&b)
+	operator.first(&b)
 	b.Queue(`
 		SELECT h.epoch, e.id, h.seq, (e.system_identifier, e.timeline) = (i.system_identifier, i.timeline),
 		       changelog_forked($1, $2, $3, $4), (SELECT id::text FROM cluster)
@@ -110,7 +110,7 @@ func (db *History) unremembered(ctx context.Context, conn *pgx.Conn, seen sight)
 		return false, nil
 	}
 	var b pgx.Batch
-	system.first(&b)
+	operator.first(&b)
 	b.Queue(`
 		SELECT EXISTS (SELECT FROM key_lease)
 		   AND greatest((SELECT max(seen_at) FROM control_node), (SELECT max(c.at) FROM changelog c WHERE c.seq = h.seq), e.opened_at)
@@ -129,7 +129,7 @@ func (db *History) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, 
 	var skipped *int64
 	var held *string
 	var b pgx.Batch
-	system.first(&b)
+	operator.first(&b)
 	b.Queue(`SELECT opened, skipped, held_back
 		FROM changelog_open_epoch($1, $2, $3, $4, $5, $6, $7::jsonb, coalesce(nullif($8, 0.0), least(10000, key_prefix_size() / 50000.0)), $9)`,
 		reason, int32(epoch), int32(seen.position.Epoch.Ordinal), seen.position.Epoch.ID, int64(seen.position.Seq), int64(seen.position.Stamp),
@@ -175,7 +175,7 @@ func (db *History) tell(ctx context.Context, conn *pgx.Conn, seen sight) error {
 }
 
 func tellRanges(ctx context.Context, conn *pgx.Conn, ranges []byte) error {
-	return pgx.BeginTxFunc(ctx, conn, system.begin(), func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, conn, operator.begin(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT changelog_begin()`); err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (db *History) look(ctx context.Context, conn *pgx.Conn) error {
 	var ranges []rememberedRange
 	var cluster string
 	var b pgx.Batch // one transaction, the time and the head first: what is read with them is as new, or newer
-	system.first(&b)
+	operator.first(&b)
 	// While keys are held, reports of edges neither free them nor hold them again, whether
 	// they are of the lost history or of the held one; and a control plane that has looked
 	// at the database meanwhile knows no more of keys than before.
@@ -290,7 +290,7 @@ func (db *History) supersede(ctx context.Context, conn *pgx.Conn, newer, own way
 	why := &SupersededError{newer.Ordinal, own.Ordinal}
 	var news bool
 	var b pgx.Batch
-	system.first(&b)
+	operator.first(&b)
 	b.Queue(`SELECT changelog_supersede($1, $2, $3)`, int32(newer.Ordinal), newer.ID, why.Error()).QueryRow(func(row pgx.Row) error { return row.Scan(&news) })
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return classify("hold keys back", err)
@@ -314,7 +314,7 @@ func (db *History) overrule(ctx context.Context, gap *int64) error {
 	defer conn.Release()
 	var epoch, newer uint32
 	var b pgx.Batch
-	system.first(&b)
+	operator.first(&b)
 	b.Queue(`SELECT h.epoch, k.superseded FROM changelog_head h, key_state k`).QueryRow(func(row pgx.Row) error { return row.Scan(&epoch, &newer) })
 	if err := conn.Conn().SendBatch(ctx, &b).Close(); err != nil {
 		return classify("read the newest epoch", err)
@@ -377,7 +377,7 @@ func (db *History) hear(ctx context.Context, said replication.Testimony) error {
 	var head begun
 	var forgotten bool
 	var b pgx.Batch
-	system.first(&b)
+	operator.first(&b)
 	b.Queue(`
 		SELECT h.epoch, e.id, (h.epoch, h.seq) < ($1::integer, $3::bigint) OR changelog_forked($1, $2, $3, $4)
 		FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`,

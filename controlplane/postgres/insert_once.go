@@ -318,7 +318,7 @@ func (db *LinkStore) forgetAnswers(ctx context.Context) error {
 	for {
 		var gone int64
 		var b pgx.Batch
-		system.first(&b)
+		operator.first(&b)
 		b.Queue(`
 			WITH gone AS (DELETE FROM idempotency WHERE (workspace_id, route, key) IN (
 				SELECT workspace_id, route, key FROM idempotency WHERE created_at < now() - $1::interval

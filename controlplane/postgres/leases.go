@@ -144,7 +144,7 @@ func (db *KeyRangeStore) EnsureRanges(ctx context.Context, regions []waypost.Reg
 	for _, region := range regions {
 		var has bool
 		const live = `SELECT EXISTS (SELECT FROM key_range WHERE region = $1 AND state = 'live')`
-		if err := db.pool.queryRowIn(ctx, system, live, []any{region}, &has); err != nil {
+		if err := db.pool.queryRowIn(ctx, operator, live, []any{region}, &has); err != nil {
 			return classify("look for ranges", err)
 		}
 		if has {
@@ -194,7 +194,7 @@ func (db *KeyRangeStore) ReturnLease(ctx context.Context, l controlplane.Lease, 
 
 // Unleased implements controlplane.LeaseStore.
 func (db *KeyRangeStore) Unleased(ctx context.Context, region waypost.Region) (n int64, err error) {
-	err = db.pool.queryRowIn(ctx, system, `
+	err = db.pool.queryRowIn(ctx, operator, `
 		SELECT coalesce((SELECT sum(hi - next) FROM key_range WHERE region = $1 AND state = 'live'), 0)::bigint
 		     + coalesce((SELECT sum(l.hi - l.lo) FROM key_lease l JOIN changelog_head h ON h.epoch = l.epoch
 		                 WHERE l.region = $1 AND l.state = 'free'), 0)::bigint`, []any{region}, &n)

@@ -102,7 +102,7 @@ func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n contro
 		}
 		return id, invited, err
 	}
-	if err := system.enter(ctx, tx); err != nil { // the account is one of other workspaces
+	if err := operator.enter(ctx, tx); err != nil { // the account is one of other workspaces
 		return 0, false, err
 	}
 	var home waypost.WorkspaceID
@@ -233,7 +233,7 @@ func lookAfter(ctx context.Context, tx pgx.Tx, m *controlplane.Member, anyAccoun
 	case !anyAccount:
 		return waypost.Errorf(waypost.EForbidden, "the user is in other workspaces, too, or was: operators look after the account")
 	}
-	return system.enter(ctx, tx)
+	return operator.enter(ctx, tx)
 }
 
 // RemoveMember implements controlplane.MemberStore.
@@ -277,7 +277,7 @@ type NewAdministrator struct {
 // address has gets the password, is enabled, and its sessions end. EConflict when there
 // is an administrator, unless another is wanted; ENotFound for the workspace.
 func (db *AccessStore) CreateAdministrator(ctx context.Context, n NewAdministrator) (id int64, err error) {
-	err = db.pool.within(ctx, system, "make an administrator", func(tx pgx.Tx) error {
+	err = db.pool.within(ctx, operator, "make an administrator", func(tx pgx.Tx) error {
 		var ws waypost.WorkspaceID
 		err := tx.QueryRow(ctx, `SELECT id FROM workspace WHERE slug = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, n.Workspace).Scan(&ws)
 		if errors.Is(err, pgx.ErrNoRows) {

@@ -16,7 +16,7 @@ const (
 // keepPartitions makes partitions ahead of the head, and drops old ones.
 func (db *Changelog) keepPartitions(ctx context.Context) error {
 	var head int64
-	if err := db.pool.queryRowIn(ctx, system, `SELECT seq FROM changelog_head`, nil, &head); err != nil {
+	if err := db.pool.queryRowIn(ctx, operator, `SELECT seq FROM changelog_head`, nil, &head); err != nil {
 		return classify("read the head", err)
 	}
 	var errs []error
@@ -62,7 +62,7 @@ func (db *Changelog) dropPartitions(ctx context.Context) error {
 	}
 	var head, total int64
 	var found []partition
-	err := db.pool.queryIn(ctx, system, `
+	err := db.pool.queryIn(ctx, operator, `
 		SELECT c.relname, substr(c.relname, 11)::bigint, coalesce(pg_total_relation_size(c.oid), 0), h.seq
 		FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid, changelog_head h
 		WHERE i.inhparent = 'changelog'::regclass AND c.relname ~ '^changelog_[0-9]+$' ORDER BY 2`, nil, func(rows pgx.Rows) error {
@@ -81,7 +81,7 @@ func (db *Changelog) dropPartitions(ctx context.Context) error {
 			return nil
 		}
 		var old, dropped bool
-		err := db.pool.queryIn(ctx, system, fmt.Sprintf(`
+		err := db.pool.queryIn(ctx, operator, fmt.Sprintf(`
 			SELECT coalesce((SELECT at FROM %s
 				ORDER BY seq DESC, ord DESC LIMIT 1) < now() - $1::interval, true)`, pgx.Identifier{p.name}.Sanitize()),
 			[]any{db.cfg.KeepChangelog}, func(rows pgx.Rows) error {

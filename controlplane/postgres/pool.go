@@ -43,8 +43,8 @@ type scope struct {
 const noRole = "waypost_nobody"
 
 var (
-	// system manages the installation: keys, key ranges, authentication, domains.
-	system = scope{role: "waypost_operator"}
+	// operator manages the installation: keys, key ranges, authentication, domains.
+	operator = scope{role: "waypost_operator"}
 	// stream reads the changelog and the replicated tables.
 	stream = scope{role: "waypost_stream"}
 	// ingest counts clicks.
@@ -168,9 +168,9 @@ func (p *pool) within(ctx context.Context, s scope, doing string, f func(tx pgx.
 	return classify(doing, pgx.BeginTxFunc(ctx, p, s.begin(), f))
 }
 
-// change runs f in a transaction of the system that holds the head of the changelog, and
-// notes the new head after the commit. If f acts for a tenant, it enters the tenant's
-// scope.
+// change runs f in a transaction of the scope operator that holds the head of the
+// changelog, and notes the new head after the commit. If f acts for a tenant, it enters
+// the tenant's scope.
 func (p *pool) change(ctx context.Context, doing string, f func(tx pgx.Tx, epoch uint32) error) error {
 	_, err := p.changeAt(ctx, doing, f)
 	return err
@@ -180,7 +180,7 @@ func (p *pool) change(ctx context.Context, doing string, f func(tx pgx.Tx, epoch
 func (p *pool) changeAt(ctx context.Context, doing string, f func(tx pgx.Tx, epoch uint32) error) (waypost.Position, error) {
 	failpoint.Hit(doing + ": asked")
 	var at begun
-	err := pgx.BeginTxFunc(ctx, p, system.begin(), func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, p, operator.begin(), func(tx pgx.Tx) error {
 		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 // KeySpace implements controlplane.RangeStore.
 func (db *KeyRangeStore) KeySpace(ctx context.Context) (controlplane.KeySpace, error) {
 	var space controlplane.KeySpace
-	err := pgx.BeginTxFunc(ctx, db.pool, system.beginReading(), func(tx pgx.Tx) (err error) {
+	err := pgx.BeginTxFunc(ctx, db.pool, operator.beginReading(), func(tx pgx.Tx) (err error) {
 		space, err = keySpace(ctx, tx)
 		return err
 	})
@@ -144,7 +144,7 @@ func (db *KeyRangeStore) Counter(ctx context.Context, prefix int, counter int64,
 	var taken *time.Time
 	var custom *bool
 	var reserved, burned bool
-	err := pgx.BeginTxFunc(ctx, db.pool, system.begin(), func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, db.pool, operator.begin(), func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			SELECT id, prefix, lo, hi, next, region, state, generation, created_at FROM key_range
 			WHERE prefix = $1 AND lo <= $2 AND $2 < hi ORDER BY state = 'retired', id LIMIT 1`, prefix, counter).

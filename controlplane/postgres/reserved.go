@@ -45,7 +45,7 @@ func (db *KeyRangeStore) ReserveKeys(
 	}
 	var at begun
 	var b pgx.Batch
-	system.first(&b) // a link of any workspace counts
+	operator.first(&b) // a link of any workspace counts
 	b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
 	b.Queue(`SELECT key_check_leases((SELECT array_agg(DISTINCT l) FROM unnest($1::bigint[]) l))`, leases)
 	b.Queue(`

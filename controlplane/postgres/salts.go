@@ -34,7 +34,7 @@ FROM (SELECT now() AT TIME ZONE 'UTC' AS now, (now() AT TIME ZONE 'UTC')::date A
 func (db *SaltStore) keepSalts(ctx context.Context) error {
 	var missing, over int64
 	retention := db.retention.Seconds()
-	err := db.pool.queryIn(ctx, system, selectSaltsDue, []any{saltDays, retention}, func(rows pgx.Rows) error {
+	err := db.pool.queryIn(ctx, operator, selectSaltsDue, []any{saltDays, retention}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := rows.Scan(&missing, &over); err != nil {
 				return err

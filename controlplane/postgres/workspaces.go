@@ -103,7 +103,7 @@ func (db *AccessStore) ChangeWorkspace(
 		if err := change(tx); err != nil {
 			return err
 		}
-		if err := system.enter(ctx, tx); err != nil {
+		if err := operator.enter(ctx, tx); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `
@@ -121,7 +121,7 @@ func countsUTM(id string) string {
 
 // Workspaces implements controlplane.WorkspaceStore.
 func (db *AccessStore) Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) (all []controlplane.Workspace, err error) {
-	err = db.pool.queryIn(ctx, system, `SELECT `+workspaceColumns+` FROM workspace WHERE id > $1 ORDER BY id LIMIT $2`, []any{
+	err = db.pool.queryIn(ctx, operator, `SELECT `+workspaceColumns+` FROM workspace WHERE id > $1 ORDER BY id LIMIT $2`, []any{
 		after,
 		limit,
 	}, func(rows pgx.Rows) (err error) {
@@ -135,7 +135,7 @@ func (db *AccessStore) Workspaces(ctx context.Context, after waypost.WorkspaceID
 func (db *AccessStore) CreateWorkspace(
 	ctx context.Context, by controlplane.Actor, n controlplane.NewWorkspace,
 ) (w controlplane.Workspace, err error) {
-	err = db.pool.within(ctx, system, "make a workspace", func(tx pgx.Tx) error {
+	err = db.pool.within(ctx, operator, "make a workspace", func(tx pgx.Tx) error {
 		w, err = db.oneWorkspace(ctx, tx, `INSERT INTO workspace (slug, name) VALUES ($1, $2) RETURNING `+workspaceColumns, n.Slug, n.Name)
 		if pgCode(err) == uniqueViolation {
 			return waypost.Errorf(waypost.EConflict, "the slug %s is taken", n.Slug)
@@ -152,7 +152,7 @@ func (db *AccessStore) CreateWorkspace(
 func (db *AccessStore) DeleteWorkspace(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID,
 ) (w controlplane.Workspace, err error) {
-	err = db.pool.within(ctx, system, "delete a workspace", func(tx pgx.Tx) error {
+	err = db.pool.within(ctx, operator, "delete a workspace", func(tx pgx.Tx) error {
 		if w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE id = $1 FOR NO KEY UPDATE`,
 			ws); err != nil || !w.DeletedAt.IsZero() {
 			return err
@@ -188,7 +188,7 @@ func (db *AccessStore) CloseWorkspaces(ctx context.Context, limit int) (int, err
 		Leads bool // a domain of it leads somewhere
 	}
 	var all []closing
-	err := db.pool.queryIn(ctx, system, `
+	err := db.pool.queryIn(ctx, operator, `
 		SELECT w.id, EXISTS (SELECT FROM link l WHERE l.workspace_id = w.id AND l.deleted_at IS NULL),
 		       EXISTS (SELECT FROM domain d WHERE d.workspace_id = w.id AND coalesce(d.root_url, d.not_found_url, d.maintenance_url) IS NOT NULL)
 		FROM workspace w WHERE w.deleted_at IS NOT NULL AND w.closed_at IS NULL ORDER BY w.id LIMIT 100`, nil, func(rows pgx.Rows) (err error) {
@@ -202,7 +202,7 @@ func (db *AccessStore) CloseWorkspaces(ctx context.Context, limit int) (int, err
 		if w.Links || w.Leads {
 			return db.takeDown(ctx, w.ID, limit)
 		}
-		err := db.pool.within(ctx, system, "close a workspace", func(tx pgx.Tx) error {
+		err := db.pool.within(ctx, operator, "close a workspace", func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `
 				UPDATE workspace SET closed_at = now() WHERE id = $1 AND deleted_at < now() - $2::interval AND closed_at IS NULL`, w.ID, closeDelay)
 			return err
@@ -217,7 +217,7 @@ func (db *AccessStore) CloseWorkspaces(ctx context.Context, limit int) (int, err
 // takeDown turns links of a workspace into tombstones, and lets its domains lead nowhere.
 func (db *AccessStore) takeDown(ctx context.Context, ws waypost.WorkspaceID, limit int) (n int, err error) {
 	err = db.pool.change(ctx, "take down a workspace", func(tx pgx.Tx, _ uint32) error {
-		if err := system.enter(ctx, tx); err != nil {
+		if err := operator.enter(ctx, tx); err != nil {
 			return err
 		}
 		tag, err := tx.Exec(ctx, `
