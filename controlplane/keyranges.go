@@ -76,7 +76,7 @@ func (s *KeyRanges) PlanRanges(ctx context.Context, actor Actor) (RangePlan, err
 		r := &space.Ranges[i]
 		ranges[i] = keyrange.Range{ID: r.ID, Prefix: r.Prefix, Lo: r.Lo, Hi: r.Hi, Next: r.Next, Region: r.Region, State: keyrange.State(r.State)}
 	}
-	plan, err := keyrange.Rebalance(ranges, space.Rates, keyrange.Options{})
+	plan, err := keyrange.Rebalance(ranges, space.Rates)
 	if err != nil {
 		return RangePlan{}, err
 	}

@@ -15,24 +15,12 @@ const tolerance = 1.0995
 // Rates holds the keys that regions mint per minute.
 type Rates map[waypost.Region]float64
 
-// Options configures [Rebalance]. Zero means the default.
-type Options struct {
-	// Reserve is the least number of counters of every region that mints; default 10,000,
-	// which is one lease.
-	Reserve int64
+// reserve is the least number of counters of every region that mints: one lease.
+const reserve = 10_000
 
-	// Margin is the number of counters between the first unleased one of a range and a
-	// cut, so that a plan still applies when more counters have been leased meanwhile. It
-	// is at most a tenth of the range's remainder, and at most what the region keeps,
-	// divided by the number of its ranges. Default: a tenth of what the region keeps, and
-	// at least Reserve.
-	Margin int64
-
-	// IdleRate is the assumed rate, per minute, of a region without a measured rate. Such
-	// a region loses the counters beyond its share, and gets none. Default: 1 % of the sum
-	// of the measured rates.
-	IdleRate float64
-}
+// idlePart divides the sum of the measured rates: a region without a measured rate is
+// assumed to have that part. It loses the counters beyond its share, and gets none.
+const idlePart = 100
 
 // Forecast says how long a region's keys last.
 type Forecast struct {
@@ -62,22 +50,16 @@ type Plan struct {
 // of live ranges count, and only they move. The plan depends on the arguments alone.
 //
 // When nothing needs to be done or can be done, the plan has a reason and no steps. The
-// error is waypost.EInvalid for impossible ranges, rates or options, and
-// waypost.EConflict for ranges that overlap. DESIGN.md has the formulas.
-func Rebalance(ranges []Range, rates Rates, opts Options) (Plan, error) {
-	if opts.Reserve < 0 || opts.Margin < 0 || !isRate(opts.IdleRate) {
-		return Plan{}, waypost.Errorf(waypost.EInvalid, "reserve, margin and idle rate must be numbers that are not negative")
-	}
-	if opts.Reserve == 0 {
-		opts.Reserve = 10_000
-	}
+// error is waypost.EInvalid for impossible ranges or rates, and waypost.EConflict for
+// ranges that overlap. DESIGN.md has the formulas.
+func Rebalance(ranges []Range, rates Rates) (Plan, error) {
 	regions, err := supplies(ranges, rates)
 	if err != nil {
 		return Plan{}, err
 	}
 	plan := Plan{Before: forecasts(regions)}
-	if plan.Reason = weigh(regions, opts); plan.Reason == "" {
-		plan.Steps = steps(regions, opts)
+	if plan.Reason = weigh(regions); plan.Reason == "" {
+		plan.Steps = steps(regions)
 		if len(plan.Steps) == 0 {
 			plan.Reason = "all regions last equally long, within 10 %"
 		}
@@ -169,7 +151,7 @@ func forecasts(regions []*supply) []Forecast {
 // weigh sets the weights, or returns the reason why there is nothing to plan. A region's
 // weight is its share of all counters divided by the time that all regions are to last,
 // so that a region with its share lasts as long as all, and the rest is proportion.
-func weigh(regions []*supply, opts Options) (reason string) {
+func weigh(regions []*supply) (reason string) {
 	var all int64
 	var minted float64
 	for _, s := range regions {
@@ -182,13 +164,10 @@ func weigh(regions []*supply, opts Options) (reason string) {
 	case minted == 0:
 		return "no region is known to have minted a key in the last hour"
 	}
-	idle := opts.IdleRate
-	if idle == 0 {
-		idle = minted / 100
-	}
+	idle := minted / idlePart
+	// A tenth more than the reserve, because a region may end up a tenth below its share.
+	const floor = tolerance*reserve + 2
 	share := func(s *supply, minutes float64) float64 {
-		// A tenth more than the floors, because a region may end up a tenth below its share.
-		floor := tolerance*float64(max(opts.Reserve, min(opts.Margin, s.unissued/10))) + 2
 		if s.rate > 0 {
 			return max(s.rate*minutes, floor)
 		}

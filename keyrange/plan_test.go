@@ -17,8 +17,8 @@ func live(id int64, region waypost.Region, next, hi int64) keyrange.Range {
 	return keyrange.Range{ID: id, Prefix: int(id), Hi: hi, Next: next, Region: region, State: keyrange.Live}
 }
 
-func rebalance(t require.TestingT, ranges []keyrange.Range, rates keyrange.Rates, opts keyrange.Options) keyrange.Plan {
-	plan, err := keyrange.Rebalance(ranges, rates, opts)
+func rebalance(t require.TestingT, ranges []keyrange.Range, rates keyrange.Rates) keyrange.Plan {
+	plan, err := keyrange.Rebalance(ranges, rates)
 	require.NoError(t, err)
 	require.Equal(t, len(plan.Steps) == 0, plan.Reason != "", "a plan has steps, or a reason for having none: %+v", plan)
 	return plan
@@ -75,7 +75,7 @@ func spread(forecasts []keyrange.Forecast) float64 {
 func TestRebalance_RegionThatMintsFiftyTimesAsMuchGetsAPieceOfEachOfTheOthers(t *testing.T) {
 	ranges := []keyrange.Range{live(1, "ap", 2e6, suffixes), live(2, "eu", 100e6, suffixes), live(3, "us", 2e6, suffixes)}
 	rates := keyrange.Rates{"ap": 100, "eu": 5000, "us": 100}
-	plan := rebalance(t, ranges, rates, keyrange.Options{})
+	plan := rebalance(t, ranges, rates)
 	require.Len(t, plan.Steps, 2)
 	for _, step := range plan.Steps {
 		require.Equal(t, waypost.Region("eu"), step.To)
@@ -90,7 +90,7 @@ func TestRebalance_RegionThatMintsFiftyTimesAsMuchGetsAPieceOfEachOfTheOthers(t 
 		require.Equal(t, sums[f.Region], f.Unissued)
 	}
 	// Once it is carried out there is nothing left to do.
-	require.Empty(t, rebalance(t, after, rates, keyrange.Options{}).Steps)
+	require.Empty(t, rebalance(t, after, rates).Steps)
 }
 
 func TestRebalance_Plan(t *testing.T) {
@@ -100,7 +100,6 @@ func TestRebalance_Plan(t *testing.T) {
 	for name, c := range map[string]struct {
 		ranges []keyrange.Range
 		rates  keyrange.Rates
-		opts   keyrange.Options
 		steps  steps
 		reason string
 	}{
@@ -148,14 +147,12 @@ func TestRebalance_Plan(t *testing.T) {
 			steps: steps{{Range: 1, Prefix: 1, At: 60e6, Hi: 80e6, Counters: 20e6, From: "eu", To: "us"}},
 		},
 		"leaves an idle region its share": {
-			ranges: []keyrange.Range{live(1, "ap", 0, 101e6), live(2, "eu", 0, 1e6)}, rates: keyrange.Rates{"eu": 5},
-			opts:  keyrange.Options{IdleRate: 0.1},
-			steps: steps{{Range: 1, Prefix: 1, At: 2e6, Hi: 101e6, Counters: 99e6, From: "ap", To: "eu"}},
+			ranges: []keyrange.Range{live(1, "ap", 0, 100e6), live(2, "eu", 0, 1e6)}, rates: keyrange.Rates{"eu": 5},
+			steps: steps{{Range: 1, Prefix: 1, At: 1e6, Hi: 100e6, Counters: 99e6, From: "ap", To: "eu"}},
 		},
 		"gives an idle region nothing where that would do": {
-			ranges: []keyrange.Range{live(1, "ap", 0, 101e6), live(2, "br", 0, 95e6), live(3, "eu", 0, 106_500_000)},
+			ranges: []keyrange.Range{live(1, "ap", 0, 2_020_000), live(2, "br", 0, 95e6), live(3, "eu", 0, 106_500_000)},
 			rates:  keyrange.Rates{"br": 1, "eu": 1},
-			opts:   keyrange.Options{IdleRate: 1},
 			steps:  steps{{Range: 3, Prefix: 3, At: 100_750_000, Hi: 106_500_000, Counters: 5_750_000, From: "eu", To: "br"}},
 		},
 		"gives an idle region nothing": {
@@ -185,7 +182,7 @@ func TestRebalance_Plan(t *testing.T) {
 		},
 		"cuts two ranges when all are a little too large to be taken whole": {
 			ranges: []keyrange.Range{live(1, "eu", 0, 60e6), live(2, "eu", 0, 60e6), live(3, "eu", 0, 60e6)},
-			rates:  keyrange.Rates{"eu": 123, "us": 57}, opts: keyrange.Options{Margin: 10e6},
+			rates:  keyrange.Rates{"eu": 123, "us": 57},
 			steps: steps{
 				{Range: 1, Prefix: 1, At: 6e6, Hi: 60e6, Counters: 54e6, From: "eu", To: "us"},
 				{Range: 2, Prefix: 2, At: 57e6, Hi: 60e6, Counters: 3e6, From: "eu", To: "us"},
@@ -193,7 +190,7 @@ func TestRebalance_Plan(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan := rebalance(t, c.ranges, c.rates, c.opts)
+			plan := rebalance(t, c.ranges, c.rates)
 			require.Equal(t, c.steps, plan.Steps)
 			require.Equal(t, c.reason, plan.Reason)
 		})
@@ -204,7 +201,7 @@ func TestRebalance_ForecastTellsHowLongEveryRegionLasts(t *testing.T) {
 	draining := live(3, "eu", 0, 9e6)
 	draining.State = keyrange.Draining
 	plan := rebalance(t, []keyrange.Range{live(1, "eu", 1e6, 6e6), live(2, "eu", 0, 1e6), draining, live(4, "ap", 5, 6)},
-		keyrange.Rates{"eu": 2000, "us": 0}, keyrange.Options{})
+		keyrange.Rates{"eu": 2000, "us": 0})
 	require.Equal(t, []keyrange.Forecast{{"ap", 1, 0}, {"eu", 6e6, 2000}, {"us", 0, 0}}, plan.Before)
 	require.Equal(t, plan.Before, plan.After)
 	require.InDelta(t, 3000, plan.Before[1].MinutesLeft(), 1e-9)
@@ -220,25 +217,21 @@ func TestRebalance_PlanRefusesWhatMakesNoSense(t *testing.T) {
 	for name, c := range map[string]struct {
 		ranges []keyrange.Range
 		rates  keyrange.Rates
-		opts   keyrange.Options
 		code   waypost.ErrorCode
 	}{
-		"a negative rate":          {fine, keyrange.Rates{"eu": -1}, keyrange.Options{}, waypost.EInvalid},
-		"a rate that is no number": {fine, keyrange.Rates{"eu": math.NaN()}, keyrange.Options{}, waypost.EInvalid},
-		"an infinite rate":         {fine, keyrange.Rates{"eu": math.Inf(1)}, keyrange.Options{}, waypost.EInvalid},
-		"a rate beyond all codes":  {fine, keyrange.Rates{"eu": math.MaxFloat64}, keyrange.Options{}, waypost.EInvalid},
-		"a region that is none":    {fine, keyrange.Rates{"": 1}, keyrange.Options{}, waypost.EInvalid},
-		"a negative reserve":       {fine, nil, keyrange.Options{Reserve: -1}, waypost.EInvalid},
-		"a negative margin":        {fine, nil, keyrange.Options{Margin: -1}, waypost.EInvalid},
-		"a negative idle rate":     {fine, nil, keyrange.Options{IdleRate: -1}, waypost.EInvalid},
-		"a range that is none":     {[]keyrange.Range{{}}, nil, keyrange.Options{}, waypost.EInvalid},
-		"the same range twice":     {[]keyrange.Range{fine[0], twin}, nil, keyrange.Options{}, waypost.EInvalid},
+		"a negative rate":          {fine, keyrange.Rates{"eu": -1}, waypost.EInvalid},
+		"a rate that is no number": {fine, keyrange.Rates{"eu": math.NaN()}, waypost.EInvalid},
+		"an infinite rate":         {fine, keyrange.Rates{"eu": math.Inf(1)}, waypost.EInvalid},
+		"a rate beyond all codes":  {fine, keyrange.Rates{"eu": math.MaxFloat64}, waypost.EInvalid},
+		"a region that is none":    {fine, keyrange.Rates{"": 1}, waypost.EInvalid},
+		"a range that is none":     {[]keyrange.Range{{}}, nil, waypost.EInvalid},
+		"the same range twice":     {[]keyrange.Range{fine[0], twin}, nil, waypost.EInvalid},
 		"too many counters": {
-			[]keyrange.Range{live(1, "eu", 0, math.MaxInt64), live(2, "eu", 0, math.MaxInt64)}, nil, keyrange.Options{}, waypost.EInvalid,
+			[]keyrange.Range{live(1, "eu", 0, math.MaxInt64), live(2, "eu", 0, math.MaxInt64)}, nil, waypost.EInvalid,
 		},
-		"ranges that overlap": {[]keyrange.Range{fine[0], overlapping}, nil, keyrange.Options{}, waypost.EConflict},
+		"ranges that overlap": {[]keyrange.Range{fine[0], overlapping}, nil, waypost.EConflict},
 	} {
-		_, err := keyrange.Rebalance(c.ranges, c.rates, c.opts)
+		_, err := keyrange.Rebalance(c.ranges, c.rates)
 		require.Equal(t, c.code, waypost.CodeOf(err), "%s: %v", name, err)
 	}
 }
@@ -253,16 +246,7 @@ func TestRebalance_ExtremesMakeNoBadPlan(t *testing.T) {
 		{"a": 1e-9, "b": 1e18, "c": 1},
 	} {
 		ranges := []keyrange.Range{live(1, "a", 0, most), live(2, "b", 0, most), live(3, "c", most-1, most)}
-		for _, opts := range []keyrange.Options{
-			{},
-			{Reserve: math.MaxInt64},
-			{Margin: math.MaxInt64},
-			{IdleRate: 1e18},
-			{IdleRate: math.SmallestNonzeroFloat64},
-			{Reserve: 1, Margin: 1},
-		} {
-			plan := rebalance(t, ranges, rates, opts)
-			require.NoError(t, keyrange.Disjoint(apply(t, ranges, plan.Steps)))
-		}
+		plan := rebalance(t, ranges, rates)
+		require.NoError(t, keyrange.Disjoint(apply(t, ranges, plan.Steps)))
 	}
 }

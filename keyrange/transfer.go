@@ -14,7 +14,7 @@ type pile struct {
 }
 
 // steps plans the transfers and applies them to the supplies.
-func steps(regions []*supply, opts Options) (all []Step) {
+func steps(regions []*supply) (all []Step) {
 	var sharing []*supply
 	for _, s := range regions {
 		if s.weight > 0 {
@@ -31,7 +31,7 @@ func steps(regions []*supply, opts Options) (all []Step) {
 	low := (shortest + longest/tolerance) / 2
 	for _, g := range groups {
 		if len(g) > 1 {
-			all = append(all, share(g, low, opts)...)
+			all = append(all, share(g, low)...)
 		}
 	}
 	return all
@@ -47,13 +47,13 @@ type party struct {
 // share plans the transfers within a group: the party with the largest surplus transfers
 // to the one with the largest deficit, until one of them reaches its target. So each
 // transfer settles a party, and the last one two.
-func share(group []*supply, low float64, opts Options) (all []Step) {
-	parties := targets(group, low, opts)
+func share(group []*supply, low float64) (all []Step) {
+	parties := targets(group, low)
 	var givers, takers []*party
 	for _, p := range parties {
 		switch {
 		case p.unissued > p.target:
-			p.setMargins(opts)
+			p.setMargins()
 			givers = append(givers, p)
 		case p.unissued < p.target:
 			takers = append(takers, p)
@@ -88,7 +88,7 @@ func share(group []*supply, low float64, opts Options) (all []Step) {
 }
 
 // targets divides the counters of a group by weight, to the last counter.
-func targets(group []*supply, low float64, opts Options) []*party {
+func targets(group []*supply, low float64) []*party {
 	var all int64
 	var weight float64
 	for _, s := range group {
@@ -100,7 +100,7 @@ func targets(group []*supply, low float64, opts Options) []*party {
 	for i, s := range group {
 		p := &party{supply: s}
 		p.target = min(left, int64(float64(all)*(s.weight/weight)))
-		p.least = max(opts.Reserve, int64(math.Ceil(s.weight*low)))
+		p.least = max(reserve, int64(math.Ceil(s.weight*low)))
 		p.most = int64(s.weight * low * tolerance)
 		if s.rate == 0 {
 			p.most = min(p.most, s.unissued) // idle: it gets nothing
@@ -116,13 +116,11 @@ func targets(group []*supply, low float64, opts Options) []*party {
 	return parties
 }
 
-// setMargins sets the margins of the ranges that are cut. Their sum is at most what the
-// region keeps, or there could be nothing left to cut.
-func (p *party) setMargins(opts Options) {
-	margin := opts.Margin
-	if margin == 0 {
-		margin = max(opts.Reserve, p.target/10)
-	}
+// setMargins sets the margins of the ranges that are cut: a tenth of what the region
+// keeps, so that a plan still applies when more counters have been leased meanwhile. The
+// sum of the margins is at most what the region keeps, so that something can be cut.
+func (p *party) setMargins() {
+	margin := max(reserve, p.target/10)
 	for i := range p.ranges {
 		p.ranges[i].margin = max(1, min(margin, p.ranges[i].Remainder()/10, p.least/int64(len(p.ranges))))
 	}
