@@ -22,7 +22,7 @@ type NewLink struct {
 	Tags             []string        `json:"tags,omitzero" maxItems:"32" minLength:"1" maxLength:"64" doc:"At most 32, each of 1 to 64 bytes, without control characters."`
 	Metadata         json.RawMessage `json:"metadata,omitzero" doc:"A JSON object of at most 8,192 bytes, also with its numbers written out in full."`
 	Active           *bool           `json:"active,omitzero" default:"true" doc:"False: the link answers 410 until it is activated."`
-	CreatedBy        string          `json:"created_by,omitzero" maxLength:"512" doc:"Free text that names the creator, at most 512 bytes."`
+	CreatedBy        string          `json:"created_by,omitzero" maxLength:"512" doc:"Free text that names the creator, at most 512 bytes. Default: who is signed in; empty for an API key."`
 	Rules            []Rule          `json:"rules,omitzero" maxItems:"16" doc:"Where other visitors than all are led: the first rule whose conditions hold decides, and without one the target. A link with rules redirects with 302 or 307."`
 	ValidFrom        time.Time       `json:"valid_from,omitzero" doc:"From when on the link works: RFC 3339. Before, it answers 404."`
 	ExpiredURL       string          `json:"expired_url,omitzero" maxLength:"8192" doc:"Where visitors are led once the link has expired. Default: 410."`
@@ -114,7 +114,7 @@ type LinkEvent struct {
 	ID     string        `json:"id" doc:"Names the entry within the history of the link."`
 	At     time.Time     `json:"at"`
 	What   string        `json:"what" enum:"created,changed,deleted,restored,expired"`
-	By     *Changer      `json:"by" doc:"Null when unknown, as for the creation of a link without created_by."`
+	By     *Changer      `json:"by" doc:"Null when unknown, as for the creation of a link without created_by by an API key."`
 	Fields []FieldChange `json:"fields" doc:"The fields that changed, by name. Empty for created, deleted, restored and expired."`
 }
 

@@ -37,6 +37,12 @@ func TestLinks_HistoryNamesWhoChangedWhat(t *testing.T) {
 	}))
 	require.NoError(t, err)
 	require.Equal(t, []string{"created by stated 0 Bob:"}, s.did(t, "told"))
+	_, _, err = s.Links.Create(t.Context(), ada, wish(custom("signed-in")))
+	require.NoError(t, err)
+	require.Equal(t, []string{"created by stated 0 Ada <ada@example.com>:"}, s.did(t, "signed-in"))
+	_, _, err = s.Links.Create(t.Context(), key, wish(custom("by-key")))
+	require.NoError(t, err)
+	require.Equal(t, []string{"created by  0 :"}, s.did(t, "by-key"))
 
 	title, same, off := "new", "https://BÜCHER.example/", false
 	expiry := time.Date(2999, 1, 2, 3, 4, 5, 6_000_000, time.UTC)

@@ -271,6 +271,9 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 		RedirectStatus: n.RedirectStatus, Flags: n.flags(), Title: n.Title, Description: n.Description, Tags: n.Tags,
 		Metadata: n.Metadata, CreatedBy: n.CreatedBy, Active: !n.Disabled,
 	}
+	if l.CreatedBy == "" && p.actor.SessionID != 0 {
+		l.CreatedBy = p.actor.Title() // a key stands for a program, which says for whom it works
+	}
 	if d.ID != waypost.DefaultDomain {
 		l.Host = d.Host
 	}
@@ -299,6 +302,9 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 	}
 	if err := p.s.compile(&l, &n.Rules, password); err != nil {
 		return none(err)
+	}
+	if from := n.Rules.ValidFrom; !l.ExpiresAt.IsZero() && !from.IsZero() && !from.Before(l.ExpiresAt) {
+		return none(waypost.Errorf(waypost.EInvalid, "valid_from must be before the expiry: the link would lead nowhere"))
 	}
 	if !dedupe {
 		return l, nil, nil

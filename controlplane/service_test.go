@@ -128,6 +128,15 @@ func TestLinks_CreatedLinkIsFoundResolvedAndDeleted(t *testing.T) {
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 }
 
+func TestLinks_ALinkThatBeginsAfterItsEndIsRefused(t *testing.T) {
+	s := start(t, nil)
+	soon := time.Now().Add(time.Hour)
+	for begins, want := range map[time.Time]waypost.ErrorCode{soon.Add(-time.Minute): "", soon: waypost.EInvalid, soon.Add(time.Minute): waypost.EInvalid} {
+		_, _, err := s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.ExpiresAt, n.Rules.ValidFrom = soon, begins }))
+		require.Equal(t, want, waypost.CodeOf(err), begins)
+	}
+}
+
 func TestLinks_LinkExpiresAtItsTimeAndNotBefore(t *testing.T) {
 	s := start(t, nil)
 	expiry := time.Now().Add(time.Hour).Truncate(time.Millisecond)

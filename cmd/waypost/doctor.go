@@ -344,6 +344,7 @@ type readiness struct {
 	Degraded  string  `json:"degraded"`
 	LastError string  `json:"last_error"`
 	Age       float64 `json:"age_seconds"`
+	Connected *bool   `json:"connected"` // nil: of a control plane
 }
 
 // askAdmins asks admin listeners, all at once.
@@ -356,29 +357,37 @@ func (d *diagnosis) askAdmins(ctx context.Context, admins []string) {
 		all.Go(func() { answers[i], errs[i] = readyz(ctx, admin) })
 	}
 	all.Wait()
-	ready := 0
+	ready, asked, seen := 0, 0, make(map[string]bool)
 	for i, admin := range admins {
 		r := answers[i]
+		if r.Node != "" && seen[r.Node] {
+			continue // it has two addresses
+		}
+		seen[r.Node] = true
+		asked++
+		since := time.Time{}
+		if r.Age > 0 {
+			since = d.now.Add(-time.Duration(r.Age * float64(time.Second)))
+		}
 		where := r.Node
 		switch {
 		case errs[i] != nil:
 			d.add(warning, admin, "no answer from the admin listener", time.Time{},
 				"It may be closed to this machine: run `waypost doctor` there, or look into the log.", "docs/operations/monitor.md")
 		case r.Status == "ready" || r.Status == "following" || r.Status == "draining":
-			ready++
+			if ready++; r.Connected != nil && !*r.Connected {
+				d.add(warning, where, "is connected to nothing: redirects go on, and changes, takedowns and statistics wait", since,
+					"It connects again on its own. Look at the control plane first.", "docs/operations/troubleshoot.md")
+			}
 		case strings.Contains(r.Error, "PostgreSQL") || r.Status == "superseded":
 			d.add(critical, where, "is "+r.Status+": "+r.Error, time.Time{}, "Look at PostgreSQL, and at the log of this control plane.", "PostgreSQLDown")
 		default:
-			since := time.Time{}
-			if r.Age > 0 {
-				since = d.now.Add(-time.Duration(r.Age * float64(time.Second)))
-			}
 			d.add(warning, where, strings.TrimSpace("says "+r.Status+" "+strings.Join(slices.DeleteFunc([]string{r.Error, r.Degraded, r.LastError},
 				func(s string) bool { return s == "" }), "; ")), since, "Look into its log.", "docs/operations/troubleshoot.md")
 		}
 	}
 	if ready > 0 {
-		d.fine("%d of %d admin listeners say that they are ready", ready, len(admins))
+		d.fine("%d of %d admin listeners say that they are ready", ready, asked)
 	}
 }
 

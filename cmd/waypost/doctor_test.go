@@ -78,6 +78,19 @@ func TestDoctor_SaysWhatIsWrongSinceWhenAndWhatToDo(t *testing.T) {
 	}
 }
 
+func TestDoctor_SaysThatAnEdgeIsCutOffAndCountsItOnce(t *testing.T) {
+	edge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"status": "ready", "node": "eu-1", "region": "eu-west-1", "connected": false, "age_seconds": 75}`)
+	}))
+	defer edge.Close()
+	addr := strings.TrimPrefix(edge.URL, "http://")
+	text, err := doctor(t, "text", nil, "--admin", addr+","+strings.Replace(addr, "127.0.0.1", "localhost", 1))
+	require.Error(t, err)
+	require.Contains(t, text, "eu-1: is connected to nothing")
+	require.Contains(t, text, "(for 75 s)")
+	require.Contains(t, text, "1 of 1 admin listeners say that they are ready")
+}
+
 func TestDoctor_WorksWithoutTheAPI(t *testing.T) {
 	edge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
