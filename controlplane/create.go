@@ -94,7 +94,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 			continue
 		}
 		outcomes[i].Link, outcomes[i].Warnings = l, append(warningsOf(&l), s.warningsOfRules(ns[i].Rules.Rules)...)
-		x := &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, index: i}
+		x := &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, again: ns[i].again(), index: i}
 		if dedupe != nil {
 			key := DedupeKey{l.Domain, *dedupe}
 			x.found = first[key]
@@ -107,6 +107,9 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 		all = append(all, x)
 	}
 	if _, _, err := s.findDuplicates(ctx, actor.Workspace, all); err != nil {
+		return nil, err
+	}
+	if custom, err = s.findAgain(ctx, actor.Workspace, custom); err != nil {
 		return nil, err
 	}
 	if custom = refuseRepeated(custom); len(custom) > 0 {
@@ -143,10 +146,13 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 			continue
 		}
 		outcomes[i].Link, outcomes[i].Warnings = l, append(warningsOf(&l), s.warningsOfRules(ns[i].Rules.Rules)...)
-		pending = append(pending, &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, index: i})
+		pending = append(pending, &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, again: ns[i].again(), index: i})
 	}
 	all := pending
 	at := none
+	if pending, err = s.findAgain(ctx, actor.Workspace, pending); err != nil {
+		return nil, none, err
+	}
 	if key == nil {
 		if pending, at, err = s.findDuplicates(ctx, actor.Workspace, pending); err != nil {
 			return nil, none, err
@@ -229,6 +235,32 @@ func (s *Links) findDuplicates(ctx context.Context, ws waypost.WorkspaceID, pend
 		at = waypost.Position{}
 	}
 	return left, at, nil
+}
+
+// findAgain settles the pending links that are there already, under the custom code and
+// with the target that are asked for, and returns the others.
+func (s *Links) findAgain(ctx context.Context, ws waypost.WorkspaceID, pending []*pendingLink) (left []*pendingLink, err error) {
+	var names []LinkName
+	for _, x := range pending {
+		if x.again {
+			names = append(names, LinkName{x.link.Domain, x.link.Code})
+		}
+	}
+	if len(names) == 0 {
+		return pending, nil
+	}
+	links, err := s.store.Named(ctx, ws, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range pending {
+		if l, ok := links[LinkName{x.link.Domain, x.link.Code}]; ok && x.again && l.OriginalURL == x.link.OriginalURL {
+			*x.link, x.found, x.added = l, true, true
+			continue
+		}
+		left = append(left, x)
+	}
+	return left, nil
 }
 
 // prepared checks the links of one request.
@@ -340,11 +372,13 @@ func (n *NewLink) deduplicates(byDefault bool) (bool, error) {
 		return byDefault && n.CustomCode == "" && n.Rules.IsZero() && n.Password == "", nil
 	case *n.Dedupe && (!n.Rules.IsZero() || n.Password != ""):
 		return false, waypost.Errorf(waypost.EInvalid, "dedupe finds the link of a target, and not one with rules or a password of its own: give one of them")
-	case *n.Dedupe && n.CustomCode != "":
-		return false, waypost.Errorf(waypost.EInvalid, "dedupe finds the link of a target, and custom_code asks for another: give one of them")
 	}
-	return *n.Dedupe, nil
+	return *n.Dedupe && n.CustomCode == "", nil
 }
+
+// again reports whether a request for a custom code accepts the link that has it already,
+// if that has the same target.
+func (n *NewLink) again() bool { return n.CustomCode != "" && n.Dedupe != nil && *n.Dedupe }
 
 // Warning asks the creator of a link to look at its target or its rules again.
 type Warning struct {

@@ -186,3 +186,47 @@ func TestLinks_LinkThatIsOnItsWayCanBeWaitedFor(t *testing.T) {
 	require.Equal(t, first.Link.Code, outcomes[0].Link.Code)
 	require.False(t, first.Link.Revision.Newer(at.Revision()), "at the position that is told the link is there")
 }
+
+// A file with codes of its own that is imported again makes nothing twice.
+func TestLinks_ACustomCodeThatIsThereWithItsTargetIsFoundOnRequest(t *testing.T) {
+	s := start(t, nil)
+	yes := true
+	links := func() []controlplane.NewLink {
+		return []controlplane.NewLink{
+			{OriginalURL: "https://example.com/a", CustomCode: "first", Dedupe: &yes},
+			{OriginalURL: "https://example.com/other", CustomCode: "other", Dedupe: &yes},
+			{OriginalURL: "https://example.com/a", CustomCode: "first"},
+			{OriginalURL: "https://example.com/c", CustomCode: "third", Dedupe: &yes},
+			{OriginalURL: "https://example.com/d", CustomCode: "gone", Dedupe: &yes},
+		}
+	}
+	for _, code := range []string{"first", "other", "gone"} {
+		n := wish(custom(code))
+		n.OriginalURL = map[string]string{"first": "https://example.com/a", "gone": "https://example.com/d"}[code]
+		if n.OriginalURL == "" {
+			n.OriginalURL = "https://example.com/others"
+		}
+		_, _, err := s.Links.Create(t.Context(), actor, n)
+		require.NoError(t, err)
+	}
+	_, err := s.Links.Remove(t.Context(), actor, "", "gone")
+	require.NoError(t, err)
+	check := func(got []controlplane.Outcome, third bool) {
+		t.Helper()
+		require.Equal(t, []string{"first ", "other conflict", "first conflict", "third ", "gone conflict"}, codesOf(got))
+		require.Equal(t, []bool{true, false, false, third, false}, []bool{got[0].Found, got[1].Found, got[2].Found, got[3].Found, got[4].Found})
+		require.NotZero(t, got[0].Link.ID)
+	}
+	dry, err := s.Links.DryRun(t.Context(), actor, links())
+	require.NoError(t, err)
+	check(dry, false)
+	made, err := s.Links.CreateOnce(t.Context(), actor, links(), once("import", 1))
+	require.NoError(t, err)
+	check(made.Outcomes, false)
+	made, err = s.Links.CreateOnce(t.Context(), actor, links(), once("again", 1))
+	require.NoError(t, err)
+	check(made.Outcomes, true)
+	got, _, err := s.Links.CreateBulk(t.Context(), actor, links())
+	require.NoError(t, err)
+	check(got, true)
+}

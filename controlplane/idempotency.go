@@ -112,7 +112,7 @@ func newPendingResponse(actor Actor, key *Idempotency, outcomes []Outcome, all [
 		respond: func(sent []*pendingLink, placed []Placement, at waypost.Position) (Response, error) {
 			final := slices.Clone(outcomes)
 			for _, x := range all {
-				final[x.index].Err = x.err
+				final[x.index].Err, final[x.index].Found = x.err, x.found
 			}
 			for i, x := range sent {
 				final[x.index].Err, final[x.index].Found = placementError(x.link, placed[i]), placed[i] == Found

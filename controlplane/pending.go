@@ -15,6 +15,7 @@ type pendingLink struct {
 	lease    int64            // of a minted code; 0 for a custom one
 	claim    *Counter         // counter that a custom code encodes
 	dedupe   *[32]byte        // hash of the target; nil: not deduplicated
+	again    bool             // the link of this custom code is as good, if it has the target
 	response *pendingResponse // of the idempotent request; nil: it is not stored
 
 	added bool

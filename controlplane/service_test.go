@@ -131,7 +131,9 @@ func TestLinks_CreatedLinkIsFoundResolvedAndDeleted(t *testing.T) {
 func TestLinks_ALinkThatBeginsAfterItsEndIsRefused(t *testing.T) {
 	s := start(t, nil)
 	soon := time.Now().Add(time.Hour)
-	for begins, want := range map[time.Time]waypost.ErrorCode{soon.Add(-time.Minute): "", soon: waypost.EInvalid, soon.Add(time.Minute): waypost.EInvalid} {
+	for begins, want := range map[time.Time]waypost.ErrorCode{
+		soon.Add(-time.Minute): "", soon: waypost.EInvalid, soon.Add(time.Minute): waypost.EInvalid,
+	} {
 		_, _, err := s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.ExpiresAt, n.Rules.ValidFrom = soon, begins }))
 		require.Equal(t, want, waypost.CodeOf(err), begins)
 	}

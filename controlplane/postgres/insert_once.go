@@ -125,10 +125,12 @@ func (k *look) queue(b *pgx.Batch) {
 // because to look for them takes as long as many wait, and all writes would wait as well.
 const selectDuplicates = `
 SELECT l.*, t.target FROM link_duplicates($1, $2, $3) t
-JOIN LATERAL (` + scannedColumns + `
+JOIN LATERAL (` + selectLive + ` AND l.id = t.link_id) l ON true`
+
+// selectLive selects links that lead somewhere, without clicks that are not folded yet.
+const selectLive = scannedColumns + `
 	FROM link l LEFT JOIN link_click c ON c.link_id = l.id CROSS JOIN (VALUES (0, 0, NULL::timestamptz)) p (clicks, bots, at)
-	WHERE l.id = t.link_id AND l.deleted_at IS NULL AND l.active
-	AND (l.expires_at IS NULL OR l.expires_at > clock_timestamp())) l ON true`
+	WHERE l.deleted_at IS NULL AND l.active AND (l.expires_at IS NULL OR l.expires_at > clock_timestamp())`
 
 func queueDuplicates(b *pgx.Batch, wanted []dedupeKey, into map[dedupeKey]waypost.Link) {
 	var workspaces []int64
@@ -355,6 +357,29 @@ func (db *LinkStore) Duplicates(
 		links[controlplane.DedupeKey{Domain: k.domain, Target: k.target}] = l
 	}
 	return links, at.position(), nil
+}
+
+// Named implements controlplane.LinkStore.
+func (db *LinkStore) Named(ctx context.Context, ws waypost.WorkspaceID, names []controlplane.LinkName) (map[controlplane.LinkName]waypost.Link, error) {
+	domains, codes := make([]int32, len(names)), make([]string, len(names))
+	for i, n := range names {
+		domains[i], codes[i] = int32(n.Domain), string(n.Code)
+	}
+	links := make(map[controlplane.LinkName]waypost.Link)
+	err := db.pool.queryIn(ctx, tenantOf(ws), `
+		SELECT l.* FROM unnest($2::integer[], $3::text[]) n (domain, code)
+		CROSS JOIN LATERAL (`+selectLive+` AND l.domain_id = n.domain AND l.code = n.code AND `+ofWorkspace("l.workspace_id", "$1")+` OFFSET 0) l`,
+		[]any{ws, domains, codes}, func(rows pgx.Rows) error {
+			for rows.Next() {
+				l, err := scanLink(rows)
+				if err != nil {
+					return err
+				}
+				links[controlplane.LinkName{Domain: l.Domain, Code: l.Code}] = l
+			}
+			return rows.Err()
+		})
+	return links, classify("look for links by name", err)
 }
 
 // DedupeByDefault implements controlplane.LinkStore.
