@@ -360,7 +360,9 @@ func (db *LinkStore) Duplicates(
 }
 
 // Named implements controlplane.LinkStore.
-func (db *LinkStore) Named(ctx context.Context, ws waypost.WorkspaceID, names []controlplane.LinkName) (map[controlplane.LinkName]waypost.Link, error) {
+func (db *LinkStore) Named(
+	ctx context.Context, ws waypost.WorkspaceID, names []controlplane.LinkName,
+) (map[controlplane.LinkName]waypost.Link, error) {
 	domains, codes := make([]int32, len(names)), make([]string, len(names))
 	for i, n := range names {
 		domains[i], codes[i] = int32(n.Domain), string(n.Code)

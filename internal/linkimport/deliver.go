@@ -162,7 +162,7 @@ func (r *run) send(ctx context.Context, rows []row) (outcomes []client.Outcome, 
 	for i, row := range rows {
 		links[i] = row.link
 		links[i].CreatedBy = r.tag + strconv.Itoa(row.line)
-		if l := &links[i]; r.Dedupe && l.Dedupe == nil && l.CustomCode == "" && (l.Active == nil || *l.Active) && !hasRules(l) {
+		if l := &links[i]; r.Dedupe && l.Dedupe == nil && (l.Active == nil || *l.Active) && !hasRules(l) {
 			l.Dedupe = &r.Dedupe
 		}
 	}

@@ -63,7 +63,7 @@ func TestRowsAskForTheOneLinkOfTheirTargetUnlessTheySayOtherwise(t *testing.T) {
 	for _, l := range a.batches[0] {
 		asked = append(asked, l.Dedupe != nil && *l.Dedupe)
 	}
-	require.Equal(t, []bool{true, false, false, false}, asked)
+	require.Equal(t, []bool{true, true, false, false}, asked)
 }
 
 func TestRowsAreSentAThousandAtATimeOrFewerWhenTheyAreLong(t *testing.T) {
