@@ -52,9 +52,9 @@ type Import struct {
 	// many batches are in memory, and have to be settled after a kill.
 	InFlight int
 
-	// Dedupe asks for the one link of a target, where a row neither says whether it does
-	// nor asks for a code, and is active: one that is not is never the one. Those that
-	// were there already are counted in Report.Found.
+	// Dedupe asks for the one link of a target, or of a code with that target, where a row
+	// does not say whether it does, and is active: one that is not is never the one. Those
+	// that were there already are counted in Report.Found.
 	Dedupe bool
 
 	// Attempts bounds how often a request is sent that surely had no effect, or
