@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,21 +49,23 @@ import with --raw. CSV has the columns that "waypost links import" reads, and sh
 and created_at, which it passes over: imported links get new codes. JSON lines are
 the links as the API shows them, with everything that they hold, and can be imported, too.`,
 		Example: `  waypost links export links.csv
+  waypost links export links.jsonl
   waypost links export --format jsonl | gzip > links.jsonl.gz
   waypost links export --tag spring --created-after 2030-01-01T00:00:00Z spring.csv`,
 		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			if e.format != "csv" && e.format != "jsonl" {
-				return &usageError{fmt.Errorf("--format: %q is neither csv nor jsonl", e.format)}
-			}
 			name := "-"
 			if len(args) == 1 {
 				name = args[0]
 			}
+			var err error
+			if e.format, err = fileFormat(e.format, name); err != nil {
+				return err
+			}
 			return p.exportLinks(c.Context(), name, e)
 		},
 	}
-	c.Flags().StringVar(&e.format, "format", "csv", "csv or jsonl")
+	c.Flags().StringVar(&e.format, "format", "", "csv or jsonl (default: by the file's name, csv for others than .jsonl and .ndjson)")
 	c.Flags().BoolVar(&e.raw, "raw", false, "CSV with formulas as they are, for programs that are no spreadsheets")
 	c.Flags().StringVar(&e.after, "after", "", "go on where an export with the same flags was cut off")
 	e.filter.add(c)
@@ -89,15 +93,29 @@ func (p linksCommands) exportLinks(ctx context.Context, name string, e exporting
 	x := &exporter{api: api, filter: filter, format: e.format, raw: e.raw, after: e.after, done: count}
 	if name == "-" {
 		if err := x.all(ctx, p.stdout); err != nil {
-			return fmt.Errorf("the export is not complete, it ends after %d links%s: %w", x.links, x.goOn(), err)
+			return fmt.Errorf("the export is not complete, it ends after %s%s: %w", numberOf(x.links, "link", "links"), x.goOn(), err)
 		}
 		return nil
 	}
 	if err := replaceFile(name, func(to io.Writer) error { return x.all(ctx, to) }); err != nil {
-		return fmt.Errorf("the export stopped after %d links, and %s was not written: %w", x.links, name, err)
+		return fmt.Errorf("the export stopped after %s, and %s was not written: %w", numberOf(x.links, "link", "links"), name, err)
 	}
 	finish()
-	return p.print(fmt.Sprintf("%d links written to %s", x.links, name), map[string]any{"links": x.links, "file": name})
+	return p.print(numberOf(x.links, "link", "links")+" written to "+name, map[string]any{"links": x.links, "file": name})
+}
+
+// fileFormat returns the format of a flag or, without one, that of a file's name.
+func fileFormat(given, name string) (string, error) {
+	switch given {
+	case "csv", "jsonl":
+		return given, nil
+	case "":
+		if slices.Contains([]string{".jsonl", ".ndjson"}, strings.ToLower(filepath.Ext(name))) {
+			return "jsonl", nil
+		}
+		return "csv", nil
+	}
+	return "", &usageError{fmt.Errorf("--format: %q is neither csv nor jsonl", given)}
 }
 
 // replaceable sees that a file of that name can be made or replaced: a rename would

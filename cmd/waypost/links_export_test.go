@@ -79,6 +79,23 @@ func TestJSONLinesAreTheLinksOfTheAPI(t *testing.T) {
 	require.JSONEq(t, bareLink, second)
 }
 
+func TestLinksExport_GoesByTheNameOfTheFile(t *testing.T) {
+	for name, want := range map[string]string{"links.jsonl": fullLine, "LINKS.NDJSON": fullLine, "links.csv": csvHeader, "links": csvHeader} {
+		file := filepath.Join(t.TempDir(), name)
+		_, err := export(t, pages(t, false), file)
+		require.NoError(t, err)
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(string(text), want), "%s holds %s", name, text)
+	}
+	file := filepath.Join(t.TempDir(), "links.jsonl")
+	_, err := export(t, pages(t, false), file, "--format=csv")
+	require.NoError(t, err)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(text), csvHeader), "the flag decides")
+}
+
 func TestExportedCSVIsImportedAsItWas(t *testing.T) {
 	text, err := export(t, pages(t, false), "-")
 	require.NoError(t, err)
@@ -118,7 +135,7 @@ func TestAnExportThatStopsLeavesTheFileAsItWas(t *testing.T) {
 	file := filepath.Join(dir, "links.csv")
 	require.NoError(t, os.WriteFile(file, []byte("before"), 0o600))
 	_, err := export(t, pages(t, true), file)
-	require.ErrorContains(t, err, "the export stopped after 1 links, and "+file+" was not written")
+	require.ErrorContains(t, err, "the export stopped after 1 link, and "+file+" was not written")
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "before", string(text))
@@ -127,7 +144,7 @@ func TestAnExportThatStopsLeavesTheFileAsItWas(t *testing.T) {
 	require.Len(t, entries, 1)
 
 	_, err = export(t, pages(t, true))
-	require.ErrorContains(t, err, "the export is not complete, it ends after 1 links")
+	require.ErrorContains(t, err, "the export is not complete, it ends after 1 link")
 	said, err := export(t, pages(t, false), file)
 	require.NoError(t, err)
 	require.Equal(t, "2 links written to "+file+"\n", said)

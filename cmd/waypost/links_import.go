@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,14 +74,9 @@ other target of a URL. Rows with a custom code, and those that are not active, a
 			if i.parallel < 1 || i.parallel > linkimport.MaxInFlight {
 				return &usageError{fmt.Errorf("--parallel: %d is not between 1 and %d", i.parallel, linkimport.MaxInFlight)}
 			}
-			switch i.format {
-			case "":
-				if i.format = "csv"; slices.Contains([]string{".jsonl", ".ndjson"}, strings.ToLower(filepath.Ext(i.file))) {
-					i.format = "jsonl"
-				}
-			case "csv", "jsonl":
-			default:
-				return &usageError{fmt.Errorf("--format: %q is neither csv nor jsonl", i.format)}
+			var err error
+			if i.format, err = fileFormat(i.format, i.file); err != nil {
+				return err
 			}
 			return p.importLinks(c, i)
 		},
