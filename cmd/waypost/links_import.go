@@ -27,6 +27,7 @@ type importing struct {
 	parallel     int
 	dedupe       bool
 	raw          bool
+	keepCodes    bool
 }
 
 func (p linksCommands) importCommand() *cobra.Command {
@@ -39,10 +40,10 @@ API; fields of exports only, such as click_count, are ignored. CSV begins with t
 of title, custom_code (or keyword), domain, description, tags (separated by commas), redirect_status,
 forward_query, forward_path and active (true or false), metadata (a JSON object),
 expires_at, valid_from, expired_url, rules (a JSON list), max_clicks, max_clicks_mode, and
-exhausted_url. Files of "waypost links export" can be imported; the links get new codes. To keep
-the old ones in another installation, call the column short_code custom_code; codes that
-this one has issued or leased are refused. JSON lines of an export name the domain
-of each link, also the shared one: it must be there, or be left out of the lines.
+exhausted_url. Files of "waypost links export" can be imported; the links get new codes. With
+--keep-codes they keep the short_code of the file, for a move to another installation; codes
+that the installation has issued or leased are refused. JSON lines of an export name the
+domain of each link, also the shared one: it must be there, or be left out of the lines.
 In CSV, the apostrophe before a cell that a spreadsheet could take for a formula, such as
 '=1+1, is taken away, unless --raw says that cells are as they are, as in an export with
 --raw. "-" reads standard input.
@@ -67,6 +68,7 @@ other target of a URL. Rows with a custom code, and those that are not active, a
   waypost links import links.csv --report refused.csv
   waypost links import links.jsonl --parallel 8
   waypost links import links.csv --dedupe
+  waypost links import links.jsonl --keep-codes
   waypost links import - --output json < links.csv`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -87,6 +89,7 @@ other target of a URL. Rows with a custom code, and those that are not active, a
 	c.Flags().StringVar(&i.format, "format", "", "csv or jsonl (default: by the file's name)")
 	c.Flags().IntVar(&i.parallel, "parallel", 4, "requests under way at once, up to 16")
 	c.Flags().BoolVar(&i.dedupe, "dedupe", false, "give a target the one link that it has, if it has one")
+	c.Flags().BoolVar(&i.keepCodes, "keep-codes", false, "take the short_code of an export as the custom code")
 	c.Flags().BoolVar(&i.raw, "raw", false, "CSV whose cells are as they are, as in an export with --raw")
 	completeWith(c, "format", "csv", "jsonl")
 	return c
@@ -103,12 +106,17 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 		return err
 	}
 	defer api.Close()
-	im := linkimport.Import{API: api.Links, Format: linkimport.Format(i.format), InFlight: i.parallel, Dedupe: i.dedupe, Raw: i.raw}
+	im := linkimport.Import{
+		API: api.Links, Format: linkimport.Format(i.format), InFlight: i.parallel,
+		Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes,
+	}
 	workspace, err := im.Workspace(c.Context(), api.Session.Me)
 	if err != nil {
 		return fmt.Errorf("nothing was sent: %w", err)
 	}
-	journal, err := openJournal(i, file, linkimport.Source{API: api.Base(), Workspace: workspace, Dedupe: i.dedupe, Raw: i.raw})
+	journal, err := openJournal(i, file, linkimport.Source{
+		API: api.Base(), Workspace: workspace, Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes,
+	})
 	if err != nil {
 		return err
 	}
@@ -124,11 +132,14 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 	im.Settling = func(rows string, after time.Duration) {
 		_, _ = fmt.Fprintf(lines, "lines %s may have been sent, and their outcome is unknown: they are looked for among the links in %s\n", rows, after)
 	}
+	im.CodesLeft = func() {
+		_, _ = fmt.Fprintln(lines, "the links get new codes, not the short_code of the file: for that, give --keep-codes")
+	}
 	tell.lines = lines
 	report, runErr := im.Run(c.Context(), file)
 	finish()
 	tell.lines = p.stderr
-	told := tell.end(report, time.Since(began))
+	told := tell.end(report, time.Since(began), runErr)
 	if runErr != nil && journal != nil && journal.Begun() && !errors.Is(runErr, linkimport.ErrUnreadable) {
 		runErr = fmt.Errorf("%w: continue with --resume", runErr)
 	}

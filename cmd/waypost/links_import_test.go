@@ -2,6 +2,8 @@ package main
 
 import (
 	"io"
+	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -53,6 +55,42 @@ func TestRefusedRowsAreToldInWholeSentences(t *testing.T) {
 	require.Equal(t, "line 2 refused: original_url is missing\nline 3 refused: no: ftp://a.example/\n", told.String())
 }
 
+func TestLinksImport_SaysThatCodesAreNotKept(t *testing.T) {
+	const note = "the links get new codes, not the short_code of the file: for that, give --keep-codes\n"
+	var sent string
+	api := func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			body, _ := io.ReadAll(r.Body) // an empty one fails the test
+			sent = string(body)
+			_, _ = io.WriteString(w, `{"results":[{"status":201,"short_code":"a"},{"status":201,"short_code":"b"}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{}`)
+	}
+	file := filepath.Join(t.TempDir(), "links.csv")
+	require.NoError(t, os.WriteFile(file, []byte("short_code,url\nspring,https://a.example\nsummer,https://b.example\n"), 0o600))
+	code, _, stderr := ask(t, api, "links", "import", file)
+	require.Zero(t, code, stderr)
+	require.Equal(t, note, stderr)
+	require.NotContains(t, sent, "spring")
+
+	code, _, stderr = ask(t, api, "links", "import", file, "--keep-codes")
+	require.Zero(t, code, stderr)
+	require.Empty(t, stderr)
+	require.Contains(t, sent, `"custom_code":"spring"`)
+	require.Contains(t, sent, `"custom_code":"summer"`)
+}
+
+func TestLinksImport_CountsNoRowsOfAFileThatItCannotRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "links.csv")
+	require.NoError(t, os.WriteFile(file, []byte("link,hits\nhttps://a.example,1\n"), 0o600))
+	api := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) }
+	code, stdout, stderr := ask(t, api, "links", "import", file)
+	require.Equal(t, exitFailure, code)
+	require.Empty(t, stdout)
+	require.Contains(t, stderr, "the import stopped: the header has columns that an import does not know")
+}
+
 func TestImportSummary_SaysWhatWordsMean(t *testing.T) {
 	for want, report := range map[string]linkimport.Report{
 		"1 of 1 row created, 0 refused, in 0s\n": {Rows: 1, Created: 1},
@@ -61,7 +99,7 @@ func TestImportSummary_SaysWhatWordsMean(t *testing.T) {
 		},
 	} {
 		var shown strings.Builder
-		require.NoError(t, (&telling{p: &program{stdout: &shown}, lines: io.Discard}).end(report, 0))
+		require.NoError(t, (&telling{p: &program{stdout: &shown}, lines: io.Discard}).end(report, 0, nil))
 		require.Equal(t, want, shown.String())
 	}
 }

@@ -97,8 +97,9 @@ func statusText(status int) string {
 	return strconv.Itoa(status)
 }
 
-// end lists the rows in doubt, and sums up.
-func (t *telling) end(report linkimport.Report, took time.Duration) (err error) {
+// end lists the rows in doubt, and sums up, unless an error kept the import from
+// beginning.
+func (t *telling) end(report linkimport.Report, took time.Duration, runErr error) (err error) {
 	for _, r := range report.InDoubt {
 		err = errors.Join(err, t.list("in doubt", r))
 	}
@@ -110,6 +111,9 @@ func (t *telling) end(report linkimport.Report, took time.Duration) (err error) 
 	}
 	if t.json != nil {
 		return errors.Join(err, t.endJSON(report))
+	}
+	if runErr != nil && report.Rows == 0 {
+		return err
 	}
 	found := ""
 	if report.Found > 0 {

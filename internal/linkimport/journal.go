@@ -29,6 +29,7 @@ type Source struct {
 	Workspace string `json:"workspace"` // slug of that which the links are for
 	Dedupe    bool   `json:"dedupe,omitempty"`
 	Raw       bool   `json:"raw,omitempty"`
+	KeepCodes bool   `json:"keep_codes,omitempty"`
 }
 
 // Journal is the progress of an import in a file, so that whatever stops it,
@@ -118,6 +119,8 @@ func (j *Journal) open(of Source, resume bool) error {
 		return begun(j.source.Dedupe, "--dedupe", path)
 	case j.source.Raw != of.Raw:
 		return begun(j.source.Raw, "--raw", path)
+	case j.source.KeepCodes != of.KeepCodes:
+		return begun(j.source.KeepCodes, "--keep-codes", path)
 	case j.source.Workspace != of.Workspace:
 		return fmt.Errorf("the import was begun into the workspace %q, not %q: continue there, or remove %s to import everything again",
 			j.source.Workspace, of.Workspace, path)

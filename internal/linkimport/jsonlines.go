@@ -18,6 +18,7 @@ type jsonRows struct {
 	lines *bufio.Scanner
 	line  int
 	read  int64
+	codes oldCodes
 }
 
 // jsonRow is a line.
@@ -74,6 +75,11 @@ func (r *jsonRows) next() (row, error) {
 		if read.Active != nil && *read.Active {
 			read.Active = nil // as usual
 		}
+		var code string
+		if len(read.ShortCode) > 0 && json.Unmarshal(read.ShortCode, &code) != nil && r.codes.keep {
+			return row{}, &badRow{line: r.line, reason: "short_code is no text"}
+		}
+		r.codes.settle(&read.NewLink, code)
 		return row{line: r.line, link: read.NewLink}, nil
 	}
 	switch err := r.lines.Err(); {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"waypost/client"
@@ -56,6 +57,14 @@ type Import struct {
 	// does not say whether it does, and is active: one that is not is never the one. Those
 	// that were there already are counted in Report.Found.
 	Dedupe bool
+
+	// KeepCodes takes the short_code of a row as its custom code, where the row has no
+	// other one. Default: a row gets a new code, whatever its short_code is.
+	KeepCodes bool
+
+	// CodesLeft is called once, when the first row is read whose short_code is passed
+	// over. Nil: it is not called.
+	CodesLeft func()
 
 	// Attempts bounds how often a request is sent that surely had no effect, or
 	// changes nothing; default 8, which takes about 16 s.
@@ -135,6 +144,9 @@ func (im *Import) newRun() *run {
 	if r.Wait == nil {
 		r.Wait = pause
 	}
+	if r.CodesLeft == nil {
+		r.CodesLeft = func() {}
+	}
 	if r.Settling == nil {
 		r.Settling = func(string, time.Duration) {}
 	}
@@ -168,7 +180,7 @@ type run struct {
 
 func (r *run) all(ctx context.Context, file io.Reader) error {
 	var err error
-	if r.reader, err = newReader(file, r.Format, r.Raw); err != nil {
+	if r.reader, err = newReader(file, r.Format, r.Raw, oldCodes{r.KeepCodes, sync.OnceFunc(r.CodesLeft)}); err != nil {
 		return err
 	}
 	id := rand.Text()

@@ -66,6 +66,39 @@ func TestRowsAskForTheOneLinkOfTheirTargetUnlessTheySayOtherwise(t *testing.T) {
 	require.Equal(t, []bool{true, true, false, false}, asked)
 }
 
+func TestImport_KeepsCodesOnRequest(t *testing.T) {
+	const table = "short_code,custom_code,original_url\nspring,,https://example.com/1\nsummer,sun,https://example.com/2\n,,https://example.com/3\n"
+	const lines = `{"short_code": "spring", "original_url": "https://example.com/1"}
+{"short_code": "summer", "custom_code": "sun", "original_url": "https://example.com/2"}
+{"short_code": null, "original_url": "https://example.com/3"}
+`
+	for format, text := range map[linkimport.Format]string{linkimport.CSV: table, linkimport.JSONLines: lines} {
+		for keep, want := range map[bool][]string{true: {"spring", "sun", ""}, false: {"", "sun", ""}} {
+			left := 0
+			a := &api{}
+			im := linkimport.Import{API: a, Wait: a.wait, Format: format, KeepCodes: keep, Dedupe: true, CodesLeft: func() { left++ }}
+			_, err := im.Run(t.Context(), strings.NewReader(text))
+			require.NoError(t, err)
+			var codes []string
+			for _, l := range a.batches[0] {
+				codes = append(codes, l.CustomCode)
+				require.Equal(t, l.CustomCode == "", l.Dedupe != nil)
+			}
+			require.Equal(t, want, codes, format)
+			require.Equal(t, map[bool]int{true: 0, false: 1}[keep], left, format)
+		}
+	}
+}
+
+func TestImport_SaysOnceThatCodesAreNotKept(t *testing.T) {
+	left := 0
+	a := &api{}
+	im := linkimport.Import{API: a, Wait: a.wait, CodesLeft: func() { left++ }}
+	_, err := im.Run(t.Context(), strings.NewReader("short_code,original_url\n"+strings.Repeat("a,https://example.com\n", 2500)))
+	require.NoError(t, err)
+	require.Equal(t, 1, left)
+}
+
 func TestRowsAreSentAThousandAtATimeOrFewerWhenTheyAreLong(t *testing.T) {
 	a := &api{}
 	report, err := run(t, a, "original_url,title\n"+strings.Repeat("https://example.com,t\n", 2500))

@@ -58,6 +58,24 @@ type reader struct {
 	skip int // rows up to this line are left out
 }
 
+// oldCodes decides on the codes of exported links.
+type oldCodes struct {
+	keep bool   // the new links get them
+	left func() // is called for each code that is not kept
+}
+
+// settle keeps a code of an exported link for the new one, or reports that it does not.
+// An empty code is none.
+func (o *oldCodes) settle(n *client.NewLink, code string) {
+	switch {
+	case code == "" || n.CustomCode != "":
+	case o.keep:
+		n.CustomCode = code
+	default:
+		o.left()
+	}
+}
+
 // rowSource reads rows one by one.
 type rowSource interface {
 	// next returns the next row, a badRow, io.EOF, or why the file cannot be read on.
@@ -68,15 +86,17 @@ type rowSource interface {
 }
 
 // newReader reads what stands before the rows.
-func newReader(file io.Reader, format Format, raw bool) (*reader, error) {
+func newReader(file io.Reader, format Format, raw bool, codes oldCodes) (*reader, error) {
 	if format == JSONLines {
-		return &reader{from: newJSONRows(file)}, nil
+		rows := newJSONRows(file)
+		rows.codes = codes
+		return &reader{from: rows}, nil
 	}
 	rows, err := newCSVRows(file)
 	if err != nil {
 		return nil, err
 	}
-	rows.raw = raw
+	rows.raw, rows.codes = raw, codes
 	return &reader{from: rows}, nil
 }
 
@@ -87,6 +107,7 @@ type csvRows struct {
 	csv     *csv.Reader
 	budget  *budget
 	raw     bool // cells are as they are
+	codes   oldCodes
 	columns []string
 	set     []func(*client.NewLink, string) error // by column
 }
@@ -303,7 +324,7 @@ func (r *csvRows) next() (row, error) {
 	if len(fields) != len(r.columns) {
 		return row{}, &badRow{line: line, reason: fmt.Sprintf("%d fields instead of %d", len(fields), len(r.columns))}
 	}
-	next := row{line: line}
+	next, code := row{line: line}, ""
 	for i, set := range r.set {
 		cell := fields[i]
 		if !r.raw {
@@ -312,7 +333,11 @@ func (r *csvRows) next() (row, error) {
 		if err := set(&next.link, cell); err != nil {
 			return row{}, &badRow{line: line, reason: err.Error()}
 		}
+		if r.columns[i] == "short_code" {
+			code = cell
+		}
 	}
+	r.codes.settle(&next.link, code)
 	return next, nil
 }
 
