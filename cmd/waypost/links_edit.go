@@ -97,7 +97,7 @@ choose the key, for scripts that may run again.`,
 			if c.Flags().Changed("expires-in") && time.Duration(expires) < time.Second {
 				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", &expires)}
 			}
-			err := w.check()
+			err := errors.Join(w.check(), checkClicks(c, n.MaxClicks))
 			if err == nil {
 				n.ExpiresAt, err = moment("--expires-at", expiresAt)
 			}
@@ -174,7 +174,7 @@ a later expiry, until it is cleaned up.`,
   waypost links update spring-sale --disable --wait all`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			err := errors.Join(w.check(), oneOf(c, "enable", "disable"), oneOf(c, "tag", "no-tags"),
+			err := errors.Join(w.check(), checkClicks(c, maxClicks), oneOf(c, "enable", "disable"), oneOf(c, "tag", "no-tags"),
 				oneOf(c, "expires-in", "expires-at", "never-expires"), oneOf(c, "max-clicks", "no-max-clicks"),
 				oneOf(c, "password-stdin", "no-password"))
 			if err != nil {
@@ -392,6 +392,14 @@ func (p linksCommands) each(links []string, do, done string, one func(link strin
 		failed = append(failed, p.print(done+" "+strings.Join(did, ", "), map[string][]string{done: did}))
 	}
 	return errors.Join(failed...)
+}
+
+// checkClicks refuses a budget without clicks, which a new link would not have at all.
+func checkClicks(c *cobra.Command, most int64) error {
+	if c.Flags().Changed("max-clicks") && most < 1 {
+		return &usageError{fmt.Errorf("--max-clicks: %d is less than 1", most)}
+	}
+	return nil
 }
 
 // oneOf refuses flags that contradict one another.

@@ -115,6 +115,20 @@ func TestRefusals_NameFlags(t *testing.T) {
 	}
 }
 
+func TestLinks_RefuseFlagsThatMakeNoSense(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"links", "create", "https://a.example", "--max-clicks", "0"}, "--max-clicks: 0 is less than 1"},
+		{[]string{"links", "update", "spring", "--max-clicks", "-1"}, "--max-clicks: -1 is less than 1"},
+	} {
+		code, _, stderr := ask(t, func(http.ResponseWriter, *http.Request) { t.Error("the API was asked") }, c.args...)
+		require.Equal(t, exitUsage, code, c.args)
+		require.Contains(t, stderr, "waypost: "+c.want+" (see", c.args)
+	}
+}
+
 func TestArguments_TooManyAreNamed(t *testing.T) {
 	code, _, stderr := ask(t, http.NotFound, "links", "get", "a", "b")
 	require.Equal(t, 2, code)
