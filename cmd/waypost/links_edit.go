@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -97,7 +98,7 @@ choose the key, for scripts that may run again.`,
 			if c.Flags().Changed("expires-in") && time.Duration(expires) < time.Second {
 				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", &expires)}
 			}
-			err := errors.Join(w.check(), checkClicks(c, n.MaxClicks))
+			err := errors.Join(w.check(), checkClicks(c, n.MaxClicks), checkTags(n.Tags, ""), oneOf(c, "expires-in", "expires-at"))
 			if err == nil {
 				n.ExpiresAt, err = moment("--expires-at", expiresAt)
 			}
@@ -174,9 +175,9 @@ a later expiry, until it is cleaned up.`,
   waypost links update spring-sale --disable --wait all`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			err := errors.Join(w.check(), checkClicks(c, maxClicks), oneOf(c, "enable", "disable"), oneOf(c, "tag", "no-tags"),
-				oneOf(c, "expires-in", "expires-at", "never-expires"), oneOf(c, "max-clicks", "no-max-clicks"),
-				oneOf(c, "password-stdin", "no-password"))
+			err := errors.Join(w.check(), checkClicks(c, maxClicks), checkTags(tags, ": --no-tags takes all away"),
+				oneOf(c, "enable", "disable"), oneOf(c, "tag", "no-tags"), oneOf(c, "expires-in", "expires-at", "never-expires"),
+				oneOf(c, "max-clicks", "no-max-clicks"), oneOf(c, "password-stdin", "no-password"))
 			if err != nil {
 				return err
 			}
@@ -392,6 +393,14 @@ func (p linksCommands) each(links []string, do, done string, one func(link strin
 		failed = append(failed, p.print(done+" "+strings.Join(did, ", "), map[string][]string{done: did}))
 	}
 	return errors.Join(failed...)
+}
+
+// checkTags refuses an empty tag. Instead is the advice behind the message.
+func checkTags(tags []string, instead string) error {
+	if slices.Contains(tags, "") {
+		return &usageError{errors.New("--tag: a tag is empty" + instead)}
+	}
+	return nil
 }
 
 // checkClicks refuses a budget without clicks, which a new link would not have at all.

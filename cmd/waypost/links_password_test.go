@@ -43,3 +43,9 @@ func TestLinks_TakePasswordsFromStandardInput(t *testing.T) {
 		require.NotContains(t, out.String()+errs.String(), "sesame")
 	}
 }
+
+func TestLinksCreate_NamesWhereNoPasswordWas(t *testing.T) {
+	code, _, stderr := ask(t, http.NotFound, "links", "create", "https://example.com/", "--password-stdin")
+	require.Equal(t, exitFailure, code)
+	require.Equal(t, "waypost: there is no password on standard input\n", stderr)
+}

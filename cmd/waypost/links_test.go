@@ -100,6 +100,20 @@ func TestRefusals_NameFlags(t *testing.T) {
 		{[]string{"links", "create", "https://a.example"}, 422, "custom_code must be 4 to 32 characters", "--code must be 4 to 32 characters (422)"},
 		{[]string{"links", "create", "https://a.example"}, 422, "body.original_url: too long", "the URL: too long (422)"},
 		{[]string{"links", "update", "a", "--title", "x"}, 422, "body.original_url: too long", "--target: too long (422)"},
+		{
+			[]string{"links", "create", "https://a.example"},
+			422, "body.rules[0].when[0].agent[0]: expected value to be one of ios",
+			"waypost: rules[0].when[0].agent[0]: expected value to be one of ios (422)",
+		},
+		{
+			[]string{"links", "rules", "a", "--clear"},
+			422, "body.rules[1].to: expected length <= 8192", "waypost: rules[1].to: expected length <= 8192 (422)",
+		},
+		{
+			[]string{"links", "get", "a"},
+			403, "the API key belongs to another workspace than the header Waypost-Workspace asks for",
+			"waypost: the API key belongs to another workspace than --workspace asks for (403)",
+		},
 		{[]string{"links", "get", "a"}, 404, "there is no code spring_sale", "there is no code spring_sale (404)"},
 		{[]string{"links", "get", "a"}, 401, "a key is required", "a key is required (401): run `waypost login`, or set WAYPOST_API_KEY or --api-key-file"},
 		{[]string{"accept", "token", "--password-file", "/dev/stdin"}, 401, "the invitation was used", "the invitation was used (401)\n"},
@@ -122,6 +136,12 @@ func TestLinks_RefuseFlagsThatMakeNoSense(t *testing.T) {
 	}{
 		{[]string{"links", "create", "https://a.example", "--max-clicks", "0"}, "--max-clicks: 0 is less than 1"},
 		{[]string{"links", "update", "spring", "--max-clicks", "-1"}, "--max-clicks: -1 is less than 1"},
+		{
+			[]string{"links", "create", "https://a.example", "--expires-in", "1s", "--expires-at", "2090-12-31T00:00:00Z"},
+			"--expires-in and --expires-at contradict one another",
+		},
+		{[]string{"links", "create", "https://a.example", "--tag", "a", "--tag", ""}, "--tag: a tag is empty"},
+		{[]string{"links", "update", "spring", "--tag", ""}, "--tag: a tag is empty: --no-tags takes all away"},
 	} {
 		code, _, stderr := ask(t, func(http.ResponseWriter, *http.Request) { t.Error("the API was asked") }, c.args...)
 		require.Equal(t, exitUsage, code, c.args)

@@ -24,11 +24,14 @@ func (p *program) password(file, prompt string, twice bool) (string, error) {
 			return "", fmt.Errorf("--password-file: %w", err)
 		}
 		defer f.Close()
-		return firstLine(f)
+		return firstLine(f, "there is no password in "+file)
+	}
+	if file == "-" {
+		return firstLine(p.stdin, "there is no password on standard input")
 	}
 	terminal, ok := p.stdin.(*os.File)
-	if file == "-" || !ok || !term.IsTerminal(int(terminal.Fd())) {
-		return firstLine(p.stdin)
+	if !ok || !term.IsTerminal(int(terminal.Fd())) {
+		return firstLine(p.stdin, "there is no password: type it on a terminal, pipe it in, or give --password-file")
 	}
 	word, err := p.ask(terminal, prompt)
 	if err != nil || !twice {
@@ -54,8 +57,8 @@ func (p *program) ask(terminal *os.File, prompt string) (string, error) {
 	return string(word), nil
 }
 
-// firstLine reads a password that stands alone.
-func firstLine(r io.Reader) (string, error) {
+// firstLine reads a password that stands alone. None is the error for an empty line.
+func firstLine(r io.Reader, none string) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxPasswordFile+1))
 	if err != nil {
 		return "", fmt.Errorf("read the password: %w", err)
@@ -65,7 +68,7 @@ func firstLine(r io.Reader) (string, error) {
 	case len(text) > maxPasswordFile || strings.ContainsAny(line, "\r\n"):
 		return "", errors.New("the password is more than one line")
 	case line == "":
-		return "", errors.New("there is no password: type it on a terminal, pipe it in, or give --password-file")
+		return "", errors.New(none)
 	}
 	return line, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"waypost/api"
 	"waypost/client"
 	"waypost/internal/config"
 )
@@ -96,8 +97,8 @@ func advice(c *cobra.Command, problem *client.Problem) string {
 }
 
 // apiName matches the names of fields in messages of the API, with their place in the
-// request.
-var apiName = regexp.MustCompile(`\b(?:body|query)\.[a-z_]+|\b[a-z]+(?:_[a-z]+)+\b`)
+// request. A place within rules is that in a file of rules.
+var apiName = regexp.MustCompile(`\bbody\.rules[\[.]\S*[^\s:]|\b(?:body|query)\.[a-z_]+|\b[a-z]+(?:_[a-z]+)+\b`)
 
 // flagNames are the flags that have other names than the fields of the API.
 var flagNames = map[string]string{
@@ -109,7 +110,13 @@ var flagNames = map[string]string{
 // inFlags replaces fields of the API by the flags of a command, and by words where it has
 // no such flag.
 func inFlags(c *cobra.Command, text string) string {
+	if c.Flags().Lookup("workspace") != nil {
+		text = strings.ReplaceAll(text, "the header "+api.HeaderWorkspace, "--workspace")
+	}
 	return apiName.ReplaceAllStringFunc(text, func(name string) string {
+		if place := strings.TrimPrefix(name, "body."); strings.ContainsAny(place, "[.") && place != name {
+			return place
+		}
 		field, inBody := strings.CutPrefix(strings.TrimPrefix(name, "query."), "body.")
 		flag := cmp.Or(flagNames[field], strings.ReplaceAll(field, "_", "-"))
 		switch {
