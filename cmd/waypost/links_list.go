@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost"
 	"waypost/client"
 )
 
@@ -119,7 +123,9 @@ func (p linksCommands) searchCommand() *cobra.Command {
 		Short: "Find links by the words of their title and description",
 		Long: `Find links that have all of the words in their title or description, whatever their
 case. Words in double quotes stand behind one another, "or" between words takes either, and a
-minus sign before a word leaves out links that have it (put -- before the words then).`,
+minus sign before a word leaves out links that have it (put -- before the words then).
+Beginnings of words, tags, codes and URLs are found by "waypost links list --search", and a
+link by its short URL by "waypost links get".`,
 		Example: `  waypost links search spring sale
   waypost links search '"spring sale" or auction' --tag newsletter
   waypost links search -- spring -2029`,
@@ -158,7 +164,25 @@ func (p linksCommands) listLinks(c *cobra.Command, l listing, words string) erro
 	if err != nil {
 		return err
 	}
-	return p.print(linkTable(page, p.width()), page)
+	if len(page.Links) == 0 && page.Next == "" && l.cursor == "" && p.output == "text" {
+		_, err = io.WriteString(p.stderr, searchHint(words, l.typed))
+	}
+	return errors.Join(err, p.print(linkTable(page, p.width()), page))
+}
+
+// searchHint says how else to look for what a search has not found, "" when there is no
+// other way.
+func searchHint(words, typed string) string {
+	text := cmp.Or(words, typed)
+	_, code := linkName("", text)
+	switch {
+	case strings.Contains(text, "/") && waypost.ValidCode(code):
+		return "waypost: a link is found by its short URL with `waypost links get " + printable(text) + "`\n"
+	case words != "":
+		return "waypost: these are whole words of titles and descriptions: `waypost links list --search` takes the beginnings " +
+			"of words, tags, codes and URLs, too\n"
+	}
+	return ""
 }
 
 func (p linksCommands) tagsCommand() *cobra.Command {

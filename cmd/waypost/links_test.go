@@ -216,6 +216,33 @@ func TestCompletion_KnowsCodesDomainsAndTags(t *testing.T) {
 	}
 }
 
+func TestLinksSearch_HintsAtOtherWaysWhenNothingIsFound(t *testing.T) {
+	answer := `{"urls":[]}`
+	api := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }
+	const get = "waypost: a link is found by its short URL with `waypost links get https://go.example.com/spring`\n"
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"search", "https://go.example.com/spring"}, get},
+		{[]string{"list", "--search", "https://go.example.com/spring"}, get},
+		{[]string{"list", "--search", "spring"}, ""},
+		{[]string{"list"}, ""},
+		{[]string{"search", "spr", "--output", "json"}, ""},
+	} {
+		code, _, stderr := ask(t, api, append([]string{"links"}, c.args...)...)
+		require.Zero(t, code)
+		require.Equal(t, c.want, stderr, c.args)
+	}
+	_, stdout, stderr := ask(t, api, "links", "search", "spr")
+	require.Equal(t, "no links\n", stdout)
+	require.Contains(t, stderr, "`waypost links list --search` takes the beginnings of words")
+
+	answer = `{"urls":[` + aLink + `]}`
+	_, _, stderr = ask(t, api, "links", "search", "spring")
+	require.Empty(t, stderr)
+}
+
 func TestLinksDelete_NeedsAYesWithoutATerminal(t *testing.T) {
 	asked := 0
 	code, _, stderr := ask(t, func(http.ResponseWriter, *http.Request) { asked++ }, "links", "delete", "spring")
