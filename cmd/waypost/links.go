@@ -23,7 +23,10 @@ func (p linksCommands) command() *cobra.Command {
 		clicks.linkCommand(), clicks.forgetLinkCommand())
 	c.Long = `Work with links through the API: the one of --api or WAYPOST_API with the key in
 WAYPOST_API_KEY or what ` + "`waypost login`" + ` has kept, or else the development system that
-runs in --data-dir, or else the server of the last login.`
+runs in --data-dir, or else the server of the last login.
+
+Flags for times take 2030-12-31T23:59:59Z, 2030-12-31T23:59:59+01:00 or a day such as
+2030-12-31, which stands for its first moment in UTC; in statistics days are those of --tz.`
 	for _, sub := range c.Commands() {
 		p.bind(sub, "client", "dev.data_dir")
 	}

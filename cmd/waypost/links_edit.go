@@ -140,7 +140,7 @@ choose the key, for scripts that may run again.`,
 	f.StringArrayVar(&n.Tags, "tag", nil, "tag; may be given several times")
 	f.StringVar(&metadata, "metadata", "", "JSON object to keep with the link")
 	f.Var(&expires, "expires-in", "time until the link expires, such as 12h, 30d or 52w")
-	f.StringVar(&expiresAt, "expires-at", "", "when the link expires, such as 2030-12-31T23:59:59Z")
+	f.StringVar(&expiresAt, "expires-at", "", "when the link expires, such as 2030-12-31T23:59:59Z, or a day: when that begins in UTC")
 	f.IntVar(&n.RedirectStatus, "status", 0, "status of the redirect: 301, 302, 307 or 308 (default 302)")
 	f.BoolVar(&n.ForwardQuery, "forward-query", false, "add the query that a visitor brings to the target's")
 	f.BoolVar(&n.ForwardPath, "forward-path", false, "add what follows the code in the path to the target's")
@@ -265,7 +265,7 @@ a later expiry, until it is cleaned up.`,
 	f.BoolVar(&noTags, "no-tags", false, "take all tags away")
 	f.StringVar(&metadata, "metadata", "", "JSON object to keep with the link, in the place of the old one; null for none")
 	f.Var(&expires, "expires-in", "time from now until the link expires, such as 12h, 30d or 52w")
-	f.StringVar(&expiresAt, "expires-at", "", "when the link expires, such as 2030-12-31T23:59:59Z")
+	f.StringVar(&expiresAt, "expires-at", "", "when the link expires, such as 2030-12-31T23:59:59Z, or a day: when that begins in UTC")
 	f.BoolVar(&never, "never-expires", false, "let the link live forever")
 	f.IntVar(&status, "status", 0, "status of the redirect: 301, 302, 307 or 308")
 	f.BoolVar(&forwardQuery, "forward-query", false, "add the query that a visitor brings to the target's, or --forward-query=false")
@@ -425,15 +425,24 @@ func oneOf(c *cobra.Command, flags ...string) error {
 	return nil
 }
 
-// moment reads a time as the API does.
+// moment reads a time as the API does, or a day, which stands for its first moment in
+// UTC. Empty text is the zero time.
 func moment(flag, text string) (at time.Time, err error) {
 	if text == "" {
 		return at, nil
 	}
-	if at, err = time.Parse(time.RFC3339Nano, text); err != nil {
-		return at, &usageError{fmt.Errorf("%s: %q is no time such as 2030-12-31T23:59:59Z", flag, text)}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", time.DateOnly} {
+		if at, err = time.Parse(layout, text); err == nil {
+			return at, nil
+		}
 	}
-	return at, nil
+	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04"} {
+		if at, err = time.Parse(layout, text); err == nil {
+			return time.Time{}, &usageError{fmt.Errorf("%s: %q has no time zone: write %s, or an offset such as +01:00 instead of Z",
+				flag, text, at.Format(time.RFC3339))}
+		}
+	}
+	return at, &usageError{fmt.Errorf("%s: %q is no time such as 2030-12-31T23:59:59Z, and no day such as 2030-12-31", flag, text)}
 }
 
 // jsonObject reads a JSON object, or null.

@@ -61,17 +61,9 @@ func (f *filterFlags) filter() (client.Filter, error) {
 		"created-after": {f.createdAfter, &out.CreatedAfter}, "created-before": {f.createdBefore, &out.CreatedBefore},
 		"expires-before": {f.expiresBefore, &out.ExpiresBefore},
 	} {
-		if t.text == "" {
-			continue
-		}
 		var err error
-		for _, layout := range []string{time.RFC3339, time.DateOnly} {
-			if *t.to, err = time.Parse(layout, t.text); err == nil {
-				break
-			}
-		}
-		if err != nil {
-			return out, &usageError{fmt.Errorf("--%s: %q is no time such as 2030-12-31T00:00:00Z or 2030-12-31", flag, t.text)}
+		if *t.to, err = moment("--"+flag, t.text); err != nil {
+			return out, err
 		}
 	}
 	return out, nil

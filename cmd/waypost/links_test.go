@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -147,6 +148,31 @@ func TestLinks_RefuseFlagsThatMakeNoSense(t *testing.T) {
 		require.Equal(t, exitUsage, code, c.args)
 		require.Contains(t, stderr, "waypost: "+c.want+" (see", c.args)
 	}
+}
+
+func TestMoment_TakesTimesAndDays(t *testing.T) {
+	for text, want := range map[string]time.Time{
+		"":                          {},
+		"2030-12-31T23:59:59.5Z":    time.Date(2030, 12, 31, 23, 59, 59, 5e8, time.UTC),
+		"2030-12-31T23:59+01:00":    time.Date(2030, 12, 31, 22, 59, 0, 0, time.UTC),
+		"2030-12-31T23:59:59+01:00": time.Date(2030, 12, 31, 22, 59, 59, 0, time.UTC),
+		"2030-12-31":                time.Date(2030, 12, 31, 0, 0, 0, 0, time.UTC),
+	} {
+		got, err := moment("--at", text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got.UTC(), text)
+	}
+	for text, want := range map[string]string{
+		"2030-12-31T23:59:59": `--at: "2030-12-31T23:59:59" has no time zone: write 2030-12-31T23:59:59Z, or an offset such as +01:00 instead of Z`,
+		"2030-12-31 23:59":    `--at: "2030-12-31 23:59" has no time zone: write 2030-12-31T23:59:00Z, or an offset`,
+		"tomorrow":            `--at: "tomorrow" is no time such as 2030-12-31T23:59:59Z, and no day such as 2030-12-31`,
+	} {
+		_, err := moment("--at", text)
+		require.ErrorContains(t, err, want)
+	}
+	f := filterFlags{createdAfter: "2030-12-31 23:59"}
+	_, err := f.filter()
+	require.ErrorContains(t, err, "--created-after: \"2030-12-31 23:59\" has no time zone")
 }
 
 func TestArguments_TooManyAreNamed(t *testing.T) {

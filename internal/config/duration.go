@@ -5,16 +5,26 @@ import (
 	"math"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // longUnits are the units before those of time.ParseDuration: weeks and days of 24 hours.
 var longUnits = regexp.MustCompile(`^([+-]?)(?:(\d+)w)?(?:(\d+)d)?(.*)$`)
 
+// wellFormed matches what ParseDuration reads, however long it is.
+var wellFormed = regexp.MustCompile(`^[+-]?(\d+w)?(\d+d)?((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))*$`)
+
+// maxDays bounds a duration, as [time.Duration] does.
+const maxDays = math.MaxInt64 / int64(24*time.Hour)
+
 // ParseDuration reads a time with units: what [time.ParseDuration] does, and before
 // that whole weeks and days of 24 hours: 2w, 90d, 1d12h.
 func ParseDuration(text string) (time.Duration, error) {
 	bad := fmt.Errorf("%q is no duration such as 30s, 5m or 90d", text)
+	if strings.ContainsAny(text, "0123456789") && wellFormed.MatchString(text) {
+		bad = fmt.Errorf("%q is too long: at most %dd", text, maxDays)
+	}
 	parts := longUnits.FindStringSubmatch(text)
 	if parts == nil {
 		return 0, bad

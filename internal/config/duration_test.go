@@ -3,6 +3,7 @@ package config_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -22,11 +23,14 @@ func TestDurationsHaveDaysAndWeeksToo(t *testing.T) {
 		require.Equal(t, want, got, text)
 	}
 	for _, text := range []string{
-		"", "-", "5", "d", "2d1w", "1.5d", "2 d", "2d-1h", "--1h", "+-1h", "106752d", "106751d24h", "99999999999999999999d",
-		"15251w", "1D", "2d5", "\n1d",
+		"", "-", "+", "5", "d", "2d1w", "1.5d", "2 d", "2d-1h", "--1h", "+-1h", "1D", "2d5", "\n1d",
 	} {
 		_, err := config.ParseDuration(text)
 		require.ErrorContains(t, err, "is no duration", text)
+	}
+	for _, text := range []string{"106752d", "106751d24h", "99999999999999999999d", "15251w", "2562048h", "-400000d"} {
+		_, err := config.ParseDuration(text)
+		require.EqualError(t, err, strconv.Quote(text)+" is too long: at most 106751d")
 	}
 }
 
