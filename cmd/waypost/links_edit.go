@@ -130,7 +130,10 @@ choose the key, for scripts that may run again.`,
 			if err != nil {
 				return rules.rules.locate(err)
 			}
-			return errors.Join(p.tell(receipt, link.Warnings), p.print(link.ShortURL, link))
+			if receipt.Found {
+				_, err = fmt.Fprintf(p.stderr, "waypost: found: %s was there already, and is unchanged\n", printable(link.ShortURL))
+			}
+			return errors.Join(err, p.tell(receipt, link.Warnings), p.print(link.ShortURL, link))
 		},
 	}
 	f := c.Flags()

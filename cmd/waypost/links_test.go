@@ -181,6 +181,21 @@ func TestArguments_TooManyAreNamed(t *testing.T) {
 	require.Contains(t, stderr, "2 arguments are too many, it takes CODE: the command is `waypost links get CODE")
 }
 
+func TestLinksCreate_SaysThatALinkWasFound(t *testing.T) {
+	for status, want := range map[int]string{
+		http.StatusOK:      "waypost: found: https://go.example.com/spring was there already, and is unchanged\n",
+		http.StatusCreated: "",
+	} {
+		code, stdout, stderr := ask(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(aLink))
+		}, "links", "create", "https://example.com/", "--dedupe", "--title", "Foo")
+		require.Zero(t, code)
+		require.Equal(t, "https://go.example.com/spring\n", stdout)
+		require.Equal(t, want, stderr)
+	}
+}
+
 func TestLinksUpdate_SaysWhatEdgesHave(t *testing.T) {
 	for applied, want := range map[string]string{
 		"all; edges=2":         "waypost: 2 edges: all have the change\n",
