@@ -170,6 +170,9 @@ func (s *system) serve(ctx context.Context, edges []*keeper, databaseURL string)
 	defer say.Stop()
 	p := &prover{api: api, log: s.log, say: say}
 	if err := p.prove(ctx, edges, s.plan.edgeURLs()); err != nil {
+		if errors.Is(err, errKeyRefused) {
+			err = fmt.Errorf("%w, which was revoked or has ended: remove %s and start again, to have a new one made", err, s.secrets.apiKeyFile)
+		}
 		return err
 	}
 	s.ready.Store(true)
@@ -264,7 +267,7 @@ func (s *system) nextSteps() string {
 	}
 	console := ""
 	if s.state.state.Console != "" {
-		console = "\nConsole: " + s.state.state.Console + "\n(signs in once; `waypost admin sign-in --email dev@localhost` makes another)\n"
+		console = "\nConsole: " + s.state.state.Console + "\n(signs in once; `waypost admin sign-in --email dev@localhost" + dataDir + "` makes another)\n"
 	}
 	fmt.Fprintf(&b, `.
 %[5]s

@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,21 @@ type prover struct {
 	api *client.Client
 	log *slog.Logger
 	say *time.Ticker // paces what it says about waiting
+
+	life time.Duration // of a probe's link, in whole seconds; 0: probeLife
 }
+
+// probeLife bounds the life of a probe's link, so that no list shows the link for
+// long, not even that of the deleted links.
+const probeLife = time.Minute
+
+// errKeyRefused is the error for an API that does not take the system's own key.
+var errKeyRefused = errors.New("the API refuses the key of this system")
 
 // prove returns when every edge has a replica, redirects a link that is created
 // through the API, and no longer does after that is deleted: then every edge is at
-// the head. It leaves no link behind; should it be killed, the link expires. While
+// the head. It leaves no link behind; should it be killed, the link expires. A probe
+// whose link expires before it has been everywhere is repeated with another. While
 // keys are held back no link can be created, and the replicas have to do: the
 // operator needs the API to go on.
 func (p *prover) prove(ctx context.Context, edges []*keeper, urls []string) error {
@@ -30,12 +41,31 @@ func (p *prover) prove(ctx context.Context, edges []*keeper, urls []string) erro
 			return err
 		}
 	}
+	life := cmp.Or(p.life, probeLife)
+	for {
+		within, cancel := context.WithTimeout(ctx, life)
+		err := p.probe(within, urls, life)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// probe makes a link of the given life, follows it at every edge, and deletes it.
+func (p *prover) probe(ctx context.Context, urls []string, life time.Duration) error {
 	const target = "https://example.com/waypost-dev"
 	var link client.Link
-	held := ""
+	held, refused := "", false
 	err := p.eventually(ctx, "the first create", func() (err error) {
-		link, err = p.api.Links.Create(ctx, client.NewLink{OriginalURL: target, Title: "a probe of waypost dev", ExpiresInSeconds: 600})
+		link, err = p.api.Links.Create(ctx, client.NewLink{
+			OriginalURL: target, Title: "a probe of waypost dev", ExpiresInSeconds: int64(life / time.Second),
+		})
 		if err == nil {
+			return nil
+		}
+		if problem, ok := errors.AsType[*client.Problem](err); ok && problem.Status == http.StatusUnauthorized {
+			refused = true
 			return nil
 		}
 		if space, e := p.api.Ranges.List(ctx); e == nil && space.Held != nil {
@@ -46,6 +76,9 @@ func (p *prover) prove(ctx context.Context, edges []*keeper, urls []string) erro
 	})
 	if err != nil {
 		return err
+	}
+	if refused {
+		return errKeyRefused
 	}
 	if held != "" {
 		p.log.Warn("no key is issued, and links can be created with custom codes only: see 'waypost ranges list'", "because", held)

@@ -20,6 +20,7 @@ type secrets struct {
 	clusterFile string
 	tokenFile   string
 	gossipFile  string
+	apiKeyFile  string
 	apiKey      string
 }
 
@@ -32,10 +33,11 @@ func loadSecrets(dir string, database bool) (secrets, error) {
 		return secrets{}, fmt.Errorf("secrets: %w", err)
 	}
 	s := secrets{clusterFile: filepath.Join(dir, "cluster"), tokenFile: filepath.Join(dir, "edge-token"), gossipFile: filepath.Join(dir, "gossip-key")}
+	s.apiKeyFile = filepath.Join(dir, "api-key")
 	_, err1 := loadSecret(s.clusterFile, randomHex)
 	_, err2 := loadSecret(s.tokenFile, randomHex)
 	_, err4 := loadSecret(s.gossipFile, randomHex)
-	key, err3 := loadSecret(filepath.Join(dir, "api-key"), controlplane.NewKey)
+	key, err3 := loadSecret(s.apiKeyFile, controlplane.NewKey)
 	s.apiKey = key
 	return s, errors.Join(err1, err2, err3, err4)
 }
