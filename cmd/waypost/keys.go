@@ -201,27 +201,60 @@ show it. The old one ends after --grace, or at once; revoking it then is not nee
 }
 
 func (p keysCommands) revokeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:               "revoke KEY...",
-		Short:             "Revoke API keys, on all control planes within a second",
-		Example:           `  waypost keys revoke 12`,
+	var yes bool
+	c := &cobra.Command{
+		Use:   "revoke KEY...",
+		Short: "Revoke API keys, on all control planes within a second",
+		Long: `Revoke API keys, given by their ids or names, on all control planes within a second. On
+a terminal it asks first; elsewhere it needs --yes. It says when one of them is the key
+that it uses itself, which is revoked last.`,
+		Example: `  waypost keys revoke 12
+  waypost keys revoke ci --yes`,
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: p.completions(keyNames),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				for i, name := range args {
-					id, err := keyID(c.Context(), api, name)
-					if err == nil {
-						err = api.Keys.Revoke(c.Context(), id)
-					}
-					if err != nil {
-						return fmt.Errorf("revoke %s: %w (revoked before: %d of %d)", name, err, i, len(args))
-					}
-				}
-				return p.print("revoked "+strings.Join(args, ", "), map[string][]string{"revoked": args})
-			})
+			return p.withAPI(func(api *client.Client) error { return p.revoke(c.Context(), api, args, yes) })
 		},
 	}
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return c
+}
+
+// revoke revokes keys, that of the command itself last.
+func (p keysCommands) revoke(ctx context.Context, api *client.Client, names []string, yes bool) error {
+	me, err := api.Session.Me(ctx)
+	if err != nil {
+		return err
+	}
+	type target struct {
+		id   int64
+		name string
+	}
+	var others, own []target
+	for _, name := range names {
+		id, err := keyID(ctx, api, name)
+		if err != nil {
+			return fmt.Errorf("revoke %s: %w (nothing was revoked)", printable(name), err)
+		}
+		if me.Key == nil || me.Key.ID != id {
+			others = append(others, target{id, name})
+			continue
+		}
+		own = append(own, target{id, name})
+		if _, err := fmt.Fprintf(p.stderr, "waypost: %s is the key that this command uses\n", printable(name)); err != nil {
+			return err
+		}
+	}
+	list := strings.Join(names, ", ")
+	if err := p.confirm(yes, "Revoke "+printable(list)+"? This cannot be undone. Type y to go on: ", "y"); err != nil {
+		return err
+	}
+	for i, k := range append(others, own...) {
+		if err := api.Keys.Revoke(ctx, k.id); err != nil {
+			return fmt.Errorf("revoke %s: %w (revoked before: %d of %d)", printable(k.name), err, i, len(names))
+		}
+	}
+	return p.print("revoked "+printable(list), map[string][]string{"revoked": names})
 }
 
 // keyID finds a key by its name, which must be the only such one, or takes a number

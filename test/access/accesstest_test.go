@@ -151,7 +151,7 @@ func TestAnInstallationIsOpenedByItsFirstAdministratorAndNobodyElse(t *testing.T
 	ann.json(&keys, "keys", "list")
 	require.Len(t, keys.Keys, 1)
 	require.Contains(t, ann.run(0, "keys", "list").Stdout, fresh[:12])
-	ann.run(0, "keys", "revoke", "ci")
+	ann.run(0, "keys", "revoke", "ci", "--yes")
 
 	require.Contains(t, root.run(0, "audit", "--all").Stdout, "keys.rotate")
 	require.NotContains(t, root.run(0, "audit").Stdout, "keys.rotate")
