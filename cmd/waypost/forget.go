@@ -32,7 +32,11 @@ in the audit log. On a terminal it asks for the code; elsewhere it needs --yes.`
 				if err != nil {
 					return err
 				}
-				return p.print(fmt.Sprintf("deleted %d clicks of %s, %d of which had been kept one by one", f.Clicks, args[0], f.Events), f)
+				text := "deleted " + numberOf(int(f.Clicks), "click", "clicks") + " of " + args[0]
+				if f.Events > 0 {
+					text += fmt.Sprintf(", %d of which had been kept one by one", f.Events)
+				}
+				return p.print(text, f)
 			})
 		},
 	}

@@ -201,8 +201,16 @@ func (x *exporter) goOn() string {
 }
 
 // replaceFile puts what write writes in the place of a file, durably, once it is
-// complete. When it fails, the file is as it was.
+// complete. When it fails, the file is as it was. Errors name the file itself.
 func replaceFile(name string, write func(io.Writer) error) error {
+	err := replaceByRename(name, write)
+	if bad, ok := errors.AsType[*fs.PathError](err); ok {
+		bad.Path = name
+	}
+	return err
+}
+
+func replaceByRename(name string, write func(io.Writer) error) error {
 	dir := filepath.Dir(name)
 	temporary := filepath.Join(dir, "."+filepath.Base(name)+"."+rand.Text()[:8])
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask, like any output

@@ -175,6 +175,39 @@ func TestMoment_TakesTimesAndDays(t *testing.T) {
 	require.ErrorContains(t, err, "--created-after: \"2030-12-31 23:59\" has no time zone")
 }
 
+func TestHelp_RefusesWhatIsNoCommand(t *testing.T) {
+	for args, want := range map[string]string{
+		"help nope":         "waypost: unknown command \"nope\" for \"waypost\" (see `waypost --help`)\n",
+		"help link":         "waypost: unknown command \"link\" for \"waypost\": did you mean links? (see `waypost --help`)\n",
+		"help links lisst":  "waypost: unknown command \"lisst\" for \"waypost links\": did you mean list? (see `waypost --help`)\n",
+		"links list --tags": "waypost: unknown flag: --tags: did you mean --tag? (see `waypost links list --help`)\n",
+		"links list --foo":  "waypost: unknown flag: --foo (see `waypost links list --help`)\n",
+		"links list -x":     "waypost: unknown shorthand flag: 'x' in -x (see `waypost links list --help`)\n",
+	} {
+		code, stdout, stderr := ask(t, http.NotFound, strings.Fields(args)...)
+		require.Equal(t, exitUsage, code, args)
+		require.Empty(t, stdout, args)
+		require.Equal(t, want, stderr, args)
+	}
+	for _, args := range []string{"help", "help links", "help links list", "help help"} {
+		code, stdout, stderr := ask(t, http.NotFound, strings.Fields(args)...)
+		require.Zero(t, code, args)
+		require.Contains(t, stdout, "Usage:", args)
+		require.Empty(t, stderr, args)
+	}
+}
+
+func TestForgetClicks_CountsEventsOnlyWhereThereAreSome(t *testing.T) {
+	for answer, want := range map[string]string{
+		`{"clicks":2,"events":0}`: "deleted 2 clicks of spring\n",
+		`{"clicks":1,"events":1}`: "deleted 1 click of spring, 1 of which had been kept one by one\n",
+	} {
+		_, stdout, stderr := ask(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) },
+			"links", "forget-clicks", "spring", "--yes")
+		require.Equal(t, want, stdout, stderr)
+	}
+}
+
 func TestArguments_TooManyAreNamed(t *testing.T) {
 	code, _, stderr := ask(t, http.NotFound, "links", "get", "a", "b")
 	require.Equal(t, 2, code)
@@ -336,6 +369,10 @@ func TestLinksQR_GoesToTheTerminalOrAFile(t *testing.T) {
 	code, _, stderr = ask(t, api, "links", "qr", "spring", "--file", "spring.gif")
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, ".svg or .png")
+
+	code, _, stderr = ask(t, api, "links", "qr", "spring", "--file", "/nonexistent/x.png")
+	require.Equal(t, 1, code)
+	require.Equal(t, "waypost: open /nonexistent/x.png: no such file or directory\n", stderr)
 }
 
 func TestLinksHistory_ShowsEachField(t *testing.T) {

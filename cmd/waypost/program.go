@@ -79,6 +79,9 @@ func (p *program) run(ctx context.Context, args []string) int {
 	if problem, ok := errors.AsType[*client.Problem](err); ok {
 		text = inFlags(command, text) + advice(command, problem)
 	}
+	if command.Name() == "help" {
+		command = root
+	}
 	if usage != nil && !strings.Contains(text, "\n") {
 		text += fmt.Sprintf(" (see `%s --help`)", command.CommandPath())
 	}
@@ -172,7 +175,7 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	}
 	root.PersistentFlags().StringVar(&p.configFile, "config", "", "configuration file, YAML (WAYPOST_CONFIG)")
 	root.PersistentFlags().StringVarP(&p.output, "output", "o", "text", "format of what is printed: text or json")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{flagError(err)} })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{flagError(c, err)} })
 	servers, session, clicks := serverCommands{p}, sessionCommands{p}, clicksCommands{p}
 	root.AddCommand(servers.devCommand(), servers.controlCommand(), servers.edgeCommand(), servers.migrateCommand(),
 		servers.backupCommand(), servers.restoreCommand(),
@@ -183,13 +186,26 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		session.whoamiCommand(), session.passwordCommand(), servers.adminCommand(), p.versionCommand(), p.manCommand())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	polish(root)
+	refuseUnknownHelp(root)
 	p.completeNames(root)
 	return root
 }
 
 // flagError says what is wrong with a flag's value. Settings say that themselves; for
-// flags of the library's kinds it is said here.
-func flagError(err error) error {
+// flags of the library's kinds it is said here. An unknown flag gets the nearest one.
+func flagError(c *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				names = append(names, f.Name)
+			}
+		})
+		if nearest := config.Nearest(unknown.GetSpecifiedName(), names); nearest != "" {
+			return fmt.Errorf("%w%s", err, didYouMean([]string{"--" + nearest}))
+		}
+		return err
+	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
 		return err
@@ -206,6 +222,27 @@ func flagError(err error) error {
 		return fmt.Errorf("--%s: %q is no duration such as 30s, 10m or 2h", name, value)
 	}
 	return fmt.Errorf("--%s: %w", name, cause)
+}
+
+// refuseUnknownHelp makes the help about what is no command a wrong usage.
+func refuseUnknownHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil {
+		panic(err) // the command was just added
+	}
+	show := help.Run
+	help.Run = nil
+	help.RunE = func(c *cobra.Command, args []string) error {
+		about, rest, err := root.Find(args)
+		if err == nil && about.HasSubCommands() {
+			err = aCommand(about, rest)
+		}
+		if err == nil {
+			show(c, args)
+		}
+		return err
+	}
 }
 
 // polish does to all commands below c what each would have to do for itself.

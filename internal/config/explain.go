@@ -63,16 +63,22 @@ func keys() []string {
 
 // didYouMean hints at the nearest known name, or is "" when none is near.
 func didYouMean(name string, known []string) string {
+	if nearest := Nearest(name, known); nearest != "" {
+		return fmt.Sprintf(" (did you mean %s?)", nearest)
+	}
+	return ""
+}
+
+// Nearest returns the known name that differs least from a mistyped one, "" when none is
+// near.
+func Nearest(name string, known []string) string {
 	nearest, distance := "", len(strings.TrimPrefix(name, "WAYPOST_"))/3+1
 	for _, k := range known {
 		if d := editDistance(name, k); d < distance || d == distance && k < nearest {
 			nearest, distance = k, d
 		}
 	}
-	if nearest == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %s?)", nearest)
+	return nearest
 }
 
 // editDistance counts the bytes to insert, delete or replace (Levenshtein).
