@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -112,24 +114,52 @@ func forwards(l client.Link) string {
 	return "nothing"
 }
 
-// linkTable lays out a page of links for people, in a width as tabulate has it.
-func linkTable(page client.Page, width int) string {
+// linkTable lays out a page of links for people, in a width as tabulate has it. A column
+// shows states when one of the links does not redirect now.
+func linkTable(page client.Page, now time.Time, width int) string {
 	if len(page.Links) == 0 && page.Next == "" {
 		return "no links"
 	}
-	rows := [][]string{{"CODE", "CREATED", "CLICKS", "TARGET", "TITLE"}}
+	const state = 1 // its column
+	rows, allLive := [][]string{{"CODE", "STATE", "CREATED", "CLICKS", "TARGET", "TITLE"}}, true
 	for i := range page.Links {
 		l := &page.Links[i]
+		is := stateText(l, now)
+		allLive = allLive && (is == "live" || l.DeletedAt != nil)
 		rows = append(rows, []string{
-			l.ShortCode, l.CreatedAt.Format(time.DateTime), strconv.FormatInt(l.ClickCount, 10),
+			l.ShortCode, is, l.CreatedAt.Format(time.DateTime), strconv.FormatInt(l.ClickCount, 10),
 			printable(shortened(l.OriginalURL)), printable(shortened(l.Title)),
 		})
+	}
+	if allLive {
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], state, state+1)
+		}
 	}
 	text := tabulate(rows, width)
 	if page.Next != "" {
 		text += "\nmore with --cursor " + page.Next
 	}
 	return text
+}
+
+// stateText says why a link does not redirect now, or that it is live.
+func stateText(l *client.Link, now time.Time) string {
+	var why []string
+	for _, s := range []struct {
+		word string
+		is   bool
+	}{
+		{"blocked", l.Blocked != nil},
+		{"disabled", !l.Active},
+		{"expired", l.ExpiresAt != nil && !l.ExpiresAt.After(now)},
+		{"not yet valid", l.ValidFrom != nil && l.ValidFrom.After(now)},
+	} {
+		if s.is {
+			why = append(why, s.word)
+		}
+	}
+	return cmp.Or(strings.Join(why, ", "), "live")
 }
 
 // shortened keeps a table readable; --output json has it all.

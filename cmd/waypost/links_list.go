@@ -95,6 +95,8 @@ func (p linksCommands) listCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List links, newest first",
+		Long: `List links, newest first. When one of them does not redirect now, a column shows the
+state of each: live, disabled, expired, not yet valid, or blocked by an operator.`,
 		Example: `  waypost links list --limit 20
   waypost links list --tag spring --sort -clicks
   waypost links list --search exam
@@ -159,7 +161,7 @@ func (p linksCommands) listLinks(c *cobra.Command, l listing, words string) erro
 	if len(page.Links) == 0 && page.Next == "" && l.cursor == "" && p.output == "text" {
 		_, err = io.WriteString(p.stderr, searchHint(words, l.typed))
 	}
-	return errors.Join(err, p.print(linkTable(page, p.width()), page))
+	return errors.Join(err, p.print(linkTable(page, time.Now(), p.width()), page))
 }
 
 // searchHint says how else to look for what a search has not found, "" when there is no

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"waypost/api"
+	"waypost/client"
 )
 
 // ask runs a command against an API.
@@ -288,6 +291,29 @@ func TestCompletion_KnowsCodesDomainsAndTags(t *testing.T) {
 		_, stdout, _ := ask(t, api, append([]string{"__complete"}, c.args...)...)
 		require.Equal(t, c.want, stdout, c.args)
 	}
+}
+
+func TestLinkTable_ShowsStatesWhenALinkIsNotLive(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	before, after := now.Add(-time.Hour), now.Add(time.Hour)
+	live := client.Link{ShortCode: "live", Active: true, CreatedAt: before, OriginalURL: "https://example.com/", ExpiresAt: &after, ValidFrom: &before}
+	page := client.Page{Links: []client.Link{live}}
+	require.Equal(t, "CODE  CREATED              CLICKS  TARGET                TITLE\n"+
+		"live  2026-01-02 02:04:05  0       https://example.com/  ", linkTable(page, now, 0))
+
+	off, over, early, blocked := live, live, live, live
+	off.Active, over.ExpiresAt, early.ValidFrom, blocked.Blocked = false, &now, &after, &api.LinkBlock{}
+	for want, l := range map[string]client.Link{"disabled": off, "expired": over, "not yet valid": early, "blocked": blocked} {
+		table := strings.Split(linkTable(client.Page{Links: []client.Link{live, l}}, now, 0), "\n")
+		require.Regexp(t, `^CODE  STATE +CREATED`, table[0])
+		require.Regexp(t, `^live  live +2026`, table[1])
+		require.Regexp(t, `^live  `+want+` +2026`, table[2])
+	}
+	early.Active = false
+	require.Equal(t, "disabled, not yet valid", stateText(&early, now))
+
+	off.DeletedAt = &now
+	require.NotContains(t, linkTable(client.Page{Links: []client.Link{off}}, now, 0), "STATE", "none of these is live")
 }
 
 func TestLinksSearch_HintsAtOtherWaysWhenNothingIsFound(t *testing.T) {
