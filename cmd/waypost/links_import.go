@@ -62,7 +62,8 @@ standard input cannot be resumed.
 With --dedupe a row whose target has its link from an earlier import with --dedupe,
 or from another request that asked for the one link of its target, gets that link as it is, and is counted as found: a
 repeated import then makes nothing twice. Parameters that only track visitors, such as utm_source, make no
-other target of a URL. Rows with a custom code, and those that are not active, are not affected.`,
+other target of a URL. A row with a custom code is found if that code has just this target. Rows that
+are not active are not affected.`,
 		Example: `  waypost links import links.csv
   waypost links import links.csv --resume
   waypost links import links.csv --report refused.csv
