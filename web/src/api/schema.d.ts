@@ -2461,7 +2461,7 @@ export interface components {
         LinkEvent: {
             /** Format: date-time */
             at: string;
-            /** @description Null when unknown, as for the creation of a link without created_by. */
+            /** @description Null when unknown, as for the creation of a link without created_by by an API key. */
             by: components["schemas"]["Changer"] | null;
             /** @description The fields that changed, by name. Empty for created, deleted, restored and expired. */
             fields: components["schemas"]["FieldChange"][];
@@ -2787,14 +2787,14 @@ export interface components {
              * @default true
              */
             active?: boolean | null;
-            /** @description Free text that names the creator, at most 512 bytes. */
+            /** @description Free text that names the creator, at most 512 bytes. Default: who is signed in; empty for an API key. */
             created_by?: string;
             /**
              * @description 4 to 32 characters of A-Z, a-z, 0-9, _ and -. Default: a generated code.
              * @example spring-sale
              */
             custom_code?: string;
-            /** @description True: return the one link of this target in the domain. An existing live link is returned with 200, and the other fields are ignored. Two targets are the same when their normal forms are. Not allowed together with custom_code. Default: the setting of the workspace, which is usually false. */
+            /** @description True: return the one link of this target in the domain. An existing live link is returned with 200, and the other fields are ignored. Two targets are the same when their normal forms are. With custom_code: the link of that code, if it has just this target. Default: the setting of the workspace, which is usually false. */
             dedupe?: boolean | null;
             /** @description At most 4,096 bytes. */
             description?: string;
@@ -14990,6 +14990,8 @@ export interface operations {
             query?: {
                 /** @description Host of the link's domain. Default: the shared default domain. */
                 domain?: string;
+                /** @description Show the link also once it has expired. Default: 410. */
+                expired?: boolean;
             };
             header?: {
                 /** @description ETags of states that the client has: 304 when the link is in one of them. */
