@@ -79,13 +79,15 @@ var (
 	imports = regexp.MustCompile(`import \{([^}]*)\} from "[^"]*/messages/(\w+)"`)
 	named   = regexp.MustCompile(`\btext\b(?: as (\w+))?`)
 	call    = regexp.MustCompile(`(^|[^\w.])(\w+)\("(\w+)"([,)])`)
+	keyless = regexp.MustCompile(`(?:^|[^\w.])(\w+)\([^")]`)
 )
 
 // filling is the name of the function that puts values into a text, in built code.
 const filling = "fillText"
 
 // inPlace replaces the calls by which code asks for texts of areas. A call with values,
-// and one whose text is a pair of forms, becomes a call of filling.
+// and one whose text is a pair of forms, becomes a call of filling. A call with another
+// argument than a key is refused, because it would load the texts of the whole area.
 func inPlace(code string, area func(name string) (map[string]json.RawMessage, error)) (string, error) {
 	functions := make(map[string]map[string]json.RawMessage) // texts, by the name of the function
 	for _, m := range imports.FindAllStringSubmatch(code, -1) {
@@ -100,6 +102,11 @@ func inPlace(code string, area func(name string) (map[string]json.RawMessage, er
 		functions[cmp.Or(function[1], "text")] = texts
 	}
 	var err error
+	for _, m := range keyless.FindAllStringSubmatch(code, -1) {
+		if functions[m[1]] != nil {
+			err = errors.Join(err, fmt.Errorf("%s is called without a key, where textOf looks texts up: %s", m[1], m[0]))
+		}
+	}
 	code = call.ReplaceAllStringFunc(code, func(whole string) string {
 		m := call.FindStringSubmatch(whole)
 		texts, ok := functions[m[2]]

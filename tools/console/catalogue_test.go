@@ -42,4 +42,7 @@ func TestInPlace_WritesTextsAndLeavesOtherCalls(t *testing.T) {
 	if got, err := inPlace(`import { text } from "./messages/app"; text("d")`, area); err == nil {
 		t.Errorf("a text that is not there: %s", got)
 	}
+	if got, err := inPlace(`import { text } from "./messages/app"; text(on ? "a" : "c")`, area); err == nil {
+		t.Errorf("a text that is looked up: %s", got)
+	}
 }

@@ -125,5 +125,5 @@ export function inWords(of: Condition): string {
     : c.kind === "time" ? [of.from, of.until].map((t) => (t ? dateTime(t) : "")).join(" – ")
     : c.kind === "week" ? `${list.join(", ")} (${c.zone})`
     : list.map(c.kind === "agent" ? agentName : c.kind === "country" ? country : String).join(", ");
-  return `${textOf(c.kind)} ${text(c.not ? "isNot" : "is")} ${what}`.replace(/ $/, "");
+  return `${textOf(c.kind)} ${c.not ? text("isNot") : text("is")} ${what}`.replace(/ $/, "");
 }

@@ -209,7 +209,7 @@ function One({ rule: r, set, arrange, fault, exact }: { rule: RuleForm; set: (ch
     <>
       <Field label={text("name")} value={r.name} set={(name) => set({ name })} fault={fault(".name")} maxLength={64} dir="auto" autocomplete="off" />
       <fieldset>
-        <legend>{text(r.when.length ? "when" : "always")}</legend>
+        <legend>{r.when.length ? text("when") : text("always")}</legend>
         {r.when.map((c, j) => (
           <Condition
             key={c.key} of={c} label={text("condition", { n: j + 1 })} fault={fault(`.when[${j}]`)} set={(change) => set({ when: put(r.when, j, change) })}
@@ -314,7 +314,7 @@ function Condition({ of: c, label, fault, set, remove }: { of: ConditionForm; la
         </div>
       ) : c.kind === "time" ? (
         <div class="form-row">
-          {(["from", "until"] as const).map((end) => <Field key={end} label={text(end)} type="datetime-local" value={c[end]} set={(at) => set({ [end]: at })} />)}
+          {(["from", "until"] as const).map((end) => <Field key={end} label={textOf(end)} type="datetime-local" value={c[end]} set={(at) => set({ [end]: at })} />)}
         </div>
       ) : (
         <div class="form-row">

@@ -92,7 +92,7 @@ const colours = { approved: "good", proved: "good", pending: "warn", suspended: 
 function Certificate({ of: c }: { of: Domain["certificate"] }) {
   return (
     <p class={c.state === "failed" ? "notice bad" : "quiet"}>
-      {text("certificate")}: {text(`cert_${c.state}`, { until: c.until ? dateTime(c.until, { dateStyle: "medium" }) : shared("unknown") })} {c.error}
+      {text("certificate")}: {textOf(`cert_${c.state}`, { until: c.until ? dateTime(c.until, { dateStyle: "medium" }) : shared("unknown") })} {c.error}
     </p>
   );
 }
