@@ -14,6 +14,8 @@ const require = createRequire(path.join(root, "web/package.json"));
 const { chromium } = require("playwright-core");
 const axeSource = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const base = dev.api;
+const named = new URL(base);
+named.hostname = "console.test";
 const patience = 30_000; // milliseconds: the machine may be slow
 const limit = 100_000; // milliseconds of a flow; a test that is silent for two minutes is ended
 
@@ -25,10 +27,11 @@ let current; // the browser, once it has started
 async function browser() {
   if (current && !(await current).isConnected()) current = undefined;
   // The features are those that playwright switches off and that matter here, and one that
-  // starts a process for each context.
+  // starts a process for each context. Flows reach the system by a name, too, over which
+  // browsers trust plain HTTP as little as over the address of another machine.
   current ??= chromium.launch({
     executablePath: "/usr/bin/chromium",
-    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", `--host-resolver-rules=MAP ${named.hostname} 127.0.0.1`, "--no-first-run", "--disable-background-networking",
       "--disable-component-update", "--disable-sync", "--disable-features=PreloadTopChromeWebUI,HttpsUpgrades,MediaRouter," +
       "OptimizationHints,PaintHolding,ThirdPartyStoragePartitioning,LensOverlay,NetworkTimeServiceQuerying"],
   });
@@ -68,7 +71,7 @@ const unique = () => `t${process.pid}${Date.now().toString(36)}${counter++}`;
 /** helpers returns what a flow works with. */
 function helpers(page, context, told) {
   return {
-    page, context, told, base, dev, user, root, api, assert, unique, newContext, signIn,
+    page, context, told, base, named: named.origin, dev, user, root, api, assert, unique, newContext, signIn,
     edges: dev.edges.map((e) => e.url),
     /** axe fails on any violation of WCAG 2.2 AA that it finds, in light and in dark. Only
      * colours differ between the two, so only their rules run twice. */

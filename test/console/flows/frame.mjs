@@ -21,6 +21,40 @@ export async function refusesAWrongPasswordInWordsAndKeepsTheAddress(c) {
   await context.close();
 }
 
+export async function saysThatNoSessionIsKeptWithoutHTTPS(c) {
+  const { context, page } = await stranger(c);
+  const said = page.getByText(/^Browsers keep you signed in over https or on localhost only/);
+  await page.getByLabel("Email address").waitFor();
+  c.assert.equal(await said.count(), 0, "localhost is as good as https");
+  await page.goto(`${c.named}/console`);
+  await said.waitFor(); // before anything is typed
+  await page.getByLabel("Email address").fill(c.user.email);
+  await page.getByLabel("Password").fill(c.user.password);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").and(said).waitFor();
+  // The token of a link, whose session the browser does not keep either.
+  await page.route("**/api/v1/session", (route) => route.fulfill({ status: 201, json: {} }));
+  await page.goto("about:blank");
+  await page.goto(`${c.named}/console/sign-in#wp_once_of_the_test`);
+  await page.getByRole("alert").and(said).waitFor();
+  c.assert.equal(await page.getByText("Signing in …").count(), 0);
+  await c.axe(page);
+  await context.close();
+}
+
+export async function saysThatTheBrowserKeepsNoCookies(c) {
+  const { context, page } = await stranger(c);
+  await page.route("**/api/v1/me", (route) => route.fulfill({
+    status: 401, contentType: "application/problem+json", body: JSON.stringify({ type: "urn:waypost:problem:unauthorized", title: "", status: 401, detail: "no cookie" }),
+  }));
+  await page.getByLabel("Email address").fill(c.user.email);
+  await page.getByLabel("Password").fill(c.user.password);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").getByText("The browser has not kept the session.").waitFor();
+  c.assert.equal(await page.getByLabel("Email address").inputValue(), c.user.email);
+  await context.close();
+}
+
 export async function rootLeadsBrowsersToTheConsole(c) {
   await c.page.goto(c.base + "/");
   await c.page.getByRole("heading", { level: 1, name: "Links" }).waitFor();

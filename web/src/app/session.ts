@@ -12,6 +12,9 @@ export const meFailure = signal<Failure | undefined>(undefined);
 
 export type Scope = "links:read" | "links:write" | "analytics:read" | "admin";
 
+/** Whether the newest sign-in had success, and the browser has not kept its cookie. */
+export const notKept = signal(false);
+
 /** can reports whether the user may do something. The server decides; this hides what it would refuse. */
 export function can(scope: Scope): boolean {
   return me.value?.scopes.includes(scope) ?? false;
@@ -65,6 +68,7 @@ export async function signIn(by: SignIn): Promise<void> {
   await answer(client.POST("/api/v1/session", { body: { ...by, cookie: true } }));
   sessionEnded.value = false;
   await loadMe();
+  notKept.value = !meFailure.value && me.value?.credential !== "session";
 }
 
 /** signOut ends the session. */

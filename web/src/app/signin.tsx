@@ -6,7 +6,7 @@ import { Trouble } from "../ui/failure";
 import { Field } from "../ui/field";
 import { Failure, sessionEnded } from "./api";
 import { useAct } from "./load";
-import { me, signIn } from "./session";
+import { me, notKept, signIn } from "./session";
 
 /** SignInScreen signs a user in by password, or by the one-time token after the # of the address. */
 export function SignInScreen() {
@@ -15,13 +15,14 @@ export function SignInScreen() {
   const [used, setUsed] = useState(false);
   const act = useAct();
   const done = () => {
-    if (path === "/console/sign-in") route("/console/links", true);
+    if (path === "/console/sign-in" && !notKept.value) route("/console/links", true);
   };
   const begun = useRef(false);
   const follow = (code?: string) =>
     act.run(async () => {
       try {
         await signIn({ sign_in_token: token, ...(code ? { code } : {}) });
+        if (notKept.value) setToken(""); // it is used up
         done();
       } catch (e) {
         if (e instanceof Failure && e.kind === "second-factor-required") throw e;
@@ -44,12 +45,21 @@ export function SignInScreen() {
     <main class="center">
       <div class="card">
         <h1>{text("welcome")}</h1>
+        <Insecure />
         {used && <p class="notice bad" role="alert">{text("linkUsed")}</p>}
         {token && !needsCode && <p role="status">{text("signingIn")}</p>}
         {token && needsCode ? <CodeForm busy={act.busy} submit={(code) => void follow(code)} /> : token ? <Trouble failure={act.failure} retry={() => void follow()} /> : <PasswordForm done={done} />}
       </div>
     </main>
   );
+}
+
+/** Insecure says why no one can sign in at this address: browsers keep the session's cookie
+ * over https and on localhost only, or not at all. */
+function Insecure() {
+  const failed = notKept.value;
+  if (isSecureContext && !failed) return null;
+  return <p key={failed} class={failed ? "notice bad" : "notice warn"} role={failed ? "alert" : undefined}>{isSecureContext ? text("notKept") : text("insecure")}</p>;
 }
 
 function CodeForm({ busy, submit }: { busy: boolean; submit: (code: string) => void }) {
