@@ -225,7 +225,8 @@ export async function speaksGermanAndKeepsTheTheme(c) {
   // Reasons of the API are said in German, and its own words quoted only where a rule is broken.
   for (const [status, kind, said] of [
     [403, "forbidden", "Das ist hier nicht erlaubt. Es fehlt ein Recht, oder es ist gesperrt."],
-    [404, "not-found", "Das gibt es hier nicht oder nicht mehr."],
+    [404, "not-found", "Das gibt es hier nicht."],
+    [410, "gone", "Das ist abgelaufen oder endgültig gelöscht."],
     [409, "conflict", "Nicht ausgeführt: Etwas, das es schon gibt, steht im Weg, etwa ein vergebener Name."],
     [422, "invalid", "Bitte Eingaben prüfen. Die Regel im Wortlaut: in English"],
     [503, "keys-exhausted", "Hier ist kein erzeugter Code mehr frei. Eigene Codes gehen noch."],

@@ -186,6 +186,22 @@ export async function severalLinksAreTaggedSwitchedOffDeletedAndRestored(c) {
   c.assert.equal((await stored()).length, 3);
 }
 
+/** The bin has links that have not expired, but they may expire while it is shown. */
+export async function theBinSaysWhyALinkIsNotRestored(c) {
+  const { page } = c;
+  const { word, links } = await newLinks(c, 2);
+  const until = Date.now() + 5000;
+  await c.api("PATCH", `/api/v1/urls/${links[0].short_code}`, { expires_at: new Date(until).toISOString() });
+  for (const l of links) await c.api("DELETE", `/api/v1/urls/${l.short_code}`);
+  await page.getByRole("link", { name: "Bin" }).click();
+  await page.getByRole("checkbox", { name: `Select ${word} 1` }).check();
+  await page.getByRole("checkbox", { name: `Select ${word} 2` }).check();
+  await page.waitForFunction((at) => Date.now() > at, until);
+  await page.getByRole("region", { name: "Change the selected links" }).getByRole("button", { name: "Restore" }).click();
+  await page.getByText("1 link restored").waitFor();
+  await page.getByRole("alert").getByText(`${word} 1: No longer available: the link has expired, and cannot be restored`).waitFor();
+}
+
 export async function linksThatCannotBeChangedAreNamedWithTheReason(c) {
   const { page } = c;
   const { word, links } = await newLinks(c, 2);

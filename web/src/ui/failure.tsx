@@ -16,8 +16,10 @@ export function words(f: Failure): string {
       return f.kind === "unauthorized" ? text("failSession") : text("failCode", { detail });
     case f.status === 403:
       return detail.startsWith("current_password") ? text("failPassword") : text("failForbidden", { detail });
-    case f.status === 404 || f.status === 410:
+    case f.status === 404:
       return text("failNotFound", { detail });
+    case f.status === 410:
+      return text("failGone", { detail });
     case f.status === 412:
       return text("failChanged");
     case f.status === 409:
