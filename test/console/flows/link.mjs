@@ -12,6 +12,14 @@ function create(c, fields = {}) {
   return c.api("POST", "/api/v1/urls?wait=all", { original_url: `https://example.com/${c.unique()}`, ...fields });
 }
 
+/** expires makes a link that all edges have, and waits until it has expired. */
+async function expires(c, fields) {
+  const at = Date.now() + 1500;
+  const link = await create(c, { ...fields, expires_at: new Date(at).toISOString() });
+  await c.page.waitForFunction((time) => Date.now() > time, at);
+  return link;
+}
+
 /** open shows the screen of a link. */
 async function open(c, link, query = "") {
   await c.page.goto(`${c.base}/console/links/${link.short_code}${query}`);
@@ -335,6 +343,60 @@ export async function deleteAndUndo(c) {
   const missing = c.unique().slice(0, 20);
   await c.page.goto(`${c.base}/console/links/${missing}`);
   await c.page.getByRole("heading", { level: 1, name: `There is no link ${missing}` }).waitFor();
+  await c.axe();
+}
+
+/** A link that has expired shows its state, its statistics and its history, and gets more time. */
+export async function anExpiredLinkIsShownAndGetsMoreTime(c) {
+  const title = c.unique();
+  const link = await expires(c, { title });
+  await open(c, link);
+  await c.page.getByText(/^Expired .*ago$/).waitFor();
+  await c.page.getByRole("region", { name: "Statistics" }).getByText("This link has no clicks yet").waitFor();
+  await c.page.getByRole("region", { name: "History" }).getByRole("listitem").first().waitFor();
+  c.assert.equal(await c.page.getByRole("button", { name: "QR code" }).count(), 0, "the API draws none");
+  await c.axe();
+  await c.narrow();
+  await c.page.getByRole("button", { name: "Edit", exact: true }).click();
+  const dialog = c.page.getByRole("dialog");
+  await dialog.getByLabel("Expires").fill("2099-01-02T03:04");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await toast(c, "On every edge").waitFor();
+  await c.page.getByText("On", { exact: true }).waitFor();
+  await click(c, link, desktop);
+  // Several links are changed by way of their present tags, also when one has expired.
+  const tag = c.unique();
+  const other = await expires(c, { title: `${title} other` });
+  await c.page.goto(`${c.base}/console/links?search=${title}`);
+  await c.page.getByRole("checkbox", { name: `Select ${other.title}` }).check();
+  await c.page.getByRole("button", { name: "Add tag" }).click();
+  await dialog.getByLabel("Tag").fill(tag);
+  await dialog.getByRole("button", { name: "Add tag" }).click();
+  await c.page.getByText("1 link tagged").waitFor();
+}
+
+/** A link whose time is over cannot be restored, and what the API says of it is said. */
+export async function whatIsNoLongerAvailableIsSaid(c) {
+  const link = await expires(c, { title: c.unique() });
+  await open(c, link);
+  await c.page.getByRole("button", { name: "Delete" }).click();
+  await c.page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await c.page.getByRole("heading", { level: 1, name: `The link ${link.short_code} was deleted` }).waitFor();
+  await toast(c, "The link is deleted").waitFor();
+  c.assert.equal(await c.page.getByRole("button", { name: "Undo" }).count(), 0);
+  const restore = c.page.getByRole("button", { name: "Restore the link" });
+  await restore.click();
+  await c.page.getByRole("alert").getByText("No longer available: the link has expired, and cannot be restored", { exact: true }).waitFor();
+  await restore.waitFor({ state: "detached" });
+  await c.page.getByRole("heading", { level: 1 }).and(c.page.locator(":focus")).waitFor();
+  await c.axe();
+  await c.page.route(/\/api\/v1\/urls\/gone1\?/, (route) => route.fulfill({
+    status: 410, contentType: "application/problem+json", body: JSON.stringify({ type: "urn:waypost:problem:gone", title: "", status: 410, detail: "the link has expired" }),
+  }));
+  await c.page.goto(`${c.base}/console/links/gone1`);
+  await c.page.getByRole("heading", { level: 1, name: "The link gone1 is no longer available" }).waitFor();
+  await c.page.getByText("No longer available: the link has expired", { exact: true }).waitFor();
+  c.assert.equal(await restore.count(), 0);
   await c.axe();
 }
 

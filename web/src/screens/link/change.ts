@@ -21,9 +21,9 @@ export interface Place {
   domain: string | undefined;
 }
 
-/** getLink loads a link. */
+/** getLink loads a link, also an expired one. */
 export async function getLink(at: Place, signal?: AbortSignal): Promise<State> {
-  const got = await answer(client.GET("/api/v1/urls/{code}", { params: { path: { code: at.code }, query: { domain: at.domain } }, signal: signal ?? null }));
+  const got = await answer(client.GET("/api/v1/urls/{code}", { params: { path: { code: at.code }, query: { domain: at.domain, expired: true } }, signal: signal ?? null }));
   return { link: got.data, etag: got.response.headers.get("ETag") ?? "" };
 }
 

@@ -26,8 +26,9 @@ export default function Link() {
   return <One key={`${at.domain}/${at.code}`} at={at} />;
 }
 
-/** What the screen knows of a link that is not there: when it was deleted, and by whom. */
-type Missing = { deleted: Schemas["LinkEvent"] | undefined };
+/** What the screen knows of a link that is not there: when it was deleted, and by whom, and
+ * what the API says of one that is no longer available. */
+type Missing = { deleted: Schemas["LinkEvent"] | undefined; gone: Failure | undefined };
 
 function One({ at }: { at: Place }) {
   const loaded = useLoad(async (signal): Promise<State | Missing> => {
@@ -35,7 +36,7 @@ function One({ at }: { at: Place }) {
       return await getLink(at, signal);
     } catch (e) {
       if (!(e instanceof Failure) || (e.status !== 404 && e.status !== 410)) throw e;
-      return { deleted: await deletion(at, signal) };
+      return { deleted: await deletion(at, signal), gone: e.status === 410 ? e : undefined };
     }
   }, [at.code, at.domain]);
   const { data } = loaded;
@@ -91,15 +92,16 @@ async function deletion(at: Place, signal: AbortSignal): Promise<Schemas["LinkEv
 function Absent({ at, missing, restore }: { at: Place; missing: Missing; restore: () => Promise<void> }) {
   const act = useAct();
   const head = useRef<HTMLHeadingElement>(null);
+  const late = act.failure?.status === 410; // the API says why
   useEffect(() => {
     if (document.activeElement === document.body) head.current?.focus();
-  }, []);
+  }, [late]);
   const gone = missing.deleted;
   return (
     <section class="empty">
-      <h1 ref={head} tabIndex={-1}>{gone ? textOf(gone.what === "expired" ? "isExpired" : "isDeleted", { code: at.code }) : text("isMissing", { code: at.code })}</h1>
-      {gone ? <p>{gone.by && <><span dir="auto">{gone.by.name}</span>, </>}<Moment at={gone.at} /></p> : <p>{text("missingHint")}</p>}
-      {gone?.what === "deleted" && can("links:write") && <p><button type="button" class="primary" disabled={act.busy} onClick={() => void act.run(restore)}>{text("restore")}</button></p>}
+      <h1 ref={head} tabIndex={-1}>{gone ? textOf(gone.what === "expired" ? "isExpired" : "isDeleted", { code: at.code }) : missing.gone ? text("isGone", { code: at.code }) : text("isMissing", { code: at.code })}</h1>
+      {gone ? <p>{gone.by && <><span dir="auto">{gone.by.name}</span>, </>}<Moment at={gone.at} /></p> : <p>{missing.gone ? words(missing.gone) : text("missingHint")}</p>}
+      {gone?.what === "deleted" && !late && can("links:write") && <p><button type="button" class="primary" disabled={act.busy} onClick={() => void act.run(restore)}>{text("restore")}</button></p>}
       <Trouble failure={act.failure} />
       <p><a href="/console/links">{shared("toLinks")}</a></p>
     </section>
@@ -143,7 +145,7 @@ function Present({ at, state, changed, reload, restore, deleted }: {
         <div class="row">
           <a class="mono" href={link.short_url} target="_blank" rel="noreferrer noopener">{link.short_url}</a>
           <Copy value={link.short_url} label={link.short_url} />
-          <button type="button" class="small" onClick={() => setOpen("qr")}>{text("qr")}</button>
+          {!expired(link) && <button type="button" class="small" onClick={() => setOpen("qr")}>{text("qr")}</button>}
           <States link={link} />
         </div>
         <dl class="facts">
@@ -176,7 +178,7 @@ function Present({ at, state, changed, reload, restore, deleted }: {
           run={async () => {
             const got = await answer(client.DELETE("/api/v1/urls/{code}", { params: { path: { code: at.code }, query: { domain: at.domain, wait: "all" } } }));
             setOpen(undefined);
-            toast(`${text("deleted")} ${applied(got.response)}`, { undo: () => void restore().catch((e: unknown) => toast(e instanceof Failure ? words(e) : String(e), { bad: true })) });
+            toast(`${text("deleted")} ${applied(got.response)}`, expired(link) ? {} : { undo: () => void restore().catch((e: unknown) => toast(e instanceof Failure ? words(e) : String(e), { bad: true })) });
             deleted();
           }}
         >
@@ -187,18 +189,23 @@ function Present({ at, state, changed, reload, restore, deleted }: {
   );
 }
 
+/** expired reports whether a link has expired. */
+function expired(link: LinkData): boolean {
+  return Date.parse(link.expires_at ?? "") <= Date.now();
+}
+
 /** States says whether a link redirects, in words. */
 function States({ link }: { link: LinkData }) {
-  const expired = link.expires_at !== null && Date.parse(link.expires_at) <= Date.now();
+  const over = expired(link);
   return (
     <>
       {link.blocked && <span class="tag bad">{text("blocked")} {link.blocked.reason} <Ago at={link.blocked.since} /></span>}
       {!link.active && <span class="tag warn">{text("off")}</span>}
-      {expired && <span class="tag bad">{text("expired")} <Ago at={link.expires_at} /></span>}
-      {link.active && !expired && !link.blocked && <span class="tag good">{text("on")}</span>}
+      {over && <span class="tag bad">{text("expired")} <Ago at={link.expires_at} /></span>}
+      {link.active && !over && !link.blocked && <span class="tag good">{text("on")}</span>}
       {link.has_password && <span class="tag">{textOf("password")}</span>}
       {link.valid_from && Date.parse(link.valid_from) > Date.now() && <span class="tag warn">{textOf("valid_from")} <Ago at={link.valid_from} /></span>}
-      {!expired && link.expires_at && <span class="tag">{text("expires")} <Ago at={link.expires_at} /></span>}
+      {!over && link.expires_at && <span class="tag">{text("expires")} <Ago at={link.expires_at} /></span>}
     </>
   );
 }

@@ -78,7 +78,7 @@ function patch(link: Link, body: { active: boolean }): Promise<Link> {
  * has added meanwhile. */
 async function retag(link: Link, edit: (tags: readonly string[]) => string[]): Promise<Link> {
   for (let left = 3; ; left--) {
-    const { data, response } = await answer(client.GET("/api/v1/urls/{code}", { params: at(link) }));
+    const { data, response } = await answer(client.GET("/api/v1/urls/{code}", { params: { ...at(link), query: { domain: link.domain, expired: true } } }));
     try {
       return await ask(client.PATCH("/api/v1/urls/{code}", {
         params: { ...at(link), header: { "If-Match": response.headers.get("ETag") ?? "*" } }, body: { tags: edit(data.tags) },
