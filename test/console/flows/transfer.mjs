@@ -71,6 +71,27 @@ export async function imports(c) {
   c.assert.deepEqual(links.find((l) => l.title === "two\nlines").tags.toSorted(), [tag, "'=1"].sort());
 }
 
+/** A refused row names its field, also when its code is taken; a column of fields without a field is none. */
+export async function namesTheFieldOfARefusedRow(c) {
+  const code = c.unique();
+  await c.api("POST", "/api/v1/urls", { original_url: "https://example.com/", custom_code: code });
+  const check = async (name, text) => {
+    await open(c);
+    await choose(c, name, text);
+    await button(c, "Check all rows").click();
+    await c.page.getByText("The check has ended.").waitFor();
+  };
+  const refused = c.page.getByRole("table", { name: "Rows that are refused" });
+  const heads = () => refused.getByRole("columnheader").allTextContents();
+  await check("taken.csv", `original_url,custom_code\nhttps://example.com/a,${code}\n`);
+  await refused.getByRole("row", { name: new RegExp(`^2 custom_code the code "${code}" is taken`) }).waitFor();
+  c.assert.deepEqual(await heads(), ["Row", "Field", "Reason", "Target"]);
+  await check("cells.csv", "original_url,custom_code\nhttps://example.com/b\n");
+  await refused.getByRole("row", { name: /^2 it has 1 cells instead of 2/ }).waitFor();
+  c.assert.deepEqual(await heads(), ["Row", "Reason", "Target"]);
+  await c.axe();
+}
+
 /** Broken CSV is said with its row, and what stands before it can be imported. */
 export async function saysWhereAFileIsBroken(c) {
   const tag = c.unique();

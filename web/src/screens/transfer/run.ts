@@ -83,8 +83,9 @@ export async function run(job: Job, dry: boolean, from: Progress, watch: Watch, 
     sent.results.forEach((r, i) => {
       const { row, link } = batch.rows[i]!;
       if (r.error) {
+        // The only conflict of a new link is that of its code.
         const at = r.error.errors?.[0];
-        refused.push({ row, field: fieldAt(at?.location), reason: at?.message ?? r.error.detail, url: link.original_url });
+        refused.push({ row, field: fieldAt(at?.location ?? (r.status === 409 ? "custom_code" : "")), reason: at?.message ?? r.error.detail, url: link.original_url });
       } else if (sent.replayed) p.replayed++;
       else if (r.status === 200) p.found++;
       else p.created++;
@@ -104,7 +105,7 @@ export async function run(job: Job, dry: boolean, from: Progress, watch: Watch, 
 }
 
 /** fieldAt names the field of body.links[3].tags[0]. */
-function fieldAt(location = ""): string {
+function fieldAt(location: string): string {
   return location.replace(/^body\.links\[\d+\]\.?/, "").replace(/^body\./, "");
 }
 

@@ -288,6 +288,7 @@ function Refused({ report }: { report: Partial<Report> & Pick<Report, "progress"
     return () => URL.revokeObjectURL(url);
   }, [all]);
   if (report.shown.length === 0) return null;
+  const named = report.shown.some((r) => r.field);
   return (
     <>
       <div class="head">
@@ -295,11 +296,11 @@ function Refused({ report }: { report: Partial<Report> & Pick<Report, "progress"
         {report.progress.refused > report.shown.length && <span class="quiet">{text("refusedShown", { n: report.shown.length, total: report.progress.refused })}</span>}
         {file && <a class="button small" href={file} download="waypost-refused-rows.csv">{shared("downloadCSV")}</a>}
       </div>
-      <Table title={text("refusedRows")} box="refused" heads={[[text("row")], text("field"), text("reason"), text("target")]}>
+      <Table title={text("refusedRows")} box="refused" heads={[[text("row")], ...(named ? [text("field")] : []), text("reason"), text("target")]}>
         {report.shown.map((r) => (
           <tr key={r.row}>
             <td class="num">{number(r.row)}</td>
-            <td>{r.field && <code>{r.field}</code>}</td>
+            {named && <td>{r.field && <code>{r.field}</code>}</td>}
             <td>{r.reason}</td>
             <td dir="auto" class="short">{shown(r.url)}</td>
           </tr>
