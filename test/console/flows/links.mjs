@@ -121,6 +121,29 @@ export async function linksAreFoundFilteredAndOrderedInTheAddressBar(c) {
   await page.waitForURL((url) => !url.searchParams.has("search") && !url.searchParams.has("tag"));
 }
 
+/** A short URL is found, whether it is pasted with its scheme or without. */
+export async function aPastedShortURLIsFound(c) {
+  const { page } = c;
+  const { word, links: [link] } = await newLinks(c, 2);
+  await page.reload(); // an empty list has no search
+  const search = page.getByRole("searchbox", { name: "Search links" });
+  for (const typed of [link.short_url, `${link.short_url}+`, link.short_url.replace("http://", "")]) {
+    await search.fill(word);
+    await shows(page, 2);
+    await search.fill(typed);
+    await shows(page, 1);
+    await rowOf(page, `${word} 1`).waitFor();
+  }
+  c.assert.equal(new URL(page.url()).searchParams.get("search"), link.short_url.replace("http://", ""));
+  await page.reload();
+  await shows(page, 1);
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox", { name: /Type a command/ }).fill(link.short_url);
+  await page.getByRole("option", { name: `${word} 1` }).waitFor();
+  await page.keyboard.press("Enter");
+  await page.waitForURL((u) => u.pathname === `/console/links/${link.short_code}`);
+}
+
 export async function severalLinksAreTaggedSwitchedOffDeletedAndRestored(c) {
   const { page } = c;
   const tag = c.unique();

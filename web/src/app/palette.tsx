@@ -4,7 +4,8 @@ import { text } from "../messages/app";
 import { Dialog } from "../ui/dialog";
 import { ask, client, type Schemas } from "./api";
 import { shortcuts } from "./keys";
-import { linkPath } from "./paths";
+import { useLoad } from "./load";
+import { linkPath, searchOf } from "./paths";
 import { allPlaces } from "./shell";
 
 interface Entry {
@@ -71,22 +72,23 @@ export function Palette({ close }: { close: () => void }) {
 /** useFound returns the links that fit what is typed. */
 function useFound(typed: string): readonly Schemas["Link"][] {
   const [found, setFound] = useState<readonly Schemas["Link"][]>([]);
+  const domains = useLoad((signal) => ask(client.GET("/api/v1/domains", { signal })), []).data?.domains ?? [];
+  const { search, domain } = searchOf(typed.trim(), domains);
   useEffect(() => {
-    const search = typed.trim();
     if (search.length < 2) {
       setFound([]);
       return;
     }
     const abort = new AbortController();
     const timer = setTimeout(() => {
-      ask(client.GET("/api/v1/urls", { params: { query: { search, limit: 8 } }, signal: abort.signal }))
+      ask(client.GET("/api/v1/urls", { params: { query: { search, domain, limit: 8 } }, signal: abort.signal }))
         .then((page) => setFound(page.urls), () => undefined); // the places are still found
     }, 120);
     return () => {
       clearTimeout(timer);
       abort.abort();
     };
-  }, [typed]);
+  }, [search, domain]);
   return found;
 }
 

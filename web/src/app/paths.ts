@@ -6,6 +6,19 @@ export function linkPath(link: Pick<Schemas["Link"], "short_code"> & { domain?: 
   return `/console/links/${encodeURIComponent(link.short_code)}${domain}`;
 }
 
+/** searchOf returns the filters of the API that find what is typed. A short URL of one of the
+ * domains is found by its code, because searches know the URLs of targets only. */
+export function searchOf(typed: string, domains: readonly Pick<Schemas["Domain"], "host">[]): { search: string; domain?: string } {
+  const url = /^https?:\/\//i.test(typed) ? typed : `https://${typed}`;
+  if (URL.canParse(url)) {
+    const { host, hostname, pathname } = new URL(url);
+    const domain = domains.find((d) => d.host === host || d.host === hostname)?.host;
+    const code = /[\w-]+/.exec(pathname)?.[0];
+    if (domain && code) return { search: code, domain };
+  }
+  return { search: typed };
+}
+
 /** inQuery returns a path with other values in its query; undefined and "" remove one. */
 export function inQuery(url: string, change: Record<string, string | undefined>): string {
   const u = new URL(url, location.origin);

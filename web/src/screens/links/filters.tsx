@@ -2,7 +2,7 @@ import { useLocation } from "preact-iso/router";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
 import { useShortcuts } from "../../app/keys";
-import { inQuery } from "../../app/paths";
+import { inQuery, searchOf } from "../../app/paths";
 import { Choice, Field } from "../../ui/field";
 import { text } from "../../messages/links";
 import type { Query } from "./list";
@@ -29,14 +29,14 @@ export function filtered(asked: Asked): boolean {
 }
 
 /** keyOf returns a text that differs when the list does. */
-export function keyOf(asked: Asked): string {
-  return JSON.stringify([...names.map((name) => asked[name] ?? ""), sortOf(asked)]);
+export function keyOf(asked: Asked, domains: readonly Schemas["Domain"][]): string {
+  return JSON.stringify([...names.map((name) => asked[name] ?? ""), sortOf(asked), searchOf(asked["search"] ?? "", domains)]);
 }
 
 /** queryOf returns the API's parameters for the filters in the address bar. */
-export function queryOf(asked: Asked): Query {
+export function queryOf(asked: Asked, domains: readonly Schemas["Domain"][]): Query {
   const query: Query = { sort: sortOf(asked) };
-  if (asked["search"]) query.search = asked["search"];
+  if (asked["search"]) Object.assign(query, searchOf(asked["search"], domains));
   if (asked["tag"]) query.tag = [asked["tag"]];
   if (asked["domain"]) query.domain = asked["domain"];
   const from = day(asked["from"], 0);

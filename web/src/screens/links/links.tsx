@@ -21,10 +21,11 @@ import { LinkTable, sparkKey } from "./table";
 export default function Links() {
   const { url, query, route } = useLocation();
   const asked = query as Readonly<Record<string, string>>;
-  const list = useLinks(keyOf(asked), () => queryOf(asked));
   const domains = useLoad((signal) => ask(client.GET("/api/v1/domains", { signal })), []).data?.domains ?? [];
   const shared = domains.find((d) => d.shared)?.host ?? "";
-  const [selected, select, clear] = useSelection(keyOf(asked));
+  const key = keyOf(asked, domains);
+  const list = useLinks(key, () => queryOf(asked, domains));
+  const [selected, select, clear] = useSelection(key);
   const [sparks, shown, renew] = useSparks(list);
   const [made, setMade] = useState<Made>();
   const [pasted, setPasted] = useState("");
@@ -55,7 +56,7 @@ export default function Links() {
     <>
       <div class="head">
         <h1>{common("links")}</h1>
-        {!first && <Export query={() => queryOf(asked)} />}
+        {!first && <Export query={() => queryOf(asked, domains)} />}
         {write && <button type="button" class="primary" onClick={open}>{common("create")} <kbd class="wide-only" aria-hidden="true">c</kbd></button>}
       </div>
       {!first && <Filters domains={domains} />}
