@@ -109,9 +109,14 @@ function fieldAt(location: string): string {
   return location.replace(/^body\.links\[\d+\]\.?/, "").replace(/^body\./, "");
 }
 
+/** decides reports whether a link is more than its target, so that it is not the one link of that. */
+function decides(link: NewLink): boolean {
+  return Boolean(link.rules?.length || link.valid_from || link.expired_url || link.max_clicks || link.password);
+}
+
 async function deliver(job: Job, dry: boolean, batch: Batch, watch: Watch, signal: AbortSignal) {
   const links = batch.rows.map(({ link }): NewLink =>
-    job.dedupe && link.dedupe === undefined && !link.custom_code && link.active !== false ? { ...link, dedupe: true } : link);
+    job.dedupe && link.dedupe === undefined && link.active !== false && !decides(link) ? { ...link, dedupe: true } : link);
   const header = dry
     ? { Prefer: "return=minimal" }
     : { Prefer: "return=minimal", "Idempotency-Key": `import-${job.fingerprint}${job.dedupe ? "-dedupe" : ""}-${batch.number}` };
