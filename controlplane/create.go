@@ -109,7 +109,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 	if _, _, err := s.findDuplicates(ctx, actor.Workspace, all); err != nil {
 		return nil, err
 	}
-	if custom, err = s.findAgain(ctx, actor.Workspace, custom); err != nil {
+	if custom, _, err = s.findAgain(ctx, actor.Workspace, custom); err != nil {
 		return nil, err
 	}
 	if custom = refuseRepeated(custom); len(custom) > 0 {
@@ -150,7 +150,8 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 	}
 	all := pending
 	at := none
-	if pending, err = s.findAgain(ctx, actor.Workspace, pending); err != nil {
+	pending, seen, err := s.findAgain(ctx, actor.Workspace, pending)
+	if err != nil {
 		return nil, none, err
 	}
 	if key == nil {
@@ -171,6 +172,9 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 	}
 	for _, x := range all {
 		outcomes[x.index].Err, outcomes[x.index].Found = x.err, x.found
+	}
+	if at.IsZero() {
+		at = seen
 	}
 	return outcomes, at, nil
 }
@@ -238,8 +242,11 @@ func (s *Links) findDuplicates(ctx context.Context, ws waypost.WorkspaceID, pend
 }
 
 // findAgain settles the pending links that are there already, under the custom code and
-// with the target that are asked for, and returns the others.
-func (s *Links) findAgain(ctx context.Context, ws waypost.WorkspaceID, pending []*pendingLink) (left []*pendingLink, err error) {
+// with the target that are asked for, and returns the others, and a position at which
+// those exist.
+func (s *Links) findAgain(
+	ctx context.Context, ws waypost.WorkspaceID, pending []*pendingLink,
+) (left []*pendingLink, at waypost.Position, err error) {
 	var names []LinkName
 	for _, x := range pending {
 		if x.again {
@@ -247,20 +254,20 @@ func (s *Links) findAgain(ctx context.Context, ws waypost.WorkspaceID, pending [
 		}
 	}
 	if len(names) == 0 {
-		return pending, nil
+		return pending, at, nil
 	}
-	links, err := s.store.Named(ctx, ws, names)
+	links, seen, err := s.store.Named(ctx, ws, names)
 	if err != nil {
-		return nil, err
+		return nil, at, err
 	}
 	for _, x := range pending {
 		if l, ok := links[LinkName{x.link.Domain, x.link.Code}]; ok && x.again && l.OriginalURL == x.link.OriginalURL {
-			*x.link, x.found, x.added = l, true, true
+			*x.link, x.found, x.added, at = l, true, true, seen
 			continue
 		}
 		left = append(left, x)
 	}
-	return left, nil
+	return left, at, nil
 }
 
 // prepared checks the links of one request.

@@ -64,8 +64,9 @@ type LinkStore interface {
 	// keys, and a position at which they exist.
 	Duplicates(ctx context.Context, ws waypost.WorkspaceID, keys []DedupeKey) (map[DedupeKey]waypost.Link, waypost.Position, error)
 
-	// Named finds the live links of a workspace that have these names.
-	Named(ctx context.Context, ws waypost.WorkspaceID, names []LinkName) (map[LinkName]waypost.Link, error)
+	// Named finds the live links of a workspace that have these names, and a position at
+	// which they exist.
+	Named(ctx context.Context, ws waypost.WorkspaceID, names []LinkName) (map[LinkName]waypost.Link, waypost.Position, error)
 
 	// DedupeByDefault reports whether requests of a workspace that say nothing about
 	// duplicates get the existing link of their target.

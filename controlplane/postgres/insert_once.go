@@ -362,26 +362,33 @@ func (db *LinkStore) Duplicates(
 // Named implements controlplane.LinkStore.
 func (db *LinkStore) Named(
 	ctx context.Context, ws waypost.WorkspaceID, names []controlplane.LinkName,
-) (map[controlplane.LinkName]waypost.Link, error) {
+) (map[controlplane.LinkName]waypost.Link, waypost.Position, error) {
 	domains, codes := make([]int32, len(names)), make([]string, len(names))
 	for i, n := range names {
 		domains[i], codes[i] = int32(n.Domain), string(n.Code)
 	}
 	links := make(map[controlplane.LinkName]waypost.Link)
-	err := db.pool.queryIn(ctx, tenantOf(ws), `
+	var at begun
+	var b pgx.Batch
+	tenantOf(ws).first(&b)
+	b.Queue(`
 		SELECT l.* FROM unnest($2::integer[], $3::text[]) n (domain, code)
 		CROSS JOIN LATERAL (`+selectLive+` AND l.domain_id = n.domain AND l.code = n.code AND `+ofWorkspace("l.workspace_id", "$1")+` OFFSET 0) l`,
-		[]any{ws, domains, codes}, func(rows pgx.Rows) error {
-			for rows.Next() {
-				l, err := scanLink(rows)
-				if err != nil {
-					return err
-				}
-				links[controlplane.LinkName{Domain: l.Domain, Code: l.Code}] = l
+		ws, domains, codes).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			l, err := scanLink(rows)
+			if err != nil {
+				return err
 			}
-			return rows.Err()
-		})
-	return links, classify("look for links by name", err)
+			links[controlplane.LinkName{Domain: l.Domain, Code: l.Code}] = l
+		}
+		return rows.Err()
+	})
+	b.Queue(selectPosition).QueryRow(at.scan)
+	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, waypost.Position{}, classify("look for links by name", err)
+	}
+	return links, at.position(), nil
 }
 
 // DedupeByDefault implements controlplane.LinkStore.

@@ -140,8 +140,12 @@ func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limi
 	return n, errors.Join(failed, err)
 }
 
-// sweptAtOnce bounds the links that SweepClicks looks for.
-const sweptAtOnce = 50_000
+const (
+	// sweptAtOnce bounds the links that SweepClicks looks for.
+	sweptAtOnce = 50_000
+
+	never = 100 * 365 * 24 * time.Hour
+)
 
 // SweepClicks implements controlplane.ReaperStore.
 func (db *ReaperStore) SweepClicks(ctx context.Context) (int, error) {
@@ -159,7 +163,7 @@ func (db *ReaperStore) SweepClicks(ctx context.Context) (int, error) {
 	if len(gone) > 0 && gone[0].workspace == 0 {
 		last, gone = gone[0].link, gone[1:]
 	}
-	cleared, err := db.purgeClicks(ctx, gone, 0)
+	cleared, err := db.purgeClicks(ctx, gone, never) // links that are there stay as they are
 	if err == nil {
 		db.swept.Store(last)
 	}
