@@ -87,7 +87,7 @@ func TestLinksGet_TakesAShortURL(t *testing.T) {
 		_, _ = w.Write([]byte(aLink))
 	}, "links", "get", "https://go.example.com/spring+")
 	require.Zero(t, code, stderr)
-	require.Equal(t, "/api/v1/urls/spring?domain=go.example.com", asked)
+	require.Equal(t, "/api/v1/urls/spring?domain=go.example.com&expired=true", asked)
 }
 
 func TestRefusals_NameFlags(t *testing.T) {

@@ -82,7 +82,7 @@ func TestImport_KeepsCodesOnRequest(t *testing.T) {
 			var codes []string
 			for _, l := range a.batches[0] {
 				codes = append(codes, l.CustomCode)
-				require.Equal(t, l.CustomCode == "", l.Dedupe != nil)
+				require.True(t, *l.Dedupe)
 			}
 			require.Equal(t, want, codes, format)
 			require.Equal(t, map[bool]int{true: 0, false: 1}[keep], left, format)
