@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// ReaperStore deletes the rows of a Reaper. Each call is one transaction of at most
-// limit rows, which several instances may run at once; it returns the number of rows.
+// ReaperStore deletes the rows of a Reaper. Each call is a step of at most limit links or
+// keys, of which several instances may run at once; it returns their number.
 type ReaperStore interface {
 	// ClaimCleanup begins a run, which ends after limit at the latest, unless that of
 	// another instance is under way.
@@ -171,7 +171,7 @@ func (r *Reaper) clean(ctx context.Context, deadline time.Time) error {
 			if err != nil {
 				return err
 			}
-			if n < r.cfg.BatchSize/2 {
+			if n <= r.cfg.BatchSize/2 {
 				break // the rest is not to be had now, or just came
 			}
 		}

@@ -299,3 +299,22 @@ func textOf(t *testing.T, hand *pgx.Conn, sql string) (s string) {
 	require.NoError(t, hand.QueryRow(t.Context(), sql).Scan(&s), sql)
 	return s
 }
+
+// countingPurges counts how often links are to be purged.
+type countingPurges struct {
+	controlplane.ReaperStore
+	n int
+}
+
+func (c *countingPurges) PurgeLinks(context.Context, time.Duration, int) (int, error) {
+	c.n++
+	return 0, nil
+}
+
+func TestARunEndsWhenNothingIsLeftHoweverSmallItsBatches(t *testing.T) {
+	db, _ := open(t)
+	s := &countingPurges{ReaperStore: db}
+	r := controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: s, BatchSize: 1, MaxDuration: time.Second})
+	require.NoError(t, r.Once(t.Context()))
+	require.Equal(t, 1, s.n)
+}

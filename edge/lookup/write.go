@@ -122,17 +122,17 @@ func (t *Table) Resume(leave int64) {
 // Finish records that everything was loaded. It reports whether the table is complete,
 // which it is if all records did fit.
 func (t *Table) Finish() bool {
-	if t.bounded {
-		return false
-	}
-	if t.phase.Load()&1 == 0 {
-		t.phase.Add(1)
-	}
 	if t.gradual {
 		t.gradual = false
 		for i := range t.shards {
 			preferHuge(t.shards[i].slots.Load().mem)
 		}
+	}
+	if t.bounded {
+		return false
+	}
+	if t.phase.Load()&1 == 0 {
+		t.phase.Add(1)
 	}
 	return true
 }
