@@ -184,6 +184,7 @@ func TestHelp_RefusesWhatIsNoCommand(t *testing.T) {
 		"help link":         "waypost: unknown command \"link\" for \"waypost\": did you mean links? (see `waypost --help`)\n",
 		"help links lisst":  "waypost: unknown command \"lisst\" for \"waypost links\": did you mean list? (see `waypost --help`)\n",
 		"links list --tags": "waypost: unknown flag: --tags: did you mean --tag? (see `waypost links list --help`)\n",
+		"links list --tga":  "waypost: unknown flag: --tga: did you mean --tag? (see `waypost links list --help`)\n",
 		"links list --foo":  "waypost: unknown flag: --foo (see `waypost links list --help`)\n",
 		"links list -x":     "waypost: unknown shorthand flag: 'x' in -x (see `waypost links list --help`)\n",
 	} {

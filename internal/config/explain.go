@@ -81,21 +81,25 @@ func Nearest(name string, known []string) string {
 	return nearest
 }
 
-// editDistance counts the bytes to insert, delete or replace (Levenshtein).
+// editDistance counts the bytes to insert, delete or replace, and the neighbours to swap.
 func editDistance(a, b string) int {
+	var before, last []int // the rows of the two letters of a before
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		before, last, row = last, row, make([]int, len(b)+1)
 		row[0] = i + 1
 		for j := range len(b) {
 			cost := 1
 			if a[i] == b[j] {
 				cost = 0
 			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+			row[j+1] = min(last[j]+cost, row[j]+1, last[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
 	}
 	return row[len(b)]
