@@ -47,7 +47,7 @@ var layers = []layer{
 	{path: "internal/rulefile", mayUse: []string{"api"}},
 	{path: "client", mayUse: []string{"api"}},
 	{path: "edge/node", mayUse: []string{
-		"edge/enrol", "edge/server", "edge/replica", "edge/lookup", "edge/clicks", "edge/blocks",
+		"edge/enrol", "edge/server", "edge/replica", "edge/clicks", "edge/blocks",
 		"edge/budgets", "edge/audience", "edge/peers", "edge/handover", "edge/report", "edge/gossip",
 		"edge/certs", "replication", "api/clickbatch", "api", "rules", "internal", "",
 	}},

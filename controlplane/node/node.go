@@ -34,6 +34,10 @@ const (
 	// collectAt is the growth of the heap, in percent, at which garbage is collected: a
 	// control plane keeps little and makes much garbage.
 	collectAt = 200
+
+	// outsideHeap is the memory that a control plane needs outside of Go's heap, in bytes,
+	// most of it for the blocks of its replica.
+	outsideHeap = 128 << 20
 )
 
 // Run runs a control plane until ctx ends. Listeners are opened first, so that a busy
@@ -103,6 +107,7 @@ func (c *control) open(ctx context.Context) (err error) {
 	}
 	c.closers = append(c.closers, dir.Close)
 	memlimit.CollectLess(collectAt)
+	memlimit.Apply(outsideHeap, c.log)
 
 	database := c.cfg.Database
 	database.Memory, database.Logger = keyMemory{dir}, c.log

@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"waypost/controlplane"
+	"waypost/internal/memlimit"
 	"waypost/migrations"
 	"waypost/replication"
 )
@@ -144,7 +145,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	p := &pool{log: cfg.Logger, highWater: highWater, changed: newHint()}
 	history := &History{pool: p, cfg: cfg}
-	clicks := &ClickStore{pool: p, cfg: cfg}
+	clicks := &ClickStore{pool: p, cfg: cfg, links: linkCache{most: cacheSets(memlimit.Available())}}
 	access := &AccessStore{pool: p, eventSample: cfg.EventSample}
 	db := &DB{
 		LinkStore:     &LinkStore{pool: p, keepAnswers: cfg.KeepAnswers},

@@ -2,9 +2,6 @@ package lookup
 
 import "waypost"
 
-// AvailableAt is Available with another root of the file system.
-func AvailableAt(root string) int64 { return availableAt(root) }
-
 // Look finds a record like Find, and stays: it returns the bytes in the table, which are
 // valid until leave is called.
 func (t *Table) Look(domain waypost.DomainID, code []byte) (raw []byte, leave func()) {

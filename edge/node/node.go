@@ -21,7 +21,6 @@ import (
 	"waypost/edge/blocks"
 	"waypost/edge/certs"
 	"waypost/edge/handover"
-	"waypost/edge/lookup"
 	"waypost/edge/report"
 	"waypost/edge/server"
 	"waypost/internal/admin"
@@ -114,7 +113,7 @@ func (e *edge) open(ctx context.Context) (err error) {
 	}
 	cfg.Node = e.identity.node()
 	if cfg.Replica.LookupBytes == 0 {
-		cfg.Replica.LookupBytes = lookup.Available() / 4
+		cfg.Replica.LookupBytes = memlimit.Available() / 4
 	}
 	memlimit.Apply(outsideHeap+max(cfg.Replica.LookupBytes, 0), e.log)
 	if cfg.Takeover {

@@ -15,6 +15,7 @@ import (
 	"waypost"
 	"waypost/edge/lookup"
 	"waypost/internal/failpoint"
+	"waypost/internal/memlimit"
 	"waypost/replication"
 )
 
@@ -22,7 +23,7 @@ import (
 type Config struct {
 	Dir          string        // required: belongs to the replica alone
 	CacheBytes   int64         // of blocks in memory; 128 MiB
-	LookupBytes  int64         // memory of the lookup table; a quarter of lookup.Available; negative: no table
+	LookupBytes  int64         // memory of the lookup table; a quarter of memlimit.Available; negative: no table
 	SyncInterval time.Duration // within which an applied batch is durable; 100 ms
 	// VerifyInterval is the time in which all records on disk are read once, slot by slot,
 	// and compared with their checksums and the digest; 24 h; negative: never.
@@ -46,7 +47,7 @@ func (c Config) withDefaults() Config {
 		c.CacheBytes = 128 << 20
 	}
 	if c.LookupBytes == 0 {
-		c.LookupBytes = lookup.Available() / 4
+		c.LookupBytes = memlimit.Available() / 4
 	}
 	if c.SyncInterval == 0 {
 		c.SyncInterval = 100 * time.Millisecond

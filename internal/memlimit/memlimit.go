@@ -1,5 +1,6 @@
-// Package memlimit keeps a process within the memory that its control group allows:
-// the Go runtime knows nothing of that, and is killed when it collects too late.
+// Package memlimit knows how much memory a process may use, and keeps it within what its
+// control group allows: the Go runtime knows nothing of that, and is killed when it
+// collects too late.
 package memlimit
 
 import (
