@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,7 +82,12 @@ func writeBars(b *strings.Builder, s *client.Stats, width int) {
 	if width > 0 {
 		longest = max(1, min(longest, width-len(layout)-digits-len("    ")))
 	}
-	for _, step := range s.Series {
+	series := s.Series
+	if quiet := slices.IndexFunc(series, func(step client.Bucket) bool { return step.Clicks > 0 }); quiet > 1 {
+		series = series[quiet:]
+		_, _ = fmt.Fprintf(b, "no clicks before %s\n", series[0].T.Format(layout))
+	}
+	for _, step := range series {
 		bar := cells(step.Clicks, most, longest)
 		light := min(cells(step.BotClicks, most, longest), bar)
 		line := fmt.Sprintf("%s  %*d  %s%s", step.T.Format(layout), digits, step.Clicks, strings.Repeat("█", bar-light), strings.Repeat("░", light))

@@ -137,10 +137,14 @@ func (p edgesCommands) verify(ctx context.Context, api *client.Client, found []v
 		rows.width = max(rows.width, len(printable(found[i].Node)))
 	}
 	done := make(chan *verification, len(found))
+	for i := range found { // first, so that these rows are in order
+		if found[i].Error != "" {
+			done <- &found[i]
+		}
+	}
 	for i := range found {
 		v := &found[i]
 		if v.Error != "" {
-			done <- v
 			continue
 		}
 		go func() {

@@ -124,7 +124,9 @@ func TestStatsInCSVAreAsTheAPIGivesThem(t *testing.T) {
 func TestStatsOfTheWorkspaceNameTheLinksWithTheMostClicks(t *testing.T) {
 	a := serveStats(t, `{"from": "2026-03-29T00:00:00Z", "to": "2026-03-29T02:00:00Z", "interval": "hour", "tz": "UTC", "clicks": 3,
 		"total_clicks": 3,
-		"series": [{"t": "2026-03-29T00:00:00Z", "clicks": 3}, {"t": "2026-03-29T01:00:00Z", "clicks": 0}], "complete_until": null, "behind": [],
+		"series": [{"t": "2026-03-28T22:00:00Z", "clicks": 0}, {"t": "2026-03-28T23:00:00Z", "clicks": 0},
+			{"t": "2026-03-29T00:00:00Z", "clicks": 3},
+			{"t": "2026-03-29T01:00:00Z", "clicks": 0}], "complete_until": null, "behind": [],
 		"top": [{"short_code": "spring", "original_url": "https://example.com/", "title": "Spring", "clicks": 2}, {"short_code": "sale",
 			"domain": "go.example.com", "original_url": "https://example.com/", "clicks": 1, "bot_clicks": 1}], "top_exact": false}`, "")
 	r := a.run(t, "stats", "--top", "2")
@@ -132,6 +134,7 @@ func TestStatsOfTheWorkspaceNameTheLinksWithTheMostClicks(t *testing.T) {
 clicks 3, of these by bots 0, unique visitors 0; in all time 3 clicks
 not known to be complete
 
+no clicks before 2026-03-29 00:00
 2026-03-29 00:00  3  ████████████████████████████████████████
 2026-03-29 01:00  0
 
