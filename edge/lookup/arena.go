@@ -168,13 +168,13 @@ func (a *arena) awaitReaders() bool {
 	return false
 }
 
-// releaseAll unmaps all segments. No reader is left.
-func (a *arena) releaseAll() {
+// releaseAll has all segments freed. No reader is left.
+func (a *arena) releaseAll(free func([]byte)) {
 	for _, r := range a.limbo {
-		a.release(r.slots)
+		free(r.slots)
 	}
 	for i := range a.segments {
-		a.release(a.segments[i].mem)
+		free(a.segments[i].mem)
 		a.segments[i].mapAs(nil)
 	}
 	a.limbo, a.free, a.sealed = nil, nil, nil

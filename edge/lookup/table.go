@@ -352,7 +352,11 @@ func (t *Table) IsComplete() bool { return t.phase.Load()&1 == 1 }
 
 // Close unmaps everything, once the readers have left. Later readers are told to ask the
 // store.
-func (t *Table) Close() {
+func (t *Table) Close() { t.CloseSlowly(func() {}) }
+
+// CloseSlowly is Close with a pause after every 2 MiB: to take a gigabyte back, the system
+// needs a processor for a tenth of a second.
+func (t *Table) CloseSlowly(pause func()) {
 	if t.epoch.Swap(closedEpoch) == closedEpoch {
 		return
 	}
@@ -361,13 +365,23 @@ func (t *Table) Close() {
 		runtime.Gosched()
 		time.Sleep(pause)
 	}
-	t.releaseAll()
+	free := func(mem []byte) {
+		for len(mem) > hugePage {
+			rest := len(mem) - hugePage
+			t.release(mem[rest:])
+			pause()
+			mem = mem[:rest]
+		}
+		t.release(mem)
+		pause()
+	}
+	t.releaseAll(free)
 	for i := range t.shards {
-		t.release(t.shards[i].slots.Load().mem)
+		free(t.shards[i].slots.Load().mem)
 	}
 	if f := t.filter.Swap(nil); f != nil {
 		for _, l := range f.layers {
-			t.release(l.mem)
+			free(l.mem)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"waypost/internal/pacer"
 )
 
 // Detach releases the replica's directory with its lock, so that another process can open
@@ -125,7 +127,7 @@ func (db *DB) Attach(ctx context.Context) error {
 	db.mu.detached = false
 	db.mu.Unlock()
 	if table != nil {
-		db.endTable(table, [4]uint64{})
+		db.endTable(table, [4]uint64{}, new(pacer.Pacer))
 	}
 	db.filler.wake()
 	return nil

@@ -13,6 +13,8 @@ import (
 	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"waypost/internal/pacer"
 )
 
 // storage is the directory of a replica, and opens stores in it. The file CURRENT names
@@ -307,6 +309,18 @@ func (s *storage) sweepRestores(live string) (unfinished int, err error) {
 		}
 	}
 	return unfinished, nil
+}
+
+// removeSlowly removes a directory and rests now and then: a file of a store takes a
+// processor for as long as a hundred redirects.
+func (s *storage) removeSlowly(dir string, pace *pacer.Pacer) error {
+	fs := s.cfg.FS
+	names, _ := fs.List(dir) // RemoveAll reports what is wrong
+	for _, name := range names {
+		_ = fs.Remove(fs.PathJoin(dir, name)) // a directory stays until then
+		pace.Pause()
+	}
+	return fs.RemoveAll(dir)
 }
 
 // removeRestore removes the files of a restore, and its store unless that is to stay.

@@ -90,8 +90,9 @@ type DB struct {
 	saveBytes int           // of a snapshot that are made durable at once
 	saveAfter time.Duration // or at the latest
 
-	stop context.CancelFunc
-	work sync.WaitGroup // the goroutines of filler, syncer and scrubber
+	stop    context.CancelFunc
+	stopped <-chan struct{} // closed by stop
+	work    sync.WaitGroup  // the goroutines of filler, syncer and scrubber
 }
 
 // newDB connects the parts of a replica. It starts no goroutine.
@@ -152,7 +153,7 @@ func Open(cfg Config) (_ *DB, err error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	db.stop = cancel
+	db.stop, db.stopped = cancel, ctx.Done()
 	db.work.Go(func() { db.syncLoop(ctx) })
 	db.work.Go(func() { db.fillLoop(ctx) })
 	if cfg.VerifyInterval > 0 {

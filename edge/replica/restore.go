@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -217,6 +218,9 @@ func (r *restore) Begin(ctx context.Context, lowest, highest waypost.Position) e
 	return nil
 }
 
+// tablesAtOnce bounds the tables that Pebble takes in one step, some milliseconds long.
+const tablesAtOnce = 16
+
 // ingest makes a store of the tables, whose files stay until the store serves.
 func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 	db, tables := r.db, &r.tables
@@ -227,7 +231,7 @@ func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 	r.st = st
 	db.cfg.Points.Hit("fill store: made")
 	next := state{cluster: r.cluster, position: lowest}
-	fs := db.cfg.FS
+	fs, pace := db.cfg.FS, tables.pacer()
 	links := fs.PathJoin(r.dir(), "links")
 	if err := fs.MkdirAll(links, 0o700); err != nil {
 		return fmt.Errorf("make a directory: %w", err)
@@ -246,12 +250,12 @@ func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 				paths = append(paths, path)
 			}
 		}
-		if len(paths) == 0 {
-			continue
-		}
 		db.cfg.Points.Hit("fill store: linked")
-		if err := st.pdb.Ingest(ctx, paths); err != nil {
-			return fmt.Errorf("ingest tables: %w", err)
+		for some := range slices.Chunk(paths, tablesAtOnce) {
+			if err := st.pdb.Ingest(ctx, some); err != nil {
+				return fmt.Errorf("ingest tables: %w", err)
+			}
+			pace.Pause()
 		}
 		if err := st.health.err(); err != nil {
 			return fmt.Errorf("ingest tables: %w", err)
@@ -392,7 +396,7 @@ func (r *restore) swap() error {
 	db.recovered(&db.restores)
 	if old != nil {
 		old.guarded.comparing.end(errCompared)
-		db.retire(old)
+		db.retire(old, db.stopped)
 	}
 	db.cfg.Points.Hit("swap stores: done")
 	if err := db.cfg.FS.RemoveAll(r.dir()); err != nil {
@@ -435,7 +439,7 @@ func (r *restore) leave(keep bool) error {
 		}
 	}
 	if r.tables.lookup != nil {
-		r.db.endTable(r.tables.lookup, [4]uint64{})
+		r.db.endTable(r.tables.lookup, [4]uint64{}, nil)
 		r.db.filler.wake()
 	}
 	if !keep || !r.durable {

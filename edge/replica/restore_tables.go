@@ -181,7 +181,7 @@ func (b *tableBuilder) forget(before int) int {
 	b.db.mu.Lock()
 	defer b.db.mu.Unlock()
 	if b.lookup != nil { // it may have links that are gone; the store fills another
-		b.db.endTable(b.lookup, [4]uint64{})
+		b.db.endTable(b.lookup, [4]uint64{}, nil)
 		b.lookup = nil
 	}
 	return before

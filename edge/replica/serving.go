@@ -11,6 +11,7 @@ import (
 
 	"waypost"
 	"waypost/edge/lookup"
+	"waypost/internal/pacer"
 	"waypost/replication"
 )
 
@@ -287,8 +288,8 @@ func (s *serving) hold(st *store, slot uint16) bool {
 }
 
 // retire closes and removes a store that is not live any more, once its readers have
-// left. The caller holds s.mu.
-func (s *serving) retire(st *store) {
+// left. It rests between its steps, until stop is closed. The caller holds s.mu.
+func (s *serving) retire(st *store, stop <-chan struct{}) {
 	s.retiring.Add(1)
 	var counted [4]uint64
 	table := st.table.Load()
@@ -299,9 +300,10 @@ func (s *serving) retire(st *store) {
 		defer s.wakeFill() // the old table's memory is free then
 		defer s.retiring.Add(-1)
 		st.awaitReaders()
+		pace := &pacer.Pacer{Stop: stop}
 		if table != nil {
 			st.table.Store(nil)
-			s.endTable(table, counted)
+			s.endTable(table, counted, pace)
 		}
 		if err := st.closePebble(); err != nil {
 			s.cfg.Logger.Warn("cannot close the old store", "error", err)
@@ -313,7 +315,7 @@ func (s *serving) retire(st *store) {
 			return
 		}
 		s.cfg.Points.Hit("remove store: begun")
-		if err := s.cfg.FS.RemoveAll(s.storage.path(st.name)); err != nil {
+		if err := s.storage.removeSlowly(s.storage.path(st.name), pace); err != nil {
 			s.cfg.Logger.Warn("cannot remove the old store before the next start", "error", err)
 		}
 		s.cfg.Points.Hit("remove store: done")
@@ -323,7 +325,7 @@ func (s *serving) retire(st *store) {
 // end closes a store that has no readers any more, and its table.
 func (s *serving) end(st *store) error {
 	if t := st.table.Swap(nil); t != nil {
-		s.endTable(t, s.count(t, [4]uint64{}))
+		s.endTable(t, s.count(t, [4]uint64{}), nil)
 	}
 	return st.closePebble()
 }
@@ -339,7 +341,7 @@ func (s *serving) count(t *lookup.Table, before [4]uint64) [4]uint64 {
 }
 
 // endTable closes a table of which some answers were counted.
-func (s *serving) endTable(t *lookup.Table, counted [4]uint64) {
-	t.Close()
+func (s *serving) endTable(t *lookup.Table, counted [4]uint64, pace *pacer.Pacer) {
+	t.CloseSlowly(pace.Pause)
 	s.count(t, counted)
 }
