@@ -60,7 +60,7 @@ func (l *comparison) run(ctx context.Context) (_ bench.Section, err error) {
 		return bench.Section{}, err
 	}
 	for _, r := range all {
-		if err := errors.Join(r.weigh(), l.setRate(ctx, &r.half)); err != nil {
+		if err := errors.Join(r.weigh(), l.setRate(ctx, &r.half, 3)); err != nil {
 			return bench.Section{}, fmt.Errorf("%s: %w", r.name, err)
 		}
 	}

@@ -317,7 +317,9 @@ func (s *storage) removeSlowly(dir string, pace *pacer.Pacer) error {
 	fs := s.cfg.FS
 	names, _ := fs.List(dir) // RemoveAll reports what is wrong
 	for _, name := range names {
-		_ = fs.Remove(fs.PathJoin(dir, name)) // a directory stays until then
+		if path := fs.PathJoin(dir, name); fs.Remove(path) != nil { // a directory
+			_ = s.removeSlowly(path, pace)
+		}
 		pace.Pause()
 	}
 	return fs.RemoveAll(dir)
