@@ -64,6 +64,30 @@ func TestWhatCannotBeReadIsSetAsideAndItsClicksStayCounted(t *testing.T) {
 	require.EqualValues(t, 8, number(t, hand, `SELECT clicks FROM click_day`))
 }
 
+// Links that are followed very often fill several rounds. They are done in one pass, and
+// the others have their turn.
+func TestARollerStaysWithBusyLinksForSomeRounds(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("busy"))
+	exec(t, hand, `SELECT setval(pg_get_serial_sequence('link', 'id'), 100000)`)
+	insert(t, db, link("quiet"))
+	exec(t, hand, `CREATE TABLE rounds (n serial, links bigint[])`)
+	exec(t, hand, `CREATE FUNCTION note_round() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+		BEGIN INSERT INTO rounds (links) SELECT array_agg(l) FROM gone, unnest(links) l; RETURN NULL; END $$`)
+	exec(t, hand, `CREATE TRIGGER note AFTER DELETE ON click_pack REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION note_round()`)
+	for n := range 25 {
+		ingest(t, db, batch(uint64(1+n), total("busy", 1)))
+	}
+	ingest(t, db, batch(26, total("quiet", 1)))
+	require.NoError(t, db.NewRoller(postgres.RollerConfig{Parts: 2}).FoldAlone(t.Context()))
+
+	busy, quiet := number(t, hand, `SELECT id FROM link WHERE code = 'busy'`), number(t, hand, `SELECT id FROM link WHERE code = 'quiet'`)
+	require.EqualValues(t, 14, number(t, hand, `SELECT count(*) FROM rounds`))
+	require.EqualValues(t, 11, number(t, hand, `SELECT n FROM rounds WHERE links = ARRAY[$1::bigint]`, quiet))
+	require.EqualValues(t, 12, number(t, hand, `SELECT count(*) FROM rounds WHERE links = ARRAY[$1::bigint, $1]`, busy))
+	require.EqualValues(t, 25, clicks(t, db, "busy"))
+}
+
 // metric returns the value of a counter or gauge without labels.
 func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Helper()

@@ -29,6 +29,10 @@ DELETE FROM click_pack WHERE ctid = ANY (ARRAY(
 	WHERE before < $4 AND bytes < $5))
 RETURNING area, links, days, clicks, bot_clicks, newest, details`
 
+// PostgreSQL adds no more than arrayBytes to the elements of an array, and elementBytes
+// to each of them.
+const arrayBytes, elementBytes = 32, 8
+
 // packsAtOnce bounds the rows that one round looks at. A row has some hundred parts at
 // most.
 const packsAtOnce = 2_000
@@ -86,12 +90,7 @@ func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig,
 	if err != nil {
 		return err
 	}
-	// What the limits cut off comes next. Links that alone fill a round wait until the
-	// others had their turn.
-	switch {
-	case newest == f.at.link && f.parts > 0:
-		f.next = place{f.at.workspace, newest + 1}
-	case f.parts > 0:
+	if f.full { // what the limits cut off comes next
 		f.next = place{f.at.workspace, newest}
 	}
 	for rest := in.parts; len(rest) > 0; {
@@ -148,8 +147,9 @@ func (in *folding) take(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *fol
 			return 0, err
 		}
 		newest = max(newest, area)
+		bytes += arrayBytes
 		for i := range p.links {
-			bytes += len(p.details[i])
+			bytes += len(p.details[i]) + elementBytes
 			in.parts = append(in.parts, part{
 				linkDay{p.links[i], int32(p.days[i].Unix() / secondsOfDay)}, countOf(p.clicks[i], p.bots[i]), p.newest[i], p.details[i],
 			})

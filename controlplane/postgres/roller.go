@@ -151,11 +151,16 @@ func (r *Roller) foldLinks(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// roundsInPlace bounds the rounds in a row that begin in the same area. Links that are
+// followed very often fill several; with fewer than come meanwhile, they would never be
+// done, and with any number, all others would wait for them.
+const roundsInPlace = 10
+
 // pass folds areas that no other worker holds, and starts over if a round was full.
 func (r *Roller) pass(ctx context.Context) error {
 	var errs []error
 	first := place{math.MinInt64, math.MinInt64}
-	full := false
+	full, stayed := false, 0
 	for at := first; ; {
 		began := time.Now()
 		f, err := r.round(ctx, at)
@@ -173,6 +178,11 @@ func (r *Roller) pass(ctx context.Context) error {
 		default:
 			r.metrics.observe(f, time.Since(began))
 			at, full = f.next, full || f.full
+			if stayed++; at != f.at {
+				stayed = 0
+			} else if stayed == roundsInPlace {
+				at.link, stayed = at.link+1, 0
+			}
 		}
 	}
 }
@@ -187,7 +197,7 @@ type fold struct {
 	next   place // where to go on
 	busy   bool  // another roller works in the area
 	parts  int
-	full   bool // there may be more in the area
+	full   bool // the limits may have cut some off
 	clicks uint64
 	broken int // pieces that could not be read
 	links  []int64

@@ -182,6 +182,23 @@ func TestTable_ClosedAnswersUnknown(t *testing.T) {
 	require.False(t, table.StartFilter(10))
 }
 
+func TestTable_GivesMemoryBackInPieces(t *testing.T) {
+	const most = 2 << 20
+	budget := lookup.NewBudget(64 << 20)
+	table, err := lookup.New(lookup.Config{Budget: budget})
+	require.NoError(t, err)
+	for i := range 100_000 {
+		table.Put(link(code(i), location(i, 0)), nil)
+	}
+	held := budget.Used()
+	require.Greater(t, held, int64(4*most))
+	table.CloseSlowly(func() {
+		require.LessOrEqual(t, held-budget.Used(), int64(most))
+		held = budget.Used()
+	})
+	require.Zero(t, held)
+}
+
 func TestNew_RefusesASmallBudget(t *testing.T) {
 	_, err := lookup.New(lookup.Config{Budget: lookup.NewBudget(lookup.MinBudget - 1)})
 	require.Error(t, err)

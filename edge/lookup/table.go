@@ -354,8 +354,8 @@ func (t *Table) IsComplete() bool { return t.phase.Load()&1 == 1 }
 // store.
 func (t *Table) Close() { t.CloseSlowly(func() {}) }
 
-// CloseSlowly is Close with a pause after every 2 MiB: to take a gigabyte back, the system
-// needs a processor for a tenth of a second.
+// CloseSlowly is Close with a pause after every 2 MiB: to take a gigabyte back, the
+// system needs a processor for a tenth of a second.
 func (t *Table) CloseSlowly(pause func()) {
 	if t.epoch.Swap(closedEpoch) == closedEpoch {
 		return

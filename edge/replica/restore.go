@@ -356,10 +356,12 @@ func (r *restore) judge(ctx context.Context) error {
 	if live.pdb == nil || db.deletions.mayShrink() {
 		return nil
 	}
-	var left uint64
-	held, err := live.servingLinks(ctx)
-	if err == nil {
-		left, err = r.st.servingLinks(ctx)
+	// No more links serve than there are records, so that most often the live store need
+	// not be read as well.
+	held := live.applied.Load().records
+	left, err := r.st.servingLinks(ctx)
+	if err == nil && db.deletions.judgeLeft(held, left) != nil {
+		held, err = live.servingLinks(ctx)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
