@@ -88,10 +88,10 @@ func (db *ClickStore) findTargets(ctx context.Context, b *waypost.ClickBatch, as
 }
 
 // linkCache remembers which links the codes of clicks name, so that PostgreSQL is not
-// asked for the same ones with every batch. Where it remembered two of ten million links
-// that are clicked alike, a tenth less clicks were folded. A code never names another
-// link, but links are purged: so nothing is remembered for longer than two cacheAges.
-// When it is full it forgets some. It is empty at first.
+// asked for the same ones with every batch. When it had room for two million of ten
+// million links that were clicked alike, a tenth fewer clicks were folded. A code never
+// names another link, but links are purged: so nothing is remembered for longer than two
+// cacheAges. When it is full it forgets some. It is empty at first.
 type linkCache struct {
 	most int // sets, a power of two: see cacheSets
 

@@ -151,9 +151,9 @@ func (r *Roller) foldLinks(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// roundsInPlace bounds the rounds in a row that begin in the same area. Links that are
-// followed very often fill several; with fewer than come meanwhile, they would never be
-// done, and with any number, all others would wait for them.
+// roundsInPlace bounds the rounds in a row that begin in the same area. The parts of busy
+// links fill several. If these had one in each pass, more parts would come between two
+// passes than a round takes; if they had any number, all other links would wait.
 const roundsInPlace = 10
 
 // pass folds areas that no other worker holds, and starts over if a round was full.
