@@ -1,10 +1,10 @@
-// Package controlplane holds the rules of the control plane: how a link is
+// Package controlplane holds the services of the control plane: how a link is
 // created, found and deleted, how a region leases the counters that codes are
 // minted from, and who may do what.
 //
 // It declares the small interfaces that it needs; PostgreSQL is in
-// controlplane/postgres, the HTTP API in controlplane/httpapi, the rules for
-// targets in controlplane/target.
+// controlplane/postgres, the HTTP API in controlplane/httpapi, and
+// which targets are accepted in controlplane/target.
 package controlplane
 
 import (

@@ -143,7 +143,7 @@ func (w *writer) gather(ctx context.Context, first *job, g *grouping) (batch []*
 				return batch, n, nil
 			}
 			if late == nil {
-				timer := time.NewTimer(g.patience)
+				timer := time.NewTimer(g.maxWait)
 				defer timer.Stop()
 				late = timer.C
 			}
@@ -241,16 +241,16 @@ func (w *writer) write(ctx context.Context, pending []*pendingLink) (at waypost.
 			return at, err
 		}
 		at = pos
-		var again []*pendingLink
+		var taken []*pendingLink
 		for i, x := range left {
 			if placed[i] == Taken && !x.link.Custom {
-				again = append(again, x)
+				taken = append(taken, x)
 				continue
 			}
 			x.err = placementError(x.link, placed[i])
 			x.added, x.found = x.err == nil, placed[i] == Found
 		}
-		left = again
+		left = taken
 		if err := w.remint(ctx, left, func(*pendingLink) bool { return true }); err != nil {
 			return at, err
 		}
@@ -289,25 +289,25 @@ func (w *writer) remint(ctx context.Context, pending []*pendingLink, which func(
 // grouping learns from the last commit how many callers there are, and how long it is
 // worth to wait for them.
 type grouping struct {
-	callers  int
-	patience time.Duration
-	idle     int // batches that do not wait, because the last wait was in vain
+	callers int
+	maxWait time.Duration // for more of them
+	idle    int           // batches that do not wait, because the last wait was in vain
 }
 
 const (
-	maxPatience  = 3 * time.Millisecond
+	longestWait  = 3 * time.Millisecond
 	idleAfterAll = 16 // batches
 )
 
 // committed notes a commit: its jobs and those that arrived meanwhile, and its duration.
 func (g *grouping) committed(callers int, took time.Duration) {
-	g.callers, g.patience = callers, min(took, maxPatience)
+	g.callers, g.maxWait = callers, min(took, longestWait)
 	g.idle = max(g.idle-1, 0)
 }
 
 // worthwhile reports whether more callers than those who are here can be expected.
 func (g *grouping) worthwhile(here int) bool {
-	return g.idle == 0 && here < g.callers && g.patience > 0
+	return g.idle == 0 && here < g.callers && g.maxWait > 0
 }
 
 // missed notes that some expected callers did not arrive. When most of them did not, the

@@ -67,14 +67,14 @@ type client struct {
 
 // connect asks for path and reads the hello. While the source is busy it asks again. All
 // waiting on the source, from the first byte of a request on, is bounded by the silence.
-func (c *client) connect(ctx context.Context, path string, query url.Values, at waypost.Position) (*conn, error) {
+func (c *client) connect(ctx context.Context, path string, query url.Values, at waypost.Position) (*sourceConn, error) {
 	defer c.status.admitted()
 	return c.connectQuietly(ctx, path, query, at, c.status.busy)
 }
 
 // connectQuietly is connect for a request that the status does not mention: busy is
 // called at each refusal.
-func (c *client) connectQuietly(ctx context.Context, path string, query url.Values, at waypost.Position, busy func()) (*conn, error) {
+func (c *client) connectQuietly(ctx context.Context, path string, query url.Values, at waypost.Position, busy func()) (*sourceConn, error) {
 	for {
 		d, err := c.dial(ctx, path, query, at)
 		refused, ok := errors.AsType[*busyError](err)
@@ -89,9 +89,9 @@ func (c *client) connectQuietly(ctx context.Context, path string, query url.Valu
 }
 
 // dial makes one connection and reads its hello.
-func (c *client) dial(ctx context.Context, path string, query url.Values, at waypost.Position) (_ *conn, err error) {
+func (c *client) dial(ctx context.Context, path string, query url.Values, at waypost.Position) (_ *sourceConn, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	d := &conn{client: c, ctx: ctx, cancel: cancel, silence: c.cfg.Silence, slots: path != PathStream}
+	d := &sourceConn{client: c, ctx: ctx, cancel: cancel, silence: c.cfg.Silence, slots: path != PathStream}
 	d.heard()
 	d.timer = time.AfterFunc(d.silence, func() { cancel(errSilent) })
 	defer func() {
@@ -178,7 +178,7 @@ func retryAfter(res *http.Response) time.Duration {
 }
 
 // readHello judges the source before anything else from it is believed.
-func (c *client) readHello(d *conn) error {
+func (c *client) readHello(d *sourceConn) error {
 	t, _, payload, err := d.next()
 	if err != nil {
 		return fmt.Errorf("read the hello: %w", err)

@@ -12,8 +12,9 @@ import (
 	"waypost"
 )
 
-// conn is one HTTP connection to the source, after its hello. One goroutine uses it.
-type conn struct {
+// sourceConn is one HTTP connection to the source, after its hello. One goroutine uses
+// it.
+type sourceConn struct {
 	client    *client
 	body      io.ReadCloser
 	frames    *frameReader
@@ -42,7 +43,7 @@ const framePart = 64 << 10
 // one has come for the silence. Mere bytes are no sign of life, because a reader at the
 // wrong place takes heartbeats for parts of a large frame. The clock runs only here,
 // because a slow replica is not the source's fault.
-func (d *conn) Read(p []byte) (int, error) {
+func (d *sourceConn) Read(p []byte) (int, error) {
 	began := time.Now()
 	d.timer.Reset(d.left)
 	n, err := d.body.Read(p)
@@ -58,17 +59,17 @@ func (d *conn) Read(p []byte) (int, error) {
 }
 
 // heard restarts the silence.
-func (d *conn) heard() { d.left, d.part = d.silence, 0 }
+func (d *sourceConn) heard() { d.left, d.part = d.silence, 0 }
 
 // explain puts the cause in place of "context canceled".
-func (d *conn) explain(err error) error {
+func (d *sourceConn) explain(err error) error {
 	if cause := context.Cause(d.ctx); cause != nil {
 		return cause
 	}
 	return err
 }
 
-func (d *conn) close() {
+func (d *sourceConn) close() {
 	d.timer.Stop()
 	d.cancel(context.Canceled)
 	if d.body != nil {
@@ -81,7 +82,7 @@ func (d *conn) close() {
 
 // next returns the next frame that the caller has to judge. Bye and reset become errors,
 // and unknown types are skipped.
-func (d *conn) next() (frameType, byte, []byte, error) {
+func (d *sourceConn) next() (frameType, byte, []byte, error) {
 	d.signed, d.testimony = Signature{}, nil
 	for {
 		t, flags, payload, err := d.frames.next()
@@ -145,7 +146,7 @@ func (c *client) takeBlocks(payload []byte) error {
 }
 
 // heartbeat decodes a heartbeat and verifies its signature.
-func (d *conn) heartbeat(payload []byte) (Head, error) {
+func (d *sourceConn) heartbeat(payload []byte) (Head, error) {
 	h, err := decodeHeartbeat(payload)
 	if err != nil {
 		return h, err
@@ -165,7 +166,7 @@ func (d *conn) heartbeat(payload []byte) (Head, error) {
 // pinned. A source that passes a signed batch on cannot cut it, so that one may begin
 // before p; only the rest is kept. A batch that does not follow on p is the connection's
 // fault and not the replica's: a new connection is enough.
-func (d *conn) batch(payload []byte, b *Batch, p waypost.Position) error {
+func (d *sourceConn) batch(payload []byte, b *Batch, p waypost.Position) error {
 	b.Frame, b.Signature = d.frames.raw(), Signature{}
 	if err := decodeBatch(payload, b); err != nil {
 		return err
@@ -187,7 +188,7 @@ func (d *conn) batch(payload []byte, b *Batch, p waypost.Position) error {
 
 // takeSlots passes the slots of the connection to take, until its end. It reports
 // progress once a range is complete.
-func (d *conn) takeSlots(take func(part *slotsPart, last bool) error) (progress bool, err error) {
+func (d *sourceConn) takeSlots(take func(part *slotsPart, last bool) error) (progress bool, err error) {
 	var part slotsPart
 	received := uint64(0)
 	for {
@@ -223,7 +224,7 @@ func (d *conn) takeSlots(take func(part *slotsPart, last bool) error) (progress 
 }
 
 // takeSums passes the sums of the connection to take, until its end.
-func (d *conn) takeSums(take func(*sumsPart) error) error {
+func (d *sourceConn) takeSums(take func(*sumsPart) error) error {
 	var part sumsPart
 	for {
 		t, _, payload, err := d.next()

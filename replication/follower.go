@@ -246,7 +246,7 @@ func (f *Follower) stream(ctx context.Context, p waypost.Position) (fruitful boo
 }
 
 // takeOther takes a frame of the stream that is not a batch.
-func (f *Follower) takeOther(d *conn, t frameType, payload []byte) error {
+func (f *Follower) takeOther(d *sourceConn, t frameType, payload []byte) error {
 	switch t {
 	case frameHeartbeat:
 		h, err := d.heartbeat(payload)
@@ -266,12 +266,12 @@ func (f *Follower) takeOther(d *conn, t frameType, payload []byte) error {
 
 // contradicts reports whether a reset says more about a peer than about this replica: a
 // peer of the same epoch cannot know that this replica is of another history.
-func (f *Follower) contradicts(d *conn, reset *resetError, p waypost.Position) bool {
+func (f *Follower) contradicts(d *sourceConn, reset *resetError, p waypost.Position) bool {
 	return f.cfg.Peer && reset.reason == ResetOtherHistory && d.hello.Position.Epoch == p.Epoch
 }
 
 // applyBatch applies a batch that follows on p.
-func applyBatch(ctx context.Context, d *conn, payload []byte, b *Batch, p waypost.Position,
+func applyBatch(ctx context.Context, d *sourceConn, payload []byte, b *Batch, p waypost.Position,
 	apply func(context.Context, *Batch) error,
 ) error {
 	if err := d.batch(payload, b, p); err != nil {
@@ -360,9 +360,9 @@ const (
 	byePause = 2 * time.Second
 )
 
-// persist repeats a step that a cut connection may have ended, as long as it makes
+// retry repeats a step that a cut connection may have ended, as long as it makes
 // progress.
-func (f *Follower) persist(ctx context.Context, what string, step func(context.Context) (bool, error)) error {
+func (f *Follower) retry(ctx context.Context, what string, step func(context.Context) (bool, error)) error {
 	for idle := 0; ; {
 		progress, err := step(ctx)
 		if err == nil || ctx.Err() != nil {

@@ -81,7 +81,7 @@ func (f *Follower) Accept(what HoldKind) (HoldKind, error) {
 
 // readWhileHeld reads on and applies nothing, until the held change is accepted or is to
 // be tried again, or the connection ends.
-func (f *Follower) readWhileHeld(d *conn) error {
+func (f *Follower) readWhileHeld(d *sourceConn) error {
 	until := time.Now().Add(f.cfg.HoldRetry)
 	for {
 		t, _, payload, err := d.next()

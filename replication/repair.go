@@ -101,7 +101,7 @@ func (r *repairing) run(ctx context.Context) (err error) {
 			err = errors.Join(err, fmt.Errorf("abort: %w", abortErr))
 		}
 	}()
-	if err := f.persist(ctx, "comparison", r.sums); err != nil {
+	if err := f.retry(ctx, "comparison", r.sums); err != nil {
 		return err
 	}
 	// Within its history the replica first catches up with the source, so that transactions
@@ -135,7 +135,7 @@ func (r *repairing) run(ctx context.Context) (err error) {
 }
 
 func (r *repairing) catchUp(ctx context.Context, s *stretch) error {
-	return r.follower.persist(ctx, "repair", func(ctx context.Context) (bool, error) {
+	return r.follower.retry(ctx, "repair", func(ctx context.Context) (bool, error) {
 		return r.follower.tail(ctx, s, r.repair.Apply)
 	})
 }
@@ -261,7 +261,7 @@ type takeRange func(ctx context.Context, part *slotsPart, records [][]byte) erro
 // slots fetches all slots that differ.
 func (r *repairing) slots(ctx context.Context, take takeRange) error {
 	for len(r.differing) > 0 {
-		err := r.follower.persist(ctx, "repair", func(ctx context.Context) (bool, error) { return r.someSlots(ctx, take) })
+		err := r.follower.retry(ctx, "repair", func(ctx context.Context) (bool, error) { return r.someSlots(ctx, take) })
 		if err != nil {
 			return err
 		}

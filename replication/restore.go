@@ -59,18 +59,18 @@ func (r *restoring) run(ctx context.Context) (err error) {
 			err = errors.Join(err, fmt.Errorf("end it: %w", endErr))
 		}
 	}()
-	if err := r.persist(ctx, r.slots); err != nil {
+	if err := r.retry(ctx, r.slots); err != nil {
 		return err
 	}
 	if err := r.reach(ctx); err != nil {
 		return err
 	}
-	if err := r.restore.Begin(ctx, r.lowest, r.highest); err != nil {
+	if err := r.restore.BeginTail(ctx, r.lowest, r.highest); err != nil {
 		return fmt.Errorf("%w: begin the tail: %w", errLocal, err)
 	}
 	if r.lowest != r.highest {
 		tail := func(ctx context.Context) (bool, error) { return r.follower.tail(ctx, &r.stretch, r.restore.Apply) }
-		if err := r.persist(ctx, tail); err != nil {
+		if err := r.retry(ctx, tail); err != nil {
 			return err
 		}
 	}
@@ -92,9 +92,9 @@ func (r *restoring) end(ctx context.Context, err error) error {
 	return r.restore.Abort()
 }
 
-// persist repeats a step of a snapshot.
-func (r *restoring) persist(ctx context.Context, step func(context.Context) (bool, error)) error {
-	return r.follower.persist(ctx, "snapshot", func(ctx context.Context) (bool, error) {
+// retry repeats a step of a snapshot.
+func (r *restoring) retry(ctx context.Context, step func(context.Context) (bool, error)) error {
+	return r.follower.retry(ctx, "snapshot", func(ctx context.Context) (bool, error) {
 		progress, err := step(ctx)
 		if err != nil && r.restore == nil {
 			err = &hopeless{err} // the source cannot be reached: nothing was begun
@@ -137,7 +137,7 @@ func (r *restoring) slots(ctx context.Context) (progress bool, err error) {
 }
 
 // greet begins the restore at the first hello, and holds later ones against it.
-func (r *restoring) greet(ctx context.Context, d *conn) error {
+func (r *restoring) greet(ctx context.Context, d *sourceConn) error {
 	h := d.hello
 	if r.restore == nil {
 		restore, err := r.follower.cfg.Sink.Restore(ctx, h.Cluster)

@@ -64,7 +64,7 @@ func (r *restoring) reach(ctx context.Context) error {
 		}
 		r.follower.cfg.Logger.Warn("the log was trimmed during the snapshot: slots are taken again", "before", before, "lowest", lowest)
 		r.lowest, r.next, r.until = lowest, 0, before
-		if err := r.persist(ctx, r.slots); err != nil {
+		if err := r.retry(ctx, r.slots); err != nil {
 			return err
 		}
 		r.next, r.until = waypost.Slots, waypost.Slots
@@ -126,7 +126,7 @@ func (r *restoring) rangeAt(slot int) int {
 
 // trimmed asks whether the log still reaches back to a position: nil when it does.
 func (r *restoring) trimmed(ctx context.Context, p waypost.Position) (why *resetError, err error) {
-	err = r.persist(ctx, func(ctx context.Context) (bool, error) {
+	err = r.retry(ctx, func(ctx context.Context) (bool, error) {
 		d, err := r.follower.source.connect(ctx, PathStream, url.Values{"after": {p.String()}}, r.follower.cfg.Sink.Position())
 		if err != nil {
 			return false, err

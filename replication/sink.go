@@ -77,9 +77,9 @@ type Restore interface {
 	// Rewind forgets what was taken since Keep, because it comes again.
 	Rewind()
 
-	// Begin says that all slots are there and that the tail comes next, from the
+	// BeginTail says that all slots are there and that the tail comes next, from the
 	// lowest position on. From highest on the digest must hold.
-	Begin(ctx context.Context, lowest, highest waypost.Position) error
+	BeginTail(ctx context.Context, lowest, highest waypost.Position) error
 
 	// Apply takes the tail like Sink.Apply, but judges the digest only once the
 	// highest position is reached.

@@ -35,7 +35,7 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(HeaderRecords, strconv.FormatUint(n, 10))
 		}
 	}
-	s.serveSlots(w, r, s.snapshots, func(c *connection) error {
+	s.serveSlots(w, r, s.snapshots, func(c *followerConn) error {
 		s.metrics.snapshots.Inc()
 		c.log.Info("snapshot begun", "first", runs[0].first, "ranges", len(runs))
 		return c.snapshot(r.Context(), runs)
@@ -58,7 +58,7 @@ func (s *Server) Sums(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s.serveSlots(w, r, s.sums, func(c *connection) error {
+	s.serveSlots(w, r, s.sums, func(c *followerConn) error {
 		s.metrics.sums.Inc()
 		return c.sums(r.Context(), runs)
 	})
@@ -75,7 +75,7 @@ func (s *Server) sound(r *http.Request, path string) error {
 }
 
 // serveSlots lets a request in that reads slots, unless too many are under way.
-func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, l *limiter, serve func(*connection) error) {
+func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, l *limiter, serve func(*followerConn) error) {
 	head, err := s.board.admit()
 	if err != nil {
 		refuse(w, err)
@@ -115,7 +115,7 @@ func (s *Server) newest(ctx context.Context, known Head) Head {
 	return head
 }
 
-func (c *connection) snapshot(ctx context.Context, runs []run) error {
+func (c *followerConn) snapshot(ctx context.Context, runs []run) error {
 	if err := c.sendHello(); err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (c *connection) snapshot(ctx context.Context, runs []run) error {
 	}
 }
 
-func (c *connection) sums(ctx context.Context, runs []run) error {
+func (c *followerConn) sums(ctx context.Context, runs []run) error {
 	if err := c.sendHello(); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (c *connection) sums(ctx context.Context, runs []run) error {
 }
 
 // end says that everything was sent.
-func (c *connection) end(what string, count uint64) error {
+func (c *followerConn) end(what string, count uint64) error {
 	if err := c.send(frameEnd, plainFrame(frameEnd, 0, appendCount(count))); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (c *connection) end(what string, count uint64) error {
 
 // await returns the result of read, and sends heartbeats meanwhile, so that the follower
 // knows that the server lives.
-func await[T any](ctx context.Context, c *connection, read func(context.Context) (T, error)) (none T, err error) {
+func await[T any](ctx context.Context, c *followerConn, read func(context.Context) (T, error)) (none T, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type outcome struct {
 		value T

@@ -62,8 +62,8 @@ func refuse(w http.ResponseWriter, why error) {
 	http.Error(w, why.Error(), http.StatusServiceUnavailable)
 }
 
-// connection is one follower's request. One goroutine uses it.
-type connection struct {
+// followerConn is one follower's request. One goroutine uses it.
+type followerConn struct {
 	server *Server
 	ctx    context.Context //nolint:containedctx // of the request
 	w      http.ResponseWriter
@@ -77,7 +77,7 @@ type connection struct {
 	blocks uint64 // place of the last block that it has
 }
 
-func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *connection {
+func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *followerConn {
 	h := w.Header()
 	h.Set("Content-Type", ContentType)
 	if s.cfg.Via != nil {
@@ -85,7 +85,7 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, head Head) *connec
 	}
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // a proxy that holds frames back looks like a dead peer
-	return &connection{
+	return &followerConn{
 		server: s, ctx: r.Context(), w: w, rc: http.NewResponseController(w), hello: head,
 		log:    s.cfg.Logger.With("node", bounded(r.Header.Get(HeaderNode)), "region", bounded(r.Header.Get(HeaderRegion))),
 		digest: r.URL.Query().Get(queryBlocks),
@@ -96,7 +96,7 @@ func bounded(s string) string { return s[:min(len(s), 64)] }
 
 // close logs how a connection ended, and sends the reason to a follower that is sent
 // away.
-func (c *connection) close(ctx context.Context, err error) {
+func (c *followerConn) close(ctx context.Context, err error) {
 	end, sentAway := errors.AsType[*EndError](context.Cause(ctx))
 	switch {
 	case errors.Is(err, errEnded):
@@ -118,7 +118,7 @@ const writeChunk = 256 << 10
 
 // send writes one frame and flushes it. A follower that does not take it in time is
 // dropped: nothing is held for it. A follower that is sent away receives no more.
-func (c *connection) send(t frameType, frame []byte) error {
+func (c *followerConn) send(t frameType, frame []byte) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (c *connection) send(t frameType, frame []byte) error {
 	}
 }
 
-func (c *connection) write(b []byte) error {
+func (c *followerConn) write(b []byte) error {
 	if err := c.rc.SetWriteDeadline(time.Now().Add(c.server.cfg.WriteTimeout)); err != nil {
 		return fmt.Errorf("set a write deadline: %w", err)
 	}
@@ -149,7 +149,7 @@ func (c *connection) write(b []byte) error {
 	return nil
 }
 
-func (c *connection) flush() error {
+func (c *followerConn) flush() error {
 	if err := c.rc.Flush(); err != nil {
 		return fmt.Errorf("flush a frame: %w", err)
 	}
@@ -157,7 +157,7 @@ func (c *connection) flush() error {
 }
 
 // sendAway sends a follower the reason why it has to go. A failure changes nothing.
-func (c *connection) sendAway(why string) {
+func (c *followerConn) sendAway(why string) {
 	if c.torn {
 		return
 	}
@@ -166,7 +166,7 @@ func (c *connection) sendAway(why string) {
 	}
 }
 
-func (c *connection) sendHello() error {
+func (c *followerConn) sendHello() error {
 	hello := c.server.proven(&c.hello, plainFrame(frameHello, 0, appendHello(nil, &c.hello)))
 	if key := c.server.announced(); key != nil {
 		hello = append(plainFrame(frameKey, 0, key), hello...)
@@ -189,7 +189,7 @@ const queryBlocks = "blocks"
 func blocksDigest(s *BlockSet) string { return strconv.FormatUint(s.Digest(), 16) }
 
 // sendBlocks sends the blocks that the follower does not have yet.
-func (c *connection) sendBlocks() error {
+func (c *followerConn) sendBlocks() error {
 	if c.digest == "" || c.server.cfg.Blocks == nil {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (c *connection) sendBlocks() error {
 	}
 }
 
-func (c *connection) reset(reason ResetReason, text string) error {
+func (c *followerConn) reset(reason ResetReason, text string) error {
 	c.server.metrics.resets.WithLabelValues(reason.String()).Inc()
 	c.log.Info("follower needs a snapshot", "reason", reason.String())
 	if err := c.send(frameReset, plainFrame(frameReset, 0, appendReset(nil, reason, text))); err != nil {
@@ -215,7 +215,7 @@ func (c *connection) reset(reason ResetReason, text string) error {
 }
 
 // bye ends the connection; why is "" when the server drains.
-func (c *connection) bye(why string) error {
+func (c *followerConn) bye(why string) error {
 	if err := c.send(frameBye, byeFrame(why)); err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func byeFrame(why string) []byte {
 }
 
 // follow sends the changelog after p until something ends it.
-func (c *connection) follow(ctx context.Context, p waypost.Position) error {
+func (c *followerConn) follow(ctx context.Context, p waypost.Position) error {
 	if err := c.sendHello(); err != nil {
 		return err
 	}
@@ -294,7 +294,7 @@ func (c *connection) follow(ctx context.Context, p waypost.Position) error {
 }
 
 // sendEntries sends batches, and returns the position that the follower then has.
-func (c *connection) sendEntries(es []ringEntry, p waypost.Position, point string) (waypost.Position, error) {
+func (c *followerConn) sendEntries(es []ringEntry, p waypost.Position, point string) (waypost.Position, error) {
 	for _, e := range es {
 		if e.frame == nil {
 			return p, c.reset(ResetTooLarge, "a transaction is too large to be sent")
@@ -310,7 +310,7 @@ func (c *connection) sendEntries(es []ringEntry, p waypost.Position, point strin
 
 // pause waits for news, for a heartbeat to be due, which it sends, or for the wait to
 // end; a negative wait has no end.
-func (c *connection) pause(ctx context.Context, v view, beat <-chan time.Time, wait time.Duration) error {
+func (c *followerConn) pause(ctx context.Context, v view, beat <-chan time.Time, wait time.Duration) error {
 	var expired <-chan time.Time
 	if wait >= 0 {
 		timer := time.NewTimer(wait)
@@ -333,7 +333,7 @@ var errSource = errors.New("the source does not answer")
 
 // catchUp sends what follows p from the source itself, up to where the ring can take
 // over, and returns the position reached.
-func (c *connection) catchUp(ctx context.Context, p waypost.Position) (waypost.Position, error) {
+func (c *followerConn) catchUp(ctx context.Context, p waypost.Position) (waypost.Position, error) {
 	entries, err := c.readSource(ctx, p)
 	switch {
 	case errors.Is(err, ErrTrimmed):
@@ -354,7 +354,7 @@ func (c *connection) catchUp(ctx context.Context, p waypost.Position) (waypost.P
 
 // readSource holds one of few tokens, so that a herd of followers that are behind neither
 // floods the source nor fills the memory.
-func (c *connection) readSource(ctx context.Context, p waypost.Position) ([]ringEntry, error) {
+func (c *followerConn) readSource(ctx context.Context, p waypost.Position) ([]ringEntry, error) {
 	s := c.server
 	select {
 	case s.catchUps <- struct{}{}:

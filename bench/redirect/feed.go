@@ -155,7 +155,7 @@ func (f *feed) snapshot(ctx context.Context, db *replica.DB, ranges iter.Seq[slo
 			return fmt.Errorf("fill the replica: %w", err)
 		}
 	}
-	if err := r.Begin(ctx, f.at, f.at); err != nil {
+	if err := r.BeginTail(ctx, f.at, f.at); err != nil {
 		return fmt.Errorf("fill the replica: %w", err)
 	}
 	if err := r.Commit(ctx, digest); err != nil {

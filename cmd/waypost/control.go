@@ -62,7 +62,7 @@ func controlSettings(all config.Config) (node.Config, error) {
 		Version: productVersion(), Region: waypost.Region(cfg.Region), Node: cfg.Node, DataDir: cfg.DataDir, StatusFile: cfg.StatusFile,
 		Addr: cfg.Addr, AdminAddr: cfg.AdminAddr, BaseURL: cfg.BaseURL, Contact: cfg.Contact, ShutdownTimeout: cfg.ShutdownTimeout,
 		TLS:            node.TLS{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile, ClientCAFile: cfg.ClientCAFile},
-		MaxConnections: cfg.MaxConnections, MaxPerAddress: cfg.MaxPerAddress,
+		MaxConnections: cfg.MaxConnections, MaxConnectionsPerAddress: cfg.MaxConnectionsPerAddress,
 		CodeLength: cfg.CodeLength, PrefixLength: cfg.PrefixLength, LeaseSize: int64(cfg.LeaseSize),
 		SigningGeneration: uint32(cfg.SigningGeneration), EdgeToken: cfg.EdgeToken.Reveal(), Replica: cfg.Replica,
 		AllowPrivateTargets: cfg.AllowPrivateTargets, OwnHosts: cfg.OwnHosts, DNSResolvers: cfg.DNSResolvers,

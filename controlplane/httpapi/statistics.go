@@ -12,8 +12,8 @@ import (
 	"waypost/controlplane"
 )
 
-// Clicks counts clicks. A link is found by the host of its domain, "" for the default
-// one, and its code, also when it has expired.
+// Clicks reads and deletes statistics. A link is found by the host of its domain, "" for
+// the default one, and its code, also when it has expired.
 type Clicks interface {
 	// Stats finds a link of the actor's workspace with its clicks: ENotFound when it is
 	// unknown or deleted.

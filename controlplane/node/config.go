@@ -22,15 +22,15 @@ type Config struct {
 	DataDir    string           // required
 	StatusFile string           // see [admin.Status]; "": none is written
 
-	Addr            string // of the API, HOST:PORT
-	AdminAddr       string // HOST:PORT
-	BaseURL         string // of short URLs
-	Contact         string // whom visitors of a blocked link may ask; may be ""
-	TLS             TLS
-	TrustedProxies  []netip.Prefix
-	MaxConnections  int           // of the API; see [listener.Shares]
-	MaxPerAddress   int           // of these, of one address
-	ShutdownTimeout time.Duration // for requests under way at the end
+	Addr                     string // of the API, HOST:PORT
+	AdminAddr                string // HOST:PORT
+	BaseURL                  string // of short URLs
+	Contact                  string // whom visitors of a blocked link may ask; may be ""
+	TLS                      TLS
+	TrustedProxies           []netip.Prefix
+	MaxConnections           int           // of the API; see [listener.Shares]
+	MaxConnectionsPerAddress int           // of these, of one address
+	ShutdownTimeout          time.Duration // for requests under way at the end
 
 	ClusterSecret     [32]byte
 	CodeLength        int

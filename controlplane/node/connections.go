@@ -13,7 +13,7 @@ import (
 // connections bounds the connections of the API, and keeps places for edges.
 func (c *control) connections() net.Listener {
 	shares := listener.NewShares(c.ln, listener.SharesConfig{
-		Most: c.cfg.MaxConnections, PerAddress: c.cfg.MaxPerAddress, Exempt: proxy.Trusted(c.cfg.TrustedProxies).Has,
+		Most: c.cfg.MaxConnections, PerAddress: c.cfg.MaxConnectionsPerAddress, Exempt: proxy.Trusted(c.cfg.TrustedProxies).Has,
 	})
 	c.registry.MustRegister(connectionCounts{shares})
 	return shares

@@ -84,7 +84,7 @@ type folding struct {
 const daysStored = 5_000
 
 // foldArea folds the first parts of the area that f is at.
-func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *fold) error {
+func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *round) error {
 	in := &folding{workspace: f.at.workspace, links: make(map[int64]*linkSum)}
 	newest, err := in.take(ctx, tx, cfg, f)
 	if err != nil {
@@ -128,7 +128,7 @@ func (db *ClickStore) tellBroken(pieces []brokenPiece) {
 }
 
 // take removes parts and puts them in order. It returns the last area that it met.
-func (in *folding) take(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *fold) (newest int64, err error) {
+func (in *folding) take(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *round) (newest int64, err error) {
 	end := f.at.next().link
 	if f.at.next().workspace != f.at.workspace {
 		end = 1<<63 - 1
@@ -190,8 +190,8 @@ func (in *folding) adder(parts []part) func(linkDay, *rollup.Day) {
 	}
 }
 
-// rollups holds the statements for the rows of links, or of workspaces.
-type rollups struct{ prepare, have, change, insert string }
+// dayStatements holds the statements for the rows of links, or of workspaces.
+type dayStatements struct{ prepare, have, change, insert string }
 
 // The roller holds the lock of the links' area, so their rows need no locks of their own,
 // and missing rows do not appear. Rows are looked up one by one, in order, because for a
@@ -204,9 +204,9 @@ var (
 	workspaceRollups = rollupsOf("click_workspace_day", "workspace_id", " FOR UPDATE")
 )
 
-func rollupsOf(days, key, lock string) rollups {
+func rollupsOf(days, key, lock string) dayStatements {
 	fill := strings.NewReplacer("{lock}", lock, "{days}", days, "{key}", key).Replace
-	r := rollups{
+	r := dayStatements{
 		have: fill(`
 SELECT s.place - 1, d.ctid::text, d.clicks, d.bot_clicks, d.quarters, d.breakdown, d.visitors
 FROM unnest($1::bigint[], $2::date[]) WITH ORDINALITY AS s (key, day, place)
@@ -251,7 +251,7 @@ INSERT INTO click_set_aside (workspace_id, link_id, day, what, reason, body)
 VALUES ($1, nullif($2::bigint, 0), date '1970-01-01' + $3::integer, $4, $5, $6)`
 
 // store has add add to what is stored of days, which are in the order of their keys.
-func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, keys []linkDay, add func(linkDay, *rollup.Day)) error {
+func (in *folding) store(ctx context.Context, tx pgx.Tx, to dayStatements, keys []linkDay, add func(linkDay, *rollup.Day)) error {
 	ids, days := make([]int64, len(keys)), make([]time.Time, len(keys))
 	for i, k := range keys {
 		ids[i], days[i] = k.link, midnight(k.day)
@@ -313,7 +313,7 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to rollups, keys []link
 }
 
 // setAside notes a piece of a day, of a link or of a workspace.
-func (in *folding) setAside(from rollups, k linkDay, b brokenPiece) {
+func (in *folding) setAside(from dayStatements, k linkDay, b brokenPiece) {
 	b.workspace, b.linkDay = in.workspace, k
 	if from.prepare != "" {
 		b.workspace, b.link = k.link, 0

@@ -190,8 +190,8 @@ func (r *Roller) pass(ctx context.Context) error {
 // maxFoldErrors bounds the areas that may fail before a run ends.
 const maxFoldErrors = 10
 
-// fold is one round.
-type fold struct {
+// round is the outcome of one round.
+type round struct {
 	found  bool  // there was a part
 	at     place // of the first part
 	next   place // where to go on
@@ -214,7 +214,7 @@ SELECT workspace_id, area FROM click_pack WHERE (workspace_id, area) >= ($1, $2)
 ORDER BY workspace_id, area LIMIT 1`
 
 // round folds the next parts of one area.
-func (r *Roller) round(ctx context.Context, from place) (f fold, err error) {
+func (r *Roller) round(ctx context.Context, from place) (f round, err error) {
 	ctx, cancel := context.WithTimeout(ctx, foldLimit)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, r.db.pool, func(tx pgx.Tx) error {
@@ -328,7 +328,7 @@ func newRollerMetrics(reg prometheus.Registerer) rollerMetrics {
 	return m
 }
 
-func (m *rollerMetrics) observe(f fold, took time.Duration) {
+func (m *rollerMetrics) observe(f round, took time.Duration) {
 	if f.busy {
 		m.rounds.WithLabelValues("busy").Inc()
 		return

@@ -27,7 +27,7 @@ const (
 // batcher makes batches of recorded clicks while the control plane keeps up, and
 // compacted segments otherwise. It also syncs segments that are covered by neither.
 type batcher struct {
-	*shared
+	*base
 	catalog   *catalog
 	retention *retention
 	spares    *spares
@@ -54,9 +54,9 @@ type batcher struct {
 	loggedAt    time.Time
 }
 
-func newBatcher(b *shared, c *catalog, r *retention, s *spares, rec *recorder) (*batcher, error) {
+func newBatcher(b *base, c *catalog, r *retention, s *spares, rec *recorder) (*batcher, error) {
 	out := &batcher{
-		shared: b, catalog: c, retention: r, spares: s, recorder: rec,
+		base: b, catalog: c, retention: r, spares: s, recorder: rec,
 		pace: pacer.Pacer{Stop: b.stop}, recent: rate{began: time.Now()},
 	}
 	var err error

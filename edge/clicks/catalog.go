@@ -68,7 +68,7 @@ func (s *stream) checkpoint() checkpoint {
 // catalog knows the files of the journal by their boots. Its lock is never taken while a
 // click is recorded, and never held during a long piece of work.
 type catalog struct {
-	*shared
+	*base
 	spares   *spares
 	recorder *recorder
 	current  *stream // set once, before the goroutines start
@@ -193,7 +193,7 @@ func (c *catalog) settle(s *stream, seg *segment, g gathered) {
 
 // renameSealed says in the file's name that the segment takes no more clicks. A failure
 // is harmless: no process records to the segments of an earlier boot.
-func (b *shared) renameSealed(seg *segment) {
+func (b *base) renameSealed(seg *segment) {
 	to := seg.name.in(sealed)
 	failpoint.Hit("seal segment: begun")
 	defer failpoint.Hit("seal segment: done")

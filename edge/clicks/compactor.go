@@ -34,7 +34,7 @@ const (
 
 // compactor keeps compacted segments few and, when room gets scarce, small.
 type compactor struct {
-	*shared
+	*base
 	catalog   *catalog
 	retention *retention
 	batcher   *batcher
@@ -46,8 +46,8 @@ type compactor struct {
 	who    []waypost.Visitor
 }
 
-func newCompactor(b *shared, c *catalog, r *retention, bat *batcher) (*compactor, error) {
-	out := &compactor{shared: b, catalog: c, retention: r, batcher: bat, pace: pacer.Pacer{Stop: b.stop}}
+func newCompactor(b *base, c *catalog, r *retention, bat *batcher) (*compactor, error) {
+	out := &compactor{base: b, catalog: c, retention: r, batcher: bat, pace: pacer.Pacer{Stop: b.stop}}
 	var err error
 	if out.packer, err = newPacker(&out.pace); err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ func (c *Config) SetPackBatches(n int) { c.packBatches = n }
 // ToPack returns which of acknowledged batches of these sizes, numbered from 1 on, make
 // the next pack of at most that many batches or that many bytes.
 func ToPack(sizes []int64, batches int, bytes int64) (numbers []uint64) {
-	r := &retention{shared: &shared{cfg: Config{packBatches: batches, packBytes: bytes}}, catalog: &catalog{}}
+	r := &retention{base: &base{cfg: Config{packBatches: batches, packBytes: bytes}}, catalog: &catalog{}}
 	st := &stream{seq: uint64(len(sizes))}
 	for i, size := range sizes {
 		n := uint64(i + 1)

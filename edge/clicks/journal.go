@@ -23,7 +23,7 @@ import (
 // Each part owns its fields, its lock and its goroutine; the caller runs the shipper. The
 // catalog, under a lock of its own, knows which files there are.
 type Journal struct {
-	*shared
+	*base
 	catalog   *catalog
 	retention *retention
 	spares    *spares
@@ -43,8 +43,8 @@ type Journal struct {
 	}
 }
 
-// shared is common to the parts of a journal. Its fields do not change after Open.
-type shared struct {
+// base is common to the parts of a journal. Its fields do not change after Open.
+type base struct {
 	cfg    Config
 	log    *slog.Logger
 	dir    *directory
@@ -96,11 +96,11 @@ func Open(cfg Config) (_ *Journal, err error) {
 }
 
 func newJournal(cfg Config) (*Journal, error) {
-	b := &shared{
+	b := &base{
 		cfg: cfg, log: cfg.Logger, stop: make(chan struct{}),
 		batchWaits: newSignal(), mayBatch: newSignal(), compacted: newSignal(), freed: newSignal(), taken: newSignal(),
 	}
-	j := &Journal{shared: b, sealed: make(chan struct{})}
+	j := &Journal{base: b, sealed: make(chan struct{})}
 	j.seal, j.close = sync.OnceValue(j.sealNow), sync.OnceValue(j.closeNow)
 	var err error
 	b.unzip, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
@@ -110,8 +110,8 @@ func newJournal(cfg Config) (*Journal, error) {
 	}
 	j.spares = newSpares(b)
 	j.recorder = newRecorder(b, j.spares)
-	j.catalog = &catalog{shared: b, spares: j.spares, recorder: j.recorder}
-	j.retention = &retention{shared: b, catalog: j.catalog}
+	j.catalog = &catalog{base: b, spares: j.spares, recorder: j.recorder}
+	j.retention = &retention{base: b, catalog: j.catalog}
 	j.spares.catalog, j.spares.retention = j.catalog, j.retention
 	if j.batcher, err = newBatcher(b, j.catalog, j.retention, j.spares, j.recorder); err != nil {
 		return nil, err
@@ -246,20 +246,20 @@ func ignoreClosed(err error) error {
 }
 
 // diskFailed counts and logs a failure of the disk.
-func (b *shared) diskFailed(what string, err error) {
+func (b *base) diskFailed(what string, err error) {
 	b.counts.diskErrors.Add(1)
 	b.log.Error(what, slog.Any("error", err))
 }
 
 // quarantine puts a file away that cannot be read.
-func (b *shared) quarantine(file string) error {
+func (b *base) quarantine(file string) error {
 	b.counts.quarantined.Add(1)
 	b.log.Error("a file of the click journal is quarantined", slog.String("file", file))
 	return b.dir.moveTo(quarantineDir, file)
 }
 
 // lose counts clicks of a block that cannot be read.
-func (b *shared) lose(c *compacted, block int, err error) {
+func (b *base) lose(c *compacted, block int, err error) {
 	clicks := c.blocks[block].clicks
 	b.counts.lost.Add(clicks)
 	b.log.Error("cannot read a part of a compacted segment of clicks", slog.String("file", c.name.String()),

@@ -18,7 +18,7 @@ type recorder struct {
 	full    atomic.Bool // the last click without room found no segment ready
 }
 
-func newRecorder(b *shared, s *spares) *recorder {
+func newRecorder(b *base, s *spares) *recorder {
 	return &recorder{spares: s, shards: make([]shard, b.cfg.Shards), seed: maphash.MakeSeed()}
 }
 

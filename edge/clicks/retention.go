@@ -46,7 +46,7 @@ var errPack = errors.New("it is no whole pack of this journal")
 // retention keeps acknowledged batches, as long as there is room for them. Their lists
 // are in the streams, under the catalog's lock.
 type retention struct {
-	*shared
+	*base
 	catalog *catalog
 }
 
@@ -235,7 +235,7 @@ func (j *Journal) reviveRetained(r *remains) error {
 }
 
 // openPack reads the head of a pack.
-func (b *shared) openPack(n name) (retained, error) {
+func (b *base) openPack(n name) (retained, error) {
 	f, err := os.Open(b.dir.path(n.String()))
 	if err != nil {
 		return retained{}, err

@@ -56,7 +56,7 @@ func (c ShipConfig) withDefaults() (ShipConfig, error) {
 
 // shipper sends batches, one at a time.
 type shipper struct {
-	*shared
+	*base
 	catalog   *catalog
 	retention *retention
 	batcher   *batcher
@@ -71,9 +71,9 @@ type shipper struct {
 	suspect  time.Time // streams that were confirmed before may have been forgotten
 }
 
-func newShipper(b *shared, c *catalog, r *retention, bat *batcher, sealed <-chan struct{}) *shipper {
+func newShipper(b *base, c *catalog, r *retention, bat *batcher, sealed <-chan struct{}) *shipper {
 	return &shipper{
-		shared: b, catalog: c, retention: r, batcher: bat, sealed: sealed,
+		base: b, catalog: c, retention: r, batcher: bat, sealed: sealed,
 		closing: make(chan struct{}), turn: make(chan struct{}, 1),
 	}
 }

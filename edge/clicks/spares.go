@@ -18,7 +18,7 @@ var (
 // makes no system call. It reuses segments whose clicks are all in batches: see
 // segment.go.
 type spares struct {
-	*shared
+	*base
 	catalog   *catalog
 	retention *retention
 
@@ -35,10 +35,10 @@ type spares struct {
 	}
 }
 
-func newSpares(b *shared) *spares {
+func newSpares(b *base) *spares {
 	// At most 32, and a sixteenth of the quota.
 	most := min(max(b.cfg.MaxBytes/b.cfg.SegmentBytes/16, 1), 32)
-	return &spares{shared: b, ready: make(chan *segment, most)}
+	return &spares{base: b, ready: make(chan *segment, most)}
 }
 
 // take returns a ready segment; nil if there is none.

@@ -98,10 +98,10 @@ func (a *arena) fits(n int) bool {
 	return a.head >= 0 && a.segments[a.head].used+n <= len(a.segments[a.head].mem)
 }
 
-// nextSegment seals the present segment and begins a new one. It keeps that many segments
+// nextSegment seals the present segment and begins a new one. keepFree segments are left
 // free.
-func (a *arena) nextSegment(spare int) bool {
-	for a.reclaim(); len(a.free) <= spare; {
+func (a *arena) nextSegment(keepFree int) bool {
+	for a.reclaim(); len(a.free) <= keepFree; {
 		if !a.mapSegment() && !a.awaitReaders() {
 			return false
 		}

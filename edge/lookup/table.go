@@ -129,10 +129,10 @@ func (t *Table) Find(domain waypost.DomainID, code, buf []byte) (rec waypost.Rec
 // probe is the part of Find that reads memory which the writer may retire.
 func (t *Table) probe(s *stripe, hash uint64, domain waypost.DomainID, code, buf []byte) (grown []byte, l layout, a Answer) {
 	phase := t.phase.Load()
-	words := t.shards[hash>>(64-t.shardBits)].slots.Load()
-	i := words.first(hash << t.shardBits)
-	for range words.words {
-		slot := atomic.LoadUint64(&words.words[i])
+	array := t.shards[hash>>(64-t.shardBits)].slots.Load()
+	i := array.first(hash << t.shardBits)
+	for range array.words {
+		slot := atomic.LoadUint64(&array.words[i])
 		if slot == empty {
 			break
 		}
@@ -141,7 +141,7 @@ func (t *Table) probe(s *stripe, hash uint64, domain waypost.DomainID, code, buf
 			l, ok := layoutOf(raw)
 			if ok && l.has(raw, domain, code) {
 				if phase&1 == 0 && slot&recent == 0 { // fails if the slot was replaced just now
-					atomic.CompareAndSwapUint64(&words.words[i], slot, slot|recent)
+					atomic.CompareAndSwapUint64(&array.words[i], slot, slot|recent)
 				}
 				grown, l = l.expand(buf, raw)
 				return grown, l, Found
@@ -153,7 +153,7 @@ func (t *Table) probe(s *stripe, hash uint64, domain waypost.DomainID, code, buf
 				return buf, l, Unknown
 			}
 		}
-		if i++; i == len(words.words) {
+		if i++; i == len(array.words) {
 			i = 0
 		}
 	}
@@ -361,9 +361,9 @@ func (t *Table) CloseSlowly(pause func()) {
 		return
 	}
 	// A reader stays for less than a microsecond, unless the system preempts its thread.
-	for pause := time.Duration(0); !t.drained(0) || !t.drained(1); pause = min(pause+time.Microsecond, time.Millisecond) {
+	for wait := time.Duration(0); !t.drained(0) || !t.drained(1); wait = min(wait+time.Microsecond, time.Millisecond) {
 		runtime.Gosched()
-		time.Sleep(pause)
+		time.Sleep(wait)
 	}
 	free := func(mem []byte) {
 		for len(mem) > hugePage {

@@ -53,7 +53,7 @@ func (t *Table) put(r *waypost.Record, extensions []byte, news, evict bool) {
 	t.buf = appendRecord(t.buf[:0], r, extensions)
 	// Room first, because making it may move entries. The room of a slot comes before that
 	// of the record, which it may use up.
-	hasRoom := t.growable(&t.shards[hash>>(64-t.shardBits)], evict) && t.room(len(t.buf), evict)
+	hasRoom := t.grow(&t.shards[hash>>(64-t.shardBits)], evict) && t.room(len(t.buf), evict)
 	p := t.seek(hash, r.Domain, r.Name)
 	switch {
 	case p.slot != empty && !news:
@@ -74,7 +74,7 @@ func (t *Table) put(r *waypost.Record, extensions []byte, news, evict bool) {
 	}
 }
 
-// Remove records that the store does not hold a key any more.
+// Remove takes out a key that the store no longer holds.
 func (t *Table) Remove(domain waypost.DomainID, name []byte) {
 	if t.closed() {
 		return
@@ -118,6 +118,9 @@ func (t *Table) Note(domain waypost.DomainID, name []byte) {
 func (t *Table) Resume(leave int64) {
 	t.bounded, t.leave, t.noFilter = false, leave, false
 }
+
+// UseAll lets a table grow into what it has left of the budget so far.
+func (t *Table) UseAll() { t.leave = 0 }
 
 // Finish records that everything was loaded. It reports whether the table is complete,
 // which it is if all records did fit.
@@ -208,11 +211,11 @@ func slotsFor(entries int) int {
 	return (n + minSlots - 1) / minSlots * minSlots
 }
 
-// growable makes room for one more entry in a shard, and returns false when the budget
+// grow makes room for one more entry in a shard, and returns false when the budget
 // has none. Where the budget is used up, evict allows entries that were not read recently
 // to make way: a shard whose slots are full of removed entries needs a fresh array even
 // to stay as large as it is.
-func (t *Table) growable(sh *shard, evict bool) bool {
+func (t *Table) grow(sh *shard, evict bool) bool {
 	if sh.filled < maxFilled(len(sh.slots.Load().words)) || t.rebuild(sh, slotsFor(sh.entries+1)) {
 		return true
 	}

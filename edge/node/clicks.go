@@ -34,17 +34,17 @@ type recorder struct {
 
 	journal atomic.Pointer[clicks.Journal]
 	missed  atomic.Uint64
-	place   chan journalPlace // receives the directory, once
-	opened  chan struct{}     // closed when there is a journal
-	shipped chan struct{}     // closed when ship has returned
+	dirs    chan journalDir // receives the directory, once
+	opened  chan struct{}   // closed when there is a journal
+	shipped chan struct{}   // closed when ship has returned
 }
 
-type journalPlace struct{ dir, node string }
+type journalDir struct{ dir, node string }
 
 func newRecorder(cfg *Config, through func(*http.Transport) http.RoundTripper, log *slog.Logger, meters prometheus.Registerer) *recorder {
 	c := &recorder{
 		config: clicks.Config{MaxBytes: cfg.ClickJournal, Logger: log, Metrics: meters}, url: cfg.Control.URLs[0], log: log, through: through,
-		place: make(chan journalPlace, 1), opened: make(chan struct{}), shipped: make(chan struct{}),
+		dirs: make(chan journalDir, 1), opened: make(chan struct{}), shipped: make(chan struct{}),
 	}
 	meters.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "waypost_clicks_missed_total", Help: "Clicks that were not recorded, because the journal could not be opened.",
@@ -121,7 +121,7 @@ func (c *recorder) open(dir, node string) {
 		return
 	}
 	select {
-	case c.place <- journalPlace{dir, node}:
+	case c.dirs <- journalDir{dir, node}:
 	default:
 	}
 }
@@ -144,14 +144,14 @@ func (c *recorder) tryOpen(dir, node string) bool {
 func (c *recorder) ship(ctx context.Context) error {
 	defer close(c.shipped)
 	const pause = 10 * time.Second
-	var place journalPlace
+	var place journalDir
 	var retry <-chan time.Time
 	for c.journal.Load() == nil {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-c.opened:
-		case place = <-c.place:
+		case place = <-c.dirs:
 			retry = time.After(pause)
 		case <-retry:
 			if !c.tryOpen(place.dir, place.node) {

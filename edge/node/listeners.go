@@ -151,9 +151,9 @@ func (l *listeners) hosts(most int) ([]api.HostCertificate, bool) {
 	return shown, complete
 }
 
-// giveUpOrders ends the waiting for certificates, which would hold up a stop.
+// closeCertificates ends the waiting for certificates, which would hold up a stop.
 // Certificates that are there stay in use.
-func (l *listeners) giveUpOrders() error {
+func (l *listeners) closeCertificates() error {
 	if l.certs == nil {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (l *listeners) close() error {
 	for _, ln := range slices.Backward(l.all) {
 		errs = append(errs, listener.Close(ln))
 	}
-	return errors.Join(append(errs, l.giveUpOrders())...)
+	return errors.Join(append(errs, l.closeCertificates())...)
 }
 
 func addressesOf(list []net.Listener) []string {

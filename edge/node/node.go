@@ -21,6 +21,7 @@ import (
 	"waypost/edge/blocks"
 	"waypost/edge/certs"
 	"waypost/edge/handover"
+	"waypost/edge/replica"
 	"waypost/edge/report"
 	"waypost/edge/server"
 	"waypost/internal/admin"
@@ -112,8 +113,8 @@ func (e *edge) open(ctx context.Context) (err error) {
 		return err
 	}
 	cfg.Node = e.identity.node()
-	if cfg.Replica.LookupBytes == 0 {
-		cfg.Replica.LookupBytes = memlimit.Available() / 4
+	if cfg.Replica.LookupBytes == 0 { // decided here, because the heap's limit depends on it
+		cfg.Replica.LookupBytes = replica.DefaultLookupBytes()
 	}
 	memlimit.Apply(outsideHeap+max(cfg.Replica.LookupBytes, 0), e.log)
 	if cfg.Takeover {
@@ -391,7 +392,7 @@ func (e *edge) drain(ctx context.Context) error {
 	}
 	limit, cancel := context.WithTimeout(ctx, e.cfg.ShutdownTimeout)
 	defer cancel()
-	if err := e.listeners.giveUpOrders(); err != nil {
+	if err := e.listeners.closeCertificates(); err != nil {
 		e.log.Warn("cannot close the certificates", "error", err)
 	}
 	err := e.server.Shutdown(limit)

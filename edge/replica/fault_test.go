@@ -181,7 +181,7 @@ func TestRestore_OnAFullDiskLeavesNothing(t *testing.T) {
 				}); err != nil {
 					return err
 				}
-				if err := r.Begin(t.Context(), head.Position, head.Position); err != nil {
+				if err := r.BeginTail(t.Context(), head.Position, head.Position); err != nil {
 					return err
 				}
 				return r.Commit(t.Context(), head.Digest)

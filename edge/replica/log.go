@@ -108,12 +108,12 @@ func (st *store) loadLog(readOnly bool) error {
 // keep appends to the log a batch whose transactions were taken on top of before.
 func (w *writer) keep(b *replication.Batch, before waypost.Position, cfg *Config) error {
 	x := w.st.guarded.log
-	clear := x.last != 0 && x.last != before.Seq
+	gap := x.last != 0 && x.last != before.Seq
 	frame := []byte(nil)
 	if cfg.LogBytes > 0 {
 		frame = replication.EncodeBatch(b)
 	}
-	if frame == nil || clear { // a batch that does not fit, or is not kept, ends the log
+	if frame == nil || gap { // a batch that does not fit, or is not kept, ends the log
 		if x.last != 0 {
 			if err := w.batch.DeleteRange(logStart, logEnd, nil); err != nil {
 				return fmt.Errorf("clear the log: %w", err)

@@ -60,15 +60,15 @@ func (p *promotions) add(domain waypost.DomainID, name []byte) {
 // take removes all queued links, each valid until use returns, and reports whether there
 // were any. One goroutine calls it.
 func (p *promotions) take(use func(linkName)) bool {
-	any := false
+	found := false
 	for i := range p.cells {
 		c := &p.cells[i]
 		if c.state.Load() != cellFull {
 			continue
 		}
-		any = true
+		found = true
 		use(linkName{c.domain, c.name[:c.length]})
 		c.state.Store(cellFree)
 	}
-	return any
+	return found
 }

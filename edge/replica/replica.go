@@ -42,12 +42,16 @@ type Config struct {
 	Points        *failpoint.Points     // nil: no test stops at its places
 }
 
+// DefaultLookupBytes returns the size of lookup tables when none is configured: a quarter
+// of the memory that the process may use.
+func DefaultLookupBytes() int64 { return memlimit.Available() / 4 }
+
 func (c Config) withDefaults() Config {
 	if c.CacheBytes == 0 {
 		c.CacheBytes = 128 << 20
 	}
 	if c.LookupBytes == 0 {
-		c.LookupBytes = memlimit.Available() / 4
+		c.LookupBytes = DefaultLookupBytes()
 	}
 	if c.SyncInterval == 0 {
 		c.SyncInterval = 100 * time.Millisecond

@@ -23,7 +23,7 @@ type restore struct {
 	cluster replication.Cluster
 	tables  tableBuilder
 
-	begun   replication.Progress // where this restore continues
+	resumed replication.Progress // where this restore continues
 	kept    replication.Progress // of the last Keep
 	durable bool                 // the file PROGRESS exists
 	again   bool                 // some slots are taken again: PROGRESS stays until all are there
@@ -31,7 +31,7 @@ type restore struct {
 	st      *store // nil: before Begin
 	highest uint64
 	ended   bool // committed, suspended or aborted
-	keep    bool // CURRENT may name the store: its files must stay
+	named   bool // CURRENT may name the store: its files must stay
 }
 
 var (
@@ -92,7 +92,7 @@ func (r *restore) usable() error {
 }
 
 // Progress implements replication.Restore.
-func (r *restore) Progress() replication.Progress { return r.begun }
+func (r *restore) Progress() replication.Progress { return r.resumed }
 
 // recordBytes is the assumed size of a record on disk when no other is known.
 const recordBytes = 100
@@ -187,8 +187,8 @@ func (r *restore) Rewind() {
 	}
 }
 
-// Begin implements replication.Restore.
-func (r *restore) Begin(ctx context.Context, lowest, highest waypost.Position) error {
+// BeginTail implements replication.Restore.
+func (r *restore) BeginTail(ctx context.Context, lowest, highest waypost.Position) error {
 	if err := r.usable(); err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 		}
 	}
 	db.cfg.Points.Hit("fill store: ingested")
-	if r.begun.Next > 0 || r.again {
+	if r.resumed.Next > 0 || r.again {
 		err = st.loadNotes()
 	} else {
 		for i := range tables.notes {
@@ -383,15 +383,15 @@ func (r *restore) swap() error {
 		return errClosed
 	}
 	renamed, err := db.setCurrent(r.st.name)
-	r.keep = renamed
+	r.named = renamed
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	db.cfg.Points.Hit("swap stores: named")
 	if t := r.st.table.Load(); t != nil {
-		if r.st.guarded.loaded = t.Finish(); r.st.guarded.loaded { // else it is filled once the old table is gone
-			t.Resume(0)
-		}
+		if r.st.guarded.loaded = t.Finish(); r.st.guarded.loaded {
+			t.UseAll()
+		} // else the filler fills it, once the old table is gone
 	}
 	old := db.live.Swap(r.st)
 	r.end()
@@ -421,13 +421,13 @@ func (r *restore) Suspend() error { return r.leave(true) }
 // Abort implements replication.Restore.
 func (r *restore) Abort() error { return r.leave(false) }
 
-func (r *restore) leave(keep bool) error {
+func (r *restore) leave(resumable bool) error {
 	r.db.mu.Lock()
 	defer r.db.mu.Unlock()
 	if r.ended {
 		return nil
 	}
-	if !keep {
+	if !resumable {
 		r.tables.stop()
 	}
 	r.tables.finish()
@@ -444,7 +444,7 @@ func (r *restore) leave(keep bool) error {
 		r.db.endTable(r.tables.lookup, [4]uint64{}, nil)
 		r.db.filler.wake()
 	}
-	if !keep || !r.durable {
+	if !resumable || !r.durable {
 		err = errors.Join(err, r.remove())
 	}
 	if err != nil {
@@ -454,7 +454,7 @@ func (r *restore) leave(keep bool) error {
 }
 
 // remove removes the files of the restore.
-func (r *restore) remove() error { return r.db.removeRestore(r.number, r.keep) }
+func (r *restore) remove() error { return r.db.removeRestore(r.number, r.named) }
 
 // Whole ranges of slots are made durable once there are that many bytes of them, or after
 // that time.

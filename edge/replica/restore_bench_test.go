@@ -44,7 +44,7 @@ func BenchmarkRestore(b *testing.B) {
 				Next: (i + 1) * width, Lowest: head.Position, Highest: head.Position, Digest: head.Digest,
 			}))
 		}
-		require.NoError(b, r.Begin(b.Context(), head.Position, head.Position))
+		require.NoError(b, r.BeginTail(b.Context(), head.Position, head.Position))
 		require.NoError(b, r.Commit(b.Context(), head.Digest))
 		require.NoError(b, db.Close())
 	}

@@ -121,10 +121,10 @@ func (r *restore) resume() (bool, error) {
 	for i := range p.Tables {
 		r.tables.next = max(r.tables.next, p.Tables[i].Number)
 	}
-	if r.begun, err = p.parse(); err != nil {
+	if r.resumed, err = p.parse(); err != nil {
 		return false, err
 	}
-	r.kept = r.begun
+	r.kept = r.resumed
 	if err := db.cfg.FS.RemoveAll(db.cfg.FS.PathJoin(r.dir(), "links")); err != nil {
 		return false, fmt.Errorf("remove links: %w", err)
 	}
@@ -150,13 +150,13 @@ func (r *restore) reopen() error {
 		return nil
 	}
 	s := st.applied.Load()
-	if s.cluster != r.cluster || s.position.Epoch != r.begun.Lowest.Epoch || s.position.Seq < r.begun.Lowest.Seq {
+	if s.cluster != r.cluster || s.position.Epoch != r.resumed.Lowest.Epoch || s.position.Seq < r.resumed.Lowest.Seq {
 		return errors.Join(errors.New("the store of a restore does not fit its tables"), st.closePebble())
 	}
 	r.db.cfg.Points.Hit("resume restore: opened")
-	r.st, r.begun.Lowest = st, s.position
-	if s.position.Seq >= r.begun.Highest.Seq {
-		r.begun.Highest, r.begun.Digest = s.position, s.digest
+	r.st, r.resumed.Lowest = st, s.position
+	if s.position.Seq >= r.resumed.Highest.Seq {
+		r.resumed.Highest, r.resumed.Digest = s.position, s.digest
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (k *taking) run(t *testing.T) error {
 			k.between(p.Next)
 		}
 	}
-	if err := k.restore.Begin(t.Context(), p.Lowest, p.Highest); err != nil {
+	if err := k.restore.BeginTail(t.Context(), p.Lowest, p.Highest); err != nil {
 		return err
 	}
 	for p.Lowest.Seq < p.Highest.Seq {

@@ -127,7 +127,7 @@ func TestRestore_AgainForgetsWholeTables(t *testing.T) {
 	require.Greater(t, before, 1024, "the other slots of a table come again")
 	require.LessOrEqual(t, before, 2048)
 	take(0, 2047)
-	require.NoError(t, r.Begin(t.Context(), head.Position, head.Position))
+	require.NoError(t, r.BeginTail(t.Context(), head.Position, head.Position))
 	require.NoError(t, r.Commit(t.Context(), head.Digest))
 	replicationtest.RequireEqual(t, s, db)
 }

@@ -1,5 +1,5 @@
 // Package server answers redirects from a local replica: it calls no other process,
-// deletes nothing, and waits for no disk while it answers.
+// deletes nothing, and waits for no disk while the lookup table holds the link.
 //
 // It never imports the control plane. The replica is edge/replica, the stream that feeds
 // it is package replication, and the click journal is edge/clicks. Package edge/fastpath

@@ -50,7 +50,7 @@ func (c *Control) Check() error {
 		addresses("control.dns_resolvers", c.DNSResolvers),
 		prefixed("control.trusted_proxies", networks),
 		between("control.max_connections", c.MaxConnections, 10, 1_000_000),
-		between("control.max_connections_per_address", c.MaxPerAddress, 1, 1_000_000),
+		between("control.max_connections_per_address", c.MaxConnectionsPerAddress, 1, 1_000_000),
 		between("control.code_length", c.CodeLength, 5, 10),
 		between("control.prefix_length", c.PrefixLength, 1, 3),
 		between("control.lease_size", c.LeaseSize, 1, 1_000_000),

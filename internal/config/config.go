@@ -35,44 +35,44 @@ type Log struct {
 
 // Control is a control plane.
 type Control struct {
-	Addr                string        `yaml:"addr" help:"address of the API, HOST:PORT"`
-	AdminAddr           string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
-	Region              string        `yaml:"region" help:"region whose key ranges this control plane mints from"`
-	Node                string        `yaml:"node" help:"name of this control plane among those of its cluster; default: control-REGION"`
-	Regions             []string      `yaml:"regions" help:"regions that get a key prefix at the start, if they have none"`
-	BaseURL             string        `yaml:"base_url" help:"what short URLs begin with, such as https://go.example.com"`
-	Contact             string        `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
-	DatabaseURL         Secret        `yaml:"database_url" flag:"database-url" help:"PostgreSQL, postgres://USER@HOST/DATABASE; a password belongs into a variable or file"`
-	DatabaseURLFile     string        `yaml:"database_url_file" help:"file that holds the database URL"`
-	ClusterSecret       Secret        `yaml:"cluster_secret" flag:"-" help:"secret of the cluster, 32 random bytes in hex; never changes"`
-	ClusterSecretFile   string        `yaml:"cluster_secret_file" help:"file that holds the cluster's secret, 32 random bytes in hex"`
-	Replica             bool          `yaml:"replica" help:"keep a replica of all links in data_dir, as edges do: it detects after a restore that PostgreSQL lost data, even if no edge is connected, and serves snapshots to edges at no cost to PostgreSQL; takes disk and CPU time like an edge without visitors"`
-	SigningGeneration   int           `yaml:"signing_generation" help:"which of the cluster's keys signs the changelog, the same on all control planes; only ever raised, when a key may be known to others"`
-	EdgeToken           Secret        `yaml:"edge_token" flag:"-" help:"token that all edges may have, at least 16 characters; empty: only edges that were enrolled are let in"`
-	EdgeTokenFile       string        `yaml:"edge_token_file" help:"file that holds the edges' token"`
-	TLSCertFile         string        `yaml:"tls_cert_file" help:"certificate chain of the API, PEM, read again when it changes; empty: the API speaks no TLS"`
-	TLSKeyFile          string        `yaml:"tls_key_file" help:"its private key, PEM"`
-	ClientCAFile        string        `yaml:"client_ca_file" help:"roots, PEM; edges must then show a client certificate of theirs with the node's name, as common name or as waypost://node/NAME"`
-	AllowPrivateTargets bool          `yaml:"allow_private_targets" help:"accept links to private and loopback addresses, and to names that only one network knows"`
-	OwnHosts            []string      `yaml:"own_hosts" help:"more names of this installation, such as that of the API; no workspace adds them or names below them, and no link leads to them"`
-	DNSResolvers        []string      `yaml:"dns_resolvers" help:"resolvers that are asked for the proofs of domains, HOST:PORT; empty: those of the system"`
-	StrictHosts         bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the domain of base_url"`
-	TrustedProxies      []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
-	MaxConnections      int           `yaml:"max_connections" help:"connections of the API at a time; a tenth of them is kept for edges"`
-	MaxPerAddress       int           `yaml:"max_connections_per_address" help:"connections of the API at a time of one IPv4 address or IPv6 /64; trusted proxies, and connections of edges, are exempt"`
-	CodeLength          int           `yaml:"code_length" help:"length of generated codes, 5 to 10; fixed once the cluster exists"`
-	PrefixLength        int           `yaml:"prefix_length" help:"length of key prefixes; fixed once the cluster exists"`
-	LeaseSize           int           `yaml:"lease_size" help:"counters that are leased at a time"`
-	AnonymousWorkspace  bool          `yaml:"anonymous_workspace" help:"for development only: requests without an API key act as the default workspace"`
-	PeakKeyRate         int           `yaml:"peak_key_rate" help:"most keys a second that the cluster may ever issue; 0: 10,000, or less in a small key space"`
-	EventsSample        int           `yaml:"events_sample" help:"keep one click in this many as an event, in workspaces that sample events"`
-	EventsKeepMonths    int           `yaml:"events_keep_months" help:"whole months for which events are kept, besides the current one"`
-	EventsExportDir     string        `yaml:"events_export_dir" help:"directory that gets the events of a month as compressed JSON lines before they are dropped; empty: they are dropped"`
-	SaltRetention       time.Duration `yaml:"salt_retention" help:"how long the salt of a day's visitors is kept when the day is over; clicks that come later count without a visitor"`
-	IdempotencyWindow   time.Duration `yaml:"idempotency_window" help:"for how long a request with an Idempotency-Key is remembered"`
-	DataDir             string        `yaml:"data_dir" help:"directory in which this control plane remembers which keys were issued, in case PostgreSQL forgets"`
-	StatusFile          string        `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
-	ShutdownTimeout     time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
+	Addr                     string        `yaml:"addr" help:"address of the API, HOST:PORT"`
+	AdminAddr                string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
+	Region                   string        `yaml:"region" help:"region whose key ranges this control plane mints from"`
+	Node                     string        `yaml:"node" help:"name of this control plane among those of its cluster; default: control-REGION"`
+	Regions                  []string      `yaml:"regions" help:"regions that get a key prefix at the start, if they have none"`
+	BaseURL                  string        `yaml:"base_url" help:"what short URLs begin with, such as https://go.example.com"`
+	Contact                  string        `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
+	DatabaseURL              Secret        `yaml:"database_url" flag:"database-url" help:"PostgreSQL, postgres://USER@HOST/DATABASE; a password belongs into a variable or file"`
+	DatabaseURLFile          string        `yaml:"database_url_file" help:"file that holds the database URL"`
+	ClusterSecret            Secret        `yaml:"cluster_secret" flag:"-" help:"secret of the cluster, 32 random bytes in hex; never changes"`
+	ClusterSecretFile        string        `yaml:"cluster_secret_file" help:"file that holds the cluster's secret, 32 random bytes in hex"`
+	Replica                  bool          `yaml:"replica" help:"keep a replica of all links in data_dir, as edges do: it detects after a restore that PostgreSQL lost data, even if no edge is connected, and serves snapshots to edges at no cost to PostgreSQL; takes disk and CPU time like an edge without visitors"`
+	SigningGeneration        int           `yaml:"signing_generation" help:"which of the cluster's keys signs the changelog, the same on all control planes; only ever raised, when a key may be known to others"`
+	EdgeToken                Secret        `yaml:"edge_token" flag:"-" help:"token that all edges may have, at least 16 characters; empty: only edges that were enrolled are let in"`
+	EdgeTokenFile            string        `yaml:"edge_token_file" help:"file that holds the edges' token"`
+	TLSCertFile              string        `yaml:"tls_cert_file" help:"certificate chain of the API, PEM, read again when it changes; empty: the API speaks no TLS"`
+	TLSKeyFile               string        `yaml:"tls_key_file" help:"its private key, PEM"`
+	ClientCAFile             string        `yaml:"client_ca_file" help:"roots, PEM; edges must then show a client certificate of theirs with the node's name, as common name or as waypost://node/NAME"`
+	AllowPrivateTargets      bool          `yaml:"allow_private_targets" help:"accept links to private and loopback addresses, and to names that only one network knows"`
+	OwnHosts                 []string      `yaml:"own_hosts" help:"more names of this installation, such as that of the API; no workspace adds them or names below them, and no link leads to them"`
+	DNSResolvers             []string      `yaml:"dns_resolvers" help:"resolvers that are asked for the proofs of domains, HOST:PORT; empty: those of the system"`
+	StrictHosts              bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the domain of base_url"`
+	TrustedProxies           []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
+	MaxConnections           int           `yaml:"max_connections" help:"connections of the API at a time; a tenth of them is kept for edges"`
+	MaxConnectionsPerAddress int           `yaml:"max_connections_per_address" help:"connections of the API at a time of one IPv4 address or IPv6 /64; trusted proxies, and connections of edges, are exempt"`
+	CodeLength               int           `yaml:"code_length" help:"length of generated codes, 5 to 10; fixed once the cluster exists"`
+	PrefixLength             int           `yaml:"prefix_length" help:"length of key prefixes; fixed once the cluster exists"`
+	LeaseSize                int           `yaml:"lease_size" help:"counters that are leased at a time"`
+	AnonymousWorkspace       bool          `yaml:"anonymous_workspace" help:"for development only: requests without an API key act as the default workspace"`
+	PeakKeyRate              int           `yaml:"peak_key_rate" help:"most keys a second that the cluster may ever issue; 0: 10,000, or less in a small key space"`
+	EventsSample             int           `yaml:"events_sample" help:"keep one click in this many as an event, in workspaces that sample events"`
+	EventsKeepMonths         int           `yaml:"events_keep_months" help:"whole months for which events are kept, besides the current one"`
+	EventsExportDir          string        `yaml:"events_export_dir" help:"directory that gets the events of a month as compressed JSON lines before they are dropped; empty: they are dropped"`
+	SaltRetention            time.Duration `yaml:"salt_retention" help:"how long the salt of a day's visitors is kept when the day is over; clicks that come later count without a visitor"`
+	IdempotencyWindow        time.Duration `yaml:"idempotency_window" help:"for how long a request with an Idempotency-Key is remembered"`
+	DataDir                  string        `yaml:"data_dir" help:"directory in which this control plane remembers which keys were issued, in case PostgreSQL forgets"`
+	StatusFile               string        `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
+	ShutdownTimeout          time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
 }
 
 // Edge is a redirect server with its replica.
@@ -195,7 +195,7 @@ func defaults(getenv func(string) string) Config {
 			Addr: "127.0.0.1:8080", AdminAddr: "127.0.0.1:9080",
 			StrictHosts: true, CodeLength: 7, PrefixLength: 2, SigningGeneration: 1, LeaseSize: 10_000,
 			EventsSample: 100, EventsKeepMonths: 13, SaltRetention: 48 * time.Hour, IdempotencyWindow: 24 * time.Hour,
-			MaxConnections: 10_000, MaxPerAddress: 1_024,
+			MaxConnections: 10_000, MaxConnectionsPerAddress: 1_024,
 			ShutdownTimeout: 5 * time.Second,
 		},
 		Edge: Edge{

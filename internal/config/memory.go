@@ -16,7 +16,7 @@ var units = []struct {
 // leastLookupMemory is the least memory of a lookup table, in bytes.
 const leastLookupMemory = 1 << 20
 
-// ParseLookupMemory reads edge.lookup_memory: "auto" means 0, which lets the replica
+// ParseLookupMemory reads edge.lookup_memory: "auto" means 0, which lets the edge
 // choose, "0" means -1, no table at all, and everything else is a number of bytes.
 func ParseLookupMemory(text string) (int64, error) {
 	switch text {
@@ -54,7 +54,7 @@ func ParseClickJournal(text string) (int64, error) {
 	return n, nil
 }
 
-// ParseMinFreeDisk reads edge.min_free_disk: "auto" means 0 and 0, which lets the replica
+// ParseMinFreeDisk reads edge.min_free_disk: "auto" means 0 and 0, which lets the edge
 // choose, "0" means -1, and everything else is a number of bytes, or a share of the disk.
 func ParseMinFreeDisk(text string) (bytes int64, share float64, err error) {
 	switch text {

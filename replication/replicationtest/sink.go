@@ -210,7 +210,7 @@ func (r *restore) Keep(context.Context, replication.Progress) error { return nil
 func (r *restore) Rewind()                                          {}
 func (r *restore) Suspend() error                                   { return r.Abort() }
 
-func (r *restore) Begin(_ context.Context, lowest, highest waypost.Position) error {
+func (r *restore) BeginTail(_ context.Context, lowest, highest waypost.Position) error {
 	r.fresh.position, r.highest = lowest, highest.Seq
 	return nil
 }

@@ -50,7 +50,7 @@ func TestSink(t *testing.T, open func(t *testing.T) Replica) {
 func Take(t testing.TB, s *Source, sink replication.Sink) {
 	t.Helper()
 	r, head := beginRestore(t, s, sink)
-	require.NoError(t, r.Begin(t.Context(), head.Position, head.Position))
+	require.NoError(t, r.BeginTail(t.Context(), head.Position, head.Position))
 	require.NoError(t, r.Commit(t.Context(), head.Digest))
 	require.NoError(t, r.Abort())
 }
@@ -289,7 +289,7 @@ func sinkTail(t *testing.T, sink Replica) {
 	require.NoError(t, err)
 	bringSlots(t, s, r, 2048, waypost.Slots-1)
 	s.Commit(Link("after", "https://after.example/"))
-	require.NoError(t, r.Begin(t.Context(), head.Position, between.Position))
+	require.NoError(t, r.BeginTail(t.Context(), head.Position, between.Position))
 	b := after(t, s, head.Position)
 	require.Len(t, b.Transactions, 3)
 	one := b
@@ -310,7 +310,7 @@ func sinkOlderSlots(t *testing.T, sink Replica) {
 	r, head := beginRestore(t, s, sink)
 	require.NoError(t, r.Slots(t.Context(), s.Rows()), "the same again")
 	require.NoError(t, r.Slots(t.Context(), older), "a part of a range, from a server that is a little behind")
-	require.NoError(t, r.Begin(t.Context(), head.Position, head.Position))
+	require.NoError(t, r.BeginTail(t.Context(), head.Position, head.Position))
 	require.NoError(t, r.Commit(t.Context(), head.Digest))
 	RequireEqual(t, s, sink)
 }
@@ -319,7 +319,7 @@ func sinkRestoreDigest(t *testing.T, sink Replica) {
 	s := started(t, sink)
 	s.NewHistory()
 	r, head := beginRestore(t, s, sink)
-	require.NoError(t, r.Begin(t.Context(), head.Position, head.Position))
+	require.NoError(t, r.BeginTail(t.Context(), head.Position, head.Position))
 	before, p := rowsOf(t, sink)
 	require.ErrorIs(t, r.Commit(t.Context(), head.Digest^1), replication.ErrDiverged)
 	require.NoError(t, r.Abort())
@@ -331,7 +331,7 @@ func sinkRestoreDigest(t *testing.T, sink Replica) {
 	s.Lie()
 	s.Commit(Link("dddd", "https://d.example/"))
 	b := after(t, s, head.Position)
-	require.NoError(t, r.Begin(t.Context(), head.Position, b.Last()))
+	require.NoError(t, r.BeginTail(t.Context(), head.Position, b.Last()))
 	require.ErrorIs(t, r.Apply(t.Context(), &b), replication.ErrDiverged)
 	require.NoError(t, r.Abort())
 }
@@ -339,7 +339,7 @@ func sinkRestoreDigest(t *testing.T, sink Replica) {
 func sinkRestoreShort(t *testing.T, sink Replica) {
 	s := started(t, sink)
 	r, head := beginRestore(t, s, sink)
-	require.NoError(t, r.Begin(t.Context(), head.Position, s.Commit()))
+	require.NoError(t, r.BeginTail(t.Context(), head.Position, s.Commit()))
 	require.ErrorIs(t, r.Commit(t.Context(), head.Digest), replication.ErrDiverged)
 	require.NoError(t, r.Abort())
 }
