@@ -141,8 +141,9 @@ func (r *restoring) trimmed(ctx context.Context, p waypost.Position) (why *reset
 			if err != nil || t == frameBatch {
 				return err == nil, err
 			}
-			if t == frameHeartbeat { // at the head, nothing comes
-				if h, err := decodeHeartbeat(payload); err != nil || h.Position == p {
+			if t == frameHeartbeat { // at the head, nothing comes; an older one says nothing about the log
+				h, err := decodeHeartbeat(payload)
+				if err != nil || h.Position == p && p.Seq >= r.highest.Seq {
 					return err == nil, err
 				}
 			}

@@ -43,7 +43,7 @@ type deletionGuard struct {
 	mu struct {
 		sync.Mutex
 		accepted    waypost.Position // deletions up to there are not held back
-		shrinkUntil time.Time        // until then a snapshot or a repair may leave few links
+		shrinkUntil time.Time        // until then one snapshot or repair may leave few links
 	}
 }
 
@@ -93,6 +93,14 @@ func (g *deletionGuard) mayShrink() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.cfg.Share < 0 || time.Now().Before(g.mu.shrinkUntil)
+}
+
+// spend ends an acceptance: it was for the snapshot or repair that has just come, and not
+// for the next.
+func (g *deletionGuard) spend() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.shrinkUntil = time.Time{}
 }
 
 // smallReplica is the number of links from which on the loss of nine tenths is held back.
@@ -216,4 +224,20 @@ func (st *store) servingLinks(ctx context.Context) (uint64, error) {
 	}
 	st.counted = c
 	return c.links, nil
+}
+
+// endedAfter counts the links that serve no visitor, and were changed after a revision.
+func (st *store) endedAfter(ctx context.Context, r waypost.Revision) (n uint64, err error) {
+	now := time.Now().UnixMilli()
+	_, err = st.scan(ctx, func(raw []byte) error {
+		var rec waypost.Record
+		if err := replication.DecodeRecord(raw, &rec); err != nil && !errors.Is(err, replication.ErrContent) {
+			return err
+		}
+		if rec.Kind == waypost.KindLink && rec.Revision.Newer(r) && !replication.Serves(&rec, now) {
+			n++
+		}
+		return nil
+	})
+	return n, err
 }

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
 	"waypost"
@@ -75,6 +78,47 @@ func TestDeletionGuard_HoldsDeletionsOfASnapshot(t *testing.T) {
 	f.settle(t)
 	require.Empty(t, f.target(t, linkCode(100)))
 	require.Equal(t, "https://later.example/", f.target(t, "later"))
+
+	f.Commit(back...)
+	f.settle(t)
+	f.stop()
+	f.deleteAtOnce()
+	f.trim(t)
+	f.follow(t)
+	f.refused(t, replication.HoldEmptySnapshot) // the acceptance was for one snapshot
+	require.Equal(t, "https://example.com/back", f.target(t, linkCode(100)))
+}
+
+func TestDeletionGuard_HoldsDeletionsOfASnapshotThoughTheLiveStoreCannotBeRead(t *testing.T) {
+	d := &unreadable{}
+	f := newFleet(t, guarded(errorfs.Wrap(vfs.NewMem(), d)), 500)
+	require.NoError(t, f.db.Flush())
+	d.store = f.db.LiveStore()
+	f.deleteAtOnce()
+	f.trim(t)
+	d.fails.Store(true)
+	defer d.fails.Store(false)
+	f.follow(t)
+	f.refused(t, replication.HoldEmptySnapshot)
+	require.Positive(t, d.reads.Load())
+	require.Equal(t, "https://example.com/100", f.target(t, linkCode(100)))
+}
+
+// unreadable makes the tables of a store fail all reads.
+type unreadable struct {
+	fails atomic.Bool
+	store string
+	reads atomic.Int32
+}
+
+func (d *unreadable) String() string { return "unreadable" }
+
+func (d *unreadable) MaybeError(op errorfs.Op) error {
+	if d.fails.Load() && op.Kind == errorfs.OpFileReadAt && strings.Contains(op.Path, d.store) && strings.HasSuffix(op.Path, ".sst") {
+		d.reads.Add(1)
+		return syscall.EIO
+	}
+	return nil
 }
 
 func TestDeletionGuard_JudgesAResumedSnapshotAsAWhole(t *testing.T) {

@@ -35,7 +35,9 @@ func (db *DB) Detach(ctx context.Context) error {
 		db.filler.wake()
 		return fmt.Errorf("detach the replica: %w", err)
 	}
-	// Replaced stores are removed while the directory is still locked.
+	// Replaced stores are removed while the directory is still locked, at once: a successor
+	// waits for it.
+	db.hurryUp()
 	db.retirements.Wait()
 
 	db.mu.Lock()

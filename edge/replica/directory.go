@@ -233,8 +233,9 @@ func (s *storage) stores() (names []string, highest int, err error) {
 func (s *storage) findStore() (*store, error) {
 	name, err := s.readCurrent()
 	switch {
-	case errors.Is(err, errUnreadable):
-		return nil, s.quarantineAll(err)
+	case errors.Is(err, errUnreadable): // which one was live is unknown
+		names, _, listErr := s.stores()
+		return nil, cmp.Or(listErr, s.quarantineStores(names, err))
 	case err != nil:
 		return nil, fmt.Errorf("replica in %s: %w", s.cfg.Dir, err)
 	case name == "":
@@ -244,7 +245,7 @@ func (s *storage) findStore() (*store, error) {
 	switch {
 	case err == nil:
 	case unreadable(err):
-		return nil, s.quarantineAll(err)
+		return nil, cmp.Or(s.quarantineStores([]string{name}, err), s.sweep(""))
 	default:
 		return nil, fmt.Errorf("replica in %s: %w", s.cfg.Dir, err)
 	}
@@ -351,12 +352,9 @@ func (s *storage) quarantine(name string, why error) error {
 	return s.syncDir(s.cfg.Dir)
 }
 
-// quarantineAll leaves an empty replica.
-func (s *storage) quarantineAll(why error) error {
-	names, _, err := s.stores()
-	if err != nil {
-		return err
-	}
+// quarantineStores moves stores away, the live one among them, and leaves an empty
+// replica.
+func (s *storage) quarantineStores(names []string, why error) error {
 	for _, name := range names {
 		if err := s.quarantine(name, why); err != nil {
 			return err

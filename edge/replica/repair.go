@@ -350,6 +350,7 @@ func (r *repair) Commit(ctx context.Context, digest uint64) error {
 	r.st.health.rotten.Store(nil)
 	r.st.verified.Store(true) // Sums has read all records
 	r.ended, db.mu.repairing = true, nil
+	db.deletions.spend()
 	db.recovered(&db.repairs)
 	db.metrics.undone.Add(float64(r.undone.n))
 	if r.undone.n+r.lost.n > 0 {

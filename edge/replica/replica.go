@@ -94,9 +94,8 @@ type DB struct {
 	saveBytes int           // of a snapshot that are made durable at once
 	saveAfter time.Duration // or at the latest
 
-	stop    context.CancelFunc
-	stopped <-chan struct{} // closed by stop
-	work    sync.WaitGroup  // the goroutines of filler, syncer and scrubber
+	stop context.CancelFunc
+	work sync.WaitGroup // the goroutines of filler, syncer and scrubber
 }
 
 // newDB connects the parts of a replica. It starts no goroutine.
@@ -110,6 +109,7 @@ func newDB(cfg Config, cache *pebble.Cache) *DB {
 	db.metrics = m
 	db.storage = storage{cfg: c, metrics: m, cache: cache, memTableSize: 16 << 20, errorPause: 100 * time.Millisecond}
 	db.serving = serving{cfg: c, metrics: m, storage: &db.storage, promotions: newPromotions(), wakeFill: db.filler.wake}
+	db.serving.mu.hurry = make(chan struct{})
 	db.source = source{serving: &db.serving}
 	db.filler = filler{cfg: c, metrics: m, serving: &db.serving, cache: cache, unfilled: make(chan struct{}, 1)}
 	db.syncer = syncer{cfg: c, serving: &db.serving, dirty: make(chan struct{}, 1)}
@@ -157,7 +157,7 @@ func Open(cfg Config) (_ *DB, err error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	db.stop, db.stopped = cancel, ctx.Done()
+	db.stop = cancel
 	db.work.Go(func() { db.syncLoop(ctx) })
 	db.work.Go(func() { db.fillLoop(ctx) })
 	if cfg.VerifyInterval > 0 {
@@ -172,6 +172,7 @@ func Open(cfg Config) (_ *DB, err error) {
 func (db *DB) Close() error {
 	db.closed.Store(true)
 	db.stop()
+	db.hurryUp()
 	db.mu.Lock()
 	restoring := db.mu.restoring
 	db.mu.Unlock()

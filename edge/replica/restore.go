@@ -358,18 +358,20 @@ func (r *restore) judge(ctx context.Context) error {
 	}
 	// No more links serve than there are records, so that most often the live store need
 	// not be read as well.
-	held := live.applied.Load().records
+	was, records := live.applied.Load(), r.st.applied.Load().records
 	left, err := r.st.servingLinks(ctx)
-	if err == nil && db.deletions.judgeLeft(held, left) != nil {
-		held, err = live.servingLinks(ctx)
+	if err != nil || db.deletions.judgeLeft(was.records, left) == nil {
+		return err
+	}
+	held, err := live.servingLinks(ctx)
+	if err != nil && ctx.Err() == nil {
+		// The live store may be unreadable, and the snapshot taken because of that. What it
+		// served and is gone has been purged since, or was changed and serves no more.
+		held, err = r.st.endedAfter(ctx, was.position.Revision())
+		held += left + was.records - min(records, was.records)
 	}
 	if err != nil {
-		if ctx.Err() != nil {
-			return err
-		}
-		// The live store may be unreadable, and the snapshot taken because of that. The
-		// number of all records is known of both.
-		held, left = live.applied.Load().records, r.st.applied.Load().records
+		return err
 	}
 	return db.deletions.judgeLeft(held, left)
 }
@@ -395,10 +397,11 @@ func (r *restore) swap() error {
 	}
 	old := db.live.Swap(r.st)
 	r.end()
+	db.deletions.spend()
 	db.recovered(&db.restores)
 	if old != nil {
 		old.guarded.comparing.end(errCompared)
-		db.retire(old, db.stopped)
+		db.retire(old)
 	}
 	db.cfg.Points.Hit("swap stores: done")
 	if err := db.cfg.FS.RemoveAll(r.dir()); err != nil {
@@ -444,7 +447,7 @@ func (r *restore) leave(resumable bool) error {
 		r.db.endTable(r.tables.lookup, [4]uint64{}, nil)
 		r.db.filler.wake()
 	}
-	if !resumable || !r.durable {
+	if !resumable || !r.durable || r.named { // no later restore must remove a store that CURRENT may name
 		err = errors.Join(err, r.remove())
 	}
 	if err != nil {

@@ -31,9 +31,10 @@ type serving struct {
 	// mu is held while the live store or its table is written or replaced.
 	mu struct {
 		sync.Mutex
-		restoring *restore // nil: none is under way
-		repairing *repair  // nil: none is under way
-		detached  bool     // another process has the directory
+		restoring *restore      // nil: none is under way
+		repairing *repair       // nil: none is under way
+		detached  bool          // another process has the directory
+		hurry     chan struct{} // closed when replaced stores are to be removed without rests
 	}
 
 	retirements sync.WaitGroup
@@ -288,14 +289,15 @@ func (s *serving) hold(st *store, slot uint16) bool {
 }
 
 // retire closes and removes a store that is not live any more, once its readers have
-// left. It rests between its steps, until stop is closed. The caller holds s.mu.
-func (s *serving) retire(st *store, stop <-chan struct{}) {
+// left. It rests between its steps, unless there is hurry. The caller holds s.mu.
+func (s *serving) retire(st *store) {
 	s.retiring.Add(1)
 	var counted [4]uint64
 	table := st.table.Load()
 	if table != nil {
 		counted = s.count(table, counted)
 	}
+	stop := s.mu.hurry
 	s.retirements.Go(func() {
 		defer s.wakeFill() // the old table's memory is free then
 		defer s.retiring.Add(-1)
@@ -320,6 +322,14 @@ func (s *serving) retire(st *store, stop <-chan struct{}) {
 		}
 		s.cfg.Points.Hit("remove store: done")
 	})
+}
+
+// hurryUp ends the rests in the removal of stores that were replaced until now.
+func (s *serving) hurryUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.mu.hurry)
+	s.mu.hurry = make(chan struct{})
 }
 
 // end closes a store that has no readers any more, and its table.
