@@ -97,6 +97,8 @@ CREATE TABLE click_pack (
 ) WITH (toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
         autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 20000,
         autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000);
+-- A round of a roller bounds the bytes that it reads by their size here.
+ALTER TABLE click_pack ALTER details SET STORAGE EXTERNAL;
 CREATE INDEX click_pack_area ON click_pack (workspace_id, area);
 CREATE INDEX click_pack_received ON click_pack (received_at);
 

@@ -110,7 +110,7 @@ func (c *control) open(ctx context.Context) (err error) {
 	memlimit.Apply(outsideHeap, c.log)
 
 	database := c.cfg.Database
-	database.Memory, database.Logger = keyMemory{dir}, c.log
+	database.Memory, database.Secret, database.Logger = keyMemory{dir}, &c.cfg.ClusterSecret, c.log
 	if c.db, err = postgres.Open(ctx, database); err != nil {
 		return fmt.Errorf("control.database_url: %w", err)
 	}

@@ -29,7 +29,13 @@ const maintenanceLocks = 7305
 // KeepEvents keeps months of single clicks ready ahead of time, and exports and drops
 // those that are old enough, until ctx is over.
 func (db *ClickStore) KeepEvents(ctx context.Context) {
-	db.pool.every(ctx, eventsInterval, "months of clicks", func(ctx context.Context) error { return db.KeepEventsOnce(ctx, time.Now()) })
+	db.pool.every(ctx, eventsInterval, "months of clicks", func(ctx context.Context) error {
+		var now time.Time // not this machine's: a month that is dropped does not come back
+		if err := db.pool.queryRowIn(ctx, operator, `SELECT clock_timestamp()`, nil, &now); err != nil {
+			return classify("read the clock", err)
+		}
+		return db.KeepEventsOnce(ctx, now)
+	})
 }
 
 // KeepEventsOnce does one round of KeepEvents, as of a moment. Several instances may
@@ -77,6 +83,11 @@ func (db *ClickStore) makeEventMonth(ctx context.Context, month time.Time) error
 		var there bool
 		if err := tx.QueryRow(ctx, `SELECT pg_advisory_xact_lock($1, $2)::text IS NOT NULL AND to_regclass($3) IS NOT NULL`,
 			maintenanceLocks, eventsLock, "click_event_"+month.Format("2006_01")).Scan(&there); err != nil || there {
+			return err
+		}
+		// No click may come for the month between its way out of the default table and the
+		// attachment of its own.
+		if _, err := tx.Exec(ctx, `LOCK TABLE click_event_default IN ACCESS EXCLUSIVE MODE`); err != nil {
 			return err
 		}
 		if err := ingest.enter(ctx, tx); err != nil {

@@ -336,7 +336,7 @@ func (p *clickParts) queue(q *pgx.Batch, node string, boot [16]byte, seq int64) 
 func (p *clickParts) cut(from, to int, bits uint, row func(area int64, from, to int)) {
 	for from < to {
 		end, size := from, 0
-		for end < to && (bits > largestArea || size <= packBytes) {
+		for end < to && bits <= largestArea && size <= packBytes {
 			size += partBytes + len(p.details[end])
 			end++
 		}

@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -29,38 +30,36 @@ FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS s (domain_id, code, pla
 CROSS JOIN LATERAL (SELECT id, workspace_id FROM link WHERE domain_id = s.domain_id AND code = s.code LIMIT 1) l`
 
 // targetsOf returns the target of each of the batch's links, zero where no link has the
-// code. Most come from the cache. Only a database that was restored from a backup uses
-// ids again, the highest first. So targetsOf looks up the highest cached id again, and
-// drops the cache if it belongs to another link.
+// code. Most come from the cache. Only a database that was restored, or has failed over
+// to a server that was behind, uses ids again, and the highest that is remembered is lost
+// if any is. So targetsOf looks that one up again, and forgets all if it is another link
+// now, or none.
 func (db *ClickStore) targetsOf(ctx context.Context, b *waypost.ClickBatch) ([]target, error) {
 	targets := make([]target, len(b.Links))
 	now := time.Now()
 	asked, newest := db.links.find(b.Links, targets, now)
-	var remembered target
-	if newest >= 0 {
-		remembered = targets[newest]
-		asked = append(asked, newest)
-	}
-	if err := db.findTargets(ctx, b, asked, targets); err != nil {
-		return nil, err
-	}
-	if newest >= 0 && targets[newest] != remembered {
+	still, err := db.findTargets(ctx, b, asked, targets, newest)
+	if err == nil && !still {
 		db.links.forget()
 		clear(targets)
-		asked, _ = db.links.find(b.Links, targets, now)
-		if err := db.findTargets(ctx, b, asked, targets); err != nil {
-			return nil, err
-		}
+		asked, newest = db.links.find(b.Links, targets, now)
+		_, err = db.findTargets(ctx, b, asked, targets, newest)
+	}
+	if err != nil {
+		return nil, err
 	}
 	db.links.remember(b.Links, targets, asked, now)
 	return targets, nil
 }
 
 // findTargets looks some of the batch's links up, in the order of the index, so that each
-// of its pages is read once.
-func (db *ClickStore) findTargets(ctx context.Context, b *waypost.ClickBatch, asked []int, targets []target) error {
-	if len(asked) == 0 {
-		return nil
+// of its pages is read once. It reports whether a remembered link, unless it is zero, is
+// there still.
+func (db *ClickStore) findTargets(
+	ctx context.Context, b *waypost.ClickBatch, asked []int, targets []target, remembered namedLink,
+) (still bool, err error) {
+	if len(asked) == 0 && remembered.link == 0 {
+		return true, nil
 	}
 	slices.SortFunc(asked, func(i, j int) int {
 		return cmp.Or(cmp.Compare(b.Links[i].Domain, b.Links[j].Domain), cmp.Compare(b.Links[i].Code, b.Links[j].Code))
@@ -73,18 +72,24 @@ func (db *ClickStore) findTargets(ctx context.Context, b *waypost.ClickBatch, as
 	var q pgx.Batch
 	ingest.lookingUp().first(&q)
 	q.Queue(moreTime, ingestTimeLimit)
-	q.Queue(findLinks, domains, codes).Query(func(rows pgx.Rows) error {
-		var place int64
-		var t target
-		for rows.Next() {
-			if err := rows.Scan(&place, &t.link, &t.workspace); err != nil {
-				return err
+	look := func(domains []int64, codes []string, found func(place int64, t target)) {
+		q.Queue(findLinks, domains, codes).Query(func(rows pgx.Rows) error {
+			var place int64
+			var t target
+			for rows.Next() {
+				if err := rows.Scan(&place, &t.link, &t.workspace); err != nil {
+					return err
+				}
+				found(place, t)
 			}
-			targets[asked[place]] = t
-		}
-		return rows.Err()
-	})
-	return classify("find the links of clicks", db.pool.SendBatch(ctx, &q).Close())
+			return rows.Err()
+		})
+	}
+	look(domains, codes, func(place int64, t target) { targets[asked[place]] = t })
+	if still = remembered.link == 0; !still {
+		look([]int64{int64(remembered.domain)}, []string{string(remembered.code)}, func(_ int64, t target) { still = t == remembered.target })
+	}
+	return still, classify("find the links of clicks", db.pool.SendBatch(ctx, &q).Close())
 }
 
 // linkCache remembers which links the codes of clicks name, so that PostgreSQL is not
@@ -100,6 +105,15 @@ type linkCache struct {
 	sets [][cacheWays]cachedLink // a power of two
 	held int
 	made time.Time // when there was nothing in it
+
+	newest namedLink // the highest id that was ever in it; zero: it is empty
+}
+
+// namedLink is a link with its name.
+type namedLink struct {
+	domain waypost.DomainID
+	code   waypost.Code
+	target
 }
 
 const (
@@ -111,10 +125,10 @@ const (
 )
 
 // cacheSets returns how many sets a cache may have on a machine with that many bytes of
-// memory: for 4 % of it, at least 64 and at most 512 MiB, which is two to sixteen million
-// links.
+// memory: for 4 % of it, at least 8 and at most 512 MiB, which is a quarter of a million
+// to sixteen million links.
 func cacheSets(memory int64) int {
-	const least, most = 64 << 20, 512 << 20
+	const least, most = 8 << 20, 512 << 20
 	sets := uint64(min(max(memory/25, least), most)) / uint64(unsafe.Sizeof([cacheWays]cachedLink{}))
 	return 1 << (bits.Len64(sets) - 1)
 }
@@ -144,26 +158,23 @@ func cacheKeyOf(l *waypost.LinkClicks) (k cacheKey, ok bool) {
 func ageOf(now time.Time) uint8 { return uint8(now.Unix() / int64(cacheAge/time.Second)) }
 
 // find fills in the cached targets. It returns the indexes of the other links, and the
-// index of the highest id among the cached ones, -1 for none.
-func (c *linkCache) find(links []waypost.LinkClicks, targets []target, now time.Time) (others []int, newest int) {
+// highest id that was ever in the cache.
+func (c *linkCache) find(links []waypost.LinkClicks, targets []target, now time.Time) (others []int, newest namedLink) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	newest = -1
 	if now.Sub(c.made) > cacheLife {
-		c.sets, c.held = nil, 0
+		c.empty()
 	}
 	age := ageOf(now)
 	for i := range links {
 		key, ok := cacheKeyOf(&links[i])
 		if e := c.entry(key); ok && e != nil && age-e.age <= 1 {
-			if targets[i] = e.target; newest < 0 || e.link > targets[newest].link {
-				newest = i
-			}
+			targets[i] = e.target
 			continue
 		}
 		others = append(others, i)
 	}
-	return others, newest
+	return others, c.newest
 }
 
 // entry returns the entry of a key, nil if there is none. The lock is held.
@@ -195,6 +206,9 @@ func (c *linkCache) remember(links []waypost.LinkClicks, targets []target, numbe
 	for _, i := range numbers {
 		if key, ok := cacheKeyOf(&links[i]); ok && targets[i].link != 0 {
 			c.put(cachedLink{key, age, targets[i]})
+			if targets[i].link > c.newest.link {
+				c.newest = namedLink{links[i].Domain, waypost.Code(strings.Clone(string(links[i].Code))), targets[i]}
+			}
 		}
 	}
 }
@@ -249,5 +263,8 @@ func (c *linkCache) grow() {
 func (c *linkCache) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sets, c.held = nil, 0
+	c.empty()
 }
+
+// empty is forget, with the lock held.
+func (c *linkCache) empty() { c.sets, c.held, c.newest = nil, 0, namedLink{} }

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"bufio"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -94,4 +95,48 @@ func TestAMonthOfManyBlocksIsExportedWhole(t *testing.T) {
 		seen[event.Clicks] = true
 	}
 	require.Len(t, seen, 990)
+}
+
+func TestABatchThatArrivesWhileItsMonthIsMadeIsCounted(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"))
+	exec(t, hand, `UPDATE workspace SET settings = '{"events": "all"}'`)
+	exec(t, hand, `DROP TABLE click_event_`+time.Now().UTC().Format("2006_01"))
+	ingest(t, db, batch(1, total("spring", 1))) // there was no control plane to make it
+	tx, err := hand.Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, hand, `DELETE FROM click_event_default`)
+	exec(t, hand, `SELECT click_event_month(now()::date)`)
+	counted := make(chan error, 1)
+	go func() {
+		_, err := tryIngest(t, db, batch(2, total("spring", 100)))
+		counted <- err
+	}()
+	require.Eventually(t, func() bool { return number(t, hand, `SELECT count(*) FROM pg_locks WHERE NOT granted`) > 0 }, waitLimit, time.Millisecond)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-counted)
+	require.Zero(t, number(t, hand, `SELECT count(*) FROM click_dead_letter`))
+	require.EqualValues(t, 101, clicks(t, db, "spring"))
+}
+
+func TestMonthsOfClicksAreDroppedByPostgreSQLsClock(t *testing.T) {
+	url := cluster.Database(t)
+	hand := psql(t, url)
+	past := time.Now().UTC().AddDate(-2, 0, 0)
+	exec(t, hand, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); END $$`)
+	exec(t, hand, `CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+		RETURN pg_catalog.clock_timestamp() - interval '2 years'`)
+	exec(t, hand, fmt.Sprintf(`SELECT click_event_month('%s')`, past.Format(time.DateOnly)))
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	require.NoError(t, err)
+	defer db.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan struct{})
+	go func() { defer close(ended); db.KeepEvents(ctx) }()
+	next := "click_event_" + past.AddDate(0, 1, 1-past.Day()).Format("2006_01") // it is made ahead
+	require.Eventually(t, func() bool { return number(t, hand, fmt.Sprintf(`SELECT count(to_regclass('%s'))`, next)) == 1 }, waitLimit, time.Millisecond)
+	cancel()
+	<-ended
+	require.EqualValues(t, 1, number(t, hand, fmt.Sprintf(`SELECT count(to_regclass('click_event_%s'))`, past.Format("2006_01"))))
 }

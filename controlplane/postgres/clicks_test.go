@@ -275,7 +275,8 @@ func TestTheFirstDeadLettersOfANodeAreKeptAndTheOthersCounted(t *testing.T) {
 
 func TestClicksOfUnknownCodesAreCountedApartAndThoseOfDeletedLinksAsUsual(t *testing.T) {
 	db, hand := open(t)
-	insert(t, db, link("spring"), link("summer"))
+	insert(t, db, link("summer"))
+	insert(t, db, link("spring"))
 	_, err := db.DeleteLink(t.Context(), controlplane.Actor{Workspace: waypost.DefaultWorkspace}, waypost.DefaultDomain, "summer")
 	require.NoError(t, err)
 	strange := total("spring", 16)

@@ -41,6 +41,9 @@ type Config struct {
 	// Memory keeps one small document on disk. Save is durable, and all or nothing, when it
 	// returns; Load returns nil if nothing was ever saved.
 	Memory Memory
+	// Secret is the cluster's. A database that was set up with another one is refused before
+	// anything in it changes. nil: it is not compared.
+	Secret *[32]byte
 	// ReadOnly is for commands, which have no high-water mark: it opens no epoch.
 	ReadOnly bool
 	// KeepChangelog bounds the age of the changelog. A follower that was away for longer
@@ -165,10 +168,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		pool:          p,
 	}
 	pc.ConnConfig.RuntimeParams["role"] = noRole
-	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		clicks.links.forget() // the server may be another one, which was behind
-		return history.checkHistory(ctx, conn)
-	}
+	pc.AfterConnect = history.checkHistory
 	if p.Pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
 		return nil, err
 	}
@@ -255,6 +255,8 @@ func SecretCheck(secret [32]byte) []byte {
 	return mac.Sum(nil)
 }
 
+var errOtherSecret = errors.New("the cluster secret is not the one that this database was set up with: configure that one, or codes would repeat")
+
 // EnsureCluster writes the cluster's settings at the first start, and at every later
 // start refuses a configuration that contradicts them, because another secret or length
 // would repeat codes. It returns the cluster's identity.
@@ -278,7 +280,7 @@ func (db *DB) EnsureCluster(ctx context.Context, cfg ClusterConfig) (replication
 			code, prefix, cfg.CodeLength, cfg.PrefixLength)
 	}
 	if !hmac.Equal(stored, check) {
-		return id, fmt.Errorf("the cluster secret is not the one that this database was set up with: configure that one, or codes would repeat")
+		return id, errOtherSecret
 	}
 	if err := db.ensureDefaultHost(ctx, cfg.DefaultHost); err != nil {
 		return id, err

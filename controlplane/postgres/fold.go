@@ -80,8 +80,10 @@ type folding struct {
 	delta     rollup.Delta
 }
 
-// daysStored bounds the days of links that one statement stores.
-const daysStored = 5_000
+// daysStored bounds the days of links that one statement stores, and dayBytes what it
+// reads of them, packed: a day on which a link had a thousand referrers is fifty times as
+// large when it is unpacked.
+const daysStored, dayBytes = 5_000, 4 << 20
 
 // foldArea folds the first parts of the area that f is at.
 func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *round) error {
@@ -208,11 +210,14 @@ func rollupsOf(days, key, lock string) dayStatements {
 	fill := strings.NewReplacer("{lock}", lock, "{days}", days, "{key}", key).Replace
 	r := dayStatements{
 		have: fill(`
-SELECT s.place - 1, d.ctid::text, d.clicks, d.bot_clicks, d.quarters, d.breakdown, d.visitors
-FROM unnest($1::bigint[], $2::date[]) WITH ORDINALITY AS s (key, day, place)
-CROSS JOIN LATERAL (
-	SELECT ctid, clicks, bot_clicks, quarters, breakdown, visitors FROM {days}
-	WHERE {key} = s.key AND day = s.day LIMIT 1{lock}) d`),
+SELECT place, ctid, clicks, bot_clicks, quarters, breakdown, visitors FROM (
+	SELECT s.place - 1 AS place, d.*, sum(d.bytes) OVER (ORDER BY s.place ROWS UNBOUNDED PRECEDING) - d.bytes AS before
+	FROM unnest($1::bigint[], $2::date[]) WITH ORDINALITY AS s (key, day, place)
+	CROSS JOIN LATERAL (
+		SELECT ctid::text, clicks, bot_clicks, quarters, breakdown, visitors, octet_length(breakdown) + octet_length(visitors) AS bytes
+		FROM {days} WHERE {key} = s.key AND day = s.day LIMIT 1{lock}) d) sized
+WHERE before < $3
+ORDER BY place`),
 		change: fill(`
 UPDATE {days} d
 SET clicks = s.clicks, bot_clicks = s.bots, quarters = s.quarters, breakdown = s.breakdown, visitors = s.visitors
@@ -252,6 +257,25 @@ VALUES ($1, nullif($2::bigint, 0), date '1970-01-01' + $3::integer, $4, $5, $6)`
 
 // store has add add to what is stored of days, which are in the order of their keys.
 func (in *folding) store(ctx context.Context, tx pgx.Tx, to dayStatements, keys []linkDay, add func(linkDay, *rollup.Day)) error {
+	for most := len(keys); len(keys) > 0; {
+		some := keys[:min(most, len(keys))]
+		n, err := in.storeFirst(ctx, tx, to, some, add)
+		if err != nil {
+			return err
+		}
+		if n < len(some) {
+			most = 2 * n
+		}
+		keys = keys[n:]
+	}
+	return nil
+}
+
+// storeFirst stores as many of the days as have some dayBytes together, one at least, and
+// returns how many.
+func (in *folding) storeFirst(
+	ctx context.Context, tx pgx.Tx, to dayStatements, keys []linkDay, add func(linkDay, *rollup.Day),
+) (int, error) {
 	ids, days := make([]int64, len(keys)), make([]time.Time, len(keys))
 	for i, k := range keys {
 		ids[i], days[i] = k.link, midnight(k.day)
@@ -260,20 +284,23 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to dayStatements, keys 
 	if to.prepare != "" {
 		q.Queue(to.prepare, ids, days)
 	}
-	stored := make([]storedDay, len(keys))
-	q.Queue(to.have, ids, days).Query(func(found pgx.Rows) error {
+	stored, last, bytes := make([]storedDay, len(keys)), int64(0), 0
+	q.Queue(to.have, ids, days, dayBytes).Query(func(found pgx.Rows) error {
 		for found.Next() {
-			var place int64
 			var d storedDay
-			if err := found.Scan(&place, &d.ctid, &d.clicks, &d.bots, &d.quarters, &d.breakdown, &d.visitors); err != nil {
+			if err := found.Scan(&last, &d.ctid, &d.clicks, &d.bots, &d.quarters, &d.breakdown, &d.visitors); err != nil {
 				return err
 			}
-			stored[place] = d
+			stored[last] = d
+			bytes += len(d.breakdown) + len(d.visitors)
 		}
 		return found.Err()
 	})
 	if err := tx.SendBatch(ctx, &q).Close(); err != nil {
-		return err
+		return 0, err
+	}
+	if bytes >= dayBytes { // what the last row is followed by is unknown
+		keys = keys[:last+1]
 	}
 	var old, fresh dayColumns
 	for i, k := range keys {
@@ -309,7 +336,7 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to dayStatements, keys 
 		q.Queue(setAside, b.workspace, b.link, b.day, b.what, b.reason, b.body)
 	}
 	in.kept = len(in.broken)
-	return tx.SendBatch(ctx, &q).Close()
+	return len(keys), tx.SendBatch(ctx, &q).Close()
 }
 
 // setAside notes a piece of a day, of a link or of a workspace.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/hmac"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -52,18 +53,22 @@ func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 	seen := db.pool.highWater.look() // before the head is read, which others go on moving
 	var head begun
 	var cluster *string
+	var secret []byte
 	var b pgx.Batch
 	operator.first(&b)
 	b.Queue(`
 		SELECT h.epoch, e.id, h.seq, (e.system_identifier, e.timeline) = (i.system_identifier, i.timeline),
-		       changelog_forked($1, $2, $3, $4), (SELECT id::text FROM cluster)
+		       changelog_forked($1, $2, $3, $4), (SELECT id::text FROM cluster), (SELECT secret_check FROM cluster)
 		FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch, waypost_history() i`,
 		int32(seen.position.Epoch.Ordinal), seen.position.Epoch.ID, int64(seen.position.Seq),
 		int64(seen.position.Stamp)).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&head.epoch, &head.id, &head.seq, &same, &forked, &cluster)
+		return row.Scan(&head.epoch, &head.id, &head.seq, &same, &forked, &cluster, &secret)
 	})
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("read the history: %w", err)
+	}
+	if s := db.cfg.Secret; s != nil && secret != nil && !hmac.Equal(secret, SecretCheck(*s)) {
+		return errOtherSecret
 	}
 	if err := seen.judge(cluster); err != nil {
 		return err

@@ -100,6 +100,20 @@ func TestAnotherIdentityOfPostgreSQLOpensAnEpochAndEndsAllLeases(t *testing.T) {
 	newFollow(t, db)
 }
 
+func TestHistory_AnotherSecretOpensNoEpoch(t *testing.T) {
+	url := cluster.Database(t)
+	startNode(t, url, &memory{}).Close()
+	hand := psql(t, url)
+	exec(t, hand, otherIdentity)
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: url, Memory: &memory{}, Secret: &[32]byte{1}})
+	require.ErrorContains(t, err, "the cluster secret is not the one")
+	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM changelog_epoch`))
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Memory: &memory{}, Secret: &[32]byte{}})
+	require.NoError(t, err)
+	db.Close()
+	require.EqualValues(t, 2, number(t, hand, `SELECT count(*) FROM changelog_epoch`))
+}
+
 func TestHistory_IssuesNoKeyWithoutAHighWaterMarkUntilAnOperatorSaysSo(t *testing.T) {
 	url := cluster.Database(t)
 	db := startNode(t, url, &memory{})

@@ -273,6 +273,7 @@ const (
 	uniqueViolation  = "23505"
 	undefinedTable   = "42P01"
 	lockNotAvailable = "55P03"
+	checkViolation   = "23514"
 )
 
 // pgCode returns PostgreSQL's error code, "" if err is not from PostgreSQL.
