@@ -148,7 +148,7 @@ func TestQR_RefusesWhatNoCameraCanRead(t *testing.T) {
 	for query, says := range map[string]string{
 		"dark=777777":              "contrast ratio of 4.5",
 		"dark=FFFFFF&light=000000": "must be lighter than dark",
-		"dark=red":                 "query.dark",
+		"dark=red":                 "query.dark: expected six hexadecimal digits, such as 1D3557",
 		"light=%22/%3E%3C":         "query.light",
 		"size=2049":                "query.size",
 		"margin=17":                "query.margin",
