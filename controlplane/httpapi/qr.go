@@ -64,7 +64,11 @@ func registerQR(rt *router, a *linksAPI) {
 func (a *linksAPI) qr(ctx context.Context, in *qrInput) (*picture, error) {
 	dark, light := colorOf(in.Dark), colorOf(in.Light)
 	if luminance(light) < luminance(dark) || (luminance(light)+0.05)/(luminance(dark)+0.05) < minContrast {
-		return nil, invalid("query.light", fmt.Sprintf("must be lighter than dark, with a contrast ratio of %v or more", minContrast))
+		at, rule := "query.light", "lighter than dark"
+		if strings.EqualFold(in.Light, "FFFFFF") {
+			at, rule = "query.dark", "darker than light"
+		}
+		return nil, invalid(at, fmt.Sprintf("must be %s, with a contrast ratio of %v or more", rule, minContrast))
 	}
 	if !waypost.ValidCode(in.Code) {
 		return nil, waypost.ErrNoLink
