@@ -55,6 +55,9 @@ func WrapError(code ErrorCode, message string, err error) *Error {
 	return &Error{Code: code, Message: message, Err: err}
 }
 
+// ErrNoLink says that the link of a request is not there.
+var ErrNoLink = Errorf(ENotFound, "there is no such link")
+
 // CodeOf returns the code of the first [Error] in err's chain, EInternal if there is
 // none, and "" for nil.
 func CodeOf(err error) ErrorCode {

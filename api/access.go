@@ -255,7 +255,7 @@ type WorkspaceSettings struct {
 
 // NewWorkspace asks for a workspace.
 type NewWorkspace struct {
-	Slug string `json:"slug" minLength:"1" maxLength:"63" pattern:"^[a-z0-9][a-z0-9-]*$" example:"marketing" doc:"Never changes, and is never given to another workspace."`
+	Slug string `json:"slug" minLength:"1" maxLength:"63" pattern:"^[a-z0-9][a-z0-9-]*$" patternDescription:"letters a to z, digits and hyphens, the first no hyphen, such as marketing" example:"marketing" doc:"Never changes, and is never given to another workspace."`
 	Name string `json:"name,omitzero" maxLength:"100" doc:"Default: the slug."`
 }
 

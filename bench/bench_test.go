@@ -66,8 +66,13 @@ func TestSection_ReplacesItselfInResults(t *testing.T) {
 	require.NoError(t, again.Put(dir))
 	text, err := os.ReadFile(filepath.Join(dir, "RESULTS.md"))
 	require.NoError(t, err)
-	require.Regexp(t, `(?s)^# Measurements\n\n<!-- section one -->\n\n## One.*<!-- section two -->\n\n## Measured later\n\n<!-- section three -->\n\n## One`, string(text))
+	require.Regexp(t, `(?s)^# Measurements\n.*A goal is a bound.*\n\n<!-- section one -->\n\n## One.*<!-- section two -->\n\n## Measured later\n\n<!-- section three -->\n\n## One`, string(text))
 	require.Equal(t, 2, strings.Count(string(text), "One million links"))
+
+	head, _, _ := strings.Cut(string(text), "<!-- section")
+	results, err := os.ReadFile("RESULTS.md")
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(results), head), "the results have the head that the next run gives them")
 }
 
 func TestChart_DrawsBarsToScale(t *testing.T) {

@@ -186,18 +186,28 @@ const (
 	markEnd   = " -->"
 )
 
+// resultsHead stands above all sections of RESULTS.md.
+const resultsHead = `# Measurements
+
+Written by the programs below this directory, one section at a time.
+Only figures of one section may be compared: those of different sections come from different runs, and perhaps machines.
+The sections that end in "earlier program" were measured before the last changes of Waypost or of the benchmark; the next run replaces them.
+A figure is the median of the rounds of a case, with the least and the greatest round in brackets: 5 (4 – 9).
+A ratio is the median of the ratios of the rounds to those of the case that it is compared with, and not the ratio of the medians.
+A goal is a bound that the project has set itself; it is met when the median is within the bound, and missed otherwise.
+An empty cell was not measured, or has nothing to be compared with.
+`
+
 // Put writes the section into RESULTS.md in dir, in the place of the earlier one of its
 // name or at the end. The other sections stay.
 func (s *Section) Put(dir string) error {
 	path := filepath.Join(dir, "RESULTS.md")
 	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		text, err = []byte("# Measurements\n\n"), nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read earlier results: %w", err)
 	}
 	parts := strings.Split(string(text), markBegin)
+	parts[0] = resultsHead
 	at := slices.IndexFunc(parts, func(p string) bool { return strings.HasPrefix(p, s.Name+markEnd) })
 	section := strings.TrimPrefix(s.Markdown(), markBegin)
 	if at < 0 {

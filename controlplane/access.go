@@ -180,7 +180,7 @@ func (s *Access) AuthenticateSession(ctx context.Context, token, slug string) (A
 		}
 	}
 	if slug != "" {
-		return Actor{}, waypost.Errorf(waypost.EForbidden, "there is no workspace %q that you are in", slug)
+		return Actor{}, waypost.Errorf(waypost.EForbidden, "there is no workspace %.63q that you are in", slug)
 	}
 	return actor, nil
 }

@@ -77,7 +77,7 @@ func (s *Blocks) Set(ctx context.Context, actor Actor, n NewBlock) (waypost.Bloc
 		return none, waypost.Errorf(waypost.EInvalid, "reason must be one line of 1 to %d bytes", waypost.MaxBlockReason)
 	}
 	if !waypost.ValidCode(n.Code) {
-		return none, notFound()
+		return none, waypost.ErrNoLink
 	}
 	host, err := s.hostOf(ctx, n.Domain)
 	if err != nil {

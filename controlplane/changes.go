@@ -42,7 +42,7 @@ const MaxChanges = 200
 // until it is purged. ENotFound when there is no such link, EMalformed for a bad cursor.
 func (s *Links) History(ctx context.Context, actor Actor, domain, code string, limit int, cursor string) ([]Change, string, error) {
 	if !waypost.ValidCode(code) {
-		return nil, "", notFound()
+		return nil, "", waypost.ErrNoLink
 	}
 	if limit < 1 || limit > MaxChanges {
 		return nil, "", waypost.Errorf(waypost.EInvalid, "limit must be 1 to %d", MaxChanges)

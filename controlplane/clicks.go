@@ -111,7 +111,7 @@ func (s *Clicks) ForgetClicks(ctx context.Context, actor Actor, host, code strin
 		return ForgottenClicks{}, waypost.Errorf(waypost.EForbidden, "clicks are deleted with the scope admin only")
 	}
 	if !waypost.ValidCode(code) {
-		return ForgottenClicks{}, notFound()
+		return ForgottenClicks{}, waypost.ErrNoLink
 	}
 	domain, err := s.links.domains.named(ctx, actor, waypost.HostName(host))
 	if err != nil {

@@ -188,7 +188,7 @@ func (s *Links) Find(ctx context.Context, actor Actor, domain, code string) (way
 // Read returns a link like Find, also when it has expired.
 func (s *Links) Read(ctx context.Context, actor Actor, domain, code string) (waypost.Link, error) {
 	if !waypost.ValidCode(code) {
-		return waypost.Link{}, notFound()
+		return waypost.Link{}, waypost.ErrNoLink
 	}
 	d, err := s.domains.named(ctx, actor, domain)
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *Links) Read(ctx context.Context, actor Actor, domain, code string) (way
 // Remove turns a link into a tombstone. Edges answer 410 once they reach the position.
 func (s *Links) Remove(ctx context.Context, actor Actor, domain, code string) (waypost.Position, error) {
 	if !waypost.ValidCode(code) {
-		return waypost.Position{}, notFound()
+		return waypost.Position{}, waypost.ErrNoLink
 	}
 	d, err := s.domains.named(ctx, actor, domain)
 	if err != nil {
@@ -221,7 +221,7 @@ func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (
 		return waypost.Link{}, waypost.Position{}, err
 	}
 	if !waypost.ValidCode(code) {
-		return none(notFound())
+		return none(waypost.ErrNoLink)
 	}
 	if err := s.domains.refresh(ctx); err != nil {
 		return none(err)
@@ -390,5 +390,3 @@ func setFlag(flags *waypost.LinkFlags, flag waypost.LinkFlags, to *bool) {
 		*flags &^= flag
 	}
 }
-
-func notFound() error { return waypost.Errorf(waypost.ENotFound, "there is no such link") }

@@ -57,7 +57,7 @@ func (c *counts) Progress(context.Context) ([]controlplane.EdgeProgress, error) 
 
 func (c *counts) Link(_ context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error) {
 	if ws != 1 || code != "spring" {
-		return waypost.Link{}, waypost.Errorf(waypost.ENotFound, "there is no such link")
+		return waypost.Link{}, waypost.ErrNoLink
 	}
 	return waypost.Link{ID: 7, Workspace: ws, Domain: domain, Code: code, Clicks: 50, BotClicks: 5}, nil
 }

@@ -384,12 +384,10 @@ func countryOperand(codes []string, where string) ([]byte, error) {
 		return nil, invalid(where, "at most %d", maxCountries)
 	}
 	for i, code := range codes {
-		var c [2]byte
-		copy(c[:], code)
-		n, ok := countryIndex(c)
-		if !ok || len(code) != 2 {
-			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "%s is no code of a country, such as DE", quoted(code))
+		if !isCountry(code) {
+			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "%s", noCountry(code))
 		}
+		n, _ := countryIndex([2]byte{code[0], code[1]})
 		set[n/8] |= 1 << (n % 8)
 	}
 	return set, nil

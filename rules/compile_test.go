@@ -102,6 +102,21 @@ func TestCompile_RefusesWithThePlaceOfTheFault(t *testing.T) {
 	require.NoError(t, err, "browsers keep it no longer than the link")
 }
 
+func TestCompile_TakesTheCodesOfCountries(t *testing.T) {
+	whenIn := func(codes ...string) rules.Source {
+		return rules.Source{Rules: []rules.Rule{to("x", rules.Condition{Country: codes})}}
+	}
+	for _, code := range []string{"DE", "GB", "TW", "XK", "ZW"} {
+		_, err := compile(whenIn(code))
+		require.NoError(t, err, code)
+	}
+	for _, code := range []string{"UK", "EN", "XX", "ZZ", "AA", "EU", "AN", "", "D", "DEU", "D ", "\n", "\nA", "de"} {
+		_, err := compile(whenIn("DE", code))
+		require.ErrorContains(t, err, "rules[0].when[0].country[1]: ", code)
+		require.Equal(t, code == "UK", strings.HasSuffix(err.Error(), "did you mean GB?"), code)
+	}
+}
+
 func TestCompile_NumbersRulesAndVariantsAndKeepsTheirNumbers(t *testing.T) {
 	s := rules.Source{Rules: []rules.Rule{
 		to("a"),

@@ -83,7 +83,7 @@ type Rule struct {
 type Condition struct {
 	Not      bool       `json:"not,omitzero" doc:"The condition holds where it otherwise would not."`
 	Agent    []string   `json:"agent,omitzero" maxItems:"16" enum:"ios,android,mobile,tablet,desktop,windows,macos,linux,chromeos,chrome,firefox,edge,safari,opera,samsung,android_browser,bot,preview" doc:"Device, system, browser or kind of software; one of them is enough. preview: fetchers of link previews, which are bots."`
-	Country  []string   `json:"country,omitzero" maxItems:"250" minLength:"2" maxLength:"2" example:"[\"DE\",\"AT\"]" doc:"Countries (ISO 3166-1 alpha-2); one of them is enough. An unknown country is none of them."`
+	Country  []string   `json:"country,omitzero" maxItems:"250" pattern:"^[A-Z]{2}$" patternDescription:"the code of a country in two capital letters, such as DE" example:"[\"DE\",\"AT\"]" doc:"Countries (ISO 3166-1 alpha-2); one of them is enough. An unknown country is none of them."`
 	City     []string   `json:"city,omitzero" maxItems:"16" minLength:"1" maxLength:"128" doc:"English names of cities, in any case; one of them is enough."`
 	Language []string   `json:"language,omitzero" maxItems:"16" minLength:"2" maxLength:"7" example:"[\"de\",\"pt-BR\"]" doc:"Languages that the visitor prefers (quality 0.9 or more), with a region or for all regions; one of them is enough."`
 	Address  []string   `json:"address,omitzero" maxItems:"16" minLength:"2" maxLength:"43" example:"[\"192.0.2.0/24\",\"10.0.*.1\"]" doc:"Addresses, networks, and IPv4 addresses with * for a number; one of them is enough."`

@@ -33,26 +33,29 @@ the scope admin, or else the development system that runs in --data-dir.`,
 		Example: `  waypost edges
   waypost edges --output json`,
 		Args: arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			api, err := p.api()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
-			edges, err := api.Edges.List(c.Context())
-			if err != nil {
-				return err
-			}
-			p.warnOfSource(c.Context(), api)
-			return p.print(edgeTable(edges, time.Now(), p.width()), map[string][]client.Edge{"edges": edges})
-		},
+		RunE: p.list,
 	}
 	for _, more := range []*cobra.Command{
+		{
+			Use: "list", Short: "The same as `waypost edges`", Example: `  waypost edges list`,
+			Args: arguments(cobra.NoArgs), RunE: p.list,
+		},
 		p.enrolCommand(), p.revokeCommand(), p.credentialsCommand(), p.goneCommand(), p.acceptCommand(), p.drainCommand(),
 	} {
 		c.AddCommand(p.bind(more, "client", "dev.data_dir"))
 	}
 	return p.bind(c, "client", "dev.data_dir")
+}
+
+func (p edgesCommands) list(c *cobra.Command, _ []string) error {
+	return p.withAPI(func(api *client.Client) error {
+		edges, err := api.Edges.List(c.Context())
+		if err != nil {
+			return err
+		}
+		p.warnOfSource(c.Context(), api)
+		return p.print(edgeTable(edges, time.Now(), p.width()), map[string][]client.Edge{"edges": edges})
+	})
 }
 
 func (p edgesCommands) goneCommand() *cobra.Command {

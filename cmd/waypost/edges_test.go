@@ -25,7 +25,7 @@ const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role"
 			"credential": "own", "has_blocks": true}]}`
 
 // edges runs `waypost edges` against an API that answers with answer.
-func edges(t *testing.T, output string, answer http.HandlerFunc) (string, error) {
+func edges(t *testing.T, output string, answer http.HandlerFunc, args ...string) (string, error) {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	defer server.Close()
@@ -36,7 +36,7 @@ func edges(t *testing.T, output string, answer http.HandlerFunc) (string, error)
 	}
 	c := edgesCommands{p}.command()
 	c.SilenceErrors, c.SilenceUsage = true, true
-	c.SetArgs(nil)
+	c.SetArgs(append([]string{}, args...))
 	err := c.ExecuteContext(t.Context())
 	return out.String(), err
 }
@@ -52,6 +52,9 @@ func TestEdgesAreListed(t *testing.T) {
 	require.Contains(t, text, "NODE")
 	require.Regexp(t, `edge-a +eu-west-1 +LOW DISK +40 +0 +1234\.6 +7 +5120 MiB +now +never +own +1\.2\.3`, text)
 	text, err = edges(t, "json", asked)
+	require.NoError(t, err)
+	require.JSONEq(t, edgesAnswer, text)
+	text, err = edges(t, "json", asked, "list")
 	require.NoError(t, err)
 	require.JSONEq(t, edgesAnswer, text)
 	age, changes := 46.0, uint64(2)

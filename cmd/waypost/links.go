@@ -70,7 +70,7 @@ func describe(l client.Link) string {
 		{"tags", printable(strings.Join(l.Tags, ", ")), false},
 		{"metadata", printable(metadata), false},
 		{"blocked", blockText(l.Blocked), false},
-		{"active", strconv.FormatBool(l.Active), true},
+		{"state", stateText(&l, time.Now()), true},
 		{"clicks", strconv.FormatInt(l.ClickCount, 10), true},
 		{"max clicks", budgetText(&l), false},
 		{"password", map[bool]string{true: "set"}[l.HasPassword], false},

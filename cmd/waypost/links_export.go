@@ -26,6 +26,9 @@ const (
 	exportTries = 8
 )
 
+// notExported lists the ends of the names of files in other formats.
+var notExported = []string{".xlsx", ".xls", ".ods", ".tsv", ".json", ".xml", ".yaml", ".yml", ".html", ".pdf", ".gz", ".zst", ".zip"}
+
 // exporting holds the options of an export.
 type exporting struct {
 	filter filterFlags
@@ -57,6 +60,9 @@ the links as the API shows them, with everything that they hold, and can be impo
 			name := "-"
 			if len(args) == 1 {
 				name = args[0]
+			}
+			if extension := strings.ToLower(filepath.Ext(name)); e.format == "" && slices.Contains(notExported, extension) {
+				return &usageError{fmt.Errorf("%s: links are written as CSV or JSON lines, not as %s: choose another name, or --format", name, extension)}
 			}
 			var err error
 			if e.format, err = fileFormat(e.format, name); err != nil {

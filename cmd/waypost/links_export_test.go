@@ -94,6 +94,13 @@ func TestLinksExport_GoesByTheNameOfTheFile(t *testing.T) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(string(text), csvHeader), "the flag decides")
+
+	file = filepath.Join(t.TempDir(), "links.XLSX")
+	_, err = export(t, pages(t, false), file)
+	require.ErrorContains(t, err, "not as .xlsx")
+	require.NoFileExists(t, file)
+	_, err = export(t, pages(t, false), file, "--format=csv")
+	require.NoError(t, err)
 }
 
 func TestExportedCSVIsImportedAsItWas(t *testing.T) {

@@ -55,11 +55,18 @@ title        Spring
 description  of the year
 tags         a, b,c
 metadata     {"a":1}
-active       true
+state        live
 clicks       7
 created      2026-01-02T03:04:05Z by ann
 expires      never
 `, stdout)
+}
+
+func TestLinksGet_ShowsThatALinkHasExpired(t *testing.T) {
+	expired := strings.Replace(aLink, `"active"`, `"expires_at":"2026-01-03T03:04:05Z","active"`, 1)
+	code, stdout, _ := ask(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(expired)) }, "links", "get", "spring")
+	require.Zero(t, code)
+	require.Contains(t, stdout, "state        expired\n")
 }
 
 func TestLinkName_TakesShortURLs(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -141,7 +142,7 @@ choose the password with --password-file.`,
 					}
 				}
 				if err != nil {
-					return err
+					return thereAlready(c.Context(), api, to, n, err)
 				}
 				text := fmt.Sprintf("user %d, %s, has the role %s", m.ID, printable(m.Email), m.Role)
 				return p.print(text+invitationText(m.Invitation), m)
@@ -154,6 +155,17 @@ choose the password with --password-file.`,
 	c.Flags().StringVar(&to, "to", "", "any workspace, by slug or id, for operators")
 	roleCompletion(c)
 	return c
+}
+
+// thereAlready says how to go on when a user who is to be added is in the workspace.
+func thereAlready(ctx context.Context, api *client.Client, to string, n client.NewMember, err error) error {
+	if bad, ok := errors.AsType[*client.Problem](err); !ok || bad.Status != http.StatusConflict || to != "" {
+		return err
+	}
+	if _, unknown := userID(ctx, api, n.Email, false); unknown != nil {
+		return err
+	}
+	return fmt.Errorf("%[1]s is in the workspace already: `waypost users set %[1]s --role %[2]s` changes the role", printable(n.Email), n.Role)
 }
 
 func roleCompletion(c *cobra.Command) {
@@ -307,7 +319,7 @@ func userID(ctx context.Context, api *client.Client, name string, everywhere boo
 			}
 		}
 		if cursor = page.Next; cursor == "" {
-			return 0, fmt.Errorf("there is no user %q here: see `waypost users list`", name)
+			return 0, fmt.Errorf("there is no user %q here: see `waypost users list`, or add one with `waypost users add`", name)
 		}
 	}
 }

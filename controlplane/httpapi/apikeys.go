@@ -29,7 +29,7 @@ type apiKeysOutput struct{ Body api.APIKeyPage }
 // repeatableKey is [repeatable] for requests whose answer holds a secret, which is not
 // kept.
 type repeatableKey struct {
-	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" maxLength:"255" pattern:"^[!-~]([ -~]*[!-~])?$" doc:"A name for this request, of 1 to 255 printable ASCII characters, such as a UUID. The same request with the same body, sent again within 24 hours, creates no second key, but gets the first one and Idempotency-Replayed: true; the text of the key is not returned again."`
+	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" maxLength:"255" pattern:"^[!-~]([ -~]*[!-~])?$" patternDescription:"printable ASCII characters without a space at the ends" doc:"A name for this request, of 1 to 255 printable ASCII characters, such as a UUID. The same request with the same body, sent again within 24 hours, creates no second key, but gets the first one and Idempotency-Replayed: true; the text of the key is not returned again."`
 }
 
 // request identifies a request by its sender and its content.

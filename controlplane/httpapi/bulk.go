@@ -188,7 +188,10 @@ func (d *decoder) items(text []byte) (items [][]byte, err error) {
 		}
 		switch name := token.String(); {
 		case name != "links":
-			err = d.within(segment{name: shortened(name)}, func() error { d.fault(unknownField); return d.dec.SkipValue() })
+			err = d.within(segment{name: shortened(name)}, func() error {
+				d.fault(unknownName("field", []string{"links"}))
+				return d.dec.SkipValue()
+			})
 		case seen:
 			err = &jsontext.SyntacticError{ByteOffset: d.dec.InputOffset(), Err: jsontext.ErrDuplicateName}
 		default:

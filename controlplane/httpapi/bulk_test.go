@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -98,7 +99,7 @@ func TestBulkRefusesABadEnvelope(t *testing.T) {
 		{"empty links", `{"links": []}`, 422, "at least 1"},
 		{"null links", `{"links": null}`, 422, "expected array"},
 		{"an object of links", `{"links": {"a": 1}}`, 422, "expected array"},
-		{"an unknown field", `{"links": [` + item + `], "mode": "fast"}`, 422, "body.mode: unknown field"},
+		{"an unknown field", `{"links": [` + item + `], "mode": "fast"}`, 422, "body.mode: unknown field; known: links"},
 		{"capitals", `{"Links": [` + item + `]}`, 422, "body.Links: unknown field"},
 		{"links twice", `{"links": [` + item + `], "links": []}`, 400, "twice"},
 		{"1,001 links", `{"links": [` + strings.Repeat("1,", 1000) + `1]}`, 422, "at most 1000"},
@@ -157,4 +158,15 @@ func TestBulk_DryRunAnswersWithoutLinks(t *testing.T) {
 	require.Equal(t, map[string]any{"status": 200.0}, results[3])
 	require.Empty(t, a.links.all)
 	requireProblem(t, a.post("/api/v1/urls/bulk?dry_run=yes", `{"links": [{}]}`), 422, "invalid")
+}
+
+func TestBulk_TheExampleOfThePageCreatesLinks(t *testing.T) {
+	page, err := os.ReadFile("../../docs/api.md")
+	require.NoError(t, err)
+	_, example, _ := strings.Cut(string(page), "```json\n{\"links\"")
+	example, _, found := strings.Cut(example, "```")
+	require.True(t, found)
+	res := start(t).post("/api/v1/urls/bulk", `{"links"`+example)
+	require.Equal(t, 200, res.StatusCode, res.text)
+	require.Equal(t, 2, strings.Count(res.text, `"status":201`), res.text)
 }

@@ -24,3 +24,14 @@ func TestEveryKindOfProblemIsDocumented(t *testing.T) {
 	require.True(t, slices.IsSortedFunc(documented, func(a, b string) int { return strings.Compare(a[len(a)-3:], b[len(b)-3:]) }), "by status")
 	require.ElementsMatch(t, httpapi.Kinds(), documented)
 }
+
+func TestErrors_TheExampleOfThePageIsAnAnswer(t *testing.T) {
+	text, err := os.ReadFile("../../docs/errors.md")
+	require.NoError(t, err)
+	_, example, _ := strings.Cut(string(text), "```json\n")
+	example, _, _ = strings.Cut(example, "```")
+	a := start(t)
+	body := `{"original_url": "https://example.com/", "custom_code": "sale"}`
+	a.create(body)
+	require.JSONEq(t, example, a.post("/api/v1/urls", body).text)
+}

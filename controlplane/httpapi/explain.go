@@ -23,7 +23,7 @@ type explainInput struct {
 	Code string `path:"code" doc:"The link's short code."`
 	inDomain
 	At       time.Time `query:"at" doc:"When the visitor comes. Default: now."`
-	Country  string    `query:"country" pattern:"^[A-Z]{2}$" example:"DE" doc:"The visitor's country (ISO 3166-1 alpha-2). Default: unknown."`
+	Country  string    `query:"country" pattern:"^[A-Z]{2}$" patternDescription:"the code of a country in two capital letters, such as DE" example:"DE" doc:"The visitor's country (ISO 3166-1 alpha-2). Default: unknown."`
 	City     string    `query:"city" maxLength:"128" example:"Berlin" doc:"The visitor's city, in English. Default: unknown."`
 	Agent    string    `query:"agent" maxLength:"512" example:"iphone" doc:"A User-Agent, or one of iphone, ipad, android, windows, mac, linux, chromeos, bot and preview, which stand for a usual one."`
 	Language string    `query:"language" maxLength:"512" example:"de-AT,de;q=0.9" doc:"The visitor's Accept-Language."`
@@ -46,7 +46,7 @@ func registerExplain(rt *router, a *linksAPI) {
 
 func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*explainOutput, error) {
 	if !waypost.ValidCode(in.Code) {
-		return nil, errNoLink
+		return nil, waypost.ErrNoLink
 	}
 	v, err := in.visitor(a.now())
 	if err != nil {

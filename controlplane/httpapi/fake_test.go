@@ -82,7 +82,7 @@ func (f *links) create(actor controlplane.Actor, n controlplane.NewLink) (waypos
 	}
 	for i := range f.all {
 		if f.all[i].Code == code {
-			return waypost.Link{}, none, waypost.Errorf(waypost.EConflict, "the code is taken")
+			return waypost.Link{}, none, waypost.Errorf(waypost.EConflict, "the code %q is taken", n.CustomCode)
 		}
 	}
 	l := waypost.Link{
@@ -156,7 +156,7 @@ func (f *links) find(actor controlplane.Actor, code string) (*waypost.Link, erro
 			return l, nil
 		}
 	}
-	return nil, waypost.Errorf(waypost.ENotFound, "there is no such link")
+	return nil, waypost.ErrNoLink
 }
 
 func (f *links) Get(_ context.Context, actor controlplane.Actor, code string) (waypost.Link, error) {

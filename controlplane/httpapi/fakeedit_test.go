@@ -11,7 +11,7 @@ import (
 func (f *links) Find(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, error) {
 	l, err := f.Get(ctx, actor, code)
 	if err == nil && l.Host != domain {
-		err = waypost.Errorf(waypost.ENotFound, "there is no such link")
+		err = waypost.ErrNoLink
 	}
 	return l, err
 }
@@ -21,7 +21,7 @@ func (f *links) Read(_ context.Context, actor controlplane.Actor, domain, code s
 	defer f.mu.Unlock()
 	l, err := f.find(actor, code)
 	if err != nil || l.Host != domain {
-		return waypost.Link{}, waypost.Errorf(waypost.ENotFound, "there is no such link")
+		return waypost.Link{}, waypost.ErrNoLink
 	}
 	return *l, nil
 }
@@ -79,7 +79,7 @@ func (f *links) Change(ctx context.Context, actor controlplane.Actor, domain, co
 	defer f.mu.Unlock()
 	l, err := f.find(actor, code)
 	if err != nil || l.Host != domain {
-		return none(waypost.Errorf(waypost.ENotFound, "there is no such link"))
+		return none(waypost.ErrNoLink)
 	}
 	if c.Match != nil {
 		fits := false

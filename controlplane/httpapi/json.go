@@ -184,7 +184,7 @@ func (d *decoder) object(s *schema, v reflect.Value) error {
 			return err
 		}
 		if i < 0 {
-			err := d.within(segment{name: shortened(name)}, func() error { d.fault(unknownField); return d.dec.SkipValue() })
+			err := d.within(segment{name: shortened(name)}, func() error { d.fault(s.unknown); return d.dec.SkipValue() })
 			if err != nil {
 				return err
 			}
@@ -308,7 +308,7 @@ func (d *decoder) scalar(s *schema, v reflect.Value) error {
 	case s.kind == kindTime:
 		t, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			fault = "expected an RFC 3339 time"
+			fault = noTime
 		}
 		v.Set(reflect.ValueOf(t))
 	default:
@@ -360,9 +360,9 @@ func (d *decoder) number(s *schema, v reflect.Value) error {
 }
 
 const (
-	unknownField = "unknown field"
-	noNUL        = "the character NUL is not allowed"
-	tooDeep      = "the body is nested too deeply"
+	noNUL   = "the character NUL is not allowed"
+	noTime  = "expected an RFC 3339 time, such as 2030-12-31T23:59:59Z"
+	tooDeep = "the body is nested too deeply"
 )
 
 // raw keeps an object as it is, without white space.

@@ -93,7 +93,7 @@ type linksAPI struct {
 
 // repeatable is for requests that may be sent again without a second effect.
 type repeatable struct {
-	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" maxLength:"255" pattern:"^[!-~]([ -~]*[!-~])?$" doc:"A name for this request, of 1 to 255 printable ASCII characters, such as a UUID. The same request with the same body, sent again within 24 hours, has no further effect and gets the same answer, with Idempotency-Replayed: true. A request that created nothing is not remembered."`
+	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" maxLength:"255" pattern:"^[!-~]([ -~]*[!-~])?$" patternDescription:"printable ASCII characters without a space at the ends" doc:"A name for this request, of 1 to 255 printable ASCII characters, such as a UUID. The same request with the same body, sent again within 24 hours, has no further effect and gets the same answer, with Idempotency-Replayed: true. A request that created nothing is not remembered."`
 }
 
 // inDomain is for requests about one code.
@@ -233,9 +233,6 @@ func withReplay(a answer) answer {
 	return a
 }
 
-// errNoLink answers for a text that cannot be a code, without asking the database.
-var errNoLink = waypost.Errorf(waypost.ENotFound, "there is no such link")
-
 func (a *linksAPI) create(ctx context.Context, in *createInput) (*createOutput, error) {
 	n, err := newLinkOf(&in.Body, a.now(), "body")
 	if err != nil {
@@ -323,7 +320,7 @@ func (a *linksAPI) createAll(ctx context.Context, operation, key string, body []
 
 func (a *linksAPI) get(ctx context.Context, in *getInput) (*linkOutput, error) {
 	if !waypost.ValidCode(in.Code) {
-		return nil, errNoLink
+		return nil, waypost.ErrNoLink
 	}
 	find := a.links.Find
 	if in.Expired {
@@ -354,7 +351,7 @@ func (a *linksAPI) get(ctx context.Context, in *getInput) (*linkOutput, error) {
 
 func (a *linksAPI) change(ctx context.Context, in *changeLinkInput) (*changeLinkOutput, error) {
 	if !waypost.ValidCode(in.Code) {
-		return nil, errNoLink
+		return nil, waypost.ErrNoLink
 	}
 	match, err := versionsOf(in.Match)
 	if err != nil {
@@ -375,7 +372,7 @@ func (a *linksAPI) change(ctx context.Context, in *changeLinkInput) (*changeLink
 
 func (a *linksAPI) delete(ctx context.Context, in *deleteInput) (*changedOutput, error) {
 	if !waypost.ValidCode(in.Code) {
-		return nil, errNoLink
+		return nil, waypost.ErrNoLink
 	}
 	position, err := a.links.Remove(ctx, actorFrom(ctx), in.Domain, in.Code)
 	if err != nil {
@@ -386,7 +383,7 @@ func (a *linksAPI) delete(ctx context.Context, in *deleteInput) (*changedOutput,
 
 func (a *linksAPI) restore(ctx context.Context, in *deleteInput) (*changeLinkOutput, error) {
 	if !waypost.ValidCode(in.Code) {
-		return nil, errNoLink
+		return nil, waypost.ErrNoLink
 	}
 	l, position, err := a.links.Restore(ctx, actorFrom(ctx), in.Domain, in.Code)
 	if err != nil {
@@ -408,7 +405,7 @@ type historyOutput struct{ Body api.LinkHistory }
 
 func (a *linksAPI) history(ctx context.Context, in *historyInput) (*historyOutput, error) {
 	if !waypost.ValidCode(in.Code) {
-		return nil, errNoLink
+		return nil, waypost.ErrNoLink
 	}
 	changes, next, err := a.links.History(ctx, actorFrom(ctx), in.Domain, in.Code, in.Limit, in.Cursor)
 	if err != nil {

@@ -1,8 +1,11 @@
 package httpapi_test
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +31,20 @@ func operations(t *testing.T, document map[string]any) map[string]map[string]any
 	return all
 }
 
+// startWithEverything starts an API that has all operations.
+func startWithEverything(t *testing.T) *testAPI {
+	t.Helper()
+	return startWithKeys(t, &keys{space: aSpace()}, func(l *links, c *httpapi.Config) {
+		c.Cleanup = cleanup{}
+		c.Domains = &domains{targets: waypost.DomainTargets{Root: []byte("https://example.com/")}}
+		c.Nodes = &edgeNodes{}
+		stopping := make(chan struct{}) // a stream ends after its first events
+		close(stopping)
+		c.Stopping = stopping
+		c.Clicks = &statistics{links: l, now: time.Now(), salts: map[string]bool{"2026-03-30": true}}
+	})
+}
+
 func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 	const (
 		item  = `{"original_url": "https://example.com/", "custom_code": "mine"}`
@@ -38,15 +55,7 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 	)
 	named := func(key string) map[string]string { return map[string]string{"Idempotency-Key": key} }
 	spoilt := map[string]string{"Content-Type": text}
-	a := startWithKeys(t, &keys{space: aSpace()}, func(l *links, c *httpapi.Config) {
-		c.Cleanup = cleanup{}
-		c.Domains = &domains{targets: waypost.DomainTargets{Root: []byte("https://example.com/")}}
-		c.Nodes = &edgeNodes{}
-		stopping := make(chan struct{}) // a stream ends after its first events
-		close(stopping)
-		c.Stopping = stopping
-		c.Clicks = &statistics{links: l, now: time.Now(), salts: map[string]bool{"2026-03-30": true}}
-	})
+	a := startWithEverything(t)
 	a.links.all = []waypost.Link{{Code: "lives", Location: "https://example.com/", RedirectStatus: 307, Workspace: 1}}
 	calls := map[string][]call{
 		"GET /":                   {{}, {host: "wp.example"}},
@@ -302,6 +311,41 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			requireDocumented(t, operation, a.do(c), name)
 		}
 	}
+}
+
+// operationRow matches an operation in a table of docs/api.md.
+var operationRow = regexp.MustCompile("(?m)^\\| `([A-Z]+ /[^`]*)` \\| ([^|]*) \\| ([^|]*) \\| ([^|]*) \\|$")
+
+func TestDocument_IsWhatThePageOfTheAPIShows(t *testing.T) {
+	a := startWithEverything(t)
+	shown := []string{"GET /openapi.json | This API as OpenAPI 3.1 | – | none"}
+	for name, operation := range operations(t, object(t, a.get("/openapi.json").text)) {
+		var query []string
+		parameters, _ := operation["parameters"].([]any)
+		for _, p := range parameters {
+			if p := p.(map[string]any); p["in"] == "query" {
+				query = append(query, "`"+p["name"].(string)+"`")
+			}
+		}
+		var scopes []string
+		for _, needed := range operation["security"].([]any) {
+			if scope, ok := needed.(map[string]any)["bearer"].([]any); ok && len(scope) > 0 {
+				scopes = append(scopes, "`"+scope[0].(string)+"`")
+			}
+		}
+		scope := cmp.Or(strings.Join(scopes, " or "), "any credential")
+		if len(operation["security"].([]any)) == 0 {
+			scope = "none"
+		}
+		shown = append(shown, strings.Join([]string{name, operation["summary"].(string), cmp.Or(strings.Join(query, ", "), "–"), scope}, " | "))
+	}
+	page, err := os.ReadFile("../../docs/api.md")
+	require.NoError(t, err)
+	var documented []string
+	for _, row := range operationRow.FindAllStringSubmatch(string(page), -1) {
+		documented = append(documented, strings.Join(row[1:], " | "))
+	}
+	require.ElementsMatch(t, shown, documented)
 }
 
 func TestWhatOnlyTheKeyServiceRefusesIsDocumented(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -159,10 +160,22 @@ func (rt *router) run(w http.ResponseWriter, r *http.Request, b *binding, h func
 		writes.respond(w, r)
 		return nil
 	}
+	if errors.Is(err, waypost.ErrNoLink) && !b.op.anyQuery {
+		err = noLink(r)
+	}
 	if err != nil {
 		return rt.problem(ctx, b.op.id, err) // while ctx shows whether its time was up
 	}
 	return b.out.write(w, r, out, b.op.status)
+}
+
+// noLink names the link that a request is about and that is not there.
+func noLink(r *http.Request) error {
+	name := shortened(r.PathValue("code"))
+	if host := r.URL.Query().Get("domain"); host != "" {
+		name = shortened(host) + "/" + name
+	}
+	return waypost.Errorf(waypost.ENotFound, "%s: %q", waypost.ErrNoLink.Message, name)
 }
 
 // readParameters refuses parameters that the operation does not have, because a misspelt
@@ -177,9 +190,10 @@ func (b *binding) readParameters(v reflect.Value, r *http.Request) error {
 		}
 	}
 	wrong := readParameters(b.parameters, v, query, r.Header, r.PathValue)
+	known := b.queryNames()
 	for name := range query {
-		if !b.hasQuery(name) {
-			wrong = append(wrong, api.FieldError{Location: "query." + shortened(name), Message: "unknown parameter"})
+		if !slices.Contains(known, name) {
+			wrong = append(wrong, api.FieldError{Location: "query." + shortened(name), Message: unknownName("parameter", known)})
 		}
 	}
 	if len(wrong) > 0 {
@@ -188,13 +202,13 @@ func (b *binding) readParameters(v reflect.Value, r *http.Request) error {
 	return nil
 }
 
-func (b *binding) hasQuery(name string) bool {
+func (b *binding) queryNames() (names []string) {
 	for i := range b.parameters {
-		if b.parameters[i].In == "query" && b.parameters[i].Name == name {
-			return true
+		if b.parameters[i].In == "query" {
+			names = append(names, b.parameters[i].Name)
 		}
 	}
-	return false
+	return names
 }
 
 // readBody reads the body of an operation that takes one. The caller calls leave.

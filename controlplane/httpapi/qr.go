@@ -32,8 +32,8 @@ type qrInput struct {
 	Size      int    `query:"size" minimum:"64" maximum:"2048" default:"512" doc:"Width and height in pixels, the margin included. Text has no size."`
 	Margin    int    `query:"margin" minimum:"0" maximum:"16" default:"4" doc:"Light squares around the code. Scanners need four, unless the surroundings are light."`
 	Level     string `query:"level" enum:"L,M,Q,H" default:"M" doc:"Share of the code that may be damaged: 7, 15, 25 or 30 %."`
-	Dark      string `query:"dark" pattern:"^[0-9A-Fa-f]{6}$" default:"000000" doc:"Colour of the dark squares: red, green and blue in hexadecimal digits."`
-	Light     string `query:"light" pattern:"^[0-9A-Fa-f]{6}$" default:"FFFFFF" doc:"Colour of the light squares and the margin. The contrast ratio to the dark ones must be 4.5 or more."`
+	Dark      string `query:"dark" pattern:"^[0-9A-Fa-f]{6}$" patternDescription:"six hexadecimal digits, such as 1D3557" default:"000000" doc:"Colour of the dark squares: red, green and blue in hexadecimal digits."`
+	Light     string `query:"light" pattern:"^[0-9A-Fa-f]{6}$" patternDescription:"six hexadecimal digits, such as 1D3557" default:"FFFFFF" doc:"Colour of the light squares and the margin. The contrast ratio to the dark ones must be 4.5 or more."`
 	NoneMatch string `header:"If-None-Match" list:"true" maxLength:"4096" doc:"ETags of pictures that the client has: 304 when the picture is one of them."`
 }
 
@@ -64,10 +64,14 @@ func registerQR(rt *router, a *linksAPI) {
 func (a *linksAPI) qr(ctx context.Context, in *qrInput) (*picture, error) {
 	dark, light := colorOf(in.Dark), colorOf(in.Light)
 	if luminance(light) < luminance(dark) || (luminance(light)+0.05)/(luminance(dark)+0.05) < minContrast {
-		return nil, invalid("query.light", fmt.Sprintf("must be lighter than dark, with a contrast ratio of %v or more", minContrast))
+		at, rule := "query.light", "lighter than dark"
+		if strings.EqualFold(in.Light, "FFFFFF") {
+			at, rule = "query.dark", "darker than light"
+		}
+		return nil, invalid(at, fmt.Sprintf("must be %s, with a contrast ratio of %v or more", rule, minContrast))
 	}
 	if !waypost.ValidCode(in.Code) {
-		return nil, errNoLink
+		return nil, waypost.ErrNoLink
 	}
 	l, err := a.links.Find(ctx, actorFrom(ctx), in.Domain, in.Code)
 	if err != nil {

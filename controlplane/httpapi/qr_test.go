@@ -146,9 +146,9 @@ func TestQR_RefusesWhatNoCameraCanRead(t *testing.T) {
 	a := start(t)
 	a.links.all = []waypost.Link{{Code: "a-name-of-thirty-characters-30", Workspace: 1}}
 	for query, says := range map[string]string{
-		"dark=777777":              "contrast ratio of 4.5",
-		"dark=FFFFFF&light=000000": "must be lighter than dark",
-		"dark=red":                 "query.dark",
+		"dark=777777":              "query.dark: must be darker than light, with a contrast ratio of 4.5",
+		"dark=FFFFFF&light=000000": "query.light: must be lighter than dark",
+		"dark=red":                 "query.dark: expected six hexadecimal digits, such as 1D3557",
 		"light=%22/%3E%3C":         "query.light",
 		"size=2049":                "query.size",
 		"margin=17":                "query.margin",

@@ -39,7 +39,7 @@ func registerRedirect(rt *router, links Links, contact string) {
 			Cookie: []byte(r.Header.Get("Cookie")), Chance: uint16(rand.Uint32()), //nolint:gosec // chance, no secret
 		}
 		if v.Preview {
-			return nil, errNoLink
+			return nil, waypost.ErrNoLink
 		}
 		res, err := links.Resolve(ctx, r.Host, &v, &request)
 		switch {
@@ -55,7 +55,7 @@ func registerRedirect(rt *router, links Links, contact string) {
 		case res.Status == http.StatusServiceUnavailable:
 			return nil, waypost.Errorf(waypost.EUnavailable, "the link's rules cannot be read")
 		case res.Status == http.StatusNotFound:
-			return nil, errNoLink
+			return nil, waypost.ErrNoLink
 		case res.Blocked && res.Status == http.StatusGone:
 			return nil, waypost.Errorf(waypost.EGone, "%s", blockedText(contact, ""))
 		case res.Blocked:

@@ -73,8 +73,9 @@ func (rt *router) route(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, newProblem(waypost.ENotFound, noRoute))
 		return
 	}
-	p := newProblem(codeMethodNotAllowed, "the header Allow lists the allowed methods")
-	p.header.Set("Allow", refusal.Header().Get("Allow"))
+	allowed := refusal.Header().Get("Allow")
+	p := newProblem(codeMethodNotAllowed, "allowed here: "+allowed)
+	p.header.Set("Allow", allowed)
 	writeProblem(w, p)
 }
 

@@ -3,9 +3,11 @@ package httpapi
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,7 +48,9 @@ type schema struct {
 	target   *schema        // of Ref
 	members  map[string]int // of an object: places in list
 	list     []member
+	unknown  string // the fault of a member that is none of them
 	pattern  *regexp.Regexp
+	wanted   string // the pattern in words
 }
 
 // member is a field of a struct that stands for a JSON object.
@@ -151,7 +155,7 @@ func (all schemas) describe(s *schema, t reflect.Type, tag reflect.StructTag) {
 // itemTag keeps the part of a list's tag that bounds its items.
 func itemTag(tag reflect.StructTag) reflect.StructTag {
 	var kept []string
-	for _, name := range []string{"minLength", "maxLength", "enum"} {
+	for _, name := range []string{"minLength", "maxLength", "pattern", "patternDescription", "enum"} {
 		if value, ok := tag.Lookup(name); ok {
 			kept = append(kept, name+":"+strconv.Quote(value))
 		}
@@ -168,7 +172,10 @@ func (s *schema) limit(tag reflect.StructTag) {
 		s.Format = format
 	}
 	if s.Pattern = tag.Get("pattern"); s.Pattern != "" {
-		s.pattern = regexp.MustCompile(s.Pattern)
+		s.pattern, s.wanted = regexp.MustCompile(s.Pattern), tag.Get("patternDescription")
+		if s.wanted == "" {
+			panic("httpapi: a tag has the pattern " + s.Pattern + " and no patternDescription")
+		}
 	}
 	if choices, ok := tag.Lookup("enum"); ok {
 		for choice := range strings.SplitSeq(choices, ",") {
@@ -258,7 +265,18 @@ func (all schemas) component(t reflect.Type) *schema {
 			s.Required = append(s.Required, name)
 		}
 	}
+	s.unknown = unknownName("field", slices.Sorted(maps.Keys(s.members)))
 	return s
+}
+
+// unknownName is the fault of a name that is none of those known. It lists these where
+// they are few, because a body can have many such faults.
+func unknownName(what string, known []string) string {
+	const few = 8
+	if len(known) == 0 || len(known) > few {
+		return "unknown " + what
+	}
+	return "unknown " + what + "; known: " + strings.Join(known, ", ")
 }
 
 // fault checks a string, number or time that was decoded, and returns the fault, or "".
@@ -294,7 +312,7 @@ func (s *schema) faultOfText(text string) string {
 		}
 	}
 	if s.pattern != nil && !s.pattern.MatchString(text) {
-		return "expected a match of " + s.Pattern
+		return "expected " + s.wanted
 	}
 	if len(s.choices) > 0 {
 		return s.faultOfChoice(text)
@@ -352,7 +370,7 @@ func (s *schema) parse(text string, v reflect.Value) string {
 		// A plus sign that was not escaped in the URL arrives as a space.
 		t, err := time.Parse(time.RFC3339, strings.Replace(text, " ", "+", 1))
 		if err != nil {
-			return "expected an RFC 3339 time"
+			return noTime
 		}
 		v.Set(reflect.ValueOf(t))
 	}

@@ -220,7 +220,7 @@ func TestOtherMethodsAreRefusedWithThoseAllowed(t *testing.T) {
 		{"DELETE", "/code000", "GET, HEAD"},
 	} {
 		res := a.do(call{method: c.method, path: c.path})
-		requireProblem(t, res, 405, "method-not-allowed")
+		require.Equal(t, "allowed here: "+c.allow, requireProblem(t, res, 405, "method-not-allowed")["detail"])
 		require.Equal(t, c.allow, res.Header.Get("Allow"), c.path)
 	}
 }
@@ -275,4 +275,26 @@ func TestAPathThatTheAPIDoesNotHaveIsNoMissingLink(t *testing.T) {
 	}
 	require.Contains(t, requireProblem(t, a.get("/no/link"), 404, "not-found")["detail"], "there is no such path")
 	require.Contains(t, requireProblem(t, a.get("/nolink"), 404, "not-found")["detail"], "there is no such link")
+}
+
+func TestAMissingLink_IsNamed(t *testing.T) {
+	a := start(t)
+	long := strings.Repeat("c", 100)
+	for _, c := range []call{
+		{method: "GET", path: "?"},
+		{method: "PATCH", path: "?", body: "{}"},
+		{method: "DELETE", path: "?"},
+		{method: "GET", path: "/history?"},
+		{method: "GET", path: "/qr?"},
+		{method: "GET", path: "/stats?"},
+		{method: "GET", path: "/explain?"},
+	} {
+		for code, name := range map[string]string{"nosuch": "nosuch", "a%22%0Ab": `a\"\nb`, long: long[:64] + "…"} {
+			c := c
+			c.path = "/api/v1/urls/" + code + c.path
+			require.Equal(t, `there is no such link: "`+name+`"`, requireProblem(t, a.do(c), 404, "not-found")["detail"], c.path)
+		}
+	}
+	require.Equal(t, `there is no such link: "go.example/no/such"`,
+		requireProblem(t, a.get("/api/v1/urls/no%2Fsuch?domain=go.example"), 404, "not-found")["detail"])
 }

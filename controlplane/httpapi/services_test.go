@@ -28,7 +28,7 @@ func (f *blocks) Set(_ context.Context, actor controlplane.Actor, n controlplane
 	case actor.CheckOperator() != nil:
 		return waypost.Block{}, actor.CheckOperator()
 	case n.Code == "none":
-		return waypost.Block{}, waypost.Errorf(waypost.ENotFound, "there is no such link")
+		return waypost.Block{}, waypost.ErrNoLink
 	case !n.Blocked && f.Of(n.Domain, waypost.Code(n.Code)) == nil:
 		return waypost.Block{}, waypost.Errorf(waypost.EConflict, "the link is not blocked")
 	}

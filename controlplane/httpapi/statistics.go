@@ -176,7 +176,7 @@ func (a *statisticsAPI) sparklines(ctx context.Context, in *sparklinesInput) (*s
 
 func (a *statisticsAPI) short(ctx context.Context, in *codeInput) (*shortStatsOutput, error) {
 	if !waypost.ValidCode(in.Code) {
-		return nil, errNoLink
+		return nil, waypost.ErrNoLink
 	}
 	l, err := a.clicks.Stats(ctx, actorFrom(ctx), in.Code)
 	if err != nil {
@@ -194,7 +194,7 @@ func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, e
 		return nil, err
 	}
 	if !waypost.ValidCode(in.Code) {
-		return nil, errNoLink
+		return nil, waypost.ErrNoLink
 	}
 	stats, err := a.clicks.LinkStats(ctx, actorFrom(ctx), in.Domain, in.Code, q)
 	if err != nil {
@@ -239,7 +239,7 @@ func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) 
 
 func (a *statisticsAPI) forgetClicks(ctx context.Context, in *forgetClicksInput) (*forgottenOutput, error) {
 	if !waypost.ValidCode(in.Code) {
-		return nil, errNoLink
+		return nil, waypost.ErrNoLink
 	}
 	f, err := a.clicks.ForgetClicks(ctx, actorFrom(ctx), in.Domain, in.Code)
 	if err != nil {

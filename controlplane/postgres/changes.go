@@ -52,7 +52,7 @@ func (db *LinkStore) History(ctx context.Context, ws waypost.WorkspaceID, domain
 			return err
 		})
 	if err == nil && l.Code == "" {
-		return l, nil, waypost.Errorf(waypost.ENotFound, "there is no such link")
+		return l, nil, waypost.ErrNoLink
 	}
 	return l, changes, classify("read the history of a link", err)
 }

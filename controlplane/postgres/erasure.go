@@ -28,7 +28,7 @@ func (db *ClickStore) ForgetClicks(
 			return err
 		})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return f, waypost.Errorf(waypost.ENotFound, "there is no such link")
+		return f, waypost.ErrNoLink
 	}
 	if err != nil {
 		return f, classify("find a link whose clicks are to be deleted", err)

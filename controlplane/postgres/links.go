@@ -162,7 +162,7 @@ func (db *LinkStore) Link(ctx context.Context, ws waypost.WorkspaceID, domain wa
 			return rows.Err()
 		})
 	if err == nil && !found {
-		return l, waypost.Errorf(waypost.ENotFound, "there is no such link")
+		return l, waypost.ErrNoLink
 	}
 	return l, classify("read a link", err)
 }
@@ -195,7 +195,7 @@ func (db *LinkStore) DeleteLink(
 	}
 	db.pool.note(at.position())
 	if deleted == 0 {
-		return waypost.Position{}, waypost.Errorf(waypost.ENotFound, "there is no such link")
+		return waypost.Position{}, waypost.ErrNoLink
 	}
 	return at.position(), nil
 }

@@ -101,16 +101,20 @@ func explain(name string, err error) error {
 	}
 	at, message := bad.GetToken().Position, bad.GetMessage()
 	if m := wrongType.FindStringSubmatch(message); m != nil {
-		message = "expected " + kinds[m[1]]
-		if kinds[m[1]] == "" {
+		given, kind := m[1], m[2]
+		message = "expected " + kinds[kind]
+		switch {
+		case kinds[kind] == "":
 			message = "this is no value for the field"
+		case kind == "string" && strings.HasPrefix(given, "map["):
+			message += `; one with a colon, such as "mon-fri 09:00-17:30", needs quotation marks`
 		}
 	}
 	_, place, _ := strings.Cut(bad.FormatError(false, true), "\n")
 	return fmt.Errorf("%s:%d:%d: %s\n%s", name, at.Line, at.Column, message, strings.TrimRight(place, "\n"))
 }
 
-var wrongType = regexp.MustCompile(`^cannot unmarshal .* of type (\S+)$`)
+var wrongType = regexp.MustCompile(`^cannot unmarshal (.*) of type (\S+)$`)
 
 var kinds = map[string]string{"int": "a whole number", "string": "a text", "bool": "true or false", "time.Time": "a time such as 2026-12-01T09:00:00+01:00"}
 

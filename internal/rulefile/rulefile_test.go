@@ -55,9 +55,10 @@ func TestParse_NamesTheLineOfAMistake(t *testing.T) {
 		"rules:\n  - when:\n    - contry: DE\n": `f:3:7: unknown field "contry"`,
 		"rules:\n  - id: x\n":                   "f:2:9: expected a whole number",
 		"rules:\n  - name: [a]\n":               "f:2:11: expected a text",
-		"rules:\n  - id: 1\n    id: 2\n":        `f:3:5: mapping key "id" already defined`,
-		"valid_from: soon\n":                    `f:1: "soon" is no time such as 2026`,
-		"rules:\n  - when:\n      - until: 2026-12-01\n": `f:3: "2026-12-01" is no time`,
+		"rules:\n  - when:\n    - week: {zone: UTC, hours: [mon-fri 09:00-17:30]}\n": `f:3:43: expected a text; one with a colon, such as "mon-fri 09:00-17:30", needs quotation marks`,
+		"rules:\n  - id: 1\n    id: 2\n":                                             `f:3:5: mapping key "id" already defined`,
+		"valid_from: soon\n":                                                         `f:1: "soon" is no time such as 2026`,
+		"rules:\n  - when:\n      - until: 2026-12-01\n":                             `f:3: "2026-12-01" is no time`,
 		"rules: [\n":                  "f:1:8: ",
 		"rules: []\n---\nrules: []\n": "f: more than one document",
 	} {

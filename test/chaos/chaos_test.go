@@ -51,8 +51,8 @@ func TestSystem_KeepsItsPromisesUnderFaults(t *testing.T) {
 	binary := devtest.Binary(t)
 	began := time.Now()
 	h, found := play(t, binary, seed, plan(seed, long), long)
-	report := fmt.Sprintf("Seed %d, %d faults in %s, %d requests, %d processors.\n\n%s\n%s", seed, len(h.Faults),
-		time.Since(began).Round(time.Second), len(h.Operations), runtime.NumCPU(), judge.Table(h, found), summary(h))
+	report := fmt.Sprintf("Seed %d, %d faults in %s, %d requests, %d processors.\n\n%s\n%s\n%s", seed, len(h.Faults),
+		time.Since(began).Round(time.Second), len(h.Operations), runtime.NumCPU(), legend, judge.Table(h, found), summary(h))
 	t.Logf("\n%s", report)
 	if path := os.Getenv("WAYPOST_CHAOS_TABLE"); path != "" {
 		require.NoError(t, os.WriteFile(path, []byte(report), 0o600))
@@ -61,6 +61,14 @@ func TestSystem_KeepsItsPromisesUnderFaults(t *testing.T) {
 		t.Error(v)
 	}
 }
+
+// legend explains the table of docs/chaos.txt.
+const legend = `Redirects are requests of visitors to edges, and writes are requests to the API, from the beginning of a fault until
+every part is right again. A second fault may strike another part meanwhile. A request has failed when it got no answer
+within its time, or 503. The verdict "holds" means that the promises of docs/reliability.md held. So redirects failed only
+on an edge that a fault kept from its visitors, and at links with an exact click budget: they answer 503 while no control
+plane grants clicks, and one visit in thirty is to such a link. A gap is the longest time without an answer.
+`
 
 // summary says what was compared.
 func summary(h *judge.History) string {

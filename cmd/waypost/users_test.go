@@ -1,0 +1,26 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestUsersAdd_SaysHowToChangeTheRoleOfAMember(t *testing.T) {
+	for email, want := range map[string]string{
+		"ann@example.com": "ann@example.com is in the workspace already: `waypost users set ann@example.com --role viewer` changes the role",
+		"bob@example.com": "an operator can add it to this workspace (409)",
+	} {
+		code, _, stderr := ask(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				_, _ = io.WriteString(w, `{"users":[{"id":7,"email":"ann@example.com","role":"member"}],"next_cursor":""}`)
+				return
+			}
+			refuse(w, http.StatusConflict, "the address has an account already: an operator can add it to this workspace")
+		}, "users", "add", email, "--role", "viewer")
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, want)
+	}
+}
