@@ -35,12 +35,15 @@ func (p linksCommands) importCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Create the links of a CSV or JSON lines file, 1,000 in a request and several requests at once",
-		Long: `Create the links of a CSV or JSON lines file. JSON lines are objects with the names of the
-API; fields of exports only, such as click_count, are ignored. CSV begins with the header: original_url (or url, long_url) and any
-of title, custom_code (or keyword), domain, description, tags (separated by commas), redirect_status,
-forward_query, forward_path and active (true or false), metadata (a JSON object),
-expires_at, valid_from, expired_url, rules (a JSON list), max_clicks, max_clicks_mode, and
-exhausted_url. Files of "waypost links export" can be imported; the links get new codes. With
+		Long: `Create the links of a CSV or JSON lines file in UTF-8. JSON lines are objects with the names
+of the API; fields of exports only, such as click_count, are ignored. CSV begins with a header,
+and has commas, semicolons or tabs between its cells: original_url (or url, long_url, longUrl)
+and any of title, custom_code (or keyword, shortCode), domain, description, tags (separated by
+commas), redirect_status, forward_query, forward_path and active (true or false), metadata (a
+JSON object), expires_at and valid_from (a time such as 2030-12-31T23:59:59Z, or a day: when
+that begins in UTC), expired_url, rules (a JSON list), max_clicks, max_clicks_mode, and
+exhausted_url. The CSV of Shlink's web client and a table of YOURLS can be imported as they
+are. Files of "waypost links export" can be imported; the links get new codes. With
 --keep-codes they keep the short_code of the file, for a move to another installation; codes
 that the installation has issued or leased are refused. JSON lines of an export name the
 domain of each link, also the shared one: it must be there, or be left out of the lines.
@@ -77,9 +80,10 @@ are not active are not affected.`,
 			if i.parallel < 1 || i.parallel > linkimport.MaxInFlight {
 				return &usageError{fmt.Errorf("--parallel: %d is not between 1 and %d", i.parallel, linkimport.MaxInFlight)}
 			}
-			var err error
-			if i.format, err = fileFormat(i.format, i.file); err != nil {
-				return err
+			if i.format != "" {
+				if _, err := fileFormat(i.format, i.file); err != nil {
+					return err
+				}
 			}
 			return p.importLinks(c, i)
 		},
@@ -87,7 +91,7 @@ are not active are not affected.`,
 	c.Flags().StringVar(&i.reportFile, "report", "", "write rows that were not created to this CSV file instead of standard error")
 	c.Flags().StringVar(&i.progressFile, "progress-file", "", "where the progress is kept (default FILE.progress)")
 	c.Flags().BoolVar(&i.resume, "resume", false, "go on with an import that was stopped")
-	c.Flags().StringVar(&i.format, "format", "", "csv or jsonl (default: by the file's name)")
+	c.Flags().StringVar(&i.format, "format", "", "csv or jsonl (default: by how the file begins)")
 	c.Flags().IntVar(&i.parallel, "parallel", 4, "requests under way at once, up to 16")
 	c.Flags().BoolVar(&i.dedupe, "dedupe", false, "give a target the one link that it has, if it has one")
 	c.Flags().BoolVar(&i.keepCodes, "keep-codes", false, "take the short_code of an export as the custom code")

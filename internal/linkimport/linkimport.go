@@ -43,7 +43,7 @@ type Import struct {
 	// Journal keeps what a later run needs to go on; nil keeps nothing.
 	Journal *Journal
 
-	// Format of the file; default CSV.
+	// Format of the file; default: recognised by how the file begins.
 	Format Format
 
 	// Raw takes cells of CSV as they are; default: as [api.SafeCell] makes them.
