@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"waypost/client"
 	"waypost/internal/linkimport"
 	"waypost/internal/memlimit"
 )
@@ -28,6 +31,8 @@ type importing struct {
 	dedupe       bool
 	raw          bool
 	keepCodes    bool
+	domain       string
+	dryRun       bool
 }
 
 func (p linksCommands) importCommand() *cobra.Command {
@@ -62,21 +67,29 @@ outcome is unknown are first looked for among the links, after 10 s in which the
 finish them. The key needs the scopes links:read and links:write. An import of
 standard input cannot be resumed.
 
+With --dry-run the API checks every row as it would for an import, and creates nothing. Rows
+go to it 1,000 at a time, so that a code that comes twice in the file is seen only if both
+rows are among the same 1,000.
+
 With --dedupe a row whose target has its link from an earlier import with --dedupe,
 or from another request that asked for the one link of its target, gets that link as it is, and is counted as found: a
 repeated import then makes nothing twice. Parameters that only track visitors, such as utm_source, make no
 other target of a URL. A row with a custom code is found if that code has just this target. Rows that
 are not active are not affected.`,
 		Example: `  waypost links import links.csv
+  waypost links import links.csv --dry-run --report refused.csv
   waypost links import links.csv --resume
   waypost links import links.csv --report refused.csv
   waypost links import links.jsonl --parallel 8
-  waypost links import links.csv --dedupe
+  waypost links import links.csv --dedupe --domain go.example.com
   waypost links import links.jsonl --keep-codes
   waypost links import - --output json < links.csv`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			i.file = args[0]
+			if err := errors.Join(oneOf(c, "dry-run", "resume"), oneOf(c, "dry-run", "progress-file")); err != nil {
+				return err
+			}
 			if i.parallel < 1 || i.parallel > linkimport.MaxInFlight {
 				return &usageError{fmt.Errorf("--parallel: %d is not between 1 and %d", i.parallel, linkimport.MaxInFlight)}
 			}
@@ -88,6 +101,8 @@ are not active are not affected.`,
 			return p.importLinks(c, i)
 		},
 	}
+	c.Flags().BoolVar(&i.dryRun, "dry-run", false, "check every row, and create nothing")
+	c.Flags().StringVar(&i.domain, "domain", "", "host of the domain for rows without one (default: the shared domain)")
 	c.Flags().StringVar(&i.reportFile, "report", "", "write rows that were not created to this CSV file instead of standard error")
 	c.Flags().StringVar(&i.progressFile, "progress-file", "", "where the progress is kept (default FILE.progress)")
 	c.Flags().BoolVar(&i.resume, "resume", false, "go on with an import that was stopped")
@@ -113,19 +128,22 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 	defer api.Close()
 	im := linkimport.Import{
 		API: api.Links, Format: linkimport.Format(i.format), InFlight: i.parallel,
-		Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes,
+		Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes, Domain: i.domain,
+	}
+	if i.dryRun {
+		im.Try = api.Links.TryBulk
 	}
 	workspace, err := im.Workspace(c.Context(), api.Session.Me)
 	if err != nil {
 		return fmt.Errorf("nothing was sent: %w", err)
 	}
 	journal, err := openJournal(i, file, linkimport.Source{
-		API: api.Base(), Workspace: workspace, Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes,
+		API: api.Base(), Workspace: workspace, Domain: i.domain, Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes,
 	})
 	if err != nil {
 		return err
 	}
-	tell, err := p.newTelling(i.reportFile)
+	tell, err := p.newTelling(i.reportFile, i.dryRun)
 	if err != nil {
 		return errors.Join(err, endJournal(journal, err, nil))
 	}
@@ -145,15 +163,35 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 	finish()
 	tell.lines = p.stderr
 	told := tell.end(report, time.Since(began), runErr)
-	if runErr != nil && journal != nil && journal.Begun() && !errors.Is(runErr, linkimport.ErrUnreadable) {
-		runErr = fmt.Errorf("%w: continue with --resume", runErr)
-	}
-	return errors.Join(endJournal(journal, runErr, told), verdict(report, runErr), told)
+	runErr = advise(runErr, journal)
+	return errors.Join(endJournal(journal, runErr, told), verdict(report, runErr, i.dryRun), told)
 }
 
-// openJournal begins or goes on with the progress file; there is none, nil, for an
-// input that cannot be read twice.
+// advise says what to do about the error that stopped an import.
+func advise(err error, journal *linkimport.Journal) error {
+	if err == nil || errors.Is(err, linkimport.ErrUnreadable) {
+		return err
+	}
+	resumable := journal != nil && journal.Begun()
+	if problem, ok := errors.AsType[*client.Problem](err); ok && problem.Status == http.StatusForbidden && strings.Contains(problem.Detail, "scope") {
+		then := ""
+		if resumable {
+			then = ", then continue with --resume"
+		}
+		return fmt.Errorf("%w: the key lacks that scope: use one that has links:read and links:write%s", err, then)
+	}
+	if resumable {
+		return fmt.Errorf("%w: continue with --resume", err)
+	}
+	return err
+}
+
+// openJournal begins or goes on with the progress file; there is none, nil, for a dry
+// run, and for an input that cannot be read twice.
 func openJournal(i importing, input io.ReadCloser, of linkimport.Source) (*linkimport.Journal, error) {
+	if i.dryRun {
+		return nil, nil
+	}
 	file, ok := input.(*os.File)
 	if !ok {
 		if i.resume || i.progressFile != "" {
@@ -214,11 +252,14 @@ func endJournal(j *linkimport.Journal, runErr, told error) error {
 }
 
 // verdict is the error that the command ends with.
-func verdict(report linkimport.Report, runErr error) error {
+func verdict(report linkimport.Report, runErr error, dry bool) error {
 	if runErr != nil {
 		return fmt.Errorf("the import stopped: %w", runErr)
 	}
-	if n := report.NotCreated; n > 0 {
+	switch n := report.NotCreated; {
+	case n > 0 && dry:
+		return errors.New(numberOf(n, "row", "rows") + " would be refused")
+	case n > 0:
 		return errors.New(numberOf(n, "row was", "rows were") + " not created")
 	}
 	return nil

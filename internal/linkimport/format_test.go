@@ -17,7 +17,7 @@ func TestImport_RecognisesTheFormatByHowTheFileBegins(t *testing.T) {
 	require.Equal(t, 1, report.Created)
 
 	for text, want := range map[string]string{
-		" [\n{\"original_url\": \"https://example.com/1\"}\n]": "jq -c '.[]' FILE",
+		"[\n{\"original_url\": \"https://example.com/1\"}\n]": "jq -c '.[]' FILE",
 		"PK\x03\x04\x14\x00":         "save it as CSV in UTF-8",
 		"\xFF\xFEu\x00r\x00l\x00":    "iconv -f utf-16 -t utf-8",
 		"url,M\xfcnchen\nhttps://a,": "iconv -f latin1 -t utf-8",

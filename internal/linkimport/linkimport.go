@@ -62,6 +62,14 @@ type Import struct {
 	// other one. Default: a row gets a new code, whatever its short_code is.
 	KeepCodes bool
 
+	// Domain is the host that rows without a domain go to; "": the shared default one.
+	Domain string
+
+	// Try makes the import a dry run: it is called in place of the API's CreateBulk, and
+	// creates nothing. Report.Created counts the rows that would be created. There is no
+	// Journal. Nil: the links are created.
+	Try func(ctx context.Context, ns []client.NewLink) ([]client.Outcome, error)
+
 	// CodesLeft is called once, when the first row is read whose short_code is passed
 	// over. Nil: it is not called.
 	CodesLeft func()
@@ -168,7 +176,7 @@ func (im *Import) Workspace(ctx context.Context, ask func(context.Context) (clie
 
 // run is one run of an import.
 type run struct {
-	Import // without zero fields, except Journal and Progress
+	Import // without zero fields, except Journal, Progress and Try
 
 	reader *reader
 	report Report
