@@ -119,7 +119,8 @@ func (l Links) TryBulk(ctx context.Context, ns []NewLink) ([]Outcome, error) {
 }
 
 func (l Links) bulk(ctx context.Context, query string, ns []NewLink) ([]Outcome, error) {
-	got, err := l.c.exchange(ctx, http.MethodPost, api.PathLinks+"/bulk"+query, http.Header{"Prefer": {"return=minimal"}}, api.NewLinks{Links: ns})
+	minimal := http.Header{"Prefer": {"return=minimal"}}
+	got, err := l.c.exchange(ctx, http.MethodPost, api.PathLinks+"/bulk"+query, minimal, api.NewLinks{Links: ns})
 	if err != nil {
 		return nil, err
 	}

@@ -173,7 +173,8 @@ func advise(err error, journal *linkimport.Journal) error {
 		return err
 	}
 	resumable := journal != nil && journal.Begun()
-	if problem, ok := errors.AsType[*client.Problem](err); ok && problem.Status == http.StatusForbidden && strings.Contains(problem.Detail, "scope") {
+	problem, ok := errors.AsType[*client.Problem](err)
+	if ok && problem.Status == http.StatusForbidden && strings.Contains(problem.Detail, "scope") {
 		then := ""
 		if resumable {
 			then = ", then continue with --resume"

@@ -26,7 +26,7 @@ type Source struct {
 	SHA256    string `json:"sha256"` // of the whole file, in hex
 	Size      int64  `json:"size"`   // in bytes
 	API       string `json:"api"`
-	Workspace string `json:"workspace"` // slug of that which the links are for
+	Workspace string `json:"workspace"`        // slug of that which the links are for
 	Domain    string `json:"domain,omitempty"` // that rows without one go to
 	Dedupe    bool   `json:"dedupe,omitempty"`
 	Raw       bool   `json:"raw,omitempty"`

@@ -114,7 +114,9 @@ func TestImport_DryRunCreatesNothing(t *testing.T) {
 			return nil, &client.Problem{Status: 503} // without an effect, and so asked again
 		}
 		return []client.Outcome{
-			{Status: 201}, {Status: 200}, {Status: 409, Error: &client.ProblemBody{Detail: "taken"}},
+			{Status: 201},
+			{Status: 200},
+			{Status: 409, Error: &client.ProblemBody{Detail: "taken"}},
 			{Status: 500, Error: &client.ProblemBody{Detail: "an internal error"}},
 		}, nil
 	}}
