@@ -100,10 +100,10 @@ func decodeRow(text []byte) (read jsonRow, err error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&read); err != nil {
-		return read, errors.New("no JSON object of a link: " + plainly(err))
+		return read, errors.New(plainly(err))
 	}
 	if dec.InputOffset() != int64(len(text)) {
-		return read, errors.New("no JSON object of a link: something follows the object")
+		return read, errors.New("something follows the object")
 	}
 	if err := decodeTime(&read.NewLink.ExpiresAt, "expires_at", read.ExpiresAt); err != nil {
 		return read, err
@@ -132,7 +132,10 @@ func plainly(err error) string {
 		return fmt.Sprintf("%.40s is no time such as 2030-12-31T23:59:59Z", wrong.Value)
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return "the object has no end"
+		return "the JSON has no end"
+	}
+	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return "no valid JSON: " + wrong.Error()
 	}
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
