@@ -109,7 +109,18 @@ func (l Links) Make(ctx context.Context, n NewLink, w Write) (Link, Receipt, err
 // CreateBulk creates up to 1,000 links, each with its own outcome, in order. The outcomes
 // hold the codes of the links only.
 func (l Links) CreateBulk(ctx context.Context, ns []NewLink) ([]Outcome, error) {
-	got, err := l.c.exchange(ctx, http.MethodPost, api.PathLinks+"/bulk", http.Header{"Prefer": {"return=minimal"}}, api.NewLinks{Links: ns})
+	return l.bulk(ctx, "", ns)
+}
+
+// TryBulk returns the outcomes that CreateBulk would have at this moment, without links
+// and codes. It creates nothing.
+func (l Links) TryBulk(ctx context.Context, ns []NewLink) ([]Outcome, error) {
+	return l.bulk(ctx, "?dry_run=true", ns)
+}
+
+func (l Links) bulk(ctx context.Context, query string, ns []NewLink) ([]Outcome, error) {
+	minimal := http.Header{"Prefer": {"return=minimal"}}
+	got, err := l.c.exchange(ctx, http.MethodPost, api.PathLinks+"/bulk"+query, minimal, api.NewLinks{Links: ns})
 	if err != nil {
 		return nil, err
 	}

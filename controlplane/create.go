@@ -109,7 +109,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 	if _, _, err := s.findDuplicates(ctx, actor.Workspace, all); err != nil {
 		return nil, err
 	}
-	if custom, _, err = s.findAgain(ctx, actor.Workspace, custom); err != nil {
+	if custom, _, err = s.findAgain(ctx, actor.Workspace, joinTwins(custom)); err != nil {
 		return nil, err
 	}
 	if custom = refuseRepeated(custom); len(custom) > 0 {
@@ -121,6 +121,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 			x.err = placementError(x.link, placed[i])
 		}
 	}
+	settleTwins(all)
 	for _, x := range all {
 		outcomes[x.index].Err, outcomes[x.index].Found = x.err, x.found
 	}
@@ -150,7 +151,7 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 	}
 	all := pending
 	at := none
-	pending, seen, err := s.findAgain(ctx, actor.Workspace, pending)
+	pending, seen, err := s.findAgain(ctx, actor.Workspace, joinTwins(pending))
 	if err != nil {
 		return nil, none, err
 	}
@@ -170,6 +171,16 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 			return nil, at, err
 		}
 	}
+	if key == nil {
+		later, err := s.findTaken(ctx, actor.Workspace, all)
+		if err != nil {
+			return nil, none, err
+		}
+		if !later.IsZero() {
+			at = later
+		}
+	}
+	settleTwins(all)
 	for _, x := range all {
 		outcomes[x.index].Err, outcomes[x.index].Found = x.err, x.found
 	}
@@ -268,6 +279,29 @@ func (s *Links) findAgain(
 		left = append(left, x)
 	}
 	return left, at, nil
+}
+
+// findTaken is findAgain for the links whose code another request has given to a link in
+// the meantime.
+func (s *Links) findTaken(ctx context.Context, ws waypost.WorkspaceID, all []*pendingLink) (at waypost.Position, err error) {
+	var taken []*pendingLink
+	for _, x := range all {
+		if x.again && waypost.CodeOf(x.err) == waypost.EConflict {
+			taken = append(taken, x)
+		}
+	}
+	if len(taken) == 0 {
+		return at, nil
+	}
+	if _, at, err = s.findAgain(ctx, ws, taken); err != nil {
+		return at, err
+	}
+	for _, x := range taken {
+		if x.found {
+			x.err = nil
+		}
+	}
+	return at, nil
 }
 
 // prepared checks the links of one request.

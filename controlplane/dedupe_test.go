@@ -229,3 +229,72 @@ func TestLinks_ACustomCodeThatIsThereWithItsTargetIsFoundOnRequest(t *testing.T)
 	require.NoError(t, err)
 	check(got, true)
 }
+
+func TestLinks_ACustomCodeThatComesTwiceWithItsTargetIsFound(t *testing.T) {
+	s := start(t, nil)
+	yes := true
+	of := func(code, url string) controlplane.NewLink {
+		return controlplane.NewLink{OriginalURL: url, CustomCode: code, Dedupe: &yes}
+	}
+	links := func(code string) []controlplane.NewLink {
+		return []controlplane.NewLink{
+			of(code, "https://example.com/a"), of(code, "https://example.com/a"), of(code, "https://example.com/b"),
+			of("no", "https://example.com/a"), of("no", "https://example.com/a"),
+		}
+	}
+	check := func(got []controlplane.Outcome, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		var found []bool
+		for _, o := range got {
+			found = append(found, o.Found)
+		}
+		require.Equal(t, []bool{false, true, false, false, false}, found)
+		require.NoError(t, got[0].Err)
+		require.NoError(t, got[1].Err)
+		require.Equal(t, waypost.EConflict, waypost.CodeOf(got[2].Err))
+		require.Error(t, got[4].Err)
+	}
+	check(s.Links.DryRun(t.Context(), actor, links("spring")))
+	got, _, err := s.Links.CreateBulk(t.Context(), actor, links("spring"))
+	check(got, err)
+	require.Equal(t, got[0].Link.ID, got[1].Link.ID)
+	key := once("twins", 1)
+	var stored []controlplane.Outcome
+	key.Respond = func(outcomes []controlplane.Outcome, _ waypost.Position) (controlplane.Response, error) {
+		stored = outcomes
+		return controlplane.Response{Status: 200, Header: map[string]string{}, Body: []byte("{}")}, nil
+	}
+	made, err := s.Links.CreateOnce(t.Context(), actor, links("summer"), key)
+	check(made.Outcomes, err)
+	check(stored, nil)
+	require.Equal(t, made.Outcomes[0].Link.ID, made.Outcomes[1].Link.ID)
+}
+
+func TestLinks_RequestsAtOnceFindACustomCodeWithItsTarget(t *testing.T) {
+	s := start(t, nil)
+	yes, made := true, make(chan controlplane.Outcome)
+	for range 20 {
+		for range 8 {
+			go func() {
+				n := controlplane.NewLink{OriginalURL: "https://example.com/a", CustomCode: "spring", Dedupe: &yes}
+				got, _, err := s.Links.CreateBulk(t.Context(), actor, []controlplane.NewLink{n})
+				if err != nil {
+					got = []controlplane.Outcome{{Err: err}}
+				}
+				made <- got[0]
+			}()
+		}
+		found := 0
+		for range 8 {
+			o := <-made
+			require.NoError(t, o.Err)
+			if o.Found {
+				found++
+			}
+		}
+		require.Equal(t, 7, found)
+		_, err := s.hand.Exec(t.Context(), `DELETE FROM link`)
+		require.NoError(t, err)
+	}
+}

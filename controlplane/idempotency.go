@@ -117,6 +117,12 @@ func newPendingResponse(actor Actor, key *Idempotency, outcomes []Outcome, all [
 			for i, x := range sent {
 				final[x.index].Err, final[x.index].Found = placementError(x.link, placed[i]), placed[i] == Found
 			}
+			for _, x := range all {
+				if x.twin != nil {
+					final[x.index] = final[x.twin.index]
+					final[x.index].Found = final[x.index].Err == nil
+				}
+			}
 			return key.Respond(final, at)
 		},
 	}

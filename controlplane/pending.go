@@ -16,6 +16,7 @@ type pendingLink struct {
 	claim    *Counter         // counter that a custom code encodes
 	dedupe   *[32]byte        // hash of the target; nil: not deduplicated
 	again    bool             // the link of this custom code is as good, if it has the target
+	twin     *pendingLink     // earlier in the request, whose outcome is this one's, too; nil: none
 	response *pendingResponse // of the idempotent request; nil: it is not stored
 
 	added bool
@@ -108,6 +109,37 @@ type name struct {
 }
 
 func nameOf(x *pendingLink) name { return name{x.link.Domain, x.link.Code} }
+
+// joinTwins sets the twin of each link that accepts the link of its custom code, where an
+// earlier link of the request has the same code and target. It returns the others.
+func joinTwins(pending []*pendingLink) (left []*pendingLink) {
+	type named struct {
+		name
+		target string
+	}
+	firsts := make(map[named]*pendingLink)
+	for _, x := range pending {
+		if x.again {
+			n := named{nameOf(x), x.link.OriginalURL}
+			if x.twin = firsts[n]; x.twin != nil {
+				continue
+			}
+			firsts[n] = x
+		}
+		left = append(left, x)
+	}
+	return left
+}
+
+// settleTwins sets the outcome of each link that has a twin to that of the twin.
+func settleTwins(all []*pendingLink) {
+	for _, x := range all {
+		if x.twin != nil {
+			*x.link, x.err = *x.twin.link, x.twin.err
+			x.found = x.err == nil
+		}
+	}
+}
 
 // refuseRepeated passes the first of several requests for one custom code.
 func refuseRepeated(pending []*pendingLink) (left []*pendingLink) {

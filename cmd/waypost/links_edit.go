@@ -428,24 +428,15 @@ func oneOf(c *cobra.Command, flags ...string) error {
 	return nil
 }
 
-// moment reads a time as the API does, or a day, which stands for its first moment in
-// UTC. Empty text is the zero time.
+// moment reads the time of a flag. Empty text is the zero time.
 func moment(flag, text string) (at time.Time, err error) {
 	if text == "" {
 		return at, nil
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", time.DateOnly} {
-		if at, err = time.Parse(layout, text); err == nil {
-			return at, nil
-		}
+	if at, err = api.ParseMoment(text); err != nil {
+		return at, &usageError{fmt.Errorf("%s: %w", flag, err)}
 	}
-	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04"} {
-		if at, err = time.Parse(layout, text); err == nil {
-			return time.Time{}, &usageError{fmt.Errorf("%s: %q has no time zone: write %s, or an offset such as +01:00 instead of Z",
-				flag, text, at.Format(time.RFC3339))}
-		}
-	}
-	return at, &usageError{fmt.Errorf("%s: %q is no time such as 2030-12-31T23:59:59Z, and no day such as 2030-12-31", flag, text)}
+	return at, nil
 }
 
 // jsonObject reads a JSON object, or null.

@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"waypost/client"
 	"waypost/internal/linkimport"
 	"waypost/internal/memlimit"
 )
@@ -28,6 +31,8 @@ type importing struct {
 	dedupe       bool
 	raw          bool
 	keepCodes    bool
+	domain       string
+	dryRun       bool
 }
 
 func (p linksCommands) importCommand() *cobra.Command {
@@ -35,12 +40,15 @@ func (p linksCommands) importCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Create the links of a CSV or JSON lines file, 1,000 in a request and several requests at once",
-		Long: `Create the links of a CSV or JSON lines file. JSON lines are objects with the names of the
-API; fields of exports only, such as click_count, are ignored. CSV begins with the header: original_url (or url, long_url) and any
-of title, custom_code (or keyword), domain, description, tags (separated by commas), redirect_status,
-forward_query, forward_path and active (true or false), metadata (a JSON object),
-expires_at, valid_from, expired_url, rules (a JSON list), max_clicks, max_clicks_mode, and
-exhausted_url. Files of "waypost links export" can be imported; the links get new codes. With
+		Long: `Create the links of a CSV or JSON lines file in UTF-8. JSON lines are objects with the names
+of the API; fields of exports only, such as click_count, are ignored. CSV begins with a header,
+and has commas, semicolons or tabs between its cells: original_url (or url, long_url, longUrl)
+and any of title, custom_code (or keyword, shortCode), domain, description, tags (separated by
+commas), redirect_status, forward_query, forward_path and active (true or false), metadata (a
+JSON object), expires_at and valid_from (a time such as 2030-12-31T23:59:59Z, or a day: when
+that begins in UTC), expired_url, rules (a JSON list), max_clicks, max_clicks_mode, and
+exhausted_url. The CSV of Shlink's web client and a table of YOURLS can be imported as they
+are. Files of "waypost links export" can be imported; the links get new codes. With
 --keep-codes they keep the short_code of the file, for a move to another installation; codes
 that the installation has issued or leased are refused. JSON lines of an export name the
 domain of each link, also the shared one: it must be there, or be left out of the lines.
@@ -59,35 +67,46 @@ outcome is unknown are first looked for among the links, after 10 s in which the
 finish them. The key needs the scopes links:read and links:write. An import of
 standard input cannot be resumed.
 
+With --dry-run the API checks every row as it would for an import, and creates nothing. Rows
+go to it 1,000 at a time, so that a code that comes twice in the file is seen only if both
+rows are among the same 1,000.
+
 With --dedupe a row whose target has its link from an earlier import with --dedupe,
 or from another request that asked for the one link of its target, gets that link as it is, and is counted as found: a
 repeated import then makes nothing twice. Parameters that only track visitors, such as utm_source, make no
 other target of a URL. A row with a custom code is found if that code has just this target. Rows that
 are not active are not affected.`,
 		Example: `  waypost links import links.csv
+  waypost links import links.csv --dry-run --report refused.csv
   waypost links import links.csv --resume
   waypost links import links.csv --report refused.csv
   waypost links import links.jsonl --parallel 8
-  waypost links import links.csv --dedupe
+  waypost links import links.csv --dedupe --domain go.example.com
   waypost links import links.jsonl --keep-codes
   waypost links import - --output json < links.csv`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			i.file = args[0]
+			if err := errors.Join(oneOf(c, "dry-run", "resume"), oneOf(c, "dry-run", "progress-file")); err != nil {
+				return err
+			}
 			if i.parallel < 1 || i.parallel > linkimport.MaxInFlight {
 				return &usageError{fmt.Errorf("--parallel: %d is not between 1 and %d", i.parallel, linkimport.MaxInFlight)}
 			}
-			var err error
-			if i.format, err = fileFormat(i.format, i.file); err != nil {
-				return err
+			if i.format != "" {
+				if _, err := fileFormat(i.format, i.file); err != nil {
+					return err
+				}
 			}
 			return p.importLinks(c, i)
 		},
 	}
+	c.Flags().BoolVar(&i.dryRun, "dry-run", false, "check every row, and create nothing")
+	c.Flags().StringVar(&i.domain, "domain", "", "host of the domain for rows without one (default: the shared domain)")
 	c.Flags().StringVar(&i.reportFile, "report", "", "write rows that were not created to this CSV file instead of standard error")
 	c.Flags().StringVar(&i.progressFile, "progress-file", "", "where the progress is kept (default FILE.progress)")
 	c.Flags().BoolVar(&i.resume, "resume", false, "go on with an import that was stopped")
-	c.Flags().StringVar(&i.format, "format", "", "csv or jsonl (default: by the file's name)")
+	c.Flags().StringVar(&i.format, "format", "", "csv or jsonl (default: by how the file begins)")
 	c.Flags().IntVar(&i.parallel, "parallel", 4, "requests under way at once, up to 16")
 	c.Flags().BoolVar(&i.dedupe, "dedupe", false, "give a target the one link that it has, if it has one")
 	c.Flags().BoolVar(&i.keepCodes, "keep-codes", false, "take the short_code of an export as the custom code")
@@ -109,19 +128,22 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 	defer api.Close()
 	im := linkimport.Import{
 		API: api.Links, Format: linkimport.Format(i.format), InFlight: i.parallel,
-		Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes,
+		Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes, Domain: i.domain,
+	}
+	if i.dryRun {
+		im.Try = api.Links.TryBulk
 	}
 	workspace, err := im.Workspace(c.Context(), api.Session.Me)
 	if err != nil {
 		return fmt.Errorf("nothing was sent: %w", err)
 	}
 	journal, err := openJournal(i, file, linkimport.Source{
-		API: api.Base(), Workspace: workspace, Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes,
+		API: api.Base(), Workspace: workspace, Domain: i.domain, Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes,
 	})
 	if err != nil {
 		return err
 	}
-	tell, err := p.newTelling(i.reportFile)
+	tell, err := p.newTelling(i.reportFile, i.dryRun)
 	if err != nil {
 		return errors.Join(err, endJournal(journal, err, nil))
 	}
@@ -141,15 +163,36 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 	finish()
 	tell.lines = p.stderr
 	told := tell.end(report, time.Since(began), runErr)
-	if runErr != nil && journal != nil && journal.Begun() && !errors.Is(runErr, linkimport.ErrUnreadable) {
-		runErr = fmt.Errorf("%w: continue with --resume", runErr)
-	}
-	return errors.Join(endJournal(journal, runErr, told), verdict(report, runErr), told)
+	runErr = advise(runErr, journal)
+	return errors.Join(endJournal(journal, runErr, told), verdict(report, runErr, i.dryRun), told)
 }
 
-// openJournal begins or goes on with the progress file; there is none, nil, for an
-// input that cannot be read twice.
+// advise says what to do about the error that stopped an import.
+func advise(err error, journal *linkimport.Journal) error {
+	if err == nil || errors.Is(err, linkimport.ErrUnreadable) {
+		return err
+	}
+	resumable := journal != nil && journal.Begun()
+	problem, ok := errors.AsType[*client.Problem](err)
+	if ok && problem.Status == http.StatusForbidden && strings.Contains(problem.Detail, "scope") {
+		then := ""
+		if resumable {
+			then = ", then continue with --resume"
+		}
+		return fmt.Errorf("%w: the key lacks that scope: use one that has links:read and links:write%s", err, then)
+	}
+	if resumable {
+		return fmt.Errorf("%w: continue with --resume", err)
+	}
+	return err
+}
+
+// openJournal begins or goes on with the progress file; there is none, nil, for a dry
+// run, and for an input that cannot be read twice.
 func openJournal(i importing, input io.ReadCloser, of linkimport.Source) (*linkimport.Journal, error) {
+	if i.dryRun {
+		return nil, nil
+	}
 	file, ok := input.(*os.File)
 	if !ok {
 		if i.resume || i.progressFile != "" {
@@ -210,11 +253,14 @@ func endJournal(j *linkimport.Journal, runErr, told error) error {
 }
 
 // verdict is the error that the command ends with.
-func verdict(report linkimport.Report, runErr error) error {
+func verdict(report linkimport.Report, runErr error, dry bool) error {
 	if runErr != nil {
 		return fmt.Errorf("the import stopped: %w", runErr)
 	}
-	if n := report.NotCreated; n > 0 {
+	switch n := report.NotCreated; {
+	case n > 0 && dry:
+		return errors.New(numberOf(n, "row", "rows") + " would be refused")
+	case n > 0:
 		return errors.New(numberOf(n, "row was", "rows were") + " not created")
 	}
 	return nil

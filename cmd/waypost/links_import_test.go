@@ -103,3 +103,74 @@ func TestImportSummary_SaysWhatWordsMean(t *testing.T) {
 		require.Equal(t, want, shown.String())
 	}
 }
+
+func TestLinksImport_SaysThatTheKeyLacksAScope(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "links.csv")
+	require.NoError(t, os.WriteFile(file, []byte("url\nhttps://a.example\n"), 0o600))
+	api := func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			refuse(w, http.StatusForbidden, "this needs the scope links:write")
+			return
+		}
+		_, _ = io.WriteString(w, `{}`)
+	}
+	const lacks = "this needs the scope links:write (403): the key lacks that scope: use one that has links:read and links:write"
+	code, _, stderr := ask(t, api, "links", "import", file, "--dry-run")
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, lacks+"\n")
+	code, _, stderr = ask(t, api, "links", "import", file)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, lacks+", then continue with --resume\n")
+}
+
+func TestLinksImport_DryRunCreatesNothing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "links.csv")
+	require.NoError(t, os.WriteFile(file, []byte("url\nhttps://a.example\nftp://b.example\n"), 0o600))
+	api := func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			_, _ = io.WriteString(w, `{}`)
+			return
+		}
+		if r.URL.Query().Get("dry_run") != "true" {
+			t.Error("links are created")
+		}
+		body, _ := io.ReadAll(r.Body) // an empty one fails the test
+		if !strings.Contains(string(body), `"domain":"go.example.com"`) {
+			t.Errorf("no domain in %s", body)
+		}
+		_, _ = io.WriteString(w, `{"results":[{"status":201},{"status":422,"error":{"status":422,"detail":"no web address"}}]}`)
+	}
+	args := []string{"links", "import", file, "--dry-run", "--domain", "go.example.com"}
+	code, stdout, stderr := ask(t, api, args...)
+	require.Equal(t, exitFailure, code)
+	require.Regexp(t, `^1 of 2 rows would be created, 1 refused, in .*s; nothing was created\n$`, stdout)
+	require.Equal(t, "line 3 refused: no web address: ftp://b.example\nwaypost: 1 row would be refused\n", stderr)
+	require.NoFileExists(t, file+".progress")
+
+	_, stdout, _ = ask(t, api, append(args, "--output", "json")...)
+	require.Contains(t, stdout, `"dry_run":true}`)
+	code, _, stderr = ask(t, api, append(args, "--resume")...)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--dry-run and --resume contradict one another")
+}
+
+func TestLinksImport_TakesTheFormatFromTheFile(t *testing.T) {
+	dir := t.TempDir()
+	api := func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			_, _ = io.WriteString(w, `{"results":[{"status":201,"short_code":"a"}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{}`)
+	}
+	for name, text := range map[string]string{
+		"links.json": `{"original_url": "https://a.example"}`, "links.jsonl": "original_url\nhttps://a.example\n",
+		"links.csv": "original_url;title\nhttps://a.example;A\n",
+	} {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		code, stdout, stderr := ask(t, api, "links", "import", file)
+		require.Zero(t, code, stderr)
+		require.Contains(t, stdout, "1 of 1 row created")
+	}
+}

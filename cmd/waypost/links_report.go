@@ -28,10 +28,11 @@ type telling struct {
 	json  *bufio.Writer // nil: standard output is for people
 	shown int
 	rows  int // in JSON
+	dry   bool
 }
 
-func (p linksCommands) newTelling(report string) (*telling, error) {
-	t := &telling{p: p.program, lines: p.stderr}
+func (p linksCommands) newTelling(report string, dry bool) (*telling, error) {
+	t := &telling{p: p.program, lines: p.stderr, dry: dry}
 	if p.output == "json" {
 		t.json = bufio.NewWriter(p.stdout)
 	}
@@ -123,8 +124,12 @@ func (t *telling) end(report linkimport.Report, took time.Duration, runErr error
 	if n := len(report.InDoubt); n > 0 {
 		doubt = fmt.Sprintf(", %d in doubt (the API did not say whether they were created)", n)
 	}
-	_, failed := fmt.Fprintf(t.p.stdout, "%d of %s created, %s%d refused%s, in %s\n",
-		report.Created, numberOf(report.Rows, "row", "rows"), found, report.NotCreated, doubt, took.Round(10*time.Millisecond))
+	created, nothing := "created", ""
+	if t.dry {
+		created, nothing = "would be created", "; nothing was created"
+	}
+	_, failed := fmt.Fprintf(t.p.stdout, "%d of %s %s, %s%d refused%s, in %s%s\n",
+		report.Created, numberOf(report.Rows, "row", "rows"), created, found, report.NotCreated, doubt, took.Round(10*time.Millisecond), nothing)
 	return errors.Join(err, failed)
 }
 
@@ -137,7 +142,11 @@ func (t *telling) endJSON(report linkimport.Report) error {
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(t.json, "],\n\"in_doubt\":%s,\n\"rows\":%d,\n\"created\":%d,\n\"found\":%d}\n",
-		doubt, report.Rows, report.Created, report.Found)
+	dry := ""
+	if t.dry {
+		dry = ",\n\"dry_run\":true"
+	}
+	_, _ = fmt.Fprintf(t.json, "],\n\"in_doubt\":%s,\n\"rows\":%d,\n\"created\":%d,\n\"found\":%d%s}\n",
+		doubt, report.Rows, report.Created, report.Found, dry)
 	return t.json.Flush()
 }

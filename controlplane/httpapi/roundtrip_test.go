@@ -88,5 +88,5 @@ func TestExport_RulesAreImportedAsTheyWere(t *testing.T) {
 	}
 	report, err := (&linkimport.Import{API: &taker{}}).Run(t.Context(), strings.NewReader("original_url,valid_from\nhttps://example.com/,soon\n"))
 	require.NoError(t, err)
-	require.Contains(t, report.Refused[0].Reason, `valid_from "soon" is no time`)
+	require.Contains(t, report.Refused[0].Reason, `valid_from: "soon" is no time`)
 }

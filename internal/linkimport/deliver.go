@@ -1,6 +1,7 @@
 package linkimport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func (d *delivery) deliver(ctx context.Context, f flight, rows []row, doubt erro
 		switch {
 		case err == nil:
 			rows, doubt = d.book(rows, outcomes)
-		case client.Processed(err):
+		case client.Processed(err) && d.Try == nil:
 			doubt = err
 		default:
 			return fmt.Errorf("nothing was created of lines %s: %w", span(rows), err)
@@ -77,11 +78,11 @@ func (d *delivery) book(rows []row, outcomes []client.Outcome) (unclear []row, d
 	for i, o := range outcomes {
 		row := rows[i]
 		switch {
-		case o.Status >= 500:
+		case o.Status >= 500 && d.Try == nil:
 			row.status, row.reason = o.Status, reasonOf(o)
 			unclear = append(unclear, row)
 			doubt = &client.Problem{Status: row.status, Detail: row.reason}
-		case o.Link == nil && o.ShortCode == "":
+		case o.Status >= 300:
 			d.refuse(row.because(o.Status, reasonOf(o)))
 		case o.Status == http.StatusOK:
 			d.report.Rows++
@@ -162,12 +163,17 @@ func (r *run) send(ctx context.Context, rows []row) (outcomes []client.Outcome, 
 	for i, row := range rows {
 		links[i] = row.link
 		links[i].CreatedBy = r.tag + strconv.Itoa(row.line)
+		links[i].Domain = cmp.Or(row.link.Domain, r.Domain)
 		if l := &links[i]; r.Dedupe && l.Dedupe == nil && (l.Active == nil || *l.Active) && !hasRules(l) {
 			l.Dedupe = &r.Dedupe
 		}
 	}
-	err = r.persist(ctx, client.Transient, func() error {
-		outcomes, err = r.API.CreateBulk(ctx, links)
+	create, again := r.API.CreateBulk, client.Transient
+	if r.Try != nil {
+		create, again = r.Try, client.Passing
+	}
+	err = r.persist(ctx, again, func() error {
+		outcomes, err = create(ctx, links)
 		return err
 	})
 	return outcomes, err

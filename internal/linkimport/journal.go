@@ -26,7 +26,8 @@ type Source struct {
 	SHA256    string `json:"sha256"` // of the whole file, in hex
 	Size      int64  `json:"size"`   // in bytes
 	API       string `json:"api"`
-	Workspace string `json:"workspace"` // slug of that which the links are for
+	Workspace string `json:"workspace"`        // slug of that which the links are for
+	Domain    string `json:"domain,omitempty"` // that rows without one go to
 	Dedupe    bool   `json:"dedupe,omitempty"`
 	Raw       bool   `json:"raw,omitempty"`
 	KeepCodes bool   `json:"keep_codes,omitempty"`
@@ -115,6 +116,9 @@ func (j *Journal) open(of Source, resume bool) error {
 	case j.source.API != of.API:
 		return fmt.Errorf("the import was begun with the API %s, not %s: continue there, or remove %s to import everything again",
 			j.source.API, of.API, path)
+	case j.source.Domain != of.Domain:
+		return fmt.Errorf("the import was begun with --domain %q, not %q: continue so, or remove %s to import everything again",
+			j.source.Domain, of.Domain, path)
 	case j.source.Dedupe != of.Dedupe:
 		return begun(j.source.Dedupe, "--dedupe", path)
 	case j.source.Raw != of.Raw:

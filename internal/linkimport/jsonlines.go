@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"waypost/client"
 )
@@ -31,6 +34,8 @@ type jsonRow struct {
 	ClickCount     json.RawMessage `json:"click_count"`
 	LastAccessedAt json.RawMessage `json:"last_accessed_at"`
 	CreatedAt      json.RawMessage `json:"created_at"`
+	ExpiresAt      json.RawMessage `json:"expires_at"` // the API's times, or days
+	ValidFrom      json.RawMessage `json:"valid_from"`
 	UpdatedAt      json.RawMessage `json:"updated_at"`
 	HasPassword    bool            `json:"has_password"`
 }
@@ -56,15 +61,9 @@ func (r *jsonRows) next() (row, error) {
 		if text = bytes.TrimSpace(text); len(text) == 0 {
 			continue
 		}
-		dec := json.NewDecoder(bytes.NewReader(text))
-		dec.DisallowUnknownFields()
-		var read jsonRow
-		err := dec.Decode(&read)
-		if err == nil && dec.InputOffset() != int64(len(text)) {
-			err = errors.New("something follows the object")
-		}
+		read, err := decodeRow(text)
 		if err != nil {
-			return row{}, &badRow{line: r.line, reason: "no JSON object of a link: " + strings.TrimPrefix(err.Error(), "json: ")}
+			return row{}, &badRow{line: r.line, reason: err.Error()}
 		}
 		if read.HasPassword && read.Password == "" {
 			return row{}, &badRow{line: r.line, reason: noPassword}
@@ -92,3 +91,86 @@ func (r *jsonRows) next() (row, error) {
 }
 
 func (r *jsonRows) offset() int64 { return r.read }
+
+// decodeRow reads the object of a line. An error is for people.
+func decodeRow(text []byte) (read jsonRow, err error) {
+	if !utf8.Valid(text) {
+		return read, errEncoding
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&read); err != nil {
+		return read, errors.New(plainly(err))
+	}
+	if dec.InputOffset() != int64(len(text)) {
+		return read, errors.New("something follows the object")
+	}
+	if err := decodeTime(&read.NewLink.ExpiresAt, "expires_at", read.ExpiresAt); err != nil {
+		return read, err
+	}
+	return read, decodeTime(&read.NewLink.ValidFrom, "valid_from", read.ValidFrom)
+}
+
+func decodeTime(to *time.Time, field string, value json.RawMessage) error {
+	var text string
+	if len(value) > 0 && json.Unmarshal(value, &text) != nil {
+		return fmt.Errorf("%s: expected text such as \"2030-12-31T23:59:59Z\" or \"2030-12-31\"", field)
+	}
+	return setTime(to, field, text)
+}
+
+// plainly says what is wrong with JSON in words for people who do not know Go.
+func plainly(err error) string {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		where := ""
+		if field := strings.TrimPrefix(wrong.Field, "NewLink."); field != "" {
+			where = field + ": "
+		}
+		return fmt.Sprintf("%sexpected %s, and there is %s", where, expected(wrong.Type), found(wrong.Value))
+	}
+	if wrong, ok := errors.AsType[*time.ParseError](err); ok {
+		return fmt.Sprintf("%.40s is no time such as 2030-12-31T23:59:59Z", wrong.Value)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the JSON has no end"
+	}
+	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return "no valid JSON: " + wrong.Error()
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
+// expected names the kind of JSON value that a type is written as.
+func expected(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Pointer:
+		return expected(t.Elem())
+	default:
+		return "a whole number"
+	}
+}
+
+// found names a value as the decoder does, such as "number" or "number 1.5".
+func found(value string) string {
+	switch value {
+	case "string":
+		return "text"
+	case "bool":
+		return "true or false"
+	case "array":
+		return "a list"
+	case "object":
+		return "an object"
+	case "number":
+		return "a number"
+	}
+	return "the " + value
+}

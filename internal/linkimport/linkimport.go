@@ -43,7 +43,7 @@ type Import struct {
 	// Journal keeps what a later run needs to go on; nil keeps nothing.
 	Journal *Journal
 
-	// Format of the file; default CSV.
+	// Format of the file; default: recognised by how the file begins.
 	Format Format
 
 	// Raw takes cells of CSV as they are; default: as [api.SafeCell] makes them.
@@ -61,6 +61,14 @@ type Import struct {
 	// KeepCodes takes the short_code of a row as its custom code, where the row has no
 	// other one. Default: a row gets a new code, whatever its short_code is.
 	KeepCodes bool
+
+	// Domain is the host that rows without a domain go to; "": the shared default one.
+	Domain string
+
+	// Try makes the import a dry run: it is called in place of the API's CreateBulk, and
+	// creates nothing. Report.Created counts the rows that would be created. There is no
+	// Journal. Nil: the links are created.
+	Try func(ctx context.Context, ns []client.NewLink) ([]client.Outcome, error)
 
 	// CodesLeft is called once, when the first row is read whose short_code is passed
 	// over. Nil: it is not called.
@@ -168,7 +176,7 @@ func (im *Import) Workspace(ctx context.Context, ask func(context.Context) (clie
 
 // run is one run of an import.
 type run struct {
-	Import // without zero fields, except Journal and Progress
+	Import // without zero fields, except Journal, Progress and Try
 
 	reader *reader
 	report Report

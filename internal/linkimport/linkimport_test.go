@@ -99,6 +99,38 @@ func TestImport_SaysOnceThatCodesAreNotKept(t *testing.T) {
 	require.Equal(t, 1, left)
 }
 
+func TestImport_RowsWithoutADomainGoToTheOneGiven(t *testing.T) {
+	a := &api{}
+	im := linkimport.Import{API: a, Wait: a.wait, Domain: "go.example.com"}
+	_, err := im.Run(t.Context(), strings.NewReader("original_url,domain\nhttps://example.com/1,\nhttps://example.com/2,own.example\n"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"go.example.com", "own.example"}, []string{a.batches[0][0].Domain, a.batches[0][1].Domain})
+}
+
+func TestImport_DryRunCreatesNothing(t *testing.T) {
+	a, calls := &api{}, 0
+	im := linkimport.Import{API: a, Wait: a.wait, Try: func(_ context.Context, ns []client.NewLink) ([]client.Outcome, error) {
+		if calls++; calls == 1 {
+			return nil, &client.Problem{Status: 503} // without an effect, and so asked again
+		}
+		return []client.Outcome{
+			{Status: 201},
+			{Status: 200},
+			{Status: 409, Error: &client.ProblemBody{Detail: "taken"}},
+			{Status: 500, Error: &client.ProblemBody{Detail: "an internal error"}},
+		}, nil
+	}}
+	report, err := im.Run(t.Context(), strings.NewReader("original_url\nhttps://example.com/1\nhttps://example.com/2\nhttps://example.com/3\nbroken\n"))
+	require.NoError(t, err)
+	require.Equal(t, 2, calls)
+	require.Empty(t, a.batches)
+	require.Equal(t, []int{4, 1, 1}, []int{report.Rows, report.Created, report.Found})
+	require.Equal(t, []linkimport.Row{
+		{Line: 4, OriginalURL: "https://example.com/3", Status: 409, Reason: "taken"},
+		{Line: 5, OriginalURL: "broken", Status: 500, Reason: "an internal error"},
+	}, report.Refused)
+}
+
 func TestRowsAreSentAThousandAtATimeOrFewerWhenTheyAreLong(t *testing.T) {
 	a := &api{}
 	report, err := run(t, a, "original_url,title\n"+strings.Repeat("https://example.com,t\n", 2500))

@@ -2,6 +2,7 @@ package linkimport
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/csv"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"waypost/api"
 	"waypost/client"
@@ -48,9 +50,12 @@ type Format string
 
 // The formats.
 const (
-	CSV       Format = "csv"   // with a header
+	CSV       Format = "csv"   // with a header; commas, semicolons or tabs are between cells
 	JSONLines Format = "jsonl" // an object a line, with the API's names
 )
+
+// errEncoding is why text is refused that would come out garbled.
+var errEncoding = errors.New("the text is not in UTF-8: convert the file first, as with `iconv -f latin1 -t utf-8 FILE > NEW`")
 
 // reader gathers rows into batches.
 type reader struct {
@@ -85,19 +90,47 @@ type rowSource interface {
 	offset() int64
 }
 
-// newReader reads what stands before the rows.
+// newReader reads what stands before the rows. An empty format is the one that the file
+// begins like.
 func newReader(file io.Reader, format Format, raw bool, codes oldCodes) (*reader, error) {
+	buffered := bufio.NewReader(file)
+	begin, err := buffered.Peek(buffered.Size())
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the file: %w", err)
+	}
+	begin = bytes.TrimLeft(bytes.TrimPrefix(begin, []byte("\uFEFF")), " \t\r\n")
+	if format == "" {
+		if format, err = formatOf(begin); err != nil {
+			return nil, err
+		}
+	}
 	if format == JSONLines {
-		rows := newJSONRows(file)
+		rows := newJSONRows(buffered)
 		rows.codes = codes
 		return &reader{from: rows}, nil
 	}
-	rows, err := newCSVRows(file)
+	rows, err := newCSVRows(buffered)
 	if err != nil {
 		return nil, err
 	}
 	rows.raw, rows.codes = raw, codes
 	return &reader{from: rows}, nil
+}
+
+// formatOf recognises a format by how a file begins: no column begins with a bracket.
+func formatOf(begin []byte) (Format, error) {
+	switch {
+	case bytes.HasPrefix(begin, []byte("{")):
+		return JSONLines, nil
+	case bytes.HasPrefix(begin, []byte("[")):
+		return "", errors.New("the file is a JSON array, and an import reads JSON lines, an object a line: " +
+			"make them with `jq -c '.[]' FILE > links.jsonl`")
+	case bytes.HasPrefix(begin, []byte("PK\x03\x04")):
+		return "", errors.New("the file is a spreadsheet or another archive: save it as CSV in UTF-8")
+	case bytes.HasPrefix(begin, []byte("\xFF\xFE")), bytes.HasPrefix(begin, []byte("\xFE\xFF")):
+		return "", errors.New("the text is in UTF-16: convert the file first, as with `iconv -f utf-16 -t utf-8 FILE > NEW`")
+	}
+	return CSV, nil
 }
 
 func (r *reader) offset() int64 { return r.from.offset() }
@@ -127,7 +160,7 @@ func column(name string) (set func(*client.NewLink, string) error, known bool) {
 	case "description":
 		return func(n *client.NewLink, s string) error { n.Description = s; return nil }, true
 	case "tags":
-		return func(n *client.NewLink, s string) (err error) { n.Tags, err = SplitTags(s); return err }, true
+		return func(n *client.NewLink, s string) (err error) { n.Tags, err = splitTags(s); return err }, true
 	case "redirect_status":
 		return setStatus, true
 	case "forward_query":
@@ -154,7 +187,7 @@ func column(name string) (set func(*client.NewLink, string) error, known bool) {
 		return setMetadata, true
 	case "has_password":
 		return refusePassword, true
-	case "short_code", "click_count", "created_at":
+	case "short_code", "click_count", "created_at", "timestamp", "ip", "clicks", "shorturl", "createdat", "visits":
 		return func(*client.NewLink, string) error { return nil }, true
 	default:
 		return nil, false
@@ -197,8 +230,8 @@ func setTime(to *time.Time, column, s string) (err error) {
 	if s == "" {
 		return nil
 	}
-	if *to, err = time.Parse(time.RFC3339, s); err != nil {
-		return fmt.Errorf("%s %q is no time such as 2030-12-31T00:00:00Z", column, s)
+	if *to, err = api.ParseMoment(s); err != nil {
+		return fmt.Errorf("%s: %w", column, err)
 	}
 	return nil
 }
@@ -211,11 +244,11 @@ func setRules(n *client.NewLink, s string) error {
 	dec := json.NewDecoder(strings.NewReader(s))
 	dec.DisallowUnknownFields()
 	err := dec.Decode(&n.Rules)
-	if err == nil && dec.InputOffset() != int64(len(s)) {
-		err = errors.New("something follows the list")
-	}
-	if err != nil {
-		return fmt.Errorf("rules are no JSON list of rules: %s", strings.TrimPrefix(err.Error(), "json: "))
+	switch {
+	case err != nil:
+		return fmt.Errorf("rules are no JSON list of rules: %s", plainly(err))
+	case dec.InputOffset() != int64(len(s)):
+		return errors.New("rules are no JSON list of rules: something follows the list")
 	}
 	return nil
 }
@@ -258,9 +291,28 @@ func setMetadata(n *client.NewLink, s string) error {
 }
 
 // otherNames are those that other shorteners give columns in their exports.
-var otherNames = map[string]string{"url": "original_url", "long_url": "original_url", "longurl": "original_url", "keyword": "custom_code"}
+var otherNames = map[string]string{
+	"url": "original_url", "long_url": "original_url", "longurl": "original_url", "keyword": "custom_code", shlinkCode: "custom_code",
+}
 
-const headerHint = "the columns are original_url and any of title, custom_code, domain, description, tags, metadata, redirect_status, forward_query, forward_path, expires_at, active, valid_from, expired_url, rules, max_clicks, max_clicks_mode, exhausted_url"
+// shlinkCode is the column, in small letters, that only a file of Shlink has.
+const shlinkCode = "shortcode"
+
+const headerHint = "the columns are original_url (or url, long_url, longUrl) and any of title, custom_code (or keyword, shortCode), " +
+	"domain, description, tags, metadata, redirect_status, forward_query, forward_path, expires_at, active, valid_from, " +
+	"expired_url, rules, max_clicks, max_clicks_mode, exhausted_url"
+
+// separatorOf returns what is between the cells of a header, whose names have none of the
+// three in them.
+func separatorOf(header []byte) rune {
+	line, _, _ := bytes.Cut(bytes.TrimLeft(header, "\r\n"), []byte("\n"))
+	for _, separator := range ",;\t" {
+		if bytes.ContainsRune(line, separator) {
+			return separator
+		}
+	}
+	return ','
+}
 
 // newCSVRows reads the header, in which only original_url must be.
 func newCSVRows(file io.Reader) (*csvRows, error) {
@@ -271,7 +323,12 @@ func newCSVRows(file io.Reader) (*csvRows, error) {
 		}
 	}
 	r := &csvRows{budget: &budget{from: buffered, left: maxRow}}
+	begin, err := buffered.Peek(buffered.Size())
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the file: %w", err)
+	}
 	r.csv = csv.NewReader(r.budget)
+	r.csv.Comma = separatorOf(begin)
 	r.csv.FieldsPerRecord = -1 // judged row by row
 	r.csv.ReuseRecord = true
 	header, err := r.csv.Read()
@@ -282,8 +339,13 @@ func newCSVRows(file io.Reader) (*csvRows, error) {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
 	var unknown []string
+	shlink := false
 	for i, name := range header {
+		if !utf8.ValidString(name) {
+			return nil, fmt.Errorf("read the header: %w", errEncoding)
+		}
 		name = strings.ToLower(strings.TrimSpace(name))
+		shlink = shlink || name == shlinkCode
 		name = cmp.Or(otherNames[name], name)
 		set, known := column(name)
 		switch {
@@ -300,6 +362,9 @@ func newCSVRows(file io.Reader) (*csvRows, error) {
 	}
 	if !slices.Contains(r.columns, "original_url") {
 		return nil, errors.New("the header lacks original_url: " + headerHint)
+	}
+	if tags := slices.Index(r.columns, "tags"); shlink && tags >= 0 {
+		r.set[tags] = setShlinkTags
 	}
 	return r, nil
 }
@@ -327,6 +392,9 @@ func (r *csvRows) next() (row, error) {
 	next, code := row{line: line}, ""
 	for i, set := range r.set {
 		cell := fields[i]
+		if !utf8.ValidString(cell) {
+			return row{}, &badRow{line: line, reason: errEncoding.Error()}
+		}
 		if !r.raw {
 			cell = api.PlainCell(cell)
 		}
@@ -393,9 +461,9 @@ func (r row) size() int {
 	return n
 }
 
-// SplitTags reads the tags of a cell, which is a line of CSV of its own: a,b or
+// splitTags reads the tags of a cell, which is a line of CSV of its own: a,b or
 // a,"b, with a comma".
-func SplitTags(cell string) ([]string, error) {
+func splitTags(cell string) ([]string, error) {
 	if cell == "" {
 		return nil, nil
 	}
@@ -404,6 +472,14 @@ func SplitTags(cell string) ([]string, error) {
 		return nil, fmt.Errorf("tags %q are not separated by commas: %w", cell, err)
 	}
 	return tags, nil
+}
+
+// setShlinkTags reads the tags of a cell of Shlink, such as a|b.
+func setShlinkTags(n *client.NewLink, s string) error {
+	if s != "" {
+		n.Tags = strings.Split(s, "|")
+	}
+	return nil
 }
 
 func (r *csvRows) offset() int64 { return r.csv.InputOffset() }

@@ -299,6 +299,10 @@ func TestAJournalIsOnlyForItsOwnImport(t *testing.T) {
 	_, err = linkimport.OpenJournal(path, other, true)
 	require.ErrorContains(t, err, "the file has changed since its import began")
 	other = source
+	other.Domain = "go.example.com"
+	_, err = linkimport.OpenJournal(path, other, true)
+	require.ErrorContains(t, err, `begun with --domain "", not "go.example.com"`)
+	other = source
 	other.API = "http://elsewhere"
 	_, err = linkimport.OpenJournal(path, other, true)
 	require.ErrorContains(t, err, "begun with the API http://api, not http://elsewhere")

@@ -1,0 +1,23 @@
+package api
+
+import (
+	"fmt"
+	"time"
+)
+
+// ParseMoment reads a time as the API does, or a day, which stands for its first moment
+// in UTC. An error is for the people who wrote the text.
+func ParseMoment(text string) (at time.Time, err error) {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", time.DateOnly} {
+		if at, err = time.Parse(layout, text); err == nil {
+			return at, nil
+		}
+	}
+	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04"} {
+		if at, err = time.Parse(layout, text); err == nil {
+			return time.Time{}, fmt.Errorf("%q has no time zone: write %s, or an offset such as +01:00 instead of Z",
+				text, at.Format(time.RFC3339))
+		}
+	}
+	return time.Time{}, fmt.Errorf("%.40q is no time such as 2030-12-31T23:59:59Z, and no day such as 2030-12-31", text)
+}

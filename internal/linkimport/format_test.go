@@ -1,0 +1,82 @@
+package linkimport_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost/internal/linkimport"
+)
+
+func TestImport_RecognisesTheFormatByHowTheFileBegins(t *testing.T) {
+	a := &api{}
+	report, err := run(t, a, "\uFEFF\n"+`{"original_url": "https://example.com/1"}`)
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Created)
+
+	for text, want := range map[string]string{
+		"[\n{\"original_url\": \"https://example.com/1\"}\n]": "jq -c '.[]' FILE",
+		"PK\x03\x04\x14\x00":         "save it as CSV in UTF-8",
+		"\xFF\xFEu\x00r\x00l\x00":    "iconv -f utf-16 -t utf-8",
+		"url,M\xfcnchen\nhttps://a,": "iconv -f latin1 -t utf-8",
+	} {
+		a := &api{}
+		_, err := run(t, a, text)
+		require.ErrorContains(t, err, want)
+		require.Empty(t, a.batches)
+	}
+}
+
+func TestImport_RefusesTextThatIsNotInUTF8(t *testing.T) {
+	csv := "original_url,title\nhttps://example.com/1,M\xfcnchen\nhttps://example.com/2,München\n"
+	lines := `{"original_url": "https://example.com/1", "title": "M` + "\xfc" + `nchen"}` + "\n" +
+		`{"original_url": "https://example.com/2", "title": "München"}`
+	for _, text := range []string{csv, lines} {
+		a := &api{}
+		report, err := run(t, a, text)
+		require.NoError(t, err)
+		require.Len(t, report.Refused, 1)
+		require.Contains(t, report.Refused[0].Reason, "not in UTF-8: convert the file first, as with `iconv -f latin1 -t utf-8")
+		require.Len(t, a.batches[0], 1)
+		require.Equal(t, "München", a.batches[0][0].Title)
+	}
+}
+
+func TestImport_TakesDaysForTimes(t *testing.T) {
+	for _, text := range []string{
+		"original_url,expires_at,valid_from\nhttps://example.com/,2030-12-31,2029-12-31\n",
+		`{"original_url": "https://example.com/", "expires_at": "2030-12-31", "valid_from": "2029-12-31"}`,
+	} {
+		a := &api{}
+		report, err := run(t, a, text)
+		require.NoError(t, err)
+		require.Empty(t, report.Refused)
+		require.Equal(t, time.Date(2030, 12, 31, 0, 0, 0, 0, time.UTC), a.batches[0][0].ExpiresAt)
+		require.Equal(t, time.Date(2029, 12, 31, 0, 0, 0, 0, time.UTC), a.batches[0][0].ValidFrom)
+	}
+}
+
+func TestImport_SaysWhatIsWrongWithJSONInPlainWords(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"expires_at": "soon"}`:     `expires_at: "soon" is no time such as 2030-12-31T23:59:59Z, and no day such as 2030-12-31`,
+		`{"expires_at": 5}`:          `expires_at: expected text such as "2030-12-31T23:59:59Z" or "2030-12-31"`,
+		`{"original_url": 5}`:        "original_url: expected text, and there is a number",
+		`{"redirect_status": "302"}`: "redirect_status: expected a whole number, and there is text",
+		`{"max_clicks": 1.5}`:        "max_clicks: expected a whole number, and there is the number 1.5",
+		`{"active": "yes"}`:          "active: expected true or false, and there is text",
+		`{"tags": "a,b"}`:            "tags: expected a list, and there is text",
+		`["original_url"]`:           "expected an object, and there is a list",
+		`{"original_url": "x"`:       "the JSON has no end",
+		`{"title": "x", "hits": 1}`:  `unknown field "hits"`,
+		`original_url: x`:            "no valid JSON: invalid character 'o' looking for beginning of value",
+		`{"rules": [{"when": 5}]}`:   "rules.when: expected a list, and there is a number",
+		`{"title": "x"} {}`:          "something follows the object",
+	} {
+		im := linkimport.Import{API: &api{}, Format: linkimport.JSONLines}
+		report, err := im.Run(t.Context(), strings.NewReader(text))
+		require.NoError(t, err)
+		require.Equal(t, []linkimport.Row{{Line: 1, Reason: want}}, report.Refused)
+	}
+}
