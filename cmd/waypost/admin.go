@@ -54,7 +54,7 @@ The password has at least 12 characters. It is typed on the terminal, or comes f
 			if err != nil {
 				return err
 			}
-			url, err := databaseURL(cfg)
+			url, err := p.databaseURL(cfg)
 			if err != nil {
 				return err
 			}

@@ -19,8 +19,8 @@ import (
 var apiSettings = []string{"client", "dev.data_dir"}
 
 // api connects to the API that the settings name, or else to the development
-// system's, or else to the server of the last login. A key that is given goes before what
-// a login has left.
+// system's, or else to the server of the last login. A flag goes before a variable. A key
+// that is given goes before what a login has left.
 func (p *program) api() (*client.Client, error) {
 	cfg, err := p.settings(nil)
 	if err != nil {
@@ -65,6 +65,9 @@ func (p *program) server(cfg config.Config) (base string, key config.Secret, err
 		return state.API, key, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
+		return "", "", err
+	}
+	if err := p.noSystem(cfg); err != nil {
 		return "", "", err
 	}
 	if file, err := credentials.File(p.getenv); err == nil {

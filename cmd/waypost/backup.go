@@ -125,7 +125,7 @@ func (p serverCommands) backupConfig() (cfg backup.Config, done func(), err erro
 	if err != nil {
 		return cfg, nil, err
 	}
-	url, err := databaseURL(all)
+	url, err := p.databaseURL(all)
 	if err != nil {
 		return cfg, nil, err
 	}

@@ -18,12 +18,15 @@ import (
 var databaseSettings = []string{"control.database_url", "control.database_url_file", "dev.data_dir"}
 
 // databaseURL is that of the control plane, or else of the development system.
-func databaseURL(cfg config.Config) (string, error) {
+func (p *program) databaseURL(cfg config.Config) (string, error) {
 	if url := cfg.Control.DatabaseURL.Reveal(); url != "" {
 		return url, nil
 	}
 	state, err := dev.ReadState(cfg.Dev.DataDir)
 	if errors.Is(err, fs.ErrNotExist) {
+		if err := p.noSystem(cfg); err != nil {
+			return "", &usageError{err}
+		}
 		return "", &usageError{errors.New("no database: set WAYPOST_CONTROL_DATABASE_URL or --database-url-file, or start `waypost dev`")}
 	}
 	return state.DatabaseURL, err
@@ -57,7 +60,7 @@ what --print-roles prints.`,
 			if err != nil {
 				return err
 			}
-			url, err := databaseURL(cfg)
+			url, err := p.databaseURL(cfg)
 			if err != nil {
 				return err
 			}

@@ -154,13 +154,14 @@ for the record of an approved domain again.`,
 }
 
 func (p domainsCommands) removeCommand() *cobra.Command {
-	var force, everyone bool
+	var force, everyone, yes bool
 	c := &cobra.Command{
 		Use:   "remove DOMAIN",
 		Short: "Remove a domain",
 		Long: `Remove a domain, given by its host or its id. It must have no links, but with --force they
-are deleted with it. Its host is then free for another domain, of any workspace.`,
+are deleted with it, once the host was typed, or with --yes. Its host is then free for another domain, of any workspace.`,
 		Example: `  waypost domains remove go.example.org
+  waypost domains remove go.example.org --force
   waypost domains remove --all 17`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -172,6 +173,12 @@ are deleted with it. Its host is then free for another domain, of any workspace.
 			id, err := domainID(c.Context(), api, args[0], everyone)
 			if err != nil {
 				return err
+			}
+			if force {
+				question := fmt.Sprintf("The links of %s go with it, and visitors get 404. Type %s to go on: ", printable(args[0]), printable(args[0]))
+				if err := p.confirm(yes, question, args[0]); err != nil {
+					return err
+				}
 			}
 			remove := api.Domains.Remove
 			if everyone {
@@ -190,5 +197,6 @@ are deleted with it. Its host is then free for another domain, of any workspace.
 	}
 	c.Flags().BoolVar(&force, "force", false, "delete the domain's links with it")
 	c.Flags().BoolVar(&everyone, "all", false, "a domain of any workspace; for operators")
+	c.Flags().BoolVar(&yes, "yes", false, "with --force: do not ask")
 	return c
 }

@@ -89,8 +89,9 @@ func (p keysCommands) createCommand() *cobra.Command {
 belongs to who has signed in, does no more than its owner may, and ends with the
 owner's membership.
 
-Where the control plane's database is configured (control.database_url) and no --api
-is given, the key is made there directly and has no owner: that needs no other key.`,
+Where the control plane's database is configured (control.database_url) and no API is,
+or with --database-url, the key is made there directly and has no owner: that needs no
+other key.`,
 		Example: `  waypost keys create --name ci --scopes links:read,links:write --expires-in 90d
   waypost keys create --name ops --scopes admin --output json
   waypost keys create --name ops --scopes admin --database-url-file /etc/waypost/secrets/database-url`,

@@ -340,6 +340,7 @@ func (p *program) settings(check func(config.Config) error) (config.Config, erro
 	cfg, err := config.Load(config.Sources{File: p.configFile, Environ: p.environ, Flags: &p.flags})
 	if check == nil {
 		p.warnOfVariables()
+		p.oneSystem(&cfg)
 	} else if err == nil {
 		err = check(cfg)
 	}
@@ -347,6 +348,33 @@ func (p *program) settings(check func(config.Config) error) (config.Config, erro
 		return config.Config{}, &usageError{err}
 	}
 	return cfg, nil
+}
+
+// oneSystem lets a flag that says which system is meant, --api, --data-dir or
+// --database-url, go before variables and a file that say another.
+func (p *program) oneSystem(cfg *config.Config) {
+	api, key := p.flags.Given("client.api"), p.flags.Given("client.api_key_file")
+	dir := p.flags.Given("dev.data_dir")
+	database := p.flags.Given("control.database_url") || p.flags.Given("control.database_url_file")
+	if (dir || database) && !api && cfg.Client.API != "" {
+		cfg.Client.API = ""
+		if !key { // it is for that API
+			cfg.Client.APIKey = ""
+		}
+	}
+	if dir && !database {
+		cfg.Control.DatabaseURL = ""
+	}
+}
+
+// noSystem is the remedy where a directory was chosen in which no development system
+// runs, and nil where none was chosen.
+func (p *program) noSystem(cfg config.Config) error {
+	if cfg.Dev.DataDir == config.DefaultDataDir(p.getenv) && !p.flags.Given("dev.data_dir") {
+		return nil
+	}
+	return fmt.Errorf("no development system runs in %s: start it with `waypost dev --data-dir %s`, or leave --data-dir and WAYPOST_DATA_DIR out",
+		printable(cfg.Dev.DataDir), printable(cfg.Dev.DataDir))
 }
 
 // warnOfVariables names on standard error the variables that are no settings. Nodes warn

@@ -48,7 +48,7 @@ else control.base_url.`,
 			if err != nil {
 				return err
 			}
-			url, err := databaseURL(cfg)
+			url, err := p.databaseURL(cfg)
 			if err != nil {
 				return err
 			}

@@ -32,6 +32,12 @@ func (f *Flags) Bind(set *pflag.FlagSet, getenv func(string) string, names ...st
 	}
 }
 
+// Given reports whether a setting was given on the command line.
+func (f *Flags) Given(path string) bool {
+	_, ok := f.given[path]
+	return ok
+}
+
 // flagValue notes what was given; [Load] applies it last, over file and variables.
 type flagValue struct {
 	setting Setting
