@@ -367,14 +367,14 @@ func (p *program) oneSystem(cfg *config.Config) {
 	}
 }
 
-// noSystem is the remedy where a directory was chosen in which no development system
-// runs, and nil where none was chosen.
+// noSystem is the error where no development system runs in the directory of --data-dir,
+// and nil without that flag.
 func (p *program) noSystem(cfg config.Config) error {
-	if cfg.Dev.DataDir == config.DefaultDataDir(p.getenv) && !p.flags.Given("dev.data_dir") {
+	if !p.flags.Given("dev.data_dir") {
 		return nil
 	}
-	return fmt.Errorf("no development system runs in %s: start it with `waypost dev --data-dir %s`, or leave --data-dir and WAYPOST_DATA_DIR out",
-		printable(cfg.Dev.DataDir), printable(cfg.Dev.DataDir))
+	dir := printable(cfg.Dev.DataDir)
+	return fmt.Errorf("no development system runs in %s: start it with `waypost dev --data-dir %s`, or leave --data-dir out", dir, dir)
 }
 
 // warnOfVariables names on standard error the variables that are no settings. Nodes warn
