@@ -106,7 +106,7 @@ export async function faultsAreAtTheirFieldAndWhatWasTypedStays(c) {
   await form.getByRole("button", { name: "Move up: first" }).and(page.locator(":focus")).waitFor();
   await form.getByRole("button", { name: "Save" }).click();
   await country.and(page.locator("[aria-invalid]")).waitFor();
-  await form.getByRole("listitem").nth(1).getByRole("alert").getByText('"D1" is no code of a country').waitFor();
+  await form.getByRole("listitem").nth(1).getByRole("alert").getByText("the code of a country in two capital letters").waitFor();
   await c.axe();
 
   // Neither a reload nor a change by someone else loses what was typed.
