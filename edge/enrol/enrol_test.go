@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,9 +16,10 @@ import (
 
 // exchange is a control plane that takes a token once, for one secret.
 type exchange struct {
-	hash     string
-	previous string
-	answers  []func(w http.ResponseWriter) // one for each request; beyond these it answers well
+	sync.Mutex // a client may come again before the answer to it has ended
+	hash       string
+	previous   string
+	answers    []func(w http.ResponseWriter) // one for each request; beyond these it answers well
 }
 
 func (x *exchange) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -26,6 +28,8 @@ func (x *exchange) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+	x.Lock()
+	defer x.Unlock()
 	if x.hash == "" {
 		x.hash, x.previous = body["credential_sha256"], body["previous"]
 	}

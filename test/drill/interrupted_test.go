@@ -47,14 +47,18 @@ func TestBackup_InterruptedLeavesNothingThatLooksLikeOne(t *testing.T) {
 			dir := t.TempDir()
 			env := []string{"WAYPOST_CONTROL_DATABASE_URL=" + strings.Replace(d.as("nightly"), "nightly@", "nightly:open-sesame@", 1)}
 			p := devtest.Spawn(t, env, "backup", "--out", filepath.Join(dir, "backup"))
+			var child int
+			var arguments []byte
 			require.True(t, eventually(func() bool {
 				dumps, _ := filepath.Glob(filepath.Join(dir, ".backup.*.partial", "waypost.dump")) // the pattern is right
-				return len(dumps) > 0 && len(childrenOf(p.PID())) > 0
+				children := childrenOf(p.PID())
+				if len(dumps) == 0 || len(children) == 0 {
+					return false
+				}
+				child = children[0]
+				arguments, _ = os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child)) // until it runs pg_dump they are its parent's
+				return strings.Contains(string(arguments), "--snapshot=")
 			}), p.Output())
-			child := childrenOf(p.PID())[0]
-			arguments, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
-			require.NoError(t, err)
-			require.Contains(t, string(arguments), "--snapshot=")
 			require.NotContains(t, string(arguments), "open-sesame")
 
 			p.Signal(sig)
