@@ -104,7 +104,8 @@ func (db *ClickStore) IngestClicks(
 		return controlplane.ClickReceipt{}, waypost.Errorf(waypost.EInvalid, "the batch's sequence number is out of range")
 	}
 	r, err := db.countClicks(ctx, b, hash)
-	if pgCode(err) == checkViolation { // the table of a month of single clicks was made meanwhile
+	// The tables of some months of single clicks may be made meanwhile, one after another.
+	for tries := 0; pgCode(err) == checkViolation && tries <= eventMonthsAhead; tries++ {
 		r, err = db.countClicks(ctx, b, hash)
 	}
 	if waypost.CodeOf(err) == waypost.EInvalid {

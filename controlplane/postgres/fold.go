@@ -263,10 +263,7 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to dayStatements, keys 
 		if err != nil {
 			return err
 		}
-		if n < len(some) {
-			most = 2 * n
-		}
-		keys = keys[n:]
+		most, keys = 2*n, keys[n:]
 	}
 	return nil
 }
