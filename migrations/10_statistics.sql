@@ -53,6 +53,16 @@ CREATE TABLE click_workspace_day (
 ) WITH (fillfactor = 50);
 SELECT click_protect(t) FROM unnest('{click_day,click_workspace_day}'::regclass[]) t;
 
+-- The days of busy links are above 2 kB, so that PostgreSQL compresses them each time
+-- clicks are added. lz4 takes an eighth off all that it does for a click then, and leaves
+-- a tenth more bytes. A PostgreSQL that was built without lz4 goes on with its own method.
+DO $$ BEGIN
+    ALTER TABLE click_day ALTER breakdown SET COMPRESSION lz4, ALTER visitors SET COMPRESSION lz4;
+    ALTER TABLE click_workspace_day ALTER breakdown SET COMPRESSION lz4, ALTER visitors SET COMPRESSION lz4, ALTER top SET COMPRESSION lz4;
+EXCEPTION WHEN feature_not_supported THEN
+    RAISE NOTICE 'days of clicks are compressed with pglz, because this PostgreSQL has no lz4';
+END $$;
+
 -- Parts, quarters, breakdowns and visitors that could not be read when they were to be folded.
 -- Their clicks stay counted; the bytes wait for an operator, and no other role reads
 -- them.

@@ -145,7 +145,8 @@ func (e *erasure) scanDays(rows pgx.Rows) error {
 		if err := rows.Scan(&n, &s.clicks, &s.bots, &s.quarters, &s.breakdown); err != nil {
 			return err
 		}
-		d, _ := s.day()
+		d := &rollup.Day{}
+		_ = s.unpack(d)
 		e.add(n, d)
 	}
 	return rows.Err()
@@ -218,13 +219,14 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) ([]brokenPiece, error
 		}
 		gone := e.days[n]
 		// What cannot be read stays as it is: the next roller sets it aside.
-		if q, err := rollup.UnpackQuarters(quarters); err == nil {
-			q.Subtract(&gone.Quarters)
-			quarters = q.Append(nil)
+		var d rollup.Day
+		if err := d.Quarters.Unpack(quarters); err == nil {
+			d.Quarters.Subtract(&gone.Quarters)
+			quarters = d.Quarters.Append(nil)
 		}
-		if b, err := rollup.UnpackBreakdown(packed); err == nil {
-			b.Subtract(&gone.Breakdown)
-			packed = b.Append(nil)
+		if err := d.Breakdown.Unpack(packed); err == nil {
+			d.Breakdown.Subtract(&gone.Breakdown)
+			packed = d.Breakdown.Append(nil)
 		}
 		if t, err := rollup.UnpackTop(top); err == nil {
 			t.Set(rollup.LinkCount{Link: e.link})

@@ -300,17 +300,17 @@ func (in *folding) storeFirst(
 		keys = keys[:last+1]
 	}
 	var old, fresh dayColumns
+	var d rollup.Day
 	for i, k := range keys {
-		d, broken := stored[i].day()
-		for _, b := range broken {
+		for _, b := range stored[i].unpack(&d) {
 			in.setAside(to, k, b)
 		}
-		add(k, d)
+		add(k, &d)
 		column := &fresh
 		if stored[i].ctid != "" {
 			column = &old
 		}
-		column.add(ids[i], days[i], stored[i].ctid, d)
+		column.add(ids[i], days[i], stored[i].ctid, &d)
 	}
 	q = pgx.Batch{}
 	q.Queue(to.change, old.ctids, old.clicks, old.bots, old.quarters, old.breakdowns, old.visitors).Exec(func(t pgconn.CommandTag) error {
@@ -353,34 +353,28 @@ type storedDay struct {
 	quarters, breakdown, visitors []byte
 }
 
-// day returns what is stored, and what of it cannot be read: clicks whose quarters are
-// lost are told in the first one, and those whose names are lost are others.
-func (s *storedDay) day() (d *rollup.Day, broken []brokenPiece) {
-	d = &rollup.Day{}
+// unpack reads what is stored into the memory of d, and returns what of it cannot be
+// read: clicks whose quarters are lost are told in the first one, and those whose names
+// are lost are others.
+func (s *storedDay) unpack(d *rollup.Day) (broken []brokenPiece) {
 	lost := func(what string, err error, body []byte) {
 		broken = append(broken, brokenPiece{what: what, reason: err.Error(), body: body})
 	}
-	quarters, err := rollup.UnpackQuarters(s.quarters)
-	if err != nil {
+	if err := d.Quarters.Unpack(s.quarters); err != nil {
 		lost("quarters", err, s.quarters)
 	}
-	d.Quarters = quarters
 	if count, told := countOf(s.clicks, s.bots), d.Total(); told.Clicks < count.Clicks {
 		missing := count.Clicks - told.Clicks
 		d.Quarters[0].Add(rollup.Count{Clicks: missing, Bots: min(missing, count.Bots-min(count.Bots, told.Bots))})
 	}
-	if b, err := rollup.UnpackBreakdown(s.breakdown); err == nil {
-		d.Breakdown = *b
-	} else {
+	if err := d.Breakdown.Unpack(s.breakdown); err != nil {
 		lost("breakdown", err, s.breakdown)
 		d.Breakdown.AddOther(d.Total())
 	}
-	if v, err := rollup.UnpackVisitors(s.visitors); err == nil {
-		d.Visitors = *v
-	} else {
+	if err := d.Visitors.Unpack(s.visitors); err != nil {
 		lost("visitors", err, s.visitors)
 	}
-	return d, broken
+	return broken
 }
 
 // queueCounters adds to the counters of the links of days.
@@ -409,14 +403,23 @@ type dayColumns struct {
 	ctids                          []string
 	clicks, bots                   []int64
 	quarters, breakdowns, visitors [][]byte
+
+	packed []byte // the last three, one behind the other
 }
 
 func (c *dayColumns) add(key int64, day time.Time, ctid string, d *rollup.Day) {
 	count := d.Total()
 	c.keys, c.days, c.ctids = append(c.keys, key), append(c.days, day), append(c.ctids, ctid)
 	c.clicks, c.bots = append(c.clicks, int64(count.Clicks)), append(c.bots, int64(count.Bots))
-	c.quarters = append(c.quarters, d.Quarters.Append(nil))
-	c.breakdowns, c.visitors = append(c.breakdowns, d.Breakdown.Append(nil)), append(c.visitors, d.Visitors.Append(nil))
+	c.pack(&c.quarters, d.Quarters.Append)
+	c.pack(&c.breakdowns, d.Breakdown.Append)
+	c.pack(&c.visitors, d.Visitors.Append)
+}
+
+func (c *dayColumns) pack(column *[][]byte, form func([]byte) []byte) {
+	begin := len(c.packed)
+	c.packed = form(c.packed)
+	*column = append(*column, c.packed[begin:len(c.packed):len(c.packed)])
 }
 
 // takeWorkspaceParts removes and returns the first parts of workspaces [$1, $2). All who
@@ -445,8 +448,8 @@ func (in *folding) foldWorkspaces(ctx context.Context, tx pgx.Tx, from, end int6
 			return 0, 0, err
 		}
 		n, last = n+1, max(last, k.link)
-		d, broken := s.day()
-		for _, b := range broken {
+		d := &rollup.Day{}
+		for _, b := range s.unpack(d) {
 			in.setAside(workspaceRollups, k, b)
 		}
 		if sums[k] == nil {

@@ -272,8 +272,8 @@ func (db *ClickStore) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q
 
 // readDay returns a day. What of it cannot be read is logged.
 func (db *ClickStore) readDay(s *storedDay) *rollup.Day {
-	d, broken := s.day()
-	for _, b := range broken {
+	d := &rollup.Day{}
+	for _, b := range s.unpack(d) {
 		db.pool.log.Error("what is kept of a day's clicks cannot be read; they stay counted", "what", b.what, "error", b.reason)
 	}
 	return d

@@ -169,8 +169,15 @@ func (b *Breakdown) Append(dst []byte) []byte {
 }
 
 func (b *Breakdown) appendDimension(dst []byte, d Dimension) []byte {
-	names, other := b.Names(d)
-	slices.SortFunc(names, func(x, y Named) int { return cmp.Compare(x.Name, y.Name) })
+	names, other := b.names[d].list, b.other[d]
+	if len(names) > MaxNames {
+		names, other = b.Names(d)
+	}
+	byName := func(x, y Named) int { return cmp.Compare(x.Name, y.Name) }
+	if !slices.IsSortedFunc(names, byName) { // as they were unpacked, if none is new
+		names = slices.Clone(names)
+		slices.SortFunc(names, byName)
+	}
 	dst = binary.AppendUvarint(dst, uint64(len(names)))
 	for _, n := range names {
 		dst = appendText(dst, n.Name)
@@ -196,11 +203,12 @@ func appendCount(dst []byte, c Count) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(dst, c.Clicks), c.Bots)
 }
 
-// UnpackBreakdown reads the packed form; no bytes are no clicks. EInvalid: it is not one.
-func UnpackBreakdown(p []byte) (*Breakdown, error) {
-	b := &Breakdown{}
+// Unpack reads the packed form into the memory of b; no bytes are no clicks. EInvalid: it
+// is not one, and b has no clicks then.
+func (b *Breakdown) Unpack(p []byte) error {
+	b.clear()
 	if len(p) == 0 {
-		return b, nil
+		return nil
 	}
 	r := newReader(p)
 	r.begin()
@@ -221,16 +229,22 @@ func UnpackBreakdown(p []byte) (*Breakdown, error) {
 		r.fail("it has dimensions that are not known")
 	}
 	if err := r.end("a breakdown of clicks"); err != nil {
-		return nil, err
+		b.clear()
+		return err
 	}
-	return b, nil
+	return nil
+}
+
+func (b *Breakdown) clear() {
+	for d := range b.names {
+		b.names[d] = names{list: b.names[d].list[:0]}
+	}
+	b.other = [dimensions]Count{}
 }
 
 func (b *Breakdown) unpackDimension(r *reader, d Dimension) {
 	n := r.length(MaxNames, 3)
-	if n > 0 {
-		b.names[d].list = make([]Named, 0, n)
-	}
+	b.names[d].list = slices.Grow(b.names[d].list, n)
 	last := ""
 	for i := range n {
 		name, c := r.text(), Count{r.number(), r.number()}

@@ -16,11 +16,11 @@ const version = 1
 // reader decodes a packed form. After a fault, which why describes, it returns zeros.
 type reader struct {
 	rest []byte
-	all  string // the whole form, of which texts are parts: a copy of each would take most of the time
+	all  string // from the first text on; all texts are parts of it: a copy of each would take most of the time
 	why  string
 }
 
-func newReader(b []byte) *reader { return &reader{rest: b, all: string(b)} }
+func newReader(b []byte) *reader { return &reader{rest: b} }
 
 func (r *reader) fail(why string) {
 	if r.why == "" {
@@ -69,6 +69,9 @@ func (r *reader) length(most, size int) int {
 }
 
 func (r *reader) text() string {
+	if r.all == "" {
+		r.all = string(r.rest)
+	}
 	n := len(r.bytes(r.length(MaxNameLength, 1)))
 	if r.why != "" {
 		return ""

@@ -43,10 +43,12 @@ func (q *QuarterCounts) Append(dst []byte) []byte {
 	return dst
 }
 
-// UnpackQuarters reads the packed form; no bytes are no clicks. EInvalid: it is not one.
-func UnpackQuarters(p []byte) (q QuarterCounts, err error) {
+// Unpack reads the packed form; no bytes are no clicks. EInvalid: it is not one, and q
+// has no clicks then.
+func (q *QuarterCounts) Unpack(p []byte) error {
+	*q = QuarterCounts{}
 	if len(p) == 0 {
-		return q, nil
+		return nil
 	}
 	r := newReader(p)
 	r.begin()
@@ -60,7 +62,8 @@ func UnpackQuarters(p []byte) (q QuarterCounts, err error) {
 		q[i], next = c, i+1
 	}
 	if err := r.end("a day's quarters of an hour"); err != nil {
-		return QuarterCounts{}, err
+		*q = QuarterCounts{}
+		return err
 	}
-	return q, nil
+	return nil
 }

@@ -89,9 +89,7 @@ func TestDay_EveryDimensionAddsUpToTheClicksAlsoAfterPacking(t *testing.T) {
 			require.NoError(t, unpacked.Unpack(p.Append(nil)))
 			require.Equal(t, fmt.Sprint(p), fmt.Sprint(unpacked))
 			day.Fold(unpacked)
-			b, err := rollup.UnpackBreakdown(day.Breakdown.Append(nil))
-			require.NoError(t, err)
-			day.Breakdown = *b
+			require.NoError(t, day.Breakdown.Unpack(day.Breakdown.Append(nil)))
 		}
 		require.Equal(t, sum, day.Total())
 		for _, d := range dimensions {
@@ -108,8 +106,7 @@ func TestDay_NamesBeyondAThousandAreOthersAndTheMostClickedAreKept(t *testing.T)
 	b.Add(&waypost.ClickProfile{Referrer: "other"}, rollup.Count{Clicks: 5_000})
 	want := b.Total(rollup.Referrer)
 	packed := b.Append(nil)
-	b, err := rollup.UnpackBreakdown(packed)
-	require.NoError(t, err)
+	require.NoError(t, b.Unpack(packed))
 	names, other := b.Names(rollup.Referrer)
 	require.Len(t, names, rollup.MaxNames)
 	require.Equal(t, rollup.Named{Name: "other", Count: rollup.Count{Clicks: 5_000}}, names[0], "a referrer may be called so")
@@ -147,8 +144,7 @@ func TestBreakdown_KeepsAThousandValuesOfAUTMParameter(t *testing.T) {
 		utm := waypost.PackUTM(waypost.UTMValues{2: fmt.Sprintf("campaign %04d", i)})
 		b.Add(&waypost.ClickProfile{UTM: utm}, rollup.Count{Clicks: uint64(i) + 1})
 	}
-	b, err := rollup.UnpackBreakdown(b.Append(nil))
-	require.NoError(t, err)
+	require.NoError(t, b.Unpack(b.Append(nil)))
 	names, other := b.Names(rollup.UTM + 2)
 	require.Len(t, names, rollup.MaxNames)
 	require.Equal(t, "campaign 1499", names[0].Name)
@@ -167,8 +163,8 @@ func TestBreakdown_WithoutRulesTakesOneByteMoreForThem(t *testing.T) {
 	require.Equal(t, "01"+ // version
 		"01"+"024445"+"0700"+"0000"+unknown+"01"+"066d6f62696c65"+"0700"+"0000"+unknown+unknown+unknown+
 		"00", fmt.Sprintf("%x", packed))
-	again, err := rollup.UnpackBreakdown(packed)
-	require.NoError(t, err)
+	again := &rollup.Breakdown{}
+	require.NoError(t, again.Unpack(packed))
 	require.Equal(t, rollup.Count{Clicks: 7}, again.Total(rollup.Variant))
 }
 
@@ -224,9 +220,9 @@ func TestDay_HundredThousandVisitorsOfThreeEdgesThatOverlapAreToldWithinTwoPerce
 		}
 		merged := &rollup.Visitors{}
 		for i := range edges {
-			packed, err := rollup.UnpackVisitors(edges[i].Append(nil))
-			require.NoError(t, err)
-			merged.Merge(packed)
+			var unpacked rollup.Visitors
+			require.NoError(t, unpacked.Unpack(edges[i].Append(nil)))
+			merged.Merge(&unpacked)
 		}
 		all, bots := merged.Count()
 		require.InEpsilon(t, 100_000, all, 0.02)

@@ -56,21 +56,28 @@ func (v *Visitors) Append(dst []byte) []byte {
 	return v.bots.append(v.people.append(append(dst, version)))
 }
 
-// UnpackVisitors reads the packed form; no bytes mean no visitors. EInvalid for other
-// bytes.
-func UnpackVisitors(p []byte) (*Visitors, error) {
-	v := &Visitors{}
+// Unpack reads the packed form into the memory of v; no bytes mean no visitors. EInvalid
+// for other bytes, and v has no visitors then.
+func (v *Visitors) Unpack(p []byte) error {
+	v.clear()
 	if len(p) == 0 {
-		return v, nil
+		return nil
 	}
 	r := newReader(p)
 	r.begin()
 	v.people.unpack(r)
 	v.bots.unpack(r)
 	if err := r.end("a set of visitors"); err != nil {
-		return nil, err
+		v.clear()
+		return err
 	}
-	return v, nil
+	return nil
+}
+
+func (v *Visitors) clear() {
+	for _, s := range []*set{&v.people, &v.bots} {
+		*s = set{hashes: s.hashes[:0]}
+	}
 }
 
 // maxExact bounds the hashes of a set before it becomes a sketch.
@@ -152,7 +159,7 @@ func (s *set) unpack(r *reader) {
 	switch r.byte() {
 	case 0:
 		n := r.length(maxExact, hashBytes)
-		s.hashes = make([]uint64, 0, n)
+		s.hashes = slices.Grow(s.hashes, n)
 		for i := range n {
 			b := r.bytes(hashBytes)
 			h := uint64(b[0])<<32 | uint64(binary.BigEndian.Uint32(b[1:]))
