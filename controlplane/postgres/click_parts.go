@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"waypost"
 	"waypost/api/clickbatch"
@@ -136,7 +137,7 @@ func (m *partMaker) sumUp() {
 			p := m.profile(profile)
 			d.Breakdown.Add(&p, c)
 		}
-		m.out.sums.add(m.workspace, midnight(int32(day)), "", &d)
+		m.out.sums.add(m.workspace, midnight(int32(day)), pgtype.TID{}, &d)
 	}
 	clear(m.sums)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"waypost/controlplane/rollup"
 	"waypost/internal/failpoint"
@@ -214,14 +215,14 @@ SELECT place, ctid, clicks, bot_clicks, quarters, breakdown, visitors FROM (
 	SELECT s.place - 1 AS place, d.*, sum(d.bytes) OVER (ORDER BY s.place ROWS UNBOUNDED PRECEDING) - d.bytes AS before
 	FROM unnest($1::bigint[], $2::date[]) WITH ORDINALITY AS s (key, day, place)
 	CROSS JOIN LATERAL (
-		SELECT ctid::text, clicks, bot_clicks, quarters, breakdown, visitors, octet_length(breakdown) + octet_length(visitors) AS bytes
+		SELECT ctid, clicks, bot_clicks, quarters, breakdown, visitors, octet_length(breakdown) + octet_length(visitors) AS bytes
 		FROM {days} WHERE {key} = s.key AND day = s.day LIMIT 1{lock}) d) sized
 WHERE before < $3
 ORDER BY place`),
 		change: fill(`
 UPDATE {days} d
 SET clicks = s.clicks, bot_clicks = s.bots, quarters = s.quarters, breakdown = s.breakdown, visitors = s.visitors
-FROM unnest($1::text[]::tid[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[])
+FROM unnest($1::tid[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[])
      AS s (tid, clicks, bots, quarters, breakdown, visitors)
 WHERE d.ctid = s.tid`),
 		insert: `
@@ -240,15 +241,22 @@ INSERT INTO click_workspace_day (workspace_id, day, clicks, bot_clicks, quarters
 SELECT s.key, s.day, 0, 0, '', '', '' FROM unnest($1::bigint[], $2::date[]) AS s (key, day)
 ON CONFLICT DO NOTHING`
 
-// countLinks adds to the counters of links.
+// countLinks adds to the counters of links. It is two statements in one, because ON
+// CONFLICT would lock each row before it changes it, and log that. The lock of the area
+// keeps others from making the same rows.
 const countLinks = `
-INSERT INTO link_click AS c (link_id, workspace_id, clicks, bot_clicks, last_accessed_at)
-SELECT s.id, $1::bigint, s.clicks, s.bots, s.at
-FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[]) AS s (id, clicks, bots, at)
-ON CONFLICT (link_id) DO UPDATE
-SET clicks = c.clicks + least(excluded.clicks, 9223372036854775807 - c.clicks),
-    bot_clicks = c.bot_clicks + least(excluded.bot_clicks, 9223372036854775807 - c.bot_clicks),
-    last_accessed_at = greatest(c.last_accessed_at, excluded.last_accessed_at)`
+WITH s AS MATERIALIZED (
+	SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[]) AS s (id, clicks, bots, at)
+), changed AS (
+	UPDATE link_click c
+	SET clicks = c.clicks + least(s.clicks, 9223372036854775807 - c.clicks),
+	    bot_clicks = c.bot_clicks + least(s.bots, 9223372036854775807 - c.bot_clicks),
+	    last_accessed_at = greatest(c.last_accessed_at, s.at)
+	FROM s WHERE c.link_id = s.id
+	RETURNING c.link_id
+)
+INSERT INTO link_click (link_id, workspace_id, clicks, bot_clicks, last_accessed_at)
+SELECT s.id, $1::bigint, s.clicks, s.bots, s.at FROM s WHERE s.id NOT IN (SELECT link_id FROM changed)`
 
 // setAside keeps what could not be read.
 const setAside = `
@@ -307,7 +315,7 @@ func (in *folding) storeFirst(
 		}
 		add(k, &d)
 		column := &fresh
-		if stored[i].ctid != "" {
+		if stored[i].ctid.Valid {
 			column = &old
 		}
 		column.add(ids[i], days[i], stored[i].ctid, &d)
@@ -348,7 +356,7 @@ func (in *folding) setAside(from dayStatements, k linkDay, b brokenPiece) {
 // storedDay is a row of click_day, click_workspace_day or click_workspace_part; the zero
 // value is none.
 type storedDay struct {
-	ctid                          string // "": there is no row
+	ctid                          pgtype.TID // not valid: there is no row
 	clicks, bots                  int64
 	quarters, breakdown, visitors []byte
 }
@@ -400,14 +408,14 @@ func (in *folding) queueCounters(q *pgx.Batch, days []linkDay) {
 type dayColumns struct {
 	keys                           []int64
 	days                           []time.Time
-	ctids                          []string
+	ctids                          []pgtype.TID
 	clicks, bots                   []int64
 	quarters, breakdowns, visitors [][]byte
 
 	packed []byte // the last three, one behind the other
 }
 
-func (c *dayColumns) add(key int64, day time.Time, ctid string, d *rollup.Day) {
+func (c *dayColumns) add(key int64, day time.Time, ctid pgtype.TID, d *rollup.Day) {
 	count := d.Total()
 	c.keys, c.days, c.ctids = append(c.keys, key), append(c.days, day), append(c.ctids, ctid)
 	c.clicks, c.bots = append(c.clicks, int64(count.Clicks)), append(c.bots, int64(count.Bots))

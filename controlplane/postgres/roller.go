@@ -204,9 +204,11 @@ type round struct {
 }
 
 // planFold is for the transactions of a roller. They do not wait until they are on the
-// disk: one that a crash undoes leaves its parts, which are folded again.
+// disk: one that a crash undoes leaves its parts, which are folded again. Their joins
+// look rows up one by one, because the other kinds read all of a table, which the planner
+// takes for small if it was when it was last analyzed.
 const planFold = `SELECT set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true),
-	set_config('synchronous_commit', 'off', true)`
+	set_config('synchronous_commit', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
 
 // findPart selects the first part from a place on.
 const findPart = `
