@@ -384,8 +384,8 @@ func countryOperand(codes []string, where string) ([]byte, error) {
 		return nil, invalid(where, "at most %d", maxCountries)
 	}
 	for i, code := range codes {
-		if !isCountry(code) {
-			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "%s", noCountry(code))
+		if fault := CountryFault(code); fault != "" {
+			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "%s", fault)
 		}
 		n, _ := countryIndex([2]byte{code[0], code[1]})
 		set[n/8] |= 1 << (n % 8)

@@ -17,15 +17,14 @@ SX SY SZ TC TD TF TG TH TJ TK TL TM TN TO TR TT TV TW TZ UA UG UM US UY UZ VA VC
 VN VU WF WS XK YE YT ZA ZM ZW
 `
 
-// isCountry reports whether a visitor's country can have a code.
-func isCountry(code string) bool {
-	return len(code) == 2 && !strings.ContainsAny(code, " \n") && strings.Contains(countryCodes, code)
-}
-
-// noCountry describes a text that is no code of a country.
-func noCountry(code string) string {
-	if code == "UK" {
+// CountryFault says why a text is no code of a country; "": it is one.
+func CountryFault(code string) string {
+	switch {
+	case len(code) == 2 && !strings.ContainsAny(code, " \n") && strings.Contains(countryCodes, code):
+		return ""
+	case code == "UK":
 		return `"UK" is no code of a country: did you mean GB?`
+	default:
+		return quoted(code) + " is no code of a country (ISO 3166-1 alpha-2), such as DE"
 	}
-	return quoted(code) + " is no code of a country (ISO 3166-1 alpha-2), such as DE"
 }

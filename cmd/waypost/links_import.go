@@ -67,9 +67,7 @@ outcome is unknown are first looked for among the links, after 10 s in which the
 finish them. The key needs the scopes links:read and links:write. An import of
 standard input cannot be resumed.
 
-With --dry-run the API checks every row as it would for an import, and creates nothing. Rows
-go to it 1,000 at a time, so that a code that comes twice in the file is seen only if both
-rows are among the same 1,000.
+With --dry-run the API checks every row as it would for an import, and creates nothing.
 
 With --dedupe a row whose target has its link from an earlier import with --dedupe,
 or from another request that asked for the one link of its target, gets that link as it is, and is counted as found: a

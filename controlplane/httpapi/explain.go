@@ -131,6 +131,11 @@ func (in *explainInput) visitor(now time.Time) (v controlplane.Visitor, err erro
 			return v, faultIn("query.address", "expected an IP address")
 		}
 	}
+	if in.Country != "" {
+		if fault := rules.CountryFault(in.Country); fault != "" {
+			return v, faultIn("query.country", fault)
+		}
+	}
 	copy(v.Country[:], in.Country)
 	v.City = in.City
 	return v, nil

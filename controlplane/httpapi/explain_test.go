@@ -78,7 +78,7 @@ func TestExplain_ShowsFactsRulesAndResult(t *testing.T) {
 	require.Equal(t, "https://example.com/blue", result["location"])
 
 	for _, query := range []string{
-		"country=de", "country=DEU", "at=soon", "at=0001-01-01T00:00:01Z", "address=fe80::1%25eth0", "address=x",
+		"country=de", "country=DEU", "country=UK", "at=soon", "at=0001-01-01T00:00:01Z", "address=fe80::1%25eth0", "address=x",
 		"agent=" + strings.Repeat("x", 513), "edgy=1",
 	} {
 		requireProblem(t, a.get("/api/v1/urls/ruled/explain?"+query), 422, "invalid")

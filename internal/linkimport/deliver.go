@@ -89,6 +89,9 @@ func (d *delivery) book(rows []row, outcomes []client.Outcome) (unclear []row, d
 			d.report.Found++
 		default:
 			d.created(1)
+			if d.Try != nil {
+				d.tried = append(d.tried, row)
+			}
 		}
 	}
 	return unclear, doubt
@@ -164,7 +167,7 @@ func (r *run) send(ctx context.Context, rows []row) (outcomes []client.Outcome, 
 		links[i] = row.link
 		links[i].CreatedBy = r.tag + strconv.Itoa(row.line)
 		links[i].Domain = cmp.Or(row.link.Domain, r.Domain)
-		if l := &links[i]; r.Dedupe && l.Dedupe == nil && (l.Active == nil || *l.Active) && !hasRules(l) {
+		if l := &links[i]; l.Dedupe == nil && r.dedupes(l) {
 			l.Dedupe = &r.Dedupe
 		}
 	}
@@ -177,6 +180,14 @@ func (r *run) send(ctx context.Context, rows []row) (outcomes []client.Outcome, 
 		return err
 	})
 	return outcomes, err
+}
+
+// dedupes reports whether a row asks for the one link of its target.
+func (r *run) dedupes(l *client.NewLink) bool {
+	if l.Dedupe != nil {
+		return *l.Dedupe
+	}
+	return r.Dedupe && (l.Active == nil || *l.Active) && !hasRules(l)
 }
 
 // hasRules reports whether a link decides on more than its target, so that it is not the

@@ -5,13 +5,17 @@
 package linkimport
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -141,7 +145,10 @@ func (im *Import) Run(ctx context.Context, file io.Reader) (Report, error) {
 }
 
 func (im *Import) newRun() *run {
-	r := &run{Import: *im, report: Report{Refused: []Row{}, InDoubt: []Row{}}}
+	r := &run{
+		Import: *im, report: Report{Refused: []Row{}, InDoubt: []Row{}},
+		codes: make(map[uint64]uint64), seed: maphash.MakeSeed(),
+	}
 	if r.Attempts == 0 {
 		r.Attempts = 8
 	}
@@ -184,6 +191,10 @@ type run struct {
 
 	// The API's clock, as it was told at a moment of our own.
 	apiTime, ourTime time.Time
+
+	// The custom codes that a dry run would have used up, and their targets.
+	codes map[uint64]uint64
+	seed  maphash.Seed
 }
 
 func (r *run) all(ctx context.Context, file io.Reader) error {
@@ -242,6 +253,7 @@ func (r *run) deliverAll(ctx context.Context, unsettled []flight) error {
 		d := under[0]
 		under = under[1:]
 		<-d.done
+		d.judgeCodes()
 		if err := r.add(d.report); failed == nil {
 			failed = err
 		}
@@ -265,6 +277,7 @@ type delivery struct {
 	batch  batch
 	offset int64 // of the file, behind the batch
 	report Report
+	tried  []row // of a dry run, that would be created if the file had no others
 	err    error
 	done   chan struct{}
 }
@@ -314,6 +327,30 @@ func (r *run) add(of Report) error {
 func (d *delivery) refuse(row Row) {
 	d.report.Rows++
 	d.report.Refused = append(d.report.Refused, row)
+}
+
+// judgeCodes looks for codes that earlier batches of a dry run have: the API sees a batch
+// at a time, and keeps nothing of it. A code takes some 30 bytes.
+func (d *delivery) judgeCodes() {
+	for _, row := range d.tried {
+		code, target := row.link.CustomCode, maphash.String(d.seed, row.link.OriginalURL)
+		if code == "" {
+			continue
+		}
+		key := maphash.String(d.seed, strings.ToLower(cmp.Or(row.link.Domain, d.Domain))+"/"+code)
+		first, taken := d.codes[key]
+		switch {
+		case !taken:
+			d.codes[key] = target
+		case first == target && d.dedupes(&row.link):
+			d.report.Created--
+			d.report.Found++
+		default:
+			d.report.Created--
+			d.report.Rows--
+			d.refuse(row.because(http.StatusConflict, "an earlier row of the file has this code"))
+		}
+	}
 }
 
 func (d *delivery) created(n int) {

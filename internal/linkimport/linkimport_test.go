@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +130,27 @@ func TestImport_DryRunCreatesNothing(t *testing.T) {
 		{Line: 4, OriginalURL: "https://example.com/3", Status: 409, Reason: "taken"},
 		{Line: 5, OriginalURL: "broken", Status: 500, Reason: "an internal error"},
 	}, report.Refused)
+}
+
+func TestImport_DryRunSeesACodeTwiceHoweverFarApart(t *testing.T) {
+	rows := "original_url,custom_code,domain\nhttps://example.com/1,spring,\n" + strings.Repeat("https://example.com/2,,\n", 2_000) +
+		"https://example.com/1,spring,\nhttps://example.com/3,Spring,\nhttps://example.com/4,spring,own.example\nhttps://example.com/5,spring,\n"
+	free := func(_ context.Context, ns []client.NewLink) ([]client.Outcome, error) {
+		return slices.Repeat([]client.Outcome{{Status: 201}}, len(ns)), nil
+	}
+	for dedupe, found := range map[bool]int{false: 0, true: 1} {
+		a := &api{}
+		im := linkimport.Import{API: a, Wait: a.wait, Try: free, InFlight: 4, Dedupe: dedupe}
+		report, err := im.Run(t.Context(), strings.NewReader(rows))
+		require.NoError(t, err)
+		require.Equal(t, []int{2_005, 2_003, found}, []int{report.Rows, report.Created, report.Found})
+		const reason = "an earlier row of the file has this code"
+		refused := []linkimport.Row{
+			{Line: 2_003, OriginalURL: "https://example.com/1", Status: 409, Reason: reason},
+			{Line: 2_006, OriginalURL: "https://example.com/5", Status: 409, Reason: reason},
+		}
+		require.Equal(t, refused[found:], report.Refused)
+	}
 }
 
 func TestRowsAreSentAThousandAtATimeOrFewerWhenTheyAreLong(t *testing.T) {

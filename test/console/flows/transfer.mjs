@@ -177,3 +177,52 @@ export async function exports(c) {
   const links = await found(c, tag);
   c.assert.deepEqual(links.map((l) => l.title), ["=1+1", "=1+1"]);
 }
+
+/** An export holds all that a link is, and an import takes all of it, but never makes a link public that had a password. */
+export async function importsWhatAnExportHolds(c) {
+  const tag = c.unique();
+  await c.api("POST", "/api/v1/urls", {
+    original_url: "https://example.com/all", tags: [tag], valid_from: "2026-01-01T00:00:00Z", expires_at: "2099-01-01T00:00:00Z",
+    expired_url: "https://example.com/over", max_clicks: 7, exhausted_url: "https://example.com/sold-out", rules: [{ name: "gone", status: 410 }],
+  });
+  await c.api("POST", "/api/v1/urls", { original_url: "https://example.com/secret", tags: [tag], password: "correct horse" });
+  const parts = (l) => [l.valid_from, l.expires_at, l.expired_url, l.max_clicks, l.exhausted_url, l.rules.map((r) => [r.name, r.status])];
+  const [want] = (await found(c, tag)).filter((l) => l.max_clicks).map(parts);
+  for (const [format, made] of [["csv", 2], ["jsonl", 4]]) {
+    await open(c);
+    await c.page.getByLabel("Tag").selectOption(tag);
+    await c.page.getByLabel("Format").selectOption(format);
+    const [download] = await Promise.all([c.page.waitForEvent("download"), c.page.getByRole("link", { name: "Download" }).click()]);
+    await choose(c, `links.${format}`, (await (await download.createReadStream()).toArray()).join(""));
+    await button(c, "Check all rows").click();
+    await c.page.getByRole("row", { name: /has_password the link has a password, which no export holds/ }).waitFor();
+    await button(c, /^Import \d rows?$/).click();
+    await c.page.getByText("The import has ended.").waitFor();
+    const links = await found(c, tag);
+    c.assert.equal(links.filter((l) => l.original_url.endsWith("/secret")).length, 1);
+    const all = links.filter((l) => l.max_clicks).map(parts);
+    c.assert.equal(all.length, made);
+    all.forEach((l) => c.assert.deepEqual(l, want));
+  }
+}
+
+/** A file of Shlink is taken as it is, a day is a time, and a code that comes twice is seen however far apart. */
+export async function importsAFileOfShlink(c) {
+  const tag = c.unique();
+  const rest = Array.from({ length: 600 }, () => "2026-01-01T00:00:00Z,,,https://s.example/x,never,,,0,").join("\n");
+  const csv = (code) => "createdAt,domain,shortCode,shortUrl,longUrl,title,tags,visits,expires_at\n" +
+    `2026-01-01T00:00:00Z,,${code},https://s.example/x,https://example.com/1,One,${tag}|b c,12,2099-12-31\n${rest}\n` +
+    `2026-01-01T00:00:00Z,,${code},https://s.example/x,https://example.com/2,Two,${tag},3,\n`;
+  await open(c);
+  await choose(c, "shlink.csv", csv(tag));
+  await c.page.getByText("Ignored: createdAt, shortUrl, visits.").waitFor();
+  await button(c, "Check all rows").click();
+  await c.page.getByText("The check has ended.").waitFor();
+  c.assert.deepEqual([await figure(c, "would be created"), await figure(c, "Rows refused")], [1, 601]);
+  const [download] = await Promise.all([c.page.waitForEvent("download"), c.page.getByRole("link", { name: "Download CSV" }).click()]);
+  c.assert.match((await (await download.createReadStream()).toArray()).join(""), /\n603,custom_code,an earlier row of the file has this code,https:\/\/example.com\/2/);
+  await button(c, "Import 1 row").click();
+  await c.page.getByText("The import has ended.").waitFor();
+  const links = await found(c, tag);
+  c.assert.deepEqual(links.map((l) => [l.short_code, l.tags.toSorted(), l.expires_at]), [[tag, [tag, "b c"].sort(), "2099-12-31T00:00:00Z"]]);
+}

@@ -43,17 +43,23 @@ export interface Shape {
 
 const kinds = {
   original_url: "text", title: "text", custom_code: "text", domain: "text", description: "text", created_by: "text", tags: "tags",
-  redirect_status: "number", forward_query: "bool", forward_path: "bool", expires_at: "text", active: "bool", metadata: "object",
-  dedupe: "bool", expires_in_seconds: "number", expires_in_hours: "number",
+  redirect_status: "number", forward_query: "bool", forward_path: "bool", expires_at: "time", active: "bool", metadata: "object",
+  dedupe: "bool", expires_in_seconds: "number", expires_in_hours: "number", valid_from: "time", expired_url: "text", rules: "list",
+  max_clicks: "number", max_clicks_mode: "text", exhausted_url: "text", password: "text", has_password: "lost",
 } as const;
 type Field = keyof typeof kinds;
 
-/** Columns of exports that say nothing about a new link. */
-const exported = ["id", "short_code", "short_url", "click_count", "last_accessed_at", "created_at", "updated_at"];
+/** Columns of exports, also of Shlink and YOURLS, that say nothing about a new link. */
+const exported = [
+  "id", "short_code", "short_url", "click_count", "last_accessed_at", "created_at", "updated_at",
+  "timestamp", "ip", "clicks", "shorturl", "createdat", "visits",
+];
 /** Names of other shorteners. */
-const others: Record<string, Field> = { url: "original_url", long_url: "original_url", longurl: "original_url", keyword: "custom_code" };
+const others: Record<string, Field> = {
+  url: "original_url", long_url: "original_url", longurl: "original_url", keyword: "custom_code", shortcode: "custom_code",
+};
 /** Fields that only JSON has. */
-const jsonOnly: readonly string[] = ["created_by", "dedupe", "expires_in_seconds", "expires_in_hours"];
+const jsonOnly: readonly string[] = ["created_by", "dedupe", "expires_in_seconds", "expires_in_hours", "password"];
 
 function fieldOf(name: string, json: boolean): Field | "ignored" | undefined {
   const plain = name.trim().toLowerCase();
@@ -68,7 +74,14 @@ class RowFault extends Error {
   }
 }
 
-const moment = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
+const moment = /^(\d{4}-\d\d-\d\d)([Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d))?$/;
+
+/** timeOf reads a time, or a day, which stands for its first moment in UTC. */
+function timeOf(field: Field, value: string): string {
+  const found = moment.exec(value);
+  if (!found) throw new RowFault(field, textOf("notTime"));
+  return found[2] ? value : `${value}T00:00:00Z`;
+}
 
 /** fromCell reads a cell of CSV. Nothing: the field is left out. */
 function fromCell(field: Field, cell: string): unknown {
@@ -96,8 +109,18 @@ function fromCell(field: Field, cell: string): unknown {
       if (!isObject(value)) throw new RowFault(field, text("notObject"));
       return value;
     }
+    case "list": {
+      if (cell === "" || cell === "null") return undefined;
+      const value = json(cell);
+      if (!Array.isArray(value)) throw new RowFault(field, text("notList"));
+      return value;
+    }
+    case "time":
+      return cell === "" ? undefined : timeOf(field, cell);
+    case "lost":
+      if (cell.toLowerCase() === "true") throw new RowFault(field, text("passwordLost"));
+      return undefined;
     default:
-      if (field === "expires_at" && cell !== "" && !moment.test(cell)) throw new RowFault(field, textOf("notTime"));
       return cell === "" && field !== "original_url" ? undefined : cell;
   }
 }
@@ -121,7 +144,9 @@ function fits(field: Field, value: unknown): boolean {
     case "bool": return typeof value === "boolean";
     case "tags": return Array.isArray(value) && value.every((t) => typeof t === "string");
     case "object": return isObject(value);
-    default: return typeof value === "string" && (field !== "expires_at" || moment.test(value));
+    case "list": return Array.isArray(value);
+    case "lost": return typeof value === "boolean";
+    default: return typeof value === "string";
   }
 }
 
@@ -152,9 +177,11 @@ function linkOfCells(r: CsvRow, columns: Shape["columns"]): NewLink {
   if (!r.cells) throw new RowFault("", faults[r.fault!]());
   if (r.cells.length !== columns.length) throw new RowFault("", text("cells", { n: r.cells.length, expected: columns.length }));
   const link: Record<string, unknown> = {};
+  const shlink = columns.some(({ name }) => name.trim().toLowerCase() === "shortcode"); // its tags are a|b
   columns.forEach(({ field }, i) => {
     if (!field || field === "ignored") return;
-    const value = fromCell(field, plainCell(r.cells![i]!));
+    const cell = plainCell(r.cells![i]!);
+    const value = shlink && field === "tags" ? (cell === "" ? undefined : cell.split("|")) : fromCell(field, cell);
     if (value !== undefined) link[field] = value;
   });
   return link as NewLink;
@@ -185,9 +212,11 @@ function linkOfLine(line: string): NewLink {
     const field = fieldOf(name, true);
     // Times left out of exports are null, as is metadata.
     if (!field || field === "ignored" || v === null) continue;
-    if (!fits(field, v)) throw new RowFault(name, textOf(field === "expires_at" ? "notTime" : "wrongKind"));
-    link[field] = v;
+    if (!fits(field, v)) throw new RowFault(name, textOf(kinds[field] === "time" ? "notTime" : "wrongKind"));
+    link[field] = kinds[field] === "time" ? timeOf(field, v as string) : v;
   }
+  if (link["has_password"] === true && !link["password"]) throw new RowFault("has_password", text("passwordLost"));
+  delete link["has_password"];
   if (link["active"] === true) delete link["active"];
   return link as NewLink;
 }

@@ -2,6 +2,7 @@
 // take more, and can be continued, because each batch has the same name every time.
 import { answer, client, Failure, sessionEnded, workspaceSlug } from "../../app/api";
 import { batches, type Batch, type NewLink, type Refusal, type Shape } from "./rows";
+import { text } from "../../messages/transfer";
 import { csv } from "../../ui/csv";
 
 export interface Job {
@@ -73,6 +74,7 @@ const most = 200; // refused rows that are shown
 export async function run(job: Job, dry: boolean, from: Progress, watch: Watch, signal: AbortSignal): Promise<Report> {
   const p = { ...from };
   const shown: Refusal[] = [];
+  const codes = new Map<string, string>(); // of a dry run, with their targets: the API sees a batch at a time
   const lines: Blob[] = [new Blob([csv([["row", "field", "reason", "original_url"]])])];
   let broken: Batch["broken"];
   for await (const batch of batches(job.file, job.shape)) {
@@ -86,8 +88,12 @@ export async function run(job: Job, dry: boolean, from: Progress, watch: Watch, 
         // The only conflict of a new link is that of its code.
         const at = r.error.errors?.[0];
         refused.push({ row, field: fieldAt(at?.location ?? (r.status === 409 ? "custom_code" : "")), reason: at?.message ?? r.error.detail, url: link.original_url });
-      } else if (sent.replayed) p.replayed++;
-      else if (r.status === 200) p.found++;
+        return;
+      }
+      const before = dry ? targetBefore(codes, link) : undefined;
+      if (sent.replayed) p.replayed++;
+      else if (r.status === 200 || (before === link.original_url && dedupes(job, link))) p.found++;
+      else if (before !== undefined) refused.push({ row, field: "custom_code", reason: text("codeTwice"), url: link.original_url });
       else p.created++;
     });
     refused.sort((a, b) => a.row - b.row);
@@ -109,14 +115,27 @@ function fieldAt(location: string): string {
   return location.replace(/^body\.links\[\d+\]\.?/, "").replace(/^body\./, "");
 }
 
+/** targetBefore returns the target of an earlier row with the code of a link, and notes the link otherwise. */
+function targetBefore(codes: Map<string, string>, link: NewLink): string | undefined {
+  if (!link.custom_code) return undefined;
+  const key = `${link.domain?.toLowerCase() ?? ""}/${link.custom_code}`;
+  const first = codes.get(key);
+  if (first === undefined) codes.set(key, link.original_url);
+  return first;
+}
+
+/** dedupes reports whether a row asks for the one link of its target. */
+function dedupes(job: Job, link: NewLink): boolean {
+  return link.dedupe ?? (job.dedupe && link.active !== false && !decides(link));
+}
+
 /** decides reports whether a link is more than its target, so that it is not the one link of that. */
 function decides(link: NewLink): boolean {
   return Boolean(link.rules?.length || link.valid_from || link.expired_url || link.max_clicks || link.password);
 }
 
 async function deliver(job: Job, dry: boolean, batch: Batch, watch: Watch, signal: AbortSignal) {
-  const links = batch.rows.map(({ link }): NewLink =>
-    job.dedupe && link.dedupe === undefined && link.active !== false && !decides(link) ? { ...link, dedupe: true } : link);
+  const links = batch.rows.map(({ link }): NewLink => (dedupes(job, link) ? { ...link, dedupe: true } : link));
   const header = dry
     ? { Prefer: "return=minimal" }
     : { Prefer: "return=minimal", "Idempotency-Key": `import-${job.fingerprint}${job.dedupe ? "-dedupe" : ""}-${batch.number}` };
