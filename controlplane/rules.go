@@ -27,7 +27,7 @@ func (c *RulesChange) isZero() bool { return *c == RulesChange{} }
 // programme that it had before keeps the key of its splits, so that visitors keep their
 // variants.
 func (s *Links) compile(l *waypost.Link, source *rules.Source, password *rules.Password) error {
-	if source.IsZero() && password == nil {
+	if source.IsZero() && source.MaxClicksMode == "" && password == nil {
 		l.Rules, l.Programme = source.Encode(), nil
 		return nil
 	}

@@ -44,7 +44,7 @@ type Compiling struct {
 // without a password. It fills in the ids that the source leaves out, and targets as
 // they are stored. Errors: EInvalid and those of Target, with the place of the fault.
 func Compile(s *Source, with *Compiling) ([]byte, error) {
-	if s.IsZero() && with.Password == nil {
+	if s.IsZero() && s.MaxClicksMode == "" && with.Password == nil {
 		return nil, nil
 	}
 	c := compiler{Compiling: with, index: map[string]byte{}}

@@ -84,6 +84,7 @@ func TestCompile_RefusesWithThePlaceOfTheFault(t *testing.T) {
 		"at least one weight":                    variants(0, 0),
 		"variants[1].weight":                     variants(1, 65536),
 		"exhausted_url need max_clicks":          {ExhaustedURL: home},
+		"max_clicks_mode and exhausted_url need": {MaxClicksMode: rules.ModeExact},
 		"max_clicks: must be between":            {MaxClicks: -1},
 		"max_clicks_mode: must be":               {MaxClicks: 1, MaxClicksMode: "strict"},
 		"valid_from: must be between the years":  {ValidFrom: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)},

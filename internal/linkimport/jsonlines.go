@@ -38,6 +38,7 @@ type jsonRow struct {
 	ValidFrom      json.RawMessage `json:"valid_from"`
 	UpdatedAt      json.RawMessage `json:"updated_at"`
 	HasPassword    bool            `json:"has_password"`
+	Blocked        json.RawMessage `json:"blocked"`
 }
 
 func newJSONRows(file io.Reader) *jsonRows {

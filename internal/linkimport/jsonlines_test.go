@@ -75,8 +75,25 @@ func TestImport_MakesNoLinkPublicThatHadAPassword(t *testing.T) {
 	require.Len(t, report.Refused, 1)
 	require.Contains(t, report.Refused[0].Reason, "no export holds")
 
-	report, err = run(t, a, "original_url,has_password\nhttps://example.com/1,true\nhttps://example.com/2,false\n")
+	report, err = run(t, a, "original_url,has_password,password\nhttps://example.com/1,true,\nhttps://example.com/2,false,\nhttps://example.com/3,true,x\n")
+	require.NoError(t, err)
+	require.Equal(t, 2, report.Created)
+	require.Len(t, report.Refused, 1)
+}
+
+func TestImport_SendsNoMorePasswordsThanTheAPITakesAtOnce(t *testing.T) {
+	a := &api{}
+	im := linkimport.Import{API: a, Wait: a.wait, Dedupe: true}
+	report, err := im.Run(t.Context(), strings.NewReader("original_url,password\n"+strings.Repeat("https://example.com,\n", 5)+strings.Repeat("https://example.com,x\n", 25)))
+	require.NoError(t, err)
+	require.Equal(t, 30, report.Created)
+	require.Equal(t, []int{15, 10, 5}, sizes(a))
+	require.NotNil(t, a.batches[0][0].Dedupe)
+	require.Nil(t, a.batches[0][5].Dedupe, "a link with a password is not the one of its target")
+}
+
+func TestJSONLines_PassOverWhoHasBlockedALink(t *testing.T) {
+	report, err := runLines(t, &api{}, `{"original_url": "https://example.com/1", "blocked": {"reason": "phishing"}}`)
 	require.NoError(t, err)
 	require.Equal(t, 1, report.Created)
-	require.Len(t, report.Refused, 1)
 }

@@ -24,8 +24,9 @@ import (
 
 // Bounds of one request.
 const (
-	batchRows  = 1000
-	batchBytes = 4 << 20
+	batchRows      = 1000
+	batchBytes     = 4 << 20
+	batchPasswords = 10 // as many as the API takes
 )
 
 // MaxInFlight bounds the requests of an import that are under way at once.

@@ -185,9 +185,9 @@ func column(name string) (set func(*client.NewLink, string) error, known bool) {
 		return setActive, true
 	case "metadata":
 		return setMetadata, true
-	case "has_password":
-		return refusePassword, true
-	case "short_code", "click_count", "created_at", "timestamp", "ip", "clicks", "shorturl", "createdat", "visits":
+	case "password":
+		return func(n *client.NewLink, s string) error { n.Password = s; return nil }, true
+	case "has_password", "short_code", "click_count", "created_at", "timestamp", "ip", "clicks", "shorturl", "createdat", "visits":
 		return func(*client.NewLink, string) error { return nil }, true
 	default:
 		return nil, false
@@ -269,15 +269,7 @@ func setActive(n *client.NewLink, s string) error {
 }
 
 // noPassword is why a link of an export is not made without its password.
-const noPassword = `the link has a password, which no export holds: give one as "password" in JSON lines, or create the link by hand`
-
-func refusePassword(_ *client.NewLink, s string) error {
-	has := false
-	if err := setBool(&has, "has_password", s); err != nil || !has {
-		return err
-	}
-	return errors.New(noPassword)
-}
+const noPassword = `the link has a password, which no export holds: give one as "password", or create the link by hand`
 
 func setMetadata(n *client.NewLink, s string) error {
 	if s == "" || s == "null" {
@@ -300,7 +292,7 @@ const shlinkCode = "shortcode"
 
 const headerHint = "the columns are original_url (or url, long_url, longUrl) and any of title, custom_code (or keyword, shortCode), " +
 	"domain, description, tags, metadata, redirect_status, forward_query, forward_path, expires_at, active, valid_from, " +
-	"expired_url, rules, max_clicks, max_clicks_mode, exhausted_url"
+	"expired_url, rules, max_clicks, max_clicks_mode, exhausted_url, password"
 
 // separatorOf returns what is between the cells of a header, whose names have none of the
 // three in them.
@@ -389,7 +381,7 @@ func (r *csvRows) next() (row, error) {
 	if len(fields) != len(r.columns) {
 		return row{}, &badRow{line: line, reason: fmt.Sprintf("%d fields instead of %d", len(fields), len(r.columns))}
 	}
-	next, code := row{line: line}, ""
+	next, code, hasPassword := row{line: line}, "", false
 	for i, set := range r.set {
 		cell := fields[i]
 		if !utf8.ValidString(cell) {
@@ -401,9 +393,17 @@ func (r *csvRows) next() (row, error) {
 		if err := set(&next.link, cell); err != nil {
 			return row{}, &badRow{line: line, reason: err.Error()}
 		}
-		if r.columns[i] == "short_code" {
+		switch r.columns[i] {
+		case "short_code":
 			code = cell
+		case "has_password":
+			if err := setBool(&hasPassword, "has_password", cell); err != nil {
+				return row{}, &badRow{line: line, reason: err.Error()}
+			}
 		}
+	}
+	if hasPassword && next.link.Password == "" {
+		return row{}, &badRow{line: line, reason: noPassword}
 	}
 	r.codes.settle(&next.link, code)
 	return next, nil
@@ -421,8 +421,9 @@ type batch struct {
 // line, which fitted into one request before. With an error it is what came before.
 func (r *reader) batch(until int) (batch, error) {
 	b := batch{last: r.skip}
-	for size := 0; ; {
-		if until == 0 && (len(b.rows)+len(b.bad) >= batchRows || size >= batchBytes) || until != 0 && b.last >= until {
+	for size, passwords := 0, 0; ; {
+		full := len(b.rows)+len(b.bad) >= batchRows || size >= batchBytes || passwords >= batchPasswords
+		if until == 0 && full || until != 0 && b.last >= until {
 			break
 		}
 		next, err := r.from.next()
@@ -439,6 +440,9 @@ func (r *reader) batch(until int) (batch, error) {
 			return b, err
 		case next.line > r.skip:
 			size += next.size()
+			if next.link.Password != "" {
+				passwords++
+			}
 			b.rows = append(b.rows, next)
 			b.last = next.line
 		}

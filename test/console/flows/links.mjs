@@ -162,6 +162,11 @@ export async function severalLinksAreTaggedSwitchedOffDeletedAndRestored(c) {
   await bar.getByText("3 selected").waitFor();
   await c.axe();
   await c.narrow();
+  // What is exported has the columns of the API's own export.
+  const [download] = await Promise.all([page.waitForEvent("download"), bar.getByRole("button", { name: "Export" }).click()]);
+  const exported = (await (await download.createReadStream()).toArray()).join("");
+  const ofAPI = await (await fetch(`${c.base}/api/v1/urls/export?format=csv&search=${word}`)).text();
+  c.assert.deepEqual(exported.trim().split("\n").toSorted(), ofAPI.trim().split("\n").toSorted());
   await bar.getByRole("button", { name: "Add tag" }).click();
   const dialog = dialogOf(page, "Add tag");
   await dialog.getByLabel("Tag").fill(tag);
@@ -207,6 +212,41 @@ export async function severalLinksAreTaggedSwitchedOffDeletedAndRestored(c) {
   await page.getByText("2 links restored").waitFor();
   c.assert.equal(await rowOf(page, word).count(), 0);
   c.assert.equal((await stored()).length, 3);
+}
+
+/** A list that fails can be asked for again, also when the one before had more pages. */
+export async function aListThatFailedIsAskedForAgain(c) {
+  const { page } = c;
+  const { word } = await newLinks(c, 2);
+  const many = c.unique();
+  await c.api("POST", "/api/v1/urls/bulk", { links: Array.from({ length: 101 }, (_, i) => ({ original_url: `https://example.com/${i}`, title: many })) });
+  await page.goto(`${c.base}/console/links?search=${many}`);
+  await page.getByRole("status").filter({ hasText: "100" }).waitFor();
+  await page.route("**/api/v1/urls?*", (route) => route.abort("connectionreset"));
+  await page.getByRole("searchbox", { name: "Search links" }).fill(word);
+  const again = page.getByRole("button", { name: "Try again" });
+  await again.waitFor();
+  await page.unroute("**/api/v1/urls?*");
+  await again.click();
+  await shows(page, 2);
+}
+
+/** A time of which a part is missing is not left out of a new link. */
+export async function aTimeThatIsHalfTypedCreatesNoLink(c) {
+  const { page } = c;
+  const target = `https://example.com/${c.unique()}`;
+  await page.goto(`${c.base}/console/links?create`);
+  const form = dialogOf(page, "Create a link");
+  await form.getByLabel("Target URL").fill(target);
+  await form.getByLabel("Expires").focus();
+  await page.keyboard.type("31122099");
+  await form.getByRole("button", { name: "Create link" }).click();
+  await form.getByLabel("Expires").and(page.locator(":focus")).waitFor();
+  await form.getByLabel("Expires").fill("2099-12-31T12:00");
+  await form.getByRole("button", { name: "Create link" }).click();
+  await dialogOf(page, "Your link is ready").waitFor();
+  const { urls } = await c.api("GET", `/api/v1/urls?search=${encodeURIComponent(target)}`);
+  c.assert.deepEqual(urls.map((l) => l.expires_at), ["2099-12-31T11:00:00Z"]);
 }
 
 /** The bin has links that have not expired, but they may expire while it is shown. */

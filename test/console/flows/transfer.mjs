@@ -206,6 +206,19 @@ export async function importsWhatAnExportHolds(c) {
   }
 }
 
+/** More links with passwords than the API takes at once are sent in several requests. */
+export async function importsManyPasswords(c) {
+  const tag = c.unique();
+  const rows = Array.from({ length: 12 }, (_, i) => `https://example.com/${i},${tag},secret ${tag},true`);
+  await open(c);
+  await choose(c, "secret.csv", `original_url,tags,password,has_password\n${rows.join("\n")}\n`);
+  await button(c, "Check all rows").click();
+  await c.page.getByText("Every row can be imported.").waitFor();
+  await button(c, "Import 12 rows").click();
+  await c.page.getByText("The import has ended.").waitFor();
+  c.assert.deepEqual((await found(c, tag)).map((l) => l.has_password), Array(12).fill(true));
+}
+
 /** A file of Shlink is taken as it is, a day is a time, and a code that comes twice is seen however far apart. */
 export async function importsAFileOfShlink(c) {
   const tag = c.unique();

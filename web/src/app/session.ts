@@ -1,5 +1,5 @@
 // The user: found by the session's cookie, which scripts cannot read.
-import { computed, signal } from "@preact/signals";
+import { batch, computed, signal } from "@preact/signals";
 import { answer, ask, client, Failure, sessionEnded, workspaceSlug, type Schemas } from "./api";
 
 export type Me = Schemas["Me"];
@@ -52,11 +52,20 @@ export async function loadMe(): Promise<void> {
   }
 }
 
-/** chooseWorkspace makes all further requests act in another workspace. */
-export async function chooseWorkspace(slug: string): Promise<void> {
-  workspaceSlug.value = slug;
-  localStorage.setItem("waypost.workspace", slug);
-  await loadMe();
+/** chooseWorkspace makes all further requests act in another workspace, or returns why it cannot. */
+export async function chooseWorkspace(slug: string): Promise<Failure | undefined> {
+  try {
+    const found = await ask(client.GET("/api/v1/me", { headers: { "Waypost-Workspace": slug } }));
+    localStorage.setItem("waypost.workspace", slug);
+    batch(() => {
+      workspaceSlug.value = slug;
+      me.value = found;
+    });
+    return undefined;
+  } catch (e) {
+    if (e instanceof Failure) return e;
+    throw e;
+  }
 }
 
 /** SignIn says who signs in: by password, or by the token of a one-time link. */

@@ -7,6 +7,8 @@ import { setShortcutsOn, shortcutsOn } from "./keys";
 import { live } from "./live";
 import { chooseWorkspace, me, operator, signOut } from "./session";
 import { setTheme, theme, type Theme } from "./theme";
+import { words } from "../ui/failure";
+import { toast } from "../ui/toast";
 
 type Place = readonly [path: string, label: string];
 
@@ -74,8 +76,14 @@ function Workspaces() {
   const all = me.value?.workspaces ?? [];
   const slug = me.value?.workspace?.slug ?? "";
   if (all.length < 2) return <span class="quiet">{all[0]?.name ?? (me.value?.credential === "none" ? text("anonymous") : slug)}</span>;
+  const choose = async (select: HTMLSelectElement) => {
+    const failure = await chooseWorkspace(select.value);
+    if (!failure) return;
+    select.value = slug;
+    toast(words(failure), { bad: true });
+  };
   return (
-    <select aria-label={text("workspace")} value={slug} onChange={(e) => void chooseWorkspace(e.currentTarget.value)}>
+    <select aria-label={text("workspace")} value={slug} onChange={(e) => void choose(e.currentTarget)}>
       {all.map((w) => <option key={w.slug} value={w.slug}>{w.name}</option>)}
     </select>
   );

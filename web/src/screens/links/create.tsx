@@ -71,7 +71,7 @@ function newKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (n) => n.toString(16).padStart(2, "0")).join("");
 }
 
-const shownFields = ["original_url", "custom_code", "title", "tags", "domain", "expires_at", "description", "max_clicks", "exhausted_url", "password"];
+const shownFields = ["original_url", "custom_code", "title", "tags", "expires_at", "description", "max_clicks", "exhausted_url", "password"];
 
 /** CreateForm asks for a link and creates it. Its text survives closing and reloading. */
 export function CreateForm({ domains, pasted, made, focus }: {
@@ -111,7 +111,10 @@ export function CreateForm({ domains, pasted, made, focus }: {
       ref={form} noValidate class="create"
       onSubmit={(e) => {
         e.preventDefault();
-        void submit();
+        // What is half typed has no value, and would be left out.
+        const half = ([...e.currentTarget.elements] as HTMLInputElement[]).find((x) => x.validity?.badInput);
+        if (half) half.reportValidity();
+        else void submit();
       }}
     >
       <Field

@@ -36,6 +36,7 @@ export class LinkList {
   version = 0;
   private readonly ids = new Set<string>();
   private query: Query = {};
+  private asked = ""; // the cursor of the newest request
   private abort = new AbortController();
   private newest = 0;
   private refreshing = false;
@@ -68,8 +69,7 @@ export class LinkList {
 
   /** retry sends the request again that had no success. */
   retry(): void {
-    this.failure = undefined;
-    this.load(this.ready && this.next ? this.next : "");
+    this.load(this.asked);
   }
 
   stop(): void {
@@ -81,6 +81,7 @@ export class LinkList {
   }
 
   private load(cursor: string): void {
+    this.asked = cursor;
     const { signal } = this.abort;
     this.loading = true;
     this.failure = undefined;

@@ -46,7 +46,7 @@ export default function Overview() {
       ask(client.GET("/api/v1/urls", { params: { query: { limit: 10, expires_before: soon, expired: "false" } }, signal })),
       ask(client.GET("/api/v1/tags", { params: { query: { limit: 1000 } }, signal })),
     ]);
-    return { newest: newest.urls, expiring: expiring.urls, soon, tags: tags.tags.sort((a, b) => b.links - a.links) };
+    return { newest: newest.urls, expiring: expiring.urls, tags: tags.tags.sort((a, b) => b.links - a.links) };
   }, []);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   useEffect(() => () => clearTimeout(timer.current), []);
@@ -70,9 +70,9 @@ export default function Overview() {
           </>
         )}</Await>
       ) : <p class="notice">{text("noScope")}</p>}
-      <Await of={links}>{({ newest, expiring, soon, tags }) => (
+      <Await of={links}>{({ newest, expiring, tags }) => (
         <div class="cards">
-          <Card id="expiring" title={text("expiring")} none={text("expiringNone")} items={expiring} more={`/console/links?expires_before=${encodeURIComponent(soon)}&expired=false`}>
+          <Card id="expiring" title={text("expiring")} none={text("expiringNone")} items={expiring} more="/console/links?state=expiring">
             {(l) => <LinkRow key={l.id} link={l}><Ago at={l.expires_at} /></LinkRow>}
           </Card>
           <Card id="newest" title={text("newest")} none={<>{text("newestNone")} <a href="/console/links?create">{text("create")}</a> <a href="/console/import">{text("import")}</a></>} items={newest} more="/console/links">

@@ -1,4 +1,4 @@
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
 import { ago, dateTime } from "../../app/i18n";
 import { useAct, useLoad } from "../../app/load";
@@ -156,6 +156,12 @@ function Targets({ domain: d, changed }: { domain: Domain; changed: () => void }
   const [notFound, setNotFound] = useState(d.not_found_url);
   const [maintenance, setMaintenance] = useState(d.maintenance_url);
   const act = useAct();
+  const show = (now: Domain) => {
+    setRoot(now.root_url);
+    setNotFound(now.not_found_url);
+    setMaintenance(now.maintenance_url);
+  };
+  useEffect(() => show(d), [d.root_url, d.not_found_url, d.maintenance_url]);
   return (
     <details>
       <summary>{text("targets", { host: d.host })}</summary>
@@ -163,10 +169,15 @@ function Targets({ domain: d, changed }: { domain: Domain; changed: () => void }
         onSubmit={(e) => {
           e.preventDefault();
           void act.run(async () => {
-            const now = await ask(client.PATCH("/api/v1/domains/{id}", { params: { path: { id: d.id } }, body: { root_url: root, not_found_url: notFound, maintenance_url: maintenance } }));
-            setRoot(now.root_url);
-            setNotFound(now.not_found_url);
-            setMaintenance(now.maintenance_url);
+            // Others may have changed what this form does not change.
+            const now = await ask(client.PATCH("/api/v1/domains/{id}", {
+              params: { path: { id: d.id } },
+              body: {
+                ...(root === d.root_url ? {} : { root_url: root }), ...(notFound === d.not_found_url ? {} : { not_found_url: notFound }),
+                ...(maintenance === d.maintenance_url ? {} : { maintenance_url: maintenance }),
+              },
+            }));
+            show(now);
             toast(text("saved"));
             changed();
           });

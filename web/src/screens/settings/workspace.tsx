@@ -29,7 +29,13 @@ function Form({ of: w, saved }: { of: Schemas["Workspace"]; saved: (w: Schemas["
         e.preventDefault();
         void act.run(async () => {
           saved(await ask(client.PATCH("/api/v1/workspace", {
-            body: { name, settings: { dedupe, events, ...(events === "sampled" ? { events_sample: Number(sample) } : {}) } },
+            // Others may have changed what this form does not change.
+            body: {
+              name, settings: {
+                ...(dedupe === w.settings.dedupe ? {} : { dedupe }), ...(events === w.settings.events ? {} : { events }),
+                ...(events === "sampled" ? { events_sample: Number(sample) } : {}),
+              },
+            },
           })));
           toast(text("saved"));
           await loadMe(); // the frame shows the name

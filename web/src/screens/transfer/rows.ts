@@ -8,6 +8,7 @@ export type NewLink = Schemas["NewLink"];
 export const largest = 100e6; // bytes of a file
 const slice = 128 * 1024; // bytes read at a time, so that no task is long
 const batchRows = 500;
+const batchPasswords = 10; // as many as the API takes in a request
 const batchSize = 4e6; // characters of one request
 
 export interface Refusal {
@@ -59,7 +60,7 @@ const others: Record<string, Field> = {
   url: "original_url", long_url: "original_url", longurl: "original_url", keyword: "custom_code", shortcode: "custom_code",
 };
 /** Fields that only JSON has. */
-const jsonOnly: readonly string[] = ["created_by", "dedupe", "expires_in_seconds", "expires_in_hours", "password"];
+const jsonOnly: readonly string[] = ["created_by", "dedupe", "expires_in_seconds", "expires_in_hours"];
 
 function fieldOf(name: string, json: boolean): Field | "ignored" | undefined {
   const plain = name.trim().toLowerCase();
@@ -118,8 +119,7 @@ function fromCell(field: Field, cell: string): unknown {
     case "time":
       return cell === "" ? undefined : timeOf(field, cell);
     case "lost":
-      if (cell.toLowerCase() === "true") throw new RowFault(field, text("passwordLost"));
-      return undefined;
+      return cell.toLowerCase() === "true" || undefined;
     default:
       return cell === "" && field !== "original_url" ? undefined : cell;
   }
@@ -184,6 +184,13 @@ function linkOfCells(r: CsvRow, columns: Shape["columns"]): NewLink {
     const value = shlink && field === "tags" ? (cell === "" ? undefined : cell.split("|")) : fromCell(field, cell);
     if (value !== undefined) link[field] = value;
   });
+  return withPassword(link);
+}
+
+/** withPassword refuses a link that had a password and would be made without one. */
+function withPassword(link: Record<string, unknown>): NewLink {
+  if (link["has_password"] === true && !link["password"]) throw new RowFault("has_password", text("passwordLost"));
+  delete link["has_password"];
   return link as NewLink;
 }
 
@@ -215,10 +222,8 @@ function linkOfLine(line: string): NewLink {
     if (!fits(field, v)) throw new RowFault(name, textOf(kinds[field] === "time" ? "notTime" : "wrongKind"));
     link[field] = kinds[field] === "time" ? timeOf(field, v as string) : v;
   }
-  if (link["has_password"] === true && !link["password"]) throw new RowFault("has_password", text("passwordLost"));
-  delete link["has_password"];
   if (link["active"] === true) delete link["active"];
-  return link as NewLink;
+  return withPassword(link);
 }
 
 /** columnsOf reads the header of CSV, or says why it cannot be used. */
@@ -264,6 +269,7 @@ export async function* batches(file: Blob, shape: Shape, most = batchRows): Asyn
   const decoder = new TextDecoder();
   let batch: Batch = { number: 0, rows: [], bad: [], last: 0, read: 0 };
   let size = 0;
+  let passwords = 0;
   for (let at = 0; at < file.size; at += slice) {
     const piece = decoder.decode(await file.slice(at, at + slice).arrayBuffer(), { stream: true });
     const end = at + slice >= file.size;
@@ -272,16 +278,17 @@ export async function* batches(file: Blob, shape: Shape, most = batchRows): Asyn
       try {
         const link = make();
         size += JSON.stringify(link).length;
+        if (link.password) passwords++;
         batch.rows.push({ row, link });
       } catch (e) {
         if (!(e instanceof RowFault)) throw e;
         batch.bad.push({ row, field: e.field, reason: e.message, url: "" });
       }
       batch.last = row;
-      if (batch.rows.length + batch.bad.length < most && size < batchSize) continue;
+      if (batch.rows.length + batch.bad.length < most && size < batchSize && passwords < batchPasswords) continue;
       yield batch;
       batch = { number: batch.number + 1, rows: [], bad: [], last: row, read: batch.read };
-      size = 0;
+      size = passwords = 0;
     }
     const broken = source.broken();
     if (broken) {
