@@ -306,6 +306,9 @@ func (d *diagnosis) examineEdge(e *client.Edge) {
 	}
 }
 
+// applyPlan is the remedy for a region whose keys end soon.
+const applyPlan = "`waypost ranges plan --out plan.json`, then `waypost ranges apply plan.json`."
+
 // examineKeys looks at the supply of keys.
 func (d *diagnosis) examineKeys(space *client.KeySpace) {
 	before := len(d.Findings)
@@ -325,11 +328,11 @@ func (d *diagnosis) examineKeys(space *client.KeySpace) {
 		case space.FreePrefixes > 0 && s.Unissued >= hardlyKeys: // the region takes a prefix when it needs one
 		case s.Unissued < hardlyKeys:
 			d.add(critical, where, fmt.Sprintf("%s are left", grouped(s.Unissued)), time.Time{},
-				"`waypost ranges assign`, or `waypost ranges move ID --to "+printable(s.Region)+" --remainder`.", "KGSPoolCritical")
+				"`waypost ranges assign --region "+printable(s.Region)+"`, or `waypost ranges move ID --to "+printable(s.Region)+" --remainder`.", "KGSPoolCritical")
 		case lasts < soon:
-			d.add(critical, where, "they last "+roughly(lasts), time.Time{}, "`waypost ranges plan`, then `waypost ranges apply`.", "KGSExhaustionAhead")
+			d.add(critical, where, "they last "+roughly(lasts), time.Time{}, applyPlan, "KGSExhaustionAhead")
 		case s.Unissued < fewKeys:
-			d.add(warning, where, fmt.Sprintf("%s are left", grouped(s.Unissued)), time.Time{}, "`waypost ranges plan`, then `waypost ranges apply`.", "KGSPoolLow")
+			d.add(warning, where, fmt.Sprintf("%s are left", grouped(s.Unissued)), time.Time{}, applyPlan, "KGSPoolLow")
 		}
 	}
 	if len(d.Findings) == before {

@@ -72,7 +72,8 @@ needs --yes.`,
 		Example: `  waypost edges gone eu-1 --yes`,
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			question := fmt.Sprintf("Statistics wait no longer for the clicks of %s. If it has not reported since a failover or restore of PostgreSQL, "+
+			question := fmt.Sprintf("Statistics wait no longer for the clicks of %s. "+
+				"If it has not reported since a failover or restore of PostgreSQL, "+
 				"the exact and bounded click budgets of all existing links end for good. Type its name to go on: ", args[0])
 			if err := p.confirm(yes, question, args[0]); err != nil {
 				return err
