@@ -272,7 +272,8 @@ func (d *diagnosis) examineEdge(e *client.Edge) {
 	case e.State != "alive":
 		d.add(critical, e.Node, "is "+e.State, e.Since,
 			"Take it out of DNS or the balancer if it does not answer visitors, and start it. If its disk is gone for good: `waypost edges gone "+
-				printable(e.Node)+"`.", "EdgeDown")
+				printable(e.Node)+"`. If it has not reported since a failover or restore of PostgreSQL, that ends the exact and bounded click budgets "+
+				"of all existing links for good.", "EdgeDown")
 		return
 	case e.Credential != nil && *e.Credential == "revoked":
 		d.add(critical, e.Node, "still answers visitors, and its credential was revoked", time.Time{},
@@ -305,6 +306,9 @@ func (d *diagnosis) examineEdge(e *client.Edge) {
 	}
 }
 
+// applyPlan is the remedy for a region whose keys end soon.
+const applyPlan = "`waypost ranges plan --out plan.json`, then `waypost ranges apply plan.json`."
+
 // examineKeys looks at the supply of keys.
 func (d *diagnosis) examineKeys(space *client.KeySpace) {
 	before := len(d.Findings)
@@ -324,11 +328,11 @@ func (d *diagnosis) examineKeys(space *client.KeySpace) {
 		case space.FreePrefixes > 0 && s.Unissued >= hardlyKeys: // the region takes a prefix when it needs one
 		case s.Unissued < hardlyKeys:
 			d.add(critical, where, fmt.Sprintf("%s are left", grouped(s.Unissued)), time.Time{},
-				"`waypost ranges assign`, or `waypost ranges move ID --to "+printable(s.Region)+" --remainder`.", "KGSPoolCritical")
+				"`waypost ranges assign --region "+printable(s.Region)+"`, or `waypost ranges move ID --to "+printable(s.Region)+" --remainder`.", "KGSPoolCritical")
 		case lasts < soon:
-			d.add(critical, where, "they last "+roughly(lasts), time.Time{}, "`waypost ranges plan`, then `waypost ranges apply`.", "KGSExhaustionAhead")
+			d.add(critical, where, "they last "+roughly(lasts), time.Time{}, applyPlan, "KGSExhaustionAhead")
 		case s.Unissued < fewKeys:
-			d.add(warning, where, fmt.Sprintf("%s are left", grouped(s.Unissued)), time.Time{}, "`waypost ranges plan`, then `waypost ranges apply`.", "KGSPoolLow")
+			d.add(warning, where, fmt.Sprintf("%s are left", grouped(s.Unissued)), time.Time{}, applyPlan, "KGSPoolLow")
 		}
 	}
 	if len(d.Findings) == before {

@@ -164,6 +164,10 @@ func TestBudgets_AreFrozenInANewEpochUntilEveryEdgeHasReported(t *testing.T) {
 	_, err = db.ReportBudgets(t.Context(), all)
 	require.NoError(t, err)
 	require.NoError(t, db.GiveUpEdge(t.Context(), operator, "edge-b", 1))
+	entries, err := db.Audit(t.Context(), waypost.DefaultWorkspace, 0, 1)
+	require.NoError(t, err)
+	require.Equal(t, "edges.gone", entries[0].Action)
+	require.Contains(t, string(entries[0].Detail), "click budgets of all existing links have ended")
 	require.Equal(t, controlplane.BudgetUsed, reports(t, db, "edge-a", account("closed", 1, budget.Account{}, 5)).State,
 		"an edge is gone whose grants may be forgotten")
 	limited(t, db, hand, "later", "exact", 50)

@@ -328,6 +328,7 @@ func TestAnEdgeThatIsGoneIsWaitedForNoLongerUnlessItComesBack(t *testing.T) {
 		entries[1].Action, entries[1].Subject,
 	})
 	require.Contains(t, string(entries[1].Detail), `"pending": 7`)
+	require.NotContains(t, string(entries[1].Detail), "budgets", "none has ended")
 
 	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "edge-a", Region: "eu", Pending: 7}}))
 	require.Equal(t, []string{"edge-a", "edge-b"}, waiting(), "it is back")

@@ -203,12 +203,13 @@ func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, nod
 		if err := tx.QueryRow(ctx, heardOf, node, silent).Scan(&known, &heard, &left, &pending); err != nil {
 			return err
 		}
-		if !heard { // its clicks of budgets count as spent
-			if _, err := tx.Exec(ctx, `SELECT budget_give_up($1)`, node); err != nil {
+		var ended bool // budgets, because PostgreSQL may have forgotten what it was granted
+		if !heard {    // its clicks of budgets count as spent
+			if err := tx.QueryRow(ctx, `SELECT budget_give_up($1)`, node).Scan(&ended); err != nil {
 				return err
 			}
 		}
-		if left {
+		if left && !ended {
 			return nil
 		}
 		if !known {
@@ -220,7 +221,11 @@ func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, nod
 		if _, err := tx.Exec(ctx, giveUp, node); err != nil {
 			return err
 		}
-		detail, err := json.Marshal(map[string]any{"what": "its clicks are waited for no longer", "pending": pending})
+		what := "its clicks are waited for no longer"
+		if ended {
+			what += ", and the exact and bounded click budgets of all existing links have ended"
+		}
+		detail, err := json.Marshal(map[string]any{"what": what, "pending": pending})
 		if err != nil {
 			return err
 		}

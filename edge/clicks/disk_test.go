@@ -2,6 +2,7 @@ package clicks_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -228,4 +229,31 @@ func TestJournal_MemoryWithoutADiskBehindItEndsNothing(t *testing.T) {
 	require.Equal(t, map[string]uint64{"1/efgh": 10}, got)
 	require.Positive(t, metric(t, registry, "waypost_clicks_disk_errors_total"))
 	require.Len(t, files(t, filepath.Join(dir, "quarantine"), "segment"), 1)
+}
+
+func TestJournal_DirectoryThatCannotBeListedHidesNoOtherMetric(t *testing.T) {
+	cfg := config(filepath.Join(t.TempDir(), "clicks"))
+	registry := prometheus.NewRegistry()
+	cfg.Metrics = registry
+	j := open(t, cfg)
+	record(t, j, "abc", 3)
+	before := metric(t, registry, "waypost_clicks_disk_errors_total")
+
+	require.NoError(t, os.Rename(cfg.Dir, cfg.Dir+".away"))
+	const times = 100 // more than the journal's own work can fail meanwhile
+	for range times - 1 {
+		_, err := registry.Gather()
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+	families, err := registry.Gather()
+	require.NoError(t, os.Rename(cfg.Dir+".away", cfg.Dir))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	values := map[string]float64{}
+	for _, f := range families {
+		values[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue()
+	}
+	require.NotContains(t, values, "waypost_clicks_journal_bytes")
+	require.Equal(t, 3., values["waypost_clicks_recorded_total"])
+	require.GreaterOrEqual(t, values["waypost_clicks_disk_errors_total"], before+times, "so that an alert fires")
+	require.Positive(t, metric(t, registry, "waypost_clicks_journal_bytes"), "the directory is back")
 }

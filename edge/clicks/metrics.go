@@ -62,6 +62,10 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}
 	n := &c.j.counts
+	used, err := c.j.dir.used()
+	if err != nil {
+		n.diskErrors.Add(1)
+	}
 	counter(recordedDesc, c.j.recorder.recorded())
 	counter(droppedDesc, c.j.recorder.dropped.Load())
 	counter(batchesDesc, n.batches.Load())
@@ -81,7 +85,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	waiting, age := c.j.catalog.waiting(time.Now())
 	gauge(waitingDesc, float64(waiting))
 	gauge(ageDesc, age.Seconds())
-	if used, err := c.j.dir.used(); err != nil {
+	if err != nil {
 		ch <- prometheus.NewInvalidMetric(bytesDesc, err)
 	} else {
 		gauge(bytesDesc, float64(used))

@@ -78,6 +78,8 @@ func (l Listener) handler() http.Handler {
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(l.Metrics, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(l.Logger.Handler(), slog.LevelError),
+		// One number that cannot be read must not take the others with it, and "up" with them.
+		ErrorHandling: promhttp.ContinueOnError,
 	}))
 	if l.Members != nil {
 		mux.Handle("GET /members", l.Members)

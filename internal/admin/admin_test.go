@@ -1,7 +1,9 @@
 package admin_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -55,6 +57,36 @@ func TestListener_ReportsReadiness(t *testing.T) {
 	again, err := listener.Open(t.Context(), ln.Addr().String(), "--admin-addr")
 	require.NoError(t, err, "the address is free again")
 	require.NoError(t, again.Close())
+}
+
+func TestListener_ExportsWhatCanBeRead(t *testing.T) {
+	ln, err := listener.Open(t.Context(), "127.0.0.1:0", "--admin-addr")
+	require.NoError(t, err)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "waypost_test", Help: "A test."}), unreadable{})
+	var log bytes.Buffer
+	operators := admin.Listener{Metrics: registry, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- operators.Serve(ctx, ln) }()
+	got := get(t, "http://"+ln.Addr().String()+"/metrics")
+	cancel()
+	require.NoError(t, <-done)
+	require.Equal(t, 200, got.status)
+	require.Contains(t, got.body, "waypost_test 0\n")
+	require.NotContains(t, got.body, "waypost_unreadable")
+	require.Contains(t, log.String(), "the directory is gone")
+}
+
+// unreadable is a collector whose number cannot be read.
+type unreadable struct{}
+
+var unreadableDesc = prometheus.NewDesc("waypost_unreadable", "A test.", nil, nil)
+
+func (unreadable) Describe(ch chan<- *prometheus.Desc) { ch <- unreadableDesc }
+
+func (unreadable) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.NewInvalidMetric(unreadableDesc, errors.New("the directory is gone"))
 }
 
 func TestStatus_IsReadAsWritten(t *testing.T) {

@@ -130,9 +130,10 @@ func readMarker(root string) (string, error) {
 }
 
 func refuseForeign(root string, entries []fs.DirEntry) error {
-	// A first start that was killed at once leaves no more than this.
+	// A first start that was killed at once leaves the lock and half a marker. A new ext4
+	// file system has lost+found.
 	foreign := slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
-		return e.Name() == lockName || strings.HasPrefix(e.Name(), "."+markerName+".")
+		return e.Name() == lockName || strings.HasPrefix(e.Name(), "."+markerName+".") || e.Name() == "lost+found" && e.IsDir()
 	})
 	if len(foreign) > 0 {
 		return fmt.Errorf("the directory %s is not empty and was not made by Waypost (it has %s): choose another --data-dir", root, foreign[0].Name())

@@ -51,6 +51,19 @@ func TestADirectoryOfAnotherKindOrNobodysIsRefusedUntouched(t *testing.T) {
 	require.Len(t, entries, 1)
 }
 
+func TestOpen_TakesANewFileSystem(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "lost+found"), 0o700))
+	d, err := datadir.Open(root, datadir.Control, 0o700)
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+
+	file := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(file, "lost+found"), nil, 0o600))
+	_, err = datadir.Open(file, datadir.Control, 0o700)
+	require.ErrorContains(t, err, "was not made by Waypost (it has lost+found)")
+}
+
 func TestAFirstStartThatWasKilledAtOnceIsNoObstacle(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{"lock", ".format.123"} {

@@ -39,3 +39,15 @@ func TestTheUnitsSayWhatSystemdUnderstands(t *testing.T) {
 	require.NoError(t, err, string(said))
 	require.Empty(t, string(said))
 }
+
+// An edge sizes its table by /proc/meminfo, and Go its listen backlog by /proc/sys.
+func TestUnits_ShowTheMachinesMemory(t *testing.T) {
+	units, err := filepath.Glob("../../deploy/*.service")
+	require.NoError(t, err)
+	require.NotEmpty(t, units)
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "ProcSubset=pid", unit)
+	}
+}
