@@ -260,7 +260,7 @@ export interface paths {
         post?: never;
         /**
          * Declare an edge as lost for good, with its disk
-         * @description Statistics no longer wait for its clicks: it neither holds `complete_until` back nor is among those `behind`. Nothing is deleted; if the edge returns, statistics wait for it again, and its clicks are counted. 409 for an edge that was heard of within the last minute. It is in the audit log.
+         * @description Statistics no longer wait for its clicks: it neither holds `complete_until` back nor is among those `behind`. Nothing is deleted; if the edge returns, statistics wait for it again, and its clicks are counted. If PostgreSQL was failed over or restored and the edge has not reported since, the exact and bounded click budgets of all existing links end for good. 409 for an edge that was heard of within the last minute. It is in the audit log.
          */
         delete: operations["give-up-edge"];
         options?: never;
