@@ -98,7 +98,8 @@ choose the key, for scripts that may run again.`,
 			if c.Flags().Changed("expires-in") && time.Duration(expires) < time.Second {
 				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", &expires)}
 			}
-			err := errors.Join(w.check(), checkClicks(c, n.MaxClicks), checkTags(n.Tags, ""), oneOf(c, "expires-in", "expires-at"))
+			err := errors.Join(w.check(), checkClicks(c, n.MaxClicks), checkTags(n.Tags, ""), oneOf(c, "expires-in", "expires-at"),
+				notEmpty(c, "expires-at"), notEmpty(c, "valid-from"))
 			if err == nil {
 				n.ExpiresAt, err = moment("--expires-at", expiresAt)
 			}
@@ -424,6 +425,15 @@ func oneOf(c *cobra.Command, flags ...string) error {
 	}
 	if len(given) > 1 {
 		return &usageError{fmt.Errorf("%s contradict one another", strings.Join(given, " and "))}
+	}
+	return nil
+}
+
+// notEmpty refuses a flag with nothing in it, as a variable of a shell that was not set
+// leaves it: a link without the limit would be made.
+func notEmpty(c *cobra.Command, flag string) error {
+	if f := c.Flags().Lookup(flag); f.Changed && f.Value.String() == "" {
+		return &usageError{fmt.Errorf("--%s is empty: leave it out for none", flag)}
 	}
 	return nil
 }

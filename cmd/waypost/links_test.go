@@ -151,6 +151,7 @@ func TestLinks_RefuseFlagsThatMakeNoSense(t *testing.T) {
 			[]string{"links", "create", "https://a.example", "--expires-in", "1s", "--expires-at", "2090-12-31T00:00:00Z"},
 			"--expires-in and --expires-at contradict one another",
 		},
+		{[]string{"links", "create", "https://a.example", "--expires-at", ""}, "--expires-at is empty: leave it out for none"},
 		{[]string{"links", "create", "https://a.example", "--tag", "a", "--tag", ""}, "--tag: a tag is empty"},
 		{[]string{"links", "update", "spring", "--tag", ""}, "--tag: a tag is empty: --no-tags takes all away"},
 	} {

@@ -67,6 +67,8 @@ func All() []Dashboard {
 			Panels: []Panel{
 				one("Answers", "By status.", perSecond, `sum by (status) (rate(waypost_redirects_total{instance=~"$instance"}[1m]))`, "{{status}}"),
 				one("CPU", "Processors that the process uses.", number, `rate(process_cpu_seconds_total{instance=~"$instance", job="waypost-edge"}[1m])`, byInstance),
+				one("Time of a redirect, p99", "From when a request was read until it was answered.", seconds,
+					`histogram_quantile(0.99, sum by (instance, le) (rate(waypost_redirect_duration_seconds_bucket{instance=~"$instance"}[5m])))`, byInstance),
 				one("Connections", "", number, `waypost_redirect_connections{instance=~"$instance"}`, byInstance),
 				one("Refused connections", "", perSecond, `sum by (reason) (rate(waypost_redirect_connections_refused_total{instance=~"$instance"}[1m]))`, "{{reason}}"),
 				one("Errors", "Redirects that failed, and links whose rules cannot be read.", perSecond,

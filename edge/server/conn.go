@@ -20,6 +20,7 @@ import (
 type conn struct {
 	server *Server
 	stripe *stripe
+	turn   uint64 // of its next request, counted from that of the connection; see isTimed
 
 	raw    net.Conn        // below TLS and the PROXY header
 	socket fastpath.Socket // raw, when there is neither

@@ -40,6 +40,11 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 			c.phase.Store(phaseWaiting) // fasthttp's hook will find the request begun
 		}
 	}()
+	var began time.Time
+	timed := c.isTimed()
+	if timed {
+		began = time.Now()
+	}
 	by := asked{fast: &r}
 	domain, res, err := s.decide(c, host, &visit, by)
 	if err != nil || res.Status == 503 || res.Password {
@@ -70,6 +75,9 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 	c.stripe.count(res.Status)
 	c.writing.wanted = now.Add(s.cfg.WriteTimeout)
 	_, err = to.Write(out)
+	if c.turn++; timed {
+		c.stripe.durations.since(began)
+	}
 	c.reading.wanted = now.Add(s.cfg.IdleTimeout)
 	c.fast = true
 	c.rest()

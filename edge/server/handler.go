@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -25,6 +26,10 @@ var (
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	c := connOf(ctx)
 	defer s.rescue(ctx, c)
+	if c.isTimed() {
+		defer c.stripe.durations.since(time.Now())
+	}
+	c.turn++
 	posted := len(ctx.Request.Body()) > 0 // see refuseBody
 	if posted || s.draining.Load() {
 		ctx.SetConnectionClose() // see lineGuard

@@ -74,7 +74,8 @@ func (l *listener) admit(accepted net.Conn) net.Conn {
 		w := &plainConn{Conn: below}
 		c, admitted = &w.conn, w
 	}
-	c.server, c.stripe, c.registry, c.raw, c.peer, c.trusted = s, s.metrics.nextStripe(), s.registry, accepted, peer, trusted
+	c.server, c.registry, c.raw, c.peer, c.trusted = s, s.registry, accepted, peer, trusted
+	c.stripe, c.turn = s.metrics.nextStripe()
 	c.slack = slackOf(s.cfg.ReadTimeout, s.cfg.WriteTimeout, s.cfg.IdleTimeout)
 	switch {
 	case proxied != nil:

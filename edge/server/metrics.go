@@ -26,7 +26,9 @@ type stripe struct {
 	answers [len(countedStatuses)]atomic.Uint64
 	errors  atomic.Uint64
 	broken  atomic.Uint64 // programmes of rules
-	_       [128]byte
+
+	durations durations
+	_         [128]byte
 }
 
 // countedStatuses are the only values of the label status.
@@ -64,9 +66,10 @@ func newMetrics() *metrics {
 	return &metrics{stripes: make([]stripe, perProcessor*runtime.GOMAXPROCS(0))}
 }
 
-// nextStripe returns the stripe of a new connection, in turn.
-func (m *metrics) nextStripe() *stripe {
-	return &m.stripes[m.next.Add(1)%uint64(len(m.stripes))]
+// nextStripe returns the stripe of a new connection, in turn, and which connection it is.
+func (m *metrics) nextStripe() (of *stripe, turn uint64) {
+	turn = m.next.Add(1)
+	return &m.stripes[turn%uint64(len(m.stripes))], turn
 }
 
 var (
@@ -89,6 +92,7 @@ var (
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- answersDesc
+	ch <- durationDesc
 	ch <- errorsDesc
 	ch <- brokenDesc
 	ch <- openDesc
@@ -127,6 +131,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for j, status := range countedStatuses {
 		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, float64(answers[j]), strconv.Itoa(status))
 	}
+	ch <- m.duration()
 	ch <- prometheus.MustNewConstMetric(errorsDesc, prometheus.CounterValue, float64(failures))
 	ch <- prometheus.MustNewConstMetric(brokenDesc, prometheus.CounterValue, float64(broken))
 	ch <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(m.open()))

@@ -56,6 +56,30 @@ func TestEveryAnswerIsCountedByItsStatus(t *testing.T) {
 	}, gather(t, registry, "waypost_redirects_total", "waypost_redirect_errors_total"))
 }
 
+func TestOneRequestInSixteenIsTimed(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	_, addr := serve(t, server.Config{Metrics: registry})
+	for range 16 { // twice on the fast path, and twice on that of the handler
+		for _, path := range []string{"/found302", "/unknown1", "/found302+", "/failing1"} {
+			get(t, addr, path, "wayp.example")
+		}
+	}
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	timed := uint64(0)
+	for _, f := range families {
+		if f.GetName() != "waypost_redirect_duration_seconds" {
+			continue
+		}
+		h := f.GetMetric()[0].GetHistogram()
+		require.Positive(t, h.GetSampleSum())
+		for _, b := range h.GetBucket() {
+			timed = b.GetCumulativeCount()
+		}
+	}
+	require.EqualValues(t, 4, timed, "by the last of the buckets")
+}
+
 // gather returns the values of the named metrics, by name and label.
 func gather(t *testing.T, registry *prometheus.Registry, names ...string) map[string]float64 {
 	t.Helper()

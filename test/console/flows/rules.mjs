@@ -91,6 +91,20 @@ export async function rulesAreMadeByKeyboardFollowedExplainedAndCounted(c) {
   await c.narrow();
 }
 
+/** A name with a comma is one name, as long as it is not typed again. */
+export async function aCityWithACommaStaysOne(c) {
+  const { page } = c;
+  const cities = ["Washington, D.C.", "Bonn"];
+  const link = await create(c, { rules: [{ name: "capitals", when: [{ city: cities }], to: "https://example.com/capital" }] });
+  await open(c, link, "?rules=on");
+  const form = page.getByRole("form", { name: "Edit rules" });
+  await form.getByLabel("Name", { exact: true }).fill("seats");
+  await form.getByRole("button", { name: "Save" }).click();
+  await toast(c, "Saved").waitFor();
+  const { rules } = await c.api("GET", `/api/v1/urls/${link.short_code}`);
+  c.assert.deepEqual(rules.map((r) => [r.name, r.when[0].city]), [["seats", cities]]);
+}
+
 export async function faultsAreAtTheirFieldAndWhatWasTypedStays(c) {
   const { page } = c;
   const rules = [{ id: 1, name: "first", when: [{ country: ["DE"] }], to: "https://example.com/1" }, { id: 2, name: "second", to: "https://example.com/2" }];

@@ -138,6 +138,15 @@ export async function viewerSignsIn(c) {
     c.assert.equal(await page.evaluate(async () => (await fetch("/api/v1/users")).status), 403);
     await page.goto(`${c.base}/console/import`);
     await page.getByText("Your role may not create links").waitFor();
+    // Everybody makes keys of their own, which do no more than they may.
+    await open(c, "keys", page);
+    await page.getByLabel("Name", { exact: true }).fill(name);
+    c.assert.equal(await page.getByRole("checkbox", { name: "links:write" }).count(), 0);
+    await page.getByRole("button", { name: "Create a key" }).click();
+    const key = await dialog(page).getByLabel("API key", { exact: true }).textContent();
+    await dialog(page).getByRole("button", { name: "Done" }).click();
+    const asked = (method) => fetch(`${c.base}/api/v1/urls`, { method, headers: { "X-Api-Key": key, "Content-Type": "application/json" }, body: method === "POST" ? '{"original_url": "https://example.com/"}' : undefined });
+    c.assert.deepEqual([(await asked("GET")).status, (await asked("POST")).status], [200, 403]);
     await another(c, async (second) => {
       await signIn(c, second, email, password);
       await open(c, "account", page);

@@ -95,6 +95,8 @@ function conditionOf(c: ConditionForm): Condition {
     }
     case "week":
       return { ...not, week: { zone: c.zone.trim(), hours: values } };
+    case "city": // a name may have a comma, as long as it is not typed again
+      return { ...not, city: c.was.city?.join(", ") === c.values ? c.was.city : values };
     case "country":
       return { ...not, country: values.map((v) => v.toUpperCase()) };
     default:

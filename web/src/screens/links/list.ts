@@ -58,6 +58,11 @@ export class LinkList {
     this.load("");
   }
 
+  /** Whether the rows may be those of the former query. */
+  get former(): boolean {
+    return this.loading && this.asked === "";
+  }
+
   reload(): void {
     this.start(this.query);
   }

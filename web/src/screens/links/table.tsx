@@ -155,7 +155,7 @@ export function LinkTable(p: TableProps) {
           <th role="columnheader">
             <label class="pick">
               <input
-                type="checkbox" aria-label={text("selectAll")} checked={all} ref={(el) => { if (el) el.indeterminate = !all && selected.size > 0; }}
+                type="checkbox" aria-label={text("selectAll")} checked={all} disabled={list.former} ref={(el) => { if (el) el.indeterminate = !all && selected.size > 0; }}
                 onChange={(e) => p.select(rows.map((r) => r.link), e.currentTarget.checked)}
               />
             </label>

@@ -23,7 +23,7 @@ async function allKeys(signal: AbortSignal): Promise<Key[]> {
   return pages.flatMap((p) => p.keys);
 }
 
-/** Keys lists, makes, replaces and revokes API keys. */
+/** Keys lists, makes, replaces and revokes API keys: all of the workspace for administrators, their own for others. */
 export function Keys() {
   const keys = useLoad(allKeys, []);
   const [once, setOnce] = useState<Key>();
@@ -48,7 +48,7 @@ export function Keys() {
   };
   return (
     <>
-      {can("admin") ? <Create made={made} /> : <p class="notice">{text("keysNotYours")}</p>}
+      <Create made={made} />
       <section class="card" aria-labelledby="keys-title">
         <h2 id="keys-title" tabIndex={-1} ref={heading}>{textOf("keys")}</h2>
         <p class="quiet">{text("keysLead")}</p>
@@ -65,7 +65,7 @@ export function Keys() {
                   <td>{expired ? <span class="tag bad">{text("expired")}</span> : <Moment at={k.expires_at} />}</td>
                   <td>
                     <div class="row" role="group" aria-label={text("actionsOf", { name: k.name })}>
-                      {can("admin") && !expired && <button type="button" class="small" onClick={() => setAsked({ what: "rotate", of: k })}>{textOf("rotate")}</button>}
+                      {!expired && <button type="button" class="small" onClick={() => setAsked({ what: "rotate", of: k })}>{textOf("rotate")}</button>}
                       <button type="button" class="small danger" onClick={() => setAsked({ what: "revoke", of: k })}>{textOf("revoke")}</button>
                     </div>
                   </td>

@@ -310,6 +310,16 @@ function Refused({ report }: { report: Partial<Report> & Pick<Report, "progress"
   );
 }
 
+async function allTags(signal: AbortSignal): Promise<string[]> {
+  const all: string[] = [];
+  for (let after = ""; ;) {
+    const page = await ask(client.GET("/api/v1/tags", { params: { query: { limit: 1000, ...(after ? { after } : {}) } }, signal }));
+    all.push(...page.tags.map((t) => t.tag));
+    after = page.next_after;
+    if (!after) return all;
+  }
+}
+
 function Export() {
   const [format, setFormat] = useState<"csv" | "jsonl">("csv");
   const [tag, setTag] = useState("");
@@ -317,10 +327,10 @@ function Export() {
   const [raw, setRaw] = useState(false);
   const choices = useLoad(async (signal) => {
     const [tags, domains] = await Promise.all([
-      ask(client.GET("/api/v1/tags", { params: { query: { limit: 1000 } }, signal })),
+      allTags(signal),
       ask(client.GET("/api/v1/domains", { signal })),
     ]);
-    return { tags: tags.tags.map((t) => t.tag), domains: domains.domains.filter((d) => d.state !== "pending").map((d) => d.host) };
+    return { tags, domains: domains.domains.filter((d) => d.state !== "pending").map((d) => d.host) };
   }, []);
   const query = new URLSearchParams({ format });
   if (tag) query.append("tag", tag);
