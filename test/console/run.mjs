@@ -240,4 +240,6 @@ for await (const line of readline.createInterface({ input: process.stdin })) {
   await run(...line.split(" "));
   console.log("{}");
 }
-await (await current)?.close();
+// A browser that does not close ends with this process.
+await Promise.race([(await current)?.close(), new Promise((done) => setTimeout(done, 10_000))]);
+process.exit();
