@@ -18,9 +18,9 @@ import (
 // conn is the state of one client connection. Its requests come one after the other, so
 // that the goroutine that reads the connection owns all fields without a comment.
 type conn struct {
-	server *Server
-	stripe *stripe
-	turn   uint64 // of its next request, counted from that of the connection; see isTimed
+	server   *Server
+	stripe   *stripe
+	requests uint64 // the connection's number, and 1 more after each request; see isTimed
 
 	raw    net.Conn        // below TLS and the PROXY header
 	socket fastpath.Socket // raw, when there is neither

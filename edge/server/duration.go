@@ -7,18 +7,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// timedEvery says how many requests of a connection share one measurement of time: to ask
-// for the time costs as much as a hundredth of a redirect.
+// timedEvery is the rate of sampling: one request in 16 is timed. To read the clock
+// before and after takes 0.1 µs, a hundredth of the time of a redirect.
 const timedEvery = 16
 
-// durationBounds are the upper bounds of the histogram's buckets. Most requests take some
-// ten microseconds, and an alert goes by half a second.
+// durationBounds are the upper bounds of the histogram's buckets. Most requests take
+// about ten microseconds. The alert RedirectsSlow uses the bound of half a second.
 var durationBounds = [...]time.Duration{
 	50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond, time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond,
 	100 * time.Millisecond, 500 * time.Millisecond, 2500 * time.Millisecond,
 }
 
-// durations is a histogram of some connections.
+// durations is the histogram of the timed requests on the connections of a stripe.
 type durations struct {
 	counts [len(durationBounds) + 1]atomic.Uint64 // the last: beyond all bounds
 	sum    atomic.Uint64                          // ns
@@ -35,9 +35,9 @@ func (d *durations) since(began time.Time) {
 	d.sum.Add(uint64(max(took, 0)))
 }
 
-// isTimed reports whether the next request of the connection is to be timed. The first
-// requests of connections take turns, too, because most connections have only one.
-func (c *conn) isTimed() bool { return c.turn%timedEvery == 0 }
+// isTimed reports whether to time the next request. Each connection begins to count at
+// its own number: most have a single request, and if all began at 0, each would be timed.
+func (c *conn) isTimed() bool { return c.requests%timedEvery == 0 }
 
 var durationDesc = prometheus.NewDesc("waypost_redirect_duration_seconds",
 	"Time from when a request was read until its answer was written, or given to fasthttp, of one request in 16.", nil, nil)

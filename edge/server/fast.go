@@ -75,7 +75,7 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 	c.stripe.count(res.Status)
 	c.writing.wanted = now.Add(s.cfg.WriteTimeout)
 	_, err = to.Write(out)
-	if c.turn++; timed {
+	if c.requests++; timed {
 		c.stripe.durations.since(began)
 	}
 	c.reading.wanted = now.Add(s.cfg.IdleTimeout)

@@ -29,7 +29,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	if c.isTimed() {
 		defer c.stripe.durations.since(time.Now())
 	}
-	c.turn++
+	c.requests++
 	posted := len(ctx.Request.Body()) > 0 // see refuseBody
 	if posted || s.draining.Load() {
 		ctx.SetConnectionClose() // see lineGuard

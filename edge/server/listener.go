@@ -75,7 +75,7 @@ func (l *listener) admit(accepted net.Conn) net.Conn {
 		c, admitted = &w.conn, w
 	}
 	c.server, c.registry, c.raw, c.peer, c.trusted = s, s.registry, accepted, peer, trusted
-	c.stripe, c.turn = s.metrics.nextStripe()
+	c.stripe, c.requests = s.metrics.nextStripe()
 	c.slack = slackOf(s.cfg.ReadTimeout, s.cfg.WriteTimeout, s.cfg.IdleTimeout)
 	switch {
 	case proxied != nil:

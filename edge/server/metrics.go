@@ -66,10 +66,11 @@ func newMetrics() *metrics {
 	return &metrics{stripes: make([]stripe, perProcessor*runtime.GOMAXPROCS(0))}
 }
 
-// nextStripe returns the stripe of a new connection, in turn, and which connection it is.
-func (m *metrics) nextStripe() (of *stripe, turn uint64) {
-	turn = m.next.Add(1)
-	return &m.stripes[turn%uint64(len(m.stripes))], turn
+// nextStripe returns the stripe of a new connection, in turn, and its number: 1 for the
+// first since the start.
+func (m *metrics) nextStripe() (s *stripe, number uint64) {
+	number = m.next.Add(1)
+	return &m.stripes[number%uint64(len(m.stripes))], number
 }
 
 var (

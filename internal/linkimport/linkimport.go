@@ -193,9 +193,10 @@ type run struct {
 	// The API's clock, as it was told at a moment of our own.
 	apiTime, ourTime time.Time
 
-	// The custom codes that a dry run would have used up, and their targets.
+	// The custom codes that a dry run has met: from the hash of domain and code to that of
+	// the first target. An entry takes some 30 bytes of memory.
 	codes map[uint64]uint64
-	seed  maphash.Seed
+	seed  maphash.Seed // of these hashes
 }
 
 func (r *run) all(ctx context.Context, file io.Reader) error {
@@ -330,8 +331,9 @@ func (d *delivery) refuse(row Row) {
 	d.report.Refused = append(d.report.Refused, row)
 }
 
-// judgeCodes looks for codes that earlier batches of a dry run have: the API sees a batch
-// at a time, and keeps nothing of it. A code takes some 30 bytes.
+// judgeCodes corrects the report of a dry run for custom codes that an earlier batch has.
+// The API cannot see those: it judges a batch at a time, and a dry run stores nothing.
+// Otherwise no row was tried, and there is nothing to correct.
 func (d *delivery) judgeCodes() {
 	for _, row := range d.tried {
 		code, target := row.link.CustomCode, maphash.String(d.seed, row.link.OriginalURL)

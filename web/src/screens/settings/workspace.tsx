@@ -31,9 +31,9 @@ function Form({ of: w, saved }: { of: Schemas["Workspace"]; saved: (w: Schemas["
           saved(await ask(client.PATCH("/api/v1/workspace", {
             // Others may have changed what this form does not change.
             body: {
-              name, settings: {
+              ...(name === w.name ? {} : { name }), settings: {
                 ...(dedupe === w.settings.dedupe ? {} : { dedupe }), ...(events === w.settings.events ? {} : { events }),
-                ...(events === "sampled" ? { events_sample: Number(sample) } : {}),
+                ...(events === "sampled" && Number(sample) !== w.settings.events_sample ? { events_sample: Number(sample) } : {}),
               },
             },
           })));
