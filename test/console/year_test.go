@@ -38,14 +38,15 @@ func TestStatistics_OfAYearTake300Milliseconds(t *testing.T) {
 	defer func() { require.NoError(t, conn.Close(t.Context())) }()
 	fillYear(t, conn, link.ID)
 
-	now := time.Now().UTC()
-	url := fmt.Sprintf("%s/api/v1/urls/%s/stats?from=%s&interval=day", state.API, link.ShortCode,
-		now.AddDate(0, 0, 1-yearDays).Format(time.DateOnly))
-	for _, query := range []string{"", "&tz=Europe/Berlin", "&by=cities&name=City+7,+HA"} {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	for query, zone := range map[string]*time.Location{"": time.UTC, "&tz=Europe/Berlin": berlin, "&by=cities&name=City+7,+HA": time.UTC} {
+		first := time.Now().In(zone).AddDate(0, 0, 1-yearDays) // Berlin is a day ahead late in the evening
+		url := fmt.Sprintf("%s/api/v1/urls/%s/stats?from=%s&interval=day", state.API, link.ShortCode, first.Format(time.DateOnly))
 		best := time.Hour
 		var stats api.LinkStats
-		first := time.Now()
-		for tries := 0; tries < 5 || best > yearLimit && time.Since(first) < yearPatience; tries++ { // others may use the machine
+		start := time.Now()
+		for tries := 0; tries < 5 || best > yearLimit && time.Since(start) < yearPatience; tries++ { // others may use the machine
 			began := time.Now()
 			text := read(t, url+query)
 			best = min(best, time.Since(began))
