@@ -38,6 +38,8 @@ type CleanupStats struct {
 // Digest compares the digest of the changelog with what PostgreSQL's replicated rows add
 // up to.
 type Digest struct {
+	ControlPlane string `json:"control_plane" doc:"Name of the control plane that answers; each knows its own comparisons only."`
+
 	Running   bool       `json:"running" doc:"A comparison has not ended; what follows is of the one before."`
 	CheckedAt *time.Time `json:"checked_at" doc:"When this control plane has compared them last; null: it has not."`
 	Equal     *bool      `json:"equal" doc:"Whether the rows add up to the digest; null: not compared. If not, edges are not repaired."`

@@ -57,6 +57,6 @@ const (
 	HeaderPosition  = "Waypost-Position"  // position of a change in the changelog
 	HeaderApplied   = "Waypost-Applied"   // outcome of waiting for edges
 	HeaderReplayed  = "Idempotency-Replayed"
-	HeaderCursor    = "Waypost-Cursor" // trailer of an export: where the next one continues
-	HeaderLinks     = "Waypost-Links"  // trailer of an export: how many links it wrote
+	HeaderCursor    = "Waypost-Cursor" // of an export: where the next one continues
+	HeaderLinks     = "Waypost-Links"  // of an export: how many links it wrote
 )

@@ -33,6 +33,7 @@ type EdgeState struct {
 type Edge struct {
 	EdgeState
 	State         string     `json:"state" enum:"alive,silent,gone" doc:"Silent: not seen for more than 3 seconds. Gone: left on purpose, or not seen for more than 10 minutes."`
+	Left          bool       `json:"left" doc:"It is gone because it was stopped in order."`
 	Since         time.Time  `json:"since" doc:"When the state began; for an edge that is not seen, since when."`
 	LastSeen      time.Time  `json:"last_seen"`
 	Via           string     `json:"via" enum:"report,gossip,record" doc:"Source of this state. report: the edge itself. gossip: a hint from other nodes, while the edge does not reach the control plane. record: the last report to another control plane, or before this one was started."`

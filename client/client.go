@@ -67,12 +67,16 @@ func New(base, key string) (*Client, error) {
 		ResponseHeaderTimeout: time.Minute,
 		ForceAttemptHTTP2:     true,
 	}
-	c := &Client{base: strings.TrimSuffix(base, "/"), key: key, http: &http.Client{Transport: transport}}
+	c := &Client{base: strings.TrimSuffix(base, "/"), key: key, http: &http.Client{Transport: transport, CheckRedirect: stay}}
 	c.Links, c.Statistics, c.Ranges = Links{c}, Statistics{c}, Ranges{c}
 	c.Session, c.Users, c.Keys = Session{c}, Users{c}, Keys{c}
 	c.Workspaces, c.Domains, c.Edges, c.Blocks = Workspaces{c}, Domains{c}, Edges{c}, Blocks{c}
 	return c, nil
 }
+
+// stay keeps a client from following a redirect: the API sends none, and a change that is
+// sent on after one becomes a GET.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Base returns the API's address.
 func (c *Client) Base() string { return c.base }
@@ -133,16 +137,22 @@ func Passing(err error) (after time.Duration, ok bool) {
 	return 0, true
 }
 
-// do sends one request and decodes the answer into out, unless that is nil.
+// do sends one request and decodes the answer into out. Nil: the answer has no body.
 func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
 	got, err := c.exchange(ctx, method, path, nil, in)
-	if err != nil || out == nil {
+	if err != nil {
 		return err
 	}
 	return c.decode(got, out)
 }
 
 func (c *Client) decode(got answer, out any) error {
+	if out == nil {
+		if got.status != http.StatusNoContent {
+			return c.foreign(fmt.Errorf("its answer is %d with %d bytes instead of %d", got.status, len(got.body), http.StatusNoContent))
+		}
+		return nil
+	}
 	if err := json.Unmarshal(got.body, out); err != nil {
 		return c.foreign(err)
 	}
@@ -232,6 +242,9 @@ func problem(resp *http.Response, answer []byte) error {
 		*p = Problem{Title: http.StatusText(resp.StatusCode)}
 	}
 	p.Status = resp.StatusCode
+	if to := resp.Header.Get("Location"); to != "" && p.Status < http.StatusBadRequest {
+		p.Detail = fmt.Sprintf("this is no address of the API, it leads to %s", strconv.QuoteToASCII(to[:min(len(to), 256)]))
+	}
 	if seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16); err == nil {
 		p.RetryAfter = time.Duration(seconds) * time.Second
 	}

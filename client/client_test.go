@@ -110,3 +110,44 @@ func TestOtherServersAreNotBelieved(t *testing.T) {
 	_, err = client.New("localhost:8080", "")
 	require.ErrorContains(t, err, "is not a URL such as")
 }
+
+// A front that sends http on to https, or a page to sign in, must not look like success.
+func TestClient_FollowsNoRedirectAndTakesNoPageForSuccess(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet { // where a client that follows ends
+				_, _ = w.Write([]byte(`{"keys": []}`))
+				return
+			}
+			http.Redirect(w, r, "https://control.example.com"+r.URL.Path, http.StatusMovedPermanently)
+		},
+		"page": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>Sign in")) },
+	} {
+		c := serve(t, "wp_live_x", answer)
+		says := map[string]string{"redirect": "it leads to \"https://control.example.com/", "page": "does not answer like the API of Waypost"}[name]
+		require.ErrorContains(t, c.Edges.Revoke(t.Context(), "eu-1"), says, name)
+		_, err := c.Links.Remove(t.Context(), "spring", client.Write{})
+		require.ErrorContains(t, err, says, name)
+		_, err = c.Keys.Create(t.Context(), client.NewKey{Name: "ops"})
+		require.ErrorContains(t, err, says, name)
+	}
+}
+
+// Behind one address two control planes take turns; the other one knows an old state.
+func TestCheckDigest_TakesTheAnswerOfTheControlPlaneThatWasAsked(t *testing.T) {
+	looks := 0
+	c := serve(t, "", func(w http.ResponseWriter, r *http.Request) {
+		answer := `{"control_plane": "b", "equal": true, "records": 1}`
+		switch looks++; {
+		case r.Method == http.MethodPost:
+			answer = `{"control_plane": "a", "running": true}`
+		case looks == 3:
+			answer = `{"control_plane": "a", "equal": false, "records": 7}`
+		}
+		_, _ = w.Write([]byte(answer))
+	})
+	d, err := c.Edges.CheckDigest(t.Context(), false)
+	require.NoError(t, err)
+	require.Equal(t, int64(7), d.Records)
+	require.False(t, *d.Equal)
+}

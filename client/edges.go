@@ -68,7 +68,8 @@ func (e Edges) Digest(ctx context.Context) (d Digest, err error) {
 }
 
 // CheckDigest compares PostgreSQL's rows with the digest, until ctx ends. With recompute,
-// a wrong digest is replaced.
+// a wrong digest is replaced. The answer is that of the control plane which took the
+// request: another one behind the same address knows an older state.
 func (e Edges) CheckDigest(ctx context.Context, recompute bool) (d Digest, err error) {
 	err = e.c.do(ctx, http.MethodPost, api.PathDigest, api.CheckDigest{Recompute: recompute}, &d)
 	for err == nil && d.Running {
@@ -77,7 +78,10 @@ func (e Edges) CheckDigest(ctx context.Context, recompute bool) (d Digest, err e
 			return d, ctx.Err()
 		case <-time.After(orderPause):
 		}
-		d, err = e.Digest(ctx)
+		var now Digest
+		if now, err = e.Digest(ctx); now.ControlPlane == d.ControlPlane {
+			d = now
+		}
 	}
 	return d, err
 }

@@ -172,6 +172,9 @@ func (l Links) Change(ctx context.Context, code string, change LinkChange, w Wri
 // Remove removes a link.
 func (l Links) Remove(ctx context.Context, code string, w Write) (Receipt, error) {
 	got, err := l.c.exchange(ctx, http.MethodDelete, linkPath(code)+w.query(), nil, nil)
+	if err == nil {
+		err = l.c.decode(got, nil)
+	}
 	return receiptOf(got.header, 0), err
 }
 
@@ -344,9 +347,13 @@ func (l Links) Export(ctx context.Context, f Filter, format string, raw bool, af
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return Exported{}, fmt.Errorf("the answer of %s was cut off: %w", l.c.base, err)
 	}
-	links, err := strconv.Atoi(resp.Trailer.Get(api.HeaderLinks))
-	if err != nil {
-		return Exported{}, fmt.Errorf("%s does not answer like the API of Waypost: the export has no end", l.c.base)
+	ends := resp.Header
+	if ends.Get(api.HeaderLinks) == "" {
+		ends = resp.Trailer
 	}
-	return Exported{Links: links, Next: resp.Trailer.Get(api.HeaderCursor)}, nil
+	links, err := strconv.Atoi(ends.Get(api.HeaderLinks))
+	if err != nil {
+		return Exported{}, l.c.foreign(errors.New("the export has no end"))
+	}
+	return Exported{Links: links, Next: ends.Get(api.HeaderCursor)}, nil
 }

@@ -242,6 +242,14 @@ func (s *Blocks) Exchange(ctx context.Context, x *BlockExchange) (answer BlockAn
 	return answer, nil
 }
 
+// Known returns the digest of all statements, and whether the store has no others: those
+// of another control plane come with the next look.
+func (s *Blocks) Known(ctx context.Context) (digest uint64, all bool, err error) {
+	stored, err := s.store.BlockDigest(ctx)
+	digest = s.set.Digest()
+	return digest, err == nil && stored == digest, err
+}
+
 // Digest is the digest of all statements.
 func (s *Blocks) Digest() uint64 { return s.set.Digest() }
 

@@ -187,6 +187,9 @@ func TestBlocks_AreTakenBackFromEdgesAfterARestore(t *testing.T) {
 	second, secondSet, _ := s.blocking(t)
 	require.Equal(t, firstSet.Digest(), secondSet.Digest(), "a control plane that starts reads them")
 	block("kept", false)
+	digest, all, err := second.Blocks.Known(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, digest == firstSet.Digest(), all, "it does not take an edge with the older ones for one with all")
 	require.Eventually(t, func() bool { return second.Blocks.Of("", "kept") == nil }, 5*time.Second, 5*time.Millisecond,
 		"and hears of those of others")
 	block("kept", true)

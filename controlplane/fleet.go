@@ -191,6 +191,7 @@ type EdgeStatus struct {
 	Blocks      *uint64   // digest of the blocks that it knew at its last report; nil: unknown
 
 	State    EdgeState
+	Left     bool      // it is gone because it was stopped
 	Since    time.Time // when the state began; for one not heard of, that is LastSeen
 	LastSeen time.Time
 	Via      EdgeSource

@@ -93,7 +93,7 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 	left := r.Leaving || hinted && h.Left && h.Boot == r.Boot
 	switch {
 	case left && (silent || r.Leaving), now.Sub(n.seen) > f.cfg.Gone:
-		s.State, s.Since = EdgeGone, n.seen
+		s.State, s.Since, s.Left = EdgeGone, n.seen, left
 	case silent:
 		s.State, s.Since = EdgeSilent, n.seen
 	}
@@ -115,7 +115,7 @@ func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
 	unheard := now.Sub(h.LastHeard)
 	switch {
 	case h.Left || unheard > f.cfg.Gone:
-		s.State, s.Since = EdgeGone, h.LastHeard
+		s.State, s.Since, s.Left = EdgeGone, h.LastHeard, h.Left
 	case !h.Alive || unheard > f.cfg.Silent:
 		s.State, s.Since = EdgeSilent, h.LastHeard
 	}
@@ -135,7 +135,7 @@ func (f *Fleet) recorded(p *EdgeProgress, now time.Time) (s EdgeStatus, shown bo
 		State: EdgeSilent, Since: p.At, LastSeen: p.At, Via: ViaRecord,
 	}
 	if p.Left || unheard > f.cfg.Gone {
-		s.State = EdgeGone
+		s.State, s.Left = EdgeGone, p.Left
 	}
 	return s, true
 }

@@ -19,10 +19,11 @@ import (
 	"waypost/client"
 )
 
-// exportSlice bounds the links that are requested, and in memory, at once; exportTries
-// bounds the attempts.
+// exportSlice bounds the links that are requested, and in memory, at once. The API sends
+// their number in headers, where nginx drops the trailers of more. exportTries bounds the
+// attempts.
 const (
-	exportSlice = 2000
+	exportSlice = 1000
 	exportTries = 8
 )
 

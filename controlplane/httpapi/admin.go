@@ -26,6 +26,7 @@ type adminAPI struct {
 	workspaces Workspaces
 	cleanup    Cleanup
 	digests    Digests
+	node       string
 }
 
 type auditInput struct {
@@ -55,7 +56,7 @@ func registerAdmin(rt *router, a *adminAPI) {
 		id: "get-digest", method: http.MethodGet, path: api.PathDigest,
 		summary: "Get whether PostgreSQL's rows add up to the changelog's digest", scopes: admin,
 	}, func(ctx context.Context, _ *struct{}) (*digestOutput, error) {
-		return digestOf(a.digests.State(ctx, actorFrom(ctx)))
+		return a.digestOf(a.digests.State(ctx, actorFrom(ctx)))
 	})
 	handle(rt, operation{
 		id: "check-digest", method: http.MethodPost, path: api.PathDigest, summary: "Add PostgreSQL's rows up, and compare them with the changelog's digest",
@@ -63,7 +64,7 @@ func registerAdmin(rt *router, a *adminAPI) {
 			"With recompute, a wrong digest is replaced in a new epoch, while writes wait; that is in the audit log.",
 		scopes: admin,
 	}, func(ctx context.Context, in *checkDigestInput) (*digestOutput, error) {
-		return digestOf(a.digests.Check(ctx, actorFrom(ctx), in.Body.Recompute))
+		return a.digestOf(a.digests.Check(ctx, actorFrom(ctx), in.Body.Recompute))
 	})
 }
 
@@ -96,12 +97,12 @@ func (a *adminAPI) cleanupStats(ctx context.Context, _ *struct{}) (*cleanupOutpu
 	}}, nil
 }
 
-func digestOf(s controlplane.DigestState, err error) (*digestOutput, error) {
+func (a *adminAPI) digestOf(s controlplane.DigestState, err error) (*digestOutput, error) {
 	if err != nil {
 		return nil, err
 	}
 	d := &s.Digest
-	out := &digestOutput{api.Digest{Running: s.Running, CheckedAt: moment(d.At), Records: d.Records}}
+	out := &digestOutput{api.Digest{ControlPlane: a.node, Running: s.Running, CheckedAt: moment(d.At), Records: d.Records}}
 	if s.Err != nil {
 		out.Body.Error = textOrNull(waypost.MessageOf(s.Err))
 	}

@@ -24,8 +24,9 @@ type Blocks interface {
 	// Of returns the block of a code, nil for none. It is fast.
 	Of(host string, code waypost.Code) *waypost.Block
 
-	// Digest is the digest of all statements about blocks.
-	Digest() uint64
+	// Known returns the digest of all statements about blocks, and whether this control
+	// plane knows all of them.
+	Known(ctx context.Context) (digest uint64, all bool, err error)
 }
 
 // blocksAPI serves the blocks of codes.

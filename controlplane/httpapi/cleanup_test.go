@@ -49,8 +49,8 @@ func (d digests) Check(ctx context.Context, actor controlplane.Actor, recompute 
 
 func TestDigest_IsShownToOperators(t *testing.T) {
 	a := start(t)
-	const differs = `{"running": false, "checked_at": "2027-01-15T08:00:00Z", "equal": false, "position": {"epoch": 7, "seq": 9},
-		"digest": "0000000000000001", "rows_digest": "00000000000000ff", "records": 3, "error": null}`
+	const differs = `{"control_plane": "c1", "running": false, "checked_at": "2027-01-15T08:00:00Z", "equal": false,
+		"position": {"epoch": 7, "seq": 9}, "digest": "0000000000000001", "rows_digest": "00000000000000ff", "records": 3, "error": null}`
 	require.JSONEq(t, differs, a.do(call{path: "/api/admin/digest", key: operatorKey}).text)
 	post := func(body, key string) answer {
 		return a.do(call{method: "POST", path: "/api/admin/digest", body: body, key: key})

@@ -43,9 +43,9 @@ func registerExport(rt *router, a *linksAPI) {
 			Content:     map[string]media{"application/jsonl": {textSchema}, "text/csv": {textSchema}},
 			Headers: map[string]header{
 				"Content-Disposition": textHeader("A name for the file."),
-				"Trailer":             textHeader("Waypost-Cursor and Waypost-Links, which follow the body."),
-				api.HeaderCursor:      textHeader("A trailer: where the next export continues, empty at the end."),
-				api.HeaderLinks:       textHeader("A trailer: how many links were written."),
+				"Trailer":             textHeader("Waypost-Cursor and Waypost-Links, which follow the body of more than 1,000 links."),
+				api.HeaderCursor:      textHeader("Where the next export continues, empty at the end; a trailer with more than 1,000 links."),
+				api.HeaderLinks:       textHeader("How many links were written; a trailer with more than 1,000 links."),
 			},
 		}},
 	}, a.export)
@@ -111,7 +111,12 @@ func (e *exporter) page(ctx context.Context) (controlplane.Page, error) {
 
 func (e *exporter) write(ctx context.Context, w http.ResponseWriter, page controlplane.Page) error {
 	h := w.Header()
-	h.Set("Trailer", api.HeaderCursor+", "+api.HeaderLinks)
+	if e.last(page) { // headers reach a client where a proxy drops trailers
+		h.Set(api.HeaderCursor, page.Next)
+		h.Set(api.HeaderLinks, strconv.Itoa(len(page.Links)))
+	} else {
+		h.Set("Trailer", api.HeaderCursor+", "+api.HeaderLinks)
+	}
 	rows, contentType := newLinkRows(e, bufio.NewWriterSize(w, 32<<10))
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Disposition", `attachment; filename="links.`+e.format+`"`)
@@ -126,11 +131,11 @@ func (e *exporter) write(ctx context.Context, w http.ResponseWriter, page contro
 			}
 		}
 		e.written += len(page.Links)
-		e.left -= len(page.Links)
 		e.request.Cursor = page.Next
-		if page.Next == "" || !e.endless && e.left <= 0 {
+		if e.last(page) {
 			break
 		}
+		e.left -= len(page.Links)
 		var err error
 		if page, err = e.persist(ctx); err != nil {
 			return err
@@ -139,9 +144,14 @@ func (e *exporter) write(ctx context.Context, w http.ResponseWriter, page contro
 	if err := rows.end(); err != nil {
 		return err
 	}
-	h.Set(api.HeaderCursor, e.request.Cursor)
+	h.Set(api.HeaderCursor, e.request.Cursor) // a trailer, unless it was sent
 	h.Set(api.HeaderLinks, strconv.Itoa(e.written))
 	return nil
+}
+
+// last reports whether the export ends with a page.
+func (e *exporter) last(page controlplane.Page) bool {
+	return page.Next == "" || !e.endless && len(page.Links) >= e.left
 }
 
 // allowed checks that the sender may still read the links: an export takes minutes, and a

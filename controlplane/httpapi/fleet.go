@@ -167,13 +167,14 @@ func (a *fleetAPI) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error)
 	all := a.fleet.Edges()
 	out := &edgesOutput{api.EdgeList{Edges: make([]api.Edge, len(all))}}
 	revoked := a.revoked(ctx)
+	digest, known := a.knownBlocks(ctx)
 	for i := range all {
 		if revoked[all[i].Node] {
 			all[i].Credential = controlplane.CredentialRevoked
 		}
 		out.Body.Edges[i] = edgeOf(&all[i])
-		if held := all[i].Blocks; held != nil && a.blocks != nil {
-			out.Body.Edges[i].HasBlocks = new(*held == a.blocks.Digest())
+		if held := all[i].Blocks; held != nil && known {
+			out.Body.Edges[i].HasBlocks = new(*held == digest)
 		}
 		if o, ok := a.orders.Verified(all[i].Node); ok {
 			out.Body.Edges[i].Verified = &api.Verified{
@@ -182,6 +183,21 @@ func (a *fleetAPI) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error)
 		}
 	}
 	return out, nil
+}
+
+// knownBlocks returns the digest that edges with all blocks have; false if this control
+// plane may lack some, or cannot see that it has all.
+func (a *fleetAPI) knownBlocks(ctx context.Context) (digest uint64, known bool) {
+	if a.blocks == nil {
+		return 0, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	digest, known, err := a.blocks.Known(ctx)
+	if err != nil {
+		a.log.WarnContext(ctx, "cannot see whether all blocks of codes are known here", slog.Any("error", err))
+	}
+	return digest, known
 }
 
 // revoked returns the edges with revoked credentials, as far as is known: the fleet can
@@ -208,7 +224,7 @@ func edgeOf(e *controlplane.EdgeStatus) api.Edge {
 			RequestsPerSecond: e.RequestsPerSecond, DiskUsedBytes: e.DiskUsed, DiskFreeBytes: e.DiskFree,
 			PlacesBuilt: moment(e.PlacesBuilt),
 		},
-		State: string(e.State), Since: e.Since.UTC(), LastSeen: e.LastSeen.UTC(), Via: string(e.Via),
+		State: string(e.State), Since: e.Since.UTC(), Left: e.Left, LastSeen: e.LastSeen.UTC(), Via: string(e.Via),
 		LastAppliedAt: moment(e.LastAppliedAt), StartedAt: moment(e.StartedAt), ClicksUntil: moment(e.ClicksUntil),
 		Credential: textOrNull(string(e.Credential)), ClicksPending: known(e.ClicksPending, e.ClicksPending >= 0),
 		AgeSeconds: known(e.Age.Seconds(), e.Age >= 0),

@@ -52,14 +52,16 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 	require.Equal(t, http.StatusOK, res.StatusCode, res.text)
 	const at = `"2031-05-06T06:08:09Z"`
 	require.JSONEq(t, `{"edges": [
-		{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "silent", "since": `+at+`, "last_seen": `+at+`, "via": "report",
+		{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "silent", "left": false,
+		 "since": `+at+`, "last_seen": `+at+`, "via": "report",
 		 "position": {"epoch": 2, "seq": 40}, "age_seconds": 2.5, "lag_changes": 3, "lag_seconds": 1.5,
 		 "last_applied_at": `+at+`, "started_at": `+at+`,
 		 "clicks_pending": 7, "clicks_until": `+at+`, "replica": "held", "held": "mass-delete", "held_why": "too many",
 			"disk_low": true, "draining": true,
 			"places_built_at": "2026-11-01T00:00:00Z", "requests_per_second": 12.5, "disk_used_bytes": 1099511627776, "disk_free_bytes": 0,
 			"verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081", "credential": "own", "has_blocks": null},
-		{"node": "edge-z", "region": "us-east-1", "role": "edge", "state": "alive", "since": `+at+`, "last_seen": `+at+`, "via": "gossip",
+		{"node": "edge-z", "region": "us-east-1", "role": "edge", "state": "alive", "left": false,
+		 "since": `+at+`, "last_seen": `+at+`, "via": "gossip",
 		 "position": null, "age_seconds": null, "lag_changes": null, "lag_seconds": null, "last_applied_at": null, "started_at": null,
 		 "clicks_pending": null, "clicks_until": null, "replica": "", "held": "", "held_why": "", "disk_low": false, "draining": false,
 			"places_built_at": null, "requests_per_second": null, "disk_used_bytes": null, "disk_free_bytes": null,

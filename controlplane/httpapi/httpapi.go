@@ -47,6 +47,7 @@ type Config struct {
 
 	Certificates Certificates
 
+	Node    string // name of this control plane, for operators
 	BaseURL string // short URLs are this, a slash and the code; required
 	Version string // of the product; default "unknown"
 	Contact string // whom visitors of a blocked link may ask; "": the answer names none
@@ -130,7 +131,7 @@ func New(c Config) http.Handler {
 	fleet := &fleetAPI{fleet: c.Fleet, blocks: c.Blocks, nodes: c.Nodes, orders: c.Orders, clicks: c.Clicks, log: c.Logger}
 	registerFleet(rt, fleet)
 	registerLive(rt, &liveAPI{clicks: c.Clicks, fleet: fleet, auth: auth, stopping: c.Stopping})
-	registerAdmin(rt, &adminAPI{workspaces: c.Workspaces, cleanup: c.Cleanup, digests: c.Digests})
+	registerAdmin(rt, &adminAPI{workspaces: c.Workspaces, cleanup: c.Cleanup, digests: c.Digests, node: c.Node})
 	rt.document.serve(rt.mux)
 	return rt
 }

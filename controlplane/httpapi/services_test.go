@@ -16,7 +16,7 @@ func services(f *links) httpapi.Config {
 		Links: f, Domains: &domains{}, Certificates: certificates{}, Keys: supply{&keys{}, f}, Clicks: &statistics{links: f, now: time.Now()},
 		Blocks: &blocks{},
 		Access: access{links: f}, Workspaces: workspaces{keys: &keys{}}, Fleet: fleet{}, Nodes: &edgeNodes{}, Orders: noOrders{},
-		Cleanup: cleanup{}, Digests: digests{}, BaseURL: "https://wp.example",
+		Cleanup: cleanup{}, Digests: digests{}, Node: "c1", BaseURL: "https://wp.example",
 	}
 }
 
@@ -59,7 +59,7 @@ func (f *blocks) Of(host string, code waypost.Code) *waypost.Block {
 	return nil
 }
 
-func (f *blocks) Digest() uint64 { return uint64(len(f.all)) }
+func (f *blocks) Known(context.Context) (uint64, bool, error) { return uint64(len(f.all)), true, nil }
 
 // supply adds the health of links to keys.
 type supply struct {

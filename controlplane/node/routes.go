@@ -30,6 +30,7 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 		Blocks: core.Blocks, Access: core.Access,
 		Workspaces: core.Workspaces, Fleet: c.fleet, Certificates: c.certificates, Nodes: c.nodes,
 		Orders: soundOrders{c.orders, c.digests}, Cleanup: c.db, Digests: c.digests,
+		Node:    c.cfg.Node,
 		BaseURL: c.cfg.BaseURL, Contact: c.cfg.Contact, Version: c.cfg.Version, Now: c.db.Now, Logger: c.log, Metrics: c.registry,
 		Console: console, Stopping: stopping,
 		RequestTimeout: failpoint.Limit("a request takes at most", 0),

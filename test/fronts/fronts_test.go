@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"waypost/client"
 )
 
 // All fronts and their visitors share one system. The control plane is killed at the end.
@@ -35,6 +37,17 @@ func TestFronts_WorkAsConfiguredInDeploy(t *testing.T) {
 	for name, c := range slow {
 		t.Run(name+" refuses slow requests", func(t *testing.T) { isRefused(t, c) })
 	}
+	t.Run("links are exported through nginx", func(t *testing.T) { // which drops trailers
+		status, _, err := create(t.Context(), fronts["nginx"].api)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusCreated, status)
+		c, err := client.New(fronts["nginx"].api, "")
+		require.NoError(t, err)
+		defer c.Close()
+		got, err := c.Links.Export(t.Context(), client.Filter{}, "csv", false, "", 1000, io.Discard)
+		require.NoError(t, err)
+		require.Positive(t, got.Links)
+	})
 	t.Run("creates go on when a control plane is killed", func(t *testing.T) {
 		w.controls[0].Kill()
 		for range 4 { // each control plane would have had its turn twice

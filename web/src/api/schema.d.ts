@@ -1686,6 +1686,8 @@ export interface components {
              * @description When this control plane has compared them last; null: it has not.
              */
             checked_at: string | null;
+            /** @description Name of the control plane that answers; each knows its own comparisons only. */
+            control_plane: string;
             /** @description Of the head of the changelog, in hexadecimal. */
             digest: string;
             /** @description Whether the rows add up to the digest; null: not compared. If not, edges are not repaired. */
@@ -1854,6 +1856,8 @@ export interface components {
             last_applied_at: string | null;
             /** Format: date-time */
             last_seen: string;
+            /** @description It is gone because it was stopped in order. */
+            left: boolean;
             node: string;
             /**
              * Format: date-time
@@ -14863,11 +14867,11 @@ export interface operations {
                     "RateLimit-Remaining"?: string;
                     /** @description Seconds until all of them are available again. */
                     "RateLimit-Reset"?: string;
-                    /** @description Waypost-Cursor and Waypost-Links, which follow the body. */
+                    /** @description Waypost-Cursor and Waypost-Links, which follow the body of more than 1,000 links. */
                     Trailer?: string;
-                    /** @description A trailer: where the next export continues, empty at the end. */
+                    /** @description Where the next export continues, empty at the end; a trailer with more than 1,000 links. */
                     "Waypost-Cursor"?: string;
-                    /** @description A trailer: how many links were written. */
+                    /** @description How many links were written; a trailer with more than 1,000 links. */
                     "Waypost-Links"?: string;
                     [name: string]: unknown;
                 };
