@@ -11,7 +11,6 @@ import (
 
 	"waypost/controlplane/backup"
 	"waypost/controlplane/postgres"
-	"waypost/internal/config"
 )
 
 func (p serverCommands) backupCommand() *cobra.Command {
@@ -121,7 +120,7 @@ func (p serverCommands) secretCheck() ([]byte, error) {
 // backupConfig returns the settings of both commands. Progress goes to standard error
 // until done is called.
 func (p serverCommands) backupConfig() (cfg backup.Config, done func(), err error) {
-	all, err := p.settings(func(config.Config) error { return nil })
+	all, err := p.settings(nil)
 	if err != nil {
 		return cfg, nil, err
 	}

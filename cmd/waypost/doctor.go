@@ -43,7 +43,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
   waypost doctor --output json`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			d := &diagnosis{now: time.Now()}
+			d := &diagnosis{now: time.Now(), Findings: []finding{}, Fine: []string{}}
 			if err := p.examine(c.Context(), d, admins); err != nil {
 				return err
 			}
@@ -151,7 +151,9 @@ func (p doctorCommands) examine(ctx context.Context, d *diagnosis, admins []stri
 	if err != nil && len(admins) == 0 {
 		return err
 	}
-	if err == nil {
+	if err != nil {
+		d.add(warning, "API", "it was not asked: "+err.Error(), time.Time{}, "Name it with --api, and a key with --api-key-file, to see edges and keys.", "docs/access.md")
+	} else {
 		defer api.Close()
 		admins = append(admins, p.examineAPI(ctx, api, d)...)
 	}
@@ -177,7 +179,12 @@ func (p doctorCommands) examineAPI(ctx context.Context, api *client.Client, d *d
 			admins = append(admins, edges[i].AdminAddr)
 		}
 	}
-	if digest, err := api.Edges.Digest(ctx); err == nil && digest.Equal != nil && !*digest.Equal {
+	switch digest, err := api.Edges.Digest(ctx); {
+	case err != nil:
+		d.addAPI("PostgreSQL's digest", err)
+	case digest.Error != nil:
+		d.add(warning, "PostgreSQL", "its rows could not be added up at the last look: "+*digest.Error, time.Time{}, "Run `waypost verify --source`.", "DigestDiffers")
+	case digest.Equal != nil && !*digest.Equal:
 		d.add(critical, "PostgreSQL", "its rows do not add up to the digest of the changelog, so no edge can be repaired", time.Time{},
 			"Run `waypost verify --source`, and then `waypost verify --all`, which names links that differ.", "DigestDiffers")
 	}
@@ -215,7 +222,7 @@ func (d *diagnosis) addAPI(where string, err error) {
 			"Redirects go on. Start it, or ask another control plane with --api. Name admin listeners with --admin to see the edges.", "ControlPlaneDown")
 	case problem.Status == http.StatusUnauthorized, problem.Status == http.StatusForbidden:
 		d.add(critical, where, "the key may not see the fleet: "+problem.Error(), time.Time{},
-			"Use a key of the default workspace with the scope admin (`waypost keys create --scopes admin`).", "docs/access.md")
+			"Use a key of the default workspace with the scope admin (`waypost keys create --name doctor --scopes admin`).", "docs/access.md")
 	case problem.Status == http.StatusServiceUnavailable:
 		d.add(critical, where, "the control plane cannot work: "+problem.Error(), time.Time{},
 			"Redirects go on, and edges keep their clicks. Look at PostgreSQL: `pg_isready`, its log, its disk.", "PostgreSQLDown")
@@ -269,6 +276,9 @@ func (d *diagnosis) examineEdge(e *client.Edge) {
 		age = time.Duration(*e.AgeSeconds * float64(time.Second))
 	}
 	switch {
+	case e.Left || e.State != "alive" && e.Credential != nil && *e.Credential == "revoked":
+		d.fine("%s is off: it was stopped, or let in no more", printable(e.Node))
+		return
 	case e.State != "alive":
 		d.add(critical, e.Node, "is "+e.State, e.Since,
 			"Take it out of DNS or the balancer if it does not answer visitors, and start it. If its disk is gone for good: `waypost edges gone "+
@@ -378,6 +388,8 @@ func (d *diagnosis) askAdmins(ctx context.Context, admins []string) {
 		case errs[i] != nil:
 			d.add(warning, admin, "no answer from the admin listener", time.Time{},
 				"It may be closed to this machine: run `waypost doctor` there, or look into the log.", "docs/operations/monitor.md")
+		case r.Error != "" && r.Status == "ready":
+			d.add(warning, where, r.Error, since, "Look into its log.", "DigestDiffers")
 		case r.Status == "ready" || r.Status == "following" || r.Status == "draining":
 			if ready++; r.Connected != nil && !*r.Connected {
 				d.add(warning, where, "is connected to nothing: redirects go on, and changes, takedowns and statistics wait", since,

@@ -52,6 +52,19 @@ func TestDoctor_SaysWhatIsWrongSinceWhenAndWhatToDo(t *testing.T) {
 	require.Contains(t, text, "fine      1 region has keys")
 	require.NotContains(t, text, "CRITICAL")
 
+	text, err = doctor(t, "text", fleetAnswers(alive+`, {"node": "eu-2", "state": "gone", "left": true}, {"node": "eu-3", "state": "silent", "credential": "revoked"}`))
+	require.NoError(t, err)
+	require.Contains(t, text, "fine      eu-2 is off")
+	require.Contains(t, text, "fine      eu-3 is off")
+	text, err = doctor(t, "json", fleetAnswers(alive))
+	require.NoError(t, err)
+	require.Contains(t, text, `"findings": []`)
+	failing := fleetAnswers(alive)
+	failing["/api/admin/digest"] = `{"error": "the database did not answer"}`
+	text, err = doctor(t, "text", failing)
+	require.Error(t, err)
+	require.Contains(t, text, "WARNING  PostgreSQL: its rows could not be added up")
+
 	for _, c := range []struct{ name, edges, says string }{
 		{"gone", `{"node": "eu-1", "state": "gone", "since": "2031-01-01T00:00:00Z"}`, "CRITICAL  eu-1: is gone"},
 		{"stale", strings.Replace(alive, "0.5", "75", 1), "CRITICAL  eu-1: has heard nothing new; changes and takedowns do not reach it (for 75 s)"},
@@ -89,6 +102,17 @@ func TestDoctor_SaysThatAnEdgeIsCutOffAndCountsItOnce(t *testing.T) {
 	require.Contains(t, text, "eu-1: is connected to nothing")
 	require.Contains(t, text, "(for 75 s)")
 	require.Contains(t, text, "1 of 1 admin listeners say that they are ready")
+}
+
+func TestDoctor_SaysThatItDidNotAskTheAPI(t *testing.T) {
+	edge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"status": "ready", "node": "control", "error": "PostgreSQL's own rows do not add up"}`)
+	}))
+	defer edge.Close()
+	text, err := doctor(t, "text", nil, "--admin", edge.URL, "--api", "no URL")
+	require.Error(t, err)
+	require.Contains(t, text, "WARNING  API: it was not asked")
+	require.Contains(t, text, "WARNING  control: PostgreSQL's own rows do not add up")
 }
 
 func TestDoctor_WorksWithoutTheAPI(t *testing.T) {

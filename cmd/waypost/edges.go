@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -119,7 +120,7 @@ needs --yes.`,
 				}
 				switch {
 				case err != nil:
-					return fmt.Errorf("%s has not answered: %w", args[0], err)
+					return unanswered(&order, args[0], err)
 				case order.Outcome.Error != "":
 					return fmt.Errorf("%s: %s", args[0], printable(order.Outcome.Error))
 				}
@@ -131,6 +132,18 @@ needs --yes.`,
 	c.Flags().StringVar(&what, "what", "", "accept only that: mass-delete, empty-snapshot or record")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return c
+}
+
+// unanswered is the error for an order that an edge has not answered, and which it may
+// still carry out.
+func unanswered(o *client.EdgeOrder, node string, err error) error {
+	if o.Until.IsZero() {
+		return fmt.Errorf("%s was not asked: %w", node, err)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = errors.New("it is silent")
+	}
+	return fmt.Errorf("%s has not answered, and carries the order out if it is back before %s: %w", node, o.Until.Local().Format(time.DateTime), err)
 }
 
 func (p edgesCommands) drainCommand() *cobra.Command {
@@ -154,7 +167,7 @@ again; so it is after a restart. The audit log has an entry.`,
 				}
 				switch {
 				case err != nil:
-					return fmt.Errorf("%s has not answered: %w", args[0], err)
+					return unanswered(&order, args[0], err)
 				case order.Outcome.Error != "":
 					return fmt.Errorf("%s: %s", args[0], printable(order.Outcome.Error))
 				}

@@ -56,6 +56,9 @@ func enrolmentText(base string, e client.Enrolment) string {
 	if e.Node != "" {
 		node = " --node " + e.Node
 	}
+	if e.Role == "relay" {
+		node += " --relay --peer-addr HOST:PORT"
+	}
 	return fmt.Sprintf(`token: %s (it is not shown again; good once, until %s)
 
 Run this on the edge, as the user that it runs as from then on:

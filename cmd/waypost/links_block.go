@@ -84,11 +84,16 @@ func (p linksCommands) stated(ctx context.Context, domain, argument string,
 		if err != nil {
 			return err
 		}
-		lacking, all := p.confirmed(ctx, api)
-		text := fmt.Sprintf("%s/%s is blocked (%s): %d edges have confirmed it", block.Domain, block.ShortCode, printable(block.Policy), all-len(lacking))
+		done := fmt.Sprintf("%s/%s is blocked (%s)", block.Domain, block.ShortCode, printable(block.Policy))
 		if !block.Blocked {
-			text = fmt.Sprintf("%s/%s is not blocked any more: %d edges have confirmed it", block.Domain, block.ShortCode, all-len(lacking))
+			done = fmt.Sprintf("%s/%s is not blocked any more", block.Domain, block.ShortCode)
 		}
+		lacking, all, err := p.confirmed(ctx, api)
+		if err != nil {
+			return errors.Join(p.print(done, map[string]any{"block": block, "edges": nil, "unconfirmed": nil}),
+				fmt.Errorf("which edges know it could not be asked, see `waypost edges`: %w", err))
+		}
+		text := fmt.Sprintf("%s: %d edges have confirmed it", done, all-len(lacking))
 		if len(lacking) > 0 {
 			text += ", and these have not: " + printable(strings.Join(lacking, ", "))
 		}
@@ -97,17 +102,22 @@ func (p linksCommands) stated(ctx context.Context, domain, argument string,
 }
 
 // confirmed waits for a moment until all edges that are alive know all blocks. It returns
-// those that do not, with silent ones, and the number of edges that are not gone.
-func (p linksCommands) confirmed(ctx context.Context, api *client.Client) (lacking []string, all int) {
+// those that do not, with silent ones, and the number of edges that are not gone, as of
+// the last answer; an error if there was none.
+func (p linksCommands) confirmed(ctx context.Context, api *client.Client) (lacking []string, all int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmedWithin)
 	defer cancel()
-	for {
-		edges, err := api.Edges.List(ctx)
-		if err != nil {
-			return lacking, all
-		}
-		lacking, all = nil, 0
+	for known := false; ; {
+		edges, failed := api.Edges.List(ctx)
 		waits := false
+		switch _, passing := client.Passing(failed); {
+		case failed == nil:
+			known, err, lacking, all = true, nil, nil, 0
+		case !known:
+			err, waits = failed, passing
+		default:
+			waits = passing
+		}
 		for i := range edges {
 			if e := &edges[i]; e.State != "gone" {
 				all++
@@ -118,11 +128,11 @@ func (p linksCommands) confirmed(ctx context.Context, api *client.Client) (lacki
 			}
 		}
 		if !waits {
-			return lacking, all
+			return lacking, all, err
 		}
 		select {
 		case <-ctx.Done():
-			return lacking, all
+			return lacking, all, err
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

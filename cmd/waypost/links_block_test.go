@@ -48,3 +48,19 @@ func TestLinksBlock_SaysWhichEdgesHaveNotConfirmed(t *testing.T) {
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, "--reason is needed")
 }
+
+func TestLinksBlock_SaysThatTheEdgesCouldNotBeAsked(t *testing.T) {
+	api := func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			refuse(w, http.StatusForbidden, "this needs the scope admin")
+			return
+		}
+		_, _ = io.WriteString(w, `{"short_code": "phish", "domain": "go.example.com", "blocked": true, "policy": "gone"}`)
+	}
+	code, stdout, stderr := ask(t, api, "links", "block", "phish", "--reason", "order")
+	require.Equal(t, 1, code)
+	require.Equal(t, "go.example.com/phish is blocked (gone)\n", stdout)
+	require.Contains(t, stderr, "which edges know it could not be asked")
+	_, stdout, _ = ask(t, api, "links", "block", "phish", "--reason", "order", "--output", "json")
+	require.Contains(t, stdout, `"unconfirmed": null`)
+}

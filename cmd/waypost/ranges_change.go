@@ -190,12 +190,12 @@ func (p rangesCommands) retireCommand() *cobra.Command {
 		Use:   "retire ID",
 		Short: "End a range permanently; its links stay live",
 		Long: `End a range: no key is ever issued from it again, and its unissued counters are lost for
-good. Links that have its keys live on. Drain it first; while control planes hold leases
-of it, it is retired by force only, and the leases become void.`,
+good. Links that have its keys live on. Drain it first; a live range, and one of which
+control planes hold leases, is retired by force only, and the leases become void.`,
 		Example: `  waypost ranges drain 7 && waypost ranges retire 7
   waypost ranges retire 7 --force --dry-run`,
 	}
-	c.Flags().BoolVar(&force, "force", false, "also while leases are held")
+	c.Flags().BoolVar(&force, "force", false, "also a live range, and while leases are held")
 	return p.stateCommand(c, client.RangeStep{Action: "retire"}, func(step *client.RangeStep) { step.Force = force })
 }
 

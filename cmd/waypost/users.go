@@ -270,13 +270,21 @@ func (p usersCommands) resetFactorCommand() *cobra.Command {
 }
 
 func (p usersCommands) removeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:               "remove USER...",
-		Short:             "Take users out of the workspace, with their keys",
-		Example:           `  waypost users remove ann@example.com`,
+	var yes bool
+	c := &cobra.Command{
+		Use:   "remove USER...",
+		Short: "Take users out of the workspace, with their keys",
+		Long: `Take users out of the workspace. Their keys are revoked, and an account that is in no other
+workspace ends. On a terminal it asks; elsewhere it needs --yes.`,
+		Example: `  waypost users remove ann@example.com
+  waypost users remove ann@example.com --yes`,
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: p.completions(userNames),
 		RunE: func(c *cobra.Command, args []string) error {
+			question := "Take " + printable(strings.Join(args, ", ")) + " out of the workspace, with all keys? Type y to go on: "
+			if err := p.confirm(yes, question, "y"); err != nil {
+				return err
+			}
 			return p.withAPI(func(api *client.Client) error {
 				for i, name := range args {
 					id, err := userID(c.Context(), api, name, false)
@@ -291,16 +299,21 @@ func (p usersCommands) removeCommand() *cobra.Command {
 			})
 		},
 	}
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return c
 }
 
 // userID finds a user by address, or takes a number for the id itself.
 func userID(ctx context.Context, api *client.Client, name string, everywhere bool) (int64, error) {
+	if name == "" { // would find the first account of all
+		return 0, &usageError{errors.New("USER is empty: an address or an id is needed")}
+	}
 	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
 		return id, nil
 	}
 	if everywhere {
 		found, err := api.Users.Accounts(ctx, name, 1, "")
-		if err == nil && len(found.Users) == 0 {
+		if err == nil && (len(found.Users) == 0 || !strings.EqualFold(found.Users[0].Email, name)) {
 			err = fmt.Errorf("there is no user %q in any workspace", name)
 		}
 		if err != nil {

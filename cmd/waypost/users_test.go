@@ -24,3 +24,25 @@ func TestUsersAdd_SaysHowToChangeTheRoleOfAMember(t *testing.T) {
 		require.Contains(t, stderr, want)
 	}
 }
+
+func TestUsers_AnEmptyNameIsRefused(t *testing.T) {
+	asked := 0
+	first := func(w http.ResponseWriter, _ *http.Request) { // as the API lists accounts without an address
+		asked++
+		_, _ = io.WriteString(w, `{"users":[{"id":1,"email":"admin@example.com"}],"next_cursor":""}`)
+	}
+	for _, args := range [][]string{
+		{"reset-second-factor", ""}, {"invite", "", "--all"}, {"set", "", "--all", "--disable"}, {"remove", "", "--yes"},
+	} {
+		code, _, stderr := ask(t, first, append([]string{"users"}, args...)...)
+		require.NotZero(t, code, args)
+		require.Contains(t, stderr, "USER is empty", args)
+		require.Zero(t, asked, args)
+	}
+	code, _, stderr := ask(t, first, "users", "reset-second-factor", "ann@example.com")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "there is no user")
+	code, _, stderr = ask(t, first, "users", "remove", "12")
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, "--yes")
+}

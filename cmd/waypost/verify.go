@@ -51,7 +51,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 			case source && (all || node != "" || repair), !source && (recompute || yes):
 				return &usageError{errors.New("--source goes with --recompute and --yes only, and these with --source")}
 			case source:
-				return p.verifySource(c.Context(), recompute, yes)
+				return p.verifySource(c.Context(), recompute, yes, timeout)
 			case all == (node != ""):
 				return &usageError{errors.New("say which: --edge NODE, --all or --source")}
 			}
@@ -77,7 +77,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 	c.Flags().BoolVar(&source, "source", false, "compare PostgreSQL's rows with its digest")
 	c.Flags().BoolVar(&recompute, "recompute", false, "with --source: begin an epoch with the digest of the rows")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	c.Flags().DurationVar(&timeout, "timeout", 30*time.Minute, "how long to wait for an edge; with --all a minute")
+	c.Flags().DurationVar(&timeout, "timeout", 30*time.Minute, "how long to wait for an edge, or for PostgreSQL; with --all a minute")
 	return p.bind(c, "client", "dev.data_dir")
 }
 
@@ -156,6 +156,9 @@ func (p edgesCommands) verify(ctx context.Context, api *client.Client, found []v
 			switch {
 			case errors.Is(err, context.DeadlineExceeded):
 				v.Error = "it has not answered within " + timeout.String()
+				if !order.Until.IsZero() {
+					v.Error += ", and compares if it is back before " + order.Until.Local().Format(time.TimeOnly)
+				}
 			case err != nil:
 				v.Error = err.Error()
 			}

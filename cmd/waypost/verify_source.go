@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"waypost/client"
 )
 
 // verifySource compares PostgreSQL with itself.
-func (p edgesCommands) verifySource(ctx context.Context, recompute, yes bool) error {
+func (p edgesCommands) verifySource(ctx context.Context, recompute, yes bool, timeout time.Duration) error {
 	if recompute {
 		const question = "If the rows do not add up to the digest, edges will take what differs from PostgreSQL, and writes wait meanwhile. " +
 			"Type recompute to go on: "
@@ -18,14 +19,18 @@ func (p edgesCommands) verifySource(ctx context.Context, recompute, yes bool) er
 		}
 	}
 	return p.withAPI(func(api *client.Client) error {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
 		d, err := api.Edges.CheckDigest(ctx, recompute)
 		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			return fmt.Errorf("the control plane %s has not answered within %s (--timeout), and goes on", printable(d.ControlPlane), timeout)
 		case err != nil:
 			return err
 		case d.Error != nil:
 			return fmt.Errorf("PostgreSQL's rows could not be added up: %s", printable(*d.Error))
 		case d.Equal == nil:
-			return errors.New("another control plane has answered; try again")
+			return errors.New("the control plane was restarted meanwhile; try again")
 		}
 		text := fmt.Sprintf("%d rows at position %s, digest %s: equal", d.Records, positionText(&client.Edge{Position: d.Position}), d.Digest)
 		if !*d.Equal {

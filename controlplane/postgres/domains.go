@@ -202,6 +202,10 @@ func (db *DomainStore) RetireDomain(
 			done, err = r.step(ctx, tx)
 			return err
 		})
+		if err != nil && r.after != "" && waypost.CodeOf(err) == waypost.EUnavailable {
+			err = waypost.WrapError(waypost.EUnavailable, "the domain has more links than one request deletes, and a part of them is deleted: "+
+				"repeat the request until none is left", err)
+		}
 		if err != nil || done {
 			return p, err
 		}

@@ -285,6 +285,9 @@ func stepState(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r contr
 }
 
 func stepRetire(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r controlplane.Range) (done controlplane.StepDone, err error) {
+	if r.State == controlplane.RangeLive && !s.Force {
+		return done, waypost.Errorf(waypost.EConflict, "range %d is live: drain it first, or retire it by force", r.ID)
+	}
 	var held int
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM key_lease WHERE range_id = $1 AND state = 'held'`, r.ID).Scan(&held); err != nil {
 		return done, err
