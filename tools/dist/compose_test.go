@@ -60,13 +60,20 @@ func TestCompose_MountsFilesThatExist(t *testing.T) {
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 }
 
-func TestCompose_NodesAcceptTheirConfiguration(t *testing.T) {
+// built returns the path of the program.
+func built(t *testing.T) string {
+	t.Helper()
 	program := os.Getenv("WAYPOST")
 	if program == "" {
 		program = filepath.Join(t.TempDir(), "waypost")
 		_, err := output(t.Context(), "../..", nil, "go", "build", "-o", program, "./cmd/waypost")
 		require.NoError(t, err)
 	}
+	return program
+}
+
+func TestCompose_NodesAcceptTheirConfiguration(t *testing.T) {
+	program := built(t)
 	project, _ := loadCompose(t)
 	for _, name := range []string{"control", "edge-us", "edge-eu", "edge-ap"} {
 		s := project.Services[name]
@@ -79,14 +86,19 @@ func TestCompose_NodesAcceptTheirConfiguration(t *testing.T) {
 			args[i] = outside(arg, paths)
 		}
 		cmd := exec.CommandContext(t.Context(), program, append(args, "--check-config")...)
-		cmd.Env = []string{}
-		for key, value := range s.Environment {
-			cmd.Env = append(cmd.Env, key+"="+outside(*value, paths))
-		}
+		cmd.Env = environment(s, paths)
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s: %s", name, out)
 		require.Equal(t, "the configuration is right\n", string(out), name) // and no warning
 	}
+}
+
+// environment returns the environment of a container, with the files of this machine.
+func environment(s types.ServiceConfig, paths map[string]string) (env []string) {
+	for key, value := range s.Environment {
+		env = append(env, key+"="+outside(*value, paths))
+	}
+	return env
 }
 
 func published(s types.ServiceConfig) (ports []string) {
@@ -149,4 +161,24 @@ func TestCompose_OtherConfigurationsAreAccepted(t *testing.T) {
 	dashboards, err := filepath.Glob(inside(t, project, project.Services["grafana"])["/var/lib/grafana/dashboards"] + "/*.json")
 	require.NoError(t, err)
 	require.NotEmpty(t, dashboards)
+}
+
+// The commands of the service tools find the secrets: they are refused only because the
+// host postgres is a name in Compose's network.
+func TestCompose_ToolsReachPostgreSQL(t *testing.T) {
+	program := built(t)
+	project, _ := loadCompose(t)
+	project, err := project.WithProfiles([]string{"tools"})
+	require.NoError(t, err)
+	s := project.Services["tools"]
+	for _, args := range [][]string{{"backup", "--out", filepath.Join(t.TempDir(), "new")}, {"restore", t.TempDir()}} {
+		cmd := exec.CommandContext(t.Context(), program, args...)
+		cmd.Env = environment(s, inside(t, project, s))
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), map[string]string{"backup": "lookup postgres", "restore": "manifest.json"}[args[0]])
+	}
+	plan, err := os.ReadFile("../../deploy/docker/Dockerfile")
+	require.NoError(t, err)
+	require.Contains(t, string(plan), " AS "+s.Build.Target+"\n")
 }
