@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -181,4 +182,58 @@ func TestCompose_ToolsReachPostgreSQL(t *testing.T) {
 	plan, err := os.ReadFile("../../deploy/docker/Dockerfile")
 	require.NoError(t, err)
 	require.Contains(t, string(plan), " AS "+s.Build.Target+"\n")
+}
+
+// The front publishes the ports of its Caddyfile, and compose.yaml and the page name those
+// that it needs with a public name.
+func TestCompose_FrontPublishesWhatCaddyListensOn(t *testing.T) {
+	project, dir := loadCompose(t)
+	text, err := os.ReadFile(filepath.Join(dir, "Caddyfile"))
+	require.NoError(t, err)
+	var listens, targets []string
+	for _, m := range regexp.MustCompile(`(?m)^:(\d+) \{$`).FindAllStringSubmatch(string(text), -1) {
+		listens = append(listens, m[1])
+	}
+	for _, p := range project.Services["front"].Ports {
+		targets = append(targets, fmt.Sprint(p.Target))
+	}
+	require.ElementsMatch(t, listens, targets)
+	for _, file := range []string{filepath.Join(dir, "compose.yaml"), "../../docs/operations/compose.md"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Contains(t, string(text), ` ports: ["80:80", "443:443", "443:443/udp", "127.0.0.1:8080:8080"]`, file)
+	}
+}
+
+// Each command that the page runs in the container of the control plane, also without a
+// terminal, finds the secrets and looks for PostgreSQL.
+func TestCompose_PageRunsCommandsOfTheControlPlane(t *testing.T) {
+	program := built(t)
+	project, _ := loadCompose(t)
+	s := project.Services["control"]
+	text, err := os.ReadFile("../../docs/operations/compose.md")
+	require.NoError(t, err)
+	commands := regexp.MustCompile(`(?m)^docker compose run --rm control ([^#\n]+)`).FindAllStringSubmatch(string(text), -1)
+	require.Len(t, commands, 2)
+	for _, m := range commands {
+		cmd := exec.CommandContext(t.Context(), program, strings.Fields(m[1])...)
+		cmd.Env = environment(s, inside(t, project, s))
+		cmd.Stdin = strings.NewReader("heron-lantern-47-quay\n") // of "admin create"
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), "lookup postgres", m[1])
+	}
+}
+
+// Secrets and backups below deploy/compose reach no image.
+func TestDockerfile_ContextLacksSecretsAndBackups(t *testing.T) {
+	ignored, err := os.ReadFile("../../.gitignore")
+	require.NoError(t, err)
+	left, err := os.ReadFile("../../.dockerignore")
+	require.NoError(t, err)
+	found := regexp.MustCompile(`(?m)^/(deploy/compose/\w+)/$`).FindAllStringSubmatch(string(ignored), -1)
+	require.NotEmpty(t, found)
+	for _, m := range found {
+		require.Contains(t, strings.Split(string(left), "\n"), m[1])
+	}
 }
