@@ -97,7 +97,7 @@ func (p sessionCommands) acceptCommand() *cobra.Command {
 		Long: `Set the password of an account by the invitation that an administrator has handed over,
 at the API of --api or WAYPOST_API. Without the argument, a terminal is asked for it. The
 password is typed on the terminal, or comes from --password-file or standard input.`,
-		Example: `  waypost accept --api https://go.example.com`,
+		Example: `  waypost accept --api https://control.example.com`,
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, base, api, err := p.anonymous()

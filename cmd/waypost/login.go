@@ -66,8 +66,8 @@ A session ends after twelve hours without use.
 The password is typed on the terminal, or comes from --password-file or standard
 input. A user with a second factor is asked for a code as well, unless --code has it.
 A user of several workspaces chooses one with --workspace.`,
-		Example: `  waypost login --api https://go.example.com --email ann@example.com
-  waypost login --api https://go.example.com --email ann@example.com --workspace marketing --password-file pass.txt`,
+		Example: `  waypost login --api https://control.example.com --email ann@example.com
+  waypost login --api https://control.example.com --email ann@example.com --workspace marketing --password-file pass.txt`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, base, api, err := p.anonymous()
@@ -164,7 +164,7 @@ func (p sessionCommands) logoutCommand() *cobra.Command {
 		Use:   "logout",
 		Short: "End the session that `waypost login` began",
 		Example: `  waypost logout
-  waypost logout --api https://go.example.com`,
+  waypost logout --api https://control.example.com`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := p.settings(nil)

@@ -25,12 +25,12 @@ func (p serverCommands) adminSignInCommand() *cobra.Command {
 		Use:   "sign-in",
 		Short: "Make a link that signs a user in to the console, once",
 		Long: `Make a link that signs a user in to the console, once, directly in the control plane's
-database: for an operator who has lost the password. A second factor is asked for all
-the same. The link is noted in the audit log, without its token.
+database: for an operator who has lost the password. A second factor is still asked for.
+The link is noted in the audit log, without its token.
 
 The link begins with --api or WAYPOST_API, or else the development system's API, or
-else control.base_url.`,
-		Example: `  waypost admin sign-in --email ann@example.com --api https://go.example.com
+else control.base_url. Give --api, because base_url leads to edges, which have no console.`,
+		Example: `  waypost admin sign-in --email ann@example.com --api https://control.example.com
   waypost admin sign-in --email ann@example.com --valid-for 1h --database-url-file url.txt`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

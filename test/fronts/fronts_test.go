@@ -70,17 +70,9 @@ func TestFronts_WorkAsConfiguredInDeploy(t *testing.T) {
 }
 
 func (w *world) nginx(t *testing.T) *front {
-	return startFront(t, "nginx", []string{"-e", "stderr", "-p", ".", "-c", "nginx.conf"}, func(edges, api, dir string) map[string]string {
+	return startFront(t, "nginx", nginxArgs, func(edges, api, dir string) map[string]string {
 		return map[string]string{
-			// As Debian's file, for any user and with everything in one directory.
-			"nginx.conf": fmt.Sprintf(`daemon off; pid %[1]s/pid; error_log stderr; worker_processes 2;
-events { worker_connections 512; }
-http {
-	access_log off;
-	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi;
-	uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
-	include %[1]s/waypost.conf;
-}`, dir),
+			"nginx.conf": nginxMain(dir),
 			"waypost.conf": configure(t, "nginx/waypost.conf",
 				"listen 80;", "listen "+edges+";", "listen 8080;", "listen "+api+";",
 				"10.0.0.2:8081", w.plain.Addr, "10.0.0.4:8081", w.plain.Addr,
@@ -89,10 +81,30 @@ http {
 	})
 }
 
+var (
+	nginxArgs   = []string{"-e", "stderr", "-p", ".", "-c", "nginx.conf"}
+	haproxyArgs = []string{"-db", "-f", "haproxy.cfg", "-f", "waypost.cfg"}
+	caddyArgs   = []string{"run", "--adapter", "caddyfile", "--config", "Caddyfile"}
+)
+
+const haproxyMain = "global\n    maxconn 1000\n"
+
+// nginxMain is Debian's nginx.conf, for any user and with everything in one directory.
+func nginxMain(dir string) string {
+	return fmt.Sprintf(`daemon off; pid %[1]s/pid; error_log stderr; worker_processes 2;
+events { worker_connections 512; }
+http {
+	access_log off;
+	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+	include %[1]s/waypost.conf;
+}`, dir)
+}
+
 func (w *world) haproxy(t *testing.T) *front {
-	return startFront(t, "haproxy", []string{"-db", "-f", "haproxy.cfg", "-f", "waypost.cfg"}, func(edges, api, _ string) map[string]string {
+	return startFront(t, "haproxy", haproxyArgs, func(edges, api, _ string) map[string]string {
 		return map[string]string{
-			"haproxy.cfg": "global\n    maxconn 1000\n",
+			"haproxy.cfg": haproxyMain,
 			"waypost.cfg": configure(t, "haproxy/waypost.cfg", "bind :80\n", "bind "+edges+"\n", "bind :8080\n", "bind "+api+"\n",
 				"10.0.0.2:8081 port 9081", w.withProxy.Addr+" port "+portOf(w.withProxy.Admin),
 				"10.0.0.4:8081 port 9081", w.withProxy.Addr+" port "+portOf(w.withProxy.Admin),
@@ -103,8 +115,7 @@ func (w *world) haproxy(t *testing.T) *front {
 }
 
 func (w *world) caddy(t *testing.T) *front {
-	args := []string{"run", "--adapter", "caddyfile", "--config", "Caddyfile"}
-	return startFront(t, "caddy", args, func(edges, api, _ string) map[string]string {
+	return startFront(t, "caddy", caddyArgs, func(edges, api, _ string) map[string]string {
 		return map[string]string{"Caddyfile": configure(t, "caddy/Caddyfile",
 			"\n{\n", "\n{\n\tadmin off\n\tauto_https off\n",
 			"\ngo.example.com {", "\nhttp://:"+portOf(edges)+" {\n\tbind 127.0.0.1",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -60,13 +61,20 @@ func TestCompose_MountsFilesThatExist(t *testing.T) {
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 }
 
-func TestCompose_NodesAcceptTheirConfiguration(t *testing.T) {
+// built returns the path of the program.
+func built(t *testing.T) string {
+	t.Helper()
 	program := os.Getenv("WAYPOST")
 	if program == "" {
 		program = filepath.Join(t.TempDir(), "waypost")
 		_, err := output(t.Context(), "../..", nil, "go", "build", "-o", program, "./cmd/waypost")
 		require.NoError(t, err)
 	}
+	return program
+}
+
+func TestCompose_NodesAcceptTheirConfiguration(t *testing.T) {
+	program := built(t)
 	project, _ := loadCompose(t)
 	for _, name := range []string{"control", "edge-us", "edge-eu", "edge-ap"} {
 		s := project.Services[name]
@@ -79,14 +87,19 @@ func TestCompose_NodesAcceptTheirConfiguration(t *testing.T) {
 			args[i] = outside(arg, paths)
 		}
 		cmd := exec.CommandContext(t.Context(), program, append(args, "--check-config")...)
-		cmd.Env = []string{}
-		for key, value := range s.Environment {
-			cmd.Env = append(cmd.Env, key+"="+outside(*value, paths))
-		}
+		cmd.Env = environment(s, paths)
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s: %s", name, out)
 		require.Equal(t, "the configuration is right\n", string(out), name) // and no warning
 	}
+}
+
+// environment returns the environment of a container, with the files of this machine.
+func environment(s types.ServiceConfig, paths map[string]string) (env []string) {
+	for key, value := range s.Environment {
+		env = append(env, key+"="+outside(*value, paths))
+	}
+	return env
 }
 
 func published(s types.ServiceConfig) (ports []string) {
@@ -149,4 +162,78 @@ func TestCompose_OtherConfigurationsAreAccepted(t *testing.T) {
 	dashboards, err := filepath.Glob(inside(t, project, project.Services["grafana"])["/var/lib/grafana/dashboards"] + "/*.json")
 	require.NoError(t, err)
 	require.NotEmpty(t, dashboards)
+}
+
+// The commands of the service tools find the secrets: they are refused only because the
+// host postgres is a name in Compose's network.
+func TestCompose_ToolsReachPostgreSQL(t *testing.T) {
+	program := built(t)
+	project, _ := loadCompose(t)
+	project, err := project.WithProfiles([]string{"tools"})
+	require.NoError(t, err)
+	s := project.Services["tools"]
+	for _, args := range [][]string{{"backup", "--out", filepath.Join(t.TempDir(), "new")}, {"restore", t.TempDir()}} {
+		cmd := exec.CommandContext(t.Context(), program, args...)
+		cmd.Env = environment(s, inside(t, project, s))
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), map[string]string{"backup": "lookup postgres", "restore": "manifest.json"}[args[0]])
+	}
+	plan, err := os.ReadFile("../../deploy/docker/Dockerfile")
+	require.NoError(t, err)
+	require.Contains(t, string(plan), " AS "+s.Build.Target+"\n")
+}
+
+// The front publishes the ports of its Caddyfile, and compose.yaml and the page name those
+// that it needs with a public name.
+func TestCompose_FrontPublishesWhatCaddyListensOn(t *testing.T) {
+	project, dir := loadCompose(t)
+	text, err := os.ReadFile(filepath.Join(dir, "Caddyfile"))
+	require.NoError(t, err)
+	var listens, targets []string
+	for _, m := range regexp.MustCompile(`(?m)^:(\d+) \{$`).FindAllStringSubmatch(string(text), -1) {
+		listens = append(listens, m[1])
+	}
+	for _, p := range project.Services["front"].Ports {
+		targets = append(targets, fmt.Sprint(p.Target))
+	}
+	require.ElementsMatch(t, listens, targets)
+	for _, file := range []string{filepath.Join(dir, "compose.yaml"), "../../docs/operations/compose.md"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Contains(t, string(text), ` ports: ["80:80", "443:443", "443:443/udp", "127.0.0.1:8080:8080"]`, file)
+	}
+}
+
+// Each command that the page runs in the container of the control plane, also without a
+// terminal, finds the secrets and looks for PostgreSQL.
+func TestCompose_PageRunsCommandsOfTheControlPlane(t *testing.T) {
+	program := built(t)
+	project, _ := loadCompose(t)
+	s := project.Services["control"]
+	text, err := os.ReadFile("../../docs/operations/compose.md")
+	require.NoError(t, err)
+	commands := regexp.MustCompile(`(?m)^docker compose run --rm control ([^#\n]+)`).FindAllStringSubmatch(string(text), -1)
+	require.Len(t, commands, 2)
+	for _, m := range commands {
+		cmd := exec.CommandContext(t.Context(), program, strings.Fields(m[1])...)
+		cmd.Env = environment(s, inside(t, project, s))
+		cmd.Stdin = strings.NewReader("heron-lantern-47-quay\n") // of "admin create"
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), "lookup postgres", m[1])
+	}
+}
+
+// Secrets and backups below deploy/compose reach no image.
+func TestDockerfile_ContextLacksSecretsAndBackups(t *testing.T) {
+	ignored, err := os.ReadFile("../../.gitignore")
+	require.NoError(t, err)
+	left, err := os.ReadFile("../../.dockerignore")
+	require.NoError(t, err)
+	found := regexp.MustCompile(`(?m)^/(deploy/compose/\w+)/$`).FindAllStringSubmatch(string(ignored), -1)
+	require.NotEmpty(t, found)
+	for _, m := range found {
+		require.Contains(t, strings.Split(string(left), "\n"), m[1])
+	}
 }
