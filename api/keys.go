@@ -35,7 +35,7 @@ type ReturnedKeys struct {
 // RefusedKey explains why a key was not taken back.
 type RefusedKey struct {
 	Key    string `json:"key"`
-	Code   string `json:"code" example:"not-found" doc:"Last part of the problem type that this key alone would have got: not-found when the service does not hold it, conflict when a link has it."`
+	Code   string `json:"code" example:"not-found" doc:"Last part of the problem type that this key alone would have got: not-found when the service does not hold it, conflict when a link has it, unavailable when the database failed before this key was reached."`
 	Detail string `json:"detail"`
 }
 

@@ -83,7 +83,8 @@ type APIKeyStore interface {
 	// RotateAPIKey creates a key that replaces another and takes its name. The old key
 	// stays valid for grace, under a name that refers to the new one. The new key expires
 	// when the old one would have. EForbidden when the old key has scopes beyond the
-	// actor's, EConflict when it was rotated before. A repeated request does nothing.
+	// actor's, EConflict when it was rotated before, or when both keys would be more than
+	// there may be. A repeated request does nothing.
 	RotateAPIKey(ctx context.Context, by Actor, owner, id int64, grace time.Duration, m KeyMaterial, r *KeyRequest) (MadeKey, error)
 
 	// RevokeAPIKey revokes a key.

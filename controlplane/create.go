@@ -345,7 +345,7 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 		Metadata: n.Metadata, CreatedBy: n.CreatedBy, Active: !n.Disabled,
 	}
 	if l.CreatedBy == "" && p.actor.SessionID != 0 {
-		l.CreatedBy = p.actor.Title() // a key stands for a program, which says for whom it works
+		l.CreatedBy = cut(p.actor.Title(), waypost.MaxTitle) // a key stands for a program, which says for whom it works
 	}
 	if d.ID != waypost.DefaultDomain {
 		l.Host = d.Host

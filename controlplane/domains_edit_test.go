@@ -3,6 +3,7 @@ package controlplane_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -234,6 +235,60 @@ func TestDomains_DomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "domains.remove own.example", log[0].Action+" "+log[0].Subject)
 	require.Equal(t, "domains.add own.example", log[1].Action+" "+log[1].Subject)
+}
+
+func TestDomains_DomainThatAnotherControlPlaneRemovesGetsNoFurtherLink(t *testing.T) {
+	s := start(t, nil)
+	for _, host := range []string{"brief.example", "lasting.example"} {
+		_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host})
+		require.NoError(t, err)
+		_, _, err = s.Links.Create(t.Context(), actor, wish(custom("sale"), under(host)))
+		require.NoError(t, err)
+	}
+	all, err := s.db.Domains(t.Context(), actor.Workspace)
+	require.NoError(t, err)
+	id := all[1].ID
+	require.Equal(t, "brief.example", all[1].Host)
+	_, err = s.db.RetireDomain(t.Context(), actor, actor.Workspace, id, true) // so that this control plane still knows the host
+	require.NoError(t, err)
+
+	outcomes, _, err := s.Links.CreateBulk(t.Context(), actor, []controlplane.NewLink{
+		wish(custom("late"), under("brief.example")), wish(custom("good"), under("lasting.example")), wish(),
+		wish(custom("later"), under("brief.example")),
+	})
+	require.NoError(t, err)
+	for i, want := range []waypost.ErrorCode{waypost.EInvalid, "", "", waypost.EInvalid} {
+		require.Equal(t, want, waypost.CodeOf(outcomes[i].Err), "%d: %v", i, outcomes[i].Err)
+	}
+	gone, _, err := s.db.DeletedLink(t.Context(), actor.Workspace, id, "sale", time.Hour)
+	require.NoError(t, err)
+	_, _, err = s.db.RestoreLink(t.Context(), actor, controlplane.VersionOf(&gone), &gone)
+	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "its tombstone stays one")
+	require.Zero(t, s.count(t, `SELECT count(*) FROM link l JOIN domain d ON d.id = l.domain_id WHERE d.retired AND l.deleted_at IS NULL`))
+	_, err = s.hand.Exec(t.Context(), `UPDATE link SET deleted_at = deleted_at - interval '1 day' WHERE deleted_at IS NOT NULL`)
+	require.NoError(t, err, "tombstones change")
+}
+
+func TestDomains_DomainWithoutLinksLeavesNothing(t *testing.T) {
+	s := start(t, nil)
+	other := s.stranger(t)
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "shared.example", Shared: true})
+	require.NoError(t, err)
+	_, err = s.Domains.RemoveDomain(t.Context(), operator, d.ID, false)
+	require.NoError(t, err)
+	pending, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: "pending.example"})
+	require.NoError(t, err)
+	_, err = s.Domains.RemoveDomain(t.Context(), other, pending.ID, true)
+	require.NoError(t, err)
+	used, _ := s.addProved(t, other, controlplane.NewDomain{Host: "used.example"})
+	_, _, err = s.Links.Create(t.Context(), other, wish(under("used.example")))
+	require.NoError(t, err)
+	_, err = s.Domains.RemoveDomain(t.Context(), other, used.ID, true)
+	require.NoError(t, err)
+	require.Equal(t, int(used.ID), s.count(t, `SELECT sum(id)::integer FROM domain WHERE id <> 1`), "its link is a tombstone")
+	require.Equal(t, 1, s.count(t, `SELECT count(*) FROM domain WHERE retired`))
+	require.Equal(t, 2, s.count(t, `SELECT count(*) FROM changelog WHERE kind = 2 AND state = 3`), "edges forget the others")
+	require.Zero(t, s.count(t, `SELECT count(*) FROM domain_proof`))
 }
 
 func TestDomains_HostThatLooksLikeAnotherIsPointedOut(t *testing.T) {

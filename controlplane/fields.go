@@ -86,6 +86,18 @@ func checkTexts(l *waypost.Link) error {
 	return nil
 }
 
+// cut returns text of at most most bytes: s, or the beginning of s that ends between
+// characters.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
+}
+
 // checkMetadata checks metadata that are not empty: a JSON object that PostgreSQL can
 // store, and that does not grow beyond the limit. PostgreSQL writes out numbers in full,
 // so that the eight bytes 1e100000 become a hundred thousand.

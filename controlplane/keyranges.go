@@ -18,14 +18,17 @@ type KeyRanges struct {
 	leases   LeaseStore
 	minter   *Minter
 	region   waypost.Region
+	patience time.Duration // with the store, for keys that are given back
 	now      func() time.Time
 	log      *slog.Logger
+
+	held cache[waypost.WorkspaceID, int64]
 }
 
 func newKeyRanges(cfg *Config) *KeyRanges {
 	return &KeyRanges{
 		ranges: cfg.Stores.Ranges, reserved: cfg.Stores.Reserved, leases: cfg.Stores.Leases,
-		minter: cfg.Minter, region: cfg.Region, now: cfg.Now, log: cfg.Logger,
+		minter: cfg.Minter, region: cfg.Region, patience: cfg.Patience, now: cfg.Now, log: cfg.Logger,
 	}
 }
 
@@ -118,8 +121,14 @@ func (s *KeyRanges) Decode(ctx context.Context, actor Actor, code string) (Decod
 	return d, err
 }
 
-// MaxReserved bounds the keys that are reserved or returned at once.
-const MaxReserved = 10_000
+const (
+	// MaxReserved bounds the keys that are reserved or returned at once.
+	MaxReserved = 10_000
+
+	// MaxHeld bounds the keys of a workspace that services hold or have returned. Requests
+	// of the same second may pass it.
+	MaxHeld = 2_000_000
+)
 
 // Reservation is a key that was minted for a service outside of Waypost.
 type Reservation struct {
@@ -134,7 +143,8 @@ type Returned struct {
 }
 
 // ReservedStore keeps the keys that services hold. A key belongs to a workspace
-// and, within it, to a service by name.
+// and, within it, to a service by name. A change is one transaction, for which all other
+// writes wait, so that it has at most [waypost.MaxBulk] keys.
 type ReservedStore interface {
 	// ReuseKeys reserves up to n keys that were returned to the workspace in the
 	// present epoch. There may be fewer, or none.
@@ -150,11 +160,16 @@ type ReservedStore interface {
 
 	// CountReserved counts the keys that a workspace's services hold, by service.
 	CountReserved(ctx context.Context, ws waypost.WorkspaceID) (map[string]int64, error)
+
+	// CountHeld counts the keys that a workspace's services hold, and those that they have
+	// returned.
+	CountHeld(ctx context.Context, ws waypost.WorkspaceID) (int64, error)
 }
 
 // ReserveKeys reserves n keys for a service outside of Waypost: returned ones first, then
 // minted ones. They are durable, and no other service or link gets them, when it returns.
-// EExhausted and EUnavailable as for Create.
+// EConflict when the workspace would have more than [MaxHeld], EExhausted and
+// EUnavailable as for Create. The keys that were reserved before an error are returned.
 func (s *KeyRanges) ReserveKeys(ctx context.Context, actor Actor, service string, n int) ([]waypost.Code, error) {
 	if n < 1 || n > MaxReserved {
 		return nil, waypost.Errorf(waypost.EInvalid, "count must be 1 to %d", MaxReserved)
@@ -162,28 +177,65 @@ func (s *KeyRanges) ReserveKeys(ctx context.Context, actor Actor, service string
 	if err := checkServiceName(service); err != nil {
 		return nil, err
 	}
-	codes, err := s.reserved.ReuseKeys(ctx, actor.Workspace, service, n)
-	if err != nil || len(codes) == n {
-		return codes, err
-	}
-	minted, err := s.mintReserved(ctx, actor.Workspace, service, n-len(codes))
-	codes = append(codes, minted...)
-	if err != nil && len(codes) > 0 { // they would be lost to the service otherwise
-		if _, e := s.reserved.ReturnKeys(ctx, actor.Workspace, service, codes); e != nil {
-			s.log.Warn("cannot return reserved keys after an error", "keys", len(codes), "error", e)
-		}
+	codes, err := s.reuse(ctx, actor.Workspace, service, n)
+	if err == nil && len(codes) < n {
+		var minted []waypost.Code
+		minted, err = s.mintReserved(ctx, actor.Workspace, service, n-len(codes))
+		codes = append(codes, minted...)
 	}
 	if err != nil {
+		s.giveBack(ctx, actor.Workspace, service, codes)
 		return nil, err
 	}
 	return codes, nil
 }
 
+// reuse reserves returned keys. With an error it returns those that it has reserved.
+func (s *KeyRanges) reuse(ctx context.Context, ws waypost.WorkspaceID, service string, n int) (codes []waypost.Code, err error) {
+	for len(codes) < n {
+		some, err := s.reserved.ReuseKeys(ctx, ws, service, min(n-len(codes), waypost.MaxBulk))
+		if err != nil || len(some) == 0 {
+			return codes, err
+		}
+		codes = append(codes, some...)
+	}
+	return codes, nil
+}
+
+// giveBack returns keys that were reserved for a request that has failed, because they
+// would be lost to the service otherwise. The time of the request may be up.
+func (s *KeyRanges) giveBack(ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code) {
+	if len(codes) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.patience)
+	defer cancel()
+	if _, err := s.returnAll(ctx, ws, service, codes); err != nil {
+		s.log.Warn("cannot return reserved keys after an error", "keys", len(codes), "error", err)
+	}
+}
+
+// checkHeld reports EConflict when a workspace cannot have n more keys.
+func (s *KeyRanges) checkHeld(ctx context.Context, ws waypost.WorkspaceID, n int) error {
+	held, _, err := s.held.get(ws, time.Now(), func() (int64, bool, error) {
+		held, err := s.reserved.CountHeld(ctx, ws)
+		return held, true, err
+	})
+	if err == nil && held+int64(n) > MaxHeld {
+		err = waypost.Errorf(waypost.EConflict, "the workspace has %d reserved keys that are no links yet, and may have %d: publish some, "+
+			"or return some to reserve them again", held, MaxHeld)
+	}
+	return err
+}
+
 // mintReserved mints and reserves keys. It replaces keys whose lease is void or whose
 // code a link has. With an error it returns the keys that it has reserved.
 func (s *KeyRanges) mintReserved(ctx context.Context, ws waypost.WorkspaceID, service string, n int) (codes []waypost.Code, err error) {
+	if err := s.checkHeld(ctx, ws, n); err != nil {
+		return nil, err
+	}
 	for ctx.Err() == nil { // ranges may move at any time
-		keys, err := s.minter.MintMany(ctx, n-len(codes))
+		keys, err := s.minter.MintMany(ctx, min(n-len(codes), waypost.MaxBulk))
 		if err != nil {
 			return codes, err
 		}
@@ -210,7 +262,7 @@ func (s *KeyRanges) mintReserved(ctx context.Context, ws waypost.WorkspaceID, se
 }
 
 // ReturnKeys takes back keys that the service never published, each with its own outcome.
-// Later reservations reuse them.
+// Later reservations reuse them. After an error no key was taken back.
 func (s *KeyRanges) ReturnKeys(ctx context.Context, actor Actor, service string, keys []string) ([]Returned, error) {
 	if len(keys) < 1 || len(keys) > MaxReserved {
 		return nil, waypost.Errorf(waypost.EInvalid, "return 1 to %d keys", MaxReserved)
@@ -225,7 +277,29 @@ func (s *KeyRanges) ReturnKeys(ctx context.Context, actor Actor, service string,
 		}
 		codes[i] = waypost.Code(k)
 	}
-	return s.reserved.ReturnKeys(ctx, actor.Workspace, service, codes)
+	all, err := s.returnAll(ctx, actor.Workspace, service, codes)
+	if err != nil && len(all) == 0 {
+		return nil, err
+	}
+	for _, code := range codes[len(all):] {
+		all = append(all, Returned{Code: code, Err: err})
+	}
+	return all, nil
+}
+
+// returnAll returns keys in several transactions. With an error it returns the outcomes
+// of those that have committed, which are of the first keys.
+func (s *KeyRanges) returnAll(
+	ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code,
+) (all []Returned, err error) {
+	for some := range slices.Chunk(codes, waypost.MaxBulk) {
+		returned, err := s.reserved.ReturnKeys(ctx, ws, service, some)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, returned...)
+	}
+	return all, nil
 }
 
 // checkServiceName bounds the name of a service that holds keys.

@@ -17,6 +17,7 @@ type pendingLink struct {
 	dedupe   *[32]byte        // hash of the target; nil: not deduplicated
 	again    bool             // the link of this custom code is as good, if it has the target
 	twin     *pendingLink     // earlier in the request, whose outcome is this one's, too; nil: none
+	first    *pendingLink     // of the batch to ask for the custom code, for which this one waits; nil: none
 	response *pendingResponse // of the idempotent request; nil: it is not stored
 
 	added bool
@@ -151,6 +152,59 @@ func refuseRepeated(pending []*pendingLink) (left []*pendingLink) {
 		}
 		seen[nameOf(x)] = seen[nameOf(x)] || x.link.Custom
 		left = append(left, x)
+	}
+	return left
+}
+
+// splitRepeated splits links into those to write now, and those that wait because an
+// earlier link asks for the same custom code and may be refused. The links of one
+// idempotent request are written together, so that all of them wait for one; of these the
+// second with a code is refused at once.
+func splitRepeated(pending []*pendingLink) (now, later []*pendingLink) {
+	firsts := make(map[name]*pendingLink, len(pending))
+	waiting := make(map[*pendingResponse]bool)
+	for _, x := range pending {
+		if x.first = nil; !x.link.Custom {
+			continue
+		}
+		switch first := firsts[nameOf(x)]; {
+		case first == nil:
+			firsts[nameOf(x)] = x
+		case x.response != nil && x.response == first.response:
+			x.err = placementError(x.link, Taken)
+		default:
+			x.first = first
+			if x.response != nil {
+				waiting[x.response] = true
+			}
+		}
+	}
+	for _, x := range pending {
+		switch {
+		case x.err != nil:
+		case x.first != nil || waiting[x.response]:
+			later = append(later, x)
+		default:
+			now = append(now, x)
+		}
+	}
+	return now, later
+}
+
+// settleRepeated sets the outcome of each link that the link before it has decided, and
+// returns the others. A code that one workspace cannot have may be another's.
+func settleRepeated(later []*pendingLink) (left []*pendingLink) {
+	for _, x := range later {
+		switch first := x.first; {
+		case first == nil:
+		case first.added:
+			x.err = placementError(x.link, Taken)
+		case first.err != errReplayed && first.link.Workspace == x.link.Workspace: //nolint:errorlint // it is never wrapped
+			x.err = first.err
+		}
+		if x.err == nil {
+			left = append(left, x)
+		}
 	}
 	return left
 }

@@ -150,9 +150,10 @@ func (r *Reaper) Once(ctx context.Context) (err error) {
 }
 
 // clean does batch after batch until nothing is left or the deadline passes. The next
-// run does the rest.
+// run does the rest. When one kind fails, the others go on.
 func (r *Reaper) clean(ctx context.Context, deadline time.Time) error {
 	s := r.cfg.Store
+	var failed error
 	for _, step := range []struct {
 		kind string
 		do   func() (int, error)
@@ -164,17 +165,15 @@ func (r *Reaper) clean(ctx context.Context, deadline time.Time) error {
 	} {
 		for time.Now().Before(deadline) {
 			if err := ctx.Err(); err != nil {
-				return err
+				return errors.Join(failed, err)
 			}
 			n, err := step.do()
 			r.cleaned.WithLabelValues(step.kind).Add(float64(n))
-			if err != nil {
-				return err
-			}
-			if n <= r.cfg.BatchSize/2 {
+			failed = errors.Join(failed, err)
+			if err != nil || n <= r.cfg.BatchSize/2 {
 				break // the rest is not to be had now, or just came
 			}
 		}
 	}
-	return nil
+	return failed
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -126,6 +127,22 @@ func TestLinks_CreatedLinkIsFoundResolvedAndDeleted(t *testing.T) {
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 	_, err = s.Links.Find(t.Context(), actor, "", "../../etc/passwd' OR 1=1")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
+}
+
+func TestLinks_CreatorWithALongNameIsCutToWhatALinkCanHold(t *testing.T) {
+	s := start(t, nil)
+	a := controlplane.Actor{
+		Workspace: waypost.DefaultWorkspace, SessionID: 1, UserID: 1,
+		Name: strings.Repeat("\U0001d51e", 99) + "a", Email: strings.Repeat("é", 121) + "@example.com",
+	}
+	require.Greater(t, len(a.Title()), waypost.MaxTitle)
+	l, _, err := s.Links.Create(t.Context(), a, wish())
+	require.NoError(t, err)
+	require.True(t, utf8.ValidString(l.CreatedBy))
+	require.True(t, strings.HasPrefix(a.Title(), l.CreatedBy))
+	require.Len(t, l.CreatedBy, waypost.MaxTitle-1, "between characters")
+	_, _, err = s.Links.Create(t.Context(), a, wish(func(n *controlplane.NewLink) { n.CreatedBy = a.Title() }))
+	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "a name that the request has is not cut")
 }
 
 func TestLinks_ALinkThatBeginsAfterItsEndIsRefused(t *testing.T) {

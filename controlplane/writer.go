@@ -212,25 +212,27 @@ func (w *writer) settle(ctx context.Context, pending []*pendingLink) waypost.Pos
 	return at
 }
 
-// write inserts links in one transaction. A minted code that a custom code has taken, or
-// that belongs to an earlier epoch, is replaced by a new one.
+// write inserts links in one transaction, and in further ones those that wait for others
+// with their custom code. A minted code that a custom code has taken, or that belongs to
+// an earlier epoch, is replaced by a new one.
 func (w *writer) write(ctx context.Context, pending []*pendingLink) (at waypost.Position, err error) {
 	left := undecided(pending)
 	for range maxMintAttempts {
-		if left = refuseRepeated(left); len(left) == 0 {
+		now, later := splitRepeated(left)
+		if len(now) == 0 {
 			return at, nil
 		}
 		if err := w.remint(ctx, left, clashing(left)); err != nil {
 			return at, err
 		}
-		epoch := newestEpoch(left)
-		if w.minter.Discard(epoch); !fresh(left, epoch) {
+		epoch := newestEpoch(now)
+		if w.minter.Discard(epoch); !fresh(now, epoch) {
 			if err := w.remint(ctx, left, func(x *pendingLink) bool { return x.epoch < epoch }); err != nil {
 				return at, err
 			}
 			continue
 		}
-		placed, pos, err := w.store.InsertLinks(ctx, epoch, insertionsOf(left))
+		placed, pos, err := w.store.InsertLinks(ctx, epoch, insertionsOf(now))
 		if refused := w.refused(err, epoch); refused != nil {
 			if err := w.remint(ctx, left, refused); err != nil {
 				return at, err
@@ -242,7 +244,7 @@ func (w *writer) write(ctx context.Context, pending []*pendingLink) (at waypost.
 		}
 		at = pos
 		var taken []*pendingLink
-		for i, x := range left {
+		for i, x := range now {
 			if placed[i] == Taken && !x.link.Custom {
 				taken = append(taken, x)
 				continue
@@ -250,10 +252,10 @@ func (w *writer) write(ctx context.Context, pending []*pendingLink) (at waypost.
 			x.err = placementError(x.link, placed[i])
 			x.added, x.found = x.err == nil, placed[i] == Found
 		}
-		left = taken
-		if err := w.remint(ctx, left, func(*pendingLink) bool { return true }); err != nil {
+		if err := w.remint(ctx, taken, func(*pendingLink) bool { return true }); err != nil {
 			return at, err
 		}
+		left = slices.Concat(taken, settleRepeated(later))
 	}
 	if len(left) == 0 {
 		return at, nil

@@ -62,7 +62,7 @@ BEGIN
             WHEN c.relname IN ('cluster', 'domain', 'workspace', 'changelog_head', 'changelog_epoch') THEN 'SELECT'
             WHEN c.relname = 'api_key' THEN 'SELECT, UPDATE, DELETE' -- UPDATE for FOR UPDATE
             WHEN c.relname IN ('link_click', 'click_day', 'click_set_aside') OR c.relname LIKE 'click\_event%' THEN 'SELECT, DELETE'
-            WHEN c.relname = 'budget' THEN 'SELECT, DELETE'
+            WHEN c.relname IN ('budget', 'link_change') THEN 'SELECT, DELETE'
             ELSE '' END
         ELSE '' END;
 END $$;

@@ -32,7 +32,8 @@ const (
 	// maxKey bounds a credential in bytes before it is looked up.
 	maxKey = 512
 
-	// itemsPerRequest is the number of links in a request that count as a further one.
+	// itemsPerRequest is the number of links or keys in a request that count as a further
+	// one.
 	itemsPerRequest = 100
 
 	// signInsAtOnce bounds the passwords from one address that are checked, or wait for

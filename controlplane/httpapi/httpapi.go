@@ -118,7 +118,7 @@ func New(c Config) http.Handler {
 		pages:   limit.NewShares[waypost.WorkspaceID](exportPages, exportPages/2),
 	})
 	registerStatistics(rt, &statisticsAPI{clicks: c.Clicks})
-	registerKeys(rt, &keysAPI{keys: c.Keys})
+	registerKeys(rt, &keysAPI{keys: c.Keys, auth: auth})
 	registerRanges(rt, &rangesAPI{keys: c.Keys})
 	sessions := &sessionAPI{access: c.Access, auth: auth}
 	registerSession(rt, sessions)

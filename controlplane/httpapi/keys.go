@@ -14,8 +14,8 @@ import (
 // the actor is not an operator of the installation.
 type Keys interface {
 	// ReserveKeys reserves n keys for a service, 1 to [controlplane.MaxReserved], that are
-	// never issued to another. They are durable when it returns. EExhausted: the region
-	// has no key left.
+	// never issued to another. They are durable when it returns. EConflict: the workspace
+	// has too many. EExhausted: the region has no key left.
 	ReserveKeys(ctx context.Context, actor controlplane.Actor, service string, n int) ([]waypost.Code, error)
 
 	// ReturnKeys takes back up to [controlplane.MaxReserved] keys that the service never
@@ -45,7 +45,10 @@ type Keys interface {
 }
 
 // keysAPI reserves keys for services outside of Waypost.
-type keysAPI struct{ keys Keys }
+type keysAPI struct {
+	keys Keys
+	auth *authenticator
+}
 
 type keyInput struct {
 	Service string `query:"service" minLength:"1" maxLength:"100" doc:"The service that holds the key: 1 to 100 printable ASCII characters. Default: the API key's name, or \"default\" where that is not a valid name."`
@@ -67,17 +70,18 @@ func registerKeys(rt *router, a *keysAPI) {
 	write := []controlplane.Scope{controlplane.ScopeLinksWrite}
 	handle(rt, operation{
 		id: "reserve-key", method: http.MethodGet, path: api.PathKeys + "/key", summary: "Reserve one key for a service",
-		description: "Every request reserves another key.", scopes: write,
+		description: "Every request reserves another key.", scopes: write, problems: []int{http.StatusConflict},
 	}, a.reserveOne)
 	handle(rt, operation{
 		id: "reserve-keys", method: http.MethodPost, path: api.PathKeys + "/keys/bulk",
-		summary: "Reserve up to 10,000 keys for a service", scopes: write,
+		summary: "Reserve up to 10,000 keys for a service", scopes: write, problems: []int{http.StatusConflict},
 	}, a.reserve)
 	handle(rt, operation{
 		id: "return-keys", method: http.MethodPost, path: api.PathKeys + "/keys/return",
 		summary: "Return keys that were never published", scopes: write,
 	}, func(ctx context.Context, in *returnInput) (*returnOutput, error) {
 		actor := actorFrom(ctx)
+		a.auth.charge(ctx, len(in.Body.Keys))
 		outcomes, err := a.keys.ReturnKeys(ctx, actor, serviceOf(actor, in.Body.Service), in.Body.Keys)
 		if err != nil {
 			return nil, err
@@ -118,6 +122,7 @@ func (a *keysAPI) reserve(ctx context.Context, in *reserveInput) (*reserveOutput
 func (a *keysAPI) take(ctx context.Context, service string, n int) (keys []string, holder string, err error) {
 	actor := actorFrom(ctx)
 	service = serviceOf(actor, service)
+	a.auth.charge(ctx, n)
 	codes, err := a.keys.ReserveKeys(ctx, actor, service, n)
 	if err == nil && len(codes) != n {
 		err = fmt.Errorf("%d keys where %d were requested", len(codes), n)

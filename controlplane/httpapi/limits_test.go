@@ -79,6 +79,15 @@ func TestABulkRequestCountsAsTheSeveralThatItIs(t *testing.T) {
 	require.Equal(t, 20-1-5-1, left, "500 links are five requests more")
 }
 
+func TestLimits_KeysForServicesCountAsTheSeveralRequestsThatTheyAre(t *testing.T) {
+	a := startWithKeys(t, &keys{}, func(_ *links, cfg *httpapi.Config) { cfg.Limits.Requests = limit.NewRequests(1, 30, frozen) })
+	require.Equal(t, 200, a.do(call{method: http.MethodPost, path: "/api/v1/kgs/keys/bulk", body: `{"count": 700}`}).StatusCode)
+	text := `{"keys": [` + strings.TrimSuffix(strings.Repeat(`"k000000",`, 500), ",") + `]}`
+	require.Equal(t, 200, a.do(call{method: http.MethodPost, path: "/api/v1/kgs/keys/return", body: text}).StatusCode)
+	res := a.do(call{path: "/api/v1/kgs/key"})
+	require.Equal(t, strconv.Itoa(30-1-7-1-5-1), res.Header.Get("RateLimit-Remaining"), "700 keys are seven requests more, 500 are five")
+}
+
 func TestGuessesAreRefusedBeforeAnybodyLooksThemUp(t *testing.T) {
 	looked := 0
 	var from netip.Addr

@@ -176,7 +176,8 @@ func (db *AccessStore) RotateAPIKey(
 		var keeper int64
 		var expires *time.Time
 		err = tx.QueryRow(ctx, `
-			SELECT name, description, scopes, coalesce(created_by, 0), now() + (expires_at - created_at) FROM api_key
+			SELECT name, description, scopes, coalesce(created_by, 0), CASE WHEN expires_at IS NOT NULL
+				THEN least(now() + (expires_at - created_at), '9999-12-31 23:59:59+00') END FROM api_key
 			WHERE `+liveKey()+` AND (expires_at IS NULL OR expires_at > now()) FOR UPDATE`, ws, id, owner).
 			Scan(&n.Name, &n.Description, &n.Scopes, &keeper, &expires)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -198,6 +199,11 @@ func (db *AccessStore) RotateAPIKey(
 		}
 		if rotated {
 			return k, waypost.Errorf(waypost.EConflict, "the key has been rotated already: rotate or revoke the one that took its place")
+		}
+		if grace > 0 { // both keys live
+			if err := checkKeyCount(ctx, tx, ws, keeper); err != nil {
+				return k, err
+			}
 		}
 		n.ExpiresAt = utc(expires)
 		if k, err = insertKey(ctx, tx, ws, n, keeper, id, m); err != nil {

@@ -56,3 +56,30 @@ func (db *LinkStore) History(ctx context.Context, ws waypost.WorkspaceID, domain
 	}
 	return l, changes, classify("read the history of a link", err)
 }
+
+const (
+	// changesAtOnce bounds the changes that one transaction of purgeChanges deletes. Each
+	// may have the fields of a link twice.
+	changesAtOnce = 1_000
+
+	// historiesAtOnce bounds the links among which it looks for changes, because it passes
+	// those that were deleted before.
+	historiesAtOnce = 100
+)
+
+// purgeChanges deletes the changes of links that are tombstones to go.
+func (db *ReaperStore) purgeChanges(ctx context.Context, links []int64, after time.Duration) error {
+	for some := range slices.Chunk(links, historiesAtOnce) {
+		for n := int64(changesAtOnce); n == changesAtOnce; {
+			var err error
+			n, err = db.pool.execIn(ctx, reaper.lookingUp(), `
+				DELETE FROM link_change WHERE (link_id, rev_epoch, rev_seq) IN (
+					SELECT c.link_id, c.rev_epoch, c.rev_seq FROM link l JOIN link_change c ON c.link_id = l.id
+					WHERE l.`+purgeDue+` AND l.id = ANY ($2) LIMIT $3)`, after, some, changesAtOnce)
+			if err != nil {
+				return classify("purge changes of links", err)
+			}
+		}
+	}
+	return nil
+}

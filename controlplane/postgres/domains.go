@@ -254,11 +254,6 @@ func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error)
 	if is {
 		return false, waypost.Errorf(waypost.EConflict, "the domain has links: delete them first, or use force, which deletes them with it")
 	}
-	_, err = tx.Exec(ctx, `UPDATE domain SET host = $2, retired = true, root_url = NULL, not_found_url = NULL, maintenance_url = NULL
-		WHERE id = $1`, r.domain, fmt.Sprintf("domain-%d.invalid", r.domain))
-	if err != nil {
-		return false, err
-	}
 	if _, err := tx.Exec(ctx, `DELETE FROM domain_proof WHERE domain_id = $1`, r.domain); err != nil {
 		return false, err
 	}
@@ -266,7 +261,29 @@ func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error)
 	if whose == 0 {
 		whose = r.by.Workspace
 	}
-	return true, auditBoth(ctx, tx, r.by, whose, "domains.remove", d.Host, map[string]any{})
+	if err := auditBoth(ctx, tx, r.by, whose, "domains.remove", d.Host, map[string]any{}); err != nil {
+		return false, err
+	}
+	return true, r.retire(ctx, tx)
+}
+
+// retire takes the host from a domain whose tombstones need its row, and deletes a domain
+// that never had a link, or whose links have all been purged.
+func (r *retirement) retire(ctx context.Context, tx pgx.Tx) error {
+	var used bool
+	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM link WHERE domain_id = $1)`, r.domain).Scan(&used); err != nil {
+		return err
+	}
+	if used {
+		_, err := tx.Exec(ctx, `UPDATE domain SET host = $2, retired = true, root_url = NULL, not_found_url = NULL, maintenance_url = NULL
+			WHERE id = $1`, r.domain, fmt.Sprintf("domain-%d.invalid", r.domain))
+		return err
+	}
+	if err := operator.enter(ctx, tx); err != nil { // no tenant may delete domains
+		return err
+	}
+	_, err := tx.Exec(ctx, `DELETE FROM domain WHERE id = $1`, r.domain)
+	return err
 }
 
 // sweep deletes the links among the next codes, the gone ones counted: looking for those

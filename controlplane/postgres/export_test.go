@@ -5,6 +5,9 @@ import "context"
 // Sealed returns the form of a document in a Memory.
 var Sealed = sealed
 
+// ReuseKeysQuery returns the statement of ReuseKeys.
+var ReuseKeysQuery = reuseKeys
+
 // CountIn returns the one number of a query in the scope of workspaces.
 func (db *DB) CountIn(ctx context.Context, workspaces, sql string) (n int64, err error) {
 	err = db.pool.queryRowIn(ctx, tenant(workspaces), sql, nil, &n)

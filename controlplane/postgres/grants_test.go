@@ -48,7 +48,7 @@ key_range: backup=r operator=rawd stream=r
 key_state: backup=r operator=rawd
 link: backup=r ingest=r operator=rawd reaper=rwd search=r stream=r tenant=raw
 link_block: backup=r operator=rawd
-link_change: backup=r operator=rawd tenant=rawd
+link_change: backup=r operator=rawd reaper=rd tenant=rawd
 link_click: backup=r ingest=rawd operator=rawd reaper=rd search=r tenant=rwd
 link_dedupe: backup=r operator=rawd tenant=rawd
 link_tag: backup=r operator=rawd search=rawd tenant=r

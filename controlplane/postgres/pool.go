@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -302,7 +303,8 @@ func fenced(err error) error {
 }
 
 // classify turns an error of the database into one of the domain: EUnavailable if a retry
-// may succeed, EInvalid for data that the database refuses.
+// may succeed, EInvalid for data that the database refuses. A fault of the program stays
+// as it is.
 func classify(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -328,12 +330,23 @@ func classify(doing string, err error) error {
 		return waypost.WrapError(waypost.EInvalid, "the database refuses this value", wrapped)
 	case len(code) == 5 && slices.Contains(passing, code[:2]):
 		return waypost.WrapError(waypost.EUnavailable, "the database is not available at the moment", wrapped)
-	case code != "":
+	case code != "", isFault(err):
 		return wrapped
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.As(err, &netErr):
 		return waypost.WrapError(waypost.EUnavailable, "the database did not answer in time", wrapped)
 	}
 	return waypost.WrapError(waypost.EUnavailable, "the database is out of reach", wrapped)
+}
+
+// isFault reports whether a value could not be encoded or read, which neither PostgreSQL
+// nor the network is to blame for. Anything else that is unknown may come of a connection
+// that was lost.
+func isFault(err error) bool {
+	_, marshal := errors.AsType[*json.MarshalerError](err)
+	_, value := errors.AsType[*json.UnsupportedValueError](err)
+	_, kind := errors.AsType[*json.UnsupportedTypeError](err)
+	_, scan := errors.AsType[pgx.ScanArgError](err)
+	return marshal || value || kind || scan
 }
 
 func deref[T any](p *T) (v T) {

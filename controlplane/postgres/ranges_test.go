@@ -2,8 +2,10 @@ package postgres_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"waypost"
@@ -309,10 +311,17 @@ func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
 		ws      waypost.WorkspaceID
 		service string
 	}{{2, "mailer"}, {1, "other"}} {
-		back, err = db.ReturnKeys(t.Context(), who.ws, who.service, codes[3:4])
+		back, err = db.ReturnKeys(t.Context(), who.ws, who.service, []waypost.Code{codes[3], codes[0]})
 		require.NoError(t, err)
 		require.Equal(t, waypost.ENotFound, waypost.CodeOf(back[0].Err), "only the holder gives back")
+		require.Equal(t, waypost.ENotFound, waypost.CodeOf(back[1].Err), "another service does not learn that a link has the code")
 	}
+	held, err := db.CountHeld(t.Context(), 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 4, held, "two are reserved, two were given back, and one is a link")
+	held, err = db.CountHeld(t.Context(), 2)
+	require.NoError(t, err)
+	require.Zero(t, held)
 
 	reused, err := db.ReuseKeys(t.Context(), 2, "x", 5)
 	require.NoError(t, err)
@@ -328,6 +337,20 @@ func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
 	reused, err = db.ReuseKeys(t.Context(), 1, "printer", 5)
 	require.NoError(t, err)
 	require.Empty(t, reused, "in a new history nobody knows whether they were given out again")
+}
+
+func TestReuseKeys_ReadsNoMoreFreeKeysThanItTakes(t *testing.T) {
+	_, hand := open(t)
+	exec(t, hand, `SET enable_seqscan = off`)
+	exec(t, hand, `SET enable_bitmapscan = off`)
+	query := strings.NewReplacer("$1", "1", "$2", "'mailer'", "$3", "10").Replace(postgres.ReuseKeysQuery())
+	rows, err := hand.Query(t.Context(), `EXPLAIN `+query)
+	require.NoError(t, err)
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	text := strings.Join(plan, "\n")
+	require.NotContains(t, text, "Sort", "LIMIT ends the scan")
+	require.Contains(t, text, "reserved_key_free")
 }
 
 func TestRatesAreThoseOfTheRegionThatIssued(t *testing.T) {

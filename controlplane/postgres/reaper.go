@@ -105,9 +105,9 @@ func (db *ReaperStore) DeleteKeys(ctx context.Context, after time.Duration, limi
 }
 
 // Which tombstones are to go, and the way in which they go. What is found is judged again
-// under the head of the changelog. One with clicks that were folded meanwhile stays until
-// the next time. Parts of clicks need not be waited for, because the workspace has those
-// of its own; what is folded of them later, SweepClicks finds.
+// under the head of the changelog. One with clicks that were folded meanwhile, or with
+// changes, stays until the next time. Parts of clicks need not be waited for, because the
+// workspace has those of its own; what is folded of them later, SweepClicks finds.
 const (
 	purgeDue = `deleted_at < now() - $1::interval`
 
@@ -115,6 +115,7 @@ const (
 	purge = `
 		WITH gone AS (DELETE FROM link l WHERE ` + purgeDue + ` AND id = ANY ($2)
 		              AND NOT EXISTS (SELECT FROM link_click c WHERE c.link_id = l.id)
+		              AND NOT EXISTS (SELECT FROM link_change c WHERE c.link_id = l.id)
 		              RETURNING id, domain_id, code, custom),
 		     retired AS (INSERT INTO retired_code (domain_id, code)
 		                 SELECT domain_id, code FROM gone WHERE custom OR domain_id <> 1 ON CONFLICT DO NOTHING),
@@ -124,9 +125,9 @@ const (
 	purging = "purge links"
 )
 
-// PurgeLinks implements controlplane.ReaperStore. The clicks go before the links, and not
-// under the head, for which all writes wait. What fails in one area does not keep the
-// others.
+// PurgeLinks implements controlplane.ReaperStore. Clicks and changes go before the links,
+// and not under the head, for which all writes wait. What fails in one area does not keep
+// the others.
 func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limit int) (int, error) {
 	var all []place
 	err := db.pool.queryIn(ctx, reaper, `SELECT workspace_id, id FROM link WHERE `+purgeDue+` ORDER BY deleted_at LIMIT $2`,
@@ -136,6 +137,7 @@ func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limi
 	}
 	cleared, failed := db.purgeClicks(ctx, all, after)
 	failpoint.Hit(purging + ": clicks")
+	failed = errors.Join(failed, db.purgeChanges(ctx, cleared, after))
 	n, err := db.reapThese(ctx, purging, purge, after, cleared)
 	return n, errors.Join(failed, err)
 }

@@ -2,7 +2,9 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -114,6 +116,41 @@ func TestTheClicksOfPurgedLinksGoWithThemAndTheWorkspaceKeepsItsOwn(t *testing.T
 	after, botsAfter, err := db.WorkspaceTotals(t.Context(), waypost.DefaultWorkspace)
 	require.NoError(t, err)
 	require.Equal(t, [2]int64{total, bots}, [2]int64{after, botsAfter}, "the workspace had these clicks nevertheless")
+}
+
+func TestPurgeLinks_DeletesChangesBeforeItTakesTheHead(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"), link("summer"), link("autumn"))
+	const change = `INSERT INTO link_change (link_id, rev_epoch, rev_seq, workspace_id, what, actor, before, after)
+		SELECT id, 0, n, 1, 'changed', '{}', '{}', '{}' FROM link, generate_series(1, 2500) n WHERE code = `
+	exec(t, hand, `UPDATE link SET deleted_at = now() - interval '2 hours' WHERE code <> 'autumn'`)
+	exec(t, hand, change+`'spring'`)
+	exec(t, hand, change+`'autumn'`)
+	autumn := `SELECT count(*) FROM link_change WHERE link_id = ` + strconv.FormatInt(linkID(t, db, "autumn"), 10)
+
+	holding, err := psql(t, hand.Config().ConnString()).Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, holding, `SELECT changelog_begin()`)
+	purged := make(chan int, 1)
+	go func() {
+		n, err := db.PurgeLinks(context.WithoutCancel(t.Context()), time.Hour, 10)
+		if err != nil {
+			n = -1
+		}
+		purged <- n
+	}()
+	waiting(t, db, psql(t, hand.Config().ConnString()))
+	require.EqualValues(t, 3, number(t, hand, `SELECT count(*) FROM link`))
+	require.EqualValues(t, 2500, number(t, hand, `SELECT count(*) FROM link_change`), "those of a link that lives")
+	exec(t, holding, change+`'summer'`)
+	require.NoError(t, holding.Commit(t.Context()))
+	require.Equal(t, 1, <-purged, "a link that has changes meanwhile waits, because they would go under the head")
+
+	n, err := db.PurgeLinks(t.Context(), time.Hour, 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.EqualValues(t, 2500, number(t, hand, autumn))
+	require.EqualValues(t, 2500, number(t, hand, `SELECT count(*) FROM link_change`))
 }
 
 // An edge that was cut off delivers clicks of a link that was purged meanwhile, and that
@@ -317,4 +354,30 @@ func TestARunEndsWhenNothingIsLeftHoweverSmallItsBatches(t *testing.T) {
 	r := controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: s, BatchSize: 1, MaxDuration: time.Second})
 	require.NoError(t, r.Once(t.Context()))
 	require.Equal(t, 1, s.n)
+}
+
+// failing expires and purges nothing.
+type failing struct{ controlplane.ReaperStore }
+
+func (failing) ExpireLinks(context.Context, time.Duration, int) (int, error) {
+	return 0, errors.New("cannot expire")
+}
+
+func (failing) PurgeLinks(context.Context, time.Duration, int) (int, error) {
+	return 0, errors.New("cannot purge")
+}
+
+func TestReaper_GoesOnWithOtherKindsWhenOneFails(t *testing.T) {
+	db, hand := open(t)
+	_, err := db.CreateKey(t.Context(), "default", "k", []controlplane.Scope{controlplane.ScopeLinksRead})
+	require.NoError(t, err)
+	exec(t, hand, `UPDATE api_key SET expires_at = now() - interval '1 day'`)
+	err = controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: failing{db}}).Once(t.Context())
+	require.ErrorContains(t, err, "cannot expire")
+	require.ErrorContains(t, err, "cannot purge")
+	require.Zero(t, number(t, hand, `SELECT count(*) FROM api_key`))
+	stats, err := db.CleanupStats(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, stats.Failed)
+	require.Zero(t, stats.Successful)
 }

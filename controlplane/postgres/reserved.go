@@ -10,23 +10,33 @@ import (
 	"waypost/internal/failpoint"
 )
 
+// freeKeys selects the returned keys of a workspace.
+func freeKeys() string {
+	return `SELECT code FROM reserved_key WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND state = 'free'`
+}
+
+// reuseKeys reserves returned keys: any $3 of them, so that LIMIT ends the scan of the
+// index.
+func reuseKeys() string {
+	return `UPDATE reserved_key SET state = 'reserved', service = $2, reserved_at = now()
+		WHERE code = ANY (ARRAY(` + freeKeys() + ` LIMIT $3)) RETURNING code`
+}
+
 // ReuseKeys implements controlplane.ReservedStore.
 func (db *KeyRangeStore) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, service string, n int) ([]waypost.Code, error) {
-	free := `SELECT code FROM reserved_key WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND state = 'free'`
+	as := tenantOf(ws).lookingUp()
 	var some []waypost.Code
-	err := db.pool.queryIn(ctx, tenantOf(ws), free+` LIMIT 1`, []any{ws}, collect(&some))
+	err := db.pool.queryIn(ctx, as, freeKeys()+` LIMIT 1`, []any{ws}, collect(&some))
 	if err != nil || len(some) == 0 {
 		return nil, classify("look for keys that were given back", err)
 	}
 	// Under the head, because a new epoch burns what is free.
 	var codes []waypost.Code
 	err = db.pool.change(ctx, "reuse keys", func(tx pgx.Tx, _ uint32) error {
-		if err := setTenant(ctx, tx, ws); err != nil {
+		if err := as.enter(ctx, tx); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, `
-			UPDATE reserved_key SET state = 'reserved', service = $2, reserved_at = now()
-			WHERE code IN (`+free+` ORDER BY code LIMIT $3) RETURNING code`, ws, service, n)
+		rows, err := tx.Query(ctx, reuseKeys(), ws, service, n)
 		if err != nil {
 			return err
 		}
@@ -68,8 +78,12 @@ func (db *KeyRangeStore) ReturnKeys(
 ) ([]controlplane.Returned, error) {
 	var published, back []waypost.Code
 	err := db.pool.change(ctx, "return keys", func(tx pgx.Tx, _ uint32) error {
-		// A link of any workspace counts.
-		rows, err := tx.Query(ctx, `SELECT code FROM link WHERE domain_id = $1 AND code = ANY($2)`, waypost.DefaultDomain, codes)
+		// A link of any workspace counts, but of other keys than its own the service learns
+		// nothing.
+		rows, err := tx.Query(ctx, `
+			SELECT k.code FROM reserved_key k
+			WHERE k.workspace_id = $1 AND k.service = $2 AND k.code = ANY ($3)
+			  AND EXISTS (SELECT FROM link l WHERE l.domain_id = $4 AND l.code = k.code)`, ws, service, codes, waypost.DefaultDomain)
 		if err == nil {
 			err = collect(&published)(rows)
 		}
@@ -129,4 +143,12 @@ func (db *KeyRangeStore) CountReserved(ctx context.Context, ws waypost.Workspace
 			return err
 		})
 	return counts, classify("count reserved keys", err)
+}
+
+// CountHeld implements controlplane.ReservedStore.
+func (db *KeyRangeStore) CountHeld(ctx context.Context, ws waypost.WorkspaceID) (n int64, err error) {
+	of := ` FROM reserved_key WHERE ` + ofWorkspace("workspace_id", "$1")
+	err = db.pool.queryRowIn(ctx, tenantOf(ws).lookingUp(), `
+		SELECT (SELECT count(*)`+of+` AND state = 'reserved') + (SELECT count(*)`+of+` AND state = 'free')`, []any{ws}, &n)
+	return n, classify("count the keys of a workspace", err)
 }

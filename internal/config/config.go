@@ -153,7 +153,7 @@ type Gossip struct {
 // Limits bound what one client may ask of a control plane. Each of several control
 // planes counts for itself.
 type Limits struct {
-	Requests  int `yaml:"requests" flag:"rate-limit-requests" help:"requests a second of one API key, on average; of a bulk request, every 100 links count as one more; 0: no limit"`
+	Requests  int `yaml:"requests" flag:"rate-limit-requests" help:"requests a second of one API key, on average; of a bulk request, every 100 links or keys count as one more; 0: no limit"`
 	Burst     int `yaml:"burst" flag:"rate-limit-burst" help:"requests of one API key at once"`
 	Workspace int `yaml:"workspace_requests" flag:"rate-limit-workspace-requests" help:"requests a second of all API keys and sessions of one workspace together, on average, and twice as many at once; 0: no limit"`
 	Failures  int `yaml:"failures" flag:"rate-limit-failures" help:"failed attempts to authenticate a minute, of one IPv4 address or IPv6 /64; of one prefix of keys, five times as many; of one account, as many an hour; 0: no limit"`
