@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -89,6 +90,42 @@ func TestStatistics_NameAmongTooManyIsAtLeast(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, c.Named[0].AtLeast)
 	require.Equal(t, int64(yearClicks/yearDays/1200*600), c.Named[0].Clicks)
+}
+
+// Each name of a day is a part of the text that the day was unpacked from.
+func TestStatistics_NamesOfManyDaysKeepNoTextOfTheDaysInMemory(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"))
+	id := linkID(t, db, "spring")
+	const days, textOfDay = 300, 100_000
+	var same rollup.Breakdown
+	for i := range 999 {
+		same.Add(&waypost.ClickProfile{Referrer: fmt.Sprintf("site-%d.%0100d.example.com", i, 0)}, rollup.Count{Clicks: 1})
+	}
+	for day := range days {
+		var b rollup.Breakdown
+		b.Merge(&same)
+		b.Add(&waypost.ClickProfile{Referrer: fmt.Sprintf("day-%d.example.com", day)}, rollup.Count{Clicks: 1000 + uint64(day)})
+		packed := b.Append(nil)
+		require.Greater(t, len(packed), textOfDay)
+		_, err := hand.Exec(t.Context(), `INSERT INTO click_day SELECT $1, current_date - $2::integer, 1, $3, 0, '', $4, ''`,
+			id, day, int64(b.Total(rollup.Referrer).Clicks), packed)
+		require.NoError(t, err)
+	}
+	s, err := controlplane.NewSpan(controlplane.StatsQuery{From: time.Now().AddDate(0, 0, -days+1)}, time.Now())
+	require.NoError(t, err)
+	held := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := held()
+	c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, id, &s, nil)
+	require.NoError(t, err)
+	after := held()
+	require.Len(t, c.Breakdowns[controlplane.Referrers].Named, rollup.MaxNames)
+	require.Less(t, after, before+days*textOfDay/3, "the name of a day holds its text")
 }
 
 // BenchmarkYear reads the year of a link with ten million clicks.

@@ -50,7 +50,7 @@ func (db *ClickStore) counted(
 			if of != nil {
 				c.Named = append(c.Named, namedDay(n, d, of))
 			}
-			all.Merge(&d.Breakdown)
+			all.Absorb(&d.Breakdown)
 			visitors, bots := d.Visitors.Count()
 			c.Visitors += int64(visitors)
 			c.Bots += int64(bots)
