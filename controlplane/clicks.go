@@ -58,7 +58,7 @@ type StatsStore interface {
 	WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *Span, n *NameQuery, top int) (Counted, TopLinks, error)
 
 	// LinksClicks returns the clicks in each step of a span, bots included, of those of the
-	// named links that are there.
+	// named links that are there. A link may be named several times.
 	LinksClicks(ctx context.Context, ws waypost.WorkspaceID, links []LinkName, s *Span) (map[LinkName][]int64, error)
 
 	// WorkspaceTotals returns the clicks of a workspace in all time.
