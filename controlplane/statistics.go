@@ -110,7 +110,8 @@ type TopLinks struct {
 
 	// Exact says that no other link has more clicks than the last of these. It is false
 	// when the stored tops cannot prove that, because clicks are spread evenly over very
-	// many links; the clicks of each link are exact either way.
+	// many links, or too many clicks are not in the tops yet; the clicks of each link are
+	// exact either way.
 	Exact bool
 }
 

@@ -3555,7 +3555,7 @@ export interface components {
             to: string;
             /** @description The links with the most clicks from breakdown_from to breakdown_to, most first. Their numbers are exact. */
             top: components["schemas"]["TopLink"][];
-            /** @description True when no other link has more clicks than the last of top. The 1,000 links with the most clicks are known for each day; the value is false only where clicks are spread so evenly over more links that others may have as many. */
+            /** @description True when no other link has more clicks than the last of top. The 1,000 links with the most clicks are known for each day; the value is false where clicks are spread so evenly over more links that others may have as many, and while very many clicks wait to be added to their days. */
             top_exact: boolean;
             /**
              * Format: int64
