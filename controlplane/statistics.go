@@ -50,8 +50,15 @@ const (
 
 // NameQuery asks for the clicks of one name by day. Nil asks for none.
 type NameQuery struct {
-	By   Dimension
-	Name string // as breakdowns have it, and a variant by its id; "" means unknown
+	By Dimension
+
+	// Name is as breakdowns have it; "" means unknown. A variant may be named by its id
+	// alone, which counts for all rules that have it.
+	Name string
+
+	// Nameless, with an empty Name, is a name whose clicks count, too, because it is shown
+	// in place of the empty one. Empty: there is none.
+	Nameless string
 }
 
 // NamedDay is the clicks of a name on a UTC day.

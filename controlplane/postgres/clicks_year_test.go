@@ -17,6 +17,11 @@ import (
 func TestStatistics_CountOneNameByDay(t *testing.T) {
 	db, _ := open(t)
 	insert(t, db, link("spring"))
+	unnamed := waypost.ClickProfile{Device: "unknown", Referrer: "direct"} // as edges and visitors write it
+	ingest(t, db, &waypost.ClickBatch{
+		Node: "edge-2", Boot: someBoot, Seq: 1, Exact: true, Profiles: []waypost.ClickProfile{unnamed},
+		Links: []waypost.LinkClicks{rows("spring", 5, 0, 7, at(9, 0))},
+	})
 	send(t, db, 1, rows("spring", 1, 0, 5, at(10, 0)), rows("spring", 2, 1, 3, at(11, 0)))
 	send(t, db, 2, rows("spring", 3, 0, 2, at(12, 0).AddDate(0, 0, 1)), rows("spring", 4, 2, 1, at(12, 0)))
 	first := int32(at(0, 0).Unix() / 86400)
@@ -26,7 +31,12 @@ func TestStatistics_CountOneNameByDay(t *testing.T) {
 		}
 		for query, want := range map[controlplane.NameQuery][2]int64{
 			{By: controlplane.Countries, Name: "DE"}:              {5, 2},
-			{By: controlplane.Countries}:                          {1, 0},
+			{By: controlplane.Countries}:                          {8, 0},
+			{By: controlplane.Devices}:                            {0, 0},
+			{By: controlplane.Devices, Nameless: "unknown"}:       {7, 0},
+			{By: controlplane.Devices, Name: "unknown"}:           {7, 0},
+			{By: controlplane.Referrers, Nameless: "direct"}:      {11, 0},
+			{By: controlplane.Referrers, Name: "direct"}:          {7, 0},
 			{By: controlplane.Cities, Name: "Paris, FR"}:          {3, 0},
 			{By: controlplane.Referrers, Name: "www.example.com"}: {5, 2},
 			{By: controlplane.Browsers, Name: "Lynx"}:             {0, 0},

@@ -16505,7 +16505,7 @@ export interface operations {
                 tz?: string;
                 /** @description The breakdown that has the name. */
                 by?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
-                /** @description A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by. */
+                /** @description A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well; a variant as RULE/VARIANT, or by its id alone for all rules. Only with by. */
                 name?: string;
                 /** @description For CSV: this breakdown instead of the series. */
                 breakdown?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
