@@ -36,7 +36,7 @@ type VariantClicks struct {
 type WorkspaceStats struct {
 	ClickStats
 	Top      []TopLink `json:"top" doc:"The links with the most clicks from breakdown_from to breakdown_to, most first. Their numbers are exact."`
-	TopExact bool      `json:"top_exact" doc:"True when no other link has more clicks than the last of top. The 1,000 links with the most clicks are known for each day; the value is false only where clicks are spread so evenly over more links that others may have as many."`
+	TopExact bool      `json:"top_exact" doc:"True when no other link has more clicks than the last of top. The 1,000 links with the most clicks are known for each day; the value is false where clicks are spread so evenly over more links that others may have as many, and while very many clicks wait to be added to their days."`
 }
 
 // ClickStats are the statistics of a link or a workspace in a time range.

@@ -58,7 +58,7 @@ type StatsStore interface {
 	WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *Span, n *NameQuery, top int) (Counted, TopLinks, error)
 
 	// LinksClicks returns the clicks in each step of a span, bots included, of those of the
-	// named links that are there.
+	// named links that are there. A link may be named several times.
 	LinksClicks(ctx context.Context, ws waypost.WorkspaceID, links []LinkName, s *Span) (map[LinkName][]int64, error)
 
 	// WorkspaceTotals returns the clicks of a workspace in all time.
@@ -152,7 +152,8 @@ func (s *Clicks) Stats(ctx context.Context, actor Actor, code string) (waypost.L
 // expired, under the domain of a host ("" for the default one). ENotFound when there is
 // none, EInvalid for an invalid span of time.
 func (s *Clicks) LinkStats(ctx context.Context, actor Actor, host, code string, q StatsQuery) (LinkStats, error) {
-	span, err := NewSpan(q, s.now())
+	now := s.now()
+	span, err := NewSpan(q, now)
 	if err != nil {
 		return LinkStats{}, err
 	}
@@ -160,13 +161,18 @@ func (s *Clicks) LinkStats(ctx context.Context, actor Actor, host, code string, 
 	if err != nil {
 		return LinkStats{}, err
 	}
+	complete, err := s.complete(ctx, &span, now)
+	if err != nil {
+		return LinkStats{}, err
+	}
 	counted, err := s.stats.LinkClicks(ctx, actor.Workspace, l.ID, &span, q.Named)
 	if err != nil {
 		return LinkStats{}, err
 	}
-	stats, err := s.summarize(ctx, span, q.Named, &counted)
-	stats.TotalClicks, stats.TotalBots = l.Clicks, l.BotClicks
-	return LinkStats{Link: l, Stats: stats}, err
+	stats := summarize(span, q.Named, &counted)
+	stats.Complete = complete
+	stats.setTotals(l.Clicks, l.BotClicks)
+	return LinkStats{Link: l, Stats: stats}, nil
 }
 
 // WorkspaceStats returns the statistics of all links of the actor's workspace.
@@ -174,7 +180,12 @@ func (s *Clicks) WorkspaceStats(ctx context.Context, actor Actor, q StatsQuery) 
 	if q.Top < 0 || q.Top > MaxTopLinks {
 		return WorkspaceStats{}, waypost.Errorf(waypost.EInvalid, "top must be 0 to %d", MaxTopLinks)
 	}
-	span, err := NewSpan(q, s.now())
+	now := s.now()
+	span, err := NewSpan(q, now)
+	if err != nil {
+		return WorkspaceStats{}, err
+	}
+	complete, err := s.complete(ctx, &span, now)
 	if err != nil {
 		return WorkspaceStats{}, err
 	}
@@ -182,11 +193,25 @@ func (s *Clicks) WorkspaceStats(ctx context.Context, actor Actor, q StatsQuery) 
 	if err != nil {
 		return WorkspaceStats{}, err
 	}
-	stats, err := s.summarize(ctx, span, q.Named, &counted)
-	if err == nil {
-		stats.TotalClicks, stats.TotalBots, err = s.stats.WorkspaceTotals(ctx, actor.Workspace)
+	clicks, bots, err := s.stats.WorkspaceTotals(ctx, actor.Workspace)
+	if err != nil {
+		return WorkspaceStats{}, err
 	}
-	return WorkspaceStats{Stats: stats, Top: top}, err
+	stats := summarize(span, q.Named, &counted)
+	stats.Complete = complete
+	stats.setTotals(clicks, bots)
+	return WorkspaceStats{Stats: stats, Top: top}, nil
+}
+
+// complete returns how complete the counts of a span are that are read after it. An edge
+// may report clicks of the time between two reads, and counts that were read first lack
+// them.
+func (s *Clicks) complete(ctx context.Context, span *Span, now time.Time) (Completeness, error) {
+	nodes, err := s.progress.Progress(ctx)
+	if err != nil {
+		return Completeness{}, err
+	}
+	return completeness(nodes, span.To(), now), nil
 }
 
 // News changes with the links and clicks of a workspace, and is cheap to look up.
@@ -219,8 +244,8 @@ func eachDay(span *Span, some []NamedDay) []NamedDay {
 	return all
 }
 
-// summarize sorts counts into the steps of a span, and adds how complete they are.
-func (s *Clicks) summarize(ctx context.Context, span Span, q *NameQuery, c *Counted) (Stats, error) {
+// summarize sorts counts into the steps of a span.
+func summarize(span Span, q *NameQuery, c *Counted) Stats {
 	stats := Stats{Span: span, Visitors: c.Visitors, VisitorBots: c.Bots, Series: make([]QuarterClicks, len(span.Bounds)-1)}
 	for i := range stats.Series {
 		stats.Series[i].At = span.Bounds[i].Unix()
@@ -239,10 +264,11 @@ func (s *Clicks) summarize(ctx context.Context, span Span, q *NameQuery, c *Coun
 	if q != nil {
 		stats.Named = eachDay(&span, c.Named)
 	}
-	nodes, err := s.progress.Progress(ctx)
-	if err != nil {
-		return Stats{}, err
-	}
-	stats.Complete = completeness(nodes, span.To(), s.now())
-	return stats, nil
+	return stats
+}
+
+// setTotals sets the clicks of all time. They are never fewer than those of the span,
+// which were read at another moment.
+func (s *Stats) setTotals(clicks, bots int64) {
+	s.TotalClicks, s.TotalBots = max(clicks, s.Clicks), max(bots, s.Bots)
 }

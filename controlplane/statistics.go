@@ -50,8 +50,15 @@ const (
 
 // NameQuery asks for the clicks of one name by day. Nil asks for none.
 type NameQuery struct {
-	By   Dimension
-	Name string // as breakdowns have it, and a variant by its id; "" means unknown
+	By Dimension
+
+	// Name is as breakdowns have it; "" means unknown. A variant may be named by its id
+	// alone, which counts for all rules that have it.
+	Name string
+
+	// Nameless, with an empty Name, is a name whose clicks count, too, because it is shown
+	// in place of the empty one. Empty: there is none.
+	Nameless string
 }
 
 // NamedDay is the clicks of a name on a UTC day.
@@ -110,7 +117,8 @@ type TopLinks struct {
 
 	// Exact says that no other link has more clicks than the last of these. It is false
 	// when the stored tops cannot prove that, because clicks are spread evenly over very
-	// many links; the clicks of each link are exact either way.
+	// many links, or too many clicks are not in the tops yet; the clicks of each link are
+	// exact either way.
 	Exact bool
 }
 

@@ -23,22 +23,31 @@ type counts struct {
 	noted   chan []controlplane.EdgeProgress
 	err     error
 	lines   []controlplane.LinkName
+	count   func() // runs when clicks are counted; nil: nothing
+}
+
+func (c *counts) counting() {
+	if c.count != nil {
+		c.count()
+	}
 }
 
 func (c *counts) LinkClicks(
 	context.Context, waypost.WorkspaceID, int64, *controlplane.Span, *controlplane.NameQuery,
 ) (controlplane.Counted, error) {
+	c.counting()
 	return c.counted, c.err
 }
 
 func (c *counts) WorkspaceClicks(_ context.Context, _ waypost.WorkspaceID, _ *controlplane.Span,
 	_ *controlplane.NameQuery, top int,
 ) (controlplane.Counted, controlplane.TopLinks, error) {
+	c.counting()
 	return c.counted, controlplane.TopLinks{Links: c.top[:min(top, len(c.top))], Exact: true}, c.err
 }
 
 func (c *counts) WorkspaceTotals(context.Context, waypost.WorkspaceID) (clicks, bots int64, err error) {
-	return 99, 9, c.err
+	return 999, 99, c.err
 }
 
 func (c *counts) NewestLink(context.Context, waypost.WorkspaceID) (int64, error) { return 7, c.err }
@@ -114,7 +123,7 @@ func TestClicks_ClicksAreLaidOutInTheStepsOfTheTimeAsked(t *testing.T) {
 
 	of, err := s.WorkspaceStats(t.Context(), actor, controlplane.StatsQuery{Top: 3})
 	require.NoError(t, err)
-	require.EqualValues(t, 99, of.TotalClicks)
+	require.EqualValues(t, 999, of.TotalClicks)
 	require.Len(t, of.Series, 30)
 }
 
@@ -219,6 +228,50 @@ func TestClicks_CompletenessIsThatOfTheEdgeFurthestBehind(t *testing.T) {
 			require.Equal(t, controlplane.Completeness{Until: c.until, Behind: c.behind}, got.Complete)
 		})
 	}
+}
+
+// While clicks are counted an edge reports newer ones, which the counts lack.
+func TestClicks_CompletenessIsThatOfAMomentBeforeTheCounts(t *testing.T) {
+	now := noon
+	c := &counts{}
+	s := controlplane.NewClicks(controlplane.Stores{
+		Links: onlyLink{counts: c}, Domains: domains{}, Stats: c, Progress: c,
+	}, func() time.Time { return now })
+	c.count = func() {
+		now = noon.Add(time.Minute)
+		c.nodes = []controlplane.EdgeProgress{{Node: "edge-a", Until: now.Add(-time.Second)}}
+	}
+	for name, ask := range map[string]func() (controlplane.Completeness, error){
+		"of a link": func() (controlplane.Completeness, error) {
+			got, err := s.LinkStats(t.Context(), actor, "", "spring", controlplane.StatsQuery{})
+			return got.Complete, err
+		},
+		"of a workspace": func() (controlplane.Completeness, error) {
+			got, err := s.WorkspaceStats(t.Context(), actor, controlplane.StatsQuery{})
+			return got.Complete, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now = noon
+			c.nodes = []controlplane.EdgeProgress{{Node: "edge-a", Until: noon.Add(-time.Hour)}}
+			got, err := ask()
+			require.NoError(t, err)
+			require.Equal(t, controlplane.Completeness{Until: noon.Add(-time.Hour), Behind: []string{"edge-a"}}, got)
+		})
+	}
+}
+
+// The clicks of all time are read at another moment than those of the span.
+func TestClicks_TotalsAreNeverFewerThanTheClicksOfTheSpan(t *testing.T) {
+	c := &counts{counted: controlplane.Counted{
+		Quarters: []controlplane.QuarterClicks{{At: noon.Unix() - 900, Clicks: 1001, Bots: 101}},
+	}}
+	link, err := statsOf(c).LinkStats(t.Context(), actor, "", "spring", controlplane.StatsQuery{})
+	require.NoError(t, err)
+	require.Equal(t, [4]int64{1001, 1001, 101, 101}, [4]int64{link.Clicks, link.TotalClicks, link.Bots, link.TotalBots})
+	all, err := statsOf(c).WorkspaceStats(t.Context(), actor, controlplane.StatsQuery{})
+	require.NoError(t, err)
+	require.Equal(t, [4]int64{1001, 1001, 101, 101}, [4]int64{all.Clicks, all.TotalClicks, all.Bots, all.TotalBots})
 }
 
 func TestClicks_WhatEdgesReportOfTheirClicksIsKept(t *testing.T) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -73,7 +74,7 @@ type linkStatsInput struct {
 	inDomain
 	timeRange
 	By        string `query:"by" enum:"countries,cities,devices,browsers,os,referrers,rules,variants,utm_source,utm_medium,utm_campaign,utm_term,utm_content" doc:"The breakdown that has the name."`
-	Name      string `query:"name" maxLength:"264" example:"DE" doc:"A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by."`
+	Name      string `query:"name" maxLength:"264" example:"DE" doc:"A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well; a variant as RULE/VARIANT, or by its id alone for all rules. Only with by."`
 	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers,rules,variants,utm_source,utm_medium,utm_campaign,utm_term,utm_content" doc:"For CSV: this breakdown instead of the series."`
 }
 
@@ -289,27 +290,35 @@ func clickStatsOf(s *controlplane.Stats) api.ClickStats {
 	return shown
 }
 
-// breakdownOf names all entries of a breakdown. It keeps the names unique, because a
-// referrer may be called like an entry that stands for others.
+// othersName is the entry of a breakdown that holds the clicks of all names that are not
+// shown.
+const othersName = "other"
+
+// breakdownOf names all entries of a breakdown, most clicks first and the others last. It
+// keeps the names unique, because a referrer may be called like an entry that stands for
+// others.
 func breakdownOf(d controlplane.Dimension, b *controlplane.Breakdown) []api.Named {
 	shown := make([]api.Named, 0, len(b.Named)+1)
-	places := map[string]int{}
-	add := func(name string, clicks int64) {
-		if i, known := places[name]; known {
-			shown[i].Clicks += clicks
-			return
-		}
-		places[name] = len(shown)
-		shown = append(shown, api.Named{Name: name, Clicks: clicks})
-	}
+	places := make(map[string]int, len(b.Named))
+	others := b.Other
 	for _, n := range b.Named {
 		if n.Name == "" {
 			n.Name = nameless(d)
 		}
-		add(n.Name, n.Clicks)
+		if n.Name == othersName && b.Other > 0 {
+			others += n.Clicks
+			continue
+		}
+		if i, known := places[n.Name]; known {
+			shown[i].Clicks += n.Clicks
+			continue
+		}
+		places[n.Name] = len(shown)
+		shown = append(shown, api.Named{Name: n.Name, Clicks: n.Clicks})
 	}
-	if b.Other > 0 {
-		add("other", b.Other)
+	slices.SortStableFunc(shown, func(x, y api.Named) int { return cmp.Compare(y.Clicks, x.Clicks) })
+	if others > 0 {
+		shown = append(shown, api.Named{Name: othersName, Clicks: others})
 	}
 	return shown
 }
@@ -344,20 +353,20 @@ func (in *timeRange) query(by, name string) (q controlplane.StatsQuery, err erro
 	return q, err
 }
 
-// namedIn returns the name whose clicks are counted by day. Names that stand for clicks
-// without a name are those of breakdowns.
+// namedIn returns the name whose clicks are counted by day. The name that stands for
+// clicks without a name counts those that have this very name, too, as in breakdowns.
 func namedIn(by, name string) (*controlplane.NameQuery, error) {
 	switch {
 	case by == "" && name == "":
 		return nil, nil //nolint:nilnil // no name is asked for
 	case by == "" || name == "":
 		return nil, invalid("query.name", "give by and name, or neither")
-	case name == "other":
+	case name == othersName:
 		return nil, invalid("query.name", "other stands for many names, and not the same on all days")
 	}
 	n := &controlplane.NameQuery{By: controlplane.Dimension(slices.Index(breakdownNames[:], by)), Name: name}
 	if name == nameless(n.By) {
-		n.Name = ""
+		n.Name, n.Nameless = "", name
 	}
 	return n, nil
 }

@@ -285,7 +285,7 @@ func TestABreakdownNamesEachNameOnce(t *testing.T) {
 	}
 	a := clicked(t, f)
 	shown := object(t, a.get("/api/v1/urls/spring/stats").text)["referrers"]
-	require.Equal(t, "[map[clicks:15 name:other] map[clicks:17 name:direct]]", fmt.Sprint(shown))
+	require.Equal(t, "[map[clicks:17 name:direct] map[clicks:15 name:other]]", fmt.Sprint(shown), "most clicks first, and the others last")
 }
 
 func TestSparklines_NameLinksAsTheyWereAskedFor(t *testing.T) {
@@ -314,14 +314,17 @@ func TestStats_CountOneNameByDay(t *testing.T) {
 			"by=referrers&name=direct": "", "by=countries&name=unknown": "", "by=os&name=direct": "direct",
 		} {
 			require.Equal(t, 200, a.do(call{path: path + "?" + query, key: operatorKey}).StatusCode)
-			require.Equal(t, name, f.queries[len(f.queries)-1].Named.Name)
+			asked := f.queries[len(f.queries)-1].Named
+			require.Equal(t, name, asked.Name)
+			_, shown, _ := strings.Cut(query, "name=")
+			require.Equal(t, name == "", asked.Nameless == shown, "what is shown as %s is counted, and no more: %s", shown, asked.Nameless)
 		}
 		for _, query := range []string{"by=os", "name=DE", "by=planets&name=Mars", "by=os&name=other", "by=os&name=" + strings.Repeat("x", 265)} {
 			requireProblem(t, a.do(call{path: path + "?" + query, key: operatorKey}), 422, "invalid")
 		}
 	}
 	for query, name := range map[string]string{
-		"by=rules&name=none": "", "by=rules&name=2": "2", "by=variants&name=10": "10",
+		"by=rules&name=none": "", "by=rules&name=2": "2", "by=variants&name=10": "10", "by=variants&name=2/10": "2/10",
 	} {
 		require.Equal(t, 200, a.get("/api/v1/urls/spring/stats?"+query).StatusCode)
 		require.Equal(t, name, f.queries[len(f.queries)-1].Named.Name)

@@ -13,6 +13,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/rollup"
 )
 
 var eraser = controlplane.Actor{
@@ -141,6 +142,44 @@ func TestALinkWithVeryManySingleClicksIsForgottenInSteps(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, controlplane.ForgottenClicks{Events: 90_000}, f)
 	require.EqualValues(t, 3, number(t, hand, `SELECT count(*) FROM click_event`), "those of another link stay")
+}
+
+// A day is many times as large in memory as in the database.
+func TestForgetClicks_TakesALinkOfManyDaysInSteps(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"), link("summer"))
+	send(t, db, 1, rows("spring", 1, 0, 5, at(12, 0)), rows("summer", 1, 1, 7, at(12, 0)))
+	fold(t, db)
+	exec(t, hand, `INSERT INTO click_day SELECT link_id, day - n, workspace_id, clicks, bot_clicks, quarters, breakdown, visitors
+		FROM click_day, generate_series(1, 100) n WHERE n <> 20`)
+	exec(t, hand, `INSERT INTO click_workspace_day SELECT workspace_id, day - n, clicks, bot_clicks, quarters, breakdown, visitors
+		FROM click_workspace_day, generate_series(1, 100) n WHERE n <> 20`)
+	// Some days have parts alone: one among these, and one after them.
+	send(t, db, 2, rows("spring", 2, 0, 3, at(12, 0).AddDate(0, 0, -20)), rows("summer", 1, 1, 7, at(12, 0).AddDate(0, 0, -20)))
+	send(t, db, 3, rows("spring", 2, 0, 2, at(12, 0).AddDate(0, 0, 1)), rows("spring", 2, 0, 2, at(12, 0)))
+	exec(t, hand, `CREATE FUNCTION too_many() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF (SELECT count(*) FROM gone) > 31 THEN RAISE EXCEPTION 'too many at once'; END IF; RETURN NULL; END $$;
+		CREATE TRIGGER too_many AFTER DELETE ON click_day REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION too_many()`)
+
+	_, err := db.ForgetClicks(t.Context(), eraser, waypost.DefaultDomain, "spring")
+	require.NoError(t, err)
+	for _, table := range []string{"click_part", "click_day", "link_click"} {
+		require.Zero(t, number(t, hand, `SELECT count(*) FROM `+table+` WHERE link_id = $1`, linkID(t, db, "spring")), table)
+	}
+	days, err := db.ClicksByDay(t.Context(), waypost.DefaultWorkspace, postgres.ClickDays{First: 0, End: 1 << 20})
+	require.NoError(t, err)
+	last := int32(at(0, 0).Unix() / 86400)
+	require.Len(t, days, 102)
+	for n, d := range days {
+		names, other := d.Breakdown.Names(rollup.City)
+		require.Zero(t, other, n)
+		if n > last {
+			require.Empty(t, names)
+			continue
+		}
+		require.Equal(t, []rollup.Named{{Name: "FR/Paris", Count: rollup.Count{Clicks: 7}}}, names, n)
+		require.EqualValues(t, 7, d.Total().Clicks, n)
+	}
 }
 
 func TestAWorkspaceIsTheSumOfItsLinksWhateverIsForgotten(t *testing.T) {

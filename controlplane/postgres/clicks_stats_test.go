@@ -150,6 +150,10 @@ func TestClicksAreToldByRuleAndVariantBeforeAndAfterTheyAreFolded(t *testing.T) 
 		require.EqualValues(t, 7, n, "of two rules")
 		_, n = ask(controlplane.Variants, "")
 		require.EqualValues(t, 7, n)
+		for name, want := range map[string]int64{"1/1": 5, "1/2": 3, "3/2": 4, "3/1": 0, "1/": 0, "/2": 0} {
+			_, n = ask(controlplane.Variants, name)
+			require.Equal(t, want, n, name)
+		}
 		_, n = ask(controlplane.Rules, "3")
 		require.EqualValues(t, 4, n)
 		_, n = ask(controlplane.Variants, "9")

@@ -127,10 +127,26 @@ func TestTopLinks_OfABacklogAreRightAndCalledInexact(t *testing.T) {
 	require.False(t, exact)
 	require.Equal(t, everyTopOf(t, hand, first, first+1, 1), top)
 	require.EqualValues(t, 51, top[0].Clicks)
-	fold(t, db)
-	_, exact, err = db.TopLinks(t.Context(), waypost.DefaultWorkspace, first, first+1, 1)
+
+	// The next day has clicks, too, but all parts that are looked through are of the first.
+	all = all[:0]
+	for i := n - 500; i <= n; i++ {
+		if i%100 != 0 {
+			all = append(all, rows(fmt.Sprintf("many-%d", i), uint64(i), 0, 1, at(13, 0).AddDate(0, 0, 1)))
+		}
+	}
+	send(t, db, 3, all...)
+	top, exact, err = db.TopLinks(t.Context(), waypost.DefaultWorkspace, first+1, first+2, 1)
 	require.NoError(t, err)
-	require.True(t, exact)
+	require.Empty(t, top, "else the test shows nothing")
+	require.False(t, exact)
+	fold(t, db)
+	for day, want := range []uint64{51, 1} {
+		top, exact, err = db.TopLinks(t.Context(), waypost.DefaultWorkspace, first+int32(day), first+int32(day)+1, 1)
+		require.NoError(t, err)
+		require.True(t, exact)
+		require.Equal(t, want, top[0].Clicks)
+	}
 }
 
 // BenchmarkTopLinks finds the ten links with the most clicks of 30 days of a workspace

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -16,6 +17,11 @@ import (
 func TestStatistics_CountOneNameByDay(t *testing.T) {
 	db, _ := open(t)
 	insert(t, db, link("spring"))
+	unnamed := waypost.ClickProfile{Device: "unknown", Referrer: "direct"} // as edges and visitors write it
+	ingest(t, db, &waypost.ClickBatch{
+		Node: "edge-2", Boot: someBoot, Seq: 1, Exact: true, Profiles: []waypost.ClickProfile{unnamed},
+		Links: []waypost.LinkClicks{rows("spring", 5, 0, 7, at(9, 0))},
+	})
 	send(t, db, 1, rows("spring", 1, 0, 5, at(10, 0)), rows("spring", 2, 1, 3, at(11, 0)))
 	send(t, db, 2, rows("spring", 3, 0, 2, at(12, 0).AddDate(0, 0, 1)), rows("spring", 4, 2, 1, at(12, 0)))
 	first := int32(at(0, 0).Unix() / 86400)
@@ -25,7 +31,12 @@ func TestStatistics_CountOneNameByDay(t *testing.T) {
 		}
 		for query, want := range map[controlplane.NameQuery][2]int64{
 			{By: controlplane.Countries, Name: "DE"}:              {5, 2},
-			{By: controlplane.Countries}:                          {1, 0},
+			{By: controlplane.Countries}:                          {8, 0},
+			{By: controlplane.Devices}:                            {0, 0},
+			{By: controlplane.Devices, Nameless: "unknown"}:       {7, 0},
+			{By: controlplane.Devices, Name: "unknown"}:           {7, 0},
+			{By: controlplane.Referrers, Nameless: "direct"}:      {11, 0},
+			{By: controlplane.Referrers, Name: "direct"}:          {7, 0},
 			{By: controlplane.Cities, Name: "Paris, FR"}:          {3, 0},
 			{By: controlplane.Referrers, Name: "www.example.com"}: {5, 2},
 			{By: controlplane.Browsers, Name: "Lynx"}:             {0, 0},
@@ -89,6 +100,42 @@ func TestStatistics_NameAmongTooManyIsAtLeast(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, c.Named[0].AtLeast)
 	require.Equal(t, int64(yearClicks/yearDays/1200*600), c.Named[0].Clicks)
+}
+
+// Each name of a day is a part of the text that the day was unpacked from.
+func TestStatistics_NamesOfManyDaysKeepNoTextOfTheDaysInMemory(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("spring"))
+	id := linkID(t, db, "spring")
+	const days, textOfDay = 300, 100_000
+	var same rollup.Breakdown
+	for i := range 999 {
+		same.Add(&waypost.ClickProfile{Referrer: fmt.Sprintf("site-%d.%0100d.example.com", i, 0)}, rollup.Count{Clicks: 1})
+	}
+	for day := range days {
+		var b rollup.Breakdown
+		b.Merge(&same)
+		b.Add(&waypost.ClickProfile{Referrer: fmt.Sprintf("day-%d.example.com", day)}, rollup.Count{Clicks: 1000 + uint64(day)})
+		packed := b.Append(nil)
+		require.Greater(t, len(packed), textOfDay)
+		_, err := hand.Exec(t.Context(), `INSERT INTO click_day SELECT $1, current_date - $2::integer, 1, $3, 0, '', $4, ''`,
+			id, day, int64(b.Total(rollup.Referrer).Clicks), packed)
+		require.NoError(t, err)
+	}
+	s, err := controlplane.NewSpan(controlplane.StatsQuery{From: time.Now().AddDate(0, 0, -days+1)}, time.Now())
+	require.NoError(t, err)
+	held := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := held()
+	c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, id, &s, nil)
+	require.NoError(t, err)
+	after := held()
+	require.Len(t, c.Breakdowns[controlplane.Referrers].Named, rollup.MaxNames)
+	require.Less(t, after, before+days*textOfDay/3, "the name of a day holds its text")
 }
 
 // BenchmarkYear reads the year of a link with ten million clicks.

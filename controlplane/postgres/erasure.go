@@ -70,12 +70,13 @@ func (e *erasure) run(
 		if err := e.take(ctx, tx); err != nil {
 			return err
 		}
-		if err := ingest.lookingUp().enter(ctx, tx); err != nil {
-			return err
+		in := &folding{}
+		for more := true; more; {
+			if more, err = e.takeDays(ctx, tx, in); err != nil {
+				return err
+			}
 		}
-		if broken, err = e.subtract(ctx, tx); err != nil {
-			return err
-		}
+		broken = in.broken
 		if err := setTenant(ctx, tx, by.Workspace); err != nil {
 			return err
 		}
@@ -103,12 +104,13 @@ func (e *erasure) run(
 type erasure struct {
 	workspace waypost.WorkspaceID
 	link      int64
-	days      map[int32]*rollup.Day // what was deleted
+	days      map[int32]*rollup.Day // what was deleted and is not subtracted yet
+	folded    bool                  // the parts of the workspace are
 	done      controlplane.ForgottenClicks
 }
 
-// take deletes all rows of the link, and remembers what is in rollups of the
-// workspace, too.
+// take deletes all rows of the link except its days. It remembers the parts, which are in
+// rollups of the workspace, too.
 func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
 	e.days = make(map[int32]*rollup.Day)
 	own := ` WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = $2`
@@ -124,8 +126,6 @@ func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
 	}
 	q.Queue(takePartsOf, e.workspace, e.link, areasOf([]int64{e.link})).Query(e.scanParts)
 	q.Queue(`DELETE FROM link_click`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(count)
-	q.Queue(`DELETE FROM click_day`+own+` RETURNING day - date '1970-01-01', clicks, bot_clicks, quarters, breakdown`, e.workspace,
-		e.link).Query(e.scanDays)
 	q.Queue(`WITH gone AS (DELETE FROM click_event`+own+` RETURNING clicks) SELECT coalesce(sum(clicks), 0)::bigint FROM gone`,
 		// that came meanwhile
 		e.workspace, e.link).QueryRow(func(row pgx.Row) error {
@@ -137,19 +137,42 @@ func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
 	return tx.SendBatch(ctx, &q).Close()
 }
 
-// scanDays remembers deleted days. What cannot be read of them is deleted anyway.
-func (e *erasure) scanDays(rows pgx.Rows) error {
-	for rows.Next() {
-		var n int32
-		var s storedDay
-		if err := rows.Scan(&n, &s.clicks, &s.bots, &s.quarters, &s.breakdown); err != nil {
-			return err
-		}
-		d := &rollup.Day{}
-		_ = s.unpack(d)
-		e.add(n, d)
+// takeDays deletes the first days of the link, subtracts them from the workspace with the
+// parts up to the last of them, and reports whether there may be more. So few days are in
+// memory at once. The rows of the workspace are locked in the order of days.
+func (e *erasure) takeDays(ctx context.Context, tx pgx.Tx, in *folding) (more bool, err error) {
+	if err := tenantOf(e.workspace).lookingUp().enter(ctx, tx); err != nil {
+		return false, err
 	}
-	return rows.Err()
+	own := ` FROM click_day WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = $2`
+	rows, err := tx.Query(ctx, `DELETE`+own+` AND day = ANY (ARRAY(SELECT day`+own+` ORDER BY day LIMIT $3))
+		RETURNING day - date '1970-01-01', clicks, bot_clicks, quarters, breakdown`, e.workspace, e.link, daysAtOnce)
+	if err != nil {
+		return false, err
+	}
+	taken, last := 0, int32(0)
+	var n int32
+	var s storedDay
+	if _, err := pgx.ForEachRow(rows, []any{&n, &s.clicks, &s.bots, &s.quarters, &s.breakdown}, func() error {
+		d := &rollup.Day{}
+		_ = s.unpack(d) // what cannot be read is deleted anyway
+		e.add(n, d)
+		taken, last = taken+1, max(last, n)
+		return nil
+	}); err != nil {
+		return false, err
+	}
+	more = taken == daysAtOnce
+	numbers := make([]int32, 0, len(e.days))
+	for day := range e.days {
+		if day <= last || !more {
+			numbers = append(numbers, day)
+		}
+	}
+	if err := ingest.lookingUp().enter(ctx, tx); err != nil {
+		return false, err
+	}
+	return more, e.subtract(ctx, tx, in, numbers)
 }
 
 func (e *erasure) scanParts(rows pgx.Rows) error {
@@ -183,29 +206,25 @@ func (e *erasure) add(n int32, d *rollup.Day) {
 	e.days[n] = d
 }
 
-// subtract takes the link's days out of the workspace's, once these have all clicks that
+// subtract takes days of the link out of the workspace's, once these have all clicks that
 // were counted by now. Visitors stay: a sketch cannot be subtracted from.
-func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) ([]brokenPiece, error) {
-	if len(e.days) == 0 {
-		return nil, nil
+func (e *erasure) subtract(ctx context.Context, tx pgx.Tx, in *folding, numbers []int32) error {
+	if len(numbers) == 0 {
+		return nil
 	}
-	in := &folding{}
-	for ws, n := int64(e.workspace), workspacePartsAtOnce; n == workspacePartsAtOnce; {
+	for ws, n := int64(e.workspace), workspacePartsAtOnce; n == workspacePartsAtOnce && !e.folded; {
 		var err error
 		if n, _, err = in.foldWorkspaces(ctx, tx, ws, ws+1); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	numbers := make([]int32, 0, len(e.days))
-	for n := range e.days {
-		numbers = append(numbers, n)
-	}
+	e.folded = true
 	rows, err := tx.Query(ctx, `
 		SELECT day - date '1970-01-01', clicks, bot_clicks, quarters, breakdown, top FROM click_workspace_day
 		WHERE `+ofWorkspace("workspace_id", "$1")+` AND day = ANY (ARRAY(SELECT date '1970-01-01' + n FROM unnest($2::integer[]) n))
 		ORDER BY day FOR UPDATE`, e.workspace, numbers)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
 	var c dayColumns
@@ -215,7 +234,7 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) ([]brokenPiece, error
 		var clicks, bots int64
 		var quarters, packed, top []byte
 		if err := rows.Scan(&n, &clicks, &bots, &quarters, &packed, &top); err != nil {
-			return nil, err
+			return err
 		}
 		gone := e.days[n]
 		// What cannot be read stays as it is: the next roller sets it aside.
@@ -240,14 +259,17 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx) ([]brokenPiece, error
 		c.quarters, c.breakdowns = append(c.quarters, quarters), append(c.breakdowns, packed)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, err
+		return err
+	}
+	for _, n := range numbers {
+		delete(e.days, n)
 	}
 	_, err = tx.Exec(ctx, `
 		UPDATE click_workspace_day d SET clicks = s.clicks, bot_clicks = s.bots, quarters = s.quarters, breakdown = s.breakdown, top = s.top
 		FROM unnest($2::date[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[])
 			AS s (day, clicks, bots, quarters, breakdown, top)
 		WHERE `+ofWorkspace("d.workspace_id", "$1")+` AND d.day = s.day`, e.workspace, c.days, c.clicks, c.bots, c.quarters, c.breakdowns, tops)
-	return in.broken, err
+	return err
 }
 
 // forgottenAtOnce bounds one statement of forgetClickBatches.

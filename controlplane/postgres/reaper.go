@@ -202,34 +202,43 @@ func (db *ReaperStore) purgeClicks(ctx context.Context, links []place, after tim
 	return cleared, errors.Join(errs...)
 }
 
-// purgeArea keeps rollers off the area meanwhile.
+// purgeArea keeps rollers off the area, except for single clicks. The row of link_click
+// goes last, and not before all else of its link is gone: PurgeLinks and SweepClicks find
+// by it what is left, however the purge ended. Single clicks that came after theirs were
+// deleted keep it, too, until the next time.
 func (db *ReaperStore) purgeArea(ctx context.Context, area place, links []int64, after time.Duration) error {
 	const due = `link_id = ANY (ARRAY(
 		SELECT n FROM unnest($2::bigint[]) n LEFT JOIN link l ON l.id = n WHERE l.id IS NULL OR l.` + purgeDue + `))`
+	const purgeDays = `
+		WITH gone AS (DELETE FROM click_day WHERE (link_id, day) IN (SELECT link_id, day FROM click_day WHERE ` + due + ` LIMIT $3) RETURNING 1)
+		SELECT count(*) = $3 FROM gone`
+	// OFFSET 0 has each link looked up alone.
+	purgeCounters := `
+		WITH gone AS (DELETE FROM link_click WHERE link_id IN (
+			SELECT link_id FROM link_click c WHERE ` + due + `
+			AND NOT EXISTS (SELECT FROM click_day d WHERE d.link_id = c.link_id OFFSET 0)
+			AND NOT EXISTS (SELECT FROM click_event e WHERE ` + ofWorkspace("e.workspace_id", "$4") + ` AND e.link_id = c.link_id OFFSET 0)
+			LIMIT $3) RETURNING 1)
+		SELECT count(*) = $3 FROM gone`
+	ws := waypost.WorkspaceID(area.workspace)
+	if _, err := db.clicks.deleteSingles(ctx, reaper, ws, links); err != nil {
+		return err
+	}
 	for {
 		var more bool
-		var b pgx.Batch
-		reaper.first(&b)
-		b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, foldLocks, area.lock())
-		b.Queue(`DELETE FROM click_set_aside WHERE `+due, after, links)
-		for _, table := range []struct{ name, key string }{
-			{"click_day", "link_id, day"},
-			{"link_click", "link_id"},
-		} {
-			b.Queue(`WITH gone AS (
-					DELETE FROM `+table.name+` WHERE (`+table.key+`) IN (SELECT `+table.key+` FROM `+table.name+` WHERE `+due+` LIMIT $3) RETURNING 1)
-				SELECT count(*) = $3 FROM gone`, after, links, purgedAtOnce).QueryRow(func(row pgx.Row) error {
-				var full bool
-				err := row.Scan(&full)
-				more = more || full
-				return err
-			})
-		}
-		if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+		full := func(row pgx.Row) error {
+			var full bool
+			err := row.Scan(&full)
+			more = more || full
 			return err
 		}
-		if !more {
-			_, err := db.clicks.deleteSingles(ctx, reaper, waypost.WorkspaceID(area.workspace), links)
+		var b pgx.Batch
+		reaper.lookingUp().first(&b)
+		b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, foldLocks, area.lock())
+		b.Queue(`DELETE FROM click_set_aside WHERE `+due, after, links)
+		b.Queue(purgeDays, after, links, purgedAtOnce).QueryRow(full)
+		b.Queue(purgeCounters, after, links, purgedAtOnce, ws).QueryRow(full)
+		if err := db.pool.SendBatch(ctx, &b).Close(); err != nil || !more {
 			return err
 		}
 	}

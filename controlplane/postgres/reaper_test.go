@@ -197,6 +197,38 @@ func TestClicksWithoutALinkAreFoundStepByStep(t *testing.T) {
 	require.EqualValues(t, 5, number(t, hand, `SELECT sum(clicks)::bigint FROM link_click`))
 }
 
+// What is left of the clicks of a link is found by its counter, which goes last.
+func TestSweepClicks_ThatFailsHalfWayIsEndedByTheNext(t *testing.T) {
+	db, hand := open(t)
+	const days = 11_000 // more than one transaction deletes
+	// There is no link of that id.
+	exec(t, hand, `INSERT INTO link_click (link_id, workspace_id, clicks, last_accessed_at) VALUES (1000, 1, 5, now())`)
+	exec(t, hand, `INSERT INTO click_event SELECT now(), 1, 1000, 5, false, '', '', '', '', '', '' FROM generate_series(1, 3)`)
+	exec(t, hand, fmt.Sprintf(`INSERT INTO click_day SELECT 1000, current_date - n, 1, CASE n WHEN 1 THEN 5 ELSE 0 END, 0, '', '', ''
+		FROM generate_series(1, %d) n`, days))
+	exec(t, hand, `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$`)
+	for _, failing := range []string{"click_event", "click_day"} {
+		when := ""
+		if failing == "click_day" {
+			when = `WHEN (OLD.clicks > 0)`
+		}
+		exec(t, hand, `CREATE TRIGGER fail BEFORE DELETE ON `+failing+` FOR EACH ROW `+when+` EXECUTE FUNCTION fail()`)
+		_, err := db.SweepClicks(t.Context())
+		require.Error(t, err, failing)
+		require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM link_click`), failing)
+		exec(t, hand, `DROP TRIGGER fail ON `+failing)
+	}
+	left := number(t, hand, `SELECT count(*) FROM click_day`)
+	require.Positive(t, left)
+	require.Less(t, left, int64(days), "the first transaction went through")
+	n, err := db.SweepClicks(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	for _, table := range []string{"click_event", "click_day", "link_click"} {
+		require.Zero(t, number(t, hand, `SELECT count(*) FROM `+table), table)
+	}
+}
+
 func TestThePurgeOfALinkWaitsForTheRollerInItsArea(t *testing.T) {
 	db, hand := open(t)
 	insert(t, db, link("spring"))

@@ -17,12 +17,18 @@ import (
 func (db *ClickStore) LinksClicks(
 	ctx context.Context, ws waypost.WorkspaceID, links []controlplane.LinkName, span *controlplane.Span,
 ) (map[controlplane.LinkName][]int64, error) {
-	domains, codes := make([]int64, len(links)), make([]string, len(links))
-	for i, l := range links {
-		domains[i], codes[i] = int64(l.Domain), string(l.Code)
+	all := make(map[controlplane.LinkName][]int64, len(links))
+	asked := make(map[controlplane.LinkName]bool, len(links))
+	var names []controlplane.LinkName // each once
+	var domains []int64
+	var codes []string
+	for _, l := range links {
+		if !asked[l] {
+			asked[l] = true
+			names, domains, codes = append(names, l), append(domains, int64(l.Domain)), append(codes, string(l.Code))
+		}
 	}
 	first, end := span.Days()
-	all := make(map[controlplane.LinkName][]int64, len(links))
 	err := db.pool.queryIn(ctx, tenantOf(ws).lookingUp(), `
 		WITH named AS MATERIALIZED (
 			SELECT n.ord::integer AS ord, l.id FROM unnest($2::integer[], $3::text[]) WITH ORDINALITY n (domain, code, ord)
@@ -50,10 +56,10 @@ func (db *ClickStore) LinksClicks(
 			var day int32
 			var s storedDay
 			_, err := pgx.ForEachRow(rows, []any{&ord, &kind, &day, &hour, &s.clicks, &s.bots, &s.quarters}, func() error {
-				line := all[links[ord-1]]
+				line := all[names[ord-1]]
 				if line == nil {
 					line = make([]int64, len(span.Bounds)-1)
-					all[links[ord-1]] = line
+					all[names[ord-1]] = line
 				}
 				switch kind {
 				case dayRow:

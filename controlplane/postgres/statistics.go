@@ -50,7 +50,7 @@ func (db *ClickStore) counted(
 			if of != nil {
 				c.Named = append(c.Named, namedDay(n, d, of))
 			}
-			all.Merge(&d.Breakdown)
+			all.Absorb(&d.Breakdown)
 			visitors, bots := d.Visitors.Count()
 			c.Visitors += int64(visitors)
 			c.Bots += int64(bots)
@@ -81,11 +81,11 @@ var kept = [controlplane.Dimensions]rollup.Dimension{
 	controlplane.UTM + 3: rollup.UTM + 3, controlplane.UTM + 4: rollup.UTM + 4,
 }
 
-// namedDay returns the clicks of a name on a day. A variant is named by its id alone, and
+// namedDay returns the clicks of a name on a day. A variant that is named by its id alone
 // counts for each rule that has it.
 func namedDay(n int32, d *rollup.Day, of *controlplane.NameQuery) controlplane.NamedDay {
 	name := of.Name
-	if of.By == controlplane.Variants {
+	if of.By == controlplane.Variants && !strings.Contains(name, "/") {
 		day := controlplane.NamedDay{Day: n}
 		names, other := d.Breakdown.Names(rollup.Variant)
 		for _, has := range names {
@@ -100,6 +100,10 @@ func namedDay(n int32, d *rollup.Day, of *controlplane.NameQuery) controlplane.N
 		name = rollup.CityName(name[i+2:], name[:i])
 	}
 	count, more := d.Breakdown.Named(kept[of.By], name)
+	if name == "" && of.Nameless != "" {
+		literal, _ := d.Breakdown.Named(kept[of.By], of.Nameless)
+		count.Add(literal)
+	}
 	return controlplane.NamedDay{Day: n, Clicks: int64(count.Clicks), AtLeast: more}
 }
 

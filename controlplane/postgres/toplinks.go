@@ -173,7 +173,7 @@ func (c *topCount) top(ctx context.Context, limit int, log *slog.Logger) (top []
 		}
 	}
 	if c.allParts || len(top) == 0 {
-		return top, exact, nil
+		return top, exact && c.allParts, nil
 	}
 	// Others may have more clicks by now, but those that are told are right.
 	ids := make([]int64, len(top))

@@ -125,6 +125,23 @@ func (b *Breakdown) Merge(o *Breakdown) {
 	}
 }
 
+// Absorb adds all clicks of o, as [Breakdown.Merge] does, and copies the names that are
+// new: a name of an unpacked breakdown keeps all the text of that one in memory.
+func (b *Breakdown) Absorb(o *Breakdown) {
+	for d := range dimensions {
+		to := &b.names[d]
+		for _, n := range o.names[d].list {
+			if i := to.find(n.Name); i >= 0 {
+				to.list[i].Add(n.Count)
+				continue
+			}
+			n.Name = strings.Clone(n.Name)
+			to.append(n)
+		}
+		b.other[d].Add(o.other[d])
+	}
+}
+
 // Names returns the [MaxNames] names with the most clicks, by clicks and then by name,
 // and the sum of all others.
 func (b *Breakdown) Names(d Dimension) (names []Named, other Count) {

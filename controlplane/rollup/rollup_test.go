@@ -78,6 +78,18 @@ func TestDay_OrderInWhichPartsAreFoldedAndDaysMergedDoesNotMatter(t *testing.T) 
 	})
 }
 
+func TestBreakdown_AbsorbAddsWhatMergeAdds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var absorbed, merged rollup.Breakdown
+		for range rapid.IntRange(1, 5).Draw(t, "days") {
+			d := dayOf(draw(t))
+			absorbed.Absorb(&d.Breakdown)
+			merged.Merge(&d.Breakdown)
+		}
+		require.Equal(t, merged.Append(nil), absorbed.Append(nil))
+	})
+}
+
 func TestDay_EveryDimensionAddsUpToTheClicksAlsoAfterPacking(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var sum rollup.Count

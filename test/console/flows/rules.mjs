@@ -87,6 +87,7 @@ export async function rulesAreMadeByKeyboardFollowedExplainedAndCounted(c) {
   await page.getByRole("region", { name: "Deciding rules" }).getByRole("button", { name: /^iPhones 1/ }).waitFor();
   await variants.getByRole("button", { name: `Half: ${variant}` }).click();
   await variants.getByRole("application", { name: /Variants: Half: [AB] by day/ }).locator("canvas").waitFor();
+  await variants.getByRole("status").filter({ hasText: /^1 click$/ }).waitFor();
   await c.axe();
   await c.narrow();
 }

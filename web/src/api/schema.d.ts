@@ -3559,7 +3559,7 @@ export interface components {
             to: string;
             /** @description The links with the most clicks from breakdown_from to breakdown_to, most first. Their numbers are exact. */
             top: components["schemas"]["TopLink"][];
-            /** @description True when no other link has more clicks than the last of top. The 1,000 links with the most clicks are known for each day; the value is false only where clicks are spread so evenly over more links that others may have as many. */
+            /** @description True when no other link has more clicks than the last of top. The 1,000 links with the most clicks are known for each day; the value is false where clicks are spread so evenly over more links that others may have as many, and while very many clicks wait to be added to their days. */
             top_exact: boolean;
             /**
              * Format: int64
@@ -16509,7 +16509,7 @@ export interface operations {
                 tz?: string;
                 /** @description The breakdown that has the name. */
                 by?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
-                /** @description A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by. */
+                /** @description A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well; a variant as RULE/VARIANT, or by its id alone for all rules. Only with by. */
                 name?: string;
                 /** @description For CSV: this breakdown instead of the series. */
                 breakdown?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
