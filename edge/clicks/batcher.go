@@ -45,9 +45,10 @@ type batcher struct {
 	file     []byte // of a batch
 	compact  *compactedWriter
 	reported uint64 // dropped clicks that batches have reported
+	commits  uint64 // of batches and compacted segments
 
 	// The goroutine's own:
-	failing     bool // the last batch could not be made
+	failing     bool // a batch or a compacted segment could not be made, and none was since
 	recent      rate // of segments
 	most        peak
 	dropsLogged uint64
@@ -99,10 +100,11 @@ func (b *batcher) run() {
 // flush advances all streams. Due says that the most recent clicks should become a batch
 // too, unless one waits.
 func (b *batcher) flush(due bool) {
-	before := b.counts.batches.Load()
 	b.mu.Lock()
+	before := b.commits
 	b.pace.Begin(b.cfg.FlushInterval)
 	err := b.advance(due)
+	committed := b.commits > before
 	if due {
 		b.retention.expire(time.Now(), &b.pace)
 	}
@@ -115,7 +117,7 @@ func (b *batcher) flush(due bool) {
 	switch {
 	case err != nil:
 		b.failed(err)
-	case b.failing && b.counts.batches.Load() > before:
+	case b.failing && committed:
 		b.failing = false
 		b.spares.held.Store(false)
 		b.freed.set()
@@ -421,6 +423,7 @@ func (b *batcher) commit(s *stream, n name, f *os.File) error {
 		return errors.Join(err, b.dir.abandon(f))
 	}
 	s.doubtful = name{}
+	b.commits++
 	return f.Close()
 }
 

@@ -168,6 +168,45 @@ func TestJournal_AfterTheDiskWasFullForAWhileSegmentsAreMadeAgain(t *testing.T) 
 	control.awaitClicks(t, 2_020)
 }
 
+// While batches wait for the control plane, clicks leave the segments only by compaction.
+func TestJournal_AfterTheDiskWasFullDuringAnOutageNoClickIsDropped(t *testing.T) {
+	control, dir, log := newControlPlane(t), t.TempDir(), &journalLog{}
+	var full switchable
+	cfg := config(dir)
+	cfg.FlushInterval, cfg.SegmentBytes, cfg.MaxBytes, cfg.Shards, cfg.Logger = time.Millisecond, 8<<10, 64<<20, 1, log.logger()
+	cfg.SetSync(func(f *os.File) error {
+		if strings.Contains(f.Name(), "compacted-") {
+			if err := full.fail(); err != nil {
+				return err
+			}
+		}
+		return f.Sync()
+	})
+	j := open(t, cfg)
+	recorded := 0
+	recordUntil := func(done func() bool) {
+		late := time.Now().Add(60 * time.Second)
+		for !done() {
+			require.True(t, time.Now().Before(late), "after %d clicks:\n%s", recorded, log.String())
+			if j.TryRecord(1, []byte("abcd"), 1) {
+				recorded++
+			}
+		}
+	}
+	recordUntil(func() bool { return len(files(t, dir, "compacted")) > 0 })
+	batches := len(files(t, dir, "batch"))
+	full.on(syscall.EDQUOT) // which counts as full, too
+	recordUntil(func() bool { return strings.Contains(log.String(), "cannot make a batch of clicks") })
+	full.off()
+
+	const more = 2_000 // of some segments
+	recordAll(t, j, "abcd", more)
+	require.Len(t, files(t, dir, "batch"), batches, "compaction alone went on")
+	shipAll(t, j, control)
+	_, sum := control.totals()
+	require.EqualValues(t, recorded+more, sum)
+}
+
 func TestJournal_SyncThatFailsIsNotTriedAgain(t *testing.T) {
 	control, registry := newControlPlane(t), prometheus.NewPedanticRegistry()
 	var (
