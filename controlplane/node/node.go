@@ -128,7 +128,7 @@ func (c *control) open(ctx context.Context) (err error) {
 	} else if unclaimed && !c.cfg.Anonymous {
 		c.log.Warn("the API has no user yet: make an administrator with `waypost admin create`")
 	}
-	c.source = &changelog{DB: c.db}
+	c.source = &changelog{origin: c.db, wait: snapshotWait}
 	if c.cfg.Replica {
 		if c.source.own, err = openOwnReplica(dir, c.cfg.Node, c.cfg.Region, c.log, c.registry); err != nil {
 			c.log.Error("cannot open this control plane's own replica; continuing without", "error", err)

@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost"
-	"waypost/controlplane/postgres"
 	"waypost/edge/replica"
 	"waypost/internal/atomicfile"
 	"waypost/internal/datadir"
@@ -24,7 +23,7 @@ import (
 
 // ownReplica is a control plane's own copy of the links, which follows the changelog as
 // an edge does. It testifies on another disk what PostgreSQL held, and serves snapshots
-// to edges at no cost to PostgreSQL. The control plane continues without it if it
+// to edges at hardly any cost to PostgreSQL. The control plane continues without it if it
 // fails.
 type ownReplica struct {
 	db       *replica.DB
@@ -84,43 +83,84 @@ func (r *ownReplica) run(ctx context.Context, stream *replication.Server) {
 	serving.Wait()
 }
 
-// Limits within which edges may begin with the copy. The stream sends them the rest.
 const (
-	snapshotBehind  = 10_000 // transactions
-	snapshotSilence = 5 * time.Second
+	snapshotSilence = 5 * time.Second        // of the copy's source, until edges do not begin with the copy
+	snapshotWait    = 100 * time.Millisecond // for the copy to reach PostgreSQL's head
+	headTimeout     = 2 * time.Second        // for PostgreSQL's head
 )
 
-// current reports whether a snapshot may come from the copy.
+// current reports whether the copy follows PostgreSQL.
 func (r *ownReplica) current() bool {
 	st := r.follower.Status()
-	at := r.db.Position()
-	return st.Connected && !st.Restoring && !st.Repairing && st.Held == nil && time.Since(st.HeardAt) < snapshotSilence &&
-		!at.IsZero() && at.Epoch == st.Head.Position.Epoch && st.Head.Position.Seq-min(at.Seq, st.Head.Position.Seq) <= snapshotBehind
+	return st.Connected && !st.Restoring && !st.Repairing && st.Held == nil && time.Since(st.HeardAt) < snapshotSilence
+}
+
+// reaches reports whether the copy is at a position of its history or past it, or gets
+// there before ctx ends.
+func (r *ownReplica) reaches(ctx context.Context, at waypost.Position) bool {
+	for {
+		changed, own := r.db.Changed(), r.db.Position()
+		switch {
+		case own.IsZero() || own.Epoch != at.Epoch:
+			return false
+		case own.Seq >= at.Seq:
+			return own.Seq > at.Seq || own == at
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// origin is the changelog in PostgreSQL.
+type origin interface {
+	replication.Source
+	replication.Counter
 }
 
 // changelog is the source of the stream: PostgreSQL, and the own replica for snapshots
-// while that is current.
+// while that is where PostgreSQL is.
 type changelog struct {
-	*postgres.DB
-	own *ownReplica // nil: there is none
+	origin
+	own  *ownReplica   // nil: there is none
+	wait time.Duration // until own has reached PostgreSQL's head
+}
+
+// ownServes reports whether slots may come from the own replica. It waits until that has
+// all that PostgreSQL had committed before, because a follower refuses slots from before
+// a head that it was sent.
+func (c *changelog) ownServes(ctx context.Context) bool {
+	if c.own == nil || !c.own.current() {
+		return false
+	}
+	asking, cancel := context.WithTimeout(ctx, headTimeout)
+	defer cancel()
+	head, err := c.Head(asking)
+	if err != nil { // PostgreSQL is away: the follower was sent no newer head, or one of the last second
+		head = c.own.follower.Status().Head
+	}
+	waiting, cancel := context.WithTimeout(ctx, c.wait)
+	defer cancel()
+	return c.own.reaches(waiting, head.Position)
 }
 
 // Snapshot implements [replication.Source].
 func (c *changelog) Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (replication.Head, error) {
-	r := c.own
-	if r == nil || !r.current() {
-		return c.DB.Snapshot(ctx, first, last, visit)
+	if !c.ownServes(ctx) {
+		return c.origin.Snapshot(ctx, first, last, visit)
 	}
 	visited := false
-	head, err := r.db.Snapshot(ctx, first, last, func(record []byte) error {
+	head, err := c.own.db.Snapshot(ctx, first, last, func(record []byte) error {
 		visited = true
 		return visit(record)
 	})
 	if err != nil && !visited && ctx.Err() == nil {
-		return c.DB.Snapshot(ctx, first, last, visit)
+		return c.origin.Snapshot(ctx, first, last, visit)
 	}
 	if err == nil {
-		r.ranges.Inc()
+		c.own.ranges.Inc()
 	}
 	return head, err
 }

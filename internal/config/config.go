@@ -46,7 +46,7 @@ type Control struct {
 	DatabaseURLFile          string        `yaml:"database_url_file" help:"file that holds the database URL"`
 	ClusterSecret            Secret        `yaml:"cluster_secret" flag:"-" help:"secret of the cluster, 32 random bytes in hex; never changes"`
 	ClusterSecretFile        string        `yaml:"cluster_secret_file" help:"file that holds the cluster's secret, 32 random bytes in hex"`
-	Replica                  bool          `yaml:"replica" help:"keep a replica of all links in data_dir, as edges do: it detects after a restore that PostgreSQL lost data, even if no edge is connected, and serves snapshots to edges at no cost to PostgreSQL; takes disk and CPU time like an edge without visitors"`
+	Replica                  bool          `yaml:"replica" help:"keep a replica of all links in data_dir, as edges do: it detects after a restore that PostgreSQL lost data, even if no edge is connected, and serves snapshots to edges at hardly any cost to PostgreSQL; takes disk and CPU time like an edge without visitors"`
 	SigningGeneration        int           `yaml:"signing_generation" help:"which of the cluster's keys signs the changelog, the same on all control planes; only ever raised, when a key may be known to others"`
 	EdgeToken                Secret        `yaml:"edge_token" flag:"-" help:"token that all edges may have, at least 16 characters; empty: only edges that were enrolled are let in"`
 	EdgeTokenFile            string        `yaml:"edge_token_file" help:"file that holds the edges' token"`
