@@ -226,3 +226,10 @@ func CheckHead(t *Trust, s *Signer, at waypost.Position) error {
 	h.Signature = s.signHead(&h)
 	return t.checkHead(&h, nil)
 }
+
+// Unsent returns how many bytes followers hold that are behind the ring.
+func (s *Server) Unsent() int {
+	s.unsent.mu.Lock()
+	defer s.unsent.mu.Unlock()
+	return s.cfg.CatchUpBytes - s.unsent.left
+}

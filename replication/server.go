@@ -54,6 +54,9 @@ type ServerConfig struct {
 	HeldBytes    int           // of frames that a snapshot holds before it sends them; 64 MiB
 	RingBytes    int           // of frames kept for sharing; 32 MiB
 	RingFrames   int           // kept for sharing; 4096
+	// CatchUpBytes bounds the frames that followers behind the ring have read and not sent,
+	// except one of the usual size for each follower; 64 MiB.
+	CatchUpBytes int
 	// ReadRecords bounds the records that the source is asked for at once. A cut
 	// transaction is read twice, and 1,000 links are often committed together; 1024.
 	ReadRecords  int
@@ -76,6 +79,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	setDefault(&c.HeldBytes, 64<<20)
 	setDefault(&c.RingBytes, 32<<20)
 	setDefault(&c.RingFrames, 4096)
+	setDefault(&c.CatchUpBytes, 64<<20)
 	setDefault(&c.ReadRecords, 1024)
 	setDefault(&c.WriteTimeout, 10*time.Second)
 	setDefault(&c.ReadTimeout, 30*time.Second)
@@ -97,6 +101,7 @@ type Server struct {
 	sums      *limiter
 	followers chan struct{} // one token for each on the stream
 	catchUps  chan struct{} // one token for each reading by a follower
+	unsent    budget        // of frames from such readings
 }
 
 // NewServer makes a Server that serves once Run runs.
@@ -115,6 +120,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		sums:      newLimiter(cfg.MaxSnapshots, metrics.limiter("sums")),
 		followers: make(chan struct{}, cfg.MaxFollowers),
 		catchUps:  make(chan struct{}, 8),
+		unsent:    budget{left: cfg.CatchUpBytes},
 	}
 	s.board = newBoard(cfg.RingFrames, cfg.RingBytes)
 	if cfg.Blocks != nil {

@@ -334,7 +334,8 @@ var errSource = errors.New("the source does not answer")
 // catchUp sends what follows p from the source itself, up to where the ring can take
 // over, and returns the position reached.
 func (c *followerConn) catchUp(ctx context.Context, p waypost.Position) (waypost.Position, error) {
-	entries, err := c.readSource(ctx, p)
+	entries, claimed, err := c.readSource(ctx, p)
+	defer func() { c.server.unsent.put(claimed) }()
 	switch {
 	case errors.Is(err, ErrTrimmed):
 		return p, c.reset(ResetTrimmed, err.Error())
@@ -344,6 +345,8 @@ func (c *followerConn) catchUp(ctx context.Context, p waypost.Position) (waypost
 		return p, c.bye("")
 	case ctx.Err() != nil:
 		return p, ctx.Err()
+	case errors.Is(err, errCrowded):
+		return p, errSource
 	case err != nil:
 		c.server.metrics.failures.Inc()
 		c.log.Warn("the changelog cannot be read for a follower that is behind", "error", err)
@@ -352,24 +355,28 @@ func (c *followerConn) catchUp(ctx context.Context, p waypost.Position) (waypost
 	return c.sendEntries(entries, p, "send batch: sent behind the others")
 }
 
-// readSource holds one of few tokens, so that a herd of followers that are behind neither
-// floods the source nor fills the memory.
-func (c *followerConn) readSource(ctx context.Context, p waypost.Position) ([]ringEntry, error) {
+// errCrowded says that other followers hold all that may be held for them.
+var errCrowded = errors.New("too many frames wait for followers that are behind")
+
+// readSource holds one of few tokens, so that a herd of followers that are behind does
+// not flood the source. The follower holds the entries until they are sent, and then
+// returns what was claimed for them.
+func (c *followerConn) readSource(ctx context.Context, p waypost.Position) (es []ringEntry, claimed int, err error) {
 	s := c.server
 	select {
 	case s.catchUps <- struct{}{}:
 		defer func() { <-s.catchUps }()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, 0, ctx.Err()
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
 	defer cancel()
 	b, err := s.cfg.Source.Read(ctx, p, s.cfg.ReadRecords)
 	if err != nil || len(b.Transactions) == 0 {
-		return nil, err
+		return nil, 0, err
 	}
 	if b.Epoch != p.Epoch || b.Transactions[0].Seq != p.Seq+1 {
-		return nil, fmt.Errorf("the source returned sequence %d after %d", b.Transactions[0].Seq, p.Seq)
+		return nil, 0, fmt.Errorf("the source returned sequence %d after %d", b.Transactions[0].Seq, p.Seq)
 	}
 	// Stop where a shared frame begins. Otherwise this follower would stay between the
 	// frames of the ring, and go on reading the source for itself.
@@ -377,7 +384,30 @@ func (c *followerConn) readSource(ctx context.Context, p waypost.Position) ([]ri
 	if ok && b.Frame == nil { // a batch that came as a frame ends where a shared one does
 		b.Transactions = b.Transactions[:end-p.Seq]
 	}
-	return s.encoder.entries(&b, s.cfg.Signer), nil
+	return s.claim(s.encoder.entries(&b, s.cfg.Signer))
+}
+
+// usualFrame bounds a frame that is not made of a large transaction, in bytes, with its
+// header and its signature.
+const usualFrame = frameTarget + 4<<10
+
+// claim keeps of entries, in their order, those for which there is room, so that a herd
+// of slow followers does not fill the memory. One usual frame is always kept, uncounted
+// if there is no room, so that slow followers hold up no others. The follower reads the
+// rest again.
+func (s *Server) claim(es []ringEntry) (kept []ringEntry, claimed int, err error) {
+	for len(kept) < len(es) && s.unsent.take(len(es[len(kept)].frame)) {
+		claimed += len(es[len(kept)].frame)
+		kept = es[:len(kept)+1]
+	}
+	if len(kept) == 0 {
+		if len(es[0].frame) > usualFrame {
+			return nil, 0, errCrowded
+		}
+		kept = es[:1]
+	}
+	clear(es[len(kept):])
+	return kept, claimed, nil
 }
 
 // appendCount is the payload of an end frame.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
@@ -142,6 +144,57 @@ func TestASlowFollowerIsDroppedAndHoldsNobody(t *testing.T) {
 		require.EqualValues(t, 1, w.metric("followers"))
 		require.EqualValues(t, 1, w.metric("followers_dropped_total"))
 		require.True(t, e.Status().Connected)
+	})
+}
+
+func TestServer_SlowFollowersBehindTheRingHoldNeitherMemoryNorOthers(t *testing.T) {
+	const limit, slow = 1 << 20, 20
+	large := func(code string) waypost.Record {
+		target := make([]byte, 6000) // which compression makes little smaller
+		for i := range target {
+			target[i] = byte('!' + rand.IntN(90))
+		}
+		return replicationtest.Link(code, "https://example.com/"+string(target))
+	}
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, func(c *replication.ServerConfig) { c.RingFrames, c.CatchUpBytes = 1, limit })
+		e := follow(t, w.network, nil)
+		e.requireEqual(t, w.source)
+		e.stop()
+		from := e.sink.Position()
+		for i := range 400 { // each reading is longer than the limit
+			w.source.Commit(large(fmt.Sprintf("code%d", i)))
+		}
+		var whole []waypost.Record // a frame that no follower gets while others hold the limit
+		for i := range 150 {
+			whole = append(whole, large(fmt.Sprintf("whole%d", i)))
+		}
+		w.source.Commit(whole...)
+		w.source.Commit(large("last"))
+		synctest.Wait()
+
+		for range slow {
+			conn, err := w.dial(t.Context(), "", "")
+			require.NoError(t, err)
+			_, err = fmt.Fprintf(conn, "GET %s?after=%s HTTP/1.1\r\nHost: source\r\n\r\n", replication.PathStream, from)
+			require.NoError(t, err)
+			_, err = io.ReadFull(conn, make([]byte, 16<<10)) // and no more
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		require.EqualValues(t, slow, w.metric("followers"))
+		require.Greater(t, w.server.Unsent(), limit/2)
+		require.LessOrEqual(t, w.server.Unsent(), limit)
+
+		again := follow(t, w.network, func(c *replication.FollowConfig) { c.Sink = e.sink })
+		again.sink = e.sink
+		synctest.Wait()
+		require.Equal(t, from.Seq+400, e.sink.Position().Seq, "the slow ones do not hold it up")
+		again.requireEqual(t, w.source)
+		require.Zero(t, again.Status().Snapshots)
+		require.EqualValues(t, slow, w.metric("followers_dropped_total"))
+		synctest.Wait()
+		require.Zero(t, w.server.Unsent())
 	})
 }
 
