@@ -47,7 +47,8 @@ type note struct {
 }
 
 // Start opens the listeners and begins to talk. It does not wait for any seed: one
-// that is away is tried until it is there. The caller must Close it.
+// that is away is tried until it is there. The caller must Close it. After an error Start
+// may be called again with the same Config.
 func Start(cfg Config) (*Gossip, error) {
 	cfg = cfg.withDefaults()
 	g := &Gossip{cfg: cfg, started: time.Now(), notes: make(chan note, 64), inbox: make(chan []byte, maxInbox)}
@@ -88,7 +89,7 @@ func (g *Gossip) listen() error {
 	if err != nil {
 		return err
 	}
-	g.metrics = newMetrics(g.cfg.Metrics, func() int { return g.table.alive() })
+	g.metrics = newMetrics()
 	lines := protocolLog(g.cfg.Logger, g.metrics.faults)
 	ctx, cancel := context.WithCancel(context.Background())
 	g.cancel = cancel
@@ -127,6 +128,7 @@ func (g *Gossip) listen() error {
 		cancel()
 		return errors.Join(err, t.Shutdown())
 	}
+	g.metrics.register(g.cfg.Metrics, func() int { return g.table.alive() })
 	g.done.Go(func() { g.publish(ctx) })
 	g.done.Go(func() { g.rejoin(ctx) })
 	g.done.Go(func() { g.receive(ctx) })

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 type metrics struct {
@@ -16,26 +15,34 @@ type metrics struct {
 	faults  prometheus.Counter
 }
 
-func newMetrics(r prometheus.Registerer, alive func() int) metrics {
-	f := promauto.With(r)
-	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "waypost_gossip_members",
-		Help: "Members that gossip believes to be alive, without this node.",
-	}, func() float64 { return float64(alive()) })
+// newMetrics makes metrics that are not registered yet.
+func newMetrics() metrics {
 	return metrics{
-		refused: f.NewCounter(prometheus.CounterOpts{
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "waypost_gossip_refused_total",
 			Help: "Cards, messages and states of other members that were not understood or for which there was no room.",
 		}),
-		joins: f.NewCounterVec(prometheus.CounterOpts{
+		joins: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "waypost_gossip_joins_total",
 			Help: "Attempts to join through a seed.",
 		}, []string{"result"}),
-		faults: f.NewCounter(prometheus.CounterOpts{
+		faults: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "waypost_gossip_faults_total",
 			Help: "Faults that the gossip protocol met, such as packets that cannot be decrypted.",
 		}),
 	}
+}
+
+// register registers the metrics, and one of the members that are alive. A nil r takes
+// none.
+func (m *metrics) register(r prometheus.Registerer, alive func() int) {
+	if r == nil {
+		return
+	}
+	r.MustRegister(m.refused, m.joins, m.faults, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "waypost_gossip_members",
+		Help: "Members that gossip believes to be alive, without this node.",
+	}, func() float64 { return float64(alive()) }))
 }
 
 // protocolLog returns the logger of memberlist. Messages of strangers must not fill the

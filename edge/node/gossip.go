@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -15,7 +16,12 @@ import (
 type gossiper struct {
 	cfg gossip.Config
 	log *slog.Logger
+	due chan struct{}                 // closed when the predecessor's part has ended
 	now atomic.Pointer[gossip.Gossip] // nil: there is no gossip, or not yet
+}
+
+func newGossiper(cfg gossip.Config, log *slog.Logger) *gossiper {
+	return &gossiper{cfg: cfg, log: log, due: make(chan struct{})}
 }
 
 func (e *edge) gossipConfig() gossip.Config {
@@ -27,17 +33,41 @@ func (e *edge) gossipConfig() gossip.Config {
 	return c
 }
 
-// start joins the gossip. An edge that cannot join serves without it.
-func (g *gossiper) start() {
+// start lets run join the gossip. It is called at most once.
+func (g *gossiper) start() { close(g.due) }
+
+// run joins the gossip once it may, and leaves it when ctx ends. An edge that cannot join
+// serves without it, and tries again.
+func (g *gossiper) run(ctx context.Context) {
 	if g.cfg.Bind == "" {
 		return
 	}
-	now, err := gossip.Start(g.cfg)
-	if err != nil {
-		g.log.Error("cannot gossip; this edge serves without", "error", err)
+	select {
+	case <-g.due:
+	case <-ctx.Done():
 		return
 	}
-	g.now.Store(now)
+	const longest = 10 * time.Second
+	for failures := 0; ; failures++ {
+		now, err := gossip.Start(g.cfg)
+		if err == nil {
+			g.now.Store(now)
+			break
+		}
+		level := slog.LevelDebug
+		if failures&(failures-1) == 0 {
+			level = slog.LevelError
+		}
+		g.log.Log(ctx, level, "cannot gossip; this edge serves without, and tries again", "error", err, "failures", failures+1)
+		wait := min(200*time.Millisecond<<min(failures, 10), longest)
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-ctx.Done():
+			return
+		}
+	}
+	<-ctx.Done()
+	g.leave(context.WithoutCancel(ctx))
 }
 
 // pass passes a block on.

@@ -163,7 +163,7 @@ func (e *edge) connect() error {
 		return err
 	}
 	e.closers = append(e.closers, secure.Close)
-	e.gossip = &gossiper{cfg: e.gossipConfig(), log: e.log}
+	e.gossip = newGossiper(e.gossipConfig(), e.log)
 	e.peers = newPeering(e, secure, replication.FollowConfig{
 		URL: cfg.Control.URLs[0], Client: e.identity.follower(), Node: e.store.node, Region: cfg.Region,
 		Sink: e.store, Trust: e.store.trust, Blocks: &e.blocks.BlockSet, Logger: e.log, Fatal: e.isFatal, Asked: e.reportNow,
@@ -209,7 +209,7 @@ func (e *edge) services() []services.Stage {
 	return []services.Stage{
 		{
 			{Name: "admin listener", Run: e.serveAdmin}, // open while requests under way end
-			{Name: "gossip", Stop: func(ctx context.Context) error { e.gossip.leave(ctx); return nil }},
+			job("gossip", e.gossip.run),
 			job("reports", e.report), // until a successor reports, or this edge leaves
 		},
 		{
