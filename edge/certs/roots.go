@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Roots are the certificates, from a file, that those of clients may go back to. They
-// are looked at again while clients come; a file that cannot be used leaves what was
-// there before.
+// Roots are the certificates, from a file, that those of clients or servers may go back
+// to. They are looked at again while connections are made; a file that cannot be used
+// leaves what was there before.
 type Roots struct {
 	cfg  RootsConfig
 	live atomic.Pointer[x509.CertPool]

@@ -3,19 +3,17 @@ package node
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
 	"waypost/api/requestid"
+	"waypost/edge/certs"
 	"waypost/edge/enrol"
-	"waypost/replication"
 )
 
 // identity proves this edge to the control plane: by a credential of its own, or by the
@@ -24,8 +22,9 @@ import (
 type identity struct {
 	cfg    *Config
 	log    *slog.Logger
-	secure *tls.Config // nil: the defaults
-	due    bool        // there is a token that is to be exchanged
+	secure *tls.Config  // nil: the defaults
+	roots  *certs.Roots // of the control plane's certificate; nil: the system's
+	due    bool         // there is a token that is to be exchanged
 
 	mu      sync.Mutex
 	present *enrol.Credential // nil: none
@@ -37,7 +36,7 @@ type identity struct {
 func openIdentity(cfg *Config, log *slog.Logger) (*identity, error) {
 	id := &identity{cfg: cfg, log: log, changed: make(chan struct{})}
 	var err error
-	if id.secure, err = controlTLS(cfg.Control); err != nil {
+	if id.secure, id.roots, err = controlTLS(cfg.Control, log); err != nil {
 		return nil, err
 	}
 	if id.present, err = enrol.Read(cfg.DataDir); err != nil {
@@ -67,39 +66,28 @@ func (id *identity) node() string {
 	return id.cfg.Node
 }
 
-// controlTLS returns the TLS settings for the control plane; nil: the defaults.
-func controlTLS(cfg Control) (*tls.Config, error) {
+// controlTLS returns the TLS settings for the control plane, nil for the defaults, and
+// the roots of its certificate, nil for the system's.
+func controlTLS(cfg Control, log *slog.Logger) (*tls.Config, *certs.Roots, error) {
 	if cfg.CAFile == "" && cfg.CertFile == "" {
-		return nil, nil //nolint:nilnil // the defaults
+		return nil, nil, nil
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	var roots *certs.Roots
 	var err error
 	if cfg.CAFile != "" {
-		if c.RootCAs, err = readRoots("edge.control_ca_file", cfg.CAFile); err != nil {
-			return nil, err
+		if roots, err = certs.OpenRoots(certs.RootsConfig{File: cfg.CAFile, Logger: log}); err != nil {
+			return nil, nil, fmt.Errorf("edge.control_ca_file: %w", err)
 		}
 	}
 	if cfg.CertFile != "" {
 		load := certificateFrom("edge.client_cert_file", cfg.CertFile, cfg.KeyFile)
 		if _, err := load(nil); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		c.GetClientCertificate = load
 	}
-	return c, nil
-}
-
-// readRoots reads the root certificates of a setting.
-func readRoots(setting, file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", setting, err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s: %s holds no certificate in PEM", setting, file)
-	}
-	return pool, nil
+	return c, roots, nil
 }
 
 // certificateFrom returns a function that reads the certificate of a setting for each
@@ -157,16 +145,17 @@ func (id *identity) through(t *http.Transport) http.RoundTripper {
 	return &proven{id, id.introduced(id.securely(t))}
 }
 
-func (id *identity) securely(t *http.Transport) *http.Transport {
+// securely returns a transport by t for the control plane.
+func (id *identity) securely(t *http.Transport) http.RoundTripper {
 	if id.secure != nil {
 		t.TLSClientConfig = id.secure.Clone()
 	}
-	return t
+	return judgedBy(id.roots, t)
 }
 
 // follower returns the client for the replica's stream.
 func (id *identity) follower() *http.Client {
-	c := replication.NewClient(id.secure)
+	c := streamClient(id.secure, id.roots)
 	c.Transport = &proven{id, id.introduced(c.Transport)}
 	return c
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 
 	"waypost/edge/certs"
-	"waypost/replication"
 )
 
 // peerTLS is the mutual TLS among edges: each side shows a certificate, and all
@@ -51,7 +50,7 @@ func (t *peerTLS) client() *http.Client {
 	if t == nil {
 		return nil
 	}
-	return replication.NewClient(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: t.roots.Pool(), GetClientCertificate: t.certify})
+	return streamClient(&tls.Config{MinVersion: tls.VersionTLS12, GetClientCertificate: t.certify}, t.roots)
 }
 
 // scheme completes the address of a peer to a URL.

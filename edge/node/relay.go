@@ -32,7 +32,9 @@ func (p *peering) routes(server *replication.Server) http.Handler {
 	}
 	if p.edge.cfg.Peers.Relay {
 		//nolint:forcetypeassert // no package replaces the default transport
-		by := p.edge.identity.securely(http.DefaultTransport.(*http.Transport).Clone())
+		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.MaxIdleConnsPerHost = passedOn
+		by := p.edge.identity.securely(t)
 		pass := passOn(p.edge.controls, by)
 		routes[api.PathEdgeReports] = passToAll(p.edge.controls, by, pass)
 		for _, path := range []string{
@@ -47,8 +49,7 @@ func (p *peering) routes(server *replication.Server) http.Handler {
 
 // passOn forwards requests of the edges below a relay unchanged, because the control
 // plane authenticates them. Excess requests are refused, and come again.
-func passOn(to *controls, by *http.Transport) http.Handler {
-	by.MaxIdleConnsPerHost = passedOn
+func passOn(to *controls, by http.RoundTripper) http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Transport: to.through(by),
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to.urls[0]); r.SetXForwarded() },
@@ -79,7 +80,7 @@ const (
 // passToAll forwards reports to every control plane, because each has to know from them
 // which edges there are and what they have. The answer is that of the one that pass asks;
 // a copy that does not get through is dropped, as the next report says more.
-func passToAll(to *controls, by *http.Transport, pass http.Handler) http.Handler {
+func passToAll(to *controls, by http.RoundTripper, pass http.Handler) http.Handler {
 	copies := make([]http.Handler, len(to.urls))
 	for i, u := range to.urls {
 		copies[i] = passOn(&controls{urls: []*url.URL{u}}, by)

@@ -87,7 +87,7 @@ type Edge struct {
 	TokenFile                string        `yaml:"token_file" help:"file that holds the token"`
 	EnrolToken               Secret        `yaml:"enrol_token" env:"WAYPOST_ENROL_TOKEN" flag:"-" help:"token of waypost edges enrol, with which this edge gets a credential of its own, once; another one later replaces that"`
 	EnrolTokenFile           string        `yaml:"enrol_token_file" env:"WAYPOST_ENROL_TOKEN_FILE" help:"file that holds the enrolment token"`
-	ControlCAFile            string        `yaml:"control_ca_file" help:"roots that the control plane's certificate may have, PEM; default: the system's"`
+	ControlCAFile            string        `yaml:"control_ca_file" help:"roots that the control plane's certificate may have, PEM, read again when they change; default: the system's"`
 	ClientCertFile           string        `yaml:"client_cert_file" help:"certificate chain that this edge shows to the control plane, PEM; read again for each connection"`
 	ClientKeyFile            string        `yaml:"client_key_file" help:"its private key, PEM"`
 	Relay                    bool          `yaml:"relay" help:"whether other edges follow this one instead of the control plane, on peer_addr; their clicks and reports are passed on"`
@@ -96,7 +96,7 @@ type Edge struct {
 	PeerTokenFile            string        `yaml:"peer_token_file" help:"file that holds the peers' token"`
 	PeerCertFile             string        `yaml:"peer_cert_file" help:"certificate chain that this edge shows to those who follow it, who then must speak TLS, and to those it follows, PEM; read again when it changes; empty: plain HTTP"`
 	PeerKeyFile              string        `yaml:"peer_key_file" help:"its private key, PEM"`
-	PeerCAFile               string        `yaml:"peer_ca_file" help:"roots that the certificates of other edges must have, PEM"`
+	PeerCAFile               string        `yaml:"peer_ca_file" help:"roots that the certificates of other edges must have, PEM, read again when they change"`
 	PeerLog                  string        `yaml:"peer_log" help:"disk space for the changes that are kept for other edges, for 72 h at most; who needs older ones takes a snapshot"`
 	Peers                    []string      `yaml:"peers" help:"edges that may be followed while the control plane is away, such as http://10.0.0.2:8090; those of the region that gossip knows are added"`
 	PeerAfter                time.Duration `yaml:"peer_after" help:"time without a word from the control plane, and up to half as much more, after which a peer is followed; 0: never"`
