@@ -15,7 +15,7 @@ type Probe struct {
 }
 
 // Look connects to the source of cfg like a follower, and leaves again. It fails when a
-// follower would not stay there either.
+// follower would not stay there either, as for heads that the pinned key has not signed.
 func Look(ctx context.Context, cfg FollowConfig) (p Probe, err error) {
 	f, err := NewFollower(cfg)
 	if err != nil {
@@ -39,7 +39,7 @@ func Look(ctx context.Context, cfg FollowConfig) (p Probe, err error) {
 		err = fmt.Errorf("%w: a %s where a heartbeat must be", errFrame, t)
 	}
 	if err == nil {
-		p.Origin, err = decodeHeartbeat(payload)
+		p.Origin, err = d.heartbeat(payload)
 	}
 	return p, err
 }

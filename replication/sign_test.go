@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -42,7 +43,10 @@ func (p *trustFile) keep(document []byte) error {
 // trust returns the Trust of a node that was restarted.
 func (p *trustFile) trust(t *testing.T) *replication.Trust {
 	t.Helper()
-	trust, err := replication.NewTrust(p.document, p.keep)
+	p.mu.Lock()
+	document := p.document
+	p.mu.Unlock()
+	trust, err := replication.NewTrust(document, p.keep)
 	require.NoError(t, err)
 	return trust
 }
@@ -276,6 +280,37 @@ func TestAHeartbeatThatIsChangedOnTheWayEndsTheConnection(t *testing.T) {
 		synctest.Wait()
 		require.ErrorIs(t, e.Status().Err, replication.ErrSignature)
 		require.Zero(t, e.Status().Snapshots+e.Status().Repairs, "nobody but the control plane can have a replica repaired")
+	})
+}
+
+func TestLook_RefusesAnOriginThatWasChangedOnTheWay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		source, kept := replicationtest.NewSource(), &trustFile{}
+		source.Commit()
+		w := signing(t, source, 1, nil)
+		e := kept.follows(t, w, replicationtest.NewSink())
+		e.requireEqual(t, source)
+		e.stop()
+		between := w.onward(t, func(b []byte) []byte {
+			frames := replication.SplitFrames(b)
+			for i, frame := range frames {
+				if frame[4] == 3 {
+					frame[12+60+4] ^= 1 // the time
+					frames[i] = replication.Frame(3, 0, frame[12:])
+				}
+			}
+			return bytes.Join(frames, nil)
+		})
+		look := func(n *network) (replication.Probe, error) {
+			return replication.Look(t.Context(), replication.FollowConfig{
+				URL: "http://source", Sink: e.sink, Trust: kept.trust(t), Client: n.client(t), Logger: slog.New(slog.DiscardHandler),
+			})
+		}
+		probe, err := look(w.network)
+		require.NoError(t, err)
+		require.Equal(t, e.sink.Position(), probe.Origin.Position)
+		_, err = look(between.network)
+		require.ErrorIs(t, err, replication.ErrSignature)
 	})
 }
 
