@@ -14,8 +14,10 @@ import (
 
 // Trust holds the key that a node has pinned, and the newest position that the node has
 // seen signed with it. The first key of a cluster is pinned when it comes over a
-// connection that the node has authenticated; from then on the node takes nothing that
-// this key has not signed. It may be used by many goroutines at once.
+// connection that the node has authenticated; from then on the node takes no head and no
+// batch that this key has not signed. Slots are not signed: their sum must be the digest
+// of a signed head or batch, which proves their stamps and not their content. A Trust may
+// be used by many goroutines at once.
 type Trust struct {
 	keep func(document []byte) error
 
