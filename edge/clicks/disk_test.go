@@ -195,7 +195,7 @@ func TestJournal_AfterTheDiskWasFullDuringAnOutageNoClickIsDropped(t *testing.T)
 	}
 	recordUntil(func() bool { return len(files(t, dir, "compacted")) > 0 })
 	batches := len(files(t, dir, "batch"))
-	full.on(syscall.ENOSPC)
+	full.on(syscall.EDQUOT) // which counts as full, too
 	recordUntil(func() bool { return strings.Contains(log.String(), "cannot make a batch of clicks") })
 	full.off()
 
