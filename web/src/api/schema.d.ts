@@ -3119,7 +3119,7 @@ export interface components {
         };
         RefusedKey: {
             /**
-             * @description Last part of the problem type that this key alone would have got: not-found when the service does not hold it, conflict when a link has it.
+             * @description Last part of the problem type that this key alone would have got: not-found when the service does not hold it, conflict when a link has it, unavailable when the database failed before this key was reached.
              * @example not-found
              */
             code: string;
@@ -11229,6 +11229,23 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try, when the same request is in progress. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Unprocessable Entity */
             422: {
                 headers: {
@@ -11378,6 +11395,23 @@ export interface operations {
                     "RateLimit-Remaining"?: string;
                     /** @description Seconds until all of them are available again. */
                     "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try, when the same request is in progress. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
