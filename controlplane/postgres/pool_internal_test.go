@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"reflect"
 	"syscall"
 	"testing"
 	"time"
@@ -22,14 +23,13 @@ import (
 func TestClassify_BlamesPostgreSQLAndTheNetworkForWhatTheyDid(t *testing.T) {
 	_, number := json.Marshal(math.Inf(1))
 	_, year := json.Marshal(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
-	_, function := json.Marshal(func() {})
 	for name, c := range map[string]struct {
 		err  error
 		want waypost.ErrorCode
 	}{
 		"a value that JSON cannot hold":      {number, waypost.EInternal},
 		"a time that JSON cannot hold":       {year, waypost.EInternal},
-		"a type that JSON cannot hold":       {function, waypost.EInternal},
+		"a type that JSON cannot hold":       {&json.UnsupportedTypeError{Type: reflect.TypeFor[func()]()}, waypost.EInternal},
 		"a column that cannot be read":       {pgx.ScanArgError{Err: io.ErrUnexpectedEOF}, waypost.EInternal},
 		"an undefined column":                {&pgconn.PgError{Code: "42703"}, waypost.EInternal},
 		"a connection that ended":            {io.EOF, waypost.EUnavailable},
