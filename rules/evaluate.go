@@ -120,12 +120,13 @@ func (t *Trace) gate(name string) {
 	}
 }
 
-// instead returns the redirect to the target of a gate, which is no click.
-func (p *programme) instead(index byte, without waypost.Resolution) waypost.Resolution {
+// instead returns the redirect to the target of a gate, which is no click, or gone for a
+// gate without a target.
+func (p *programme) instead(index byte, gone waypost.Resolution) waypost.Resolution {
 	if location, ok := p.target(index); ok {
-		return waypost.Resolution{Status: 302, Location: location}
+		return waypost.Resolution{Status: 302, Location: location, Flags: gone.Flags}
 	}
-	return without
+	return gone
 }
 
 // broken returns the answer of a record whose programme cannot be read.
