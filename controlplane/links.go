@@ -365,7 +365,7 @@ func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit, r *r
 			res, _ = rules.Resolve(&rec, &facts).Follow(nil, v)
 		}
 	}
-	if res.Status != waypost.NotFound.Status && !res.Link {
+	if res.Status != waypost.NotFound.Status && !res.Link && !res.Password {
 		return res, nil
 	}
 	targets, err := s.domains.targets(ctx, host, s.strict)
