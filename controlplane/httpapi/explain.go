@@ -277,6 +277,8 @@ func reasonOf(e *controlplane.Explanation, matched *rules.Rule, shown *api.Expla
 		reason += "; a visit spends a click of the budget, while there is one"
 	case shown.NotFound:
 		reason += "; the domain leads visitors who follow no link of it there"
+	case shown.Status == http.StatusForbidden:
+		reason += "; a visit would spend a click of the budget, and software is no visitor"
 	case shown.Status == http.StatusBadRequest:
 		reason += "; the query cannot be forwarded"
 	case shown.Status == http.StatusRequestURITooLong:

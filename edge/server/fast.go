@@ -60,7 +60,7 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 		}
 	}
 	// The handler waits for clicks, and distinguishes visitors from other software.
-	if limited(&res) && (rules.IsBot(r.Agent) || s.cfg.Budgets == nil || !s.cfg.Budgets.Spend(domain, visit.Code)) {
+	if rules.Limited(&res) && (rules.IsBot(r.Agent) || s.cfg.Budgets == nil || !s.cfg.Budgets.Spend(domain, visit.Code)) {
 		return false, nil
 	}
 	now := time.Now()
