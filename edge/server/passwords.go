@@ -118,7 +118,7 @@ func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host, path []byte, 
 		s.guesses.giveBack(attempt)
 		s.metrics.passwords[passwordRight].Add(1)
 		s.sendBack(ctx, c, path)
-		ctx.Response.Header.SetBytesV("Set-Cookie", s.passCookie(&verifier, visit.Code, c.secure))
+		ctx.Response.Header.SetBytesV("Set-Cookie", s.passCookie(&verifier, visit.Code, overTLS(ctx, c)))
 	}
 }
 
