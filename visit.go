@@ -37,7 +37,8 @@ func ParseVisit(pathAndQuery []byte) (v Visit) {
 // are percent-encoded. Host and scheme are always the target's. A rest that is not
 // forwarded is answered 404. A rest that could climb out of the target's path, and bytes
 // that no URL may hold, are answered 400. A Location above [MaxPayload] is answered 414.
-// A Location that is no URL becomes empty.
+// A Location that is no URL becomes empty. To a target that is not the link's own, as
+// that of an expired link, nothing is appended.
 func (r Resolution) Follow(dst []byte, v *Visit) (res Resolution, grown []byte) {
 	rest, query := v.Rest, v.Query
 	if rest != nil && r.Flags&ForwardPath == 0 {
@@ -51,6 +52,9 @@ func (r Resolution) Follow(dst []byte, v *Visit) (res Resolution, grown []byte) 
 	}
 	if !staysBelow(rest) || !fitsQuery(query) {
 		return Resolution{Status: 400}, dst
+	}
+	if !r.Link {
+		return r, dst
 	}
 	head, tail, ok := splitLocation(r.Location)
 	if !ok {

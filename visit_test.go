@@ -95,6 +95,18 @@ func TestAPathThatIsNotForwardedIsNotFound(t *testing.T) {
 	require.Equal(t, 410, res.Status, "a link that is gone is gone with all that was below it")
 }
 
+func TestFollow_AppendsNothingToATargetThatIsNotTheLinksOwn(t *testing.T) {
+	for flags, want := range map[waypost.LinkFlags]int{0: 404, waypost.ForwardQuery: 404, waypost.ForwardPath | waypost.ForwardQuery: 302} {
+		over := waypost.Resolution{Status: 302, Location: []byte("https://a.example/over"), Flags: flags}
+		v := waypost.ParseVisit([]byte("/spring/rest?q=1"))
+		res, _ := over.Follow(nil, &v)
+		require.Equal(t, want, res.Status)
+		if want == 302 {
+			require.Equal(t, "https://a.example/over", string(res.Location))
+		}
+	}
+}
+
 func TestWhatCouldLeadElsewhereIsNotForwarded(t *testing.T) {
 	for _, asked := range []string{
 		"/..", "/.", "/../x", "/x/..", "/x/../y", "/x/./y", "/.//y", "/%2e%2e/x", "/.%2E/x", "/%2e", "/x/%2E./",
@@ -138,7 +150,9 @@ func TestATargetWithoutAHostTakesNothing(t *testing.T) {
 }
 
 func TestForwardingDoesNotAllocate(t *testing.T) {
-	link := waypost.Resolution{Status: 302, Location: []byte("https://a.example/x?a=b#c"), Flags: waypost.ForwardQuery | waypost.ForwardPath}
+	link := waypost.Resolution{
+		Status: 302, Location: []byte("https://a.example/x?a=b#c"), Flags: waypost.ForwardQuery | waypost.ForwardPath, Link: true,
+	}
 	asked, buf := []byte("/spring/a/b?q=1"), make([]byte, 0, 256)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		v := waypost.ParseVisit(asked)
@@ -165,7 +179,7 @@ func FuzzFollow(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, target, asked string) {
 		v := waypost.ParseVisit([]byte("/spring" + asked))
-		link := waypost.Resolution{Status: 302, Location: []byte(target), Flags: waypost.ForwardQuery | waypost.ForwardPath}
+		link := waypost.Resolution{Status: 302, Location: []byte(target), Flags: waypost.ForwardQuery | waypost.ForwardPath, Link: true}
 		res, _ := link.Follow(nil, &v)
 		if res.Status != 302 || len(res.Location) == 0 || string(res.Location) == target {
 			return

@@ -43,5 +43,5 @@ type EdgeGrants struct {
 // EdgeGrant is the state of one account.
 type EdgeGrant struct {
 	Granted int64  `json:"granted" doc:"Clicks that the edge was given in all, by this account."`
-	State   string `json:"state" enum:"open,used,held,none" doc:"open: more can be granted. used: nothing is left. held: nothing is granted at the moment, because edges have to report first. none: the link has no budget of which clicks are granted."`
+	State   string `json:"state" enum:"open,used,held,none,gone" doc:"open: more can be granted. used: nothing is left. held: nothing is granted at the moment, because edges have to report first. none: the link has no budget of which clicks are granted, and may have one again. gone: there is no such link."`
 }

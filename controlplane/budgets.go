@@ -59,7 +59,8 @@ const (
 	BudgetOpen BudgetState = "open" // more can be granted
 	BudgetUsed BudgetState = "used" // nothing is left
 	BudgetHeld BudgetState = "held" // nothing is granted before edges have reported
-	BudgetNone BudgetState = "none" // the link has no budget of which clicks are granted
+	BudgetNone BudgetState = "none" // the link has no budget of which clicks are granted; it may have one again
+	BudgetGone BudgetState = "gone" // there is no such link, and never will be
 )
 
 // LinkBudget describes a budget.

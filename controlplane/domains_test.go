@@ -65,6 +65,8 @@ func TestDomains_MaintenanceTakesVisitorsOfLinksAndTheRoot(t *testing.T) {
 	s := start(t, nil)
 	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
+	_, _, err = s.Links.Create(t.Context(), actor, wish(custom("secret"), func(n *controlplane.NewLink) { n.Password = "secret" }))
+	require.NoError(t, err)
 	gone, _, err := s.Links.Create(t.Context(), actor, wish(custom("gone")))
 	require.NoError(t, err)
 	_, err = s.Links.Remove(t.Context(), actor, "", string(gone.Code))
@@ -93,6 +95,7 @@ func TestDomains_MaintenanceTakesVisitorsOfLinksAndTheRoot(t *testing.T) {
 	}
 	leads(string(l.Code), soon, false)
 	leads(string(l.Code)+"+", soon, false)
+	leads("secret", soon, false)
 	leads("gone", "", false)
 	leads("unknown", "", false)
 	atRoot(soon)

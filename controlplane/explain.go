@@ -33,8 +33,8 @@ type Explanation struct {
 }
 
 // Explain answers a visitor of a link as [Links.Resolve] does, by the same evaluation,
-// which it records. Links that are disabled or have expired are explained too: ENotFound
-// when there is none or it was deleted.
+// which it records, and software as an edge does. Links that are disabled or have
+// expired are explained too: ENotFound when there is none or it was deleted.
 func (s *Links) Explain(ctx context.Context, actor Actor, domain, code string, v *Visitor) (Explanation, error) {
 	for range maxEdits {
 		l, err := s.Read(ctx, actor, domain, code)
@@ -78,6 +78,9 @@ func (s *Links) explain(ctx context.Context, l *waypost.Link, rec *waypost.Recor
 		e.Resolution = targets.InsteadOf(before)
 		e.NotFound = !before.Link && e.Resolution.Redirects()
 		e.Maintenance = before.Link && !e.Resolution.Link
+	}
+	if rules.RefusesBot(&e.Resolution, e.Facts.UserAgent) {
+		e.Resolution = waypost.Resolution{Status: 403}
 	}
 	return e, nil
 }

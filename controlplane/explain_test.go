@@ -46,6 +46,7 @@ func TestLinks_ExplainAnswersAsTheRedirectDoes(t *testing.T) {
 	create("paused", func(n *controlplane.NewLink) { n.Disabled = true })
 	create("ruled", func(n *controlplane.NewLink) { n.Rules = rulesOf() })
 	create("later", func(n *controlplane.NewLink) { n.Rules.ValidFrom = soon; n.Domain = "own.example.com" })
+	create("tickets", func(n *controlplane.NewLink) { n.Rules = rules.Source{MaxClicks: 5, MaxClicksMode: rules.ModeExact} })
 	create("short", func(n *controlplane.NewLink) { n.ExpiresAt = soon; n.Rules = rulesOf() })
 	_, err = s.hand.Exec(t.Context(), `UPDATE link SET expires_at = now() - interval '1 minute' WHERE code = 'short'`)
 	require.NoError(t, err)
@@ -83,6 +84,11 @@ func TestLinks_ExplainAnswersAsTheRedirectDoes(t *testing.T) {
 		res, err := s.Links.Resolve(t.Context(), c.host, &v, &c.r)
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprintf("%d %s", res.Status, res.Location), fmt.Sprintf("%d %s", e.Resolution.Status, e.Resolution.Location), c.code)
+	}
+
+	// An edge leads visitors alone to the target of a link that counts its visits.
+	for agent, want := range map[string]int{"bot": 403, "preview": 403, "iphone": 302, "": 302} {
+		require.Equal(t, want, explain("", "tickets", rules.Request{UserAgent: []byte(rules.SampleAgent(agent))}).Resolution.Status, agent)
 	}
 
 	maintenance := "https://example.com/maintenance"

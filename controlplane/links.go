@@ -234,7 +234,7 @@ func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (
 	switch {
 	case err != nil:
 		return none(err)
-	case l.Expired(s.now()):
+	case l.Expired(s.now()) && !rules.OutlivesExpiry(l.Programme):
 		return none(waypost.Errorf(waypost.EGone, "the link has expired, and cannot be restored"))
 	case late:
 		return none(waypost.Errorf(waypost.EGone, "the link was deleted more than 30 days ago, and cannot be restored"))
@@ -365,7 +365,7 @@ func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit, r *r
 			res, _ = rules.Resolve(&rec, &facts).Follow(nil, v)
 		}
 	}
-	if res.Status != waypost.NotFound.Status && !res.Link {
+	if res.Status != waypost.NotFound.Status && !res.Link && !res.Password {
 		return res, nil
 	}
 	targets, err := s.domains.targets(ctx, host, s.strict)

@@ -22,7 +22,7 @@ type ReaperStore interface {
 	CleanupStats(ctx context.Context) (CleanupStats, error)
 
 	// ExpireLinks turns links that expired longer ago than buffer into tombstones, and
-	// counts them in the statistics.
+	// counts them in the statistics. Links with a target for expired ones stay.
 	ExpireLinks(ctx context.Context, buffer time.Duration, limit int) (int, error)
 	// PurgeLinks removes tombstones that are older than after, through the changelog,
 	// with their clicks. The codes are never used again.
@@ -43,7 +43,7 @@ type CleanupStats struct {
 	Failed        int64
 	AverageMillis float64
 	Running       bool  // on any instance
-	Backlog       int64 // links that have expired, and are no tombstones yet; counted to MaxBacklog
+	Backlog       int64 // expired links that are to become tombstones; counted to MaxBacklog
 }
 
 // MaxBacklog is the greatest backlog that is counted.
@@ -101,7 +101,7 @@ func NewReaper(cfg ReaperConfig) *Reaper {
 			Name: "waypost_cleanup_runs_total", Help: "Runs of the cleanup on this control plane.",
 		}, []string{"outcome"}),
 		backlog: f.NewGauge(prometheus.GaugeOpts{
-			Name: "waypost_cleanup_backlog", Help: "Links that have expired and are no tombstones yet, as far as a million; of the whole cluster.",
+			Name: "waypost_cleanup_backlog", Help: "Expired links that are to become tombstones, as far as a million; of the whole cluster.",
 		}),
 	}
 }

@@ -67,11 +67,18 @@ CREATE INDEX link_created ON link (workspace_id, created_at, id) WHERE deleted_a
 CREATE INDEX link_inactive ON link (workspace_id, created_at, id) WHERE deleted_at IS NULL AND NOT active;
 CREATE INDEX link_expiring ON link (workspace_id, expires_at) WHERE deleted_at IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX link_domain ON link (workspace_id, domain_id, created_at, id) WHERE deleted_at IS NULL AND domain_id <> 1;
+
+-- Reports whether a link leads visitors on after its expiry, to its expired_url: gates of
+-- package rules, bit 1. Only its owner ends such a link.
+CREATE FUNCTION link_outlives_expiry(programme bytea) RETURNS boolean LANGUAGE sql IMMUTABLE
+    RETURN programme IS NOT NULL AND get_bit(programme, 9) = 1;
+
 -- The reaper reads these.
-CREATE INDEX link_expiry ON link (expires_at) WHERE deleted_at IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX link_expiry ON link (expires_at) WHERE deleted_at IS NULL AND expires_at IS NOT NULL AND NOT link_outlives_expiry(programme);
 CREATE INDEX link_gone ON link (deleted_at) WHERE deleted_at IS NOT NULL;
 -- Deleted links that may be restored: those that the reaper deletes have expired before.
-CREATE INDEX link_bin ON link (workspace_id, deleted_at, id) WHERE deleted_at IS NOT NULL AND (expires_at IS NULL OR expires_at > deleted_at);
+CREATE INDEX link_bin ON link (workspace_id, deleted_at, id)
+    WHERE deleted_at IS NOT NULL AND (expires_at IS NULL OR expires_at > deleted_at OR link_outlives_expiry(programme));
 
 -- 1. The changelog takes its number.
 

@@ -6,7 +6,7 @@
 -- the first grant on.
 
 -- A budget. Grants of it lock the row. base counts as used besides what is in the
--- accounts: clicks from before the budget.
+-- accounts: clicks from before the budget, and from times in which it was switched off.
 CREATE TABLE budget (
     link_id      bigint PRIMARY KEY,
     workspace_id bigint NOT NULL REFERENCES workspace,

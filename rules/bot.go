@@ -1,5 +1,16 @@
 package rules
 
+import "waypost"
+
+// Limited reports whether an answer takes a click of an exact or bounded budget.
+func Limited(res *waypost.Resolution) bool {
+	return res.Link && (res.Budget == BudgetExact || res.Budget == BudgetBounded)
+}
+
+// RefusesBot reports whether an edge answers a user agent 403 in place of a redirect:
+// granted clicks are for visitors, and software that says so is none.
+func RefusesBot(res *waypost.Resolution, agent []byte) bool { return Limited(res) && IsBot(agent) }
+
 // IsBot reports whether a user agent says that it is automatic: a fetcher of link
 // previews, a crawler, a monitor. These say so in their name (bot, crawler, spider,
 // preview) or with the address of a page about them, which no browser has. Software that

@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"waypost"
 )
 
@@ -77,6 +79,7 @@ type compiler struct {
 	validFrom int64
 	expired   byte
 	exhausted byte
+	cookie    bool // there is a split by cookie
 	logic     []byte
 	locations []string
 	index     map[string]byte // of locations
@@ -266,6 +269,10 @@ func (c *compiler) split(s *Split, where string) error {
 		c.need |= NeedVisitor
 	case ByCookie:
 		subject = subjectCookie
+		if c.cookie {
+			return invalid(where+".by", "at most one split of a link can be by cookie, because its cookie holds one variant")
+		}
+		c.cookie = true
 		c.need |= NeedCookie | NeedChance
 	case ByNone:
 		subject = subjectNone
@@ -401,13 +408,11 @@ func cityOperand(names []string, where string) (b []byte, err error) {
 		if name == "" || !waypost.ValidClickName(name) {
 			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "must be 1 to %d bytes of UTF-8 without control characters", waypost.MaxClickName)
 		}
-		b = append(b, byte(len(name)))
-		for _, c := range []byte(name) {
-			if 'A' <= c && c <= 'Z' {
-				c += 'a' - 'A'
-			}
-			b = append(b, c)
+		name = strings.ToLower(norm.NFC.String(name))
+		if len(name) > math.MaxUint8 {
+			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "is too long in lower case")
 		}
+		b = append(append(b, byte(len(name))), name...)
 	}
 	return b, nil
 }
@@ -431,6 +436,10 @@ func addressOperand(texts []string, where string) (b []byte, err error) {
 		return nil, invalid(where, "at most %d", maxList)
 	}
 	for i, text := range texts {
+		if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Bits() < 96 && prefix.Contains(mappedAddr) {
+			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "%s has all IPv4 addresses in it: all visitors over IPv6 are in 2000::/3, "+
+				"and those over IPv4 in 0.0.0.0/0", quoted(text))
+		}
 		mask, value, ok := networkOf(text)
 		if !ok {
 			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "%s is no address, network such as 192.0.2.0/24, or pattern such as 10.0.*.1", quoted(text))
@@ -439,6 +448,9 @@ func addressOperand(texts []string, where string) (b []byte, err error) {
 	}
 	return b, nil
 }
+
+// mappedAddr is one of the addresses that stand for those of IPv4.
+var mappedAddr = netip.AddrFrom16([16]byte{10: 0xff, 11: 0xff})
 
 // networkOf reads an address, a network or an IPv4 address with stars, as a mask and a
 // value of addresses in 16 bytes.

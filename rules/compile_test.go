@@ -73,6 +73,9 @@ func TestCompile_RefusesWithThePlaceOfTheFault(t *testing.T) {
 		"rules[0].when[0].language[0]":           when(rules.Condition{Language: []string{"german"}}),
 		"rules[0].when[0].address[0]":            when(rules.Condition{Address: []string{"300.1.1.1"}}),
 		"rules[0].when[0].address[0]: \"1.2.*\"": when(rules.Condition{Address: []string{"1.2.*"}}),
+		"\"::/0\" has all IPv4 addresses in it":  when(rules.Condition{Address: []string{"::/0"}}),
+		"\"::/80\" has all IPv4":                 when(rules.Condition{Address: []string{"::/80"}}),
+		"rules[1].split.by: at most one split":   {Rules: []rules.Rule{byCookie(), byCookie()}},
 		"rules[0].when[0].city[0]":               when(rules.Condition{City: []string{""}}),
 		"rules[0].when[0].query.key":             when(rules.Condition{Query: &rules.Parameter{}}),
 		"from must be before until":              when(rules.Condition{From: now, Until: now}),
@@ -101,6 +104,39 @@ func TestCompile_RefusesWithThePlaceOfTheFault(t *testing.T) {
 	require.ErrorContains(t, err, "redirect_status must be 302 or 307")
 	_, err = rules.Compile(&rules.Source{ExpiredURL: home}, permanent)
 	require.NoError(t, err, "browsers keep it no longer than the link")
+}
+
+func byCookie() rules.Rule {
+	return rules.Rule{Split: &rules.Split{
+		By: rules.ByCookie, Variants: []rules.Variant{{Weight: 1, To: home}, {Weight: 1, To: home + "2"}},
+	}}
+}
+
+func TestResolve_NetworksOfIPv6HaveNoVisitorsOverIPv4(t *testing.T) {
+	r := record(t, rules.Source{Rules: []rules.Rule{
+		to("six", rules.Condition{Address: []string{"2000::/3", "::/96", "fd00::/8"}}),
+		to("four", rules.Condition{Address: []string{"0.0.0.0/0"}}),
+	}})
+	for address, want := range map[string]uint8{
+		"192.0.2.7": 2, "::ffff:192.0.2.7": 2, "2001:db8::1": 1, "::1": 1, "fd00::1": 1, "fe80::1": 0,
+	} {
+		require.Equal(t, want, rules.Resolve(r, visit{address: address}.facts(r)).Rule, address)
+	}
+}
+
+func TestResolve_NamesOfCitiesMatchInAnyCase(t *testing.T) {
+	for name, cities := range map[string][]string{
+		"Zürich": {"Zürich", "ZÜRICH", "zürich"}, "SÃO PAULO": {"São Paulo"}, "Sa\u0303o Paulo": {"São Paulo"},
+		"łódź": {"Łódź"}, "Berlin": {"bERLIN"},
+	} {
+		r := record(t, rules.Source{Rules: []rules.Rule{to("a", rules.Condition{City: []string{"Paris", name}})}})
+		for _, city := range cities {
+			require.EqualValues(t, 1, rules.Resolve(r, visit{city: city}.facts(r)).Rule, "%s for %s", city, name)
+		}
+		for _, city := range []string{"", "Zürichs", "Zuric", "S", "Lodz", "B"} {
+			require.Zero(t, rules.Resolve(r, visit{city: city}.facts(r)).Rule, "%s for %s", city, name)
+		}
+	}
 }
 
 func TestCompile_TakesTheCodesOfCountries(t *testing.T) {
@@ -211,7 +247,7 @@ func FuzzResolve(f *testing.F) {
 func FuzzCompile(f *testing.F) {
 	f.Add(`{"rules":[{"when":[{"agent":["ios"]},{"week":{"zone":"Europe/Berlin","hours":["mon-fri 09:00-17:00"]}}],"to":"https://example.com/"}]}`)
 	f.Add(`{"rules":[{"split":{"by":"cookie","variants":[{"weight":1,"to":"https://a.example/"},{"weight":0,"to":"https://b.example/"}]}}]}`)
-	f.Add(`{"valid_from":"2026-01-01T00:00:00Z","max_clicks":1,"rules":[{"when":[{"address":["1.*.3.4","::/0"]},{"query":{"key":"a","equals":""}}],"status":404}]}`)
+	f.Add(`{"valid_from":"2026-01-01T00:00:00Z","max_clicks":1,"rules":[{"when":[{"address":["1.*.3.4","2000::/3"]},{"query":{"key":"a","equals":""}}],"status":404}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		var s rules.Source
 		if json.Unmarshal([]byte(text), &s) != nil {

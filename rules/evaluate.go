@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/netip"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/dchest/siphash"
 
@@ -120,12 +122,13 @@ func (t *Trace) gate(name string) {
 	}
 }
 
-// instead returns the redirect to the target of a gate, which is no click.
-func (p *programme) instead(index byte, without waypost.Resolution) waypost.Resolution {
+// instead returns the redirect to the target of a gate, which is no click, or gone for a
+// gate without a target.
+func (p *programme) instead(index byte, gone waypost.Resolution) waypost.Resolution {
 	if location, ok := p.target(index); ok {
-		return waypost.Resolution{Status: 302, Location: location}
+		return waypost.Resolution{Status: 302, Location: location, Flags: gone.Flags}
 	}
-	return without
+	return gone
 }
 
 // broken returns the answer of a record whose programme cannot be read.
@@ -315,15 +318,14 @@ func countryIndex(c [2]byte) (i int, ok bool) {
 	return int(c[0]-'A')*26 + int(c[1]-'A'), true
 }
 
-// hasCity reports whether a list of names in lower case has a city. Only ASCII is folded;
-// Compile has folded the rest, and cities begin with what they begin with.
+// hasCity reports whether a list of names in lower case has a city, in any case.
 func hasCity(b []byte, city string) bool {
 	for len(b) > 0 {
 		n := int(b[0])
 		if len(b) < 1+n {
 			return false
 		}
-		if n == len(city) && n > 0 && equalFold(b[1:1+n], city) {
+		if n > 0 && lowersTo(city, b[1:1+n]) {
 			return true
 		}
 		b = b[1+n:]
@@ -331,17 +333,16 @@ func hasCity(b []byte, city string) bool {
 	return false
 }
 
-func equalFold(lower []byte, s string) bool {
-	for i, c := range lower {
-		d := s[i]
-		if 'A' <= d && d <= 'Z' {
-			d += 'a' - 'A'
-		}
-		if c != d {
+// lowersTo reports whether s is lower in lower case. It does not allocate.
+func lowersTo(s string, lower []byte) bool {
+	for _, r := range s {
+		c, n := utf8.DecodeRune(lower)
+		if n == 0 || c != unicode.ToLower(r) {
 			return false
 		}
+		lower = lower[n:]
 	}
-	return true
+	return len(lower) == 0
 }
 
 // wordsOf returns the 16 bytes of an address as two words.

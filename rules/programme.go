@@ -200,6 +200,10 @@ func NeedOf(b []byte) Need {
 	return Need(binary.LittleEndian.Uint16(b[2:]))
 }
 
+// OutlivesExpiry reports whether a link with a programme leads visitors on after its
+// expiry. PostgreSQL finds such programmes by bit 9.
+func OutlivesExpiry(b []byte) bool { return len(b) >= headSize && b[1]&gateExpired != 0 }
+
 // gated reports whether a programme lets visitors through one by one: nothing but a
 // redirect that counts may disclose its targets.
 func gated(b []byte) bool { return len(b) < headSize || b[6] != 0 || b[1]&gatePassword != 0 }

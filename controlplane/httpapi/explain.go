@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
@@ -77,7 +79,7 @@ func (a *linksAPI) askEdge(ctx context.Context, in *explainInput, v *controlplan
 ) (*api.ExplainedEdge, error) {
 	q := &controlplane.EdgeQuestion{
 		Host: e.Link.Host, Code: string(e.Link.Code), At: time.UnixMilli(v.Request.At).UTC(),
-		Address: in.Address, Country: in.Country, City: in.City,
+		Address: in.Address, Country: in.Country, City: v.City,
 		UserAgent: string(v.Request.UserAgent), Language: in.Language, Query: string(v.Request.Query), Cookie: in.Cookie,
 	}
 	for name, text := range map[string]string{
@@ -137,7 +139,7 @@ func (in *explainInput) visitor(now time.Time) (v controlplane.Visitor, err erro
 		}
 	}
 	copy(v.Country[:], in.Country)
-	v.City = in.City
+	v.City = norm.NFC.String(in.City)
 	return v, nil
 }
 
@@ -277,6 +279,8 @@ func reasonOf(e *controlplane.Explanation, matched *rules.Rule, shown *api.Expla
 		reason += "; a visit spends a click of the budget, while there is one"
 	case shown.NotFound:
 		reason += "; the domain leads visitors who follow no link of it there"
+	case shown.Status == http.StatusForbidden:
+		reason += "; a visit would spend a click of the budget, and software is no visitor"
 	case shown.Status == http.StatusBadRequest:
 		reason += "; the query cannot be forwarded"
 	case shown.Status == http.StatusRequestURITooLong:

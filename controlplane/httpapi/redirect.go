@@ -28,7 +28,8 @@ func registerRedirect(rt *router, links Links, contact string) {
 			"Countries and cities are unknown here to the link's rules, and a cookie does not keep a variant. " +
 			"Paths below the code are not served here.",
 		answers: answers, problems: []int{
-			http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusUnavailableForLegalReasons,
+			http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusRequestURITooLong,
+			http.StatusUnavailableForLegalReasons,
 		},
 	}, func(ctx context.Context, _ *redirectInput) (*struct{}, error) {
 		// The path as it was sent: a code has one spelling, which is not percent-encoded.
@@ -62,6 +63,10 @@ func registerRedirect(rt *router, links Links, contact string) {
 			return nil, waypost.Errorf(waypost.EBlocked, "%s", blockedText(contact, " for legal reasons"))
 		case res.Status == http.StatusGone:
 			return nil, waypost.Errorf(waypost.EGone, "the link has expired or was deleted")
+		case res.Status == http.StatusRequestURITooLong:
+			p := newProblem(waypost.ETooLarge, "the location is too long with the query")
+			p.Title, p.Status = "Address too long", res.Status
+			return nil, p
 		}
 		return nil, waypost.Errorf(waypost.EMalformed, "the query cannot be forwarded to the link's target")
 	})

@@ -121,6 +121,13 @@ func TestRedirectNeverLetsALocationSplitTheHeader(t *testing.T) {
 	}
 }
 
+func TestRedirect_RefusesALocationThatIsTooLong(t *testing.T) {
+	a := start(t)
+	a.create(`{"original_url": "https://example.com/", "custom_code": "query", "forward_query": true}`)
+	a.links.all[0].Location = "https://example.com/" + strings.Repeat("x", waypost.MaxPayload-20)
+	requireProblem(t, a.get("/query?q=1"), 414, "too-large")
+}
+
 func TestRedirectAsksForTheHostOfTheRequest(t *testing.T) {
 	hosts := make(chan string, 1)
 	a := start(t, func(f *links, _ *httpapi.Config) {

@@ -29,13 +29,23 @@ const (
 			AND l.deleted_at IS NULL THEN (l.rules ->> 'max_clicks')::bigint END
 		FROM unnest($1::integer[], $2::text[]) k (domain_id, code) JOIN link l USING (domain_id, code)`
 
-	// A budget begins with the clicks that the link has already.
 	insertBudgets = `
-		WITH page AS MATERIALIZED (SELECT workspace_id, id FROM link WHERE id = ANY ($1)), parts AS MATERIALIZED (` + partsOfPage + `)
-		INSERT INTO budget (link_id, workspace_id, base)
-		SELECT l.id, l.workspace_id, greatest(0, coalesce(c.clicks, 0) - coalesce(c.bot_clicks, 0) + coalesce(p.clicks, 0) - coalesce(p.bots, 0))
-		FROM page l LEFT JOIN link_click c ON c.link_id = l.id LEFT JOIN parts p ON p.link_id = l.id
-		ORDER BY l.id ON CONFLICT DO NOTHING`
+		INSERT INTO budget (link_id, workspace_id) SELECT id, workspace_id FROM link WHERE id = ANY ($1)
+		ORDER BY id ON CONFLICT DO NOTHING`
+
+	// The clicks that people were counted with beyond those that edges have taken: from
+	// before the budget, and from times in which it was switched off. While it is on, there
+	// are none.
+	raiseBases = `
+		WITH page AS MATERIALIZED (SELECT workspace_id, id FROM link WHERE id = ANY ($1)), parts AS MATERIALIZED (` + partsOfPage + `),
+		     taken AS MATERIALIZED (
+			SELECT link_id, sum(greatest(granted - returned, spent)) AS clicks FROM budget_account WHERE link_id = ANY ($1) GROUP BY link_id),
+		     counted AS (
+			SELECT l.id, (coalesce(c.clicks, 0) - coalesce(c.bot_clicks, 0) + coalesce(p.clicks, 0) - coalesce(p.bots, 0)
+			              - coalesce(t.clicks, 0))::bigint AS base
+			FROM page l LEFT JOIN link_click c ON c.link_id = l.id LEFT JOIN parts p ON p.link_id = l.id LEFT JOIN taken t ON t.link_id = l.id)
+		UPDATE budget b SET base = n.base FROM counted n WHERE b.link_id = n.id AND n.base > b.base
+		RETURNING b.link_id, b.base`
 
 	// Locks are taken in the order of the ids, so that two edges never wait for each other.
 	lockBudgets = `
@@ -85,7 +95,7 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 		if err := tx.QueryRow(ctx, `SELECT epoch, budget_frozen() FROM changelog_head`).Scan(&answer.Epoch, &frozen); err != nil {
 			return err
 		}
-		links, err := findBudgets(ctx, tx, r.Accounts)
+		links, limited, err := findBudgets(ctx, tx, r.Accounts)
 		if err != nil {
 			return err
 		}
@@ -98,6 +108,12 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 		slices.Sort(ids)
 		if err := lockBudgetsOf(ctx, tx, ids, byID); err != nil {
 			return err
+		}
+		// PostgreSQL may have forgotten accounts that have taken what was counted.
+		if !frozen && len(limited) > 0 {
+			if err := raiseBasesOf(ctx, tx, limited, byID); err != nil {
+				return err
+			}
 		}
 		known, err := accountsOf(ctx, tx, r, ids)
 		if err != nil {
@@ -151,32 +167,48 @@ func (db *BudgetStore) warn(ctx context.Context) {
 	}
 }
 
-// findBudgets finds the links of accounts, and begins the budgets that are new.
-func findBudgets(ctx context.Context, tx pgx.Tx, accounts []controlplane.BudgetAccount) (map[budgetName]*budgetLink, error) {
+// findBudgets finds the links of accounts, and begins the budgets that are new. limited
+// holds the ids of the links of which clicks are granted.
+func findBudgets(
+	ctx context.Context, tx pgx.Tx, accounts []controlplane.BudgetAccount,
+) (links map[budgetName]*budgetLink, limited []int64, err error) {
 	domains, codes := make([]int32, len(accounts)), make([]string, len(accounts))
 	for i := range accounts {
 		domains[i], codes[i] = int32(accounts[i].Domain), string(accounts[i].Code)
 	}
 	rows, err := tx.Query(ctx, selectBudgetLinks, domains, codes)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	links := make(map[budgetName]*budgetLink)
-	var found []int64
+	links = make(map[budgetName]*budgetLink)
 	var l budgetLink
 	var n budgetName
 	_, err = pgx.ForEachRow(rows, []any{&l.id, &l.workspace, &n.domain, &n.code, &l.limit}, func() error {
 		if links[n] == nil && l.limit != nil {
-			found = append(found, l.id)
+			limited = append(limited, l.id)
 		}
 		links[n] = &budgetLink{id: l.id, workspace: l.workspace, limit: l.limit}
 		return nil
 	})
-	if err != nil || len(found) == 0 {
-		return links, err
+	if err != nil || len(limited) == 0 {
+		return links, nil, err
 	}
-	_, err = tx.Exec(ctx, insertBudgets, found)
-	return links, err
+	_, err = tx.Exec(ctx, insertBudgets, limited)
+	return links, limited, err
+}
+
+// raiseBasesOf notes clicks of locked budgets that were counted without being granted.
+func raiseBasesOf(ctx context.Context, tx pgx.Tx, limited []int64, byID map[int64]*budgetLink) error {
+	rows, err := tx.Query(ctx, raiseBases, limited)
+	if err != nil {
+		return err
+	}
+	var id, base int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &base}, func() error {
+		byID[id].base = base
+		return nil
+	})
+	return err
 }
 
 // lockBudgetsOf locks budgets until the end of the transaction, and then reads what is
@@ -238,7 +270,7 @@ type placing struct {
 func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant {
 	l := p.links[budgetName{a.Domain, a.Code}]
 	if l == nil {
-		return controlplane.BudgetGrant{Granted: a.Granted, State: controlplane.BudgetNone}
+		return controlplane.BudgetGrant{Granted: a.Granted, State: controlplane.BudgetGone}
 	}
 	k := budgetBoot{l.id, a.Boot}
 	before := p.known[k]

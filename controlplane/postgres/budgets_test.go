@@ -115,7 +115,56 @@ func TestBudgets_FollowTheLink(t *testing.T) {
 	budgeted(t, hand, "follow", "eventual", 9)
 	require.Equal(t, controlplane.BudgetGrant{Granted: 2, State: controlplane.BudgetNone},
 		reports(t, db, "edge-a", account("follow", 1, budget.Account{Granted: 2}, 3)))
-	require.Equal(t, controlplane.BudgetNone, reports(t, db, "edge-a", account("never-made", 1, budget.Account{}, 3)).State)
+	exec(t, hand, `UPDATE link SET deleted_at = now() WHERE code = 'follow'`)
+	require.Equal(t, controlplane.BudgetNone, reports(t, db, "edge-a", account("follow", 1, budget.Account{Granted: 2}, 3)).State,
+		"it may be restored")
+	require.Equal(t, controlplane.BudgetGone, reports(t, db, "edge-a", account("never-made", 1, budget.Account{}, 3)).State)
+}
+
+func TestBudgets_CountTheClicksOfTimesInWhichTheyWereOff(t *testing.T) {
+	db, hand := open(t)
+	l := limited(t, db, hand, "tickets", "exact", 10)
+	var held budget.Account
+	ask := func() controlplane.BudgetState {
+		t.Helper()
+		g := reports(t, db, "edge-a", account("tickets", 1, held, 1))
+		held.Granted, held.Spent = g.Granted, g.Granted
+		return g.State
+	}
+	for range 3 {
+		ask()
+	}
+	ingest(t, db, batch(1, total("tickets", 3)))
+	ask()
+	require.EqualValues(t, 4, held.Granted)
+	ingest(t, db, batch(2, total("tickets", 1)))
+	require.Zero(t, number(t, hand, `SELECT base FROM budget`), "clicks that were granted are no others")
+
+	budgeted(t, hand, "tickets", "eventual", 10)
+	bots := total("tickets", 50)
+	bots.Rows[0].Profile = 1
+	ingest(t, db, batch(3, total("tickets", 2)))
+	ingest(t, db, batch(4, bots))
+	fold(t, db)
+	ingest(t, db, batch(5, total("tickets", 1))) // which is not folded
+	budgeted(t, hand, "tickets", "exact", 10)
+	for state := controlplane.BudgetOpen; state == controlplane.BudgetOpen; {
+		state = ask()
+	}
+	require.EqualValues(t, 10-3, held.Granted)
+	got, err := db.LinkBudget(t.Context(), l.Workspace, idOf(t, hand, "tickets"))
+	require.NoError(t, err)
+	require.Equal(t, controlplane.LinkBudget{Limit: 10, Granted: 10, Spent: 9, AtMost: 10}, got)
+
+	// PostgreSQL has forgotten what was granted, and not what was counted.
+	_, err = db.ReportBudgets(t.Context(), &controlplane.BudgetReport{
+		Node: "edge-a", Epoch: uint32(number(t, hand, `SELECT epoch FROM changelog_head`)), Complete: true,
+	})
+	require.NoError(t, err)
+	exec(t, hand, `DELETE FROM budget`)
+	exec(t, hand, openEpoch)
+	reports(t, db, "edge-b", account("tickets", 1, budget.Account{}, 1))
+	require.Zero(t, number(t, hand, `SELECT base FROM budget`), "an edge will report it")
 }
 
 // In a new epoch PostgreSQL may have forgotten grants.

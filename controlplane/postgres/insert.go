@@ -305,7 +305,8 @@ func (in *inserting) queueTaken(b *pgx.Batch) bool {
 		return false
 	}
 	b.Queue(`
-		SELECT n.i, coalesce(l.deleted_at > now() - $5::interval AND (l.expires_at IS NULL OR l.expires_at > now()), false)
+		SELECT n.i, coalesce(l.deleted_at > now() - $5::interval
+			AND (l.expires_at IS NULL OR l.expires_at > now() OR link_outlives_expiry(l.programme)), false)
 		FROM (SELECT i, ($2::bigint[])[i + 1] AS w, ($3::integer[])[i + 1] AS d, ($4::text[])[i + 1] AS c FROM unnest($1::integer[]) i) n
 		LEFT JOIN link l ON l.domain_id = n.d AND l.code = n.c AND l.workspace_id = n.w AND l.deleted_at IS NOT NULL
 		WHERE l.id IS NOT NULL OR link_code_retired(n.d, n.c)`,

@@ -89,13 +89,14 @@ func (db *LinkStore) listDeleted(
 	}
 	err = db.pool.queryIn(ctx, tenantOf(ws), selectLinks(`
 		WITH walk AS MATERIALIZED (
-			SELECT id, deleted_at, expires_at FROM link
+			SELECT id, deleted_at, expires_at, link_outlives_expiry(programme) AS outlives FROM link
 			WHERE `+ofWorkspace("workspace_id", "$1")+` AND deleted_at >= $2::timestamptz - $3::interval AND deleted_at IS NOT NULL
-			  AND (expires_at IS NULL OR expires_at > deleted_at) AND ($4::timestamptz IS NULL OR (deleted_at, id) < ($4, $5))
+			  AND (expires_at IS NULL OR expires_at > deleted_at OR link_outlives_expiry(programme))
+			  AND ($4::timestamptz IS NULL OR (deleted_at, id) < ($4, $5))
 			ORDER BY deleted_at DESC, id DESC LIMIT $7
 		), found AS (
 			SELECT id, true AS found FROM (
-				SELECT * FROM walk WHERE expires_at IS NULL OR expires_at > $2 ORDER BY deleted_at DESC, id DESC LIMIT $6) w
+				SELECT * FROM walk WHERE expires_at IS NULL OR expires_at > $2 OR outlives ORDER BY deleted_at DESC, id DESC LIMIT $6) w
 		), last AS (
 			SELECT id, false FROM walk WHERE (SELECT count(*) FROM walk) = $7 AND (SELECT count(*) FROM found) < $6
 			ORDER BY deleted_at, id LIMIT 1

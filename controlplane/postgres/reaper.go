@@ -20,6 +20,9 @@ type ReaperStore struct {
 	swept  atomic.Int64 // the link after which SweepClicks goes on
 }
 
+// expires says of which links an expiry is the end. The index link_expiry has them.
+const expires = `deleted_at IS NULL AND NOT link_outlives_expiry(programme)`
+
 // ClaimCleanup implements controlplane.ReaperStore.
 func (db *ReaperStore) ClaimCleanup(ctx context.Context, limit time.Duration) (bool, error) {
 	n, err := db.pool.execIn(ctx, reaper, `
@@ -46,7 +49,7 @@ func (db *ReaperStore) CleanupStats(ctx context.Context) (s controlplane.Cleanup
 	err = db.pool.queryRowIn(ctx, reaper, `
 		SELECT last_cleanup_time, total_cleaned, last_batch_size, successful_runs, failed_runs,
 		       coalesce(cleanup_ms / nullif(successful_runs + failed_runs, 0), 0), coalesce(running_until > clock_timestamp(), false),
-		       (SELECT count(*) FROM (SELECT FROM link WHERE deleted_at IS NULL AND expires_at < now() LIMIT $1) l)
+		       (SELECT count(*) FROM (SELECT FROM link WHERE `+expires+` AND expires_at < now() LIMIT $1) l)
 		FROM cleanup`, []any{controlplane.MaxBacklog},
 		&last, &s.TotalCleaned, &s.LastBatch, &s.Successful, &s.Failed, &s.AverageMillis, &s.Running, &s.Backlog)
 	if last != nil {
@@ -58,7 +61,7 @@ func (db *ReaperStore) CleanupStats(ctx context.Context) (s controlplane.Cleanup
 // ExpireLinks implements controlplane.ReaperStore. What is found is judged again under
 // the head of the changelog: an expiry may have been put off meanwhile.
 func (db *ReaperStore) ExpireLinks(ctx context.Context, buffer time.Duration, limit int) (int, error) {
-	const due = `deleted_at IS NULL AND expires_at < now() - $1::interval`
+	const due = expires + ` AND expires_at < now() - $1::interval`
 	return db.reap(ctx, "expire links",
 		`SELECT id FROM link WHERE `+due+` ORDER BY expires_at LIMIT $2`,
 		`WITH gone AS (UPDATE link SET deleted_at = now(), updated_at = now() WHERE `+due+` AND id = ANY ($2) RETURNING id),

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // place describes a record of a database, which many networks may share.
@@ -106,9 +108,9 @@ func isCountry(s string) bool {
 	return len(s) == 2 && 'A' <= s[0] && s[0] <= 'Z' && 'A' <= s[1] && s[1] <= 'Z'
 }
 
-// cleanName makes a name valid UTF-8 of one line and at most MaxName bytes.
+// cleanName makes a name valid UTF-8 in NFC, of one line and at most MaxName bytes.
 func cleanName(s string) string {
-	s = s[:min(len(s), 4*MaxName)]
+	s = norm.NFC.String(s[:min(len(s), 4*MaxName)])
 	s = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return -1

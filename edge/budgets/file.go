@@ -22,7 +22,8 @@ import (
 // and, by kind,
 //
 //	1  boot (16), domain (u32), granted, returned, lent (u64), code: totals of an account;
-//	   a later record of the same account replaces it
+//	   a later record of the same account replaces it; the zero boot has lent clicks of
+//	   accounts that were closed
 //	2  epoch (u32): the newest that the edge has seen
 //	3  nothing more: the control plane knows that the edge spends clicks
 //	4  id (16), made at random when no file had one: it goes with the disk

@@ -44,7 +44,7 @@ func (s *Store) round(ctx context.Context, first *account, all bool) {
 	}
 	for _, a := range due {
 		if !ok {
-			a.dry.Store(time.Now().Add(failedFor).UnixNano())
+			a.dry.Store(int64(s.clock() + failedFor))
 		}
 		a.queue.Store(false)
 	}
@@ -113,6 +113,7 @@ func (s *Store) collect(due []*account, all bool) (report []asking) {
 		return report
 	}
 	s.mend(now)
+	s.closeFinished()
 	var returned []byte
 	for _, a := range s.accounts {
 		if left := a.Left(); left != a.left {
@@ -120,7 +121,7 @@ func (s *Store) collect(due []*account, all bool) (report []asking) {
 		} else if left > 0 && now.Sub(a.moved) > s.cfg.Idle && !s.broken.Load() {
 			a.Withdraw()
 			a.left = 0
-			returned = appendAccount(returned, entry{a.name, s.cfg.Boot}, a.Totals)
+			returned = appendAccount(returned, a.entry, a.Totals)
 		}
 		if shown := a.Account(); shown != a.reported && !asks[a] {
 			report = append(report, asking{a, shown, 0, a.Lent})
@@ -135,7 +136,7 @@ func (s *Store) collect(due []*account, all bool) (report []asking) {
 // mend writes a new file when the present one has failed, or has become large. The lock
 // is held.
 func (s *Store) mend(now time.Time) {
-	if !s.broken.Load() && s.size < roomy+8*int64(len(s.accounts)+len(s.past))*maxBody || now.Sub(s.mended) < mendEach {
+	if !s.broken.Load() && s.size < roomy+8*int64(len(s.accounts)+s.closed.len())*maxBody || now.Sub(s.mended) < mendEach {
 		return
 	}
 	s.mended = now
@@ -159,7 +160,7 @@ func (s *Store) send(ctx context.Context, report []asking) bool {
 	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: s.newest(s.cfg.Epoch())}
 	s.mu.Unlock()
 	for _, r := range report {
-		w := s.wire(entry{r.account.name, s.cfg.Boot}, r.shown)
+		w := wire(r.account.entry, r.shown)
 		w.Want, w.Owed = r.want, r.owed
 		message.Accounts = append(message.Accounts, w)
 	}
@@ -180,7 +181,7 @@ func (s *Store) send(ctx context.Context, report []asking) bool {
 	return true
 }
 
-func (s *Store) wire(e entry, a budget.Account) api.EdgeBudget {
+func wire(e entry, a budget.Account) api.EdgeBudget {
 	return api.EdgeBudget{
 		Domain: uint32(e.domain), Code: e.code, Boot: hex.EncodeToString(e.boot[:]),
 		Granted: a.Granted, Returned: a.Returned, Spent: a.Spent,
@@ -202,6 +203,7 @@ func (s *Store) take(report []asking, answer *api.EdgeGrants) {
 	}
 	now := time.Now()
 	var plans []planned
+	var paused []*account
 	var records []byte
 	for i, g := range answer.Grants {
 		r := &report[i]
@@ -212,32 +214,51 @@ func (s *Store) take(report []asking, answer *api.EdgeGrants) {
 		a.reported = r.shown
 		dry := time.Duration(0)
 		switch g.State {
-		case "none":
+		case "gone":
+			a.dry.Store(int64(s.clock() + usedFor))
 			s.forget(a)
 			continue
+		case "none":
+			dry = usedFor
+			paused = append(paused, a)
 		case "held":
 			dry = heldFor
 		case "used":
 			dry = usedFor
 		}
-		a.dry.Store(now.Add(dry).UnixNano())
+		a.dry.Store(int64(s.clock() + dry))
 		a.used.Store(g.State == "used")
 		if g.Granted <= a.Granted || g.Granted > budget.MaxLimit {
 			continue
 		}
 		p := planned{a, a.Plan(g.Granted)}
 		plans = append(plans, p)
-		records = appendAccount(records, entry{a.name, s.cfg.Boot}, p.totals)
+		records = appendAccount(records, a.entry, p.totals)
 	}
-	if len(records) == 0 || !s.append(records) {
-		return
+	if len(records) > 0 && s.append(records) {
+		for _, p := range plans {
+			n := p.totals.Granted - p.account.Granted
+			p.account.Apply(p.totals)
+			p.account.low.Store(ahead(n))
+			p.account.since = now
+			s.granted.Add(float64(n))
+		}
 	}
-	for _, p := range plans {
-		n := p.totals.Granted - p.account.Granted
-		p.account.Apply(p.totals)
-		p.account.low.Store(ahead(n))
-		p.account.since = now
-		s.granted.Add(float64(n))
+	s.pause(paused)
+}
+
+// pause takes back the clicks of links that have no budget at the moment. The accounts
+// stay: the budget may come back, and what they have spent of it counts. The lock is
+// held.
+func (s *Store) pause(all []*account) {
+	var returned []byte
+	for _, a := range all {
+		if a.Withdraw() > 0 {
+			returned = appendAccount(returned, a.entry, a.Totals)
+		}
+	}
+	if len(returned) > 0 {
+		s.append(returned)
 	}
 }
 
@@ -262,21 +283,19 @@ func (s *Store) reportAll(ctx context.Context) bool {
 	}
 	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: epoch, Disk: hex.EncodeToString(s.disk[:]), Lost: s.lost != nil}
 	adoptions := s.adoptions
-	var names []entry
-	var all []api.EdgeBudget
-	for e, t := range s.past {
-		names = append(names, e)
-		all = append(all, s.wire(e, budget.Account{Granted: t.Granted, Returned: t.Returned}))
+	all := make([]entry, 0, len(s.accounts)+s.closed.len())
+	for e := range s.closed.all() {
+		all = append(all, e)
 	}
 	for _, a := range s.accounts {
-		names = append(names, entry{a.name, s.cfg.Boot})
-		all = append(all, s.wire(entry{a.name, s.cfg.Boot}, a.Account()))
+		all = append(all, a.entry)
 	}
 	s.mu.Unlock()
 	for {
 		ctx := requestid.New(ctx)
-		n := min(len(all), api.MaxEdgeBudgets)
-		message.Accounts, message.Complete = all[:n], n == len(all)
+		var page []entry
+		page, message.Accounts, all = s.page(all)
+		message.Complete = len(all) == 0
 		answer, err := s.exchange(ctx, &message)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -284,10 +303,10 @@ func (s *Store) reportAll(ctx context.Context) bool {
 			}
 			return false
 		}
-		if s.heard(epoch, names[:n], &answer); answer.Epoch != epoch {
+		if s.heard(epoch, page, &answer); answer.Epoch != epoch {
 			return false
 		}
-		if all, names = all[n:], names[n:]; len(all) == 0 {
+		if len(all) == 0 {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.known = s.known || s.append(appendKnown(nil))
@@ -299,15 +318,34 @@ func (s *Store) reportAll(ctx context.Context) bool {
 	}
 }
 
-// heard takes the answer to a page of accounts: those of links without a budget are
+// page takes the first accounts off a list, as far as they are still known.
+func (s *Store) page(all []entry) (page []entry, wired []api.EdgeBudget, rest []entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(all) > 0 && len(page) < api.MaxEdgeBudgets {
+		e := all[0]
+		all = all[1:]
+		if a := s.accounts[e.name]; a != nil && a.entry == e {
+			page, wired = append(page, e), append(wired, wire(e, a.Account()))
+		} else if t, ok := s.closed.get(e); ok {
+			page, wired = append(page, e), append(wired, wire(e, budget.Account{Granted: t.Granted, Returned: t.Returned}))
+		}
+	}
+	return page, wired, all
+}
+
+// heard takes the answer to a page of accounts: those of links that are gone are
 // forgotten.
 func (s *Store) heard(epoch uint32, page []entry, answer *api.EdgeGrants) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.newest(answer.Epoch)
 	for i, g := range answer.Grants {
-		if g.State == "none" && answer.Epoch == epoch {
-			delete(s.past, page[i])
+		if g.State != "gone" || answer.Epoch != epoch {
+			continue
+		}
+		if _, ok := s.closed.take(page[i]); ok && page[i].boot == s.boot {
+			s.renew()
 		}
 	}
 }
@@ -343,7 +381,7 @@ func (s *Store) giveUp() (report []asking, ok bool) {
 	var records []byte
 	for _, a := range s.accounts {
 		if a.Withdraw() > 0 {
-			records = appendAccount(records, entry{a.name, s.cfg.Boot}, a.Totals)
+			records = appendAccount(records, a.entry, a.Totals)
 		}
 		if shown := a.Account(); shown != a.reported && len(report) < api.MaxEdgeBudgets {
 			report = append(report, asking{a, shown, 0, 0})

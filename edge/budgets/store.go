@@ -41,7 +41,8 @@ type Config struct {
 	Interval time.Duration // between reports; default 1 s
 	Idle     time.Duration // after which unspent clicks are given back; default 30 s
 
-	MaxAccounts int // default 250,000
+	MaxAccounts int // of which clicks may be left; default 250,000
+	MaxClosed   int // that are remembered besides; default 1,000,000, in about 150 MB
 
 	Logger  *slog.Logger          // default: nothing is logged
 	Metrics prometheus.Registerer // default: metrics are not registered
@@ -66,6 +67,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxAccounts == 0 {
 		c.MaxAccounts = 250_000
 	}
+	if c.MaxClosed == 0 {
+		c.MaxClosed = 1_000_000
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -87,14 +91,18 @@ const (
 	roomy     = 4 << 20         // bytes of records after which the file may be rewritten
 	closing   = time.Second     // for the last reports
 	mendEach  = 5 * time.Second // between tries to write a file that could not be written
+	sayEach   = time.Minute     // between log lines about links that are refused
+
+	closeAtOnce = 20_000 // accounts, for which visitors of links without a click wait
 )
 
 // Store holds the grants of one boot of an edge. Spend and Ask may be called by many
 // goroutines at once.
 type Store struct {
-	cfg  Config
-	dir  directory
-	seed maphash.Seed
+	cfg     Config
+	dir     directory
+	seed    maphash.Seed
+	started time.Time
 
 	tables [shards]atomic.Pointer[map[string]*account]
 	due    chan *account // asks for clicks ahead of need
@@ -103,10 +111,14 @@ type Store struct {
 
 	failures prometheus.Counter
 	granted  prometheus.Counter
+	refused  prometheus.Counter
 
 	mu       sync.Mutex
 	accounts map[name]*account
-	past     map[entry]budget.Totals // of boots that are over
+	closed   closed
+	owed     map[name]int64 // clicks lent by closed accounts
+	boot     waypost.BootID // of new accounts; see renew
+	full     time.Time      // of the last log line about links that are refused
 	file     *os.File
 	size     int64 // of the file
 	mended   time.Time
@@ -125,10 +137,10 @@ type Store struct {
 type account struct {
 	budget.Holding
 
-	name  name
+	entry
 	queue atomic.Bool  // it is in the channel
 	low   atomic.Int64 // at that number of clicks left, more are asked for
-	dry   atomic.Int64 // Unix nanoseconds until which asking is of no use
+	dry   atomic.Int64 // nanoseconds of Store.clock until which asking is of no use
 
 	visitors atomic.Int64 // that wait for a click
 	used     atomic.Bool  // by the last answer nothing was left
@@ -154,12 +166,16 @@ func Open(cfg Config) (*Store, error) {
 	f := promauto.With(cfg.Metrics)
 	s := &Store{
 		cfg: cfg, dir: directory{cfg.Dir}, seed: maphash.MakeSeed(), due: make(chan *account, maxDue),
-		accounts: make(map[name]*account), past: make(map[entry]budget.Totals),
+		started: time.Now(), boot: cfg.Boot,
+		accounts: make(map[name]*account), closed: newClosed(cfg.MaxClosed), owed: make(map[name]int64),
 		granted: f.NewCounter(prometheus.CounterOpts{
 			Name: "waypost_budget_granted_clicks_total", Help: "Clicks of budgets that this edge was granted.",
 		}),
 		failures: f.NewCounter(prometheus.CounterOpts{
 			Name: "waypost_budget_failures_total", Help: "Failed tries to get clicks of budgets, or to keep them on the disk.",
+		}),
+		refused: f.NewCounter(prometheus.CounterOpts{
+			Name: "waypost_budget_refusals_total", Help: "Visits that got no click of a budget because this edge holds clicks of too many links.",
 		}),
 	}
 	for i := range s.tables {
@@ -203,13 +219,11 @@ func (s *Store) adopt() error {
 	}
 	for e, t := range read.accounts {
 		if lent := t.Lent; lent > 0 {
-			if a := s.account(e.name); a != nil {
-				a.Owe(lent)
-			}
+			s.owe(e.name, lent)
 			t.Lent = 0
 		}
 		if t.Granted > t.Returned {
-			s.past[e] = t
+			s.keep(e, t)
 		}
 	}
 	if err := s.rewrite(); err != nil {
@@ -218,6 +232,16 @@ func (s *Store) adopt() error {
 	s.adopted, s.allReported = true, 0
 	s.adoptions++
 	return s.dir.remove(files)
+}
+
+// owe notes what an account that is over has lent. With an account, it is repaid soon.
+// The lock is held.
+func (s *Store) owe(n name, lent int64) {
+	if s.accounts[n] != nil || len(s.accounts) < s.cfg.MaxAccounts/2 {
+		s.open(n).Owe(lent)
+		return
+	}
+	s.owed[n] = min(s.owed[n]+lent, budget.Overdraft)
 }
 
 // key returns the key of a link in a table.
@@ -242,9 +266,16 @@ func (s *Store) Spend(domain waypost.DomainID, code []byte) bool {
 	return ok
 }
 
+// clock returns the time since the store was opened, which no step of the machine's clock
+// changes.
+func (s *Store) clock() time.Duration { return time.Since(s.started) }
+
+// dry reports whether to ask for more clicks of an account is of no use at the moment.
+func (s *Store) dry(a *account) bool { return int64(s.clock()) < a.dry.Load() }
+
 // ask puts an account into the queue.
 func (s *Store) ask(a *account) {
-	if time.Now().UnixNano() < a.dry.Load() || !a.queue.CompareAndSwap(false, true) {
+	if s.dry(a) || !a.queue.CompareAndSwap(false, true) {
 		return
 	}
 	select {
@@ -259,13 +290,10 @@ func (s *Store) ask(a *account) {
 // Concurrent calls share one request. A bounded budget does not wait for the control
 // plane: it lends a few clicks.
 func (s *Store) Ask(ctx context.Context, domain waypost.DomainID, code []byte, bounded bool) (spent, used bool) {
-	s.mu.Lock()
-	a := s.account(name{domain, string(code)})
-	s.mu.Unlock()
+	a := s.enter(name{domain, string(code)})
 	if a == nil {
 		return false, false
 	}
-	a.visitors.Add(1)
 	defer a.visitors.Add(-1)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
 	defer cancel()
@@ -273,7 +301,7 @@ func (s *Store) Ask(ctx context.Context, domain waypost.DomainID, code []byte, b
 		if s.Spend(domain, code) {
 			return true, false
 		}
-		dry := time.Now().UnixNano() < a.dry.Load()
+		dry := s.dry(a)
 		if bounded {
 			lent := !dry && s.lend(a)
 			s.ask(a)
@@ -301,42 +329,115 @@ func (s *Store) wait(a *account) <-chan struct{} {
 	return a.waiting
 }
 
-// account finds or makes the account of a link; nil: there are too many. The lock is
-// held.
-func (s *Store) account(n name) *account {
-	if a := s.accounts[n]; a != nil {
-		return a
-	}
-	if len(s.accounts) >= s.cfg.MaxAccounts {
+// enter returns the account of a link, which is not closed while the visitor waits; nil:
+// there are too many.
+func (s *Store) enter(n name) *account {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.accounts) >= s.cfg.MaxAccounts && s.accounts[n] == nil {
+		s.refused.Inc()
+		if now := time.Now(); s.full.IsZero() || now.Sub(s.full) >= sayEach {
+			s.full = now
+			s.cfg.Logger.Error("refused a link with a click budget: this edge holds clicks of too many links", "most", s.cfg.MaxAccounts)
+		}
 		return nil
 	}
-	a := &account{name: n, want: 1}
-	a.low.Store(-1)
-	s.accounts[n] = a
-	s.change(n, func(m map[string]*account, k string) { m[k] = a })
+	a := s.open(n)
+	a.visitors.Add(1)
 	return a
 }
 
-// forget drops an account of which nothing is left to be reported. The lock is held.
-func (s *Store) forget(a *account) {
-	a.Withdraw()
-	delete(s.accounts, a.name)
-	for e := range s.past {
-		if e.name == a.name {
-			delete(s.past, e)
-		}
+// open finds or makes the account of a link. One that was closed goes on with its totals.
+// The lock is held.
+func (s *Store) open(n name) *account {
+	if a := s.accounts[n]; a != nil {
+		return a
 	}
-	s.change(a.name, func(m map[string]*account, k string) { delete(m, k) })
+	a := &account{entry: entry{n, s.boot}, want: 1}
+	a.low.Store(-1)
+	a.Totals, _ = s.closed.take(a.entry)
+	a.Owe(s.owed[n])
+	delete(s.owed, n)
+	s.accounts[n] = a
+	s.change([]*account{a}, func(m map[string]*account, k string) { m[k] = a })
+	return a
 }
 
-// change replaces one table, which readers read without a lock.
-func (s *Store) change(n name, f func(m map[string]*account, k string)) {
+// finished reports whether nothing of an account is left, for a visitor or to be
+// reported. The lock is held.
+func (a *account) finished() bool {
+	return a.Left() == 0 && a.visitors.Load() == 0 && !a.queue.Load() && a.waiting == nil && a.Account() == a.reported
+}
+
+// closeFinished makes room for other links when there is little. The lock is held.
+func (s *Store) closeFinished() {
+	if len(s.accounts) <= s.cfg.MaxAccounts*3/4 {
+		return
+	}
+	var all []*account
+	for _, a := range s.accounts {
+		if !a.finished() || a.Lent > 0 && len(s.owed) >= s.cfg.MaxClosed {
+			continue
+		}
+		if a.Lent > 0 {
+			s.owed[a.name] = a.Lent
+		}
+		if a.Granted > 0 {
+			s.keep(a.entry, budget.Totals{Granted: a.Granted, Returned: a.Returned})
+		}
+		if all = append(all, a); len(all) == closeAtOnce {
+			break
+		}
+	}
+	s.drop(all)
+}
+
+// keep remembers the totals of an account that is over, perhaps in place of others. The
+// lock is held.
+func (s *Store) keep(e entry, t budget.Totals) {
+	if s.closed.put(e, t) {
+		s.renew()
+	}
+}
+
+// renew puts the accounts that are opened from now on under another boot, because totals
+// of the present one were forgotten: if such an account began again under its old boot,
+// the control plane would take what it has spent for grants whose answers were lost. The
+// lock is held.
+func (s *Store) renew() {
+	_, _ = rand.Read(s.boot[:]) // never fails
+}
+
+// forget drops the account of a link that is gone. The lock is held.
+func (s *Store) forget(a *account) {
+	a.Withdraw()
+	s.drop([]*account{a})
+	s.renew()
+}
+
+// drop removes accounts. The lock is held.
+func (s *Store) drop(all []*account) {
+	for _, a := range all {
+		delete(s.accounts, a.name)
+	}
+	s.change(all, func(m map[string]*account, k string) { delete(m, k) })
+}
+
+// change replaces the tables of accounts, which readers read without a lock.
+func (s *Store) change(all []*account, f func(m map[string]*account, k string)) {
+	tables := make(map[uint64]map[string]*account)
 	var buf [maxKey]byte
-	k := key(&buf, n.domain, []byte(n.code))
-	table := &s.tables[maphash.Bytes(s.seed, k)%shards]
-	m := maps.Clone(*table.Load())
-	f(m, string(k))
-	table.Store(&m)
+	for _, a := range all {
+		k := key(&buf, a.domain, []byte(a.code))
+		i := maphash.Bytes(s.seed, k) % shards
+		if tables[i] == nil {
+			tables[i] = maps.Clone(*s.tables[i].Load())
+		}
+		f(tables[i], string(k))
+	}
+	for i, m := range tables {
+		s.tables[i].Store(&m)
+	}
 }
 
 // lend lets a bounded budget spend the rest of its overdraft, and reports whether there
@@ -346,7 +447,7 @@ func (s *Store) lend(a *account) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := a.PlanLoan()
-	if !s.adopted || !s.known || a.Left() > 0 || t == a.Totals || !s.append(appendAccount(nil, entry{a.name, s.cfg.Boot}, t)) {
+	if !s.adopted || !s.known || a.Left() > 0 || t == a.Totals || !s.append(appendAccount(nil, a.entry, t)) {
 		return a.Left() > 0
 	}
 	a.Apply(t)
@@ -382,12 +483,15 @@ func (s *Store) rewrite() error {
 	if s.known {
 		text = appendKnown(text)
 	}
-	for e, t := range s.past {
+	for e, t := range s.closed.all() {
 		text = appendAccount(text, e, t)
+	}
+	for n, lent := range s.owed {
+		text = appendAccount(text, entry{name: n}, budget.Totals{Lent: lent})
 	}
 	for _, a := range s.accounts {
 		if a.Totals != (budget.Totals{}) {
-			text = appendAccount(text, entry{a.name, s.cfg.Boot}, a.Totals)
+			text = appendAccount(text, a.entry, a.Totals)
 		}
 	}
 	f, err := s.dir.write(s.cfg.Boot, text)

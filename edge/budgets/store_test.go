@@ -3,6 +3,7 @@ package budgets_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"waypost"
@@ -23,7 +25,7 @@ import (
 
 const waitLimit = 30 * time.Second
 
-// control grants clicks of one link as the control plane does.
+// control grants clicks as the control plane does. All links have the same limit.
 type control struct {
 	*httptest.Server
 
@@ -31,8 +33,8 @@ type control struct {
 	epoch    uint32
 	limit    int64
 	away     bool
-	state    string // instead of open
-	accounts map[string]budget.Account
+	state    string                    // instead of open
+	accounts map[string]budget.Account // by edge, boot and code
 	complete []api.EdgeBudgets
 	answered chan struct{} // gets a token for each report, if it has room
 }
@@ -54,10 +56,10 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := api.EdgeGrants{Epoch: c.epoch}
 	for _, a := range report.Accounts {
-		k := report.Node + a.Boot
+		k := report.Node + "/" + a.Boot + "/" + a.Code
 		known := c.accounts[k].Merge(budget.Account{Granted: a.Granted, Returned: a.Returned, Spent: a.Spent})
 		c.accounts[k] = known
-		pool := budget.Pool{Limit: c.limit, Used: c.used()}
+		pool := budget.Pool{Limit: c.limit, Used: c.usedOf(a.Code)}
 		if known.Granted == a.Granted && report.Epoch == c.epoch && c.state == "" {
 			known.Granted += pool.Grant(a.Want, a.Owed)
 			c.accounts[k] = known
@@ -81,9 +83,14 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (c *control) used() (used int64) {
-	for _, a := range c.accounts {
-		used += a.Used()
+func (c *control) used() int64 { return c.usedOf("") }
+
+// usedOf returns the clicks of a link that count as used; "": of all links.
+func (c *control) usedOf(code string) (used int64) {
+	for k, a := range c.accounts {
+		if strings.HasSuffix(k, "/"+code) || code == "" {
+			used += a.Used()
+		}
 	}
 	return used
 }
@@ -350,6 +357,7 @@ func TestStore_CountsAFileThatItCannotReadAsSpent(t *testing.T) {
 	require.Len(t, files, 1)
 	text, err := os.ReadFile(files[0])
 	require.NoError(t, err)
+	c = newControl(t, 1000) // which no request of the killed boot can reach late
 
 	restart := func(text []byte) (lost bool, used int64) {
 		t.Helper()
@@ -417,4 +425,121 @@ func TestStore_ASuccessorLeavesTheGrantsOfItsPredecessorAlone(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
+}
+
+// A link is deleted and restored, or its budget is switched off and on again.
+func TestStore_CountsWhatWasSpentBeforeABudgetWasAway(t *testing.T) {
+	for _, state := range []string{"none", "gone"} {
+		t.Run(state, func(t *testing.T) {
+			c := newControl(t, 8)
+			s, _ := open(t, c, t.TempDir())
+			require.Equal(t, 3, visit(t, s, 3, false))
+			c.set(func() { c.state = state })
+			got := 3
+			for before := -1; before < got; { // until the edge has heard of it
+				before = got
+				got += visit(t, s, 1, false)
+			}
+			c.set(func() { c.state = "" })
+			require.Eventually(t, func() bool { got += visit(t, s, 1, false); return got >= 8 }, waitLimit, 10*time.Millisecond)
+			require.Zero(t, visit(t, s, 20, false))
+			require.Equal(t, 8, got)
+			c.set(func() { require.EqualValues(t, 8, c.used()) })
+		})
+	}
+}
+
+// seek asks for a click of a link until there is one, or none is left.
+func seek(t *testing.T, s *budgets.Store, code string) (spent bool) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var used bool
+		spent, used = s.Ask(t.Context(), 1, []byte(code), false)
+		return spent || used
+	}, waitLimit, time.Millisecond, code)
+	return spent
+}
+
+func TestStore_ServesMoreLinksThanItHasAccounts(t *testing.T) {
+	c := newControl(t, 2)
+	s, _ := open(t, c, t.TempDir(), func(cfg *budgets.Config) { cfg.MaxAccounts, cfg.MaxClosed = 4, 8 })
+	for round, want := range []bool{true, true, false} {
+		for link := range 40 {
+			require.Equal(t, want, seek(t, s, fmt.Sprintf("link-%02d", link)), "link %d, round %d", link, round)
+		}
+	}
+}
+
+func TestStore_RemembersWhatLinksWithoutAccountsHaveLent(t *testing.T) {
+	c, dir := newControl(t, 1), t.TempDir()
+	c.introduce(t, dir)
+	s, _ := open(t, c, dir, func(cfg *budgets.Config) { cfg.MaxAccounts = 4 })
+	got := map[string]int{}
+	for range 2 {
+		for link := range 12 {
+			code := fmt.Sprintf("link-%02d", link)
+			require.Eventually(t, func() bool {
+				spent, used := s.Ask(t.Context(), 1, []byte(code), true)
+				if spent {
+					got[code]++
+				}
+				return used
+			}, waitLimit, time.Millisecond, code)
+			require.GreaterOrEqual(t, got[code], budget.Overdraft)
+			require.LessOrEqual(t, got[code], 1+budget.Overdraft)
+		}
+	}
+}
+
+// What the edge remembers of links that had nothing left is reported in a new epoch.
+func TestStore_ReportsLinksWithoutAccounts(t *testing.T) {
+	c, dir := newControl(t, 1), t.TempDir()
+	var epoch atomic.Uint32
+	epoch.Store(7)
+	s, stop := open(t, c, dir, func(cfg *budgets.Config) { cfg.MaxAccounts, cfg.Epoch = 4, epoch.Load })
+	for link := range 20 {
+		require.True(t, seek(t, s, fmt.Sprintf("link-%02d", link)))
+	}
+	all := func() bool { return c.epoch == 8 && c.used() == 20 }
+	c.set(func() { clear(c.accounts); c.epoch = 8 })
+	epoch.Store(8)
+	c.eventually(t, "this boot reports them", all)
+	stop()
+	c.set(func() { clear(c.accounts) })
+	_, _ = open(t, c, dir, func(cfg *budgets.Config) { cfg.Epoch = epoch.Load })
+	c.eventually(t, "and so does the next", all)
+}
+
+func TestStore_CountsLinksThatItHasNoRoomFor(t *testing.T) {
+	c, dir := newControl(t, 100), t.TempDir()
+	c.introduce(t, dir)
+	c.set(func() { c.away = true })
+	metrics := prometheus.NewPedanticRegistry()
+	s, _ := open(t, c, dir, func(cfg *budgets.Config) { cfg.MaxAccounts, cfg.Metrics = 1, metrics })
+	require.Equal(t, 1, visit(t, s, 1, true), "it owes what it has lent, so that the account stays")
+	spent, used := s.Ask(t.Context(), 1, []byte("another"), true)
+	require.False(t, spent)
+	require.False(t, used)
+	families, err := metrics.Gather()
+	require.NoError(t, err)
+	counted := map[string]float64{}
+	for _, f := range families {
+		counted[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue()
+	}
+	require.EqualValues(t, 1, counted["waypost_budget_refusals_total"])
+}
+
+// A step of the machine's clock must keep no visitor from a budget. Moments that are
+// compared are therefore those of the monotonic clock, which no number of seconds has.
+func TestStore_MeasuresTimeByTheMonotonicClock(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NotRegexp(t, `\.(Unix|UnixMilli|UnixMicro|UnixNano|Round)\(`, string(text), file)
+	}
 }

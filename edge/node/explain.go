@@ -61,7 +61,11 @@ func (e *edge) answerVisitor(_ context.Context, order api.EdgeOrder) api.EdgeOut
 	}
 	before := res
 	res = e.store.Targets(domain).InsteadOf(res)
-	x.NotFound, x.Maintenance = before.Status == waypost.NotFound.Status && res.Redirects(), before.Link && !res.Link
+	x.NotFound = before.Status == waypost.NotFound.Status && res.Redirects()
+	x.Maintenance = (before.Link || before.Password) && !res.Link && !res.Password
+	if rules.RefusesBot(&res, []byte(q.UserAgent)) {
+		res, x.Budget, x.Keep, x.Variant = waypost.Resolution{Status: 403}, false, false, 0
+	}
 	x.Status, x.Location = res.Status, string(res.Location)
 	return out
 }

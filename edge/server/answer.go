@@ -189,7 +189,7 @@ func (a *answer) set(ctx *fasthttp.RequestCtx, text []byte) []byte {
 		header.SetCanonical(headerVary, accept)
 	}
 	if a.variant != 0 {
-		text = a.appendCookie(text[:0], connOf(ctx).secure)
+		text = a.appendCookie(text[:0], overTLS(ctx, connOf(ctx)))
 		header.SetCanonical(headerSetCookie, text)
 	}
 	if a.body != nil {

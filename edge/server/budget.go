@@ -7,11 +7,6 @@ import (
 	"waypost/rules"
 )
 
-// limited reports whether an answer takes a click of a budget.
-func limited(res *waypost.Resolution) bool {
-	return res.Link && (res.Budget == rules.BudgetExact || res.Budget == rules.BudgetBounded)
-}
-
 // hides reports whether a request must not learn the target of a link: the link has a
 // password or counts its visits, and this is no visit. Software that says so is no
 // visitor of a link with granted clicks.
@@ -22,7 +17,7 @@ func hides(ctx *fasthttp.RequestCtx, visit *waypost.Visit, res *waypost.Resoluti
 	if !res.Link || !res.Gated {
 		return false
 	}
-	return visit.Preview || !ctx.IsGet() || isPrefetch(&ctx.Request.Header) || limited(res) && rules.IsBot(ctx.Request.Header.UserAgent())
+	return visit.Preview || !ctx.IsGet() || isPrefetch(&ctx.Request.Header) || rules.RefusesBot(res, ctx.Request.Header.UserAgent())
 }
 
 // spend takes a click of a link's budget. Without one, the answer becomes the redirect to

@@ -62,13 +62,14 @@ func TestMaintenanceTakesVisitorsOfLiveLinksAndTheRoot(t *testing.T) {
 	const soon, lost = "https://example.org/soon", "https://example.org/lost"
 	links, recorded := newMemoryLinks(), &memoryClicks{}
 	links.targets[waypost.DefaultDomain] = waypost.DomainTargets{Root: []byte(target), NotFound: []byte(lost), Maintenance: []byte(soon)}
+	links.links[waypost.DefaultDomain]["secret01"] = protectedLink(t, 1, 8, 0)
 	_, addr := serve(t, server.Config{Links: links, Clicks: recorded, Clock: func() time.Time { return time.UnixMilli(expires) }})
 	for path, want := range map[string]struct {
 		status   int
 		location string
 	}{
 		"/": {302, soon}, "/found302": {302, soon}, "/found301": {302, soon}, "/found302+": {302, soon},
-		"/queried1?a=b": {302, soon}, "/forward1/a/b?c": {302, soon},
+		"/secret01": {302, soon}, "/secret01+": {302, soon}, "/queried1?a=b": {302, soon}, "/forward1/a/b?c": {302, soon},
 		"/unknown1": {302, lost}, "/found302/x": {302, lost},
 		"/deleted1": {410, ""}, "/disabled": {410, ""}, "/expiring": {410, ""}, "/failing1": {503, ""},
 		"/health": {200, ""}, "/robots.txt": {200, ""},
@@ -85,6 +86,9 @@ func TestMaintenanceTakesVisitorsOfLiveLinksAndTheRoot(t *testing.T) {
 			})
 		}
 	}
+	posted := postForm(t, addr, "/secret01", "wrong")
+	require.Equal(t, 303, posted.StatusCode, "a form that was open before")
+	require.Equal(t, "/secret01", posted.Header.Get("Location"))
 	require.Equal(t, "https://example.org/hosted", get(t, addr, "/whereami", hosted).Header.Get("Location"), "another domain is served")
 	require.Len(t, recorded.take(), 1)
 }

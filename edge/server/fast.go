@@ -59,8 +59,11 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 			return false, nil
 		}
 	}
+	if a.variant != 0 && c.trusted { // the handler knows whether the proxy was asked over TLS
+		return false, nil
+	}
 	// The handler waits for clicks, and distinguishes visitors from other software.
-	if limited(&res) && (rules.IsBot(r.Agent) || s.cfg.Budgets == nil || !s.cfg.Budgets.Spend(domain, visit.Code)) {
+	if rules.Limited(&res) && (rules.IsBot(r.Agent) || s.cfg.Budgets == nil || !s.cfg.Budgets.Spend(domain, visit.Code)) {
 		return false, nil
 	}
 	now := time.Now()

@@ -8,6 +8,7 @@ import (
 
 	"waypost"
 	"waypost/edge/server"
+	"waypost/rules"
 )
 
 func TestALinkForwardsWhatItsOwnerChose(t *testing.T) {
@@ -31,6 +32,49 @@ func TestALinkForwardsWhatItsOwnerChose(t *testing.T) {
 			require.Contains(t, []int{301, 302}, res.StatusCode)
 		})
 	}
+}
+
+// The target of a link that has ended takes the place of the link's, whichever way it
+// has ended.
+func TestForward_AppendsNothingToTheTargetOfALinkThatHasEnded(t *testing.T) {
+	links := newMemoryLinks()
+	own := links.links[waypost.DefaultDomain]
+	for code, flags := range map[string]waypost.LinkFlags{"ended001": waypost.ForwardPath | waypost.ForwardQuery, "ended002": 0} {
+		for kind, record := range map[string]waypost.Record{
+			"-expired": expiredLink(t), "-eventual": limitedLink(t, rules.ModeEventual, ended), "-exact": limitedLink(t, rules.ModeExact, ended),
+		} {
+			record.Flags = flags
+			if kind == "-eventual" {
+				record.Flags |= waypost.Exhausted
+			}
+			own[code+kind] = record
+		}
+	}
+	clicks := &memoryClicks{}
+	_, addr := serve(t, server.Config{Links: links, Clicks: clicks, Budgets: &wallet{used: true}})
+	for _, kind := range []string{"-expired", "-eventual", "-exact"} {
+		for path, want := range map[string]struct {
+			status   int
+			location string
+		}{
+			"/ended001" + kind: {302, ended}, "/ended001" + kind + "?q=1": {302, ended}, "/ended001" + kind + "/rest?q=1": {302, ended},
+			"/ended001" + kind + "/../x": {400, ""}, "/ended002" + kind + "?q=1": {302, ended}, "/ended002" + kind + "/rest": {404, ""},
+		} {
+			res := get(t, addr, path, "wayp.example", firefoxAgent)
+			require.Equal(t, want.status, res.StatusCode, path)
+			require.Equal(t, want.location, res.Header.Get("Location"), path)
+		}
+	}
+	require.Empty(t, clicks.take())
+}
+
+// expiredLink returns the record of a link that has expired, and has a target for that.
+func expiredLink(t *testing.T) waypost.Record {
+	t.Helper()
+	with := rules.Compiling{Status: 302, Target: func(url string) (string, string, error) { return url, url, nil }}
+	programme, err := rules.Compile(&rules.Source{ExpiredURL: ended}, &with)
+	require.NoError(t, err)
+	return waypost.Record{Kind: waypost.KindLink, Status: 302, Payload: []byte(target), ExpiresAt: 1, Programme: programme}
 }
 
 func TestALocationThatWouldBeTooLongIs414(t *testing.T) {

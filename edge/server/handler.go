@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"waypost"
+	"waypost/rules"
 )
 
 var (
@@ -139,7 +140,7 @@ func (s *Server) visit(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit *wa
 		s.sendForm(ctx, c, fasthttp.StatusOK)
 		return
 	}
-	if limited(&res) {
+	if rules.Limited(&res) {
 		if status := s.spend(domain, visit.Code, &res); status != 0 {
 			s.refuseClick(ctx, c, status)
 			return

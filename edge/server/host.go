@@ -64,6 +64,20 @@ func (c *conn) forwardedHost(list []byte) ([]byte, bool) {
 	return parseHost(c.host[:0], last)
 }
 
+// overTLS reports whether the visitor has sent a request over TLS: to this server, or to
+// a trusted proxy that says so. In a list the proxy itself has added the last element.
+func overTLS(ctx *fasthttp.RequestCtx, c *conn) bool {
+	if c.secure || !c.trusted {
+		return c.secure
+	}
+	lists := ctx.Request.Header.PeekAll("X-Forwarded-Proto")
+	if len(lists) == 0 {
+		return false
+	}
+	last := lists[len(lists)-1]
+	return fastpath.EqualFold(bytes.TrimSpace(last[bytes.LastIndexByte(last, ',')+1:]), "https")
+}
+
 // parseHost appends the host of a Host header to dst, in lower case, without a port or
 // the dot of the DNS root. It accepts DNS names, IPv4, and IPv6 in brackets.
 func parseHost(dst, raw []byte) ([]byte, bool) {

@@ -88,7 +88,8 @@ func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host, path []byte, 
 	if record.ExpiresAt != 0 {
 		now = s.cfg.Clock().UnixMilli()
 	}
-	if res := s.judge(c, &record, now, visit, by); !res.Password { // a GET finds the answer
+	res := s.judge(c, &record, now, visit, by)
+	if !res.Password || s.cfg.Links.Maintained(domain) { // a GET finds the answer
 		s.sendBack(ctx, c, path)
 		return
 	}
@@ -117,7 +118,7 @@ func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host, path []byte, 
 		s.guesses.giveBack(attempt)
 		s.metrics.passwords[passwordRight].Add(1)
 		s.sendBack(ctx, c, path)
-		ctx.Response.Header.SetBytesV("Set-Cookie", s.passCookie(&verifier, visit.Code, c.secure))
+		ctx.Response.Header.SetBytesV("Set-Cookie", s.passCookie(&verifier, visit.Code, overTLS(ctx, c)))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"waypost"
 	"waypost/edge/server"
 )
 
@@ -140,6 +141,37 @@ func TestForwardedHeadersCountOnlyFromTrustedProxies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.location, say(t, addr, c.header+request).Header.Get("Location"))
+		})
+	}
+}
+
+// Cookies of visitors who came to the proxy over TLS are for TLS alone.
+func TestCookies_AreSecureBehindATrustedProxyThatEndsTLS(t *testing.T) {
+	links := newMemoryLinks()
+	links.links[waypost.DefaultDomain]["secret01"] = protectedLink(t, 1, 8, 0)
+	_, behind := serve(t, server.Config{Links: links, TrustedProxies: loopback()})
+	_, direct := serve(t, server.Config{Links: links})
+	for name, c := range map[string]struct {
+		addr, header string
+		secure       bool
+	}{
+		"over TLS":                          {behind, "X-Forwarded-Proto: https", true},
+		"through two proxies":               {behind, "X-Forwarded-Proto: http, HTTPS", true},
+		"through two proxies, in two lines": {behind, "X-Forwarded-Proto: http\r\nX-Forwarded-Proto: https", true},
+		"in the clear":                      {behind, "X-Forwarded-Proto: http", false},
+		"in the clear to the nearer proxy":  {behind, "X-Forwarded-Proto: https, http", false},
+		"in a way that is not known":        {behind, "X-Other: 1", false},
+		"of one who says so without one":    {direct, "X-Forwarded-Proto: https", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, res := range []answer{
+				get(t, c.addr, "/cookies1", "wayp.example", c.header), get(t, c.addr, "/cookies1", "wayp.example", c.header, "Sec-Purpose: none"),
+				postForm(t, c.addr, "/secret01", secret, c.header),
+			} {
+				require.Len(t, res.Cookies(), 1)
+				require.Equal(t, c.secure, res.Cookies()[0].Secure)
+				require.Empty(t, res.Header.Get("Strict-Transport-Security"), "that is the proxy's")
+			}
 		})
 	}
 }

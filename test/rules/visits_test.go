@@ -65,7 +65,7 @@ var sources = map[string]rules.Source{
 		to("mac-or-linux", agent("macos", "linux")),
 	}},
 	"lands": {Rules: []rules.Rule{
-		to("berlin", country("DE"), rules.Condition{City: []string{"berlin"}}),
+		to("berlin", country("DE"), rules.Condition{City: []string{"berlin", "KÖLN"}}),
 		to("dach", country("DE", "AT", "CH")),
 		to("abroad", not(country("US", "CA"))),
 	}},
@@ -126,6 +126,7 @@ var visits = []struct {
 
 	{code: "lands", country: "DE", city: "Berlin", want: "berlin", elsewhere: "abroad"},
 	{code: "lands", country: "DE", city: "BERLIN", want: "berlin", elsewhere: "abroad"},
+	{code: "lands", country: "DE", city: "Köln", want: "berlin", elsewhere: "abroad"},
 	{code: "lands", country: "US", city: "Berlin", want: "home", elsewhere: "abroad"},
 	{code: "lands", country: "DE", city: "Munich", want: "dach", elsewhere: "abroad"},
 	{code: "lands", country: "CH", want: "dach", elsewhere: "abroad"},

@@ -51,4 +51,24 @@ func TestExplain_AnEdgeAnswersByItsOwnReplica(t *testing.T) {
 		require.Nil(t, e.Edge.PlacesBuilt)
 		require.True(t, e.Edge.Found && e.Edge.Current)
 	}
+
+	require.Equal(t, 201, call(http.MethodPost, "/api/v1/urls?wait=all",
+		`{"original_url": "https://example.com/", "custom_code": "tickets", "max_clicks": 5, "max_clicks_mode": "exact"}`, &link))
+	for agent, status := range map[string]int{"iphone": 302, "bot": 403} {
+		for _, by := range []string{"", "&edge=" + node} {
+			var e api.Explanation
+			require.Equal(t, 200, call(http.MethodGet, "/api/v1/urls/tickets/explain?agent="+agent+by, "", &e))
+			require.Equal(t, status, e.Result.Status)
+			require.Equal(t, status == 403, strings.Contains(e.Result.Reason, "software is no visitor"), e.Result.Reason)
+			require.Eventually(t, func() bool { // an edge waits for a click for a moment alone
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.State().Edges[0].URL+"/tickets", http.NoBody)
+				require.NoError(t, err)
+				req.Header.Set("User-Agent", e.Facts.UserAgent)
+				res, err := visitor.Do(req)
+				require.NoError(t, err)
+				require.NoError(t, res.Body.Close())
+				return res.StatusCode == status
+			}, 15*time.Second, 50*time.Millisecond, "the visit")
+		}
+	}
 }

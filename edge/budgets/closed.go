@@ -1,0 +1,64 @@
+package budgets
+
+import (
+	"iter"
+
+	"waypost/rules/budget"
+)
+
+// closed keeps the totals of accounts of which nothing can be spent: those of earlier
+// boots, and those of this one that have nothing left. After PostgreSQL was restored it
+// may have forgotten them, so that the edge has to report them.
+//
+// It keeps the newest ones, between half of most and most of them: full of young
+// accounts, it forgets the old ones.
+type closed struct {
+	most       int
+	young, old map[entry]budget.Totals
+}
+
+func newClosed(most int) closed {
+	return closed{most: most, young: make(map[entry]budget.Totals), old: make(map[entry]budget.Totals)}
+}
+
+// put adds an account, and reports whether others were forgotten.
+func (c *closed) put(e entry, t budget.Totals) (forgot bool) {
+	if len(c.young) >= max(1, c.most/2) {
+		forgot = len(c.old) > 0
+		c.young, c.old = make(map[entry]budget.Totals), c.young
+	}
+	delete(c.old, e)
+	c.young[e] = t
+	return forgot
+}
+
+// get returns the totals of an account.
+func (c *closed) get(e entry) (t budget.Totals, ok bool) {
+	if t, ok = c.young[e]; !ok {
+		t, ok = c.old[e]
+	}
+	return t, ok
+}
+
+// take removes an account, and returns its totals.
+func (c *closed) take(e entry) (t budget.Totals, ok bool) {
+	t, ok = c.get(e)
+	delete(c.young, e)
+	delete(c.old, e)
+	return t, ok
+}
+
+func (c *closed) len() int { return len(c.young) + len(c.old) }
+
+// all yields the accounts, the old ones first.
+func (c *closed) all() iter.Seq2[entry, budget.Totals] {
+	return func(yield func(entry, budget.Totals) bool) {
+		for _, m := range []map[entry]budget.Totals{c.old, c.young} {
+			for e, t := range m {
+				if !yield(e, t) {
+					return
+				}
+			}
+		}
+	}
+}
