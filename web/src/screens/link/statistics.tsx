@@ -1,9 +1,9 @@
 import { useLocation } from "preact-iso/router";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
 import { country, dateTime, number, percent } from "../../app/i18n";
-import { useNews } from "../../app/live";
+import { useRenewal } from "../../app/live";
 import { useLoad } from "../../app/load";
 import { inQuery } from "../../app/paths";
 import { text as shared } from "../../messages/app";
@@ -23,25 +23,6 @@ type Stats = Schemas["LinkStats"];
 const dimensions = ["countries", "cities", "devices", "browsers", "os", "referrers", "rules"] as const;
 type Dimension = (typeof dimensions)[number] | "variants";
 
-const pause = 2000; // milliseconds between two reloads because of news
-
-/** useSoon calls a function at once, but at most once in each pause. */
-function useSoon(run: () => void): () => void {
-  const latest = useRef(run);
-  latest.current = run;
-  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  const last = useRef(Date.now());
-  useEffect(() => () => clearTimeout(timer.current), []);
-  return () => {
-    if (timer.current !== undefined) return;
-    timer.current = setTimeout(() => {
-      timer.current = undefined;
-      last.current = Date.now();
-      latest.current();
-    }, Math.max(0, last.current + pause - Date.now()));
-  };
-}
-
 function askStats(at: Place, range: Range, signal: AbortSignal, named?: { by: Dimension; name: string }): Promise<Stats> {
   return ask(client.GET("/api/v1/urls/{code}/stats", { params: { path: { code: at.code }, query: { domain: at.domain, ...range, ...named } }, signal })) as Promise<Stats>; // a text only if CSV is asked for
 }
@@ -51,19 +32,17 @@ export function Statistics({ at, link, news }: { at: Place; link: Link; news: ()
   const { query } = useLocation();
   const chosen = chosenSpan(query);
   const key = JSON.stringify([chosen.range, chosen.before]);
-  const [turn, setTurn] = useState(0);
   const loaded = useLoad(
     async (signal) => {
       const [stats, before] = await Promise.all([askStats(at, chosen.range, signal), askStats(at, chosen.before, signal)]);
       return { stats, before, chosen };
     },
-    [at.code, at.domain, key, turn],
+    [at.code, at.domain, key],
   );
-  const soon = useSoon(() => {
-    setTurn((n) => n + 1);
+  useRenewal(() => {
+    loaded.reload();
     news();
   });
-  useNews("workspace", soon);
   return (
     <section class="card" aria-labelledby="statistics-title">
       <div class="head">
@@ -78,7 +57,7 @@ export function Statistics({ at, link, news }: { at: Place; link: Link; news: ()
               ? <div class="empty"><p>{text("noClicks")}</p><p>{text("noClicksHint")} <a href={link.short_url} target="_blank" rel="noreferrer noopener">{link.short_url}</a></p></div>
               : <>
                 <Line stats={stats} before={before} of={of} code={at.code} />
-                <Breakdowns at={at} link={link} stats={stats} range={of.range} turn={turn} />
+                <Breakdowns at={at} link={link} stats={stats} range={of.range} />
               </>}
           </>
         )}
@@ -196,12 +175,12 @@ function labelOf(by: Dimension, name: string, { rules = [] }: Link): string {
   return name;
 }
 
-function Breakdowns({ at, link, stats, range, turn }: { at: Place; link: Link; stats: Stats; range: Range; turn: number }) {
+function Breakdowns({ at, link, stats, range }: { at: Place; link: Link; stats: Stats; range: Range }) {
   const { url, query, route } = useLocation();
   const by = query["by"];
   const name = query["name"];
   const choose = (d: Dimension) => (n: string | undefined) => route(inQuery(url, { by: n === undefined ? undefined : d, name: n }), true);
-  const days = (d: Dimension) => d === by && name && <OneName key={name} at={at} link={link} by={d} name={name} range={range} turn={turn} />;
+  const days = (d: Dimension) => d === by && name && <OneName key={name} at={at} link={link} by={d} name={name} range={range} />;
   return (
     <>
       <h2>{text("breakdowns")}</h2>
@@ -268,9 +247,10 @@ function Variants({ of, label, file, chosen, choose, children }: {
 }
 
 /** OneName shows the days of one name of a breakdown. */
-function OneName({ at, link, by, name, range, turn }: { at: Place; link: Link; by: Dimension; name: string; range: Range; turn: number }) {
+function OneName({ at, link, by, name, range }: { at: Place; link: Link; by: Dimension; name: string; range: Range }) {
   const { url, route } = useLocation();
-  const loaded = useLoad((signal) => askStats(at, range, signal, { by, name }), [at.code, at.domain, by, name, JSON.stringify(range), turn]);
+  const loaded = useLoad((signal) => askStats(at, range, signal, { by, name }), [at.code, at.domain, by, name, JSON.stringify(range)]);
+  useRenewal(loaded.reload);
   const label = labelOf(by, name, link);
   const title = text("nameByDay", { dimension: textOf(by), name: label });
   return (

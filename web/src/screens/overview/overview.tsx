@@ -1,8 +1,7 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
 import { dateTime, number, percent } from "../../app/i18n";
-import { useNews } from "../../app/live";
+import { useRenewal } from "../../app/live";
 import { useLoad } from "../../app/load";
 import { linkPath } from "../../app/paths";
 import { can } from "../../app/session";
@@ -13,28 +12,20 @@ import { Chart } from "../../ui/chart";
 import { Await } from "../../ui/failure";
 import { Table } from "../../ui/table";
 import { Ago } from "../../ui/time";
+import { day, plus, zone } from "../link/span";
 
 type Stats = Schemas["WorkspaceStats"];
 
 const week = 7 * 86_400_000;
-const calm = 2000; // milliseconds between two reloads by live news
-
-const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
-
-/** isoDay is the date of a moment in the browser's zone. */
-function isoDay(at: Date): string {
-  return `${at.getFullYear()}-${String(at.getMonth() + 1).padStart(2, "0")}-${String(at.getDate()).padStart(2, "0")}`;
-}
 
 /** Overview shows how the links of the workspace do. */
 export default function Overview() {
   const clicks = useLoad(async (signal) => {
     const now = new Date();
-    const before = new Date(now.getFullYear(), now.getMonth(), now.getDate() - 7);
-    const tz = zone();
+    const tz = zone;
     const [month, hours] = await Promise.all([
       ask(client.GET("/api/v1/stats", { params: { query: { tz, top: 10 } }, signal })),
-      ask(client.GET("/api/v1/stats", { params: { query: { tz, top: 1, interval: "hour", from: isoDay(before), to: isoDay(now) } }, signal })),
+      ask(client.GET("/api/v1/stats", { params: { query: { tz, top: 1, interval: "hour", from: day(plus(now, -7)), to: day(now) } }, signal })),
     ]);
     // The other type of an answer is CSV, which nobody has asked for.
     return { month: month as Stats, hours: hours as Stats, now };
@@ -48,14 +39,9 @@ export default function Overview() {
     ]);
     return { newest: newest.urls, expiring: expiring.urls, tags: tags.tags.sort((a, b) => b.links - a.links) };
   }, []);
-  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  useEffect(() => () => clearTimeout(timer.current), []);
-  useNews("workspace", () => {
-    timer.current ??= setTimeout(() => {
-      timer.current = undefined;
-      clicks.reload();
-      links.reload();
-    }, calm);
+  useRenewal(() => {
+    clicks.reload();
+    links.reload();
   });
   return (
     <>
@@ -118,21 +104,21 @@ function Days({ of: { series, complete_until } }: { of: Stats }) {
 
 /** Figures compares whole hours, so that a running hour makes no day look worse. */
 function Figures({ month, hours, now }: { month: Stats; hours: Stats; now: Date }) {
-  const today = isoDay(now);
-  const before = isoDay(new Date(now.getFullYear(), now.getMonth(), now.getDate() - 7));
+  const today = day(now);
+  const before = day(plus(now, -7));
   const hour = now.getHours();
   let all = 0;
   let bots = 0;
   let then = 0;
   let sofar = 0;
   for (const b of hours.series) {
-    const day = b.t.slice(0, 10);
+    const on = b.t.slice(0, 10);
     const whole = Number(b.t.slice(11, 13)) < hour;
-    if (day === today) {
+    if (on === today) {
       all += b.clicks;
       bots += b.bot_clicks;
       if (whole) sofar += b.clicks;
-    } else if (day === before && whole) then += b.clicks;
+    } else if (on === before && whole) then += b.clicks;
   }
   const time = dateTime(new Date(now.getFullYear(), now.getMonth(), now.getDate(), hour), { timeStyle: "short" });
   const change = sofar === then ? text("same") : then === 0 ? "" : textOf(sofar > then ? "more" : "fewer", { share: percent(Math.abs(sofar - then) / then) });
