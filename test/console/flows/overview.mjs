@@ -19,7 +19,7 @@ export async function showsAClick(c) {
   c.assert.equal(click.status, 302);
   await c.amid(link, "**/api/v1/stats?*", () => c.page.waitForFunction((n) => Number(document.querySelector("dl.figures dd").textContent.replace(/\D/g, "")) > n, before, { timeout: 20_000 }));
   await c.page.getByRole("region", { name: "Newest links" }).getByRole("link", { name: title }).waitFor();
-  await c.page.getByRole("region", { name: "Expire within a week" }).getByRole("link", { name: title }).waitFor();
+  await c.page.getByRole("region", { name: "Expire within a week" }).getByRole("listitem").filter({ hasText: title }).getByText("in 1 day", { exact: true }).waitFor(); // 47 hours
   c.assert.equal(await c.page.getByRole("link", { name: `${tag}, 1 link` }).getAttribute("href"), `/console/links?tag=${tag}`);
   await c.page.getByText(/Every click before .* is counted/).waitFor();
   await c.api("DELETE", `/api/v1/urls/${link.short_code}`);

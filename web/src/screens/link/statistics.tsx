@@ -10,7 +10,7 @@ import { text as shared } from "../../messages/app";
 import { text as inChart } from "../../messages/chart";
 import { text, textOf } from "../../messages/link";
 import { Breakdown } from "../../ui/breakdown";
-import { Chart, type Series } from "../../ui/chart";
+import { Chart, seconds, type Series } from "../../ui/chart";
 import { downloadCSV } from "../../ui/csv";
 import { Await } from "../../ui/failure";
 import { Table } from "../../ui/table";
@@ -90,11 +90,6 @@ function Spans({ chosen }: { chosen: Chosen }) {
   );
 }
 
-/** seconds returns a moment in seconds since 1970. */
-function seconds(at: string): number {
-  return Date.parse(at) / 1000;
-}
-
 /** openFrom returns the second from which on numbers may still grow. */
 function openFrom(stats: Stats): number {
   return stats.complete_until ? seconds(stats.complete_until) : 0;
@@ -144,18 +139,17 @@ function Figures({ stats, before, of, link }: { stats: Stats; before: Stats; of:
 }
 
 function Line({ stats, before, of, code }: { stats: Stats; before: Stats; of: Chosen; code: string }) {
-  const labels = stats.series.map((b) => seconds(b.t));
-  const known = (n: number, i: number) => (labels[i]! * 1000 > Date.now() ? null : n); // not 0 clicks tomorrow
+  const known = (n: number, t: string) => (Date.parse(t) > Date.now() ? null : n); // not 0 clicks tomorrow
   const series: Series[] = [
-    { label: text("clicks"), kind: "main", values: stats.series.map((b, i) => known(b.clicks, i)) },
-    { label: text("bots"), kind: "second", values: stats.series.map((b, i) => known(b.bot_clicks, i)) },
+    { label: text("clicks"), kind: "main", values: stats.series.map((b) => known(b.clicks, b.t)) },
+    { label: text("bots"), kind: "second", values: stats.series.map((b) => known(b.bot_clicks, b.t)) },
     // Where clocks change, one of both times has an hour more.
-    { label: of.span === "own" ? textOf("before_own") : textOf(`before_${of.span}`), kind: "before", values: labels.map((_, i) => before.series[i]?.clicks ?? null) },
+    { label: of.span === "own" ? textOf("before_own") : textOf(`before_${of.span}`), kind: "before", values: stats.series.map((_, i) => before.series[i]?.clicks ?? null) },
   ];
   return (
     <Chart
-      title={text("clicksOver")} labels={labels} series={series} step={stats.interval} unit={text("clicks")}
-      incompleteFrom={openFrom(stats)} incomplete={whyOpen(stats)} file={`${code}-${of.days.join("-")}`}
+      title={text("clicksOver")} times={stats.series.map((b) => b.t)} series={series} step={stats.interval} unit={text("clicks")}
+      completeUntil={stats.complete_until} incomplete={whyOpen(stats)} file={`${code}-${of.days.join("-")}`}
     />
   );
 }
@@ -276,9 +270,9 @@ function OneName({ at, link, by, name, range }: { at: Place; link: Link; by: Dim
               {stats.named.at_least && ` ${text("atLeastHint")}`}
             </p>
             <Chart
-              title={title} labels={stats.named.series.map((d) => seconds(d.t))} step="day" unit={text("clicks")} timeZone="UTC" height={180} file={`${at.code}-${by}-${name}`}
+              title={title} times={stats.named.series.map((d) => d.t)} step="day" unit={text("clicks")} timeZone="UTC" height={180} file={`${at.code}-${by}-${name}`}
               series={[{ label, kind: "main", values: stats.named.series.map((d) => d.clicks) }]}
-              incompleteFrom={openFrom(stats)} incomplete={stats.behind.length || !stats.complete_until ? whyOpen(stats) : text("growsDayUTC")}
+              completeUntil={stats.complete_until} incomplete={stats.behind.length || !stats.complete_until ? whyOpen(stats) : text("growsDayUTC")}
             />
           </>
         )}

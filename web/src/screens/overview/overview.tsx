@@ -27,7 +27,7 @@ export default function Overview() {
       ask(client.GET("/api/v1/stats", { params: { query: { tz, top: 10 } }, signal })),
       ask(client.GET("/api/v1/stats", { params: { query: { tz, top: 1, interval: "hour", from: day(plus(now, -7)), to: day(now) } }, signal })),
     ]);
-    // The other type of an answer is CSV, which nobody has asked for.
+    // The other type of an answer is CSV, which was not asked for.
     return { month: month as Stats, hours: hours as Stats, now };
   }, []);
   const links = useLoad(async (signal) => {
@@ -37,7 +37,7 @@ export default function Overview() {
       ask(client.GET("/api/v1/urls", { params: { query: { limit: 10, expires_before: soon, expired: "false" } }, signal })),
       ask(client.GET("/api/v1/tags", { params: { query: { limit: 1000 } }, signal })),
     ]);
-    return { newest: newest.urls, expiring: expiring.urls, tags: tags.tags.sort((a, b) => b.links - a.links) };
+    return { newest: newest.urls, expiring: expiring.urls, tags: tags.tags.sort((a, b) => b.links - a.links), cut: tags.next_after };
   }, []);
   useRenewal(() => {
     clicks.reload();
@@ -56,7 +56,7 @@ export default function Overview() {
           </>
         )}</Await>
       ) : <p class="notice">{text("noScope")}</p>}
-      <Await of={links}>{({ newest, expiring, tags }) => (
+      <Await of={links}>{({ newest, expiring, tags, cut }) => (
         <div class="cards">
           <Card id="expiring" title={text("expiring")} none={text("expiringNone")} items={expiring} more="/console/links?state=expiring">
             {(l) => <LinkRow key={l.id} link={l}><Ago at={l.expires_at} /></LinkRow>}
@@ -77,6 +77,7 @@ export default function Overview() {
                 ))}
               </ul>
             )}
+            {cut && <p class="hint">{text("tagsCut")}</p>}
           </section>
         </div>
       )}</Await>
@@ -86,17 +87,16 @@ export default function Overview() {
 
 /** Days shows the clicks of each day. */
 function Days({ of: { series, complete_until } }: { of: Stats }) {
-  const seconds = (t: string) => Date.parse(t) / 1000;
   return (
     <section class="card" aria-labelledby="days-title">
       <h2 id="days-title">{text("chart")}</h2>
       <Chart
-        title={text("chart")} unit={text("clicks")} labels={series.map((d) => seconds(d.t))} step="day" file="clicks"
+        title={text("chart")} unit={text("clicks")} times={series.map((d) => d.t)} step="day" file="clicks"
         series={[
           { label: text("clicks"), kind: "main", values: series.map((d) => d.clicks) },
           { label: text("byBots"), kind: "second", values: series.map((d) => d.bot_clicks) },
         ]}
-        incompleteFrom={complete_until ? seconds(complete_until) : 0} incomplete={inChart("open")}
+        completeUntil={complete_until} incomplete={inChart("open")}
       />
     </section>
   );
@@ -127,7 +127,7 @@ function Figures({ month, hours, now }: { month: Stats; hours: Stats; now: Date 
       <dl class="figures">
         <div class="figure"><dt>{text("today")}</dt><dd>{number(all)}</dd>{bots > 0 && <dd class="note">{text("bots", { n: bots })}</dd>}</div>
         <div class="figure"><dt>{text("month")}</dt><dd>{number(month.clicks)}</dd>{month.bot_clicks > 0 && <dd class="note">{text("bots", { n: month.bot_clicks })}</dd>}</div>
-        <div class="figure"><dt>{text("visitors")}</dt><dd>{number(month.unique_visitors)}</dd></div>
+        <div class="figure"><dt>{text("visitors")}</dt><dd>{number(month.unique_visitors - month.unique_bots)}</dd></div>
         <div class="figure"><dt>{text("total")}</dt><dd>{number(month.total_clicks)}</dd></div>
       </dl>
       {hour === 0 ? <p class="quiet">{text("firstHour")}</p> : (
