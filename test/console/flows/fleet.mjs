@@ -262,6 +262,9 @@ export async function viewersSeeNoOperation(c) {
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByRole("link", { name: "Links", exact: true }).waitFor();
     for (const name of ["Fleet", "Key ranges", "Audit log"]) c.assert.equal(await page.getByRole("link", { name, exact: true }).count(), 0, name);
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: /Type a command/ }).fill("Audit log");
+    await page.getByText("Nothing found").waitFor();
     for (const path of ["fleet", "ranges"]) {
       await page.goto(`${c.base}/console/${path}`);
       await page.getByText("This screen is for operators: administrators of the default workspace.").waitFor();

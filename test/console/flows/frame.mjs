@@ -196,8 +196,23 @@ export async function paletteFindsLinksAndShortcutsCanBeSwitchedOff(c) {
   const title = `Palette ${c.unique()}`;
   const link = await c.api("POST", "/api/v1/urls", { original_url: "https://example.com/palette", title });
   await page.keyboard.press("Control+k");
-  await page.getByRole("combobox", { name: /Type a command/ }).fill(title);
-  await page.getByRole("option", { name: title }).waitFor();
+  const box = page.getByRole("combobox", { name: /Type a command/ });
+  const option = page.getByRole("option", { name: title });
+  await box.fill(title);
+  await option.waitFor();
+  // What was found before is not opened by what is typed now.
+  await page.route("**/api/v1/urls?*", (route) => route.abort());
+  await box.fill(c.unique());
+  await page.keyboard.press("Enter");
+  const status = page.getByRole("dialog").getByRole("status");
+  await status.getByText("The server cannot be reached.").waitFor();
+  c.assert.equal(await option.count(), 0);
+  await page.unroute("**/api/v1/urls?*");
+  await box.fill(c.unique());
+  await status.getByText("Searching for links …").waitFor();
+  await status.getByText("Nothing found").waitFor();
+  await box.fill(title);
+  await option.waitFor();
   await page.keyboard.press("Enter");
   await page.waitForURL((u) => u.pathname === `/console/links/${link.short_code}`);
   await page.locator("details.account summary").click();

@@ -5,7 +5,7 @@ import { text } from "../messages/app";
 import { language, setLanguage, type Language } from "./i18n";
 import { setShortcutsOn, shortcutsOn } from "./keys";
 import { live } from "./live";
-import { chooseWorkspace, me, operator, signOut } from "./session";
+import { can, chooseWorkspace, me, operator, signOut } from "./session";
 import { setTheme, theme, type Theme } from "./theme";
 import { words } from "../ui/failure";
 import { toast } from "../ui/toast";
@@ -20,7 +20,7 @@ function places(): { mine: readonly Place[]; operation: readonly Place[] } {
     ],
     operation: operator.value
       ? [["/console/fleet", text("fleet")], ["/console/ranges", text("ranges")], ["/console/audit", text("audit")]]
-      : [["/console/audit", text("audit")]],
+      : can("admin") ? [["/console/audit", text("audit")]] : [],
   };
 }
 
@@ -43,7 +43,7 @@ export function Shell({ children, openPalette, openHelp }: { children: Component
   const nav = (
     <>
       <ul>{mine.map(item)}</ul>
-      {(operator.value || me.value?.scopes.includes("admin")) && (
+      {operation.length > 0 && (
         <>
           <h2>{text("operation")}</h2>
           <ul>{operation.map(item)}</ul>
