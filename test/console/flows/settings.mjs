@@ -11,10 +11,18 @@ const open = async (c, part, page = c.page) => {
 };
 const dialog = (page) => page.getByRole("dialog");
 
+/** savesNothing saves a form without a change. The API refuses empty changes. */
+async function savesNothing(page) {
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.locator(".toast", { hasText: "Saved" }).getByRole("button", { name: "Close" }).click();
+  await page.locator(".toast").waitFor({ state: "detached" });
+}
+
 /** The name of the workspace is changed, and shown at once. */
 export async function renamesTheWorkspace(c) {
   const { name } = await c.api("GET", "/api/v1/workspace");
   await open(c, "workspace");
+  await savesNothing(c.page);
   const field = c.page.getByLabel("Name", { exact: true });
   await field.fill(`${name} ${c.unique()}`);
   await c.page.getByRole("button", { name: "Save" }).click();
@@ -245,6 +253,7 @@ export async function domainShowsItsRecord(c) {
     await page.getByText(`_waypost.${host}`).waitFor();
     await page.getByText(/^waypost-[0-9a-f]{32}$/).waitFor();
     await page.getByText(`Targets of ${host}`).click();
+    await savesNothing(page);
     await page.getByLabel("Target of the root").fill("https://example.com/home");
     await page.getByLabel("Target during maintenance").fill("https://example.com/back-soon");
     await page.getByRole("button", { name: "Save" }).click();

@@ -92,6 +92,13 @@ export function useAct(): { busy: boolean; failure: Failure | undefined; run: (a
   };
 }
 
+/** differing returns the fields of a form whose values differ from those before, because
+ * others may have changed the rest meanwhile; undefined when none differs. */
+export function differing<T extends object>(form: T, before: { [K in keyof T]: unknown }): Partial<T> | undefined {
+  const changed = Object.entries(form).filter(([name, value]) => value !== before[name as keyof T]);
+  return changed.length ? (Object.fromEntries(changed) as Partial<T>) : undefined;
+}
+
 /** useStored is state that survives a reload of the page in this tab, for text that was typed. */
 export function useStored<T>(name: string, initial: T): [T, (next: T) => void, () => void] {
   const key = `waypost.draft.${name}`;

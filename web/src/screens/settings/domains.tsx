@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
 import { ago, dateTime } from "../../app/i18n";
-import { useAct, useLoad } from "../../app/load";
+import { differing, useAct, useLoad } from "../../app/load";
 import { can, operator } from "../../app/session";
 import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/settings";
@@ -169,15 +169,8 @@ function Targets({ domain: d, changed }: { domain: Domain; changed: () => void }
         onSubmit={(e) => {
           e.preventDefault();
           void act.run(async () => {
-            // Others may have changed what this form does not change.
-            const now = await ask(client.PATCH("/api/v1/domains/{id}", {
-              params: { path: { id: d.id } },
-              body: {
-                ...(root === d.root_url ? {} : { root_url: root }), ...(notFound === d.not_found_url ? {} : { not_found_url: notFound }),
-                ...(maintenance === d.maintenance_url ? {} : { maintenance_url: maintenance }),
-              },
-            }));
-            show(now);
+            const body = differing({ root_url: root, not_found_url: notFound, maintenance_url: maintenance }, d);
+            if (body) show(await ask(client.PATCH("/api/v1/domains/{id}", { params: { path: { id: d.id } }, body })));
             toast(text("saved"));
             changed();
           });
