@@ -55,6 +55,45 @@ export async function saysThatTheBrowserKeepsNoCookies(c) {
   await context.close();
 }
 
+/** Another workspace is chosen by keyboard: arrow keys pass options, the header stays. */
+export async function choosesAWorkspace(c) {
+  const slug = c.unique();
+  const user = { email: `${slug}@example.com`, password: `correct horse ${slug}` };
+  const { id } = await c.api("POST", "/api/v1/users", { ...user, role: "viewer" });
+  const workspace = await c.api("POST", "/api/admin/workspaces", { slug });
+  await c.api("POST", `/api/admin/workspaces/${workspace.id}/users`, { email: user.email, role: "viewer" });
+  // Operators manage accounts that workspaces share.
+  await c.page.goto(`${c.base}/console/settings/members`);
+  await c.page.getByRole("row").filter({ hasText: user.email }).getByRole("button", { name: "New invitation" }).waitFor();
+  const context = await c.newContext();
+  const page = await context.newPage();
+  await c.signIn(page, user);
+  const list = page.getByRole("combobox", { name: "Workspace" });
+  const take = page.getByRole("button", { name: "Switch: Workspace" });
+  const present = () => page.evaluate(() => localStorage.getItem("waypost.workspace"));
+  const first = await list.inputValue();
+  c.assert.notEqual(first, slug);
+  await list.focus();
+  await page.keyboard.press("ArrowDown");
+  c.assert.equal(await list.inputValue(), slug);
+  await c.focused(list);
+  c.assert.notEqual(await present(), slug, "an arrow key switches");
+  await page.setViewportSize({ width: 320, height: 800 });
+  c.assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 320), "the header is too wide");
+  await c.axe(page);
+  await page.keyboard.press("Tab");
+  await c.focused(take);
+  await page.keyboard.press("Enter");
+  await page.waitForFunction((to) => localStorage.getItem("waypost.workspace") === to, slug);
+  await take.waitFor({ state: "detached" });
+  await c.focused(list);
+  await page.getByRole("heading", { name: "Create your first link" }).waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
+  await context.close();
+  await c.api("DELETE", `/api/admin/workspaces/${workspace.id}`);
+  await c.api("DELETE", `/api/v1/users/${id}`);
+}
+
 export async function rootLeadsBrowsersToTheConsole(c) {
   await c.page.goto(c.base + "/");
   await c.page.getByRole("heading", { level: 1, name: "Links" }).waitFor();
@@ -91,6 +130,10 @@ export async function signsOut(c) {
   const page = await context.newPage();
   await c.signIn(page);
   await page.locator("details.account summary").click();
+  await page.route("**/api/v1/session", (route) => route.abort());
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByText("The server cannot be reached.").waitFor();
+  await page.unroute("**/api/v1/session");
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByRole("heading", { name: "Sign in to Waypost" }).waitFor();
   c.assert.equal((await context.cookies()).filter((k) => k.name.includes("session")).length, 0);

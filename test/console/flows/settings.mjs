@@ -123,8 +123,23 @@ export async function invitesAPerson(c) {
   });
   await open(c, "members");
   await row.getByText("active").waitFor();
-  await row.getByRole("combobox").selectOption("member");
+  // An arrow key chooses a role, and the button beneath takes it.
+  const role = row.getByRole("combobox", { name: `Role of ${name}` });
+  const save = row.getByRole("button", { name: `Save: Role of ${name}` });
+  let sent = 0;
+  c.page.on("request", (r) => { sent += r.method() === "PATCH"; });
+  await role.focus();
+  for (const [key, chosen] of [["ArrowDown", "member"], ["ArrowDown", "admin"], ["ArrowUp", "member"]]) {
+    await c.page.keyboard.press(key);
+    await save.waitFor();
+    c.assert.equal(await role.inputValue(), chosen);
+    await c.focused(role);
+  }
+  c.assert.equal(sent, 0, "an arrow key changes the role");
+  await save.click();
   await c.page.getByText(`${name} is now: Member.`).waitFor();
+  await save.waitFor({ state: "detached" });
+  await c.focused(role);
   await row.getByRole("button", { name: "Remove" }).click();
   await dialog(c.page).getByRole("button", { name: "Remove" }).click();
   await row.waitFor({ state: "detached" });
