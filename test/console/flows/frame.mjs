@@ -55,6 +55,26 @@ export async function saysThatTheBrowserKeepsNoCookies(c) {
   await context.close();
 }
 
+/** A link asks for a code of the second factor, and says when it is wrong. */
+export async function aWrongCodeOfALinkIsSaid(c) {
+  const { context, page } = await stranger(c);
+  const detail = "code is wrong, or was used before";
+  await page.route("**/api/v1/session", (route) => route.fulfill({
+    status: 401, contentType: "application/problem+json", body: JSON.stringify({ type: "urn:waypost:problem:second-factor-required", title: "", status: 401, detail }),
+  }));
+  await page.goto("about:blank");
+  await page.goto(`${c.base}/console/sign-in#wp_once_of_the_test`);
+  const code = page.getByLabel("Code of your second factor");
+  await code.waitFor();
+  c.assert.equal(await page.getByRole("alert").count(), 0, "the missing code is no fault");
+  await code.fill("123456");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").getByText(detail, { exact: true }).waitFor();
+  c.assert.equal(await code.inputValue(), "123456");
+  await c.axe(page);
+  await context.close();
+}
+
 /** Another workspace is chosen by keyboard: arrow keys pass options, the header stays. */
 export async function choosesAWorkspace(c) {
   const slug = c.unique();
