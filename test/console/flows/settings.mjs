@@ -143,6 +143,7 @@ export async function invitesAPerson(c) {
   await row.getByRole("button", { name: "Remove" }).click();
   await dialog(c.page).getByRole("button", { name: "Remove" }).click();
   await row.waitFor({ state: "detached" });
+  await c.focused(c.page.getByRole("heading", { name: "Members" }));
 }
 
 /** A viewer signs in, is shown and allowed what viewers may, ends another session, and
@@ -217,16 +218,19 @@ export async function secondFactor(c) {
     await dialog(page).getByLabel("Current password, if the account has one").fill(password);
     await dialog(page).getByRole("button", { name: "Turn on" }).click();
     await dialog(page).getByRole("img", { name: "QR code of the secret" }).waitFor();
+    await c.focused(dialog(page).getByLabel("Code of the app"));
     const secret = await dialog(page).locator("code.secret").textContent();
     await dialog(page).getByLabel("Code of the app").fill("000000");
     await dialog(page).getByRole("button", { name: "Turn on" }).click();
     await dialog(page).getByRole("alert").waitFor();
     await dialog(page).getByLabel("Code of the app").fill(totp(secret));
     await dialog(page).getByRole("button", { name: "Turn on" }).click();
-    await dialog(page).getByText("Keep these codes").waitFor();
+    await c.focused(dialog(page).getByText("Keep these codes"));
     const [recovery] = await dialog(page).getByRole("listitem").allTextContents();
     await dialog(page).getByRole("button", { name: "Done" }).click();
     await page.getByText("On. 10 recovery codes are left.").waitFor();
+    const title = page.getByRole("heading", { name: "Second factor" });
+    await c.focused(title);
     await another(c, async (second) => {
       await second.goto(`${c.base}/console/sign-in`);
       await second.getByLabel("Email address").fill(email);
@@ -241,6 +245,8 @@ export async function secondFactor(c) {
     await dialog(page).getByLabel("Code of the app, or a recovery code").fill(recovery);
     await dialog(page).getByRole("button", { name: "Turn off" }).click();
     await page.getByText("Off: the password alone").first().waitFor();
+    await dialog(page).waitFor({ state: "detached" });
+    await c.focused(title);
   });
   await c.api("DELETE", `/api/v1/users/${user.id}`);
 }

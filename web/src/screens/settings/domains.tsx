@@ -6,7 +6,7 @@ import { can, operator } from "../../app/session";
 import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/settings";
 import { Copy } from "../../ui/copy";
-import { Confirm } from "../../ui/dialog";
+import { Confirm, focusBehind } from "../../ui/dialog";
 import { Await, Trouble } from "../../ui/failure";
 import { Check, Field } from "../../ui/field";
 import { toast } from "../../ui/toast";
@@ -23,7 +23,7 @@ export function Domains() {
     await ask(client.DELETE("/api/v1/domains/{id}", { params: { path: { id: removing!.id }, query: force ? { force } : {} } }));
     toast(text("removed", { name: removing!.host }));
     setRemoving(undefined);
-    heading.current?.focus();
+    focusBehind(heading);
     domains.reload();
   };
   return (

@@ -5,7 +5,7 @@ import { useAct, useLoad } from "../../app/load";
 import { loadMe, me, operator } from "../../app/session";
 import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/settings";
-import { Confirm } from "../../ui/dialog";
+import { Confirm, focusBehind } from "../../ui/dialog";
 import { Await, Trouble } from "../../ui/failure";
 import { Choice, Field, Picker } from "../../ui/field";
 import { Table } from "../../ui/table";
@@ -47,7 +47,7 @@ export function Members() {
     setAsked(undefined);
     if (what === "remove") {
       toast(text("removed", { name: m.name }));
-      heading.current?.focus();
+      focusBehind(heading);
     }
     members.reload();
   };
