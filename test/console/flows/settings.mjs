@@ -302,6 +302,9 @@ export async function domainShowsItsRecord(c) {
   await c.api("DELETE", `/api/admin/workspaces/${workspace.id}`);
   await open(c, "domains");
   await c.page.getByText("served", { exact: true }).first().waitFor();
+  const { domains } = await c.api("GET", "/api/v1/domains");
+  const names = await c.page.getByRole("button", { name: /^Remove: / }).evaluateAll((all) => all.map((b) => b.getAttribute("aria-label").slice(8)));
+  c.assert.deepEqual(names, domains.filter((d) => d.id !== 1).map((d) => d.host), "the domain of the base URL stays");
   await c.axe();
   await c.narrow();
 }

@@ -13,6 +13,8 @@ import { toast } from "../../ui/toast";
 
 type Domain = Schemas["Domain"];
 
+const baseDomain = 1; // the domain of the base URL, in every installation; it is never removed
+
 /** Domains lists the hosts that links can have, and proves new ones. */
 export function Domains() {
   const domains = useLoad((signal) => ask(client.GET("/api/v1/domains", { signal })), []);
@@ -143,7 +145,7 @@ function One({ domain: d, changed, remove }: { domain: Domain; changed: () => vo
                 {text("verify")}
               </button>
             )}
-            <button type="button" class="danger" aria-label={`${shared("remove")}: ${d.host}`} onClick={remove}>{shared("remove")}</button>
+            {d.id !== baseDomain && <button type="button" class="danger" aria-label={`${shared("remove")}: ${d.host}`} onClick={remove}>{shared("remove")}</button>}
           </div>
         </>
       )}
