@@ -86,6 +86,27 @@ function helpers(page, context, told) {
       }
       await on.emulateMedia({ colorScheme: null, reducedMotion: null });
     },
+    /** amid runs a step while a link is clicked all the time, and while some answers take
+     * longer than the pause between two renewals of a screen. */
+    async amid(link, slow, step) {
+      await page.route(slow, async (route) => {
+        await new Promise((done) => setTimeout(done, 3200));
+        await route.continue().catch(() => undefined); // unroute has let it pass
+      });
+      let over = false;
+      const clicks = (async () => {
+        for (; !over; await new Promise((done) => setTimeout(done, 300))) await fetch(new URL(link.short_code, dev.edges[0].url), { redirect: "manual" });
+      })();
+      try {
+        await step();
+      } finally {
+        over = true;
+        await clicks;
+        await page.unroute(slow);
+      }
+    },
+    /** focused waits until the focus is on an element. */
+    focused: (locator) => locator.and(locator.page().locator(":focus")).waitFor(),
     /** tab presses Tab until the focus is on an element, as a person without a pointer does. */
     async tab(locator) {
       await locator.waitFor();

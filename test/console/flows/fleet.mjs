@@ -238,12 +238,20 @@ export async function rangesShowSupplyPlanAndCode(c) {
 export async function rangesSayThatKeysAreHeld(c) {
   await c.page.route("**/api/admin/ranges", async (route) => {
     const answer = await route.fetch();
-    await route.fulfill({ response: answer, json: { ...await answer.json(), held: "no control plane remembers", held_since: "2031-05-06T07:08:09Z", resume_gap: 1_400_000 } });
+    const space = await answer.json();
+    await route.fulfill({ response: answer, json: {
+      ...space, held: "no control plane remembers", held_since: "2031-05-06T07:08:09Z", resume_gap: 1_400_000,
+      free_prefixes: 0, regions: [{ region: "moon", unissued: 500_000, rate_per_minute: 800, minutes_left: 625 }],
+      ranges: [{ id: 4711, region: "moon", prefix: "x", lo: 0, hi: 5000, next: 1000, returned: 0, generation: 1, state: "retired", rate_per_minute: 0, minutes_left: null, leases: [], created_at: "2031-05-06T07:08:09Z" }],
+    } });
   });
   await c.page.goto(`${c.base}/console/ranges`);
   const alert = c.page.getByRole("alert").filter({ hasText: "No key is issued." });
   await alert.getByText("waypost ranges resume", { exact: true }).waitFor();
   c.assert.match(await alert.innerText(), /1,400,000 counters further/);
+  await c.page.getByText("moon runs out of keys in 10 hours, and no prefix is free.").waitFor();
+  await c.page.getByLabel("Show retired ranges").check();
+  await c.page.getByRole("row", { name: "4711 x moon retired 100% 0 0 a minute nothing is left none" }).waitFor();
   await c.axe();
   await c.narrow();
 }
@@ -262,6 +270,9 @@ export async function viewersSeeNoOperation(c) {
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByRole("link", { name: "Links", exact: true }).waitFor();
     for (const name of ["Fleet", "Key ranges", "Audit log"]) c.assert.equal(await page.getByRole("link", { name, exact: true }).count(), 0, name);
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: /Type a command/ }).fill("Audit log");
+    await page.getByText("Nothing found").waitFor();
     for (const path of ["fleet", "ranges"]) {
       await page.goto(`${c.base}/console/${path}`);
       await page.getByText("This screen is for operators: administrators of the default workspace.").waitFor();

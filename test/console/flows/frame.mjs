@@ -55,6 +55,65 @@ export async function saysThatTheBrowserKeepsNoCookies(c) {
   await context.close();
 }
 
+/** A link asks for a code of the second factor, and says when it is wrong. */
+export async function aWrongCodeOfALinkIsSaid(c) {
+  const { context, page } = await stranger(c);
+  const detail = "code is wrong, or was used before";
+  await page.route("**/api/v1/session", (route) => route.fulfill({
+    status: 401, contentType: "application/problem+json", body: JSON.stringify({ type: "urn:waypost:problem:second-factor-required", title: "", status: 401, detail }),
+  }));
+  await page.goto("about:blank");
+  await page.goto(`${c.base}/console/sign-in#wp_once_of_the_test`);
+  const code = page.getByLabel("Code of your second factor");
+  await code.waitFor();
+  c.assert.equal(await page.getByRole("alert").count(), 0, "the missing code is no fault");
+  await code.fill("123456");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").getByText(detail, { exact: true }).waitFor();
+  c.assert.equal(await code.inputValue(), "123456");
+  await c.axe(page);
+  await context.close();
+}
+
+/** Another workspace is chosen by keyboard: arrow keys pass options, the header stays. */
+export async function choosesAWorkspace(c) {
+  const slug = c.unique();
+  const user = { email: `${slug}@example.com`, password: `correct horse ${slug}` };
+  const { id } = await c.api("POST", "/api/v1/users", { ...user, role: "viewer" });
+  const workspace = await c.api("POST", "/api/admin/workspaces", { slug });
+  await c.api("POST", `/api/admin/workspaces/${workspace.id}/users`, { email: user.email, role: "viewer" });
+  // Operators manage accounts that workspaces share.
+  await c.page.goto(`${c.base}/console/settings/members`);
+  await c.page.getByRole("row").filter({ hasText: user.email }).getByRole("button", { name: "New invitation" }).waitFor();
+  const context = await c.newContext();
+  const page = await context.newPage();
+  await c.signIn(page, user);
+  const list = page.getByRole("combobox", { name: "Workspace" });
+  const take = page.getByRole("button", { name: "Switch: Workspace" });
+  const present = () => page.evaluate(() => localStorage.getItem("waypost.workspace"));
+  const first = await list.inputValue();
+  c.assert.notEqual(first, slug);
+  await list.focus();
+  await page.keyboard.press("ArrowDown");
+  c.assert.equal(await list.inputValue(), slug);
+  await c.focused(list);
+  c.assert.notEqual(await present(), slug, "an arrow key switches");
+  await page.setViewportSize({ width: 320, height: 800 });
+  c.assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 320), "the header is too wide");
+  await c.axe(page);
+  await page.keyboard.press("Tab");
+  await c.focused(take);
+  await page.keyboard.press("Enter");
+  await page.waitForFunction((to) => localStorage.getItem("waypost.workspace") === to, slug);
+  await take.waitFor({ state: "detached" });
+  await c.focused(list);
+  await page.getByRole("heading", { name: "Create your first link" }).waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
+  await context.close();
+  await c.api("DELETE", `/api/admin/workspaces/${workspace.id}`);
+  await c.api("DELETE", `/api/v1/users/${id}`);
+}
+
 export async function rootLeadsBrowsersToTheConsole(c) {
   await c.page.goto(c.base + "/");
   await c.page.getByRole("heading", { level: 1, name: "Links" }).waitFor();
@@ -91,6 +150,10 @@ export async function signsOut(c) {
   const page = await context.newPage();
   await c.signIn(page);
   await page.locator("details.account summary").click();
+  await page.route("**/api/v1/session", (route) => route.abort());
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByText("The server cannot be reached.").waitFor();
+  await page.unroute("**/api/v1/session");
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByRole("heading", { name: "Sign in to Waypost" }).waitFor();
   c.assert.equal((await context.cookies()).filter((k) => k.name.includes("session")).length, 0);
@@ -196,8 +259,23 @@ export async function paletteFindsLinksAndShortcutsCanBeSwitchedOff(c) {
   const title = `Palette ${c.unique()}`;
   const link = await c.api("POST", "/api/v1/urls", { original_url: "https://example.com/palette", title });
   await page.keyboard.press("Control+k");
-  await page.getByRole("combobox", { name: /Type a command/ }).fill(title);
-  await page.getByRole("option", { name: title }).waitFor();
+  const box = page.getByRole("combobox", { name: /Type a command/ });
+  const option = page.getByRole("option", { name: title });
+  await box.fill(title);
+  await option.waitFor();
+  // What was found before is not opened by what is typed now.
+  await page.route("**/api/v1/urls?*", (route) => route.abort());
+  await box.fill(c.unique());
+  await page.keyboard.press("Enter");
+  const status = page.getByRole("dialog").getByRole("status");
+  await status.getByText("The server cannot be reached.").waitFor();
+  c.assert.equal(await option.count(), 0);
+  await page.unroute("**/api/v1/urls?*");
+  await box.fill(c.unique());
+  await status.getByText("Searching for links …").waitFor();
+  await status.getByText("Nothing found").waitFor();
+  await box.fill(title);
+  await option.waitFor();
   await page.keyboard.press("Enter");
   await page.waitForURL((u) => u.pathname === `/console/links/${link.short_code}`);
   await page.locator("details.account summary").click();

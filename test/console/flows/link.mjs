@@ -176,6 +176,7 @@ export async function limitsAndPassword(c) {
 }
 
 export async function failuresLoseNothing(c) {
+  await c.page.route("**/api/v1/live", (route) => route.abort()); // news would load again before the button does
   const title = c.unique();
   const link = await create(c, { title });
   await open(c, link, "?edit");
@@ -215,13 +216,15 @@ export async function statistics(c) {
   await open(c, link, "?span=7d");
   await c.page.getByText("This link has no clicks yet").waitFor();
   await c.axe();
-  await click(c, link, phone, "https://news.example.org/story");
-  await click(c, link, phone, "https://news.example.org/story");
-  await click(c, link, desktop);
-  await click(c, link, bot);
-  // The clicks arrive without a reload.
+  // The clicks arrive without a reload, also when answers are slower than news.
   const figure = (name) => c.page.locator(".figure", { hasText: new RegExp(`^${name}`) }).locator("dd");
-  await figure("Clicks in all time").getByText("4", { exact: true }).waitFor();
+  await c.amid(await create(c), /\/stats\?/, async () => {
+    await click(c, link, phone, "https://news.example.org/story");
+    await click(c, link, phone, "https://news.example.org/story");
+    await click(c, link, desktop);
+    await click(c, link, bot);
+    await figure("Clicks in all time").getByText("4", { exact: true }).waitFor();
+  });
   c.assert.equal(await figure("of these by bots").textContent(), "1");
   c.assert.equal(await figure("Visitors").textContent(), "2");
 
@@ -237,7 +240,7 @@ export async function statistics(c) {
   const lines = file.text.trim().split("\r\n");
   c.assert.equal(lines[0], "t,Clicks,Bots,7 days before");
   c.assert.equal(lines.length, 8);
-  c.assert.match(lines[7], /^\d{4}-\d\d-\d\dT\d\d:\d\d:00.000Z,4,1,0$/);
+  c.assert.match(lines[7], /^\d{4}-\d\d-\d\dT00:00:00\+0[12]:00,4,1,0$/, "the day of the browser's zone");
 
   await c.page.getByRole("button", { name: "Show as a table" }).click();
   const table = c.page.getByRole("table", { name: "Clicks over time" });
@@ -257,7 +260,7 @@ export async function statistics(c) {
   await name.press("Enter");
   const own = await saved(c, devices.getByRole("button", { name: "Download CSV: Devices: Phone by day" }));
   c.assert.match(own.text, /^t,Phone\r\n/);
-  c.assert.match(own.text, /T00:00:00.000Z,2\r\n/);
+  c.assert.match(own.text, /T00:00:00Z,2\r\n/);
   await c.page.getByRole("region", { name: "Referrers" }).getByRole("button", { name: /^news\.example\.org 2/ }).waitFor();
   await c.page.getByRole("button", { name: "24 hours" }).click();
   await c.page.getByText("There were no clicks in the 24 hours before").waitFor();

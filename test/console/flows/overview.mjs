@@ -5,7 +5,8 @@ export const opens = true;
 
 const today = (page) => page.locator("dl.figures dd").first().textContent().then((t) => Number(t.replace(/\D/g, "")));
 
-/** A click that was made a moment ago shows, without a reload of the page. */
+/** A click that was made a moment ago shows, without a reload of the page, also when
+ * answers are slower than news. */
 export async function showsAClick(c) {
   const title = `Overview ${c.unique()}`;
   const tag = c.unique();
@@ -16,9 +17,9 @@ export async function showsAClick(c) {
   const before = await today(c.page);
   const click = await fetch(`${c.edges[0]}/${link.short_code}`, { redirect: "manual", headers: { "User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0" } });
   c.assert.equal(click.status, 302);
-  await c.page.waitForFunction((n) => Number(document.querySelector("dl.figures dd").textContent.replace(/\D/g, "")) > n, before, { timeout: 8000 });
+  await c.amid(link, "**/api/v1/stats?*", () => c.page.waitForFunction((n) => Number(document.querySelector("dl.figures dd").textContent.replace(/\D/g, "")) > n, before, { timeout: 20_000 }));
   await c.page.getByRole("region", { name: "Newest links" }).getByRole("link", { name: title }).waitFor();
-  await c.page.getByRole("region", { name: "Expire within a week" }).getByRole("link", { name: title }).waitFor();
+  await c.page.getByRole("region", { name: "Expire within a week" }).getByRole("listitem").filter({ hasText: title }).getByText("in 1 day", { exact: true }).waitFor(); // 47 hours
   c.assert.equal(await c.page.getByRole("link", { name: `${tag}, 1 link` }).getAttribute("href"), `/console/links?tag=${tag}`);
   await c.page.getByText(/Every click before .* is counted/).waitFor();
   await c.api("DELETE", `/api/v1/urls/${link.short_code}`);

@@ -11,10 +11,18 @@ const open = async (c, part, page = c.page) => {
 };
 const dialog = (page) => page.getByRole("dialog");
 
+/** savesNothing saves a form without a change. The API refuses empty changes. */
+async function savesNothing(page) {
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.locator(".toast", { hasText: "Saved" }).getByRole("button", { name: "Close" }).click();
+  await page.locator(".toast").waitFor({ state: "detached" });
+}
+
 /** The name of the workspace is changed, and shown at once. */
 export async function renamesTheWorkspace(c) {
   const { name } = await c.api("GET", "/api/v1/workspace");
   await open(c, "workspace");
+  await savesNothing(c.page);
   const field = c.page.getByLabel("Name", { exact: true });
   await field.fill(`${name} ${c.unique()}`);
   await c.page.getByRole("button", { name: "Save" }).click();
@@ -115,11 +123,27 @@ export async function invitesAPerson(c) {
   });
   await open(c, "members");
   await row.getByText("active").waitFor();
-  await row.getByRole("combobox").selectOption("member");
+  // An arrow key chooses a role, and the button beneath takes it.
+  const role = row.getByRole("combobox", { name: `Role of ${name}` });
+  const save = row.getByRole("button", { name: `Save: Role of ${name}` });
+  let sent = 0;
+  c.page.on("request", (r) => { sent += r.method() === "PATCH"; });
+  await role.focus();
+  for (const [key, chosen] of [["ArrowDown", "member"], ["ArrowDown", "admin"], ["ArrowUp", "member"]]) {
+    await c.page.keyboard.press(key);
+    await save.waitFor();
+    c.assert.equal(await role.inputValue(), chosen);
+    await c.focused(role);
+  }
+  c.assert.equal(sent, 0, "an arrow key changes the role");
+  await save.click();
   await c.page.getByText(`${name} is now: Member.`).waitFor();
+  await save.waitFor({ state: "detached" });
+  await c.focused(role);
   await row.getByRole("button", { name: "Remove" }).click();
   await dialog(c.page).getByRole("button", { name: "Remove" }).click();
   await row.waitFor({ state: "detached" });
+  await c.focused(c.page.getByRole("heading", { name: "Members" }));
 }
 
 /** A viewer signs in, is shown and allowed what viewers may, ends another session, and
@@ -194,16 +218,19 @@ export async function secondFactor(c) {
     await dialog(page).getByLabel("Current password, if the account has one").fill(password);
     await dialog(page).getByRole("button", { name: "Turn on" }).click();
     await dialog(page).getByRole("img", { name: "QR code of the secret" }).waitFor();
+    await c.focused(dialog(page).getByLabel("Code of the app"));
     const secret = await dialog(page).locator("code.secret").textContent();
     await dialog(page).getByLabel("Code of the app").fill("000000");
     await dialog(page).getByRole("button", { name: "Turn on" }).click();
     await dialog(page).getByRole("alert").waitFor();
     await dialog(page).getByLabel("Code of the app").fill(totp(secret));
     await dialog(page).getByRole("button", { name: "Turn on" }).click();
-    await dialog(page).getByText("Keep these codes").waitFor();
+    await c.focused(dialog(page).getByText("Keep these codes"));
     const [recovery] = await dialog(page).getByRole("listitem").allTextContents();
     await dialog(page).getByRole("button", { name: "Done" }).click();
     await page.getByText("On. 10 recovery codes are left.").waitFor();
+    const title = page.getByRole("heading", { name: "Second factor" });
+    await c.focused(title);
     await another(c, async (second) => {
       await second.goto(`${c.base}/console/sign-in`);
       await second.getByLabel("Email address").fill(email);
@@ -218,6 +245,8 @@ export async function secondFactor(c) {
     await dialog(page).getByLabel("Code of the app, or a recovery code").fill(recovery);
     await dialog(page).getByRole("button", { name: "Turn off" }).click();
     await page.getByText("Off: the password alone").first().waitFor();
+    await dialog(page).waitFor({ state: "detached" });
+    await c.focused(title);
   });
   await c.api("DELETE", `/api/v1/users/${user.id}`);
 }
@@ -245,6 +274,7 @@ export async function domainShowsItsRecord(c) {
     await page.getByText(`_waypost.${host}`).waitFor();
     await page.getByText(/^waypost-[0-9a-f]{32}$/).waitFor();
     await page.getByText(`Targets of ${host}`).click();
+    await savesNothing(page);
     await page.getByLabel("Target of the root").fill("https://example.com/home");
     await page.getByLabel("Target during maintenance").fill("https://example.com/back-soon");
     await page.getByRole("button", { name: "Save" }).click();
@@ -272,6 +302,9 @@ export async function domainShowsItsRecord(c) {
   await c.api("DELETE", `/api/admin/workspaces/${workspace.id}`);
   await open(c, "domains");
   await c.page.getByText("served", { exact: true }).first().waitFor();
+  const { domains } = await c.api("GET", "/api/v1/domains");
+  const names = await c.page.getByRole("button", { name: /^Remove: / }).evaluateAll((all) => all.map((b) => b.getAttribute("aria-label").slice(8)));
+  c.assert.deepEqual(names, domains.filter((d) => d.id !== 1).map((d) => d.host), "the domain of the base URL stays");
   await c.axe();
   await c.narrow();
 }

@@ -45,7 +45,7 @@ function Gate() {
   if (meFailure.value && !me.value) return <main class="center"><Trouble failure={meFailure.value} retry={() => void loadMe()} /></main>;
   if (me.value === undefined) return <main class="center"><p class="quiet waits" role="status">{text("loading")}</p></main>;
   if (me.value === null) return <SignInScreen />;
-  return <Screens key={workspaceSlug.value} />;
+  return <Screens />;
 }
 
 type Overlay = "palette" | "help" | undefined;
@@ -76,7 +76,7 @@ function Screens() {
   ]);
   return (
     <Shell openPalette={() => setOverlay("palette")} openHelp={() => setOverlay("help")}>
-      <ErrorBoundary>
+      <ErrorBoundary key={workspaceSlug.value}>
         <Router onRouteChange={() => document.getElementById("content")?.focus({ preventScroll: true })}>
           <Route path="/console" component={Home} />
           <Route path="/console/links" component={Links} />

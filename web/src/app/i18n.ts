@@ -76,7 +76,8 @@ const steps: readonly [Intl.RelativeTimeFormatUnit, number][] = [
 export function ago(at: string | Date, now = Date.now()): string {
   const seconds = (new Date(at).getTime() - now) / 1000;
   const [unit, size] = steps.find(([, s]) => Math.abs(seconds) >= s) ?? ["second", 1];
-  return new Intl.RelativeTimeFormat(locale(), { numeric: "auto" }).format(Math.trunc(seconds / size), unit);
+  // Words such as "tomorrow" say which day, and not how long it takes.
+  return new Intl.RelativeTimeFormat(locale(), { numeric: size < 86_400 ? "auto" : "always" }).format(Math.trunc(seconds / size), unit);
 }
 
 /** duration formats a span in seconds by its largest unit, such as "3 min". */

@@ -25,6 +25,7 @@ type Handler = (data: unknown) => void;
 
 const handlers = new Map<string, Set<Handler>>();
 const silence = 12_000; // milliseconds without a heartbeat, which comes every 5 s
+const pause = 2000; // milliseconds between two renewals
 let channel: BroadcastChannel | undefined;
 let stop: (() => void) | undefined;
 
@@ -139,4 +140,19 @@ export function useNews<K extends keyof News>(kind: K, handle: (data: News[K]) =
     handlers.set(kind, all.add(mine));
     return () => void all.delete(mine);
   }, [kind]);
+}
+
+/** useRenewal calls a function when links or clicks of the workspace have changed: at
+ * once, but at most once in each pause. */
+export function useRenewal(renew: () => void): void {
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const last = useRef(Date.now());
+  useEffect(() => () => clearTimeout(timer.current), []);
+  useNews("workspace", () => {
+    timer.current ??= setTimeout(() => {
+      timer.current = undefined;
+      last.current = Date.now();
+      renew();
+    }, last.current + pause - Date.now());
+  });
 }

@@ -19,16 +19,22 @@ export interface Loaded<T> {
 
 const patience = 1500; // milliseconds
 
-/** useLoad loads data when the screen appears and when deps change. An answer to an older
- * request is dropped. Deps are compared one by one. */
+/** useLoad loads data when the screen appears and when deps change. An answer for former
+ * deps is dropped. A reload waits for the answer that is on its way, so that data arrives
+ * also when reloads are more frequent than answers. Deps are compared one by one. */
 export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: readonly unknown[]): Loaded<T> {
   const [state, setState] = useState<{ data?: T; failure?: Failure; loading: boolean; at?: Date }>({ loading: true });
   const [slow, setSlow] = useState(false);
   const [turn, setTurn] = useState(0);
   const latest = useRef(load);
   latest.current = load;
+  const asked = useRef(0); // loads that were asked for since the newest answer
+  const reload = () => {
+    if (asked.current++ === 0) setTurn((n) => n + 1);
+  };
   useEffect(() => {
     const abort = new AbortController();
+    asked.current = 1;
     setState((s) => ({ ...s, loading: true }));
     const timer = setTimeout(() => setSlow(true), patience);
     latest.current(abort.signal).then(
@@ -40,7 +46,11 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: read
       },
     ).finally(() => {
       clearTimeout(timer);
-      if (!abort.signal.aborted) setSlow(false);
+      if (abort.signal.aborted) return;
+      setSlow(false);
+      const again = asked.current > 1;
+      asked.current = 0;
+      if (again) reload();
     });
     return () => {
       clearTimeout(timer);
@@ -49,7 +59,7 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: read
   }, [...deps, turn]);
   return {
     data: state.data, failure: state.failure, loading: state.loading, slow: slow && state.loading, at: state.at,
-    reload: () => setTurn((n) => n + 1),
+    reload,
     set: (data) => setState({ data, loading: false, at: new Date() }),
   };
 }
@@ -80,6 +90,13 @@ export function useAct(): { busy: boolean; failure: Failure | undefined; run: (a
       }
     },
   };
+}
+
+/** differing returns the fields of a form whose values differ from those before, because
+ * others may have changed the rest meanwhile; undefined when none differs. */
+export function differing<T extends object>(form: T, before: { [K in keyof T]: unknown }): Partial<T> | undefined {
+  const changed = Object.entries(form).filter(([name, value]) => value !== before[name as keyof T]);
+  return changed.length ? (Object.fromEntries(changed) as Partial<T>) : undefined;
 }
 
 /** useStored is state that survives a reload of the page in this tab, for text that was typed. */

@@ -2,6 +2,7 @@ import { useLocation } from "preact-iso/router";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { text } from "../messages/app";
 import { Dialog } from "../ui/dialog";
+import { words } from "../ui/failure";
 import { ask, client, type Schemas } from "./api";
 import { shortcuts } from "./keys";
 import { useLoad } from "./load";
@@ -19,7 +20,7 @@ export function Palette({ close }: { close: () => void }) {
   const { route } = useLocation();
   const [typed, setTyped] = useState("");
   const [at, setAt] = useState(0);
-  const links = useFound(typed);
+  const { urls, why } = useFound(typed);
   const id = useId();
   const list = useRef<HTMLUListElement>(null);
   const fits = (label: string) => label.toLowerCase().includes(typed.trim().toLowerCase());
@@ -36,7 +37,7 @@ export function Palette({ close }: { close: () => void }) {
         s.run();
       },
     })),
-    ...links.map((l) => ({ label: l.title || l.short_code, detail: l.short_url, run: go(linkPath(l)) })),
+    ...urls.map((l) => ({ label: l.title || l.short_code, detail: l.short_url, run: go(linkPath(l)) })),
   ];
   const chosen = Math.min(at, entries.length - 1);
   useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [chosen]);
@@ -64,32 +65,25 @@ export function Palette({ close }: { close: () => void }) {
           </li>
         ))}
       </ul>
-      <p class="quiet" role="status">{entries.length === 0 && text("paletteNothing")}</p>
+      <p class="quiet" role="status">{why ?? (entries.length === 0 && text("paletteNothing"))}</p>
     </Dialog>
   );
 }
 
-/** useFound returns the links that fit what is typed. */
-function useFound(typed: string): readonly Schemas["Link"][] {
-  const [found, setFound] = useState<readonly Schemas["Link"][]>([]);
+/** useFound returns the links that fit what is typed, or else why none are known. */
+function useFound(typed: string): { urls: readonly Schemas["Link"][]; why?: string } {
   const domains = useLoad((signal) => ask(client.GET("/api/v1/domains", { signal })), []).data?.domains ?? [];
   const { search, domain } = searchOf(typed.trim(), domains);
-  useEffect(() => {
-    if (search.length < 2) {
-      setFound([]);
-      return;
-    }
-    const abort = new AbortController();
-    const timer = setTimeout(() => {
-      ask(client.GET("/api/v1/urls", { params: { query: { search, domain, limit: 8 } }, signal: abort.signal }))
-        .then((page) => setFound(page.urls), () => undefined); // the places are still found
-    }, 120);
-    return () => {
-      clearTimeout(timer);
-      abort.abort();
-    };
-  }, [search, domain]);
-  return found;
+  const of = `${domain} ${search}`;
+  const short = search.length < 2;
+  const { data, failure, loading } = useLoad(async (signal) => {
+    if (short) return undefined;
+    await new Promise((done) => setTimeout(done, 120)); // the next letter may follow
+    return { of, urls: (await ask(client.GET("/api/v1/urls", { params: { query: { search, domain, limit: 8 } }, signal }))).urls };
+  }, [of]);
+  if (short) return { urls: [] };
+  if (data?.of === of) return data; // and not of what was typed before
+  return { urls: [], why: failure && !loading ? words(failure) : text("paletteSearching") };
 }
 
 /** Help lists the shortcuts of the screen. */

@@ -52,20 +52,14 @@ export async function loadMe(): Promise<void> {
   }
 }
 
-/** chooseWorkspace makes all further requests act in another workspace, or returns why it cannot. */
-export async function chooseWorkspace(slug: string): Promise<Failure | undefined> {
-  try {
-    const found = await ask(client.GET("/api/v1/me", { headers: { "Waypost-Workspace": slug } }));
-    localStorage.setItem("waypost.workspace", slug);
-    batch(() => {
-      workspaceSlug.value = slug;
-      me.value = found;
-    });
-    return undefined;
-  } catch (e) {
-    if (e instanceof Failure) return e;
-    throw e;
-  }
+/** chooseWorkspace makes all requests act in another workspace. It throws a Failure. */
+export async function chooseWorkspace(slug: string): Promise<void> {
+  const found = await ask(client.GET("/api/v1/me", { headers: { "Waypost-Workspace": slug } }));
+  localStorage.setItem("waypost.workspace", slug);
+  batch(() => {
+    workspaceSlug.value = slug;
+    me.value = found;
+  });
 }
 
 /** SignIn says who signs in: by password, or by the token of a one-time link. */

@@ -5,10 +5,10 @@ import { text } from "../messages/app";
 import { language, setLanguage, type Language } from "./i18n";
 import { setShortcutsOn, shortcutsOn } from "./keys";
 import { live } from "./live";
-import { chooseWorkspace, me, operator, signOut } from "./session";
+import { can, chooseWorkspace, me, operator, signOut } from "./session";
 import { setTheme, theme, type Theme } from "./theme";
-import { words } from "../ui/failure";
-import { toast } from "../ui/toast";
+import { toastFailure } from "../ui/failure";
+import { Picker } from "../ui/field";
 
 type Place = readonly [path: string, label: string];
 
@@ -20,7 +20,7 @@ function places(): { mine: readonly Place[]; operation: readonly Place[] } {
     ],
     operation: operator.value
       ? [["/console/fleet", text("fleet")], ["/console/ranges", text("ranges")], ["/console/audit", text("audit")]]
-      : [["/console/audit", text("audit")]],
+      : can("admin") ? [["/console/audit", text("audit")]] : [],
   };
 }
 
@@ -43,7 +43,7 @@ export function Shell({ children, openPalette, openHelp }: { children: Component
   const nav = (
     <>
       <ul>{mine.map(item)}</ul>
-      {(operator.value || me.value?.scopes.includes("admin")) && (
+      {operation.length > 0 && (
         <>
           <h2>{text("operation")}</h2>
           <ul>{operation.map(item)}</ul>
@@ -76,16 +76,11 @@ function Workspaces() {
   const all = me.value?.workspaces ?? [];
   const slug = me.value?.workspace?.slug ?? "";
   if (all.length < 2) return <span class="quiet">{all[0]?.name ?? (me.value?.credential === "none" ? text("anonymous") : slug)}</span>;
-  const choose = async (select: HTMLSelectElement) => {
-    const failure = await chooseWorkspace(select.value);
-    if (!failure) return;
-    select.value = slug;
-    toast(words(failure), { bad: true });
-  };
   return (
-    <select aria-label={text("workspace")} value={slug} onChange={(e) => void choose(e.currentTarget)}>
-      {all.map((w) => <option key={w.slug} value={w.slug}>{w.name}</option>)}
-    </select>
+    <Picker
+      label={text("workspace")} value={slug} options={all.map((w) => [w.slug, w.name])} action={text("switch")}
+      take={(chosen) => void chooseWorkspace(chosen).catch(toastFailure)}
+    />
   );
 }
 
@@ -144,7 +139,7 @@ function Account({ openHelp }: { openHelp: () => void }) {
           {text("shortcutHelp")}
         </button>
         {me.value?.credential === "session" && (
-          <button type="button" onClick={() => void signOut().then(() => route("/console/sign-in"))}>{text("signOut")}</button>
+          <button type="button" onClick={() => void signOut().then(() => route("/console/sign-in"), toastFailure)}>{text("signOut")}</button>
         )}
       </div>
     </details>

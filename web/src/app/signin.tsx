@@ -13,6 +13,7 @@ export function SignInScreen() {
   const { path, route } = useLocation();
   const [token, setToken] = useState(() => (path === "/console/sign-in" ? decodeURIComponent(location.hash.slice(1)) : ""));
   const [used, setUsed] = useState(false);
+  const [needsCode, setNeedsCode] = useState(false);
   const act = useAct();
   const done = () => {
     if (path === "/console/sign-in" && !notKept.value) route("/console/links", true);
@@ -25,13 +26,14 @@ export function SignInScreen() {
         if (notKept.value) setToken(""); // it is used up
         done();
       } catch (e) {
-        if (e instanceof Failure && e.kind === "second-factor-required") throw e;
-        if (e instanceof Failure && e.status === 401) {
-          setUsed(true);
-          setToken("");
+        if (!(e instanceof Failure) || e.status !== 401) throw e;
+        if (e.kind === "second-factor-required") {
+          setNeedsCode(true);
+          if (code) throw e; // it is wrong
           return;
         }
-        throw e;
+        setUsed(true);
+        setToken("");
       }
     });
   useEffect(() => {
@@ -40,7 +42,6 @@ export function SignInScreen() {
     history.replaceState(null, "", "/console/sign-in"); // the token is worth a session
     void follow();
   }, []);
-  const needsCode = act.failure?.kind === "second-factor-required";
   return (
     <main class="center">
       <div class="card">
@@ -48,7 +49,7 @@ export function SignInScreen() {
         <Insecure />
         {used && <p class="notice bad" role="alert">{text("linkUsed")}</p>}
         {token && !needsCode && <p role="status">{text("signingIn")}</p>}
-        {token && needsCode ? <CodeForm busy={act.busy} submit={(code) => void follow(code)} /> : token ? <Trouble failure={act.failure} retry={() => void follow()} /> : <PasswordForm done={done} />}
+        {token && needsCode ? <CodeForm act={act} submit={(code) => void follow(code)} /> : token ? <Trouble failure={act.failure} retry={() => void follow()} /> : <PasswordForm done={done} />}
       </div>
     </main>
   );
@@ -62,7 +63,7 @@ function Insecure() {
   return <p key={failed} class={failed ? "notice bad" : "notice warn"} role={failed ? "alert" : undefined}>{isSecureContext ? text("notKept") : text("insecure")}</p>;
 }
 
-function CodeForm({ busy, submit }: { busy: boolean; submit: (code: string) => void }) {
+function CodeForm({ act, submit }: { act: ReturnType<typeof useAct>; submit: (code: string) => void }) {
   const [code, setCode] = useState("");
   return (
     <form
@@ -72,7 +73,8 @@ function CodeForm({ busy, submit }: { busy: boolean; submit: (code: string) => v
       }}
     >
       <Field label={text("code")} value={code} set={setCode} autocomplete="one-time-code" inputMode="text" required autofocus />
-      <button class="primary" disabled={busy}>{text("signIn")}</button>
+      <Trouble failure={act.failure} />
+      <button class="primary" disabled={act.busy}>{text("signIn")}</button>
     </form>
   );
 }

@@ -24,8 +24,8 @@ export interface Series {
 export interface ChartProps {
   /** Names the chart for screen readers, its table and its file. */
   title: string;
-  /** Beginnings of the steps, in seconds since 1970, growing. */
-  labels: readonly number[];
+  /** Beginnings of the steps, growing, as the API writes them. */
+  times: readonly string[];
   series: readonly Series[];
   /** Length of a step, by which moments are written. */
   step: "second" | "minute" | "hour" | "day";
@@ -33,8 +33,9 @@ export interface ChartProps {
   unit: string;
   /** A zone of the IANA database. Default: the browser's. */
   timeZone?: string | undefined;
-  /** From this second on values may still grow. These steps are shaded, and said in words. */
-  incompleteFrom?: number | null | undefined;
+  /** From this moment on values may still grow; null: all may. These steps are shaded,
+   * and said in words. */
+  completeUntil: string | null;
   /** Why they may still grow. */
   incomplete?: string | undefined;
   /** Name of the CSV file, without its ending; no file without it. */
@@ -47,11 +48,17 @@ export interface ChartProps {
 
 const colours: Record<Kind, string> = { main: "--chart-1", second: "--chart-2", before: "--chart-4" };
 
+/** seconds returns a moment in seconds since 1970. */
+export function seconds(at: string): number {
+  return Date.parse(at) / 1000;
+}
+
 /** Chart draws series of numbers over time. */
 export function Chart(props: ChartProps) {
-  const { title, labels, series, step, timeZone, incompleteFrom, file } = props;
+  const { title, times, series, step, timeZone, completeUntil, file } = props;
   const [asTable, setAsTable] = useState(false);
-  const open = firstOpen(labels, incompleteFrom);
+  const labels = times.map(seconds);
+  const open = firstOpen(labels, completeUntil ? seconds(completeUntil) : 0);
   const zone = timeZone ? { timeZone } : {};
   const name = (i: number) => dateTime(new Date(labels[i]! * 1000), {
     ...(step === "day" ? { dateStyle: "medium" } : step === "second" ? { dateStyle: "short", timeStyle: "medium" } : { dateStyle: "medium", timeStyle: "short" }), ...zone,
@@ -72,7 +79,7 @@ export function Chart(props: ChartProps) {
             type="button" class="small" aria-label={text("csvOf", { title })}
             onClick={() => downloadCSV(file, [
               ["t", ...series.map((s) => s.label)],
-              ...labels.map((t, i) => [new Date(t * 1000).toISOString(), ...series.map((s) => s.values[i] ?? "")]),
+              ...times.map((t, i) => [t, ...series.map((s) => s.values[i] ?? "")]),
             ])}
           >
             {text("csv")}
@@ -88,14 +95,14 @@ export function Chart(props: ChartProps) {
             </tr>
           ))}
         </Table>
-      ) : <Plot {...props} open={open} name={name} />}
+      ) : <Plot {...props} labels={labels} open={open} name={name} />}
     </figure>
   );
 }
 
 /** firstOpen returns the index of the first step that holds, or follows, a moment. */
-function firstOpen(labels: readonly number[], from: number | null | undefined): number {
-  if (from === undefined || from === null || labels.length === 0) return labels.length;
+function firstOpen(labels: readonly number[], from: number): number {
+  if (labels.length === 0) return 0;
   const next = labels.findIndex((t) => t > from);
   if (next > 0) return next - 1;
   if (next === 0) return 0;
@@ -108,7 +115,7 @@ function said(value: number | null | undefined): string {
 }
 
 /** Plot is the drawing, with its cursor. */
-function Plot({ title, labels, series, step, unit, timeZone, height = 220, open, name }: ChartProps & { open: number; name: (i: number) => string }) {
+function Plot({ title, series, step, unit, timeZone, height = 220, labels, open, name }: ChartProps & { labels: readonly number[]; open: number; name: (i: number) => string }) {
   const host = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const [at, setAt] = useState<number>();

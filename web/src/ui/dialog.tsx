@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Failure } from "../app/api";
 import { useAct } from "../app/load";
 import { text } from "../messages/app";
@@ -10,7 +10,7 @@ import { Trouble } from "./failure";
 export function Dialog({ title, close, children, wide }: { title: string; close: () => void; children: ComponentChildren; wide?: boolean }) {
   const ref = useRef<HTMLDialogElement>(null);
   const before = useRef(document.activeElement);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const dialog = ref.current!;
     if (!dialog.open) dialog.showModal();
     return () => {
@@ -33,6 +33,12 @@ export function Dialog({ title, close, children, wide }: { title: string; close:
       {children}
     </dialog>
   );
+}
+
+/** focusBehind focuses an element once the dialog over it has returned the focus, because
+ * the button that opened the dialog goes away, too. */
+export function focusBehind(element: { current: HTMLElement | null }): void {
+  setTimeout(() => element.current?.focus());
 }
 
 /** Confirm asks before something is done that is hard to undo, and then does it. With name,

@@ -3,6 +3,7 @@ import { Failure } from "../app/api";
 import { dateTime, duration } from "../app/i18n";
 import type { Loaded } from "../app/load";
 import { text } from "../messages/app";
+import { toast } from "./toast";
 
 /** words says in the user's language why a request had no success. The detail of an answer is
  * English: other languages have their own words for each kind of problem, and quote it only
@@ -35,6 +36,11 @@ export function words(f: Failure): string {
     default:
       return text("failFault");
   }
+}
+
+/** toastFailure says briefly why something had no success. */
+export function toastFailure(e: unknown): void {
+  toast(e instanceof Failure ? words(e) : String(e), { bad: true });
 }
 
 /** Trouble shows why a request had no success, and offers another try. */

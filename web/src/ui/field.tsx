@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useId } from "preact/hooks";
+import { useEffect, useId, useState } from "preact/hooks";
 
 /** The attributes of an input that fields have. */
 interface Input {
@@ -50,6 +50,30 @@ export function Choice<T extends string>({ label, value, set, options, hint }: {
       </select>
       {hint && <p id={`${id}-hint`} class="hint">{hint}</p>}
     </div>
+  );
+}
+
+/** Picker is a list whose choice takes effect by a button, because arrow keys choose each
+ * option that they pass. */
+export function Picker<T extends string>({ label, value, options, action, take }: {
+  label: string; value: T; options: readonly (readonly [value: T, label: string])[]; action: string; take: (chosen: T) => void;
+}) {
+  const [chosen, setChosen] = useState(value);
+  useEffect(() => setChosen(value), [value]);
+  return (
+    <form
+      class="row"
+      onSubmit={(e) => {
+        e.preventDefault();
+        e.currentTarget.querySelector("select")!.focus(); // the button goes away
+        take(chosen);
+      }}
+    >
+      <select aria-label={label} value={chosen} onChange={(e) => setChosen(e.currentTarget.value as T)}>
+        {options.map(([v, l]) => <option key={v} value={v}>{l}</option>)}
+      </select>
+      {chosen !== value && <button class="small" aria-label={`${action}: ${label}`}>{action}</button>}
+    </form>
   );
 }
 

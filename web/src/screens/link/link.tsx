@@ -8,7 +8,7 @@ import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/link";
 import { Copy } from "../../ui/copy";
 import { Confirm, Dialog } from "../../ui/dialog";
-import { Await, Trouble, words } from "../../ui/failure";
+import { Await, toastFailure, Trouble, words } from "../../ui/failure";
 import { QR } from "../../ui/qr";
 import { Ago, Moment } from "../../ui/time";
 import { toast } from "../../ui/toast";
@@ -54,7 +54,8 @@ function One({ at }: { at: Place }) {
       loaded.set(now);
       toast(`${text("undone")} ${now.applied}`);
     } catch (e) {
-      toast(e instanceof Failure ? (e.status === 412 ? text("notUndone") : words(e)) : String(e), { bad: true });
+      if (e instanceof Failure && e.status === 412) toast(text("notUndone"), { bad: true });
+      else toastFailure(e);
     }
   };
   const changed = (before: LinkData, change: Change, now: State & { applied: string }, message = text("saved")) => {
@@ -178,7 +179,7 @@ function Present({ at, state, changed, reload, restore, deleted }: {
           run={async () => {
             const got = await answer(client.DELETE("/api/v1/urls/{code}", { params: { path: { code: at.code }, query: { domain: at.domain, wait: "all" } } }));
             setOpen(undefined);
-            toast(`${text("deleted")} ${applied(got.response)}`, expired(link) ? {} : { undo: () => void restore().catch((e: unknown) => toast(e instanceof Failure ? words(e) : String(e), { bad: true })) });
+            toast(`${text("deleted")} ${applied(got.response)}`, expired(link) ? {} : { undo: () => void restore().catch(toastFailure) });
             deleted();
           }}
         >

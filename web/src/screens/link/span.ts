@@ -24,11 +24,12 @@ export interface Chosen {
 }
 
 /** day writes a date of the browser's zone as YYYY-MM-DD. */
-function day(at: Date): string {
+export function day(at: Date): string {
   return `${at.getFullYear()}-${String(at.getMonth() + 1).padStart(2, "0")}-${String(at.getDate()).padStart(2, "0")}`;
 }
 
-function plus(at: Date, days: number): Date {
+/** plus returns the beginning of a day, some days after that of a moment. */
+export function plus(at: Date, days: number): Date {
   return new Date(at.getFullYear(), at.getMonth(), at.getDate() + days);
 }
 

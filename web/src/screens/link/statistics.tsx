@@ -1,16 +1,16 @@
 import { useLocation } from "preact-iso/router";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
 import { country, dateTime, number, percent } from "../../app/i18n";
-import { useNews } from "../../app/live";
+import { useRenewal } from "../../app/live";
 import { useLoad } from "../../app/load";
 import { inQuery } from "../../app/paths";
 import { text as shared } from "../../messages/app";
 import { text as inChart } from "../../messages/chart";
 import { text, textOf } from "../../messages/link";
 import { Breakdown } from "../../ui/breakdown";
-import { Chart, type Series } from "../../ui/chart";
+import { Chart, seconds, type Series } from "../../ui/chart";
 import { downloadCSV } from "../../ui/csv";
 import { Await } from "../../ui/failure";
 import { Table } from "../../ui/table";
@@ -23,25 +23,6 @@ type Stats = Schemas["LinkStats"];
 const dimensions = ["countries", "cities", "devices", "browsers", "os", "referrers", "rules"] as const;
 type Dimension = (typeof dimensions)[number] | "variants";
 
-const pause = 2000; // milliseconds between two reloads because of news
-
-/** useSoon calls a function at once, but at most once in each pause. */
-function useSoon(run: () => void): () => void {
-  const latest = useRef(run);
-  latest.current = run;
-  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  const last = useRef(Date.now());
-  useEffect(() => () => clearTimeout(timer.current), []);
-  return () => {
-    if (timer.current !== undefined) return;
-    timer.current = setTimeout(() => {
-      timer.current = undefined;
-      last.current = Date.now();
-      latest.current();
-    }, Math.max(0, last.current + pause - Date.now()));
-  };
-}
-
 function askStats(at: Place, range: Range, signal: AbortSignal, named?: { by: Dimension; name: string }): Promise<Stats> {
   return ask(client.GET("/api/v1/urls/{code}/stats", { params: { path: { code: at.code }, query: { domain: at.domain, ...range, ...named } }, signal })) as Promise<Stats>; // a text only if CSV is asked for
 }
@@ -51,19 +32,17 @@ export function Statistics({ at, link, news }: { at: Place; link: Link; news: ()
   const { query } = useLocation();
   const chosen = chosenSpan(query);
   const key = JSON.stringify([chosen.range, chosen.before]);
-  const [turn, setTurn] = useState(0);
   const loaded = useLoad(
     async (signal) => {
       const [stats, before] = await Promise.all([askStats(at, chosen.range, signal), askStats(at, chosen.before, signal)]);
       return { stats, before, chosen };
     },
-    [at.code, at.domain, key, turn],
+    [at.code, at.domain, key],
   );
-  const soon = useSoon(() => {
-    setTurn((n) => n + 1);
+  useRenewal(() => {
+    loaded.reload();
     news();
   });
-  useNews("workspace", soon);
   return (
     <section class="card" aria-labelledby="statistics-title">
       <div class="head">
@@ -78,7 +57,7 @@ export function Statistics({ at, link, news }: { at: Place; link: Link; news: ()
               ? <div class="empty"><p>{text("noClicks")}</p><p>{text("noClicksHint")} <a href={link.short_url} target="_blank" rel="noreferrer noopener">{link.short_url}</a></p></div>
               : <>
                 <Line stats={stats} before={before} of={of} code={at.code} />
-                <Breakdowns at={at} link={link} stats={stats} range={of.range} turn={turn} />
+                <Breakdowns at={at} link={link} stats={stats} range={of.range} />
               </>}
           </>
         )}
@@ -109,11 +88,6 @@ function Spans({ chosen }: { chosen: Chosen }) {
       <label class="day"><span class="offscreen">{text("to")}</span><input type="date" value={to} min={from} required onChange={(e) => own([from, e.currentTarget.value])} /></label>
     </div>
   );
-}
-
-/** seconds returns a moment in seconds since 1970. */
-function seconds(at: string): number {
-  return Date.parse(at) / 1000;
 }
 
 /** openFrom returns the second from which on numbers may still grow. */
@@ -165,18 +139,17 @@ function Figures({ stats, before, of, link }: { stats: Stats; before: Stats; of:
 }
 
 function Line({ stats, before, of, code }: { stats: Stats; before: Stats; of: Chosen; code: string }) {
-  const labels = stats.series.map((b) => seconds(b.t));
-  const known = (n: number, i: number) => (labels[i]! * 1000 > Date.now() ? null : n); // not 0 clicks tomorrow
+  const known = (n: number, t: string) => (Date.parse(t) > Date.now() ? null : n); // not 0 clicks tomorrow
   const series: Series[] = [
-    { label: text("clicks"), kind: "main", values: stats.series.map((b, i) => known(b.clicks, i)) },
-    { label: text("bots"), kind: "second", values: stats.series.map((b, i) => known(b.bot_clicks, i)) },
+    { label: text("clicks"), kind: "main", values: stats.series.map((b) => known(b.clicks, b.t)) },
+    { label: text("bots"), kind: "second", values: stats.series.map((b) => known(b.bot_clicks, b.t)) },
     // Where clocks change, one of both times has an hour more.
-    { label: of.span === "own" ? textOf("before_own") : textOf(`before_${of.span}`), kind: "before", values: labels.map((_, i) => before.series[i]?.clicks ?? null) },
+    { label: of.span === "own" ? textOf("before_own") : textOf(`before_${of.span}`), kind: "before", values: stats.series.map((_, i) => before.series[i]?.clicks ?? null) },
   ];
   return (
     <Chart
-      title={text("clicksOver")} labels={labels} series={series} step={stats.interval} unit={text("clicks")}
-      incompleteFrom={openFrom(stats)} incomplete={whyOpen(stats)} file={`${code}-${of.days.join("-")}`}
+      title={text("clicksOver")} times={stats.series.map((b) => b.t)} series={series} step={stats.interval} unit={text("clicks")}
+      completeUntil={stats.complete_until} incomplete={whyOpen(stats)} file={`${code}-${of.days.join("-")}`}
     />
   );
 }
@@ -196,12 +169,12 @@ function labelOf(by: Dimension, name: string, { rules = [] }: Link): string {
   return name;
 }
 
-function Breakdowns({ at, link, stats, range, turn }: { at: Place; link: Link; stats: Stats; range: Range; turn: number }) {
+function Breakdowns({ at, link, stats, range }: { at: Place; link: Link; stats: Stats; range: Range }) {
   const { url, query, route } = useLocation();
   const by = query["by"];
   const name = query["name"];
   const choose = (d: Dimension) => (n: string | undefined) => route(inQuery(url, { by: n === undefined ? undefined : d, name: n }), true);
-  const days = (d: Dimension) => d === by && name && <OneName key={name} at={at} link={link} by={d} name={name} range={range} turn={turn} />;
+  const days = (d: Dimension) => d === by && name && <OneName key={name} at={at} link={link} by={d} name={name} range={range} />;
   return (
     <>
       <h2>{text("breakdowns")}</h2>
@@ -268,9 +241,10 @@ function Variants({ of, label, file, chosen, choose, children }: {
 }
 
 /** OneName shows the days of one name of a breakdown. */
-function OneName({ at, link, by, name, range, turn }: { at: Place; link: Link; by: Dimension; name: string; range: Range; turn: number }) {
+function OneName({ at, link, by, name, range }: { at: Place; link: Link; by: Dimension; name: string; range: Range }) {
   const { url, route } = useLocation();
-  const loaded = useLoad((signal) => askStats(at, range, signal, { by, name }), [at.code, at.domain, by, name, JSON.stringify(range), turn]);
+  const loaded = useLoad((signal) => askStats(at, range, signal, { by, name }), [at.code, at.domain, by, name, JSON.stringify(range)]);
+  useRenewal(loaded.reload);
   const label = labelOf(by, name, link);
   const title = text("nameByDay", { dimension: textOf(by), name: label });
   return (
@@ -296,9 +270,9 @@ function OneName({ at, link, by, name, range, turn }: { at: Place; link: Link; b
               {stats.named.at_least && ` ${text("atLeastHint")}`}
             </p>
             <Chart
-              title={title} labels={stats.named.series.map((d) => seconds(d.t))} step="day" unit={text("clicks")} timeZone="UTC" height={180} file={`${at.code}-${by}-${name}`}
+              title={title} times={stats.named.series.map((d) => d.t)} step="day" unit={text("clicks")} timeZone="UTC" height={180} file={`${at.code}-${by}-${name}`}
               series={[{ label, kind: "main", values: stats.named.series.map((d) => d.clicks) }]}
-              incompleteFrom={openFrom(stats)} incomplete={stats.behind.length || !stats.complete_until ? whyOpen(stats) : text("growsDayUTC")}
+              completeUntil={stats.complete_until} incomplete={stats.behind.length || !stats.complete_until ? whyOpen(stats) : text("growsDayUTC")}
             />
           </>
         )}

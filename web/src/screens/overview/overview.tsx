@@ -1,8 +1,7 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
 import { dateTime, number, percent } from "../../app/i18n";
-import { useNews } from "../../app/live";
+import { useRenewal } from "../../app/live";
 import { useLoad } from "../../app/load";
 import { linkPath } from "../../app/paths";
 import { can } from "../../app/session";
@@ -13,30 +12,22 @@ import { Chart } from "../../ui/chart";
 import { Await } from "../../ui/failure";
 import { Table } from "../../ui/table";
 import { Ago } from "../../ui/time";
+import { day, plus, zone } from "../link/span";
 
 type Stats = Schemas["WorkspaceStats"];
 
 const week = 7 * 86_400_000;
-const calm = 2000; // milliseconds between two reloads by live news
-
-const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
-
-/** isoDay is the date of a moment in the browser's zone. */
-function isoDay(at: Date): string {
-  return `${at.getFullYear()}-${String(at.getMonth() + 1).padStart(2, "0")}-${String(at.getDate()).padStart(2, "0")}`;
-}
 
 /** Overview shows how the links of the workspace do. */
 export default function Overview() {
   const clicks = useLoad(async (signal) => {
     const now = new Date();
-    const before = new Date(now.getFullYear(), now.getMonth(), now.getDate() - 7);
-    const tz = zone();
+    const tz = zone;
     const [month, hours] = await Promise.all([
       ask(client.GET("/api/v1/stats", { params: { query: { tz, top: 10 } }, signal })),
-      ask(client.GET("/api/v1/stats", { params: { query: { tz, top: 1, interval: "hour", from: isoDay(before), to: isoDay(now) } }, signal })),
+      ask(client.GET("/api/v1/stats", { params: { query: { tz, top: 1, interval: "hour", from: day(plus(now, -7)), to: day(now) } }, signal })),
     ]);
-    // The other type of an answer is CSV, which nobody has asked for.
+    // The other type of an answer is CSV, which was not asked for.
     return { month: month as Stats, hours: hours as Stats, now };
   }, []);
   const links = useLoad(async (signal) => {
@@ -46,16 +37,11 @@ export default function Overview() {
       ask(client.GET("/api/v1/urls", { params: { query: { limit: 10, expires_before: soon, expired: "false" } }, signal })),
       ask(client.GET("/api/v1/tags", { params: { query: { limit: 1000 } }, signal })),
     ]);
-    return { newest: newest.urls, expiring: expiring.urls, tags: tags.tags.sort((a, b) => b.links - a.links) };
+    return { newest: newest.urls, expiring: expiring.urls, tags: tags.tags.sort((a, b) => b.links - a.links), cut: tags.next_after };
   }, []);
-  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  useEffect(() => () => clearTimeout(timer.current), []);
-  useNews("workspace", () => {
-    timer.current ??= setTimeout(() => {
-      timer.current = undefined;
-      clicks.reload();
-      links.reload();
-    }, calm);
+  useRenewal(() => {
+    clicks.reload();
+    links.reload();
   });
   return (
     <>
@@ -70,7 +56,7 @@ export default function Overview() {
           </>
         )}</Await>
       ) : <p class="notice">{text("noScope")}</p>}
-      <Await of={links}>{({ newest, expiring, tags }) => (
+      <Await of={links}>{({ newest, expiring, tags, cut }) => (
         <div class="cards">
           <Card id="expiring" title={text("expiring")} none={text("expiringNone")} items={expiring} more="/console/links?state=expiring">
             {(l) => <LinkRow key={l.id} link={l}><Ago at={l.expires_at} /></LinkRow>}
@@ -91,6 +77,7 @@ export default function Overview() {
                 ))}
               </ul>
             )}
+            {cut && <p class="hint">{text("tagsCut")}</p>}
           </section>
         </div>
       )}</Await>
@@ -100,17 +87,16 @@ export default function Overview() {
 
 /** Days shows the clicks of each day. */
 function Days({ of: { series, complete_until } }: { of: Stats }) {
-  const seconds = (t: string) => Date.parse(t) / 1000;
   return (
     <section class="card" aria-labelledby="days-title">
       <h2 id="days-title">{text("chart")}</h2>
       <Chart
-        title={text("chart")} unit={text("clicks")} labels={series.map((d) => seconds(d.t))} step="day" file="clicks"
+        title={text("chart")} unit={text("clicks")} times={series.map((d) => d.t)} step="day" file="clicks"
         series={[
           { label: text("clicks"), kind: "main", values: series.map((d) => d.clicks) },
           { label: text("byBots"), kind: "second", values: series.map((d) => d.bot_clicks) },
         ]}
-        incompleteFrom={complete_until ? seconds(complete_until) : 0} incomplete={inChart("open")}
+        completeUntil={complete_until} incomplete={inChart("open")}
       />
     </section>
   );
@@ -118,21 +104,21 @@ function Days({ of: { series, complete_until } }: { of: Stats }) {
 
 /** Figures compares whole hours, so that a running hour makes no day look worse. */
 function Figures({ month, hours, now }: { month: Stats; hours: Stats; now: Date }) {
-  const today = isoDay(now);
-  const before = isoDay(new Date(now.getFullYear(), now.getMonth(), now.getDate() - 7));
+  const today = day(now);
+  const before = day(plus(now, -7));
   const hour = now.getHours();
   let all = 0;
   let bots = 0;
   let then = 0;
   let sofar = 0;
   for (const b of hours.series) {
-    const day = b.t.slice(0, 10);
+    const on = b.t.slice(0, 10);
     const whole = Number(b.t.slice(11, 13)) < hour;
-    if (day === today) {
+    if (on === today) {
       all += b.clicks;
       bots += b.bot_clicks;
       if (whole) sofar += b.clicks;
-    } else if (day === before && whole) then += b.clicks;
+    } else if (on === before && whole) then += b.clicks;
   }
   const time = dateTime(new Date(now.getFullYear(), now.getMonth(), now.getDate(), hour), { timeStyle: "short" });
   const change = sofar === then ? text("same") : then === 0 ? "" : textOf(sofar > then ? "more" : "fewer", { share: percent(Math.abs(sofar - then) / then) });
@@ -141,7 +127,7 @@ function Figures({ month, hours, now }: { month: Stats; hours: Stats; now: Date 
       <dl class="figures">
         <div class="figure"><dt>{text("today")}</dt><dd>{number(all)}</dd>{bots > 0 && <dd class="note">{text("bots", { n: bots })}</dd>}</div>
         <div class="figure"><dt>{text("month")}</dt><dd>{number(month.clicks)}</dd>{month.bot_clicks > 0 && <dd class="note">{text("bots", { n: month.bot_clicks })}</dd>}</div>
-        <div class="figure"><dt>{text("visitors")}</dt><dd>{number(month.unique_visitors)}</dd></div>
+        <div class="figure"><dt>{text("visitors")}</dt><dd>{number(month.unique_visitors - month.unique_bots)}</dd></div>
         <div class="figure"><dt>{text("total")}</dt><dd>{number(month.total_clicks)}</dd></div>
       </dl>
       {hour === 0 ? <p class="quiet">{text("firstHour")}</p> : (

@@ -84,10 +84,10 @@ function Health({ space: s }: { space: Space }) {
     if (n < 100_000) {
       const command = s.free_prefixes ? `waypost ranges assign --region ${region}` : `waypost ranges move ID --to ${region} --remainder`;
       found.push({ level: "bad", what: text("critical", { region, n }), remedy: text("criticalDo"), command });
-    } else if (n < 1_000_000) {
-      found.push({ level: "warn", what: text("low", { region, n }), remedy: text("lowDo") });
     } else if (s.free_prefixes === 0 && left !== null && left < 1440) {
       found.push({ level: "bad", what: text("soon", { region, time: ago(inMinutes(left)) }), remedy: text("soonDo") });
+    } else if (n < 1_000_000) {
+      found.push({ level: "warn", what: text("low", { region, n }), remedy: text("lowDo") });
     } else if (s.free_prefixes === 0 && left !== null && left < 30 * 1440 && n < s.prefix_size / 10) {
       found.push({ level: "warn", what: text("tenth", { region }), remedy: text("soonDo") });
     }
@@ -211,7 +211,7 @@ function List({ space }: { space: Space }) {
       {shown.length === 0 ? <p class="quiet">{text("noRanges")}</p> : (
         <Table title={text("list")} look="data" heads={[text("id"), text("prefix"), text("region"), text("state"), [text("used")], [text("unissued")], [text("rate")], text("lasts"), text("holders")]}>
           {shown.map((r) => {
-            const unissued = r.hi - r.next + r.returned;
+            const unissued = r.state === "retired" ? 0 : r.hi - r.next + r.returned; // it issues none
             return (
               <tr key={r.id}>
                 <th scope="row">{r.id}</th>

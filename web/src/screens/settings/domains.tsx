@@ -1,17 +1,19 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
 import { ago, dateTime } from "../../app/i18n";
-import { useAct, useLoad } from "../../app/load";
+import { differing, useAct, useLoad } from "../../app/load";
 import { can, operator } from "../../app/session";
 import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/settings";
 import { Copy } from "../../ui/copy";
-import { Confirm } from "../../ui/dialog";
+import { Confirm, focusBehind } from "../../ui/dialog";
 import { Await, Trouble } from "../../ui/failure";
 import { Check, Field } from "../../ui/field";
 import { toast } from "../../ui/toast";
 
 type Domain = Schemas["Domain"];
+
+const baseDomain = 1; // the domain of the base URL, in every installation; it is never removed
 
 /** Domains lists the hosts that links can have, and proves new ones. */
 export function Domains() {
@@ -23,7 +25,7 @@ export function Domains() {
     await ask(client.DELETE("/api/v1/domains/{id}", { params: { path: { id: removing!.id }, query: force ? { force } : {} } }));
     toast(text("removed", { name: removing!.host }));
     setRemoving(undefined);
-    heading.current?.focus();
+    focusBehind(heading);
     domains.reload();
   };
   return (
@@ -143,7 +145,7 @@ function One({ domain: d, changed, remove }: { domain: Domain; changed: () => vo
                 {text("verify")}
               </button>
             )}
-            <button type="button" class="danger" aria-label={`${shared("remove")}: ${d.host}`} onClick={remove}>{shared("remove")}</button>
+            {d.id !== baseDomain && <button type="button" class="danger" aria-label={`${shared("remove")}: ${d.host}`} onClick={remove}>{shared("remove")}</button>}
           </div>
         </>
       )}
@@ -169,15 +171,8 @@ function Targets({ domain: d, changed }: { domain: Domain; changed: () => void }
         onSubmit={(e) => {
           e.preventDefault();
           void act.run(async () => {
-            // Others may have changed what this form does not change.
-            const now = await ask(client.PATCH("/api/v1/domains/{id}", {
-              params: { path: { id: d.id } },
-              body: {
-                ...(root === d.root_url ? {} : { root_url: root }), ...(notFound === d.not_found_url ? {} : { not_found_url: notFound }),
-                ...(maintenance === d.maintenance_url ? {} : { maintenance_url: maintenance }),
-              },
-            }));
-            show(now);
+            const body = differing({ root_url: root, not_found_url: notFound, maintenance_url: maintenance }, d);
+            if (body) show(await ask(client.PATCH("/api/v1/domains/{id}", { params: { path: { id: d.id } }, body })));
             toast(text("saved"));
             changed();
           });

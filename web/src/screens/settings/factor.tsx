@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
 import { useAct } from "../../app/load";
 import { loadMe, me } from "../../app/session";
@@ -20,6 +20,7 @@ export function SecondFactor() {
   const [password, setPassword] = useState("");
   const [code, setCode] = useState("");
   const act = useAct();
+  const heading = useRef<HTMLHeadingElement>(null);
   const state = me.value?.second_factor;
   if (!state) return null;
   const open = (next: Asking | undefined) => {
@@ -27,6 +28,8 @@ export function SecondFactor() {
     setPassword("");
     setCode("");
     act.clear();
+    // The button that opened the dialog may be gone.
+    if (!next) setTimeout(() => document.activeElement === document.body && heading.current?.focus());
   };
   const by = password ? { current_password: password } : {};
   const submit = () => act.run(async () => {
@@ -42,9 +45,9 @@ export function SecondFactor() {
       }
       case "off":
         await ask(client.DELETE("/api/v1/me/second-factor", { body: { ...by, code: code.trim() } }));
-        open(undefined);
+        await loadMe();
         toast(text("factorOff"));
-        return loadMe();
+        return open(undefined);
       default:
         return open(undefined);
     }
@@ -52,7 +55,7 @@ export function SecondFactor() {
   const titles = { begin: text("turnOn"), confirm: text("turnOn"), renew: text("renewCodes"), off: text("turnOff"), codes: shared("done") };
   return (
     <section class="card" aria-labelledby="factor-title">
-      <h2 id="factor-title">{text("factor")}</h2>
+      <h2 id="factor-title" tabIndex={-1} ref={heading}>{text("factor")}</h2>
       <p>{state.on ? text("factorOn", { n: state.recovery_codes_left }) : text("factorOff")}</p>
       <div class="row">
         {!state.on && <button type="button" onClick={() => open({ is: "begin" })}>{text("turnOn")}</button>}
@@ -60,7 +63,7 @@ export function SecondFactor() {
         {state.on && <button type="button" class="danger" onClick={() => open({ is: "off" })}>{text("turnOff")}</button>}
       </div>
       {asking && (
-        <Dialog title={asking.is === "codes" ? text("recoveryTitle") : text("factor")} close={() => open(undefined)}>
+        <Dialog key={asking.is} title={asking.is === "codes" ? text("recoveryTitle") : text("factor")} close={() => open(undefined)}>
           <form
             onSubmit={(e) => {
               e.preventDefault();
@@ -77,7 +80,7 @@ export function SecondFactor() {
             )}
             {asking.is === "codes" && (
               <>
-                <p class="notice warn">{text("recoveryOnce")}</p>
+                <p class="notice warn" tabIndex={-1} autofocus>{text("recoveryOnce")}</p>
                 <ul class="secret mono">{asking.codes.map((c) => <li key={c}>{c}</li>)}</ul>
                 <Copy value={asking.codes.join("\n")} label={text("recoveryTitle")} />
               </>
@@ -86,7 +89,7 @@ export function SecondFactor() {
               <Field label={text("passwordIfAny")} type="password" autocomplete="current-password" autofocus value={password} set={setPassword} fault={act.failure?.fields["current_password"]} />
             )}
             {(asking.is === "confirm" || asking.is === "renew" || asking.is === "off") && (
-              <Field label={textOf(asking.is === "confirm" ? "appCode" : "anyCode")} autocomplete="one-time-code" spellcheck={false} maxLength={40} required value={code} set={setCode} fault={act.failure?.fields["code"]} />
+              <Field label={textOf(asking.is === "confirm" ? "appCode" : "anyCode")} autocomplete="one-time-code" spellcheck={false} maxLength={40} required autofocus={asking.is !== "off"} value={code} set={setCode} fault={act.failure?.fields["code"]} />
             )}
             <Trouble failure={act.failure} />
             <footer>

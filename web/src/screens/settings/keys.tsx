@@ -3,7 +3,7 @@ import { ask, client, type Schemas } from "../../app/api";
 import { useAct, useLoad } from "../../app/load";
 import { can, type Scope } from "../../app/session";
 import { text, textOf } from "../../messages/settings";
-import { Confirm } from "../../ui/dialog";
+import { Confirm, focusBehind } from "../../ui/dialog";
 import { Await, Trouble } from "../../ui/failure";
 import { Check, Choice, Field } from "../../ui/field";
 import { Table } from "../../ui/table";
@@ -42,7 +42,7 @@ export function Keys() {
     setAsked(undefined);
     if (what === "revoke") {
       toast(text("revoked", { name: k.name }));
-      heading.current?.focus();
+      focusBehind(heading);
       keys.reload();
     }
   };

@@ -2,12 +2,12 @@ import { useRef, useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
 import { dateTime } from "../../app/i18n";
 import { useAct, useLoad } from "../../app/load";
-import { me } from "../../app/session";
+import { loadMe, me, operator } from "../../app/session";
 import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/settings";
-import { Confirm } from "../../ui/dialog";
+import { Confirm, focusBehind } from "../../ui/dialog";
 import { Await, Trouble } from "../../ui/failure";
-import { Choice, Field } from "../../ui/field";
+import { Choice, Field, Picker } from "../../ui/field";
 import { Table } from "../../ui/table";
 import { Moment } from "../../ui/time";
 import { toast } from "../../ui/toast";
@@ -18,6 +18,9 @@ type Member = Schemas["Member"];
 type Role = Member["role"];
 
 const roles = () => [["viewer", textOf("viewer")], ["member", textOf("member")], ["admin", textOf("admin")]] as const;
+
+/** managed reports whether the user may change the account of a member. */
+const managed = (m: Member) => !m.shared || operator.value;
 
 async function allMembers(signal: AbortSignal): Promise<Member[]> {
   const pages = await everyPage((cursor) => ask(client.GET("/api/v1/users", { params: { query: { limit: 1000, cursor } }, signal })));
@@ -44,7 +47,7 @@ export function Members() {
     setAsked(undefined);
     if (what === "remove") {
       toast(text("removed", { name: m.name }));
-      heading.current?.focus();
+      focusBehind(heading);
     }
     members.reload();
   };
@@ -61,22 +64,15 @@ export function Members() {
               <tr key={m.id}>
                 <td><b dir="auto">{m.name}</b> {m.id === me.value?.user?.id && <span class="tag">{text("you")}</span>}<br /><span class="quiet small-text">{m.email}</span></td>
                 <td>
-                  <select
-                    aria-label={text("roleOf", { name: m.name })} value={m.role} disabled={inline.busy}
-                    onChange={(e) => {
-                      const select = e.currentTarget;
-                      const role = select.value as Role;
-                      void inline.run(async () => {
-                        await change(m, { role });
-                        toast(text("roleChanged", { name: m.name, role: textOf(role) }));
-                        members.reload();
-                      }).then((done) => {
-                        if (!done) select.value = m.role;
-                      });
-                    }}
-                  >
-                    {roles().map(([v, l]) => <option key={v} value={v}>{l}</option>)}
-                  </select>
+                  <Picker
+                    label={text("roleOf", { name: m.name })} value={m.role} options={roles()} action={shared("save")}
+                    take={(role) => void inline.run(async () => {
+                      await change(m, { role });
+                      toast(text("roleChanged", { name: m.name, role: textOf(role) }));
+                      if (m.id === me.value?.user?.id) await loadMe();
+                      members.reload();
+                    })}
+                  />
                 </td>
                 <td>
                   {m.disabled ? <span class="tag bad">{text("disabled")}</span>
@@ -87,8 +83,8 @@ export function Members() {
                 <td><Moment at={m.created_at} /></td>
                 <td>
                   <div class="row" role="group" aria-label={text("actionsOf", { name: m.name })}>
-                    {!m.shared && <button type="button" class="small" onClick={() => setAsked({ what: "invite", of: m })}>{text("newInvitation")}</button>}
-                    {!m.shared && (m.disabled
+                    {managed(m) && <button type="button" class="small" onClick={() => setAsked({ what: "invite", of: m })}>{text("newInvitation")}</button>}
+                    {managed(m) && (m.disabled
                       ? <button type="button" class="small" disabled={inline.busy} onClick={() => void inline.run(() => change(m, { disabled: false }).then(members.reload))}>{text("enable")}</button>
                       : <button type="button" class="small" onClick={() => setAsked({ what: "disable", of: m })}>{textOf("disable")}</button>)}
                     <button type="button" class="small danger" onClick={() => setAsked({ what: "remove", of: m })}>{shared("remove")}</button>

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
-import { useAct, useLoad } from "../../app/load";
+import { differing, useAct, useLoad } from "../../app/load";
 import { can, loadMe } from "../../app/session";
 import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/settings";
@@ -28,15 +28,10 @@ function Form({ of: w, saved }: { of: Schemas["Workspace"]; saved: (w: Schemas["
       onSubmit={(e) => {
         e.preventDefault();
         void act.run(async () => {
-          saved(await ask(client.PATCH("/api/v1/workspace", {
-            // Others may have changed what this form does not change.
-            body: {
-              ...(name === w.name ? {} : { name }), settings: {
-                ...(dedupe === w.settings.dedupe ? {} : { dedupe }), ...(events === w.settings.events ? {} : { events }),
-                ...(events === "sampled" && Number(sample) !== w.settings.events_sample ? { events_sample: Number(sample) } : {}),
-              },
-            },
-          })));
+          const { settings } = w;
+          const events_sample = events === "sampled" ? Number(sample) : settings.events_sample;
+          const body = differing({ name, settings: differing({ dedupe, events, events_sample }, settings) }, { name: w.name, settings: undefined });
+          if (body) saved(await ask(client.PATCH("/api/v1/workspace", { body })));
           toast(text("saved"));
           await loadMe(); // the frame shows the name
         });
