@@ -135,7 +135,7 @@ func TestAnInstallationIsOpenedByItsFirstAdministratorAndNobodyElse(t *testing.T
 	require.Contains(t, ann.run(0, "users", "set", "bob@example.com", "--role=member").Stdout, "member")
 	require.Contains(t, ann.run(0, "__complete", "users", "set", "").Stdout, "bob@example.com")
 	require.Contains(t, ann.run(1, "users", "set", "ann@example.com", "--role=viewer").Stderr, "last administrator")
-	require.Contains(t, ann.run(1, "users", "remove", "carl@example.com").Stderr, "waypost users list")
+	require.Contains(t, ann.run(1, "users", "remove", "carl@example.com", "--yes").Stderr, "waypost users list")
 
 	key := strings.TrimSpace(ann.run(0, "keys", "create", "--name=ci").Stdout)
 	machine := newShell(t, "WAYPOST_API="+control.API, "WAYPOST_API_KEY="+key)
