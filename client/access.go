@@ -48,7 +48,8 @@ func (s Session) Me(ctx context.Context) (m Me, err error) {
 
 // ChangePassword changes the password of the user who has signed in.
 func (s Session) ChangePassword(ctx context.Context, current, password string) error {
-	return s.c.do(ctx, http.MethodPatch, api.PathMe, api.MeChange{CurrentPassword: current, Password: &password}, nil)
+	var m Me
+	return s.c.do(ctx, http.MethodPatch, api.PathMe, api.MeChange{CurrentPassword: current, Password: &password}, &m)
 }
 
 // AcceptInvitation sets the password of the account of an invitation.

@@ -29,6 +29,10 @@ func serveStats(t *testing.T, answer, csv string) *statsAPI {
 			_, _ = w.Write([]byte(a.csv))
 			return
 		}
+		if a.answer == "" {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(a.answer))
 	}))
@@ -151,6 +155,7 @@ func TestClicksVisitorsAndEdgesAreForgottenFromTheCommandLine(t *testing.T) {
 	require.Equal(t, devtest.Result{Stdout: "deleted 42 clicks of spring, 3 of which had been kept one by one\n"}, r)
 	require.Equal(t, "DELETE /api/v1/urls/spring/clicks?domain=go.example.com", a.asked.Load().Method+" "+a.asked.Load().URL.String())
 
+	a = serveStats(t, "", "")
 	r = a.run(t, "clicks", "forget-visitors", "2026-03-31", "--yes")
 	require.Equal(t, devtest.Result{Stdout: "the visitors of 2026-03-31 are forgotten\n"}, r)
 	require.Equal(t, "DELETE /api/admin/visitor-salts/2026-03-31", a.asked.Load().Method+" "+a.asked.Load().URL.String())
