@@ -227,9 +227,11 @@ func CheckHead(t *Trust, s *Signer, at waypost.Position) error {
 	return t.checkHead(&h, nil)
 }
 
-// Unsent returns how many bytes followers hold that are behind the ring.
-func (s *Server) Unsent() int {
-	s.unsent.mu.Lock()
-	defer s.unsent.mu.Unlock()
-	return s.cfg.CatchUpBytes - s.unsent.left
+// HasRoom reports whether followers behind the ring may hold that many bytes more.
+func (s *Server) HasRoom(bytes int64) bool {
+	if !s.unsent.TryAcquire(bytes) {
+		return false
+	}
+	s.unsent.Release(bytes)
+	return true
 }

@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -63,27 +62,3 @@ func (l *limiter) running() int { return len(l.tokens) }
 
 // busy reports whether a request would be refused now.
 func (l *limiter) busy() bool { return len(l.tokens) == cap(l.tokens) }
-
-// budget bounds what is held at the same time.
-type budget struct {
-	mu   sync.Mutex
-	left int // guarded by mu
-}
-
-// take takes n off the budget, or returns false when less is left.
-func (b *budget) take(n int) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if n > b.left {
-		return false
-	}
-	b.left -= n
-	return true
-}
-
-// put returns what was taken.
-func (b *budget) put(n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.left += n
-}

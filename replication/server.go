@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"waypost"
 	"waypost/internal/failpoint"
@@ -99,9 +100,9 @@ type Server struct {
 	slots     *slotReader
 	snapshots *limiter
 	sums      *limiter
-	followers chan struct{} // one token for each on the stream
-	catchUps  chan struct{} // one token for each reading by a follower
-	unsent    budget        // of frames from such readings
+	followers chan struct{}       // one token for each on the stream
+	catchUps  chan struct{}       // one token for each reading by a follower
+	unsent    *semaphore.Weighted // bytes of frames from such readings
 }
 
 // NewServer makes a Server that serves once Run runs.
@@ -120,7 +121,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		sums:      newLimiter(cfg.MaxSnapshots, metrics.limiter("sums")),
 		followers: make(chan struct{}, cfg.MaxFollowers),
 		catchUps:  make(chan struct{}, 8),
-		unsent:    budget{left: cfg.CatchUpBytes},
+		unsent:    semaphore.NewWeighted(int64(cfg.CatchUpBytes)),
 	}
 	s.board = newBoard(cfg.RingFrames, cfg.RingBytes)
 	if cfg.Blocks != nil {

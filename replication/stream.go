@@ -335,7 +335,7 @@ var errSource = errors.New("the source does not answer")
 // over, and returns the position reached.
 func (c *followerConn) catchUp(ctx context.Context, p waypost.Position) (waypost.Position, error) {
 	entries, claimed, err := c.readSource(ctx, p)
-	defer func() { c.server.unsent.put(claimed) }()
+	defer func() { c.server.unsent.Release(claimed) }()
 	switch {
 	case errors.Is(err, ErrTrimmed):
 		return p, c.reset(ResetTrimmed, err.Error())
@@ -361,7 +361,7 @@ var errCrowded = errors.New("too many frames wait for followers that are behind"
 // readSource holds one of few tokens, so that a herd of followers that are behind does
 // not flood the source. The follower holds the entries until they are sent, and then
 // returns what was claimed for them.
-func (c *followerConn) readSource(ctx context.Context, p waypost.Position) (es []ringEntry, claimed int, err error) {
+func (c *followerConn) readSource(ctx context.Context, p waypost.Position) (es []ringEntry, claimed int64, err error) {
 	s := c.server
 	select {
 	case s.catchUps <- struct{}{}:
@@ -395,9 +395,9 @@ const usualFrame = frameTarget + 4<<10
 // of slow followers does not fill the memory. One usual frame is always kept, uncounted
 // if there is no room, so that slow followers hold up no others. The follower reads the
 // rest again.
-func (s *Server) claim(es []ringEntry) (kept []ringEntry, claimed int, err error) {
-	for len(kept) < len(es) && s.unsent.take(len(es[len(kept)].frame)) {
-		claimed += len(es[len(kept)].frame)
+func (s *Server) claim(es []ringEntry) (kept []ringEntry, claimed int64, err error) {
+	for len(kept) < len(es) && s.unsent.TryAcquire(int64(len(es[len(kept)].frame))) {
+		claimed += int64(len(es[len(kept)].frame))
 		kept = es[:len(kept)+1]
 	}
 	if len(kept) == 0 {

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -47,22 +46,14 @@ func (g *gossiper) run(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	const longest = 10 * time.Second
 	for failures := 0; ; failures++ {
 		now, err := gossip.Start(g.cfg)
 		if err == nil {
 			g.now.Store(now)
 			break
 		}
-		level := slog.LevelDebug
-		if failures&(failures-1) == 0 {
-			level = slog.LevelError
-		}
-		g.log.Log(ctx, level, "cannot gossip; this edge serves without, and tries again", "error", err, "failures", failures+1)
-		wait := min(200*time.Millisecond<<min(failures, 10), longest)
-		select {
-		case <-time.After(wait/2 + rand.N(wait/2)):
-		case <-ctx.Done():
+		g.log.Log(ctx, levelOf(failures, slog.LevelError), "cannot gossip; this edge serves without, and tries again", "error", err, "failures", failures+1)
+		if !pauseAfter(ctx, failures) {
 			return
 		}
 	}

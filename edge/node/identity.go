@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -227,7 +226,6 @@ func (id *identity) run(ctx context.Context, node string, former func() []string
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	defer client.CloseIdleConnections()
-	const longest = 10 * time.Second
 	control := id.cfg.Control
 	for failures := 0; ; failures++ {
 		ctx := requestid.New(ctx)
@@ -255,15 +253,8 @@ func (id *identity) run(ctx context.Context, node string, former func() []string
 			}
 			return nil
 		}
-		level := slog.LevelDebug
-		if failures&(failures-1) == 0 {
-			level = slog.LevelWarn
-		}
-		id.log.Log(ctx, level, "cannot enrol this edge yet; trying again", "error", err, "failures", failures+1)
-		wait := min(200*time.Millisecond<<min(failures, 10), longest)
-		select {
-		case <-time.After(wait/2 + rand.N(wait/2)):
-		case <-ctx.Done():
+		id.log.Log(ctx, levelOf(failures, slog.LevelWarn), "cannot enrol this edge yet; trying again", "error", err, "failures", failures+1)
+		if !pauseAfter(ctx, failures) {
 			return nil
 		}
 	}
