@@ -7,11 +7,11 @@ import (
 )
 
 // closed keeps the totals of accounts of which nothing can be spent: those of earlier
-// boots, and those of this one that have nothing left. After PostgreSQL was restored it
-// may have forgotten them, so that the edge has to report them.
+// boots, and those of this one that have nothing left. A PostgreSQL that was restored may
+// not know them any more, so the edge has to report them.
 //
-// It keeps the newest ones, between half of most and most of them: full of young
-// accounts, it forgets the old ones.
+// It keeps the accounts that were added last. Once young has half of most, it becomes
+// old, and what was old is forgotten.
 type closed struct {
 	most       int
 	young, old map[entry]budget.Totals
