@@ -25,7 +25,8 @@ size and SHA-256 of each file. It holds no cluster secret, only its check value,
 the secret elsewhere. It holds salts of visitors and hashes of passwords, so encrypt it.
 
 The login needs the role waypost_backup and nothing else. It needs pg_dump of
-PostgreSQL's own version or a newer one, on this machine.
+PostgreSQL's own version or a newer one, on this machine. Writes become slower the longer
+the dump lasts, so take it at a quiet time or from a standby.
 
 The directory must not be there yet, and it is there as a whole or not at all. A backup
 that was killed leaves a directory .NAME.*.partial next to it, which you may remove.
@@ -150,7 +151,13 @@ func sizeText(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)
 func restoredText(r backup.Restored, secretKnown bool) string {
 	m := r.Manifest
 	var b strings.Builder
-	fmt.Fprintf(&b, "restored %d links as of %s; the rows add up to the digest of the manifest\n", m.Links, m.Made.Format(time.RFC3339))
+	adds := "add up to the digest of the manifest"
+	if !m.AddsUp() {
+		adds = "are those of the backup\n" +
+			"WARNING: they do not add up to the digest of the changelog, and did not when the backup was made: rows were lost or changed.\n" +
+			"No edge takes a repair or a snapshot before waypost verify --source --recompute"
+	}
+	fmt.Fprintf(&b, "restored %d links as of %s; the rows %s\n", m.Links, m.Made.Format(time.RFC3339), adds)
 	if len(r.MadeRoles) > 0 {
 		fmt.Fprintf(&b, "made the roles %s\n", strings.Join(r.MadeRoles, ", "))
 		for _, role := range r.MadeRoles {

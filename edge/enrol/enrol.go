@@ -72,7 +72,7 @@ func read(path string) (*Credential, error) {
 	}
 	var c Credential
 	if err := json.Unmarshal(text, &c); err != nil || !controlplane.ValidNodeCredential(c.Secret) || !waypost.ValidNode(c.Node) {
-		return nil, fmt.Errorf("%s holds no credential: make a token with `waypost edges enrol --node NAME`, remove the file, and start with that token", path)
+		return nil, fmt.Errorf("%s holds no credential: make a token with `waypost edges enrol --node NAME`, and start with that token", path)
 	}
 	return &c, nil
 }

@@ -39,13 +39,15 @@ func openIdentity(cfg *Config, log *slog.Logger) (*identity, error) {
 		return nil, err
 	}
 	if id.present, err = enrol.Read(cfg.DataDir); err != nil {
-		return nil, fmt.Errorf("credential: %w", err)
+		id.why = fmt.Errorf("credential: %w", err)
+		log.Error("the credential of this edge cannot be read; the links that are on disk are served nevertheless", "error", err)
 	}
 	token := cfg.Control.EnrolToken
 	id.due = token != "" && !id.present.GotWith(token)
 	const remedy = "another token of `waypost edges enrol` changes that"
 	switch p := id.present; {
 	case id.due:
+	case id.why != nil:
 	case p == nil && cfg.Control.Token == "":
 		return nil, &ConfigError{errors.New("edge.token is missing, and this edge is not enrolled: set WAYPOST_ENROL_TOKEN " +
 			"to a token of `waypost edges enrol`, or WAYPOST_EDGE_TOKEN to the control plane's edge token")}
@@ -213,10 +215,13 @@ func closeIdle(t http.RoundTripper) {
 }
 
 // run exchanges the enrolment token, if one is due, for a credential. The directory is
-// there; former returns names that it had before. It fails when the token is refused and
-// the edge can do nothing without a credential.
+// there; former returns names that it had before. It fails when the token is refused, or
+// the credential cannot be read, and the edge can do nothing without.
 func (id *identity) run(ctx context.Context, node string, former func() []string, serves func() bool) error {
 	if !id.due {
+		if id.why != nil && id.cfg.Control.Token == "" && !serves() {
+			return id.why
+		}
 		return nil
 	}
 	//nolint:forcetypeassert // no package replaces the default transport

@@ -224,6 +224,17 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	last := start() // without a token
 	redirects(last, "third")
 	require.NoError(t, last.Stop())
+
+	// A damaged file keeps no link from visitors; a new token mends it.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "credential"), []byte("{"), 0o600))
+	damaged := start()
+	redirects(damaged, "third")
+	says(damaged, "holds no credential: make a token with `waypost edges enrol --node NAME`")
+	require.NoError(t, damaged.Stop())
+	run(0, "links", "create", "https://example.com/", "--code", "fourth")
+	mended := start("WAYPOST_ENROL_TOKEN=" + token("--node", "eu-1"))
+	redirects(mended, "fourth")
+	require.NoError(t, mended.Stop())
 	full := start("WAYPOST_EDGE_MIN_FREE_DISK=1000000GiB")
 	redirects(full, "third")
 	require.Eventually(t, func() bool {
