@@ -67,9 +67,11 @@ func hostOf(at *net.TCPAddr) string {
 
 // order is a certificate that is being asked for.
 type order struct {
-	owner Owner
-	done  chan struct{} // closed when it is there, or err is
-	err   error
+	owner    Owner
+	newcomer bool          // the owner had none in the hour before
+	waiting  int           // visitors
+	done     chan struct{} // closed when it is there, or err is
+	err      error
 }
 
 // failure says how often a name was refused in a row, and until when the authority is
@@ -80,17 +82,18 @@ type failure struct {
 	why   string // for the owner of the name
 }
 
-// ordered returns the certificate of a known name. The first client starts an order, and
-// all wait a while; the order goes on when they have left.
+// ordered returns the certificate of a known name. No limit on orders applies to one that
+// is there. Otherwise the first client starts an order, and all wait a while; the order
+// goes on when they have left.
 func (c *Certificates) ordered(hello *tls.ClientHelloInfo, name string, owner Owner) (*tls.Certificate, error) {
-	if c.cached(name) {
+	if c.cached(name) || c.load(hello.Context(), name) {
 		return c.magic.GetCertificateWithContext(hello.Context(), hello)
 	}
 	o, err := c.join(name, owner)
 	if err != nil {
 		return nil, err
 	}
-	defer c.waited()
+	defer c.waited(o)
 	limit := time.NewTimer(waitTime)
 	defer limit.Stop()
 	select {
@@ -121,6 +124,31 @@ func (c *Certificates) cached(name string) bool {
 	return false
 }
 
+// load moves a certificate from the storage into memory, and reports whether there is one
+// that is good for a while.
+func (c *Certificates) load(ctx context.Context, name string) bool {
+	select {
+	case c.loading <- struct{}{}:
+		defer func() { <-c.loading }()
+	case <-ctx.Done():
+		return false
+	}
+	cert, err := c.magic.CacheManagedCertificate(ctx, name)
+	if err != nil || cert.Expired() {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.got(name, cert)
+	return true
+}
+
+// got notes that a name has a certificate. The lock is held.
+func (c *Certificates) got(name string, cert certmagic.Certificate) {
+	delete(c.failed, name)
+	c.stored[name] = cert.Leaf.NotAfter
+}
+
 // join waits along with an order, or makes one.
 func (c *Certificates) join(name string, owner Owner) (*order, error) {
 	c.mu.Lock()
@@ -128,13 +156,10 @@ func (c *Certificates) join(name string, owner Owner) (*order, error) {
 	if c.closed {
 		return nil, net.ErrClosed
 	}
-	if c.waiting >= maxWaiting {
-		c.metrics.busy.Inc()
-		return nil, errBusy
-	}
 	o, underWay := c.orders[name]
 	if !underWay {
-		if f, ok := c.failed[name]; ok && c.cfg.Clock().Before(f.until) {
+		now := c.cfg.Clock()
+		if f, ok := c.failed[name]; ok && now.Before(f.until) {
 			return nil, errLater
 		}
 		own := 0
@@ -143,22 +168,31 @@ func (c *Certificates) join(name string, owner Owner) (*order, error) {
 				own++
 			}
 		}
-		if len(c.orders) >= maxOrders || own >= maxOwnersOrders {
+		newcomer, most := c.budget.newcomer(owner, now), maxOrders
+		if !newcomer {
+			most--
+		}
+		if len(c.orders) >= most || own >= maxOwnersOrders {
 			c.metrics.busy.Inc()
 			return nil, errBusy
 		}
-		o = &order{owner: owner, done: make(chan struct{})}
+		c.budget.asked[owner] = now
+		o = &order{owner: owner, newcomer: newcomer, done: make(chan struct{})}
 		c.orders[name] = o
 		c.running.Go(func() { c.fill(o, name) })
 	}
-	c.waiting++
+	if o.waiting >= maxWaiting {
+		c.metrics.busy.Inc()
+		return nil, errBusy
+	}
+	o.waiting++
 	return o, nil
 }
 
-func (c *Certificates) waited() {
+func (c *Certificates) waited(o *order) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waiting--
+	o.waiting--
 }
 
 // attempt ends an order when the authority has refused it once: certmagic would try
@@ -222,7 +256,7 @@ func (c *Certificates) fill(o *order, name string) {
 		ask = func() error { return c.magic.RenewCertAsync(ctx, name, false) }
 	}
 	if err != nil || cert.Expired() {
-		if err = c.mayAsk(ctx, name, o.owner); err == nil {
+		if err = c.mayAsk(ctx, name, o); err == nil {
 			err = ask()
 		}
 		if err == nil {
@@ -237,8 +271,7 @@ func (c *Certificates) fill(o *order, name string) {
 	delete(c.orders, name)
 	switch {
 	case err == nil:
-		delete(c.failed, name)
-		c.stored[name] = cert.Leaf.NotAfter
+		c.got(name, cert)
 	case !errors.Is(err, errBudget): // which is no fault of the name
 		c.fail(c.failed, name, err)
 	}

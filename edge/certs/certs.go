@@ -54,7 +54,7 @@ type Config struct {
 	// others with the same Storage. A name that leads to none of them is not ordered.
 	Addresses []netip.Addr
 
-	OrdersPerHour int      // at the authority, of which an owner has half; default 60
+	OrdersPerHour int      // at the authority, in shares of owners; default 60
 	Resolver      Resolver // says where names lead; default net.DefaultResolver
 
 	Logger  *slog.Logger          // default: discarded
@@ -64,9 +64,10 @@ type Config struct {
 
 // Bounds on what visitors can set in motion.
 const (
-	maxOrders       = 4                // at the authority at once
+	maxOrders       = 4                // at the authority at once; the last is for newcomers
 	maxOwnersOrders = maxOrders / 2    // of one owner
-	maxWaiting      = 256              // visitors that wait for a certificate
+	maxWaiting      = 64               // visitors that wait for one certificate
+	maxLoading      = 64               // visitors whose certificate is looked for in the storage
 	orderTime       = 50 * time.Second // for one certificate, before it counts as failed
 	waitTime        = 30 * time.Second // of a visitor for it
 	restTime        = 5 * time.Second  // for the rest of a handshake that has waited
@@ -84,10 +85,10 @@ type Certificates struct {
 	ctx     context.Context // of all orders
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+	loading chan struct{} // has a place for each visitor who looks into the storage
 
 	mu        sync.Mutex
 	closed    bool
-	waiting   int
 	orders    map[string]*order // by name: those under way
 	failed    map[string]failure
 	unrenewed map[string]failure   // of certificates that still serve
@@ -121,7 +122,8 @@ func New(cfg Config) (*Certificates, error) {
 		cfg.Resolver = net.DefaultResolver
 	}
 	c := &Certificates{
-		budget: budget{limit: cfg.OrdersPerHour}, warned: rate.Sometimes{First: 1, Interval: time.Minute},
+		loading: make(chan struct{}, maxLoading),
+		budget:  budget{limit: cfg.OrdersPerHour, asked: map[Owner]time.Time{}}, warned: rate.Sometimes{First: 1, Interval: time.Minute},
 		cfg: cfg, metrics: newMeters(), orders: map[string]*order{}, failed: map[string]failure{}, unrenewed: map[string]failure{},
 		stored: map[string]time.Time{},
 	}

@@ -3,6 +3,7 @@ package certs
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -21,10 +22,11 @@ type Resolver interface {
 // lookupTime bounds the search for the addresses of a name.
 const lookupTime = 5 * time.Second
 
-// budget remembers the orders of the last hour, oldest first.
+// budget remembers the orders of the last hour.
 type budget struct {
-	limit int // orders in an hour
-	spent []expense
+	limit int                 // orders in an hour
+	spent []expense           // oldest first
+	asked map[Owner]time.Time // when an owner's latest order began, whether or not it was spent
 }
 
 type expense struct {
@@ -32,9 +34,16 @@ type expense struct {
 	owner Owner
 }
 
+// newcomer reports whether an owner began no order in the last hour.
+func (b *budget) newcomer(owner Owner, now time.Time) bool {
+	maps.DeleteFunc(b.asked, func(_ Owner, at time.Time) bool { return now.Sub(at) >= time.Hour })
+	_, asked := b.asked[owner]
+	return !asked
+}
+
 // allows reports whether one more order may be made now. An owner has half of the hour's
-// orders, so that no other comes away with none.
-func (b *budget) allows(owner Owner, now time.Time) bool {
+// orders, and the last sixth is for newcomers, so that a few owners do not take them all.
+func (b *budget) allows(owner Owner, newcomer bool, now time.Time) bool {
 	b.spent = slices.DeleteFunc(b.spent, func(e expense) bool { return now.Sub(e.at) >= time.Hour })
 	own := 0
 	for _, e := range b.spent {
@@ -42,7 +51,11 @@ func (b *budget) allows(owner Owner, now time.Time) bool {
 			own++
 		}
 	}
-	return len(b.spent) < b.limit && own < max(1, b.limit/2)
+	limit := b.limit
+	if !newcomer {
+		limit -= b.limit / 6
+	}
+	return len(b.spent) < limit && own < max(1, b.limit/2)
 }
 
 func (b *budget) spend(owner Owner, now time.Time) { b.spent = append(b.spent, expense{now, owner}) }
@@ -50,9 +63,9 @@ func (b *budget) spend(owner Owner, now time.Time) { b.spent = append(b.spent, e
 // mayAsk decides whether the authority is asked for a name: there are orders left, and
 // the name leads to this edge or to a listed address, where the authority would look for
 // the proof. It counts the order.
-func (c *Certificates) mayAsk(ctx context.Context, name string, owner Owner) error {
+func (c *Certificates) mayAsk(ctx context.Context, name string, o *order) error {
 	c.mu.Lock()
-	allowed := c.budget.allows(owner, c.cfg.Clock())
+	allowed := c.budget.allows(o.owner, o.newcomer, c.cfg.Clock())
 	c.mu.Unlock()
 	if !allowed {
 		return c.overBudget()
@@ -63,8 +76,8 @@ func (c *Certificates) mayAsk(ctx context.Context, name string, owner Owner) err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := c.cfg.Clock(); c.budget.allows(owner, now) {
-		c.budget.spend(owner, now)
+	if now := c.cfg.Clock(); c.budget.allows(o.owner, o.newcomer, now) {
+		c.budget.spend(o.owner, now)
 		return nil
 	}
 	return c.overBudget()

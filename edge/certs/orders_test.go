@@ -1,8 +1,10 @@
 package certs_test
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,11 +16,17 @@ import (
 	"waypost/edge/certs"
 )
 
-// ownedBy says that names under one domain are the attacker's, and all others the
+// ownedBy says that names under some domains are those of attackers, and all others the
 // victim's.
 func ownedBy(name string) (certs.Owner, bool) {
-	if strings.HasSuffix(name, ".attacker.example") {
+	_, domain, _ := strings.Cut(name, ".")
+	switch domain {
+	case "attacker.example":
 		return 7, true
+	case "accomplice.example":
+		return 8, true
+	case "newcomer.example":
+		return 9, true
 	}
 	return 1, true
 }
@@ -70,7 +78,7 @@ func TestCertificates_ListedAddressIsAsGoodAsTheMachinesOwn(t *testing.T) {
 func TestCertificates_OwnerHasAShareOfTheOrders(t *testing.T) {
 	ln := listen(t)
 	a, cfg := ask(t, ln)
-	cfg.Owner, cfg.OrdersPerHour = ownedBy, 4
+	cfg.Owner, cfg.OrdersPerHour = ownedBy, 6
 	now := &clock{at: time.Now()}
 	cfg.Clock = now.read
 	roots := a.Roots()
@@ -81,14 +89,79 @@ func TestCertificates_OwnerHasAShareOfTheOrders(t *testing.T) {
 	}
 	require.NoError(t, order("a.attacker.example"))
 	require.NoError(t, order("b.attacker.example"))
-	require.Error(t, order("c.attacker.example"), "half of the orders")
-	require.EqualValues(t, 2, a.Orders.Load())
-	require.NoError(t, order("one.example"), "the other half is left")
+	require.NoError(t, order("c.attacker.example"))
+	require.Error(t, order("d.attacker.example"), "half of the orders")
+	require.EqualValues(t, 3, a.Orders.Load())
+	require.NoError(t, order("a.accomplice.example"), "the other half is left")
 	require.NoError(t, order("a.attacker.example"), "what is there is no order")
-	require.NoError(t, order("two.example"))
-	require.Error(t, order("three.example"), "the hour's orders are used up")
+	require.NoError(t, order("b.accomplice.example"))
+	require.Error(t, order("c.accomplice.example"), "the last sixth is for newcomers")
+	require.NoError(t, order("one.example"))
+	require.Error(t, order("a.newcomer.example"), "the hour's orders are used up")
 	now.advance(time.Hour)
-	require.NoError(t, order("c.attacker.example"), "and nothing is held against a name")
-	require.NoError(t, order("three.example"))
-	require.EqualValues(t, 6, a.Orders.Load())
+	require.NoError(t, order("d.attacker.example"), "and nothing is held against a name")
+	require.NoError(t, order("c.accomplice.example"))
+	require.EqualValues(t, 8, a.Orders.Load())
+}
+
+// stuck is a resolver that never answers for attackers' names.
+type stuck struct {
+	certs.Resolver
+
+	until <-chan struct{}
+}
+
+func (s stuck) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	if owner, _ := ownedBy(strings.TrimSuffix(host, ".")); owner != 1 {
+		<-s.until
+	}
+	return s.Resolver.LookupNetIP(ctx, network, host)
+}
+
+func TestCertificates_OwnersWhoseNamesHangHoldUpNoOther(t *testing.T) {
+	first, ln := listen(t), listen(t)
+	a, cfg := ask(t, first) // where the proof of either edge is found
+	cfg.Owner = ownedBy
+	serve(t, first, cfg)
+	_, err := visit(t, first, known, a.Roots())
+	require.NoError(t, err)
+
+	registry := prometheus.NewPedanticRegistry()
+	now := &clock{at: time.Now()}
+	cfg.Metrics, cfg.Clock, cfg.Listen, cfg.Resolver = registry, now.read, ln.Addr(), stuck{cfg.Resolver, t.Context().Done()}
+	c := serve(t, ln, cfg)
+	order := func(name string) error {
+		_, err := visit(t, ln, name, a.Roots())
+		return err
+	}
+	var visitors sync.WaitGroup
+	t.Cleanup(visitors.Wait)
+	hang := func(name string) { visitors.Go(func() { _ = order(name) }) }
+	waiting := func(n int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			hosts, _ := c.Hosts(256)
+			return len(slices.DeleteFunc(hosts, func(h certs.Host) bool { return h.State != certs.Waiting })) == n
+		}, time.Minute, time.Millisecond)
+	}
+
+	for range 65 {
+		hang("a.attacker.example")
+	}
+	require.Eventually(t, func() bool { return total(t, registry, "waypost_tls_busy_total") == 1 }, time.Minute, time.Millisecond,
+		"64 visitors wait for a certificate")
+	hang("b.attacker.example")
+	waiting(2)
+	require.Error(t, order("c.attacker.example"), "half of the places")
+	hang("a.accomplice.example")
+	waiting(3)
+	require.Error(t, order("b.accomplice.example"), "the last place is for newcomers")
+	require.NoError(t, order("one.example"))
+	require.Error(t, order("two.example"), "once in an hour")
+	now.advance(time.Hour)
+	require.NoError(t, order("two.example"))
+	hang("a.newcomer.example")
+	waiting(4)
+	require.NoError(t, order(known), "what is on disk needs no place")
+	require.EqualValues(t, 4, total(t, registry, "waypost_tls_busy_total"))
 }

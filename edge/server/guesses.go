@@ -10,27 +10,30 @@ import (
 	"waypost"
 )
 
-// Limits on wrong passwords of a link, on this edge. A network is an IPv4 address or the
-// /64 of an IPv6 one.
+// Limits on wrong passwords of a link, and on all passwords of neighbours, on this edge.
+// A network is an IPv4 address or the /64 of an IPv6 one; neighbours share a /24 or /48.
 const (
-	guessesOfNetwork = 10 // at once, and then one a minute
-	guessesOfLink    = 100
-	networkAgain     = time.Minute
-	linkAgain        = 10 * time.Second
-	guessBuckets     = 4096
+	guessesOfNetwork   = 10 // at once, and then one a minute
+	guessesOfLink      = 100
+	hashesOfNeighbours = 100
+	networkAgain       = time.Minute
+	linkAgain          = 10 * time.Second
+	neighboursAgain    = time.Second / 2
+	guessBuckets       = 4096
 )
 
-// guesses limits wrong passwords by link and network, and by link. Its size is fixed:
-// links and networks share buckets by a keyed hash, so that a stranger can only make
-// the limit of another one stricter by chance. A network over its limit takes nothing
-// from that of the link.
+// guesses limits wrong passwords by link and network, and by link, and all passwords by
+// neighbours, right ones included. Its size is fixed: links and networks share buckets by
+// a keyed hash, so that a stranger can only make the limit of another one stricter by
+// chance. A network over its limit takes nothing from that of the link.
 type guesses struct {
 	seed maphash.Seed
 	now  func() time.Time
 
-	mu       sync.Mutex
-	networks [guessBuckets]leaky
-	links    [guessBuckets]leaky
+	mu         sync.Mutex
+	networks   [guessBuckets]leaky
+	links      [guessBuckets]leaky
+	neighbours [guessBuckets]leaky
 }
 
 // leaky is a bucket of attempts, which empties with time.
@@ -44,7 +47,7 @@ func newGuesses(now func() time.Time) *guesses {
 }
 
 // attempt is one that was taken.
-type attempt struct{ network, link *leaky }
+type attempt struct{ network, link, neighbours *leaky }
 
 // take counts an attempt before it is judged, so that simultaneous ones do not exceed
 // the limits. Above them, retry is the time until the next attempt.
@@ -57,12 +60,16 @@ func (g *guesses) take(domain waypost.DomainID, code []byte, from netip.Addr) (a
 	_, _ = h.Write(code)
 	a.link = &g.links[h.Sum64()%guessBuckets]
 	_ = h.WriteByte('/')
-	address := from.As16()
+	address, around := from.As16(), 15
 	if from.Unmap().Is6() {
 		clear(address[8:])
+		around = 6
 	}
 	_, _ = h.Write(address[:])
 	a.network = &g.networks[h.Sum64()%guessBuckets]
+	h.Reset()
+	_, _ = h.Write(address[:around])
+	a.neighbours = &g.neighbours[h.Sum64()%guessBuckets]
 
 	at := g.now().UnixMilli()
 	g.mu.Lock()
@@ -73,17 +80,22 @@ func (g *guesses) take(domain waypost.DomainID, code []byte, from netip.Addr) (a
 	if retry = a.link.full(at, guessesOfLink, linkAgain); retry > 0 {
 		return attempt{}, retry
 	}
+	if retry = a.neighbours.full(at, hashesOfNeighbours, neighboursAgain); retry > 0 {
+		return attempt{}, retry
+	}
 	a.network.level++
 	a.link.level++
+	a.neighbours.level++
 	return a, 0
 }
 
-// giveBack uncounts an attempt that was right, or was not judged.
-func (g *guesses) giveBack(a attempt) {
+// giveBack uncounts an attempt in some of its buckets.
+func (g *guesses) giveBack(buckets ...*leaky) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	a.network.level = max(a.network.level-1, 0)
-	a.link.level = max(a.link.level-1, 0)
+	for _, l := range buckets {
+		l.level = max(l.level-1, 0)
+	}
 }
 
 // full brings the level of a bucket up to date, and returns 0 if it has room for one

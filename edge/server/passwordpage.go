@@ -51,14 +51,14 @@ var passwordPages = struct{ english, german map[int][]byte }{
 		language: "en", title: "Password required", intro: "This link is protected. Enter its password to follow it.",
 		label: "Password", button: "Continue",
 		wrong:   "The password is wrong. Check upper and lower case, and try again.",
-		limited: "There were too many wrong passwords for this link. Please wait a few minutes, then try again.",
+		limited: "There were too many attempts. Please wait a few minutes, then try again.",
 		busy:    "The password could not be checked at the moment. Please try again in a few seconds.",
 	}),
 	german: preparePasswordPages(&passwordText{
 		language: "de", title: "Passwort erforderlich", intro: "Dieser Link ist geschützt. Geben Sie sein Passwort ein, um ihm zu folgen.",
 		label: "Passwort", button: "Weiter",
 		wrong:   "Das Passwort ist falsch. Prüfen Sie Groß- und Kleinschreibung und versuchen Sie es noch einmal.",
-		limited: "Für diesen Link wurden zu viele falsche Passwörter eingegeben. Bitte warten Sie einige Minuten und versuchen Sie es dann noch einmal.",
+		limited: "Es gab zu viele Versuche. Bitte warten Sie einige Minuten und versuchen Sie es dann noch einmal.",
 		busy:    "Das Passwort konnte gerade nicht geprüft werden. Bitte versuchen Sie es in einigen Sekunden noch einmal.",
 	}),
 }

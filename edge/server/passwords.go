@@ -3,8 +3,9 @@ package server
 import (
 	"bytes"
 	"crypto/subtle"
+	"slices"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -19,24 +20,54 @@ import (
 // passFor is the time for which a visitor who gave the password of a link passes.
 const passFor = 12 * time.Hour
 
-// maxHashing bounds the passwords that are hashed and that wait for that. One is hashed
-// at a time, so that it takes no more than one processor and the memory of one hash.
-const maxHashing = 8
+// Bounds on the passwords that are hashed or wait for that, in all and of neighbours. One
+// is hashed at a time, so that it takes no more than one processor and the memory of one
+// hash.
+const (
+	maxHashing           = 8
+	maxNeighboursHashing = 2
+)
 
 // hashing lets passwords be hashed one at a time.
 type hashing struct {
-	turn    chan struct{}
-	waiting atomic.Int64
+	turn chan struct{}
+
+	mu      sync.Mutex
+	waiting []*leaky // the buckets of the visitors' neighbours
 }
 
 func newHashing() *hashing { return &hashing{turn: make(chan struct{}, 1)} }
 
+// enter takes a place for a password, and reports false when too many wait.
+func (h *hashing) enter(neighbours *leaky) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	own := 0
+	for _, other := range h.waiting {
+		if other == neighbours {
+			own++
+		}
+	}
+	if len(h.waiting) >= maxHashing || own >= maxNeighboursHashing {
+		return false
+	}
+	h.waiting = append(h.waiting, neighbours)
+	return true
+}
+
+func (h *hashing) leave(neighbours *leaky) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.Index(h.waiting, neighbours)
+	h.waiting = slices.Delete(h.waiting, i, i+1)
+}
+
 // compare compares a password with a verifier. It reports busy when too many wait.
-func (h *hashing) compare(v *rules.Password, password []byte) (same, busy bool) {
-	defer h.waiting.Add(-1)
-	if h.waiting.Add(1) > maxHashing {
+func (h *hashing) compare(v *rules.Password, password []byte, neighbours *leaky) (same, busy bool) {
+	if !h.enter(neighbours) {
 		return false, true
 	}
+	defer h.leave(neighbours)
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()
 	hash := argon2.IDKey(password, v.Salt[:], uint32(v.Passes), v.Memory, v.Lanes, uint32(len(v.Hash)))
@@ -103,11 +134,11 @@ func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host, path []byte, 
 	password, ok := passwordIn(ctx.Request.Body())
 	right, busy := false, false
 	if ok {
-		right, busy = s.hashing.compare(&verifier, password)
+		right, busy = s.hashing.compare(&verifier, password, attempt.neighbours)
 	}
 	switch {
 	case busy:
-		s.guesses.giveBack(attempt)
+		s.guesses.giveBack(attempt.network, attempt.link, attempt.neighbours)
 		s.metrics.passwords[passwordBusy].Add(1)
 		s.sendForm(ctx, c, fasthttp.StatusServiceUnavailable)
 		ctx.Response.Header.SetCanonical(headerRetryAfter, retrySeconds)
@@ -115,7 +146,7 @@ func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host, path []byte, 
 		s.metrics.passwords[passwordWrong].Add(1)
 		s.sendForm(ctx, c, fasthttp.StatusForbidden)
 	default:
-		s.guesses.giveBack(attempt)
+		s.guesses.giveBack(attempt.network, attempt.link)
 		s.metrics.passwords[passwordRight].Add(1)
 		s.sendBack(ctx, c, path)
 		ctx.Response.Header.SetBytesV("Set-Cookie", s.passCookie(&verifier, visit.Code, overTLS(ctx, c)))

@@ -37,6 +37,25 @@ func TestPasswordPages_SayWhatIsWrongAndLoadNothing(t *testing.T) {
 	require.Contains(t, string(formPolicy), "style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"';")
 }
 
+func TestHashing_NeighboursHaveTwoOfThePlaces(t *testing.T) {
+	h := newHashing()
+	var all [5]leaky
+	for i := range 4 {
+		require.True(t, h.enter(&all[i]))
+		require.True(t, h.enter(&all[i]))
+		require.False(t, h.enter(&all[i]))
+	}
+	require.False(t, h.enter(&all[4]), "all places are taken")
+	h.leave(&all[1])
+	require.True(t, h.enter(&all[4]))
+	h.leave(&all[2])
+	_, busy := h.compare(&rules.Password{Memory: 8, Passes: 1, Lanes: 1}, nil, &all[0])
+	require.True(t, busy)
+	_, busy = h.compare(&rules.Password{Memory: 8, Passes: 1, Lanes: 1}, nil, &all[2])
+	require.False(t, busy)
+	require.Len(t, h.waiting, 7, "the place is free again")
+}
+
 func TestWantsGerman_ByThePreferredLanguage(t *testing.T) {
 	for header, want := range map[string]bool{
 		"": false, "de": true, "de-AT,de;q=0.9,en;q=0.8": true, "en-US,en;q=0.9,de;q=0.8": false, "de,en": false, "fr": false,

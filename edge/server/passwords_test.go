@@ -275,16 +275,34 @@ func TestPasswords_GuessesAreLimitedByNetworkAndByLink(t *testing.T) {
 	require.Equal(t, 403, try("/secret01", "192.0.2.1", "wrong").StatusCode, "one a minute")
 	require.Equal(t, 429, try("/secret01", "192.0.2.1", "wrong").StatusCode)
 
+	for range 100 {
+		require.Equal(t, 303, try("/secret02", "203.0.113.1", secret).StatusCode)
+	}
+	require.Equal(t, 429, try("/secret01", "203.0.113.2", secret).StatusCode, "so many right ones of neighbours are")
+	require.Equal(t, 303, try("/secret02", "203.0.112.1", secret).StatusCode, "no neighbour")
+	for _, form := range []string{"2001:db8:1:%x::1", "2001:db8:2:%x::1"} {
+		for i := range 100 {
+			require.Equal(t, 303, try("/secret02", fmt.Sprintf(form, i), secret).StatusCode)
+		}
+		require.Equal(t, 429, try("/secret02", fmt.Sprintf(form, 100), secret).StatusCode)
+	}
+	mu.Lock()
+	now = now.Add(time.Second)
+	mu.Unlock()
+	for _, want := range []int{303, 303, 429} {
+		require.Equal(t, want, try("/secret02", "203.0.113.1", secret).StatusCode, "two a second")
+	}
+
 	limited := 0
 	for i := range 300 {
-		if try("/secret02", fmt.Sprintf("198.51.100.%d", i%256), "wrong").StatusCode == http.StatusTooManyRequests {
+		if try("/secret02", fmt.Sprintf("10.0.%d.1", i%256), "wrong").StatusCode == http.StatusTooManyRequests {
 			limited++
 		}
 	}
 	require.Equal(t, 200, limited, "100 of all networks")
 	require.Equal(t, map[string]float64{
-		"waypost_redirect_passwords_total right": 22, "waypost_redirect_passwords_total wrong": 111,
-		"waypost_redirect_passwords_total limited": 202, "waypost_redirect_passwords_total busy": 0,
+		"waypost_redirect_passwords_total right": 325, "waypost_redirect_passwords_total wrong": 111,
+		"waypost_redirect_passwords_total limited": 206, "waypost_redirect_passwords_total busy": 0,
 	}, gather(t, registry, "waypost_redirect_passwords_total"))
 }
 
@@ -295,11 +313,13 @@ func TestPasswords_ManyGuessesAtOnceTakeBoundedMemoryAndHoldUpNoRedirect(t *test
 	for i := range guessers {
 		links.links[waypost.DefaultDomain][fmt.Sprintf("secret%03d", i)] = record
 	}
-	_, addr := serve(t, server.Config{Links: links, MaxConnectionsPerAddress: 1 << 20}) // the redirects' stay open
+	_, addr := serve(t, server.Config{Links: links, TrustedProxies: loopback(), MaxConnectionsPerAddress: 1 << 20}) // the redirects' stay open
 	statuses := make(chan int, guessers)
 	var group sync.WaitGroup
 	for i := range guessers {
-		group.Go(func() { statuses <- postForm(t, addr, fmt.Sprintf("/secret%03d", i), "wrong").StatusCode })
+		group.Go(func() {
+			statuses <- postForm(t, addr, fmt.Sprintf("/secret%03d", i), "wrong", fmt.Sprintf("X-Forwarded-For: 10.0.%d.1", i)).StatusCode
+		})
 	}
 	done := make(chan struct{})
 	go func() { group.Wait(); close(done) }()
