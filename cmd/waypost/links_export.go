@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +20,7 @@ import (
 
 // exportSlice bounds the links that are requested, and in memory, at once. The API sends
 // their number in headers, where nginx drops the trailers of more. exportTries bounds the
-// attempts.
+// attempts, which take about 16 s.
 const (
 	exportSlice = 1000
 	exportTries = 8
@@ -179,24 +178,12 @@ func (x *exporter) all(ctx context.Context, to io.Writer) error {
 }
 
 func (x *exporter) slice(ctx context.Context, to *bytes.Buffer) (got client.Exported, err error) {
-	for try := 1; ; try++ {
+	err = client.Retry{Tries: exportTries, Again: client.Passing}.Do(ctx, func() (err error) {
 		to.Reset()
 		got, err = x.api.Links.Export(ctx, x.filter, x.format, x.raw, x.after, exportSlice, to)
-		if err == nil {
-			return got, nil
-		}
-		after, passing := client.Passing(err)
-		if !passing || try == exportTries || ctx.Err() != nil {
-			return got, err
-		}
-		wait := time.NewTimer(max(after, 250*time.Millisecond))
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			return got, err
-		case <-wait.C:
-		}
-	}
+		return err
+	})
+	return got, err
 }
 
 // goOn says how to go on behind what was written.

@@ -14,10 +14,8 @@ import (
 )
 
 const (
-	rounds    = 3               // times that the rest of a batch is sent after answers were lost
-	skew      = time.Minute     // between the clocks of the API and of its database, at most
-	longWait  = 4 * time.Second // between attempts, unless the API asks for more
-	firstWait = 250 * time.Millisecond
+	rounds    = 3           // times that the rest of a batch is sent after answers were lost
+	skew      = time.Minute // between the clocks of the API and of its database, at most
 	listLimit = 1000
 )
 
@@ -204,22 +202,6 @@ func (r *run) list(ctx context.Context, limit int, cursor string) (page client.P
 	return page, err
 }
 
-// persist tries until it works or again says that there is no use, waiting twice
-// as long each time.
 func (r *run) persist(ctx context.Context, again func(error) (time.Duration, bool), try func() error) error {
-	delay := firstWait
-	for attempt := 1; ; attempt++ {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		after, ok := again(err)
-		if !ok || attempt == r.Attempts {
-			return err
-		}
-		if r.Wait(ctx, max(delay, after)) != nil {
-			return err // the wait changes nothing about what the last request did
-		}
-		delay = min(2*delay, longWait)
-	}
+	return client.Retry{Tries: r.Attempts, Again: again, Pause: r.Wait}.Do(ctx, try)
 }

@@ -158,7 +158,7 @@ func (im *Import) newRun() *run {
 		r.Settle = 10 * time.Second
 	}
 	if r.Wait == nil {
-		r.Wait = pause
+		r.Wait = client.Pause
 	}
 	if r.CodesLeft == nil {
 		r.CodesLeft = func() {}
@@ -383,15 +383,4 @@ func newRunID() string {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
