@@ -21,7 +21,7 @@ type jsonRows struct {
 	lines *bufio.Scanner
 	line  int
 	read  int64
-	codes oldCodes
+	old   exported
 }
 
 // jsonRow is a line.
@@ -76,10 +76,12 @@ func (r *jsonRows) next() (row, error) {
 			read.Active = nil // as usual
 		}
 		var code string
-		if len(read.ShortCode) > 0 && json.Unmarshal(read.ShortCode, &code) != nil && r.codes.keep {
+		if len(read.ShortCode) > 0 && json.Unmarshal(read.ShortCode, &code) != nil && r.old.keepCodes {
 			return row{}, &badRow{line: r.line, reason: "short_code is no text"}
 		}
-		r.codes.settle(&read.NewLink, code)
+		var clicks int64
+		_ = json.Unmarshal(read.ClickCount, &clicks) // what is no number says nothing
+		r.old.settle(&read.NewLink, code, clicks)
 		return row{line: r.line, link: read.NewLink}, nil
 	}
 	switch err := r.lines.Err(); {

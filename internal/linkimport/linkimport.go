@@ -16,7 +16,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"waypost/client"
@@ -75,9 +74,10 @@ type Import struct {
 	// Journal. Nil: the links are created.
 	Try func(ctx context.Context, ns []client.NewLink) ([]client.Outcome, error)
 
-	// CodesLeft is called once, when the first row is read whose short_code is passed
-	// over. Nil: it is not called.
-	CodesLeft func()
+	// Left is called once for each of the fields short_code, created_by and click_count (of
+	// a row with max_clicks), when the first row is read that has one which its link does
+	// not get. Nil: it is not called.
+	Left func(field string)
 
 	// Attempts bounds how often a request is sent that surely had no effect, or
 	// changes nothing; default 8, which takes about 16 s.
@@ -160,8 +160,8 @@ func (im *Import) newRun() *run {
 	if r.Wait == nil {
 		r.Wait = client.Pause
 	}
-	if r.CodesLeft == nil {
-		r.CodesLeft = func() {}
+	if r.Left == nil {
+		r.Left = func(string) {}
 	}
 	if r.Settling == nil {
 		r.Settling = func(string, time.Duration) {}
@@ -201,7 +201,14 @@ type run struct {
 
 func (r *run) all(ctx context.Context, file io.Reader) error {
 	var err error
-	if r.reader, err = newReader(file, r.Format, r.Raw, oldCodes{r.KeepCodes, sync.OnceFunc(r.CodesLeft)}); err != nil {
+	told := make(map[string]bool)
+	left := func(field string) {
+		if !told[field] {
+			told[field] = true
+			r.Left(field)
+		}
+	}
+	if r.reader, err = newReader(file, r.Format, r.Raw, exported{r.KeepCodes, left}); err != nil {
 		return err
 	}
 	id := rand.Text()

@@ -75,9 +75,10 @@ func TestImport_KeepsCodesOnRequest(t *testing.T) {
 `
 	for format, text := range map[linkimport.Format]string{linkimport.CSV: table, linkimport.JSONLines: lines} {
 		for keep, want := range map[bool][]string{true: {"spring", "sun", ""}, false: {"", "sun", ""}} {
-			left := 0
+			var left []string
 			a := &api{}
-			im := linkimport.Import{API: a, Wait: a.wait, Format: format, KeepCodes: keep, Dedupe: true, CodesLeft: func() { left++ }}
+			im := linkimport.Import{API: a, Wait: a.wait, Format: format, KeepCodes: keep, Dedupe: true}
+			im.Left = func(field string) { left = append(left, field) }
 			_, err := im.Run(t.Context(), strings.NewReader(text))
 			require.NoError(t, err)
 			var codes []string
@@ -86,18 +87,26 @@ func TestImport_KeepsCodesOnRequest(t *testing.T) {
 				require.True(t, *l.Dedupe)
 			}
 			require.Equal(t, want, codes, format)
-			require.Equal(t, map[bool]int{true: 0, false: 1}[keep], left, format)
+			require.Equal(t, map[bool][]string{false: {"short_code"}}[keep], left, format)
 		}
 	}
 }
 
-func TestImport_SaysOnceThatCodesAreNotKept(t *testing.T) {
-	left := 0
-	a := &api{}
-	im := linkimport.Import{API: a, Wait: a.wait, CodesLeft: func() { left++ }}
-	_, err := im.Run(t.Context(), strings.NewReader("short_code,original_url\n"+strings.Repeat("a,https://example.com\n", 2500)))
-	require.NoError(t, err)
-	require.Equal(t, 1, left)
+func TestImport_SaysOnceWhatIsLeftOut(t *testing.T) {
+	const clicks = `{"original_url": "https://example.com", "click_count": 7}`
+	for want, text := range map[string]string{
+		"short_code": "short_code,original_url\n" + strings.Repeat("a,https://example.com\n", 2500),
+		"click_count": "original_url,max_clicks,click_count\nhttps://example.com,5,0\nhttps://example.com,,7\n" +
+			strings.Repeat("https://example.com,5,1\n", 2500),
+		"created_by": clicks + strings.Repeat("\n"+`{"original_url": "https://example.com", "created_by": "me"}`, 2500),
+		"":           clicks,
+	} {
+		a, left := &api{}, ""
+		im := linkimport.Import{API: a, Wait: a.wait, Left: func(field string) { left += field }}
+		_, err := im.Run(t.Context(), strings.NewReader(text))
+		require.NoError(t, err)
+		require.Equal(t, want, left)
+	}
 }
 
 func TestImport_RowsWithoutADomainGoToTheOneGiven(t *testing.T) {

@@ -63,21 +63,27 @@ type reader struct {
 	skip int // rows up to this line are left out
 }
 
-// oldCodes decides on the codes of exported links.
-type oldCodes struct {
-	keep bool   // the new links get them
-	left func() // is called for each code that is not kept
+// exported decides on what rows say of links that were exported.
+type exported struct {
+	keepCodes bool               // the new links get the old codes
+	left      func(field string) // is called for each field that the new link does not get
 }
 
-// settle keeps a code of an exported link for the new one, or reports that it does not.
-// An empty code is none.
-func (o *oldCodes) settle(n *client.NewLink, code string) {
+// settle keeps the code of an exported link for the new one, and reports what it does not
+// keep. An empty code is none.
+func (e *exported) settle(n *client.NewLink, code string, clicks int64) {
 	switch {
 	case code == "" || n.CustomCode != "":
-	case o.keep:
+	case e.keepCodes:
 		n.CustomCode = code
 	default:
-		o.left()
+		e.left("short_code")
+	}
+	if n.CreatedBy != "" {
+		e.left("created_by")
+	}
+	if n.MaxClicks > 0 && clicks > 0 {
+		e.left("click_count")
 	}
 }
 
@@ -92,7 +98,7 @@ type rowSource interface {
 
 // newReader reads what stands before the rows. An empty format is the one that the file
 // begins like.
-func newReader(file io.Reader, format Format, raw bool, codes oldCodes) (*reader, error) {
+func newReader(file io.Reader, format Format, raw bool, old exported) (*reader, error) {
 	buffered := bufio.NewReader(file)
 	begin, err := buffered.Peek(buffered.Size())
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -106,14 +112,14 @@ func newReader(file io.Reader, format Format, raw bool, codes oldCodes) (*reader
 	}
 	if format == JSONLines {
 		rows := newJSONRows(buffered)
-		rows.codes = codes
+		rows.old = old
 		return &reader{from: rows}, nil
 	}
 	rows, err := newCSVRows(buffered)
 	if err != nil {
 		return nil, err
 	}
-	rows.raw, rows.codes = raw, codes
+	rows.raw, rows.old = raw, old
 	return &reader{from: rows}, nil
 }
 
@@ -140,7 +146,7 @@ type csvRows struct {
 	csv     *csv.Reader
 	budget  *budget
 	raw     bool // cells are as they are
-	codes   oldCodes
+	old     exported
 	columns []string
 	set     []func(*client.NewLink, string) error // by column
 }
@@ -381,7 +387,7 @@ func (r *csvRows) next() (row, error) {
 	if len(fields) != len(r.columns) {
 		return row{}, &badRow{line: line, reason: fmt.Sprintf("%d fields instead of %d", len(fields), len(r.columns))}
 	}
-	next, code, hasPassword := row{line: line}, "", false
+	next, code, clicks, hasPassword := row{line: line}, "", int64(0), false
 	for i, set := range r.set {
 		cell := fields[i]
 		if !utf8.ValidString(cell) {
@@ -396,6 +402,8 @@ func (r *csvRows) next() (row, error) {
 		switch r.columns[i] {
 		case "short_code":
 			code = cell
+		case "click_count":
+			clicks, _ = strconv.ParseInt(cell, 10, 64) // what is no number says nothing
 		case "has_password":
 			if err := setBool(&hasPassword, "has_password", cell); err != nil {
 				return row{}, &badRow{line: line, reason: err.Error()}
@@ -405,7 +413,7 @@ func (r *csvRows) next() (row, error) {
 	if hasPassword && next.link.Password == "" {
 		return row{}, &badRow{line: line, reason: noPassword}
 	}
-	r.codes.settle(&next.link, code)
+	r.old.settle(&next.link, code, clicks)
 	return next, nil
 }
 
