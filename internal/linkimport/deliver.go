@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,6 +48,15 @@ func (d *delivery) deliver(ctx context.Context, f flight, rows []row, doubt erro
 		switch {
 		case err == nil:
 			rows, doubt = d.book(rows, outcomes)
+		case unread(err) != 0 && len(rows) > 1:
+			half := len(rows) / 2
+			if err := d.deliver(ctx, f, rows[:half], nil); err != nil {
+				return err
+			}
+			return d.deliver(ctx, f, rows[half:], nil)
+		case unread(err) != 0 && unread(err) != http.StatusRequestTimeout:
+			d.refuse(rows[0].because(unread(err), err.Error()))
+			return nil
 		case client.Processed(err) && d.Try == nil:
 			doubt = err
 		default:
@@ -54,6 +64,16 @@ func (d *delivery) deliver(ctx context.Context, f flight, rows []row, doubt erro
 		}
 	}
 	return nil
+}
+
+// unread returns the status of a refusal of a request as a whole, before anything was
+// created, that a smaller one may not get: 400, 408 or 413. Otherwise it returns 0.
+func unread(err error) int {
+	p, ok := errors.AsType[*client.Problem](err)
+	if ok && slices.Contains([]int{http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge}, p.Status) {
+		return p.Status
+	}
+	return 0
 }
 
 // span names lines from the first to the last of rows.
@@ -173,7 +193,10 @@ func (r *run) send(ctx context.Context, rows []row) (outcomes []client.Outcome, 
 	if r.Try != nil {
 		create, again = r.Try, client.Passing
 	}
-	err = r.persist(ctx, again, func() error {
+	err = r.persist(ctx, func(err error) (time.Duration, bool) {
+		after, ok := again(err)
+		return after, ok && (len(rows) == 1 || unread(err) == 0)
+	}, func() error {
 		outcomes, err = create(ctx, links)
 		return err
 	})

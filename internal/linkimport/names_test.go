@@ -22,7 +22,8 @@ func TestCSV_TakesTheColumnNamesOfOtherShorteners(t *testing.T) {
 		"keyword,longUrl,title\nspring,https://example.com/,Spring\n":      spring,
 		yourls: spring,
 		shlink: ofShlink,
-		"original_url,tags\nhttps://example.com/,a|b\n": {OriginalURL: "https://example.com/", Tags: []string{"a|b"}},
+		"url,shortCode,tags\nhttps://example.com/,abcd,\"a,b\"\n": {OriginalURL: "https://example.com/", CustomCode: "abcd", Tags: []string{"a", "b"}},
+		"original_url,tags\nhttps://example.com/,a|b\n":           {OriginalURL: "https://example.com/", Tags: []string{"a|b"}},
 	} {
 		r, err := newCSVRows(strings.NewReader(text))
 		require.NoError(t, err, text)

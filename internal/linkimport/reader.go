@@ -205,7 +205,7 @@ func setStatus(n *client.NewLink, s string) (err error) {
 		return nil
 	}
 	if n.RedirectStatus, err = strconv.Atoi(s); err != nil {
-		return fmt.Errorf("redirect_status %q is no number", s)
+		return fmt.Errorf("redirect_status %.40q is no number", s)
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func setMaxClicks(n *client.NewLink, s string) (err error) {
 		return nil
 	}
 	if n.MaxClicks, err = strconv.ParseInt(s, 10, 64); err != nil {
-		return fmt.Errorf("max_clicks %q is no number", s)
+		return fmt.Errorf("max_clicks %.40q is no number", s)
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func setBool(to *bool, column, s string) error {
 	case "false", "":
 		*to = false
 	default:
-		return fmt.Errorf("%s %q is neither true nor false", column, s)
+		return fmt.Errorf("%s %.40q is neither true nor false", column, s)
 	}
 	return nil
 }
@@ -293,7 +293,7 @@ var otherNames = map[string]string{
 	"url": "original_url", "long_url": "original_url", "longurl": "original_url", "keyword": "custom_code", shlinkCode: "custom_code",
 }
 
-// shlinkCode is the column, in small letters, that only a file of Shlink has.
+// shlinkCode is the column of the code, in small letters, in a file of Shlink.
 const shlinkCode = "shortcode"
 
 const headerHint = "the columns are original_url (or url, long_url, longUrl) and any of title, custom_code (or keyword, shortCode), " +
@@ -361,6 +361,10 @@ func newCSVRows(file io.Reader) (*csvRows, error) {
 	if !slices.Contains(r.columns, "original_url") {
 		return nil, errors.New("the header lacks original_url: " + headerHint)
 	}
+	// A list made by hand may have a shortCode, too, with commas between tags.
+	shlink = shlink && slices.ContainsFunc(r.columns, func(name string) bool {
+		return name == "createdat" || name == "shorturl" || name == "visits"
+	})
 	if tags := slices.Index(r.columns, "tags"); shlink && tags >= 0 {
 		r.set[tags] = setShlinkTags
 	}
@@ -419,16 +423,17 @@ func (r *csvRows) next() (row, error) {
 
 // batch holds the rows of one request, and the bad rows between them.
 type batch struct {
-	rows []row
-	bad  []Row
-	last int  // line of the last row of both kinds; the one before when there is none
-	end  bool // of the file
+	rows  []row
+	bad   []Row
+	codes map[string]bool // custom ones of rows
+	last  int             // line of the last row of both kinds; the one before when there is none
+	end   bool            // of the file
 }
 
 // batch gathers the rows of one request; when until is not 0, those up to that
 // line, which fitted into one request before. With an error it is what came before.
 func (r *reader) batch(until int) (batch, error) {
-	b := batch{last: r.skip}
+	b := batch{codes: make(map[string]bool), last: r.skip}
 	for size, passwords := 0, 0; ; {
 		full := len(b.rows)+len(b.bad) >= batchRows || size >= batchBytes || passwords >= batchPasswords
 		if until == 0 && full || until != 0 && b.last >= until {
@@ -438,8 +443,7 @@ func (r *reader) batch(until int) (batch, error) {
 		bad, isBad := errors.AsType[*badRow](err)
 		switch {
 		case isBad && bad.line > r.skip:
-			b.bad = append(b.bad, Row{Line: bad.line, Reason: bad.reason})
-			b.last = bad.line
+			b.refuse(bad)
 		case isBad: // done in an earlier run
 		case errors.Is(err, io.EOF):
 			b.end = true
@@ -451,6 +455,9 @@ func (r *reader) batch(until int) (batch, error) {
 			if next.link.Password != "" {
 				passwords++
 			}
+			if next.link.CustomCode != "" {
+				b.codes[next.link.CustomCode] = true
+			}
 			b.rows = append(b.rows, next)
 			b.last = next.line
 		}
@@ -459,31 +466,41 @@ func (r *reader) batch(until int) (batch, error) {
 	return b, nil
 }
 
+// size returns about as many bytes as the row has in a request.
 func (r row) size() int {
-	n := len(r.link.OriginalURL) + len(r.link.Title) + len(r.link.Description) + len(r.link.Metadata)
-	for _, tag := range r.link.Tags {
-		n += len(tag)
-	}
-	if len(r.link.Rules) > 0 {
-		rules, err := json.Marshal(r.link.Rules)
-		if n += len(rules); err != nil { // a time beyond the year 9999, which the API refuses
-			return n
-		}
-	}
-	return n
+	text, _ := json.Marshal(&r.link) // never fails for what was read
+	return len(text)
 }
 
-// splitTags reads the tags of a cell, which is a line of CSV of its own: a,b or
-// a,"b, with a comma".
+// maxReason bounds the text about a bad row, in bytes: it may quote the row.
+const maxReason = 500
+
+func (b *batch) refuse(bad *badRow) {
+	reason := bad.reason
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "") + " …"
+	}
+	b.bad = append(b.bad, Row{Line: bad.line, Reason: reason})
+	b.last = bad.line
+}
+
+// splitTags reads the tags of a cell, which is a line of CSV of its own: a, b or
+// a,"b, with a comma". A space before a tag belongs to it only within quotes, which
+// exports set there.
 func splitTags(cell string) ([]string, error) {
-	if cell == "" {
+	if strings.TrimSpace(cell) == "" {
 		return nil, nil
 	}
-	tags, err := csv.NewReader(strings.NewReader(cell)).Read()
-	if err != nil {
-		return nil, fmt.Errorf("tags %q are not separated by commas: %w", cell, err)
+	reader := csv.NewReader(strings.NewReader(cell))
+	reader.TrimLeadingSpace = true
+	lines, err := reader.ReadAll()
+	if err == nil && len(lines) != 1 {
+		err = errors.New("they are on several lines")
 	}
-	return tags, nil
+	if err != nil {
+		return nil, fmt.Errorf("tags %.40q are not separated by commas: %w", cell, err)
+	}
+	return lines[0], nil
 }
 
 // setShlinkTags reads the tags of a cell of Shlink, such as a|b.
