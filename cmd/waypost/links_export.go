@@ -163,6 +163,7 @@ func (x *exporter) all(ctx context.Context, to io.Writer) error {
 			}
 		}
 		if _, err := to.Write(slice.Bytes()); err != nil {
+			x.after = "" // nothing says how much of the slice was written
 			return err
 		}
 		x.links += got.Links
@@ -195,9 +196,14 @@ func (x *exporter) goOn() string {
 }
 
 // replaceFile puts what write writes in the place of a file, durably, once it is
-// complete. When it fails, the file is as it was. Errors name the file itself.
+// complete. When it fails, the file is as it was. The file keeps its mode, and symbolic
+// links lead to it as before. Errors name the file itself.
 func replaceFile(name string, write func(io.Writer) error) error {
-	err := replaceByRename(name, write)
+	target, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		target = name
+	}
+	err = replaceByRename(target, write)
 	if bad, ok := errors.AsType[*fs.PathError](err); ok {
 		bad.Path = name
 	}
@@ -207,11 +213,19 @@ func replaceFile(name string, write func(io.Writer) error) error {
 func replaceByRename(name string, write func(io.Writer) error) error {
 	dir := filepath.Dir(name)
 	temporary := filepath.Join(dir, "."+filepath.Base(name)+"."+rand.Text()[:8])
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask, like any output
+	mode := fs.FileMode(0o666) // less the umask, like any output
+	old, missing := os.Stat(name)
+	if missing == nil {
+		mode = old.Mode().Perm()
+	}
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
-	err = write(f)
+	if missing == nil {
+		err = f.Chmod(mode)
+	}
+	err = errors.Join(err, write(f))
 	if err == nil {
 		err = f.Sync()
 	}
