@@ -9,7 +9,7 @@ import (
 // in UTC. An error is for the people who wrote the text.
 func ParseMoment(text string) (at time.Time, err error) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", time.DateOnly} {
-		if at, err = time.Parse(layout, text); err == nil {
+		if at, err = time.Parse(layout, text); err == nil && writable(at) && writable(at.UTC()) {
 			return at, nil
 		}
 	}
@@ -20,4 +20,11 @@ func ParseMoment(text string) (at time.Time, err error) {
 		}
 	}
 	return time.Time{}, fmt.Errorf("%.40q is no time such as 2030-12-31T23:59:59Z, and no day such as 2030-12-31", text)
+}
+
+// writable reports whether a time can be written as RFC 3339: its year has four digits,
+// and its offset is less than a day.
+func writable(at time.Time) bool {
+	_, err := at.MarshalText()
+	return err == nil
 }

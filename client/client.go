@@ -116,16 +116,22 @@ func Processed(err error) bool {
 		return p.Status >= 500
 	}
 	dial, ok := errors.AsType[*net.OpError](err)
-	return !ok || dial.Op != "dial"
+	return !unsendable(err) && (!ok || dial.Op != "dial")
+}
+
+// unsendable reports whether a request was not sent because it cannot be JSON.
+func unsendable(err error) bool {
+	_, is := errors.AsType[*json.MarshalerError](err)
+	return is
 }
 
 // Transient reports whether another try of a request that failed with err is both safe
 // and of use, and how long to wait before it.
 func Transient(err error) (after time.Duration, ok bool) {
 	if p, is := errors.AsType[*Problem](err); is {
-		return p.RetryAfter, p.Status == http.StatusTooManyRequests
+		return p.RetryAfter, p.Status == http.StatusTooManyRequests || p.Status == http.StatusRequestTimeout
 	}
-	return 0, !Processed(err)
+	return 0, !Processed(err) && !unsendable(err)
 }
 
 // Passing reports whether another try of a request without effects is of use after err,
@@ -134,7 +140,7 @@ func Passing(err error) (after time.Duration, ok bool) {
 	if p, is := errors.AsType[*Problem](err); is {
 		return p.RetryAfter, p.Status >= 500 || p.Status == http.StatusTooManyRequests || p.Status == http.StatusRequestTimeout
 	}
-	return 0, true
+	return 0, !unsendable(err)
 }
 
 // do sends one request and decodes the answer into out. Nil: the answer has no body.

@@ -66,6 +66,7 @@ func TestProblemsTellTheReasonAndWhetherToTryAgain(t *testing.T) {
 		{409, "application/problem+json", `{"detail":"the code is taken","status":409}`, "the code is taken (409)", false, false, 7 * time.Second},
 		{401, "application/problem+json", `{"detail":"a key is required"}`, "a key is required (401)", false, false, 7 * time.Second},
 		{429, "application/problem+json; charset=utf-8", `{"title":"Too many"}`, "Too many (429)", false, true, 7 * time.Second},
+		{408, "application/problem+json", `{"detail":"too slow"}`, "too slow (408)", false, true, 7 * time.Second},
 		{503, "application/problem+json", `{"detail":"busy"}`, "busy (503)", true, false, 7 * time.Second},
 		{502, "text/html", "<h1>proxy</h1>", "Bad Gateway (502)", true, false, 7 * time.Second},
 		{404, "application/problem+json", `{broken`, "Not Found (404)", false, false, 7 * time.Second},
@@ -92,6 +93,12 @@ func TestNobodyThereIsToldApartFromALostAnswer(t *testing.T) {
 	_, err = c.Links.Find(t.Context(), "", "x")
 	require.Error(t, err)
 	require.True(t, client.Processed(err), "the request was sent")
+	_, err = c.Links.Create(t.Context(), client.NewLink{ExpiresAt: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)})
+	require.ErrorContains(t, err, "encode the request")
+	require.False(t, client.Processed(err), "no request was made")
+	_, passing := client.Passing(err)
+	_, transient := client.Transient(err)
+	require.False(t, passing || transient, "another try is of no use")
 	server.Close()
 	_, err = c.Links.Find(t.Context(), "", "x")
 	require.ErrorContains(t, err, "is the control plane running?")

@@ -74,9 +74,6 @@ func (l Links) Create(ctx context.Context, n NewLink) (link Link, err error) {
 // maxTries bounds how often a repeatable request is sent.
 const maxTries = 3
 
-// retryPause is the pause after a first failure; it doubles.
-const retryPause = 200 * time.Millisecond
-
 // Make creates one link, or finds the one of its target when n asks for that. The request
 // has an Idempotency-Key, so that Make sends it again when the answer is lost.
 func (l Links) Make(ctx context.Context, n NewLink, w Write) (Link, Receipt, error) {
@@ -85,25 +82,17 @@ func (l Links) Make(ctx context.Context, n NewLink, w Write) (Link, Receipt, err
 		key = rand.Text()
 	}
 	w.Domain = "" // it is in the body
-	var link Link
-	for try := 1; ; try++ {
-		got, err := l.c.exchange(ctx, http.MethodPost, api.PathLinks+w.query(), http.Header{"Idempotency-Key": {key}}, n)
-		if err == nil {
-			err = l.c.decode(got, &link)
-			return link, receiptOf(got.header, got.status), err
-		}
-		after, passing := Passing(err)
-		if !passing || try == maxTries {
-			return Link{}, Receipt{}, err
-		}
-		timer := time.NewTimer(max(after, retryPause<<(try-1)))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return Link{}, Receipt{}, err
-		case <-timer.C:
-		}
+	var got answer
+	err := Retry{Tries: maxTries, Again: Passing}.Do(ctx, func() (err error) {
+		got, err = l.c.exchange(ctx, http.MethodPost, api.PathLinks+w.query(), http.Header{"Idempotency-Key": {key}}, n)
+		return err
+	})
+	if err != nil {
+		return Link{}, Receipt{}, err
 	}
+	var link Link
+	err = l.c.decode(got, &link)
+	return link, receiptOf(got.header, got.status), err
 }
 
 // CreateBulk creates up to 1,000 links, each with its own outcome, in order. The outcomes

@@ -74,12 +74,10 @@ func appliedText(applied string) string {
 }
 
 func (p linksCommands) createCommand() *cobra.Command {
-	var n client.NewLink
+	var l linkFlags
 	var w writeFlags
-	var rules ruleFlags
-	var expires config.Duration
-	var expiresAt, metadata string
-	var dedupe, password bool
+	var code string
+	var dedupe bool
 	c := &cobra.Command{
 		Use:   "create URL",
 		Short: "Create a link and print its short URL",
@@ -95,41 +93,26 @@ choose the key, for scripts that may run again.`,
   waypost links create https://example.com --valid-from 2026-12-01T09:00:00+01:00 --rules rules.yaml`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			if c.Flags().Changed("expires-in") && time.Duration(expires) < time.Second {
-				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", &expires)}
-			}
-			err := errors.Join(w.check(), checkClicks(c, n.MaxClicks), checkTags(n.Tags, ""), oneOf(c, "expires-in", "expires-at"),
-				notEmpty(c, "expires-at"), notEmpty(c, "valid-from"))
+			err := errors.Join(w.check(), oneOf(c, "expires-in", "expires-at"), notEmpty(c, "expires-at"), notEmpty(c, "valid-from"))
 			if err == nil {
-				n.ExpiresAt, err = moment("--expires-at", expiresAt)
-			}
-			if err == nil && metadata != "" {
-				n.Metadata, err = jsonObject("--metadata", metadata)
-			}
-			if err == nil {
-				err = rules.read(p)
+				err = l.read(p, c, "")
 			}
 			if err != nil {
 				return err
-			}
-			rules.fill(&n)
-			if c.Flags().Changed("dedupe") {
-				n.Dedupe = &dedupe
-			}
-			if password {
-				if n.Password, err = p.password("-", "", false); err != nil {
-					return err
-				}
 			}
 			api, err := p.api()
 			if err != nil {
 				return err
 			}
 			defer api.Close()
-			n.OriginalURL, n.ExpiresInSeconds, n.Domain = args[0], int64(time.Duration(expires)/time.Second), w.Domain
+			n := l.create()
+			n.OriginalURL, n.CustomCode, n.Domain = args[0], code, w.Domain
+			if c.Flags().Changed("dedupe") {
+				n.Dedupe = &dedupe
+			}
 			link, receipt, err := api.Links.Make(c.Context(), n, w.Write)
 			if err != nil {
-				return rules.rules.locate(err)
+				return l.rules.rules.locate(err)
 			}
 			if receipt.Found {
 				_, err = fmt.Fprintf(p.stderr, "waypost: found: %s was there already, and is unchanged\n", printable(link.ShortURL))
@@ -138,37 +121,18 @@ choose the key, for scripts that may run again.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&n.CustomCode, "code", "", "code of your own instead of a generated one")
-	f.StringVar(&n.Title, "title", "", "title, for people")
-	f.StringVar(&n.Description, "description", "", "description, for people")
-	f.StringArrayVar(&n.Tags, "tag", nil, "tag; may be given several times")
-	f.StringVar(&metadata, "metadata", "", "JSON object to keep with the link")
-	f.Var(&expires, "expires-in", "time until the link expires, such as 12h, 30d or 52w")
-	f.StringVar(&expiresAt, "expires-at", "", "when the link expires, such as 2030-12-31T23:59:59Z, or a day: when that begins in UTC")
-	f.IntVar(&n.RedirectStatus, "status", 0, "status of the redirect: 301, 302, 307 or 308 (default 302)")
-	f.BoolVar(&n.ForwardQuery, "forward-query", false, "add the query that a visitor brings to the target's")
-	f.BoolVar(&n.ForwardPath, "forward-path", false, "add what follows the code in the path to the target's")
-	f.Int64Var(&n.MaxClicks, "max-clicks", 0, "how often visitors are led to the target, in all")
-	f.StringVar(&n.MaxClicksMode, "max-clicks-mode", "", "how strictly: exact, bounded or eventual (default eventual)")
-	f.StringVar(&n.ExhaustedURL, "exhausted-url", "", "where visitors are led once --max-clicks is used up (default 410)")
+	f.StringVar(&code, "code", "", "code of your own instead of a generated one")
 	f.BoolVar(&dedupe, "dedupe", false, "give the one link of the target, which may be there already (default as the workspace has it)")
-	rules.bind(f, "")
-	f.BoolVar(&password, "password-stdin", false, "read a password that visitors must give from standard input")
+	l.bind(f, false)
 	f.StringVar(&w.Key, "idempotency-key", "", "name of the request: sent again within a day, it makes no second link")
 	w.bind(c, f)
 	return c
 }
 
 func (p linksCommands) updateCommand() *cobra.Command {
+	var l linkFlags
 	var w writeFlags
-	var rules ruleFlags
-	var target, title, description, metadata, expiresAt string
-	var tags []string
-	var expires config.Duration
-	var status int
-	var forwardQuery, forwardPath, never, noTags, enable, disable, unlimited, password, noPassword bool
-	var maxClicks int64
-	var maxClicksMode, exhausted string
+	var target string
 	c := &cobra.Command{
 		Use:   "update CODE",
 		Short: "Change a link",
@@ -179,68 +143,29 @@ a later expiry, until it is cleaned up.`,
   waypost links update spring-sale --disable --wait all`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			err := errors.Join(w.check(), checkClicks(c, maxClicks), checkTags(tags, ": --no-tags takes all away"),
-				oneOf(c, "enable", "disable"), oneOf(c, "tag", "no-tags"), oneOf(c, "expires-in", "expires-at", "never-expires"),
-				oneOf(c, "max-clicks", "no-max-clicks"), oneOf(c, "password-stdin", "no-password"))
-			if err != nil {
-				return err
-			}
-			given := c.Flags().Changed
-			expiry, err := moment("--expires-at", expiresAt)
+			err := errors.Join(w.check(), oneOf(c, "enable", "disable"), oneOf(c, "tag", "no-tags"),
+				oneOf(c, "expires-in", "expires-at", "never-expires"), oneOf(c, "max-clicks", "no-max-clicks"),
+				oneOf(c, "password-stdin", "no-password"))
 			if err == nil {
-				err = rules.read(p)
+				err = l.read(p, c, ": --no-tags takes all away")
 			}
 			if err != nil {
 				return err
-			}
-			var object json.RawMessage
-			if given("metadata") {
-				if object, err = jsonObject("--metadata", metadata); err != nil {
-					return err
-				}
-			}
-			if given("expires-in") && time.Duration(expires) < time.Second {
-				return &usageError{fmt.Errorf("--expires-in: %s is less than a second", &expires)}
 			}
 			var change client.LinkChange
-			some := rules.change(&change, given) || password || noPassword
-			if noPassword {
-				change.Password = api.Reset[string]()
+			some := l.change(&change, c.Flags().Changed)
+			if c.Flags().Changed("target") {
+				change.OriginalURL, some = api.Set(target), true
 			}
-			if password {
-				word, err := p.password("-", "", false)
-				if err != nil {
-					return err
-				}
-				change.Password = api.Set(word)
-			}
-			for flag, set := range map[string]func(){
-				"target":        func() { change.OriginalURL = api.Set(target) },
-				"title":         func() { change.Title = api.Set(title) },
-				"description":   func() { change.Description = api.Set(description) },
-				"tag":           func() { change.Tags = api.Set(tags) },
+			on := func(flag string) bool { return c.Flags().Lookup(flag).Value.String() == "true" }
+			some = setAll(on, map[string]func(){
 				"no-tags":       func() { change.Tags = api.Reset[[]string]() },
-				"metadata":      func() { change.Metadata = api.Set(object) },
-				"status":        func() { change.RedirectStatus = api.Set(status) },
-				"forward-query": func() { change.ForwardQuery = api.Set(forwardQuery) },
-				"forward-path":  func() { change.ForwardPath = api.Set(forwardPath) },
-				"expires-in":    func() { change.ExpiresInSeconds = api.Set(int64(time.Duration(expires) / time.Second)) },
-				"expires-at":    func() { change.ExpiresAt = api.Set(expiry) },
 				"never-expires": func() { change.ExpiresAt = api.Reset[time.Time]() },
-
-				"max-clicks":      func() { change.MaxClicks = api.Set(maxClicks) },
-				"max-clicks-mode": func() { change.MaxClicksMode = api.Set(maxClicksMode) },
-				"exhausted-url":   func() { change.ExhaustedURL = api.Set(exhausted) },
-				"no-max-clicks":   func() { change.MaxClicks = api.Reset[int64]() },
-
-				"enable":  func() { change.Active = api.Set(true) },
-				"disable": func() { change.Active = api.Set(false) },
-			} {
-				if given(flag) {
-					set()
-					some = true
-				}
-			}
+				"no-max-clicks": func() { change.MaxClicks = api.Reset[int64]() },
+				"no-password":   func() { change.Password = api.Reset[string]() },
+				"enable":        func() { change.Active = api.Set(true) },
+				"disable":       func() { change.Active = api.Set(false) },
+			}) || some
 			if !some {
 				return &usageError{errors.New("nothing to change: say what, for example --target URL")}
 			}
@@ -252,37 +177,24 @@ a later expiry, until it is cleaned up.`,
 			var code string
 			w.Domain, code = linkName(w.Domain, args[0])
 			if w.IfMatch == "" {
-				w.IfMatch = rules.rules.State
+				w.IfMatch = l.rules.rules.State
 			}
 			link, receipt, err := api.Links.Change(c.Context(), code, change, w.Write)
 			if err != nil {
-				return rules.rules.locate(err)
+				return l.rules.rules.locate(err)
 			}
 			return errors.Join(p.tell(receipt, link.Warnings), p.print(describe(link), link))
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&target, "target", "", "the new target")
-	f.StringVar(&title, "title", "", `title, for people; "" for none`)
-	f.StringVar(&description, "description", "", `description, for people; "" for none`)
-	f.StringArrayVar(&tags, "tag", nil, "tag, in the place of those that are there; may be given several times")
-	f.BoolVar(&noTags, "no-tags", false, "take all tags away")
-	f.StringVar(&metadata, "metadata", "", "JSON object to keep with the link, in the place of the old one; null for none")
-	f.Var(&expires, "expires-in", "time from now until the link expires, such as 12h, 30d or 52w")
-	f.StringVar(&expiresAt, "expires-at", "", "when the link expires, such as 2030-12-31T23:59:59Z, or a day: when that begins in UTC")
-	f.BoolVar(&never, "never-expires", false, "let the link live forever")
-	f.IntVar(&status, "status", 0, "status of the redirect: 301, 302, 307 or 308")
-	f.BoolVar(&forwardQuery, "forward-query", false, "add the query that a visitor brings to the target's, or --forward-query=false")
-	f.BoolVar(&forwardPath, "forward-path", false, "add what follows the code in the path to the target's, or --forward-path=false")
-	f.Int64Var(&maxClicks, "max-clicks", 0, "how often visitors are led to the target, with the clicks that there are already")
-	f.StringVar(&maxClicksMode, "max-clicks-mode", "", "how strictly: exact, bounded or eventual")
-	f.StringVar(&exhausted, "exhausted-url", "", `where visitors are led once --max-clicks is used up; "" for none`)
-	f.BoolVar(&unlimited, "no-max-clicks", false, "lead visitors to the target without a limit")
-	f.BoolVar(&enable, "enable", false, "let a disabled link redirect again")
-	f.BoolVar(&disable, "disable", false, "let the link answer 410 until it is enabled")
-	f.BoolVar(&password, "password-stdin", false, "read a new password that visitors must give from standard input")
-	f.BoolVar(&noPassword, "no-password", false, "let visitors follow the link without a password")
-	rules.bind(f, `; "" for none`)
+	f.Bool("no-tags", false, "take all tags away")
+	f.Bool("never-expires", false, "let the link live forever")
+	f.Bool("no-max-clicks", false, "lead visitors to the target without a limit")
+	f.Bool("enable", false, "let a disabled link redirect again")
+	f.Bool("disable", false, "let the link answer 410 until it is enabled")
+	f.Bool("no-password", false, "let visitors follow the link without a password")
+	l.bind(f, true)
 	f.StringVar(&w.IfMatch, "if-match", "", "change only this state of the link, by its ETag")
 	w.bind(c, f)
 	return c

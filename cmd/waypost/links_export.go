@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +20,7 @@ import (
 
 // exportSlice bounds the links that are requested, and in memory, at once. The API sends
 // their number in headers, where nginx drops the trailers of more. exportTries bounds the
-// attempts.
+// attempts, which take about 16 s.
 const (
 	exportSlice = 1000
 	exportTries = 8
@@ -164,6 +163,7 @@ func (x *exporter) all(ctx context.Context, to io.Writer) error {
 			}
 		}
 		if _, err := to.Write(slice.Bytes()); err != nil {
+			x.after = "" // nothing says how much of the slice was written
 			return err
 		}
 		x.links += got.Links
@@ -179,24 +179,12 @@ func (x *exporter) all(ctx context.Context, to io.Writer) error {
 }
 
 func (x *exporter) slice(ctx context.Context, to *bytes.Buffer) (got client.Exported, err error) {
-	for try := 1; ; try++ {
+	err = client.Retry{Tries: exportTries, Again: client.Passing}.Do(ctx, func() (err error) {
 		to.Reset()
 		got, err = x.api.Links.Export(ctx, x.filter, x.format, x.raw, x.after, exportSlice, to)
-		if err == nil {
-			return got, nil
-		}
-		after, passing := client.Passing(err)
-		if !passing || try == exportTries || ctx.Err() != nil {
-			return got, err
-		}
-		wait := time.NewTimer(max(after, 250*time.Millisecond))
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			return got, err
-		case <-wait.C:
-		}
-	}
+		return err
+	})
+	return got, err
 }
 
 // goOn says how to go on behind what was written.
@@ -208,9 +196,14 @@ func (x *exporter) goOn() string {
 }
 
 // replaceFile puts what write writes in the place of a file, durably, once it is
-// complete. When it fails, the file is as it was. Errors name the file itself.
+// complete. When it fails, the file is as it was. The file keeps its mode, and symbolic
+// links lead to it as before. Errors name the file itself.
 func replaceFile(name string, write func(io.Writer) error) error {
-	err := replaceByRename(name, write)
+	target, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		target = name
+	}
+	err = replaceByRename(target, write)
 	if bad, ok := errors.AsType[*fs.PathError](err); ok {
 		bad.Path = name
 	}
@@ -220,11 +213,19 @@ func replaceFile(name string, write func(io.Writer) error) error {
 func replaceByRename(name string, write func(io.Writer) error) error {
 	dir := filepath.Dir(name)
 	temporary := filepath.Join(dir, "."+filepath.Base(name)+"."+rand.Text()[:8])
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask, like any output
+	mode := fs.FileMode(0o666) // less the umask, like any output
+	old, missing := os.Stat(name)
+	if missing == nil {
+		mode = old.Mode().Perm()
+	}
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
-	err = write(f)
+	if missing == nil {
+		err = f.Chmod(mode)
+	}
+	err = errors.Join(err, write(f))
 	if err == nil {
 		err = f.Sync()
 	}

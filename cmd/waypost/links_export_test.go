@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -151,7 +152,7 @@ func TestAnExportThatStopsLeavesTheFileAsItWas(t *testing.T) {
 	require.Len(t, entries, 1)
 
 	_, err = export(t, pages(t, true))
-	require.ErrorContains(t, err, "the export is not complete, it ends after 1 link")
+	require.ErrorContains(t, err, "the export is not complete, it ends after 1 link (go on with --after two): ")
 	said, err := export(t, pages(t, false), file)
 	require.NoError(t, err)
 	require.Equal(t, "2 links written to "+file+"\n", said)
@@ -177,3 +178,32 @@ func (w *wishes) CreateBulk(_ context.Context, ns []client.NewLink) ([]client.Ou
 }
 
 func (w *wishes) List(context.Context, int, string) (client.Page, error) { return client.Page{}, nil }
+
+func TestLinksExport_DoesNotAdviseToGoOnBehindAWriteThatFailed(t *testing.T) {
+	p := &program{stdout: full{}, stderr: io.Discard, output: "text", environ: []string{"WAYPOST_API=" + pages(t, false)}}
+	c := linksCommands{p}.exportCommand()
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetArgs([]string{"--after", "two"})
+	require.EqualError(t, c.ExecuteContext(t.Context()), "the export is not complete, it ends after 0 links: no space left on device")
+}
+
+// full is a disk without space.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestLinksExport_KeepsTheModeOfAFileAndSymbolicLinksToIt(t *testing.T) {
+	dir := t.TempDir()
+	file, symbolic := filepath.Join(dir, "links.csv"), filepath.Join(dir, "latest.csv")
+	require.NoError(t, os.WriteFile(file, []byte("before"), 0o600))
+	require.NoError(t, os.Symlink("links.csv", symbolic))
+	_, err := export(t, pages(t, false), symbolic)
+	require.NoError(t, err)
+	info, err := os.Lstat(file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	require.NotEqual(t, int64(len("before")), info.Size())
+	info, err = os.Lstat(symbolic)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSymlink, info.Mode().Type())
+}

@@ -40,21 +40,23 @@ func (p linksCommands) importCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Create the links of a CSV or JSON lines file, 1,000 in a request and several requests at once",
-		Long: `Create the links of a CSV or JSON lines file in UTF-8. JSON lines are objects with the names
-of the API; fields of exports only, such as click_count, are ignored. CSV begins with a header,
-and has commas, semicolons or tabs between its cells: original_url (or url, long_url, longUrl)
-and any of title, custom_code (or keyword, shortCode), domain, description, tags (separated by
-commas), redirect_status, forward_query, forward_path and active (true or false), metadata (a
-JSON object), expires_at and valid_from (a time such as 2030-12-31T23:59:59Z, or a day: when
-that begins in UTC), expired_url, rules (a JSON list), max_clicks, max_clicks_mode, and
-exhausted_url. The CSV of Shlink's web client and a table of YOURLS can be imported as they
-are. Files of "waypost links export" can be imported; the links get new codes. With
---keep-codes they keep the short_code of the file, for a move to another installation; codes
-that the installation has issued or leased are refused. JSON lines of an export name the
-domain of each link, also the shared one: it must be there, or be left out of the lines.
-In CSV, the apostrophe before a cell that a spreadsheet could take for a formula, such as
-'=1+1, is taken away, unless --raw says that cells are as they are, as in an export with
---raw. "-" reads standard input.
+		Long: `Create the links of a CSV or JSON lines file in UTF-8. JSON lines are objects with the
+names of the API; fields of exports only, such as click_count, are ignored, and so is
+created_by, which names the import and the line. CSV begins with a header, and has commas,
+semicolons or tabs between its cells: original_url (or url, long_url, longUrl) and any of
+title, custom_code (or keyword, shortCode), domain, description, tags (separated by
+commas), redirect_status, forward_query, forward_path and active (true or false), metadata
+(a JSON object), expires_at and valid_from (a time such as 2030-12-31T23:59:59Z, or a day:
+when that begins in UTC), expired_url, rules (a JSON list), max_clicks, max_clicks_mode,
+and exhausted_url. The CSV of Shlink's web client and a table of YOURLS can be imported as
+they are. Files of "waypost links export" can be imported; the links get new codes. With
+--keep-codes they keep the short_code of the file, for a move to another installation;
+codes that the installation has issued or leased are refused. Of rows with one code the
+first gets it. Links with max_clicks can be used that often again. JSON lines of an export
+name the domain of each link, also the shared one: it must be there, or be left out of the
+lines. In CSV, the apostrophe before a cell that a spreadsheet could take for a formula,
+such as '=1+1, is taken away, unless --raw says that cells are as they are, as in an
+export with --raw. "-" reads standard input.
 
 Each refused row is reported with its line and the reason; the others are created. Exit
 code 1 means that some were not. Standard error shows the progress: with a bar on a
@@ -141,7 +143,7 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 	if err != nil {
 		return err
 	}
-	tell, err := p.newTelling(i.reportFile, i.dryRun)
+	tell, err := p.newTelling(i, journal)
 	if err != nil {
 		return errors.Join(err, endJournal(journal, err, nil))
 	}
@@ -153,9 +155,7 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 	im.Settling = func(rows string, after time.Duration) {
 		_, _ = fmt.Fprintf(lines, "lines %s may have been sent, and their outcome is unknown: they are looked for among the links in %s\n", rows, after)
 	}
-	im.CodesLeft = func() {
-		_, _ = fmt.Fprintln(lines, "the links get new codes, not the short_code of the file: for that, give --keep-codes")
-	}
+	im.Left = func(field string) { _, _ = fmt.Fprintln(lines, notTaken[field]) }
 	tell.lines = lines
 	report, runErr := im.Run(c.Context(), file)
 	finish()
@@ -163,6 +163,13 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 	told := tell.end(report, time.Since(began), runErr)
 	runErr = advise(runErr, journal)
 	return errors.Join(endJournal(journal, runErr, told), verdict(report, runErr, i.dryRun), told)
+}
+
+// notTaken says which fields of an export an import leaves out.
+var notTaken = map[string]string{
+	"short_code":  "the links get new codes, not the short_code of the file: for that, give --keep-codes",
+	"created_by":  "the created_by of the links names this import and the line, not what the file has",
+	"click_count": "links with max_clicks can be used that often again: the click_count of the file is left out",
 }
 
 // advise says what to do about the error that stopped an import.

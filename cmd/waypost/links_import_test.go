@@ -174,3 +174,55 @@ func TestLinksImport_TakesTheFormatFromTheFile(t *testing.T) {
 		require.Contains(t, stdout, "1 of 1 row created")
 	}
 }
+
+func TestLinksImport_ReportReplacesNoFileThatIsRead(t *testing.T) {
+	dir := t.TempDir()
+	file, report, symbolic := filepath.Join(dir, "links.csv"), filepath.Join(dir, "refused.csv"), filepath.Join(dir, "latest.csv")
+	const rows, before = "url\nftp://a.example\n", "line,verdict,status,reason,original_url\n" + "before, and so long that none of it must be left\n"
+	require.NoError(t, os.WriteFile(file, []byte(rows), 0o600))
+	require.NoError(t, os.WriteFile(report, []byte(before), 0o600))
+	require.NoError(t, os.Symlink(file, symbolic))
+	api := func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			_, _ = io.WriteString(w, `{"results":[{"status":422,"error":{"status":422,"detail":"no web address"}}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{}`)
+	}
+	holds := func(path, want string) {
+		t.Helper()
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, want, string(text))
+	}
+	for _, path := range []string{file, symbolic, file + ".progress"} {
+		code, _, stderr := ask(t, api, "links", "import", file, "--report", path)
+		require.Equal(t, exitUsage, code)
+		require.Contains(t, stderr, "--report: the import reads "+path)
+		holds(file, rows)
+	}
+
+	code, _, stderr := ask(t, api, "links", "import", report, "--report", file)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "the header has columns that an import does not know")
+	holds(file, rows)
+
+	code, _, stderr = ask(t, api, "links", "import", file, "--report", report)
+	require.Equal(t, exitFailure, code, stderr)
+	holds(report, "line,verdict,status,reason,original_url\n2,refused,422,no web address,ftp://a.example\n")
+}
+
+func TestLinksImport_SaysWhatOfAnExportIsLeftOut(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "links.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte(`{"original_url":"https://a.example","created_by":"me","max_clicks":1,"click_count":1}`), 0o600))
+	api := func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			_, _ = io.WriteString(w, `{"results":[{"status":201,"short_code":"a"}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{}`)
+	}
+	code, _, stderr := ask(t, api, "links", "import", file)
+	require.Zero(t, code, stderr)
+	require.Equal(t, notTaken["created_by"]+"\n"+notTaken["click_count"]+"\n", stderr)
+}

@@ -20,6 +20,7 @@ func TestLinks_TakePasswordsFromStandardInput(t *testing.T) {
 		{"update spring --password-stdin", "open sesame\r\n", `"password":"open sesame"`, 0},
 		{"update spring --no-password", "", `"password":null`, 0},
 		{"update spring --no-password --password-stdin", "x", "", 2},
+		{"update spring --no-password=false --enable=false", "", "", 2},
 		{"create https://example.com/ --password-stdin", "", "", 1},
 		{"create https://example.com/ --password-stdin", "two\nlines", "", 1},
 	} {

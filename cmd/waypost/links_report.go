@@ -31,22 +31,61 @@ type telling struct {
 	dry   bool
 }
 
-func (p linksCommands) newTelling(report string, dry bool) (*telling, error) {
-	t := &telling{p: p.program, lines: p.stderr, dry: dry}
+func (p linksCommands) newTelling(i importing, journal *linkimport.Journal) (*telling, error) {
+	t := &telling{p: p.program, lines: p.stderr, dry: i.dryRun}
 	if p.output == "json" {
 		t.json = bufio.NewWriter(p.stdout)
 	}
-	if report == "" {
+	if i.reportFile == "" {
 		return t, nil
 	}
 	var err error
-	if t.file, err = os.Create(report); err != nil {
+	if t.file, err = os.OpenFile(i.reportFile, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
 		return nil, fmt.Errorf("write the report: %w", err)
 	}
-	t.csv = csv.NewWriter(t.file)
+	to, err := reportOver(t.file, i.file, journal.Name())
+	if err != nil {
+		return nil, errors.Join(err, t.file.Close())
+	}
+	t.csv = csv.NewWriter(to)
 	// An error is told at the end.
 	_ = t.csv.Write([]string{"line", "verdict", "status", "reason", "original_url"})
 	return t, nil
+}
+
+// reporting writes a report over an old file. That is emptied by the first write only, so
+// that an import which does not begin leaves it as it was.
+type reporting struct {
+	file *os.File
+	old  bool // content is left to be replaced
+}
+
+// reportOver returns the writer of a report. It refuses a file that the import reads:
+// "-" stands for standard input, and "" for none.
+func reportOver(file *os.File, reads ...string) (*reporting, error) {
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return &reporting{file: file}, err
+	}
+	for _, name := range reads {
+		if name == "-" {
+			name = "/dev/stdin"
+		}
+		if read, err := os.Stat(name); err == nil && os.SameFile(info, read) {
+			return nil, &usageError{fmt.Errorf("--report: the import reads %s: choose another file", file.Name())}
+		}
+	}
+	return &reporting{file, true}, nil
+}
+
+func (r *reporting) Write(p []byte) (int, error) {
+	if r.old {
+		if err := r.file.Truncate(0); err != nil {
+			return 0, err
+		}
+		r.old = false
+	}
+	return r.file.Write(p)
 }
 
 func (t *telling) refused(r linkimport.Row) error {
@@ -104,8 +143,11 @@ func (t *telling) end(report linkimport.Report, took time.Duration, runErr error
 	for _, r := range report.InDoubt {
 		err = errors.Join(err, t.list("in doubt", r))
 	}
+	began := runErr == nil || report.Rows > 0
 	if t.file != nil {
-		t.csv.Flush()
+		if began {
+			t.csv.Flush()
+		}
 		if failed := errors.Join(t.csv.Error(), t.file.Close()); failed != nil {
 			err = errors.Join(err, fmt.Errorf("write the report: %w", failed))
 		}
@@ -113,7 +155,7 @@ func (t *telling) end(report linkimport.Report, took time.Duration, runErr error
 	if t.json != nil {
 		return errors.Join(err, t.endJSON(report))
 	}
-	if runErr != nil && report.Rows == 0 {
+	if !began {
 		return err
 	}
 	found := ""

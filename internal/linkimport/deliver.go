@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,10 +15,8 @@ import (
 )
 
 const (
-	rounds    = 3               // times that the rest of a batch is sent after answers were lost
-	skew      = time.Minute     // between the clocks of the API and of its database, at most
-	longWait  = 4 * time.Second // between attempts, unless the API asks for more
-	firstWait = 250 * time.Millisecond
+	rounds    = 3           // times that the rest of a batch is sent after answers were lost
+	skew      = time.Minute // between the clocks of the API and of its database, at most
 	listLimit = 1000
 )
 
@@ -49,6 +48,15 @@ func (d *delivery) deliver(ctx context.Context, f flight, rows []row, doubt erro
 		switch {
 		case err == nil:
 			rows, doubt = d.book(rows, outcomes)
+		case unread(err) != 0 && len(rows) > 1:
+			half := len(rows) / 2
+			if err := d.deliver(ctx, f, rows[:half], nil); err != nil {
+				return err
+			}
+			return d.deliver(ctx, f, rows[half:], nil)
+		case unread(err) != 0 && unread(err) != http.StatusRequestTimeout:
+			d.refuse(rows[0].because(unread(err), err.Error()))
+			return nil
 		case client.Processed(err) && d.Try == nil:
 			doubt = err
 		default:
@@ -56,6 +64,16 @@ func (d *delivery) deliver(ctx context.Context, f flight, rows []row, doubt erro
 		}
 	}
 	return nil
+}
+
+// unread returns the status of a refusal of a request as a whole, before anything was
+// created, that a smaller one may not get: 400, 408 or 413. Otherwise it returns 0.
+func unread(err error) int {
+	p, ok := errors.AsType[*client.Problem](err)
+	if ok && slices.Contains([]int{http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge}, p.Status) {
+		return p.Status
+	}
+	return 0
 }
 
 // span names lines from the first to the last of rows.
@@ -175,7 +193,10 @@ func (r *run) send(ctx context.Context, rows []row) (outcomes []client.Outcome, 
 	if r.Try != nil {
 		create, again = r.Try, client.Passing
 	}
-	err = r.persist(ctx, again, func() error {
+	err = r.persist(ctx, func(err error) (time.Duration, bool) {
+		after, ok := again(err)
+		return after, ok && (len(rows) == 1 || unread(err) == 0)
+	}, func() error {
 		outcomes, err = create(ctx, links)
 		return err
 	})
@@ -204,22 +225,6 @@ func (r *run) list(ctx context.Context, limit int, cursor string) (page client.P
 	return page, err
 }
 
-// persist tries until it works or again says that there is no use, waiting twice
-// as long each time.
 func (r *run) persist(ctx context.Context, again func(error) (time.Duration, bool), try func() error) error {
-	delay := firstWait
-	for attempt := 1; ; attempt++ {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		after, ok := again(err)
-		if !ok || attempt == r.Attempts {
-			return err
-		}
-		if r.Wait(ctx, max(delay, after)) != nil {
-			return err // the wait changes nothing about what the last request did
-		}
-		delay = min(2*delay, longWait)
-	}
+	return client.Retry{Tries: r.Attempts, Again: again, Pause: r.Wait}.Do(ctx, try)
 }

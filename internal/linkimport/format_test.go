@@ -60,19 +60,21 @@ func TestImport_TakesDaysForTimes(t *testing.T) {
 
 func TestImport_SaysWhatIsWrongWithJSONInPlainWords(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"expires_at": "soon"}`:     `expires_at: "soon" is no time such as 2030-12-31T23:59:59Z, and no day such as 2030-12-31`,
-		`{"expires_at": 5}`:          `expires_at: expected text such as "2030-12-31T23:59:59Z" or "2030-12-31"`,
-		`{"original_url": 5}`:        "original_url: expected text, and there is a number",
-		`{"redirect_status": "302"}`: "redirect_status: expected a whole number, and there is text",
-		`{"max_clicks": 1.5}`:        "max_clicks: expected a whole number, and there is the number 1.5",
-		`{"active": "yes"}`:          "active: expected true or false, and there is text",
-		`{"tags": "a,b"}`:            "tags: expected a list, and there is text",
-		`["original_url"]`:           "expected an object, and there is a list",
-		`{"original_url": "x"`:       "the JSON has no end",
-		`{"title": "x", "hits": 1}`:  `unknown field "hits"`,
-		`original_url: x`:            "no valid JSON: invalid character 'o' looking for beginning of value",
-		`{"rules": [{"when": 5}]}`:   "rules.when: expected a list, and there is a number",
-		`{"title": "x"} {}`:          "something follows the object",
+		`{"expires_at": "soon"}`:                      `expires_at: "soon" is no time such as 2030-12-31T23:59:59Z, and no day such as 2030-12-31`,
+		`{"expires_at": "2030-01-01T00:00:00+24:00"}`: `expires_at: "2030-01-01T00:00:00+24:00" is no time such as 2030-12-31T23:59:59Z, and no day such as 2030-12-31`,
+		`{"valid_from": "9999-12-31T23:00:00-02:00"}`: `valid_from: "9999-12-31T23:00:00-02:00" is no time such as 2030-12-31T23:59:59Z, and no day such as 2030-12-31`,
+		`{"expires_at": 5}`:                           `expires_at: expected text such as "2030-12-31T23:59:59Z" or "2030-12-31"`,
+		`{"original_url": 5}`:                         "original_url: expected text, and there is a number",
+		`{"redirect_status": "302"}`:                  "redirect_status: expected a whole number, and there is text",
+		`{"max_clicks": 1.5}`:                         "max_clicks: expected a whole number, and there is the number 1.5",
+		`{"active": "yes"}`:                           "active: expected true or false, and there is text",
+		`{"tags": "a,b"}`:                             "tags: expected a list, and there is text",
+		`["original_url"]`:                            "expected an object, and there is a list",
+		`{"original_url": "x"`:                        "the JSON has no end",
+		`{"title": "x", "hits": 1}`:                   `unknown field "hits"`,
+		`original_url: x`:                             "no valid JSON: invalid character 'o' looking for beginning of value",
+		`{"rules": [{"when": 5}]}`:                    "rules.when: expected a list, and there is a number",
+		`{"title": "x"} {}`:                           "something follows the object",
 	} {
 		im := linkimport.Import{API: &api{}, Format: linkimport.JSONLines}
 		report, err := im.Run(t.Context(), strings.NewReader(text))

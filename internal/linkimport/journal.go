@@ -312,6 +312,14 @@ func (j *Journal) append(e entry, durably bool) error {
 	return nil
 }
 
+// Name returns the name of the file; "": there is none.
+func (j *Journal) Name() string {
+	if j == nil {
+		return ""
+	}
+	return j.file.Name()
+}
+
 // Close lets go of the journal. It stays for a later run, unless nothing was ever
 // sent.
 func (j *Journal) Close() error {

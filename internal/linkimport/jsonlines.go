@@ -18,10 +18,10 @@ import (
 // jsonRows reads an object a line, named as the API names what a link is made of. What
 // only the API can say of a link, as in an export, is passed over. Empty lines are, too.
 type jsonRows struct {
-	lines *bufio.Scanner
+	lines *bufio.Reader // with a buffer of one row
 	line  int
 	read  int64
-	codes oldCodes
+	old   exported
 }
 
 // jsonRow is a line.
@@ -42,20 +42,38 @@ type jsonRow struct {
 }
 
 func newJSONRows(file io.Reader) *jsonRows {
-	r := &jsonRows{lines: bufio.NewScanner(file)}
-	r.lines.Buffer(make([]byte, 0, 64<<10), maxRow)
-	r.lines.Split(func(data []byte, atEOF bool) (int, []byte, error) {
-		n, line, err := bufio.ScanLines(data, atEOF)
-		r.read += int64(n)
-		return n, line, err
-	})
-	return r
+	return &jsonRows{lines: bufio.NewReaderSize(file, maxRow)}
+}
+
+// readLine returns the next line, valid until the next call, or io.EOF. Of one that is
+// longer than a row may be, it returns a badRow.
+func (r *jsonRows) readLine() ([]byte, error) {
+	text, err := r.lines.ReadSlice('\n')
+	r.line++
+	r.read += int64(len(text))
+	long := errors.Is(err, bufio.ErrBufferFull)
+	for errors.Is(err, bufio.ErrBufferFull) {
+		var more []byte
+		more, err = r.lines.ReadSlice('\n')
+		r.read += int64(len(more))
+	}
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("read the file: %w", err)
+	case long:
+		return nil, &badRow{line: r.line, reason: fmt.Sprintf("the line is longer than %d bytes", maxRow)}
+	case len(text) == 0:
+		return nil, io.EOF
+	}
+	return text, nil
 }
 
 func (r *jsonRows) next() (row, error) {
-	for r.lines.Scan() {
-		r.line++
-		text := r.lines.Bytes()
+	for {
+		text, err := r.readLine()
+		if err != nil {
+			return row{}, err
+		}
 		if r.line == 1 {
 			text = bytes.TrimPrefix(text, []byte("\uFEFF"))
 		}
@@ -76,19 +94,14 @@ func (r *jsonRows) next() (row, error) {
 			read.Active = nil // as usual
 		}
 		var code string
-		if len(read.ShortCode) > 0 && json.Unmarshal(read.ShortCode, &code) != nil && r.codes.keep {
+		if len(read.ShortCode) > 0 && json.Unmarshal(read.ShortCode, &code) != nil && r.old.keepCodes {
 			return row{}, &badRow{line: r.line, reason: "short_code is no text"}
 		}
-		r.codes.settle(&read.NewLink, code)
+		var clicks int64
+		_ = json.Unmarshal(read.ClickCount, &clicks) // what is no number says nothing
+		r.old.settle(&read.NewLink, code, clicks)
 		return row{line: r.line, link: read.NewLink}, nil
 	}
-	switch err := r.lines.Err(); {
-	case errors.Is(err, bufio.ErrTooLong):
-		return row{}, fmt.Errorf("%w: line %d is longer than %d bytes", ErrUnreadable, r.line+1, maxRow)
-	case err != nil:
-		return row{}, fmt.Errorf("read the file: %w", err)
-	}
-	return row{}, io.EOF
 }
 
 func (r *jsonRows) offset() int64 { return r.read }

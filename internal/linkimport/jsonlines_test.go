@@ -47,11 +47,12 @@ func TestJSONLinesBecomeLinksAndBadOnesAreReported(t *testing.T) {
 	}, got[1])
 }
 
-func TestALineWithoutAnEndIsNotReadIntoMemory(t *testing.T) {
-	a := &api{}
-	report, err := runLines(t, a, `{"original_url": "https://example.com/"}`+"\n"+strings.Repeat("x", 1<<20))
-	require.ErrorIs(t, err, linkimport.ErrUnreadable)
-	require.Equal(t, 1, report.Created, "what comes before is imported")
+func TestJSONLines_RefuseALineThatIsTooLongAndGoOn(t *testing.T) {
+	const line, long = `{"original_url": "https://example.com/"}` + "\n", "the line is longer than 262144 bytes"
+	report, err := runLines(t, &api{}, line+strings.Repeat("x", 1<<20)+"\n"+line+strings.Repeat("x", 1<<20))
+	require.NoError(t, err)
+	require.Equal(t, 2, report.Created)
+	require.Equal(t, []linkimport.Row{{Line: 2, Reason: long}, {Line: 4, Reason: long}}, report.Refused)
 }
 
 func FuzzNoLineStopsAnImport(f *testing.F) {

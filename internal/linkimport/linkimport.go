@@ -16,7 +16,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"waypost/client"
@@ -75,9 +74,10 @@ type Import struct {
 	// Journal. Nil: the links are created.
 	Try func(ctx context.Context, ns []client.NewLink) ([]client.Outcome, error)
 
-	// CodesLeft is called once, when the first row is read whose short_code is passed
-	// over. Nil: it is not called.
-	CodesLeft func()
+	// Left is called once for each of the fields short_code, created_by and click_count (of
+	// a row with max_clicks), when the first row is read that has one which its link does
+	// not get. Nil: it is not called.
+	Left func(field string)
 
 	// Attempts bounds how often a request is sent that surely had no effect, or
 	// changes nothing; default 8, which takes about 16 s.
@@ -158,10 +158,10 @@ func (im *Import) newRun() *run {
 		r.Settle = 10 * time.Second
 	}
 	if r.Wait == nil {
-		r.Wait = pause
+		r.Wait = client.Pause
 	}
-	if r.CodesLeft == nil {
-		r.CodesLeft = func() {}
+	if r.Left == nil {
+		r.Left = func(string) {}
 	}
 	if r.Settling == nil {
 		r.Settling = func(string, time.Duration) {}
@@ -193,15 +193,23 @@ type run struct {
 	// The API's clock, as it was told at a moment of our own.
 	apiTime, ourTime time.Time
 
-	// The custom codes that a dry run has met: from the hash of domain and code to that of
-	// the first target. An entry takes some 30 bytes of memory.
+	// The custom codes that a dry run has met, and the targets with one link: from the hash
+	// of domain and code or target to that of the first target. An entry takes some 30 bytes
+	// of memory.
 	codes map[uint64]uint64
 	seed  maphash.Seed // of these hashes
 }
 
 func (r *run) all(ctx context.Context, file io.Reader) error {
+	told := make(map[string]bool)
+	left := func(field string) {
+		if !told[field] {
+			told[field] = true
+			r.Left(field)
+		}
+	}
 	var err error
-	if r.reader, err = newReader(file, r.Format, r.Raw, oldCodes{r.KeepCodes, sync.OnceFunc(r.CodesLeft)}); err != nil {
+	if r.reader, err = newReader(file, r.Format, r.Raw, exported{r.KeepCodes, left}); err != nil {
 		return err
 	}
 	id := rand.Text()
@@ -239,6 +247,9 @@ func (r *run) deliverAll(ctx context.Context, unsettled []flight) error {
 			}
 			var b batch
 			b, readErr = r.reader.batch(until)
+			if failed = awaitCodes(under, b); failed != nil {
+				break
+			}
 			d, err := r.begin(ctx, b, old)
 			if err != nil {
 				failed = err
@@ -271,6 +282,19 @@ func (r *run) deliverAll(ctx context.Context, unsettled []flight) error {
 			r.Progress(r.report.Rows, d.offset)
 		}
 	}
+}
+
+// awaitCodes waits for the batches under way with a custom code of b, so that the first
+// row of the file with a code gets it. An error says that one of those batches failed.
+func awaitCodes(under []*delivery, b batch) error {
+	for _, d := range under {
+		if slices.ContainsFunc(b.rows, func(r row) bool { return d.batch.codes[r.link.CustomCode] }) {
+			if <-d.done; d.err != nil {
+				return d.err
+			}
+		}
+	}
+	return nil
 }
 
 // delivery is a batch on its way, by a goroutine of its own.
@@ -331,16 +355,21 @@ func (d *delivery) refuse(row Row) {
 	d.report.Refused = append(d.report.Refused, row)
 }
 
-// judgeCodes corrects the report of a dry run for custom codes that an earlier batch has.
-// The API cannot see those: it judges a batch at a time, and a dry run stores nothing.
-// Otherwise no row was tried, and there is nothing to correct.
+// judgeCodes corrects the report of a dry run for custom codes that an earlier batch has,
+// and for targets that an earlier batch has, where a target gets one link. The API cannot
+// see those: it judges a batch at a time, and a dry run stores nothing. Otherwise no row
+// was tried, and there is nothing to correct.
 func (d *delivery) judgeCodes() {
 	for _, row := range d.tried {
-		code, target := row.link.CustomCode, maphash.String(d.seed, row.link.OriginalURL)
-		if code == "" {
-			continue
+		target := maphash.String(d.seed, row.link.OriginalURL)
+		name := "/" + row.link.CustomCode
+		if row.link.CustomCode == "" {
+			if !d.dedupes(&row.link) {
+				continue
+			}
+			name = " " + row.link.OriginalURL
 		}
-		key := maphash.String(d.seed, strings.ToLower(cmp.Or(row.link.Domain, d.Domain))+"/"+code)
+		key := maphash.String(d.seed, strings.ToLower(cmp.Or(row.link.Domain, d.Domain))+name)
 		first, taken := d.codes[key]
 		switch {
 		case !taken:
@@ -383,15 +412,4 @@ func newRunID() string {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -1,6 +1,7 @@
 package linkimport_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -75,9 +77,10 @@ func TestImport_KeepsCodesOnRequest(t *testing.T) {
 `
 	for format, text := range map[linkimport.Format]string{linkimport.CSV: table, linkimport.JSONLines: lines} {
 		for keep, want := range map[bool][]string{true: {"spring", "sun", ""}, false: {"", "sun", ""}} {
-			left := 0
+			var left []string
 			a := &api{}
-			im := linkimport.Import{API: a, Wait: a.wait, Format: format, KeepCodes: keep, Dedupe: true, CodesLeft: func() { left++ }}
+			im := linkimport.Import{API: a, Wait: a.wait, Format: format, KeepCodes: keep, Dedupe: true}
+			im.Left = func(field string) { left = append(left, field) }
 			_, err := im.Run(t.Context(), strings.NewReader(text))
 			require.NoError(t, err)
 			var codes []string
@@ -86,18 +89,26 @@ func TestImport_KeepsCodesOnRequest(t *testing.T) {
 				require.True(t, *l.Dedupe)
 			}
 			require.Equal(t, want, codes, format)
-			require.Equal(t, map[bool]int{true: 0, false: 1}[keep], left, format)
+			require.Equal(t, map[bool][]string{false: {"short_code"}}[keep], left, format)
 		}
 	}
 }
 
-func TestImport_SaysOnceThatCodesAreNotKept(t *testing.T) {
-	left := 0
-	a := &api{}
-	im := linkimport.Import{API: a, Wait: a.wait, CodesLeft: func() { left++ }}
-	_, err := im.Run(t.Context(), strings.NewReader("short_code,original_url\n"+strings.Repeat("a,https://example.com\n", 2500)))
-	require.NoError(t, err)
-	require.Equal(t, 1, left)
+func TestImport_SaysOnceWhatIsLeftOut(t *testing.T) {
+	const clicks = `{"original_url": "https://example.com", "click_count": 7}`
+	for want, text := range map[string]string{
+		"short_code": "short_code,original_url\n" + strings.Repeat("a,https://example.com\n", 2500),
+		"click_count": "original_url,max_clicks,click_count\nhttps://example.com,5,0\nhttps://example.com,,7\n" +
+			strings.Repeat("https://example.com,5,1\n", 2500),
+		"created_by": clicks + strings.Repeat("\n"+`{"original_url": "https://example.com", "created_by": "me"}`, 2500),
+		"":           clicks,
+	} {
+		a, left := &api{}, ""
+		im := linkimport.Import{API: a, Wait: a.wait, Left: func(field string) { left += field }}
+		_, err := im.Run(t.Context(), strings.NewReader(text))
+		require.NoError(t, err)
+		require.Equal(t, want, left)
+	}
 }
 
 func TestImport_RowsWithoutADomainGoToTheOneGiven(t *testing.T) {
@@ -138,18 +149,18 @@ func TestImport_DryRunSeesACodeTwiceHoweverFarApart(t *testing.T) {
 	free := func(_ context.Context, ns []client.NewLink) ([]client.Outcome, error) {
 		return slices.Repeat([]client.Outcome{{Status: 201}}, len(ns)), nil
 	}
-	for dedupe, found := range map[bool]int{false: 0, true: 1} {
+	for dedupe, found := range map[bool]int{false: 0, true: 2_000} { // 1,999 of one target, and a code
 		a := &api{}
 		im := linkimport.Import{API: a, Wait: a.wait, Try: free, InFlight: 4, Dedupe: dedupe}
 		report, err := im.Run(t.Context(), strings.NewReader(rows))
 		require.NoError(t, err)
-		require.Equal(t, []int{2_005, 2_003, found}, []int{report.Rows, report.Created, report.Found})
+		require.Equal(t, []int{2_005, 2_003 - max(0, found-1), found}, []int{report.Rows, report.Created, report.Found})
 		const reason = "an earlier row of the file has this code"
 		refused := []linkimport.Row{
 			{Line: 2_003, OriginalURL: "https://example.com/1", Status: 409, Reason: reason},
 			{Line: 2_006, OriginalURL: "https://example.com/5", Status: 409, Reason: reason},
 		}
-		require.Equal(t, refused[found:], report.Refused)
+		require.Equal(t, refused[min(found, 1):], report.Refused)
 	}
 }
 
@@ -166,6 +177,73 @@ func TestRowsAreSentAThousandAtATimeOrFewerWhenTheyAreLong(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1000, report.Created)
 	require.Len(t, a.batches, 2)
+
+	a = &api{}
+	report, err = run(t, a, "original_url,expired_url\n"+strings.Repeat("https://example.com,"+long+"\n", 1000))
+	require.NoError(t, err)
+	require.Equal(t, 1000, report.Created)
+	require.Len(t, a.batches, 2, "every field counts")
+}
+
+func TestImport_SendsFewerRowsWhereARequestIsTooLarge(t *testing.T) {
+	for _, status := range []int{http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge} {
+		refusal := &client.Problem{Status: status, Detail: "too much"}
+		a := &api{create: func(ns []client.NewLink, _ func(int)) error {
+			if len(ns) > 300 {
+				return refusal
+			}
+			return nil
+		}}
+		report, err := run(t, a, file(1000))
+		require.NoError(t, err)
+		requireWhole(t, a, report, 1000)
+		require.Equal(t, []int{249, 250, 250, 250}, sizes(a))
+		require.Zero(t, a.time, "a large request is not sent twice")
+
+		a = &api{create: func(ns []client.NewLink, _ func(int)) error {
+			if slices.ContainsFunc(ns, func(n client.NewLink) bool { return n.Title == "huge" }) && a.time < time.Second {
+				return refusal
+			}
+			return nil
+		}}
+		report, err = run(t, a, "original_url,title\nhttps://example.com/1,\nhttps://example.com/2,huge\nhttps://example.com/3,\n")
+		require.NoError(t, err)
+		if status == http.StatusRequestTimeout {
+			require.Equal(t, 3, report.Created, "one row is sent again")
+			continue
+		}
+		require.Equal(t, 2, report.Created)
+		huge := linkimport.Row{Line: 3, OriginalURL: "https://example.com/2", Status: status, Reason: refusal.Error()}
+		require.Equal(t, []linkimport.Row{huge}, report.Refused)
+	}
+}
+
+func TestImport_GivesACodeToTheFirstRowWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &slowAPI{}
+		im := linkimport.Import{API: a, InFlight: 4}
+		_, err := im.Run(t.Context(), strings.NewReader("original_url,custom_code\nhttps://example.com/1,spring\n"+
+			strings.Repeat("https://example.com/2,\n", 1500)+"https://example.com/3,spring\n"))
+		require.NoError(t, err)
+		require.Equal(t, "https://example.com/1", a.first)
+	})
+}
+
+// slowAPI takes the longer for a request the more links it creates.
+type slowAPI struct {
+	api
+	first string // target of the first link with a code
+}
+
+func (s *slowAPI) CreateBulk(ctx context.Context, ns []client.NewLink) ([]client.Outcome, error) {
+	time.Sleep(time.Duration(len(ns)) * time.Millisecond)
+	outcomes, err := s.api.CreateBulk(ctx, ns)
+	for _, n := range ns {
+		if n.CustomCode != "" {
+			s.first = cmp.Or(s.first, n.OriginalURL)
+		}
+	}
+	return outcomes, err
 }
 
 func TestARowSaysWhatItsLinkForwards(t *testing.T) {
@@ -202,6 +280,35 @@ func TestAllColumnsGetIntoTheLink(t *testing.T) {
 	require.Contains(t, report.Refused[0].Reason, "redirect_status")
 	require.Contains(t, report.Refused[1].Reason, "expires_at")
 	require.Contains(t, report.Refused[2].Reason, "tags")
+}
+
+func TestCSV_TagsMayHaveSpacesAroundCommas(t *testing.T) {
+	a := &api{}
+	report, err := run(t, a, "original_url,tags\n"+
+		"https://example.com/1,\"sale, spring\"\n"+
+		"https://example.com/2,\"\"\" sale\"\",spring \"\n"+ // as exported
+		"https://example.com/3, \n"+
+		"https://example.com/4,\"sale\nspring\"\n")
+	require.NoError(t, err)
+	got := a.batches[0]
+	require.Len(t, got, 3)
+	require.Equal(t, [][]string{{"sale", "spring"}, {" sale", "spring "}, nil}, [][]string{got[0].Tags, got[1].Tags, got[2].Tags})
+	require.Equal(t, "tags \"sale\\nspring\" are not separated by commas: they are on several lines", report.Refused[0].Reason)
+}
+
+func TestImport_ReasonsAreShortHoweverLongARowIs(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	lines, err := runLines(t, &api{}, `{"`+long+`": 1}`)
+	require.NoError(t, err)
+	for _, column := range []string{"redirect_status", "max_clicks", "forward_query", "tags", "expires_at", "rules"} {
+		report, err := run(t, &api{}, "original_url,"+column+"\nhttps://example.com/,\"a\"\""+long+"\"\n")
+		require.NoError(t, err)
+		lines.Refused = append(lines.Refused, report.Refused...)
+	}
+	require.Len(t, lines.Refused, 7)
+	for _, r := range lines.Refused {
+		require.Less(t, len(r.Reason), 600)
+	}
 }
 
 func TestAWrongHeaderSendsNothing(t *testing.T) {

@@ -22,7 +22,8 @@ func TestCSV_TakesTheColumnNamesOfOtherShorteners(t *testing.T) {
 		"keyword,longUrl,title\nspring,https://example.com/,Spring\n":      spring,
 		yourls: spring,
 		shlink: ofShlink,
-		"original_url,tags\nhttps://example.com/,a|b\n": {OriginalURL: "https://example.com/", Tags: []string{"a|b"}},
+		"url,shortCode,tags\nhttps://example.com/,abcd,\"a,b\"\n": {OriginalURL: "https://example.com/", CustomCode: "abcd", Tags: []string{"a", "b"}},
+		"original_url,tags\nhttps://example.com/,a|b\n":           {OriginalURL: "https://example.com/", Tags: []string{"a|b"}},
 	} {
 		r, err := newCSVRows(strings.NewReader(text))
 		require.NoError(t, err, text)
@@ -43,7 +44,7 @@ func TestCSV_SeparatorIsThatOfTheHeader(t *testing.T) {
 		"\nurl\ttags\nhttps://example.com/\ta,b\n":                          {OriginalURL: "https://example.com/", Tags: []string{"a", "b"}},
 		"url\nhttps://example.com/;a\n":                                     {OriginalURL: "https://example.com/;a"},
 	} {
-		reader, err := newReader(strings.NewReader(text), "", false, oldCodes{})
+		reader, err := newReader(strings.NewReader(text), "", false, exported{})
 		require.NoError(t, err, text)
 		got, err := reader.from.next()
 		require.NoError(t, err, text)

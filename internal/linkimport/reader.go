@@ -63,21 +63,27 @@ type reader struct {
 	skip int // rows up to this line are left out
 }
 
-// oldCodes decides on the codes of exported links.
-type oldCodes struct {
-	keep bool   // the new links get them
-	left func() // is called for each code that is not kept
+// exported decides on what rows say of links that were exported.
+type exported struct {
+	keepCodes bool               // the new links get the old codes
+	left      func(field string) // is called for each field that the new link does not get
 }
 
-// settle keeps a code of an exported link for the new one, or reports that it does not.
-// An empty code is none.
-func (o *oldCodes) settle(n *client.NewLink, code string) {
+// settle keeps the code of an exported link for the new one, and reports what it does not
+// keep. An empty code is none.
+func (e *exported) settle(n *client.NewLink, code string, clicks int64) {
 	switch {
 	case code == "" || n.CustomCode != "":
-	case o.keep:
+	case e.keepCodes:
 		n.CustomCode = code
 	default:
-		o.left()
+		e.left("short_code")
+	}
+	if n.CreatedBy != "" {
+		e.left("created_by")
+	}
+	if n.MaxClicks > 0 && clicks > 0 {
+		e.left("click_count")
 	}
 }
 
@@ -92,7 +98,7 @@ type rowSource interface {
 
 // newReader reads what stands before the rows. An empty format is the one that the file
 // begins like.
-func newReader(file io.Reader, format Format, raw bool, codes oldCodes) (*reader, error) {
+func newReader(file io.Reader, format Format, raw bool, old exported) (*reader, error) {
 	buffered := bufio.NewReader(file)
 	begin, err := buffered.Peek(buffered.Size())
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -106,14 +112,14 @@ func newReader(file io.Reader, format Format, raw bool, codes oldCodes) (*reader
 	}
 	if format == JSONLines {
 		rows := newJSONRows(buffered)
-		rows.codes = codes
+		rows.old = old
 		return &reader{from: rows}, nil
 	}
 	rows, err := newCSVRows(buffered)
 	if err != nil {
 		return nil, err
 	}
-	rows.raw, rows.codes = raw, codes
+	rows.raw, rows.old = raw, old
 	return &reader{from: rows}, nil
 }
 
@@ -140,7 +146,7 @@ type csvRows struct {
 	csv     *csv.Reader
 	budget  *budget
 	raw     bool // cells are as they are
-	codes   oldCodes
+	old     exported
 	columns []string
 	set     []func(*client.NewLink, string) error // by column
 }
@@ -199,7 +205,7 @@ func setStatus(n *client.NewLink, s string) (err error) {
 		return nil
 	}
 	if n.RedirectStatus, err = strconv.Atoi(s); err != nil {
-		return fmt.Errorf("redirect_status %q is no number", s)
+		return fmt.Errorf("redirect_status %.40q is no number", s)
 	}
 	return nil
 }
@@ -209,7 +215,7 @@ func setMaxClicks(n *client.NewLink, s string) (err error) {
 		return nil
 	}
 	if n.MaxClicks, err = strconv.ParseInt(s, 10, 64); err != nil {
-		return fmt.Errorf("max_clicks %q is no number", s)
+		return fmt.Errorf("max_clicks %.40q is no number", s)
 	}
 	return nil
 }
@@ -221,7 +227,7 @@ func setBool(to *bool, column, s string) error {
 	case "false", "":
 		*to = false
 	default:
-		return fmt.Errorf("%s %q is neither true nor false", column, s)
+		return fmt.Errorf("%s %.40q is neither true nor false", column, s)
 	}
 	return nil
 }
@@ -287,7 +293,7 @@ var otherNames = map[string]string{
 	"url": "original_url", "long_url": "original_url", "longurl": "original_url", "keyword": "custom_code", shlinkCode: "custom_code",
 }
 
-// shlinkCode is the column, in small letters, that only a file of Shlink has.
+// shlinkCode is the column of the code, in small letters, in a file of Shlink.
 const shlinkCode = "shortcode"
 
 const headerHint = "the columns are original_url (or url, long_url, longUrl) and any of title, custom_code (or keyword, shortCode), " +
@@ -355,6 +361,10 @@ func newCSVRows(file io.Reader) (*csvRows, error) {
 	if !slices.Contains(r.columns, "original_url") {
 		return nil, errors.New("the header lacks original_url: " + headerHint)
 	}
+	// A list made by hand may have a shortCode, too, with commas between tags.
+	shlink = shlink && slices.ContainsFunc(r.columns, func(name string) bool {
+		return name == "createdat" || name == "shorturl" || name == "visits"
+	})
 	if tags := slices.Index(r.columns, "tags"); shlink && tags >= 0 {
 		r.set[tags] = setShlinkTags
 	}
@@ -381,7 +391,7 @@ func (r *csvRows) next() (row, error) {
 	if len(fields) != len(r.columns) {
 		return row{}, &badRow{line: line, reason: fmt.Sprintf("%d fields instead of %d", len(fields), len(r.columns))}
 	}
-	next, code, hasPassword := row{line: line}, "", false
+	next, code, clicks, hasPassword := row{line: line}, "", int64(0), false
 	for i, set := range r.set {
 		cell := fields[i]
 		if !utf8.ValidString(cell) {
@@ -396,6 +406,8 @@ func (r *csvRows) next() (row, error) {
 		switch r.columns[i] {
 		case "short_code":
 			code = cell
+		case "click_count":
+			clicks, _ = strconv.ParseInt(cell, 10, 64) // what is no number says nothing
 		case "has_password":
 			if err := setBool(&hasPassword, "has_password", cell); err != nil {
 				return row{}, &badRow{line: line, reason: err.Error()}
@@ -405,22 +417,23 @@ func (r *csvRows) next() (row, error) {
 	if hasPassword && next.link.Password == "" {
 		return row{}, &badRow{line: line, reason: noPassword}
 	}
-	r.codes.settle(&next.link, code)
+	r.old.settle(&next.link, code, clicks)
 	return next, nil
 }
 
 // batch holds the rows of one request, and the bad rows between them.
 type batch struct {
-	rows []row
-	bad  []Row
-	last int  // line of the last row of both kinds; the one before when there is none
-	end  bool // of the file
+	rows  []row
+	bad   []Row
+	codes map[string]bool // custom ones of rows
+	last  int             // line of the last row of both kinds; the one before when there is none
+	end   bool            // of the file
 }
 
 // batch gathers the rows of one request; when until is not 0, those up to that
 // line, which fitted into one request before. With an error it is what came before.
 func (r *reader) batch(until int) (batch, error) {
-	b := batch{last: r.skip}
+	b := batch{codes: make(map[string]bool), last: r.skip}
 	for size, passwords := 0, 0; ; {
 		full := len(b.rows)+len(b.bad) >= batchRows || size >= batchBytes || passwords >= batchPasswords
 		if until == 0 && full || until != 0 && b.last >= until {
@@ -430,8 +443,7 @@ func (r *reader) batch(until int) (batch, error) {
 		bad, isBad := errors.AsType[*badRow](err)
 		switch {
 		case isBad && bad.line > r.skip:
-			b.bad = append(b.bad, Row{Line: bad.line, Reason: bad.reason})
-			b.last = bad.line
+			b.refuse(bad)
 		case isBad: // done in an earlier run
 		case errors.Is(err, io.EOF):
 			b.end = true
@@ -443,6 +455,9 @@ func (r *reader) batch(until int) (batch, error) {
 			if next.link.Password != "" {
 				passwords++
 			}
+			if next.link.CustomCode != "" {
+				b.codes[next.link.CustomCode] = true
+			}
 			b.rows = append(b.rows, next)
 			b.last = next.line
 		}
@@ -451,31 +466,41 @@ func (r *reader) batch(until int) (batch, error) {
 	return b, nil
 }
 
+// size returns about as many bytes as the row has in a request.
 func (r row) size() int {
-	n := len(r.link.OriginalURL) + len(r.link.Title) + len(r.link.Description) + len(r.link.Metadata)
-	for _, tag := range r.link.Tags {
-		n += len(tag)
-	}
-	if len(r.link.Rules) > 0 {
-		rules, err := json.Marshal(r.link.Rules)
-		if n += len(rules); err != nil { // a time beyond the year 9999, which the API refuses
-			return n
-		}
-	}
-	return n
+	text, _ := json.Marshal(&r.link) // never fails for what was read
+	return len(text)
 }
 
-// splitTags reads the tags of a cell, which is a line of CSV of its own: a,b or
-// a,"b, with a comma".
+// maxReason bounds the text about a bad row, in bytes: it may quote the row.
+const maxReason = 500
+
+func (b *batch) refuse(bad *badRow) {
+	reason := bad.reason
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "") + " …"
+	}
+	b.bad = append(b.bad, Row{Line: bad.line, Reason: reason})
+	b.last = bad.line
+}
+
+// splitTags reads the tags of a cell, which is a line of CSV of its own: a, b or
+// a,"b, with a comma". A space before a tag belongs to it only within quotes, which
+// exports set there.
 func splitTags(cell string) ([]string, error) {
-	if cell == "" {
+	if strings.TrimSpace(cell) == "" {
 		return nil, nil
 	}
-	tags, err := csv.NewReader(strings.NewReader(cell)).Read()
-	if err != nil {
-		return nil, fmt.Errorf("tags %q are not separated by commas: %w", cell, err)
+	reader := csv.NewReader(strings.NewReader(cell))
+	reader.TrimLeadingSpace = true
+	lines, err := reader.ReadAll()
+	if err == nil && len(lines) != 1 {
+		err = errors.New("they are on several lines")
 	}
-	return tags, nil
+	if err != nil {
+		return nil, fmt.Errorf("tags %.40q are not separated by commas: %w", cell, err)
+	}
+	return lines[0], nil
 }
 
 // setShlinkTags reads the tags of a cell of Shlink, such as a|b.
