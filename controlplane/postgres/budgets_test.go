@@ -201,6 +201,9 @@ func TestBudgets_AreFrozenInANewEpochUntilEveryEdgeHasReported(t *testing.T) {
 	require.Equal(t, controlplane.BudgetHeld, reports(t, db, "edge-a", account("frozen", 1, held, 5)).State, "it has, in another epoch")
 	_, err = db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: "edge-b", Epoch: epoch, Complete: true})
 	require.NoError(t, err)
+	exec(t, hand, `UPDATE changelog_epoch SET opened_at = now() + interval '1 minute'`)
+	require.Equal(t, controlplane.BudgetHeld, reports(t, db, "edge-a", account("frozen", 1, held, 5)).State, "one may be forgotten")
+	exec(t, hand, `UPDATE changelog_epoch SET opened_at = now() + interval '2 days'`) // PostgreSQL's clock was wrong
 	require.EqualValues(t, 10, reports(t, db, "edge-a", account("frozen", 1, held, 5)).Granted)
 	frozen, err = db.FrozenBudgets(t.Context())
 	require.NoError(t, err)
