@@ -12,7 +12,7 @@ import (
 type BudgetStore interface {
 	// ReportBudgets merges the accounts of an edge with what is known, and grants what they
 	// ask for, as far as the limits allow. All is durable when it returns, in one
-	// transaction.
+	// transaction. It is EUnavailable when a newer primary than PostgreSQL is known.
 	ReportBudgets(ctx context.Context, r *BudgetReport) (BudgetGrants, error)
 
 	// LinkBudget returns the budget of a link of a workspace, of exact or bounded clicks.

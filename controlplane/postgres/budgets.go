@@ -92,9 +92,17 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 	ended := false
 	report := func(tx pgx.Tx) error {
 		var frozen bool
-		if err := tx.QueryRow(ctx, `SELECT epoch, budget_frozen() FROM changelog_head`).Scan(&answer.Epoch, &frozen); err != nil {
+		var own waypost.Epoch
+		if err := tx.QueryRow(ctx, `
+			SELECT h.epoch, e.id, budget_frozen() FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`).
+			Scan(&own.Ordinal, (*[16]byte)(&own.ID), &frozen); err != nil {
 			return err
 		}
+		// A newer primary may have granted the rest, and waits for this edge's accounts.
+		if err := db.pool.outdated(own, waypost.Epoch{Ordinal: r.Epoch, ID: own.ID}); err != nil {
+			return err
+		}
+		answer.Epoch = own.Ordinal
 		links, limited, err := findBudgets(ctx, tx, r.Accounts)
 		if err != nil {
 			return err
