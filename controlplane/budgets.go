@@ -22,7 +22,8 @@ type BudgetStore interface {
 // BudgetReport holds accounts of an edge. The caller has checked the edge's credential.
 type BudgetReport struct {
 	Node     string
-	Epoch    uint32 // newest epoch of the changelog that the edge has seen
+	Former   []string // names that the edge had before, by its credential
+	Epoch    uint32   // newest epoch of the changelog that the edge has seen
 	Accounts []BudgetAccount
 	Complete bool     // all accounts of the edge are known with this report, in this epoch
 	Disk     [16]byte // of Complete: id of the edge's disk

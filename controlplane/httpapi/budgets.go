@@ -35,6 +35,7 @@ func EdgeBudgets(to BudgetTaker, log *slog.Logger) http.Handler {
 			err = edgeFrom(r.Context()).maySpeak(r.Context(), body.Node)
 		}
 		if err == nil {
+			report.Former = edgeFrom(r.Context()).former()
 			grants, err = to.ReportBudgets(r.Context(), &report)
 		}
 		if err != nil {
