@@ -27,7 +27,6 @@ type BudgetReport struct {
 	Accounts []BudgetAccount
 	Complete bool     // all accounts of the edge are known with this report, in this epoch
 	Disk     [16]byte // of Complete: id of the edge's disk
-	Lost     bool     // of Complete: accounts are missing
 }
 
 // BudgetAccount is the account of one boot of an edge for the budget of a link.

@@ -37,7 +37,7 @@ CREATE POLICY system ON budget_account USING (waypost_system());
 -- of a budget.
 CREATE TABLE budget_node (
     node    text COLLATE "C" PRIMARY KEY,
-    disk    uuid        NOT NULL, -- random id that the edge keeps on its disk
+    disk    uuid        NOT NULL, -- random id that the edge keeps on its disk, and changes when it loses accounts
     seen_at timestamptz NOT NULL  -- at a start, or in a new epoch
 );
 

@@ -344,15 +344,15 @@ func (p *placing) save(ctx context.Context, tx pgx.Tx) error {
 }
 
 // completeBudgets notes that an edge has reported all its accounts in this epoch. It
-// reports whether budgets end, because accounts of an awaited edge are lost, as they are
-// with another disk than the one that PostgreSQL remembers.
+// reports whether budgets end, because accounts of an awaited edge are lost: it has
+// another disk than the one that PostgreSQL remembers.
 func completeBudgets(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport) (ended bool, err error) {
 	replaced := false
 	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM budget_node WHERE node = $1 AND disk <> $2)`, r.Node, r.Disk).Scan(&replaced)
 	if err != nil {
 		return false, err
 	}
-	if r.Lost || replaced {
+	if replaced {
 		err = tx.QueryRow(ctx, `SELECT budget_give_up($1)`, r.Node).Scan(&ended)
 	} else {
 		_, err = tx.Exec(ctx, `DELETE FROM budget_awaited WHERE node = $1`, r.Node)

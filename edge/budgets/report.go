@@ -281,7 +281,7 @@ func (s *Store) reportAll(ctx context.Context) bool {
 		s.mu.Unlock()
 		return true
 	}
-	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: epoch, Disk: hex.EncodeToString(s.disk[:]), Lost: s.lost != nil}
+	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: epoch, Disk: hex.EncodeToString(s.disk[:])}
 	adoptions := s.adoptions
 	all := make([]entry, 0, len(s.accounts)+s.closed.len())
 	for e := range s.closed.all() {

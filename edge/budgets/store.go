@@ -125,12 +125,12 @@ type Store struct {
 	epoch    uint32
 	known    bool   // the control plane knows that this edge spends clicks
 	disk     diskID // zero before the files of earlier boots were read
-	lost     error  // why some files of earlier boots are missing
 
 	adopted   bool     // the accounts of earlier boots are in this boot's file
 	adopting  bool     // they are to be put there, and their files to be removed
 	unread    bool     // these files are to be read
 	inherited []string // those that were read
+	damaged   []string // those that could not be read
 
 	allReported uint32 // epoch in which all accounts were reported
 	adoptions   int    // counts them
@@ -236,30 +236,29 @@ func (s *Store) adopt() error {
 		s.adopted, s.allReported = true, 0
 		s.adoptions++
 	}
-	if err := s.dir.remove(s.inherited); err != nil {
+	if err := errors.Join(s.dir.setAside(s.damaged), s.dir.remove(s.inherited)); err != nil {
 		return err
 	}
-	s.adopting, s.inherited = false, nil
+	s.adopting, s.inherited, s.damaged = false, nil, nil
 	return nil
 }
 
 // inherit reads the files of other boots, once, because it adds up what they have lent.
 // The lock is held.
 func (s *Store) inherit() error {
-	read, files, lost, err := s.dir.readOthers(s.cfg.Boot)
-	if lost != nil {
-		s.lost = lost
-		s.cfg.Logger.Error("grants of click budgets cannot be read; all of them count as spent", "error", lost)
-	}
+	read, files, damaged, lost, err := s.dir.readOthers(s.cfg.Boot)
 	if err != nil {
 		return err
 	}
-	s.inherited = append(s.inherited, files...)
+	if lost != nil {
+		s.cfg.Logger.Error("grants of click budgets cannot be read; all of them count as spent", "error", lost)
+	}
+	s.inherited, s.damaged = append(s.inherited, files...), append(s.damaged, damaged...)
 	s.epoch, s.known = max(s.epoch, read.epoch), s.known || read.known
 	if s.disk == (diskID{}) {
 		s.disk = read.disk
 	}
-	if s.disk == (diskID{}) {
+	if s.disk == (diskID{}) || lost != nil {
 		_, _ = rand.Read(s.disk[:]) // never fails
 	}
 	for e, t := range read.accounts {

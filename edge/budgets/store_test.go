@@ -399,36 +399,50 @@ func TestStore_CountsAFileThatItCannotReadAsSpent(t *testing.T) {
 	require.NoError(t, err)
 	c = newControl(t, 1000) // which no request of the killed boot can reach late
 
-	restart := func(text []byte) (lost bool, used int64) {
+	report := func(dir string) (disk string, used int64) {
+		t.Helper()
+		c.set(func() { clear(c.accounts); c.complete = nil })
+		_, stop := open(t, c, dir)
+		defer stop()
+		c.eventually(t, "it reports", func() bool { return len(c.complete) > 0 })
+		c.set(func() { disk, used = c.complete[0].Disk, c.used() })
+		return disk, used
+	}
+	restart := func(text []byte) (disk string, lost bool, used int64) {
 		t.Helper()
 		fresh := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(fresh, filepath.Base(files[0])), text, 0o600))
-		c.set(func() { clear(c.accounts); c.complete = nil })
-		_, stop := open(t, c, fresh)
-		defer stop()
-		c.eventually(t, "it reports", func() bool { return len(c.complete) > 0 })
+		disk, used = report(fresh)
 		aside, err := filepath.Glob(filepath.Join(fresh, "*.unreadable"))
 		require.NoError(t, err)
-		c.set(func() { lost, used = c.complete[0].Lost, c.used() })
-		require.Equal(t, lost, len(aside) > 0)
-		return lost, used
+		if len(aside) > 0 { // the control plane hears of it once
+			again, _ := report(fresh)
+			require.Equal(t, disk, again)
+		}
+		return disk, len(aside) > 0, used
 	}
-	_, whole := restart(text)
+	first, _, whole := restart(text)
 	require.GreaterOrEqual(t, whole, int64(20))
 	before := int64(0)
 	for n := 0; n <= len(text); n += 13 {
-		lost, used := restart(text[:n])
+		_, lost, used := restart(text[:n])
 		require.False(t, lost)
 		require.GreaterOrEqual(t, used, before)
 		before = used
 	}
+	damaged := 0
 	for at := 0; at < len(text)/2; at += 17 {
 		bad := []byte(strings.Clone(string(text)))
 		bad[at] ^= 0x55
-		if lost, used := restart(bad); !lost {
+		disk, lost, used := restart(bad)
+		if lost {
+			damaged++
+			require.NotEqual(t, first, disk, "byte %d", at)
+		} else {
 			require.Equal(t, whole, used, "byte %d", at)
 		}
 	}
+	require.Positive(t, damaged)
 }
 
 func TestStore_KnowsItsDisk(t *testing.T) {
