@@ -83,7 +83,7 @@ func TestHistoryStamp_NamesTheHistoryOfTheReplica(t *testing.T) {
 	t.Cleanup(s.Close)
 	h := &history{}
 	client := &http.Client{Transport: historyStamp{h, http.DefaultTransport}}
-	_, err := client.Get(s.URL) //nolint:bodyclose // there is none
+	_, err := client.Get(s.URL)
 	require.ErrorIs(t, err, errNoReplica)
 	h.cluster, h.at = replication.Cluster{0xab}, waypost.Position{Epoch: waypost.Epoch{Ordinal: 7, ID: waypost.EpochID{1}}, Seq: 3}
 	res, err := client.Get(s.URL)
