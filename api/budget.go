@@ -17,8 +17,7 @@ type EdgeBudgets struct {
 	Epoch    uint32       `json:"epoch" doc:"Newest epoch of the changelog that the edge has seen. Nothing is granted in another one."`
 	Accounts []EdgeBudget `json:"accounts" doc:"At most 1,000."`
 	Complete bool         `json:"complete" doc:"With this report the control plane has all accounts of the edge in this epoch."`
-	Disk     string       `json:"disk,omitzero" doc:"Of complete: 32 hex digits that were made at random, and are kept on the edge's disk. Others mean that the disk was replaced, and accounts with it."`
-	Lost     bool         `json:"lost" doc:"Of complete: accounts are missing, because the edge could not read them."`
+	Disk     string       `json:"disk,omitzero" doc:"Of complete: 32 hex digits that were made at random, and are kept on the edge's disk. Others mean that accounts are lost: the disk was replaced, or the edge could not read them."`
 }
 
 // EdgeBudget is the account of one boot of an edge for the budget of a link. Totals only

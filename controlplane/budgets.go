@@ -12,7 +12,7 @@ import (
 type BudgetStore interface {
 	// ReportBudgets merges the accounts of an edge with what is known, and grants what they
 	// ask for, as far as the limits allow. All is durable when it returns, in one
-	// transaction.
+	// transaction. It is EUnavailable when a newer primary than PostgreSQL is known.
 	ReportBudgets(ctx context.Context, r *BudgetReport) (BudgetGrants, error)
 
 	// LinkBudget returns the budget of a link of a workspace, of exact or bounded clicks.
@@ -22,11 +22,11 @@ type BudgetStore interface {
 // BudgetReport holds accounts of an edge. The caller has checked the edge's credential.
 type BudgetReport struct {
 	Node     string
-	Epoch    uint32 // newest epoch of the changelog that the edge has seen
+	Former   []string // names that the edge had before, by its credential
+	Epoch    uint32   // newest epoch of the changelog that the edge has seen
 	Accounts []BudgetAccount
 	Complete bool     // all accounts of the edge are known with this report, in this epoch
 	Disk     [16]byte // of Complete: id of the edge's disk
-	Lost     bool     // of Complete: accounts are missing
 }
 
 // BudgetAccount is the account of one boot of an edge for the budget of a link.

@@ -37,7 +37,7 @@ CREATE POLICY system ON budget_account USING (waypost_system());
 -- of a budget.
 CREATE TABLE budget_node (
     node    text COLLATE "C" PRIMARY KEY,
-    disk    uuid        NOT NULL, -- random id that the edge keeps on its disk
+    disk    uuid        NOT NULL, -- random id that the edge keeps on its disk, and changes when it loses accounts
     seen_at timestamptz NOT NULL  -- at a start, or in a new epoch
 );
 
@@ -81,10 +81,12 @@ END $$;
 CREATE TRIGGER budget_freeze AFTER INSERT ON changelog_epoch FOR EACH STATEMENT EXECUTE FUNCTION budget_freeze();
 
 -- Reports whether nothing is granted: an edge is awaited, or the epoch is so young that
--- one which PostgreSQL has forgotten as well may not have reported yet.
+-- one which PostgreSQL has forgotten as well may not have reported yet. An epoch of the
+-- future was opened by a clock that was wrong.
 CREATE FUNCTION budget_frozen() RETURNS boolean LANGUAGE sql STABLE
     RETURN EXISTS (SELECT FROM budget_awaited)
         OR EXISTS (SELECT FROM changelog_epoch e JOIN changelog_head h ON h.epoch = e.ordinal
-                   WHERE e.first_seq > 1 AND e.opened_at > clock_timestamp() - interval '10 seconds');
+                   WHERE e.first_seq > 1 AND e.opened_at > clock_timestamp() - interval '10 seconds'
+                     AND e.opened_at < clock_timestamp() + interval '5 minutes');
 
 -- +goose StatementEnd

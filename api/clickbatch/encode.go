@@ -18,6 +18,10 @@ const (
 
 	// HeaderCluster names, in hex, the cluster whose links were clicked.
 	HeaderCluster = "Waypost-Cluster"
+
+	// HeaderPosition has the position of the edge's replica: a control plane whose
+	// PostgreSQL is of an older epoch takes no clicks.
+	HeaderPosition = "Waypost-Position"
 )
 
 // Bounds of a batch.

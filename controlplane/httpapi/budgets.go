@@ -35,6 +35,7 @@ func EdgeBudgets(to BudgetTaker, log *slog.Logger) http.Handler {
 			err = edgeFrom(r.Context()).maySpeak(r.Context(), body.Node)
 		}
 		if err == nil {
+			report.Former = edgeFrom(r.Context()).former()
 			grants, err = to.ReportBudgets(r.Context(), &report)
 		}
 		if err != nil {
@@ -71,7 +72,7 @@ func budgetsOf(b *api.EdgeBudgets) (r controlplane.BudgetReport, err error) {
 	if !waypost.ValidNode(b.Node) || len(b.Accounts) > api.MaxEdgeBudgets || b.Epoch > 1<<31-1 {
 		return r, waypost.Errorf(waypost.EInvalid, "the report needs the name of the edge, an epoch, and at most %d accounts", api.MaxEdgeBudgets)
 	}
-	r = controlplane.BudgetReport{Node: b.Node, Epoch: b.Epoch, Complete: b.Complete, Lost: b.Lost}
+	r = controlplane.BudgetReport{Node: b.Node, Epoch: b.Epoch, Complete: b.Complete}
 	if b.Complete {
 		if r.Disk, err = sixteen("disk", b.Disk); err != nil {
 			return r, err

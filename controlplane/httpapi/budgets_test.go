@@ -44,7 +44,7 @@ func TestEdgeBudgets_TakesOnlyPossibleAccounts(t *testing.T) {
 		"a boot that is cut": strings.Replace(good, "0f10", "0f", 1),
 		"a long boot":        strings.Replace(good, "0f10", "0f1011", 1),
 		"another boot":       strings.Replace(good, "0102", "xy02", 1),
-		"no disk":            strings.Replace(good, `"disk"`, `"lost": false, "disc"`, 1),
+		"no disk":            strings.Replace(good, `"disk"`, `"disc"`, 1),
 		"a short disk":       strings.Replace(good, "a000", "a0", 1),
 		"no domain":          strings.Replace(good, `"domain": 1`, `"domain": 0`, 1),
 		"a bad code":         strings.Replace(good, "tickets", "a/b/c", 1),

@@ -279,6 +279,14 @@ func (s *edgeSender) maySpeak(ctx context.Context, name string) error {
 	return s.nodes.MayReport(ctx, &s.node, name, s.node.Region)
 }
 
+// former returns the names that the edge had before; only its own credential knows any.
+func (s *edgeSender) former() []string {
+	if s == nil {
+		return nil
+	}
+	return s.node.Former
+}
+
 func (s *edgeSender) mayShip(ctx context.Context, name string) error {
 	if s == nil {
 		return nil

@@ -40,7 +40,7 @@ func (n *edgeNodes) Authenticate(_ context.Context, credential string) (controlp
 	n.asked++
 	switch credential {
 	case goodEdge:
-		return controlplane.Node{Credential: 1, Name: "eu-1", Region: "eu", Role: controlplane.RoleEdge}, nil
+		return controlplane.Node{Credential: 1, Name: "eu-1", Region: "eu", Role: controlplane.RoleEdge, Former: []string{"eu-0"}}, nil
 	case "revoked":
 		return controlplane.Node{}, waypost.Errorf(waypost.EForbidden, "it was revoked")
 	case "away":
@@ -329,6 +329,18 @@ func TestAReportOrABatchOfAnotherNodeIsRefused(t *testing.T) {
 			r.Header.Set("Content-Type", "application/json")
 		})
 	}
+	accounts := &granter{}
+	budgets := func(node string) answer {
+		return send(t, g, httpapi.EdgeBudgets(accounts, discard), goodEdge, func(r *http.Request) {
+			r.Method, r.Body = http.MethodPost, io.NopCloser(strings.NewReader(`{"node": "`+node+`", "former": ["eu-2"]}`))
+			r.Header.Set("Content-Type", "application/json")
+		})
+	}
+	requireProblem(t, budgets("eu-2"), 403, "forbidden")
+	require.Nil(t, accounts.last)
+	budgets("eu-1") // the granter answers an account that is not there
+	require.Equal(t, []string{"eu-0"}, accounts.last.Former, "as the credential says")
+
 	require.Equal(t, 204, certificates("eu-1").StatusCode)
 	requireProblem(t, certificates("eu-2"), 403, "forbidden")
 

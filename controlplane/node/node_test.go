@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"io"
@@ -12,13 +13,16 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"waypost"
 	"waypost/api"
+	"waypost/api/clickbatch"
 	"waypost/controlplane"
 	"waypost/controlplane/node"
 	"waypost/controlplane/postgres"
@@ -152,4 +156,43 @@ func TestNode_NamesOfItsCertificateAreNoDomains(t *testing.T) {
 	require.Equal(t, 409, status, "%s", answer)
 	status, answer = r.post(t, "/api/v1/domains", api.NewDomain{Host: "example.org"})
 	require.Equal(t, 201, status, "%s", answer)
+}
+
+// An edge has seen the epoch of a primary that was promoted in place of this one.
+func TestNode_TakesNoClicksOfANewerHistory(t *testing.T) {
+	url := cluster.Database(t)
+	token := strings.Repeat("e", 32)
+	r := run(t, url, func(c *node.Config) { c.EdgeToken = token })
+	var id [16]byte
+	var own waypost.Position
+	hand, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	_, err = hand.Exec(t.Context(), `SET ROLE waypost_operator`)
+	require.NoError(t, err)
+	require.NoError(t, hand.QueryRow(t.Context(), `SELECT c.id, h.epoch, e.id FROM cluster c, changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`).
+		Scan(&id, &own.Epoch.Ordinal, (*[16]byte)(&own.Epoch.ID)))
+	require.NoError(t, hand.Close(t.Context()))
+	promoted := waypost.Position{Epoch: waypost.Epoch{Ordinal: own.Epoch.Ordinal + 1}}
+	for name, c := range map[string]struct {
+		cluster, position string
+		want              int
+	}{
+		"of this history":    {hex.EncodeToString(id[:]), own.String(), http.StatusUnsupportedMediaType}, // is read
+		"of an older one":    {hex.EncodeToString(id[:]), waypost.Position{}.String(), http.StatusUnsupportedMediaType},
+		"of a newer one":     {hex.EncodeToString(id[:]), promoted.String(), http.StatusServiceUnavailable},
+		"of an unknown one":  {hex.EncodeToString(id[:]), "", http.StatusServiceUnavailable},
+		"of another cluster": {strings.Repeat("0", 32), own.String(), http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+clickbatch.Path, http.NoBody)
+			require.NoError(t, err)
+			req.Header.Set("Authorization", "Bearer "+token)
+			req.Header.Set(clickbatch.HeaderCluster, c.cluster)
+			req.Header.Set(clickbatch.HeaderPosition, c.position)
+			res, err := r.Do(req)
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+			require.Equal(t, c.want, res.StatusCode)
+		})
+	}
 }

@@ -81,14 +81,23 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 }
 
 // ownClicks refuses the clicks of another cluster's links, which would be counted as
-// clicks of unknown links. The edge keeps them.
+// clicks of unknown links, and those that a newer primary has to count. The edge keeps
+// them, and asks another control plane.
 func (c *control) ownClicks(next http.Handler) http.HandlerFunc {
 	own := hex.EncodeToString(c.cluster[:])
 	return func(w http.ResponseWriter, r *http.Request) {
+		var err error
 		if r.Header.Get(clickbatch.HeaderCluster) != own {
-			c.log.WarnContext(r.Context(), "refused clicks of another cluster's links")
+			err = waypost.Errorf(waypost.EUnavailable, "these are clicks of another cluster's links; the edge keeps them")
+		} else if at, invalid := waypost.ParsePosition(r.Header.Get(clickbatch.HeaderPosition)); invalid != nil {
+			err = invalid
+		} else {
+			err = c.db.Outdated(r.Context(), at.Epoch)
+		}
+		if err != nil {
+			c.log.WarnContext(r.Context(), "refused clicks of another history", "error", err)
 			w.Header().Set("Retry-After", "10")
-			http.Error(w, "these are clicks of another cluster's links; the edge keeps them", http.StatusServiceUnavailable)
+			http.Error(w, waypost.MessageOf(err), http.StatusServiceUnavailable)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -54,13 +54,16 @@ const (
 
 	selectUsed = `SELECT link_id, sum(granted - returned)::bigint FROM budget_account WHERE link_id = ANY ($1) GROUP BY link_id`
 
+	// An account stays under the name with which its edge took it.
 	selectAccounts = `
-		SELECT link_id, boot, granted, returned, spent FROM budget_account WHERE node = $1 AND link_id = ANY ($2) AND boot = ANY ($3)`
+		SELECT link_id, boot, node, granted, returned, spent FROM budget_account
+		WHERE (node = $1 OR node = ANY ($2)) AND link_id = ANY ($3) AND boot = ANY ($4) ORDER BY node = $1`
 
 	upsertAccounts = `
 		INSERT INTO budget_account (link_id, node, boot, workspace_id, granted, returned, spent)
-		SELECT n.link_id, $1::text, n.boot, b.workspace_id, n.granted, n.returned, n.spent
-		FROM unnest($2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[]) AS n (link_id, boot, granted, returned, spent)
+		SELECT n.link_id, n.node, n.boot, b.workspace_id, n.granted, n.returned, n.spent
+		FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[])
+		     AS n (node, link_id, boot, granted, returned, spent)
 		JOIN budget b USING (link_id)
 		ON CONFLICT (link_id, node, boot) DO UPDATE SET granted = excluded.granted, returned = excluded.returned, spent = excluded.spent`
 
@@ -92,9 +95,17 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 	ended := false
 	report := func(tx pgx.Tx) error {
 		var frozen bool
-		if err := tx.QueryRow(ctx, `SELECT epoch, budget_frozen() FROM changelog_head`).Scan(&answer.Epoch, &frozen); err != nil {
+		var own waypost.Epoch
+		if err := tx.QueryRow(ctx, `
+			SELECT h.epoch, e.id, budget_frozen() FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`).
+			Scan(&own.Ordinal, (*[16]byte)(&own.ID), &frozen); err != nil {
 			return err
 		}
+		// A newer primary may have granted the rest, and waits for this edge's accounts.
+		if err := db.pool.outdated(own, waypost.Epoch{Ordinal: r.Epoch, ID: own.ID}); err != nil {
+			return err
+		}
+		answer.Epoch = own.Ordinal
 		links, limited, err := findBudgets(ctx, tx, r.Accounts)
 		if err != nil {
 			return err
@@ -115,15 +126,14 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 				return err
 			}
 		}
-		known, err := accountsOf(ctx, tx, r, ids)
-		if err != nil {
+		p := placing{node: r.Node, links: links, frozen: frozen || r.Epoch != answer.Epoch}
+		if p.known, err = accountsOf(ctx, tx, r, ids); err != nil {
 			return err
 		}
-		p := placing{links: links, known: known, frozen: frozen || r.Epoch != answer.Epoch}
 		for i := range r.Accounts {
 			answer.Grants = append(answer.Grants, p.place(&r.Accounts[i]))
 		}
-		if err := p.save(ctx, tx, r.Node); err != nil {
+		if err := p.save(ctx, tx); err != nil {
 			return err
 		}
 		if r.Complete && r.Epoch == answer.Epoch {
@@ -236,21 +246,28 @@ func lockBudgetsOf(ctx context.Context, tx pgx.Tx, ids []int64, byID map[int64]*
 	return err
 }
 
-func accountsOf(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport, ids []int64) (map[budgetBoot]budget.Account, error) {
+// knownAccount is an account as it is stored.
+type knownAccount struct {
+	budget.Account
+
+	node string // "": it is new
+}
+
+func accountsOf(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport, ids []int64) (map[budgetBoot]knownAccount, error) {
 	var boots [][16]byte
 	for i := range r.Accounts {
 		if boot := [16]byte(r.Accounts[i].Boot); !slices.Contains(boots, boot) {
 			boots = append(boots, boot)
 		}
 	}
-	rows, err := tx.Query(ctx, selectAccounts, r.Node, ids, boots)
+	rows, err := tx.Query(ctx, selectAccounts, r.Node, r.Former, ids, boots)
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[budgetBoot]budget.Account)
+	known := make(map[budgetBoot]knownAccount)
 	var k budgetBoot
-	var a budget.Account
-	_, err = pgx.ForEachRow(rows, []any{&k.link, (*[16]byte)(&k.boot), &a.Granted, &a.Returned, &a.Spent}, func() error {
+	var a knownAccount
+	_, err = pgx.ForEachRow(rows, []any{&k.link, (*[16]byte)(&k.boot), &a.node, &a.Granted, &a.Returned, &a.Spent}, func() error {
 		known[k] = a
 		return nil
 	})
@@ -259,8 +276,9 @@ func accountsOf(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport, id
 
 // placing works through the accounts of a report, whose budgets are locked.
 type placing struct {
+	node    string
 	links   map[budgetName]*budgetLink
-	known   map[budgetBoot]budget.Account
+	known   map[budgetBoot]knownAccount
 	frozen  bool
 	changed []budgetBoot
 }
@@ -274,7 +292,7 @@ func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant 
 	}
 	k := budgetBoot{l.id, a.Boot}
 	before := p.known[k]
-	after := before.Merge(a.Account)
+	after := knownAccount{before.Merge(a.Account), cmp.Or(before.node, p.node)}
 	l.used += after.Used() - before.Used()
 	grant := controlplane.BudgetGrant{State: controlplane.BudgetNone}
 	if l.limit != nil {
@@ -298,7 +316,7 @@ func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant 
 		}
 	}
 	grant.Granted = after.Granted
-	if after != before {
+	if after.Account != before.Account {
 		p.known[k] = after
 		p.changed = append(p.changed, k)
 	}
@@ -306,7 +324,7 @@ func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant 
 }
 
 // save writes the accounts that have changed.
-func (p *placing) save(ctx context.Context, tx pgx.Tx, node string) error {
+func (p *placing) save(ctx context.Context, tx pgx.Tx) error {
 	if len(p.changed) == 0 {
 		return nil
 	}
@@ -315,30 +333,37 @@ func (p *placing) save(ctx context.Context, tx pgx.Tx, node string) error {
 	})
 	p.changed = slices.Compact(p.changed)
 	n := len(p.changed)
-	links, boots := make([]int64, n), make([][16]byte, n)
+	nodes, links, boots := make([]string, n), make([]int64, n), make([][16]byte, n)
 	granted, returned, spent := make([]int64, n), make([]int64, n), make([]int64, n)
 	for i, k := range p.changed {
 		a := p.known[k]
-		links[i], boots[i], granted[i], returned[i], spent[i] = k.link, [16]byte(k.boot), a.Granted, a.Returned, a.Spent
+		nodes[i], links[i], boots[i], granted[i], returned[i], spent[i] = a.node, k.link, [16]byte(k.boot), a.Granted, a.Returned, a.Spent
 	}
-	_, err := tx.Exec(ctx, upsertAccounts, node, links, boots, granted, returned, spent)
+	_, err := tx.Exec(ctx, upsertAccounts, nodes, links, boots, granted, returned, spent)
 	return err
 }
 
 // completeBudgets notes that an edge has reported all its accounts in this epoch. It
-// reports whether budgets end, because accounts of an awaited edge are lost, as they are
-// with another disk than the one that PostgreSQL remembers.
+// reports whether budgets end, because accounts of an awaited edge are lost: it has
+// another disk than the one that PostgreSQL remembers.
 func completeBudgets(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport) (ended bool, err error) {
 	replaced := false
 	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM budget_node WHERE node = $1 AND disk <> $2)`, r.Node, r.Disk).Scan(&replaced)
 	if err != nil {
 		return false, err
 	}
-	if r.Lost || replaced {
+	if replaced {
 		err = tx.QueryRow(ctx, `SELECT budget_give_up($1)`, r.Node).Scan(&ended)
 	} else {
 		_, err = tx.Exec(ctx, `DELETE FROM budget_awaited WHERE node = $1`, r.Node)
 	}
+	if err != nil {
+		return false, err
+	}
+	// What is awaited of it under a former name is in the report, too.
+	_, err = tx.Exec(ctx, `
+		WITH same AS (DELETE FROM budget_node WHERE node = ANY ($1) AND node <> $2 AND disk = $3 RETURNING node)
+		DELETE FROM budget_awaited a USING same s WHERE a.node = s.node`, r.Former, r.Node, r.Disk)
 	if err != nil {
 		return false, err
 	}

@@ -167,6 +167,42 @@ func TestBudgets_CountTheClicksOfTimesInWhichTheyWereOff(t *testing.T) {
 	require.Zero(t, number(t, hand, `SELECT base FROM budget`), "an edge will report it")
 }
 
+// An edge reports the accounts of its earlier boots, whatever its name was then.
+func TestBudgets_CountTheClicksOfARenamedEdgeOnce(t *testing.T) {
+	db, hand := open(t)
+	l := limited(t, db, hand, "tickets", "exact", 50)
+	report := func(node string, former []string, boot byte, a budget.Account, want int64) {
+		t.Helper()
+		_, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{
+			Node: node, Former: former, Epoch: uint32(number(t, hand, `SELECT epoch FROM changelog_head`)), Complete: true, Disk: [16]byte{boot},
+			Accounts: []controlplane.BudgetAccount{account("tickets", boot, a, want)},
+		})
+		require.NoError(t, err)
+	}
+	granted := func() int64 {
+		t.Helper()
+		b, err := db.LinkBudget(t.Context(), l.Workspace, idOf(t, hand, "tickets"))
+		require.NoError(t, err)
+		return b.Granted
+	}
+	report("edge-a", nil, 1, budget.Account{}, 5)
+	exec(t, hand, openEpoch)
+	exec(t, hand, `UPDATE changelog_epoch SET opened_at = opened_at - interval '1 minute'`)
+	report("edge-b", []string{"edge-a"}, 1, budget.Account{Granted: 5, Spent: 3}, 0)
+	require.EqualValues(t, 5, granted())
+	frozen, err := db.FrozenBudgets(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, frozen, "it is awaited under no other name")
+	report("edge-b", []string{"edge-a"}, 1, budget.Account{Granted: 5, Returned: 2, Spent: 3}, 0)
+	require.EqualValues(t, 3, granted())
+
+	// An edge that never had the name changes nothing of the account.
+	report("edge-c", []string{"edge-d"}, 1, budget.Account{Granted: 5, Returned: 5}, 0)
+	require.EqualValues(t, 3, granted())
+	report("edge-c", nil, 1, budget.Account{Granted: 5, Returned: 5}, 2)
+	require.EqualValues(t, 5, granted())
+}
+
 // In a new epoch PostgreSQL may have forgotten grants.
 func TestBudgets_AreFrozenInANewEpochUntilEveryEdgeHasReported(t *testing.T) {
 	db, hand := open(t)
@@ -201,6 +237,9 @@ func TestBudgets_AreFrozenInANewEpochUntilEveryEdgeHasReported(t *testing.T) {
 	require.Equal(t, controlplane.BudgetHeld, reports(t, db, "edge-a", account("frozen", 1, held, 5)).State, "it has, in another epoch")
 	_, err = db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: "edge-b", Epoch: epoch, Complete: true})
 	require.NoError(t, err)
+	exec(t, hand, `UPDATE changelog_epoch SET opened_at = now() + interval '1 minute'`)
+	require.Equal(t, controlplane.BudgetHeld, reports(t, db, "edge-a", account("frozen", 1, held, 5)).State, "one may be forgotten")
+	exec(t, hand, `UPDATE changelog_epoch SET opened_at = now() + interval '2 days'`) // PostgreSQL's clock was wrong
 	require.EqualValues(t, 10, reports(t, db, "edge-a", account("frozen", 1, held, 5)).Granted)
 	frozen, err = db.FrozenBudgets(t.Context())
 	require.NoError(t, err)

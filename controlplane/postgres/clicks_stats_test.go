@@ -320,7 +320,7 @@ func TestAnEdgeThatIsGoneIsWaitedForNoLongerUnlessItComesBack(t *testing.T) {
 	require.Equal(t, []string{"edge-a", "edge-b", "edge-c"}, waiting())
 
 	exec(t, hand, `UPDATE click_progress SET reported_at = now() - interval '2 minutes'`)
-	exec(t, hand, `UPDATE click_watermark SET updated_at = now() - interval '2 minutes'`)
+	exec(t, hand, `UPDATE click_watermark SET updated_at = now() + interval '2 days'`) // PostgreSQL's clock was wrong
 	for _, node := range []string{"edge-a", "edge-c", "edge-a"} {
 		require.NoError(t, db.GiveUpEdge(t.Context(), operator, node, time.Minute))
 	}
@@ -336,6 +336,9 @@ func TestAnEdgeThatIsGoneIsWaitedForNoLongerUnlessItComesBack(t *testing.T) {
 
 	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "edge-a", Region: "eu", Pending: 7}}))
 	require.Equal(t, []string{"edge-a", "edge-b"}, waiting(), "it is back")
+	exec(t, hand, `UPDATE click_progress SET reported_at = now() + interval '2 days'`)
+	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "edge-a", Region: "eu", Pending: 7}}))
+	require.Equal(t, waypost.EConflict, waypost.CodeOf(db.GiveUpEdge(t.Context(), operator, "edge-a", time.Minute)))
 }
 
 func TestEdgesThatFellSilentBeforeTheControlPlaneWasStartedAreShown(t *testing.T) {

@@ -123,9 +123,16 @@ func (db *FleetStore) RevokeNode(ctx context.Context, by controlplane.Actor, nod
 			     t AS (UPDATE node_enrolment SET expires_at = now() WHERE node = $1 AND used_at IS NULL AND expires_at > now() RETURNING 1)
 			SELECT EXISTS (SELECT FROM node_credential WHERE node = $1), (SELECT count(*) FROM r), (SELECT count(*) FROM t)`, node).
 			Scan(&known, &revoked, &tokens)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
+		}
+		// A later epoch must not wait for it: what it was granted counts as used. In an epoch
+		// that waits already, grants may be forgotten, and an operator decides.
+		if _, err := tx.Exec(ctx, `
+			DELETE FROM budget_node n WHERE node = $1 AND NOT EXISTS (SELECT FROM budget_awaited a WHERE a.node = n.node)`, node); err != nil {
+			return err
+		}
+		switch {
 		case revoked+tokens > 0:
 			return auditNode(ctx, tx, by, "edges.revoke", node, map[string]any{"credentials": revoked, "tokens": tokens})
 		case !known:

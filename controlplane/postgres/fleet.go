@@ -153,7 +153,8 @@ FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[], $5::boolean
 ORDER BY s.node COLLATE "C"
 ON CONFLICT (node) DO UPDATE
 SET region = excluded.region, complete_until = coalesce(excluded.complete_until, p.complete_until),
-    pending = excluded.pending, has_left = excluded.has_left, reported_at = greatest(p.reported_at, excluded.reported_at)`
+    pending = excluded.pending, has_left = excluded.has_left,
+    reported_at = greatest(CASE WHEN p.reported_at < now() + interval '5 minutes' THEN p.reported_at END, excluded.reported_at)`
 
 // NoteProgress implements controlplane.ProgressStore.
 func (db *FleetStore) NoteProgress(ctx context.Context, nodes []controlplane.EdgeProgress) error {
@@ -181,10 +182,10 @@ func (db *FleetStore) NoteProgress(ctx context.Context, nodes []controlplane.Edg
 }
 
 // heardOf selects when an edge was last heard of, and whether that is recent enough to
-// count it as present.
+// count it as present. A time of the future is from a clock that was wrong.
 const heardOf = `
-SELECT max(at) IS NOT NULL, coalesce(max(at) > now() - $2::interval, false), coalesce(bool_or(has_left), false),
-	coalesce(max(pending), -1) FROM (
+SELECT max(at) IS NOT NULL, coalesce(bool_or(at > now() - $2::interval AND at < now() + interval '5 minutes'), false),
+	coalesce(bool_or(has_left), false), coalesce(max(pending), -1) FROM (
 	SELECT reported_at, has_left, pending FROM click_progress WHERE node = $1
 	UNION ALL
 	SELECT updated_at, false, NULL FROM click_watermark WHERE node = $1) h (at, has_left, pending)`

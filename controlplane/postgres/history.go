@@ -289,6 +289,34 @@ func (db *History) Superseded(head waypost.Position) error {
 	return nil
 }
 
+// Outdated returns the error for an edge that has seen an epoch, EUnavailable, when a
+// newer primary has to take its clicks: it or another follower has seen a newer epoch
+// than PostgreSQL's. An edge of an older epoch has not followed yet, and may send them.
+func (db *History) Outdated(ctx context.Context, seen waypost.Epoch) error {
+	own := db.pool.highWater.look().position.Epoch
+	if beyond(seen, own) { // which another control plane may have opened a moment ago
+		var head begun
+		if err := db.pool.queryRowIn(ctx, operator, selectPosition, nil, &head.epoch, &head.id, &head.seq, &head.stamp); err != nil {
+			return classify("read the newest epoch", err)
+		}
+		own = head.position().Epoch
+	}
+	return db.pool.outdated(own, seen)
+}
+
+func (p *pool) outdated(own, seen waypost.Epoch) error {
+	mark := p.highWater.look()
+	newer := mark.superseded(own)
+	if beyond(seen, own) {
+		newer = &seen
+	}
+	if newer == nil {
+		return nil
+	}
+	why := &SupersededError{newer.Ordinal, own.Ordinal}
+	return waypost.WrapError(waypost.EUnavailable, why.Error(), why)
+}
+
 // supersede holds the keys back, because a follower has seen a newer epoch. The error is
 // [*SupersededError] if that succeeds.
 func (db *History) supersede(ctx context.Context, conn *pgx.Conn, newer, own waypost.Epoch) error {

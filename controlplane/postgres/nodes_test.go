@@ -13,6 +13,7 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/replication"
+	"waypost/rules/budget"
 )
 
 // nodes returns a judge of credentials on a database, as one instance of several has.
@@ -267,6 +268,44 @@ func TestARevocationEndsWhatIsOpenOnEveryInstance(t *testing.T) {
 	require.NoError(t, err)
 	_, err = n.Authenticate(t.Context(), back)
 	require.NoError(t, err)
+}
+
+// An edge that is revoked reports nothing any more.
+func TestRevoke_BudgetsOfALaterEpochDoNotWaitForTheEdge(t *testing.T) {
+	db, hand := open(t)
+	n := nodes(db)
+	limited(t, db, hand, "tickets", "exact", 50)
+	epoch := func() uint32 { return uint32(number(t, hand, `SELECT epoch FROM changelog_head`)) }
+	begin := func() {
+		exec(t, hand, openEpoch)
+		exec(t, hand, `UPDATE changelog_epoch SET opened_at = opened_at - interval '1 minute'`)
+	}
+	frozen := func() int64 {
+		t.Helper()
+		frozen, err := db.FrozenBudgets(t.Context())
+		require.NoError(t, err)
+		return frozen
+	}
+	for _, node := range []string{"eu-1", "eu-2"} {
+		_, err := n.Enrol(t.Context(), enrolling(token(t, n, controlplane.NewEnrolment{Region: "eu"}), node, credential(t)))
+		require.NoError(t, err)
+		_, err = db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: node, Epoch: epoch(), Complete: true})
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 5, reports(t, db, "eu-1", account("tickets", 1, budget.Account{}, 5)).Granted)
+	require.NoError(t, n.Revoke(t.Context(), operator, "eu-1"))
+	begin()
+	_, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: "eu-2", Epoch: epoch(), Complete: true})
+	require.NoError(t, err)
+	require.Zero(t, frozen())
+	require.EqualValues(t, 5, reports(t, db, "eu-2", account("tickets", 2, budget.Account{}, 5)).Granted)
+
+	begin()
+	require.NoError(t, n.Revoke(t.Context(), operator, "eu-2"))
+	require.EqualValues(t, 1, frozen(), "PostgreSQL may have forgotten what it was granted")
+	exec(t, hand, `INSERT INTO click_progress (node, region, has_left, reported_at) VALUES ('eu-2', 'eu', false, now() - interval '1 hour')`)
+	require.NoError(t, db.GiveUpEdge(t.Context(), operator, "eu-2", 1))
+	require.Zero(t, frozen())
 }
 
 func TestAnEdgeSpeaksForItselfOnly(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
@@ -302,9 +303,27 @@ func epochOfAnEdgeHoldsKeys(t *testing.T, elsewhere func(own waypost.Epoch) wayp
 		_, err := db.TakeLease(t.Context(), "eu", "n/2", 100, nil)
 		require.ErrorContains(t, err, "another primary was promoted")
 	}
+	// Its own clicks, and those of edges that have not followed yet, belong elsewhere.
+	takes := func(edge waypost.Epoch) (err error) {
+		t.Helper()
+		if err = db.Outdated(t.Context(), edge); err != nil {
+			require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
+			require.ErrorContains(t, err, "another primary was promoted")
+		}
+		_, reported := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: "edge-a", Epoch: edge.Ordinal})
+		if edge.Ordinal != at.Epoch.Ordinal || edge.ID == at.Epoch.ID { // a report has no id
+			require.Equal(t, waypost.CodeOf(err), waypost.CodeOf(reported), "%v", reported)
+		}
+		return err
+	}
 	require.NoError(t, db.Superseded(at))
+	require.NoError(t, takes(at.Epoch))
+	require.Error(t, takes(said.Position.Epoch))
+	require.NoError(t, takes(waypost.Epoch{}), "an edge that has not followed yet")
 	superseded()
 	superseded()
+	require.Error(t, takes(waypost.Epoch{}))
+	require.Error(t, takes(at.Epoch))
 	require.NoError(t, db.WatchOnce(t.Context()))
 
 	// An operator says that this is the right database.
@@ -317,6 +336,7 @@ func epochOfAnEdgeHoldsKeys(t *testing.T, elsewhere func(own waypost.Epoch) wayp
 	require.Greater(t, headOf(t, db).Position.Epoch.Ordinal, said.Position.Epoch.Ordinal)
 	require.NoError(t, db.Hear(t.Context(), said))
 	require.NoError(t, db.Superseded(headOf(t, db).Position))
+	require.NoError(t, takes(said.Position.Epoch))
 	require.GreaterOrEqual(t, lease(t, db, "eu").Lo, taken.Hi+gap)
 }
 

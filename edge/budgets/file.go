@@ -26,7 +26,8 @@ import (
 //	   accounts that were closed
 //	2  epoch (u32): the newest that the edge has seen
 //	3  nothing more: the control plane knows that the edge spends clicks
-//	4  id (16), made at random when no file had one: it goes with the disk
+//	4  id (16), made at random when no file had one, or one was damaged: it goes with the
+//	   disk
 //
 // Format is the version of the files.
 const Format = 1
@@ -62,7 +63,8 @@ type entry struct {
 	boot waypost.BootID
 }
 
-// diskID names the disk of an edge, so that another one is noticed.
+// diskID names the disk of an edge, so that another one is noticed. A disk that loses a
+// file gets another, so that the control plane takes it for another.
 type diskID [16]byte
 
 // state holds the contents of files.
@@ -175,36 +177,32 @@ func (d directory) path(file string) string { return filepath.Join(d.root, file)
 
 func fileOf(boot waypost.BootID) string { return filePrefix + hex.EncodeToString(boot[:]) }
 
-// readOthers reads the files of all boots except one. A file that cannot be read is set
-// aside, and stays there for the operator; lost reports whether there is one.
-func (d directory) readOthers(own waypost.BootID) (s state, files []string, lost error, err error) {
+// readOthers reads the files of all boots except one. It returns those that it has read,
+// and those that cannot be read, with the reason.
+func (d directory) readOthers(own waypost.BootID) (s state, files, damaged []string, lost error, err error) {
 	s.accounts = make(map[entry]budget.Totals)
 	all, err := os.ReadDir(d.root)
 	if err != nil {
-		return s, nil, nil, err
+		return s, nil, nil, nil, err
 	}
 	for _, f := range all {
 		switch file := f.Name(); {
-		case strings.HasSuffix(file, unreadable):
-			lost = fmt.Errorf("%s was set aside", d.path(file))
 		case strings.HasPrefix(file, temporary):
 			files = append(files, file)
-		case strings.HasPrefix(file, filePrefix) && file != fileOf(own):
+		case strings.HasPrefix(file, filePrefix) && file != fileOf(own) && !strings.HasSuffix(file, unreadable):
 			text, err := d.readFile(file)
 			if err == nil {
 				err = s.read(text)
 			}
 			if err != nil {
-				lost = fmt.Errorf("cannot read %s, which is set aside: %w", d.path(file), err)
-				if err := os.Rename(d.path(file), d.path(file+unreadable)); err != nil {
-					return s, nil, lost, err
-				}
+				lost = fmt.Errorf("%s is set aside: %w", d.path(file), err)
+				damaged = append(damaged, file)
 				continue
 			}
 			files = append(files, file)
 		}
 	}
-	return s, files, lost, nil
+	return s, files, damaged, lost, nil
 }
 
 func (d directory) readFile(file string) ([]byte, error) {
@@ -239,6 +237,17 @@ func (d directory) write(boot waypost.BootID, text []byte) (f *os.File, err erro
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// setAside renames damaged files. They stay for the operator.
+func (d directory) setAside(files []string) error {
+	var errs []error
+	for _, f := range files {
+		if err := os.Rename(d.path(f), d.path(f+unreadable)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (d directory) remove(files []string) error {

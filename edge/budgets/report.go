@@ -133,14 +133,14 @@ func (s *Store) collect(due []*account, all bool) (report []asking) {
 	return report
 }
 
-// mend writes a new file when the present one has failed, or has become large. The lock
-// is held.
+// mend writes a new file when the present one has failed, or has become large, or when
+// accounts of earlier boots could not be adopted. The lock is held.
 func (s *Store) mend(now time.Time) {
-	if !s.broken.Load() && s.size < roomy+8*int64(len(s.accounts)+s.closed.len())*maxBody || now.Sub(s.mended) < mendEach {
+	if !s.broken.Load() && !s.adopting && s.size < roomy+8*int64(len(s.accounts)+s.closed.len())*maxBody || now.Sub(s.mended) < mendEach {
 		return
 	}
 	s.mended = now
-	if err := s.rewrite(); err != nil {
+	if err := s.save(); err != nil {
 		s.fail("cannot write the grants of click budgets", err)
 	}
 }
@@ -281,7 +281,7 @@ func (s *Store) reportAll(ctx context.Context) bool {
 		s.mu.Unlock()
 		return true
 	}
-	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: epoch, Disk: hex.EncodeToString(s.disk[:]), Lost: s.lost != nil}
+	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: epoch, Disk: hex.EncodeToString(s.disk[:])}
 	adoptions := s.adoptions
 	all := make([]entry, 0, len(s.accounts)+s.closed.len())
 	for e := range s.closed.all() {

@@ -125,8 +125,12 @@ type Store struct {
 	epoch    uint32
 	known    bool   // the control plane knows that this edge spends clicks
 	disk     diskID // zero before the files of earlier boots were read
-	adopted  bool   // the files of earlier boots were read
-	lost     error  // why some of them are missing
+
+	adopted   bool     // the accounts of earlier boots are in this boot's file
+	adopting  bool     // they are to be put there, and their files to be removed
+	unread    bool     // these files are to be read
+	inherited []string // those that were read
+	damaged   []string // those that could not be read
 
 	allReported uint32 // epoch in which all accounts were reported
 	adoptions   int    // counts them
@@ -154,14 +158,11 @@ type account struct {
 }
 
 // Open opens the store. Accounts of earlier boots stay known, and none of their clicks is
-// spent any more.
+// spent any more. While the disk fails, nothing is spent, and Run tries again.
 func Open(cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if cfg.Client == nil || cfg.URL == "" || !waypost.ValidNode(cfg.Node) || cfg.Boot == (waypost.BootID{}) {
 		return nil, errors.New("budgets: node, boot, URL and client are required")
-	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, err
 	}
 	f := promauto.With(cfg.Metrics)
 	s := &Store{
@@ -183,38 +184,81 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if cfg.Shared {
-		return s, s.rewrite()
+	s.adopting, s.unread = !cfg.Shared, !cfg.Shared
+	s.broken.Store(true) // until there is a file
+	if err := s.save(); err != nil {
+		s.fail("cannot open the grants of click budgets; links with exact or bounded budgets are not redirected", err)
 	}
-	return s, s.adopt()
+	return s, nil
 }
 
-// Adopt takes over the accounts of processes that have ended.
-func (s *Store) Adopt() error {
+// Adopt takes over the accounts of processes that have ended. While the disk fails, Run
+// tries again.
+func (s *Store) Adopt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over.Load() {
-		return nil
+		return
 	}
-	return s.adopt()
+	s.adopted, s.adopting, s.unread = false, true, true
+	if err := s.save(); err != nil {
+		s.fail("cannot take over grants of click budgets", err)
+	}
 }
 
-// adopt reads the files of other boots, writes what they say into this boot's, and
+// save writes the present state to a new file, with the accounts of earlier boots if
+// they are to be adopted. The lock is held.
+func (s *Store) save() error {
+	if s.file == nil { // later the directory has to come back
+		if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
+			return err
+		}
+	}
+	if s.adopting {
+		return s.adopt()
+	}
+	return s.rewrite()
+}
+
+// adopt reads the files of other boots, writes their accounts into this boot's, and
 // removes them. What they have lent is this boot's debt. The lock is held.
 func (s *Store) adopt() error {
-	read, files, lost, err := s.dir.readOthers(s.cfg.Boot)
-	if lost != nil {
-		s.lost = lost
-		s.cfg.Logger.Error("grants of click budgets cannot be read; all of them count as spent", "error", lost)
+	if s.unread {
+		if err := s.inherit(); err != nil {
+			return err
+		}
+		s.unread = false
 	}
+	if err := s.rewrite(); err != nil {
+		return err
+	}
+	if !s.adopted {
+		s.adopted, s.allReported = true, 0
+		s.adoptions++
+	}
+	if err := errors.Join(s.dir.setAside(s.damaged), s.dir.remove(s.inherited)); err != nil {
+		return err
+	}
+	s.adopting, s.inherited, s.damaged = false, nil, nil
+	return nil
+}
+
+// inherit reads the files of other boots, once, because it adds up what they have lent.
+// The lock is held.
+func (s *Store) inherit() error {
+	read, files, damaged, lost, err := s.dir.readOthers(s.cfg.Boot)
 	if err != nil {
 		return err
 	}
+	if lost != nil {
+		s.cfg.Logger.Error("grants of click budgets cannot be read; all of them count as spent", "error", lost)
+	}
+	s.inherited, s.damaged = append(s.inherited, files...), append(s.damaged, damaged...)
 	s.epoch, s.known = max(s.epoch, read.epoch), s.known || read.known
 	if s.disk == (diskID{}) {
 		s.disk = read.disk
 	}
-	if s.disk == (diskID{}) {
+	if s.disk == (diskID{}) || lost != nil {
 		_, _ = rand.Read(s.disk[:]) // never fails
 	}
 	for e, t := range read.accounts {
@@ -226,12 +270,7 @@ func (s *Store) adopt() error {
 			s.keep(e, t)
 		}
 	}
-	if err := s.rewrite(); err != nil {
-		return err
-	}
-	s.adopted, s.allReported = true, 0
-	s.adoptions++
-	return s.dir.remove(files)
+	return nil
 }
 
 // owe notes what an account that is over has lent. With an account, it is repaid soon.

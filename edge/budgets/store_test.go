@@ -345,6 +345,46 @@ func TestStore_SpendsNothingWhileItsDiskFails(t *testing.T) {
 	reachable(t, s) // a new file is written
 }
 
+func TestStore_TriesAgainToTakeOverEarlierBoots(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprintf("shared %v", shared), func(t *testing.T) {
+			c, dir := newControl(t, 1000), filepath.Join(t.TempDir(), "budgets")
+			first, stop := open(t, c, dir)
+			require.Equal(t, 20, visit(t, first, 20, false))
+			first.Kill()
+			stop()
+			metrics := prometheus.NewPedanticRegistry()
+			change := func(cfg *budgets.Config) { cfg.Shared, cfg.Metrics = shared, metrics }
+			away := func() {
+				require.NoError(t, os.Rename(dir, dir+".away"))
+				require.NoError(t, os.WriteFile(dir, nil, 0o600))
+			}
+			var s *budgets.Store
+			if shared {
+				s, _ = open(t, c, dir, change)
+				away()
+				s.Adopt()
+			} else {
+				away()
+				s, _ = open(t, c, dir, change)
+				require.Zero(t, visit(t, s, 1, false))
+				require.Zero(t, visit(t, s, 1, true))
+			}
+			require.Positive(t, counters(t, metrics)["waypost_budget_failures_total"])
+			c.set(func() { c.complete = nil })
+			require.NoError(t, os.Remove(dir))
+			require.NoError(t, os.Rename(dir+".away", dir))
+			c.eventually(t, "it reports the account of the first boot", func() bool {
+				return len(c.complete) > 0 && len(c.complete[len(c.complete)-1].Accounts) > 0
+			})
+			reachable(t, s)
+			files, err := filepath.Glob(filepath.Join(dir, "*"))
+			require.NoError(t, err)
+			require.Len(t, files, 1)
+		})
+	}
+}
+
 // Each cut of the file is a state that a crash can leave; a changed byte is damage.
 func TestStore_CountsAFileThatItCannotReadAsSpent(t *testing.T) {
 	c, dir := newControl(t, 1000), t.TempDir()
@@ -359,36 +399,50 @@ func TestStore_CountsAFileThatItCannotReadAsSpent(t *testing.T) {
 	require.NoError(t, err)
 	c = newControl(t, 1000) // which no request of the killed boot can reach late
 
-	restart := func(text []byte) (lost bool, used int64) {
+	report := func(dir string) (disk string, used int64) {
+		t.Helper()
+		c.set(func() { clear(c.accounts); c.complete = nil })
+		_, stop := open(t, c, dir)
+		defer stop()
+		c.eventually(t, "it reports", func() bool { return len(c.complete) > 0 })
+		c.set(func() { disk, used = c.complete[0].Disk, c.used() })
+		return disk, used
+	}
+	restart := func(text []byte) (disk string, lost bool, used int64) {
 		t.Helper()
 		fresh := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(fresh, filepath.Base(files[0])), text, 0o600))
-		c.set(func() { clear(c.accounts); c.complete = nil })
-		_, stop := open(t, c, fresh)
-		defer stop()
-		c.eventually(t, "it reports", func() bool { return len(c.complete) > 0 })
+		disk, used = report(fresh)
 		aside, err := filepath.Glob(filepath.Join(fresh, "*.unreadable"))
 		require.NoError(t, err)
-		c.set(func() { lost, used = c.complete[0].Lost, c.used() })
-		require.Equal(t, lost, len(aside) > 0)
-		return lost, used
+		if len(aside) > 0 { // the control plane hears of it once
+			again, _ := report(fresh)
+			require.Equal(t, disk, again)
+		}
+		return disk, len(aside) > 0, used
 	}
-	_, whole := restart(text)
+	first, _, whole := restart(text)
 	require.GreaterOrEqual(t, whole, int64(20))
 	before := int64(0)
 	for n := 0; n <= len(text); n += 13 {
-		lost, used := restart(text[:n])
+		_, lost, used := restart(text[:n])
 		require.False(t, lost)
 		require.GreaterOrEqual(t, used, before)
 		before = used
 	}
+	damaged := 0
 	for at := 0; at < len(text)/2; at += 17 {
 		bad := []byte(strings.Clone(string(text)))
 		bad[at] ^= 0x55
-		if lost, used := restart(bad); !lost {
+		disk, lost, used := restart(bad)
+		if lost {
+			damaged++
+			require.NotEqual(t, first, disk, "byte %d", at)
+		} else {
 			require.Equal(t, whole, used, "byte %d", at)
 		}
 	}
+	require.Positive(t, damaged)
 }
 
 func TestStore_KnowsItsDisk(t *testing.T) {
@@ -417,7 +471,7 @@ func TestStore_ASuccessorLeavesTheGrantsOfItsPredecessorAlone(t *testing.T) {
 	require.Equal(t, 20, visit(t, old, 20, false))
 	require.Zero(t, visit(t, next, 0, true))
 	stop()
-	require.NoError(t, next.Adopt())
+	next.Adopt()
 	c.eventually(t, "it reports for both", func() bool {
 		return len(c.complete) > 1 && len(c.complete[len(c.complete)-1].Accounts) == 2
 	})
@@ -520,13 +574,18 @@ func TestStore_CountsLinksThatItHasNoRoomFor(t *testing.T) {
 	spent, used := s.Ask(t.Context(), 1, []byte("another"), true)
 	require.False(t, spent)
 	require.False(t, used)
+	require.EqualValues(t, 1, counters(t, metrics)["waypost_budget_refusals_total"])
+}
+
+func counters(t *testing.T, metrics prometheus.Gatherer) map[string]float64 {
+	t.Helper()
 	families, err := metrics.Gather()
 	require.NoError(t, err)
 	counted := map[string]float64{}
 	for _, f := range families {
 		counted[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue()
 	}
-	require.EqualValues(t, 1, counted["waypost_budget_refusals_total"])
+	return counted
 }
 
 // A step of the machine's clock must keep no visitor from a budget. Moments that are

@@ -61,9 +61,7 @@ func (b *spender) open(dir, node string, shared bool) {
 // adopt takes over the accounts of processes that have ended.
 func (b *spender) adopt() {
 	if s := b.store.Load(); s != nil {
-		if err := s.Adopt(); err != nil {
-			b.log.Error("cannot take over grants of click budgets; the next start tries again", "error", err)
-		}
+		s.Adopt()
 	}
 }
 

@@ -29,7 +29,7 @@ type recorder struct {
 	log     *slog.Logger
 	through func(*http.Transport) http.RoundTripper // to the control plane
 	places  *audience.Places                        // the server's too; nil: countries and cities are not known
-	cluster func() (replication.Cluster, bool)      // of the replica
+	replica replicated                              // set by know
 	beside  *os.File                                // lock of a predecessor's journal; nil: there is none
 
 	journal atomic.Pointer[clicks.Journal]
@@ -58,7 +58,7 @@ func newRecorder(cfg *Config, through func(*http.Transport) http.RoundTripper, l
 // know connects the recorder with the replica, which names the cluster and holds the
 // salts of visitors. It comes before open.
 func (c *recorder) know(store *store) {
-	c.cluster = store.Cluster
+	c.replica = store
 	c.config.Profiler = audience.New(audience.Config{Salts: store, Places: c.places, Logger: c.log, Metrics: c.config.Metrics})
 }
 
@@ -161,7 +161,7 @@ func (c *recorder) ship(ctx context.Context) error {
 	}
 	return c.journal.Load().Ship(ctx, clicks.ShipConfig{
 		URL: c.url,
-		Client: &http.Client{Timeout: shipTimeout, Transport: clusterStamp{c.cluster, c.through(&http.Transport{
+		Client: &http.Client{Timeout: shipTimeout, Transport: historyStamp{c.replica, c.through(&http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second,
 			DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, ResponseHeaderTimeout: 10 * time.Second,
 		})}},
@@ -173,21 +173,28 @@ const (
 	dialTimeout = 2 * time.Second  // then the next control plane is asked
 )
 
-// clusterStamp adds the replica's cluster to every request, and sends none before there
-// is a replica. The control plane of another cluster would count the clicks as clicks
-// of unknown links.
-type clusterStamp struct {
-	cluster func() (replication.Cluster, bool)
+// replicated describes the history of a replica.
+type replicated interface {
+	Cluster() (replication.Cluster, bool)
+	Position() waypost.Position
+}
+
+// historyStamp adds the replica's cluster and position to every request, and sends none
+// before there is a replica. The control plane of another cluster would count the clicks
+// as clicks of unknown links, and one of an older epoch in a database that was replaced.
+type historyStamp struct {
+	replica replicated
 	next    http.RoundTripper
 }
 
-func (s clusterStamp) RoundTrip(r *http.Request) (*http.Response, error) {
-	cluster, known := s.cluster()
+func (s historyStamp) RoundTrip(r *http.Request) (*http.Response, error) {
+	cluster, known := s.replica.Cluster()
 	if !known {
 		return nil, errNoReplica
 	}
 	r = r.Clone(r.Context())
 	r.Header.Set(clickbatch.HeaderCluster, hex.EncodeToString(cluster[:]))
+	r.Header.Set(clickbatch.HeaderPosition, s.replica.Position().String())
 	return s.next.RoundTrip(r)
 }
 

@@ -9,6 +9,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/api/clickbatch"
+	"waypost/replication"
 )
 
 func TestControls_LeaveOneThatDoesNotAnswer(t *testing.T) {
@@ -60,4 +64,31 @@ func TestControls_LeaveOneThatDoesNotAnswer(t *testing.T) {
 
 	_, err = newControls(nil)
 	require.Error(t, err)
+}
+
+// history is that of a replica.
+type history struct {
+	cluster replication.Cluster
+	at      waypost.Position
+}
+
+func (h *history) Cluster() (replication.Cluster, bool) {
+	return h.cluster, h.cluster != replication.Cluster{}
+}
+func (h *history) Position() waypost.Position { return h.at }
+
+func TestHistoryStamp_NamesTheHistoryOfTheReplica(t *testing.T) {
+	var sent http.Header
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { sent = r.Header }))
+	t.Cleanup(s.Close)
+	h := &history{}
+	client := &http.Client{Transport: historyStamp{h, http.DefaultTransport}}
+	_, err := client.Get(s.URL)
+	require.ErrorIs(t, err, errNoReplica)
+	h.cluster, h.at = replication.Cluster{0xab}, waypost.Position{Epoch: waypost.Epoch{Ordinal: 7, ID: waypost.EpochID{1}}, Seq: 3}
+	res, err := client.Get(s.URL)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, "ab000000000000000000000000000000", sent.Get(clickbatch.HeaderCluster))
+	require.Equal(t, h.at.String(), sent.Get(clickbatch.HeaderPosition))
 }

@@ -47,6 +47,7 @@ func (r *route) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.URL.Host = strings.TrimPrefix(*to, "http://")
 	req.Header.Set(clickbatch.HeaderCluster, r.cluster)
+	req.Header.Set(clickbatch.HeaderPosition, waypost.Position{}.String())
 	return http.DefaultTransport.RoundTrip(req)
 }
 

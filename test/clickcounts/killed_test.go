@@ -78,6 +78,7 @@ func (e *edge) send(ctx context.Context, t *testing.T, c *devtest.Control, body 
 		req.Header.Set("Content-Type", "application/vnd.waypost.clicks")
 		req.Header.Set("Content-Encoding", "zstd")
 		req.Header.Set("Waypost-Cluster", e.cluster)
+		req.Header.Set("Waypost-Position", waypost.Position{}.String())
 		req.Header.Set("Authorization", "Bearer "+strings.Repeat("e", 32))
 		res, err := http.DefaultClient.Do(req)
 		require.NoError(t, ctx.Err(), "it takes too long")
