@@ -64,6 +64,13 @@ func (db *AccessStore) AddMember(
 		if err := lockWorkspace(ctx, tx, ws); err != nil {
 			return err
 		}
+		var have int
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM membership WHERE `+ofWorkspace("workspace_id", "$1"), ws).Scan(&have); err != nil {
+			return err
+		}
+		if have >= controlplane.MaxMembers {
+			return waypost.Errorf(waypost.EConflict, "a workspace has at most %d users: remove some first", controlplane.MaxMembers)
+		}
 		var id int64
 		if id, invited, err = accountFor(ctx, tx, ws, n); err != nil {
 			return err
