@@ -56,9 +56,9 @@ type MemberStore interface {
 	// AddMember creates an account in a workspace: EConflict when the address has one, or
 	// the workspace has MaxMembers. With Known, the existing account joins, and from then
 	// on operators alone manage it: EConflict when it is a member. If the account was
-	// created by a workspace that is not the operators', its password is cleared and the
-	// invitation lets its owner set a new one. Invited reports whether the invitation is
-	// valid.
+	// created by a workspace that is not the operators', its password and second factor are
+	// cleared, and the invitation lets its owner set a new password. Invited reports whether
+	// the invitation is valid.
 	AddMember(ctx context.Context, by Actor, ws waypost.WorkspaceID, n NewMember) (m Member, invited bool, err error)
 
 	// ChangeMember changes a member. The account can be changed when it is the

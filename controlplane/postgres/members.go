@@ -125,8 +125,12 @@ func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n contro
 		if _, err := tx.Exec(ctx, `UPDATE app_user SET home_id = NULL WHERE id = $1`, id); err != nil {
 			return 0, false, err
 		}
-		// The workspace that made the account may know its password or have a session.
+		// The workspace that made the account may know its password, have a session, and hold
+		// its second factor.
 		if invited = home != waypost.DefaultWorkspace; invited {
+			if _, err := tx.Exec(ctx, `DELETE FROM second_factor WHERE user_id = $1`, id); err != nil {
+				return 0, false, err
+			}
 			if err := invite(ctx, tx, id, n.Invitation); err != nil {
 				return 0, false, err
 			}
