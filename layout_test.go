@@ -59,18 +59,19 @@ var layers = []layer{
 	{path: "controlplane/httpapi", mayUse: []string{
 		"controlplane/limit", "controlplane", "api/clickbatch", "api", "rules/budget", "rules", "",
 	}},
-	{path: "controlplane/limit"},
 	{path: "controlplane/postgres", mayUse: []string{
-		"migrations", "controlplane", "controlplane/rollup", "replication", "api/clickbatch",
-		"rules/budget", "keyrange", "internal", "",
+		"migrations", "controlplane", "controlplane/limit", "controlplane/rollup", "replication",
+		"api/clickbatch", "rules/budget", "keyrange", "internal", "",
 	}},
 	{path: "controlplane/backup", mayUse: []string{"migrations", "controlplane", "internal", ""}},
 	{path: "migrations"},
 	{path: "web", stdOnly: true},
 	{path: "edge/enrol", mayUse: []string{"controlplane", "replication", "api", "internal", ""}},
 	{path: "controlplane", mayUse: []string{
-		"controlplane/target", "replication", "rules/budget", "rules", "keyrange", "",
+		"controlplane/limit", "controlplane/target", "replication", "rules/budget", "rules", "keyrange",
+		"",
 	}},
+	{path: "controlplane/limit"},
 	{path: "controlplane/target", mayUse: []string{""}},
 	{path: "controlplane/rollup", mayUse: []string{""}, stdOnly: true},
 	{path: "edge/server", mayUse: []string{"edge/fastpath", "edge/proxy", "rules", "internal", ""}},

@@ -61,7 +61,7 @@ func (s *Links) CreateOnce(ctx context.Context, actor Actor, ns []NewLink, key I
 	}
 	defer leave()
 	if slices.ContainsFunc(ns, func(n NewLink) bool { return n.Password != "" }) {
-		if err := s.passwords.request(ctx, &key); err != nil {
+		if err := s.passwords.request(ctx, actor.Workspace, &key); err != nil {
 			return Made{}, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"waypost"
+	"waypost/controlplane/limit"
 	"waypost/rules"
 )
 
@@ -18,12 +19,35 @@ import (
 const MaxBulkPasswords = 10
 
 // linkPasswords makes verifiers of the passwords of links. They do not wait for those
-// who sign in, nor the other way round.
-type linkPasswords struct{ queue passwords }
+// who sign in, nor the other way round. One workspace has half of the places.
+type linkPasswords struct {
+	queue  passwords
+	places *limit.Shares[waypost.WorkspaceID]
+}
 
-// verifier makes the verifier of a password: EInvalid for a bad one, EUnavailable when
-// too many are made at once.
-func (p *linkPasswords) verifier(ctx context.Context, password string) (*rules.Password, error) {
+const tooManyPasswords = "too many passwords are set at once"
+
+func newLinkPasswords() linkPasswords {
+	const places = passwordsAtOnce + passwordsWaiting
+	return linkPasswords{queue: passwords{busy: tooManyPasswords}, places: limit.NewShares[waypost.WorkspaceID](places, places/2)}
+}
+
+// turn waits for a free slot like passwords.turn, in a place of a workspace.
+func (p *linkPasswords) turn(ctx context.Context, ws waypost.WorkspaceID) (done func(), err error) {
+	if !p.places.TryTake(ws, 1) {
+		return nil, waypost.Errorf(waypost.EUnavailable, tooManyPasswords)
+	}
+	leave, err := p.queue.turn(ctx)
+	if err != nil {
+		p.places.Return(ws, 1)
+		return nil, err
+	}
+	return func() { leave(); p.places.Return(ws, 1) }, nil
+}
+
+// verifier makes the verifier of a password for a workspace: EInvalid for a bad one,
+// EUnavailable when too many are made at once.
+func (p *linkPasswords) verifier(ctx context.Context, ws waypost.WorkspaceID, password string) (*rules.Password, error) {
 	password, err := normalPassword(password)
 	if err != nil {
 		return nil, err
@@ -31,7 +55,7 @@ func (p *linkPasswords) verifier(ctx context.Context, password string) (*rules.P
 	v := rules.Password{Memory: passwordParams.Memory, Passes: uint8(passwordParams.Iterations), Lanes: passwordParams.Parallelism}
 	_, _ = rand.Read(v.Salt[:]) // never fails
 	_, _ = rand.Read(v.Key[:])
-	done, err := p.queue.turn(ctx)
+	done, err := p.turn(ctx, ws)
 	if err != nil {
 		return nil, err
 	}
@@ -40,10 +64,10 @@ func (p *linkPasswords) verifier(ctx context.Context, password string) (*rules.P
 	return &v, nil
 }
 
-// request replaces the hash of a request that names passwords by one from which they
-// cannot be guessed cheaply: it is kept for a day.
-func (p *linkPasswords) request(ctx context.Context, o *Idempotency) error {
-	done, err := p.queue.turn(ctx)
+// request replaces the hash of a workspace's request that names passwords by one from
+// which they cannot be guessed cheaply: it is kept for a day.
+func (p *linkPasswords) request(ctx context.Context, ws waypost.WorkspaceID, o *Idempotency) error {
+	done, err := p.turn(ctx, ws)
 	if err != nil {
 		return err
 	}
@@ -92,5 +116,5 @@ func (p *prepared) password(ctx context.Context, password string) (*rules.Passwo
 		_, err := normalPassword(password)
 		return &rules.Password{Memory: passwordParams.Memory, Passes: 1, Lanes: 1}, err
 	}
-	return p.s.passwords.verifier(ctx, password)
+	return p.s.passwords.verifier(ctx, p.actor.Workspace, password)
 }

@@ -135,7 +135,7 @@ func newLinks(cfg *Config, domains *Domains) *Links {
 	store := cfg.Stores.Links
 	return &Links{
 		store: store, domains: domains, minter: cfg.Minter, strict: cfg.StrictHosts, locates: cfg.Locates, now: cfg.Now, log: cfg.Logger,
-		passwords: linkPasswords{passwords{busy: "too many passwords are set at once"}},
+		passwords: newLinkPasswords(),
 		writer:    newWriter(store, cfg.Minter, cfg.Patience, cfg.Logger),
 	}
 }
@@ -275,7 +275,7 @@ func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c 
 			return none(err)
 		}
 		var err error
-		if password, err = s.passwords.verifier(ctx, *c.Rules.Password); err != nil {
+		if password, err = s.passwords.verifier(ctx, actor.Workspace, *c.Rules.Password); err != nil {
 			return none(err)
 		}
 	}

@@ -8,6 +8,9 @@ import (
 	"waypost"
 )
 
+// MaxMembers bounds the users of one workspace.
+const MaxMembers = 1000
+
 // Member describes a user to the administrators of a workspace.
 type Member struct {
 	UserID    int64
@@ -50,11 +53,12 @@ type MemberStore interface {
 	// Member finds a member.
 	Member(ctx context.Context, ws waypost.WorkspaceID, user int64) (Member, error)
 
-	// AddMember creates an account in a workspace: EConflict when the address has one. With
-	// Known, the existing account joins, and from then on operators alone manage it:
-	// EConflict when it is a member. If the account was created by a workspace that is not
-	// the operators', its password is cleared and the invitation lets its owner set a new
-	// one. Invited reports whether the invitation is valid.
+	// AddMember creates an account in a workspace: EConflict when the address has one, or
+	// the workspace has MaxMembers. With Known, the existing account joins, and from then
+	// on operators alone manage it: EConflict when it is a member. If the account was
+	// created by a workspace that is not the operators', its password and second factor are
+	// cleared, and the invitation lets its owner set a new password. Invited reports whether
+	// the invitation is valid.
 	AddMember(ctx context.Context, by Actor, ws waypost.WorkspaceID, n NewMember) (m Member, invited bool, err error)
 
 	// ChangeMember changes a member. The account can be changed when it is the

@@ -84,6 +84,43 @@ func TestPasswords_TooManySignInsAtOnceAreTurnedAway(t *testing.T) {
 	})
 }
 
+func TestLinkPasswords_OneWorkspaceLeavesPlacesToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newLinkPasswords()
+		leave := make(chan struct{})
+		end := sync.OnceFunc(func() { close(leave) })
+		defer end()
+		var wg sync.WaitGroup
+		take := func(ws waypost.WorkspaceID) {
+			wg.Go(func() {
+				if done, err := p.turn(t.Context(), ws); err == nil {
+					<-leave
+					done()
+				}
+			})
+		}
+		for range 17 {
+			take(7)
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := p.turn(ctx, 7)
+		require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
+		require.NotErrorIs(t, err, context.Canceled, "its half is full: it does not wait")
+		take(8)
+		synctest.Wait()
+		_, err = p.turn(ctx, 8)
+		require.ErrorIs(t, err, context.Canceled)
+		require.EqualValues(t, 18, p.queue.waiting.Load())
+		end()
+		wg.Wait()
+		for range 17 {
+			require.True(t, p.places.TryTake(8, 1), "all places were returned")
+		}
+	})
+}
+
 func FuzzStoredHashesNeverPanic(f *testing.F) {
 	f.Add("$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
 	f.Add("$argon2id$v=19$m=-1,t=0,p=300$$")

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"waypost"
 )
 
@@ -63,8 +65,11 @@ const (
 	proofInterval = 24 * time.Hour  // between two looks at the record of a domain
 	proofPause    = time.Minute     // between two rounds
 	proofBatch    = 200             // domains of a round
+	proofsAtOnce  = 8               // of them, because DNS may not answer for those of a workspace
 	proofTimeout  = 5 * time.Second // for DNS
-	proofLookups  = 16              // at a time, for all clients of the API
+
+	proofLookups      = 16 // at a time, for all clients of the API
+	proofLookupsOfOne = 4  // of them, for those of one workspace
 )
 
 // Verify looks for the record of a domain now. It returns the domain, which is served if
@@ -79,12 +84,10 @@ func (s *Domains) Verify(ctx context.Context, actor Actor, id waypost.DomainID) 
 	case d.State == DomainApproved:
 		return none(waypost.Errorf(waypost.EInvalid, "the domain %s needs no proof: it is approved", d.Host))
 	}
-	select {
-	case s.lookups <- struct{}{}:
-		defer func() { <-s.lookups }()
-	default:
+	if !s.lookups.TryTake(actor.Workspace, 1) {
 		return none(waypost.Errorf(waypost.EUnavailable, "too many domains are being verified: try again in a moment"))
 	}
+	defer s.lookups.Return(actor.Workspace, 1)
 	found, err := s.lookUp(ctx, d.Host)
 	if err != nil {
 		return none(err)
@@ -161,12 +164,12 @@ func (s *Domains) CheckProofs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var group errgroup.Group
+	group.SetLimit(proofsAtOnce)
 	for i := range due {
-		if err := s.checkProof(ctx, &due[i]); err != nil {
-			return err
-		}
+		group.Go(func() error { return s.checkProof(ctx, &due[i]) })
 	}
-	return nil
+	return group.Wait()
 }
 
 func (s *Domains) checkProof(ctx context.Context, d *OwnedDomain) error {

@@ -1,8 +1,11 @@
 package controlplane_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -255,4 +258,67 @@ func TestDomains_HostsOfTheInstallationAreNotTaken(t *testing.T) {
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "no name for its record")
 	_, _, err = s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: long})
 	require.NoError(t, err)
+}
+
+func TestDomains_OneWorkspaceVerifiesFewAtOnce(t *testing.T) {
+	s := start(t, nil)
+	asked, answer := make(chan string), make(chan struct{})
+	s.lookUp = func(ctx context.Context, name string) ([]string, error) {
+		select {
+		case asked <- name:
+			<-answer
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	greedy, other := s.owner(t, 7), s.owner(t, 8)
+	verify := func(by controlplane.Actor, host string) error {
+		d, _, err := s.Domains.AddDomain(t.Context(), by, controlplane.NewDomain{Host: host})
+		require.NoError(t, err)
+		_, _, err = s.Domains.Verify(t.Context(), by, d.ID)
+		return err
+	}
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() { _ = verify(greedy, fmt.Sprintf("host-%d.example", i)) })
+	}
+	for range 4 {
+		<-asked
+	}
+	err := verify(greedy, "host-4.example")
+	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
+	require.Contains(t, waypost.MessageOf(err), "too many domains")
+	wg.Go(func() { _ = verify(other, "other.example") })
+	require.Equal(t, "_waypost.other.example.", <-asked)
+	close(answer)
+	wg.Wait()
+}
+
+// Names whose servers do not answer take as long as DNS may.
+func TestDomains_DailyCheckAsksForSeveralAtOnce(t *testing.T) {
+	s := start(t, nil)
+	owner := s.owner(t, 7)
+	const several = 8
+	var all sync.WaitGroup
+	all.Add(several)
+	var answered atomic.Int64
+	s.lookUp = func(ctx context.Context, _ string) ([]string, error) {
+		met := make(chan struct{})
+		go func() { all.Wait(); close(met) }()
+		all.Done()
+		select {
+		case <-met:
+			answered.Add(1)
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	for i := range several {
+		_, _, err := s.Domains.AddDomain(t.Context(), owner, controlplane.NewDomain{Host: fmt.Sprintf("host-%d.example", i)})
+		require.NoError(t, err)
+	}
+	s.daily(t)
+	require.EqualValues(t, several, answered.Load())
 }

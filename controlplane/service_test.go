@@ -38,8 +38,9 @@ type system struct {
 	hand   *pgx.Conn
 	url    string
 	minter *controlplane.Minter
-	dns    *dnstest.Server // knows the proofs of domains
-	now    atomic.Int64    // Unix ms; 0: the real clock
+	dns    *dnstest.Server                                          // knows the proofs of domains
+	lookUp func(ctx context.Context, name string) ([]string, error) // in its place; nil: it answers
+	now    atomic.Int64                                             // Unix ms; 0: the real clock
 }
 
 // start brings up a service on a database of its own; leases lets a test stand
@@ -67,7 +68,7 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 		Stores: db.Stores(), Minter: s.minter, Region: "eu",
 		OwnHosts: func(host string) bool { return host == "go.example.com" }, Patience: time.Minute,
 		APIHosts: func(host string) bool { return host == "api.example.net" },
-		Resolver: s.dns.Resolver(),
+		Resolver: s,
 		Now: func() time.Time {
 			if ms := s.now.Load(); ms != 0 {
 				return time.UnixMilli(ms)
@@ -83,6 +84,14 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.hand.Close(context.Background())) })
 	return s
+}
+
+// LookupTXT implements controlplane.Resolver.
+func (s *system) LookupTXT(ctx context.Context, name string) ([]string, error) {
+	if s.lookUp != nil {
+		return s.lookUp(ctx, name)
+	}
+	return s.dns.Resolver().LookupTXT(ctx, name)
 }
 
 // visit returns the visit to a path below the root.

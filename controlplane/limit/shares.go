@@ -79,11 +79,14 @@ func (s *Shares[K]) Return(key K, n int) {
 	if s.of[key] -= n; s.of[key] == 0 {
 		delete(s.of, key)
 	}
-	s.waiting = slices.DeleteFunc(s.waiting, func(c *claim[K]) bool {
-		granted := s.take(c.key, 1)
-		if granted {
-			close(c.granted)
+	for i := 0; i < len(s.waiting) && n > 0; {
+		c := s.waiting[i]
+		if !s.take(c.key, 1) {
+			i++
+			continue
 		}
-		return granted
-	})
+		close(c.granted)
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+		n-- // none of the others can have more than was returned
+	}
 }

@@ -50,6 +50,23 @@ func TestShares_WaitersOfOneKeyDoNotHoldUpOthers(t *testing.T) {
 	})
 }
 
+func TestShares_AllThatWasReturnedIsGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewShares[string](4, 3)
+		require.True(t, s.TryTake("a", 3))
+		for range 4 {
+			go s.Take(t.Context(), "a")
+		}
+		synctest.Wait()
+		s.Return("a", 2)
+		require.Equal(t, 3, s.of["a"])
+		require.Len(t, s.waiting, 2)
+		s.Return("a", 3)
+		require.Equal(t, 2, s.of["a"])
+		require.Empty(t, s.waiting)
+	})
+}
+
 func TestShares_ForgetWhoStopsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewShares[string](1, 1)

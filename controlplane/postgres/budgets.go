@@ -386,7 +386,8 @@ const selectLinkBudget = `
 func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, link int64) (b controlplane.LinkBudget, err error) {
 	var bounded bool
 	var base, edges int64
-	err = db.pool.queryIn(ctx, operator, selectLinkBudget+ofWorkspace("l.workspace_id", "$2"), []any{link, ws}, func(rows pgx.Rows) error {
+	as := operator.sharedBy(ws)
+	err = db.pool.queryIn(ctx, as, selectLinkBudget+ofWorkspace("l.workspace_id", "$2"), []any{link, ws}, func(rows pgx.Rows) error {
 		if !rows.Next() {
 			rows.Close()
 			if rows.Err() != nil {

@@ -34,7 +34,7 @@ type Config struct {
 	// URL may set connect_timeout, statement_timeout, lock_timeout and
 	// idle_in_transaction_session_timeout.
 	URL      string
-	MaxConns int32 // default 10
+	MaxConns int32 // default 20, of which requests of one workspace have at most half
 	// PeakRate is an upper bound of the keys that the cluster issues in a second. A new
 	// epoch skips the keys that may have been issued while no process was watching.
 	PeakRate float64 // default 10,000, or less in a small key space
@@ -77,7 +77,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.MaxConns == 0 {
-		c.MaxConns = 10
+		c.MaxConns = 20
 	}
 	if c.KeepChangelog == 0 {
 		c.KeepChangelog = 72 * time.Hour
@@ -146,7 +146,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err := checkSchema(ctx, pc.ConnConfig); err != nil {
 		return nil, err
 	}
-	p := &pool{log: cfg.Logger, highWater: highWater, changed: newHint()}
+	p := &pool{log: cfg.Logger, highWater: highWater, changed: newHint(), tenants: newShares(cfg.MaxConns)}
 	history := &History{pool: p, cfg: cfg}
 	clicks := &ClickStore{pool: p, cfg: cfg, links: linkCache{most: cacheSets(memlimit.Available())}}
 	access := &AccessStore{pool: p, eventSample: cfg.EventSample}

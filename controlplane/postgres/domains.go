@@ -90,7 +90,7 @@ func (db *DomainStore) SetDomain(
 	if err != nil {
 		return d, p, err
 	}
-	p, err = db.pool.changeAt(ctx, "change a domain", func(tx pgx.Tx, _ uint32) error {
+	p, err = db.pool.changeIn(ctx, operator.sharedBy(by.Workspace), "change a domain", func(tx pgx.Tx, _ uint32) error {
 		whose := ofWorkspace("workspace_id", "$2")
 		var shared bool
 		if by.Workspace == waypost.DefaultWorkspace {
@@ -130,7 +130,7 @@ func (db *DomainStore) SetDomain(
 // because row-level security lets no other role change shared domains.
 func scopeOf(by controlplane.Actor) scope {
 	if by.Workspace == waypost.DefaultWorkspace {
-		return operator
+		return operator.sharedBy(by.Workspace)
 	}
 	return tenantOf(by.Workspace)
 }
@@ -306,12 +306,7 @@ func (r *retirement) sweep(ctx context.Context, tx pgx.Tx) error {
 
 // changeAs changes domains in a scope.
 func (db *DomainStore) changeAs(ctx context.Context, doing string, s scope, f func(tx pgx.Tx) error) (waypost.Position, error) {
-	return db.pool.changeAt(ctx, doing, func(tx pgx.Tx, _ uint32) error {
-		if err := s.enter(ctx, tx); err != nil {
-			return err
-		}
-		return f(tx)
-	})
+	return db.pool.changeIn(ctx, s, doing, func(tx pgx.Tx, _ uint32) error { return f(tx) })
 }
 
 // ensureDefaultHost makes the host that of the shared domain.

@@ -56,10 +56,8 @@ func (db *ClickStore) ForgetClicks(
 func (e *erasure) run(
 	ctx context.Context, pool *pool, by controlplane.Actor, domain waypost.DomainID, code waypost.Code,
 ) (f controlplane.ForgottenClicks, broken []brokenPiece, err error) {
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if err := setTenant(ctx, tx, by.Workspace); err != nil {
-			return err
-		}
+	as := tenantOf(by.Workspace)
+	err = pool.transact(ctx, as, as.begin(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT set_config('idle_in_transaction_session_timeout', $1, true)`, ingestTimeLimit); err != nil {
 			return err
 		}

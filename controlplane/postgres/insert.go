@@ -210,7 +210,13 @@ func (db *LinkStore) TryLinks(ctx context.Context, links []controlplane.Insertio
 	if err != nil {
 		return nil, err
 	}
-	tx, err := db.pool.BeginTx(ctx, tenant(workspaceList(links)).begin())
+	as := tenant(workspaceList(links)).sharedBy(links[0].Link.Workspace)
+	leave, err := db.pool.share(ctx, as)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	tx, err := db.pool.BeginTx(ctx, as.begin())
 	if err != nil {
 		return nil, classify("try links", err)
 	}

@@ -346,10 +346,11 @@ func (db *LinkStore) Duplicates(
 	found := make(map[dedupeKey]waypost.Link)
 	var at begun
 	var b pgx.Batch
-	tenantOf(ws).first(&b)
+	as := tenantOf(ws)
+	as.first(&b)
 	queueDuplicates(&b, wanted, found)
 	b.Queue(selectPosition).QueryRow(at.scan)
-	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := db.pool.send(ctx, as, &b); err != nil {
 		return nil, waypost.Position{}, classify("look for links of targets", err)
 	}
 	links := make(map[controlplane.DedupeKey]waypost.Link, len(found))
@@ -370,7 +371,8 @@ func (db *LinkStore) Named(
 	links := make(map[controlplane.LinkName]waypost.Link)
 	var at begun
 	var b pgx.Batch
-	tenantOf(ws).first(&b)
+	as := tenantOf(ws)
+	as.first(&b)
 	b.Queue(`
 		SELECT l.* FROM unnest($2::integer[], $3::text[]) n (domain, code)
 		CROSS JOIN LATERAL (`+selectLive+` AND l.domain_id = n.domain AND l.code = n.code AND `+ofWorkspace("l.workspace_id", "$1")+` OFFSET 0) l`,
@@ -385,7 +387,7 @@ func (db *LinkStore) Named(
 		return rows.Err()
 	})
 	b.Queue(selectPosition).QueryRow(at.scan)
-	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := db.pool.send(ctx, as, &b); err != nil {
 		return nil, waypost.Position{}, classify("look for links by name", err)
 	}
 	return links, at.position(), nil

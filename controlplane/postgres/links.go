@@ -59,7 +59,8 @@ func (db *LinkStore) UpdateLink(
 	version := []any{l.ID, l.Workspace, at.Revision.Epoch, int64(at.Revision.Seq), int64(at.Stamp)}
 	var head begun
 	var b pgx.Batch
-	tenantOf(l.Workspace).first(&b)
+	as := tenantOf(l.Workspace)
+	as.first(&b)
 	nameActor(&b, by)
 	b.Queue(selectBegin, 0).QueryRow(head.scan)
 	if dedupe != nil {
@@ -96,7 +97,7 @@ func (db *LinkStore) UpdateLink(
 			INSERT INTO link_dedupe (workspace_id, domain_id, target, link_id) SELECT workspace_id, domain_id, $3, $1 FROM was
 			ON CONFLICT (workspace_id, domain_id, target) DO NOTHING`, l.ID, l.Workspace, dedupe[:])
 	}
-	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := db.pool.send(ctx, as, &b); err != nil {
 		return waypost.Position{}, false, classify("change a link", err)
 	}
 	db.pool.note(head.position())
@@ -179,7 +180,8 @@ func (db *LinkStore) DeleteLink(
 	var at begun
 	var deleted int
 	var b pgx.Batch
-	tenantOf(ws).first(&b)
+	as := tenantOf(ws)
+	as.first(&b)
 	nameActor(&b, by)
 	b.Queue(selectBegin, 0).QueryRow(at.scan)
 	b.Queue(`
@@ -190,7 +192,7 @@ func (db *LinkStore) DeleteLink(
 		SELECT count(*) FROM gone`, ws, domain, code).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&deleted)
 	})
-	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := db.pool.send(ctx, as, &b); err != nil {
 		return waypost.Position{}, classify("delete a link", err)
 	}
 	db.pool.note(at.position())
@@ -233,7 +235,8 @@ func (db *LinkStore) RestoreLink(
 	var head begun
 	restored := false
 	var b pgx.Batch
-	tenantOf(l.Workspace).first(&b)
+	as := tenantOf(l.Workspace)
+	as.first(&b)
 	nameActor(&b, by)
 	b.Queue(selectBegin, 0).QueryRow(head.scan)
 	b.Queue(`UPDATE link SET deleted_at = NULL, updated_at = now() WHERE `+ofAnyVersion+` AND deleted_at IS NOT NULL
@@ -246,7 +249,7 @@ func (db *LinkStore) RestoreLink(
 		})
 		return err
 	})
-	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := db.pool.send(ctx, as, &b); err != nil {
 		return waypost.Position{}, false, classify("restore a link", err)
 	}
 	db.pool.note(head.position())

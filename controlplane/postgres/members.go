@@ -64,6 +64,13 @@ func (db *AccessStore) AddMember(
 		if err := lockWorkspace(ctx, tx, ws); err != nil {
 			return err
 		}
+		var have int
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM membership WHERE `+ofWorkspace("workspace_id", "$1"), ws).Scan(&have); err != nil {
+			return err
+		}
+		if have >= controlplane.MaxMembers {
+			return waypost.Errorf(waypost.EConflict, "a workspace has at most %d users: remove some first", controlplane.MaxMembers)
+		}
 		var id int64
 		if id, invited, err = accountFor(ctx, tx, ws, n); err != nil {
 			return err
@@ -118,8 +125,12 @@ func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n contro
 		if _, err := tx.Exec(ctx, `UPDATE app_user SET home_id = NULL WHERE id = $1`, id); err != nil {
 			return 0, false, err
 		}
-		// The workspace that made the account may know its password or have a session.
+		// The workspace that made the account may know its password, have a session, and hold
+		// its second factor.
 		if invited = home != waypost.DefaultWorkspace; invited {
+			if _, err := tx.Exec(ctx, `DELETE FROM second_factor WHERE user_id = $1`, id); err != nil {
+				return 0, false, err
+			}
 			if err := invite(ctx, tx, id, n.Invitation); err != nil {
 				return 0, false, err
 			}

@@ -18,6 +18,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/limit"
 	"waypost/internal/failpoint"
 )
 
@@ -30,6 +31,31 @@ type pool struct {
 	clock     clock
 	changed   *hint       // wakes the followers of this process
 	news      unsentHints // for other control planes
+	tenants   *limit.Shares[waypost.WorkspaceID]
+}
+
+// freeOfTenants is the number of connections that requests of workspaces never take.
+// They are for authentication, creates, clicks, edges and operators, which wait for no
+// share.
+const freeOfTenants = 4
+
+// newShares divides the connections of a pool among workspaces. One has at most half, so
+// that its slow requests leave the rest to others.
+func newShares(conns int32) *limit.Shares[waypost.WorkspaceID] {
+	return limit.NewShares[waypost.WorkspaceID](max(1, int(conns)-freeOfTenants), max(1, int(conns)/2))
+}
+
+// share waits for a place in the share of a scope's workspace. Every transaction takes
+// its place before its connection, so that none waits for a place while it holds a
+// connection or a lock. The caller calls leave when it has no connection any more.
+func (p *pool) share(ctx context.Context, s scope) (leave func(), err error) {
+	if s.sharer == 0 {
+		return func() {}, nil
+	}
+	if !p.tenants.Take(ctx, s.sharer) {
+		return nil, waypost.WrapError(waypost.EUnavailable, "too many requests of this workspace use the database at once", ctx.Err())
+	}
+	return func() { p.tenants.Return(s.sharer, 1) }, nil
 }
 
 // scope bounds a transaction: the role that it takes on with its first statement, and the
@@ -37,7 +63,8 @@ type pool struct {
 // transactions a connection has a role without any rights.
 type scope struct {
 	role, workspaces string
-	lookups          bool // see lookingUp
+	lookups          bool                // see lookingUp
+	sharer           waypost.WorkspaceID // whose share a transaction waits for; 0: it does not wait
 }
 
 // noRole is the role of a connection between transactions, see migrations/access.
@@ -60,7 +87,16 @@ var (
 // tenant returns the scope of workspaces, in the form of workspaceList.
 func tenant(workspaces string) scope { return scope{role: "waypost_tenant", workspaces: workspaces} }
 
-func tenantOf(ws waypost.WorkspaceID) scope { return tenant(strconv.FormatInt(int64(ws), 10)) }
+func tenantOf(ws waypost.WorkspaceID) scope {
+	return tenant(strconv.FormatInt(int64(ws), 10)).sharedBy(ws)
+}
+
+// sharedBy returns the scope for a request of a workspace, which waits for the share of
+// the connections that the workspace has.
+func (s scope) sharedBy(ws waypost.WorkspaceID) scope {
+	s.sharer = ws
+	return s
+}
 
 // lookingUp returns the scope for statements that find rows by an index. PostgreSQL keeps
 // a plan that it made while a table was small, and such a plan may read the whole table.
@@ -129,12 +165,22 @@ func listOf(ids []int64) string {
 	return b.String()
 }
 
+// send runs a batch that begins with a scope, in one round trip and one transaction.
+func (p *pool) send(ctx context.Context, s scope, b *pgx.Batch) error {
+	leave, err := p.share(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return p.SendBatch(ctx, b).Close()
+}
+
 // queryIn runs one query in a scope, in one round trip and one transaction.
 func (p *pool) queryIn(ctx context.Context, s scope, sql string, args []any, read func(pgx.Rows) error) error {
 	var b pgx.Batch
 	s.first(&b)
 	b.Queue(sql, args...).Query(read)
-	return p.SendBatch(ctx, &b).Close()
+	return p.send(ctx, s, &b)
 }
 
 // queryRowIn does the same for a query that returns exactly one row.
@@ -142,7 +188,7 @@ func (p *pool) queryRowIn(ctx context.Context, s scope, sql string, args []any, 
 	var b pgx.Batch
 	s.first(&b)
 	b.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(into...) })
-	return p.SendBatch(ctx, &b).Close()
+	return p.send(ctx, s, &b)
 }
 
 // execIn runs one statement in a scope and returns the number of rows.
@@ -153,7 +199,7 @@ func (p *pool) execIn(ctx context.Context, s scope, sql string, args ...any) (n 
 		n = tag.RowsAffected()
 		return nil
 	})
-	return n, p.SendBatch(ctx, &b).Close()
+	return n, p.send(ctx, s, &b)
 }
 
 // collect reads the single column of all rows.
@@ -166,22 +212,34 @@ func collect[T any](into *[]T) func(pgx.Rows) error {
 
 // within runs f in one transaction of a scope.
 func (p *pool) within(ctx context.Context, s scope, doing string, f func(tx pgx.Tx) error) error {
-	return classify(doing, pgx.BeginTxFunc(ctx, p, s.begin(), f))
+	return classify(doing, p.transact(ctx, s, s.begin(), f))
+}
+
+// transact runs f in one transaction of a scope, as begin or beginReading begin it.
+func (p *pool) transact(ctx context.Context, s scope, begin pgx.TxOptions, f func(tx pgx.Tx) error) error {
+	leave, err := p.share(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return pgx.BeginTxFunc(ctx, p, begin, f)
 }
 
 // change runs f in a transaction of the scope operator that holds the head of the
-// changelog, and notes the new head after the commit. If f acts for a tenant, it enters
-// the tenant's scope.
+// changelog, and notes the new head after the commit.
 func (p *pool) change(ctx context.Context, doing string, f func(tx pgx.Tx, epoch uint32) error) error {
-	_, err := p.changeAt(ctx, doing, f)
+	_, err := p.changeIn(ctx, operator, doing, f)
 	return err
 }
 
-// changeAt does the same and returns the position.
-func (p *pool) changeAt(ctx context.Context, doing string, f func(tx pgx.Tx, epoch uint32) error) (waypost.Position, error) {
+// changeIn does the same in a scope and returns the position. If f acts for a tenant in
+// the scope operator, it enters the tenant's.
+func (p *pool) changeIn(
+	ctx context.Context, s scope, doing string, f func(tx pgx.Tx, epoch uint32) error,
+) (waypost.Position, error) {
 	failpoint.Hit(doing + ": asked")
 	var at begun
-	err := pgx.BeginTxFunc(ctx, p, operator.begin(), func(tx pgx.Tx) error {
+	err := p.transact(ctx, s, s.begin(), func(tx pgx.Tx) error {
 		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil {
 			return err
 		}

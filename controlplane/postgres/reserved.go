@@ -32,7 +32,7 @@ func (db *KeyRangeStore) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, 
 	}
 	// Under the head, because a new epoch burns what is free.
 	var codes []waypost.Code
-	err = db.pool.change(ctx, "reuse keys", func(tx pgx.Tx, _ uint32) error {
+	_, err = db.pool.changeIn(ctx, operator.sharedBy(ws), "reuse keys", func(tx pgx.Tx, _ uint32) error {
 		if err := as.enter(ctx, tx); err != nil {
 			return err
 		}
@@ -55,7 +55,8 @@ func (db *KeyRangeStore) ReserveKeys(
 	}
 	var at begun
 	var b pgx.Batch
-	operator.first(&b) // a link of any workspace counts
+	as := operator.sharedBy(ws) // a link of any workspace counts
+	as.first(&b)
 	b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
 	b.Queue(`SELECT key_check_leases((SELECT array_agg(DISTINCT l) FROM unnest($1::bigint[]) l))`, leases)
 	b.Queue(`
@@ -64,7 +65,7 @@ func (db *KeyRangeStore) ReserveKeys(
 		WHERE NOT EXISTS (SELECT FROM link WHERE domain_id = $5 AND code = c) RETURNING code`,
 		codes, leases, ws, service, waypost.DefaultDomain).Query(collect(&noted))
 	failpoint.Hit("reserve keys: begun")
-	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := db.pool.send(ctx, as, &b); err != nil {
 		return nil, classify("reserve keys", err)
 	}
 	failpoint.Hit("reserve keys: committed")
@@ -77,7 +78,7 @@ func (db *KeyRangeStore) ReturnKeys(
 	ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code,
 ) ([]controlplane.Returned, error) {
 	var published, back []waypost.Code
-	err := db.pool.change(ctx, "return keys", func(tx pgx.Tx, _ uint32) error {
+	_, err := db.pool.changeIn(ctx, operator.sharedBy(ws), "return keys", func(tx pgx.Tx, _ uint32) error {
 		// A link of any workspace counts, but of other keys than its own the service learns
 		// nothing.
 		rows, err := tx.Query(ctx, `

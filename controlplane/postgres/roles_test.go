@@ -8,10 +8,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"waypost"
 	"waypost/controlplane"
@@ -237,4 +239,80 @@ func TestTablesAndFunctionsOfLaterMigrationsGetWhatTheyNeed(t *testing.T) {
 		require.Equal(t, want, number(t, hand, `SELECT count(*) FROM later`), role)
 		exec(t, hand, `RESET ROLE`)
 	}
+}
+
+func TestPool_OneWorkspaceLeavesConnectionsToOthers(t *testing.T) {
+	db, hand := open(t, func(c *postgres.Config) {
+		c.MaxConns = 10
+		c.URL += "&lock_timeout=60000&statement_timeout=60000"
+	})
+	twoTenants(t, db, hand)
+	by := controlplane.Actor{Workspace: 7}
+	theirs, err := db.Link(t.Context(), 7, 1, "theirs")
+	require.NoError(t, err)
+	at := controlplane.VersionOf(&theirs)
+	tx, err := hand.Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, tx, `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'early', 'https://example.net/')`)
+	var updates errgroup.Group
+	for range 5 {
+		updates.Go(func() error {
+			l := theirs
+			_, _, err := db.UpdateLink(t.Context(), by, at, &l, nil)
+			return err
+		})
+	}
+	require.Eventually(t, func() bool {
+		exec(t, tx, `SELECT pg_stat_clear_snapshot()`)
+		return number(t, hand, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 5
+	}, waitLimit, time.Millisecond)
+
+	yes := true
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	const busy = "too many requests of this workspace"
+	for name, f := range map[string]func() error{
+		"a list": func() error {
+			_, err := db.ListLinks(done, 7, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst, controlplane.ListPlace{}, 1)
+			return err
+		},
+		"a change":             func() error { _, _, err := db.UpdateLink(done, by, at, &theirs, nil); return err },
+		"a deletion":           func() error { _, err := db.DeleteLink(done, by, 1, "theirs"); return err },
+		"a restoration":        func() error { _, _, err := db.RestoreLink(done, by, at, &theirs); return err },
+		"a dry run":            func() error { _, err := db.TryLinks(done, insertions(&theirs)); return err },
+		"duplicates":           func() error { _, _, err := db.Duplicates(done, 7, nil); return err },
+		"links by name":        func() error { _, _, err := db.Named(done, 7, nil); return err },
+		"the top links":        func() error { _, _, err := db.TopLinks(done, 7, 0, 1, 1); return err },
+		"a deletion of clicks": func() error { _, err := db.ForgetClicks(done, by, 1, "theirs"); return err },
+		"a domain": func() error {
+			_, _, err := db.CreateDomain(done, by, waypost.Domain{Workspace: 7, Host: "a.example"}, true)
+			return err
+		},
+		"targets of a domain": func() error { _, _, err := db.SetDomain(done, by, 1, controlplane.DomainChange{}); return err },
+		"settings": func() error {
+			_, err := db.ChangeWorkspace(done, by, 7, controlplane.WorkspaceChange{UTM: &yes})
+			return err
+		},
+		"a user":           func() error { _, _, err := db.AddMember(done, by, 7, controlplane.NewMember{}); return err },
+		"a count of keys":  func() error { _, err := db.CountHeld(done, 7); return err },
+		"reserved keys":    func() error { _, err := db.ReserveKeys(done, 7, "s", 0, nil); return err },
+		"keys that return": func() error { _, err := db.ReturnKeys(done, 7, "s", nil); return err },
+		"a budget":         func() error { _, err := db.LinkBudget(done, 7, 1); return err },
+	} {
+		err := f()
+		require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), name)
+		require.Contains(t, waypost.MessageOf(err), busy, name)
+	}
+	_, _, err = db.InsertLinks(done, 0, insertions(&theirs))
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), busy, "creates share few connections, and wait for none")
+	_, err = db.Link(t.Context(), 1, 1, "mine")
+	require.NoError(t, err)
+	_, err = db.Head(t.Context())
+	require.NoError(t, err)
+
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, updates.Wait())
+	_, err = db.Link(t.Context(), 7, 1, "theirs")
+	require.NoError(t, err)
 }

@@ -134,7 +134,8 @@ type topCount struct {
 func (db *ClickStore) TopLinks(
 	ctx context.Context, ws waypost.WorkspaceID, first, end int32, limit int,
 ) (top []rollup.LinkCount, exact bool, err error) {
-	err = pgx.BeginTxFunc(ctx, db.pool, tenantOf(ws).lookingUp().beginReading(), func(tx pgx.Tx) (err error) {
+	as := tenantOf(ws).lookingUp()
+	err = db.pool.transact(ctx, as, as.beginReading(), func(tx pgx.Tx) (err error) {
 		c := &topCount{tx: tx, workspace: ws, first: first, end: end, folded: make(map[int64]rollup.Count), parts: make(map[int64]rollup.Count)}
 		top, exact, err = c.top(ctx, limit, db.pool.log)
 		return err

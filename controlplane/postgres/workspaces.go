@@ -96,10 +96,7 @@ func (db *AccessStore) ChangeWorkspace(
 		return w, db.pool.within(ctx, tenantOf(ws), doing, change)
 	}
 	// Edges learn it with the domains.
-	return w, db.pool.change(ctx, doing, func(tx pgx.Tx, _ uint32) error {
-		if err := setTenant(ctx, tx, ws); err != nil {
-			return err
-		}
+	_, err = db.pool.changeIn(ctx, tenantOf(ws), doing, func(tx pgx.Tx, _ uint32) error {
 		if err := change(tx); err != nil {
 			return err
 		}
@@ -111,6 +108,7 @@ func (db *AccessStore) ChangeWorkspace(
 			WHERE (workspace_id = $1 OR workspace_id IS NULL) AND count_utm <> `+countsUTM(`coalesce(d.workspace_id, w.id)`), ws)
 		return err
 	})
+	return w, err
 }
 
 // countsUTM is the condition that a workspace counts utm parameters: the one with an id

@@ -84,6 +84,7 @@ func TestWhoHasTakenAnAddressIsNotLetInElsewhere(t *testing.T) {
 	green, _ := p.tenant(operator, "green")
 	p.addUser(squatter, "boss@green.example", "member")
 	taken := p.signIn("boss@green.example")
+	p.turnOn(taken)
 	a := p.want(201, call{path: "/api/admin/workspaces/" + green + "/users", credential: operator, body: map[string]any{"email": "boss@green.example", "role": "admin"}})
 	p.want(401, call{path: "/api/v1/me", credential: taken})
 	p.want(401, call{path: "/api/v1/session", body: map[string]any{"email": "boss@green.example", "password": password}})

@@ -45,6 +45,24 @@ func TestWorkspacesAreMadeListedAndChangedByOperators(t *testing.T) {
 	p.signIn("ann@example.com")
 }
 
+func TestWorkspaces_HaveAtMost1000Users(t *testing.T) {
+	p := start(t)
+	operator := p.firstAdmin()
+	id, admin := p.tenant(operator, "blue")
+	_, err := p.hand().Exec(t.Context(), `
+		WITH made AS (INSERT INTO app_user (home_id, email, name)
+			SELECT $1, n || '@blue.example', 'n' FROM generate_series(1, 998) n RETURNING id)
+		INSERT INTO membership (workspace_id, user_id, role) SELECT $1, id, 'viewer' FROM made`, id)
+	require.NoError(t, err)
+	add := func(email string) call {
+		return call{path: "/api/v1/users", credential: admin, body: map[string]any{"email": email, "role": "viewer"}}
+	}
+	last := p.want(201, add("last@blue.example")).id()
+	require.Contains(t, p.want(409, add("another@blue.example")).text, "at most 1000 users")
+	p.want(204, call{method: http.MethodDelete, path: "/api/v1/users/" + last, credential: admin})
+	p.want(201, add("another@blue.example"))
+}
+
 func TestLinksOfADeletedWorkspaceAnswer410WhateverStopsOnTheWay(t *testing.T) {
 	p := start(t)
 	operator := p.firstAdmin()
