@@ -109,7 +109,7 @@ func (e *edge) startHere() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop, e.done = stop, make(chan error, 1)
 	done := e.done
-	go func() { done <- node.Run(ctx, cfg, slog.New(slog.NewJSONHandler(&e.f.log, nil)).With("edge", e.name)) }()
+	go func() { done <- node.Run(ctx, cfg, slog.New(slog.DiscardHandler)) }()
 	e.up.Lock()
 	defer e.up.Unlock()
 	e.status = devtest.AwaitStatus(e.f.t, e.statusFile(), func(admin.Status) bool { return true })
