@@ -86,7 +86,7 @@ func (e *edge) startProcess() {
 	e.status = status
 	e.up.Unlock()
 	if before != nil {
-		require.Zero(e.f.t, before.Exited(), before.Output())
+		require.Zero(e.f.t, before.ExitCode(), before.Output())
 	}
 }
 
@@ -137,7 +137,7 @@ func (e *edge) end() {
 	switch {
 	case e.process && e.proc != nil:
 		e.proc.Signal(syscall.SIGTERM)
-		require.Zero(e.f.t, e.proc.Exited(), e.proc.Output())
+		require.Zero(e.f.t, e.proc.ExitCode(), e.proc.Output())
 		e.proc = nil
 	case e.stop != nil:
 		e.stop()
@@ -150,7 +150,7 @@ func (e *edge) end() {
 func (e *edge) kill() {
 	e.down()
 	e.proc.Signal(syscall.SIGKILL)
-	e.proc.Exited()
+	e.proc.ExitCode()
 	e.proc = nil
 }
 
