@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Write replaces the file at path by data, durably. A new file gets perm whatever
@@ -49,4 +50,10 @@ func writeTemporary(dir, base string, perm os.FileMode, write func(io.Writer) er
 		return "", errors.Join(err, os.Remove(f.Name()))
 	}
 	return f.Name(), nil
+}
+
+// SetAside renames a file that cannot be read, for people to look at. Its name then ends
+// with the time.
+func SetAside(path string) error {
+	return os.Rename(path, path+time.Now().UTC().Format(".unreadable-20060102T150405.000000000"))
 }
