@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +25,7 @@ import (
 	"waypost/bench"
 	"waypost/bench/corpus"
 	"waypost/bench/wrk"
+	"waypost/internal/admin"
 )
 
 // growth fills one workspace of a system, and measures at each size what a link costs an
@@ -351,7 +351,9 @@ func (g *growth) startEdge(ctx context.Context, dir string) (_ *edgeProcess, too
 		case <-poll.C:
 		}
 		if e.addr == "" {
-			e.addr, e.adminAddr = addressesOf(status)
+			if now, err := admin.ReadStatus(status); err == nil {
+				e.addr, e.adminAddr = now.Addr, now.AdminAddr
+			}
 			continue
 		}
 		got, err := g.get(ctx, "http://"+e.addr+"/"+code, "")
@@ -359,22 +361,6 @@ func (g *growth) startEdge(ctx context.Context, dir string) (_ *edgeProcess, too
 			return e, time.Since(began), nil
 		}
 	}
-}
-
-// addressesOf returns the addresses in an edge's status file, "" while there are none.
-func addressesOf(file string) (addr, admin string) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", ""
-	}
-	var status struct {
-		Addr      string
-		AdminAddr string `json:"admin_addr"`
-	}
-	if json.Unmarshal(text, &status) != nil {
-		return "", ""
-	}
-	return status.Addr, status.AdminAddr
 }
 
 func (e *edgeProcess) stop() error {
