@@ -96,12 +96,10 @@ func (l Links) Make(ctx context.Context, n NewLink, w Write) (Link, Receipt, err
 		if !passing || try == maxTries {
 			return Link{}, Receipt{}, err
 		}
-		timer := time.NewTimer(max(after, retryPause<<(try-1)))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return Link{}, Receipt{}, err
-		case <-timer.C:
+		case <-time.After(max(after, retryPause<<(try-1))):
 		}
 	}
 }
