@@ -134,6 +134,16 @@ func notInNode(r rune) bool {
 	return r != '.' && (r >= 0x80 || !codeByte[r])
 }
 
+// Printable reports whether s is ASCII without spaces and control characters.
+func Printable(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
 // ClickBatch is a sealed part of an edge's journal. (Node, Boot, Seq) is its identity,
 // fixed before the batch is first sent. Sequences of a boot begin at 1 and have no gap.
 // The control plane counts each identity once.

@@ -8,7 +8,6 @@ require (
 	github.com/DataDog/zstd v1.5.7
 	github.com/alexedwards/argon2id v1.0.0
 	github.com/caddyserver/certmagic v0.25.6
-	github.com/cockroachdb/errors v1.11.3
 	github.com/cockroachdb/pebble/v2 v2.1.7
 	github.com/dchest/siphash v1.2.3
 	github.com/go-json-experiment/json v1.27.2
@@ -45,6 +44,8 @@ require (
 	golang.org/x/time v0.3.0
 	pgregory.net/rapid v1.3.0
 )
+
+require github.com/cockroachdb/errors v1.11.3 // indirect
 
 require (
 	github.com/RaduBerinde/axisds v0.1.0 // indirect

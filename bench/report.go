@@ -245,3 +245,11 @@ func loadAverage() string {
 	first, _, _ := strings.Cut(string(text), " ")
 	return first
 }
+
+// Grouped writes a number with commas.
+func Grouped(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%s,%03d", Grouped(n/1000), n%1000)
+}

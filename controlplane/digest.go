@@ -227,13 +227,11 @@ func (c *DigestCheck) Sound(ctx context.Context) error {
 
 // wait waits for a round, and reports whether it has ended.
 func wait(ctx context.Context, r *digestRound) bool {
-	timer := time.NewTimer(digestWait)
-	defer timer.Stop()
 	select {
 	case <-r.done:
 		return true
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(digestWait):
 	}
 	return false
 }

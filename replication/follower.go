@@ -162,12 +162,10 @@ func (f *Follower) Run(ctx context.Context) error {
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	}
 }

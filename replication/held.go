@@ -114,13 +114,11 @@ func (f *Follower) readWhileHeld(d *sourceConn) error {
 // awaitAcceptance waits, without a connection, until the held change is accepted or is
 // to be tried again.
 func (f *Follower) awaitAcceptance(ctx context.Context) error {
-	timer := time.NewTimer(f.cfg.HoldRetry)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-f.accepted:
-	case <-timer.C:
+	case <-time.After(f.cfg.HoldRetry):
 	}
 	return nil
 }

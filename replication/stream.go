@@ -313,9 +313,7 @@ func (c *followerConn) sendEntries(es []ringEntry, p waypost.Position, point str
 func (c *followerConn) pause(ctx context.Context, v view, beat <-chan time.Time, wait time.Duration) error {
 	var expired <-chan time.Time
 	if wait >= 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		expired = timer.C
+		expired = time.After(wait)
 	}
 	select {
 	case <-ctx.Done():

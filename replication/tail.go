@@ -19,20 +19,17 @@ func (s *Server) Run(ctx context.Context) error {
 	for {
 		changed := s.cfg.Source.Changed()
 		wait := t.step(ctx)
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return ctx.Err()
 		case <-changed:
-			timer.Stop()
 			if t.failures == 0 { // a hint does not heal a source
 				wait = time.Until(t.foundAt.Add(spacing))
 			}
 			if err := sleep(ctx, wait); err != nil {
 				return err
 			}
-		case <-timer.C:
+		case <-time.After(wait):
 		}
 	}
 }

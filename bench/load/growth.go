@@ -4,16 +4,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,7 +20,6 @@ import (
 
 	"waypost/bench"
 	"waypost/bench/corpus"
-	"waypost/bench/wrk"
 )
 
 // growth fills one workspace of a system, and measures at each size what a link costs an
@@ -305,210 +299,6 @@ func (g *growth) fill(ctx context.Context, links int) error {
 	return run(append(after, `VACUUM ANALYZE link`, `CHECKPOINT`)...)
 }
 
-// words are those of titles. A title has three, and every word is in many titles.
-var words = strings.Fields(`autumn banner brochure catalogue coupon display event flyer invoice label leaflet letter manual menu
-	newsletter packaging partner poster promotion receipt review sample season shelf signup spring summer survey ticket winter`)
-
-func titleOf(n uint64) string {
-	word := func(k uint64) string { return words[k%uint64(len(words))] }
-	return word(n) + " " + word(n/30+7) + " " + word(n/900+13) + " " + strconv.FormatUint(n, 10)
-}
-
-// edgeProcess is an edge of its own.
-type edgeProcess struct {
-	process         *exec.Cmd
-	addr, adminAddr string
-}
-
-// startEdge starts an edge and returns the time from its start until it redirects a
-// visitor of the newest link.
-func (g *growth) startEdge(ctx context.Context, dir string) (_ *edgeProcess, took time.Duration, err error) {
-	status := dir + ".status"
-	if err := os.Remove(status); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, fmt.Errorf("start an edge: %w", err)
-	}
-	log, err := os.Create(dir + ".log")
-	if err != nil {
-		return nil, 0, fmt.Errorf("start an edge: %w", err)
-	}
-	defer func() { err = errors.Join(err, log.Close()) }()
-	e := &edgeProcess{process: exec.Command(g.s.Binary, "edge", "--addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
-		"--region", "us-east-1", "--node", "growth")}
-	e.process.Env = append(os.Environ(), "WAYPOST_EDGE_CONTROL_URLS="+g.s.State.API, "WAYPOST_EDGE_TOKEN="+g.token,
-		"WAYPOST_EDGE_STRICT_HOSTS=false", "WAYPOST_EDGE_DATA_DIR="+dir, "WAYPOST_EDGE_STATUS_FILE="+status)
-	e.process.Stdout, e.process.Stderr = log, log
-	began := time.Now()
-	if err := e.process.Start(); err != nil {
-		return nil, 0, fmt.Errorf("start an edge: %w", err)
-	}
-	code := string(corpus.AppendCode(nil, uint64(g.links-1)))
-	poll := time.NewTicker(2 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, 0, errors.Join(ctx.Err(), e.stop())
-		case <-poll.C:
-		}
-		if e.addr == "" {
-			e.addr, e.adminAddr = addressesOf(status)
-			continue
-		}
-		got, err := g.get(ctx, "http://"+e.addr+"/"+code, "")
-		if err == nil && got == http.StatusFound {
-			return e, time.Since(began), nil
-		}
-	}
-}
-
-// addressesOf returns the addresses in an edge's status file, "" while there are none.
-func addressesOf(file string) (addr, admin string) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", ""
-	}
-	var status struct {
-		Addr      string
-		AdminAddr string `json:"admin_addr"`
-	}
-	if json.Unmarshal(text, &status) != nil {
-		return "", ""
-	}
-	return status.Addr, status.AdminAddr
-}
-
-func (e *edgeProcess) stop() error {
-	if err := e.process.Process.Signal(os.Interrupt); err != nil {
-		return fmt.Errorf("stop an edge: %w", err)
-	}
-	if err := e.process.Wait(); err != nil {
-		return fmt.Errorf("stop an edge: %w", err)
-	}
-	return nil
-}
-
-// visit has wrk follow links, and returns the CPU time of a redirect in µs: at first,
-// while the edge fills its table of links, and once it has.
-func (g *growth) visit(ctx context.Context, e *edgeProcess) (first, last float64, err error) {
-	const visited = 200_000
-	dir, err := os.MkdirTemp(g.dir, "wrk-")
-	if err != nil {
-		return 0, 0, fmt.Errorf("visit links: %w", err)
-	}
-	random := rand.New(rand.NewPCG(1, uint64(g.links)))
-	var codes []byte
-	for range visited {
-		codes = corpus.AppendCode(codes, random.Uint64N(uint64(g.links)))
-	}
-	length := 5 * time.Second
-	if g.o.Try {
-		length = time.Second
-	}
-	for round := range 2 {
-		if round > 0 {
-			if err := g.awaitTable(ctx, e); err != nil {
-				return 0, 0, err
-			}
-		}
-		before, err := bench.CPUTime(e.process.Process.Pid)
-		if err != nil {
-			return 0, 0, err
-		}
-		r, err := wrk.Run(ctx, wrk.Config{
-			Addr: e.addr, Dir: dir, Codes: codes, CodeLength: corpus.CodeLength, Head: "GET /", Tail: " HTTP/1.1\r\nHost: localhost\r\n\r\n",
-			Connections: 64, Threads: 1, Duration: length,
-		})
-		if err != nil {
-			return 0, 0, err
-		}
-		after, err := bench.CPUTime(e.process.Process.Pid)
-		if err != nil {
-			return 0, 0, err
-		}
-		if r.Requests == 0 || r.Failed+r.Broken > 0 {
-			return 0, 0, fmt.Errorf("%d of %d redirects failed, and %d connections", r.Failed, r.Requests, r.Broken)
-		}
-		first, last = last, after.Since(before).Seconds()*1e6/float64(r.Requests)
-	}
-	return first, last, nil
-}
-
-// awaitTable waits until the edge's table has all links, or has been filled for five
-// minutes: it may have no memory for all.
-func (g *growth) awaitTable(ctx context.Context, e *edgeProcess) error {
-	const longest = 5 * time.Minute
-	for began := time.Now(); time.Since(began) < longest; {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.adminAddr+"/metrics", http.NoBody)
-		if err != nil {
-			return err
-		}
-		res, err := g.client.Do(req)
-		if err != nil {
-			return err
-		}
-		text, err := io.ReadAll(res.Body)
-		if err := errors.Join(err, res.Body.Close()); err != nil {
-			return err
-		}
-		if strings.Contains(string(text), "\nwaypost_replica_lookup_complete 1\n") {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-		}
-	}
-	g.o.Logf("the table of links is not complete")
-	return nil
-}
-
-// lists names the lists that the console and programs ask for. A query is of link n.
-var lists = []struct {
-	name  string
-	query func(g *growth, n uint64) string
-}{
-	{"newest first", func(*growth, uint64) string { return "" }},
-	{"by clicks", func(*growth, uint64) string { return "sort=-clicks" }},
-	{"two words of titles", func(_ *growth, n uint64) string {
-		title := strings.Fields(titleOf(n))
-		return "search=" + title[0] + "+" + title[1]
-	}},
-	{"beginning of a code", func(_ *growth, n uint64) string { return "search=" + string(corpus.AppendCode(nil, n)[:5]) }},
-	{"beginning of a host", func(g *growth, n uint64) string { return "search=" + url.QueryEscape(g.host(n)) }},
-	{"beginning of a URL", func(g *growth, n uint64) string {
-		target := string(g.targets.Append(nil, n))
-		return "search=" + url.QueryEscape(target[:min(len(target), 40)])
-	}},
-}
-
-// host returns the beginning of the host of a link's target.
-func (g *growth) host(n uint64) string {
-	u, err := url.Parse(string(g.targets.Append(nil, n)))
-	if err != nil {
-		return "example"
-	}
-	return u.Host[:max(3, len(u.Host)-2)]
-}
-
-// list asks for pages of a list of random links, and returns how long each took.
-func (g *growth) list(ctx context.Context, query func(*growth, uint64) string) (times []time.Duration, err error) {
-	random := rand.New(rand.NewPCG(2, uint64(g.links)))
-	for range g.samples {
-		where := g.s.State.API + "/api/v1/urls?limit=50&" + query(g, random.Uint64N(uint64(g.links)))
-		began := time.Now()
-		status, err := g.get(ctx, where, g.s.State.APIKey)
-		if err == nil && status != http.StatusOK {
-			err = fmt.Errorf("the answer to %s is %d", where, status)
-		}
-		if err != nil {
-			return nil, err
-		}
-		times = append(times, time.Since(began))
-	}
-	return times, nil
-}
-
 func (g *growth) get(ctx context.Context, where, key string) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where, http.NoBody)
 	if err != nil {
@@ -523,28 +313,4 @@ func (g *growth) get(ctx context.Context, where, key string) (status int, err er
 	}
 	_, err = io.Copy(io.Discard, res.Body)
 	return res.StatusCode, errors.Join(err, res.Body.Close())
-}
-
-// sizeOf adds up the sizes of the files below a directory.
-func sizeOf(dir string) (total int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // a compaction has taken it away
-		}
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err == nil {
-			total += info.Size()
-		}
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("add up file sizes: %w", err)
-	}
-	return total, nil
 }

@@ -143,7 +143,7 @@ const (
 )
 
 func tableOf(all []*rival, links int) bench.Section {
-	s := bench.Section{Title: fmt.Sprintf("Waypost and what people build instead, %s links", count(links))}
+	s := bench.Section{Title: fmt.Sprintf("Waypost and what people build instead, %s links", bench.Grouped(links))}
 	for _, r := range all {
 		lost := []float64{r.lost}
 		if r.lose == nil {

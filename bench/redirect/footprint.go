@@ -21,7 +21,7 @@ import (
 // footprint measures the disk and memory of a link, and the time from the start of an
 // edge to its first redirect.
 func (l *lab) footprint(ctx context.Context, links int) (s bench.Section, err error) {
-	s.Title = fmt.Sprintf("Disk, memory and start with %s links", count(links))
+	s.Title = fmt.Sprintf("Disk, memory and start with %s links", bench.Grouped(links))
 	s.Notes = []string{"targets of 90 bytes on average; the edge has one processor"}
 	for _, build := range []string{l.self, l.o.Before} {
 		if build == "" {
@@ -97,7 +97,7 @@ func (l *lab) footprintOf(ctx context.Context, build string, links int) ([]bench
 	perLink := func(bytes int64) float64 { return float64(bytes) / float64(links) }
 	return []bench.Case{
 		one(diskPerLink, "the sizes of all files of a replica that a snapshot made, after compaction.", perLink(disk)),
-		one(memoryPerLink, fmt.Sprintf("the memory of an edge under load (Pss), less that of an edge with %s links.", count(fewLinks)), perLink(with-without)),
+		one(memoryPerLink, fmt.Sprintf("the memory of an edge under load (Pss), less that of an edge with %s links.", bench.Grouped(fewLinks)), perLink(with-without)),
 		one("memory of the edge, MB", "the same, with nothing taken off.", float64(with)/1e6),
 		one("lookup table, bytes per link", "as the table counts them.", table/float64(links)),
 		one(startWarm, "from the start of the process to the first 302 for a client that tries all the time.", warm...),

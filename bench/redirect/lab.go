@@ -189,11 +189,3 @@ func writeFile(path, text string) error {
 	}
 	return nil
 }
-
-// count writes a number with commas.
-func count(n int) string {
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%s,%03d", count(n/1000), n%1000)
-}

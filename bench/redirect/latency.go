@@ -52,7 +52,7 @@ func (l *lab) halfLoad(ctx context.Context, links int) (_ bench.Section, err err
 		}
 		cases = append(cases, p)
 	}
-	s, err := l.pace(ctx, fmt.Sprintf("Latency at half load, %s links, uniform", count(links)), 2*l.o.Rounds, cases)
+	s, err := l.pace(ctx, fmt.Sprintf("Latency at half load, %s links, uniform", bench.Grouped(links)), 2*l.o.Rounds, cases)
 	s.Notes = append(s.Notes, c.notes...)
 	s.AddGoal(nameRedirect, measureP99, 500)
 	s.AddRatioGoal(nameRedirect, measureP99, 1.20)
@@ -100,7 +100,7 @@ func (l *lab) atWork(ctx context.Context, links int) (_ bench.Section, err error
 		}
 		cases = append(cases, of...)
 	}
-	s, err := l.pace(ctx, fmt.Sprintf("Latency at half load while the edge is at work, %s links, uniform", count(links)), l.o.Rounds, cases)
+	s, err := l.pace(ctx, fmt.Sprintf("Latency at half load while the edge is at work, %s links, uniform", bench.Grouped(links)), l.o.Rounds, cases)
 	for _, c := range cases[1:3] {
 		s.AddRatioGoal(c.name, measureP99, 2)
 	}

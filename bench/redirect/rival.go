@@ -55,7 +55,7 @@ func (l *comparison) rivals(ctx context.Context) (all []*rival, notes []string, 
 		{"fasthttp, Redis", "the same by a program in Go.", l.fasthttpRival},
 		{"net/http, map", "a program with the standard library, which reads a file when it starts. A change is a new file and a new process.", l.mapRival},
 		{
-			fmt.Sprintf("Caddy, %s links", count(caddyLinks(l.links))),
+			fmt.Sprintf("Caddy, %s links", bench.Grouped(caddyLinks(l.links))),
 			"a map in Caddy's configuration; it compares its links one after the other, so that a redirect of a million takes 18 ms.", l.caddyRival,
 		},
 	} {

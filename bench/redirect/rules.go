@@ -88,7 +88,7 @@ func (l *lab) ruled(ctx context.Context, links int) (_ bench.Section, err error)
 		}
 		c.cases = append(c.cases, &one.contender)
 	}
-	s, err := l.saturate(ctx, c, fmt.Sprintf("Rules, %s links, uniform", count(links)))
+	s, err := l.saturate(ctx, c, fmt.Sprintf("Rules, %s links, uniform", bench.Grouped(links)))
 	if err != nil {
 		return s, err
 	}

@@ -143,7 +143,7 @@ func (l *lab) saturation(ctx context.Context, links int, access corpus.Access) (
 		return bench.Section{}, err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	s, err := l.saturate(ctx, c, fmt.Sprintf("Redirects at saturation, %s links, %s", count(links), access))
+	s, err := l.saturate(ctx, c, fmt.Sprintf("Redirects at saturation, %s links, %s", bench.Grouped(links), access))
 	if err != nil {
 		return s, err
 	}

@@ -3,14 +3,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -28,8 +23,6 @@ import (
 const (
 	overHTTP     = "POST /api/v1/urls"
 	plainSingles = "single INSERTs"
-	imported     = "waypost links import"
-	plainBy100   = "INSERTs by 100"
 )
 
 // create measures single links over many connections and few, next to single INSERTs.
@@ -157,121 +150,6 @@ func post(client *fasthttp.HostClient, api, key, target string) error {
 		return fmt.Errorf("create a link: %d: %s", code, res.Body())
 	}
 	return nil
-}
-
-// importing imports a file between two rounds of plain INSERTs.
-func (l *lab) importing(ctx context.Context) (_ bench.Section, err error) {
-	const plainConnections = 4
-	links, plainLinks, firstLinks := sized(l, 500_000, 2000), sized(l, 100_000, 1000), 2_000
-	s, err := l.startSystem(ctx, "import")
-	if err != nil {
-		return bench.Section{}, err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
-	first, file := filepath.Join(l.dir, "first.csv"), filepath.Join(l.dir, "links.csv")
-	if err := errors.Join(l.writeLinks(first, firstLinks), l.writeLinks(file, links)); err != nil {
-		return bench.Section{}, err
-	}
-	p, err := l.newPlain(ctx, s.State.DatabaseURL, plainConnections)
-	if err != nil {
-		return bench.Section{}, err
-	}
-	defer p.pool.Close()
-	importOf := func(file string) *exec.Cmd {
-		return exec.CommandContext(ctx, s.Binary, "links", "import", file, "--data-dir", s.DataDir)
-	}
-	if out, err := importOf(first).CombinedOutput(); err != nil {
-		return bench.Section{}, fmt.Errorf("import: %w\n%s", err, out)
-	}
-	if err := p.awaitStatistics(ctx); err != nil {
-		return bench.Section{}, err
-	}
-	client := importOf(file)
-	round := func(f *figures, links int, do func() error) error {
-		product, postgres, err := s.CPU()
-		if err != nil {
-			return err
-		}
-		start := time.Now()
-		if err := do(); err != nil {
-			return err
-		}
-		took := time.Since(start)
-		productAfter, postgresAfter, err := s.CPU()
-		used := productAfter.Since(product)
-		if f == nil || err != nil {
-			return err
-		}
-		if client.ProcessState != nil && len(f.wall) == 0 {
-			used += client.ProcessState.UserTime() + client.ProcessState.SystemTime()
-		}
-		f.add(links, took, used, postgresAfter.Since(postgres))
-		l.o.Logf("%d links in %s", links, took)
-		return nil
-	}
-	var plain, file100 figures
-	insert := func() error { return p.by100(ctx, plainLinks, plainConnections) }
-	err = round(&plain, plainLinks, insert)
-	if err == nil {
-		err = round(&file100, links, func() error {
-			if out, err := client.CombinedOutput(); err != nil {
-				return fmt.Errorf("import: %w\n%s", err, out)
-			}
-			return s.AwaitEdges(ctx)
-		})
-	}
-	if err == nil {
-		err = round(&plain, plainLinks, insert)
-	}
-	if err != nil {
-		return bench.Section{}, err
-	}
-	// The import is one round, compared with the INSERTs before and after it.
-	for _, f := range []*[]float64{&file100.wall, &file100.cpu, &file100.postgres} {
-		*f = append(*f, (*f)[0])
-	}
-	out := bench.Section{
-		Title: fmt.Sprintf("Importing %d links", links),
-		Notes: []string{
-			fmt.Sprintf("the import once, %d INSERTs before it and as many after it, over %d connections", plainLinks, plainConnections),
-			"time until both edges have applied the last link; CPU of all processes, the client's too",
-			fmt.Sprintf("%d links came before, and PostgreSQL's first statistics of the table", firstLinks),
-		},
-		Cases: []bench.Case{
-			{Name: plainBy100, What: "links and their entries of the changelog, 100 of each in a transaction.", Measures: plain.measures("link")},
-			{Name: imported, What: "from CSV to links on two edges: the command, the API with its checks, keys, the changelog, the stream.", Base: plainBy100, Measures: file100.measures("link")},
-		},
-	}
-	for name, pid := range map[string]int{"the control plane": int(s.State.Control.PID), "an edge": int(s.State.Edges[0].PID)} {
-		peak, err := bench.PeakMemory(pid)
-		if err != nil {
-			return bench.Section{}, err
-		}
-		out.Notes = append(out.Notes, fmt.Sprintf("peak memory of %s: %.0f MB", name, math.Round(float64(peak)/(1<<20))))
-	}
-	slices.Sort(out.Notes)
-	out.AddGoal(imported, "µs per link", 1e6/40_000)
-	out.AddRatioGoal(imported, "µs per link", 2)
-	return out, nil
-}
-
-// writeLinks makes a file to import.
-func (l *lab) writeLinks(name string, n int) (err error) {
-	f, err := os.Create(name)
-	if err != nil {
-		return fmt.Errorf("make a file of links: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	w := bufio.NewWriterSize(f, 1<<20)
-	line := []byte("original_url\n")
-	for i := range n {
-		if _, err := w.Write(line); err != nil {
-			return fmt.Errorf("write links: %w", err)
-		}
-		line = append(l.targets.Append(append(line[:0], '"'), uint64(i)), "\"\n"...)
-	}
-	_, err = w.Write(line)
-	return errors.Join(err, w.Flush())
 }
 
 // plain sends INSERTs into copies of the product's tables, with the same columns,

@@ -37,7 +37,7 @@ func (l *lab) lasting(ctx context.Context) (_ bench.Section, err error) {
 		return bench.Section{}, fmt.Errorf("fill PostgreSQL: %w", err)
 	}
 	s := bench.Section{
-		Title: fmt.Sprintf("Clicks for minutes on end, %s links", thousands(links)),
+		Title: fmt.Sprintf("Clicks for minutes on end, %s links", bench.Grouped(links)),
 		Notes: []string{
 			fmt.Sprintf("%s of each case; %d edges send a batch a second each, as fast as the last one is taken; they are decoded, checked and committed while a roller folds", length, senders),
 			"statistics are read meanwhile, one answer after the other: of a link, with its 30 days, and of the workspace, with the ten links of the most clicks",
@@ -62,13 +62,6 @@ func (l *lab) lasting(ctx context.Context) (_ bench.Section, err error) {
 		s.AddGoal(c.name, "statistics: p99 ms", 300)
 	}
 	return s, nil
-}
-
-func thousands(n int) string {
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
 
 // lastingRun is one case.

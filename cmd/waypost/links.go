@@ -163,13 +163,7 @@ func stateText(l *client.Link, now time.Time) string {
 }
 
 // shortened keeps a table readable; --output json has it all.
-func shortened(s string) string {
-	const most = 72
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return s
-}
+func shortened(s string) string { return cut(s, 72) }
 
 // printable keeps what users typed from steering the terminal.
 func printable(s string) string {

@@ -107,10 +107,7 @@ func writeNames(b *strings.Builder, title string, names []client.Named, width in
 	if len(names) == 0 {
 		return
 	}
-	sum := int64(0)
-	for _, n := range names {
-		sum += n.Clicks
-	}
+	sum := sumOf(names)
 	var w strings.Builder
 	_, _ = fmt.Fprintf(&w, "%s\tCLICKS\tSHARE\n", title)
 	for i, n := range names {
@@ -118,7 +115,7 @@ func writeNames(b *strings.Builder, title string, names []client.Named, width in
 			_, _ = fmt.Fprintf(&w, "and %d more\t%d\t%s\n", len(names)-i, sumOf(names[i:]), share(sumOf(names[i:]), sum))
 			break
 		}
-		_, _ = fmt.Fprintf(&w, "%s\t%d\t%s\n", printable(cut(n.Name)), n.Clicks, share(n.Clicks, sum))
+		_, _ = fmt.Fprintf(&w, "%s\t%d\t%s\n", printable(cut(n.Name, shownLength)), n.Clicks, share(n.Clicks, sum))
 	}
 	b.WriteString("\n" + tabbed(w.String(), width) + "\n")
 }
@@ -135,7 +132,8 @@ func writeVariants(b *strings.Builder, variants []client.VariantClicks, width in
 		if len(v.Interval) == 2 {
 			interval = percent(v.Interval[0]) + " to " + percent(v.Interval[1])
 		}
-		_, _ = fmt.Fprintf(&w, "%s\t%s\t%d\t%s\t%s\n", printable(cut(v.Rule)), printable(cut(v.Name)), v.Clicks, percent(v.Share), interval)
+		_, _ = fmt.Fprintf(&w, "%s\t%s\t%d\t%s\t%s\n", printable(cut(v.Rule, shownLength)), printable(cut(v.Name, shownLength)), v.Clicks,
+			percent(v.Share), interval)
 	}
 	b.WriteString("\n" + tabbed(w.String(), width) + "\n")
 }
@@ -151,13 +149,6 @@ func share(n, of int64) string { return percent(float64(n) / float64(max(of, 1))
 
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
-func cut(s string) string {
-	if r := []rune(s); len(r) > shownLength {
-		return string(r[:shownLength-1]) + "…"
-	}
-	return s
-}
-
 func writeTop(b *strings.Builder, top []client.TopLink, width int) {
 	if len(top) == 0 {
 		return
@@ -171,7 +162,7 @@ func writeTop(b *strings.Builder, top []client.TopLink, width int) {
 			name = l.Domain + "/" + name
 		}
 		_, _ = fmt.Fprintf(&w, "%s\t%d\t%d\t%s\t%s\n", printable(name), l.Clicks, l.BotClicks, printable(shortened(l.OriginalURL)),
-			printable(cut(l.Title)))
+			printable(cut(l.Title, shownLength)))
 	}
 	b.WriteString("\n" + tabbed(w.String(), width) + "\n")
 }

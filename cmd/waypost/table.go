@@ -63,9 +63,7 @@ func tabulate(rows [][]string, width int) string {
 	var b strings.Builder
 	for _, row := range rows {
 		for i, cell := range row {
-			if r := []rune(cell); len(r) > widths[i] {
-				cell = string(r[:widths[i]-1]) + "…"
-			}
+			cell = cut(cell, widths[i])
 			b.WriteString(cell)
 			if i < len(row)-1 {
 				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+gap))
@@ -74,4 +72,12 @@ func tabulate(rows [][]string, width int) string {
 		b.WriteByte('\n')
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// cut shortens a text to a number of columns.
+func cut(s string, columns int) string {
+	if r := []rune(s); len(r) > columns {
+		return string(r[:columns-1]) + "…"
+	}
+	return s
 }

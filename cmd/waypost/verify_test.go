@@ -5,10 +5,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"waypost/internal/logtest"
 )
 
 func TestVerify_NamesASilentEdgeAtOnce(t *testing.T) {
@@ -20,28 +21,10 @@ func TestVerify_NamesASilentEdgeAtOnce(t *testing.T) {
 	require.NotContains(t, a.run(t, "verify", "--edge", "eu-1", "--timeout=20s").stderr, "silent")
 }
 
-// screen is standard output that another goroutine reads.
-type screen struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
 // The second edge answers once the result of the first is shown; the third never answers,
 // and the others are not asked.
 func TestVerify_ShowsEachResultAsItComesAndWaitsForNoEdgeThatCannotAnswer(t *testing.T) {
-	var out screen
+	var out logtest.Buffer
 	const equal = `"outcome": {"slots": 4096, "records": 7, "position": {"epoch": 1, "seq": 9}, "seconds": 0.3}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := `{"node": "eu-3", "id": 3}`

@@ -62,11 +62,11 @@ func certificatesOf(b *api.EdgeCertificates) ([]controlplane.HostCertificate, er
 	for i, h := range b.Hosts {
 		state := controlplane.CertificateState(h.State)
 		switch {
-		case h.Host == "" || len(h.Host) > maxHost || !printable(h.Host):
+		case h.Host == "" || len(h.Host) > maxHost || !waypost.Printable(h.Host):
 			return nil, waypost.Errorf(waypost.EInvalid, "a host must be 1 to %d printable characters", maxHost)
 		case state != controlplane.CertificateWaiting && state != controlplane.CertificateValid && state != controlplane.CertificateFailed:
 			return nil, waypost.Errorf(waypost.EInvalid, "the state of a certificate must be waiting, valid or failed")
-		case len(h.Error) > maxCertificateError || !printable(strings.ReplaceAll(h.Error, " ", "")):
+		case len(h.Error) > maxCertificateError || !waypost.Printable(strings.ReplaceAll(h.Error, " ", "")):
 			return nil, waypost.Errorf(waypost.EInvalid, "an error must be at most %d printable characters", maxCertificateError)
 		case h.Until != nil && !plausible(*h.Until):
 			return nil, waypost.Errorf(waypost.EInvalid, "until must be between 1970 and 9999, or left out")

@@ -22,6 +22,7 @@ import (
 	"waypost/api/clickbatch"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/internal/logtest"
 )
 
 // tally is a ClickStore of one boot in memory. OnIngest, when set, answers instead.
@@ -244,8 +245,8 @@ func TestFailuresOfTheStoreAskForAnotherTryAndHideTheirCause(t *testing.T) {
 		{waypost.WrapError(waypost.EInvalid, "no identity", secret), 422, "invalid"},
 		{secret, 500, "internal"},
 	} {
-		var log journal
-		e := startIngest(t, slog.New(slog.NewTextHandler(&log, nil)), nil)
+		var log logtest.Buffer
+		e := startIngest(t, log.Logger(), nil)
 		e.store.onIngest = func(context.Context, *waypost.ClickBatch) (controlplane.ClickReceipt, error) {
 			return controlplane.ClickReceipt{}, c.err
 		}

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
@@ -61,7 +63,7 @@ const (
 type EdgeGate struct {
 	cfg    EdgeGateConfig
 	shared [sha256.Size]byte
-	late   *limit.Turns // of credentials from addresses with too many failed attempts
+	late   *semaphore.Weighted // of credentials from addresses with too many failed attempts
 
 	mu     sync.Mutex
 	logged map[string]time.Time // when a reason to refuse an edge was logged last
@@ -105,7 +107,7 @@ func NewEdgeGate(cfg EdgeGateConfig) *EdgeGate {
 	if cfg.Patience == 0 {
 		cfg.Patience = latePatience
 	}
-	return &EdgeGate{cfg: cfg, shared: sha256.Sum256([]byte(cfg.SharedToken)), late: limit.NewTurns(lateAtOnce, cfg.Patience)}
+	return &EdgeGate{cfg: cfg, shared: sha256.Sum256([]byte(cfg.SharedToken)), late: semaphore.NewWeighted(lateAtOnce)}
 }
 
 // Only passes requests of edges to next. Their context ends when the credential is
@@ -170,14 +172,10 @@ func (g *EdgeGate) judge(r *http.Request, credential string, kind bool, check fu
 	by, retry := g.cfg.Guesses.Check(from, credential)
 	beyond := by == limit.ByAddress || by != "" && kind
 	if beyond {
-		leave, ok := func() {}, false
-		if kind {
-			leave, ok = g.late.Enter(r.Context())
-		}
-		if !ok {
+		if !kind || !g.awaitTurn(r.Context()) {
 			return tooManyFailed(retry)
 		}
-		defer leave()
+		defer g.late.Release(1)
 	}
 	err := check()
 	switch {
@@ -195,6 +193,13 @@ func (g *EdgeGate) judge(r *http.Request, credential string, kind bool, check fu
 		g.cfg.Guesses.Succeeded(credential)
 	}
 	return err
+}
+
+// awaitTurn waits for one of the look-ups, and reports whether it came in time.
+func (g *EdgeGate) awaitTurn(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.Patience)
+	defer cancel()
+	return g.late.Acquire(ctx, 1) == nil
 }
 
 func tooManyFailed(retry time.Duration) error {

@@ -201,14 +201,14 @@ func faultOfReport(b *api.EdgeReport) string {
 		return "addr must be HOST:PORT, or empty"
 	case !hostPort(b.AdminAddr):
 		return "admin_addr must be HOST:PORT, or empty"
-	case len(b.Version) > maxReportVersion || !printable(b.Version):
+	case len(b.Version) > maxReportVersion || !waypost.Printable(b.Version):
 		return "version must be at most 64 printable characters"
 	case !plausible(b.LastAppliedAt), !plausible(b.StartedAt), !plausible(b.ClicksUntil), b.PlacesBuilt != nil && !plausible(*b.PlacesBuilt):
 		return "last_applied_at, started_at, clicks_until and places_built_at must be between 1970 and 9999, or left out"
 	case !slices.Contains(replicaStates, controlplane.ReplicaState(b.Replica)):
 		return "replica must be following, waiting, verifying, restoring, repairing, held or degraded, or left out"
-	case len(b.Held) > maxReportVersion || !printable(b.Held) ||
-		len(b.HeldWhy) > maxHeldWhy || !printable(strings.ReplaceAll(b.HeldWhy, " ", "")):
+	case len(b.Held) > maxReportVersion || !waypost.Printable(b.Held) ||
+		len(b.HeldWhy) > maxHeldWhy || !waypost.Printable(strings.ReplaceAll(b.HeldWhy, " ", "")):
 		return "held must be at most 64 printable characters, and held_why 512"
 	case b.AgeSeconds < 0 || b.AgeSeconds > maxReplicaAge.Seconds():
 		return "age_seconds must be a number of seconds, up to 100 years"
@@ -235,8 +235,8 @@ var replicaStates = []controlplane.ReplicaState{
 // explainedOf accepts only an answer that can be shown as it is.
 func explainedOf(x *api.EdgeExplained) (*controlplane.EdgeExplained, error) {
 	if len(x.Country) > 2 || len(x.City) > waypost.MaxClickName || !utf8.ValidString(x.City) ||
-		len(x.Location) > waypost.MaxPayload || !printable(x.Location) ||
-		len(x.Gate) > 32 || !printable(x.Gate+x.Country) || x.Status < 0 || x.Status > 599 || len(x.Steps) > rules.MaxRules {
+		len(x.Location) > waypost.MaxPayload || !waypost.Printable(x.Location) ||
+		len(x.Gate) > 32 || !waypost.Printable(x.Gate+x.Country) || x.Status < 0 || x.Status > 599 || len(x.Steps) > rules.MaxRules {
 		return nil, waypost.Errorf(waypost.EInvalid, "the explanation is out of bounds")
 	}
 	shown := &controlplane.EdgeExplained{
@@ -256,7 +256,7 @@ func outcomeOf(a *api.EdgeAnswer) (outcome controlplane.EdgeOutcome, err error) 
 		texts = append(texts, d.Name, d.What, d.Edge, d.Source)
 	}
 	for _, text := range texts {
-		if len(text) > maxOutcomeText || !printable(strings.ReplaceAll(text, " ", "")) {
+		if len(text) > maxOutcomeText || !waypost.Printable(strings.ReplaceAll(text, " ", "")) {
 			return outcome, waypost.Errorf(waypost.EInvalid, "texts must be at most %d printable characters", maxOutcomeText)
 		}
 	}
@@ -286,21 +286,11 @@ func outcomeOf(a *api.EdgeAnswer) (outcome controlplane.EdgeOutcome, err error) 
 // hostPort allows an address that is shown to operators, or none.
 func hostPort(s string) bool {
 	_, _, err := net.SplitHostPort(s)
-	return s == "" || err == nil && len(s) <= maxReportAddr && printable(s)
+	return s == "" || err == nil && len(s) <= maxReportAddr && waypost.Printable(s)
 }
 
 // plausible allows a time that can be encoded again, or none.
 func plausible(t time.Time) bool {
 	const year10000 = 253402300800 // Unix seconds
 	return t.IsZero() || t.Unix() >= 0 && t.Unix() < year10000
-}
-
-// printable reports whether s is ASCII without spaces and control characters.
-func printable(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
 }

@@ -175,12 +175,10 @@ func (e *exporter) persist(ctx context.Context) (page controlplane.Page, err err
 		if err == nil || try == exportTries || waypost.CodeOf(err) != waypost.EUnavailable {
 			return page, err
 		}
-		pause := time.NewTimer(exportPause)
 		select {
 		case <-ctx.Done():
-			pause.Stop()
 			return page, ctx.Err()
-		case <-pause.C:
+		case <-time.After(exportPause):
 		}
 	}
 }

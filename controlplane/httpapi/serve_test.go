@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,25 +20,8 @@ import (
 	"waypost/api/requestid"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/internal/logtest"
 )
-
-// journal collects what is logged.
-type journal struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (j *journal) Write(b []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.Write(b)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.String()
-}
 
 func TestRootNamesTheService(t *testing.T) {
 	a := start(t)
@@ -99,10 +80,10 @@ func TestErrorsBecomeProblems(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			var log journal
+			var log logtest.Buffer
 			a := start(t, func(f *links, cfg *httpapi.Config) {
 				f.onCreate = func(context.Context) error { return c.err }
-				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				cfg.Logger = log.Logger()
 			})
 			res := a.post("/api/v1/urls", create)
 			p := requireProblem(t, res, c.status, c.code)
@@ -125,7 +106,7 @@ func TestProblems_ShowTheIdThatTheLogHas(t *testing.T) {
 		{waypost.Errorf(waypost.EUnavailable, "away"), 503},
 		{waypost.Errorf(waypost.EConflict, "taken"), 409},
 	} {
-		var log journal
+		var log logtest.Buffer
 		f := newLinks()
 		f.onCreate = func(context.Context) error { return c.err }
 		cfg := services(f)
@@ -190,10 +171,10 @@ func TestABrokenBodyIsTheClientsFault(t *testing.T) {
 }
 
 func TestAPanicIsAnsweredAndTheNextRequestServed(t *testing.T) {
-	var log journal
+	var log logtest.Buffer
 	first := true
 	a := start(t, func(f *links, c *httpapi.Config) {
-		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		c.Logger = log.Logger()
 		f.onCreate = func(context.Context) error {
 			if first {
 				first = false

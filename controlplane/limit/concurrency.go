@@ -1,10 +1,8 @@
 package limit
 
 import (
-	"context"
 	"net/netip"
 	"sync"
-	"time"
 )
 
 // AtOnce limits the requests under way at one moment: those from one address, as
@@ -64,36 +62,4 @@ func around(one netip.Prefix) netip.Prefix {
 		return p
 	}
 	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-}
-
-// Turns lets a few callers run at a time. Others wait in the order in which they came, up
-// to a time. Its methods may be called by many goroutines at once.
-type Turns struct {
-	slots    chan struct{}
-	patience time.Duration
-}
-
-// NewTurns allows most callers at a time, and lets others wait for patience.
-func NewTurns(most int, patience time.Duration) *Turns {
-	return &Turns{slots: make(chan struct{}, most), patience: patience}
-}
-
-// Enter waits, and reports whether it is the caller's turn. If so, the caller calls leave
-// at its end.
-func (t *Turns) Enter(ctx context.Context) (leave func(), ok bool) {
-	leave = func() { <-t.slots }
-	select {
-	case t.slots <- struct{}{}:
-		return leave, true
-	default:
-	}
-	timer := time.NewTimer(t.patience)
-	defer timer.Stop()
-	select {
-	case t.slots <- struct{}{}:
-		return leave, true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return nil, false
 }

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -31,9 +30,7 @@ func (m keyMemory) Load() ([]byte, error) {
 
 func (m keyMemory) Save(document []byte) error { return atomicfile.Write(m.path(), document, 0o600) }
 
-func (m keyMemory) SetAside() error {
-	return os.Rename(m.path(), fmt.Sprintf("%s.unreadable-%d", m.path(), time.Now().Unix()))
-}
+func (m keyMemory) SetAside() error { return atomicfile.SetAside(m.path()) }
 
 // keyPool shows how all regions stand for keys. While the database is out of
 // reach it shows nothing, so that no alert points to the wrong cause.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"waypost/internal/atomicfile"
 	"waypost/internal/failpoint"
 )
 
@@ -201,41 +202,14 @@ func (db *ClickStore) dropEventMonth(ctx context.Context, m eventMonth) (done bo
 // exportMonth writes a table to clicks-YYYY-MM.jsonl.gz, synced before it gets that
 // name, and its name synced, too. It replaces a file of an earlier try, which has the
 // same clicks.
-func (db *ClickStore) exportMonth(ctx context.Context, dir, table, month string) (err error) {
+func (db *ClickStore) exportMonth(ctx context.Context, dir, table, month string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	name := filepath.Join(dir, "clicks-"+month+".jsonl.gz")
-	f, err := os.CreateTemp(dir, ".new-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
-		}
-	}()
-	z := gzip.NewWriter(f)
-	if err := db.copyEvents(ctx, z, table); err != nil {
-		return err
-	}
-	if err := z.Close(); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), name); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return atomicfile.WriteWith(filepath.Join(dir, "clicks-"+month+".jsonl.gz"), 0o600, func(w io.Writer) error {
+		z := gzip.NewWriter(w)
+		return errors.Join(db.copyEvents(ctx, z, table), z.Close())
+	})
 }
 
 // exportedBlocks is the number of blocks that one transaction reads: some 20,000 clicks.

@@ -104,15 +104,7 @@ func isASCII(s string) bool {
 }
 
 // hasPunycode reports whether a label begins with xn--, in any case.
-func hasPunycode(s string) bool {
-	const mark = "xn--"
-	for i := 0; i+len(mark) <= len(s); i++ {
-		if (i == 0 || s[i-1] == '.') && s[i]|0x20 == 'x' && s[i+1]|0x20 == 'n' && s[i+2:i+4] == mark[2:] {
-			return true
-		}
-	}
-	return false
-}
+func hasPunycode(s string) bool { return strings.Contains("."+strings.ToLower(s), ".xn--") }
 
 // checkName checks the characters and lengths of a name in lower-case ASCII. It accepts
 // the underscore, which is in use although RFC 1123 does not allow it for hosts.

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"time"
 
 	"waypost"
 	"waypost/internal/atomicfile"
@@ -38,7 +37,7 @@ func (b *Blocks) Open(file, list string, isDefault func(host string) bool) {
 	if err := b.load(); err != nil {
 		b.cfg.Logger.Error("cannot read all blocks of codes; the file is set aside, and the control plane and other edges have the rest",
 			slog.Any("error", err))
-		if err := os.Rename(file, fmt.Sprintf("%s.unreadable-%d", file, time.Now().Unix())); err != nil {
+		if err := atomicfile.SetAside(file); err != nil {
 			b.cfg.Logger.Error("cannot set the blocks of codes aside", slog.Any("error", err))
 		}
 	}

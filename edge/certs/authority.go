@@ -94,11 +94,9 @@ func (c *Certificates) ordered(hello *tls.ClientHelloInfo, name string, owner Ow
 		return nil, err
 	}
 	defer c.waited(o)
-	limit := time.NewTimer(waitTime)
-	defer limit.Stop()
 	select {
 	case <-o.done:
-	case <-limit.C:
+	case <-time.After(waitTime):
 		return nil, errSlow
 	case <-hello.Context().Done():
 		return nil, hello.Context().Err()

@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/edge/certs"
+	"waypost/internal/logtest"
 )
 
 // pair makes a certificate for names that vouches for itself, and its key, in PEM.
@@ -62,12 +62,12 @@ func TestACertificateFromFilesIsReadAgainWhenItChanges(t *testing.T) {
 	replace(t, certFile, first)
 	replace(t, keyFile, firstKey)
 	now := &clock{at: time.Now()}
-	var log logBuffer
+	var log logtest.Buffer
 	registry := prometheus.NewPedanticRegistry()
 	ln := listen(t)
 	serve(t, ln, certs.Config{
 		CertFile: certFile, KeyFile: keyFile, Clock: now.read, Metrics: registry,
-		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Logger: log.Logger(),
 	})
 	roots := trust(t, first, second)
 	serial := func() int64 {

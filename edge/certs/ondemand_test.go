@@ -1,7 +1,6 @@
 package certs_test
 
 import (
-	"bytes"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 
 	"waypost/edge/certs"
 	"waypost/edge/certs/acmetest"
+	"waypost/internal/logtest"
 )
 
 func isKnown(name string) (certs.Owner, bool) { return 1, name == known }
@@ -37,7 +37,7 @@ func TestAKnownDomainGetsACertificateWhenItsFirstVisitorsCome(t *testing.T) {
 	roots := a.Roots()
 	registry := prometheus.NewPedanticRegistry()
 	cfg.Metrics = registry
-	var log logBuffer
+	var log logtest.Buffer
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	c := serve(t, ln, cfg)
 
@@ -199,22 +199,4 @@ func (c *clock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at = c.at.Add(d)
-}
-
-// logBuffer is a log that may be read while it is written.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

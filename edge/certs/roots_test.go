@@ -3,7 +3,6 @@ package certs_test
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/edge/certs"
+	"waypost/internal/logtest"
 )
 
 func TestWhomClientsGoBackToIsReadAgainWhenItChanges(t *testing.T) {
@@ -38,8 +38,8 @@ func TestWhomClientsGoBackToIsReadAgainWhenItChanges(t *testing.T) {
 	require.ErrorContains(t, err, "no certificate in PEM")
 	replace(t, file, roots[0])
 	now := &clock{at: time.Now()}
-	var log logBuffer
-	r, err := certs.OpenRoots(certs.RootsConfig{File: file, Clock: now.read, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	var log logtest.Buffer
+	r, err := certs.OpenRoots(certs.RootsConfig{File: file, Clock: now.read, Logger: log.Logger()})
 	require.NoError(t, err)
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{own}}
 	r.Judge(cfg, tls.RequireAndVerifyClientCert)

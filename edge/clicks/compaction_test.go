@@ -18,6 +18,7 @@ import (
 
 	"waypost"
 	"waypost/edge/clicks"
+	"waypost/internal/logtest"
 )
 
 // cutOff is a journal with little room, whose control plane is away.
@@ -89,9 +90,9 @@ func (l *ledger) equals(t *testing.T, control *controlPlane) {
 
 // All clicks would take more room in segments than there is.
 func TestCompaction_WhileTheControlPlaneIsAwayDetailIsCompactedBeforeAClickIsDropped(t *testing.T) {
-	control, registry, log := newControlPlane(t), prometheus.NewPedanticRegistry(), &journalLog{}
+	control, registry, log := newControlPlane(t), prometheus.NewPedanticRegistry(), &logtest.Buffer{}
 	cfg := cutOff(t.TempDir())
-	cfg.MaxBytes, cfg.Metrics, cfg.Logger = 1<<20, registry, log.logger()
+	cfg.MaxBytes, cfg.Metrics, cfg.Logger = 1<<20, registry, log.Logger()
 	j := open(t, cfg)
 	clicked := newLedger()
 	for round := 0; metric(t, registry, "waypost_clicks_coarsened_total", "totals") == 0; round++ {

@@ -21,6 +21,7 @@ import (
 
 	"waypost"
 	"waypost/edge/clicks"
+	"waypost/internal/logtest"
 )
 
 const (
@@ -104,7 +105,7 @@ func endAfter(t *testing.T, dir, url string, n int, end func(*os.Process) error)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Env = append(os.Environ(), victimDir+"="+dir, victimURL+"="+url)
-	stderr := &journalLog{}
+	stderr := &logtest.Buffer{}
 	cmd.Stderr = stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 
 	"waypost"
 	"waypost/edge/clicks"
+	"waypost/internal/logtest"
 )
 
 // recordAll records n clicks, waiting for room.
@@ -31,10 +32,10 @@ func recordAll(t *testing.T, j *clicks.Journal, code string, n int) {
 }
 
 func TestJournal_IsBoundedAndDropsAreCounted(t *testing.T) {
-	control, registry, log := newControlPlane(t), prometheus.NewPedanticRegistry(), &journalLog{}
+	control, registry, log := newControlPlane(t), prometheus.NewPedanticRegistry(), &logtest.Buffer{}
 	cfg := config(t.TempDir())
 	cfg.SegmentBytes, cfg.MaxBytes, cfg.FlushInterval = 8<<10, 64<<10, time.Millisecond
-	cfg.Metrics, cfg.Logger = registry, log.logger()
+	cfg.Metrics, cfg.Logger = registry, log.Logger()
 	j := open(t, cfg)
 	var offered uint64
 	end, pause := time.Now().Add(3*time.Minute), time.NewTicker(time.Millisecond)
@@ -141,10 +142,10 @@ func TestJournal_DiskTooFullForABatchGetsTheSpareSegmentBack(t *testing.T) {
 
 // The keeper takes the spare segments of a maker that has nothing to do, and waits.
 func TestJournal_AfterTheDiskWasFullForAWhileSegmentsAreMadeAgain(t *testing.T) {
-	control, dir, log := newControlPlane(t), t.TempDir(), &journalLog{}
+	control, dir, log := newControlPlane(t), t.TempDir(), &logtest.Buffer{}
 	var full switchable
 	cfg := config(dir)
-	cfg.FlushInterval, cfg.SegmentBytes, cfg.MaxBytes, cfg.Shards, cfg.Logger = time.Millisecond, 8<<10, 64<<20, 1, log.logger()
+	cfg.FlushInterval, cfg.SegmentBytes, cfg.MaxBytes, cfg.Shards, cfg.Logger = time.Millisecond, 8<<10, 64<<20, 1, log.Logger()
 	cfg.SetSync(func(f *os.File) error {
 		if strings.Contains(f.Name(), "batch-") {
 			if err := full.fail(); err != nil {
@@ -170,10 +171,10 @@ func TestJournal_AfterTheDiskWasFullForAWhileSegmentsAreMadeAgain(t *testing.T) 
 
 // While batches wait for the control plane, clicks leave the segments only by compaction.
 func TestJournal_AfterTheDiskWasFullDuringAnOutageNoClickIsDropped(t *testing.T) {
-	control, dir, log := newControlPlane(t), t.TempDir(), &journalLog{}
+	control, dir, log := newControlPlane(t), t.TempDir(), &logtest.Buffer{}
 	var full switchable
 	cfg := config(dir)
-	cfg.FlushInterval, cfg.SegmentBytes, cfg.MaxBytes, cfg.Shards, cfg.Logger = time.Millisecond, 8<<10, 64<<20, 1, log.logger()
+	cfg.FlushInterval, cfg.SegmentBytes, cfg.MaxBytes, cfg.Shards, cfg.Logger = time.Millisecond, 8<<10, 64<<20, 1, log.Logger()
 	cfg.SetSync(func(f *os.File) error {
 		if strings.Contains(f.Name(), "compacted-") {
 			if err := full.fail(); err != nil {

@@ -1,13 +1,11 @@
 package clicks_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -148,26 +146,6 @@ func metric(t *testing.T, r *prometheus.Registry, name string, label ...string) 
 	require.True(t, found, "there is a metric %s", name)
 	return sum
 }
-
-// journalLog keeps what a journal logs.
-type journalLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *journalLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *journalLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func (l *journalLog) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // resum puts the right checksum at the end of what is all but it.
 func resum(b []byte) []byte {

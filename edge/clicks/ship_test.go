@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/internal/logtest"
 )
 
 // shipped opens a journal whose clicks are shipped at once.
@@ -145,10 +146,10 @@ func TestShip_PoisonBatchIsPutAwayAndTheQueueMovesOn(t *testing.T) {
 		"it is kept as dead already": func(b *waypost.ClickBatch, w http.ResponseWriter) { answer(w, 200, b.Seq, true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			control, log := newControlPlane(t), &journalLog{}
+			control, log := newControlPlane(t), &logtest.Buffer{}
 			cfg := config(t.TempDir())
 			registry := prometheus.NewPedanticRegistry()
-			cfg.Logger, cfg.Metrics, cfg.FlushInterval = log.logger(), registry, time.Millisecond
+			cfg.Logger, cfg.Metrics, cfg.FlushInterval = log.Logger(), registry, time.Millisecond
 			j := open(t, cfg)
 			shipInBackground(t, j, control.shipping())
 			record(t, j, "good", 1)

@@ -162,9 +162,7 @@ func (s *shipper) run(ctx context.Context) {
 func (s *shipper) idle(ctx context.Context, again <-chan time.Time) {
 	var over <-chan time.Time
 	if until := s.catalog.backoffEnds(time.Now()); !until.IsZero() {
-		t := time.NewTimer(time.Until(until))
-		defer t.Stop()
-		over = t.C
+		over = time.After(time.Until(until))
 	}
 	select {
 	case <-s.batchWaits:
@@ -323,10 +321,8 @@ func (s *shipper) pause(ctx context.Context, b waitingBatch, err error) {
 		s.log.WarnContext(ctx, "cannot ship clicks: they wait",
 			slog.Uint64("seq", b.seq), slog.Int("failures", s.failures), slog.Any("error", err))
 	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(wait):
 	case <-ctx.Done():
 	}
 }

@@ -96,13 +96,13 @@ func (c *card) check() error {
 	if roleNumber(c.role) == 0 {
 		return fmt.Errorf("role %q is neither edge nor control", c.role)
 	}
-	if _, _, err := net.SplitHostPort(c.addr); c.addr != "" && (err != nil || len(c.addr) > maxAddr || !printable(c.addr)) {
+	if _, _, err := net.SplitHostPort(c.addr); c.addr != "" && (err != nil || len(c.addr) > maxAddr || !waypost.Printable(c.addr)) {
 		return fmt.Errorf("service address %q is not HOST:PORT of at most %d characters", c.addr, maxAddr)
 	}
-	if _, _, err := net.SplitHostPort(c.peer); c.peer != "" && (err != nil || len(c.peer) > maxPeer || !printable(c.peer)) {
+	if _, _, err := net.SplitHostPort(c.peer); c.peer != "" && (err != nil || len(c.peer) > maxPeer || !waypost.Printable(c.peer)) {
 		return fmt.Errorf("peer address %q is not HOST:PORT of at most %d characters", c.peer, maxPeer)
 	}
-	if len(c.version) > maxVersion || !printable(c.version) {
+	if len(c.version) > maxVersion || !waypost.Printable(c.version) {
 		return fmt.Errorf("version %q is not at most %d printable characters", c.version, maxVersion)
 	}
 	return nil
@@ -239,16 +239,6 @@ func roleNumber(role Role) byte {
 		}
 	}
 	return 0
-}
-
-// printable reports whether s is ASCII without spaces and control characters.
-func printable(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
 }
 
 // timeOf decodes a time; 0 is none.

@@ -1,8 +1,6 @@
 package gossip_test
 
 import (
-	"bytes"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -151,22 +149,4 @@ func (m *member) counts(t *testing.T, name string) {
 		}
 		return false
 	}, 60*time.Second, 5*time.Millisecond, name)
-}
-
-// logBuffer keeps a log.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

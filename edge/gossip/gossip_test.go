@@ -3,7 +3,6 @@ package gossip_test
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"waypost"
 	"waypost/edge/gossip"
+	"waypost/internal/logtest"
 )
 
 func TestMembersFindOneAnotherThroughOneSeed(t *testing.T) {
@@ -133,8 +133,8 @@ func TestARestartReplacesTheMember(t *testing.T) {
 }
 
 func TestARestartIsNotTheDeathOfAMember(t *testing.T) {
-	var log logBuffer
-	logged := func(c *gossip.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
+	var log logtest.Buffer
+	logged := func(c *gossip.Config) { c.Logger = log.Logger() }
 	a := startMember(t, "edge-a", nil, noticing, logged)
 	b := startMember(t, "edge-b", []string{a.Addr()}, noticing)
 	a.sees(t, "edge-b", gossip.StateAlive)

@@ -332,8 +332,6 @@ func (s *server) spawn(ctx context.Context) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	limit := time.NewTimer(s.cfg.Timeout + 2*graceful)
-	defer limit.Stop()
 	select {
 	case <-s.departed:
 		return s.departure.PID, nil
@@ -342,7 +340,7 @@ func (s *server) spawn(ctx context.Context) (pid int, err error) {
 			return 0, fmt.Errorf("the successor ended: %w", err)
 		}
 		return 0, errors.New("the successor ended")
-	case <-limit.C:
+	case <-time.After(s.cfg.Timeout + 2*graceful):
 		err = errors.New("the successor has not taken over in time")
 	case <-ctx.Done():
 		err = errors.New("the edge is stopping")

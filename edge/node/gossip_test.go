@@ -1,9 +1,7 @@
 package node
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -15,17 +13,18 @@ import (
 
 	"waypost"
 	"waypost/edge/gossip"
+	"waypost/internal/logtest"
 )
 
 func TestGossiper_JoinsWhenItsAddressIsFree(t *testing.T) {
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.8:0") // an address of this test alone
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = taken.Close() })
-	log := &lines{}
+	log := &logtest.Buffer{}
 	g := newGossiper(gossip.Config{
 		Bind: taken.Addr().String(), Keys: []gossip.Key{{1}}, Node: "edge-1", Region: "eu", Role: gossip.RoleEdge, Addr: "127.0.0.8:1",
 		Boot: waypost.BootID{1}, Version: "1", Metrics: prometheus.NewRegistry(),
-	}, slog.New(slog.NewTextHandler(log, nil)))
+	}, log.Logger())
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	work.Go(func() { g.run(ctx) })
@@ -53,10 +52,10 @@ func TestGossiper_EndsWhileItsAddressIsTaken(t *testing.T) {
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.8:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = taken.Close() })
-	log := &lines{}
+	log := &logtest.Buffer{}
 	g := newGossiper(gossip.Config{
 		Bind: taken.Addr().String(), Keys: []gossip.Key{{1}}, Node: "edge-1", Region: "eu", Role: gossip.RoleEdge, Addr: "127.0.0.8:1",
-	}, slog.New(slog.NewTextHandler(log, nil)))
+	}, log.Logger())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); g.run(ctx) }()
@@ -64,22 +63,4 @@ func TestGossiper_EndsWhileItsAddressIsTaken(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "cannot gossip") }, time.Minute, time.Millisecond)
 	cancel()
 	<-ended
-}
-
-// lines is a log that a test reads.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -103,7 +103,7 @@ func (s *store) recallHead() headSeen {
 		return h
 	}
 	s.log.Error("cannot read when the replica was last at the head; the file is set aside, and the age is counted from this start", "error", err)
-	if err := os.Rename(path, fmt.Sprintf("%s.unreadable-%d", path, time.Now().Unix())); err != nil {
+	if err := atomicfile.SetAside(path); err != nil {
 		s.log.Error("cannot set the file aside", "error", err)
 	}
 	return headSeen{}

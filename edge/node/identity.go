@@ -110,8 +110,7 @@ var errNotEnrolled = errors.New("this edge is not enrolled yet")
 // waits for a moment.
 func (id *identity) credential(ctx context.Context) (string, error) {
 	const moment = time.Second
-	limit := time.NewTimer(moment)
-	defer limit.Stop()
+	limit := time.After(moment)
 	for {
 		id.mu.Lock()
 		present, why, changed := id.present, id.why, id.changed
@@ -126,7 +125,7 @@ func (id *identity) credential(ctx context.Context) (string, error) {
 		}
 		select {
 		case <-changed:
-		case <-limit.C:
+		case <-limit:
 			return "", errNotEnrolled
 		case <-ctx.Done():
 			return "", ctx.Err()

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"waypost/edge/replica"
 	"waypost/internal/atomicfile"
@@ -33,7 +32,7 @@ func (s *store) openTrust() error {
 		return nil
 	}
 	s.log.Error("cannot read the pinned key of the control plane; it is set aside, and the next key is pinned", "error", err)
-	if err := os.Rename(path, fmt.Sprintf("%s.unreadable-%d", path, time.Now().Unix())); err != nil {
+	if err := atomicfile.SetAside(path); err != nil {
 		return fmt.Errorf("set aside the control plane's key: %w", err)
 	}
 	s.trust, err = replication.NewTrust(nil, s.keepTrust)

@@ -1,4 +1,4 @@
-// Package proxy decides what an edge believes of the proxies in front of it: which peers
+// Package proxy decides what a node believes of the proxies in front of it: which peers
 // are trusted, what their X-Forwarded-For says, and the PROXY protocol. Nothing in it
 // allocates, and nothing in it is believed of anyone else.
 package proxy

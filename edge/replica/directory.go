@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -89,7 +89,7 @@ func (s *storage) unlockDir() error {
 // entry is lost in a power cut takes its content along.
 func (s *storage) makeDir(dir string) error {
 	fs := s.cfg.FS
-	if _, err := fs.Stat(dir); !oserror.IsNotExist(err) {
+	if _, err := fs.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	parent := fs.PathDir(dir)
@@ -144,13 +144,13 @@ func isErrno(err error) bool {
 // now and later. A refusal of the system (no descriptors, no space, no permission) says
 // nothing about the files.
 func unreadable(err error) bool {
-	return !errors.Is(err, errNewerFormat) && (!isErrno(err) || oserror.IsNotExist(err))
+	return !errors.Is(err, errNewerFormat) && (!isErrno(err) || errors.Is(err, os.ErrNotExist))
 }
 
 // readCurrent returns the name of the live store, "" when there is none.
 func (s *storage) readCurrent() (string, error) {
 	f, err := s.cfg.FS.Open(s.path(currentName))
-	if oserror.IsNotExist(err) {
+	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
@@ -276,7 +276,7 @@ func (s *storage) sweep(keep string) error {
 			return fmt.Errorf("remove %s: %w", name, err)
 		}
 	}
-	if err := s.cfg.FS.Remove(s.path(currentTemp)); err != nil && !oserror.IsNotExist(err) {
+	if err := s.cfg.FS.Remove(s.path(currentTemp)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", currentTemp, err)
 	}
 	return nil
@@ -345,7 +345,7 @@ func (s *storage) quarantine(name string, why error) error {
 	s.cfg.Logger.Error("the replica cannot be read: quarantine it and take a new one",
 		"store", name, "moved_to", s.path(moved), "error", why)
 	s.cfg.Points.Hit("set store aside: begun")
-	if err := s.cfg.FS.Rename(s.path(name), s.path(moved)); err != nil && !oserror.IsNotExist(err) {
+	if err := s.cfg.FS.Rename(s.path(name), s.path(moved)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("quarantine %s: %w", name, err)
 	}
 	s.cfg.Points.Hit("set store aside: renamed")
@@ -361,7 +361,7 @@ func (s *storage) quarantineStores(names []string, why error) error {
 		}
 	}
 	s.cfg.Points.Hit("forget stores: begun")
-	if err := s.cfg.FS.Remove(s.path(currentName)); err != nil && !oserror.IsNotExist(err) {
+	if err := s.cfg.FS.Remove(s.path(currentName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", currentName, err)
 	}
 	s.cfg.Points.Hit("forget stores: done")

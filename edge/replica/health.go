@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/time/rate"
 )
 
 // health records the failures of one store. The first lasting failure stays until the
@@ -21,7 +21,7 @@ type health struct {
 	rotten  atomic.Pointer[failure] // damaged or missing records in intact files
 	passing atomic.Pointer[failure]
 	broken  chan struct{} // closed at the first lasting failure
-	noise   limiter
+	noise   *rate.Limiter
 	moved   chan struct{} // gets a token when a flush or compaction ends
 }
 
@@ -32,7 +32,7 @@ type failure struct {
 }
 
 func newHealth(log *slog.Logger) *health {
-	return &health{log: log, broken: make(chan struct{}), moved: make(chan struct{}, 1)}
+	return &health{log: log, broken: make(chan struct{}), moved: make(chan struct{}, 1), noise: oneASecond()}
 }
 
 // current returns the present failure, or nil.
@@ -106,7 +106,7 @@ func (h *health) listener(m *metrics) *pebble.EventListener {
 				return
 			}
 			h.passing.Store(&failure{err: fmt.Errorf("background write: %w", err)})
-			if h.noise.allow() {
+			if h.noise.Allow() {
 				h.log.Error("retry a background write that failed", "error", err)
 			}
 			h.step()
@@ -129,7 +129,7 @@ func (h *health) listener(m *metrics) *pebble.EventListener {
 			ended(info.Err)
 		},
 		DiskSlow: func(info pebble.DiskSlowInfo) {
-			if h.noise.allow() {
+			if h.noise.Allow() {
 				h.log.Warn("the disk is slow", "detail", info.String())
 			}
 		},
@@ -147,7 +147,7 @@ func (l logger) Infof(format string, args ...any) {
 }
 
 func (l logger) Errorf(format string, args ...any) {
-	if l.health.noise.allow() {
+	if l.health.noise.Allow() {
 		l.health.log.Warn("pebble reports an error", "detail", fmt.Sprintf(format, args...))
 	}
 }
@@ -156,11 +156,5 @@ func (l logger) Fatalf(format string, args ...any) {
 	l.health.fail(fmt.Errorf("%w: %s", errFatal, fmt.Sprintf(format, args...)), false)
 }
 
-// limiter allows one thing a second.
-type limiter struct{ last atomic.Int64 }
-
-func (l *limiter) allow() bool {
-	now := time.Now().UnixNano()
-	last := l.last.Load()
-	return now-last >= int64(time.Second) && l.last.CompareAndSwap(last, now)
-}
+// oneASecond limits lines of the log.
+func oneASecond() *rate.Limiter { return rate.NewLimiter(1, 1) }

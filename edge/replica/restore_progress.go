@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"os"
 	"strconv"
 	"strings"
-
-	"github.com/cockroachdb/errors/oserror"
 
 	"waypost"
 	"waypost/replication"
@@ -63,7 +62,7 @@ func (r *restore) save(p replication.Progress) error {
 func (s *storage) readProgress(restore string) (p progress, ok bool, err error) {
 	fs, dir := s.cfg.FS, s.path(restore)
 	f, err := fs.Open(fs.PathJoin(dir, progressName))
-	if oserror.IsNotExist(err) {
+	if errors.Is(err, os.ErrNotExist) {
 		return p, false, nil
 	}
 	if err != nil {
@@ -86,7 +85,7 @@ func (s *storage) readProgress(restore string) (p progress, ok bool, err error) 
 	for i := range p.Tables {
 		t := &p.Tables[i]
 		info, err := fs.Stat(fs.PathJoin(dir, tableName(t.Number)))
-		if err != nil && !oserror.IsNotExist(err) {
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return p, false, fmt.Errorf("look for a table: %w", err)
 		}
 		if err != nil || info.Size() != t.Bytes {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/time/rate"
 
 	"waypost"
 	"waypost/replication"
@@ -20,7 +21,7 @@ type scrubber struct {
 	cfg     *Config
 	metrics *metrics
 	serving *serving
-	noise   limiter
+	noise   *rate.Limiter
 }
 
 // scrub holds a store's sums by slot as its records were found on disk, one slot after
@@ -56,7 +57,7 @@ func (s *scrubber) scrubLoop(ctx context.Context) {
 		case <-timer.C:
 		}
 		timer.Reset(pause)
-		if err := s.verifySlot(ctx, slot); err != nil && ctx.Err() == nil && s.noise.allow() {
+		if err := s.verifySlot(ctx, slot); err != nil && ctx.Err() == nil && s.noise.Allow() {
 			s.cfg.Logger.Error("cannot verify a slot of the replica", "slot", slot, "error", err)
 		}
 	}

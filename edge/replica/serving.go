@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/time/rate"
 
 	"waypost"
 	"waypost/edge/lookup"
@@ -23,7 +24,7 @@ type serving struct {
 	storage    *storage
 	promotions *promotions
 	wakeFill   func()
-	noise      limiter
+	noise      *rate.Limiter
 
 	live   atomic.Pointer[store] // nil: nothing is held
 	closed atomic.Bool
@@ -129,7 +130,7 @@ func (s *serving) unreadable(st *store, err error, corrupt bool) error {
 	if corrupt {
 		st.health.fail(err, true)
 	}
-	if s.noise.allow() {
+	if s.noise.Allow() {
 		s.cfg.Logger.Error("cannot read a link", "error", err)
 	}
 	return fmt.Errorf("read a link: %w", err)

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/time/rate"
 )
 
 // syncer makes applied batches durable within the sync interval.
 type syncer struct {
 	cfg     *Config
 	serving *serving
-	noise   limiter
+	noise   *rate.Limiter
 	dirty   chan struct{} // gets a token when something unsynced was applied
 }
 
@@ -40,7 +41,7 @@ func (s *syncer) syncLoop(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		if err := s.Sync(); err != nil && s.noise.allow() {
+		if err := s.Sync(); err != nil && s.noise.Allow() {
 			s.cfg.Logger.Error("cannot make applied changes durable", "error", err)
 		}
 	}

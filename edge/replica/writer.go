@@ -149,7 +149,7 @@ func (w *writer) decode(raw []byte, r *waypost.Record) (poison bool, err error) 
 		return false, err
 	}
 	// Held, so that the digest is right, and never served.
-	if w.st.health.noise.allow() {
+	if w.st.health.noise.Allow() {
 		w.st.health.log.Error("a record breaks the rules and will not be served", "error", err,
 			"kind", r.Kind, "domain", r.Domain, "revision", r.Revision)
 	}

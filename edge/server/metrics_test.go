@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"io"
 	"log/slog"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/edge/server"
+	"waypost/internal/logtest"
 )
 
 func TestEveryAnswerIsCountedByItsStatus(t *testing.T) {
@@ -114,26 +114,8 @@ func TestOpenConnectionsAreCountedInAndOut(t *testing.T) {
 	require.Zero(t, open())
 }
 
-// logBuffer is a log that may be read while it is written.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 func TestFailuresAreLoggedOncePerSecondWithoutWhoAsked(t *testing.T) {
-	var log logBuffer
+	var log logtest.Buffer
 	_, addr := serve(t, server.Config{
 		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Clock:  func() time.Time { return time.Unix(1_700_000_000, 0) },

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"crypto/subtle"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -177,51 +178,23 @@ func (s *Server) passCookie(v *rules.Password, code []byte, secure bool) []byte 
 	return b
 }
 
-func unhex(b byte) byte {
-	if b <= '9' {
-		return b - '0'
-	}
-	return b | 0x20 - 'a' + 10
-}
-
 // passwordIn returns the password of a form, in Unicode NFC. It reports false for
 // a form without one that can be right.
 func passwordIn(form []byte) (password []byte, ok bool) {
-	const field = "password="
-	for len(form) > 0 {
-		pair := form
-		if i := bytes.IndexByte(form, '&'); i >= 0 {
-			pair, form = form[:i], form[i+1:]
-		} else {
-			form = nil
-		}
-		if len(pair) < len(field) || string(pair[:len(field)]) != field {
+	for pair := range bytes.SplitSeq(form, []byte("&")) {
+		value, ok := bytes.CutPrefix(pair, []byte("password="))
+		if !ok {
 			continue
 		}
-		pair = pair[len(field):]
-		text := make([]byte, 0, len(pair))
-		for i := 0; i < len(pair); i++ {
-			b := pair[i]
-			switch b {
-			case '+':
-				b = ' '
-			case '%':
-				if i+2 >= len(pair) || !isHex(pair[i+1]) || !isHex(pair[i+2]) {
-					return nil, false
-				}
-				b = unhex(pair[i+1])<<4 | unhex(pair[i+2])
-				i += 2
-			}
-			text = append(text, b)
-		}
-		if len(text) == 0 || !utf8.Valid(text) {
+		text, err := url.QueryUnescape(string(value))
+		if err != nil || text == "" || !utf8.ValidString(text) {
 			return nil, false
 		}
-		text = norm.NFC.Bytes(text)
-		if len(text) > rules.MaxPassword {
+		password = norm.NFC.Bytes([]byte(text))
+		if len(password) > rules.MaxPassword {
 			return nil, false
 		}
-		return text, true
+		return password, true
 	}
 	return nil, false
 }

@@ -5,15 +5,26 @@ package atomicfile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Write replaces the file at path by data, durably. A new file gets perm whatever
 // the umask. The temporary file next to it begins with a dot.
 func Write(path string, data []byte, perm os.FileMode) error {
+	return WriteWith(path, perm, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// WriteWith is Write of what a function writes. An error of the function leaves the file
+// as it was.
+func WriteWith(path string, perm os.FileMode, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
-	temporary, err := writeTemporary(dir, filepath.Base(path), data, perm)
+	temporary, err := writeTemporary(dir, filepath.Base(path), perm, write)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
@@ -30,14 +41,19 @@ func Write(path string, data []byte, perm os.FileMode) error {
 	return nil
 }
 
-func writeTemporary(dir, base string, data []byte, perm os.FileMode) (string, error) {
+func writeTemporary(dir, base string, perm os.FileMode, write func(io.Writer) error) (string, error) {
 	f, err := os.CreateTemp(dir, "."+base+".*") // 0600
 	if err != nil {
 		return "", err
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(perm), f.Sync(), f.Close()); err != nil {
+	if err = errors.Join(write(f), f.Chmod(perm), f.Sync(), f.Close()); err != nil {
 		return "", errors.Join(err, os.Remove(f.Name()))
 	}
 	return f.Name(), nil
+}
+
+// SetAside renames a file that cannot be read, for people to look at. Its name then ends
+// with the time.
+func SetAside(path string) error {
+	return os.Rename(path, path+time.Now().UTC().Format(".unreadable-20060102T150405.000000000"))
 }

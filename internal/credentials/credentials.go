@@ -106,7 +106,7 @@ func Change(file string, edit func(*Store)) (err error) {
 	}
 	s, err := Read(file)
 	if errors.Is(err, errSpoilt) {
-		err = os.Rename(file, file+time.Now().UTC().Format(".unreadable-20060102T150405.000000000"))
+		err = atomicfile.SetAside(file)
 	}
 	if err != nil {
 		return err

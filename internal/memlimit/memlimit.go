@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -59,21 +60,12 @@ func allowedBy(root fs.FS) (int64, bool) {
 		case !ok:
 		case controllers == "":
 			least = min(least, leastUp(root, "sys/fs/cgroup", group, "memory.max"))
-		case hasMemory(controllers):
+		case slices.Contains(strings.Split(controllers, ","), "memory"):
 			least = min(least, leastUp(root, "sys/fs/cgroup/memory", group, "memory.limit_in_bytes"))
 		}
 	}
 	const unlimited = 1 << 60 // version 1 says so with a number of about 2^63
 	return least, least < unlimited
-}
-
-func hasMemory(controllers string) bool {
-	for c := range strings.SplitSeq(controllers, ",") {
-		if c == "memory" {
-			return true
-		}
-	}
-	return false
 }
 
 // leastUp looks at a group and all above it. One that is missing is passed over: in

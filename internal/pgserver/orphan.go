@@ -78,8 +78,7 @@ func awaitNone(ctx context.Context, data string, within time.Duration) error {
 func await(ctx context.Context, what string, within time.Duration, done func() (bool, error)) error {
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
-	limit := time.NewTimer(within)
-	defer limit.Stop()
+	limit := time.After(within)
 	for {
 		if is, err := done(); err != nil || is {
 			return err
@@ -87,7 +86,7 @@ func await(ctx context.Context, what string, within time.Duration, done func() (
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s: %w", what, ctx.Err())
-		case <-limit.C:
+		case <-limit:
 			return nil
 		case <-poll.C:
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"waypost/internal/logtest"
 	"waypost/test/devtest"
 )
 
@@ -37,24 +38,6 @@ func TestAPasswordIsTypedTwiceAndNotShown(t *testing.T) {
 	}
 }
 
-// said is output that is read while it is written.
-type said struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.Write(b)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.String()
-}
-
 // onTerminal runs a command whose input is a terminal, answers each of its questions with
 // a line, and returns what the terminal showed and the command said.
 func onTerminal(t *testing.T, env, lines []string, args ...string) (code int, shown, told string) {
@@ -75,7 +58,7 @@ func onTerminal(t *testing.T, env, lines []string, args ...string) (code int, sh
 	defer cancel()
 	cmd := exec.CommandContext(ctx, devtest.Binary(t), args...)
 	cmd.Env, cmd.Stdin = env, terminal
-	out := &said{}
+	out := &logtest.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(t, cmd.Start())
 

@@ -26,6 +26,7 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/postgres"
+	"waypost/internal/logtest"
 	"waypost/internal/pgserver/pgservertest"
 	"waypost/keyrange"
 	"waypost/migrations"
@@ -42,28 +43,10 @@ type plane struct {
 	url        string
 	db         *postgres.DB
 	services   *controlplane.Services
-	log        *logged
+	log        *logtest.Buffer
 	operations map[string]map[string]any // of the document, by method and path
 	schemas    map[string]any            // of the document, by name
 	ahead      atomic.Int64              // by how much its clock is ahead, ns
-}
-
-// logged is a log that is read while it is written.
-type logged struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 // start brings up a control plane on a database of its own.
@@ -83,7 +66,7 @@ func (p *plane) another() *plane { p.t.Helper(); return startOn(p.t, p.database)
 
 func startOn(t *testing.T, database string, configure ...func(*httpapi.Config)) *plane {
 	t.Helper()
-	p := &plane{t: t, database: database, log: &logged{}}
+	p := &plane{t: t, database: database, log: &logtest.Buffer{}}
 	log := slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
 	p.db, err = postgres.Open(t.Context(), postgres.Config{URL: database, Logger: log})

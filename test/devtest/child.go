@@ -14,11 +14,11 @@ import (
 	"waypost/internal/admin"
 )
 
-// child is a node that was started as a process of its own.
+// child is a process that a test started.
 type child struct {
 	name   string // what it is, and which
 	cmd    *exec.Cmd
-	status string // the file that it writes once it is ready
+	status string // the file that it writes once it is ready; "": none
 	out    *output
 	exited chan struct{}
 	asked  atomic.Bool // to stop
@@ -26,7 +26,6 @@ type child struct {
 
 func (c *child) describe(kind, node, dataDir string) {
 	c.name, c.status = kind+" "+node, filepath.Join(dataDir, "..", "status."+node)
-	c.exited = make(chan struct{})
 }
 
 // start runs the binary, by default the one that has failpoints. It is killed when the
@@ -38,36 +37,55 @@ func (c *child) start(t testing.TB, binary string, env []string, args ...string)
 	if binary == "" {
 		binary = Failing(t)
 	}
-	c.cmd = command(binary, env, args...)
-	c.out = newOutput(t)
-	c.cmd.Stdout, c.cmd.Stderr = c.out.file, c.out.file
-	if err := c.cmd.Start(); err != nil {
+	if err := c.run(t, command(binary, env, args...)); err != nil {
+		return err
+	}
+	t.Cleanup(c.Kill)
+	return nil
+}
+
+// run starts a command, whose end is left to the caller.
+func (c *child) run(t testing.TB, cmd *exec.Cmd) error {
+	t.Helper()
+	exited := make(chan struct{})
+	c.cmd, c.out, c.exited = cmd, newOutput(t), exited
+	cmd.Stdout, cmd.Stderr = c.out.file, c.out.file // a successor has the same
+	if err := cmd.Start(); err != nil {
 		return err
 	}
 	go func() {
-		defer close(c.exited)
-		_ = c.cmd.Wait() // its outcome is in ProcessState
+		defer close(exited)
+		_ = cmd.Wait() // its outcome is in ProcessState
 	}()
-	t.Cleanup(c.Kill)
 	return nil
 }
 
 // ready waits until the process answers, and returns false when it ended instead.
 func (c *child) ready() (s admin.Status, ok bool, err error) {
+	s, ok, err = await(admin.ReadStatus, c.status, c.exited, func(s admin.Status) bool { return s.PID == c.PID() })
+	if err != nil {
+		err = fmt.Errorf("%s is not ready: %w\n%s", c.name, err, c.Output())
+	}
+	return s, ok, err
+}
+
+// await reads a file until it is as a test wants it, and returns false when the process
+// that writes it ended instead.
+func await[T any](read func(string) (T, error), path string, exited <-chan struct{}, is func(T) bool) (now T, ok bool, err error) {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	limit := time.After(startLimit)
 	for {
-		status, err := admin.ReadStatus(c.status)
-		if err == nil && status.PID == c.cmd.Process.Pid {
-			return status, true, nil
+		now, err = read(path)
+		if err == nil && is(now) {
+			return now, true, nil
 		}
 		select {
 		case <-poll.C:
-		case <-c.exited:
-			return s, false, nil
+		case <-exited:
+			return now, false, nil
 		case <-limit:
-			return s, false, fmt.Errorf("%s is not ready after %s:\n%s", c.name, startLimit, c.Output())
+			return now, false, errors.Join(fmt.Errorf("%s is not as it should be after %s: %+v", path, startLimit, now), err)
 		}
 	}
 }
@@ -102,7 +120,7 @@ func (c *child) ended() bool {
 	}
 }
 
-// Output returns what the process wrote.
+// Output returns what the process has written since its last start.
 func (c *child) Output() string { return c.out.String() }
 
 // Terminate asks the process to stop, once: asked again it would end at once.

@@ -189,11 +189,9 @@ type Config struct {
 
 // System is a `waypost dev` under test.
 type System struct {
-	t      testing.TB
-	cfg    Config
-	cmd    *exec.Cmd
-	out    *output
-	exited chan struct{}
+	t   testing.TB
+	cfg Config
+	*child
 }
 
 // Start runs a system and waits until it is ready. It is killed when the test
@@ -210,11 +208,11 @@ func Start(t testing.TB, cfg Config) *System {
 	if cfg.Edges == "" {
 		cfg.Edges = "us-east-1=127.0.0.1:0,eu-west-1=127.0.0.1:0"
 	}
-	s := &System{t: t, cfg: cfg}
+	s := &System{t: t, cfg: cfg, child: &child{}}
 	s.Again()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("output of waypost dev:\n%s", s.out.String())
+			t.Logf("output of waypost dev:\n%s", s.Output())
 		}
 		s.Kill()
 	})
@@ -227,15 +225,15 @@ func (s *System) Again() {
 	s.t.Helper()
 	for tries := 5; ; tries-- {
 		s.begin()
-		state := s.await("ready", func(state State) bool { return int(state.PID) == s.cmd.Process.Pid })
+		state := s.await("ready", func(state State) bool { return int(state.PID) == s.PID() })
 		if state != nil {
 			return
 		}
 		// The ports that it picks are free then, and another system may pick one as well before
 		// it is used.
-		if said := s.out.String(); tries == 0 || !strings.Contains(said, "is in use by another program") && !strings.Contains(said,
+		if said := s.Output(); tries == 0 || !strings.Contains(said, "is in use by another program") && !strings.Contains(said,
 			"address already in use") {
-			s.t.Fatalf("waypost dev ended (%v) before it was ready:\n%s", s.cmd.ProcessState, s.out.String())
+			s.t.Fatalf("waypost dev ended (%v) before it was ready:\n%s", s.cmd.ProcessState, s.Output())
 		}
 	}
 }
@@ -243,32 +241,20 @@ func (s *System) Again() {
 func (s *System) begin() {
 	s.t.Helper()
 	args := append([]string{"dev", "--data-dir", s.cfg.DataDir, "--control-addr", "127.0.0.1:0", "--edges", s.cfg.Edges}, s.cfg.Args...)
-	s.cmd = command(Binary(s.t), s.cfg.Env, args...)
-	s.out = newOutput(s.t)
-	s.cmd.Stdout, s.cmd.Stderr = s.out.file, s.out.file
-	s.exited = make(chan struct{})
-	if err := s.cmd.Start(); err != nil {
+	if err := s.run(s.t, command(Binary(s.t), s.cfg.Env, args...)); err != nil {
 		s.t.Fatal(err)
 	}
-	cmd, exited := s.cmd, s.exited
-	go func() {
-		defer close(exited)
-		_ = cmd.Wait() // its outcome is in ProcessState
-	}()
 }
 
 // DataDir returns the directory in which the system keeps everything.
 func (s *System) DataDir() string { return s.cfg.DataDir }
-
-// Output returns the output of the system since its last start.
-func (s *System) Output() string { return s.out.String() }
 
 // State reads dev.json.
 func (s *System) State() State {
 	s.t.Helper()
 	state, err := dev.ReadState(s.cfg.DataDir)
 	if err != nil {
-		s.t.Fatalf("%v; the system wrote:\n%s", err, s.out.String())
+		s.t.Fatalf("%v; the system wrote:\n%s", err, s.Output())
 	}
 	return state
 }
@@ -278,7 +264,7 @@ func (s *System) Await(what string, is func(State) bool) State {
 	s.t.Helper()
 	state := s.await(what, is)
 	if state == nil {
-		s.t.Fatalf("waypost dev ended (%v) before it was %s:\n%s", s.cmd.ProcessState, what, s.out.String())
+		s.t.Fatalf("waypost dev ended (%v) before it was %s:\n%s", s.cmd.ProcessState, what, s.Output())
 	}
 	return *state
 }
@@ -286,22 +272,14 @@ func (s *System) Await(what string, is func(State) bool) State {
 // await returns nil when the system ends instead.
 func (s *System) await(what string, is func(State) bool) *State {
 	s.t.Helper()
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	limit := time.After(startLimit)
-	for {
-		state, err := dev.ReadState(s.cfg.DataDir)
-		if err == nil && is(state) {
-			return &state
-		}
-		select {
-		case <-poll.C:
-		case <-s.exited:
-			return nil
-		case <-limit:
-			s.t.Fatalf("waypost dev is not %s after %s (%v):\n%s", what, startLimit, err, s.out.String())
-		}
+	state, ok, err := await(dev.ReadState, s.cfg.DataDir, s.exited, is)
+	if err != nil {
+		s.t.Fatalf("waypost dev is not %s: %v\n%s", what, err, s.Output())
 	}
+	if !ok {
+		return nil
+	}
+	return &state
 }
 
 // Stop asks the system to stop with SIGTERM, and fails the test unless it ends in
@@ -315,10 +293,10 @@ func (s *System) Stop() {
 	select {
 	case <-s.exited:
 	case <-time.After(stopLimit):
-		s.t.Fatalf("waypost dev does not stop within %s:\n%s", stopLimit, s.out.String())
+		s.t.Fatalf("waypost dev does not stop within %s:\n%s", stopLimit, s.Output())
 	}
 	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
-		s.t.Fatalf("waypost dev stopped with exit code %d:\n%s", code, s.out.String())
+		s.t.Fatalf("waypost dev stopped with exit code %d:\n%s", code, s.Output())
 	}
 	ends.await(s.t, stopLimit)
 	if _, err := os.Stat(dev.StateFile(s.cfg.DataDir)); !errors.Is(err, os.ErrNotExist) {

@@ -62,7 +62,7 @@ func TestBackup_InterruptedLeavesNothingThatLooksLikeOne(t *testing.T) {
 			require.NotContains(t, string(arguments), "open-sesame")
 
 			p.Signal(sig)
-			require.NotZero(t, p.Exited())
+			require.NotZero(t, p.ExitCode())
 			require.True(t, eventually(func() bool {
 				state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
 				return err != nil || strings.Contains(string(state), ") Z ")

@@ -86,7 +86,7 @@ func (e *edge) startProcess() {
 	e.status = status
 	e.up.Unlock()
 	if before != nil {
-		require.Zero(e.f.t, before.Exited(), before.Output())
+		require.Zero(e.f.t, before.ExitCode(), before.Output())
 	}
 }
 
@@ -109,7 +109,7 @@ func (e *edge) startHere() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop, e.done = stop, make(chan error, 1)
 	done := e.done
-	go func() { done <- node.Run(ctx, cfg, slog.New(slog.NewJSONHandler(&e.f.log, nil)).With("edge", e.name)) }()
+	go func() { done <- node.Run(ctx, cfg, slog.New(slog.DiscardHandler)) }()
 	e.up.Lock()
 	defer e.up.Unlock()
 	e.status = devtest.AwaitStatus(e.f.t, e.statusFile(), func(admin.Status) bool { return true })
@@ -137,7 +137,7 @@ func (e *edge) end() {
 	switch {
 	case e.process && e.proc != nil:
 		e.proc.Signal(syscall.SIGTERM)
-		require.Zero(e.f.t, e.proc.Exited(), e.proc.Output())
+		require.Zero(e.f.t, e.proc.ExitCode(), e.proc.Output())
 		e.proc = nil
 	case e.stop != nil:
 		e.stop()
@@ -150,7 +150,7 @@ func (e *edge) end() {
 func (e *edge) kill() {
 	e.down()
 	e.proc.Signal(syscall.SIGKILL)
-	e.proc.Exited()
+	e.proc.ExitCode()
 	e.proc = nil
 }
 

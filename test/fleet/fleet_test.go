@@ -43,25 +43,12 @@ var (
 	gossipKey = strings.Repeat("5a", 32)
 )
 
-// output keeps the log of the edges in this process.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
 // fleet is two control planes and twenty edges.
 type fleet struct {
 	t        *testing.T
 	net      *network
 	root     string
 	database string
-	log      output
 	web      *http.Client
 	controls [2]atomic.Pointer[devtest.Control]
 	clients  [2]*client.Client

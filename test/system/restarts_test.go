@@ -169,7 +169,7 @@ func (e *soloEdge) takeOver() {
 	e.now = devtest.Spawn(e.t, e.env, "edge", "--takeover")
 	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
 	require.NotEqual(e.t, before, e.status.PID)
-	require.Zero(e.t, old.Exited(), old.Output())
+	require.Zero(e.t, old.ExitCode(), old.Output())
 }
 
 // awaitTidy waits until nothing is left of what a predecessor answered from.
@@ -437,7 +437,7 @@ func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
 	require.Zero(t, r.Code, r.Stderr)
 	e.await(func(s admin.Status) bool { return s.PID != before })
 	require.Contains(t, r.Stdout, strconv.Itoa(e.status.PID))
-	require.Zero(t, e.now.Exited())
+	require.Zero(t, e.now.ExitCode())
 	e.now = nil
 	served = append(served, strconv.Itoa(e.status.PID))
 	eventually(t, time.Minute, "told to the manager", func() bool { return slices.Equal(served, manager.mainProcesses()) })
@@ -679,7 +679,7 @@ func TestASuccessorFollowsTheStreamThoughItsPredecessorHangs(t *testing.T) {
 	e.create(1)                    // it reaches this edge with the stream
 	require.NoError(t, unix.Kill(old.PID(), unix.SIGCONT))
 	require.NoError(t, conn.Close())
-	require.Zero(t, old.Exited(), old.Output())
+	require.Zero(t, old.ExitCode(), old.Output())
 	eventually(t, time.Minute, "complete", func() bool { return strings.Contains(e.now.Output(), "the takeover is complete") })
 }
 
@@ -759,7 +759,7 @@ func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testin
 		})
 		eventually(t, time.Minute, "serving and following", func() bool {
 			if survivor.Ended() { // it had given way already, perhaps before the other one could say so
-				require.Zero(t, survivor.Exited(), "round %d: %s", round, survivor.Output())
+				require.Zero(t, survivor.ExitCode(), "round %d: %s", round, survivor.Output())
 				survivor = devtest.Spawn(t, e.env, "edge", "--takeover")
 			}
 			status, err := admin.ReadStatus(filepath.Join(filepath.Dir(e.dir), "status"))
@@ -778,7 +778,7 @@ func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testin
 	wait()
 	last := devtest.Spawn(t, e.env, "edge", "--takeover") // takes over what the killed ones left
 	e.await(func(s admin.Status) bool { return s.PID == last.PID() })
-	require.Zero(t, e.now.Exited())
+	require.Zero(t, e.now.ExitCode())
 	eventually(t, time.Minute, "counted", func() bool {
 		for _, code := range codes {
 			var l client.Link

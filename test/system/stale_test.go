@@ -115,7 +115,7 @@ func TestAStaleEdgeThatIsRestartedIsAsStaleAsBefore(t *testing.T) {
 		require.False(t, e.state().OriginTime.IsZero(), "what PostgreSQL's clock said is known, too")
 	}
 	requireNoYounger(func() { devtest.KillProcess(t, e.now.PID()); e.begin() }, 15*time.Second)
-	stop := func() { devtest.StopProcess(t, e.now.PID()); require.Zero(t, e.now.Exited()); e.begin() }
+	stop := func() { devtest.StopProcess(t, e.now.PID()); require.Zero(t, e.now.ExitCode()); e.begin() }
 	requireNoYounger(stop, 0)
 	requireNoYounger(e.takeOver, 0)
 
