@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -183,6 +184,22 @@ func TestUnits_StayDownForAWrongConfigurationAlone(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, string(text), fmt.Sprintf("\nRestartPreventExitStatus=%d\n", wrong), unit)
 	}
+}
+
+func TestEdge_EndsInOrderOnHangupUnlessThatIsIgnored(t *testing.T) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP) // so that the edge does not inherit that it is ignored
+	edge := loneEdge(t)
+	edge.Signal(syscall.SIGHUP)
+	require.Zero(t, edge.Exited())
+
+	signal.Stop(caught)
+	signal.Ignore(syscall.SIGHUP) // as nohup does
+	defer signal.Reset(syscall.SIGHUP)
+	edge = loneEdge(t)
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", edge.PID()))
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^SigIgn:\s[0-9a-f]{15}[13579bdf]$`, string(text)) // the lowest bit is SIGHUP
 }
 
 func TestAForeignDirectoryIsLeftAlone(t *testing.T) {
