@@ -34,13 +34,22 @@ func artefact(t *testing.T, suffix string) string {
 }
 
 func TestDebianVersion_OrdersAsReleases(t *testing.T) {
-	require.Equal(t, "0.1.0~dev+0123456789ab", debianVersion("0.1.0-dev+0123456789ab"))
+	require.Equal(t, "0.1.0~dev+20261128031547.0123456789ab", debianVersion("0.1.0-dev+20261128031547.0123456789ab"))
 	require.Equal(t, "0.1.0+5.gabcdef0+dirty", debianVersion("0.1.0-5-gabcdef0-dirty"))
-	ordered := []string{"0.1.0-dev+0123456789ab", "0.1.0-rc.1", "0.1.0", "0.1.0-5-gabcdef0", "0.1.1-dev+0123456789ab"}
+	ordered := []string{
+		"0.1.0-dev+20261128031547.fedcba987654", "0.1.0-dev+20261128031548.0123456789ab", "0.1.0-rc.1", "0.1.0", "0.1.0-5-gabcdef0",
+		"0.1.1-dev+20261128031547.0123456789ab",
+	}
 	for i := 1; i < len(ordered); i++ {
 		older, newer := debianVersion(ordered[i-1]), debianVersion(ordered[i])
 		require.NoError(t, exec.CommandContext(t.Context(), "dpkg", "--compare-versions", older, "lt", newer).Run(), "%s < %s", older, newer)
 	}
+}
+
+func TestRelease_NamesTheTimeBeforeTheCommit(t *testing.T) {
+	r, err := newRelease(t.Context(), "../..")
+	require.NoError(t, err)
+	require.Regexp(t, ` -X main\.revision=2\d{13}\.[0-9a-f]{12}$`, r.ldflags)
 }
 
 func TestRelease_SumsAreRight(t *testing.T) {
