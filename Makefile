@@ -16,7 +16,7 @@ FUZZTIME ?= 10s
 
 # These are looked up when a recipe runs: `make -n` starts no command.
 LDFLAGS  = -X main.version=$$(git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//') \
-           -X main.revision=$$(git rev-parse --short=12 HEAD 2>/dev/null)
+           -X main.revision=$$(TZ=UTC git log -1 --abbrev=12 --date=format-local:%Y%m%d%H%M%S --format=%cd.%h 2>/dev/null)
 PROMTOOL = $$(command -v promtool || echo $(TOOLS)/promtool)
 
 .PHONY: help

@@ -8,12 +8,16 @@ set -euo pipefail
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/bin/tools
 
-# Where `waypost dev` looks for the server, too; 15 is the oldest version that does.
+# Where `waypost dev` looks for the server, too; 15 is the oldest version that does. Another
+# one is named in older.
+older=
 have_postgres() {
-  local dir
+  local dir version
   for dir in /usr/lib/postgresql/*/bin "$(pg_config --bindir 2>/dev/null || true)" "$(dirname "$(readlink -f "$(command -v postgres || true)")")"; do
-    if [[ -x "$dir/postgres" && -x "$dir/initdb" ]] && (($("$dir/postgres" --version | sed -E 's/.*\(PostgreSQL\) ([0-9]+).*/\1/') >= 15)); then
-      return 0
+    if [[ -x "$dir/postgres" && -x "$dir/initdb" ]]; then
+      version=$("$dir/postgres" --version | sed -E 's/.*\(PostgreSQL\) ([0-9]+).*/\1/')
+      ((version < 15)) || return 0
+      older=" Version $version in $dir is too old."
     fi
   done
   return 1
@@ -80,7 +84,8 @@ install_prometheus() (
 # The packages of servers start them. Only the binaries are wanted, so that is
 # forbidden for as long as they install, unless the machine has a policy already.
 install_server() {
-  local policy=/usr/sbin/policy-rc.d made=
+  local policy=/usr/sbin/policy-rc.d made='' had=''
+  ! have_server "$1" || had=yes
   apt update
   if [[ ! -e $policy ]]; then
     made=yes
@@ -93,7 +98,7 @@ install_server() {
   if [[ -n $made ]]; then
     rm -f "$policy"
     trap - EXIT
-    systemctl disable "$1" 2>/dev/null || true
+    [[ -n $had ]] || systemctl disable "$1" 2>/dev/null || true
   fi
 }
 
@@ -105,7 +110,7 @@ for what in "$@"; do
         install_postgres >&2
       fi
       if ! have_postgres; then
-        echo "No PostgreSQL server of version 15 or newer found. Install one (Debian, Ubuntu: sudo apt-get install postgresql) and try again." >&2
+        echo "No PostgreSQL server of version 15 or newer found.$older Install one (Debian 12, Ubuntu 24.04 or newer: sudo apt-get install postgresql; elsewhere from https://www.postgresql.org/download) and try again." >&2
         exit 1
       fi
       ;;

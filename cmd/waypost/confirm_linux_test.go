@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,7 +18,7 @@ func terminal(t *testing.T) (keyboard, stdin *os.File) {
 	if err != nil {
 		t.Skipf("no pseudo terminals here: %v", err)
 	}
-	t.Cleanup(func() { require.NoError(t, keyboard.Close()) })
+	t.Cleanup(func() { _ = keyboard.Close() }) // some tests have closed it
 	require.NoError(t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
 	n, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
 	require.NoError(t, err)
@@ -38,4 +39,27 @@ func TestOnATerminalItIsAskedBeforeClicksAreDeleted(t *testing.T) {
 		require.Equal(t, "Type the code: ", stderr.String())
 		require.Equal(t, went, err == nil, "%q: %v", typed, err)
 	}
+}
+
+func TestDev_TakesHangupForARenewalWhileItsTerminalIsOpen(t *testing.T) {
+	keyboard, stdin := terminal(t)
+	hangups := make(chan os.Signal)
+	ctx, renew, stop := serverCommands{&program{stdin: stdin}}.divide(t.Context(), hangups)
+	defer stop()
+	hangups <- unix.SIGHUP
+	require.Equal(t, unix.SIGHUP, <-renew)
+	require.NoError(t, ctx.Err())
+	require.NoError(t, keyboard.Close())
+	hangups <- unix.SIGHUP
+	select {
+	case <-ctx.Done():
+	case <-renew:
+		t.Fatal("the terminal is closed")
+	}
+
+	ctx, renew, stop = serverCommands{&program{stdin: strings.NewReader("")}}.divide(t.Context(), hangups)
+	defer stop()
+	hangups <- unix.SIGHUP
+	require.Equal(t, unix.SIGHUP, <-renew)
+	require.NoError(t, ctx.Err())
 }

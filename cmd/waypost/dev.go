@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,8 @@ edge for each region, as processes of their own. One that dies is started again.
 Everything is kept in the data directory and goes on from there at the next start.
 While the system is ready, dev.json in that directory says where everything is.
 Requests without an API key act as the default workspace. SIGHUP renews the edges from
-the program as it is on the disk by then, without losing a request.`,
+the program as it is on the disk by then, without losing a request, and stops everything
+when it comes because the terminal was closed.`,
 		Example: `  waypost dev
   waypost dev --data-dir /tmp/waypost --control-addr 127.0.0.1:9000
   waypost dev --edges us-east-1=127.0.0.1:8081,eu-west-1=127.0.0.1:8082,ap-south-1=127.0.0.1:8083
@@ -46,9 +48,12 @@ func (p serverCommands) runDev(ctx context.Context, cfg config.Config) error {
 	if cfg.Log.Format == "auto" {
 		cfg.Log.Format = "text" // of the children, whose output people read here
 	}
-	renew := make(chan os.Signal, 1)
-	signal.Notify(renew, syscall.SIGHUP)
-	defer signal.Stop(renew)
+	signal.Reset(syscall.SIGHUP) // which stops other commands
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	ctx, renew, stop := p.divide(ctx, hangups)
+	defer stop()
 	return dev.Run(ctx, dev.Config{
 		Settings:   cfg,
 		Renew:      renew,
@@ -60,6 +65,32 @@ func (p serverCommands) runDev(ctx context.Context, cfg config.Config) error {
 		Database:   prepareDatabase,
 		SignIn:     developerSignIn,
 	})
+}
+
+// divide passes hangups on as requests for a renewal. One that comes because the terminal
+// was closed ends the context instead. The caller has to call stop.
+func (p serverCommands) divide(ctx context.Context, hangups <-chan os.Signal) (_ context.Context, renew <-chan os.Signal, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	renewals, had := make(chan os.Signal, 1), p.interactive()
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case sig := <-hangups:
+				if had && !p.interactive() {
+					cancel()
+					return
+				}
+				select {
+				case renewals <- sig:
+				default: // asked for already
+				}
+			}
+		}
+	})
+	return ctx, renewals, func() { cancel(); running.Wait() }
 }
 
 // prepareDatabase migrates the database of a development system and lets its key

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -27,9 +29,10 @@ func (p doctorCommands) command() *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what is wrong, since when, and what to do",
 		Long: `Look at everything at once: the API, PostgreSQL's digest, the key ranges, and each edge as
-the control plane sees it and as it answers /readyz itself. What is wrong comes with the
-time since when it is, if that is known, what to do, and the page of the documentation.
-The worst comes first. It changes nothing.
+the control plane sees it and, if its admin listener is open to other machines, as it
+answers /readyz itself. What is wrong comes with the time since when it is, if that is
+known, what to do, and the page of the documentation. The worst comes first. It changes
+nothing.
 
 When the API does not answer, or edges are cut off from it, name admin listeners of
 control planes and edges with --admin: they answer without PostgreSQL.
@@ -162,22 +165,31 @@ func (p doctorCommands) examine(ctx context.Context, d *diagnosis, admins []stri
 }
 
 // examineAPI looks at everything that the control plane knows, and returns the admin
-// listeners of its edges.
+// listeners that other machines can reach, and those of a development system.
 func (p doctorCommands) examineAPI(ctx context.Context, api *client.Client, d *diagnosis) (admins []string) {
 	const patience = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	edges, err := api.Edges.List(ctx)
+	own := p.adminsOfDev()
 	if err != nil {
 		d.addAPI(api.Base(), err)
-		return p.adminsOfDev()
+		return own
 	}
 	d.fine("the API at %s answers", api.Base())
 	d.examineEdges(edges)
+	private := 0
 	for i := range edges {
-		if edges[i].AdminAddr != "" && edges[i].State == "alive" {
-			admins = append(admins, edges[i].AdminAddr)
+		switch e := &edges[i]; {
+		case e.AdminAddr == "" || e.State != "alive":
+		case forOthers(e.AdminAddr):
+			admins = append(admins, e.AdminAddr)
+		default:
+			private++
 		}
+	}
+	if private > 0 && own == nil {
+		d.fine("%s no admin listener for other machines", numbered(private, "edge names", "edges name"))
 	}
 	switch digest, err := api.Edges.Digest(ctx); {
 	case err != nil:
@@ -193,7 +205,18 @@ func (p doctorCommands) examineAPI(ctx context.Context, api *client.Client, d *d
 	} else {
 		d.addAPI("key ranges", err)
 	}
-	return admins
+	return append(admins, own...)
+}
+
+// forOthers reports whether another machine may ask a listener at an address that it has
+// been told, which is neither a loopback address nor that of all interfaces.
+func forOthers(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err != nil || !ip.IsLoopback() && !ip.IsUnspecified()
 }
 
 // adminsOfDev returns the admin listeners of a development system, if there is one.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -89,6 +90,22 @@ func TestDoctor_SaysWhatIsWrongSinceWhenAndWhatToDo(t *testing.T) {
 		require.NotContains(t, text, "\x1b", c.name)
 		require.Regexp(t, `(?m)^          docs/operations/\S+\.md$`, text, c.name)
 	}
+}
+
+func TestDoctor_AsksNoListenerOfAnotherMachineOnThisOne(t *testing.T) {
+	asked := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("an edge of another machine is taken for one of this one")
+	}))
+	defer asked.Close()
+	_, port, err := net.SplitHostPort(asked.Listener.Addr().String())
+	require.NoError(t, err)
+	edge := func(node, host string) string {
+		return `{"node": "` + node + `", "version": "1", "replica": "following", "state": "alive", "admin_addr": "` + net.JoinHostPort(host, port) + `"}`
+	}
+	text, err := doctor(t, "text", fleetAnswers(edge("eu-1", "127.0.0.1")+","+edge("eu-2", "::")))
+	require.NoError(t, err, text)
+	require.Contains(t, text, "fine      2 edges name no admin listener for other machines")
+	require.True(t, forOthers("10.0.0.2:9081"))
 }
 
 func TestDoctor_SaysThatAnEdgeIsCutOffAndCountsItOnce(t *testing.T) {

@@ -45,7 +45,7 @@ func TestLinksBlock_SaysWhichEdgesHaveNotConfirmed(t *testing.T) {
 	}, asked)
 
 	code, _, stderr = ask(t, api, "links", "block", "phish")
-	require.Equal(t, 2, code)
+	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "--reason is needed")
 }
 

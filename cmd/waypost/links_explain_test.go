@@ -45,6 +45,6 @@ variant 1    70 % red to https://example.com/a
 variant 2    30 % to https://example.com/b
 `)
 	code, _, stderr = ask(t, http.NotFound, "links", "explain", "spring", "--at", "tomorrow")
-	require.Equal(t, 2, code)
+	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "--at")
 }

@@ -19,8 +19,8 @@ func TestLinks_TakePasswordsFromStandardInput(t *testing.T) {
 		{"create https://example.com/ --password-stdin", "open sesame\n", `"password":"open sesame"`, 0},
 		{"update spring --password-stdin", "open sesame\r\n", `"password":"open sesame"`, 0},
 		{"update spring --no-password", "", `"password":null`, 0},
-		{"update spring --no-password --password-stdin", "x", "", 2},
-		{"update spring --no-password=false --enable=false", "", "", 2},
+		{"update spring --no-password --password-stdin", "x", "", exitUsage},
+		{"update spring --no-password=false --enable=false", "", "", exitUsage},
 		{"create https://example.com/ --password-stdin", "", "", 1},
 		{"create https://example.com/ --password-stdin", "two\nlines", "", 1},
 	} {

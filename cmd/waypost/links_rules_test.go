@@ -65,7 +65,7 @@ func TestLinksRules_MistakesAreShownWithTheirLine(t *testing.T) {
 		return code, stderr
 	}
 	code, stderr := set("rules:\n  - nam: x\n", "links", "rules", "spring", "--set")
-	require.Equal(t, 2, code)
+	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, `rules.yaml:2:5: unknown field "nam"`)
 	const wrong = "# comment\nrules:\n  - when:\n      - country:\n          - DE\n          - D\n    status: 404\n"
 	for _, args := range [][]string{
@@ -79,6 +79,6 @@ func TestLinksRules_MistakesAreShownWithTheirLine(t *testing.T) {
 		{"links", "rules"}, {"links", "rules", "a", "--schema"}, {"links", "rules", "a", "--clear", "--set", "x"},
 	} {
 		code, _, _ := ask(t, http.NotFound, args...)
-		require.Equal(t, 2, code, strings.Join(args, " "))
+		require.Equal(t, exitUsage, code, strings.Join(args, " "))
 	}
 }

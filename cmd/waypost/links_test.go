@@ -222,7 +222,7 @@ func TestForgetClicks_CountsEventsOnlyWhereThereAreSome(t *testing.T) {
 
 func TestArguments_TooManyAreNamed(t *testing.T) {
 	code, _, stderr := ask(t, http.NotFound, "links", "get", "a", "b")
-	require.Equal(t, 2, code)
+	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "2 arguments are too many, it takes CODE: the command is `waypost links get CODE")
 }
 
@@ -355,7 +355,7 @@ func TestLinksSearch_HintsAtOtherWaysWhenNothingIsFound(t *testing.T) {
 func TestLinksDelete_NeedsAYesWithoutATerminal(t *testing.T) {
 	asked := 0
 	code, _, stderr := ask(t, func(http.ResponseWriter, *http.Request) { asked++ }, "links", "delete", "spring")
-	require.Equal(t, 2, code)
+	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "nothing was changed: type y when asked, or add --yes")
 	require.Zero(t, asked)
 }
@@ -402,7 +402,7 @@ func TestLinksQR_GoesToTheTerminalOrAFile(t *testing.T) {
 	require.Equal(t, "█▀\n ▄\n", string(written))
 
 	code, _, stderr = ask(t, api, "links", "qr", "spring", "--file", "spring.gif")
-	require.Equal(t, 2, code)
+	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, ".svg or .png")
 
 	code, _, stderr = ask(t, api, "links", "qr", "spring", "--file", "/nonexistent/x.png")
@@ -427,5 +427,5 @@ func TestLinksHistory_ShowsEachField(t *testing.T) {
 		require.Contains(t, stdout, part)
 	}
 	code, _, _ = ask(t, nil, "links", "history", "spring", "--limit", "201")
-	require.Equal(t, 2, code)
+	require.Equal(t, exitUsage, code)
 }

@@ -23,11 +23,12 @@ import (
 	"waypost/internal/config"
 )
 
-// Exit codes.
+// Exit codes. A process that ends with exitUsage is not started again, so exitUsage must
+// differ from 2, with which a panic and SIGQUIT end.
 const (
 	exitOK      = 0
 	exitFailure = 1
-	exitUsage   = 2 // the command line or the configuration has to be mended
+	exitUsage   = 64 // the command line or the configuration has to be mended; EX_USAGE of sysexits.h
 )
 
 // program is one run of the command.
@@ -154,7 +155,7 @@ and streams every change to edges, each of which answers redirects from its own
 full replica.
 
 Settings come from one YAML file (--config or WAYPOST_CONFIG), WAYPOST_* variables
-over it, and flags over both. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
+over it, and flags over both. Exit codes: 0 done, 1 failed, 64 wrong usage.`,
 		Example: `  waypost dev                                   everything on this machine
   waypost links create https://example.com      a first link
   waypost control --config /etc/waypost.yaml    a control plane

@@ -154,7 +154,7 @@ func TestWhatIsNoPlanIsNotCarriedOut(t *testing.T) {
 	require.Equal(t, 1, a.run(t, "ranges", "apply", filepath.Join(t.TempDir(), "none.json")).code)
 	require.Empty(t, a.changes)
 	device := a.run(t, "ranges", "plan", "--out", "/dev/null")
-	require.Equal(t, 2, device.code)
+	require.Equal(t, exitUsage, device.code)
 	require.Contains(t, device.stderr, "/dev/null is no regular file")
 }
 
@@ -178,7 +178,7 @@ func TestWrongUsageOfRangesIsOneLineAndChangesNothing(t *testing.T) {
 		"decode":                            " is missing: the command is `waypost ranges ",
 	} {
 		got := a.run(t, append([]string{"ranges"}, strings.Fields(args)...)...)
-		require.Equal(t, 2, got.code, args)
+		require.Equal(t, exitUsage, got.code, args)
 		require.Contains(t, got.stderr, want)
 		require.Equal(t, 1, strings.Count(got.stderr, "\n"), got.stderr)
 		require.Empty(t, got.stdout)

@@ -43,6 +43,6 @@ func TestUsers_AnEmptyNameIsRefused(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "there is no user")
 	code, _, stderr = ask(t, first, "users", "remove", "12")
-	require.Equal(t, 2, code)
+	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "--yes")
 }

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
 
-// Set by the linker when make builds from a git repository: the version only
-// where there is a tag.
+// Set by the linker when make builds from a git repository: the version only where there
+// is a tag, and the revision as the commit's time and hash, so that versions without a
+// tag are in order.
 var version, revision string
 
 // baseVersion is the release that this source leads to.
@@ -23,10 +25,13 @@ func productVersion() string {
 	}
 	commit := revision
 	if info, ok := debug.ReadBuildInfo(); ok && commit == "" {
+		vcs := make(map[string]string)
 		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				commit = s.Value[:min(len(s.Value), 12)]
-			}
+			vcs[s.Key] = s.Value
+		}
+		if hash := vcs["vcs.revision"]; hash != "" {
+			// 2026-11-28T03:15:47Z, always in UTC
+			commit = strings.NewReplacer("-", "", ":", "", "T", "", "Z", "").Replace(vcs["vcs.time"]) + "." + hash[:min(len(hash), 12)]
 		}
 	}
 	if commit == "" {

@@ -25,6 +25,7 @@ import (
 	"waypost/edge/report"
 	"waypost/edge/server"
 	"waypost/internal/admin"
+	"waypost/internal/datadir"
 	"waypost/internal/memlimit"
 	"waypost/internal/services"
 	"waypost/internal/systemd"
@@ -123,6 +124,11 @@ func (e *edge) open(ctx context.Context) (err error) {
 		}
 		if e.succession != nil {
 			e.closers = append(e.closers, e.succession.Close)
+		}
+	}
+	if e.succession == nil { // a second start names the first one, instead of its address
+		if _, err := datadir.Inspect(cfg.DataDir, datadir.Edge); err != nil {
+			return orTakeOver(err)
 		}
 	}
 	if e.listeners, err = openListeners(ctx, &cfg.Listen, listenerOf(e.succession)); err != nil {

@@ -161,10 +161,8 @@ func (e incumbent) Resume(ctx context.Context, _ error) {
 
 // Spawn implements [handover.Incumbent].
 func (e incumbent) Spawn() (*handover.Spawned, error) {
-	// A process that dies with its parent is supervised by that parent. A successor would
-	// be a child of this process, which is about to end.
-	if diesWithParent {
-		return nil, errors.New("it is kept by another process, such as `waypost dev`: send that one SIGHUP")
+	if err := mayEnd(os.Getpid(), diesWithParent); err != nil {
+		return nil, err
 	}
 	cmd, err := successorCommand(os.Args)
 	if err != nil {
@@ -176,6 +174,17 @@ func (e incumbent) Spawn() (*handover.Spawned, error) {
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }() // ends with this process at the latest
 	return &handover.Spawned{PID: cmd.Process.Pid, Done: done, Kill: cmd.Process.Kill}, nil
+}
+
+// mayEnd refuses the end of a process that its successor, a child, would not outlive.
+func mayEnd(pid int, diesWithParent bool) error {
+	switch {
+	case diesWithParent: // the parent is its supervisor
+		return errors.New("it is kept by another process, such as `waypost dev`: send that one SIGHUP")
+	case pid == 1:
+		return errors.New("a container ends with its first process, which this edge is: restart the container, one replica of several at a time")
+	}
+	return nil
 }
 
 // diesWithParent reports whether the kernel ends this process when its parent ends. The

@@ -15,3 +15,9 @@ func TestAStartWithNobodyToSucceedIsNoNews(t *testing.T) {
 	require.Nil(t, s)
 	require.Empty(t, said.String())
 }
+
+func TestSpawn_RefusesWhereTheSuccessorWouldEndToo(t *testing.T) {
+	require.NoError(t, mayEnd(2, false))
+	require.ErrorContains(t, mayEnd(2, true), "kept by another process")
+	require.ErrorContains(t, mayEnd(1, false), "a container ends with its first process")
+}

@@ -77,7 +77,7 @@ type Control struct {
 
 // Edge is a redirect server with its replica.
 type Edge struct {
-	Addr                     string        `yaml:"addr" help:"address of the redirects, HOST:PORT; [::]:PORT takes IPv4 and IPv6"`
+	Addr                     string        `yaml:"addr" help:"address of the redirects, HOST:PORT; :PORT takes IPv4 and IPv6"`
 	Listen                   []string      `yaml:"listen" help:"more addresses of the redirects, HOST:PORT"`
 	AdminAddr                string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
 	Region                   string        `yaml:"region" help:"region that this edge stands in"`

@@ -2,14 +2,18 @@ package commands_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/internal/admin"
 	"waypost/test/devtest"
 )
 
@@ -24,7 +28,7 @@ func controlEnv(t *testing.T) []string {
 	}
 }
 
-func TestWrongUsageIsOneLineAndExitCodeTwo(t *testing.T) {
+func TestWrongUsage_IsOneLineAndExitCode64(t *testing.T) {
 	for name, c := range map[string]struct {
 		env  []string
 		args []string
@@ -67,7 +71,7 @@ func TestWrongUsageIsOneLineAndExitCodeTwo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := devtest.Run(t, c.env, append(c.args, noDataDir(t, c.args)...)...)
-			require.Equal(t, 2, r.Code, r.Stderr)
+			require.Equal(t, 64, r.Code, r.Stderr)
 			require.Contains(t, r.Stderr, c.want)
 			require.Equal(t, 1, strings.Count(r.Stderr, "\n"), r.Stderr)
 			require.True(t, strings.HasPrefix(r.Stderr, "waypost: "))
@@ -89,7 +93,7 @@ func TestAnUnknownConfigurationKeyIsShownWithACaret(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "waypost.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("control:\n  regoin: us-east-1\n"), 0o600))
 	r := devtest.Run(t, nil, "control", "--config", file)
-	require.Equal(t, 2, r.Code)
+	require.Equal(t, 64, r.Code)
 	require.Equal(t, "waypost: "+file+":2:3: unknown key \"regoin\" (did you mean region?)\n"+
 		"   1 | control:\n>  2 |   regoin: us-east-1\n         ^\n", r.Stderr)
 }
@@ -99,7 +103,7 @@ func TestCheckConfigSaysWhetherTheConfigurationIsRight(t *testing.T) {
 	require.Equal(t, devtest.Result{Stdout: "the configuration is right\n"}, r)
 
 	r = devtest.Run(t, controlEnv(t), "control", "--check-config", "--code-length=20")
-	require.Equal(t, 2, r.Code)
+	require.Equal(t, 64, r.Code)
 	require.Contains(t, r.Stderr, "control.code_length: 20 is not between 5 and 10")
 }
 
@@ -110,12 +114,12 @@ func TestCheckConfigReadsTheCertificateOfAnEdge(t *testing.T) {
 		"WAYPOST_EDGE_DATA_DIR=" + t.TempDir(), "WAYPOST_TLS_ADDR=127.0.0.1:0", "WAYPOST_TLS_CERT_FILE=" + pair, "WAYPOST_TLS_KEY_FILE=" + pair,
 	}
 	r := devtest.Run(t, env, "edge", "--check-config")
-	require.Equal(t, 2, r.Code)
+	require.Equal(t, 64, r.Code)
 	require.Contains(t, r.Stderr, "pair.pem: no such file")
 
 	require.NoError(t, os.WriteFile(pair, []byte("no PEM"), 0o600))
 	r = devtest.Run(t, env, "edge", "--check-config")
-	require.Equal(t, 2, r.Code)
+	require.Equal(t, 64, r.Code)
 	require.Contains(t, r.Stderr, "with key "+pair)
 }
 
@@ -155,6 +159,47 @@ func TestABusyAddressEndsInOneLineBeforeAnythingIsStarted(t *testing.T) {
 		require.Equal(t, "waypost: address "+busy+" is in use by another program: stop that, or choose another address with "+c.flag+"\n", r.Stderr)
 		require.NoDirExists(t, dir)
 	}
+}
+
+// loneEdge starts an edge that no control plane answers, and waits until it listens.
+func loneEdge(t *testing.T) *devtest.Process {
+	dir := t.TempDir()
+	status := filepath.Join(dir, "status")
+	edge := devtest.Spawn(t, []string{
+		"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URLS=http://127.0.0.1:1", "WAYPOST_EDGE_TOKEN=0123456789abcdef",
+		"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "data"), "WAYPOST_EDGE_STATUS_FILE=" + status,
+	}, "edge", "--addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0")
+	devtest.AwaitStatus(t, status, func(s admin.Status) bool { return s.PID == edge.PID() })
+	return edge
+}
+
+// A panic ends a Go program with the same status as SIGQUIT.
+func TestUnits_StayDownForAWrongConfigurationAlone(t *testing.T) {
+	edge := loneEdge(t)
+	edge.Signal(syscall.SIGQUIT)
+	crashed, wrong := edge.Exited(), devtest.Run(t, nil, "edge").Code
+	require.NotEqual(t, crashed, wrong)
+	for _, unit := range []string{"waypost-control.service", "waypost-edge@.service"} {
+		text, err := os.ReadFile(filepath.Join("../../deploy", unit))
+		require.NoError(t, err)
+		require.Contains(t, string(text), fmt.Sprintf("\nRestartPreventExitStatus=%d\n", wrong), unit)
+	}
+}
+
+func TestEdge_EndsInOrderOnHangupUnlessThatIsIgnored(t *testing.T) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP) // so that the edge does not inherit that it is ignored
+	edge := loneEdge(t)
+	edge.Signal(syscall.SIGHUP)
+	require.Zero(t, edge.Exited())
+
+	signal.Stop(caught)
+	signal.Ignore(syscall.SIGHUP) // as nohup does
+	defer signal.Reset(syscall.SIGHUP)
+	edge = loneEdge(t)
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", edge.PID()))
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^SigIgn:\s[0-9a-f]{15}[13579bdf]$`, string(text)) // the lowest bit is SIGHUP
 }
 
 func TestAForeignDirectoryIsLeftAlone(t *testing.T) {

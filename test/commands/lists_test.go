@@ -22,7 +22,7 @@ func TestLists_CheckAndCompleteFlags(t *testing.T) {
 		"too many at the time": {[]string{"links", "import", "x.csv", "--parallel", "17"}, "--parallel: 17 is not between 1 and 16"},
 	} {
 		r := devtest.Run(t, nil, c.args...)
-		require.Equal(t, 2, r.Code, "%s: %s", name, r.Stderr)
+		require.Equal(t, 64, r.Code, "%s: %s", name, r.Stderr)
 		require.Contains(t, r.Stderr, c.want, name)
 	}
 	r := devtest.Run(t, nil, "__complete", "links", "list", "--sort", "")

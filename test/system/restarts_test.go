@@ -823,7 +823,7 @@ func TestASecondEdgeIsToldHowToTakeOverAndOneThatFindsNobodyStarts(t *testing.T)
 		})
 		require.Len(t, e.create(1), 1) // it takes changes again
 	})
-	r := devtest.Run(t, e.env, "edge")
+	r := devtest.Run(t, append(slices.Clone(e.env), "WAYPOST_EDGE_ADDR="+e.status.Addr), "edge") // whose address is in use, too
 	require.Equal(t, 1, r.Code)
 	require.Contains(t, r.Stderr, "is in use by process "+strconv.Itoa(e.status.PID)+": stop that, or choose another --data-dir")
 	require.Contains(t, r.Stderr, "--takeover")

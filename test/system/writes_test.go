@@ -199,7 +199,7 @@ func TestCommands_ChangeLinksAndDomains(t *testing.T) {
 		{"links", "delete", "same"},
 		{"links", "create", "https://example.com/", "--expires-at", "soon"},
 	} {
-		require.Equal(t, 2, devtest.Run(t, env, wrong...).Code, wrong)
+		require.Equal(t, 64, devtest.Run(t, env, wrong...).Code, wrong)
 	}
 	r = devtest.Run(t, env, "domains", "remove", "xn--bcher-kva.example")
 	require.Equal(t, 1, r.Code)

@@ -41,7 +41,8 @@ func newRelease(ctx context.Context, root string) (*release, error) {
 	}
 	tag, _ := git("describe", "--tags", "--match", "v[0-9]*", "--dirty") // there may be none
 	r := &release{root: root, modified: time.Unix(unix, 0).UTC()}
-	r.ldflags = fmt.Sprintf("-s -w -X main.version=%s -X main.revision=%s", strings.TrimPrefix(tag, "v"), revision)
+	r.ldflags = fmt.Sprintf("-s -w -X main.version=%s -X main.revision=%s.%s",
+		strings.TrimPrefix(tag, "v"), r.modified.Format("20060102150405"), revision)
 	return r, nil
 }
 

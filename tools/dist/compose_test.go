@@ -82,6 +82,9 @@ func TestCompose_NodesAcceptTheirConfiguration(t *testing.T) {
 		require.NotContains(t, published(s), "9080", "%s publishes its admin listener", name)
 		require.NotContains(t, published(s), "9081", "%s publishes its admin listener", name)
 		paths := inside(t, project, s)
+		config, err := os.ReadFile(paths[s.Command[2]])
+		require.NoError(t, err, name)
+		require.NotContains(t, string(config), "[::]", "%s needs IPv6", name)
 		args := make([]string, len(s.Command))
 		for i, arg := range s.Command {
 			args[i] = outside(arg, paths)
@@ -223,6 +226,34 @@ func TestCompose_PageRunsCommandsOfTheControlPlane(t *testing.T) {
 		require.Error(t, err)
 		require.Contains(t, string(out), "lookup postgres", m[1])
 	}
+}
+
+// The upgrade of the page leaves out no service of this program, and asks each edge at the
+// address that the front asks.
+func TestCompose_PageUpgradesEveryNode(t *testing.T) {
+	project, dir := loadCompose(t)
+	project, err := project.WithProfiles([]string{"tools"})
+	require.NoError(t, err)
+	text, err := os.ReadFile("../../docs/operations/compose.md")
+	require.NoError(t, err)
+	find := func(pattern string) []string {
+		m := regexp.MustCompile(`(?m)` + pattern).FindStringSubmatch(string(text))
+		require.Len(t, m, 2, pattern)
+		return strings.Fields(m[1])
+	}
+	builds, edges := find(`^docker compose build (.*)$`), find(`^for edge in (.*); do$`)
+	started := append(find(`^docker compose up -d (control)\b`), edges...)
+	for name, s := range project.Services {
+		if s.Build != nil {
+			require.Contains(t, builds, name)
+		} else if strings.HasPrefix(s.Image, "waypost") {
+			require.Contains(t, started, name)
+		}
+	}
+	caddy, err := os.ReadFile(filepath.Join(dir, "Caddyfile"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "http://$edge:9081/readyz")
+	require.Contains(t, string(caddy), "health_uri /readyz\n\t\thealth_port 9081\n")
 }
 
 // Secrets and backups below deploy/compose reach no image.

@@ -11,21 +11,27 @@ import (
 	"strings"
 )
 
+// examples is the place of example configurations. It is not in usr/share/doc, which
+// minimal systems leave out.
+const examples = "usr/share/waypost/examples/"
+
 // shipped lists files of the source that a package has, with their places.
 var shipped = map[string]string{
-	"deploy/waypost-control.service":    "usr/lib/systemd/system/",
-	"deploy/waypost-edge@.service":      "usr/lib/systemd/system/",
-	"deploy/control.yaml":               "usr/share/doc/waypost/examples/",
-	"deploy/edge.yaml":                  "usr/share/doc/waypost/examples/",
-	"deploy/waypost-edge-enrolled.conf": "usr/share/doc/waypost/examples/",
-	"deploy/alerts.yaml":                "usr/share/doc/waypost/examples/",
-	"deploy/prometheus.yaml":            "usr/share/doc/waypost/examples/",
-	"deploy/nginx/waypost.conf":         "usr/share/doc/waypost/examples/nginx/",
-	"deploy/haproxy/waypost.cfg":        "usr/share/doc/waypost/examples/haproxy/",
-	"deploy/caddy/Caddyfile":            "usr/share/doc/waypost/examples/caddy/",
-	"deploy/debian/copyright":           "usr/share/doc/waypost/",
-	"CHANGELOG.md":                      "usr/share/doc/waypost/",
-	"README.md":                         "usr/share/doc/waypost/",
+	"deploy/waypost-control.service":         "usr/lib/systemd/system/",
+	"deploy/waypost-edge@.service":           "usr/lib/systemd/system/",
+	"deploy/control.yaml":                    examples,
+	"deploy/edge.yaml":                       examples,
+	"deploy/waypost-control-enrolled.conf":   examples,
+	"deploy/waypost-edge-enrolled.conf":      examples,
+	"deploy/alerts.yaml":                     examples,
+	"deploy/prometheus.yaml":                 examples,
+	"deploy/nginx/waypost.conf":              examples + "nginx/",
+	"deploy/haproxy/waypost.cfg":             examples + "haproxy/",
+	"deploy/caddy/Caddyfile":                 examples + "caddy/",
+	"deploy/debian/needrestart/waypost.conf": "etc/needrestart/conf.d/",
+	"deploy/debian/copyright":                "usr/share/doc/waypost/",
+	"CHANGELOG.md":                           "usr/share/doc/waypost/",
+	"README.md":                              "usr/share/doc/waypost/",
 }
 
 // scripts lists the maintainer scripts of a package.
@@ -59,7 +65,7 @@ func (r *release) writePackage(ctx context.Context, arch, program, generated, ou
 	if err != nil {
 		return err
 	}
-	dashboards := filepath.Join(tree, "usr/share/doc/waypost/examples/dashboards")
+	dashboards := filepath.Join(tree, examples, "dashboards")
 	err = copyTree(filepath.Join(r.root, "deploy/dashboards"), dashboards, func(name string) bool { return strings.HasSuffix(name, ".json") })
 	if err != nil {
 		return err
@@ -108,6 +114,9 @@ func (r *release) writeControl(tree, arch string) error {
 		"${version}", debianVersion(r.version), "${architecture}", arch, "${size}", fmt.Sprint((size+1023)/1024),
 	).Replace(string(text))
 	if err := write(filepath.Join(tree, "DEBIAN/control"), []byte(control), 0o644); err != nil {
+		return err
+	}
+	if err := copyFile(filepath.Join(r.root, "deploy/debian/conffiles"), filepath.Join(tree, "DEBIAN/conffiles"), 0o644); err != nil {
 		return err
 	}
 	for _, script := range scripts {

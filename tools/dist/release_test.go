@@ -34,12 +34,52 @@ func artefact(t *testing.T, suffix string) string {
 }
 
 func TestDebianVersion_OrdersAsReleases(t *testing.T) {
-	require.Equal(t, "0.1.0~dev+0123456789ab", debianVersion("0.1.0-dev+0123456789ab"))
+	require.Equal(t, "0.1.0~dev+20261128031547.0123456789ab", debianVersion("0.1.0-dev+20261128031547.0123456789ab"))
 	require.Equal(t, "0.1.0+5.gabcdef0+dirty", debianVersion("0.1.0-5-gabcdef0-dirty"))
-	ordered := []string{"0.1.0-dev+0123456789ab", "0.1.0-rc.1", "0.1.0", "0.1.0-5-gabcdef0", "0.1.1-dev+0123456789ab"}
+	ordered := []string{
+		"0.1.0-dev+20261128031547.fedcba987654", "0.1.0-dev+20261128031548.0123456789ab", "0.1.0-rc.1", "0.1.0", "0.1.0-5-gabcdef0",
+		"0.1.1-dev+20261128031547.0123456789ab",
+	}
 	for i := 1; i < len(ordered); i++ {
 		older, newer := debianVersion(ordered[i-1]), debianVersion(ordered[i])
 		require.NoError(t, exec.CommandContext(t.Context(), "dpkg", "--compare-versions", older, "lt", newer).Run(), "%s < %s", older, newer)
+	}
+}
+
+func TestRelease_NamesTheTimeBeforeTheCommit(t *testing.T) {
+	r, err := newRelease(t.Context(), "../..")
+	require.NoError(t, err)
+	require.Regexp(t, ` -X main\.revision=2\d{13}\.[0-9a-f]{12}$`, r.ldflags)
+}
+
+// A unit without the edge token has all its other secrets.
+func TestDropIns_LackTheEdgeTokenAlone(t *testing.T) {
+	for unit, dropIn := range map[string]string{
+		"waypost-control.service": "waypost-control-enrolled.conf", "waypost-edge@.service": "waypost-edge-enrolled.conf",
+	} {
+		require.Equal(t, examples, shipped["deploy/"+dropIn])
+		text, err := os.ReadFile("../../deploy/" + unit)
+		require.NoError(t, err)
+		want, variable := []string{""}, "" // an empty value forgets those of the unit
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimSpace(line)
+			if secret, ok := strings.CutPrefix(line, "LoadCredential="); ok && !strings.HasPrefix(secret, "edge-token:") {
+				want = append(want, secret)
+			}
+			if setting, ok := strings.CutPrefix(line, "Environment="); ok && strings.HasSuffix(setting, "/edge-token") {
+				variable, _, _ = strings.Cut(setting, "=")
+			}
+		}
+		text, err = os.ReadFile("../../deploy/" + dropIn)
+		require.NoError(t, err)
+		var got []string
+		for line := range strings.Lines(string(text)) {
+			if secret, ok := strings.CutPrefix(strings.TrimSpace(line), "LoadCredential="); ok {
+				got = append(got, secret)
+			}
+		}
+		require.Equal(t, want, got, dropIn)
+		require.Contains(t, string(text), "\nUnsetEnvironment="+variable+"\n", dropIn)
 	}
 }
 
@@ -122,7 +162,8 @@ func TestPackage_HasProgramUnitsAndPages(t *testing.T) {
 			`\./usr/share/bash-completion/completions/waypost$`,
 			`\./usr/share/zsh/vendor-completions/_waypost$`,
 			`\./usr/share/fish/vendor_completions\.d/waypost\.fish$`,
-			`\./usr/share/doc/waypost/examples/control\.yaml$`,
+			`\./usr/share/waypost/examples/control\.yaml$`,
+			`-rw-r--r-- root/root .* \./etc/needrestart/conf\.d/waypost\.conf$`,
 			`\./usr/share/doc/waypost/docs/operations/install\.md$`,
 			`\./usr/share/doc/waypost/copyright$`,
 		} {
@@ -135,6 +176,9 @@ func TestPackage_HasProgramUnitsAndPages(t *testing.T) {
 		tree := t.TempDir()
 		_, err = output(t.Context(), ".", nil, "dpkg-deb", "--raw-extract", deb, tree)
 		require.NoError(t, err)
+		conffiles, err := os.ReadFile(filepath.Join(tree, "DEBIAN/conffiles"))
+		require.NoError(t, err)
+		require.Equal(t, "/etc/needrestart/conf.d/waypost.conf\n", string(conffiles))
 		// The units run the program that the package has, and refer to pages that it has.
 		for _, unit := range []string{"waypost-control.service", "waypost-edge@.service"} {
 			text, err := os.ReadFile(filepath.Join(tree, "usr/lib/systemd/system", unit))
