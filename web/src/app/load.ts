@@ -1,6 +1,6 @@
 // Data of a screen: loaded, reloaded, and never shown as fresh when it is not.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Failure } from "./api";
+import { asFailure, type Failure } from "./api";
 
 export interface Loaded<T> {
   /** The newest answer; it stays when a later request fails. */
@@ -41,8 +41,8 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: read
       (data) => abort.signal.aborted || setState({ data, loading: false, at: new Date() }),
       (e: unknown) => {
         if (abort.signal.aborted) return;
-        if (!(e instanceof Failure)) console.error(e);
-        setState((s) => ({ ...s, failure: e instanceof Failure ? e : new Failure(0, "fault", String(e)), loading: false }));
+        const failure = asFailure(e);
+        setState((s) => ({ ...s, failure, loading: false }));
       },
     ).finally(() => {
       clearTimeout(timer);
@@ -81,8 +81,7 @@ export function useAct(): { busy: boolean; failure: Failure | undefined; run: (a
         await act();
         return true;
       } catch (e) {
-        if (!(e instanceof Failure)) console.error(e);
-        setFailure(e instanceof Failure ? e : new Failure(0, "fault", String(e)));
+        setFailure(asFailure(e));
         return false;
       } finally {
         running.current = false;

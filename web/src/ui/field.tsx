@@ -17,11 +17,13 @@ interface Input {
   min?: string | number;
   max?: string | number;
   dir?: "auto" | "ltr";
+  onChange?: (e: { currentTarget: HTMLInputElement }) => void;
 }
 
-/** Field is a labelled input. Fault says why its value was refused. */
-export function Field({ label, value, set, fault, hint, children, ...input }: Input & {
-  label: string; value: string; set: (value: string) => void; fault?: string | undefined; hint?: ComponentChildren; children?: ComponentChildren;
+/** Field is a labelled input. Fault says why its value was refused; offers are values that
+ * exist. */
+export function Field({ label, value, set, fault, hint, offers, children, ...input }: Input & {
+  label: string; value: string; set: (value: string) => void; fault?: string | undefined; hint?: ComponentChildren; offers?: readonly string[]; children?: ComponentChildren;
 }) {
   const id = useId();
   const about = fault ? `${id}-fault` : hint ? `${id}-hint` : undefined;
@@ -29,7 +31,8 @@ export function Field({ label, value, set, fault, hint, children, ...input }: In
     <div class="field">
       <label for={id}>{label}</label>
       <div class="row">
-        <input {...(input as object)} id={id} value={value} onInput={(e) => set(e.currentTarget.value)} aria-invalid={fault ? true : undefined} aria-describedby={about} />
+        <input {...(input as object)} id={id} value={value} onInput={(e) => set(e.currentTarget.value)} aria-invalid={fault ? true : undefined} aria-describedby={about} list={offers && `${id}-offers`} />
+        {offers && <datalist id={`${id}-offers`}>{offers.map((v) => <option key={v} value={v} />)}</datalist>}
         {children}
       </div>
       {fault ? <p id={`${id}-fault`} class="fault" role="alert">{fault}</p> : hint && <p id={`${id}-hint`} class="hint">{hint}</p>}

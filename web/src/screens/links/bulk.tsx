@@ -1,11 +1,12 @@
 // Changes of several links at once: a request for each, some at a time.
 import type { ComponentChildren } from "preact";
-import { useId, useRef, useState } from "preact/hooks";
-import { answer, ask, client, Failure } from "../../app/api";
+import { useRef, useState } from "preact/hooks";
+import { answer, ask, asFailure, client, Failure } from "../../app/api";
 import { useShortcuts } from "../../app/keys";
 import { can } from "../../app/session";
 import { Confirm, Dialog } from "../../ui/dialog";
 import { words } from "../../ui/failure";
+import { Field } from "../../ui/field";
 import { download } from "../../ui/csv";
 import { toast } from "../../ui/toast";
 import { text as common } from "../../messages/app";
@@ -49,7 +50,7 @@ async function runAll(links: readonly Link[], act: Change["act"], tell: (done: n
       out.done.push(link);
       if (changed) out.changed.push(changed);
     } catch (e) {
-      const failure = e instanceof Failure ? e : new Failure(0, "fault", String(e));
+      const failure = asFailure(e);
       if (failure.status === 429 && left > 1 && !stopped()) {
         await new Promise((wake) => setTimeout(wake, Math.min(failure.retryAfter || 1, 30) * 1000));
         return one(link, left - 1);
@@ -300,7 +301,6 @@ function Named({ links }: { links: readonly Link[] }) {
 function AddTag({ links, add, close }: { links: readonly Link[]; add: (tag: string) => void; close: () => void }): ComponentChildren {
   const [tag, setTag] = useState("");
   const tags = useTags(tag);
-  const id = useId();
   const long = new TextEncoder().encode(tag.trim()).length > 64;
   return (
     <Dialog title={text("addTag")} close={close}>
@@ -311,15 +311,7 @@ function AddTag({ links, add, close }: { links: readonly Link[]; add: (tag: stri
         }}
       >
         <Named links={links} />
-        <div class="field">
-          <label for={id}>{text("tag")}</label>
-          <input
-            id={id} list={`${id}-tags`} value={tag} autofocus autocomplete="off" dir="auto" aria-invalid={long || undefined} aria-describedby={`${id}-fault`}
-            onInput={(e) => setTag(e.currentTarget.value)}
-          />
-          <p id={`${id}-fault`} class="fault" role="alert">{long && common("tooLong", { n: 64 })}</p>
-          <datalist id={`${id}-tags`}>{tags.map((t) => <option key={t} value={t} />)}</datalist>
-        </div>
+        <Field label={text("tag")} value={tag} set={setTag} fault={long ? common("tooLong", { n: 64 }) : ""} offers={tags} autofocus autocomplete="off" dir="auto" />
         <footer>
           <button type="button" onClick={close}>{common("cancel")}</button>
           <button class="primary" disabled={!tag.trim() || long}>{text("addTag")}</button>

@@ -1,6 +1,6 @@
 import { useLocation } from "preact-iso/router";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { answer, ask, client, Failure, type Schemas } from "../../app/api";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { answer, ask, asFailure, client, Failure, type Schemas } from "../../app/api";
 import { number } from "../../app/i18n";
 import { useAct, useStored } from "../../app/load";
 import { linkPath } from "../../app/paths";
@@ -86,6 +86,9 @@ export function CreateForm({ domains, pasted, made, focus }: {
     if (pasted) setDraft({ ...draft, target: pasted });
   }, [pasted]);
   const set = <K extends keyof Draft>(name: K) => (value: Draft[K]) => setDraft({ ...draft, [name]: value });
+  const cut = draft.tags.lastIndexOf(",") + 1; // before the last tag
+  const before = draft.tags.slice(0, cut);
+  const tags = useTags(draft.tags.slice(cut).trim());
   const fields = act.failure?.fields ?? {};
   const taken = act.failure?.status === 409 && !!draft.code;
   const fault = (name: string) => Object.entries(fields).find(([at]) => at === name || at.startsWith(`${name}[`))?.[1];
@@ -130,7 +133,10 @@ export function CreateForm({ domains, pasted, made, focus }: {
       </div>
       {taken && <Others code={draft.code.trim()} domain={draft.domain} use={set("code")} />}
       <div class="pair">
-        <TagsField value={draft.tags} set={set("tags")} fault={fault("tags")} />
+        <Field
+          label={text("tags")} autocomplete="off" dir="auto" offers={tags.map((tag) => (before ? `${before} ${tag}` : tag))}
+          value={draft.tags} set={set("tags")} fault={fault("tags")} hint={text("tagsHint")}
+        />
         <Field label={text("expires")} type="datetime-local" value={draft.expires} set={set("expires")} fault={fault("expires_at")} hint={text("expiresHint")} />
       </div>
       {served.length > 1 && (
@@ -176,25 +182,6 @@ function Others({ code, domain, use }: { code: string; domain: string; use: (cod
     <div class="row">
       {free && <button type="button" class="small" onClick={() => use(free)}>{text("use", { code: free })}</button>}
       <button type="button" class="small" onClick={() => use("")}>{text("generated")}</button>
-    </div>
-  );
-}
-
-/** TagsField is a list of tags in one line, with those that exist as suggestions. */
-function TagsField({ value, set, fault }: { value: string; set: (value: string) => void; fault: string | undefined }) {
-  const id = useId();
-  const cut = value.lastIndexOf(",") + 1;
-  const before = value.slice(0, cut);
-  const tags = useTags(value.slice(cut).trim());
-  return (
-    <div class="field">
-      <label for={id}>{text("tags")}</label>
-      <input
-        id={id} value={value} list={`${id}-tags`} autocomplete="off" dir="auto" aria-invalid={fault ? true : undefined} aria-describedby={`${id}-about`}
-        onInput={(e) => set(e.currentTarget.value)}
-      />
-      <datalist id={`${id}-tags`}>{tags.map((tag) => <option key={tag} value={before ? `${before} ${tag}` : tag} />)}</datalist>
-      {fault ? <p id={`${id}-about`} class="fault" role="alert">{fault}</p> : <p id={`${id}-about`} class="hint">{text("tagsHint")}</p>}
     </div>
   );
 }
@@ -269,7 +256,7 @@ function Receipt({ made }: { made: Made }) {
         edges: Number(said.match(/^all; edges=(\d+)/)?.[1] ?? 0), behind: said.match(/behind=(.+)$/)?.[1]?.split(",") ?? [],
         seconds: (performance.now() - made.sent) / 1000,
       });
-    }, (e: unknown) => abort.signal.aborted || setApplied(e instanceof Failure ? e : new Failure(0, "fault", String(e))));
+    }, (e: unknown) => abort.signal.aborted || setApplied(asFailure(e)));
     return () => abort.abort();
   }, [made, turn]);
   const done = applied && !(applied instanceof Failure) ? applied : undefined;

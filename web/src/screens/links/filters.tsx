@@ -164,21 +164,15 @@ export function useTags(prefix: string): readonly string[] {
 function TagField({ label, value, set }: { label: string; value: string; set: (tag: string) => void }) {
   const [typed, setTyped] = useState(value);
   const tags = useTags(typed);
-  const id = useId();
   useEffect(() => setTyped(value), [value]);
   return (
-    <div class="field">
-      <label for={id}>{label}</label>
-      <input
-        id={id} type="search" list={`${id}-tags`} value={typed} autocomplete="off" dir="auto"
-        onInput={(e) => {
-          const tag = e.currentTarget.value;
-          setTyped(tag);
-          if (tag === "" || tags.includes(tag)) set(tag);
-        }}
-        onChange={(e) => set(e.currentTarget.value.trim())}
-      />
-      <datalist id={`${id}-tags`}>{tags.map((tag) => <option key={tag} value={tag} />)}</datalist>
-    </div>
+    <Field
+      label={label} type="search" offers={tags} value={typed} autocomplete="off" dir="auto"
+      set={(tag) => {
+        setTyped(tag);
+        if (tag === "" || tags.includes(tag)) set(tag);
+      }}
+      onChange={(e) => set(e.currentTarget.value.trim())}
+    />
   );
 }
