@@ -70,8 +70,8 @@ export async function editWithUndo(c) {
   await c.axe();
   await dialog.getByRole("button", { name: "Save" }).click();
   await dialog.getByText("This is no JSON object").first().waitFor();
-  // What was typed survives a reload of the page.
-  await c.page.reload();
+  // What was typed is found again, also at another address of the link.
+  await open(c, link, `?edit&domain=${link.domain}`);
   await dialog.getByText("This is what you typed earlier").waitFor();
   await dialog.getByText("More: limits, redirect and metadata").click();
   await dialog.getByLabel("Metadata").fill('{"campaign": 7}');

@@ -322,10 +322,21 @@ export async function aTimeThatIsHalfTypedCreatesNoLink(c) {
   await page.goto(`${c.base}/console/links?create`);
   const form = dialogOf(page, "Create a link");
   await form.getByLabel("Target URL").fill(target);
+  // A draft of another workspace has a domain that this one has not.
+  await page.evaluate(() => {
+    const key = "waypost.draft.create";
+    sessionStorage.setItem(key, JSON.stringify({ ...JSON.parse(sessionStorage.getItem(key)), domain: "other.example" }));
+  });
+  await page.reload();
   await form.getByLabel("Expires").focus();
   await page.keyboard.type("31122099");
   await form.getByRole("button", { name: "Create link" }).click();
   await form.getByLabel("Expires").and(page.locator(":focus")).waitFor();
+  // Years are not longer than those of the API, which says so.
+  c.assert.equal(await form.getByLabel("Expires").getAttribute("max"), "9999-12-31T23:59");
+  await form.getByLabel("Expires").fill("12099-12-31T12:00");
+  await form.getByRole("button", { name: "Create link" }).click();
+  await form.getByRole("alert").filter({ hasText: /time/ }).waitFor();
   await form.getByLabel("Expires").fill("2099-12-31T12:00");
   await form.getByRole("button", { name: "Create link" }).click();
   await dialogOf(page, "Your link is ready").waitFor();

@@ -8,7 +8,7 @@ import { operator } from "../../app/session";
 import { Copy } from "../../ui/copy";
 import { Dialog } from "../../ui/dialog";
 import { Trouble, words } from "../../ui/failure";
-import { Check, Choice, Field } from "../../ui/field";
+import { Check, Choice, Field, moment } from "../../ui/field";
 import { QR } from "../../ui/qr";
 import { LimitFields, limitsOf, unlimited, type Limits } from "../link/limits";
 import { text as common } from "../../messages/app";
@@ -49,14 +49,13 @@ export interface Made {
 
 function bodyOf(d: Draft, password: string): Schemas["NewLink"] {
   const tags = [...new Set(d.tags.split(",").map((t) => t.trim()).filter(Boolean))];
-  const expires = new Date(d.expires);
   return {
     original_url: d.target.trim(),
     ...(d.code.trim() ? { custom_code: d.code.trim() } : {}),
     ...(d.title.trim() ? { title: d.title.trim() } : {}),
     ...(tags.length ? { tags } : {}),
     ...(d.domain ? { domain: d.domain } : {}),
-    ...(d.expires && !isNaN(expires.getTime()) ? { expires_at: expires.toISOString() } : {}),
+    ...(d.expires ? { expires_at: moment(d.expires)! } : {}),
     ...(d.description.trim() ? { description: d.description } : {}),
     ...(d.status === "302" ? {} : { redirect_status: Number(d.status) as Link["redirect_status"] }),
     ...(d.forwardQuery ? { forward_query: true } : {}),
@@ -77,7 +76,10 @@ const shownFields = ["original_url", "custom_code", "title", "tags", "expires_at
 export function CreateForm({ domains, pasted, made, focus }: {
   domains: readonly Schemas["Domain"][]; pasted?: string; made: (made: Made) => void; focus?: boolean;
 }) {
-  const [draft, setDraft, discard] = useStored<Draft>("create", blank);
+  const [kept, setDraft, discard] = useStored<Draft>("create", blank);
+  const served = domains.filter((d) => d.state === "approved" || d.state === "proved");
+  // What was typed may be of another workspace, which has other domains.
+  const draft = served.length === 0 || served.some((d) => d.host === kept.domain) ? kept : { ...kept, domain: "" };
   const [password, setPassword] = useState(""); // which is not kept in the tab
   const act = useAct();
   const form = useRef<HTMLFormElement>(null);
@@ -107,7 +109,6 @@ export function CreateForm({ domains, pasted, made, focus }: {
     discard();
     made({ link: data, found: response.status === 200, body, key, sent });
   });
-  const served = domains.filter((d) => d.state === "approved" || d.state === "proved");
   const unlike = JSON.stringify(draft) !== JSON.stringify(blank);
   return (
     <form
