@@ -128,6 +128,23 @@ export async function linksAreFoundFilteredAndOrderedInTheAddressBar(c) {
   await page.waitForURL((url) => !url.searchParams.has("search") && !url.searchParams.has("tag"));
 }
 
+/** A date that is typed is one step back, and its field stays. */
+export async function aTypedDateFilters(c) {
+  const { page } = c;
+  const { word } = await newLinks(c, 1);
+  await find(page, word, 1);
+  const steps = await page.evaluate("history.length");
+  await page.getByText("More filters").click();
+  await page.getByLabel("Created until").focus();
+  await page.keyboard.type("02022026");
+  await page.waitForURL((url) => url.searchParams.get("to") === "2026-02-02");
+  await page.getByRole("heading", { name: "No link fits" }).waitFor();
+  await page.getByLabel("Created until").fill("");
+  await shows(page, 1);
+  await page.getByLabel("Created until").waitFor();
+  c.assert.equal(await page.evaluate("history.length"), steps);
+}
+
 /** A short URL is found, whether it is pasted with its scheme or without. */
 export async function aPastedShortURLIsFound(c) {
   const { page } = c;
