@@ -13,7 +13,8 @@ export interface Loaded<T> {
   /** When data arrived. */
   at: Date | undefined;
   reload: () => void;
-  /** Replaces the data, for example after a change whose answer is known. */
+  /** Replaces the data, for example after a change whose answer is known. An answer that is
+   * on its way may be older, so the data is asked for again. */
   set: (data: T) => void;
 }
 
@@ -60,7 +61,10 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: read
   return {
     data: state.data, failure: state.failure, loading: state.loading, slow: slow && state.loading, at: state.at,
     reload,
-    set: (data) => setState({ data, loading: false, at: new Date() }),
+    set: (data) => {
+      setState({ data, loading: false, at: new Date() });
+      if (asked.current) setTurn((n) => n + 1);
+    },
   };
 }
 
