@@ -98,10 +98,12 @@ function fromCell(field: Field, cell: string): unknown {
       return value === "true" || undefined;
     }
     case "tags": {
-      if (cell === "") return undefined;
+      if (cell.trim() === "") return undefined;
       const reader = new CsvReader(",");
-      const tags = reader.read(cell, true)[0]?.cells;
-      if (!tags || reader.broken) throw new RowFault(field, text("notTags"));
+      // A space before a tag belongs to it only within quotes.
+      const lines = reader.read(cell.replace(/("(?:[^"]|"")*")|(^|,)[^\S\n]+/g, "$1$2"), true);
+      const tags = lines[0]?.cells;
+      if (!tags || lines.length > 1 || reader.broken) throw new RowFault(field, text("notTags"));
       return tags;
     }
     case "object": {
@@ -177,7 +179,8 @@ function linkOfCells(r: CsvRow, columns: Shape["columns"]): NewLink {
   if (!r.cells) throw new RowFault("", faults[r.fault!]());
   if (r.cells.length !== columns.length) throw new RowFault("", text("cells", { n: r.cells.length, expected: columns.length }));
   const link: Record<string, unknown> = {};
-  const shlink = columns.some(({ name }) => name.trim().toLowerCase() === "shortcode"); // its tags are a|b
+  const has = (...names: string[]) => columns.some(({ name }) => names.includes(name.trim().toLowerCase()));
+  const shlink = has("shortcode") && has("createdat", "shorturl", "visits"); // its tags are a|b
   columns.forEach(({ field }, i) => {
     if (!field || field === "ignored") return;
     const cell = plainCell(r.cells![i]!);
