@@ -70,6 +70,9 @@ export async function editWithUndo(c) {
   await c.axe();
   await dialog.getByRole("button", { name: "Save" }).click();
   await dialog.getByText("This is no JSON object").first().waitFor();
+  await dialog.getByLabel("Metadata").fill('{"campaign": [9007199254740993]}');
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.getByText("Whole numbers beyond 2⁵³ lose digits").first().waitFor();
   // What was typed is found again, also at another address of the link.
   await open(c, link, `?edit&domain=${link.domain}`);
   await dialog.getByText("This is what you typed earlier").waitFor();

@@ -92,6 +92,10 @@ export async function namesTheFieldOfARefusedRow(c) {
   await check("cells.csv", "original_url,custom_code\nhttps://example.com/b\n");
   await refused.getByRole("row", { name: /^2 it has 1 cells instead of 2/ }).waitFor();
   c.assert.deepEqual(await heads(), ["Row", "Reason", "Target"]);
+  await check("numbers.csv", 'original_url,metadata\nhttps://example.com/c,"{""a"":[{""b"":9007199254740993}]}"\n');
+  await refused.getByRole("row", { name: /^2 metadata Whole numbers beyond 2⁵³ lose digits/ }).waitFor();
+  await check("numbers.jsonl", '{"original_url":"https://example.com/d","metadata":{"a":-9007199254740993}}\n');
+  await refused.getByRole("row", { name: /^1 metadata Whole numbers beyond 2⁵³ lose digits/ }).waitFor();
   await c.axe();
 }
 

@@ -57,6 +57,11 @@ export function same(a: unknown, b: unknown): boolean {
   return JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 }
 
+/** rounded reports whether JSON holds a whole number that has more digits than a browser keeps. */
+export function rounded(value: unknown): boolean {
+  return typeof value === "object" && value !== null ? Object.values(value).some(rounded) : Number.isInteger(value) && !Number.isSafeInteger(value);
+}
+
 /** named returns the name of a rule, or of a variant, or else its number. */
 export function named(what: "rule" | "variant", of: { id?: number | undefined; name?: string | undefined }): string {
   return of.name || (of.id ? textOf(`${what}N`, { n: of.id }) : textOf(`${what}New`));

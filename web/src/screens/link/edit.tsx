@@ -7,7 +7,7 @@ import { Dialog } from "../../ui/dialog";
 import { Trouble } from "../../ui/failure";
 import { Check, Choice, Field, local, moment } from "../../ui/field";
 import { Table } from "../../ui/table";
-import { changeLink, draftName, fieldLabel, getLink, inWords, same, type Change, type FieldName, type Link, type Place, type State } from "./change";
+import { changeLink, draftName, fieldLabel, getLink, inWords, rounded, same, type Change, type FieldName, type Link, type Place, type State } from "./change";
 import { LimitFields, unlimited, type Limits } from "./limits";
 import { Tags } from "./tags";
 
@@ -69,8 +69,10 @@ function metadata(typed: string): unknown {
   } catch {
     value = undefined;
   }
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
-  throw new Failure(422, "invalid", text("metadataFault"), { metadata: text("metadataFault") });
+  const object = typeof value === "object" && value !== null && !Array.isArray(value);
+  if (object && !rounded(value)) return value;
+  const fault = object ? text("rounded") : text("metadataFault");
+  throw new Failure(422, "invalid", fault, { metadata: fault });
 }
 
 /** merge takes what someone else has changed into a draft. What the user has typed stays. */

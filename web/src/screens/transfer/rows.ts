@@ -1,6 +1,8 @@
 // Rows of a file as links, in batches, without ever holding more than a slice of the file.
 import type { Schemas } from "../../app/api";
+import { text as ofLink } from "../../messages/link";
 import { text, textOf } from "../../messages/transfer";
+import { rounded } from "../link/change";
 import { CsvReader, longest, plainCell, type CsvRow } from "./csv";
 
 export type NewLink = Schemas["NewLink"];
@@ -110,7 +112,7 @@ function fromCell(field: Field, cell: string): unknown {
       if (cell === "" || cell === "null") return undefined;
       const value = json(cell);
       if (!isObject(value)) throw new RowFault(field, text("notObject"));
-      return value;
+      return exact(field, value);
     }
     case "list": {
       if (cell === "" || cell === "null") return undefined;
@@ -137,6 +139,12 @@ function json(source: string): unknown {
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** exact refuses a value that has lost digits. */
+function exact(field: string, value: unknown): unknown {
+  if (rounded(value)) throw new RowFault(field, ofLink("rounded"));
+  return value;
 }
 
 /** fits reports whether a value of JSON has the type of its field. */
@@ -223,7 +231,7 @@ function linkOfLine(line: string): NewLink {
     // Times left out of exports are null, as is metadata.
     if (!field || field === "ignored" || v === null) continue;
     if (!fits(field, v)) throw new RowFault(name, textOf(kinds[field] === "time" ? "notTime" : "wrongKind"));
-    link[field] = kinds[field] === "time" ? timeOf(field, v as string) : v;
+    link[field] = kinds[field] === "time" ? timeOf(field, v as string) : exact(name, v);
   }
   if (link["active"] === true) delete link["active"];
   return withPassword(link);
