@@ -70,8 +70,11 @@ export async function editWithUndo(c) {
   await c.axe();
   await dialog.getByRole("button", { name: "Save" }).click();
   await dialog.getByText("This is no JSON object").first().waitFor();
-  // What was typed survives a reload of the page.
-  await c.page.reload();
+  await dialog.getByLabel("Metadata").fill('{"campaign": [9007199254740993]}');
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.getByText("Whole numbers beyond 2⁵³ lose digits").first().waitFor();
+  // What was typed is found again, also at another address of the link.
+  await open(c, link, `?edit&domain=${link.domain}`);
   await dialog.getByText("This is what you typed earlier").waitFor();
   await dialog.getByText("More: limits, redirect and metadata").click();
   await dialog.getByLabel("Metadata").fill('{"campaign": 7}');
@@ -209,6 +212,39 @@ export async function failuresLoseNothing(c) {
   await c.page.unroute(/\/stats\?/);
   await c.page.getByRole("button", { name: "Try again" }).click();
   await c.page.getByText("90 days before").first().waitFor();
+}
+
+/** An answer that was asked for before a change does not bring the former state back. */
+export async function aLateAnswerUndoesNoChange(c) {
+  const { page } = c;
+  const title = c.unique();
+  const link = await create(c, { title });
+  await open(c, link, "?edit");
+  let answer;
+  const answered = new Promise((done) => { answer = done; });
+  await page.route((url) => url.pathname === `/api/v1/urls/${link.short_code}`, async (route) => {
+    if (route.request().method() !== "GET") return route.fallback();
+    const response = await route.fetch();
+    await answered;
+    return route.fulfill({ response }).catch(() => undefined); // the page does not want it any more
+  });
+  const asked = page.waitForRequest((r) => r.method() === "GET" && new URL(r.url()).pathname.endsWith(link.short_code));
+  await click(c, link, desktop);
+  await asked;
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: "Title" }).fill(`${title} new`);
+  await dialog.getByRole("button", { name: "Save" }).click();
+  const heading = page.getByRole("heading", { level: 1 });
+  await heading.and(page.getByText(`${title} new`, { exact: true })).waitFor();
+  await heading.evaluate((h) => {
+    globalThis.seen = new Set();
+    new MutationObserver(() => globalThis.seen.add(document.querySelector("h1").textContent)).observe(h, { characterData: true, childList: true, subtree: true });
+  });
+  answer();
+  await page.getByRole("region", { name: "History" }).getByRole("listitem").nth(1).waitFor();
+  await click(c, link, desktop);
+  await page.locator(".figure", { hasText: /^Clicks in all time/ }).locator("dd").getByText("2", { exact: true }).waitFor();
+  c.assert.deepEqual(await page.evaluate(() => [...globalThis.seen]), []);
 }
 
 export async function statistics(c) {

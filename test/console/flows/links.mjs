@@ -29,6 +29,13 @@ async function shows(page, n) {
   await page.getByRole("status").filter({ hasText: new RegExp(`^${n} links?$`) }).waitFor();
 }
 
+/** madeUp is a link that only the answers of a flow have. */
+const madeUp = (i) => ({
+  id: String(9e9 - i), short_code: `n${i}`, short_url: `http://localhost/n${i}`, domain: "localhost", original_url: `https://example.com/${i}`,
+  redirect_status: 302, forward_query: false, forward_path: false, title: `Link ${i}`, description: "", tags: ["many"], metadata: null, created_by: "",
+  active: true, click_count: i, last_accessed_at: null, created_at: "2026-01-01T00:00:00Z", updated_at: "2026-01-01T00:00:00Z", expires_at: null,
+});
+
 const dialogOf = (page, name) => page.getByRole("dialog", { name });
 
 export async function aPastedURLBecomesALinkOnAllEdges(c) {
@@ -119,6 +126,23 @@ export async function linksAreFoundFilteredAndOrderedInTheAddressBar(c) {
   await rowOf(page, tag).getByText("off", { exact: true }).waitFor();
   await page.getByRole("button", { name: "Clear filters" }).click();
   await page.waitForURL((url) => !url.searchParams.has("search") && !url.searchParams.has("tag"));
+}
+
+/** A date that is typed is one step back, and its field stays. */
+export async function aTypedDateFilters(c) {
+  const { page } = c;
+  const { word } = await newLinks(c, 1);
+  await find(page, word, 1);
+  const steps = await page.evaluate("history.length");
+  await page.getByText("More filters").click();
+  await page.getByLabel("Created until").focus();
+  await page.keyboard.type("02022026");
+  await page.waitForURL((url) => url.searchParams.get("to") === "2026-02-02");
+  await page.getByRole("heading", { name: "No link fits" }).waitFor();
+  await page.getByLabel("Created until").fill("");
+  await shows(page, 1);
+  await page.getByLabel("Created until").waitFor();
+  c.assert.equal(await page.evaluate("history.length"), steps);
 }
 
 /** A short URL is found, whether it is pasted with its scheme or without. */
@@ -214,7 +238,75 @@ export async function severalLinksAreTaggedSwitchedOffDeletedAndRestored(c) {
   c.assert.equal((await stored()).length, 3);
 }
 
-/** A list that fails can be asked for again, also when the one before had more pages. */
+/** A page without links may have others behind it, and so may one whose links were deleted. */
+export async function aListWithoutRowsLoadsOn(c) {
+  const { page } = c;
+  const pages = { start: [0, 0, "full"], full: [0, 100, "last"], last: [100, 101, ""] };
+  await page.route(/\/api\/v1\/urls\?/, (route) => {
+    const [from, to, next_cursor] = pages[new URL(route.request().url()).searchParams.get("cursor") ?? "start"];
+    return route.fulfill({ json: { urls: Array.from({ length: to - from }, (_, i) => madeUp(from + i)), next_cursor } });
+  });
+  await page.route(/\/api\/v1\/urls\/n\d+\?/, (route) => route.fulfill({ status: 204 }));
+  await page.route(/\/api\/v1\/stats\/links/, (route) => route.fulfill({ json: { from: "2026-01-01T00:00:00Z", days: 14, links: [] } }));
+  await page.reload();
+  await page.getByText("The first 100 links.").waitFor();
+  await page.getByRole("checkbox", { name: "Select all loaded links" }).check();
+  await page.keyboard.press("#");
+  await dialogOf(page, "Delete 100 links?").getByRole("button", { name: "Delete" }).click();
+  await rowOf(page, "Link 100").waitFor();
+  await shows(page, 1);
+}
+
+/** What is asked for while links are being changed is done after that, with the links as they are then. */
+export async function changesTakeTheirTurns(c) {
+  const { page } = c;
+  const { word, links } = await newLinks(c, 2);
+  const { word: other } = await newLinks(c, 1);
+  const active = () => Promise.all(links.map(async (l) => (await c.api("GET", `/api/v1/urls/${l.short_code}`)).active));
+  const select = (i) => page.getByRole("checkbox", { name: `Select ${word} ${i}` }).check();
+  await find(page, word, 2);
+  await select(1);
+  await page.getByRole("button", { name: "Switch off" }).click();
+  await page.getByText("1 link switched off").waitFor();
+  let pass;
+  const passing = new Promise((done) => { pass = done; });
+  await page.route(`**/api/v1/urls/${links[1].short_code}*`, async (route) => {
+    await passing;
+    return route.continue();
+  });
+  await select(2);
+  await page.getByRole("button", { name: "Switch off" }).click();
+  await page.getByText("0 of 1 done").waitFor();
+  await page.getByRole("button", { name: "Undo" }).click();
+  pass();
+  await page.getByText("1 link is as it was").waitFor();
+  c.assert.deepEqual(await active(), [true, false]);
+
+  // A change by someone else is known to the selection.
+  await select(1);
+  await select(2);
+  await c.api("PATCH", `/api/v1/urls/${links[0].short_code}`, { active: false });
+  await newLinks(c, 1); // which is news
+  await rowOf(page, `${word} 1`).getByText("off", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "Switch on" }).click();
+  await page.getByText("2 links switched on").waitFor();
+  c.assert.deepEqual(await active(), [true, true]);
+
+  // A deletion is undone while another list is shown, into which the link does not get.
+  await select(1);
+  await page.keyboard.press("#");
+  await dialogOf(page, "Delete 1 link?").getByRole("button", { name: "Delete" }).click();
+  const deleted = page.locator(".toast").filter({ hasText: "1 link deleted" });
+  await deleted.waitFor();
+  await find(page, other, 1);
+  await deleted.getByRole("button", { name: "Undo" }).click();
+  await page.getByText("1 link is as it was").nth(1).waitFor();
+  await shows(page, 1);
+  c.assert.equal(await rowOf(page, word).count(), 0);
+}
+
+/** A list that fails can be asked for again, also when the one before had more pages. Its
+ * links are no longer taken for those that were asked for. */
 export async function aListThatFailedIsAskedForAgain(c) {
   const { page } = c;
   const { word } = await newLinks(c, 2);
@@ -222,10 +314,19 @@ export async function aListThatFailedIsAskedForAgain(c) {
   await c.api("POST", "/api/v1/urls/bulk", { links: Array.from({ length: 101 }, (_, i) => ({ original_url: `https://example.com/${i}`, title: many })) });
   await page.goto(`${c.base}/console/links?search=${many}`);
   await page.getByRole("status").filter({ hasText: "100" }).waitFor();
-  await page.route("**/api/v1/urls?*", (route) => route.abort("connectionreset"));
+  let fail;
+  const failing = new Promise((done) => { fail = done; });
+  await page.route("**/api/v1/urls?*", async (route) => {
+    await failing;
+    return route.abort("connectionreset");
+  });
   await page.getByRole("searchbox", { name: "Search links" }).fill(word);
+  await page.getByRole("checkbox", { name: "Select all loaded links", disabled: true }).waitFor();
+  await page.getByRole("checkbox", { name: `Select ${many}`, disabled: true }).first().waitFor();
+  fail();
   const again = page.getByRole("button", { name: "Try again" });
   await again.waitFor();
+  c.assert.equal(await page.getByRole("table").count(), 0);
   await page.unroute("**/api/v1/urls?*");
   await again.click();
   await shows(page, 2);
@@ -238,10 +339,21 @@ export async function aTimeThatIsHalfTypedCreatesNoLink(c) {
   await page.goto(`${c.base}/console/links?create`);
   const form = dialogOf(page, "Create a link");
   await form.getByLabel("Target URL").fill(target);
+  // A draft of another workspace has a domain that this one has not.
+  await page.evaluate(() => {
+    const key = "waypost.draft.create";
+    sessionStorage.setItem(key, JSON.stringify({ ...JSON.parse(sessionStorage.getItem(key)), domain: "other.example" }));
+  });
+  await page.reload();
   await form.getByLabel("Expires").focus();
   await page.keyboard.type("31122099");
   await form.getByRole("button", { name: "Create link" }).click();
   await form.getByLabel("Expires").and(page.locator(":focus")).waitFor();
+  // Years are not longer than those of the API, which says so.
+  c.assert.equal(await form.getByLabel("Expires").getAttribute("max"), "9999-12-31T23:59");
+  await form.getByLabel("Expires").fill("12099-12-31T12:00");
+  await form.getByRole("button", { name: "Create link" }).click();
+  await form.getByRole("alert").filter({ hasText: /time/ }).waitFor();
   await form.getByLabel("Expires").fill("2099-12-31T12:00");
   await form.getByRole("button", { name: "Create link" }).click();
   await dialogOf(page, "Your link is ready").waitFor();
@@ -388,14 +500,9 @@ export async function aHundredThousandLinksScroll(c) {
   const { page } = c;
   const all = 100_000;
   const size = 2500; // more than a page of the server, so that the flow takes seconds
-  const link = (i) => ({
-    id: String(9e9 - i), short_code: `n${i}`, short_url: `http://localhost/n${i}`, domain: "localhost", original_url: `https://example.com/${i}`,
-    redirect_status: 302, forward_query: false, forward_path: false, title: `Link ${i}`, description: "", tags: ["many"], metadata: null, created_by: "",
-    active: true, click_count: i, last_accessed_at: null, created_at: "2026-01-01T00:00:00Z", updated_at: "2026-01-01T00:00:00Z", expires_at: null,
-  });
   await page.route(/\/api\/v1\/urls\?/, (route) => {
     const from = Number(new URL(route.request().url()).searchParams.get("cursor") ?? 0);
-    const urls = Array.from({ length: size }, (_, i) => link(from + i));
+    const urls = Array.from({ length: size }, (_, i) => madeUp(from + i));
     return route.fulfill({ json: { urls, next_cursor: from + size < all ? String(from + size) : "" } });
   });
   await page.route(/\/api\/v1\/stats\/links/, (route) => route.fulfill({ json: { from: "2026-01-01T00:00:00Z", days: 14, links: [] } }));

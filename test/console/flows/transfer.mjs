@@ -50,15 +50,17 @@ export async function imports(c) {
   const tag = c.unique();
   const title = `He said "go", ${tag}`;
   await open(c);
-  await choose(c, "links.csv", `\ufeffurl,Title,tags,expires_at,Notes\r\nhttps://example.com/a?${tag},"He said ""go"", ${tag}",${tag},,x\r\n` +
-    `https://example.com/b,"two\r\nlines","${tag},'=1",,\r\nhttp://localhost/,'=1+1,${tag},,\r\nhttps://example.com/c,late,${tag},tomorrow,\r\n`);
+  await choose(c, "links.csv", `\ufeffurl,Title,tags,expires_at,Notes\r\nhttps://example.com/a?${tag},"He said ""go"", ${tag}","${tag}, spring, "" x""",,x\r\n` +
+    `https://example.com/b,"two\r\nlines","${tag},'=1",,\r\nhttp://localhost/,'=1+1,${tag},,\r\nhttps://example.com/c,late,${tag},tomorrow,\r\n` +
+    `https://example.com/d,lines,"${tag}\nmore",,\r\n`);
   await c.page.getByText("Unknown, so they are left out: Notes.").waitFor();
   await button(c, "Check all rows").click();
   await c.page.getByText("The check has ended.").waitFor();
-  c.assert.deepEqual([await figure(c, "would be created"), await figure(c, "Rows refused")], [2, 2]);
+  c.assert.deepEqual([await figure(c, "would be created"), await figure(c, "Rows refused")], [2, 3]);
   const refused = c.page.getByRole("table", { name: "Rows that are refused" });
   await refused.getByRole("row", { name: /^4 .*local name/ }).waitFor();
   await refused.getByRole("row", { name: /^5 expires_at not a time/ }).waitFor();
+  await refused.getByRole("row", { name: /^6 tags tags are not separated by commas/ }).waitFor();
   const [download] = await Promise.all([c.page.waitForEvent("download"), c.page.getByRole("link", { name: "Download CSV" }).click()]);
   c.assert.equal(download.suggestedFilename(), "waypost-refused-rows.csv");
   await c.axe();
@@ -68,6 +70,7 @@ export async function imports(c) {
   await c.narrow();
   const links = await found(c, tag);
   c.assert.deepEqual(links.map((l) => l.title).sort(), [title, "two\nlines"].sort());
+  c.assert.deepEqual(links.find((l) => l.title === title).tags.toSorted(), [tag, "spring", " x"].sort());
   c.assert.deepEqual(links.find((l) => l.title === "two\nlines").tags.toSorted(), [tag, "'=1"].sort());
 }
 
@@ -89,6 +92,10 @@ export async function namesTheFieldOfARefusedRow(c) {
   await check("cells.csv", "original_url,custom_code\nhttps://example.com/b\n");
   await refused.getByRole("row", { name: /^2 it has 1 cells instead of 2/ }).waitFor();
   c.assert.deepEqual(await heads(), ["Row", "Reason", "Target"]);
+  await check("numbers.csv", 'original_url,metadata\nhttps://example.com/c,"{""a"":[{""b"":9007199254740993}]}"\n');
+  await refused.getByRole("row", { name: /^2 metadata Whole numbers beyond 2⁵³ lose digits/ }).waitFor();
+  await check("numbers.jsonl", '{"original_url":"https://example.com/d","metadata":{"a":-9007199254740993}}\n');
+  await refused.getByRole("row", { name: /^1 metadata Whole numbers beyond 2⁵³ lose digits/ }).waitFor();
   await c.axe();
 }
 
@@ -142,6 +149,7 @@ export async function resumes(c) {
   await c.page.getByText(/Paused: The service cannot do this at the moment/).waitFor();
   await button(c, "Stop").click();
   await c.page.getByText("Stopped at row 501. What was created stays.").waitFor();
+  await c.page.getByRole("link", { name: "Download CSV" }).waitFor();
   await c.page.unroute("**/api/v1/urls/bulk*");
   await open(c);
   await choose(c, "renamed.csv", csv);
@@ -149,9 +157,66 @@ export async function resumes(c) {
   await c.axe();
   await button(c, "Continue at row 502").click();
   await c.page.getByText("The import has ended.").waitFor();
+  await c.page.getByText("Refused rows up to row 501 are not in this list.").waitFor();
   const links = await found(c, tag);
   c.assert.equal(links.length, 41);
   c.assert.equal(new Set(links.map((l) => l.original_url)).size, 41);
+}
+
+/** Rows for which the API has no time are sent again, under the same key until a part of
+ * the rows has been created. Without keys the import stops, and can be continued. */
+export async function sendsAgainWhatTheAPIHasNoTimeFor(c) {
+  const tag = c.unique();
+  const { page } = c;
+  const csv = `original_url,tags\nhttp://localhost/,${tag}\n${[1, 2, 3].map((i) => `https://example.com/${i},${tag}\n`).join("")}`;
+  const failed = (type) => ({ status: 503, error: { type: `urn:waypost:problem:${type}`, title: "", status: 503, detail: "of the test" } });
+  const sent = [];
+  // Each time the API does only some of the rows, and says of the others why not.
+  let steps = [];
+  const kept = new Map();
+  await page.route("**/api/v1/urls/bulk*", async (route) => {
+    const { links } = route.request().postDataJSON();
+    const { "idempotency-key": key, ...headers } = route.request().headers();
+    sent.push([key?.replace(/^import-\w+-/, ""), links.length]);
+    if (kept.has(key)) return route.fulfill({ headers: { "Idempotency-Replayed": "true" }, json: kept.get(key) });
+    const [done, why] = steps.shift() ?? [links.length];
+    if (why === "in-progress") return route.fulfill({ status: 409, contentType: "application/problem+json", body: JSON.stringify({ ...failed(why).error, status: 409 }) });
+    const answer = { results: links.slice(done).map(() => failed(why)) };
+    if (done) answer.results.unshift(...(await (await route.fetch({ headers, postData: JSON.stringify({ links: links.slice(0, done) }) })).json()).results);
+    if (key && answer.results.some((r) => r.status === 201)) kept.set(key, answer);
+    return route.fulfill({ json: answer });
+  });
+  await open(c);
+  await choose(c, "late.csv", csv);
+  steps = [[3, "unavailable"]];
+  await button(c, "Check all rows").click();
+  await page.getByText("The check has ended.").waitFor();
+  c.assert.deepEqual([await figure(c, "would be created"), await figure(c, "Rows refused")], [3, 1]);
+  steps = [[0, "in-progress"], [1, "unavailable"], [2, "unavailable"], [1, "keys-exhausted"]];
+  await button(c, "Import 3 rows").click();
+  await page.getByText("The import stopped at row 0.").waitFor();
+  await button(c, "Continue at row 1").click();
+  await page.getByText("The import has ended.").waitFor();
+  c.assert.deepEqual(sent, [[undefined, 4], [undefined, 1], ["0", 4], ["0", 4], ["0", 4], ["0-again1", 2], ["0", 4], ["0-again1", 2], ["0-again2", 1]]);
+  await page.getByRole("table", { name: "Rows that are refused" }).getByRole("row", { name: /^2 .*local name/ }).waitFor();
+  c.assert.equal(await figure(c, "Rows refused"), 1);
+  c.assert.deepEqual((await found(c, tag)).map((l) => l.original_url).sort(), [1, 2, 3].map((i) => `https://example.com/${i}`));
+}
+
+/** An import that its user leaves says that it has stopped. */
+export async function leavingAnImportStopsIt(c) {
+  await open(c);
+  await choose(c, "left.csv", "original_url\nhttps://example.com/\n");
+  await button(c, "Check all rows").click();
+  await c.page.getByText("Every row can be imported.").waitFor();
+  await c.page.route("**/api/v1/urls/bulk*", (route) => route.abort("connectionreset"));
+  await button(c, "Import 1 row").click();
+  await c.page.getByText(/^Paused: /).waitFor();
+  const leaves = () => c.page.evaluate(() => dispatchEvent(new Event("beforeunload", { cancelable: true })));
+  c.assert.equal(await leaves(), false);
+  await c.page.getByRole("navigation").getByRole("link", { name: "Links" }).click();
+  await c.page.getByText("The import has stopped. Choose the file again to continue.").waitFor();
+  c.assert.equal(await leaves(), true);
 }
 
 /** The export is a plain download of what was chosen. */
@@ -238,4 +303,8 @@ export async function importsAFileOfShlink(c) {
   await c.page.getByText("The import has ended.").waitFor();
   const links = await found(c, tag);
   c.assert.deepEqual(links.map((l) => [l.short_code, l.tags.toSorted(), l.expires_at]), [[tag, [tag, "b c"].sort(), "2099-12-31T00:00:00Z"]]);
+  // A list that somebody made has commas between its tags.
+  await button(c, "Choose another file").click();
+  await choose(c, "mine.csv", `shortCode,longUrl,tags\n${tag}-2,https://example.com/3,a|b\n`);
+  await c.page.getByRole("cell", { name: "a|b" }).waitFor();
 }

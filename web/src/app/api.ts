@@ -72,6 +72,13 @@ export class Failure extends Error {
   }
 }
 
+/** asFailure returns what was thrown as a Failure. Anything else is a fault of the console. */
+export function asFailure(e: unknown): Failure {
+  if (e instanceof Failure) return e;
+  console.error(e);
+  return new Failure(0, "fault", String(e));
+}
+
 /** The part of a field's location that names it: body.custom_code becomes custom_code. */
 function fieldName(at: string): string {
   return at.replace(/^(body|query|path|header)\./, "");

@@ -1,6 +1,6 @@
 // Data of a screen: loaded, reloaded, and never shown as fresh when it is not.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Failure } from "./api";
+import { asFailure, type Failure } from "./api";
 
 export interface Loaded<T> {
   /** The newest answer; it stays when a later request fails. */
@@ -13,7 +13,8 @@ export interface Loaded<T> {
   /** When data arrived. */
   at: Date | undefined;
   reload: () => void;
-  /** Replaces the data, for example after a change whose answer is known. */
+  /** Replaces the data, for example after a change whose answer is known. An answer that is
+   * on its way may be older, so the data is asked for again. */
   set: (data: T) => void;
 }
 
@@ -41,8 +42,8 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: read
       (data) => abort.signal.aborted || setState({ data, loading: false, at: new Date() }),
       (e: unknown) => {
         if (abort.signal.aborted) return;
-        if (!(e instanceof Failure)) console.error(e);
-        setState((s) => ({ ...s, failure: e instanceof Failure ? e : new Failure(0, "fault", String(e)), loading: false }));
+        const failure = asFailure(e);
+        setState((s) => ({ ...s, failure, loading: false }));
       },
     ).finally(() => {
       clearTimeout(timer);
@@ -60,7 +61,10 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: read
   return {
     data: state.data, failure: state.failure, loading: state.loading, slow: slow && state.loading, at: state.at,
     reload,
-    set: (data) => setState({ data, loading: false, at: new Date() }),
+    set: (data) => {
+      setState({ data, loading: false, at: new Date() });
+      if (asked.current) setTurn((n) => n + 1);
+    },
   };
 }
 
@@ -81,8 +85,7 @@ export function useAct(): { busy: boolean; failure: Failure | undefined; run: (a
         await act();
         return true;
       } catch (e) {
-        if (!(e instanceof Failure)) console.error(e);
-        setFailure(e instanceof Failure ? e : new Failure(0, "fault", String(e)));
+        setFailure(asFailure(e));
         return false;
       } finally {
         running.current = false;

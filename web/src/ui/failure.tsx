@@ -56,7 +56,7 @@ export function Trouble({ failure, retry }: { failure: Failure | undefined; retr
 
 /** Await shows loaded data; before that, that it loads; and when a reload failed, how old
  * the data is. */
-export function Await<T>({ of, children }: { of: Loaded<T>; children: (data: T) => ComponentChildren }) {
+export function Await<T>({ of, children }: { of: Omit<Loaded<T>, "set">; children: (data: T) => ComponentChildren }) {
   return (
     <>
       {of.failure && (

@@ -17,11 +17,16 @@ interface Input {
   min?: string | number;
   max?: string | number;
   dir?: "auto" | "ltr";
+  onChange?: (e: { currentTarget: HTMLInputElement }) => void;
 }
 
-/** Field is a labelled input. Fault says why its value was refused. */
-export function Field({ label, value, set, fault, hint, children, ...input }: Input & {
-  label: string; value: string; set: (value: string) => void; fault?: string | undefined; hint?: ComponentChildren; children?: ComponentChildren;
+/** The ends of what can be typed, because longer years are no times of the API. */
+const ends: Partial<Record<string, string>> = { date: "9999-12-31", "datetime-local": "9999-12-31T23:59" };
+
+/** Field is a labelled input. Fault says why its value was refused; offers are values that
+ * exist. */
+export function Field({ label, value, set, fault, hint, offers, children, ...input }: Input & {
+  label: string; value: string; set: (value: string) => void; fault?: string | undefined; hint?: ComponentChildren; offers?: readonly string[]; children?: ComponentChildren;
 }) {
   const id = useId();
   const about = fault ? `${id}-fault` : hint ? `${id}-hint` : undefined;
@@ -29,12 +34,28 @@ export function Field({ label, value, set, fault, hint, children, ...input }: In
     <div class="field">
       <label for={id}>{label}</label>
       <div class="row">
-        <input {...(input as object)} id={id} value={value} onInput={(e) => set(e.currentTarget.value)} aria-invalid={fault ? true : undefined} aria-describedby={about} />
+        <input max={ends[input.type ?? ""]} {...(input as object)} id={id} value={value} onInput={(e) => set(e.currentTarget.value)} aria-invalid={fault ? true : undefined} aria-describedby={about} list={offers && `${id}-offers`} />
+        {offers && <datalist id={`${id}-offers`}>{offers.map((v) => <option key={v} value={v} />)}</datalist>}
         {children}
       </div>
       {fault ? <p id={`${id}-fault`} class="fault" role="alert">{fault}</p> : hint && <p id={`${id}-hint`} class="hint">{hint}</p>}
     </div>
   );
+}
+
+/** local writes a moment as an input of the type datetime-local has it. */
+export function local(at: string | null | undefined): string {
+  if (!at) return "";
+  const d = new Date(at);
+  return new Date(d.getTime() - d.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+/** moment reads what such an input has. A moment that was not changed keeps its seconds. What
+ * is no time is left to the API, which says so. */
+export function moment(typed: string, was?: string | null): string | null {
+  if (!typed) return null;
+  const at = new Date(typed);
+  return was && local(was) === typed ? was : isNaN(at.getTime()) ? typed : at.toISOString();
 }
 
 /** Choice is a labelled list of which one is chosen. */

@@ -57,17 +57,9 @@ export function same(a: unknown, b: unknown): boolean {
   return JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 }
 
-/** local writes a moment as an input of the type datetime-local has it. */
-export function local(at: string | null | undefined): string {
-  if (!at) return "";
-  const d = new Date(at);
-  return new Date(d.getTime() - d.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
-}
-
-/** moment reads what such an input has. A moment that was not changed keeps its seconds. */
-export function moment(typed: string, was: string | null | undefined): string | null {
-  if (!typed) return null;
-  return was && local(was) === typed ? was : new Date(typed).toISOString();
+/** rounded reports whether JSON holds a whole number that has more digits than a browser keeps. */
+export function rounded(value: unknown): boolean {
+  return typeof value === "object" && value !== null ? Object.values(value).some(rounded) : Number.isInteger(value) && !Number.isSafeInteger(value);
 }
 
 /** named returns the name of a rule, or of a variant, or else its number. */
@@ -94,6 +86,6 @@ export function inWords(name: FieldName, value: unknown): string {
 }
 
 /** draftName returns the name under which what was typed of a link is kept. */
-export function draftName(at: Place, part: "link" | "rules" = "link"): string {
-  return `${part}.${at.domain ?? ""}/${at.code}`;
+export function draftName(link: Link, part: "link" | "rules" = "link"): string {
+  return `${part}.${link.domain}/${link.short_code}`;
 }

@@ -5,9 +5,9 @@ import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/link";
 import { Dialog } from "../../ui/dialog";
 import { Trouble } from "../../ui/failure";
-import { Check, Choice, Field } from "../../ui/field";
+import { Check, Choice, Field, local, moment } from "../../ui/field";
 import { Table } from "../../ui/table";
-import { changeLink, draftName, fieldLabel, getLink, inWords, local, moment, same, type Change, type FieldName, type Link, type Place, type State } from "./change";
+import { changeLink, draftName, fieldLabel, getLink, inWords, rounded, same, type Change, type FieldName, type Link, type Place, type State } from "./change";
 import { LimitFields, unlimited, type Limits } from "./limits";
 import { Tags } from "./tags";
 
@@ -69,8 +69,10 @@ function metadata(typed: string): unknown {
   } catch {
     value = undefined;
   }
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
-  throw new Failure(422, "invalid", text("metadataFault"), { metadata: text("metadataFault") });
+  const object = typeof value === "object" && value !== null && !Array.isArray(value);
+  if (object && !rounded(value)) return value;
+  const fault = object ? text("rounded") : text("metadataFault");
+  throw new Failure(422, "invalid", fault, { metadata: fault });
 }
 
 /** merge takes what someone else has changed into a draft. What the user has typed stays. */
@@ -89,7 +91,7 @@ function merge(draft: Draft, newer: State): Draft {
 
 /** Edit is the dialog that changes a link. Closing it keeps the draft; Cancel drops it. */
 export function Edit({ at, state, saved, close }: { at: Place; state: State; saved: (before: Link, change: Change, now: State & { applied: string }) => void; close: () => void }) {
-  const [kept, keep, drop] = useStored<Draft | null>(draftName(at), null);
+  const [kept, keep, drop] = useStored<Draft | null>(draftName(state.link), null);
   // Neither is kept in the tab.
   const [password, setPassword] = useState("");
   const [open, setOpen] = useState(false);

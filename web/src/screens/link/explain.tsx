@@ -3,7 +3,7 @@ import { ask, client, type Schemas } from "../../app/api";
 import { useLoad } from "../../app/load";
 import { text, textOf } from "../../messages/rules";
 import { Trouble } from "../../ui/failure";
-import { Choice, Field } from "../../ui/field";
+import { Choice, Field, moment } from "../../ui/field";
 import { named, type Link, type Place } from "./change";
 import { inWords } from "./ruleform";
 
@@ -26,7 +26,7 @@ export function Explain({ at, link, unsaved }: { at: Place; link: Link; unsaved:
   }, [device, typed]);
   const loaded = useLoad((signal) => {
     const query = Object.fromEntries(Object.entries({
-      ...asked, country: asked.country.trim().toUpperCase(), at: asked.at && new Date(asked.at).toISOString(),
+      ...asked, country: asked.country.trim().toUpperCase(), at: moment(asked.at) ?? "",
     }).filter(([, value]) => value));
     return ask(client.GET("/api/v1/urls/{code}/explain", { params: { path: { code: at.code }, query: { domain: at.domain, ...query } }, signal }));
   }, [JSON.stringify(asked), link.updated_at]);

@@ -120,7 +120,7 @@ function Present({ at, state, changed, reload, restore, deleted }: {
   const editing = query["edit"] !== undefined;
   const writes = can("links:write");
   const ruling = query["rules"] !== undefined;
-  const draft = sessionStorage.getItem(`waypost.draft.${draftName(at)}`) !== null;
+  const draft = sessionStorage.getItem(`waypost.draft.${draftName(link)}`) !== null;
   const turn = (what: "edit" | "rules") => (on: boolean) => route(inQuery(url, { [what]: on ? "on" : undefined }), true);
   const edit = turn("edit");
   const toggle = () => act.run(async () => {

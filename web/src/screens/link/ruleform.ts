@@ -2,7 +2,8 @@
 import type { Schemas } from "../../app/api";
 import { country, dateTime } from "../../app/i18n";
 import { text, textOf } from "../../messages/rules";
-import { local, moment, type Rule } from "./change";
+import { local, moment } from "../../ui/field";
+import type { Rule } from "./change";
 import { zone } from "./span";
 
 export type Condition = Schemas["Condition"];
@@ -78,9 +79,10 @@ export function ruleForm(r: Rule = { to: "" }): RuleForm {
   };
 }
 
-/** listOf takes the values apart. Names of cities and times have spaces. */
+/** listOf takes the values apart. Names of cities have spaces. In a schedule a comma stands
+ * between days, too: only one behind a time ends an entry. */
 export function listOf({ kind, values }: ConditionForm): string[] {
-  return (kind === "city" || kind === "week" ? values.split(/[,;\n]/) : values.split(/[,;\s]+/)).map((v) => v.trim()).filter(Boolean);
+  return values.split(kind === "city" ? /[,;\n]/ : kind === "week" ? /[;\n]|(?<=\d)\s*,/ : /[,;\s]+/).map((v) => v.trim()).filter(Boolean);
 }
 
 function conditionOf(c: ConditionForm): Condition {

@@ -25,7 +25,7 @@ interface Draft {
 export function Rules({ at, state, editing, edit, saved }: {
   at: Place; state: State; editing: boolean; edit: (on: boolean) => void; saved: (before: Link, change: Change, now: State & { applied: string }) => void;
 }) {
-  const [kept, keep, drop] = useStored<Draft | null>(draftName(at, "rules"), null);
+  const [kept, keep, drop] = useStored<Draft | null>(draftName(state.link, "rules"), null);
   const { rules = [] } = state.link;
   const writes = can("links:write");
   return (

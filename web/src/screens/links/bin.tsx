@@ -12,15 +12,14 @@ export default function Bin() {
   const [selected, select, clear] = useSelection("");
   const row = useRef(-1);
   const changes = useChanges(list, clear, row);
-  const empty = list.ready && list.rows.length === 0 && !list.next;
   return (
     <>
       <div class="head"><h1>{common("bin")}</h1></div>
       <p class="quiet">{text("emptyBinHint")}</p>
       <Failed of={changes} row={row} />
-      <p role="status" class="quiet">{list.ready && !empty && textOf(list.next ? "shownSome" : "shownAll", { n: list.rows.length })}</p>
+      <p role="status" class="quiet">{list.rows.length > 0 && textOf(list.next ? "shownSome" : "shownAll", { n: list.rows.length })}</p>
       <Pending list={list} version={list.version} />
-      {empty && <section class="empty"><h2>{text("emptyBin")}</h2><p><a href="/console/links">{common("toLinks")}</a></p></section>}
+      {list.empty && <section class="empty"><h2>{text("emptyBin")}</h2><p><a href="/console/links">{common("toLinks")}</a></p></section>}
       {list.rows.length > 0 && (
         <LinkTable bin list={list} version={list.version} selected={selected} select={select} at={row} shared="" action={(link) => <RestoreButton of={changes} link={link} />} />
       )}

@@ -1,18 +1,19 @@
 // Changes of several links at once: a request for each, some at a time.
 import type { ComponentChildren } from "preact";
-import { useId, useRef, useState } from "preact/hooks";
-import { answer, ask, client, Failure } from "../../app/api";
+import { useRef, useState } from "preact/hooks";
+import { answer, ask, asFailure, client, Failure } from "../../app/api";
 import { useShortcuts } from "../../app/keys";
 import { can } from "../../app/session";
 import { Confirm, Dialog } from "../../ui/dialog";
 import { words } from "../../ui/failure";
+import { Field } from "../../ui/field";
 import { download } from "../../ui/csv";
 import { toast } from "../../ui/toast";
 import { text as common } from "../../messages/app";
 import { text } from "../../messages/links";
 import { csvOf } from "./csv";
 import { useTags } from "./filters";
-import { nameOf, type Link, type LinkList, type Removed } from "./list";
+import { nameOf, type Link, type LinkList } from "./list";
 
 const atOnce = 6;
 const tries = 5;
@@ -30,6 +31,8 @@ interface Change {
   done: (n: number) => string;
   /** Whether the links leave the list. */
   leave?: boolean;
+  /** Puts those that were done into the list again. */
+  back?: (done: readonly Link[]) => void;
 }
 
 interface Outcome {
@@ -49,7 +52,7 @@ async function runAll(links: readonly Link[], act: Change["act"], tell: (done: n
       out.done.push(link);
       if (changed) out.changed.push(changed);
     } catch (e) {
-      const failure = e instanceof Failure ? e : new Failure(0, "fault", String(e));
+      const failure = asFailure(e);
       if (failure.status === 429 && left > 1 && !stopped()) {
         await new Promise((wake) => setTimeout(wake, Math.min(failure.retryAfter || 1, 30) * 1000));
         return one(link, left - 1);
@@ -121,41 +124,31 @@ export function refocus(row: number): void {
   }, 50);
 }
 
-/** useChanges runs changes of links and keeps what of them failed. */
+/** useChanges runs changes of links, one after the other, and keeps what of the newest failed. */
 export function useChanges(list: LinkList, clear: () => void, row: { current: number }) {
   const [progress, setProgress] = useState<{ done: number; n: number }>();
   const [failed, setFailed] = useState<{ change: Change; links: Outcome["failed"] }>();
   const stopped = useRef(false);
-  const running = useRef(false);
-  const run = async (links: readonly Link[], change: Change): Promise<void> => {
-    if (running.current) return;
+  const turns = useRef(Promise.resolve());
+  const run = (links: readonly Link[], change: Change) => {
+    turns.current = turns.current.then(() => one(links, change));
+  };
+  const one = async (links: readonly Link[], change: Change): Promise<void> => {
     if (links.length === 0) return toast(change.done(0));
-    running.current = true;
     stopped.current = false;
     setFailed(undefined);
     setProgress({ done: 0, n: links.length });
     const out = await runAll(links, change.act, (done) => setProgress({ done, n: links.length }), () => stopped.current);
-    running.current = false;
     setProgress(undefined);
     if (out.failed.length) setFailed({ change, links: out.failed });
-    let removed: Removed[] = [];
-    if (change.leave) removed = list.remove(new Set(out.done.map((l) => l.id)));
-    else list.merge(out.changed);
+    const back = change.leave && list.remove(new Set(out.done.map((l) => l.id)));
+    change.back?.(out.done);
+    list.merge(out.changed);
     if (change.leave || out.failed.length === 0) clear();
     refocus(row.current);
     if (out.done.length === 0) return;
-    toast(change.done(out.done.length), change.undo
-      ? {
-          undo: () => void run(out.done, {
-            act: async (link) => {
-              const back = await change.undo!(link);
-              if (change.leave) list.putBack(removed.filter(([, r]) => r.link.id === link.id));
-              return back;
-            },
-            done: (n) => text("doneUndone", { n }),
-          }),
-        }
-      : {});
+    const { undo } = change;
+    toast(change.done(out.done.length), undo ? { undo: () => run(out.done, { act: undo, done: (n) => text("doneUndone", { n }), ...(back && { back }) }) } : {});
   };
   return { run, progress, failed, dismiss: () => setFailed(undefined), stop: () => { stopped.current = true; } };
 }
@@ -173,7 +166,7 @@ export function Failed({ of, row }: { of: Changes; row: { current: number } }) {
         <ul>{links.slice(0, 20).map(([link, failure]) => <li key={link.id}><span dir="auto">{nameOf(link)}</span>: {words(failure)}</li>)}</ul>
         {links.length > 20 && <p>{text("andMore", { n: links.length - 20 })}</p>}
       </div>
-      <button type="button" onClick={() => void of.run(links.map(([link]) => link), change)}>{text("retryFailed")}</button>
+      <button type="button" onClick={() => of.run(links.map(([link]) => link), change)}>{text("retryFailed")}</button>
       <button
         type="button"
         onClick={() => {
@@ -197,7 +190,12 @@ export function Bulk({ of, list, selected, clear, row, bin = false, shared }: {
   // The links that the open dialog is about.
   const [links, setLinks] = useState<readonly Link[]>([]);
   const write = can("links:write");
-  const chosen = () => [...selected.values()];
+  // The links as they are now, as far as the list has them.
+  const present = (all: Iterable<Link>) => {
+    const now = new Map(list.rows.map(({ link }) => [link.id, link]));
+    return Array.from(all, (l) => now.get(l.id) ?? l);
+  };
+  const chosen = () => present(selected.values());
   const start = (what: Open) => {
     const row0 = list.rows[row.current]?.link;
     const all = selected.size > 0 ? chosen() : row0 ? [row0] : [];
@@ -212,7 +210,7 @@ export function Bulk({ of, list, selected, clear, row, bin = false, shared }: {
   ]);
   const run = (all: readonly Link[], change: Change) => {
     close();
-    void of.run(all, change);
+    of.run(all, change);
   };
   const tags = [...new Set(links.flatMap((l) => l.tags))].sort();
   return (
@@ -254,13 +252,13 @@ export function Bulk({ of, list, selected, clear, row, bin = false, shared }: {
             )}
         </section>
       )}
-      {open === "tag" && <AddTag links={links} close={close} add={(tag) => run(links.filter((l) => !l.tags.includes(tag)), changes.tag(tag))} />}
+      {open === "tag" && <AddTag links={links} close={close} add={(tag) => run(present(links).filter((l) => !l.tags.includes(tag)), changes.tag(tag))} />}
       {open === "untag" && (
         <Dialog title={text("removeTag")} close={close}>
           <Named links={links} />
           <div class="row">
             {tags.map((tag) => (
-              <button key={tag} type="button" onClick={() => run(links.filter((l) => l.tags.includes(tag)), changes.untag(tag))}><span class="clip" dir="auto">{tag}</span></button>
+              <button key={tag} type="button" onClick={() => run(present(links).filter((l) => l.tags.includes(tag)), changes.untag(tag))}><span class="clip" dir="auto">{tag}</span></button>
             ))}
             {tags.length === 0 && <p class="quiet">{common("none")}</p>}
           </div>
@@ -281,7 +279,7 @@ export function Bulk({ of, list, selected, clear, row, bin = false, shared }: {
 export function RestoreButton({ of, link }: { of: Changes; link: Link }) {
   if (!can("links:write")) return null;
   return (
-    <button type="button" class="small" aria-label={text("restoreOf", { name: nameOf(link) })} onClick={() => void of.run([link], changes.restore())}>
+    <button type="button" class="small" disabled={!!of.progress} aria-label={text("restoreOf", { name: nameOf(link) })} onClick={() => of.run([link], changes.restore())}>
       {text("restore")}
     </button>
   );
@@ -300,7 +298,6 @@ function Named({ links }: { links: readonly Link[] }) {
 function AddTag({ links, add, close }: { links: readonly Link[]; add: (tag: string) => void; close: () => void }): ComponentChildren {
   const [tag, setTag] = useState("");
   const tags = useTags(tag);
-  const id = useId();
   const long = new TextEncoder().encode(tag.trim()).length > 64;
   return (
     <Dialog title={text("addTag")} close={close}>
@@ -311,15 +308,7 @@ function AddTag({ links, add, close }: { links: readonly Link[]; add: (tag: stri
         }}
       >
         <Named links={links} />
-        <div class="field">
-          <label for={id}>{text("tag")}</label>
-          <input
-            id={id} list={`${id}-tags`} value={tag} autofocus autocomplete="off" dir="auto" aria-invalid={long || undefined} aria-describedby={`${id}-fault`}
-            onInput={(e) => setTag(e.currentTarget.value)}
-          />
-          <p id={`${id}-fault`} class="fault" role="alert">{long && common("tooLong", { n: 64 })}</p>
-          <datalist id={`${id}-tags`}>{tags.map((t) => <option key={t} value={t} />)}</datalist>
-        </div>
+        <Field label={text("tag")} value={tag} set={setTag} fault={long ? common("tooLong", { n: 64 }) : ""} offers={tags} autofocus autocomplete="off" dir="auto" />
         <footer>
           <button type="button" onClick={close}>{common("cancel")}</button>
           <button class="primary" disabled={!tag.trim() || long}>{text("addTag")}</button>

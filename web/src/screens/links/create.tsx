@@ -1,6 +1,6 @@
 import { useLocation } from "preact-iso/router";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { answer, ask, client, Failure, type Schemas } from "../../app/api";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { answer, ask, asFailure, client, Failure, type Schemas } from "../../app/api";
 import { number } from "../../app/i18n";
 import { useAct, useStored } from "../../app/load";
 import { linkPath } from "../../app/paths";
@@ -8,7 +8,7 @@ import { operator } from "../../app/session";
 import { Copy } from "../../ui/copy";
 import { Dialog } from "../../ui/dialog";
 import { Trouble, words } from "../../ui/failure";
-import { Check, Choice, Field } from "../../ui/field";
+import { Check, Choice, Field, moment } from "../../ui/field";
 import { QR } from "../../ui/qr";
 import { LimitFields, limitsOf, unlimited, type Limits } from "../link/limits";
 import { text as common } from "../../messages/app";
@@ -49,14 +49,13 @@ export interface Made {
 
 function bodyOf(d: Draft, password: string): Schemas["NewLink"] {
   const tags = [...new Set(d.tags.split(",").map((t) => t.trim()).filter(Boolean))];
-  const expires = new Date(d.expires);
   return {
     original_url: d.target.trim(),
     ...(d.code.trim() ? { custom_code: d.code.trim() } : {}),
     ...(d.title.trim() ? { title: d.title.trim() } : {}),
     ...(tags.length ? { tags } : {}),
     ...(d.domain ? { domain: d.domain } : {}),
-    ...(d.expires && !isNaN(expires.getTime()) ? { expires_at: expires.toISOString() } : {}),
+    ...(d.expires ? { expires_at: moment(d.expires)! } : {}),
     ...(d.description.trim() ? { description: d.description } : {}),
     ...(d.status === "302" ? {} : { redirect_status: Number(d.status) as Link["redirect_status"] }),
     ...(d.forwardQuery ? { forward_query: true } : {}),
@@ -77,7 +76,10 @@ const shownFields = ["original_url", "custom_code", "title", "tags", "expires_at
 export function CreateForm({ domains, pasted, made, focus }: {
   domains: readonly Schemas["Domain"][]; pasted?: string; made: (made: Made) => void; focus?: boolean;
 }) {
-  const [draft, setDraft, discard] = useStored<Draft>("create", blank);
+  const [kept, setDraft, discard] = useStored<Draft>("create", blank);
+  const served = domains.filter((d) => d.state === "approved" || d.state === "proved");
+  // What was typed may be of another workspace, which has other domains.
+  const draft = served.length === 0 || served.some((d) => d.host === kept.domain) ? kept : { ...kept, domain: "" };
   const [password, setPassword] = useState(""); // which is not kept in the tab
   const act = useAct();
   const form = useRef<HTMLFormElement>(null);
@@ -86,6 +88,9 @@ export function CreateForm({ domains, pasted, made, focus }: {
     if (pasted) setDraft({ ...draft, target: pasted });
   }, [pasted]);
   const set = <K extends keyof Draft>(name: K) => (value: Draft[K]) => setDraft({ ...draft, [name]: value });
+  const cut = draft.tags.lastIndexOf(",") + 1; // before the last tag
+  const before = draft.tags.slice(0, cut);
+  const tags = useTags(draft.tags.slice(cut).trim());
   const fields = act.failure?.fields ?? {};
   const taken = act.failure?.status === 409 && !!draft.code;
   const fault = (name: string) => Object.entries(fields).find(([at]) => at === name || at.startsWith(`${name}[`))?.[1];
@@ -104,7 +109,6 @@ export function CreateForm({ domains, pasted, made, focus }: {
     discard();
     made({ link: data, found: response.status === 200, body, key, sent });
   });
-  const served = domains.filter((d) => d.state === "approved" || d.state === "proved");
   const unlike = JSON.stringify(draft) !== JSON.stringify(blank);
   return (
     <form
@@ -130,7 +134,10 @@ export function CreateForm({ domains, pasted, made, focus }: {
       </div>
       {taken && <Others code={draft.code.trim()} domain={draft.domain} use={set("code")} />}
       <div class="pair">
-        <TagsField value={draft.tags} set={set("tags")} fault={fault("tags")} />
+        <Field
+          label={text("tags")} autocomplete="off" dir="auto" offers={tags.map((tag) => (before ? `${before} ${tag}` : tag))}
+          value={draft.tags} set={set("tags")} fault={fault("tags")} hint={text("tagsHint")}
+        />
         <Field label={text("expires")} type="datetime-local" value={draft.expires} set={set("expires")} fault={fault("expires_at")} hint={text("expiresHint")} />
       </div>
       {served.length > 1 && (
@@ -176,25 +183,6 @@ function Others({ code, domain, use }: { code: string; domain: string; use: (cod
     <div class="row">
       {free && <button type="button" class="small" onClick={() => use(free)}>{text("use", { code: free })}</button>}
       <button type="button" class="small" onClick={() => use("")}>{text("generated")}</button>
-    </div>
-  );
-}
-
-/** TagsField is a list of tags in one line, with those that exist as suggestions. */
-function TagsField({ value, set, fault }: { value: string; set: (value: string) => void; fault: string | undefined }) {
-  const id = useId();
-  const cut = value.lastIndexOf(",") + 1;
-  const before = value.slice(0, cut);
-  const tags = useTags(value.slice(cut).trim());
-  return (
-    <div class="field">
-      <label for={id}>{text("tags")}</label>
-      <input
-        id={id} value={value} list={`${id}-tags`} autocomplete="off" dir="auto" aria-invalid={fault ? true : undefined} aria-describedby={`${id}-about`}
-        onInput={(e) => set(e.currentTarget.value)}
-      />
-      <datalist id={`${id}-tags`}>{tags.map((tag) => <option key={tag} value={before ? `${before} ${tag}` : tag} />)}</datalist>
-      {fault ? <p id={`${id}-about`} class="fault" role="alert">{fault}</p> : <p id={`${id}-about`} class="hint">{text("tagsHint")}</p>}
     </div>
   );
 }
@@ -269,7 +257,7 @@ function Receipt({ made }: { made: Made }) {
         edges: Number(said.match(/^all; edges=(\d+)/)?.[1] ?? 0), behind: said.match(/behind=(.+)$/)?.[1]?.split(",") ?? [],
         seconds: (performance.now() - made.sent) / 1000,
       });
-    }, (e: unknown) => abort.signal.aborted || setApplied(e instanceof Failure ? e : new Failure(0, "fault", String(e))));
+    }, (e: unknown) => abort.signal.aborted || setApplied(asFailure(e)));
     return () => abort.abort();
   }, [made, turn]);
   const done = applied && !(applied instanceof Failure) ? applied : undefined;

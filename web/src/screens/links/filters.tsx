@@ -73,8 +73,14 @@ export function unfiltered(url: string): string {
 export function Filters({ domains }: { domains: readonly Schemas["Domain"][] }) {
   const { url, query, route } = useLocation();
   const asked = query as Asked;
-  const set = (name: string) => (value: string) => route(inQuery(url, { [name]: value }));
-  const more = ["domain", "from", "to"].filter((name) => asked[name]).length;
+  const go = (change: Record<string, string | undefined>, replace = false) => {
+    const to = inQuery(url, change);
+    if (to !== url) route(to, replace);
+  };
+  const set = (name: string) => (value: string) => go({ [name]: value });
+  // While a year is being typed, the value has one of long ago.
+  const date = (name: string) => (value: string) => (!value || value >= "2000") && go({ [name]: value }, true);
+  const [more] = useState(["domain", "from", "to"].some((name) => asked[name]));
   return (
     <search class="link-filters">
       <Search />
@@ -84,10 +90,10 @@ export function Filters({ domains }: { domains: readonly Schemas["Domain"][] }) 
       />
       <TagField label={text("tag")} value={asked["tag"] ?? ""} set={set("tag")} />
       <Choice<Sort>
-        label={text("sort")} value={sortOf(asked)} set={(sort) => route(inQuery(url, { sort: sort === "-created" ? undefined : sort }))}
+        label={text("sort")} value={sortOf(asked)} set={(sort) => go({ sort: sort === "-created" ? undefined : sort })}
         options={[["-created", text("newest")], ["created", text("oldest")], ["-clicks", text("mostClicks")], ["clicks", text("fewestClicks")]]}
       />
-      <details class="more-filters" open={more > 0}>
+      <details class="more-filters" open={more}>
         <summary>{text("filters")}</summary>
         <div class="row">
           {domains.length > 1 && (
@@ -96,8 +102,8 @@ export function Filters({ domains }: { domains: readonly Schemas["Domain"][] }) 
               options={[["", text("anyDomain")], ...domains.map((d) => [d.host, d.host] as const)]}
             />
           )}
-          <Field label={text("from")} type="date" value={asked["from"] ?? ""} set={set("from")} />
-          <Field label={text("to")} type="date" value={asked["to"] ?? ""} set={set("to")} />
+          <Field label={text("from")} type="date" value={asked["from"] ?? ""} set={date("from")} />
+          <Field label={text("to")} type="date" value={asked["to"] ?? ""} set={date("to")} />
         </div>
       </details>
     </search>
@@ -164,21 +170,15 @@ export function useTags(prefix: string): readonly string[] {
 function TagField({ label, value, set }: { label: string; value: string; set: (tag: string) => void }) {
   const [typed, setTyped] = useState(value);
   const tags = useTags(typed);
-  const id = useId();
   useEffect(() => setTyped(value), [value]);
   return (
-    <div class="field">
-      <label for={id}>{label}</label>
-      <input
-        id={id} type="search" list={`${id}-tags`} value={typed} autocomplete="off" dir="auto"
-        onInput={(e) => {
-          const tag = e.currentTarget.value;
-          setTyped(tag);
-          if (tag === "" || tags.includes(tag)) set(tag);
-        }}
-        onChange={(e) => set(e.currentTarget.value.trim())}
-      />
-      <datalist id={`${id}-tags`}>{tags.map((tag) => <option key={tag} value={tag} />)}</datalist>
-    </div>
+    <Field
+      label={label} type="search" offers={tags} value={typed} autocomplete="off" dir="auto"
+      set={(tag) => {
+        setTyped(tag);
+        if (tag === "" || tags.includes(tag)) set(tag);
+      }}
+      onChange={(e) => set(e.currentTarget.value.trim())}
+    />
   );
 }

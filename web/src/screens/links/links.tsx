@@ -1,13 +1,12 @@
 import { useLocation } from "preact-iso/router";
 import { useCallback, useEffect, useReducer, useRef, useState } from "preact/hooks";
 import { ask, client } from "../../app/api";
-import { dateTime } from "../../app/i18n";
 import { typing, useShortcuts } from "../../app/keys";
 import { useNews } from "../../app/live";
 import { useAct, useLoad } from "../../app/load";
 import { inQuery } from "../../app/paths";
 import { can } from "../../app/session";
-import { Trouble, words } from "../../ui/failure";
+import { Await, Trouble } from "../../ui/failure";
 import { download } from "../../ui/csv";
 import { text as common } from "../../messages/app";
 import { text, textOf } from "../../messages/links";
@@ -34,7 +33,7 @@ export default function Links() {
   const write = can("links:write");
   const creating = (asked["create"] !== undefined || made !== undefined) && write;
   const open = () => route(inQuery(url, { create: "1" }));
-  const empty = list.ready && list.rows.length === 0 && !list.next;
+  const { empty } = list;
   const first = empty && !filtered(asked);
   useShortcuts(write ? [{ keys: "c", label: common("create"), run: open }] : []);
   usePaste((target) => {
@@ -62,7 +61,7 @@ export default function Links() {
       {!first && <Filters domains={domains} />}
       <Failed of={changes} row={row} />
       <div class="row list-state">
-        <p role="status" class="quiet">{list.ready && !empty && textOf(list.next ? "shownSome" : "shownAll", { n: list.rows.length })}</p>
+        <p role="status" class="quiet">{list.rows.length > 0 && textOf(list.next ? "shownSome" : "shownAll", { n: list.rows.length })}</p>
         {filtered(asked) && !empty && <button type="button" class="small" onClick={() => route(unfiltered(url))}>{text("clear")}</button>}
         {list.newer > 0 && <button type="button" class="small" onClick={show}>{text("newLinks", { n: list.newer })}: {text("show")}</button>}
       </div>
@@ -106,18 +105,8 @@ export default function Links() {
 
 /** Pending says that links are on their way, or why they are not. */
 export function Pending({ list }: { list: LinkList; version: number }) {
-  return (
-    <>
-      {list.failure && (
-        <div class="notice bad" role="alert">
-          <p>{words(list.failure)} {list.ready && list.at && common("stale", { time: dateTime(list.at, { timeStyle: "medium" }) })}</p>
-          <button type="button" onClick={() => list.retry()}>{common("retry")}</button>
-        </div>
-      )}
-      {list.slow && <p class="notice" role="status">{common("slow")}</p>}
-      {!list.ready && list.loading && !list.slow && <p class="quiet waits" role="status">{common("loading")}</p>}
-    </>
-  );
+  const { failure, loading, slow, at, rows, empty } = list;
+  return <Await of={{ failure, loading, slow, at, data: empty || rows.length > 0 || undefined, reload: () => list.retry() }}>{() => null}</Await>;
 }
 
 /** useSelection keeps which links are selected, until the list is another. */

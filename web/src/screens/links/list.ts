@@ -1,6 +1,6 @@
 // The loaded part of a list of links: pages of 100 that follow one another by cursor.
 import { useEffect, useReducer, useRef } from "preact/hooks";
-import { ask, client, Failure, type Schemas } from "../../app/api";
+import { ask, asFailure, client, type Failure, type Schemas } from "../../app/api";
 import type { paths } from "../../api/schema";
 
 export type Link = Schemas["Link"];
@@ -11,9 +11,6 @@ interface Row {
   link: Link;
   page: string;
 }
-
-/** A row that was taken out, and where it stood. */
-export type Removed = readonly [index: number, row: Row];
 
 const pageSize = 100;
 const patience = 1500; // milliseconds
@@ -36,6 +33,7 @@ export class LinkList {
   version = 0;
   private readonly ids = new Set<string>();
   private query: Query = {};
+  private of: Query | undefined; // the query of the rows
   private asked = ""; // the cursor of the newest request
   private abort = new AbortController();
   private newest = 0;
@@ -58,9 +56,14 @@ export class LinkList {
     this.load("");
   }
 
-  /** Whether the rows may be those of the former query. */
+  /** Whether the rows are those of the former query. */
   get former(): boolean {
-    return this.loading && this.asked === "";
+    return this.of !== this.query;
+  }
+
+  /** Whether the query finds nothing. A page without rows may have others behind it. */
+  get empty(): boolean {
+    return this.ready && this.rows.length === 0 && !this.next;
   }
 
   reload(): void {
@@ -70,6 +73,11 @@ export class LinkList {
   /** more loads the next page, if there is one. */
   more(): void {
     if (!this.loading && !this.failure && this.ready && this.next) this.load(this.next);
+  }
+
+  /** fill loads on when no row is loaded, because only rows that are seen ask for more. */
+  private fill(): void {
+    if (this.rows.length === 0) this.more();
   }
 
   /** retry sends the request again that had no success. */
@@ -107,6 +115,7 @@ export class LinkList {
           this.ids.clear();
           this.newer = 0;
           this.ready = true;
+          this.of = this.query;
         }
         for (const r of rows) this.ids.add(r.link.id);
         this.newest = Math.max(this.newest, ...rows.map((r) => Number(r.link.id)));
@@ -115,14 +124,17 @@ export class LinkList {
       },
       (e: unknown) => {
         if (signal.aborted) return;
-        if (!(e instanceof Failure)) console.error(e);
-        this.failure = e instanceof Failure ? e : new Failure(0, "fault", String(e));
+        this.failure = asFailure(e);
+        if (!this.former) return;
+        this.rows = [];
+        this.ready = false;
       },
     ).finally(() => {
       clearTimeout(timer);
       if (signal.aborted) return;
       this.loading = this.slow = false;
       this.changed();
+      this.fill();
     });
   }
 
@@ -166,28 +178,29 @@ export class LinkList {
     this.changed();
   }
 
-  /** remove takes links out, and returns them with their places. */
-  remove(ids: ReadonlySet<string>): Removed[] {
-    const removed: Removed[] = [];
+  /** remove takes links out, and returns a function that puts some of them where they
+   * stood. A list of another query is loaded again instead. */
+  remove(ids: ReadonlySet<string>): (back: readonly Link[]) => void {
+    const { of } = this;
+    const removed: (readonly [index: number, row: Row])[] = [];
     this.rows = this.rows.filter((row, i) => {
       if (ids.has(row.link.id)) removed.push([i, row]);
       return !ids.has(row.link.id);
     });
     for (const id of ids) this.ids.delete(id);
     this.changed();
-    return removed;
-  }
-
-  /** putBack puts links where they stood. */
-  putBack(removed: readonly Removed[]): void {
-    const rows = [...this.rows];
-    for (const [i, row] of removed) {
-      if (this.ids.has(row.link.id)) continue;
-      this.ids.add(row.link.id);
-      rows.splice(Math.min(i, rows.length), 0, row);
-    }
-    this.rows = rows;
-    this.changed();
+    this.fill();
+    return (back) => {
+      if (this.of !== of || this.former) return this.reload();
+      const again = new Set(back.map((l) => l.id));
+      for (const [i, row] of removed) {
+        const { id } = row.link;
+        if (!again.has(id) || this.ids.has(id)) continue;
+        this.ids.add(id);
+        this.rows.splice(i, 0, row);
+      }
+      this.changed();
+    };
   }
 }
 

@@ -115,6 +115,7 @@ export function LinkTable(p: TableProps) {
   const select = useRef(p.select);
   select.current = p.select;
   const pick = useCallback((i: number, on: boolean, range: boolean) => {
+    if (list.former) return;
     const from = range && anchor.current >= 0 ? anchor.current : i;
     anchor.current = i;
     select.current(list.rows.slice(Math.min(from, i), Math.max(from, i) + 1).map((r) => r.link), on);
@@ -180,7 +181,7 @@ export function LinkTable(p: TableProps) {
           const { link } = rows[i]!;
           return (
             <Row
-              key={link.id} i={i} link={link} top={i * view.height} height={view.height} cards={view.cards} bin={bin} on={selected.has(link.id)} at={i === at}
+              key={link.id} i={i} link={link} top={i * view.height} height={view.height} cards={view.cards} bin={bin} former={list.former} on={selected.has(link.id)} at={i === at}
               counts={p.sparks?.get(sparkKey(link))} url={p.url ?? ""} shared={p.shared} pick={pick} {...(p.action ? { action: p.action } : {})}
             />
           );
@@ -192,7 +193,7 @@ export function LinkTable(p: TableProps) {
 
 /** Row is a row of the table. It is drawn again only when one of its properties differs. */
 function Row(p: {
-  i: number; link: Link; top: number; height: number; cards: boolean; bin: boolean; on: boolean; at: boolean; counts: readonly number[] | undefined;
+  i: number; link: Link; top: number; height: number; cards: boolean; bin: boolean; former: boolean; on: boolean; at: boolean; counts: readonly number[] | undefined;
   url: string; shared: string; pick: (i: number, on: boolean, range: boolean) => void; action?: (link: Link) => ComponentChildren;
 }) {
   const { i, link, bin, on } = p;
@@ -204,7 +205,7 @@ function Row(p: {
       <td role="cell">
         <label class="pick">
           <input
-            type="checkbox" aria-label={text("select", { name: nameOf(link) })} checked={on} data-main={bin ? true : undefined}
+            type="checkbox" aria-label={text("select", { name: nameOf(link) })} checked={on} disabled={p.former} data-main={bin ? true : undefined}
             onClick={(e) => p.pick(i, e.currentTarget.checked, e.shiftKey)}
           />
         </label>

@@ -1,6 +1,8 @@
 // Rows of a file as links, in batches, without ever holding more than a slice of the file.
 import type { Schemas } from "../../app/api";
+import { text as ofLink } from "../../messages/link";
 import { text, textOf } from "../../messages/transfer";
+import { rounded } from "../link/change";
 import { CsvReader, longest, plainCell, type CsvRow } from "./csv";
 
 export type NewLink = Schemas["NewLink"];
@@ -98,17 +100,19 @@ function fromCell(field: Field, cell: string): unknown {
       return value === "true" || undefined;
     }
     case "tags": {
-      if (cell === "") return undefined;
+      if (cell.trim() === "") return undefined;
       const reader = new CsvReader(",");
-      const tags = reader.read(cell, true)[0]?.cells;
-      if (!tags || reader.broken) throw new RowFault(field, text("notTags"));
+      // A space before a tag belongs to it only within quotes.
+      const lines = reader.read(cell.replace(/("(?:[^"]|"")*")|(^|,)[^\S\n]+/g, "$1$2"), true);
+      const tags = lines[0]?.cells;
+      if (!tags || lines.length > 1 || reader.broken) throw new RowFault(field, text("notTags"));
       return tags;
     }
     case "object": {
       if (cell === "" || cell === "null") return undefined;
       const value = json(cell);
       if (!isObject(value)) throw new RowFault(field, text("notObject"));
-      return value;
+      return exact(field, value);
     }
     case "list": {
       if (cell === "" || cell === "null") return undefined;
@@ -135,6 +139,12 @@ function json(source: string): unknown {
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** exact refuses a value that has lost digits. */
+function exact(field: string, value: unknown): unknown {
+  if (rounded(value)) throw new RowFault(field, ofLink("rounded"));
+  return value;
 }
 
 /** fits reports whether a value of JSON has the type of its field. */
@@ -177,7 +187,8 @@ function linkOfCells(r: CsvRow, columns: Shape["columns"]): NewLink {
   if (!r.cells) throw new RowFault("", faults[r.fault!]());
   if (r.cells.length !== columns.length) throw new RowFault("", text("cells", { n: r.cells.length, expected: columns.length }));
   const link: Record<string, unknown> = {};
-  const shlink = columns.some(({ name }) => name.trim().toLowerCase() === "shortcode"); // its tags are a|b
+  const has = (...names: string[]) => columns.some(({ name }) => names.includes(name.trim().toLowerCase()));
+  const shlink = has("shortcode") && has("createdat", "shorturl", "visits"); // its tags are a|b
   columns.forEach(({ field }, i) => {
     if (!field || field === "ignored") return;
     const cell = plainCell(r.cells![i]!);
@@ -220,7 +231,7 @@ function linkOfLine(line: string): NewLink {
     // Times left out of exports are null, as is metadata.
     if (!field || field === "ignored" || v === null) continue;
     if (!fits(field, v)) throw new RowFault(name, textOf(kinds[field] === "time" ? "notTime" : "wrongKind"));
-    link[field] = kinds[field] === "time" ? timeOf(field, v as string) : v;
+    link[field] = kinds[field] === "time" ? timeOf(field, v as string) : exact(name, v);
   }
   if (link["active"] === true) delete link["active"];
   return withPassword(link);

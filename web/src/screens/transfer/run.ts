@@ -1,6 +1,6 @@
 // A run over a file: a dry run or an import, batch by batch. It waits while the API cannot
 // take more, and can be continued, because each batch has the same name every time.
-import { answer, client, Failure, sessionEnded, workspaceSlug } from "../../app/api";
+import { answer, client, Failure, sessionEnded, workspaceSlug, type Schemas } from "../../app/api";
 import { batches, type Batch, type NewLink, type Refusal, type Shape } from "./rows";
 import { text } from "../../messages/transfer";
 import { csv } from "../../ui/csv";
@@ -55,34 +55,36 @@ export interface Pause {
 }
 
 export interface Watch {
-  progress: (p: Progress, read: number, shown: readonly Refusal[]) => void;
+  progress: (p: Progress, read: number) => void;
   pause: (p: Pause | undefined) => void;
 }
 
-export interface Report {
-  progress: Progress;
-  /** The first rows that were refused. */
-  shown: readonly Refusal[];
+/** The rows of a run that were refused, also if it is stopped and goes on. */
+export interface Refusals {
+  /** The first ones. */
+  shown: Refusal[];
   /** All of them, as CSV. */
-  all: Blob;
-  broken: Batch["broken"];
+  lines: Blob[];
+  /** Those up to this row are unknown, because the page was closed since. */
+  after: number;
 }
+
+export const refusals = (from: Progress): Refusals => ({ shown: [], lines: [new Blob([csv([["row", "field", "reason", "original_url"]])])], after: from.refused && from.row });
 
 const most = 200; // refused rows that are shown
 
-/** run sends a file from where progress says. Aborted, it throws an AbortError. */
-export async function run(job: Job, dry: boolean, from: Progress, watch: Watch, signal: AbortSignal): Promise<Report> {
+/** run sends a file from where progress says, and adds to the refusals. It returns where
+ * the file cannot be read on. Aborted, it throws an AbortError. */
+export async function run(job: Job, dry: boolean, from: Progress, { shown, lines }: Refusals, watch: Watch, signal: AbortSignal): Promise<Batch["broken"]> {
   const p = { ...from };
-  const shown: Refusal[] = [];
   const codes = new Map<string, string>(); // of a dry run, with their targets: the API sees a batch at a time
-  const lines: Blob[] = [new Blob([csv([["row", "field", "reason", "original_url"]])])];
   let broken: Batch["broken"];
   for await (const batch of batches(job.file, job.shape)) {
     signal.throwIfAborted();
     if (batch.number < from.batches) continue;
     const refused = [...batch.bad];
-    const sent = batch.rows.length > 0 ? await deliver(job, dry, batch, watch, signal) : { results: [], replayed: false };
-    sent.results.forEach((r, i) => {
+    const outcomes = await deliver(job, dry, batch, watch, signal);
+    outcomes.forEach((r, i) => {
       const { row, link } = batch.rows[i]!;
       if (r.error) {
         // The only conflict of a new link is that of its code.
@@ -91,7 +93,7 @@ export async function run(job: Job, dry: boolean, from: Progress, watch: Watch, 
         return;
       }
       const before = dry ? targetBefore(codes, link) : undefined;
-      if (sent.replayed) p.replayed++;
+      if (r.replayed) p.replayed++;
       else if (r.status === 200 || (before === link.original_url && dedupes(job, link))) p.found++;
       else if (before !== undefined) refused.push({ row, field: "custom_code", reason: text("codeTwice"), url: link.original_url });
       else p.created++;
@@ -104,10 +106,10 @@ export async function run(job: Job, dry: boolean, from: Progress, watch: Watch, 
     p.row = batch.last;
     broken = batch.broken;
     if (!dry) keep(job.fingerprint, p);
-    watch.progress({ ...p }, batch.read, shown);
+    watch.progress({ ...p }, batch.read);
   }
   if (!dry) keep(job.fingerprint, undefined);
-  return { progress: p, shown, all: new Blob(lines, { type: "text/csv" }), broken };
+  return broken;
 }
 
 /** fieldAt names the field of body.links[3].tags[0]. */
@@ -134,46 +136,65 @@ function decides(link: NewLink): boolean {
   return Boolean(link.rules?.length || link.valid_from || link.expired_url || link.max_clicks || link.password);
 }
 
-async function deliver(job: Job, dry: boolean, batch: Batch, watch: Watch, signal: AbortSignal) {
+type Outcome = Schemas["LinkOutcome"] & { replayed: boolean };
+
+/** deliver sends a batch, and returns the outcome of each row. Rows for which the API has no
+ * time are sent again. */
+async function deliver(job: Job, dry: boolean, batch: Batch, watch: Watch, signal: AbortSignal): Promise<Outcome[]> {
   const links = batch.rows.map(({ link }): NewLink => (dedupes(job, link) ? { ...link, dedupe: true } : link));
-  const header = dry
-    ? { Prefer: "return=minimal" }
-    : { Prefer: "return=minimal", "Idempotency-Key": `import-${job.fingerprint}${job.dedupe ? "-dedupe" : ""}-${batch.number}` };
+  const name = `import-${job.fingerprint}${job.dedupe ? "-dedupe" : ""}-${batch.number}`;
+  const outcomes: Outcome[] = [];
+  let left = [...links.keys()]; // the rows without an outcome
+  let again = 0;
   let lost = false; // the answer to an attempt
-  for (let wait = 1; ; wait = Math.min(2 * wait, 60)) {
+  for (let wait = 1; left.length > 0; wait = Math.min(2 * wait, 60)) {
+    let why: Failure | undefined;
     try {
-      const { data, response } = await answer(client.POST("/api/v1/urls/bulk", {
-        params: { query: dry ? { dry_run: "true" } : {}, header }, body: { links }, signal,
+      const { data: { results }, response } = await answer(client.POST("/api/v1/urls/bulk", {
+        params: { query: dry ? { dry_run: "true" } : {}, header: { Prefer: "return=minimal", ...(dry ? {} : { "Idempotency-Key": again ? `${name}-again${again}` : name }) } },
+        body: { links: left.map((i) => links[i]!) }, signal,
       }));
-      watch.pause(undefined);
-      return { results: data.results, replayed: !lost && response.headers.get("Idempotency-Replayed") === "true" };
+      const replayed = response.headers.get("Idempotency-Replayed") === "true";
+      const late: number[] = [];
+      for (const [k, r] of results.entries()) {
+        const failure = r.error && new Failure(r.status, r.error.type.split(":").at(-1)!, r.error.detail);
+        if (failure && (r.status === 429 || r.status === 503)) {
+          why = failure;
+          late.push(left[k]!);
+        } else outcomes[left[k]!] = { ...r, replayed: replayed && !lost };
+      }
+      // What was answered before may have changed since.
+      if (why && !replayed && !passing(why)) throw why;
+      // The API keeps an answer under its key if it created a link. If not, the same request
+      // under the same key cannot create one twice.
+      const kept = replayed || results.some((r) => r.status === 201);
+      if (dry || kept || !why) left = late;
+      if (kept) again++;
+      lost = !kept;
     } catch (e) {
       if (!(e instanceof Failure) || !passing(e)) throw e;
       lost ||= e.status === 0 || e.status >= 500;
-      const seconds = Math.max(wait, e.retryAfter);
-      watch.pause({ why: e, until: Date.now() + seconds * 1000 });
-      await sleep(seconds, signal);
-      while (sessionEnded.value) await sleep(0.5, signal); // until the user has signed in again
+      why = e;
     }
+    if (!why) break;
+    const seconds = Math.max(wait, why.retryAfter);
+    watch.pause({ why, until: Date.now() + seconds * 1000 });
+    await sleep(seconds, signal);
+    while (sessionEnded.value) await sleep(0.5, signal); // until the user has signed in again
   }
+  watch.pause(undefined);
+  return outcomes;
 }
 
 /** passing reports whether a later try can work. */
 function passing(e: Failure): boolean {
-  return (e.status === 0 && e.kind === "unreachable") || [401, 429, 502, 503, 504].includes(e.status);
+  return ["unreachable", "in-progress"].includes(e.kind) || (e.kind !== "keys-exhausted" && [401, 408, 429, 502, 503, 504].includes(e.status));
 }
 
-function sleep(seconds: number, signal: AbortSignal): Promise<void> {
-  return new Promise((done, fail) => {
-    const timer = setTimeout(() => {
-      signal.removeEventListener("abort", stop);
-      done();
-    }, seconds * 1000);
-    const stop = () => {
-      clearTimeout(timer);
-      fail(new DOMException("", "AbortError"));
-    };
-    if (signal.aborted) stop();
-    else signal.addEventListener("abort", stop, { once: true });
+async function sleep(seconds: number, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  await new Promise((done, fail) => {
+    setTimeout(done, seconds * 1000);
+    signal.addEventListener("abort", () => fail(signal.reason));
   });
 }

@@ -6,10 +6,12 @@ import { can, me } from "../../app/session";
 import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/transfer";
 import { Trouble, words } from "../../ui/failure";
+import { download } from "../../ui/csv";
 import { Check, Choice } from "../../ui/field";
 import { Table } from "../../ui/table";
-import { fingerprint, largest, shapeOf, type Refusal, type Shape } from "./rows";
-import { begun, run, unfinished, type Job, type Pause, type Progress, type Report } from "./run";
+import { toast } from "../../ui/toast";
+import { fingerprint, largest, shapeOf, type Batch, type Shape } from "./rows";
+import { begun, refusals, run, unfinished, type Job, type Pause, type Progress, type Refusals } from "./run";
 
 /** Transfer imports links from files, and exports them. */
 export default function Transfer() {
@@ -27,9 +29,8 @@ type Step =
   | { is: "choose"; why?: string }
   | { is: "reading" }
   | { is: "preview"; stopped?: Progress | undefined }
-  | { is: "running"; dry: boolean; progress: Progress; first: number; since: number; read: number; shown: readonly Refusal[] }
-  | { is: "checked"; report: Partial<Report> & Pick<Report, "progress" | "shown">; stopped: boolean; failure?: Failure }
-  | { is: "ended"; report: Partial<Report> & Pick<Report, "progress" | "shown">; stopped: boolean; failure?: Failure };
+  | { is: "running"; dry: boolean; progress: Progress; first: number; since: number; read: number }
+  | { is: "checked" | "ended"; progress: Progress; refused: Refusals; broken: Batch["broken"]; stopped: boolean; failure: Failure | undefined };
 
 function Import() {
   const [step, setStep] = useState<Step>({ is: "choose" });
@@ -39,7 +40,17 @@ function Import() {
   const abort = useRef<AbortController | undefined>(undefined);
   const box = useRef<HTMLElement>(null);
   const heading = useRef<HTMLHeadingElement>(null);
-  useEffect(() => () => abort.current?.abort(), []);
+  useEffect(() => {
+    if (step.is !== "running") return;
+    const stay = (e: Event) => e.preventDefault();
+    addEventListener("beforeunload", stay);
+    return () => {
+      removeEventListener("beforeunload", stay);
+      if (!abort.current) return; // the run has ended
+      abort.current.abort();
+      if (!step.dry) toast(text("left"));
+    };
+  }, [step.is]);
   // The buttons of a step vanish with it, so the focus goes to the heading.
   const settled = useRef(step.is);
   useEffect(() => {
@@ -64,29 +75,29 @@ function Import() {
     }
   };
 
-  const start = async (dry: boolean, from = begun(dedupe)) => {
+  const start = async (dry: boolean, from = begun(dedupe), refused = refusals(from)) => {
     const control = new AbortController();
     abort.current = control;
-    let running: Extract<Step, { is: "running" }> = { is: "running", dry, progress: from, first: from.row, since: Date.now(), read: 0, shown: [] };
+    let running: Extract<Step, { is: "running" }> = { is: "running", dry, progress: from, first: from.row, since: Date.now(), read: 0 };
     setStep(running);
     const watch = {
       pause: setPause,
-      progress: (progress: Progress, read: number, shown: readonly Refusal[]) => {
-        running = { ...running, progress, read, shown };
+      progress: (progress: Progress, read: number) => {
+        running = { ...running, progress, read };
         if (!control.signal.aborted) setStep(running);
       },
     };
+    const end = (stopped: boolean, broken?: Batch["broken"], failure?: Failure) => {
+      abort.current = undefined;
+      setPause(undefined);
+      setStep({ is: dry ? "checked" : "ended", progress: running.progress, refused, broken, stopped, failure });
+    };
     try {
-      const report = await run({ ...job!, dedupe }, dry, from, watch, control.signal);
-      setStep({ is: dry ? "checked" : "ended", report, stopped: false });
+      end(false, await run({ ...job!, dedupe }, dry, from, refused, watch, control.signal));
     } catch (e) {
       const failure = e instanceof Failure ? e : undefined;
       if (!failure && !control.signal.aborted) console.error(e);
-      const report = { progress: running.progress, shown: running.shown };
-      const why = failure ?? (control.signal.aborted ? undefined : new Failure(0, "unreadable", text("unreadable")));
-      setStep({ is: dry ? "checked" : "ended", report, stopped: true, failure: why });
-    } finally {
-      setPause(undefined);
+      end(true, undefined, failure ?? (control.signal.aborted ? undefined : new Failure(0, "unreadable", text("unreadable"))));
     }
   };
   const again = () => {
@@ -134,24 +145,24 @@ function Import() {
       {step.is === "running" && job && <Running step={step} size={job.file.size} pause={pause} stop={() => abort.current?.abort()} />}
       {step.is === "checked" && job && (
         <>
-          <p role="status">{step.stopped ? textOf(step.failure ? "dryFailed" : "dryStopped", { row: step.report.progress.row }) : text("dryDone")}</p>
+          <p role="status">{step.stopped ? textOf(step.failure ? "dryFailed" : "dryStopped", { row: step.progress.row }) : text("dryDone")}</p>
           <Why failure={step.failure} />
-          <Figures progress={step.report.progress} dry />
-          {step.report.broken && (
+          <Figures progress={step.progress} dry />
+          {step.broken && (
             <div class="notice warn" role="alert">
-              <p>{text("brokenAt", { row: step.report.broken.row, reason: step.report.broken.reason })} {text("brokenChoice")}</p>
+              <p>{text("brokenAt", { row: step.broken.row, reason: step.broken.reason })} {text("brokenChoice")}</p>
             </div>
           )}
-          {step.report.progress.refused === 0 && !step.report.broken && !step.stopped && <p class="notice good">{text("allFit")}</p>}
-          <Refused report={step.report} />
+          {step.progress.refused === 0 && !step.broken && !step.stopped && <p class="notice good">{text("allFit")}</p>}
+          <Refused of={step.refused} total={step.progress.refused} />
           <div class="row">
             {step.failure ? <button type="button" class="primary" onClick={() => void start(true)}>{text("tryIt")}</button> : (
               <button
-                type="button" class="primary" disabled={!step.stopped && step.report.progress.created + step.report.progress.found === 0}
+                type="button" class="primary" disabled={!step.stopped && step.progress.created + step.progress.found === 0}
                 onClick={() => void start(false)}
               >
-                {step.stopped ? text("importAll") : step.report.broken ? text("importBefore", { row: step.report.broken.row })
-                  : text("importRows", { n: step.report.progress.created + step.report.progress.found })}
+                {step.stopped ? text("importAll") : step.broken ? text("importBefore", { row: step.broken.row })
+                  : text("importRows", { n: step.progress.created + step.progress.found })}
               </button>
             )}
             {other}
@@ -161,16 +172,16 @@ function Import() {
       {step.is === "ended" && (
         <>
           <p class={step.stopped ? "notice warn" : "notice good"} role="status">
-            {!step.stopped ? text("importDone") : textOf(step.failure ? "importFailed" : "importStopped", { row: step.report.progress.row })}
+            {!step.stopped ? text("importDone") : textOf(step.failure ? "importFailed" : "importStopped", { row: step.progress.row })}
           </p>
           <Why failure={step.failure} />
-          <Figures progress={step.report.progress} />
-          {step.report.progress.replayed > 0 && <p class="hint">{text("replayedHint")}</p>}
-          {step.report.broken && <p class="notice warn">{text("brokenAt", { row: step.report.broken.row, reason: step.report.broken.reason })}</p>}
-          <Refused report={step.report} />
+          <Figures progress={step.progress} />
+          {step.progress.replayed > 0 && <p class="hint">{text("replayedHint")}</p>}
+          {step.broken && <p class="notice warn">{text("brokenAt", { row: step.broken.row, reason: step.broken.reason })}</p>}
+          <Refused of={step.refused} total={step.progress.refused} />
           <div class="row">
             {step.stopped && (
-              <button type="button" class="primary" onClick={() => void start(false, step.report.progress)}>{text("continueAt", { row: step.report.progress.row + 1 })}</button>
+              <button type="button" class="primary" onClick={() => void start(false, step.progress, step.refused)}>{text("continueAt", { row: step.progress.row + 1 })}</button>
             )}
             <a class="button" href="/console/links">{text("toLinks")}</a>
             {other}
@@ -278,26 +289,26 @@ function Figures({ progress: p, dry }: { progress: Progress; dry?: boolean }) {
 }
 
 /** Refused lists the first rows that are refused, and offers all of them as a file. */
-function Refused({ report }: { report: Partial<Report> & Pick<Report, "progress" | "shown"> }) {
+function Refused({ of: { shown: all, lines, after }, total }: { of: Refusals; total: number }) {
   const [file, setFile] = useState<string>();
-  const { all } = report;
   useEffect(() => {
-    if (!all) return;
-    const url = URL.createObjectURL(all);
+    const url = URL.createObjectURL(new Blob(lines, { type: "text/csv" }));
     setFile(url);
     return () => URL.revokeObjectURL(url);
-  }, [all]);
-  if (report.shown.length === 0) return null;
-  const named = report.shown.some((r) => r.field);
+  }, []);
+  const rest = after > 0 && <p class="hint">{text("refusedBefore", { row: after })}</p>;
+  if (all.length === 0) return <>{rest}</>;
+  const named = all.some((r) => r.field);
   return (
     <>
       <div class="head">
         <h3 class="grow">{text("refusedRows")}</h3>
-        {report.progress.refused > report.shown.length && <span class="quiet">{text("refusedShown", { n: report.shown.length, total: report.progress.refused })}</span>}
+        {!after && total > all.length && <span class="quiet">{text("refusedShown", { n: all.length, total })}</span>}
         {file && <a class="button small" href={file} download="waypost-refused-rows.csv">{shared("downloadCSV")}</a>}
       </div>
+      {rest}
       <Table title={text("refusedRows")} box="refused" heads={[[text("row")], ...(named ? [text("field")] : []), text("reason"), text("target")]}>
-        {report.shown.map((r) => (
+        {all.map((r) => (
           <tr key={r.row}>
             <td class="num">{number(r.row)}</td>
             {named && <td>{r.field && <code>{r.field}</code>}</td>}
@@ -365,11 +376,7 @@ function Download({ query }: { query: URLSearchParams }) {
   if ((me.value?.workspaces.length ?? 0) < 2) return <a class="button primary" href={path} download target="_self">{text("download")}</a>;
   const load = () => act.run(async () => {
     const file = await ask(client.GET("/api/v1/urls/export", { params: { query: Object.fromEntries(query) as object }, parseAs: "blob" }));
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(file as unknown as Blob);
-    link.download = `waypost-${workspaceSlug.value}.${query.get("format")}`;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+    download(`waypost-${workspaceSlug.value}.${query.get("format")}`, file as unknown as Blob);
   });
   return (
     <>
