@@ -9,6 +9,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -650,11 +652,29 @@ func TestOnlyWhatWasSignedIsATestimony(t *testing.T) {
 	})
 }
 
-func TestTrust_KeyThatCannotBeReadIsAnError(t *testing.T) {
+func TestTrust_KeyThatCannotBeReadIsSetAside(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
 	for _, document := range []string{"", "{", `{"version":2}`, `{"version":1,"key":"AAAA"}`, `{"version":1,"key":""}`} {
 		_, err := replication.NewTrust([]byte(document), nil)
 		require.ErrorContains(t, err, "read the pinned key", document)
+
+		path := filepath.Join(t.TempDir(), "key")
+		require.NoError(t, os.WriteFile(path, []byte(document), 0o600))
+		trust, err := replication.OpenTrust(path, nil, log)
+		require.NoError(t, err, "a node that follows no control plane would be worse")
+		require.Empty(t, trust.Testimony())
+		require.NoFileExists(t, path)
+		aside, err := filepath.Glob(path + ".unreadable-*")
+		require.NoError(t, err)
+		require.Len(t, aside, 1)
+		text, err := os.ReadFile(aside[0])
+		require.NoError(t, err)
+		require.Equal(t, document, string(text))
 	}
+	path := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.Mkdir(path, 0o700)) // as little of a file as one whose disk fails
+	_, err := replication.OpenTrust(path, nil, log)
+	require.NoError(t, err)
 }
 
 func FuzzTestimony(f *testing.F) {

@@ -5,11 +5,16 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
 	"sync"
 	"time"
 
 	"waypost"
+	"waypost/internal/atomicfile"
 )
 
 // Trust holds the key that a node has pinned, and the newest position that the node has
@@ -79,6 +84,27 @@ func NewTrust(kept []byte, keep func(document []byte) error) (*Trust, error) {
 		}
 	}
 	return t, nil
+}
+
+// OpenTrust makes a Trust of the document in a file, if there is one. A file that cannot
+// be read is set aside, and the next key is pinned, because a node that follows no
+// control plane would be worse.
+func OpenTrust(path string, keep func(document []byte) error, log *slog.Logger) (*Trust, error) {
+	kept, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return NewTrust(nil, keep)
+	}
+	if err == nil {
+		var t *Trust
+		if t, err = NewTrust(kept, keep); err == nil {
+			return t, nil
+		}
+	}
+	log.Error("cannot read the pinned key of the control plane; it is set aside, and the next key is pinned", "error", err)
+	if err := atomicfile.SetAside(path); err != nil {
+		return nil, fmt.Errorf("set aside the control plane's key: %w", err)
+	}
+	return NewTrust(nil, keep)
 }
 
 // Testimony returns the newest position seen signed, for a follower to present; "" when

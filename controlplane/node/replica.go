@@ -3,11 +3,9 @@ package node
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -43,11 +41,9 @@ func openOwnReplica(
 	})}
 	registry.MustRegister(r.ranges)
 	keyFile := dir.Path("replica.key")
-	kept, err := os.ReadFile(keyFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if r.trust, err = replication.NewTrust(kept, func(b []byte) error { return atomicfile.Write(keyFile, b, 0o600) }); err != nil {
+	var err error
+	keep := func(document []byte) error { return atomicfile.Write(keyFile, document, 0o600) }
+	if r.trust, err = replication.OpenTrust(keyFile, keep, r.log); err != nil {
 		return nil, err
 	}
 	if r.db, err = replica.Open(replica.Config{Dir: dir.Path("replica"), LookupBytes: -1, Logger: r.log, Registerer: registry}); err != nil {

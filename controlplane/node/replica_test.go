@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -64,6 +65,7 @@ func openOwn(t *testing.T, source replication.Source) (own *ownReplica, ranges f
 	dir, err := datadir.Open(t.TempDir(), datadir.Control, 0o700)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, dir.Close()) })
+	require.NoError(t, os.WriteFile(dir.Path("replica.key"), []byte("torn"), 0o600)) // which is no reason to have none
 	registry := prometheus.NewRegistry()
 	own, err = openOwnReplica(dir, "control-eu", "eu", slog.New(slog.DiscardHandler), registry)
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 
@@ -59,7 +60,8 @@ func openStore(
 	s.config.Logger, s.config.Registerer = log, meters
 	clicks.know(s)
 	budgets.know(s, clicks.through)
-	if err := s.openTrust(); err != nil {
+	var err error
+	if s.trust, err = replication.OpenTrust(filepath.Join(s.root, trustFile), s.keepTrust, log); err != nil {
 		return nil, err
 	}
 	if succession != nil {
