@@ -191,7 +191,7 @@ func TestEdge_EndsInOrderOnHangupUnlessThatIsIgnored(t *testing.T) {
 	signal.Notify(caught, syscall.SIGHUP) // so that the edge does not inherit that it is ignored
 	edge := loneEdge(t)
 	edge.Signal(syscall.SIGHUP)
-	require.Zero(t, edge.Exited())
+	require.Zero(t, edge.ExitCode())
 
 	signal.Stop(caught)
 	signal.Ignore(syscall.SIGHUP) // as nohup does
