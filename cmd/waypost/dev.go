@@ -29,7 +29,7 @@ Everything is kept in the data directory and goes on from there at the next star
 While the system is ready, dev.json in that directory says where everything is.
 Requests without an API key act as the default workspace. SIGHUP renews the edges from
 the program as it is on the disk by then, without losing a request, and stops everything
-when it comes because the terminal was closed.`,
+when it comes because the terminal that is its standard input was closed.`,
 		Example: `  waypost dev
   waypost dev --data-dir /tmp/waypost --control-addr 127.0.0.1:9000
   waypost dev --edges us-east-1=127.0.0.1:8081,eu-west-1=127.0.0.1:8082,ap-south-1=127.0.0.1:8083

@@ -189,7 +189,7 @@ func (p doctorCommands) examineAPI(ctx context.Context, api *client.Client, d *d
 		}
 	}
 	if private > 0 && own == nil {
-		d.fine("%s no admin listener for other machines", numbered(private, "edge names", "edges name"))
+		d.fine("%s no admin listener for other machines; on theirs, add --admin HOST:PORT", numbered(private, "edge names", "edges name"))
 	}
 	switch digest, err := api.Edges.Digest(ctx); {
 	case err != nil:

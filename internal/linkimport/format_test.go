@@ -74,7 +74,9 @@ func TestImport_SaysWhatIsWrongWithJSONInPlainWords(t *testing.T) {
 		`{"title": "x", "hits": 1}`:                   `unknown field "hits"`,
 		`original_url: x`:                             "no valid JSON: invalid character 'o' looking for beginning of value",
 		`{"rules": [{"when": 5}]}`:                    "rules.when: expected a list, and there is a number",
-		`{"title": "x"} {}`:                           "something follows the object",
+		`{"rules": [{"when": [{"from": "2030-01-01T00:00:00+24:00"}]}]}`: "json: error calling MarshalJSON for type time.Time: " +
+			"Time.MarshalJSON: timezone hour outside of range [0,23]",
+		`{"title": "x"} {}`: "something follows the object",
 	} {
 		im := linkimport.Import{API: &api{}, Format: linkimport.JSONLines}
 		report, err := im.Run(t.Context(), strings.NewReader(text))

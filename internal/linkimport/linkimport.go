@@ -247,7 +247,8 @@ func (r *run) deliverAll(ctx context.Context, unsettled []flight) error {
 			}
 			var b batch
 			b, readErr = r.reader.batch(until)
-			if failed = awaitCodes(under, b); failed != nil {
+			if !awaitCodes(under, b) {
+				end = true // it fails below, in the order of the file
 				break
 			}
 			d, err := r.begin(ctx, b, old)
@@ -285,16 +286,16 @@ func (r *run) deliverAll(ctx context.Context, unsettled []flight) error {
 }
 
 // awaitCodes waits for the batches under way with a custom code of b, so that the first
-// row of the file with a code gets it. An error says that one of those batches failed.
-func awaitCodes(under []*delivery, b batch) error {
+// row of the file with a code gets it. It reports whether they have not failed.
+func awaitCodes(under []*delivery, b batch) bool {
 	for _, d := range under {
 		if slices.ContainsFunc(b.rows, func(r row) bool { return d.batch.codes[r.link.CustomCode] }) {
 			if <-d.done; d.err != nil {
-				return d.err
+				return false
 			}
 		}
 	}
-	return nil
+	return true
 }
 
 // delivery is a batch on its way, by a goroutine of its own.

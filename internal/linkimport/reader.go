@@ -451,7 +451,12 @@ func (r *reader) batch(until int) (batch, error) {
 		case err != nil:
 			return b, err
 		case next.line > r.skip:
-			size += next.size()
+			text, err := json.Marshal(&next.link) // about as many bytes as it has in a request
+			if err != nil {
+				b.refuse(&badRow{line: next.line, reason: err.Error()})
+				break
+			}
+			size += len(text)
 			if next.link.Password != "" {
 				passwords++
 			}
@@ -464,12 +469,6 @@ func (r *reader) batch(until int) (batch, error) {
 	}
 	r.skip = b.last
 	return b, nil
-}
-
-// size returns about as many bytes as the row has in a request.
-func (r row) size() int {
-	text, _ := json.Marshal(&r.link) // never fails for what was read
-	return len(text)
 }
 
 // maxReason bounds the text about a bad row, in bytes: it may quote the row.
