@@ -94,6 +94,9 @@ func OpenTrust(path string, keep func(document []byte) error, log *slog.Logger) 
 	if errors.Is(err, fs.ErrNotExist) {
 		return NewTrust(nil, keep)
 	}
+	if errors.Is(err, fs.ErrPermission) { // which people can mend
+		return nil, fmt.Errorf("read the control plane's key: %w", err)
+	}
 	if err == nil {
 		var t *Trust
 		if t, err = NewTrust(kept, keep); err == nil {

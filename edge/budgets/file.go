@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"waypost"
@@ -177,9 +178,9 @@ func (d directory) path(file string) string { return filepath.Join(d.root, file)
 
 func fileOf(boot waypost.BootID) string { return filePrefix + hex.EncodeToString(boot[:]) }
 
-// readOthers reads the files of all boots except one. It returns those that it has read,
-// and those that cannot be read, with the reason.
-func (d directory) readOthers(own waypost.BootID) (s state, files, damaged []string, lost error, err error) {
+// readOthers reads the files of all boots except one that were not read before. It returns
+// those that it has read, and those that cannot be read, with the reason.
+func (d directory) readOthers(own waypost.BootID, before []string) (s state, files, damaged []string, lost error, err error) {
 	s.accounts = make(map[entry]budget.Totals)
 	all, err := os.ReadDir(d.root)
 	if err != nil {
@@ -187,6 +188,7 @@ func (d directory) readOthers(own waypost.BootID) (s state, files, damaged []str
 	}
 	for _, f := range all {
 		switch file := f.Name(); {
+		case slices.Contains(before, file):
 		case strings.HasPrefix(file, temporary):
 			files = append(files, file)
 		case strings.HasPrefix(file, filePrefix) && file != fileOf(own) && !strings.HasSuffix(file, unreadable):

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -243,10 +244,10 @@ func (s *Store) adopt() error {
 	return nil
 }
 
-// inherit reads the files of other boots, once, because it adds up what they have lent.
+// inherit reads the files of other boots, each once, because it adds up what they have lent.
 // The lock is held.
 func (s *Store) inherit() error {
-	read, files, damaged, lost, err := s.dir.readOthers(s.cfg.Boot)
+	read, files, damaged, lost, err := s.dir.readOthers(s.cfg.Boot, slices.Concat(s.inherited, s.damaged))
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,8 @@ func (c *Certificates) openAuthority() error {
 	c.magic = certmagic.New(c.cache, certmagic.Config{
 		Storage: &certmagic.FileStorage{Path: cfg.Storage},
 		OnEvent: c.note, Logger: log,
+		// A responder that hangs would hold handshakes up.
+		OCSP: certmagic.OCSPConfig{DisableStapling: true},
 		// Certificates are renewed when a client comes, and only for domains that are still
 		// known.
 		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: func(_ context.Context, name string) error {
@@ -128,7 +130,7 @@ func (c *Certificates) load(ctx context.Context, name string) bool {
 	select {
 	case c.loading <- struct{}{}:
 		defer func() { <-c.loading }()
-	case <-ctx.Done():
+	case <-time.After(waitTime):
 		return false
 	}
 	cert, err := c.magic.CacheManagedCertificate(ctx, name)
