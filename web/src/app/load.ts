@@ -14,8 +14,8 @@ export interface Loaded<T> {
   at: Date | undefined;
   reload: () => void;
   /** Replaces the data, for example after a change whose answer is known. An answer that is
-   * on its way may be older, so the data is asked for again. */
-  set: (data: T) => void;
+   * on its way may be older, so the data is asked for again, unless newer data will come. */
+  set: (data: T, again?: boolean) => void;
 }
 
 const patience = 1500; // milliseconds
@@ -61,9 +61,9 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, deps: read
   return {
     data: state.data, failure: state.failure, loading: state.loading, slow: slow && state.loading, at: state.at,
     reload,
-    set: (data) => {
+    set: (data, again = true) => {
       setState({ data, loading: false, at: new Date() });
-      if (asked.current) setTurn((n) => n + 1);
+      if (again && asked.current) setTurn((n) => n + 1);
     },
   };
 }

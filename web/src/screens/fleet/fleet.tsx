@@ -34,7 +34,7 @@ function Edges() {
   const { query, url, route } = useLocation();
   const loaded = useLoad((signal) => ask(client.GET("/api/admin/edges", { signal })), []);
   const [order, setOrder] = useState<Order>();
-  useNews("edges", (data) => loaded.set(data as Schemas["EdgeList"]));
+  useNews("edges", (data) => loaded.set(data as Schemas["EdgeList"], false));
   const now = useClock();
   // Without live news the list is asked for, so that one failure does not hide the fleet.
   const lost = live.value === "lost";

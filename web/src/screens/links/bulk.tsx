@@ -131,11 +131,11 @@ export function useChanges(list: LinkList, clear: () => void, row: { current: nu
   const stopped = useRef(false);
   const turns = useRef(Promise.resolve());
   const run = (links: readonly Link[], change: Change) => {
+    stopped.current = false; // a stop is for all that wait
     turns.current = turns.current.then(() => one(links, change));
   };
   const one = async (links: readonly Link[], change: Change): Promise<void> => {
     if (links.length === 0) return toast(change.done(0));
-    stopped.current = false;
     setFailed(undefined);
     setProgress({ done: 0, n: links.length });
     const out = await runAll(links, change.act, (done) => setProgress({ done, n: links.length }), () => stopped.current);

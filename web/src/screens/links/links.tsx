@@ -1,6 +1,6 @@
 import { useLocation } from "preact-iso/router";
 import { useCallback, useEffect, useReducer, useRef, useState } from "preact/hooks";
-import { ask, client } from "../../app/api";
+import { ask, client, type Schemas } from "../../app/api";
 import { typing, useShortcuts } from "../../app/keys";
 import { useNews } from "../../app/live";
 import { useAct, useLoad } from "../../app/load";
@@ -16,11 +16,13 @@ import { filtered, Filters, keyOf, queryOf, sortOf, unfiltered } from "./filters
 import { useLinks, type Link, type LinkList } from "./list";
 import { LinkTable, sparkKey } from "./table";
 
+const none: readonly Schemas["Domain"][] = [];
+
 /** Links is the list of all links, the console's first screen. */
 export default function Links() {
   const { url, query, route } = useLocation();
   const asked = query as Readonly<Record<string, string>>;
-  const domains = useLoad((signal) => ask(client.GET("/api/v1/domains", { signal })), []).data?.domains ?? [];
+  const domains = useLoad((signal) => ask(client.GET("/api/v1/domains", { signal })), []).data?.domains ?? none;
   const shared = domains.find((d) => d.shared)?.host ?? "";
   const key = keyOf(asked, domains);
   const list = useLinks(key, () => queryOf(asked, domains));
@@ -34,7 +36,9 @@ export default function Links() {
   const creating = (asked["create"] !== undefined || made !== undefined) && write;
   const open = () => route(inQuery(url, { create: "1" }));
   const { empty } = list;
-  const first = empty && !filtered(asked);
+  const searched = useRef(false); // whose fields stay when the last filter goes
+  searched.current ||= filtered(asked);
+  const first = empty && !searched.current;
   useShortcuts(write ? [{ keys: "c", label: common("create"), run: open }] : []);
   usePaste((target) => {
     if (!write) return;
