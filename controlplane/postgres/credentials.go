@@ -126,9 +126,9 @@ func (db *FleetStore) RevokeNode(ctx context.Context, by controlplane.Actor, nod
 		if err != nil {
 			return err
 		}
-		// A later epoch must not wait for an edge whose credential has ended: what it was granted
-		// counts as used. In an epoch that waits already, grants may be forgotten, and an operator
-		// decides.
+		// A later epoch must not wait for an edge whose credential has ended: what it was
+		// granted counts as used. In an epoch that waits already, grants may be forgotten, and
+		// an operator decides.
 		if known {
 			if _, err := tx.Exec(ctx, `
 				DELETE FROM budget_node n WHERE node = $1 AND NOT EXISTS (SELECT FROM budget_awaited a WHERE a.node = n.node)`, node); err != nil {

@@ -178,8 +178,8 @@ func (d directory) path(file string) string { return filepath.Join(d.root, file)
 
 func fileOf(boot waypost.BootID) string { return filePrefix + hex.EncodeToString(boot[:]) }
 
-// readOthers reads the files of all boots except one that were not read before. It returns
-// those that it has read, and those that cannot be read, with the reason.
+// readOthers reads the files of all boots except one that were not read before. It
+// returns those that it has read, and those that cannot be read, with the reason.
 func (d directory) readOthers(own waypost.BootID, before []string) (s state, files, damaged []string, lost error, err error) {
 	s.accounts = make(map[entry]budget.Totals)
 	all, err := os.ReadDir(d.root)

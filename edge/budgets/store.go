@@ -244,8 +244,8 @@ func (s *Store) adopt() error {
 	return nil
 }
 
-// inherit reads the files of other boots, each once, because it adds up what they have lent.
-// The lock is held.
+// inherit reads the files of other boots, each once, because it adds up what they have
+// lent. The lock is held.
 func (s *Store) inherit() error {
 	read, files, damaged, lost, err := s.dir.readOthers(s.cfg.Boot, slices.Concat(s.inherited, s.damaged))
 	if err != nil {
