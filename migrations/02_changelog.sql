@@ -20,7 +20,8 @@ CREATE TABLE changelog_epoch (
 
 -- Every replicated transaction locks this one row first and keeps it locked until it
 -- commits. So sequence order is commit order, and a rollback leaves no gap. There is no
--- foreign key on epoch, because the row is updated twice in every transaction.
+-- foreign key on epoch, because the row is updated twice in every transaction. Statements
+-- find it by its key: a long transaction leaves the table with many empty pages.
 CREATE TABLE changelog_head (
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     epoch     integer NOT NULL,
@@ -105,7 +106,7 @@ BEGIN
     WITH h AS (
         UPDATE changelog_head t
            SET seq = t.seq + 1, ord = 1, stamp = waypost_stamp(), writer = pg_current_xact_id()
-         WHERE t.writer <> pg_current_xact_id()
+         WHERE t.singleton AND t.writer <> pg_current_xact_id()
         RETURNING t.epoch, t.seq, t.stamp, t.digest
     ), opened AS (
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest)
@@ -113,7 +114,7 @@ BEGIN
     )
     SELECT h.epoch, h.seq, h.stamp INTO epoch, seq, stamp FROM h;
     IF NOT FOUND THEN
-        SELECT h.epoch, h.seq, h.stamp INTO STRICT epoch, seq, stamp FROM changelog_head h;
+        SELECT h.epoch, h.seq, h.stamp INTO STRICT epoch, seq, stamp FROM changelog_head h WHERE h.singleton;
     END IF;
     PERFORM set_config('waypost.epoch', epoch::text, true), set_config('waypost.seq', seq::text, true),
             set_config('waypost.writer', pg_current_xact_id()::text, true);
@@ -144,7 +145,7 @@ DECLARE
     h changelog_head;
 BEGIN
     UPDATE changelog_head t SET digest = t.digest # change, ord = t.ord + entries + 1
-    WHERE t.writer = pg_current_xact_id() RETURNING * INTO h;
+    WHERE t.singleton AND t.writer = pg_current_xact_id() RETURNING * INTO h;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'this transaction has no number in the changelog';
     END IF;
@@ -185,7 +186,7 @@ DECLARE
     change bigint := 0;
     n      integer;
 BEGIN
-    SELECT * INTO STRICT h FROM changelog_head;
+    SELECT * INTO STRICT h FROM changelog_head WHERE singleton;
     IF TG_OP = 'DELETE' THEN
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state)
         SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, TG_ARGV[0]::smallint, o.stamp, 0, o.id::text, 3

@@ -186,7 +186,7 @@ BEGIN
         SELECT b.*, CASE WHEN near THEN most - least + 1 ELSE n END AS numbers, CASE WHEN near THEN least - 1 ELSE 0 END AS before FROM b
     ), h AS (
         UPDATE changelog_head t SET digest = t.digest # c.change, ord = t.ord + c.numbers + 1 FROM c
-        WHERE t.writer = pg_current_xact_id() AND (c.n = 0 OR (c.low, c.high, c.first, c.last) = (t.seq, t.seq, t.epoch, t.epoch))
+        WHERE t.singleton AND t.writer = pg_current_xact_id() AND (c.n = 0 OR (c.low, c.high, c.first, c.last) = (t.seq, t.seq, t.epoch, t.epoch))
         RETURNING t.seq, t.ord - 1 AS last, t.ord - 2 - c.numbers - c.before AS shift, t.epoch, t.stamp, t.digest, c.near
     )
     INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest, domain_id, name, state, status, flags, expires_at, payload, programme)
@@ -214,7 +214,7 @@ DECLARE
     change bigint := (SELECT coalesce(bit_xor(o.stamp), 0) FROM old_rows o);
     n      integer;
 BEGIN
-    SELECT * INTO STRICT h FROM changelog_head;
+    SELECT * INTO STRICT h FROM changelog_head WHERE singleton;
     IF TG_OP = 'DELETE' THEN
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state)
         SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 3

@@ -178,7 +178,7 @@ BEGIN
     FOREACH lease IN ARRAY coalesce(leases, '{}') LOOP
         IF NOT EXISTS (
             SELECT FROM key_lease l JOIN key_range r ON r.id = l.range_id, changelog_head h
-            WHERE l.id = lease AND l.state IN ('held', 'closed') AND l.epoch = h.epoch
+            WHERE h.singleton AND l.id = lease AND l.state IN ('held', 'closed') AND l.epoch = h.epoch
               AND l.generation = r.generation AND r.state <> 'retired') THEN
             void := void || lease;
         END IF;

@@ -55,7 +55,7 @@ DECLARE
     change bigint := 0;
     n      integer;
 BEGIN
-    SELECT * INTO STRICT h FROM changelog_head;
+    SELECT * INTO STRICT h FROM changelog_head WHERE singleton;
     IF TG_OP = 'DELETE' THEN
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state)
         SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 5, o.stamp, 0, salt_name(o.day), 3

@@ -26,7 +26,7 @@ var _ replication.Source = (*Changelog)(nil)
 
 const selectHead = `
 SELECT c.id, h.epoch, e.id, h.seq, h.stamp, h.digest, clock_timestamp()
-FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch, cluster c`
+FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch, cluster c WHERE h.singleton`
 
 func scanHead(row pgx.Row) (h replication.Head, err error) {
 	var stamp, digest int64

@@ -316,7 +316,8 @@ type begun struct {
 
 const (
 	selectBegin    = `SELECT epoch, epoch_id, seq, stamp FROM changelog_begin_in($1)`
-	selectPosition = `SELECT h.epoch, e.id, h.seq, h.stamp FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`
+	selectPosition = `
+		SELECT h.epoch, e.id, h.seq, h.stamp FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch WHERE h.singleton`
 )
 
 func (b *begun) scan(row pgx.Row) error { return row.Scan(&b.epoch, &b.id, &b.seq, &b.stamp) }
