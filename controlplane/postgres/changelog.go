@@ -25,8 +25,8 @@ type Changelog struct {
 var _ replication.Source = (*Changelog)(nil)
 
 const selectHead = `
-SELECT c.id, h.epoch, e.id, h.seq, h.stamp, h.digest, clock_timestamp()
-FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch, cluster c WHERE h.singleton`
+SELECT (SELECT id FROM cluster WHERE singleton), h.epoch, e.id, h.seq, h.stamp, h.digest, clock_timestamp()
+FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch WHERE h.singleton`
 
 func scanHead(row pgx.Row) (h replication.Head, err error) {
 	var stamp, digest int64

@@ -196,6 +196,10 @@ func poolConfig(cfg Config) (*pgxpool.Config, error) {
 		// Each statement sees the commits from before the head was locked.
 		"default_transaction_isolation": "read committed",
 		"TimeZone":                      "UTC",
+		// A statement that takes less than a millisecond never earns its compilation, which
+		// takes hundreds. PostgreSQL would compile it because a scan that is disabled has a
+		// cost without bound.
+		"jit": "off",
 	} {
 		if _, own := pc.ConnConfig.RuntimeParams[name]; !own || !strings.HasSuffix(name, "_timeout") {
 			pc.ConnConfig.RuntimeParams[name] = value

@@ -1,6 +1,10 @@
 package postgres
 
-import "context"
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
 
 // Sealed returns the form of a document in a Memory.
 var Sealed = sealed
@@ -28,3 +32,14 @@ func (r *Roller) FoldAlone(ctx context.Context) error { return r.pass(ctx) }
 
 // EndBudgets looks at all budgets once.
 func (r *Roller) EndBudgets(ctx context.Context) error { return r.endBudgets(ctx) }
+
+// ExplainHead returns the plan that a connection keeps of the head's query.
+func (db *DB) ExplainHead(ctx context.Context) (plan string, err error) {
+	err = db.pool.transact(ctx, stream, stream.begin(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, enterTail, stream.role); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, `EXPLAIN (FORMAT JSON) `+selectHead).Scan(&plan)
+	})
+	return plan, err
+}

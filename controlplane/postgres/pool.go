@@ -108,10 +108,8 @@ func (s scope) lookingUp() scope {
 const enterScope = `SELECT set_config('role', $1, true), set_config('waypost.workspaces', $2, true)`
 
 // enterLookups has rows read one after the other, so that a LIMIT ends that, and not
-// first gathered in a bitmap. It turns JIT off, too: a scan without an index looks so
-// expensive then that PostgreSQL would compile it.
-const enterLookups = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-	set_config('jit', 'off', true)`
+// first gathered in a bitmap.
+const enterLookups = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)`
 
 // first makes the following statements of a batch run in the scope.
 func (s scope) first(b *pgx.Batch) {
@@ -147,7 +145,7 @@ func (s scope) options(begin string) pgx.TxOptions {
 		begin += "; set local waypost.workspaces = '" + s.workspaces + "'" // digits and commas
 	}
 	if s.lookups {
-		begin += "; set local enable_seqscan = off; set local enable_bitmapscan = off; set local jit = off"
+		begin += "; set local enable_seqscan = off; set local enable_bitmapscan = off"
 	}
 	return pgx.TxOptions{BeginQuery: begin}
 }

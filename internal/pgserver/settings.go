@@ -24,7 +24,6 @@ func arguments(data, sockets string, extra map[string]string) []string {
 		"fsync":                   "on",
 		"full_page_writes":        "on",
 		"synchronous_commit":      "on",
-		"jit":                     "off",
 	}
 	maps.Copy(settings, extra)
 	args := []string{"-D", data}
