@@ -29,7 +29,7 @@ const (
 	BlockGone  BlockPolicy = 2 // answers 410
 )
 
-// Limits of blocks. A short address whose block has ended still has its statement.
+// Limits of blocks. A short address keeps its statement after its block has ended.
 const (
 	MaxBlocks      = 20_000 // short addresses with a statement
 	MaxBlockReason = 200    // bytes

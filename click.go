@@ -11,7 +11,7 @@ import (
 // two writers ever share a sequence of click batches.
 type BootID [16]byte
 
-// MaxAgent and MaxReferrer bound what a [Click] keeps of the headers, in bytes.
+// MaxAgent and MaxReferrer bound the headers in a [Click], in bytes.
 const (
 	MaxAgent    = 512
 	MaxReferrer = 512
@@ -153,7 +153,7 @@ type ClickBatch struct {
 	Seq  uint64
 
 	// Exact says that each row has the time of its clicks. Otherwise the edge dropped
-	// detail to save room: times are those of quarters of an hour, and profiles may
+	// detail to save room: times are starts of quarters of an hour, and profiles may
 	// distinguish bots, rules and variants only.
 	Exact    bool
 	Dropped  uint64         // clicks that this boot had no room for since the batch before

@@ -19,7 +19,7 @@ type Domain struct {
 }
 
 // DomainTargets lead visitors of a domain in place of its links, and say what is counted
-// of those links. Targets are Locations: printable ASCII, http or https.
+// of the links. Targets are Locations: printable ASCII, http or https.
 type DomainTargets struct {
 	Root        []byte // from the root; empty: the root shows the service's name
 	NotFound    []byte // in place of 404; empty: 404 is answered

@@ -50,7 +50,7 @@ func Errorf(code ErrorCode, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// WrapError returns an [Error] whose cause is err. Users see only the message.
+// WrapError returns an [Error] with err as its cause. Users see only the message.
 func WrapError(code ErrorCode, message string, err error) *Error {
 	return &Error{Code: code, Message: message, Err: err}
 }

@@ -9,7 +9,7 @@ import (
 
 // UTM holds the values of a request's parameters utm_source, utm_medium, utm_campaign,
 // utm_term and utm_content, in this order and with a newline between them, up to the last
-// that is not empty. "" is none.
+// that is not empty. "" stands for a request without any.
 type UTM string
 
 // UTMValues are the single values of a [UTM].
@@ -31,7 +31,7 @@ func HasUTM(query []byte) bool { return bytes.Contains(query, []byte(utmPrefix))
 
 // AppendUTM appends the [UTM] of a query; nothing without any of its parameters. Values
 // are lower case and cut at [MaxUTM]. A value that is not UTF-8, or has control
-// characters, is none, and of a parameter that is there twice the first counts. It
+// characters, is skipped, and of a parameter that is there twice the first counts. It
 // allocates only to grow dst.
 func AppendUTM(dst, query []byte) []byte {
 	var raw [utmCount][]byte

@@ -27,18 +27,18 @@ func ParseVisit(pathAndQuery []byte) (v Visit) {
 	return v
 }
 
-// Follow returns the answer to a visit to a link whose resolution is r. If the link's
+// Follow returns the answer to a visit to a link with the resolution r. If the link's
 // flags forward the visitor's path or query, the new Location is appended to dst, which
 // is returned grown. Otherwise dst is returned unchanged. It does not allocate if dst has
 // room.
 //
 // The rest of the path is appended to the target's path, and the query to the target's
-// query, whose own parameters stay first. The fragment stays last. Bytes outside ASCII
+// query, after its own parameters. The fragment stays last. Bytes outside ASCII
 // are percent-encoded. Host and scheme are always the target's. A rest that is not
 // forwarded is answered 404. A rest that could climb out of the target's path, and bytes
 // that no URL may hold, are answered 400. A Location above [MaxPayload] is answered 414.
-// A Location that is no URL becomes empty. To a target that is not the link's own, as
-// that of an expired link, nothing is appended.
+// A Location that is no URL becomes empty. Nothing is appended to a target that is not
+// the link's own, such as the target of an expired link.
 func (r Resolution) Follow(dst []byte, v *Visit) (res Resolution, grown []byte) {
 	rest, query := v.Rest, v.Query
 	if rest != nil && r.Flags&ForwardPath == 0 {

@@ -35,8 +35,8 @@ type CleanupStats struct {
 	Backlog          int64      `json:"backlog" doc:"Links that have expired and are not removed yet, counted up to a million. They answer 410."`
 }
 
-// Digest compares the digest of the changelog with what PostgreSQL's replicated rows add
-// up to.
+// Digest compares the digest of the changelog with the sum of PostgreSQL's replicated
+// rows.
 type Digest struct {
 	ControlPlane string `json:"control_plane" doc:"Name of the control plane that answers; each knows its own comparisons only."`
 

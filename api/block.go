@@ -15,7 +15,7 @@ type NewBlock struct {
 	Reason string `json:"reason" minLength:"1" maxLength:"200" doc:"One line of at most 200 bytes, for the owner of the link and for the audit log. Visitors do not see it."`
 }
 
-// Block is a blocked code, or one whose block has ended.
+// Block is a code that is blocked, or was.
 type Block struct {
 	ShortCode string    `json:"short_code"`
 	Domain    string    `json:"domain" doc:"Host of the domain."`
@@ -35,8 +35,8 @@ type BlockPage struct {
 // MaxEdgeBlocks bounds the blocks of one request of an edge, and of its answer.
 const MaxEdgeBlocks = 500
 
-// EdgeBlocks compares the blocks that an edge knows with those of the control plane, and
-// brings those that the control plane lacks.
+// EdgeBlocks compares the blocks of an edge with the blocks of the control plane, and
+// brings the blocks that the control plane lacks.
 type EdgeBlocks struct {
 	Node    string   `json:"node"`
 	Digests []uint64 `json:"digests" doc:"Of the 64 shards of the edge's blocks; empty: nothing is asked for."`

@@ -4,8 +4,8 @@
 // The types hold data only. Package controlplane/httpapi serves them, package client
 // sends them, and package edge/report reports with them. Times are RFC 3339 in UTC.
 //
-// Struct tags describe the fields in the OpenAPI document and bound what the control
-// plane accepts: doc, example, default, enum, format, pattern, minimum, maximum,
+// Struct tags describe the fields in the OpenAPI document and bound the values that the
+// control plane accepts: doc, example, default, enum, format, pattern, minimum, maximum,
 // minLength and maxLength (in characters; of a list they bound each item), minItems,
 // maxItems, uniqueItems and writeOnly. In a request, a field without omitzero is required
 // and null means the same as leaving a field out; [Field] keeps the two apart.
@@ -42,7 +42,7 @@ const (
 	PathAllUsers        = "/api/admin/users"
 )
 
-// Paths that only edges use. Package api/clickbatch has that of their clicks.
+// Paths that only edges use. Package api/clickbatch has the path of their clicks.
 const (
 	PathEdgeReports      = "/fleet/v1/report"
 	PathEdgeOutcomes     = "/fleet/v1/outcome"

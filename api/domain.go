@@ -49,7 +49,7 @@ type DomainChange struct {
 	MaintenanceURL *string `json:"maintenance_url,omitzero" example:"https://example.com/maintenance" doc:"Target of the root and of all links while it is set, likewise. Nothing is counted meanwhile, and the links themselves do not change."`
 }
 
-// DomainProof says what proves a domain.
+// DomainProof describes the DNS record that proves a domain.
 type DomainProof struct {
 	RecordName    string     `json:"record_name" example:"_waypost.go.example.com" doc:"Name of the TXT record."`
 	RecordValue   string     `json:"record_value" example:"waypost-5f0c7d1e9a3b4c2d8e6f7a1b2c3d4e5f" doc:"Its text, the same for all domains of the workspace. There may be other TXT records with the same name."`

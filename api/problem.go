@@ -7,7 +7,7 @@ type Problem struct {
 	Status int    `json:"status" example:"404" doc:"The HTTP status."`
 	Detail string `json:"detail" doc:"Describes this occurrence."`
 
-	// RequestID is that of the header X-Request-Id.
+	// RequestID repeats the header X-Request-Id.
 	RequestID string `json:"request_id,omitzero" doc:"Names this request in the log of the control plane. Only errors from 500 on have it."`
 
 	Errors []FieldError `json:"errors,omitzero" doc:"The fields at fault, where they are known one by one."`

@@ -97,9 +97,9 @@ type domain struct {
 	size        uint64
 }
 
-// newDomain returns the domain whose left half is the root of size, rounded down, and
-// whose right half is the smallest that makes room for size numbers. It exceeds size by
-// fewer than √size numbers, and by none when size is a square.
+// newDomain returns the domain with the root of size, rounded down, as its left half, and
+// the smallest right half that makes room for size numbers. It exceeds size by fewer than
+// √size numbers, and equals size when size is a square.
 func newDomain(size int64) domain {
 	n := uint64(size)
 	left := uint64(math.Sqrt(float64(n)))
@@ -119,8 +119,8 @@ type permutation struct {
 	block cipher.Block
 }
 
-// permutationKey is the key of one prefix. With it one can decode the codes of that
-// prefix, and tell which codes follow a given one, but not those of other prefixes.
+// permutationKey is the key of one prefix. With it one can decode the codes of the
+// prefix, and tell which codes follow a given one, but no codes of other prefixes.
 type permutationKey [16]byte
 
 // deriveKey derives the key of a prefix. The label holds everything else that the mapping

@@ -71,8 +71,8 @@ func Split(r Range, at int64) (a, b Range, err error) {
 	return a, b, nil
 }
 
-// Disjoint checks that no counter lies in two ranges, of which retired ones do not
-// count. The error is waypost.EConflict.
+// Disjoint checks that no counter lies in two ranges; it skips retired ranges. The error
+// is waypost.EConflict.
 func Disjoint(ranges []Range) error {
 	sorted := slices.DeleteFunc(slices.Clone(ranges), func(r Range) bool { return r.State == Retired })
 	slices.SortFunc(sorted, func(a, b Range) int {

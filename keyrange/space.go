@@ -35,9 +35,9 @@ var digit = func() (t [256]uint8) {
 
 const notDigit = 0xff
 
-// Space is the set of all generated codes of a cluster. A code has a prefix, of whose
-// counters ranges consist, and a suffix, which encodes a counter. A cluster never changes
-// its space. Use [NewSpace].
+// Space is the set of all generated codes of a cluster. A code has a prefix and a suffix,
+// which encodes a counter; ranges consist of the counters of a prefix. A cluster never
+// changes its space. Use [NewSpace].
 type Space struct {
 	codeLength   int
 	prefixLength int
@@ -120,7 +120,7 @@ func (s Space) Split(code waypost.Code) (prefix int, suffix int64, ok bool) {
 }
 
 // mustHold panics when a prefix or counter is outside of the space, because the code
-// would be that of another counter.
+// would belong to another counter.
 func (s Space) mustHold(prefix int, counter int64) {
 	if prefix < 0 || prefix >= s.prefixes || counter < 0 || counter >= s.suffixes {
 		panic(fmt.Sprintf("keyrange: prefix %d, counter %d is outside of a space of %d prefixes with %d codes each",

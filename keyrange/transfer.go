@@ -116,9 +116,9 @@ func targets(group []*supply, low float64) []*party {
 	return parties
 }
 
-// setMargins sets the margins of the ranges that are cut: a tenth of what the region
-// keeps, so that a plan still applies when more counters have been leased meanwhile. The
-// sum of the margins is at most what the region keeps, so that something can be cut.
+// setMargins sets the margins of the ranges that are cut: a tenth of the
+// region's rest, so that a plan still applies after more counters have been leased. The
+// sum of the margins is at most the region's rest, so that something can be cut.
 func (p *party) setMargins() {
 	margin := max(reserve, p.target/10)
 	for i := range p.ranges {
@@ -307,7 +307,7 @@ func mostGroups(times []float64, low, high float64) []uint {
 
 func within(t, low, high float64) bool { return t >= low/rounding && t <= high*rounding }
 
-// lot is a set of regions that share what they have.
+// lot is a set of regions that share their counters.
 type lot struct {
 	unissued, weight float64
 	idle             float64 // time of the idle region that is exhausted first
@@ -334,7 +334,7 @@ func (l lot) lasts() float64 {
 
 var noRegion = lot{idle: math.Inf(1)}
 
-// lotTimes returns the time of every set of regions; that of the empty set is -1.
+// lotTimes returns the time of every set of regions, and -1 for the empty set.
 func lotTimes(regions []*supply) []float64 {
 	lots := make([]lot, 1<<len(regions))
 	times := make([]float64, len(lots))

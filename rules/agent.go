@@ -6,8 +6,8 @@ import (
 	"waypost"
 )
 
-// AgentSet holds properties of a user agent. A condition holds a set as well, of which
-// the visitor's agent must have at least one.
+// AgentSet holds properties of a user agent. A condition holds a set as well, and
+// the visitor's agent must have at least one property of it.
 type AgentSet uint32
 
 // The properties of a user agent. An agent has at most one system and one browser. The
@@ -44,7 +44,8 @@ var agentNames = [...]string{
 	"chrome", "firefox", "edge", "safari", "opera", "android_browser", "samsung", "bot", "preview",
 }
 
-// AgentNamed returns the property that users call name, and false if there is none.
+// AgentNamed returns the property that users call name, and false without such a
+// property.
 func AgentNamed(name string) (AgentSet, bool) {
 	for i, n := range agentNames {
 		if n == name {
@@ -65,7 +66,7 @@ func (s AgentSet) Names() []string {
 	return names
 }
 
-// ParseAgent returns what a user agent says of itself. It reads at most
+// ParseAgent returns the properties of a user agent. It reads at most
 // [waypost.MaxAgent] bytes, as the click journal does, and does not allocate.
 func ParseAgent(userAgent []byte) AgentSet {
 	text := userAgent[:min(len(userAgent), waypost.MaxAgent)]
@@ -130,8 +131,8 @@ func (w words) desktop() AgentSet {
 	return 0
 }
 
-// androidDevice distinguishes telephones, whose browsers say Mobile, from tablets, whose
-// browsers do not, and from televisions.
+// androidDevice distinguishes telephones, with browsers that say Mobile, from tablets,
+// with browsers that do not, and from televisions.
 func (w words) androidDevice() AgentSet {
 	switch {
 	case w.has(wordTelevision):

@@ -7,7 +7,7 @@ import (
 	"waypost"
 )
 
-// agents remembers what [ParseAgent] has found. Most visits come with one of a few
+// agents remembers results of [ParseAgent]. Most visits come with one of a few
 // hundred user agents, and hashing one takes a tenth of the time of parsing it.
 var agents agentCache
 

@@ -224,8 +224,8 @@ func wordsAt(text []byte, i int) words {
 // maxProduct bounds the name of a product that productAt knows.
 const maxProduct = len("SamsungBrowser")
 
-// productAt returns the words that stand for the product whose name ends at the slash at
-// text[i].
+// productAt returns the words that stand for the product with a name that ends at the
+// slash at text[i].
 func productAt(text []byte, i int) words {
 	start := i
 	for start > 0 && i-start <= maxProduct && isNameByte[text[start-1]] {

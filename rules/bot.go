@@ -36,7 +36,7 @@ func saysWhatsApp(agent []byte) bool {
 }
 
 // previewNames begin the names of fetchers of previews, in lower case. Only bots are
-// searched for them, because some are names of apps whose users are people.
+// searched for them, because some are names of apps that people use.
 var previewNames = [...]string{
 	"bluesky", "cardyb",
 	"discordbot",

@@ -43,8 +43,8 @@ type Compiling struct {
 }
 
 // Compile makes the programme of a source, nil for a source that says nothing of a link
-// without a password. It fills in the ids that the source leaves out, and targets as
-// they are stored. Errors: EInvalid and those of Target, with the place of the fault.
+// without a password. It fills in the ids that the source leaves out, and targets as they
+// are stored. Errors: EInvalid and the errors of Target, with the place of the fault.
 func Compile(s *Source, with *Compiling) ([]byte, error) {
 	if s.IsZero() && s.MaxClicksMode == "" && with.Password == nil {
 		return nil, nil
@@ -449,7 +449,7 @@ func addressOperand(texts []string, where string) (b []byte, err error) {
 	return b, nil
 }
 
-// mappedAddr is one of the addresses that stand for those of IPv4.
+// mappedAddr is one of the IPv6 addresses that stand for addresses of IPv4.
 var mappedAddr = netip.AddrFrom16([16]byte{10: 0xff, 11: 0xff})
 
 // networkOf reads an address, a network or an IPv4 address with stars, as a mask and a

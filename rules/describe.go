@@ -57,7 +57,7 @@ func (q *Parameter) describe(not bool) string {
 	return name + " is " + no + "there"
 }
 
-// describeSpan describes a span of time, of which one end may be missing.
+// describeSpan describes a span of time; one end may be missing.
 func describeSpan(from, until time.Time, not bool) string {
 	start, end := from.Format(time.RFC3339), until.Format(time.RFC3339)
 	before, later := "time is before "+end, "time is "+start+" or later"

@@ -12,8 +12,8 @@ import (
 	"waypost"
 )
 
-// Facts describe a visitor to the conditions of rules. Only those that [NeedOf] names
-// must be filled in. The slices are only read.
+// Facts describe a visitor to the conditions of rules. Only the facts that [NeedOf]
+// names must be filled in. The slices are only read.
 type Facts struct {
 	At        int64      // Unix milliseconds
 	Address   netip.Addr // of the visitor
@@ -131,7 +131,7 @@ func (p *programme) instead(index byte, gone waypost.Resolution) waypost.Resolut
 	return gone
 }
 
-// broken returns the answer of a record whose programme cannot be read.
+// broken returns the answer of a record with a programme that cannot be read.
 func broken(r *waypost.Record, f *Facts, t *Trace) waypost.Resolution {
 	t.gate("broken")
 	if gated(r.Programme) || r.Programme[1]&gateValidFrom != 0 || r.Flags&waypost.Exhausted != 0 {
@@ -143,8 +143,8 @@ func broken(r *waypost.Record, f *Facts, t *Trace) waypost.Resolution {
 	return res
 }
 
-// decide sets the answer of the first rule that matches: the first whose conditions all
-// hold. It returns false for a programme that is damaged there.
+// decide sets the answer of the first rule that matches: all its conditions hold. It
+// returns false for a programme that is damaged there.
 func (p *programme) decide(res *waypost.Resolution, f *Facts, t *Trace) (ok bool) {
 	logic := p.logic
 	for range p.rules {
@@ -190,7 +190,7 @@ func (t *Trace) step(rule byte, held int, matches bool) {
 	t.Steps = append(t.Steps, Step{Rule: int(rule), Failed: failed})
 }
 
-// act sets the answer to that of an action.
+// act sets the answer of an action.
 func (p *programme) act(res *waypost.Resolution, b []byte, f *Facts) (ok bool) {
 	if len(b) < 2 {
 		return false
@@ -216,7 +216,7 @@ func refuses(b []byte) bool {
 	return len(b) == 3 && (binary.LittleEndian.Uint16(b[1:]) == 404 || binary.LittleEndian.Uint16(b[1:]) == 410)
 }
 
-// split sets the answer to that of a variant.
+// split sets the answer of a variant.
 func (p *programme) split(res *waypost.Resolution, b []byte, f *Facts) (ok bool) {
 	if len(b) < 3 || len(b) != 3+splitEntry*int(b[2]) {
 		return false

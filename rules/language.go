@@ -3,7 +3,7 @@ package rules
 import "bytes"
 
 // Language is a language, as of RFC 5646, without its script and variants. The zero
-// Language is none. Languages are comparable.
+// Language is no language. Languages are comparable.
 type Language struct {
 	Primary [3]byte // in lower case; the third may be 0
 	Region  [3]byte // in upper case, or three digits; the third may be 0; all 0: any
@@ -97,7 +97,7 @@ func onlyDigits(s []byte) bool {
 // maxLanguages bounds the languages of a visitor.
 const maxLanguages = 8
 
-// maxLanguageHeader bounds what Parse reads of a header, in bytes. Those of browsers have
+// maxLanguageHeader bounds the part of a header that Parse reads, in bytes. Browsers send
 // less than 200.
 const maxLanguageHeader = 512
 
@@ -108,9 +108,9 @@ type Languages struct {
 	n    uint8
 }
 
-// Parse replaces the languages with those of an Accept-Language header (RFC 9110, section
-// 12.5.4) whose weight is 0.9 or more. A language without a weight has 1. The wildcard,
-// and anything that is no language, is skipped. Parse does not allocate.
+// Parse replaces the languages with the languages of an Accept-Language header (RFC 9110,
+// section 12.5.4) that have a weight of 0.9 or more. A language without a weight has 1.
+// The wildcard, and anything that is no language, is skipped. Parse does not allocate.
 func (l *Languages) Parse(header []byte) {
 	l.n = 0
 	if len(header) > maxLanguageHeader {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Ids name rules and variants in the statistics, so that those of a rule that is gone
-// must not come back with another. A source remembers the last ones that were given, and
+// Ids name rules and variants in the statistics, so that the ids of a deleted rule must
+// not come back with another. A source remembers the last ones that were given, and
 // the next follow on them. After MaxID of them the oldest come back, unless a rule has
 // them: refusing would stop owners for the sake of figures that are that old.
 

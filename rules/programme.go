@@ -253,7 +253,7 @@ func Check(b []byte) error {
 	return nil
 }
 
-// checkTargets checks the targets and those of the gates.
+// checkTargets checks the targets of actions and gates.
 func (p *programme) checkTargets() (need Need, ok bool) {
 	b := p.targets
 	if len(b) < 1 || b[0] > MaxTargets+2 {

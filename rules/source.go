@@ -24,7 +24,7 @@ const (
 	maxQueryText = 256
 )
 
-// Source holds what an owner chose for a link beyond its target, as it was written. The
+// Source holds an owner's choices for a link beyond its target, as they were written. The
 // zero value is nothing.
 type Source struct {
 	Rules         []Rule    `json:"rules,omitzero"`
@@ -34,7 +34,7 @@ type Source struct {
 	MaxClicksMode string    `json:"max_clicks_mode,omitzero"`
 	ExhaustedURL  string    `json:"exhausted_url,omitzero"`
 
-	// The ids that rules and variants were given last, also of those that are gone.
+	// The ids that rules and variants were given last, deleted ones included.
 	LastRule    int `json:"last_rule,omitzero"`
 	LastVariant int `json:"last_variant,omitzero"`
 }
@@ -69,7 +69,7 @@ func (s *Source) Encode() []byte {
 	return text
 }
 
-// Rule is one rule of a link. The first rule whose conditions all hold decides.
+// Rule is one rule of a link. The first rule decides that has no failing condition.
 type Rule struct {
 	ID     int         `json:"id,omitzero" minimum:"1" maximum:"250" doc:"Names the rule in statistics, and stays its own when rules are moved. Default: that of the rule before with the same name, or without a name the same conditions; otherwise one that no rule of the link had."`
 	Name   string      `json:"name,omitzero" maxLength:"64" doc:"For people, at most 64 bytes."`

@@ -16,8 +16,8 @@ import (
 // known. The node is a [waypost.ValidNode], the sequence is at least 1, and no bound of a
 // batch is exceeded. Each profile is [waypost.ClickProfile.Valid] and occurs once. Each
 // link occurs once, and has a [waypost.ValidCode] and rows. Each row refers to a profile
-// and has a count of at least 1; unless the batch is exact, its time is that of a quarter
-// of an hour. Each visitor of a link occurs once, in order.
+// and has a count of at least 1; unless the batch is exact, its time is the start of
+// a quarter of an hour. Each visitor of a link occurs once, in order.
 //
 // The consumer judges whether counts and times are plausible. A batch without links is
 // valid: it takes the place of one that is lost.
@@ -48,7 +48,7 @@ func decode(b []byte, c *columns) (batch waypost.ClickBatch, why string) {
 	return batch, decodeColumns(&batch, body[28:], c)
 }
 
-// Quarters of an hour whose beginning an int64 of milliseconds can hold.
+// The first and last quarter of an hour that begin within an int64 of milliseconds.
 const (
 	firstQuarter = math.MinInt64 / waypost.QuarterHour
 	lastQuarter  = math.MaxInt64 / waypost.QuarterHour

@@ -16,11 +16,11 @@ const (
 	Path        = "/clicks/v1/batches"
 	ContentType = "application/vnd.waypost.clicks"
 
-	// HeaderCluster names, in hex, the cluster whose links were clicked.
+	// HeaderCluster names, in hex, the cluster that the clicked links belong to.
 	HeaderCluster = "Waypost-Cluster"
 
-	// HeaderPosition has the position of the edge's replica: a control plane whose
-	// PostgreSQL is of an older epoch takes no clicks.
+	// HeaderPosition has the position of the edge's replica: a control plane
+	// with a PostgreSQL of an older epoch takes no clicks.
 	HeaderPosition = "Waypost-Position"
 )
 
@@ -58,7 +58,7 @@ const (
 // of the same link, or to the base time; its unit is a millisecond in an exact batch,
 // otherwise a quarter of an hour. Last is the difference to the time of the link's last
 // row. A day is the difference to the visitor before it of the same link, or to the day
-// of the base time. The base time is that of the first row.
+// of the base time. The base time is the first row's.
 //
 // The columns are separate because similar values compress well together. Links have no
 // order: sorting them costs an edge more than it saves on the wire, because codes look

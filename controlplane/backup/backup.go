@@ -1,6 +1,6 @@
 // Package backup makes backups of an installation's PostgreSQL and restores them, by
 // PostgreSQL's own pg_dump and pg_restore. A backup is a directory with a dump, the SQL
-// of the roles, and a manifest that says of which moment the dump is.
+// of the roles, and a manifest with the moment of the dump.
 //
 // It knows nothing of base backups and of the archive of the write-ahead log, which
 // PostgreSQL's operator has other programs for.
@@ -45,8 +45,8 @@ var errMember = errors.New("the login of the backup may not read everything: let
 // Make writes a backup to the directory out, which must not be there yet. The manifest
 // is of the very moment of the dump, while the system runs and is written to. Whatever
 // ends the process, out is a whole backup on the disk or is not there; a process that
-// was killed may leave a directory whose name begins with a dot and ends with
-// ".partial".
+// was killed may leave a directory, named with a dot at the start and ".partial" at the
+// end.
 func Make(ctx context.Context, cfg Config, out string) (m Manifest, err error) {
 	out, err = filepath.Abs(out)
 	if err != nil {
@@ -107,7 +107,7 @@ func Make(ctx context.Context, cfg Config, out string) (m Manifest, err error) {
 	return m, finish(dir, out, m)
 }
 
-// describe reads what the manifest says of the moment of the transaction.
+// describe reads the manifest's facts at the moment of the transaction.
 func describe(ctx context.Context, tx pgx.Tx) (m Manifest, err error) {
 	_, err = tx.Exec(ctx, `SET LOCAL ROLE `+role)
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && (e.Code == "42501" || e.Code == "22023") {

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// database is a connection, and what children need for the same.
+// database is a connection, and the environment that leads a child to the same database.
 type database struct {
 	conn  *pgx.Conn
 	cfg   *pgx.ConnConfig
@@ -97,7 +97,7 @@ func (db *database) command(ctx context.Context, path string, args ...string) *e
 	return cmd
 }
 
-// run waits for a program, and adds to its error what it wrote last.
+// run waits for a program, and adds its last output to its error.
 func run(cmd *exec.Cmd) error {
 	// The kernel ends the child with the thread that started it.
 	runtime.LockOSThread()
@@ -110,10 +110,10 @@ func run(cmd *exec.Cmd) error {
 	return nil
 }
 
-// maxWords bounds what is kept of a program's messages, in bytes.
+// maxWords bounds the part of a program's messages that is kept, in bytes.
 const maxWords = 2 << 10
 
-// lastWords keeps the end of what is written to it.
+// lastWords keeps the last bytes that are written to it.
 type lastWords struct{ kept []byte }
 
 func (w *lastWords) Write(p []byte) (int, error) {

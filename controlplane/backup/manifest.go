@@ -122,7 +122,7 @@ func readManifest(path string) (m Manifest, err error) {
 	return m, m.check()
 }
 
-// check judges what a restore uses.
+// check validates the fields that a restore uses.
 func (m Manifest) check() error {
 	isHex := func(text string, n int) bool {
 		b, err := hex.DecodeString(text)

@@ -19,7 +19,7 @@ import (
 	"waypost/migrations"
 )
 
-// Restored says what a restore has done.
+// Restored reports the outcome of a restore.
 type Restored struct {
 	Manifest Manifest `json:"manifest"`
 	// MadeRoles are the roles of PostgreSQL that were missing. An owner among them has no
@@ -171,7 +171,7 @@ func load(ctx context.Context, db *database, tool, path string, progress Progres
 	return run(cmd)
 }
 
-// counting counts what is read.
+// counting counts the bytes that are read.
 type counting struct {
 	r io.Reader
 	n *atomic.Int64

@@ -60,7 +60,7 @@ func (b *Breakdown) Add(p *waypost.ClickProfile, c Count) {
 	}
 }
 
-// ids are the names of rules and variants; that of 0 is empty.
+// ids are the names of rules and variants; the name of 0 is empty.
 var ids = func() (names [256]string) {
 	for i := range names[1:] {
 		names[i+1] = strconv.Itoa(i + 1)
@@ -102,7 +102,7 @@ func SplitCity(name string) (country, city string) {
 
 func (b *Breakdown) add(d Dimension, name string, c Count) { b.names[d].add(name, c) }
 
-// AddOther counts clicks whose names are lost.
+// AddOther counts clicks without names.
 func (b *Breakdown) AddOther(c Count) {
 	for d := range b.other {
 		b.other[d].Add(c)
@@ -334,7 +334,7 @@ func (n *names) get(name string) Count {
 	return Count{}
 }
 
-// keep sets the clicks of a name, and removes it when there are none.
+// keep sets the clicks of a name, and removes the name at zero clicks.
 func (n *names) keep(name string, c Count) {
 	i := n.find(name)
 	if i < 0 {
@@ -368,10 +368,10 @@ func (c Count) minus(o Count) Count {
 	return d
 }
 
-// Subtract removes the clicks of o, all of which were added before. In every dimension
-// the sum falls by that of o. Clicks of a name that b lacks are taken from the others of
-// b. When the others of o exceed those of b, because each has kept other names, the rest
-// is taken from the names with the fewest clicks.
+// Subtract removes the clicks of o, which were all added before. In every dimension the
+// sum falls by the sum of o. Clicks of a name that b lacks are taken from the others of
+// b. When the others of o exceed the others of b, because each has kept other names, the
+// rest is taken from the names with the fewest clicks.
 func (b *Breakdown) Subtract(o *Breakdown) {
 	for d := range dimensions {
 		rest := o.other[d]

@@ -12,7 +12,7 @@ func (c *Count) Add(o Count) {
 	c.Clicks, c.Bots = plus(c.Clicks, o.Clicks), plus(c.Bots, o.Bots)
 }
 
-// plus adds numbers of which each is MaxCount at most.
+// plus adds two numbers, each MaxCount at most.
 func plus(a, b uint64) uint64 { return min(min(a, MaxCount)+min(b, MaxCount), MaxCount) }
 
 // sound reports whether c can be the count of a name or quarter.

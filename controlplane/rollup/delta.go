@@ -107,8 +107,8 @@ func (p *Delta) Append(dst []byte) []byte {
 // maxOfDelta bounds each list of a delta, far above the bounds of a batch.
 const maxOfDelta = 1 << 24
 
-// Unpack reads the packed form into the memory of p, whose texts are new; EInvalid for
-// other bytes, after which p holds nothing of use.
+// Unpack reads the packed form into the memory of p, with new texts. Other bytes are
+// EInvalid and leave nothing of use in p.
 func (p *Delta) Unpack(b []byte) error {
 	r := newReader(b)
 	r.begin()

@@ -4,8 +4,8 @@
 //
 // A [Delta] holds the clicks of one link and day from one batch of an edge, and a [Day]
 // the sum of all batches: clicks by quarter of an hour, a [Breakdown] and [Visitors].
-// Merging loses no click: in every dimension of a breakdown the clicks add up to those of
-// the day.
+// Merging loses no click: in every dimension of a breakdown the clicks add up to the
+// clicks of the day.
 //
 // # Packed forms
 //
@@ -43,8 +43,8 @@
 //
 // The name "" means unknown, or none. A city's name is COUNTRY/CITY, "DE/Berlin", because
 // cities share names. A rule's name is its id, and a variant's RULE/VARIANT, "1/3",
-// because a share is one of a rule's clicks. A day whose clicks all have no rule, no
-// variant, or no such parameter does without that dimension, as most days do. Clicks
+// because a share is one of a rule's clicks. A day without a rule, a variant or such a
+// parameter in any click does without that dimension, as most days do. Clicks
 // beyond 1,000 names are in "other", which is a field and not a name, so that a referrer
 // may be called "other".
 //
@@ -60,10 +60,10 @@
 //
 //	version 1, one byte
 //	number of links, at most 1,000; for each, in strict order:
-//	    its id, less that of the one before; clicks (at least 1), bots
+//	    its id, less the id before; clicks (at least 1), bots
 //	upper bound of the clicks of any other link
 //
 // Up to 2,048 visitors are counted exactly. More are a HyperLogLog sketch of precision
-// 14, whose standard error is 0.8 %. The bytes depend on the set of visitors alone, not
+// 14, with a standard error of 0.8 %. The bytes depend on the set of visitors alone, not
 // on the order of their clicks.
 package rollup

@@ -28,8 +28,7 @@ type Top struct {
 	floor uint64      // an upper bound of the clicks of any other link
 }
 
-// UnknownTop returns the Top of a day whose links are unknown, none of which has more
-// than floor clicks.
+// UnknownTop returns the Top of a day with unknown links that have floor clicks at most.
 func UnknownTop(floor uint64) *Top { return &Top{floor: min(floor, MaxCount)} }
 
 // Links returns the links, by id.

@@ -108,8 +108,8 @@ func deviceOf(text string, ua *useragent.UserAgent, is *agent) string {
 	return deviceDesktop
 }
 
-// androidOf distinguishes telephones, whose browsers say Mobile, from tablets, whose
-// browsers do not, and from televisions.
+// androidOf distinguishes telephones, with browsers that say Mobile, from tablets, with
+// browsers that do not, and from televisions.
 func androidOf(text string) string {
 	for _, mark := range [...]string{"Android TV", "AndroidTV", "BRAVIA", "SMART-TV", "SmartTV", "GoogleTV", "; AFT", "CrKey"} {
 		if strings.Contains(text, mark) {
@@ -125,7 +125,7 @@ func androidOf(text string) string {
 	return deviceTablet
 }
 
-// token names what has it in its text.
+// token is a name for agents that hold part.
 type token struct{ part, name string }
 
 // find returns the name of the first token that is a part of text.

@@ -133,12 +133,12 @@ var browserTokens = []token{
 	{"libwww-perl/", "Perl"},
 }
 
-// browserNames are those of the library's that need no correction.
+// browserNames are the names of the library that need no correction.
 var browserNames = map[string]string{
 	useragent.Chrome: useragent.Chrome, useragent.Firefox: useragent.Firefox, useragent.Safari: useragent.Safari,
 }
 
-// botNames are bots by a part of what they say, in lower case.
+// botNames are bots by a part of their agent, in lower case.
 var botNames = []token{
 	{"feedly", "Feedly"}, // which says that it is like the one of Google
 	{"googlebot", "Googlebot"},

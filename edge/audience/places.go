@@ -50,7 +50,7 @@ type fileState struct {
 	missing bool
 }
 
-// maxDatabase bounds the file, in bytes; those of cities have about a tenth.
+// maxDatabase bounds the file, in bytes; databases of cities have about a tenth.
 const maxDatabase = 1 << 30
 
 // OpenPlaces reads the file. One that cannot be used is logged: without a database
@@ -84,7 +84,7 @@ func (p *Places) Run(ctx context.Context) {
 	}
 }
 
-// Built returns when the database was built, zero when there is none.
+// Built returns when the database was built, zero without a database.
 func (p *Places) Built() time.Time {
 	if p == nil {
 		return time.Time{}

@@ -76,8 +76,8 @@ func appendName(dst, host []byte) []byte {
 	return dst
 }
 
-// isName allows what names in use have: labels of letters, digits, - and _, none of
-// them empty.
+// isName allows the characters of names in use: non-empty labels of letters, digits, -
+// and _.
 func isName(name []byte) bool {
 	if len(name) == 0 || len(name) > MaxName {
 		return false

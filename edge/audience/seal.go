@@ -12,7 +12,7 @@ import (
 )
 
 // sealLabel derives the key that addresses are sealed with from the day's salt. It is
-// shorter than an address, and so never the beginning of what visitors are hashed by.
+// shorter than an address, and so never the beginning of the input of a visitor's hash.
 const sealLabel = "seal address"
 
 // newBlock makes the cipher of a day.
@@ -46,7 +46,7 @@ func NewSealer(salts Salts) *Sealer { return &Sealer{salts: salts} }
 // Seal puts the address into dst, encrypted under the key of the day of at, which is
 // in Unix milliseconds; zero when there is no address or no salt. Equal addresses of a
 // day look alike. It does not wait, and allocates only when the day or its salt is
-// another than before. Dst may be a part of what lives longer than the call.
+// another than before. Dst may be a part of a value that lives longer than the call.
 func (s *Sealer) Seal(dst *[16]byte, addr netip.Addr, at int64) {
 	*dst = [16]byte{}
 	day := waypost.Day(at)

@@ -3,7 +3,7 @@
 // touches, and the addresses that the operator of this edge has listed by hand.
 //
 // Statements come with the stream, by gossip and in exchange for reports. The package
-// verifies those that nothing else has verified, and opens no connection.
+// verifies every statement that nothing else has verified, and opens no connection.
 package blocks
 
 import (
@@ -108,8 +108,8 @@ func (b *Blocks) byHand() map[string]waypost.BlockPolicy {
 	return nil
 }
 
-// Hear takes encoded statements that came from anywhere, and leaves out those whose
-// signature does not hold. They have effect when it returns.
+// Hear takes encoded statements of any origin, and leaves out statements without a
+// valid signature. The others have effect when Hear returns.
 func (b *Blocks) Hear(encoded ...[]byte) {
 	sound := make([]replication.SignedBlock, 0, len(encoded))
 	var refused error
@@ -148,9 +148,9 @@ func (b *Blocks) Shards() []uint64 {
 	return d[:]
 }
 
-// Lacking returns the statements that another node lacks: digests are those of its
-// shards, and known are those of its statements that it has sent of the shards that
-// differ, encoded.
+// Lacking returns the statements that another node lacks: digests are the digests of its
+// shards, and known are the encoded statements of the differing shards that the node has
+// sent.
 func (b *Blocks) Lacking(digests []uint64, known [][]byte) (lacking [][]byte) {
 	if len(digests) != replication.BlockShards {
 		return nil

@@ -12,8 +12,8 @@ const maxHops = 16
 // Client returns the address of the client behind peer. Of a peer that is no trusted
 // proxy that is its own, whatever it sends. Otherwise it is the right-most address in
 // the lines of X-Forwarded-For that is no trusted proxy's, because each proxy adds on
-// the right whom it has seen itself, and what lies left of the first stranger is his
-// invention. An entry that is no address ends the search at the proxy that sent it on;
+// the right whom it has seen itself, and a stranger may have invented everything to his
+// left. An entry that is no address ends the search at the proxy that sent it on;
 // with trusted proxies only, it is the farthest of them.
 func (t Trusted) Client(peer netip.Addr, forwardedFor [][]byte) netip.Addr {
 	if !t.Has(peer) {
@@ -77,7 +77,7 @@ func isPort(s []byte) bool {
 }
 
 // parseAddr takes an address without a zone. It looks at the bytes first, because
-// netip allocates for the error about what is no address.
+// netip allocates for the error about other text.
 func parseAddr(s []byte) (netip.Addr, bool) {
 	const longest = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 	if len(s) < len("::") || len(s) > longest {

@@ -9,11 +9,11 @@ import (
 )
 
 // MaxHeader bounds a header of the PROXY protocol, in bytes. The format would allow
-// 65,551; what proxies send stays below a tenth of this.
+// 65,551; proxies send less than a tenth of this.
 const MaxHeader = 4 << 10
 
 var (
-	// ErrShort says that the header goes on behind what was given.
+	// ErrShort says that the header goes on behind the given bytes.
 	ErrShort = errors.New("the PROXY header is not complete")
 
 	// ErrHeader says that it is none.
@@ -96,7 +96,7 @@ func isNumber(text []byte) bool {
 }
 
 // parseBinary reads version 2: the signature, the command, the family, a length, two
-// addresses with ports, and typed values, of which only the checksum matters here.
+// addresses with ports, and typed values; only the checksum among them matters here.
 func parseBinary(b []byte) (netip.Addr, int, error) {
 	const fixed = len(signature) + 4
 	if len(b) < fixed {

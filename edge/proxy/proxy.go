@@ -1,6 +1,6 @@
-// Package proxy decides what a node believes of the proxies in front of it: which peers
-// are trusted, what their X-Forwarded-For says, and the PROXY protocol. Nothing in it
-// allocates, and nothing in it is believed of anyone else.
+// Package proxy finds the visitor's address behind proxies: which peers are trusted, the
+// meaning of X-Forwarded-For, and the PROXY protocol. A peer that is not trusted is
+// believed nothing. The package does not allocate.
 package proxy
 
 import (
@@ -8,7 +8,7 @@ import (
 	"net/netip"
 )
 
-// Trusted are the networks of the proxies whose word counts. Nil: there are none.
+// Trusted are the networks of the proxies that are believed. Nil: no proxy is.
 type Trusted []netip.Prefix
 
 // Has reports whether an address is a trusted proxy's.
