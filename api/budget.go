@@ -30,7 +30,6 @@ type EdgeBudget struct {
 	Returned int64  `json:"returned" doc:"Clicks that it has given back unspent."`
 	Spent    int64  `json:"spent" doc:"Clicks that it has redirected, as far as it knows."`
 	Want     int64  `json:"want" doc:"Clicks that it asks for; 0 for none."`
-	Owed     int64  `json:"owed" doc:"Clicks of a bounded budget that it has taken without a grant; 10 at most."`
 }
 
 // EdgeGrants is the answer to a report of accounts.

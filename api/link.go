@@ -27,7 +27,7 @@ type NewLink struct {
 	ValidFrom        time.Time       `json:"valid_from,omitzero" doc:"From when on the link works: RFC 3339. Before, it answers 404."`
 	ExpiredURL       string          `json:"expired_url,omitzero" maxLength:"8192" doc:"Where visitors are led once the link has expired. Default: 410."`
 	MaxClicks        int64           `json:"max_clicks,omitzero" minimum:"1" maximum:"1000000000000" doc:"How often visitors are led to the target, in all; bots do not count. Default: without a limit."`
-	MaxClicksMode    string          `json:"max_clicks_mode,omitzero" enum:"eventual,bounded,exact" default:"eventual" doc:"exact: never more often. Edges take clicks from the control plane before they spend them, and an edge that is cut off from it stops early. bounded: at most 10 more for each edge. eventual: the control plane ends it when it has counted that many, a second or more later."`
+	MaxClicksMode    string          `json:"max_clicks_mode,omitzero" enum:"eventual,exact" default:"eventual" doc:"exact: never more often. Edges take clicks from the control plane before they spend them, and an edge that is cut off from it stops early. eventual: the control plane ends it when it has counted that many, a second or more later."`
 	ExhaustedURL     string          `json:"exhausted_url,omitzero" maxLength:"8192" doc:"Where visitors are led once max_clicks is reached. Default: 410."`
 	Password         string          `json:"password,omitzero" minLength:"1" maxLength:"128" doc:"A password that visitors must give: at most 128 bytes of UTF-8, which are compared in Unicode NFC. It is never returned. A link with a password redirects with 302 or 307. At most ten links of a request have one."`
 }
@@ -59,7 +59,7 @@ type Link struct {
 	ValidFrom      *time.Time      `json:"valid_from,omitzero" doc:"From when on the link works; left out when it always did."`
 	ExpiredURL     string          `json:"expired_url,omitzero" doc:"Where visitors are led once the link has expired."`
 	MaxClicks      int64           `json:"max_clicks,omitzero" doc:"How often visitors are led to the target; left out without a limit."`
-	MaxClicksMode  string          `json:"max_clicks_mode,omitzero" enum:"eventual,bounded,exact" doc:"How strictly max_clicks is kept; left out without it."`
+	MaxClicksMode  string          `json:"max_clicks_mode,omitzero" enum:"eventual,exact" doc:"How strictly max_clicks is kept; left out without it."`
 	ExhaustedURL   string          `json:"exhausted_url,omitzero" doc:"Where visitors are led once max_clicks is reached."`
 	Budget         *Budget         `json:"budget,omitzero" doc:"The state of max_clicks; in the answer to a request for this one link only."`
 	HasPassword    bool            `json:"has_password,omitzero" doc:"Visitors must give a password, which is never returned; left out without one."`
@@ -92,7 +92,7 @@ type LinkChange struct {
 	ValidFrom        Field[time.Time]       `json:"valid_from,omitzero" doc:"From when on the link works. Null: at once."`
 	ExpiredURL       Field[string]          `json:"expired_url,omitzero" maxLength:"8192" doc:"Where visitors are led once the link has expired. Null: 410."`
 	MaxClicks        Field[int64]           `json:"max_clicks,omitzero" minimum:"1" maximum:"1000000000000" doc:"How often visitors are led to the target, with the clicks that there are already. Null: without a limit."`
-	MaxClicksMode    Field[string]          `json:"max_clicks_mode,omitzero" enum:"eventual,bounded,exact" doc:"How strictly max_clicks is kept. Null: eventual."`
+	MaxClicksMode    Field[string]          `json:"max_clicks_mode,omitzero" enum:"eventual,exact" doc:"How strictly max_clicks is kept. Null: eventual."`
 	ExhaustedURL     Field[string]          `json:"exhausted_url,omitzero" maxLength:"8192" doc:"Where visitors are led once max_clicks is reached. Null: 410."`
 	Password         Field[string]          `json:"password,omitzero" minLength:"1" maxLength:"128" doc:"A new password that visitors must give; those who gave the old one are asked again. Null: none."`
 }

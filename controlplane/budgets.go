@@ -15,7 +15,7 @@ type BudgetStore interface {
 	// transaction. It is EUnavailable when a newer primary than PostgreSQL is known.
 	ReportBudgets(ctx context.Context, r *BudgetReport) (BudgetGrants, error)
 
-	// LinkBudget returns the budget of a link of a workspace, of exact or bounded clicks.
+	// LinkBudget returns the budget of a link of a workspace, of exact clicks.
 	LinkBudget(ctx context.Context, ws waypost.WorkspaceID, link int64) (LinkBudget, error)
 }
 
@@ -36,7 +36,6 @@ type BudgetAccount struct {
 	Boot   waypost.BootID
 	budget.Account
 	Want int64
-	Owed int64 // clicks that it has taken without a grant
 }
 
 // BudgetGrants is the answer to a report.

@@ -2,8 +2,8 @@
 -- +goose StatementBegin
 
 -- Click budgets: how many clicks of a link edges were granted. Package rules/budget has
--- the arithmetic. Only links with a budget of exact or bounded clicks have rows, from
--- the first grant on.
+-- the arithmetic. Only links with a budget of exact clicks have rows, from the first
+-- grant on.
 
 -- A budget. Grants of it lock the row. base counts as used besides what is in the
 -- accounts: clicks from before the budget, and from times in which it was switched off.

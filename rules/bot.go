@@ -2,9 +2,9 @@ package rules
 
 import "waypost"
 
-// Limited reports whether an answer takes a click of an exact or bounded budget.
+// Limited reports whether an answer takes a click of an exact budget.
 func Limited(res *waypost.Resolution) bool {
-	return res.Link && (res.Budget == BudgetExact || res.Budget == BudgetBounded)
+	return res.Link && res.Budget == BudgetExact
 }
 
 // RefusesBot reports whether an edge answers a user agent 403 in place of a redirect:

@@ -19,8 +19,7 @@ import (
 // The modes of a click budget in a programme, and in [waypost.Resolution].
 const (
 	BudgetEventual = 1
-	BudgetBounded  = 2
-	BudgetExact    = 3
+	BudgetExact    = 2
 )
 
 // MaxClicks bounds a click budget.
@@ -160,9 +159,9 @@ func (c *compiler) compileGates(s *Source) (err error) {
 		if s.MaxClicksMode == "" {
 			s.MaxClicksMode = ModeEventual
 		}
-		c.budget = byte(1 + slices.Index([]string{ModeEventual, ModeBounded, ModeExact}, s.MaxClicksMode))
+		c.budget = byte(1 + slices.Index([]string{ModeEventual, ModeExact}, s.MaxClicksMode))
 		if c.budget == 0 {
-			return invalid("max_clicks_mode", "must be %s, %s or %s", ModeEventual, ModeBounded, ModeExact)
+			return invalid("max_clicks_mode", "%.40q is no mode; the modes are %s and %s", s.MaxClicksMode, ModeExact, ModeEventual)
 		}
 	} else if s.MaxClicksMode != "" || s.ExhaustedURL != "" {
 		return waypost.Errorf(waypost.EInvalid, "max_clicks_mode and exhausted_url need max_clicks")

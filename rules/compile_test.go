@@ -89,9 +89,9 @@ func TestCompile_RefusesWithThePlaceOfTheFault(t *testing.T) {
 		"exhausted_url need max_clicks":          {ExhaustedURL: home},
 		"max_clicks_mode and exhausted_url need": {MaxClicksMode: rules.ModeExact},
 		"max_clicks: must be between":            {MaxClicks: -1},
-		"max_clicks_mode: must be":               {MaxClicks: 1, MaxClicksMode: "strict"},
-		"valid_from: must be between the years":  {ValidFrom: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)},
-		"expired_url: no URL":                    {ExpiredURL: "ftp://example.com/"},
+		"max_clicks_mode: \"bounded\" is no mode; the modes are exact and eventual": {MaxClicks: 1, MaxClicksMode: "bounded"},
+		"valid_from: must be between the years":                                     {ValidFrom: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		"expired_url: no URL":                                                       {ExpiredURL: "ftp://example.com/"},
 	} {
 		b, err := compile(s)
 		require.ErrorContains(t, err, want)

@@ -130,6 +130,5 @@ const (
 // The modes of a click budget.
 const (
 	ModeEventual = "eventual"
-	ModeBounded  = "bounded"
 	ModeExact    = "exact"
 )

@@ -305,7 +305,7 @@ func (d *diagnosis) examineEdge(e *client.Edge) {
 	case e.State != "alive":
 		d.add(critical, e.Node, "is "+e.State, e.Since,
 			"Take it out of DNS or the balancer if it does not answer visitors, and start it. If its disk is gone for good: `waypost edges gone "+
-				printable(e.Node)+"`. If it has not reported since a failover or restore of PostgreSQL, that ends the exact and bounded click budgets "+
+				printable(e.Node)+"`. If it has not reported since a failover or restore of PostgreSQL, that ends the exact click budgets "+
 				"of all existing links for good.", "EdgeDown")
 		return
 	case e.Credential != nil && *e.Credential == "revoked":

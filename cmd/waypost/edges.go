@@ -67,7 +67,7 @@ func (p edgesCommands) goneCommand() *cobra.Command {
 		Long: `Declare an edge lost, with its disk and the clicks on it, so that statistics no longer
 wait for them. Otherwise they wait for 30 days. Nothing is deleted: if the edge returns,
 its clicks are counted. If PostgreSQL was failed over or restored, and the edge has not
-reported since, the exact and bounded click budgets of all existing links end for good.
+reported since, the exact click budgets of all existing links end for good.
 The audit log has an entry. On a terminal the command asks for the name; elsewhere it
 needs --yes.`,
 		Example: `  waypost edges gone eu-1 --yes`,
@@ -75,7 +75,7 @@ needs --yes.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			question := fmt.Sprintf("Statistics wait no longer for the clicks of %s. "+
 				"If it has not reported since a failover or restore of PostgreSQL, "+
-				"the exact and bounded click budgets of all existing links end for good. Type its name to go on: ", args[0])
+				"the exact click budgets of all existing links end for good. Type its name to go on: ", args[0])
 			if err := p.confirm(yes, question, args[0]); err != nil {
 				return err
 			}

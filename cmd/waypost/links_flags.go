@@ -50,7 +50,7 @@ func (l *linkFlags) bind(f *pflag.FlagSet, changes bool) {
 	f.BoolVar(&l.forwardQuery, "forward-query", false, "add the query that a visitor brings to the target's"+changed(", or --forward-query=false"))
 	f.BoolVar(&l.forwardPath, "forward-path", false, "add what follows the code in the path to the target's"+changed(", or --forward-path=false"))
 	f.Int64Var(&l.maxClicks, "max-clicks", 0, "how often visitors are led to the target, in all"+changed(", with the clicks that there are already"))
-	f.StringVar(&l.maxClicksMode, "max-clicks-mode", "", "how strictly: exact, bounded or eventual; a new link is eventual without it")
+	f.StringVar(&l.maxClicksMode, "max-clicks-mode", "", "how strictly: exact or eventual; a new link is eventual without it")
 	f.StringVar(&l.exhausted, "exhausted-url", "", "where visitors are led once --max-clicks is used up"+none)
 	f.BoolVar(&l.passwordStdin, "password-stdin", false, "read a password that visitors must give from standard input")
 	l.rules.bind(f, none)

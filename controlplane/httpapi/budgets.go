@@ -81,7 +81,7 @@ func budgetsOf(b *api.EdgeBudgets) (r controlplane.BudgetReport, err error) {
 	for i := range b.Accounts {
 		a := &b.Accounts[i]
 		account := controlplane.BudgetAccount{
-			Domain: waypost.DomainID(a.Domain), Code: waypost.Code(a.Code), Want: a.Want, Owed: a.Owed,
+			Domain: waypost.DomainID(a.Domain), Code: waypost.Code(a.Code), Want: a.Want,
 			Account: budget.Account{Granted: a.Granted, Returned: a.Returned, Spent: a.Spent},
 		}
 		boot, err := sixteen("boot", a.Boot)
@@ -90,7 +90,7 @@ func budgetsOf(b *api.EdgeBudgets) (r controlplane.BudgetReport, err error) {
 			return r, err
 		case a.Domain < 1 || a.Domain > 1<<31-1 || !waypost.ValidCode(a.Code):
 			return r, waypost.Errorf(waypost.EInvalid, "domain and code must name a link")
-		case !account.Valid() || a.Want < 0 || a.Want > budget.MaxGrant || a.Owed < 0 || a.Owed > budget.Overdraft:
+		case !account.Valid() || a.Want < 0 || a.Want > budget.MaxGrant:
 			return r, waypost.Errorf(waypost.EInvalid, "granted, returned, spent and want must be possible numbers of clicks")
 		}
 		account.Boot = waypost.BootID(boot)

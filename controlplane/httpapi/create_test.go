@@ -159,8 +159,9 @@ func TestCreateTakesABodyOfExactlyTheLimit(t *testing.T) {
 func TestCreateNamesEveryFieldAtFaultAndNoValue(t *testing.T) {
 	a := start(t)
 	p := requireProblem(t, a.post("/api/v1/urls",
-		`{"original_url": 5, "title": ["s3cret"], "redirect_status": 418}`), 422, "invalid")
+		`{"original_url": 5, "title": ["s3cret"], "redirect_status": 418, "max_clicks": 1, "max_clicks_mode": "bounded"}`), 422, "invalid")
 	require.Equal(t, []any{
+		map[string]any{"location": "body.max_clicks_mode", "message": "expected value to be one of eventual, exact"},
 		map[string]any{"location": "body.original_url", "message": "expected string"},
 		map[string]any{"location": "body.redirect_status", "message": "expected value to be one of 301, 302, 307, 308"},
 		map[string]any{"location": "body.title", "message": "expected string"},

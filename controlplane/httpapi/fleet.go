@@ -94,7 +94,7 @@ func registerFleet(rt *router, a *fleetAPI) {
 		id: "give-up-edge", method: http.MethodDelete, path: api.PathEdges + "/{node}", summary: "Declare an edge as lost for good, with its disk",
 		description: "Statistics no longer wait for its clicks: it neither holds `complete_until` back nor is among those `behind`. " +
 			"Nothing is deleted; if the edge returns, statistics wait for it again, and its clicks are counted. " +
-			"If PostgreSQL was failed over or restored and the edge has not reported since, the exact and bounded click budgets of all " +
+			"If PostgreSQL was failed over or restored and the edge has not reported since, the exact click budgets of all " +
 			"existing links end for good. 409 for an edge that was heard of within the last minute. It is in the audit log.",
 		scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *nodeInput) (*struct{}, error) {

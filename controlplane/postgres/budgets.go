@@ -25,7 +25,7 @@ const (
 	// Links by their names; max is NULL for those without a budget of which clicks are
 	// granted.
 	selectBudgetLinks = `
-		SELECT l.id, l.workspace_id, l.domain_id, l.code, CASE WHEN l.rules ->> 'max_clicks_mode' IN ('exact', 'bounded')
+		SELECT l.id, l.workspace_id, l.domain_id, l.code, CASE WHEN l.rules ->> 'max_clicks_mode' = 'exact'
 			AND l.deleted_at IS NULL THEN (l.rules ->> 'max_clicks')::bigint END
 		FROM unnest($1::integer[], $2::text[]) k (domain_id, code) JOIN link l USING (domain_id, code)`
 
@@ -39,7 +39,7 @@ const (
 	raiseBases = `
 		WITH page AS MATERIALIZED (SELECT workspace_id, id FROM link WHERE id = ANY ($1)), parts AS MATERIALIZED (` + partsOfPage + `),
 		     taken AS MATERIALIZED (
-			SELECT link_id, sum(greatest(granted - returned, spent)) AS clicks FROM budget_account WHERE link_id = ANY ($1) GROUP BY link_id),
+			SELECT link_id, sum(granted - returned) AS clicks FROM budget_account WHERE link_id = ANY ($1) GROUP BY link_id),
 		     counted AS (
 			SELECT l.id, (coalesce(c.clicks, 0) - coalesce(c.bot_clicks, 0) + coalesce(p.clicks, 0) - coalesce(p.bots, 0)
 			              - coalesce(t.clicks, 0))::bigint AS base
@@ -301,7 +301,7 @@ func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant 
 			pool.Limit = 0
 		}
 		if !p.frozen && after.Granted == a.Granted {
-			n := min(pool.Grant(a.Want, a.Owed), budget.MaxLimit-after.Granted)
+			n := min(pool.Grant(a.Want), budget.MaxLimit-after.Granted)
 			after.Granted += n
 			l.used += n
 			pool.Used += n
@@ -374,18 +374,15 @@ func completeBudgets(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetRepor
 }
 
 const selectLinkBudget = `
-		SELECT (l.rules ->> 'max_clicks')::bigint, l.rules ->> 'max_clicks_mode' = 'bounded', coalesce(b.base, 0), a.used, a.spent,
-		       (SELECT count(*) FROM (SELECT node FROM budget_account WHERE link_id = l.id
-		                              UNION SELECT node FROM budget_present) e)
+		SELECT (l.rules ->> 'max_clicks')::bigint, coalesce(b.base, 0), a.used, a.spent
 		FROM link l LEFT JOIN budget b ON b.link_id = l.id,
 		     LATERAL (SELECT coalesce(sum(granted - returned), 0)::bigint AS used, coalesce(sum(spent), 0)::bigint AS spent
 		              FROM budget_account WHERE link_id = l.id) a
-		WHERE l.id = $1 AND l.rules ->> 'max_clicks_mode' IN ('exact', 'bounded') AND `
+		WHERE l.id = $1 AND l.rules ->> 'max_clicks_mode' = 'exact' AND `
 
 // LinkBudget implements controlplane.BudgetStore.
 func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, link int64) (b controlplane.LinkBudget, err error) {
-	var bounded bool
-	var base, edges int64
+	var base int64
 	as := operator.sharedBy(ws)
 	err = db.pool.queryIn(ctx, as, selectLinkBudget+ofWorkspace("l.workspace_id", "$2"), []any{link, ws}, func(rows pgx.Rows) error {
 		if !rows.Next() {
@@ -393,9 +390,9 @@ func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, l
 			if rows.Err() != nil {
 				return rows.Err()
 			}
-			return waypost.Errorf(waypost.ENotFound, "the link has no budget of exact or bounded clicks")
+			return waypost.Errorf(waypost.ENotFound, "the link has no budget of exact clicks")
 		}
-		return rows.Scan(&b.Limit, &bounded, &base, &b.Granted, &b.Spent, &edges)
+		return rows.Scan(&b.Limit, &base, &b.Granted, &b.Spent)
 	})
 	if err != nil {
 		return b, classify("read a budget", err)
@@ -403,9 +400,6 @@ func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, l
 	b.Granted += base
 	b.Spent += base
 	b.AtMost = max(b.Limit, b.Granted)
-	if bounded {
-		b.AtMost += edges * budget.Overdraft
-	}
 	return b, nil
 }
 

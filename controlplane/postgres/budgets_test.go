@@ -102,11 +102,11 @@ func idOf(t *testing.T, hand *pgx.Conn, code string) int64 {
 
 func TestBudgets_FollowTheLink(t *testing.T) {
 	db, hand := open(t)
-	l := limited(t, db, hand, "follow", "bounded", 1)
+	l := limited(t, db, hand, "follow", "exact", 1)
 	require.EqualValues(t, 1, reports(t, db, "edge-a", account("follow", 1, budget.Account{}, 3)).Granted)
 	got, err := db.LinkBudget(t.Context(), l.Workspace, idOf(t, hand, "follow"))
 	require.NoError(t, err)
-	require.Equal(t, controlplane.LinkBudget{Limit: 1, Granted: 1, AtMost: 1 + budget.Overdraft}, got)
+	require.Equal(t, controlplane.LinkBudget{Limit: 1, Granted: 1, AtMost: 1}, got)
 
 	budgeted(t, hand, "follow", "exact", 3)
 	require.EqualValues(t, 2, reports(t, db, "edge-a", account("follow", 1, budget.Account{Granted: 1, Spent: 1}, 3)).Granted, "the limit was raised")

@@ -224,7 +224,7 @@ func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, nod
 		}
 		what := "its clicks are waited for no longer"
 		if ended {
-			what += ", and the exact and bounded click budgets of all existing links have ended"
+			what += ", and the exact click budgets of all existing links have ended"
 		}
 		detail, err := json.Marshal(map[string]any{"what": what, "pending": pending})
 		if err != nil {

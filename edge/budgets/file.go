@@ -22,12 +22,10 @@ import (
 // records: the length of the body (u16), the body, and CRC-32C of both. A body is a kind
 // and, by kind,
 //
-//	1  boot (16), domain (u32), granted, returned, lent (u64), code: totals of an account;
-//	   a later record of the same account replaces it; the zero boot has lent clicks of
-//	   accounts that were closed
+//	1  boot (16), domain (u32), granted, returned (u64), code: totals of an account; a
+//	   later record of the same account replaces it
 //	2  epoch (u32): the newest that the edge has seen
-//	3  nothing more: the control plane knows that the edge spends clicks
-//	4  id (16), made at random when no file had one, or one was damaged: it goes with the
+//	3  id (16), made at random when no file had one, or one was damaged: it goes with the
 //	   disk
 //
 // Format is the version of the files.
@@ -41,10 +39,9 @@ const (
 
 	kindAccount = 1
 	kindEpoch   = 2
-	kindKnown   = 3
-	kindDisk    = 4
+	kindDisk    = 3
 
-	accountSize = 1 + 16 + 4 + 3*8 // and the code
+	accountSize = 1 + 16 + 4 + 2*8 // and the code
 	maxBody     = accountSize + waypost.MaxName
 	maxFile     = 1 << 30
 )
@@ -72,7 +69,6 @@ type diskID [16]byte
 type state struct {
 	epoch    uint32
 	disk     diskID // zero: there is none
-	known    bool
 	accounts map[entry]budget.Totals
 }
 
@@ -81,7 +77,7 @@ func appendAccount(b []byte, e entry, t budget.Totals) []byte {
 	body := make([]byte, 0, maxBody)
 	body = append(append(body, kindAccount), e.boot[:]...)
 	body = le.AppendUint32(body, uint32(e.domain))
-	for _, n := range []int64{t.Granted, t.Returned, t.Lent} {
+	for _, n := range []int64{t.Granted, t.Returned} {
 		body = le.AppendUint64(body, uint64(n))
 	}
 	return appendRecord(b, append(body, e.code...))
@@ -94,8 +90,6 @@ func appendEpoch(b []byte, epoch uint32) []byte {
 func appendDisk(b []byte, id diskID) []byte {
 	return appendRecord(b, append([]byte{kindDisk}, id[:]...))
 }
-
-func appendKnown(b []byte) []byte { return appendRecord(b, []byte{kindKnown}) }
 
 func appendRecord(b, body []byte) []byte {
 	at := len(b)
@@ -147,9 +141,6 @@ func (s *state) read(b []byte) error {
 func (s *state) add(body []byte) bool {
 	le := binary.LittleEndian
 	switch {
-	case len(body) == 1 && body[0] == kindKnown:
-		s.known = true
-		return true
 	case len(body) == 1+len(s.disk) && body[0] == kindDisk:
 		s.disk = diskID(body[1:])
 		return true
@@ -159,11 +150,8 @@ func (s *state) add(body []byte) bool {
 	case len(body) <= accountSize || body[0] != kindAccount || !waypost.ValidCode(body[accountSize:]):
 		return false
 	}
-	t := budget.Totals{
-		Granted: int64(le.Uint64(body[21:])), Returned: int64(le.Uint64(body[29:])), Lent: int64(le.Uint64(body[37:])),
-	}
-	a := budget.Account{Granted: t.Granted, Returned: t.Returned}
-	if !a.Valid() || t.Lent < 0 || t.Lent > budget.Overdraft {
+	t := budget.Totals{Granted: int64(le.Uint64(body[21:])), Returned: int64(le.Uint64(body[29:]))}
+	if a := (budget.Account{Granted: t.Granted, Returned: t.Returned}); !a.Valid() {
 		return false
 	}
 	e := entry{name{waypost.DomainID(le.Uint32(body[17:])), string(body[accountSize:])}, waypost.BootID(body[1:17])}

@@ -86,7 +86,6 @@ type asking struct {
 	account *account
 	shown   budget.Account
 	want    int64
-	owed    int64
 }
 
 // collect lists the accounts that ask, and if all, those with news. Clicks that were idle
@@ -107,7 +106,7 @@ func (s *Store) collect(due []*account, all bool) (report []asking) {
 		case last > slow:
 			a.want = max(1, a.want/2)
 		}
-		report = append(report, asking{a, a.Account(), min(max(a.want, a.visitors.Load()), budget.MaxGrant), a.Lent})
+		report = append(report, asking{a, a.Account(), min(max(a.want, a.visitors.Load()), budget.MaxGrant)})
 	}
 	if !all {
 		return report
@@ -124,7 +123,7 @@ func (s *Store) collect(due []*account, all bool) (report []asking) {
 			returned = appendAccount(returned, a.entry, a.Totals)
 		}
 		if shown := a.Account(); shown != a.reported && !asks[a] {
-			report = append(report, asking{a, shown, 0, a.Lent})
+			report = append(report, asking{a, shown, 0})
 		}
 	}
 	if len(returned) > 0 && !s.append(returned) {
@@ -161,7 +160,7 @@ func (s *Store) send(ctx context.Context, report []asking) bool {
 	s.mu.Unlock()
 	for _, r := range report {
 		w := wire(r.account.entry, r.shown)
-		w.Want, w.Owed = r.want, r.owed
+		w.Want = r.want
 		message.Accounts = append(message.Accounts, w)
 	}
 	answer, err := s.exchange(ctx, &message)
@@ -309,7 +308,6 @@ func (s *Store) reportAll(ctx context.Context) bool {
 		if len(all) == 0 {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.known = s.known || s.append(appendKnown(nil))
 			if s.adoptions == adoptions {
 				s.allReported = epoch
 			}
@@ -384,7 +382,7 @@ func (s *Store) giveUp() (report []asking, ok bool) {
 			records = appendAccount(records, a.entry, a.Totals)
 		}
 		if shown := a.Account(); shown != a.reported && len(report) < api.MaxEdgeBudgets {
-			report = append(report, asking{a, shown, 0, 0})
+			report = append(report, asking{a, shown, 0})
 		}
 	}
 	return report, len(records) == 0 || s.append(records)

@@ -117,14 +117,12 @@ type Store struct {
 	mu       sync.Mutex
 	accounts map[name]*account
 	closed   closed
-	owed     map[name]int64 // clicks lent by closed accounts
 	boot     waypost.BootID // of new accounts; see renew
 	full     time.Time      // of the last log line about links that are refused
 	file     *os.File
 	size     int64 // of the file
 	mended   time.Time
 	epoch    uint32
-	known    bool   // the control plane knows that this edge spends clicks
 	disk     diskID // zero before the files of earlier boots were read
 
 	adopted   bool     // the accounts of earlier boots are in this boot's file
@@ -169,7 +167,7 @@ func Open(cfg Config) (*Store, error) {
 	s := &Store{
 		cfg: cfg, dir: directory{cfg.Dir}, seed: maphash.MakeSeed(), due: make(chan *account, maxDue),
 		started: time.Now(), boot: cfg.Boot,
-		accounts: make(map[name]*account), closed: newClosed(cfg.MaxClosed), owed: make(map[name]int64),
+		accounts: make(map[name]*account), closed: newClosed(cfg.MaxClosed),
 		granted: f.NewCounter(prometheus.CounterOpts{
 			Name: "waypost_budget_granted_clicks_total", Help: "Clicks of budgets that this edge was granted.",
 		}),
@@ -188,7 +186,7 @@ func Open(cfg Config) (*Store, error) {
 	s.adopting, s.unread = !cfg.Shared, !cfg.Shared
 	s.broken.Store(true) // until there is a file
 	if err := s.save(); err != nil {
-		s.fail("cannot open the grants of click budgets; links with exact or bounded budgets are not redirected", err)
+		s.fail("cannot open the grants of click budgets; links with exact budgets are not redirected", err)
 	}
 	return s, nil
 }
@@ -222,7 +220,7 @@ func (s *Store) save() error {
 }
 
 // adopt reads the files of other boots, writes their accounts into this boot's, and
-// removes them. What they have lent is this boot's debt. The lock is held.
+// removes them. The lock is held.
 func (s *Store) adopt() error {
 	if s.unread {
 		if err := s.inherit(); err != nil {
@@ -244,8 +242,7 @@ func (s *Store) adopt() error {
 	return nil
 }
 
-// inherit reads the files of other boots, each once, because it adds up what they have
-// lent. The lock is held.
+// inherit reads the files of other boots, each once. The lock is held.
 func (s *Store) inherit() error {
 	read, files, damaged, lost, err := s.dir.readOthers(s.cfg.Boot, slices.Concat(s.inherited, s.damaged))
 	if err != nil {
@@ -255,7 +252,7 @@ func (s *Store) inherit() error {
 		s.cfg.Logger.Error("grants of click budgets cannot be read; all of them count as spent", "error", lost)
 	}
 	s.inherited, s.damaged = append(s.inherited, files...), append(s.damaged, damaged...)
-	s.epoch, s.known = max(s.epoch, read.epoch), s.known || read.known
+	s.epoch = max(s.epoch, read.epoch)
 	if s.disk == (diskID{}) {
 		s.disk = read.disk
 	}
@@ -263,25 +260,11 @@ func (s *Store) inherit() error {
 		_, _ = rand.Read(s.disk[:]) // never fails
 	}
 	for e, t := range read.accounts {
-		if lent := t.Lent; lent > 0 {
-			s.owe(e.name, lent)
-			t.Lent = 0
-		}
 		if t.Granted > t.Returned {
 			s.keep(e, t)
 		}
 	}
 	return nil
-}
-
-// owe notes what an account that is over has lent. With an account, it is repaid soon.
-// The lock is held.
-func (s *Store) owe(n name, lent int64) {
-	if s.accounts[n] != nil || len(s.accounts) < s.cfg.MaxAccounts/2 {
-		s.open(n).Owe(lent)
-		return
-	}
-	s.owed[n] = min(s.owed[n]+lent, budget.Overdraft)
 }
 
 // key returns the key of a link in a table.
@@ -327,9 +310,8 @@ func (s *Store) ask(a *account) {
 
 // Ask tries to get a click of a link's budget and to spend it, until the visitor's
 // patience is over; used reports that the control plane has nothing left to grant.
-// Concurrent calls share one request. A bounded budget does not wait for the control
-// plane: it lends a few clicks.
-func (s *Store) Ask(ctx context.Context, domain waypost.DomainID, code []byte, bounded bool) (spent, used bool) {
+// Concurrent calls share one request.
+func (s *Store) Ask(ctx context.Context, domain waypost.DomainID, code []byte) (spent, used bool) {
 	a := s.enter(name{domain, string(code)})
 	if a == nil {
 		return false, false
@@ -341,13 +323,7 @@ func (s *Store) Ask(ctx context.Context, domain waypost.DomainID, code []byte, b
 		if s.Spend(domain, code) {
 			return true, false
 		}
-		dry := s.dry(a)
-		if bounded {
-			lent := !dry && s.lend(a)
-			s.ask(a)
-			return lent && s.Spend(domain, code), a.used.Load()
-		}
-		if dry || ctx.Err() != nil || s.over.Load() || s.broken.Load() {
+		if s.dry(a) || ctx.Err() != nil || s.over.Load() || s.broken.Load() {
 			return false, a.used.Load()
 		}
 		waiting := s.wait(a)
@@ -396,8 +372,6 @@ func (s *Store) open(n name) *account {
 	a := &account{entry: entry{n, s.boot}, want: 1}
 	a.low.Store(-1)
 	a.Totals, _ = s.closed.take(a.entry)
-	a.Owe(s.owed[n])
-	delete(s.owed, n)
 	s.accounts[n] = a
 	s.change([]*account{a}, func(m map[string]*account, k string) { m[k] = a })
 	return a
@@ -416,14 +390,11 @@ func (s *Store) closeFinished() {
 	}
 	var all []*account
 	for _, a := range s.accounts {
-		if !a.finished() || a.Lent > 0 && len(s.owed) >= s.cfg.MaxClosed {
+		if !a.finished() {
 			continue
 		}
-		if a.Lent > 0 {
-			s.owed[a.name] = a.Lent
-		}
 		if a.Granted > 0 {
-			s.keep(a.entry, budget.Totals{Granted: a.Granted, Returned: a.Returned})
+			s.keep(a.entry, a.Totals)
 		}
 		if all = append(all, a); len(all) == closeAtOnce {
 			break
@@ -480,20 +451,6 @@ func (s *Store) change(all []*account, f func(m map[string]*account, k string)) 
 	}
 }
 
-// lend lets a bounded budget spend the rest of its overdraft, and reports whether there
-// was one. It lends nothing before the debts of earlier boots are known, and before the
-// control plane knows this edge, because the bound is for each edge that it knows.
-func (s *Store) lend(a *account) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := a.PlanLoan()
-	if !s.adopted || !s.known || a.Left() > 0 || t == a.Totals || !s.append(appendAccount(nil, a.entry, t)) {
-		return a.Left() > 0
-	}
-	a.Apply(t)
-	return true
-}
-
 // append makes records durable. It reports false when that failed: then nothing is spent
 // before a whole new file could be written. The lock is held.
 func (s *Store) append(records []byte) bool {
@@ -520,14 +477,8 @@ func (s *Store) rewrite() error {
 	if s.disk != (diskID{}) {
 		text = appendDisk(text, s.disk)
 	}
-	if s.known {
-		text = appendKnown(text)
-	}
 	for e, t := range s.closed.all() {
 		text = appendAccount(text, e, t)
-	}
-	for n, lent := range s.owed {
-		text = appendAccount(text, entry{name: n}, budget.Totals{Lent: lent})
 	}
 	for _, a := range s.accounts {
 		if a.Totals != (budget.Totals{}) {

@@ -61,7 +61,7 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.accounts[k] = known
 		pool := budget.Pool{Limit: c.limit, Used: c.usedOf(a.Code)}
 		if known.Granted == a.Granted && report.Epoch == c.epoch && c.state == "" {
-			known.Granted += pool.Grant(a.Want, a.Owed)
+			known.Granted += pool.Grant(a.Want)
 			c.accounts[k] = known
 		}
 		state := "open"
@@ -130,7 +130,7 @@ func (c *control) introduce(t *testing.T, dir string) {
 // reachable waits until a visit gets a click.
 func reachable(t *testing.T, s *budgets.Store) {
 	t.Helper()
-	require.Eventually(t, func() bool { return visit(t, s, 1, false) == 1 }, waitLimit, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return visit(t, s, 1) == 1 }, waitLimit, 10*time.Millisecond)
 }
 
 // open runs a store until the test or stop ends it.
@@ -163,12 +163,12 @@ func newBoot() waypost.BootID {
 var code = []byte("tickets")
 
 // visit makes n visits, and returns how many got a click.
-func visit(t *testing.T, s *budgets.Store, n int, bounded bool) (got int) {
+func visit(t *testing.T, s *budgets.Store, n int) (got int) {
 	t.Helper()
 	for range n {
 		if s.Spend(1, code) {
 			got++
-		} else if spent, _ := s.Ask(t.Context(), 1, code, bounded); spent {
+		} else if spent, _ := s.Ask(t.Context(), 1, code); spent {
 			got++
 		}
 	}
@@ -184,7 +184,7 @@ func TestStore_SpendsABudgetToTheLastClickAndNoFurther(t *testing.T) {
 		for range 4 {
 			all.Go(func() { // until the visitors have everything
 				for got.Load() < 300 && t.Context().Err() == nil {
-					got.Add(int64(visit(t, s, 1, false)))
+					got.Add(int64(visit(t, s, 1)))
 				}
 			})
 		}
@@ -203,7 +203,7 @@ func TestStore_SpendsABudgetToTheLastClickAndNoFurther(t *testing.T) {
 func TestStore_SpendDoesNotAllocate(t *testing.T) {
 	c := newControl(t, 1_000_000)
 	s, _ := open(t, c, t.TempDir())
-	require.Equal(t, 100, visit(t, s, 100, false))
+	require.Equal(t, 100, visit(t, s, 100))
 	other := []byte("another-code")
 	require.Zero(t, testing.AllocsPerRun(100, func() { s.Spend(1, other); s.Spend(1, code) }))
 }
@@ -214,7 +214,7 @@ func TestStore_ManyVisitorsAtOnceShareARequest(t *testing.T) {
 	var got atomic.Int64
 	var all sync.WaitGroup
 	for range 100 {
-		all.Go(func() { got.Add(int64(visit(t, s, 1, false))) })
+		all.Go(func() { got.Add(int64(visit(t, s, 1))) })
 	}
 	all.Wait()
 	require.EqualValues(t, 100, got.Load())
@@ -226,7 +226,7 @@ func TestStore_SpendsNothingOfABootThatWasKilled(t *testing.T) {
 	got := 0
 	for range 20 {
 		s, stop := open(t, c, dir)
-		n := visit(t, s, 5, false)
+		n := visit(t, s, 5)
 		got += n
 		s.Kill()
 		stop()
@@ -241,20 +241,20 @@ func TestStore_SpendsNothingOfABootThatWasKilled(t *testing.T) {
 		return len(c.complete) > 0 && c.complete[len(c.complete)-1].Epoch == 8
 	})
 	c.set(func() { require.GreaterOrEqual(t, c.used(), int64(got)) })
-	got += visit(t, s, 64, false)
+	got += visit(t, s, 64)
 	require.LessOrEqual(t, got, 64)
 }
 
 func TestStore_GivesBackWhatIsLeft(t *testing.T) {
 	c := newControl(t, 100)
 	s, stop := open(t, c, t.TempDir(), func(cfg *budgets.Config) { cfg.Idle = time.Hour })
-	require.Equal(t, 20, visit(t, s, 20, false))
+	require.Equal(t, 20, visit(t, s, 20))
 	stop()
-	require.Zero(t, visit(t, s, 1, false), "it is closed")
+	require.Zero(t, visit(t, s, 1), "it is closed")
 	c.set(func() { require.EqualValues(t, 20, c.used()) })
 
 	s, _ = open(t, c, t.TempDir(), func(cfg *budgets.Config) { cfg.Idle = time.Millisecond })
-	require.Equal(t, 20, visit(t, s, 20, false))
+	require.Equal(t, 20, visit(t, s, 20))
 	c.eventually(t, "idle clicks are returned", func() bool { return c.used() == 40 })
 }
 
@@ -273,42 +273,8 @@ func TestStore_WaitsForTheControlPlaneForAMoment(t *testing.T) {
 	c.introduce(t, dir)
 	s, _ := open(t, c, dir, func(cfg *budgets.Config) { cfg.URL, cfg.Patience = slow.URL, 0 })
 	began := time.Now()
-	require.Zero(t, visit(t, s, 1, false))
+	require.Zero(t, visit(t, s, 1))
 	require.Less(t, time.Since(began), 2*time.Second)
-	require.Equal(t, budget.Overdraft, visit(t, s, 100, true), "a bounded budget lends a few")
-}
-
-func TestStore_LendsNoMoreThanTheOverdraftWhateverDies(t *testing.T) {
-	c, dir := newControl(t, 1000), t.TempDir()
-	c.set(func() { c.away = true })
-	stranger, stop := open(t, c, dir)
-	require.Zero(t, visit(t, stranger, 7, true), "the control plane does not know the edge")
-	stop()
-	c.set(func() { c.away = false })
-	c.introduce(t, dir)
-	c.set(func() { c.away = true })
-	got := 0
-	for range 5 {
-		s, stop := open(t, c, dir)
-		got += visit(t, s, 7, true)
-		s.Kill()
-		stop()
-	}
-	require.LessOrEqual(t, got, budget.Overdraft)
-	require.Equal(t, 7, got, "the rest was burned with its boot")
-
-	c.set(func() { c.away, c.limit = false, 50 })
-	s, _ := open(t, c, dir)
-	limit := time.After(waitLimit)
-	for got < 50-budget.Overdraft { // grants repay the loan first
-		select {
-		case <-limit:
-			t.Fatal("the control plane is back")
-		case <-c.answered:
-		}
-		got += visit(t, s, 1, true)
-	}
-	require.LessOrEqual(t, got+visit(t, s, 200, true), 50+budget.Overdraft)
 }
 
 func TestStore_IgnoresAnOlderHistory(t *testing.T) {
@@ -317,7 +283,7 @@ func TestStore_IgnoresAnOlderHistory(t *testing.T) {
 	seen.Store(7)
 	dir := t.TempDir()
 	s, stop := open(t, c, dir, func(cfg *budgets.Config) { cfg.Epoch = seen.Load })
-	require.Equal(t, 1, visit(t, s, 1, false))
+	require.Equal(t, 1, visit(t, s, 1))
 	seen.Store(9)
 	c.set(func() { c.state = "held" }) // or what it holds would be spent first
 	c.eventually(t, "it learns of the epoch", func() bool { return true })
@@ -325,7 +291,7 @@ func TestStore_IgnoresAnOlderHistory(t *testing.T) {
 	c.set(func() { c.state = "" })
 	seen.Store(7)
 	s, _ = open(t, c, dir, func(cfg *budgets.Config) { cfg.Epoch, cfg.Patience = seen.Load, time.Second })
-	require.Zero(t, visit(t, s, 1, false), "the next boot remembers it")
+	require.Zero(t, visit(t, s, 1), "the next boot remembers it")
 	c.set(func() { c.epoch = 9 })
 	c.eventually(t, "the newer primary is back", func() bool {
 		return len(c.complete) > 0 && c.complete[len(c.complete)-1].Epoch == 9
@@ -336,11 +302,11 @@ func TestStore_IgnoresAnOlderHistory(t *testing.T) {
 func TestStore_SpendsNothingWhileItsDiskFails(t *testing.T) {
 	c, dir := newControl(t, 1000), filepath.Join(t.TempDir(), "budgets")
 	s, _ := open(t, c, dir)
-	require.Equal(t, 20, visit(t, s, 20, false))
+	require.Equal(t, 20, visit(t, s, 20))
 	require.NoError(t, os.Rename(dir, dir+".away")) // no new file can be written
 	require.NoError(t, s.BreakFile())
-	require.Eventually(t, func() bool { return visit(t, s, 1, false) == 0 }, waitLimit, time.Millisecond, "until the next grant")
-	require.Zero(t, visit(t, s, 50, false))
+	require.Eventually(t, func() bool { return visit(t, s, 1) == 0 }, waitLimit, time.Millisecond, "until the next grant")
+	require.Zero(t, visit(t, s, 50))
 	require.NoError(t, os.Rename(dir+".away", dir))
 	reachable(t, s) // a new file is written
 }
@@ -350,7 +316,7 @@ func TestStore_TriesAgainToTakeOverEarlierBoots(t *testing.T) {
 		t.Run(fmt.Sprintf("shared %v", shared), func(t *testing.T) {
 			c, dir := newControl(t, 1000), filepath.Join(t.TempDir(), "budgets")
 			first, stop := open(t, c, dir)
-			require.Equal(t, 20, visit(t, first, 20, false))
+			require.Equal(t, 20, visit(t, first, 20))
 			first.Kill()
 			stop()
 			metrics := prometheus.NewPedanticRegistry()
@@ -367,8 +333,7 @@ func TestStore_TriesAgainToTakeOverEarlierBoots(t *testing.T) {
 			} else {
 				away()
 				s, _ = open(t, c, dir, change)
-				require.Zero(t, visit(t, s, 1, false))
-				require.Zero(t, visit(t, s, 1, true))
+				require.Zero(t, visit(t, s, 1))
 			}
 			require.Positive(t, counters(t, metrics)["waypost_budget_failures_total"])
 			c.set(func() { c.complete = nil })
@@ -389,7 +354,7 @@ func TestStore_TriesAgainToTakeOverEarlierBoots(t *testing.T) {
 func TestStore_CountsAFileThatItCannotReadAsSpent(t *testing.T) {
 	c, dir := newControl(t, 1000), t.TempDir()
 	s, stop := open(t, c, dir)
-	require.Equal(t, 20, visit(t, s, 20, false))
+	require.Equal(t, 20, visit(t, s, 20))
 	s.Kill()
 	stop()
 	files, err := filepath.Glob(filepath.Join(dir, "grants-*"))
@@ -465,17 +430,16 @@ func TestStore_KnowsItsDisk(t *testing.T) {
 func TestStore_ASuccessorLeavesTheGrantsOfItsPredecessorAlone(t *testing.T) {
 	c, dir := newControl(t, 1000), t.TempDir()
 	old, stop := open(t, c, dir)
-	require.Equal(t, 20, visit(t, old, 20, false))
+	require.Equal(t, 20, visit(t, old, 20))
 	next, _ := open(t, c, dir, func(cfg *budgets.Config) { cfg.Shared = true })
-	require.Equal(t, 20, visit(t, next, 20, false))
-	require.Equal(t, 20, visit(t, old, 20, false))
-	require.Zero(t, visit(t, next, 0, true))
+	require.Equal(t, 20, visit(t, next, 20))
+	require.Equal(t, 20, visit(t, old, 20))
 	stop()
 	next.Adopt()
 	c.eventually(t, "it reports for both", func() bool {
 		return len(c.complete) > 1 && len(c.complete[len(c.complete)-1].Accounts) == 2
 	})
-	require.Equal(t, 20, visit(t, next, 20, false))
+	require.Equal(t, 20, visit(t, next, 20))
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
@@ -487,16 +451,16 @@ func TestStore_CountsWhatWasSpentBeforeABudgetWasAway(t *testing.T) {
 		t.Run(state, func(t *testing.T) {
 			c := newControl(t, 8)
 			s, _ := open(t, c, t.TempDir())
-			require.Equal(t, 3, visit(t, s, 3, false))
+			require.Equal(t, 3, visit(t, s, 3))
 			c.set(func() { c.state = state })
 			got := 3
 			for before := -1; before < got; { // until the edge has heard of it
 				before = got
-				got += visit(t, s, 1, false)
+				got += visit(t, s, 1)
 			}
 			c.set(func() { c.state = "" })
-			require.Eventually(t, func() bool { got += visit(t, s, 1, false); return got >= 8 }, waitLimit, 10*time.Millisecond)
-			require.Zero(t, visit(t, s, 20, false))
+			require.Eventually(t, func() bool { got += visit(t, s, 1); return got >= 8 }, waitLimit, 10*time.Millisecond)
+			require.Zero(t, visit(t, s, 20))
 			require.Equal(t, 8, got)
 			c.set(func() { require.EqualValues(t, 8, c.used()) })
 		})
@@ -508,7 +472,7 @@ func seek(t *testing.T, s *budgets.Store, code string) (spent bool) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		var used bool
-		spent, used = s.Ask(t.Context(), 1, []byte(code), false)
+		spent, used = s.Ask(t.Context(), 1, []byte(code))
 		return spent || used
 	}, waitLimit, time.Millisecond, code)
 	return spent
@@ -520,27 +484,6 @@ func TestStore_ServesMoreLinksThanItHasAccounts(t *testing.T) {
 	for round, want := range []bool{true, true, false} {
 		for link := range 40 {
 			require.Equal(t, want, seek(t, s, fmt.Sprintf("link-%02d", link)), "link %d, round %d", link, round)
-		}
-	}
-}
-
-func TestStore_RemembersWhatLinksWithoutAccountsHaveLent(t *testing.T) {
-	c, dir := newControl(t, 1), t.TempDir()
-	c.introduce(t, dir)
-	s, _ := open(t, c, dir, func(cfg *budgets.Config) { cfg.MaxAccounts = 4 })
-	got := map[string]int{}
-	for range 2 {
-		for link := range 12 {
-			code := fmt.Sprintf("link-%02d", link)
-			require.Eventually(t, func() bool {
-				spent, used := s.Ask(t.Context(), 1, []byte(code), true)
-				if spent {
-					got[code]++
-				}
-				return used
-			}, waitLimit, time.Millisecond, code)
-			require.GreaterOrEqual(t, got[code], budget.Overdraft)
-			require.LessOrEqual(t, got[code], 1+budget.Overdraft)
 		}
 	}
 }
@@ -565,13 +508,11 @@ func TestStore_ReportsLinksWithoutAccounts(t *testing.T) {
 }
 
 func TestStore_CountsLinksThatItHasNoRoomFor(t *testing.T) {
-	c, dir := newControl(t, 100), t.TempDir()
-	c.introduce(t, dir)
-	c.set(func() { c.away = true })
+	c := newControl(t, 100)
 	metrics := prometheus.NewPedanticRegistry()
-	s, _ := open(t, c, dir, func(cfg *budgets.Config) { cfg.MaxAccounts, cfg.Metrics = 1, metrics })
-	require.Equal(t, 1, visit(t, s, 1, true), "it owes what it has lent, so that the account stays")
-	spent, used := s.Ask(t.Context(), 1, []byte("another"), true)
+	s, _ := open(t, c, t.TempDir(), func(cfg *budgets.Config) { cfg.MaxAccounts, cfg.Metrics, cfg.Idle = 1, metrics, time.Hour })
+	require.Equal(t, 3, visit(t, s, 3), "a click is left, so that the account stays")
+	spent, used := s.Ask(t.Context(), 1, []byte("another"))
 	require.False(t, spent)
 	require.False(t, used)
 	require.EqualValues(t, 1, counters(t, metrics)["waypost_budget_refusals_total"])

@@ -51,7 +51,7 @@ func (b *spender) open(dir, node string, shared bool) {
 	cfg.Dir, cfg.Node, cfg.Shared = dir, node, shared
 	s, err := budgets.Open(cfg)
 	if err != nil {
-		b.log.Error("cannot open the grants of click budgets; links with exact or bounded budgets are not redirected", "error", err)
+		b.log.Error("cannot open the grants of click budgets; links with exact budgets are not redirected", "error", err)
 		return
 	}
 	b.store.Store(s)
@@ -89,10 +89,10 @@ func (b *spender) Spend(domain waypost.DomainID, code []byte) bool {
 }
 
 // Ask implements [server.Budgets].
-func (b *spender) Ask(domain waypost.DomainID, code []byte, bounded bool) (spent, used bool) {
+func (b *spender) Ask(domain waypost.DomainID, code []byte) (spent, used bool) {
 	s := b.ready()
 	if s == nil {
 		return false, false
 	}
-	return s.Ask(context.Background(), domain, code, bounded)
+	return s.Ask(context.Background(), domain, code)
 }

@@ -25,7 +25,7 @@ func hides(ctx *fasthttp.RequestCtx, visit *waypost.Visit, res *waypost.Resoluti
 func (s *Server) spend(domain waypost.DomainID, code []byte, res *waypost.Resolution) (status int) {
 	spent, used := false, false
 	if s.cfg.Budgets != nil {
-		spent, used = s.cfg.Budgets.Ask(domain, code, res.Budget == rules.BudgetBounded)
+		spent, used = s.cfg.Budgets.Ask(domain, code)
 	}
 	switch {
 	case spent:

@@ -16,7 +16,6 @@ type wallet struct {
 	ready, late int  // clicks that are there, and that come when they are asked for
 	used        bool // nothing is left at the control plane
 	asked       int
-	bounded     bool
 }
 
 func (w *wallet) Spend(waypost.DomainID, []byte) bool {
@@ -27,12 +26,11 @@ func (w *wallet) Spend(waypost.DomainID, []byte) bool {
 	return true
 }
 
-func (w *wallet) Ask(_ waypost.DomainID, _ []byte, bounded bool) (spent, used bool) {
+func (w *wallet) Ask(_ waypost.DomainID, _ []byte) (spent, used bool) {
 	if w.Spend(0, nil) {
 		return true, false
 	}
 	w.asked++
-	w.bounded = bounded
 	if w.late == 0 {
 		return false, w.used
 	}
@@ -57,7 +55,7 @@ const (
 func TestBudgets_AreSpentByVisitorsAlone(t *testing.T) {
 	links := newMemoryLinks()
 	own := links.links[waypost.DefaultDomain]
-	own["exact001"], own["bounded1"] = limitedLink(t, rules.ModeExact, ended), limitedLink(t, rules.ModeBounded, "")
+	own["exact001"], own["exact002"] = limitedLink(t, rules.ModeExact, ended), limitedLink(t, rules.ModeExact, "")
 	own["eventual"] = limitedLink(t, rules.ModeEventual, ended)
 	w, clicks := &wallet{}, &memoryClicks{}
 	_, addr := serve(t, server.Config{Links: links, Budgets: w, Clicks: clicks})
@@ -76,14 +74,12 @@ func TestBudgets_AreSpentByVisitorsAlone(t *testing.T) {
 		}
 		counted += 2
 		require.Equal(t, 2, w.asked, "while nothing is ready")
-		require.False(t, w.bounded)
 
-		status, location := visit("/bounded1", firefoxAgent, slow)
+		status, location := visit("/exact002", firefoxAgent, slow)
 		require.Equal(t, 503, status, "no answer says that it has ended")
 		require.Empty(t, location)
-		require.True(t, w.bounded)
 		w.used = true
-		status, _ = visit("/bounded1", firefoxAgent, slow)
+		status, _ = visit("/exact002", firefoxAgent, slow)
 		require.Equal(t, 410, status)
 
 		status, location = visit("/eventual", firefoxAgent, slow)
@@ -93,7 +89,7 @@ func TestBudgets_AreSpentByVisitorsAlone(t *testing.T) {
 	}
 
 	*w = wallet{ready: 100}
-	for _, path := range []string{"/exact001", "/bounded1", "/eventual"} {
+	for _, path := range []string{"/exact001", "/exact002", "/eventual"} {
 		for name, headers := range map[string][]string{
 			"a prefetch": {firefoxAgent, "Sec-Purpose: prefetch"}, "an old prefetch": {firefoxAgent, "X-Moz: prefetch"},
 			"a preview of a chat": {"User-Agent: WhatsApp/2.23.20.0"}, "a crawler": {"User-Agent: Mozilla/5.0 (compatible; Googlebot/2.1)"},

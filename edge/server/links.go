@@ -34,7 +34,7 @@ type Links interface {
 	Maintained(domain waypost.DomainID) bool
 }
 
-// Budgets has the clicks of exact and bounded budgets that this edge may spend. Its
+// Budgets has the clicks of exact budgets that this edge may spend. Its
 // methods may be called by many goroutines at once.
 type Budgets interface {
 	// Spend takes one click of a link's budget, and reports whether there was one. It
@@ -43,7 +43,7 @@ type Budgets interface {
 
 	// Ask tries to get a click and to spend it, for a moment. used reports that the budget
 	// is known to be used up.
-	Ask(domain waypost.DomainID, code []byte, bounded bool) (spent, used bool)
+	Ask(domain waypost.DomainID, code []byte) (spent, used bool)
 }
 
 // Clicks takes the clicks that were redirected. Record may be called by many goroutines

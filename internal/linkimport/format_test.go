@@ -66,6 +66,7 @@ func TestImport_SaysWhatIsWrongWithJSONInPlainWords(t *testing.T) {
 		`{"expires_at": 5}`:                           `expires_at: expected text such as "2030-12-31T23:59:59Z" or "2030-12-31"`,
 		`{"original_url": 5}`:                         "original_url: expected text, and there is a number",
 		`{"redirect_status": "302"}`:                  "redirect_status: expected a whole number, and there is text",
+		`{"max_clicks_mode": "bounded"}`:              `max_clicks_mode "bounded" is unknown: expected exact or eventual`,
 		`{"max_clicks": 1.5}`:                         "max_clicks: expected a whole number, and there is the number 1.5",
 		`{"active": "yes"}`:                           "active: expected true or false, and there is text",
 		`{"tags": "a,b"}`:                             "tags: expected a list, and there is text",

@@ -119,6 +119,9 @@ func decodeRow(text []byte) (read jsonRow, err error) {
 	if dec.InputOffset() != int64(len(text)) {
 		return read, errors.New("something follows the object")
 	}
+	if err := checkMode(read.NewLink.MaxClicksMode); err != nil {
+		return read, err
+	}
 	if err := decodeTime(&read.NewLink.ExpiresAt, "expires_at", read.ExpiresAt); err != nil {
 		return read, err
 	}

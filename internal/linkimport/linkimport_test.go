@@ -300,12 +300,12 @@ func TestImport_ReasonsAreShortHoweverLongARowIs(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	lines, err := runLines(t, &api{}, `{"`+long+`": 1}`)
 	require.NoError(t, err)
-	for _, column := range []string{"redirect_status", "max_clicks", "forward_query", "tags", "expires_at", "rules"} {
+	for _, column := range []string{"redirect_status", "max_clicks", "max_clicks_mode", "forward_query", "tags", "expires_at", "rules"} {
 		report, err := run(t, &api{}, "original_url,"+column+"\nhttps://example.com/,\"a\"\""+long+"\"\n")
 		require.NoError(t, err)
 		lines.Refused = append(lines.Refused, report.Refused...)
 	}
-	require.Len(t, lines.Refused, 7)
+	require.Len(t, lines.Refused, 8)
 	for _, r := range lines.Refused {
 		require.Less(t, len(r.Reason), 600)
 	}

@@ -184,7 +184,7 @@ func column(name string) (set func(*client.NewLink, string) error, known bool) {
 	case "max_clicks":
 		return setMaxClicks, true
 	case "max_clicks_mode":
-		return func(n *client.NewLink, s string) error { n.MaxClicksMode = s; return nil }, true
+		return func(n *client.NewLink, s string) error { n.MaxClicksMode = s; return checkMode(s) }, true
 	case "exhausted_url":
 		return func(n *client.NewLink, s string) error { n.ExhaustedURL = s; return nil }, true
 	case "active":
@@ -218,6 +218,15 @@ func setMaxClicks(n *client.NewLink, s string) (err error) {
 		return fmt.Errorf("max_clicks %.40q is no number", s)
 	}
 	return nil
+}
+
+// checkMode checks a max_clicks_mode, because the API refuses a whole batch for one row
+// with a word that it does not have.
+func checkMode(mode string) error {
+	if mode == "" || mode == "exact" || mode == "eventual" {
+		return nil
+	}
+	return fmt.Errorf("max_clicks_mode %.40q is unknown: expected exact or eventual", mode)
 }
 
 func setBool(to *bool, column, s string) error {

@@ -27,10 +27,6 @@ const (
 	// MaxGrant bounds the clicks of one grant.
 	MaxGrant = 10_000
 
-	// Overdraft bounds the clicks of a bounded budget that an edge spends beyond its
-	// grants. All edges together exceed the limit by Overdraft for each of them at most.
-	Overdraft = 10
-
 	// share is the part of what is left that one grant may take, so that no edge gets all
 	// of it.
 	share = 8
@@ -45,16 +41,14 @@ type Pool struct {
 // Left returns how many clicks can still be granted.
 func (p Pool) Left() int64 { return max(0, p.Limit-p.Used) }
 
-// Grant returns the number of clicks that an edge gets. What it owes of an overdraft is
-// granted as far as clicks are left. Of those that it wants in addition it gets at least
-// one while any is left, and never most of them.
-func (p Pool) Grant(want, owed int64) int64 {
-	repaid := min(p.Left(), owed)
-	left := p.Left() - repaid
+// Grant returns the number of clicks that an edge gets of those that it wants: at least
+// one while any is left, and never most of what is left.
+func (p Pool) Grant(want int64) int64 {
+	left := p.Left()
 	if left == 0 || want <= 0 {
-		return repaid
+		return 0
 	}
-	return repaid + max(1, min(want, left/share, MaxGrant))
+	return max(1, min(want, left/share, MaxGrant))
 }
 
 // Account holds what one boot of an edge and the control plane report of a budget.
@@ -68,10 +62,9 @@ type Account struct {
 // Used returns the clicks that count as used.
 func (a Account) Used() int64 { return a.Granted - a.Returned }
 
-// Valid reports whether the totals are possible. Spent may exceed the grants by the
-// overdraft.
+// Valid reports whether the totals are possible.
 func (a Account) Valid() bool {
-	return 0 <= a.Returned && a.Returned <= a.Granted && a.Granted <= MaxLimit && 0 <= a.Spent && a.Spent <= a.Granted+Overdraft
+	return 0 <= a.Returned && a.Returned <= a.Granted && a.Granted <= MaxLimit && 0 <= a.Spent && a.Spent <= a.Used()
 }
 
 // Merge returns the newer value of each total.
@@ -82,7 +75,6 @@ func (a Account) Merge(b Account) Account {
 // Totals are the part of a holding that an edge makes durable.
 type Totals struct {
 	Granted, Returned int64
-	Lent              int64 // of an overdraft, and not repaid by a grant yet
 }
 
 // Holding is an edge's side of a budget: the clicks that its present boot may spend. Any
@@ -110,31 +102,20 @@ func (h *Holding) Left() int64 { return h.left.Load() }
 
 // Account returns the totals for the control plane.
 func (h *Holding) Account() Account {
-	return Account{h.Granted, h.Returned, h.Granted - h.Returned + h.Lent - h.left.Load()}
+	return Account{h.Granted, h.Returned, h.Granted - h.Returned - h.left.Load()}
 }
 
-// Plan returns the totals after a grant, which repays what was lent first. They must be
-// durable before [Holding.Apply]. A total that is not above the present one is an old
-// message, and changes nothing.
+// Plan returns the totals after a grant. They must be durable before [Holding.Apply]. A
+// total that is not above the present one is an old message, and changes nothing.
 func (h *Holding) Plan(granted int64) Totals {
 	t := h.Totals
-	if granted > t.Granted {
-		t.Lent -= min(t.Lent, granted-t.Granted)
-		t.Granted = granted
-	}
-	return t
-}
-
-// PlanLoan returns the totals after the rest of the overdraft was lent.
-func (h *Holding) PlanLoan() Totals {
-	t := h.Totals
-	t.Lent = Overdraft
+	t.Granted = max(t.Granted, granted)
 	return t
 }
 
 // Apply lets the clicks be spent that durable totals have more than the present ones.
 func (h *Holding) Apply(t Totals) {
-	more := t.Granted - t.Returned + t.Lent - (h.Granted - h.Returned + h.Lent)
+	more := t.Granted - t.Returned - (h.Granted - h.Returned)
 	h.Totals = t
 	h.left.Add(more)
 }
@@ -144,11 +125,6 @@ func (h *Holding) Apply(t Totals) {
 // control plane hears of them.
 func (h *Holding) Withdraw() int64 {
 	n := h.left.Swap(0)
-	repaid := min(n, h.Lent)
-	h.Lent -= repaid
-	h.Returned += n - repaid
+	h.Returned += n
 	return n
 }
-
-// Owe notes what earlier boots have lent, of which nothing can be spent any more.
-func (h *Holding) Owe(lent int64) { h.Lent = min(Overdraft, h.Lent+lent) }

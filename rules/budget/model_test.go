@@ -21,7 +21,6 @@ const (
 	forgetsBoots          // the accounts of a boot that died are not reported
 	grantsFrozen          // a restored history grants before edges have reported
 	reclaimsOfOthers      // the control plane takes back what a silent edge holds
-	lendsAgain            // a boot does not know what earlier ones have lent
 	trustsNewDisks        // an edge whose disk was replaced counts as one that has reported
 )
 
@@ -74,9 +73,7 @@ type message struct {
 // world is one budget with its edges.
 type world struct {
 	flaw    flaw
-	bounded bool
 	limit   int64
-	disks   int // that there were
 	db      *history
 	backup  *history
 	edges   []*edgeNode
@@ -84,8 +81,8 @@ type world struct {
 	clicks  int64 // redirected in all
 }
 
-func newWorld(f flaw, bounded bool, limit int64, edges int) *world {
-	w := &world{flaw: f, bounded: bounded, limit: limit, disks: edges}
+func newWorld(f flaw, limit int64, edges int) *world {
+	w := &world{flaw: f, limit: limit}
 	w.db = &history{epoch: 1, accounts: map[bootKey]budget.Account{}, awaited: map[int]bool{}, disks: map[int]int{}}
 	for range edges {
 		w.edges = append(w.edges, &edgeNode{file: map[int]budget.Totals{}, epoch: 1})
@@ -98,7 +95,7 @@ func newWorld(f flaw, bounded bool, limit int64, edges int) *world {
 func (w *world) step(draw func(n int) int) {
 	id := draw(len(w.edges))
 	e := w.edges[id]
-	switch draw(12) {
+	switch draw(11) {
 	case 0, 1, 2: // visitors
 		for range 1 + draw(4) {
 			if _, ok := e.holding.Spend(); ok {
@@ -125,17 +122,12 @@ func (w *world) step(draw func(n int) int) {
 			return
 		}
 		w.restore()
-	case 10: // an edge cannot ask
-		if w.bounded && !e.gone {
-			w.commit(e, e.holding.PlanLoan())
-		}
-	case 11:
+	case 10:
 		switch n := draw(4); {
 		case n == 0:
 			w.lose(id)
 		case n == 1 && !e.gone: // its disk is replaced
 			*e = edgeNode{boot: e.boot + 1, disk: e.disk + 1, file: map[int]budget.Totals{}}
-			w.disks++
 		case w.flaw == reclaimsOfOthers:
 			k := bootKey{id, e.boot}
 			a := w.db.accounts[k]
@@ -167,18 +159,13 @@ func (w *world) giveBack(e *edgeNode) {
 	}
 }
 
-// start begins a new boot. What was lent by the last one stays lent.
+// start begins a new boot.
 func (w *world) start(e *edgeNode) {
 	if e.gone {
 		return
 	}
-	lent := e.file[e.boot].Lent
 	e.boot++
 	e.holding = budget.Holding{}
-	if w.flaw != lendsAgain {
-		e.holding.Owe(lent)
-		e.file[e.boot] = e.holding.Totals
-	}
 }
 
 // lose takes an edge away with its disk; an operator says so.
@@ -236,7 +223,7 @@ func (w *world) ask(id int, want int64) {
 	w.db.disks[id] = e.disk
 	frozen := len(w.db.awaited) > 0 && w.flaw != grantsFrozen
 	if a.Granted == e.holding.Granted && !frozen {
-		a.Granted += budget.Pool{Limit: w.limit, Used: w.db.used()}.Grant(want, e.holding.Lent)
+		a.Granted += budget.Pool{Limit: w.limit, Used: w.db.used()}.Grant(want)
 	}
 	w.db.accounts[k] = a
 	w.flight = append(w.flight, message{id, e.boot, w.db.epoch, a.Granted})
@@ -254,33 +241,21 @@ func (w *world) arrive(m message) {
 	}
 }
 
-// most is the bound on the clicks.
-func (w *world) most() int64 {
-	if w.bounded {
-		return w.limit + int64(w.disks)*budget.Overdraft
-	}
-	return w.limit
-}
-
-func TestBudget_NeverExceedsItsBound(t *testing.T) {
-	for name, bounded := range map[string]bool{"exact": false, "bounded": true} {
-		t.Run(name, func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
-				w := newWorld(none, bounded, int64(rapid.IntRange(1, 60).Draw(t, "limit")), rapid.IntRange(1, 4).Draw(t, "edges"))
-				draw := func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "choice") }
-				for range rapid.IntRange(1, 300).Draw(t, "steps") {
-					w.step(draw)
-					require.LessOrEqual(t, w.clicks, w.most())
-				}
-			})
-		})
-	}
+func TestBudget_NeverExceedsItsLimit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(none, int64(rapid.IntRange(1, 60).Draw(t, "limit")), rapid.IntRange(1, 4).Draw(t, "edges"))
+		draw := func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "choice") }
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			w.step(draw)
+			require.LessOrEqual(t, w.clicks, w.limit)
+		}
+	})
 }
 
 // A budget that refuses everything would hold every bound.
 func TestBudget_IsSpentToTheLastClick(t *testing.T) {
 	for range 200 {
-		w := newWorld(none, false, int64(1+rand.IntN(200)), 3)
+		w := newWorld(none, int64(1+rand.IntN(200)), 3)
 		for range 400 {
 			id := rand.IntN(3)
 			for range 1 + rand.IntN(3) {
@@ -309,31 +284,29 @@ func TestBudget_IsSpentToTheLastClick(t *testing.T) {
 }
 
 func TestModel_NoticesEachMistake(t *testing.T) {
-	exceeds := func(f flaw, bounded bool) bool {
+	exceeds := func(f flaw) bool {
 		seeds := uint64(8000)
 		if f == none {
 			seeds = 4000
 		}
 		for seed := range seeds {
 			r := rand.New(rand.NewPCG(seed, 7))
-			w := newWorld(f, bounded, int64(1+r.IntN(40)), 1+r.IntN(4))
+			w := newWorld(f, int64(1+r.IntN(40)), 1+r.IntN(4))
 			for range 300 {
 				w.step(r.IntN)
-				if w.clicks > w.most() {
+				if w.clicks > w.limit {
 					return true
 				}
 			}
 		}
 		return false
 	}
-	require.False(t, exceeds(none, false))
-	require.False(t, exceeds(none, true))
+	require.False(t, exceeds(none))
 	for name, f := range map[string]flaw{
 		"a grant is spent before it is durable": spendsFirst, "clicks are returned while they can be spent": returnsAlive,
 		"accounts of earlier boots are not reported": forgetsBoots, "a restored history grants at once": grantsFrozen,
 		"clicks of a silent edge are reclaimed": reclaimsOfOthers, "a new disk is taken for a whole report": trustsNewDisks,
 	} {
-		require.True(t, exceeds(f, false), name)
+		require.True(t, exceeds(f), name)
 	}
-	require.True(t, exceeds(lendsAgain, true), "loans of earlier boots are forgotten")
 }

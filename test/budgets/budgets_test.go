@@ -51,17 +51,8 @@ const (
 // limited is a link with a budget.
 type limited struct {
 	code  string
-	mode  string
 	limit int64
 	got   atomic.Int64 // visitors who were led to the target
-}
-
-// most is the bound on the visitors.
-func (l *limited) most() int64 {
-	if l.mode == "bounded" {
-		return l.limit + edges*10
-	}
-	return l.limit
 }
 
 // slot is the place of one edge, which is killed and started again, behind a proxy that
@@ -156,7 +147,7 @@ func (w *world) call(method, path string, body, answer any) {
 // create makes the links of the test: one-time links among them.
 func (w *world) create(n int) {
 	for i := range n {
-		l := &limited{code: fmt.Sprintf("limited-%03d", i), mode: []string{"exact", "bounded", "exact"}[i%3], limit: 1 + int64(i*i%157)}
+		l := &limited{code: fmt.Sprintf("limited-%03d", i), limit: 1 + int64(i*i%157)}
 		if i%3 == 2 {
 			l.limit = 1
 		}
@@ -166,7 +157,7 @@ func (w *world) create(n int) {
 		}
 		var made api.Link
 		w.call(http.MethodPost, path, api.NewLink{
-			OriginalURL: target, CustomCode: l.code, MaxClicks: l.limit, MaxClicksMode: l.mode, ExhaustedURL: "https://example.com/ended",
+			OriginalURL: target, CustomCode: l.code, MaxClicks: l.limit, MaxClicksMode: "exact", ExhaustedURL: "https://example.com/ended",
 		}, &made)
 		w.links = append(w.links, l)
 	}
@@ -308,7 +299,7 @@ func TestBudgets_HoldWhileEdgesAreKilledAndCutOff(t *testing.T) {
 	all.Wait()
 
 	for _, l := range w.links {
-		require.LessOrEqual(t, l.got.Load(), l.most(), "%s, %s", l.code, l.mode)
+		require.LessOrEqual(t, l.got.Load(), l.limit, l.code)
 	}
 
 	// Everything runs again: what is left can be had, and what was spent is known. How far
@@ -337,14 +328,12 @@ func TestBudgets_HoldWhileEdgesAreKilledAndCutOff(t *testing.T) {
 	var got, limits int64
 	for _, l := range w.links {
 		n := l.got.Load()
-		require.LessOrEqual(t, n, l.most(), "%s, %s", l.code, l.mode)
+		require.LessOrEqual(t, n, l.limit, l.code)
 		shown := w.budget(l)
 		require.Equal(t, l.limit, shown.Limit)
 		require.LessOrEqual(t, n, *shown.AtMost)
-		if l.mode == "exact" {
-			require.Equal(t, l.limit, granted[l])
-			require.Equal(t, l.limit, *shown.AtMost)
-		}
+		require.Equal(t, l.limit, granted[l])
+		require.Equal(t, l.limit, *shown.AtMost)
 		got += n
 		limits += l.limit
 	}

@@ -104,11 +104,11 @@ func TestBudgets_HoldAfterPostgreSQLIsRestored(t *testing.T) {
 			p := newRestorable(t)
 			w := start(t, pgservertest.Patient(p.server.URL()), 2)
 			near, far := w.slots[0], w.slots[1]
-			l := &limited{code: "tickets", mode: "exact", limit: 60}
+			l := &limited{code: "tickets", limit: 60}
 			w.links = append(w.links, l)
 			var made api.Link
 			w.call(http.MethodPost, "/api/v1/urls?wait=all", api.NewLink{
-				OriginalURL: target, CustomCode: l.code, MaxClicks: l.limit, MaxClicksMode: l.mode,
+				OriginalURL: target, CustomCode: l.code, MaxClicks: l.limit, MaxClicksMode: "exact",
 			}, &made)
 			for _, s := range w.slots { // so that PostgreSQL knows them
 				require.Eventually(t, func() bool { return w.visits(s, l, 1) == 1 }, waiting, 10*time.Millisecond)

@@ -260,7 +260,7 @@ export interface paths {
         post?: never;
         /**
          * Declare an edge as lost for good, with its disk
-         * @description Statistics no longer wait for its clicks: it neither holds `complete_until` back nor is among those `behind`. Nothing is deleted; if the edge returns, statistics wait for it again, and its clicks are counted. If PostgreSQL was failed over or restored and the edge has not reported since, the exact and bounded click budgets of all existing links end for good. 409 for an edge that was heard of within the last minute. It is in the audit log.
+         * @description Statistics no longer wait for its clicks: it neither holds `complete_until` back nor is among those `behind`. Nothing is deleted; if the edge returns, statistics wait for it again, and its clicks are counted. If PostgreSQL was failed over or restored and the edge has not reported since, the exact click budgets of all existing links end for good. 409 for an edge that was heard of within the last minute. It is in the audit log.
          */
         delete: operations["give-up-edge"];
         options?: never;
@@ -2358,7 +2358,7 @@ export interface components {
              * @description How strictly max_clicks is kept; left out without it.
              * @enum {string}
              */
-            max_clicks_mode?: "eventual" | "bounded" | "exact";
+            max_clicks_mode?: "eventual" | "exact";
             metadata: {
                 [key: string]: unknown;
             } | null;
@@ -2436,7 +2436,7 @@ export interface components {
              */
             max_clicks?: number | null;
             /** @description How strictly max_clicks is kept. Null: eventual. */
-            max_clicks_mode?: ("eventual" | "bounded" | "exact") | null;
+            max_clicks_mode?: ("eventual" | "exact") | null;
             /** @description All metadata: a JSON object of at most 8,192 bytes, also with its numbers written out in full. Null: none. */
             metadata?: {
                 [key: string]: unknown;
@@ -2836,11 +2836,11 @@ export interface components {
              */
             max_clicks?: number;
             /**
-             * @description exact: never more often. Edges take clicks from the control plane before they spend them, and an edge that is cut off from it stops early. bounded: at most 10 more for each edge. eventual: the control plane ends it when it has counted that many, a second or more later.
+             * @description exact: never more often. Edges take clicks from the control plane before they spend them, and an edge that is cut off from it stops early. eventual: the control plane ends it when it has counted that many, a second or more later.
              * @default eventual
              * @enum {string}
              */
-            max_clicks_mode?: "eventual" | "bounded" | "exact";
+            max_clicks_mode?: "eventual" | "exact";
             /** @description A JSON object of at most 8,192 bytes, also with its numbers written out in full. */
             metadata?: {
                 [key: string]: unknown;

@@ -16,7 +16,7 @@ export function limitsOf(l: Limits): Pick<Schemas["NewLink"], keyof Limits> {
   return l.max_clicks ? { max_clicks: Number(l.max_clicks), max_clicks_mode: l.max_clicks_mode, ...(l.exhausted_url ? { exhausted_url: l.exhausted_url } : {}) } : {};
 }
 
-const modes = ["eventual", "bounded", "exact"] as const;
+const modes = ["eventual", "exact"] as const;
 
 /** LimitFields are the fields of a form for limits and a password. */
 export function LimitFields({ of, change, fault, password, setPassword, kept }: {
