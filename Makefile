@@ -128,14 +128,14 @@ format: $(TOOLS)/.built ## Format all Go files
 BENCH ?=
 
 .PHONY: bench
-bench: bench-redirect bench-write ## Measure redirects of a million links and the write side; writes bench/RESULTS.md (10 minutes)
+bench: bench-redirect bench-write ## Measure redirects of a million links and the write side; writes bench/RESULTS.md (6 minutes)
 
 .PHONY: bench-redirect
-bench-redirect: install-wrk install-rivals ## Measure redirects next to other servers (7 minutes; BENCH=-full for ten million links)
+bench-redirect: install-wrk ## Measure redirects next to bare fasthttp (3 minutes; BENCH=-full for ten million links)
 	go run ./bench/redirect $(BENCH)
 
 .PHONY: compare
-compare: install-postgres install-wrk install-rivals ## Compare with what people build instead: nginx, Redis, Lua, Caddy, net/http; writes the table in README.md (10 minutes)
+compare: install-postgres install-wrk install-rivals ## Compare with what people build instead: nginx, Lua and Redis, net/http; writes the table in README.md (10 minutes)
 	go run ./bench/redirect -only compare $(BENCH)
 
 .PHONY: bench-write
@@ -143,8 +143,14 @@ bench-write: install-postgres ## Measure creates, imports, lag, snapshots and th
 	go run ./bench/write $(BENCH)
 
 .PHONY: bench-micro
-bench-micro: ## Run the Go benchmarks of the edge, the codecs and the keys (3 minutes)
-	go test -run '^$$' -bench . -benchtime 200ms ./edge/... ./keyrange ./replication ./controlplane/target
+bench-micro: ## Run the Go benchmarks of the edge, the codecs, the rules and the keys (3 minutes)
+	go test -run '^$$' -bench . -benchtime 200ms ./edge/... ./keyrange ./replication ./rules ./controlplane/target
+
+.PHONY: bench-try
+bench-try: install-postgres install-wrk ## See that the benchmarks work; writes nothing (a minute; part of make test)
+	go test ./bench/...
+	go run ./bench/redirect -try -only uniform-1m,half-1m
+	go run ./bench/write -try
 
 # LOAD=short: a minute, to see that it works; nothing is written.
 LOAD ?=
@@ -192,8 +198,8 @@ install-spin: ## Install Spin, which checks the models of the protocols, if it i
 	@deploy/install-missing.sh spin
 
 .PHONY: install-rivals
-install-rivals: ## Install nginx, its Lua, Redis and Caddy, which redirects are compared with, if they are missing
-	-@deploy/install-missing.sh nginx redis nginx-lua caddy
+install-rivals: ## Install nginx, its Lua and Redis, which redirects are compared with, if they are missing
+	-@deploy/install-missing.sh nginx redis nginx-lua
 
 .PHONY: clean
 clean: ## Remove everything that was built

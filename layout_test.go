@@ -34,9 +34,9 @@ var layers = []layer{
 		"internal/config", "api", "internal", "",
 	}},
 	{path: "bench", mayUse: []string{
-		"internal/dev", "controlplane/postgres", "migrations", "controlplane", "edge/server",
-		"edge/replica", "edge/clicks", "edge/audience", "replication", "api/clickbatch", "rules",
-		"keyrange", "internal", "",
+		"internal/dev", "controlplane/postgres", "migrations", "edge/server",
+		"edge/replica", "edge/clicks", "edge/audience", "replication", "api/clickbatch",
+		"internal", "",
 	}},
 	{path: "deploy/dashboards", stdOnly: true},
 	{path: "test", mayUse: []string{"internal/dev", "migrations", "internal"}},

@@ -8,11 +8,9 @@ import (
 	"errors"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -88,18 +86,6 @@ func TestChart_DrawsBarsToScale(t *testing.T) {
 	require.Equal(t, 1, strings.Count(svg, `width="12"`), "a bar that is far longer than the others is cut")
 }
 
-func TestInsert_ReplacesWhatIsBetweenTheMarks(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "README.md")
-	require.NoError(t, os.WriteFile(path, []byte("before\n<!-- table -->\nold\n<!-- end of table -->\nafter\n"), 0o600))
-	for range 2 {
-		require.NoError(t, bench.Insert(path, "table", "| new |\n"))
-	}
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, "before\n<!-- table -->\n| new |\n<!-- end of table -->\nafter\n", string(text))
-	require.ErrorContains(t, bench.Insert(path, "other", ""), "no marks of other")
-}
-
 func TestOptions_ChooseSections(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                "small ",
@@ -135,57 +121,4 @@ func TestOptions_AFailedSectionDoesNotStopTheOthers(t *testing.T) {
 	})
 	require.ErrorContains(t, err, "one: it failed")
 	require.Equal(t, 1, ran)
-}
-
-func TestCPUTime_CountsThisProcess(t *testing.T) {
-	before, err := bench.CPUTime(os.Getpid(), 1<<22)
-	require.NoError(t, err)
-	for x, end := 1, time.Now().Add(time.Minute); ; x++ {
-		after, err := bench.CPUTime(os.Getpid())
-		require.NoError(t, err)
-		if after.Since(before) > 5*time.Millisecond {
-			break
-		}
-		require.True(t, time.Now().Before(end))
-	}
-	now, err := bench.Memory(os.Getpid())
-	require.NoError(t, err)
-	require.Greater(t, now, int64(1<<20))
-	peak, err := bench.PeakMemory(os.Getpid())
-	require.NoError(t, err)
-	require.Greater(t, peak, int64(1<<20))
-	_, err = bench.Memory(1 << 22)
-	require.Error(t, err)
-}
-
-func TestProcessors_AreApart(t *testing.T) {
-	own := func() string {
-		status, err := os.ReadFile("/proc/thread-self/status")
-		require.NoError(t, err)
-		return allowed(t, status)
-	}
-	all := own()
-	p, restore, err := bench.Split()
-	require.NoError(t, err)
-	clients := own()
-	var out strings.Builder
-	server := exec.CommandContext(t.Context(), "cat", "/proc/self/status")
-	server.Stdout = &out
-	require.NoError(t, p.Start(server.Start))
-	require.NoError(t, server.Wait())
-	if p.Apart() {
-		require.NotEqual(t, all, clients)
-		require.NotEqual(t, clients, allowed(t, []byte(out.String())))
-	}
-	require.NoError(t, restore())
-	require.Equal(t, all, own())
-}
-
-// allowed returns the processors in the status of a process.
-func allowed(t *testing.T, status []byte) string {
-	t.Helper()
-	_, rest, found := strings.Cut(string(status), "Cpus_allowed_list:")
-	require.True(t, found)
-	list, _, _ := strings.Cut(rest, "\n")
-	return strings.TrimSpace(list)
 }

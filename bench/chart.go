@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -80,14 +81,14 @@ func Chart(title string, panels []Panel) string {
 // scaleOf returns the value of the longest bar that is drawn in full: the largest, unless
 // it is more than five times the next.
 func scaleOf(bars []Bar) float64 {
-	var largest, next float64
+	values := []float64{0, 0}
 	for _, b := range bars {
-		if b.Value > largest {
-			largest, next = b.Value, largest
-		} else if b.Value > next {
-			next = b.Value
+		if !math.IsNaN(b.Value) {
+			values = append(values, b.Value)
 		}
 	}
+	slices.Sort(values)
+	largest, next := values[len(values)-1], values[len(values)-2]
 	if next > 0 && largest > 5*next {
 		return next
 	}

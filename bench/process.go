@@ -5,10 +5,14 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"runtime"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +21,7 @@ import (
 // CPU is the user and system time that processes have used, by process.
 type CPU map[int]time.Duration
 
-// CPUTime reads the time of processes; those that have ended are left out.
+// CPUTime reads the time of processes and leaves out those that have ended.
 func CPUTime(pids ...int) (CPU, error) {
 	c := make(CPU, len(pids))
 	for _, pid := range pids {
@@ -35,8 +39,8 @@ func CPUTime(pids ...int) (CPU, error) {
 	return c, nil
 }
 
-// Since adds up the time that was used since an earlier moment. Processes that have
-// ended meanwhile are lost; those that serve connections do not end.
+// Since adds up the time that was used since an earlier moment. It misses processes that
+// have ended; those that serve connections do not end.
 func (c CPU) Since(before CPU) (total time.Duration) {
 	for pid, used := range c {
 		total += used - before[pid]
@@ -64,112 +68,92 @@ func Children(pid int) (pids []int, err error) {
 // once: the kernel's proportional set size.
 func Memory(pids ...int) (total int64, err error) {
 	for _, pid := range pids {
-		kb, err := kilobytes(pid, "smaps_rollup", "Pss:")
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 		if err != nil {
-			return 0, err
+			return 0, fmt.Errorf("read the memory of a process: %w", err)
+		}
+		_, rest, _ := strings.Cut(string(text), "\nPss:")
+		var kb int64
+		if _, err := fmt.Sscan(rest, &kb); err != nil {
+			return 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
 		}
 		total += kb << 10
 	}
 	return total, nil
 }
 
-// PeakMemory returns the most bytes that a process has ever held.
-func PeakMemory(pid int) (int64, error) {
-	kb, err := kilobytes(pid, "status", "VmHWM:")
-	return kb << 10, err
-}
-
-// kilobytes reads a line like "Pss:   12 kB" from a file of a process in /proc.
-func kilobytes(pid int, file, name string) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+// DiskBytes adds up the sizes of the files below a directory.
+func DiskBytes(dir string) (total int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			var info fs.FileInfo
+			if info, err = d.Info(); err == nil {
+				total += info.Size()
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a compaction has removed it
+		}
+		return err
+	})
 	if err != nil {
-		return 0, fmt.Errorf("read the memory of a process: %w", err)
+		return 0, fmt.Errorf("add up file sizes: %w", err)
 	}
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == name {
-			return strconv.ParseInt(fields[1], 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("process %d has no %s", pid, name)
+	return total, nil
 }
 
-// Processors assigns the measured server one processor, and its clients all others, so
-// that neither waits for the other. On a machine with one processor both share it.
-type Processors struct{ all, server, clients unix.CPUSet }
+// Processors are lists for taskset: the measured server has one processor, and its
+// clients have all others, so that neither waits for the other. On a machine with one
+// processor both share it.
+type Processors struct {
+	All, Server string
+	Apart       bool // server and clients have no processor in common
+}
 
-// Split chooses the processors, and moves this process to those of the clients, with
-// all that it starts from now on, until restore is called.
-func Split() (p *Processors, restore func() error, err error) {
-	p = &Processors{}
-	if err := unix.SchedGetaffinity(0, &p.all); err != nil {
-		return nil, nil, fmt.Errorf("read the processors: %w", err)
+// Split starts this program again on the processors of the clients, with all that it
+// starts from then on, and returns the processors there.
+func Split() (Processors, error) {
+	const mark = "WAYPOST_BENCH_PROCESSORS"
+	if list := strings.Split(os.Getenv(mark), " "); len(list) == 3 {
+		return Processors{All: list[0], Server: list[1], Apart: list[1] != list[2]}, nil
 	}
-	last := 0
-	for cpu := range 64 * len(p.all) {
-		if p.all.IsSet(cpu) {
-			last = cpu
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return Processors{}, fmt.Errorf("read the processors: %w", err)
+	}
+	var all []string
+	for cpu := range 64 * len(set) {
+		if set.IsSet(cpu) {
+			all = append(all, strconv.Itoa(cpu))
 		}
 	}
-	p.server.Set(last)
-	p.clients = p.all
-	if p.Apart() {
-		p.clients.Clear(last)
+	last := len(all) - 1
+	server, clients := all[last], strings.Join(all[:max(1, last)], ",")
+	taskset, err := exec.LookPath("taskset")
+	if err != nil {
+		return Processors{}, fmt.Errorf("choose processors: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return Processors{}, fmt.Errorf("find this program: %w", err)
 	}
 	// A client that never sleeps holds one of the Go runtime's processors, so that there
 	// are some more than the system has.
-	const more = 4
-	if err := move(&p.clients); err != nil {
-		return nil, nil, errors.Join(err, move(&p.all))
-	}
-	runtime.GOMAXPROCS(p.all.Count() + more)
-	return p, func() error {
-		runtime.SetDefaultGOMAXPROCS()
-		return move(&p.all)
-	}, nil
+	env := append(os.Environ(), mark+"="+strings.Join([]string{strings.Join(all, ","), server, clients}, " "),
+		"GOMAXPROCS="+strconv.Itoa(len(all)+4))
+	err = syscall.Exec(taskset, append([]string{"taskset", "-c", clients, self}, os.Args[1:]...), env)
+	return Processors{}, fmt.Errorf("choose processors: %w", err)
 }
 
-// Apart reports whether server and clients have no processor in common.
-func (p *Processors) Apart() bool { return p.all.Count() > 1 }
-
-// Start calls start, so that the process that it starts has the server's processor.
-func (p *Processors) Start(start func() error) error { return onProcessors(&p.server, start) }
-
-// OnAll calls start, so that the processes that it starts have all processors.
-func (p *Processors) OnAll(start func() error) error { return onProcessors(&p.all, start) }
-
-func onProcessors(set *unix.CPUSet, start func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // the thread ends with the goroutine
-		if err := unix.SchedSetaffinity(0, set); err != nil {
-			done <- fmt.Errorf("choose processors: %w", err)
-			return
-		}
-		done <- start()
-	}()
-	return <-done
-}
-
-// move moves the threads of this process. A thread that begins meanwhile has the
-// processors of its parent, so move looks until it finds no new one.
-func move(to *unix.CPUSet) error {
-	moved := map[int]bool{}
-	for more := true; more; {
-		more = false
-		tasks, err := os.ReadDir("/proc/self/task")
-		if err != nil {
-			return fmt.Errorf("find threads: %w", err)
-		}
-		for _, t := range tasks {
-			id, err := strconv.Atoi(t.Name())
-			if err != nil || moved[id] {
-				continue
-			}
-			if err := unix.SchedSetaffinity(id, to); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("choose processors: %w", err)
-			}
-			moved[id], more = true, true
-		}
+// Command returns a command that will have the processors of a list; "" stands for those
+// of this process.
+func Command(processors, name string, args ...string) *exec.Cmd {
+	if processors != "" {
+		name, args = "taskset", append([]string{"-c", processors, name}, args...)
 	}
-	return nil
+	cmd := exec.Command(name, args...)
+	if processors != "" { // this process has more of the Go runtime's processors than the system
+		cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOMAXPROCS=") })
+	}
+	return cmd
 }

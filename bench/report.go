@@ -54,6 +54,14 @@ func Median(rounds []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
+// Quantile returns the time within which a part of all was done, 0 < part <= 1, and sorts
+// the times.
+func Quantile(times []time.Duration, part float64) time.Duration {
+	slices.Sort(times)
+	rank := int(math.Ceil(part * float64(len(times))))
+	return times[min(max(rank, 1), len(times))-1]
+}
+
 // Find returns the rounds of a measure of a case; nil when there is none.
 func (s *Section) Find(name, measure string) []float64 {
 	for _, c := range s.Cases {
@@ -131,17 +139,14 @@ func (s *Section) table(b *strings.Builder) {
 		return
 	}
 	measures := s.Cases[0].Measures
-	b.WriteString("| case |")
-	rule := "|---|"
+	head, rule := "| case |", "|---|"
 	for _, m := range measures {
-		fmt.Fprintf(b, " %s |", m.Name)
-		rule += "--:|"
+		head, rule = head+" "+m.Name+" |", rule+"--:|"
 		if m.Compared {
-			b.WriteString(" ratio |")
-			rule += "--:|"
+			head, rule = head+" ratio |", rule+"--:|"
 		}
 	}
-	b.WriteString("\n" + rule + "\n")
+	b.WriteString(head + "\n" + rule + "\n")
 	for i := range s.Cases {
 		c := &s.Cases[i]
 		fmt.Fprintf(b, "| %s |", c.Name)
@@ -171,10 +176,10 @@ func Number(f float64) string {
 			digits--
 		}
 	}
-	switch {
-	case math.IsNaN(f):
+	if math.IsNaN(f) {
 		return ""
-	case f == math.Trunc(f):
+	}
+	if f == math.Trunc(f) {
 		digits = 0
 	}
 	return strconv.FormatFloat(f, 'f', digits, 64)
@@ -227,17 +232,12 @@ func (s *Section) Put(dir string) error {
 
 // made describes the run and the machine.
 func made(command, load string) string {
+	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // without it the processor is unknown
+	_, model, _ := strings.Cut(string(cpuinfo), "model name")
+	cores := strings.Count(string(cpuinfo), "model name")
+	model, _, _ = strings.Cut(model, "\n")
 	return fmt.Sprintf("made: %s, `%s`, on %s, %d cores, %s; load average before: %s", time.Now().UTC().Format("2006-01-02 15:04 MST"),
-		command, processor(), runtime.NumCPU(), runtime.Version(), load)
-}
-
-func processor() string {
-	text, _ := os.ReadFile("/proc/cpuinfo") // without it the processor is unknown
-	if _, rest, found := strings.Cut(string(text), "model name"); found {
-		line, _, _ := strings.Cut(rest, "\n")
-		return strings.Trim(line, "\t :")
-	}
-	return "an unknown processor"
+		command, strings.Trim(model, "\t :"), cores, runtime.Version(), load)
 }
 
 func loadAverage() string {

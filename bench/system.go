@@ -24,7 +24,6 @@ type System struct {
 	State           dev.State
 
 	process *exec.Cmd
-	ended   chan error
 }
 
 // BuildWaypost builds the command in a directory.
@@ -37,10 +36,11 @@ func BuildWaypost(ctx context.Context, dir string) (string, error) {
 	return binary, nil
 }
 
-// StartSystem starts a system in a directory and waits until it is ready. Stop ends it.
-func StartSystem(ctx context.Context, binary, dir string) (_ *System, err error) {
-	s := &System{Binary: binary, DataDir: filepath.Join(dir, "system"), ended: make(chan error, 1)}
-	s.process = exec.Command(binary, "dev", "--data-dir", s.DataDir, "--control-addr", "127.0.0.1:0",
+// StartSystem starts a system in a directory, on a list of processors or with "" on those
+// of this process, and waits until it is ready. Stop ends it.
+func StartSystem(ctx context.Context, processors, binary, dir string) (_ *System, err error) {
+	s := &System{Binary: binary, DataDir: filepath.Join(dir, "system")}
+	s.process = Command(processors, binary, "dev", "--data-dir", s.DataDir, "--control-addr", "127.0.0.1:0",
 		"--edges", "us-east-1=127.0.0.1:0,eu-west-1=127.0.0.1:0")
 	log, err := os.Create(filepath.Join(dir, "system.log"))
 	if err != nil {
@@ -52,26 +52,14 @@ func StartSystem(ctx context.Context, binary, dir string) (_ *System, err error)
 	if err := s.process.Start(); err != nil {
 		return nil, fmt.Errorf("start the system: %w", err)
 	}
-	go func() { s.ended <- s.process.Wait() }()
-	poll := time.NewTicker(50 * time.Millisecond)
-	defer poll.Stop()
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		s.State, err = dev.ReadState(s.DataDir)
 		if err == nil && len(s.State.Edges) == 2 && s.State.Edges[0].AdminURL != "" && s.State.Edges[1].AdminURL != "" {
 			return s, nil
 		}
-		select {
-		case err := <-s.ended:
-			said, _ := os.ReadFile(log.Name()) // without it the error stands alone
-			return nil, fmt.Errorf("the system has ended: %w\n%s", err, said)
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), s.Stop())
-		case <-poll.C:
-		}
-		if time.Now().After(end) {
-			return nil, errors.Join(errors.New("the system was not ready in time"), s.Stop())
-		}
 	}
+	text, _ := os.ReadFile(log.Name()) // without it the error stands alone
+	return nil, errors.Join(fmt.Errorf("the system is not ready: %.5000s", text), ctx.Err(), s.Stop())
 }
 
 // Stop ends the system in order.
@@ -79,7 +67,7 @@ func (s *System) Stop() error {
 	if err := s.process.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop the system: %w", err)
 	}
-	return <-s.ended
+	return s.process.Wait()
 }
 
 // CPU reads the time of the control plane, the edges, this process, and PostgreSQL's
@@ -105,21 +93,10 @@ func (s *System) AwaitEdges(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
 	for _, e := range s.State.Edges {
-		for {
-			at, err := position(ctx, e.AdminURL)
-			if err != nil {
+		for at := ""; at != head; time.Sleep(5 * time.Millisecond) {
+			if at, err = position(ctx, e.AdminURL); err != nil {
 				return err
-			}
-			if at == head {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-poll.C:
 			}
 		}
 	}

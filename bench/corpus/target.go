@@ -45,7 +45,7 @@ func ReadTargets(path string) (*Targets, error) {
 
 func plain(s string) bool {
 	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' || s[i] == '"' || s[i] == ',' {
+		if s[i] <= ' ' || s[i] > '~' || strings.IndexByte(`",$`, s[i]) >= 0 {
 			return false
 		}
 	}

@@ -1,54 +1,22 @@
 package corpus
 
-import (
-	"fmt"
-	"math/rand/v2"
-	"strings"
-)
-
-// Access is the order in which links are visited.
-type Access string
-
-// The orders.
-const (
-	Uniform Access = "uniform" // every link alike
-	Zipfian Access = "zipf"    // link number k in proportion to 1/(k+1)
-	Missing Access = "missing" // codes of the right shape that no link has, uniformly
-)
-
-// Hits reports whether links are visited.
-func (a Access) Hits() bool { return a == Uniform || a == Zipfian }
+import "math/rand/v2"
 
 // Visits returns the codes of count visits to links 0 to links-1, one behind the other.
-func Visits(random *rand.Rand, access Access, links uint64, count int) ([]byte, error) {
-	var next func() uint64
-	switch access {
-	case Uniform:
-		next = func() uint64 { return random.Uint64N(links) }
-	case Zipfian:
-		next = NewZipf(random, links).Next
-	case Missing:
-		next = func() uint64 { return links + random.Uint64N(codeSpace-links) }
-	default:
-		return nil, fmt.Errorf("unknown order of visits %q", access)
-	}
+func Visits(links uint64, count int) []byte {
 	codes := make([]byte, 0, count*CodeLength)
 	for range count {
-		codes = AppendCode(codes, next())
+		codes = AppendCode(codes, rand.Uint64N(links))
 	}
-	return codes, nil
+	return codes
 }
 
-// Headers are the lines of a request that its client sends.
-type Headers string
+// Head begins every request; the code follows, and then Tail.
+const Head = "GET /"
 
-// The kinds of headers.
-const (
-	Bare    Headers = "bare"    // Host alone, as wrk sends it
-	Browser Headers = "browser" // as Firefox sends them when a link in a page is followed
-)
-
-const browserHeaders = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n" +
+// Tail has the 13 lines that Firefox sends when a link in a page is followed.
+const Tail = " HTTP/1.1\r\nHost: wayp.example\r\n" +
+	"User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n" +
 	"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n" +
 	"Accept-Language: en-US,en;q=0.5\r\n" +
 	"Accept-Encoding: gzip, deflate, br, zstd\r\n" +
@@ -59,29 +27,4 @@ const browserHeaders = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Ge
 	"Sec-Fetch-Mode: navigate\r\n" +
 	"Sec-Fetch-Site: cross-site\r\n" +
 	"Sec-Fetch-User: ?1\r\n" +
-	"Priority: u=0, i\r\n"
-
-// Head begins every request; the code follows.
-const Head = "GET /"
-
-// Tail returns the part of a request behind the code.
-func (h Headers) Tail() (string, error) {
-	const always = " HTTP/1.1\r\nHost: wayp.example\r\n"
-	switch h {
-	case Bare:
-		return always + "\r\n", nil
-	case Browser:
-		return always + browserHeaders + "\r\n", nil
-	default:
-		return "", fmt.Errorf("unknown headers %q", string(h))
-	}
-}
-
-// Lines counts the header lines of a kind.
-func (h Headers) Lines() int {
-	tail, err := h.Tail()
-	if err != nil {
-		return 0
-	}
-	return strings.Count(tail, "\r\n") - 2
-}
+	"Priority: u=0, i\r\n\r\n"

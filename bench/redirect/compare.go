@@ -6,9 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"net/http"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"waypost/bench"
@@ -16,120 +17,201 @@ import (
 	"waypost/bench/wrk"
 )
 
-// comparison measures Waypost next to what people build themselves.
-type comparison struct {
-	*lab
-	links int
-}
-
-// compare also writes the table and the picture of README.md.
-func (l *lab) compare(ctx context.Context, links int) (bench.Section, error) {
-	return (&comparison{l, links}).run(ctx)
-}
-
-func (l *comparison) run(ctx context.Context) (_ bench.Section, err error) {
-	all, notes, err := l.rivals(ctx)
+// compare measures Waypost next to what people build themselves, and writes the table and
+// the picture of README.md.
+func (l *lab) compare(ctx context.Context, links int) (s bench.Section, err error) {
+	all, notes, err := l.rivals(ctx, links)
 	if err != nil {
-		return bench.Section{}, err
+		return s, err
 	}
 	defer func() {
 		for _, r := range all {
-			err = errors.Join(err, r.target.stop())
-		}
-	}()
-	// The first start reads files that were just written, and warms what both starts need.
-	for range 2 {
-		for _, r := range all {
-			if err := errors.Join(r.target.stop(), l.begin(ctx, r)); err != nil {
-				return bench.Section{}, fmt.Errorf("%s: %w", r.name, err)
+			if r.target != nil {
+				err = errors.Join(err, r.target.stop())
 			}
 		}
-	}
+	}()
 	var cases []*contender
 	var halves []*paced
 	for _, r := range all {
-		if r.name == nameWaypost {
-			if err := r.target.loaded(ctx); err != nil {
-				return bench.Section{}, err
+		for range 2 { // the first start reads files that were just written
+			if err := l.begin(ctx, r); err != nil {
+				return s, fmt.Errorf("%s: %w", r.name, err)
 			}
 		}
-		r.half = paced{name: r.name, base: r.base, target: r.target, links: r.links, round: time.Second}
-		cases, halves = append(cases, r.contender), append(halves, &r.half)
+		if r.name == nameWaypost {
+			if err := r.target.awaitTable(ctx); err != nil {
+				return s, err
+			}
+		}
+		cases, halves = append(cases, r.contender), append(halves, &r.paced)
 	}
 	if err := l.compete(ctx, cases); err != nil {
-		return bench.Section{}, err
+		return s, err
 	}
 	for _, r := range all {
-		if err := errors.Join(r.weigh(), l.setRate(ctx, &r.half, 3)); err != nil {
-			return bench.Section{}, fmt.Errorf("%s: %w", r.name, err)
+		memory, err1 := bench.Memory(r.target.pids...)
+		disk, err2 := bench.DiskBytes(r.dir)
+		if err := errors.Join(err1, err2); err != nil {
+			return s, err
 		}
+		r.memory, r.disk = float64(memory)/1e6, float64(disk)/1e6
 	}
-	if _, err := l.pace(ctx, "", l.o.Rounds, halves); err != nil {
-		return bench.Section{}, err
+	if err := errors.Join(l.pace(ctx, l.Rounds, halves), l.changeAndLose(ctx, all, links)); err != nil {
+		return s, err
 	}
-	if err := l.changeAndLose(ctx, all); err != nil {
-		return bench.Section{}, err
-	}
-	s := tableOf(all, l.links)
-	s.Notes = append(s.Notes, notes...)
-	s.Notes = append(s.Notes,
-		fmt.Sprintf("%d rounds of %s after one that is not counted, in turns; a browser's headers", l.o.Rounds, l.o.Round),
+	s = tableOf(all, links)
+	s.Notes = append(notes,
+		fmt.Sprintf("%d rounds of %s after one that is not counted, in turns; a browser's headers", l.Rounds, l.round),
 		"the server and its store have one processor, the client the others",
-		fmt.Sprintf("at saturation: wrk, %d connections; at half load: half of the rate of each, %d connections, timed from when a request was due", connections, pacedConnections),
+		fmt.Sprintf("at saturation: wrk, %d connections; at half load: half of the rate of each, %d connections, timed from when a request was due", wrk.Connections, pacedConnections),
 		"memory: after the load (Pss of all its processes); disk: all files that it starts from; start: until the first redirect",
 		"change: until a link leads elsewhere on every server; for Waypost by the API, with PostgreSQL, a control plane and two edges on this machine, for the others on one server",
 		"store: PostgreSQL and the control plane, or Redis, are killed; then redirects are asked for during two seconds",
 		"the others count no clicks and take no log",
 	)
-	if l.o.Try {
+	if l.Try {
 		return s, nil
 	}
 	return s, l.publish(&s)
 }
 
+// begin starts a rival, instead of the one that runs, and measures the time until its
+// first redirect.
+func (l *lab) begin(ctx context.Context, r *rival) error {
+	if r.target != nil {
+		if err := r.target.stop(); err != nil {
+			return err
+		}
+		r.target, r.starts = nil, nil
+	}
+	began := time.Now()
+	t, err := r.start(ctx)
+	if err != nil {
+		return err
+	}
+	r.target = t
+	n := uint64(r.links / 2)
+	at, err := awaitAnswer(ctx, t.addr, string(corpus.AppendCode(nil, n)), l.found(n))
+	r.starts = append(r.starts, at.Sub(began).Seconds())
+	return err
+}
+
 // changeAndLose changes links, in turns, and then kills the stores.
-func (l *comparison) changeAndLose(ctx context.Context, all []*rival) error {
-	f, err := l.startFleet(ctx)
+func (l *lab) changeAndLose(ctx context.Context, all []*rival, links int) error {
+	dir, err := l.subdir("fleet-")
+	if err != nil {
+		return err
+	}
+	f, err := l.startFleet(ctx, dir, links)
 	if err != nil {
 		return err
 	}
 	defer f.end()
-	for round := range l.o.Rounds {
+	for _, r := range all {
+		if r.name == nameWaypost {
+			r.change, r.addrs, r.lose = f.change, f.addrs, f.lose
+		}
+	}
+	for round := range l.Rounds {
 		for _, r := range all {
-			code := string(corpus.AppendCode(nil, uint64(round)))
-			if r.name == nameWaypost {
-				r.change, code = f.change, f.codes[round%len(f.codes)]
-			}
-			if err := r.alter(ctx, code, fmt.Sprintf("https://example.org/changed/%d", round)); err != nil {
+			code, url := string(corpus.AppendCode(nil, uint64(round))), fmt.Sprintf("https://example.org/changed/%d", round)
+			began := time.Now()
+			if err := r.change(ctx, code, url); err != nil {
 				return fmt.Errorf("%s: %w", r.name, err)
 			}
-			l.o.Logf("%-24s a change is everywhere after %.1f ms", r.name, r.changes[round])
+			var at time.Time
+			for _, addr := range r.addrs() {
+				if at, err = awaitAnswer(ctx, addr, code, url); err != nil {
+					return fmt.Errorf("%s: %w", r.name, err)
+				}
+			}
+			r.changes = append(r.changes, at.Sub(began).Seconds()*1e3)
+			l.Logf("%-24s a change is everywhere after %.1f ms", r.name, r.changes[round])
 		}
 	}
 	for _, r := range all {
-		addr, codes := r.target.addr, []byte(strings.Join(f.codes, ""))
-		if r.name == nameWaypost {
-			r.lose, addr = f.lose, f.State.Edges[0].URL[len("http://"):]
-		} else if codes, err = corpus.Visits(rand.New(rand.NewPCG(1, 2)), corpus.Uniform, uint64(r.links), 100_000); err != nil {
-			return err
-		}
 		if r.lose == nil {
 			continue
 		}
 		if err := r.lose(); err != nil {
 			return fmt.Errorf("kill the store of %s: %w", r.name, err)
 		}
+		addr := r.addrs()[0]
+		codes := corpus.Visits(uint64(r.links), 100_000)
 		result, err := wrk.Run(ctx, wrk.Config{
-			Addr: addr, Dir: l.dir, Codes: codes, CodeLength: corpus.CodeLength, Head: corpus.Head, Tail: " HTTP/1.1\r\nHost: " + addr + "\r\n\r\n",
-			Connections: connections, Threads: 1, Duration: 2 * time.Second,
+			Addr: addr, Dir: l.dir, Codes: codes, Head: corpus.Head, Tail: " HTTP/1.1\r\nHost: " + addr + "\r\n\r\n", Duration: 2 * time.Second,
 		})
 		if err != nil {
 			return err
 		}
 		r.lost = 100 * float64(result.Failed+result.Broken) / float64(max(1, result.Requests+result.Broken))
-		l.o.Logf("%-24s without its store %.1f %% of %d redirects fail", r.name, r.lost, result.Requests)
+		l.Logf("%-24s without its store %.1f %% of %d redirects fail", r.name, r.lost, result.Requests)
 	}
 	return nil
+}
+
+// fleet is a whole Waypost: PostgreSQL, a control plane and two edges.
+type fleet struct{ *bench.System }
+
+// startFleet starts a system on all processors, with as many links.
+func (l *lab) startFleet(ctx context.Context, dir string, links int) (f fleet, err error) {
+	binary, err := bench.BuildWaypost(ctx, dir)
+	if err != nil {
+		return f, err
+	}
+	if f.System, err = bench.StartSystem(ctx, l.processors.All, binary, dir); err != nil {
+		return f, err
+	}
+	err = bench.FillLinks(ctx, f.State.DatabaseURL, l.targets, 0, links, func(uint64) string { return "" })
+	if err == nil {
+		err = f.AwaitEdges(ctx)
+	}
+	if err != nil {
+		return f, errors.Join(err, f.Stop())
+	}
+	return f, nil
+}
+
+// addrs returns those of the edges.
+func (f fleet) addrs() (all []string) {
+	for _, e := range f.State.Edges {
+		all = append(all, e.URL[len("http://"):])
+	}
+	return all
+}
+
+// change sets another target of a link by the API, and waits for both edges.
+func (f fleet) change(ctx context.Context, code, url string) error {
+	where := f.State.API + "/api/v1/urls/" + code + "?wait=all"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPatch, where, strings.NewReader(fmt.Sprintf(`{"original_url": %q}`, url)))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+f.State.APIKey)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("change a link: %w", err)
+	}
+	if res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("change a link: %s", res.Status)
+	}
+	return errors.Join(err, res.Body.Close())
+}
+
+// lose kills PostgreSQL and the control plane. The process that would start them again
+// stands still.
+func (f fleet) lose() error {
+	return errors.Join(syscall.Kill(int(f.State.PID), syscall.SIGSTOP),
+		syscall.Kill(int(f.State.Control.PID), syscall.SIGKILL), syscall.Kill(int(f.State.Postgres.PID), syscall.SIGKILL))
+}
+
+// end stops the system, also after lose. The system's own error says nothing then,
+// because parts of it were killed.
+func (f fleet) end() {
+	_ = syscall.Kill(int(f.State.PID), syscall.SIGCONT)
+	_ = f.Stop()
 }
 
 // Measures of the comparison besides those of saturation.
@@ -152,13 +234,13 @@ func tableOf(all []*rival, links int) bench.Section {
 		s.Cases = append(s.Cases, bench.Case{Name: r.name, What: r.what, Base: r.base, Measures: []bench.Measure{
 			{Name: measureCPU, Compared: true, Rounds: r.cpu},
 			{Name: measureRate, Rounds: r.rate},
-			{Name: measureP50, Rounds: r.p50},
-			{Name: measureP99, Compared: true, Rounds: r.p99},
-			{Name: halfP50, Rounds: r.half.p50},
-			{Name: halfP99, Compared: true, Rounds: r.half.p99},
+			{Name: measureP50, Rounds: r.contender.p50},
+			{Name: measureP99, Compared: true, Rounds: r.contender.p99},
+			{Name: halfP50, Rounds: r.paced.p50},
+			{Name: halfP99, Compared: true, Rounds: r.paced.p99},
 			{Name: measureMemory, Rounds: []float64{r.memory}},
 			{Name: measureDisk, Rounds: []float64{r.disk}},
-			{Name: measureStarts, Rounds: r.starts[1:]},
+			{Name: measureStarts, Rounds: r.starts},
 			{Name: measureChange, Rounds: r.changes},
 			{Name: measureLost, Rounds: lost},
 		}})
@@ -167,7 +249,7 @@ func tableOf(all []*rival, links int) bench.Section {
 }
 
 // publish writes the table into README.md, and the picture.
-func (l *comparison) publish(s *bench.Section) error {
+func (l *lab) publish(s *bench.Section) error {
 	columns := []struct{ title, measure string }{
 		{"CPU of a redirect, µs", measureCPU},
 		{"redirects per second", measureRate},
@@ -212,9 +294,9 @@ func (l *comparison) publish(s *bench.Section) error {
 		}
 		table.WriteString("\n")
 	}
-	readme := filepath.Join(l.o.Out, "..", "README.md")
+	readme := filepath.Join(l.Out, "..", "README.md")
 	if err := bench.Insert(readme, "compare", table.String()); err != nil {
 		return err
 	}
-	return bench.PutChart(filepath.Join(l.o.Out, "compare.svg"), s.Title, panels)
+	return bench.PutChart(filepath.Join(l.Out, "compare.svg"), s.Title, panels)
 }

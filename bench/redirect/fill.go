@@ -7,27 +7,44 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
+	"log/slog"
 	"os"
-	"path/filepath"
+	"slices"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"waypost"
+	"waypost/bench"
+	"waypost/bench/corpus"
+	"waypost/edge/replica"
+	"waypost/replication"
 )
 
-// fill is a process that makes a replica; its memory ends with it.
+// openReplica opens a replica with the settings of an edge.
+func openReplica(dir string, meters prometheus.Registerer) (*replica.DB, error) {
+	db, err := replica.Open(replica.Config{
+		Dir:        dir,
+		Registerer: meters,
+		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the replica: %w", err)
+	}
+	return db, nil
+}
+
+// fill is a process that makes a replica, so that its memory ends with it.
 func fill(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet(partFill, flag.ContinueOnError)
 	dir := flags.String("dir", "", "directory of the replica")
-	targets := flags.String("targets", "", "file of real links")
+	file := flags.String("targets", "", "file of real links")
 	links := flags.Int("links", 0, "number of links")
-	kind := flags.String("rules", "", "two or sixteen: the rules that each link has")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read the flags: %w", err)
 	}
-	f, err := newFeed(*targets, *links)
+	targets, err := corpus.ReadTargets(*file)
 	if err != nil {
-		return err
-	}
-	if f.programme, err = programmeOf(*kind); err != nil {
 		return err
 	}
 	db, err := openReplica(*dir, nil)
@@ -35,57 +52,74 @@ func fill(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := f.snapshot(ctx, db, f.ranges(f.bySlot())); err != nil {
-		return err
+	if err := restore(ctx, db, targets, *links); err != nil {
+		return fmt.Errorf("fill the replica: %w", err)
 	}
 	return settle(ctx, *dir)
 }
 
+// restore installs a snapshot of that number of links the way that an edge does.
+func restore(ctx context.Context, db *replica.DB, targets *corpus.Targets, links int) (err error) {
+	at := waypost.Position{Epoch: waypost.Epoch{Ordinal: 1, ID: waypost.EpochID{1}}, Seq: 1, Stamp: 1}
+	r, err := db.Restore(ctx, replication.Cluster{1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Abort()) }() // nothing after Commit
+	var digest uint64
+	var records [][]byte
+	bySlot := linksBySlot(links)
+	for slot, numbers := range bySlot {
+		for _, n := range numbers {
+			stamp := (uint64(n) + 1) * 0x9e3779b97f4a7c15
+			digest ^= stamp
+			records = append(records, replication.AppendRecord(nil, &waypost.Record{
+				Kind: waypost.KindLink, Status: 302, Domain: waypost.DefaultDomain, Name: corpus.AppendCode(nil, uint64(n)),
+				Revision: waypost.Revision{Epoch: 1, Seq: 1}, Stamp: stamp, Payload: targets.Append(nil, uint64(n)),
+			}))
+		}
+		if slot+1 < len(bySlot) && len(records)+len(bySlot[slot+1]) <= waypost.MaxBulk {
+			continue
+		}
+		progress := replication.Progress{Next: slot + 1, Lowest: at, Highest: at}
+		if err := errors.Join(r.Slots(ctx, records), r.Keep(ctx, progress)); err != nil {
+			return err
+		}
+		records = records[:0]
+	}
+	if err := r.BeginTail(ctx, at, at); err != nil {
+		return err
+	}
+	return r.Commit(ctx, digest)
+}
+
+// linksBySlot returns the numbers of all links, by slot and in the order of their codes.
+func linksBySlot(links int) [][]uint32 {
+	bySlot := make([][]uint32, waypost.Slots)
+	for n := range uint32(links) {
+		slot := waypost.Slot(waypost.KindLink, waypost.DefaultDomain, corpus.AppendCode(nil, uint64(n)))
+		bySlot[slot] = append(bySlot[slot], n)
+	}
+	return bySlot
+}
+
 // settle waits until compaction has ended, so that the files do not change any more.
 func settle(ctx context.Context, dir string) error {
-	const still = 5
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	before, same := int64(-1), 0
-	for end := time.Now().Add(3 * time.Minute); same < still && time.Now().Before(end); {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-		now, err := diskBytes(dir)
+	sizes := []int64{-1}
+	for range 900 { // three minutes at most
+		now, err := bench.DiskBytes(dir)
 		if err != nil {
 			return err
 		}
-		if now == before {
-			same++
-		} else {
-			before, same = now, 0
+		sizes = append(sizes, now)
+		if last := sizes[max(0, len(sizes)-5):]; len(last) == 5 && slices.Min(last) == now && slices.Max(last) == now {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(200 * time.Millisecond):
 		}
 	}
 	return nil
-}
-
-// diskBytes adds up the sizes of the files below a directory.
-func diskBytes(dir string) (total int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if errors.Is(err, os.ErrNotExist) {
-			return nil // a compaction has taken it away
-		}
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		if err == nil {
-			total += info.Size()
-		}
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("add up file sizes: %w", err)
-	}
-	return total, nil
 }

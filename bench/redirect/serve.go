@@ -5,150 +5,223 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+
+	"waypost"
+	"waypost/edge/audience"
+	"waypost/edge/clicks"
+	"waypost/edge/server"
 )
 
 // Kinds of servers.
 const (
-	kindBare    = "bare"    // fasthttp, a constant
-	kindEndless = "endless" // the same without timeouts
-	kindEdge    = "edge"
-	kindRedis   = "redis"  // fasthttp that asks Redis
-	kindMap     = "map"    // net/http with a map in memory
-	kindSource  = "source" // of snapshots, for an edge
+	kindBare = "bare" // fasthttp, a constant
+	kindEdge = "edge"
+	kindMap  = "map" // net/http with a map in memory
 )
-
-// serveOptions are the flags of a server process.
-type serveOptions struct {
-	Kind    string
-	Dir     string // of the replica
-	Journal string // directory; empty: clicks are not recorded
-	Ship    string // URL to which clicks are shipped; empty: nowhere
-	Links   int
-	Targets string
-	Redis   string // its socket
-	Source  string // URL of the source of snapshots
-	File    string // of links, for the map
-}
-
-// answering is a server that can be served and shut down.
-type answering interface {
-	Serve(net.Listener) error
-	Shutdown(context.Context) error
-}
 
 // app is a server with what lies behind it.
 type app struct {
-	answering
-	commands map[string]command
+	serve    func(net.Listener) error
+	shutdown func(context.Context) error
 	close    func() error
+	meters   *prometheus.Registry
 }
 
-// command is a request of the measuring process to a server; the answer is one line.
-type command func(ctx context.Context, args []string) (string, error)
-
-// serve is a server process. It writes its address in a line, then answers every command
-// that it reads with a line, until its input ends, as the input does when the measuring
-// process has ended.
+// serve is a server process. It writes its address in a line, and then the value of each
+// metric of which it reads "metric NAME", until its input ends, as the input does when
+// the measuring process has ended.
 func serve(ctx context.Context, args []string) (err error) {
-	var o serveOptions
 	flags := flag.NewFlagSet(partServe, flag.ContinueOnError)
-	flags.StringVar(&o.Kind, "kind", "", "bare, endless, edge, redis, map or source")
-	flags.StringVar(&o.Dir, "dir", "", "directory of the replica")
-	flags.StringVar(&o.Journal, "journal", "", "directory of the click journal")
-	flags.StringVar(&o.Ship, "ship", "", "where to ship clicks")
-	flags.IntVar(&o.Links, "links", 0, "links in the replica")
-	flags.StringVar(&o.Targets, "targets", "", "file of real links")
-	flags.StringVar(&o.Redis, "redis", "", "socket of Redis")
-	flags.StringVar(&o.Source, "source", "", "where snapshots come from")
-	flags.StringVar(&o.File, "file", "", "links of the map")
+	kind := flags.String("kind", "", "bare, edge or map")
+	dir := flags.String("dir", "", "directory of the replica")
+	journal := flags.String("journal", "", "directory of the click journal")
+	ship := flags.String("ship", "", "where to ship clicks")
+	file := flags.String("file", "", "links of the map")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read the flags of a server: %w", err)
 	}
-	a, err := o.app()
+	var a app
+	switch *kind {
+	case kindBare:
+		a = newBare()
+	case kindEdge:
+		a, err = newEdge(*dir, *journal, *ship)
+	case kindMap:
+		a, err = newMap(*file)
+	default:
+		err = fmt.Errorf("unknown kind of server %q", *kind)
+	}
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.close()) }()
-
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return errors.Join(fmt.Errorf("listen: %w", err), a.close())
 	}
 	served := make(chan error, 1)
-	go func() { served <- a.Serve(ln) }()
-	if _, err = fmt.Println(ln.Addr()); err == nil {
-		err = obey(ctx, os.Stdin, os.Stdout, a.commands)
+	go func() { served <- a.serve(ln) }()
+	fmt.Println(ln.Addr())
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		fmt.Println("ok", metric(a.meters, strings.TrimPrefix(lines.Text(), "metric ")))
 	}
-	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	return errors.Join(err, a.Shutdown(shutdownCtx), <-served)
+	err = errors.Join(a.shutdown(ctx), <-served, a.close())
+	if dropped := metric(a.meters, "waypost_clicks_dropped_total"); dropped > 0 {
+		err = errors.Join(err, fmt.Errorf("%.0f clicks were dropped, so that the figures are too good", dropped))
+	}
+	return err
 }
 
-func (o serveOptions) app() (app, error) {
-	switch o.Kind {
-	case kindBare:
-		return app{answering: newBareServer(), close: func() error { return nil }}, nil
-	case kindEndless:
-		return app{answering: newEndlessServer(), close: func() error { return nil }}, nil
-	case kindRedis:
-		s := newRedisServer(o.Redis)
-		return app{answering: s, close: s.close}, nil
-	case kindMap:
-		s, err := newMapServer(o.File)
-		return app{answering: s, close: func() error { return nil }}, err
-	case kindEdge:
-		return newEdge(o)
-	case kindSource:
-		return newSource(o)
-	default:
-		return app{}, fmt.Errorf("unknown kind of server %q", o.Kind)
+// metric returns the value of a counter or a gauge, 0 without one.
+func metric(meters *prometheus.Registry, name string) float64 {
+	families, _ := meters.Gather() // a metric that cannot be read is missing
+	for _, f := range families {
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return 0
+}
+
+// constantTarget has the length that targets have on average.
+const constantTarget = "https://www.example.org/articles/2026/a-title-of-the-usual-length/1satl?utm_source=newsletter"
+
+// newBare answers every request with the same redirect. It is fasthttp with the settings
+// of the edge server, so that the difference is the work of Waypost.
+func newBare() app {
+	location, cacheControl := []byte("Location"), []byte("Cache-Control")
+	target, noStore := []byte(constantTarget), []byte("private, no-store")
+	s := &fasthttp.Server{
+		Handler: func(ctx *fasthttp.RequestCtx) {
+			ctx.Response.SetStatusCode(fasthttp.StatusFound)
+			ctx.Response.Header.SetCanonical(location, target)
+			ctx.Response.Header.SetCanonical(cacheControl, noStore)
+		},
+		ReadTimeout:           5 * time.Second,
+		WriteTimeout:          10 * time.Second,
+		IdleTimeout:           time.Minute,
+		Concurrency:           32 << 10,
+		GetOnly:               true,
+		ReadBufferSize:        16 << 10,
+		LazyRequestTime:       true,
+		CloseOnShutdown:       true,
+		NoDefaultServerHeader: true,
+		NoDefaultContentType:  true,
+	}
+	return app{
+		serve: s.Serve, shutdown: s.ShutdownWithContext, close: func() error { return nil }, meters: prometheus.NewRegistry(),
 	}
 }
 
-// obey runs the commands that it reads, one at a time. When the input ends, obey cancels
-// the running command.
-func obey(ctx context.Context, in io.Reader, out io.Writer, commands map[string]command) error {
-	ctx, cancel := context.WithCancel(ctx)
-	lines := make(chan []string)
-	var reading sync.WaitGroup
-	var readErr error
-	reading.Go(func() {
-		defer close(lines)
-		defer cancel()
-		scanner := bufio.NewScanner(in)
-		for scanner.Scan() {
-			select {
-			case lines <- strings.Fields(scanner.Text()):
-			case <-ctx.Done():
+// newMap answers with net/http from a map in memory, as a small program of one's own
+// does. It reads its links when it starts, from lines with a code, a space and a target.
+func newMap(file string) (app, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return app{}, fmt.Errorf("read links: %w", err)
+	}
+	links := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		code, target, _ := strings.Cut(strings.TrimSpace(line), " ")
+		links[code] = target
+	}
+	s := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			target, ok := links[strings.TrimPrefix(r.URL.Path, "/")]
+			if !ok {
+				http.NotFound(w, r)
 				return
 			}
-		}
-		readErr = scanner.Err()
-	})
-	for words := range lines {
-		answer, err := "", errors.New("no such command")
-		if len(words) > 0 && commands[words[0]] != nil {
-			answer, err = commands[words[0]](ctx, words[1:])
-		}
-		if err != nil {
-			answer = "error " + strings.ReplaceAll(err.Error(), "\n", "; ")
-		} else {
-			answer = "ok " + answer
-		}
-		if _, err := fmt.Fprintln(out, answer); err != nil {
-			cancel()
-			return fmt.Errorf("answer a command: %w", err)
-		}
+			w.Header().Set("Location", target)
+			w.Header().Set("Cache-Control", "private, no-store")
+			w.WriteHeader(http.StatusFound)
+		}),
+		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 	}
-	reading.Wait()
-	return readErr
+	return app{
+		serve: func(ln net.Listener) error {
+			if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		},
+		shutdown: s.Shutdown, close: func() error { return nil }, meters: prometheus.NewRegistry(),
+	}, nil
+}
+
+// oneSalt is the same salt on every day.
+type oneSalt struct{}
+
+var everyDay = waypost.Salt{1}
+
+func (oneSalt) Salt(int32) *waypost.Salt { return &everyDay }
+
+// newEdge is an edge's redirect path, on a replica that nothing changes.
+func newEdge(dir, journalDir, ship string) (app, error) {
+	meters := prometheus.NewRegistry()
+	links, err := openReplica(dir, meters)
+	if err != nil {
+		return app{}, err
+	}
+	who := audience.New(audience.Config{Salts: oneSalt{}, Metrics: meters})
+	journal, err := clicks.Open(clicks.Config{Dir: journalDir, Node: "bench", Profiler: who, Metrics: meters})
+	if err != nil {
+		return app{}, errors.Join(err, links.Close())
+	}
+	shipped := make(chan error, 1)
+	go func() { shipped <- journal.Ship(context.Background(), clicks.ShipConfig{URL: ship}) }()
+	s := server.New(server.Config{
+		DrainTime: time.Millisecond, Links: links, Clicks: journal, Sealer: audience.NewSealer(oneSalt{}),
+	})
+	return app{serve: s.Serve, shutdown: s.Shutdown, meters: meters, close: func() error {
+		return errors.Join(journal.Close(), <-shipped, links.Close()) // closing the journal ends Ship
+	}}, nil
+}
+
+// startSink takes batches of clicks in the control plane's place and acknowledges all of
+// them. It runs in the measuring process.
+func startSink() (url string, stop func() error, err error) {
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, fmt.Errorf("listen for clicks: %w", err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(acknowledge), ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = s.Serve(ln) }() // until it is closed
+	return "http://" + ln.Addr().String(), s.Close, nil
+}
+
+// acknowledge answers that a batch was counted. It decodes only the number of the batch,
+// because the cost of counting is not measured here.
+func acknowledge(w http.ResponseWriter, r *http.Request) {
+	const head, seqAt = 28, 20 // see clickbatch.Append
+	var number [head]byte
+	z, err := zstd.NewReader(r.Body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	if err == nil {
+		_, err = io.ReadFull(z, number[:])
+		z.Close()
+	}
+	if err == nil {
+		_, err = io.Copy(io.Discard, r.Body)
+	}
+	if err != nil {
+		http.Error(w, "no batch", http.StatusBadRequest)
+		return
+	}
+	fmt.Fprintf(w, `{"watermark":%d}`, binary.LittleEndian.Uint64(number[seqAt:]))
 }

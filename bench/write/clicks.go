@@ -9,8 +9,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"waypost"
 	"waypost/api/clickbatch"
@@ -29,7 +30,7 @@ func (l *lab) clicks(ctx context.Context) (_ bench.Section, err error) {
 		return bench.Section{}, err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
-	if err := l.fill(ctx, d, links); err != nil {
+	if err := d.fill(ctx, l, links); err != nil {
 		return bench.Section{}, err
 	}
 	cases := []struct {
@@ -40,23 +41,29 @@ func (l *lab) clicks(ctx context.Context) (_ bench.Section, err error) {
 		{name: "one link", what: "all clicks of a batch on one link.", spread: 1},
 		{name: "different links", what: "each click of a batch on another link.", spread: links},
 	}
-	boot, rounds, total := byte(0), min(l.o.Rounds, 3), senders*batches*clicks
+	rounds, total := min(l.o.Rounds, 3), senders*batches*clicks
+	random := rand.New(rand.NewPCG(1, 2))
 	for range rounds {
 		for i := range cases {
 			c := &cases[i]
 			var bodies [senders][][]byte
 			for n := range bodies {
-				boot++
-				bodies[n] = makeBatches(n, waypost.BootID{boot, byte(n)}, batches, clicks, c.spread)
+				b, drawn := newSender(random, n), random.Perm(c.spread)
+				next := func() uint64 { // each link once before one comes again
+					first := drawn[0]
+					drawn = append(drawn[1:], first)
+					return uint64(first)
+				}
+				for range batches {
+					bodies[n] = append(bodies[n], nextBatch(b, random, clicks, next))
+				}
 			}
 			err := d.timed(&c.taken, total, func() error {
-				var errs [senders]error
-				var wg sync.WaitGroup
+				var group errgroup.Group
 				for n := range bodies {
-					wg.Go(func() { errs[n] = d.ingest(ctx, bodies[n]) })
+					group.Go(func() error { return d.ingest(ctx, bodies[n]...) })
 				}
-				wg.Wait()
-				return errors.Join(errs[:]...)
+				return group.Wait()
 			})
 			if err == nil {
 				err = d.timed(&c.after, total, func() error { return d.NewRoller(postgres.RollerConfig{}).Fold(ctx) })
@@ -81,7 +88,7 @@ func (l *lab) clicks(ctx context.Context) (_ bench.Section, err error) {
 }
 
 // ingest has batches counted, one after the other.
-func (d *database) ingest(ctx context.Context, bodies [][]byte) error {
+func (d *database) ingest(ctx context.Context, bodies ...[]byte) error {
 	for _, body := range bodies {
 		b, err := clickbatch.Decode(body)
 		if err != nil {
@@ -120,31 +127,44 @@ func profiles() (all []waypost.ClickProfile) {
 	return all
 }
 
-// makeBatches encodes batches of one edge: clicks of the last second, each of another
-// visitor, on that number of links.
-func makeBatches(sender int, boot waypost.BootID, batches, clicks, spread int) (bodies [][]byte) {
-	random := rand.New(rand.NewPCG(uint64(boot[0]), uint64(sender)))
-	all := profiles()
-	for seq := range batches {
-		b := &waypost.ClickBatch{Node: fmt.Sprintf("edge-%d", sender), Boot: boot, Seq: uint64(seq) + 1, Exact: true, Profiles: all}
-		now := time.Now().UnixMilli()
-		numbers := random.Perm(spread)
-		numbers = numbers[:min(spread, clicks)]
-		for _, number := range numbers {
-			one := waypost.LinkClicks{Domain: waypost.DefaultDomain, Code: waypost.Code(corpus.AppendCode(nil, uint64(number))), Last: now}
-			each := clicks / len(numbers)
-			for i := range each {
-				p, at := random.IntN(len(all)), now-int64(i)*1000/int64(each)
-				one.Rows = append(one.Rows, waypost.ClickRow{At: at, Profile: uint32(p), Count: 1})
-				one.Visitors = append(one.Visitors, waypost.Visitor{
-					Day: int32(at / 86_400_000), Bot: all[p].Bot, Hash: random.Uint64() & waypost.VisitorBits,
-				})
-			}
-			slices.SortFunc(one.Visitors, waypost.Visitor.Compare)
-			one.Visitors = slices.Compact(one.Visitors)
-			b.Links = append(b.Links, one)
-		}
-		bodies = append(bodies, clickbatch.Append(nil, b))
+// newSender returns the batches of one edge, without links.
+func newSender(random *rand.Rand, node int) *waypost.ClickBatch {
+	b := &waypost.ClickBatch{Node: fmt.Sprintf("edge-%d", node), Exact: true, Profiles: profiles()}
+	for i := range b.Boot {
+		b.Boot[i] = byte(random.Uint32())
 	}
-	return bodies
+	return b
+}
+
+// nextBatch encodes the next batch of an edge: that many clicks of the last second, each
+// of another visitor, on links that next draws.
+func nextBatch(b *waypost.ClickBatch, random *rand.Rand, clicks int, next func() uint64) []byte {
+	b.Seq++
+	b.Links = b.Links[:0]
+	drawn := make([]uint64, clicks)
+	for i := range drawn {
+		drawn[i] = next()
+	}
+	slices.Sort(drawn)
+	now := time.Now().UnixMilli()
+	for i, number := range drawn {
+		if i == 0 || number != drawn[i-1] {
+			b.Links = append(b.Links, waypost.LinkClicks{
+				Domain: waypost.DefaultDomain, Code: waypost.Code(corpus.AppendCode(nil, number)), Last: now,
+			})
+		}
+		one := &b.Links[len(b.Links)-1]
+		profile := random.IntN(len(b.Profiles))
+		at := now - random.Int64N(1000)
+		one.Rows = append(one.Rows, waypost.ClickRow{At: at, Profile: uint32(profile), Count: 1})
+		one.Visitors = append(one.Visitors, waypost.Visitor{
+			Day: int32(at / 86_400_000), Bot: b.Profiles[profile].Bot, Hash: random.Uint64() & waypost.VisitorBits,
+		})
+	}
+	for i := range b.Links {
+		one := &b.Links[i]
+		slices.SortFunc(one.Visitors, waypost.Visitor.Compare)
+		one.Visitors = slices.Compact(one.Visitors)
+	}
+	return clickbatch.Append(nil, b)
 }

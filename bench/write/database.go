@@ -11,23 +11,17 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"waypost"
 	"waypost/bench"
-	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/internal/pgserver"
-	"waypost/keyrange"
 	"waypost/migrations"
 )
-
-const region waypost.Region = "eu"
 
 // database is a private PostgreSQL with the schema, and the control plane's stores.
 type database struct {
 	*postgres.DB
 	server *pgserver.Server
 	pool   *pgxpool.Pool // for what the product does not do
-	coder  *keyrange.Coder
 }
 
 func (l *lab) startDatabase(ctx context.Context, name string) (_ *database, err error) {
@@ -55,14 +49,6 @@ func (l *lab) startDatabase(ctx context.Context, name string) (_ *database, err 
 	if _, err := d.EnsureCluster(ctx, cluster); err != nil {
 		return nil, err
 	}
-	if err := d.EnsureRanges(ctx, []waypost.Region{region}); err != nil {
-		return nil, err
-	}
-	space, err := keyrange.NewSpace(cluster.CodeLength, cluster.PrefixLength)
-	if err != nil {
-		return nil, err
-	}
-	d.coder = keyrange.NewCoder(space, cluster.Secret)
 	cfg, err := pgxpool.ParseConfig(d.server.URL())
 	if err != nil {
 		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
@@ -86,27 +72,26 @@ func (d *database) stop() error {
 	return d.server.Stop(ctx)
 }
 
-// links returns the control plane's service of links.
-func (d *database) links() *controlplane.Links {
-	minter := controlplane.NewMinter(controlplane.MinterConfig{Store: d.DB, Coder: d.coder, Region: region, Node: "bench"})
-	return controlplane.New(controlplane.Config{Stores: d.Stores(), Minter: minter, Region: region}).Links
+// timed adds a round to f. CPU is that of this process and of PostgreSQL.
+func (d *database) timed(f *figures, things int, do func() error) error {
+	cpu := func() (own, server bench.CPU, err error) {
+		own, err1 := bench.CPUTime(os.Getpid())
+		server, err2 := bench.PostgresCPU(d.server.PID())
+		return own, server, errors.Join(err1, err2)
+	}
+	return f.timed(cpu, func() (int, time.Duration, error) { return things, 0, do() })
 }
 
-// timed notes how long do took for that number of things, and the CPU of this process
-// and of PostgreSQL.
-func (d *database) timed(f *figures, things int, do func() error) error {
-	own, err1 := bench.CPUTime(os.Getpid())
-	server, err2 := bench.PostgresCPU(d.server.PID())
-	if err := errors.Join(err1, err2); err != nil {
+// fill makes links, through the product's triggers.
+func (d *database) fill(ctx context.Context, l *lab, links int) error {
+	l.o.Logf("making %d links", links)
+	if err := bench.FillLinks(ctx, d.server.URL(), l.targets, 0, links, func(uint64) string { return "" }); err != nil {
 		return err
 	}
-	start := time.Now()
-	if err := do(); err != nil {
-		return err
+	for _, sql := range []string{`VACUUM ANALYZE link`, `CHECKPOINT`} {
+		if _, err := d.pool.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("fill PostgreSQL: %w", err)
+		}
 	}
-	took := time.Since(start)
-	ownAfter, err1 := bench.CPUTime(os.Getpid())
-	serverAfter, err2 := bench.PostgresCPU(d.server.PID())
-	f.add(things, took, ownAfter.Since(own), serverAfter.Since(server))
-	return errors.Join(err1, err2)
+	return nil
 }

@@ -22,8 +22,6 @@ func main() { bench.Main("write", measure, os.Args[1:]) }
 // lab holds what the sections of a run share.
 type lab struct {
 	o       bench.Options
-	waypost string        // the command; built when empty
-	length  time.Duration // of each case of lasting
 	dir     string
 	targets *corpus.Targets
 }
@@ -42,10 +40,7 @@ func measure(ctx context.Context, args []string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	l := &lab{}
-	flags := l.o.Flags("write")
-	flags.StringVar(&l.waypost, "waypost", "", "the command waypost; empty: it is built")
-	flags.DurationVar(&l.length, "length", 10*time.Minute, "how long clicks are sent in each case of lasting")
-	if err := l.o.Parse(flags, args); err != nil {
+	if err := l.o.Parse(l.o.Flags("write"), args); err != nil {
 		return err
 	}
 	if l.targets, err = corpus.ReadTargets(l.o.Targets); err != nil {
@@ -61,7 +56,6 @@ func measure(ctx context.Context, args []string) (err error) {
 		{Name: "lag", Measure: l.lag},
 		{Name: "snapshot", Measure: l.snapshot},
 		{Name: "clicks", Measure: l.clicks},
-		{Name: "lasting", Full: true, Measure: l.lasting},
 	})
 }
 
@@ -80,12 +74,11 @@ func (l *lab) startSystem(ctx context.Context, name string) (*bench.System, erro
 	if err != nil {
 		return nil, err
 	}
-	if l.waypost == "" {
-		if l.waypost, err = bench.BuildWaypost(ctx, l.dir); err != nil {
-			return nil, err
-		}
+	binary, err := bench.BuildWaypost(ctx, dir)
+	if err != nil {
+		return nil, err
 	}
-	return bench.StartSystem(ctx, l.waypost, dir)
+	return bench.StartSystem(ctx, "", binary, dir)
 }
 
 // figures are the measures of a case over its rounds. CPU is that of all processes.
@@ -94,10 +87,27 @@ type figures struct {
 	p50, p99            []float64 // ms
 }
 
-// add notes a round in which that number of things were done.
-func (f *figures) add(things int, took, product, postgres time.Duration) {
+// timed adds a round in which do made a number of things. CPU reads the time of the
+// processes at work; the time that do returns comes on top.
+func (f *figures) timed(cpu func() (product, postgres bench.CPU, err error), do func() (int, time.Duration, error)) error {
+	product, postgres, err1 := cpu()
+	start := time.Now()
+	things, more, err2 := do()
+	took := time.Since(start)
+	productAfter, postgresAfter, err3 := cpu()
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
 	each := func(d time.Duration) float64 { return d.Seconds() * 1e6 / float64(things) }
-	f.wall, f.cpu, f.postgres = append(f.wall, each(took)), append(f.cpu, each(product+postgres)), append(f.postgres, each(postgres))
+	ofPostgres := postgresAfter.Since(postgres)
+	f.wall, f.postgres = append(f.wall, each(took)), append(f.postgres, each(ofPostgres))
+	f.cpu = append(f.cpu, each(productAfter.Since(product)+ofPostgres+more))
+	return nil
+}
+
+// millis returns a quantile in ms.
+func millis(times []time.Duration, q float64) float64 {
+	return bench.Quantile(times, q).Seconds() * 1e3
 }
 
 // measures returns the columns of the table, for a thing with that name.

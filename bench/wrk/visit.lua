@@ -1,17 +1,10 @@
 -- Sends one request after the other from a file of codes, and writes the counts in
--- one line. Requests are made before the measuring begins: what is left for a request is
--- to look one up.
+-- one line. Requests are made before the measuring begins, so that a request costs one
+-- look-up.
 --
---   wrk ... -s visit.lua URL -- CODES CODELENGTH HEAD TAIL THREADS
+--   wrk ... -s visit.lua URL -- CODELENGTH
 
-local threads = 0
-
-function setup(thread)
-  thread:set("number", threads)
-  threads = threads + 1
-end
-
-local requests, count, at = {}, 0, 0
+local requests, at = {}, 0
 
 local function read(path)
   local file = assert(io.open(path, "rb"))
@@ -21,25 +14,19 @@ local function read(path)
 end
 
 function init(args)
-  local codes, length = read(args[1]), tonumber(args[2])
-  local head, tail, step = read(args[3]), read(args[4]), tonumber(args[5])
-  for first = 1 + number * length, #codes - length + 1, step * length do
-    count = count + 1
-    requests[count] = head .. codes:sub(first, first + length - 1) .. tail
+  local codes, head, tail, length = read("codes"), read("head"), read("tail"), tonumber(args[1])
+  for first = 1, #codes - length + 1, length do
+    requests[#requests + 1] = head .. codes:sub(first, first + length - 1) .. tail
   end
-  assert(count > 0, "too few codes")
 end
 
 function request()
-  at = at + 1
-  if at > count then
-    at = 1
-  end
+  at = at % #requests + 1
   return requests[at]
 end
 
 function done(summary, latency)
   local e = summary.errors
-  io.write(string.format("visited requests=%d microseconds=%d p50=%d p99=%d connect=%d read=%d write=%d timeout=%d status=%d\n",
-    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99), e.connect, e.read, e.write, e.timeout, e.status))
+  io.write(string.format("\nvisited %d %d %d %d %d %d\n", summary.requests, summary.duration,
+    latency:percentile(50), latency:percentile(99), e.connect + e.read + e.write + e.timeout, e.status))
 end

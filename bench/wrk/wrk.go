@@ -5,18 +5,17 @@
 package wrk
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
+
+	"waypost/bench/corpus"
 )
 
 //go:embed visit.lua
@@ -24,15 +23,15 @@ var script []byte
 
 // Config describes one run.
 type Config struct {
-	Addr        string
-	Dir         string // for files; the caller's
-	Codes       []byte // each CodeLength bytes; visited in turn, in a ring
-	CodeLength  int
-	Head, Tail  string // of every request, around the code
-	Connections int
-	Threads     int
-	Duration    time.Duration // whole seconds
+	Addr       string
+	Dir        string        // for files; the caller's
+	Codes      []byte        // each of corpus.CodeLength bytes; visited in turn, in a ring
+	Head, Tail string        // of every request, around the code
+	Duration   time.Duration // whole seconds
 }
+
+// Connections are those of a run.
+const Connections = 64
 
 // Result holds the counts of a run.
 type Result struct {
@@ -48,58 +47,32 @@ func (r Result) PerSecond() float64 { return float64(r.Requests) / r.Duration.Se
 
 // Run runs wrk once and waits for it.
 func Run(ctx context.Context, c Config) (Result, error) {
-	if c.Duration < time.Second || c.Duration%time.Second != 0 {
-		return Result{}, fmt.Errorf("wrk runs for whole seconds, not %s", c.Duration)
-	}
-	args := []string{
-		"-t", strconv.Itoa(c.Threads), "-c", strconv.Itoa(c.Connections), "-d", c.Duration.String(), "--timeout", "10s",
-		"-s", filepath.Join(c.Dir, "visit.lua"), "http://" + c.Addr + "/", "--",
-	}
 	for name, content := range map[string][]byte{"visit.lua": script, "codes": c.Codes, "head": []byte(c.Head), "tail": []byte(c.Tail)} {
 		if err := os.WriteFile(filepath.Join(c.Dir, name), content, 0o600); err != nil {
 			return Result{}, fmt.Errorf("write requests for wrk: %w", err)
 		}
 	}
-	args = append(args, filepath.Join(c.Dir, "codes"), strconv.Itoa(c.CodeLength),
-		filepath.Join(c.Dir, "head"), filepath.Join(c.Dir, "tail"), strconv.Itoa(c.Threads))
 	ctx, cancel := context.WithTimeout(ctx, c.Duration+30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "wrk", args...)
+	cmd := exec.CommandContext(ctx, "wrk", "-t", "1", "-c", strconv.Itoa(Connections), "-d", c.Duration.String(), "--timeout", "10s",
+		"-s", "visit.lua", "http://"+c.Addr+"/", "--", strconv.Itoa(corpus.CodeLength))
+	cmd.Dir = c.Dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return Result{}, fmt.Errorf("run wrk: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
-	return Parse(out)
+	return parse(out)
 }
 
-// Parse reads the line that visit.lua writes among wrk's own.
-func Parse(out []byte) (Result, error) {
-	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		fields, ok := strings.CutPrefix(lines.Text(), "visited ")
-		if !ok {
-			continue
-		}
-		values := map[string]int64{}
-		for field := range strings.FieldsSeq(fields) {
-			key, text, _ := strings.Cut(field, "=")
-			value, err := strconv.ParseInt(text, 10, 64)
-			if err != nil || value < 0 {
-				return Result{}, fmt.Errorf("wrk counted %q", field)
-			}
-			values[key] = value
-		}
-		if len(values) != 9 || values["microseconds"] == 0 {
-			return Result{}, fmt.Errorf("wrk counted %q", fields)
-		}
-		return Result{
-			Requests: values["requests"], Failed: values["status"],
-			Broken:   values["connect"] + values["read"] + values["write"] + values["timeout"],
-			Duration: time.Duration(values["microseconds"]) * time.Microsecond,
-			P50:      time.Duration(values["p50"]) * time.Microsecond,
-			P99:      time.Duration(values["p99"]) * time.Microsecond,
-		}, nil
+// parse reads the line that visit.lua writes among wrk's own.
+func parse(out []byte) (r Result, err error) {
+	_, line, _ := bytes.Cut(out, []byte("\nvisited "))
+	var took, p50, p99 int64
+	if _, err := fmt.Sscan(string(line), &r.Requests, &took, &p50, &p99, &r.Broken, &r.Failed); err != nil || took == 0 {
+		return r, fmt.Errorf("wrk counted %.200q: %w", line, err)
 	}
-	return Result{}, errors.New("wrk counted nothing")
+	r.Duration, r.P50, r.P99 = time.Duration(took)*time.Microsecond, time.Duration(p50)*time.Microsecond, time.Duration(p99)*time.Microsecond
+	return r, nil
 }

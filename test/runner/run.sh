@@ -75,7 +75,7 @@ everything() {
   # Those of whole systems wait most, so they begin first. Two that keep all processors busy come
   # after the others, one at a time.
   local others
-  others=$(go list ./test/system ./test/keys ./test/... ./... | awk '!seen[$0]++' | grep -vE '^waypost/test/(chaos|models)$' | tr '\n' ' ')
+  others=$(go list ./test/system ./test/keys ./test/... ./... | awk '!seen[$0]++' | grep -vE '^waypost/(bench|test/(chaos|models)$)' | tr '\n' ' ')
   go_test "all packages with the race detector" "$others" -race
   go_test "a system under a schedule of faults" ./test/chaos -race
   go_test "the protocols as models" ./test/models
@@ -89,6 +89,7 @@ everything() {
   # without looking at coverage, which make fuzz does.
   step "fuzz tests, a second each" env FUZZ_BUILD=-race test/runner/fuzz.sh 1s
   step "alert rules" alerts
+  step "benchmarks, little of each" make --no-print-directory bench-try
 }
 
 # long_form NAME PACKAGE TESTS FLAG... runs tests of a package, of which TESTS lists the names
