@@ -15,7 +15,7 @@ import (
 	"waypost/internal/dev"
 )
 
-// apiSettings are those of commands that ask the API.
+// apiSettings are the settings of commands that ask the API.
 var apiSettings = []string{"client", "dev.data_dir"}
 
 // api connects to the API that the settings name, or else to the development

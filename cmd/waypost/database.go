@@ -14,10 +14,11 @@ import (
 	"waypost/migrations"
 )
 
-// databaseSettings are those of commands that go to the database themselves.
+// databaseSettings are the settings of commands that go to the database themselves.
 var databaseSettings = []string{"control.database_url", "control.database_url_file", "dev.data_dir"}
 
-// databaseURL is that of the control plane, or else of the development system.
+// databaseURL returns the database of the control plane, or else of the development
+// system.
 func (p *program) databaseURL(cfg config.Config) (string, error) {
 	if url := cfg.Control.DatabaseURL.Reveal(); url != "" {
 		return url, nil

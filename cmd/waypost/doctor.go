@@ -164,8 +164,8 @@ func (p doctorCommands) examine(ctx context.Context, d *diagnosis, admins []stri
 	return nil
 }
 
-// examineAPI looks at everything that the control plane knows, and returns the admin
-// listeners that other machines can reach, and those of a development system.
+// examineAPI examines everything that the control plane knows, and returns the admin
+// listeners that other machines can reach, and the listeners of a development system.
 func (p doctorCommands) examineAPI(ctx context.Context, api *client.Client, d *diagnosis) (admins []string) {
 	const patience = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -209,7 +209,7 @@ func (p doctorCommands) examineAPI(ctx context.Context, api *client.Client, d *d
 }
 
 // forOthers reports whether another machine may ask a listener at an address that it has
-// been told, which is neither a loopback address nor that of all interfaces.
+// been told, which is neither a loopback address nor the address of all interfaces.
 func forOthers(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -254,7 +254,7 @@ func (d *diagnosis) addAPI(where string, err error) {
 	}
 }
 
-// Bounds of what is not wrong yet.
+// Bounds below which nothing is wrong yet.
 const (
 	maxAge      = 10 * time.Second
 	maxClickAge = time.Minute
@@ -339,7 +339,7 @@ func (d *diagnosis) examineEdge(e *client.Edge) {
 	}
 }
 
-// applyPlan is the remedy for a region whose keys end soon.
+// applyPlan is the remedy for a region with few keys left.
 const applyPlan = "`waypost ranges plan --out plan.json`, then `waypost ranges apply plan.json`."
 
 // examineKeys looks at the supply of keys.
@@ -373,7 +373,7 @@ func (d *diagnosis) examineKeys(space *client.KeySpace) {
 	}
 }
 
-// readiness holds the parts of an answer of /readyz that say what is wrong.
+// readiness holds the parts of an answer of /readyz that describe faults.
 type readiness struct {
 	Status    string  `json:"status"`
 	Node      string  `json:"node"`

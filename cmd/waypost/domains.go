@@ -158,8 +158,8 @@ func domainID(ctx context.Context, api *client.Client, name string, everyone boo
 	return d.ID, err
 }
 
-// findDomain finds a domain by its host or its id. Among those of all workspaces, several
-// may have been promised one host; then it takes the id.
+// findDomain finds a domain by its host or its id. Among the domains of all workspaces,
+// several may have been promised one host; then it takes the id.
 func findDomain(ctx context.Context, api *client.Client, name string, everyone bool) (client.Domain, error) {
 	domains, err := listDomains(ctx, api, everyone)
 	if err != nil {

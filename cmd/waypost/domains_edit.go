@@ -91,7 +91,7 @@ func (p domainsCommands) statusCommand() *cobra.Command {
 	return c
 }
 
-// describeDomain lays out a domain for people, and says what its owner has to do.
+// describeDomain lays out a domain for people, with its owner's next steps.
 func describeDomain(d *client.Domain) string {
 	var b strings.Builder
 	line := func(name, value string) {

@@ -299,7 +299,7 @@ func diskText(e *client.Edge) string {
 	}
 }
 
-// ago allows for clocks that differ: what seems to be still to come is now.
+// ago allows for clocks that differ: a time in the future is now.
 func ago(d time.Duration) string {
 	if d < time.Second {
 		return "now"

@@ -50,7 +50,7 @@ again. It is in the audit log.`,
 	return c
 }
 
-// enrolmentText shows a token and what to do with it.
+// enrolmentText shows a token and the commands that use it.
 func enrolmentText(base string, e client.Enrolment) string {
 	node := " --node NAME"
 	if e.Node != "" {

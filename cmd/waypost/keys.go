@@ -221,7 +221,7 @@ that it uses itself, which is revoked last.`,
 	return c
 }
 
-// revoke revokes keys, that of the command itself last.
+// revoke revokes keys, the command's own key last.
 func (p keysCommands) revoke(ctx context.Context, api *client.Client, names []string, yes bool) error {
 	me, err := api.Session.Me(ctx)
 	if err != nil {

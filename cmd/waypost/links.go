@@ -165,7 +165,7 @@ func stateText(l *client.Link, now time.Time) string {
 // shortened keeps a table readable; --output json has it all.
 func shortened(s string) string { return cut(s, 72) }
 
-// printable keeps what users typed from steering the terminal.
+// printable keeps text of users from steering the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {

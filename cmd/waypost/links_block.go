@@ -102,8 +102,8 @@ func (p linksCommands) stated(ctx context.Context, domain, argument string,
 }
 
 // confirmed waits for a moment until all edges that are alive know all blocks. It returns
-// those that do not, with silent ones, and the number of edges that are not gone, as of
-// the last answer; an error if there was none.
+// the edges that do not, with silent ones, and the number of edges that are not gone, as
+// of the last answer; an error if there was none.
 func (p linksCommands) confirmed(ctx context.Context, api *client.Client) (lacking []string, all int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmedWithin)
 	defer cancel()

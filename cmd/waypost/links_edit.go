@@ -17,7 +17,7 @@ import (
 	"waypost/internal/config"
 )
 
-// writeFlags are those of all commands that change links.
+// writeFlags are the flags of all commands that change links.
 type writeFlags struct{ client.Write }
 
 func (w *writeFlags) bind(c *cobra.Command, flags *pflag.FlagSet) {
@@ -39,7 +39,7 @@ func (w *writeFlags) check() error {
 	return nil
 }
 
-// tell says on standard error what came of waiting, and what to look at.
+// tell reports on standard error the outcome of waiting, and the warnings.
 func (p linksCommands) tell(r client.Receipt, warnings []client.Warning) error {
 	for _, w := range warnings {
 		if _, err := fmt.Fprintf(p.stderr, "waypost: warning: %s\n", printable(w.Message)); err != nil {

@@ -110,7 +110,7 @@ func (p linksCommands) exportLinks(ctx context.Context, name string, e exporting
 	return p.print(numberOf(x.links, "link", "links")+" written to "+name, map[string]any{"links": x.links, "file": name})
 }
 
-// fileFormat returns the format of a flag or, without one, that of a file's name.
+// fileFormat returns the format of a flag or, without one, the format of a file's name.
 func fileFormat(given, name string) (string, error) {
 	switch given {
 	case "csv", "jsonl":
@@ -137,7 +137,7 @@ func replaceable(name string) error {
 	return nil
 }
 
-// exporter copies links slice by slice, so that a slice whose answer was cut off is
+// exporter copies links slice by slice, so that a slice with a truncated answer is
 // asked for again.
 type exporter struct {
 	api    *client.Client
@@ -187,7 +187,7 @@ func (x *exporter) slice(ctx context.Context, to *bytes.Buffer) (got client.Expo
 	return got, err
 }
 
-// goOn says how to go on behind what was written.
+// goOn returns the command that continues behind the last written link.
 func (x *exporter) goOn() string {
 	if x.after == "" {
 		return ""
@@ -195,7 +195,7 @@ func (x *exporter) goOn() string {
 	return " (go on with --after " + x.after + ")"
 }
 
-// replaceFile puts what write writes in the place of a file, durably, once it is
+// replaceFile puts the output of write in the place of a file, durably, once it is
 // complete. When it fails, the file is as it was. The file keeps its mode, and symbolic
 // links lead to it as before. Errors name the file itself.
 func replaceFile(name string, write func(io.Writer) error) error {

@@ -56,7 +56,8 @@ func (l *linkFlags) bind(f *pflag.FlagSet, changes bool) {
 	l.rules.bind(f, none)
 }
 
-// read checks the flags, and reads what they name. NoTags is the advice on an empty tag.
+// read checks the flags, and reads the files that they name. NoTags is the advice on an
+// empty tag.
 func (l *linkFlags) read(p linksCommands, c *cobra.Command, noTags string) error {
 	given := c.Flags().Changed
 	if given("expires-in") && time.Duration(l.expires) < time.Second {

@@ -172,7 +172,7 @@ var notTaken = map[string]string{
 	"click_count": "links with max_clicks can be used that often again: the click_count of the file is left out",
 }
 
-// advise says what to do about the error that stopped an import.
+// advise adds the remedy to the error that stopped an import.
 func advise(err error, journal *linkimport.Journal) error {
 	if err == nil || errors.Is(err, linkimport.ErrUnreadable) {
 		return err
@@ -192,7 +192,7 @@ func advise(err error, journal *linkimport.Journal) error {
 	return err
 }
 
-// openJournal begins or goes on with the progress file; there is none, nil, for a dry
+// openJournal begins or goes on with the progress file; it returns nil for a dry
 // run, and for an input that cannot be read twice.
 func openJournal(i importing, input io.ReadCloser, of linkimport.Source) (*linkimport.Journal, error) {
 	if i.dryRun {

@@ -164,8 +164,8 @@ func (p linksCommands) listLinks(c *cobra.Command, l listing, words string) erro
 	return errors.Join(err, p.print(linkTable(page, time.Now(), p.width()), page))
 }
 
-// searchHint says how else to look for what a search has not found, "" when there is no
-// other way.
+// searchHint names another way to search after a search without results, "" if all
+// were tried.
 func searchHint(words, typed string) string {
 	text := cmp.Or(words, typed)
 	_, code := linkName("", text)

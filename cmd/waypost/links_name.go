@@ -12,7 +12,7 @@ import (
 )
 
 // linkName returns the host of a link's domain, "" for the shared one, and its code. An
-// argument is a code, or a short URL as people paste it, whose host counts unless a flag
+// argument is a code, or a short URL as people paste it; its host counts unless a flag
 // names the domain.
 func linkName(domain, argument string) (host, code string) {
 	if !strings.Contains(argument, "/") {
@@ -33,7 +33,7 @@ func linkName(domain, argument string) (host, code string) {
 	return cmp.Or(domain, host), strings.TrimSuffix(code, "+")
 }
 
-// linkCodes, tagNames, domainHosts and edgeNames are what the shell completes.
+// linkCodes, tagNames, domainHosts and edgeNames complete words for the shell.
 
 func linkCodes(ctx context.Context, api *client.Client) (codes []string, err error) {
 	page, err := api.Links.List(ctx, 1000, "")

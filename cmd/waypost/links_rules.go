@@ -135,7 +135,7 @@ func (r *rulesFile) locate(err error) error {
 	return err
 }
 
-// ruleFlags are those of commands that create or change a link.
+// ruleFlags are the flags of commands that create or change a link.
 type ruleFlags struct {
 	validFrom, expiredURL, file string
 

@@ -32,7 +32,7 @@ func (p sessionCommands) anonymous() (cfg config.Config, base string, api *clien
 	return cfg, base, api, nil
 }
 
-// tellWinner says on standard error what commands use before the session of a login at
+// tellWinner reports on standard error the credential that commands prefer to a login at
 // base, if there is something.
 func (p sessionCommands) tellWinner(c *cobra.Command, cfg config.Config, base string) error {
 	state, err := dev.ReadState(cfg.Dev.DataDir)
@@ -182,7 +182,7 @@ func (p sessionCommands) logoutCommand() *cobra.Command {
 			if !found {
 				return fmt.Errorf("there is no login at %s", base)
 			}
-			// What the server says of a session that has ended is no reason to keep it.
+			// An error about a session that has ended is no reason to keep the session.
 			ended := signOut(c, base, login.Token)
 			if refused, ok := errors.AsType[*client.Problem](ended); ok && refused.Status == http.StatusUnauthorized {
 				ended = nil

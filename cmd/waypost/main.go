@@ -1,7 +1,7 @@
 // Command waypost is all of Waypost: the control plane, the edge, the development
 // system, and the tools that talk to them. See `waypost help`.
 //
-// This package is flags, configuration and wiring; what the parts do is in the
+// This package has flags, configuration and wiring; the parts themselves are in the
 // packages that it wires.
 package main
 

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/term"
 )
 
-// maxPasswordFile bounds what is read in search of a password.
+// maxPasswordFile bounds a password file, in bytes.
 const maxPasswordFile = 4096
 
 // password takes one from a file, "-" for standard input; without a file from the
-// terminal, without showing it, or from standard input where there is none. With
+// terminal, without showing it, or without a terminal from standard input. With
 // twice, a terminal is asked two times, and both must be the same.
 func (p *program) password(file, prompt string, twice bool) (string, error) {
 	if file != "" && file != "-" {
@@ -73,7 +73,7 @@ func firstLine(r io.Reader, none string) (string, error) {
 	return line, nil
 }
 
-// answerOf asks a question on a terminal; "" when there is none.
+// answerOf asks a question on a terminal; "" without a terminal.
 func (p *program) answerOf(question string) (string, error) {
 	if !p.interactive() {
 		return "", nil

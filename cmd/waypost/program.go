@@ -92,7 +92,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// advice returns what to do about a refusal, for commands other than those that sign in.
+// advice returns the remedy for a refusal, for all commands that do not sign in.
 func advice(c *cobra.Command, problem *client.Problem) string {
 	if path := c.CommandPath(); problem.Status != http.StatusUnauthorized || path == "waypost login" || path == "waypost accept" {
 		return ""
@@ -192,7 +192,7 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 64 wrong usage.`,
 	return root
 }
 
-// flagError says what is wrong with a flag's value. Settings say that themselves; for
+// flagError describes the fault of a flag's value. Settings do that themselves; for
 // flags of the library's kinds it is said here. An unknown flag gets the nearest one.
 func flagError(c *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
@@ -225,7 +225,7 @@ func flagError(c *cobra.Command, err error) error {
 	return fmt.Errorf("--%s: %w", name, cause)
 }
 
-// refuseUnknownHelp makes the help about what is no command a wrong usage.
+// refuseUnknownHelp makes help about an unknown command a wrong usage.
 func refuseUnknownHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})
@@ -246,7 +246,7 @@ func refuseUnknownHelp(root *cobra.Command) {
 	}
 }
 
-// polish does to all commands below c what each would have to do for itself.
+// polish sets for all commands below c the options that they share.
 func polish(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		if sub.HasSubCommands() {
@@ -289,7 +289,7 @@ var alsoCalled = map[string][]string{
 	"update": {"set", "edit", "change"},
 }
 
-// aCommand refuses what is no command of a group, and says which are.
+// aCommand refuses an unknown command of a group, and lists the known ones.
 func aCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -336,7 +336,7 @@ func (p *program) bind(c *cobra.Command, names ...string) *cobra.Command {
 	return c
 }
 
-// settings loads the configuration and lets check judge what the command needs.
+// settings loads the configuration and lets check validate the command's part of it.
 func (p *program) settings(check func(config.Config) error) (config.Config, error) {
 	cfg, err := config.Load(config.Sources{File: p.configFile, Environ: p.environ, Flags: &p.flags})
 	if check == nil {
@@ -391,8 +391,8 @@ func (p *program) warnOfVariables() {
 }
 
 // node makes the command of a long-running process out of its check and its run,
-// with --check-config, which does the first only. What files say that may change
-// while the process runs is judged by look, if there is one, for --check-config
+// with --check-config, which does the first only. Contents of files that may change
+// while the process runs are validated by look, if it is set, for --check-config
 // alone: a start that they stop is tried again.
 func (p *program) node(
 	c *cobra.Command, check, look func(config.Config) error, run func(context.Context, config.Config) error,

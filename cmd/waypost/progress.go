@@ -13,8 +13,8 @@ import (
 )
 
 // importProgress shows how much of a file of size bytes, 0 for unknown, is read: as
-// a bar on a terminal, and elsewhere by a line now and then. Lines takes what else
-// there is to say until finish is called, a line in each write, by several goroutines
+// a bar on a terminal, and elsewhere by a line now and then. Lines takes all other
+// output until finish is called, a line in each write, by several goroutines
 // at once: a bar stays below it.
 func (p linksCommands) importProgress(size int64) (progress func(rows int, bytes int64), lines io.Writer, finish func()) {
 	if !onTerminal(p.stderr) || size == 0 {

@@ -113,7 +113,7 @@ func rangeID(text string) (int64, error) {
 	return id, nil
 }
 
-// missingRange adds to the refusal of a range that does not exist what to do.
+// missingRange adds the remedy to the refusal of a range that does not exist.
 func missingRange(err error) error {
 	if statusOf(err) == http.StatusNotFound {
 		return fmt.Errorf("%w: `waypost ranges list` shows all ranges", err)

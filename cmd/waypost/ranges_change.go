@@ -18,7 +18,7 @@ func dryRunFlag(c *cobra.Command) *bool {
 	return c.Flags().Bool("dry-run", false, "show what would be done, and change nothing")
 }
 
-// changeRanges has the steps done and prints what they did.
+// changeRanges has the steps done and prints their results.
 func (p rangesCommands) changeRanges(ctx context.Context, change client.RangeChange) error {
 	return p.withAPI(func(api *client.Client) error {
 		changed, err := api.Ranges.Change(ctx, change)
@@ -29,7 +29,7 @@ func (p rangesCommands) changeRanges(ctx context.Context, change client.RangeCha
 	})
 }
 
-// refused adds to the error of a change what to do.
+// refused adds the remedy to the error of a change.
 func refused(err error) error {
 	if client.Processed(err) {
 		return fmt.Errorf("%w; look with `waypost ranges list` whether it was done before you try again", err)
@@ -37,7 +37,7 @@ func refused(err error) error {
 	return missingRange(err)
 }
 
-// changedText says what a change did, and shows the ranges it touched.
+// changedText describes a change that was made, and shows the ranges it touched.
 func changedText(changed *client.RangesChanged, width int) string {
 	var b strings.Builder
 	if changed.DryRun {
@@ -200,7 +200,7 @@ control planes hold leases, is retired by force only, and the leases become void
 }
 
 // stateCommand completes a command that does a step with one range. Late fills in
-// what flags say.
+// the values of flags.
 func (p rangesCommands) stateCommand(c *cobra.Command, step client.RangeStep, late ...func(*client.RangeStep)) *cobra.Command {
 	dryRun := dryRunFlag(c)
 	c.Args = arguments(cobra.ExactArgs(1))

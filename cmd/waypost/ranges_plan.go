@@ -107,7 +107,7 @@ func beforeAndAfter(plan *client.RangePlan, width int) string {
 	return tabbed(b.String(), width) + "\n"
 }
 
-// stepText says what a step is to do.
+// stepText describes a step.
 func stepText(s *client.RangeStep) string {
 	region := printable(s.Region)
 	switch {

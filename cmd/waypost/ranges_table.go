@@ -12,8 +12,8 @@ import (
 	"waypost/client"
 )
 
-// keySpaceText lays out all ranges for people, those of a region together, and
-// what each region has left.
+// keySpaceText lays out all ranges for people, by region, and
+// the counters that each region has left.
 func keySpaceText(space *client.KeySpace, all bool, width int) string {
 	var b strings.Builder
 	if held := heldText(space); held != "" {
@@ -51,7 +51,7 @@ func lowText(s *client.Supply) string {
 	return "keys for " + lasts(s.MinutesLeft, s.Unissued)
 }
 
-// heldText is a loud line when no key is leased, with what to do; "" otherwise.
+// heldText is a loud line with the remedy while no key is leased; "" otherwise.
 func heldText(space *client.KeySpace) string {
 	if space.Held == nil {
 		return ""
@@ -69,7 +69,7 @@ func heldText(space *client.KeySpace) string {
 		"--help says how to find N."
 }
 
-// rangeTable lays out ranges, those of a region together, and sorts them so.
+// rangeTable sorts ranges by region and lays them out.
 func rangeTable(ranges []client.Range, width int) string {
 	if len(ranges) == 0 {
 		return "no region has a range yet\n"
@@ -156,7 +156,7 @@ func decodedText(d *client.Decoded) string {
 		printable(d.Code), printable(d.Prefix), grouped(d.Counter), state, region, in, lease)
 }
 
-// usedText describes the share of a range that cannot be leased any more. Only all of it
+// usedText describes the share of a range that is already leased. Only all of it
 // is 100 %, and only none of it is 0 %.
 func usedText(r *client.Range) string {
 	size := r.Hi - r.Lo
@@ -186,8 +186,8 @@ func rateText(perMinute float64) string {
 	return grouped(int64(math.Round(perMinute))) + "/min"
 }
 
-// lasts says how long unissued keys last, in the largest unit of which there are
-// two or more.
+// lasts says how long unissued keys last, in the largest unit with two
+// or more.
 func lasts(minutes *float64, unissued int64) string {
 	const hour, day, year = 60, 24 * 60, 365.25 * 24 * 60
 	switch {
@@ -214,7 +214,7 @@ func lasts(minutes *float64, unissued int64) string {
 }
 
 // holders names the nodes that hold leases, without the names of their starts. It returns
-// "none" when there is none.
+// "none" without any lease.
 func holders(leases []client.Lease) string {
 	const most = 3
 	if len(leases) == 0 {

@@ -9,7 +9,7 @@ import (
 	"waypost/client"
 )
 
-// statsQuery is the flags that say of which time statistics are asked.
+// statsQuery holds the flags that choose the time of statistics.
 type statsQuery struct{ from, to, interval, tz, breakdown string }
 
 func (q *statsQuery) bind(c *cobra.Command, breakdowns string) {
@@ -21,7 +21,7 @@ func (q *statsQuery) bind(c *cobra.Command, breakdowns string) {
 	c.Flags().StringVar(&q.breakdown, "breakdown", "", "with --output csv, a table instead of the series: "+breakdowns)
 }
 
-// values are the parameters for the API. What they mean is for it to judge.
+// values returns the parameters for the API, which validates them.
 func (q *statsQuery) values() url.Values {
 	v := url.Values{}
 	for name, value := range map[string]string{"from": q.from, "to": q.to, "interval": q.interval, "tz": q.tz, "breakdown": q.breakdown} {
@@ -90,7 +90,7 @@ the scope analytics:read, or else the development system that runs in --data-dir
 	return p.bind(c, "client", "dev.data_dir")
 }
 
-// showStats prints what is at a path of the API.
+// showStats prints the statistics at a path of the API.
 func (p clicksCommands) showStats(c *cobra.Command, path string) error {
 	return p.withAPI(func(api *client.Client) error {
 		if p.output == "csv" {

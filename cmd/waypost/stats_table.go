@@ -120,7 +120,7 @@ func writeNames(b *strings.Builder, title string, names []client.Named, width in
 	b.WriteString("\n" + tabbed(w.String(), width) + "\n")
 }
 
-// writeVariants shows what part of a rule's clicks its split has sent to each variant.
+// writeVariants shows the share of a rule's clicks that its split sent to each variant.
 func writeVariants(b *strings.Builder, variants []client.VariantClicks, width int) {
 	if len(variants) == 0 {
 		return

@@ -9,7 +9,7 @@ import (
 )
 
 // width returns the number of columns of the terminal that standard output is, 0 when it
-// is none: then nothing is shortened.
+// is no terminal: then nothing is shortened.
 func (p *program) width() int {
 	f, ok := p.stdout.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -22,7 +22,7 @@ func (p *program) width() int {
 	return columns
 }
 
-// tabbed is tabulate for lines whose cells are separated by tabs.
+// tabbed is tabulate for lines of cells that are separated by tabs.
 func tabbed(lines string, width int) string {
 	var rows [][]string
 	for line := range strings.Lines(lines) {
@@ -34,7 +34,7 @@ func tabbed(lines string, width int) string {
 // leastColumn is the width below which no column is shortened.
 const leastColumn = 6
 
-// tabulate lays out rows, of which the first is the header, in at most width columns of
+// tabulate lays out rows, with the header as the first, in at most width columns of
 // text, 0 for any number: the widest columns are shortened until it fits.
 func tabulate(rows [][]string, width int) string {
 	const gap = 2

@@ -81,7 +81,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 	return p.bind(c, "client", "dev.data_dir")
 }
 
-// aliveEdges lists the edges that are alive, with an error for those that would not
+// aliveEdges lists the edges that are alive, with an error for edges that would not
 // answer.
 func aliveEdges(ctx context.Context, api *client.Client) (found []verification, err error) {
 	edges, err := api.Edges.List(ctx)
@@ -234,7 +234,7 @@ func resultOf(v *verification) []any {
 	}
 }
 
-// differencesOf lays out examples of what differs.
+// differencesOf lays out examples of differences.
 func differencesOf(v *verification) string {
 	if len(v.Outcome.Differences) == 0 {
 		return ""

@@ -17,7 +17,7 @@ var version, revision string
 // baseVersion is the release that this source leads to.
 const baseVersion = "0.1.0-dev"
 
-// productVersion is never empty: what the linker was told, or else the release
+// productVersion is never empty: the version given to the linker, or else the release
 // with the commit that the linker or the Go tool knows.
 func productVersion() string {
 	if version != "" {

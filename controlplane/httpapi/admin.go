@@ -21,7 +21,7 @@ type Digests interface {
 	Check(ctx context.Context, actor controlplane.Actor, recompute bool) (controlplane.DigestState, error)
 }
 
-// adminAPI serves the audit log, the state of the clean-up, and that of the digest.
+// adminAPI serves the audit log, and the states of the clean-up and of the digest.
 type adminAPI struct {
 	workspaces Workspaces
 	cleanup    Cleanup

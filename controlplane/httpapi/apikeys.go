@@ -26,7 +26,7 @@ type paging struct {
 
 type apiKeysOutput struct{ Body api.APIKeyPage }
 
-// repeatableKey is [repeatable] for requests whose answer holds a secret, which is not
+// repeatableKey is [repeatable] for requests with a secret in the answer, which is not
 // kept.
 type repeatableKey struct {
 	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" maxLength:"255" pattern:"^[!-~]([ -~]*[!-~])?$" patternDescription:"printable ASCII characters without a space at the ends" doc:"A name for this request, of 1 to 255 printable ASCII characters, such as a UUID. The same request with the same body, sent again within 24 hours, creates no second key, but gets the first one and Idempotency-Replayed: true; the text of the key is not returned again."`

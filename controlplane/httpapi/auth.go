@@ -23,7 +23,7 @@ type Limits struct {
 	Workspaces *limit.Requests // of all credentials of a workspace together
 	Guesses    *limit.Guesses
 
-	// Client returns the address of the sender of a request; default: that of the
+	// Client returns the address of the sender of a request; default: the address of the
 	// connection.
 	Client func(*http.Request) netip.Addr
 }
@@ -41,8 +41,8 @@ const (
 	signInsAtOnce = 4
 
 	// passwordsAtOnce bounds the passwords from all addresses that are checked at the same
-	// moment, and passwordsWaiting those that wait for it. Package controlplane computes
-	// fewer at a time.
+	// moment, and passwordsWaiting the passwords that wait for it. Package controlplane
+	// computes fewer at a time.
 	passwordsAtOnce, passwordsWaiting = 4, 64
 )
 
@@ -112,8 +112,8 @@ func (a *authenticator) actor(ctx context.Context, r *http.Request, changes bool
 	case !given && a.anonymous == nil:
 		return controlplane.Actor{}, challenge(waypost.Errorf(waypost.EUnauthorized, "send an API key as Authorization: Bearer or as X-Api-Key"), "")
 	case !given && (!a.local(sentHost(r)) || !a.local(r.Host)):
-		// A page whose name was made to point at this machine is a foreign page, whatever
-		// its origin says (DNS rebinding).
+		// A page under a name that was made to point at this machine is a foreign page,
+		// whatever its origin says (DNS rebinding).
 		return controlplane.Actor{}, challenge(waypost.Errorf(waypost.EUnauthorized,
 			"without an API key, send this to localhost, a loopback address or the base URL's host"), "")
 	case !given:
@@ -348,8 +348,8 @@ func sentHost(r *http.Request) string {
 	return r.Host
 }
 
-// local reports whether a request was sent to a name of this machine, or to that of the
-// base URL.
+// local reports whether a request was sent to a name of this machine, or to the name of
+// the base URL.
 func (a *authenticator) local(host string) bool {
 	name := waypost.HostName(host)
 	if name == "localhost" || name == a.baseHost {

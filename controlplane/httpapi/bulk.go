@@ -65,7 +65,7 @@ type bulk struct {
 	places  []int // of the links in the request
 }
 
-// read decodes the links. Those that cannot be created get their results.
+// read decodes the links, and sets the results of links that cannot be created.
 func (b *bulk) read(ctx context.Context, item *schema, text []byte) error {
 	items, err := itemsOf(text)
 	if err != nil {
@@ -134,7 +134,8 @@ func (b *bulk) dryRun(ctx context.Context) (*bulkOutput, error) {
 	return &bulkOutput{Body: api.LinkOutcomes{Results: b.results}}, nil
 }
 
-// with returns the results with those of the links that were to be created.
+// with returns the results, completed by the results of the links that were to be
+// created.
 func (b *bulk) with(ctx context.Context, outcomes []controlplane.Outcome) []api.LinkOutcome {
 	results := slices.Clone(b.results)
 	for j, i := range b.places {

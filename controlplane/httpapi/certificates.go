@@ -23,8 +23,8 @@ type Certificates interface {
 	Of(host string) controlplane.HostCertificate
 }
 
-// CertificateTaker takes what edges report about their certificates. EUnavailable: there
-// are too many.
+// CertificateTaker takes the reports of edges about their certificates. EUnavailable:
+// there are too many.
 type CertificateTaker interface {
 	Report(node string, complete bool, hosts []controlplane.HostCertificate) error
 }
@@ -53,7 +53,8 @@ func EdgeCertificates(to CertificateTaker, log *slog.Logger) http.Handler {
 	})
 }
 
-// certificatesOf accepts only what can be shown to the owners of domains as it is.
+// certificatesOf accepts only texts that can be shown to the owners of domains as they
+// are.
 func certificatesOf(b *api.EdgeCertificates) ([]controlplane.HostCertificate, error) {
 	if !waypost.ValidNode(b.Node) || len(b.Hosts) > controlplane.MaxHostCertificates {
 		return nil, waypost.Errorf(waypost.EInvalid, "the report needs the name of the edge, and at most %d hosts", controlplane.MaxHostCertificates)

@@ -51,7 +51,7 @@ func (t *table) respond(w http.ResponseWriter, r *http.Request) {
 }
 
 // acceptsCSV reports whether an Accept header names CSV, with a weight that is no lower
-// than that of JSON.
+// than the weight of JSON.
 func acceptsCSV(accept string) bool {
 	weights := map[string]float64{}
 	for part := range strings.SplitSeq(accept, ",") {

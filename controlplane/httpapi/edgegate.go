@@ -312,7 +312,7 @@ func (s *edgeSender) credential() controlplane.CredentialState {
 
 const maxEnrol = 4 << 10 // bytes of a body
 
-// Enrol exchanges a token for a credential, of which the node sends the SHA-256. The same
+// Enrol exchanges a token for a credential; the node sends its SHA-256 only. The same
 // request gets the same answer again.
 func (g *EdgeGate) Enrol(w http.ResponseWriter, r *http.Request) {
 	node, err := g.enrol(w, r)

@@ -73,7 +73,7 @@ func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*explainOutpu
 	return &explainOutput{shown}, nil
 }
 
-// askEdge replaces an explanation by that of an edge.
+// askEdge replaces an explanation by an edge's.
 func (a *linksAPI) askEdge(ctx context.Context, in *explainInput, v *controlplane.Visitor,
 	e *controlplane.Explanation,
 ) (*api.ExplainedEdge, error) {
@@ -236,7 +236,7 @@ func splitVariants(s *rules.Split) []api.ExplainedVariant {
 	return shown
 }
 
-// reasons are those of gates.
+// reasons are the reasons of gates.
 var reasons = map[string]string{
 	"state":      "the link is disabled",
 	"valid_from": "the link does not work yet",
@@ -247,7 +247,7 @@ var reasons = map[string]string{
 	"blocked":    "an operator of the installation has blocked the link",
 }
 
-// reasonOf states in words what decided.
+// reasonOf states the reason in words.
 func reasonOf(e *controlplane.Explanation, matched *rules.Rule, shown *api.ExplainedResult) string {
 	reason := "no rule matches, so the link's target decides"
 	switch {

@@ -261,7 +261,7 @@ func (c *csvRows) row(l *waypost.Link) error {
 	return errors.Join(c.begin(), c.w.Write(cells))
 }
 
-// ruleCells sets the cells from valid_from on. That of rules is JSON.
+// ruleCells sets the cells from valid_from on. The cell of rules is JSON.
 func ruleCells(l *waypost.Link, cells []string) error {
 	if len(l.Rules) == 0 {
 		return nil

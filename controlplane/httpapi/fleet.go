@@ -33,7 +33,7 @@ type Orders interface {
 	Give(ctx context.Context, actor controlplane.Actor, order controlplane.EdgeOrder) (controlplane.EdgeOrder, error)
 	Find(ctx context.Context, actor controlplane.Actor, node string, id int64) (controlplane.EdgeOrder, error)
 
-	// Ask passes an order on and waits for its outcome: EUnavailable when there is none
+	// Ask passes an order on and waits for its outcome: EUnavailable without an outcome
 	// within seconds.
 	Ask(ctx context.Context, actor controlplane.Actor, order controlplane.EdgeOrder) (controlplane.EdgeOutcome, error)
 

@@ -2,7 +2,7 @@
 // services of package controlplane and writes their answers, and it describes itself in
 // an OpenAPI document. Package api declares the bodies.
 //
-// It checks the shape of requests only. Package controlplane decides which targets and
+// It checks the form of requests only. Package controlplane decides which targets and
 // codes are allowed, and who may do what. The package opens no listener and starts no
 // goroutine.
 package httpapi
@@ -59,7 +59,7 @@ type Config struct {
 	// Limits bound requests and failed attempts to authenticate; default: no limit.
 	Limits Limits
 
-	// Console serves the console under [ConsolePath]; nil: there is none.
+	// Console serves the console under [ConsolePath]; nil: no console.
 	Console http.Handler
 
 	// Stopping is closed when the control plane is about to stop: live streams end then.

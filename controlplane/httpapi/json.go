@@ -84,7 +84,7 @@ func malformed(err error) error {
 }
 
 // decoder reads values by their schemas. Its methods return an error for text that cannot
-// be read, and collect what is wrong otherwise.
+// be read, and collect all other faults.
 type decoder struct {
 	dec   *jsontext.Decoder
 	path  []segment // of the value that is read, from the outside

@@ -28,9 +28,8 @@ type Keys interface {
 	// KeySpace returns all ranges, for operators.
 	KeySpace(ctx context.Context, actor controlplane.Actor) (controlplane.KeySpace, error)
 
-	// ChangeRanges carries out all steps of a change, at most
-	// [controlplane.MaxRangeSteps], or none. EConflict: the ranges differ from those that
-	// the change was made for.
+	// ChangeRanges carries out all steps of a change, at most [controlplane.MaxRangeSteps],
+	// or none. EConflict: the ranges differ from the ranges that the change was made for.
 	ChangeRanges(ctx context.Context, actor controlplane.Actor, c controlplane.RangeChange) ([]controlplane.StepDone, error)
 
 	// PlanRanges plans a change after which all regions last equally long. It changes

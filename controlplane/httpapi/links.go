@@ -21,7 +21,7 @@ import (
 type Links interface {
 	// CreateBulk creates up to [waypost.MaxBulk] links, each with its own outcome, in the
 	// order of ns. An error is one of all: nothing happened, or the outcome is unknown.
-	// The position is that of the last change, zero without one. When it returns without
+	// The position is the last change's, zero without one. When it returns without
 	// an error the links are durable. EMalformed: a target is not a URL. EInvalid: a rule
 	// forbids it. EConflict: a custom code is taken. EExhausted: the region has no key left.
 	CreateBulk(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink) ([]controlplane.Outcome, waypost.Position, error)
@@ -45,7 +45,7 @@ type Links interface {
 	Change(ctx context.Context, actor controlplane.Actor, domain, code string,
 		c controlplane.LinkChange) (controlplane.Outcome, waypost.Position, error)
 
-	// Remove removes a link: ENotFound when there is none.
+	// Remove removes a link. ENotFound: there is no such link.
 	Remove(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Position, error)
 
 	// History returns a page of the changes of a link, also of a deleted one, newest first,

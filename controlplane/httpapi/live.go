@@ -26,7 +26,7 @@ const (
 	maxWorkspaceShare = 500  // of all credentials of a workspace
 
 	// pulseKept is the time for which the news of a workspace is kept without a stream, so
-	// that streams that come and go read the database no more often than one that stays.
+	// that streams that come and go read the database as seldom as one that stays.
 	pulseKept = time.Minute
 )
 
@@ -190,7 +190,7 @@ func (o *liveOutput) respond(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// valid reports whether the credential of the stream still is, and learns what it may do
+// valid reports whether the credential of the stream still is, and learns its permissions
 // now. It is valid until the database says otherwise.
 func (o *liveOutput) valid(r *http.Request) bool {
 	ctx, cancel := context.WithTimeout(r.Context(), newsWriteLimit)
@@ -213,7 +213,8 @@ func (o *liveOutput) reads() bool {
 	return o.actor.Can(controlplane.ScopeAnalytics) || o.actor.Can(controlplane.ScopeLinksRead)
 }
 
-// workspaceNews looks up what a console compares to learn that something has changed.
+// workspaceNews reads the values that a console compares to learn that something has
+// changed.
 func (o *liveOutput) workspaceNews() (any, error) {
 	// The stream that happens to ask may end; the others want the answer.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.ctx), heartbeatEvery)
@@ -240,7 +241,7 @@ type stream struct {
 	err        error
 }
 
-// send writes an event whose data is one line.
+// send writes an event with data of one line.
 func (s *stream) send(kind, data string) {
 	if s.err != nil {
 		return

@@ -57,12 +57,12 @@ type operation struct {
 	uncounted bool // takes no request of the credential's rate
 }
 
-// handle registers an operation. An input is a struct whose fields hold parameters, by
-// the tags path, query and header. A field Body holds the decoded body, and a field Raw
-// its text; with the tag raw:"true" on Body the operation decodes the text itself. An
-// output is a struct whose fields with the tag header become headers, and whose fields
-// Status and Body the status and body. An output or an error that is a [responder]
-// writes itself.
+// handle registers an operation. An input is a struct with fields that hold parameters,
+// by the tags path, query and header. A field Body holds the decoded body, and a field
+// Raw its text; with the tag raw:"true" on Body the operation decodes the text itself. An
+// output is a struct: its fields with the tag header become headers, and its fields
+// Status and Body the status and body. An output or an error that is a [responder] writes
+// itself.
 func handle[I, O any](rt *router, op operation, h func(context.Context, *I) (*O, error)) {
 	in, out := reflect.TypeFor[I](), reflect.TypeFor[O]()
 	b := binding{op: op, parameters: rt.document.schemas.parametersOf(in), out: outputOf(out)}
@@ -128,7 +128,7 @@ func actorFrom(ctx context.Context) controlplane.Actor { return callFrom(ctx).ac
 func (rt *router) run(w http.ResponseWriter, r *http.Request, b *binding, h func(context.Context, reflect.Value) (any,
 	error), in reflect.Type,
 ) error {
-	// A tenth of the time is kept back, so that the answer to a request whose time is up
+	// A tenth of the time is kept back, so that the answer to a request that is out of time
 	// still arrives within it.
 	ctx, cancel := context.WithTimeout(r.Context(), rt.timeout-rt.timeout/10)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"waypost/api/requestid"
 )
 
-// Kinds of problems that only HTTP has, besides those of package waypost.
+// Kinds of problems that only HTTP has, besides the kinds of package waypost.
 const (
 	codeMethodNotAllowed waypost.ErrorCode = "method-not-allowed"
 	codeRequestTimeout   waypost.ErrorCode = "request-timeout"

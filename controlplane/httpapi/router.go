@@ -79,7 +79,7 @@ func (rt *router) route(w http.ResponseWriter, r *http.Request) {
 	writeProblem(w, p)
 }
 
-// rescue answers a request whose handler panicked with cause; nil when it did not panic.
+// rescue answers a request after its handler panicked with cause; nil without a panic.
 func (rt *router) rescue(w *response, r *http.Request, cause any) {
 	if cause == nil {
 		return

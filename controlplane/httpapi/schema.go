@@ -269,7 +269,7 @@ func (all schemas) component(t reflect.Type) *schema {
 	return s
 }
 
-// unknownName is the fault of a name that is none of those known. It lists these where
+// unknownName is the fault of an unknown name. It lists the known names where
 // they are few, because a body can have many such faults.
 func unknownName(what string, known []string) string {
 	const few = 8

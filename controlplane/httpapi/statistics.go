@@ -20,14 +20,15 @@ type Clicks interface {
 	// unknown or deleted.
 	Stats(ctx context.Context, actor controlplane.Actor, code string) (waypost.Link, error)
 
-	// LinkStats returns the statistics of a link of the actor's workspace: ENotFound when
-	// there is none, EInvalid for an impossible or too long range.
+	// LinkStats returns the statistics of a link of the actor's workspace. ENotFound:
+	// there is no such link. EInvalid: the range is impossible or too long.
 	LinkStats(ctx context.Context, actor controlplane.Actor, host, code string, q controlplane.StatsQuery) (controlplane.LinkStats, error)
 
 	// WorkspaceStats returns the statistics of all links of the actor's workspace.
 	WorkspaceStats(ctx context.Context, actor controlplane.Actor, q controlplane.StatsQuery) (controlplane.WorkspaceStats, error)
 
-	// News returns what a client compares to learn that the workspace has changed.
+	// News returns the values that a client compares to learn that the workspace has
+	// changed.
 	News(ctx context.Context, actor controlplane.Actor) (controlplane.News, error)
 
 	// Sparklines counts the clicks of links by day, in the order of the links, without those
@@ -337,7 +338,7 @@ func variantsOf(b *controlplane.Breakdown) []api.VariantClicks {
 // dayOf returns the start of a day that is counted from 1970.
 func dayOf(n int32) time.Time { return time.Unix(int64(n)*24*60*60, 0).UTC() }
 
-// query reads the range, and the name of a breakdown whose clicks are counted by day.
+// query reads the range, and the name of a breakdown that is counted by day.
 func (in *timeRange) query(by, name string) (q controlplane.StatsQuery, err error) {
 	q.Interval = controlplane.Interval(in.Interval)
 	if q.Zone, err = zoneOf(in.TZ); err != nil {
@@ -353,7 +354,7 @@ func (in *timeRange) query(by, name string) (q controlplane.StatsQuery, err erro
 	return q, err
 }
 
-// namedIn returns the name whose clicks are counted by day. The name that stands for
+// namedIn returns the name that is counted by day. The name that stands for
 // clicks without a name counts those that have this very name, too, as in breakdowns.
 func namedIn(by, name string) (*controlplane.NameQuery, error) {
 	switch {
@@ -416,7 +417,7 @@ func zoneOf(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// timeIn reads a date or a time, zero when there is none. To a date it adds days.
+// timeIn reads a date or a time, zero for an empty text. To a date it adds days.
 func timeIn(zone *time.Location, field, text string, days int) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

@@ -9,7 +9,7 @@ import (
 	"waypost/controlplane"
 )
 
-// Workspaces manages workspaces, their users and the audit log. What belongs to another
+// Workspaces manages workspaces, their users and the audit log. Any object of another
 // workspace is ENotFound. Operators manage all workspaces and accounts.
 type Workspaces interface {
 	Workspace(ctx context.Context, actor controlplane.Actor) (controlplane.Workspace, error)
@@ -46,7 +46,7 @@ type Workspaces interface {
 	ChangeAccount(ctx context.Context, actor controlplane.Actor, user int64, c controlplane.AccountChange) (controlplane.AccountInfo, error)
 	InviteAccount(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.AccountInfo, controlplane.Invitation, error)
 
-	// ResetSecondFactor removes the second factor of any user: ENotFound when there is none.
+	// ResetSecondFactor removes the second factor of any user. ENotFound: no such user.
 	ResetSecondFactor(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.AccountInfo, error)
 
 	// Audit returns a page of the acts of the administrators of the actor's workspace, or,

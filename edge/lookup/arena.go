@@ -125,7 +125,7 @@ func (a *arena) retireSegment(i int) {
 	a.limbo = append(a.limbo, retired{epoch: a.epoch.Load(), segment: i})
 }
 
-// reclaim frees memory that no reader can reach any more. It does not wait.
+// reclaim frees memory that is out of reach for all readers. It does not wait.
 func (a *arena) reclaim() {
 	for len(a.limbo) > 0 {
 		epoch := a.epoch.Load()
@@ -150,8 +150,8 @@ func (a *arena) reclaim() {
 }
 
 // awaitReaders frees a part of the memory that readers may still reach, and returns false
-// when there is none. Readers stay for less than a microsecond, unless the system
-// preempts their thread; because of those, awaitReaders stops after a while.
+// without such memory. Readers stay for less than a microsecond, unless the system
+// preempts their thread; because of such readers, awaitReaders stops after a while.
 func (a *arena) awaitReaders() bool {
 	waiting := len(a.limbo)
 	for range 200 {

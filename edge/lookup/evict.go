@@ -58,10 +58,10 @@ func (t *Table) shrink() bool {
 }
 
 // evacuate moves records out of a sealed segment, and frees the segment once its readers
-// have left. It keeps everything, or only what was read since it was written. It returns
-// false, and changes nothing, when there is no room for that.
+// have left. It keeps everything, or only records that were read since they were written.
+// It returns false, and changes nothing, when there is no room for that.
 func (t *Table) evacuate(sealed int, everything bool) bool {
-	// The rest of the present segment and one more hold what is kept.
+	// The rest of the present segment and one more hold the records that are kept.
 	if t.reclaim(); len(t.free) == 0 && !t.mapSegment() && (!t.awaitReaders() || len(t.free) == 0) {
 		return false
 	}
@@ -121,8 +121,8 @@ func (t *Table) drop(p *place) {
 	t.forget(p.slot)
 }
 
-// disown removes the entries that still refer to a segment, whose records cannot be found
-// by their keys any more.
+// disown removes the entries that still refer to a segment with records that cannot be
+// found by their keys.
 func (t *Table) disown(i int) {
 	t.lose()
 	for n := range t.shards {

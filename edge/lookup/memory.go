@@ -46,8 +46,8 @@ type memory struct {
 // pageSize is the unit of mapped memory.
 const pageSize = 4096
 
-// hugePage is the size of the largest segments, and a multiple of that of smaller ones. A
-// reader of a segment in a huge page saves a walk through the page tables.
+// hugePage is the size of the largest segments, and a multiple of the size of smaller
+// ones. A reader of a segment in a huge page saves a walk through the page tables.
 const hugePage = 2 << 20
 
 // mapMemory returns n bytes of zeroes that are unknown to the Go runtime.
@@ -80,7 +80,7 @@ func trim(base unsafe.Pointer, n uintptr) error {
 	return os.NewSyscallError("munmap", unix.MunmapPtr(base, n))
 }
 
-// unmapMemory unmaps memory of mapMemory, which no goroutine reads any more.
+// unmapMemory unmaps memory of mapMemory after its last reader has left.
 func unmapMemory(mem []byte) error {
 	return trim(unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)))
 }

@@ -8,7 +8,7 @@ import (
 	"waypost"
 )
 
-// A record in the table holds only what an answer needs:
+// A record in the table holds only the fields that an answer needs:
 //
 //	0  CRC-32C of all that follows, with the payload's beginning
 //	4  flags
@@ -156,7 +156,7 @@ func layoutOf(b []byte) (l layout, ok bool) {
 	return l, l.end <= len(b)
 }
 
-// domainOf returns the domain of a record whose layout is known.
+// domainOf returns the domain of a record of known layout.
 func domainOf(b []byte) waypost.DomainID {
 	if b[4]&flagDomain == 0 {
 		return waypost.DefaultDomain
@@ -196,7 +196,7 @@ func (l layout) expand(dst, b []byte) ([]byte, layout) {
 	return dst, l
 }
 
-// decode fills in r from an intact record with all of its payload, to whose bytes r then
+// decode fills in r from an intact record with all of its payload; r then refers to its
 // refers. It returns false for a mark.
 func (l layout) decode(b []byte, r *waypost.Record) (extensions []byte, ok bool) {
 	flags, at, le := b[4], recordHead, binary.LittleEndian

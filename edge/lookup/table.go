@@ -28,7 +28,7 @@ type Config struct {
 	Gradual bool
 }
 
-// Answer says what the table knows of a key.
+// Answer is the table's knowledge of a key.
 type Answer uint8
 
 const (
@@ -38,12 +38,12 @@ const (
 )
 
 // Table holds records of links. Any number of goroutines may call Find, Stats and
-// IsComplete; all other methods belong to the writer, of which there is one at a time.
+// IsComplete; all other methods belong to the writer; there is one at a time.
 //
-// A new table is loading: it takes the records of Put and Load. Finish says that there
-// are no more, so that a key that the table does not hold is Absent. When its budget does
-// not suffice, the table is bounded from then on: it holds what was read recently, and a
-// filter of all keys recognises most of the absent ones.
+// A new table is loading: it takes the records of Put and Load. Finish says that no
+// record follows, so that a key that the table does not hold is Absent. When its budget
+// does not suffice, the table is bounded from then on: it holds records that were read
+// recently, and a filter of all keys recognises most of the absent ones.
 type Table struct {
 	// Never changed.
 	seed      maphash.Seed
@@ -158,7 +158,7 @@ func (t *Table) probe(s *stripe, hash uint64, domain waypost.DomainID, code, buf
 		}
 	}
 	// Complete before the search and still so after it: no entry was removed for another
-	// meanwhile, and none was missing.
+	// in between, and no entry was missing.
 	if phase&1 == 1 && t.phase.Load() == phase {
 		return buf, l, Absent
 	}

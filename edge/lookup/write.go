@@ -29,7 +29,7 @@ func (t *Table) Reserve(entries int) {
 func (t *Table) Put(r *waypost.Record, extensions []byte) { t.put(r, extensions, true, t.bounded) }
 
 // Load adds a record that the store held before; it changes no key that the table has. It
-// returns false when the table is bounded, and needs no more records.
+// returns false when the table is bounded and full.
 func (t *Table) Load(r *waypost.Record, extensions []byte) bool {
 	if !t.bounded {
 		t.put(r, extensions, false, false)
@@ -119,7 +119,7 @@ func (t *Table) Resume(leave int64) {
 	t.bounded, t.leave, t.noFilter = false, leave, false
 }
 
-// UseAll lets a table grow into what it has left of the budget so far.
+// UseAll lets a table grow into the part of the budget that it has spared so far.
 func (t *Table) UseAll() { t.leave = 0 }
 
 // Finish records that everything was loaded. It reports whether the table is complete,
@@ -202,7 +202,7 @@ func (t *Table) find(hash uint64, is func(slot uint64) bool) place {
 // minSlots is the smallest number of slots of a shard: a page of them.
 const minSlots = pageSize / 8
 
-// A shard is full at 4/5, and then gets an array of which it fills 16/25: it grows by a
+// A shard is full at 4/5, and then gets an array that it fills to 16/25: it grows by a
 // quarter.
 func maxFilled(n int) int { return n / 5 * 4 }
 
@@ -213,7 +213,7 @@ func slotsFor(entries int) int {
 
 // grow makes room for one more entry in a shard, and returns false when the budget
 // has none. Where the budget is used up, evict allows entries that were not read recently
-// to make way: a shard whose slots are full of removed entries needs a fresh array even
+// to make way: a shard with slots full of removed entries needs a fresh array even
 // to stay as large as it is.
 func (t *Table) grow(sh *shard, evict bool) bool {
 	if sh.filled < maxFilled(len(sh.slots.Load().words)) || t.rebuild(sh, slotsFor(sh.entries+1)) {
