@@ -26,7 +26,7 @@ type EdgeState struct {
 	DiskFreeBytes     *int64     `json:"disk_free_bytes" doc:"Bytes of that file system that the edge may still use; null when unknown."`
 	PlacesBuilt       *time.Time `json:"places_built_at" doc:"When the edge's GeoIP database was built, which locates visitors for rules and statistics; null without one, and when unknown."`
 
-	DiskLow bool `json:"disk_low" doc:"Changes of links wait until the edge's disk has room: see edge.min_free_disk. Redirects and clicks continue."`
+	DiskLow bool `json:"disk_low" doc:"Changes of links wait until the edge's disk has room: 512 MiB, or 2 % of a small disk. Redirects and clicks continue."`
 }
 
 // Edge describes an edge to operators.

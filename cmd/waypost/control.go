@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
-	"waypost/controlplane"
 	"waypost/controlplane/node"
 	"waypost/controlplane/postgres"
 	"waypost/edge/gossip"
@@ -31,9 +30,9 @@ database itself.`,
   WAYPOST_CONTROL_DATABASE_URL=postgres://waypost@db/waypost waypost control --region us-east-1 \
     --base-url https://go.example.com --cluster-secret-file cluster.key --edge-token-file edge.token`,
 	}
-	p.bind(c, "control", "gossip", "rate_limits", "cleanup", "log")
+	p.bind(c, "control", "gossip", "log")
 	check := func(cfg config.Config) error {
-		return errors.Join(cfg.Log.Check(), cfg.Control.Check(), cfg.Gossip.Check(), cfg.Limits.Check(), cfg.Cleanup.Check())
+		return errors.Join(cfg.Log.Check(), cfg.Control.Check(), cfg.Gossip.Check())
 	}
 	look := func(cfg config.Config) error {
 		settings, err := controlSettings(cfg)
@@ -57,27 +56,16 @@ database itself.`,
 
 // controlSettings returns the settings of a control plane that runs.
 func controlSettings(all config.Config) (node.Config, error) {
-	cfg, limits, cleanup := all.Control, all.Limits, all.Cleanup
+	cfg := all.Control
 	c := node.Config{
 		Version: productVersion(), Region: waypost.Region(cfg.Region), Node: cfg.Node, DataDir: cfg.DataDir, StatusFile: cfg.StatusFile,
-		Addr: cfg.Addr, AdminAddr: cfg.AdminAddr, BaseURL: cfg.BaseURL, Contact: cfg.Contact, ShutdownTimeout: cfg.ShutdownTimeout,
-		TLS:            node.TLS{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile, ClientCAFile: cfg.ClientCAFile},
-		MaxConnections: cfg.MaxConnections, MaxConnectionsPerAddress: cfg.MaxConnectionsPerAddress,
-		CodeLength: cfg.CodeLength, PrefixLength: cfg.PrefixLength, LeaseSize: int64(cfg.LeaseSize),
+		Addr: cfg.Addr, AdminAddr: cfg.AdminAddr, BaseURL: cfg.BaseURL, Contact: cfg.Contact,
+		TLS: node.TLS{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile, ClientCAFile: cfg.ClientCAFile}, CodeLength: cfg.CodeLength,
 		SigningGeneration: uint32(cfg.SigningGeneration), EdgeToken: cfg.EdgeToken.Reveal(), Replica: cfg.Replica,
 		AllowPrivateTargets: cfg.AllowPrivateTargets, OwnHosts: cfg.OwnHosts, DNSResolvers: cfg.DNSResolvers,
 		StrictHosts: cfg.StrictHosts, Anonymous: cfg.AnonymousWorkspace,
-		Limits:  node.Limits{Requests: limits.Requests, Burst: limits.Burst, Workspace: limits.Workspace, Failures: limits.Failures},
-		Cleanup: cleanup.Enabled,
-		Reaper: controlplane.ReaperConfig{
-			Interval: cleanup.Interval, BatchSize: cleanup.BatchSize, MaxDuration: cleanup.MaxDuration,
-			Buffer: cleanup.Buffer, PurgeAfter: cleanup.PurgeAfter, KeysAfter: cleanup.KeysAfter,
-		},
-		Database: postgres.Config{
-			URL: cfg.DatabaseURL.Reveal(), PeakRate: float64(cfg.PeakKeyRate), SaltRetention: cfg.SaltRetention,
-			EventSample: cfg.EventsSample, EventMonths: cfg.EventsKeepMonths, ExportEvents: cfg.EventsExportDir,
-			KeepAnswers: cfg.IdempotencyWindow,
-		},
+		RateLimit: cfg.RateLimit, PurgeAfter: cfg.PurgeAfter,
+		Database: postgres.Config{URL: cfg.DatabaseURL.Reveal(), EventMonths: cfg.EventsKeepMonths, ExportEvents: cfg.EventsExportDir},
 	}
 	for _, r := range cfg.Regions {
 		c.Regions = append(c.Regions, waypost.Region(r))

@@ -68,7 +68,7 @@ func edgeSettings(all config.Config) (node.Config, error) {
 	cfg, tls := all.Edge, all.TLS
 	c := node.Config{
 		Version: productVersion(), Region: waypost.Region(cfg.Region), Node: cfg.Node, DataDir: cfg.DataDir, StatusFile: cfg.StatusFile,
-		GeoIP: cfg.GeoIP, DrainDelay: cfg.DrainDelay, ShutdownTimeout: cfg.ShutdownTimeout, TakeoverTimeout: cfg.TakeoverTimeout,
+		GeoIP: cfg.GeoIP, DrainDelay: cfg.DrainDelay, TakeoverTimeout: cfg.TakeoverTimeout,
 		Control: node.Control{
 			URLs: cfg.ControlURLs, Token: cfg.Token.Reveal(), EnrolToken: cfg.EnrolToken.Reveal(),
 			CAFile: cfg.ControlCAFile, CertFile: cfg.ClientCertFile, KeyFile: cfg.ClientKeyFile,
@@ -80,15 +80,8 @@ func edgeSettings(all config.Config) (node.Config, error) {
 		},
 		Server: server.Config{
 			StrictHosts: cfg.StrictHosts, ProxyProtocol: cfg.ProxyProtocol, MaxStaleness: cfg.MaxStaleness, Contact: cfg.Contact,
-			MaxConnections: cfg.MaxConnections, MaxConnectionsPerAddress: cfg.MaxConnectionsPerAddress,
-			ReadTimeout: cfg.ReadTimeout, WriteTimeout: cfg.WriteTimeout, IdleTimeout: cfg.IdleTimeout,
 		},
-		Replica: replica.Config{
-			VerifyInterval: orNever(cfg.VerifyInterval),
-			DeletionGuard: replica.DeletionGuard{
-				Share: float64(orNever(cfg.HoldDeletesPercent)) / 100, Least: uint64(cfg.HoldDeletesLeast), Window: cfg.HoldDeletesWindow,
-			},
-		},
+		Replica: replica.Config{VerifyInterval: orNever(cfg.VerifyInterval)},
 		Certificates: certs.Config{
 			CertFile: tls.CertFile, KeyFile: tls.KeyFile,
 			Directory: tls.ACMEDirectory, Email: tls.Email, CAFile: tls.CAFile, Storage: tls.Storage,
@@ -102,12 +95,8 @@ func edgeSettings(all config.Config) (node.Config, error) {
 		}
 	}
 	var cause error
-	c.Replica.LookupBytes, cause = config.ParseLookupMemory(cfg.LookupMemory)
-	wrong("lookup_memory", cause)
 	c.Certificates.Addresses, cause = tls.PublicAddresses()
 	wrong("tls", cause)
-	c.Replica.MinFree.Bytes, c.Replica.MinFree.Share, cause = config.ParseMinFreeDisk(cfg.MinFreeDisk)
-	wrong("min_free_disk", cause)
 	c.ClickJournal, cause = config.ParseClickJournal(cfg.ClickJournal)
 	wrong("click_journal", cause)
 	c.Server.TrustedProxies, cause = config.ParseNetworks(cfg.TrustedProxies)

@@ -38,7 +38,7 @@ type runningEdge struct {
 }
 
 // startEdge runs an edge that follows in, and waits until it is ready.
-func startEdge(t *testing.T, in *installation, change func(*config.Config)) *runningEdge {
+func startEdge(t *testing.T, in *installation, change func(*config.Config), patient ...func(*node.Config)) *runningEdge {
 	t.Helper()
 	dir := t.TempDir()
 	cfg, err := config.Load(config.Sources{})
@@ -52,6 +52,9 @@ func startEdge(t *testing.T, in *installation, change func(*config.Config)) *run
 	require.NoError(t, cfg.TLS.Check())
 	settings, err := edgeSettings(cfg)
 	require.NoError(t, err)
+	for _, change := range patient {
+		change(&settings)
+	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	r := &runningEdge{stop: stop, done: make(chan error, 1)}
 	go func() {
@@ -157,9 +160,10 @@ func drainsFor(t *testing.T, in *installation, delay time.Duration) (seen bool) 
 	certFile, keyFile, roots := certificateFiles(t, "go.example.com")
 	e := startEdge(t, in, func(c *config.Config) {
 		c.Edge.Listen = []string{"[::1]:0", "127.0.0.1:0"}
-		c.Edge.DrainDelay, c.Edge.ShutdownTimeout = delay, patience
-		c.Edge.ReadTimeout, c.Edge.IdleTimeout = 2*patience, 2*patience
+		c.Edge.DrainDelay = delay
 		c.TLS = config.TLS{Addr: []string{"127.0.0.1:0", "[::1]:0"}, CertFile: certFile, KeyFile: keyFile}
+	}, func(c *node.Config) {
+		c.ShutdownTimeout, c.Server.ReadTimeout, c.Server.IdleTimeout = patience, 2*patience, 2*patience
 	})
 	require.Len(t, e.Listen, 2)
 	require.Len(t, e.TLS, 2)
@@ -272,8 +276,7 @@ func TestAVisitorWhoWaitsForACertificateDoesNotHoldUpAStop(t *testing.T) {
 			Addr: []string{"127.0.0.1:0"}, ACMEDirectory: authority.Directory, CAFile: authority.CAFile,
 			DNSResolvers: []string{authority.Names.Addr},
 		}
-		c.Edge.ShutdownTimeout = time.Minute
-	})
+	}, func(c *node.Config) { c.ShutdownTimeout = time.Minute })
 	at, err := net.ResolveTCPAddr("tcp", e.TLS[0])
 	require.NoError(t, err)
 	authority.AskAt(t, at)

@@ -98,9 +98,9 @@ func (p edgesCommands) acceptCommand() *cobra.Command {
 		Use:   "accept NODE",
 		Short: "Let an edge do what it holds back",
 		Long: `Let an edge make the changes that it holds back. An edge that is to delete very many links
-within a short time (edge.hold_deletes_percent), or to replace all links by far fewer,
-holds back: it serves the links that it has, and counts clicks, until the source no longer
-asks for the deletion or an operator accepts it with this command. Find the cause first.
+within ten minutes, or to replace all links by far fewer, holds back: it serves the links
+that it has, and counts clicks, until the source no longer asks for the deletion or an
+operator accepts it with this command. Find the cause first.
 Deletions are accepted up to the present head of the changelog; later ones count again.
 The audit log has an entry. On a terminal the command asks for the name; elsewhere it
 needs --yes.`,

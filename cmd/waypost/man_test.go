@@ -27,7 +27,7 @@ func TestManPages_CoverAllCommands(t *testing.T) {
 
 	page, err = os.ReadFile(filepath.Join(dir, "waypost-edge.1"))
 	require.NoError(t, err)
-	require.Contains(t, string(page), `\-\-max\-connections int`)
+	require.Contains(t, string(page), `\-\-tls\-orders\-per\-hour int`)
 	page, err = os.ReadFile(filepath.Join(dir, "waypost-dev.1"))
 	require.NoError(t, err)
 	require.Contains(t, string(page), `\-\-data\-dir string`)

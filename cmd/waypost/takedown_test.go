@@ -205,13 +205,13 @@ func (f *fleetOfTen) startEdge(i, times int) *runningNode {
 	require.NoError(f.t, err)
 	e := &cfg.Edge
 	e.Addr, e.AdminAddr, e.Region, e.Node = "127.0.0.1:0", "127.0.0.1:0", "eu-west-1", fmt.Sprintf("edge-%d", i)
-	e.ControlURLs, e.Contact, e.LookupMemory = []string{"http://" + f.gates[i%2].ln.Addr().String()}, "abuse@example.com", "16MiB"
+	e.ControlURLs, e.Contact = []string{"http://" + f.gates[i%2].ln.Addr().String()}, "abuse@example.com"
 	e.DataDir, e.StatusFile = filepath.Join(f.dir, e.Node), filepath.Join(f.dir, fmt.Sprintf("%s-%d", e.Node, times))
-	e.ShutdownTimeout = time.Second
 	cfg.Gossip.Addr, cfg.Gossip.Seeds = "127.0.0.1:0", []string{f.gossip}
 	require.NoError(f.t, e.Check())
 	settings, err := edgeSettings(cfg)
 	require.NoError(f.t, err)
+	settings.ShutdownTimeout, settings.Replica.LookupBytes = time.Second, 16<<20
 	n := f.run(e.StatusFile, func(ctx context.Context) error { return edge.Run(ctx, settings, silent) })
 	n.name = e.Node
 	return n

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/edge/gossip"
+	"waypost/internal/failpoint"
 )
 
 // Config describes a control plane.
@@ -28,14 +28,13 @@ type Config struct {
 	Contact                  string // whom visitors of a blocked link may ask; may be ""
 	TLS                      TLS
 	TrustedProxies           []netip.Prefix
-	MaxConnections           int           // of the API; see [listener.Shares]
-	MaxConnectionsPerAddress int           // of these, of one address
-	ShutdownTimeout          time.Duration // for requests under way at the end
+	MaxConnections           int           // of the API, see [listener.Shares]; default 10,000
+	MaxConnectionsPerAddress int           // of these, of one address; default 1,024
+	ShutdownTimeout          time.Duration // for requests under way at the end; default 5 s
 
 	ClusterSecret     [32]byte
 	CodeLength        int
-	PrefixLength      int
-	LeaseSize         int64
+	LeaseSize         int64 // of the first lease; default 10,000
 	SigningGeneration uint32
 	EdgeToken         string // of all edges; "": only enrolled edges are let in
 	Replica           bool   // whether a replica of all links is kept in DataDir
@@ -44,14 +43,13 @@ type Config struct {
 	OwnHosts            []string // besides that of BaseURL
 	DNSResolvers        []string // HOST:PORT; empty: those of the system
 	StrictHosts         bool
-	Anonymous           bool // requests without an API key act as the default workspace
-	Limits              Limits
-	Cleanup             bool // whether expired links are removed
+	Anonymous           bool          // requests without an API key act as the default workspace
+	RateLimit           int           // requests a second of one API key; 0: no limit
+	PurgeAfter          time.Duration // age at which a removed link is purged
 
-	// Database, Reaper and Gossip hold settings only. The control plane fills in what
-	// these parts need of one another.
+	// Database and Gossip hold settings only. The control plane fills in what these parts
+	// need of one another.
 	Database postgres.Config
-	Reaper   controlplane.ReaperConfig
 	Gossip   gossip.Config // without Bind there is no gossip
 }
 
@@ -61,10 +59,39 @@ type TLS struct {
 	ClientCAFile      string // roots of the certificates that edges must show; "": none is asked for
 }
 
-// Limits bound the requests of one client; 0: no limit.
-type Limits struct {
-	Requests  int // of one API key a second
-	Burst     int // of one API key at once
-	Workspace int // of one workspace a second, and twice as many at once
-	Failures  int // to authenticate a minute, of one address
+const (
+	// prefixLength leaves 3,844 prefixes, which are more than there will be regions, and
+	// 238,328 keys for each with the shortest codes.
+	prefixLength = 2
+
+	// A key that has its rate for itself may send two seconds of it at once, after a pause
+	// or by several connections. Five keys of a workspace can use their rates in full.
+	burstSeconds, workspaceKeys = 2, 5
+
+	// maxFailures bounds the failed attempts to authenticate of an address in a minute: more
+	// than people who mistype, and programs that missed a change of their key, need.
+	maxFailures = 30
+
+	// expiryBuffer covers clocks of edges that differ from PostgreSQL's: no edge still
+	// redirects a link that the cleanup has removed.
+	expiryBuffer = time.Hour
+	// keysKeptFor is the time in which an operator can still see that a key has expired or
+	// was revoked, and when it was last used.
+	keysKeptFor = 30 * 24 * time.Hour
+)
+
+func (c Config) withDefaults() Config {
+	if c.MaxConnections == 0 {
+		c.MaxConnections = int(failpoint.Number("connections of the API", 10_000))
+	}
+	if c.MaxConnectionsPerAddress == 0 {
+		c.MaxConnectionsPerAddress = int(failpoint.Number("connections of the API of an address", 1_024))
+	}
+	if c.ShutdownTimeout == 0 {
+		c.ShutdownTimeout = failpoint.Limit("a stop takes at most", 5*time.Second)
+	}
+	if c.LeaseSize == 0 {
+		c.LeaseSize = failpoint.Number("keys of a lease", 0)
+	}
+	return c
 }

@@ -46,7 +46,7 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
 	if cfg.Node == "" {
 		cfg.Node = "control-" + string(cfg.Region)
 	}
-	c := &control{cfg: cfg, log: log, registry: admin.NewRegistry(cfg.Version)}
+	c := &control{cfg: cfg.withDefaults(), log: log, registry: admin.NewRegistry(cfg.Version)}
 	defer func() { err = errors.Join(err, c.close()) }()
 	if err := c.open(ctx); err != nil {
 		return err
@@ -142,13 +142,13 @@ func (c *control) open(ctx context.Context) (err error) {
 // joinCluster agrees with the database on what is fixed per cluster, and makes the
 // ranges of the configured regions.
 func (c *control) joinCluster(ctx context.Context) error {
-	space, err := keyrange.NewSpace(c.cfg.CodeLength, c.cfg.PrefixLength)
+	space, err := keyrange.NewSpace(c.cfg.CodeLength, prefixLength)
 	if err != nil {
 		return err
 	}
 	c.coder = keyrange.NewCoder(space, c.cfg.ClusterSecret)
 	c.cluster, err = c.db.EnsureCluster(ctx, postgres.ClusterConfig{
-		CodeLength: c.cfg.CodeLength, PrefixLength: c.cfg.PrefixLength, Secret: c.cfg.ClusterSecret, DefaultHost: c.ownHost(),
+		CodeLength: c.cfg.CodeLength, PrefixLength: prefixLength, Secret: c.cfg.ClusterSecret, DefaultHost: c.ownHost(),
 	})
 	if err != nil {
 		return err
@@ -263,12 +263,10 @@ func (c *control) services() []services.Stage {
 		job("digest", c.digests.Run),
 		job("core", c.core.Run),
 		job("blocks to edges", c.spreadBlocks),
+		job("cleanup", c.reaper().Run),
 	}
 	if own := c.source.own; own != nil {
 		main = append(main, job("own replica", func(ctx context.Context) { own.run(ctx, c.stream) }))
-	}
-	if c.cfg.Cleanup {
-		main = append(main, job("cleanup", c.reaper().Run))
 	}
 	return []services.Stage{
 		{{Name: "admin listener", Run: func(ctx context.Context) error { // open while requests under way end
@@ -311,9 +309,10 @@ func (c *control) announce(context.Context) error {
 }
 
 func (c *control) reaper() *controlplane.Reaper {
-	r := c.cfg.Reaper
-	r.Store, r.Logger, r.Metrics = c.db, c.log, c.registry
-	return controlplane.NewReaper(r)
+	return controlplane.NewReaper(controlplane.ReaperConfig{
+		Store: c.db, Interval: failpoint.Limit("the cleanup runs every", 0), Buffer: expiryBuffer,
+		PurgeAfter: c.cfg.PurgeAfter, KeysAfter: keysKeptFor, Logger: c.log, Metrics: c.registry,
+	})
 }
 
 // ready reports whether PostgreSQL answers, and the head of its changelog.

@@ -24,7 +24,7 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 		return nil, err
 	}
 	proxies, core := c.cfg.TrustedProxies, c.core
-	guesses, client := limit.NewGuesses(c.cfg.Limits.Failures, nil), clientOf(proxies)
+	guesses, client := limit.NewGuesses(maxFailures, nil), clientOf(proxies)
 	cfg := httpapi.Config{
 		Links: core.Links, Domains: core.Domains, Keys: core.KeyRanges, Clicks: core.Clicks, Budgets: core.Budgets,
 		Blocks: core.Blocks, Access: core.Access,
@@ -35,8 +35,8 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 		Console: console, Stopping: stopping,
 		RequestTimeout: failpoint.Limit("a request takes at most", 0),
 		Limits: httpapi.Limits{
-			Requests:   limit.NewRequests(c.cfg.Limits.Requests, c.cfg.Limits.Burst, nil),
-			Workspaces: limit.NewRequests(c.cfg.Limits.Workspace, 2*c.cfg.Limits.Workspace, nil),
+			Requests:   limit.NewRequests(c.cfg.RateLimit, burstSeconds*c.cfg.RateLimit, nil),
+			Workspaces: limit.NewRequests(workspaceKeys*c.cfg.RateLimit, workspaceKeys*burstSeconds*c.cfg.RateLimit, nil),
 			Guesses:    guesses, Client: client,
 		},
 	}

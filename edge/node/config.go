@@ -11,6 +11,7 @@ import (
 	"waypost/edge/gossip"
 	"waypost/edge/replica"
 	"waypost/edge/server"
+	"waypost/internal/failpoint"
 )
 
 // Config describes an edge.
@@ -37,8 +38,23 @@ type Config struct {
 
 	Takeover        bool          // take the place of the edge that runs in DataDir, if one does
 	DrainDelay      time.Duration // between the end of readiness and the end of serving
-	ShutdownTimeout time.Duration // for requests under way at the end
+	ShutdownTimeout time.Duration // for requests under way at the end; default 5 s
 	TakeoverTimeout time.Duration // until a successor must be ready
+}
+
+// withDefaults fills in what tests of whole processes set otherwise. The parts have
+// defaults of their own.
+func (c Config) withDefaults() Config {
+	if c.ShutdownTimeout == 0 {
+		c.ShutdownTimeout = failpoint.Limit("a stop takes at most", 5*time.Second)
+	}
+	if c.Replica.LookupBytes == 0 { // decided here, because the heap's limit depends on it
+		c.Replica.LookupBytes = failpoint.Number("bytes of the lookup table", replica.DefaultLookupBytes())
+	}
+	if c.Replica.MinFree == (replica.MinFree{}) {
+		c.Replica.MinFree.Bytes = failpoint.Number("bytes that stay free", 0)
+	}
+	return c
 }
 
 // Control says how the control plane is reached.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,6 @@ import (
 	"waypost/edge/blocks"
 	"waypost/edge/certs"
 	"waypost/edge/handover"
-	"waypost/edge/replica"
 	"waypost/edge/report"
 	"waypost/edge/server"
 	"waypost/internal/admin"
@@ -38,7 +38,7 @@ const outsideHeap = 256 << 20
 
 // Run runs an edge until ctx ends, or until a successor serves in its place.
 func Run(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
-	e := &edge{cfg: cfg, log: log, departed: make(chan struct{}), leaving: make(chan struct{})}
+	e := &edge{cfg: cfg.withDefaults(), log: log, departed: make(chan struct{}), leaving: make(chan struct{})}
 	defer func() { err = errors.Join(err, e.close()) }()
 	if err := e.open(ctx); err != nil {
 		return err
@@ -51,6 +51,20 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
 		e.everyReporter(func(r *report.Reporter) { r.Announce(ctx, announceLimit) })
 	}
 	return services.Run(ctx, e.log, e.services()...)
+}
+
+const (
+	// mostConnections is a quarter of the files that the unit allows. Over TLS they need
+	// 1.5 GiB.
+	mostConnections, fewestConnections = 32 << 10, 1 << 10
+	// A connection over TLS that waits for its next request holds connectionBytes, and the
+	// rest of an edge needs besideConnections of Go's memory.
+	connectionBytes, besideConnections = 48 << 10, 256 << 20
+)
+
+// maxConnections returns how many connections fit into the memory that Go may use.
+func maxConnections(goMemory int64) int {
+	return int(max(fewestConnections, min(mostConnections, (goMemory-besideConnections)/connectionBytes)))
 }
 
 // announceLimit bounds the delay of a start for the sake of takedowns.
@@ -114,10 +128,10 @@ func (e *edge) open(ctx context.Context) (err error) {
 		return err
 	}
 	cfg.Node = e.identity.node()
-	if cfg.Replica.LookupBytes == 0 { // decided here, because the heap's limit depends on it
-		cfg.Replica.LookupBytes = replica.DefaultLookupBytes()
-	}
 	memlimit.Apply(outsideHeap+max(cfg.Replica.LookupBytes, 0), e.log)
+	if cfg.Server.MaxConnections == 0 {
+		cfg.Server.MaxConnections = maxConnections(debug.SetMemoryLimit(-1))
+	}
 	if cfg.Takeover {
 		if e.succession, err = claim(ctx, cfg, e.log); err != nil {
 			return err

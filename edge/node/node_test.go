@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -86,4 +87,10 @@ func TestEdge_ServerAndStatisticsShareThePlaces(t *testing.T) {
 	require.True(t, e.serverConfig().Places == nil, "without a database")
 	e.clicks.places = audience.OpenPlaces(audience.PlacesConfig{File: filepath.Join(t.TempDir(), "missing.mmdb")})
 	require.Same(t, e.clicks.places, e.serverConfig().Places)
+}
+
+func TestMaxConnections_FitIntoGoMemory(t *testing.T) {
+	for goMemory, want := range map[int64]int{64 << 20: 1_024, 460 << 20: 4_352, 1 << 30: 16_384, 2 << 30: 32_768, math.MaxInt64: 32_768} {
+		require.Equal(t, want, maxConnections(goMemory), "%d MiB", goMemory>>20)
+	}
 }

@@ -49,60 +49,19 @@ func (c *Control) Check() error {
 		hosts("control.own_hosts", c.OwnHosts),
 		addresses("control.dns_resolvers", c.DNSResolvers),
 		prefixed("control.trusted_proxies", networks),
-		between("control.max_connections", c.MaxConnections, 10, 1_000_000),
-		between("control.max_connections_per_address", c.MaxConnectionsPerAddress, 1, 1_000_000),
 		between("control.code_length", c.CodeLength, 5, 10),
-		between("control.prefix_length", c.PrefixLength, 1, 3),
-		between("control.lease_size", c.LeaseSize, 1, 1_000_000),
 		between("control.signing_generation", c.SigningGeneration, 1, replication.MaxGeneration),
-		between("control.peak_key_rate", c.PeakKeyRate, 0, 10_000_000),
-		between("control.events_sample", c.EventsSample, 1, 1_000_000),
 		between("control.events_keep_months", c.EventsKeepMonths, 1, 1_200),
-		lasting("control.salt_retention", c.SaltRetention, time.Hour, 30*24*time.Hour),
+		between("control.rate_limit", c.RateLimit, 0, 1_000_000),
+		notNegative("control.purge_after", c.PurgeAfter),
 		required("control.data_dir", c.DataDir, "give --data-dir, the directory in which this control plane remembers which keys were issued"),
-		positive("control.idempotency_window", c.IdempotencyWindow),
-		positive("control.shutdown_timeout", c.ShutdownTimeout),
-	)
-}
-
-// Check judges the limits of a control plane.
-func (l *Limits) Check() error {
-	return first(
-		between("rate_limits.requests", l.Requests, 0, 1_000_000),
-		between("rate_limits.burst", l.Burst, 1, 10_000_000),
-		between("rate_limits.workspace_requests", l.Workspace, 0, 10_000_000),
-		l.checkWorkspace(),
-		between("rate_limits.failures", l.Failures, 0, 100_000),
-	)
-}
-
-// checkWorkspace refuses a limit of workspaces that makes the one of keys void.
-func (l *Limits) checkWorkspace() error {
-	if l.Workspace > 0 && l.Requests > l.Workspace {
-		return fmt.Errorf("rate_limits.workspace_requests: %d is less than the %d that rate_limits.requests allows one key: make it larger, or 0 for no limit",
-			l.Workspace, l.Requests)
-	}
-	return nil
-}
-
-// Check judges the settings of the cleanup.
-func (c *Cleanup) Check() error {
-	return first(
-		positive("cleanup.interval", c.Interval),
-		between("cleanup.batch_size", c.BatchSize, 1, 1_000),
-		notNegative("cleanup.buffer", c.Buffer),
-		positive("cleanup.max_duration", c.MaxDuration),
-		notNegative("cleanup.purge_after", c.PurgeAfter),
-		notNegative("cleanup.keys_after", c.KeysAfter),
 	)
 }
 
 // Check judges the settings of an edge. The error names the first mistake.
 func (e *Edge) Check() error {
 	_, networks := ParseNetworks(e.TrustedProxies)
-	_, memory := ParseLookupMemory(e.LookupMemory)
 	_, journal := ParseClickJournal(e.ClickJournal)
-	_, _, free := ParseMinFreeDisk(e.MinFreeDisk)
 	_, peerLog := ParsePeerLog(e.PeerLog)
 	return first(
 		address("edge.addr", e.Addr),
@@ -116,25 +75,14 @@ func (e *Edge) Check() error {
 		required("edge.data_dir", e.DataDir, "give --data-dir, the directory of the replica"),
 		prefixed("edge.trusted_proxies", networks),
 		e.checkProxyProtocol(),
-		between("edge.max_connections", e.MaxConnections, 1, 1_000_000),
-		between("edge.max_connections_per_address", e.MaxConnectionsPerAddress, 1, 1_000_000),
-		positive("edge.read_timeout", e.ReadTimeout),
-		positive("edge.write_timeout", e.WriteTimeout),
-		positive("edge.idle_timeout", e.IdleTimeout),
-		prefixed("edge.lookup_memory", memory),
 		prefixed("edge.click_journal", journal),
-		prefixed("edge.min_free_disk", free),
 		e.checkPeers(),
 		prefixed("edge.peer_log", peerLog),
 		notNegative("edge.peer_after", e.PeerAfter),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		oneLine("edge.contact", e.Contact),
 		notNegative("edge.verify_interval", e.VerifyInterval),
-		between("edge.hold_deletes_percent", e.HoldDeletesPercent, 0, 100),
-		between("edge.hold_deletes_least", e.HoldDeletesLeast, 1, 1_000_000_000),
-		atLeastAMinute("edge.hold_deletes_window", e.HoldDeletesWindow),
 		notNegative("edge.drain_delay", e.DrainDelay),
-		positive("edge.shutdown_timeout", e.ShutdownTimeout),
 		positive("edge.takeover_timeout", e.TakeoverTimeout),
 	)
 }
@@ -150,14 +98,6 @@ func oneLine(setting, text string) error {
 func (c *Control) checkClientCA() error {
 	if c.ClientCAFile != "" && c.TLSCertFile == "" {
 		return errors.New("control.client_ca_file: client certificates are shown over TLS only: give control.tls_cert_file and control.tls_key_file")
-	}
-	return nil
-}
-
-// atLeastAMinute is for what is counted in minutes, up to a day.
-func atLeastAMinute(name string, d time.Duration) error {
-	if d < time.Minute || d > 12*time.Hour {
-		return fmt.Errorf("%s: %v is not between 1m and 12h", name, d)
 	}
 	return nil
 }
@@ -355,13 +295,6 @@ func secretKey(path, secret string) error {
 func positive(path string, d time.Duration) error {
 	if d <= 0 {
 		return fmt.Errorf("%s: %s is not more than 0", path, d)
-	}
-	return nil
-}
-
-func lasting(path string, d, low, high time.Duration) error {
-	if d < low || d > high {
-		return fmt.Errorf("%s: %s is not between %s and %s", path, d, low, high)
 	}
 	return nil
 }

@@ -21,8 +21,6 @@ type Config struct {
 	Edge    Edge    `yaml:"edge"`
 	TLS     TLS     `yaml:"tls"`
 	Gossip  Gossip  `yaml:"gossip"`
-	Limits  Limits  `yaml:"rate_limits"`
-	Cleanup Cleanup `yaml:"cleanup"`
 	Dev     Dev     `yaml:"dev"`
 	Client  Client  `yaml:"client"`
 }
@@ -35,95 +33,77 @@ type Log struct {
 
 // Control is a control plane.
 type Control struct {
-	Addr                     string        `yaml:"addr" help:"address of the API, HOST:PORT"`
-	AdminAddr                string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
-	Region                   string        `yaml:"region" help:"region whose key ranges this control plane mints from"`
-	Node                     string        `yaml:"node" help:"name of this control plane among those of its cluster; default: control-REGION"`
-	Regions                  []string      `yaml:"regions" help:"regions that get a key prefix at the start, if they have none"`
-	BaseURL                  string        `yaml:"base_url" help:"what short URLs begin with, such as https://go.example.com"`
-	Contact                  string        `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
-	DatabaseURL              Secret        `yaml:"database_url" flag:"database-url" help:"PostgreSQL, postgres://USER@HOST/DATABASE; a password belongs into a variable or file"`
-	DatabaseURLFile          string        `yaml:"database_url_file" help:"file that holds the database URL"`
-	ClusterSecret            Secret        `yaml:"cluster_secret" flag:"-" help:"secret of the cluster, 32 random bytes in hex; never changes"`
-	ClusterSecretFile        string        `yaml:"cluster_secret_file" help:"file that holds the cluster's secret, 32 random bytes in hex"`
-	Replica                  bool          `yaml:"replica" help:"keep a replica of all links in data_dir, as edges do: it detects after a restore that PostgreSQL lost data, even if no edge is connected, and serves snapshots to edges at hardly any cost to PostgreSQL; takes disk and CPU time like an edge without visitors"`
-	SigningGeneration        int           `yaml:"signing_generation" help:"which of the cluster's keys signs the changelog, the same on all control planes; only ever raised, when a key may be known to others"`
-	EdgeToken                Secret        `yaml:"edge_token" flag:"-" help:"token that all edges may have, at least 16 characters; empty: only edges that were enrolled are let in"`
-	EdgeTokenFile            string        `yaml:"edge_token_file" help:"file that holds the edges' token"`
-	TLSCertFile              string        `yaml:"tls_cert_file" help:"certificate chain of the API, PEM, read again when it changes; empty: the API speaks no TLS"`
-	TLSKeyFile               string        `yaml:"tls_key_file" help:"its private key, PEM"`
-	ClientCAFile             string        `yaml:"client_ca_file" help:"roots, PEM; edges must then show a client certificate of theirs with the node's name, as common name or as waypost://node/NAME"`
-	AllowPrivateTargets      bool          `yaml:"allow_private_targets" help:"accept links to private and loopback addresses, and to names that only one network knows"`
-	OwnHosts                 []string      `yaml:"own_hosts" help:"more names of this installation, such as that of the API; no workspace adds them or names below them, and no link leads to them"`
-	DNSResolvers             []string      `yaml:"dns_resolvers" help:"resolvers that are asked for the proofs of domains, HOST:PORT; empty: those of the system"`
-	StrictHosts              bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the domain of base_url"`
-	TrustedProxies           []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
-	MaxConnections           int           `yaml:"max_connections" help:"connections of the API at a time; a tenth of them is kept for edges"`
-	MaxConnectionsPerAddress int           `yaml:"max_connections_per_address" help:"connections of the API at a time of one IPv4 address or IPv6 /64; trusted proxies, and connections of edges, are exempt"`
-	CodeLength               int           `yaml:"code_length" help:"length of generated codes, 5 to 10; fixed once the cluster exists"`
-	PrefixLength             int           `yaml:"prefix_length" help:"length of key prefixes; fixed once the cluster exists"`
-	LeaseSize                int           `yaml:"lease_size" help:"counters that are leased at a time"`
-	AnonymousWorkspace       bool          `yaml:"anonymous_workspace" help:"for development only: requests without an API key act as the default workspace"`
-	PeakKeyRate              int           `yaml:"peak_key_rate" help:"most keys a second that the cluster may ever issue; 0: 10,000, or less in a small key space"`
-	EventsSample             int           `yaml:"events_sample" help:"keep one click in this many as an event, in workspaces that sample events"`
-	EventsKeepMonths         int           `yaml:"events_keep_months" help:"whole months for which events are kept, besides the current one"`
-	EventsExportDir          string        `yaml:"events_export_dir" help:"directory that gets the events of a month as compressed JSON lines before they are dropped; empty: they are dropped"`
-	SaltRetention            time.Duration `yaml:"salt_retention" help:"how long the salt of a day's visitors is kept when the day is over; clicks that come later count without a visitor"`
-	IdempotencyWindow        time.Duration `yaml:"idempotency_window" help:"for how long a request with an Idempotency-Key is remembered"`
-	DataDir                  string        `yaml:"data_dir" help:"directory in which this control plane remembers which keys were issued, in case PostgreSQL forgets"`
-	StatusFile               string        `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
-	ShutdownTimeout          time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
+	Addr                string        `yaml:"addr" help:"address of the API, HOST:PORT"`
+	AdminAddr           string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
+	Region              string        `yaml:"region" help:"region whose key ranges this control plane mints from"`
+	Node                string        `yaml:"node" help:"name of this control plane among those of its cluster; default: control-REGION"`
+	Regions             []string      `yaml:"regions" help:"regions that get a key prefix at the start, if they have none"`
+	BaseURL             string        `yaml:"base_url" help:"what short URLs begin with, such as https://go.example.com"`
+	Contact             string        `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
+	DatabaseURL         Secret        `yaml:"database_url" flag:"database-url" help:"PostgreSQL, postgres://USER@HOST/DATABASE; a password belongs into a variable or file"`
+	DatabaseURLFile     string        `yaml:"database_url_file" help:"file that holds the database URL"`
+	ClusterSecret       Secret        `yaml:"cluster_secret" flag:"-" help:"secret of the cluster, 32 random bytes in hex; never changes"`
+	ClusterSecretFile   string        `yaml:"cluster_secret_file" help:"file that holds the cluster's secret, 32 random bytes in hex"`
+	Replica             bool          `yaml:"replica" help:"keep a replica of all links in data_dir, as edges do: it detects after a restore that PostgreSQL lost data, even if no edge is connected, and serves snapshots to edges at hardly any cost to PostgreSQL; takes disk and CPU time like an edge without visitors"`
+	SigningGeneration   int           `yaml:"signing_generation" help:"which of the cluster's keys signs the changelog, the same on all control planes; only ever raised, when a key may be known to others"`
+	EdgeToken           Secret        `yaml:"edge_token" flag:"-" help:"token that all edges may have, at least 16 characters; empty: only edges that were enrolled are let in"`
+	EdgeTokenFile       string        `yaml:"edge_token_file" help:"file that holds the edges' token"`
+	TLSCertFile         string        `yaml:"tls_cert_file" help:"certificate chain of the API, PEM, read again when it changes; empty: the API speaks no TLS"`
+	TLSKeyFile          string        `yaml:"tls_key_file" help:"its private key, PEM"`
+	ClientCAFile        string        `yaml:"client_ca_file" help:"roots, PEM; edges must then show a client certificate of theirs with the node's name, as common name or as waypost://node/NAME"`
+	AllowPrivateTargets bool          `yaml:"allow_private_targets" help:"accept links to private and loopback addresses, and to names that only one network knows"`
+	OwnHosts            []string      `yaml:"own_hosts" help:"more names of this installation, such as that of the API; no workspace adds them or names below them, and no link leads to them"`
+	DNSResolvers        []string      `yaml:"dns_resolvers" help:"resolvers that are asked for the proofs of domains, HOST:PORT; empty: those of the system"`
+	StrictHosts         bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the domain of base_url"`
+	TrustedProxies      []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
+	CodeLength          int           `yaml:"code_length" help:"length of generated codes, 5 to 10; fixed once the cluster exists"`
+	AnonymousWorkspace  bool          `yaml:"anonymous_workspace" help:"for development only: requests without an API key act as the default workspace"`
+	EventsKeepMonths    int           `yaml:"events_keep_months" help:"whole months for which events are kept, besides the current one"`
+	EventsExportDir     string        `yaml:"events_export_dir" help:"directory that gets the events of a month as compressed JSON lines before they are dropped; empty: they are dropped"`
+	RateLimit           int           `yaml:"rate_limit" help:"requests a second of one API key, on average, and twice as many at once; all keys and sessions of a workspace together have five times as much; of a bulk request, every 100 links or keys count as one more; each control plane counts on its own; 0: no limit"`
+	PurgeAfter          time.Duration `yaml:"purge_after" help:"how long after its removal a link is purged everywhere, so that edges answer 404 instead of 410"`
+	DataDir             string        `yaml:"data_dir" help:"directory in which this control plane remembers which keys were issued, in case PostgreSQL forgets"`
+	StatusFile          string        `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
 }
 
 // Edge is a redirect server with its replica.
 type Edge struct {
-	Addr                     string        `yaml:"addr" help:"address of the redirects, HOST:PORT; :PORT takes IPv4 and IPv6"`
-	Listen                   []string      `yaml:"listen" help:"more addresses of the redirects, HOST:PORT"`
-	AdminAddr                string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
-	Region                   string        `yaml:"region" help:"region that this edge stands in"`
-	Node                     string        `yaml:"node" help:"name of this edge; default: the region and random letters, kept in the data directory"`
-	ControlURLs              []string      `yaml:"control_urls" help:"control planes that share a database, such as http://10.0.0.1:8080: the edge follows one, and another when that is gone or does not advance, and reports to all; or relays"`
-	Token                    Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token; an edge that is enrolled needs none"`
-	TokenFile                string        `yaml:"token_file" help:"file that holds the token"`
-	EnrolToken               Secret        `yaml:"enrol_token" env:"WAYPOST_ENROL_TOKEN" flag:"-" help:"token of waypost edges enrol, with which this edge gets a credential of its own, once; another one later replaces that"`
-	EnrolTokenFile           string        `yaml:"enrol_token_file" env:"WAYPOST_ENROL_TOKEN_FILE" help:"file that holds the enrolment token"`
-	ControlCAFile            string        `yaml:"control_ca_file" help:"roots that the control plane's certificate may have, PEM, read again when they change; default: the system's"`
-	ClientCertFile           string        `yaml:"client_cert_file" help:"certificate chain that this edge shows to the control plane, PEM; read again for each connection"`
-	ClientKeyFile            string        `yaml:"client_key_file" help:"its private key, PEM"`
-	Relay                    bool          `yaml:"relay" help:"whether other edges follow this one instead of the control plane, on peer_addr; their clicks and reports are passed on"`
-	PeerAddr                 string        `yaml:"peer_addr" help:"address on which other edges may follow this one, HOST:PORT, at which they must reach it; empty: none"`
-	PeerToken                Secret        `yaml:"peer_token" flag:"-" help:"what edges show one another, at least 16 characters, alike on all of them; default: made of the edge token; edges that have neither do not follow one another"`
-	PeerTokenFile            string        `yaml:"peer_token_file" help:"file that holds the peers' token"`
-	PeerCertFile             string        `yaml:"peer_cert_file" help:"certificate chain that this edge shows to those who follow it, who then must speak TLS, and to those it follows, PEM; read again when it changes; empty: plain HTTP"`
-	PeerKeyFile              string        `yaml:"peer_key_file" help:"its private key, PEM"`
-	PeerCAFile               string        `yaml:"peer_ca_file" help:"roots that the certificates of other edges must have, PEM, read again when they change"`
-	PeerLog                  string        `yaml:"peer_log" help:"disk space for the changes that are kept for other edges, for 72 h at most; who needs older ones takes a snapshot"`
-	Peers                    []string      `yaml:"peers" help:"edges that may be followed while the control plane is away, such as http://10.0.0.2:8090; those of the region that gossip knows are added"`
-	PeerAfter                time.Duration `yaml:"peer_after" help:"time without a word from the control plane, and up to half as much more, after which a peer is followed; 0: never"`
-	PeerBootstrap            bool          `yaml:"peer_bootstrap" help:"take the first snapshot from a peer if there is one, whether the control plane is there or not"`
-	DataDir                  string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
-	StrictHosts              bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the shared domain"`
-	TrustedProxies           []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
-	ProxyProtocol            bool          `yaml:"proxy_protocol" help:"connections of trusted proxies begin with a PROXY header, version 1 or 2"`
-	MaxConnections           int           `yaml:"max_connections" help:"connections at a time; more are closed at once"`
-	MaxConnectionsPerAddress int           `yaml:"max_connections_per_address" help:"connections at a time of one IPv4 address or IPv6 /64; trusted proxies are exempt"`
-	ReadTimeout              time.Duration `yaml:"read_timeout" help:"how long a client may take to send a request, or for a TLS handshake"`
-	WriteTimeout             time.Duration `yaml:"write_timeout" help:"how long a client may take to receive an answer"`
-	IdleTimeout              time.Duration `yaml:"idle_timeout" help:"how long a connection may stay open without a request"`
-	LookupMemory             string        `yaml:"lookup_memory" help:"memory for the links that redirects are answered from without the disk, such as 2GiB; auto: a quarter of what GOMEMLIMIT, the control group or the machine allows; 0: none"`
-	GeoIP                    string        `yaml:"geoip" help:"MaxMind database, .mmdb, of the countries and cities of visitors; read again when it changes; empty: neither is known"`
-	ClickJournal             string        `yaml:"click_journal" help:"disk space for clicks that are not counted yet, such as 4GiB, in addition to some MiB for files that are being made; auto: 2GiB, which is a week at 500 clicks a second, but at most half of what is free; when it fills, clicks that wait lose their detail first"`
-	VerifyInterval           time.Duration `yaml:"verify_interval" help:"time in which all links on disk are read once and held against their checksums and PostgreSQL's digest; what differs is fetched again; 0: never"`
-	MinFreeDisk              string        `yaml:"min_free_disk" help:"disk space that changes of links and snapshots leave free, such as 2GiB or 5%; below it they wait, while redirects and clicks go on; auto: 512MiB, or 2% of a small disk; 0: none"`
-	HoldDeletesPercent       int           `yaml:"hold_deletes_percent" help:"hold back deletions of more than this share of all links within hold_deletes_window, and snapshots that lack as much, until an operator accepts them; 0: never"`
-	HoldDeletesLeast         int           `yaml:"hold_deletes_least" help:"never hold back fewer deleted links than this"`
-	HoldDeletesWindow        time.Duration `yaml:"hold_deletes_window" help:"time in which deletions are added up for hold_deletes_percent"`
-	MaxStaleness             time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
-	Contact                  string        `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
-	StatusFile               string        `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
-	DrainDelay               time.Duration `yaml:"drain_delay" help:"how long a stopping edge serves on while /readyz says 503, so that load balancers turn away; shutdown_timeout begins after it"`
-	ShutdownTimeout          time.Duration `yaml:"shutdown_timeout" help:"how long requests under way may take at the end"`
-	TakeoverTimeout          time.Duration `yaml:"takeover_timeout" help:"how long a process that takes this one's place may take until it is ready; after that this one goes on"`
+	Addr            string        `yaml:"addr" help:"address of the redirects, HOST:PORT; :PORT takes IPv4 and IPv6"`
+	Listen          []string      `yaml:"listen" help:"more addresses of the redirects, HOST:PORT"`
+	AdminAddr       string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
+	Region          string        `yaml:"region" help:"region that this edge stands in"`
+	Node            string        `yaml:"node" help:"name of this edge; default: the region and random letters, kept in the data directory"`
+	ControlURLs     []string      `yaml:"control_urls" help:"control planes that share a database, such as http://10.0.0.1:8080: the edge follows one, and another when that is gone or does not advance, and reports to all; or relays"`
+	Token           Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token; an edge that is enrolled needs none"`
+	TokenFile       string        `yaml:"token_file" help:"file that holds the token"`
+	EnrolToken      Secret        `yaml:"enrol_token" env:"WAYPOST_ENROL_TOKEN" flag:"-" help:"token of waypost edges enrol, with which this edge gets a credential of its own, once; another one later replaces that"`
+	EnrolTokenFile  string        `yaml:"enrol_token_file" env:"WAYPOST_ENROL_TOKEN_FILE" help:"file that holds the enrolment token"`
+	ControlCAFile   string        `yaml:"control_ca_file" help:"roots that the control plane's certificate may have, PEM, read again when they change; default: the system's"`
+	ClientCertFile  string        `yaml:"client_cert_file" help:"certificate chain that this edge shows to the control plane, PEM; read again for each connection"`
+	ClientKeyFile   string        `yaml:"client_key_file" help:"its private key, PEM"`
+	Relay           bool          `yaml:"relay" help:"whether other edges follow this one instead of the control plane, on peer_addr; their clicks and reports are passed on"`
+	PeerAddr        string        `yaml:"peer_addr" help:"address on which other edges may follow this one, HOST:PORT, at which they must reach it; empty: none"`
+	PeerToken       Secret        `yaml:"peer_token" flag:"-" help:"what edges show one another, at least 16 characters, alike on all of them; default: made of the edge token; edges that have neither do not follow one another"`
+	PeerTokenFile   string        `yaml:"peer_token_file" help:"file that holds the peers' token"`
+	PeerCertFile    string        `yaml:"peer_cert_file" help:"certificate chain that this edge shows to those who follow it, who then must speak TLS, and to those it follows, PEM; read again when it changes; empty: plain HTTP"`
+	PeerKeyFile     string        `yaml:"peer_key_file" help:"its private key, PEM"`
+	PeerCAFile      string        `yaml:"peer_ca_file" help:"roots that the certificates of other edges must have, PEM, read again when they change"`
+	PeerLog         string        `yaml:"peer_log" help:"disk space for the changes that are kept for other edges, for 72 h at most; who needs older ones takes a snapshot"`
+	Peers           []string      `yaml:"peers" help:"edges that may be followed while the control plane is away, such as http://10.0.0.2:8090; those of the region that gossip knows are added"`
+	PeerAfter       time.Duration `yaml:"peer_after" help:"time without a word from the control plane, and up to half as much more, after which a peer is followed; 0: never"`
+	PeerBootstrap   bool          `yaml:"peer_bootstrap" help:"take the first snapshot from a peer if there is one, whether the control plane is there or not"`
+	DataDir         string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
+	StrictHosts     bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the shared domain"`
+	TrustedProxies  []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
+	ProxyProtocol   bool          `yaml:"proxy_protocol" help:"connections of trusted proxies begin with a PROXY header, version 1 or 2"`
+	GeoIP           string        `yaml:"geoip" help:"MaxMind database, .mmdb, of the countries and cities of visitors; read again when it changes; empty: neither is known"`
+	ClickJournal    string        `yaml:"click_journal" help:"disk space for clicks that are not counted yet, such as 4GiB, in addition to some MiB for files that are being made; auto: 2GiB, which is a week at 500 clicks a second, but at most half of what is free; when it fills, clicks that wait lose their detail first"`
+	VerifyInterval  time.Duration `yaml:"verify_interval" help:"time in which all links on disk are read once and held against their checksums and PostgreSQL's digest; what differs is fetched again; 0: never"`
+	MaxStaleness    time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
+	Contact         string        `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
+	StatusFile      string        `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
+	DrainDelay      time.Duration `yaml:"drain_delay" help:"how long a stopping edge serves on while /readyz says 503, so that load balancers turn away; then it stops"`
+	TakeoverTimeout time.Duration `yaml:"takeover_timeout" help:"how long a process that takes this one's place may take until it is ready; after that this one goes on"`
 }
 
 // TLS is for an edge that visitors reach over TLS without a proxy in between.
@@ -150,26 +130,6 @@ type Gossip struct {
 	KeyFile   string   `yaml:"key_file" flag:"gossip-key-file" help:"file that holds the gossip key"`
 }
 
-// Limits bound what one client may ask of a control plane. Each of several control
-// planes counts for itself.
-type Limits struct {
-	Requests  int `yaml:"requests" flag:"rate-limit-requests" help:"requests a second of one API key, on average; of a bulk request, every 100 links or keys count as one more; 0: no limit"`
-	Burst     int `yaml:"burst" flag:"rate-limit-burst" help:"requests of one API key at once"`
-	Workspace int `yaml:"workspace_requests" flag:"rate-limit-workspace-requests" help:"requests a second of all API keys and sessions of one workspace together, on average, and twice as many at once; 0: no limit"`
-	Failures  int `yaml:"failures" flag:"rate-limit-failures" help:"failed attempts to authenticate a minute, of one IPv4 address or IPv6 /64; of one prefix of keys, five times as many; of one account, as many an hour; 0: no limit"`
-}
-
-// Cleanup configures the removal of expired links, and of old tombstones and keys.
-type Cleanup struct {
-	Enabled     bool          `yaml:"enabled" flag:"cleanup-enabled" help:"whether this control plane removes what has expired; with several, one does it at a time"`
-	Interval    time.Duration `yaml:"interval" flag:"cleanup-interval" help:"time from one run to the next"`
-	BatchSize   int           `yaml:"batch_size" flag:"cleanup-batch-size" help:"links of one transaction"`
-	Buffer      time.Duration `yaml:"buffer" flag:"cleanup-buffer" help:"how long after its expiry a link is removed, because clocks differ; visitors get 410 from the expiry on"`
-	MaxDuration time.Duration `yaml:"max_duration" flag:"cleanup-max-duration" help:"how long a run may take"`
-	PurgeAfter  time.Duration `yaml:"purge_after" flag:"cleanup-purge-after" help:"how long after its removal a link is purged everywhere, so that edges answer 404 instead of 410"`
-	KeysAfter   time.Duration `yaml:"keys_after" flag:"cleanup-keys-after" help:"how long after its expiry or revocation an API key is deleted"`
-}
-
 // Dev is the development system: everything on one machine.
 type Dev struct {
 	DataDir     string   `yaml:"data_dir" env:"WAYPOST_DATA_DIR" help:"directory of everything that the development system keeps"`
@@ -193,25 +153,15 @@ func defaults(getenv func(string) string) Config {
 		Log: Log{Level: "info", Format: "auto"},
 		Control: Control{
 			Addr: "127.0.0.1:8080", AdminAddr: "127.0.0.1:9080",
-			StrictHosts: true, CodeLength: 7, PrefixLength: 2, SigningGeneration: 1, LeaseSize: 10_000,
-			EventsSample: 100, EventsKeepMonths: 13, SaltRetention: 48 * time.Hour, IdempotencyWindow: 24 * time.Hour,
-			MaxConnections: 10_000, MaxConnectionsPerAddress: 1_024,
-			ShutdownTimeout: 5 * time.Second,
+			StrictHosts: true, CodeLength: 7, SigningGeneration: 1, EventsKeepMonths: 13,
+			RateLimit: 1_000, PurgeAfter: 90 * 24 * time.Hour,
 		},
 		Edge: Edge{
-			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", LookupMemory: "auto", ClickJournal: "auto", MinFreeDisk: "auto",
-			StrictHosts:        true,
-			VerifyInterval:     24 * time.Hour,
-			HoldDeletesPercent: 20, HoldDeletesLeast: 1_000, HoldDeletesWindow: 10 * time.Minute,
-			PeerLog: "256MiB", PeerAfter: 15 * time.Second,
-			MaxConnections: 32_768, MaxConnectionsPerAddress: 1_024,
-			ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
-			ShutdownTimeout: 5 * time.Second, TakeoverTimeout: 30 * time.Second,
-		},
-		Limits: Limits{Requests: 1_000, Burst: 2_000, Workspace: 5_000, Failures: 30},
-		Cleanup: Cleanup{
-			Enabled: true, Interval: 15 * time.Minute, BatchSize: 1_000, Buffer: time.Hour, MaxDuration: 5 * time.Minute,
-			PurgeAfter: 90 * 24 * time.Hour, KeysAfter: 30 * 24 * time.Hour,
+			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", ClickJournal: "auto",
+			StrictHosts:    true,
+			VerifyInterval: 24 * time.Hour,
+			PeerLog:        "256MiB", PeerAfter: 15 * time.Second,
+			TakeoverTimeout: 30 * time.Second,
 		},
 		Dev: Dev{
 			DataDir: DefaultDataDir(getenv), ControlAddr: "127.0.0.1:8080",

@@ -21,7 +21,7 @@ control:
   admin_addr: 127.0.0.1:2222
   region: from-file
   trusted_proxies: [10.0.0.0/8, "::1"]
-  shutdown_timeout: 9s
+  purge_after: 9s
 `)
 	flags := parse(t, "control", "--region=from-flag", "--strict-hosts")
 	cfg, err := config.Load(config.Sources{File: file, Flags: flags, Environ: []string{
@@ -33,7 +33,7 @@ control:
 	require.Equal(t, "from-flag", cfg.Control.Region)
 	require.True(t, cfg.Control.StrictHosts)
 	require.Equal(t, 7, cfg.Control.CodeLength, "the default")
-	require.Equal(t, 9*time.Second, cfg.Control.ShutdownTimeout)
+	require.Equal(t, 9*time.Second, cfg.Control.PurgeAfter)
 	require.Equal(t, []string{"10.0.0.0/8", "::1"}, cfg.Control.TrustedProxies)
 	require.Equal(t, "info", cfg.Log.Level, "a section that the file leaves out keeps its defaults")
 }
@@ -46,7 +46,7 @@ func TestAMistakeInTheFileIsShownAtItsPlace(t *testing.T) {
 		"unknown key":             {"control:\n  adr: 127.0.0.1:80\n", []string{`:2:3: unknown key "adr" (did you mean addr?)`, "\n>  2 |   adr: 127.0.0.1:80\n", "^"}},
 		"unknown section":         {"controll:\n  addr: a\n", []string{`:1:1: unknown key "controll" (did you mean control?)`}},
 		"wrong type":              {"control:\n  code_length: seven\n", []string{":2:16: this must be a whole number", "^"}},
-		"a time without a unit":   {"edge:\n  read_timeout: 2\n", []string{":2:17: this must be a time with a unit, such as 5s"}},
+		"a time without a unit":   {"edge:\n  drain_delay: 2\n", []string{":2:16: this must be a time with a unit, such as 5s"}},
 		"neither true nor false":  {"edge:\n  strict_hosts: maybe\n", []string{":2:17: this must be true or false"}},
 		"a section as a text":     {"edge: eu-west-1\n", []string{":1:7: "}},
 		"broken YAML":             {"control: [\n", []string{":1:"}},
@@ -90,8 +90,8 @@ func TestUnknownVariables_AreNamedWithAGuess(t *testing.T) {
 }
 
 func TestAWrongValueOfAVariableNamesTheVariable(t *testing.T) {
-	_, err := config.Load(config.Sources{Environ: []string{"WAYPOST_CONTROL_LEASE_SIZE=many"}})
-	require.EqualError(t, err, `WAYPOST_CONTROL_LEASE_SIZE: "many" is no whole number`)
+	_, err := config.Load(config.Sources{Environ: []string{"WAYPOST_CONTROL_CODE_LENGTH=many"}})
+	require.EqualError(t, err, `WAYPOST_CONTROL_CODE_LENGTH: "many" is no whole number`)
 }
 
 func TestAWrongValueOfAFlagIsFoundAsItIsParsed(t *testing.T) {
@@ -161,22 +161,16 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 		"WAYPOST_CONTROL_TLS_CERT_FILE=/c":                  "control.tls_cert_file and control.tls_key_file belong together",
 		"WAYPOST_CONTROL_CLIENT_CA_FILE=/c":                 "control.client_ca_file: client certificates are shown over TLS only",
 		"WAYPOST_CONTROL_CODE_LENGTH=11":                    "control.code_length: 11 is not between 5 and 10",
-		"WAYPOST_RATE_LIMITS_WORKSPACE_REQUESTS=999":        "rate_limits.workspace_requests: 999 is less than the 1000",
+		"WAYPOST_CONTROL_RATE_LIMIT=-1":                     "control.rate_limit: -1 is not between 0 and 1000000",
 		"WAYPOST_CONTROL_TRUSTED_PROXIES=10.0.0.0/99":       "control.trusted_proxies: ",
 		"WAYPOST_EDGE_NODE=a/b":                             "edge.node: ",
 		"WAYPOST_EDGE_DATA_DIR=":                            "edge.data_dir is missing",
 		"WAYPOST_EDGE_CLIENT_KEY_FILE=/k":                   "edge.client_cert_file and edge.client_key_file belong together",
-		"WAYPOST_EDGE_LOOKUP_MEMORY=1GB":                    "edge.lookup_memory: ",
 		"WAYPOST_EDGE_CLICK_JOURNAL=1MiB":                   "edge.click_journal: ",
 		"WAYPOST_EDGE_MAX_STALENESS=-1s":                    "edge.max_staleness: ",
 		"WAYPOST_LOG_FORMAT=xml":                            "log.format: ",
 		"WAYPOST_EDGE_LISTEN=[::1]:80,81":                   `edge.listen: "81" is no address`,
 		"WAYPOST_EDGE_PROXY_PROTOCOL=true":                  "edge.proxy_protocol: name the proxies in edge.trusted_proxies",
-		"WAYPOST_EDGE_MAX_CONNECTIONS=0":                    "edge.max_connections: 0 is not between 1 and 1000000",
-		"WAYPOST_EDGE_MAX_CONNECTIONS_PER_ADDRESS=-1":       "edge.max_connections_per_address: ",
-		"WAYPOST_EDGE_READ_TIMEOUT=0s":                      "edge.read_timeout: ",
-		"WAYPOST_EDGE_WRITE_TIMEOUT=0s":                     "edge.write_timeout: ",
-		"WAYPOST_EDGE_IDLE_TIMEOUT=0s":                      "edge.idle_timeout: ",
 		"WAYPOST_EDGE_DRAIN_DELAY=-1s":                      "edge.drain_delay: ",
 		"WAYPOST_TLS_ADDR=:443":                             "tls: there is no certificate",
 		"WAYPOST_TLS_CERT_FILE=/c":                          "tls.addr is missing",
@@ -184,7 +178,7 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 		t.Run(change, func(t *testing.T) {
 			cfg, err := config.Load(config.Sources{Environ: append(slices.Clone(good), change)})
 			require.NoError(t, err)
-			for _, err = range []error{cfg.Log.Check(), cfg.Control.Check(), cfg.Edge.Check(), cfg.TLS.Check(), cfg.Limits.Check()} {
+			for _, err = range []error{cfg.Log.Check(), cfg.Control.Check(), cfg.Edge.Check(), cfg.TLS.Check()} {
 				if err != nil {
 					break
 				}

@@ -13,28 +13,6 @@ var units = []struct {
 	shift  uint
 }{{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"", 0}}
 
-// leastLookupMemory is the least memory of a lookup table, in bytes.
-const leastLookupMemory = 1 << 20
-
-// ParseLookupMemory reads edge.lookup_memory: "auto" means 0, which lets the edge
-// choose, "0" means -1, no table at all, and everything else is a number of bytes.
-func ParseLookupMemory(text string) (int64, error) {
-	switch text {
-	case "", "auto":
-		return 0, nil
-	case "0":
-		return -1, nil
-	}
-	n, ok := parseBytes(text)
-	switch {
-	case !ok:
-		return 0, fmt.Errorf("%q is no amount of memory such as auto, 0, 512MiB or 4GiB", text)
-	case n < leastLookupMemory:
-		return 0, fmt.Errorf("%q is less than 1MiB", text)
-	}
-	return n, nil
-}
-
 // leastClickJournal is 32 segments, with which a journal works on any machine.
 const leastClickJournal = 64 << 20
 
@@ -52,29 +30,6 @@ func ParseClickJournal(text string) (int64, error) {
 		return 0, fmt.Errorf("%q is less than 64MiB", text)
 	}
 	return n, nil
-}
-
-// ParseMinFreeDisk reads edge.min_free_disk: "auto" means 0 and 0, which lets the edge
-// choose, "0" means -1, and everything else is a number of bytes, or a share of the disk.
-func ParseMinFreeDisk(text string) (bytes int64, share float64, err error) {
-	switch text {
-	case "", "auto":
-		return 0, 0, nil
-	case "0":
-		return -1, 0, nil
-	}
-	if digits, ok := strings.CutSuffix(text, "%"); ok {
-		n, err := strconv.ParseUint(digits, 10, 8)
-		if err != nil || n < 1 || n > 90 {
-			return 0, 0, fmt.Errorf("%q is no share from 1%% to 90%%", text)
-		}
-		return 0, float64(n) / 100, nil
-	}
-	n, ok := parseBytes(text)
-	if !ok || n == 0 {
-		return 0, 0, fmt.Errorf("%q is no amount of disk space such as auto, 0, 5%%, 512MiB or 4GiB", text)
-	}
-	return n, 0, nil
 }
 
 // leastPeerLog is room for some batches of the largest size.

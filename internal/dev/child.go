@@ -64,12 +64,11 @@ func (s *system) startControl(databaseURL string) func(context.Context) (process
 		c.TrustedProxies = loopback
 		c.AnonymousWorkspace = true
 		c.StrictHosts = false // visitors ask an address of this machine
-		c.ShutdownTimeout = min(c.ShutdownTimeout, stopControl/2)
 		c.DataDir = s.dir.Path("control")
 		c.StatusFile = s.dir.Path("control.status")
 		settings.Gossip = s.gossip(0)
-		settings.Limits.Requests, settings.Limits.Workspace = 0, 0 // of one who measures on his own machine
-		return s.startChild(ctx, "control", settings.Environ("control", "gossip", "rate_limits", "cleanup", "log"), c.StatusFile, "control")
+		c.RateLimit = 0 // of one who measures on his own machine
+		return s.startChild(ctx, "control", settings.Environ("control", "gossip", "log"), c.StatusFile, "control")
 	}
 }
 
@@ -87,7 +86,6 @@ func (s *system) startEdge(i int, e edge) func(context.Context) (process, error)
 		c.DataDir = s.dir.Path("edges", string(e.Region))
 		c.TrustedProxies = loopback
 		c.StrictHosts = false
-		c.ShutdownTimeout = min(c.ShutdownTimeout, stopEdges/2)
 		c.StatusFile = s.dir.Path("edge-" + string(e.Region) + ".status")
 		settings.Gossip = s.gossip(1 + i)
 		return s.startChild(ctx, "edge "+string(e.Region), settings.Environ("edge", "gossip", "log"), c.StatusFile, "edge", "--takeover", "--region", c.Region)

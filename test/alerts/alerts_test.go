@@ -86,7 +86,7 @@ func (w *world) stopDatabase() {
 func (w *world) edge(node string, env ...string) *devtest.Edge {
 	w.t.Helper()
 	e, err := devtest.StartEdge(w.t, devtest.EdgeConfig{
-		Binary: devtest.Binary(w.t), Control: w.control.API, DataDir: w.t.TempDir(), Region: "eu-west-1", Node: node, Env: env,
+		Control: w.control.API, DataDir: w.t.TempDir(), Region: "eu-west-1", Node: node, Env: env,
 	})
 	require.NoError(w.t, err)
 	ready, err := e.Ready()
@@ -232,7 +232,7 @@ func TestAlerts_FireWhenTheirFaultIsMade(t *testing.T) {
 	w.fires(nil, standing...)
 	require.Eventually(t, func() bool { return slices.Equal(w.firing(), standing) }, patience, 100*time.Millisecond, "nothing else fires")
 	require.Equal(t, 0, w.doctor().Code, w.doctor().Stdout)
-	w.edge("eu-3", "WAYPOST_EDGE_MIN_FREE_DISK=1000000GiB")
+	w.edge("eu-3", "FAILPOINT=bytes that stay free@1000000000000000")
 	w.fires(nil, "ReplicaDiskLow")
 	require.Regexp(t, `CRITICAL  eu-3: has almost no room on its disk`, w.doctor().Stdout)
 

@@ -104,7 +104,6 @@ func start(t *testing.T, url string, edges int) *world {
 func (w *world) startControl() {
 	c, err := devtest.StartControl(w.t, devtest.ControlConfig{
 		Database: w.url, DataDir: filepath.Join(w.dir, "control"), Region: "eu", Node: "control-1",
-		Env: []string{"WAYPOST_CONTROL_CODE_LENGTH=7", "WAYPOST_CONTROL_PREFIX_LENGTH=2"},
 	})
 	require.NoError(w.t, err)
 	ready, err := c.Ready()

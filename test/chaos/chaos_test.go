@@ -48,7 +48,7 @@ func settings(t *testing.T) (seed uint64, long time.Duration) {
 
 func TestSystem_KeepsItsPromisesUnderFaults(t *testing.T) {
 	seed, long := settings(t)
-	binary := devtest.Binary(t)
+	binary := devtest.Failing(t)
 	began := time.Now()
 	h, found := play(t, binary, seed, plan(seed, long), long)
 	report := fmt.Sprintf("Seed %d, %d faults in %s, %d requests, %d processors.\n\n%s\n%s\n%s", seed, len(h.Faults),

@@ -280,7 +280,6 @@ func (s *system) startControl(c *control) {
 	database := fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", pgserver.Role, c.database.Addr(), pgserver.Role)
 	p, err := devtest.StartControl(s.t, devtest.ControlConfig{
 		Binary: s.binary, Database: database, DataDir: c.dir, Region: c.region, Node: c.node,
-		Env: []string{"WAYPOST_CONTROL_CODE_LENGTH=7", "WAYPOST_CONTROL_PREFIX_LENGTH=2"},
 	})
 	require.NoError(s.t, err)
 	ready, err := p.Ready()
@@ -296,7 +295,7 @@ func (s *system) startEdge(e *edge) {
 	for _, w := range e.sources {
 		urls = append(urls, w.URL())
 	}
-	env := []string{"WAYPOST_EDGE_LOOKUP_MEMORY=16MiB", "WAYPOST_EDGE_CLICK_JOURNAL=64MiB", "WAYPOST_EDGE_MIN_FREE_DISK=1MiB"}
+	env := []string{"WAYPOST_EDGE_CLICK_JOURNAL=64MiB", "FAILPOINT=bytes of the lookup table@16777216;bytes that stay free@1048576"}
 	if e.relay {
 		env = append(env, "WAYPOST_EDGE_RELAY=true", "WAYPOST_EDGE_PEER_ADDR=127.0.0.1:0")
 	}

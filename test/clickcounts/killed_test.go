@@ -117,7 +117,7 @@ func TestNoClickIsLostOrCountedTwiceWhereverAControlPlaneIsKilled(t *testing.T) 
 
 	life := func(name, env string, live func(*devtest.Control)) *devtest.Control {
 		c, err := devtest.StartControl(t, devtest.ControlConfig{
-			Database: database, DataDir: filepath.Join(base, "control"), Region: "eu-west-1", Node: name, Env: []string{env, "WAYPOST_CONTROL_SHUTDOWN_TIMEOUT=20s"},
+			Database: database, DataDir: filepath.Join(base, "control"), Region: "eu-west-1", Node: name, Env: []string{env, "FAILPOINT=a stop takes at most@20s"},
 		})
 		require.NoError(t, err)
 		ready, err := c.Ready()

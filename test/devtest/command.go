@@ -15,13 +15,13 @@ type Process struct {
 	child
 }
 
-// Spawn starts a command with WAYPOST_* variables of env only. It is killed when the
-// test ends, should it still run then. It does not die with the test's process, and
-// what it has started itself is for the caller to end.
+// Spawn starts a command with the WAYPOST_* variables of env only. It is killed when the
+// test ends, should it still run then. It does not die with the test's process,
+// and what it has started itself is for the caller to end.
 func Spawn(t testing.TB, env []string, args ...string) *Process {
 	t.Helper()
 	p := &Process{t: t}
-	cmd := command(Binary(t), env, args...)
+	cmd := command(fitting(t, env), env, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if err := p.run(t, cmd); err != nil {
 		t.Fatal(err)

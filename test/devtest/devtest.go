@@ -52,6 +52,15 @@ func Failing(t testing.TB) string {
 	return built(t, buildFailing)
 }
 
+// fitting returns Failing if the variables set failpoints, and Binary otherwise.
+func fitting(t testing.TB, env []string) string {
+	t.Helper()
+	if slices.ContainsFunc(env, func(entry string) bool { return strings.HasPrefix(entry, "FAILPOINT=") }) {
+		return Failing(t)
+	}
+	return Binary(t)
+}
+
 func built(t testing.TB, build func() (string, error)) string {
 	t.Helper()
 	if testing.Short() {
@@ -173,7 +182,18 @@ func command(binary string, env []string, args ...string) *exec.Cmd {
 			cmd.Env = append(cmd.Env, entry)
 		}
 	}
-	cmd.Env = append(append(cmd.Env, quickExit), env...)
+	cmd.Env = append(cmd.Env, quickExit)
+	var points []string // several are one variable
+	for _, entry := range env {
+		if point, ok := strings.CutPrefix(entry, "FAILPOINT="); ok && point != "" {
+			points = append(points, point)
+		} else {
+			cmd.Env = append(cmd.Env, entry)
+		}
+	}
+	if points != nil {
+		cmd.Env = append(cmd.Env, "FAILPOINT="+strings.Join(points, ";"))
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
@@ -184,7 +204,7 @@ type Config struct {
 	Anew    bool     // its database is made by the system itself, as it is for everyone else
 	Edges   string   // default: two regions on free ports
 	Args    []string // further flags of waypost dev
-	Env     []string // WAYPOST_* variables
+	Env     []string // WAYPOST_* variables, and FAILPOINT
 }
 
 // System is a `waypost dev` under test.
@@ -241,7 +261,7 @@ func (s *System) Again() {
 func (s *System) begin() {
 	s.t.Helper()
 	args := append([]string{"dev", "--data-dir", s.cfg.DataDir, "--control-addr", "127.0.0.1:0", "--edges", s.cfg.Edges}, s.cfg.Args...)
-	if err := s.run(s.t, command(Binary(s.t), s.cfg.Env, args...)); err != nil {
+	if err := s.run(s.t, command(fitting(s.t, s.cfg.Env), s.cfg.Env, args...)); err != nil {
 		s.t.Fatal(err)
 	}
 }

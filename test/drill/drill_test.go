@@ -158,9 +158,9 @@ func (d *drill) lock(statement string) (release func()) {
 func (d *drill) startControl(node string, main bool) *devtest.Control {
 	d.t.Helper()
 	c, err := devtest.StartControl(d.t, devtest.ControlConfig{
-		Binary: devtest.Binary(d.t), Database: pgservertest.Patient(d.server.URL()), DataDir: filepath.Join(d.base, node),
+		Database: pgservertest.Patient(d.server.URL()), DataDir: filepath.Join(d.base, node),
 		Region: "eu", Node: node,
-		Env: []string{"WAYPOST_CONTROL_CODE_LENGTH=7", "WAYPOST_CONTROL_PREFIX_LENGTH=2", "WAYPOST_CONTROL_LEASE_SIZE=500"},
+		Env: []string{"FAILPOINT=keys of a lease@500"},
 	})
 	require.NoError(d.t, err)
 	ready, err := c.Ready()

@@ -22,10 +22,10 @@ import (
 // connections that no later client can end. A client without an edge's credential gets
 // none of them.
 func TestControl_KeepsConnectionsForEdges(t *testing.T) {
-	binary, root := devtest.Binary(t), t.TempDir()
+	root := t.TempDir()
 	control, err := devtest.StartControl(t, devtest.ControlConfig{
-		Binary: binary, Database: databases.Database(t), DataDir: filepath.Join(root, "control", "data"), Region: "eu-west-1", Node: "one",
-		Env: []string{"WAYPOST_CONTROL_MAX_CONNECTIONS=100", "WAYPOST_CONTROL_MAX_CONNECTIONS_PER_ADDRESS=40"},
+		Database: databases.Database(t), DataDir: filepath.Join(root, "control", "data"), Region: "eu-west-1", Node: "one",
+		Env: []string{"FAILPOINT=connections of the API@100;connections of the API of an address@40"},
 	})
 	require.NoError(t, err)
 	ready, err := control.Ready()
@@ -67,7 +67,7 @@ func TestControl_KeepsConnectionsForEdges(t *testing.T) {
 	require.Equal(t, "0", sample(t, control, proven), "a guess is no proof")
 
 	e, err := devtest.StartEdge(t, devtest.EdgeConfig{
-		Binary: binary, Control: control.API, DataDir: filepath.Join(root, "edge"), Region: "eu-west-1", Node: "eu-1",
+		Control: control.API, DataDir: filepath.Join(root, "edge"), Region: "eu-west-1", Node: "eu-1",
 	})
 	require.NoError(t, err)
 	ready, err = e.Ready()

@@ -114,7 +114,7 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	}, ca)
 	ca.node("eu-1")
 	ca.node("eu-2")
-	binary := devtest.Binary(t)
+	binary := devtest.Failing(t)
 	control, err := devtest.StartControl(t, devtest.ControlConfig{
 		Binary: binary, Database: databases.Database(t), DataDir: filepath.Join(t.TempDir(), "data"), Region: "eu-west-1", Node: "one",
 		Env: []string{
@@ -235,7 +235,7 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	mended := start("WAYPOST_ENROL_TOKEN=" + token("--node", "eu-1"))
 	redirects(mended, "fourth")
 	require.NoError(t, mended.Stop())
-	full := start("WAYPOST_EDGE_MIN_FREE_DISK=1000000GiB")
+	full := start("FAILPOINT=bytes that stay free@1000000000000000")
 	redirects(full, "third")
 	require.Eventually(t, func() bool {
 		return strings.Contains(run(0, "edges").Stdout, "LOW DISK")

@@ -94,7 +94,7 @@ func TestPool_IsDrainedWhileLeasesTakeTwoSecondsAndRecoversAtOnce(t *testing.T) 
 	slow := filepath.Join(base, "slow")
 	c := start(t, devtest.ControlConfig{
 		Database: databases.Database(t), DataDir: dirOf(base, "eu"), Region: "eu-west-1", Node: "eu",
-		Env: []string{"FAILPOINT=lease keys: asked~" + slow, "WAYPOST_CONTROL_LEASE_SIZE=50"},
+		Env: []string{"FAILPOINT=lease keys: asked~" + slow, "FAILPOINT=keys of a lease@50"},
 	})
 	_, got := create(t.Context(), c.API, "")
 	require.Equal(t, http.StatusCreated, got.status, got.text)
@@ -143,7 +143,7 @@ func TestSpace_UsedUpAnswers503UntilAnOperatorMovesKeys(t *testing.T) {
 	base, database := t.TempDir(), databases.Database(t)
 	c := start(t, devtest.ControlConfig{
 		Database: database, DataDir: dirOf(base, "eu"), Region: "eu-west-1", Node: "eu",
-		Env: []string{patient, "WAYPOST_CONTROL_LEASE_SIZE=50", "WAYPOST_CONTROL_CODE_LENGTH=5", "WAYPOST_CONTROL_PREFIX_LENGTH=2", "WAYPOST_CONTROL_REGIONS=eu-west-1,us-east-1"},
+		Env: []string{patient, "FAILPOINT=keys of a lease@50", "WAYPOST_CONTROL_CODE_LENGTH=5", "WAYPOST_CONTROL_REGIONS=eu-west-1,us-east-1"},
 	})
 	// No prefix is free, and the region keeps a few hundred counters of its own.
 	useUpPrefixes(t, psql(t, database))

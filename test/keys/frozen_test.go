@@ -24,7 +24,7 @@ func TestKeys_AreNotIssuedByAControlPlaneThatWasFrozenBeyondItsLeases(t *testing
 	control := func(name string) *devtest.Control {
 		return start(t, devtest.ControlConfig{
 			Database: pgservertest.Plain(database), DataDir: filepath.Join(base, name, "data"), Region: "eu-west-1", Node: name,
-			Env: []string{"WAYPOST_CONTROL_LEASE_SIZE=500", "FAILPOINT=a control plane is dead after@2s", unhurried},
+			Env: []string{"FAILPOINT=keys of a lease@500", "FAILPOINT=a control plane is dead after@2s", unhurried},
 		})
 	}
 	frozen, other := control("frozen"), control("other")

@@ -203,7 +203,7 @@ func (l *ledger) requireNoneTwice(t *testing.T) {
 // stands still, and unhurried when it waits for the database also at its end.
 const (
 	patient   = "FAILPOINT=a request takes at most@1m;a write takes at most@1m"
-	unhurried = "WAYPOST_CONTROL_SHUTDOWN_TIMEOUT=20s"
+	unhurried = "FAILPOINT=a stop takes at most@20s"
 )
 
 // start runs a control plane and waits for it.

@@ -123,7 +123,7 @@ func (f *fleet) live(s *slot, place string) *devtest.Control {
 	s.lives++
 	c, err := devtest.StartControl(f.t, devtest.ControlConfig{
 		Database: f.database, DataDir: dirOf(f.base, s.name), Region: s.region, Node: fmt.Sprintf("%s.%d", s.name, s.lives),
-		Env: []string{"FAILPOINT=" + place + ";a control plane is dead after@" + silence.String(), "WAYPOST_CONTROL_LEASE_SIZE=1000", unhurried},
+		Env: []string{"FAILPOINT=" + place + ";a control plane is dead after@" + silence.String(), "FAILPOINT=keys of a lease@1000", unhurried},
 	})
 	if err != nil {
 		f.fail("%w", err)

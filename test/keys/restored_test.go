@@ -75,7 +75,7 @@ func (in *restored) startNodes() {
 		c, err := devtest.StartControl(in.t, devtest.ControlConfig{
 			Database: pgservertest.Patient(in.server.URL()), DataDir: dirOf(in.base, home[0]), Region: home[1], Node: fmt.Sprintf("%s.%d",
 				home[0], in.starts),
-			Env: []string{"WAYPOST_CONTROL_LEASE_SIZE=500", patient, unhurried},
+			Env: []string{"FAILPOINT=keys of a lease@500", patient, unhurried},
 		})
 		require.NoError(in.t, err)
 		in.nodes = append(in.nodes, c)

@@ -72,7 +72,7 @@ func TestKeys_AreNotIssuedAgainAfterAWholeMachineWentBack(t *testing.T) {
 		t.Helper()
 		c := start(t, devtest.ControlConfig{
 			Database: pgservertest.Patient(in.server.URL()), DataDir: memory, Region: "eu-west-1", Node: "eu-0",
-			Env: []string{"WAYPOST_CONTROL_LEASE_SIZE=500", unhurried},
+			Env: []string{"FAILPOINT=keys of a lease@500", unhurried},
 		})
 		addr := strings.TrimPrefix(c.API, "http://")
 		way.to.Store(&addr)

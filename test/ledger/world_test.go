@@ -250,7 +250,7 @@ func (w *world) startEdge(s *slot, failpoint string) *devtest.Edge {
 	s.count++
 	e, err := devtest.StartEdge(w.t, devtest.EdgeConfig{
 		Control: s.proxy.url, DataDir: s.dir, Region: "eu-west-1", Node: s.node,
-		Env: []string{"FAILPOINT=" + failpoint, "WAYPOST_EDGE_LOOKUP_MEMORY=16MiB"},
+		Env: []string{"FAILPOINT=" + failpoint, "FAILPOINT=bytes of the lookup table@16777216"},
 	})
 	ready := false
 	if err == nil {

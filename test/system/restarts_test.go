@@ -455,15 +455,15 @@ func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
 // the replica itself.
 func TestARestartUnderLoadOfAnEdgeThatReadsLinksFromDiskLosesNothing(t *testing.T) {
 	t.Parallel()
-	const room = "WAYPOST_EDGE_LOOKUP_MEMORY="
-	e := startSolo(t, room+"1MiB")
+	const room = "FAILPOINT=bytes of the lookup table@"
+	e := startSolo(t, room+"1048576")
 	e.fill(2 << 20)
 	codes := e.create(10)
 	e.remove(e.create(1)[0])
 	e.links["never-made"] = answer{status: http.StatusNotFound}
 	c := e.crowd(append(slices.Collect(maps.Keys(e.links)), codes...))
 	c.more(t, 500)
-	e.env = append(e.env, room+"0") // those that come have no table at all
+	e.env = append(e.env, room+"-1") // those that come have no table at all
 	for range 2 {
 		old := e.now
 		e.takeOver()
@@ -663,7 +663,7 @@ func TestASuccessorGoesOnWhenItsPredecessorIsKilled(t *testing.T) {
 
 func TestASuccessorFollowsTheStreamThoughItsPredecessorHangs(t *testing.T) {
 	t.Parallel()
-	e := startSolo(t, "WAYPOST_EDGE_SHUTDOWN_TIMEOUT=2m", "WAYPOST_EDGE_READ_TIMEOUT=2m")
+	e := startSolo(t, "FAILPOINT=a stop takes at most@2m")
 	codes := e.create(1)
 	conn, err := net.Dial("tcp", e.status.Addr)
 	require.NoError(t, err)
@@ -672,7 +672,7 @@ func TestASuccessorFollowsTheStreamThoughItsPredecessorHangs(t *testing.T) {
 	require.NoError(t, err)
 	old := e.now
 	// The new one waits for the old one for little more than this.
-	e.now = devtest.Spawn(t, append(slices.Clone(e.env), "WAYPOST_EDGE_SHUTDOWN_TIMEOUT=1s"), "edge", "--takeover")
+	e.now = devtest.Spawn(t, append(slices.Clone(e.env), "FAILPOINT=a stop takes at most@1s"), "edge", "--takeover")
 	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
 	require.NoError(t, unix.Kill(old.PID(), unix.SIGSTOP))
 	visitor.CloseIdleConnections() // whom the old one had hang with it

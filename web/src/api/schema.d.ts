@@ -1824,7 +1824,7 @@ export interface components {
              * @description Bytes of that file system that the edge may still use; null when unknown.
              */
             disk_free_bytes: number | null;
-            /** @description Changes of links wait until the edge's disk has room: see edge.min_free_disk. Redirects and clicks continue. */
+            /** @description Changes of links wait until the edge's disk has room: 512 MiB, or 2 % of a small disk. Redirects and clicks continue. */
             disk_low: boolean;
             /**
              * Format: int64
