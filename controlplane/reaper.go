@@ -170,7 +170,7 @@ func (r *Reaper) clean(ctx context.Context, deadline time.Time) error {
 			n, err := step.do()
 			r.cleaned.WithLabelValues(step.kind).Add(float64(n))
 			failed = errors.Join(failed, err)
-			if err != nil || n <= r.cfg.BatchSize/2 {
+			if n <= r.cfg.BatchSize/2 {
 				break // the rest is not to be had now, or just came
 			}
 		}

@@ -75,7 +75,7 @@ CREATE FUNCTION link_outlives_expiry(programme bytea) RETURNS boolean LANGUAGE s
 
 -- The reaper reads these.
 CREATE INDEX link_expiry ON link (expires_at) WHERE deleted_at IS NULL AND expires_at IS NOT NULL AND NOT link_outlives_expiry(programme);
-CREATE INDEX link_gone ON link (deleted_at) WHERE deleted_at IS NOT NULL;
+CREATE INDEX link_gone ON link (deleted_at, id) WHERE deleted_at IS NOT NULL;
 -- Deleted links that may be restored: those that the reaper deletes have expired before.
 CREATE INDEX link_bin ON link (workspace_id, deleted_at, id)
     WHERE deleted_at IS NOT NULL AND (expires_at IS NULL OR expires_at > deleted_at OR link_outlives_expiry(programme));

@@ -18,6 +18,14 @@ type ReaperStore struct {
 	pool   *pool
 	clicks *ClickStore
 	swept  atomic.Int64 // the link after which SweepClicks goes on
+	passed atomic.Pointer[tombstone]
+}
+
+// tombstone is a position in the order in which links are purged. PurgeLinks goes on
+// after the last batch in which an area failed, and from the start at the end.
+type tombstone struct {
+	place
+	at time.Time
 }
 
 // expires says of which links an expiry is the end. The index link_expiry has them.
@@ -129,16 +137,39 @@ const (
 )
 
 // PurgeLinks implements controlplane.ReaperStore. Clicks and changes go before the links,
-// and not under the head, for which all writes wait. What fails in one area does not keep
-// the others.
+// and not under the head, for which all writes wait. A failure in one area does not keep
+// the others, and the next call passes the links of this one.
 func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limit int) (int, error) {
+	from := db.passed.Load()
+	if from == nil {
+		from = &tombstone{at: time.Unix(0, 0)}
+	}
 	var all []place
-	err := db.pool.queryIn(ctx, reaper, `SELECT workspace_id, id FROM link WHERE `+purgeDue+` ORDER BY deleted_at LIMIT $2`,
-		[]any{after, limit}, collectPlaces(&all))
-	if err != nil || len(all) == 0 {
+	var last tombstone
+	err := db.pool.queryIn(ctx, reaper, `SELECT workspace_id, id, deleted_at FROM link
+		WHERE `+purgeDue+` AND (deleted_at, id) > ($3, $4) ORDER BY deleted_at, id LIMIT $2`,
+		[]any{after, limit, from.at, from.link}, func(rows pgx.Rows) error {
+			for rows.Next() {
+				if err := rows.Scan(&last.workspace, &last.link, &last.at); err != nil {
+					return err
+				}
+				all = append(all, last.place)
+			}
+			return rows.Err()
+		})
+	if err != nil {
 		return 0, classify(purging, err)
 	}
 	cleared, failed := db.purgeClicks(ctx, all, after)
+	switch {
+	case len(all) < limit:
+		db.passed.Store(nil)
+	case failed != nil:
+		db.passed.Store(&last)
+	}
+	if len(cleared) == 0 {
+		return 0, failed
+	}
 	failpoint.Hit(purging + ": clicks")
 	failed = errors.Join(failed, db.purgeChanges(ctx, cleared, after))
 	n, err := db.reapThese(ctx, purging, purge, after, cleared)
@@ -169,9 +200,7 @@ func (db *ReaperStore) SweepClicks(ctx context.Context) (int, error) {
 		last, gone = gone[0].link, gone[1:]
 	}
 	cleared, err := db.purgeClicks(ctx, gone, never) // links that are there stay as they are
-	if err == nil {
-		db.swept.Store(last)
-	}
+	db.swept.Store(last)                             // areas that failed come again in the next pass
 	return len(cleared), err
 }
 

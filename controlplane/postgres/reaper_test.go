@@ -229,6 +229,27 @@ func TestSweepClicks_ThatFailsHalfWayIsEndedByTheNext(t *testing.T) {
 	}
 }
 
+func TestPurgeLinks_PassesThoseThatFail(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, links(5)...)
+	exec(t, hand, `UPDATE link SET deleted_at = now() - interval '2 hours'`) // all at one moment
+	exec(t, hand, `INSERT INTO click_event SELECT now(), 1, id, 5, false, '', '', '', '', '', '' FROM link ORDER BY id LIMIT 2`)
+	exec(t, hand, `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$`)
+	exec(t, hand, `CREATE TRIGGER fail BEFORE DELETE ON click_event FOR EACH ROW EXECUTE FUNCTION fail()`)
+	purge := func(want int) error {
+		t.Helper()
+		n, err := db.PurgeLinks(t.Context(), time.Hour, 2)
+		require.Equal(t, want, n)
+		return err
+	}
+	require.Error(t, purge(0))
+	require.NoError(t, purge(2))
+	require.NoError(t, purge(1))
+	exec(t, hand, `DROP TRIGGER fail ON click_event`)
+	require.NoError(t, purge(2), "they are tried again")
+	require.Zero(t, number(t, hand, `SELECT count(*) FROM link`))
+}
+
 func TestThePurgeOfALinkWaitsForTheRollerInItsArea(t *testing.T) {
 	db, hand := open(t)
 	insert(t, db, link("spring"))
