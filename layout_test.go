@@ -60,9 +60,10 @@ var layers = []layer{
 		"controlplane/limit", "controlplane", "api/clickbatch", "api", "rules/budget", "rules", "",
 	}},
 	{path: "controlplane/postgres", mayUse: []string{
-		"migrations", "controlplane", "controlplane/limit", "controlplane/rollup", "replication",
+		"controlplane/postgres/scoped", "migrations", "controlplane", "controlplane/rollup", "replication",
 		"api/clickbatch", "rules/budget", "keyrange", "internal", "",
 	}},
+	{path: "controlplane/postgres/scoped", mayUse: []string{"controlplane", "controlplane/limit", ""}},
 	{path: "controlplane/backup", mayUse: []string{"migrations", "controlplane", "internal", ""}},
 	{path: "migrations"},
 	{path: "web", stdOnly: true},

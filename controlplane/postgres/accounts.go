@@ -9,6 +9,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // AccessStore keeps workspaces, accounts and their members, sessions, API keys, and the
@@ -20,7 +21,7 @@ type AccessStore struct {
 
 // Accounts implements controlplane.AccountStore.
 func (db *AccessStore) Accounts(ctx context.Context, email string, after int64, limit int) (all []controlplane.AccountInfo, err error) {
-	err = db.pool.within(ctx, operator, "list accounts", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.Operator, "list accounts", func(tx pgx.Tx) error {
 		all, err = accounts(ctx, tx, `u.deleted_at IS NULL AND ($1 = '' OR u.email = $1) AND u.id > $2
 			ORDER BY u.id LIMIT $3`, email, after, limit)
 		return err
@@ -51,7 +52,7 @@ func accounts(ctx context.Context, tx pgx.Tx, which string, args ...any) ([]cont
 			&names, &roles, &ids); err != nil {
 			return a, err
 		}
-		a.CreatedAt, a.InvitedUntil = a.CreatedAt.UTC(), utc(until)
+		a.CreatedAt, a.InvitedUntil = a.CreatedAt.UTC(), scoped.UTC(until)
 		for i := range ids {
 			a.Affiliations = append(a.Affiliations, controlplane.Affiliation{
 				Workspace: waypost.WorkspaceID(ids[i]), Slug: slugs[i], Name: names[i], Role: controlplane.Role(roles[i]),
@@ -77,7 +78,7 @@ func oneAccount(ctx context.Context, tx pgx.Tx, user int64) (controlplane.Accoun
 func (db *AccessStore) changeAny(
 	ctx context.Context, by controlplane.Actor, user int64, action string, f func(tx pgx.Tx, detail map[string]any) error,
 ) (a controlplane.AccountInfo, err error) {
-	err = db.pool.within(ctx, operator, "change an account", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.Operator, "change an account", func(tx pgx.Tx) error {
 		governed, err := lockGoverned(ctx, tx, user, 0)
 		if err != nil {
 			return err
@@ -167,7 +168,7 @@ func (db *AccessStore) InviteAccount(
 func (db *AccessStore) InviteMember(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, i controlplane.StoredInvitation, anyAccount bool,
 ) (m controlplane.Member, err error) {
-	err = db.pool.within(ctx, tenantOf(ws), "invite a user", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.TenantOf(ws), "invite a user", func(tx pgx.Tx) error {
 		if m, _, err = lockMember(ctx, tx, ws, user); err != nil {
 			return err
 		}
@@ -190,7 +191,7 @@ const invited = `invitation = $1 AND invited_until > now() AND disabled_at IS NU
 
 // Invited implements controlplane.SessionStore.
 func (db *AccessStore) Invited(ctx context.Context, hash [32]byte) (a controlplane.Account, found bool, err error) {
-	err = db.pool.within(ctx, operator, "look up an invitation", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.Operator, "look up an invitation", func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `SELECT id, email, name FROM app_user WHERE `+invited, hash[:]).Scan(&a.UserID, &a.Email, &a.Name)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
@@ -203,7 +204,7 @@ func (db *AccessStore) Invited(ctx context.Context, hash [32]byte) (a controlpla
 
 // AcceptInvitation implements controlplane.SessionStore.
 func (db *AccessStore) AcceptInvitation(ctx context.Context, hash [32]byte, password string) (accepted bool, err error) {
-	err = db.pool.within(ctx, operator, "accept an invitation", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.Operator, "accept an invitation", func(tx pgx.Tx) error {
 		var user int64
 		err := tx.QueryRow(ctx, `
 			UPDATE app_user SET password = $2, invitation = NULL, invited_until = NULL, valid_from = clock_timestamp()

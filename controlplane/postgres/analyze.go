@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"time"
+	"waypost/controlplane/postgres/scoped"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -20,7 +21,7 @@ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.
 // one link. After an import of a million links each lookup took 0.3 s until autovacuum
 // analyzed the table. Later analyses are left to autovacuum.
 func (db *DB) AnalyzeNew(ctx context.Context) {
-	db.pool.every(ctx, analyzeInterval, "first statistics of tables", db.AnalyzeNewOnce)
+	db.pool.RunEvery(ctx, analyzeInterval, "first statistics of tables", db.AnalyzeNewOnce)
 }
 
 // AnalyzeNewOnce does one round of AnalyzeNew. Several instances may do it at the same
@@ -29,17 +30,17 @@ func (db *DB) AnalyzeNewOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, maintenanceTimeLimit)
 	defer cancel()
 	var names []string
-	err := db.pool.queryIn(ctx, operator, selectNew, nil, func(rows pgx.Rows) (err error) {
+	err := db.pool.QueryIn(ctx, scoped.Operator, selectNew, nil, func(rows pgx.Rows) (err error) {
 		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		return err
 	})
 	for _, name := range names {
 		if err == nil {
-			err = db.pool.alter(ctx, func(tx pgx.Tx) error {
+			err = db.pool.AlterTable(ctx, func(tx pgx.Tx) error {
 				_, err := tx.Exec(ctx, `ANALYZE `+name)
 				return err
 			})
 		}
 	}
-	return classify("make the first statistics of tables", err)
+	return scoped.Classify("make the first statistics of tables", err)
 }

@@ -13,6 +13,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 const selectKey = `
@@ -24,7 +25,7 @@ func scanKey(row pgx.CollectableRow) (k controlplane.KeyInfo, err error) {
 	var expires, used *time.Time
 	err = row.Scan(&k.ID, &k.Name, &k.Description, &k.Prefix, &k.Scopes, &k.Owner, &k.OwnerEmail, &k.RotatedFrom, &k.CreatedAt,
 		&expires, &used)
-	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = k.CreatedAt.UTC(), utc(expires), utc(used)
+	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = k.CreatedAt.UTC(), scoped.UTC(expires), scoped.UTC(used)
 	return k, err
 }
 
@@ -32,14 +33,14 @@ func scanKey(row pgx.CollectableRow) (k controlplane.KeyInfo, err error) {
 func (db *AccessStore) APIKeys(
 	ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int,
 ) (all []controlplane.KeyInfo, err error) {
-	err = db.pool.queryIn(ctx, tenantOf(ws), selectKey+`
-		WHERE `+ofWorkspace("k.workspace_id", "$1")+` AND ($2 = 0 OR k.created_by = $2) AND ($3 = 0 OR k.id < $3) AND k.revoked_at IS NULL
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectKey+`
+		WHERE `+scoped.OfWorkspace("k.workspace_id", "$1")+` AND ($2 = 0 OR k.created_by = $2) AND ($3 = 0 OR k.id < $3) AND k.revoked_at IS NULL
 		ORDER BY k.id DESC LIMIT $4`,
 		[]any{ws, owner, before, limit}, func(rows pgx.Rows) (err error) {
 			all, err = pgx.CollectRows(rows, scanKey)
 			return err
 		})
-	return all, classify("list API keys", err)
+	return all, scoped.Classify("list API keys", err)
 }
 
 // CreateAPIKey implements controlplane.APIKeyStore.
@@ -64,7 +65,7 @@ func (db *AccessStore) makeKey(ctx context.Context, by controlplane.Actor, route
 	f func(tx pgx.Tx) (controlplane.KeyInfo, error),
 ) (made controlplane.MadeKey, err error) {
 	ws := by.Workspace
-	err = db.pool.within(ctx, tenantOf(ws), "make an API key", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.TenantOf(ws), "make an API key", func(tx pgx.Tx) error {
 		if err := lockWorkspace(ctx, tx, ws); err != nil {
 			return err
 		}
@@ -90,7 +91,7 @@ func keyMadeBy(
 ) (k controlplane.KeyInfo, found bool, err error) {
 	var hash, body []byte
 	err = tx.QueryRow(ctx, `SELECT request, body FROM idempotency WHERE `+
-		ofWorkspace("workspace_id", "$1")+` AND route = $2 AND key = $3`, ws, route, r.Key).
+		scoped.OfWorkspace("workspace_id", "$1")+` AND route = $2 AND key = $3`, ws, route, r.Key).
 		Scan(&hash, &body)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return k, false, nil
@@ -121,7 +122,7 @@ func checkKeyCount(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, owner
 	var all, own int
 	err := tx.QueryRow(ctx, `
 		SELECT count(*), count(*) FILTER (WHERE created_by = $2) FROM api_key
-		WHERE `+ofWorkspace("workspace_id", "$1")+` AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`, ws,
+		WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`, ws,
 		owner).Scan(&all, &own)
 	switch {
 	case err != nil:
@@ -153,7 +154,7 @@ func insertKey(
 }
 
 func keyOf(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, id int64) (controlplane.KeyInfo, error) {
-	rows, err := tx.Query(ctx, selectKey+` WHERE `+ofWorkspace("k.workspace_id", "$1")+` AND k.id = $2 AND k.revoked_at IS NULL`, ws, id)
+	rows, err := tx.Query(ctx, selectKey+` WHERE `+scoped.OfWorkspace("k.workspace_id", "$1")+` AND k.id = $2 AND k.revoked_at IS NULL`, ws, id)
 	if err != nil {
 		return controlplane.KeyInfo{}, err
 	}
@@ -163,7 +164,7 @@ func keyOf(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, id int64) (co
 // liveKey is which keys an actor may rotate and revoke: $1 workspace, $2 id, $3 owner or
 // 0.
 func liveKey() string {
-	return ofWorkspace("workspace_id", "$1") + ` AND id = $2 AND ($3 = 0 OR created_by = $3) AND revoked_at IS NULL`
+	return scoped.OfWorkspace("workspace_id", "$1") + ` AND id = $2 AND ($3 = 0 OR created_by = $3) AND revoked_at IS NULL`
 }
 
 // RotateAPIKey implements controlplane.APIKeyStore.
@@ -193,7 +194,7 @@ func (db *AccessStore) RotateAPIKey(
 		}
 		var rotated bool
 		err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM api_key WHERE `+
-			ofWorkspace("workspace_id", "$1")+` AND rotated_from = $2 AND revoked_at IS NULL)`, ws, id).Scan(&rotated)
+			scoped.OfWorkspace("workspace_id", "$1")+` AND rotated_from = $2 AND revoked_at IS NULL)`, ws, id).Scan(&rotated)
 		if err != nil {
 			return k, err
 		}
@@ -205,7 +206,7 @@ func (db *AccessStore) RotateAPIKey(
 				return k, err
 			}
 		}
-		n.ExpiresAt = utc(expires)
+		n.ExpiresAt = scoped.UTC(expires)
 		if k, err = insertKey(ctx, tx, ws, n, keeper, id, m); err != nil {
 			return k, err
 		}
@@ -235,7 +236,7 @@ func replacedName(name string, by int64) string {
 
 // RevokeAPIKey implements controlplane.APIKeyStore.
 func (db *AccessStore) RevokeAPIKey(ctx context.Context, by controlplane.Actor, owner, id int64) error {
-	return db.pool.within(ctx, tenantOf(by.Workspace), "revoke an API key", func(tx pgx.Tx) error {
+	return db.pool.Within(ctx, scoped.TenantOf(by.Workspace), "revoke an API key", func(tx pgx.Tx) error {
 		var name string
 		err := tx.QueryRow(ctx, `UPDATE api_key SET revoked_at = now() WHERE `+liveKey()+` RETURNING name`, by.Workspace, id, owner).Scan(&name)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -257,7 +258,7 @@ func (db *AccessStore) CreateKey(ctx context.Context, slug, name string, scopes 
 		return "", err
 	}
 	m := controlplane.KeyMaterial{Prefix: key[:controlplane.KeyDisplay], Hash: controlplane.HashKey(key)}
-	err = db.pool.within(ctx, operator, "make an API key", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.Operator, "make an API key", func(tx pgx.Tx) error {
 		var ws waypost.WorkspaceID
 		err := tx.QueryRow(ctx, `SELECT id FROM workspace WHERE slug = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, slug).Scan(&ws)
 		if errors.Is(err, pgx.ErrNoRows) {

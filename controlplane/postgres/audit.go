@@ -9,31 +9,24 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // Audit implements controlplane.AuditStore.
 func (db *AccessStore) Audit(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]controlplane.AuditEntry, error) {
 	var entries []controlplane.AuditEntry
-	as, of := tenantOf(ws), ofWorkspace("a.workspace_id", "$1")
+	as, of := scoped.TenantOf(ws), scoped.OfWorkspace("a.workspace_id", "$1")
 	if ws == 0 {
-		as, of = operator, "$1::bigint = 0"
+		as, of = scoped.Operator, "$1::bigint = 0"
 	}
-	err := db.pool.queryIn(ctx, as, `
+	err := db.pool.QueryIn(ctx, as, `
 		SELECT a.id, a.at, a.actor, a.action, a.subject, convert_to(a.detail::text, 'UTF8'), w.slug FROM audit a
 			JOIN workspace w ON w.id = a.workspace_id
 		WHERE `+of+` AND ($2 = 0 OR a.id < $2) ORDER BY a.id DESC LIMIT $3`, []any{ws, before, limit}, func(rows pgx.Rows) (err error) {
 		entries, err = pgx.CollectRows(rows, pgx.RowToStructByPos[controlplane.AuditEntry])
 		return err
 	})
-	return entries, classify("read the audit log", err)
-}
-
-// audit notes an act in the transaction that it is part of, whose scope is operator or
-// the actor's own workspace.
-func audit(ctx context.Context, tx pgx.Tx, by controlplane.Actor, action, subject string, detail []byte) error {
-	_, err := tx.Exec(ctx, `INSERT INTO audit (workspace_id, actor, action, subject, detail) VALUES ($1, $2, $3, $4, $5::text::jsonb)`,
-		by.Workspace, by.Label(), action, subject, string(detail))
-	return err
+	return entries, scoped.Classify("read the audit log", err)
 }
 
 // auditAccount notes an act on an account, in the workspace that manages the account.
@@ -54,7 +47,7 @@ func auditAccount(ctx context.Context, tx pgx.Tx, by controlplane.Actor, user in
 	if err != nil {
 		return fmt.Errorf("encode the detail of an act: %w", err)
 	}
-	return audit(ctx, tx, by, action, subjectUser(user), text)
+	return scoped.NoteAct(ctx, tx, by, action, subjectUser(user), text)
 }
 
 // auditBoth notes an act in the actor's workspace, and in the one that it was done
@@ -66,16 +59,16 @@ func auditBoth(ctx context.Context, tx pgx.Tx, by controlplane.Actor, ws waypost
 		return fmt.Errorf("encode the detail of an act: %w", err)
 	}
 	if by.Workspace != ws && by.Workspace != 0 {
-		if err := tenantOf(by.Workspace).enter(ctx, tx); err != nil {
+		if err := scoped.TenantOf(by.Workspace).Enter(ctx, tx); err != nil {
 			return err
 		}
-		if err := audit(ctx, tx, by, action, subject, text); err != nil {
+		if err := scoped.NoteAct(ctx, tx, by, action, subject, text); err != nil {
 			return err
 		}
-		if err := tenantOf(ws).enter(ctx, tx); err != nil {
+		if err := scoped.TenantOf(ws).Enter(ctx, tx); err != nil {
 			return err
 		}
 	}
 	by.Workspace = ws
-	return audit(ctx, tx, by, action, subject, text)
+	return scoped.NoteAct(ctx, tx, by, action, subject, text)
 }

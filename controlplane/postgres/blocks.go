@@ -9,6 +9,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/replication"
 )
 
@@ -99,7 +100,7 @@ func putBlock(ctx context.Context, tx pgx.Tx, b *waypost.Block) (bool, error) {
 // Blocks implements controlplane.BlockStore.
 func (db *BlockStore) Blocks(ctx context.Context, place int64, limit int) (all []waypost.Block, last int64, err error) {
 	last = place
-	err = db.pool.queryIn(ctx, operator, selectBlocks, []any{place, limit}, func(rows pgx.Rows) error {
+	err = db.pool.QueryIn(ctx, scoped.Operator, selectBlocks, []any{place, limit}, func(rows pgx.Rows) error {
 		var b waypost.Block
 		var policy string
 		_, err := pgx.ForEachRow(rows, []any{&b.Host, &b.Code, &b.Version, &b.Blocked, &policy, &b.Reason, &b.At, &last}, func() (err error) {
@@ -110,14 +111,14 @@ func (db *BlockStore) Blocks(ctx context.Context, place int64, limit int) (all [
 		})
 		return err
 	})
-	return all, last, classify("read blocks", err)
+	return all, last, scoped.Classify("read blocks", err)
 }
 
 // BlockDigest implements controlplane.BlockStore.
 func (db *BlockStore) BlockDigest(ctx context.Context) (uint64, error) {
 	var digest int64
-	err := db.pool.queryRowIn(ctx, operator, `SELECT coalesce(bit_xor(stamp), 0) FROM link_block`, nil, &digest)
-	return uint64(digest), classify("compare blocks", err)
+	err := db.pool.QueryRowIn(ctx, scoped.Operator, `SELECT coalesce(bit_xor(stamp), 0) FROM link_block`, nil, &digest)
+	return uint64(digest), scoped.Classify("compare blocks", err)
 }
 
 // RecoverBlocks implements controlplane.BlockStore.
@@ -139,7 +140,7 @@ func (db *BlockStore) RecoverBlocks(ctx context.Context, all []waypost.Block) (t
 				return fmt.Errorf("encode the detail of a block: %w", err)
 			}
 			by := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Name: "control plane"}
-			if err := audit(ctx, tx, by, "links.block_recovered", subjectBlock(b), text); err != nil {
+			if err := scoped.NoteAct(ctx, tx, by, "links.block_recovered", subjectBlock(b), text); err != nil {
 				return err
 			}
 		}

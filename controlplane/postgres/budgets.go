@@ -12,6 +12,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/rules/budget"
 )
 
@@ -146,13 +147,13 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 	if slices.ContainsFunc(r.Accounts, func(a controlplane.BudgetAccount) bool { return a.Want > 0 }) {
 		err = db.pool.change(ctx, reportingBudgets, func(tx pgx.Tx, _ uint32) error { return report(tx) })
 	} else {
-		err = db.pool.within(ctx, operator, reportingBudgets, report)
+		err = db.pool.Within(ctx, scoped.Operator, reportingBudgets, report)
 	}
 	if err != nil {
 		return answer, err
 	}
 	if ended {
-		db.pool.log.Error("an edge has lost its grants of click budgets, and PostgreSQL may have forgotten them: "+
+		db.pool.Log.Error("an edge has lost its grants of click budgets, and PostgreSQL may have forgotten them: "+
 			"links that exist now are granted no more clicks", "edge", r.Node)
 	}
 	for i := range answer.Grants {
@@ -171,9 +172,9 @@ func (db *BudgetStore) warn(ctx context.Context) {
 		return
 	}
 	var nodes []string
-	err := db.pool.queryIn(ctx, operator, `SELECT node FROM budget_awaited ORDER BY node LIMIT 20`, nil, collect(&nodes))
+	err := db.pool.QueryIn(ctx, scoped.Operator, `SELECT node FROM budget_awaited ORDER BY node LIMIT 20`, nil, scoped.CollectInto(&nodes))
 	if err == nil && len(nodes) > 0 {
-		db.pool.log.Warn("no clicks of budgets are granted before these edges have reported what they hold", "edges", nodes)
+		db.pool.Log.Warn("no clicks of budgets are granted before these edges have reported what they hold", "edges", nodes)
 	}
 }
 
@@ -383,8 +384,8 @@ const selectLinkBudget = `
 // LinkBudget implements controlplane.BudgetStore.
 func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, link int64) (b controlplane.LinkBudget, err error) {
 	var base int64
-	as := operator.sharedBy(ws)
-	err = db.pool.queryIn(ctx, as, selectLinkBudget+ofWorkspace("l.workspace_id", "$2"), []any{link, ws}, func(rows pgx.Rows) error {
+	as := scoped.Operator.SharedBy(ws)
+	err = db.pool.QueryIn(ctx, as, selectLinkBudget+scoped.OfWorkspace("l.workspace_id", "$2"), []any{link, ws}, func(rows pgx.Rows) error {
 		if !rows.Next() {
 			rows.Close()
 			if rows.Err() != nil {
@@ -395,7 +396,7 @@ func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, l
 		return rows.Scan(&b.Limit, &base, &b.Granted, &b.Spent)
 	})
 	if err != nil {
-		return b, classify("read a budget", err)
+		return b, scoped.Classify("read a budget", err)
 	}
 	b.Granted += base
 	b.Spent += base
@@ -410,9 +411,9 @@ const countFrozen = `SELECT CASE WHEN budget_frozen() THEN (SELECT count(*) FROM
 // FrozenBudgets returns the number of budgets that grant nothing before edges have
 // reported, up to 100,000.
 func (db *BudgetStore) FrozenBudgets(ctx context.Context) (n int64, err error) {
-	err = db.pool.queryIn(ctx, operator, countFrozen, nil, func(rows pgx.Rows) error {
+	err = db.pool.QueryIn(ctx, scoped.Operator, countFrozen, nil, func(rows pgx.Rows) error {
 		n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
 		return err
 	})
-	return n, classify("count the frozen budgets", err)
+	return n, scoped.Classify("count the frozen budgets", err)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"waypost"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/replication"
 )
 
@@ -41,19 +42,19 @@ func scanHead(row pgx.Row) (h replication.Head, err error) {
 func (db *Changelog) Head(ctx context.Context) (replication.Head, error) {
 	var h replication.Head
 	var b pgx.Batch
-	stream.first(&b)
+	scoped.Stream.EnterBatch(&b)
 	b.Queue(selectHead).QueryRow(func(row pgx.Row) (err error) {
 		h, err = scanHead(row)
 		return err
 	})
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
-		return h, classify("connect", err)
+		return h, scoped.Classify("connect", err)
 	}
 	defer conn.Release()
 	asked := time.Now()
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
-		return h, classify("read the head", err)
+		return h, scoped.Classify("read the head", err)
 	}
 	db.pool.clock.heard(asked, time.UnixMilli(h.At))
 	return h, nil
@@ -77,7 +78,7 @@ func (db *Changelog) Read(ctx context.Context, after waypost.Position, maxRecord
 	var rows changelogRows
 
 	var q pgx.Batch
-	q.Queue(enterTail, stream.role)
+	q.Queue(enterTail, scoped.Stream.Role)
 	q.Queue(selectHead).QueryRow(func(row pgx.Row) (err error) {
 		head, err = scanHead(row)
 		return err
@@ -95,7 +96,7 @@ func (db *Changelog) Read(ctx context.Context, after waypost.Position, maxRecord
 	// One row more than asked for shows whether the last transaction is whole.
 	q.Queue(selectChangelog+` WHERE seq > $1 ORDER BY seq, ord LIMIT $2`, int64(after.Seq), maxRecords+1).Query(rows.read)
 	if err := db.pool.SendBatch(ctx, &q).Close(); err != nil {
-		return b, classify("read the changelog", err)
+		return b, scoped.Classify("read the changelog", err)
 	}
 	switch {
 	case head.Position.Epoch != after.Epoch, after.Seq > head.Position.Seq, known && !same:
@@ -128,7 +129,7 @@ func (db *Changelog) wholeTransactions(ctx context.Context, rows *changelogRows)
 	}
 	rows.all = nil
 	var count, bytes int64
-	err := db.pool.queryIn(ctx, stream, `SELECT count(*), coalesce(sum(octet_length(payload) + coalesce(octet_length(programme), 0)), 0) FROM changelog WHERE seq = $1`,
+	err := db.pool.QueryIn(ctx, scoped.Stream, `SELECT count(*), coalesce(sum(octet_length(payload) + coalesce(octet_length(programme), 0)), 0) FROM changelog WHERE seq = $1`,
 		[]any{last}, func(r pgx.Rows) error {
 			for r.Next() {
 				if err := r.Scan(&count, &bytes); err != nil {
@@ -138,14 +139,14 @@ func (db *Changelog) wholeTransactions(ctx context.Context, rows *changelogRows)
 			return r.Err()
 		})
 	if err != nil {
-		return classify("measure a transaction", err)
+		return scoped.Classify("measure a transaction", err)
 	}
 	if count > int64(db.cfg.MaxTransaction) || bytes > maxTransactionBytes {
-		db.pool.log.Warn("a transaction is too large for the stream: followers take a snapshot", "seq", last, "records", count, "bytes", bytes)
+		db.pool.Log.Warn("a transaction is too large for the stream: followers take a snapshot", "seq", last, "records", count, "bytes", bytes)
 		return replication.ErrTrimmed
 	}
-	err = db.pool.queryIn(ctx, stream, selectChangelog+` WHERE seq = $1 ORDER BY ord`, []any{last}, rows.read)
-	return classify("read a transaction", err)
+	err = db.pool.QueryIn(ctx, scoped.Stream, selectChangelog+` WHERE seq = $1 ORDER BY ord`, []any{last}, rows.read)
+	return scoped.Classify("read a transaction", err)
 }
 
 // maxTransactionBytes bounds the payloads of a transaction that is streamed; a

@@ -11,19 +11,20 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // History implements controlplane.LinkStore.
 func (db *LinkStore) History(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code,
 	before waypost.Revision, limit int,
 ) (l waypost.Link, changes []controlplane.Change, err error) {
-	err = db.pool.queryIn(ctx, tenantOf(ws), `
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
 		SELECT l.created_at, l.created_by, l.expires_at, l.deleted_at, l.rev_epoch, l.rev_seq,
 		       c.rev_epoch, c.rev_seq, c.at, c.what, coalesce(c.actor, '{}'), c.before, c.after
 		FROM link l LEFT JOIN LATERAL (
 			SELECT * FROM link_change c WHERE c.link_id = l.id AND (c.rev_epoch, c.rev_seq) < ($4, $5)
 			ORDER BY c.rev_epoch DESC, c.rev_seq DESC LIMIT $6) c ON true
-		WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.domain_id = $2 AND l.code = $3
+		WHERE `+scoped.OfWorkspace("l.workspace_id", "$1")+` AND l.domain_id = $2 AND l.code = $3
 		ORDER BY c.rev_epoch DESC, c.rev_seq DESC`,
 		[]any{ws, domain, code, int64(before.Epoch), int64(before.Seq), limit}, func(rows pgx.Rows) error {
 			var expires, deleted, at *time.Time
@@ -36,11 +37,11 @@ func (db *LinkStore) History(ctx context.Context, ws waypost.WorkspaceID, domain
 				&l.CreatedAt, &l.CreatedBy, &expires, &deleted, &l.Revision.Epoch, &l.Revision.Seq,
 				&epoch, &seq, &at, &what, &by, &old, &new,
 			}, func() error {
-				l.Code, l.CreatedAt, l.ExpiresAt, l.DeletedAt = code, l.CreatedAt.UTC(), utc(expires), utc(deleted)
+				l.Code, l.CreatedAt, l.ExpiresAt, l.DeletedAt = code, l.CreatedAt.UTC(), scoped.UTC(expires), scoped.UTC(deleted)
 				if epoch == nil {
 					return nil
 				}
-				c := controlplane.Change{Revision: waypost.Revision{Epoch: *epoch, Seq: *seq}, At: utc(at), What: deref(what), By: by}
+				c := controlplane.Change{Revision: waypost.Revision{Epoch: *epoch, Seq: *seq}, At: scoped.UTC(at), What: scoped.Deref(what), By: by}
 				for name, value := range old {
 					c.Fields = append(c.Fields, controlplane.FieldChange{Name: name, Before: value, After: new[name]})
 				}
@@ -54,7 +55,7 @@ func (db *LinkStore) History(ctx context.Context, ws waypost.WorkspaceID, domain
 	if err == nil && l.Code == "" {
 		return l, nil, waypost.ErrNoLink
 	}
-	return l, changes, classify("read the history of a link", err)
+	return l, changes, scoped.Classify("read the history of a link", err)
 }
 
 const (
@@ -72,12 +73,12 @@ func (db *ReaperStore) purgeChanges(ctx context.Context, links []int64, after ti
 	for some := range slices.Chunk(links, historiesAtOnce) {
 		for n := int64(changesAtOnce); n == changesAtOnce; {
 			var err error
-			n, err = db.pool.execIn(ctx, reaper.lookingUp(), `
+			n, err = db.pool.ExecIn(ctx, scoped.Reaper.LookingUp(), `
 				DELETE FROM link_change WHERE (link_id, rev_epoch, rev_seq) IN (
 					SELECT c.link_id, c.rev_epoch, c.rev_seq FROM link l JOIN link_change c ON c.link_id = l.id
 					WHERE l.`+purgeDue+` AND l.id = ANY ($2) LIMIT $3)`, after, some, changesAtOnce)
 			if err != nil {
-				return classify("purge changes of links", err)
+				return scoped.Classify("purge changes of links", err)
 			}
 		}
 	}

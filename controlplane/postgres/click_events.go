@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"time"
+	"waypost/controlplane/postgres/scoped"
 
 	"github.com/jackc/pgx/v5"
 
@@ -61,14 +62,14 @@ func (db *ClickStore) eventsOf(
 		return nil, nil
 	}
 	every := make(map[int64]uint64) // of how many clicks of a workspace one is kept
-	err := db.pool.queryIn(ctx, ingest, findEventWishes, []any{workspacesOf(targets)}, func(rows pgx.Rows) error {
+	err := db.pool.QueryIn(ctx, scoped.Ingest, findEventWishes, []any{workspacesOf(targets)}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			var id int64
 			var settings string
 			if err := rows.Scan(&id, &settings); err != nil {
 				return err
 			}
-			wish := readSettings(settings, db.cfg.EventSample)
+			wish := scoped.ReadSettings(settings, db.cfg.EventSample)
 			if every[id] = 1; wish.Events == "sampled" {
 				every[id] = uint64(wish.EventsSample)
 			}
@@ -76,7 +77,7 @@ func (db *ClickStore) eventsOf(
 		return rows.Err()
 	})
 	if err != nil {
-		return nil, classify("read who wants single clicks", err)
+		return nil, scoped.Classify("read who wants single clicks", err)
 	}
 	if len(every) == 0 {
 		return nil, nil
@@ -141,18 +142,18 @@ WHERE c.relkind = 'r' AND NOT c.relispartition AND c.relname ~ '^click_event_[0-
 // deleteSingles deletes the single clicks of links of a workspace and returns their
 // number. If it fails, deleted clicks stay deleted, so that a retry gets further.
 // Detached months come last, so that a month that is detached meanwhile is among them.
-func (db *ClickStore) deleteSingles(ctx context.Context, as scope, ws waypost.WorkspaceID, links []int64) (gone int64, err error) {
+func (db *ClickStore) deleteSingles(ctx context.Context, as scoped.Scope, ws waypost.WorkspaceID, links []int64) (gone int64, err error) {
 	if gone, err = db.deleteSinglesOf(ctx, as, "click_event", ws, links); err != nil {
 		return gone, err
 	}
 	var months []string
-	if err := db.pool.queryIn(ctx, as, selectDetached, nil, collect(&months)); err != nil {
+	if err := db.pool.QueryIn(ctx, as, selectDetached, nil, scoped.CollectInto(&months)); err != nil {
 		return gone, err
 	}
 	for _, month := range months {
 		n, err := db.deleteSinglesOf(ctx, as, pgx.Identifier{month}.Sanitize(), ws, links)
 		gone += n
-		if err != nil && pgCode(err) != undefinedTable { // it was dropped
+		if err != nil && scoped.PgCode(err) != scoped.UndefinedTable { // it was dropped
 			return gone, err
 		}
 	}
@@ -163,19 +164,19 @@ func (db *ClickStore) deleteSingles(ctx context.Context, as scope, ws waypost.Wo
 // within a statement's time however many there are. A step ends with the time of the last
 // of the link's first clicks; each partition is read by its index, in order.
 func (db *ClickStore) deleteSinglesOf(
-	ctx context.Context, as scope, table string, ws waypost.WorkspaceID, links []int64,
+	ctx context.Context, as scoped.Scope, table string, ws waypost.WorkspaceID, links []int64,
 ) (gone int64, err error) {
 	var clicked []int64
-	if err := db.pool.queryIn(ctx, as, `
-		SELECT id FROM unnest($2::bigint[]) id WHERE EXISTS (SELECT FROM `+table+` WHERE `+ofWorkspace("workspace_id", "$1")+` AND link_id = id)`,
-		[]any{ws, links}, collect(&clicked)); err != nil {
+	if err := db.pool.QueryIn(ctx, as, `
+		SELECT id FROM unnest($2::bigint[]) id WHERE EXISTS (SELECT FROM `+table+` WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND link_id = id)`,
+		[]any{ws, links}, scoped.CollectInto(&clicked)); err != nil {
 		return 0, err
 	}
-	own := ` FROM ` + table + ` WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = $2`
+	own := ` FROM ` + table + ` WHERE ` + scoped.OfWorkspace("workspace_id", "$1") + ` AND link_id = $2`
 	for _, link := range clicked {
 		for {
 			var end *time.Time
-			if err := db.pool.queryRowIn(ctx, as, `SELECT max(at) FROM (SELECT at`+own+` ORDER BY at LIMIT $3) first`,
+			if err := db.pool.QueryRowIn(ctx, as, `SELECT max(at) FROM (SELECT at`+own+` ORDER BY at LIMIT $3) first`,
 				[]any{ws, link, singlesAtOnce}, &end); err != nil {
 				return gone, err
 			}
@@ -183,7 +184,7 @@ func (db *ClickStore) deleteSinglesOf(
 				break
 			}
 			var n int64
-			if err := db.pool.queryRowIn(ctx, as, `WITH gone AS (DELETE`+own+` AND at <= $3 RETURNING clicks)
+			if err := db.pool.QueryRowIn(ctx, as, `WITH gone AS (DELETE`+own+` AND at <= $3 RETURNING clicks)
 				SELECT coalesce(sum(clicks), 0)::bigint FROM gone`,
 				[]any{ws, link, *end}, &n); err != nil {
 				return gone, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/atomicfile"
 	"waypost/internal/failpoint"
 )
@@ -30,10 +31,10 @@ const maintenanceLocks = 7305
 // KeepEvents keeps months of single clicks ready ahead of time, and exports and drops
 // those that are old enough, until ctx is over.
 func (db *ClickStore) KeepEvents(ctx context.Context) {
-	db.pool.every(ctx, eventsInterval, "months of clicks", func(ctx context.Context) error {
+	db.pool.RunEvery(ctx, eventsInterval, "months of clicks", func(ctx context.Context) error {
 		var now time.Time // not this machine's: a month that is dropped does not come back
-		if err := db.pool.queryRowIn(ctx, operator, `SELECT clock_timestamp()`, nil, &now); err != nil {
-			return classify("read the clock", err)
+		if err := db.pool.QueryRowIn(ctx, scoped.Operator, `SELECT clock_timestamp()`, nil, &now); err != nil {
+			return scoped.Classify("read the clock", err)
 		}
 		return db.KeepEventsOnce(ctx, now)
 	})
@@ -67,20 +68,20 @@ func (db *ClickStore) KeepEventsOnce(ctx context.Context, now time.Time) error {
 
 // strayMonths returns the months of clicks that arrived when there was no table for them.
 func (db *ClickStore) strayMonths(ctx context.Context) (months []time.Time, err error) {
-	err = db.pool.queryIn(ctx, operator, `SELECT DISTINCT date_trunc('month', at AT TIME ZONE 'UTC')::timestamptz
+	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT DISTINCT date_trunc('month', at AT TIME ZONE 'UTC')::timestamptz
 		FROM click_event_default LIMIT 100`, nil,
 		func(rows pgx.Rows) (err error) {
 			months, err = pgx.CollectRows(rows, pgx.RowTo[time.Time])
 			return err
 		})
-	return months, classify("look for clicks without a month", err)
+	return months, scoped.Classify("look for clicks without a month", err)
 }
 
 // makeEventMonth makes the table of a month, unless it is there. Clicks of the month that
 // came before it move into it.
 func (db *ClickStore) makeEventMonth(ctx context.Context, month time.Time) error {
 	month = month.UTC()
-	err := db.pool.alter(ctx, func(tx pgx.Tx) error {
+	err := db.pool.AlterTable(ctx, func(tx pgx.Tx) error {
 		var there bool
 		if err := tx.QueryRow(ctx, `SELECT pg_advisory_xact_lock($1, $2)::text IS NOT NULL AND to_regclass($3) IS NOT NULL`,
 			maintenanceLocks, eventsLock, "click_event_"+month.Format("2006_01")).Scan(&there); err != nil || there {
@@ -91,7 +92,7 @@ func (db *ClickStore) makeEventMonth(ctx context.Context, month time.Time) error
 		if _, err := tx.Exec(ctx, `LOCK TABLE click_event_default IN ACCESS EXCLUSIVE MODE`); err != nil {
 			return err
 		}
-		if err := ingest.enter(ctx, tx); err != nil {
+		if err := scoped.Ingest.Enter(ctx, tx); err != nil {
 			return err
 		}
 		for _, sql := range []string{
@@ -104,19 +105,19 @@ func (db *ClickStore) makeEventMonth(ctx context.Context, month time.Time) error
 				return err
 			}
 		}
-		if err := owner.enter(ctx, tx); err != nil {
+		if err := scoped.Owner.Enter(ctx, tx); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `SELECT click_event_month($1::date)`, month); err != nil {
 			return err
 		}
-		if err := ingest.enter(ctx, tx); err != nil {
+		if err := scoped.Ingest.Enter(ctx, tx); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `INSERT INTO click_event SELECT * FROM stray_clicks`)
 		return err
 	})
-	return classify("make the table of a month of clicks", err)
+	return scoped.Classify("make the table of a month of clicks", err)
 }
 
 // dropEventMonths drops the months before first. It first detaches a month from
@@ -125,19 +126,19 @@ func (db *ClickStore) makeEventMonth(ctx context.Context, month time.Time) error
 func (db *ClickStore) dropEventMonths(ctx context.Context, first time.Time) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
-		return classify("drop months of clicks", err)
+		return scoped.Classify("drop months of clicks", err)
 	}
 	defer conn.Release()
 	var mine bool
 	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, $2)`, maintenanceLocks, eventsLock+1).Scan(&mine); err != nil || !mine {
-		return classify("drop months of clicks", err)
+		return scoped.Classify("drop months of clicks", err)
 	}
 	defer func() {
 		// Should this fail, the connection is broken, and its end frees the lock.
 		_, _ = conn.Exec(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1, $2)`, maintenanceLocks, eventsLock+1)
 	}()
 	var months []eventMonth
-	err = db.pool.queryIn(ctx, owner, `
+	err = db.pool.QueryIn(ctx, scoped.Owner, `
 		SELECT c.relname, to_date(right(c.relname, 7), 'YYYY_MM')::timestamptz, c.relispartition
 		FROM pg_class c JOIN pg_class parent ON parent.oid = 'click_event'::regclass AND parent.relnamespace = c.relnamespace
 		WHERE c.relkind = 'r' AND c.relname ~ '^click_event_[0-9]{4}_(0[1-9]|1[0-2])$' AND to_date(right(c.relname, 7), 'YYYY_MM') < $1::date
@@ -146,7 +147,7 @@ func (db *ClickStore) dropEventMonths(ctx context.Context, first time.Time) erro
 		return err
 	})
 	if err != nil {
-		return classify("list months of clicks", err)
+		return scoped.Classify("list months of clicks", err)
 	}
 	for _, m := range months {
 		dropped, err := db.dropEventMonth(ctx, m)
@@ -169,7 +170,7 @@ type eventMonth struct {
 func (db *ClickStore) dropEventMonth(ctx context.Context, m eventMonth) (done bool, err error) {
 	table, month := pgx.Identifier{m.Name}.Sanitize(), m.Month.UTC().Format("2006-01")
 	alter := func(statements ...string) (done bool, err error) {
-		err = db.pool.alter(ctx, func(tx pgx.Tx) error {
+		err = db.pool.AlterTable(ctx, func(tx pgx.Tx) error {
 			for _, sql := range statements {
 				if _, err := tx.Exec(ctx, sql); err != nil {
 					return err
@@ -178,7 +179,7 @@ func (db *ClickStore) dropEventMonth(ctx context.Context, m eventMonth) (done bo
 			done = true
 			return nil
 		})
-		return done, classify("drop a month of clicks", err)
+		return done, scoped.Classify("drop a month of clicks", err)
 	}
 	if m.Attached {
 		// Deleting a link's clicks must reach the month until it is dropped.
@@ -194,7 +195,7 @@ func (db *ClickStore) dropEventMonth(ctx context.Context, m eventMonth) (done bo
 	}
 	failpoint.Hit("drop clicks: exported")
 	if done, err = alter(`DROP TABLE ` + table); done && err == nil {
-		db.pool.log.Info("dropped a month of clicks", "month", month, "exported_to", db.cfg.ExportEvents)
+		db.pool.Log.Info("dropped a month of clicks", "month", month, "exported_to", db.cfg.ExportEvents)
 	}
 	return done, err
 }
@@ -229,7 +230,7 @@ SELECT row_to_json(e)::text FROM (
 // being cleaned up. The scope sees all tenants' rows.
 func (db *ClickStore) copyEvents(ctx context.Context, w io.Writer, table string) error {
 	var blocks int64
-	if err := db.pool.queryRowIn(ctx, operator, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`,
+	if err := db.pool.QueryRowIn(ctx, scoped.Operator, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`,
 		[]any{table}, &blocks); err != nil {
 		return err
 	}
@@ -237,7 +238,7 @@ func (db *ClickStore) copyEvents(ctx context.Context, w io.Writer, table string)
 	for first := int64(0); first < blocks; first += exportedBlocks {
 		lines = lines[:0]
 		var b pgx.Batch
-		operator.first(&b)
+		scoped.Operator.EnterBatch(&b)
 		b.Queue(moreTime, ingestTimeLimit)
 		b.Queue(fmt.Sprintf(selectExported, table), fmt.Sprintf("(%d,0)", first),
 			fmt.Sprintf("(%d,0)", first+exportedBlocks)).Query(func(rows pgx.Rows) error {

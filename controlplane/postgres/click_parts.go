@@ -13,6 +13,7 @@ import (
 
 	"waypost"
 	"waypost/api/clickbatch"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/controlplane/rollup"
 )
 
@@ -158,13 +159,13 @@ func (db *ClickStore) utmOf(ctx context.Context, b *waypost.ClickBatch, targets 
 		return nil, nil
 	}
 	count := make(map[int64]bool)
-	err := db.pool.queryIn(ctx, ingest, `SELECT t.id FROM unnest($1::bigint[]) AS t (id) WHERE `+countsUTM("t.id"), []any{workspacesOf(targets)},
+	err := db.pool.QueryIn(ctx, scoped.Ingest, `SELECT t.id FROM unnest($1::bigint[]) AS t (id) WHERE `+scoped.CountsUTM("t.id"), []any{workspacesOf(targets)},
 		func(rows pgx.Rows) error {
 			var id int64
 			_, err := pgx.ForEachRow(rows, []any{&id}, func() error { count[id] = true; return nil })
 			return err
 		})
-	return count, classify("read who counts utm parameters", err)
+	return count, scoped.Classify("read who counts utm parameters", err)
 }
 
 // believed returns a click's own time, or now if that time is impossible.
@@ -371,7 +372,7 @@ WITH rest AS MATERIALIZED (
 	FROM click_pack p
 	CROSS JOIN LATERAL unnest(p.links, p.days, p.clicks, p.bot_clicks, p.newest, p.details) WITH ORDINALITY
 		AS s (link, day, clicks, bots, at, detail, n)
-	WHERE ` + ofWorkspace("p.workspace_id", "$1") + ` AND p.area = ANY ($3::bigint[]) AND $2::bigint = ANY (p.links)
+	WHERE ` + scoped.OfWorkspace("p.workspace_id", "$1") + ` AND p.area = ANY ($3::bigint[]) AND $2::bigint = ANY (p.links)
 	GROUP BY p.ctid),
 emptied AS (DELETE FROM click_pack p USING rest r WHERE p.ctid = r.place AND r.links IS NULL),
 kept AS (
@@ -381,4 +382,4 @@ kept AS (
 SELECT s.day - date '1970-01-01', extract(hour FROM s.at AT TIME ZONE 'UTC')::integer, s.clicks, s.bots, s.detail
 FROM click_pack p
 CROSS JOIN LATERAL unnest(p.links, p.days, p.clicks, p.bot_clicks, p.newest, p.details) AS s (link, day, clicks, bots, at, detail)
-WHERE ` + ofWorkspace("p.workspace_id", "$1") + ` AND p.area = ANY ($3::bigint[]) AND s.link = $2`
+WHERE ` + scoped.OfWorkspace("p.workspace_id", "$1") + ` AND p.area = ANY ($3::bigint[]) AND s.link = $2`

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 	"unsafe"
+	"waypost/controlplane/postgres/scoped"
 
 	"github.com/jackc/pgx/v5"
 
@@ -70,7 +71,7 @@ func (db *ClickStore) findTargets(
 		targets[i] = target{}
 	}
 	var q pgx.Batch
-	ingest.lookingUp().first(&q)
+	scoped.Ingest.LookingUp().EnterBatch(&q)
 	q.Queue(moreTime, ingestTimeLimit)
 	look := func(domains []int64, codes []string, found func(place int64, t target)) {
 		q.Queue(findLinks, domains, codes).Query(func(rows pgx.Rows) error {
@@ -89,7 +90,7 @@ func (db *ClickStore) findTargets(
 	if still = remembered.link == 0; !still {
 		look([]int64{int64(remembered.domain)}, []string{string(remembered.code)}, func(_ int64, t target) { still = t == remembered.target })
 	}
-	return still, classify("find the links of clicks", db.pool.SendBatch(ctx, &q).Close())
+	return still, scoped.Classify("find the links of clicks", db.pool.SendBatch(ctx, &q).Close())
 }
 
 // linkCache remembers which links the codes of clicks name, so that PostgreSQL is not

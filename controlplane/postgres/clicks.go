@@ -10,6 +10,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/failpoint"
 )
 
@@ -105,20 +106,20 @@ func (db *ClickStore) IngestClicks(
 	}
 	r, err := db.countClicks(ctx, b, hash)
 	// The tables of some months of single clicks may be made meanwhile, one after another.
-	for tries := 0; pgCode(err) == checkViolation && tries <= eventMonthsAhead; tries++ {
+	for tries := 0; scoped.PgCode(err) == scoped.CheckViolation && tries <= eventMonthsAhead; tries++ {
 		r, err = db.countClicks(ctx, b, hash)
 	}
 	if waypost.CodeOf(err) == waypost.EInvalid {
 		return db.buryClicks(ctx, b, hash, body, err)
 	}
 	if r.Unknown > 0 {
-		db.pool.log.Warn("clicks of codes that name no link were counted apart", "node", b.Node, "seq", b.Seq, "clicks", r.Unknown)
+		db.pool.Log.Warn("clicks of codes that name no link were counted apart", "node", b.Node, "seq", b.Seq, "clicks", r.Unknown)
 	}
 	if r.Redated > 0 {
-		db.pool.log.Warn("clicks with impossible times were counted at the time of receipt", "node", b.Node, "seq", b.Seq, "clicks", r.Redated)
+		db.pool.Log.Warn("clicks with impossible times were counted at the time of receipt", "node", b.Node, "seq", b.Seq, "clicks", r.Redated)
 	}
 	if r.Voided || r.Dropped > 0 {
-		db.pool.log.Error("an edge has lost clicks", "node", b.Node, "seq", b.Seq, "batch_lost", r.Voided, "clicks_dropped", r.Dropped)
+		db.pool.Log.Error("an edge has lost clicks", "node", b.Node, "seq", b.Seq, "batch_lost", r.Voided, "clicks_dropped", r.Dropped)
 	}
 	return r, err
 }
@@ -160,7 +161,7 @@ func (db *ClickStore) buryClicks(
 	if err != nil {
 		return r, err
 	}
-	db.pool.log.Error("a batch of clicks was not counted and is kept as a dead letter", "node", b.Node, "seq", b.Seq, "clicks",
+	db.pool.Log.Error("a batch of clicks was not counted and is kept as a dead letter", "node", b.Node, "seq", b.Seq, "clicks",
 		said.String(), "error", why)
 	return controlplane.ClickReceipt{Watermark: r.Watermark, DeadLetter: true}, nil
 }
@@ -188,7 +189,7 @@ func (db *ClickStore) takeClicks(
 	}
 
 	var q pgx.Batch
-	ingest.lookingUp().first(&q)
+	scoped.Ingest.LookingUp().EnterBatch(&q)
 	q.Queue(moreTime, ingestTimeLimit)
 	q.Queue(createWatermark, node, boot, seq)
 	q.Queue(lockWatermark, node, boot)
@@ -214,7 +215,7 @@ func (db *ClickStore) takeClicks(
 	results := db.pool.SendBatch(ctx, &q)
 	failpoint.Hit("ingest clicks: sent")
 	if err := results.Close(); err != nil {
-		return controlplane.ClickReceipt{}, classify("count clicks", err)
+		return controlplane.ClickReceipt{}, scoped.Classify("count clicks", err)
 	}
 	failpoint.Hit("ingest clicks: committed")
 	switch {

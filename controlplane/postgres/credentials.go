@@ -10,11 +10,12 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // CreateEnrolment implements controlplane.NodeStore.
 func (db *FleetStore) CreateEnrolment(ctx context.Context, by controlplane.Actor, e controlplane.Enrolment, hash [32]byte) error {
-	return db.pool.within(ctx, operator, "make an enrolment token", func(tx pgx.Tx) error {
+	return db.pool.Within(ctx, scoped.Operator, "make an enrolment token", func(tx pgx.Tx) error {
 		var open int
 		if err := tx.QueryRow(ctx, `
 			WITH old AS (DELETE FROM node_enrolment WHERE expires_at < now() - interval '30 days')
@@ -46,7 +47,7 @@ func auditNode(ctx context.Context, tx pgx.Tx, by controlplane.Actor, action, no
 	if node == "" {
 		node = "any"
 	}
-	return audit(ctx, tx, by, action, node, text)
+	return scoped.NoteAct(ctx, tx, by, action, node, text)
 }
 
 const selectNode = `SELECT c.id, c.node, c.region, c.role, c.former, c.hash, c.revoked_at IS NOT NULL, c.replaced FROM node_credential c`
@@ -60,11 +61,11 @@ func scanNode(row pgx.CollectableRow) (n controlplane.StoredNode, err error) {
 
 // nodes runs a query of selectNode.
 func (db *FleetStore) nodes(ctx context.Context, doing, condition string, args ...any) (all []controlplane.StoredNode, err error) {
-	err = db.pool.queryIn(ctx, operator, selectNode+" WHERE "+condition, args, func(rows pgx.Rows) (err error) {
+	err = db.pool.QueryIn(ctx, scoped.Operator, selectNode+" WHERE "+condition, args, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, scanNode)
 		return err
 	})
-	return all, classify(doing, err)
+	return all, scoped.Classify(doing, err)
 }
 
 func nodesIn(ctx context.Context, tx pgx.Tx, condition string, args ...any) ([]controlplane.StoredNode, error) {
@@ -91,8 +92,8 @@ func (db *FleetStore) RevokedNodes(ctx context.Context, ids []int64) ([]controlp
 
 // NodeNamed implements controlplane.NodeStore.
 func (db *FleetStore) NodeNamed(ctx context.Context, name string) (taken bool, err error) {
-	err = db.pool.queryRowIn(ctx, operator, `SELECT EXISTS (SELECT FROM node_credential WHERE node = $1)`, []any{name}, &taken)
-	return taken, classify("look up the name of an edge", err)
+	err = db.pool.QueryRowIn(ctx, scoped.Operator, `SELECT EXISTS (SELECT FROM node_credential WHERE node = $1)`, []any{name}, &taken)
+	return taken, scoped.Classify("look up the name of an edge", err)
 }
 
 // NoteNodesSeen implements controlplane.NodeStore.
@@ -102,16 +103,16 @@ func (db *FleetStore) NoteNodesSeen(ctx context.Context, seen map[int64]time.Tim
 		ids, at = append(ids, id), append(at, t)
 	}
 	// Several instances must not wait for one another in a circle.
-	_, err := db.pool.execIn(ctx, operator, `
+	_, err := db.pool.ExecIn(ctx, scoped.Operator, `
 		WITH s AS (SELECT * FROM unnest($1::bigint[], $2::timestamptz[]) AS s (id, at)),
 		     l AS (SELECT c.id FROM node_credential c JOIN s USING (id) ORDER BY c.id FOR NO KEY UPDATE OF c)
 		UPDATE node_credential c SET last_seen_at = greatest(c.last_seen_at, s.at) FROM s JOIN l USING (id) WHERE c.id = s.id`, ids, at)
-	return classify("note when edges were seen", err)
+	return scoped.Classify("note when edges were seen", err)
 }
 
 // RevokeNode implements controlplane.NodeStore.
 func (db *FleetStore) RevokeNode(ctx context.Context, by controlplane.Actor, node string) error {
-	return db.pool.within(ctx, operator, "revoke the credential of an edge", func(tx pgx.Tx) error {
+	return db.pool.Within(ctx, scoped.Operator, "revoke the credential of an edge", func(tx pgx.Tx) error {
 		var known bool
 		var revoked, tokens int
 		// An enrolment of that name that is under way is waited for, and then seen.
@@ -147,18 +148,18 @@ func (db *FleetStore) RevokeNode(ctx context.Context, by controlplane.Actor, nod
 
 // NodeCredentials implements controlplane.NodeStore.
 func (db *FleetStore) NodeCredentials(ctx context.Context) (all []controlplane.NodeCredential, err error) {
-	err = db.pool.queryIn(ctx, operator, `
+	err = db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT DISTINCT ON (node) node, region, role, former, created_at, last_seen_at, revoked_at FROM node_credential ORDER BY node, id DESC`,
 		nil, func(rows pgx.Rows) (err error) {
 			all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c controlplane.NodeCredential, err error) {
 				var seen, revoked *time.Time
 				err = row.Scan(&c.Node, &c.Region, &c.Role, &c.Former, &c.CreatedAt, &seen, &revoked)
-				c.CreatedAt, c.LastSeenAt, c.RevokedAt = c.CreatedAt.UTC(), utc(seen), utc(revoked)
+				c.CreatedAt, c.LastSeenAt, c.RevokedAt = c.CreatedAt.UTC(), scoped.UTC(seen), scoped.UTC(revoked)
 				return c, err
 			})
 			return err
 		})
-	return all, classify("list credentials of edges", err)
+	return all, scoped.Classify("list credentials of edges", err)
 }
 
 // enrolment is a token as it is stored.
@@ -174,7 +175,7 @@ type enrolment struct {
 
 // Enrol implements controlplane.NodeStore.
 func (db *FleetStore) Enrol(ctx context.Context, token [32]byte, n controlplane.EnrolNode) (made controlplane.Node, err error) {
-	err = db.pool.within(ctx, operator, "enrol an edge", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.Operator, "enrol an edge", func(tx pgx.Tx) error {
 		if err := lockNode(ctx, tx, n.Node); err != nil {
 			return err
 		}
@@ -286,7 +287,7 @@ func enrol(ctx context.Context, tx pgx.Tx, e *enrolment, n *controlplane.EnrolNo
 		INSERT INTO node_credential (node, region, role, hash, former)
 		VALUES ($1, $2, $3, $4, ARRAY(SELECT DISTINCT f FROM unnest($5::text[]) f ORDER BY f)) RETURNING id, former`,
 		n.Node, made.Region, made.Role, n.Hash[:], made.Former).Scan(&made.Credential, &made.Former)
-	if pgCode(err) == "23505" {
+	if scoped.PgCode(err) == "23505" {
 		return made, waypost.Errorf(waypost.EConflict, "the credential is in use: make a new one")
 	}
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/memlimit"
 	"waypost/migrations"
 	"waypost/replication"
@@ -146,7 +147,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err := checkSchema(ctx, pc.ConnConfig); err != nil {
 		return nil, err
 	}
-	p := &pool{log: cfg.Logger, highWater: highWater, changed: newHint(), tenants: newShares(cfg.MaxConns)}
+	p := &pool{Pool: scoped.NewPool(cfg.Logger, cfg.MaxConns), highWater: highWater, changed: newHint()}
 	history := &History{pool: p, cfg: cfg}
 	clicks := &ClickStore{pool: p, cfg: cfg, links: linkCache{most: cacheSets(memlimit.Available())}}
 	access := &AccessStore{pool: p, eventSample: cfg.EventSample}
@@ -167,14 +168,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		Notifier:      &Notifier{pool: p},
 		pool:          p,
 	}
-	pc.ConnConfig.RuntimeParams["role"] = noRole
+	pc.ConnConfig.RuntimeParams["role"] = scoped.NoRole
 	pc.AfterConnect = history.checkHistory
-	if p.Pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
+	if err := p.Connect(ctx, pc); err != nil {
 		return nil, err
-	}
-	if err := p.Ping(ctx); err != nil {
-		p.Close()
-		return nil, classify("connect", err)
 	}
 	return db, nil
 }
@@ -225,16 +222,16 @@ func (db *DB) Close() { db.pool.Close() }
 func checkSchema(ctx context.Context, cc *pgx.ConnConfig) error {
 	conn, err := pgx.ConnectConfig(ctx, cc)
 	if err != nil {
-		return classify("connect", err)
+		return scoped.Classify("connect", err)
 	}
 	defer conn.Close(ctx)
 	var version int
 	err = conn.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version`).Scan(&version)
-	if pgCode(err) == undefinedTable {
+	if scoped.PgCode(err) == scoped.UndefinedTable {
 		version, err = 0, nil
 	}
 	if err != nil {
-		return classify("read the schema version", err)
+		return scoped.Classify("read the schema version", err)
 	}
 	switch {
 	case version < migrations.Newest:
@@ -269,15 +266,15 @@ func (db *DB) EnsureCluster(ctx context.Context, cfg ClusterConfig) (replication
 	var id replication.Cluster
 	var code, prefix int
 	var stored []byte
-	_, err := db.pool.execIn(ctx, operator, `INSERT INTO cluster (code_length, prefix_length, secret_check) VALUES ($1, $2, $3)
+	_, err := db.pool.ExecIn(ctx, scoped.Operator, `INSERT INTO cluster (code_length, prefix_length, secret_check) VALUES ($1, $2, $3)
 		ON CONFLICT DO NOTHING`,
 		cfg.CodeLength, cfg.PrefixLength, check)
 	if err == nil {
-		err = db.pool.queryRowIn(ctx, operator, `SELECT id, code_length, prefix_length, secret_check FROM cluster`, nil,
+		err = db.pool.QueryRowIn(ctx, scoped.Operator, `SELECT id, code_length, prefix_length, secret_check FROM cluster`, nil,
 			(*[16]byte)(&id), &code, &prefix, &stored)
 	}
 	if err != nil {
-		return id, classify("read the cluster's settings", err)
+		return id, scoped.Classify("read the cluster's settings", err)
 	}
 	if code != cfg.CodeLength || prefix != cfg.PrefixLength {
 		return id, fmt.Errorf("this cluster has code length %d and prefix length %d, the configuration says %d and %d: set once, they cannot change",
@@ -301,7 +298,7 @@ const (
 // the changelog ahead of the head and drops old ones, makes salts ahead and destroys old
 // ones, and deletes old click batches, responses and key rates.
 func (db *DB) Maintain(ctx context.Context) {
-	db.pool.every(ctx, maintenanceInterval, "maintenance", db.MaintainOnce)
+	db.pool.RunEvery(ctx, maintenanceInterval, "maintenance", db.MaintainOnce)
 }
 
 // MaintainOnce does one round of Maintain. Several instances may do it at the same time.

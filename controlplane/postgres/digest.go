@@ -8,6 +8,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // addUpTimeout bounds an addition of all rows, in PostgreSQL's terms. Ten million take
@@ -17,7 +18,7 @@ const addUpTimeout = `SET LOCAL statement_timeout = '10min'`
 // AddUp implements controlplane.DigestStore.
 func (db *Changelog) AddUp(ctx context.Context) (d controlplane.Digest, err error) {
 	begun := time.Now()
-	err = pgx.BeginTxFunc(ctx, db.pool, stream.beginReading(), func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, db.pool, scoped.Stream.ReadOptions(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, addUpTimeout); err != nil {
 			return err
 		}
@@ -31,7 +32,7 @@ func (db *Changelog) AddUp(ctx context.Context) (d controlplane.Digest, err erro
 		return err
 	})
 	d.Took = time.Since(begun)
-	return d, classify("add up the replicated rows", err)
+	return d, scoped.Classify("add up the replicated rows", err)
 }
 
 // Recompute implements controlplane.DigestStore.
@@ -41,12 +42,12 @@ func (db *History) Recompute(ctx context.Context, by controlplane.Actor) error {
 	}
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
-		return classify("connect", err)
+		return scoped.Classify("connect", err)
 	}
 	defer conn.Release()
 	seen := db.pool.highWater.look()
 	opened := false
-	err = pgx.BeginTxFunc(ctx, conn, operator.begin(), func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, conn, scoped.Operator.TxOptions(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, addUpTimeout); err != nil {
 			return err
 		}
@@ -59,10 +60,10 @@ func (db *History) Recompute(ctx context.Context, by controlplane.Actor) error {
 		})
 	})
 	if err != nil {
-		return classify("recompute the digest", err)
+		return scoped.Classify("recompute the digest", err)
 	}
 	if opened {
-		db.pool.log.Warn("opened a new epoch of the changelog", "reason", "the digest was recomputed from the rows")
+		db.pool.Log.Warn("opened a new epoch of the changelog", "reason", "the digest was recomputed from the rows")
 		db.begin(ctx, conn.Conn(), seen)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // DomainStore keeps the hosts under which links live, and where their roots lead.
@@ -28,32 +29,33 @@ func scanDomain(row pgx.Row) (d waypost.Domain, err error) {
 
 // Domains implements controlplane.DomainStore.
 func (db *DomainStore) Domains(ctx context.Context, ws waypost.WorkspaceID) (all []controlplane.OwnedDomain, err error) {
-	err = db.pool.queryIn(ctx, tenantOf(ws), `SELECT `+ownedColumns+ownedDomains+
-		`AND (`+ofWorkspace("d.workspace_id", "$1")+` OR d.workspace_id IS NULL) ORDER BY d.id`, []any{ws}, collectOwned(&all))
-	return all, classify("list domains", err)
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `SELECT `+ownedColumns+ownedDomains+
+		`AND (`+scoped.OfWorkspace("d.workspace_id", "$1")+` OR d.workspace_id IS NULL) ORDER BY d.id`, []any{ws}, collectOwned(&all))
+	return all, scoped.Classify("list domains", err)
 }
 
 // EveryDomain implements controlplane.DomainStore.
 func (db *DomainStore) EveryDomain(ctx context.Context) (all []controlplane.OwnedDomain, err error) {
-	err = db.pool.queryIn(ctx, operator, `SELECT `+ownedColumns+ownedDomains+`ORDER BY d.id`, nil, collectOwned(&all))
-	return all, classify("list the domains of all workspaces", err)
+	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT `+ownedColumns+ownedDomains+`ORDER BY d.id`, nil, collectOwned(&all))
+	return all, scoped.Classify("list the domains of all workspaces", err)
 }
 
 // Hosts implements controlplane.DomainStore.
 func (db *DomainStore) Hosts(ctx context.Context) ([]waypost.Domain, error) {
 	var all []waypost.Domain
-	err := db.pool.queryIn(ctx, operator, `SELECT id, coalesce(workspace_id, 0), host FROM domain
+	err := db.pool.QueryIn(ctx, scoped.Operator, `SELECT id, coalesce(workspace_id, 0), host FROM domain
 		WHERE NOT retired`, nil, func(rows pgx.Rows) error {
 		var d waypost.Domain
 		_, err := pgx.ForEachRow(rows, []any{&d.ID, &d.Workspace, &d.Host}, func() error { all = append(all, d); return nil })
 		return err
 	})
-	return all, classify("read the hosts", err)
+	return all, scoped.Classify("read the hosts", err)
 }
 
 // DomainOf implements controlplane.DomainStore.
 func (db *DomainStore) DomainOf(ctx context.Context, host string) (d waypost.Domain, found bool, err error) {
-	err = db.pool.queryIn(ctx, stream, `SELECT `+domainColumns+` FROM domain WHERE host = $1`, []any{host}, func(rows pgx.Rows) (err error) {
+	const byHost = `SELECT ` + domainColumns + ` FROM domain WHERE host = $1`
+	err = db.pool.QueryIn(ctx, scoped.Stream, byHost, []any{host}, func(rows pgx.Rows) (err error) {
 		for rows.Next() {
 			if d, err = scanDomain(rows); err != nil {
 				return err
@@ -62,12 +64,12 @@ func (db *DomainStore) DomainOf(ctx context.Context, host string) (d waypost.Dom
 		}
 		return rows.Err()
 	})
-	return d, found, classify("look up a host", err)
+	return d, found, scoped.Classify("look up a host", err)
 }
 
 // DefaultTargets implements controlplane.DomainStore.
 func (db *DomainStore) DefaultTargets(ctx context.Context) (t waypost.DomainTargets, err error) {
-	err = db.pool.queryIn(ctx, stream, `SELECT `+domainColumns+` FROM domain WHERE id = $1`, []any{waypost.DefaultDomain},
+	err = db.pool.QueryIn(ctx, scoped.Stream, `SELECT `+domainColumns+` FROM domain WHERE id = $1`, []any{waypost.DefaultDomain},
 		func(rows pgx.Rows) error {
 			for rows.Next() {
 				d, err := scanDomain(rows)
@@ -78,7 +80,7 @@ func (db *DomainStore) DefaultTargets(ctx context.Context) (t waypost.DomainTarg
 			}
 			return rows.Err()
 		})
-	return t, classify("read the default domain", err)
+	return t, scoped.Classify("read the default domain", err)
 }
 
 // SetDomain implements controlplane.DomainStore. Row-level security lets only the role
@@ -90,8 +92,8 @@ func (db *DomainStore) SetDomain(
 	if err != nil {
 		return d, p, err
 	}
-	p, err = db.pool.changeIn(ctx, operator.sharedBy(by.Workspace), "change a domain", func(tx pgx.Tx, _ uint32) error {
-		whose := ofWorkspace("workspace_id", "$2")
+	p, err = db.pool.changeIn(ctx, scoped.Operator.SharedBy(by.Workspace), "change a domain", func(tx pgx.Tx, _ uint32) error {
+		whose := scoped.OfWorkspace("workspace_id", "$2")
 		var shared bool
 		if by.Workspace == waypost.DefaultWorkspace {
 			if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM domain WHERE id = $1 AND workspace_id IS NULL)`, id).Scan(&shared); err != nil {
@@ -100,7 +102,7 @@ func (db *DomainStore) SetDomain(
 		}
 		if shared {
 			whose = `workspace_id IS NULL AND $2::bigint IS NOT NULL`
-		} else if err := setTenant(ctx, tx, by.Workspace); err != nil {
+		} else if err := scoped.EnterTenant(ctx, tx, by.Workspace); err != nil {
 			return err
 		}
 		tag, err := tx.Exec(ctx, `
@@ -118,7 +120,7 @@ func (db *DomainStore) SetDomain(
 		if d, err = owned(ctx, tx, id); err != nil {
 			return err
 		}
-		return audit(ctx, tx, by, "domains.set", d.Host, detail)
+		return scoped.NoteAct(ctx, tx, by, "domains.set", d.Host, detail)
 	})
 	if err != nil {
 		return controlplane.OwnedDomain{}, waypost.Position{}, err
@@ -128,11 +130,11 @@ func (db *DomainStore) SetDomain(
 
 // scopeOf returns the scope of a change of domains: operator for the default workspace,
 // because row-level security lets no other role change shared domains.
-func scopeOf(by controlplane.Actor) scope {
+func scopeOf(by controlplane.Actor) scoped.Scope {
 	if by.Workspace == waypost.DefaultWorkspace {
-		return operator.sharedBy(by.Workspace)
+		return scoped.Operator.SharedBy(by.Workspace)
 	}
-	return tenantOf(by.Workspace)
+	return scoped.TenantOf(by.Workspace)
 }
 
 // CreateDomain implements controlplane.DomainStore.
@@ -153,7 +155,7 @@ func (db *DomainStore) CreateDomain(
 	p, err = db.changeAs(ctx, "add a domain", scopeOf(by), func(tx pgx.Tx) error {
 		var have int
 		var taken bool
-		if err := tx.QueryRow(ctx, `SELECT count(*) FILTER (WHERE `+ofWorkspace("workspace_id", "$1")+`),
+		if err := tx.QueryRow(ctx, `SELECT count(*) FILTER (WHERE `+scoped.OfWorkspace("workspace_id", "$1")+`),
 			count(*) FILTER (WHERE host = $2) > 0 FROM domain WHERE NOT retired`, int64(d.Workspace), d.Host).Scan(&have, &taken); err != nil {
 			return err
 		}
@@ -166,7 +168,7 @@ func (db *DomainStore) CreateDomain(
 		}
 		if err := tx.QueryRow(ctx, `
 			INSERT INTO domain (workspace_id, host, root_url, not_found_url, count_utm)
-			VALUES (nullif($1, 0), $2, nullif($3, ''), nullif($4, ''), `+countsUTM(`coalesce(nullif($1, 0), w.id)`)+`)
+			VALUES (nullif($1, 0), $2, nullif($3, ''), nullif($4, ''), `+scoped.CountsUTM(`coalesce(nullif($1, 0), w.id)`)+`)
 			ON CONFLICT (host) DO NOTHING RETURNING id`,
 			int64(d.Workspace), host, string(d.Root), string(d.NotFound)).Scan(&d.ID); errors.Is(err, pgx.ErrNoRows) {
 			return inUse
@@ -186,7 +188,7 @@ func (db *DomainStore) CreateDomain(
 		if o, err = owned(ctx, tx, d.ID); err != nil {
 			return err
 		}
-		return audit(ctx, tx, by, "domains.add", d.Host, detail)
+		return scoped.NoteAct(ctx, tx, by, "domains.add", d.Host, detail)
 	})
 	return o, p, err
 }
@@ -279,7 +281,7 @@ func (r *retirement) retire(ctx context.Context, tx pgx.Tx) error {
 			WHERE id = $1`, r.domain, fmt.Sprintf("domain-%d.invalid", r.domain))
 		return err
 	}
-	if err := operator.enter(ctx, tx); err != nil { // no tenant may delete domains
+	if err := scoped.Operator.Enter(ctx, tx); err != nil { // no tenant may delete domains
 		return err
 	}
 	_, err := tx.Exec(ctx, `DELETE FROM domain WHERE id = $1`, r.domain)
@@ -305,14 +307,14 @@ func (r *retirement) sweep(ctx context.Context, tx pgx.Tx) error {
 }
 
 // changeAs changes domains in a scope.
-func (db *DomainStore) changeAs(ctx context.Context, doing string, s scope, f func(tx pgx.Tx) error) (waypost.Position, error) {
+func (db *DomainStore) changeAs(ctx context.Context, doing string, s scoped.Scope, f func(tx pgx.Tx) error) (waypost.Position, error) {
 	return db.pool.changeIn(ctx, s, doing, func(tx pgx.Tx, _ uint32) error { return f(tx) })
 }
 
 // ensureDefaultHost makes the host that of the shared domain.
 func (db *DomainStore) ensureDefaultHost(ctx context.Context, host string) error {
 	var have string
-	err := db.pool.queryIn(ctx, operator, `SELECT host FROM domain WHERE id = $1`, []any{waypost.DefaultDomain}, func(rows pgx.Rows) error {
+	err := db.pool.QueryIn(ctx, scoped.Operator, `SELECT host FROM domain WHERE id = $1`, []any{waypost.DefaultDomain}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := rows.Scan(&have); err != nil {
 				return err
@@ -321,7 +323,7 @@ func (db *DomainStore) ensureDefaultHost(ctx context.Context, host string) error
 		return rows.Err()
 	})
 	if err != nil {
-		return classify("read the default domain", err)
+		return scoped.Classify("read the default domain", err)
 	}
 	if have == host {
 		return nil

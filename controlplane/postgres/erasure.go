@@ -10,6 +10,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/controlplane/rollup"
 	"waypost/internal/failpoint"
 )
@@ -21,8 +22,8 @@ func (db *ClickStore) ForgetClicks(
 	ctx context.Context, by controlplane.Actor, domain waypost.DomainID, code waypost.Code,
 ) (f controlplane.ForgottenClicks, err error) {
 	e := erasure{workspace: by.Workspace}
-	err = db.pool.queryIn(ctx, tenantOf(by.Workspace), `
-		SELECT id FROM link WHERE `+ofWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3`,
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(by.Workspace), `
+		SELECT id FROM link WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3`,
 		[]any{by.Workspace, domain, code}, func(rows pgx.Rows) (err error) {
 			e.link, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
 			return err
@@ -31,22 +32,22 @@ func (db *ClickStore) ForgetClicks(
 		return f, waypost.ErrNoLink
 	}
 	if err != nil {
-		return f, classify("find a link whose clicks are to be deleted", err)
+		return f, scoped.Classify("find a link whose clicks are to be deleted", err)
 	}
-	if e.done.Events, err = db.deleteSingles(ctx, tenantOf(e.workspace), e.workspace, []int64{e.link}); err != nil {
-		return f, classify("delete the single clicks of a link", err)
+	if e.done.Events, err = db.deleteSingles(ctx, scoped.TenantOf(e.workspace), e.workspace, []int64{e.link}); err != nil {
+		return f, scoped.Classify("delete the single clicks of a link", err)
 	}
 	var broken []brokenPiece
 	for try := 1; ; try++ {
 		attempt := e
 		f, broken, err = attempt.run(ctx, db.pool, by, domain, code)
 		// Rollers of other areas may have locked days of the workspace in another order.
-		if pgCode(err) != "40P01" || try == 3 {
+		if scoped.PgCode(err) != "40P01" || try == 3 {
 			break
 		}
 	}
 	if err != nil {
-		return controlplane.ForgottenClicks{}, classify("delete the clicks of a link", err)
+		return controlplane.ForgottenClicks{}, scoped.Classify("delete the clicks of a link", err)
 	}
 	db.tellBroken(broken)
 	return f, nil
@@ -56,8 +57,8 @@ func (db *ClickStore) ForgetClicks(
 func (e *erasure) run(
 	ctx context.Context, pool *pool, by controlplane.Actor, domain waypost.DomainID, code waypost.Code,
 ) (f controlplane.ForgottenClicks, broken []brokenPiece, err error) {
-	as := tenantOf(by.Workspace)
-	err = pool.transact(ctx, as, as.begin(), func(tx pgx.Tx) error {
+	as := scoped.TenantOf(by.Workspace)
+	err = pool.Transact(ctx, as, as.TxOptions(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT set_config('idle_in_transaction_session_timeout', $1, true)`, ingestTimeLimit); err != nil {
 			return err
 		}
@@ -75,7 +76,7 @@ func (e *erasure) run(
 			}
 		}
 		broken = in.broken
-		if err := setTenant(ctx, tx, by.Workspace); err != nil {
+		if err := scoped.EnterTenant(ctx, tx, by.Workspace); err != nil {
 			return err
 		}
 		f = e.done
@@ -85,11 +86,11 @@ func (e *erasure) run(
 		if err != nil {
 			return err
 		}
-		if err := audit(ctx, tx, by, "clicks.forget", string(code), detail); err != nil {
+		if err := scoped.NoteAct(ctx, tx, by, "clicks.forget", string(code), detail); err != nil {
 			return err
 		}
 		// What could not be read is the operators', not the tenant's.
-		if err := operator.enter(ctx, tx); err != nil {
+		if err := scoped.Operator.Enter(ctx, tx); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, `DELETE FROM click_set_aside WHERE workspace_id = $1 AND link_id = $2`, e.workspace, e.link)
@@ -111,7 +112,7 @@ type erasure struct {
 // rollups of the workspace, too.
 func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
 	e.days = make(map[int32]*rollup.Day)
-	own := ` WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = $2`
+	own := ` WHERE ` + scoped.OfWorkspace("workspace_id", "$1") + ` AND link_id = $2`
 	var q pgx.Batch
 	count := func(rows pgx.Rows) error {
 		var clicks, bots int64
@@ -139,10 +140,10 @@ func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
 // parts up to the last of them, and reports whether there may be more. So few days are in
 // memory at once. The rows of the workspace are locked in the order of days.
 func (e *erasure) takeDays(ctx context.Context, tx pgx.Tx, in *folding) (more bool, err error) {
-	if err := tenantOf(e.workspace).lookingUp().enter(ctx, tx); err != nil {
+	if err := scoped.TenantOf(e.workspace).LookingUp().Enter(ctx, tx); err != nil {
 		return false, err
 	}
-	own := ` FROM click_day WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND link_id = $2`
+	own := ` FROM click_day WHERE ` + scoped.OfWorkspace("workspace_id", "$1") + ` AND link_id = $2`
 	rows, err := tx.Query(ctx, `DELETE`+own+` AND day = ANY (ARRAY(SELECT day`+own+` ORDER BY day LIMIT $3))
 		RETURNING day - date '1970-01-01', clicks, bot_clicks, quarters, breakdown`, e.workspace, e.link, daysAtOnce)
 	if err != nil {
@@ -167,7 +168,7 @@ func (e *erasure) takeDays(ctx context.Context, tx pgx.Tx, in *folding) (more bo
 			numbers = append(numbers, day)
 		}
 	}
-	if err := ingest.lookingUp().enter(ctx, tx); err != nil {
+	if err := scoped.Ingest.LookingUp().Enter(ctx, tx); err != nil {
 		return false, err
 	}
 	return more, e.subtract(ctx, tx, in, numbers)
@@ -219,7 +220,7 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx, in *folding, numbers 
 	e.folded = true
 	rows, err := tx.Query(ctx, `
 		SELECT day - date '1970-01-01', clicks, bot_clicks, quarters, breakdown, top FROM click_workspace_day
-		WHERE `+ofWorkspace("workspace_id", "$1")+` AND day = ANY (ARRAY(SELECT date '1970-01-01' + n FROM unnest($2::integer[]) n))
+		WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND day = ANY (ARRAY(SELECT date '1970-01-01' + n FROM unnest($2::integer[]) n))
 		ORDER BY day FOR UPDATE`, e.workspace, numbers)
 	if err != nil {
 		return err
@@ -266,7 +267,7 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx, in *folding, numbers 
 		UPDATE click_workspace_day d SET clicks = s.clicks, bot_clicks = s.bots, quarters = s.quarters, breakdown = s.breakdown, top = s.top
 		FROM unnest($2::date[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[])
 			AS s (day, clicks, bots, quarters, breakdown, top)
-		WHERE `+ofWorkspace("d.workspace_id", "$1")+` AND d.day = s.day`, e.workspace, c.days, c.clicks, c.bots, c.quarters, c.breakdowns, tops)
+		WHERE `+scoped.OfWorkspace("d.workspace_id", "$1")+` AND d.day = s.day`, e.workspace, c.days, c.clicks, c.bots, c.quarters, c.breakdowns, tops)
 	return err
 }
 
@@ -279,12 +280,12 @@ const forgottenAtOnce = 10_000
 // then no longer told apart from them.
 func (db *ClickStore) forgetClickBatches(ctx context.Context) error {
 	for {
-		n, err := db.pool.execIn(ctx, ingest, `
+		n, err := db.pool.ExecIn(ctx, scoped.Ingest, `
 			DELETE FROM click_batch WHERE (node, boot, seq) IN (
 				SELECT node, boot, seq FROM click_batch WHERE received_at < now() - interval '24 hours'
 				ORDER BY received_at LIMIT $1 FOR UPDATE SKIP LOCKED)`, forgottenAtOnce)
 		if err != nil {
-			return classify("forget batches of clicks", err)
+			return scoped.Classify("forget batches of clicks", err)
 		}
 		if n < forgottenAtOnce {
 			return nil

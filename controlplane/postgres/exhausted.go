@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"time"
+	"waypost/controlplane/postgres/scoped"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -37,8 +38,8 @@ func (db *ClickStore) exhaust(ctx context.Context, links []int64) error {
 	ctx, cancel := context.WithTimeout(ctx, exhaustedPatience)
 	defer cancel()
 	var ids []int64
-	if err := db.pool.queryIn(ctx, operator.lookingUp(), findExhausted, []any{links}, collect(&ids)); err != nil {
-		return classify("find click budgets that are used up", err)
+	if err := db.pool.QueryIn(ctx, scoped.Operator.LookingUp(), findExhausted, []any{links}, scoped.CollectInto(&ids)); err != nil {
+		return scoped.Classify("find click budgets that are used up", err)
 	}
 	return db.markExhausted(ctx, ids)
 }
@@ -51,9 +52,9 @@ func (db *ClickStore) exhaustAll(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, exhaustedPatience)
 			defer cancel()
 			var ids []int64
-			err := db.pool.queryRowIn(ctx, operator.lookingUp(), findCounted, []any{last, budgetsAtOnce}, &n, &last, &ids)
+			err := db.pool.QueryRowIn(ctx, scoped.Operator.LookingUp(), findCounted, []any{last, budgetsAtOnce}, &n, &last, &ids)
 			if err != nil {
-				return classify("find click budgets that are used up", err)
+				return scoped.Classify("find click budgets that are used up", err)
 			}
 			return db.markExhausted(ctx, ids)
 		}()

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+
+	"waypost/controlplane/postgres/scoped"
 )
 
 // Sealed returns the form of a document in a Memory.
@@ -14,7 +16,7 @@ var ReuseKeysQuery = reuseKeys
 
 // CountIn returns the one number of a query in the scope of workspaces.
 func (db *DB) CountIn(ctx context.Context, workspaces, sql string) (n int64, err error) {
-	err = db.pool.queryRowIn(ctx, tenant(workspaces), sql, nil, &n)
+	err = db.pool.QueryRowIn(ctx, scoped.Tenant(workspaces), sql, nil, &n)
 	return n, err
 }
 
@@ -35,8 +37,8 @@ func (r *Roller) EndBudgets(ctx context.Context) error { return r.endBudgets(ctx
 
 // ExplainHead returns the plan that a connection keeps of the head's query.
 func (db *DB) ExplainHead(ctx context.Context) (plan string, err error) {
-	err = db.pool.transact(ctx, stream, stream.begin(), func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, enterTail, stream.role); err != nil {
+	err = db.pool.Transact(ctx, scoped.Stream, scoped.Stream.TxOptions(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, enterTail, scoped.Stream.Role); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, `EXPLAIN (FORMAT JSON) `+selectHead).Scan(&plan)

@@ -11,6 +11,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // FleetStore keeps edges and relays: their credentials, their progress, and the orders of
@@ -78,7 +79,7 @@ func (db *FleetStore) OrderEdge(
 		}
 		question = new(string(text))
 	}
-	err = pgx.BeginTxFunc(ctx, db.pool, operator.begin(), func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, db.pool, scoped.Operator.TxOptions(), func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Repair, o.Hold, o.By, o.Until, known, question)
 		if err != nil {
 			return err
@@ -96,25 +97,25 @@ func (db *FleetStore) OrderEdge(
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, by, "edges."+string(o.What), o.Node, detail)
+		return scoped.NoteAct(ctx, tx, by, "edges."+string(o.What), o.Node, detail)
 	})
-	return given, classify("order an edge", err)
+	return given, scoped.Classify("order an edge", err)
 }
 
 // EdgeOrder implements controlplane.OrderStore.
 func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o controlplane.EdgeOrder, err error) {
-	err = db.pool.queryIn(ctx, operator, selectEdgeOrder, []any{node, id}, func(rows pgx.Rows) (err error) {
+	err = db.pool.QueryIn(ctx, scoped.Operator, selectEdgeOrder, []any{node, id}, func(rows pgx.Rows) (err error) {
 		if o, err = pgx.CollectExactlyOneRow(rows, scanEdgeOrder); errors.Is(err, pgx.ErrNoRows) {
 			return waypost.Errorf(waypost.ENotFound, "the edge has no such order")
 		}
 		return err
 	})
-	return o, classify("find an order", err)
+	return o, scoped.Classify("find an order", err)
 }
 
 // EdgeOrders implements controlplane.OrderStore.
 func (db *FleetStore) EdgeOrders(ctx context.Context) (open, verified []controlplane.EdgeOrder, err error) {
-	err = db.pool.queryIn(ctx, operator, selectEdgeOrders, nil, func(rows pgx.Rows) error {
+	err = db.pool.QueryIn(ctx, scoped.Operator, selectEdgeOrders, nil, func(rows pgx.Rows) error {
 		all, err := pgx.CollectRows(rows, scanEdgeOrder)
 		for _, o := range all {
 			if o.DoneAt.IsZero() {
@@ -125,7 +126,7 @@ func (db *FleetStore) EdgeOrders(ctx context.Context) (open, verified []controlp
 		}
 		return err
 	})
-	return open, verified, classify("read orders of edges", err)
+	return open, verified, scoped.Classify("read orders of edges", err)
 }
 
 // OrderDone implements controlplane.OrderStore.
@@ -135,11 +136,11 @@ func (db *FleetStore) OrderDone(ctx context.Context, node string, id int64, outc
 		return err
 	}
 	var found int64
-	err = db.pool.queryRowIn(ctx, operator, finishEdgeOrder, []any{node, id, string(text)}, &found)
+	err = db.pool.QueryRowIn(ctx, scoped.Operator, finishEdgeOrder, []any{node, id, string(text)}, &found)
 	if err == nil && found == 0 {
 		err = waypost.Errorf(waypost.ENotFound, "the edge has no such order")
 	}
-	return classify("keep what came of an order", err)
+	return scoped.Classify("keep what came of an order", err)
 }
 
 // noteProgress keeps what is known while an edge does not tell. Rows are taken in the
@@ -174,11 +175,11 @@ func (db *FleetStore) NoteProgress(ctx context.Context, nodes []controlplane.Edg
 			pending[i] = &n.Pending
 		}
 	}
-	err := db.pool.queryIn(ctx, operator, noteProgress, []any{names, regions, until, pending, left, ages}, func(rows pgx.Rows) error {
+	err := db.pool.QueryIn(ctx, scoped.Operator, noteProgress, []any{names, regions, until, pending, left, ages}, func(rows pgx.Rows) error {
 		rows.Close()
 		return rows.Err()
 	})
-	return classify("note up to when clicks are counted", err)
+	return scoped.Classify("note up to when clicks are counted", err)
 }
 
 // heardOf selects when an edge was last heard of, and whether that is recent enough to
@@ -198,7 +199,7 @@ ON CONFLICT (node) DO UPDATE SET has_left = true`
 
 // GiveUpEdge implements controlplane.ProgressStore.
 func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, node string, silent time.Duration) error {
-	err := pgx.BeginTxFunc(ctx, db.pool, operator.begin(), func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, db.pool, scoped.Operator.TxOptions(), func(tx pgx.Tx) error {
 		var known, heard, left bool
 		var pending int64
 		if err := tx.QueryRow(ctx, heardOf, node, silent).Scan(&known, &heard, &left, &pending); err != nil {
@@ -230,9 +231,9 @@ func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, nod
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, by, "edges.gone", node, detail)
+		return scoped.NoteAct(ctx, tx, by, "edges.gone", node, detail)
 	})
-	return classify("give up an edge", err)
+	return scoped.Classify("give up an edge", err)
 }
 
 // notRevoked is the condition that clicks may still come from the node of p: it has a
@@ -260,7 +261,7 @@ ORDER BY 1`
 func (db *FleetStore) Progress(ctx context.Context) ([]controlplane.EdgeProgress, error) {
 	var all []controlplane.EdgeProgress
 	began := time.Now()
-	err := db.pool.queryIn(ctx, operator, selectProgress, []any{controlplane.LongestProgress}, func(rows pgx.Rows) error {
+	err := db.pool.QueryIn(ctx, scoped.Operator, selectProgress, []any{controlplane.LongestProgress}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			var p controlplane.EdgeProgress
 			var until *time.Time
@@ -277,5 +278,5 @@ func (db *FleetStore) Progress(ctx context.Context) ([]controlplane.EdgeProgress
 		}
 		return rows.Err()
 	})
-	return all, classify("read up to when clicks are counted", err)
+	return all, scoped.Classify("read up to when clicks are counted", err)
 }

@@ -114,7 +114,7 @@ func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig,
 	}
 	failpoint.Hit("fold clicks: links")
 	// The workspace's rows come last, since rollers in other areas of it wait for them.
-	if err := in.storeTops(ctx, tx, db.pool.log); err != nil {
+	if err := in.storeTops(ctx, tx, db.pool.Log); err != nil {
 		return err
 	}
 	f.broken = len(in.broken)
@@ -125,7 +125,7 @@ func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig,
 
 func (db *ClickStore) tellBroken(pieces []brokenPiece) {
 	for _, b := range pieces {
-		db.pool.log.Error("clicks cannot be told apart: what was kept of them is unreadable and was set aside; they stay counted",
+		db.pool.Log.Error("clicks cannot be told apart: what was kept of them is unreadable and was set aside; they stay counted",
 			"what", b.what, "workspace", b.workspace, "link", b.link, "day", midnight(b.day).Format(time.DateOnly), "error", b.reason)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/failpoint"
 )
 
@@ -35,7 +36,7 @@ type Heartbeat struct {
 func (db *KeyRangeStore) SendHeartbeats(ctx context.Context, p Heartbeat) {
 	deadAfter := failpoint.Limit("a control plane is dead after", deadAfter)
 	seen := attendance{start: time.Now()}
-	db.pool.every(ctx, heartbeatInterval, "show presence", func(ctx context.Context) error {
+	db.pool.RunEvery(ctx, heartbeatInterval, "show presence", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 		defer cancel()
 		theirs, err := db.beat(ctx, p.Node, p.Region, p.Issued())
@@ -84,7 +85,7 @@ func (db *KeyRangeStore) Beat(ctx context.Context, node string, region waypost.R
 // beat sends a heartbeat and returns the database's time.
 func (db *KeyRangeStore) beat(ctx context.Context, node string, region waypost.Region, issued map[int64]int64) (now time.Time, err error) {
 	var b pgx.Batch
-	operator.first(&b)
+	scoped.Operator.EnterBatch(&b)
 	b.Queue(`
 		INSERT INTO control_node (node, region) VALUES ($1, $2)
 		ON CONFLICT (node) DO UPDATE SET seen_at = clock_timestamp() RETURNING seen_at`, node, region).
@@ -94,7 +95,7 @@ func (db *KeyRangeStore) beat(ctx context.Context, node string, region waypost.R
 			INSERT INTO key_issue (minute, region, range_id, issued) VALUES (date_trunc('minute', clock_timestamp()), $1, $2, $3)
 			ON CONFLICT (minute, region, range_id) DO UPDATE SET issued = key_issue.issued + excluded.issued`, region, id, issued[id])
 	}
-	return now, classify("show presence", db.pool.SendBatch(ctx, &b).Close())
+	return now, scoped.Classify("show presence", db.pool.SendBatch(ctx, &b).Close())
 }
 
 // BurnSilent ends the leases of control planes that were not seen for so long.
@@ -103,8 +104,8 @@ func (db *KeyRangeStore) BurnSilent(ctx context.Context, silent time.Duration) e
 		FROM key_lease l LEFT JOIN control_node n ON n.node = l.node
 		WHERE l.state = 'held' AND coalesce(n.seen_at, l.taken_at) < clock_timestamp() - $1::interval`
 	var found bool
-	if err := db.pool.queryRowIn(ctx, operator, `SELECT EXISTS (SELECT `+dead+`)`, []any{silent}, &found); err != nil {
-		return classify("look for leases of the dead", err)
+	if err := db.pool.QueryRowIn(ctx, scoped.Operator, `SELECT EXISTS (SELECT `+dead+`)`, []any{silent}, &found); err != nil {
+		return scoped.Classify("look for leases of the dead", err)
 	}
 	if !found {
 		return nil
@@ -112,7 +113,7 @@ func (db *KeyRangeStore) BurnSilent(ctx context.Context, silent time.Duration) e
 	return db.pool.change(ctx, "burn leases", func(tx pgx.Tx, _ uint32) error {
 		tag, err := tx.Exec(ctx, `UPDATE key_lease SET state = 'burned' WHERE id IN (SELECT l.id `+dead+`)`, silent)
 		if err == nil {
-			db.pool.log.Warn("burned the leases of control planes that are gone", "leases", tag.RowsAffected())
+			db.pool.Log.Warn("burned the leases of control planes that are gone", "leases", tag.RowsAffected())
 		}
 		return err
 	})
@@ -121,9 +122,9 @@ func (db *KeyRangeStore) BurnSilent(ctx context.Context, silent time.Duration) e
 // forgetIssues drops what is too old for any rate, and control planes of long ago.
 func (db *KeyRangeStore) forgetIssues(ctx context.Context) error {
 	var b pgx.Batch
-	operator.first(&b)
+	scoped.Operator.EnterBatch(&b)
 	b.Queue(`DELETE FROM key_issue WHERE minute < clock_timestamp() - interval '8 days'`)
 	b.Queue(`DELETE FROM control_node n WHERE seen_at < clock_timestamp() - interval '8 days'
 	         AND NOT EXISTS (SELECT FROM key_lease l WHERE l.node = n.node AND l.state = 'held')`)
-	return classify("forget old rates", db.pool.SendBatch(ctx, &b).Close())
+	return scoped.Classify("forget old rates", db.pool.SendBatch(ctx, &b).Close())
 }

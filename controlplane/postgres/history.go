@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/replication"
 )
 
@@ -55,7 +56,7 @@ func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 	var cluster *string
 	var secret []byte
 	var b pgx.Batch
-	operator.first(&b)
+	scoped.Operator.EnterBatch(&b)
 	b.Queue(`
 		SELECT h.epoch, e.id, h.seq, (e.system_identifier, e.timeline) = (i.system_identifier, i.timeline),
 		       changelog_forked($1, $2, $3, $4), (SELECT id::text FROM cluster), (SELECT secret_check FROM cluster)
@@ -115,7 +116,7 @@ func (db *History) unremembered(ctx context.Context, conn *pgx.Conn, seen sight)
 		return false, nil
 	}
 	var b pgx.Batch
-	operator.first(&b)
+	scoped.Operator.EnterBatch(&b)
 	b.Queue(`
 		SELECT EXISTS (SELECT FROM key_lease)
 		   AND greatest((SELECT max(seen_at) FROM control_node), (SELECT max(c.at) FROM changelog c WHERE c.seq = h.seq), e.opened_at)
@@ -134,7 +135,7 @@ func (db *History) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, 
 	var skipped *int64
 	var held *string
 	var b pgx.Batch
-	operator.first(&b)
+	scoped.Operator.EnterBatch(&b)
 	b.Queue(`SELECT opened, skipped, held_back
 		FROM changelog_open_epoch($1, $2, $3, $4, $5, $6, $7::jsonb, coalesce(nullif($8, 0.0), least(10000, key_prefix_size() / 50000.0)), $9)`,
 		reason, int32(epoch), int32(seen.position.Epoch.Ordinal), seen.position.Epoch.ID, int64(seen.position.Seq), int64(seen.position.Stamp),
@@ -144,9 +145,9 @@ func (db *History) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, 
 	}
 	switch {
 	case opened && held != nil:
-		db.pool.log.Error("opened a new epoch of the changelog; no key is issued until 'waypost ranges resume'", "reason", *held)
+		db.pool.Log.Error("opened a new epoch of the changelog; no key is issued until 'waypost ranges resume'", "reason", *held)
 	case opened:
-		db.pool.log.Warn("opened a new epoch of the changelog", "reason", reason, "skipped_counters", deref(skipped))
+		db.pool.Log.Warn("opened a new epoch of the changelog", "reason", reason, "skipped_counters", scoped.Deref(skipped))
 	default:
 		return db.history(ctx, conn) // another process was faster, but the high-water mark still counts
 	}
@@ -160,7 +161,7 @@ func (db *History) begin(ctx context.Context, conn *pgx.Conn, seen sight) {
 	db.pool.highWater.begin(seen)
 	db.pool.moved()
 	if err := db.look(ctx, conn); err != nil {
-		db.pool.log.Warn("the key ranges of a new epoch are looked at a little later", "error", err)
+		db.pool.Log.Warn("the key ranges of a new epoch are looked at a little later", "error", err)
 	}
 }
 
@@ -174,13 +175,13 @@ func (db *History) tell(ctx context.Context, conn *pgx.Conn, seen sight) error {
 	if err := tellRanges(ctx, conn, seen.ranges()); err != nil {
 		return fmt.Errorf("tell the new epoch which keys were issued before: %w", err)
 	}
-	db.pool.log.Info("told the new epoch which keys were issued before it")
+	db.pool.Log.Info("told the new epoch which keys were issued before it")
 	db.begin(ctx, conn, seen)
 	return nil
 }
 
 func tellRanges(ctx context.Context, conn *pgx.Conn, ranges []byte) error {
-	return pgx.BeginTxFunc(ctx, conn, operator.begin(), func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, conn, scoped.Operator.TxOptions(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT changelog_begin()`); err != nil {
 			return err
 		}
@@ -192,7 +193,7 @@ func tellRanges(ctx context.Context, conn *pgx.Conn, ranges []byte) error {
 // Watch keeps the high-water mark up to date with the changes of other control planes,
 // until ctx ends.
 func (db *History) Watch(ctx context.Context) {
-	db.pool.every(ctx, watchInterval, "look at the key ranges", db.WatchOnce)
+	db.pool.RunEvery(ctx, watchInterval, "look at the key ranges", db.WatchOnce)
 }
 
 // WatchOnce does one round of Watch.
@@ -204,7 +205,7 @@ func (db *History) WatchOnce(ctx context.Context) error {
 	}
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
-		return classify("connect", err)
+		return scoped.Classify("connect", err)
 	}
 	defer conn.Release()
 	if err := db.checkHistory(ctx, conn.Conn()); err != nil {
@@ -220,7 +221,7 @@ func (db *History) look(ctx context.Context, conn *pgx.Conn) error {
 	var ranges []rememberedRange
 	var cluster string
 	var b pgx.Batch // one transaction, the time and the head first: what is read with them is as new, or newer
-	operator.first(&b)
+	scoped.Operator.EnterBatch(&b)
 	// While keys are held, reports of edges neither free them nor hold them again, whether
 	// they are of the lost history or of the held one; and a control plane that has looked
 	// at the database meanwhile knows no more of keys than before.
@@ -234,7 +235,7 @@ func (db *History) look(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	})
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
-		return classify("look at the key ranges", err)
+		return scoped.Classify("look at the key ranges", err)
 	}
 	return db.pool.highWater.learn(cluster, head.position(), ranges, now)
 }
@@ -296,8 +297,8 @@ func (db *History) Outdated(ctx context.Context, seen waypost.Epoch) error {
 	own := db.pool.highWater.look().position.Epoch
 	if beyond(seen, own) { // which another control plane may have opened a moment ago
 		var head begun
-		if err := db.pool.queryRowIn(ctx, operator, selectPosition, nil, &head.epoch, &head.id, &head.seq, &head.stamp); err != nil {
-			return classify("read the newest epoch", err)
+		if err := db.pool.QueryRowIn(ctx, scoped.Operator, selectPosition, nil, &head.epoch, &head.id, &head.seq, &head.stamp); err != nil {
+			return scoped.Classify("read the newest epoch", err)
 		}
 		own = head.position().Epoch
 	}
@@ -323,16 +324,16 @@ func (db *History) supersede(ctx context.Context, conn *pgx.Conn, newer, own way
 	why := &SupersededError{newer.Ordinal, own.Ordinal}
 	var news bool
 	var b pgx.Batch
-	operator.first(&b)
+	scoped.Operator.EnterBatch(&b)
 	b.Queue(`SELECT changelog_supersede($1, $2, $3)`, int32(newer.Ordinal), newer.ID, why.Error()).QueryRow(func(row pgx.Row) error { return row.Scan(&news) })
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
-		return classify("hold keys back", err)
+		return scoped.Classify("hold keys back", err)
 	}
 	if err := db.pool.highWater.supersede(newer); err != nil { // this process knows it still
-		db.pool.log.Error("the newer epoch that an edge has seen is not on the disk", "error", err)
+		db.pool.Log.Error("the newer epoch that an edge has seen is not on the disk", "error", err)
 	}
 	if news {
-		db.pool.log.Error("an edge has seen a newer epoch of the changelog; it is refused, and no key is issued", "error", why)
+		db.pool.Log.Error("an edge has seen a newer epoch of the changelog; it is refused, and no key is issued", "error", why)
 	}
 	return why
 }
@@ -342,15 +343,15 @@ func (db *History) supersede(ctx context.Context, conn *pgx.Conn, newer, own way
 func (db *History) overrule(ctx context.Context, gap *int64) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
-		return classify("connect", err)
+		return scoped.Classify("connect", err)
 	}
 	defer conn.Release()
 	var epoch, newer uint32
 	var b pgx.Batch
-	operator.first(&b)
+	scoped.Operator.EnterBatch(&b)
 	b.Queue(`SELECT h.epoch, k.superseded FROM changelog_head h, key_state k`).QueryRow(func(row pgx.Row) error { return row.Scan(&epoch, &newer) })
 	if err := conn.Conn().SendBatch(ctx, &b).Close(); err != nil {
-		return classify("read the newest epoch", err)
+		return scoped.Classify("read the newest epoch", err)
 	}
 	if newer < epoch {
 		return nil
@@ -398,7 +399,7 @@ func (db *History) hearLate(ctx context.Context) error {
 func (db *History) hear(ctx context.Context, said replication.Testimony) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
-		return classify("connect", err)
+		return scoped.Classify("connect", err)
 	}
 	defer conn.Release()
 	// What this process remembers itself comes first: it knows the keys.
@@ -410,7 +411,7 @@ func (db *History) hear(ctx context.Context, said replication.Testimony) error {
 	var head begun
 	var forgotten bool
 	var b pgx.Batch
-	operator.first(&b)
+	scoped.Operator.EnterBatch(&b)
 	b.Queue(`
 		SELECT h.epoch, e.id, (h.epoch, h.seq) < ($1::integer, $3::bigint) OR changelog_forked($1, $2, $3, $4)
 		FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`,
@@ -418,7 +419,7 @@ func (db *History) hear(ctx context.Context, said replication.Testimony) error {
 		return row.Scan(&head.epoch, &head.id, &forgotten)
 	})
 	if err := conn.Conn().SendBatch(ctx, &b).Close(); err != nil {
-		return classify("hold a follower's position against the history", err)
+		return scoped.Classify("hold a follower's position against the history", err)
 	}
 	own := head.position().Epoch
 	if beyond(p.Epoch, own) {

@@ -13,6 +13,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/failpoint"
 )
 
@@ -129,7 +130,7 @@ func workspaceList(links []controlplane.Insertion) string {
 	for i := range links {
 		ids[i] = int64(links[i].Link.Workspace)
 	}
-	return listOf(ids)
+	return scoped.WorkspaceList(ids)
 }
 
 // claimColumns are the parallel arrays of key_claim, and leases those of
@@ -173,18 +174,18 @@ func (db *LinkStore) InsertLinks(
 	// A code that was minted is free, unless somebody chose it before its range was made.
 	in.free = !slices.ContainsFunc(links, func(x controlplane.Insertion) bool { return x.Link.Custom })
 	at, err := in.send(ctx, db.pool, epoch)
-	if in.free && pgCode(err) == uniqueViolation { // nothing was written
+	if in.free && scoped.PgCode(err) == scoped.UniqueViolation { // nothing was written
 		in.free = false
 		clear(in.placed)
 		at, err = in.send(ctx, db.pool, epoch)
 	}
 	if err != nil {
-		return nil, waypost.Position{}, classify("insert links", err)
+		return nil, waypost.Position{}, scoped.Classify("insert links", err)
 	}
 	failpoint.Hit("insert links: committed")
 	db.pool.note(at)
 	var b pgx.Batch
-	tenant(workspaceList(links)).first(&b)
+	scoped.Tenant(workspaceList(links)).EnterBatch(&b)
 	if in.queueTaken(&b) {
 		_ = db.pool.SendBatch(ctx, &b).Close() // without an answer the codes are just taken
 	}
@@ -195,7 +196,7 @@ func (db *LinkStore) InsertLinks(
 func (in *inserting) send(ctx context.Context, p *pool, epoch uint32) (waypost.Position, error) {
 	var at begun
 	var b pgx.Batch
-	tenant(workspaceList(in.links)).first(&b)
+	scoped.Tenant(workspaceList(in.links)).EnterBatch(&b)
 	b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
 	in.queue(&b, &at)
 	failpoint.Hit("insert links: begun")
@@ -210,15 +211,15 @@ func (db *LinkStore) TryLinks(ctx context.Context, links []controlplane.Insertio
 	if err != nil {
 		return nil, err
 	}
-	as := tenant(workspaceList(links)).sharedBy(links[0].Link.Workspace)
-	leave, err := db.pool.share(ctx, as)
+	as := scoped.Tenant(workspaceList(links)).SharedBy(links[0].Link.Workspace)
+	leave, err := db.pool.Share(ctx, as)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	tx, err := db.pool.BeginTx(ctx, as.begin())
+	tx, err := db.pool.BeginTx(ctx, as.TxOptions())
 	if err != nil {
-		return nil, classify("try links", err)
+		return nil, scoped.Classify("try links", err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it holds the head of the changelog
 	var at begun
@@ -226,12 +227,12 @@ func (db *LinkStore) TryLinks(ctx context.Context, links []controlplane.Insertio
 	b.Queue(selectBegin, int32(0)).QueryRow(at.scan)
 	in.queue(&b, &at)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, classify("try links", err)
+		return nil, scoped.Classify("try links", err)
 	}
 	var taken pgx.Batch
 	if in.queueTaken(&taken) {
 		if err := tx.SendBatch(ctx, &taken).Close(); err != nil {
-			return nil, classify("try links", err)
+			return nil, scoped.Classify("try links", err)
 		}
 	}
 	return in.placed, nil

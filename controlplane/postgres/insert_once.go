@@ -12,6 +12,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/failpoint"
 )
 
@@ -30,7 +31,7 @@ func (db *LinkStore) insertWithLook(
 		wished[i] = *links[i].Link
 	}
 	var at begun
-	err = pgx.BeginTxFunc(ctx, db.pool, tenant(workspaceList(links)).begin(), func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, db.pool, scoped.Tenant(workspaceList(links)).TxOptions(), func(tx pgx.Tx) error {
 		look := newLook(links)
 		var b pgx.Batch
 		b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
@@ -50,7 +51,7 @@ func (db *LinkStore) insertWithLook(
 		for i := range links { // somebody may try again with what was wished for
 			*links[i].Link = wished[i]
 		}
-		return nil, waypost.Position{}, classify("insert links", err)
+		return nil, waypost.Position{}, scoped.Classify("insert links", err)
 	}
 	failpoint.Hit("insert links: committed")
 	db.pool.note(at.position())
@@ -102,7 +103,7 @@ func (k *look) queue(b *pgx.Batch) {
 		}
 		b.Queue(`
 			SELECT i.workspace_id, i.route, i.key FROM unnest($1::bigint[], $2::text[], $3::text[]) n (w, r, k)
-			JOIN idempotency i ON `+ofWorkspace("i.workspace_id", "n.w")+` AND i.route = n.r AND i.key = n.k`, workspaces, routes,
+			JOIN idempotency i ON `+scoped.OfWorkspace("i.workspace_id", "n.w")+` AND i.route = n.r AND i.key = n.k`, workspaces, routes,
 			keys).Query(func(rows pgx.Rows) error {
 			var id controlplane.RequestID
 			_, err := pgx.ForEachRow(rows, []any{&id.Workspace, &id.Route, &id.Key}, func() error { k.answered[id] = true; return nil })
@@ -297,8 +298,8 @@ func unpacked(body []byte) ([]byte, error) {
 func (db *LinkStore) Response(
 	ctx context.Context, id controlplane.RequestID,
 ) (a controlplane.Response, request [32]byte, found bool, err error) {
-	err = db.pool.queryIn(ctx, tenantOf(id.Workspace), `
-		SELECT request, status, header, body FROM idempotency WHERE `+ofWorkspace("workspace_id", "$1")+` AND route = $2 AND key = $3`,
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(id.Workspace), `
+		SELECT request, status, header, body FROM idempotency WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND route = $2 AND key = $3`,
 		[]any{id.Workspace, id.Route, id.Key}, func(rows pgx.Rows) error {
 			for rows.Next() {
 				var hash, body []byte
@@ -312,7 +313,7 @@ func (db *LinkStore) Response(
 			}
 			return rows.Err()
 		})
-	return a, request, found, classify("look for an answer", err)
+	return a, request, found, scoped.Classify("look for an answer", err)
 }
 
 // forgetAnswers removes the answers that were kept for long enough.
@@ -320,14 +321,14 @@ func (db *LinkStore) forgetAnswers(ctx context.Context) error {
 	for {
 		var gone int64
 		var b pgx.Batch
-		operator.first(&b)
+		scoped.Operator.EnterBatch(&b)
 		b.Queue(`
 			WITH gone AS (DELETE FROM idempotency WHERE (workspace_id, route, key) IN (
 				SELECT workspace_id, route, key FROM idempotency WHERE created_at < now() - $1::interval
 				ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING 1)
 			SELECT count(*) FROM gone`, db.keepAnswers, forgottenAtOnce).QueryRow(func(row pgx.Row) error { return row.Scan(&gone) })
 		if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
-			return classify("forget answers", err)
+			return scoped.Classify("forget answers", err)
 		}
 		if gone < forgottenAtOnce {
 			return nil
@@ -346,12 +347,12 @@ func (db *LinkStore) Duplicates(
 	found := make(map[dedupeKey]waypost.Link)
 	var at begun
 	var b pgx.Batch
-	as := tenantOf(ws)
-	as.first(&b)
+	as := scoped.TenantOf(ws)
+	as.EnterBatch(&b)
 	queueDuplicates(&b, wanted, found)
 	b.Queue(selectPosition).QueryRow(at.scan)
-	if err := db.pool.send(ctx, as, &b); err != nil {
-		return nil, waypost.Position{}, classify("look for links of targets", err)
+	if err := db.pool.Send(ctx, as, &b); err != nil {
+		return nil, waypost.Position{}, scoped.Classify("look for links of targets", err)
 	}
 	links := make(map[controlplane.DedupeKey]waypost.Link, len(found))
 	for k, l := range found {
@@ -371,11 +372,11 @@ func (db *LinkStore) Named(
 	links := make(map[controlplane.LinkName]waypost.Link)
 	var at begun
 	var b pgx.Batch
-	as := tenantOf(ws)
-	as.first(&b)
+	as := scoped.TenantOf(ws)
+	as.EnterBatch(&b)
 	b.Queue(`
 		SELECT l.* FROM unnest($2::integer[], $3::text[]) n (domain, code)
-		CROSS JOIN LATERAL (`+selectLive+` AND l.domain_id = n.domain AND l.code = n.code AND `+ofWorkspace("l.workspace_id", "$1")+` OFFSET 0) l`,
+		CROSS JOIN LATERAL (`+selectLive+` AND l.domain_id = n.domain AND l.code = n.code AND `+scoped.OfWorkspace("l.workspace_id", "$1")+` OFFSET 0) l`,
 		ws, domains, codes).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			l, err := scanLink(rows)
@@ -387,16 +388,16 @@ func (db *LinkStore) Named(
 		return rows.Err()
 	})
 	b.Queue(selectPosition).QueryRow(at.scan)
-	if err := db.pool.send(ctx, as, &b); err != nil {
-		return nil, waypost.Position{}, classify("look for links by name", err)
+	if err := db.pool.Send(ctx, as, &b); err != nil {
+		return nil, waypost.Position{}, scoped.Classify("look for links by name", err)
 	}
 	return links, at.position(), nil
 }
 
 // DedupeByDefault implements controlplane.LinkStore.
 func (db *LinkStore) DedupeByDefault(ctx context.Context, ws waypost.WorkspaceID) (dedupe bool, err error) {
-	err = db.pool.queryIn(ctx, tenantOf(ws), `SELECT coalesce(settings -> 'dedupe' = 'true', false) FROM workspace
-		WHERE `+ofWorkspace("id", "$1"),
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `SELECT coalesce(settings -> 'dedupe' = 'true', false) FROM workspace
+		WHERE `+scoped.OfWorkspace("id", "$1"),
 		[]any{ws}, func(rows pgx.Rows) error {
 			for rows.Next() {
 				if err := rows.Scan(&dedupe); err != nil {
@@ -405,5 +406,5 @@ func (db *LinkStore) DedupeByDefault(ctx context.Context, ws waypost.WorkspaceID
 			}
 			return rows.Err()
 		})
-	return dedupe, classify("read a workspace's settings", err)
+	return dedupe, scoped.Classify("read a workspace's settings", err)
 }

@@ -8,6 +8,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // KeyRangeStore keeps the key ranges of regions, the leases and reserved keys made of
@@ -39,14 +40,14 @@ func (db *KeyRangeStore) TakeLease(
 	if seen := db.pool.highWater.look(); seen.foreign(l.Epoch) {
 		if err := db.history.WatchOnce(ctx); err != nil { // the new epoch has to hear of the old one's keys first
 			if err := db.ReturnLease(ctx, l, l.Lo); err != nil { // or every attempt would cost a lease
-				db.pool.log.Warn("a lease that cannot be used yet was not given back", "error", err)
+				db.pool.Log.Warn("a lease that cannot be used yet was not given back", "error", err)
 			}
 			return controlplane.Lease{}, err
 		}
 	}
 	err = db.pool.highWater.leased(rememberedRange{Prefix: l.Prefix, Region: string(region), Lo: l.Lo, Hi: l.Hi, Next: l.Hi}, l.Epoch)
 	if err != nil { // the database remembers, which is what counts until it is lost
-		db.pool.log.Error("a lease is not remembered on this machine", "error", err)
+		db.pool.Log.Error("a lease is not remembered on this machine", "error", err)
 	}
 	return l, nil
 }
@@ -121,7 +122,7 @@ func (db *KeyRangeStore) replenish(ctx context.Context, tx pgx.Tx, region waypos
 func (db *KeyRangeStore) grow(ctx context.Context, tx pgx.Tx, region waypost.Region) error {
 	id, err := assignPrefix(ctx, tx, region, nil)
 	if err == nil {
-		db.pool.log.Info("assigned a free prefix", "region", region, "range", id)
+		db.pool.Log.Info("assigned a free prefix", "region", region, "range", id)
 	}
 	return err
 }
@@ -144,8 +145,8 @@ func (db *KeyRangeStore) EnsureRanges(ctx context.Context, regions []waypost.Reg
 	for _, region := range regions {
 		var has bool
 		const live = `SELECT EXISTS (SELECT FROM key_range WHERE region = $1 AND state = 'live')`
-		if err := db.pool.queryRowIn(ctx, operator, live, []any{region}, &has); err != nil {
-			return classify("look for ranges", err)
+		if err := db.pool.QueryRowIn(ctx, scoped.Operator, live, []any{region}, &has); err != nil {
+			return scoped.Classify("look for ranges", err)
 		}
 		if has {
 			continue
@@ -194,9 +195,9 @@ func (db *KeyRangeStore) ReturnLease(ctx context.Context, l controlplane.Lease, 
 
 // Unleased implements controlplane.LeaseStore.
 func (db *KeyRangeStore) Unleased(ctx context.Context, region waypost.Region) (n int64, err error) {
-	err = db.pool.queryRowIn(ctx, operator, `
+	err = db.pool.QueryRowIn(ctx, scoped.Operator, `
 		SELECT coalesce((SELECT sum(hi - next) FROM key_range WHERE region = $1 AND state = 'live'), 0)::bigint
 		     + coalesce((SELECT sum(l.hi - l.lo) FROM key_lease l JOIN changelog_head h ON h.epoch = l.epoch
 		                 WHERE l.region = $1 AND l.state = 'free'), 0)::bigint`, []any{region}, &n)
-	return n, classify("count keys", err)
+	return n, scoped.Classify("count keys", err)
 }

@@ -9,6 +9,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // LinkStore keeps links: it inserts, reads, changes, lists and deletes them, and keeps
@@ -23,7 +24,7 @@ type LinkStore struct {
 var ofVersion = ofAnyVersion + ` AND deleted_at IS NULL`
 
 // ofAnyVersion is ofVersion for a tombstone, too.
-var ofAnyVersion = `id = $1 AND ` + ofWorkspace("workspace_id", "$2") +
+var ofAnyVersion = `id = $1 AND ` + scoped.OfWorkspace("workspace_id", "$2") +
 	` AND coalesce(edited, ARRAY[rev_epoch, rev_seq, stamp]) = ARRAY[$3::bigint, $4::bigint, $5::bigint]`
 
 // nameActor names the actor of a transaction for the history of links.
@@ -59,8 +60,8 @@ func (db *LinkStore) UpdateLink(
 	version := []any{l.ID, l.Workspace, at.Revision.Epoch, int64(at.Revision.Seq), int64(at.Stamp)}
 	var head begun
 	var b pgx.Batch
-	as := tenantOf(l.Workspace)
-	as.first(&b)
+	as := scoped.TenantOf(l.Workspace)
+	as.EnterBatch(&b)
 	nameActor(&b, by)
 	b.Queue(selectBegin, 0).QueryRow(head.scan)
 	if dedupe != nil {
@@ -74,7 +75,7 @@ func (db *LinkStore) UpdateLink(
 		UPDATE link SET original_url = $6, location = $7, redirect_status = $8, title = $9, description = $10,
 			tags = ARRAY(SELECT jsonb_array_elements_text(coalesce(nullif($11, 'null'), '[]')::jsonb)), metadata = $12::text::jsonb, active = $13,
 			expires_at = $14, forward_query = $15, forward_path = $16, rules = $17::text::jsonb, programme = $18, updated_at = now()
-		WHERE `+ofVersion+` OR id = $1 AND `+ofWorkspace("workspace_id", "$2")+` AND deleted_at IS NULL
+		WHERE `+ofVersion+` OR id = $1 AND `+scoped.OfWorkspace("workspace_id", "$2")+` AND deleted_at IS NULL
 			AND rev_epoch = current_setting('waypost.epoch')::integer AND rev_seq = current_setting('waypost.seq')::bigint
 		RETURNING updated_at, rev_epoch, rev_seq, stamp`,
 		append(version, l.OriginalURL, location, l.RedirectStatus, l.Title, l.Description, string(tags), metadata, l.Active,
@@ -91,14 +92,14 @@ func (db *LinkStore) UpdateLink(
 		b.Queue(`
 			WITH was AS (
 				DELETE FROM link_dedupe d USING link l
-				WHERE d.link_id = $1 AND `+ofWorkspace("d.workspace_id", "$2")+` AND l.id = d.link_id
+				WHERE d.link_id = $1 AND `+scoped.OfWorkspace("d.workspace_id", "$2")+` AND l.id = d.link_id
 				  AND l.rev_epoch = current_setting('waypost.epoch')::integer AND l.rev_seq = current_setting('waypost.seq')::bigint
 				RETURNING d.workspace_id, d.domain_id)
 			INSERT INTO link_dedupe (workspace_id, domain_id, target, link_id) SELECT workspace_id, domain_id, $3, $1 FROM was
 			ON CONFLICT (workspace_id, domain_id, target) DO NOTHING`, l.ID, l.Workspace, dedupe[:])
 	}
-	if err := db.pool.send(ctx, as, &b); err != nil {
-		return waypost.Position{}, false, classify("change a link", err)
+	if err := db.pool.Send(ctx, as, &b); err != nil {
+		return waypost.Position{}, false, scoped.Classify("change a link", err)
 	}
 	db.pool.note(head.position())
 	return head.position(), changed, nil
@@ -121,7 +122,7 @@ func selectLinks(page, more string) string {
 WITH page AS MATERIALIZED (SELECT $1::bigint AS workspace_id, x.* FROM (` + page + `) x), parts AS MATERIALIZED (` + partsOfPage + `)` +
 		scannedColumns + more + `
 FROM page
-JOIN link l ON l.id = page.id AND ` + ofWorkspace("l.workspace_id", "$1") + `
+JOIN link l ON l.id = page.id AND ` + scoped.OfWorkspace("l.workspace_id", "$1") + `
 LEFT JOIN link_click c ON c.link_id = l.id
 LEFT JOIN parts p ON p.link_id = l.id`
 }
@@ -142,7 +143,7 @@ func scanLink(row pgx.Rows, more ...any) (l waypost.Link, err error) {
 		l.Host = *host
 	}
 	l.CreatedAt, l.UpdatedAt = l.CreatedAt.UTC(), l.UpdatedAt.UTC()
-	l.LastAccessedAt, l.ExpiresAt, l.DeletedAt = utc(accessed), utc(expires), utc(deleted)
+	l.LastAccessedAt, l.ExpiresAt, l.DeletedAt = scoped.UTC(accessed), scoped.UTC(expires), scoped.UTC(deleted)
 	return l, err
 }
 
@@ -150,9 +151,9 @@ func scanLink(row pgx.Rows, more ...any) (l waypost.Link, err error) {
 func (db *LinkStore) Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error) {
 	var l waypost.Link
 	found := false
-	err := db.pool.queryIn(ctx, tenantOf(ws), selectLinks(`
+	err := db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectLinks(`
 		SELECT id FROM link
-		WHERE `+ofWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3 AND deleted_at IS NULL`, ""),
+		WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3 AND deleted_at IS NULL`, ""),
 		[]any{ws, domain, code}, func(rows pgx.Rows) (err error) {
 			for rows.Next() {
 				if l, err = scanLink(rows); err != nil {
@@ -165,7 +166,7 @@ func (db *LinkStore) Link(ctx context.Context, ws waypost.WorkspaceID, domain wa
 	if err == nil && !found {
 		return l, waypost.ErrNoLink
 	}
-	return l, classify("read a link", err)
+	return l, scoped.Classify("read a link", err)
 }
 
 // DeleteLink implements controlplane.LinkStore. A link that is not there is told
@@ -180,20 +181,20 @@ func (db *LinkStore) DeleteLink(
 	var at begun
 	var deleted int
 	var b pgx.Batch
-	as := tenantOf(ws)
-	as.first(&b)
+	as := scoped.TenantOf(ws)
+	as.EnterBatch(&b)
 	nameActor(&b, by)
 	b.Queue(selectBegin, 0).QueryRow(at.scan)
 	b.Queue(`
 		WITH gone AS (
 			UPDATE link SET deleted_at = now(), updated_at = now()
-			WHERE `+ofWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3 AND deleted_at IS NULL
+			WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3 AND deleted_at IS NULL
 			RETURNING id)
 		SELECT count(*) FROM gone`, ws, domain, code).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&deleted)
 	})
-	if err := db.pool.send(ctx, as, &b); err != nil {
-		return waypost.Position{}, classify("delete a link", err)
+	if err := db.pool.Send(ctx, as, &b); err != nil {
+		return waypost.Position{}, scoped.Classify("delete a link", err)
 	}
 	db.pool.note(at.position())
 	if deleted == 0 {
@@ -206,8 +207,8 @@ func (db *LinkStore) DeleteLink(
 func (db *LinkStore) DeletedLink(
 	ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code, most time.Duration,
 ) (l waypost.Link, late bool, err error) {
-	err = db.pool.queryIn(ctx, tenantOf(ws), selectLinks(
-		`SELECT id FROM link WHERE `+ofWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3`,
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectLinks(
+		`SELECT id FROM link WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3`,
 		`, coalesce(l.deleted_at < now() - $4::interval, false)`), []any{ws, domain, code, most}, func(rows pgx.Rows) (err error) {
 		for rows.Next() {
 			if l, err = scanLink(rows, &late); err != nil {
@@ -218,7 +219,7 @@ func (db *LinkStore) DeletedLink(
 	})
 	switch {
 	case err != nil:
-		return l, late, classify("read a deleted link", err)
+		return l, late, scoped.Classify("read a deleted link", err)
 	case l.ID == 0:
 		return l, late, waypost.Errorf(waypost.ENotFound, "there is no such link, and no deleted one")
 	case l.DeletedAt.IsZero():
@@ -235,8 +236,8 @@ func (db *LinkStore) RestoreLink(
 	var head begun
 	restored := false
 	var b pgx.Batch
-	as := tenantOf(l.Workspace)
-	as.first(&b)
+	as := scoped.TenantOf(l.Workspace)
+	as.EnterBatch(&b)
 	nameActor(&b, by)
 	b.Queue(selectBegin, 0).QueryRow(head.scan)
 	b.Queue(`UPDATE link SET deleted_at = NULL, updated_at = now() WHERE `+ofAnyVersion+` AND deleted_at IS NOT NULL
@@ -249,8 +250,8 @@ func (db *LinkStore) RestoreLink(
 		})
 		return err
 	})
-	if err := db.pool.send(ctx, as, &b); err != nil {
-		return waypost.Position{}, false, classify("restore a link", err)
+	if err := db.pool.Send(ctx, as, &b); err != nil {
+		return waypost.Position{}, false, scoped.Classify("restore a link", err)
 	}
 	db.pool.note(head.position())
 	return head.position(), restored, nil
@@ -260,7 +261,7 @@ func (db *LinkStore) RestoreLink(
 func (db *LinkStore) Record(ctx context.Context, host string, strict bool, code waypost.Code) (waypost.Record, bool, error) {
 	rec := waypost.Record{Kind: waypost.KindLink, Name: []byte(code)}
 	found := false
-	err := db.pool.queryIn(ctx, stream, `
+	err := db.pool.QueryIn(ctx, scoped.Stream, `
 		SELECT domain_id, link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path, exhausted), expires_at,
 		       link_payload(location, original_url, deleted_at), link_programme(programme, deleted_at), rev_epoch, rev_seq, stamp
 		FROM link
@@ -279,7 +280,7 @@ func (db *LinkStore) Record(ctx context.Context, host string, strict bool, code 
 			}
 			return rows.Err()
 		})
-	return rec, found, classify("look up a code", err)
+	return rec, found, scoped.Classify("look up a code", err)
 }
 
 // millis is a record's form of an expiry. A moment before 1970, which only a

@@ -8,6 +8,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // listBudget bounds the links that a list looks at for one page, and so the cost of a
@@ -51,7 +52,7 @@ func (db *LinkStore) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f co
 	}
 	var page controlplane.LinkPage
 	var last controlplane.ListPlace // of the last link that fits
-	err := db.pool.queryIn(ctx, tenantOf(ws), selectPage, []any{
+	err := db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectPage, []any{
 		ws, stageNames[from.Stage], ascending, f.Words, tags, domain, f.Active, f.Expired,
 		now, orNull(f.CreatedAfter), orNull(f.CreatedBefore), created, clicks, id, limit + 1, listBudget, f.Typed, orNull(f.ExpiresBefore),
 	}, func(rows pgx.Rows) error {
@@ -75,7 +76,7 @@ func (db *LinkStore) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f co
 		}
 		return rows.Err()
 	})
-	return page, classify("list links", err)
+	return page, scoped.Classify("list links", err)
 }
 
 // listDeleted lists the deleted links that can be restored, newest deletion first. It
@@ -87,10 +88,10 @@ func (db *LinkStore) listDeleted(
 	if from.ID != 0 {
 		at = &from.Created
 	}
-	err = db.pool.queryIn(ctx, tenantOf(ws), selectLinks(`
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectLinks(`
 		WITH walk AS MATERIALIZED (
 			SELECT id, deleted_at, expires_at, link_outlives_expiry(programme) AS outlives FROM link
-			WHERE `+ofWorkspace("workspace_id", "$1")+` AND deleted_at >= $2::timestamptz - $3::interval AND deleted_at IS NOT NULL
+			WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND deleted_at >= $2::timestamptz - $3::interval AND deleted_at IS NOT NULL
 			  AND (expires_at IS NULL OR expires_at > deleted_at OR link_outlives_expiry(programme))
 			  AND ($4::timestamptz IS NULL OR (deleted_at, id) < ($4, $5))
 			ORDER BY deleted_at DESC, id DESC LIMIT $7
@@ -123,7 +124,7 @@ func (db *LinkStore) listDeleted(
 			}
 			return rows.Err()
 		})
-	return page, classify("list deleted links", err)
+	return page, scoped.Classify("list deleted links", err)
 }
 
 func orNull(t time.Time) *time.Time {
@@ -145,9 +146,9 @@ func (w wider) Scan(dest ...any) error { return w.Rows.Scan(append(dest, w.more.
 func (db *LinkStore) ListTags(
 	ctx context.Context, ws waypost.WorkspaceID, prefix, after string, limit int,
 ) (tags []controlplane.TagCount, err error) {
-	err = db.pool.queryIn(ctx, tenantOf(ws), `
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
 		SELECT tag, links FROM link_tag
-		WHERE `+ofWorkspace("workspace_id", "$1")+` AND tag > $2 AND tag >= $3 AND tag < $3 || repeat(chr(1114111), 2) ORDER BY tag LIMIT $4`,
+		WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND tag > $2 AND tag >= $3 AND tag < $3 || repeat(chr(1114111), 2) ORDER BY tag LIMIT $4`,
 		[]any{ws, after, prefix, limit}, func(rows pgx.Rows) error {
 			for rows.Next() {
 				var t controlplane.TagCount
@@ -158,5 +159,5 @@ func (db *LinkStore) ListTags(
 			}
 			return rows.Err()
 		})
-	return tags, classify("list tags", err)
+	return tags, scoped.Classify("list tags", err)
 }

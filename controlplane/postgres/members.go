@@ -10,6 +10,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 const selectMember = `
@@ -20,24 +21,24 @@ const selectMember = `
 func scanMember(row pgx.CollectableRow) (m controlplane.Member, err error) {
 	var until *time.Time
 	err = row.Scan(&m.UserID, &m.Email, &m.Name, &m.Role, &m.Disabled, &m.Own, &m.CreatedAt, &m.HasPassword, &until)
-	m.CreatedAt, m.InvitedUntil = m.CreatedAt.UTC(), utc(until)
+	m.CreatedAt, m.InvitedUntil = m.CreatedAt.UTC(), scoped.UTC(until)
 	return m, err
 }
 
 // Members implements controlplane.MemberStore.
 func (db *AccessStore) Members(ctx context.Context, ws waypost.WorkspaceID, after int64, limit int) (all []controlplane.Member, err error) {
-	err = db.pool.queryIn(ctx, tenantOf(ws), selectMember+` WHERE `+
-		ofWorkspace("m.workspace_id", "$1")+` AND m.user_id > $2 ORDER BY m.user_id LIMIT $3`,
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectMember+` WHERE `+
+		scoped.OfWorkspace("m.workspace_id", "$1")+` AND m.user_id > $2 ORDER BY m.user_id LIMIT $3`,
 		[]any{ws, after, limit}, func(rows pgx.Rows) (err error) {
 			all, err = pgx.CollectRows(rows, scanMember)
 			return err
 		})
-	return all, classify("list users", err)
+	return all, scoped.Classify("list users", err)
 }
 
 // Member implements controlplane.MemberStore.
 func (db *AccessStore) Member(ctx context.Context, ws waypost.WorkspaceID, user int64) (m controlplane.Member, err error) {
-	err = db.pool.within(ctx, tenantOf(ws), "find a user", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.TenantOf(ws), "find a user", func(tx pgx.Tx) error {
 		m, err = member(ctx, tx, ws, user)
 		return err
 	})
@@ -45,7 +46,7 @@ func (db *AccessStore) Member(ctx context.Context, ws waypost.WorkspaceID, user 
 }
 
 func member(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64) (controlplane.Member, error) {
-	rows, err := tx.Query(ctx, selectMember+` WHERE `+ofWorkspace("m.workspace_id", "$1")+` AND m.user_id = $2`, ws, user)
+	rows, err := tx.Query(ctx, selectMember+` WHERE `+scoped.OfWorkspace("m.workspace_id", "$1")+` AND m.user_id = $2`, ws, user)
 	if err != nil {
 		return controlplane.Member{}, err
 	}
@@ -60,12 +61,12 @@ func member(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64) 
 func (db *AccessStore) AddMember(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, n controlplane.NewMember,
 ) (m controlplane.Member, invited bool, err error) {
-	err = db.pool.within(ctx, tenantOf(ws), "add a user", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.TenantOf(ws), "add a user", func(tx pgx.Tx) error {
 		if err := lockWorkspace(ctx, tx, ws); err != nil {
 			return err
 		}
 		var have int
-		if err := tx.QueryRow(ctx, `SELECT count(*) FROM membership WHERE `+ofWorkspace("workspace_id", "$1"), ws).Scan(&have); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM membership WHERE `+scoped.OfWorkspace("workspace_id", "$1"), ws).Scan(&have); err != nil {
 			return err
 		}
 		if have >= controlplane.MaxMembers {
@@ -104,12 +105,12 @@ func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n contro
 			INSERT INTO app_user (home_id, email, name, password, invitation, invited_until) VALUES ($1, $2, $3, nullif($4, ''), $5, $6)
 				RETURNING id`,
 			ws, n.Email, n.Name, n.Hash, hash, until).Scan(&id)
-		if pgCode(err) == uniqueViolation {
+		if scoped.PgCode(err) == scoped.UniqueViolation {
 			return 0, false, waypost.Errorf(waypost.EConflict, "the address has an account already: an operator can add it to this workspace")
 		}
 		return id, invited, err
 	}
-	if err := operator.enter(ctx, tx); err != nil { // the account is one of other workspaces
+	if err := scoped.Operator.Enter(ctx, tx); err != nil { // the account is one of other workspaces
 		return 0, false, err
 	}
 	var home waypost.WorkspaceID
@@ -136,7 +137,7 @@ func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n contro
 			}
 		}
 	}
-	return id, invited, tenantOf(ws).enter(ctx, tx)
+	return id, invited, scoped.TenantOf(ws).Enter(ctx, tx)
 }
 
 // lockWorkspace keeps what depends on several rows of a workspace true until the
@@ -170,14 +171,14 @@ func checkAdministrators(ctx context.Context, tx pgx.Tx, ids []waypost.Workspace
 func (db *AccessStore) ChangeMember(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, c controlplane.MemberChange, anyAccount bool,
 ) (m controlplane.Member, err error) {
-	err = db.pool.within(ctx, tenantOf(ws), "change a user", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.TenantOf(ws), "change a user", func(tx pgx.Tx) error {
 		var governed []waypost.WorkspaceID
 		if m, governed, err = lockMember(ctx, tx, ws, user); err != nil {
 			return err
 		}
 		detail := map[string]any{"email": m.Email}
 		if c.Role != nil {
-			if _, err := tx.Exec(ctx, `UPDATE membership SET role = $3 WHERE `+ofWorkspace("workspace_id", "$1")+` AND user_id = $2`, ws,
+			if _, err := tx.Exec(ctx, `UPDATE membership SET role = $3 WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND user_id = $2`, ws,
 				user, *c.Role); err != nil {
 				return err
 			}
@@ -244,18 +245,18 @@ func lookAfter(ctx context.Context, tx pgx.Tx, m *controlplane.Member, anyAccoun
 	case !anyAccount:
 		return waypost.Errorf(waypost.EForbidden, "the user is in other workspaces, too, or was: operators look after the account")
 	}
-	return operator.enter(ctx, tx)
+	return scoped.Operator.Enter(ctx, tx)
 }
 
 // RemoveMember implements controlplane.MemberStore.
 func (db *AccessStore) RemoveMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64) error {
-	return db.pool.within(ctx, tenantOf(ws), "remove a user", func(tx pgx.Tx) error {
+	return db.pool.Within(ctx, scoped.TenantOf(ws), "remove a user", func(tx pgx.Tx) error {
 		m, governed, err := lockMember(ctx, tx, ws, user)
 		if err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `UPDATE api_key SET revoked_at = now() WHERE `+
-			ofWorkspace("workspace_id", "$1")+` AND created_by = $2 AND revoked_at IS NULL`, ws, user); err != nil {
+			scoped.OfWorkspace("workspace_id", "$1")+` AND created_by = $2 AND revoked_at IS NULL`, ws, user); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `
@@ -263,7 +264,7 @@ func (db *AccessStore) RemoveMember(ctx context.Context, by controlplane.Actor, 
 			WHERE id = $2 AND home_id = $1`, ws, user); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `DELETE FROM membership WHERE `+ofWorkspace("workspace_id", "$1")+` AND user_id = $2`, ws, user); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM membership WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND user_id = $2`, ws, user); err != nil {
 			return err
 		}
 		if err := checkAdministrators(ctx, tx, governed); err != nil {
@@ -288,7 +289,7 @@ type NewAdministrator struct {
 // address has gets the password, is enabled, and its sessions end. EConflict when there
 // is an administrator, unless another is wanted; ENotFound for the workspace.
 func (db *AccessStore) CreateAdministrator(ctx context.Context, n NewAdministrator) (id int64, err error) {
-	err = db.pool.within(ctx, operator, "make an administrator", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.Operator, "make an administrator", func(tx pgx.Tx) error {
 		var ws waypost.WorkspaceID
 		err := tx.QueryRow(ctx, `SELECT id FROM workspace WHERE slug = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, n.Workspace).Scan(&ws)
 		if errors.Is(err, pgx.ErrNoRows) {

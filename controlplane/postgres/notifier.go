@@ -54,7 +54,7 @@ func (db *Notifier) Notify(ctx context.Context) {
 			continue
 		}
 		if failures++; failures == 1 {
-			db.pool.log.Info("for now commits of other control planes are found by polling alone", "error", err)
+			db.pool.Log.Info("for now commits of other control planes are found by polling alone", "error", err)
 		}
 		wait := min(hintRetry<<min(failures-1, 10), hintRetryMax)
 		select {

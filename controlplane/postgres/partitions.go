@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"waypost/controlplane/postgres/scoped"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -16,8 +17,8 @@ const (
 // keepPartitions makes partitions ahead of the head, and drops old ones.
 func (db *Changelog) keepPartitions(ctx context.Context) error {
 	var head int64
-	if err := db.pool.queryRowIn(ctx, operator, `SELECT seq FROM changelog_head`, nil, &head); err != nil {
-		return classify("read the head", err)
+	if err := db.pool.QueryRowIn(ctx, scoped.Operator, `SELECT seq FROM changelog_head`, nil, &head); err != nil {
+		return scoped.Classify("read the head", err)
 	}
 	var errs []error
 	for n := head/partitionWidth + 1; n <= head/partitionWidth+partitionsAhead; n++ {
@@ -31,7 +32,7 @@ func (db *Changelog) keepPartitions(ctx context.Context) error {
 // empty, for itself, but not the changelog.
 func (db *Changelog) createPartition(ctx context.Context, from int64) error {
 	name := fmt.Sprintf("changelog_%d", from)
-	err := db.pool.alter(ctx, func(tx pgx.Tx) error {
+	err := db.pool.AlterTable(ctx, func(tx pgx.Tx) error {
 		var exists bool
 		if err := tx.QueryRow(ctx, `SELECT pg_advisory_xact_lock(7305, 1)::text IS NOT NULL
 			AND to_regclass($1) IS NOT NULL`, name).Scan(&exists); err != nil || exists {
@@ -48,7 +49,7 @@ func (db *Changelog) createPartition(ctx context.Context, from int64) error {
 		}
 		return nil
 	})
-	return classify("create a partition of the changelog", err)
+	return scoped.Classify("create a partition of the changelog", err)
 }
 
 // dropPartitions drops the numbered partitions whose newest transaction is older than the
@@ -62,7 +63,7 @@ func (db *Changelog) dropPartitions(ctx context.Context) error {
 	}
 	var head, total int64
 	var found []partition
-	err := db.pool.queryIn(ctx, operator, `
+	err := db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT c.relname, substr(c.relname, 11)::bigint, coalesce(pg_total_relation_size(c.oid), 0), h.seq
 		FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid, changelog_head h
 		WHERE i.inhparent = 'changelog'::regclass AND c.relname ~ '^changelog_[0-9]+$' ORDER BY 2`, nil, func(rows pgx.Rows) error {
@@ -74,14 +75,14 @@ func (db *Changelog) dropPartitions(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return classify("list partitions", err)
+		return scoped.Classify("list partitions", err)
 	}
 	for i, p := range found {
 		if i+1 == len(found) || found[i+1].from > head {
 			return nil
 		}
 		var old, dropped bool
-		err := db.pool.queryIn(ctx, operator, fmt.Sprintf(`
+		err := db.pool.QueryIn(ctx, scoped.Operator, fmt.Sprintf(`
 			SELECT coalesce((SELECT at FROM %s
 				ORDER BY seq DESC, ord DESC LIMIT 1) < now() - $1::interval, true)`, pgx.Identifier{p.name}.Sanitize()),
 			[]any{db.cfg.KeepChangelog}, func(rows pgx.Rows) error {
@@ -93,20 +94,20 @@ func (db *Changelog) dropPartitions(ctx context.Context) error {
 				return rows.Err()
 			})
 		if err != nil {
-			return classify("read a partition's age", err)
+			return scoped.Classify("read a partition's age", err)
 		}
 		if !old && total <= db.cfg.KeepChangelogBytes {
 			return nil
 		}
-		if err := db.pool.alter(ctx, func(tx pgx.Tx) error {
+		if err := db.pool.AlterTable(ctx, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, fmt.Sprintf(`DROP TABLE %s`, pgx.Identifier{p.name}.Sanitize()))
 			dropped = err == nil
 			return err
 		}); err != nil || !dropped {
-			return classify("drop a partition", err)
+			return scoped.Classify("drop a partition", err)
 		}
 		total -= p.size
-		db.pool.log.Info("dropped a partition of the changelog", "first_seq", p.from, "bytes", p.size, "older_than_kept", old)
+		db.pool.Log.Info("dropped a partition of the changelog", "first_seq", p.from, "bytes", p.size, "older_than_kept", old)
 	}
 	return nil
 }

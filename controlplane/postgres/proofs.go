@@ -12,6 +12,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // ownedColumns of domain d, with its proof p and its workspace w, are those of
@@ -55,7 +56,7 @@ func owned(ctx context.Context, tx pgx.Tx, id waypost.DomainID) (controlplane.Ow
 
 // DueProofs implements controlplane.DomainStore.
 func (db *DomainStore) DueProofs(ctx context.Context, age time.Duration, limit int) (due []controlplane.OwnedDomain, err error) {
-	err = db.pool.within(ctx, operator, "find domains to verify", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.Operator, "find domains to verify", func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			WITH due AS (
 				UPDATE domain_proof SET checked_at = clock_timestamp() WHERE domain_id IN (
@@ -79,7 +80,7 @@ func (db *DomainStore) NoteProof(
 	ctx context.Context, by controlplane.Actor, id waypost.DomainID, found []string,
 ) (d controlplane.OwnedDomain, p waypost.Position, err error) {
 	serve := false
-	err = db.pool.within(ctx, operator, "note the proof of a domain", func(tx pgx.Tx) (err error) {
+	err = db.pool.Within(ctx, scoped.Operator, "note the proof of a domain", func(tx pgx.Tx) (err error) {
 		if d, err = owned(ctx, tx, id); err != nil {
 			return err
 		}
@@ -102,7 +103,7 @@ func (db *DomainStore) NoteProof(
 	if err != nil || !serve && !overdue {
 		return d, p, err
 	}
-	p, err = db.changeAs(ctx, "serve a domain, or not", operator, func(tx pgx.Tx) (err error) {
+	p, err = db.changeAs(ctx, "serve a domain, or not", scoped.Operator, func(tx pgx.Tx) (err error) {
 		if serve {
 			err = db.serve(ctx, tx, by, &d, found)
 		} else {
@@ -164,14 +165,14 @@ func auditDomain(ctx context.Context, tx pgx.Tx, by controlplane.Actor, d *waypo
 		return err
 	}
 	by.Workspace = d.Workspace
-	return audit(ctx, tx, by, action, d.Host, text)
+	return scoped.NoteAct(ctx, tx, by, action, d.Host, text)
 }
 
 // ApproveDomain implements controlplane.DomainStore.
 func (db *DomainStore) ApproveDomain(
 	ctx context.Context, by controlplane.Actor, id waypost.DomainID,
 ) (d controlplane.OwnedDomain, p waypost.Position, err error) {
-	p, err = db.changeAs(ctx, "approve a domain", operator, func(tx pgx.Tx) error {
+	p, err = db.changeAs(ctx, "approve a domain", scoped.Operator, func(tx pgx.Tx) error {
 		if d, err = owned(ctx, tx, id); err != nil {
 			return err
 		}

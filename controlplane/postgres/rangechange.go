@@ -12,6 +12,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/keyrange"
 )
 
@@ -45,7 +46,7 @@ func (db *KeyRangeStore) ChangeRanges(ctx context.Context, c controlplane.RangeC
 			if err != nil {
 				return err
 			}
-			if err := audit(ctx, tx, c.By, "ranges."+string(step.Action), subjectOf(&one), detail); err != nil {
+			if err := scoped.NoteAct(ctx, tx, c.By, "ranges."+string(step.Action), subjectOf(&one), detail); err != nil {
 				return err
 			}
 		}
@@ -67,7 +68,7 @@ func (db *KeyRangeStore) ChangeRanges(ctx context.Context, c controlplane.RangeC
 	}
 	if !c.DryRun {
 		if err := db.history.WatchOnce(ctx); err != nil {
-			db.pool.log.Warn("a change of the ranges is remembered a little later", "error", err)
+			db.pool.Log.Warn("a change of the ranges is remembered a little later", "error", err)
 		}
 	}
 	return done, nil

@@ -10,17 +10,18 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/keyrange"
 )
 
 // KeySpace implements controlplane.RangeStore.
 func (db *KeyRangeStore) KeySpace(ctx context.Context) (controlplane.KeySpace, error) {
 	var space controlplane.KeySpace
-	err := pgx.BeginTxFunc(ctx, db.pool, operator.beginReading(), func(tx pgx.Tx) (err error) {
+	err := pgx.BeginTxFunc(ctx, db.pool, scoped.Operator.ReadOptions(), func(tx pgx.Tx) (err error) {
 		space, err = keySpace(ctx, tx)
 		return err
 	})
-	return space, classify("read the key ranges", err)
+	return space, scoped.Classify("read the key ranges", err)
 }
 
 // keySpace reads all that is known of the keys within a transaction.
@@ -144,7 +145,7 @@ func (db *KeyRangeStore) Counter(ctx context.Context, prefix int, counter int64,
 	var taken *time.Time
 	var custom *bool
 	var reserved, burned bool
-	err := pgx.BeginTxFunc(ctx, db.pool, operator.begin(), func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, db.pool, scoped.Operator.TxOptions(), func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			SELECT id, prefix, lo, hi, next, region, state, generation, created_at FROM key_range
 			WHERE prefix = $1 AND lo <= $2 AND $2 < hi ORDER BY state = 'retired', id LIMIT 1`, prefix, counter).
@@ -164,7 +165,7 @@ func (db *KeyRangeStore) Counter(ctx context.Context, prefix int, counter int64,
 			Scan(&leaseID, &node, &lo, &hi, &generation, &taken, &state, &custom, &reserved, &burned)
 	})
 	if err != nil {
-		return d, classify("look up a counter", err)
+		return d, scoped.Classify("look up a counter", err)
 	}
 	if rangeID != nil {
 		r.CreatedAt = r.CreatedAt.UTC()

@@ -10,6 +10,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/failpoint"
 )
 
@@ -33,28 +34,28 @@ const expires = `deleted_at IS NULL AND NOT link_outlives_expiry(programme)`
 
 // ClaimCleanup implements controlplane.ReaperStore.
 func (db *ReaperStore) ClaimCleanup(ctx context.Context, limit time.Duration) (bool, error) {
-	n, err := db.pool.execIn(ctx, reaper, `
+	n, err := db.pool.ExecIn(ctx, scoped.Reaper, `
 		UPDATE cleanup SET running_until = clock_timestamp() + $1::interval
 		WHERE running_until IS NULL OR running_until < clock_timestamp()`, limit)
-	return n > 0, classify("begin a cleanup", err)
+	return n > 0, scoped.Classify("begin a cleanup", err)
 }
 
 // EndCleanup implements controlplane.ReaperStore.
 func (db *ReaperStore) EndCleanup(ctx context.Context, failed bool, took time.Duration) error {
-	_, err := db.pool.execIn(ctx, reaper, `
+	_, err := db.pool.ExecIn(ctx, scoped.Reaper, `
 		UPDATE cleanup SET
 			last_cleanup_time = clock_timestamp(),
 			successful_runs   = successful_runs + (NOT $1::boolean)::integer,
 			failed_runs       = failed_runs + $1::boolean::integer,
 			cleanup_ms        = cleanup_ms + $2,
 			running_until     = NULL`, failed, float64(took.Microseconds())/1000)
-	return classify("note a cleanup", err)
+	return scoped.Classify("note a cleanup", err)
 }
 
 // CleanupStats implements controlplane.ReaperStore.
 func (db *ReaperStore) CleanupStats(ctx context.Context) (s controlplane.CleanupStats, err error) {
 	var last *time.Time
-	err = db.pool.queryRowIn(ctx, reaper, `
+	err = db.pool.QueryRowIn(ctx, scoped.Reaper, `
 		SELECT last_cleanup_time, total_cleaned, last_batch_size, successful_runs, failed_runs,
 		       coalesce(cleanup_ms / nullif(successful_runs + failed_runs, 0), 0), coalesce(running_until > clock_timestamp(), false),
 		       (SELECT count(*) FROM (SELECT FROM link WHERE `+expires+` AND expires_at < now() LIMIT $1) l)
@@ -63,7 +64,7 @@ func (db *ReaperStore) CleanupStats(ctx context.Context) (s controlplane.Cleanup
 	if last != nil {
 		s.LastRun = last.UTC()
 	}
-	return s, classify("read what the cleanup did", err)
+	return s, scoped.Classify("read what the cleanup did", err)
 }
 
 // ExpireLinks implements controlplane.ReaperStore. What is found is judged again under
@@ -81,8 +82,8 @@ func (db *ReaperStore) ExpireLinks(ctx context.Context, buffer time.Duration, li
 // reap looks for links without the head, and changes those that it finds under it.
 func (db *ReaperStore) reap(ctx context.Context, doing, find, change string, age time.Duration, limit int) (int, error) {
 	var ids []int64
-	if err := db.pool.queryIn(ctx, reaper, find, []any{age, limit}, collect(&ids)); err != nil {
-		return 0, classify(doing, err)
+	if err := db.pool.QueryIn(ctx, scoped.Reaper, find, []any{age, limit}, scoped.CollectInto(&ids)); err != nil {
+		return 0, scoped.Classify(doing, err)
 	}
 	return db.reapThese(ctx, doing, change, age, ids)
 }
@@ -95,11 +96,11 @@ func (db *ReaperStore) reapThese(ctx context.Context, doing, change string, age 
 	failpoint.Hit(doing + ": asked")
 	var at begun
 	var b pgx.Batch
-	reaper.first(&b)
+	scoped.Reaper.EnterBatch(&b)
 	b.Queue(selectBegin, 0).QueryRow(at.scan)
 	b.Queue(change, age, ids).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
 	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return 0, classify(doing, err)
+		return 0, scoped.Classify(doing, err)
 	}
 	failpoint.Hit(doing + ": committed")
 	db.pool.note(at.position())
@@ -108,11 +109,11 @@ func (db *ReaperStore) reapThese(ctx context.Context, doing, change string, age 
 
 // DeleteKeys implements controlplane.ReaperStore.
 func (db *ReaperStore) DeleteKeys(ctx context.Context, after time.Duration, limit int) (int, error) {
-	n, err := db.pool.execIn(ctx, reaper, `
+	n, err := db.pool.ExecIn(ctx, scoped.Reaper, `
 		DELETE FROM api_key WHERE id IN (
 			SELECT id FROM api_key WHERE least(expires_at, revoked_at) < now() - $1::interval
 			ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)`, after, limit)
-	return int(n), classify("delete old API keys", err)
+	return int(n), scoped.Classify("delete old API keys", err)
 }
 
 // Which tombstones are to go, and the way in which they go. What is found is judged again
@@ -146,7 +147,7 @@ func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limi
 	}
 	var all []place
 	var last tombstone
-	err := db.pool.queryIn(ctx, reaper, `SELECT workspace_id, id, deleted_at FROM link
+	err := db.pool.QueryIn(ctx, scoped.Reaper, `SELECT workspace_id, id, deleted_at FROM link
 		WHERE `+purgeDue+` AND (deleted_at, id) > ($3, $4) ORDER BY deleted_at, id LIMIT $2`,
 		[]any{after, limit, from.at, from.link}, func(rows pgx.Rows) error {
 			for rows.Next() {
@@ -158,7 +159,7 @@ func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limi
 			return rows.Err()
 		})
 	if err != nil {
-		return 0, classify(purging, err)
+		return 0, scoped.Classify(purging, err)
 	}
 	cleared, failed := db.purgeClicks(ctx, all, after)
 	switch {
@@ -187,14 +188,14 @@ const (
 func (db *ReaperStore) SweepClicks(ctx context.Context) (int, error) {
 	var gone []place
 	var last int64
-	err := db.pool.queryIn(ctx, reaper.lookingUp(), `
+	err := db.pool.QueryIn(ctx, scoped.Reaper.LookingUp(), `
 		WITH step AS MATERIALIZED (SELECT workspace_id, link_id FROM link_click WHERE link_id > $1 ORDER BY link_id LIMIT $2)
 		SELECT s.workspace_id, s.link_id FROM step s LEFT JOIN LATERAL (SELECT id FROM link WHERE id = s.link_id OFFSET 0) l ON true
 		WHERE l.id IS NULL
 		UNION ALL
 		SELECT 0, max(link_id) FROM step HAVING count(*) = $2 ORDER BY 1`, []any{db.swept.Load(), sweptAtOnce}, collectPlaces(&gone))
 	if err != nil {
-		return 0, classify("look for clicks without a link", err)
+		return 0, scoped.Classify("look for clicks without a link", err)
 	}
 	if len(gone) > 0 && gone[0].workspace == 0 {
 		last, gone = gone[0].link, gone[1:]
@@ -226,7 +227,7 @@ func (db *ReaperStore) purgeClicks(ctx context.Context, links []place, after tim
 	var errs []error
 	for area, ids := range areas {
 		if err := db.purgeArea(ctx, area, ids, after); err != nil {
-			errs = append(errs, classify("purge clicks of links", err))
+			errs = append(errs, scoped.Classify("purge clicks of links", err))
 			continue
 		}
 		cleared = append(cleared, ids...)
@@ -249,11 +250,11 @@ func (db *ReaperStore) purgeArea(ctx context.Context, area place, links []int64,
 		WITH gone AS (DELETE FROM link_click WHERE link_id IN (
 			SELECT link_id FROM link_click c WHERE ` + due + `
 			AND NOT EXISTS (SELECT FROM click_day d WHERE d.link_id = c.link_id OFFSET 0)
-			AND NOT EXISTS (SELECT FROM click_event e WHERE ` + ofWorkspace("e.workspace_id", "$4") + ` AND e.link_id = c.link_id OFFSET 0)
+			AND NOT EXISTS (SELECT FROM click_event e WHERE ` + scoped.OfWorkspace("e.workspace_id", "$4") + ` AND e.link_id = c.link_id OFFSET 0)
 			LIMIT $3) RETURNING 1)
 		SELECT count(*) = $3 FROM gone`
 	ws := waypost.WorkspaceID(area.workspace)
-	if _, err := db.clicks.deleteSingles(ctx, reaper, ws, links); err != nil {
+	if _, err := db.clicks.deleteSingles(ctx, scoped.Reaper, ws, links); err != nil {
 		return err
 	}
 	for {
@@ -265,7 +266,7 @@ func (db *ReaperStore) purgeArea(ctx context.Context, area place, links []int64,
 			return err
 		}
 		var b pgx.Batch
-		reaper.lookingUp().first(&b)
+		scoped.Reaper.LookingUp().EnterBatch(&b)
 		b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, foldLocks, area.lock())
 		b.Queue(`DELETE FROM click_set_aside WHERE `+due, after, links)
 		b.Queue(purgeDays, after, links, purgedAtOnce).QueryRow(full)

@@ -7,12 +7,13 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/failpoint"
 )
 
 // freeKeys selects the returned keys of a workspace.
 func freeKeys() string {
-	return `SELECT code FROM reserved_key WHERE ` + ofWorkspace("workspace_id", "$1") + ` AND state = 'free'`
+	return `SELECT code FROM reserved_key WHERE ` + scoped.OfWorkspace("workspace_id", "$1") + ` AND state = 'free'`
 }
 
 // reuseKeys reserves returned keys: any $3 of them, so that LIMIT ends the scan of the
@@ -24,23 +25,23 @@ func reuseKeys() string {
 
 // ReuseKeys implements controlplane.ReservedStore.
 func (db *KeyRangeStore) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, service string, n int) ([]waypost.Code, error) {
-	as := tenantOf(ws).lookingUp()
+	as := scoped.TenantOf(ws).LookingUp()
 	var some []waypost.Code
-	err := db.pool.queryIn(ctx, as, freeKeys()+` LIMIT 1`, []any{ws}, collect(&some))
+	err := db.pool.QueryIn(ctx, as, freeKeys()+` LIMIT 1`, []any{ws}, scoped.CollectInto(&some))
 	if err != nil || len(some) == 0 {
-		return nil, classify("look for keys that were given back", err)
+		return nil, scoped.Classify("look for keys that were given back", err)
 	}
 	// Under the head, because a new epoch burns what is free.
 	var codes []waypost.Code
-	_, err = db.pool.changeIn(ctx, operator.sharedBy(ws), "reuse keys", func(tx pgx.Tx, _ uint32) error {
-		if err := as.enter(ctx, tx); err != nil {
+	_, err = db.pool.changeIn(ctx, scoped.Operator.SharedBy(ws), "reuse keys", func(tx pgx.Tx, _ uint32) error {
+		if err := as.Enter(ctx, tx); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, reuseKeys(), ws, service, n)
 		if err != nil {
 			return err
 		}
-		return collect(&codes)(rows)
+		return scoped.CollectInto(&codes)(rows)
 	})
 	return codes, err
 }
@@ -55,18 +56,18 @@ func (db *KeyRangeStore) ReserveKeys(
 	}
 	var at begun
 	var b pgx.Batch
-	as := operator.sharedBy(ws) // a link of any workspace counts
-	as.first(&b)
+	as := scoped.Operator.SharedBy(ws) // a link of any workspace counts
+	as.EnterBatch(&b)
 	b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
 	b.Queue(`SELECT key_check_leases((SELECT array_agg(DISTINCT l) FROM unnest($1::bigint[]) l))`, leases)
 	b.Queue(`
 		INSERT INTO reserved_key (code, workspace_id, service, lease_id)
 		SELECT c, $3, $4, l FROM unnest($1::text[], $2::bigint[]) n (c, l)
 		WHERE NOT EXISTS (SELECT FROM link WHERE domain_id = $5 AND code = c) RETURNING code`,
-		codes, leases, ws, service, waypost.DefaultDomain).Query(collect(&noted))
+		codes, leases, ws, service, waypost.DefaultDomain).Query(scoped.CollectInto(&noted))
 	failpoint.Hit("reserve keys: begun")
-	if err := db.pool.send(ctx, as, &b); err != nil {
-		return nil, classify("reserve keys", err)
+	if err := db.pool.Send(ctx, as, &b); err != nil {
+		return nil, scoped.Classify("reserve keys", err)
 	}
 	failpoint.Hit("reserve keys: committed")
 	db.pool.note(at.position())
@@ -78,7 +79,7 @@ func (db *KeyRangeStore) ReturnKeys(
 	ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code,
 ) ([]controlplane.Returned, error) {
 	var published, back []waypost.Code
-	_, err := db.pool.changeIn(ctx, operator.sharedBy(ws), "return keys", func(tx pgx.Tx, _ uint32) error {
+	_, err := db.pool.changeIn(ctx, scoped.Operator.SharedBy(ws), "return keys", func(tx pgx.Tx, _ uint32) error {
 		// A link of any workspace counts, but of other keys than its own the service learns
 		// nothing.
 		rows, err := tx.Query(ctx, `
@@ -86,22 +87,22 @@ func (db *KeyRangeStore) ReturnKeys(
 			WHERE k.workspace_id = $1 AND k.service = $2 AND k.code = ANY ($3)
 			  AND EXISTS (SELECT FROM link l WHERE l.domain_id = $4 AND l.code = k.code)`, ws, service, codes, waypost.DefaultDomain)
 		if err == nil {
-			err = collect(&published)(rows)
+			err = scoped.CollectInto(&published)(rows)
 		}
 		if err == nil {
-			err = setTenant(ctx, tx, ws)
+			err = scoped.EnterTenant(ctx, tx, ws)
 		}
 		if err != nil {
 			return err
 		}
 		rows, err = tx.Query(ctx, `
 			UPDATE reserved_key SET state = 'free'
-			WHERE `+ofWorkspace("workspace_id", "$1")+` AND service = $2 AND code = ANY($3) AND NOT code = ANY($4) AND state = 'reserved' RETURNING code`,
+			WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND service = $2 AND code = ANY($3) AND NOT code = ANY($4) AND state = 'reserved' RETURNING code`,
 			ws, service, codes, append([]waypost.Code{}, published...))
 		if err != nil {
 			return err
 		}
-		return collect(&back)(rows)
+		return scoped.CollectInto(&back)(rows)
 	})
 	if err != nil {
 		return nil, err
@@ -135,21 +136,21 @@ func setOf(codes []waypost.Code) map[waypost.Code]bool {
 // CountReserved implements controlplane.ReservedStore.
 func (db *KeyRangeStore) CountReserved(ctx context.Context, ws waypost.WorkspaceID) (map[string]int64, error) {
 	counts := make(map[string]int64)
-	err := db.pool.queryIn(ctx, tenantOf(ws), `
-		SELECT service, count(*) FROM reserved_key WHERE `+ofWorkspace("workspace_id", "$1")+` AND state = 'reserved' GROUP BY service`,
+	err := db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
+		SELECT service, count(*) FROM reserved_key WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND state = 'reserved' GROUP BY service`,
 		[]any{ws}, func(rows pgx.Rows) error {
 			var service string
 			var n int64
 			_, err := pgx.ForEachRow(rows, []any{&service, &n}, func() error { counts[service] = n; return nil })
 			return err
 		})
-	return counts, classify("count reserved keys", err)
+	return counts, scoped.Classify("count reserved keys", err)
 }
 
 // CountHeld implements controlplane.ReservedStore.
 func (db *KeyRangeStore) CountHeld(ctx context.Context, ws waypost.WorkspaceID) (n int64, err error) {
-	of := ` FROM reserved_key WHERE ` + ofWorkspace("workspace_id", "$1")
-	err = db.pool.queryRowIn(ctx, tenantOf(ws).lookingUp(), `
+	of := ` FROM reserved_key WHERE ` + scoped.OfWorkspace("workspace_id", "$1")
+	err = db.pool.QueryRowIn(ctx, scoped.TenantOf(ws).LookingUp(), `
 		SELECT (SELECT count(*)`+of+` AND state = 'reserved') + (SELECT count(*)`+of+` AND state = 'free')`, []any{ws}, &n)
-	return n, classify("count the keys of a workspace", err)
+	return n, scoped.Classify("count the keys of a workspace", err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/failpoint"
 )
 
@@ -51,7 +52,7 @@ func (db *ClickStore) NewRoller(cfg RollerConfig) *Roller {
 // Run folds until ctx is over. What fails is tried again after a rest; meanwhile clicks
 // are counted and reported as always.
 func (r *Roller) Run(ctx context.Context) {
-	every := func(what string, do func(context.Context) error) { r.db.pool.every(ctx, r.cfg.Interval, what, do) }
+	every := func(what string, do func(context.Context) error) { r.db.pool.RunEvery(ctx, r.cfg.Interval, what, do) }
 	var wg sync.WaitGroup
 	wg.Go(func() { every("folding clicks of workspaces", r.foldWorkspaces) })
 	// Workers do not wait for each other: a pass may take minutes while clicks come fast.
@@ -112,7 +113,7 @@ func (r *Roller) foldWorkspaces(ctx context.Context) error {
 	for from := int64(math.MinInt64); ; {
 		n, last, err := r.workspaceRound(ctx, from)
 		if err != nil || n < workspacePartsAtOnce {
-			return classify("fold clicks of workspaces", err)
+			return scoped.Classify("fold clicks of workspaces", err)
 		}
 		from = last
 	}
@@ -124,7 +125,7 @@ func (r *Roller) workspaceRound(ctx context.Context, from int64) (n int, last in
 	in := &folding{}
 	err = pgx.BeginFunc(ctx, r.db.pool, func(tx pgx.Tx) (err error) {
 		var q pgx.Batch
-		ingest.lookingUp().first(&q)
+		scoped.Ingest.LookingUp().EnterBatch(&q)
 		q.Queue(planFold, ingestTimeLimit)
 		if err := tx.SendBatch(ctx, &q).Close(); err != nil {
 			return err
@@ -221,7 +222,7 @@ func (r *Roller) round(ctx context.Context, from place) (f round, err error) {
 	defer cancel()
 	err = pgx.BeginFunc(ctx, r.db.pool, func(tx pgx.Tx) error {
 		var q pgx.Batch
-		ingest.lookingUp().first(&q)
+		scoped.Ingest.LookingUp().EnterBatch(&q)
 		q.Queue(planFold, ingestTimeLimit)
 		q.Queue(findPart, from.workspace, from.link).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
@@ -248,7 +249,7 @@ func (r *Roller) round(ctx context.Context, from place) (f round, err error) {
 	if err == nil && len(f.links) > 0 {
 		err = r.db.exhaust(ctx, f.links)
 	}
-	return f, classify("fold clicks", err)
+	return f, scoped.Classify("fold clicks", err)
 }
 
 // endBudgets looks through all budgets. It rests for nine times as long as that takes, so
@@ -268,7 +269,7 @@ func (r *Roller) measure(ctx context.Context) error {
 	var waiting int64
 	var oldest *time.Time
 	var now time.Time
-	err := r.db.pool.queryIn(ctx, ingest, `
+	err := r.db.pool.QueryIn(ctx, scoped.Ingest, `
 		SELECT (SELECT count(*) FROM (SELECT FROM click_pack LIMIT 10000) p), (SELECT min(received_at) FROM click_pack), now()`, nil,
 		func(rows pgx.Rows) error {
 			for rows.Next() {
@@ -279,7 +280,7 @@ func (r *Roller) measure(ctx context.Context) error {
 			return rows.Err()
 		})
 	if err != nil {
-		return classify("count parts of clicks", err)
+		return scoped.Classify("count parts of clicks", err)
 	}
 	r.metrics.waiting.Set(float64(waiting))
 	r.metrics.age.Set(0)

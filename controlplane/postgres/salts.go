@@ -9,6 +9,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // SaltStore keeps the daily salts by which edges tell visitors apart.
@@ -34,7 +35,7 @@ FROM (SELECT now() AT TIME ZONE 'UTC' AS now, (now() AT TIME ZONE 'UTC')::date A
 func (db *SaltStore) keepSalts(ctx context.Context) error {
 	var missing, over int64
 	retention := db.retention.Seconds()
-	err := db.pool.queryIn(ctx, operator, selectSaltsDue, []any{saltDays, retention}, func(rows pgx.Rows) error {
+	err := db.pool.QueryIn(ctx, scoped.Operator, selectSaltsDue, []any{saltDays, retention}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := rows.Scan(&missing, &over); err != nil {
 				return err
@@ -43,7 +44,7 @@ func (db *SaltStore) keepSalts(ctx context.Context) error {
 		return rows.Err()
 	})
 	if err != nil {
-		return classify("look at the salts of visitors", err)
+		return scoped.Classify("look at the salts of visitors", err)
 	}
 	if missing <= 0 && over == 0 {
 		return nil
@@ -63,7 +64,7 @@ func (db *SaltStore) keepSalts(ctx context.Context) error {
 		tag, err := tx.Exec(ctx, `DELETE FROM visitor_salt WHERE day + 1 + make_interval(secs => $1::float8) <= now() AT TIME ZONE 'UTC'`,
 			retention)
 		if err == nil {
-			db.pool.log.Info("destroyed salts of visitors", "days", tag.RowsAffected())
+			db.pool.Log.Info("destroyed salts of visitors", "days", tag.RowsAffected())
 		}
 		return err
 	})
@@ -88,7 +89,7 @@ func (db *SaltStore) DestroySalt(ctx context.Context, by controlplane.Actor, day
 		if tag.RowsAffected() == 0 {
 			return waypost.Errorf(waypost.ENotFound, "there is no salt of that day")
 		}
-		return audit(ctx, tx, by, "salts.destroy", waypost.DayText(day), detail)
+		return scoped.NoteAct(ctx, tx, by, "salts.destroy", waypost.DayText(day), detail)
 	})
 	if err != nil {
 		return waypost.Position{}, err

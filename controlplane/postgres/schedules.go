@@ -7,12 +7,13 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // ScheduledLinks implements controlplane.ScheduleStore. Of each link it reads the rules
 // and the version.
 func (db *LinkStore) ScheduledLinks(ctx context.Context, after int64, limit int) (links []waypost.Link, err error) {
-	err = db.pool.queryIn(ctx, reaper, `
+	err = db.pool.QueryIn(ctx, scoped.Reaper, `
 		SELECT id, redirect_status, rules, programme, rev_epoch, rev_seq, stamp FROM link
 		WHERE id > $1 AND deleted_at IS NULL AND programme IS NOT NULL AND get_bit(programme, 15) = 1
 		ORDER BY id LIMIT $2`, []any{after, limit}, func(rows pgx.Rows) error {
@@ -28,7 +29,7 @@ func (db *LinkStore) ScheduledLinks(ctx context.Context, after int64, limit int)
 		})
 		return err
 	})
-	return links, classify("read the links with schedules", err)
+	return links, scoped.Classify("read the links with schedules", err)
 }
 
 // ReplaceProgramme implements controlplane.ScheduleStore. The trigger
@@ -36,7 +37,7 @@ func (db *LinkStore) ScheduledLinks(ctx context.Context, after int64, limit int)
 func (db *LinkStore) ReplaceProgramme(ctx context.Context, at controlplane.Version, l *waypost.Link) (changed bool, err error) {
 	var head begun
 	var b pgx.Batch
-	reaper.first(&b)
+	scoped.Reaper.EnterBatch(&b)
 	b.Queue(selectBegin, 0).QueryRow(head.scan)
 	b.Queue(`SELECT set_config('waypost.recompiling', 'on', true)`)
 	b.Queue(`
@@ -48,7 +49,7 @@ func (db *LinkStore) ReplaceProgramme(ctx context.Context, at controlplane.Versi
 		return row.Scan(&changed)
 	})
 	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return false, classify("replace the programme of a link", err)
+		return false, scoped.Classify("replace the programme of a link", err)
 	}
 	db.pool.note(head.position())
 	return changed, nil

@@ -8,6 +8,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // SignInStore keeps second factors and sign-in links.
@@ -15,7 +16,7 @@ type SignInStore struct{ access *AccessStore }
 
 // SecondFactor implements controlplane.FactorStore.
 func (db *SignInStore) SecondFactor(ctx context.Context, user int64) (f controlplane.StoredFactor, found bool, err error) {
-	err = db.access.pool.within(ctx, operator, "look up a second factor", func(tx pgx.Tx) error {
+	err = db.access.pool.Within(ctx, scoped.Operator, "look up a second factor", func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `SELECT secret, confirmed_at IS NOT NULL, last_step, cardinality(recovery_codes) FROM second_factor WHERE user_id = $1`,
 			user).Scan(&f.Secret, &f.On, &f.LastStep, &f.RecoveryCodes)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -29,7 +30,7 @@ func (db *SignInStore) SecondFactor(ctx context.Context, user int64) (f controlp
 
 // ProposeFactor implements controlplane.FactorStore.
 func (db *SignInStore) ProposeFactor(ctx context.Context, user int64, secret []byte) error {
-	return db.access.pool.within(ctx, operator, "propose a second factor", func(tx pgx.Tx) error {
+	return db.access.pool.Within(ctx, scoped.Operator, "propose a second factor", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO second_factor (user_id, secret) VALUES ($1, $2)
 			ON CONFLICT (user_id) DO UPDATE SET secret = $2, created_at = now() WHERE second_factor.confirmed_at IS NULL`, user, secret)
@@ -44,7 +45,7 @@ func (db *SignInStore) ProposeFactor(ctx context.Context, user int64, secret []b
 func (db *SignInStore) ConfirmFactor(
 	ctx context.Context, by controlplane.Actor, secret []byte, p controlplane.FactorProof, recovery [][]byte,
 ) error {
-	return db.access.pool.within(ctx, operator, "turn a second factor on", func(tx pgx.Tx) error {
+	return db.access.pool.Within(ctx, scoped.Operator, "turn a second factor on", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			UPDATE second_factor SET confirmed_at = now(), last_step = $3, recovery_codes = $4
 			WHERE user_id = $1 AND secret = $2 AND confirmed_at IS NULL`, by.UserID, secret, p.Step, recovery)
@@ -60,7 +61,7 @@ func (db *SignInStore) ConfirmFactor(
 
 // EndFactor implements controlplane.FactorStore.
 func (db *SignInStore) EndFactor(ctx context.Context, by controlplane.Actor, p controlplane.FactorProof) error {
-	return db.access.pool.within(ctx, operator, "turn a second factor off", func(tx pgx.Tx) error {
+	return db.access.pool.Within(ctx, scoped.Operator, "turn a second factor off", func(tx pgx.Tx) error {
 		if err := spend(ctx, tx, by.UserID, p); err != nil {
 			return err
 		}
@@ -73,7 +74,7 @@ func (db *SignInStore) EndFactor(ctx context.Context, by controlplane.Actor, p c
 
 // RenewRecoveryCodes implements controlplane.FactorStore.
 func (db *SignInStore) RenewRecoveryCodes(ctx context.Context, by controlplane.Actor, p controlplane.FactorProof, recovery [][]byte) error {
-	return db.access.pool.within(ctx, operator, "renew recovery codes", func(tx pgx.Tx) error {
+	return db.access.pool.Within(ctx, scoped.Operator, "renew recovery codes", func(tx pgx.Tx) error {
 		if err := spend(ctx, tx, by.UserID, p); err != nil {
 			return err
 		}

@@ -11,13 +11,14 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // APIKey implements controlplane.APIKeyStore.
 func (db *AccessStore) APIKey(ctx context.Context, hash [32]byte) (controlplane.StoredKey, bool, error) {
 	k := controlplane.StoredKey{Hash: hash}
 	found := false
-	err := db.pool.queryIn(ctx, operator, `
+	err := db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT k.id, k.workspace_id, w.slug, k.name, k.hash, k.scopes, k.expires_at, coalesce(k.created_by, 0), coalesce(m.role, '')
 		FROM api_key k
 		JOIN workspace w ON w.id = k.workspace_id AND w.deleted_at IS NULL
@@ -31,19 +32,19 @@ func (db *AccessStore) APIKey(ctx context.Context, hash [32]byte) (controlplane.
 				return err
 			}
 			copy(k.Hash[:], stored)
-			k.ExpiresAt = utc(expires)
+			k.ExpiresAt = scoped.UTC(expires)
 			found = true
 		}
 		return rows.Err()
 	})
-	return k, found, classify("look up an API key", err)
+	return k, found, scoped.Classify("look up an API key", err)
 }
 
 // EnsureKey registers a key in a workspace; a key that is there already is left
 // as it is. Only its hash is stored.
 func (db *AccessStore) EnsureKey(ctx context.Context, ws waypost.WorkspaceID, name, key string, scopes []controlplane.Scope) error {
 	hash := controlplane.HashKey(key)
-	err := db.pool.queryIn(ctx, tenantOf(ws), `
+	err := db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
 		INSERT INTO api_key (workspace_id, name, prefix, hash, scopes) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (hash) DO NOTHING`,
 		[]any{ws, name, key[:controlplane.KeyDisplay], hash[:], scopes}, func(rows pgx.Rows) error {
 			for rows.Next() {
@@ -51,7 +52,7 @@ func (db *AccessStore) EnsureKey(ctx context.Context, ws waypost.WorkspaceID, na
 			}
 			return rows.Err()
 		})
-	return classify("register an API key", err)
+	return scoped.Classify("register an API key", err)
 }
 
 // affiliated are the accounts that may sign in, a row for each workspace of each.
@@ -81,7 +82,7 @@ func (db *AccessStore) AccountOf(ctx context.Context, user int64) (controlplane.
 }
 
 func (db *AccessStore) account(ctx context.Context, condition string, value any) (a controlplane.Account, found bool, err error) {
-	err = db.pool.queryIn(ctx, operator, `SELECT `+affiliated+` WHERE `+condition+` AND u.disabled_at IS NULL AND u.deleted_at IS NULL ORDER BY w.slug`,
+	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT `+affiliated+` WHERE `+condition+` AND u.disabled_at IS NULL AND u.deleted_at IS NULL ORDER BY w.slug`,
 		[]any{value}, func(rows pgx.Rows) error {
 			for rows.Next() {
 				if err := scanAffiliated(rows, &a); err != nil {
@@ -91,14 +92,14 @@ func (db *AccessStore) account(ctx context.Context, condition string, value any)
 			}
 			return rows.Err()
 		})
-	return a, found, classify("look up an account", err)
+	return a, found, scoped.Classify("look up an account", err)
 }
 
 // Session implements controlplane.SessionStore.
 func (db *AccessStore) Session(ctx context.Context, hash [32]byte) (controlplane.StoredSession, bool, error) {
 	var s controlplane.StoredSession
 	found := false
-	err := db.pool.queryIn(ctx, operator, `
+	err := db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT s.id, s.hash, s.expires_at, `+affiliated+` JOIN user_session s ON s.user_id = u.id AND s.created_at >= u.valid_from
 		WHERE s.hash = $1 AND u.disabled_at IS NULL AND u.deleted_at IS NULL ORDER BY w.slug`, []any{hash[:]}, func(rows pgx.Rows) error {
 		for rows.Next() {
@@ -112,19 +113,19 @@ func (db *AccessStore) Session(ctx context.Context, hash [32]byte) (controlplane
 		return rows.Err()
 	})
 	s.Account.Password = ""
-	return s, found, classify("look up a session", err)
+	return s, found, scoped.Classify("look up a session", err)
 }
 
 // Unclaimed reports whether no caller can be let in: there is neither an administrator
 // nor a valid API key.
 func (db *AccessStore) Unclaimed(ctx context.Context) (unclaimed bool, err error) {
-	err = db.pool.queryIn(ctx, operator, `
+	err = db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT NOT EXISTS (SELECT FROM membership WHERE role = 'admin') AND NOT EXISTS (SELECT FROM api_key WHERE revoked_at IS NULL)`,
 		nil, func(rows pgx.Rows) error {
 			unclaimed, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
 			return err
 		})
-	return unclaimed, classify("look for administrators", err)
+	return unclaimed, scoped.Classify("look for administrators", err)
 }
 
 // StartSession implements controlplane.SessionStore.
@@ -136,7 +137,7 @@ func (db *AccessStore) StartSession(ctx context.Context, n controlplane.NewSessi
 		address = &n.Browser.Address
 	}
 	user := n.Account.UserID
-	return db.pool.within(ctx, operator, "start a session", func(tx pgx.Tx) error {
+	return db.pool.Within(ctx, scoped.Operator, "start a session", func(tx pgx.Tx) error {
 		refused := controlplane.ErrSignIn
 		if n.Link != nil {
 			refused = controlplane.ErrLink
@@ -198,7 +199,7 @@ func textOf(a netip.Addr) string {
 
 // NoteFailures implements controlplane.SessionStore.
 func (db *AccessStore) NoteFailures(ctx context.Context, all []controlplane.FailedSignIns) error {
-	return db.pool.within(ctx, operator, "note failed sign-ins", func(tx pgx.Tx) error {
+	return db.pool.Within(ctx, scoped.Operator, "note failed sign-ins", func(tx pgx.Tx) error {
 		for _, f := range all {
 			detail := map[string]any{"wrong_passwords": f.Passwords, "wrong_codes": f.Codes, "last_address": textOf(f.Address)}
 			if err := auditAccount(ctx, tx, controlplane.Actor{Name: "unknown"}, f.UserID, "users.sign-in-failed", detail); err != nil {
@@ -218,7 +219,7 @@ func hashOrNull(h *[32]byte) []byte {
 
 // EndSession implements controlplane.SessionStore.
 func (db *AccessStore) EndSession(ctx context.Context, user, id int64) (ended bool, err error) {
-	err = db.pool.within(ctx, operator, "end a session", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.Operator, "end a session", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `DELETE FROM user_session WHERE user_id = $1 AND id = $2`, user, id)
 		ended = tag.RowsAffected() > 0
 		return err
@@ -228,7 +229,7 @@ func (db *AccessStore) EndSession(ctx context.Context, user, id int64) (ended bo
 
 // EndOtherSessions implements controlplane.SessionStore.
 func (db *AccessStore) EndOtherSessions(ctx context.Context, user, except int64) error {
-	return db.pool.within(ctx, operator, "end sessions", func(tx pgx.Tx) error {
+	return db.pool.Within(ctx, scoped.Operator, "end sessions", func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM user_session WHERE user_id = $1 AND id <> $2`, user, except)
 		return err
 	})
@@ -236,7 +237,7 @@ func (db *AccessStore) EndOtherSessions(ctx context.Context, user, except int64)
 
 // Sessions implements controlplane.SessionStore.
 func (db *AccessStore) Sessions(ctx context.Context, user int64, now time.Time) (all []controlplane.SessionInfo, err error) {
-	err = db.pool.queryIn(ctx, operator, `
+	err = db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT s.id, s.address, s.user_agent, s.created_at, s.used_at, s.expires_at
 		FROM user_session s JOIN app_user u ON u.id = s.user_id AND s.created_at >= u.valid_from
 		WHERE s.user_id = $1 AND s.expires_at > $2 ORDER BY s.id DESC LIMIT $3`, []any{user, now, controlplane.MaxSessions},
@@ -250,13 +251,13 @@ func (db *AccessStore) Sessions(ctx context.Context, user int64, now time.Time) 
 			})
 			return err
 		})
-	return all, classify("list sessions", err)
+	return all, scoped.Classify("list sessions", err)
 }
 
 // NoteUses implements controlplane.SessionStore. What another instance is writing
 // at this moment is left to that.
 func (db *AccessStore) NoteUses(ctx context.Context, u controlplane.Uses) error {
-	return db.pool.within(ctx, operator, "note uses", func(tx pgx.Tx) error {
+	return db.pool.Within(ctx, scoped.Operator, "note uses", func(tx pgx.Tx) error {
 		if ids, at := timesOf(u.Keys); len(ids) > 0 {
 			_, err := tx.Exec(ctx, `
 				WITH due AS (
@@ -304,7 +305,7 @@ func timesOf(used map[int64]time.Time) (ids []int64, at []time.Time) {
 // ChangeSelf implements controlplane.SessionStore. The audit log has the change of a
 // password alone.
 func (db *AccessStore) ChangeSelf(ctx context.Context, by controlplane.Actor, name, password *string, was string) error {
-	return db.pool.within(ctx, operator, "change an account", func(tx pgx.Tx) error {
+	return db.pool.Within(ctx, scoped.Operator, "change an account", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			UPDATE app_user SET name = coalesce($2, name), password = coalesce($3, password)
 			WHERE id = $1 AND deleted_at IS NULL AND ($3::text IS NULL OR password = $4)`,

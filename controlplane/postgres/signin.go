@@ -9,6 +9,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // linkHolds is true of a sign-in link l of the account u unless it has expired, or ended
@@ -33,7 +34,7 @@ type SignInLink struct {
 // CreateSignInLink stores a sign-in link of an account: ENotFound when the address has no
 // account that may sign in.
 func (db *SignInStore) CreateSignInLink(ctx context.Context, n SignInLink) error {
-	return db.access.pool.within(ctx, operator, "make a sign-in link", func(tx pgx.Tx) error {
+	return db.access.pool.Within(ctx, scoped.Operator, "make a sign-in link", func(tx pgx.Tx) error {
 		var user int64
 		err := tx.QueryRow(ctx, `
 			SELECT u.id FROM app_user u
@@ -61,7 +62,7 @@ const keeper = `coalesce(u.home_id, 1)`
 // EnsureDeveloper creates an account without a password that administers the default
 // workspace, unless the address has an account.
 func (db *SignInStore) EnsureDeveloper(ctx context.Context, email, name string) error {
-	return db.access.pool.within(ctx, operator, "make the developer's account", func(tx pgx.Tx) error {
+	return db.access.pool.Within(ctx, scoped.Operator, "make the developer's account", func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `
 			WITH u AS (
 				INSERT INTO app_user (home_id, email, name) VALUES ($1, $2, $3) ON CONFLICT (email) WHERE deleted_at IS NULL DO NOTHING RETURNING id)

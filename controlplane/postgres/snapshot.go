@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/replication"
 )
 
@@ -27,14 +28,14 @@ func (db *Changelog) Snapshot(ctx context.Context, first, last uint16, visit fun
 		return head, rows.refused
 	}
 	if err != nil {
-		return head, classify(fmt.Sprintf("snapshot slots %d to %d", first, last), err)
+		return head, scoped.Classify(fmt.Sprintf("snapshot slots %d to %d", first, last), err)
 	}
 	return head, nil
 }
 
 // readSlots reads the head, and then whatever read does as of the same moment.
 func (db *Changelog) readSlots(ctx context.Context, read func(pgx.Tx) error) (head replication.Head, err error) {
-	err = pgx.BeginTxFunc(ctx, db.pool, stream.beginReading(), func(tx pgx.Tx) (err error) {
+	err = pgx.BeginTxFunc(ctx, db.pool, scoped.Stream.ReadOptions(), func(tx pgx.Tx) (err error) {
 		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = '60s'`); err != nil {
 			return err
 		}
@@ -73,7 +74,7 @@ func (db *Changelog) Sums(ctx context.Context, first, last uint16) ([]replicatio
 		return err
 	})
 	if err != nil {
-		return nil, head, classify(fmt.Sprintf("add up slots %d to %d", first, last), err)
+		return nil, head, scoped.Classify(fmt.Sprintf("add up slots %d to %d", first, last), err)
 	}
 	return sums, head, nil
 }
@@ -88,7 +89,7 @@ func (db *Changelog) Count(ctx context.Context) (uint64, error) {
 // yet.
 func (db *Changelog) estimate(ctx context.Context) (rows float64, err error) {
 	if err := db.pool.QueryRow(ctx, `SELECT reltuples FROM pg_class WHERE oid = 'link'::regclass`).Scan(&rows); err != nil {
-		return 0, classify("estimate the size", err)
+		return 0, scoped.Classify("estimate the size", err)
 	}
 	return rows, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/controlplane/rollup"
 )
 
@@ -29,11 +30,11 @@ func (db *ClickStore) LinksClicks(
 		}
 	}
 	first, end := span.Days()
-	err := db.pool.queryIn(ctx, tenantOf(ws).lookingUp(), `
+	err := db.pool.QueryIn(ctx, scoped.TenantOf(ws).LookingUp(), `
 		WITH named AS MATERIALIZED (
 			SELECT n.ord::integer AS ord, l.id FROM unnest($2::integer[], $3::text[]) WITH ORDINALITY n (domain, code, ord)
 			CROSS JOIN LATERAL (
-				SELECT id FROM link WHERE domain_id = n.domain AND code = n.code AND `+ofWorkspace("workspace_id", "$1")+`
+				SELECT id FROM link WHERE domain_id = n.domain AND code = n.code AND `+scoped.OfWorkspace("workspace_id", "$1")+`
 				AND deleted_at IS NULL OFFSET 0) l)
 		SELECT ord, 0, 0, 0, 0::bigint, 0::bigint, NULL::bytea FROM named
 		UNION ALL
@@ -41,13 +42,13 @@ func (db *ClickStore) LinksClicks(
 		FROM named n CROSS JOIN LATERAL (
 			SELECT day, clicks, bot_clicks, quarters FROM click_day
 			WHERE link_id = n.id AND day >= date '1970-01-01' + $4::integer AND day < date '1970-01-01' + $5::integer
-			AND `+ofWorkspace("workspace_id", "$1")+` OFFSET 0) d
+			AND `+scoped.OfWorkspace("workspace_id", "$1")+` OFFSET 0) d
 		UNION ALL
 		SELECT n.ord, 2, p.day - date '1970-01-01', extract(hour FROM p.last_accessed_at AT TIME ZONE 'UTC')::integer,
 		       p.clicks, p.bot_clicks, p.detail
 		FROM (SELECT DISTINCT unnest(click_areas(id)) AS area FROM named) a CROSS JOIN LATERAL (
 			SELECT link_id, day, last_accessed_at, clicks, bot_clicks, detail FROM click_part
-			WHERE `+ofWorkspace("workspace_id", "$1")+` AND area = a.area AND link_id IN (SELECT id FROM named) OFFSET 0) p
+			WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND area = a.area AND link_id IN (SELECT id FROM named) OFFSET 0) p
 		JOIN named n ON n.id = p.link_id
 		WHERE p.day >= date '1970-01-01' + $4::integer AND p.day < date '1970-01-01' + $5::integer`,
 		[]any{ws, domains, codes, first, end}, func(rows pgx.Rows) error {
@@ -73,7 +74,7 @@ func (db *ClickStore) LinksClicks(
 			})
 			return err
 		})
-	return all, classify("count the clicks of links", err)
+	return all, scoped.Classify("count the clicks of links", err)
 }
 
 // addSteps adds a day of a link to the steps of a span.

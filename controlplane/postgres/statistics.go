@@ -9,6 +9,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/controlplane/rollup"
 )
 
@@ -132,10 +133,10 @@ func (db *ClickStore) nameLinks(ctx context.Context, ws waypost.WorkspaceID, cou
 		ids[i] = counts[i].Link
 	}
 	byID := make(map[int64]controlplane.TopLink, len(ids))
-	err := db.pool.queryIn(ctx, tenantOf(ws), `
+	err := db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
 		SELECT l.id, l.domain_id, CASE WHEN d.id = $3 THEN '' ELSE d.host END, l.code, l.original_url, l.title
 		FROM link l JOIN domain d ON d.id = l.domain_id
-		WHERE `+ofWorkspace("l.workspace_id", "$1")+` AND l.id = ANY($2::bigint[])`, []any{ws, ids, waypost.DefaultDomain},
+		WHERE `+scoped.OfWorkspace("l.workspace_id", "$1")+` AND l.id = ANY($2::bigint[])`, []any{ws, ids, waypost.DefaultDomain},
 		func(rows pgx.Rows) error {
 			for rows.Next() {
 				var id int64
@@ -154,18 +155,18 @@ func (db *ClickStore) nameLinks(ctx context.Context, ws waypost.WorkspaceID, cou
 			named = append(named, l)
 		}
 	}
-	return named, classify("name links", err)
+	return named, scoped.Classify("name links", err)
 }
 
 // WorkspaceTotals implements controlplane.StatsStore, in one statement, so that no click
 // is seen twice or not at all.
 func (db *ClickStore) WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceID) (clicks, bots int64, err error) {
-	err = db.pool.queryIn(ctx, tenantOf(ws), `
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
 		SELECT least(coalesce(sum(s.clicks), 0), 9223372036854775807)::bigint, least(coalesce(sum(s.bot_clicks), 0),
 			9223372036854775807)::bigint FROM (
-			SELECT clicks, bot_clicks FROM click_workspace_day WHERE `+ofWorkspace("workspace_id", "$1")+`
+			SELECT clicks, bot_clicks FROM click_workspace_day WHERE `+scoped.OfWorkspace("workspace_id", "$1")+`
 			UNION ALL
-			SELECT clicks, bot_clicks FROM click_workspace_part WHERE `+ofWorkspace("workspace_id", "$1")+`) s`, []any{ws}, func(rows pgx.Rows) error {
+			SELECT clicks, bot_clicks FROM click_workspace_part WHERE `+scoped.OfWorkspace("workspace_id", "$1")+`) s`, []any{ws}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := rows.Scan(&clicks, &bots); err != nil {
 				return err
@@ -173,12 +174,12 @@ func (db *ClickStore) WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceI
 		}
 		return rows.Err()
 	})
-	return clicks, bots, classify("count the clicks of a workspace", err)
+	return clicks, bots, scoped.Classify("count the clicks of a workspace", err)
 }
 
 // NewestLink implements controlplane.StatsStore.
 func (db *ClickStore) NewestLink(ctx context.Context, ws waypost.WorkspaceID) (id int64, err error) {
-	err = db.pool.queryIn(ctx, tenantOf(ws), `SELECT id FROM link WHERE `+ofWorkspace("workspace_id", "$1")+
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `SELECT id FROM link WHERE `+scoped.OfWorkspace("workspace_id", "$1")+
 		` AND deleted_at IS NULL ORDER BY created_at DESC, id DESC LIMIT 1`, []any{ws}, func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := rows.Scan(&id); err != nil {
@@ -187,7 +188,7 @@ func (db *ClickStore) NewestLink(ctx context.Context, ws waypost.WorkspaceID) (i
 		}
 		return rows.Err()
 	})
-	return id, classify("find the newest link", err)
+	return id, scoped.Classify("find the newest link", err)
 }
 
 // The clicks of a link l are in its row of link_click, c, and in parts, p, that are
@@ -223,10 +224,10 @@ UNION ALL
 SELECT true, s.day - date '1970-01-01', extract(hour FROM s.at AT TIME ZONE 'UTC')::integer, s.clicks, s.bots, s.detail, NULL, NULL
 FROM click_pack k
 CROSS JOIN LATERAL unnest(k.links, k.days, k.clicks, k.bot_clicks, k.newest, k.details) AS s (link_id, day, clicks, bots, at, detail)
-WHERE ` + ofWorkspace("k.workspace_id", "$1") + ` AND k.area = ANY($5::bigint[]) AND k.links && $4::bigint[]
+WHERE ` + scoped.OfWorkspace("k.workspace_id", "$1") + ` AND k.area = ANY($5::bigint[]) AND k.links && $4::bigint[]
   AND s.link_id = ANY($4::bigint[]) AND s.day >= date '1970-01-01' + $2::integer AND s.day < date '1970-01-01' + $3::integer`
 	selectWorkspaceDays = selectDays("click_workspace_day", "") + " UNION ALL " + selectDays("click_workspace_part", "")
-	ofDays              = ofWorkspace("workspace_id", "$1") + ` AND day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer`
+	ofDays              = scoped.OfWorkspace("workspace_id", "$1") + ` AND day >= date '1970-01-01' + $2::integer AND day < date '1970-01-01' + $3::integer`
 )
 
 func selectDays(table, which string) string {
@@ -245,7 +246,7 @@ func (db *ClickStore) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q
 		sql, args = selectLinkDays, append(args, q.Links, areasOf(q.Links))
 	}
 	days := make(map[int32]*rollup.Day)
-	err := db.pool.queryIn(ctx, tenantOf(ws).lookingUp(), sql, args, func(rows pgx.Rows) error {
+	err := db.pool.QueryIn(ctx, scoped.TenantOf(ws).LookingUp(), sql, args, func(rows pgx.Rows) error {
 		var part bool
 		var hour int
 		var n int32
@@ -271,14 +272,14 @@ func (db *ClickStore) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q
 	for _, d := range days {
 		d.Complete()
 	}
-	return days, classify("read clicks by day", err)
+	return days, scoped.Classify("read clicks by day", err)
 }
 
 // readDay returns a day. What of it cannot be read is logged.
 func (db *ClickStore) readDay(s *storedDay) *rollup.Day {
 	d := &rollup.Day{}
 	for _, b := range s.unpack(d) {
-		db.pool.log.Error("what is kept of a day's clicks cannot be read; they stay counted", "what", b.what, "error", b.reason)
+		db.pool.Log.Error("what is kept of a day's clicks cannot be read; they stay counted", "what", b.what, "error", b.reason)
 	}
 	return d
 }
@@ -288,7 +289,7 @@ func (db *ClickStore) readDay(s *storedDay) *rollup.Day {
 func (db *ClickStore) addPart(d *rollup.Day, detail []byte, said rollup.Count, hour int) {
 	var p rollup.Delta
 	if err := readPart(&p, detail, said); err != nil {
-		db.pool.log.Error("a part of clicks cannot be read; its clicks are told, and no more of it", "error", err)
+		db.pool.Log.Error("a part of clicks cannot be read; its clicks are told, and no more of it", "error", err)
 		addUnread(d, said, hour)
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/controlplane/postgres/scoped"
 	"waypost/controlplane/rollup"
 )
 
@@ -90,7 +91,7 @@ var selectTopDays = `
 WITH part AS MATERIALIZED (
 	SELECT unnest(links) AS link_id, unnest(days) AS day, unnest(clicks) AS clicks, unnest(bot_clicks) AS bot_clicks
 	FROM click_pack
-	WHERE ` + ofWorkspace("workspace_id", "$1") + ` LIMIT $4)
+	WHERE ` + scoped.OfWorkspace("workspace_id", "$1") + ` LIMIT $4)
 SELECT 0, 0, 0, 0, top FROM click_workspace_day WHERE ` + ofDays + `
 UNION ALL
 SELECT 1, link_id, least(sum(clicks), 9223372036854775807)::bigint, least(sum(bot_clicks), 9223372036854775807)::bigint, NULL
@@ -111,7 +112,7 @@ WHERE c.clicks > 0`
 	countParts = `
 SELECT s.link_id, least(sum(s.clicks), 9223372036854775807)::bigint, least(sum(s.bots), 9223372036854775807)::bigint
 FROM click_pack k CROSS JOIN LATERAL unnest(k.links, k.days, k.clicks, k.bot_clicks) AS s (link_id, day, clicks, bots)
-WHERE ` + ofWorkspace("k.workspace_id", "$1") + ` AND k.area = ANY ($5::bigint[]) AND s.link_id = ANY ($4::bigint[])
+WHERE ` + scoped.OfWorkspace("k.workspace_id", "$1") + ` AND k.area = ANY ($5::bigint[]) AND s.link_id = ANY ($4::bigint[])
   AND s.day >= date '1970-01-01' + $2::integer AND s.day < date '1970-01-01' + $3::integer
 GROUP BY s.link_id`
 )
@@ -134,13 +135,13 @@ type topCount struct {
 func (db *ClickStore) TopLinks(
 	ctx context.Context, ws waypost.WorkspaceID, first, end int32, limit int,
 ) (top []rollup.LinkCount, exact bool, err error) {
-	as := tenantOf(ws).lookingUp()
-	err = db.pool.transact(ctx, as, as.beginReading(), func(tx pgx.Tx) (err error) {
+	as := scoped.TenantOf(ws).LookingUp()
+	err = db.pool.Transact(ctx, as, as.ReadOptions(), func(tx pgx.Tx) (err error) {
 		c := &topCount{tx: tx, workspace: ws, first: first, end: end, folded: make(map[int64]rollup.Count), parts: make(map[int64]rollup.Count)}
-		top, exact, err = c.top(ctx, limit, db.pool.log)
+		top, exact, err = c.top(ctx, limit, db.pool.Log)
 		return err
 	})
-	return top, exact, classify("find the links with the most clicks", err)
+	return top, exact, scoped.Classify("find the links with the most clicks", err)
 }
 
 func (c *topCount) top(ctx context.Context, limit int, log *slog.Logger) (top []rollup.LinkCount, exact bool, err error) {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
 )
 
 const workspaceColumns = `id, slug, name, settings::text, created_at, deleted_at, closed_at`
@@ -19,34 +19,9 @@ func (db *AccessStore) scanWorkspace(row pgx.CollectableRow) (w controlplane.Wor
 	var settings string
 	var deleted, closed *time.Time
 	err = row.Scan(&w.ID, &w.Slug, &w.Name, &settings, &w.CreatedAt, &deleted, &closed)
-	w.CreatedAt, w.DeletedAt, w.ClosedAt = w.CreatedAt.UTC(), utc(deleted), utc(closed)
-	w.Settings = readSettings(settings, db.eventSample)
+	w.CreatedAt, w.DeletedAt, w.ClosedAt = w.CreatedAt.UTC(), scoped.UTC(deleted), scoped.UTC(closed)
+	w.Settings = scoped.ReadSettings(settings, db.eventSample)
 	return w, err
-}
-
-// readSettings takes what it can use: settings that were changed by hand count as
-// long as they are what they should be.
-func readSettings(text string, sample int) controlplane.Settings {
-	s := controlplane.Settings{Events: controlplane.EventModes()[0], EventsSample: sample}
-	var all map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(text), &all) // jsonb; what is no object sets nothing
-	var dedupe bool
-	if json.Unmarshal(all["dedupe"], &dedupe) == nil {
-		s.Dedupe = dedupe
-	}
-	var events string
-	if json.Unmarshal(all["events"], &events) == nil && slices.Contains(controlplane.EventModes(), events) {
-		s.Events = events
-	}
-	var utm bool
-	if json.Unmarshal(all["utm"], &utm) == nil {
-		s.UTM = utm
-	}
-	var own int
-	if json.Unmarshal(all["events_sample"], &own) == nil && own >= 1 && own <= controlplane.MaxEventsSample {
-		s.EventsSample = own
-	}
-	return s
 }
 
 // oneWorkspace runs a query for the columns of one workspace.
@@ -64,9 +39,9 @@ func (db *AccessStore) oneWorkspace(ctx context.Context, tx pgx.Tx, sql string, 
 
 // Workspace implements controlplane.WorkspaceStore.
 func (db *AccessStore) Workspace(ctx context.Context, ws waypost.WorkspaceID) (w controlplane.Workspace, err error) {
-	err = db.pool.within(ctx, tenantOf(ws), "find a workspace", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.TenantOf(ws), "find a workspace", func(tx pgx.Tx) error {
 		w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE `+
-			ofWorkspace("id", "$1")+` AND deleted_at IS NULL`, ws)
+			scoped.OfWorkspace("id", "$1")+` AND deleted_at IS NULL`, ws)
 		return err
 	})
 	return w, err
@@ -86,56 +61,50 @@ func (db *AccessStore) ChangeWorkspace(
 	change := func(tx pgx.Tx) error {
 		w, err = db.oneWorkspace(ctx, tx, `
 			UPDATE workspace SET name = coalesce($2, name), settings = settings || $3::text::jsonb
-			WHERE `+ofWorkspace("id", "$1")+` AND deleted_at IS NULL RETURNING `+workspaceColumns, ws, c.Name, string(settings))
+			WHERE `+scoped.OfWorkspace("id", "$1")+` AND deleted_at IS NULL RETURNING `+workspaceColumns, ws, c.Name, string(settings))
 		if err != nil {
 			return err
 		}
 		return auditBoth(ctx, tx, by, ws, "workspaces.change", "workspace "+w.Slug, c)
 	}
 	if c.UTM == nil {
-		return w, db.pool.within(ctx, tenantOf(ws), doing, change)
+		return w, db.pool.Within(ctx, scoped.TenantOf(ws), doing, change)
 	}
 	// Edges learn it with the domains.
-	_, err = db.pool.changeIn(ctx, tenantOf(ws), doing, func(tx pgx.Tx, _ uint32) error {
+	_, err = db.pool.changeIn(ctx, scoped.TenantOf(ws), doing, func(tx pgx.Tx, _ uint32) error {
 		if err := change(tx); err != nil {
 			return err
 		}
-		if err := operator.enter(ctx, tx); err != nil {
+		if err := scoped.Operator.Enter(ctx, tx); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `
 			UPDATE domain d SET count_utm = NOT count_utm
-			WHERE (workspace_id = $1 OR workspace_id IS NULL) AND count_utm <> `+countsUTM(`coalesce(d.workspace_id, w.id)`), ws)
+			WHERE (workspace_id = $1 OR workspace_id IS NULL) AND count_utm <> `+scoped.CountsUTM(`coalesce(d.workspace_id, w.id)`), ws)
 		return err
 	})
 	return w, err
 }
 
-// countsUTM is the condition that a workspace counts utm parameters: the one with an id
-// in SQL, which names its table, and may be w for any workspace.
-func countsUTM(id string) string {
-	return `EXISTS (SELECT FROM workspace w WHERE w.id = ` + id + ` AND w.deleted_at IS NULL AND w.settings -> 'utm' = 'true')`
-}
-
 // Workspaces implements controlplane.WorkspaceStore.
 func (db *AccessStore) Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) (all []controlplane.Workspace, err error) {
-	err = db.pool.queryIn(ctx, operator, `SELECT `+workspaceColumns+` FROM workspace WHERE id > $1 ORDER BY id LIMIT $2`, []any{
+	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT `+workspaceColumns+` FROM workspace WHERE id > $1 ORDER BY id LIMIT $2`, []any{
 		after,
 		limit,
 	}, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, db.scanWorkspace)
 		return err
 	})
-	return all, classify("list workspaces", err)
+	return all, scoped.Classify("list workspaces", err)
 }
 
 // CreateWorkspace implements controlplane.WorkspaceStore.
 func (db *AccessStore) CreateWorkspace(
 	ctx context.Context, by controlplane.Actor, n controlplane.NewWorkspace,
 ) (w controlplane.Workspace, err error) {
-	err = db.pool.within(ctx, operator, "make a workspace", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.Operator, "make a workspace", func(tx pgx.Tx) error {
 		w, err = db.oneWorkspace(ctx, tx, `INSERT INTO workspace (slug, name) VALUES ($1, $2) RETURNING `+workspaceColumns, n.Slug, n.Name)
-		if pgCode(err) == uniqueViolation {
+		if scoped.PgCode(err) == scoped.UniqueViolation {
 			return waypost.Errorf(waypost.EConflict, "the slug %s is taken", n.Slug)
 		}
 		if err != nil {
@@ -150,7 +119,7 @@ func (db *AccessStore) CreateWorkspace(
 func (db *AccessStore) DeleteWorkspace(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID,
 ) (w controlplane.Workspace, err error) {
-	err = db.pool.within(ctx, operator, "delete a workspace", func(tx pgx.Tx) error {
+	err = db.pool.Within(ctx, scoped.Operator, "delete a workspace", func(tx pgx.Tx) error {
 		if w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE id = $1 FOR NO KEY UPDATE`,
 			ws); err != nil || !w.DeletedAt.IsZero() {
 			return err
@@ -186,7 +155,7 @@ func (db *AccessStore) CloseWorkspaces(ctx context.Context, limit int) (int, err
 		Leads bool // a domain of it leads somewhere
 	}
 	var all []closing
-	err := db.pool.queryIn(ctx, operator, `
+	err := db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT w.id, EXISTS (SELECT FROM link l WHERE l.workspace_id = w.id AND l.deleted_at IS NULL),
 		       EXISTS (SELECT FROM domain d WHERE d.workspace_id = w.id AND coalesce(d.root_url, d.not_found_url, d.maintenance_url) IS NOT NULL)
 		FROM workspace w WHERE w.deleted_at IS NOT NULL AND w.closed_at IS NULL ORDER BY w.id LIMIT 100`, nil, func(rows pgx.Rows) (err error) {
@@ -194,13 +163,13 @@ func (db *AccessStore) CloseWorkspaces(ctx context.Context, limit int) (int, err
 		return err
 	})
 	if err != nil {
-		return 0, classify("look for links of deleted workspaces", err)
+		return 0, scoped.Classify("look for links of deleted workspaces", err)
 	}
 	for _, w := range all {
 		if w.Links || w.Leads {
 			return db.takeDown(ctx, w.ID, limit)
 		}
-		err := db.pool.within(ctx, operator, "close a workspace", func(tx pgx.Tx) error {
+		err := db.pool.Within(ctx, scoped.Operator, "close a workspace", func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `
 				UPDATE workspace SET closed_at = now() WHERE id = $1 AND deleted_at < now() - $2::interval AND closed_at IS NULL`, w.ID, closeDelay)
 			return err
@@ -215,7 +184,7 @@ func (db *AccessStore) CloseWorkspaces(ctx context.Context, limit int) (int, err
 // takeDown turns links of a workspace into tombstones, and lets its domains lead nowhere.
 func (db *AccessStore) takeDown(ctx context.Context, ws waypost.WorkspaceID, limit int) (n int, err error) {
 	err = db.pool.change(ctx, "take down a workspace", func(tx pgx.Tx, _ uint32) error {
-		if err := operator.enter(ctx, tx); err != nil {
+		if err := scoped.Operator.Enter(ctx, tx); err != nil {
 			return err
 		}
 		tag, err := tx.Exec(ctx, `

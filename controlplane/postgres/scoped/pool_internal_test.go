@@ -1,4 +1,4 @@
-package postgres
+package scoped
 
 import (
 	"context"
@@ -46,8 +46,8 @@ func TestClassify_BlamesPostgreSQLAndTheNetworkForWhatTheyDid(t *testing.T) {
 		"an error that the program has made": {waypost.Errorf(waypost.EConflict, "taken"), waypost.EConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, c.want, waypost.CodeOf(classify("test", c.err)))
-			require.Equal(t, c.want, waypost.CodeOf(classify("test", fmt.Errorf("wrapped: %w", c.err))))
+			require.Equal(t, c.want, waypost.CodeOf(Classify("test", c.err)))
+			require.Equal(t, c.want, waypost.CodeOf(Classify("test", fmt.Errorf("wrapped: %w", c.err))))
 		})
 	}
 }

@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane/postgres/scoped"
+	"waypost/internal/failpoint"
+)
+
+// pool adds to the connections that all stores share what they must do with every commit.
+// It may be used by many goroutines.
+type pool struct {
+	*scoped.Pool
+	highWater *highWaterMark
+	clock     clock
+	changed   *hint       // wakes the followers of this process
+	news      unsentHints // for other control planes
+}
+
+// change runs f in a transaction of the scope operator that holds the head of the
+// changelog, and notes the new head after the commit.
+func (p *pool) change(ctx context.Context, doing string, f func(tx pgx.Tx, epoch uint32) error) error {
+	_, err := p.changeIn(ctx, scoped.Operator, doing, f)
+	return err
+}
+
+// changeIn does the same in a scope and returns the position. If f acts for a tenant in
+// the scope operator, it enters the tenant's.
+func (p *pool) changeIn(
+	ctx context.Context, s scoped.Scope, doing string, f func(tx pgx.Tx, epoch uint32) error,
+) (waypost.Position, error) {
+	failpoint.Hit(doing + ": asked")
+	var at begun
+	err := p.Transact(ctx, s, s.TxOptions(), func(tx pgx.Tx) error {
+		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil {
+			return err
+		}
+		// No other transaction commits meanwhile, so every position seen lies before.
+		if seen := p.highWater.look(); !at.position().Revision().Newer(seen.revision()) {
+			return waypost.Errorf(waypost.EUnavailable, "the database went back in time: a new epoch of the changelog begins in a moment, "+
+				"or, if /readyz says superseded, when an operator has decided which PostgreSQL is the right one")
+		}
+		failpoint.Hit(doing + ": begun")
+		err := f(tx, uint32(at.epoch))
+		failpoint.Hit(doing + ": before commit")
+		return err
+	})
+	if err != nil {
+		return waypost.Position{}, scoped.Classify(doing, err)
+	}
+	failpoint.Hit(doing + ": committed")
+	p.note(at.position())
+	return at.position(), nil
+}
+
+// note remembers a committed position and wakes the followers.
+func (p *pool) note(at waypost.Position) {
+	p.highWater.saw(at)
+	p.moved()
+}
+
+// moved wakes the followers of this control plane and of others.
+func (p *pool) moved() {
+	p.changed.wake()
+	p.news.add()
+}
+
+// begun is the place of a write in the changelog, as changelog_begin_in returns it.
+type begun struct {
+	epoch      int32
+	id         [16]byte
+	seq, stamp int64
+}
+
+const (
+	selectBegin    = `SELECT epoch, epoch_id, seq, stamp FROM changelog_begin_in($1)`
+	selectPosition = `
+		SELECT h.epoch, e.id, h.seq, h.stamp FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch WHERE h.singleton`
+)
+
+func (b *begun) scan(row pgx.Row) error { return row.Scan(&b.epoch, &b.id, &b.seq, &b.stamp) }
+
+func (b *begun) position() waypost.Position {
+	return waypost.Position{
+		Epoch: waypost.Epoch{Ordinal: uint32(b.epoch), ID: b.id}, Seq: uint64(b.seq), Stamp: uint64(b.stamp),
+	}
+}

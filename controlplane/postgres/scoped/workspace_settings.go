@@ -1,0 +1,39 @@
+package scoped
+
+import (
+	"encoding/json"
+	"slices"
+
+	"waypost/controlplane"
+)
+
+// ReadSettings takes what it can use: settings that were changed by hand count as
+// long as they are what they should be.
+func ReadSettings(text string, sample int) controlplane.Settings {
+	s := controlplane.Settings{Events: controlplane.EventModes()[0], EventsSample: sample}
+	var all map[string]json.RawMessage
+	_ = json.Unmarshal([]byte(text), &all) // jsonb; what is no object sets nothing
+	var dedupe bool
+	if json.Unmarshal(all["dedupe"], &dedupe) == nil {
+		s.Dedupe = dedupe
+	}
+	var events string
+	if json.Unmarshal(all["events"], &events) == nil && slices.Contains(controlplane.EventModes(), events) {
+		s.Events = events
+	}
+	var utm bool
+	if json.Unmarshal(all["utm"], &utm) == nil {
+		s.UTM = utm
+	}
+	var own int
+	if json.Unmarshal(all["events_sample"], &own) == nil && own >= 1 && own <= controlplane.MaxEventsSample {
+		s.EventsSample = own
+	}
+	return s
+}
+
+// CountsUTM is the condition that a workspace counts utm parameters: the one with an id
+// in SQL, which names its table, and may be w for any workspace.
+func CountsUTM(id string) string {
+	return `EXISTS (SELECT FROM workspace w WHERE w.id = ` + id + ` AND w.deleted_at IS NULL AND w.settings -> 'utm' = 'true')`
+}
