@@ -326,7 +326,7 @@ func TestEventualBudget_EndsWhenItsClicksAreCounted(t *testing.T) {
 	exec(t, hand, `UPDATE link SET rules = rules || '{"max_clicks": 7}', programme = '\x0100000000010100' WHERE code = 'ends'`)
 	require.Zero(t, flags("ends"), "the limit was raised")
 	exec(t, hand, `UPDATE link SET rules = rules || '{"max_clicks": 2}', programme = '\x0100000000020100'`)
-	require.NoError(t, db.NewRoller(postgres.RollerConfig{}).EndBudgets(t.Context()))
+	require.NoError(t, db.MarkAllExhausted(t.Context()))
 	require.Equal(t, waypost.Exhausted, flags("ends"))
 	require.Equal(t, waypost.Exhausted, flags("goes-on"), "the limit was lowered")
 }

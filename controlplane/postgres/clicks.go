@@ -5,6 +5,8 @@ import (
 	"context"
 	"math"
 	"math/big"
+	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,14 +14,43 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/failpoint"
+	"waypost/internal/memlimit"
 )
+
+// clickConfig says which single clicks are kept, and what a ClickStore asks of others.
+type clickConfig struct {
+	// EventSample: one of that many clicks is kept as an event, in workspaces that want
+	// a sample.
+	EventSample int
+	// EventMonths is the number of whole months for which single clicks are kept.
+	EventMonths int
+	// ExportEvents is a directory that gets the single clicks of a month before they
+	// are dropped. Empty: they are dropped.
+	ExportEvents string
+	Budgets      Budgets
+	Now          func() time.Time // by PostgreSQL's clock
+}
+
+// Budgets ends budgets by the clicks that were counted.
+type Budgets interface {
+	// MarkExhausted marks those of some links whose budgets are used up.
+	MarkExhausted(ctx context.Context, links []int64) error
+	// MarkAllExhausted does so for all links.
+	MarkAllExhausted(ctx context.Context) error
+}
 
 // ClickStore counts batches of clicks, folds them into statistics, and keeps single
 // clicks of workspaces that want them.
 type ClickStore struct {
-	pool  *pool
-	cfg   Config
-	links linkCache // has a lock of its own
+	pool  *scoped.Pool
+	cfg   clickConfig
+	links linkCache    // has a lock of its own
+	swept atomic.Int64 // the link after which SweepGone goes on
+}
+
+// newClickStore returns a store whose cache of links has its share of the memory.
+func newClickStore(pool *scoped.Pool, cfg clickConfig) *ClickStore {
+	return &ClickStore{pool: pool, cfg: cfg, links: linkCache{most: cacheSets(memlimit.Available())}}
 }
 
 const (
@@ -134,7 +165,7 @@ func (db *ClickStore) countClicks(ctx context.Context, b *waypost.ClickBatch, ha
 	if err != nil {
 		return controlplane.ClickReceipt{}, err
 	}
-	now := db.pool.clock.now() // this machine's may be wrong, and what it redates stays so
+	now := db.cfg.Now() // this machine's may be wrong, and what it redates stays so
 	parts, err := partsOf(b, targets, utm, now)
 	if err != nil {
 		return controlplane.ClickReceipt{}, err

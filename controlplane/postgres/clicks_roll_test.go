@@ -79,7 +79,7 @@ func TestARollerStaysWithBusyLinksForSomeRounds(t *testing.T) {
 		ingest(t, db, batch(uint64(1+n), total("busy", 1)))
 	}
 	ingest(t, db, batch(26, total("quiet", 1)))
-	require.NoError(t, db.NewRoller(postgres.RollerConfig{Parts: 2}).FoldAlone(t.Context()))
+	require.NoError(t, db.NewRoller(postgres.RollerConfig{Parts: 2, Workers: 1}).Fold(t.Context()))
 
 	busy, quiet := number(t, hand, `SELECT id FROM link WHERE code = 'busy'`), number(t, hand, `SELECT id FROM link WHERE code = 'quiet'`)
 	require.EqualValues(t, 14, number(t, hand, `SELECT count(*) FROM rounds`))

@@ -25,7 +25,6 @@ import (
 
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
-	"waypost/internal/memlimit"
 	"waypost/migrations"
 	"waypost/replication"
 )
@@ -149,7 +148,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	p := &pool{Pool: scoped.NewPool(cfg.Logger, cfg.MaxConns), highWater: highWater, changed: newHint()}
 	history := &History{pool: p, cfg: cfg}
-	clicks := &ClickStore{pool: p, cfg: cfg, links: linkCache{most: cacheSets(memlimit.Available())}}
+	budgets := &BudgetStore{pool: p}
+	counted := newClickStore(p.Pool, clickConfig{
+		EventSample: cfg.EventSample, EventMonths: cfg.EventMonths, ExportEvents: cfg.ExportEvents, Budgets: budgets, Now: p.clock.now,
+	})
 	access := &AccessStore{pool: p, eventSample: cfg.EventSample}
 	db := &DB{
 		LinkStore:     &LinkStore{pool: p, keepAnswers: cfg.KeepAnswers},
@@ -158,10 +160,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		AccessStore:   access,
 		SignInStore:   &SignInStore{access},
 		FleetStore:    &FleetStore{pool: p},
-		BudgetStore:   &BudgetStore{pool: p},
+		BudgetStore:   budgets,
 		BlockStore:    &BlockStore{pool: p},
-		ClickStore:    clicks,
-		ReaperStore:   &ReaperStore{pool: p, clicks: clicks},
+		ClickStore:    counted,
+		ReaperStore:   &ReaperStore{pool: p, clicks: counted},
 		SaltStore:     &SaltStore{pool: p, retention: cfg.SaltRetention},
 		Changelog:     &Changelog{pool: p, cfg: cfg},
 		History:       history,

@@ -55,7 +55,7 @@ func (db *ClickStore) ForgetClicks(
 
 // run deletes the clicks in one transaction. What could not be read is returned.
 func (e *erasure) run(
-	ctx context.Context, pool *pool, by controlplane.Actor, domain waypost.DomainID, code waypost.Code,
+	ctx context.Context, pool *scoped.Pool, by controlplane.Actor, domain waypost.DomainID, code waypost.Code,
 ) (f controlplane.ForgottenClicks, broken []brokenPiece, err error) {
 	as := scoped.TenantOf(by.Workspace)
 	err = pool.Transact(ctx, as, as.TxOptions(), func(tx pgx.Tx) error {

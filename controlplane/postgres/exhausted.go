@@ -33,8 +33,9 @@ const (
 	exhaustedPatience = 4 * time.Second // of a step
 )
 
-// exhaust marks those of some links whose eventual budgets are used up.
-func (db *ClickStore) exhaust(ctx context.Context, links []int64) error {
+// MarkExhausted implements clicks.Budgets: it marks those of some links whose eventual
+// budgets are used up.
+func (db *BudgetStore) MarkExhausted(ctx context.Context, links []int64) error {
 	ctx, cancel := context.WithTimeout(ctx, exhaustedPatience)
 	defer cancel()
 	var ids []int64
@@ -44,9 +45,9 @@ func (db *ClickStore) exhaust(ctx context.Context, links []int64) error {
 	return db.markExhausted(ctx, ids)
 }
 
-// exhaustAll does so for all links: a budget may have become smaller. A step looks at a
-// bounded number of links.
-func (db *ClickStore) exhaustAll(ctx context.Context) error {
+// MarkAllExhausted implements clicks.Budgets: it does so for all links, because a budget
+// may have become smaller. A step looks at a bounded number of links.
+func (db *BudgetStore) MarkAllExhausted(ctx context.Context) error {
 	for last, n := int64(0), budgetsAtOnce; n == budgetsAtOnce; {
 		err := func() error {
 			ctx, cancel := context.WithTimeout(ctx, exhaustedPatience)
@@ -67,7 +68,7 @@ func (db *ClickStore) exhaustAll(ctx context.Context) error {
 
 // markExhausted marks links that are still so. The owner's version of a link stays the
 // same, as when a programme is compiled again.
-func (db *ClickStore) markExhausted(ctx context.Context, ids []int64) error {
+func (db *BudgetStore) markExhausted(ctx context.Context, ids []int64) error {
 	for some := range slices.Chunk(ids, exhaustedAtOnce) {
 		err := db.pool.change(ctx, "end click budgets", func(tx pgx.Tx, _ uint32) error {
 			if _, err := tx.Exec(ctx, `SELECT set_config('waypost.recompiling', 'on', true)`); err != nil {

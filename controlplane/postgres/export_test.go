@@ -26,15 +26,6 @@ func (db *DB) Unscoped(ctx context.Context, sql string) (n int64, err error) {
 	return n, err
 }
 
-// FoldLock returns the keys of the lock under which a link's parts are folded.
-func FoldLock(workspace, link int64) (int, int32) { return foldLocks, place{workspace, link}.lock() }
-
-// FoldAlone folds all parts of links, with one worker.
-func (r *Roller) FoldAlone(ctx context.Context) error { return r.pass(ctx) }
-
-// EndBudgets looks at all budgets once.
-func (r *Roller) EndBudgets(ctx context.Context) error { return r.endBudgets(ctx) }
-
 // ExplainHead returns the plan that a connection keeps of the head's query.
 func (db *DB) ExplainHead(ctx context.Context) (plan string, err error) {
 	err = db.pool.Transact(ctx, scoped.Stream, scoped.Stream.TxOptions(), func(tx pgx.Tx) error {

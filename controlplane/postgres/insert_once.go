@@ -316,6 +316,9 @@ func (db *LinkStore) Response(
 	return a, request, found, scoped.Classify("look for an answer", err)
 }
 
+// answersAtOnce bounds the responses that one statement deletes.
+const answersAtOnce = 10_000
+
 // forgetAnswers removes the answers that were kept for long enough.
 func (db *LinkStore) forgetAnswers(ctx context.Context) error {
 	for {
@@ -326,11 +329,11 @@ func (db *LinkStore) forgetAnswers(ctx context.Context) error {
 			WITH gone AS (DELETE FROM idempotency WHERE (workspace_id, route, key) IN (
 				SELECT workspace_id, route, key FROM idempotency WHERE created_at < now() - $1::interval
 				ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING 1)
-			SELECT count(*) FROM gone`, db.keepAnswers, forgottenAtOnce).QueryRow(func(row pgx.Row) error { return row.Scan(&gone) })
+			SELECT count(*) FROM gone`, db.keepAnswers, answersAtOnce).QueryRow(func(row pgx.Row) error { return row.Scan(&gone) })
 		if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
 			return scoped.Classify("forget answers", err)
 		}
-		if gone < forgottenAtOnce {
+		if gone < answersAtOnce {
 			return nil
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/failpoint"
@@ -18,7 +17,6 @@ import (
 type ReaperStore struct {
 	pool   *pool
 	clicks *ClickStore
-	swept  atomic.Int64 // the link after which SweepClicks goes on
 	passed atomic.Pointer[tombstone]
 }
 
@@ -121,8 +119,6 @@ func (db *ReaperStore) DeleteKeys(ctx context.Context, after time.Duration, limi
 // changes, stays until the next time. Parts of clicks need not be waited for, because the
 // workspace has those of its own; what is folded of them later, SweepClicks finds.
 const (
-	purgeDue = `deleted_at < now() - $1::interval`
-
 	// Rows of link_dedupe go with their links, by their foreign key.
 	purge = `
 		WITH gone AS (DELETE FROM link l WHERE ` + purgeDue + ` AND id = ANY ($2)
@@ -161,7 +157,7 @@ func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limi
 	if err != nil {
 		return 0, scoped.Classify(purging, err)
 	}
-	cleared, failed := db.purgeClicks(ctx, all, after)
+	cleared, failed := db.clicks.purgeClicks(ctx, all, after)
 	switch {
 	case len(all) < limit:
 		db.passed.Store(nil)
@@ -177,102 +173,5 @@ func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limi
 	return n, errors.Join(failed, err)
 }
 
-const (
-	// sweptAtOnce bounds the links that SweepClicks looks for.
-	sweptAtOnce = 50_000
-
-	never = 100 * 365 * 24 * time.Hour
-)
-
 // SweepClicks implements controlplane.ReaperStore.
-func (db *ReaperStore) SweepClicks(ctx context.Context) (int, error) {
-	var gone []place
-	var last int64
-	err := db.pool.QueryIn(ctx, scoped.Reaper.LookingUp(), `
-		WITH step AS MATERIALIZED (SELECT workspace_id, link_id FROM link_click WHERE link_id > $1 ORDER BY link_id LIMIT $2)
-		SELECT s.workspace_id, s.link_id FROM step s LEFT JOIN LATERAL (SELECT id FROM link WHERE id = s.link_id OFFSET 0) l ON true
-		WHERE l.id IS NULL
-		UNION ALL
-		SELECT 0, max(link_id) FROM step HAVING count(*) = $2 ORDER BY 1`, []any{db.swept.Load(), sweptAtOnce}, collectPlaces(&gone))
-	if err != nil {
-		return 0, scoped.Classify("look for clicks without a link", err)
-	}
-	if len(gone) > 0 && gone[0].workspace == 0 {
-		last, gone = gone[0].link, gone[1:]
-	}
-	cleared, err := db.purgeClicks(ctx, gone, never) // links that are there stay as they are
-	db.swept.Store(last)                             // areas that failed come again in the next pass
-	return len(cleared), err
-}
-
-func collectPlaces(into *[]place) func(pgx.Rows) error {
-	return func(rows pgx.Rows) (err error) {
-		*into, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p place, err error) {
-			return p, row.Scan(&p.workspace, &p.link)
-		})
-		return err
-	}
-}
-
-// purgedAtOnce bounds the rows of each table that one transaction of purgeClicks deletes.
-const purgedAtOnce = 10_000
-
-// purgeClicks deletes the rollups of links, area by area, unless a link is there and no
-// tombstone that is to go. It returns the links of the areas in which it did so.
-func (db *ReaperStore) purgeClicks(ctx context.Context, links []place, after time.Duration) (cleared []int64, _ error) {
-	areas := make(map[place][]int64)
-	for _, p := range links {
-		areas[p.area()] = append(areas[p.area()], p.link)
-	}
-	var errs []error
-	for area, ids := range areas {
-		if err := db.purgeArea(ctx, area, ids, after); err != nil {
-			errs = append(errs, scoped.Classify("purge clicks of links", err))
-			continue
-		}
-		cleared = append(cleared, ids...)
-	}
-	return cleared, errors.Join(errs...)
-}
-
-// purgeArea keeps rollers off the area, except for single clicks. The row of link_click
-// goes last, and not before all else of its link is gone: PurgeLinks and SweepClicks find
-// by it what is left, however the purge ended. Single clicks that came after theirs were
-// deleted keep it, too, until the next time.
-func (db *ReaperStore) purgeArea(ctx context.Context, area place, links []int64, after time.Duration) error {
-	const due = `link_id = ANY (ARRAY(
-		SELECT n FROM unnest($2::bigint[]) n LEFT JOIN link l ON l.id = n WHERE l.id IS NULL OR l.` + purgeDue + `))`
-	const purgeDays = `
-		WITH gone AS (DELETE FROM click_day WHERE (link_id, day) IN (SELECT link_id, day FROM click_day WHERE ` + due + ` LIMIT $3) RETURNING 1)
-		SELECT count(*) = $3 FROM gone`
-	// OFFSET 0 has each link looked up alone.
-	purgeCounters := `
-		WITH gone AS (DELETE FROM link_click WHERE link_id IN (
-			SELECT link_id FROM link_click c WHERE ` + due + `
-			AND NOT EXISTS (SELECT FROM click_day d WHERE d.link_id = c.link_id OFFSET 0)
-			AND NOT EXISTS (SELECT FROM click_event e WHERE ` + scoped.OfWorkspace("e.workspace_id", "$4") + ` AND e.link_id = c.link_id OFFSET 0)
-			LIMIT $3) RETURNING 1)
-		SELECT count(*) = $3 FROM gone`
-	ws := waypost.WorkspaceID(area.workspace)
-	if _, err := db.clicks.deleteSingles(ctx, scoped.Reaper, ws, links); err != nil {
-		return err
-	}
-	for {
-		var more bool
-		full := func(row pgx.Row) error {
-			var full bool
-			err := row.Scan(&full)
-			more = more || full
-			return err
-		}
-		var b pgx.Batch
-		scoped.Reaper.LookingUp().EnterBatch(&b)
-		b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, foldLocks, area.lock())
-		b.Queue(`DELETE FROM click_set_aside WHERE `+due, after, links)
-		b.Queue(purgeDays, after, links, purgedAtOnce).QueryRow(full)
-		b.Queue(purgeCounters, after, links, purgedAtOnce, ws).QueryRow(full)
-		if err := db.pool.SendBatch(ctx, &b).Close(); err != nil || !more {
-			return err
-		}
-	}
-}
+func (db *ReaperStore) SweepClicks(ctx context.Context) (int, error) { return db.clicks.SweepGone(ctx) }

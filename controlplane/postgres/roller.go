@@ -23,6 +23,7 @@ type RollerConfig struct {
 	Interval time.Duration         // of rest once no part is left; default 2 s
 	Parts    int                   // most in one transaction; default 50,000
 	Bytes    int                   // most of their details, except a single one; default 32 MiB
+	Workers  int                   // areas that are folded at a time; default one more than processors, up to 4
 	Metrics  prometheus.Registerer // nil: none
 }
 
@@ -46,6 +47,9 @@ func (db *ClickStore) NewRoller(cfg RollerConfig) *Roller {
 	if cfg.Bytes <= 0 {
 		cfg.Bytes = 32 << 20
 	}
+	if cfg.Workers <= 0 {
+		cfg.Workers = workers()
+	}
 	return &Roller{db: db, cfg: cfg, metrics: newRollerMetrics(cfg.Metrics)}
 }
 
@@ -56,7 +60,7 @@ func (r *Roller) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { every("folding clicks of workspaces", r.foldWorkspaces) })
 	// Workers do not wait for each other: a pass may take minutes while clicks come fast.
-	for range workers() {
+	for range r.cfg.Workers {
 		wg.Go(func() { every("folding clicks", r.pass) })
 	}
 	wg.Go(func() { every("ending click budgets", r.endBudgets) })
@@ -143,7 +147,7 @@ func (r *Roller) workspaceRound(ctx context.Context, from int64) (n int, last in
 
 // foldLinks folds the parts of links.
 func (r *Roller) foldLinks(ctx context.Context) error {
-	errs := make([]error, workers())
+	errs := make([]error, r.cfg.Workers)
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() { errs[i] = r.pass(ctx) })
@@ -247,7 +251,7 @@ func (r *Roller) round(ctx context.Context, from place) (f round, err error) {
 	})
 	failpoint.Hit("fold clicks: committed")
 	if err == nil && len(f.links) > 0 {
-		err = r.db.exhaust(ctx, f.links)
+		err = r.db.cfg.Budgets.MarkExhausted(ctx, f.links)
 	}
 	return f, scoped.Classify("fold clicks", err)
 }
@@ -256,7 +260,7 @@ func (r *Roller) round(ctx context.Context, from place) (f round, err error) {
 // that many budgets cost no more than a few.
 func (r *Roller) endBudgets(ctx context.Context) error {
 	began := time.Now()
-	err := r.db.exhaustAll(ctx)
+	err := r.db.cfg.Budgets.MarkAllExhausted(ctx)
 	select {
 	case <-ctx.Done():
 	case <-time.After(9 * time.Since(began)):
