@@ -34,9 +34,9 @@ var layers = []layer{
 		"internal/config", "api", "internal", "",
 	}},
 	{path: "bench", mayUse: []string{
-		"internal/dev", "controlplane/postgres", "migrations", "edge/server",
-		"edge/replica", "edge/clicks", "edge/audience", "replication", "api/clickbatch",
-		"internal", "",
+		"internal/dev", "controlplane/postgres/analytics", "controlplane/postgres", "migrations",
+		"edge/server", "edge/replica", "edge/clicks", "edge/audience", "replication",
+		"api/clickbatch", "internal", "",
 	}},
 	{path: "deploy/dashboards", stdOnly: true},
 	{path: "test", mayUse: []string{"internal/dev", "migrations", "internal"}},
@@ -52,7 +52,8 @@ var layers = []layer{
 		"edge/certs", "replication", "api/clickbatch", "api", "rules", "internal", "",
 	}},
 	{path: "controlplane/node", mayUse: []string{
-		"controlplane/httpapi", "controlplane/limit", "controlplane/postgres", "web", "controlplane",
+		"controlplane/httpapi", "controlplane/limit", "controlplane/postgres",
+		"controlplane/postgres/analytics", "web", "controlplane",
 		"edge/replica", "edge/gossip", "edge/certs", "edge/proxy", "replication", "api/clickbatch",
 		"api", "keyrange", "internal", "",
 	}},
@@ -60,8 +61,12 @@ var layers = []layer{
 		"controlplane/limit", "controlplane", "api/clickbatch", "api", "rules/budget", "rules", "",
 	}},
 	{path: "controlplane/postgres", mayUse: []string{
-		"controlplane/postgres/scoped", "migrations", "controlplane", "controlplane/rollup", "replication",
-		"api/clickbatch", "rules/budget", "keyrange", "internal", "",
+		"controlplane/postgres/analytics", "controlplane/postgres/scoped", "migrations",
+		"controlplane", "replication", "rules/budget", "keyrange", "internal", "",
+	}},
+	{path: "controlplane/postgres/analytics", mayUse: []string{
+		"controlplane/postgres/scoped", "controlplane", "controlplane/rollup", "api/clickbatch",
+		"internal", "",
 	}},
 	{path: "controlplane/postgres/scoped", mayUse: []string{"controlplane", "controlplane/limit", ""}},
 	{path: "controlplane/backup", mayUse: []string{"migrations", "controlplane", "internal", ""}},

@@ -32,6 +32,7 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/analytics"
 	"waypost/edge/audience"
 	"waypost/edge/clicks"
 	"waypost/edge/server"
@@ -270,7 +271,7 @@ func TestStatisticsOfRealTrafficAreThoseThatWereCountedWithoutTheProduct(t *test
 	var now atomic.Int64
 	clock := func() time.Time { return time.Unix(0, now.Load()) }
 	edges := []*replayEdge{startReplayEdge(t, "edge-1", links, clock), startReplayEdge(t, "edge-2", links, clock)}
-	roller := db.NewRoller(postgres.RollerConfig{})
+	roller := db.NewRoller(analytics.RollerConfig{})
 	replay(t, requests, edges, &now)
 	for _, e := range edges {
 		require.NoError(t, e.journal.Seal())

@@ -12,6 +12,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/analytics"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/rules/budget"
 )
@@ -38,7 +39,7 @@ const (
 	// before the budget, and from times in which it was switched off. While it is on, there
 	// are none.
 	raiseBases = `
-		WITH page AS MATERIALIZED (SELECT workspace_id, id FROM link WHERE id = ANY ($1)), parts AS MATERIALIZED (` + partsOfPage + `),
+		WITH page AS MATERIALIZED (SELECT workspace_id, id FROM link WHERE id = ANY ($1)), parts AS MATERIALIZED (` + analytics.PartsOfPage + `),
 		     taken AS MATERIALIZED (
 			SELECT link_id, sum(granted - returned) AS clicks FROM budget_account WHERE link_id = ANY ($1) GROUP BY link_id),
 		     counted AS (

@@ -11,6 +11,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/analytics"
 	"waypost/controlplane/postgres/scoped"
 )
 
@@ -76,7 +77,7 @@ func (db *ReaperStore) purgeChanges(ctx context.Context, links []int64, after ti
 			n, err = db.pool.ExecIn(ctx, scoped.Reaper.LookingUp(), `
 				DELETE FROM link_change WHERE (link_id, rev_epoch, rev_seq) IN (
 					SELECT c.link_id, c.rev_epoch, c.rev_seq FROM link l JOIN link_change c ON c.link_id = l.id
-					WHERE l.`+purgeDue+` AND l.id = ANY ($2) LIMIT $3)`, after, some, changesAtOnce)
+					WHERE l.`+analytics.PurgeDue+` AND l.id = ANY ($2) LIMIT $3)`, after, some, changesAtOnce)
 			if err != nil {
 				return scoped.Classify("purge changes of links", err)
 			}

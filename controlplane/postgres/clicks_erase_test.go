@@ -13,6 +13,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/analytics"
 	"waypost/controlplane/rollup"
 )
 
@@ -166,7 +167,7 @@ func TestForgetClicks_TakesALinkOfManyDaysInSteps(t *testing.T) {
 	for _, table := range []string{"click_part", "click_day", "link_click"} {
 		require.Zero(t, number(t, hand, `SELECT count(*) FROM `+table+` WHERE link_id = $1`, linkID(t, db, "spring")), table)
 	}
-	days, err := db.ClicksByDay(t.Context(), waypost.DefaultWorkspace, postgres.ClickDays{First: 0, End: 1 << 20})
+	days, err := db.ClicksByDay(t.Context(), waypost.DefaultWorkspace, analytics.ClickDays{First: 0, End: 1 << 20})
 	require.NoError(t, err)
 	last := int32(at(0, 0).Unix() / 86400)
 	require.Len(t, days, 102)

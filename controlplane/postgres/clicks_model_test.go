@@ -11,6 +11,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/analytics"
 	"waypost/controlplane/rollup"
 )
 
@@ -72,7 +73,7 @@ func (t *tally) add(b *waypost.ClickBatch, l *waypost.LinkClicks) {
 
 // requireDays compares the database's clicks of links, or of all, with a tally.
 func (t *tally) requireDays(rt require.TestingT, db *postgres.DB, links []int64) {
-	days, err := db.ClicksByDay(context.Background(), waypost.DefaultWorkspace, postgres.ClickDays{Links: links, First: 0, End: 1 << 20})
+	days, err := db.ClicksByDay(context.Background(), waypost.DefaultWorkspace, analytics.ClickDays{Links: links, First: 0, End: 1 << 20})
 	require.NoError(rt, err)
 	quarters, names := make(map[int64]rollup.Count), make(map[int32]map[string]rollup.Count)
 	for day, d := range days {

@@ -11,6 +11,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/analytics"
 )
 
 // crowded sends clicks of many links, those with low numbers more often.
@@ -59,7 +60,7 @@ func TestARoundTakesNoMoreRowsThanItMay(t *testing.T) {
 	for seq := range uint64(3) {
 		crowded(t, db, seq+1, some)
 	}
-	require.NoError(t, db.NewRoller(postgres.RollerConfig{Parts: 7, Bytes: 1}).Fold(t.Context()))
+	require.NoError(t, db.NewRoller(analytics.RollerConfig{Parts: 7, Bytes: 1}).Fold(t.Context()))
 	require.Zero(t, number(t, hand, `SELECT count(*) FROM click_pack`))
 	require.EqualValues(t, 3*300*301/2, number(t, hand, `SELECT sum(clicks)::bigint FROM link_click`))
 }

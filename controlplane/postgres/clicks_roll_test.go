@@ -16,6 +16,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/analytics"
 	"waypost/controlplane/rollup"
 )
 
@@ -33,7 +34,7 @@ func TestWhatCannotBeReadIsSetAsideAndItsClicksStayCounted(t *testing.T) {
 	day := int32(time.Now().Unix() / (24 * 60 * 60))
 	told := func() {
 		for _, links := range [][]int64{{id}, nil} {
-			days, err := db.ClicksByDay(t.Context(), waypost.DefaultWorkspace, postgres.ClickDays{Links: links, First: day - 1, End: day + 2})
+			days, err := db.ClicksByDay(t.Context(), waypost.DefaultWorkspace, analytics.ClickDays{Links: links, First: day - 1, End: day + 2})
 			require.NoError(t, err)
 			var sum, country rollup.Count
 			for _, d := range days {
@@ -47,7 +48,7 @@ func TestWhatCannotBeReadIsSetAsideAndItsClicksStayCounted(t *testing.T) {
 	}
 	told()
 	registry := prometheus.NewRegistry()
-	require.NoError(t, db.NewRoller(postgres.RollerConfig{Metrics: registry}).Fold(t.Context()))
+	require.NoError(t, db.NewRoller(analytics.RollerConfig{Metrics: registry}).Fold(t.Context()))
 	told()
 	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_set_aside WHERE link_id IS NULL AND workspace_id = 1 AND body = '\x03'`))
 	require.Equal(t, []int64{4, 4}, []int64{
@@ -79,7 +80,7 @@ func TestARollerStaysWithBusyLinksForSomeRounds(t *testing.T) {
 		ingest(t, db, batch(uint64(1+n), total("busy", 1)))
 	}
 	ingest(t, db, batch(26, total("quiet", 1)))
-	require.NoError(t, db.NewRoller(postgres.RollerConfig{Parts: 2, Workers: 1}).Fold(t.Context()))
+	require.NoError(t, db.NewRoller(analytics.RollerConfig{Parts: 2, Workers: 1}).Fold(t.Context()))
 
 	busy, quiet := number(t, hand, `SELECT id FROM link WHERE code = 'busy'`), number(t, hand, `SELECT id FROM link WHERE code = 'quiet'`)
 	require.EqualValues(t, 14, number(t, hand, `SELECT count(*) FROM rounds`))
@@ -106,7 +107,7 @@ func TestARollerFoldsWhatComesAndTellsWhatWaits(t *testing.T) {
 	db, hand := open(t)
 	insert(t, db, links(3)...)
 	registry := prometheus.NewRegistry()
-	roller := db.NewRoller(postgres.RollerConfig{Interval: 10 * time.Millisecond, Metrics: registry})
+	roller := db.NewRoller(analytics.RollerConfig{Interval: 10 * time.Millisecond, Metrics: registry})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); roller.Run(ctx) }()
@@ -131,14 +132,14 @@ func TestPartsThatAnotherRollerHasAtHandWaitInSight(t *testing.T) {
 	insert(t, db, links(1)...)
 	ingest(t, db, batch(1, total("link-0", 4)))
 	exec(t, hand, `UPDATE click_pack SET received_at = now() - interval '1 minute'`)
-	class, lock := postgres.FoldLock(1, number(t, hand, `SELECT id FROM link`))
+	class, lock := analytics.FoldLock(1, number(t, hand, `SELECT id FROM link`))
 	other, err := hand.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = other.Exec(t.Context(), `SELECT pg_advisory_xact_lock($1, $2)`, class, lock)
 	require.NoError(t, err)
 
 	registry := prometheus.NewRegistry()
-	roller := db.NewRoller(postgres.RollerConfig{Interval: 10 * time.Millisecond, Metrics: registry})
+	roller := db.NewRoller(analytics.RollerConfig{Interval: 10 * time.Millisecond, Metrics: registry})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan struct{})

@@ -10,6 +10,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/analytics"
 	"waypost/controlplane/rollup"
 )
 
@@ -162,7 +163,7 @@ func TestClicksAreToldByRuleAndVariantBeforeAndAfterTheyAreFolded(t *testing.T) 
 	require.EqualValues(t, 3, number(t, hand, `SELECT sum(clicks)::bigint FROM click_event WHERE rule = 1 AND variant = 2`))
 	_, err := db.ForgetClicks(t.Context(), eraser, waypost.DefaultDomain, "spring")
 	require.NoError(t, err)
-	days, err := db.ClicksByDay(t.Context(), waypost.DefaultWorkspace, postgres.ClickDays{First: 0, End: 1 << 20})
+	days, err := db.ClicksByDay(t.Context(), waypost.DefaultWorkspace, analytics.ClickDays{First: 0, End: 1 << 20})
 	require.NoError(t, err)
 	require.Len(t, days, 1)
 	for _, d := range days {

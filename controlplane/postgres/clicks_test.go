@@ -19,6 +19,7 @@ import (
 	"waypost/api/clickbatch"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/analytics"
 )
 
 var someBoot = waypost.BootID{1, 2, 3}
@@ -37,7 +38,7 @@ func totalAt(code string, n uint64, at int64) waypost.LinkClicks {
 // fold puts parts into counters and rollups, as the control plane does all the time.
 func fold(t testing.TB, db *postgres.DB) {
 	t.Helper()
-	require.NoError(t, db.NewRoller(postgres.RollerConfig{}).Fold(context.Background()))
+	require.NoError(t, db.NewRoller(analytics.RollerConfig{}).Fold(context.Background()))
 }
 
 // anybody are the profiles of people and of bots of whom nothing else is known.
@@ -366,7 +367,7 @@ func TestManyNodesWithTheSameLinksAndRollersNeverWaitInACircle(t *testing.T) {
 	var rollers sync.WaitGroup
 	for range 3 {
 		rollers.Go(func() {
-			r := db.NewRoller(postgres.RollerConfig{Parts: 50})
+			r := db.NewRoller(analytics.RollerConfig{Parts: 50})
 			for {
 				if err := r.Fold(t.Context()); err != nil {
 					t.Error(err)
@@ -445,7 +446,7 @@ func TestRowSecurityKeepsTheClicksOfTenantsApart(t *testing.T) {
 		require.ErrorContains(t, err, "permission denied")
 	}
 	for ws, want := range map[waypost.WorkspaceID]int{1: 0, 7: 1} {
-		theirs := postgres.ClickDays{Links: []int64{number(t, hand, `SELECT id FROM link WHERE code = 'theirs'`)}, End: 1 << 20}
+		theirs := analytics.ClickDays{Links: []int64{number(t, hand, `SELECT id FROM link WHERE code = 'theirs'`)}, End: 1 << 20}
 		days, err := db.ClicksByDay(t.Context(), ws, theirs)
 		require.NoError(t, err)
 		require.Len(t, days, want, "of workspace %d", ws)

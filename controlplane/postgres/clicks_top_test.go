@@ -12,6 +12,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/analytics"
 	"waypost/controlplane/rollup"
 )
 
@@ -228,7 +229,7 @@ func TestStatisticsOfLinksReadNoDaysOfOthersThoughTheTableWasSmall(t *testing.T)
 		top, _, err := db.TopLinks(t.Context(), waypost.DefaultWorkspace, today, today+1, 10)
 		require.NoError(t, err)
 		require.Len(t, top, 10)
-		days, err := db.ClicksByDay(t.Context(), waypost.DefaultWorkspace, postgres.ClickDays{Links: []int64{id}, First: today, End: today + 1})
+		days, err := db.ClicksByDay(t.Context(), waypost.DefaultWorkspace, analytics.ClickDays{Links: []int64{id}, First: today, End: today + 1})
 		require.NoError(t, err)
 		require.EqualValues(t, 5, days[today].Total().Clicks)
 		day := span(t, at(0, 0), at(0, 0).AddDate(0, 0, 1), controlplane.ByDay, nil)

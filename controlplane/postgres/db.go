@@ -1,6 +1,6 @@
-// Package postgres keeps the control plane's data in PostgreSQL and is the only package
-// with SQL, except for the schema (package migrations). It implements the stores of
-// package controlplane and the replication source.
+// Package postgres keeps the control plane's data in PostgreSQL. It has all SQL, except
+// for clicks (package analytics) and the schema (package migrations). It implements the
+// stores of package controlplane and the replication source.
 //
 // The database holds the invariants: triggers write the changelog, constraints keep
 // ranges and leases disjoint, and row-level security keeps tenants apart. docs/schema.md
@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/analytics"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/migrations"
 	"waypost/replication"
@@ -119,7 +120,7 @@ type DB struct {
 	*FleetStore
 	*BudgetStore
 	*BlockStore
-	*ClickStore
+	*analytics.Store
 	*ReaperStore
 	*SaltStore
 	*Changelog
@@ -149,7 +150,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	p := &pool{Pool: scoped.NewPool(cfg.Logger, cfg.MaxConns), highWater: highWater, changed: newHint()}
 	history := &History{pool: p, cfg: cfg}
 	budgets := &BudgetStore{pool: p}
-	counted := newClickStore(p.Pool, clickConfig{
+	counted := analytics.New(p.Pool, analytics.Config{
 		EventSample: cfg.EventSample, EventMonths: cfg.EventMonths, ExportEvents: cfg.ExportEvents, Budgets: budgets, Now: p.clock.now,
 	})
 	access := &AccessStore{pool: p, eventSample: cfg.EventSample}
@@ -162,7 +163,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		FleetStore:    &FleetStore{pool: p},
 		BudgetStore:   budgets,
 		BlockStore:    &BlockStore{pool: p},
-		ClickStore:    counted,
+		Store:         counted,
 		ReaperStore:   &ReaperStore{pool: p, clicks: counted},
 		SaltStore:     &SaltStore{pool: p, retention: cfg.SaltRetention},
 		Changelog:     &Changelog{pool: p, cfg: cfg},
@@ -212,7 +213,7 @@ func (db *DB) Stores() controlplane.Stores {
 	return controlplane.Stores{
 		Links: db.LinkStore, Domains: db.DomainStore, Salts: db.SaltStore,
 		Leases: db.KeyRangeStore, Ranges: db.KeyRangeStore, Reserved: db.KeyRangeStore,
-		Stats: db.ClickStore, Progress: db.FleetStore, Budgets: db.BudgetStore, Blocks: db.BlockStore,
+		Stats: db.Store, Progress: db.FleetStore, Budgets: db.BudgetStore, Blocks: db.BlockStore,
 		APIKeys: db.AccessStore, Sessions: db.AccessStore, Members: db.AccessStore,
 		Workspaces: db.AccessStore, Accounts: db.AccessStore, Audit: db.AccessStore, Factors: db.SignInStore,
 	}
@@ -307,5 +308,5 @@ func (db *DB) Maintain(ctx context.Context) {
 func (db *DB) MaintainOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, maintenanceTimeLimit)
 	defer cancel()
-	return errors.Join(db.keepSalts(ctx), db.keepPartitions(ctx), db.forgetClickBatches(ctx), db.forgetAnswers(ctx), db.forgetIssues(ctx))
+	return errors.Join(db.keepSalts(ctx), db.keepPartitions(ctx), db.ForgetBatches(ctx), db.forgetAnswers(ctx), db.forgetIssues(ctx))
 }

@@ -9,6 +9,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/analytics"
 	"waypost/controlplane/postgres/scoped"
 )
 
@@ -110,7 +111,7 @@ func (db *LinkStore) UpdateLink(
 const scannedColumns = `
 SELECT l.id, l.workspace_id, l.domain_id, l.code, l.custom, l.original_url, coalesce(l.location, l.original_url), l.redirect_status,
        link_flags(l.forward_query, l.forward_path, l.exhausted), l.title, l.description, l.tags, l.metadata, l.created_by, l.active,
-       ` + clickCounts + `,
+       ` + analytics.Counts + `,
        l.created_at, l.updated_at, l.expires_at, l.deleted_at, l.rules, l.programme,
        coalesce(l.edited[1]::integer, l.rev_epoch), coalesce(l.edited[2], l.rev_seq), coalesce(l.edited[3], l.stamp),
        CASE WHEN l.domain_id = 1 THEN '' ELSE (SELECT d.host FROM domain d WHERE d.id = l.domain_id) END`
@@ -119,7 +120,8 @@ SELECT l.id, l.workspace_id, l.domain_id, l.code, l.custom, l.original_url, coal
 // page is a query of their ids; more are further columns, perhaps of the page.
 func selectLinks(page, more string) string {
 	return `
-WITH page AS MATERIALIZED (SELECT $1::bigint AS workspace_id, x.* FROM (` + page + `) x), parts AS MATERIALIZED (` + partsOfPage + `)` +
+WITH page AS MATERIALIZED (SELECT $1::bigint AS workspace_id, x.* FROM (` + page + `) x),
+     parts AS MATERIALIZED (` + analytics.PartsOfPage + `)` +
 		scannedColumns + more + `
 FROM page
 JOIN link l ON l.id = page.id AND ` + scoped.OfWorkspace("l.workspace_id", "$1") + `

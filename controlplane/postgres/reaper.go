@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost/controlplane"
+	"waypost/controlplane/postgres/analytics"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/failpoint"
 )
@@ -16,14 +17,14 @@ import (
 // ReaperStore removes expired and deleted links, and old API keys.
 type ReaperStore struct {
 	pool   *pool
-	clicks *ClickStore
+	clicks *analytics.Store
 	passed atomic.Pointer[tombstone]
 }
 
 // tombstone is a position in the order in which links are purged. PurgeLinks goes on
 // after the last batch in which an area failed, and from the start at the end.
 type tombstone struct {
-	place
+	analytics.Place
 	at time.Time
 }
 
@@ -121,7 +122,7 @@ func (db *ReaperStore) DeleteKeys(ctx context.Context, after time.Duration, limi
 const (
 	// Rows of link_dedupe go with their links, by their foreign key.
 	purge = `
-		WITH gone AS (DELETE FROM link l WHERE ` + purgeDue + ` AND id = ANY ($2)
+		WITH gone AS (DELETE FROM link l WHERE ` + analytics.PurgeDue + ` AND id = ANY ($2)
 		              AND NOT EXISTS (SELECT FROM link_click c WHERE c.link_id = l.id)
 		              AND NOT EXISTS (SELECT FROM link_change c WHERE c.link_id = l.id)
 		              RETURNING id, domain_id, code, custom),
@@ -141,23 +142,23 @@ func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limi
 	if from == nil {
 		from = &tombstone{at: time.Unix(0, 0)}
 	}
-	var all []place
+	var all []analytics.Place
 	var last tombstone
 	err := db.pool.QueryIn(ctx, scoped.Reaper, `SELECT workspace_id, id, deleted_at FROM link
-		WHERE `+purgeDue+` AND (deleted_at, id) > ($3, $4) ORDER BY deleted_at, id LIMIT $2`,
-		[]any{after, limit, from.at, from.link}, func(rows pgx.Rows) error {
+		WHERE `+analytics.PurgeDue+` AND (deleted_at, id) > ($3, $4) ORDER BY deleted_at, id LIMIT $2`,
+		[]any{after, limit, from.at, from.Link}, func(rows pgx.Rows) error {
 			for rows.Next() {
-				if err := rows.Scan(&last.workspace, &last.link, &last.at); err != nil {
+				if err := rows.Scan(&last.Workspace, &last.Link, &last.at); err != nil {
 					return err
 				}
-				all = append(all, last.place)
+				all = append(all, last.Place)
 			}
 			return rows.Err()
 		})
 	if err != nil {
 		return 0, scoped.Classify(purging, err)
 	}
-	cleared, failed := db.clicks.purgeClicks(ctx, all, after)
+	cleared, failed := db.clicks.Purge(ctx, all, after)
 	switch {
 	case len(all) < limit:
 		db.passed.Store(nil)

@@ -16,6 +16,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
+	"waypost/controlplane/postgres/analytics"
 )
 
 func expiring(code string, ago time.Duration) *waypost.Link {
@@ -258,7 +259,7 @@ func TestThePurgeOfALinkWaitsForTheRollerInItsArea(t *testing.T) {
 	exec(t, hand, `UPDATE link SET deleted_at = now() - interval '2 hours'`)
 	rolling, err := hand.Begin(t.Context())
 	require.NoError(t, err)
-	kind, area := postgres.FoldLock(1, spring)
+	kind, area := analytics.FoldLock(1, spring)
 	exec(t, rolling, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d, %d)`, kind, area))
 	purged := make(chan int, 1)
 	go func() {

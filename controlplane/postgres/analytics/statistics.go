@@ -1,4 +1,4 @@
-package postgres
+package analytics
 
 import (
 	"context"
@@ -22,14 +22,14 @@ const (
 )
 
 // LinkClicks implements controlplane.StatsStore.
-func (db *ClickStore) LinkClicks(
+func (db *Store) LinkClicks(
 	ctx context.Context, ws waypost.WorkspaceID, link int64, s *controlplane.Span, n *controlplane.NameQuery,
 ) (controlplane.Counted, error) {
 	return db.counted(ctx, ws, []int64{link}, s, n)
 }
 
 // counted adds up the days that a span touches.
-func (db *ClickStore) counted(
+func (db *Store) counted(
 	ctx context.Context, ws waypost.WorkspaceID, links []int64, s *controlplane.Span, of *controlplane.NameQuery,
 ) (controlplane.Counted, error) {
 	var c controlplane.Counted
@@ -109,7 +109,7 @@ func namedDay(n int32, d *rollup.Day, of *controlplane.NameQuery) controlplane.N
 }
 
 // WorkspaceClicks implements controlplane.StatsStore.
-func (db *ClickStore) WorkspaceClicks(
+func (db *Store) WorkspaceClicks(
 	ctx context.Context, ws waypost.WorkspaceID, s *controlplane.Span, n *controlplane.NameQuery, top int,
 ) (controlplane.Counted, controlplane.TopLinks, error) {
 	c, err := db.counted(ctx, ws, nil, s, n)
@@ -127,7 +127,7 @@ func (db *ClickStore) WorkspaceClicks(
 
 // nameLinks returns the names of links. Purged links are left out; deleted ones are
 // included, because their clicks were counted.
-func (db *ClickStore) nameLinks(ctx context.Context, ws waypost.WorkspaceID, counts []rollup.LinkCount) ([]controlplane.TopLink, error) {
+func (db *Store) nameLinks(ctx context.Context, ws waypost.WorkspaceID, counts []rollup.LinkCount) ([]controlplane.TopLink, error) {
 	ids := make([]int64, len(counts))
 	for i := range counts {
 		ids[i] = counts[i].Link
@@ -160,7 +160,7 @@ func (db *ClickStore) nameLinks(ctx context.Context, ws waypost.WorkspaceID, cou
 
 // WorkspaceTotals implements controlplane.StatsStore, in one statement, so that no click
 // is seen twice or not at all.
-func (db *ClickStore) WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceID) (clicks, bots int64, err error) {
+func (db *Store) WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceID) (clicks, bots int64, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
 		SELECT least(coalesce(sum(s.clicks), 0), 9223372036854775807)::bigint, least(coalesce(sum(s.bot_clicks), 0),
 			9223372036854775807)::bigint FROM (
@@ -178,7 +178,7 @@ func (db *ClickStore) WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceI
 }
 
 // NewestLink implements controlplane.StatsStore.
-func (db *ClickStore) NewestLink(ctx context.Context, ws waypost.WorkspaceID) (id int64, err error) {
+func (db *Store) NewestLink(ctx context.Context, ws waypost.WorkspaceID) (id int64, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `SELECT id FROM link WHERE `+scoped.OfWorkspace("workspace_id", "$1")+
 		` AND deleted_at IS NULL ORDER BY created_at DESC, id DESC LIMIT 1`, []any{ws}, func(rows pgx.Rows) error {
 		for rows.Next() {
@@ -193,14 +193,14 @@ func (db *ClickStore) NewestLink(ctx context.Context, ws waypost.WorkspaceID) (i
 
 // The clicks of a link l are in its row of link_click, c, and in parts, p, that are
 // not folded into it yet. One statement sees each click in one of them.
-const clickCounts = `least(coalesce(c.clicks, 0) + coalesce(p.clicks, 0), 9223372036854775807)::bigint,
+const Counts = `least(coalesce(c.clicks, 0) + coalesce(p.clicks, 0), 9223372036854775807)::bigint,
        least(coalesce(c.bot_clicks, 0) + coalesce(p.bots, 0), 9223372036854775807)::bigint, greatest(c.last_accessed_at, p.at)`
 
-// partsOfPage adds up the parts of the links of page, which has columns workspace_id and
+// PartsOfPage adds up the parts of the links of page, which has columns workspace_id and
 // id. The rows of parts are read once, and not once for each link, because neighbours
 // share them. For a few links it takes less time to look whether a row has one of them
 // than to unpack it.
-const partsOfPage = `
+const PartsOfPage = `
 	SELECT s.link_id, sum(s.clicks) AS clicks, sum(s.bots) AS bots, max(s.at) AS at
 	FROM (SELECT DISTINCT workspace_id, unnest(click_areas(id)) AS area FROM page) a
 	CROSS JOIN LATERAL (
@@ -240,7 +240,7 @@ WHERE ` + ofDays + which
 // ClicksByDay returns the clicks of links, or of a whole workspace, up to the newest, by
 // day (UTC, since 1970). Days without clicks are left out. An unreadable breakdown counts
 // as others.
-func (db *ClickStore) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q ClickDays) (map[int32]*rollup.Day, error) {
+func (db *Store) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q ClickDays) (map[int32]*rollup.Day, error) {
 	sql, args := selectWorkspaceDays, []any{ws, q.First, q.End}
 	if q.Links != nil {
 		sql, args = selectLinkDays, append(args, q.Links, areasOf(q.Links))
@@ -276,7 +276,7 @@ func (db *ClickStore) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q
 }
 
 // readDay returns a day. What of it cannot be read is logged.
-func (db *ClickStore) readDay(s *storedDay) *rollup.Day {
+func (db *Store) readDay(s *storedDay) *rollup.Day {
 	d := &rollup.Day{}
 	for _, b := range s.unpack(d) {
 		db.pool.Log.Error("what is kept of a day's clicks cannot be read; they stay counted", "what", b.what, "error", b.reason)
@@ -286,7 +286,7 @@ func (db *ClickStore) readDay(s *storedDay) *rollup.Day {
 
 // addPart adds a part of which the columns say how many clicks it has. If it cannot be
 // read, that is logged.
-func (db *ClickStore) addPart(d *rollup.Day, detail []byte, said rollup.Count, hour int) {
+func (db *Store) addPart(d *rollup.Day, detail []byte, said rollup.Count, hour int) {
 	var p rollup.Delta
 	if err := readPart(&p, detail, said); err != nil {
 		db.pool.Log.Error("a part of clicks cannot be read; its clicks are told, and no more of it", "error", err)

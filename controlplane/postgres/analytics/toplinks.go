@@ -1,4 +1,4 @@
-package postgres
+package analytics
 
 import (
 	"context"
@@ -132,7 +132,7 @@ type topCount struct {
 // with all their clicks of these days. It reads a bounded amount, however many links
 // there are; the result is exact if no other link can have more clicks than the last one
 // returned.
-func (db *ClickStore) TopLinks(
+func (db *Store) TopLinks(
 	ctx context.Context, ws waypost.WorkspaceID, first, end int32, limit int,
 ) (top []rollup.LinkCount, exact bool, err error) {
 	as := scoped.TenantOf(ws).LookingUp()

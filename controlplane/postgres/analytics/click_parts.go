@@ -1,4 +1,4 @@
-package postgres
+package analytics
 
 import (
 	"cmp"
@@ -154,7 +154,7 @@ func (m *partMaker) profile(n uint32) waypost.ClickProfile {
 
 // utmOf returns the workspaces that count utm parameters. Edges know it of a domain only,
 // which may have links of several workspaces, and learn late that it is over.
-func (db *ClickStore) utmOf(ctx context.Context, b *waypost.ClickBatch, targets []target) (map[int64]bool, error) {
+func (db *Store) utmOf(ctx context.Context, b *waypost.ClickBatch, targets []target) (map[int64]bool, error) {
 	if !slices.ContainsFunc(b.Profiles, func(p waypost.ClickProfile) bool { return p.UTM != "" }) {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package postgres
+package analytics
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // LinksClicks implements controlplane.StatsStore, in one statement, so that no click is
 // seen twice or missed while parts are folded. OFFSET 0 has each link looked up alone:
 // for a join the planner may read all rows of a workspace.
-func (db *ClickStore) LinksClicks(
+func (db *Store) LinksClicks(
 	ctx context.Context, ws waypost.WorkspaceID, links []controlplane.LinkName, span *controlplane.Span,
 ) (map[controlplane.LinkName][]int64, error) {
 	all := make(map[controlplane.LinkName][]int64, len(links))

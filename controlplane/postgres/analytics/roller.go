@@ -1,4 +1,4 @@
-package postgres
+package analytics
 
 import (
 	"context"
@@ -31,13 +31,13 @@ type RollerConfig struct {
 // processes, may run at once: one works in an area of a workspace's links at a time.
 // What it does is one transaction for each round, so that it may end at any moment.
 type Roller struct {
-	db      *ClickStore
+	db      *Store
 	cfg     RollerConfig
 	metrics rollerMetrics
 }
 
 // NewRoller makes a roller. It panics when its metrics are already registered.
-func (db *ClickStore) NewRoller(cfg RollerConfig) *Roller {
+func (db *Store) NewRoller(cfg RollerConfig) *Roller {
 	if cfg.Interval <= 0 {
 		cfg.Interval = 2 * time.Second
 	}
@@ -74,30 +74,36 @@ const (
 	foldLimit = time.Minute
 )
 
-// place is a position in the order in which parts are folded: that of a link, or of an
+// Place is a position in the order in which parts are folded: that of a link, or of an
 // area, which is as good as its first link.
-type place struct{ workspace, link int64 }
+type Place struct{ Workspace, Link int64 }
 
 // next is the first place behind the area of p.
-func (p place) next() place {
-	if p.link>>largestArea == math.MaxInt64>>largestArea {
-		return place{p.workspace + 1, math.MinInt64}
+func (p Place) next() Place {
+	if p.Link>>largestArea == math.MaxInt64>>largestArea {
+		return Place{p.Workspace + 1, math.MinInt64}
 	}
-	return place{p.workspace, (p.link>>largestArea + 1) << largestArea}
+	return Place{p.Workspace, (p.Link>>largestArea + 1) << largestArea}
 }
 
 // area is the first place of the area of p.
-func (p place) area() place { return place{p.workspace, p.link >> largestArea << largestArea} }
+func (p Place) area() Place { return Place{p.Workspace, p.Link >> largestArea << largestArea} }
 
 // lock is the second key of the lock of p's area. That two areas share one does no harm.
-func (p place) lock() int32 {
+func (p Place) lock() int32 {
 	h := fnv.New32a()
-	for _, v := range [...]int64{p.workspace, p.link >> largestArea} {
+	for _, v := range [...]int64{p.Workspace, p.Link >> largestArea} {
 		for i := range 8 {
 			_, _ = h.Write([]byte{byte(v >> (8 * i))}) // never fails
 		}
 	}
 	return int32(h.Sum32())
+}
+
+// FoldLock returns the keys of the advisory lock under which the parts of a link are
+// folded.
+func FoldLock(workspace, link int64) (class int, key int32) {
+	return foldLocks, Place{workspace, link}.lock()
 }
 
 // workers returns how many areas are folded at a time: one more than there are
@@ -164,7 +170,7 @@ const roundsInPlace = 10
 // pass folds areas that no other worker holds, and starts over if a round was full.
 func (r *Roller) pass(ctx context.Context) error {
 	var errs []error
-	first := place{math.MinInt64, math.MinInt64}
+	first := Place{math.MinInt64, math.MinInt64}
 	full, stayed := false, 0
 	for at := first; ; {
 		began := time.Now()
@@ -186,7 +192,7 @@ func (r *Roller) pass(ctx context.Context) error {
 			if stayed++; at != f.at {
 				stayed = 0
 			} else if stayed == roundsInPlace {
-				at.link, stayed = at.link+1, 0
+				at.Link, stayed = at.Link+1, 0
 			}
 		}
 	}
@@ -198,8 +204,8 @@ const maxFoldErrors = 10
 // round is the outcome of one round.
 type round struct {
 	found  bool  // there was a part
-	at     place // of the first part
-	next   place // where to go on
+	at     Place // of the first part
+	next   Place // where to go on
 	busy   bool  // another roller works in the area
 	parts  int
 	full   bool // the limits may have cut some off
@@ -221,17 +227,17 @@ SELECT workspace_id, area FROM click_pack WHERE (workspace_id, area) >= ($1, $2)
 ORDER BY workspace_id, area LIMIT 1`
 
 // round folds the next parts of one area.
-func (r *Roller) round(ctx context.Context, from place) (f round, err error) {
+func (r *Roller) round(ctx context.Context, from Place) (f round, err error) {
 	ctx, cancel := context.WithTimeout(ctx, foldLimit)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, r.db.pool, func(tx pgx.Tx) error {
 		var q pgx.Batch
 		scoped.Ingest.LookingUp().EnterBatch(&q)
 		q.Queue(planFold, ingestTimeLimit)
-		q.Queue(findPart, from.workspace, from.link).Query(func(rows pgx.Rows) error {
+		q.Queue(findPart, from.Workspace, from.Link).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				f.found = true
-				if err := rows.Scan(&f.at.workspace, &f.at.link); err != nil {
+				if err := rows.Scan(&f.at.Workspace, &f.at.Link); err != nil {
 					return err
 				}
 			}

@@ -1,4 +1,4 @@
-package postgres
+package analytics
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"waypost/controlplane/postgres/scoped"
 )
 
-// purgeDue is the condition of the tombstones that are to go.
-const purgeDue = `deleted_at < now() - $1::interval`
+// PurgeDue is the condition of the tombstones that are to go.
+const PurgeDue = `deleted_at < now() - $1::interval`
 
 const (
 	// sweptAtOnce bounds the links that SweepGone looks for.
@@ -23,8 +23,8 @@ const (
 
 // SweepGone deletes rollups of links that are gone, which were folded after the purge of
 // their links. It returns the number of links, of those of one step.
-func (db *ClickStore) SweepGone(ctx context.Context) (int, error) {
-	var gone []place
+func (db *Store) SweepGone(ctx context.Context) (int, error) {
+	var gone []Place
 	var last int64
 	err := db.pool.QueryIn(ctx, scoped.Reaper.LookingUp(), `
 		WITH step AS MATERIALIZED (SELECT workspace_id, link_id FROM link_click WHERE link_id > $1 ORDER BY link_id LIMIT $2)
@@ -35,32 +35,32 @@ func (db *ClickStore) SweepGone(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, scoped.Classify("look for clicks without a link", err)
 	}
-	if len(gone) > 0 && gone[0].workspace == 0 {
-		last, gone = gone[0].link, gone[1:]
+	if len(gone) > 0 && gone[0].Workspace == 0 {
+		last, gone = gone[0].Link, gone[1:]
 	}
-	cleared, err := db.purgeClicks(ctx, gone, never) // links that are there stay as they are
-	db.swept.Store(last)                             // areas that failed come again in the next pass
+	cleared, err := db.Purge(ctx, gone, never) // links that are there stay as they are
+	db.swept.Store(last)                       // areas that failed come again in the next pass
 	return len(cleared), err
 }
 
-func collectPlaces(into *[]place) func(pgx.Rows) error {
+func collectPlaces(into *[]Place) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {
-		*into, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p place, err error) {
-			return p, row.Scan(&p.workspace, &p.link)
+		*into, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Place, err error) {
+			return p, row.Scan(&p.Workspace, &p.Link)
 		})
 		return err
 	}
 }
 
-// purgedAtOnce bounds the rows of each table that one transaction of purgeClicks deletes.
+// purgedAtOnce bounds the rows of each table that one transaction of Purge deletes.
 const purgedAtOnce = 10_000
 
-// purgeClicks deletes the rollups of links, area by area, unless a link is there and no
+// Purge deletes the rollups of links, area by area, unless a link is there and no
 // tombstone that is to go. It returns the links of the areas in which it did so.
-func (db *ClickStore) purgeClicks(ctx context.Context, links []place, after time.Duration) (cleared []int64, _ error) {
-	areas := make(map[place][]int64)
+func (db *Store) Purge(ctx context.Context, links []Place, after time.Duration) (cleared []int64, _ error) {
+	areas := make(map[Place][]int64)
 	for _, p := range links {
-		areas[p.area()] = append(areas[p.area()], p.link)
+		areas[p.area()] = append(areas[p.area()], p.Link)
 	}
 	var errs []error
 	for area, ids := range areas {
@@ -77,9 +77,9 @@ func (db *ClickStore) purgeClicks(ctx context.Context, links []place, after time
 // goes last, and not before all else of its link is gone: PurgeLinks and SweepGone find
 // by it what is left, however the purge ended. Single clicks that came after theirs were
 // deleted keep it, too, until the next time.
-func (db *ClickStore) purgeArea(ctx context.Context, area place, links []int64, after time.Duration) error {
+func (db *Store) purgeArea(ctx context.Context, area Place, links []int64, after time.Duration) error {
 	const due = `link_id = ANY (ARRAY(
-		SELECT n FROM unnest($2::bigint[]) n LEFT JOIN link l ON l.id = n WHERE l.id IS NULL OR l.` + purgeDue + `))`
+		SELECT n FROM unnest($2::bigint[]) n LEFT JOIN link l ON l.id = n WHERE l.id IS NULL OR l.` + PurgeDue + `))`
 	const purgeDays = `
 		WITH gone AS (DELETE FROM click_day WHERE (link_id, day) IN (SELECT link_id, day FROM click_day WHERE ` + due + ` LIMIT $3) RETURNING 1)
 		SELECT count(*) = $3 FROM gone`
@@ -91,7 +91,7 @@ func (db *ClickStore) purgeArea(ctx context.Context, area place, links []int64, 
 			AND NOT EXISTS (SELECT FROM click_event e WHERE ` + scoped.OfWorkspace("e.workspace_id", "$4") + ` AND e.link_id = c.link_id OFFSET 0)
 			LIMIT $3) RETURNING 1)
 		SELECT count(*) = $3 FROM gone`
-	ws := waypost.WorkspaceID(area.workspace)
+	ws := waypost.WorkspaceID(area.Workspace)
 	if _, err := db.deleteSingles(ctx, scoped.Reaper, ws, links); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package postgres
+package analytics
 
 import (
 	"cmp"
@@ -87,14 +87,14 @@ type folding struct {
 const daysStored, dayBytes = 5_000, 4 << 20
 
 // foldArea folds the first parts of the area that f is at.
-func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *round) error {
-	in := &folding{workspace: f.at.workspace, links: make(map[int64]*linkSum)}
+func (db *Store) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *round) error {
+	in := &folding{workspace: f.at.Workspace, links: make(map[int64]*linkSum)}
 	newest, err := in.take(ctx, tx, cfg, f)
 	if err != nil {
 		return err
 	}
 	if f.full { // what the limits cut off comes next
-		f.next = place{f.at.workspace, newest}
+		f.next = Place{f.at.Workspace, newest}
 	}
 	for rest := in.parts; len(rest) > 0; {
 		n := 0
@@ -123,7 +123,7 @@ func (db *ClickStore) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig,
 	return nil
 }
 
-func (db *ClickStore) tellBroken(pieces []brokenPiece) {
+func (db *Store) tellBroken(pieces []brokenPiece) {
 	for _, b := range pieces {
 		db.pool.Log.Error("clicks cannot be told apart: what was kept of them is unreadable and was set aside; they stay counted",
 			"what", b.what, "workspace", b.workspace, "link", b.link, "day", midnight(b.day).Format(time.DateOnly), "error", b.reason)
@@ -132,11 +132,11 @@ func (db *ClickStore) tellBroken(pieces []brokenPiece) {
 
 // take removes parts and puts them in order. It returns the last area that it met.
 func (in *folding) take(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *round) (newest int64, err error) {
-	end := f.at.next().link
-	if f.at.next().workspace != f.at.workspace {
+	end := f.at.next().Link
+	if f.at.next().Workspace != f.at.Workspace {
 		end = 1<<63 - 1
 	}
-	rows, err := tx.Query(ctx, takeParts, f.at.workspace, f.at.link, end, cfg.Parts, cfg.Bytes, packsAtOnce)
+	rows, err := tx.Query(ctx, takeParts, f.at.Workspace, f.at.Link, end, cfg.Parts, cfg.Bytes, packsAtOnce)
 	if err != nil {
 		return 0, err
 	}

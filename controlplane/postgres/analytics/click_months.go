@@ -1,4 +1,4 @@
-package postgres
+package analytics
 
 import (
 	"compress/gzip"
@@ -30,7 +30,7 @@ const maintenanceLocks = 7305
 
 // KeepEvents keeps months of single clicks ready ahead of time, and exports and drops
 // those that are old enough, until ctx is over.
-func (db *ClickStore) KeepEvents(ctx context.Context) {
+func (db *Store) KeepEvents(ctx context.Context) {
 	db.pool.RunEvery(ctx, eventsInterval, "months of clicks", func(ctx context.Context) error {
 		var now time.Time // not this machine's: a month that is dropped does not come back
 		if err := db.pool.QueryRowIn(ctx, scoped.Operator, `SELECT clock_timestamp()`, nil, &now); err != nil {
@@ -42,7 +42,7 @@ func (db *ClickStore) KeepEvents(ctx context.Context) {
 
 // KeepEventsOnce does one round of KeepEvents, as of a moment. Several instances may
 // do it at once: one of them does the work.
-func (db *ClickStore) KeepEventsOnce(ctx context.Context, now time.Time) error {
+func (db *Store) KeepEventsOnce(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, eventsTimeLimit)
 	defer cancel()
 	now = now.UTC()
@@ -67,7 +67,7 @@ func (db *ClickStore) KeepEventsOnce(ctx context.Context, now time.Time) error {
 }
 
 // strayMonths returns the months of clicks that arrived when there was no table for them.
-func (db *ClickStore) strayMonths(ctx context.Context) (months []time.Time, err error) {
+func (db *Store) strayMonths(ctx context.Context) (months []time.Time, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT DISTINCT date_trunc('month', at AT TIME ZONE 'UTC')::timestamptz
 		FROM click_event_default LIMIT 100`, nil,
 		func(rows pgx.Rows) (err error) {
@@ -79,7 +79,7 @@ func (db *ClickStore) strayMonths(ctx context.Context) (months []time.Time, err 
 
 // makeEventMonth makes the table of a month, unless it is there. Clicks of the month that
 // came before it move into it.
-func (db *ClickStore) makeEventMonth(ctx context.Context, month time.Time) error {
+func (db *Store) makeEventMonth(ctx context.Context, month time.Time) error {
 	month = month.UTC()
 	err := db.pool.AlterTable(ctx, func(tx pgx.Tx) error {
 		var there bool
@@ -123,7 +123,7 @@ func (db *ClickStore) makeEventMonth(ctx context.Context, month time.Time) error
 // dropEventMonths drops the months before first. It first detaches a month from
 // click_event, so that no click is added during the export. A month that was detached by
 // a process that then died is found by its name.
-func (db *ClickStore) dropEventMonths(ctx context.Context, first time.Time) error {
+func (db *Store) dropEventMonths(ctx context.Context, first time.Time) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return scoped.Classify("drop months of clicks", err)
@@ -167,7 +167,7 @@ type eventMonth struct {
 
 // dropEventMonth takes a month out, exports it if that is configured, and drops it. It is
 // false when somebody reads it: the next round tries again.
-func (db *ClickStore) dropEventMonth(ctx context.Context, m eventMonth) (done bool, err error) {
+func (db *Store) dropEventMonth(ctx context.Context, m eventMonth) (done bool, err error) {
 	table, month := pgx.Identifier{m.Name}.Sanitize(), m.Month.UTC().Format("2006-01")
 	alter := func(statements ...string) (done bool, err error) {
 		err = db.pool.AlterTable(ctx, func(tx pgx.Tx) error {
@@ -203,7 +203,7 @@ func (db *ClickStore) dropEventMonth(ctx context.Context, m eventMonth) (done bo
 // exportMonth writes a table to clicks-YYYY-MM.jsonl.gz, synced before it gets that
 // name, and its name synced, too. It replaces a file of an earlier try, which has the
 // same clicks.
-func (db *ClickStore) exportMonth(ctx context.Context, dir, table, month string) error {
+func (db *Store) exportMonth(ctx context.Context, dir, table, month string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ SELECT row_to_json(e)::text FROM (
 // more by its places on the disk, a part at a time, which is written once its transaction
 // is over: one that is as long as the export would keep every table of the database from
 // being cleaned up. The scope sees all tenants' rows.
-func (db *ClickStore) copyEvents(ctx context.Context, w io.Writer, table string) error {
+func (db *Store) copyEvents(ctx context.Context, w io.Writer, table string) error {
 	var blocks int64
 	if err := db.pool.QueryRowIn(ctx, scoped.Operator, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`,
 		[]any{table}, &blocks); err != nil {

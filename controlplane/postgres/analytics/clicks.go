@@ -1,4 +1,9 @@
-package postgres
+// Package analytics counts clicks in PostgreSQL: it takes batches in, folds their parts
+// into counters and rollups, keeps single clicks by month, answers for statistics, and
+// deletes the clicks of links that are purged or forgotten. Package rollup has the
+// arithmetic. It changes no link; budgets that are used up are ended by the caller's
+// Budgets.
+package analytics
 
 import (
 	"bytes"
@@ -17,8 +22,8 @@ import (
 	"waypost/internal/memlimit"
 )
 
-// clickConfig says which single clicks are kept, and what a ClickStore asks of others.
-type clickConfig struct {
+// Config says which single clicks are kept, and what a Store asks of others.
+type Config struct {
 	// EventSample: one of that many clicks is kept as an event, in workspaces that want
 	// a sample.
 	EventSample int
@@ -39,18 +44,18 @@ type Budgets interface {
 	MarkAllExhausted(ctx context.Context) error
 }
 
-// ClickStore counts batches of clicks, folds them into statistics, and keeps single
+// Store counts batches of clicks, folds them into statistics, and keeps single
 // clicks of workspaces that want them.
-type ClickStore struct {
+type Store struct {
 	pool  *scoped.Pool
-	cfg   clickConfig
+	cfg   Config
 	links linkCache    // has a lock of its own
 	swept atomic.Int64 // the link after which SweepGone goes on
 }
 
-// newClickStore returns a store whose cache of links has its share of the memory.
-func newClickStore(pool *scoped.Pool, cfg clickConfig) *ClickStore {
-	return &ClickStore{pool: pool, cfg: cfg, links: linkCache{most: cacheSets(memlimit.Available())}}
+// New returns a store whose cache of links has its share of the memory.
+func New(pool *scoped.Pool, cfg Config) *Store {
+	return &Store{pool: pool, cfg: cfg, links: linkCache{most: cacheSets(memlimit.Available())}}
 }
 
 const (
@@ -126,10 +131,10 @@ SELECT coalesce((SELECT seq FROM click_watermark WHERE node = $1 AND boot = $2),
                 (SELECT hash FROM click_watermark WHERE node = $1 AND boot = $2 AND seq = $3)),
        EXISTS (SELECT FROM click_dead_letter WHERE node = $1 AND boot = $2 AND seq = $3 AND hash = $4)`
 
-// IngestClicks implements controlplane.ClickStore: its links and who wants events are
+// IngestClicks implements controlplane.Store: its links and who wants events are
 // looked up, and then the batch is counted in one round trip, one transaction; another
 // for a dead letter.
-func (db *ClickStore) IngestClicks(
+func (db *Store) IngestClicks(
 	ctx context.Context, b *waypost.ClickBatch, hash [32]byte, body []byte,
 ) (controlplane.ClickReceipt, error) {
 	if b.Seq == 0 || b.Seq > math.MaxInt64 {
@@ -156,7 +161,7 @@ func (db *ClickStore) IngestClicks(
 }
 
 // countClicks counts a batch. EInvalid: it can never be counted.
-func (db *ClickStore) countClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte) (controlplane.ClickReceipt, error) {
+func (db *Store) countClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte) (controlplane.ClickReceipt, error) {
 	targets, err := db.targetsOf(ctx, b)
 	if err != nil {
 		return controlplane.ClickReceipt{}, err
@@ -179,7 +184,7 @@ func (db *ClickStore) countClicks(ctx context.Context, b *waypost.ClickBatch, ha
 
 // buryClicks keeps a batch as a dead letter. What the database refuses now it
 // would refuse again, so the queue goes on without it.
-func (db *ClickStore) buryClicks(
+func (db *Store) buryClicks(
 	ctx context.Context, b *waypost.ClickBatch, hash [32]byte, body []byte, why error,
 ) (controlplane.ClickReceipt, error) {
 	said := new(big.Int)
@@ -207,7 +212,7 @@ type deadLetter struct {
 // takeClicks moves the watermark past the batch, if it is the next one, and counts
 // its parts. A batch that was taken before changes nothing; another one under its
 // identity is EInvalid, unless it is to be kept as a dead letter.
-func (db *ClickStore) takeClicks(
+func (db *Store) takeClicks(
 	ctx context.Context, b *waypost.ClickBatch, hash [32]byte, parts *clickParts, events *clickEvents, letter *deadLetter,
 ) (controlplane.ClickReceipt, error) {
 	var watermark int64

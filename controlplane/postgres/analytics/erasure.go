@@ -1,4 +1,4 @@
-package postgres
+package analytics
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // ForgetClicks implements controlplane.StatsStore: single clicks in steps, and then all
 // the rest in one transaction. It keeps rollers off the link's area; parts that come
 // meanwhile count from zero.
-func (db *ClickStore) ForgetClicks(
+func (db *Store) ForgetClicks(
 	ctx context.Context, by controlplane.Actor, domain waypost.DomainID, code waypost.Code,
 ) (f controlplane.ForgottenClicks, err error) {
 	e := erasure{workspace: by.Workspace}
@@ -62,7 +62,8 @@ func (e *erasure) run(
 		if _, err := tx.Exec(ctx, `SELECT set_config('idle_in_transaction_session_timeout', $1, true)`, ingestTimeLimit); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1, $2)`, foldLocks, place{int64(e.workspace), e.link}.lock()); err != nil {
+		class, key := FoldLock(int64(e.workspace), e.link)
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1, $2)`, class, key); err != nil {
 			return err
 		}
 		failpoint.Hit("forget clicks: begun")
@@ -271,14 +272,14 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx, in *folding, numbers 
 	return err
 }
 
-// forgottenAtOnce bounds one statement of forgetClickBatches.
+// forgottenAtOnce bounds one statement of ForgetBatches.
 const forgottenAtOnce = 10_000
 
-// forgetClickBatches removes what is known of batches that were taken more than a
+// ForgetBatches removes what is known of batches that were taken more than a
 // day ago. Their clicks stay counted, and by the watermark they are still known as
 // counted when they are sent again; only another batch under the same identity is
 // then no longer told apart from them.
-func (db *ClickStore) forgetClickBatches(ctx context.Context) error {
+func (db *Store) ForgetBatches(ctx context.Context) error {
 	for {
 		n, err := db.pool.ExecIn(ctx, scoped.Ingest, `
 			DELETE FROM click_batch WHERE (node, boot, seq) IN (

@@ -1,4 +1,4 @@
-package postgres
+package analytics
 
 import (
 	"cmp"
@@ -35,7 +35,7 @@ CROSS JOIN LATERAL (SELECT id, workspace_id FROM link WHERE domain_id = s.domain
 // to a server that was behind, uses ids again, and the highest that is remembered is lost
 // if any is. So targetsOf looks that one up again, and forgets all if it is another link
 // now, or none.
-func (db *ClickStore) targetsOf(ctx context.Context, b *waypost.ClickBatch) ([]target, error) {
+func (db *Store) targetsOf(ctx context.Context, b *waypost.ClickBatch) ([]target, error) {
 	targets := make([]target, len(b.Links))
 	now := time.Now()
 	asked, newest := db.links.find(b.Links, targets, now)
@@ -56,7 +56,7 @@ func (db *ClickStore) targetsOf(ctx context.Context, b *waypost.ClickBatch) ([]t
 // findTargets looks some of the batch's links up, in the order of the index, so that each
 // of its pages is read once. It reports whether a remembered link, unless it is zero, is
 // there still.
-func (db *ClickStore) findTargets(
+func (db *Store) findTargets(
 	ctx context.Context, b *waypost.ClickBatch, asked []int, targets []target, remembered namedLink,
 ) (still bool, err error) {
 	if len(asked) == 0 && remembered.link == 0 {

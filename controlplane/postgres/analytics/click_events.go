@@ -1,4 +1,4 @@
-package postgres
+package analytics
 
 import (
 	"context"
@@ -55,7 +55,7 @@ func workspacesOf(targets []target) (ids []int64) {
 
 // eventsOf returns the single clicks that workspaces keep, nil for none. Only a batch
 // with the times of its clicks has any.
-func (db *ClickStore) eventsOf(
+func (db *Store) eventsOf(
 	ctx context.Context, b *waypost.ClickBatch, hash [32]byte, targets []target, now time.Time,
 ) (*clickEvents, error) {
 	if !b.Exact {
@@ -142,7 +142,7 @@ WHERE c.relkind = 'r' AND NOT c.relispartition AND c.relname ~ '^click_event_[0-
 // deleteSingles deletes the single clicks of links of a workspace and returns their
 // number. If it fails, deleted clicks stay deleted, so that a retry gets further.
 // Detached months come last, so that a month that is detached meanwhile is among them.
-func (db *ClickStore) deleteSingles(ctx context.Context, as scoped.Scope, ws waypost.WorkspaceID, links []int64) (gone int64, err error) {
+func (db *Store) deleteSingles(ctx context.Context, as scoped.Scope, ws waypost.WorkspaceID, links []int64) (gone int64, err error) {
 	if gone, err = db.deleteSinglesOf(ctx, as, "click_event", ws, links); err != nil {
 		return gone, err
 	}
@@ -163,7 +163,7 @@ func (db *ClickStore) deleteSingles(ctx context.Context, as scoped.Scope, ws way
 // deleteSinglesOf deletes those in a table, the oldest of a link first, in steps that end
 // within a statement's time however many there are. A step ends with the time of the last
 // of the link's first clicks; each partition is read by its index, in order.
-func (db *ClickStore) deleteSinglesOf(
+func (db *Store) deleteSinglesOf(
 	ctx context.Context, as scoped.Scope, table string, ws waypost.WorkspaceID, links []int64,
 ) (gone int64, err error) {
 	var clicked []int64
