@@ -75,7 +75,7 @@ var layers = []layer{
 	{path: "edge/enrol", mayUse: []string{"controlplane", "replication", "api", "internal", ""}},
 	{path: "controlplane", mayUse: []string{
 		"controlplane/limit", "controlplane/target", "replication", "rules/budget", "rules", "keyrange",
-		"",
+		"internal", "",
 	}},
 	{path: "controlplane/limit"},
 	{path: "controlplane/target", mayUse: []string{""}},

@@ -136,13 +136,8 @@ func (p serverCommands) backupConfig() (cfg backup.Config, done func(), err erro
 // sizeProgress shows how much is done: on a terminal in one line, elsewhere by a line now
 // and then.
 func (p serverCommands) sizeProgress() (show backup.Progress, done func()) {
-	said := func(bytes, size int64) string { return sizeText(bytes) + " so far" + shareOf(size, bytes) }
-	if !onTerminal(p.stderr) {
-		l := &progressLines{to: p.stderr, last: time.Now()}
-		return func(bytes, size int64) { l.note(time.Now(), "%s", said(bytes, size)) }, func() {}
-	}
-	return func(bytes, size int64) { _, _ = fmt.Fprintf(p.stderr, "\r\x1b[K%s", said(bytes, size)) },
-		func() { _, _ = fmt.Fprint(p.stderr, "\r\x1b[K") }
+	l := newProgressLine(p.stderr)
+	return func(bytes, size int64) { l.show(time.Now(), "%s so far%s", sizeText(bytes), shareOf(size, bytes)) }, l.finish
 }
 
 // sizeText writes a number of bytes in megabytes.

@@ -32,18 +32,18 @@ func TestTheProgressOfAnImportIsBesideItsFileOrElseInTheUsersCache(t *testing.T)
 	require.DirExists(t, filepath.Dir(got))
 }
 
-func TestProgressIsToldNowAndThenWhereThereIsNoTerminal(t *testing.T) {
+func TestProgressLine_ComesNowAndThenInALog(t *testing.T) {
 	var told strings.Builder
 	began := time.Now()
-	l := &progressLines{to: &told, last: began}
-	l.note(began.Add(progressEvery-1), "%d rows so far%s", 10, shareOf(2000, 100))
+	l := &progressLine{to: &told, every: progressEvery, last: began}
+	l.show(began.Add(progressEvery-1), "%d rows so far%s", 10, shareOf(2000, 100))
 	require.Empty(t, told.String())
-	l.note(began.Add(progressEvery), "%d rows so far%s", 20, shareOf(2000, 250))
-	l.note(began.Add(2*progressEvery-1), "%d rows so far%s", 30, shareOf(2000, 300))
+	l.show(began.Add(progressEvery), "%d rows so far%s", 20, shareOf(2000, 250))
+	l.show(began.Add(2*progressEvery-1), "%d rows so far%s", 30, shareOf(2000, 300))
 	require.Equal(t, "20 rows so far, 12 % of the file\n", told.String())
 
 	told.Reset()
-	l.note(began.Add(2*progressEvery), "%d rows so far%s", 40, shareOf(0, 400))
+	l.show(began.Add(2*progressEvery), "%d rows so far%s", 40, shareOf(0, 400))
 	require.Equal(t, "40 rows so far\n", told.String())
 }
 

@@ -3,74 +3,78 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// importProgress shows how much of a file of size bytes, 0 for unknown, is read: as
-// a bar on a terminal, and elsewhere by a line now and then. Lines takes all other
-// output until finish is called, a line in each write, by several goroutines
-// at once: a bar stays below it.
+// importProgress shows how much of a file of size bytes, 0 for unknown, is read. Lines
+// takes all other output until finish is called, a line in each write, by several
+// goroutines at once.
 func (p linksCommands) importProgress(size int64) (progress func(rows int, bytes int64), lines io.Writer, finish func()) {
-	if !onTerminal(p.stderr) || size == 0 {
-		lines = &oneByOne{to: p.stderr}
-		l := &progressLines{to: lines, last: time.Now()}
-		return func(rows int, bytes int64) { l.note(time.Now(), "%d rows so far%s", rows, shareOf(size, bytes)) }, lines, func() {}
-	}
-	bars := mpb.New(mpb.WithOutput(p.stderr), mpb.WithWidth(60))
-	var rowsDone atomic.Int64 // the bar is drawn by a goroutine of its own
-	bar := bars.AddBar(size,
-		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string {
-			return strconv.FormatInt(rowsDone.Load(), 10) + " rows"
-		}, decor.WC{W: 14})),
-		mpb.AppendDecorators(decor.Percentage(), decor.AverageETA(decor.ET_STYLE_GO, decor.WC{W: 8})),
-	)
-	progress = func(rows int, bytes int64) {
-		rowsDone.Store(int64(rows))
-		bar.SetCurrent(bytes)
-	}
-	return progress, bars, func() {
-		bar.Abort(false)
-		bars.Wait()
-	}
+	l := newProgressLine(p.stderr)
+	return func(rows int, bytes int64) { l.show(time.Now(), "%d rows so far%s", rows, shareOf(size, bytes)) }, l, l.finish
 }
 
-// exportProgress shows how many links are done, on a terminal by a bar, and elsewhere
-// by a line now and then. How many there are is not known.
+// exportProgress shows how many links are done. How many there are is not known.
 func (p linksCommands) exportProgress() (count func(links int), finish func()) {
-	if !onTerminal(p.stderr) {
-		l := &progressLines{to: p.stderr, last: time.Now()}
-		return func(n int) { l.note(time.Now(), "%d links so far", n) }, func() {}
-	}
-	bars := mpb.New(mpb.WithOutput(p.stderr), mpb.WithWidth(60))
-	bar := bars.New(0, mpb.SpinnerStyle(), mpb.PrependDecorators(decor.CurrentNoUnit("%d links", decor.WC{W: 16})))
-	return func(n int) { bar.SetCurrent(int64(n)) }, sync.OnceFunc(func() {
-		bar.Abort(true)
-		bars.Wait()
-	})
+	l := newProgressLine(p.stderr)
+	return func(n int) { l.show(time.Now(), "%d links so far", n) }, l.finish
 }
 
-// progressEvery separates two lines of progress where there is no bar, such as in a log.
+// progressLine reports progress: on a terminal by a line that changes in place, below
+// all others, and elsewhere, such as in a log, by a line now and then.
+type progressLine struct {
+	to       io.Writer
+	terminal bool
+	every    time.Duration // at most one report in this time
+
+	mu    sync.Mutex
+	last  time.Time
+	shown bool // the line of the terminal
+}
+
+func newProgressLine(to io.Writer) *progressLine {
+	if onTerminal(to) {
+		return &progressLine{to: to, terminal: true, every: 200 * time.Millisecond}
+	}
+	return &progressLine{to: to, every: progressEvery, last: time.Now()}
+}
+
+// progressEvery separates two lines of progress in a log.
 const progressEvery = 10 * time.Second
 
-// progressLines reports progress, a line now and then.
-type progressLines struct {
-	to   io.Writer
-	last time.Time
-}
+// clearLine moves to the beginning of a terminal's line and empties it.
+const clearLine = "\r\033[K"
 
-// note writes a line if the last one is long enough ago.
-func (l *progressLines) note(now time.Time, format string, args ...any) {
-	if now.Sub(l.last) < progressEvery {
+// show reports progress if the last report is long enough ago.
+func (l *progressLine) show(now time.Time, format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.last) < l.every {
 		return
 	}
 	l.last = now
-	_, _ = fmt.Fprintf(l.to, format+"\n", args...) // a failed report is no reason to stop
+	if l.terminal {
+		l.shown, format = true, clearLine+format
+	} else {
+		format += "\n"
+	}
+	_, _ = fmt.Fprintf(l.to, format, args...) // a failed report is no reason to stop
+}
+
+func (l *progressLine) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shown {
+		l.shown = false
+		_, _ = io.WriteString(l.to, clearLine) // as for a report
+	}
+	return l.to.Write(p)
+}
+
+// finish removes the line from a terminal.
+func (l *progressLine) finish() {
+	_, _ = l.Write(nil)
 }
 
 // shareOf describes how much of a file is read; "" when the size is unknown (0).
@@ -79,16 +83,4 @@ func shareOf(size, read int64) string {
 		return ""
 	}
 	return fmt.Sprintf(", %d %% of the file", min(100*read/size, 100))
-}
-
-// oneByOne lets one goroutine write at a time.
-type oneByOne struct {
-	mu sync.Mutex
-	to io.Writer
-}
-
-func (o *oneByOne) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.to.Write(p)
 }

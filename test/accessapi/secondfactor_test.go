@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pquerna/otp/totp"
 	"github.com/stretchr/testify/require"
 
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/limit"
+	"waypost/internal/hotp"
 )
 
 const factorPath = "/api/v1/me/second-factor"
@@ -28,7 +28,7 @@ type factor struct {
 // code returns the code of a moment, from the control plane's present.
 func (f *factor) code(after time.Duration) string {
 	f.p.t.Helper()
-	code, err := totp.GenerateCode(f.secret, time.Now().Add(time.Duration(f.p.ahead.Load())).Add(after))
+	code, err := hotp.Code(f.secret, uint64(time.Now().Add(time.Duration(f.p.ahead.Load())).Add(after).Unix()/30))
 	require.NoError(f.p.t, err)
 	return code
 }

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pquerna/otp/totp"
 	"github.com/stretchr/testify/require"
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/internal/hotp"
 )
 
 // Short names of the scopes.
@@ -126,7 +126,7 @@ func firstCode(w *world, c *credential) request {
 		w.exec(`DELETE FROM second_factor WHERE user_id = $1`, c.user)
 		f, err := w.service.Access.BeginSecondFactor(w.t.Context(), controlplane.Actor{SessionID: 1, UserID: c.user}, "")
 		require.NoError(w.t, err)
-		code, err = totp.GenerateCode(f.Secret, time.Now())
+		code, err = hotp.Code(f.Secret, uint64(time.Now().Unix()/30))
 		require.NoError(w.t, err)
 	}
 	return request{body: fmt.Sprintf(`{"code": %q}`, code)}
