@@ -294,6 +294,14 @@ func TestTwoServersRunSideBySide(t *testing.T) {
 	require.Equal(t, "true", query(t, two.URL(), "SELECT (to_regclass('only_one') IS NULL)::text"))
 }
 
+// Tests and benchmarks run on the PostgreSQL that operators have.
+func TestStart_SetsOnlyWhatKeepsServersApart(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "cluster_name fsync listen_addresses max_connections port",
+		query(t, start(t, t.TempDir()).URL(), `SELECT string_agg(name, ' ' ORDER BY name) FROM pg_settings
+			WHERE source = 'command line' AND name NOT IN ('config_file', 'unix_socket_directories', 'data_directory', 'hba_file', 'ident_file')`))
+}
+
 func TestEachTestDatabaseIsACopyOfTheTemplate(t *testing.T) {
 	t.Parallel()
 	one, two := cluster.Database(t), cluster.Database(t)
