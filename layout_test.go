@@ -48,7 +48,7 @@ var layers = []layer{
 	{path: "client", mayUse: []string{"api"}},
 	{path: "edge/node", mayUse: []string{
 		"edge/enrol", "edge/server", "edge/replica", "edge/clicks", "edge/blocks",
-		"edge/budgets", "edge/audience", "edge/peers", "edge/handover", "edge/report", "edge/gossip",
+		"edge/budgets", "edge/audience", "edge/sources", "edge/handover", "edge/report", "edge/gossip",
 		"edge/certs", "replication", "api/clickbatch", "api", "rules", "internal", "",
 	}},
 	{path: "controlplane/node", mayUse: []string{
@@ -88,7 +88,7 @@ var layers = []layer{
 	{path: "edge/blocks", mayUse: []string{"replication", "internal", ""}},
 	{path: "edge/budgets", mayUse: []string{"api", "rules/budget", "internal", ""}},
 	{path: "edge/audience", mayUse: []string{"rules", ""}},
-	{path: "edge/peers", mayUse: []string{"replication"}},
+	{path: "edge/sources", mayUse: []string{"replication"}},
 	{path: "edge/handover"},
 	{path: "edge/report", mayUse: []string{"api", ""}},
 	{path: "edge/gossip", mayUse: []string{""}},

@@ -36,7 +36,6 @@ var (
 	errOlder     = errors.New("the source is in an older history than the replica")
 	errDivided   = errors.New("the source is in another history than the replica, and neither is the newer one")
 	errLoop      = errors.New("the source has its changelog through this node")
-	errBehindUs  = errors.New("the peer is not where this replica is, or is behind it")
 	errMisplaced = errors.New("the frame does not follow on what was received")
 )
 
@@ -204,7 +203,7 @@ func (c *client) readHello(d *sourceConn) error {
 		return fmt.Errorf("%w: epoch %d is %v there, and %v here", errDivided, its.Ordinal, its.ID, own.ID)
 	}
 	head.Signature = d.signed
-	if err := trust.meet(head.Cluster, d.key, c.cfg.Peer); err != nil {
+	if err := trust.meet(head.Cluster, d.key); err != nil {
 		return err
 	}
 	if err := trust.checkHead(&head, d.testimony); err != nil {
@@ -212,11 +211,6 @@ func (c *client) readHello(d *sourceConn) error {
 	}
 	if d.slots {
 		if err := trust.notBefore(&head, sink); err != nil {
-			return err
-		}
-	}
-	if c.cfg.Peer {
-		if err := c.status.judgePeer(&head, sink.Position()); err != nil {
 			return err
 		}
 	}

@@ -218,7 +218,7 @@ func Forged(frame []byte) []byte {
 func NotBefore(t *Trust, h *Head, sink Sink) error { return t.notBefore(h, sink) }
 
 // Meet pins the key of a signer, or goes over to it.
-func Meet(t *Trust, s *Signer) error { return t.meet(s.cluster, s.announced, false) }
+func Meet(t *Trust, s *Signer) error { return t.meet(s.cluster, s.announced) }
 
 // CheckHead judges the head of a source that signs with a key, at a position.
 func CheckHead(t *Trust, s *Signer, at waypost.Position) error {

@@ -29,9 +29,6 @@ type FollowConfig struct {
 	// they are ignored.
 	Blocks *BlockSet
 
-	// Peer says that the source is a replica like this one. It is followed only while it is
-	// of the same history and not behind.
-	Peer bool
 	// Before is the status of the sink's last follower, so that what it heard of the origin
 	// is kept.
 	Before Status
@@ -212,7 +209,7 @@ func (f *Follower) stream(ctx context.Context, p waypost.Position) (fruitful boo
 	for {
 		t, _, payload, err := d.next()
 		if err != nil {
-			if reset, ok := errors.AsType[*resetError](err); ok && !f.contradicts(d, reset, p) {
+			if reset, ok := errors.AsType[*resetError](err); ok {
 				f.diverged = reset
 			}
 			return fruitful, err
@@ -260,12 +257,6 @@ func (f *Follower) takeOther(d *sourceConn, t frameType, payload []byte) error {
 	default:
 		return fmt.Errorf("%w: a %s on the stream", errFrame, t)
 	}
-}
-
-// contradicts reports whether a reset says more about a peer than about this replica: a
-// peer of the same epoch cannot know that this replica is of another history.
-func (f *Follower) contradicts(d *sourceConn, reset *resetError, p waypost.Position) bool {
-	return f.cfg.Peer && reset.reason == ResetOtherHistory && d.hello.Position.Epoch == p.Epoch
 }
 
 // applyBatch applies a batch that follows on p.

@@ -709,31 +709,6 @@ func BenchmarkVerifyABatch(b *testing.B) {
 	}
 }
 
-// A peer has only its own word for its key.
-func TestAPeerNeverGetsTheFirstWord(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		source, kept := replicationtest.NewSource(), &trustFile{}
-		source.Commit(replicationtest.Link("aaaa", "https://evil.example/"))
-		w := signing(t, source, 1, nil)
-		sink := replicationtest.NewSink()
-		e := follow(t, w.network, func(c *replication.FollowConfig) { c.Sink, c.Trust, c.Peer = sink, kept.trust(t), true })
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.ErrorIs(t, e.Status().Err, replication.ErrSignature)
-		require.True(t, sink.Position().IsZero())
-		require.Empty(t, kept.document)
-		e.stop()
-
-		home := kept.follows(t, w, sink)
-		home.requireEqual(t, source)
-		home.stop()
-		source.Commit(replicationtest.Link("bbbb", "https://b.example/"))
-		again := follow(t, w.network, func(c *replication.FollowConfig) { c.Sink, c.Trust, c.Peer = sink, kept.trust(t), true })
-		again.sink = sink
-		again.requireEqual(t, source)
-	})
-}
-
 // The newest position that was seen signed is where slots may come from at the earliest.
 func TestTrust_RefusesSlotsOfAnOlderHead(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -167,20 +166,4 @@ func (b *statusBoard) heard(h Head) {
 		}
 		st.Head = h
 	})
-}
-
-// judgePeer accepts a peer only if this replica can follow it: the peer must be of the
-// newest history that was ever heard of here, and within that not behind. Positions of
-// different epochs are not compared.
-func (b *statusBoard) judgePeer(h *Head, own waypost.Position) error {
-	heard, at := b.get().Head.Position.Epoch, h.Position
-	switch {
-	case at.Epoch.Ordinal < heard.Ordinal:
-		return fmt.Errorf("%w: epoch %d, and epoch %d was heard of", errOlder, at.Epoch.Ordinal, heard.Ordinal)
-	case at.Epoch.Ordinal > own.Epoch.Ordinal:
-		return nil
-	case at.Epoch != own.Epoch || at.Seq < own.Seq || at.Seq == own.Seq && at.Stamp != own.Stamp:
-		return fmt.Errorf("%w: %v, this replica is at %v", errBehindUs, at, own)
-	}
-	return nil
 }

@@ -195,20 +195,16 @@ func (t *Trust) pins(cluster Cluster) bool {
 }
 
 // meet judges the key that a source announces, nil when it announces none, and pins the
-// first one, or one that the pinned one endorses. A peer has no credential: it must
-// announce the pinned key, or a later one that the pinned key endorses.
-func (t *Trust) meet(cluster Cluster, payload []byte, peer bool) error {
+// first one, or one that the pinned one endorses.
+func (t *Trust) meet(cluster Cluster, payload []byte) error {
 	if t == nil {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.pinned.generation != 0
-	switch {
-	case known && t.cluster != cluster:
+	if known && t.cluster != cluster {
 		return fmt.Errorf("%w: a key of cluster %x is pinned, and this is %x", ErrSignature, t.cluster, cluster)
-	case !known && peer:
-		return fmt.Errorf("%w: no key is pinned yet, and a peer cannot be asked for it", ErrSignature)
 	}
 	if payload == nil {
 		if known {

@@ -26,7 +26,7 @@ also after a restart while the control plane is out of reach.`,
 		Example: `  waypost edge --config /etc/waypost/edge.yaml
   waypost edge --config /etc/waypost/edge.yaml --check-config
   waypost edge restart --config /etc/waypost/edge.yaml
-  waypost edge --config /etc/waypost/relay.yaml --relay --peer-addr 10.0.0.2:8090
+  waypost edge --config /etc/waypost/relay.yaml --relay-addr 10.0.0.2:8090
   waypost edge --region eu-west-1 --control-urls https://control.example.com \
     --data-dir /var/lib/waypost/edge --token-file /run/secrets/edge-token
   WAYPOST_ENROL_TOKEN=wp_enrl_… waypost edge --region eu-west-1 --node eu-1 \
@@ -73,10 +73,9 @@ func edgeSettings(all config.Config) (node.Config, error) {
 			URLs: cfg.ControlURLs, Token: cfg.Token.Reveal(), EnrolToken: cfg.EnrolToken.Reveal(),
 			CAFile: cfg.ControlCAFile, CertFile: cfg.ClientCertFile, KeyFile: cfg.ClientKeyFile,
 		},
-		Listen: node.Listen{Addr: cfg.Addr, Admin: cfg.AdminAddr, More: cfg.Listen, TLS: tls.Addr, Peer: cfg.PeerAddr},
-		Peers: node.Peers{
-			Relay: cfg.Relay, Token: cfg.PeerToken.Reveal(), URLs: cfg.Peers, After: cfg.PeerAfter, Bootstrap: cfg.PeerBootstrap,
-			CertFile: cfg.PeerCertFile, KeyFile: cfg.PeerKeyFile, CAFile: cfg.PeerCAFile,
+		Listen: node.Listen{Addr: cfg.Addr, Admin: cfg.AdminAddr, More: cfg.Listen, TLS: tls.Addr, Relay: cfg.RelayAddr},
+		Relay: node.Relay{
+			Token: cfg.RelayToken.Reveal(), CertFile: cfg.RelayCertFile, KeyFile: cfg.RelayKeyFile, CAFile: cfg.RelayCAFile,
 		},
 		Server: server.Config{
 			StrictHosts: cfg.StrictHosts, ProxyProtocol: cfg.ProxyProtocol, MaxStaleness: cfg.MaxStaleness, Contact: cfg.Contact,
@@ -101,9 +100,9 @@ func edgeSettings(all config.Config) (node.Config, error) {
 	wrong("click_journal", cause)
 	c.Server.TrustedProxies, cause = config.ParseNetworks(cfg.TrustedProxies)
 	wrong("trusted_proxies", cause)
-	if cfg.PeerAddr != "" {
-		c.Replica.LogBytes, cause = config.ParsePeerLog(cfg.PeerLog)
-		wrong("peer_log", cause)
+	if cfg.RelayAddr != "" {
+		c.Replica.LogBytes, cause = config.ParseRelayLog(cfg.RelayLog)
+		wrong("relay_log", cause)
 	}
 	c.Gossip, cause = gossipSettings(all.Gossip)
 	return c, errors.Join(err, cause)

@@ -57,7 +57,7 @@ func enrolmentText(base string, e client.Enrolment) string {
 		node = " --node " + e.Node
 	}
 	if e.Role == "relay" {
-		node += " --relay --peer-addr HOST:PORT"
+		node += " --relay-addr HOST:PORT"
 	}
 	return fmt.Sprintf(`token: %s (it is not shown again; good once, until %s)
 

@@ -26,7 +26,6 @@ const (
 const (
 	maxAddr    = 128
 	maxVersion = 64
-	maxPeer    = 64
 )
 
 var errFormat = errors.New("not in the format of this version")
@@ -35,14 +34,13 @@ var errFormat = errors.New("not in the format of this version")
 //
 //	version 1 byte, role 1 byte, boot 16 bytes, started 8 bytes (Unix milliseconds),
 //	node, region, addr, software version: 1 byte of length and the text each,
-//	news without its boot, peer address: 1 byte of length and the text
+//	news without its boot
 type card struct {
 	role    Role
 	node    string
 	region  waypost.Region
 	addr    string
 	version string
-	peer    string
 	started int64 // when this boot began, by the member's clock
 	news    news
 }
@@ -99,9 +97,6 @@ func (c *card) check() error {
 	if _, _, err := net.SplitHostPort(c.addr); c.addr != "" && (err != nil || len(c.addr) > maxAddr || !waypost.Printable(c.addr)) {
 		return fmt.Errorf("service address %q is not HOST:PORT of at most %d characters", c.addr, maxAddr)
 	}
-	if _, _, err := net.SplitHostPort(c.peer); c.peer != "" && (err != nil || len(c.peer) > maxPeer || !waypost.Printable(c.peer)) {
-		return fmt.Errorf("peer address %q is not HOST:PORT of at most %d characters", c.peer, maxPeer)
-	}
 	if len(c.version) > maxVersion || !waypost.Printable(c.version) {
 		return fmt.Errorf("version %q is not at most %d printable characters", c.version, maxVersion)
 	}
@@ -115,8 +110,7 @@ func (c *card) append(b []byte) []byte {
 		b = append(b, byte(len(text)))
 		b = append(b, text...)
 	}
-	b = c.news.append(b)
-	return append(append(b, byte(len(c.peer))), c.peer...)
+	return c.news.append(b)
 }
 
 func decodeCard(b []byte) (card, error) {
@@ -132,7 +126,6 @@ func decodeCard(b []byte) (card, error) {
 	c.started = int64(r.uint64())
 	c.node, c.region, c.addr, c.version = r.text(), waypost.Region(r.text()), r.text(), r.text()
 	c.news = r.news(boot)
-	c.peer = r.text()
 	if r.failed || c.started < 0 || c.started > maxMillis {
 		return card{}, errFormat
 	}

@@ -83,7 +83,6 @@ type Config struct {
 	Role    Role           // required
 	Boot    waypost.BootID // this start of the node; default: random
 	Addr    string         // HOST:PORT of the node's service, shown to operators
-	Peer    string         // HOST:PORT at which other edges may follow this one; "": they may not
 	Version string         // of the software, at most 64 printable ASCII characters
 
 	// Position and AppliedAt tell how far the node's replica is, and when it came

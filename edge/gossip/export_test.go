@@ -30,7 +30,7 @@ func DecodeState(b []byte, most int) (int, error) {
 }
 
 func cardOf(m Member) card {
-	c := card{role: m.Role, node: m.Node, region: m.Region, addr: m.Addr, peer: m.Peer, version: m.Version}
+	c := card{role: m.Role, node: m.Node, region: m.Region, addr: m.Addr, version: m.Version}
 	if !m.Started.IsZero() {
 		c.started = m.Started.UnixMilli()
 	}

@@ -53,7 +53,7 @@ func Start(cfg Config) (*Gossip, error) {
 	cfg = cfg.withDefaults()
 	g := &Gossip{cfg: cfg, started: time.Now(), notes: make(chan note, 64), inbox: make(chan []byte, maxInbox)}
 	g.card = card{
-		role: cfg.Role, node: cfg.Node, region: cfg.Region, addr: cfg.Addr, peer: cfg.Peer, version: cfg.Version,
+		role: cfg.Role, node: cfg.Node, region: cfg.Region, addr: cfg.Addr, version: cfg.Version,
 		started: min(max(g.started.UnixMilli(), 0), maxMillis),
 	}
 	if g.card.news.boot = cfg.Boot; cfg.Boot == (waypost.BootID{}) {

@@ -28,7 +28,6 @@ type Member struct {
 	Region  waypost.Region
 	Role    Role
 	Addr    string // HOST:PORT of its service, or ""
-	Peer    string // HOST:PORT at which other edges may follow it, or ""
 	Version string
 	Started time.Time // of this boot, by the member's clock
 	Self    bool
@@ -259,7 +258,7 @@ func (t *table) list(self Member) []Member {
 // member returns the member that a card describes.
 func (c *card) member() Member {
 	return Member{
-		Node: c.node, Boot: c.news.boot, Region: c.region, Role: c.role, Addr: c.addr, Peer: c.peer,
+		Node: c.node, Boot: c.news.boot, Region: c.region, Role: c.role, Addr: c.addr,
 		Version: c.version, Started: timeOf(c.started),
 		Position: c.news.position, AppliedAt: timeOf(c.news.appliedAt),
 	}

@@ -24,7 +24,7 @@ type Config struct {
 
 	Control Control
 	Listen  Listen
-	Peers   Peers
+	Relay   Relay
 
 	// Server, Replica, Certificates and Gossip hold settings only. The edge fills in
 	// what these parts need of one another.
@@ -73,18 +73,14 @@ type Listen struct {
 	Admin string   // --admin-addr
 	More  []string // also of the redirects; --listen
 	TLS   []string // of the redirects over TLS; --tls-addr
-	Peer  string   // for edges that follow this one; "": none do; --peer-addr
+	Relay string   // for edges that follow this one, which is a relay then; "": none do; --relay-addr
 }
 
-// Peers says how this edge follows others, and how others follow it.
-type Peers struct {
-	Relay     bool          // whether edges follow this one in place of the control plane
-	Token     string        // shared by edges; default: derived from Control.Token
-	URLs      []string      // may be followed while the control plane is away
-	After     time.Duration // silence of the control plane after which a peer is followed; 0: never
-	Bootstrap bool          // whether the first snapshot may come from a peer
+// Relay says how relays and the edges below them recognise one another.
+type Relay struct {
+	Token string // shown to relays, and asked for by this one; Control.Token is enough too
 
-	CertFile, KeyFile, CAFile string // mutual TLS among edges, PEM; "": plain HTTP
+	CertFile, KeyFile, CAFile string // mutual TLS with those who follow this relay, PEM; "": plain HTTP
 }
 
 // ConfigError is an error that only another configuration mends.

@@ -17,6 +17,7 @@ import (
 	"waypost"
 	"waypost/edge/replica"
 	"waypost/edge/server"
+	"waypost/edge/sources"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
 )
@@ -74,7 +75,7 @@ func TestEdgeNode_ADamagedReplicaIsStaleUntilItIsRepaired(t *testing.T) {
 	web := httptest.NewServer(changelogServer(t, replication.ServerConfig{Source: source}))
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
 	home := replication.FollowConfig{URL: web.URL, Sink: s, Silence: time.Minute, Logger: log}
-	e.peers = newPeering(e, nil, home)
+	e.sources = sources.New(sources.Config{URLs: []string{web.URL}, Follow: home})
 	e.following, err = newFollowing(false, replication.Status{}, func(replication.Status) (*replication.Follower, error) {
 		return replication.NewFollower(home)
 	})

@@ -26,7 +26,7 @@ func newGossiper(cfg gossip.Config, log *slog.Logger) *gossiper {
 func (e *edge) gossipConfig() gossip.Config {
 	c := e.cfg.Gossip
 	c.Node, c.Region, c.Role, c.Boot, c.Version = e.store.node, e.cfg.Region, gossip.RoleEdge, e.boot, e.cfg.Version
-	c.Addr, c.Peer, c.Position = e.listeners.addr.Addr().String(), e.listeners.peerAddr(), e.store.Synced
+	c.Addr, c.Position = e.listeners.addr.Addr().String(), e.store.Synced
 	c.Logger, c.Metrics = e.log, e.registry
 	c.Receive = func(message []byte) { e.blocks.Hear(message) }
 	return c

@@ -150,7 +150,7 @@ func (id *identity) securely(t *http.Transport) http.RoundTripper {
 	if id.secure != nil {
 		t.TLSClientConfig = id.secure.Clone()
 	}
-	return judgedBy(id.roots, t)
+	return withRoots(id.roots, t)
 }
 
 // follower returns the client for the replica's stream.
@@ -183,13 +183,13 @@ func (p *proven) RoundTrip(r *http.Request) (*http.Response, error) {
 // CloseIdleConnections is called by [http.Client].
 func (p *proven) CloseIdleConnections() { closeIdle(p.next) }
 
-// introduced adds the token of peers, if there is one, because the other side may be a
+// introduced adds the relay token, if there is one, because the other side may be a
 // relay.
 func (id *identity) introduced(next http.RoundTripper) http.RoundTripper {
-	if id.cfg.Peers.Token == "" {
+	if id.cfg.Relay.Token == "" {
 		return next
 	}
-	return &introduction{id.cfg.Peers.Token, next}
+	return &introduction{id.cfg.Relay.Token, next}
 }
 
 type introduction struct {
@@ -200,7 +200,7 @@ type introduction struct {
 // RoundTrip implements [http.RoundTripper].
 func (i *introduction) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set(headerPeer, i.token)
+	r.Header.Set(headerRelay, i.token)
 	return i.next.RoundTrip(r)
 }
 

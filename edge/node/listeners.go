@@ -27,7 +27,7 @@ type listeners struct {
 	admin net.Listener
 	more  []net.Listener
 	tls   []net.Listener
-	peer  net.Listener        // for edges that follow this one; nil: none do
+	relay net.Listener        // for edges that follow this one; nil: none do
 	certs *certs.Certificates // nil: no TLS
 }
 
@@ -86,8 +86,8 @@ func openListeners(ctx context.Context, cfg *Listen, open openListener) (*listen
 	for _, addr := range cfg.TLS {
 		l.tls = append(l.tls, one(addr, "--tls-addr"))
 	}
-	if cfg.Peer != "" {
-		l.peer = one(cfg.Peer, "--peer-addr")
+	if cfg.Relay != "" {
+		l.relay = one(cfg.Relay, "--relay-addr")
 	}
 	if errs != nil {
 		return nil, errors.Join(errs, l.close())
@@ -160,12 +160,12 @@ func (l *listeners) closeCertificates() error {
 	return l.certs.Close()
 }
 
-// peerAddr returns the address at which others may follow this edge; "": there is none.
-func (l *listeners) peerAddr() string {
-	if l.peer == nil {
+// relayAddr returns the address at which others may follow this edge; "": there is none.
+func (l *listeners) relayAddr() string {
+	if l.relay == nil {
 		return ""
 	}
-	return l.peer.Addr().String()
+	return l.relay.Addr().String()
 }
 
 // close closes all listeners, whether they were served or not.

@@ -24,7 +24,7 @@ func TestOpenListeners_AFailureLeavesNoneOpen(t *testing.T) {
 		return ln, err
 	}
 	const free = "127.0.0.1:0"
-	cfg := Listen{Addr: free, Admin: free, More: []string{free}, TLS: []string{busy.Addr().String(), free}, Peer: free}
+	cfg := Listen{Addr: free, Admin: free, More: []string{free}, TLS: []string{busy.Addr().String(), free}, Relay: free}
 	_, err = openListeners(t.Context(), &cfg, open)
 	require.ErrorContains(t, err, "is in use")
 	require.True(t, strings.HasSuffix(err.Error(), "--tls-addr"))

@@ -24,6 +24,7 @@ import (
 	"waypost/edge/handover"
 	"waypost/edge/report"
 	"waypost/edge/server"
+	"waypost/edge/sources"
 	"waypost/internal/admin"
 	"waypost/internal/datadir"
 	"waypost/internal/memlimit"
@@ -74,7 +75,7 @@ const announceLimit = 500 * time.Millisecond
 // and the GeoIP database.
 func Check(cfg Config) error {
 	_, err := openIdentity(&cfg, slog.New(slog.DiscardHandler))
-	secure, tlsErr := openPeerTLS(cfg.Peers, slog.New(slog.DiscardHandler))
+	secure, tlsErr := openRelayTLS(cfg.Relay, slog.New(slog.DiscardHandler))
 	err = errors.Join(err, tlsErr, secure.Close())
 	if cfg.Certificates.CertFile != "" {
 		if fileErr := certs.CheckFiles(cfg.Certificates.CertFile, cfg.Certificates.KeyFile); fileErr != nil {
@@ -106,7 +107,8 @@ type edge struct {
 	server    *server.Server
 	freshness freshness
 	following *following
-	peers     *peering
+	sources   *sources.Chooser
+	relay     *relay // nil: no edge follows this one
 	gossip    *gossiper
 	controls  *controls
 	reporters []*report.Reporter // to each control plane
@@ -178,21 +180,20 @@ func (e *edge) open(ctx context.Context) (err error) {
 func (e *edge) connect() error {
 	cfg, now, before := &e.cfg, time.Now(), e.store.recallHead()
 	e.freshness.begin(now, before)
-	secure, err := openPeerTLS(cfg.Peers, e.log)
-	if err != nil {
-		return err
-	}
-	e.closers = append(e.closers, secure.Close)
 	e.gossip = newGossiper(e.gossipConfig(), e.log)
-	e.peers = newPeering(e, secure, replication.FollowConfig{
-		URL: cfg.Control.URLs[0], Client: e.identity.follower(), Node: e.store.node, Region: cfg.Region,
-		Sink: e.store, Trust: e.store.trust, Blocks: &e.blocks.BlockSet, Logger: e.log, Fatal: e.isFatal, Asked: e.reportNow,
+	e.sources = sources.New(sources.Config{
+		URLs: cfg.Control.URLs, Logger: e.log,
+		Follow: replication.FollowConfig{
+			Client: e.identity.follower(), Node: e.store.node, Region: cfg.Region,
+			Sink: e.store, Trust: e.store.trust, Blocks: &e.blocks.BlockSet, Logger: e.log, Fatal: e.isFatal, Asked: e.reportNow,
+		},
 	})
-	if err := e.peers.prepare(); err != nil {
+	var err error
+	if e.relay, err = newRelay(e); err != nil {
 		return err
 	}
 	e.following, err = newFollowing(e.succession != nil, before.heard(now), func(before replication.Status) (*replication.Follower, error) {
-		return replication.NewFollower(e.peers.chooser.Follow(before))
+		return replication.NewFollower(e.sources.Follow(before))
 	})
 	if err != nil {
 		return err
@@ -241,11 +242,11 @@ func (e *edge) services() []services.Stage {
 			{Name: "following", Run: func(ctx context.Context) error { return e.explain(e.following.run(ctx)) }},
 			job("age of the replica", func(ctx context.Context) { e.freshness.watch(ctx, e.followed) }),
 		},
-		slices.Concat(e.listeners.services(e.server, e.stopServing), e.peers.services(), services.Stage{
+		slices.Concat(e.listeners.services(e.server, e.stopServing), e.relay.services(), services.Stage{
 			{Name: "enrolment", Run: func(ctx context.Context) error {
 				return e.identity.run(ctx, e.store.node, e.clicks.names, e.serves)
 			}},
-			job("choice of a peer", func(ctx context.Context) { e.peers.chooser.Run(ctx, e.following) }),
+			job("choice of a source", func(ctx context.Context) { e.sources.Run(ctx, e.following) }),
 			job("verifications", func(ctx context.Context) { e.orders.run(ctx, e.orders.verifications, e.orders.verify) }),
 			job("acceptances", func(ctx context.Context) { e.orders.run(ctx, e.orders.acceptances, e.orders.accept) }),
 			job("explanations", func(ctx context.Context) { e.orders.run(ctx, e.orders.explanations, e.answerVisitor) }),
@@ -331,7 +332,7 @@ func (e *edge) announce(ctx context.Context) error {
 	addr, adminAddr := e.listeners.addr.Addr().String(), e.listeners.admin.Addr().String()
 	err := admin.WriteStatus(e.cfg.StatusFile, admin.Status{
 		PID: os.Getpid(), Role: "edge", Node: e.store.node, Region: string(e.cfg.Region), Addr: addr, AdminAddr: adminAddr,
-		Listen: addressesOf(e.listeners.more), TLS: addressesOf(e.listeners.tls), Peer: e.listeners.peerAddr(),
+		Listen: addressesOf(e.listeners.more), TLS: addressesOf(e.listeners.tls), Relay: e.listeners.relayAddr(),
 	})
 	if err != nil {
 		return err
@@ -372,7 +373,7 @@ func (e *edge) serverConfig() server.Config {
 
 // role returns the edge's role in the fleet view.
 func (e *edge) role() string {
-	if e.cfg.Peers.Relay {
+	if e.listeners.relay != nil {
 		return "relay"
 	}
 	return "edge"
@@ -383,7 +384,7 @@ func (e *edge) reportNow() {
 	for _, r := range e.reporters {
 		r.Ask()
 	}
-	e.peers.ask(e.store.Position())
+	e.relay.ask(e.store.Position())
 }
 
 // stopServing stops the redirects. A successor, if there is one, answers already.
@@ -448,7 +449,7 @@ func (e *edge) serves() bool {
 
 // explain adds the remedy to the error that ended the follower.
 func (e *edge) explain(err error) error {
-	url := e.peers.chooser.Home()
+	url := e.sources.URL()
 	switch {
 	case errors.Is(err, replication.ErrUnauthorized) && e.identity.own():
 		return fmt.Errorf("the control plane at %s refused the credential of this edge: %w", url, err)

@@ -7,44 +7,111 @@ import (
 	"crypto/subtle"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"sync"
 	"time"
+
+	"golang.org/x/net/netutil"
 
 	"waypost"
 	"waypost/api"
 	"waypost/api/clickbatch"
 	"waypost/edge/replica"
 	"waypost/internal/listener"
+	"waypost/internal/services"
 	"waypost/replication"
 )
+
+// relay lets other edges follow this one.
+type relay struct {
+	edge    *edge
+	secure  *relayTLS
+	server  *replication.Server
+	handler http.Handler
+	copies  sync.WaitGroup // reports on their way to control planes
+}
+
+// Limits of the followers of a relay.
+const (
+	relayFollowers   = 1000
+	relaySnapshots   = 4
+	relayConnections = 2000
+)
+
+// newRelay makes the relay of an edge that may be followed; nil: it may not.
+func newRelay(e *edge) (r *relay, err error) {
+	if e.listeners.relay == nil {
+		return nil, nil //nolint:nilnil // most edges are no relay
+	}
+	r = &relay{edge: e}
+	if r.secure, err = openRelayTLS(e.cfg.Relay, e.log); err != nil {
+		return nil, err
+	}
+	e.closers = append(e.closers, r.secure.Close)
+	r.server, err = replication.NewServer(replication.ServerConfig{
+		Source: relaySource{e.store}, Trust: e.store.trust, Blocks: &e.blocks.BlockSet, Logger: e.log, Registerer: e.registry,
+		MaxFollowers: relayFollowers, MaxSnapshots: relaySnapshots,
+		Via: func() []string { return append([]string{e.store.node}, e.following.Status().Via...) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.handler = r.routes(r.server)
+	return r, nil
+}
+
+// ask asks the followers to report once they have come to a position.
+func (r *relay) ask(at waypost.Position) {
+	if r != nil {
+		r.server.Ask(at)
+	}
+}
+
+// services returns the services that let others follow this edge.
+func (r *relay) services() services.Stage {
+	if r == nil {
+		return nil
+	}
+	e := r.edge
+	web := &http.Server{
+		Handler: r.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelDebug),
+	}
+	return services.Stage{
+		{Name: "stream for followers", Run: r.server.Run},
+		{Name: "relay", Run: func(ctx context.Context) error {
+			defer r.copies.Wait()
+			ln := r.secure.listen(netutil.LimitListener(e.listeners.relay, relayConnections))
+			return listener.Serve(ctx, web, ln, e.cfg.ShutdownTimeout, e.log)
+		}},
+	}
+}
 
 // passedOn bounds the requests that a relay passes on at a time.
 const passedOn = 64
 
 // routes returns the handler for followers.
-func (p *peering) routes(server *replication.Server) http.Handler {
+func (r *relay) routes(server *replication.Server) http.Handler {
 	routes := map[string]http.Handler{
 		replication.PathStream:   listener.Endless(server.Stream),
 		replication.PathSnapshot: listener.Endless(server.Snapshot),
 		replication.PathSums:     listener.Endless(server.Sums),
 	}
-	if p.edge.cfg.Peers.Relay {
-		//nolint:forcetypeassert // no package replaces the default transport
-		t := http.DefaultTransport.(*http.Transport).Clone()
-		t.MaxIdleConnsPerHost = passedOn
-		by := p.edge.identity.securely(t)
-		pass := passOn(p.edge.controls, by)
-		routes[api.PathEdgeReports] = passToAll(p.edge.controls, by, pass)
-		for _, path := range []string{
-			clickbatch.Path, api.PathEdgeOutcomes, api.PathEdgeCertificates, api.PathEdgeBudgets, api.PathEdgeBlocks,
-			replication.PathEnrol,
-		} {
-			routes[path] = pass
-		}
+	//nolint:forcetypeassert // no package replaces the default transport
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = passedOn
+	by := r.edge.identity.securely(t)
+	pass := passOn(r.edge.controls, by)
+	routes[api.PathEdgeReports] = r.passToAll(r.edge.controls, by, pass)
+	for _, path := range []string{
+		clickbatch.Path, api.PathEdgeOutcomes, api.PathEdgeCertificates, api.PathEdgeBudgets, api.PathEdgeBlocks, replication.PathEnrol,
+	} {
+		routes[path] = pass
 	}
-	return p.peersOnly(routes)
+	return r.followersOnly(routes)
 }
 
 // passOn forwards requests of the edges below a relay unchanged, because the control
@@ -80,13 +147,13 @@ const (
 // passToAll forwards reports to every control plane, because each has to know from them
 // which edges there are and what they have. The answer is that of the one that pass asks;
 // a copy that does not get through is dropped, as the next report says more.
-func passToAll(to *controls, by http.RoundTripper, pass http.Handler) http.Handler {
+func (r *relay) passToAll(to *controls, by http.RoundTripper, pass http.Handler) http.Handler {
 	copies := make([]http.Handler, len(to.urls))
 	for i, u := range to.urls {
 		copies[i] = passOn(&controls{urls: []*url.URL{u}}, by)
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReport))
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxReport))
 		if err != nil {
 			http.Error(w, "the report cannot be read", http.StatusBadRequest)
 			return
@@ -99,15 +166,15 @@ func passToAll(to *controls, by http.RoundTripper, pass http.Handler) http.Handl
 			// Not the request's context: with that of a server, the proxy panics when an answer
 			// breaks off.
 			ctx, cancel := context.WithTimeout(context.Background(), reportTimeout)
-			again := r.Clone(ctx)
+			again := req.Clone(ctx)
 			again.Body = io.NopCloser(bytes.NewReader(body))
-			go func() {
+			r.copies.Go(func() {
 				defer cancel()
 				c.ServeHTTP(unread{http.Header{}}, again)
-			}()
+			})
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		pass.ServeHTTP(w, r)
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		pass.ServeHTTP(w, req)
 	})
 }
 
@@ -118,33 +185,28 @@ func (u unread) Header() http.Header          { return u.header }
 func (unread) Write(text []byte) (int, error) { return len(text), nil }
 func (unread) WriteHeader(int)                {}
 
-// headerPeer carries the token of peers next to a credential for the control plane.
-const headerPeer = "Waypost-Peer"
+// headerRelay carries the token of relays next to a credential for the control plane.
+const headerRelay = "Waypost-Relay"
 
-// peersOnly admits requests with the token of peers or, on a relay, with the edge token
-// that goes on to the control plane. The control plane authenticates what is passed on.
-func (p *peering) peersOnly(routes map[string]http.Handler) http.Handler {
+// followersOnly admits requests with the relay token, or with the edge token that goes on
+// to the control plane. The control plane authenticates what is passed on.
+func (r *relay) followersOnly(routes map[string]http.Handler) http.Handler {
 	hash := func(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
-	known := [][sha256.Size]byte{hash("Bearer " + p.token)}
-	if own := p.edge.cfg.Control.Token; p.edge.cfg.Peers.Relay && own != "" {
-		known = append(known, hash("Bearer "+own))
+	shows := func(text, prefix, token string) bool {
+		got, want := hash(text), hash(prefix+token)
+		return token != "" && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 	}
+	cfg := &r.edge.cfg
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		right := 0
-		for _, got := range [][sha256.Size]byte{hash(r.Header.Get("Authorization")), hash("Bearer " + r.Header.Get(headerPeer))} {
-			for i := range known {
-				right |= subtle.ConstantTimeCompare(got[:], known[i][:])
-			}
-		}
 		h, found := routes[r.URL.Path]
 		switch {
-		case right != 1:
+		case !shows(r.Header.Get(headerRelay), "", cfg.Relay.Token) && !shows(r.Header.Get("Authorization"), "Bearer ", cfg.Control.Token):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="waypost replication"`)
 			http.Error(w, "a valid token is required", http.StatusUnauthorized)
 		case !found:
 			http.NotFound(w, r)
 		default:
-			r.Header.Del(headerPeer)
+			r.Header.Del(headerRelay)
 			h.ServeHTTP(w, r)
 		}
 	})

@@ -21,7 +21,6 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/api/clickbatch"
-	"waypost/edge/gossip"
 	"waypost/edge/replica"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
@@ -83,7 +82,7 @@ func followerOf(t *testing.T, url string, sink replication.Sink, trust *replicat
 // What a relay has of before a rotation is signed with a key that those below do not
 // take any more. They continue, whether they are at the head or far behind,
 // and so do new ones.
-func TestARelaysFollowersGoOverToALaterSigningKeyWithIt(t *testing.T) {
+func TestRelay_FollowersChangeToALaterSigningKeyWithIt(t *testing.T) {
 	source := replicationtest.NewSource()
 	put := func(n int) (at waypost.Position) {
 		for range n {
@@ -157,7 +156,7 @@ func TestARelaysFollowersGoOverToALaterSigningKeyWithIt(t *testing.T) {
 	await(fresh, new, at)
 }
 
-func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing.T) {
+func TestRelay_PassesOnOverTLSForHoldersOfATokenAlone(t *testing.T) {
 	var asked atomic.Pointer[http.Request]
 	control := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Store(r.Clone(context.Background()))
@@ -166,9 +165,9 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 	t.Cleanup(control.Close)
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: control.Certificate().Raw}), 0o600))
-	const own, ofPeers = "the token that edges have", "the token of the peers"
+	const own, ofRelays = "the token that edges have", "the token of the relays"
 	cfg := Config{
-		Control: Control{URLs: []string{control.URL}, CAFile: ca, Token: own}, Peers: Peers{Relay: true, Token: ofPeers},
+		Control: Control{URLs: []string{control.URL}, CAFile: ca, Token: own}, Relay: Relay{Token: ofRelays},
 		DataDir: t.TempDir(), Region: "us-east-1",
 	}
 	log := slog.New(slog.DiscardHandler)
@@ -181,11 +180,11 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 	require.NoError(t, err)
 	controls, err := newControls(cfg.Control.URLs)
 	require.NoError(t, err)
-	peers := &peering{edge: &edge{cfg: cfg, identity: identity, controls: controls, store: store, log: log}, token: peerToken(&cfg)}
-	relay := httptest.NewServer(peers.routes(server))
+	r := &relay{edge: &edge{cfg: cfg, identity: identity, controls: controls, store: store, log: log}}
+	relay := httptest.NewServer(r.routes(server))
 	t.Cleanup(relay.Close)
 
-	ask := func(path, authorization, peer string) int {
+	ask := func(path, authorization, token string) int {
 		t.Helper()
 		asked.Store(nil)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, relay.URL+path, http.NoBody)
@@ -193,8 +192,8 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 		if authorization != "" {
 			req.Header.Set("Authorization", "Bearer "+authorization)
 		}
-		if peer != "" {
-			req.Header.Set(headerPeer, peer)
+		if token != "" {
+			req.Header.Set(headerRelay, token)
 		}
 		res, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
@@ -203,20 +202,20 @@ func TestARelayPassesOnOverTLSForThoseWhoShowItsTokenAndForNobodyElse(t *testing
 	}
 	passed := []string{clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, api.PathEdgeCertificates, replication.PathEnrol}
 	for _, path := range append([]string{replication.PathStream, replication.PathSnapshot, replication.PathSums, "/elsewhere"}, passed...) {
-		for _, wrong := range []string{"", "x", own + "x", ofPeers + "x"} {
+		for _, wrong := range []string{"", "x", own + "x", ofRelays + "x"} {
 			require.Equal(t, http.StatusUnauthorized, ask(path, wrong, wrong), path)
 		}
 		require.Nil(t, asked.Load(), "nobody's word is passed on")
 	}
 	for _, path := range passed {
-		require.Equal(t, http.StatusTeapot, ask(path, "a credential of its own", ofPeers), path)
+		require.Equal(t, http.StatusTeapot, ask(path, "a credential of its own", ofRelays), path)
 		require.Equal(t, path, asked.Load().URL.Path)
 		require.Equal(t, "Bearer a credential of its own", asked.Load().Header.Get("Authorization"), "whose it is is judged there")
-		require.Empty(t, asked.Load().Header.Get(headerPeer), "the control plane does not hear of it")
+		require.Empty(t, asked.Load().Header.Get(headerRelay), "the control plane does not hear of it")
 		require.Equal(t, http.StatusTeapot, ask(path, own, ""), path)
 	}
-	require.Equal(t, http.StatusNotFound, ask("/elsewhere", "", ofPeers))
-	require.Equal(t, http.StatusServiceUnavailable, ask(replication.PathStream, "", ofPeers), "it is let in; nothing runs yet")
+	require.Equal(t, http.StatusNotFound, ask("/elsewhere", "", ofRelays))
+	require.Equal(t, http.StatusServiceUnavailable, ask(replication.PathStream, "", ofRelays), "it is let in; nothing runs yet")
 
 	control.Close()
 	require.Equal(t, http.StatusBadGateway, ask(api.PathEdgeReports, own, ""))
@@ -246,8 +245,9 @@ func TestRelay_PassesReportsOnToEveryControlPlane(t *testing.T) {
 	by := http.DefaultTransport.(*http.Transport).Clone()
 	t.Cleanup(by.CloseIdleConnections)
 	pass := passOn(to, by)
-	relay := httptest.NewServer(passToAll(to, by, pass))
-	t.Cleanup(relay.Close)
+	r := &relay{}
+	relay := httptest.NewServer(r.passToAll(to, by, pass))
+	t.Cleanup(func() { relay.Close(); r.copies.Wait() })
 	post := func(body string) int {
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
@@ -272,25 +272,4 @@ func TestRelay_PassesReportsOnToEveryControlPlane(t *testing.T) {
 	require.ElementsMatch(t, []string{"one Bearer own a report", "two Bearer own a report", "three Bearer own a report"}, all)
 	require.Equal(t, http.StatusBadRequest, post(strings.Repeat("x", maxReport+1)))
 	require.Empty(t, heard)
-}
-
-func TestPeersOfTheRegionAreAskedThoseFirstThatSeemToBeAhead(t *testing.T) {
-	at := func(epoch uint32, seq uint64) waypost.Position {
-		return waypost.Position{Epoch: waypost.Epoch{Ordinal: epoch, ID: waypost.EpochID{byte(epoch)}}, Seq: seq}
-	}
-	now := time.Now()
-	members := []gossip.Member{
-		{Peer: "old:1", Region: "eu", State: gossip.StateAlive, Position: at(1, 900), LastHeard: now},
-		{Peer: "behind:1", Region: "eu", State: gossip.StateAlive, Position: at(2, 5), LastHeard: now},
-		{Peer: "ahead:1", Region: "eu", State: gossip.StateAlive, Position: at(2, 7), LastHeard: now.Add(-time.Minute)},
-		{Peer: "lately:1", Region: "eu", State: gossip.StateAlive, Position: at(2, 7), LastHeard: now},
-		{Peer: "", Region: "eu", State: gossip.StateAlive, Position: at(2, 9)},
-		{Peer: "here:1", Region: "eu", State: gossip.StateAlive, Position: at(2, 9), Self: true},
-		{Peer: "elsewhere:1", Region: "us", State: gossip.StateAlive, Position: at(2, 9)},
-		{Peer: "gone:1", Region: "eu", State: gossip.StateDead, Position: at(2, 9)},
-	}
-	require.Equal(t, []string{"http://configured:1", "http://lately:1", "http://ahead:1", "http://behind:1", "http://old:1"},
-		withMembers([]string{"http://configured:1"}, members, "eu", "http://"))
-	require.Equal(t, []string{"http://ahead:1", "http://lately:1", "http://behind:1", "http://old:1"},
-		withMembers([]string{"http://ahead:1"}, members, "eu", "http://"))
 }

@@ -59,7 +59,7 @@ func (e *edge) ready(context.Context) (any, bool) {
 		Repairing: st.Repairing || e.store.Repairing(), Repairs: st.Repairs, Repaired: st.Repaired,
 		AgeSeconds: e.freshness.age().Seconds(),
 	}
-	detail.Source, detail.Via = e.peers.source(), st.Via
+	detail.Source, detail.Via = e.sources.URL(), st.Via
 	if st.Head.At > 0 {
 		detail.OriginTime = time.UnixMilli(st.Head.At).UTC()
 	}
@@ -188,12 +188,6 @@ func (e *edge) registerMetrics() {
 	})
 	gauge("waypost_replica_waits", "1 while the source is too busy for a snapshot or a repair.", func() float64 {
 		if e.following.Status().Wait.Waits() {
-			return 1
-		}
-		return 0
-	})
-	gauge("waypost_replica_follows_peer", "1 while a peer is followed because the control plane is away.", func() float64 {
-		if e.peers.chooser.Peer() != "" {
 			return 1
 		}
 		return 0

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"waypost/edge/sources"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
 )
@@ -46,7 +47,7 @@ func TestEdgeNode_ReportsThatItsSourceIsBusy(t *testing.T) {
 		freshness: freshness{start: time.Now()},
 	}
 	home := replication.FollowConfig{URL: web.URL, Sink: e.store, Silence: time.Minute, Logger: log}
-	e.peers = newPeering(e, nil, home)
+	e.sources = sources.New(sources.Config{URLs: []string{web.URL}, Follow: home})
 	var err error
 	e.following, err = newFollowing(false, replication.Status{}, func(replication.Status) (*replication.Follower, error) {
 		return replication.NewFollower(home)

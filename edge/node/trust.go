@@ -21,7 +21,7 @@ func (s *store) keepTrust(document []byte) error {
 	}
 }
 
-// recall lets the last batch that is kept for peers vouch for the replica's position,
+// recall lets the last batch that is kept for followers vouch for the replica's position,
 // also after a restart.
 func (s *store) recall(db *replica.DB) {
 	cluster, kept, err := db.LastKept()
@@ -29,6 +29,6 @@ func (s *store) recall(db *replica.DB) {
 		err = s.trust.Recall(cluster, kept)
 	}
 	if err != nil {
-		s.log.Warn("cannot recall the last signed batch: peers wait until this edge hears from its source", "error", err)
+		s.log.Warn("cannot recall the last signed batch: followers wait until this relay hears from its source", "error", err)
 	}
 }

@@ -280,7 +280,7 @@ func TestSource_HeadHasTheOriginsTime(t *testing.T) {
 	statuses := make(chan replication.Status, 2)
 	for _, pair := range [][2]*replica.DB{{a, b}, {b, a}} {
 		f, err := replication.NewFollower(replication.FollowConfig{
-			URL: serve(t, pair[0], nil), Sink: pair[1], Peer: true, Logger: slog.New(slog.DiscardHandler), Node: "here", Silence: time.Hour,
+			URL: serve(t, pair[0], nil), Sink: pair[1], Logger: slog.New(slog.DiscardHandler), Node: "here", Silence: time.Hour,
 		})
 		require.NoError(t, err)
 		stop := run(t, f.Run)

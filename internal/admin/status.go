@@ -21,9 +21,9 @@ type Status struct {
 	Addr      string `json:"addr"`       // HOST:PORT of the service
 	AdminAddr string `json:"admin_addr"` // HOST:PORT of the admin listener
 
-	Listen []string `json:"listen,omitempty"`    // HOST:PORT of an edge's other listeners
-	TLS    []string `json:"tls,omitempty"`       // HOST:PORT of the TLS listeners
-	Peer   string   `json:"peer_addr,omitempty"` // HOST:PORT at which other edges may follow this one
+	Listen []string `json:"listen,omitempty"`     // HOST:PORT of an edge's other listeners
+	TLS    []string `json:"tls,omitempty"`        // HOST:PORT of the TLS listeners
+	Relay  string   `json:"relay_addr,omitempty"` // HOST:PORT at which other edges may follow this one
 }
 
 // maxStatus bounds a status file, in bytes.

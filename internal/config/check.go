@@ -62,7 +62,7 @@ func (c *Control) Check() error {
 func (e *Edge) Check() error {
 	_, networks := ParseNetworks(e.TrustedProxies)
 	_, journal := ParseClickJournal(e.ClickJournal)
-	_, peerLog := ParsePeerLog(e.PeerLog)
+	_, relayLog := ParseRelayLog(e.RelayLog)
 	return first(
 		address("edge.addr", e.Addr),
 		addresses("edge.listen", e.Listen),
@@ -76,9 +76,8 @@ func (e *Edge) Check() error {
 		prefixed("edge.trusted_proxies", networks),
 		e.checkProxyProtocol(),
 		prefixed("edge.click_journal", journal),
-		e.checkPeers(),
-		prefixed("edge.peer_log", peerLog),
-		notNegative("edge.peer_after", e.PeerAfter),
+		e.checkRelay(),
+		prefixed("edge.relay_log", relayLog),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		oneLine("edge.contact", e.Contact),
 		notNegative("edge.verify_interval", e.VerifyInterval),
@@ -102,35 +101,24 @@ func (c *Control) checkClientCA() error {
 	return nil
 }
 
-func (e *Edge) checkPeers() error {
-	if e.PeerAddr == "" {
-		if e.Relay {
-			return errors.New("edge.peer_addr is missing: give --peer-addr, on which other edges follow this relay")
-		}
-	} else if err := address("edge.peer_addr", e.PeerAddr); err != nil {
-		return err
+func (e *Edge) checkRelay() error {
+	if n := len(e.RelayToken); n > 0 && n < 16 {
+		return errors.New("edge.relay_token: shorter than 16 characters")
 	}
-	if n := len(e.PeerToken); n > 0 && n < 16 {
-		return errors.New("edge.peer_token: shorter than 16 characters")
+	if files := []string{e.RelayCertFile, e.RelayKeyFile, e.RelayCAFile}; slices.Contains(files, "") && !slices.Equal(files, []string{"", "", ""}) {
+		return errors.New("edge.relay_cert_file: a relay that speaks TLS needs edge.relay_cert_file, edge.relay_key_file and edge.relay_ca_file")
 	}
-	if e.PeerAddr != "" && e.PeerToken == "" && e.Token == "" && e.TokenFile == "" {
-		return errors.New("edge.peer_token is missing: an edge without the edge token needs it to know its peers; set WAYPOST_EDGE_PEER_TOKEN, alike on all of them")
+	switch {
+	case e.RelayAddr == "":
+		return nil
+	case e.RelayToken == "" && e.Token == "" && e.TokenFile == "":
+		return errors.New("edge.relay_token is missing: a relay without the edge token needs it to know the edges that follow it; " +
+			"set WAYPOST_EDGE_RELAY_TOKEN, the same on all of them")
+	case e.ClientCertFile != "":
+		return errors.New("edge.relay_addr: a relay passes requests of other edges on and cannot show their client certificates: " +
+			"leave out edge.client_cert_file, and control.client_ca_file")
 	}
-	if files := []string{e.PeerCertFile, e.PeerKeyFile, e.PeerCAFile}; slices.Contains(files, "") && !slices.Equal(files, []string{"", "", ""}) {
-		return errors.New("edge.peer_cert_file: edges that speak TLS to one another need edge.peer_cert_file, edge.peer_key_file and edge.peer_ca_file")
-	}
-	if e.Relay && e.ClientCertFile != "" {
-		return errors.New("edge.relay: what edges below a relay send is passed on, and cannot show client certificates of theirs: leave out edge.client_cert_file, and control.client_ca_file")
-	}
-	for _, peer := range e.Peers {
-		if err := origin("edge.peers", peer); err != nil {
-			return err
-		}
-		if e.PeerCAFile != "" && strings.HasPrefix(strings.ToLower(peer), "http:") { // which would show it the token in the clear
-			return fmt.Errorf("edge.peers: edges speak TLS to one another by edge.peer_ca_file: give https://, and not %s", peer)
-		}
-	}
-	return nil
+	return address("edge.relay_addr", e.RelayAddr)
 }
 
 func (e *Edge) checkProxyProtocol() error {

@@ -73,7 +73,7 @@ type Edge struct {
 	AdminAddr       string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
 	Region          string        `yaml:"region" help:"region that this edge stands in"`
 	Node            string        `yaml:"node" help:"name of this edge; default: the region and random letters, kept in the data directory"`
-	ControlURLs     []string      `yaml:"control_urls" help:"control planes that share a database, such as http://10.0.0.1:8080: the edge follows one, and another when that is gone or does not advance, and reports to all; or relays"`
+	ControlURLs     []string      `yaml:"control_urls" help:"control planes that share a database, or relays, such as http://10.0.0.1:8080: the edge follows the first, another one while that is gone or does not advance, and reports to all"`
 	Token           Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token; an edge that is enrolled needs none"`
 	TokenFile       string        `yaml:"token_file" help:"file that holds the token"`
 	EnrolToken      Secret        `yaml:"enrol_token" env:"WAYPOST_ENROL_TOKEN" flag:"-" help:"token of waypost edges enrol, with which this edge gets a credential of its own, once; another one later replaces that"`
@@ -81,17 +81,13 @@ type Edge struct {
 	ControlCAFile   string        `yaml:"control_ca_file" help:"roots that the control plane's certificate may have, PEM, read again when they change; default: the system's"`
 	ClientCertFile  string        `yaml:"client_cert_file" help:"certificate chain that this edge shows to the control plane, PEM; read again for each connection"`
 	ClientKeyFile   string        `yaml:"client_key_file" help:"its private key, PEM"`
-	Relay           bool          `yaml:"relay" help:"whether other edges follow this one instead of the control plane, on peer_addr; their clicks and reports are passed on"`
-	PeerAddr        string        `yaml:"peer_addr" help:"address on which other edges may follow this one, HOST:PORT, at which they must reach it; empty: none"`
-	PeerToken       Secret        `yaml:"peer_token" flag:"-" help:"what edges show one another, at least 16 characters, alike on all of them; default: made of the edge token; edges that have neither do not follow one another"`
-	PeerTokenFile   string        `yaml:"peer_token_file" help:"file that holds the peers' token"`
-	PeerCertFile    string        `yaml:"peer_cert_file" help:"certificate chain that this edge shows to those who follow it, who then must speak TLS, and to those it follows, PEM; read again when it changes; empty: plain HTTP"`
-	PeerKeyFile     string        `yaml:"peer_key_file" help:"its private key, PEM"`
-	PeerCAFile      string        `yaml:"peer_ca_file" help:"roots that the certificates of other edges must have, PEM, read again when they change"`
-	PeerLog         string        `yaml:"peer_log" help:"disk space for the changes that are kept for other edges, for 72 h at most; who needs older ones takes a snapshot"`
-	Peers           []string      `yaml:"peers" help:"edges that may be followed while the control plane is away, such as http://10.0.0.2:8090; those of the region that gossip knows are added"`
-	PeerAfter       time.Duration `yaml:"peer_after" help:"time without a word from the control plane, and up to half as much more, after which a peer is followed; 0: never"`
-	PeerBootstrap   bool          `yaml:"peer_bootstrap" help:"take the first snapshot from a peer if there is one, whether the control plane is there or not"`
+	RelayAddr       string        `yaml:"relay_addr" help:"address on which other edges may follow this one instead of the control plane, HOST:PORT, at which they must reach it; their clicks and reports are passed on; empty: none do"`
+	RelayToken      Secret        `yaml:"relay_token" flag:"-" help:"token by which a relay knows the edges that follow it, at least 16 characters, the same on all of them; edges that have the edge token need none"`
+	RelayTokenFile  string        `yaml:"relay_token_file" help:"file that holds the relay token"`
+	RelayCertFile   string        `yaml:"relay_cert_file" help:"certificate chain that this relay shows to the edges that follow it, which then must speak TLS and show one too, PEM; read again when it changes; empty: plain HTTP"`
+	RelayKeyFile    string        `yaml:"relay_key_file" help:"its private key, PEM"`
+	RelayCAFile     string        `yaml:"relay_ca_file" help:"roots that the certificates of the edges that follow this one must have, PEM, read again when they change"`
+	RelayLog        string        `yaml:"relay_log" help:"disk space for the changes that a relay keeps, for 72 h at most; an edge that needs older ones takes a snapshot"`
 	DataDir         string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
 	StrictHosts     bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the shared domain"`
 	TrustedProxies  []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
@@ -158,9 +154,9 @@ func defaults(getenv func(string) string) Config {
 		},
 		Edge: Edge{
 			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", ClickJournal: "auto",
-			StrictHosts:    true,
-			VerifyInterval: 24 * time.Hour,
-			PeerLog:        "256MiB", PeerAfter: 15 * time.Second,
+			StrictHosts:     true,
+			VerifyInterval:  24 * time.Hour,
+			RelayLog:        "256MiB",
 			TakeoverTimeout: 30 * time.Second,
 		},
 		Dev: Dev{

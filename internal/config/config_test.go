@@ -193,18 +193,25 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 	}
 }
 
-func TestWhoSpeaksTLSToPeersSpeaksNothingElse(t *testing.T) {
+func TestEdge_CheckOfARelay(t *testing.T) {
 	check := func(more ...string) error {
 		cfg, err := config.Load(config.Sources{Environ: append([]string{
-			"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URLS=http://10.0.0.1:8080", "WAYPOST_EDGE_TOKEN=t", "WAYPOST_EDGE_DATA_DIR=/d",
-			"WAYPOST_EDGE_PEER_CERT_FILE=/c", "WAYPOST_EDGE_PEER_KEY_FILE=/k",
+			"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URLS=http://10.0.0.1:8080", "WAYPOST_EDGE_DATA_DIR=/d",
+			"WAYPOST_EDGE_RELAY_ADDR=10.0.0.2:8090",
 		}, more...)})
 		require.NoError(t, err)
 		return cfg.Edge.Check()
 	}
-	require.ErrorContains(t, check(), "edge.peer_ca_file")
-	require.NoError(t, check("WAYPOST_EDGE_PEER_CA_FILE=/a", "WAYPOST_EDGE_PEERS=https://10.0.0.2:8090"))
-	require.ErrorContains(t, check("WAYPOST_EDGE_PEER_CA_FILE=/a", "WAYPOST_EDGE_PEERS=https://10.0.0.2:8090,HTTP://10.0.0.3:8090"), "HTTP://10.0.0.3:8090")
+	const token = "WAYPOST_EDGE_TOKEN=t"
+	require.NoError(t, check(token))
+	require.ErrorContains(t, check(), "edge.relay_token is missing")
+	require.NoError(t, check("WAYPOST_EDGE_RELAY_TOKEN=0123456789abcdef"))
+	require.ErrorContains(t, check("WAYPOST_EDGE_RELAY_TOKEN=0123456789abcde"), "edge.relay_token")
+	files := []string{token, "WAYPOST_EDGE_RELAY_CERT_FILE=/c", "WAYPOST_EDGE_RELAY_KEY_FILE=/k"}
+	require.ErrorContains(t, check(files...), "edge.relay_ca_file")
+	require.NoError(t, check(append(files, "WAYPOST_EDGE_RELAY_CA_FILE=/a")...))
+	require.ErrorContains(t, check(token, "WAYPOST_EDGE_CLIENT_CERT_FILE=/c", "WAYPOST_EDGE_CLIENT_KEY_FILE=/k"), "edge.relay_addr")
+	require.ErrorContains(t, check(token, "WAYPOST_EDGE_RELAY_ADDR=8090"), "edge.relay_addr")
 }
 
 func noVariables(string) string { return "" }

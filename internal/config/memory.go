@@ -32,11 +32,11 @@ func ParseClickJournal(text string) (int64, error) {
 	return n, nil
 }
 
-// leastPeerLog is room for some batches of the largest size.
-const leastPeerLog = 64 << 20
+// leastRelayLog is room for some batches of the largest size.
+const leastRelayLog = 64 << 20
 
-// ParsePeerLog reads edge.peer_log, a number of bytes; "" is none.
-func ParsePeerLog(text string) (int64, error) {
+// ParseRelayLog reads edge.relay_log, a number of bytes; "" is none.
+func ParseRelayLog(text string) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
@@ -44,7 +44,7 @@ func ParsePeerLog(text string) (int64, error) {
 	switch {
 	case !ok:
 		return 0, fmt.Errorf("%q is no amount of disk space such as 256MiB or 4GiB", text)
-	case n < leastPeerLog:
+	case n < leastRelayLog:
 		return 0, fmt.Errorf("%q is less than 64MiB", text)
 	}
 	return n, nil

@@ -135,7 +135,7 @@ func newSystem(t *testing.T, binary string, recorder *judge.Recorder) *system {
 		}
 		s.edges = append(s.edges, e)
 	}
-	s.edges[4].sources = []*wire{replicationtest.NewWire(t, s.edges[5].peer)}
+	s.edges[4].sources = []*wire{replicationtest.NewWire(t, s.edges[5].relayAddr)}
 	var starting sync.WaitGroup
 	for _, e := range []*edge{s.edges[5], s.edges[0], s.edges[1], s.edges[2], s.edges[3], s.edges[4]} {
 		starting.Go(func() { s.startEdge(e) })
@@ -169,9 +169,9 @@ func (e *edge) addr() string {
 	return "127.0.0.1:0"
 }
 
-func (e *edge) peer() string {
+func (e *edge) relayAddr() string {
 	if p := e.process.Load(); p != nil {
-		return p.Peer
+		return p.Relay
 	}
 	return "127.0.0.1:0"
 }
@@ -297,7 +297,7 @@ func (s *system) startEdge(e *edge) {
 	}
 	env := []string{"WAYPOST_EDGE_CLICK_JOURNAL=64MiB", "FAILPOINT=bytes of the lookup table@16777216;bytes that stay free@1048576"}
 	if e.relay {
-		env = append(env, "WAYPOST_EDGE_RELAY=true", "WAYPOST_EDGE_PEER_ADDR=127.0.0.1:0")
+		env = append(env, "WAYPOST_EDGE_RELAY_ADDR=127.0.0.1:0")
 	}
 	p, err := devtest.StartEdge(s.t, devtest.EdgeConfig{
 		Binary: s.binary, Control: strings.Join(urls, ","), DataDir: e.dir, Region: e.region, Node: e.node, Env: env,

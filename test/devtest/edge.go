@@ -21,7 +21,7 @@ type Edge struct {
 	Addr  string   // HOST:PORT of the redirects, once Ready has said so
 	Admin string   // base URL of the admin listener, likewise
 	TLS   []string // HOST:PORT of the redirects over TLS, likewise
-	Peer  string   // HOST:PORT at which other edges may follow this one, likewise
+	Relay string   // HOST:PORT at which other edges may follow this one, likewise
 	child
 }
 
@@ -48,7 +48,7 @@ func StartEdge(t testing.TB, cfg EdgeConfig) (*Edge, error) {
 func (e *Edge) Ready() (bool, error) {
 	status, ok, err := e.ready()
 	if ok {
-		e.Addr, e.Admin, e.TLS, e.Peer = status.Addr, "http://"+status.AdminAddr, status.TLS, status.Peer
+		e.Addr, e.Admin, e.TLS, e.Relay = status.Addr, "http://"+status.AdminAddr, status.TLS, status.Relay
 	}
 	return ok, err
 }

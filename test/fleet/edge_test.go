@@ -33,7 +33,6 @@ type edge struct {
 	number  int // of its addresses
 	process bool
 	dir     string
-	peers   []string
 
 	// up is held for reading during a visit, so that no request is under way when the edge
 	// is told to stop.
@@ -74,10 +73,7 @@ func (e *edge) startProcess() {
 		"WAYPOST_GOSSIP_KEY=" + gossipKey,
 	}
 	if e.name == relay {
-		env = append(env, "WAYPOST_EDGE_RELAY=true", "WAYPOST_EDGE_PEER_ADDR="+e.f.relayAddr())
-	}
-	if len(e.peers) > 0 {
-		env = append(env, "WAYPOST_EDGE_PEERS="+strings.Join(e.peers, ","), "WAYPOST_EDGE_PEER_AFTER=1s")
+		env = append(env, "WAYPOST_EDGE_RELAY_ADDR="+e.f.relayAddr())
 	}
 	before := e.proc
 	e.proc = devtest.Spawn(e.f.t, env, "edge", "--takeover")
@@ -98,7 +94,6 @@ func (e *edge) startHere() {
 		Version: "0.0.0", Region: waypost.Region(e.region), Node: e.name, DataDir: filepath.Join(e.dir, "data"), StatusFile: e.statusFile(),
 		Control: node.Control{URLs: e.f.controlURLs(e.region), Token: token},
 		Listen:  node.Listen{Addr: "127.0.0.1:0", Admin: "127.0.0.1:0"},
-		Peers:   node.Peers{URLs: e.peers, After: time.Second},
 		Replica: replica.Config{CacheBytes: 4 << 20, LookupBytes: 1 << 20, VerifyInterval: -1},
 		Gossip: gossip.Config{
 			Bind: e.f.net.own(e.number).String(), Advertise: e.f.net.shown(e.number).String(), Seeds: e.f.seeds(), Keys: keys,

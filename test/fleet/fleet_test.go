@@ -86,8 +86,8 @@ func startFleet(t *testing.T) *fleet {
 	}
 	_, err := f.clients[0].Users.Add(t.Context(), client.NewMember{Email: email, Role: "admin", Password: password})
 	require.NoError(t, err)
-	add := func(name, region string, process bool, peers ...string) {
-		e := &edge{f: f, name: name, region: region, number: 2 + len(f.edges), process: process, dir: filepath.Join(f.root, name), peers: peers}
+	add := func(name, region string, process bool) {
+		e := &edge{f: f, name: name, region: region, number: 2 + len(f.edges), process: process, dir: filepath.Join(f.root, name)}
 		require.NoError(t, os.MkdirAll(e.dir, 0o700))
 		f.edges = append(f.edges, e)
 		f.net.join(e.number, region)
@@ -96,7 +96,7 @@ func startFleet(t *testing.T) *fleet {
 		add(fmt.Sprintf("east-%d", i), east, i <= 2)
 	}
 	for i := 1; i <= 5; i++ {
-		add(fmt.Sprintf("west-%d", i), west, i == 1, "http://"+f.relayAddr())
+		add(fmt.Sprintf("west-%d", i), west, i == 1)
 	}
 	return f
 }
@@ -126,7 +126,11 @@ func (f *fleet) seeds() []string {
 func (f *fleet) relayAddr() string { return f.net.own(2).Addr().String() + ":8090" }
 
 func (f *fleet) controlURLs(region string) []string {
-	return []string{f.wires[region][0].URL(), f.wires[region][1].URL()}
+	urls := []string{f.wires[region][0].URL(), f.wires[region][1].URL()}
+	if region == west {
+		urls = append(urls, "http://"+f.relayAddr())
+	}
+	return urls
 }
 
 // each does something with edges at once.

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/edge/peers"
 	"waypost/edge/replica"
+	"waypost/edge/sources"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
 )
@@ -32,7 +32,7 @@ func random(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 
 // pace sets how often things happen without a step.
 type pace struct {
 	sync, heartbeat, silence time.Duration
-	peers                    time.Duration // without a word from home until others are followed; negative: never
+	patience                 time.Duration // without news until another source is followed; 0: there is one source
 	logBytes                 int64
 }
 
@@ -86,7 +86,7 @@ type node struct {
 	pace  pace
 	home  *replicationtest.Wire
 	above *node // whose wire home is; nil: the control plane's
-	peers []*replicationtest.Wire
+	more  []*replicationtest.Wire // sources after home
 	addr  atomic.Pointer[string]
 
 	fs      *vfs.MemFS
@@ -109,19 +109,17 @@ func (n *node) start() {
 	following := n.loop
 	n.serving = serve(n.t, narrow{n.db}, func() []string { return append([]string{n.name}, following.Status().Via...) }, l, n.pace)
 	addr := n.serving.addr()
-	n.loop.chooser = peers.New(peers.Config{
-		Home: replication.FollowConfig{
-			URL: n.home.URL(), Node: n.name, Sink: n.db, Logger: quiet, Silence: n.pace.silence,
+	urls := []string{n.home.URL()}
+	for _, w := range n.more {
+		urls = append(urls, w.URL())
+	}
+	n.loop.chooser = sources.New(sources.Config{
+		Follow: replication.FollowConfig{
+			Node: n.name, Sink: n.db, Logger: quiet, Silence: n.pace.silence,
 			BackoffMin: 5 * time.Millisecond, BackoffMax: 50 * time.Millisecond, SnapshotBackoffMin: time.Millisecond,
 			SnapshotBackoffMax: 50 * time.Millisecond,
 		},
-		List: func() (urls []string) {
-			for _, w := range n.peers {
-				urls = append(urls, w.URL())
-			}
-			return urls
-		},
-		After: n.pace.peers, Probe: 50 * time.Millisecond, Limit: time.Second, Logger: quiet,
+		URLs: urls, Patience: n.pace.patience, Health: 2 * n.pace.patience, Logger: quiet,
 	})
 	first, err := replication.NewFollower(n.loop.chooser.Follow(replication.Status{}))
 	require.NoError(n.t, err)
@@ -248,7 +246,7 @@ func (n *node) tidy() bool {
 
 // loop follows what its chooser says.
 type loop struct {
-	chooser *peers.Chooser
+	chooser *sources.Chooser
 	now     atomic.Pointer[replication.Follower]
 	renews  chan chan struct{}
 }

@@ -62,10 +62,10 @@ var (
 	// atOnce is a world whose parts go on by themselves.
 	atOnce = pace{
 		sync: 20 * time.Millisecond, heartbeat: 50 * time.Millisecond, silence: 2 * time.Second,
-		peers: 150 * time.Millisecond, logBytes: 2 << 10,
+		patience: 150 * time.Millisecond, logBytes: 2 << 10,
 	}
 	// inLockstep is one in which time makes nothing happen.
-	inLockstep = pace{sync: time.Hour, heartbeat: 10 * time.Second, silence: time.Minute, peers: -1, logBytes: 1 << 20}
+	inLockstep = pace{sync: time.Hour, heartbeat: 10 * time.Second, silence: time.Minute, logBytes: 1 << 20}
 )
 
 // newWorld makes a world. What is to be done with it, and where nodes die, follows from
@@ -148,8 +148,8 @@ func shade(t *testing.T, url string) *shadow {
 
 func (s *shadow) end() { s.cancel(); <-s.done }
 
-// plant makes a relay and three edges: two at the control plane, of which one can also
-// follow the others, and one below the relay.
+// plant makes a relay and three edges: two at the control plane, and one below the relay.
+// Outside lockstep each edge can follow the other source too.
 func (w *world) plant() {
 	wire := func(to func() string) *replicationtest.Wire {
 		made := replicationtest.NewWire(w.t, to)
@@ -169,17 +169,14 @@ func (w *world) plant() {
 	two.above = relay
 	w.plane.inbound = []*replicationtest.Wire{relay.home, one.home, three.home}
 	relay.inbound = []*replicationtest.Wire{two.home}
-	if w.pace.peers >= 0 {
-		follow := func(n, peer *node) {
-			made := wire(peer.address)
-			n.peers, peer.inbound = append(n.peers, made), append(peer.inbound, made)
+	if w.pace.patience > 0 {
+		follow := func(n *node, address func() string, source *mortal) {
+			made := wire(address)
+			n.more, source.inbound = append(n.more, made), append(source.inbound, made)
 		}
-		follow(one, relay)
-		follow(one, three)
-		follow(two, one)
-		follow(two, three)
-		follow(three, one)
-		follow(three, two)
+		follow(one, relay.address, &relay.mortal)
+		follow(two, control, &w.plane)
+		follow(three, relay.address, &relay.mortal)
 	}
 	for _, n := range w.nodes {
 		n.start()

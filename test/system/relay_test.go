@@ -76,7 +76,7 @@ func (e *followerEdge) awaitLink(code string) {
 	})
 }
 
-func TestEdges_FollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
+func TestEdges_FollowARelayBelowItOrWhileTheControlPlaneIsAway(t *testing.T) {
 	t.Parallel()
 	system := oneEdge.For(t)
 	state := system.State()
@@ -95,26 +95,29 @@ func TestEdges_FollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
 	}
 
 	relayWire, edgeWire := replicationtest.NewWire(t, control), replicationtest.NewWire(t, control)
-	relay := startFollower(t, system, "relay-1", relayWire.URL(), "WAYPOST_EDGE_RELAY=true", "WAYPOST_EDGE_PEER_ADDR=127.0.0.1:0")
-	peers := "http://" + relay.status.Peer
-	below := startFollower(t, system, "below-1", peers)
-	beside := startFollower(t, system, "beside-1", edgeWire.URL(), "WAYPOST_EDGE_PEERS="+peers, "WAYPOST_EDGE_PEER_AFTER=1s")
+	relay := startFollower(t, system, "relay-1", relayWire.URL(), "WAYPOST_EDGE_RELAY_ADDR=127.0.0.1:0")
+	relayURL := "http://" + relay.status.Relay
+	below := startFollower(t, system, "below-1", relayURL)
+	beside := startFollower(t, system, "beside-1", edgeWire.URL()+","+relayURL)
 	all := []*followerEdge{relay, below, beside}
-	secure := startSecurePeers(t, system, edgeWire.URL())
+	secure := startSecureRelay(t, system)
 	secure.requireRefusals(t)
 
 	code := create()
-	for _, e := range append(secure.others, secure.first, secure.second) {
-		e.awaitLink(code)
-	}
-	for _, e := range all {
+	for _, e := range append(all, secure.relay, secure.below) {
 		e.awaitLink(code)
 	}
 	eventually(t, 60*time.Second, "through the relay", func() bool { return slices.Equal(below.state().Via, []string{"relay-1"}) })
-	eventually(t, 60*time.Second, "at home, wherever it began", func() bool {
+	eventually(t, 60*time.Second, "through the relay with TLS", func() bool {
+		return slices.Equal(secure.below.state().Via, []string{"secure-1"})
+	})
+	eventually(t, 60*time.Second, "from the control plane", func() bool {
 		s := beside.state()
 		return s.Connected && s.Source == edgeWire.URL() && len(s.Via) == 0
 	})
+	for _, e := range secure.others {
+		require.Equal(t, http.StatusServiceUnavailable, visit{method: http.MethodGet}.to(t, "http://"+e.status.Addr, code), e.status.Node)
+	}
 	eventually(t, 60*time.Second, "shown in the fleet view", func() bool {
 		fleet := fleetOf(t, api)
 		return fleet["relay-1"].Role == "relay" && fleet["below-1"].Role == "edge" && fleet["beside-1"].Role == "edge"
@@ -125,25 +128,15 @@ func TestEdges_FollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
 			l, err = api.Links.Find(t.Context(), "", code)
 			return err
 		})
-		return l.ClickCount == 7
+		return l.ClickCount == 5
 	})
 
 	// Cut off, an edge follows the relay, and says so.
 	edgeWire.Cut()
-	eventually(t, 60*time.Second, "followed in its place", func() bool { s := beside.state(); return s.Connected && s.Source == peers })
+	eventually(t, 60*time.Second, "followed in its place", func() bool { s := beside.state(); return s.Connected && s.Source == relayURL })
 	code = create()
 	beside.awaitLink(code)
 	eventually(t, 60*time.Second, "named", func() bool { return slices.Equal(beside.state().Via, []string{"relay-1"}) })
-	eventually(t, 60*time.Second, "followed over TLS", func() bool {
-		s := secure.second.state()
-		return s.Connected &&
-			s.Source == secure.url()
-	})
-	secure.second.awaitLink(code)
-	for _, e := range secure.others {
-		require.Equal(t, edgeWire.URL(), e.state().Source, e.status.Node)
-		require.Equal(t, http.StatusNotFound, visit{method: http.MethodGet}.to(t, "http://"+e.status.Addr, code), e.status.Node)
-	}
 	eventually(t, 60*time.Second, "young", func() bool { return beside.state().AgeSeconds < 5 })
 
 	// With the relay cut off as well, no edge looks young.
@@ -163,9 +156,9 @@ func TestEdges_FollowARelayAndAPeerWhileTheControlPlaneIsAway(t *testing.T) {
 	eventually(t, 60*time.Second, "young again", func() bool { return below.state().OriginTime.After(first) })
 }
 
-// newPeerCertificates writes PREFIX-ca.pem, PREFIX.pem and PREFIX-key.pem, of an
+// newCertificates writes PREFIX-ca.pem, PREFIX.pem and PREFIX-key.pem, of an
 // authority of its own, for this machine.
-func newPeerCertificates(t *testing.T, prefix string) {
+func newCertificates(t *testing.T, prefix string) {
 	t.Helper()
 	newKey := func() *ecdsa.PrivateKey {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -196,40 +189,36 @@ func newPeerCertificates(t *testing.T, prefix string) {
 	write("-key.pem", "PRIVATE KEY", der)
 }
 
-// securePeers are edges that speak TLS to one another: the second may follow the first.
-type securePeers struct {
-	first, second *followerEdge
-	others        []*followerEdge // one that is not trusted, and one that does not trust
-	certificate   string          // prefix of the files of those who may
-	foreign       string
+// secureRelay is a relay that speaks TLS, and the edges below it.
+type secureRelay struct {
+	relay, below *followerEdge
+	others       []*followerEdge // one that is not trusted, and one that does not trust
+	certificate  string          // prefix of the files of those who may
+	foreign      string
 }
 
-// startSecurePeers starts all but the first behind a wire.
-func startSecurePeers(t *testing.T, system *devtest.System, wire string) *securePeers {
+func startSecureRelay(t *testing.T, system *devtest.System) *secureRelay {
 	t.Helper()
-	p := &securePeers{certificate: filepath.Join(t.TempDir(), "good"), foreign: filepath.Join(t.TempDir(), "foreign")}
-	newPeerCertificates(t, p.certificate)
-	newPeerCertificates(t, p.foreign)
-	files := func(own, authority string) []string {
-		return []string{
-			"WAYPOST_EDGE_PEER_CERT_FILE=" + own + ".pem", "WAYPOST_EDGE_PEER_KEY_FILE=" + own + "-key.pem",
-			"WAYPOST_EDGE_PEER_CA_FILE=" + authority + "-ca.pem",
-		}
-	}
-	p.first = startFollower(t, system, "first-1", system.State().API, append(files(p.certificate, p.certificate), "WAYPOST_EDGE_PEER_ADDR=127.0.0.1:0")...)
+	p := &secureRelay{certificate: filepath.Join(t.TempDir(), "good"), foreign: filepath.Join(t.TempDir(), "foreign")}
+	newCertificates(t, p.certificate)
+	newCertificates(t, p.foreign)
+	p.relay = startFollower(t, system, "secure-1", system.State().API, "WAYPOST_EDGE_RELAY_ADDR=127.0.0.1:0",
+		"WAYPOST_EDGE_RELAY_CERT_FILE="+p.certificate+".pem", "WAYPOST_EDGE_RELAY_KEY_FILE="+p.certificate+"-key.pem",
+		"WAYPOST_EDGE_RELAY_CA_FILE="+p.certificate+"-ca.pem")
 	follow := func(name, own, authority string) *followerEdge {
-		return startFollower(t, system, name, wire, append(files(own, authority), "WAYPOST_EDGE_PEERS="+p.url(), "WAYPOST_EDGE_PEER_AFTER=1s")...)
+		return startFollower(t, system, name, p.url(), "WAYPOST_EDGE_CLIENT_CERT_FILE="+own+".pem",
+			"WAYPOST_EDGE_CLIENT_KEY_FILE="+own+"-key.pem", "WAYPOST_EDGE_CONTROL_CA_FILE="+authority+"-ca.pem")
 	}
-	p.second = follow("second-1", p.certificate, p.certificate)
+	p.below = follow("second-1", p.certificate, p.certificate)
 	p.others = []*followerEdge{follow("stranger-1", p.foreign, p.certificate), follow("doubter-1", p.certificate, p.foreign)}
 	return p
 }
 
-func (p *securePeers) url() string { return "https://" + p.first.status.Peer }
+func (p *secureRelay) url() string { return "https://" + p.relay.status.Relay }
 
 // requireRefusals shows that who has no certificate of the authority is refused before
 // anything is asked, whatever the token, and that one alone is not enough.
-func (p *securePeers) requireRefusals(t *testing.T) {
+func (p *secureRelay) requireRefusals(t *testing.T) {
 	t.Helper()
 	trusted := x509.NewCertPool()
 	text, err := os.ReadFile(p.certificate + "-ca.pem")

@@ -511,7 +511,7 @@ func TestARestartUnderLoadLosesNoRequestOnAnyListener(t *testing.T) {
 	t.Parallel()
 	const memory = 32 << 20
 	certificate := filepath.Join(t.TempDir(), "own")
-	newPeerCertificates(t, certificate)
+	newCertificates(t, certificate)
 	e := startSolo(t, "WAYPOST_EDGE_LISTEN=[::1]:0", "WAYPOST_TLS_ADDR=127.0.0.1:0",
 		"WAYPOST_TLS_CERT_FILE="+certificate+".pem", "WAYPOST_TLS_KEY_FILE="+certificate+"-key.pem",
 		"GOGC=off", "GOMEMLIMIT="+strconv.Itoa(memory))

@@ -170,7 +170,7 @@ export function Enrol({ regions, region: firstRegion, node: firstNode, role: fir
 }
 
 function Made({ enrolment: e, close }: { enrolment: Schemas["Enrolment"]; close: () => void }) {
-  const command = `WAYPOST_ENROL_TOKEN=${e.token} waypost edge --control-urls ${location.origin} \\\n  --region ${e.region} --node ${e.node || "NAME"}${e.role === "relay" ? " --relay --peer-addr HOST:PORT" : ""} --data-dir /var/lib/waypost/edge`;
+  const command = `WAYPOST_ENROL_TOKEN=${e.token} waypost edge --control-urls ${location.origin} \\\n  --region ${e.region} --node ${e.node || "NAME"}${e.role === "relay" ? " --relay-addr HOST:PORT" : ""} --data-dir /var/lib/waypost/edge`;
   return (
     <Dialog title={text("token")} close={close} wide>
       <div class="stack">

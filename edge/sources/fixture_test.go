@@ -1,11 +1,10 @@
-package peers_test
+package sources_test
 
 import (
 	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,16 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/edge/peers"
 	"waypost/edge/replica"
+	"waypost/edge/sources"
 	"waypost/internal/leaktest"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
-
-const token = "a token of peers"
 
 var quiet = slog.New(slog.DiscardHandler)
 
@@ -33,8 +30,8 @@ func until(t *testing.T, what string, is func() bool) {
 	require.Eventually(t, is, 60*time.Second, time.Millisecond, what)
 }
 
-// serve serves a source to followers with a token; "": to all.
-func serve(t *testing.T, cfg replication.ServerConfig, token string) (url string) {
+// serve serves a source to followers.
+func serve(t *testing.T, cfg replication.ServerConfig) (url string) {
 	t.Helper()
 	cfg.Logger, cfg.Heartbeat = quiet, 20*time.Millisecond
 	server, err := replication.NewServer(cfg)
@@ -46,13 +43,7 @@ func serve(t *testing.T, cfg replication.ServerConfig, token string) (url string
 	mux.HandleFunc(replication.PathStream, server.Stream)
 	mux.HandleFunc(replication.PathSnapshot, server.Snapshot)
 	mux.HandleFunc(replication.PathSums, server.Sums)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if token != "" && r.Header.Get("Authorization") != "Bearer "+token {
-			http.Error(w, "no", http.StatusUnauthorized)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	}))
+	web := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		cancel()
 		require.ErrorIs(t, <-ran, context.Canceled)
@@ -83,7 +74,7 @@ func (o *origin) serve(t *testing.T) {
 	require.NoError(t, err)
 	o.signer, err = replication.NewSigner([32]byte{1: 7}, head.Cluster, 1)
 	require.NoError(t, err)
-	o.url = serve(t, replication.ServerConfig{Source: o.Source, Signer: o.signer}, "")
+	o.url = serve(t, replication.ServerConfig{Source: o.Source, Signer: o.signer})
 }
 
 func (o *origin) put(n int) (at waypost.Position) {
@@ -93,18 +84,17 @@ func (o *origin) put(n int) (at waypost.Position) {
 	return at
 }
 
-// node is an edge, whose home can be cut off, and which others may follow.
+// node is an edge that others may follow.
 type node struct {
 	name  string
 	db    *replica.DB
 	trust *replication.Trust
-	home  *replicationtest.Wire
 	url   string // where others follow it
 	loop  *loop
 }
 
-// newNode makes an edge of an origin that follows no source yet.
-func newNode(t *testing.T, o *origin, name, token string) *node {
+// newNode makes an edge that follows no source yet.
+func newNode(t *testing.T, name string) *node {
 	t.Helper()
 	db, err := replica.Open(replica.Config{
 		Dir: "/replica", FS: vfs.NewMem(), CacheBytes: 1 << 20, LogBytes: 1 << 20, VerifyInterval: -1, Logger: quiet,
@@ -114,40 +104,27 @@ func newNode(t *testing.T, o *origin, name, token string) *node {
 	trust, err := replication.NewTrust(nil, func([]byte) error { return nil })
 	require.NoError(t, err)
 	n := &node{name: name, db: db, trust: trust, loop: &loop{renews: make(chan chan struct{})}}
-	n.home = replicationtest.NewWire(t, func() string { return strings.TrimPrefix(o.url, "http://") })
 	n.url = serve(t, replication.ServerConfig{
 		Source: db, Trust: trust, Via: func() []string { return append([]string{name}, n.loop.Status().Via...) },
-	}, token)
+	})
 	return n
 }
 
-// config is that of a chooser which looks often.
-func (n *node) config(list ...string) peers.Config {
-	return peers.Config{
-		Home: replication.FollowConfig{
-			URL: n.home.URL(), Node: n.name, Sink: n.db, Trust: n.trust, Logger: quiet, Silence: time.Hour,
+// config is the configuration of a chooser that looks often.
+func (n *node) config(urls ...string) sources.Config {
+	return sources.Config{
+		Follow: replication.FollowConfig{
+			Node: n.name, Sink: n.db, Trust: n.trust, Logger: quiet, Silence: time.Hour,
 			BackoffMin: time.Millisecond, BackoffMax: 10 * time.Millisecond, SnapshotBackoffMin: time.Millisecond,
 		},
-		List: func() []string { return list }, Token: token, Logger: quiet,
-		After: 200 * time.Millisecond, Probe: 10 * time.Millisecond, Limit: time.Minute,
+		URLs: urls, Patience: 400 * time.Millisecond, Health: 600 * time.Millisecond, Logger: quiet,
 	}
 }
 
 // run follows what a chooser says until the test ends.
-func (n *node) run(t *testing.T, cfg peers.Config) *peers.Chooser {
+func (n *node) run(t *testing.T, cfg sources.Config) *sources.Chooser {
 	t.Helper()
-	return n.start(t, cfg, func(l *loop) peers.Following { return patient{l} })
-}
-
-// runs is run with a chooser that sees the follower as it is.
-func (n *node) runs(t *testing.T, cfg peers.Config) *peers.Chooser {
-	t.Helper()
-	return n.start(t, cfg, func(l *loop) peers.Following { return seen{l} })
-}
-
-func (n *node) start(t *testing.T, cfg peers.Config, as func(*loop) peers.Following) *peers.Chooser {
-	t.Helper()
-	chooser := peers.New(cfg)
+	chooser := sources.New(cfg)
 	first, err := replication.NewFollower(chooser.Follow(replication.Status{}))
 	require.NoError(t, err)
 	n.loop.chooser = chooser
@@ -155,7 +132,7 @@ func (n *node) start(t *testing.T, cfg peers.Config, as func(*loop) peers.Follow
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	work.Go(func() { n.loop.run(ctx, t) })
-	work.Go(func() { chooser.Run(ctx, as(n.loop)) })
+	work.Go(func() { chooser.Run(ctx, seen{n.loop}) })
 	t.Cleanup(func() { cancel(); work.Wait() })
 	return chooser
 }
@@ -166,54 +143,26 @@ func (n *node) at(t *testing.T, p waypost.Position) {
 	require.Eventually(t, func() bool { return n.db.Position() == p }, 60*time.Second, time.Millisecond, "%s is not at %v", n.name, p)
 }
 
-// reports waits until a source reports a position to followers: a replica is there a
-// moment before its server knows.
-func reports(t *testing.T, url, token string, sink replication.Sink, p waypost.Position) {
-	t.Helper()
-	until(t, "others are told so", func() bool {
-		said, err := replication.Look(t.Context(), replication.FollowConfig{URL: url, Token: token, Sink: sink, Logger: quiet})
-		return err == nil && said.Head.Position == p
-	})
-}
-
 // loop follows what its chooser says.
 type loop struct {
-	chooser *peers.Chooser
+	chooser *sources.Chooser
 	now     atomic.Pointer[replication.Follower]
 	renews  chan chan struct{}
 	turns   atomic.Int64
-	well    atomic.Bool // the chooser has no reason to look for peers
-	waits   atomic.Bool // it has none but that it waits for its turn
 	looks   atomic.Int64
+	busy    atomic.Pointer[time.Time] // when a busy source was heard; nil: it is not busy
 }
 
-// seen is a loop whose looks are counted.
+// seen is a loop as its chooser sees it. Its looks are counted.
 type seen struct{ *loop }
 
 func (l seen) Status() replication.Status {
 	l.looks.Add(1)
-	return l.loop.Status()
-}
-
-// patient is a loop as its chooser sees it: while all is well, and from each turn on, it
-// has just been heard, however long the machine has stood still.
-type patient struct{ *loop }
-
-func (l patient) Status() replication.Status {
 	st := l.loop.Status()
-	l.looks.Add(1)
-	switch soon := time.Now().Add(time.Hour); {
-	case l.waits.Load() && st.Wait.Waits():
-		st.HeardAt, st.AdvancedAt, st.Wait.HeardAt = time.Time{}, time.Time{}, soon
-	case l.waits.Load() || l.well.Load():
-		st.HeardAt, st.AdvancedAt = soon, soon
+	if at := l.busy.Load(); at != nil {
+		st.Wait = replication.Wait{Since: *at, HeardAt: *at}
 	}
 	return st
-}
-
-func (l patient) Renew(ctx context.Context) error {
-	l.well.Store(true)
-	return l.loop.Renew(ctx)
 }
 
 func (l *loop) Status() (none replication.Status) {
