@@ -296,6 +296,23 @@ func TestCSV_TagsMayHaveSpacesAroundCommas(t *testing.T) {
 	require.Equal(t, "tags \"sale\\nspring\" are not separated by commas: they are on several lines", report.Refused[0].Reason)
 }
 
+func TestImport_TakesSpacesAroundRules(t *testing.T) {
+	a := &api{}
+	const list = `[{""name"":""x"",""to"":""https://example.com/x""}]`
+	report, err := run(t, a, "original_url,rules\n"+
+		"https://example.com/1,\" "+list+" \n\"\n"+
+		"https://example.com/2,\" null \"\n"+
+		"https://example.com/3,\"\n\"\n"+
+		"https://example.com/4,\""+list+" []\"\n")
+	require.NoError(t, err)
+	got := a.batches[0]
+	require.Len(t, got, 3)
+	require.Equal(t, "x", got[0].Rules[0].Name)
+	require.Empty(t, got[1].Rules)
+	require.Empty(t, got[2].Rules)
+	require.Equal(t, "rules are no JSON list of rules: something follows the list", report.Refused[0].Reason)
+}
+
 func TestImport_ReasonsAreShortHoweverLongARowIs(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	lines, err := runLines(t, &api{}, `{"`+long+`": 1}`)

@@ -253,7 +253,7 @@ func setTime(to *time.Time, column, s string) (err error) {
 
 // setRules reads the rules of a cell, which are JSON as in the API.
 func setRules(n *client.NewLink, s string) error {
-	if s == "" || s == "null" {
+	if s = strings.TrimSpace(s); s == "" || s == "null" { // spreadsheets add line ends
 		return nil
 	}
 	dec := json.NewDecoder(strings.NewReader(s))
