@@ -31,7 +31,7 @@ var layers = []layer{
 		"internal/dev", "internal/linkimport", "internal/rulefile", "client", "edge/node",
 		"controlplane/node", "controlplane/postgres", "controlplane/backup", "migrations",
 		"controlplane", "edge/server", "edge/replica", "edge/handover", "edge/gossip", "edge/certs",
-		"internal/config", "api", "internal", "",
+		"internal/config", "api/linkfields", "api", "internal", "",
 	}},
 	{path: "bench", mayUse: []string{
 		"internal/dev", "controlplane/postgres/analytics", "controlplane/postgres", "migrations",
@@ -43,7 +43,7 @@ var layers = []layer{
 	{path: "internal/dev", mayUse: []string{
 		"client", "controlplane", "internal/config", "internal", "",
 	}},
-	{path: "internal/linkimport", mayUse: []string{"client", "api"}},
+	{path: "internal/linkimport", mayUse: []string{"client", "api/linkfields", "api"}},
 	{path: "internal/rulefile", mayUse: []string{"api"}},
 	{path: "client", mayUse: []string{"api"}},
 	{path: "edge/node", mayUse: []string{
@@ -58,7 +58,8 @@ var layers = []layer{
 		"api", "keyrange", "internal", "",
 	}},
 	{path: "controlplane/httpapi", mayUse: []string{
-		"controlplane/limit", "controlplane", "api/clickbatch", "api", "rules/budget", "rules", "",
+		"controlplane/limit", "controlplane", "api/clickbatch", "api/linkfields", "api", "rules/budget",
+		"rules", "",
 	}},
 	{path: "controlplane/postgres", mayUse: []string{
 		"controlplane/postgres/analytics", "controlplane/postgres/scoped", "migrations",
@@ -97,6 +98,7 @@ var layers = []layer{
 	{path: "internal/config", mayUse: []string{"replication", ""}},
 	{path: "replication", mayUse: []string{"rules", "internal", ""}},
 	{path: "api/clickbatch", mayUse: []string{""}, stdOnly: true},
+	{path: "api/linkfields", mayUse: []string{"api", ""}, stdOnly: true},
 	{path: "api", mayUse: []string{"rules"}, stdOnly: true},
 	{path: "rules/budget", stdOnly: true},
 	{path: "rules", mayUse: []string{""}},

@@ -44,10 +44,7 @@ type Link struct {
 	Location       string // of the redirect: OriginalURL, escaped, with its IDN host in punycode
 	RedirectStatus int    // 301, 302, 307 or 308
 	Flags          LinkFlags
-	Title          string
-	Description    string
-	Tags           []string
-	Metadata       json.RawMessage // a JSON object, or nil
+	Details
 	Rules          json.RawMessage // package rules, type Source; nil: none
 	Programme      []byte          // compiled from Rules
 	CreatedBy      string
@@ -61,6 +58,29 @@ type Link struct {
 	DeletedAt      time.Time // zero: it is not deleted
 	Revision       Revision  // of the newest version
 	Stamp          uint64    // of the newest version
+}
+
+// Details hold what the owner of a link keeps with it. Waypost only stores and finds
+// them: edges do not have them, and visitors never see them. Package api/linkfields
+// lists them.
+type Details struct {
+	Title       string
+	Description string
+	Tags        []string
+	Metadata    json.RawMessage // a JSON object, or nil
+}
+
+// Text is a text among the details of a link.
+type Text struct {
+	Field string // its name in the API
+	Text  string
+	Most  int // bytes
+}
+
+// Texts yields the texts.
+func (d *Details) Texts(yield func(Text) bool) {
+	_ = yield(Text{"title", d.Title, MaxTitle}) &&
+		yield(Text{"description", d.Description, MaxDescription})
 }
 
 // Expired reports whether the link has expired at now. At the instant of expiry it has.

@@ -44,10 +44,11 @@ func TestLinks_HistoryNamesWhoChangedWhat(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"created by  0 :"}, s.did(t, "by-key"))
 
-	title, same, off := "new", "https://BÜCHER.example/", false
+	same, off := "https://BÜCHER.example/", false
 	expiry := time.Date(2999, 1, 2, 3, 4, 5, 6_000_000, time.UTC)
 	for _, c := range []controlplane.LinkChange{
-		{Title: &title, Tags: &[]string{"a"}}, {Title: &title}, {OriginalURL: &same}, {ExpiresAt: &expiry, Active: &off},
+		{Details: func(d *waypost.Details) { d.Title, d.Tags = "new", []string{"a"} }},
+		{Details: entitle("new")}, {OriginalURL: &same}, {ExpiresAt: &expiry, Active: &off},
 	} {
 		_, _, err = s.Links.Change(t.Context(), ada, "", "told", c)
 		require.NoError(t, err)

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -21,14 +20,11 @@ type NewLink struct {
 	RedirectStatus int  // 301, 302, 307, 308; 0 means 302
 	ForwardQuery   bool // add the visitor's query to that of the target
 	ForwardPath    bool // add the path after the code to that of the target
-	Title          string
-	Description    string
-	Tags           []string
-	Metadata       json.RawMessage // a JSON object
-	CreatedBy      string
-	Disabled       bool // the link answers 410 until it is enabled
-	Rules          rules.Source
-	Password       string // that visitors must give; "": none
+	waypost.Details
+	CreatedBy string
+	Disabled  bool // the link answers 410 until it is enabled
+	Rules     rules.Source
+	Password  string // that visitors must give; "": none
 }
 
 func (n *NewLink) flags() (f waypost.LinkFlags) {
@@ -341,8 +337,8 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 	}
 	l := waypost.Link{
 		Workspace: p.actor.Workspace, Domain: d.ID, OriginalURL: t.Original, Location: t.Location,
-		RedirectStatus: n.RedirectStatus, Flags: n.flags(), Title: n.Title, Description: n.Description, Tags: n.Tags,
-		Metadata: n.Metadata, CreatedBy: n.CreatedBy, Active: !n.Disabled,
+		RedirectStatus: n.RedirectStatus, Flags: n.flags(), Details: n.Details,
+		CreatedBy: n.CreatedBy, Active: !n.Disabled,
 	}
 	if l.CreatedBy == "" && p.actor.SessionID != 0 {
 		l.CreatedBy = cut(p.actor.Title(), waypost.MaxTitle) // a key stands for a program, which says for whom it works

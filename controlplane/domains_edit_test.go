@@ -64,14 +64,13 @@ func TestDomains_DomainIsItsWorkspacesOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, theirs.ID, got.ID)
 	require.Equal(t, d.Host, got.Host)
-	title := "t"
 	for _, c := range []struct {
 		actor  controlplane.Actor
 		domain string
 	}{{actor, d.Host}, {other, ""}, {other, "go.example.com"}, {other, "unheard-of.example"}, {other, "not a host"}} {
 		_, err = s.Links.Find(t.Context(), c.actor, c.domain, "same")
 		require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
-		_, _, err = s.Links.Change(t.Context(), c.actor, c.domain, "same", controlplane.LinkChange{Title: &title})
+		_, _, err = s.Links.Change(t.Context(), c.actor, c.domain, "same", controlplane.LinkChange{Details: entitle("t")})
 		require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 		_, err = s.Links.Remove(t.Context(), c.actor, c.domain, "same")
 		require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))

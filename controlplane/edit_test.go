@@ -14,6 +14,11 @@ import (
 	"waypost/rules"
 )
 
+// entitle is a change of a title.
+func entitle(title string) func(*waypost.Details) {
+	return func(d *waypost.Details) { d.Title = title }
+}
+
 func TestLinks_ChangeChangesWhatItNamesAndNothingElse(t *testing.T) {
 	s := start(t, nil)
 	l, _, err := s.Links.Create(t.Context(), actor, wish(custom("edit-me"), func(n *controlplane.NewLink) {
@@ -21,9 +26,10 @@ func TestLinks_ChangeChangesWhatItNamesAndNothingElse(t *testing.T) {
 		n.ExpiresAt, n.ForwardQuery = time.Now().Add(time.Hour), true
 	}))
 	require.NoError(t, err)
-	url, title, off := "https://bücher.example/ü x", "new", false
+	url, off := "https://bücher.example/ü x", false
 	o, at, err := s.Links.Change(t.Context(), actor, "", "edit-me", controlplane.LinkChange{
-		OriginalURL: &url, Title: &title, Active: &off, Tags: &[]string{"b", "c"}, ExpiresAt: &time.Time{},
+		OriginalURL: &url, Active: &off, ExpiresAt: &time.Time{},
+		Details: func(d *waypost.Details) { d.Title, d.Tags = "new", []string{"b", "c"} },
 	})
 	require.NoError(t, err)
 	require.True(t, o.Link.Revision.Newer(l.Revision))
@@ -71,27 +77,26 @@ func TestLinks_StaleChangeIsRefused(t *testing.T) {
 	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	first := []controlplane.Version{controlplane.VersionOf(&l)}
-	one, two := "one", "two"
-	_, _, err = s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{Title: &one, Match: first})
+	_, _, err = s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{Details: entitle("one"), Match: first})
 	require.NoError(t, err)
-	_, _, err = s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{Title: &two, Match: first})
+	_, _, err = s.Links.Change(t.Context(), actor, "", string(l.Code), controlplane.LinkChange{Details: entitle("two"), Match: first})
 	require.Equal(t, waypost.EStale, waypost.CodeOf(err))
 	got, err := s.Links.Find(t.Context(), actor, "", string(l.Code))
 	require.NoError(t, err)
-	require.Equal(t, one, got.Title)
+	require.Equal(t, "one", got.Title)
 }
 
 func TestLinks_ConcurrentChangesOfDifferentFieldsAllCount(t *testing.T) {
 	s := start(t, nil)
 	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
-	title, description, status, yes := "t", "d", 307, true
+	status, yes := 307, true
 	changes := []controlplane.LinkChange{
-		{Title: &title},
-		{Description: &description},
+		{Details: entitle("t")},
+		{Details: func(d *waypost.Details) { d.Description = "d" }},
 		{RedirectStatus: &status},
 		{ForwardPath: &yes},
-		{Tags: &[]string{"x"}},
+		{Details: func(d *waypost.Details) { d.Tags = []string{"x"} }},
 	}
 	var wg sync.WaitGroup
 	for i := range changes {
@@ -132,8 +137,7 @@ func TestLinks_NobodyChangesALinkOfAnotherWorkspace(t *testing.T) {
 	s := start(t, nil)
 	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
-	title := "theirs"
-	_, _, err = s.Links.Change(t.Context(), controlplane.Actor{Workspace: 7}, "", string(l.Code), controlplane.LinkChange{Title: &title})
+	_, _, err = s.Links.Change(t.Context(), controlplane.Actor{Workspace: 7}, "", string(l.Code), controlplane.LinkChange{Details: entitle("t")})
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 }
 

@@ -71,19 +71,12 @@ func checkTexts(l *waypost.Link) error {
 			return err
 		}
 	}
-	for _, f := range []struct {
-		name, text string
-		most       int
-	}{
-		{"title", l.Title, waypost.MaxTitle},
-		{"description", l.Description, waypost.MaxDescription},
-		{"created_by", l.CreatedBy, waypost.MaxTitle},
-	} {
-		if err := text(f.name, f.text, f.most); err != nil {
+	for t := range l.Texts {
+		if err := text(t.Field, t.Text, t.Most); err != nil {
 			return err
 		}
 	}
-	return nil
+	return text("created_by", l.CreatedBy, waypost.MaxTitle)
 }
 
 // cut returns text of at most most bytes: s, or the beginning of s that ends between

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -164,10 +163,7 @@ type LinkChange struct {
 	RedirectStatus *int       // 0: the default
 	ForwardQuery   *bool
 	ForwardPath    *bool
-	Title          *string
-	Description    *string
-	Tags           *[]string
-	Metadata       *json.RawMessage // replaces all metadata; empty: none
+	Details        func(*waypost.Details) // changes the details; nil: they stay
 	Active         *bool
 	Rules          RulesChange
 }
@@ -328,10 +324,9 @@ func (s *Links) apply(l *waypost.Link, c *LinkChange, password *rules.Password) 
 		}
 	}
 	set(&l.RedirectStatus, c.RedirectStatus)
-	set(&l.Title, c.Title)
-	set(&l.Description, c.Description)
-	set(&l.Tags, c.Tags)
-	set(&l.Metadata, c.Metadata)
+	if c.Details != nil {
+		c.Details(&l.Details)
+	}
 	set(&l.Active, c.Active)
 	setFlag(&l.Flags, waypost.ForwardQuery, c.ForwardQuery)
 	setFlag(&l.Flags, waypost.ForwardPath, c.ForwardPath)

@@ -47,9 +47,8 @@ func TestReschedule_OffsetsAreRenewedAndTheOwnersVersionStays(t *testing.T) {
 	changes, _, err := s.Links.History(t.Context(), actor, "", string(made.Code), 50, "")
 	require.NoError(t, err)
 	require.Len(t, changes, 1, "the creation alone")
-	title := "Opening hours"
 	changed, _, err := s.Links.Change(t.Context(), actor, "", string(made.Code), controlplane.LinkChange{
-		Match: []controlplane.Version{version}, Title: &title,
+		Match: []controlplane.Version{version}, Details: entitle("Opening hours"),
 	})
 	require.NoError(t, err, "an edit that is based on the owner's version")
 	require.NotEqual(t, version, controlplane.VersionOf(&changed.Link))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"waypost/api/linkfields"
 	"waypost/client"
 )
 
@@ -55,18 +56,23 @@ func describe(l client.Link) string {
 	if metadata == "null" {
 		metadata = ""
 	}
-	var b strings.Builder
-	for _, field := range []struct {
+	type line struct {
 		name, value string
 		always      bool
-	}{
+	}
+	lines := []line{
 		{"short URL", l.ShortURL, true},
 		{"domain", l.Domain, true},
 		{"target", l.OriginalURL, true},
 		{"redirect", strconv.Itoa(l.RedirectStatus), true},
 		{"forwards", forwards(l), true},
-		{"title", printable(l.Title), false},
-		{"description", printable(l.Description), false},
+	}
+	for _, field := range linkfields.Details {
+		if text, ok := field.Link(&l).(*string); ok {
+			lines = append(lines, line{field.Name, printable(*text), false})
+		}
+	}
+	lines = append(lines, []line{
 		{"tags", printable(strings.Join(l.Tags, ", ")), false},
 		{"metadata", printable(metadata), false},
 		{"blocked", blockText(l.Blocked), false},
@@ -79,7 +85,9 @@ func describe(l client.Link) string {
 		{"valid from", validFrom, false},
 		{"expired URL", printable(l.ExpiredURL), false},
 		{"rules", rules, false},
-	} {
+	}...)
+	var b strings.Builder
+	for _, field := range lines {
 		if field.always || field.value != "" {
 			_, _ = fmt.Fprintf(&b, "%-11s  %s\n", field.name, field.value)
 		}

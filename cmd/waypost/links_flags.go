@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -10,25 +9,18 @@ import (
 	"github.com/spf13/pflag"
 
 	"waypost/api"
+	"waypost/api/linkfields"
 	"waypost/client"
 	"waypost/internal/config"
 )
 
 // linkFlags are the fields of a link, for commands that create or change one.
 type linkFlags struct {
-	title, description, metadata, expiresAt string
-	maxClicksMode, exhausted                string
-	tags                                    []string
-	expires                                 config.Duration
-	status                                  int
-	maxClicks                               int64
-	forwardQuery, forwardPath               bool
-	passwordStdin                           bool
-	rules                                   ruleFlags
-
-	expiry   time.Time
-	object   json.RawMessage // metadata
-	password string
+	link                client.NewLink // its fields as package linkfields lists them, besides the others below
+	metadata, expiresAt string
+	expires             config.Duration
+	passwordStdin       bool
+	rules               ruleFlags
 }
 
 // bind adds the flags. Some say more when they change a link.
@@ -39,21 +31,26 @@ func (l *linkFlags) bind(f *pflag.FlagSet, changes bool) {
 		}
 		return ""
 	}
-	none := changed(`; "" for none`)
-	f.StringVar(&l.title, "title", "", "title, for people"+none)
-	f.StringVar(&l.description, "description", "", "description, for people"+none)
-	f.StringArrayVar(&l.tags, "tag", nil, "tag"+changed(", in the place of those that are there")+"; may be given several times")
+	for field := range linkfields.Flagged {
+		usage := field.Usage + changed(field.Changing)
+		switch to := field.New(&l.link).(type) {
+		case *string:
+			f.StringVar(to, field.Flag, "", usage)
+		case *[]string:
+			f.StringArrayVar(to, field.Flag, nil, usage)
+		case *int:
+			f.IntVar(to, field.Flag, 0, usage)
+		case *int64:
+			f.Int64Var(to, field.Flag, 0, usage)
+		case *bool:
+			f.BoolVar(to, field.Flag, false, usage)
+		}
+	}
 	f.StringVar(&l.metadata, "metadata", "", "JSON object to keep with the link"+changed(", in the place of the old one; null for none"))
 	f.Var(&l.expires, "expires-in", "time from now until the link expires, such as 12h, 30d or 52w")
 	f.StringVar(&l.expiresAt, "expires-at", "", "when the link expires, such as 2030-12-31T23:59:59Z, or a day: when that begins in UTC")
-	f.IntVar(&l.status, "status", 0, "status of the redirect: 301, 302, 307 or 308; a new link has 302 without it")
-	f.BoolVar(&l.forwardQuery, "forward-query", false, "add the query that a visitor brings to the target's"+changed(", or --forward-query=false"))
-	f.BoolVar(&l.forwardPath, "forward-path", false, "add what follows the code in the path to the target's"+changed(", or --forward-path=false"))
-	f.Int64Var(&l.maxClicks, "max-clicks", 0, "how often visitors are led to the target, in all"+changed(", with the clicks that there are already"))
-	f.StringVar(&l.maxClicksMode, "max-clicks-mode", "", "how strictly: exact or eventual; a new link is eventual without it")
-	f.StringVar(&l.exhausted, "exhausted-url", "", "where visitors are led once --max-clicks is used up"+none)
 	f.BoolVar(&l.passwordStdin, "password-stdin", false, "read a password that visitors must give from standard input")
-	l.rules.bind(f, none)
+	l.rules.bind(f, changed(`; "" for none`))
 }
 
 // read checks the flags, and reads the files that they name. NoTags is the advice on an
@@ -63,29 +60,26 @@ func (l *linkFlags) read(p linksCommands, c *cobra.Command, noTags string) error
 	if given("expires-in") && time.Duration(l.expires) < time.Second {
 		return &usageError{fmt.Errorf("--expires-in: %s is less than a second", &l.expires)}
 	}
-	err := errors.Join(checkClicks(c, l.maxClicks), checkTags(l.tags, noTags))
+	err := errors.Join(checkClicks(c, l.link.MaxClicks), checkTags(l.link.Tags, noTags))
 	if err == nil {
-		l.expiry, err = moment("--expires-at", l.expiresAt)
+		l.link.ExpiresAt, err = moment("--expires-at", l.expiresAt)
 	}
 	if err == nil && given("metadata") {
-		l.object, err = jsonObject("--metadata", l.metadata)
+		l.link.Metadata, err = jsonObject("--metadata", l.metadata)
 	}
 	if err == nil {
 		err = l.rules.read(p)
 	}
 	if err == nil && l.passwordStdin {
-		l.password, err = p.password("-", "", false)
+		l.link.Password, err = p.password("-", "", false)
 	}
 	return err
 }
 
 // create returns a new link with the fields.
 func (l *linkFlags) create() client.NewLink {
-	n := client.NewLink{
-		Title: l.title, Description: l.description, Tags: l.tags, Metadata: l.object, RedirectStatus: l.status,
-		ExpiresInSeconds: l.expiresIn(), ExpiresAt: l.expiry, ForwardQuery: l.forwardQuery, ForwardPath: l.forwardPath,
-		MaxClicks: l.maxClicks, MaxClicksMode: l.maxClicksMode, ExhaustedURL: l.exhausted, Password: l.password,
-	}
+	n := l.link
+	n.ExpiresInSeconds = l.expiresIn()
 	l.rules.fill(&n)
 	return n
 }
@@ -94,22 +88,35 @@ func (l *linkFlags) create() client.NewLink {
 func (l *linkFlags) change(change *client.LinkChange, given func(string) bool) bool {
 	some := l.rules.change(change, given) || l.passwordStdin
 	if l.passwordStdin {
-		change.Password = api.Set(l.password)
+		change.Password = api.Set(l.link.Password)
+	}
+	for field := range linkfields.Flagged {
+		if given(field.Flag) {
+			changeField(field.Change(change), field.New(&l.link))
+			some = true
+		}
 	}
 	return setAll(given, map[string]func(){
-		"title":           func() { change.Title = api.Set(l.title) },
-		"description":     func() { change.Description = api.Set(l.description) },
-		"tag":             func() { change.Tags = api.Set(l.tags) },
-		"metadata":        func() { change.Metadata = api.Set(l.object) },
-		"status":          func() { change.RedirectStatus = api.Set(l.status) },
-		"forward-query":   func() { change.ForwardQuery = api.Set(l.forwardQuery) },
-		"forward-path":    func() { change.ForwardPath = api.Set(l.forwardPath) },
-		"expires-in":      func() { change.ExpiresInSeconds = api.Set(l.expiresIn()) },
-		"expires-at":      func() { change.ExpiresAt = api.Set(l.expiry) },
-		"max-clicks":      func() { change.MaxClicks = api.Set(l.maxClicks) },
-		"max-clicks-mode": func() { change.MaxClicksMode = api.Set(l.maxClicksMode) },
-		"exhausted-url":   func() { change.ExhaustedURL = api.Set(l.exhausted) },
+		"metadata":   func() { change.Metadata = api.Set(l.link.Metadata) },
+		"expires-in": func() { change.ExpiresInSeconds = api.Set(l.expiresIn()) },
+		"expires-at": func() { change.ExpiresAt = api.Set(l.link.ExpiresAt) },
 	}) || some
+}
+
+// changeField sets a field of a change to the value that it has in a new link.
+func changeField(field, value any) {
+	switch to := field.(type) {
+	case *api.Field[string]:
+		*to = api.Set(*value.(*string))
+	case *api.Field[[]string]:
+		*to = api.Set(*value.(*[]string))
+	case *api.Field[int]:
+		*to = api.Set(*value.(*int))
+	case *api.Field[int64]:
+		*to = api.Set(*value.(*int64))
+	case *api.Field[bool]:
+		*to = api.Set(*value.(*bool))
+	}
 }
 
 // expiresIn returns the time until the link expires in seconds; 0: not given.

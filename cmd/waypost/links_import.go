@@ -43,12 +43,12 @@ func (p linksCommands) importCommand() *cobra.Command {
 		Long: `Create the links of a CSV or JSON lines file in UTF-8. JSON lines are objects with the
 names of the API; fields of exports only, such as click_count, are ignored, and so is
 created_by, which names the import and the line. CSV begins with a header, and has commas,
-semicolons or tabs between its cells: original_url (or url, long_url, longUrl) and any of
-title, custom_code (or keyword, shortCode), domain, description, tags (separated by
-commas), redirect_status, forward_query, forward_path and active (true or false), metadata
-(a JSON object), expires_at and valid_from (a time such as 2030-12-31T23:59:59Z, or a day:
-when that begins in UTC), expired_url, rules (a JSON list), max_clicks, max_clicks_mode,
-and exhausted_url. The CSV of Shlink's web client and a table of YOURLS can be imported as
+semicolons or tabs between its cells. Its columns are
+` + strings.Join(wrapped(linkimport.Columns()+".", 88), "\n") + `
+
+Tags are separated by commas, forward_query, forward_path and active are true or false,
+metadata is a JSON object and rules a JSON list, and expires_at and valid_from are a time
+such as 2030-12-31T23:59:59Z, or a day: when that begins in UTC. The CSV of Shlink's web client and a table of YOURLS can be imported as
 they are. Files of "waypost links export" can be imported; the links get new codes. With
 --keep-codes they keep the short_code of the file, for a move to another installation;
 codes that the installation has issued or leased are refused. Of rows with one code the

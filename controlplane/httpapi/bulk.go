@@ -80,11 +80,13 @@ func (b *bulk) read(ctx context.Context, item *schema, text []byte) error {
 		var n api.NewLink
 		err := item.decode(text, &n, at)
 		if err == nil {
-			var link controlplane.NewLink
-			if link, err = newLinkOf(&n, now, at); err == nil {
-				b.links, b.places = append(b.links, link), append(b.places, i)
+			next := len(b.links)
+			b.links = b.links[:next+1] // it has room for all items
+			if err = setNewLink(&b.links[next], &n, now, at); err == nil {
+				b.places = append(b.places, i)
 				continue
 			}
+			b.links = b.links[:next]
 		}
 		b.results[i] = b.result(ctx, &controlplane.Outcome{Err: err})
 	}
@@ -152,8 +154,9 @@ func (b *bulk) result(ctx context.Context, o *controlplane.Outcome) api.LinkOutc
 	case b.minimal:
 		return api.LinkOutcome{Status: statusOf(o), ShortCode: string(o.Link.Code)}
 	}
-	l := b.a.outcome(o)
-	return api.LinkOutcome{Status: statusOf(o), Link: &l}
+	l := &api.Link{}
+	b.a.showOutcome(l, o)
+	return api.LinkOutcome{Status: statusOf(o), Link: l}
 }
 
 // itemsOf takes the links out of a body without judging them. Their text is JSON,

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -13,8 +15,8 @@ import (
 
 	"waypost"
 	"waypost/api"
+	"waypost/api/linkfields"
 	"waypost/controlplane"
-	"waypost/rules"
 )
 
 const (
@@ -191,20 +193,21 @@ type linkRows interface {
 
 func newLinkRows(e *exporter, to *bufio.Writer) (rows linkRows, contentType string) {
 	if e.format == "csv" {
-		return &csvRows{w: csv.NewWriter(to), to: to, raw: e.raw}, "text/csv; charset=utf-8; header=present"
+		return &csvRows{a: e.a, w: csv.NewWriter(to), to: to, raw: e.raw}, "text/csv; charset=utf-8; header=present"
 	}
 	return &jsonRows{a: e.a, to: to}, "application/jsonl"
 }
 
 type jsonRows struct {
-	a    *linksAPI
-	to   *bufio.Writer
-	text []byte
+	a     *linksAPI
+	to    *bufio.Writer
+	shown api.Link
+	text  []byte
 }
 
 func (j *jsonRows) row(l *waypost.Link) (err error) {
-	shown := j.a.link(l)
-	if j.text, err = encode(j.text[:0], &shown); err != nil {
+	j.a.show(&j.shown, l)
+	if j.text, err = encode(j.text[:0], &j.shown); err != nil {
 		return err
 	}
 	_, err = j.to.Write(j.text)
@@ -213,18 +216,15 @@ func (j *jsonRows) row(l *waypost.Link) (err error) {
 
 func (j *jsonRows) end() error { return j.to.Flush() }
 
-// csvRows has the columns that an import takes, and three that it ignores.
+// csvRows has the columns of package linkfields. An import takes them, or ignores them.
 type csvRows struct {
+	a     *linksAPI
 	w     *csv.Writer
 	to    io.Writer
 	raw   bool // formulas stay formulas
 	begun bool
-}
-
-var exportColumns = []string{
-	"short_code", "original_url", "title", "description", "tags", "redirect_status", "forward_query", "forward_path",
-	"expires_at", "click_count", "created_at", "domain", "active", "metadata", "valid_from", "expired_url", "rules",
-	"max_clicks", "max_clicks_mode", "exhausted_url", "has_password",
+	shown api.Link
+	cells []string
 }
 
 func (c *csvRows) begin() error {
@@ -232,57 +232,63 @@ func (c *csvRows) begin() error {
 		return nil
 	}
 	c.begun = true
-	return c.w.Write(exportColumns)
+	var names []string
+	for f := range linkfields.Exported {
+		names = append(names, f.Name)
+	}
+	return c.w.Write(names)
 }
 
 func (c *csvRows) row(l *waypost.Link) error {
-	tags, err := joinTags(l.Tags)
-	if err != nil {
-		return err
-	}
-	expires := ""
-	if !l.ExpiresAt.IsZero() {
-		expires = l.ExpiresAt.UTC().Format(time.RFC3339Nano)
-	}
-	cells := []string{
-		string(l.Code), l.OriginalURL, l.Title, l.Description, tags, strconv.Itoa(l.RedirectStatus),
-		strconv.FormatBool(l.Flags&waypost.ForwardQuery != 0), strconv.FormatBool(l.Flags&waypost.ForwardPath != 0), expires,
-		strconv.FormatInt(l.Clicks, 10), l.CreatedAt.UTC().Format(time.RFC3339Nano), l.Host, // "": the shared default domain
-		strconv.FormatBool(l.Active), string(l.Metadata), "", "", "", "", "", "", strconv.FormatBool(rules.HasPassword(l.Programme)),
-	}
-	if err := ruleCells(l, cells[len(cells)-7:]); err != nil {
-		return err
-	}
-	for i, cell := range cells {
-		if !c.raw {
-			cells[i] = api.SafeCell(cell)
+	c.a.show(&c.shown, l)
+	c.shown.Domain = l.Host // "": the shared default domain
+	c.cells = c.cells[:0]
+	for f := range linkfields.Exported {
+		cell, err := cellOf(f.Link(&c.shown), f.Optional)
+		if err != nil {
+			return err
 		}
+		if !c.raw {
+			cell = api.SafeCell(cell)
+		}
+		c.cells = append(c.cells, cell)
 	}
-	return errors.Join(c.begin(), c.w.Write(cells))
+	return errors.Join(c.begin(), c.w.Write(c.cells))
 }
 
-// ruleCells sets the cells from valid_from on. The cell of rules is JSON.
-func ruleCells(l *waypost.Link, cells []string) error {
-	if len(l.Rules) == 0 {
-		return nil
+// cellOf writes a field of a link. Of an optional number zero is empty.
+func cellOf(field any, optional bool) (string, error) {
+	switch v := field.(type) {
+	case *string:
+		return *v, nil
+	case *bool:
+		return strconv.FormatBool(*v), nil
+	case *int:
+		return strconv.Itoa(*v), nil
+	case *int64:
+		if optional && *v == 0 {
+			return "", nil
+		}
+		return strconv.FormatInt(*v, 10), nil
+	case *time.Time:
+		return v.UTC().Format(time.RFC3339Nano), nil
+	case **time.Time:
+		if *v == nil {
+			return "", nil
+		}
+		return (*v).UTC().Format(time.RFC3339Nano), nil
+	case *[]string:
+		return joinTags(*v)
+	case *json.RawMessage:
+		return string(*v), nil
+	case *[]api.Rule:
+		if len(*v) == 0 {
+			return "", nil
+		}
+		text, err := encode(nil, v)
+		return strings.TrimSpace(string(text)), err
 	}
-	source, err := rules.ParseSource(l.Rules)
-	if err != nil {
-		return nil // it was written by hand, and is left out as it is elsewhere
-	}
-	if !source.ValidFrom.IsZero() {
-		cells[0] = source.ValidFrom.UTC().Format(time.RFC3339Nano)
-	}
-	cells[1] = source.ExpiredURL
-	if source.MaxClicks != 0 {
-		cells[3], cells[4], cells[5] = strconv.FormatInt(source.MaxClicks, 10), source.MaxClicksMode, source.ExhaustedURL
-	}
-	if len(source.Rules) > 0 {
-		text, err := encode(nil, &source.Rules)
-		cells[2] = strings.TrimSpace(string(text))
-		return err
-	}
-	return nil
+	return "", fmt.Errorf("no cell of CSV holds a %T", field)
 }
 
 func (c *csvRows) end() error {

@@ -88,7 +88,7 @@ func (f *links) create(actor controlplane.Actor, n controlplane.NewLink) (waypos
 	l := waypost.Link{
 		ID: int64(len(f.all) + 1), Workspace: actor.Workspace, Code: code, Custom: n.CustomCode != "",
 		OriginalURL: n.OriginalURL, Location: n.OriginalURL, RedirectStatus: n.RedirectStatus,
-		Title: n.Title, Description: n.Description, Tags: n.Tags, Metadata: n.Metadata, CreatedBy: n.CreatedBy,
+		Details: n.Details, CreatedBy: n.CreatedBy,
 		Domain: waypost.DefaultDomain, Host: n.Domain, Stamp: uint64(len(f.all) + 1),
 		Flags: flags(n), Active: true, CreatedAt: f.now(), UpdatedAt: f.now(), ExpiresAt: n.ExpiresAt,
 	}

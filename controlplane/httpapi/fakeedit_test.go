@@ -91,8 +91,8 @@ func (f *links) Change(ctx context.Context, actor controlplane.Actor, domain, co
 		}
 	}
 	f.changed = append(f.changed, c)
-	if c.Title != nil {
-		l.Title = *c.Title
+	if c.Details != nil {
+		c.Details(&l.Details)
 	}
 	p := f.position()
 	l.Revision, l.UpdatedAt = p.Revision(), f.now()

@@ -11,6 +11,7 @@ import (
 
 	"waypost"
 	"waypost/api"
+	"waypost/api/linkfields"
 	"waypost/controlplane"
 	"waypost/controlplane/limit"
 	"waypost/rules"
@@ -234,11 +235,11 @@ func withReplay(a answer) answer {
 }
 
 func (a *linksAPI) create(ctx context.Context, in *createInput) (*createOutput, error) {
-	n, err := newLinkOf(&in.Body, a.now(), "body")
-	if err != nil {
+	ns := make([]controlplane.NewLink, 1)
+	if err := setNewLink(&ns[0], &in.Body, a.now(), "body"); err != nil {
 		return nil, err
 	}
-	o, position, err := a.createOne(ctx, "create-link", in.IdempotencyKey, in.Raw, n, func(o *controlplane.Outcome,
+	o, position, err := a.createOne(ctx, "create-link", in.IdempotencyKey, in.Raw, ns, func(o *controlplane.Outcome,
 		at waypost.Position,
 	) (controlplane.Response, error) {
 		out := a.created(o, at)
@@ -247,13 +248,15 @@ func (a *linksAPI) create(ctx context.Context, in *createInput) (*createOutput, 
 	if err != nil {
 		return nil, a.awaitReplay(ctx, &in.waiting, err)
 	}
-	out := a.created(&o, position)
+	out := a.created(o, position)
 	out.Applied = await(ctx, a.waiter, &in.waiting, position)
 	return out, nil
 }
 
 func (a *linksAPI) created(o *controlplane.Outcome, at waypost.Position) *createOutput {
-	return &createOutput{Status: statusOf(o), Location: pathOf(&o.Link), Position: at.String(), ETag: etag(&o.Link), Body: a.outcome(o)}
+	out := &createOutput{Status: statusOf(o), Location: pathOf(&o.Link), Position: at.String(), ETag: etag(&o.Link)}
+	a.showOutcome(&out.Body, o)
+	return out
 }
 
 func (a *linksAPI) shorten(ctx context.Context, in *shortenInput) (*shortenOutput, error) {
@@ -262,8 +265,8 @@ func (a *linksAPI) shorten(ctx context.Context, in *shortenInput) (*shortenOutpu
 	}
 	// This form always creates a new code, whatever the setting of the workspace.
 	dedupe := false
-	n := controlplane.NewLink{OriginalURL: in.Body.URL, Dedupe: &dedupe}
-	o, position, err := a.createOne(ctx, "shorten", in.IdempotencyKey, in.Raw, n, func(o *controlplane.Outcome,
+	ns := []controlplane.NewLink{{OriginalURL: in.Body.URL, Dedupe: &dedupe}}
+	o, position, err := a.createOne(ctx, "shorten", in.IdempotencyKey, in.Raw, ns, func(o *controlplane.Outcome,
 		at waypost.Position,
 	) (controlplane.Response, error) {
 		out := a.shortened(o, at)
@@ -272,30 +275,31 @@ func (a *linksAPI) shorten(ctx context.Context, in *shortenInput) (*shortenOutpu
 	if err != nil {
 		return nil, a.awaitReplay(ctx, &in.waiting, err)
 	}
-	out := a.shortened(&o, position)
+	out := a.shortened(o, position)
 	out.Applied = await(ctx, a.waiter, &in.waiting, position)
 	return out, nil
 }
 
 func (a *linksAPI) shortened(o *controlplane.Outcome, at waypost.Position) *shortenOutput {
-	l := a.link(&o.Link)
-	return &shortenOutput{Location: pathOf(&o.Link), Position: at.String(), Body: api.Shortened{
-		ShortCode: l.ShortCode, ShortURL: l.ShortURL, OriginalURL: l.OriginalURL, CreatedAt: l.CreatedAt,
+	l := &o.Link
+	return &shortenOutput{Location: pathOf(l), Position: at.String(), Body: api.Shortened{
+		ShortCode: string(l.Code), ShortURL: a.urls.of(l), OriginalURL: l.OriginalURL, CreatedAt: l.CreatedAt.UTC(),
 	}}
 }
 
-// createOne creates one link. Answer makes the answer to keep for a repeated request.
-func (a *linksAPI) createOne(ctx context.Context, operation, key string, body []byte, n controlplane.NewLink,
+// createOne creates the one link of ns. Answer makes the answer to keep for a repeated
+// request.
+func (a *linksAPI) createOne(ctx context.Context, operation, key string, body []byte, ns []controlplane.NewLink,
 	answer func(*controlplane.Outcome, waypost.Position) (controlplane.Response, error),
-) (o controlplane.Outcome, at waypost.Position, err error) {
-	outcomes, at, err := a.createAll(ctx, operation, key, body, []controlplane.NewLink{n},
+) (o *controlplane.Outcome, at waypost.Position, err error) {
+	outcomes, at, err := a.createAll(ctx, operation, key, body, ns,
 		func(all []controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
 			return answer(&all[0], at)
 		})
 	if err != nil {
 		return o, at, err
 	}
-	return outcomes[0], at, outcomes[0].Err
+	return &outcomes[0], at, outcomes[0].Err
 }
 
 // createAll creates links, once if the request has a key. Answer makes the answer to keep
@@ -338,15 +342,16 @@ func (a *linksAPI) get(ctx context.Context, in *getInput) (*linkOutput, error) {
 	if same {
 		return nil, notModified(tag)
 	}
-	shown := a.link(&l)
-	if shown.MaxClicks != 0 && a.budgets != nil {
+	out := &linkOutput{ETag: tag}
+	a.show(&out.Body, &l)
+	if out.Body.MaxClicks != 0 && a.budgets != nil {
 		b, err := a.budgets.Of(ctx, actorFrom(ctx), &l)
 		if err != nil {
 			return nil, err
 		}
-		shown.Budget = budgetOf(b)
+		out.Body.Budget = budgetOf(b)
 	}
-	return &linkOutput{ETag: tag, Body: shown}, nil
+	return out, nil
 }
 
 func (a *linksAPI) change(ctx context.Context, in *changeLinkInput) (*changeLinkOutput, error) {
@@ -366,8 +371,9 @@ func (a *linksAPI) change(ctx context.Context, in *changeLinkInput) (*changeLink
 	if err != nil {
 		return nil, err
 	}
-	return &changeLinkOutput{Position: position.String(), ETag: etag(&o.Link), Applied: await(ctx, a.waiter, &in.waiting,
-		position), Body: a.outcome(&o)}, nil
+	out := &changeLinkOutput{Position: position.String(), ETag: etag(&o.Link), Applied: await(ctx, a.waiter, &in.waiting, position)}
+	a.showOutcome(&out.Body, &o)
+	return out, nil
 }
 
 func (a *linksAPI) delete(ctx context.Context, in *deleteInput) (*changedOutput, error) {
@@ -389,9 +395,9 @@ func (a *linksAPI) restore(ctx context.Context, in *deleteInput) (*changeLinkOut
 	if err != nil {
 		return nil, err
 	}
-	return &changeLinkOutput{
-		Position: position.String(), ETag: etag(&l), Applied: await(ctx, a.waiter, &in.waiting, position), Body: a.link(&l),
-	}, nil
+	out := &changeLinkOutput{Position: position.String(), ETag: etag(&l), Applied: await(ctx, a.waiter, &in.waiting, position)}
+	a.show(&out.Body, &l)
+	return out, nil
 }
 
 type historyInput struct {
@@ -424,8 +430,8 @@ func (a *linksAPI) history(ctx context.Context, in *historyInput) (*historyOutpu
 	return &historyOutput{api.LinkHistory{Changes: shown, Next: next}}, nil
 }
 
-// newLinkOf converts a request for a link. At is its location in the body.
-func newLinkOf(n *api.NewLink, now time.Time, at string) (controlplane.NewLink, error) {
+// setNewLink converts a request for a link. At is its location in the body.
+func setNewLink(link *controlplane.NewLink, n *api.NewLink, now time.Time, at string) error {
 	expires, given := n.ExpiresAt, 0
 	if !n.ExpiresAt.IsZero() {
 		given++
@@ -439,19 +445,20 @@ func newLinkOf(n *api.NewLink, now time.Time, at string) (controlplane.NewLink, 
 		expires = now.Add(time.Duration(n.ExpiresInHours) * time.Hour).UTC()
 	}
 	if given > 1 {
-		return controlplane.NewLink{}, severalExpiries(at)
+		return severalExpiries(at)
 	}
-	return controlplane.NewLink{
+	*link = controlplane.NewLink{
 		OriginalURL: n.OriginalURL, CustomCode: n.CustomCode, Domain: n.Domain, Dedupe: n.Dedupe, ExpiresAt: expires,
 		RedirectStatus: n.RedirectStatus, ForwardQuery: n.ForwardQuery, ForwardPath: n.ForwardPath,
-		Title: n.Title, Description: n.Description, Tags: n.Tags, Metadata: n.Metadata, CreatedBy: n.CreatedBy,
-		Disabled: n.Active != nil && !*n.Active,
+		CreatedBy: n.CreatedBy, Disabled: n.Active != nil && !*n.Active,
 		Rules: rules.Source{
 			Rules: n.Rules, ValidFrom: n.ValidFrom, ExpiredURL: n.ExpiredURL,
 			MaxClicks: n.MaxClicks, MaxClicksMode: n.MaxClicksMode, ExhaustedURL: n.ExhaustedURL,
 		},
 		Password: n.Password,
-	}, nil
+	}
+	linkfields.SetDetails(&link.Details, n)
+	return nil
 }
 
 func severalExpiries(at string) error {
@@ -485,8 +492,8 @@ func linkChangeOf(c *api.LinkChange, now time.Time) (controlplane.LinkChange, er
 	}
 	return controlplane.LinkChange{
 		OriginalURL: c.OriginalURL.Change(), Active: c.Active.Change(), ExpiresAt: expires, RedirectStatus: c.RedirectStatus.Change(),
-		ForwardQuery: c.ForwardQuery.Change(), ForwardPath: c.ForwardPath.Change(), Title: c.Title.Change(),
-		Description: c.Description.Change(), Tags: c.Tags.Change(), Metadata: c.Metadata.Change(),
+		ForwardQuery: c.ForwardQuery.Change(), ForwardPath: c.ForwardPath.Change(),
+		Details: func(d *waypost.Details) { linkfields.ChangeDetails(d, c) },
 		Rules: controlplane.RulesChange{
 			Rules: c.Rules.Change(), ValidFrom: c.ValidFrom.Change(), ExpiredURL: c.ExpiredURL.Change(),
 			MaxClicks: c.MaxClicks.Change(), MaxClicksMode: c.MaxClicksMode.Change(), ExhaustedURL: c.ExhaustedURL.Change(),
@@ -495,19 +502,18 @@ func linkChangeOf(c *api.LinkChange, now time.Time) (controlplane.LinkChange, er
 	}, nil
 }
 
-// link returns a link as a client sees it.
-func (a *linksAPI) link(l *waypost.Link) api.Link {
-	tags := l.Tags
-	if tags == nil {
-		tags = []string{}
-	}
-	shown := api.Link{
+// show sets a link as a client sees it.
+func (a *linksAPI) show(shown *api.Link, l *waypost.Link) {
+	*shown = api.Link{
 		ID: strconv.FormatInt(l.ID, 10), ShortCode: string(l.Code), ShortURL: a.urls.of(l), Domain: cmp.Or(l.Host, a.urls.host),
 		OriginalURL: l.OriginalURL, RedirectStatus: l.RedirectStatus,
 		ForwardQuery: l.Flags&waypost.ForwardQuery != 0, ForwardPath: l.Flags&waypost.ForwardPath != 0,
-		Title: l.Title, Description: l.Description, Tags: tags, Metadata: l.Metadata, CreatedBy: l.CreatedBy,
-		Active: l.Active, ClickCount: l.Clicks, LastAccessedAt: moment(l.LastAccessedAt),
+		CreatedBy: l.CreatedBy, Active: l.Active, ClickCount: l.Clicks, LastAccessedAt: moment(l.LastAccessedAt),
 		CreatedAt: l.CreatedAt.UTC(), UpdatedAt: l.UpdatedAt.UTC(), ExpiresAt: moment(l.ExpiresAt), DeletedAt: moment(l.DeletedAt),
+	}
+	linkfields.ShowDetails(shown, &l.Details)
+	if shown.Tags == nil {
+		shown.Tags = []string{}
 	}
 	if len(l.Rules) > 0 {
 		// Whatever cannot be read was written by hand, and is left out.
@@ -525,16 +531,14 @@ func (a *linksAPI) link(l *waypost.Link) api.Link {
 		}
 		shown.Restorable = moment(until)
 	}
-	return shown
 }
 
-// outcome returns the link of an outcome, with its warnings.
-func (a *linksAPI) outcome(o *controlplane.Outcome) api.Link {
-	shown := a.link(&o.Link)
+// showOutcome sets the link of an outcome, with its warnings.
+func (a *linksAPI) showOutcome(shown *api.Link, o *controlplane.Outcome) {
+	a.show(shown, &o.Link)
 	for _, w := range o.Warnings {
 		shown.Warnings = append(shown.Warnings, api.Warning(w))
 	}
-	return shown
 }
 
 // statusOf distinguishes a new link from an existing one.

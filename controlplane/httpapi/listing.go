@@ -76,7 +76,7 @@ func (a *linksAPI) list(ctx context.Context, in *listInput) (*listOutput, error)
 	}
 	shown := make([]api.Link, len(page.Links))
 	for i := range page.Links {
-		shown[i] = a.link(&page.Links[i])
+		a.show(&shown[i], &page.Links[i])
 	}
 	return &listOutput{api.LinkPage{Links: shown, Next: page.Next}}, nil
 }

@@ -73,7 +73,7 @@ func TestAnExportHoldsAllLinksAndGoesOnWhereItEnded(t *testing.T) {
 	for i := range 2500 {
 		a.links.all = append(a.links.all, waypost.Link{
 			ID: int64(i + 1), Workspace: 1, Code: waypost.Code(fmt.Sprintf("code%04d", i)), Host: "go.brand.example",
-			OriginalURL: "https://example.com/?a&b", Tags: []string{"x", "y,z"}, RedirectStatus: 302,
+			OriginalURL: "https://example.com/?a&b", Details: waypost.Details{Tags: []string{"x", "y,z"}}, RedirectStatus: 302,
 		})
 	}
 	text, trailer, err := a.trailer("/api/v1/urls/export")
@@ -105,7 +105,7 @@ func TestAnExportAsCSVHoldsNoFormulaAndIsImportedExactly(t *testing.T) {
 	for i, text := range texts {
 		a.links.all = append(a.links.all, waypost.Link{
 			ID: int64(i + 1), Workspace: 1, Code: waypost.Code(fmt.Sprintf("-ode%04d", i)),
-			OriginalURL: "https://example.com/", Title: text, Description: text, Tags: []string{text, "b"}, RedirectStatus: 302,
+			OriginalURL: "https://example.com/", Details: waypost.Details{Title: text, Description: text, Tags: []string{text, "b"}}, RedirectStatus: 302,
 		})
 	}
 	for raw, path := range []string{"/api/v1/urls/export?format=csv", "/api/v1/urls/export?format=csv&raw=true"} {

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"waypost/api"
+	"waypost/api/linkfields"
 	"waypost/client"
 )
 
@@ -151,73 +152,65 @@ type csvRows struct {
 	set     []func(*client.NewLink, string) error // by column
 }
 
+// foreign are the columns of Shlink and YOURLS that say nothing about a new link.
+var foreign = []string{"timestamp", "ip", "clicks", "shorturl", "createdat", "visits"}
+
 // column returns the setter of a column, and whether a file may have that column.
 // Some columns belong to exports only, and say nothing about a new link.
 func column(name string) (set func(*client.NewLink, string) error, known bool) {
-	switch name {
-	case "original_url":
-		return func(n *client.NewLink, s string) error { n.OriginalURL = s; return nil }, true
-	case "title":
-		return func(n *client.NewLink, s string) error { n.Title = s; return nil }, true
-	case "custom_code":
-		return func(n *client.NewLink, s string) error { n.CustomCode = s; return nil }, true
-	case "domain":
-		return func(n *client.NewLink, s string) error { n.Domain = s; return nil }, true
-	case "description":
-		return func(n *client.NewLink, s string) error { n.Description = s; return nil }, true
-	case "tags":
-		return func(n *client.NewLink, s string) (err error) { n.Tags, err = splitTags(s); return err }, true
-	case "redirect_status":
-		return setStatus, true
-	case "forward_query":
-		return func(n *client.NewLink, s string) error { return setBool(&n.ForwardQuery, name, s) }, true
-	case "forward_path":
-		return func(n *client.NewLink, s string) error { return setBool(&n.ForwardPath, name, s) }, true
-	case "expires_at":
-		return func(n *client.NewLink, s string) error { return setTime(&n.ExpiresAt, name, s) }, true
-	case "valid_from":
-		return func(n *client.NewLink, s string) error { return setTime(&n.ValidFrom, name, s) }, true
-	case "expired_url":
-		return func(n *client.NewLink, s string) error { n.ExpiredURL = s; return nil }, true
-	case "rules":
-		return setRules, true
-	case "max_clicks":
-		return setMaxClicks, true
-	case "max_clicks_mode":
-		return func(n *client.NewLink, s string) error { n.MaxClicksMode = s; return checkMode(s) }, true
-	case "exhausted_url":
-		return func(n *client.NewLink, s string) error { n.ExhaustedURL = s; return nil }, true
-	case "active":
-		return setActive, true
-	case "metadata":
-		return setMetadata, true
-	case "password":
-		return func(n *client.NewLink, s string) error { n.Password = s; return nil }, true
-	case "has_password", "short_code", "click_count", "created_at", "timestamp", "ip", "clicks", "shorturl", "createdat", "visits":
+	f := linkfields.Named(name)
+	switch {
+	case f != nil && f.New != nil:
+		return func(n *client.NewLink, cell string) error { return setField(f.New(n), name, cell) }, true
+	case f != nil, slices.Contains(foreign, name):
 		return func(*client.NewLink, string) error { return nil }, true
-	default:
-		return nil, false
 	}
+	return nil, false
 }
 
-func setStatus(n *client.NewLink, s string) (err error) {
-	if s == "" {
+// setField reads a cell into a field of a new link.
+func setField(field any, name, cell string) error {
+	switch to := field.(type) {
+	case *string:
+		if *to = cell; name == "max_clicks_mode" {
+			return checkMode(cell)
+		}
 		return nil
+	case *int:
+		n, err := readNumber(name, cell)
+		*to = int(n)
+		return err
+	case *int64:
+		n, err := readNumber(name, cell)
+		*to = n
+		return err
+	case *bool:
+		return setBool(to, name, cell)
+	case **bool:
+		return setActive(to, cell)
+	case *time.Time:
+		return setTime(to, name, cell)
+	case *[]string:
+		tags, err := splitTags(cell)
+		*to = tags
+		return err
+	case *json.RawMessage:
+		return setMetadata(to, cell)
+	case *[]api.Rule:
+		return setRules(to, cell)
 	}
-	if n.RedirectStatus, err = strconv.Atoi(s); err != nil {
-		return fmt.Errorf("redirect_status %.40q is no number", s)
-	}
-	return nil
+	return fmt.Errorf("no cell of CSV holds %s", name)
 }
 
-func setMaxClicks(n *client.NewLink, s string) (err error) {
+func readNumber(column, s string) (int64, error) {
 	if s == "" {
-		return nil
+		return 0, nil
 	}
-	if n.MaxClicks, err = strconv.ParseInt(s, 10, 64); err != nil {
-		return fmt.Errorf("max_clicks %.40q is no number", s)
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s %.40q is no number", column, s)
 	}
-	return nil
+	return n, nil
 }
 
 // checkMode checks a max_clicks_mode, because the API refuses a whole batch for one row
@@ -252,13 +245,13 @@ func setTime(to *time.Time, column, s string) (err error) {
 }
 
 // setRules reads the rules of a cell, which are JSON as in the API.
-func setRules(n *client.NewLink, s string) error {
+func setRules(to *[]api.Rule, s string) error {
 	if s = strings.TrimSpace(s); s == "" || s == "null" { // spreadsheets add line ends
 		return nil
 	}
 	dec := json.NewDecoder(strings.NewReader(s))
 	dec.DisallowUnknownFields()
-	err := dec.Decode(&n.Rules)
+	err := dec.Decode(to)
 	switch {
 	case err != nil:
 		return fmt.Errorf("rules are no JSON list of rules: %s", plainly(err))
@@ -270,15 +263,15 @@ func setRules(n *client.NewLink, s string) error {
 
 // setActive leaves out what is usual, which also control planes that do not know the
 // field take.
-func setActive(n *client.NewLink, s string) error {
+func setActive(to **bool, s string) error {
 	active := true
 	if s != "" {
 		if err := setBool(&active, "active", s); err != nil {
 			return err
 		}
 	}
-	if n.Active = nil; !active {
-		n.Active = &active
+	if *to = nil; !active {
+		*to = &active
 	}
 	return nil
 }
@@ -286,14 +279,14 @@ func setActive(n *client.NewLink, s string) error {
 // noPassword is why a link of an export is not made without its password.
 const noPassword = `the link has a password, which no export holds: give one as "password", or create the link by hand`
 
-func setMetadata(n *client.NewLink, s string) error {
+func setMetadata(to *json.RawMessage, s string) error {
 	if s == "" || s == "null" {
 		return nil
 	}
 	if !json.Valid([]byte(s)) || !strings.HasPrefix(strings.TrimSpace(s), "{") {
 		return errors.New("metadata is no JSON object")
 	}
-	n.Metadata = json.RawMessage(s)
+	*to = json.RawMessage(s)
 	return nil
 }
 
@@ -305,9 +298,18 @@ var otherNames = map[string]string{
 // shlinkCode is the column of the code, in small letters, in a file of Shlink.
 const shlinkCode = "shortcode"
 
-const headerHint = "the columns are original_url (or url, long_url, longUrl) and any of title, custom_code (or keyword, shortCode), " +
-	"domain, description, tags, metadata, redirect_status, forward_query, forward_path, expires_at, active, valid_from, " +
-	"expired_url, rules, max_clicks, max_clicks_mode, exhausted_url, password"
+var headerHint = "the columns are " + Columns()
+
+// Columns names the columns of CSV that an import takes.
+func Columns() string {
+	var names []string
+	for f := range linkfields.Importable {
+		names = append(names, f.Name)
+	}
+	text := strings.Join(names, ", ")
+	text = strings.Replace(text, "original_url, ", "original_url (or url, long_url, longUrl) and any of ", 1)
+	return strings.Replace(text, "custom_code", "custom_code (or keyword, shortCode)", 1)
+}
 
 // separatorOf returns what is between the cells of a header, whose names have none of the
 // three in them.

@@ -124,8 +124,8 @@ func (w *world) people() {
 	by := controlplane.Actor{Workspace: victim, Name: marker, KeyID: 1, Scopes: []controlplane.Scope{admin}}
 	once := true
 	l, _, err := w.service.Links.Create(w.t.Context(), by, controlplane.NewLink{
-		OriginalURL: "https://example.com/" + marker, CustomCode: "theirs-1", Title: marker, Description: marker, Tags: []string{marker},
-		CreatedBy: marker,
+		OriginalURL: "https://example.com/" + marker, CustomCode: "theirs-1", CreatedBy: marker,
+		Details: waypost.Details{Title: marker, Description: marker, Tags: []string{marker}},
 	})
 	require.NoError(w.t, err)
 	w.victimCode = string(l.Code)
