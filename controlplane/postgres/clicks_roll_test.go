@@ -1,13 +1,16 @@
 package postgres_test
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +90,24 @@ func TestARollerStaysWithBusyLinksForSomeRounds(t *testing.T) {
 	require.EqualValues(t, 11, number(t, hand, `SELECT n FROM rounds WHERE links = ARRAY[$1::bigint]`, quiet))
 	require.EqualValues(t, 12, number(t, hand, `SELECT count(*) FROM rounds WHERE links = ARRAY[$1::bigint, $1]`, busy))
 	require.EqualValues(t, 25, clicks(t, db, "busy"))
+}
+
+func TestRoller_ReportsWhatItSetAsideAfterTheCommit(t *testing.T) {
+	var log bytes.Buffer
+	db, hand := open(t, func(c *postgres.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	insert(t, db, links(1)...)
+	ingest(t, db, batch(1, total("link-0", 4)))
+	exec(t, hand, `UPDATE click_pack SET details = ARRAY['\x0107'::bytea]`)
+	exec(t, hand, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no commit'; END $$`)
+	exec(t, hand, `CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON click_set_aside DEFERRABLE INITIALLY DEFERRED
+		FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	roller := db.NewRoller(analytics.RollerConfig{Workers: 1})
+	require.ErrorContains(t, roller.Fold(t.Context()), "no commit")
+	require.NotContains(t, log.String(), "set aside")
+
+	exec(t, hand, `DROP TRIGGER refuse ON click_set_aside`)
+	require.NoError(t, roller.Fold(t.Context()))
+	require.Equal(t, 1, strings.Count(log.String(), "set aside"))
 }
 
 // metric returns the value of a counter or gauge without labels.

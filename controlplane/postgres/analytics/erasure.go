@@ -49,7 +49,7 @@ func (db *Store) ForgetClicks(
 	if err != nil {
 		return controlplane.ForgottenClicks{}, scoped.Classify("delete the clicks of a link", err)
 	}
-	db.tellBroken(broken)
+	db.logBroken(broken)
 	return f, nil
 }
 

@@ -117,13 +117,13 @@ func (db *Store) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *r
 	if err := in.storeTops(ctx, tx, db.pool.Log); err != nil {
 		return err
 	}
-	f.broken = len(in.broken)
+	f.broken = in.broken
 	f.links = slices.Collect(maps.Keys(in.links))
-	db.tellBroken(in.broken)
 	return nil
 }
 
-func (db *Store) tellBroken(pieces []brokenPiece) {
+// logBroken reports pieces that a committed transaction has set aside.
+func (db *Store) logBroken(pieces []brokenPiece) {
 	for _, b := range pieces {
 		db.pool.Log.Error("clicks cannot be told apart: what was kept of them is unreadable and was set aside; they stay counted",
 			"what", b.what, "workspace", b.workspace, "link", b.link, "day", midnight(b.day).Format(time.DateOnly), "error", b.reason)

@@ -145,7 +145,7 @@ func (r *Roller) workspaceRound(ctx context.Context, from int64) (n int, last in
 	})
 	failpoint.Hit("fold clicks: workspaces")
 	if err == nil {
-		r.db.tellBroken(in.broken)
+		r.db.logBroken(in.broken)
 		r.metrics.damaged.Add(float64(len(in.broken)))
 	}
 	return n, last, err
@@ -210,7 +210,7 @@ type round struct {
 	parts  int
 	full   bool // the limits may have cut some off
 	clicks uint64
-	broken int // pieces that could not be read
+	broken []brokenPiece // pieces that could not be read
 	links  []int64
 }
 
@@ -256,6 +256,9 @@ func (r *Roller) round(ctx context.Context, from Place) (f round, err error) {
 		return r.db.foldArea(ctx, tx, r.cfg, &f)
 	})
 	failpoint.Hit("fold clicks: committed")
+	if err == nil {
+		r.db.logBroken(f.broken)
+	}
 	if err == nil && len(f.links) > 0 {
 		err = r.db.cfg.Budgets.MarkExhausted(ctx, f.links)
 	}
@@ -349,6 +352,6 @@ func (m *rollerMetrics) observe(f round, took time.Duration) {
 	m.rounds.WithLabelValues("folded").Inc()
 	m.parts.Add(float64(f.parts))
 	m.clicks.Add(float64(f.clicks))
-	m.damaged.Add(float64(f.broken))
+	m.damaged.Add(float64(len(f.broken)))
 	m.duration.Observe(took.Seconds())
 }
