@@ -53,17 +53,17 @@ var layers = []layer{
 	}},
 	{path: "controlplane/node", mayUse: []string{
 		"controlplane/httpapi", "controlplane/limit", "controlplane/postgres",
-		"controlplane/postgres/analytics", "web", "controlplane",
+		"controlplane/postgres/analytics", "controlplane/fleet", "web", "controlplane",
 		"edge/replica", "edge/gossip", "edge/certs", "edge/proxy", "replication", "api/clickbatch",
 		"api", "keyrange", "internal", "",
 	}},
 	{path: "controlplane/httpapi", mayUse: []string{
-		"controlplane/limit", "controlplane", "api/clickbatch", "api/linkfields", "api", "rules/budget",
-		"rules", "",
+		"controlplane/fleet", "controlplane/limit", "controlplane", "api/clickbatch",
+		"api/linkfields", "api", "rules/budget", "rules", "",
 	}},
 	{path: "controlplane/postgres", mayUse: []string{
 		"controlplane/postgres/analytics", "controlplane/postgres/scoped", "migrations",
-		"controlplane", "replication", "rules/budget", "keyrange", "internal", "",
+		"controlplane/fleet", "controlplane", "replication", "rules/budget", "keyrange", "internal", "",
 	}},
 	{path: "controlplane/postgres/analytics", mayUse: []string{
 		"controlplane/postgres/scoped", "controlplane", "controlplane/rollup", "api/clickbatch",
@@ -73,7 +73,8 @@ var layers = []layer{
 	{path: "controlplane/backup", mayUse: []string{"migrations", "controlplane", "internal", ""}},
 	{path: "migrations"},
 	{path: "web", stdOnly: true},
-	{path: "edge/enrol", mayUse: []string{"controlplane", "replication", "api", "internal", ""}},
+	{path: "edge/enrol", mayUse: []string{"controlplane/fleet", "replication", "api", "internal", ""}},
+	{path: "controlplane/fleet", mayUse: []string{"controlplane", "replication", "rules", ""}},
 	{path: "controlplane", mayUse: []string{
 		"controlplane/limit", "controlplane/target", "replication", "rules/budget", "rules", "keyrange",
 		"internal", "",
@@ -201,6 +202,7 @@ func TestLayout_FindsForbiddenImports(t *testing.T) {
 		{"controlplane", "waypost/edge/server", false},
 		{"controlplane", "waypost/edge/replica", false},
 		{"controlplane", "waypost/controlplane/postgres", false},
+		{"controlplane", "waypost/controlplane/fleet", false},
 		{"controlplane/postgres", "waypost/controlplane", true},
 		{"controlplane/httpapi", "waypost/controlplane/postgres", false},
 		{"client", "waypost/controlplane", false},

@@ -153,7 +153,7 @@ func (s *Access) Authenticate(ctx context.Context, key string) (Actor, error) {
 // when there is no such session, EForbidden for a workspace that the user is not in.
 func (s *Access) AuthenticateSession(ctx context.Context, token, slug string) (Actor, error) {
 	wrong := waypost.Errorf(waypost.EUnauthorized, "the session has ended, or never was: sign in again")
-	if !validToken(sessionPrefix, token) {
+	if !ValidToken(sessionPrefix, token) {
 		return Actor{}, wrong
 	}
 	hash, now := HashKey(token), s.now()

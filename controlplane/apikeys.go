@@ -136,7 +136,7 @@ func (s *Access) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey, r *
 	if err := checkName(n.Name); err != nil {
 		return MadeKey{}, err
 	}
-	if err := checkPrintable("description", n.Description); err != nil {
+	if err := CheckPrintable("description", n.Description); err != nil {
 		return MadeKey{}, err
 	}
 	if len([]rune(n.Description)) > MaxDescription {

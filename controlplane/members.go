@@ -276,7 +276,7 @@ type StoredInvitation struct {
 }
 
 func (s *Workspaces) newInvitation() (Invitation, StoredInvitation, error) {
-	token, err := newToken(invitationPrefix)
+	token, err := NewToken(invitationPrefix)
 	if err != nil {
 		return Invitation{}, StoredInvitation{}, err
 	}

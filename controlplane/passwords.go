@@ -167,10 +167,10 @@ func checkName(s string) error {
 	if n < 1 || n > MaxName || strings.TrimSpace(s) != s {
 		return waypost.Errorf(waypost.EInvalid, "name must have 1 to %d characters, without blanks around it", MaxName)
 	}
-	return checkPrintable("name", s)
+	return CheckPrintable("name", s)
 }
 
-func checkPrintable(field, s string) error {
+func CheckPrintable(field, s string) error {
 	for _, r := range s {
 		if r == utf8.RuneError || r < 0x20 || r >= 0x7f && r < 0xa0 {
 			return waypost.Errorf(waypost.EInvalid, "%s must be UTF-8 without control characters", field)

@@ -99,7 +99,7 @@ func (s *Access) SignIn(ctx context.Context, c SignIn, by Browser) (SignedIn, er
 	if err != nil {
 		return SignedIn{}, err
 	}
-	token, err := newToken(sessionPrefix)
+	token, err := NewToken(sessionPrefix)
 	if err != nil {
 		return SignedIn{}, err
 	}
@@ -296,7 +296,7 @@ func (s *Access) ChangeMe(ctx context.Context, actor Actor, c SelfChange) (Me, e
 // come at once.
 func (s *Access) AcceptInvitation(ctx context.Context, token, password string) (Account, error) {
 	bad := waypost.Errorf(waypost.EUnauthorized, "the invitation is not valid: it was used, has expired, or another took its place")
-	if !validToken(invitationPrefix, token) {
+	if !ValidToken(invitationPrefix, token) {
 		return Account{}, bad
 	}
 	hash := HashKey(token)

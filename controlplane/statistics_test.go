@@ -11,6 +11,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 )
 
 // counts is a StatsStore and a ProgressStore that answers what it was told to.
@@ -275,13 +276,13 @@ func TestClicks_TotalsAreNeverFewerThanTheClicksOfTheSpan(t *testing.T) {
 }
 
 func TestClicks_WhatEdgesReportOfTheirClicksIsKept(t *testing.T) {
-	fleet := controlplane.NewFleet(controlplane.FleetConfig{})
-	report := func(r controlplane.EdgeReport) {
+	fleet := fleet.New(fleet.Config{})
+	report := func(r fleet.EdgeReport) {
 		r.Node, r.Region, r.Boot = "edge-a", "eu", waypost.BootID{1}
 		require.NoError(t, fleet.Report(r))
 	}
 	store := &counts{noted: make(chan []controlplane.EdgeProgress)}
-	report(controlplane.EdgeReport{ClicksPending: 3, ClicksUntil: noon})
+	report(fleet.EdgeReport{ClicksPending: 3, ClicksUntil: noon})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); fleet.KeepProgress(ctx, store, time.Millisecond) }()
@@ -293,13 +294,13 @@ func TestClicks_WhatEdgesReportOfTheirClicksIsKept(t *testing.T) {
 	}
 	require.Equal(t, controlplane.EdgeProgress{Node: "edge-a", Region: "eu", Until: noon, Pending: 3}, next())
 	for name, c := range map[string]struct {
-		report controlplane.EdgeReport
+		report fleet.EdgeReport
 		left   bool
 	}{
-		"gone with everything": {controlplane.EdgeReport{ClicksUntil: noon, Leaving: true}, true},
-		"gone with clicks":     {controlplane.EdgeReport{ClicksPending: 2, ClicksUntil: noon, Leaving: true}, false},
-		"gone without a word":  {controlplane.EdgeReport{ClicksPending: -1, Leaving: true}, false},
-		"gone with a history":  {controlplane.EdgeReport{Leaving: true}, false},
+		"gone with everything": {fleet.EdgeReport{ClicksUntil: noon, Leaving: true}, true},
+		"gone with clicks":     {fleet.EdgeReport{ClicksPending: 2, ClicksUntil: noon, Leaving: true}, false},
+		"gone without a word":  {fleet.EdgeReport{ClicksPending: -1, Leaving: true}, false},
+		"gone with a history":  {fleet.EdgeReport{Leaving: true}, false},
 	} {
 		report(c.report)
 		require.Equal(t, c.left, next().Left, name)

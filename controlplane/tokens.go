@@ -27,9 +27,9 @@ const (
 
 // NewKey creates an API key from the system's random source. Its text is to be shown
 // once and never stored; HashKey returns the stored form.
-func NewKey() (string, error) { return newToken(keyPrefix) }
+func NewKey() (string, error) { return NewToken(keyPrefix) }
 
-func newToken(prefix string) (string, error) {
+func NewToken(prefix string) (string, error) {
 	var b [20]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return "", err
@@ -61,12 +61,12 @@ func validSignInToken(token string) bool {
 func HashKey(key string) [32]byte { return sha256.Sum256([]byte(key)) }
 
 // ValidKey reports whether key has the form and checksum of an API key.
-func ValidKey(key string) bool { return validToken(keyPrefix, key) }
+func ValidKey(key string) bool { return ValidToken(keyPrefix, key) }
 
 // IsSession reports whether a credential is meant to be the token of a session.
 func IsSession(credential string) bool { return strings.HasPrefix(credential, sessionPrefix) }
 
-func validToken(prefix, key string) bool {
+func ValidToken(prefix, key string) bool {
 	if len(key) != keyLength || !strings.HasPrefix(key, prefix) {
 		return false
 	}

@@ -18,23 +18,23 @@ import (
 
 	"waypost"
 	"waypost/api"
-	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/controlplane/limit"
 )
 
 // EdgeNodes judges the credentials of edges. Many goroutines call its methods at once.
 type EdgeNodes interface {
-	Enrol(ctx context.Context, e controlplane.Enrolling) (controlplane.Node, error)
+	Enrol(ctx context.Context, e fleet.Enrolling) (fleet.Node, error)
 
 	// Authenticate is EUnauthorized for an unknown credential, EForbidden for a revoked one.
-	Authenticate(ctx context.Context, credential string) (controlplane.Node, error)
+	Authenticate(ctx context.Context, credential string) (fleet.Node, error)
 
 	// Hold returns a context that ends when the node's credential is revoked.
-	Hold(ctx context.Context, node *controlplane.Node) (held context.Context, release func())
+	Hold(ctx context.Context, node *fleet.Node) (held context.Context, release func())
 
 	// MayReport and MayShip are EForbidden when a node may not use a name.
-	MayReport(ctx context.Context, node *controlplane.Node, name string, region waypost.Region) error
-	MayShip(ctx context.Context, node *controlplane.Node, name string) error
+	MayReport(ctx context.Context, node *fleet.Node, name string, region waypost.Region) error
+	MayShip(ctx context.Context, node *fleet.Node, name string) error
 }
 
 // EdgeGateConfig configures the gate of the routes for edges.
@@ -133,10 +133,10 @@ func (g *EdgeGate) Only(next http.Handler) http.Handler {
 }
 
 // admit finds out who sent r.
-func (g *EdgeGate) admit(r *http.Request) (node controlplane.Node, err error) {
+func (g *EdgeGate) admit(r *http.Request) (node fleet.Node, err error) {
 	credential, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !g.isShared(credential) { // cheaper than counting
-		err = g.judge(r, credential, controlplane.ValidNodeCredential(credential), func() error {
+		err = g.judge(r, credential, fleet.ValidNodeCredential(credential), func() error {
 			node, err = g.cfg.Nodes.Authenticate(r.Context(), credential)
 			return err
 		})
@@ -258,7 +258,7 @@ func (g *EdgeGate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // is no gate.
 type edgeSender struct {
 	nodes EdgeNodes
-	node  controlplane.Node
+	node  fleet.Node
 }
 
 type edgeKey struct{}
@@ -300,14 +300,14 @@ func (s *edgeSender) mayShip(ctx context.Context, name string) error {
 }
 
 // credential returns the kind of credential with which the edge was admitted.
-func (s *edgeSender) credential() controlplane.CredentialState {
+func (s *edgeSender) credential() fleet.CredentialState {
 	switch {
 	case s == nil:
 		return ""
 	case s.node.Own():
-		return controlplane.CredentialOwn
+		return fleet.CredentialOwn
 	}
-	return controlplane.CredentialShared
+	return fleet.CredentialShared
 }
 
 const maxEnrol = 4 << 10 // bytes of a body
@@ -324,12 +324,12 @@ func (g *EdgeGate) Enrol(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, &api.Enrolled{Node: node.Name, Region: string(node.Region), Role: string(node.Role)})
 }
 
-func (g *EdgeGate) enrol(w http.ResponseWriter, r *http.Request) (node controlplane.Node, err error) {
+func (g *EdgeGate) enrol(w http.ResponseWriter, r *http.Request) (node fleet.Node, err error) {
 	var body api.Enrol
 	if err := readPosted(w, r, maxEnrol, &body); err != nil {
 		return node, err
 	}
-	e := controlplane.Enrolling{Token: body.Token, Node: body.Node, Region: body.Region, Previous: body.Previous, Former: body.Former}
+	e := fleet.Enrolling{Token: body.Token, Node: body.Node, Region: body.Region, Previous: body.Previous, Former: body.Former}
 	hash, err := hex.DecodeString(body.Hash)
 	if err != nil || len(hash) != len(e.Hash) {
 		return node, waypost.Errorf(waypost.EInvalid, "credential_sha256 must be 64 hex digits")
@@ -344,7 +344,7 @@ func (g *EdgeGate) enrol(w http.ResponseWriter, r *http.Request) (node controlpl
 			return node, err
 		}
 	}
-	err = g.judge(r, body.Token, controlplane.ValidEnrolmentToken(body.Token), func() error {
+	err = g.judge(r, body.Token, fleet.ValidEnrolmentToken(body.Token), func() error {
 		node, err = g.cfg.Nodes.Enrol(r.Context(), e)
 		return err
 	})

@@ -23,6 +23,7 @@ import (
 	"waypost"
 	"waypost/api/clickbatch"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/limit"
 	"waypost/replication"
@@ -36,50 +37,50 @@ const (
 	sharedToken = "the token that all edges have"
 )
 
-func (n *edgeNodes) Authenticate(_ context.Context, credential string) (controlplane.Node, error) {
+func (n *edgeNodes) Authenticate(_ context.Context, credential string) (fleet.Node, error) {
 	n.asked++
 	switch credential {
 	case goodEdge:
-		return controlplane.Node{Credential: 1, Name: "eu-1", Region: "eu", Role: controlplane.RoleEdge, Former: []string{"eu-0"}}, nil
+		return fleet.Node{Credential: 1, Name: "eu-1", Region: "eu", Role: fleet.RoleEdge, Former: []string{"eu-0"}}, nil
 	case "revoked":
-		return controlplane.Node{}, waypost.Errorf(waypost.EForbidden, "it was revoked")
+		return fleet.Node{}, waypost.Errorf(waypost.EForbidden, "it was revoked")
 	case "away":
-		return controlplane.Node{}, waypost.Errorf(waypost.EUnavailable, "the database is away")
+		return fleet.Node{}, waypost.Errorf(waypost.EUnavailable, "the database is away")
 	}
-	return controlplane.Node{}, waypost.Errorf(waypost.EUnauthorized, "a valid credential of an edge is required")
+	return fleet.Node{}, waypost.Errorf(waypost.EUnauthorized, "a valid credential of an edge is required")
 }
 
-func (n *edgeNodes) Enrol(_ context.Context, e controlplane.Enrolling) (controlplane.Node, error) {
+func (n *edgeNodes) Enrol(_ context.Context, e fleet.Enrolling) (fleet.Node, error) {
 	if e.Token != "good" || e.Hash != [32]byte{31: 1} {
-		return controlplane.Node{}, waypost.Errorf(waypost.EUnauthorized, "the enrolment token is not valid")
+		return fleet.Node{}, waypost.Errorf(waypost.EUnauthorized, "the enrolment token is not valid")
 	}
-	return controlplane.Node{Name: e.Node, Region: waypost.Region(e.Region), Role: controlplane.RoleEdge}, nil
+	return fleet.Node{Name: e.Node, Region: waypost.Region(e.Region), Role: fleet.RoleEdge}, nil
 }
 
-func (*edgeNodes) Hold(ctx context.Context, _ *controlplane.Node) (context.Context, func()) {
+func (*edgeNodes) Hold(ctx context.Context, _ *fleet.Node) (context.Context, func()) {
 	return ctx, func() {}
 }
 
-func (*edgeNodes) MayReport(_ context.Context, node *controlplane.Node, name string, _ waypost.Region) error {
+func (*edgeNodes) MayReport(_ context.Context, node *fleet.Node, name string, _ waypost.Region) error {
 	if node.Name != name {
 		return waypost.Errorf(waypost.EForbidden, "this is a report of node %s", name)
 	}
 	return nil
 }
 
-func (*edgeNodes) MayShip(_ context.Context, node *controlplane.Node, name string) error {
+func (*edgeNodes) MayShip(_ context.Context, node *fleet.Node, name string) error {
 	if node.Name != name {
 		return waypost.Errorf(waypost.EForbidden, "these are clicks of node %s", name)
 	}
 	return nil
 }
 
-func (*edgeNodes) NewEnrolment(_ context.Context, actor controlplane.Actor, e controlplane.NewEnrolment) (controlplane.Enrolment, error) {
+func (*edgeNodes) NewEnrolment(_ context.Context, actor controlplane.Actor, e fleet.NewEnrolment) (fleet.Enrolment, error) {
 	if e.Region == "full" {
-		return controlplane.Enrolment{}, waypost.Errorf(waypost.EConflict, "too many are open")
+		return fleet.Enrolment{}, waypost.Errorf(waypost.EConflict, "too many are open")
 	}
-	return controlplane.Enrolment{
-		Token: "wp_enrl_x", Region: waypost.Region(e.Region), Role: controlplane.RoleEdge,
+	return fleet.Enrolment{
+		Token: "wp_enrl_x", Region: waypost.Region(e.Region), Role: fleet.RoleEdge,
 		Node: e.Node, ExpiresAt: time.Now(),
 	}, actor.CheckOperator()
 }
@@ -94,10 +95,10 @@ func (*edgeNodes) Revoke(_ context.Context, actor controlplane.Actor, node strin
 	return nil
 }
 
-func (*edgeNodes) Credentials(_ context.Context, actor controlplane.Actor) ([]controlplane.NodeCredential, error) {
-	return []controlplane.NodeCredential{
-		{Node: "eu-1", Region: "eu", Role: controlplane.RoleEdge, CreatedAt: time.Now(), LastSeenAt: time.Now()},
-		{Node: "edge-b", Region: "eu", Role: controlplane.RoleRelay, CreatedAt: time.Now(), RevokedAt: time.Now()},
+func (*edgeNodes) Credentials(_ context.Context, actor controlplane.Actor) ([]fleet.NodeCredential, error) {
+	return []fleet.NodeCredential{
+		{Node: "eu-1", Region: "eu", Role: fleet.RoleEdge, CreatedAt: time.Now(), LastSeenAt: time.Now()},
+		{Node: "edge-b", Region: "eu", Role: fleet.RoleRelay, CreatedAt: time.Now(), RevokedAt: time.Now()},
 	}, actor.CheckOperator()
 }
 
@@ -176,7 +177,7 @@ type slowNodes struct {
 	good          string
 }
 
-func (n *slowNodes) Authenticate(ctx context.Context, credential string) (controlplane.Node, error) {
+func (n *slowNodes) Authenticate(ctx context.Context, credential string) (fleet.Node, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.now++
@@ -200,7 +201,7 @@ func (n *slowNodes) asking() int {
 
 func TestAnEdgeIsLetInWhateverOthersAtItsAddressHaveTried(t *testing.T) {
 	newCredential := func() string {
-		c, err := controlplane.NewNodeCredential()
+		c, err := fleet.NewNodeCredential()
 		require.NoError(t, err)
 		return c
 	}
@@ -319,7 +320,7 @@ func TestAReportOrABatchOfAnotherNodeIsRefused(t *testing.T) {
 		})
 	}
 	require.Equal(t, 204, report("eu-1").StatusCode)
-	require.Equal(t, controlplane.CredentialOwn, taken.got[0].Credential)
+	require.Equal(t, fleet.CredentialOwn, taken.got[0].Credential)
 	requireProblem(t, report("eu-2"), 403, "forbidden")
 	require.Len(t, taken.got, 1)
 
@@ -356,9 +357,9 @@ func TestAReportOrABatchOfAnotherNodeIsRefused(t *testing.T) {
 }
 
 func TestEdgesWhoseCredentialIsRevokedAreShownSo(t *testing.T) {
-	f := fleet{{
-		Node: "edge-b", Role: "edge", State: controlplane.EdgeAlive, Via: controlplane.ViaReport,
-		Credential: controlplane.CredentialOwn,
+	f := fixedFleet{{
+		Node: "edge-b", Role: "edge", State: fleet.EdgeAlive, Via: fleet.ViaReport,
+		Credential: fleet.CredentialOwn,
 	}}
 	a := start(t, func(_ *links, c *httpapi.Config) { c.Fleet, c.Nodes, c.Anonymous = f, &edgeNodes{}, operator })
 	require.Contains(t, a.do(call{path: "/api/admin/edges", key: "none"}).text, `"credential":"revoked"`)

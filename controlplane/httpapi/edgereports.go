@@ -15,7 +15,7 @@ import (
 
 	"waypost"
 	"waypost/api"
-	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/rules"
 )
 
@@ -37,12 +37,12 @@ const (
 
 // ReportTaker takes the reports of edges. EUnavailable: there are too many.
 type ReportTaker interface {
-	Report(controlplane.EdgeReport) error
+	Report(fleet.EdgeReport) error
 }
 
 // OrderGiver has the orders for edges. For must not block.
 type OrderGiver interface {
-	For(node string) []controlplane.EdgeOrder
+	For(node string) []fleet.EdgeOrder
 }
 
 // BlockDigest has the digest of all statements about blocks. It must not block.
@@ -50,16 +50,16 @@ type BlockDigest interface{ Digest() uint64 }
 
 // OutcomeTaker takes the answers of edges. ENotFound: there is no such order.
 type OutcomeTaker interface {
-	Done(ctx context.Context, node string, id int64, outcome controlplane.EdgeOutcome) error
+	Done(ctx context.Context, node string, id int64, outcome fleet.EdgeOutcome) error
 }
 
 // EdgeReports takes the reports of edges, one [api.EdgeReport] a POST of at most 4 KiB,
 // and answers 204, or 200 with [api.EdgeOrders]. It takes only reports that the sender
 // may make by its [EdgeGate], and any report without a gate.
-func EdgeReports(fleet ReportTaker, orders OrderGiver, blocks BlockDigest, log *slog.Logger) http.Handler {
+func EdgeReports(reports ReportTaker, orders OrderGiver, blocks BlockDigest, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body api.EdgeReport
-		report, err := controlplane.EdgeReport{}, readPosted(w, r, maxReport, &body)
+		report, err := fleet.EdgeReport{}, readPosted(w, r, maxReport, &body)
 		if err == nil {
 			report, err = reportOf(&body)
 		}
@@ -69,7 +69,7 @@ func EdgeReports(fleet ReportTaker, orders OrderGiver, blocks BlockDigest, log *
 		}
 		if err == nil {
 			report.Credential = from.credential()
-			err = fleet.Report(report)
+			err = reports.Report(report)
 		}
 		if err != nil {
 			refuseEdge(w, r, log, "refused an edge's report", err)
@@ -93,7 +93,7 @@ func EdgeReports(fleet ReportTaker, orders OrderGiver, blocks BlockDigest, log *
 func EdgeOutcomes(orders OutcomeTaker, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body api.EdgeAnswer
-		outcome, err := controlplane.EdgeOutcome{}, readPosted(w, r, maxOutcome, &body)
+		outcome, err := fleet.EdgeOutcome{}, readPosted(w, r, maxOutcome, &body)
 		if err == nil {
 			outcome, err = outcomeOf(&body)
 		}
@@ -150,7 +150,7 @@ func refuseEdge(w http.ResponseWriter, r *http.Request, log *slog.Logger, messag
 }
 
 // reportOf accepts only reports that can be shown to an operator as they are.
-func reportOf(b *api.EdgeReport) (report controlplane.EdgeReport, err error) {
+func reportOf(b *api.EdgeReport) (report fleet.EdgeReport, err error) {
 	region, err := waypost.ParseRegion(b.Region)
 	if err != nil {
 		return report, err
@@ -174,13 +174,13 @@ func reportOf(b *api.EdgeReport) (report controlplane.EdgeReport, err error) {
 	if b.PlacesBuilt != nil {
 		places = *b.PlacesBuilt
 	}
-	return controlplane.EdgeReport{
+	return fleet.EdgeReport{
 		Node: b.Node, Region: region, Role: b.Role, Boot: boot, Addr: b.Addr, AdminAddr: b.AdminAddr, Version: b.Version,
 		Position: position, Synced: synced, Age: time.Duration(b.AgeSeconds * float64(time.Second)),
 		LastAppliedAt: b.LastAppliedAt, StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
-		Replica: controlplane.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy, DiskLow: b.DiskLow, Draining: b.Draining,
+		Replica: fleet.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy, DiskLow: b.DiskLow, Draining: b.Draining,
 		PlacesBuilt: places, Blocks: b.Blocks,
-		EdgeLoad: controlplane.EdgeLoad{RequestsPerSecond: b.RequestsPerSecond, DiskUsed: b.DiskUsedBytes, DiskFree: b.DiskFreeBytes},
+		EdgeLoad: fleet.EdgeLoad{RequestsPerSecond: b.RequestsPerSecond, DiskUsed: b.DiskUsedBytes, DiskFree: b.DiskFreeBytes},
 	}, nil
 }
 
@@ -205,7 +205,7 @@ func faultOfReport(b *api.EdgeReport) string {
 		return "version must be at most 64 printable characters"
 	case !plausible(b.LastAppliedAt), !plausible(b.StartedAt), !plausible(b.ClicksUntil), b.PlacesBuilt != nil && !plausible(*b.PlacesBuilt):
 		return "last_applied_at, started_at, clicks_until and places_built_at must be between 1970 and 9999, or left out"
-	case !slices.Contains(replicaStates, controlplane.ReplicaState(b.Replica)):
+	case !slices.Contains(replicaStates, fleet.ReplicaState(b.Replica)):
 		return "replica must be following, waiting, verifying, restoring, repairing, held or degraded, or left out"
 	case len(b.Held) > maxReportVersion || !waypost.Printable(b.Held) ||
 		len(b.HeldWhy) > maxHeldWhy || !waypost.Printable(strings.ReplaceAll(b.HeldWhy, " ", "")):
@@ -226,20 +226,20 @@ func faultOfReport(b *api.EdgeReport) string {
 func outside(bytes *int64) bool { return bytes != nil && (*bytes < 0 || *bytes > maxDisk) }
 
 // replicaStates lists the states that an edge may report.
-var replicaStates = []controlplane.ReplicaState{
-	"", controlplane.ReplicaFollowing, controlplane.ReplicaWaiting, controlplane.ReplicaVerifying, controlplane.ReplicaRestoring,
-	controlplane.ReplicaRepairing, controlplane.ReplicaHeld, controlplane.ReplicaDegraded,
+var replicaStates = []fleet.ReplicaState{
+	"", fleet.ReplicaFollowing, fleet.ReplicaWaiting, fleet.ReplicaVerifying, fleet.ReplicaRestoring,
+	fleet.ReplicaRepairing, fleet.ReplicaHeld, fleet.ReplicaDegraded,
 }
 
 // outcomeOf accepts only outcomes that can be shown to an operator as they are.
 // explainedOf accepts only an answer that can be shown as it is.
-func explainedOf(x *api.EdgeExplained) (*controlplane.EdgeExplained, error) {
+func explainedOf(x *api.EdgeExplained) (*fleet.EdgeExplained, error) {
 	if len(x.Country) > 2 || len(x.City) > waypost.MaxClickName || !utf8.ValidString(x.City) ||
 		len(x.Location) > waypost.MaxPayload || !waypost.Printable(x.Location) ||
 		len(x.Gate) > 32 || !waypost.Printable(x.Gate+x.Country) || x.Status < 0 || x.Status > 599 || len(x.Steps) > rules.MaxRules {
 		return nil, waypost.Errorf(waypost.EInvalid, "the explanation is out of bounds")
 	}
-	shown := &controlplane.EdgeExplained{
+	shown := &fleet.EdgeExplained{
 		Found: x.Found, Country: x.Country, City: x.City, PlacesBuilt: x.PlacesBuilt, Status: x.Status,
 		Location: x.Location, Gate: x.Gate, Variant: x.Variant, Keep: x.Keep, NotFound: x.NotFound, Maintenance: x.Maintenance, Budget: x.Budget,
 	}
@@ -249,7 +249,7 @@ func explainedOf(x *api.EdgeExplained) (*controlplane.EdgeExplained, error) {
 	return shown, nil
 }
 
-func outcomeOf(a *api.EdgeAnswer) (outcome controlplane.EdgeOutcome, err error) {
+func outcomeOf(a *api.EdgeAnswer) (outcome fleet.EdgeOutcome, err error) {
 	o := &a.Outcome
 	texts := []string{o.Error, o.Accepted}
 	for _, d := range o.Differences {
@@ -264,11 +264,11 @@ func outcomeOf(a *api.EdgeAnswer) (outcome controlplane.EdgeOutcome, err error) 
 	if o.Position != nil {
 		at = *o.Position
 	}
-	if !waypost.ValidNode(a.Node) || a.Order < 1 || len(o.Differences) > controlplane.MaxDifferences ||
+	if !waypost.ValidNode(a.Node) || a.Order < 1 || len(o.Differences) > fleet.MaxDifferences ||
 		o.Slots < 0 || o.Slots > waypost.Slots || o.Different < 0 || o.Repaired < 0 || o.Records > 1<<62 || at.Seq > 1<<62 || o.Seconds < 0 {
 		return outcome, waypost.Errorf(waypost.EInvalid, "the outcome is out of bounds")
 	}
-	outcome = controlplane.EdgeOutcome{
+	outcome = fleet.EdgeOutcome{
 		Error: o.Error, Accepted: o.Accepted, Slots: o.Slots, Records: o.Records, Different: o.Different, Repaired: o.Repaired,
 		Epoch: at.Epoch, Seq: at.Seq, Seconds: o.Seconds,
 	}
@@ -278,7 +278,7 @@ func outcomeOf(a *api.EdgeAnswer) (outcome controlplane.EdgeOutcome, err error) 
 		}
 	}
 	for _, d := range o.Differences {
-		outcome.Differences = append(outcome.Differences, controlplane.EdgeDifference(d))
+		outcome.Differences = append(outcome.Differences, fleet.EdgeDifference(d))
 	}
 	return outcome, nil
 }

@@ -17,6 +17,7 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/rules"
 )
 
@@ -77,7 +78,7 @@ func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*explainOutpu
 func (a *linksAPI) askEdge(ctx context.Context, in *explainInput, v *controlplane.Visitor,
 	e *controlplane.Explanation,
 ) (*api.ExplainedEdge, error) {
-	q := &controlplane.EdgeQuestion{
+	q := &fleet.EdgeQuestion{
 		Host: e.Link.Host, Code: string(e.Link.Code), At: time.UnixMilli(v.Request.At).UTC(),
 		Address: in.Address, Country: in.Country, City: v.City,
 		UserAgent: string(v.Request.UserAgent), Language: in.Language, Query: string(v.Request.Query), Cookie: in.Cookie,
@@ -89,7 +90,7 @@ func (a *linksAPI) askEdge(ctx context.Context, in *explainInput, v *controlplan
 			return nil, faultIn("query."+name, "expected UTF-8 without NUL")
 		}
 	}
-	outcome, err := a.orders.Ask(ctx, actorFrom(ctx), controlplane.EdgeOrder{Node: in.Edge, What: controlplane.OrderExplain, Question: q})
+	outcome, err := a.orders.Ask(ctx, actorFrom(ctx), fleet.EdgeOrder{Node: in.Edge, What: fleet.OrderExplain, Question: q})
 	x := outcome.Explained
 	switch {
 	case err != nil:

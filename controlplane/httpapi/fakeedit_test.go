@@ -6,6 +6,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 )
 
 func (f *links) Find(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, error) {
@@ -141,13 +142,13 @@ type keptAnswer struct {
 // waiter has one edge, which is late for positions of an odd sequence.
 type waiter struct{}
 
-func (waiter) WaitApplied(_ context.Context, at waypost.Position, everywhere bool, most time.Duration) controlplane.Applied {
+func (waiter) WaitApplied(_ context.Context, at waypost.Position, everywhere bool, most time.Duration) fleet.Applied {
 	if most > 2*time.Second {
-		return controlplane.Applied{Edges: 1, Behind: []string{"edge-1", "edge-2"}}
+		return fleet.Applied{Edges: 1, Behind: []string{"edge-1", "edge-2"}}
 	}
 	edges := 1
 	if everywhere {
 		edges = 3
 	}
-	return controlplane.Applied{Edges: edges}
+	return fleet.Applied{Edges: edges}
 }

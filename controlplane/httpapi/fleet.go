@@ -9,6 +9,7 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 )
 
 // Fleet knows the edges.
@@ -16,29 +17,29 @@ type Fleet interface {
 	Waiter
 
 	// Edges lists the edges. It must not block.
-	Edges() []controlplane.EdgeStatus
+	Edges() []fleet.EdgeStatus
 }
 
 // Nodes manages the credentials of edges. EForbidden: the actor is not an operator.
 type Nodes interface {
-	NewEnrolment(ctx context.Context, actor controlplane.Actor, e controlplane.NewEnrolment) (controlplane.Enrolment, error)
+	NewEnrolment(ctx context.Context, actor controlplane.Actor, e fleet.NewEnrolment) (fleet.Enrolment, error)
 	Revoke(ctx context.Context, actor controlplane.Actor, node string) error
-	Credentials(ctx context.Context, actor controlplane.Actor) ([]controlplane.NodeCredential, error)
+	Credentials(ctx context.Context, actor controlplane.Actor) ([]fleet.NodeCredential, error)
 }
 
 // Orders passes orders of operators on to edges.
 type Orders interface {
 	// Give passes an order on, and Find finds one: ENotFound when there is no such edge, or
 	// order.
-	Give(ctx context.Context, actor controlplane.Actor, order controlplane.EdgeOrder) (controlplane.EdgeOrder, error)
-	Find(ctx context.Context, actor controlplane.Actor, node string, id int64) (controlplane.EdgeOrder, error)
+	Give(ctx context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (fleet.EdgeOrder, error)
+	Find(ctx context.Context, actor controlplane.Actor, node string, id int64) (fleet.EdgeOrder, error)
 
 	// Ask passes an order on and waits for its outcome: EUnavailable without an outcome
 	// within seconds.
-	Ask(ctx context.Context, actor controlplane.Actor, order controlplane.EdgeOrder) (controlplane.EdgeOutcome, error)
+	Ask(ctx context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (fleet.EdgeOutcome, error)
 
 	// Verified returns the last verification of an edge with an outcome. It must not block.
-	Verified(node string) (controlplane.EdgeOrder, bool)
+	Verified(node string) (fleet.EdgeOrder, bool)
 }
 
 // fleetAPI serves the edges, their credentials and their orders to operators.
@@ -125,7 +126,7 @@ func registerFleet(rt *router, a *fleetAPI) {
 			"The answer is an order, which later has an outcome. It is in the audit log.",
 		scopes: admin, problems: []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *verifyInput) (*orderOutput, error) {
-		return a.give(ctx, controlplane.EdgeOrder{Node: in.Node, What: controlplane.OrderVerify, Repair: in.Body.Repair})
+		return a.give(ctx, fleet.EdgeOrder{Node: in.Node, What: fleet.OrderVerify, Repair: in.Body.Repair})
 	})
 	handle(rt, operation{
 		id: "accept-edge", method: http.MethodPost, path: api.PathEdges + "/{node}/acceptances",
@@ -134,7 +135,7 @@ func registerFleet(rt *router, a *fleetAPI) {
 			"the former state. This order confirms the change. The answer is an order, which later has an outcome. It is in the audit log.",
 		scopes: admin, problems: []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *acceptHeldInput) (*orderOutput, error) {
-		return a.give(ctx, controlplane.EdgeOrder{Node: in.Node, What: controlplane.OrderAccept, Hold: in.Body.What})
+		return a.give(ctx, fleet.EdgeOrder{Node: in.Node, What: fleet.OrderAccept, Hold: in.Body.What})
 	})
 	handle(rt, operation{
 		id: "drain-edge", method: http.MethodPost, path: api.PathEdges + "/{node}/drains",
@@ -144,11 +145,11 @@ func registerFleet(rt *router, a *fleetAPI) {
 			"order, which later has an outcome. It is in the audit log.",
 		scopes: admin, problems: []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *drainInput) (*orderOutput, error) {
-		what := controlplane.OrderDrain
+		what := fleet.OrderDrain
 		if in.Body.Undo {
-			what = controlplane.OrderUndrain
+			what = fleet.OrderUndrain
 		}
-		return a.give(ctx, controlplane.EdgeOrder{Node: in.Node, What: what})
+		return a.give(ctx, fleet.EdgeOrder{Node: in.Node, What: what})
 	})
 	handle(rt, operation{
 		id: "get-edge-order", method: http.MethodGet, path: api.PathEdges + "/{node}/orders/{id}", summary: "Get an order to an edge, and its outcome",
@@ -170,7 +171,7 @@ func (a *fleetAPI) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error)
 	digest, known := a.knownBlocks(ctx)
 	for i := range all {
 		if revoked[all[i].Node] {
-			all[i].Credential = controlplane.CredentialRevoked
+			all[i].Credential = fleet.CredentialRevoked
 		}
 		out.Body.Edges[i] = edgeOf(&all[i])
 		if held := all[i].Blocks; held != nil && known {
@@ -216,7 +217,7 @@ func (a *fleetAPI) revoked(ctx context.Context) map[string]bool {
 	return revoked
 }
 
-func edgeOf(e *controlplane.EdgeStatus) api.Edge {
+func edgeOf(e *fleet.EdgeStatus) api.Edge {
 	shown := api.Edge{
 		EdgeState: api.EdgeState{
 			Node: e.Node, Region: string(e.Region), Role: e.Role, Version: e.Version, Addr: e.Addr, AdminAddr: e.AdminAddr,
@@ -238,8 +239,8 @@ func edgeOf(e *controlplane.EdgeStatus) api.Edge {
 
 func (a *fleetAPI) enrol(ctx context.Context, in *enrolInput) (*enrolmentOutput, error) {
 	n := &in.Body
-	e, err := a.nodes.NewEnrolment(ctx, actorFrom(ctx), controlplane.NewEnrolment{
-		Region: n.Region, Role: controlplane.NodeRole(n.Role), Node: n.Node, Label: n.Label, For: time.Duration(n.ExpiresIn) * time.Second,
+	e, err := a.nodes.NewEnrolment(ctx, actorFrom(ctx), fleet.NewEnrolment{
+		Region: n.Region, Role: fleet.NodeRole(n.Role), Node: n.Node, Label: n.Label, For: time.Duration(n.ExpiresIn) * time.Second,
 	})
 	if err != nil {
 		return nil, err
@@ -268,12 +269,12 @@ func (a *fleetAPI) credentials(ctx context.Context, _ *struct{}) (*credentialsOu
 	return &credentialsOutput{api.EdgeCredentialList{Credentials: shown}}, nil
 }
 
-func (a *fleetAPI) give(ctx context.Context, o controlplane.EdgeOrder) (*orderOutput, error) {
+func (a *fleetAPI) give(ctx context.Context, o fleet.EdgeOrder) (*orderOutput, error) {
 	given, err := a.orders.Give(ctx, actorFrom(ctx), o)
 	return &orderOutput{orderOf(&given)}, err
 }
 
-func orderOf(o *controlplane.EdgeOrder) api.EdgeOrder {
+func orderOf(o *fleet.EdgeOrder) api.EdgeOrder {
 	shown := api.EdgeOrder{
 		ID: o.ID, Node: o.Node, What: string(o.What), Repair: o.Repair, Hold: o.Hold, OrderedBy: o.By,
 		OrderedAt: o.At.UTC(), Until: o.Until.UTC(), DoneAt: moment(o.DoneAt),

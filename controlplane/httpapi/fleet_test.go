@@ -15,37 +15,38 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
 )
 
-// fleet is one that is always the same.
-type fleet []controlplane.EdgeStatus
+// fixedFleet is one that is always the same.
+type fixedFleet []fleet.EdgeStatus
 
-func (f fleet) Edges() []controlplane.EdgeStatus { return f }
+func (f fixedFleet) Edges() []fleet.EdgeStatus { return f }
 
 // operator asks without a key, where none is needed.
 var operator = &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
 
-func startWithFleet(t *testing.T, anonymous *controlplane.Actor, f fleet) *testAPI {
+func startWithFleet(t *testing.T, anonymous *controlplane.Actor, f fixedFleet) *testAPI {
 	return start(t, func(_ *links, c *httpapi.Config) { c.Fleet, c.Anonymous = f, anonymous })
 }
 
 func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 	seen := time.Date(2031, 5, 6, 7, 8, 9, 0, time.FixedZone("", 3600))
-	a := startWithFleet(t, operator, fleet{
+	a := startWithFleet(t, operator, fixedFleet{
 		{
 			Node: "edge-a", Region: "eu-west-1", Role: "edge", Version: "1.2.3", Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081",
 			Position:      waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
 			LastAppliedAt: seen, StartedAt: seen, ClicksPending: 7, ClicksUntil: seen, Age: 2500 * time.Millisecond,
-			Lag: controlplane.Lag{Changes: 3, Age: 1500 * time.Millisecond}, LagKnown: true,
-			Replica: controlplane.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", DiskLow: true, Draining: true,
+			Lag: fleet.Lag{Changes: 3, Age: 1500 * time.Millisecond}, LagKnown: true,
+			Replica: fleet.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", DiskLow: true, Draining: true,
 			PlacesBuilt: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
-			EdgeLoad:    controlplane.EdgeLoad{RequestsPerSecond: new(12.5), DiskUsed: new(int64(1 << 40)), DiskFree: new(int64(0))},
-			State:       controlplane.EdgeSilent, Since: seen, LastSeen: seen, Via: controlplane.ViaReport, Credential: controlplane.CredentialOwn,
+			EdgeLoad:    fleet.EdgeLoad{RequestsPerSecond: new(12.5), DiskUsed: new(int64(1 << 40)), DiskFree: new(int64(0))},
+			State:       fleet.EdgeSilent, Since: seen, LastSeen: seen, Via: fleet.ViaReport, Credential: fleet.CredentialOwn,
 		},
 		{
-			Node: "edge-z", Region: "us-east-1", Role: "edge", ClicksPending: -1, Age: -1, State: controlplane.EdgeAlive, Since: seen,
-			LastSeen: seen, Via: controlplane.ViaGossip,
+			Node: "edge-z", Region: "us-east-1", Role: "edge", ClicksPending: -1, Age: -1, State: fleet.EdgeAlive, Since: seen,
+			LastSeen: seen, Via: fleet.ViaGossip,
 		},
 	})
 	res := a.do(call{path: "/api/admin/edges", key: "none"})
@@ -67,19 +68,19 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 			"places_built_at": null, "requests_per_second": null, "disk_used_bytes": null, "disk_free_bytes": null,
 			"verified": null, "version": "", "addr": "", "admin_addr": "", "credential": null, "has_blocks": null}]}`, res.text)
 
-	empty := startWithFleet(t, operator, fleet{}).do(call{path: "/api/admin/edges", key: "none"})
+	empty := startWithFleet(t, operator, fixedFleet{}).do(call{path: "/api/admin/edges", key: "none"})
 	require.JSONEq(t, `{"edges": []}`, empty.text)
 }
 
 func TestEdgesAreForAdministrators(t *testing.T) {
-	a := startWithFleet(t, nil, fleet{})
+	a := startWithFleet(t, nil, fixedFleet{})
 	requireProblem(t, a.do(call{path: "/api/admin/edges", key: "none"}), 401, "unauthorized")
 	requireProblem(t, a.do(call{path: "/api/admin/edges", key: fullKey}), 403, "forbidden")
 	requireProblem(t, a.do(call{path: "/api/admin/edges", key: strangerKey}), 403, "forbidden") // administers another workspace
 }
 
 func TestEdgesAreDocumented(t *testing.T) {
-	a := startWithFleet(t, nil, fleet{{Node: "edge-a", Role: "edge", State: controlplane.EdgeAlive, Via: controlplane.ViaReport}})
+	a := startWithFleet(t, nil, fixedFleet{{Node: "edge-a", Role: "edge", State: fleet.EdgeAlive, Via: fleet.ViaReport}})
 	operation := operations(t, object(t, a.get("/openapi.json").text))["GET /api/admin/edges"]
 	require.Equal(t, []any{
 		map[string]any{"bearer": []any{"admin"}}, map[string]any{"apiKey": []any{"admin"}}, map[string]any{"session": []any{"admin"}},
@@ -91,11 +92,11 @@ func TestEdgesAreDocumented(t *testing.T) {
 
 // reports remembers what was reported.
 type reports struct {
-	got []controlplane.EdgeReport
+	got []fleet.EdgeReport
 	err error
 }
 
-func (r *reports) Report(report controlplane.EdgeReport) error {
+func (r *reports) Report(report fleet.EdgeReport) error {
 	r.got = append(r.got, report)
 	return r.err
 }
@@ -124,7 +125,7 @@ func TestAnEdgesReportIsTaken(t *testing.T) {
 	to := &reports{}
 	res := sendReport(t, to, http.MethodPost, "application/json", string(body))
 	require.Equal(t, http.StatusNoContent, res.StatusCode, res.text)
-	require.Equal(t, []controlplane.EdgeReport{{
+	require.Equal(t, []fleet.EdgeReport{{
 		Node: "edge-a", Region: "us-east-1", Role: "edge", Boot: waypost.BootID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
 		Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081", Version: "1.2.3", ClicksPending: 7, ClicksUntil: time.Date(2031,
 			5, 6, 6, 8, 7, 500_000_000, time.UTC),

@@ -16,16 +16,17 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
 )
 
 // orders knows the edge eu-1, and remembers what was asked of it.
 type orders struct {
-	given  []controlplane.EdgeOrder
-	answer func(controlplane.EdgeOrder) controlplane.EdgeOutcome // of a question
+	given  []fleet.EdgeOrder
+	answer func(fleet.EdgeOrder) fleet.EdgeOutcome // of a question
 }
 
-func (o *orders) Give(_ context.Context, actor controlplane.Actor, order controlplane.EdgeOrder) (controlplane.EdgeOrder, error) {
+func (o *orders) Give(_ context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (fleet.EdgeOrder, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return order, err
 	}
@@ -37,28 +38,28 @@ func (o *orders) Give(_ context.Context, actor controlplane.Actor, order control
 	return order, nil
 }
 
-func (o *orders) Ask(ctx context.Context, actor controlplane.Actor, order controlplane.EdgeOrder) (controlplane.EdgeOutcome, error) {
+func (o *orders) Ask(ctx context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (fleet.EdgeOutcome, error) {
 	given, err := o.Give(ctx, actor, order)
 	return o.answer(given), err
 }
 
-func (o *orders) Find(_ context.Context, actor controlplane.Actor, node string, id int64) (controlplane.EdgeOrder, error) {
+func (o *orders) Find(_ context.Context, actor controlplane.Actor, node string, id int64) (fleet.EdgeOrder, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return controlplane.EdgeOrder{}, err
+		return fleet.EdgeOrder{}, err
 	}
 	if node != "eu-1" || id > int64(len(o.given)) {
-		return controlplane.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "no such order")
+		return fleet.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "no such order")
 	}
 	return o.given[id-1], nil
 }
 
-func (o *orders) Verified(string) (controlplane.EdgeOrder, bool) {
-	return controlplane.EdgeOrder{DoneAt: time.Unix(3000, 0), Outcome: controlplane.EdgeOutcome{Different: 2, Repaired: 1}}, true
+func (o *orders) Verified(string) (fleet.EdgeOrder, bool) {
+	return fleet.EdgeOrder{DoneAt: time.Unix(3000, 0), Outcome: fleet.EdgeOutcome{Different: 2, Repaired: 1}}, true
 }
 
-func (o *orders) For(string) []controlplane.EdgeOrder { return o.given }
+func (o *orders) For(string) []fleet.EdgeOrder { return o.given }
 
-func (o *orders) Done(_ context.Context, node string, id int64, outcome controlplane.EdgeOutcome) error {
+func (o *orders) Done(_ context.Context, node string, id int64, outcome fleet.EdgeOutcome) error {
 	if node != "eu-1" || id > int64(len(o.given)) {
 		return waypost.Errorf(waypost.ENotFound, "no such order")
 	}
@@ -70,9 +71,9 @@ func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
 	o := &orders{}
 	a := start(t, func(_ *links, c *httpapi.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
-		c.Orders, c.Fleet, c.Anonymous = o, fleet{{
-			Node: "eu-1", Role: "edge", State: controlplane.EdgeAlive,
-			Via: controlplane.ViaReport,
+		c.Orders, c.Fleet, c.Anonymous = o, fixedFleet{{
+			Node: "eu-1", Role: "edge", State: fleet.EdgeAlive,
+			Via: fleet.ViaReport,
 		}}, operator
 	})
 	all := operations(t, object(t, a.get("/openapi.json").text))
@@ -106,7 +107,7 @@ func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
 	require.Equal(t, 200, w.Code)
 	require.True(t, arrived.got[0].DiskLow && arrived.got[0].Draining)
 	require.Equal(t, 2026, arrived.got[0].PlacesBuilt.Year())
-	load := controlplane.EdgeLoad{RequestsPerSecond: new(0.5), DiskUsed: new(int64(7)), DiskFree: new(int64(8))}
+	load := fleet.EdgeLoad{RequestsPerSecond: new(0.5), DiskUsed: new(int64(7)), DiskFree: new(int64(8))}
 	require.Equal(t, load, arrived.got[0].EdgeLoad)
 	var told api.EdgeOrders
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &told))

@@ -11,6 +11,7 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 )
 
 // replayed is an answer that was given before. It travels as an error, because it is no
@@ -56,7 +57,7 @@ func answerOf(status int, header map[string]string, body any) (controlplane.Resp
 type Waiter interface {
 	// WaitApplied returns once the live edges of this region, or of all, have the change
 	// at a position on their disks, or when the time is up or ctx ends.
-	WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) controlplane.Applied
+	WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) fleet.Applied
 }
 
 // waiting is for requests that change something.

@@ -7,6 +7,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
 )
 
@@ -15,7 +16,7 @@ func services(f *links) httpapi.Config {
 	return httpapi.Config{
 		Links: f, Domains: &domains{}, Certificates: certificates{}, Keys: supply{&keys{}, f}, Clicks: &statistics{links: f, now: time.Now()},
 		Blocks: &blocks{},
-		Access: access{links: f}, Workspaces: workspaces{keys: &keys{}}, Fleet: fleet{}, Nodes: &edgeNodes{}, Orders: noOrders{},
+		Access: access{links: f}, Workspaces: workspaces{keys: &keys{}}, Fleet: fixedFleet{}, Nodes: &edgeNodes{}, Orders: noOrders{},
 		Cleanup: cleanup{}, Digests: digests{}, Node: "c1", BaseURL: "https://wp.example",
 	}
 }
@@ -96,25 +97,25 @@ func (w workspaces) Audit(ctx context.Context, actor controlplane.Actor, all boo
 // noOrders has no orders.
 type noOrders struct{}
 
-func (noOrders) Give(context.Context, controlplane.Actor, controlplane.EdgeOrder) (controlplane.EdgeOrder, error) {
-	return controlplane.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
+func (noOrders) Give(context.Context, controlplane.Actor, fleet.EdgeOrder) (fleet.EdgeOrder, error) {
+	return fleet.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
 }
 
-func (noOrders) Find(context.Context, controlplane.Actor, string, int64) (controlplane.EdgeOrder, error) {
-	return controlplane.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such order")
+func (noOrders) Find(context.Context, controlplane.Actor, string, int64) (fleet.EdgeOrder, error) {
+	return fleet.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such order")
 }
 
-func (noOrders) Ask(context.Context, controlplane.Actor, controlplane.EdgeOrder) (controlplane.EdgeOutcome, error) {
-	return controlplane.EdgeOutcome{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
+func (noOrders) Ask(context.Context, controlplane.Actor, fleet.EdgeOrder) (fleet.EdgeOutcome, error) {
+	return fleet.EdgeOutcome{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
 }
 
-func (noOrders) Verified(string) (controlplane.EdgeOrder, bool) {
-	return controlplane.EdgeOrder{}, false
+func (noOrders) Verified(string) (fleet.EdgeOrder, bool) {
+	return fleet.EdgeOrder{}, false
 }
 
-func (noOrders) For(string) []controlplane.EdgeOrder { return nil }
+func (noOrders) For(string) []fleet.EdgeOrder { return nil }
 
-func (f fleet) WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) controlplane.Applied {
+func (f fixedFleet) WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) fleet.Applied {
 	return waiter{}.WaitApplied(ctx, at, everywhere, most)
 }
 

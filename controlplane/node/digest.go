@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/replication"
 )
 
@@ -19,18 +20,18 @@ func (c *control) sound(ctx context.Context, path string) error {
 
 // soundOrders refuses orders to repair an edge meanwhile.
 type soundOrders struct {
-	*controlplane.Orders
+	*fleet.Orders
 	digests *controlplane.DigestCheck
 }
 
 // Give implements httpapi.Orders.
-func (o soundOrders) Give(ctx context.Context, actor controlplane.Actor, order controlplane.EdgeOrder) (controlplane.EdgeOrder, error) {
+func (o soundOrders) Give(ctx context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (fleet.EdgeOrder, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return controlplane.EdgeOrder{}, err
+		return fleet.EdgeOrder{}, err
 	}
 	if order.Repair {
 		if err := o.digests.Sound(ctx); err != nil {
-			return controlplane.EdgeOrder{}, err
+			return fleet.EdgeOrder{}, err
 		}
 	}
 	return o.Orders.Give(ctx, actor, order)

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/edge/gossip"
 )
 
@@ -58,16 +58,16 @@ func (g *gossiper) leave() error {
 }
 
 // hints returns what gossip knows of edges, for the fleet view.
-func (g *gossiper) hints() []controlplane.FleetHint {
+func (g *gossiper) hints() []fleet.FleetHint {
 	if g == nil {
 		return nil
 	}
-	var hints []controlplane.FleetHint
+	var hints []fleet.FleetHint
 	for _, m := range g.Members() {
 		if m.Role != gossip.RoleEdge {
 			continue
 		}
-		hints = append(hints, controlplane.FleetHint{
+		hints = append(hints, fleet.FleetHint{
 			Node: m.Node, Region: m.Region, Role: string(m.Role), Boot: m.Boot, Addr: m.Addr, Version: m.Version,
 			Position: m.Position, StartedAt: m.Started, LastHeard: m.LastHeard, Since: m.Since,
 			Alive: m.State == gossip.StateAlive, Left: m.State == gossip.StateLeft,

@@ -18,6 +18,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/controlplane/postgres"
 	"waypost/controlplane/postgres/analytics"
 	"waypost/internal/admin"
@@ -84,11 +85,11 @@ type control struct {
 	source       *changelog
 	stream       *replication.Server
 	gossip       *gossiper
-	fleet        *controlplane.Fleet
+	fleet        *fleet.Fleet
 	certificates *controlplane.Certificates // of edges
 	edges        *edgeWait
-	nodes        *controlplane.Nodes
-	orders       *controlplane.Orders
+	nodes        *fleet.Nodes
+	orders       *fleet.Orders
 	digests      *controlplane.DigestCheck
 }
 
@@ -178,7 +179,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 		return err
 	}
 	c.certificates = controlplane.NewCertificates(nil)
-	c.fleet = controlplane.NewFleet(controlplane.FleetConfig{
+	c.fleet = fleet.New(fleet.Config{
 		Head: c.db, Hints: c.gossip.hints, Ask: c.stream.Ask, Region: c.cfg.Region, Logger: c.log,
 	})
 	known, err := c.fleet.Expect(ctx, c.db)
@@ -215,8 +216,8 @@ func (c *control) connect(ctx context.Context) (err error) {
 	c.registry.MustRegister(keyPool{c.db}, frozenBudgets{c.db}, blockCount(&c.blocks), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "waypost_postgresql_up", Help: "Whether PostgreSQL answers: 1, or 0.",
 	}, c.postgreSQLUp))
-	c.nodes = controlplane.NewNodes(controlplane.NodesConfig{Store: c.db, Now: c.db.Now, Logger: c.log})
-	c.orders = controlplane.NewOrders(c.db, c.fleet.Knows, c.stream.AskAll, c.log)
+	c.nodes = fleet.NewNodes(fleet.NodesConfig{Store: c.db, Now: c.db.Now, Logger: c.log})
+	c.orders = fleet.NewOrders(c.db, c.fleet.Knows, c.stream.AskAll, c.log)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/controlplane/postgres"
 	"waypost/controlplane/postgres/analytics"
 	"waypost/controlplane/rollup"
@@ -351,8 +352,8 @@ func TestEdgesThatFellSilentBeforeTheControlPlaneWasStartedAreShown(t *testing.T
 		}, {Node: "stopped", Region: "eu", Left: true},
 	}))
 	exec(t, hand, `UPDATE click_progress SET reported_at = now() - CASE node WHEN 'long-dead' THEN interval '1 hour' WHEN 'elsewhere' THEN interval '-1 minute' ELSE interval '1 minute' END`)
-	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: db})
-	require.NoError(t, fleet.Report(controlplane.EdgeReport{Node: "here", Region: "eu", Version: "1.2.3"}))
+	fleet := fleet.New(fleet.Config{Head: db})
+	require.NoError(t, fleet.Report(fleet.EdgeReport{Node: "here", Region: "eu", Version: "1.2.3"}))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); fleet.KeepProgress(ctx, db, time.Hour) }()

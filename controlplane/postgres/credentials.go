@@ -10,11 +10,12 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/controlplane/postgres/scoped"
 )
 
 // CreateEnrolment implements controlplane.NodeStore.
-func (db *FleetStore) CreateEnrolment(ctx context.Context, by controlplane.Actor, e controlplane.Enrolment, hash [32]byte) error {
+func (db *FleetStore) CreateEnrolment(ctx context.Context, by controlplane.Actor, e fleet.Enrolment, hash [32]byte) error {
 	return db.pool.Within(ctx, scoped.Operator, "make an enrolment token", func(tx pgx.Tx) error {
 		var open int
 		if err := tx.QueryRow(ctx, `
@@ -22,7 +23,7 @@ func (db *FleetStore) CreateEnrolment(ctx context.Context, by controlplane.Actor
 			SELECT count(*) FROM node_enrolment WHERE used_at IS NULL AND expires_at > now()`).Scan(&open); err != nil {
 			return err
 		}
-		if open >= controlplane.MaxEnrolments {
+		if open >= fleet.MaxEnrolments {
 			return waypost.Errorf(waypost.EConflict, "%d enrolment tokens are open already: they end by themselves", open)
 		}
 		_, err := tx.Exec(ctx, `
@@ -52,7 +53,7 @@ func auditNode(ctx context.Context, tx pgx.Tx, by controlplane.Actor, action, no
 
 const selectNode = `SELECT c.id, c.node, c.region, c.role, c.former, c.hash, c.revoked_at IS NOT NULL, c.replaced FROM node_credential c`
 
-func scanNode(row pgx.CollectableRow) (n controlplane.StoredNode, err error) {
+func scanNode(row pgx.CollectableRow) (n fleet.StoredNode, err error) {
 	var hash []byte
 	err = row.Scan(&n.Credential, &n.Name, &n.Region, &n.Role, &n.Former, &hash, &n.Revoked, &n.Replaced)
 	copy(n.Hash[:], hash)
@@ -60,7 +61,7 @@ func scanNode(row pgx.CollectableRow) (n controlplane.StoredNode, err error) {
 }
 
 // nodes runs a query of selectNode.
-func (db *FleetStore) nodes(ctx context.Context, doing, condition string, args ...any) (all []controlplane.StoredNode, err error) {
+func (db *FleetStore) nodes(ctx context.Context, doing, condition string, args ...any) (all []fleet.StoredNode, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, selectNode+" WHERE "+condition, args, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, scanNode)
 		return err
@@ -68,7 +69,7 @@ func (db *FleetStore) nodes(ctx context.Context, doing, condition string, args .
 	return all, scoped.Classify(doing, err)
 }
 
-func nodesIn(ctx context.Context, tx pgx.Tx, condition string, args ...any) ([]controlplane.StoredNode, error) {
+func nodesIn(ctx context.Context, tx pgx.Tx, condition string, args ...any) ([]fleet.StoredNode, error) {
 	rows, err := tx.Query(ctx, selectNode+" WHERE "+condition, args...)
 	if err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func nodesIn(ctx context.Context, tx pgx.Tx, condition string, args ...any) ([]c
 }
 
 // Node implements controlplane.NodeStore.
-func (db *FleetStore) Node(ctx context.Context, hash [32]byte) (n controlplane.StoredNode, found bool, err error) {
+func (db *FleetStore) Node(ctx context.Context, hash [32]byte) (n fleet.StoredNode, found bool, err error) {
 	all, err := db.nodes(ctx, "look up a credential of an edge", "c.hash = $1", hash[:])
 	if err != nil || len(all) == 0 {
 		return n, false, err
@@ -86,7 +87,7 @@ func (db *FleetStore) Node(ctx context.Context, hash [32]byte) (n controlplane.S
 }
 
 // RevokedNodes implements controlplane.NodeStore.
-func (db *FleetStore) RevokedNodes(ctx context.Context, ids []int64) ([]controlplane.StoredNode, error) {
+func (db *FleetStore) RevokedNodes(ctx context.Context, ids []int64) ([]fleet.StoredNode, error) {
 	return db.nodes(ctx, "look for revoked credentials of edges", "c.id = ANY ($1) AND c.revoked_at IS NOT NULL", ids)
 }
 
@@ -147,11 +148,11 @@ func (db *FleetStore) RevokeNode(ctx context.Context, by controlplane.Actor, nod
 }
 
 // NodeCredentials implements controlplane.NodeStore.
-func (db *FleetStore) NodeCredentials(ctx context.Context) (all []controlplane.NodeCredential, err error) {
+func (db *FleetStore) NodeCredentials(ctx context.Context) (all []fleet.NodeCredential, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT DISTINCT ON (node) node, region, role, former, created_at, last_seen_at, revoked_at FROM node_credential ORDER BY node, id DESC`,
 		nil, func(rows pgx.Rows) (err error) {
-			all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c controlplane.NodeCredential, err error) {
+			all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c fleet.NodeCredential, err error) {
 				var seen, revoked *time.Time
 				err = row.Scan(&c.Node, &c.Region, &c.Role, &c.Former, &c.CreatedAt, &seen, &revoked)
 				c.CreatedAt, c.LastSeenAt, c.RevokedAt = c.CreatedAt.UTC(), scoped.UTC(seen), scoped.UTC(revoked)
@@ -166,7 +167,7 @@ func (db *FleetStore) NodeCredentials(ctx context.Context) (all []controlplane.N
 type enrolment struct {
 	id         int64
 	region     waypost.Region
-	role       controlplane.NodeRole
+	role       fleet.NodeRole
 	node       string
 	by         string
 	expired    bool
@@ -174,7 +175,7 @@ type enrolment struct {
 }
 
 // Enrol implements controlplane.NodeStore.
-func (db *FleetStore) Enrol(ctx context.Context, token [32]byte, n controlplane.EnrolNode) (made controlplane.Node, err error) {
+func (db *FleetStore) Enrol(ctx context.Context, token [32]byte, n fleet.EnrolNode) (made fleet.Node, err error) {
 	err = db.pool.Within(ctx, scoped.Operator, "enrol an edge", func(tx pgx.Tx) error {
 		if err := lockNode(ctx, tx, n.Node); err != nil {
 			return err
@@ -211,7 +212,7 @@ func lockNode(ctx context.Context, tx pgx.Tx, node string) error {
 }
 
 // suits says why a token is not good for a node.
-func (e *enrolment) suits(n *controlplane.EnrolNode) error {
+func (e *enrolment) suits(n *fleet.EnrolNode) error {
 	switch {
 	case e.expired:
 		return waypost.Errorf(waypost.EGone, "the enrolment token has expired: make another with `waypost edges enrol`")
@@ -225,7 +226,7 @@ func (e *enrolment) suits(n *controlplane.EnrolNode) error {
 
 // enrolledBefore answers a token that was used: it repeats the answer, which may have
 // been lost, to the node that used it, and refuses all others.
-func enrolledBefore(ctx context.Context, tx pgx.Tx, e *enrolment, n *controlplane.EnrolNode) (none controlplane.Node, err error) {
+func enrolledBefore(ctx context.Context, tx pgx.Tx, e *enrolment, n *fleet.EnrolNode) (none fleet.Node, err error) {
 	used, err := nodesIn(ctx, tx, "c.id = $1", e.credential)
 	if err != nil {
 		return none, err
@@ -240,8 +241,8 @@ func enrolledBefore(ctx context.Context, tx pgx.Tx, e *enrolment, n *controlplan
 }
 
 // enrol makes the credential, in place of any that the node has.
-func enrol(ctx context.Context, tx pgx.Tx, e *enrolment, n *controlplane.EnrolNode) (made controlplane.Node, err error) {
-	made = controlplane.Node{Name: n.Node, Region: e.region, Role: e.role, Former: []string{}}
+func enrol(ctx context.Context, tx pgx.Tx, e *enrolment, n *fleet.EnrolNode) (made fleet.Node, err error) {
+	made = fleet.Node{Name: n.Node, Region: e.region, Role: e.role, Former: []string{}}
 	previous := int64(0)
 	if n.Previous != nil {
 		before, err := nodesIn(ctx, tx, "c.hash = $1", n.Previous[:])
@@ -319,7 +320,7 @@ func unclaimed(ctx context.Context, tx pgx.Tx, names []string, node string) (fre
 }
 
 // formerNames returns the names that a node had, except its present one.
-func formerNames(n *controlplane.Node, now string) (names []string) {
+func formerNames(n *fleet.Node, now string) (names []string) {
 	for _, name := range append([]string{n.Name}, n.Former...) {
 		if name != now {
 			names = append(names, name)

@@ -8,37 +8,38 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/rules"
 )
 
 func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	db, hand := open(t)
 	by := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
-	ask := func(node string, what controlplane.OrderKind) (controlplane.EdgeOrder, error) {
-		return db.OrderEdge(t.Context(), by, controlplane.EdgeOrder{
+	ask := func(node string, what fleet.OrderKind) (fleet.EdgeOrder, error) {
+		return db.OrderEdge(t.Context(), by, fleet.EdgeOrder{
 			Node: node, What: what, Repair: true, By: "ann",
 			Until: time.Now().Add(time.Hour),
 		}, false)
 	}
-	_, err := ask("eu-1", controlplane.OrderVerify)
+	_, err := ask("eu-1", fleet.OrderVerify)
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), "it has never reported")
 	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "eu-1", Region: "eu", Pending: -1}}))
-	first, err := ask("eu-1", controlplane.OrderVerify)
+	first, err := ask("eu-1", fleet.OrderVerify)
 	require.NoError(t, err)
-	second, err := ask("eu-1", controlplane.OrderAccept)
+	second, err := ask("eu-1", fleet.OrderAccept)
 	require.NoError(t, err)
 
 	open, verified, err := db.EdgeOrders(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []controlplane.EdgeOrder{first, second}, open)
+	require.Equal(t, []fleet.EdgeOrder{first, second}, open)
 	require.Empty(t, verified)
 
-	outcome := controlplane.EdgeOutcome{Slots: 4096, Different: 1, Differences: []controlplane.EdgeDifference{{
+	outcome := fleet.EdgeOutcome{Slots: 4096, Different: 1, Differences: []fleet.EdgeDifference{{
 		Slot: 7, Kind: 1,
 		Name: "a", What: "missing",
 	}}}
 	require.NoError(t, db.OrderDone(t.Context(), "eu-1", first.ID, outcome))
-	require.NoError(t, db.OrderDone(t.Context(), "eu-1", first.ID, controlplane.EdgeOutcome{Error: "again"}), "an answer may come twice")
+	require.NoError(t, db.OrderDone(t.Context(), "eu-1", first.ID, fleet.EdgeOutcome{Error: "again"}), "an answer may come twice")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(db.OrderDone(t.Context(), "eu-2", second.ID, outcome)), "it was asked of another")
 	done, err := db.EdgeOrder(t.Context(), "eu-1", first.ID)
 	require.NoError(t, err)
@@ -48,24 +49,24 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 	open, verified, err = db.EdgeOrders(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []controlplane.EdgeOrder{second}, open)
-	require.Equal(t, []controlplane.EdgeOrder{done}, verified)
+	require.Equal(t, []fleet.EdgeOrder{second}, open)
+	require.Equal(t, []fleet.EdgeOrder{done}, verified)
 	require.Equal(t, int64(2), number(t, hand, `SELECT count(*) FROM audit WHERE subject = 'eu-1'
 		AND action IN ('edges.verify', 'edges.accept')`))
 
-	_, err = db.OrderEdge(t.Context(), by, controlplane.EdgeOrder{
-		Node: "eu-9", What: controlplane.OrderVerify, By: "ann",
+	_, err = db.OrderEdge(t.Context(), by, fleet.EdgeOrder{
+		Node: "eu-9", What: fleet.OrderVerify, By: "ann",
 		Until: time.Now().Add(time.Hour),
 	}, true)
 	require.NoError(t, err, "it is there, and its first report is not kept yet")
 
-	question := controlplane.EdgeQuestion{Code: "spring", At: time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC), Address: "192.0.2.7"}
-	asked, err := db.OrderEdge(t.Context(), by, controlplane.EdgeOrder{
-		Node: "eu-1", What: controlplane.OrderExplain, Question: &question, By: "ann", Until: time.Now().Add(time.Hour),
+	question := fleet.EdgeQuestion{Code: "spring", At: time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC), Address: "192.0.2.7"}
+	asked, err := db.OrderEdge(t.Context(), by, fleet.EdgeOrder{
+		Node: "eu-1", What: fleet.OrderExplain, Question: &question, By: "ann", Until: time.Now().Add(time.Hour),
 	}, true)
 	require.NoError(t, err)
 	require.Equal(t, &question, asked.Question)
-	answered := controlplane.EdgeOutcome{Explained: &controlplane.EdgeExplained{
+	answered := fleet.EdgeOutcome{Explained: &fleet.EdgeExplained{
 		Found: true, Status: 302, Location: "https://example.com/", Steps: []rules.Step{{Rule: 1, Failed: 2}},
 	}}
 	require.NoError(t, db.OrderDone(t.Context(), "eu-1", asked.ID, answered))
@@ -74,9 +75,9 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	require.Equal(t, answered, done.Outcome)
 
 	for range 60 {
-		o, err := ask("eu-1", controlplane.OrderAccept)
+		o, err := ask("eu-1", fleet.OrderAccept)
 		require.NoError(t, err)
-		require.NoError(t, db.OrderDone(t.Context(), "eu-1", o.ID, controlplane.EdgeOutcome{}))
+		require.NoError(t, db.OrderDone(t.Context(), "eu-1", o.ID, fleet.EdgeOutcome{}))
 	}
 	require.LessOrEqual(t, number(t, hand, `SELECT count(*) FROM edge_order`), int64(53), "old ones go")
 }

@@ -11,6 +11,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/controlplane/postgres/scoped"
 )
 
@@ -48,14 +49,14 @@ const (
 		SELECT count(*) FROM found`
 )
 
-func scanEdgeOrder(row pgx.CollectableRow) (o controlplane.EdgeOrder, err error) {
+func scanEdgeOrder(row pgx.CollectableRow) (o fleet.EdgeOrder, err error) {
 	var done *time.Time
 	var outcome, question []byte
 	if err := row.Scan(&o.ID, &o.Node, &o.What, &o.Repair, &o.Hold, &question, &o.By, &o.At, &o.Until, &done, &outcome); err != nil {
 		return o, err
 	}
 	if question != nil {
-		o.Question = &controlplane.EdgeQuestion{}
+		o.Question = &fleet.EdgeQuestion{}
 		if err := json.Unmarshal(question, o.Question); err != nil {
 			return o, err
 		}
@@ -69,8 +70,8 @@ func scanEdgeOrder(row pgx.CollectableRow) (o controlplane.EdgeOrder, err error)
 
 // OrderEdge implements controlplane.OrderStore.
 func (db *FleetStore) OrderEdge(
-	ctx context.Context, by controlplane.Actor, o controlplane.EdgeOrder, known bool,
-) (given controlplane.EdgeOrder, err error) {
+	ctx context.Context, by controlplane.Actor, o fleet.EdgeOrder, known bool,
+) (given fleet.EdgeOrder, err error) {
 	var question *string
 	if o.Question != nil {
 		text, err := json.Marshal(o.Question)
@@ -103,7 +104,7 @@ func (db *FleetStore) OrderEdge(
 }
 
 // EdgeOrder implements controlplane.OrderStore.
-func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o controlplane.EdgeOrder, err error) {
+func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o fleet.EdgeOrder, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, selectEdgeOrder, []any{node, id}, func(rows pgx.Rows) (err error) {
 		if o, err = pgx.CollectExactlyOneRow(rows, scanEdgeOrder); errors.Is(err, pgx.ErrNoRows) {
 			return waypost.Errorf(waypost.ENotFound, "the edge has no such order")
@@ -114,7 +115,7 @@ func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o c
 }
 
 // EdgeOrders implements controlplane.OrderStore.
-func (db *FleetStore) EdgeOrders(ctx context.Context) (open, verified []controlplane.EdgeOrder, err error) {
+func (db *FleetStore) EdgeOrders(ctx context.Context) (open, verified []fleet.EdgeOrder, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, selectEdgeOrders, nil, func(rows pgx.Rows) error {
 		all, err := pgx.CollectRows(rows, scanEdgeOrder)
 		for _, o := range all {
@@ -130,7 +131,7 @@ func (db *FleetStore) EdgeOrders(ctx context.Context) (open, verified []controlp
 }
 
 // OrderDone implements controlplane.OrderStore.
-func (db *FleetStore) OrderDone(ctx context.Context, node string, id int64, outcome controlplane.EdgeOutcome) error {
+func (db *FleetStore) OrderDone(ctx context.Context, node string, id int64, outcome fleet.EdgeOutcome) error {
 	text, err := json.Marshal(outcome)
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/api/requestid"
-	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/internal/atomicfile"
 	"waypost/replication"
 )
@@ -71,7 +71,7 @@ func read(path string) (*Credential, error) {
 		return nil, err
 	}
 	var c Credential
-	if err := json.Unmarshal(text, &c); err != nil || !controlplane.ValidNodeCredential(c.Secret) || !waypost.ValidNode(c.Node) {
+	if err := json.Unmarshal(text, &c); err != nil || !fleet.ValidNodeCredential(c.Secret) || !waypost.ValidNode(c.Node) {
 		return nil, fmt.Errorf("%s holds no credential: make a token with `waypost edges enrol --node NAME`, and start with that token", path)
 	}
 	return &c, nil
@@ -136,7 +136,7 @@ func (cfg *Config) pending() (*Credential, error) {
 	if err == nil && c.GotWith(cfg.Token) && c.Node == cfg.Node && c.Region == cfg.Region {
 		return c, nil
 	}
-	secret, err := controlplane.NewNodeCredential()
+	secret, err := fleet.NewNodeCredential()
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (cfg *Config) pending() (*Credential, error) {
 // the edge.
 func (cfg *Config) former() []string {
 	names := slices.DeleteFunc(slices.Clone(cfg.Former), func(name string) bool { return name == cfg.Node })
-	return names[:min(len(names), controlplane.MaxFormer)]
+	return names[:min(len(names), fleet.MaxFormer)]
 }
 
 // exchange sends the token and the secret's hash, and returns the node's role.

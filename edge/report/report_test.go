@@ -15,7 +15,7 @@ import (
 
 	"waypost"
 	"waypost/api"
-	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
 	"waypost/edge/report"
 	"waypost/internal/leaktest"
@@ -26,12 +26,12 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // noOrders has no orders.
 type noOrders struct{}
 
-func (noOrders) For(string) []controlplane.EdgeOrder { return nil }
+func (noOrders) For(string) []fleet.EdgeOrder { return nil }
 
 // desk takes reports as the control plane does.
-type desk chan controlplane.EdgeReport
+type desk chan fleet.EdgeReport
 
-func (d desk) Report(r controlplane.EdgeReport) error {
+func (d desk) Report(r fleet.EdgeReport) error {
 	d <- r
 	return nil
 }
@@ -90,7 +90,7 @@ func TestTheControlPlaneUnderstandsWhatAnEdgeReports(t *testing.T) {
 	first := <-arrived
 	require.WithinRange(t, first.StartedAt, before.Add(-time.Millisecond), time.Now())
 	first.StartedAt = time.Time{}
-	require.Equal(t, controlplane.EdgeReport{
+	require.Equal(t, fleet.EdgeReport{
 		Node: "edge-a", Region: "us-east-1", Role: "edge", Boot: waypost.BootID{1, 2}, Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081",
 		Version: "1.2.3", LastAppliedAt: applied, ClicksPending: 12, ClicksUntil: counted,
 	}, first)

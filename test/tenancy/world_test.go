@@ -19,6 +19,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/postgres"
 	"waypost/internal/dnstest"
@@ -82,7 +83,7 @@ func newWorld(t *testing.T) *world {
 		Stores: db.Stores(), Minter: minter, Region: "eu", Patience: time.Minute, Resolver: w.dns.Resolver(), Signer: signer,
 	})
 	t.Cleanup(func() { require.NoError(t, w.service.Close(context.Background())) })
-	fleet := controlplane.NewFleet(controlplane.FleetConfig{Head: db})
+	fleet := fleet.New(fleet.Config{Head: db})
 	digests := controlplane.NewDigestCheck(db, slog.New(slog.DiscardHandler), nil)
 	checking, enough := context.WithCancel(context.Background())
 	var check sync.WaitGroup
@@ -95,8 +96,8 @@ func newWorld(t *testing.T) *world {
 		Links:    w.service.Links, Domains: w.service.Domains, Keys: w.service.KeyRanges, Clicks: w.service.Clicks, Blocks: w.service.Blocks,
 		Access: w.service.Access, Workspaces: w.service.Workspaces,
 		Fleet: fleet, Certificates: controlplane.NewCertificates(nil),
-		Nodes:  controlplane.NewNodes(controlplane.NodesConfig{Store: db, Patience: time.Minute}),
-		Orders: controlplane.NewOrders(db, fleet.Knows, func() {}, slog.New(slog.DiscardHandler)), Cleanup: db, Digests: digests,
+		Nodes:  fleet.NewNodes(fleet.NodesConfig{Store: db, Patience: time.Minute}),
+		Orders: fleet.NewOrders(db, fleet.Knows, func() {}, slog.New(slog.DiscardHandler)), Cleanup: db, Digests: digests,
 		BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
 	}))
 	t.Cleanup(server.Close)

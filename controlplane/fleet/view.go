@@ -1,9 +1,11 @@
-package controlplane
+package fleet
 
 import (
 	"cmp"
 	"slices"
 	"time"
+
+	"waypost/controlplane"
 )
 
 // Edges returns all known edges, by region and node.
@@ -125,7 +127,7 @@ func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
 
 // recorded returns the status of an edge by its stored progress, unless it may still
 // report to another control plane.
-func (f *Fleet) recorded(p *EdgeProgress, now time.Time) (s EdgeStatus, shown bool) {
+func (f *Fleet) recorded(p *controlplane.EdgeProgress, now time.Time) (s EdgeStatus, shown bool) {
 	unheard := f.notedAt.Sub(p.At)
 	if p.Region == "" || now.Sub(f.notedAt) > staleNote || f.elsewhere(p, now) || unheard > f.cfg.Forget {
 		return EdgeStatus{}, false
@@ -142,6 +144,6 @@ func (f *Fleet) recorded(p *EdgeProgress, now time.Time) (s EdgeStatus, shown bo
 
 // elsewhere reports whether an edge may still report to another control plane, which
 // stores it every few seconds.
-func (f *Fleet) elsewhere(p *EdgeProgress, now time.Time) bool {
+func (f *Fleet) elsewhere(p *controlplane.EdgeProgress, now time.Time) bool {
 	return now.Sub(f.notedAt) <= staleNote && f.notedAt.Sub(p.At) <= f.cfg.Silent+noteSlack
 }

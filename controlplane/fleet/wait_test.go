@@ -1,4 +1,4 @@
-package controlplane_test
+package fleet_test
 
 import (
 	"context"
@@ -10,20 +10,21 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 )
 
 // durable is a report by an edge of a region that has p on its disk.
-func durable(node string, region waypost.Region, p waypost.Position) controlplane.EdgeReport {
+func durable(node string, region waypost.Region, p waypost.Position) fleet.EdgeReport {
 	r := report(node, p)
 	r.Region, r.Synced = region, p
 	return r
 }
 
 // waits waits in the background, and returns the result.
-func waits(ctx context.Context, f *controlplane.Fleet, p waypost.Position, everywhere bool,
+func waits(ctx context.Context, f *fleet.Fleet, p waypost.Position, everywhere bool,
 	most time.Duration,
-) <-chan controlplane.Applied {
-	out := make(chan controlplane.Applied, 1)
+) <-chan fleet.Applied {
+	out := make(chan fleet.Applied, 1)
 	go func() { out <- f.WaitApplied(ctx, p, everywhere, most) }()
 	synctest.Wait()
 	return out
@@ -31,9 +32,9 @@ func waits(ctx context.Context, f *controlplane.Fleet, p waypost.Position, every
 
 func TestFleet_WhoWaitsIsToldAsSoonAsTheEdgesHaveIt(t *testing.T) {
 	asked := make(chan waypost.Position, 10)
-	cfg := controlplane.FleetConfig{Region: "us-east-1", Ask: func(p waypost.Position) { asked <- p }}
-	inFleet(t, cfg, func(t *testing.T, f *controlplane.Fleet, _ *head) {
-		require.Equal(t, controlplane.Applied{}, f.WaitApplied(t.Context(), at(1, 5), true, time.Second), "there is no edge")
+	cfg := fleet.Config{Region: "us-east-1", Ask: func(p waypost.Position) { asked <- p }}
+	inFleet(t, cfg, func(t *testing.T, f *fleet.Fleet, _ *head) {
+		require.Equal(t, fleet.Applied{}, f.WaitApplied(t.Context(), at(1, 5), true, time.Second), "there is no edge")
 		for node, region := range map[string]waypost.Region{"a": "us-east-1", "b": "us-east-1", "c": "eu-west-1"} {
 			require.NoError(t, f.Report(durable(node, region, at(1, 4))))
 		}
@@ -48,30 +49,30 @@ func TestFleet_WhoWaitsIsToldAsSoonAsTheEdgesHaveIt(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, here, "what is applied can still be lost")
 		require.NoError(t, f.Report(durable("b", "us-east-1", at(1, 6))))
-		require.Equal(t, controlplane.Applied{Edges: 2}, <-here)
+		require.Equal(t, fleet.Applied{Edges: 2}, <-here)
 		synctest.Wait()
 		require.Empty(t, all)
 		require.NoError(t, f.Report(durable("c", "eu-west-1", at(1, 5))))
-		require.Equal(t, controlplane.Applied{Edges: 3}, <-all)
+		require.Equal(t, fleet.Applied{Edges: 3}, <-all)
 		require.Zero(t, time.Since(start), "without any delay")
-		require.Equal(t, controlplane.Applied{Edges: 3}, f.WaitApplied(t.Context(), at(1, 5), true, time.Second))
+		require.Equal(t, fleet.Applied{Edges: 3}, f.WaitApplied(t.Context(), at(1, 5), true, time.Second))
 	})
 }
 
 func TestFleet_WhoWaitsForTooLongLearnsForWhom(t *testing.T) {
-	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+	inFleet(t, fleet.Config{Region: "us-east-1"}, func(t *testing.T, f *fleet.Fleet, _ *head) {
 		require.NoError(t, f.Report(durable("a", "us-east-1", at(1, 5))))
 		require.NoError(t, f.Report(durable("b", "us-east-1", at(1, 4))))
 		require.NoError(t, f.Report(durable("c", "us-east-1", at(2, 9))))
 		start := time.Now()
-		require.Equal(t, controlplane.Applied{Edges: 1, Behind: []string{"b", "c"}}, f.WaitApplied(t.Context(), at(1, 5), true, 2*time.Second),
+		require.Equal(t, fleet.Applied{Edges: 1, Behind: []string{"b", "c"}}, f.WaitApplied(t.Context(), at(1, 5), true, 2*time.Second),
 			"positions of another history say nothing")
 		require.Equal(t, 2*time.Second, time.Since(start))
 	})
 }
 
 func TestFleet_EdgeThatDiesOrLeavesHoldsNobodyUp(t *testing.T) {
-	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+	inFleet(t, fleet.Config{Region: "us-east-1"}, func(t *testing.T, f *fleet.Fleet, _ *head) {
 		require.NoError(t, f.Report(durable("a", "us-east-1", at(1, 5))))
 		require.NoError(t, f.Report(durable("b", "us-east-1", at(1, 4))))
 		leaving := durable("c", "us-east-1", at(1, 4))
@@ -84,19 +85,19 @@ func TestFleet_EdgeThatDiesOrLeavesHoldsNobodyUp(t *testing.T) {
 			require.NoError(t, f.Report(durable("a", "us-east-1", at(1, 5))))
 			time.Sleep(100 * time.Millisecond)
 		}
-		require.Equal(t, controlplane.Applied{Edges: 1}, <-out)
+		require.Equal(t, fleet.Applied{Edges: 1}, <-out)
 		require.Less(t, time.Since(start), 4*time.Second, "b is silent after three seconds")
 	})
 }
 
 func TestFleet_ClientThatLeavesWaitsNoLonger(t *testing.T) {
-	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+	inFleet(t, fleet.Config{Region: "us-east-1"}, func(t *testing.T, f *fleet.Fleet, _ *head) {
 		require.NoError(t, f.Report(durable("b", "us-east-1", at(1, 4))))
 		ctx, cancel := context.WithCancel(t.Context())
 		out := waits(ctx, f, at(1, 5), true, 10*time.Second)
 		start := time.Now()
 		cancel()
-		require.Equal(t, controlplane.Applied{Behind: []string{"b"}}, <-out)
+		require.Equal(t, fleet.Applied{Behind: []string{"b"}}, <-out)
 		require.Zero(t, time.Since(start))
 	})
 }
@@ -111,7 +112,7 @@ func (known) GiveUpEdge(context.Context, controlplane.Actor, string, time.Durati
 func (k *known) Progress(context.Context) ([]controlplane.EdgeProgress, error) { return k.nodes, nil }
 
 func TestFleet_WaitsForEdgesThatAreKnownFromBeforeTheStart(t *testing.T) {
-	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+	inFleet(t, fleet.Config{Region: "us-east-1"}, func(t *testing.T, f *fleet.Fleet, _ *head) {
 		now := time.Now()
 		present, err := f.Expect(t.Context(), &known{[]controlplane.EdgeProgress{
 			{Node: "a", Region: "us-east-1", At: now.Add(-2 * time.Second)},
@@ -122,27 +123,27 @@ func TestFleet_WaitsForEdgesThatAreKnownFromBeforeTheStart(t *testing.T) {
 		}})
 		require.NoError(t, err)
 		require.Len(t, present, 2)
-		require.Equal(t, controlplane.Applied{Behind: []string{"a", "restarts"}}, f.WaitApplied(t.Context(), at(1, 5), false, time.Second))
+		require.Equal(t, fleet.Applied{Behind: []string{"a", "restarts"}}, f.WaitApplied(t.Context(), at(1, 5), false, time.Second))
 		out := waits(t.Context(), f, at(1, 5), true, time.Second)
 		for _, node := range []string{"a", "far", "restarts"} {
 			require.Empty(t, out)
 			require.NoError(t, f.Report(durable(node, "us-east-1", at(1, 5))))
 			synctest.Wait()
 		}
-		require.Equal(t, controlplane.Applied{Edges: 3}, <-out)
+		require.Equal(t, fleet.Applied{Edges: 3}, <-out)
 	})
-	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+	inFleet(t, fleet.Config{Region: "us-east-1"}, func(t *testing.T, f *fleet.Fleet, _ *head) {
 		dead := controlplane.EdgeProgress{Node: "dead", Region: "us-east-1", At: time.Now().Add(-time.Minute)}
 		_, err := f.Expect(t.Context(), &known{[]controlplane.EdgeProgress{dead}})
 		require.NoError(t, err)
 		start := time.Now()
-		require.Equal(t, controlplane.Applied{}, f.WaitApplied(t.Context(), at(1, 5), true, time.Minute))
+		require.Equal(t, fleet.Applied{}, f.WaitApplied(t.Context(), at(1, 5), true, time.Minute))
 		require.LessOrEqual(t, time.Since(start), 6*time.Second, "one that is dead is waited for a while only")
 	})
 }
 
 func TestFleet_EdgeThatAnotherControlPlaneHearsIsNotLeftOut(t *testing.T) {
-	inFleet(t, controlplane.FleetConfig{Region: "us-east-1"}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+	inFleet(t, fleet.Config{Region: "us-east-1"}, func(t *testing.T, f *fleet.Fleet, _ *head) {
 		store := &known{}
 		_, err := f.Expect(t.Context(), store)
 		require.NoError(t, err)
@@ -161,7 +162,7 @@ func TestFleet_EdgeThatAnotherControlPlaneHearsIsNotLeftOut(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); f.KeepProgress(ctx, store, time.Hour) }()
 		synctest.Wait()
-		require.Equal(t, controlplane.Applied{Behind: []string{"moved", "other"}}, f.WaitApplied(t.Context(), at(1, 5), true, time.Second))
+		require.Equal(t, fleet.Applied{Behind: []string{"moved", "other"}}, f.WaitApplied(t.Context(), at(1, 5), true, time.Second))
 		cancel()
 		<-done
 	})

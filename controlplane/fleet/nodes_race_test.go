@@ -1,4 +1,4 @@
-package controlplane_test
+package fleet_test
 
 import (
 	"context"
@@ -13,14 +13,15 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/replication"
 )
 
 // slowNodes is a store of one node, which takes its time: what it answers was so some
 // time before.
 type slowNodes struct {
-	controlplane.NodeStore
-	stored controlplane.StoredNode
+	fleet.NodeStore
+	stored fleet.StoredNode
 	takes  time.Duration
 
 	mu      sync.Mutex
@@ -44,17 +45,17 @@ func (s *slowNodes) look() bool {
 	return revoked
 }
 
-func (s *slowNodes) Node(context.Context, [32]byte) (controlplane.StoredNode, bool, error) {
+func (s *slowNodes) Node(context.Context, [32]byte) (fleet.StoredNode, bool, error) {
 	found := s.stored
 	found.Revoked = s.look()
 	return found, true, nil
 }
 
-func (s *slowNodes) RevokedNodes(context.Context, []int64) ([]controlplane.StoredNode, error) {
+func (s *slowNodes) RevokedNodes(context.Context, []int64) ([]fleet.StoredNode, error) {
 	if s.look() {
 		found := s.stored
 		found.Revoked = true
-		return []controlplane.StoredNode{found}, nil
+		return []fleet.StoredNode{found}, nil
 	}
 	return nil, nil
 }
@@ -64,16 +65,16 @@ func (s *slowNodes) NoteNodesSeen(context.Context, map[int64]time.Time) error { 
 // An edge that connects again and again while another instance revokes its credential:
 // whatever comes first, a second later nothing of it is open, and it is not let in.
 func TestNodes_StreamThatBeginsDuringItsRevocationEndsWithinASecond(t *testing.T) {
-	secret, err := controlplane.NewNodeCredential()
+	secret, err := fleet.NewNodeCredential()
 	require.NoError(t, err)
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			store := &slowNodes{takes: rand.N(50 * time.Millisecond)}
-			store.stored = controlplane.StoredNode{
-				Node: controlplane.Node{Credential: 7, Name: "eu-1", Region: "eu"},
+			store.stored = fleet.StoredNode{
+				Node: fleet.Node{Credential: 7, Name: "eu-1", Region: "eu"},
 				Hash: controlplane.HashKey(secret),
 			}
-			n := controlplane.NewNodes(controlplane.NodesConfig{Store: store})
+			n := fleet.NewNodes(fleet.NodesConfig{Store: store})
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			running.Go(func() { n.Run(ctx) })

@@ -1,4 +1,4 @@
-package controlplane
+package fleet
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/controlplane"
 	"waypost/rules"
 )
 
@@ -14,7 +15,7 @@ import (
 type OrderStore interface {
 	// OrderEdge stores an order and sets its number; the order is in the audit log when it
 	// returns. ENotFound: no edge of that name has ever reported, and known is false.
-	OrderEdge(ctx context.Context, by Actor, o EdgeOrder, known bool) (EdgeOrder, error)
+	OrderEdge(ctx context.Context, by controlplane.Actor, o EdgeOrder, known bool) (EdgeOrder, error)
 
 	// EdgeOrder returns an order to an edge by its number, ENotFound when there is none.
 	EdgeOrder(ctx context.Context, node string, id int64) (EdgeOrder, error)
@@ -192,7 +193,7 @@ func (o *Orders) look(ctx context.Context) error {
 }
 
 // Give orders an edge. That needs [Actor.CheckOperator].
-func (o *Orders) Give(ctx context.Context, actor Actor, order EdgeOrder) (EdgeOrder, error) {
+func (o *Orders) Give(ctx context.Context, actor controlplane.Actor, order EdgeOrder) (EdgeOrder, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return EdgeOrder{}, err
 	}
@@ -213,7 +214,7 @@ func (o *Orders) Give(ctx context.Context, actor Actor, order EdgeOrder) (EdgeOr
 }
 
 // Find returns an order to an edge with its outcome. That needs [Actor.CheckOperator].
-func (o *Orders) Find(ctx context.Context, actor Actor, node string, id int64) (EdgeOrder, error) {
+func (o *Orders) Find(ctx context.Context, actor controlplane.Actor, node string, id int64) (EdgeOrder, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return EdgeOrder{}, err
 	}
@@ -228,7 +229,7 @@ const askTime = 5 * time.Second
 
 // Ask returns the outcome of an order as soon as the edge has answered: EUnavailable when
 // it does not within five seconds, and the errors of Give.
-func (o *Orders) Ask(ctx context.Context, actor Actor, order EdgeOrder) (EdgeOutcome, error) {
+func (o *Orders) Ask(ctx context.Context, actor controlplane.Actor, order EdgeOrder) (EdgeOutcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	given, err := o.Give(ctx, actor, order)

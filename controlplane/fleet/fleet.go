@@ -1,4 +1,7 @@
-package controlplane
+// Package fleet knows the edges: their reports and how far they are behind, their
+// credentials, and the orders that operators give them. It declares the small interfaces
+// that it needs of a database.
+package fleet
 
 import (
 	"context"
@@ -7,6 +10,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/controlplane"
 	"waypost/replication"
 )
 
@@ -19,23 +23,23 @@ import (
 // [Fleet.Expect] reads it at the start, so that edges count before they have reported.
 // All methods may be called by many goroutines at once.
 type Fleet struct {
-	cfg FleetConfig
+	cfg Config
 
 	mu      sync.Mutex
 	nodes   map[string]*fleetNode
 	heads   headHistory
-	noted   []EdgeProgress // of all control planes, at the last read
-	notedAt time.Time      // time of that read
+	noted   []controlplane.EdgeProgress // of all control planes, at the last read
+	notedAt time.Time                   // time of that read
 
-	expected []EdgeProgress // known at the start
-	started  time.Time      // when they were read; zero: they were not
+	expected []controlplane.EdgeProgress // known at the start
+	started  time.Time                   // when they were read; zero: they were not
 
 	waiters int           // of WaitApplied
 	news    chan struct{} // closed and replaced by a report while there are waiters
 }
 
-// FleetConfig configures a Fleet. Zero fields mean the default.
-type FleetConfig struct {
+// Config configures a Fleet. Zero fields mean the default.
+type Config struct {
 	Head HeadSource // required
 
 	// Hints returns the edges that gossip knows, if there is gossip. It must not block.
@@ -206,8 +210,8 @@ type fleetNode struct {
 	since  time.Time // the first report since it was silent, or since its boot
 }
 
-// NewFleet returns an empty fleet. Run computes lags.
-func NewFleet(cfg FleetConfig) *Fleet {
+// New returns an empty fleet. Run computes lags.
+func New(cfg Config) *Fleet {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration

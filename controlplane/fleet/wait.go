@@ -1,10 +1,11 @@
-package controlplane
+package fleet
 
 import (
 	"context"
 	"time"
 
 	"waypost"
+	"waypost/controlplane"
 )
 
 // Applied is the result of waiting for edges.
@@ -125,13 +126,13 @@ const (
 // Expect reads the edges that the store knows, so that changes wait for them until they
 // have reported, for five seconds. It returns those from which nothing says that they
 // have left. It is called once, before Run.
-func (f *Fleet) Expect(ctx context.Context, store ProgressStore) ([]EdgeProgress, error) {
+func (f *Fleet) Expect(ctx context.Context, store controlplane.ProgressStore) ([]controlplane.EdgeProgress, error) {
 	known, err := store.Progress(ctx)
 	if err != nil {
 		return nil, err
 	}
 	now := f.cfg.Now()
-	var present []EdgeProgress
+	var present []controlplane.EdgeProgress
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.started = now
@@ -152,7 +153,7 @@ func (f *Fleet) Expect(ctx context.Context, store ProgressStore) ([]EdgeProgress
 // unheard returns the edges that may be alive although this control plane has heard
 // nothing of them: right after the start those that were known before, and later those
 // that another control plane hears.
-func (f *Fleet) unheard() (all []EdgeProgress) {
+func (f *Fleet) unheard() (all []controlplane.EdgeProgress) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.cfg.Now()

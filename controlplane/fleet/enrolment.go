@@ -1,4 +1,4 @@
-package controlplane
+package fleet
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/controlplane"
 )
 
 // An edge authenticates with a credential of its own, which it creates; the control
@@ -17,13 +18,13 @@ const (
 )
 
 // NewNodeCredential creates the text of a credential, on its node.
-func NewNodeCredential() (string, error) { return newToken(credentialPrefix) }
+func NewNodeCredential() (string, error) { return controlplane.NewToken(credentialPrefix) }
 
 // ValidNodeCredential reports whether a text has the form and checksum of a credential.
-func ValidNodeCredential(text string) bool { return validToken(credentialPrefix, text) }
+func ValidNodeCredential(text string) bool { return controlplane.ValidToken(credentialPrefix, text) }
 
 // ValidEnrolmentToken reports whether a text has the form and checksum of a token.
-func ValidEnrolmentToken(text string) bool { return validToken(enrolmentPrefix, text) }
+func ValidEnrolmentToken(text string) bool { return controlplane.ValidToken(enrolmentPrefix, text) }
 
 // NodeRole is the role of a node with a credential.
 type NodeRole string
@@ -112,7 +113,7 @@ type StoredNode struct {
 // NodeStore keeps credentials and tokens. Its changes are in the audit log.
 type NodeStore interface {
 	// CreateEnrolment keeps a token's hash. EConflict when too many are open.
-	CreateEnrolment(ctx context.Context, by Actor, e Enrolment, hash [32]byte) error
+	CreateEnrolment(ctx context.Context, by controlplane.Actor, e Enrolment, hash [32]byte) error
 
 	// Enrol exchanges a token, by its hash, for a credential, and revokes the node's
 	// earlier one. A repeated exchange changes nothing while the credential is valid.
@@ -136,7 +137,7 @@ type NodeStore interface {
 
 	// RevokeNode revokes the credential of a node, and the tokens that are for its name
 	// alone. ENotFound: there was never either.
-	RevokeNode(ctx context.Context, by Actor, node string) error
+	RevokeNode(ctx context.Context, by controlplane.Actor, node string) error
 
 	// NodeCredentials returns the newest credential of each node, by name.
 	NodeCredentials(ctx context.Context) ([]NodeCredential, error)
@@ -152,7 +153,7 @@ type EnrolNode struct {
 }
 
 // NewEnrolment creates a token for a node. That needs [Actor.CheckOperator].
-func (n *Nodes) NewEnrolment(ctx context.Context, actor Actor, e NewEnrolment) (Enrolment, error) {
+func (n *Nodes) NewEnrolment(ctx context.Context, actor controlplane.Actor, e NewEnrolment) (Enrolment, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return Enrolment{}, err
 	}
@@ -174,17 +175,17 @@ func (n *Nodes) NewEnrolment(ctx context.Context, actor Actor, e NewEnrolment) (
 		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "node must be 1 to 64 of A-Z, a-z, 0-9, dot, _ and -")
 	case e.For < time.Second || e.For > LongestEnrolment:
 		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "a token is valid for a second to 24 hours")
-	case len([]rune(e.Label)) > MaxName:
-		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "label must have at most %d characters", MaxName)
+	case len([]rune(e.Label)) > controlplane.MaxName:
+		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "label must have at most %d characters", controlplane.MaxName)
 	}
-	if err := checkPrintable("label", e.Label); err != nil {
+	if err := controlplane.CheckPrintable("label", e.Label); err != nil {
 		return Enrolment{}, err
 	}
-	if made.Token, err = newToken(enrolmentPrefix); err != nil {
+	if made.Token, err = controlplane.NewToken(enrolmentPrefix); err != nil {
 		return Enrolment{}, err
 	}
 	made.ExpiresAt = n.cfg.Now().Add(e.For).UTC().Truncate(time.Second)
-	if err := n.cfg.Store.CreateEnrolment(ctx, actor, made, HashKey(made.Token)); err != nil {
+	if err := n.cfg.Store.CreateEnrolment(ctx, actor, made, controlplane.HashKey(made.Token)); err != nil {
 		return Enrolment{}, err
 	}
 	return made, nil
@@ -207,10 +208,10 @@ func (n *Nodes) Enrol(ctx context.Context, e Enrolling) (Node, error) {
 	}
 	en := EnrolNode{Hash: e.Hash, Node: e.Node, Region: region, Former: e.Former}
 	if ValidNodeCredential(e.Previous) {
-		hash := HashKey(e.Previous)
+		hash := controlplane.HashKey(e.Previous)
 		en.Previous = &hash
 	}
-	node, err := n.cfg.Store.Enrol(ctx, HashKey(e.Token), en)
+	node, err := n.cfg.Store.Enrol(ctx, controlplane.HashKey(e.Token), en)
 	if err == nil {
 		n.forget()
 	}
@@ -219,7 +220,7 @@ func (n *Nodes) Enrol(ctx context.Context, e Enrolling) (Node, error) {
 
 // Revoke revokes a node's credential within a second everywhere, and ends its open
 // streams. That needs [Actor.CheckOperator].
-func (n *Nodes) Revoke(ctx context.Context, actor Actor, node string) error {
+func (n *Nodes) Revoke(ctx context.Context, actor controlplane.Actor, node string) error {
 	if err := actor.CheckOperator(); err != nil {
 		return err
 	}
@@ -237,7 +238,7 @@ func (n *Nodes) Revoke(ctx context.Context, actor Actor, node string) error {
 
 // Credentials returns the newest credential of each node, by name. That needs
 // [Actor.CheckOperator].
-func (n *Nodes) Credentials(ctx context.Context, actor Actor) ([]NodeCredential, error) {
+func (n *Nodes) Credentials(ctx context.Context, actor controlplane.Actor) ([]NodeCredential, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return nil, err
 	}

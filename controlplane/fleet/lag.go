@@ -1,4 +1,4 @@
-package controlplane
+package fleet
 
 import (
 	"sort"

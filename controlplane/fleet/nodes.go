@@ -1,4 +1,4 @@
-package controlplane
+package fleet
 
 import (
 	"context"
@@ -10,7 +10,13 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/controlplane"
 	"waypost/replication"
+)
+
+const (
+	rememberedFor = time.Second // for which an answer of the database is used
+	maxRemembered = 10_000      // credentials, and names
 )
 
 // NodesConfig configures [Nodes]. Zero fields mean the default.
@@ -34,8 +40,8 @@ type Nodes struct {
 	wake chan struct{} // has a token when there is something to look at
 
 	mu     sync.Mutex
-	known  map[[32]byte]knownNode // bounded by maxCached
-	taken  map[string]knownName   // bounded by maxCached
+	known  map[[32]byte]knownNode // bounded by maxRemembered
+	taken  map[string]knownName   // bounded by maxRemembered
 	rounds int                    // how often all was forgotten
 	held   map[int64]map[*hold]struct{}
 	seen   map[int64]time.Time
@@ -89,7 +95,7 @@ func (n *Nodes) Authenticate(ctx context.Context, text string) (Node, error) {
 	if !ValidNodeCredential(text) {
 		return Node{}, errNoCredential
 	}
-	hash, now := HashKey(text), n.cfg.Now()
+	hash, now := controlplane.HashKey(text), n.cfg.Now()
 	n.mu.Lock()
 	k, known := n.known[hash]
 	round := n.rounds
@@ -144,7 +150,7 @@ func (n *Nodes) doubt(node string) {
 
 // remember stores an answer of the database in a bounded map.
 func remember[K comparable, V any](m map[K]V, key K, value V) {
-	if _, there := m[key]; !there && len(m) >= maxCached {
+	if _, there := m[key]; !there && len(m) >= maxRemembered {
 		clear(m)
 	}
 	m[key] = value
@@ -188,7 +194,7 @@ func (n *Nodes) unclaimed(ctx context.Context, name string) error {
 	k, known := n.taken[name]
 	round := n.rounds
 	n.mu.Unlock()
-	if !known || !k.taken && now.Sub(k.at).Abs() >= cacheTime { // a taken name stays taken
+	if !known || !k.taken && now.Sub(k.at).Abs() >= rememberedFor { // a taken name stays taken
 		limited, cancel := context.WithTimeout(ctx, n.cfg.Patience)
 		taken, err := n.cfg.Store.NodeNamed(limited, name)
 		cancel()

@@ -1,4 +1,4 @@
-package controlplane_test
+package fleet_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/replication"
 )
 
@@ -40,11 +40,11 @@ func at(ordinal uint32, seq uint64) waypost.Position {
 }
 
 // inFleet runs a test on a running fleet, in time of its own.
-func inFleet(t *testing.T, cfg controlplane.FleetConfig, test func(t *testing.T, f *controlplane.Fleet, h *head)) {
+func inFleet(t *testing.T, cfg fleet.Config, test func(t *testing.T, f *fleet.Fleet, h *head)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &head{at: at(1, 10)}
 		cfg.Head = h
-		f := controlplane.NewFleet(cfg)
+		f := fleet.New(cfg)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); f.Run(ctx) }()
@@ -55,15 +55,15 @@ func inFleet(t *testing.T, cfg controlplane.FleetConfig, test func(t *testing.T,
 	})
 }
 
-func report(node string, p waypost.Position) controlplane.EdgeReport {
-	return controlplane.EdgeReport{
+func report(node string, p waypost.Position) fleet.EdgeReport {
+	return fleet.EdgeReport{
 		Node: node, Region: "us-east-1", Boot: waypost.BootID{1}, StartedAt: time.Now(), Position: p,
 		Version: "1.2.3",
 	}
 }
 
 // only returns the one edge of a fleet.
-func only(t *testing.T, f *controlplane.Fleet) controlplane.EdgeStatus {
+func only(t *testing.T, f *fleet.Fleet) fleet.EdgeStatus {
 	t.Helper()
 	all := f.Edges()
 	require.Len(t, all, 1)
@@ -77,31 +77,31 @@ func later(d time.Duration) {
 }
 
 func TestFleet_EdgeIsAliveWhileItReportsAndSilentThreeSecondsLater(t *testing.T) {
-	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+	inFleet(t, fleet.Config{}, func(t *testing.T, f *fleet.Fleet, _ *head) {
 		require.Empty(t, f.Edges())
 		first := time.Now()
 		for range 10 {
 			require.NoError(t, f.Report(report("edge-a", at(1, 10))))
 			e := only(t, f)
-			require.Equal(t, controlplane.EdgeAlive, e.State)
+			require.Equal(t, fleet.EdgeAlive, e.State)
 			require.Equal(t, first, e.Since)
-			require.Equal(t, controlplane.ViaReport, e.Via)
+			require.Equal(t, fleet.ViaReport, e.Via)
 			later(time.Second)
 		}
 		seen := time.Now().Add(-time.Second)
 		later(2 * time.Second)
-		require.Equal(t, controlplane.EdgeAlive, only(t, f).State)
+		require.Equal(t, fleet.EdgeAlive, only(t, f).State)
 		later(time.Millisecond)
 		e := only(t, f)
-		require.Equal(t, controlplane.EdgeSilent, e.State)
+		require.Equal(t, fleet.EdgeSilent, e.State)
 		require.Equal(t, seen, e.LastSeen)
 		require.Equal(t, seen, e.Since, "since when it is not seen")
 
 		later(10 * time.Minute)
-		require.Equal(t, controlplane.EdgeGone, only(t, f).State)
+		require.Equal(t, fleet.EdgeGone, only(t, f).State)
 		require.NoError(t, f.Report(report("edge-a", at(1, 10))))
 		e = only(t, f)
-		require.Equal(t, controlplane.EdgeAlive, e.State)
+		require.Equal(t, fleet.EdgeAlive, e.State)
 		require.Equal(t, time.Now(), e.Since)
 
 		later(24*time.Hour + time.Second)
@@ -110,25 +110,25 @@ func TestFleet_EdgeIsAliveWhileItReportsAndSilentThreeSecondsLater(t *testing.T)
 }
 
 func TestFleet_EdgeThatSaysGoodbyeIsGoneAtOnce(t *testing.T) {
-	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+	inFleet(t, fleet.Config{}, func(t *testing.T, f *fleet.Fleet, _ *head) {
 		r := report("edge-a", at(1, 10))
 		r.Leaving = true
 		require.NoError(t, f.Report(r))
-		require.Equal(t, controlplane.EdgeGone, only(t, f).State)
+		require.Equal(t, fleet.EdgeGone, only(t, f).State)
 		r.Leaving, r.Boot = false, waypost.BootID{2}
 		require.NoError(t, f.Report(r))
-		require.Equal(t, controlplane.EdgeAlive, only(t, f).State)
+		require.Equal(t, fleet.EdgeAlive, only(t, f).State)
 	})
 }
 
 func TestFleet_LagIsToldInChangesAndInTime(t *testing.T) {
-	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, h *head) {
-		lag := func(p waypost.Position) (controlplane.Lag, bool) {
+	inFleet(t, fleet.Config{}, func(t *testing.T, f *fleet.Fleet, h *head) {
+		lag := func(p waypost.Position) (fleet.Lag, bool) {
 			require.NoError(t, f.Report(report("edge-a", p)))
 			e := only(t, f)
 			return e.Lag, e.LagKnown
 		}
-		known := func(p waypost.Position) controlplane.Lag {
+		known := func(p waypost.Position) fleet.Lag {
 			l, ok := lag(p)
 			require.True(t, ok)
 			return l
@@ -139,12 +139,12 @@ func TestFleet_LagIsToldInChangesAndInTime(t *testing.T) {
 
 		h.move(at(1, 15), nil)
 		later(500 * time.Millisecond)
-		require.Equal(t, controlplane.Lag{Changes: 5}, known(at(1, 10)))
+		require.Equal(t, fleet.Lag{Changes: 5}, known(at(1, 10)))
 		later(20 * time.Second)
 		h.move(at(1, 16), nil)
 		later(10 * time.Second)
-		require.Equal(t, controlplane.Lag{Changes: 6, Age: 30 * time.Second}, known(at(1, 10)))
-		require.Equal(t, controlplane.Lag{Changes: 2, Age: 30 * time.Second}, known(at(1, 14)))
+		require.Equal(t, fleet.Lag{Changes: 6, Age: 30 * time.Second}, known(at(1, 10)))
+		require.Equal(t, fleet.Lag{Changes: 2, Age: 30 * time.Second}, known(at(1, 14)))
 		require.Equal(t, uint64(1), known(at(1, 15)).Changes)
 		require.InDelta(t, 10, known(at(1, 15)).Age.Seconds(), 0.5)
 		require.Zero(t, known(at(1, 17)), "ahead of the last look at the head")
@@ -167,18 +167,18 @@ func TestFleet_LagIsToldInChangesAndInTime(t *testing.T) {
 }
 
 func TestFleet_OldReplicaIsNotSaidToLackNothing(t *testing.T) {
-	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, h *head) {
-		told := func(p waypost.Position, age time.Duration) controlplane.EdgeStatus {
+	inFleet(t, fleet.Config{}, func(t *testing.T, f *fleet.Fleet, h *head) {
+		told := func(p waypost.Position, age time.Duration) fleet.EdgeStatus {
 			r := report("edge-a", p)
 			r.Age = age
 			require.NoError(t, f.Report(r))
 			return only(t, f)
 		}
-		require.True(t, told(at(1, 10), controlplane.MaxAge).LagKnown)
+		require.True(t, told(at(1, 10), fleet.MaxAge).LagKnown)
 		later(time.Second)
 		e := only(t, f)
 		require.False(t, e.LagKnown, "it is a second older now")
-		require.Equal(t, controlplane.MaxAge+time.Second, e.Age)
+		require.Equal(t, fleet.MaxAge+time.Second, e.Age)
 		require.False(t, told(at(1, 10), time.Hour).LagKnown)
 
 		h.move(at(1, 15), nil)
@@ -190,7 +190,7 @@ func TestFleet_OldReplicaIsNotSaidToLackNothing(t *testing.T) {
 }
 
 func TestFleet_LagOfADayIsStillToldInTime(t *testing.T) {
-	inFleet(t, controlplane.FleetConfig{Poll: 5 * time.Second}, func(t *testing.T, f *controlplane.Fleet, h *head) {
+	inFleet(t, fleet.Config{Poll: 5 * time.Second}, func(t *testing.T, f *fleet.Fleet, h *head) {
 		start := time.Now()
 		const last = 10 + 24*60*60/5
 		for seq := uint64(11); seq <= last; seq++ {
@@ -208,7 +208,7 @@ func TestFleet_LagOfADayIsStillToldInTime(t *testing.T) {
 }
 
 func TestFleet_ReportsOfAnEarlierBootDoNotHideTheLiveOne(t *testing.T) {
-	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+	inFleet(t, fleet.Config{}, func(t *testing.T, f *fleet.Fleet, _ *head) {
 		old := report("edge-a", at(1, 5))
 		later(time.Second)
 		young := report("edge-a", at(1, 9))
@@ -223,58 +223,58 @@ func TestFleet_ReportsOfAnEarlierBootDoNotHideTheLiveOne(t *testing.T) {
 }
 
 func TestFleet_GossipFillsInForEdgesThatDoNotReport(t *testing.T) {
-	var hints []controlplane.FleetHint
-	cfg := controlplane.FleetConfig{Hints: func() []controlplane.FleetHint { return hints }}
-	inFleet(t, cfg, func(t *testing.T, f *controlplane.Fleet, h *head) {
+	var hints []fleet.FleetHint
+	cfg := fleet.Config{Hints: func() []fleet.FleetHint { return hints }}
+	inFleet(t, cfg, func(t *testing.T, f *fleet.Fleet, h *head) {
 		h.move(at(1, 20), nil)
 		later(time.Second)
 		began := time.Now()
-		hint := func(p waypost.Position) controlplane.FleetHint {
-			return controlplane.FleetHint{
+		hint := func(p waypost.Position) fleet.FleetHint {
+			return fleet.FleetHint{
 				Node: "edge-a", Region: "us-east-1", Boot: waypost.BootID{1}, Position: p, Alive: true,
 				StartedAt: began, Since: began, LastHeard: time.Now(),
 			}
 		}
-		hints = []controlplane.FleetHint{hint(at(1, 18))}
+		hints = []fleet.FleetHint{hint(at(1, 18))}
 		e := only(t, f)
-		require.Equal(t, controlplane.EdgeAlive, e.State)
-		require.Equal(t, controlplane.ViaGossip, e.Via)
+		require.Equal(t, fleet.EdgeAlive, e.State)
+		require.Equal(t, fleet.ViaGossip, e.Via)
 		require.Equal(t, uint64(2), e.Lag.Changes)
 		require.Equal(t, int64(-1), e.ClicksPending)
 
 		require.NoError(t, f.Report(report("edge-a", at(1, 19))))
-		hints = []controlplane.FleetHint{hint(at(9, 99))}
+		hints = []fleet.FleetHint{hint(at(9, 99))}
 		e = only(t, f)
-		require.Equal(t, controlplane.ViaReport, e.Via, "its own word counts")
+		require.Equal(t, fleet.ViaReport, e.Via, "its own word counts")
 		require.Equal(t, at(1, 19), e.Position)
 
 		later(4 * time.Second)
 		e = only(t, f)
-		require.Equal(t, controlplane.EdgeSilent, e.State, "gossip has not heard of it either")
-		hints = []controlplane.FleetHint{hint(at(1, 20))}
+		require.Equal(t, fleet.EdgeSilent, e.State, "gossip has not heard of it either")
+		hints = []fleet.FleetHint{hint(at(1, 20))}
 		e = only(t, f)
-		require.Equal(t, controlplane.EdgeAlive, e.State, "cut off from us, but not from the others")
-		require.Equal(t, controlplane.ViaGossip, e.Via)
+		require.Equal(t, fleet.EdgeAlive, e.State, "cut off from us, but not from the others")
+		require.Equal(t, fleet.ViaGossip, e.Via)
 		require.Equal(t, at(1, 20), e.Position)
 
 		dead := hint(at(1, 20))
 		dead.Alive = false
-		hints = []controlplane.FleetHint{dead}
-		require.Equal(t, controlplane.EdgeSilent, only(t, f).State)
+		hints = []fleet.FleetHint{dead}
+		require.Equal(t, fleet.EdgeSilent, only(t, f).State)
 		dead.Left = true
-		hints = []controlplane.FleetHint{dead}
-		require.Equal(t, controlplane.EdgeGone, only(t, f).State)
+		hints = []fleet.FleetHint{dead}
+		require.Equal(t, fleet.EdgeGone, only(t, f).State)
 	})
 }
 
 func TestFleet_OfTwoBootsInTheGossipTheLiveOneIsShown(t *testing.T) {
-	old := controlplane.FleetHint{Node: "edge-a", Position: at(1, 1), StartedAt: time.Unix(1, 0)}
-	young := controlplane.FleetHint{Node: "edge-a", Position: at(1, 2), StartedAt: time.Unix(2, 0)}
-	for _, hints := range [][]controlplane.FleetHint{{old, young}, {young, old}} {
+	old := fleet.FleetHint{Node: "edge-a", Position: at(1, 1), StartedAt: time.Unix(1, 0)}
+	young := fleet.FleetHint{Node: "edge-a", Position: at(1, 2), StartedAt: time.Unix(2, 0)}
+	for _, hints := range [][]fleet.FleetHint{{old, young}, {young, old}} {
 		for i := range hints {
 			hints[i].LastHeard = time.Now()
 		}
-		f := controlplane.NewFleet(controlplane.FleetConfig{Head: &head{}, Hints: func() []controlplane.FleetHint { return hints }})
+		f := fleet.New(fleet.Config{Head: &head{}, Hints: func() []fleet.FleetHint { return hints }})
 		require.Equal(t, at(1, 2), only(t, f).Position)
 		for i := range hints {
 			hints[i].Alive = hints[i].StartedAt.Unix() == 1
@@ -284,7 +284,7 @@ func TestFleet_OfTwoBootsInTheGossipTheLiveOneIsShown(t *testing.T) {
 }
 
 func TestFleet_FleetIsBounded(t *testing.T) {
-	inFleet(t, controlplane.FleetConfig{Max: 3}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+	inFleet(t, fleet.Config{Max: 3}, func(t *testing.T, f *fleet.Fleet, _ *head) {
 		for i := range 3 {
 			require.NoError(t, f.Report(report(fmt.Sprintf("edge-%d", i), at(1, 1))))
 			later(time.Second)
@@ -301,7 +301,7 @@ func TestFleet_FleetIsBounded(t *testing.T) {
 }
 
 func TestFleet_LocatesUnlessEveryEdgeReportsThatItCannot(t *testing.T) {
-	inFleet(t, controlplane.FleetConfig{}, func(t *testing.T, f *controlplane.Fleet, _ *head) {
+	inFleet(t, fleet.Config{}, func(t *testing.T, f *fleet.Fleet, _ *head) {
 		require.True(t, f.Locates(), "no edge is known")
 		require.NoError(t, f.Report(report("eu-1", at(1, 10))))
 		require.False(t, f.Locates())
