@@ -68,7 +68,7 @@ func scanEdgeOrder(row pgx.CollectableRow) (o fleet.EdgeOrder, err error) {
 	return o, err
 }
 
-// OrderEdge implements controlplane.OrderStore.
+// OrderEdge implements fleet.OrderStore.
 func (db *FleetStore) OrderEdge(
 	ctx context.Context, by controlplane.Actor, o fleet.EdgeOrder, known bool,
 ) (given fleet.EdgeOrder, err error) {
@@ -103,7 +103,7 @@ func (db *FleetStore) OrderEdge(
 	return given, scoped.Classify("order an edge", err)
 }
 
-// EdgeOrder implements controlplane.OrderStore.
+// EdgeOrder implements fleet.OrderStore.
 func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o fleet.EdgeOrder, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, selectEdgeOrder, []any{node, id}, func(rows pgx.Rows) (err error) {
 		if o, err = pgx.CollectExactlyOneRow(rows, scanEdgeOrder); errors.Is(err, pgx.ErrNoRows) {
@@ -114,7 +114,7 @@ func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o f
 	return o, scoped.Classify("find an order", err)
 }
 
-// EdgeOrders implements controlplane.OrderStore.
+// EdgeOrders implements fleet.OrderStore.
 func (db *FleetStore) EdgeOrders(ctx context.Context) (open, verified []fleet.EdgeOrder, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, selectEdgeOrders, nil, func(rows pgx.Rows) error {
 		all, err := pgx.CollectRows(rows, scanEdgeOrder)
@@ -130,7 +130,7 @@ func (db *FleetStore) EdgeOrders(ctx context.Context) (open, verified []fleet.Ed
 	return open, verified, scoped.Classify("read orders of edges", err)
 }
 
-// OrderDone implements controlplane.OrderStore.
+// OrderDone implements fleet.OrderStore.
 func (db *FleetStore) OrderDone(ctx context.Context, node string, id int64, outcome fleet.EdgeOutcome) error {
 	text, err := json.Marshal(outcome)
 	if err != nil {
