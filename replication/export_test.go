@@ -235,3 +235,10 @@ func (s *Server) HasRoom(bytes int64) bool {
 	s.unsent.Release(bytes)
 	return true
 }
+
+// ClusterOf is the cluster whose key is pinned.
+func ClusterOf(t *Trust) Cluster {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cluster
+}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"waypost"
@@ -121,6 +122,11 @@ func (f *Follower) Run(ctx context.Context) error {
 	if f.cfg.Client == nil {
 		defer f.source.http.CloseIdleConnections()
 	}
+	var saving sync.WaitGroup
+	defer saving.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	saving.Go(func() { f.cfg.Trust.saveUntil(ctx, f.cfg.Logger) })
 	backoff := f.cfg.BackoffMin
 	failures := 0
 	for {

@@ -144,17 +144,16 @@ func (s *Server) AskAll() { s.board.ask(s.board.position()) }
 // Drain refuses new followers, says bye to those that are connected, and waits until they
 // have left or ctx ends. There is no way back.
 func (s *Server) Drain(ctx context.Context) error {
-	s.board.drain()
-	left := make(chan struct{})
-	go func() { // ends with the last request, which the write deadline bounds
-		s.board.requests.Wait()
-		close(left)
-	}()
-	select {
-	case <-left:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for followers to leave: %w", ctx.Err())
+	for {
+		requests, wake := s.board.drain()
+		if requests == 0 {
+			return nil
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for followers to leave: %w", ctx.Err())
+		}
 	}
 }
 
@@ -169,8 +168,8 @@ func (s *Server) announced() []byte {
 // proven puts the proof of a head before its frame: its signature, or a testimony.
 func (s *Server) proven(h *Head, frame []byte) []byte {
 	if h.Signature.IsZero() && s.cfg.Signer == nil {
-		if word := s.cfg.Trust.testimonyFor(h.Position); word != nil {
-			return append(plainFrame(frameTestimony, 0, word), frame...)
+		if testimony := s.cfg.Trust.testimonyFor(h.Position); testimony != nil {
+			return append(plainFrame(frameTestimony, 0, testimony), frame...)
 		}
 	}
 	return signed(&h.Signature, frame)
@@ -197,9 +196,8 @@ func (s *Server) hear(r *http.Request) error {
 
 // board holds what Run has read of the source, for all connections to see.
 type board struct {
-	requests sync.WaitGroup // those let in
-
 	mu        sync.Mutex // guards the rest
+	requests  int        // that were let in and have not ended
 	known     bool       // head and ring are of the source
 	unfit     bool       // the source is none at present: see ErrNoSource
 	draining  bool
@@ -253,7 +251,7 @@ func (b *board) view(p waypost.Position) view {
 	return v
 }
 
-// admit lets a request in, or returns why not. The caller ends it with requests.Done.
+// admit lets a request in, or returns why not. The caller calls leave at its end.
 func (b *board) admit() (Head, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -265,17 +263,29 @@ func (b *board) admit() (Head, error) {
 	case !b.known:
 		return Head{}, errors.New("the changelog has not been read yet")
 	}
-	b.requests.Add(1)
+	b.requests++
 	return b.head, nil
 }
 
-func (b *board) drain() {
+// leave ends a request that admit has let in.
+func (b *board) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.requests--; b.requests == 0 {
+		b.broadcast()
+	}
+}
+
+// drain lets no request in from now on. It returns the number of requests under way, and a
+// channel that is closed when that may be another one.
+func (b *board) drain() (requests int, wake <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.draining {
 		b.draining = true
 		b.broadcast()
 	}
+	return b.requests, b.wake
 }
 
 func (b *board) ask(p waypost.Position) {

@@ -31,10 +31,18 @@ type trustFile struct {
 	mu       sync.Mutex
 	document []byte
 	failing  error
+	slow     time.Duration // a write takes
+	writing  int
 }
 
 func (p *trustFile) keep(document []byte) error {
 	p.mu.Lock()
+	slow := p.slow
+	p.writing++
+	p.mu.Unlock()
+	time.Sleep(slow)
+	p.mu.Lock()
+	p.writing--
 	defer p.mu.Unlock()
 	if p.failing == nil {
 		p.document = bytes.Clone(document)
@@ -592,6 +600,40 @@ func TestAFollowerPresentsTheNewestSignedPositionAlsoAfterARestart(t *testing.T)
 		e = kept.follows(t, signing(t, source, 2, hear), e.sink)
 		e.requireEqual(t, source)
 		require.Empty(t, heard, "the word of a key that is no longer used counts for nothing")
+	})
+}
+
+func TestTrust_NoOlderDocumentReplacesANewerOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		source, kept := replicationtest.NewSource(), &trustFile{}
+		trust := kept.trust(t)
+		e := follow(t, signing(t, source, 1, nil).network, func(c *replication.FollowConfig) { c.Trust = trust })
+		e.requireEqual(t, source)
+		kept.mu.Lock()
+		kept.slow = 10 * time.Second
+		kept.mu.Unlock()
+		writes := func() int {
+			kept.mu.Lock()
+			defer kept.mu.Unlock()
+			return kept.writing
+		}
+		for writes() == 0 { // in the background
+			time.Sleep(time.Second)
+			source.Commit()
+		}
+		at := source.Commit()
+		e.requireEqual(t, source)
+		require.NotZero(t, writes(), "a slow disk holds up no change")
+		e.stop()
+		require.Zero(t, writes(), "a follower that has ended writes nothing more")
+		kept.mu.Lock()
+		kept.slow = 0
+		kept.mu.Unlock()
+		require.NoError(t, trust.Save())
+		time.Sleep(time.Minute)
+		got, err := signer(t, replication.ClusterOf(trust), 1).VerifyTestimony(kept.trust(t).Testimony())
+		require.NoError(t, err)
+		require.Equal(t, at, got.Position)
 	})
 }
 

@@ -81,7 +81,7 @@ func (s *Server) serveSlots(w http.ResponseWriter, r *http.Request, l *limiter, 
 		refuse(w, err)
 		return
 	}
-	defer s.board.requests.Done()
+	defer s.board.leave()
 	t, ok := l.enter()
 	if !ok {
 		w.Header().Set(HeaderBusy, "1")

@@ -34,7 +34,7 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	defer s.board.requests.Done()
+	defer s.board.leave()
 	if err := s.hear(r); err != nil {
 		refuse(w, err)
 		return

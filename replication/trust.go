@@ -2,6 +2,7 @@ package replication
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
@@ -26,26 +27,26 @@ import (
 type Trust struct {
 	keep func(document []byte) error
 
-	mu sync.Mutex
+	writing sync.Mutex // held while a document is written; taken before mu
+
+	mu sync.Mutex // not held while the disk works, except to pin a key
 	pinnedKey
-	kept   waypost.Position
-	keptAt time.Time
-	saving bool // in the background
+	kept waypost.Position
 }
 
 // pinnedKey is the part of a Trust that a new key replaces.
 type pinnedKey struct {
-	cluster Cluster
-	pinned  announcement // generation 0: none
-	at      waypost.Position
-	word    []byte // testimony for at: statement and signature
-	recent  testimonies
-	own     waypost.Position // what this node's replica holds
-	ownWord []byte           // testimony for own; nil: there is none
+	cluster      Cluster
+	pinned       announcement // generation 0: none
+	at           waypost.Position
+	testimony    []byte // for at: statement and signature
+	recent       testimonies
+	own          waypost.Position // position of this node's replica
+	ownTestimony []byte           // for own; nil: there is none
 }
 
-// keepTestimony is the least time between two writes of a position that moves on.
-const keepTestimony = 30 * time.Second
+// saveEvery is the time between two writes of a position that moves on.
+const saveEvery = 30 * time.Second
 
 // trustDocument is a Trust as it is kept.
 type trustDocument struct {
@@ -58,8 +59,8 @@ type trustDocument struct {
 const trustVersion = 1
 
 // NewTrust makes a Trust of what was kept before, nil for one that has pinned nothing.
-// Keep makes a document durable; it is called when a key is pinned, whose error ends the
-// connection, and now and then with what was seen.
+// Keep makes a document durable. It is called when a key is pinned, and an error then ends
+// the connection; a follower that runs calls it now and then.
 func NewTrust(kept []byte, keep func(document []byte) error) (*Trust, error) {
 	t := &Trust{keep: keep}
 	if kept == nil {
@@ -78,9 +79,9 @@ func NewTrust(kept []byte, keep func(document []byte) error) (*Trust, error) {
 	}
 	t.cluster, t.pinned = d.Cluster, pinned
 	if len(d.Testimony) > signatureSize {
-		if cluster, said, err := readStatement(d.Testimony[:len(d.Testimony)-signatureSize]); err == nil && cluster == d.Cluster {
-			t.at, t.word = said.Position, d.Testimony
-			t.recent.add(t.at, t.word)
+		if cluster, stated, err := readStatement(d.Testimony[:len(d.Testimony)-signatureSize]); err == nil && cluster == d.Cluster {
+			t.at, t.testimony = stated.Position, d.Testimony
+			t.recent.add(t.at, t.testimony)
 		}
 	}
 	return t, nil
@@ -118,47 +119,61 @@ func (t *Trust) Testimony() string {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return base64.RawURLEncoding.EncodeToString(t.word)
+	return base64.RawURLEncoding.EncodeToString(t.testimony)
 }
 
-// Save keeps what was seen since it was kept last.
+// Save makes the newest position seen signed durable, unless it is already. When that
+// fails, the disk keeps an older position, which is no worse than a crash.
 func (t *Trust) Save() error {
 	if t == nil {
 		return nil
 	}
+	t.writing.Lock()
+	defer t.writing.Unlock()
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.pinned.generation == 0 || t.kept == t.at {
+	at := t.at
+	due := t.pinned.generation != 0 && t.kept != at
+	document, err := t.document()
+	t.mu.Unlock()
+	if !due {
 		return nil
 	}
-	return t.save()
+	if err == nil {
+		err = t.keep(document)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the newest signed position: %w", err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = at
+	return nil
+}
+
+// saveUntil saves now and then until ctx ends.
+func (t *Trust) saveUntil(ctx context.Context, log *slog.Logger) {
+	if t == nil {
+		return
+	}
+	ticker := time.NewTicker(saveEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := t.Save(); err != nil {
+			log.Warn("cannot save the newest signed position", "error", err)
+		}
+	}
 }
 
 func (t *Trust) document() ([]byte, error) {
-	return json.Marshal(trustDocument{Version: trustVersion, Cluster: t.cluster, Key: t.pinned.append(nil), Testimony: t.word})
+	return json.Marshal(trustDocument{Version: trustVersion, Cluster: t.cluster, Key: t.pinned.append(nil), Testimony: t.testimony})
 }
 
-// saveLater writes the document in the background, because a disk may take its time.
-// When that fails, the disk keeps an older position, which is no worse than a crash.
-// t.mu is held.
-func (t *Trust) saveLater() {
-	t.saving, t.keptAt = true, time.Now()
-	at := t.at
-	document, err := t.document()
-	go func() {
-		if err == nil {
-			err = t.keep(document)
-		}
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.saving = false
-		if err == nil {
-			t.kept = at
-		}
-	}()
-}
-
-// save writes the document. t.mu is held.
+// save writes the document. t.writing and t.mu are held.
 func (t *Trust) save() error {
 	document, err := t.document()
 	if err == nil {
@@ -167,7 +182,7 @@ func (t *Trust) save() error {
 	if err != nil {
 		return fmt.Errorf("keep the pinned key: %w", err)
 	}
-	t.kept, t.keptAt = t.at, time.Now()
+	t.kept = t.at
 	return nil
 }
 
@@ -200,6 +215,8 @@ func (t *Trust) meet(cluster Cluster, payload []byte) error {
 	if t == nil {
 		return nil
 	}
+	t.writing.Lock()
+	defer t.writing.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.pinned.generation != 0
@@ -230,7 +247,7 @@ func (t *Trust) meet(cluster Cluster, payload []byte) error {
 	was := t.pinnedKey
 	t.pinnedKey = pinnedKey{cluster: cluster, pinned: a}
 	if known {
-		t.at, t.word = was.at, was.word
+		t.at, t.testimony = was.at, was.testimony
 	}
 	if err := t.save(); err != nil {
 		t.pinnedKey = was
@@ -263,13 +280,10 @@ func (t *Trust) check(cluster Cluster, statement []byte, s *Signature, at waypos
 	case !ed25519.Verify(t.pinned.key[:], statement, s.Bytes[:]):
 		return fmt.Errorf("%w: what is sent for sequence %d of epoch %d is not what was signed", ErrSignature, at.Seq, at.Epoch.Ordinal)
 	}
-	word := s.append(bytes.Clone(statement))
-	t.recent.add(at, word)
+	testimony := s.append(bytes.Clone(statement))
+	t.recent.add(at, testimony)
 	if isAfter(at, t.at) {
-		t.at, t.word = at, word
-		if time.Since(t.keptAt) > keepTestimony && !t.saving {
-			t.saveLater()
-		}
+		t.at, t.testimony = at, testimony
 	}
 	return nil
 }
@@ -282,12 +296,12 @@ func isAfter(at, seen waypost.Position) bool {
 }
 
 // checkHead is check for a head, or for the testimony that came with it.
-func (t *Trust) checkHead(h *Head, word []byte) error {
+func (t *Trust) checkHead(h *Head, testimony []byte) error {
 	if !t.pins(h.Cluster) {
 		return nil
 	}
-	if h.Signature.IsZero() && word != nil {
-		return t.checkWord(h, word)
+	if h.Signature.IsZero() && testimony != nil {
+		return t.checkTestimony(h, testimony)
 	}
 	return t.check(h.Cluster, appendHeadStatement(nil, h), &h.Signature, h.Position)
 }
@@ -312,14 +326,14 @@ const recentTestimonies = 256
 
 // testimonies are statements with their signatures, the newest last.
 type testimonies struct {
-	at    [recentTestimonies]waypost.Position
-	words [recentTestimonies][]byte
-	next  int
+	at   [recentTestimonies]waypost.Position
+	all  [recentTestimonies][]byte
+	next int
 }
 
-func (t *testimonies) add(at waypost.Position, word []byte) {
+func (t *testimonies) add(at waypost.Position, testimony []byte) {
 	i := t.next % recentTestimonies
-	t.at[i], t.words[i] = at, word
+	t.at[i], t.all[i] = at, testimony
 	t.next++
 }
 
@@ -327,7 +341,7 @@ func (t *testimonies) add(at waypost.Position, word []byte) {
 func (t *testimonies) about(at waypost.Position) []byte {
 	for n := 1; n <= min(t.next, recentTestimonies); n++ {
 		if i := (t.next - n) % recentTestimonies; t.at[i] == at {
-			return t.words[i]
+			return t.all[i]
 		}
 	}
 	return nil
@@ -340,8 +354,8 @@ func (t *Trust) testimonyFor(at waypost.Position) []byte {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.own == at && t.ownWord != nil {
-		return t.ownWord
+	if t.own == at && t.ownTestimony != nil {
+		return t.ownTestimony
 	}
 	return t.recent.about(at)
 }
@@ -354,8 +368,8 @@ func (t *Trust) settled(at waypost.Position) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if word := t.recent.about(at); word != nil {
-		t.own, t.ownWord = at, word
+	if testimony := t.recent.about(at); testimony != nil {
+		t.own, t.ownTestimony = at, testimony
 	}
 }
 
@@ -418,28 +432,28 @@ func (t *Trust) Generation() uint32 {
 	return t.pinned.generation
 }
 
-// checkWord judges a head that has no signature of its own by the testimony for its
-// position.
-func (t *Trust) checkWord(h *Head, word []byte) error {
-	if len(word) <= signatureSize || len(word) > maxTestimony {
-		return fmt.Errorf("%w: a testimony of %d bytes", ErrSignature, len(word))
+// checkTestimony verifies a head that has no signature of its own by the testimony for
+// its position.
+func (t *Trust) checkTestimony(h *Head, testimony []byte) error {
+	if len(testimony) <= signatureSize || len(testimony) > maxTestimony {
+		return fmt.Errorf("%w: a testimony of %d bytes", ErrSignature, len(testimony))
 	}
-	statement := word[:len(word)-signatureSize]
-	signature, err := decodeSignature(word[len(statement):])
+	statement := testimony[:len(testimony)-signatureSize]
+	signature, err := decodeSignature(testimony[len(statement):])
 	if err != nil {
 		return err
 	}
-	cluster, said, err := readStatement(statement)
+	cluster, stated, err := readStatement(statement)
 	if err != nil {
 		return err
 	}
-	if cluster != h.Cluster || said.Position != h.Position || said.Digest != h.Digest {
+	if cluster != h.Cluster || stated.Position != h.Position || stated.Digest != h.Digest {
 		return fmt.Errorf("%w: the testimony is of sequence %d of epoch %d, and the head at %d of %d", ErrSignature,
-			said.Position.Seq, said.Position.Epoch.Ordinal, h.Position.Seq, h.Position.Epoch.Ordinal)
+			stated.Position.Seq, stated.Position.Epoch.Ordinal, h.Position.Seq, h.Position.Epoch.Ordinal)
 	}
 	if err := t.check(cluster, statement, &signature, h.Position); err != nil {
 		return err
 	}
-	h.At = min(h.At, said.At)
+	h.At = min(h.At, stated.At)
 	return nil
 }
