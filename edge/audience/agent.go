@@ -23,10 +23,10 @@ type agent struct {
 }
 
 // parseAgent reads a user agent. The tables correct the library's mistakes. Neither a
-// client's input nor a fault of the library may end the process.
-func parseAgent(text string) (is agent) {
+// client's input nor a fault of the library may end the process: a panic is returned.
+func parseAgent(text string) (is agent, panicked any) {
 	defer func() {
-		if recover() != nil {
+		if panicked = recover(); panicked != nil {
 			is = agent{device: deviceUnknown}
 		}
 	}()
@@ -34,7 +34,7 @@ func parseAgent(text string) (is agent) {
 	is.os = systemOf(text, &ua)
 	is.browser = browserOf(text, &ua, is.os)
 	is.device = deviceOf(text, &ua, &is)
-	return is
+	return is, nil
 }
 
 // nameOfBot returns the name of a bot, "" if it is unknown.

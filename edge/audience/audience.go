@@ -2,8 +2,10 @@ package audience
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"waypost"
 	"waypost/rules"
@@ -19,7 +21,8 @@ type Config struct {
 
 // Audience describes visitors. One goroutine at a time uses it.
 type Audience struct {
-	cfg Config
+	cfg    Config
+	warned rate.Sometimes // of panics of the library of user agents
 
 	agents *cache[agent]
 	bots   *cache[string] // their names by their agents
@@ -48,7 +51,7 @@ func New(cfg Config) *Audience {
 	}
 	a := &Audience{
 		cfg: cfg, agents: newCache[agent](keptAgents), bots: newCache[string](keptBots), hosts: newCache[string](keptHosts),
-		host: make([]byte, 0, 2*MaxName),
+		host: make([]byte, 0, 2*MaxName), warned: rate.Sometimes{First: 1, Interval: time.Minute},
 	}
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(cacheMetrics{a})
@@ -86,7 +89,10 @@ func (a *Audience) agentOf(text []byte) agent {
 	}
 	is, known := a.agents.get(text)
 	if !known {
-		is = parseAgent(string(text))
+		var panicked any
+		if is, panicked = parseAgent(string(text)); panicked != nil {
+			a.warned.Do(func() { a.cfg.Logger.Warn("cannot read a user agent", "panic", panicked) })
+		}
 		is.bot = rules.IsBot(text)
 		a.agents.put(text, is)
 	}
