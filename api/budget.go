@@ -4,7 +4,7 @@ package api
 type Budget struct {
 	Limit   int64  `json:"limit" doc:"max_clicks."`
 	Granted int64  `json:"granted" doc:"Clicks that edges have spent or hold to spend them."`
-	Spent   int64  `json:"spent" doc:"Of these, visitors who were led to the target, as far as edges have reported."`
+	Spent   int64  `json:"spent" doc:"Of these, visitors who were led to the target, as far as edges have reported, and the clicks that an edge held when it was killed."`
 	AtMost  *int64 `json:"at_most" doc:"Visitors are led to the target at most that often, whatever fails; null in the mode eventual."`
 }
 
@@ -20,12 +20,11 @@ type EdgeBudgets struct {
 	Disk     string       `json:"disk,omitzero" doc:"Of complete: 32 hex digits that were made at random, and are kept on the edge's disk. Others mean that accounts are lost: the disk was replaced, or the edge could not read them."`
 }
 
-// EdgeBudget is the account of one boot of an edge for the budget of a link. Totals only
-// grow.
+// EdgeBudget is an account of an edge for the budget of a link. Totals only grow.
 type EdgeBudget struct {
 	Domain   uint32 `json:"domain" doc:"Id of the domain."`
 	Code     string `json:"code"`
-	Boot     string `json:"boot" doc:"Start of the edge: 32 hex digits."`
+	ID       string `json:"id" doc:"Of the account: 32 hex digits that the edge makes at random when it opens the account. After a restart it opens another one."`
 	Granted  int64  `json:"granted" doc:"Clicks that the edge has taken."`
 	Returned int64  `json:"returned" doc:"Clicks that it has given back unspent."`
 	Spent    int64  `json:"spent" doc:"Clicks that it has redirected, as far as it knows."`
@@ -41,5 +40,5 @@ type EdgeGrants struct {
 // EdgeGrant is the state of one account.
 type EdgeGrant struct {
 	Granted int64  `json:"granted" doc:"Clicks that the edge was given in all, by this account."`
-	State   string `json:"state" enum:"open,used,held,none,gone" doc:"open: more can be granted. used: nothing is left. held: nothing is granted at the moment, because edges have to report first. none: the link has no budget of which clicks are granted, and may have one again. gone: there is no such link."`
+	State   string `json:"state" enum:"open,used,held,none,gone" doc:"open: more can be granted. used: all clicks are spent. held: nothing is granted at the moment, because edges hold all clicks that are left, or have to report first. none: the link has no budget of which clicks are granted, and may have one again. gone: there is no such link."`
 }

@@ -11,7 +11,8 @@ import (
 // BudgetStore keeps the click budgets of links, and what edges were granted of them.
 type BudgetStore interface {
 	// ReportBudgets merges the accounts of an edge with what is known, and grants what they
-	// ask for, as far as the limits allow. All is durable when it returns, in one
+	// ask for, as far as the limits allow. It believes a claim that is above what is known
+	// only while grants may be forgotten. All is durable when it returns, in one
 	// transaction. It is EUnavailable when a newer primary than PostgreSQL is known.
 	ReportBudgets(ctx context.Context, r *BudgetReport) (BudgetGrants, error)
 
@@ -29,11 +30,14 @@ type BudgetReport struct {
 	Disk     [16]byte // of Complete: id of the edge's disk
 }
 
-// BudgetAccount is the account of one boot of an edge for the budget of a link.
+// BudgetAccountID is made at random by the edge that opens an account.
+type BudgetAccountID [16]byte
+
+// BudgetAccount is an account of an edge for the budget of a link.
 type BudgetAccount struct {
 	Domain waypost.DomainID
 	Code   waypost.Code
-	Boot   waypost.BootID
+	ID     BudgetAccountID
 	budget.Account
 	Want int64
 }
@@ -42,6 +46,7 @@ type BudgetAccount struct {
 type BudgetGrants struct {
 	Epoch  uint32
 	Grants []BudgetGrant // in the order of the report
+	Excess int64         // clicks that the edge claims and was never granted
 }
 
 // BudgetGrant is the state of one account.
@@ -56,8 +61,8 @@ type BudgetState string
 // The states of a budget.
 const (
 	BudgetOpen BudgetState = "open" // more can be granted
-	BudgetUsed BudgetState = "used" // nothing is left
-	BudgetHeld BudgetState = "held" // nothing is granted before edges have reported
+	BudgetUsed BudgetState = "used" // all clicks are spent
+	BudgetHeld BudgetState = "held" // nothing is granted at the moment: edges hold the rest, or have to report first
 	BudgetNone BudgetState = "none" // the link has no budget of which clicks are granted; it may have one again
 	BudgetGone BudgetState = "gone" // there is no such link, and never will be
 )

@@ -16,18 +16,19 @@ ALTER TABLE budget ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY tenant ON budget USING (workspace_id = ANY (waypost_workspaces()));
 CREATE POLICY system ON budget USING (waypost_system());
 
--- What one boot of an edge has taken of a budget. Totals only grow. The clicks of a boot
--- that is over, and that gave none back, count as spent. Rows go with their links, so
--- that an account that an edge reports again after years is still known.
+-- What an edge has taken of a budget. Totals only grow. An edge opens another account
+-- after a restart; clicks of the former one that it did not give back count as spent.
+-- Rows go with their links, so that an account that an edge reports again after years is
+-- still known.
 CREATE TABLE budget_account (
     link_id      bigint NOT NULL REFERENCES budget ON DELETE CASCADE,
     node         text COLLATE "C" NOT NULL CHECK (node ~ '^[A-Za-z0-9._-]{1,64}$'),
-    boot         uuid   NOT NULL,
+    id           uuid   NOT NULL, -- random, from the edge
     workspace_id bigint NOT NULL,
     granted      bigint NOT NULL CHECK (granted BETWEEN 0 AND 1000000000000),
     returned     bigint NOT NULL CHECK (returned BETWEEN 0 AND granted),
     spent        bigint NOT NULL CHECK (spent >= 0), -- as far as the edge has reported
-    PRIMARY KEY (link_id, node, boot)
+    PRIMARY KEY (link_id, node, id)
 ) WITH (fillfactor = 50);
 ALTER TABLE budget_account ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY tenant ON budget_account USING (workspace_id = ANY (waypost_workspaces()));

@@ -6,6 +6,9 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
@@ -21,8 +24,12 @@ type BudgetTaker interface {
 }
 
 // EdgeBudgets takes the accounts of edges, one [api.EdgeBudgets] a POST of at most 512
-// KiB, and answers with [api.EdgeGrants].
-func EdgeBudgets(to BudgetTaker, log *slog.Logger) http.Handler {
+// KiB, and answers with [api.EdgeGrants]. It counts the clicks that edges claim and were
+// never granted.
+func EdgeBudgets(to BudgetTaker, log *slog.Logger, metrics prometheus.Registerer) http.Handler {
+	excess := promauto.With(metrics).NewCounter(prometheus.CounterOpts{
+		Name: "waypost_budget_excess_clicks_total", Help: "Clicks of budgets that edges claim and were never granted; they are ignored.",
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body api.EdgeBudgets
 		var report controlplane.BudgetReport
@@ -41,6 +48,10 @@ func EdgeBudgets(to BudgetTaker, log *slog.Logger) http.Handler {
 		if err != nil {
 			refuseEdge(w, r, log, "refused an edge's accounts of click budgets", err)
 			return
+		}
+		if grants.Excess > 0 {
+			excess.Add(float64(grants.Excess))
+			log.WarnContext(r.Context(), "ignored clicks of budgets that an edge claims and was never granted", "edge", body.Node, "clicks", grants.Excess)
 		}
 		answer := api.EdgeGrants{Epoch: grants.Epoch, Grants: make([]api.EdgeGrant, len(grants.Grants))}
 		for i, g := range grants.Grants {
@@ -84,7 +95,7 @@ func budgetsOf(b *api.EdgeBudgets) (r controlplane.BudgetReport, err error) {
 			Domain: waypost.DomainID(a.Domain), Code: waypost.Code(a.Code), Want: a.Want,
 			Account: budget.Account{Granted: a.Granted, Returned: a.Returned, Spent: a.Spent},
 		}
-		boot, err := sixteen("boot", a.Boot)
+		id, err := sixteen("id", a.ID)
 		switch {
 		case err != nil:
 			return r, err
@@ -93,7 +104,7 @@ func budgetsOf(b *api.EdgeBudgets) (r controlplane.BudgetReport, err error) {
 		case !account.Valid() || a.Want < 0 || a.Want > budget.MaxGrant:
 			return r, waypost.Errorf(waypost.EInvalid, "granted, returned, spent and want must be possible numbers of clicks")
 		}
-		account.Boot = waypost.BootID(boot)
+		account.ID = controlplane.BudgetAccountID(id)
 		r.Accounts = append(r.Accounts, account)
 	}
 	return r, nil

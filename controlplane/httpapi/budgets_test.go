@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
@@ -32,27 +31,27 @@ func TestEdgeBudgets_TakesOnlyPossibleAccounts(t *testing.T) {
 		req := httptest.NewRequestWithContext(t.Context(), method, api.PathEdgeBudgets, strings.NewReader(body))
 		req.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
-		httpapi.EdgeBudgets(to, slog.New(slog.DiscardHandler)).ServeHTTP(w, req)
+		httpapi.EdgeBudgets(to, slog.New(slog.DiscardHandler), nil).ServeHTTP(w, req)
 		return answer{w.Result(), w.Body.String()}
 	}
 	const good = `{"node": "a", "epoch": 8, "complete": true, "disk": "a0000000000000000000000000000000", "accounts": [{"domain": 1, "code": "tickets",
-		"boot": "0102030405060708090a0b0c0d0e0f10", "granted": 10, "returned": 2, "spent": 7, "want": 5}]}`
+		"id": "0102030405060708090a0b0c0d0e0f10", "granted": 10, "returned": 2, "spent": 7, "want": 5}]}`
 	many, err := json.Marshal(make([]api.EdgeBudget, api.MaxEdgeBudgets+1))
 	require.NoError(t, err)
 	for name, body := range map[string]string{
-		"no node":            strings.Replace(good, `"a"`, `""`, 1),
-		"a boot that is cut": strings.Replace(good, "0f10", "0f", 1),
-		"a long boot":        strings.Replace(good, "0f10", "0f1011", 1),
-		"another boot":       strings.Replace(good, "0102", "xy02", 1),
-		"no disk":            strings.Replace(good, `"disk"`, `"disc"`, 1),
-		"a short disk":       strings.Replace(good, "a000", "a0", 1),
-		"no domain":          strings.Replace(good, `"domain": 1`, `"domain": 0`, 1),
-		"a bad code":         strings.Replace(good, "tickets", "a/b/c", 1),
-		"more returned":      strings.Replace(good, `"returned": 2`, `"returned": 11`, 1),
-		"less than nothing":  strings.Replace(good, `"granted": 10`, `"granted": -10`, 1),
-		"more spent":         strings.Replace(good, `"spent": 7`, `"spent": 700`, 1),
-		"a large wish":       strings.Replace(good, `"want": 5`, `"want": 50000`, 1),
-		"too many":           `{"node": "a", "accounts": ` + string(many) + `}`,
+		"no node":                strings.Replace(good, `"a"`, `""`, 1),
+		"an id that is cut":      strings.Replace(good, "0f10", "0f", 1),
+		"a long id":              strings.Replace(good, "0f10", "0f1011", 1),
+		"an id in other letters": strings.Replace(good, "0102", "xy02", 1),
+		"no disk":                strings.Replace(good, `"disk"`, `"disc"`, 1),
+		"a short disk":           strings.Replace(good, "a000", "a0", 1),
+		"no domain":              strings.Replace(good, `"domain": 1`, `"domain": 0`, 1),
+		"a bad code":             strings.Replace(good, "tickets", "a/b/c", 1),
+		"more returned":          strings.Replace(good, `"returned": 2`, `"returned": 11`, 1),
+		"less than nothing":      strings.Replace(good, `"granted": 10`, `"granted": -10`, 1),
+		"more spent":             strings.Replace(good, `"spent": 7`, `"spent": 700`, 1),
+		"a large wish":           strings.Replace(good, `"want": 5`, `"want": 50000`, 1),
+		"too many":               `{"node": "a", "accounts": ` + string(many) + `}`,
 	} {
 		requireProblem(t, send(http.MethodPost, body), 422, "invalid")
 		require.Nil(t, to.last, name)
@@ -64,7 +63,7 @@ func TestEdgeBudgets_TakesOnlyPossibleAccounts(t *testing.T) {
 	require.JSONEq(t, `{"epoch": 9, "grants": [{"granted": 12, "state": "open"}]}`, got.text)
 	disk := [16]byte{0xa0}
 	require.Equal(t, &controlplane.BudgetReport{Node: "a", Epoch: 8, Complete: true, Disk: disk, Accounts: []controlplane.BudgetAccount{{
-		Domain: 1, Code: "tickets", Boot: waypost.BootID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+		Domain: 1, Code: "tickets", ID: controlplane.BudgetAccountID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
 		Account: budget.Account{Granted: 10, Returned: 2, Spent: 7}, Want: 5,
 	}}}, to.last)
 }

@@ -332,7 +332,7 @@ func TestAReportOrABatchOfAnotherNodeIsRefused(t *testing.T) {
 	}
 	accounts := &granter{}
 	budgets := func(node string) answer {
-		return send(t, g, httpapi.EdgeBudgets(accounts, discard), goodEdge, func(r *http.Request) {
+		return send(t, g, httpapi.EdgeBudgets(accounts, discard, nil), goodEdge, func(r *http.Request) {
 			r.Method, r.Body = http.MethodPost, io.NopCloser(strings.NewReader(`{"node": "`+node+`", "former": ["eu-2"]}`))
 			r.Header.Set("Content-Type", "application/json")
 		})

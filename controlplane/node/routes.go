@@ -58,7 +58,7 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 		clickbatch.Path:          edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
 		api.PathEdgeReports:      edgesOnly(httpapi.EdgeReports(c.fleet, c.orders, core.Blocks, c.log).ServeHTTP),
 		api.PathEdgeOutcomes:     edgesOnly(httpapi.EdgeOutcomes(c.orders, c.log).ServeHTTP),
-		api.PathEdgeBudgets:      edgesOnly(httpapi.EdgeBudgets(c.db, c.log).ServeHTTP),
+		api.PathEdgeBudgets:      edgesOnly(httpapi.EdgeBudgets(c.db, c.log, c.registry).ServeHTTP),
 		api.PathEdgeBlocks:       edgesOnly(httpapi.EdgeBlocks(core.Blocks, c.log).ServeHTTP),
 		api.PathEdgeCertificates: edgesOnly(httpapi.EdgeCertificates(c.certificates, c.log).ServeHTTP),
 	}

@@ -54,20 +54,26 @@ const (
 		SELECT b.link_id, b.base, b.link_id <= s.burned FROM budget b, budget_state s WHERE b.link_id = ANY ($1)
 		ORDER BY b.link_id FOR UPDATE OF b`
 
-	selectUsed = `SELECT link_id, sum(granted - returned)::bigint FROM budget_account WHERE link_id = ANY ($1) GROUP BY link_id`
+	// Clicks that an edge holds which is gone can no longer be spent.
+	selectUsed = `
+		SELECT a.link_id, sum(a.granted - a.returned)::bigint,
+		       sum(CASE WHEN n.node IS NULL THEN a.granted - a.returned ELSE a.spent END)::bigint
+		FROM budget_account a LEFT JOIN budget_node n USING (node) WHERE a.link_id = ANY ($1) GROUP BY a.link_id`
 
 	// An account stays under the name with which its edge took it.
 	selectAccounts = `
-		SELECT link_id, boot, node, granted, returned, spent FROM budget_account
-		WHERE (node = $1 OR node = ANY ($2)) AND link_id = ANY ($3) AND boot = ANY ($4) ORDER BY node = $1`
+		SELECT link_id, id, node, granted, returned, spent FROM budget_account
+		WHERE (node = $1 OR node = ANY ($2)) AND link_id = ANY ($3) AND id = ANY ($4) ORDER BY node = $1`
 
 	upsertAccounts = `
-		INSERT INTO budget_account (link_id, node, boot, workspace_id, granted, returned, spent)
-		SELECT n.link_id, n.node, n.boot, b.workspace_id, n.granted, n.returned, n.spent
+		INSERT INTO budget_account (link_id, node, id, workspace_id, granted, returned, spent)
+		SELECT n.link_id, n.node, n.id, b.workspace_id, n.granted, n.returned, n.spent
 		FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[])
-		     AS n (node, link_id, boot, granted, returned, spent)
+		     AS n (node, link_id, id, granted, returned, spent)
 		JOIN budget b USING (link_id)
-		ON CONFLICT (link_id, node, boot) DO UPDATE SET granted = excluded.granted, returned = excluded.returned, spent = excluded.spent`
+		ON CONFLICT (link_id, node, id) DO UPDATE SET granted = excluded.granted, returned = excluded.returned, spent = excluded.spent`
+
+	spendLost = `UPDATE budget_account SET spent = granted - returned WHERE node = $1 AND spent < granted - returned`
 
 	reportingBudgets = "grant clicks"
 )
@@ -76,7 +82,8 @@ const (
 type budgetLink struct {
 	id, workspace int64
 	limit         *int64 // nil: no clicks are granted
-	base, used    int64
+	base          int64
+	used, spent   int64 // of the accounts
 	burned        bool
 }
 
@@ -85,9 +92,9 @@ type budgetName struct {
 	code   waypost.Code
 }
 
-type budgetBoot struct {
+type budgetAccount struct {
 	link int64
-	boot waypost.BootID
+	id   controlplane.BudgetAccountID
 }
 
 // ReportBudgets implements controlplane.BudgetStore. A report that asks for clicks takes
@@ -128,13 +135,14 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 				return err
 			}
 		}
-		p := placing{node: r.Node, links: links, frozen: frozen || r.Epoch != answer.Epoch}
+		p := placing{node: r.Node, links: links, frozen: frozen || r.Epoch != answer.Epoch, believes: frozen}
 		if p.known, err = accountsOf(ctx, tx, r, ids); err != nil {
 			return err
 		}
 		for i := range r.Accounts {
 			answer.Grants = append(answer.Grants, p.place(&r.Accounts[i]))
 		}
+		answer.Excess = p.excess
 		if err := p.save(ctx, tx); err != nil {
 			return err
 		}
@@ -230,7 +238,7 @@ func lockBudgetsOf(ctx context.Context, tx pgx.Tx, ids []int64, byID map[int64]*
 	if err != nil {
 		return err
 	}
-	var id, n int64
+	var id, n, spent int64
 	var burned bool
 	if _, err := pgx.ForEachRow(rows, []any{&id, &n, &burned}, func() error {
 		byID[id].base, byID[id].burned = n, burned
@@ -241,8 +249,8 @@ func lockBudgetsOf(ctx context.Context, tx pgx.Tx, ids []int64, byID map[int64]*
 	if rows, err = tx.Query(ctx, selectUsed, ids); err != nil {
 		return err
 	}
-	_, err = pgx.ForEachRow(rows, []any{&id, &n}, func() error {
-		byID[id].used = n
+	_, err = pgx.ForEachRow(rows, []any{&id, &n, &spent}, func() error {
+		byID[id].used, byID[id].spent = n, spent
 		return nil
 	})
 	return err
@@ -255,21 +263,19 @@ type knownAccount struct {
 	node string // "": it is new
 }
 
-func accountsOf(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport, ids []int64) (map[budgetBoot]knownAccount, error) {
-	var boots [][16]byte
+func accountsOf(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport, ids []int64) (map[budgetAccount]knownAccount, error) {
+	accounts := make([][16]byte, len(r.Accounts))
 	for i := range r.Accounts {
-		if boot := [16]byte(r.Accounts[i].Boot); !slices.Contains(boots, boot) {
-			boots = append(boots, boot)
-		}
+		accounts[i] = r.Accounts[i].ID
 	}
-	rows, err := tx.Query(ctx, selectAccounts, r.Node, r.Former, ids, boots)
+	rows, err := tx.Query(ctx, selectAccounts, r.Node, r.Former, ids, accounts)
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[budgetBoot]knownAccount)
-	var k budgetBoot
+	known := make(map[budgetAccount]knownAccount)
+	var k budgetAccount
 	var a knownAccount
-	_, err = pgx.ForEachRow(rows, []any{&k.link, (*[16]byte)(&k.boot), &a.node, &a.Granted, &a.Returned, &a.Spent}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&k.link, (*[16]byte)(&k.id), &a.node, &a.Granted, &a.Returned, &a.Spent}, func() error {
 		known[k] = a
 		return nil
 	})
@@ -278,11 +284,13 @@ func accountsOf(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport, id
 
 // placing works through the accounts of a report, whose budgets are locked.
 type placing struct {
-	node    string
-	links   map[budgetName]*budgetLink
-	known   map[budgetBoot]knownAccount
-	frozen  bool
-	changed []budgetBoot
+	node     string
+	links    map[budgetName]*budgetLink
+	known    map[budgetAccount]knownAccount
+	frozen   bool  // nothing is granted
+	believes bool  // PostgreSQL may have forgotten grants, and believes what edges claim
+	excess   int64 // clicks that were claimed otherwise
+	changed  []budgetAccount
 }
 
 // place merges one account with what is known, and grants what it asks for. A grant
@@ -292,10 +300,16 @@ func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant 
 	if l == nil {
 		return controlplane.BudgetGrant{Granted: a.Granted, State: controlplane.BudgetGone}
 	}
-	k := budgetBoot{l.id, a.Boot}
+	k := budgetAccount{l.id, a.ID}
 	before := p.known[k]
-	after := knownAccount{before.Merge(a.Account), cmp.Or(before.node, p.node)}
+	claimed := a.Account
+	if excess := claimed.Granted - before.Granted; excess > 0 && !p.believes {
+		p.excess += excess
+		claimed = claimed.Within(before.Granted)
+	}
+	after := knownAccount{before.Merge(claimed), cmp.Or(before.node, p.node)}
 	l.used += after.Used() - before.Used()
+	l.spent += after.Spent - before.Spent
 	grant := controlplane.BudgetGrant{State: controlplane.BudgetNone}
 	if l.limit != nil {
 		pool := budget.Pool{Limit: *l.limit, Used: l.base + l.used}
@@ -311,10 +325,12 @@ func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant 
 		switch {
 		case p.frozen:
 			grant.State = controlplane.BudgetHeld
-		case pool.Left() == 0:
+		case pool.Left() > 0:
+			grant.State = controlplane.BudgetOpen
+		case l.base+l.spent >= pool.Limit: // which is 0 if the budget is burned
 			grant.State = controlplane.BudgetUsed
 		default:
-			grant.State = controlplane.BudgetOpen
+			grant.State = controlplane.BudgetHeld
 		}
 	}
 	grant.Granted = after.Granted
@@ -330,24 +346,25 @@ func (p *placing) save(ctx context.Context, tx pgx.Tx) error {
 	if len(p.changed) == 0 {
 		return nil
 	}
-	slices.SortFunc(p.changed, func(a, b budgetBoot) int {
-		return cmp.Or(cmp.Compare(a.link, b.link), bytes.Compare(a.boot[:], b.boot[:]))
+	slices.SortFunc(p.changed, func(a, b budgetAccount) int {
+		return cmp.Or(cmp.Compare(a.link, b.link), bytes.Compare(a.id[:], b.id[:]))
 	})
 	p.changed = slices.Compact(p.changed)
 	n := len(p.changed)
-	nodes, links, boots := make([]string, n), make([]int64, n), make([][16]byte, n)
+	nodes, links, accounts := make([]string, n), make([]int64, n), make([][16]byte, n)
 	granted, returned, spent := make([]int64, n), make([]int64, n), make([]int64, n)
 	for i, k := range p.changed {
 		a := p.known[k]
-		nodes[i], links[i], boots[i], granted[i], returned[i], spent[i] = a.node, k.link, [16]byte(k.boot), a.Granted, a.Returned, a.Spent
+		nodes[i], links[i], accounts[i], granted[i], returned[i], spent[i] = a.node, k.link, k.id, a.Granted, a.Returned, a.Spent
 	}
-	_, err := tx.Exec(ctx, upsertAccounts, nodes, links, boots, granted, returned, spent)
+	_, err := tx.Exec(ctx, upsertAccounts, nodes, links, accounts, granted, returned, spent)
 	return err
 }
 
-// completeBudgets notes that an edge has reported all its accounts in this epoch. It
-// reports whether budgets end, because accounts of an awaited edge are lost: it has
-// another disk than the one that PostgreSQL remembers.
+// completeBudgets notes that an edge has reported all its accounts in this epoch. Clicks
+// on a disk that the edge has lost can no longer be spent. completeBudgets reports
+// whether budgets end, because accounts of an awaited edge are lost: it has another disk
+// than the one that PostgreSQL remembers.
 func completeBudgets(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport) (ended bool, err error) {
 	replaced := false
 	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM budget_node WHERE node = $1 AND disk <> $2)`, r.Node, r.Disk).Scan(&replaced)
@@ -355,7 +372,9 @@ func completeBudgets(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetRepor
 		return false, err
 	}
 	if replaced {
-		err = tx.QueryRow(ctx, `SELECT budget_give_up($1)`, r.Node).Scan(&ended)
+		if _, err = tx.Exec(ctx, spendLost, r.Node); err == nil {
+			err = tx.QueryRow(ctx, `SELECT budget_give_up($1)`, r.Node).Scan(&ended)
+		}
 	} else {
 		_, err = tx.Exec(ctx, `DELETE FROM budget_awaited WHERE node = $1`, r.Node)
 	}

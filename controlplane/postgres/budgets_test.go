@@ -30,10 +30,10 @@ func budgeted(t *testing.T, hand *pgx.Conn, code, mode string, limit int64) {
 		programme = substring(sha256(clock_timestamp()::text::bytea) for 8) WHERE code = '%s'`, limit, mode, code))
 }
 
-// account returns the account of a boot, which asks for clicks.
-func account(code string, boot byte, a budget.Account, want int64) controlplane.BudgetAccount {
+// account returns an account that asks for clicks.
+func account(code string, id byte, a budget.Account, want int64) controlplane.BudgetAccount {
 	return controlplane.BudgetAccount{
-		Domain: waypost.DefaultDomain, Code: waypost.Code(code), Boot: waypost.BootID{boot}, Account: a, Want: want,
+		Domain: waypost.DefaultDomain, Code: waypost.Code(code), ID: controlplane.BudgetAccountID{id}, Account: a, Want: want,
 	}
 }
 
@@ -84,7 +84,7 @@ func TestBudgets_GiveALostAnswerAgain(t *testing.T) {
 	}
 	require.EqualValues(t, 7, reports(t, db, "edge-a", account("lost", 1, budget.Account{Granted: 5, Spent: 4}, 2)).Granted)
 
-	require.EqualValues(t, 1, reports(t, db, "edge-a", account("lost", 2, budget.Account{}, 1)).Granted, "a new boot has an account of its own")
+	require.EqualValues(t, 1, reports(t, db, "edge-a", account("lost", 2, budget.Account{}, 1)).Granted, "a restarted edge has another account")
 	returned := budget.Account{Granted: 7, Returned: 2, Spent: 5}
 	reports(t, db, "edge-a", account("lost", 1, returned, 0))
 	reports(t, db, "edge-a", account("lost", 1, budget.Account{Granted: 5, Spent: 4}, 0)) // late
@@ -199,8 +199,72 @@ func TestBudgets_CountTheClicksOfARenamedEdgeOnce(t *testing.T) {
 	// An edge that never had the name changes nothing of the account.
 	report("edge-c", []string{"edge-d"}, 1, budget.Account{Granted: 5, Returned: 5}, 0)
 	require.EqualValues(t, 3, granted())
-	report("edge-c", nil, 1, budget.Account{Granted: 5, Returned: 5}, 2)
+	report("edge-c", nil, 2, budget.Account{}, 2)
 	require.EqualValues(t, 5, granted())
+}
+
+// An edge may be run by others, and its credential may be stolen.
+func TestBudgets_BelieveNoClaimAboveWhatWasGranted(t *testing.T) {
+	db, hand := open(t)
+	l := limited(t, db, hand, "tickets", "exact", 50)
+	report := func(a controlplane.BudgetAccount) controlplane.BudgetGrants {
+		t.Helper()
+		got, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{
+			Node: "edge-a", Epoch: uint32(number(t, hand, `SELECT epoch FROM changelog_head`)), Complete: true,
+			Accounts: []controlplane.BudgetAccount{a},
+		})
+		require.NoError(t, err)
+		return got
+	}
+	state := func() controlplane.LinkBudget {
+		t.Helper()
+		b, err := db.LinkBudget(t.Context(), l.Workspace, idOf(t, hand, "tickets"))
+		require.NoError(t, err)
+		return b
+	}
+	all := budget.Account{Granted: 1_000_000, Spent: 1_000_000}
+	require.EqualValues(t, 1_000_000, report(account("tickets", 1, all, 0)).Excess)
+	require.Equal(t, controlplane.LinkBudget{Limit: 50, AtMost: 50}, state())
+
+	require.EqualValues(t, 5, report(account("tickets", 2, budget.Account{}, 5)).Grants[0].Granted)
+	got := report(account("tickets", 2, all, 5))
+	require.EqualValues(t, 1_000_000-5, got.Excess)
+	require.EqualValues(t, 5, got.Grants[0].Granted)
+	require.Equal(t, controlplane.LinkBudget{Limit: 50, Granted: 5, Spent: 5, AtMost: 50}, state())
+	require.Zero(t, report(account("tickets", 2, budget.Account{Granted: 5, Spent: 5}, 5)).Excess)
+}
+
+// Clicks that an edge holds may be returned; clicks of an edge that is gone may not.
+func TestBudgets_AreUsedOnceAllClicksAreSpent(t *testing.T) {
+	db, hand := open(t)
+	limited(t, db, hand, "tickets", "exact", 2)
+	for _, node := range []string{"edge-a", "edge-b", "edge-c"} {
+		_, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{
+			Node: node, Epoch: uint32(number(t, hand, `SELECT epoch FROM changelog_head`)), Complete: true,
+		})
+		require.NoError(t, err)
+	}
+	state := func() controlplane.BudgetState {
+		t.Helper()
+		return reports(t, db, "edge-c", account("tickets", 3, budget.Account{}, 1)).State
+	}
+	require.EqualValues(t, 1, reports(t, db, "edge-a", account("tickets", 1, budget.Account{}, 1)).Granted)
+	require.EqualValues(t, 1, reports(t, db, "edge-b", account("tickets", 2, budget.Account{}, 1)).Granted)
+	require.Equal(t, controlplane.BudgetHeld, state())
+	reports(t, db, "edge-a", account("tickets", 1, budget.Account{Granted: 1, Spent: 1}, 0))
+	require.Equal(t, controlplane.BudgetHeld, state())
+	exec(t, hand, `INSERT INTO click_progress (node, region, has_left, reported_at) VALUES ('edge-b', 'here', false, now() - interval '1 hour')`)
+	require.NoError(t, db.GiveUpEdge(t.Context(), operator, "edge-b", 1))
+	require.Equal(t, controlplane.BudgetUsed, state())
+
+	budgeted(t, hand, "tickets", "exact", 3)
+	require.EqualValues(t, 2, reports(t, db, "edge-a", account("tickets", 1, budget.Account{Granted: 1, Spent: 1}, 1)).Granted)
+	require.Equal(t, controlplane.BudgetHeld, state())
+	_, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{
+		Node: "edge-a", Epoch: uint32(number(t, hand, `SELECT epoch FROM changelog_head`)), Complete: true, Disk: [16]byte{9},
+	})
+	require.NoError(t, err)
+	require.Equal(t, controlplane.BudgetUsed, state(), "the edge has lost its disk")
 }
 
 // In a new epoch PostgreSQL may have forgotten grants.

@@ -6,12 +6,12 @@ import (
 	"waypost/rules/budget"
 )
 
-// closed keeps the totals of accounts of which nothing can be spent: those of earlier
-// boots, and those of this one that have nothing left. A PostgreSQL that was restored may
-// not know them any more, so the edge has to report them.
+// closed keeps the totals of accounts of which nothing can be spent: the accounts of
+// earlier boots, and accounts of this one that have nothing left. A PostgreSQL that was
+// restored may not know them any more, so the edge has to report them.
 //
 // It keeps the accounts that were added last. Once young has half of most, it becomes
-// old, and what was old is forgotten.
+// old, and the accounts that were old are forgotten.
 type closed struct {
 	most       int
 	young, old map[entry]budget.Totals
@@ -21,15 +21,13 @@ func newClosed(most int) closed {
 	return closed{most: most, young: make(map[entry]budget.Totals), old: make(map[entry]budget.Totals)}
 }
 
-// put adds an account, and reports whether others were forgotten.
-func (c *closed) put(e entry, t budget.Totals) (forgot bool) {
+// put adds an account, perhaps in place of others.
+func (c *closed) put(e entry, t budget.Totals) {
 	if len(c.young) >= max(1, c.most/2) {
-		forgot = len(c.old) > 0
 		c.young, c.old = make(map[entry]budget.Totals), c.young
 	}
 	delete(c.old, e)
 	c.young[e] = t
-	return forgot
 }
 
 // get returns the totals of an account.
@@ -40,12 +38,10 @@ func (c *closed) get(e entry) (t budget.Totals, ok bool) {
 	return t, ok
 }
 
-// take removes an account, and returns its totals.
-func (c *closed) take(e entry) (t budget.Totals, ok bool) {
-	t, ok = c.get(e)
+// remove forgets an account.
+func (c *closed) remove(e entry) {
 	delete(c.young, e)
 	delete(c.old, e)
-	return t, ok
 }
 
 func (c *closed) len() int { return len(c.young) + len(c.old) }

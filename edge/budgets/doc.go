@@ -2,7 +2,10 @@
 // of links. Package rules/budget has the arithmetic.
 //
 // A redirect takes a click from a counter in memory. A goroutine asks for more ahead of
-// need, returns idle clicks, and reports the spent ones. Every grant is durable in a
-// small file before its first click is spent. The file does not name spent clicks:
-// everything that a boot held when it was killed counts as spent.
+// need; another one returns idle clicks and reports the spent ones. Every grant is
+// durable in a small file before its first click is spent. The file does not name spent
+// clicks: everything that a boot held when it was killed counts as spent.
+//
+// Store is for the redirects, and speaks with the control plane. Its ledger holds the
+// accounts in memory, and its grantLog keeps them on the disk.
 package budgets

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"waypost"
@@ -22,7 +21,7 @@ import (
 // records: the length of the body (u16), the body, and CRC-32C of both. A body is a kind
 // and, by kind,
 //
-//	1  boot (16), domain (u32), granted, returned (u64), code: totals of an account; a
+//	1  id (16), domain (u32), granted, returned (u64), code: totals of an account; a
 //	   later record of the same account replaces it
 //	2  epoch (u32): the newest that the edge has seen
 //	3  id (16), made at random when no file had one, or one was damaged: it goes with the
@@ -54,11 +53,14 @@ type name struct {
 	code   string
 }
 
+// accountID is made at random for each account.
+type accountID [16]byte
+
 // entry names an account.
 type entry struct {
 	name
 
-	boot waypost.BootID
+	id accountID
 }
 
 // diskID names the disk of an edge, so that another one is noticed. A disk that loses a
@@ -75,7 +77,7 @@ type state struct {
 func appendAccount(b []byte, e entry, t budget.Totals) []byte {
 	le := binary.LittleEndian
 	body := make([]byte, 0, maxBody)
-	body = append(append(body, kindAccount), e.boot[:]...)
+	body = append(append(body, kindAccount), e.id[:]...)
 	body = le.AppendUint32(body, uint32(e.domain))
 	for _, n := range []int64{t.Granted, t.Returned} {
 		body = le.AppendUint64(body, uint64(n))
@@ -154,7 +156,7 @@ func (s *state) add(body []byte) bool {
 	if a := (budget.Account{Granted: t.Granted, Returned: t.Returned}); !a.Valid() {
 		return false
 	}
-	e := entry{name{waypost.DomainID(le.Uint32(body[17:])), string(body[accountSize:])}, waypost.BootID(body[1:17])}
+	e := entry{name{waypost.DomainID(le.Uint32(body[17:])), string(body[accountSize:])}, accountID(body[1:17])}
 	s.accounts[e] = t
 	return true
 }
@@ -166,33 +168,41 @@ func (d directory) path(file string) string { return filepath.Join(d.root, file)
 
 func fileOf(boot waypost.BootID) string { return filePrefix + hex.EncodeToString(boot[:]) }
 
-// readOthers reads the files of all boots except one that were not read before. It
-// returns those that it has read, and those that cannot be read, with the reason.
-func (d directory) readOthers(own waypost.BootID, before []string) (s state, files, damaged []string, lost error, err error) {
-	s.accounts = make(map[entry]budget.Totals)
+// others holds the files of other boots than the own one, by their names, and what is in
+// them.
+type others struct {
+	state
+
+	files   []string // that were read, or are to be removed
+	damaged []string // that cannot be read
+	fault   error    // the reason
+}
+
+// readOthers reads the files of all boots except one.
+func (d directory) readOthers(own waypost.BootID) (o others, err error) {
+	o.accounts = make(map[entry]budget.Totals)
 	all, err := os.ReadDir(d.root)
 	if err != nil {
-		return s, nil, nil, nil, err
+		return o, err
 	}
 	for _, f := range all {
 		switch file := f.Name(); {
-		case slices.Contains(before, file):
 		case strings.HasPrefix(file, temporary):
-			files = append(files, file)
+			o.files = append(o.files, file)
 		case strings.HasPrefix(file, filePrefix) && file != fileOf(own) && !strings.HasSuffix(file, unreadable):
 			text, err := d.readFile(file)
 			if err == nil {
-				err = s.read(text)
+				err = o.read(text)
 			}
 			if err != nil {
-				lost = fmt.Errorf("%s is set aside: %w", d.path(file), err)
-				damaged = append(damaged, file)
+				o.fault = fmt.Errorf("%s is set aside: %w", d.path(file), err)
+				o.damaged = append(o.damaged, file)
 				continue
 			}
-			files = append(files, file)
+			o.files = append(o.files, file)
 		}
 	}
-	return s, files, damaged, lost, nil
+	return o, nil
 }
 
 func (d directory) readFile(file string) ([]byte, error) {

@@ -34,7 +34,7 @@ type control struct {
 	limit    int64
 	away     bool
 	state    string                    // instead of open
-	accounts map[string]budget.Account // by edge, boot and code
+	accounts map[string]budget.Account // by edge, id and code
 	complete []api.EdgeBudgets
 	answered chan struct{} // gets a token for each report, if it has room
 }
@@ -56,7 +56,7 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := api.EdgeGrants{Epoch: c.epoch}
 	for _, a := range report.Accounts {
-		k := report.Node + "/" + a.Boot + "/" + a.Code
+		k := report.Node + "/" + a.ID + "/" + a.Code
 		known := c.accounts[k].Merge(budget.Account{Granted: a.Granted, Returned: a.Returned, Spent: a.Spent})
 		c.accounts[k] = known
 		pool := budget.Pool{Limit: c.limit, Used: c.usedOf(a.Code)}
@@ -65,7 +65,10 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			c.accounts[k] = known
 		}
 		state := "open"
-		if pool.Left() == 0 {
+		if c.usedOf(a.Code) >= c.limit {
+			state = "held"
+		}
+		if c.spentOf(a.Code) >= c.limit {
 			state = "used"
 		}
 		if c.state != "" {
@@ -93,6 +96,16 @@ func (c *control) usedOf(code string) (used int64) {
 		}
 	}
 	return used
+}
+
+// spentOf returns the clicks of a link that were reported as spent.
+func (c *control) spentOf(code string) (spent int64) {
+	for k, a := range c.accounts {
+		if strings.HasSuffix(k, "/"+code) {
+			spent += a.Spent
+		}
+	}
+	return spent
 }
 
 func (c *control) set(f func()) {
@@ -168,7 +181,7 @@ func visit(t *testing.T, s *budgets.Store, n int) (got int) {
 	for range n {
 		if s.Spend(1, code) {
 			got++
-		} else if spent, _ := s.Ask(t.Context(), 1, code); spent {
+		} else if spent, _ := s.SpendOrAsk(t.Context(), 1, code); spent {
 			got++
 		}
 	}
@@ -471,9 +484,9 @@ func TestStore_CountsWhatWasSpentBeforeABudgetWasAway(t *testing.T) {
 func seek(t *testing.T, s *budgets.Store, code string) (spent bool) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		var used bool
-		spent, used = s.Ask(t.Context(), 1, []byte(code))
-		return spent || used
+		var exhausted bool
+		spent, exhausted = s.SpendOrAsk(t.Context(), 1, []byte(code))
+		return spent || exhausted
 	}, waitLimit, time.Millisecond, code)
 	return spent
 }
@@ -512,10 +525,81 @@ func TestStore_CountsLinksThatItHasNoRoomFor(t *testing.T) {
 	metrics := prometheus.NewPedanticRegistry()
 	s, _ := open(t, c, t.TempDir(), func(cfg *budgets.Config) { cfg.MaxAccounts, cfg.Metrics, cfg.Idle = 1, metrics, time.Hour })
 	require.Equal(t, 3, visit(t, s, 3), "a click is left, so that the account stays")
-	spent, used := s.Ask(t.Context(), 1, []byte("another"))
+	spent, exhausted := s.SpendOrAsk(t.Context(), 1, []byte("another"))
 	require.False(t, spent)
-	require.False(t, used)
+	require.False(t, exhausted)
 	require.EqualValues(t, 1, counters(t, metrics)["waypost_budget_refusals_total"])
+}
+
+// A slow disk delays grants, and no visitor who needs none.
+func TestStore_SlowDiskDelaysNoVisitorOfAnotherLink(t *testing.T) {
+	c := newControl(t, 1000)
+	s, _ := open(t, c, t.TempDir(), func(cfg *budgets.Config) { cfg.Interval = time.Hour })
+	require.Equal(t, 20, visit(t, s, 20)) // and some are left
+	syncing, mended := make(chan struct{}, 100), make(chan struct{})
+	mend := sync.OnceFunc(func() { close(mended) })
+	defer mend()
+	s.SlowDisk(func() { syncing <- struct{}{}; <-mended })
+	var waiting sync.WaitGroup
+	waiting.Go(func() { seek(t, s, "first") })
+	<-syncing
+	began := time.Now()
+	require.True(t, s.Spend(1, code))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	spent, exhausted := s.SpendOrAsk(ctx, 1, []byte("second"))
+	require.False(t, spent)
+	require.False(t, exhausted)
+	spent, _ = s.SpendOrAsk(t.Context(), 1, code)
+	require.True(t, spent)
+	require.Less(t, time.Since(began), waitLimit/2)
+	mend()
+	waiting.Wait()
+	require.True(t, seek(t, s, "second"))
+}
+
+// A click that another edge holds may still be returned.
+func TestStore_TakesABudgetForExhaustedOnlyWhenAllClicksAreSpent(t *testing.T) {
+	c := newControl(t, 1)
+	c.set(func() { c.accounts["edge-b/1/tickets"] = budget.Account{Granted: 1} })
+	s, _ := open(t, c, t.TempDir())
+	for range 3 {
+		spent, exhausted := s.SpendOrAsk(t.Context(), 1, code)
+		require.False(t, spent)
+		require.False(t, exhausted)
+	}
+	c.set(func() { c.accounts["edge-b/1/tickets"] = budget.Account{Granted: 1, Spent: 1} })
+	require.False(t, seek(t, s, string(code)))
+}
+
+// An answer that is late is not an answer that all clicks are spent.
+func TestStore_WaitsForADistantControlPlane(t *testing.T) {
+	c := newControl(t, 1)
+	distant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var report api.EdgeBudgets
+		_ = json.NewDecoder(r.Body).Decode(&report)
+		time.Sleep(300 * time.Millisecond) // the distance
+		answer := api.EdgeGrants{Epoch: 7}
+		for _, a := range report.Accounts {
+			answer.Grants = append(answer.Grants, api.EdgeGrant{Granted: a.Granted + a.Want, State: "open"})
+		}
+		_ = json.NewEncoder(w).Encode(&answer)
+	}))
+	defer distant.Close()
+	s, _ := open(t, c, t.TempDir(), func(cfg *budgets.Config) { cfg.URL, cfg.Patience, cfg.Interval = distant.URL, 0, 0 })
+	reachable(t, s)
+	var refused atomic.Int64
+	var all sync.WaitGroup
+	for visitor := range 2000 {
+		all.Go(func() {
+			time.Sleep(time.Duration(visitor) * time.Millisecond) // they come at random
+			if spent, _ := s.SpendOrAsk(t.Context(), 1, fmt.Appendf(nil, "link-%04d", visitor)); !spent {
+				refused.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	require.Zero(t, refused.Load())
 }
 
 func counters(t *testing.T, metrics prometheus.Gatherer) map[string]float64 {

@@ -32,9 +32,9 @@ func newSpender(cfg *Config, boot waypost.BootID, clicks *recorder, log *slog.Lo
 	}
 }
 
-// know connects the spender with the replica, which knows the epoch, and the control
+// bindStore connects the spender with the replica, which knows the epoch, and the control
 // plane. It comes before open.
-func (b *spender) know(store *store, through func(*http.Transport) http.RoundTripper) {
+func (b *spender) bindStore(store *store, through func(*http.Transport) http.RoundTripper) {
 	b.config.Epoch = func() uint32 { return store.Position().Epoch.Ordinal }
 	b.config.Client = &http.Client{Transport: through(&http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 2 * time.Second, IdleConnTimeout: 90 * time.Second,
@@ -88,11 +88,11 @@ func (b *spender) Spend(domain waypost.DomainID, code []byte) bool {
 	return s != nil && s.Spend(domain, code)
 }
 
-// Ask implements [server.Budgets].
-func (b *spender) Ask(domain waypost.DomainID, code []byte) (spent, used bool) {
+// SpendOrAsk implements [server.Budgets].
+func (b *spender) SpendOrAsk(ctx context.Context, domain waypost.DomainID, code []byte) (spent, exhausted bool) {
 	s := b.ready()
 	if s == nil {
 		return false, false
 	}
-	return s.Ask(context.Background(), domain, code)
+	return s.SpendOrAsk(ctx, domain, code)
 }

@@ -29,7 +29,7 @@ type recorder struct {
 	log     *slog.Logger
 	through func(*http.Transport) http.RoundTripper // to the control plane
 	places  *audience.Places                        // the server's too; nil: countries and cities are not known
-	replica replicated                              // set by know
+	replica replicated                              // set by bindStore
 	beside  *os.File                                // lock of a predecessor's journal; nil: there is none
 
 	journal atomic.Pointer[clicks.Journal]
@@ -55,9 +55,9 @@ func newRecorder(cfg *Config, through func(*http.Transport) http.RoundTripper, l
 	return c
 }
 
-// know connects the recorder with the replica, which names the cluster and holds the
+// bindStore connects the recorder with the replica, which names the cluster and holds the
 // salts of visitors. It comes before open.
-func (c *recorder) know(store *store) {
+func (c *recorder) bindStore(store *store) {
 	c.replica = store
 	c.config.Profiler = audience.New(audience.Config{Salts: store, Places: c.places, Logger: c.log, Metrics: c.config.Metrics})
 }

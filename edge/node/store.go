@@ -58,8 +58,8 @@ func openStore(
 		opened: make(chan struct{}), succession: succession,
 	}
 	s.config.Logger, s.config.Registerer = log, meters
-	clicks.know(s)
-	budgets.know(s, clicks.through)
+	clicks.bindStore(s)
+	budgets.bindStore(s, clicks.through)
 	var err error
 	if s.trust, err = replication.OpenTrust(filepath.Join(s.root, trustFile), s.keepTrust, log); err != nil {
 		return nil, err

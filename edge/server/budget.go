@@ -20,23 +20,24 @@ func hides(ctx *fasthttp.RequestCtx, visit *waypost.Visit, res *waypost.Resoluti
 	return visit.Preview || !ctx.IsGet() || isPrefetch(&ctx.Request.Header) || rules.RefusesBot(res, ctx.Request.Header.UserAgent())
 }
 
-// spend takes a click of a link's budget. Without one, the answer becomes the redirect to
-// the target for exhausted budgets, which is no click, or a status is returned.
-func (s *Server) spend(domain waypost.DomainID, code []byte, res *waypost.Resolution) (status int) {
-	spent, used := false, false
+// spend takes a click of a link's budget. If all clicks are spent, the answer becomes the
+// redirect to the target for exhausted budgets, which is no click, or a status is
+// returned. If this edge has no click and does not know more, the status is 503.
+func (s *Server) spend(ctx *fasthttp.RequestCtx, domain waypost.DomainID, code []byte, res *waypost.Resolution) (status int) {
+	spent, exhausted := false, false
 	if s.cfg.Budgets != nil {
-		spent, used = s.cfg.Budgets.Ask(domain, code)
+		spent, exhausted = s.cfg.Budgets.SpendOrAsk(ctx, domain, code)
 	}
 	switch {
 	case spent:
 		return 0
-	case res.Exhausted != nil:
-		*res = waypost.Resolution{Status: fasthttp.StatusFound, Location: res.Exhausted}
-		return 0
-	case used:
+	case !exhausted:
+		return fasthttp.StatusServiceUnavailable
+	case res.Exhausted == nil:
 		return fasthttp.StatusGone
 	}
-	return fasthttp.StatusServiceUnavailable
+	*res = waypost.Resolution{Status: fasthttp.StatusFound, Location: res.Exhausted}
+	return 0
 }
 
 // refuseClick answers a visit for which no click is left, or none at the moment.

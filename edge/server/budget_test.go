@@ -1,20 +1,26 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"waypost"
 	"waypost/edge/server"
+	"waypost/internal/logtest"
 	"waypost/rules"
 )
 
 // wallet has clicks of budgets. It counts how often it was asked.
 type wallet struct {
 	ready, late int  // clicks that are there, and that come when they are asked for
-	used        bool // nothing is left at the control plane
+	exhausted   bool // all clicks are spent
 	asked       int
 }
 
@@ -26,13 +32,13 @@ func (w *wallet) Spend(waypost.DomainID, []byte) bool {
 	return true
 }
 
-func (w *wallet) Ask(_ waypost.DomainID, _ []byte) (spent, used bool) {
+func (w *wallet) SpendOrAsk(context.Context, waypost.DomainID, []byte) (spent, exhausted bool) {
 	if w.Spend(0, nil) {
 		return true, false
 	}
 	w.asked++
 	if w.late == 0 {
-		return false, w.used
+		return false, w.exhausted
 	}
 	w.late--
 	return true, false
@@ -67,18 +73,25 @@ func TestBudgets_AreSpentByVisitorsAlone(t *testing.T) {
 	counted := 0
 	for _, slow := range []string{"X-Other: 1", "Sec-Purpose: none"} {
 		*w = wallet{ready: 1, late: 1}
-		for _, want := range []string{target, target, ended} {
+		for range 2 {
 			status, location := visit("/exact001", firefoxAgent, slow)
 			require.Equal(t, 302, status)
-			require.Equal(t, want, location)
+			require.Equal(t, target, location)
 		}
 		counted += 2
-		require.Equal(t, 2, w.asked, "while nothing is ready")
+		require.Equal(t, 1, w.asked, "while nothing is ready")
 
-		status, location := visit("/exact002", firefoxAgent, slow)
-		require.Equal(t, 503, status, "no answer says that it has ended")
-		require.Empty(t, location)
-		w.used = true
+		for _, path := range []string{"/exact001", "/exact002"} {
+			res := get(t, addr, path, "wayp.example", firefoxAgent, slow, "Accept: text/html")
+			require.Equal(t, 503, res.StatusCode, "no answer says that all clicks are spent")
+			require.Empty(t, res.Header.Get("Location"))
+			require.Equal(t, "5", res.Header.Get("Retry-After"))
+			require.Contains(t, res.body, `<meta http-equiv="refresh" content="5">`, "the page tries again")
+		}
+		w.exhausted = true
+		status, location := visit("/exact001", firefoxAgent, slow)
+		require.Equal(t, 302, status)
+		require.Equal(t, ended, location)
 		status, _ = visit("/exact002", firefoxAgent, slow)
 		require.Equal(t, 410, status)
 
@@ -112,4 +125,30 @@ func TestBudgets_AreSpentByVisitorsAlone(t *testing.T) {
 	require.Equal(t, 100, w.ready, "no visitor came")
 	require.Zero(t, w.asked)
 	require.Len(t, clicks.take(), counted)
+}
+
+// brokenClicks counts clicks, and panics behind the counting.
+type brokenClicks struct{ counted atomic.Int64 }
+
+func (b *brokenClicks) Record(waypost.Click) {
+	b.counted.Add(1)
+	panic("a broken recorder")
+}
+
+func TestFastPath_CountsAClickOnceWhenItPanics(t *testing.T) {
+	links := newMemoryLinks()
+	links.links[waypost.DefaultDomain]["exact001"] = limitedLink(t, rules.ModeExact, ended)
+	w, clicks := &wallet{ready: 5}, &brokenClicks{}
+	var text logtest.Buffer
+	_, addr := serve(t, server.Config{Links: links, Budgets: w, Clicks: clicks, Logger: slog.New(slog.NewTextHandler(&text, nil))})
+	conn, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "GET /exact001 HTTP/1.1\r\nHost: wayp.example\r\n%s\r\n\r\n", firefoxAgent)
+	require.NoError(t, err)
+	answer, _ := io.ReadAll(conn) // until the server ends the connection
+	require.NotContains(t, string(answer), target)
+	require.EqualValues(t, 1, clicks.counted.Load())
+	require.Equal(t, 4, w.ready)
+	require.Contains(t, text.String(), "a broken recorder")
 }

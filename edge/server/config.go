@@ -26,7 +26,7 @@ type Config struct {
 	Places Places
 
 	// Budgets has the clicks of links that may be followed only so often. Default: such a
-	// link leads to its target for exhausted budgets, or answers 503.
+	// link answers 503.
 	Budgets Budgets
 
 	// Blocks knows the short addresses that operators have blocked. Default: none is.

@@ -46,7 +46,11 @@ type errorText struct {
 func prepareErrorBodies(texts []errorText) map[int]preparedBody {
 	bodies := make(map[int]preparedBody, len(texts))
 	for _, t := range texts {
-		page := strings.NewReplacer("{status}", fmt.Sprint(t.status), "{title}", t.title, "{detail}", t.detail)
+		again := ""
+		if t.status == 503 {
+			again = fmt.Sprintf("<meta http-equiv=\"refresh\" content=\"%s\">\n", retrySeconds)
+		}
+		page := strings.NewReplacer("{status}", fmt.Sprint(t.status), "{title}", t.title, "{detail}", t.detail, "{again}", again)
 		bodies[t.status] = preparedBody{
 			html: []byte(page.Replace(errorPage)),
 			problem: fmt.Appendf(nil, `{"type":%q,"title":%q,"status":%d,"detail":%q}`,
@@ -62,7 +66,7 @@ const errorPage = `<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta name="robots" content="noindex">
-<title>{title}</title>
+{again}<title>{title}</title>
 <style>` + pageStyle + `</style>
 </head>
 <body>

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"io"
 	"time"
 
@@ -9,11 +10,13 @@ import (
 	"waypost/rules"
 )
 
+var errPanicked = errors.New("a redirect panicked after its click was counted")
+
 // answerFast answers one plain GET of a code on the fast path, and reports whether it
 // did. It decides nothing that the handler does not decide in the same way: an unusual
 // request, and an unusual record, are declined before anything was done, and the handler
 // answers them (FuzzFastPath_AnswersLikeTheHandler). An error means that the answer could
-// not be written.
+// not be written, or that a panic came after the click was counted.
 func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 	s := c.server
 	var r fastpath.Request
@@ -32,9 +35,13 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 	if !ok || !c.phase.CompareAndSwap(phaseWaiting, phaseBusy) {
 		return false, nil
 	}
+	counted := false // or about to be, so that the handler must not answer as well
 	defer func() {
-		if recover() != nil { // the handler will panic again, and report it
-			answered = false
+		if p := recover(); p != nil {
+			s.logPanic(c, p)
+			if answered = counted; counted {
+				err = errPanicked
+			}
 		}
 		if !answered {
 			c.phase.Store(phaseWaiting) // fasthttp's hook will find the request begun
@@ -66,6 +73,7 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 	if rules.Limited(&res) && (rules.IsBot(r.Agent) || s.cfg.Budgets == nil || !s.cfg.Budgets.Spend(domain, visit.Code)) {
 		return false, nil
 	}
+	counted = res.Link
 	now := time.Now()
 	if res.Link && s.cfg.Clicks != nil {
 		s.recordClick(c, waypost.Click{

@@ -51,7 +51,7 @@ func TestForward_AppendsNothingToTheTargetOfALinkThatHasEnded(t *testing.T) {
 		}
 	}
 	clicks := &memoryClicks{}
-	_, addr := serve(t, server.Config{Links: links, Clicks: clicks, Budgets: &wallet{used: true}})
+	_, addr := serve(t, server.Config{Links: links, Clicks: clicks, Budgets: &wallet{exhausted: true}})
 	for _, kind := range []string{"-expired", "-eventual", "-exact"} {
 		for path, want := range map[string]struct {
 			status   int

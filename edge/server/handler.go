@@ -141,7 +141,7 @@ func (s *Server) visit(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit *wa
 		return
 	}
 	if rules.Limited(&res) {
-		if status := s.spend(domain, visit.Code, &res); status != 0 {
+		if status := s.spend(ctx, domain, visit.Code, &res); status != 0 {
 			s.refuseClick(ctx, c, status)
 			return
 		}
@@ -216,6 +216,10 @@ func (s *Server) rescue(ctx *fasthttp.RequestCtx, c *conn) {
 	ctx.Response.Reset()
 	s.sendError(ctx, c, fasthttp.StatusInternalServerError)
 	ctx.SetConnectionClose()
+	s.logPanic(c, p)
+}
+
+func (s *Server) logPanic(c *conn, p any) {
 	c.stripe.errors.Add(1)
 	s.cfg.Logger.Error("a redirect panicked", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 }

@@ -7,6 +7,7 @@
 package server
 
 import (
+	"context"
 	"net/netip"
 
 	"waypost"
@@ -34,16 +35,17 @@ type Links interface {
 	Maintained(domain waypost.DomainID) bool
 }
 
-// Budgets has the clicks of exact budgets that this edge may spend. Its
-// methods may be called by many goroutines at once.
+// Budgets has the clicks of exact budgets that this edge may spend. Its methods may be
+// called by many goroutines at once.
 type Budgets interface {
 	// Spend takes one click of a link's budget, and reports whether there was one. It
 	// neither waits nor allocates.
 	Spend(domain waypost.DomainID, code []byte) bool
 
-	// Ask tries to get a click and to spend it, for a moment. used reports that the budget
-	// is known to be used up.
-	Ask(domain waypost.DomainID, code []byte) (spent, used bool)
+	// SpendOrAsk does the same, and asks for a click if there is no click. It waits for a
+	// second, or until ctx is done, at most. exhausted reports that all clicks are spent;
+	// without spent and exhausted the state is unknown.
+	SpendOrAsk(ctx context.Context, domain waypost.DomainID, code []byte) (spent, exhausted bool)
 }
 
 // Clicks takes the clicks that were redirected. Record may be called by many goroutines

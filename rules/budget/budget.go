@@ -67,6 +67,15 @@ func (a Account) Valid() bool {
 	return 0 <= a.Returned && a.Returned <= a.Granted && a.Granted <= MaxLimit && 0 <= a.Spent && a.Spent <= a.Used()
 }
 
+// Within returns the account as far as its totals are possible with that many clicks
+// taken.
+func (a Account) Within(granted int64) Account {
+	a.Granted = min(a.Granted, granted)
+	a.Returned = min(a.Returned, a.Granted)
+	a.Spent = min(a.Spent, a.Used())
+	return a
+}
+
 // Merge returns the newer value of each total.
 func (a Account) Merge(b Account) Account {
 	return Account{max(a.Granted, b.Granted), max(a.Returned, b.Returned), max(a.Spent, b.Spent)}

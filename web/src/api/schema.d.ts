@@ -1549,7 +1549,7 @@ export interface components {
             limit: number;
             /**
              * Format: int64
-             * @description Of these, visitors who were led to the target, as far as edges have reported.
+             * @description Of these, visitors who were led to the target, as far as edges have reported, and the clicks that an edge held when it was killed.
              */
             spent: number;
         };
