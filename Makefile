@@ -69,10 +69,6 @@ CHAOS_TABLE ?= docs/chaos.txt
 chaos: install-postgres install-cc $(TOOLS)/gotestsum ## Run a system under a schedule of faults for CHAOS=20m, judge what clients saw and write docs/chaos.txt; SEED=7 repeats a schedule
 	@WAYPOST_CHAOS=$(CHAOS) WAYPOST_CHAOS_SEED="$${SEED:-$$(date +%s)}" WAYPOST_CHAOS_TABLE="$(abspath $(CHAOS_TABLE))" test/runner/run.sh chaos
 
-.PHONY: broken
-broken: install-postgres ## Put defects into the program, one at a time, and see a test fail with each; writes docs/broken.txt (20 minutes)
-	@test/broken/run.sh 2>&1 | tee docs/broken.txt
-
 .PHONY: test-alerts
 test-alerts: install-prometheus ## Test the alert rules and the dashboards (seconds; part of make test)
 	$(PROMTOOL) check config deploy/prometheus.yaml

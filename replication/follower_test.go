@@ -223,6 +223,8 @@ func TestAnAnswerThatIsNoStreamIsExplained(t *testing.T) {
 	})
 }
 
+// TestHistory_ThatIsNotNewerIsRefused finds this defect: an edge follows a source whose
+// history is older than its own, so deleted links come back.
 func TestHistory_ThatIsNotNewerIsRefused(t *testing.T) {
 	t.Run("an older one", func(t *testing.T) {
 		historyIsRefused(t, "older history", func(e *waypost.Epoch) { e.Ordinal += 5 })

@@ -75,6 +75,8 @@ func TestAMoveOfAWholeRangeFencesItsLeasesAndTheRestGoesOnElsewhere(t *testing.T
 	require.Equal(t, map[string]int{"burned": 1, "held": 2}, states(t, hand))
 }
 
+// TestAWriteWithKeysOfSeveralLeasesTellsWhichAreVoid finds this defect: a control plane
+// may write with keys of a lease that was burned, because another may have them.
 func TestAWriteWithKeysOfSeveralLeasesTellsWhichAreVoid(t *testing.T) {
 	db, hand := open(t)
 	leases := []controlplane.Lease{lease(t, db, "eu"), lease(t, db, "us"), lease(t, db, "eu"), lease(t, db, "us")}

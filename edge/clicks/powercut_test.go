@@ -120,6 +120,9 @@ func anyPages(b, newer []byte) []byte {
 
 // Each click has a link of its own, so that it shows which of them are lost, and that
 // none counts twice. The control plane is away, so that all there is is on this disk.
+//
+// It finds this defect: a batch is sent before its file is on the disk, so after a
+// power cut its clicks are sent again under another number.
 func TestJournal_PowerCutLosesNoClickThatWasSyncedAndCountsNoneTwice(t *testing.T) {
 	for name, cfg := range map[string]clicks.Config{"with room": busy(""), "folding": cutOff(""), "any page": cutOff("")} {
 		t.Run(name, func(t *testing.T) {

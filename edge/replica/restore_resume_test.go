@@ -72,6 +72,9 @@ func (k *taking) run(t *testing.T) error {
 	return k.restore.Commit(t.Context(), p.Digest)
 }
 
+// TestRestore_ResumesAfterACrash finds this defect: a store is named as the one to
+// serve as soon as its slots are there, before the changes that were made while they
+// were read; a crash then leaves it half done.
 func TestRestore_ResumesAfterACrash(t *testing.T) {
 	for _, percent := range []int{0, 60, 100} {
 		c := &crasher{fs: vfs.NewCrashableMem(), percent: percent}
@@ -153,6 +156,8 @@ func TestRestore_ResumesSuspendedAndNotAborted(t *testing.T) {
 	require.Zero(t, k.progress.Next)
 }
 
+// TestRestore_OfAnotherDigestLeavesTheReplica finds this defect: a snapshot takes the
+// place of the replica although its digest is another one than the source has signed.
 func TestRestore_OfAnotherDigestLeavesTheReplica(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 100)
 	before := db.Position()

@@ -42,6 +42,9 @@ func TestRules_ThatCannotBeReadLeadToTheLinksOwnTargetAndAreCounted(t *testing.T
 }
 
 // A proxy sends the requests of many visitors on one connection.
+//
+// It finds this defect: the facts of the first request on a connection decide all later
+// ones.
 func TestRules_JudgeEachRequestOfAConnectionByItself(t *testing.T) {
 	_, addr := serve(t, server.Config{})
 	conn := dial(t, addr)

@@ -267,6 +267,8 @@ func (w *world) strike(ctx context.Context) {
 	}
 }
 
+// TestBudgets_HoldWhileEdgesAreKilledAndCutOff finds this defect: clicks that an edge
+// holds and has not spent yet are granted to another edge as well.
 func TestBudgets_HoldWhileEdgesAreKilledAndCutOff(t *testing.T) {
 	length, links := 8*time.Second, 60
 	if devtest.Long() {

@@ -46,6 +46,14 @@ func settings(t *testing.T) (seed uint64, long time.Duration) {
 	return seed, long
 }
 
+// TestSystem_KeepsItsPromisesUnderFaults finds this defect: the table in memory does
+// not get deletions, so the edge still leads visitors to deleted links.
+//
+// It finds this defect: an edge does not read the blocks that it has kept, so after a
+// restart without its source it leads visitors to a blocked link.
+//
+// It finds this defect: the parts of a batch are added although the watermark has
+// passed it, so a batch whose answer was lost counts twice.
 func TestSystem_KeepsItsPromisesUnderFaults(t *testing.T) {
 	seed, long := settings(t)
 	binary := devtest.Failing(t)

@@ -58,6 +58,9 @@ func places(t *testing.T) (ofReplica, ofServer []string) {
 // the scheduler to decide: how many transactions come in one batch, whether a cut is
 // noticed before the next step, whom an edge follows that is cut off, what was written
 // and not synced when a node dies. TestInLockstep leaves it nothing of that.
+//
+// It finds this defect: the table in memory does not get the edits of links, so the
+// edge answers with old targets.
 func TestReplicasEqualPostgreSQLWhateverHappens(t *testing.T) {
 	t.Parallel()
 	seed, steps := setting(t, "WAYPOST_TREE_SEED", rand.Uint64()), int(setting(t, "WAYPOST_TREE_STEPS", 40))
