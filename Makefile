@@ -113,7 +113,7 @@ console: ## Build the console's files in web/dist from web/src (half a minute; n
 	@tools/console/build.sh
 
 .PHONY: check-console
-check-console: ## Check that web/dist is what web/src builds, its types and its size (half a minute; needs npm)
+check-console: ## Check that web/dist is what web/src builds, its types, its logic and its size (half a minute; needs npm)
 	@tools/console/build.sh --check
 
 .PHONY: format

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the console: types from the OpenAPI document, a check of all types, and the files
-# that the control plane serves.
+# Builds the console: types from the OpenAPI document, a check of all types, the unit tests
+# of its logic, and the files that the control plane serves.
 #
 #   tools/console/build.sh           builds web/dist
 #   tools/console/build.sh --check   builds elsewhere and compares with web/dist
@@ -25,6 +25,9 @@ else
   cp "$work/schema.d.ts" web/src/api/schema.d.ts
 fi
 (cd web && npx --no-install tsc)
+
+go run -C tools/console . -tests "$root/web/src" "$work/tests"
+find "$work/tests" -name '*.test.mjs' -exec node --enable-source-maps --test --test-reporter=dot {} +
 
 if [[ ${1:-} == --check ]]; then
   go run -C tools/console . "$root/web/src" "$work/dist" >/dev/null

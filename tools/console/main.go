@@ -2,6 +2,7 @@
 // and checks their sizes against the budgets.
 //
 //	go run . SOURCE DIRECTORY
+//	go run . -tests SOURCE DIRECTORY    bundles the unit tests, *.test.ts, for node --test
 //
 // The console is built once for each language. The names of the files hold a hash of
 // their content, so that browsers may keep them forever; index.html names the current
@@ -32,11 +33,15 @@ const (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: console SOURCE DIRECTORY")
+	run, args := build, os.Args[1:]
+	if len(args) > 0 && args[0] == "-tests" {
+		run, args = buildTests, args[1:]
+	}
+	if len(args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: console [-tests] SOURCE DIRECTORY")
 		os.Exit(2)
 	}
-	if err := build(os.Args[1], os.Args[2]); err != nil {
+	if err := run(args[0], args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "console:", err)
 		os.Exit(1)
 	}
@@ -84,6 +89,39 @@ func build(source, dir string) error {
 		over = append(over, weigh(frame, consoles[language], language))
 	}
 	return errors.Join(over...)
+}
+
+// browser is what modules read of a browser when they are loaded, and Node may not have.
+const browser = `globalThis.localStorage ??= { getItem: () => null, setItem: () => {} };
+globalThis.navigator ??= { languages: ["en"] };`
+
+// buildTests bundles each unit test of the source, in English, into a directory.
+func buildTests(source, dir string) error {
+	source, err := filepath.Abs(source)
+	if err != nil {
+		return err
+	}
+	var tests []string
+	err = filepath.WalkDir(source, func(path string, _ os.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".test.ts") {
+			tests = append(tests, path)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	result := api.Build(api.BuildOptions{
+		AbsWorkingDir: source, EntryPoints: tests, Outdir: dir, OutExtension: map[string]string{".js": ".mjs"}, Write: true,
+		Bundle: true, Platform: api.PlatformNode, Format: api.FormatESModule, Target: api.ES2022, TsconfigRaw: "{}",
+		Sourcemap: api.SourceMapInline, Define: map[string]string{"LANGUAGE": `"en"`},
+		Banner:  map[string]string{"js": browser},
+		Plugins: []api.Plugin{catalogue(source, "en")}, LogLevel: api.LogLevelWarning,
+	})
+	if len(result.Errors) > 0 {
+		return fmt.Errorf("%d errors", len(result.Errors))
+	}
+	return nil
 }
 
 // charts returns a plugin that takes uPlot as its authors have compressed it, which is

@@ -92,35 +92,6 @@ export async function rulesAreMadeByKeyboardFollowedExplainedAndCounted(c) {
   await c.narrow();
 }
 
-/** A name with a comma is one name, as long as it is not typed again, and so are the days of
- * a schedule. A time that cannot be is typed like any other. */
-export async function aCityWithACommaStaysOne(c) {
-  const { page } = c;
-  const cities = ["Washington, D.C.", "Bonn"];
-  const hours = ["mon-fri 09:00-17:30", "sat,sun 10:00-14:00"];
-  const link = await create(c, { rules: [{ name: "capitals", when: [{ city: cities }, { week: { zone: "Europe/Berlin", hours } }], to: "https://example.com/capital" }] });
-  await open(c, link, "?rules=on");
-  const form = page.getByRole("form", { name: "Edit rules" });
-  await form.getByLabel("Name", { exact: true }).fill("seats");
-  await form.getByRole("button", { name: "Save" }).click();
-  await toast(c, "Saved").waitFor();
-  const { rules } = await c.api("GET", `/api/v1/urls/${link.short_code}`);
-  c.assert.deepEqual(rules.map((r) => [r.name, r.when[0].city, r.when[1].week.hours]), [["seats", cities, hours]]);
-
-  await page.getByRole("button", { name: "Edit rules" }).click();
-  await form.getByRole("combobox", { name: "Condition 2", exact: true }).selectOption("Time");
-  const from = form.getByLabel("From");
-  await from.fill("12026-01-01T00:00");
-  await form.getByRole("button", { name: "Save" }).click();
-  await c.focused(from);
-  await page.reload();
-  await from.waitFor();
-  c.assert.equal(await from.inputValue(), "12026-01-01T00:00");
-  const answer = page.getByRole("region", { name: "Where does it lead?" });
-  await answer.getByLabel("Time, empty: now").fill("12026-01-01T00:00");
-  await answer.getByText("expected an RFC 3339 time").first().waitFor();
-}
-
 export async function faultsAreAtTheirFieldAndWhatWasTypedStays(c) {
   const { page } = c;
   const rules = [{ id: 1, name: "first", when: [{ country: ["DE"] }], to: "https://example.com/1" }, { id: 2, name: "second", to: "https://example.com/2" }];

@@ -74,50 +74,6 @@ export async function imports(c) {
   c.assert.deepEqual(links.find((l) => l.title === "two\nlines").tags.toSorted(), [tag, "'=1"].sort());
 }
 
-/** A refused row names its field, also when its code is taken; a column of fields without a field is none. */
-export async function namesTheFieldOfARefusedRow(c) {
-  const code = c.unique();
-  await c.api("POST", "/api/v1/urls", { original_url: "https://example.com/", custom_code: code });
-  const check = async (name, text) => {
-    await open(c);
-    await choose(c, name, text);
-    await button(c, "Check all rows").click();
-    await c.page.getByText("The check has ended.").waitFor();
-  };
-  const refused = c.page.getByRole("table", { name: "Rows that are refused" });
-  const heads = () => refused.getByRole("columnheader").allTextContents();
-  await check("taken.csv", `original_url,custom_code\nhttps://example.com/a,${code}\n`);
-  await refused.getByRole("row", { name: new RegExp(`^2 custom_code the code "${code}" is taken`) }).waitFor();
-  c.assert.deepEqual(await heads(), ["Row", "Field", "Reason", "Target"]);
-  await check("cells.csv", "original_url,custom_code\nhttps://example.com/b\n");
-  await refused.getByRole("row", { name: /^2 it has 1 cells instead of 2/ }).waitFor();
-  c.assert.deepEqual(await heads(), ["Row", "Reason", "Target"]);
-  await check("numbers.csv", 'original_url,metadata\nhttps://example.com/c,"{""a"":[{""b"":9007199254740993}]}"\n');
-  await refused.getByRole("row", { name: /^2 metadata Whole numbers beyond 2⁵³ lose digits/ }).waitFor();
-  await check("numbers.jsonl", '{"original_url":"https://example.com/d","metadata":{"a":-9007199254740993}}\n');
-  await refused.getByRole("row", { name: /^1 metadata Whole numbers beyond 2⁵³ lose digits/ }).waitFor();
-  await c.axe();
-}
-
-/** Broken CSV is said with its row, and what stands before it can be imported. */
-export async function saysWhereAFileIsBroken(c) {
-  const tag = c.unique();
-  await open(c);
-  await choose(c, "broken.csv", `original_url,tags\nhttps://example.com/1,${tag}\nhttps://example.com/"2",${tag}\nhttps://example.com/3,${tag}\nhttps://example.com/4,"${tag}\nhttps://example.com/5,${tag}\n`);
-  await button(c, "Check all rows").click();
-  await c.page.getByText("The file cannot be read from row 5 on: a quotation mark is opened and never closed.").waitFor();
-  await c.page.getByRole("row", { name: /^3 a quotation mark stands within a cell/ }).waitFor();
-  await c.axe();
-  c.assert.equal((await found(c, tag)).length, 0);
-  await button(c, "Import what stands before row 5").click();
-  await c.page.getByText("The import has ended.").waitFor();
-  const links = await found(c, tag);
-  c.assert.deepEqual(links.map((l) => l.original_url).sort(), ["https://example.com/1", "https://example.com/3"]);
-  await button(c, "Choose another file").click();
-  await choose(c, "none.csv", "name,address\na,b\n");
-  await c.page.getByText("No column is called original_url").waitFor();
-}
-
 /** An import that was stopped goes on where it was, and creates nothing twice; an API that
  * asks to wait is waited for. */
 export async function resumes(c) {
