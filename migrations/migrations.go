@@ -5,6 +5,7 @@ package migrations
 
 import (
 	"context"
+	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func newest() int {
 // Up applies the missing files, each in a transaction, under a session lock, so that
 // several instances may start at the same time. It fails, changing nothing, if the
 // database has a newer version than this program knows, and with ErrRoles if the login
-// has no right to the roles of access/roles.sql.
+// has no right to the roles of access/roles.sql. It refuses an encoding other than UTF-8.
 func Up(ctx context.Context, databaseURL string) error {
 	cfg, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
@@ -52,8 +53,13 @@ func Up(ctx context.Context, databaseURL string) error {
 	for _, limit := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
 		cfg.RuntimeParams[limit] = "0"
 	}
+	cfg.RuntimeParams["client_encoding"] = "UTF8"
+	cfg.RuntimeParams["default_transaction_isolation"] = "read committed" // a wait for the lock is no conflict
 	db := stdlib.OpenDB(*cfg)
 	defer db.Close()
+	if err := checkEncoding(ctx, db); err != nil {
+		return err
+	}
 	locker, err := lock.NewPostgresSessionLocker()
 	if err != nil {
 		return err
@@ -82,6 +88,19 @@ func Up(ctx context.Context, databaseURL string) error {
 		return fmt.Errorf("migrate the database: %w", err)
 	}
 	return protect(ctx, db)
+}
+
+// checkEncoding refuses a database that keeps bytes or few letters: lower case, lengths
+// and JSON would not be what they are elsewhere.
+func checkEncoding(ctx context.Context, db *sql.DB) error {
+	var encoding string
+	if err := db.QueryRowContext(ctx, `SELECT current_setting('server_encoding')`).Scan(&encoding); err != nil {
+		return fmt.Errorf("read the encoding of the database: %w", err)
+	}
+	if encoding != "UTF8" {
+		return fmt.Errorf("the database has the encoding %s: make it with ENCODING 'UTF8' TEMPLATE template0", encoding)
+	}
+	return nil
 }
 
 func isPrivilege(err error) bool {

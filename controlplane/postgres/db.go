@@ -196,6 +196,7 @@ func poolConfig(cfg Config) (*pgxpool.Config, error) {
 		// Each statement sees the commits from before the head was locked.
 		"default_transaction_isolation": "read committed",
 		"TimeZone":                      "UTC",
+		"client_encoding":               "UTF8", // an operator may have set another for a role or a database
 		// A statement that takes less than a millisecond never earns its compilation, which
 		// takes hundreds. PostgreSQL would compile it because a scan that is disabled has a
 		// cost without bound.

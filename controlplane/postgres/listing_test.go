@@ -210,6 +210,17 @@ func TestASearchIsReadAsPeopleWriteIt(t *testing.T) {
 	}
 }
 
+// A walk looks at the words of links only if the patterns fit.
+func TestSearch_PatternsFitTheWordsInEveryLanguage(t *testing.T) {
+	_, hand := open(t)
+	for _, title := range []string{"INDIRIM Istanbul", "İZMİR ısparta", "FRÜHJAHRS Größe", "ΟΔΟΣ οδος Οδός", "50% a_b"} {
+		var fit bool
+		require.NoError(t, hand.QueryRow(t.Context(), `SELECT link_folded($1::text) LIKE ALL (
+			link_patterns(tsvector_to_array(to_tsvector('pg_catalog.simple', $1::text))))`, title).Scan(&fit))
+		require.True(t, fit, title)
+	}
+}
+
 func TestLinkStore_FindsWhatIsBeingTyped(t *testing.T) {
 	db, hand := open(t)
 	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)

@@ -43,6 +43,8 @@ func psql(t *testing.T, url string) *pgx.Conn {
 	cfg, err := pgx.ParseConfig(url)
 	require.NoError(t, err)
 	cfg.User = "postgres"
+	cfg.RuntimeParams["default_transaction_isolation"] = "read committed"
+	cfg.RuntimeParams["client_encoding"] = "UTF8"
 	conn, err := pgx.ConnectConfig(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close(context.Background())) })

@@ -188,6 +188,14 @@ func TestALoginThatDoesNotOwnTheDatabaseIsToldSo(t *testing.T) {
 	require.NoError(t, migrations.Up(t.Context(), url))
 }
 
+func TestUp_RefusesADatabaseThatKeepsBytes(t *testing.T) {
+	server := cluster.Server(t)
+	hand := psql(t, cluster.Database(t))
+	exec(t, hand, `CREATE DATABASE of_bytes OWNER waypost ENCODING 'SQL_ASCII' LOCALE_PROVIDER libc LOCALE 'C' TEMPLATE template0`)
+	t.Cleanup(func() { require.NoError(t, server.DropDatabase(context.Background(), "of_bytes")) })
+	require.ErrorContains(t, migrations.Up(t.Context(), server.DatabaseURL("of_bytes")), "ENCODING 'UTF8'")
+}
+
 func TestEveryTableOfTenantsIsProtected(t *testing.T) {
 	_, hand := open(t)
 	rows, err := hand.Query(t.Context(), `

@@ -14,7 +14,7 @@ import (
 
 // makeCluster runs initdb next to the final place and renames the finished
 // cluster there, so that a killed initdb leaves nothing that looks like one.
-func makeCluster(ctx context.Context, bin binaries, who account, data string, sync bool) error {
+func makeCluster(ctx context.Context, bin binaries, who account, data string, cfg Config) error {
 	if _, err := os.Stat(data); err == nil {
 		if _, err := clusterMajor(data); err != nil {
 			return fmt.Errorf("%s holds no database cluster: move it away to start over: %w", data, err)
@@ -31,7 +31,7 @@ func makeCluster(ctx context.Context, bin binaries, who account, data string, sy
 		if err := os.RemoveAll(fresh); err != nil {
 			return fmt.Errorf("clear an unfinished database cluster: %w", err)
 		}
-		out, err := initdb(ctx, bin, who, fresh, locale, sync)
+		out, err := initdb(ctx, bin, who, fresh, locale, cfg)
 		if err == nil {
 			return install(fresh, data)
 		}
@@ -43,12 +43,15 @@ func makeCluster(ctx context.Context, bin binaries, who account, data string, sy
 	return errors.Join(failure, os.RemoveAll(fresh))
 }
 
-func initdb(ctx context.Context, bin binaries, who account, dir, locale string, sync bool) ([]byte, error) {
+func initdb(ctx context.Context, bin binaries, who account, dir, locale string, cfg Config) ([]byte, error) {
 	args := []string{
 		"--pgdata=" + dir, "--username=" + superuser, "--auth=trust", "--encoding=UTF8", "--locale=" + locale,
 		"--data-checksums", "--no-instructions",
 	}
-	if !sync {
+	if cfg.Locale != "" {
+		args = append(args, "--locale-provider=icu", "--icu-locale="+cfg.Locale)
+	}
+	if cfg.Settings["fsync"] == "off" {
 		args = append(args, "--no-sync")
 	}
 	cmd := exec.CommandContext(ctx, bin.path("initdb"), args...)

@@ -40,6 +40,10 @@ type Config struct {
 	// Settings are added to the server's own, by name, and win over them.
 	Settings map[string]string
 
+	// Locale is one of ICU's, such as "tr-TR", for a cluster that is made. Default: the
+	// letters of all languages, in the order of bytes.
+	Locale string
+
 	// Output gets the server's log as it comes; default: nowhere.
 	Output io.Writer
 
@@ -111,7 +115,7 @@ func start(ctx context.Context, cfg Config, dir string, lock *os.File) (*Server,
 	if err := who.give(dir); err != nil {
 		return nil, err
 	}
-	if err := makeCluster(ctx, bin, who, data, cfg.Settings["fsync"] != "off"); err != nil {
+	if err := makeCluster(ctx, bin, who, data, cfg); err != nil {
 		return nil, err
 	}
 	sockets, err := who.socketDir(dir)

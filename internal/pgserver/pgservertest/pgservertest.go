@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -99,6 +100,32 @@ func Plain(address string) string {
 	})
 }
 
+// foreign settings are as far from PostgreSQL's defaults as an operator's may be. With
+// WAYPOST_TEST_POSTGRES=foreign all clusters have them, and make test runs stores on them.
+var foreign = map[string]string{
+	"TimeZone":                       "Asia/Kathmandu", // 5:45 hours ahead of UTC
+	"DateStyle":                      "SQL, DMY",
+	"IntervalStyle":                  "sql_standard",
+	"bytea_output":                   "escape",
+	"extra_float_digits":             "-15",
+	"default_text_search_config":     "pg_catalog.turkish",
+	"default_transaction_isolation":  "serializable",
+	"default_transaction_deferrable": "on",
+	"jit_above_cost":                 "10000",
+	"work_mem":                       "64kB",
+	"random_page_cost":               "10",
+	"plan_cache_mode":                "force_generic_plan",
+	"constraint_exclusion":           "off",
+	"enable_partitionwise_join":      "on",
+	"enable_partitionwise_aggregate": "on",
+	"default_statistics_target":      "1",
+	"default_toast_compression":      "lz4",
+	"client_encoding":                "LATIN1",
+}
+
+// foreignLocale has other lower case than all other languages, and another order.
+const foreignLocale = "tr-TR"
+
 func withQuery(address string, change func(url.Values)) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -130,11 +157,16 @@ func (c *Cluster) start() (err error) {
 	if c.dir, err = os.MkdirTemp("", "waypost-pg-"); err != nil {
 		return fmt.Errorf("make a directory for PostgreSQL: %w", err)
 	}
-	c.server, err = pgserver.Start(ctx, pgserver.Config{
+	cfg := pgserver.Config{
 		Dir: filepath.Join(c.dir, "postgres"),
 		// The data ends with the process, so nothing is worth an fsync.
 		Settings: map[string]string{"fsync": "off", "full_page_writes": "off"},
-	})
+	}
+	if os.Getenv("WAYPOST_TEST_POSTGRES") == "foreign" {
+		maps.Copy(cfg.Settings, foreign)
+		cfg.Locale = foreignLocale
+	}
+	c.server, err = pgserver.Start(ctx, cfg)
 	if err != nil {
 		return err
 	}
