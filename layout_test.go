@@ -30,7 +30,7 @@ var layers = []layer{
 	{path: "cmd", mayUse: []string{
 		"internal/dev", "internal/linkimport", "internal/rulefile", "client", "edge/node",
 		"controlplane/node", "controlplane/postgres", "controlplane/backup", "migrations",
-		"controlplane", "edge/server", "edge/replica", "edge/handover", "edge/gossip", "edge/certs",
+		"controlplane", "edge/server", "edge/replica", "edge/gossip", "edge/certs",
 		"internal/config", "api/linkfields", "api", "internal", "",
 	}},
 	{path: "bench", mayUse: []string{
@@ -48,7 +48,7 @@ var layers = []layer{
 	{path: "client", mayUse: []string{"api"}},
 	{path: "edge/node", mayUse: []string{
 		"edge/enrol", "edge/server", "edge/replica", "edge/clicks", "edge/blocks",
-		"edge/budgets", "edge/audience", "edge/sources", "edge/handover", "edge/report", "edge/gossip",
+		"edge/budgets", "edge/audience", "edge/sources", "edge/report", "edge/gossip",
 		"edge/certs", "replication", "api/clickbatch", "api", "rules", "internal", "",
 	}},
 	{path: "controlplane/node", mayUse: []string{
@@ -91,7 +91,6 @@ var layers = []layer{
 	{path: "edge/budgets", mayUse: []string{"api", "rules/budget", "internal", ""}},
 	{path: "edge/audience", mayUse: []string{"rules", ""}},
 	{path: "edge/sources", mayUse: []string{"replication"}},
-	{path: "edge/handover"},
 	{path: "edge/report", mayUse: []string{"api", ""}},
 	{path: "edge/gossip", mayUse: []string{""}},
 	{path: "edge/certs", mayUse: []string{"internal"}},
@@ -190,7 +189,7 @@ func TestLayout_FindsForbiddenImports(t *testing.T) {
 		{"edge/server", "waypost/controlplane", false},
 		{"edge/replica", "waypost/edge/server", false},
 		{"edge/replica", "waypost/edge/lookup", true},
-		{"edge/handover", "waypost/edge/replica", false},
+		{"edge/report", "waypost/edge/replica", false},
 		{"edge/lookup", "waypost/replication", false},
 		{"edge/server", "waypost/edge/certs", false},
 		{"edge/server", "waypost/edge/audience", false},

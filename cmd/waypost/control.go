@@ -50,6 +50,8 @@ database itself.`,
 		if err != nil {
 			return err
 		}
+		ctx, stop := p.ignoreHangups(ctx, log)
+		defer stop()
 		return withRemedy(node.Run(ctx, settings, log))
 	})
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"sync"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +24,7 @@ edge for each region, as processes of their own. One that dies is started again.
 
 Everything is kept in the data directory and goes on from there at the next start.
 While the system is ready, dev.json in that directory says where everything is.
-Requests without an API key act as the default workspace. SIGHUP renews the edges from
+Requests without an API key act as the default workspace. SIGHUP restarts the edges with
 the program as it is on the disk by then, without losing a request, and stops everything
 when it comes because the terminal that is its standard input was closed.`,
 		Example: `  waypost dev
@@ -48,11 +45,7 @@ func (p serverCommands) runDev(ctx context.Context, cfg config.Config) error {
 	if cfg.Log.Format == "auto" {
 		cfg.Log.Format = "text" // of the children, whose output people read here
 	}
-	signal.Reset(syscall.SIGHUP) // which stops other commands
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
-	ctx, renew, stop := p.divide(ctx, hangups)
+	ctx, renew, stop := p.hangups(ctx)
 	defer stop()
 	return dev.Run(ctx, dev.Config{
 		Settings:   cfg,
@@ -65,32 +58,6 @@ func (p serverCommands) runDev(ctx context.Context, cfg config.Config) error {
 		Database:   prepareDatabase,
 		SignIn:     developerSignIn,
 	})
-}
-
-// divide passes hangups on as requests for a renewal. One that comes because the terminal
-// was closed ends the context instead. The caller has to call stop.
-func (p serverCommands) divide(ctx context.Context, hangups <-chan os.Signal) (_ context.Context, renew <-chan os.Signal, stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	renewals, had := make(chan os.Signal, 1), p.interactive()
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case sig := <-hangups:
-				if had && !p.interactive() {
-					cancel()
-					return
-				}
-				select {
-				case renewals <- sig:
-				default: // asked for already
-				}
-			}
-		}
-	})
-	return ctx, renewals, func() { cancel(); running.Wait() }
 }
 
 // prepareDatabase migrates the database of a development system and lets its key

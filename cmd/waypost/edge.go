@@ -9,12 +9,12 @@ import (
 
 	"waypost"
 	"waypost/edge/certs"
-	"waypost/edge/handover"
 	"waypost/edge/node"
 	"waypost/edge/replica"
 	"waypost/edge/server"
 	"waypost/internal/config"
 	"waypost/internal/resolver"
+	"waypost/internal/restart"
 )
 
 func (p serverCommands) edgeCommand() *cobra.Command {
@@ -33,7 +33,6 @@ also after a restart while the control plane is out of reach.`,
     --control-urls https://control.example.com --data-dir /var/lib/waypost/edge`,
 	}
 	p.bind(c, "edge", "tls", "gossip", "log")
-	takeover := c.Flags().Bool("takeover", false, "replace the edge that runs in the data directory without losing a request; if none runs, start normally")
 	c.AddCommand(p.edgeRestartCommand())
 	check := func(cfg config.Config) error {
 		return errors.Join(cfg.Log.Check(), cfg.Edge.Check(), cfg.TLS.Check(), cfg.Gossip.Check())
@@ -46,6 +45,12 @@ also after a restart while the control plane is out of reach.`,
 		return node.Check(settings)
 	}
 	return p.node(c, check, look, func(ctx context.Context, cfg config.Config) error {
+		ctx, hangups, stop := p.hangups(ctx)
+		defer stop()
+		sockets, err := restart.Inherit()
+		if err != nil {
+			return err
+		}
 		log, err := p.logger(cfg.Log)
 		if err != nil {
 			return err
@@ -54,7 +59,7 @@ also after a restart while the control plane is out of reach.`,
 		if err != nil {
 			return err
 		}
-		settings.Takeover = *takeover
+		settings.Sockets, settings.Restarts = sockets, hangups
 		err = node.Run(ctx, settings, log)
 		if wrong, ok := errors.AsType[*node.ConfigError](err); ok {
 			return &usageError{wrong}
@@ -68,7 +73,7 @@ func edgeSettings(all config.Config) (node.Config, error) {
 	cfg, tls := all.Edge, all.TLS
 	c := node.Config{
 		Version: productVersion(), Region: waypost.Region(cfg.Region), Node: cfg.Node, DataDir: cfg.DataDir, StatusFile: cfg.StatusFile,
-		GeoIP: cfg.GeoIP, DrainDelay: cfg.DrainDelay, TakeoverTimeout: cfg.TakeoverTimeout,
+		GeoIP: cfg.GeoIP, DrainDelay: cfg.DrainDelay,
 		Control: node.Control{
 			URLs: cfg.ControlURLs, Token: cfg.Token.Reveal(), EnrolToken: cfg.EnrolToken.Reveal(),
 			CAFile: cfg.ControlCAFile, CertFile: cfg.ClientCertFile, KeyFile: cfg.ClientKeyFile,
@@ -120,11 +125,12 @@ func orNever[T ~int | ~int64](setting T) T {
 func (p serverCommands) edgeRestartCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restart",
-		Short: "Replace the edge that runs in a data directory without losing a request",
+		Short: "Restart the edge that runs in a data directory without losing a request",
 		Long: `Let the edge that runs in a data directory start the program again, as it is on the
-disk now, with the configuration as it is now, and be replaced by it: no request is
-refused or lost. If the new process does not become ready, the old one continues, and
-this command says why. ` + "`systemctl reload`" + ` runs this command.`,
+disk now, with the configuration as it is now. No request is refused or lost: new
+connections wait for the new program. If the program on the disk refuses the
+configuration, the credentials or the data, nothing stops, and this command says why.
+` + "`systemctl reload`" + ` and SIGHUP do the same.`,
 		Example: `  waypost edge restart --data-dir /var/lib/waypost/edge
   waypost edge restart --config /etc/waypost/edge.yaml`,
 		Args: arguments(cobra.NoArgs),
@@ -140,11 +146,11 @@ this command says why. ` + "`systemctl reload`" + ` runs this command.`,
 		if err != nil {
 			return err
 		}
-		pid, err := handover.Restart(c.Context(), handover.ClaimConfig{Dir: cfg.Edge.DataDir, Version: productVersion()})
+		pid, err := node.Restart(c.Context(), cfg.Edge.DataDir)
 		if err != nil {
 			return fmt.Errorf("restart the edge in %s: %w", cfg.Edge.DataDir, err)
 		}
-		return p.print(fmt.Sprintf("process %d serves now", pid), map[string]int{"pid": pid})
+		return p.print(fmt.Sprintf("process %d serves again", pid), map[string]int{"pid": pid})
 	}
 	return c
 }

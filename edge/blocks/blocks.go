@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,8 +46,7 @@ type Blocks struct {
 
 	mu   sync.Mutex // orders writes of the file
 	file string
-	list localList   // Open, and then Run, own it
-	read os.FileInfo // of the file when Run last read it; Run owns it
+	list localList // Open, and then Run, own it
 
 	known uint64 // place of the last statement that was in the file; of opened
 }
@@ -193,11 +191,12 @@ func (b *Blocks) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			b.Keep()
+			if err := b.save(); err != nil {
+				b.cfg.Logger.Error("cannot keep the blocks of codes", slog.Any("error", err))
+			}
 			return
 		case <-look.C:
 			b.readList()
-			b.readChanged()
 			continue
 		case <-b.dirty:
 			passed = b.pass(passed)

@@ -168,34 +168,11 @@ func TestBlocks_OfADamagedFileAreSetAside(t *testing.T) {
 	}
 }
 
-func TestBlocks_OfASuccessorAndItsPredecessorAreBothKept(t *testing.T) {
+func TestBlocks_ThatCameJustBeforeAStopAreKept(t *testing.T) {
 	first := begin(t, t.TempDir())
-	first.Hear(signed(t, "before", 1, true))
-	first.kept(t)
-	second := begin(t, first.dir)
-	first.Hear(signed(t, "first", 2, true))
-	first.kept(t)
-	second.Hear(signed(t, "second", 3, true))
-	second.kept(t)
-	first.stop()
-	second.Adopt()
-	require.Equal(t, 3, second.Active())
-}
-
-func TestBlocks_OfAPredecessorHoldAtOnce(t *testing.T) {
-	first := begin(t, t.TempDir())
-	second := begin(t, first.dir)
-	first.Hear(signed(t, "by-gossip", 1, true))
-	require.Eventually(t, func() bool { return second.policy("", "by-gossip") == waypost.BlockLegal }, 10*time.Second, time.Millisecond,
-		"while the predecessor still hears what its successor does not")
-	second.stop()
-
 	first.Hear(signed(t, "at-last", 2, true))
 	first.stop()
-	require.Equal(t, waypost.BlockLegal, begin(t, first.dir).policy("", "at-last"), "a stop keeps what came just before it")
-	first.Hear(signed(t, "handed-over", 3, true))
-	first.Keep()
-	require.Equal(t, waypost.BlockLegal, begin(t, first.dir).policy("", "handed-over"))
+	require.Equal(t, waypost.BlockLegal, begin(t, first.dir).policy("", "at-last"))
 }
 
 func TestBlocks_ListedByHandHoldOnThisEdge(t *testing.T) {

@@ -47,39 +47,6 @@ func (b *Blocks) Open(file, list string, isDefault func(host string) bool) {
 	close(b.opened)
 }
 
-// Adopt reads what another process has written to the file.
-func (b *Blocks) Adopt() {
-	if err := b.load(); err != nil {
-		b.cfg.Logger.Error("cannot read the blocks of codes that another process has kept", slog.Any("error", err))
-	}
-}
-
-// Keep writes the file unless it has all statements, before another process reads it. An
-// edge without a directory keeps nothing.
-func (b *Blocks) Keep() {
-	select {
-	case <-b.opened:
-	default:
-		return
-	}
-	if err := b.save(); err != nil {
-		b.cfg.Logger.Error("cannot keep the blocks of codes", slog.Any("error", err))
-	}
-}
-
-// readChanged reads the file if it was replaced: by a predecessor or a successor, which
-// may hear what this process does not.
-func (b *Blocks) readChanged() {
-	b.mu.Lock()
-	info, err := os.Stat(b.file)
-	b.mu.Unlock()
-	if err != nil || b.read != nil && os.SameFile(info, b.read) && info.ModTime().Equal(b.read.ModTime()) {
-		return
-	}
-	b.read = info
-	b.Adopt()
-}
-
 // load takes what is in the file.
 func (b *Blocks) load() error {
 	b.mu.Lock()
@@ -129,8 +96,7 @@ func read(file string) (all []replication.SignedBlock, err error) {
 	return all, damaged
 }
 
-// save writes the file unless it has all statements. It keeps what another process has
-// written meanwhile.
+// save writes the file unless it has all statements.
 func (b *Blocks) save() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,7 +106,6 @@ func (b *Blocks) save() error {
 	}
 	var there replication.BlockSet
 	_, _ = there.Take(present...) // it has room for as many as this one
-	_, _ = b.Take(present...)
 	if err == nil && there.Digest() == b.Digest() {
 		return nil
 	}

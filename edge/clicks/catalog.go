@@ -73,11 +73,11 @@ type catalog struct {
 	recorder *recorder
 	current  *stream // set once, before the goroutines start
 
-	mu         sync.Mutex
-	streams    []*stream      // in the order of their boots
-	sharedMode bool           // another process may have a journal in the directory
-	marks      []progressMark // by rising sequence; the first one is acknowledged, if any is
-	gathered   uint64         // clicks of this boot that left the segments, or were lost
+	mu       sync.Mutex
+	streams  []*stream      // in the order of their boots
+	closed   bool           // progress is unknown
+	marks    []progressMark // by rising sequence; the first one is acknowledged, if any is
+	gathered uint64         // clicks of this boot that left the segments, or were lost
 }
 
 // begin adds the stream of the current boot.
@@ -86,28 +86,11 @@ func (c *catalog) begin(s *stream) {
 	c.streams = append(c.streams, s)
 }
 
-// adopt adds streams that another process has left.
-func (c *catalog) adopt(streams []*stream) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sharedMode = false
-	c.streams = slices.Concat(streams, c.streams)
-	slices.SortFunc(c.streams, func(a, b *stream) int { return a.boot.compare(b.boot) })
-}
-
 // all returns the streams in the order of their boots.
 func (c *catalog) all() []*stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.streams)
-}
-
-func (c *catalog) boots() map[bootName]bool {
-	boots := make(map[bootName]bool)
-	for _, s := range c.all() {
-		boots[s.boot] = true
-	}
-	return boots
 }
 
 // nextSegment returns the number of the next segment of the current boot.
@@ -143,7 +126,7 @@ func (c *catalog) sealCurrent() {
 func (c *catalog) close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sharedMode = true // progress is unknown from now on
+	c.closed = true
 	return closeSegments(c.streams)
 }
 

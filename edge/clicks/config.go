@@ -60,12 +60,6 @@ type Config struct {
 	// they are not retained.
 	KeepAcknowledged time.Duration
 
-	// Shared is the lock of a journal in Dir that another process has open, as returned by
-	// its [Journal.Lock]. Each of the two then keeps to the files of its own boots, until
-	// Adopt. Open takes the file even if it fails. Default: this journal is alone, and takes
-	// over the files of earlier boots.
-	Shared *os.File
-
 	// Profiler describes visitors. Default: only bots are told from people.
 	Profiler Profiler
 

@@ -33,9 +33,9 @@ const (
 	quarantineDir = "quarantine"
 )
 
-// openDirectory makes the directory if it is missing and locks it, or shares another
-// process's lock. The kernel releases the lock when the last process that shares it ends.
-func openDirectory(root string, shared *os.File, d disk) (*directory, error) {
+// openDirectory makes the directory if it is missing and locks it. The kernel releases
+// the lock when the process ends.
+func openDirectory(root string, d disk) (*directory, error) {
 	for _, dir := range []string{root, filepath.Join(root, deadDir), filepath.Join(root, quarantineDir)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
@@ -44,17 +44,6 @@ func openDirectory(root string, shared *os.File, d disk) (*directory, error) {
 	self, err := os.Open(root)
 	if err != nil {
 		return nil, err
-	}
-	if shared != nil {
-		own, err := self.Stat()
-		others, err2 := shared.Stat()
-		if err := errors.Join(err, err2, self.Close()); err != nil {
-			return nil, err
-		}
-		if !os.SameFile(own, others) {
-			return nil, fmt.Errorf("the lock that was handed over is not that of %s", root)
-		}
-		self = shared
 	}
 	err = unix.Flock(int(self.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -36,11 +35,6 @@ type Journal struct {
 	close  func() error // once
 	work   sync.WaitGroup
 	sealed chan struct{} // closed when nothing is recorded or batched any more
-
-	adopting struct {
-		sync.Mutex
-		over bool // nothing more is adopted
-	}
 }
 
 // base is common to the parts of a journal. Its fields do not change after Open.
@@ -75,13 +69,8 @@ func (s signal) set() {
 // Open opens the journal of a new boot, and takes over the files of earlier boots: they
 // become batches of the boots that recorded them. A full disk is no error: clicks are
 // dropped, and counted, until there is room.
-func Open(cfg Config) (_ *Journal, err error) {
-	defer func() {
-		if err != nil && cfg.Shared != nil {
-			err = errors.Join(err, ignoreClosed(cfg.Shared.Close()))
-		}
-	}()
-	cfg, err = cfg.withDefaults()
+func Open(cfg Config) (*Journal, error) {
+	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("click journal: %w", err)
 	}
@@ -120,19 +109,12 @@ func newJournal(cfg Config) (*Journal, error) {
 		return nil, err
 	}
 	j.shipper = newShipper(b, j.catalog, j.retention, j.batcher, j.sealed)
-	b.dir, err = openDirectory(cfg.Dir, cfg.Shared, cfg.disk)
+	b.dir, err = openDirectory(cfg.Dir, cfg.disk)
 	return j, err
 }
 
 func (j *Journal) start() error {
-	var ordinal uint32
-	var err error
-	if j.cfg.Shared != nil {
-		j.catalog.sharedMode = true
-		ordinal, err = j.lastOrdinal()
-	} else {
-		ordinal, err = j.recoverAll()
-	}
+	ordinal, err := j.recoverAll()
 	if err != nil {
 		return err
 	}
@@ -169,9 +151,6 @@ func (j *Journal) start() error {
 func (j *Journal) Seal() error { return j.seal() }
 
 func (j *Journal) sealNow() error {
-	j.adopting.Lock()
-	j.adopting.over = true
-	j.adopting.Unlock()
 	j.recorder.close()
 	close(j.stop)
 	j.work.Wait()
@@ -195,54 +174,6 @@ func (j *Journal) closeNow() error {
 	j.shipper.close()
 	j.unzip.Close()
 	return errors.Join(err, j.catalog.close(), j.batcher.close(), j.compactor.close(), j.dir.close())
-}
-
-// Lock returns the journal's share in the lock of its directory. Another process that
-// receives it may open a journal there in shared mode: see [Config].Shared. The file
-// remains the journal's own.
-func (j *Journal) Lock() *os.File { return j.dir.self }
-
-// Adopt takes over the files of every other boot in the directory, as Open does when it
-// is alone. The caller ensures that no other process has a journal there any more: boots
-// have one writer, and their batches one sender. Adopt may run while clicks are recorded
-// and shipped. After Seal it does nothing: the next start will.
-func (j *Journal) Adopt() error {
-	j.adopting.Lock()
-	defer j.adopting.Unlock()
-	if j.adopting.over {
-		return nil
-	}
-	boots, err := j.survey(j.catalog.boots())
-	if err != nil {
-		return fmt.Errorf("take over clicks in %s: %w", j.cfg.Dir, err)
-	}
-	streams, err := j.reviveAll(boots)
-	if err != nil {
-		return fmt.Errorf("take over clicks in %s: %w", j.cfg.Dir, err)
-	}
-	j.catalog.adopt(streams)
-	j.batchWaits.set()
-	j.mayBatch.set()
-	j.compacted.set()
-	return nil
-}
-
-// lastOrdinal finds the ordinal of the last boot without changing the directory.
-func (j *Journal) lastOrdinal() (ordinal uint32, err error) {
-	entries, err := os.ReadDir(j.dir.root)
-	for _, e := range entries {
-		if n, ok := parseName(e.Name()); ok {
-			ordinal = max(ordinal, n.boot.ordinal)
-		}
-	}
-	return ordinal, err
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, os.ErrClosed) {
-		return nil
-	}
-	return err
 }
 
 // diskFailed counts and logs a failure of the disk.

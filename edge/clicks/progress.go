@@ -9,7 +9,7 @@ type Progress struct {
 	Pending uint64
 
 	// Until is a time before which all clicks are acknowledged. It is zero when it is
-	// unknown: while clicks of earlier boots wait, or of another process in shared mode.
+	// unknown: while clicks of earlier boots wait.
 	Until time.Time
 }
 
@@ -75,7 +75,7 @@ func (j *Journal) Progress() Progress {
 	c := j.catalog
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	old := c.sharedMode
+	old := c.closed
 	out := Progress{Pending: recorded - min(recorded, c.gathered)}
 	for _, s := range c.streams {
 		old = old || s != c.current && !s.empty()

@@ -52,19 +52,6 @@ func TestProgress_IsUnknownWhileClicksOfAnEarlierStartWait(t *testing.T) {
 	require.False(t, j.Progress().Until.IsZero())
 }
 
-func TestProgress_IsUnknownNextToAProcessThatMayHaveClicks(t *testing.T) {
-	cp := newControlPlane(t)
-	cfg := config(t.TempDir())
-	old := open(t, cfg)
-	record(t, old, "spring", 3)
-	next := beside(t, old, cfg)
-	require.NoError(t, old.Close())
-	require.NoError(t, next.Seal())
-	require.NoError(t, next.Ship(t.Context(), cp.shipping()))
-	require.True(t, next.Progress().Until.IsZero(), "no one has taken over yet what is there")
-	require.NoError(t, next.Close())
-}
-
 func TestProgress_FollowsTheAcknowledgements(t *testing.T) {
 	cp := newControlPlane(t)
 	cfg := config(t.TempDir())

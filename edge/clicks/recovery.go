@@ -16,7 +16,7 @@ import (
 // last boot. It fails only if the directory cannot be read or changed; a damaged file
 // goes to quarantine.
 func (j *Journal) recoverAll() (ordinal uint32, err error) {
-	boots, err := j.survey(nil)
+	boots, err := j.survey()
 	if err == nil {
 		j.catalog.streams, err = j.reviveAll(boots)
 	}
@@ -26,9 +26,9 @@ func (j *Journal) recoverAll() (ordinal uint32, err error) {
 	return ordinal, err
 }
 
-// survey sorts the directory's files by boot, except those of known boots. Foreign files
-// go to quarantine. Unfinished files are removed, unless a known boot may be making them.
-func (j *Journal) survey(known map[bootName]bool) (map[bootName]*remains, error) {
+// survey sorts the directory's files by boot. Foreign files go to quarantine. Unfinished
+// files are removed.
+func (j *Journal) survey() (map[bootName]*remains, error) {
 	entries, err := os.ReadDir(j.dir.root)
 	if err != nil {
 		return nil, err
@@ -38,8 +38,8 @@ func (j *Journal) survey(known map[bootName]bool) (map[bootName]*remains, error)
 		file, unfinished := strings.CutPrefix(e.Name(), temporary)
 		n, ok := parseName(file)
 		switch {
-		case e.IsDir(), ok && known[n.boot]:
-		case unfinished && (ok || known == nil):
+		case e.IsDir():
+		case unfinished:
 			err = j.dir.remove(e.Name())
 		case ok:
 			r := boots[n.boot]
@@ -48,7 +48,7 @@ func (j *Journal) survey(known map[bootName]bool) (map[bootName]*remains, error)
 				boots[n.boot] = r
 			}
 			r.add(n)
-		case known == nil:
+		default:
 			err = j.quarantine(e.Name())
 		}
 		if err != nil {

@@ -43,12 +43,12 @@ func (b *spender) bindStore(store *store, through func(*http.Transport) http.Rou
 }
 
 // open is called when the directory is there.
-func (b *spender) open(dir, node string, shared bool) {
+func (b *spender) open(dir, node string) {
 	if b.store.Load() != nil {
 		return
 	}
 	cfg := b.config
-	cfg.Dir, cfg.Node, cfg.Shared = dir, node, shared
+	cfg.Dir, cfg.Node = dir, node
 	s, err := budgets.Open(cfg)
 	if err != nil {
 		b.log.Error("cannot open the grants of click budgets; links with exact budgets are not redirected", "error", err)
@@ -56,13 +56,6 @@ func (b *spender) open(dir, node string, shared bool) {
 	}
 	b.store.Store(s)
 	close(b.opened)
-}
-
-// adopt takes over the accounts of processes that have ended.
-func (b *spender) adopt() {
-	if s := b.store.Load(); s != nil {
-		s.Adopt()
-	}
 }
 
 // run asks for clicks until ctx ends, and returns those that are left.

@@ -7,7 +7,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +29,6 @@ type recorder struct {
 	through func(*http.Transport) http.RoundTripper // to the control plane
 	places  *audience.Places                        // the server's too; nil: countries and cities are not known
 	replica replicated                              // set by bindStore
-	beside  *os.File                                // lock of a predecessor's journal; nil: there is none
 
 	journal atomic.Pointer[clicks.Journal]
 	missed  atomic.Uint64
@@ -105,15 +103,6 @@ func (c *recorder) names() []string {
 	return nil
 }
 
-// adopt takes over the clicks of processes that have ended.
-func (c *recorder) adopt() {
-	if j := c.journal.Load(); j != nil {
-		if err := j.Adopt(); err != nil {
-			c.log.Error("cannot take over the clicks of another process; the next start tries again", "error", err)
-		}
-	}
-}
-
 // open is called when the directory is there, again each time after the replica in it
 // could not be opened.
 func (c *recorder) open(dir, node string) {
@@ -128,8 +117,7 @@ func (c *recorder) open(dir, node string) {
 
 func (c *recorder) tryOpen(dir, node string) bool {
 	cfg := c.config
-	cfg.Dir, cfg.Node, cfg.Shared = dir, node, c.beside
-	c.beside = nil // Open owns it now
+	cfg.Dir, cfg.Node = dir, node
 	j, err := clicks.Open(cfg)
 	if err != nil {
 		c.log.Error("cannot open the click journal; clicks are lost", "error", err, "missed", c.missed.Load())
@@ -198,21 +186,22 @@ func (s historyStamp) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.next.RoundTrip(r)
 }
 
-// seal follows the last redirect: it makes batches of all clicks, and lets ship send
-// them for a moment. The next start sends the rest.
-func (c *recorder) seal(context.Context) error {
+// seal follows the last redirect: it makes batches of all clicks and, if wait, lets ship
+// send them for a moment. The next start sends the rest.
+func (c *recorder) seal(wait bool) {
 	j := c.journal.Load()
 	if j == nil {
-		return nil
+		return
 	}
 	if err := j.Seal(); err != nil {
 		c.log.Error("cannot seal the click journal; the next start takes it over", "error", err)
 	}
-	select {
-	case <-c.shipped:
-	case <-time.After(time.Second):
+	if wait {
+		select {
+		case <-c.shipped:
+		case <-time.After(time.Second):
+		}
 	}
-	return nil
 }
 
 // close closes the journal after ship has returned.

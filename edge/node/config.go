@@ -1,9 +1,10 @@
 // Package node runs an edge: it opens the data directory, the listeners and the replica,
-// follows the control plane, answers redirects, ships clicks, and hands over to a
-// successor. The packages next to it do the work; this package connects them.
+// follows the control plane, answers redirects, ships clicks, and restarts without losing
+// a request. The packages next to it do the work; this package connects them.
 package node
 
 import (
+	"os"
 	"time"
 
 	"waypost"
@@ -12,6 +13,7 @@ import (
 	"waypost/edge/replica"
 	"waypost/edge/server"
 	"waypost/internal/failpoint"
+	"waypost/internal/restart"
 )
 
 // Config describes an edge.
@@ -36,10 +38,11 @@ type Config struct {
 	GeoIP        string // MaxMind database; "": countries and cities are not known
 	ClickJournal int64  // bytes on disk; 0: the journal chooses
 
-	Takeover        bool          // take the place of the edge that runs in DataDir, if one does
 	DrainDelay      time.Duration // between the end of readiness and the end of serving
 	ShutdownTimeout time.Duration // for requests under way at the end; default 5 s
-	TakeoverTimeout time.Duration // until a successor must be ready
+
+	Sockets  *restart.Sockets // left by the program before, or by systemd; nil: there are none
+	Restarts <-chan os.Signal // each asks for a restart with the program on the disk
 }
 
 // withDefaults fills in what tests of whole processes set otherwise. The parts have
@@ -67,7 +70,7 @@ type Control struct {
 }
 
 // Listen holds addresses, HOST:PORT. The flag that belongs to an address is named in
-// errors, and to a successor.
+// errors.
 type Listen struct {
 	Addr  string   // of the redirects; --addr
 	Admin string   // --admin-addr

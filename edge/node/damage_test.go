@@ -65,7 +65,7 @@ func TestEdgeNode_ADamagedReplicaIsStaleUntilItIsRepaired(t *testing.T) {
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	s := &store{node: "e1", config: replica.Config{Logger: log}, log: log}
-	s.set(db, nil)
+	s.set(db)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	e := &edge{
 		clicks: &recorder{},
@@ -76,7 +76,7 @@ func TestEdgeNode_ADamagedReplicaIsStaleUntilItIsRepaired(t *testing.T) {
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
 	home := replication.FollowConfig{URL: web.URL, Sink: s, Silence: time.Minute, Logger: log}
 	e.sources = sources.New(sources.Config{URLs: []string{web.URL}, Follow: home})
-	e.following, err = newFollowing(false, replication.Status{}, func(replication.Status) (*replication.Follower, error) {
+	e.following, err = newFollowing(replication.Status{}, func(replication.Status) (*replication.Follower, error) {
 		return replication.NewFollower(home)
 	})
 	require.NoError(t, err)

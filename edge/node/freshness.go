@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,10 +21,8 @@ type freshness struct {
 	latest atomic.Pointer[headSeen]
 	news   chan struct{} // holds a token when latest may be newer than the file
 
-	mu    sync.Mutex // guards the fields below, also while the disk works; not taken by redirects and look
-	kept  *headSeen  // contents of the file, by this process
-	given bool       // a successor has the directory
-	fails bool       // the last write of the file failed
+	kept  *headSeen // contents of the file, by this process; owned by the goroutine that saves
+	fails bool      // the last write of the file failed; owned likewise
 }
 
 // begin counts from now, or from what the process before has seen. It is called first,
@@ -112,10 +109,8 @@ type headStore interface {
 // save makes durable what was seen since the last call. The replica that a crash leaves
 // was at the head at the time in the file, or is newer.
 func (f *freshness) save(s headStore, log *slog.Logger) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	latest := f.latest.Load()
-	if f.given || latest == f.kept {
+	if latest == f.kept {
 		return
 	}
 	err := s.Sync()
@@ -132,19 +127,4 @@ func (f *freshness) save(s headStore, log *slog.Logger) {
 		log.Warn("cannot write down when the replica was last at the head: after a restart this edge looks older than it is", "error", err)
 	}
 	f.fails = err != nil
-}
-
-// give saves for the last time, because a successor writes the file from now on.
-func (f *freshness) give(s headStore, log *slog.Logger) {
-	f.save(s, log)
-	f.mu.Lock()
-	f.given = true
-	f.mu.Unlock()
-}
-
-// takeBack undoes give.
-func (f *freshness) takeBack() {
-	f.mu.Lock()
-	f.given = false
-	f.mu.Unlock()
 }

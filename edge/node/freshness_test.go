@@ -164,30 +164,6 @@ func TestTheAgeIsKeptAtOnceAndThenEveryTenSecondsWhileItMoves(t *testing.T) {
 	})
 }
 
-func TestWhatASuccessorKeepsItsPredecessorDoesNotOverwrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var f freshness
-		f.begin(time.Now(), headSeen{})
-		store, log := &keptHeads{synced: positionAt(1, 5)}, slog.New(slog.DiscardHandler)
-		f.save(store, log)
-		require.Empty(t, store.kept(), "it has seen nothing")
-		f.look(atHead(time.Now()))
-		f.give(store, log)
-		require.Len(t, store.kept(), 1)
-		time.Sleep(time.Minute)
-		var next freshness
-		next.begin(time.Now(), store.kept()[0])
-		require.Equal(t, f.age(), next.age(), "neither looks older than the other")
-
-		f.look(atHead(time.Now())) // it was under way
-		f.save(store, log)
-		require.Len(t, store.kept(), 1)
-		f.takeBack() // no successor came of it
-		f.save(store, log)
-		require.Len(t, store.kept(), 2)
-	})
-}
-
 func TestWhatACrashWouldTakeBackIsNotKeptAndAFullDiskIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f freshness

@@ -10,17 +10,16 @@ import (
 	"waypost/edge/gossip"
 )
 
-// gossiper is the edge's part in the gossip. It begins after the predecessor's part has
-// ended, because both have the same address.
+// gossiper is the edge's part in the gossip.
 type gossiper struct {
-	cfg gossip.Config
-	log *slog.Logger
-	due chan struct{}                 // closed when the predecessor's part has ended
-	now atomic.Pointer[gossip.Gossip] // nil: there is no gossip, or not yet
+	cfg   gossip.Config
+	log   *slog.Logger
+	stays func() bool                   // this edge is back in a moment, and says no goodbye
+	now   atomic.Pointer[gossip.Gossip] // nil: there is no gossip, or not yet
 }
 
-func newGossiper(cfg gossip.Config, log *slog.Logger) *gossiper {
-	return &gossiper{cfg: cfg, log: log, due: make(chan struct{})}
+func newGossiper(cfg gossip.Config, stays func() bool, log *slog.Logger) *gossiper {
+	return &gossiper{cfg: cfg, stays: stays, log: log}
 }
 
 func (e *edge) gossipConfig() gossip.Config {
@@ -32,18 +31,10 @@ func (e *edge) gossipConfig() gossip.Config {
 	return c
 }
 
-// start lets run join the gossip. It is called at most once.
-func (g *gossiper) start() { close(g.due) }
-
-// run joins the gossip once it may, and leaves it when ctx ends. An edge that cannot join
+// run joins the gossip, and leaves it when ctx ends. An edge that cannot join
 // serves without it, and tries again.
 func (g *gossiper) run(ctx context.Context) {
 	if g.cfg.Bind == "" {
-		return
-	}
-	select {
-	case <-g.due:
-	case <-ctx.Done():
 		return
 	}
 	for failures := 0; ; failures++ {
@@ -85,7 +76,8 @@ func (g *gossiper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// leave says goodbye, so that others do not take the end for a failure.
+// leave says goodbye, so that others do not take the end for a failure, unless this edge
+// only restarts.
 func (g *gossiper) leave(ctx context.Context) {
 	now := g.now.Load()
 	if now == nil {
@@ -93,8 +85,10 @@ func (g *gossiper) leave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := now.Leave(ctx); err != nil {
-		g.log.Debug("cannot leave the gossip", "error", err)
+	if !g.stays() {
+		if err := now.Leave(ctx); err != nil {
+			g.log.Debug("cannot leave the gossip", "error", err)
+		}
 	}
 	if err := now.Close(); err != nil {
 		g.log.Debug("cannot close the gossip", "error", err)

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -14,93 +13,39 @@ import (
 // errNoReplica is the answer of an edge that waits for its first snapshot.
 var errNoReplica = errors.New("this edge has no replica yet")
 
-// replicas are those that an edge has at a moment.
-type replicas struct {
-	live   *replica.DB // takes changes; nil while there is none, or a successor has it
-	frozen *replica.DB // answers in place of live during a takeover; see detach
-}
+// handle points to the replica, which may be missing, or opened late. Redirects and the
+// follower use it at the same time.
+type handle struct{ now atomic.Pointer[replica.DB] }
 
-// handle points to the replica, which may be missing, opened late, or swapped while it is
-// in use. Redirects and the follower use it at the same time; one goroutine at a time
-// changes it.
-type handle struct {
-	now atomic.Pointer[replicas] // both at once: a reader never finds neither during a swap
-}
+func (h *handle) set(db *replica.DB) { h.now.Store(db) }
 
-func (h *handle) set(live, frozen *replica.DB) { h.now.Store(&replicas{live: live, frozen: frozen}) }
-
-// live returns the replica that takes changes; nil: there is none.
-func (h *handle) live() *replica.DB {
-	if now := h.now.Load(); now != nil {
-		return now.live
-	}
-	return nil
-}
-
-// frozen returns the replica that answers during a takeover; nil: there is none.
-func (h *handle) frozen() *replica.DB {
-	if now := h.now.Load(); now != nil {
-		return now.frozen
-	}
-	return nil
-}
-
-// serving returns the replica that answers redirects; nil: there is none.
-func (h *handle) serving() *replica.DB {
-	now := h.now.Load()
-	if now == nil {
-		return nil
-	}
-	return cmp.Or(now.frozen, now.live)
-}
-
-// current returns the replica that takes changes or, while there is none, the one that
-// answers.
-func (h *handle) current() *replica.DB {
-	now := h.now.Load()
-	if now == nil {
-		return nil
-	}
-	return cmp.Or(now.live, now.frozen)
-}
+// current returns the replica; nil: there is none.
+func (h *handle) current() *replica.DB { return h.now.Load() }
 
 // Link implements [server.Links].
 func (h *handle) Link(domain waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
-	for {
-		db := h.serving()
-		if db == nil {
-			return waypost.Record{}, buf, false, errNoReplica
-		}
-		rec, grown, found, err := db.Link(domain, code, buf)
-		if err == nil || db == h.serving() {
-			return rec, grown, found, err
-		}
-		// The replica was closed meanwhile, and another one has its place.
+	if db := h.current(); db != nil {
+		return db.Link(domain, code, buf)
 	}
+	return waypost.Record{}, buf, false, errNoReplica
 }
 
 // Domain implements [server.Links].
 func (h *handle) Domain(host []byte) (waypost.DomainID, bool) {
-	for {
-		db := h.serving()
-		if db == nil {
-			return waypost.DefaultDomain, true // Link then reports the missing replica
-		}
-		id, known := db.Domain(host)
-		_, holds := db.Cluster()
-		if db != h.serving() {
-			continue
-		}
-		if !holds {
-			return waypost.DefaultDomain, true
-		}
-		return id, known
+	db := h.current()
+	if db == nil {
+		return waypost.DefaultDomain, true // Link then reports the missing replica
 	}
+	id, known := db.Domain(host)
+	if _, holds := db.Cluster(); !holds {
+		return waypost.DefaultDomain, true
+	}
+	return id, known
 }
 
 // Targets implements [server.Links].
 func (h *handle) Targets(domain waypost.DomainID) waypost.DomainTargets {
-	if db := h.serving(); db != nil {
+	if db := h.current(); db != nil {
 		return db.Targets(domain)
 	}
 	return waypost.DomainTargets{}
@@ -108,13 +53,13 @@ func (h *handle) Targets(domain waypost.DomainID) waypost.DomainTargets {
 
 // Maintained implements [server.Links].
 func (h *handle) Maintained(domain waypost.DomainID) bool {
-	db := h.serving()
+	db := h.current()
 	return db != nil && db.Maintained(domain)
 }
 
 // Salt implements [audience.Salts].
 func (h *handle) Salt(day int32) *waypost.Salt {
-	if db := h.serving(); db != nil {
+	if db := h.current(); db != nil {
 		return db.Salt(day)
 	}
 	return nil
@@ -123,7 +68,7 @@ func (h *handle) Salt(day int32) *waypost.Salt {
 // owner returns the workspace of the domain of a host, 0 for a shared one, and false if
 // there is none.
 func (h *handle) owner(host string) (waypost.WorkspaceID, bool) {
-	if db := h.serving(); db != nil {
+	if db := h.current(); db != nil {
 		return db.Owner(host)
 	}
 	return 0, false
@@ -166,10 +111,10 @@ func (h *handle) verifying() bool {
 	return db != nil && db.Verifying()
 }
 
-// damaged reports whether records of the replica that answers are known to be wrong or
+// damaged reports whether records are known to be wrong or
 // missing.
 func (h *handle) damaged() bool {
-	db := h.serving()
+	db := h.current()
 	if db == nil {
 		return false
 	}
@@ -214,13 +159,13 @@ func (h *handle) digest(at waypost.Position) (uint64, bool) {
 
 // Repairing implements [replication.Repairer].
 func (h *handle) Repairing() bool {
-	db := h.live()
+	db := h.current()
 	return db != nil && db.Repairing()
 }
 
 // Repair implements [replication.Repairer].
 func (h *handle) Repair(ctx context.Context, c replication.Cluster, e waypost.Epoch) (replication.Repair, error) {
-	db := h.live()
+	db := h.current()
 	if db == nil {
 		return nil, errNoReplica
 	}
@@ -229,7 +174,7 @@ func (h *handle) Repair(ctx context.Context, c replication.Cluster, e waypost.Ep
 
 // Compare implements [replication.Comparer].
 func (h *handle) Compare(ctx context.Context) (replication.Comparison, error) {
-	db := h.live()
+	db := h.current()
 	if db == nil {
 		return nil, errors.Join(replication.ErrUnsettled, errNoReplica)
 	}
@@ -238,7 +183,7 @@ func (h *handle) Compare(ctx context.Context) (replication.Comparison, error) {
 
 // Accept implements [replication.Accepter].
 func (h *handle) Accept(what replication.HoldKind, upTo waypost.Position) {
-	if db := h.live(); db != nil {
+	if db := h.current(); db != nil {
 		db.Accept(what, upTo)
 	}
 }

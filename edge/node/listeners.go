@@ -14,9 +14,9 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/edge/certs"
-	"waypost/edge/handover"
 	"waypost/edge/server"
 	"waypost/internal/listener"
+	"waypost/internal/restart"
 	"waypost/internal/services"
 )
 
@@ -31,63 +31,46 @@ type listeners struct {
 	certs *certs.Certificates // nil: no TLS
 }
 
-// namedListener is a listener under the name that a successor asks for: the flag and the
-// configured address, which may differ from the listener's own.
+// namedListener is a listener with the name of its socket (LISTEN_FDNAMES).
 type namedListener struct {
 	name string
 	net.Listener
 }
 
-func listenerName(flag, addr string) string { return flag + " " + addr }
+// Names of sockets.
+const (
+	redirectSocket = "redirects"
+	tlsSocket      = "tls"
+	adminSocket    = "admin"
+	relaySocket    = "relay"
+)
 
-// openListener opens a listener; errors name the flag.
-type openListener func(ctx context.Context, addr, flag string) (net.Listener, error)
-
-// listenerOf returns the way in which an edge opens its listeners. One that the
-// predecessor has is taken from there, with the connections that wait.
-func listenerOf(s *handover.Succession) openListener {
-	if s == nil {
-		return listener.Open
-	}
-	return func(ctx context.Context, addr, flag string) (net.Listener, error) {
-		name := listenerName(flag, addr)
-		f := s.Take(name)
-		if f == nil {
-			return listener.Open(ctx, addr, flag)
-		}
-		ln, err := net.FileListener(f)
-		if err = errors.Join(err, f.Close()); err != nil {
-			return nil, fmt.Errorf("take over %s: %w", name, err)
-		}
-		return ln, nil
-	}
-}
-
-// openListeners opens all listeners; after an error none stays open.
-func openListeners(ctx context.Context, cfg *Listen, open openListener) (*listeners, error) {
+// openListeners opens all listeners, or finds them among the sockets of the process.
+// After an error none stays open.
+func openListeners(ctx context.Context, cfg *Listen, sockets *restart.Sockets) (*listeners, error) {
 	l := &listeners{}
 	var errs error
-	one := func(addr, flag string) net.Listener {
+	one := func(name, addr, flag string) net.Listener {
 		if errs != nil {
 			return nil
 		}
-		ln, err := open(ctx, addr, flag)
+		ln, err := sockets.Open(ctx, name, addr, flag)
 		if err != nil {
 			errs = err
 			return nil
 		}
-		l.all = append(l.all, namedListener{listenerName(flag, addr), ln})
+		l.all = append(l.all, namedListener{name, ln})
 		return ln
 	}
-	l.addr, l.admin = one(cfg.Addr, "--addr"), one(cfg.Admin, "--admin-addr")
+	l.addr, l.admin = one(redirectSocket, cfg.Addr, "--addr"), one(adminSocket, cfg.Admin, "--admin-addr")
 	for _, addr := range cfg.More {
-		l.more = append(l.more, one(addr, "--listen"))
+		l.more = append(l.more, one(redirectSocket, addr, "--listen"))
 	}
 	for _, addr := range cfg.TLS {
-		l.tls = append(l.tls, one(addr, "--tls-addr"))
+		l.tls = append(l.tls, one(tlsSocket, addr, "--tls-addr"))
 	}
 	if cfg.Relay != "" {
-		l.relay = one(cfg.Relay, "--relay-addr")
+		l.relay = one(relaySocket, cfg.Relay, "--relay-addr")
 	}
 	if errs != nil {
 		return nil, errors.Join(errs, l.close())

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,13 +22,13 @@ import (
 	"waypost/edge/audience"
 	"waypost/edge/blocks"
 	"waypost/edge/certs"
-	"waypost/edge/handover"
 	"waypost/edge/report"
 	"waypost/edge/server"
 	"waypost/edge/sources"
 	"waypost/internal/admin"
 	"waypost/internal/datadir"
 	"waypost/internal/memlimit"
+	"waypost/internal/restart"
 	"waypost/internal/services"
 	"waypost/internal/systemd"
 	"waypost/replication"
@@ -37,18 +38,27 @@ import (
 // its lookup table: for the block cache and the memtables of its replica.
 const outsideHeap = 256 << 20
 
-// Run runs an edge until ctx ends, or until a successor serves in its place.
-func Run(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
-	e := &edge{cfg: cfg.withDefaults(), log: log, departed: make(chan struct{}), leaving: make(chan struct{})}
-	defer func() { err = errors.Join(err, e.close()) }()
+// Run runs an edge until ctx ends. A request to restart ends this program as well: then
+// Run returns only if the next program cannot be started.
+func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
+	e := &edge{cfg: cfg.withDefaults(), log: log, leaving: make(chan struct{})}
+	err := e.run(ctx)
+	err = errors.Join(err, e.close())
+	if !e.restarting.Load() || ctx.Err() != nil {
+		return errors.Join(err, e.held.Close())
+	}
+	if err != nil { // the next program finds the data as after a crash
+		e.log.Error("cannot end in order before the restart", "error", err)
+	}
+	return e.held.Exec()
+}
+
+func (e *edge) run(ctx context.Context) error {
 	if err := e.open(ctx); err != nil {
 		return err
 	}
-	if e.succession != nil {
-		if err := e.succession.Ready(ctx); err != nil {
-			return err
-		}
-	} else if _, holds := e.store.Cluster(); holds { // it serves what it holds from now on
+	// It serves what it holds from now on. After a restart it was never away.
+	if _, holds := e.store.Cluster(); holds && !e.cfg.Sockets.OfRestart() {
 		e.everyReporter(func(r *report.Reporter) { r.Announce(ctx, announceLimit) })
 	}
 	return services.Run(ctx, e.log, e.services()...)
@@ -72,11 +82,11 @@ func maxConnections(goMemory int64) int {
 const announceLimit = 500 * time.Millisecond
 
 // Check judges files that may change while an edge runs: its credential and certificates,
-// and the GeoIP database.
+// the GeoIP database, and the formats of its data.
 func Check(cfg Config) error {
 	_, err := openIdentity(&cfg, slog.New(slog.DiscardHandler))
 	secure, tlsErr := openRelayTLS(cfg.Relay, slog.New(slog.DiscardHandler))
-	err = errors.Join(err, tlsErr, secure.Close())
+	err = errors.Join(err, tlsErr, secure.Close(), checkFormats(cfg.DataDir))
 	if cfg.Certificates.CertFile != "" {
 		if fileErr := certs.CheckFiles(cfg.Certificates.CertFile, cfg.Certificates.KeyFile); fileErr != nil {
 			err = errors.Join(err, fmt.Errorf("tls: %w", fileErr))
@@ -115,11 +125,10 @@ type edge struct {
 	orders    *orders
 	requests  rate // of the server
 
-	succession *handover.Succession // nil: this edge has no predecessor
-	departure  *handover.Departure  // to the successor; valid once departed is closed
-	departed   chan struct{}        // closed when a successor serves
-	leaving    chan struct{}        // closed when this edge stops without a successor
-	stopping   atomic.Bool          // not ready any more
+	leaving    chan struct{} // closed when this edge stops for good
+	stopping   atomic.Bool   // not ready any more
+	restarting atomic.Bool   // another program continues in this process
+	held       restart.Held  // sockets for that program
 }
 
 // open opens and connects all parts. Nothing runs yet.
@@ -134,23 +143,17 @@ func (e *edge) open(ctx context.Context) (err error) {
 	if cfg.Server.MaxConnections == 0 {
 		cfg.Server.MaxConnections = maxConnections(debug.SetMemoryLimit(-1))
 	}
-	if cfg.Takeover {
-		if e.succession, err = claim(ctx, cfg, e.log); err != nil {
-			return err
-		}
-		if e.succession != nil {
-			e.closers = append(e.closers, e.succession.Close)
-		}
+	// A second start names the first one, instead of its address.
+	if _, err := datadir.Inspect(cfg.DataDir, datadir.Edge); err != nil {
+		return err
 	}
-	if e.succession == nil { // a second start names the first one, instead of its address
-		if _, err := datadir.Inspect(cfg.DataDir, datadir.Edge); err != nil {
-			return orTakeOver(err)
-		}
-	}
-	if e.listeners, err = openListeners(ctx, &cfg.Listen, listenerOf(e.succession)); err != nil {
+	if e.listeners, err = openListeners(ctx, &cfg.Listen, cfg.Sockets); err != nil {
 		return err
 	}
 	e.closers = append(e.closers, e.listeners.close)
+	if err := cfg.Sockets.Close(e.log); err != nil {
+		return err
+	}
 	e.registry = admin.NewRegistry(cfg.Version)
 	if e.controls, err = newControls(cfg.Control.URLs); err != nil {
 		return err
@@ -160,7 +163,7 @@ func (e *edge) open(ctx context.Context) (err error) {
 	}, e.log, e.registry)
 	e.budgets = newSpender(cfg, e.boot, e.clicks, e.log, e.registry)
 	e.blocks = e.newBlocks()
-	if e.store, err = openStore(cfg, e.log, e.registry, e.clicks, e.budgets, e.blocks, e.succession); err != nil {
+	if e.store, err = openStore(cfg, e.log, e.registry, e.clicks, e.budgets, e.blocks); err != nil {
 		return err
 	}
 	e.closers = append(e.closers, e.store.close, e.clicks.close)
@@ -180,7 +183,7 @@ func (e *edge) open(ctx context.Context) (err error) {
 func (e *edge) connect() error {
 	cfg, now, before := &e.cfg, time.Now(), e.store.recallHead()
 	e.freshness.begin(now, before)
-	e.gossip = newGossiper(e.gossipConfig(), e.log)
+	e.gossip = newGossiper(e.gossipConfig(), e.restarting.Load, e.log)
 	e.sources = sources.New(sources.Config{
 		URLs: cfg.Control.URLs, Logger: e.log,
 		Follow: replication.FollowConfig{
@@ -192,7 +195,7 @@ func (e *edge) connect() error {
 	if e.relay, err = newRelay(e); err != nil {
 		return err
 	}
-	e.following, err = newFollowing(e.succession != nil, before.heard(now), func(before replication.Status) (*replication.Follower, error) {
+	e.following, err = newFollowing(before.heard(now), func(before replication.Status) (*replication.Follower, error) {
 		return replication.NewFollower(e.sources.Follow(before))
 	})
 	if err != nil {
@@ -231,10 +234,10 @@ func (e *edge) services() []services.Stage {
 		{
 			{Name: "admin listener", Run: e.serveAdmin}, // open while requests under way end
 			job("gossip", e.gossip.run),
-			job("reports", e.report), // until a successor reports, or this edge leaves
+			job("reports", e.report), // until this edge leaves
 		},
 		{
-			{Name: "click shipping", Run: e.clicks.ship, Stop: e.clicks.seal}, // until the last redirect's click
+			{Name: "click shipping", Run: e.clicks.ship, Stop: e.sealClicks}, // until the last redirect's click
 			job("click budgets", e.budgets.run),
 			job("blocks", e.blocks.Run),
 			job("freshness", e.keepFreshness),
@@ -252,31 +255,22 @@ func (e *edge) services() []services.Stage {
 			job("explanations", func(ctx context.Context) { e.orders.run(ctx, e.orders.explanations, e.answerVisitor) }),
 			job("drains", func(ctx context.Context) { e.orders.run(ctx, e.orders.drains, e.orders.drain) }),
 			job("places", e.clicks.watchPlaces),
-			{Name: "takeover", Run: func(ctx context.Context) error { e.succeed(ctx); return e.giveWay(ctx) }},
+			{Name: "restart", Run: e.awaitRestart},
 		}),
 		{{Name: "announcement", Run: e.announce}},
 	}
 }
 
-// serveAdmin answers operators, until a successor does.
+// serveAdmin answers operators.
 func (e *edge) serveAdmin(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-e.departed:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	operators := admin.Listener{Addr: e.cfg.Listen.Admin, Ready: e.ready, Metrics: e.registry, Members: e.gossip, Logger: e.log}
 	return operators.Serve(ctx, e.listeners.admin)
 }
 
 // report reports to every control plane, because each answers callers that wait for
-// edges from its own view of the fleet. An edge without a successor says that it leaves
-// when it answers nothing any more, and once more at the end, which counts the clicks
-// shipped meanwhile. With a successor the edge stays, so it says nothing.
+// edges from its own view of the fleet. An edge that stops says that it leaves when it
+// answers nothing any more, and once more at the end, which counts the clicks shipped
+// meanwhile. An edge that restarts stays, so it says nothing.
 func (e *edge) report(ctx context.Context) {
 	reporting, end := context.WithCancel(ctx)
 	defer end()
@@ -289,7 +283,7 @@ func (e *edge) report(ctx context.Context) {
 	}()
 	e.everyReporter(func(r *report.Reporter) { r.Run(reporting) })
 	for range 2 {
-		if !e.hasDeparted() {
+		if !e.restarting.Load() {
 			e.everyReporter(func(r *report.Reporter) { r.Farewell(context.WithoutCancel(ctx)) })
 		}
 		<-ctx.Done()
@@ -315,12 +309,15 @@ func (e *edge) answer(ctx context.Context, order int64, outcome api.EdgeOutcome)
 	return final, err
 }
 
+// sealClicks leaves the clicks to the next program, or ships them.
+func (e *edge) sealClicks(context.Context) error {
+	e.clicks.seal(!e.restarting.Load())
+	return nil
+}
+
 // keepFreshness keeps the age of the replica for the next process.
 func (e *edge) keepFreshness(ctx context.Context) {
 	e.freshness.run(ctx, func() { e.freshness.save(e.store, e.log) })
-	if e.hasDeparted() {
-		return
-	}
 	e.freshness.save(e.store, e.log)
 	if err := e.store.trust.Save(); err != nil {
 		e.log.Error("cannot save the newest signed position", "error", err)
@@ -332,6 +329,7 @@ func (e *edge) announce(ctx context.Context) error {
 	addr, adminAddr := e.listeners.addr.Addr().String(), e.listeners.admin.Addr().String()
 	err := admin.WriteStatus(e.cfg.StatusFile, admin.Status{
 		PID: os.Getpid(), Role: "edge", Node: e.store.node, Region: string(e.cfg.Region), Addr: addr, AdminAddr: adminAddr,
+		Boot:   hex.EncodeToString(e.boot[:]),
 		Listen: addressesOf(e.listeners.more), TLS: addressesOf(e.listeners.tls), Relay: e.listeners.relayAddr(),
 	})
 	if err != nil {
@@ -340,6 +338,7 @@ func (e *edge) announce(ctx context.Context) error {
 	if err := systemd.Ready(ctx); err != nil {
 		e.log.Error("cannot notify the service manager of readiness", "error", err)
 	}
+	e.keepOutcome(serving)
 	e.log.Info("edge is listening", "addr", addr, "admin_addr", adminAddr, "version", e.cfg.Version)
 	return nil
 }
@@ -365,7 +364,7 @@ func (e *edge) serverConfig() server.Config {
 	if e.clicks.places != nil {
 		c.Places = e.clicks.places
 	}
-	c.Blocks = e.blocks
+	c.Blocks, c.DrainTime = e.blocks, drainTime
 	c.Version, c.Region, c.Node = e.cfg.Version, e.cfg.Region, e.store.node
 	c.Staleness, c.Logger, c.Metrics = e.staleness, e.log, e.registry
 	return c
@@ -387,38 +386,45 @@ func (e *edge) reportNow() {
 	e.relay.ask(e.store.Position())
 }
 
-// stopServing stops the redirects. A successor, if there is one, answers already.
+// stopServing stops the redirects. Before a restart the sockets stay open, so that new
+// connections wait for the next program.
 func (e *edge) stopServing(ctx context.Context) error {
-	if !e.hasDeparted() {
-		if err := systemd.Stopping(ctx); err != nil {
-			e.log.Warn("cannot notify the service manager of the stop", "error", err)
-		}
-		defer close(e.leaving)
-		return e.drain(ctx)
+	if e.restarting.Load() {
+		e.holdSockets()
+		return e.drain(ctx, drainTime+restartPatience)
 	}
-	err := errors.Join(e.server.StopListening(), e.drain(ctx))
-	if err := e.departure.Drained(); err != nil {
-		e.log.Debug("cannot notify the successor", "error", err)
+	if err := systemd.Stopping(ctx); err != nil {
+		e.log.Warn("cannot notify the service manager of the stop", "error", err)
 	}
-	return errors.Join(err, e.departure.Close())
-}
-
-// drain lets load balancers turn away first, and then waits for requests under way, up to
-// a limit. Clients that keep connections open for longer do not make a stop fail.
-func (e *edge) drain(ctx context.Context) error {
+	defer close(e.leaving)
 	e.stopping.Store(true)
-	if e.cfg.DrainDelay > 0 && !e.hasDeparted() {
+	if e.cfg.DrainDelay > 0 { // load balancers turn away first
 		e.log.Info("stopping soon, and not ready any more", "in", e.cfg.DrainDelay)
 		<-time.After(e.cfg.DrainDelay)
 	}
-	limit, cancel := context.WithTimeout(ctx, e.cfg.ShutdownTimeout)
+	return e.drain(ctx, e.cfg.ShutdownTimeout)
+}
+
+const (
+	// drainTime is the time in which a stopping edge asks clients to close connections.
+	drainTime = 2 * time.Second
+
+	// restartPatience bounds the time for requests under way before a restart, because new
+	// connections wait meanwhile. Requests take milliseconds.
+	restartPatience = time.Second
+)
+
+// drain waits for requests under way, up to a limit. Clients that keep connections open
+// for longer do not make a stop fail.
+func (e *edge) drain(ctx context.Context, most time.Duration) error {
+	limit, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	if err := e.listeners.closeCertificates(); err != nil {
 		e.log.Warn("cannot close the certificates", "error", err)
 	}
 	err := e.server.Shutdown(limit)
 	if err != nil && limit.Err() != nil {
-		e.log.Warn("stopping with connections still open", "after", e.cfg.ShutdownTimeout)
+		e.log.Warn("stopping with connections still open", "after", most)
 		return nil
 	}
 	return err

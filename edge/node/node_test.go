@@ -34,7 +34,7 @@ func ending(t *testing.T, drain time.Duration) (*edge, <-chan api.EdgeReport) {
 	e := &edge{
 		clicks: &recorder{},
 		cfg:    Config{ShutdownTimeout: time.Minute, DrainDelay: drain}, log: slog.New(slog.DiscardHandler), listeners: &listeners{},
-		server: server.New(server.Config{}), departed: make(chan struct{}), leaving: make(chan struct{}),
+		server: server.New(server.Config{}), leaving: make(chan struct{}),
 	}
 	reporter, err := report.New(report.Config{
 		URL: control.URL, Node: "edge-1", Region: "eu", Boot: waypost.BootID{1}, Interval: time.Hour, Timeout: time.Minute,
@@ -73,10 +73,10 @@ func TestEdge_ReportsThatItLeavesOnceItAnswersNothing(t *testing.T) {
 	require.Empty(t, reports)
 }
 
-func TestEdge_DoesNotReportThatItLeavesWhenASuccessorServes(t *testing.T) {
+func TestEdge_DoesNotReportThatItLeavesWhenItRestarts(t *testing.T) {
 	e, reports := ending(t, 0)
 	ctx, end := context.WithCancel(t.Context())
-	close(e.departed)
+	e.restarting.Store(true)
 	end()
 	e.report(ctx)
 	require.Empty(t, reports)

@@ -219,7 +219,7 @@ type relaySource struct{ store *store }
 var errNoSource = errors.Join(replication.ErrNoSource, errNoReplica)
 
 func (s relaySource) db() (*replica.DB, error) {
-	if db := s.store.live(); db != nil {
+	if db := s.store.current(); db != nil {
 		return db, nil
 	}
 	return nil, errNoSource

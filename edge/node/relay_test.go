@@ -38,7 +38,7 @@ func relayed(t *testing.T) *store {
 	s := &store{}
 	s.trust, err = replication.NewTrust(nil, func([]byte) error { return nil })
 	require.NoError(t, err)
-	s.set(db, nil)
+	s.set(db)
 	return s
 }
 
@@ -112,7 +112,7 @@ func TestRelay_FollowersChangeToALaterSigningKeyWithIt(t *testing.T) {
 			web.Close()
 		}
 	})
-	followerOf(t, control.URL, store.live(), store.trust)
+	followerOf(t, control.URL, store.current(), store.trust)
 
 	type leaf struct {
 		sink  *replicationtest.Sink
@@ -175,7 +175,7 @@ func TestRelay_PassesOnOverTLSForHoldersOfATokenAlone(t *testing.T) {
 	require.NoError(t, err)
 	store := relayed(t)
 	source := replicationtest.NewSource()
-	replicationtest.Take(t, source, store.live())
+	replicationtest.Take(t, source, store.current())
 	server, err := replication.NewServer(replication.ServerConfig{Source: relaySource{store}, Logger: log})
 	require.NoError(t, err)
 	controls, err := newControls(cfg.Control.URLs)

@@ -49,7 +49,7 @@ func TestEdgeNode_ReportsThatItsSourceIsBusy(t *testing.T) {
 	home := replication.FollowConfig{URL: web.URL, Sink: e.store, Silence: time.Minute, Logger: log}
 	e.sources = sources.New(sources.Config{URLs: []string{web.URL}, Follow: home})
 	var err error
-	e.following, err = newFollowing(false, replication.Status{}, func(replication.Status) (*replication.Follower, error) {
+	e.following, err = newFollowing(replication.Status{}, func(replication.Status) (*replication.Follower, error) {
 		return replication.NewFollower(home)
 	})
 	require.NoError(t, err)

@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"waypost/edge/blocks"
-	"waypost/edge/handover"
 	"waypost/edge/replica"
 	"waypost/internal/atomicfile"
 	"waypost/internal/datadir"
@@ -29,18 +28,17 @@ import (
 // nothing behind.
 //
 // The fields above the blank line do not change. The follower's goroutine opens the
-// directory; a takeover swaps the replica while the follower is held.
+// directory.
 type store struct {
 	handle
-	root       string
-	region     string
-	config     replica.Config // without its directory
-	log        *slog.Logger
-	clicks     *recorder
-	budgets    *spender
-	blocks     *blocks.Blocks
-	trust      *replication.Trust
-	succession *handover.Succession // holds the locks of a predecessor; nil: there is none
+	root    string
+	region  string
+	config  replica.Config // without its directory
+	log     *slog.Logger
+	clicks  *recorder
+	budgets *spender
+	blocks  *blocks.Blocks
+	trust   *replication.Trust
 
 	node        string                 // this edge's name; kept in the directory
 	untilOpened atomic.Pointer[[]byte] // pinned key that waits for the directory
@@ -50,12 +48,11 @@ type store struct {
 
 func openStore(
 	cfg *Config, log *slog.Logger, meters prometheus.Registerer, clicks *recorder, budgets *spender,
-	blocked *blocks.Blocks, succession *handover.Succession,
+	blocked *blocks.Blocks,
 ) (*store, error) {
 	s := &store{
 		root: cfg.DataDir, region: string(cfg.Region), node: cfg.Node, config: cfg.Replica, log: log, clicks: clicks, budgets: budgets,
-		blocks: blocked,
-		opened: make(chan struct{}), succession: succession,
+		blocks: blocked, opened: make(chan struct{}),
 	}
 	s.config.Logger, s.config.Registerer = log, meters
 	clicks.bindStore(s)
@@ -64,13 +61,9 @@ func openStore(
 	if s.trust, err = replication.OpenTrust(filepath.Join(s.root, trustFile), s.keepTrust, log); err != nil {
 		return nil, err
 	}
-	if succession != nil {
-		clicks.beside = succession.Take(clickFile)
-		return s, s.takeOver()
-	}
 	marked, err := datadir.Inspect(cfg.DataDir, datadir.Edge)
 	if err != nil {
-		return nil, orTakeOver(err)
+		return nil, err
 	}
 	if !marked {
 		if s.node == "" {
@@ -84,11 +77,11 @@ func openStore(
 // open locks the directory, making it where it is missing, and opens the replica. After
 // an error it can be tried again.
 func (s *store) open() error {
-	dir, err := s.openDirectory()
+	dir, err := datadir.Open(s.root, datadir.Edge, 0o700)
 	if err != nil {
 		return err
 	}
-	if err := s.nameNode(dir.Path("node")); err != nil {
+	if err := errors.Join(s.nameNode(dir.Path("node")), keepFormats(dir.Path(formatsFile))); err != nil {
 		return errors.Join(err, dir.Close())
 	}
 	if pinned := s.untilOpened.Load(); pinned != nil {
@@ -103,8 +96,8 @@ func (s *store) open() error {
 	s.recall(db)
 	s.dir = dir
 	s.clicks.open(dir.Path("clicks"), s.node) // before the first redirect
-	s.budgets.open(dir.Path("budgets"), s.node, s.succession != nil)
-	s.set(db, nil)
+	s.budgets.open(dir.Path("budgets"), s.node)
+	s.set(db)
 	s.blocks.Open(dir.Path("blocks"), dir.Path("blocked"), s.isDefault) // before the first redirect
 	close(s.opened)
 	return nil
@@ -112,7 +105,7 @@ func (s *store) open() error {
 
 // ensure makes the directory if there is none.
 func (s *store) ensure() error {
-	if s.dir != nil || s.succession != nil {
+	if s.dir != nil {
 		return nil
 	}
 	return s.open()
@@ -165,7 +158,11 @@ func randomName() string {
 
 // close waits for calls of the replica that are under way.
 func (s *store) close() error {
-	errs := []error{s.release(), s.thaw()}
+	var errs []error
+	if db := s.current(); db != nil {
+		s.set(nil)
+		errs = append(errs, db.Close())
+	}
 	if s.dir != nil {
 		errs = append(errs, s.dir.Close())
 	}
@@ -174,29 +171,29 @@ func (s *store) close() error {
 
 // Apply implements [replication.Sink].
 func (s *store) Apply(ctx context.Context, b *replication.Batch) error {
-	db := s.live()
+	db := s.current()
 	if db == nil {
 		return errNoReplica
 	}
-	return errors.Join(db.Apply(ctx, b), s.preferFresh(db))
+	return db.Apply(ctx, b)
 }
 
 // Heartbeat implements [replication.Sink].
 func (s *store) Heartbeat(h replication.Head) error {
-	db := s.live()
+	db := s.current()
 	if db == nil {
 		return nil
 	}
-	return errors.Join(db.Heartbeat(h), s.preferFresh(db))
+	return db.Heartbeat(h)
 }
 
 // Restore implements [replication.Sink]. The first call makes the directory: it follows
 // the hello of a control plane that has let this edge in.
 func (s *store) Restore(ctx context.Context, c replication.Cluster) (replication.Restore, error) {
-	if s.live() == nil {
+	if s.current() == nil {
 		if err := s.open(); err != nil {
 			return nil, err
 		}
 	}
-	return s.live().Restore(ctx, c)
+	return s.current().Restore(ctx, c)
 }

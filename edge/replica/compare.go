@@ -44,8 +44,6 @@ func (db *DB) Compare(context.Context) (replication.Comparison, error) {
 		return nil, errClosed
 	case st == nil:
 		return nil, fmt.Errorf("%w: nothing is held yet", replication.ErrUnsettled)
-	case db.readOnly, db.mu.detached, st.pdb == nil:
-		return nil, errDetached
 	case db.mu.repairing != nil, st.applied.Load().repairing:
 		return nil, fmt.Errorf("%w: a repair is under way", replication.ErrUnsettled)
 	case st.health.failed() != nil:
@@ -99,7 +97,7 @@ func (c *comparison) reach(
 		switch {
 		case c.ended != nil:
 			err = c.ended
-		case c.serving.live.Load() != c.st || c.serving.mu.detached || p.Epoch != at.Epoch:
+		case c.serving.live.Load() != c.st || p.Epoch != at.Epoch:
 			err = errCompared
 		case at.Seq < c.from.Seq:
 			err = fmt.Errorf("%w: the source was read before the comparison began", replication.ErrUnsettled)

@@ -27,13 +27,12 @@ import (
 //	store-000008/                made of them; removed at Open without them
 //	quarantine-TIME-store-000006 could not be read; never removed
 //
-// Its fields are set when it is made, and dirLock when the directory changes hands.
+// Its fields are set when it is made.
 type storage struct {
 	cfg          *Config
 	metrics      *metrics
 	cache        *pebble.Cache
 	dirLock      *pebble.Lock // nil: the directory is not locked
-	readOnly     bool         // the replica is frozen: see Freeze
 	memTableSize int          // bytes
 	errorPause   time.Duration
 }
@@ -366,23 +365,4 @@ func (s *storage) quarantineStores(names []string, why error) error {
 	}
 	s.cfg.Points.Hit("forget stores: done")
 	return s.syncDir(s.cfg.Dir)
-}
-
-// moveWAL moves the WAL of a checkpoint, which Pebble copies next to the tables, to the
-// directory where stores have it.
-func (s *storage) moveWAL(dir string) error {
-	fs := s.cfg.FS
-	names, err := fs.List(dir)
-	wal := fs.PathJoin(dir, "wal")
-	if err = cmp.Or(err, fs.MkdirAll(wal, 0o700)); err != nil {
-		return err
-	}
-	for _, name := range names {
-		if strings.HasSuffix(name, ".log") {
-			if err := fs.Rename(fs.PathJoin(dir, name), fs.PathJoin(wal, name)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -65,7 +65,7 @@ type logIndex struct {
 }
 
 // loadLog reads the index of the log. It clears a log that does not end at the position.
-func (st *store) loadLog(readOnly bool) error {
+func (st *store) loadLog() error {
 	it, err := st.pdb.NewIter(&pebble.IterOptions{LowerBound: logStart, UpperBound: logEnd})
 	if err != nil {
 		return fmt.Errorf("read the log: %w", err)
@@ -92,10 +92,8 @@ func (st *store) loadLog(readOnly bool) error {
 	}
 	s := st.applied.Load()
 	if held && (err != nil || x.last != s.position.Seq || s.repairing) {
-		if !readOnly {
-			if err := st.pdb.DeleteRange(logStart, logEnd, pebble.NoSync); err != nil {
-				return fmt.Errorf("clear the log: %w", err)
-			}
+		if err := st.pdb.DeleteRange(logStart, logEnd, pebble.NoSync); err != nil {
+			return fmt.Errorf("clear the log: %w", err)
 		}
 		x, newest = logIndex{}, 0
 	}

@@ -117,13 +117,6 @@ func (n *notes) publishNotes() {
 	n.salts.Store(&t)
 }
 
-// share makes n read what other does. Neither is written afterwards.
-func (n *notes) share(other *notes) {
-	n.log, n.domains, n.byDay = other.log, other.domains, other.byDay
-	n.hosts.Store(other.hosts.Load())
-	n.salts.Store(other.salts.Load())
-}
-
 // loadNotes reads the records of domains and salts, and skips all others. Within each
 // slot links lie before them, and ranges and leases between them.
 func (st *store) loadNotes() (err error) {

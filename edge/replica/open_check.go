@@ -72,7 +72,7 @@ func (f *filler) verify(ctx context.Context) error {
 	s := f.serving
 	s.mu.Lock()
 	st := s.live.Load()
-	needed := st != nil && st.unverified() && f.usable(st)
+	needed := st != nil && st.unverified() && f.usable()
 	s.mu.Unlock()
 	if !needed {
 		return nil

@@ -208,7 +208,7 @@ func (db *DB) Degraded() error {
 	if err := db.failed(); err != nil {
 		return err
 	}
-	if db.closed.Load() || db.readOnly {
+	if db.closed.Load() {
 		return nil
 	}
 	return db.disk.low()
@@ -219,20 +219,14 @@ func (db *DB) writable() error {
 	switch {
 	case db.closed.Load():
 		return errClosed
-	case db.readOnly:
-		return errFrozen
-	case db.mu.detached:
-		return errDetached
 	}
 	return nil
 }
 
 // Errors of a replica in which something is missing.
 var (
-	errClosed   = waypost.Errorf(waypost.EUnavailable, "the replica is closed")
-	errFrozen   = waypost.Errorf(waypost.EUnavailable, "the replica is frozen")
-	errDetached = waypost.Errorf(waypost.EUnavailable, "the replica is detached from its directory")
-	errEmpty    = waypost.Errorf(waypost.EUnavailable, "the replica has not taken its first snapshot yet")
+	errClosed = waypost.Errorf(waypost.EUnavailable, "the replica is closed")
+	errEmpty  = waypost.Errorf(waypost.EUnavailable, "the replica has not taken its first snapshot yet")
 )
 
 // Interfaces by which a follower changes a replica, and others follow it.

@@ -75,7 +75,7 @@ func (s *scrubber) verifySlot(ctx context.Context, slot uint16) error {
 		return nil
 	}
 	defer st.unpin(slot)
-	if mu.detached || mu.repairing != nil || st.pdb == nil || st.applied.Load().repairing || st.health.failed() != nil {
+	if mu.repairing != nil || st.applied.Load().repairing || st.health.failed() != nil {
 		mu.Unlock()
 		return nil // it is under repair, or will be replaced
 	}

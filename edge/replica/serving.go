@@ -34,7 +34,6 @@ type serving struct {
 		sync.Mutex
 		restoring *restore      // nil: none is under way
 		repairing *repair       // nil: none is under way
-		detached  bool          // another process has the directory
 		hurry     chan struct{} // closed when replaced stores are to be removed without rests
 	}
 
@@ -77,17 +76,11 @@ func (s *serving) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.R
 			return rec, buf, false, errClosed
 		case st == nil:
 			return rec, buf, false, errEmpty
-		case st.pdb != nil:
-			if rec, grown, found, err = s.stored(st, slot, domain, code, buf); found && table != nil && !table.IsComplete() {
-				s.promotions.add(domain, code)
-			}
-			return rec, grown, found, err
 		}
-		st.unpin(slot)
-		if st.table.Load() == table { // the table was asked, and a detached replica has no store
-			s.metrics.unreadable.Inc()
-			return rec, buf, false, errDetached
+		if rec, grown, found, err = s.stored(st, slot, domain, code, buf); found && table != nil && !table.IsComplete() {
+			s.promotions.add(domain, code)
 		}
+		return rec, grown, found, err
 	}
 }
 
@@ -250,13 +243,6 @@ func (s *serving) Verified() bool {
 func (s *serving) Verifying() bool {
 	st := s.live.Load()
 	return st != nil && st.unverified()
-}
-
-// Detached reports whether the replica has released its directory.
-func (s *serving) Detached() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.detached
 }
 
 // failed returns the failure of the live store.

@@ -43,8 +43,6 @@ func (o *source) pinFit() (*store, *state, error) {
 	s := st.applied.Load()
 	var why error
 	switch {
-	case st.pdb == nil:
-		why = errDetached
 	case s.repairing || o.repairs.Load() > 0:
 		why = errors.New("it is being repaired")
 	case o.restores.Load() > 0:

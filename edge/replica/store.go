@@ -21,8 +21,8 @@ import (
 // one whose last readers are leaving.
 type store struct {
 	// Set when the store is opened.
-	name         string     // of its directory within the replica's
-	pdb          *pebble.DB // nil: the replica is detached
+	name         string // of its directory within the replica's
+	pdb          *pebble.DB
 	health       *health
 	memTableSize int // bytes
 	points       *failpoint.Points
@@ -118,7 +118,6 @@ func (s *storage) options() *pebble.Options {
 		WALDir:                      pebble.MakeStoreRelativePath(fs, "wal"), // so that diskGuard can tell its files
 		Cache:                       s.cache,
 		FormatMajorVersion:          pebble.FormatTableFormatV6, // pinned: see storeFormat
-		ReadOnly:                    s.readOnly,
 		MemTableSize:                uint64(s.memTableSize),
 		MemTableStopWritesThreshold: 16 * memTableLimit,
 		L0CompactionThreshold:       4,
@@ -196,7 +195,7 @@ func (s *storage) openExisting(name string) (*store, error) {
 	st.torn = errors.Is(torn, errManifest)
 	err = st.load()
 	if err == nil {
-		err = st.loadLog(s.readOnly)
+		err = st.loadLog()
 	}
 	if err == nil {
 		if f := st.health.lasting.Load(); f != nil {
@@ -313,9 +312,6 @@ func (st *store) room(ctx context.Context, n int) error {
 
 // scan visits every record, and returns the state at which they were read.
 func (st *store) scan(ctx context.Context, visit func(record []byte) error) (s state, err error) {
-	if st.pdb == nil {
-		return s, errDetached
-	}
 	it, err := st.pdb.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: []byte{prefixMeta}, UpperBound: recordEnd})
 	if err != nil {
 		return s, fmt.Errorf("scan: %w", err)

@@ -187,7 +187,7 @@ func (f *filler) fillTable(ctx context.Context) error {
 func (f *filler) fillable() (*store, *lookup.Table) {
 	s := f.serving
 	st := s.live.Load()
-	if st == nil || !f.usable(st) || f.budget == nil || s.retiring.Load() > 0 {
+	if st == nil || !f.usable() || f.budget == nil || s.retiring.Load() > 0 {
 		return nil, nil // when a store has been retired, the filler is woken again
 	}
 	t := st.table.Load()
@@ -204,9 +204,9 @@ func (f *filler) fillable() (*store, *lookup.Table) {
 	return st, t
 }
 
-// usable reports whether a live store can be read. The caller holds serving.mu.
-func (f *filler) usable(st *store) bool {
-	return st.pdb != nil && !f.serving.closed.Load() && !f.serving.mu.detached
+// usable reports whether the live store can be read. The caller holds serving.mu.
+func (f *filler) usable() bool {
+	return !f.serving.closed.Load()
 }
 
 const (
@@ -257,7 +257,7 @@ func (f *filler) step(ctx context.Context, w *storeWalk, first bool) (live bool,
 	mu, st := &f.serving.mu, w.st
 	mu.Lock()
 	defer mu.Unlock()
-	if st != f.serving.live.Load() || !f.usable(st) {
+	if st != f.serving.live.Load() || !f.usable() {
 		return false, nil
 	}
 	if first {
@@ -335,7 +335,7 @@ func (f *filler) promote(ctx context.Context) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		st := s.live.Load()
-		if st == nil || st.pdb == nil || s.closed.Load() || s.mu.detached {
+		if st == nil || s.closed.Load() {
 			return
 		}
 		t := st.table.Load()
@@ -377,6 +377,3 @@ func (f *filler) sizeCache() {
 		f.enlargeCache = nil
 	}
 }
-
-// errIncomplete is the reason why a replica cannot answer without its store.
-var errIncomplete = errors.New("the lookup table does not hold all links")

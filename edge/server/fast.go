@@ -32,7 +32,7 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 		host, ok = c.forwardedHost(r.ForwardedHost)
 	}
 	// A connection that was just told to end is left to fasthttp, whose hooks handle it.
-	if !ok || !c.phase.CompareAndSwap(phaseWaiting, phaseBusy) {
+	if !ok || !c.takeUp() {
 		return false, nil
 	}
 	counted := false // or about to be, so that the handler must not answer as well

@@ -10,7 +10,8 @@ import (
 // The phases of a connection. Shutdown ends only connections that wait. A busy one ends
 // after its answer, which asks the client to close.
 const (
-	phaseWaiting uint32 = iota // for the first byte of a request, or for a handshake
+	phaseNew     uint32 = iota // waits for the first byte of its first request, or for a handshake
+	phaseWaiting               // waits for the first byte of its next request
 	phaseBusy                  // with a request
 	phaseEnding                // told to end while it waited
 )
@@ -31,7 +32,7 @@ func (s *Server) follow(nc net.Conn, state fasthttp.ConnState) {
 // begin notes the first byte of a request. If the connection was told to end just
 // before, the request is still answered, and has its whole time.
 func (c *conn) begin(readTimeout time.Duration) {
-	if c.phase.CompareAndSwap(phaseWaiting, phaseBusy) {
+	if c.takeUp() {
 		return
 	}
 	c.ends.Lock()
@@ -42,19 +43,24 @@ func (c *conn) begin(readTimeout time.Duration) {
 	}
 }
 
+// takeUp makes a connection that waits busy, and reports false if it does not wait.
+func (c *conn) takeUp() bool {
+	return c.phase.CompareAndSwap(phaseWaiting, phaseBusy) || c.phase.CompareAndSwap(phaseNew, phaseBusy)
+}
+
 // rest notes that a request is answered.
 func (c *conn) rest() {
 	c.phase.Store(phaseWaiting)
 	if c.registry.ending.Load() {
-		c.end()
+		c.end(phaseWaiting)
 	}
 }
 
-// end ends the connection if it waits, and leaves a busy one alone.
-func (c *conn) end() {
+// end ends the connection if it is in a phase in which it waits.
+func (c *conn) end(phase uint32) {
 	c.ends.Lock()
 	defer c.ends.Unlock()
-	if c.phase.CompareAndSwap(phaseWaiting, phaseEnding) {
+	if c.phase.CompareAndSwap(phase, phaseEnding) {
 		_ = c.raw.SetReadDeadline(past) // an error means that it has ended
 	}
 }

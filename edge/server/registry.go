@@ -15,12 +15,13 @@ type registry struct {
 	limit   int // connections in all
 
 	open   atomic.Int64
-	ending atomic.Bool
+	ending atomic.Bool // a connection ends after its answer
 
 	mu struct {
 		sync.Mutex
 		first       *conn
 		byAddress   listeners.Addresses
+		endingNew   bool          // a connection ends before its first request
 		empty       chan struct{} // closed when no connection is left after end
 		emptyClosed bool
 	}
@@ -56,8 +57,8 @@ func (r *registry) add(c *conn) bool {
 	}
 	r.mu.first = c
 	r.open.Add(1)
-	if r.ending.Load() {
-		c.end() // it was accepted just before its listener was closed
+	if r.mu.endingNew {
+		c.end(phaseNew) // it was accepted just before its listener was closed
 	}
 	return true
 }
@@ -116,14 +117,15 @@ func (r *registry) remove(c *conn) {
 	r.closeEmpty()
 }
 
-// end ends all waiting connections, now and whenever one begins to wait. The channel is
-// closed when no connection is left.
-func (r *registry) end() <-chan struct{} {
+// end ends all connections in a phase in which they wait, now and whenever one comes into
+// it. The channel is closed when no connection is left.
+func (r *registry) end(phase uint32) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ending.Store(true)
+	r.mu.endingNew = r.mu.endingNew || phase == phaseNew
 	for c := r.mu.first; c != nil; c = c.entry.next {
-		c.end()
+		c.end(phase)
 	}
 	r.closeEmpty()
 	return r.mu.empty

@@ -120,19 +120,31 @@ func (s *Server) track(ln net.Listener) bool {
 	return true
 }
 
+// firstRequestTime bounds the wait for the first request of a connection that was
+// accepted just before a stop: a round trip to a far visitor.
+const firstRequestTime = 200 * time.Millisecond
+
 // Shutdown ends the service without failing a request. For DrainTime, or until no
 // connection is left, it goes on serving and asks every client to close its
-// connection after the answer. Then it stops listening, closes connections that wait for
-// their first or next request, and waits for the requests in flight. When ctx ends first,
-// it returns ctx's error, and leaves the remaining connections to the end of the process.
+// connection after the answer. Then it stops listening, and closes connections that wait
+// for their next request at once, and connections that wait for their first request a
+// moment later. It waits for the requests in flight. When ctx ends first, it returns
+// ctx's error, and leaves the remaining connections to the end of the process.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.drain(ctx)
 
 	// fasthttp does not know a listener yet whose Serve has only just begun.
-	err := s.StopListening()
+	err := s.stopListening()
+	empty := s.registry.end(phaseWaiting)
 	select {
-	case <-s.registry.end():
+	case <-empty:
+	case <-ctx.Done():
+	case <-time.After(firstRequestTime):
+	}
+	s.registry.end(phaseNew)
+	select {
+	case <-empty:
 	case <-ctx.Done():
 	}
 	if err := errors.Join(err, s.http.ShutdownWithContext(ctx)); err != nil {
@@ -141,8 +153,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// StopListening closes the listeners. Open connections go on until Shutdown.
-func (s *Server) StopListening() error {
+// stopListening closes the listeners.
+func (s *Server) stopListening() error {
 	s.mu.Lock()
 	listeners := s.mu.listeners
 	s.mu.listeners, s.mu.closed = nil, true

@@ -21,6 +21,7 @@ type Status struct {
 	Addr      string `json:"addr"`       // HOST:PORT of the service
 	AdminAddr string `json:"admin_addr"` // HOST:PORT of the admin listener
 
+	Boot   string   `json:"boot,omitempty"`       // of an edge: differs after each start of the program
 	Listen []string `json:"listen,omitempty"`     // HOST:PORT of an edge's other listeners
 	TLS    []string `json:"tls,omitempty"`        // HOST:PORT of the TLS listeners
 	Relay  string   `json:"relay_addr,omitempty"` // HOST:PORT at which other edges may follow this one

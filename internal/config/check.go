@@ -82,7 +82,6 @@ func (e *Edge) Check() error {
 		oneLine("edge.contact", e.Contact),
 		notNegative("edge.verify_interval", e.VerifyInterval),
 		notNegative("edge.drain_delay", e.DrainDelay),
-		positive("edge.takeover_timeout", e.TakeoverTimeout),
 	)
 }
 

@@ -68,38 +68,37 @@ type Control struct {
 
 // Edge is a redirect server with its replica.
 type Edge struct {
-	Addr            string        `yaml:"addr" help:"address of the redirects, HOST:PORT; :PORT takes IPv4 and IPv6"`
-	Listen          []string      `yaml:"listen" help:"more addresses of the redirects, HOST:PORT"`
-	AdminAddr       string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
-	Region          string        `yaml:"region" help:"region that this edge stands in"`
-	Node            string        `yaml:"node" help:"name of this edge; default: the region and random letters, kept in the data directory"`
-	ControlURLs     []string      `yaml:"control_urls" help:"control planes that share a database, or relays, such as http://10.0.0.1:8080: the edge follows the first, another one while that is gone or does not advance, and reports to all"`
-	Token           Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token; an edge that is enrolled needs none"`
-	TokenFile       string        `yaml:"token_file" help:"file that holds the token"`
-	EnrolToken      Secret        `yaml:"enrol_token" env:"WAYPOST_ENROL_TOKEN" flag:"-" help:"token of waypost edges enrol, with which this edge gets a credential of its own, once; another one later replaces that"`
-	EnrolTokenFile  string        `yaml:"enrol_token_file" env:"WAYPOST_ENROL_TOKEN_FILE" help:"file that holds the enrolment token"`
-	ControlCAFile   string        `yaml:"control_ca_file" help:"roots that the control plane's certificate may have, PEM, read again when they change; default: the system's"`
-	ClientCertFile  string        `yaml:"client_cert_file" help:"certificate chain that this edge shows to the control plane, PEM; read again for each connection"`
-	ClientKeyFile   string        `yaml:"client_key_file" help:"its private key, PEM"`
-	RelayAddr       string        `yaml:"relay_addr" help:"address on which other edges may follow this one instead of the control plane, HOST:PORT, at which they must reach it; their clicks and reports are passed on; empty: none do"`
-	RelayToken      Secret        `yaml:"relay_token" flag:"-" help:"token by which a relay knows the edges that follow it, at least 16 characters, the same on all of them; edges that have the edge token need none"`
-	RelayTokenFile  string        `yaml:"relay_token_file" help:"file that holds the relay token"`
-	RelayCertFile   string        `yaml:"relay_cert_file" help:"certificate chain that this relay shows to the edges that follow it, which then must speak TLS and show one too, PEM; read again when it changes; empty: plain HTTP"`
-	RelayKeyFile    string        `yaml:"relay_key_file" help:"its private key, PEM"`
-	RelayCAFile     string        `yaml:"relay_ca_file" help:"roots that the certificates of the edges that follow this one must have, PEM, read again when they change"`
-	RelayLog        string        `yaml:"relay_log" help:"disk space for the changes that a relay keeps, for 72 h at most; an edge that needs older ones takes a snapshot"`
-	DataDir         string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
-	StrictHosts     bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the shared domain"`
-	TrustedProxies  []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
-	ProxyProtocol   bool          `yaml:"proxy_protocol" help:"connections of trusted proxies begin with a PROXY header, version 1 or 2"`
-	GeoIP           string        `yaml:"geoip" help:"MaxMind database, .mmdb, of the countries and cities of visitors; read again when it changes; empty: neither is known"`
-	ClickJournal    string        `yaml:"click_journal" help:"disk space for clicks that are not counted yet, such as 4GiB, in addition to some MiB for files that are being made; auto: 2GiB, which is a week at 500 clicks a second, but at most half of what is free; when it fills, clicks that wait lose their detail first"`
-	VerifyInterval  time.Duration `yaml:"verify_interval" help:"time in which all links on disk are read once and held against their checksums and PostgreSQL's digest; what differs is fetched again; 0: never"`
-	MaxStaleness    time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
-	Contact         string        `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
-	StatusFile      string        `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
-	DrainDelay      time.Duration `yaml:"drain_delay" help:"how long a stopping edge serves on while /readyz says 503, so that load balancers turn away; then it stops"`
-	TakeoverTimeout time.Duration `yaml:"takeover_timeout" help:"how long a process that takes this one's place may take until it is ready; after that this one goes on"`
+	Addr           string        `yaml:"addr" help:"address of the redirects, HOST:PORT; :PORT takes IPv4 and IPv6"`
+	Listen         []string      `yaml:"listen" help:"more addresses of the redirects, HOST:PORT"`
+	AdminAddr      string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
+	Region         string        `yaml:"region" help:"region that this edge stands in"`
+	Node           string        `yaml:"node" help:"name of this edge; default: the region and random letters, kept in the data directory"`
+	ControlURLs    []string      `yaml:"control_urls" help:"control planes that share a database, or relays, such as http://10.0.0.1:8080: the edge follows the first, another one while that is gone or does not advance, and reports to all"`
+	Token          Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token; an edge that is enrolled needs none"`
+	TokenFile      string        `yaml:"token_file" help:"file that holds the token"`
+	EnrolToken     Secret        `yaml:"enrol_token" env:"WAYPOST_ENROL_TOKEN" flag:"-" help:"token of waypost edges enrol, with which this edge gets a credential of its own, once; another one later replaces that"`
+	EnrolTokenFile string        `yaml:"enrol_token_file" env:"WAYPOST_ENROL_TOKEN_FILE" help:"file that holds the enrolment token"`
+	ControlCAFile  string        `yaml:"control_ca_file" help:"roots that the control plane's certificate may have, PEM, read again when they change; default: the system's"`
+	ClientCertFile string        `yaml:"client_cert_file" help:"certificate chain that this edge shows to the control plane, PEM; read again for each connection"`
+	ClientKeyFile  string        `yaml:"client_key_file" help:"its private key, PEM"`
+	RelayAddr      string        `yaml:"relay_addr" help:"address on which other edges may follow this one instead of the control plane, HOST:PORT, at which they must reach it; their clicks and reports are passed on; empty: none do"`
+	RelayToken     Secret        `yaml:"relay_token" flag:"-" help:"token by which a relay knows the edges that follow it, at least 16 characters, the same on all of them; edges that have the edge token need none"`
+	RelayTokenFile string        `yaml:"relay_token_file" help:"file that holds the relay token"`
+	RelayCertFile  string        `yaml:"relay_cert_file" help:"certificate chain that this relay shows to the edges that follow it, which then must speak TLS and show one too, PEM; read again when it changes; empty: plain HTTP"`
+	RelayKeyFile   string        `yaml:"relay_key_file" help:"its private key, PEM"`
+	RelayCAFile    string        `yaml:"relay_ca_file" help:"roots that the certificates of the edges that follow this one must have, PEM, read again when they change"`
+	RelayLog       string        `yaml:"relay_log" help:"disk space for the changes that a relay keeps, for 72 h at most; an edge that needs older ones takes a snapshot"`
+	DataDir        string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
+	StrictHosts    bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the shared domain"`
+	TrustedProxies []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
+	ProxyProtocol  bool          `yaml:"proxy_protocol" help:"connections of trusted proxies begin with a PROXY header, version 1 or 2"`
+	GeoIP          string        `yaml:"geoip" help:"MaxMind database, .mmdb, of the countries and cities of visitors; read again when it changes; empty: neither is known"`
+	ClickJournal   string        `yaml:"click_journal" help:"disk space for clicks that are not counted yet, such as 4GiB, in addition to some MiB for files that are being made; auto: 2GiB, which is a week at 500 clicks a second, but at most half of what is free; when it fills, clicks that wait lose their detail first"`
+	VerifyInterval time.Duration `yaml:"verify_interval" help:"time in which all links on disk are read once and held against their checksums and PostgreSQL's digest; what differs is fetched again; 0: never"`
+	MaxStaleness   time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
+	Contact        string        `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
+	StatusFile     string        `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
+	DrainDelay     time.Duration `yaml:"drain_delay" help:"how long a stopping edge serves on while /readyz says 503, so that load balancers turn away; then it stops"`
 }
 
 // TLS is for an edge that visitors reach over TLS without a proxy in between.
@@ -154,10 +153,9 @@ func defaults(getenv func(string) string) Config {
 		},
 		Edge: Edge{
 			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", ClickJournal: "auto",
-			StrictHosts:     true,
-			VerifyInterval:  24 * time.Hour,
-			RelayLog:        "256MiB",
-			TakeoverTimeout: 30 * time.Second,
+			StrictHosts:    true,
+			VerifyInterval: 24 * time.Hour,
+			RelayLog:       "256MiB",
 		},
 		Dev: Dev{
 			DataDir: DefaultDataDir(getenv), ControlAddr: "127.0.0.1:8080",

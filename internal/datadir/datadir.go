@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -48,40 +49,38 @@ func (d *Dir) Path(names ...string) string {
 // Close lets go of the directory.
 func (d *Dir) Close() error { return d.lock.Close() }
 
-// Lock is the lock that this process has. Another process that gets it holds the
-// directory as well, until both have closed it: see Adopt. The file stays the Dir's.
-func (d *Dir) Lock() *os.File { return d.lock }
-
 // ErrInUse says that another process holds the directory.
 var ErrInUse = errors.New("in use")
 
-// Adopt is Open for a process that another one has given its lock, which is closed
-// when it is not that of the directory. Sign says later whose it is.
-func Adopt(root string, want Format, lock *os.File) (_ *Dir, err error) {
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, lock.Close())
+// Holder returns the id of the process that holds the directory.
+func Holder(root string) (pid int, err error) {
+	path := filepath.Join(root, lockName)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("no process runs in the data directory: %w", err)
+	}
+	if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		return 0, fmt.Errorf("%s names no process: %w", path, err)
+	}
+	lock, err := os.Stat(path)
+	if err != nil {
+		return 0, fmt.Errorf("data directory: %w", err)
+	}
+	// The process may have ended, and another one may have its id.
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, file := range files {
+		if held, err := os.Stat(file); err == nil && os.SameFile(held, lock) {
+			return pid, nil
 		}
-	}()
-	marker, err := readMarker(root)
-	if err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	if marker != string(want) {
-		return nil, fmt.Errorf("the data directory %s is of another kind or version (%q, not %q)", root, marker, want)
-	}
-	own, err := os.Stat(filepath.Join(root, lockName))
-	if err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
-	}
-	if given, err := lock.Stat(); err != nil || !os.SameFile(own, given) {
-		return nil, errors.Join(fmt.Errorf("the lock that was handed over is not that of %s", root), err)
-	}
-	return &Dir{root: root, lock: lock}, take(lock, root)
+	return 0, fmt.Errorf("no process runs in the data directory %s: the last one was %d, which has ended or is another user's", root, pid)
 }
 
-// Sign writes this process's id where others look for the holder's.
-func (d *Dir) Sign() error {
+// sign writes this process's id where others look for the holder's.
+func (d *Dir) sign() error {
 	if err := d.lock.Truncate(0); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
@@ -166,7 +165,7 @@ func (d *Dir) claim(want Format, marked bool) error {
 	if err := take(d.lock, d.root); err != nil {
 		return err
 	}
-	if err := d.Sign(); err != nil {
+	if err := d.sign(); err != nil {
 		return err
 	}
 	if marked {

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"waypost/internal/datadir"
 )
@@ -74,32 +74,16 @@ func TestAFirstStartThatWasKilledAtOnceIsNoObstacle(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-func TestALockThatIsHandedOverHoldsTheDirectoryUntilBothHaveLetGo(t *testing.T) {
+func TestHolder_NamesOnlyAProcessThatHoldsTheDirectory(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "edge")
-	first, err := datadir.Open(root, datadir.Edge, 0o700)
+	_, err := datadir.Holder(root)
+	require.ErrorContains(t, err, "no process runs in the data directory")
+	d, err := datadir.Open(root, datadir.Edge, 0o700)
 	require.NoError(t, err)
-	handOver := func() *os.File {
-		fd, err := unix.FcntlInt(first.Lock().Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		require.NoError(t, err)
-		return os.NewFile(uintptr(fd), "lock")
-	}
-	_, err = datadir.Adopt(root, datadir.Dev, handOver())
-	require.ErrorContains(t, err, "of another kind")
-	other := filepath.Join(t.TempDir(), "other")
-	foreign, err := datadir.Open(other, datadir.Edge, 0o700)
+	pid, err := datadir.Holder(root)
 	require.NoError(t, err)
-	_, err = datadir.Adopt(other, datadir.Edge, handOver())
-	require.ErrorContains(t, err, "is not that of")
-	require.NoError(t, foreign.Close())
-
-	second, err := datadir.Adopt(root, datadir.Edge, handOver())
-	require.NoError(t, err)
-	require.NoError(t, second.Sign())
-	require.NoError(t, first.Close())
-	_, err = datadir.Open(root, datadir.Edge, 0o700)
-	require.ErrorIs(t, err, datadir.ErrInUse)
-	require.NoError(t, second.Close())
-	third, err := datadir.Open(root, datadir.Edge, 0o700)
-	require.NoError(t, err)
-	require.NoError(t, third.Close())
+	require.Equal(t, os.Getpid(), pid)
+	require.NoError(t, d.Close())
+	_, err = datadir.Holder(root) // this process has the id, and not the directory
+	require.ErrorContains(t, err, "the last one was "+strconv.Itoa(pid)+", which has ended")
 }

@@ -33,6 +33,9 @@ func (c *child) Err() error {
 	return c.exit
 }
 
+// Renew asks the child to restart.
+func (c *child) Renew() error { return c.cmd.Process.Signal(syscall.SIGHUP) }
+
 // Stop asks with SIGTERM; when ctx ends first, it kills, and that is an error.
 func (c *child) Stop(ctx context.Context) error {
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -88,7 +91,7 @@ func (s *system) startEdge(i int, e edge) func(context.Context) (process, error)
 		c.StrictHosts = false
 		c.StatusFile = s.dir.Path("edge-" + string(e.Region) + ".status")
 		settings.Gossip = s.gossip(1 + i)
-		return s.startChild(ctx, "edge "+string(e.Region), settings.Environ("edge", "gossip", "log"), c.StatusFile, "edge", "--takeover", "--region", c.Region)
+		return s.startChild(ctx, "edge "+string(e.Region), settings.Environ("edge", "gossip", "log"), c.StatusFile, "edge", "--region", c.Region)
 	}
 }
 

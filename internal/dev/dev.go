@@ -38,7 +38,7 @@ type Config struct {
 	Stderr io.Writer // gets the log of every process, with its name in front
 	Color  bool      // of the names
 
-	// Renew, when something comes, renews the edges from the program as it is on the
+	// Renew, when something comes, restarts the edges with the program as it is on the
 	// disk then, without losing a request.
 	Renew <-chan os.Signal
 
@@ -192,7 +192,7 @@ func (s *system) serve(ctx context.Context, edges []*keeper, databaseURL string)
 		select {
 		case <-ctx.Done():
 		case <-s.cfg.Renew:
-			s.log.Info("renewing the edges")
+			s.log.Info("asking the edges to restart")
 			for _, k := range edges {
 				k.renew()
 			}

@@ -33,8 +33,6 @@ type keeper struct {
 	grace   time.Duration // for a clean stop
 	log     *slog.Logger
 
-	renewals chan struct{} // asks for the place of the process to be taken by a new one
-
 	stop    context.CancelFunc // nil before begin
 	stopped chan error         // gets the outcome of the last stop
 
@@ -48,16 +46,18 @@ func (s *system) keeper(
 	return &keeper{
 		name: name, start: start, changed: changed, grace: grace,
 		ended:   func(err error) { s.noteEnd(name, err) },
-		restart: s.cfg.Settings.Dev.Restart, log: s.log.With("process", name), renewals: make(chan struct{}, 1),
+		restart: s.cfg.Settings.Dev.Restart, log: s.log.With("process", name),
 	}
 }
 
-// renew lets a new process take the place of the present one, which it asks to give way
-// as it starts. Asking twice is asking once.
+// renew asks the process to restart, if it can.
 func (k *keeper) renew() {
-	select {
-	case k.renewals <- struct{}{}:
-	default:
+	p, ok := k.current().(interface{ Renew() error })
+	if !ok {
+		return // it is down, and starts again anyway
+	}
+	if err := p.Renew(); err != nil {
+		k.log.Error("cannot ask the process to restart", "error", err)
 	}
 }
 
@@ -106,9 +106,6 @@ func (k *keeper) keep(ctx context.Context, p process) error {
 		select {
 		case <-ctx.Done():
 			return k.stopNow(ctx, p)
-		case <-k.renewals:
-			p = k.replace(ctx, p)
-			continue
 		case <-p.Done():
 		}
 		k.log.Error("process ended", "pid", p.PID(), "error", p.Err(), "restart", k.restart)
@@ -124,29 +121,6 @@ func (k *keeper) keep(ctx context.Context, p process) error {
 		k.log.Info("started again", "pid", p.PID())
 		k.tell(p)
 	}
-}
-
-// replace starts a process that takes the place of p, and waits for p's end. Without
-// one, p goes on.
-func (k *keeper) replace(ctx context.Context, p process) process {
-	next, err := k.start(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			k.log.Error("process is not renewed", "error", err)
-		}
-		return p
-	}
-	k.log.Info("renewed", "pid", next.PID())
-	k.tell(next)
-	select {
-	case <-p.Done():
-	case <-time.After(k.grace):
-	case <-ctx.Done():
-	}
-	if err := k.stopNow(ctx, p); err != nil {
-		k.log.Error("the process that was replaced did not end in order", "error", err)
-	}
-	return next
 }
 
 // again tries until the process runs; nil when ctx has ended meanwhile.

@@ -2,13 +2,11 @@ package systemd_test
 
 import (
 	"net"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"waypost/internal/systemd"
 )
@@ -24,53 +22,25 @@ func manager(t *testing.T) *net.UnixConn {
 	return c
 }
 
-// hear reads what was said, and what came with it.
-func hear(t *testing.T, c *net.UnixConn) (string, []int) {
+// hear reads what was said.
+func hear(t *testing.T, c *net.UnixConn) string {
 	t.Helper()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
-	text, rights := make([]byte, 256), make([]byte, unix.CmsgSpace(4))
-	n, oob, _, _, err := c.ReadMsgUnix(text, rights)
+	text := make([]byte, 256)
+	n, err := c.Read(text)
 	require.NoError(t, err)
-	var fds []int
-	if oob > 0 {
-		controls, err := unix.ParseSocketControlMessage(rights[:oob])
-		require.NoError(t, err)
-		fds, err = unix.ParseUnixRights(&controls[0])
-		require.NoError(t, err)
-	}
-	return string(text[:n]), fds
+	return string(text[:n])
 }
 
 func TestTheManagerHearsOfStartAndStop(t *testing.T) {
 	c := manager(t)
 	require.NoError(t, systemd.Ready(t.Context()))
-	said, _ := hear(t, c)
-	require.Equal(t, "READY=1\n", said)
+	require.Equal(t, "READY=1\n", hear(t, c))
 	require.NoError(t, systemd.Stopping(t.Context()))
-	said, _ = hear(t, c)
-	require.Equal(t, "STOPPING=1\n", said)
-}
-
-func TestAHandOverWaitsUntilTheManagerHasHeardOfIt(t *testing.T) {
-	c := manager(t)
-	over := make(chan error, 1)
-	go func() { over <- systemd.HandOver(t.Context(), 4711) }()
-	said, _ := hear(t, c)
-	require.Equal(t, "MAINPID=4711\n", said)
-	said, fds := hear(t, c)
-	require.Equal(t, "BARRIER=1", said)
-	require.Len(t, fds, 1)
-	select {
-	case err := <-over:
-		require.Fail(t, "it did not wait", "%v", err)
-	default:
-	}
-	require.NoError(t, unix.Close(fds[0]))
-	require.NoError(t, <-over)
+	require.Equal(t, "STOPPING=1\n", hear(t, c))
 }
 
 func TestWithoutAManagerNothingIsSaid(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	require.NoError(t, systemd.Ready(t.Context()))
-	require.NoError(t, systemd.HandOver(t.Context(), os.Getpid()))
 }

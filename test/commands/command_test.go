@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -162,20 +161,20 @@ func TestABusyAddressEndsInOneLineBeforeAnythingIsStarted(t *testing.T) {
 }
 
 // loneEdge starts an edge that no control plane answers, and waits until it listens.
-func loneEdge(t *testing.T) *devtest.Process {
+func loneEdge(t *testing.T) (_ *devtest.Process, status string) {
 	dir := t.TempDir()
-	status := filepath.Join(dir, "status")
+	status = filepath.Join(dir, "status")
 	edge := devtest.Spawn(t, []string{
 		"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URLS=http://127.0.0.1:1", "WAYPOST_EDGE_TOKEN=0123456789abcdef",
 		"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "data"), "WAYPOST_EDGE_STATUS_FILE=" + status,
 	}, "edge", "--addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0")
 	devtest.AwaitStatus(t, status, func(s admin.Status) bool { return s.PID == edge.PID() })
-	return edge
+	return edge, status
 }
 
 // A panic ends a Go program with the same status as SIGQUIT.
 func TestUnits_StayDownForAWrongConfigurationAlone(t *testing.T) {
-	edge := loneEdge(t)
+	edge, _ := loneEdge(t)
 	edge.Signal(syscall.SIGQUIT)
 	crashed, wrong := edge.Exited(), devtest.Run(t, nil, "edge").Code
 	require.NotEqual(t, crashed, wrong)
@@ -186,20 +185,16 @@ func TestUnits_StayDownForAWrongConfigurationAlone(t *testing.T) {
 	}
 }
 
-func TestEdge_EndsInOrderOnHangupUnlessThatIsIgnored(t *testing.T) {
-	caught := make(chan os.Signal, 1)
-	signal.Notify(caught, syscall.SIGHUP) // so that the edge does not inherit that it is ignored
-	edge := loneEdge(t)
-	edge.Signal(syscall.SIGHUP)
-	require.Zero(t, edge.ExitCode())
-
-	signal.Stop(caught)
-	signal.Ignore(syscall.SIGHUP) // as nohup does
-	defer signal.Reset(syscall.SIGHUP)
-	edge = loneEdge(t)
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", edge.PID()))
+func TestEdge_RestartsOnHangup(t *testing.T) {
+	edge, status := loneEdge(t)
+	before, err := admin.ReadStatus(status)
 	require.NoError(t, err)
-	require.Regexp(t, `(?m)^SigIgn:\s[0-9a-f]{15}[13579bdf]$`, string(text)) // the lowest bit is SIGHUP
+	edge.Signal(syscall.SIGHUP)
+	after := devtest.AwaitStatus(t, status, func(s admin.Status) bool { return s.Boot != before.Boot })
+	require.Equal(t, before.PID, after.PID)
+	require.Equal(t, before.Addr, after.Addr)
+	edge.Signal(syscall.SIGTERM)
+	require.Zero(t, edge.ExitCode(), edge.Output())
 }
 
 func TestAForeignDirectoryIsLeftAlone(t *testing.T) {

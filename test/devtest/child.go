@@ -49,7 +49,7 @@ func (c *child) run(t testing.TB, cmd *exec.Cmd) error {
 	t.Helper()
 	exited := make(chan struct{})
 	c.cmd, c.out, c.exited = cmd, newOutput(t), exited
-	cmd.Stdout, cmd.Stderr = c.out.file, c.out.file // a successor has the same
+	cmd.Stdout, cmd.Stderr = c.out.file, c.out.file
 	if err := cmd.Start(); err != nil {
 		return err
 	}

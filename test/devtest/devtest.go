@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"waypost/internal/admin"
 	"waypost/internal/dev"
 )
 
@@ -324,12 +325,22 @@ func (s *System) Stop() {
 	}
 }
 
-// Renew sends the system SIGHUP.
-func (s *System) Renew() {
+// RenewEdges sends the system SIGHUP, and waits until every edge serves again.
+func (s *System) RenewEdges() {
 	s.t.Helper()
+	before := make(map[string]string)
+	boots := func(is func(file string, st admin.Status) bool) {
+		s.t.Helper()
+		for _, e := range s.State().Edges {
+			file := filepath.Join(s.cfg.DataDir, "edge-"+e.Region+".status")
+			AwaitStatus(s.t, file, func(st admin.Status) bool { return is(file, st) })
+		}
+	}
+	boots(func(file string, st admin.Status) bool { before[file] = st.Boot; return true })
 	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		s.t.Fatal(err)
 	}
+	boots(func(file string, st admin.Status) bool { return st.Boot != before[file] })
 }
 
 // Kill sends SIGKILL to every process of dev.json, all at once, and waits for

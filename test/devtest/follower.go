@@ -60,7 +60,11 @@ func (f *Follower) Follow(addr, code string) (status int, sent bool, err error) 
 	}
 	f.Location = res.Header.Get("Location")
 	_, err = io.Copy(io.Discard, res.Body)
-	return res.StatusCode, true, errors.Join(err, res.Body.Close())
+	err = errors.Join(err, res.Body.Close())
+	if res.Close {
+		f.Close()
+	}
+	return res.StatusCode, true, err
 }
 
 // Close closes the connection, if there is one.

@@ -47,8 +47,7 @@ type edge struct {
 
 func (e *edge) statusFile() string { return filepath.Join(e.dir, "status") }
 
-// start starts the edge, in the place of the one that runs if there is one, and waits
-// until it serves.
+// start starts the edge, and waits until it serves.
 func (e *edge) start() {
 	e.f.t.Helper()
 	if e.process {
@@ -75,15 +74,11 @@ func (e *edge) startProcess() {
 	if e.name == relay {
 		env = append(env, "WAYPOST_EDGE_RELAY_ADDR="+e.f.relayAddr())
 	}
-	before := e.proc
-	e.proc = devtest.Spawn(e.f.t, env, "edge", "--takeover")
+	e.proc = devtest.Spawn(e.f.t, env, "edge")
 	status := devtest.AwaitStatus(e.f.t, e.statusFile(), func(s admin.Status) bool { return s.PID == e.proc.PID() })
 	e.up.Lock()
 	e.status = status
 	e.up.Unlock()
-	if before != nil {
-		require.Zero(e.f.t, before.ExitCode(), before.Output())
-	}
 }
 
 func (e *edge) startHere() {
@@ -99,7 +94,7 @@ func (e *edge) startHere() {
 			Bind: e.f.net.own(e.number).String(), Advertise: e.f.net.shown(e.number).String(), Seeds: e.f.seeds(), Keys: keys,
 			Rejoin: 2 * time.Second,
 		},
-		ClickJournal: 64 << 20, ShutdownTimeout: time.Minute, TakeoverTimeout: time.Minute,
+		ClickJournal: 64 << 20, ShutdownTimeout: time.Minute,
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop, e.done = stop, make(chan error, 1)
@@ -117,13 +112,19 @@ func (e *edge) down() {
 	e.serves = false
 }
 
-// restart replaces a process without a pause, and stops and
-// starts an edge that runs here.
+// restart lets a process restart without a lost request, and stops and starts an edge
+// that runs here.
 func (e *edge) restart() {
 	if !e.process {
 		e.end()
+		e.start()
+		return
 	}
-	e.start()
+	e.proc.Signal(syscall.SIGHUP)
+	status := devtest.AwaitStatus(e.f.t, e.statusFile(), func(s admin.Status) bool { return s.Boot != e.status.Boot })
+	e.up.Lock()
+	defer e.up.Unlock()
+	e.status = status
 }
 
 // end stops the edge in order.

@@ -251,7 +251,8 @@ func (f *fleet) under(fault string, do func()) {
 	f.traffic.during("no fault")
 }
 
-// restartAll restarts all edges at once: processes by a takeover, the others by a stop.
+// restartAll restarts all edges at once: processes without a lost request, the others by
+// a stop.
 func (f *fleet) restartAll() { f.each(f.edges, (*edge).restart) }
 
 // partition cuts the west off from the control planes, first in one direction and then in

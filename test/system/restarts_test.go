@@ -8,20 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,11 +27,6 @@ import (
 
 	"waypost"
 	"waypost/client"
-	"waypost/edge/blocks"
-	"waypost/edge/budgets"
-	"waypost/edge/clicks"
-	"waypost/edge/handover"
-	"waypost/edge/replica"
 	"waypost/internal/admin"
 	"waypost/test/devtest"
 )
@@ -51,7 +43,7 @@ type soloEdge struct {
 	env    []string
 	dir    string
 	status admin.Status
-	now    *devtest.Process  // nil when another process than the test started it
+	now    *devtest.Process
 	links  map[string]answer // that a test has made
 }
 
@@ -95,9 +87,6 @@ func startSolo(t *testing.T, extra ...string) *soloEdge {
 	}
 	e.now = devtest.Spawn(t, e.env, "edge")
 	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
-	t.Cleanup(func() { // the process that serves last is no child of the test
-		_ = unix.Kill(e.status.PID, unix.SIGKILL)
-	})
 	return e
 }
 
@@ -161,24 +150,15 @@ func (e *soloEdge) head(code string) int {
 	return visit{method: http.MethodHead}.to(e.t, "http://"+e.status.Addr, code)
 }
 
-// takeOver lets another process take the place of the one that serves, as an operator
-// may, and waits for the end of that.
-func (e *soloEdge) takeOver() {
+// restart makes the edge restart, as an operator may, and waits until it serves again.
+func (e *soloEdge) restart() {
 	e.t.Helper()
-	before, old := e.status.PID, e.now
-	e.now = devtest.Spawn(e.t, e.env, "edge", "--takeover")
-	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
-	require.NotEqual(e.t, before, e.status.PID)
-	require.Zero(e.t, old.ExitCode(), old.Output())
-}
-
-// awaitTidy waits until nothing is left of what a predecessor answered from.
-func (e *soloEdge) awaitTidy() {
-	e.t.Helper()
-	eventually(e.t, time.Minute, "tidy", func() bool {
-		_, err := os.Stat(filepath.Join(e.dir, "frozen"))
-		return errors.Is(err, fs.ErrNotExist)
-	})
+	before := e.status
+	r := devtest.Run(e.t, []string{"WAYPOST_EDGE_DATA_DIR=" + e.dir}, "edge", "restart", "--output", "json")
+	require.Zero(e.t, r.Code, r.Stderr)
+	require.Contains(e.t, r.Stdout, strconv.Itoa(before.PID))
+	e.await(func(s admin.Status) bool { return s.Boot != before.Boot })
+	require.Equal(e.t, before.PID, e.status.PID)
 }
 
 // answer is the expected answer to a code.
@@ -231,9 +211,9 @@ func (c *crowd) start(t *testing.T, codes []string) *crowd {
 }
 
 // idleTooLong is for how long a connection must have been without a request before an
-// edge that is being replaced may end it with no word: for less than a second it asks no
+// edge that restarts may end it with no word: for less than two seconds it asks no
 // client to close. A client that finds it so asks on another one.
-const idleTooLong = 900 * time.Millisecond
+const idleTooLong = 1900 * time.Millisecond
 
 func (c *crowd) visit(ctx context.Context, codes []string, n int, fresh bool) {
 	var conn net.Conn
@@ -373,103 +353,42 @@ func (e *soloEdge) unshipped() []string {
 	return slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, ".shipped") })
 }
 
-// serviceManager listens where a service manager does, and keeps what it is told.
-type serviceManager struct {
-	mu   sync.Mutex
-	said []string
-}
-
-func startManager(t *testing.T) (m *serviceManager, variable string) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "notify")
-	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	require.NoError(t, err)
-	m = &serviceManager{}
-	var work sync.WaitGroup
-	work.Go(func() {
-		text, rights := make([]byte, 256), make([]byte, unix.CmsgSpace(4))
-		for {
-			n, oob, _, _, err := c.ReadMsgUnix(text, rights)
-			if err != nil {
-				return
-			}
-			m.mu.Lock()
-			m.said = append(m.said, strings.TrimSpace(string(text[:n])))
-			m.mu.Unlock()
-			if controls, err := unix.ParseSocketControlMessage(rights[:oob]); err == nil && len(controls) == 1 {
-				fds, _ := unix.ParseUnixRights(&controls[0])
-				_ = unix.Close(fds[0]) // everything before was read
-			}
-		}
-	})
-	t.Cleanup(func() { _ = c.Close(); work.Wait() })
-	return m, "NOTIFY_SOCKET=" + path
-}
-
-// mainProcesses are those that the manager was told of, in order.
-func (m *serviceManager) mainProcesses() (pids []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, text := range m.said {
-		if pid, ok := strings.CutPrefix(text, "MAINPID="); ok {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
-func TestThreeRestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
+func TestEdge_RestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
 	t.Parallel()
-	manager, socket := startManager(t)
-	e := startSolo(t, socket)
-	var served []string
+	e := startSolo(t)
 	codes := e.create(20)
 	c := e.crowd(codes)
 	c.more(t, 500)
 	for range 2 {
-		e.takeOver()
-		served = append(served, strconv.Itoa(e.status.PID))
+		e.restart()
 		c.more(t, 500)
 	}
-	// The third is asked for, and made by the edge itself.
-	before := e.status.PID
-	r := devtest.Run(t, e.env[6:7], "edge", "restart", "--output", "json")
-	require.Zero(t, r.Code, r.Stderr)
-	e.await(func(s admin.Status) bool { return s.PID != before })
-	require.Contains(t, r.Stdout, strconv.Itoa(e.status.PID))
-	require.Zero(t, e.now.ExitCode())
-	e.now = nil
-	served = append(served, strconv.Itoa(e.status.PID))
-	eventually(t, time.Minute, "told to the manager", func() bool { return slices.Equal(served, manager.mainProcesses()) })
+	// The third is asked for by a signal, as of a supervisor.
+	before := e.status
+	require.NoError(t, unix.Kill(before.PID, unix.SIGHUP))
+	e.await(func(s admin.Status) bool { return s.Boot != before.Boot })
 	c.more(t, 500)
 
-	// The last process follows, and what is deleted stays so.
+	// The last program follows, and what is deleted stays so.
 	e.remove(e.create(1)[0])
 	c.end(t)
-	e.awaitTidy()
 	e.requireCounted(c.answered)
 }
 
-// TestARestartUnderLoadOfAnEdgeThatReadsLinksFromDiskLosesNothing is with edges whose
-// memory does not hold all links: a copy of the replica answers while the successor has
-// the replica itself.
-func TestARestartUnderLoadOfAnEdgeThatReadsLinksFromDiskLosesNothing(t *testing.T) {
+// TestEdge_RestartsThatReadLinksFromDiskLoseNothing is with an edge whose memory does not
+// hold all links.
+func TestEdge_RestartsThatReadLinksFromDiskLoseNothing(t *testing.T) {
 	t.Parallel()
-	const room = "FAILPOINT=bytes of the lookup table@"
-	e := startSolo(t, room+"1048576")
+	e := startSolo(t, "FAILPOINT=bytes of the lookup table@1048576")
 	e.fill(2 << 20)
 	codes := e.create(10)
 	e.remove(e.create(1)[0])
 	e.links["never-made"] = answer{status: http.StatusNotFound}
 	c := e.crowd(append(slices.Collect(maps.Keys(e.links)), codes...))
 	c.more(t, 500)
-	e.env = append(e.env, room+"-1") // those that come have no table at all
 	for range 2 {
-		old := e.now
-		e.takeOver()
-		require.Contains(t, old.Output(), `"msg":"a copy of the replica answers during the takeover","reason":"detach the replica: the lookup table does not hold all links"`)
+		e.restart()
 		c.more(t, 500)
-		e.awaitTidy()
 	}
 	c.end(t)
 	e.create(1) // it follows
@@ -505,9 +424,9 @@ func (e *soloEdge) fill(bytes int) {
 	}
 }
 
-// TestARestartUnderLoadLosesNoRequestOnAnyListener is with edges whose operator has said
-// how much memory Go may use, and that nothing but that has garbage collected.
-func TestARestartUnderLoadLosesNoRequestOnAnyListener(t *testing.T) {
+// TestEdge_RestartsUnderLoadLoseNoRequestOnAnyListener is with edges whose operator has
+// said how much memory Go may use, and that nothing but that has garbage collected.
+func TestEdge_RestartsUnderLoadLoseNoRequestOnAnyListener(t *testing.T) {
 	t.Parallel()
 	const memory = 32 << 20
 	certificate := filepath.Join(t.TempDir(), "own")
@@ -541,7 +460,7 @@ func TestARestartUnderLoadLosesNoRequestOnAnyListener(t *testing.T) {
 	}
 	more()
 	for range 2 {
-		e.takeOver()
+		e.restart()
 		require.Equal(t, before.Addr, e.status.Addr)
 		require.Equal(t, before.Listen, e.status.Listen)
 		require.Equal(t, before.TLS, e.status.TLS)
@@ -558,132 +477,47 @@ func TestARestartUnderLoadLosesNoRequestOnAnyListener(t *testing.T) {
 	e.requireCounted(answered)
 }
 
-// successorStep names how far the process below comes before it is killed.
-const successorStep = "TEST_SUCCESSOR_STEP"
-
-// refusedSuccessor is its exit code when the edge does not give way.
-const refusedSuccessor = 3
-
-// TestHelperSuccessor is no test: it is a process that takes over, and never becomes
-// ready.
-func TestHelperSuccessor(t *testing.T) {
-	step, dir, ok := strings.Cut(os.Getenv(successorStep), ":")
-	if !ok {
-		t.Skip("runs only as a process of another test")
-	}
-	dir, name, _ := strings.Cut(dir, ":")
-	formats := fmt.Sprintf("replica %d, clicks %s, budgets %d, blocks %d", replica.Format, clicks.Format(), budgets.Format, blocks.Format)
-	if step == "of other formats" {
-		formats = "replica 99"
-	}
-	s, err := handover.Claim(t.Context(), handover.ClaimConfig{Dir: dir, Version: "test", Formats: formats})
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(refusedSuccessor)
-	}
-	if step == "opened" {
-		if _, err := replica.Open(replica.Config{Dir: filepath.Join(dir, "replica")}); err != nil {
-			fmt.Println(err)
-			os.Exit(4)
-		}
-		lock := s.Take("click journal")
-		if _, err := clicks.Open(clicks.Config{Dir: filepath.Join(dir, "clicks"), Node: name, Shared: lock}); err != nil {
-			fmt.Println(err)
-			os.Exit(5)
-		}
-	}
-	fmt.Println("there")
-	select {}
-}
-
-// successor is the process above.
-func (e *soloEdge) successor(t *testing.T, step string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // which is waited for its words
-	t.Cleanup(cancel)
-	helper := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestHelperSuccessor$")
-	helper.Env = append(os.Environ(), successorStep+"="+step+":"+e.dir+":"+e.name)
-	return helper
-}
-
-func requireKilled(t *testing.T, err error) {
-	t.Helper()
-	exit, ok := errors.AsType[*exec.ExitError](err)
-	require.True(t, ok, "%v", err)
-	require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
-}
-
-func TestAnEdgeWhoseSuccessorDiesGoesOnAsIfNothingHadHappened(t *testing.T) {
+func TestEdge_RefusesARestartThatCouldNotSucceed(t *testing.T) {
 	t.Parallel()
-	e := startSolo(t, "WAYPOST_EDGE_TAKEOVER_TIMEOUT=1m")
-	codes := e.create(5)
-	c := e.crowd(codes)
-	for _, step := range []string{"claimed", "opened"} {
-		t.Run(step, func(t *testing.T) {
-			helper := e.successor(t, step)
-			out, err := helper.StdoutPipe()
-			require.NoError(t, err)
-			require.NoError(t, helper.Start())
-			line, err := bufio.NewReader(out).ReadString('\n')
-			require.NoError(t, err)
-			require.Equal(t, "there\n", line)
-			c.more(t, 300) // a copy answers
-			require.NoError(t, helper.Process.Kill())
-			requireKilled(t, helper.Wait())
-			require.Len(t, e.create(1), 1) // it takes changes again
-			c.more(t, 300)
-		})
+	file := filepath.Join(t.TempDir(), "edge.yaml")
+	configure := func(text string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
-	t.Run("of other formats", func(t *testing.T) {
-		out, err := e.successor(t, "of other formats").Output()
-		require.Error(t, err)
-		require.Contains(t, string(out), "does not give way: it keeps its data as")
-		require.Contains(t, string(out), `that program as "replica 99": stop the one, and start the other`)
-	})
-	e.takeOver()
-	c.more(t, 300)
+	configure("edge:\n  contact: abuse@example.com\n")
+	e := startSolo(t, "WAYPOST_CONFIG="+file)
+	c := e.crowd(e.create(5))
+	refused := func(reason string) {
+		t.Helper()
+		r := devtest.Run(t, []string{"WAYPOST_EDGE_DATA_DIR=" + e.dir}, "edge", "restart")
+		require.Equal(t, 1, r.Code, r.Stdout)
+		require.Contains(t, r.Stderr, "the edge continues as before")
+		require.Contains(t, r.Stderr, reason)
+		c.more(t, 100)
+	}
+	configure("edge:\n  contract: abuse@example.com\n")
+	refused("contract")
+	configure("tls:\n  addr: [127.0.0.1:0]\n  cert_file: /nonexistent\n  key_file: /nonexistent\n")
+	refused("/nonexistent")
+	configure("edge:\n  contact: takedown@example.com\n")
+	formats, err := os.ReadFile(filepath.Join(e.dir, "formats"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(e.dir, "formats"), []byte("replica 99\n"), 0o600))
+	refused(`has the formats "replica 99", and this program writes`)
+	require.NoError(t, os.WriteFile(filepath.Join(e.dir, "formats"), formats, 0o600))
+
+	before := e.status.Boot
+	status, err := admin.ReadStatus(filepath.Join(filepath.Dir(e.dir), "status"))
+	require.NoError(t, err)
+	require.Equal(t, before, status.Boot, "nothing has stopped")
+	e.restart()
+	require.NotEqual(t, before, e.status.Boot)
+	c.more(t, 100)
 	c.end(t)
 	e.requireCounted(c.answered)
 }
 
-func TestASuccessorGoesOnWhenItsPredecessorIsKilled(t *testing.T) {
-	t.Parallel()
-	e := startSolo(t)
-	codes := e.create(3)
-	old := e.now
-	e.now = devtest.Spawn(t, e.env, "edge", "--takeover")
-	eventually(t, time.Minute, "taking over", func() bool { return strings.Contains(e.now.Output(), "taking over") })
-	devtest.KillProcess(t, old.PID())
-	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
-	for _, code := range codes {
-		require.Equal(t, http.StatusFound, e.head(code))
-	}
-	e.create(1)
-	e.awaitTidy()
-}
-
-func TestASuccessorFollowsTheStreamThoughItsPredecessorHangs(t *testing.T) {
-	t.Parallel()
-	e := startSolo(t, "FAILPOINT=a stop takes at most@2m")
-	codes := e.create(1)
-	conn, err := net.Dial("tcp", e.status.Addr)
-	require.NoError(t, err)
-	defer func() { _ = conn.Close() }()
-	_, err = io.WriteString(conn, "GET /"+codes[0]) // which keeps it from ending at once
-	require.NoError(t, err)
-	old := e.now
-	// The new one waits for the old one for little more than this.
-	e.now = devtest.Spawn(t, append(slices.Clone(e.env), "FAILPOINT=a stop takes at most@1s"), "edge", "--takeover")
-	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
-	require.NoError(t, unix.Kill(old.PID(), unix.SIGSTOP))
-	visitor.CloseIdleConnections() // whom the old one had hang with it
-	e.create(1)                    // it reaches this edge with the stream
-	require.NoError(t, unix.Kill(old.PID(), unix.SIGCONT))
-	require.NoError(t, conn.Close())
-	require.Zero(t, old.ExitCode(), old.Output())
-	eventually(t, time.Minute, "complete", func() bool { return strings.Contains(e.now.Output(), "the takeover is complete") })
-}
-
-func TestDevRenewsItsEdgesWithoutLosingARequest(t *testing.T) {
+func TestDev_RestartsItsEdgesWithoutLosingARequest(t *testing.T) {
 	t.Parallel()
 	s := startClicked(t)
 	var addrs []string
@@ -693,12 +527,8 @@ func TestDevRenewsItsEdgesWithoutLosingARequest(t *testing.T) {
 	}
 	crowds := []*crowd{startCrowd(t, addrs[0], s.codes[:50]), startCrowd(t, addrs[1], s.codes[:50])}
 	r := devtest.Run(t, []string{"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(s.DataDir(), "edges", before.Edges[0].Region)}, "edge", "restart")
-	require.Equal(t, 1, r.Code)
-	require.Contains(t, r.Stderr, "it is kept by another process, such as `waypost dev`: send that one SIGHUP")
-	s.Renew()
-	s.Await("renewed", func(st devtest.State) bool {
-		return st.Edges[0].PID != before.Edges[0].PID && st.Edges[1].PID != before.Edges[1].PID
-	})
+	require.Zero(t, r.Code, r.Stderr)
+	s.RenewEdges()
 	want := make(map[string]int64)
 	for _, c := range crowds {
 		c.more(t, 500)
@@ -711,7 +541,6 @@ func TestDevRenewsItsEdgesWithoutLosingARequest(t *testing.T) {
 		require.Equal(t, before.Edges[i].URL, e.URL)
 		require.Equal(t, before.Edges[i].Node, e.Node)
 	}
-	// The edges that were replaced count last, when they have ended.
 	var counted map[string]int64
 	eventually(t, time.Minute, "counted", func() bool {
 		counted = make(map[string]int64)
@@ -726,15 +555,9 @@ func TestDevRenewsItsEdgesWithoutLosingARequest(t *testing.T) {
 	s.Stop()
 }
 
-// redirects asks for a link where perhaps no process answers. That is no click.
-func redirects(addr, code string) bool {
-	res, err := visitor.Head("http://" + addr + "/" + code)
-	return err == nil && res.Body.Close() == nil && res.StatusCode == http.StatusFound
-}
-
-// TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce kills one of the two
-// processes, at a random moment.
-func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testing.T) {
+// TestEdge_KilledWhileItRestartsCountsClicksOnce kills the process at a random moment of
+// a restart, and starts it again.
+func TestEdge_KilledWhileItRestartsCountsClicksOnce(t *testing.T) {
 	t.Parallel()
 	e := startSolo(t)
 	codes := e.create(10)
@@ -745,40 +568,24 @@ func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testin
 	wait := c.click(ctx, t, codes, func() []string { return *addr.Load() })
 	defer func() { cancel(); wait() }()
 	for round := range 6 {
-		old := e.now
-		next := devtest.Spawn(t, e.env, "edge", "--takeover")
-		timer := time.NewTimer(time.Duration(40+rand.IntN(300)) * time.Millisecond)
+		require.NoError(t, unix.Kill(e.status.PID, unix.SIGHUP))
+		timer := time.NewTimer(time.Duration(rand.IntN(3000)) * time.Millisecond)
 		<-timer.C
-		victim := []*devtest.Process{old, next}[round%2]
-		devtest.KillProcess(t, victim.PID())
-		survivor := []*devtest.Process{next, old}[round%2]
+		devtest.KillProcess(t, e.status.PID)
+		addr.Store(new([]string)) // no click is answered meanwhile
+		e.begin()
 		var fresh client.Link
 		e.persist(func() (err error) {
 			fresh, err = e.api.Links.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/round/" + strconv.Itoa(round)})
 			return err
 		})
-		eventually(t, time.Minute, "serving and following", func() bool {
-			if survivor.Ended() { // it had given way already, perhaps before the other one could say so
-				require.Zero(t, survivor.ExitCode(), "round %d: %s", round, survivor.Output())
-				survivor = devtest.Spawn(t, e.env, "edge", "--takeover")
-			}
-			status, err := admin.ReadStatus(filepath.Join(filepath.Dir(e.dir), "status"))
-			if err != nil || status.PID != survivor.PID() || !redirects(status.Addr, fresh.ShortCode) {
-				return false
-			}
-			e.status = status
-			addr.Store(&[]string{status.Addr})
-			return !strings.Contains(survivor.Output(), "the successor serves") // or it will end
-		})
-		e.now = survivor
+		eventually(t, time.Minute, "serving and following", func() bool { return redirects(e.status.Addr, fresh.ShortCode) })
+		addr.Store(&[]string{e.status.Addr})
 		more := c.total.Load() + 100
 		eventually(t, time.Minute, "answered", func() bool { return c.total.Load() >= more })
 	}
 	cancel()
 	wait()
-	last := devtest.Spawn(t, e.env, "edge", "--takeover") // takes over what the killed ones left
-	e.await(func(s admin.Status) bool { return s.PID == last.PID() })
-	require.Zero(t, e.now.ExitCode())
 	eventually(t, time.Minute, "counted", func() bool {
 		for _, code := range codes {
 			var l client.Link
@@ -796,41 +603,20 @@ func TestWhateverIsKilledInATakeoverTheEdgeServesOnAndCountsClicksOnce(t *testin
 	require.Less(t, sum(c.cut), sum(c.received)/5, "few enough that the bounds tell something")
 }
 
-func TestASecondEdgeIsToldHowToTakeOverAndOneThatFindsNobodyStarts(t *testing.T) {
+func TestEdge_RestartNeedsAnEdgeThatRuns(t *testing.T) {
 	t.Parallel()
-	e := startSolo(t, "WAYPOST_EDGE_TAKEOVER_TIMEOUT=1s")
-	codes := e.create(1)
-	t.Run("one that hangs is killed by the edge, which goes on", func(t *testing.T) {
-		ended := make(chan error, 1)
-		start := func() {
-			hangs := e.successor(t, "hangs")
-			require.NoError(t, hangs.Start())
-			go func() { ended <- hangs.Wait() }()
-		}
-		start()
-		eventually(t, time.Minute, "killed", func() bool {
-			require.Equal(t, http.StatusFound, e.head(codes[0]))
-			if len(ended) == 0 {
-				return false
-			}
-			err := <-ended
-			if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == refusedSuccessor {
-				start() // the edge itself was not ready to give way in so short a time
-				return false
-			}
-			requireKilled(t, err)
-			return true
-		})
-		require.Len(t, e.create(1), 1) // it takes changes again
-	})
+	e := startSolo(t)
 	r := devtest.Run(t, append(slices.Clone(e.env), "WAYPOST_EDGE_ADDR="+e.status.Addr), "edge") // whose address is in use, too
 	require.Equal(t, 1, r.Code)
 	require.Contains(t, r.Stderr, "is in use by process "+strconv.Itoa(e.status.PID)+": stop that, or choose another --data-dir")
-	require.Contains(t, r.Stderr, "--takeover")
 	devtest.KillProcess(t, e.now.PID())
-	r = devtest.Run(t, e.env[6:7], "edge", "restart")
+	r = devtest.Run(t, []string{"WAYPOST_EDGE_DATA_DIR=" + e.dir}, "edge", "restart")
 	require.Equal(t, 1, r.Code)
-	require.Contains(t, r.Stderr, "no edge runs in this directory")
-	e.now = devtest.Spawn(t, e.env, "edge", "--takeover")
-	e.await(func(s admin.Status) bool { return s.PID == e.now.PID() })
+	require.Contains(t, r.Stderr, "no process runs in the data directory")
+}
+
+// redirects asks for a link where perhaps no process answers. That is no click.
+func redirects(addr, code string) bool {
+	res, err := visitor.Head("http://" + addr + "/" + code)
+	return err == nil && res.Body.Close() == nil && res.StatusCode == http.StatusFound
 }

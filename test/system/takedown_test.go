@@ -145,12 +145,18 @@ func TestWait_LeavesOutNoEdgeThatServes(t *testing.T) {
 		s.Await("with another "+what, func(st devtest.State) bool { return pid(st) > 0 && pid(st) != old })
 		d.answered(t, 5)
 	}
+	renewed := func() {
+		t.Helper()
+		d.answered(t, 5)
+		s.RenewEdges()
+		d.answered(t, 5)
+	}
 	edge := func(i int) func(devtest.State) int { return func(st devtest.State) int { return int(st.Edges[i].PID) } }
 	for i := range rounds {
-		restarted("pair of edges", edge(0), func(int) { s.Renew() })
+		renewed()
 		restarted("edge after a stop", edge(i%2), func(pid int) { devtest.StopProcess(t, pid) })
 		restarted("edge after a kill", edge(1-i%2), func(pid int) { devtest.KillProcess(t, pid) })
-		restarted("pair of edges", edge(1), func(int) { s.Renew() })
+		renewed()
 		restarted("control plane", func(st devtest.State) int { return int(st.Control.PID) }, func(pid int) { devtest.KillProcess(t, pid) })
 	}
 	stop()
