@@ -28,7 +28,7 @@ const (
 // The race detector would multiply it, so it is measured without.
 func TestStatistics_OfAYearTake300Milliseconds(t *testing.T) {
 	if devtest.Race() {
-		t.Skip("make test runs this without the race detector, too")
+		t.Skip("make test-long runs this without the race detector")
 	}
 	state := system.For(t).State()
 	var link api.Link

@@ -79,18 +79,13 @@ everything() {
   go_test "all packages with the race detector" "$others" -race
   go_test "a system under a schedule of faults" ./test/chaos -race
   go_test "the protocols as models" ./test/models
-  go_test "row-level security alone" ./test/tenancy -race -tags rlsonly
-  # Allocations can be counted, a server loaded, and its time measured, only without the race
-  # detector.
-  go_test "allocations, load and time" "$(with_tests '(Alloc|UnderLoad|Milliseconds)')" -run 'Alloc|UnderLoad|Milliseconds'
+  # Allocations can be counted only without the race detector.
+  go_test "allocations" "$(with_tests Alloc)" -run Alloc
   # The statements do not depend on the time zone, language and settings of an operator.
   WAYPOST_TEST_POSTGRES=foreign go_test "a PostgreSQL with foreign settings" ./controlplane/postgres \
     -run 'Search|Typed|Changelog|Budgets|Insert|Lease|Salt|Month|Up_'
   # Without it sockets are read and written by other system calls, and locks take less time.
   go_test "the redirect server without the race detector" ./edge/server
-  # With the race detector everything but the binaries is built already. Inputs are mutated
-  # without looking at coverage, which make fuzz does.
-  step "fuzz tests, a second each" env FUZZ_BUILD=-race test/runner/fuzz.sh 1s
   step "alert rules" alerts
   step "benchmarks, little of each" make --no-print-directory bench-try
 }
@@ -129,6 +124,9 @@ long_forms() {
   WAYPOST_WEEK=uniform long_form "a week of clicks, alike on all links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota
   long_form "a drill with 500 links" ./test/drill Drill_PostgreSQLAndTheControlPlanesDiskAreLost -race
   long_form "click budgets hold while edges are killed and cut off for a minute" ./test/budgets Budgets_HoldWhileEdgesAreKilledAndCutOff -race
+  go_test "row-level security alone" ./test/tenancy -race -tags rlsonly
+  long_form "time and load without the race detector" ./test/console Statistics_OfAYearTake300Milliseconds
+  go_test "edges under load without the race detector" ./test/system -run UnderLoad
   step "fuzz tests, ten seconds each" test/runner/fuzz.sh 10s
 }
 
