@@ -218,8 +218,8 @@ func noteUse(known map[int64]time.Time, id int64, at time.Time) map[int64]time.T
 	return known
 }
 
-// take returns the collected times and starts again.
-func (u *uses) take() Uses {
+// takeUses returns the collected times and starts again.
+func (u *uses) takeUses() Uses {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	taken := Uses{Keys: u.keys, Sessions: u.sessions}
@@ -248,7 +248,7 @@ func (s *Access) run(ctx context.Context) {
 }
 
 func (s *Access) storeUses(ctx context.Context) {
-	used := s.used.take()
+	used := s.used.takeUses()
 	if len(used.Keys)+len(used.Sessions) == 0 {
 		return
 	}

@@ -263,15 +263,15 @@ func (s *Blocks) read(ctx context.Context) error {
 		if err != nil || len(all) == 0 {
 			return err
 		}
-		if err := s.take(all); err != nil {
+		if err := s.signBlocks(all); err != nil {
 			return err
 		}
 		s.place = place
 	}
 }
 
-// take signs statements of the store, which are the cluster's, and takes them.
-func (s *Blocks) take(all []waypost.Block) error {
+// signBlocks signs statements of the store, which are the cluster's, and takes them.
+func (s *Blocks) signBlocks(all []waypost.Block) error {
 	if s.signer == nil {
 		return nil
 	}

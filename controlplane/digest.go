@@ -97,7 +97,7 @@ func NewDigestCheck(store DigestStore, log *slog.Logger, metrics prometheus.Regi
 func (c *DigestCheck) Run(ctx context.Context) {
 	ticker := time.NewTicker(digestFresh)
 	defer ticker.Stop()
-	defer c.end()
+	defer c.answerWaiters()
 	for {
 		select {
 		case <-ctx.Done():
@@ -122,8 +122,8 @@ func (c *DigestCheck) due() bool {
 	return c.again && late >= 0 || c.last.Differs() && late >= digestAgain
 }
 
-// end answers those that wait.
-func (c *DigestCheck) end() {
+// answerWaiters answers those that wait.
+func (c *DigestCheck) answerWaiters() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true

@@ -30,7 +30,7 @@ type failed struct {
 	notedAt time.Time // zero: never
 }
 
-func (f *failures) add(user int64, code bool, from netip.Addr) {
+func (f *failures) countFailure(user int64, code bool, from netip.Addr) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	of := f.by[user]

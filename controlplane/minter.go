@@ -381,7 +381,7 @@ func (m *Minter) refill(ctx context.Context) {
 		if enough {
 			continue
 		}
-		if err := m.take(ctx, size, finished); err != nil && ctx.Err() == nil {
+		if err := m.takeLease(ctx, size, finished); err != nil && ctx.Err() == nil {
 			m.seldom.Do(func() { m.log.Warn("cannot lease keys", "region", m.region, "error", err) })
 			m.want()
 			select {
@@ -393,7 +393,7 @@ func (m *Minter) refill(ctx context.Context) {
 	}
 }
 
-func (m *Minter) take(ctx context.Context, size int64, finished []int64) error {
+func (m *Minter) takeLease(ctx context.Context, size int64, finished []int64) error {
 	ctx, cancel := context.WithTimeout(ctx, m.patient)
 	defer cancel()
 	l, err := m.store.TakeLease(ctx, m.region, m.node, size, finished)

@@ -108,7 +108,7 @@ func (s *Access) SignIn(ctx context.Context, c SignIn, by Browser) (SignedIn, er
 		err = s.sessions.StartSession(ctx, n)
 	}
 	if errors.Is(err, ErrCode) {
-		s.failed.add(n.Account.UserID, true, n.Browser.Address)
+		s.failed.countFailure(n.Account.UserID, true, n.Browser.Address)
 		err = waypost.WrapError(waypost.ESecondFactor, ErrCode.Message, ErrCode)
 	}
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *Access) known(ctx context.Context, c *SignIn, from netip.Addr) (account
 		return Account{}, err
 	}
 	if !ok && account.UserID != 0 {
-		s.failed.add(account.UserID, false, from)
+		s.failed.countFailure(account.UserID, false, from)
 	}
 	if !ok || len(account.Affiliations) == 0 {
 		return Account{}, ErrSignIn

@@ -104,7 +104,7 @@ func NewSpan(q StatsQuery, now time.Time) (Span, error) {
 	case to.Sub(from) > MaxDayBuckets*25*time.Hour, s.Interval == ByHour && to.Sub(from) > MaxHourBuckets*time.Hour:
 		return Span{}, s.tooLong(most)
 	}
-	s.Bounds = append(s.Bounds, s.begin(from, s.Interval))
+	s.Bounds = append(s.Bounds, s.intervalStart(from, s.Interval))
 	for s.To().Before(to) {
 		if len(s.Bounds) > most {
 			return Span{}, s.tooLong(most)
@@ -118,8 +118,8 @@ func (s *Span) tooLong(most int) error {
 	return waypost.Errorf(waypost.EInvalid, "that is more than %d buckets of one %s: ask for less at once", most, s.Interval)
 }
 
-// begin returns the beginning of the hour or day of a moment.
-func (s *Span) begin(at time.Time, by Interval) time.Time {
+// intervalStart returns the beginning of the hour or day of a moment.
+func (s *Span) intervalStart(at time.Time, by Interval) time.Time {
 	t := at.Truncate(quarter).In(s.Zone)
 	if by == ByDay {
 		return BeginOfDay(t)

@@ -179,7 +179,7 @@ func (w *writer) commit(batch []*job) (waiting int) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
 	defer cancel()
-	at := w.settle(ctx, pending)
+	at := w.settleLinks(ctx, pending)
 	waiting = len(w.jobs) // before the callers of this batch return
 	for _, j := range batch {
 		j.at = at
@@ -188,14 +188,14 @@ func (w *writer) commit(batch []*job) (waiting int) {
 	return waiting
 }
 
-// settle sets the outcome of every pending link, in one transaction if that succeeds.
+// settleLinks sets the outcome of every pending link, in one transaction if that succeeds.
 // When the database refuses the data of one link, each half is tried alone, so that the
 // bad link does not fail the others.
-func (w *writer) settle(ctx context.Context, pending []*pendingLink) waypost.Position {
+func (w *writer) settleLinks(ctx context.Context, pending []*pendingLink) waypost.Position {
 	at, err := w.write(ctx, pending)
 	if half := splitAt(pending); waypost.CodeOf(err) == waypost.EInvalid && half > 0 {
 		for _, part := range [][]*pendingLink{pending[:half], pending[half:]} {
-			if later := w.settle(ctx, part); !later.IsZero() {
+			if later := w.settleLinks(ctx, part); !later.IsZero() {
 				at = later
 			}
 		}

@@ -150,8 +150,8 @@ func (p *permutation) forward(s *scratch, n uint64) uint64 {
 	for {
 		l, r := n/p.right, n%p.right
 		for i := 0; i < rounds; i += 2 {
-			l = add(l, p.round(s, i, r, p.left), p.left)
-			r = add(r, p.round(s, i+1, l, p.right), p.right)
+			l = addModulo(l, p.round(s, i, r, p.left), p.left)
+			r = addModulo(r, p.round(s, i+1, l, p.right), p.right)
 		}
 		if n = l*p.right + r; n < p.size {
 			return n
@@ -184,7 +184,7 @@ func (p *permutation) round(s *scratch, i int, half, modulus uint64) uint64 {
 	return n
 }
 
-func add(a, b, modulus uint64) uint64 {
+func addModulo(a, b, modulus uint64) uint64 {
 	if a += b; a >= modulus {
 		a -= modulus
 	}

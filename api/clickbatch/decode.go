@@ -97,7 +97,7 @@ func (c *columns) number(most int, bytes int) int {
 	return int(n)
 }
 
-func (c *columns) take(n int) []byte {
+func (c *columns) takeBytes(n int) []byte {
 	c.tick()
 	if n > len(c.rest) {
 		c.bad("it is cut")
@@ -109,14 +109,14 @@ func (c *columns) take(n int) []byte {
 }
 
 func (c *columns) byte() byte {
-	b := c.take(1)
+	b := c.takeBytes(1)
 	if b == nil {
 		return 0
 	}
 	return b[0]
 }
 
-func (c *columns) short() string { return string(c.take(int(c.byte()))) }
+func (c *columns) short() string { return string(c.takeBytes(int(c.byte()))) }
 
 func decodeColumns(b *waypost.ClickBatch, rest []byte, c *columns) (why string) {
 	c.rest = rest
@@ -205,12 +205,12 @@ func (c *columns) links(b *waypost.ClickBatch, n, rows, visitors int) bool {
 		}
 		b.Links[i].Domain = waypost.DomainID(d)
 	}
-	lengths := c.take(n)
+	lengths := c.takeBytes(n)
 	sum := 0
 	for _, l := range lengths {
 		sum += int(l)
 	}
-	codes := string(c.take(sum))
+	codes := string(c.takeBytes(sum))
 	if c.why != "" {
 		return false
 	}
@@ -324,7 +324,7 @@ func (c *columns) visitors(b *waypost.ClickBatch, base int64) {
 	for i := range b.Links {
 		visitors := b.Links[i].Visitors
 		for k := range visitors {
-			h := c.take(hashBytes)
+			h := c.takeBytes(hashBytes)
 			if c.why != "" {
 				return
 			}

@@ -83,7 +83,7 @@ type diagnosis struct {
 	Fine     []string // of what is not wrong
 }
 
-func (d *diagnosis) add(severity, where, what string, since time.Time, do, page string) {
+func (d *diagnosis) addFinding(severity, where, what string, since time.Time, do, page string) {
 	f := finding{Severity: severity, Where: printable(where), What: printable(what), Do: do, Page: page}
 	if !since.IsZero() {
 		f.Since = &since
@@ -155,7 +155,7 @@ func (p doctorCommands) examine(ctx context.Context, d *diagnosis, admins []stri
 		return err
 	}
 	if err != nil {
-		d.add(warning, "API", "it was not asked: "+err.Error(), time.Time{}, "Name it with --api, and a key with --api-key-file, to see edges and keys.", "docs/access.md")
+		d.addFinding(warning, "API", "it was not asked: "+err.Error(), time.Time{}, "Name it with --api, and a key with --api-key-file, to see edges and keys.", "docs/access.md")
 	} else {
 		defer api.Close()
 		admins = append(admins, p.examineAPI(ctx, api, d)...)
@@ -195,9 +195,9 @@ func (p doctorCommands) examineAPI(ctx context.Context, api *client.Client, d *d
 	case err != nil:
 		d.addAPI("PostgreSQL's digest", err)
 	case digest.Error != nil:
-		d.add(warning, "PostgreSQL", "its rows could not be added up at the last look: "+*digest.Error, time.Time{}, "Run `waypost verify --source`.", "DigestDiffers")
+		d.addFinding(warning, "PostgreSQL", "its rows could not be added up at the last look: "+*digest.Error, time.Time{}, "Run `waypost verify --source`.", "DigestDiffers")
 	case digest.Equal != nil && !*digest.Equal:
-		d.add(critical, "PostgreSQL", "its rows do not add up to the digest of the changelog, so no edge can be repaired", time.Time{},
+		d.addFinding(critical, "PostgreSQL", "its rows do not add up to the digest of the changelog, so no edge can be repaired", time.Time{},
 			"Run `waypost verify --source`, and then `waypost verify --all`, which names links that differ.", "DigestDiffers")
 	}
 	if space, err := api.Ranges.List(ctx); err == nil {
@@ -241,16 +241,16 @@ func (d *diagnosis) addAPI(where string, err error) {
 	problem, answered := errors.AsType[*client.Problem](err)
 	switch {
 	case !answered:
-		d.add(critical, where, "the control plane does not answer: "+err.Error(), time.Time{},
+		d.addFinding(critical, where, "the control plane does not answer: "+err.Error(), time.Time{},
 			"Redirects go on. Start it, or ask another control plane with --api. Name admin listeners with --admin to see the edges.", "ControlPlaneDown")
 	case problem.Status == http.StatusUnauthorized, problem.Status == http.StatusForbidden:
-		d.add(critical, where, "the key may not see the fleet: "+problem.Error(), time.Time{},
+		d.addFinding(critical, where, "the key may not see the fleet: "+problem.Error(), time.Time{},
 			"Use a key of the default workspace with the scope admin (`waypost keys create --name doctor --scopes admin`).", "docs/access.md")
 	case problem.Status == http.StatusServiceUnavailable:
-		d.add(critical, where, "the control plane cannot work: "+problem.Error(), time.Time{},
+		d.addFinding(critical, where, "the control plane cannot work: "+problem.Error(), time.Time{},
 			"Redirects go on, and edges keep their clicks. Look at PostgreSQL: `pg_isready`, its log, its disk.", "PostgreSQLDown")
 	default:
-		d.add(critical, where, problem.Error(), time.Time{}, "Look into the log of the control plane.", "APIErrors")
+		d.addFinding(critical, where, problem.Error(), time.Time{}, "Look into the log of the control plane.", "APIErrors")
 	}
 }
 
@@ -266,7 +266,7 @@ const (
 // examineEdges looks at the edges as the control plane sees them.
 func (d *diagnosis) examineEdges(edges []client.Edge) {
 	if len(edges) == 0 {
-		d.add(critical, "fleet", "no edge has reported to this control plane", time.Time{},
+		d.addFinding(critical, "fleet", "no edge has reported to this control plane", time.Time{},
 			"Start an edge, or look into the log of one: it says why it cannot report.", "docs/operations/add-a-region.md")
 		return
 	}
@@ -285,7 +285,7 @@ func (d *diagnosis) examineEdges(edges []client.Edge) {
 			list = append(list, printable(version)+" ("+strings.Join(nodes, ", ")+")")
 		}
 		slices.Sort(list)
-		d.add(warning, "fleet", "edges run several versions: "+strings.Join(list, "; "), time.Time{},
+		d.addFinding(warning, "fleet", "edges run several versions: "+strings.Join(list, "; "), time.Time{},
 			"Complete the upgrade, control planes first.", "docs/operations/upgrade.md")
 	}
 	if len(d.Findings) == before {
@@ -303,38 +303,38 @@ func (d *diagnosis) examineEdge(e *client.Edge) {
 		d.fine("%s is off: it was stopped, or let in no more", printable(e.Node))
 		return
 	case e.State != "alive":
-		d.add(critical, e.Node, "is "+e.State, e.Since,
+		d.addFinding(critical, e.Node, "is "+e.State, e.Since,
 			"Take it out of DNS or the balancer if it does not answer visitors, and start it. If its disk is gone for good: `waypost edges gone "+
 				printable(e.Node)+"`. If it has not reported since a failover or restore of PostgreSQL, that ends the exact click budgets "+
 				"of all existing links for good.", "EdgeDown")
 		return
 	case e.Credential != nil && *e.Credential == "revoked":
-		d.add(critical, e.Node, "still answers visitors, and its credential was revoked", time.Time{},
+		d.addFinding(critical, e.Node, "still answers visitors, and its credential was revoked", time.Time{},
 			"Take it out of DNS, or let it in again: `waypost edges enrol --region "+printable(e.Region)+" --node "+printable(e.Node)+"`.",
 			"docs/operations/rotate-secrets.md")
 	case e.Held != "":
-		d.add(critical, e.Node, because("holds back a change ("+e.Held+")", e.HeldWhy), d.now.Add(-age),
+		d.addFinding(critical, e.Node, because("holds back a change ("+e.Held+")", e.HeldWhy), d.now.Add(-age),
 			"Find out who made it (`waypost audit`). Right: `waypost edges accept "+printable(e.Node)+"`. Wrong: restore, and the edge loses nothing.", "EdgeHeld")
 	case e.DiskLow:
-		d.add(critical, e.Node, "has almost no room on its disk, so that changes of links wait", d.now.Add(-age), "Make room: the changes come then.", "ReplicaDiskLow")
+		d.addFinding(critical, e.Node, "has almost no room on its disk, so that changes of links wait", d.now.Add(-age), "Make room: the changes come then.", "ReplicaDiskLow")
 	case e.Replica == "degraded":
-		d.add(critical, e.Node, because("cannot write its replica", e.HeldWhy), d.now.Add(-age), "Look at its disk and its log.", "EdgeDegraded")
+		d.addFinding(critical, e.Node, because("cannot write its replica", e.HeldWhy), d.now.Add(-age), "Look at its disk and its log.", "EdgeDegraded")
 	case age > maxAge:
-		d.add(critical, e.Node, because("has heard nothing new; changes and takedowns do not reach it", e.HeldWhy), d.now.Add(-age),
+		d.addFinding(critical, e.Node, because("has heard nothing new; changes and takedowns do not reach it", e.HeldWhy), d.now.Add(-age),
 			"Look at its connection to the control plane: `source` and `last_error` in its /readyz.", "EdgeStale")
 	case e.Replica != "following" && e.Replica != "":
-		d.add(warning, e.Node, because("is "+e.Replica, e.HeldWhy), time.Time{}, "Wait some minutes, and ask again.", "EdgeVerifying")
+		d.addFinding(warning, e.Node, because("is "+e.Replica, e.HeldWhy), time.Time{}, "Wait some minutes, and ask again.", "EdgeVerifying")
 	}
 	if v := e.Verified; v != nil && v.Different > v.Repaired {
-		d.add(critical, e.Node, fmt.Sprintf("has other links than PostgreSQL in %d slots", v.Different-v.Repaired), v.At,
+		d.addFinding(critical, e.Node, fmt.Sprintf("has other links than PostgreSQL in %d slots", v.Different-v.Repaired), v.At,
 			"`waypost verify --edge "+printable(e.Node)+" --repair`.", "docs/operations/backup-and-restore.md")
 	}
 	if e.ClicksPending != nil && *e.ClicksPending > 0 && e.ClicksUntil != nil && d.now.Sub(*e.ClicksUntil) > maxClickAge {
-		d.add(warning, e.Node, fmt.Sprintf("has %d clicks that are not counted", *e.ClicksPending), *e.ClicksUntil,
+		d.addFinding(warning, e.Node, fmt.Sprintf("has %d clicks that are not counted", *e.ClicksPending), *e.ClicksUntil,
 			"They are safe on its disk. Its log says why they are not taken.", "ClicksWait")
 	}
 	if e.Draining {
-		d.add(warning, e.Node, "is drained: balancers send visitors elsewhere", time.Time{}, "`waypost edges drain "+printable(e.Node)+" --undo` ends that.",
+		d.addFinding(warning, e.Node, "is drained: balancers send visitors elsewhere", time.Time{}, "`waypost edges drain "+printable(e.Node)+" --undo` ends that.",
 			"docs/operations/upgrade.md")
 	}
 }
@@ -350,7 +350,7 @@ func (d *diagnosis) examineKeys(space *client.KeySpace) {
 		if space.HeldSince != nil {
 			since = *space.HeldSince
 		}
-		d.add(critical, "keys", "none is issued: "+*space.Held, since, "`waypost ranges list` says how to go on.", "KGSMintingHeld")
+		d.addFinding(critical, "keys", "none is issued: "+*space.Held, since, "`waypost ranges list` says how to go on.", "KGSMintingHeld")
 	}
 	for _, s := range space.Regions {
 		lasts := time.Duration(1<<63 - 1)
@@ -360,12 +360,12 @@ func (d *diagnosis) examineKeys(space *client.KeySpace) {
 		switch where := "keys of " + printable(s.Region); {
 		case space.FreePrefixes > 0 && s.Unissued >= hardlyKeys: // the region takes a prefix when it needs one
 		case s.Unissued < hardlyKeys:
-			d.add(critical, where, fmt.Sprintf("%s are left", grouped(s.Unissued)), time.Time{},
+			d.addFinding(critical, where, fmt.Sprintf("%s are left", grouped(s.Unissued)), time.Time{},
 				"`waypost ranges assign --region "+printable(s.Region)+"`, or `waypost ranges move ID --to "+printable(s.Region)+" --remainder`.", "KGSPoolCritical")
 		case lasts < soon:
-			d.add(critical, where, "they last "+roughly(lasts), time.Time{}, applyPlan, "KGSExhaustionAhead")
+			d.addFinding(critical, where, "they last "+roughly(lasts), time.Time{}, applyPlan, "KGSExhaustionAhead")
 		case s.Unissued < fewKeys:
-			d.add(warning, where, fmt.Sprintf("%s are left", grouped(s.Unissued)), time.Time{}, applyPlan, "KGSPoolLow")
+			d.addFinding(warning, where, fmt.Sprintf("%s are left", grouped(s.Unissued)), time.Time{}, applyPlan, "KGSPoolLow")
 		}
 	}
 	if len(d.Findings) == before {
@@ -409,19 +409,19 @@ func (d *diagnosis) askAdmins(ctx context.Context, admins []string) {
 		where := r.Node
 		switch {
 		case errs[i] != nil:
-			d.add(warning, admin, "no answer from the admin listener", time.Time{},
+			d.addFinding(warning, admin, "no answer from the admin listener", time.Time{},
 				"It may be closed to this machine: run `waypost doctor` there, or look into the log.", "docs/operations/monitor.md")
 		case r.Error != "" && r.Status == "ready":
-			d.add(warning, where, r.Error, since, "Look into its log.", "DigestDiffers")
+			d.addFinding(warning, where, r.Error, since, "Look into its log.", "DigestDiffers")
 		case r.Status == "ready" || r.Status == "following" || r.Status == "draining":
 			if ready++; r.Connected != nil && !*r.Connected {
-				d.add(warning, where, "is connected to nothing: redirects go on, and changes, takedowns and statistics wait", since,
+				d.addFinding(warning, where, "is connected to nothing: redirects go on, and changes, takedowns and statistics wait", since,
 					"It connects again on its own. Look at the control plane first.", "docs/operations/troubleshoot.md")
 			}
 		case strings.Contains(r.Error, "PostgreSQL") || r.Status == "superseded":
-			d.add(critical, where, "is "+r.Status+": "+r.Error, time.Time{}, "Look at PostgreSQL, and at the log of this control plane.", "PostgreSQLDown")
+			d.addFinding(critical, where, "is "+r.Status+": "+r.Error, time.Time{}, "Look at PostgreSQL, and at the log of this control plane.", "PostgreSQLDown")
 		default:
-			d.add(warning, where, strings.TrimSpace("says "+r.Status+" "+strings.Join(slices.DeleteFunc([]string{r.Error, r.Degraded, r.LastError},
+			d.addFinding(warning, where, strings.TrimSpace("says "+r.Status+" "+strings.Join(slices.DeleteFunc([]string{r.Error, r.Degraded, r.LastError},
 				func(s string) bool { return s == "" }), "; ")), since, "Look into its log.", "docs/operations/troubleshoot.md")
 		}
 	}

@@ -74,7 +74,7 @@ the links as the API shows them, with everything that they hold, and can be impo
 	c.Flags().StringVar(&e.format, "format", "", "csv or jsonl (default: by the file's name, csv for others than .jsonl and .ndjson)")
 	c.Flags().BoolVar(&e.raw, "raw", false, "CSV with formulas as they are, for programs that are no spreadsheets")
 	c.Flags().StringVar(&e.after, "after", "", "go on where an export with the same flags was cut off")
-	e.filter.add(c)
+	e.filter.addFlags(c)
 	completeWith(c, "format", "csv", "jsonl")
 	return c
 }

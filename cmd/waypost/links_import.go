@@ -160,7 +160,7 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 	report, runErr := im.Run(c.Context(), file)
 	finish()
 	tell.lines = p.stderr
-	told := tell.end(report, time.Since(began), runErr)
+	told := tell.printSummary(report, time.Since(began), runErr)
 	runErr = advise(runErr, journal)
 	return errors.Join(endJournal(journal, runErr, told), verdict(report, runErr, i.dryRun), told)
 }

@@ -26,7 +26,7 @@ type filterFlags struct {
 	expiresBefore               string
 }
 
-func (f *filterFlags) add(c *cobra.Command) {
+func (f *filterFlags) addFlags(c *cobra.Command) {
 	c.Flags().StringVar(&f.typed, "search", "", "beginnings of words or tags, or of a code, host or URL")
 	c.Flags().StringArrayVar(&f.tags, "tag", nil, "a tag that the links have; several times: all of them")
 	c.Flags().StringVar(&f.domain, "domain", "", "host that the links are of")
@@ -82,8 +82,8 @@ type listing struct {
 // sorts are the orders of a list.
 var sorts = []string{"-created", "created", "-clicks", "clicks"}
 
-func (l *listing) add(c *cobra.Command) {
-	l.filterFlags.add(c)
+func (l *listing) addFlags(c *cobra.Command) {
+	l.filterFlags.addFlags(c)
 	c.Flags().StringVar(&l.sort, "sort", "-created", "created, -created, clicks or -clicks; a minus sign: descending")
 	c.Flags().IntVar(&l.limit, "limit", 50, "how many links at most, up to 1000")
 	c.Flags().StringVar(&l.cursor, "cursor", "", "where the page before ended")
@@ -105,7 +105,7 @@ state of each: live, disabled, expired, not yet valid, or blocked by an operator
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return p.listLinks(c, l, "") },
 	}
-	l.add(c)
+	l.addFlags(c)
 	c.Flags().BoolVar(&l.deleted, "deleted", false, "deleted links that can be restored, newest deletion first; without other filters")
 	return c
 }
@@ -126,7 +126,7 @@ link by its short URL by "waypost links get".`,
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error { return p.listLinks(c, l, strings.Join(args, " ")) },
 	}
-	l.add(c)
+	l.addFlags(c)
 	return c
 }
 

@@ -137,9 +137,9 @@ func statusText(status int) string {
 	return strconv.Itoa(status)
 }
 
-// end lists the rows in doubt, and sums up, unless an error kept the import from
+// printSummary lists the rows in doubt, and sums up, unless an error kept the import from
 // beginning.
-func (t *telling) end(report linkimport.Report, took time.Duration, runErr error) (err error) {
+func (t *telling) printSummary(report linkimport.Report, took time.Duration, runErr error) (err error) {
 	for _, r := range report.InDoubt {
 		err = errors.Join(err, t.list("in doubt", r))
 	}

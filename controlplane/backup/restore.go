@@ -51,7 +51,7 @@ func Restore(ctx context.Context, cfg Config, dir string, secretCheck []byte) (r
 		return r, err
 	}
 	defer db.close()
-	if err := judge(ctx, db, m); err != nil {
+	if err := checkTarget(ctx, db, m); err != nil {
 		return r, err
 	}
 	tool, _, err := pgserver.Tool(ctx, "pg_restore", max(db.major, m.DumpMajor))
@@ -64,16 +64,16 @@ func Restore(ctx context.Context, cfg Config, dir string, secretCheck []byte) (r
 	if err := load(ctx, db, tool, filepath.Join(dir, DumpFile), cfg.Progress); err != nil {
 		return r, fmt.Errorf("restore the dump: %w: the database is empty as before, except for roles", err)
 	}
-	if err := settle(ctx, db, m); err != nil {
+	if err := compareRestored(ctx, db, m); err != nil {
 		return r, fmt.Errorf("%w: start no control plane with this database, drop it (DROP DATABASE %s) and restore again",
 			err, pgx.Identifier{db.cfg.Database}.Sanitize())
 	}
 	return r, nil
 }
 
-// judge refuses a database that the backup cannot be restored into, before anything
+// checkTarget refuses a database that the backup cannot be restored into, before anything
 // changes.
-func judge(ctx context.Context, db *database, m Manifest) error {
+func checkTarget(ctx context.Context, db *database, m Manifest) error {
 	if db.major < m.PostgreSQLMajor {
 		return fmt.Errorf("the backup is of PostgreSQL %s, and the server is older (%d): restore into %d or newer",
 			m.PostgreSQL, db.major, m.PostgreSQLMajor)
@@ -183,8 +183,8 @@ func (c counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// settle compares the rows with the manifest, and makes the history another one.
-func settle(ctx context.Context, db *database, m Manifest) error {
+// compareRestored compares the rows with the manifest, and makes the history another one.
+func compareRestored(ctx context.Context, db *database, m Manifest) error {
 	if _, err := db.conn.Exec(ctx, `ANALYZE`); err != nil {
 		return fmt.Errorf("gather statistics for queries: %w", err)
 	}

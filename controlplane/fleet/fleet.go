@@ -247,7 +247,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	defer ticker.Stop()
 	failing := false
 	for {
-		err := f.look(ctx)
+		err := f.readHead(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			f.cfg.Logger.Warn("cannot read the head of the changelog, so lags are not current", slog.Any("error", err))
 		}
@@ -260,7 +260,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	}
 }
 
-func (f *Fleet) look(ctx context.Context) error {
+func (f *Fleet) readHead(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	head, err := f.cfg.Head.Head(ctx)
@@ -269,7 +269,7 @@ func (f *Fleet) look(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.heads.note(head.Position, f.cfg.Now())
+	f.heads.recordHead(head.Position, f.cfg.Now())
 	f.forget()
 	return nil
 }

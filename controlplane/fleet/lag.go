@@ -36,8 +36,8 @@ const (
 	headSteps = 128
 )
 
-// note records the head. It ignores a head of an older epoch.
-func (h *headHistory) note(p waypost.Position, now time.Time) {
+// recordHead records the head. It ignores a head of an older epoch.
+func (h *headHistory) recordHead(p waypost.Position, now time.Time) {
 	if p.IsZero() || p.Epoch.Ordinal < h.epoch.Ordinal {
 		return
 	}

@@ -263,24 +263,24 @@ func (n *Nodes) Run(ctx context.Context) {
 	defer note.Stop()
 	failing := false
 	for {
-		err := n.look(ctx)
+		err := n.renewKnown(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			n.cfg.Logger.Warn("cannot check credentials of edges for revocation, connected edges stay connected", slog.Any("error", err))
 		}
 		failing = err != nil
 		select {
 		case <-ctx.Done():
-			n.note(context.WithoutCancel(ctx))
+			n.storeSeen(context.WithoutCancel(ctx))
 			return
 		case <-look.C:
 		case <-n.wake:
 		case <-note.C:
-			n.note(ctx)
+			n.storeSeen(ctx)
 		}
 	}
 }
 
-func (n *Nodes) look(ctx context.Context) error {
+func (n *Nodes) renewKnown(ctx context.Context) error {
 	n.mu.Lock()
 	ids := slices.Collect(maps.Keys(n.held))
 	n.mu.Unlock()
@@ -314,8 +314,8 @@ func (n *Nodes) look(ctx context.Context) error {
 	return nil
 }
 
-// note stores last-used times. After a failure the next use is stored.
-func (n *Nodes) note(ctx context.Context) {
+// storeSeen stores last-used times. After a failure the next use is stored.
+func (n *Nodes) storeSeen(ctx context.Context) {
 	n.mu.Lock()
 	seen := n.seen
 	n.seen = make(map[int64]time.Time)

@@ -152,7 +152,7 @@ func (o *Orders) Run(ctx context.Context) {
 	defer ticker.Stop()
 	failing := false
 	for {
-		err := o.look(ctx)
+		err := o.readOrders(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			o.log.Warn("cannot read orders, so edges get none", slog.Any("error", err))
 		}
@@ -165,7 +165,7 @@ func (o *Orders) Run(ctx context.Context) {
 	}
 }
 
-func (o *Orders) look(ctx context.Context) error {
+func (o *Orders) readOrders(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	open, verified, err := o.store.EdgeOrders(ctx)
@@ -206,7 +206,7 @@ func (o *Orders) Give(ctx context.Context, actor controlplane.Actor, order EdgeO
 	}
 	given, err := o.store.OrderEdge(ctx, actor, order, o.knows(order.Node))
 	if err == nil {
-		if lookErr := o.look(ctx); lookErr != nil {
+		if lookErr := o.readOrders(ctx); lookErr != nil {
 			o.log.Debug("cannot read orders, the edge gets this one later", slog.Any("error", lookErr))
 		}
 	}

@@ -125,7 +125,7 @@ func (a *authenticator) actor(ctx context.Context, r *http.Request, changes bool
 	case !ok:
 		spoilt := waypost.Errorf(waypost.EUnauthorized, "no key")
 		p := presented{kind: "key", from: a.limits.Client(r)}
-		if err := a.judge(ctx, p, func(context.Context) error { return spoilt }); waypost.CodeOf(err) != waypost.EUnauthorized {
+		if err := a.checkCredential(ctx, p, func(context.Context) error { return spoilt }); waypost.CodeOf(err) != waypost.EUnauthorized {
 			return controlplane.Actor{}, err
 		}
 		return controlplane.Actor{}, challenge(waypost.Errorf(waypost.EUnauthorized,
@@ -147,7 +147,7 @@ func (a *authenticator) holder(ctx context.Context, r *http.Request, credential 
 	p := presented{kind: "key", credential: credential, from: a.limits.Client(r)}
 	if controlplane.IsSession(credential) {
 		p.kind = "session"
-		return actor, a.judge(ctx, p, func(ctx context.Context) (err error) {
+		return actor, a.checkCredential(ctx, p, func(ctx context.Context) (err error) {
 			slug := r.Header.Get(api.HeaderWorkspace)
 			if len(slug) > 63 {
 				return waypost.Errorf(waypost.EForbidden, "you are in no workspace of that name")
@@ -156,7 +156,7 @@ func (a *authenticator) holder(ctx context.Context, r *http.Request, credential 
 			return err
 		})
 	}
-	return actor, a.judge(ctx, p, func(ctx context.Context) (err error) {
+	return actor, a.checkCredential(ctx, p, func(ctx context.Context) (err error) {
 		if actor, err = a.access.Authenticate(ctx, credential); err == nil {
 			actor, err = inWorkspace(actor, r.Header)
 		}
@@ -173,9 +173,9 @@ type presented struct {
 	from       netip.Addr // the sender
 }
 
-// judge checks a credential of any kind. A sender that has failed too often is refused
+// checkCredential checks a credential of any kind. A sender that has failed too often is refused
 // before check looks the credential up.
-func (a *authenticator) judge(ctx context.Context, p presented, check func(context.Context) error) error {
+func (a *authenticator) checkCredential(ctx context.Context, p presented, check func(context.Context) error) error {
 	if by, retry := a.limits.Guesses.Check(p.from, p.credential); by != "" {
 		a.metrics.limited.WithLabelValues(by).Inc()
 		return tooMany("too many attempts to authenticate have failed", retry)

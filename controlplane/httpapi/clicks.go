@@ -75,7 +75,7 @@ func Ingest(store controlplane.ClickStore, logger *slog.Logger, metrics promethe
 
 func (in *ingest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
-	receipt, err := in.take(w, r)
+	receipt, err := in.storeBatch(w, r)
 	outcome := "taken"
 	gap, isGap := errors.AsType[*controlplane.ClickGapError](err)
 	switch {
@@ -100,8 +100,8 @@ func (in *ingest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in.metrics.observe(outcome, receipt, time.Since(started))
 }
 
-// take passes a request's batch to the store.
-func (in *ingest) take(w http.ResponseWriter, r *http.Request) (none controlplane.ClickReceipt, err error) {
+// storeBatch passes a request's batch to the store.
+func (in *ingest) storeBatch(w http.ResponseWriter, r *http.Request) (none controlplane.ClickReceipt, err error) {
 	select {
 	case in.bodies <- struct{}{}:
 		defer func() { <-in.bodies }()

@@ -91,7 +91,7 @@ func registerDomains(rt *router, a *domainsAPI) {
 		description: "A domain is pending, and not served, until its owner has proved it: put the text `proof.record_value` into a TXT record at " +
 			"`proof.record_name`, then verify the domain. An operator's own domain is served at once.",
 		status: http.StatusCreated, scopes: admin, problems: []int{http.StatusConflict},
-	}, a.add)
+	}, a.addDomain)
 	handle(rt, operation{
 		id: "change-domain", method: http.MethodPatch, path: api.PathDomains + "/{id}", summary: "Change the targets of a domain",
 		scopes: admin, problems: []int{http.StatusNotFound},
@@ -144,7 +144,7 @@ func (a *domainsAPI) domainsOf(all []controlplane.OwnedDomain, owners bool) *dom
 	return &domainsOutput{api.DomainList{Domains: shown}}
 }
 
-func (a *domainsAPI) add(ctx context.Context, in *addDomainInput) (*domainOutput, error) {
+func (a *domainsAPI) addDomain(ctx context.Context, in *addDomainInput) (*domainOutput, error) {
 	n := &in.Body
 	d, position, err := a.domains.AddDomain(ctx, actorFrom(ctx), controlplane.NewDomain{
 		Host: n.Host, Shared: n.Shared,

@@ -136,7 +136,7 @@ func (g *EdgeGate) Only(next http.Handler) http.Handler {
 func (g *EdgeGate) admit(r *http.Request) (node fleet.Node, err error) {
 	credential, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !g.isShared(credential) { // cheaper than counting
-		err = g.judge(r, credential, fleet.ValidNodeCredential(credential), func() error {
+		err = g.checkCredential(r, credential, fleet.ValidNodeCredential(credential), func() error {
 			node, err = g.cfg.Nodes.Authenticate(r.Context(), credential)
 			return err
 		})
@@ -161,13 +161,13 @@ func (g *EdgeGate) isShared(credential string) bool {
 	return g.cfg.SharedToken != "" && subtle.ConstantTimeCompare(sent[:], g.shared[:]) == 1
 }
 
-// judge checks a credential within the limits on guesses. Kind means that it has the form
+// checkCredential checks a credential within the limits on guesses. Kind means that it has the form
 // of a credential.
 //
 // Many edges may share one address, and a valid credential is not refused because of the
 // attempts of others there. So beyond the limit a text of the right form is still looked
 // up, when its turn comes: guesses among 160 bits need no limit, but the database does.
-func (g *EdgeGate) judge(r *http.Request, credential string, kind bool, check func() error) error {
+func (g *EdgeGate) checkCredential(r *http.Request, credential string, kind bool, check func() error) error {
 	from := g.cfg.Client(r)
 	by, retry := g.cfg.Guesses.Check(from, credential)
 	beyond := by == limit.ByAddress || by != "" && kind
@@ -344,7 +344,7 @@ func (g *EdgeGate) enrol(w http.ResponseWriter, r *http.Request) (node fleet.Nod
 			return node, err
 		}
 	}
-	err = g.judge(r, body.Token, fleet.ValidEnrolmentToken(body.Token), func() error {
+	err = g.checkCredential(r, body.Token, fleet.ValidEnrolmentToken(body.Token), func() error {
 		node, err = g.cfg.Nodes.Enrol(r.Context(), e)
 		return err
 	})

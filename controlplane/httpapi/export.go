@@ -188,7 +188,7 @@ func (e *exporter) persist(ctx context.Context) (page controlplane.Page, err err
 // linkRows writes links in a format.
 type linkRows interface {
 	row(l *waypost.Link) error
-	end() error
+	endRows() error
 }
 
 func newLinkRows(e *exporter, to *bufio.Writer) (rows linkRows, contentType string) {
@@ -214,7 +214,7 @@ func (j *jsonRows) row(l *waypost.Link) (err error) {
 	return err
 }
 
-func (j *jsonRows) end() error { return j.to.Flush() }
+func (j *jsonRows) endRows() error { return j.to.Flush() }
 
 // csvRows has the columns of package linkfields. An import takes them, or ignores them.
 type csvRows struct {
@@ -227,7 +227,7 @@ type csvRows struct {
 	cells []string
 }
 
-func (c *csvRows) begin() error {
+func (c *csvRows) beginRows() error {
 	if c.begun {
 		return nil
 	}
@@ -253,7 +253,7 @@ func (c *csvRows) row(l *waypost.Link) error {
 		}
 		c.cells = append(c.cells, cell)
 	}
-	return errors.Join(c.begin(), c.w.Write(c.cells))
+	return errors.Join(c.beginRows(), c.w.Write(c.cells))
 }
 
 // cellOf writes a field of a link. Of an optional number zero is empty.
@@ -291,8 +291,8 @@ func cellOf(field any, optional bool) (string, error) {
 	return "", fmt.Errorf("no cell of CSV holds a %T", field)
 }
 
-func (c *csvRows) end() error {
-	err := c.begin() // of no links, too
+func (c *csvRows) endRows() error {
+	err := c.beginRows() // of no links, too
 	c.w.Flush()
 	err = errors.Join(err, c.w.Error())
 	if b, ok := c.to.(*bufio.Writer); ok {

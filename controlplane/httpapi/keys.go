@@ -103,7 +103,7 @@ func registerKeys(rt *router, a *keysAPI) {
 }
 
 func (a *keysAPI) reserveOne(ctx context.Context, in *keyInput) (*keyOutput, error) {
-	keys, service, err := a.take(ctx, in.Service, 1)
+	keys, service, err := a.takeKeys(ctx, in.Service, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -111,14 +111,14 @@ func (a *keysAPI) reserveOne(ctx context.Context, in *keyInput) (*keyOutput, err
 }
 
 func (a *keysAPI) reserve(ctx context.Context, in *reserveInput) (*reserveOutput, error) {
-	keys, service, err := a.take(ctx, in.Body.Service, in.Body.Count)
+	keys, service, err := a.takeKeys(ctx, in.Body.Service, in.Body.Count)
 	if err != nil {
 		return nil, err
 	}
 	return &reserveOutput{api.ReservedKeys{Keys: keys, Service: service}}, nil
 }
 
-func (a *keysAPI) take(ctx context.Context, service string, n int) (keys []string, holder string, err error) {
+func (a *keysAPI) takeKeys(ctx context.Context, service string, n int) (keys []string, holder string, err error) {
 	actor := actorFrom(ctx)
 	service = serviceOf(actor, service)
 	a.auth.charge(ctx, n)

@@ -69,7 +69,7 @@ type requestBody struct {
 	Content  map[string]media `json:"content"`
 }
 
-func (d *document) add(b *binding) {
+func (d *document) addOperation(b *binding) {
 	op := &b.op
 	shown := described{
 		OperationID: op.id, Summary: op.summary, Description: op.description,

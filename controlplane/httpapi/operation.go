@@ -76,7 +76,7 @@ func handle[I, O any](rt *router, op operation, h func(context.Context, *I) (*O,
 	if f, ok := in.FieldByName("Raw"); ok {
 		b.rawIndex = f.Index
 	}
-	rt.document.add(&b)
+	rt.document.addOperation(&b)
 	pattern := op.path
 	if pattern == "/" {
 		pattern = "/{$}" // the root only

@@ -204,7 +204,7 @@ func (a *sessionAPI) acceptInvitation(ctx context.Context, in *acceptInput) (*ac
 // withPassword checks the password of an account, a link or an invitation, within the
 // limits on guesses.
 func (a *sessionAPI) withPassword(ctx context.Context, p presented, check func(context.Context) error) error {
-	err := a.auth.judge(ctx, p, check)
+	err := a.auth.checkCredential(ctx, p, check)
 	if code := waypost.CodeOf(err); code == waypost.EUnauthorized || code == waypost.ESecondFactor {
 		return challenge(err, "")
 	}
@@ -251,7 +251,7 @@ func (a *sessionAPI) prove(ctx context.Context, check func(context.Context) erro
 		p.account, p.codeOf = me.Account.Email, me.Account.Email
 	}
 	var outcome error
-	err = a.auth.judge(ctx, p, func(ctx context.Context) error {
+	err = a.auth.checkCredential(ctx, p, func(ctx context.Context) error {
 		if outcome = check(ctx); errors.Is(outcome, controlplane.ErrPassword) {
 			return waypost.WrapError(waypost.EUnauthorized, "wrong", outcome)
 		}

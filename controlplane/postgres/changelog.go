@@ -303,8 +303,8 @@ func (c *copiedRecords) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end says whether everything came.
-func (c *copiedRecords) end() error {
+// checkComplete says whether everything came.
+func (c *copiedRecords) checkComplete() error {
 	if !c.ended || len(c.rest) > 0 {
 		return errCopy
 	}
@@ -351,13 +351,13 @@ func (c *copiedRecords) next(b []byte) (n int, err error) {
 		n += size
 	}
 	if c.refused == nil {
-		err = c.take(&row)
+		err = c.sendRow(&row)
 	}
 	return n, err
 }
 
-// take makes a row a record and hands it on.
-func (c *copiedRecords) take(row *[copyFields][]byte) error {
+// sendRow makes a row a record and hands it on.
+func (c *copiedRecords) sendRow(row *[copyFields][]byte) error {
 	var ints [copyFields]int64
 	for i, field := range row {
 		switch i {

@@ -45,7 +45,7 @@ func (db *History) Recompute(ctx context.Context, by controlplane.Actor) error {
 		return scoped.Classify("connect", err)
 	}
 	defer conn.Release()
-	seen := db.pool.highWater.look()
+	seen := db.pool.highWater.current()
 	opened := false
 	err = pgx.BeginTxFunc(ctx, conn, scoped.Operator.TxOptions(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, addUpTimeout); err != nil {
@@ -64,7 +64,7 @@ func (db *History) Recompute(ctx context.Context, by controlplane.Actor) error {
 	}
 	if opened {
 		db.pool.Log.Warn("opened a new epoch of the changelog", "reason", "the digest was recomputed from the rows")
-		db.begin(ctx, conn.Conn(), seen)
+		db.beginMark(ctx, conn.Conn(), seen)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (p *pool) changeIn(
 			return err
 		}
 		// No other transaction commits meanwhile, so every position seen lies before.
-		if seen := p.highWater.look(); !at.position().Revision().Newer(seen.revision()) {
+		if seen := p.highWater.current(); !at.position().Revision().Newer(seen.revision()) {
 			return waypost.Errorf(waypost.EUnavailable, "the database went back in time: a new epoch of the changelog begins in a moment, "+
 				"or, if /readyz says superseded, when an operator has decided which PostgreSQL is the right one")
 		}
@@ -52,12 +52,12 @@ func (p *pool) changeIn(
 		return waypost.Position{}, scoped.Classify(doing, err)
 	}
 	failpoint.Hit(doing + ": committed")
-	p.note(at.position())
+	p.noteCommit(at.position())
 	return at.position(), nil
 }
 
-// note remembers a committed position and wakes the followers.
-func (p *pool) note(at waypost.Position) {
+// noteCommit remembers a committed position and wakes the followers.
+func (p *pool) noteCommit(at waypost.Position) {
 	p.highWater.saw(at)
 	p.moved()
 }
@@ -65,7 +65,7 @@ func (p *pool) note(at waypost.Position) {
 // moved wakes the followers of this control plane and of others.
 func (p *pool) moved() {
 	p.changed.wake()
-	p.news.add()
+	p.news.addHint()
 }
 
 // begun is the place of a write in the changelog, as changelog_begin_in returns it.

@@ -49,9 +49,9 @@ type sight struct {
 
 func (s *sight) revision() waypost.Revision { return s.position.Revision() }
 
-// judge refuses a database of another cluster, and one that was set up again, because it
+// checkCluster refuses a database of another cluster, and one that was set up again, because it
 // would issue every key a second time.
-func (s *sight) judge(cluster *string) error {
+func (s *sight) checkCluster(cluster *string) error {
 	if s.cluster == "" || cluster != nil && *cluster == s.cluster {
 		return nil
 	}
@@ -198,16 +198,16 @@ func readDocument(kept []byte) (sight, error) {
 	return sight{cluster: d.Cluster, position: p, at: d.At, keys: d.Ranges, epoch: d.Epoch, superseding: superseding.Epoch}, nil
 }
 
-// look returns the present state.
-func (m *highWaterMark) look() sight {
+// current returns the present state.
+func (m *highWaterMark) current() sight {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.seen
 }
 
-// begin forgets the state that the database was informed of, unless keys of another epoch
+// beginEpoch forgets the state that the database was informed of, unless keys of another epoch
 // were seen since.
-func (m *highWaterMark) begin(told sight) {
+func (m *highWaterMark) beginEpoch(told sight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.seen.epoch == told.epoch {
@@ -318,7 +318,7 @@ func (m *highWaterMark) save() error {
 	}
 	m.saving.Lock()
 	defer m.saving.Unlock()
-	seen := m.look()
+	seen := m.current()
 	if seen.cluster == "" {
 		return nil // the first look has it
 	}

@@ -51,7 +51,7 @@ func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 	if db.cfg.ReadOnly {
 		return nil
 	}
-	seen := db.pool.highWater.look() // before the head is read, which others go on moving
+	seen := db.pool.highWater.current() // before the head is read, which others go on moving
 	var head begun
 	var cluster *string
 	var secret []byte
@@ -71,7 +71,7 @@ func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 	if s := db.cfg.Secret; s != nil && secret != nil && !hmac.Equal(secret, SecretCheck(*s)) {
 		return errOtherSecret
 	}
-	if err := seen.judge(cluster); err != nil {
+	if err := seen.checkCluster(cluster); err != nil {
 		return err
 	}
 	own := head.position()
@@ -151,16 +151,16 @@ func (db *History) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, 
 	default:
 		return db.history(ctx, conn) // another process was faster, but the high-water mark still counts
 	}
-	db.begin(ctx, conn, seen)
+	db.beginMark(ctx, conn, seen)
 	return nil
 }
 
-// begin starts a new high-water mark in an epoch that knows the old one, with a complete
+// beginMark starts a new high-water mark in an epoch that knows the old one, with a complete
 // look. Without the look the next change of history holds the keys back.
-func (db *History) begin(ctx context.Context, conn *pgx.Conn, seen sight) {
-	db.pool.highWater.begin(seen)
+func (db *History) beginMark(ctx context.Context, conn *pgx.Conn, seen sight) {
+	db.pool.highWater.beginEpoch(seen)
 	db.pool.moved()
-	if err := db.look(ctx, conn); err != nil {
+	if err := db.learnRanges(ctx, conn); err != nil {
 		db.pool.Log.Warn("the key ranges of a new epoch are looked at a little later", "error", err)
 	}
 }
@@ -176,7 +176,7 @@ func (db *History) tell(ctx context.Context, conn *pgx.Conn, seen sight) error {
 		return fmt.Errorf("tell the new epoch which keys were issued before: %w", err)
 	}
 	db.pool.Log.Info("told the new epoch which keys were issued before it")
-	db.begin(ctx, conn, seen)
+	db.beginMark(ctx, conn, seen)
 	return nil
 }
 
@@ -211,11 +211,11 @@ func (db *History) WatchOnce(ctx context.Context) error {
 	if err := db.checkHistory(ctx, conn.Conn()); err != nil {
 		return err
 	}
-	return db.look(ctx, conn.Conn())
+	return db.learnRanges(ctx, conn.Conn())
 }
 
-// look takes the key ranges into the high-water mark.
-func (db *History) look(ctx context.Context, conn *pgx.Conn) error {
+// learnRanges takes the key ranges into the high-water mark.
+func (db *History) learnRanges(ctx context.Context, conn *pgx.Conn) error {
 	var now float64
 	var head begun
 	var ranges []rememberedRange
@@ -283,7 +283,7 @@ func isSuperseded(err error) bool {
 // Superseded returns the error for a head whose epoch is not the newest that a follower
 // has seen; nil: there is no such follower.
 func (db *History) Superseded(head waypost.Position) error {
-	seen := db.pool.highWater.look()
+	seen := db.pool.highWater.current()
 	if newer := seen.superseded(head.Epoch); newer != nil {
 		return &SupersededError{newer.Ordinal, head.Epoch.Ordinal}
 	}
@@ -294,7 +294,7 @@ func (db *History) Superseded(head waypost.Position) error {
 // newer primary has to take its clicks: it or another follower has seen a newer epoch
 // than PostgreSQL's. An edge of an older epoch has not followed yet, and may send them.
 func (db *History) Outdated(ctx context.Context, seen waypost.Epoch) error {
-	own := db.pool.highWater.look().position.Epoch
+	own := db.pool.highWater.current().position.Epoch
 	if beyond(seen, own) { // which another control plane may have opened a moment ago
 		var head begun
 		if err := db.pool.QueryRowIn(ctx, scoped.Operator, selectPosition, nil, &head.epoch, &head.id, &head.seq, &head.stamp); err != nil {
@@ -306,7 +306,7 @@ func (db *History) Outdated(ctx context.Context, seen waypost.Epoch) error {
 }
 
 func (p *pool) outdated(own, seen waypost.Epoch) error {
-	mark := p.highWater.look()
+	mark := p.highWater.current()
 	newer := mark.superseded(own)
 	if beyond(seen, own) {
 		newer = &seen
@@ -360,7 +360,7 @@ func (db *History) overrule(ctx context.Context, gap *int64) error {
 		return waypost.Errorf(waypost.EConflict, "an edge has seen epoch %d, which this PostgreSQL does not have: say by how many counters "+
 			"every prefix skips, the most keys that can have been issued in one prefix since this PostgreSQL lost that history", newer)
 	}
-	seen := db.pool.highWater.look()
+	seen := db.pool.highWater.current()
 	seen.position, seen.epoch, seen.at = waypost.Position{Epoch: waypost.Epoch{Ordinal: newer}}, 0, 0
 	return db.openEpoch(ctx, conn.Conn(), epoch, "an operator prefers this PostgreSQL to a newer epoch that an edge has seen", seen)
 }
@@ -406,7 +406,7 @@ func (db *History) hear(ctx context.Context, said replication.Testimony) error {
 	if err := db.checkHistory(ctx, conn.Conn()); err != nil {
 		return err
 	}
-	seen := db.pool.highWater.look()
+	seen := db.pool.highWater.current()
 	p := said.Position
 	var head begun
 	var forgotten bool

@@ -183,7 +183,7 @@ func (db *LinkStore) InsertLinks(
 		return nil, waypost.Position{}, scoped.Classify("insert links", err)
 	}
 	failpoint.Hit("insert links: committed")
-	db.pool.note(at)
+	db.pool.noteCommit(at)
 	var b pgx.Batch
 	scoped.Tenant(workspaceList(links)).EnterBatch(&b)
 	if in.queueTaken(&b) {

@@ -40,12 +40,12 @@ func (db *LinkStore) insertWithLook(
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return err
 		}
-		look.judge()
+		look.resolve()
 		if err := look.insert(ctx, tx, &at); err != nil {
 			return err
 		}
 		placed = look.placed
-		return look.keep(ctx, tx, at.position())
+		return look.storeResponses(ctx, tx, at.position())
 	})
 	if err != nil {
 		for i := range links { // somebody may try again with what was wished for
@@ -54,12 +54,12 @@ func (db *LinkStore) insertWithLook(
 		return nil, waypost.Position{}, scoped.Classify("insert links", err)
 	}
 	failpoint.Hit("insert links: committed")
-	db.pool.note(at.position())
+	db.pool.noteCommit(at.position())
 	return placed, at.position(), nil
 }
 
-// look holds the existing rows for a batch of links.
-type look struct {
+// precheck holds the existing rows for a batch of links.
+type precheck struct {
 	links      []controlplane.Insertion
 	placed     []controlplane.Placement
 	records    []*controlplane.IdempotencyRecord // each once, in order
@@ -80,8 +80,8 @@ func dedupeKeyOf(x *controlplane.Insertion) dedupeKey {
 	return dedupeKey{x.Link.Workspace, x.Link.Domain, *x.Dedupe}
 }
 
-func newLook(links []controlplane.Insertion) *look {
-	k := &look{
+func newLook(links []controlplane.Insertion) *precheck {
+	k := &precheck{
 		links: links, placed: make([]controlplane.Placement, len(links)), answered: make(map[controlplane.RequestID]bool),
 		duplicates: make(map[dedupeKey]waypost.Link), first: make(map[dedupeKey]int),
 	}
@@ -94,7 +94,7 @@ func newLook(links []controlplane.Insertion) *look {
 }
 
 // queue asks for answers that were given, and for live links of targets.
-func (k *look) queue(b *pgx.Batch) {
+func (k *precheck) queue(b *pgx.Batch) {
 	if len(k.records) > 0 {
 		var workspaces []int64
 		var routes, keys []string
@@ -153,8 +153,8 @@ func queueDuplicates(b *pgx.Batch, wanted []dedupeKey, into map[dedupeKey]waypos
 	})
 }
 
-// judge settles what needs no writing.
-func (k *look) judge() {
+// resolve settles what needs no writing.
+func (k *precheck) resolve() {
 	for i := range k.links {
 		x := &k.links[i]
 		if x.Idempotency != nil && k.answered[x.Idempotency.ID] {
@@ -178,7 +178,7 @@ func (k *look) judge() {
 }
 
 // insert writes the links that are left, and which of them are the ones of their targets.
-func (k *look) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
+func (k *precheck) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
 	if len(k.rest) == 0 {
 		return nil
 	}
@@ -215,7 +215,7 @@ func (k *look) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
 
 // noteDuplicates stores the new links of targets, in place of links that are no longer
 // live, and returns them to all requests for the same target.
-func (k *look) noteDuplicates(ctx context.Context, tx pgx.Tx) error {
+func (k *precheck) noteDuplicates(ctx context.Context, tx pgx.Tx) error {
 	if len(k.first) == 0 {
 		return nil
 	}
@@ -238,8 +238,8 @@ func (k *look) noteDuplicates(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// keep writes the answers to the requests of which a link has come.
-func (k *look) keep(ctx context.Context, tx pgx.Tx, at waypost.Position) error {
+// storeResponses writes the answers to the requests of which a link has come.
+func (k *precheck) storeResponses(ctx context.Context, tx pgx.Tx, at waypost.Position) error {
 	var b pgx.Batch
 	for _, r := range k.records {
 		var placed []controlplane.Placement

@@ -37,7 +37,7 @@ func (db *KeyRangeStore) TakeLease(
 	if err != nil {
 		return l, err
 	}
-	if seen := db.pool.highWater.look(); seen.foreign(l.Epoch) {
+	if seen := db.pool.highWater.current(); seen.foreign(l.Epoch) {
 		if err := db.history.WatchOnce(ctx); err != nil { // the new epoch has to hear of the old one's keys first
 			if err := db.ReturnLease(ctx, l, l.Lo); err != nil { // or every attempt would cost a lease
 				db.pool.Log.Warn("a lease that cannot be used yet was not given back", "error", err)

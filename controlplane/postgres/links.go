@@ -102,7 +102,7 @@ func (db *LinkStore) UpdateLink(
 	if err := db.pool.Send(ctx, as, &b); err != nil {
 		return waypost.Position{}, false, scoped.Classify("change a link", err)
 	}
-	db.pool.note(head.position())
+	db.pool.noteCommit(head.position())
 	return head.position(), changed, nil
 }
 
@@ -198,7 +198,7 @@ func (db *LinkStore) DeleteLink(
 	if err := db.pool.Send(ctx, as, &b); err != nil {
 		return waypost.Position{}, scoped.Classify("delete a link", err)
 	}
-	db.pool.note(at.position())
+	db.pool.noteCommit(at.position())
 	if deleted == 0 {
 		return waypost.Position{}, waypost.ErrNoLink
 	}
@@ -255,7 +255,7 @@ func (db *LinkStore) RestoreLink(
 	if err := db.pool.Send(ctx, as, &b); err != nil {
 		return waypost.Position{}, false, scoped.Classify("restore a link", err)
 	}
-	db.pool.note(head.position())
+	db.pool.noteCommit(head.position())
 	return head.position(), restored, nil
 }
 

@@ -165,7 +165,7 @@ func (l *listener) wait(ctx context.Context, due time.Time, interruptible bool) 
 	case n != nil:
 		l.heard, l.owed = time.Now(), true
 		if n.Payload == hintHello {
-			l.news.add()
+			l.news.addHint()
 		}
 	}
 	if err != nil && (ctx.Err() == nil || l.conn.IsClosed()) {
@@ -181,10 +181,10 @@ func (l *listener) hint() {
 
 // say notifies all others that the head may have moved.
 func (l *listener) say(ctx context.Context, word string) error {
-	told := l.news.take() // before the word, so that what is committed meanwhile gets another
+	told := l.news.takeHints() // before the word, so that what is committed meanwhile gets another
 	if err := l.exec(ctx, `NOTIFY `+hintChannel+`, '`+word+`'`); err != nil {
 		if told {
-			l.news.add()
+			l.news.addHint()
 		}
 		return err
 	}
@@ -207,7 +207,7 @@ type unsentHints struct {
 	interrupt context.CancelFunc // of who waits for some
 }
 
-func (n *unsentHints) add() {
+func (n *unsentHints) addHint() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.some = true
@@ -223,7 +223,7 @@ func (n *unsentHints) pending() bool {
 	return n.some
 }
 
-func (n *unsentHints) take() bool {
+func (n *unsentHints) takeHints() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	some := n.some

@@ -102,7 +102,7 @@ func (db *ReaperStore) reapThese(ctx context.Context, doing, change string, age 
 		return 0, scoped.Classify(doing, err)
 	}
 	failpoint.Hit(doing + ": committed")
-	db.pool.note(at.position())
+	db.pool.noteCommit(at.position())
 	return n, nil
 }
 

@@ -70,7 +70,7 @@ func (db *KeyRangeStore) ReserveKeys(
 		return nil, scoped.Classify("reserve keys", err)
 	}
 	failpoint.Hit("reserve keys: committed")
-	db.pool.note(at.position())
+	db.pool.noteCommit(at.position())
 	return noted, nil
 }
 

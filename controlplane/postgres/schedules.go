@@ -51,6 +51,6 @@ func (db *LinkStore) ReplaceProgramme(ctx context.Context, at controlplane.Versi
 	if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return false, scoped.Classify("replace the programme of a link", err)
 	}
-	db.pool.note(head.position())
+	db.pool.noteCommit(head.position())
 	return changed, nil
 }

@@ -22,7 +22,7 @@ func (db *Changelog) Snapshot(ctx context.Context, first, last uint16, visit fun
 		if _, err := tx.Conn().PgConn().CopyTo(ctx, &rows, `COPY (`+query+`) TO STDOUT (FORMAT binary)`); err != nil {
 			return err
 		}
-		return rows.end()
+		return rows.checkComplete()
 	})
 	if rows.refused != nil {
 		return head, rows.refused

@@ -47,16 +47,16 @@ type Breakdown struct {
 
 // Add counts clicks of visitors with a profile. The count says how many are bots.
 func (b *Breakdown) Add(p *waypost.ClickProfile, c Count) {
-	b.add(Country, p.Country, c)
-	b.add(City, CityName(p.Country, p.City), c)
-	b.add(Device, p.Device, c)
-	b.add(Browser, p.Browser, c)
-	b.add(OS, p.OS, c)
-	b.add(Referrer, p.Referrer, c)
-	b.add(Rule, ids[p.Rule], c)
-	b.add(Variant, VariantName(p.Rule, p.Variant), c)
+	b.addName(Country, p.Country, c)
+	b.addName(City, CityName(p.Country, p.City), c)
+	b.addName(Device, p.Device, c)
+	b.addName(Browser, p.Browser, c)
+	b.addName(OS, p.OS, c)
+	b.addName(Referrer, p.Referrer, c)
+	b.addName(Rule, ids[p.Rule], c)
+	b.addName(Variant, VariantName(p.Rule, p.Variant), c)
 	for i, value := range p.UTM.Values() {
-		b.add(UTM+Dimension(i), value, c)
+		b.addName(UTM+Dimension(i), value, c)
 	}
 }
 
@@ -100,7 +100,7 @@ func SplitCity(name string) (country, city string) {
 	return "", name
 }
 
-func (b *Breakdown) add(d Dimension, name string, c Count) { b.names[d].add(name, c) }
+func (b *Breakdown) addName(d Dimension, name string, c Count) { b.names[d].addName(name, c) }
 
 // AddOther counts clicks without names.
 func (b *Breakdown) AddOther(c Count) {
@@ -118,7 +118,7 @@ func (b *Breakdown) Merge(o *Breakdown) {
 			b.names[d] = names{list: slices.Clone(o.names[d].list)}
 		} else {
 			for _, n := range o.names[d].list {
-				b.add(d, n.Name, n.Count)
+				b.addName(d, n.Name, n.Count)
 			}
 		}
 		b.other[d].Add(o.other[d])
@@ -228,7 +228,7 @@ func (b *Breakdown) Unpack(p []byte) error {
 		return nil
 	}
 	r := newReader(p)
-	r.begin()
+	r.readVersion()
 	for d := range firstSparse {
 		b.unpackDimension(r, d)
 	}
@@ -245,7 +245,7 @@ func (b *Breakdown) Unpack(p []byte) error {
 	if sparse>>(dimensions-firstSparse) != 0 {
 		r.fail("it has dimensions that are not known")
 	}
-	if err := r.end("a breakdown of clicks"); err != nil {
+	if err := r.checkEnd("a breakdown of clicks"); err != nil {
 		b.clear()
 		return err
 	}
@@ -310,7 +310,7 @@ func (n *names) find(name string) int {
 	return -1
 }
 
-func (n *names) add(name string, c Count) {
+func (n *names) addName(name string, c Count) {
 	if i := n.find(name); i >= 0 {
 		n.list[i].Add(c)
 		return

@@ -111,7 +111,7 @@ const maxOfDelta = 1 << 24
 // EInvalid and leave nothing of use in p.
 func (p *Delta) Unpack(b []byte) error {
 	r := newReader(b)
-	r.begin()
+	r.readVersion()
 	p.Profiles, p.Rows, p.Visitors = p.Profiles[:0], p.Rows[:0], p.Visitors[:0]
 	for range r.length(maxOfDelta, 7) {
 		p.Profiles = append(p.Profiles, waypost.ClickProfile{})
@@ -170,7 +170,7 @@ func (p *Delta) Unpack(b []byte) error {
 		}
 		p.Visitors, last = append(p.Visitors, Visitor{Hash: x >> 1 << hashShift, Bot: x&1 == 1}), x
 	}
-	return r.end("a delta of clicks")
+	return r.checkEnd("a delta of clicks")
 }
 
 // Before reports whether the row comes before o in a delta.

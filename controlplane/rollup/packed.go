@@ -85,15 +85,15 @@ func (r *reader) text() string {
 	return text
 }
 
-// begin reads the version.
-func (r *reader) begin() {
+// readVersion reads the version.
+func (r *reader) readVersion() {
 	if r.byte() != version {
 		r.fail("its version is unknown")
 	}
 }
 
-// end returns the error of a broken form.
-func (r *reader) end(what string) error {
+// checkEnd returns the error of a broken form.
+func (r *reader) checkEnd(what string) error {
 	if r.why == "" && len(r.rest) > 0 {
 		r.fail("it is longer than it states")
 	}

@@ -51,7 +51,7 @@ func (q *QuarterCounts) Unpack(p []byte) error {
 		return nil
 	}
 	r := newReader(p)
-	r.begin()
+	r.readVersion()
 	next := byte(0)
 	for range r.byte() {
 		i, c := r.byte(), Count{r.number(), r.number()}
@@ -61,7 +61,7 @@ func (q *QuarterCounts) Unpack(p []byte) error {
 		}
 		q[i], next = c, i+1
 	}
-	if err := r.end("a day's quarters of an hour"); err != nil {
+	if err := r.checkEnd("a day's quarters of an hour"); err != nil {
 		*q = QuarterCounts{}
 		return err
 	}

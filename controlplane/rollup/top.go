@@ -81,7 +81,7 @@ func (t *Top) Append(dst []byte) []byte {
 // UnpackTop reads the packed form; EInvalid for other bytes.
 func UnpackTop(p []byte) (*Top, error) {
 	r := newReader(p)
-	r.begin()
+	r.readVersion()
 	n := r.length(MaxTop, 3)
 	t := &Top{links: make([]LinkCount, 0, n)}
 	last := uint64(0)
@@ -97,7 +97,7 @@ func UnpackTop(p []byte) (*Top, error) {
 	if t.floor = r.number(); t.floor > MaxCount {
 		r.fail("its floor is out of bounds")
 	}
-	if err := r.end("a list of links"); err != nil {
+	if err := r.checkEnd("a list of links"); err != nil {
 		return nil, err
 	}
 	return t, nil

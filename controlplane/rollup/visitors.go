@@ -23,9 +23,9 @@ const (
 // Add adds a visitor by the upper 40 bits of its hash.
 func (v *Visitors) Add(hash uint64, bot bool) {
 	if bot {
-		v.bots.add(hash >> hashShift)
+		v.bots.addHash(hash >> hashShift)
 	} else {
-		v.people.add(hash >> hashShift)
+		v.people.addHash(hash >> hashShift)
 	}
 }
 
@@ -64,10 +64,10 @@ func (v *Visitors) Unpack(p []byte) error {
 		return nil
 	}
 	r := newReader(p)
-	r.begin()
+	r.readVersion()
 	v.people.unpack(r)
 	v.bots.unpack(r)
-	if err := r.end("a set of visitors"); err != nil {
+	if err := r.checkEnd("a set of visitors"); err != nil {
 		v.clear()
 		return err
 	}
@@ -91,18 +91,18 @@ type set struct {
 	sketch *sketch
 }
 
-func (s *set) add(hash uint64) {
+func (s *set) addHash(hash uint64) {
 	if s.sketch != nil {
-		s.sketch.add(hash)
+		s.sketch.addHash(hash)
 		return
 	}
 	if s.hashes = append(s.hashes, hash); len(s.hashes) > 2*maxExact {
-		s.settle()
+		s.compactHashes()
 	}
 }
 
-// settle sorts the hashes, or makes a sketch of them.
-func (s *set) settle() {
+// compactHashes sorts the hashes, or makes a sketch of them.
+func (s *set) compactHashes() {
 	if s.sorted == len(s.hashes) {
 		return
 	}
@@ -112,7 +112,7 @@ func (s *set) settle() {
 	if len(s.hashes) > maxExact {
 		s.sketch = &sketch{}
 		for _, h := range s.hashes {
-			s.sketch.add(h)
+			s.sketch.addHash(h)
 		}
 		s.hashes, s.sorted = nil, 0
 	}
@@ -120,7 +120,7 @@ func (s *set) settle() {
 
 func (s *set) merge(o *set) {
 	for _, h := range o.hashes {
-		s.add(h)
+		s.addHash(h)
 	}
 	if o.sketch == nil {
 		return
@@ -128,7 +128,7 @@ func (s *set) merge(o *set) {
 	if s.sketch == nil {
 		s.sketch = &sketch{}
 		for _, h := range s.hashes {
-			s.sketch.add(h)
+			s.sketch.addHash(h)
 		}
 		s.hashes, s.sorted = nil, 0
 	}
@@ -136,7 +136,7 @@ func (s *set) merge(o *set) {
 }
 
 func (s *set) count() uint64 {
-	s.settle()
+	s.compactHashes()
 	if s.sketch != nil {
 		return s.sketch.count()
 	}
@@ -144,7 +144,7 @@ func (s *set) count() uint64 {
 }
 
 func (s *set) append(dst []byte) []byte {
-	s.settle()
+	s.compactHashes()
 	if s.sketch != nil {
 		return s.sketch.append(append(dst, 1))
 	}
@@ -190,8 +190,8 @@ const (
 // sketch is a HyperLogLog: each register holds the highest rank of its hashes.
 type sketch [registers]uint8
 
-// add adds a hash of 40 bits, spread to 64, because register and rank need more than 40.
-func (s *sketch) add(hash uint64) {
+// addHash adds a hash of 40 bits, spread to 64, because register and rank need more than 40.
+func (s *sketch) addHash(hash uint64) {
 	x := spread(hash)
 	rank := uint8(min(bits.LeadingZeros64(x<<precision)+1, maxRank))
 	if r := &s[x>>(64-precision)]; rank > *r {

@@ -66,7 +66,7 @@ func OpenPlaces(cfg PlacesConfig) *Places {
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(placesMetrics{p})
 	}
-	p.look()
+	p.reloadFile()
 	return p
 }
 
@@ -79,7 +79,7 @@ func (p *Places) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			p.look()
+			p.reloadFile()
 		}
 	}
 }
@@ -95,8 +95,8 @@ func (p *Places) Built() time.Time {
 	return time.Time{}
 }
 
-// look takes the file if it is another than the last one that was looked at.
-func (p *Places) look() {
+// reloadFile takes the file if it is another than the last one that was looked at.
+func (p *Places) reloadFile() {
 	now := stateOf(p.cfg.File)
 	if now == p.seen {
 		return

@@ -38,7 +38,7 @@ func (c *Certificates) openAuthority() error {
 	})
 	c.magic = certmagic.New(c.cache, certmagic.Config{
 		Storage: &certmagic.FileStorage{Path: cfg.Storage},
-		OnEvent: c.note, Logger: log,
+		OnEvent: c.allowRenewal, Logger: log,
 		// A responder that hangs would hold handshakes up.
 		OCSP: certmagic.OCSPConfig{DisableStapling: true},
 		// Certificates are renewed when a client comes, and only for domains that are still
@@ -204,11 +204,11 @@ type attempt struct {
 
 type attemptKey struct{}
 
-// note receives the events of certmagic, on the goroutine that causes them. What is no
+// allowRenewal receives the events of certmagic, on the goroutine that causes them. What is no
 // order of ours is a renewal, which visitors set in motion while the certificate still
 // serves, each of them again when it has failed: so it may begin only when its time has
 // come.
-func (c *Certificates) note(ctx context.Context, event string, data map[string]any) error {
+func (c *Certificates) allowRenewal(ctx context.Context, event string, data map[string]any) error {
 	a, ours := ctx.Value(attemptKey{}).(*attempt)
 	name, _ := data["identifier"].(string)
 	path, _ := data["certificate_path"].(string)

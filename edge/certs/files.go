@@ -49,7 +49,7 @@ func CheckFiles(certFile, keyFile string) error {
 
 func openFiles(cfg Config) (*files, error) {
 	f := &files{cfg: cfg}
-	stamps, err := f.look()
+	stamps, err := f.readStamps()
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (f *files) current() *tls.Certificate {
 func (f *files) renew() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	stamps, err := f.look()
+	stamps, err := f.readStamps()
 	if err == nil {
 		if stamps[0].same(f.seen[0]) && stamps[1].same(f.seen[1]) {
 			return
@@ -89,7 +89,7 @@ func (f *files) renew() {
 	}
 }
 
-func (f *files) look() (stamps [2]stamp, err error) {
+func (f *files) readStamps() (stamps [2]stamp, err error) {
 	for i, name := range []string{f.cfg.CertFile, f.cfg.KeyFile} {
 		info, err := os.Stat(name)
 		if err != nil {

@@ -52,7 +52,7 @@ func OpenRoots(cfg RootsConfig) (*Roots, error) {
 func (r *Roots) Pool() *x509.CertPool {
 	now, due := r.cfg.Clock(), r.next.Load()
 	if now.UnixNano() >= due && r.next.CompareAndSwap(due, now.Add(lookTime).UnixNano()) {
-		r.look()
+		r.reloadFile()
 	}
 	return r.live.Load()
 }
@@ -71,7 +71,7 @@ func (r *Roots) Judge(cfg *tls.Config, auth tls.ClientAuthType) {
 	}
 }
 
-func (r *Roots) look() {
+func (r *Roots) reloadFile() {
 	again, err := r.renew()
 	r.mu.Lock()
 	defer r.mu.Unlock()

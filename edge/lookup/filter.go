@@ -49,7 +49,7 @@ func (l *layer) has(hash uint64) bool {
 	return true
 }
 
-func (l *layer) add(hash uint64) {
+func (l *layer) addHash(hash uint64) {
 	words, rest := l.block(hash)
 	for i := range words {
 		if old := atomic.LoadUint64(&words[i]); old&mask(rest, i) == 0 {
@@ -121,8 +121,8 @@ func (t *Table) newLayer(keys int) (l layer, ok bool) {
 	return layer{mem: mem, words: words(mem), capacity: keys}, true
 }
 
-// note adds a key to the filter.
-func (t *Table) note(hash uint64) {
+// addToFilter adds a key to the filter.
+func (t *Table) addToFilter(hash uint64) {
 	f := t.filter.Load()
 	if f == nil || f.has(hash) {
 		return
@@ -138,5 +138,5 @@ func (t *Table) note(hash uint64) {
 			last.capacity *= 2 // it recognises fewer keys from now on, and is never wrong
 		}
 	}
-	last.add(hash)
+	last.addHash(hash)
 }

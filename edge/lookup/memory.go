@@ -23,8 +23,8 @@ func (b *Budget) Limit() int64 { return b.limit }
 // Used returns the bytes that are mapped now.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// take claims n bytes, unless fewer than leave would then be left.
-func (b *Budget) take(n, leave int64) bool {
+// claimBytes claims n bytes, unless fewer than leave would then be left.
+func (b *Budget) claimBytes(n, leave int64) bool {
 	if b.used.Add(n) > b.limit-leave {
 		b.used.Add(-n)
 		return false
@@ -93,7 +93,7 @@ func words(mem []byte) []uint64 {
 // claim maps n bytes, rounded up to pages, within the budget; nil: there is no room.
 func (m *memory) claim(n int) []byte {
 	n = (n + pageSize - 1) / pageSize * pageSize
-	if !m.budget.take(int64(n), m.leave) {
+	if !m.budget.claimBytes(int64(n), m.leave) {
 		return nil
 	}
 	mem, err := mapMemory(n)

@@ -46,7 +46,7 @@ func (t *Table) put(r *waypost.Record, extensions []byte, news, evict bool) {
 		return
 	}
 	hash := t.hash(r.Domain, r.Name)
-	t.note(hash)
+	t.addToFilter(hash)
 	if news && t.bounded && t.seek(hash, r.Domain, r.Name).slot == empty {
 		return // no reader has asked for the key
 	}
@@ -109,7 +109,7 @@ func (t *Table) Lacks(domain waypost.DomainID, name []byte) bool {
 // Note adds a key that the store holds to the filter.
 func (t *Table) Note(domain waypost.DomainID, name []byte) {
 	if !t.closed() {
-		t.note(t.hash(domain, name))
+		t.addToFilter(t.hash(domain, name))
 	}
 }
 

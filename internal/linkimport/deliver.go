@@ -28,7 +28,7 @@ var errInterrupted = errors.New("the import was interrupted while these were sen
 func (d *delivery) deliver(ctx context.Context, f flight, rows []row, doubt error) error {
 	for round := 1; len(rows) > 0; round++ {
 		if doubt != nil {
-			missing, err := d.settle(ctx, f, rows)
+			missing, err := d.findMissing(ctx, f, rows)
 			if err != nil {
 				d.leaveInDoubt(rows, doubt)
 				return fmt.Errorf("it is unknown which of lines %s were created: %w", span(rows), errors.Join(doubt, err))
@@ -135,11 +135,11 @@ func reasonOf(o client.Outcome) string {
 	return o.Error.Detail
 }
 
-// settle finds out which of the rows do not exist, by the created_by of the links
+// findMissing finds out which of the rows do not exist, by the created_by of the links
 // that the API has. It first waits until no request sent before can take effect:
 // an API that answers again, its database included, has finished or given up every
 // request that it had received some seconds later.
-func (r *run) settle(ctx context.Context, f flight, rows []row) (missing []row, err error) {
+func (r *run) findMissing(ctx context.Context, f flight, rows []row) (missing []row, err error) {
 	if _, err := r.list(ctx, 1, ""); err != nil {
 		return nil, err
 	}

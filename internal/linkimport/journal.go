@@ -108,7 +108,7 @@ func (j *Journal) open(of Source, resume bool) error {
 	}
 	switch {
 	case !j.sent:
-		return j.begin(of)
+		return j.writeHeader(of)
 	case !resume:
 		return fmt.Errorf("%s notes an unfinished import: continue it with --resume, or remove that file to import everything again", path)
 	case j.source.SHA256 != of.SHA256 || j.source.Size != of.Size:
@@ -158,8 +158,8 @@ func (j *Journal) lock() error {
 	return nil
 }
 
-// begin writes the first line of an empty journal, durably, its name included.
-func (j *Journal) begin(of Source) error {
+// writeHeader writes the first line of an empty journal, durably, its name included.
+func (j *Journal) writeHeader(of Source) error {
 	*j = Journal{file: j.file, source: journalSource{Source: of, Run: newRunID()}}
 	err := j.file.Truncate(0)
 	if err == nil {
@@ -187,7 +187,7 @@ func (j *Journal) read() error {
 	var good int64
 	for lines.Scan() {
 		var e entry
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || !j.take(e, good == 0) {
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || !j.applyEntry(e, good == 0) {
 			return fmt.Errorf("%s is damaged, or no progress file of an import: remove it to import everything again", j.file.Name())
 		}
 		good += int64(len(lines.Bytes())) + 1
@@ -253,8 +253,8 @@ func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) {
 	return 0, nil, nil
 }
 
-// take adds a line to what is known, and reports whether it makes sense there.
-func (j *Journal) take(e entry, first bool) bool {
+// applyEntry adds a line to what is known, and reports whether it makes sense there.
+func (j *Journal) applyEntry(e entry, first bool) bool {
 	switch {
 	case first != (e.Source != nil):
 		return false

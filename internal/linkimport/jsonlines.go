@@ -99,7 +99,7 @@ func (r *jsonRows) next() (row, error) {
 		}
 		var clicks int64
 		_ = json.Unmarshal(read.ClickCount, &clicks) // what is no number says nothing
-		r.old.settle(&read.NewLink, code, clicks)
+		r.old.keepCode(&read.NewLink, code, clicks)
 		return row{line: r.line, link: read.NewLink}, nil
 	}
 }

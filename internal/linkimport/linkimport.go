@@ -251,7 +251,7 @@ func (r *run) deliverAll(ctx context.Context, unsettled []flight) error {
 				end = true // it fails below, in the order of the file
 				break
 			}
-			d, err := r.begin(ctx, b, old)
+			d, err := r.sendBatch(ctx, b, old)
 			if err != nil {
 				failed = err
 				break
@@ -268,7 +268,7 @@ func (r *run) deliverAll(ctx context.Context, unsettled []flight) error {
 		under = under[1:]
 		<-d.done
 		d.judgeCodes()
-		if err := r.add(d.report); failed == nil {
+		if err := r.bookOutcome(d.report); failed == nil {
 			failed = err
 		}
 		if failed == nil {
@@ -309,9 +309,9 @@ type delivery struct {
 	done   chan struct{}
 }
 
-// begin sends a batch, once the journal knows of it. Unsettled is set when an earlier
+// sendBatch sends a batch, once the journal knows of it. Unsettled is set when an earlier
 // run has sent it and did not learn what became of it.
-func (r *run) begin(ctx context.Context, b batch, unsettled *flight) (*delivery, error) {
+func (r *run) sendBatch(ctx context.Context, b batch, unsettled *flight) (*delivery, error) {
 	d := &delivery{run: r, batch: b, offset: r.reader.offset(), done: make(chan struct{})}
 	for _, bad := range b.bad {
 		d.refuse(bad)
@@ -335,8 +335,8 @@ func (r *run) begin(ctx context.Context, b batch, unsettled *flight) (*delivery,
 	return d, nil
 }
 
-// add books the outcome of a batch, and reports its refused rows.
-func (r *run) add(of Report) error {
+// bookOutcome books the outcome of a batch, and reports its refused rows.
+func (r *run) bookOutcome(of Report) error {
 	r.report.Rows += of.Rows
 	r.report.Created += of.Created
 	r.report.Found += of.Found

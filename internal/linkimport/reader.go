@@ -70,9 +70,9 @@ type exported struct {
 	left      func(field string) // is called for each field that the new link does not get
 }
 
-// settle keeps the code of an exported link for the new one, and reports what it does not
+// keepCode keeps the code of an exported link for the new one, and reports what it does not
 // keep. An empty code is none.
-func (e *exported) settle(n *client.NewLink, code string, clicks int64) {
+func (e *exported) keepCode(n *client.NewLink, code string, clicks int64) {
 	switch {
 	case code == "" || n.CustomCode != "":
 	case e.keepCodes:
@@ -428,7 +428,7 @@ func (r *csvRows) next() (row, error) {
 	if hasPassword && next.link.Password == "" {
 		return row{}, &badRow{line: line, reason: noPassword}
 	}
-	r.old.settle(&next.link, code, clicks)
+	r.old.keepCode(&next.link, code, clicks)
 	return next, nil
 }
 

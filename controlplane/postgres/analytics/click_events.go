@@ -100,7 +100,7 @@ func (db *Store) eventsOf(
 		for _, r := range b.Links[i].Rows {
 			kept := (at+r.Count)/n - at/n
 			if at = (at + r.Count) % n; kept > 0 {
-				e.add(targets[i], r, kept, now)
+				e.addEvent(targets[i], r, kept, now)
 			}
 		}
 		passed[targets[i].workspace] = at
@@ -108,7 +108,7 @@ func (db *Store) eventsOf(
 	return e, nil
 }
 
-func (e *clickEvents) add(t target, r waypost.ClickRow, kept uint64, now time.Time) {
+func (e *clickEvents) addEvent(t target, r waypost.ClickRow, kept uint64, now time.Time) {
 	at, _ := believed(r.At, now)
 	e.at = append(e.at, time.UnixMilli(at))
 	e.workspaces, e.links = append(e.workspaces, t.workspace), append(e.links, t.link)

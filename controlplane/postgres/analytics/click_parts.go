@@ -138,7 +138,7 @@ func (m *partMaker) sumUp() {
 			p := m.profile(profile)
 			d.Breakdown.Add(&p, c)
 		}
-		m.out.sums.add(m.workspace, midnight(int32(day)), pgtype.TID{}, &d)
+		m.out.sums.addDay(m.workspace, midnight(int32(day)), pgtype.TID{}, &d)
 	}
 	clear(m.sums)
 }
@@ -210,12 +210,12 @@ func (m *partMaker) split(l *waypost.LinkClicks, t target) {
 		for n < len(rows) && rows[n].quarter/quartersOfDay == day {
 			n++
 		}
-		m.add(l, t, day, rows[:n], n == len(rows))
+		m.addPart(l, t, day, rows[:n], n == len(rows))
 		rows = rows[n:]
 	}
 }
 
-func (m *partMaker) add(l *waypost.LinkClicks, t target, day int64, rows []quarterCount, lastDay bool) {
+func (m *partMaker) addPart(l *waypost.LinkClicks, t target, day int64, rows []quarterCount, lastDay bool) {
 	m.profiles = m.profiles[:0]
 	for _, r := range rows {
 		m.profiles = append(m.profiles, r.profile)

@@ -67,7 +67,7 @@ func (e *erasure) run(
 			return err
 		}
 		failpoint.Hit("forget clicks: begun")
-		if err := e.take(ctx, tx); err != nil {
+		if err := e.deleteRows(ctx, tx); err != nil {
 			return err
 		}
 		in := &folding{}
@@ -109,9 +109,9 @@ type erasure struct {
 	done      controlplane.ForgottenClicks
 }
 
-// take deletes all rows of the link except its days. It remembers the parts, which are in
+// deleteRows deletes all rows of the link except its days. It remembers the parts, which are in
 // rollups of the workspace, too.
-func (e *erasure) take(ctx context.Context, tx pgx.Tx) error {
+func (e *erasure) deleteRows(ctx context.Context, tx pgx.Tx) error {
 	e.days = make(map[int32]*rollup.Day)
 	own := ` WHERE ` + scoped.OfWorkspace("workspace_id", "$1") + ` AND link_id = $2`
 	var q pgx.Batch
@@ -156,7 +156,7 @@ func (e *erasure) takeDays(ctx context.Context, tx pgx.Tx, in *folding) (more bo
 	if _, err := pgx.ForEachRow(rows, []any{&n, &s.clicks, &s.bots, &s.quarters, &s.breakdown}, func() error {
 		d := &rollup.Day{}
 		_ = s.unpack(d) // what cannot be read is deleted anyway
-		e.add(n, d)
+		e.addDay(n, d)
 		taken, last = taken+1, max(last, n)
 		return nil
 	}); err != nil {
@@ -193,13 +193,13 @@ func (e *erasure) scanParts(rows pgx.Rows) error {
 		}
 		e.done.Clicks += clicks
 		e.done.Bots += bots
-		e.add(n, d)
+		e.addDay(n, d)
 	}
 	return rows.Err()
 }
 
-// add adds to what was deleted of a day.
-func (e *erasure) add(n int32, d *rollup.Day) {
+// addDay adds to what was deleted of a day.
+func (e *erasure) addDay(n int32, d *rollup.Day) {
 	if have := e.days[n]; have != nil {
 		d.Merge(have)
 	}

@@ -89,7 +89,7 @@ const daysStored, dayBytes = 5_000, 4 << 20
 // foldArea folds the first parts of the area that f is at.
 func (db *Store) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *round) error {
 	in := &folding{workspace: f.at.Workspace, links: make(map[int64]*linkSum)}
-	newest, err := in.take(ctx, tx, cfg, f)
+	newest, err := in.takeParts(ctx, tx, cfg, f)
 	if err != nil {
 		return err
 	}
@@ -130,8 +130,8 @@ func (db *Store) logBroken(pieces []brokenPiece) {
 	}
 }
 
-// take removes parts and puts them in order. It returns the last area that it met.
-func (in *folding) take(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *round) (newest int64, err error) {
+// takeParts removes parts and puts them in order. It returns the last area that it met.
+func (in *folding) takeParts(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *round) (newest int64, err error) {
 	end := f.at.next().Link
 	if f.at.next().Workspace != f.at.Workspace {
 		end = 1<<63 - 1
@@ -318,7 +318,7 @@ func (in *folding) storeFirst(
 		if stored[i].ctid.Valid {
 			column = &old
 		}
-		column.add(ids[i], days[i], stored[i].ctid, &d)
+		column.addDay(ids[i], days[i], stored[i].ctid, &d)
 	}
 	q = pgx.Batch{}
 	q.Queue(to.change, old.ctids, old.clicks, old.bots, old.quarters, old.breakdowns, old.visitors).Exec(func(t pgconn.CommandTag) error {
@@ -415,7 +415,7 @@ type dayColumns struct {
 	packed []byte // the last three, one behind the other
 }
 
-func (c *dayColumns) add(key int64, day time.Time, ctid pgtype.TID, d *rollup.Day) {
+func (c *dayColumns) addDay(key int64, day time.Time, ctid pgtype.TID, d *rollup.Day) {
 	count := d.Total()
 	c.keys, c.days, c.ctids = append(c.keys, key), append(c.days, day), append(c.ctids, ctid)
 	c.clicks, c.bots = append(c.clicks, int64(count.Clicks)), append(c.bots, int64(count.Bots))
