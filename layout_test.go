@@ -133,6 +133,33 @@ func TestTypes_HaveAtMost45Methods(t *testing.T) {
 	}
 }
 
+// bareVerbs are names that do not say what a function does it to, and maxBare bounds how
+// many functions may have each of them: a search for a step by its verb finds one room.
+var bareVerbs = []string{"take", "add", "end", "begin", "judge", "look", "note", "settle"}
+
+const maxBare = 12
+
+func TestFunctions_NameTheirObjects(t *testing.T) {
+	files, err := sources(".")
+	require.NoError(t, err)
+	named := make(map[string][]string) // files by name
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, decl := range parsed.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok {
+				named[f.Name.Name] = append(named[f.Name.Name], file)
+			}
+		}
+	}
+	require.NotEmpty(t, named["main"], "the tree was found")
+	for _, verb := range bareVerbs {
+		if n := len(named[verb]); n > maxBare {
+			t.Errorf("%d functions are called %s: name their objects, in %v", n, verb, named[verb])
+		}
+	}
+}
+
 // receiver returns the name of a method's type.
 func receiver(t ast.Expr) string {
 	switch t := t.(type) {

@@ -188,9 +188,9 @@ func (w *writer) commit(batch []*job) (waiting int) {
 	return waiting
 }
 
-// settleLinks sets the outcome of every pending link, in one transaction if that succeeds.
-// When the database refuses the data of one link, each half is tried alone, so that the
-// bad link does not fail the others.
+// settleLinks sets the outcome of every pending link, in one transaction if that
+// succeeds. When the database refuses the data of one link, each half is tried alone, so
+// that the bad link does not fail the others.
 func (w *writer) settleLinks(ctx context.Context, pending []*pendingLink) waypost.Position {
 	at, err := w.write(ctx, pending)
 	if half := splitAt(pending); waypost.CodeOf(err) == waypost.EInvalid && half > 0 {

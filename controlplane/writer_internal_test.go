@@ -121,7 +121,7 @@ func TestWriter_ARefusedRequestForACodeDoesNotRefuseTheNext(t *testing.T) {
 	store := &holders{of: map[waypost.Code]waypost.WorkspaceID{"key-2": 2}, placed: map[waypost.Code]bool{}}
 	w := newWriter(store, &Minter{}, commitTimeout, slog.New(slog.DiscardHandler))
 	defer w.close()
-	at := w.settle(t.Context(), []*pendingLink{foreign, again, rightful, free, late, more})
+	at := w.settleLinks(t.Context(), []*pendingLink{foreign, again, rightful, free, late, more})
 	require.Equal(t, []int{2, 1}, store.batches, "one transaction more")
 	require.EqualValues(t, 2, at.Seq)
 	for name, x := range map[string]*pendingLink{"rightful": rightful, "free": free} {
@@ -148,7 +148,7 @@ func TestWriter_LinksOfOneIdempotentRequestWaitTogether(t *testing.T) {
 		request := []*pendingLink{want(2, "other", &r), want(2, "key", &r), want(2, "other", &r)}
 		store := &holders{of: map[waypost.Code]waypost.WorkspaceID{"key": holder}, placed: map[waypost.Code]bool{}}
 		w := newWriter(store, &Minter{}, commitTimeout, slog.New(slog.DiscardHandler))
-		w.settle(t.Context(), append([]*pendingLink{foreign}, request...))
+		w.settleLinks(t.Context(), append([]*pendingLink{foreign}, request...))
 		w.close()
 		require.Equal(t, holder == 1, foreign.added)
 		require.True(t, request[0].added)

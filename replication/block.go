@@ -49,17 +49,17 @@ func AppendBlock(dst []byte, b *SignedBlock) []byte {
 // signature.
 func DecodeBlock(encoded []byte) (b SignedBlock, err error) {
 	c := cursor{b: encoded}
-	version := c.take(1)
+	version := c.takeBytes(1)
 	b.Version, b.At = c.u64(), int64(c.u64())
-	state := c.take(2)
+	state := c.takeBytes(2)
 	text := func() string {
-		if n := c.take(1); n != nil {
-			return string(c.take(int(n[0])))
+		if n := c.takeBytes(1); n != nil {
+			return string(c.takeBytes(int(n[0])))
 		}
 		return ""
 	}
 	b.Host, b.Code, b.Reason = text(), waypost.Code(text()), text()
-	signature := c.take(signatureSize)
+	signature := c.takeBytes(signatureSize)
 	if err := c.done(frameBlocks); err != nil {
 		return SignedBlock{}, err
 	}
@@ -87,7 +87,7 @@ func appendBlocks(dst []byte, all []SignedBlock) []byte {
 func decodeBlocks(payload []byte) (all []SignedBlock, err error) {
 	c := cursor{b: payload}
 	for len(c.b) > 0 && !c.short {
-		b, err := DecodeBlock(c.take(int(c.u16())))
+		b, err := DecodeBlock(c.takeBytes(int(c.u16())))
 		if err != nil {
 			return nil, err
 		}

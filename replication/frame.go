@@ -87,7 +87,7 @@ const keptPackers = 4
 
 func newEncoder() *encoder { return &encoder{free: make(chan *packer, keptPackers)} }
 
-func (e *encoder) take() *packer {
+func (e *encoder) takePacker() *packer {
 	select {
 	case p := <-e.free:
 		return p
@@ -112,7 +112,7 @@ func (e *encoder) frame(t frameType, flags byte, payload []byte) []byte {
 	if len(payload) < worthCompressing {
 		return plainFrame(t, flags, payload)
 	}
-	p := e.take()
+	p := e.takePacker()
 	defer e.give(p)
 	p.buf = binary.LittleEndian.AppendUint32(append(p.buf[:0], make([]byte, frameHeaderSize)...), uint32(len(payload)))
 	packed, err := p.zstd.append(p.buf, payload)

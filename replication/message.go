@@ -139,7 +139,7 @@ type cursor struct {
 	oversized bool // for a record that is larger than any may be
 }
 
-func (c *cursor) take(n int) []byte {
+func (c *cursor) takeBytes(n int) []byte {
 	if n < 0 || n > len(c.b) {
 		c.short, c.b = true, nil
 		return nil
@@ -150,21 +150,21 @@ func (c *cursor) take(n int) []byte {
 }
 
 func (c *cursor) u16() uint16 {
-	if b := c.take(2); b != nil {
+	if b := c.takeBytes(2); b != nil {
 		return binary.LittleEndian.Uint16(b)
 	}
 	return 0
 }
 
 func (c *cursor) u32() uint32 {
-	if b := c.take(4); b != nil {
+	if b := c.takeBytes(4); b != nil {
 		return binary.LittleEndian.Uint32(b)
 	}
 	return 0
 }
 
 func (c *cursor) u64() uint64 {
-	if b := c.take(8); b != nil {
+	if b := c.takeBytes(8); b != nil {
 		return binary.LittleEndian.Uint64(b)
 	}
 	return 0
@@ -172,12 +172,12 @@ func (c *cursor) u64() uint64 {
 
 func (c *cursor) epoch() (e waypost.Epoch) {
 	e.Ordinal = c.u32()
-	copy(e.ID[:], c.take(len(e.ID)))
+	copy(e.ID[:], c.takeBytes(len(e.ID)))
 	return e
 }
 
 func (c *cursor) head() (h Head) {
-	copy(h.Cluster[:], c.take(len(h.Cluster)))
+	copy(h.Cluster[:], c.takeBytes(len(h.Cluster)))
 	h.Position.Epoch = c.epoch()
 	h.Position.Seq = c.u64()
 	h.Position.Stamp = c.u64()
@@ -189,17 +189,17 @@ func (c *cursor) head() (h Head) {
 // records appends count length-prefixed records to dst.
 func (c *cursor) records(dst [][]byte, count uint32) [][]byte {
 	if int64(count)*4 > int64(len(c.b)) {
-		c.take(len(c.b) + 1)
+		c.takeBytes(len(c.b) + 1)
 		return dst
 	}
 	for range count {
 		n := c.u32()
 		if n > MaxRecord {
-			c.take(len(c.b) + 1)
+			c.takeBytes(len(c.b) + 1)
 			c.oversized = true
 			return dst
 		}
-		dst = append(dst, c.take(int(n)))
+		dst = append(dst, c.takeBytes(int(n)))
 	}
 	return dst
 }

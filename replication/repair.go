@@ -117,7 +117,7 @@ func (r *repairing) run(ctx context.Context) (err error) {
 	if err := r.compare(ctx); err != nil {
 		return err
 	}
-	if err := r.judge(ctx); err != nil {
+	if err := r.checkSlots(ctx); err != nil {
 		return err
 	}
 	if err := r.slots(ctx, r.replace); err != nil {
@@ -221,9 +221,9 @@ func (r *repairing) compare(ctx context.Context) error {
 	return nil
 }
 
-// judge lets the sink refuse the slots before any of them is written. They are fetched
-// twice only when they could be too few.
-func (r *repairing) judge(ctx context.Context) error {
+// checkSlots lets the sink refuse the slots before any of them is written. They are
+// fetched twice only when they could be too few.
+func (r *repairing) checkSlots(ctx context.Context) error {
 	differing, serving := r.differing, uint64(0)
 	err := r.repair.Judge(differing, 0)
 	if _, held := errors.AsType[*Held](err); !held {

@@ -55,7 +55,7 @@ func (r *restoring) run(ctx context.Context) (err error) {
 		if r.restore == nil {
 			return
 		}
-		if endErr := r.end(ctx, err); endErr != nil {
+		if endErr := r.endRestore(ctx, err); endErr != nil {
 			err = errors.Join(err, fmt.Errorf("end it: %w", endErr))
 		}
 	}()
@@ -80,9 +80,9 @@ func (r *restoring) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// end keeps the slots that were taken when only the connection or this process ended,
-// the disk is full, or the snapshot is held back.
-func (r *restoring) end(ctx context.Context, err error) error {
+// endRestore keeps the slots that were taken when only the connection or this process
+// ended, the disk is full, or the snapshot is held back.
+func (r *restoring) endRestore(ctx context.Context, err error) error {
 	_, reset := errors.AsType[*resetError](err)
 	_, held := errors.AsType[*Held](err)
 	lost := !held && !errors.Is(err, ErrNoRoom) && (reset || errors.Is(err, errLocal) || errors.Is(err, errHistory))
@@ -129,7 +129,7 @@ func (r *restoring) slots(ctx context.Context) (progress bool, err error) {
 		d.close()
 		return r.slots(ctx)
 	}
-	progress, err = d.takeSlots(func(part *slotsPart, last bool) error { return r.take(ctx, part, last) })
+	progress, err = d.takeSlots(func(part *slotsPart, last bool) error { return r.sendPart(ctx, part, last) })
 	if err == nil && r.next != r.until {
 		err = fmt.Errorf("%w: the snapshot ended at slot %d", errFrame, r.next)
 	}
@@ -196,10 +196,10 @@ func (r *restoring) resume(ctx context.Context) error {
 	return nil
 }
 
-// take hands on one part of a range. Parts of a range that was cut come again
+// sendPart hands on one part of a range. Parts of a range that was cut come again
 // from its beginning: a record applies only when it is newer, and whatever went
 // away in between is in the tail.
-func (r *restoring) take(ctx context.Context, part *slotsPart, last bool) error {
+func (r *restoring) sendPart(ctx context.Context, part *slotsPart, last bool) error {
 	if int(part.first) != r.next {
 		return fmt.Errorf("%w: slots %d to %d where %d was due", errMisplaced, part.first, part.last, r.next)
 	}

@@ -276,8 +276,8 @@ func (b *board) leave() {
 	}
 }
 
-// drain lets no request in from now on. It returns the number of requests under way, and a
-// channel that is closed when that may be another one.
+// drain lets no request in from now on. It returns the number of requests under way, and
+// a channel that is closed when that may be another one.
 func (b *board) drain() (requests int, wake <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -340,10 +340,10 @@ func (b *board) setHead(head Head, heartbeat []byte) {
 	b.head, b.heartbeat = head, heartbeat
 }
 
-func (b *board) add(es []ringEntry) {
+func (b *board) addEntries(es []ringEntry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ring.add(es)
+	b.ring.addEntries(es)
 	b.broadcast()
 }
 

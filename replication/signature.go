@@ -172,7 +172,7 @@ func readStatement(statement []byte) (cluster Cluster, said Testimony, err error
 		h := c.head()
 		return h.Cluster, Testimony{Position: h.Position, Digest: h.Digest, At: h.At}, nil
 	case rest[0] == statementBatch && len(statement) == batchStatementSize:
-		copy(cluster[:], c.take(len(cluster)))
+		copy(cluster[:], c.takeBytes(len(cluster)))
 		said.Position.Epoch = c.epoch()
 		c.u64() // the first sequence
 		said.Position.Seq, said.Position.Stamp = c.u64(), c.u64()
@@ -194,7 +194,7 @@ func (s *Signature) append(dst []byte) []byte {
 func decodeSignature(b []byte) (s Signature, err error) {
 	c := cursor{b: b}
 	s.Generation = c.u32()
-	copy(s.Bytes[:], c.take(len(s.Bytes)))
+	copy(s.Bytes[:], c.takeBytes(len(s.Bytes)))
 	if err = c.done(frameSignature); err == nil && s.Generation == 0 {
 		err = fmt.Errorf("%w: a signature of no key", errFrame)
 	}
@@ -231,13 +231,13 @@ func (a *announcement) append(dst []byte) []byte {
 func decodeAnnouncement(b []byte) (a announcement, err error) {
 	c := cursor{b: b}
 	a.generation = c.u32()
-	copy(a.key[:], c.take(len(a.key)))
+	copy(a.key[:], c.takeBytes(len(a.key)))
 	n := c.u16()
 	if a.generation == 0 || n > MaxGeneration {
 		return a, fmt.Errorf("%w: the key of generation %d with %d endorsements", errFrame, a.generation, n)
 	}
 	for range n {
-		s, err := decodeSignature(c.take(signatureSize))
+		s, err := decodeSignature(c.takeBytes(signatureSize))
 		if err != nil {
 			return a, err
 		}

@@ -232,7 +232,7 @@ func (a *ahead) close() {
 
 // next returns the next range.
 func (a *ahead) next(ctx context.Context) (slotRange, error) {
-	if err := a.begin(ctx); err != nil {
+	if err := a.beginReads(ctx); err != nil {
 		return slotRange{}, err
 	}
 	if len(a.readings) == 0 {
@@ -254,11 +254,11 @@ func (a *ahead) next(ctx context.Context) (slotRange, error) {
 	if a.width == 1 { // it may be large, and is not held twice
 		return r.part, nil
 	}
-	return r.part, a.begin(ctx)
+	return r.part, a.beginReads(ctx)
 }
 
-// begin begins as many readings as there may be.
-func (a *ahead) begin(ctx context.Context) error {
+// beginReads begins as many readings as there may be.
+func (a *ahead) beginReads(ctx context.Context) error {
 	for len(a.runs) > 0 && len(a.readings) < maxAhead {
 		if a.width == 1 && len(a.readings) > 0 { // also when the last one is not taken yet
 			return nil

@@ -125,7 +125,7 @@ func (c *followerConn) snapshot(ctx context.Context, runs []run) error {
 		part, err := await(ctx, c, a.next)
 		switch {
 		case errors.Is(err, errAllRead):
-			return c.end("snapshot sent", count)
+			return c.checkEnd("snapshot sent", count)
 		case err != nil:
 			return err
 		case part.head.Position.Epoch != c.hello.Position.Epoch:
@@ -170,11 +170,11 @@ func (c *followerConn) sums(ctx context.Context, runs []run) error {
 			first, count = int(part.last)+1, count+uint64(len(part.sums))
 		}
 	}
-	return c.end("sums sent", count)
+	return c.checkEnd("sums sent", count)
 }
 
-// end says that everything was sent.
-func (c *followerConn) end(what string, count uint64) error {
+// checkEnd says that everything was sent.
+func (c *followerConn) checkEnd(what string, count uint64) error {
 	if err := c.send(frameEnd, plainFrame(frameEnd, 0, appendCount(count))); err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func (t *tail) read(ctx context.Context) (moved bool, err error) {
 	if b.Frame == nil {
 		s.metrics.encoded.Add(float64(len(es)))
 	}
-	s.board.add(es)
+	s.board.addEntries(es)
 	t.more = !b.AtHead
 	return true, nil
 }
@@ -185,7 +185,7 @@ func (g *ring) tail() waypost.Position {
 	return g.base
 }
 
-func (g *ring) add(es []ringEntry) {
+func (g *ring) addEntries(es []ringEntry) {
 	for _, e := range es {
 		g.entries = append(g.entries, e)
 		g.bytes += len(e.frame)

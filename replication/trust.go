@@ -59,8 +59,8 @@ type trustDocument struct {
 const trustVersion = 1
 
 // NewTrust makes a Trust of what was kept before, nil for one that has pinned nothing.
-// Keep makes a document durable. It is called when a key is pinned, and an error then ends
-// the connection; a follower that runs calls it now and then.
+// Keep makes a document durable. It is called when a key is pinned, and an error then
+// ends the connection; a follower that runs calls it now and then.
 func NewTrust(kept []byte, keep func(document []byte) error) (*Trust, error) {
 	t := &Trust{keep: keep}
 	if kept == nil {
@@ -81,7 +81,7 @@ func NewTrust(kept []byte, keep func(document []byte) error) (*Trust, error) {
 	if len(d.Testimony) > signatureSize {
 		if cluster, stated, err := readStatement(d.Testimony[:len(d.Testimony)-signatureSize]); err == nil && cluster == d.Cluster {
 			t.at, t.testimony = stated.Position, d.Testimony
-			t.recent.add(t.at, t.testimony)
+			t.recent.addTestimony(t.at, t.testimony)
 		}
 	}
 	return t, nil
@@ -281,7 +281,7 @@ func (t *Trust) check(cluster Cluster, statement []byte, s *Signature, at waypos
 		return fmt.Errorf("%w: what is sent for sequence %d of epoch %d is not what was signed", ErrSignature, at.Seq, at.Epoch.Ordinal)
 	}
 	testimony := s.append(bytes.Clone(statement))
-	t.recent.add(at, testimony)
+	t.recent.addTestimony(at, testimony)
 	if isAfter(at, t.at) {
 		t.at, t.testimony = at, testimony
 	}
@@ -331,7 +331,7 @@ type testimonies struct {
 	next int
 }
 
-func (t *testimonies) add(at waypost.Position, testimony []byte) {
+func (t *testimonies) addTestimony(at waypost.Position, testimony []byte) {
 	i := t.next % recentTestimonies
 	t.at[i], t.all[i] = at, testimony
 	t.next++

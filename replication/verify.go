@@ -90,7 +90,7 @@ type verifying struct {
 // settled compares, and again for as long as the replica is not settled.
 func (v *verifying) settled(ctx context.Context, compare func(context.Context, Comparison) error) error {
 	for failures := 0; ; {
-		err := v.begin(ctx, compare)
+		err := v.beginComparison(ctx, compare)
 		switch {
 		case err == nil, ctx.Err() != nil:
 			return err
@@ -106,7 +106,7 @@ func (v *verifying) settled(ctx context.Context, compare func(context.Context, C
 	}
 }
 
-func (v *verifying) begin(ctx context.Context, compare func(context.Context, Comparison) error) error {
+func (v *verifying) beginComparison(ctx context.Context, compare func(context.Context, Comparison) error) error {
 	if held := v.follower.Status().Held; held != nil {
 		return fmt.Errorf("%w: %w", errLocal, held) // it does not come to where the source is
 	}

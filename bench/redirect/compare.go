@@ -35,7 +35,7 @@ func (l *lab) compare(ctx context.Context, links int) (s bench.Section, err erro
 	var halves []*paced
 	for _, r := range all {
 		for range 2 { // the first start reads files that were just written
-			if err := l.begin(ctx, r); err != nil {
+			if err := l.startRival(ctx, r); err != nil {
 				return s, fmt.Errorf("%s: %w", r.name, err)
 			}
 		}
@@ -76,9 +76,9 @@ func (l *lab) compare(ctx context.Context, links int) (s bench.Section, err erro
 	return s, l.publish(&s)
 }
 
-// begin starts a rival, instead of the one that runs, and measures the time until its
-// first redirect.
-func (l *lab) begin(ctx context.Context, r *rival) error {
+// startRival starts a rival, instead of the one that runs, and measures the time until
+// its first redirect.
+func (l *lab) startRival(ctx context.Context, r *rival) error {
 	if r.target != nil {
 		if err := r.target.stop(); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (l *lab) changeAndLose(ctx context.Context, all []*rival, links int) error 
 	if err != nil {
 		return err
 	}
-	defer f.end()
+	defer f.stopFleet()
 	for _, r := range all {
 		if r.name == nameWaypost {
 			r.change, r.addrs, r.lose = f.change, f.addrs, f.lose
@@ -207,9 +207,9 @@ func (f fleet) lose() error {
 		syscall.Kill(int(f.State.Control.PID), syscall.SIGKILL), syscall.Kill(int(f.State.Postgres.PID), syscall.SIGKILL))
 }
 
-// end stops the system, also after lose. The system's own error says nothing then,
+// stopFleet stops the system, also after lose. The system's own error says nothing then,
 // because parts of it were killed.
-func (f fleet) end() {
+func (f fleet) stopFleet() {
 	_ = syscall.Kill(int(f.State.PID), syscall.SIGCONT)
 	_ = f.Stop()
 }

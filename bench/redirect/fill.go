@@ -55,7 +55,7 @@ func fill(ctx context.Context, args []string) (err error) {
 	if err := restore(ctx, db, targets, *links); err != nil {
 		return fmt.Errorf("fill the replica: %w", err)
 	}
-	return settle(ctx, *dir)
+	return awaitCompaction(ctx, *dir)
 }
 
 // restore installs a snapshot of that number of links the way that an edge does.
@@ -103,8 +103,9 @@ func linksBySlot(links int) [][]uint32 {
 	return bySlot
 }
 
-// settle waits until compaction has ended, so that the files do not change any more.
-func settle(ctx context.Context, dir string) error {
+// awaitCompaction waits until compaction has ended, so that the files do not change any
+// more.
+func awaitCompaction(ctx context.Context, dir string) error {
 	sizes := []int64{-1}
 	for range 900 { // three minutes at most
 		now, err := bench.DiskBytes(dir)

@@ -421,8 +421,9 @@ func (d *diagnosis) askAdmins(ctx context.Context, admins []string) {
 		case strings.Contains(r.Error, "PostgreSQL") || r.Status == "superseded":
 			d.addFinding(critical, where, "is "+r.Status+": "+r.Error, time.Time{}, "Look at PostgreSQL, and at the log of this control plane.", "PostgreSQLDown")
 		default:
-			d.addFinding(warning, where, strings.TrimSpace("says "+r.Status+" "+strings.Join(slices.DeleteFunc([]string{r.Error, r.Degraded, r.LastError},
-				func(s string) bool { return s == "" }), "; ")), since, "Look into its log.", "docs/operations/troubleshoot.md")
+			errs := slices.DeleteFunc([]string{r.Error, r.Degraded, r.LastError}, func(s string) bool { return s == "" })
+			d.addFinding(warning, where, strings.TrimSpace("says "+r.Status+" "+strings.Join(errs, "; ")), since,
+				"Look into its log.", "docs/operations/troubleshoot.md")
 		}
 	}
 	if ready > 0 {

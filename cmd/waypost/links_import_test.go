@@ -99,7 +99,7 @@ func TestImportSummary_SaysWhatWordsMean(t *testing.T) {
 		},
 	} {
 		var shown strings.Builder
-		require.NoError(t, (&telling{p: &program{stdout: &shown}, lines: io.Discard}).end(report, 0, nil))
+		require.NoError(t, (&telling{p: &program{stdout: &shown}, lines: io.Discard}).printSummary(report, 0, nil))
 		require.Equal(t, want, shown.String())
 	}
 }

@@ -173,8 +173,8 @@ type presented struct {
 	from       netip.Addr // the sender
 }
 
-// checkCredential checks a credential of any kind. A sender that has failed too often is refused
-// before check looks the credential up.
+// checkCredential checks a credential of any kind. A sender that has failed too often is
+// refused before check looks the credential up.
 func (a *authenticator) checkCredential(ctx context.Context, p presented, check func(context.Context) error) error {
 	if by, retry := a.limits.Guesses.Check(p.from, p.credential); by != "" {
 		a.metrics.limited.WithLabelValues(by).Inc()

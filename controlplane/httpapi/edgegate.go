@@ -161,8 +161,8 @@ func (g *EdgeGate) isShared(credential string) bool {
 	return g.cfg.SharedToken != "" && subtle.ConstantTimeCompare(sent[:], g.shared[:]) == 1
 }
 
-// checkCredential checks a credential within the limits on guesses. Kind means that it has the form
-// of a credential.
+// checkCredential checks a credential within the limits on guesses. Kind means that it
+// has the form of a credential.
 //
 // Many edges may share one address, and a valid credential is not refused because of the
 // attempts of others there. So beyond the limit a text of the right form is still looked

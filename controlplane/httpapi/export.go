@@ -143,7 +143,7 @@ func (e *exporter) write(ctx context.Context, w http.ResponseWriter, page contro
 			return err
 		}
 	}
-	if err := rows.end(); err != nil {
+	if err := rows.endRows(); err != nil {
 		return err
 	}
 	h.Set(api.HeaderCursor, e.request.Cursor) // a trailer, unless it was sent

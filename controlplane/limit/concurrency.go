@@ -36,15 +36,15 @@ func (a *AtOnce) Enter(from netip.Addr) (leave func(), ok bool) {
 	if a.running[one] >= a.most || a.running[wide] >= a.most*aroundShare {
 		return nil, false
 	}
-	a.add(one, wide, 1)
+	a.addRequests(one, wide, 1)
 	return sync.OnceFunc(func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.add(one, wide, -1)
+		a.addRequests(one, wide, -1)
 	}), true
 }
 
-func (a *AtOnce) add(one, wide netip.Prefix, n int) {
+func (a *AtOnce) addRequests(one, wide netip.Prefix, n int) {
 	for _, p := range []netip.Prefix{one, wide} {
 		if a.running[p] += n; a.running[p] == 0 {
 			delete(a.running, p)

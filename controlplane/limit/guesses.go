@@ -86,13 +86,13 @@ func (g *Guesses) Check(from netip.Addr, credential string) (by string, retry ti
 	if _, known := g.good.GetIfPresent(sha256.Sum256([]byte(credential))); known {
 		return "", 0
 	}
-	if d := g.addresses.look(Network(from)); !d.OK {
+	if d := g.addresses.peekToken(Network(from)); !d.OK {
 		return ByAddress, d.Retry
 	}
 	if credential == "" {
 		return "", 0
 	}
-	if d := g.prefixes.look(prefixOf(credential)); !d.OK {
+	if d := g.prefixes.peekToken(prefixOf(credential)); !d.OK {
 		return ByPrefix, d.Retry
 	}
 	return "", 0
@@ -104,9 +104,9 @@ func (g *Guesses) Failed(from netip.Addr, credential string) {
 		return
 	}
 	g.good.Invalidate(sha256.Sum256([]byte(credential)))
-	g.addresses.take(Network(from))
+	g.addresses.takeToken(Network(from))
 	if credential != "" {
-		g.prefixes.take(prefixOf(credential))
+		g.prefixes.takeToken(prefixOf(credential))
 	}
 }
 

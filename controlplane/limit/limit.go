@@ -65,15 +65,15 @@ func (b *buckets[K]) of(key K) *rate.Limiter {
 	return l
 }
 
-// take takes a token, if there is one.
-func (b *buckets[K]) take(key K) Decision {
+// takeToken takes a token, if there is one.
+func (b *buckets[K]) takeToken(key K) Decision {
 	l, now := b.of(key), b.now()
 	d := b.decide(l, now, l.AllowN(now, 1))
 	return d
 }
 
-// look returns the answer of take without taking a token.
-func (b *buckets[K]) look(key K) Decision {
+// peekToken returns the answer of take without taking a token.
+func (b *buckets[K]) peekToken(key K) Decision {
 	now := b.now()
 	l, ok := b.known.GetIfPresent(key)
 	if !ok {
@@ -130,7 +130,7 @@ func (r *Requests) Take(credential string) (Decision, bool) {
 	if r == nil {
 		return Decision{OK: true}, false
 	}
-	return r.by.take(sha256.Sum256([]byte(credential))), true
+	return r.by.takeToken(sha256.Sum256([]byte(credential))), true
 }
 
 // Owe counts n more requests, for one that turned out to be large.

@@ -34,10 +34,10 @@ func NewShares[K comparable](all, each int) *Shares[K] {
 func (s *Shares[K]) TryTake(key K, n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.take(key, n)
+	return s.takePlaces(key, n)
 }
 
-func (s *Shares[K]) take(key K, n int) bool {
+func (s *Shares[K]) takePlaces(key K, n int) bool {
 	if s.used+n > s.all || s.of[key]+n > s.each {
 		return false
 	}
@@ -50,7 +50,7 @@ func (s *Shares[K]) take(key K, n int) bool {
 // before. The caller returns it.
 func (s *Shares[K]) Take(ctx context.Context, key K) bool {
 	s.mu.Lock()
-	if s.take(key, 1) {
+	if s.takePlaces(key, 1) {
 		s.mu.Unlock()
 		return true
 	}
@@ -81,7 +81,7 @@ func (s *Shares[K]) Return(key K, n int) {
 	}
 	for i := 0; i < len(s.waiting) && n > 0; {
 		c := s.waiting[i]
-		if !s.take(c.key, 1) {
+		if !s.takePlaces(c.key, 1) {
 			i++
 			continue
 		}

@@ -49,8 +49,8 @@ type sight struct {
 
 func (s *sight) revision() waypost.Revision { return s.position.Revision() }
 
-// checkCluster refuses a database of another cluster, and one that was set up again, because it
-// would issue every key a second time.
+// checkCluster refuses a database of another cluster, and one that was set up again,
+// because it would issue every key a second time.
 func (s *sight) checkCluster(cluster *string) error {
 	if s.cluster == "" || cluster != nil && *cluster == s.cluster {
 		return nil
@@ -205,8 +205,8 @@ func (m *highWaterMark) current() sight {
 	return m.seen
 }
 
-// beginEpoch forgets the state that the database was informed of, unless keys of another epoch
-// were seen since.
+// beginEpoch forgets the state that the database was informed of, unless keys of another
+// epoch were seen since.
 func (m *highWaterMark) beginEpoch(told sight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -32,7 +32,7 @@ func TestABlockThatCameDuringALookIsStillRemembered(t *testing.T) {
 		{Prefix: 1, Region: "us", Lo: 500, Hi: 1000, Next: 500},
 		{Prefix: 2, Region: "eu", Lo: 0, Hi: 1000, Next: 1000},
 		{Prefix: 3, Region: "ap", Lo: 0, Hi: 50, Next: 50},
-	}, m.look().keys)
+	}, m.current().keys)
 }
 
 func TestAnEpochThatBeganDuringALookIsToldBeforeItIsLearnt(t *testing.T) {
@@ -41,13 +41,13 @@ func TestAnEpochThatBeganDuringALookIsToldBeforeItIsLearnt(t *testing.T) {
 	known := []rememberedRange{{Prefix: 1, Region: "eu", Lo: 0, Hi: 1000, Next: 900}}
 	require.NoError(t, m.learn("c", at(7, 9), known, 1))
 	require.NoError(t, m.learn("c", at(8, 5), []rememberedRange{{Prefix: 1, Region: "eu", Lo: 0, Hi: 1000, Next: 100}}, 2))
-	seen := m.look()
+	seen := m.current()
 	require.Equal(t, known, seen.keys)
 	require.True(t, seen.foreign(8))
 
-	m.begin(seen)
+	m.beginEpoch(seen)
 	require.NoError(t, m.leased(rememberedRange{Prefix: 1, Region: "eu", Lo: 900, Hi: 950, Next: 950}, 8))
-	require.Zero(t, m.look().at, "a block is no whole look")
-	m.begin(seen) // another connection told the same
-	require.NotEmpty(t, m.look().keys)
+	require.Zero(t, m.current().at, "a block is no whole look")
+	m.beginEpoch(seen) // another connection told the same
+	require.NotEmpty(t, m.current().keys)
 }

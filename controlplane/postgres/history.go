@@ -155,8 +155,8 @@ func (db *History) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, 
 	return nil
 }
 
-// beginMark starts a new high-water mark in an epoch that knows the old one, with a complete
-// look. Without the look the next change of history holds the keys back.
+// beginMark starts a new high-water mark in an epoch that knows the old one, with a
+// complete look. Without the look the next change of history holds the keys back.
 func (db *History) beginMark(ctx context.Context, conn *pgx.Conn, seen sight) {
 	db.pool.highWater.beginEpoch(seen)
 	db.pool.moved()

@@ -190,7 +190,8 @@ const (
 // sketch is a HyperLogLog: each register holds the highest rank of its hashes.
 type sketch [registers]uint8
 
-// addHash adds a hash of 40 bits, spread to 64, because register and rank need more than 40.
+// addHash adds a hash of 40 bits, spread to 64, because register and rank need more than
+// 40.
 func (s *sketch) addHash(hash uint64) {
 	x := spread(hash)
 	rank := uint8(min(bits.LeadingZeros64(x<<precision)+1, maxRank))

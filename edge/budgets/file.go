@@ -132,7 +132,7 @@ func (s *state) read(b []byte) error {
 			}
 			return errDamaged
 		}
-		if !s.add(rest[2 : 2+n]) {
+		if !s.addRecord(rest[2 : 2+n]) {
 			return errDamaged
 		}
 		rest = rest[end:]
@@ -140,7 +140,7 @@ func (s *state) read(b []byte) error {
 	return nil
 }
 
-func (s *state) add(body []byte) bool {
+func (s *state) addRecord(body []byte) bool {
 	le := binary.LittleEndian
 	switch {
 	case len(body) == 1+len(s.disk) && body[0] == kindDisk:

@@ -204,10 +204,10 @@ type attempt struct {
 
 type attemptKey struct{}
 
-// allowRenewal receives the events of certmagic, on the goroutine that causes them. What is no
-// order of ours is a renewal, which visitors set in motion while the certificate still
-// serves, each of them again when it has failed: so it may begin only when its time has
-// come.
+// allowRenewal receives the events of certmagic, on the goroutine that causes them. What
+// is no order of ours is a renewal, which visitors set in motion while the certificate
+// still serves, each of them again when it has failed: so it may begin only when its time
+// has come.
 func (c *Certificates) allowRenewal(ctx context.Context, event string, data map[string]any) error {
 	a, ours := ctx.Value(attemptKey{}).(*attempt)
 	name, _ := data["identifier"].(string)

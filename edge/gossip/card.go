@@ -196,8 +196,8 @@ type reader struct {
 	failed bool
 }
 
-// take returns the next n bytes, or zeros.
-func (r *reader) take(n int) []byte {
+// takeBytes returns the next n bytes, or zeros.
+func (r *reader) takeBytes(n int) []byte {
 	if len(r.rest) < n {
 		r.failed, r.rest = true, nil
 		return make([]byte, n)
@@ -207,16 +207,16 @@ func (r *reader) take(n int) []byte {
 	return b
 }
 
-func (r *reader) byte() byte     { return r.take(1)[0] }
-func (r *reader) uint64() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
-func (r *reader) text() string   { return string(r.take(int(r.byte()))) } // at most 255 bytes
+func (r *reader) byte() byte     { return r.takeBytes(1)[0] }
+func (r *reader) uint64() uint64 { return binary.BigEndian.Uint64(r.takeBytes(8)) }
+func (r *reader) text() string   { return string(r.takeBytes(int(r.byte()))) } // at most 255 bytes
 
-func (r *reader) boot() waypost.BootID { return waypost.BootID(r.take(bootSize)) }
+func (r *reader) boot() waypost.BootID { return waypost.BootID(r.takeBytes(bootSize)) }
 
 func (r *reader) news(boot waypost.BootID) news {
 	n := news{boot: boot, leaves: r.byte()&flagLeaves != 0, counter: r.uint64()}
-	n.position.Epoch.Ordinal = binary.BigEndian.Uint32(r.take(4))
-	n.position.Epoch.ID = waypost.EpochID(r.take(len(n.position.Epoch.ID)))
+	n.position.Epoch.Ordinal = binary.BigEndian.Uint32(r.takeBytes(4))
+	n.position.Epoch.ID = waypost.EpochID(r.takeBytes(len(n.position.Epoch.ID)))
 	n.position.Seq, n.position.Stamp = r.uint64(), r.uint64()
 	n.appliedAt = int64(r.uint64())
 	if n.position.Seq > 1<<63-1 || n.appliedAt < 0 || n.appliedAt > maxMillis {

@@ -39,7 +39,7 @@ func (d delegate) NotifyAlive(n *memberlist.Node) error {
 // NotifyJoin comes only for nodes that NotifyAlive let through.
 func (d delegate) NotifyJoin(n *memberlist.Node) {
 	if c, err := decodeCard(n.Meta); err == nil && d.g.table.joined(c, n.Address()) {
-		d.g.note("member joined", c)
+		d.g.logLater("member joined", c)
 	}
 }
 
@@ -57,11 +57,11 @@ func (d delegate) NotifyLeave(n *memberlist.Node) {
 	switch e, replaced, changed := d.g.table.gone(boot); {
 	case !changed:
 	case e.state == StateLeft:
-		d.g.note("member left", e.card)
+		d.g.logLater("member left", e.card)
 	case replaced:
-		d.g.note("member was restarted", e.card)
+		d.g.logLater("member was restarted", e.card)
 	default:
-		d.g.note("member is dead", e.card)
+		d.g.logLater("member is dead", e.card)
 	}
 }
 
@@ -72,7 +72,7 @@ func (d delegate) NodeMeta(int) []byte { return d.g.card.append(nil) }
 // every message dies out.
 func (d delegate) NotifyMsg(b []byte) {
 	if len(b) > 0 && b[0] == spreadVersion {
-		d.g.take(b)
+		d.g.queueMessage(b)
 		return
 	}
 	n, err := decodeMessage(b)

@@ -255,8 +255,8 @@ func (g *Gossip) latest() news { return *g.last.Load() }
 // size is that of the fleet that is alive, with ourselves.
 func (g *Gossip) size() int { return g.table.alive() + 1 }
 
-// note leaves something for the log; when that is too slow, it is not written.
-func (g *Gossip) note(text string, c card) {
+// logLater leaves something for the log; when that is too slow, it is not written.
+func (g *Gossip) logLater(text string, c card) {
 	select {
 	case g.notes <- note{text, c}:
 	default:

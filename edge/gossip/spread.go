@@ -52,8 +52,9 @@ func (g *Gossip) pass(wire []byte) {
 	g.spread.Prune(maxSpread)
 }
 
-// take queues a message that came in. It does not block: excess messages are dropped.
-func (g *Gossip) take(wire []byte) {
+// queueMessage queues a message that came in. It does not block: excess messages are
+// dropped.
+func (g *Gossip) queueMessage(wire []byte) {
 	if len(wire) > 1+MaxMessage || g.cfg.Receive == nil {
 		g.metrics.refused.Inc()
 		return

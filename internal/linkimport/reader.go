@@ -70,8 +70,8 @@ type exported struct {
 	left      func(field string) // is called for each field that the new link does not get
 }
 
-// keepCode keeps the code of an exported link for the new one, and reports what it does not
-// keep. An empty code is none.
+// keepCode keeps the code of an exported link for the new one, and reports what it does
+// not keep. An empty code is none.
 func (e *exported) keepCode(n *client.NewLink, code string, clicks int64) {
 	switch {
 	case code == "" || n.CustomCode != "":

@@ -57,10 +57,10 @@ func (w *Wire) Addr() string { return w.ln.Addr().String() }
 func (w *Wire) URL() string { return "http://" + w.Addr() }
 
 // Cut ends all connections, and lets none through until Mend.
-func (w *Wire) Cut() { w.end(true) }
+func (w *Wire) Cut() { w.closeConn(true) }
 
 // Break ends all connections; new ones are let through.
-func (w *Wire) Break() { w.end(false) }
+func (w *Wire) Break() { w.closeConn(false) }
 
 // Deafen loses all that the backend sends, also on new connections, until Mend. No
 // connection ends.
@@ -107,7 +107,7 @@ func (w *Wire) now(toBackend bool) (q Quality, lost bool) {
 	return w.quality, w.deaf
 }
 
-func (w *Wire) end(cut bool) {
+func (w *Wire) closeConn(cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cut = w.cut || cut

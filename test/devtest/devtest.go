@@ -245,7 +245,7 @@ func Start(t testing.TB, cfg Config) *System {
 func (s *System) Again() {
 	s.t.Helper()
 	for tries := 5; ; tries-- {
-		s.begin()
+		s.startSystem()
 		state := s.await("ready", func(state State) bool { return int(state.PID) == s.PID() })
 		if state != nil {
 			return
@@ -259,7 +259,7 @@ func (s *System) Again() {
 	}
 }
 
-func (s *System) begin() {
+func (s *System) startSystem() {
 	s.t.Helper()
 	args := append([]string{"dev", "--data-dir", s.cfg.DataDir, "--control-addr", "127.0.0.1:0", "--edges", s.cfg.Edges}, s.cfg.Args...)
 	if err := s.run(s.t, command(fitting(s.t, s.cfg.Env), s.cfg.Env, args...)); err != nil {

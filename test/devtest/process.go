@@ -57,12 +57,12 @@ func waitReadable(fd int, limit time.Duration) (bool, error) {
 
 // KillProcess sends SIGKILL to one process, such as an edge of dev.json, and waits
 // for its end.
-func KillProcess(t testing.TB, pid int) { t.Helper(); end(t, pid, unix.SIGKILL) }
+func KillProcess(t testing.TB, pid int) { t.Helper(); endProcess(t, pid, unix.SIGKILL) }
 
 // StopProcess is KillProcess with SIGTERM.
-func StopProcess(t testing.TB, pid int) { t.Helper(); end(t, pid, unix.SIGTERM) }
+func StopProcess(t testing.TB, pid int) { t.Helper(); endProcess(t, pid, unix.SIGTERM) }
 
-func end(t testing.TB, pid int, sig unix.Signal) {
+func endProcess(t testing.TB, pid int, sig unix.Signal) {
 	t.Helper()
 	if pid <= 0 {
 		t.Fatalf("there is no process %d to kill", pid)

@@ -49,7 +49,7 @@ func stopShared() error {
 	for _, s := range all.systems {
 		l := s.t.(*lasting)
 		l.TB = nil
-		if err := l.end(s.Stop); err != nil {
+		if err := l.endSystem(s.Stop); err != nil {
 			return err
 		}
 	}
@@ -91,8 +91,8 @@ func (l *lasting) Fatal(args ...any) {
 
 func (l *lasting) Fatalf(format string, args ...any) { l.Fatal(fmt.Sprintf(format, args...)) }
 
-// end runs f and the cleanups, and returns the failure of f.
-func (l *lasting) end(f func()) (err error) {
+// endSystem runs f and the cleanups, and returns the failure of f.
+func (l *lasting) endSystem(f func()) (err error) {
 	defer func() {
 		if why, failed := recover().(failure); failed {
 			err = fmt.Errorf("shared system: %s", string(why))

@@ -161,7 +161,7 @@ func (r *run) Write(p []byte) (int, error) {
 		before, after, complete := bytes.Cut(rest, []byte("\n"))
 		r.line = append(r.line, before...)
 		if complete {
-			r.note(string(r.line))
+			r.printLine(string(r.line))
 			r.line = r.line[:0]
 		}
 		rest = after
@@ -172,8 +172,8 @@ func (r *run) Write(p []byte) (int, error) {
 
 var event = regexp.MustCompile(mark + `(=== RUN  |=== CONT |=== PAUSE|--- PASS:|--- FAIL:|--- SKIP:) +([^ /]+)(?: \(.*)?$`)
 
-// note reads a line such as "=== RUN   TestX" of a top-level test.
-func (r *run) note(line string) {
+// printLine reads a line such as "=== RUN   TestX" of a top-level test.
+func (r *run) printLine(line string) {
 	m := event.FindStringSubmatch(line)
 	if m == nil {
 		return

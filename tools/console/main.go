@@ -91,7 +91,7 @@ func build(source, dir string) error {
 	return errors.Join(over...)
 }
 
-// browser is what modules read of a browser when they are loaded, and Node may not have.
+// browser stands in for the parts of a browser that modules read when they are loaded.
 const browser = `globalThis.localStorage ??= { getItem: () => null, setItem: () => {} };
 globalThis.navigator ??= { languages: ["en"] };`
 

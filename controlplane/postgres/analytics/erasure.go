@@ -109,8 +109,8 @@ type erasure struct {
 	done      controlplane.ForgottenClicks
 }
 
-// deleteRows deletes all rows of the link except its days. It remembers the parts, which are in
-// rollups of the workspace, too.
+// deleteRows deletes all rows of the link except its days. It remembers the parts, which
+// are in rollups of the workspace, too.
 func (e *erasure) deleteRows(ctx context.Context, tx pgx.Tx) error {
 	e.days = make(map[int32]*rollup.Day)
 	own := ` WHERE ` + scoped.OfWorkspace("workspace_id", "$1") + ` AND link_id = $2`

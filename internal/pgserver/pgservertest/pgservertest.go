@@ -101,7 +101,8 @@ func Plain(address string) string {
 }
 
 // foreign settings are as far from PostgreSQL's defaults as an operator's may be. With
-// WAYPOST_TEST_POSTGRES=foreign all clusters have them, and make test runs stores on them.
+// WAYPOST_TEST_POSTGRES=foreign all clusters have them, and make test runs stores on
+// them.
 var foreign = map[string]string{
 	"TimeZone":                       "Asia/Kathmandu", // 5:45 hours ahead of UTC
 	"DateStyle":                      "SQL, DMY",
