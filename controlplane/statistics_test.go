@@ -276,16 +276,16 @@ func TestClicks_TotalsAreNeverFewerThanTheClicksOfTheSpan(t *testing.T) {
 }
 
 func TestClicks_WhatEdgesReportOfTheirClicksIsKept(t *testing.T) {
-	fleet := fleet.New(fleet.Config{})
+	edges := fleet.New(fleet.Config{})
 	report := func(r fleet.EdgeReport) {
 		r.Node, r.Region, r.Boot = "edge-a", "eu", waypost.BootID{1}
-		require.NoError(t, fleet.Report(r))
+		require.NoError(t, edges.Report(r))
 	}
 	store := &counts{noted: make(chan []controlplane.EdgeProgress)}
 	report(fleet.EdgeReport{ClicksPending: 3, ClicksUntil: noon})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { defer close(ended); fleet.KeepProgress(ctx, store, time.Millisecond) }()
+	go func() { defer close(ended); edges.KeepProgress(ctx, store, time.Millisecond) }()
 	next := func() controlplane.EdgeProgress {
 		nodes := <-store.noted
 		require.Len(t, nodes, 1)

@@ -352,14 +352,14 @@ func TestEdgesThatFellSilentBeforeTheControlPlaneWasStartedAreShown(t *testing.T
 		}, {Node: "stopped", Region: "eu", Left: true},
 	}))
 	exec(t, hand, `UPDATE click_progress SET reported_at = now() - CASE node WHEN 'long-dead' THEN interval '1 hour' WHEN 'elsewhere' THEN interval '-1 minute' ELSE interval '1 minute' END`)
-	fleet := fleet.New(fleet.Config{Head: db})
-	require.NoError(t, fleet.Report(fleet.EdgeReport{Node: "here", Region: "eu", Version: "1.2.3"}))
+	edges := fleet.New(fleet.Config{Head: db})
+	require.NoError(t, edges.Report(fleet.EdgeReport{Node: "here", Region: "eu", Version: "1.2.3"}))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); fleet.KeepProgress(ctx, db, time.Hour) }()
+	go func() { defer close(done); edges.KeepProgress(ctx, db, time.Hour) }()
 	states := func() map[string]string {
 		states := map[string]string{}
-		for _, e := range fleet.Edges() {
+		for _, e := range edges.Edges() {
 			states[e.Node] = string(e.State) + " by " + string(e.Via)
 		}
 		return states
@@ -369,8 +369,8 @@ func TestEdgesThatFellSilentBeforeTheControlPlaneWasStartedAreShown(t *testing.T
 	require.Contains(t, got["here"], "by report")
 	delete(got, "here")
 	require.Equal(t, map[string]string{"dead": "silent by record", "long-dead": "gone by record", "stopped": "gone by record"}, got)
-	require.True(t, fleet.Knows("dead"))
-	for _, e := range fleet.Edges() {
+	require.True(t, edges.Knows("dead"))
+	for _, e := range edges.Edges() {
 		if e.Node == "dead" {
 			require.Equal(t, int64(7), e.ClicksPending)
 			require.WithinDuration(t, time.Now().Add(-time.Minute), e.LastSeen, 50*time.Second)

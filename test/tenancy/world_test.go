@@ -83,7 +83,7 @@ func newWorld(t *testing.T) *world {
 		Stores: db.Stores(), Minter: minter, Region: "eu", Patience: time.Minute, Resolver: w.dns.Resolver(), Signer: signer,
 	})
 	t.Cleanup(func() { require.NoError(t, w.service.Close(context.Background())) })
-	fleet := fleet.New(fleet.Config{Head: db})
+	edges := fleet.New(fleet.Config{Head: db})
 	digests := controlplane.NewDigestCheck(db, slog.New(slog.DiscardHandler), nil)
 	checking, enough := context.WithCancel(context.Background())
 	var check sync.WaitGroup
@@ -95,9 +95,9 @@ func newWorld(t *testing.T) *world {
 		Stopping: stopping,
 		Links:    w.service.Links, Domains: w.service.Domains, Keys: w.service.KeyRanges, Clicks: w.service.Clicks, Blocks: w.service.Blocks,
 		Access: w.service.Access, Workspaces: w.service.Workspaces,
-		Fleet: fleet, Certificates: controlplane.NewCertificates(nil),
+		Fleet: edges, Certificates: controlplane.NewCertificates(nil),
 		Nodes:  fleet.NewNodes(fleet.NodesConfig{Store: db, Patience: time.Minute}),
-		Orders: fleet.NewOrders(db, fleet.Knows, func() {}, slog.New(slog.DiscardHandler)), Cleanup: db, Digests: digests,
+		Orders: fleet.NewOrders(db, edges.Knows, func() {}, slog.New(slog.DiscardHandler)), Cleanup: db, Digests: digests,
 		BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
 	}))
 	t.Cleanup(server.Close)
