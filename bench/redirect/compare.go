@@ -61,7 +61,8 @@ func (l *lab) compare(ctx context.Context, links int) (s bench.Section, err erro
 		return s, err
 	}
 	s = tableOf(all, links)
-	s.Notes = append(notes,
+	s.Notes = append(s.Notes, notes...)
+	s.Notes = append(s.Notes,
 		fmt.Sprintf("%d rounds of %s after one that is not counted, in turns; a browser's headers", l.Rounds, l.round),
 		"the server and its store have one processor, the client the others",
 		fmt.Sprintf("at saturation: wrk, %d connections; at half load: half of the rate of each, %d connections, timed from when a request was due", wrk.Connections, pacedConnections),

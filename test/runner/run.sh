@@ -82,7 +82,7 @@ everything() {
   # Allocations can be counted only without the race detector.
   go_test "allocations" "$(with_tests Alloc)" -run Alloc
   # The statements do not depend on the time zone, language and settings of an operator.
-  WAYPOST_TEST_POSTGRES=foreign go_test "a PostgreSQL with foreign settings" ./controlplane/postgres \
+  WAYPOST_TEST_POSTGRES=foreign go_test "a PostgreSQL with foreign settings" ./controlplane/postgres -race \
     -run 'Search|Typed|Changelog|Budgets|Insert|Lease|Salt|Month|Up_'
   # Without it sockets are read and written by other system calls, and locks take less time.
   go_test "the redirect server without the race detector" ./edge/server
