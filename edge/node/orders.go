@@ -19,7 +19,7 @@ const (
 	verifyTime  = 30 * time.Minute // for a comparison
 	answerTime  = 5 * time.Minute  // for the delivery of an answer
 	answerPause = time.Second      // between attempts to deliver
-	knownOrders = 1024             // are remembered, so that none is executed twice
+	knownOrders = 1024             // answered orders that are remembered; a report may still repeat them
 )
 
 // orders executes the orders of operators, one of each kind at a time.
@@ -32,8 +32,9 @@ type orders struct {
 
 	draining atomic.Bool // until it is undone, or this process ends
 
-	mu   sync.Mutex
-	seen map[int64]bool
+	mu       sync.Mutex
+	seen     map[int64]bool // orders that wait, are executed, or were answered recently
+	answered []int64        // of these, the oldest first
 }
 
 func newOrders(log *slog.Logger, follower func() *replication.Follower) *orders {
@@ -64,9 +65,6 @@ func (o *orders) take(order api.EdgeOrder) {
 	}
 	select {
 	case queue <- order:
-		if len(o.seen) >= knownOrders {
-			clear(o.seen)
-		}
 		o.seen[order.ID] = true
 	default: // the order is repeated
 	}
@@ -84,7 +82,18 @@ func (o *orders) run(ctx context.Context, queue <-chan api.EdgeOrder, do func(co
 				return
 			}
 			o.deliver(ctx, order.ID, outcome)
+			o.forgetOldest(order.ID)
 		}
+	}
+}
+
+// forgetOldest forgets the oldest answered order, if there are too many with this one.
+func (o *orders) forgetOldest(answered int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.answered = append(o.answered, answered); len(o.answered) > knownOrders {
+		delete(o.seen, o.answered[0])
+		o.answered = o.answered[1:]
 	}
 }
 
