@@ -25,10 +25,6 @@ type Config struct {
 	URL    string         // of the control plane, scheme and host; required
 	Client *http.Client   // required; adds the credential
 
-	// Shared says that another process of this edge still spends its grants, whose file is
-	// left alone until Adopt.
-	Shared bool
-
 	// Epoch returns the newest epoch of the changelog that the replica has. Default: none.
 	Epoch func() uint32
 
@@ -137,7 +133,7 @@ func Open(cfg Config) (*Store, error) {
 		}),
 	}
 	s.log = &grantLog{
-		dir: directory{cfg.Dir}, boot: cfg.Boot, ledger: s.ledger, logger: cfg.Logger, sync: (*os.File).Sync, adopting: !cfg.Shared,
+		dir: directory{cfg.Dir}, boot: cfg.Boot, ledger: s.ledger, logger: cfg.Logger, sync: (*os.File).Sync, adopting: true,
 		failures: f.NewCounter(prometheus.CounterOpts{
 			Name: "waypost_budget_failures_total", Help: "Failed tries to get clicks of budgets, or to keep them on the disk.",
 		}),
@@ -149,20 +145,6 @@ func Open(cfg Config) (*Store, error) {
 		s.log.fail("cannot open the grants of click budgets; links with exact budgets are not redirected", err)
 	}
 	return s, nil
-}
-
-// Adopt takes over the accounts of processes that have ended. While the disk fails, Run
-// tries again.
-func (s *Store) Adopt() {
-	s.log.mu.Lock()
-	defer s.log.mu.Unlock()
-	if s.over.Load() {
-		return
-	}
-	s.log.adopting = true
-	if err := s.log.save(); err != nil {
-		s.log.fail("cannot take over grants of click budgets", err)
-	}
 }
 
 // Spend takes one click of a link's budget, and reports whether there was one. It neither

@@ -324,43 +324,28 @@ func TestStore_SpendsNothingWhileItsDiskFails(t *testing.T) {
 	reachable(t, s) // a new file is written
 }
 
-func TestStore_TriesAgainToTakeOverEarlierBoots(t *testing.T) {
-	for _, shared := range []bool{false, true} {
-		t.Run(fmt.Sprintf("shared %v", shared), func(t *testing.T) {
-			c, dir := newControl(t, 1000), filepath.Join(t.TempDir(), "budgets")
-			first, stop := open(t, c, dir)
-			require.Equal(t, 20, visit(t, first, 20))
-			first.Kill()
-			stop()
-			metrics := prometheus.NewPedanticRegistry()
-			change := func(cfg *budgets.Config) { cfg.Shared, cfg.Metrics = shared, metrics }
-			away := func() {
-				require.NoError(t, os.Rename(dir, dir+".away"))
-				require.NoError(t, os.WriteFile(dir, nil, 0o600))
-			}
-			var s *budgets.Store
-			if shared {
-				s, _ = open(t, c, dir, change)
-				away()
-				s.Adopt()
-			} else {
-				away()
-				s, _ = open(t, c, dir, change)
-				require.Zero(t, visit(t, s, 1))
-			}
-			require.Positive(t, counters(t, metrics)["waypost_budget_failures_total"])
-			c.set(func() { c.complete = nil })
-			require.NoError(t, os.Remove(dir))
-			require.NoError(t, os.Rename(dir+".away", dir))
-			c.eventually(t, "it reports the account of the first boot", func() bool {
-				return len(c.complete) > 0 && len(c.complete[len(c.complete)-1].Accounts) > 0
-			})
-			reachable(t, s)
-			files, err := filepath.Glob(filepath.Join(dir, "*"))
-			require.NoError(t, err)
-			require.Len(t, files, 1)
-		})
-	}
+func TestStore_TriesAgainToReadEarlierBoots(t *testing.T) {
+	c, dir := newControl(t, 1000), filepath.Join(t.TempDir(), "budgets")
+	first, stop := open(t, c, dir)
+	require.Equal(t, 20, visit(t, first, 20))
+	first.Kill()
+	stop()
+	metrics := prometheus.NewPedanticRegistry()
+	require.NoError(t, os.Rename(dir, dir+".away"))
+	require.NoError(t, os.WriteFile(dir, nil, 0o600))
+	s, _ := open(t, c, dir, func(cfg *budgets.Config) { cfg.Metrics = metrics })
+	require.Zero(t, visit(t, s, 1))
+	require.Positive(t, counters(t, metrics)["waypost_budget_failures_total"])
+	c.set(func() { c.complete = nil })
+	require.NoError(t, os.Remove(dir))
+	require.NoError(t, os.Rename(dir+".away", dir))
+	c.eventually(t, "it reports the account of the first boot", func() bool {
+		return len(c.complete) > 0 && len(c.complete[len(c.complete)-1].Accounts) > 0
+	})
+	reachable(t, s)
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
 }
 
 // Each cut of the file is a state that a crash can leave; a changed byte is damage.
@@ -438,24 +423,6 @@ func TestStore_KnowsItsDisk(t *testing.T) {
 	require.Len(t, first, 32)
 	require.Equal(t, first, disk(dir))
 	require.NotEqual(t, first, disk(t.TempDir()))
-}
-
-func TestStore_ASuccessorLeavesTheGrantsOfItsPredecessorAlone(t *testing.T) {
-	c, dir := newControl(t, 1000), t.TempDir()
-	old, stop := open(t, c, dir)
-	require.Equal(t, 20, visit(t, old, 20))
-	next, _ := open(t, c, dir, func(cfg *budgets.Config) { cfg.Shared = true })
-	require.Equal(t, 20, visit(t, next, 20))
-	require.Equal(t, 20, visit(t, old, 20))
-	stop()
-	next.Adopt()
-	c.eventually(t, "it reports for both", func() bool {
-		return len(c.complete) > 1 && len(c.complete[len(c.complete)-1].Accounts) == 2
-	})
-	require.Equal(t, 20, visit(t, next, 20))
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	require.NoError(t, err)
-	require.Len(t, files, 1)
 }
 
 // A link is deleted and restored, or its budget is switched off and on again.
