@@ -298,9 +298,8 @@ const (
 	maintenanceTimeLimit = 30 * time.Second
 )
 
-// Maintain does the periodic work of all stores until ctx ends: it makes partitions of
-// the changelog ahead of the head and drops old ones, makes salts ahead and destroys old
-// ones, and deletes old click batches, responses and key rates.
+// Maintain does the periodic work of all stores until ctx ends: it deletes what retention
+// lists, and makes partitions of the changelog and salts ahead of their use.
 func (db *DB) Maintain(ctx context.Context) {
 	db.pool.RunEvery(ctx, maintenanceInterval, "maintenance", db.MaintainOnce)
 }
@@ -309,5 +308,11 @@ func (db *DB) Maintain(ctx context.Context) {
 func (db *DB) MaintainOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, maintenanceTimeLimit)
 	defer cancel()
-	return errors.Join(db.keepSalts(ctx), db.keepPartitions(ctx), db.ForgetBatches(ctx), db.forgetAnswers(ctx), db.forgetIssues(ctx))
+	var errs []error
+	for _, r := range db.retention() {
+		if r.forget != nil {
+			errs = append(errs, r.forget(ctx))
+		}
+	}
+	return errors.Join(errs...)
 }

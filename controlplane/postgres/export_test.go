@@ -18,6 +18,14 @@ func (db *DB) CountIn(ctx context.Context, workspaces, sql string) (n int64, err
 	return n, err
 }
 
+// RetainedTables returns the tables of the list of all that goes with time.
+func (db *DB) RetainedTables() (tables []string) {
+	for _, r := range db.retention() {
+		tables = append(tables, r.table)
+	}
+	return tables
+}
+
 // Unscoped is a query without a scope.
 func (db *DB) Unscoped(ctx context.Context, sql string) (n int64, err error) {
 	err = db.pool.QueryRow(ctx, sql).Scan(&n)

@@ -21,9 +21,6 @@ type FleetStore struct{ pool *pool }
 
 const edgeOrderColumns = `id, node, what, repair, hold, question, ordered_by, ordered_at, until, done_at, outcome`
 
-// keptOrders bounds the stored orders of an edge.
-const keptOrders = 50
-
 const (
 	insertEdgeOrder = `
 		INSERT INTO edge_order (node, what, repair, hold, ordered_by, until, question)
@@ -91,7 +88,7 @@ func (db *FleetStore) OrderEdge(
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, trimEdgeOrders, o.Node, keptOrders); err != nil {
+		if _, err := tx.Exec(ctx, trimEdgeOrders, o.Node, keptEdgeOrders); err != nil {
 			return err
 		}
 		detail, err := json.Marshal(map[string]any{"order": given.ID, "repair": o.Repair, "hold": o.Hold})

@@ -123,8 +123,8 @@ func (db *KeyRangeStore) BurnSilent(ctx context.Context, silent time.Duration) e
 func (db *KeyRangeStore) forgetIssues(ctx context.Context) error {
 	var b pgx.Batch
 	scoped.Operator.EnterBatch(&b)
-	b.Queue(`DELETE FROM key_issue WHERE minute < clock_timestamp() - interval '8 days'`)
-	b.Queue(`DELETE FROM control_node n WHERE seen_at < clock_timestamp() - interval '8 days'
-	         AND NOT EXISTS (SELECT FROM key_lease l WHERE l.node = n.node AND l.state = 'held')`)
+	b.Queue(`DELETE FROM key_issue WHERE minute < clock_timestamp() - $1::interval`, keptRates)
+	b.Queue(`DELETE FROM control_node n WHERE seen_at < clock_timestamp() - $1::interval
+	         AND NOT EXISTS (SELECT FROM key_lease l WHERE l.node = n.node AND l.state = 'held')`, keptRates)
 	return scoped.Classify("forget old rates", db.pool.SendBatch(ctx, &b).Close())
 }

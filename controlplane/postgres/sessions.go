@@ -284,7 +284,8 @@ func (db *AccessStore) NoteUses(ctx context.Context, u controlplane.Uses) error 
 		}
 		_, err := tx.Exec(ctx, `
 			DELETE FROM user_session WHERE id IN (
-				SELECT id FROM user_session WHERE expires_at < now() - interval '1 day' ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED)`)
+				SELECT id FROM user_session WHERE expires_at < now() - $1::interval
+				ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED)`, keptSessions)
 		if err != nil {
 			return err
 		}

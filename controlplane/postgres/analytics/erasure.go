@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -272,19 +273,22 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx, in *folding, numbers 
 	return err
 }
 
+// KeptBatches is the time for which a batch is known by more than the watermark.
+const KeptBatches = 24 * time.Hour
+
 // forgottenAtOnce bounds one statement of ForgetBatches.
 const forgottenAtOnce = 10_000
 
-// ForgetBatches removes what is known of batches that were taken more than a
-// day ago. Their clicks stay counted, and by the watermark they are still known as
-// counted when they are sent again; only another batch under the same identity is
-// then no longer told apart from them.
+// ForgetBatches removes what is known of batches that were taken longer
+// ago than KeptBatches. Their clicks stay counted, and by the watermark they are still
+// known as counted when they are sent again; only another batch under the same identity
+// is then no longer told apart from them.
 func (db *Store) ForgetBatches(ctx context.Context) error {
 	for {
 		n, err := db.pool.ExecIn(ctx, scoped.Ingest, `
 			DELETE FROM click_batch WHERE (node, boot, seq) IN (
-				SELECT node, boot, seq FROM click_batch WHERE received_at < now() - interval '24 hours'
-				ORDER BY received_at LIMIT $1 FOR UPDATE SKIP LOCKED)`, forgottenAtOnce)
+				SELECT node, boot, seq FROM click_batch WHERE received_at < now() - $2::interval
+				ORDER BY received_at LIMIT $1 FOR UPDATE SKIP LOCKED)`, forgottenAtOnce, KeptBatches)
 		if err != nil {
 			return scoped.Classify("forget batches of clicks", err)
 		}

@@ -1,0 +1,44 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"waypost/controlplane/postgres/analytics"
+)
+
+// Ages that no setting changes.
+const (
+	keptRates      = 8 * 24 * time.Hour // of keys in a minute, and of control planes that are gone
+	keptSessions   = 24 * time.Hour     // after their end
+	keptEdgeOrders = 50                 // of an edge
+)
+
+// retained names rows that go with time.
+type retained struct {
+	table string
+	age   time.Duration // 0: see until
+	until string        // "" if the age says all
+	// forget deletes what is older, in one round of Maintain; nil: another job does it.
+	forget func(context.Context) error
+}
+
+// retention lists all that PostgreSQL keeps for a limited time. Edges keep acknowledged
+// batches of clicks for a time of their own (package edge/clicks).
+func (db *DB) retention() []retained {
+	return []retained{
+		{table: "visitor_salt", age: db.SaltStore.retention, until: "the age after its day", forget: db.keepSalts},
+		{table: "changelog", age: db.Changelog.cfg.KeepChangelog, until: "that, or KeepChangelogBytes", forget: db.keepPartitions},
+		{table: "click_batch", age: analytics.KeptBatches, forget: db.ForgetBatches},
+		{table: "idempotency", age: db.LinkStore.keepAnswers, forget: db.forgetAnswers},
+		{table: "key_issue", age: keptRates, forget: db.forgetIssues},
+		{table: "control_node", age: keptRates, until: "the age, and no lease; by forgetIssues"},
+		{table: "click_event", until: "EventMonths whole months; by KeepEvents"},
+		{table: "user_session", age: keptSessions, until: "the age after its end; when uses are stored"},
+		{table: "sign_in_link", until: "its end; when uses are stored"},
+		{table: "edge_order", until: "keptEdgeOrders newer ones; by the next order"},
+		{table: "link", until: "ReaperConfig.PurgeAfter its deletion, and Buffer after its expiry"},
+		{table: "link_change", until: "the purge of its link"},
+		{table: "api_key", until: "ReaperConfig.KeysAfter its end"},
+	}
+}
