@@ -223,7 +223,7 @@ func (b *batcher) advanceStream(s *stream, due bool) error {
 		default:
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return c.end(s)
+			return c.removeStream(s)
 		}
 		if err != nil {
 			return err
@@ -253,7 +253,7 @@ func (b *batcher) batchSegments(s *stream) (more bool, err error) {
 		c.putBatch(s, waitingBatch{f.seq, f.clicks, f.size(), time.Now()})
 	}
 	for i, seg := range segments {
-		c.settle(s, seg, results[i])
+		c.recordRead(s, seg, results[i])
 	}
 	if s == c.current && !more {
 		c.leaveSegments(m, b.sums.clicks())
@@ -269,7 +269,7 @@ func (b *batcher) compactSegments(s *stream) error {
 	segments, results, point, more := b.gatherAll(s)
 	var made *compacted
 	if b.sums.clicks() > 0 {
-		file, err := b.dir.begin(name{compactedKind, s.boot, s.nextCompacted, sealed}.String())
+		file, err := b.dir.createTemporary(name{compactedKind, s.boot, s.nextCompacted, sealed}.String())
 		if err != nil {
 			return err
 		}
@@ -288,7 +288,7 @@ func (b *batcher) compactSegments(s *stream) error {
 		b.compacted.set()
 	}
 	for i, seg := range segments {
-		c.settle(s, seg, results[i])
+		c.recordRead(s, seg, results[i])
 	}
 	if s == c.current && !more {
 		c.leaveSegments(m, b.sums.clicks())
@@ -371,7 +371,7 @@ func (b *batcher) commitBatch(s *stream, batch *waypost.ClickBatch, clicks uint6
 	b.catalog.mu.Unlock()
 	f := b.fix(s, seq, batch, clicks, point)
 	n := s.batch(seq, fixed)
-	file, err := b.dir.begin(n.String())
+	file, err := b.dir.createTemporary(n.String())
 	if err != nil {
 		return batchFile{}, err
 	}

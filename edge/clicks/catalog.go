@@ -80,8 +80,8 @@ type catalog struct {
 	gathered uint64         // clicks of this boot that left the segments, or were lost
 }
 
-// begin adds the stream of the current boot.
-func (c *catalog) begin(s *stream) {
+// addStream adds the stream of the current boot.
+func (c *catalog) addStream(s *stream) {
 	c.current = s
 	c.streams = append(c.streams, s)
 }
@@ -153,8 +153,8 @@ func (c *catalog) putBatch(s *stream, b waitingBatch) {
 	c.batchWaits.set()
 }
 
-// settle records how far a segment was read, once that is durable. The lock is held.
-func (c *catalog) settle(s *stream, seg *segment, g gathered) {
+// recordRead records how far a segment was read, once that is durable. The lock is held.
+func (c *catalog) recordRead(s *stream, seg *segment, g gathered) {
 	seg.covered = g.end
 	if g.torn {
 		c.counts.torn.Add(1)
@@ -240,10 +240,10 @@ func (c *catalog) useBlock(s *stream, f *compacted) {
 	}
 }
 
-// end removes a stream of an earlier boot that holds no clicks and retains no batches.
-// Its newest batch goes last: without it, a segment that came back after a power cut
-// would look as if it were in no batch. The lock is held.
-func (c *catalog) end(s *stream) error {
+// removeStream removes a stream of an earlier boot that holds no clicks and retains no
+// batches. Its newest batch goes last: without it, a segment that came back after a power
+// cut would look as if it were in no batch. The lock is held.
+func (c *catalog) removeStream(s *stream) error {
 	if s == c.current || !s.empty() {
 		return nil
 	}
@@ -288,7 +288,7 @@ func (c *catalog) acknowledge(s *stream, counted bool) {
 	s.confirmed = time.Now()
 	c.freed.set()
 	c.mayBatch.set()
-	if err = errors.Join(err, c.end(s)); err != nil {
+	if err = errors.Join(err, c.removeStream(s)); err != nil {
 		// The next boot will send the batch again, which changes nothing.
 		c.diskFailed("cannot put an acknowledged batch away", err)
 	}

@@ -82,11 +82,11 @@ func (c *client) post(ctx context.Context, body []byte) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("read the control plane's answer: %w", err)
 	}
-	return judge(res, text)
+	return readAnswer(res, text)
 }
 
-// judge reads an answer.
-func judge(res *http.Response, text []byte) (answer, error) {
+// readAnswer reads an answer.
+func readAnswer(res *http.Response, text []byte) (answer, error) {
 	const shown = 200
 	a := answer{detail: strconv.QuoteToASCII(strings.TrimSpace(string(text[:min(len(text), shown)])))}
 	switch res.StatusCode {

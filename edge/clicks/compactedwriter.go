@@ -97,8 +97,8 @@ func (w *compactedWriter) crowded() bool {
 	return w.profiles.bytes >= maxProfileBytes/2 || len(w.profiles.list) >= clickbatch.MaxProfiles/2
 }
 
-// begin makes room for a link, whose rows and visitors follow.
-func (w *compactedWriter) begin(l *waypost.LinkClicks) error {
+// beginLink makes room for a link, whose rows and visitors follow.
+func (w *compactedWriter) beginLink(l *waypost.LinkClicks) error {
 	if w.full() {
 		if err := w.flush(); err != nil {
 			return err
@@ -163,7 +163,7 @@ func (w *compactedWriter) spill() error {
 	one.Count = 1
 	w.rows = append(w.rows[:first.rows], one)
 	l := w.links[len(w.links)-1]
-	w.end()
+	w.endLink()
 	if err := w.flush(); err != nil {
 		return err
 	}
@@ -176,8 +176,8 @@ func (w *compactedWriter) spill() error {
 	return nil
 }
 
-// end completes the link that was begun.
-func (w *compactedWriter) end() {
+// endLink completes the link that was begun.
+func (w *compactedWriter) endLink() {
 	first := w.last()
 	w.rows = append(w.rows[:first.rows], w.alike(w.rows[first.rows:])...)
 	w.who = append(w.who[:first.who], w.eachOnce(w.who[first.who:])...)
@@ -201,7 +201,7 @@ func (w *compactedWriter) goOn() error {
 	}
 	l := w.links[len(w.links)-1]
 	if len(w.rows) > w.last().rows {
-		w.end()
+		w.endLink()
 	} else {
 		w.links = w.links[:len(w.links)-1] // it has no click in this block
 	}
@@ -251,7 +251,7 @@ func (w *compactedWriter) writeTally(t *tally) error {
 	d := newDictionary(b.Profiles)
 	for i := range b.Links {
 		l := &b.Links[i]
-		if err := w.begin(l); err != nil {
+		if err := w.beginLink(l); err != nil {
 			return err
 		}
 		for _, r := range l.Rows {
@@ -264,7 +264,7 @@ func (w *compactedWriter) writeTally(t *tally) error {
 				return err
 			}
 		}
-		w.end()
+		w.endLink()
 		w.packer.pace.Step()
 	}
 	return w.close()

@@ -242,7 +242,7 @@ func (c *compactor) merge(job *mergeJob) (err error) {
 	}
 	c.pace.Begin(within)
 	// It gets its number at the end, so it has a name that no other file can have.
-	out, err := c.dir.begin(name{compactedKind, s.boot, ^uint64(0), sealed}.String())
+	out, err := c.dir.createTemporary(name{compactedKind, s.boot, ^uint64(0), sealed}.String())
 	if err != nil {
 		return err
 	}
@@ -323,7 +323,7 @@ func (c *compactor) mergeLink(w *compactedWriter, l waypost.LinkClicks, sources 
 			l.Last = max(l.Last, o.Last)
 		}
 	}
-	if err := w.begin(&l); err != nil {
+	if err := w.beginLink(&l); err != nil {
 		return err
 	}
 	c.who = c.who[:0]
@@ -345,7 +345,7 @@ func (c *compactor) mergeLink(w *compactedWriter, l waypost.LinkClicks, sources 
 			return err
 		}
 	}
-	w.end()
+	w.endLink()
 	return nil
 }
 

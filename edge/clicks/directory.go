@@ -65,7 +65,7 @@ func (d *directory) sync() error { return d.disk.sync(d.self) }
 // create makes a file that exists as a whole, and durably, or not at all. Fill gets a new
 // file under a temporary name. The returned file is open.
 func (d *directory) create(file string, fill func(*os.File) error) (*os.File, error) {
-	f, err := d.begin(file)
+	f, err := d.createTemporary(file)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +78,8 @@ func (d *directory) create(file string, fill func(*os.File) error) (*os.File, er
 	return f, nil
 }
 
-// begin opens a temporary file. It ends with finish or abandon.
-func (d *directory) begin(file string) (*os.File, error) {
+// createTemporary opens a temporary file. It ends with finish or abandon.
+func (d *directory) createTemporary(file string) (*os.File, error) {
 	return os.OpenFile(d.path(temporary+file), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 

@@ -163,7 +163,7 @@ func (t *Tally) Pack(part []byte) []byte {
 	s := scan{buf: part}
 	for {
 		r, ok := s.record()
-		if !ok || !t.sums.add(&r, &s) {
+		if !ok || !t.sums.addClick(&r, &s) {
 			break
 		}
 		s.accept()

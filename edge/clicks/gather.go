@@ -45,7 +45,7 @@ func (b *batcher) gather(seg *segment) gathered {
 		if !ok {
 			break
 		}
-		if !b.sums.add(&r, &walk) {
+		if !b.sums.addClick(&r, &walk) {
 			return gathered{end: seg.covered + int64(walk.next), full: true, damaged: walk.hole || walk.next != walk.end}
 		}
 		walk.accept()

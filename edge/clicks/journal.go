@@ -120,7 +120,7 @@ func (j *Journal) start() error {
 	}
 	boot := bootName{ordinal: ordinal + 1}
 	rand.Read(boot.id[:]) // which does not fail
-	j.catalog.begin(&stream{boot: boot, node: j.cfg.Node, next: 1, nextCompacted: 1})
+	j.catalog.addStream(&stream{boot: boot, node: j.cfg.Node, next: 1, nextCompacted: 1})
 	if j.cfg.Metrics != nil {
 		if err := j.cfg.Metrics.Register(collector{j}); err != nil {
 			return errors.Join(err, j.catalog.close())

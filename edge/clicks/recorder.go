@@ -89,7 +89,7 @@ func (s *shard) recordAndUnlock(r *recorder, c *waypost.Click) bool {
 			}
 			s.seal()
 		}
-		if s.segment = r.spares.take(); s.segment == nil {
+		if s.segment = r.spares.takeSegment(); s.segment == nil {
 			return false
 		}
 		s.texts.forget()

@@ -47,7 +47,7 @@ func (j *Journal) survey() (map[bootName]*remains, error) {
 				r = &remains{stream: &stream{boot: n.boot}}
 				boots[n.boot] = r
 			}
-			r.add(n)
+			r.addFile(n)
 		default:
 			err = j.quarantine(e.Name())
 		}
@@ -78,7 +78,7 @@ type remains struct {
 	packs, shipped               []name // shipped: the acknowledged ones of batches
 }
 
-func (r *remains) add(n name) {
+func (r *remains) addFile(n name) {
 	switch n.kind {
 	case segmentKind:
 		r.segments = append(r.segments, n)

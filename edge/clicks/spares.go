@@ -41,8 +41,8 @@ func newSpares(b *base) *spares {
 	return &spares{base: b, ready: make(chan *segment, most)}
 }
 
-// take returns a ready segment; nil if there is none.
-func (s *spares) take() *segment {
+// takeSegment returns a ready segment; nil if there is none.
+func (s *spares) takeSegment() *segment {
 	select {
 	case seg := <-s.ready:
 		s.takes.Add(1)

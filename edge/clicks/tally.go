@@ -67,9 +67,9 @@ func (t *tally) reset() {
 // clicks counts them.
 func (t *tally) clicks() uint64 { return uint64(len(t.hits)) }
 
-// add takes the current click of a scan; false if it would be one too many. It skips
+// addClick takes the current click of a scan; false if it would be one too many. It skips
 // clicks that no batch may hold.
-func (t *tally) add(c *record, from *scan) bool {
+func (t *tally) addClick(c *record, from *scan) bool {
 	if !waypost.ValidCode(c.Code) {
 		return true
 	}

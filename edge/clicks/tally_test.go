@@ -35,11 +35,11 @@ func TestTally_HasWhatAMapWouldHave(t *testing.T) {
 			}
 			k := key{waypost.DomainID(random.IntN(1 + links/100)), code}
 			at := random.Int64N(1000)
-			require.True(t, sums.add(&record{Domain: k.domain, Code: []byte(code), At: at}, nil))
+			require.True(t, sums.addClick(&record{Domain: k.domain, Code: []byte(code), At: at}, nil))
 			want[k] = sum{want[k].count + 1, max(want[k].last, at)}
 			clicks++
 		}
-		require.True(t, sums.add(&record{Domain: 1, Code: []byte("no code")}, nil), "it is passed over")
+		require.True(t, sums.addClick(&record{Domain: 1, Code: []byte("no code")}, nil), "it is passed over")
 		sorted := round%2 == 0
 		got := sums.batch(sorted).Links
 		require.Equal(t, clicks, sums.clicks())
@@ -62,10 +62,10 @@ func TestTally_HasWhatAMapWouldHave(t *testing.T) {
 func TestTally_TakesAsManyLinksAsABatch(t *testing.T) {
 	sums := newTally(nil, nil)
 	for n := range clickbatch.MaxLinks {
-		require.True(t, sums.add(&record{Domain: waypost.DomainID(n), Code: []byte("abcdefghi")}, nil))
+		require.True(t, sums.addClick(&record{Domain: waypost.DomainID(n), Code: []byte("abcdefghi")}, nil))
 	}
-	require.False(t, sums.add(&record{Domain: clickbatch.MaxLinks, Code: []byte("abcdefghi")}, nil))
-	require.True(t, sums.add(&record{Domain: 7, Code: []byte("abcdefghi")}, nil), "of a link that is in it")
+	require.False(t, sums.addClick(&record{Domain: clickbatch.MaxLinks, Code: []byte("abcdefghi")}, nil))
+	require.True(t, sums.addClick(&record{Domain: 7, Code: []byte("abcdefghi")}, nil), "of a link that is in it")
 	require.EqualValues(t, clickbatch.MaxLinks+1, sums.clicks())
 }
 
@@ -77,7 +77,7 @@ func TestTally_AddingUpDoesNotAllocateOnceTheTableHasGrown(t *testing.T) {
 	fill := func() {
 		sums.reset()
 		for _, code := range codes {
-			sums.add(&record{Domain: 1, Code: code, At: 5}, nil)
+			sums.addClick(&record{Domain: 1, Code: code, At: 5}, nil)
 		}
 	}
 	fill()

@@ -102,7 +102,7 @@ func TestEdgeNode_ADamagedReplicaIsStaleUntilItIsRepaired(t *testing.T) {
 	go func() { defer close(ended); _ = e.following.run(ctx) }() // nothing is fatal
 	t.Cleanup(func() { cancel(); <-ended })
 	require.Eventually(t, func() bool {
-		e.freshness.look(e.followed())
+		e.freshness.noteStatus(e.followed())
 		st := status()
 		return st.Status == "ready" && st.Connected && st.Lag != nil
 	}, time.Minute, time.Millisecond)

@@ -25,9 +25,9 @@ type freshness struct {
 	fails bool      // the last write of the file failed; owned likewise
 }
 
-// begin counts from now, or from what the process before has seen. It is called first,
+// startAt counts from now, or from what the process before has seen. It is called first,
 // and once.
-func (f *freshness) begin(now time.Time, before headSeen) {
+func (f *freshness) startAt(now time.Time, before headSeen) {
 	f.start, f.news = now, make(chan struct{}, 1)
 	if before.at.IsZero() {
 		return
@@ -49,7 +49,7 @@ func (f *freshness) watch(ctx context.Context, status func() replication.Status)
 	ticker := time.NewTicker(250 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		f.look(status())
+		f.noteStatus(status())
 		select {
 		case <-ctx.Done():
 			return
@@ -58,8 +58,8 @@ func (f *freshness) watch(ctx context.Context, status func() replication.Status)
 	}
 }
 
-// look takes in the status of a follower. Only watch calls it.
-func (f *freshness) look(st replication.Status) {
+// noteStatus takes in the status of a follower. Only watch calls it.
+func (f *freshness) noteStatus(st replication.Status) {
 	if lag, known := st.Lag(); !known || lag > 0 || st.AdvancedAt.IsZero() {
 		return
 	}

@@ -74,13 +74,13 @@ func TestAnEdgeThatStartsAgainIsAsOldAsItsReplica(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var f freshness
-				f.begin(time.Now(), headSeen{at: c.seen})
+				f.startAt(time.Now(), headSeen{at: c.seen})
 				require.Equal(t, c.age, f.age())
 				time.Sleep(2 * time.Second)
-				f.look(replication.Status{})
+				f.noteStatus(replication.Status{})
 				require.Equal(t, c.age+2*time.Second, f.age())
 
-				f.look(atHead(time.Now()))
+				f.noteStatus(atHead(time.Now()))
 				require.Zero(t, f.age())
 				require.Zero(t, testing.AllocsPerRun(10, func() { f.age() }), "redirects ask")
 			})
@@ -91,7 +91,7 @@ func TestAnEdgeThatStartsAgainIsAsOldAsItsReplica(t *testing.T) {
 func TestOnlyAReplicaAtTheHeadGetsYounger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f freshness
-		f.begin(time.Now(), headSeen{at: time.Now().Add(-time.Minute).Round(0)})
+		f.startAt(time.Now(), headSeen{at: time.Now().Add(-time.Minute).Round(0)})
 		for name, change := range map[string]func(*replication.Status){
 			"it is behind":                       func(st *replication.Status) { st.Position.Seq-- },
 			"the control plane has a new epoch":  func(st *replication.Status) { st.Head.Position = positionAt(2, 5) },
@@ -103,21 +103,21 @@ func TestOnlyAReplicaAtTheHeadGetsYounger(t *testing.T) {
 		} {
 			st := atHead(time.Now())
 			change(&st)
-			f.look(st)
+			f.noteStatus(st)
 			require.Equal(t, time.Minute, f.age(), name)
 			require.Nil(t, f.latest.Load(), name)
 		}
 		st := atHead(time.Now())
 		st.AdvancedAt = time.Now().Add(-10 * time.Second).Round(0)
-		f.look(st)
+		f.noteStatus(st)
 		require.Equal(t, 10*time.Second, f.age(), "through a relay that is cut off since")
 
 		// With nothing remembered, one that is cut off reports that the replica is older than
 		// this process.
 		var other freshness
-		other.begin(time.Now(), headSeen{})
+		other.startAt(time.Now(), headSeen{})
 		st.AdvancedAt = time.Now().Add(-time.Hour).Round(0)
-		other.look(st)
+		other.noteStatus(st)
 		require.Equal(t, time.Hour, other.age())
 	})
 }
@@ -125,7 +125,7 @@ func TestOnlyAReplicaAtTheHeadGetsYounger(t *testing.T) {
 func TestTheAgeIsKeptAtOnceAndThenEveryTenSecondsWhileItMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f freshness
-		f.begin(time.Now(), headSeen{})
+		f.startAt(time.Now(), headSeen{})
 		store, log := &keptHeads{synced: positionAt(1, 5)}, slog.New(slog.DiscardHandler)
 		var cut atomic.Bool
 		var heard time.Time
@@ -148,7 +148,7 @@ func TestTheAgeIsKeptAtOnceAndThenEveryTenSecondsWhileItMoves(t *testing.T) {
 			synctest.Wait()
 			// What a process that starts after a crash would say.
 			var next freshness
-			next.begin(time.Now(), last())
+			next.startAt(time.Now(), last())
 			require.GreaterOrEqual(t, next.age(), f.age())
 			require.LessOrEqual(t, next.age()-f.age(), keepEvery+time.Second)
 		}
@@ -167,10 +167,10 @@ func TestTheAgeIsKeptAtOnceAndThenEveryTenSecondsWhileItMoves(t *testing.T) {
 func TestWhatACrashWouldTakeBackIsNotKeptAndAFullDiskIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f freshness
-		f.begin(time.Now(), headSeen{})
+		f.startAt(time.Now(), headSeen{})
 		var said bytes.Buffer
 		store, log := new(keptHeads), slog.New(slog.NewTextHandler(&said, nil))
-		try := func() { time.Sleep(time.Second); f.look(atHead(time.Now())); f.save(store, log) }
+		try := func() { time.Sleep(time.Second); f.noteStatus(atHead(time.Now())); f.save(store, log) }
 		for _, store.synced = range []waypost.Position{{}, positionAt(1, 4), positionAt(2, 5)} {
 			try()
 			require.Empty(t, store.kept(), store.synced)
@@ -204,7 +204,7 @@ func TestAControlPlaneThatHearsNothingOfPostgreSQLMakesNoEdgeYoung(t *testing.T)
 
 	seen := headSeen{at: time.Now().Add(-time.Hour), origin: time.Now().UnixMilli()} // nothing of later is heard
 	var f freshness
-	f.begin(time.Now(), seen)
+	f.startAt(time.Now(), seen)
 	after, err := replication.NewFollower(replication.FollowConfig{
 		URL: web.URL, Sink: store, Silence: time.Minute, Logger: slog.New(slog.DiscardHandler), Before: seen.heard(f.start),
 	})
@@ -214,9 +214,9 @@ func TestAControlPlaneThatHearsNothingOfPostgreSQLMakesNoEdgeYoung(t *testing.T)
 	go func() { defer close(ended); _ = after.Run(ctx) }() // it ends with the context
 	t.Cleanup(func() { cancel(); <-ended })
 	require.Eventually(t, func() bool { return after.Status().Connected && synced(after) }, time.Minute, time.Millisecond)
-	f.look(after.Status())
+	f.noteStatus(after.Status())
 	require.GreaterOrEqual(t, f.age(), time.Hour)
 
 	source.Fail(nil)
-	require.Eventually(t, func() bool { f.look(after.Status()); return f.age() < time.Minute }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { f.noteStatus(after.Status()); return f.age() < time.Minute }, time.Minute, time.Millisecond)
 }

@@ -66,7 +66,7 @@ func FuzzTheFileOfTheHead(f *testing.F) {
 		}
 		require.Equal(t, string(text), string(h.line()))
 		var fresh freshness
-		fresh.begin(time.Now(), h)
+		fresh.startAt(time.Now(), h)
 		require.GreaterOrEqual(t, fresh.age(), time.Duration(0))
 		require.False(t, h.heard(fresh.start).AdvancedAt.After(fresh.start))
 	})

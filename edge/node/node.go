@@ -182,7 +182,7 @@ func (e *edge) open(ctx context.Context) (err error) {
 // connect builds the parts that use one another.
 func (e *edge) connect() error {
 	cfg, now, before := &e.cfg, time.Now(), e.store.recallHead()
-	e.freshness.begin(now, before)
+	e.freshness.startAt(now, before)
 	e.gossip = newGossiper(e.gossipConfig(), e.restarting.Load, e.log)
 	e.sources = sources.New(sources.Config{
 		URLs: cfg.Control.URLs, Logger: e.log,
@@ -348,7 +348,7 @@ func (e *edge) reportConfig(url string) report.Config {
 		URL: url, Through: e.identity.through, Node: e.store.node, Region: e.cfg.Region, Role: e.role(), Boot: e.boot,
 		Addr: e.listeners.addr.Addr().String(), AdminAddr: e.listeners.admin.Addr().String(), Version: e.cfg.Version,
 		Position: e.store.reported, Synced: e.store.Synced, Age: e.freshness.age,
-		Clicks: e.clicks.progress, Blocks: e.blocks, State: e.state, Certificates: e.listeners.hosts, Order: e.orders.take,
+		Clicks: e.clicks.progress, Blocks: e.blocks, State: e.state, Certificates: e.listeners.hosts, Order: e.orders.queueOrder,
 		Sync: func() {
 			if err := e.store.Sync(); err != nil {
 				e.log.Debug("cannot sync the replica", "error", err)

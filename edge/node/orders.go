@@ -45,8 +45,8 @@ func newOrders(log *slog.Logger, follower func() *replication.Follower) *orders 
 	}
 }
 
-// take queues an order, which is repeated until it is answered. It does not block.
-func (o *orders) take(order api.EdgeOrder) {
+// queueOrder queues an order, which is repeated until it is answered. It does not block.
+func (o *orders) queueOrder(order api.EdgeOrder) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.seen[order.ID] {

@@ -36,8 +36,8 @@ func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 		return fmt.Errorf("%w: a repair is under way", replication.ErrDiverged)
 	}
 	w := newWriter(st)
-	w.judge = db.deletions.judge
-	err := w.take(b, 0)
+	w.judge = db.deletions.holdBack
+	err := w.writeBatch(b, 0)
 	if err == nil {
 		err = w.keep(b, st.applied.Load().position, &db.cfg)
 	}

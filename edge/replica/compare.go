@@ -55,18 +55,18 @@ func (db *DB) Compare(context.Context) (replication.Comparison, error) {
 	return st.guarded.comparing, nil
 }
 
-// note records changes that were committed. The caller holds serving.mu.
-func (c *comparison) note(changes []numberedChange) {
+// noteChanges records changes that were committed. The caller holds serving.mu.
+func (c *comparison) noteChanges(changes []numberedChange) {
 	if c.changes = append(c.changes, changes...); len(c.changes) > maxChanges {
-		c.end(fmt.Errorf("%w: too much has changed since the comparison began", replication.ErrUnsettled))
+		c.endComparison(fmt.Errorf("%w: too much has changed since the comparison began", replication.ErrUnsettled))
 		return
 	}
 	close(c.moved)
 	c.moved = make(chan struct{})
 }
 
-// end ends a comparison, if there is one. The caller holds serving.mu.
-func (c *comparison) end(why error) {
+// endComparison ends a comparison, if there is one. The caller holds serving.mu.
+func (c *comparison) endComparison(why error) {
 	if c == nil || c.ended != nil {
 		return
 	}
@@ -80,7 +80,7 @@ var errCompared = fmt.Errorf("%w: the comparison has ended", replication.ErrUnse
 func (c *comparison) Close() {
 	c.serving.mu.Lock()
 	defer c.serving.mu.Unlock()
-	c.end(errCompared)
+	c.endComparison(errCompared)
 }
 
 // Suspect implements replication.Comparison.

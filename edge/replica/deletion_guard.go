@@ -64,9 +64,9 @@ func (db *DB) Accept(what replication.HoldKind, upTo waypost.Position) {
 	}
 }
 
-// judge adds the deletions of a transaction to the tally, and holds them back if they are
-// too many. A restore is judged as a whole.
-func (g *deletionGuard) judge(w *writer, t *replication.Transaction) error {
+// holdBack adds the deletions of a transaction to the tally, and holds them back if they
+// are too many. A restore is judged as a whole.
+func (g *deletionGuard) holdBack(w *writer, t *replication.Transaction) error {
 	n := w.deleted
 	w.deleted = 0
 	if n == 0 || g.cfg.Share < 0 {
@@ -78,7 +78,7 @@ func (g *deletionGuard) judge(w *writer, t *replication.Transaction) error {
 	if accepted.Epoch == w.next.position.Epoch && t.Seq <= accepted.Seq {
 		return nil
 	}
-	w.tally, w.tallied = w.tally.add(t.At, n, g.cfg.Window), true
+	w.tally, w.tallied = w.tally.addDeletions(t.At, n, g.cfg.Window), true
 	all, records := w.tally.sum(), w.st.applied.Load().records
 	if all > g.cfg.Least && float64(all) > g.cfg.Share*float64(records) {
 		at := waypost.Position{Epoch: w.next.position.Epoch, Seq: t.Seq, Stamp: t.Stamp}
@@ -132,8 +132,8 @@ type minute struct {
 // maxMinutes bounds a tally if the origin's clock jumps.
 const maxMinutes = 1024
 
-// add returns a tally with more deletions. The old one stays as it is.
-func (t tally) add(at int64, links uint64, window time.Duration) tally {
+// addDeletions returns a tally with more deletions. The old one stays as it is.
+func (t tally) addDeletions(at int64, links uint64, window time.Duration) tally {
 	now := at / time.Minute.Milliseconds()
 	oldest := now - int64(window/time.Minute)
 	next := make(tally, 0, len(t)+1)

@@ -42,8 +42,8 @@ type daySalt struct {
 	salt *waypost.Salt
 }
 
-// note adds a record of a domain or a salt to the writer's maps.
-func (n *notes) note(r *waypost.Record) {
+// noteRecord adds a record of a domain or a salt to the writer's maps.
+func (n *notes) noteRecord(r *waypost.Record) {
 	switch r.Kind {
 	case waypost.KindDomain:
 		n.noteDomain(r)
@@ -165,7 +165,7 @@ func (st *store) loadNotes() (err error) {
 			if err != nil {
 				return err
 			}
-			st.note(&r)
+			st.noteRecord(&r)
 			ok = it.Next()
 		}
 	}

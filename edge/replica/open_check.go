@@ -26,23 +26,23 @@ type openCheck struct {
 // has reports whether the record of a key is in the sum.
 func (c *openCheck) has(key []byte) bool { return bytes.Compare(key, c.next) < 0 }
 
-// add adds a change of records that are in the sum.
-func (c *openCheck) add(change replication.Sum) {
+// addSum adds a change of records that are in the sum.
+func (c *openCheck) addSum(change replication.Sum) {
 	c.sum.Digest ^= change.Digest
 	c.sum.Records += change.Records
 }
 
-// take adds a record, or keeps the error with which it was read.
-func (c *openCheck) take(r *waypost.Record, err error) {
+// addRecord adds a record, or keeps the error with which it was read.
+func (c *openCheck) addRecord(r *waypost.Record, err error) {
 	if err != nil {
 		c.rotten = err
 		return
 	}
-	c.add(replication.Sum{Digest: r.Stamp, Records: 1})
+	c.addSum(replication.Sum{Digest: r.Stamp, Records: 1})
 }
 
-// judge compares the sum with a state.
-func (c *openCheck) judge(s *state) error {
+// compareSum compares the sum with a state.
+func (c *openCheck) compareSum(s *state) error {
 	if c.rotten != nil {
 		return c.rotten
 	}
@@ -97,7 +97,7 @@ func (f *filler) endCheck(st *store) {
 	if c == nil { // it was not needed, or a repair came in between
 		return
 	}
-	if err := c.judge(st.applied.Load()); err != nil {
+	if err := c.compareSum(st.applied.Load()); err != nil {
 		f.failCheck(st, err)
 		return
 	}

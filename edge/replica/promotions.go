@@ -36,9 +36,9 @@ func newPromotions() *promotions {
 	return &promotions{seed: maphash.MakeSeed(), wake: make(chan struct{}, 1)}
 }
 
-// add queues a link, if it was asked for before and few others since: the table has no
-// use for links that are asked for only once.
-func (p *promotions) add(domain waypost.DomainID, name []byte) {
+// queueLink queues a link, if it was asked for before and few others since: the table has
+// no use for links that are asked for only once.
+func (p *promotions) queueLink(domain waypost.DomainID, name []byte) {
 	hash := maphash.Bytes(p.seed, name) + uint64(domain)
 	seen := &p.seen[hash%uint64(len(p.seen))]
 	if mark := uint32(hash >> 32); seen.Load() != mark {
@@ -57,9 +57,9 @@ func (p *promotions) add(domain waypost.DomainID, name []byte) {
 	}
 }
 
-// take removes all queued links, each valid until use returns, and reports whether there
-// were any. One goroutine calls it.
-func (p *promotions) take(use func(linkName)) bool {
+// takeLinks removes all queued links, each valid until use returns, and reports whether
+// there were any. One goroutine calls it.
+func (p *promotions) takeLinks(use func(linkName)) bool {
 	found := false
 	for i := range p.cells {
 		c := &p.cells[i]

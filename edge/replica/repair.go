@@ -46,7 +46,7 @@ type noted struct {
 // maxNoted bounds the codes in the log.
 const maxNoted = 20
 
-func (n *noted) add(code []byte) {
+func (n *noted) addCode(code []byte) {
 	if n.n++; len(n.codes) < maxNoted {
 		n.codes = append(n.codes, string(code))
 	}
@@ -94,8 +94,8 @@ func (r *repair) usable() error {
 func (r *repair) Apply(ctx context.Context, b *replication.Batch) error {
 	err := r.write(ctx, func(w *writer) error {
 		db, before := r.db, w.next.position
-		w.judge = db.deletions.judge
-		if err := w.take(b, math.MaxUint64); err != nil || !r.catchingUp() {
+		w.judge = db.deletions.holdBack
+		if err := w.writeBatch(b, math.MaxUint64); err != nil || !r.catchingUp() {
 			return err
 		}
 		if n := len(b.Transactions); n > 0 && w.next.digest != b.Transactions[n-1].Digest {
@@ -128,7 +128,7 @@ func (r *repair) write(ctx context.Context, put func(*writer) error) error {
 		return fmt.Errorf("repair: %w", err)
 	}
 	r.st.guarded.scrub, r.st.guarded.check = nil, nil // the sums found so far are of no more use
-	r.st.guarded.comparing.end(errCompared)
+	r.st.guarded.comparing.endComparison(errCompared)
 	w := newWriter(r.st)
 	w.next, w.repair = r.next, r
 	err := put(w)
@@ -318,9 +318,9 @@ func (r *repair) compare(key, value []byte, now *waypost.Record) {
 	}
 	switch {
 	case now == nil && old.State != waypost.Deleted:
-		r.lost.add(old.Name)
+		r.lost.addCode(old.Name)
 	case now != nil && old.State == waypost.Deleted && now.State != waypost.Deleted:
-		r.undone.add(old.Name)
+		r.undone.addCode(old.Name)
 	}
 }
 

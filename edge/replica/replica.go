@@ -186,12 +186,12 @@ func (db *DB) Close() error {
 	db.mu.Lock()
 	st := db.live.Swap(nil)
 	if st != nil {
-		st.guarded.comparing.end(errCompared)
+		st.guarded.comparing.endComparison(errCompared)
 	}
 	db.mu.Unlock()
 	if st != nil {
 		st.awaitReaders()
-		errs = append(errs, db.end(st))
+		errs = append(errs, db.closeStore(st))
 	}
 	db.metrics.unregister(db.cfg.Registerer)
 	db.storage.cache.Unref()

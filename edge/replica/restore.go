@@ -69,7 +69,7 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 			r.tables.lookup = db.newTable(db.budget.Limit()/8, !db.empty())
 		}
 	}
-	r.tables.begin(db, r.dir())
+	r.tables.beginTables(db, r.dir())
 	db.restores.Add(1)
 	db.mu.restoring = r
 	return r, nil
@@ -153,7 +153,7 @@ func (r *restore) Keep(ctx context.Context, p replication.Progress) error {
 	}
 	r.durable = true
 	return r.tables.later(ctx, func(ctx context.Context, pace *pacer.Pacer) error {
-		if err := r.tables.add(ctx, pace, g); err != nil {
+		if err := r.tables.addTable(ctx, pace, g); err != nil {
 			return err
 		}
 		if r.again {
@@ -201,7 +201,7 @@ func (r *restore) BeginTail(ctx context.Context, lowest, highest waypost.Positio
 	}
 	g, durable := r.tables.takeAll(), r.durable
 	err := r.tables.later(ctx, func(ctx context.Context, pace *pacer.Pacer) error {
-		if err := r.tables.add(ctx, pace, g); err != nil || !durable {
+		if err := r.tables.addTable(ctx, pace, g); err != nil || !durable {
 			return err
 		}
 		return r.save(r.kept)
@@ -266,7 +266,7 @@ func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 		err = st.loadNotes()
 	} else {
 		for i := range tables.notes {
-			st.note(&tables.notes[i])
+			st.noteRecord(&tables.notes[i])
 		}
 		st.publishNotes()
 	}
@@ -301,7 +301,7 @@ func (r *restore) Apply(ctx context.Context, b *replication.Batch) error {
 	if err := r.db.disk.low(); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	if err := r.write(ctx, func(w *writer) error { return w.take(b, r.highest) }); err != nil {
+	if err := r.write(ctx, func(w *writer) error { return w.writeBatch(b, r.highest) }); err != nil {
 		return err
 	}
 	r.db.cfg.Points.Hit("take tail: applied")
@@ -335,7 +335,7 @@ func (r *restore) Commit(ctx context.Context, digest uint64) error {
 		return fmt.Errorf("restore: %w: at sequence %d of %d the digest is %016x and not %016x",
 			replication.ErrDiverged, s.position.Seq, r.highest, s.digest, digest)
 	}
-	if err := r.judge(ctx); err != nil {
+	if err := r.checkFresh(ctx); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	if err := r.write(ctx, func(w *writer) error { w.sync = true; return nil }); err != nil {
@@ -345,8 +345,8 @@ func (r *restore) Commit(ctx context.Context, digest uint64) error {
 	return r.swap()
 }
 
-// judge reports why the fresh store may not replace the live one.
-func (r *restore) judge(ctx context.Context) error {
+// checkFresh reports why the fresh store may not replace the live one.
+func (r *restore) checkFresh(ctx context.Context) error {
 	db := r.db
 	live := db.pin(0)
 	if live == nil {
@@ -396,11 +396,11 @@ func (r *restore) swap() error {
 		} // else the filler fills it, once the old table is gone
 	}
 	old := db.live.Swap(r.st)
-	r.end()
+	r.endRestore()
 	db.deletions.spend()
 	db.recovered(&db.restores)
 	if old != nil {
-		old.guarded.comparing.end(errCompared)
+		old.guarded.comparing.endComparison(errCompared)
 		db.retire(old)
 	}
 	db.cfg.Points.Hit("swap stores: done")
@@ -412,8 +412,8 @@ func (r *restore) swap() error {
 	return nil
 }
 
-// end lets another restore begin. The caller holds db.mu.
-func (r *restore) end() {
+// endRestore lets another restore begin. The caller holds db.mu.
+func (r *restore) endRestore() {
 	r.tables.stop()
 	r.ended, r.db.mu.restoring = true, nil
 }
@@ -434,7 +434,7 @@ func (r *restore) leave(resumable bool) error {
 		r.tables.stop()
 	}
 	r.tables.finish()
-	r.end()
+	r.endRestore()
 	r.db.restores.Add(-1)
 	var err error
 	if r.st != nil {

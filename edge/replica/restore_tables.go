@@ -69,8 +69,8 @@ type totals struct {
 
 func tableName(number int) string { return fmt.Sprintf("%06d.sst", number) }
 
-// begin readies a builder that has the tables of an earlier restore, or none.
-func (b *tableBuilder) begin(db *DB, dir string) {
+// beginTables readies a builder that has the tables of an earlier restore, or none.
+func (b *tableBuilder) beginTables(db *DB, dir string) {
 	b.db, b.dir, b.options, b.savedAt = db, dir, db.tableOptions(), time.Now()
 	b.background, b.stop = context.WithCancel(context.Background())
 	b.alone = db.empty()
@@ -119,7 +119,7 @@ func (b *tableBuilder) gather(records [][]byte) error {
 			return err
 		}
 		if rec.State != waypost.Purged {
-			b.pending.add(&rec, raw, err != nil)
+			b.pending.addRecord(&rec, raw, err != nil)
 		}
 	}
 	return nil
@@ -131,8 +131,8 @@ func (b *tableBuilder) spill(ctx context.Context) error {
 		return nil
 	}
 	b.spilled = true
-	g := b.pending.take()
-	return b.later(ctx, func(ctx context.Context, pace *pacer.Pacer) error { return b.add(ctx, pace, g) })
+	g := b.pending.takeRecords()
+	return b.later(ctx, func(ctx context.Context, pace *pacer.Pacer) error { return b.addTable(ctx, pace, g) })
 }
 
 // takeDue ends the range, and returns all records for a table when it is time to make
@@ -143,18 +143,18 @@ func (b *tableBuilder) takeDue() (g gathered, due bool) {
 		return g, false
 	}
 	b.savedAt, b.spilled = time.Now(), false
-	return b.ready.take(), true
+	return b.ready.takeRecords(), true
 }
 
 // takeAll returns all records.
 func (b *tableBuilder) takeAll() gathered {
 	b.ready.join(&b.pending)
-	return b.ready.take()
+	return b.ready.takeRecords()
 }
 
 // rewind forgets the range that is being taken.
 func (b *tableBuilder) rewind() {
-	b.pending.take()
+	b.pending.takeRecords()
 	if b.spilled {
 		if b.working != nil {
 			b.working <- <-b.working // a later call returns the error
@@ -174,7 +174,7 @@ func (b *tableBuilder) forget(before int) int {
 			}
 		}
 	}
-	b.pending.take()
+	b.pending.takeRecords()
 	b.ready.forget(before)
 	b.made = slices.DeleteFunc(slices.Clone(b.made), func(t madeTable) bool { return t.First < before })
 	b.whole = len(b.made)
@@ -232,8 +232,8 @@ func (b *tableBuilder) finish() {
 	}
 }
 
-// add makes a table of some records.
-func (b *tableBuilder) add(ctx context.Context, pace *pacer.Pacer, g gathered) error {
+// addTable makes a table of some records.
+func (b *tableBuilder) addTable(ctx context.Context, pace *pacer.Pacer, g gathered) error {
 	items := g.sorted()
 	if len(items) == 0 {
 		return nil
@@ -369,9 +369,9 @@ func thenOf(r *waypost.Record) uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// add adds a copy of a record. Records lie in chunks, so that a restore makes little
-// garbage.
-func (g *gathered) add(r *waypost.Record, raw []byte, poison bool) {
+// addRecord adds a copy of a record. Records lie in chunks, so that a restore makes
+// little garbage.
+func (g *gathered) addRecord(r *waypost.Record, raw []byte, poison bool) {
 	if cap(g.chunk)-len(g.chunk) < len(raw) {
 		g.chunk = make([]byte, 0, max(gatherChunk, len(raw)))
 	}
@@ -381,8 +381,9 @@ func (g *gathered) add(r *waypost.Record, raw []byte, poison bool) {
 	g.bytes += len(raw)
 }
 
-// take removes and returns all records. The room left in the chunk is for the next ones.
-func (g *gathered) take() gathered {
+// takeRecords removes and returns all records. The room left in the chunk is for the next
+// ones.
+func (g *gathered) takeRecords() gathered {
 	taken := *g
 	*g = gathered{items: make([]gatheredRecord, 0, len(taken.items)), chunk: taken.chunk[len(taken.chunk):]}
 	return taken

@@ -116,7 +116,7 @@ func (s *scrubber) verifySlot(ctx context.Context, slot uint16) error {
 	case !known:
 		r.known[slot] = true
 		if r.found++; r.found == waypost.Slots {
-			err = r.judge(st.applied.Load())
+			err = r.compareSums(st.applied.Load())
 			s.metrics.rounds.Inc()
 		}
 	}
@@ -128,8 +128,8 @@ func (s *scrubber) verifySlot(ctx context.Context, slot uint16) error {
 	return nil
 }
 
-// judge compares the sums of all slots with the state of the store.
-func (r *scrub) judge(s *state) error {
+// compareSums compares the sums of all slots with the state of the store.
+func (r *scrub) compareSums(s *state) error {
 	var all replication.Sum
 	for i := range r.sums {
 		all.Digest ^= r.sums[i].Digest

@@ -78,7 +78,7 @@ func (s *serving) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.R
 			return rec, buf, false, errEmpty
 		}
 		if rec, grown, found, err = s.stored(st, slot, domain, code, buf); found && table != nil && !table.IsComplete() {
-			s.promotions.add(domain, code)
+			s.promotions.queueLink(domain, code)
 		}
 		return rec, grown, found, err
 	}
@@ -319,8 +319,8 @@ func (s *serving) hurryUp() {
 	s.mu.hurry = make(chan struct{})
 }
 
-// end closes a store that has no readers any more, and its table.
-func (s *serving) end(st *store) error {
+// closeStore closes a store that has no readers any more, and its table.
+func (s *serving) closeStore(st *store) error {
 	if t := st.table.Swap(nil); t != nil {
 		s.endTable(t, s.count(t, [4]uint64{}), nil)
 	}

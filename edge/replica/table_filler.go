@@ -308,7 +308,7 @@ func (w *storeWalk) some(ctx context.Context) (err error) {
 			w.found.read(key, value, valueErr)
 		}
 		if check != nil {
-			check.take(&w.found.record, w.found.damaged())
+			check.addRecord(&w.found.record, w.found.damaged())
 		}
 		switch {
 		case isLink && w.link != nil:
@@ -331,7 +331,7 @@ func (w *storeWalk) some(ctx context.Context) (err error) {
 // promote moves links into the table that were asked for and had to be read from Pebble.
 func (f *filler) promote(ctx context.Context) {
 	s := f.serving
-	for ctx.Err() == nil && s.promotions.take(func(k linkName) {
+	for ctx.Err() == nil && s.promotions.takeLinks(func(k linkName) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		st := s.live.Load()

@@ -242,9 +242,9 @@ func (w *writer) rotten(err error) error {
 	return fmt.Errorf("%w: %w", replication.ErrDiverged, err)
 }
 
-// take puts the transactions of a batch, which must follow on the position, and compares
-// digests from judgeFrom on.
-func (w *writer) take(b *replication.Batch, judgeFrom uint64) error {
+// writeBatch puts the transactions of a batch, which must follow on the position, and
+// compares digests from judgeFrom on.
+func (w *writer) writeBatch(b *replication.Batch, judgeFrom uint64) error {
 	var pace pacer.Pacer
 	pace.Begin(0) // changes are late when they come
 	for i := range b.Transactions {
@@ -296,17 +296,17 @@ func (w *writer) commit(ctx context.Context) error {
 	}
 	g.tally = w.tally
 	if g.check != nil {
-		g.check.add(w.passed)
+		g.check.addSum(w.passed)
 	}
 	if g.scrub != nil {
 		g.scrub.apply(w.sums)
 	}
 	if g.comparing != nil {
-		g.comparing.note(w.sums)
+		g.comparing.noteChanges(w.sums)
 	}
 	if len(w.notes) > 0 {
 		for i := range w.notes {
-			w.st.note(&w.notes[i])
+			w.st.noteRecord(&w.notes[i])
 		}
 		w.st.publishNotes()
 	}

@@ -56,14 +56,14 @@ func (s *Server) resolve(c *conn, domain waypost.DomainID, visit *waypost.Visit,
 	if record.ExpiresAt != 0 {
 		now = s.cfg.Clock().UnixMilli()
 	}
-	res := s.judge(c, &record, now, visit, by)
+	res := s.resolveRecord(c, &record, now, visit, by)
 	res, buf = res.Follow(buf, visit)
 	keep(&c.record, buf)
 	return res, nil
 }
 
-// judge decides by a record and, if it has rules, by facts about the visitor.
-func (s *Server) judge(c *conn, record *waypost.Record, now int64, visit *waypost.Visit, by asked) waypost.Resolution {
+// resolveRecord decides by a record and, if it has rules, by facts about the visitor.
+func (s *Server) resolveRecord(c *conn, record *waypost.Record, now int64, visit *waypost.Visit, by asked) waypost.Resolution {
 	if len(record.Programme) == 0 {
 		return waypost.Resolve(record, now)
 	}

@@ -49,9 +49,9 @@ func newGuesses(now func() time.Time) *guesses {
 // attempt is one that was taken.
 type attempt struct{ network, link, neighbours *leaky }
 
-// take counts an attempt before it is judged, so that simultaneous ones do not exceed
-// the limits. Above them, retry is the time until the next attempt.
-func (g *guesses) take(domain waypost.DomainID, code []byte, from netip.Addr) (a attempt, retry time.Duration) {
+// countAttempt counts an attempt before it is judged, so that simultaneous ones do not
+// exceed the limits. Above them, retry is the time until the next attempt.
+func (g *guesses) countAttempt(domain waypost.DomainID, code []byte, from netip.Addr) (a attempt, retry time.Duration) {
 	var h maphash.Hash
 	h.SetSeed(g.seed)
 	var number [4]byte

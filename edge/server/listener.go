@@ -83,7 +83,7 @@ func (l *listener) admit(accepted net.Conn) net.Conn {
 	case l.tls == nil:
 		c.socket.Open(accepted, c)
 	}
-	if !s.registry.add(c) {
+	if !s.registry.addConn(c) {
 		listeners.Refuse(accepted)
 		return nil
 	}

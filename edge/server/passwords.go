@@ -120,12 +120,12 @@ func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host, path []byte, 
 	if record.ExpiresAt != 0 {
 		now = s.cfg.Clock().UnixMilli()
 	}
-	res := s.judge(c, &record, now, visit, by)
+	res := s.resolveRecord(c, &record, now, visit, by)
 	if !res.Password || s.cfg.Links.Maintained(domain) { // a GET finds the answer
 		s.sendBack(ctx, c, path)
 		return
 	}
-	attempt, retry := s.guesses.take(domain, visit.Code, s.clientOf(c, by))
+	attempt, retry := s.guesses.countAttempt(domain, visit.Code, s.clientOf(c, by))
 	if retry > 0 {
 		s.metrics.passwords[passwordLimited].Add(1)
 		s.sendForm(ctx, c, fasthttp.StatusTooManyRequests)

@@ -23,15 +23,15 @@ var past = time.Unix(1, 0)
 func (s *Server) follow(nc net.Conn, state fasthttp.ConnState) {
 	switch state {
 	case fasthttp.StateActive:
-		nc.(interface{ self() *conn }).self().begin(s.cfg.ReadTimeout)
+		nc.(interface{ self() *conn }).self().beginRequest(s.cfg.ReadTimeout)
 	case fasthttp.StateIdle:
 		nc.(interface{ self() *conn }).self().rest()
 	}
 }
 
-// begin notes the first byte of a request. If the connection was told to end just
+// beginRequest notes the first byte of a request. If the connection was told to end just
 // before, the request is still answered, and has its whole time.
-func (c *conn) begin(readTimeout time.Duration) {
+func (c *conn) beginRequest(readTimeout time.Duration) {
 	if c.takeUp() {
 		return
 	}
@@ -52,12 +52,12 @@ func (c *conn) takeUp() bool {
 func (c *conn) rest() {
 	c.phase.Store(phaseWaiting)
 	if c.registry.ending.Load() {
-		c.end(phaseWaiting)
+		c.endIdle(phaseWaiting)
 	}
 }
 
-// end ends the connection if it is in a phase in which it waits.
-func (c *conn) end(phase uint32) {
+// endIdle ends the connection if it is in a phase in which it waits.
+func (c *conn) endIdle(phase uint32) {
 	c.ends.Lock()
 	defer c.ends.Unlock()
 	if c.phase.CompareAndSwap(phase, phaseEnding) {

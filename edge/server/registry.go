@@ -40,8 +40,8 @@ func newRegistry(m *metrics, limit, perAddress int) *registry {
 	return r
 }
 
-// add adds a connection, and reports false for one above a limit.
-func (r *registry) add(c *conn) bool {
+// addConn adds a connection, and reports false for one above a limit.
+func (r *registry) addConn(c *conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.open.Load() >= int64(r.limit) {
@@ -58,7 +58,7 @@ func (r *registry) add(c *conn) bool {
 	r.mu.first = c
 	r.open.Add(1)
 	if r.mu.endingNew {
-		c.end(phaseNew) // it was accepted just before its listener was closed
+		c.endIdle(phaseNew) // it was accepted just before its listener was closed
 	}
 	return true
 }
@@ -117,15 +117,15 @@ func (r *registry) remove(c *conn) {
 	r.closeEmpty()
 }
 
-// end ends all connections in a phase in which they wait, now and whenever one comes into
-// it. The channel is closed when no connection is left.
-func (r *registry) end(phase uint32) <-chan struct{} {
+// endConns ends all connections in a phase in which they wait, now and whenever one comes
+// into it. The channel is closed when no connection is left.
+func (r *registry) endConns(phase uint32) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ending.Store(true)
 	r.mu.endingNew = r.mu.endingNew || phase == phaseNew
 	for c := r.mu.first; c != nil; c = c.entry.next {
-		c.end(phase)
+		c.endIdle(phase)
 	}
 	r.closeEmpty()
 	return r.mu.empty

@@ -136,13 +136,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 	// fasthttp does not know a listener yet whose Serve has only just begun.
 	err := s.stopListening()
-	empty := s.registry.end(phaseWaiting)
+	empty := s.registry.endConns(phaseWaiting)
 	select {
 	case <-empty:
 	case <-ctx.Done():
 	case <-time.After(firstRequestTime):
 	}
-	s.registry.end(phaseNew)
+	s.registry.endConns(phaseNew)
 	select {
 	case <-empty:
 	case <-ctx.Done():

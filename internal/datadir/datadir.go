@@ -116,7 +116,7 @@ func Inspect(root string, want Format) (marked bool, err error) {
 	if err != nil {
 		return true, fmt.Errorf("data directory: %w", err)
 	}
-	return true, errors.Join(take(lock, root), lock.Close())
+	return true, errors.Join(lockFile(lock, root), lock.Close())
 }
 
 func readMarker(root string) (string, error) {
@@ -162,7 +162,7 @@ func Open(root string, want Format, perm fs.FileMode) (*Dir, error) {
 }
 
 func (d *Dir) claim(want Format, marked bool) error {
-	if err := take(d.lock, d.root); err != nil {
+	if err := lockFile(d.lock, d.root); err != nil {
 		return err
 	}
 	if err := d.sign(); err != nil {
@@ -174,8 +174,8 @@ func (d *Dir) claim(want Format, marked bool) error {
 	return atomicfile.Write(d.Path(markerName), []byte(want+"\n"), 0o644)
 }
 
-// take locks an open lock file; its error names the holder.
-func take(lock *os.File, root string) error {
+// lockFile locks an open lock file; its error names the holder.
+func lockFile(lock *os.File, root string) error {
 	err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		holder, err := io.ReadAll(io.LimitReader(lock, 32))

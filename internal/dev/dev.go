@@ -130,10 +130,10 @@ func (s *system) run(outer context.Context) (err error) {
 	s.log.Info("starting", "data_dir", s.dir.Path())
 
 	postgres := s.keeper("postgres", stopPostgres, s.startPostgres, s.state.setPostgres)
-	if err := postgres.begin(ctx); err != nil {
+	if err := postgres.startProcess(ctx); err != nil {
 		return orStopped(outer, ctx, err)
 	}
-	defer func() { err = errors.Join(err, postgres.end()) }()
+	defer func() { err = errors.Join(err, postgres.stopProcess()) }()
 	server, ok := postgres.current().(*pgserver.Server)
 	if !ok {
 		return orStopped(outer, ctx, errors.New("PostgreSQL ended while the system was starting"))
@@ -146,10 +146,10 @@ func (s *system) run(outer context.Context) (err error) {
 	}
 
 	control := s.keeper("control", stopControl, s.startControl(server.URL()), s.state.setControl)
-	if err := control.begin(ctx); err != nil {
+	if err := control.startProcess(ctx); err != nil {
 		return orStopped(outer, ctx, err)
 	}
-	defer func() { err = errors.Join(err, control.end()) }()
+	defer func() { err = errors.Join(err, control.stopProcess()) }()
 
 	edges, err := s.beginEdges(ctx)
 	defer func() { err = errors.Join(err, endAll(edges)) }()
@@ -230,7 +230,7 @@ func (s *system) beginEdges(ctx context.Context) ([]*keeper, error) {
 	for i, e := range s.plan.edges {
 		k := s.keeper("edge "+string(e.Region), stopEdges, s.startEdge(i, e), func(p process) error { return s.state.setEdge(i, e, p) })
 		edges = append(edges, k)
-		group.Go(func() error { return k.begin(ctx) })
+		group.Go(func() error { return k.startProcess(ctx) })
 	}
 	return edges, group.Wait()
 }
@@ -238,7 +238,7 @@ func (s *system) beginEdges(ctx context.Context) ([]*keeper, error) {
 func endAll(keepers []*keeper) error {
 	var group errgroup.Group
 	for _, k := range keepers {
-		group.Go(k.end)
+		group.Go(k.stopProcess)
 	}
 	return group.Wait()
 }

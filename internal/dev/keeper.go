@@ -61,9 +61,9 @@ func (k *keeper) renew() {
 	}
 }
 
-// begin starts the process for the first time; when that fails there is nothing
+// startProcess starts the process for the first time; when that fails there is nothing
 // to end. From then on it is started again whenever it dies.
-func (k *keeper) begin(ctx context.Context) error {
+func (k *keeper) startProcess(ctx context.Context) error {
 	p, err := k.start(ctx)
 	if err != nil {
 		return err
@@ -78,8 +78,8 @@ func (k *keeper) begin(ctx context.Context) error {
 	return nil
 }
 
-// end stops the process and waits for it.
-func (k *keeper) end() error {
+// stopProcess stops the process and waits for it.
+func (k *keeper) stopProcess() error {
 	if k.stop == nil {
 		return nil
 	}
