@@ -92,6 +92,17 @@ func TestDoctor_SaysWhatIsWrongSinceWhenAndWhatToDo(t *testing.T) {
 	}
 }
 
+func TestDoctor_RepeatsWhyPostgreSQLHurts(t *testing.T) {
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"status": "ready", "node": "control-1", "degraded": "PostgreSQL's clock is 48h0m0s ahead"}`)
+	}))
+	defer admin.Close()
+	const alive = `{"node": "eu-1", "region": "eu-west-1", "version": "1", "replica": "following", "state": "alive", "age_seconds": 0.5, "credential": "own"}`
+	text, err := doctor(t, "text", fleetAnswers(alive), "--admin", admin.URL)
+	require.Error(t, err)
+	require.Contains(t, text, "WARNING  control-1: PostgreSQL's clock is 48h0m0s ahead")
+}
+
 func TestDoctor_AsksNoListenerOfAnotherMachineOnThisOne(t *testing.T) {
 	asked := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("an edge of another machine is taken for one of this one")

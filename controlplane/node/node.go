@@ -332,6 +332,9 @@ func (c *control) ready(ctx context.Context) (any, bool) {
 	if d := c.digests.Last(); d.Differs() { // redirects and writes work
 		detail["error"], detail["rows_digest"] = waypost.MessageOf(controlplane.ErrDigest), controlplane.DigestText(d.Rows)
 	}
+	if trouble := c.db.Trouble(); trouble != "" {
+		detail["degraded"] = trouble
+	}
 	if err := c.db.Superseded(head.Position); err != nil {
 		detail["status"], detail["error"] = "superseded", err.Error()
 		return detail, false

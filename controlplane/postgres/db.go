@@ -17,6 +17,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,7 +129,8 @@ type DB struct {
 	*History
 	*Notifier
 
-	pool *pool
+	pool    *pool
+	dropped string // settings that a pooler drops, for people
 }
 
 // Open connects, and refuses a standby and a schema that is not this program's. Every new
@@ -176,7 +179,45 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err := p.Connect(ctx, pc); err != nil {
 		return nil, err
 	}
+	if err := db.readDropped(ctx, slices.Collect(maps.Keys(pc.ConnConfig.RuntimeParams))); err != nil {
+		p.Close()
+		return nil, err
+	}
 	return db, nil
+}
+
+// readDropped looks for settings of connections that a pooler has dropped, and that the
+// operator has not made for the login instead.
+func (db *DB) readDropped(ctx context.Context, asked []string) error {
+	var dropped []string
+	rows, err := db.pool.Query(ctx, `
+		SELECT name FROM pg_settings WHERE name = ANY ($1) AND source NOT IN ('client', 'session', 'user', 'database', 'database user')
+		ORDER BY 1`, asked)
+	if err == nil {
+		dropped, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil {
+		return scoped.Classify("read the settings of a connection", err)
+	}
+	if db.dropped = strings.Join(dropped, ", "); db.dropped != "" {
+		db.pool.Log.Warn("settings of connections are dropped by a pooler", "settings", db.dropped)
+	}
+	return nil
+}
+
+// clockTolerance is far above the skew of clocks that are kept.
+const clockTolerance = time.Minute
+
+// Trouble returns the reason why PostgreSQL works and hurts, and "" if there is none:
+// settings that a pooler drops, or a clock that is not this machine's.
+func (db *DB) Trouble() string {
+	if ahead := time.Duration(db.pool.clock.ahead.Load()); ahead.Abs() > clockTolerance {
+		return fmt.Sprintf("PostgreSQL's clock is %s ahead of this machine's: one of them is wrong, and links expire by PostgreSQL's", ahead.Round(time.Second))
+	}
+	if db.dropped != "" {
+		return "a pooler before PostgreSQL drops settings: " + db.dropped
+	}
+	return ""
 }
 
 func poolConfig(cfg Config) (*pgxpool.Config, error) {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -150,7 +151,7 @@ func TestControlPlanesDoNotWakeOneAnotherInACircle(t *testing.T) {
 func TestBehindAPoolerControlPlanesOnlyPoll(t *testing.T) {
 	lines := make(logged, 100)
 	db, hand := open(t, func(c *postgres.Config) {
-		c.URL = pooler(t, c.URL)
+		c.URL = pooler(t, c.URL, passStart)
 		c.Logger = slog.New(slog.NewTextHandler(lines, nil))
 	})
 	herald(t, db)
@@ -185,7 +186,7 @@ func (l logged) Write(line []byte) (int, error) {
 
 // pooler passes connections on to PostgreSQL and, like all poolers, reports another
 // backend than the real one to its clients.
-func pooler(t *testing.T, address string) string {
+func pooler(t *testing.T, address string, forward func(backend io.Writer, client io.Reader) error) string {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(address)
 	require.NoError(t, err)
@@ -204,7 +205,7 @@ func pooler(t *testing.T, address string) string {
 				client.Close()
 				continue
 			}
-			running.Go(func() { _, _ = io.Copy(backend, client); backend.Close() })
+			running.Go(func() { defer backend.Close(); _ = forward(backend, client) })
 			running.Go(func() { _ = disguise(client, backend); client.Close() })
 		}
 	})
@@ -217,6 +218,44 @@ func pooler(t *testing.T, address string) string {
 	q.Set("sslmode", "disable")
 	u.Host, u.RawQuery = ln.Addr().String(), q.Encode()
 	return u.String()
+}
+
+func passStart(backend io.Writer, client io.Reader) error {
+	_, err := io.Copy(backend, client)
+	return err
+}
+
+// dropSettings begins connections with user and database alone, as PgBouncer does.
+func dropSettings(backend io.Writer, client io.Reader) error {
+	var head [8]byte // length and version
+	if _, err := io.ReadFull(client, head[:]); err != nil {
+		return err
+	}
+	body := make([]byte, binary.BigEndian.Uint32(head[:])-8)
+	if _, err := io.ReadFull(client, body); err != nil {
+		return err
+	}
+	var kept []byte
+	fields := strings.Split(strings.TrimRight(string(body), "\x00"), "\x00")
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i] == "user" || fields[i] == "database" {
+			kept = append(kept, fields[i]+"\x00"+fields[i+1]+"\x00"...)
+		}
+	}
+	binary.BigEndian.PutUint32(head[:], uint32(len(kept)+9))
+	if _, err := backend.Write(append(append(head[:], kept...), 0)); err != nil {
+		return err
+	}
+	return passStart(backend, client)
+}
+
+func TestOpen_NamesSettingsThatAPoolerDrops(t *testing.T) {
+	db, _ := open(t, func(c *postgres.Config) { c.URL = pooler(t, c.URL, dropSettings) })
+	for _, name := range []string{"default_transaction_isolation", "idle_in_transaction_session_timeout", "jit", "statement_timeout"} {
+		require.Contains(t, db.Trouble(), name)
+	}
+	direct, _ := open(t)
+	require.Empty(t, direct.Trouble())
 }
 
 // disguise copies the backend's messages, with another process id in BackendKeyData.
