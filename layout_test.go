@@ -63,7 +63,7 @@ var layers = []layer{
 	}},
 	{path: "controlplane/postgres", mayUse: []string{
 		"controlplane/postgres/analytics", "controlplane/postgres/scoped", "migrations",
-		"controlplane/fleet", "controlplane", "replication", "rules/budget", "keyrange", "internal", "",
+		"controlplane/fleet", "controlplane", "replication", "api/linkfields", "rules/budget", "keyrange", "internal", "",
 	}},
 	{path: "controlplane/postgres/analytics", mayUse: []string{
 		"controlplane/postgres/scoped", "controlplane", "controlplane/rollup", "api/clickbatch",

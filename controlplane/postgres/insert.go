@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -20,108 +19,24 @@ import (
 // insertLinks stamps its links, see the trigger changelog_2_stamp_new. An unnest in the
 // list of columns yields rows one by one; one in FROM would first gather them, array by
 // array.
-const insertLinks = insertRows + ` ON CONFLICT (domain_id, code) DO NOTHING` + returnRows
+var insertLinks = insertRows + ` ON CONFLICT (domain_id, code) DO NOTHING` + returnRows
 
 // insertFree is for links whose codes should all be free: it fails when one is not. To
 // look first, and to take a code with a lock of its own, costs a seventh of what a link
 // does.
-const insertFree = insertRows + returnRows
-
-const insertRows = `
-INSERT INTO link (workspace_id, domain_id, code, custom, original_url, location, redirect_status,
-                  title, description, tags, metadata, created_by, expires_at, forward_query, forward_path, active, rules, programme,
-                  slot, rev_epoch, rev_seq, stamp)
-SELECT w, d, c, cu, o, lo, s, t, de, CASE WHEN tg IS NULL THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(tg::jsonb)) END,
-       m::jsonb, cb, e, fq, fp, ac, ru::jsonb, pr,
-       sl, (SELECT current_setting('waypost.epoch')::integer), (SELECT set_config('waypost.stamped', current_setting('waypost.seq'),
-       	true)::bigint), st
-FROM (SELECT unnest($1::bigint[]), unnest($2::integer[]), unnest($3::text[]), unnest($4::boolean[]), unnest($5::text[]), unnest($6::text[]),
-             unnest($7::smallint[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]), unnest($11::text[]), unnest($12::text[]),
-             unnest($13::timestamptz[]), unnest($14::boolean[]), unnest($15::boolean[]), unnest($16::boolean[]),
-             unnest($17::text[]), unnest($18::bytea[]), unnest($19::smallint[]), unnest($20::bigint[]))
-     AS n (w, d, c, cu, o, lo, s, t, de, tg, m, cb, e, fq, fp, ac, ru, pr, sl, st)
-WHERE NOT (cu AND d = 1 AND c = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))`
+var insertFree = insertRows + returnRows
 
 const returnRows = ` RETURNING id, domain_id, code, created_at`
 
-// linkColumns are the parallel arrays of insertLinks.
-type linkColumns struct {
-	workspaces                                  []int64
-	domains                                     []int32
-	codes, originals, titles, descriptions, bys []string
-	customs                                     []bool
-	locations, tags, metadata, rules            []*string
-	programmes                                  [][]byte
-	statuses                                    []int16
-	expiries                                    []*time.Time
-	forwardQueries, forwardPaths, actives       []bool
-	slots                                       []int16
-	stamps                                      []int64
-}
-
-func makeColumns(n int) *linkColumns {
-	return &linkColumns{
-		workspaces: make([]int64, 0, n), domains: make([]int32, 0, n), codes: make([]string, 0, n), customs: make([]bool, 0, n),
-		originals: make([]string, 0, n), locations: make([]*string, 0, n), statuses: make([]int16, 0, n),
-		titles: make([]string, 0, n), descriptions: make([]string, 0, n), tags: make([]*string, 0, n), metadata: make([]*string, 0, n),
-		bys: make([]string, 0, n), expiries: make([]*time.Time, 0, n), forwardQueries: make([]bool, 0, n),
-		forwardPaths: make([]bool, 0, n), actives: make([]bool, 0, n), rules: make([]*string, 0, n), programmes: make([][]byte, 0, n),
-		slots: make([]int16, 0, n), stamps: make([]int64, 0, n),
-	}
-}
-
-func columnsOf(links []controlplane.Insertion) (*linkColumns, error) {
-	c := makeColumns(len(links))
-	random := make([]byte, 8*len(links))
+// newStamps returns random numbers.
+func newStamps(n int) []int64 {
+	random := make([]byte, 8*n)
 	_, _ = rand.Read(random) // never fails
-	for i := range links {
-		l := links[i].Link
-		c.workspaces = append(c.workspaces, int64(l.Workspace))
-		c.domains = append(c.domains, int32(l.Domain))
-		c.codes = append(c.codes, string(l.Code))
-		c.customs = append(c.customs, l.Custom)
-		c.originals = append(c.originals, l.OriginalURL)
-		var location, tags, metadata, rules *string
-		if l.Location != l.OriginalURL {
-			location = &l.Location
-		}
-		if len(l.Tags) > 0 {
-			b, err := json.Marshal(l.Tags)
-			if err != nil {
-				return nil, err
-			}
-			s := string(b)
-			tags = &s
-		}
-		if len(l.Metadata) > 0 {
-			s := string(l.Metadata)
-			metadata = &s
-		}
-		if len(l.Rules) > 0 {
-			s := string(l.Rules)
-			rules = &s
-		}
-		var expiry *time.Time
-		if !l.ExpiresAt.IsZero() {
-			expiry = &l.ExpiresAt
-		}
-		c.locations = append(c.locations, location)
-		c.statuses = append(c.statuses, int16(l.RedirectStatus))
-		c.titles = append(c.titles, l.Title)
-		c.descriptions = append(c.descriptions, l.Description)
-		c.tags = append(c.tags, tags)
-		c.metadata = append(c.metadata, metadata)
-		c.bys = append(c.bys, l.CreatedBy)
-		c.expiries = append(c.expiries, expiry)
-		c.forwardQueries = append(c.forwardQueries, l.Flags&waypost.ForwardQuery != 0)
-		c.forwardPaths = append(c.forwardPaths, l.Flags&waypost.ForwardPath != 0)
-		c.actives = append(c.actives, !links[i].Disabled)
-		c.rules = append(c.rules, rules)
-		c.programmes = append(c.programmes, l.Programme)
-		c.slots = append(c.slots, int16(waypost.Slot(waypost.KindLink, l.Domain, []byte(l.Code))))
-		c.stamps = append(c.stamps, int64(binary.LittleEndian.Uint64(random[8*i:])))
+	stamps := make([]int64, n)
+	for i := range stamps {
+		stamps[i] = int64(binary.LittleEndian.Uint64(random[8*i:]))
 	}
-	return c, nil
+	return stamps
 }
 
 // workspaceList is the value of waypost.workspaces for a batch of links.
@@ -167,10 +82,7 @@ func (db *LinkStore) InsertLinks(
 	if slices.ContainsFunc(links, needsLook) {
 		return db.insertWithLook(ctx, epoch, links)
 	}
-	in, err := newInserting(links)
-	if err != nil {
-		return nil, waypost.Position{}, err
-	}
+	in := newInserting(links)
 	// A code that was minted is free, unless somebody chose it before its range was made.
 	in.free = !slices.ContainsFunc(links, func(x controlplane.Insertion) bool { return x.Link.Custom })
 	at, err := in.send(ctx, db.pool, epoch)
@@ -207,10 +119,7 @@ func (in *inserting) send(ctx context.Context, p *pool, epoch uint32) (waypost.P
 // TryLinks implements controlplane.LinkStore. It is the transaction of InsertLinks,
 // rolled back, because a tenant sees no codes of others.
 func (db *LinkStore) TryLinks(ctx context.Context, links []controlplane.Insertion) ([]controlplane.Placement, error) {
-	in, err := newInserting(links)
-	if err != nil {
-		return nil, err
-	}
+	in := newInserting(links)
 	as := scoped.Tenant(workspaceList(links)).SharedBy(links[0].Link.Workspace)
 	leave, err := db.pool.Share(ctx, as)
 	if err != nil {
@@ -244,7 +153,7 @@ type inserting struct {
 	placed []controlplane.Placement
 	index  map[linkKey]int
 	free   bool // the codes are expected to be
-	*linkColumns
+	stamps []int64
 }
 
 type linkKey struct {
@@ -252,19 +161,15 @@ type linkKey struct {
 	code   waypost.Code
 }
 
-func newInserting(links []controlplane.Insertion) (*inserting, error) {
-	c, err := columnsOf(links)
-	if err != nil {
-		return nil, waypost.WrapError(waypost.EInvalid, "tags cannot be encoded", err)
-	}
+func newInserting(links []controlplane.Insertion) *inserting {
 	in := &inserting{
-		links: links, linkColumns: c, placed: make([]controlplane.Placement, len(links)),
+		links: links, stamps: newStamps(len(links)), placed: make([]controlplane.Placement, len(links)),
 		index: make(map[linkKey]int, len(links)),
 	}
 	for i := range links {
 		in.index[linkKey{links[i].Link.Domain, links[i].Link.Code}] = i
 	}
-	return in, nil
+	return in
 }
 
 // queue adds the statements to a transaction that holds the head of the changelog, whose
@@ -288,13 +193,11 @@ func (in *inserting) queue(b *pgx.Batch, at *begun) {
 			return rows.Err()
 		})
 	}
-	c, insert := in.linkColumns, insertLinks
+	insert := insertLinks
 	if in.free {
 		insert = insertFree
 	}
-	b.Queue(insert, c.workspaces, c.domains, c.codes, c.customs, c.originals, c.locations, c.statuses,
-		c.titles, c.descriptions, c.tags, c.metadata, c.bys, c.expiries, c.forwardQueries, c.forwardPaths, c.actives, c.rules, c.programmes,
-		c.slots, c.stamps).Query(func(rows pgx.Rows) error {
+	b.Queue(insert, insertArgs(in.links, in.stamps)...).Query(func(rows pgx.Rows) error {
 		return in.read(rows, at.position())
 	})
 }
@@ -302,10 +205,13 @@ func (in *inserting) queue(b *pgx.Batch, at *begun) {
 // queueTaken asks which of the custom codes that are taken have been those of deleted
 // links. It returns false when no code is taken.
 func (in *inserting) queueTaken(b *pgx.Batch) bool {
-	var taken []int32
+	var taken, domains []int32
+	var workspaces []int64
+	var codes []string
 	for i, p := range in.placed {
-		if p == controlplane.Taken && in.customs[i] {
-			taken = append(taken, int32(i))
+		if l := in.links[i].Link; p == controlplane.Taken && l.Custom {
+			taken, domains = append(taken, int32(i)), append(domains, int32(l.Domain))
+			workspaces, codes = append(workspaces, int64(l.Workspace)), append(codes, string(l.Code))
 		}
 	}
 	if len(taken) == 0 {
@@ -314,10 +220,10 @@ func (in *inserting) queueTaken(b *pgx.Batch) bool {
 	b.Queue(`
 		SELECT n.i, coalesce(l.deleted_at > now() - $5::interval
 			AND (l.expires_at IS NULL OR l.expires_at > now() OR link_outlives_expiry(l.programme)), false)
-		FROM (SELECT i, ($2::bigint[])[i + 1] AS w, ($3::integer[])[i + 1] AS d, ($4::text[])[i + 1] AS c FROM unnest($1::integer[]) i) n
+		FROM unnest($1::integer[], $2::bigint[], $3::integer[], $4::text[]) n (i, w, d, c)
 		LEFT JOIN link l ON l.domain_id = n.d AND l.code = n.c AND l.workspace_id = n.w AND l.deleted_at IS NOT NULL
 		WHERE l.id IS NOT NULL OR link_code_retired(n.d, n.c)`,
-		taken, in.workspaces, in.domains, in.codes, controlplane.RestorableFor).Query(func(rows pgx.Rows) error {
+		taken, workspaces, domains, codes, controlplane.RestorableFor).Query(func(rows pgx.Rows) error {
 		var i int32
 		var restorable bool
 		_, err := pgx.ForEachRow(rows, []any{&i, &restorable}, func() error {

@@ -124,12 +124,12 @@ func (k *precheck) queue(b *pgx.Batch) {
 // selectDuplicates finds the live links that are the ones of targets, which are of the
 // workspaces that the parameters name. Clicks that are not folded yet are left out,
 // because to look for them takes as long as many wait, and all writes would wait as well.
-const selectDuplicates = `
+var selectDuplicates = `
 SELECT l.*, t.target FROM link_duplicates($1, $2, $3) t
 JOIN LATERAL (` + selectLive + ` AND l.id = t.link_id) l ON true`
 
 // selectLive selects links that lead somewhere, without clicks that are not folded yet.
-const selectLive = scannedColumns + `
+var selectLive = scannedColumns + `
 	FROM link l LEFT JOIN link_click c ON c.link_id = l.id CROSS JOIN (VALUES (0, 0, NULL::timestamptz)) p (clicks, bots, at)
 	WHERE l.deleted_at IS NULL AND l.active AND (l.expires_at IS NULL OR l.expires_at > clock_timestamp())`
 
@@ -186,10 +186,7 @@ func (k *precheck) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
 	for j, i := range k.rest {
 		links[j] = k.links[i]
 	}
-	in, err := newInserting(links)
-	if err != nil {
-		return err
-	}
+	in := newInserting(links)
 	var b pgx.Batch
 	in.queue(&b, at)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {

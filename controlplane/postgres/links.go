@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,6 +27,8 @@ var ofVersion = ofAnyVersion + ` AND deleted_at IS NULL`
 var ofAnyVersion = `id = $1 AND ` + scoped.OfWorkspace("workspace_id", "$2") +
 	` AND coalesce(edited, ARRAY[rev_epoch, rev_seq, stamp]) = ARRAY[$3::bigint, $4::bigint, $5::bigint]`
 
+var updateLink = updateSets(6)
+
 // nameActor names the actor of a transaction for the history of links.
 func nameActor(b *pgx.Batch, by controlplane.Actor) {
 	b.Queue(`SELECT set_config('waypost.actor', jsonb_build_object('kind', $1::text, 'id', $2::bigint, 'name', $3::text)::text, true)`,
@@ -38,26 +39,6 @@ func nameActor(b *pgx.Batch, by controlplane.Actor) {
 func (db *LinkStore) UpdateLink(
 	ctx context.Context, by controlplane.Actor, at controlplane.Version, l *waypost.Link, dedupe *[32]byte,
 ) (waypost.Position, bool, error) {
-	tags, err := json.Marshal(l.Tags)
-	if err != nil {
-		return waypost.Position{}, false, waypost.WrapError(waypost.EInvalid, "tags cannot be encoded", err)
-	}
-	var location, metadata, source *string
-	if l.Location != l.OriginalURL {
-		location = &l.Location
-	}
-	if len(l.Metadata) > 0 {
-		s := string(l.Metadata)
-		metadata = &s
-	}
-	if len(l.Rules) > 0 {
-		s := string(l.Rules)
-		source = &s
-	}
-	var expiry *time.Time
-	if !l.ExpiresAt.IsZero() {
-		expiry = &l.ExpiresAt
-	}
 	version := []any{l.ID, l.Workspace, at.Revision.Epoch, int64(at.Revision.Seq), int64(at.Stamp)}
 	var head begun
 	var b pgx.Batch
@@ -73,14 +54,11 @@ func (db *LinkStore) UpdateLink(
 	}
 	changed := false
 	b.Queue(`
-		UPDATE link SET original_url = $6, location = $7, redirect_status = $8, title = $9, description = $10,
-			tags = ARRAY(SELECT jsonb_array_elements_text(coalesce(nullif($11, 'null'), '[]')::jsonb)), metadata = $12::text::jsonb, active = $13,
-			expires_at = $14, forward_query = $15, forward_path = $16, rules = $17::text::jsonb, programme = $18, updated_at = now()
+		UPDATE link SET `+updateLink+`, updated_at = now()
 		WHERE `+ofVersion+` OR id = $1 AND `+scoped.OfWorkspace("workspace_id", "$2")+` AND deleted_at IS NULL
 			AND rev_epoch = current_setting('waypost.epoch')::integer AND rev_seq = current_setting('waypost.seq')::bigint
 		RETURNING updated_at, rev_epoch, rev_seq, stamp`,
-		append(version, l.OriginalURL, location, l.RedirectStatus, l.Title, l.Description, string(tags), metadata, l.Active,
-			expiry, l.Flags&waypost.ForwardQuery != 0, l.Flags&waypost.ForwardPath != 0, source, l.Programme)...).Query(func(rows pgx.Rows) error {
+		appendUpdate(version, l)...).Query(func(rows pgx.Rows) error {
 		var stamp int64
 		_, err := pgx.ForEachRow(rows, []any{&l.UpdatedAt, &l.Revision.Epoch, &l.Revision.Seq, &stamp}, func() error {
 			changed, l.Stamp, l.UpdatedAt = true, uint64(stamp), l.UpdatedAt.UTC()
@@ -108,9 +86,9 @@ func (db *LinkStore) UpdateLink(
 
 // scannedColumns are for scanLink. The host is read only for links outside the default
 // domain, which are few.
-const scannedColumns = `
+var scannedColumns = `
 SELECT l.id, l.workspace_id, l.domain_id, l.code, l.custom, l.original_url, coalesce(l.location, l.original_url), l.redirect_status,
-       link_flags(l.forward_query, l.forward_path, l.exhausted), l.title, l.description, l.tags, l.metadata, l.created_by, l.active,
+       link_flags(l.forward_query, l.forward_path, l.exhausted), ` + readDetails + `l.created_by, l.active,
        ` + analytics.Counts + `,
        l.created_at, l.updated_at, l.expires_at, l.deleted_at, l.rules, l.programme,
        coalesce(l.edited[1]::integer, l.rev_epoch), coalesce(l.edited[2], l.rev_seq), coalesce(l.edited[3], l.stamp),
@@ -134,12 +112,14 @@ func scanLink(row pgx.Rows, more ...any) (l waypost.Link, err error) {
 	var accessed, expires, deleted *time.Time
 	var stamp int64
 	var host *string
-	err = row.Scan(append([]any{
+	columns := append(make([]any, 0, 32),
 		&l.ID, &l.Workspace, &l.Domain, &l.Code, &l.Custom, &l.OriginalURL, &l.Location, &l.RedirectStatus,
-		&l.Flags, &l.Title, &l.Description, &l.Tags, &l.Metadata, &l.CreatedBy, &l.Active,
+		&l.Flags)
+	columns = append(appendDetails(columns, &l.Details),
+		&l.CreatedBy, &l.Active,
 		&l.Clicks, &l.BotClicks, &accessed,
-		&l.CreatedAt, &l.UpdatedAt, &expires, &deleted, &l.Rules, &l.Programme, &l.Revision.Epoch, &l.Revision.Seq, &stamp, &host,
-	}, more...)...)
+		&l.CreatedAt, &l.UpdatedAt, &expires, &deleted, &l.Rules, &l.Programme, &l.Revision.Epoch, &l.Revision.Seq, &stamp, &host)
+	err = row.Scan(append(columns, more...)...)
 	l.Stamp = uint64(stamp)
 	if host != nil {
 		l.Host = *host
