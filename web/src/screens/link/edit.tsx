@@ -8,14 +8,13 @@ import { Trouble } from "../../ui/failure";
 import { Check, Choice, Field, local, moment } from "../../ui/field";
 import { Table } from "../../ui/table";
 import { changeLink, draftName, fieldLabel, getLink, inWords, rounded, same, type Change, type FieldName, type Link, type Place, type State } from "./change";
+import { longTexts, texts } from "./fields";
 import { LimitFields, unlimited, type Limits } from "./limits";
 import { Tags } from "./tags";
 
 /** What is typed. Moments and metadata are texts, as long as they are being typed. */
-interface Form extends Limits {
+interface Form extends Limits, Record<(typeof texts)[number], string> {
   original_url: string;
-  title: string;
-  description: string;
   tags: string[];
   active: boolean;
   valid_from: string;
@@ -36,11 +35,12 @@ interface Draft {
   theirs: { name: keyof Form; theirs: unknown; kept: boolean }[];
 }
 
-const names = ["original_url", "title", "description", "tags", "active", "valid_from", "expires_at", "expired_url", "redirect_status", "forward_query", "forward_path", "metadata", "max_clicks", "max_clicks_mode", "exhausted_url"] as const satisfies readonly FieldName[];
+const names = ["original_url", ...texts, "tags", "active", "valid_from", "expires_at", "expired_url", "redirect_status", "forward_query", "forward_path", "metadata", "max_clicks", "max_clicks_mode", "exhausted_url"] as const satisfies readonly FieldName[];
 
 function formOf(link: Link): Form {
   return {
-    original_url: link.original_url, title: link.title, description: link.description, tags: link.tags, active: link.active,
+    ...(Object.fromEntries(texts.map((name) => [name, link[name]])) as Record<(typeof texts)[number], string>),
+    original_url: link.original_url, tags: link.tags, active: link.active,
     valid_from: local(link.valid_from), expires_at: local(link.expires_at), expired_url: link.expired_url ?? "",
     redirect_status: link.redirect_status, forward_query: link.forward_query, forward_path: link.forward_path, metadata: link.metadata ? JSON.stringify(link.metadata, null, 2) : "",
     max_clicks: String(link.max_clicks ?? ""), max_clicks_mode: link.max_clicks_mode ?? "eventual", exhausted_url: link.exhausted_url ?? "",
@@ -158,7 +158,7 @@ export function Edit({ at, state, saved, close }: { at: Place; state: State; sav
         )}
         <Field label={textOf("original_url")} value={form.original_url} set={set("original_url")} fault={fault["original_url"]} required inputMode="url" dir="ltr" spellcheck={false} autocomplete="off" />
         <Field label={textOf("title")} value={form.title} set={set("title")} fault={fault["title"]} dir="auto" autocomplete="off" />
-        <Area label={textOf("description")} value={form.description} set={set("description")} fault={fault["description"]} />
+        {longTexts.map((name) => <Area key={name} label={textOf(name)} value={form[name]} set={set(name)} fault={fault[name]} />)}
         <Tags label={textOf("tags")} tags={form.tags} set={set("tags")} fault={fault["tags"]} />
         <div class="form-row">
           {(["valid_from", "expires_at"] as const).map((name) => (

@@ -1,3 +1,4 @@
+import { Fragment } from "preact";
 import { useLocation, useRoute } from "preact-iso/router";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { answer, ask, client, Failure, type Schemas } from "../../app/api";
@@ -14,6 +15,7 @@ import { Ago, Moment } from "../../ui/time";
 import { toast } from "../../ui/toast";
 import { applied, changeLink, draftName, former, getLink, type Change, type Link as LinkData, type Place, type State } from "./change";
 import { Edit } from "./edit";
+import { longTexts } from "./fields";
 import { History } from "./history";
 import { Rules } from "./rules";
 import { Statistics } from "./statistics";
@@ -159,7 +161,7 @@ function Present({ at, state, changed, reload, restore, deleted }: {
               <dd class="row">{link.tags.map((t) => <a key={t} class="tag" dir="auto" href={inQuery("/console/links", { tag: t })}>{t}</a>)}</dd>
             </>
           )}
-          {link.description && <><dt>{textOf("description")}</dt><dd dir="auto" class="written">{link.description}</dd></>}
+          {longTexts.map((name) => link[name] && <Fragment key={name}><dt>{textOf(name)}</dt><dd dir="auto" class="written">{link[name]}</dd></Fragment>)}
           <dt>{textOf("redirect_status")}</dt>
           <dd>{link.redirect_status}{link.forward_query && ` · ${textOf("forward_query")}`}{link.forward_path && ` · ${textOf("forward_path")}`}</dd>
           {link.metadata && <><dt>{textOf("metadata")}</dt><dd class="mono">{JSON.stringify(link.metadata)}</dd></>}

@@ -10,22 +10,24 @@ import { Dialog } from "../../ui/dialog";
 import { Trouble, words } from "../../ui/failure";
 import { Check, Choice, Field, moment } from "../../ui/field";
 import { QR } from "../../ui/qr";
+import { longTexts } from "../link/fields";
 import { LimitFields, limitsOf, unlimited, type Limits } from "../link/limits";
 import { text as common } from "../../messages/app";
+import { textOf as ofLink } from "../../messages/link";
 import { text, textOf } from "../../messages/links";
 import { useTags } from "./filters";
 import type { Link } from "./list";
 
+type LongTexts = Record<(typeof longTexts)[number], string>;
 type Status = "302" | "301" | "307" | "308";
 
-interface Draft extends Limits {
+interface Draft extends Limits, LongTexts {
   target: string;
   code: string;
   title: string;
   tags: string;
   domain: string;
   expires: string;
-  description: string;
   status: Status;
   forwardQuery: boolean;
   forwardPath: boolean;
@@ -33,7 +35,8 @@ interface Draft extends Limits {
 }
 
 const blank: Draft = {
-  target: "", code: "", title: "", tags: "", domain: "", expires: "", description: "", status: "302", forwardQuery: false, forwardPath: false, dedupe: false, ...unlimited,
+  target: "", code: "", title: "", tags: "", domain: "", expires: "", status: "302", forwardQuery: false, forwardPath: false, dedupe: false, ...unlimited,
+  ...(Object.fromEntries(longTexts.map((name) => [name, ""])) as LongTexts),
 };
 
 /** Made is a link that was created, and the request that did so. */
@@ -56,7 +59,7 @@ function bodyOf(d: Draft, password: string): Schemas["NewLink"] {
     ...(tags.length ? { tags } : {}),
     ...(d.domain ? { domain: d.domain } : {}),
     ...(d.expires ? { expires_at: moment(d.expires)! } : {}),
-    ...(d.description.trim() ? { description: d.description } : {}),
+    ...Object.fromEntries(longTexts.filter((name) => d[name].trim()).map((name) => [name, d[name]])),
     ...(d.status === "302" ? {} : { redirect_status: Number(d.status) as Link["redirect_status"] }),
     ...(d.forwardQuery ? { forward_query: true } : {}),
     ...(d.forwardPath ? { forward_path: true } : {}),
@@ -70,7 +73,8 @@ function newKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (n) => n.toString(16).padStart(2, "0")).join("");
 }
 
-const shownFields = ["original_url", "custom_code", "title", "tags", "expires_at", "description", "max_clicks", "exhausted_url", "password"];
+const hiddenFields = [...longTexts, "max_clicks", "exhausted_url", "password"];
+const shownFields = ["original_url", "custom_code", "title", "tags", "expires_at", ...hiddenFields];
 
 /** CreateForm asks for a link and creates it. Its text survives closing and reloading. */
 export function CreateForm({ domains, pasted, made, focus }: {
@@ -143,10 +147,10 @@ export function CreateForm({ domains, pasted, made, focus }: {
       {served.length > 1 && (
         <Choice label={text("domain")} value={draft.domain} set={set("domain")} options={served.map((d, i) => [i === 0 ? "" : d.host, d.host] as const)} />
       )}
-      <details open={["description", "max_clicks", "exhausted_url", "password"].some(fault) || undefined}>
+      <details open={hiddenFields.some(fault) || undefined}>
         <summary>{text("more")}</summary>
         <div class="stack">
-          <Field label={text("description")} autocomplete="off" dir="auto" value={draft.description} set={set("description")} fault={fault("description")} />
+          {longTexts.map((name) => <Field key={name} label={ofLink(name)} autocomplete="off" dir="auto" value={draft[name]} set={set(name)} fault={fault(name)} />)}
           <LimitFields of={draft} change={(part) => setDraft({ ...draft, ...part })} fault={fields} password={password} setPassword={setPassword} />
           <Choice<Status>
             label={text("redirect")} value={draft.status} set={set("status")}

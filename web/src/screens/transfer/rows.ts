@@ -3,6 +3,7 @@ import type { Schemas } from "../../app/api";
 import { text as ofLink } from "../../messages/link";
 import { text, textOf } from "../../messages/transfer";
 import { rounded } from "../link/change";
+import { kinds as columns } from "../link/fields";
 import { CsvReader, longest, plainCell, type CsvRow } from "./csv";
 
 export type NewLink = Schemas["NewLink"];
@@ -45,10 +46,7 @@ export interface Shape {
 }
 
 const kinds = {
-  original_url: "text", title: "text", custom_code: "text", domain: "text", description: "text", created_by: "text", tags: "tags",
-  redirect_status: "number", forward_query: "bool", forward_path: "bool", expires_at: "time", active: "bool", metadata: "object",
-  dedupe: "bool", expires_in_seconds: "number", expires_in_hours: "number", valid_from: "time", expired_url: "text", rules: "list",
-  max_clicks: "number", max_clicks_mode: "text", exhausted_url: "text", password: "text", has_password: "lost",
+  ...columns, created_by: "text", dedupe: "bool", expires_in_seconds: "number", expires_in_hours: "number", has_password: "lost",
 } as const;
 type Field = keyof typeof kinds;
 

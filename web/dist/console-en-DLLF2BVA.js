@@ -1,1 +1,0 @@
-import{a as p,c as m,sa as o}from"./chunk-WJ6HLTGQ.js";m(p(o,null),document.getElementById("app"));
