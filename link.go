@@ -26,6 +26,7 @@ const (
 	MaxShortURLLength = 2048 // for the old /shorten form
 	MaxTitle          = 512
 	MaxDescription    = 4096
+	MaxNotes          = 4096
 	MaxTags           = 32
 	MaxTag            = 64
 	MaxMetadata       = 8192
@@ -66,6 +67,7 @@ type Link struct {
 type Details struct {
 	Title       string
 	Description string
+	Notes       string // of the team about the link
 	Tags        []string
 	Metadata    json.RawMessage // a JSON object, or nil
 }
@@ -80,7 +82,8 @@ type Text struct {
 // Texts yields the texts.
 func (d *Details) Texts(yield func(Text) bool) {
 	_ = yield(Text{"title", d.Title, MaxTitle}) &&
-		yield(Text{"description", d.Description, MaxDescription})
+		yield(Text{"description", d.Description, MaxDescription}) &&
+		yield(Text{"notes", d.Notes, MaxNotes})
 }
 
 // Expired reports whether the link has expired at now. At the instant of expiry it has.

@@ -19,6 +19,7 @@ type NewLink struct {
 	ForwardPath      bool            `json:"forward_path,omitzero" doc:"Append the path behind the code to the path of the target. Otherwise such paths answer 404."`
 	Title            string          `json:"title,omitzero" maxLength:"512" doc:"At most 512 bytes."`
 	Description      string          `json:"description,omitzero" maxLength:"4096" doc:"At most 4,096 bytes."`
+	Notes            string          `json:"notes,omitzero" maxLength:"4096" doc:"Notes of the team about the link, which visitors never see: at most 4,096 bytes."`
 	Tags             []string        `json:"tags,omitzero" maxItems:"32" minLength:"1" maxLength:"64" doc:"At most 32, each of 1 to 64 bytes, without control characters."`
 	Metadata         json.RawMessage `json:"metadata,omitzero" doc:"A JSON object of at most 8,192 bytes, also with its numbers written out in full."`
 	Active           *bool           `json:"active,omitzero" default:"true" doc:"False: the link answers 410 until it is activated."`
@@ -44,6 +45,7 @@ type Link struct {
 	ForwardPath    bool            `json:"forward_path" doc:"Whether the path behind the code is appended to the target's."`
 	Title          string          `json:"title"`
 	Description    string          `json:"description"`
+	Notes          string          `json:"notes" doc:"Notes of the team about the link, which visitors never see."`
 	Tags           []string        `json:"tags"`
 	Metadata       json.RawMessage `json:"metadata"`
 	CreatedBy      string          `json:"created_by"`
@@ -86,6 +88,7 @@ type LinkChange struct {
 	ForwardPath      Field[bool]            `json:"forward_path,omitzero" doc:"Append the path behind the code to the path of the target. Null: no."`
 	Title            Field[string]          `json:"title,omitzero" maxLength:"512" doc:"At most 512 bytes. Null: none."`
 	Description      Field[string]          `json:"description,omitzero" maxLength:"4096" doc:"At most 4,096 bytes. Null: none."`
+	Notes            Field[string]          `json:"notes,omitzero" maxLength:"4096" doc:"At most 4,096 bytes. Null: none."`
 	Tags             Field[[]string]        `json:"tags,omitzero" maxItems:"32" doc:"All tags: at most 32, each of 1 to 64 bytes, without control characters. Null: none."`
 	Metadata         Field[json.RawMessage] `json:"metadata,omitzero" doc:"All metadata: a JSON object of at most 8,192 bytes, also with its numbers written out in full. Null: none."`
 	Rules            Field[[]Rule]          `json:"rules,omitzero" maxItems:"16" doc:"All rules. Null: none."`
@@ -127,7 +130,7 @@ type Changer struct {
 
 // FieldChange is the change of one field of a link.
 type FieldChange struct {
-	Name   string `json:"name" enum:"active,description,exhausted_url,expired_url,expires_at,forward_path,forward_query,max_clicks,max_clicks_mode,metadata,original_url,password,redirect_status,rules,tags,title,valid_from"`
+	Name   string `json:"name" enum:"active,description,exhausted_url,expired_url,expires_at,forward_path,forward_query,max_clicks,max_clicks_mode,metadata,notes,original_url,password,redirect_status,rules,tags,title,valid_from"`
 	Before any    `json:"before" doc:"The value before, as the link had it in JSON. Of a password, only whether there was one."`
 	After  any    `json:"after"`
 }

@@ -3,6 +3,7 @@ package controlplane_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -54,6 +55,33 @@ func TestLinks_ChangeChangesWhatItNamesAndNothingElse(t *testing.T) {
 	res, err = s.Links.Resolve(t.Context(), "", visit("edit-me"), &rules.Request{})
 	require.NoError(t, err)
 	require.Equal(t, want.Location, string(res.Location))
+}
+
+func TestLinks_NotesAreKeptFoundAndInTheHistory(t *testing.T) {
+	s := start(t, nil)
+	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("noted"), func(n *controlplane.NewLink) { n.Notes = "Ada asked for it" }))
+	require.NoError(t, err)
+	_, _, err = s.Links.Create(t.Context(), actor, wish(custom("plain")))
+	require.NoError(t, err)
+	_, _, err = s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.Notes = strings.Repeat("x", waypost.MaxNotes+1) }))
+	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
+	found := func(f controlplane.LinkFilter) (codes []string) {
+		page, err := s.Links.List(t.Context(), actor, controlplane.ListRequest{LinkFilter: f, Order: controlplane.NewestFirst, Limit: 10})
+		require.NoError(t, err)
+		for _, l := range page.Links {
+			codes = append(codes, string(l.Code)+": "+l.Notes)
+		}
+		return codes
+	}
+	require.Equal(t, []string{"noted: Ada asked for it"}, found(controlplane.LinkFilter{Words: "ada asked"}))
+	require.Equal(t, []string{"noted: Ada asked for it"}, found(controlplane.LinkFilter{Typed: "ask"}))
+
+	o, _, err := s.Links.Change(t.Context(), actor, "", "noted", controlplane.LinkChange{Details: func(d *waypost.Details) { d.Notes = "Bob did" }})
+	require.NoError(t, err)
+	require.Equal(t, "Bob did", o.Link.Notes)
+	require.Empty(t, found(controlplane.LinkFilter{Words: "ada asked"}))
+	require.Equal(t, []string{"noted: Bob did"}, found(controlplane.LinkFilter{Words: "bob"}))
+	require.Equal(t, `changed by system 0 development system: notes "Ada asked for it" > "Bob did"`, s.did(t, "noted")[0])
 }
 
 func TestLinks_TargetCanBecomeAnotherTextWithTheSameLocation(t *testing.T) {

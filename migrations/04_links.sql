@@ -15,6 +15,7 @@ CREATE TABLE link (
     redirect_status smallint    NOT NULL DEFAULT 302 CHECK (redirect_status IN (301, 302, 307, 308)),
     title           text        NOT NULL DEFAULT '',
     description     text        NOT NULL DEFAULT '',
+    notes           text        NOT NULL DEFAULT '', -- of the team about the link
     tags            text[]      NOT NULL DEFAULT '{}',
     metadata        jsonb,
     created_by      text        NOT NULL DEFAULT '',
@@ -408,7 +409,7 @@ CREATE POLICY system ON link_change USING (waypost_system());
 -- Returns the fields of a link that its owner can change.
 CREATE FUNCTION link_fields(l link) RETURNS jsonb LANGUAGE sql STABLE
     RETURN jsonb_build_object('original_url', l.original_url, 'redirect_status', l.redirect_status, 'forward_query', l.forward_query,
-        'forward_path', l.forward_path, 'title', l.title, 'description', l.description, 'tags', l.tags, 'metadata', l.metadata, 'active', l.active,
+        'forward_path', l.forward_path, 'title', l.title, 'description', l.description, 'notes', l.notes, 'tags', l.tags, 'metadata', l.metadata, 'active', l.active,
         'expires_at', to_char(l.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), 'rules', l.rules -> 'rules',
         'valid_from', l.rules -> 'valid_from', 'expired_url', l.rules -> 'expired_url', 'max_clicks', l.rules -> 'max_clicks',
         'max_clicks_mode', l.rules -> 'max_clicks_mode', 'exhausted_url', l.rules -> 'exhausted_url');

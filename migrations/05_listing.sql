@@ -3,25 +3,25 @@
 
 -- How links are listed and searched.
 
--- Returns the lexemes by which a link is found: the words of its title and description,
--- its tags, and its workspace, so that a search reads no other workspace's links. Tags
+-- Returns the lexemes by which a link is found: the words of its title, description and
+-- notes, its tags, and its workspace, so that a search reads no other workspace's links. Tags
 -- and workspace begin with a character that no word has.
-CREATE FUNCTION link_words(workspace bigint, title text, description text, tags text[]) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 400 AS $$
+CREATE FUNCTION link_words(workspace bigint, title text, description text, notes text, tags text[]) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 400 AS $$
 DECLARE
     own    text := E'\x01' || workspace;
     lexeme text := own || E'\x01';
 BEGIN
     IF tags = '{}' THEN
-        RETURN to_tsvector('pg_catalog.simple', title || ' ' || description) || array_to_tsvector(ARRAY[own]);
+        RETURN to_tsvector('pg_catalog.simple', title || ' ' || description || ' ' || notes) || array_to_tsvector(ARRAY[own]);
     END IF;
-    RETURN to_tsvector('pg_catalog.simple', title || ' ' || description)
+    RETURN to_tsvector('pg_catalog.simple', title || ' ' || description || ' ' || notes)
         || array_to_tsvector(string_to_array(own || E'\x02' || lexeme || array_to_string(tags, E'\x02' || lexeme), E'\x02'));
 END $$;
 
 -- New entries gather in a short list, which is quick to read.
-CREATE INDEX link_words ON link USING gin (link_words(workspace_id, title, description, tags))
+CREATE INDEX link_words ON link USING gin (link_words(workspace_id, title, description, notes, tags))
     WITH (gin_pending_list_limit = 1024)
-    WHERE deleted_at IS NULL AND (title <> '' OR description <> '' OR tags <> '{}');
+    WHERE deleted_at IS NULL AND (title <> '' OR description <> '' OR notes <> '' OR tags <> '{}');
 
 -- Returns the query on link_words for text as people type it into a search, and all of
 -- the tags. NULL: the text has nothing to search for.
@@ -33,7 +33,7 @@ BEGIN
     IF coalesce(words, '') <> '' AND numnode(question) = 0 THEN
         RETURN NULL;
     END IF;
-    FOREACH lexeme IN ARRAY tsvector_to_array(link_words(workspace, '', '', coalesce(tags, '{}'))) LOOP
+    FOREACH lexeme IN ARRAY tsvector_to_array(link_words(workspace, '', '', '', coalesce(tags, '{}'))) LOOP
         question := question && ('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''')::tsquery;
     END LOOP;
     RETURN question;
@@ -163,9 +163,9 @@ BEGIN
         walk := walk || ' AND l.created_at < $6';
     END IF;
     IF list.words THEN
-        wanted := ' AND (l.title <> '''' OR l.description <> '''' OR l.tags <> ''{}'') AND link_words(l.workspace_id, l.title, l.description, l.tags) @@ $2';
+        wanted := ' AND (l.title <> '''' OR l.description <> '''' OR l.notes <> '''' OR l.tags <> ''{}'') AND link_words(l.workspace_id, l.title, l.description, l.notes, l.tags) @@ $2';
         IF quick THEN
-            judged := judged || ' AND link_folded(l.title || '' '' || l.description) LIKE ALL ($17)' || wanted;
+            judged := judged || ' AND link_folded(l.title || '' '' || l.description || '' '' || l.notes) LIKE ALL ($17)' || wanted;
         ELSE
             walk := walk || wanted;
         END IF;
@@ -176,8 +176,8 @@ BEGIN
         walk := walk || ' AND l.expires_at < $16';
     END IF;
     IF list.typed AND NOT chosen THEN
-        judged := judged || ' AND ((l.title <> '''' OR l.description <> '''' OR l.tags <> ''{}'')'
-            || ' AND link_folded(l.title || '' '' || l.description || '' '' || array_to_string(l.tags, '' '')) LIKE ALL ($18) AND link_words(l.workspace_id, l.title, l.description, l.tags) @@ $13'
+        judged := judged || ' AND ((l.title <> '''' OR l.description <> '''' OR l.notes <> '''' OR l.tags <> ''{}'')'
+            || ' AND link_folded(l.title || '' '' || l.description || '' '' || l.notes || '' '' || array_to_string(l.tags, '' '')) LIKE ALL ($18) AND link_words(l.workspace_id, l.title, l.description, l.notes, l.tags) @@ $13'
             || ' OR l.code ^@ $14 OR cardinality($15) > 0 AND lower(left(l.original_url, 300) COLLATE "C") ^@ ANY ($15))';
     END IF;
     IF list.domain <> 1 THEN
@@ -335,9 +335,9 @@ BEGIN
         common := ARRAY(SELECT l.lexeme FROM unnest(lexemes, link_shares(lexemes, true)) l (lexeme, share) WHERE l.share * worded > budget);
         IF got < few AND (common = '{}' OR NOT lexemes <@ common) THEN
             chosen := near || ARRAY(
-                (SELECT l.id FROM (SELECT k.* FROM link k WHERE k.workspace_id = workspace AND k.deleted_at IS NULL AND (k.title <> '' OR k.description <> '' OR k.tags <> '{}')
-                    AND link_words(k.workspace_id, k.title, k.description, k.tags) @@ link_hint(workspace, typed, common) LIMIT few) l
-                 WHERE common = '{}' OR link_words(l.workspace_id, l.title, l.description, l.tags) @@ hint)
+                (SELECT l.id FROM (SELECT k.* FROM link k WHERE k.workspace_id = workspace AND k.deleted_at IS NULL AND (k.title <> '' OR k.description <> '' OR k.notes <> '' OR k.tags <> '{}')
+                    AND link_words(k.workspace_id, k.title, k.description, k.notes, k.tags) @@ link_hint(workspace, typed, common) LIMIT few) l
+                 WHERE common = '{}' OR link_words(l.workspace_id, l.title, l.description, l.notes, l.tags) @@ hint)
                 UNION ALL (SELECT l.id FROM link l WHERE l.domain_id = ANY (ARRAY(SELECT d.id FROM domain d WHERE d.workspace_id IS NULL OR d.workspace_id = workspace))
                     AND l.code >= beginning AND l.code < beginning || chr(1114111) AND l.workspace_id = workspace AND l.deleted_at IS NULL LIMIT few));
             IF cardinality(chosen) >= few THEN

@@ -40,6 +40,15 @@ var Fields = []Field{
 		Long: true,
 	},
 	{
+		Name:   "notes",
+		New:    func(n *api.NewLink) any { return &n.Notes },
+		Change: func(c *api.LinkChange) any { return &c.Notes },
+		Link:   func(l *api.Link) any { return &l.Notes },
+		Detail: func(d *waypost.Details) any { return &d.Notes },
+		Flag:   "notes", Usage: "notes of the team, which visitors never see", Changing: `; "" for none`,
+		Long: true,
+	},
+	{
 		Name:   "tags",
 		New:    func(n *api.NewLink) any { return &n.Tags },
 		Change: func(c *api.LinkChange) any { return &c.Tags },

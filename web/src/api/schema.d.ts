@@ -2181,7 +2181,7 @@ export interface components {
             /** @description The value before, as the link had it in JSON. Of a password, only whether there was one. */
             before: unknown;
             /** @enum {string} */
-            name: "active" | "description" | "exhausted_url" | "expired_url" | "expires_at" | "forward_path" | "forward_query" | "max_clicks" | "max_clicks_mode" | "metadata" | "original_url" | "password" | "redirect_status" | "rules" | "tags" | "title" | "valid_from";
+            name: "active" | "description" | "exhausted_url" | "expired_url" | "expires_at" | "forward_path" | "forward_query" | "max_clicks" | "max_clicks_mode" | "metadata" | "notes" | "original_url" | "password" | "redirect_status" | "rules" | "tags" | "title" | "valid_from";
         };
         FieldError: {
             /**
@@ -2362,6 +2362,8 @@ export interface components {
             metadata: {
                 [key: string]: unknown;
             } | null;
+            /** @description Notes of the team about the link, which visitors never see. */
+            notes: string;
             /** @description The target, byte for byte as it was sent, behind https:// if it was sent without a scheme. */
             original_url: string;
             /**
@@ -2441,6 +2443,8 @@ export interface components {
             metadata?: {
                 [key: string]: unknown;
             } | null;
+            /** @description At most 4,096 bytes. Null: none. */
+            notes?: string | null;
             /**
              * @description The new target.
              * @example https://example.com/a?b=c
@@ -2845,6 +2849,8 @@ export interface components {
             metadata?: {
                 [key: string]: unknown;
             } | null;
+            /** @description Notes of the team about the link, which visitors never see: at most 4,096 bytes. */
+            notes?: string;
             /**
              * @description The target: an http or https URL of at most 8,192 bytes. It is kept byte for byte. A text that begins with a host, such as example.com/a, gets https:// in front.
              * @example https://example.com/a?b=c

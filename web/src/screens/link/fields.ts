@@ -6,6 +6,7 @@ export const exported = [
   "original_url",
   "title",
   "description",
+  "notes",
   "tags",
   "redirect_status",
   "forward_query",
@@ -31,6 +32,7 @@ export const kinds = {
   custom_code: "text",
   title: "text",
   description: "text",
+  notes: "text",
   tags: "tags",
   redirect_status: "number",
   forward_query: "bool",
@@ -52,9 +54,11 @@ export const kinds = {
 export const texts = [
   "title",
   "description",
+  "notes",
 ] as const;
 
 /** The texts of several lines among them. */
 export const longTexts = [
   "description",
+  "notes",
 ] as const;
