@@ -123,6 +123,7 @@ long_forms() {
   WAYPOST_WEEK=zipf long_form "a week of clicks, most on few links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota
   WAYPOST_WEEK=uniform long_form "a week of clicks, alike on all links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota
   long_form "a drill with 500 links" ./test/drill Drill_PostgreSQLAndTheControlPlanesDiskAreLost -race
+  long_form "the plans of statements on a million links" ./test/statements Statements_OfEverySecondReadLittle
   long_form "click budgets hold while edges are killed and cut off for a minute" ./test/budgets Budgets_HoldWhileEdgesAreKilledAndCutOff -race
   go_test "row-level security alone" ./test/tenancy -race -tags rlsonly
   long_form "time and load without the race detector" ./test/console Statistics_OfAYearTake300Milliseconds
