@@ -13,6 +13,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,6 +48,10 @@ type Client struct {
 	// Slug names the workspace to act in; "" is the only one of the credential. It is set
 	// before the client is used.
 	Slug string
+
+	// UserAgent names the program to the API, which shows the name in the list of an
+	// account's sessions. It is set before the client is used; default: waypost-client.
+	UserAgent string
 
 	base string
 	key  string
@@ -187,7 +192,7 @@ func (c *Client) request(ctx context.Context, method, path string, header http.H
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
 	maps.Copy(req.Header, header)
-	req.Header.Set("User-Agent", "waypost-cli")
+	req.Header.Set("User-Agent", cmp.Or(c.UserAgent, "waypost-client"))
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -158,3 +158,17 @@ func TestCheckDigest_TakesTheAnswerOfTheControlPlaneThatWasAsked(t *testing.T) {
 	require.Equal(t, int64(7), d.Records)
 	require.False(t, *d.Equal)
 }
+
+func TestClient_NamesTheProgram(t *testing.T) {
+	var named []string
+	c := serve(t, "", func(w http.ResponseWriter, r *http.Request) {
+		named = append(named, r.UserAgent())
+		w.WriteHeader(http.StatusNoContent)
+	})
+	for _, program := range []string{"", "importer/2"} {
+		c.UserAgent = program
+		_, err := c.Links.Remove(t.Context(), "abc", client.Write{})
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"waypost-client", "importer/2"}, named)
+}

@@ -43,12 +43,21 @@ func (p *program) api() (*client.Client, error) {
 			}
 		}
 	}
-	c, err := client.New(base, key.Reveal())
+	c, err := newClient(base, key.Reveal())
 	if err != nil {
 		return nil, &usageError{err}
 	}
 	c.Slug = workspace
 	return c, nil
+}
+
+// newClient returns a client of the API that names itself as this program.
+func newClient(base, key string) (*client.Client, error) {
+	c, err := client.New(base, key)
+	if err == nil {
+		c.UserAgent = "waypost-cli"
+	}
+	return c, err
 }
 
 // server returns the address of the API, and the key if one is given.

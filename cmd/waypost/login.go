@@ -26,7 +26,7 @@ func (p sessionCommands) anonymous() (cfg config.Config, base string, api *clien
 	if base, _, err = p.server(cfg); err != nil {
 		return cfg, "", nil, err
 	}
-	if api, err = client.New(base, ""); err != nil {
+	if api, err = newClient(base, ""); err != nil {
 		return cfg, "", nil, &usageError{err}
 	}
 	return cfg, base, api, nil
@@ -151,7 +151,7 @@ func chooseWorkspace(asked string, in []client.Affiliation) (string, error) {
 
 // signOut ends a session that is of no use.
 func signOut(c *cobra.Command, base, token string) error {
-	api, err := client.New(base, token)
+	api, err := newClient(base, token)
 	if err != nil {
 		return err
 	}

@@ -213,11 +213,16 @@ func (o *liveOutput) reads() bool {
 	return o.actor.Can(controlplane.ScopeAnalytics) || o.actor.Can(controlplane.ScopeLinksRead)
 }
 
+// shared returns the context of a lookup for all streams: the stream that happens to ask
+// may end, and the others want the answer.
+func (o *liveOutput) shared() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(o.ctx), heartbeatEvery)
+}
+
 // workspaceNews reads the values that a console compares to learn that something has
 // changed.
 func (o *liveOutput) workspaceNews() (any, error) {
-	// The stream that happens to ask may end; the others want the answer.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.ctx), heartbeatEvery)
+	ctx, cancel := o.shared()
 	defer cancel()
 	news, err := o.api.clicks.News(ctx, o.actor)
 	if err != nil {
@@ -227,7 +232,9 @@ func (o *liveOutput) workspaceNews() (any, error) {
 }
 
 func (o *liveOutput) fleetNews() (any, error) {
-	out, err := o.api.fleet.edges(o.ctx, nil)
+	ctx, cancel := o.shared()
+	defer cancel()
+	out, err := o.api.fleet.edges(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

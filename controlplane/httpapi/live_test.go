@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -185,4 +186,30 @@ func TestRoot_SendsBrowsersToTheConsole(t *testing.T) {
 	for _, path := range []string{"/console", "/console/", "/console/links/a"} {
 		require.Equal(t, "console "+path, a.do(call{path: path, key: "none"}).text)
 	}
+}
+
+// leftNodes answers its first question once the context of that question has ended.
+type leftNodes struct {
+	edgeNodes
+	asked chan struct{}
+	ended chan error
+	once  sync.Once
+}
+
+func (n *leftNodes) Credentials(ctx context.Context, by controlplane.Actor) ([]controlplane.NodeCredential, error) {
+	n.once.Do(func() {
+		close(n.asked)
+		<-ctx.Done()
+		n.ended <- ctx.Err()
+	})
+	return n.edgeNodes.Credentials(ctx, by)
+}
+
+func TestLive_StreamThatLeavesEndsNoLookupForOthers(t *testing.T) {
+	nodes := &leftNodes{asked: make(chan struct{}), ended: make(chan error, 1)}
+	a := start(t, func(_ *links, c *httpapi.Config) { c.Nodes = nodes })
+	res, _ := a.listen(operatorKey)
+	<-nodes.asked
+	require.NoError(t, res.Body.Close())
+	require.ErrorIs(t, <-nodes.ended, context.DeadlineExceeded, "the lookup has a limit of its own")
 }

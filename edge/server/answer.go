@@ -105,10 +105,11 @@ func problem(status int, page bool) answer {
 	return answer{status: status, contentType: contentType, body: body, cacheControl: noStore, vary: true, stale: -1}
 }
 
-// appendTo appends the whole response to dst. Secure means that it goes over TLS.
-func (a *answer) appendTo(dst []byte, now time.Time, secure bool) []byte {
+// appendTo appends the whole response to dst, with the line of a Date header. Secure
+// means that it goes over TLS.
+func (a *answer) appendTo(dst, date []byte, secure bool) []byte {
 	dst = append(dst, statusLines[statusIndex[a.status]]...)
-	dst = append(dst, dateLine(now)...)
+	dst = append(dst, date...)
 	if a.contentType != "" {
 		dst = append(append(append(dst, contentTypeLine...), a.contentType...), "\r\n"...)
 		dst = append(dst, noSniffLine...)
@@ -214,15 +215,16 @@ type date struct {
 	line   []byte
 }
 
-var lastDate atomic.Pointer[date]
+// dateHeader holds the Date header of the present second for all answers of a server.
+type dateHeader struct{ last atomic.Pointer[date] }
 
-// dateLine returns the Date header, which is made once a second.
-func dateLine(now time.Time) []byte {
-	d := lastDate.Load()
+// line returns the Date header with its line end. It is made once a second.
+func (h *dateHeader) line(now time.Time) []byte {
+	d := h.last.Load()
 	if d == nil || d.second != now.Unix() {
 		line := append(fasthttp.AppendHTTPDate([]byte("Date: "), now), "\r\n"...)
 		d = &date{second: now.Unix(), line: line}
-		lastDate.Store(d)
+		h.last.Store(d)
 	}
 	return d.line
 }

@@ -81,7 +81,7 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 			Agent: r.Agent, Referrer: r.Referrer, At: s.clickTime(now),
 		}, visit.Query, s.clientOf(c, by))
 	}
-	out := a.appendTo(c.out[:0], now, c.secure)
+	out := a.appendTo(c.out[:0], s.date.line(now), c.secure)
 	keep(&c.out, out)
 	c.stripe.count(res.Status)
 	c.writing.wanted = now.Add(s.cfg.WriteTimeout)

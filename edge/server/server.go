@@ -37,6 +37,7 @@ type Server struct {
 	hashing  *hashing
 	trusted  proxy.Trusted
 
+	date       dateHeader
 	draining   atomic.Bool
 	loggedFail atomic.Int64 // Unix seconds of the last logged failure
 
