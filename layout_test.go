@@ -59,7 +59,7 @@ var layers = []layer{
 	}},
 	{path: "controlplane/httpapi", mayUse: []string{
 		"controlplane/fleet", "controlplane/limit", "controlplane", "api/clickbatch",
-		"api/linkfields", "api", "rules/budget", "rules", "",
+		"api/linkfields", "api", "rules/budget", "rules", "internal", "",
 	}},
 	{path: "controlplane/postgres", mayUse: []string{
 		"controlplane/postgres/analytics", "controlplane/postgres/scoped", "migrations",
@@ -69,15 +69,14 @@ var layers = []layer{
 		"controlplane/postgres/scoped", "controlplane", "controlplane/rollup", "api/clickbatch",
 		"internal", "",
 	}},
-	{path: "controlplane/postgres/scoped", mayUse: []string{"controlplane", "controlplane/limit", ""}},
+	{path: "controlplane/postgres/scoped", mayUse: []string{"controlplane", "internal", ""}},
 	{path: "controlplane/backup", mayUse: []string{"migrations", "controlplane", "internal", ""}},
 	{path: "migrations"},
 	{path: "web", stdOnly: true},
 	{path: "edge/enrol", mayUse: []string{"controlplane/fleet", "replication", "api", "internal", ""}},
 	{path: "controlplane/fleet", mayUse: []string{"controlplane", "replication", "rules", ""}},
 	{path: "controlplane", mayUse: []string{
-		"controlplane/limit", "controlplane/target", "replication", "rules/budget", "rules", "keyrange",
-		"internal", "",
+		"controlplane/target", "replication", "rules/budget", "rules", "keyrange", "internal", "",
 	}},
 	{path: "controlplane/limit"},
 	{path: "controlplane/target", mayUse: []string{""}},

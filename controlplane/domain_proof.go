@@ -84,10 +84,10 @@ func (s *Domains) Verify(ctx context.Context, actor Actor, id waypost.DomainID) 
 	case d.State == DomainApproved:
 		return none(waypost.Errorf(waypost.EInvalid, "the domain %s needs no proof: it is approved", d.Host))
 	}
-	if !s.lookups.TryTake(actor.Workspace, 1) {
+	if !s.lookups.TryAcquire(actor.Workspace, 1) {
 		return none(waypost.Errorf(waypost.EUnavailable, "too many domains are being verified: try again in a moment"))
 	}
-	defer s.lookups.Return(actor.Workspace, 1)
+	defer s.lookups.Release(actor.Workspace, 1)
 	found, err := s.lookUp(ctx, d.Host)
 	if err != nil {
 		return none(err)

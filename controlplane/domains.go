@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/controlplane/limit"
 	"waypost/controlplane/target"
+	"waypost/internal/semaphore"
 )
 
 // DomainStore keeps the domains, under whose hosts codes are unique. Every change is in
@@ -95,7 +95,7 @@ type Domains struct {
 	ofAPI        func(host string) bool // names of the API
 	allowPrivate bool                   // targets may be local names and private addresses
 	resolver     Resolver
-	lookups      *limit.Shares[waypost.WorkspaceID] // that clients ask for
+	lookups      *semaphore.Keyed[waypost.WorkspaceID] // that clients ask for
 	log          *slog.Logger
 
 	table atomic.Pointer[hostTable]
@@ -111,7 +111,7 @@ type hostTable struct {
 func newDomains(cfg *Config) *Domains {
 	return &Domains{
 		store: cfg.Stores.Domains, owns: cfg.OwnHosts, ofAPI: cfg.APIHosts, allowPrivate: cfg.AllowPrivateTargets,
-		resolver: cfg.Resolver, lookups: limit.NewShares[waypost.WorkspaceID](proofLookups, proofLookupsOfOne), log: cfg.Logger,
+		resolver: cfg.Resolver, lookups: semaphore.NewKeyed[waypost.WorkspaceID](proofLookups, proofLookupsOfOne), log: cfg.Logger,
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"waypost"
-	"waypost/controlplane/limit"
+	"waypost/internal/semaphore"
 	"waypost/rules"
 )
 
@@ -22,27 +22,27 @@ const MaxBulkPasswords = 10
 // who sign in, nor the other way round. One workspace has half of the places.
 type linkPasswords struct {
 	queue  passwords
-	places *limit.Shares[waypost.WorkspaceID]
+	places *semaphore.Keyed[waypost.WorkspaceID]
 }
 
 const tooManyPasswords = "too many passwords are set at once"
 
 func newLinkPasswords() linkPasswords {
 	const places = passwordsAtOnce + passwordsWaiting
-	return linkPasswords{queue: passwords{busy: tooManyPasswords}, places: limit.NewShares[waypost.WorkspaceID](places, places/2)}
+	return linkPasswords{queue: passwords{busy: tooManyPasswords}, places: semaphore.NewKeyed[waypost.WorkspaceID](places, places/2)}
 }
 
 // turn waits for a free slot like passwords.turn, in a place of a workspace.
 func (p *linkPasswords) turn(ctx context.Context, ws waypost.WorkspaceID) (done func(), err error) {
-	if !p.places.TryTake(ws, 1) {
+	if !p.places.TryAcquire(ws, 1) {
 		return nil, waypost.Errorf(waypost.EUnavailable, tooManyPasswords)
 	}
 	leave, err := p.queue.turn(ctx)
 	if err != nil {
-		p.places.Return(ws, 1)
+		p.places.Release(ws, 1)
 		return nil, err
 	}
-	return func() { leave(); p.places.Return(ws, 1) }, nil
+	return func() { leave(); p.places.Release(ws, 1) }, nil
 }
 
 // verifier makes the verifier of a password for a workspace: EInvalid for a bad one,

@@ -116,7 +116,7 @@ func TestLinkPasswords_OneWorkspaceLeavesPlacesToOthers(t *testing.T) {
 		end()
 		wg.Wait()
 		for range 17 {
-			require.True(t, p.places.TryTake(8, 1), "all places were returned")
+			require.True(t, p.places.TryAcquire(8, 1), "all places were returned")
 		}
 	})
 }

@@ -35,15 +35,6 @@ const (
 	// itemsPerRequest is the number of links or keys in a request that count as a further
 	// one.
 	itemsPerRequest = 100
-
-	// signInsAtOnce bounds the passwords from one address that are checked, or wait for
-	// it, at the same moment.
-	signInsAtOnce = 4
-
-	// passwordsAtOnce bounds the passwords from all addresses that are checked at the same
-	// moment, and passwordsWaiting the passwords that wait for it. Package controlplane
-	// computes fewer at a time.
-	passwordsAtOnce, passwordsWaiting = 4, 64
 )
 
 // authenticator finds out who sends a request, and bounds guesses and requests.
@@ -52,8 +43,7 @@ type authenticator struct {
 	anonymous *controlplane.Actor // nil: requests without a credential are refused
 	baseHost  string
 	limits    Limits
-	signIns   *limit.AtOnce
-	passwords *limit.Lines
+	signIns   *signIns
 	origins   *http.CrossOriginProtection
 	metrics   metrics
 }
@@ -181,15 +171,10 @@ func (a *authenticator) checkCredential(ctx context.Context, p presented, check 
 		return tooMany("too many attempts to authenticate have failed", retry)
 	}
 	if p.kind == "password" { // its check takes memory and time
-		leave, ok := a.signIns.Enter(p.from)
-		if !ok {
+		leave, err := a.signIns.enter(ctx, p.from)
+		if err != nil {
 			a.metrics.limited.WithLabelValues("sign-ins").Inc()
-			return tooMany("too many are signing in at once from this network", time.Second)
-		}
-		defer leave()
-		if leave, ok = a.passwords.Enter(ctx, p.from); !ok {
-			a.metrics.limited.WithLabelValues("sign-ins").Inc()
-			return waypost.Errorf(waypost.EUnavailable, "too many are signing in at once")
+			return err
 		}
 		defer leave()
 	}

@@ -58,12 +58,12 @@ func registerExport(rt *router, a *linksAPI) {
 func (a *linksAPI) export(ctx context.Context, in *exportInput) (*exporter, error) {
 	e := &exporter{a: a, actor: actorFrom(ctx), left: in.Limit, endless: in.Limit == 0, format: in.Format, raw: in.Raw}
 	e.request = controlplane.ListRequest{LinkFilter: in.filter(), Order: controlplane.NewestFirst, Cursor: in.After}
-	if !a.exports.TryTake(e.actor.Workspace, 1) {
+	if !a.exports.TryAcquire(e.actor.Workspace, 1) {
 		return nil, errManyExports
 	}
 	var err error
 	if e.first, err = e.page(ctx); err != nil {
-		a.exports.Return(e.actor.Workspace, 1)
+		a.exports.Release(e.actor.Workspace, 1)
 		return nil, err
 	}
 	return e, nil
@@ -87,7 +87,7 @@ type exporter struct {
 
 // respond writes the export. HEAD gets the headers of one without links.
 func (e *exporter) respond(w http.ResponseWriter, r *http.Request) {
-	defer e.a.exports.Return(e.actor.Workspace, 1)
+	defer e.a.exports.Release(e.actor.Workspace, 1)
 	if e.asked = r; r.Method == http.MethodHead {
 		e.first = controlplane.Page{}
 	}
@@ -100,10 +100,10 @@ func (e *exporter) respond(w http.ResponseWriter, r *http.Request) {
 func (e *exporter) page(ctx context.Context) (controlplane.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.a.timeout)
 	defer cancel()
-	if !e.a.pages.Take(ctx, e.actor.Workspace) {
+	if !e.a.pages.Acquire(ctx, e.actor.Workspace) {
 		return controlplane.Page{}, errManyExports
 	}
-	defer e.a.pages.Return(e.actor.Workspace, 1)
+	defer e.a.pages.Release(e.actor.Workspace, 1)
 	e.request.Limit = controlplane.MaxListed
 	if !e.endless {
 		e.request.Limit = min(e.left, controlplane.MaxListed)

@@ -21,7 +21,7 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
-	"waypost/controlplane/limit"
+	"waypost/internal/semaphore"
 )
 
 // Config holds the services and settings of the API. Many goroutines call the services at
@@ -101,21 +101,20 @@ func New(c Config) http.Handler {
 	metrics := newMetrics(c.Metrics)
 	auth := &authenticator{
 		access: c.Access, anonymous: c.Anonymous, baseHost: urls.host, limits: c.Limits,
-		signIns:   limit.NewAtOnce(signInsAtOnce),
-		passwords: limit.NewLines(passwordsAtOnce, passwordsWaiting), origins: http.NewCrossOriginProtection(), metrics: metrics,
+		signIns: newSignIns(), origins: http.NewCrossOriginProtection(), metrics: metrics,
 	}
 	rt := &router{
 		mux: http.NewServeMux(), console: c.Console, document: newDocument(c.Version, c.BaseURL, c.Anonymous != nil), auth: auth,
 		timeout: c.RequestTimeout, log: c.Logger, metrics: metrics,
-		large:       limit.NewShares[waypost.WorkspaceID](largeAtOnce, largeAtOnceOfOne),
-		largeMemory: limit.NewShares[waypost.WorkspaceID](largeMemory, largeMemoryOfOne),
+		large:       semaphore.NewKeyed[waypost.WorkspaceID](largeAtOnce, largeAtOnceOfOne),
+		largeMemory: semaphore.NewKeyed[waypost.WorkspaceID](largeMemory, largeMemoryOfOne),
 	}
 	registerService(rt, &c)
 	registerLinks(rt, &linksAPI{
 		links: c.Links, budgets: c.Budgets, blocks: c.Blocks, orders: c.Orders, urls: urls, waiter: c.Fleet, auth: auth,
 		timeout: c.RequestTimeout, now: c.Now, contact: c.Contact,
-		exports: limit.NewShares[waypost.WorkspaceID](maxExports, maxTheirs),
-		pages:   limit.NewShares[waypost.WorkspaceID](exportPages, exportPages/2),
+		exports: semaphore.NewKeyed[waypost.WorkspaceID](maxExports, maxTheirs),
+		pages:   semaphore.NewKeyed[waypost.WorkspaceID](exportPages, exportPages/2),
 	})
 	registerStatistics(rt, &statisticsAPI{clicks: c.Clicks})
 	registerKeys(rt, &keysAPI{keys: c.Keys, auth: auth})

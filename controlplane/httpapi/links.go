@@ -13,7 +13,7 @@ import (
 	"waypost/api"
 	"waypost/api/linkfields"
 	"waypost/controlplane"
-	"waypost/controlplane/limit"
+	"waypost/internal/semaphore"
 	"waypost/rules"
 )
 
@@ -88,8 +88,8 @@ type linksAPI struct {
 	timeout time.Duration
 	contact string
 	now     func() time.Time
-	exports *limit.Shares[waypost.WorkspaceID]
-	pages   *limit.Shares[waypost.WorkspaceID] // of exports that are read at the same moment
+	exports *semaphore.Keyed[waypost.WorkspaceID]
+	pages   *semaphore.Keyed[waypost.WorkspaceID] // of exports that are read at the same moment
 }
 
 // repeatable is for requests that may be sent again without a second effect.

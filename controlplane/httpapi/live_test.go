@@ -14,6 +14,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
 )
 
@@ -196,7 +197,7 @@ type leftNodes struct {
 	once  sync.Once
 }
 
-func (n *leftNodes) Credentials(ctx context.Context, by controlplane.Actor) ([]controlplane.NodeCredential, error) {
+func (n *leftNodes) Credentials(ctx context.Context, by controlplane.Actor) ([]fleet.NodeCredential, error) {
 	n.once.Do(func() {
 		close(n.asked)
 		<-ctx.Done()

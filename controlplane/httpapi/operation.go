@@ -260,7 +260,7 @@ var errManyLarge = waypost.Errorf(waypost.EUnavailable, "too many large requests
 // Read implements io.Reader.
 func (l *largeBody) Read(p []byte) (int, error) {
 	if l.left == 0 {
-		if !l.rt.largeMemory.TryTake(l.of, largeStep) {
+		if !l.rt.largeMemory.TryAcquire(l.of, largeStep) {
 			return 0, errManyLarge
 		}
 		l.taken, l.left = l.taken+largeStep, largeStep
@@ -272,7 +272,7 @@ func (l *largeBody) Read(p []byte) (int, error) {
 
 // enter waits until the body, which has been read, may be answered.
 func (l *largeBody) enter(ctx context.Context) error {
-	if l.entered = l.rt.large.Take(ctx, l.of); !l.entered {
+	if l.entered = l.rt.large.Acquire(ctx, l.of); !l.entered {
 		return errManyLarge
 	}
 	return nil
@@ -280,10 +280,10 @@ func (l *largeBody) enter(ctx context.Context) error {
 
 func (l *largeBody) leave() {
 	if l.taken > 0 {
-		l.rt.largeMemory.Return(l.of, l.taken)
+		l.rt.largeMemory.Release(l.of, l.taken)
 	}
 	if l.entered {
-		l.rt.large.Return(l.of, 1)
+		l.rt.large.Release(l.of, 1)
 	}
 }
 

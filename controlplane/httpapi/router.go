@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/controlplane/limit"
+	"waypost/internal/semaphore"
 )
 
 // router finds the operation for a request, and answers requests that have none.
@@ -24,8 +24,8 @@ type router struct {
 	log      *slog.Logger
 	metrics  metrics
 
-	large       *limit.Shares[waypost.WorkspaceID] // of requests with a large body that are answered
-	largeMemory *limit.Shares[waypost.WorkspaceID] // bytes
+	large       *semaphore.Keyed[waypost.WorkspaceID] // of requests with a large body that are answered
+	largeMemory *semaphore.Keyed[waypost.WorkspaceID] // bytes
 }
 
 // ServeHTTP answers every request: counted, and without ending the process when a handler

@@ -158,6 +158,18 @@ func place(from netip.Addr, account string) [32]byte {
 
 func prefixOf(credential string) string { return credential[:min(len(credential), PrefixLength)] }
 
+// Around returns the network around an address, a /24 or a /48: a client with many
+// addresses has adjacent ones. Clients without an address share one.
+func Around(addr netip.Addr) netip.Prefix {
+	one := Network(addr).Addr()
+	bits := 24
+	if one.Is6() {
+		bits = 48
+	}
+	p, _ := one.Prefix(bits) // zero without an address
+	return p
+}
+
 // Network returns the network that counts as one address: an IPv4 address, or the /64 of
 // an IPv6 address, because one host has all of it.
 func Network(addr netip.Addr) netip.Prefix {

@@ -69,11 +69,10 @@ func hostOf(at *net.TCPAddr) string {
 
 // order is a certificate that is being asked for.
 type order struct {
-	owner    Owner
-	newcomer bool          // the owner had none in the hour before
-	waiting  int           // visitors
-	done     chan struct{} // closed when it is there, or err is
-	err      error
+	owner   Owner
+	waiting int           // visitors
+	done    chan struct{} // closed when it is there, or err is
+	err     error
 }
 
 // failure says how often a name was refused in a row, and until when the authority is
@@ -162,22 +161,11 @@ func (c *Certificates) join(name string, owner Owner) (*order, error) {
 		if f, ok := c.failed[name]; ok && now.Before(f.until) {
 			return nil, errLater
 		}
-		own := 0
-		for _, other := range c.orders {
-			if other.owner == owner {
-				own++
-			}
-		}
-		newcomer, most := c.budget.newcomer(owner, now), maxOrders
-		if !newcomer {
-			most--
-		}
-		if len(c.orders) >= most || own >= maxOwnersOrders {
+		if !c.places.TryAcquire(owner, 1) {
 			c.metrics.busy.Inc()
 			return nil, errBusy
 		}
-		c.budget.asked[owner] = now
-		o = &order{owner: owner, newcomer: newcomer, done: make(chan struct{})}
+		o = &order{owner: owner, done: make(chan struct{})}
 		c.orders[name] = o
 		c.running.Go(func() { c.fill(o, name) })
 	}
@@ -269,6 +257,7 @@ func (c *Certificates) fill(o *order, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.orders, name)
+	c.places.Release(o.owner, 1)
 	switch {
 	case err == nil:
 		c.got(name, cert)

@@ -21,6 +21,8 @@ import (
 	"github.com/caddyserver/certmagic"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+
+	"waypost/internal/semaphore"
 )
 
 // Config says where certificates come from: files, an authority, or both, and then
@@ -64,8 +66,8 @@ type Config struct {
 
 // Bounds on what visitors can set in motion.
 const (
-	maxOrders       = 4                // at the authority at once; the last is for newcomers
-	maxOwnersOrders = maxOrders / 2    // of one owner
+	maxOrders       = 8                // at the authority at once
+	maxOwnersOrders = 2                // of one owner
 	maxWaiting      = 64               // visitors that wait for one certificate
 	maxLoading      = 64               // visitors whose certificate is looked for in the storage
 	orderTime       = 50 * time.Second // for one certificate, before it counts as failed
@@ -91,8 +93,9 @@ type Certificates struct {
 	closed    bool
 	orders    map[string]*order // by name: those under way
 	failed    map[string]failure
-	unrenewed map[string]failure   // of certificates that still serve
-	stored    map[string]time.Time // by name: end of validity of what the storage has
+	unrenewed map[string]failure      // of certificates that still serve
+	stored    map[string]time.Time    // by name: end of validity of what the storage has
+	places    *semaphore.Keyed[Owner] // of orders under way
 	budget    budget
 
 	warned rate.Sometimes
@@ -123,7 +126,8 @@ func New(cfg Config) (*Certificates, error) {
 	}
 	c := &Certificates{
 		loading: make(chan struct{}, maxLoading),
-		budget:  budget{limit: cfg.OrdersPerHour, asked: map[Owner]time.Time{}}, warned: rate.Sometimes{First: 1, Interval: time.Minute},
+		places:  semaphore.NewKeyed[Owner](maxOrders, maxOwnersOrders),
+		budget:  newBudget(cfg.OrdersPerHour), warned: rate.Sometimes{First: 1, Interval: time.Minute},
 		cfg: cfg, metrics: newMeters(), orders: map[string]*order{}, failed: map[string]failure{}, unrenewed: map[string]failure{},
 		stored: map[string]time.Time{},
 	}

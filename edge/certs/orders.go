@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Owner identifies whose a name is: owners have equal shares of what an authority may be
@@ -22,50 +24,48 @@ type Resolver interface {
 // lookupTime bounds the search for the addresses of a name.
 const lookupTime = 5 * time.Second
 
-// budget remembers the orders of the last hour.
+// budget bounds the orders of all owners, and of each.
 type budget struct {
-	limit int                 // orders in an hour
-	spent []expense           // oldest first
-	asked map[Owner]time.Time // when an owner's latest order began, whether or not it was spent
+	perHour int
+	all     *rate.Limiter
+	owners  map[Owner]*rate.Limiter // of those that have not all of their orders left
 }
 
-type expense struct {
-	at    time.Time
-	owner Owner
+func newBudget(perHour int) budget {
+	return budget{perHour: perHour, all: hourly(perHour), owners: map[Owner]*rate.Limiter{}}
 }
 
-// newcomer reports whether an owner began no order in the last hour.
-func (b *budget) newcomer(owner Owner, now time.Time) bool {
-	maps.DeleteFunc(b.asked, func(_ Owner, at time.Time) bool { return now.Sub(at) >= time.Hour })
-	_, asked := b.asked[owner]
-	return !asked
+func hourly(n int) *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(float64(n)/time.Hour.Seconds()), n)
 }
 
-// allows reports whether one more order may be made now. An owner has half of the hour's
-// orders, and the last sixth is for newcomers, so that a few owners do not take them all.
-func (b *budget) allows(owner Owner, newcomer bool, now time.Time) bool {
-	b.spent = slices.DeleteFunc(b.spent, func(e expense) bool { return now.Sub(e.at) >= time.Hour })
-	own := 0
-	for _, e := range b.spent {
-		if e.owner == owner {
-			own++
-		}
+// of returns the limit of an owner, which has half of all orders.
+func (b *budget) of(owner Owner, now time.Time) *rate.Limiter {
+	maps.DeleteFunc(b.owners, func(_ Owner, l *rate.Limiter) bool { return l.TokensAt(now) >= float64(l.Burst()) })
+	l := b.owners[owner]
+	if l == nil {
+		l = hourly(max(1, b.perHour/2))
+		b.owners[owner] = l
 	}
-	limit := b.limit
-	if !newcomer {
-		limit -= b.limit / 6
-	}
-	return len(b.spent) < limit && own < max(1, b.limit/2)
+	return l
 }
 
-func (b *budget) spend(owner Owner, now time.Time) { b.spent = append(b.spent, expense{now, owner}) }
+// allows reports whether one more order of an owner may be made now.
+func (b *budget) allows(owner Owner, now time.Time) bool {
+	return b.all.TokensAt(now) >= 1 && b.of(owner, now).TokensAt(now) >= 1
+}
+
+func (b *budget) spend(owner Owner, now time.Time) {
+	b.all.AllowN(now, 1)
+	b.of(owner, now).AllowN(now, 1)
+}
 
 // mayAsk decides whether the authority is asked for a name: there are orders left, and
 // the name leads to this edge or to a listed address, where the authority would look for
 // the proof. It counts the order.
 func (c *Certificates) mayAsk(ctx context.Context, name string, o *order) error {
 	c.mu.Lock()
-	allowed := c.budget.allows(o.owner, o.newcomer, c.cfg.Clock())
+	allowed := c.budget.allows(o.owner, c.cfg.Clock())
 	c.mu.Unlock()
 	if !allowed {
 		return c.overBudget()
@@ -76,7 +76,7 @@ func (c *Certificates) mayAsk(ctx context.Context, name string, o *order) error 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := c.cfg.Clock(); c.budget.allows(o.owner, o.newcomer, now) {
+	if now := c.cfg.Clock(); c.budget.allows(o.owner, now) {
 		c.budget.spend(o.owner, now)
 		return nil
 	}

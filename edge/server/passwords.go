@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"crypto/subtle"
 	"net/url"
-	"slices"
 	"strconv"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -15,6 +13,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"waypost"
+	"waypost/internal/semaphore"
 	"waypost/rules"
 )
 
@@ -31,44 +30,20 @@ const (
 
 // hashing lets passwords be hashed one at a time.
 type hashing struct {
-	turn chan struct{}
-
-	mu      sync.Mutex
-	waiting []*leaky // the buckets of the visitors' neighbours
+	places *semaphore.Keyed[*leaky] // by the buckets of the visitors' neighbours
+	turn   chan struct{}
 }
 
-func newHashing() *hashing { return &hashing{turn: make(chan struct{}, 1)} }
-
-// enter takes a place for a password, and reports false when too many wait.
-func (h *hashing) enter(neighbours *leaky) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	own := 0
-	for _, other := range h.waiting {
-		if other == neighbours {
-			own++
-		}
-	}
-	if len(h.waiting) >= maxHashing || own >= maxNeighboursHashing {
-		return false
-	}
-	h.waiting = append(h.waiting, neighbours)
-	return true
-}
-
-func (h *hashing) leave(neighbours *leaky) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	i := slices.Index(h.waiting, neighbours)
-	h.waiting = slices.Delete(h.waiting, i, i+1)
+func newHashing() *hashing {
+	return &hashing{places: semaphore.NewKeyed[*leaky](maxHashing, maxNeighboursHashing), turn: make(chan struct{}, 1)}
 }
 
 // compare compares a password with a verifier. It reports busy when too many wait.
 func (h *hashing) compare(v *rules.Password, password []byte, neighbours *leaky) (same, busy bool) {
-	if !h.enter(neighbours) {
+	if !h.places.TryAcquire(neighbours, 1) {
 		return false, true
 	}
-	defer h.leave(neighbours)
+	defer h.places.Release(neighbours, 1)
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()
 	hash := argon2.IDKey(password, v.Salt[:], uint32(v.Passes), v.Memory, v.Lanes, uint32(len(v.Hash)))

@@ -41,19 +41,19 @@ func TestHashing_NeighboursHaveTwoOfThePlaces(t *testing.T) {
 	h := newHashing()
 	var all [5]leaky
 	for i := range 4 {
-		require.True(t, h.enter(&all[i]))
-		require.True(t, h.enter(&all[i]))
-		require.False(t, h.enter(&all[i]))
+		require.True(t, h.places.TryAcquire(&all[i], 1))
+		require.True(t, h.places.TryAcquire(&all[i], 1))
+		require.False(t, h.places.TryAcquire(&all[i], 1))
 	}
-	require.False(t, h.enter(&all[4]), "all places are taken")
-	h.leave(&all[1])
-	require.True(t, h.enter(&all[4]))
-	h.leave(&all[2])
+	require.False(t, h.places.TryAcquire(&all[4], 1), "all places are taken")
+	h.places.Release(&all[1], 1)
+	require.True(t, h.places.TryAcquire(&all[4], 1))
+	h.places.Release(&all[2], 1)
 	_, busy := h.compare(&rules.Password{Memory: 8, Passes: 1, Lanes: 1}, nil, &all[0])
 	require.True(t, busy)
 	_, busy = h.compare(&rules.Password{Memory: 8, Passes: 1, Lanes: 1}, nil, &all[2])
 	require.False(t, busy)
-	require.Len(t, h.waiting, 7, "the place is free again")
+	require.Equal(t, 7, h.places.Held(), "the place is free again")
 }
 
 func TestWantsGerman_ByThePreferredLanguage(t *testing.T) {

@@ -6,13 +6,15 @@ import (
 	"sync/atomic"
 
 	listeners "waypost/internal/listener"
+	"waypost/internal/semaphore"
 )
 
 // registry holds every open connection, so that limits are kept and waiting connections
 // can be ended. It is locked when a connection opens and closes, never for a request.
 type registry struct {
-	metrics *metrics
-	limit   int // connections in all
+	metrics   *metrics
+	limit     int // connections in all
+	byAddress *semaphore.Keyed[netip.Addr]
 
 	open   atomic.Int64
 	ending atomic.Bool // a connection ends after its answer
@@ -20,7 +22,6 @@ type registry struct {
 	mu struct {
 		sync.Mutex
 		first       *conn
-		byAddress   listeners.Addresses
 		endingNew   bool          // a connection ends before its first request
 		empty       chan struct{} // closed when no connection is left after end
 		emptyClosed bool
@@ -35,8 +36,8 @@ type registryEntry struct {
 }
 
 func newRegistry(m *metrics, limit, perAddress int) *registry {
-	r := &registry{metrics: m, limit: limit}
-	r.mu.byAddress, r.mu.empty = listeners.NewAddresses(perAddress), make(chan struct{})
+	r := &registry{metrics: m, limit: limit, byAddress: semaphore.NewKeyed[netip.Addr](limit, perAddress)}
+	r.mu.empty = make(chan struct{})
 	return r
 }
 
@@ -67,10 +68,10 @@ func (r *registry) addConn(c *conn) bool {
 // many. Trusted proxies and peers without an address are not limited.
 func (r *registry) count(c *conn) bool {
 	address := listeners.Network(c.peer)
-	if c.trusted {
-		address = netip.Addr{}
+	if c.trusted || !address.IsValid() {
+		return true
 	}
-	if !r.mu.byAddress.Add(address) {
+	if !r.byAddress.TryAcquire(address, 1) {
 		r.metrics.refused[refusedAddress].Add(1)
 		return false
 	}
@@ -91,8 +92,10 @@ func (r *registry) recount(c *conn) bool {
 }
 
 func (r *registry) uncount(c *conn) {
-	r.mu.byAddress.Remove(c.entry.address)
-	c.entry.address = netip.Addr{}
+	if c.entry.address.IsValid() {
+		r.byAddress.Release(c.entry.address, 1)
+		c.entry.address = netip.Addr{}
+	}
 }
 
 // remove removes a connection. A second call does nothing.

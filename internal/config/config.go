@@ -108,7 +108,7 @@ type TLS struct {
 	KeyFile       string   `yaml:"key_file" flag:"tls-key-file" help:"its private key, PEM"`
 	ACMEDirectory string   `yaml:"acme_directory" flag:"tls-acme-directory" help:"certificate authority to ask for the domains that this edge knows, such as https://acme-v02.api.letsencrypt.org/directory; naming one is agreeing to its terms"`
 	Email         string   `yaml:"email" flag:"tls-email" help:"where the authority reaches you; may be left out"`
-	OrdersPerHour int      `yaml:"orders_per_hour" flag:"tls-orders-per-hour" help:"most certificates to ask the authority for in an hour; domains of one workspace have at most half of them; 0: 60"`
+	OrdersPerHour int      `yaml:"orders_per_hour" flag:"tls-orders-per-hour" help:"certificates to ask the authority for in an hour, on average, and as many at once; domains of one workspace have at most half of them; 0: 60"`
 	Addresses     []string `yaml:"addresses" flag:"tls-addresses" help:"public addresses of the edges, if this machine has others, as behind a load balancer; the authority is asked only for names that lead to one of these or to this machine"`
 	DNSResolvers  []string `yaml:"dns_resolvers" flag:"tls-dns-resolvers" help:"resolvers that say where names lead, HOST:PORT; empty: those of the system"`
 	Storage       string   `yaml:"storage" flag:"tls-storage" help:"directory of the authority's certificates, shared by all edges of the same domains; default: tls in the data directory"`

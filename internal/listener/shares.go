@@ -1,82 +1,83 @@
 package listener
 
 import (
-	"container/list"
 	"context"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"waypost/internal/semaphore"
 )
 
 const (
-	// provenShare is the part of the connections, one in this many, that is kept for
-	// clients that prove who they are.
-	provenShare = 10
+	// keptShare is the part of the connections, one in this many, that is kept for trials.
+	keptShare = 10
 
-	// maxTrials bounds the connections on trial, and maxTheirTrials those of one address.
-	maxTrials, maxTheirTrials = 256, 32
+	// maxTrials bounds the connections of one address on trial, so that a flood from sixty
+	// addresses leaves trials of 10,000 connections to others.
+	maxTrials = 16
 
 	defaultPatience = 2 * time.Second
 )
 
 // SharesConfig configures Shares.
 type SharesConfig struct {
-	Most       int                   // connections in all
+	Most       int                   // connections of clients, and as many of proven ones
 	PerAddress int                   // connections of one address, as [Network] has it
 	Exempt     func(netip.Addr) bool // addresses without a limit of their own; nil: none
 	Patience   time.Duration         // of a trial; default 2 s
 }
 
-// Shares is a listener that bounds connections, and keeps a share of them for clients
-// that the server knows. A connection above a limit is accepted on trial: the server has
-// to prove it at its first request, or to close it. A trial ends after a time, and before
-// that when newer ones need its place, so that a flood leaves time for a proof.
-//
-// A proven connection belongs to the kept share, and counts for its address no more.
+// Shares is a listener that bounds connections. A connection above a limit is accepted on
+// trial, because it may be of a client that the server knows: the server has to prove it
+// at its first request, or to close it, and the trial ends after a time. A proven
+// connection leaves its place to another.
 type Shares struct {
 	net.Listener
-	cfg SharesConfig
+	exempt   func(netip.Addr) bool
+	patience time.Duration
 
-	mu        sync.Mutex
-	general   int
-	proven    int
-	trials    list.List // of *Place, the oldest first
-	addresses Addresses
-	refused   uint64
+	general, trials, proven *share
+	exempted                atomic.Uint64 // connections
+	refused                 atomic.Uint64
+}
+
+type share = semaphore.Keyed[client]
+
+// client is an address that has its part of a share. A connection without a limit of its
+// own is a client by its number.
+type client struct {
+	network netip.Addr
+	number  uint64
 }
 
 // NewShares bounds the connections of a listener.
 func NewShares(ln net.Listener, cfg SharesConfig) *Shares {
-	if cfg.Exempt == nil {
-		cfg.Exempt = func(netip.Addr) bool { return false }
+	kept := max(1, cfg.Most/keptShare)
+	s := &Shares{
+		Listener: ln, exempt: cfg.Exempt, patience: cfg.Patience,
+		general: semaphore.NewKeyed[client](cfg.Most-kept, cfg.PerAddress),
+		trials:  semaphore.NewKeyed[client](kept, max(1, min(maxTrials, kept/2))),
+		proven:  semaphore.NewKeyed[client](cfg.Most, cfg.Most),
 	}
-	if cfg.Patience <= 0 {
-		cfg.Patience = defaultPatience
+	if s.patience <= 0 {
+		s.patience = defaultPatience
 	}
-	return &Shares{Listener: ln, cfg: cfg, addresses: NewAddresses(cfg.PerAddress)}
+	return s
 }
 
 // Place is a connection that Shares has accepted. A nil Place is in no share.
 type Place struct {
 	net.Conn
 	shares *Shares
+	client client
 
-	// The lock of shares guards these.
-	share   share
-	network netip.Addr    // that counts it; zero: none
-	trial   *list.Element // in shares.trials
-	timer   *time.Timer   // that ends the trial
+	mu    sync.Mutex
+	share *share      // nil: closed
+	timer *time.Timer // that ends a trial; nil: there was none
 }
-
-type share int
-
-const (
-	outside share = iota
-	general
-	onTrial
-	proven
-)
 
 // Accept returns the next connection that finds a place.
 func (s *Shares) Accept() (net.Conn, error) {
@@ -94,131 +95,84 @@ func (s *Shares) Accept() (net.Conn, error) {
 // admit finds a place for a connection, or refuses it and returns nil.
 func (s *Shares) admit(c net.Conn) *Place {
 	p := &Place{Conn: c, shares: s}
-	if at, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil && !s.cfg.Exempt(at.Addr()) {
-		p.network = Network(at.Addr())
+	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil || s.exempt != nil && s.exempt(at.Addr()) {
+		p.client.number = s.exempted.Add(1)
+	} else {
+		p.client.network = Network(at.Addr())
 	}
-	s.mu.Lock()
-	taken := s.proven + s.trials.Len()
-	if s.general < s.cfg.Most-max(s.kept(), taken) && s.addresses.Add(p.network) {
-		s.general++
-		p.share = general
-		s.mu.Unlock()
-		return p
-	}
-	loser := s.try(p, s.general+taken >= s.cfg.Most)
-	s.mu.Unlock()
-	if loser != nil {
-		Refuse(loser.Conn) // its own Close has nothing left to do
-	}
-	if loser == p {
+	switch {
+	case s.general.TryAcquire(p.client, 1):
+		p.share = s.general
+	case s.trials.TryAcquire(p.client, 1):
+		p.mu.Lock()
+		p.share, p.timer = s.trials, time.AfterFunc(s.patience, p.expire)
+		p.mu.Unlock()
+	default:
+		s.refused.Add(1)
+		Refuse(c)
 		return nil
 	}
 	return p
 }
 
-// kept returns how many connections are kept for proven ones.
-func (s *Shares) kept() int { return max(1, s.cfg.Most/provenShare) }
-
-// try takes a connection on trial. It returns the connection that has to be closed for
-// it, which may be the new one.
-func (s *Shares) try(p *Place, full bool) (loser *Place) {
-	theirs, oldest := 0, (*Place)(nil)
-	for e := s.trials.Front(); e != nil && p.network.IsValid(); e = e.Next() {
-		if other := e.Value.(*Place); other.network == p.network {
-			if theirs++; oldest == nil {
-				oldest = other
-			}
-		}
-	}
-	switch {
-	case theirs >= min(maxTheirTrials, s.kept()):
-		loser = oldest
-	case full || s.trials.Len() >= min(maxTrials, s.kept()):
-		if s.trials.Len() == 0 {
-			s.refused++
-			return p
-		}
-		loser = s.trials.Front().Value.(*Place)
-	}
-	if loser != nil {
-		s.drop(loser)
-		s.refused++
-	}
-	p.share, p.trial = onTrial, s.trials.PushBack(p)
-	p.timer = time.AfterFunc(s.cfg.Patience, p.expire)
-	return loser
-}
-
-// drop takes a connection out of its share.
-func (s *Shares) drop(p *Place) {
-	switch p.share {
-	case general:
-		s.general--
-		s.addresses.Remove(p.network)
-	case proven:
-		s.proven--
-	case onTrial:
-		s.trials.Remove(p.trial)
-		p.timer.Stop()
-	case outside:
-	}
-	p.share = outside
-}
-
 // expire ends a trial that has taken too long.
 func (p *Place) expire() {
-	s := p.shares
-	s.mu.Lock()
-	late := p.share == onTrial
+	p.mu.Lock()
+	late := p.share == p.shares.trials
 	if late {
-		s.drop(p)
-		s.refused++
+		p.share.Release(p.client, 1)
+		p.share = nil
 	}
-	s.mu.Unlock()
+	p.mu.Unlock()
 	if late {
-		Refuse(p.Conn)
+		p.shares.refused.Add(1)
+		Refuse(p.Conn) // its own Close has nothing left to do
 	}
 }
 
 // Close closes the connection, and leaves its place to another.
 func (p *Place) Close() error {
-	p.shares.mu.Lock()
-	p.shares.drop(p)
-	p.shares.mu.Unlock()
+	p.moveTo(nil)
 	return p.Conn.Close()
 }
 
-// OnTrial reports whether the connection has to be proven or closed.
-func (p *Place) OnTrial() bool {
-	if p == nil {
-		return false
-	}
-	p.shares.mu.Lock()
-	defer p.shares.mu.Unlock()
-	return p.share == onTrial
-}
-
-// Prove moves the connection to the kept share.
-func (p *Place) Prove() {
-	if p == nil {
+// moveTo exchanges the place of the connection for one in another share, which was
+// acquired; nil: for none.
+func (p *Place) moveTo(other *share) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.share != nil {
+		p.share.Release(p.client, 1)
+	} else if other != nil { // it was closed
+		other.Release(p.client, 1)
 		return
 	}
-	s := p.shares
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.share == general || p.share == onTrial {
-		s.drop(p)
-		p.share = proven
-		s.proven++
+	if p.share = other; p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
+func (p *Place) in(s *share) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.share == s
+}
+
+// OnTrial reports whether the connection has to be proven or closed.
+func (p *Place) OnTrial() bool { return p != nil && p.in(p.shares.trials) }
+
+// Prove moves the connection to the share of proven ones, if that has a place.
+func (p *Place) Prove() {
+	if p != nil && !p.in(p.shares.proven) && p.shares.proven.TryAcquire(p.client, 1) {
+		p.moveTo(p.shares.proven)
 	}
 }
 
 // Count returns how many connections are open, by share, and how many were closed or
 // refused above a limit without a proof.
 func (s *Shares) Count() (general, trials, proven int, refused uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.general, s.trials.Len(), s.proven, s.refused
+	return s.general.Held(), s.trials.Held(), s.proven.Held(), s.refused.Load()
 }
 
 type placeKey struct{}

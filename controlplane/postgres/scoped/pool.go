@@ -23,7 +23,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
-	"waypost/controlplane/limit"
+	"waypost/internal/semaphore"
 )
 
 // Pool holds the connections that all stores share. Each transaction runs in one
@@ -31,7 +31,7 @@ import (
 type Pool struct {
 	*pgxpool.Pool
 	Log     *slog.Logger
-	tenants *limit.Shares[waypost.WorkspaceID]
+	tenants *semaphore.Keyed[waypost.WorkspaceID]
 }
 
 // NewPool returns a pool without connections, which Connect opens.
@@ -58,8 +58,8 @@ const freeOfTenants = 4
 
 // newShares divides the connections of a pool among workspaces. One has at most half, so
 // that its slow requests leave the rest to others.
-func newShares(conns int32) *limit.Shares[waypost.WorkspaceID] {
-	return limit.NewShares[waypost.WorkspaceID](max(1, int(conns)-freeOfTenants), max(1, int(conns)/2))
+func newShares(conns int32) *semaphore.Keyed[waypost.WorkspaceID] {
+	return semaphore.NewKeyed[waypost.WorkspaceID](max(1, int(conns)-freeOfTenants), max(1, int(conns)/2))
 }
 
 // Share waits for a place in the share of a scope's workspace. Every transaction takes
@@ -69,10 +69,10 @@ func (p *Pool) Share(ctx context.Context, s Scope) (leave func(), err error) {
 	if s.sharer == 0 {
 		return func() {}, nil
 	}
-	if !p.tenants.Take(ctx, s.sharer) {
+	if !p.tenants.Acquire(ctx, s.sharer) {
 		return nil, waypost.WrapError(waypost.EUnavailable, "too many requests of this workspace use the database at once", ctx.Err())
 	}
-	return func() { p.tenants.Return(s.sharer, 1) }, nil
+	return func() { p.tenants.Release(s.sharer, 1) }, nil
 }
 
 // Scope bounds a transaction: the role that it takes on with its first statement, and the
