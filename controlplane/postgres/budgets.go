@@ -308,6 +308,7 @@ func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant 
 		claimed = claimed.Within(before.Granted)
 	}
 	after := knownAccount{before.Merge(claimed), cmp.Or(before.node, p.node)}
+	after.Spent = min(after.Spent, after.Used())
 	l.used += after.Used() - before.Used()
 	l.spent += after.Spent - before.Spent
 	grant := controlplane.BudgetGrant{State: controlplane.BudgetNone}

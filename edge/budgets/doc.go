@@ -1,7 +1,7 @@
 // Package budgets spends the clicks that the control plane grants an edge of the budgets
 // of links. Package rules/budget has the arithmetic.
 //
-// A redirect takes a click from a counter in memory. A goroutine asks for more ahead of
+// A redirect takes a click from a counter in memory. Goroutines ask for more ahead of
 // need; another one returns idle clicks and reports the spent ones. Every grant is
 // durable in a small file before its first click is spent. The file does not name spent
 // clicks: everything that a boot held when it was killed counts as spent.

@@ -124,7 +124,7 @@ type changed struct {
 	totals  budget.Totals
 }
 
-// questionsFor lists accounts that need clicks. The lock of the log is held.
+// questionsFor lists accounts that need clicks.
 func (l *ledger) questionsFor(due []*account) (report []question) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,8 +17,7 @@ import (
 
 // grantLog keeps the totals of an edge's accounts and the newest epoch on the disk. Its
 // lock is held from the plan of a change until the change is durable and in the ledger,
-// and while a report is made, so that the records are in the order of the changes and no
-// report is ahead of the disk. No visitor takes the lock.
+// so that the records are in the order of the changes. No visitor takes the lock.
 type grantLog struct {
 	dir      directory
 	boot     waypost.BootID // names the file
@@ -26,7 +25,9 @@ type grantLog struct {
 	logger   *slog.Logger
 	failures prometheus.Counter
 
-	broken atomic.Bool // the file cannot be written: no click is spent
+	broken    atomic.Bool   // the file cannot be written: no click is spent
+	epoch     atomic.Uint32 // the newest that was seen; changed with the lock
+	adoptions atomic.Int64  // how often files of other boots were taken over; so is it
 
 	mu        sync.Mutex
 	file      *os.File             // nil: there is none yet, or no more
@@ -34,24 +35,19 @@ type grantLog struct {
 	size      int64                // of the file
 	rewriteAt int64                // at that size the file is replaced
 	tried     time.Time            // when it was last to be replaced
-	epoch     uint32               // the newest that was seen
 	disk      diskID               // zero before the files of earlier boots were read
 	adopting  bool                 // the files of other boots are to be taken over
-	adoptions int                  // counts the times that this was done
 	lost      bool                 // a file of an earlier boot could not be read
 }
 
-// open makes the directory and the file. The lock is held, as for all methods.
-func (l *grantLog) open() error {
-	if err := os.MkdirAll(l.dir.root, 0o700); err != nil {
-		return err
-	}
-	return l.save()
-}
-
 // save writes the present state to a new file, with the accounts of earlier boots if they
-// are to be adopted.
+// are to be adopted. The lock is held, as for all methods except seeEpoch.
 func (l *grantLog) save() error {
+	if l.file == nil { // later the directory has to come back
+		if err := os.MkdirAll(l.dir.root, 0o700); err != nil {
+			return err
+		}
+	}
 	if !l.adopting {
 		return l.rewrite()
 	}
@@ -68,12 +64,12 @@ func (l *grantLog) save() error {
 			_, _ = rand.Read(l.disk[:]) // never fails
 		}
 	}
-	l.epoch = max(l.epoch, others.epoch)
+	l.epoch.Store(max(l.epoch.Load(), others.epoch))
 	l.ledger.inherit(others.accounts)
 	if err := l.rewrite(); err != nil {
 		return err
 	}
-	l.adoptions++
+	l.adoptions.Add(1)
 	if err := errors.Join(l.dir.setAside(others.damaged), l.dir.remove(others.files)); err != nil {
 		return err
 	}
@@ -83,7 +79,7 @@ func (l *grantLog) save() error {
 
 // rewrite replaces the file by one with the present state.
 func (l *grantLog) rewrite() error {
-	text := appendEpoch([]byte(magic), l.epoch)
+	text := appendEpoch([]byte(magic), l.epoch.Load())
 	if l.disk != (diskID{}) {
 		text = appendDisk(text, l.disk)
 	}
@@ -108,11 +104,7 @@ func (l *grantLog) mend() {
 		return
 	}
 	l.tried = now
-	err := os.MkdirAll(l.dir.root, 0o700)
-	if err == nil {
-		err = l.save()
-	}
-	if err != nil {
+	if err := l.save(); err != nil {
 		l.fail("cannot write the grants of click budgets", err)
 	}
 }
@@ -145,12 +137,18 @@ func (l *grantLog) append(records []byte) bool {
 	return true
 }
 
-// seeEpoch remembers an epoch, and returns the newest that was seen.
+// seeEpoch remembers an epoch, and returns the newest that was seen. The lock is not
+// held.
 func (l *grantLog) seeEpoch(epoch uint32) uint32 {
-	if epoch > l.epoch && l.append(appendEpoch(nil, epoch)) {
-		l.epoch = epoch
+	if epoch <= l.epoch.Load() {
+		return l.epoch.Load()
 	}
-	return l.epoch
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if epoch > l.epoch.Load() && l.append(appendEpoch(nil, epoch)) {
+		l.epoch.Store(epoch)
+	}
+	return l.epoch.Load()
 }
 
 func (l *grantLog) close() {

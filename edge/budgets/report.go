@@ -18,14 +18,16 @@ import (
 // everything that is left, and closes the store.
 func (s *Store) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { s.runAsks(ctx) })
+	for range askers {
+		running.Go(func() { s.runAsks(ctx) })
+	}
 	running.Go(func() { s.runReports(ctx) })
 	running.Wait()
 	s.close(ctx)
 }
 
-// runAsks asks for clicks that visitors wait for. It has a goroutine of its own, so that
-// no visitor waits for a report.
+// runAsks asks for clicks that visitors wait for. Several goroutines do, so that no
+// visitor waits until a report or the question of another visitor was answered.
 func (s *Store) runAsks(ctx context.Context) {
 	for {
 		select {
@@ -52,10 +54,7 @@ func (s *Store) gatherAsks(due []*account) []*account {
 // ask asks for clicks of accounts, and wakes the visitors who wait for them.
 func (s *Store) ask(ctx context.Context, due []*account) {
 	ok := s.introduce(ctx)
-	s.log.mu.Lock()
-	report := s.ledger.questionsFor(due)
-	s.log.mu.Unlock()
-	for page := range slices.Chunk(report, api.MaxEdgeBudgets) {
+	for page := range slices.Chunk(s.ledger.questionsFor(due), api.MaxEdgeBudgets) {
 		ok = ok && s.report(ctx, page)
 	}
 	for _, a := range due {
@@ -112,9 +111,7 @@ func (s *Store) collectNews() (report []question, durable bool) {
 // report sends one report, and takes the grants in the answer.
 func (s *Store) report(ctx context.Context, page []question) bool {
 	ctx = requestid.New(ctx)
-	s.log.mu.Lock()
 	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: s.log.seeEpoch(s.cfg.Epoch())}
-	s.log.mu.Unlock()
 	for _, q := range page {
 		w := wire(q.account.entry, q.shown)
 		w.Want = q.want
@@ -127,7 +124,8 @@ func (s *Store) report(ctx context.Context, page []question) bool {
 		return false
 	}
 	failpoint.Hit("grants: answered")
-	s.acceptGrants(page, &answer)
+	s.log.seeEpoch(answer.Epoch)
+	s.acceptGrants(answered{page, &answer})
 	return true
 }
 
@@ -146,18 +144,50 @@ func wire(e entry, a budget.Account) api.EdgeBudget {
 	}
 }
 
-// acceptGrants makes grants durable, and then lets their clicks be spent. An answer of an
-// older epoch than the edge has seen is of a history that was given up.
-func (s *Store) acceptGrants(page []question, answer *api.EdgeGrants) {
+// acceptGrants makes grants durable, and then lets their clicks be spent. Answers that
+// come while the disk works are accepted together. An answer of an older epoch than the
+// edge has seen is of a history that was given up.
+func (s *Store) acceptGrants(a answered) {
+	s.answers.put(a)
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
-	if answer.Epoch < s.log.seeEpoch(answer.Epoch) {
-		s.log.fail("ignored an answer", errors.New("the control plane's database is of an older epoch than this edge has seen"))
-		return
+	var plans []changed
+	for _, a := range s.answers.takeAll() { // empty: another goroutine has accepted this one
+		if a.answer.Epoch < s.log.epoch.Load() {
+			s.log.fail("ignored an answer", errors.New("the control plane's database is of an older epoch than this edge has seen"))
+			continue
+		}
+		plans = append(plans, s.ledger.planGrants(a.page, a.answer.Grants)...)
 	}
-	if plans := s.ledger.planGrants(page, answer.Grants); s.log.keep(plans) {
+	if s.log.keep(plans) {
 		s.granted.Add(float64(s.ledger.applyGrants(plans)))
 	}
+}
+
+// answered is a report with its answer.
+type answered struct {
+	page   []question
+	answer *api.EdgeGrants
+}
+
+// answers holds answers until the log can take them.
+type answers struct {
+	mu  sync.Mutex
+	all []answered
+}
+
+func (a *answers) put(one answered) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, one)
+}
+
+func (a *answers) takeAll() []answered {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := a.all
+	a.all = nil
+	return all
 }
 
 // introduce reports all accounts, of all boots, once in every epoch. It returns false
@@ -169,13 +199,13 @@ func (s *Store) introduce(ctx context.Context) bool {
 }
 
 func (s *Store) reportAll(ctx context.Context) bool {
-	s.log.mu.Lock()
-	epoch, adoptions := s.log.seeEpoch(s.cfg.Epoch()), s.log.adoptions
-	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: epoch, Disk: hex.EncodeToString(s.log.disk[:])}
-	s.log.mu.Unlock()
+	epoch, adoptions := s.log.seeEpoch(s.cfg.Epoch()), s.log.adoptions.Load()
 	if in := &s.introduction; adoptions == 0 || epoch != 0 && in.epoch == epoch && in.adoptions == adoptions {
 		return true
 	}
+	s.log.mu.Lock()
+	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: epoch, Disk: hex.EncodeToString(s.log.disk[:])}
+	s.log.mu.Unlock()
 	for all := s.ledger.entries(); ; {
 		ctx := requestid.New(ctx)
 		var page []entry
@@ -188,10 +218,7 @@ func (s *Store) reportAll(ctx context.Context) bool {
 			s.failExchange(ctx, "cannot report the accounts of click budgets", err)
 			return false
 		}
-		s.log.mu.Lock()
-		s.log.seeEpoch(answer.Epoch)
-		s.log.mu.Unlock()
-		if answer.Epoch != epoch {
+		if s.log.seeEpoch(answer.Epoch); answer.Epoch != epoch {
 			return false
 		}
 		for i, g := range answer.Grants {

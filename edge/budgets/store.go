@@ -73,6 +73,7 @@ func (c Config) withDefaults() Config {
 
 const (
 	maxAsks = 16384 // accounts that wait to be asked for
+	askers  = 4     // questions at a time
 
 	// An answer holds for so long, and visitors who come meanwhile get the same one.
 	failurePause = time.Second / 4
@@ -92,7 +93,7 @@ const (
 )
 
 // Store spends the grants of one boot of an edge. Visitors' goroutines call Spend and
-// SpendOrAsk. Run's two goroutines talk to the control plane.
+// SpendOrAsk. Run's goroutines talk to the control plane.
 type Store struct {
 	cfg    Config
 	ledger *ledger
@@ -105,13 +106,14 @@ type Store struct {
 	logFull rate.Sometimes
 
 	introduction introduction
+	answers      answers // that are to be accepted
 }
 
 // introduction remembers in which epoch all accounts were reported.
 type introduction struct {
 	mu        sync.Mutex
 	epoch     uint32 // 0: in no epoch
-	adoptions int    // of which the accounts were in the report
+	adoptions int64  // of which the accounts were in the report
 }
 
 // Open opens the store. Accounts of earlier boots stay known, and none of their clicks is
@@ -141,7 +143,7 @@ func Open(cfg Config) (*Store, error) {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
 	s.log.broken.Store(true) // until there is a file
-	if err := s.log.open(); err != nil {
+	if err := s.log.save(); err != nil {
 		s.log.fail("cannot open the grants of click budgets; links with exact budgets are not redirected", err)
 	}
 	return s, nil

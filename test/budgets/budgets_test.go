@@ -61,6 +61,7 @@ type slot struct {
 	node, dir string
 	proxy     *httptest.Server
 	cut       atomic.Bool
+	distance  atomic.Int64 // to the control plane: nanoseconds of a round trip
 	addr      atomic.Pointer[string]
 	edge      *devtest.Edge // its own goroutine's
 }
@@ -91,6 +92,12 @@ func start(t *testing.T, url string, edges int) *world {
 		s.proxy = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if s.cut.Load() {
 				panic(http.ErrAbortHandler)
+			}
+			if d := time.Duration(s.distance.Load()); d > 0 {
+				select {
+				case <-time.After(d):
+				case <-r.Context().Done():
+				}
 			}
 			pass.ServeHTTP(w, r)
 		}))

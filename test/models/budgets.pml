@@ -2,8 +2,9 @@
    visitors alone with what they have. Requests and answers are lost, edges are killed or
    lose their disks, and PostgreSQL is restored from a backup, so that it forgets grants.
 
-   Visitors are never redirected more often than the limit says. Kills, lost disks and
-   returned clicks are those of one of the edges: the two are alike. */
+   Visitors are never redirected more often than the limit says, and PostgreSQL takes a
+   budget for exhausted only when no edge can redirect another visitor. Kills, lost disks
+   and returned clicks are those of one of the edges: the two are alike. */
 
 #define LIMIT  2
 #define FAULTS 2 /* kills of edges, lost disks and restores, together */
@@ -16,6 +17,7 @@ typedef accounts {
 
 typedef database {
 	accounts book;
+	byte spent[4]; /* as far as the edges have reported */
 	bit known[2]; /* the edge has reported all its accounts once */
 	bit disk[2]   /* with this disk */
 };
@@ -47,6 +49,20 @@ byte faults;
 #define TAKES_FORMER true
 #else
 #define TAKES_FORMER false
+#endif
+
+#define SPENT(d) (d.spent[0] + d.spent[1] + d.spent[2] + d.spent[3])
+
+#ifdef NEVER_BELIEVES
+#define BELIEVES false
+#else
+#define BELIEVES FROZEN
+#endif
+
+#ifdef EXHAUSTED_WHEN_GRANTED
+#define EXHAUSTED (USED(db.book) >= LIMIT)
+#else
+#define EXHAUSTED (USED(db.book) >= LIMIT && SPENT(db) >= LIMIT)
 #endif
 
 #ifdef IGNORES_LOST_DISKS
@@ -82,11 +98,37 @@ inline higher(to, than) {
 	fi
 }
 
-/* PostgreSQL takes the newer value of each total. */
-inline merge(a) {
-	higher(db.book.granted[a], file.granted[a]);
-	higher(db.book.returned[a], file.returned[a])
+/* PostgreSQL takes the newer value of each total. It believes that more was granted than
+   it knows only while it may have forgotten grants. */
+inline merge(a, all, rest) {
+	if
+	:: BELIEVES -> higher(db.book.granted[a], all)
+	:: else -> skip
+	fi;
+	if
+	:: file.returned[a] <= db.book.granted[a] -> higher(db.book.returned[a], file.returned[a])
+	:: else -> skip
+	fi;
+	if
+	:: (all) <= db.book.granted[a] && (all) >= file.returned[a] + (rest) ->
+		higher(db.spent[a], (all) - file.returned[a] - (rest))
+	:: else -> skip /* only in a flaw */
+	fi
 }
+
+/* The present account of an edge. */
+inline mergeMine(n) { merge(MINE(n), e[n].total, e[n].left) }
+
+/* All accounts of an edge. Clicks of a boot that has died count as spent. */
+inline mergeAll(n) {
+	if
+	:: e[n].boot == 1 -> merge(2 * n, file.granted[2 * n], 0)
+	:: else -> skip
+	fi;
+	mergeMine(n)
+}
+
+inline spendAll(a) { db.spent[a] = db.book.granted[a] - db.book.returned[a] }
 
 /* An edge keeps a grant on its disk, and then lets it be spent. */
 inline take(n, all) {
@@ -114,6 +156,7 @@ inline copyAccounts(from, to) {
 
 inline copyDatabase(from, to) {
 	copyAccounts(from.book, to.book);
+	to.spent[0] = from.spent[0]; to.spent[1] = from.spent[1]; to.spent[2] = from.spent[2]; to.spent[3] = from.spent[3];
 	to.known[0] = from.known[0]; to.known[1] = from.known[1];
 	to.disk[0] = from.disk[0]; to.disk[1] = from.disk[1]
 }
@@ -121,7 +164,7 @@ inline copyDatabase(from, to) {
 inline clear() {
 	i = 0;
 	do
-	:: i < 4 -> backup.book.granted[i] = 0; backup.book.returned[i] = 0; i++
+	:: i < 4 -> backup.book.granted[i] = 0; backup.book.returned[i] = 0; backup.spent[i] = 0; i++
 	:: else -> break
 	od;
 	i = 0;
@@ -151,13 +194,17 @@ end:
 	:: atomic {
 		e[n].reported != e[n].epoch ->
 		d_step {
-			merge(2 * n);
-			merge(2 * n + 1);
-			higher(db.book.granted[MINE(n)], e[n].total);
+			mergeAll(n);
 			if
 			:: e[n].epoch == epoch ->
 				if
-				:: db.known[n] && db.disk[n] != e[n].disk && awaited[n] -> burned = BURNS
+				:: db.known[n] && db.disk[n] != e[n].disk ->
+					spendAll(2 * n);
+					spendAll(2 * n + 1);
+					if
+					:: awaited[n] -> burned = BURNS
+					:: else -> skip
+					fi
 				:: else -> skip
 				fi;
 				awaited[n] = 0; db.known[n] = 1; db.disk[n] = e[n].disk
@@ -174,8 +221,9 @@ end:
 	/* It reports its present account, and asks for clicks. */
 	:: atomic {
 		e[n].reported == e[n].epoch && e[n].left == 0 ->
-		merge(MINE(n));
-		higher(db.book.granted[MINE(n)], e[n].total);
+		mergeMine(n);
+		/* The answer says that the budget is exhausted. */
+		assert(!(e[n].epoch == epoch && !FROZEN && !burned && EXHAUSTED) || e[0].left + e[1].left == 0);
 		if
 		:: e[n].epoch == epoch && !FROZEN && !burned && db.book.granted[MINE(n)] == e[n].total && USED(db.book) < LIMIT ->
 			more = 1;
@@ -207,7 +255,7 @@ end:
 		file.returned[MINE(n)] = e[n].left;
 		e[n].left = KEPT(n)
 	}
-	:: d_step { n == 0 && file.returned[MINE(n)] > db.book.returned[MINE(n)] && e[n].reported == e[n].epoch -> merge(MINE(n)) }
+	:: d_step { n == 0 && file.returned[MINE(n)] > db.book.returned[MINE(n)] && e[n].reported == e[n].epoch -> mergeMine(n) }
 
 	/* The edge is killed, and starts with another boot. */
 	:: d_step {

@@ -42,6 +42,9 @@ var models = map[string]map[string]string{
 		"RETURNS_OF_THE_DEAD":  "spent<=2",
 		"TAKES_FORMER_ANSWERS": "spent<=2",
 		"IGNORES_LOST_DISKS":   "spent<=2",
+		"NEVER_BELIEVES":       "spent<=2",
+
+		"EXHAUSTED_WHEN_GRANTED": "e[0].left+e[1].left",
 	},
 	"leases": {
 		"NO_GAP":          "published[c[p].key]",
