@@ -30,7 +30,7 @@ var layers = []layer{
 	{path: "cmd", mayUse: []string{
 		"internal/dev", "internal/linkimport", "internal/rulefile", "client", "edge/node",
 		"controlplane/node", "controlplane/postgres", "controlplane/backup", "migrations",
-		"controlplane", "edge/server", "edge/replica", "edge/gossip", "edge/certs",
+		"controlplane", "edge/server", "edge/gossip", "edge/certs",
 		"internal/config", "api/linkfields", "api", "internal", "",
 	}},
 	{path: "bench", mayUse: []string{

@@ -86,23 +86,17 @@ type HostCertificate struct {
 	Error string     `json:"error,omitzero" doc:"Why it has failed."`
 }
 
-// Verified is the result of the last comparison of an edge with PostgreSQL.
+// Verified is the result of the last verification of an edge.
 type Verified struct {
-	At        time.Time `json:"at"`
-	Different int       `json:"different" doc:"Slots that differed."`
-	Repaired  int       `json:"repaired" doc:"Of these, slots that no longer differ."`
-	Error     string    `json:"error" doc:"Why it was not done, or not completed; may be empty."`
+	At     time.Time `json:"at"`
+	Damage string    `json:"damage" doc:"What was wrong with the records on disk, which the edge then repaired; may be empty."`
+	Error  string    `json:"error" doc:"Why it was not done, or not completed; may be empty."`
 }
 
 // Sequence is a position in the changelog.
 type Sequence struct {
 	Epoch uint32 `json:"epoch" doc:"Ordinal of the history. Positions of different epochs cannot be compared."`
 	Seq   uint64 `json:"seq"`
-}
-
-// VerifyEdge orders a comparison of an edge with PostgreSQL.
-type VerifyEdge struct {
-	Repair bool `json:"repair,omitzero" doc:"Repair slots that differ."`
 }
 
 // AcceptHeld orders an edge to take a change that it holds back.
@@ -120,7 +114,6 @@ type EdgeOrder struct {
 	ID        int64         `json:"id"`
 	Node      string        `json:"node"`
 	What      string        `json:"what" enum:"verify,accept,drain,undrain,explain"`
-	Repair    bool          `json:"repair" doc:"For verify: slots that differ are repaired."`
 	Hold      string        `json:"hold" doc:"For accept: the held change; empty for any."`
 	Question  *EdgeQuestion `json:"question,omitzero" doc:"For explain: the link and the visitor."`
 	OrderedBy string        `json:"ordered_by"`
@@ -132,16 +125,13 @@ type EdgeOrder struct {
 
 // EdgeOutcome is the outcome of an order.
 type EdgeOutcome struct {
-	Error       string         `json:"error" doc:"Why it was not done, or not completed; may be empty."`
-	Accepted    string         `json:"accepted" doc:"The held change that is accepted; empty for none."`
-	Slots       int            `json:"slots" doc:"Number of parts of the key space that were compared."`
-	Records     uint64         `json:"records" doc:"Records in them, by PostgreSQL."`
-	Different   int            `json:"different" doc:"Slots that differed."`
-	Repaired    int            `json:"repaired" doc:"Of these, slots that no longer differ."`
-	Position    *Sequence      `json:"position" doc:"Position of the comparison; null without one."`
-	Seconds     float64        `json:"seconds" doc:"Duration."`
-	Differences []Difference   `json:"differences" doc:"Records that differ, at most 20."`
-	Explained   *EdgeExplained `json:"explained,omitzero" doc:"The answer of the edge to a visitor."`
+	Error     string         `json:"error" doc:"Why it was not done, or not completed; may be empty."`
+	Accepted  string         `json:"accepted" doc:"The held change that is accepted; empty for none."`
+	Records   uint64         `json:"records" doc:"Records that were read."`
+	Damage    string         `json:"damage" doc:"What is wrong with the records on disk, which the edge then repairs; may be empty."`
+	Position  *Sequence      `json:"position" doc:"Position of the replica at the end; null without one."`
+	Seconds   float64        `json:"seconds" doc:"Duration."`
+	Explained *EdgeExplained `json:"explained,omitzero" doc:"The answer of the edge to a visitor."`
 }
 
 // EdgeQuestion asks an edge for its answer to a visitor of a link.
@@ -179,17 +169,6 @@ type EdgeExplained struct {
 type EdgeStep struct {
 	Rule   int `json:"rule" doc:"Its id."`
 	Failed int `json:"failed" doc:"Index of the first condition that did not hold; -1: all hold."`
-}
-
-// Difference is a record of an edge that differs from PostgreSQL's.
-type Difference struct {
-	Slot   uint16 `json:"slot"`
-	Kind   uint8  `json:"kind" doc:"Kind of the record; 1 is a link."`
-	Domain uint32 `json:"domain" doc:"Number of the link's domain; 0 for other records."`
-	Name   string `json:"name" doc:"Code of the link."`
-	What   string `json:"what" doc:"missing, extra, different or unreadable"`
-	Edge   string `json:"edge" doc:"The answer of the edge to a visitor."`
-	Source string `json:"source" doc:"The correct answer."`
 }
 
 // EdgeAnswer is the answer of an edge to an order.

@@ -19,9 +19,9 @@ func (e Edges) List(ctx context.Context) ([]Edge, error) {
 	return answer.Edges, err
 }
 
-// Verify orders an edge to compare itself with PostgreSQL.
-func (e Edges) Verify(ctx context.Context, node string, repair bool) (o EdgeOrder, err error) {
-	err = e.c.do(ctx, http.MethodPost, edgePath(node)+"/verifications", api.VerifyEdge{Repair: repair}, &o)
+// Verify orders an edge to add up its records, and to compare the sum with the digest.
+func (e Edges) Verify(ctx context.Context, node string) (o EdgeOrder, err error) {
+	err = e.c.do(ctx, http.MethodPost, edgePath(node)+"/verifications", nil, &o)
 	return o, err
 }
 

@@ -78,7 +78,6 @@ type (
 	Position       = api.Sequence
 	EdgeOrder      = api.EdgeOrder
 	EdgeOutcome    = api.EdgeOutcome
-	Difference     = api.Difference
 	NewEnrolment   = api.NewEnrolment
 	Enrolment      = api.Enrolment
 	NodeCredential = api.NodeCredential

@@ -50,7 +50,6 @@ CREATE TABLE edge_order (
     id         bigint      PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     node       text COLLATE "C" NOT NULL CHECK (node ~ '^[A-Za-z0-9._-]{1,64}$'),
     what       text        NOT NULL CHECK (what IN ('verify', 'accept', 'drain', 'undrain', 'explain')),
-    repair     boolean     NOT NULL DEFAULT false, -- of verify: repair differences
     hold       text        NOT NULL DEFAULT '' CHECK (length(hold) <= 32), -- of accept: which hold; empty: any
     question   jsonb CHECK ((question IS NOT NULL) = (what = 'explain')), -- of explain: the visitor and the link
     ordered_by text        NOT NULL,

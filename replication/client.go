@@ -68,19 +68,13 @@ type client struct {
 // waiting on the source, from the first byte of a request on, is bounded by the silence.
 func (c *client) connect(ctx context.Context, path string, query url.Values, at waypost.Position) (*sourceConn, error) {
 	defer c.status.admitted()
-	return c.connectQuietly(ctx, path, query, at, c.status.busy)
-}
-
-// connectQuietly is connect for a request that the status does not mention: busy is
-// called at each refusal.
-func (c *client) connectQuietly(ctx context.Context, path string, query url.Values, at waypost.Position, busy func()) (*sourceConn, error) {
 	for {
 		d, err := c.dial(ctx, path, query, at)
 		refused, ok := errors.AsType[*busyError](err)
 		if !ok {
 			return d, err
 		}
-		busy()
+		c.status.busy()
 		if err := sleep(ctx, jitter(2*refused.after)); err != nil {
 			return nil, err
 		}

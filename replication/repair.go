@@ -143,7 +143,7 @@ func (r *repairing) catchUp(ctx context.Context, s *stretch) error {
 // sums takes the source's sums from r.next on.
 func (r *repairing) sums(ctx context.Context) (progress bool, err error) {
 	f := r.follower
-	d, err := f.source.connect(ctx, PathSums, url.Values{"first": {fmt.Sprint(r.next)}, queryRepair: {"1"}}, f.cfg.Sink.Position())
+	d, err := f.source.connect(ctx, PathSums, url.Values{"first": {fmt.Sprint(r.next)}}, f.cfg.Sink.Position())
 	if err != nil && r.repair == nil {
 		return false, &hopeless{err}
 	}

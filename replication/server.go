@@ -277,7 +277,7 @@ func (b *board) leave() {
 }
 
 // drain lets no request in from now on. It returns the number of requests under way, and
-// a channel that is closed when that may be another one.
+// a channel that is closed when that number may have changed.
 func (b *board) drain() (requests int, wake <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

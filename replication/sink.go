@@ -144,38 +144,3 @@ type Repair interface {
 	// Abort ends the repair as it is. It does nothing after Commit.
 	Abort() error
 }
-
-// Comparer is a Sink that can be compared with its source while it follows.
-type Comparer interface {
-	Sink
-
-	// Compare begins a comparison. Until Close the sink notes which slots change. There is
-	// one comparison at a time, and it ends when slots or the whole replica are replaced.
-	// ErrUnsettled: not now. Any goroutine may call it.
-	Compare(ctx context.Context) (Comparison, error)
-}
-
-// Comparison returns the content of a replica at positions of its source. One goroutine
-// uses it.
-type Comparison interface {
-	// Sums waits until the replica reaches a position, and returns the sums of the slots
-	// first to last there, from the records on disk. A damaged record makes its slot's sum
-	// one that no source has. ErrUnsettled: the comparison has ended, or the position lies
-	// before its beginning.
-	Sums(ctx context.Context, first, last uint16, at waypost.Position) ([]Sum, error)
-
-	// Records waits like Sums, and visits the records of a slot as they are then. The
-	// record passed to visit is valid until it returns. If err is set, the stored bytes are
-	// damaged and only the fields taken from the key are valid.
-	Records(ctx context.Context, slot uint16, at waypost.Position, visit func(r *waypost.Record, err error) error) error
-
-	// Suspect makes the replica ask for a repair, and says why.
-	Suspect(why error)
-
-	// Close ends the comparison.
-	Close()
-}
-
-// ErrUnsettled says that a replica cannot be compared at the moment: it is being repaired
-// or replaced, or has just been.
-var ErrUnsettled = errors.New("the replica is not settled")

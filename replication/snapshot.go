@@ -43,29 +43,23 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 }
 
 // Sums answers GET ?first=SLOT, or ?slots=LIST, with the sums of those slots, in order.
-// Each range of slots is read as it stands at one position, which comes with it. With
-// repair=1 they are for a repair, which an unsound source refuses.
+// Each range of slots is read as it stands at one position, which comes with it. They are
+// for a repair, which an unsound source refuses.
 func (s *Server) Sums(w http.ResponseWriter, r *http.Request) {
 	runs, err := wantedSlots(r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	repair := r.URL.Query().Has(queryRepair)
-	if whole := r.URL.Query().Get("slots") == ""; whole || repair {
-		if err := s.sound(r, PathSums); err != nil && repair {
-			refuse(w, err)
-			return
-		}
+	if err := s.sound(r, PathSums); err != nil {
+		refuse(w, err)
+		return
 	}
 	s.serveSlots(w, r, s.sums, func(c *followerConn) error {
 		s.metrics.sums.Inc()
 		return c.sums(r.Context(), runs)
 	})
 }
-
-// queryRepair is the parameter of requests for sums by which a replica is repaired.
-const queryRepair = "repair"
 
 func (s *Server) sound(r *http.Request, path string) error {
 	if s.cfg.Sound == nil {

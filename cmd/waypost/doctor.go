@@ -198,7 +198,7 @@ func (p doctorCommands) examineAPI(ctx context.Context, api *client.Client, d *d
 		d.addFinding(warning, "PostgreSQL", "its rows could not be added up at the last look: "+*digest.Error, time.Time{}, "Run `waypost verify --source`.", "DigestDiffers")
 	case digest.Equal != nil && !*digest.Equal:
 		d.addFinding(critical, "PostgreSQL", "its rows do not add up to the digest of the changelog, so no edge can be repaired", time.Time{},
-			"Run `waypost verify --source`, and then `waypost verify --all`, which names links that differ.", "DigestDiffers")
+			"Run `waypost verify --source`.", "DigestDiffers")
 	}
 	if space, err := api.Ranges.List(ctx); err == nil {
 		d.examineKeys(&space)
@@ -325,9 +325,9 @@ func (d *diagnosis) examineEdge(e *client.Edge) {
 	case e.Replica != "following" && e.Replica != "":
 		d.addFinding(warning, e.Node, because("is "+e.Replica, e.HeldWhy), time.Time{}, "Wait some minutes, and ask again.", "EdgeVerifying")
 	}
-	if v := e.Verified; v != nil && v.Different > v.Repaired {
-		d.addFinding(critical, e.Node, fmt.Sprintf("has other links than PostgreSQL in %d slots", v.Different-v.Repaired), v.At,
-			"`waypost verify --edge "+printable(e.Node)+" --repair`.", "docs/operations/backup-and-restore.md")
+	if v := e.Verified; v != nil && v.Damage != "" {
+		d.addFinding(warning, e.Node, because("had damaged records when it was last verified", v.Damage), v.At,
+			"It repairs itself. Look at its disk, and run `waypost verify --edge "+printable(e.Node)+"`.", "ReplicaDamaged")
 	}
 	if e.ClicksPending != nil && *e.ClicksPending > 0 && e.ClicksUntil != nil && d.now.Sub(*e.ClicksUntil) > maxClickAge {
 		d.addFinding(warning, e.Node, fmt.Sprintf("has %d clicks that are not counted", *e.ClicksPending), *e.ClicksUntil,

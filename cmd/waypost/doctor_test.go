@@ -75,7 +75,10 @@ func TestDoctor_SaysWhatIsWrongSinceWhenAndWhatToDo(t *testing.T) {
 		},
 		{"disk", strings.Replace(alive, `"following"`, `"degraded", "disk_low": true`, 1), "CRITICAL  eu-1: has almost no room on its disk"},
 		{"revoked", strings.Replace(alive, `"own"`, `"revoked"`, 1), "CRITICAL  eu-1: still answers visitors, and its credential was revoked"},
-		{"different", strings.Replace(alive, `"own"`, `"own", "verified": {"different": 3, "repaired": 1}`, 1), "CRITICAL  eu-1: has other links than PostgreSQL in 2 slots"},
+		{
+			"damaged", strings.Replace(alive, `"own"`, `"own", "verified": {"damage": "a record is cut"}`, 1),
+			"WARNING  eu-1: had damaged records when it was last verified: a record is cut",
+		},
 		{
 			"clicks", strings.Replace(alive, `"own"`, `"own", "clicks_pending": 70, "clicks_until": "2021-01-01T00:00:00Z"`, 1),
 			"WARNING  eu-1: has 70 clicks that are not counted",

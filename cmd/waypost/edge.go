@@ -10,7 +10,6 @@ import (
 	"waypost"
 	"waypost/edge/certs"
 	"waypost/edge/node"
-	"waypost/edge/replica"
 	"waypost/edge/server"
 	"waypost/internal/config"
 	"waypost/internal/resolver"
@@ -85,7 +84,6 @@ func edgeSettings(all config.Config) (node.Config, error) {
 		Server: server.Config{
 			StrictHosts: cfg.StrictHosts, ProxyProtocol: cfg.ProxyProtocol, MaxStaleness: cfg.MaxStaleness, Contact: cfg.Contact,
 		},
-		Replica: replica.Config{VerifyInterval: orNever(cfg.VerifyInterval)},
 		Certificates: certs.Config{
 			CertFile: tls.CertFile, KeyFile: tls.KeyFile,
 			Directory: tls.ACMEDirectory, Email: tls.Email, CAFile: tls.CAFile, Storage: tls.Storage,
@@ -111,15 +109,6 @@ func edgeSettings(all config.Config) (node.Config, error) {
 	}
 	c.Gossip, cause = gossipSettings(all.Gossip)
 	return c, errors.Join(err, cause)
-}
-
-// orNever turns a setting's 0, which means never, into the negative number that means
-// never in configurations where 0 is the default.
-func orNever[T ~int | ~int64](setting T) T {
-	if setting == 0 {
-		return -1
-	}
-	return setting
 }
 
 func (p serverCommands) edgeRestartCommand() *cobra.Command {

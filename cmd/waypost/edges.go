@@ -256,19 +256,17 @@ func credentialText(e *client.Edge) string {
 	return printable(*e.Credential)
 }
 
-// verifiedText describes the result and the time of the last comparison.
+// verifiedText describes the result and the time of the last verification.
 func verifiedText(v *client.Verified, now time.Time) string {
 	switch {
 	case v == nil:
 		return "never"
 	case v.Error != "":
 		return "failed " + ago(now.Sub(v.At))
-	case v.Different > v.Repaired:
-		return fmt.Sprintf("%d DIFFERENT %s", v.Different-v.Repaired, ago(now.Sub(v.At)))
-	case v.Different > 0:
-		return "repaired " + ago(now.Sub(v.At))
+	case v.Damage != "":
+		return "DAMAGED " + ago(now.Sub(v.At))
 	}
-	return "equal " + ago(now.Sub(v.At))
+	return "sound " + ago(now.Sub(v.At))
 }
 
 // pendingText describes the clicks that are not counted yet.

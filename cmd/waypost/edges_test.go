@@ -94,12 +94,12 @@ func TestEdgesAreLaidOutForPeople(t *testing.T) {
 			Node: "d", Region: "r2", Replica: "held", Held: "mass-delete", DiskLow: true,
 			Version: "1",
 		}, State: "alive", Via: "report", LastSeen: now.Add(time.Minute), Verified: &client.Verified{
-			At:        now,
-			Different: 3, Repaired: 1,
+			At:     now,
+			Damage: "a record is cut",
 		}},
 		{
 			EdgeState: client.EdgeState{Node: "e", Region: "r2", Replica: "repairing", Version: "1"}, State: "alive",
-			Via: "report", LastSeen: now, Verified: &client.Verified{At: now, Different: 3, Repaired: 3},
+			Via: "report", LastSeen: now, Verified: &client.Verified{At: now},
 		},
 		{
 			EdgeState: client.EdgeState{Node: "f", Region: "r2", Replica: "following", Version: "1"}, State: "alive",
@@ -112,15 +112,15 @@ func TestEdgesAreLaidOutForPeople(t *testing.T) {
 		},
 	}, now, 0)
 	require.Equal(t, strings.Join([]string{
-		"NODE   REGION  STATE              POSITION     LAG                   REQ/S    PENDING  DISK FREE  LAST SEEN   VERIFIED         CREDENTIAL  VERSION",
-		"a      r1      alive (gossip)     9            1 change, 12 min      unknown  unknown  unknown    1.5 s ago   never            unknown     1",
-		"b      r1      silent             9 (epoch 3)  1234 changes, 12 min  0.0      12       100 GiB    90 min ago  never            revoked     1",
-		"c\uFFFD[2J  r2      gone               none         unknown               unknown  unknown  unknown    2 d ago     never            unknown     1",
-		"d      r2      HELD: mass-delete  none         unknown               unknown  unknown  unknown    now         2 DIFFERENT now  unknown     1",
-		"e      r2      alive, repairing   none         unknown               unknown  unknown  unknown    now         repaired now     unknown     1",
-		"f      r2      alive              none         unknown               unknown  unknown  unknown    now         equal 60 s ago   unknown     1",
-		"g      r2      alive              none         unknown               unknown  unknown  unknown    now         failed now       unknown     1",
-		"h      r2      LOW DISK           none         unknown               unknown  unknown  unknown    now         never            unknown     1",
+		"NODE   REGION  STATE              POSITION     LAG                   REQ/S    PENDING  DISK FREE  LAST SEEN   VERIFIED        CREDENTIAL  VERSION",
+		"a      r1      alive (gossip)     9            1 change, 12 min      unknown  unknown  unknown    1.5 s ago   never           unknown     1",
+		"b      r1      silent             9 (epoch 3)  1234 changes, 12 min  0.0      12       100 GiB    90 min ago  never           revoked     1",
+		"c\uFFFD[2J  r2      gone               none         unknown               unknown  unknown  unknown    2 d ago     never           unknown     1",
+		"d      r2      HELD: mass-delete  none         unknown               unknown  unknown  unknown    now         DAMAGED now     unknown     1",
+		"e      r2      alive, repairing   none         unknown               unknown  unknown  unknown    now         sound now       unknown     1",
+		"f      r2      alive              none         unknown               unknown  unknown  unknown    now         sound 60 s ago  unknown     1",
+		"g      r2      alive              none         unknown               unknown  unknown  unknown    now         failed now      unknown     1",
+		"h      r2      LOW DISK           none         unknown               unknown  unknown  unknown    now         never           unknown     1",
 	}, "\n"), got)
 	require.Equal(t, "no edge has reported to this control plane yet", edgeTable(nil, now, 0))
 }

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,38 +14,37 @@ import (
 
 func (p edgesCommands) verifyCommand() *cobra.Command {
 	var node string
-	var all, repair, source, recompute, yes bool
+	var all, source, recompute, yes bool
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "verify",
-		Short: "Compare edges with PostgreSQL, slot by slot, and repair what differs",
-		Long: `Compare what edges hold with what PostgreSQL holds, slot by slot, at equal positions of the changelog,
-while they serve and while links are written: what was written meanwhile is no difference. It shows which
-slots differ, and of some records what visitors get and what they should get. With --repair
-the edges replace what differs; they serve all the while.
+		Short: "Let edges read all their records and compare them with the digest",
+		Long: `Let edges read all records on their disks, and compare each with its checksum and their sum with the
+digest of the position, which PostgreSQL has too. They serve and take changes meanwhile. Edges do so at
+each start and once a day by themselves, and repair what is damaged in any case.
 
 With --all each edge's result is shown as it comes. An edge whose credential was revoked
 is named and not waited for, and no edge is waited for longer than a minute, unless
 --timeout says otherwise.
 
 With --source PostgreSQL is compared with itself: do its rows add up to the digest that
-edges are held against? They do not when rows were changed past the triggers, or are
+edges compare with? They do not when rows were changed past the triggers, or are
 damaged. Edges then continue, but none can be repaired, and a new one gets no replica.
 With --recompute an epoch of the changelog begins in which the digest is that of the rows,
 and edges then take what differs from PostgreSQL, so restore damaged rows before. On a
 terminal it asks; elsewhere it needs --yes.
 
-It fails when something differs that was not repaired, or when an edge has not
+It fails when records are damaged, or when an edge has not
 answered. It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
 the scope admin, or else the development system that runs in --data-dir.`,
 		Example: `  waypost verify --all
-  waypost verify --edge eu-1 --repair
+  waypost verify --edge eu-1
   waypost verify --source
   waypost verify --all --output json`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
-			case source && (all || node != "" || repair), !source && (recompute || yes):
+			case source && (all || node != ""), !source && (recompute || yes):
 				return &usageError{errors.New("--source goes with --recompute and --yes only, and these with --source")}
 			case source:
 				return p.verifySource(c.Context(), recompute, yes, timeout)
@@ -58,7 +54,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 			return p.withAPI(func(api *client.Client) error {
 				if !all {
 					p.tellSilence(c.Context(), api, node, timeout)
-					return p.verify(c.Context(), api, []verification{{Node: node}}, repair, timeout)
+					return p.verify(c.Context(), api, []verification{{Node: node}}, timeout)
 				}
 				if !c.Flags().Changed("timeout") {
 					timeout = time.Minute
@@ -67,13 +63,12 @@ the scope admin, or else the development system that runs in --data-dir.`,
 				if err != nil {
 					return err
 				}
-				return p.verify(c.Context(), api, edges, repair, timeout)
+				return p.verify(c.Context(), api, edges, timeout)
 			})
 		},
 	}
 	c.Flags().StringVar(&node, "edge", "", "name of the edge")
 	c.Flags().BoolVar(&all, "all", false, "all edges that are alive")
-	c.Flags().BoolVar(&repair, "repair", false, "repair what differs")
 	c.Flags().BoolVar(&source, "source", false, "compare PostgreSQL's rows with its digest")
 	c.Flags().BoolVar(&recompute, "recompute", false, "with --source: begin an epoch with the digest of the rows")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -125,11 +120,11 @@ type verification struct {
 }
 
 func (v *verification) bad() bool {
-	return v.Outcome == nil || v.Outcome.Error != "" || v.Outcome.Different > v.Outcome.Repaired
+	return v.Outcome == nil || v.Outcome.Error != "" || v.Outcome.Damage != ""
 }
 
 // verify asks all edges at once that have no error yet, and shows results as they come.
-func (p edgesCommands) verify(ctx context.Context, api *client.Client, found []verification, repair bool, timeout time.Duration) error {
+func (p edgesCommands) verify(ctx context.Context, api *client.Client, found []verification, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	rows := verifyRows{p: p.program}
@@ -148,7 +143,7 @@ func (p edgesCommands) verify(ctx context.Context, api *client.Client, found []v
 			continue
 		}
 		go func() {
-			order, err := api.Edges.Verify(ctx, v.Node, repair)
+			order, err := api.Edges.Verify(ctx, v.Node)
 			if err == nil {
 				order, err = api.Edges.Await(ctx, order)
 			}
@@ -157,7 +152,7 @@ func (p edgesCommands) verify(ctx context.Context, api *client.Client, found []v
 			case errors.Is(err, context.DeadlineExceeded):
 				v.Error = "it has not answered within " + timeout.String()
 				if !order.Until.IsZero() {
-					v.Error += ", and compares if it is back before " + order.Until.Local().Format(time.TimeOnly)
+					v.Error += ", and verifies if it is back before " + order.Until.Local().Format(time.TimeOnly)
 				}
 			case err != nil:
 				v.Error = err.Error()
@@ -178,7 +173,7 @@ func (p edgesCommands) verify(ctx context.Context, api *client.Client, found []v
 		failed = p.print("", map[string][]verification{"edges": found})
 	}
 	if failed == nil && bad > 0 {
-		failed = fmt.Errorf("%d of %d edges are not what PostgreSQL holds, or could not be compared", bad, len(found))
+		failed = fmt.Errorf("%d of %d edges have damaged records, or could not be verified", bad, len(found))
 	}
 	return failed
 }
@@ -196,17 +191,17 @@ func (r *verifyRows) show(v *verification) error {
 		return nil
 	}
 	line := func(of ...any) string {
-		return fmt.Sprintf("%-*s  %7s  %9s  %9s  %8s  %-10s  %-8s  %s\n", append([]any{max(r.width, len("NODE"))}, of...)...)
+		return fmt.Sprintf("%-*s  %9s  %-10s  %-8s  %s\n", append([]any{max(r.width, len("NODE"))}, of...)...)
 	}
 	text := ""
 	if !r.shown {
-		text = line("NODE", "SLOTS", "RECORDS", "DIFFERENT", "REPAIRED", "POSITION", "TOOK", "RESULT")
+		text = line("NODE", "RECORDS", "POSITION", "TOOK", "RESULT")
 		r.shown = true
 	}
 	if v.Outcome == nil {
-		text += line(printable(v.Node), "-", "-", "-", "-", "-", "-", "not compared: "+printable(v.Error))
+		text += line(printable(v.Node), "-", "-", "-", "not verified: "+printable(v.Error))
 	} else {
-		text += line(resultOf(v)...) + differencesOf(v)
+		text += line(resultOf(v)...)
 	}
 	_, err := io.WriteString(r.p.stdout, text)
 	return err
@@ -215,41 +210,18 @@ func (r *verifyRows) show(v *verification) error {
 // resultOf returns the fields of a row.
 func resultOf(v *verification) []any {
 	o := v.Outcome
-	result := "equal"
+	result := "sound"
 	switch {
 	case o.Error != "":
 		result = "failed: " + printable(o.Error)
-	case o.Different > o.Repaired:
-		result = "DIFFERENT"
-	case o.Different > 0:
-		result = "repaired"
+	case o.Damage != "":
+		result = "DAMAGED, and repairs itself: " + printable(o.Damage)
 	}
 	position := "none"
 	if o.Position != nil {
 		position = positionText(&client.Edge{Position: o.Position})
 	}
 	return []any{
-		printable(v.Node), strconv.Itoa(o.Slots), fmt.Sprint(o.Records), strconv.Itoa(o.Different), strconv.Itoa(o.Repaired), position,
-		roughly(time.Duration(o.Seconds * float64(time.Second))), result,
+		printable(v.Node), fmt.Sprint(o.Records), position, roughly(time.Duration(o.Seconds * float64(time.Second))), result,
 	}
-}
-
-// differencesOf lays out examples of differences.
-func differencesOf(v *verification) string {
-	if len(v.Outcome.Differences) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	// Writing into memory does not fail.
-	_, _ = fmt.Fprint(w, "\tWHAT\tDOMAIN\tCODE\tVISITORS GET\tSHOULD GET\n")
-	for _, d := range v.Outcome.Differences {
-		name := printable(d.Name)
-		if d.Kind != 1 {
-			name = fmt.Sprintf("%s (kind %d)", name, d.Kind)
-		}
-		_, _ = fmt.Fprintf(w, "\t%s\t%d\t%s\t%s\t%s\n", printable(d.What), d.Domain, name, printable(d.Edge), printable(d.Source))
-	}
-	_ = w.Flush()
-	return b.String()
 }

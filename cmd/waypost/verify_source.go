@@ -40,7 +40,7 @@ func (p edgesCommands) verifySource(ctx context.Context, recompute, yes bool, ti
 		if err := p.print(text, d); err != nil || *d.Equal {
 			return err
 		}
-		return errors.New("PostgreSQL's rows do not add up to its digest; `waypost verify --all` names what edges have instead")
+		return errors.New("PostgreSQL's rows do not add up to its digest")
 	})
 }
 

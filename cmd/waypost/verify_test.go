@@ -25,7 +25,7 @@ func TestVerify_NamesASilentEdgeAtOnce(t *testing.T) {
 // and the others are not asked.
 func TestVerify_ShowsEachResultAsItComesAndWaitsForNoEdgeThatCannotAnswer(t *testing.T) {
 	var out logtest.Buffer
-	const equal = `"outcome": {"slots": 4096, "records": 7, "position": {"epoch": 1, "seq": 9}, "seconds": 0.3}`
+	const equal = `"outcome": {"records": 7, "position": {"epoch": 1, "seq": 9}, "seconds": 0.3}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := `{"node": "eu-3", "id": 3}`
 		switch {
@@ -49,12 +49,12 @@ func TestVerify_ShowsEachResultAsItComesAndWaitsForNoEdgeThatCannotAnswer(t *tes
 	var errs bytes.Buffer
 	p := &program{stdout: &out, stderr: &errs, environ: []string{"WAYPOST_API=" + server.URL, "WAYPOST_API_KEY=wp_x"}}
 	require.Equal(t, 1, p.run(t.Context(), []string{"verify", "--all", "--timeout=2s"}))
-	require.Equal(t, "waypost: 2 of 4 edges are not what PostgreSQL holds, or could not be compared\n", errs.String())
+	require.Equal(t, "waypost: 2 of 4 edges have damaged records, or could not be verified\n", errs.String())
 	lines := strings.Split(out.String(), "\n")
 	require.Len(t, lines, 6)
-	require.Equal(t, "NODE      SLOTS    RECORDS  DIFFERENT  REPAIRED  POSITION    TOOK      RESULT", lines[0])
-	require.Equal(t, "stolen        -          -          -         -  -           -         not compared: its credential was revoked", lines[1])
-	require.Equal(t, "eu-1       4096          7          0         0  9           0.3 s     equal", lines[2])
-	require.Equal(t, "eu-2       4096          7          0         0  9           0.3 s     equal", lines[3])
-	require.Equal(t, "eu-3          -          -          -         -  -           -         not compared: it has not answered within 2s", lines[4])
+	require.Equal(t, "NODE      RECORDS  POSITION    TOOK      RESULT", lines[0])
+	require.Equal(t, "stolen          -  -           -         not verified: its credential was revoked", lines[1])
+	require.Equal(t, "eu-1            7  9           0.3 s     sound", lines[2])
+	require.Equal(t, "eu-2            7  9           0.3 s     sound", lines[3])
+	require.Equal(t, "eu-3            -  -           -         not verified: it has not answered within 2s", lines[4])
 }

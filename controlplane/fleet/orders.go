@@ -34,7 +34,7 @@ type OrderKind string
 
 // The kinds of orders.
 const (
-	OrderVerify  OrderKind = "verify"  // compare the replica with the source
+	OrderVerify  OrderKind = "verify"  // add up the records on disk
 	OrderAccept  OrderKind = "accept"  // accept a held change
 	OrderDrain   OrderKind = "drain"   // be unready, so that visitors go elsewhere
 	OrderUndrain OrderKind = "undrain" // be ready again
@@ -46,7 +46,6 @@ type EdgeOrder struct {
 	ID       int64
 	Node     string
 	What     OrderKind
-	Repair   bool          // of a verification: repair the differences
 	Hold     string        // of an acceptance: which hold; "": any
 	Question *EdgeQuestion // of an explanation
 	By       string
@@ -58,17 +57,14 @@ type EdgeOrder struct {
 
 // EdgeOutcome is the outcome of an order.
 type EdgeOutcome struct {
-	Error       string           `json:"error,omitempty"` // why it was not done, or not to the end
-	Slots       int              `json:"slots,omitempty"` // compared
-	Records     uint64           `json:"records,omitempty"`
-	Different   int              `json:"different,omitempty"` // slots
-	Repaired    int              `json:"repaired,omitempty"`  // of these
-	Epoch       uint32           `json:"epoch,omitempty"`     // the position at which was compared
-	Seq         uint64           `json:"seq,omitempty"`
-	Seconds     float64          `json:"seconds,omitempty"`
-	Differences []EdgeDifference `json:"differences,omitempty"` // some
-	Accepted    string           `json:"accepted,omitempty"`    // the change that was held
-	Explained   *EdgeExplained   `json:"explained,omitempty"`
+	Error     string         `json:"error,omitempty"` // why it was not done, or not to the end
+	Records   uint64         `json:"records,omitempty"`
+	Damage    string         `json:"damage,omitempty"` // what is wrong with them; "": nothing
+	Epoch     uint32         `json:"epoch,omitempty"`  // of the position at the end
+	Seq       uint64         `json:"seq,omitempty"`
+	Seconds   float64        `json:"seconds,omitempty"`
+	Accepted  string         `json:"accepted,omitempty"` // the change that was held
+	Explained *EdgeExplained `json:"explained,omitempty"`
 }
 
 // EdgeQuestion asks an edge for its answer to a visitor of a link.
@@ -101,20 +97,6 @@ type EdgeExplained struct {
 	Maintenance bool         `json:"maintenance"`
 	Budget      bool         `json:"budget"`
 }
-
-// EdgeDifference is a record of an edge that is not PostgreSQL's.
-type EdgeDifference struct {
-	Slot   uint16 `json:"slot"`
-	Kind   uint8  `json:"kind"`
-	Domain uint32 `json:"domain"`
-	Name   string `json:"name"`   // of a link: its code
-	What   string `json:"what"`   // missing, extra, different or unreadable
-	Edge   string `json:"edge"`   // what a visitor gets from the edge
-	Source string `json:"source"` // what he should get
-}
-
-// MaxDifferences bounds the differences of an outcome.
-const MaxDifferences = 20
 
 // orderTime is the validity of an order, and explainTime that of an explanation, for
 // which somebody waits.

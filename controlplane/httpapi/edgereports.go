@@ -251,11 +251,7 @@ func explainedOf(x *api.EdgeExplained) (*fleet.EdgeExplained, error) {
 
 func outcomeOf(a *api.EdgeAnswer) (outcome fleet.EdgeOutcome, err error) {
 	o := &a.Outcome
-	texts := []string{o.Error, o.Accepted}
-	for _, d := range o.Differences {
-		texts = append(texts, d.Name, d.What, d.Edge, d.Source)
-	}
-	for _, text := range texts {
+	for _, text := range []string{o.Error, o.Accepted, o.Damage} {
 		if len(text) > maxOutcomeText || !waypost.Printable(strings.ReplaceAll(text, " ", "")) {
 			return outcome, waypost.Errorf(waypost.EInvalid, "texts must be at most %d printable characters", maxOutcomeText)
 		}
@@ -264,21 +260,16 @@ func outcomeOf(a *api.EdgeAnswer) (outcome fleet.EdgeOutcome, err error) {
 	if o.Position != nil {
 		at = *o.Position
 	}
-	if !waypost.ValidNode(a.Node) || a.Order < 1 || len(o.Differences) > fleet.MaxDifferences ||
-		o.Slots < 0 || o.Slots > waypost.Slots || o.Different < 0 || o.Repaired < 0 || o.Records > 1<<62 || at.Seq > 1<<62 || o.Seconds < 0 {
+	if !waypost.ValidNode(a.Node) || a.Order < 1 || o.Records > 1<<62 || at.Seq > 1<<62 || o.Seconds < 0 {
 		return outcome, waypost.Errorf(waypost.EInvalid, "the outcome is out of bounds")
 	}
 	outcome = fleet.EdgeOutcome{
-		Error: o.Error, Accepted: o.Accepted, Slots: o.Slots, Records: o.Records, Different: o.Different, Repaired: o.Repaired,
-		Epoch: at.Epoch, Seq: at.Seq, Seconds: o.Seconds,
+		Error: o.Error, Accepted: o.Accepted, Records: o.Records, Damage: o.Damage, Epoch: at.Epoch, Seq: at.Seq, Seconds: o.Seconds,
 	}
 	if x := o.Explained; x != nil {
 		if outcome.Explained, err = explainedOf(x); err != nil {
 			return outcome, err
 		}
-	}
-	for _, d := range o.Differences {
-		outcome.Differences = append(outcome.Differences, fleet.EdgeDifference(d))
 	}
 	return outcome, nil
 }

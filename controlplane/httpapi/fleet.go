@@ -64,11 +64,6 @@ type enrolmentOutput struct{ Body api.Enrolment }
 
 type credentialsOutput struct{ Body api.EdgeCredentialList }
 
-type verifyInput struct {
-	nodeInput
-	Body api.VerifyEdge
-}
-
 type drainInput struct {
 	Node string `path:"node" doc:"Name of the edge."`
 	Body api.DrainEdge
@@ -121,12 +116,12 @@ func registerFleet(rt *router, a *fleetAPI) {
 	})
 	handle(rt, operation{
 		id: "verify-edge", method: http.MethodPost, path: api.PathEdges + "/{node}/verifications",
-		summary: "Compare an edge with PostgreSQL, slot by slot",
-		description: "Orders the edge to compare its replica with PostgreSQL while it serves, and with repair to replace slots that differ. " +
-			"The answer is an order, which later has an outcome. It is in the audit log.",
+		summary: "Let an edge read all its records and compare them with the digest",
+		description: "Orders the edge to read all records on its disk while it serves, and to compare their sum with the digest of its position. " +
+			"An edge repairs damage in any case. The answer is an order, which later has an outcome. It is in the audit log.",
 		scopes: admin, problems: []int{http.StatusNotFound},
-	}, func(ctx context.Context, in *verifyInput) (*orderOutput, error) {
-		return a.give(ctx, fleet.EdgeOrder{Node: in.Node, What: fleet.OrderVerify, Repair: in.Body.Repair})
+	}, func(ctx context.Context, in *nodeInput) (*orderOutput, error) {
+		return a.give(ctx, fleet.EdgeOrder{Node: in.Node, What: fleet.OrderVerify})
 	})
 	handle(rt, operation{
 		id: "accept-edge", method: http.MethodPost, path: api.PathEdges + "/{node}/acceptances",
@@ -179,7 +174,7 @@ func (a *fleetAPI) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error)
 		}
 		if o, ok := a.orders.Verified(all[i].Node); ok {
 			out.Body.Edges[i].Verified = &api.Verified{
-				At: o.DoneAt.UTC(), Different: o.Outcome.Different, Repaired: o.Outcome.Repaired, Error: o.Outcome.Error,
+				At: o.DoneAt.UTC(), Damage: o.Outcome.Damage, Error: o.Outcome.Error,
 			}
 		}
 	}
@@ -276,7 +271,7 @@ func (a *fleetAPI) give(ctx context.Context, o fleet.EdgeOrder) (*orderOutput, e
 
 func orderOf(o *fleet.EdgeOrder) api.EdgeOrder {
 	shown := api.EdgeOrder{
-		ID: o.ID, Node: o.Node, What: string(o.What), Repair: o.Repair, Hold: o.Hold, OrderedBy: o.By,
+		ID: o.ID, Node: o.Node, What: string(o.What), Hold: o.Hold, OrderedBy: o.By,
 		OrderedAt: o.At.UTC(), Until: o.Until.UTC(), DoneAt: moment(o.DoneAt),
 	}
 	if o.Question != nil {
@@ -287,9 +282,7 @@ func orderOf(o *fleet.EdgeOrder) api.EdgeOrder {
 	}
 	c := &o.Outcome
 	shown.Outcome = &api.EdgeOutcome{
-		Error: c.Error, Accepted: c.Accepted, Slots: c.Slots, Records: c.Records, Different: c.Different,
-		Repaired: c.Repaired, Seconds: c.Seconds,
-		Differences: make([]api.Difference, len(c.Differences)),
+		Error: c.Error, Accepted: c.Accepted, Records: c.Records, Damage: c.Damage, Seconds: c.Seconds,
 	}
 	if x := c.Explained; x != nil {
 		shown.Outcome.Explained = &api.EdgeExplained{
@@ -303,9 +296,6 @@ func orderOf(o *fleet.EdgeOrder) api.EdgeOrder {
 	}
 	if c.Epoch > 0 {
 		shown.Outcome.Position = &api.Sequence{Epoch: c.Epoch, Seq: c.Seq}
-	}
-	for i := range c.Differences {
-		shown.Outcome.Differences[i] = api.Difference(c.Differences[i])
 	}
 	return shown
 }

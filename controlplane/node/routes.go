@@ -29,7 +29,7 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 		Links: core.Links, Domains: core.Domains, Keys: core.KeyRanges, Clicks: core.Clicks, Budgets: core.Budgets,
 		Blocks: core.Blocks, Access: core.Access,
 		Workspaces: core.Workspaces, Fleet: c.fleet, Certificates: c.certificates, Nodes: c.nodes,
-		Orders: soundOrders{c.orders, c.digests}, Cleanup: c.db, Digests: c.digests,
+		Orders: c.orders, Cleanup: c.db, Digests: c.digests,
 		Node:    c.cfg.Node,
 		BaseURL: c.cfg.BaseURL, Contact: c.cfg.Contact, Version: c.cfg.Version, Now: c.db.Now, Logger: c.log, Metrics: c.registry,
 		Console: console, Stopping: stopping,

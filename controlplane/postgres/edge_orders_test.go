@@ -17,7 +17,7 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	by := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
 	ask := func(node string, what fleet.OrderKind) (fleet.EdgeOrder, error) {
 		return db.OrderEdge(t.Context(), by, fleet.EdgeOrder{
-			Node: node, What: what, Repair: true, By: "ann",
+			Node: node, What: what, By: "ann",
 			Until: time.Now().Add(time.Hour),
 		}, false)
 	}
@@ -34,10 +34,7 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	require.Equal(t, []fleet.EdgeOrder{first, second}, open)
 	require.Empty(t, verified)
 
-	outcome := fleet.EdgeOutcome{Slots: 4096, Different: 1, Differences: []fleet.EdgeDifference{{
-		Slot: 7, Kind: 1,
-		Name: "a", What: "missing",
-	}}}
+	outcome := fleet.EdgeOutcome{Records: 7, Damage: "a record is cut", Epoch: 1, Seq: 9, Seconds: 0.5}
 	require.NoError(t, db.OrderDone(t.Context(), "eu-1", first.ID, outcome))
 	require.NoError(t, db.OrderDone(t.Context(), "eu-1", first.ID, fleet.EdgeOutcome{Error: "again"}), "an answer may come twice")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(db.OrderDone(t.Context(), "eu-2", second.ID, outcome)), "it was asked of another")

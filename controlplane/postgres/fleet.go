@@ -19,12 +19,12 @@ import (
 // operators to them.
 type FleetStore struct{ pool *pool }
 
-const edgeOrderColumns = `id, node, what, repair, hold, question, ordered_by, ordered_at, until, done_at, outcome`
+const edgeOrderColumns = `id, node, what, hold, question, ordered_by, ordered_at, until, done_at, outcome`
 
 const (
 	insertEdgeOrder = `
-		INSERT INTO edge_order (node, what, repair, hold, ordered_by, until, question)
-		SELECT $1, $2, $3, $4, $5, $6, $8::text::jsonb WHERE $7 OR EXISTS (SELECT FROM click_progress WHERE node = $1)
+		INSERT INTO edge_order (node, what, hold, ordered_by, until, question)
+		SELECT $1, $2, $3, $4, $5, $7::text::jsonb WHERE $6 OR EXISTS (SELECT FROM click_progress WHERE node = $1)
 		RETURNING ` + edgeOrderColumns
 
 	trimEdgeOrders = `
@@ -49,7 +49,7 @@ const (
 func scanEdgeOrder(row pgx.CollectableRow) (o fleet.EdgeOrder, err error) {
 	var done *time.Time
 	var outcome, question []byte
-	if err := row.Scan(&o.ID, &o.Node, &o.What, &o.Repair, &o.Hold, &question, &o.By, &o.At, &o.Until, &done, &outcome); err != nil {
+	if err := row.Scan(&o.ID, &o.Node, &o.What, &o.Hold, &question, &o.By, &o.At, &o.Until, &done, &outcome); err != nil {
 		return o, err
 	}
 	if question != nil {
@@ -78,7 +78,7 @@ func (db *FleetStore) OrderEdge(
 		question = new(string(text))
 	}
 	err = pgx.BeginTxFunc(ctx, db.pool, scoped.Operator.TxOptions(), func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Repair, o.Hold, o.By, o.Until, known, question)
+		rows, err := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Hold, o.By, o.Until, known, question)
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (db *FleetStore) OrderEdge(
 		if _, err := tx.Exec(ctx, trimEdgeOrders, o.Node, keptEdgeOrders); err != nil {
 			return err
 		}
-		detail, err := json.Marshal(map[string]any{"order": given.ID, "repair": o.Repair, "hold": o.Hold})
+		detail, err := json.Marshal(map[string]any{"order": given.ID, "hold": o.Hold})
 		if err != nil {
 			return err
 		}

@@ -172,13 +172,13 @@ func (h *handle) Repair(ctx context.Context, c replication.Cluster, e waypost.Ep
 	return db.Repair(ctx, c, e)
 }
 
-// Compare implements [replication.Comparer].
-func (h *handle) Compare(ctx context.Context) (replication.Comparison, error) {
+// Verify is [replica.DB.Verify].
+func (h *handle) Verify(ctx context.Context) (replica.Verification, error) {
 	db := h.current()
 	if db == nil {
-		return nil, errors.Join(replication.ErrUnsettled, errNoReplica)
+		return replica.Verification{}, errNoReplica
 	}
-	return db.Compare(ctx)
+	return db.Verify(ctx)
 }
 
 // Accept implements [replication.Accepter].

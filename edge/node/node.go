@@ -201,7 +201,7 @@ func (e *edge) connect() error {
 	if err != nil {
 		return err
 	}
-	e.orders = newOrders(e.log, e.following.now.Load)
+	e.orders = newOrders(e.log, e.following.now.Load, e.store.Verify)
 	e.registerMetrics()
 	for _, url := range cfg.Control.URLs {
 		reporter, err := report.New(e.reportConfig(url))

@@ -2,21 +2,19 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"waypost"
 	"waypost/api"
 	"waypost/api/requestid"
+	"waypost/edge/replica"
 	"waypost/replication"
 )
 
 const (
-	verifyTime  = 30 * time.Minute // for a comparison
+	verifyTime  = 30 * time.Minute // for a verification
 	answerTime  = 5 * time.Minute  // for the delivery of an answer
 	answerPause = time.Second      // between attempts to deliver
 	knownOrders = 1024             // answered orders that are remembered; a report may still repeat them
@@ -26,7 +24,9 @@ const (
 type orders struct {
 	log      *slog.Logger
 	follower func() *replication.Follower
-	answer   func(context.Context, int64, api.EdgeOutcome) (final bool, err error)
+	// verifyReplica is [replica.DB.Verify].
+	verifyReplica func(context.Context) (replica.Verification, error)
+	answer        func(context.Context, int64, api.EdgeOutcome) (final bool, err error)
 
 	verifications, acceptances, drains, explanations chan api.EdgeOrder
 
@@ -37,9 +37,11 @@ type orders struct {
 	answered []int64        // of these, the oldest first
 }
 
-func newOrders(log *slog.Logger, follower func() *replication.Follower) *orders {
+func newOrders(
+	log *slog.Logger, follower func() *replication.Follower, verify func(context.Context) (replica.Verification, error),
+) *orders {
 	return &orders{
-		log: log, follower: follower, seen: map[int64]bool{},
+		log: log, follower: follower, verifyReplica: verify, seen: map[int64]bool{},
 		verifications: make(chan api.EdgeOrder, 4), acceptances: make(chan api.EdgeOrder, 4), drains: make(chan api.EdgeOrder, 4),
 		explanations: make(chan api.EdgeOrder, 16),
 	}
@@ -117,33 +119,24 @@ func (o *orders) deliver(ctx context.Context, id int64, outcome api.EdgeOutcome)
 	o.log.WarnContext(ctx, "cannot deliver the outcome of an order", "order", id)
 }
 
-// verify compares the replica with the source.
+// verify adds up the records of the replica. A replica that is damaged is repaired in any
+// case.
 func (o *orders) verify(ctx context.Context, order api.EdgeOrder) api.EdgeOutcome {
 	limited, cancel := context.WithTimeout(ctx, verifyTime)
 	defer cancel()
-	o.log.Info("comparing the replica with its source", "order", order.ID, "repair", order.Repair)
-	v, err := o.follower().Verify(limited, order.Repair)
-	outcome := api.EdgeOutcome{
-		Slots: v.Slots, Records: v.Records, Different: v.Different, Repaired: v.Repaired,
-		Seconds: v.Took.Seconds(),
-	}
+	o.log.Info("verifying the replica", "order", order.ID)
+	begun := time.Now()
+	v, err := o.verifyReplica(limited)
+	outcome := api.EdgeOutcome{Records: v.Records, Seconds: time.Since(begun).Seconds()}
 	if !v.Position.IsZero() {
 		outcome.Position = &api.Sequence{Epoch: v.Position.Epoch.Ordinal, Seq: v.Position.Seq}
 	}
-	now := time.Now()
-	for i := range v.Differences {
-		d := &v.Differences[i]
-		outcome.Differences = append(outcome.Differences, api.Difference{
-			Slot: d.Slot, Kind: uint8(d.Kind), Domain: uint32(d.Domain), Name: d.Name, What: string(d.What),
-			Edge: visitorGets(d.Kind, d.Held, d.What, now), Source: visitorGets(d.Kind, d.Source, "", now),
-		})
+	if v.Damage != nil {
+		outcome.Damage = v.Damage.Error()
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		outcome.Error = err.Error()
-		o.log.Warn("cannot compare the replica with its source", "order", order.ID, "error", err)
-	case v.Different > 0:
-		o.log.Error("replica differs from its source", "order", order.ID, "slots", v.Different, "repaired", v.Repaired)
+		o.log.Warn("cannot verify the replica", "order", order.ID, "error", err)
 	}
 	return outcome
 }
@@ -168,22 +161,4 @@ func (o *orders) drain(_ context.Context, order api.EdgeOrder) api.EdgeOutcome {
 		o.log.Warn("changing whether visitors are sent elsewhere", "order", order.ID, "draining", draining)
 	}
 	return api.EdgeOutcome{}
-}
-
-// visitorGets describes the answer that a record leads to; of a record that is no link,
-// its revision.
-func visitorGets(kind waypost.Kind, r *waypost.Record, what replication.DifferenceKind, now time.Time) string {
-	switch {
-	case what == replication.Unreadable:
-		return "unreadable"
-	case r == nil && kind == waypost.KindLink:
-		return "404"
-	case r == nil:
-		return "none"
-	case kind != waypost.KindLink: // salts are secret
-		return fmt.Sprintf("revision %d.%d", r.Revision.Epoch, r.Revision.Seq)
-	case r.State != waypost.Live, r.ExpiresAt != 0 && r.ExpiresAt <= now.UnixMilli():
-		return fmt.Sprint(http.StatusGone)
-	}
-	return fmt.Sprintf("%d %s", r.Status, r.Payload)
 }

@@ -13,7 +13,7 @@ import (
 // A control plane repeats an order until it is answered, which may take longer than a
 // thousand other orders.
 func TestOrders_RunOnceHoweverManyComeMeanwhile(t *testing.T) {
-	o := newOrders(slog.New(slog.DiscardHandler), nil)
+	o := newOrders(slog.New(slog.DiscardHandler), nil, nil)
 	answered := make(chan int64)
 	o.answer = func(_ context.Context, order int64, _ api.EdgeOutcome) (bool, error) {
 		answered <- order
@@ -25,13 +25,13 @@ func TestOrders_RunOnceHoweverManyComeMeanwhile(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-ended })
 
 	slow := api.EdgeOrder{ID: 1, What: "accept"}
-	o.take(slow)
+	o.queueOrder(slow)
 	require.Equal(t, slow, <-o.acceptances) // it is being executed
 	for id := int64(2); id < 2+2*knownOrders; id++ {
-		o.take(api.EdgeOrder{ID: id, What: "drain"})
+		o.queueOrder(api.EdgeOrder{ID: id, What: "drain"})
 		require.Equal(t, id, <-answered)
 	}
-	o.take(slow)
+	o.queueOrder(slow)
 	require.Empty(t, o.acceptances)
 	require.Less(t, len(o.seen), knownOrders+10, "what was answered is forgotten in time")
 }

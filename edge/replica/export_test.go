@@ -100,9 +100,6 @@ func (db *DB) DamageTable(code string) { db.table().Damage(waypost.DefaultDomain
 // Suspect reports a damaged record.
 func (db *DB) Suspect(why error) { db.live.Load().health.rot(why) }
 
-// VerifySlot adds up a slot at once.
-func (db *DB) VerifySlot(ctx context.Context, slot uint16) error { return db.verifySlot(ctx, slot) }
-
 // ForgetLog removes the log, as if it had become too old.
 func (db *DB) ForgetLog() error {
 	db.mu.Lock()

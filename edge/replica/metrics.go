@@ -15,7 +15,6 @@ type metrics struct {
 	unreadable  prometheus.Counter
 	poison      prometheus.Counter
 	records     prometheus.Counter
-	verified    prometheus.Counter
 	rounds      prometheus.Counter
 	rotten      prometheus.Counter
 	torn        prometheus.Counter
@@ -88,9 +87,8 @@ func newMetrics(db *DB) *metrics {
 	m.unreadable = counter("unreadable_total", "Reads of a link that failed or found a record that must not be served.")
 	m.poison = counter("poison_records_total", "Records applied that break the rules and are never served.")
 	m.records = counter("applied_records_total", "Records applied, by batches and by restores.")
-	m.verified = counter("verified_slots_total", "Slots whose records on disk were compared with their checksums and sums.")
-	m.rounds = counter("verified_rounds_total", "Rounds of all slots that were compared with the digest.")
-	m.rotten = counter("verify_failures_total", "Slots, rounds or starts with damaged or missing records on disk; a repair follows.")
+	m.rounds = counter("verified_rounds_total", "Times that all records on disk added up to the digest.")
+	m.rotten = counter("verify_failures_total", "Times that records on disk were found damaged or missing; a repair follows.")
 	m.torn = counter("torn_manifests_total", "Stores opened whose list of tables ended in a damaged record, so that their newest changes may be missing.")
 	m.repaired = counter("repaired_slots_total", "Slots replaced because they differed from the source's.")
 	m.undone = counter("undone_deletions_total", "Deleted links that came back in a repair, because PostgreSQL had been restored to before their deletion.")

@@ -67,7 +67,8 @@ func (st *store) unverified() bool {
 // sound reports whether the records have added up, and no damage was found since.
 func (st *store) sound() bool { return st.verified.Load() && !st.health.damaged() }
 
-// verify adds up the records of the live store, if filling the table has not done that.
+// verify adds up the records of the live store after its start, if filling the table has
+// not done that.
 func (f *filler) verify(ctx context.Context) error {
 	s := f.serving
 	s.mu.Lock()
@@ -81,35 +82,116 @@ func (f *filler) verify(ctx context.Context) error {
 	return err
 }
 
-// beginCheck begins to add up the records of a store, if they must be. The caller holds
-// serving.mu.
-func (st *store) beginCheck() {
+// beginCheck begins to add up the records of a store, if they must be, or again. The
+// caller holds serving.mu.
+func (st *store) beginCheck(again bool) {
 	st.guarded.check = nil
-	if st.unverified() {
+	if st.unverified() || again && st.sound() && !st.applied.Load().repairing {
 		st.guarded.check = &openCheck{next: recordStart, begun: time.Now()}
 	}
 }
 
-// endCheck judges the sum of all records, and asks for a repair if it is wrong. The
-// caller holds serving.mu.
-func (f *filler) endCheck(st *store) {
+// endCheck compares the sum of all records with the state, and asks for a repair if it is
+// wrong, or if the records could not be read. The caller holds serving.mu.
+func (f *filler) endCheck(w *storeWalk, unreadable error) {
+	st := w.st
 	c := st.guarded.check
 	if c == nil { // it was not needed, or a repair came in between
 		return
 	}
-	if err := c.compareSum(st.applied.Load()); err != nil {
-		f.failCheck(st, err)
+	st.guarded.check = nil
+	damage := unreadable
+	if damage == nil {
+		damage = c.compareSum(st.applied.Load())
+	}
+	if w.added != nil {
+		w.added(c.sum, damage)
+	}
+	if damage != nil {
+		f.metrics.rotten.Inc()
+		st.health.rot(damage)
 		return
 	}
-	st.guarded.check = nil
+	f.metrics.rounds.Inc()
 	st.verified.Store(true)
 	f.cfg.Logger.Info("the replica is verified: its records add up to its digest",
 		"records", c.sum.Records, "seconds", time.Since(c.begun).Seconds())
 }
 
-// failCheck asks for a repair. The caller holds serving.mu.
-func (f *filler) failCheck(st *store, why error) {
-	st.guarded.check = nil
-	f.metrics.rotten.Inc()
-	st.health.rot(why)
+// Verification is the result of adding up all records of a replica.
+type Verification struct {
+	Records  uint64
+	Position waypost.Position // at the end
+	Damage   error            // nil: the records add up to the digest; else a repair follows
 }
+
+// verified is the answer to a call of Verify.
+type verified struct {
+	Verification
+	err error
+}
+
+// Verify reads all records on disk, and compares them with their checksums and, added up,
+// with the digest that the control plane has signed, while the replica serves and takes
+// changes. The error says why that was not possible.
+func (db *DB) Verify(ctx context.Context) (Verification, error) {
+	answer := make(chan verified, 1)
+	select {
+	case db.verifications <- answer:
+	case <-ctx.Done():
+		return Verification{}, fmt.Errorf("wait for the replica: %w", ctx.Err())
+	case <-db.stopped:
+		return Verification{}, errClosed
+	}
+	select {
+	case v := <-answer:
+		return v.Verification, v.err
+	case <-ctx.Done():
+		return Verification{}, fmt.Errorf("verify the replica: %w", ctx.Err())
+	case <-db.stopped:
+		return Verification{}, errClosed
+	}
+}
+
+// verifyAgain adds up the records of the live store, whether they have been or not.
+func (f *filler) verifyAgain(ctx context.Context) (v verified) {
+	s := f.serving
+	s.mu.Lock()
+	st := s.live.Load()
+	var why error
+	switch {
+	case st == nil:
+		why = errEmpty
+	case !f.usable():
+		why = errClosed
+	case st.health.failed() != nil:
+		v.Damage = st.health.failed().err
+	case st.applied.Load().repairing:
+		why = errRepairing
+	}
+	s.mu.Unlock()
+	if why != nil || v.Damage != nil {
+		v.err = why
+		return v
+	}
+	added := false
+	live, err := f.walk(ctx, st, storeVisit{added: func(sum replication.Sum, damage error) {
+		added, v.Records, v.Position, v.Damage = true, sum.Records, st.applied.Load().position, damage
+	}})
+	switch {
+	case added:
+	case err != nil:
+		v.err = err
+	case !live:
+		v.err = errReplaced
+	default:
+		v.err = errRepairing
+	}
+	return v
+}
+
+// Reasons for which records were not added up.
+var (
+	errRepairing = waypost.Errorf(waypost.EUnavailable, "the replica is being repaired")
+	errReplaced  = waypost.Errorf(waypost.EUnavailable, "a snapshot has replaced the replica meanwhile")
+)

@@ -106,29 +106,6 @@ func TestRelay_IsFollowedWhileItHoldsDeletions(t *testing.T) {
 	}
 }
 
-// A comparison reads the source as it is now, not as its last heartbeat reported it, also
-// through a relay.
-func TestRelay_ComparesWithoutAHeartbeat(t *testing.T) {
-	s := replicationtest.NewSource()
-	relay, leaf := open(t, keeping(vfs.NewMem())), open(t, config(vfs.NewMem()))
-	trust := pinning(t)
-	up := follows(t, replication.FollowConfig{URL: serveWith(t, signed(t, s, time.Hour), nil), Sink: relay, Trust: trust})
-	down := follows(t, replication.FollowConfig{
-		URL:  serveWith(t, replication.ServerConfig{Source: relay, Trust: trust, Heartbeat: time.Hour}, nil),
-		Sink: leaf, Trust: pinning(t),
-	})
-	for i := range 5 {
-		at := s.Commit(replicationtest.Link(linkCode(i), "https://example.com/"))
-		for _, f := range []*replication.Follower{up, down} {
-			until(t, "it is there", func() bool { return f.Status().Position == at && f.Status().Connected })
-			v, err := f.Verify(t.Context(), false)
-			require.NoError(t, err)
-			require.Zero(t, v.Different)
-			require.Equal(t, at, v.Position)
-		}
-	}
-}
-
 // filling is a source that fills the follower's disk during a snapshot.
 type filling struct {
 	*replicationtest.Source

@@ -127,8 +127,7 @@ func (r *repair) write(ctx context.Context, put func(*writer) error) error {
 	if err := r.db.disk.low(); err != nil {
 		return fmt.Errorf("repair: %w", err)
 	}
-	r.st.guarded.scrub, r.st.guarded.check = nil, nil // the sums found so far are of no more use
-	r.st.guarded.comparing.endComparison(errCompared)
+	r.st.guarded.check = nil // the sum found so far is of no more use
 	w := newWriter(r.st)
 	w.next, w.repair = r.next, r
 	err := put(w)

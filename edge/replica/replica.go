@@ -25,8 +25,8 @@ type Config struct {
 	CacheBytes   int64         // of blocks in memory; 128 MiB
 	LookupBytes  int64         // memory of the lookup table; a quarter of memlimit.Available; negative: no table
 	SyncInterval time.Duration // within which an applied batch is durable; 100 ms
-	// VerifyInterval is the time in which all records on disk are read once, slot by slot,
-	// and compared with their checksums and the digest; 24 h; negative: never.
+	// VerifyInterval is the time between two readings of all records on disk, which compare
+	// them with their checksums and the digest; 24 h; negative: never after the start.
 	VerifyInterval time.Duration
 	// LogBytes and LogAge bound the applied batches that are kept for the followers of this
 	// replica. LogBytes 0 keeps none; LogAge defaults to 72 h.
@@ -85,17 +85,17 @@ type DB struct {
 	storage                 // the directory, and how stores in it are opened
 	serving                 // answers readers from the live store
 	source                  // answers followers
-	filler                  // fills the lookup table; owned by its goroutine
+	filler                  // fills the lookup table and verifies; owned by its goroutine
 	syncer                  // makes batches durable; owned by its goroutine
-	scrubber                // verifies the records on disk; owned by its goroutine
 	deletions deletionGuard // holds mass deletions back
 	disk      diskSpace     // free space
 
 	saveBytes int           // of a snapshot that are made durable at once
 	saveAfter time.Duration // or at the latest
 
-	stop context.CancelFunc
-	work sync.WaitGroup // the goroutines of filler, syncer and scrubber
+	stop    context.CancelFunc
+	stopped <-chan struct{} // closed by stop
+	work    sync.WaitGroup  // the goroutines of filler and syncer
 }
 
 // newDB connects the parts of a replica. It starts no goroutine.
@@ -111,9 +111,10 @@ func newDB(cfg Config, cache *pebble.Cache) *DB {
 	db.serving = serving{cfg: c, metrics: m, storage: &db.storage, promotions: newPromotions(), wakeFill: db.filler.wake, noise: oneASecond()}
 	db.serving.mu.hurry = make(chan struct{})
 	db.source = source{serving: &db.serving}
-	db.filler = filler{cfg: c, metrics: m, serving: &db.serving, cache: cache, unfilled: make(chan struct{}, 1)}
+	db.filler = filler{
+		cfg: c, metrics: m, serving: &db.serving, cache: cache, unfilled: make(chan struct{}, 1), verifications: make(chan chan<- verified),
+	}
 	db.syncer = syncer{cfg: c, serving: &db.serving, noise: oneASecond(), dirty: make(chan struct{}, 1)}
-	db.scrubber = scrubber{cfg: c, metrics: m, serving: &db.serving, noise: oneASecond()}
 	return db
 }
 
@@ -157,12 +158,9 @@ func Open(cfg Config) (_ *DB, err error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	db.stop = cancel
+	db.stop, db.stopped = cancel, ctx.Done()
 	db.work.Go(func() { db.syncLoop(ctx) })
 	db.work.Go(func() { db.fillLoop(ctx) })
-	if cfg.VerifyInterval > 0 {
-		db.work.Go(func() { db.scrubLoop(ctx) })
-	}
 	db.filler.wake()
 	return db, nil
 }
@@ -185,9 +183,6 @@ func (db *DB) Close() error {
 	db.retirements.Wait()
 	db.mu.Lock()
 	st := db.live.Swap(nil)
-	if st != nil {
-		st.guarded.comparing.endComparison(errCompared)
-	}
 	db.mu.Unlock()
 	if st != nil {
 		st.awaitReaders()
@@ -233,7 +228,6 @@ var (
 var (
 	_ replication.Sink     = (*DB)(nil)
 	_ replication.Repairer = (*DB)(nil)
-	_ replication.Comparer = (*DB)(nil)
 	_ replication.Accepter = (*DB)(nil)
 	_ replication.Relay    = (*DB)(nil)
 	_ replication.Counter  = (*DB)(nil)

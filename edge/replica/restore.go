@@ -400,7 +400,6 @@ func (r *restore) swap() error {
 	db.deletions.spend()
 	db.recovered(&db.restores)
 	if old != nil {
-		old.guarded.comparing.endComparison(errCompared)
 		db.retire(old)
 	}
 	db.cfg.Points.Hit("swap stores: done")

@@ -103,33 +103,6 @@ func addUp(ctx context.Context, from pebble.Reader, first, last uint16, sums []s
 	return nil
 }
 
-// visitSlot visits the records of a slot. rotten is the error of a damaged record, whose
-// key alone is known.
-func visitSlot(ctx context.Context, from pebble.Reader, slot uint16, visit func(*waypost.Record, error) error) error {
-	it, err := from.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: slotKey(int(slot)), UpperBound: slotKey(int(slot) + 1)})
-	if err != nil {
-		return fmt.Errorf("read a slot: %w", err)
-	}
-	var buf []byte
-	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		var value []byte
-		if value, err = it.ValueAndErr(); err != nil {
-			break
-		}
-		var r waypost.Record
-		var rotten error
-		if buf, rotten = readRecord(buf, it.Key(), value, slot, &r); rotten != nil {
-			r = waypost.Record{}
-			r.Kind, r.Domain, r.Name, _ = parseRecordKey(it.Key())
-		}
-		err = visit(&r, rotten)
-	}
-	if err = errors.Join(err, it.Close()); err != nil {
-		return fmt.Errorf("read a slot: %w", err)
-	}
-	return nil
-}
-
 // slotKey returns the key at which a slot's records begin.
 func slotKey(slot int) []byte {
 	return binary.BigEndian.AppendUint16([]byte{prefixRecord}, uint16(slot))

@@ -50,8 +50,6 @@ type store struct {
 		log        logIndex
 		tally      tally // of deletions
 		sinceCheck int   // bytes written since the limits were checked
-		scrub      *scrub
-		comparing  *comparison // with the source; nil: there is none
 	}
 
 	counted servingCount // owned by the restore that compares stores

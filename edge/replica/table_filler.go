@@ -27,6 +27,8 @@ type filler struct {
 	budget   *lookup.Budget // nil: there is no lookup table
 	unfilled chan struct{}  // gets a token when the table may need filling
 
+	verifications chan chan<- verified // asked for
+
 	// Owned by the goroutine.
 	enlargeCache func() // nil: the cache has its full size
 }
@@ -98,6 +100,12 @@ func (f *filler) wake() {
 }
 
 func (f *filler) fillLoop(ctx context.Context) {
+	var due <-chan time.Time // nil: never
+	if f.cfg.VerifyInterval > 0 {
+		ticker := time.NewTicker(f.cfg.VerifyInterval)
+		defer ticker.Stop()
+		due = ticker.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -108,6 +116,12 @@ func (f *filler) fillLoop(ctx context.Context) {
 			}
 		case <-f.serving.promotions.wake:
 			f.promote(ctx)
+		case <-due:
+			if v := f.verifyAgain(ctx); v.err != nil && ctx.Err() == nil {
+				f.cfg.Logger.Warn("cannot verify the replica", "error", v.err)
+			}
+		case answer := <-f.verifications:
+			answer <- f.verifyAgain(ctx)
 		}
 	}
 }
@@ -219,6 +233,9 @@ type storeVisit struct {
 	link  func(linkName, *storedRecord) bool // for each link; false ends the walk
 	name  func(linkName)                     // for each link, when link is nil
 	atEnd func()
+	// added is called with the sum of all records, and what is wrong with it. With it the
+	// records are added up also if they have been before.
+	added func(sum replication.Sum, damage error)
 }
 
 // storeWalk visits the records of a store, some at a time. Its caller may write the
@@ -261,16 +278,16 @@ func (f *filler) step(ctx context.Context, w *storeWalk, first bool) (live bool,
 		return false, nil
 	}
 	if first {
-		st.beginCheck()
+		st.beginCheck(w.added != nil)
 	}
 	err = w.some(ctx)
 	switch {
 	case err != nil:
 		if ctx.Err() == nil && st.guarded.check != nil {
-			f.failCheck(st, err)
+			f.endCheck(w, err)
 		}
 	case w.whole:
-		f.endCheck(st)
+		f.endCheck(w, nil)
 	case w.ended:
 		st.guarded.check = nil // another walk adds up from the beginning
 	}

@@ -49,8 +49,7 @@ type scratch struct {
 	written map[string]held
 	key     []byte
 	value   []byte
-	links   []linkChange     // links that were taken, in order
-	sums    []numberedChange // how they change the sums of slots
+	links   []linkChange // links that were taken, in order
 }
 
 var scratches = sync.Pool{New: func() any { return &scratch{written: map[string]held{}} }}
@@ -59,12 +58,12 @@ var scratches = sync.Pool{New: func() any { return &scratch{written: map[string]
 // nothing in it any more.
 func (s *scratch) release() {
 	const most = 4 * waypost.MaxBulk
-	if cap(s.links) > most || cap(s.sums) > most || len(s.written) > most || cap(s.value) > 1<<20 {
+	if cap(s.links) > most || len(s.written) > most || cap(s.value) > 1<<20 {
 		return
 	}
 	clear(s.written)
 	clear(s.links)
-	s.links, s.sums = s.links[:0], s.sums[:0]
+	s.links = s.links[:0]
 	scratches.Put(s)
 }
 
@@ -127,9 +126,6 @@ func (w *writer) put(raw []byte, seq uint64) error {
 	if c := w.st.guarded.check; c != nil && c.has(w.key) {
 		w.passed.Digest ^= old.stamp ^ now.stamp
 		w.passed.Records += count(now.present) - count(old.present)
-	}
-	if w.st.guarded.scrub != nil || w.st.guarded.comparing != nil {
-		w.sums = append(w.sums, numberedChange{seq, slotChange{slot, old.stamp ^ now.stamp, count(now.present) - count(old.present)}})
 	}
 	w.sync = w.sync || r.State != waypost.Live
 	return w.write(&r, raw, poison, old.present)
@@ -297,12 +293,6 @@ func (w *writer) commit(ctx context.Context) error {
 	g.tally = w.tally
 	if g.check != nil {
 		g.check.addSum(w.passed)
-	}
-	if g.scrub != nil {
-		g.scrub.apply(w.sums)
-	}
-	if g.comparing != nil {
-		g.comparing.noteChanges(w.sums)
 	}
 	if len(w.notes) > 0 {
 		for i := range w.notes {

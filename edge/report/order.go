@@ -67,11 +67,7 @@ func (r *Reporter) order(answer []byte) {
 func (r *Reporter) Answer(ctx context.Context, id int64, o api.EdgeOutcome) (final bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 4*r.cfg.Timeout)
 	defer cancel()
-	o.Error = plain(o.Error, maxText)
-	for i := range o.Differences {
-		d := &o.Differences[i]
-		d.Name, d.Edge, d.Source = plain(d.Name, maxText), plain(d.Edge, maxText), plain(d.Source, maxText)
-	}
+	o.Error, o.Damage = plain(o.Error, maxText), plain(o.Damage, maxText)
 	if x := o.Explained; x != nil {
 		x.Location, x.Gate = plain(x.Location, waypost.MaxPayload), plain(x.Gate, maxText)
 	}

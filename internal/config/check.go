@@ -80,7 +80,6 @@ func (e *Edge) Check() error {
 		prefixed("edge.relay_log", relayLog),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		oneLine("edge.contact", e.Contact),
-		notNegative("edge.verify_interval", e.VerifyInterval),
 		notNegative("edge.drain_delay", e.DrainDelay),
 	)
 }

@@ -94,7 +94,6 @@ type Edge struct {
 	ProxyProtocol  bool          `yaml:"proxy_protocol" help:"connections of trusted proxies begin with a PROXY header, version 1 or 2"`
 	GeoIP          string        `yaml:"geoip" help:"MaxMind database, .mmdb, of the countries and cities of visitors; read again when it changes; empty: neither is known"`
 	ClickJournal   string        `yaml:"click_journal" help:"disk space for clicks that are not counted yet, such as 4GiB, in addition to some MiB for files that are being made; auto: 2GiB, which is a week at 500 clicks a second, but at most half of what is free; when it fills, clicks that wait lose their detail first"`
-	VerifyInterval time.Duration `yaml:"verify_interval" help:"time in which all links on disk are read once and held against their checksums and PostgreSQL's digest; what differs is fetched again; 0: never"`
 	MaxStaleness   time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
 	Contact        string        `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
 	StatusFile     string        `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
@@ -153,9 +152,8 @@ func defaults(getenv func(string) string) Config {
 		},
 		Edge: Edge{
 			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", ClickJournal: "auto",
-			StrictHosts:    true,
-			VerifyInterval: 24 * time.Hour,
-			RelayLog:       "256MiB",
+			StrictHosts: true,
+			RelayLog:    "256MiB",
 		},
 		Dev: Dev{
 			DataDir: DefaultDataDir(getenv), ControlAddr: "127.0.0.1:8080",

@@ -446,7 +446,7 @@ func TestDrill_PostgreSQLAndTheControlPlanesDiskAreLost(t *testing.T) {
 		require.Zero(t, verified.Code, "%s%s\n%s", verified.Stdout, verified.Stderr, d.done("edges"))
 	}
 	require.Contains(t, d.done("verify", "--source"), "equal")
-	say("the edges are equal to PostgreSQL")
+	say("the edges are sound, and PostgreSQL is")
 
 	// I1, I2: every visitor was answered with the link that there is.
 	require.Empty(t, d.wrong)

@@ -85,7 +85,7 @@ type node struct {
 	t     *testing.T
 	pace  pace
 	home  *replicationtest.Wire
-	above *node // whose wire home is; nil: the control plane's
+	above *node                   // whose wire home is; nil: the control plane's
 	more  []*replicationtest.Wire // sources after home
 	addr  atomic.Pointer[string]
 

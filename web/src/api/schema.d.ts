@@ -335,8 +335,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Compare an edge with PostgreSQL, slot by slot
-         * @description Orders the edge to compare its replica with PostgreSQL while it serves, and with repair to replace slots that differ. The answer is an order, which later has an outcome. It is in the audit log.
+         * Let an edge read all its records and compare them with the digest
+         * @description Orders the edge to read all records on its disk while it serves, and to compare their sum with the digest of its position. An edge repairs damage in any case. The answer is an order, which later has an outcome. It is in the audit log.
          */
         post: operations["verify-edge"];
         delete?: never;
@@ -1658,28 +1658,6 @@ export interface components {
              */
             state: "issued" | "spent" | "burned" | "leased" | "unissued" | "unassigned";
         };
-        Difference: {
-            /**
-             * Format: int64
-             * @description Number of the link's domain; 0 for other records.
-             */
-            domain: number;
-            /** @description The answer of the edge to a visitor. */
-            edge: string;
-            /**
-             * Format: int64
-             * @description Kind of the record; 1 is a link.
-             */
-            kind: number;
-            /** @description Code of the link. */
-            name: string;
-            /** Format: int64 */
-            slot: number;
-            /** @description The correct answer. */
-            source: string;
-            /** @description missing, extra, different or unreadable */
-            what: string;
-        };
         Digest: {
             /**
              * Format: date-time
@@ -1958,8 +1936,6 @@ export interface components {
             outcome: components["schemas"]["EdgeOutcome"] | null;
             /** @description For explain: the link and the visitor. */
             question?: components["schemas"]["EdgeQuestion"];
-            /** @description For verify: slots that differ are repaired. */
-            repair: boolean;
             /**
              * Format: date-time
              * @description An edge that has not answered by then does not carry it out any more.
@@ -1971,39 +1947,24 @@ export interface components {
         EdgeOutcome: {
             /** @description The held change that is accepted; empty for none. */
             accepted: string;
-            /** @description Records that differ, at most 20. */
-            differences: components["schemas"]["Difference"][];
-            /**
-             * Format: int64
-             * @description Slots that differed.
-             */
-            different: number;
+            /** @description What is wrong with the records on disk, which the edge then repairs; may be empty. */
+            damage: string;
             /** @description Why it was not done, or not completed; may be empty. */
             error: string;
             /** @description The answer of the edge to a visitor. */
             explained?: components["schemas"]["EdgeExplained"];
-            /** @description Position of the comparison; null without one. */
+            /** @description Position of the replica at the end; null without one. */
             position: components["schemas"]["Sequence"] | null;
             /**
              * Format: int64
-             * @description Records in them, by PostgreSQL.
+             * @description Records that were read.
              */
             records: number;
-            /**
-             * Format: int64
-             * @description Of these, slots that no longer differ.
-             */
-            repaired: number;
             /**
              * Format: double
              * @description Duration.
              */
             seconds: number;
-            /**
-             * Format: int64
-             * @description Number of parts of the key space that were compared.
-             */
-            slots: number;
         };
         EdgeQuestion: {
             address: string;
@@ -3441,22 +3402,10 @@ export interface components {
         Verified: {
             /** Format: date-time */
             at: string;
-            /**
-             * Format: int64
-             * @description Slots that differed.
-             */
-            different: number;
+            /** @description What was wrong with the records on disk, which the edge then repaired; may be empty. */
+            damage: string;
             /** @description Why it was not done, or not completed; may be empty. */
             error: string;
-            /**
-             * Format: int64
-             * @description Of these, slots that no longer differ.
-             */
-            repaired: number;
-        };
-        VerifyEdge: {
-            /** @description Repair slots that differ. */
-            repair?: boolean;
         };
         Warning: {
             /**
@@ -6673,11 +6622,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["VerifyEdge"];
-            };
-        };
+        requestBody?: never;
         responses: {
             /** @description OK */
             200: {
@@ -6739,51 +6684,6 @@ export interface operations {
             };
             /** @description Not Found */
             404: {
-                headers: {
-                    /** @description Requests that the credential may send at once, when the installation limits them. */
-                    "RateLimit-Limit"?: string;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: string;
-                    /** @description Seconds until all of them are available again. */
-                    "RateLimit-Reset"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Timeout */
-            408: {
-                headers: {
-                    /** @description Requests that the credential may send at once, when the installation limits them. */
-                    "RateLimit-Limit"?: string;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: string;
-                    /** @description Seconds until all of them are available again. */
-                    "RateLimit-Reset"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    /** @description Requests that the credential may send at once, when the installation limits them. */
-                    "RateLimit-Limit"?: string;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: string;
-                    /** @description Seconds until all of them are available again. */
-                    "RateLimit-Reset"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unsupported Media Type */
-            415: {
                 headers: {
                     /** @description Requests that the credential may send at once, when the installation limits them. */
                     "RateLimit-Limit"?: string;

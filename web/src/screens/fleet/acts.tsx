@@ -8,28 +8,26 @@ import { Command } from "../../ui/command";
 import { Copy } from "../../ui/copy";
 import { Confirm, Dialog } from "../../ui/dialog";
 import { Trouble } from "../../ui/failure";
-import { Check, Choice, Field } from "../../ui/field";
-import { Table } from "../../ui/table";
+import { Choice, Field } from "../../ui/field";
 import { toast } from "../../ui/toast";
 import type { Act } from "./health";
 
 export type Order = Schemas["EdgeOrder"];
 
 /** place places an order to an edge. */
-async function place(act: Act, node: string, repair: boolean): Promise<Order> {
+async function place(act: Act, node: string): Promise<Order> {
   const params = { path: { node } };
-  if (act === "verify") return await ask(client.POST("/api/admin/edges/{node}/verifications", { params, body: { repair } }));
+  if (act === "verify") return await ask(client.POST("/api/admin/edges/{node}/verifications", { params }));
   if (act === "accept") return await ask(client.POST("/api/admin/edges/{node}/acceptances", { params, body: {} }));
   return await ask(client.POST("/api/admin/edges/{node}/drains", { params, body: act === "undrain" ? { undo: true } : {} }));
 }
 
 /** ActDialog asks before something is done to an edge. */
-export function ActDialog({ act: what, node, repair: withRepair, ordered, close }: {
-  act: Exclude<Act, "enrol">; node: string; repair: boolean; ordered: (order: Order) => void; close: () => void;
+export function ActDialog({ act: what, node, ordered, close }: {
+  act: Exclude<Act, "enrol">; node: string; ordered: (order: Order) => void; close: () => void;
 }) {
-  const [repair, setRepair] = useState(withRepair);
   const order = async () => {
-    ordered(await place(what, node, repair));
+    ordered(await place(what, node));
     close();
   };
   if (what === "revoke") {
@@ -63,7 +61,6 @@ export function ActDialog({ act: what, node, repair: withRepair, ordered, close 
   return (
     <Confirm title={textOf(`${what}Title`, { node })} action={textOf(what)} run={order} close={close}>
       <p>{textOf(`${what}Text`)}</p>
-      {what === "verify" && <Check label={text("withRepair")} checked={repair} set={setRepair} />}
     </Confirm>
   );
 }
@@ -89,20 +86,10 @@ export function Outcome({ order: first }: { order: Order }) {
     return () => abort.abort();
   }, [first]);
   const [kind, words] = outcomeOf(order, late);
-  const differences = order.outcome?.differences ?? [];
   return (
     <section class="card">
       <h2>{text("order")}</h2>
       <p class={`notice ${kind}`} role="status" dir="auto">{words}</p>
-      {differences.length > 0 && (
-        <Table title={text("differences")} heads={[text("name"), text("difference"), text("visitorsGet"), text("correct")]}>
-          {differences.map((d) => (
-            <tr key={`${d.domain} ${d.kind} ${d.name}`}>
-              <td class="mono" dir="auto">{d.name}</td><td>{d.what}</td><td dir="auto">{d.edge}</td><td dir="auto">{d.source}</td>
-            </tr>
-          ))}
-        </Table>
-      )}
     </section>
   );
 }
@@ -120,9 +107,8 @@ function outcomeOf(order: Order, late: boolean): [kind: string, words: string] {
     case "undrain":
       return ["good", text("outcomeUndrain", { node })];
   }
-  if (o.different === 0) return ["good", text("outcomeEqual", { node, n: o.records, slots: o.slots, time: duration(o.seconds) })];
-  if (o.different <= o.repaired) return ["good", text("outcomeRepaired", { node, n: o.different })];
-  return ["bad", text("outcomeDifferent", { node, n: o.different, repaired: o.repaired })];
+  if (o.damage) return ["bad", text("outcomeDamaged", { node, why: o.damage })];
+  return ["good", text("outcomeSound", { node, n: o.records, time: duration(o.seconds) })];
 }
 
 /** Enrol makes a token with which an edge enrols, and shows it once. */

@@ -91,7 +91,7 @@ function Edges() {
       {order && order.node === node && <Outcome order={order} />}
       {act === "enrol" && loaded.data && <Enrol regions={regions} region={one?.region ?? ""} node={one?.node ?? ""} role={one?.role === "relay" ? "relay" : "edge"} close={close} />}
       {act && act !== "enrol" && one && (
-        <ActDialog key={act} act={act} node={one.node} repair={!!one.verified && one.verified.different > one.verified.repaired} ordered={setOrder} close={close} />
+        <ActDialog key={act} act={act} node={one.node} ordered={setOrder} close={close} />
       )}
     </>
   );
@@ -256,8 +256,7 @@ function verifiedOf(e: Edge): string {
   if (!v) return common("never");
   const time = ago(v.at);
   if (v.error) return text("failed", { time });
-  if (v.different > v.repaired) return text("different", { n: v.different - v.repaired, time });
-  return textOf(v.different ? "repaired" : "equal", { time });
+  return textOf(v.damage ? "damaged" : "sound", { time });
 }
 
 function credentialOf(e: Edge): string {

@@ -87,8 +87,8 @@ function ofEdge(e: Edge, allOld: boolean): Finding[] {
     add("warn", text("behind", { ...named, n: e.lag_changes, age: duration(e.lag_seconds!) }), text("behindDo"), { since: before(e.last_seen, e.lag_seconds!) });
   }
   const v = e.verified;
-  if (v && v.different > v.repaired) {
-    add("bad", text("differs", { ...named, n: v.different - v.repaired }), text("differsDo"), { since: v.at, act: "verify", command: `waypost verify --edge ${node} --repair` });
+  if (v?.damage) {
+    add("warn", text("damaged", { ...named, why: v.damage }), text("damagedDo"), { since: v.at, act: "verify", command: `waypost verify --edge ${node}` });
   } else if (v?.error) {
     add("warn", text("verifyFailed", { ...named, why: v.error }), text("verifyFailedDo"), { since: v.at, act: "verify" });
   }
