@@ -29,7 +29,8 @@ func (db *AccessStore) Accounts(ctx context.Context, email string, after int64, 
 	return all, err
 }
 
-// accounts reads accounts, whose columns are u's. The transaction has the scope operator.
+// accounts reads the accounts that match a condition on u, a row of app_user. The
+// transaction has the scope operator.
 func accounts(ctx context.Context, tx pgx.Tx, which string, args ...any) ([]controlplane.AccountInfo, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT u.id, u.email, u.name, coalesce(h.slug, ''), u.disabled_at IS NOT NULL, u.password IS NOT NULL,
@@ -133,9 +134,9 @@ func updateAccount(ctx context.Context, tx pgx.Tx, user int64, c controlplane.Ac
 	return err
 }
 
-// lockGoverned locks and returns all workspaces, except one, of which a user is an
-// administrator who can sign in. Only operators call it, and they hold their own
-// workspace or none, so two calls never wait for each other.
+// lockGoverned locks and returns all workspaces, except one, that a user administers, if
+// the user can sign in. Only operators call it, and they hold their own workspace or
+// none, so two calls never wait for each other.
 func lockGoverned(ctx context.Context, tx pgx.Tx, user int64, but waypost.WorkspaceID) ([]waypost.WorkspaceID, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT w.id FROM membership m JOIN app_user u ON u.id = m.user_id JOIN workspace w ON w.id = m.workspace_id
@@ -186,7 +187,7 @@ func (db *AccessStore) InviteMember(
 	return m, err
 }
 
-// invited is whose invitation is good: $1 its hash.
+// invited selects the account with a valid invitation; $1 is the invitation's hash.
 const invited = `invitation = $1 AND invited_until > now() AND disabled_at IS NULL AND deleted_at IS NULL`
 
 // Invited implements controlplane.SessionStore.

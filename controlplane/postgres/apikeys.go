@@ -225,7 +225,8 @@ func (db *AccessStore) RotateAPIKey(
 	})
 }
 
-// replacedName is that of a key in whose place another is, for as long as both go on.
+// replacedName returns the name of a key that is replaced by another, while both are
+// valid.
 func replacedName(name string, by int64) string {
 	suffix := fmt.Sprintf(" (replaced by %d)", by)
 	if r := []rune(name); len(r)+len(suffix) > controlplane.MaxName {

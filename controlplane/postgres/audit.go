@@ -50,9 +50,10 @@ func auditAccount(ctx context.Context, tx pgx.Tx, by controlplane.Actor, user in
 	return scoped.NoteAct(ctx, tx, by, action, subjectUser(user), text)
 }
 
-// auditBoth notes an act in the actor's workspace, and in the one that it was done
-// to where that is another; each entry is made by its own workspace, in whose scope the
-// transaction is left. It is the last thing that a transaction does.
+// auditBoth notes an act in the actor's workspace, and in the workspace that it was done
+// to, if they differ. Each entry is written in the scope of its own workspace, and the
+// transaction remains in the scope of the last one. So a transaction calls auditBoth
+// last.
 func auditBoth(ctx context.Context, tx pgx.Tx, by controlplane.Actor, ws waypost.WorkspaceID, action, subject string, detail any) error {
 	text, err := json.Marshal(detail)
 	if err != nil {

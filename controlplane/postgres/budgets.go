@@ -24,8 +24,8 @@ type BudgetStore struct {
 }
 
 const (
-	// Links by their names; max is NULL for those without a budget of which clicks are
-	// granted.
+	// selectBudgetLinks reads links by their names; max is NULL for a link without an
+	// exact budget, because only exact budgets grant clicks.
 	selectBudgetLinks = `
 		SELECT l.id, l.workspace_id, l.domain_id, l.code, CASE WHEN l.rules ->> 'max_clicks_mode' = 'exact'
 			AND l.deleted_at IS NULL THEN (l.rules ->> 'max_clicks')::bigint END
@@ -35,9 +35,9 @@ const (
 		INSERT INTO budget (link_id, workspace_id) SELECT id, workspace_id FROM link WHERE id = ANY ($1)
 		ORDER BY id ON CONFLICT DO NOTHING`
 
-	// The clicks that people were counted with beyond those that edges have taken: from
-	// before the budget, and from times in which it was switched off. While it is on, there
-	// are none.
+	// raiseBases raises the base of a budget to the counted clicks of people that no edge
+	// has taken: clicks from before the budget, and from times in which the budget was
+	// switched off. An active budget adds no such clicks.
 	raiseBases = `
 		WITH page AS MATERIALIZED (SELECT workspace_id, id FROM link WHERE id = ANY ($1)), parts AS MATERIALIZED (` + analytics.PartsOfPage + `),
 		     taken AS MATERIALIZED (
@@ -54,7 +54,7 @@ const (
 		SELECT b.link_id, b.base, b.link_id <= s.burned FROM budget b, budget_state s WHERE b.link_id = ANY ($1)
 		ORDER BY b.link_id FOR UPDATE OF b`
 
-	// Clicks that an edge holds which is gone can no longer be spent.
+	// An edge that is gone can no longer spend the clicks that it holds.
 	selectUsed = `
 		SELECT a.link_id, sum(a.granted - a.returned)::bigint,
 		       sum(CASE WHEN n.node IS NULL THEN a.granted - a.returned ELSE a.spent END)::bigint
@@ -98,8 +98,9 @@ type budgetAccount struct {
 }
 
 // ReportBudgets implements controlplane.BudgetStore. A report that asks for clicks takes
-// a number in the changelog: if PostgreSQL goes back to a copy of its files, what it
-// lacks of the changelog says that grants may be forgotten, and a new epoch begins.
+// a number in the changelog: if PostgreSQL goes back to a copy of its files, the missing
+// numbers of the changelog show that it may have forgotten grants, and a new epoch
+// begins.
 func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.BudgetReport) (answer controlplane.BudgetGrants, err error) {
 	ended := false
 	report := func(tx pgx.Tx) error {
@@ -129,7 +130,7 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 		if err := lockBudgetsOf(ctx, tx, ids, byID); err != nil {
 			return err
 		}
-		// PostgreSQL may have forgotten accounts that have taken what was counted.
+		// PostgreSQL may have forgotten accounts that have taken the counted clicks.
 		if !frozen && len(limited) > 0 {
 			if err := raiseBasesOf(ctx, tx, limited, byID); err != nil {
 				return err
@@ -162,8 +163,8 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 		return answer, err
 	}
 	if ended {
-		db.pool.Log.Error("an edge has lost its grants of click budgets, and PostgreSQL may have forgotten them: "+
-			"links that exist now are granted no more clicks", "edge", r.Node)
+		db.pool.Log.Error("ended all grants to links that exist now: an edge has lost its grants of click budgets, "+
+			"and PostgreSQL may have forgotten them", "edge", r.Node)
 	}
 	for i := range answer.Grants {
 		if answer.Grants[i].State == controlplane.BudgetHeld && r.Accounts[i].Want > 0 {
@@ -183,12 +184,12 @@ func (db *BudgetStore) warn(ctx context.Context) {
 	var nodes []string
 	err := db.pool.QueryIn(ctx, scoped.Operator, `SELECT node FROM budget_awaited ORDER BY node LIMIT 20`, nil, scoped.CollectInto(&nodes))
 	if err == nil && len(nodes) > 0 {
-		db.pool.Log.Warn("no clicks of budgets are granted before these edges have reported what they hold", "edges", nodes)
+		db.pool.Log.Warn("holding back clicks of budgets until these edges have reported their accounts", "edges", nodes)
 	}
 }
 
 // findBudgets finds the links of accounts, and begins the budgets that are new. limited
-// holds the ids of the links of which clicks are granted.
+// holds the ids of the links with exact budgets, which grant clicks.
 func findBudgets(
 	ctx context.Context, tx pgx.Tx, accounts []controlplane.BudgetAccount,
 ) (links map[budgetName]*budgetLink, limited []int64, err error) {
@@ -231,8 +232,8 @@ func raiseBasesOf(ctx context.Context, tx pgx.Tx, limited []int64, byID map[int6
 	return err
 }
 
-// lockBudgetsOf locks budgets until the end of the transaction, and then reads what is
-// used: no other transaction changes it meanwhile.
+// lockBudgetsOf locks budgets until the end of the transaction, and then reads their used
+// clicks, which no other transaction can change under the lock.
 func lockBudgetsOf(ctx context.Context, tx pgx.Tx, ids []int64, byID map[int64]*budgetLink) error {
 	rows, err := tx.Query(ctx, lockBudgets, ids)
 	if err != nil {
@@ -282,7 +283,7 @@ func accountsOf(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport, id
 	return known, err
 }
 
-// placing works through the accounts of a report, whose budgets are locked.
+// placing works through the accounts of a report. Their budgets are locked.
 type placing struct {
 	node     string
 	links    map[budgetName]*budgetLink
@@ -293,8 +294,8 @@ type placing struct {
 	changed  []budgetAccount
 }
 
-// place merges one account with what is known, and grants what it asks for. A grant
-// whose answer was lost is given again, and nothing else.
+// place merges one account with its row, and grants the clicks that it asks for. If the
+// answer with the last grant was lost, place only repeats that grant.
 func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant {
 	l := p.links[budgetName{a.Domain, a.Code}]
 	if l == nil {
@@ -382,7 +383,7 @@ func completeBudgets(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetRepor
 	if err != nil {
 		return false, err
 	}
-	// What is awaited of it under a former name is in the report, too.
+	// The report also covers the accounts that are awaited under a former name.
 	_, err = tx.Exec(ctx, `
 		WITH same AS (DELETE FROM budget_node WHERE node = ANY ($1) AND node <> $2 AND disk = $3 RETURNING node)
 		DELETE FROM budget_awaited a USING same s WHERE a.node = s.node`, r.Former, r.Node, r.Disk)

@@ -61,7 +61,7 @@ func (db *Changelog) Head(ctx context.Context) (replication.Head, error) {
 }
 
 // Changed implements replication.Source. It signals this process's own commits and, while
-// [Notifier.Notify] runs, those of other control planes.
+// [Notifier.Notify] runs, commits of other control planes.
 func (db *Changelog) Changed() <-chan struct{} { return db.pool.changed.wait() }
 
 // enterTail enters a scope and has statements planned once for each connection: to plan
@@ -142,15 +142,15 @@ func (db *Changelog) wholeTransactions(ctx context.Context, rows *changelogRows)
 		return scoped.Classify("measure a transaction", err)
 	}
 	if count > int64(db.cfg.MaxTransaction) || bytes > maxTransactionBytes {
-		db.pool.Log.Warn("a transaction is too large for the stream: followers take a snapshot", "seq", last, "records", count, "bytes", bytes)
+		db.pool.Log.Warn("cannot stream a transaction of this size: followers take a snapshot", "seq", last, "records", count, "bytes", bytes)
 		return replication.ErrTrimmed
 	}
 	err = db.pool.QueryIn(ctx, scoped.Stream, selectChangelog+` WHERE seq = $1 ORDER BY ord`, []any{last}, rows.read)
 	return scoped.Classify("read a transaction", err)
 }
 
-// maxTransactionBytes bounds the payloads of a transaction that is streamed; a
-// frame takes no more.
+// maxTransactionBytes bounds the payloads of a transaction that is streamed, because a
+// frame has a limit.
 const maxTransactionBytes = 24 << 20
 
 const selectChangelog = `
@@ -227,10 +227,10 @@ func (rs *changelogRows) transactions(after uint64, epoch uint32) ([]replication
 	return txs, nil
 }
 
-// encode makes the bytes of a record that followers can decode, whatever the row
-// holds: one whose payload breaks the bounds, which only a change of the schema by
-// hand can bring about, goes out without it, and a link as a tombstone, so that the
-// digest stays right and nothing wrong is served.
+// encode appends a record that followers can decode, whatever the row holds. If the
+// payload exceeds the bounds, which only a change of the schema by hand can cause, the
+// record goes out without payload, and a link as a tombstone, so that the digest stays
+// right and nothing wrong is served.
 func encode(dst []byte, r *waypost.Record) []byte {
 	if len(r.Payload) <= waypost.MaxPayload && len(r.Programme) <= waypost.MaxProgramme {
 		return replication.AppendRecord(dst, r)
@@ -311,7 +311,8 @@ func (c *copiedRecords) checkComplete() error {
 	return nil
 }
 
-// next takes what comes next, and says how long it was; 0: it is not complete yet.
+// next takes the next part of the stream and returns its length, or 0 if the part is not
+// complete yet.
 func (c *copiedRecords) next(b []byte) (n int, err error) {
 	if !c.started {
 		if len(b) < copyHeader {

@@ -13,9 +13,9 @@ type clock struct {
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
-// heard takes in a time that PostgreSQL told, to the millisecond, after a moment. The
-// known difference stays while it is possible, because a new one would be no more exact
-// than the round trip.
+// heard notes a time that PostgreSQL reported, to the millisecond. It was asked at the
+// moment after. The known difference stays while it is possible, because a new one would
+// be no more exact than the round trip.
 func (c *clock) heard(after, told time.Time) {
 	least, most := time.Until(told), told.Sub(after)+time.Millisecond
 	if known := time.Duration(c.ahead.Load()); known < least || known > most {

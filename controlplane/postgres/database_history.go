@@ -23,9 +23,10 @@ type History struct {
 	unheard unheard
 }
 
-// checkHistory runs on every new connection, before anything else does. It looks
-// without the head lock first; changelog_open_epoch looks again under it. What
-// keeps a connection from being made is never the fault of a request's data.
+// checkHistory runs on every new connection, before anything else does. It looks without
+// the head lock first; changelog_open_epoch looks again under it. Every error has the
+// code EUnavailable, because a connection that cannot be made is never the fault of a
+// request's data.
 func (db *History) checkHistory(ctx context.Context, conn *pgx.Conn) error {
 	err := db.history(ctx, conn)
 	if err != nil && waypost.CodeOf(err) != waypost.EUnavailable {
@@ -161,7 +162,7 @@ func (db *History) beginMark(ctx context.Context, conn *pgx.Conn, seen sight) {
 	db.pool.highWater.beginEpoch(seen)
 	db.pool.moved()
 	if err := db.learnRanges(ctx, conn); err != nil {
-		db.pool.Log.Warn("the key ranges of a new epoch are looked at a little later", "error", err)
+		db.pool.Log.Warn("cannot look at the key ranges of a new epoch yet, will try again", "error", err)
 	}
 }
 
@@ -175,7 +176,7 @@ func (db *History) tell(ctx context.Context, conn *pgx.Conn, seen sight) error {
 	if err := tellRanges(ctx, conn, seen.ranges()); err != nil {
 		return fmt.Errorf("tell the new epoch which keys were issued before: %w", err)
 	}
-	db.pool.Log.Info("told the new epoch which keys were issued before it")
+	db.pool.Log.Info("recorded in the new epoch which keys were issued before it")
 	db.beginMark(ctx, conn, seen)
 	return nil
 }
@@ -222,9 +223,9 @@ func (db *History) learnRanges(ctx context.Context, conn *pgx.Conn) error {
 	var cluster string
 	var b pgx.Batch // one transaction, the time and the head first: what is read with them is as new, or newer
 	scoped.Operator.EnterBatch(&b)
-	// While keys are held, reports of edges neither free them nor hold them again, whether
-	// they are of the lost history or of the held one; and a control plane that has looked
-	// at the database meanwhile knows no more of keys than before.
+	// While keys are held, reports of edges neither free them nor hold them again,
+	// whether they are of the lost history or of the held one; and a control plane that
+	// looks at the database in this time learns nothing new about keys.
 	b.Queue(`SELECT CASE WHEN k.held = '' THEN extract(epoch FROM clock_timestamp())::float8 ELSE 0 END, c.id::text
 		FROM cluster c, key_state k`).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&now, &cluster)
@@ -280,8 +281,8 @@ func isSuperseded(err error) bool {
 	return is
 }
 
-// Superseded returns the error for a head whose epoch is not the newest that a follower
-// has seen; nil: there is no such follower.
+// Superseded returns an error if a follower has seen a newer epoch than the head's, and
+// nil otherwise.
 func (db *History) Superseded(head waypost.Position) error {
 	seen := db.pool.highWater.current()
 	if newer := seen.superseded(head.Epoch); newer != nil {
@@ -330,10 +331,10 @@ func (db *History) supersede(ctx context.Context, conn *pgx.Conn, newer, own way
 		return scoped.Classify("hold keys back", err)
 	}
 	if err := db.pool.highWater.supersede(newer); err != nil { // this process knows it still
-		db.pool.Log.Error("the newer epoch that an edge has seen is not on the disk", "error", err)
+		db.pool.Log.Error("cannot write the newer epoch that an edge has seen to the disk", "error", err)
 	}
 	if news {
-		db.pool.Log.Error("an edge has seen a newer epoch of the changelog; it is refused, and no key is issued", "error", why)
+		db.pool.Log.Error("refused an edge that has seen a newer epoch of the changelog; no key is issued", "error", why)
 	}
 	return why
 }
@@ -402,7 +403,7 @@ func (db *History) hear(ctx context.Context, said replication.Testimony) error {
 		return scoped.Classify("connect", err)
 	}
 	defer conn.Release()
-	// What this process remembers itself comes first: it knows the keys.
+	// Check this process's own memory first, because it knows the keys.
 	if err := db.checkHistory(ctx, conn.Conn()); err != nil {
 		return err
 	}

@@ -6,8 +6,8 @@
 // ranges and leases disjoint, and row-level security keeps tenants apart. docs/schema.md
 // explains the tables.
 //
-// DB is made of one store per kind of row. All stores share a pool of connections, whose
-// transactions each run in one scope: a role and the workspaces that it may see.
+// DB is made of one store per kind of row. All stores share a pool of connections. Each
+// transaction runs in one scope: a role and the workspaces that it may see.
 package postgres
 
 import (
@@ -134,8 +134,8 @@ type DB struct {
 }
 
 // Open connects, and refuses a standby and a schema that is not this program's. Every new
-// connection checks PostgreSQL's identity. A new epoch is opened if the identity is not
-// that of the current epoch, or if PostgreSQL has forgotten commits that this process has
+// connection checks PostgreSQL's identity. Open opens a new epoch if the identity differs
+// from the current epoch's, or if PostgreSQL has forgotten commits that this process has
 // seen.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	cfg = cfg.withDefaults()
@@ -200,7 +200,7 @@ func (db *DB) readDropped(ctx context.Context, asked []string) error {
 		return scoped.Classify("read the settings of a connection", err)
 	}
 	if db.dropped = strings.Join(dropped, ", "); db.dropped != "" {
-		db.pool.Log.Warn("settings of connections are dropped by a pooler", "settings", db.dropped)
+		db.pool.Log.Warn("lost settings of connections to a pooler", "settings", db.dropped)
 	}
 	return nil
 }
@@ -208,8 +208,9 @@ func (db *DB) readDropped(ctx context.Context, asked []string) error {
 // clockTolerance is far above the skew of clocks that are kept.
 const clockTolerance = time.Minute
 
-// Trouble returns the reason why PostgreSQL works and hurts, and "" if there is none:
-// settings that a pooler drops, or a clock that is not this machine's.
+// Trouble describes a fault with which PostgreSQL still works: settings that a pooler
+// drops, or a clock that differs from this machine's. Trouble returns "" without such a
+// fault.
 func (db *DB) Trouble() string {
 	if ahead := time.Duration(db.pool.clock.ahead.Load()); ahead.Abs() > clockTolerance {
 		return fmt.Sprintf("PostgreSQL's clock is %s ahead of this machine's: one of them is wrong, and links expire by PostgreSQL's", ahead.Round(time.Second))
@@ -339,8 +340,8 @@ const (
 	maintenanceTimeLimit = 30 * time.Second
 )
 
-// Maintain does the periodic work of all stores until ctx ends: it deletes what retention
-// lists, and makes partitions of the changelog and salts ahead of their use.
+// Maintain does the periodic work of all stores until ctx ends: it deletes the rows that
+// retention lists, and makes partitions of the changelog and salts ahead of their use.
 func (db *DB) Maintain(ctx context.Context) {
 	db.pool.RunEvery(ctx, maintenanceInterval, "maintenance", db.MaintainOnce)
 }

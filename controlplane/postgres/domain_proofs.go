@@ -15,9 +15,9 @@ import (
 	"waypost/controlplane/postgres/scoped"
 )
 
-// ownedColumns of domain d, with its proof p and its workspace w, are those of
-// scanOwned. A domain that is not served has a host that no visitor asks for, and the
-// real one with its proof.
+// ownedColumns lists the columns for scanOwned, of domain d, its proof p and its
+// workspace w. A domain that is not served has a placeholder host, which no visitor asks
+// for; its proof has the real host.
 const (
 	ownedColumns = `d.id, coalesce(d.workspace_id, 0), coalesce(p.host, d.host), coalesce(d.root_url, ''), coalesce(d.not_found_url, ''),
 		coalesce(d.maintenance_url, ''),
@@ -41,7 +41,8 @@ func scanOwned(row pgx.CollectableRow) (d controlplane.OwnedDomain, err error) {
 	return d, err
 }
 
-// owned reads one domain in a transaction: ENotFound when there is none.
+// owned reads one domain in a transaction. It fails with ENotFound if there is no such
+// domain.
 func owned(ctx context.Context, tx pgx.Tx, id waypost.DomainID) (controlplane.OwnedDomain, error) {
 	rows, err := tx.Query(ctx, `SELECT `+ownedColumns+ownedDomains+`AND d.id = $1`, id)
 	if err != nil {

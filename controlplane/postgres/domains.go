@@ -223,11 +223,11 @@ type retirement struct {
 	force  bool
 
 	after string // the code up to which links have been deleted
-	swept bool   // that is all of them
+	swept bool   // all links have been deleted
 }
 
-// step is one transaction's. With force it deletes the next links, and is not done when
-// there may be more.
+// step does the work of one transaction. With force it deletes the next links, and
+// returns false while there may be more.
 func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error) {
 	d, err := owned(ctx, tx, r.domain)
 	if err == nil && d.Workspace != r.of {
@@ -239,7 +239,7 @@ func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error)
 	if r.force && !r.swept {
 		return false, r.sweep(ctx, tx)
 	}
-	// Links of a domain that is a workspace's own have an index of those that live.
+	// An index covers the live links of a workspace's own domains.
 	used, args := `SELECT EXISTS (SELECT FROM link WHERE domain_id = $1 AND deleted_at IS NULL)`, []any{r.domain}
 	if r.of != 0 {
 		used, args = `SELECT EXISTS (SELECT FROM link WHERE workspace_id = $2 AND domain_id = $1 AND domain_id <> 1
@@ -269,8 +269,9 @@ func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error)
 	return true, r.retire(ctx, tx)
 }
 
-// retire takes the host from a domain whose tombstones need its row, and deletes a domain
-// that never had a link, or whose links have all been purged.
+// retire deletes a domain that has no links, because it never had one or all have been
+// purged. From another domain it takes the host only, because tombstones need the
+// domain's row.
 func (r *retirement) retire(ctx context.Context, tx pgx.Tx) error {
 	var used bool
 	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM link WHERE domain_id = $1)`, r.domain).Scan(&used); err != nil {
@@ -311,7 +312,7 @@ func (db *DomainStore) changeAs(ctx context.Context, doing string, s scoped.Scop
 	return db.pool.changeIn(ctx, s, doing, func(tx pgx.Tx, _ uint32) error { return f(tx) })
 }
 
-// ensureDefaultHost makes the host that of the shared domain.
+// ensureDefaultHost sets the host of the shared domain.
 func (db *DomainStore) ensureDefaultHost(ctx context.Context, host string) error {
 	var have string
 	err := db.pool.QueryIn(ctx, scoped.Operator, `SELECT host FROM domain WHERE id = $1`, []any{waypost.DefaultDomain}, func(rows pgx.Rows) error {

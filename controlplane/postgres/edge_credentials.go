@@ -39,7 +39,7 @@ func (db *FleetStore) CreateEnrolment(ctx context.Context, by controlplane.Actor
 	})
 }
 
-// auditNode notes an act about a node, whose name may not be known yet.
+// auditNode notes an act about a node. The node's name may not be known yet.
 func auditNode(ctx context.Context, tx pgx.Tx, by controlplane.Actor, action, node string, detail map[string]any) error {
 	text, err := json.Marshal(detail)
 	if err != nil {
@@ -128,9 +128,9 @@ func (db *FleetStore) RevokeNode(ctx context.Context, by controlplane.Actor, nod
 		if err != nil {
 			return err
 		}
-		// A later epoch must not wait for an edge whose credential has ended: what it was
-		// granted counts as used. In an epoch that waits already, grants may be forgotten, and
-		// an operator decides.
+		// A later epoch must not wait for an edge without a valid credential: the clicks
+		// granted to it count as used. In an epoch that waits already, grants may be
+		// forgotten, and an operator decides.
 		if known {
 			if _, err := tx.Exec(ctx, `
 				DELETE FROM budget_node n WHERE node = $1 AND NOT EXISTS (SELECT FROM budget_awaited a WHERE a.node = n.node)`, node); err != nil {
@@ -304,8 +304,8 @@ func enrol(ctx context.Context, tx pgx.Tx, e *enrolment, n *fleet.EnrolNode) (ma
 	})
 }
 
-// unclaimed returns those of some names that no node has or has had, except the node that
-// is to be enrolled.
+// unclaimed returns the names that no node has or has had, without the name of the node
+// that is to be enrolled.
 func unclaimed(ctx context.Context, tx pgx.Tx, names []string, node string) (free []string, err error) {
 	if len(names) == 0 {
 		return nil, nil

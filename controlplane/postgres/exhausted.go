@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Links whose eventual budgets are used up, by the counted clicks of people. The index
-// link_counted has the links that can be.
+// isExhausted selects the links with an eventual budget that the counted clicks of people
+// have used up. hasBudget selects the candidates, by the index link_counted.
 const (
 	hasBudget   = `l.deleted_at IS NULL AND l.programme IS NOT NULL AND get_byte(l.programme, 6) = 1 AND NOT l.exhausted`
 	isExhausted = hasBudget + `
@@ -33,8 +33,8 @@ const (
 	exhaustedPatience = 4 * time.Second // of a step
 )
 
-// MarkExhausted implements clicks.Budgets: it marks those of some links whose eventual
-// budgets are used up.
+// MarkExhausted implements analytics.Budgets: it marks each of these links that has used
+// up an eventual budget.
 func (db *BudgetStore) MarkExhausted(ctx context.Context, links []int64) error {
 	ctx, cancel := context.WithTimeout(ctx, exhaustedPatience)
 	defer cancel()
@@ -45,8 +45,8 @@ func (db *BudgetStore) MarkExhausted(ctx context.Context, links []int64) error {
 	return db.markExhausted(ctx, ids)
 }
 
-// MarkAllExhausted implements clicks.Budgets: it does so for all links, because a budget
-// may have become smaller. A step looks at a bounded number of links.
+// MarkAllExhausted implements analytics.Budgets: it marks every such link, because a
+// budget may have become smaller. A step looks at a bounded number of links.
 func (db *BudgetStore) MarkAllExhausted(ctx context.Context) error {
 	for last, n := int64(0), budgetsAtOnce; n == budgetsAtOnce; {
 		err := func() error {

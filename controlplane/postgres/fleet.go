@@ -141,9 +141,8 @@ func (db *FleetStore) OrderDone(ctx context.Context, node string, id int64, outc
 	return scoped.Classify("keep what came of an order", err)
 }
 
-// noteProgress keeps what is known while an edge does not tell. Rows are taken in the
-// order of their keys, so that several instances wait for each other and never in a
-// circle.
+// noteProgress keeps the known values if an edge reports none. Rows are taken in the
+// order of their keys, so that several instances never deadlock.
 const noteProgress = `
 INSERT INTO click_progress AS p (node, region, complete_until, pending, has_left, reported_at)
 SELECT s.node, s.region, s.until, s.pending, s.has_left, now() - s.age * interval '1 second'

@@ -10,8 +10,8 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// pool adds to the connections that all stores share what they must do with every commit.
-// It may be used by many goroutines.
+// pool holds the connections that all stores share, and notes each of their commits. Many
+// goroutines may use it.
 type pool struct {
 	*scoped.Pool
 	highWater *highWaterMark
@@ -38,7 +38,8 @@ func (p *pool) changeIn(
 		if err := at.scan(tx.QueryRow(ctx, selectBegin, 0)); err != nil {
 			return err
 		}
-		// No other transaction commits meanwhile, so every position seen lies before.
+		// No other transaction can commit now, so this position must be newer than every
+		// position seen.
 		if seen := p.highWater.current(); !at.position().Revision().Newer(seen.revision()) {
 			return waypost.Errorf(waypost.EUnavailable, "the database went back in time: a new epoch of the changelog begins in a moment, "+
 				"or, if /readyz says superseded, when an operator has decided which PostgreSQL is the right one")

@@ -76,7 +76,7 @@ func (a *attendance) round(now, theirs time.Time) time.Duration {
 	return now.Sub(a.since)
 }
 
-// Beat shows that a control plane is alive, and adds to what was issued.
+// Beat records that a control plane is alive, and adds to its numbers of issued keys.
 func (db *KeyRangeStore) Beat(ctx context.Context, node string, region waypost.Region, issued map[int64]int64) error {
 	_, err := db.beat(ctx, node, region, issued)
 	return err
@@ -119,7 +119,8 @@ func (db *KeyRangeStore) BurnSilent(ctx context.Context, silent time.Duration) e
 	})
 }
 
-// forgetIssues drops what is too old for any rate, and control planes of long ago.
+// forgetIssues drops numbers that are too old for any rate, and control planes of long
+// ago.
 func (db *KeyRangeStore) forgetIssues(ctx context.Context) error {
 	var b pgx.Batch
 	scoped.Operator.EnterBatch(&b)

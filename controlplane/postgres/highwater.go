@@ -58,8 +58,7 @@ func (s *sight) checkCluster(cluster *string) error {
 	return waypost.Errorf(waypost.EUnavailable, "the data directory remembers the keys of another cluster (%s) than this database's: restore that database, or give the control plane another data directory if this is a new cluster with a secret of its own", s.cluster)
 }
 
-// superseded returns the epoch that a follower has seen and that is beyond PostgreSQL's
-// own; nil: there is none.
+// superseded returns an epoch beyond PostgreSQL's own that a follower has seen, or nil.
 func (s *sight) superseded(own waypost.Epoch) *waypost.Epoch {
 	if !beyond(s.superseding, own) {
 		return nil
@@ -146,7 +145,7 @@ func loadHighWaterMark(memory Memory, log *slog.Logger) (*highWaterMark, error) 
 		return m, nil
 	}
 	if m.seen, err = readDocument(text); err != nil {
-		log.Error("what was remembered of the keys cannot be read; it is set aside", "error", err)
+		log.Error("cannot read which keys were issued, setting the file aside", "error", err)
 		if err := memory.SetAside(); err != nil {
 			return nil, fmt.Errorf("set aside what cannot be read: %w", err)
 		}
@@ -285,8 +284,8 @@ func (m *highWaterMark) learn(cluster string, p waypost.Position, keys []remembe
 	return m.save()
 }
 
-// remembering adds to a look what is known to be leased beyond it: blocks come
-// while it is under way.
+// remembering adds to a look the known leases beyond it, because blocks are leased while
+// the look is under way.
 func remembering(look, known []rememberedRange) []rememberedRange {
 	at := make(map[int][]int, len(look)) // by prefix
 	for i := range look {

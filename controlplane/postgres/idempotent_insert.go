@@ -20,9 +20,9 @@ import (
 func needsLook(x controlplane.Insertion) bool { return x.Idempotency != nil || x.Dedupe != nil }
 
 // insertWithLook inserts links that carry an idempotency record or are to be the only
-// ones of their targets. It looks for existing rows under the head of the changelog, so
-// what it finds holds until the commit. That takes some more round trips, for which the
-// other links of the batch wait.
+// links to their targets. It looks for existing rows under the head of the changelog, so
+// the result holds until the commit. The look takes some more round trips, and the other
+// links of the batch wait for them.
 func (db *LinkStore) insertWithLook(
 	ctx context.Context, epoch uint32, links []controlplane.Insertion,
 ) (placed []controlplane.Placement, _ waypost.Position, err error) {
@@ -153,7 +153,7 @@ func queueDuplicates(b *pgx.Batch, wanted []dedupeKey, into map[dedupeKey]waypos
 	})
 }
 
-// resolve settles what needs no writing.
+// resolve settles the links that need no writing.
 func (k *precheck) resolve() {
 	for i := range k.links {
 		x := &k.links[i]
@@ -235,7 +235,7 @@ func (k *precheck) noteDuplicates(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// storeResponses writes the answers to the requests of which a link has come.
+// storeResponses writes the answers to the requests that placed or found a link.
 func (k *precheck) storeResponses(ctx context.Context, tx pgx.Tx, at waypost.Position) error {
 	var b pgx.Batch
 	for _, r := range k.records {

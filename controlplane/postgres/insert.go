@@ -21,9 +21,8 @@ import (
 // array.
 var insertLinks = insertRows + ` ON CONFLICT (domain_id, code) DO NOTHING` + returnRows
 
-// insertFree is for links whose codes should all be free: it fails when one is not. To
-// look first, and to take a code with a lock of its own, costs a seventh of what a link
-// does.
+// insertFree inserts links with codes that should all be free, and fails if a code is
+// taken. To look first, and to lock each code, would add a seventh to the cost of a link.
 var insertFree = insertRows + returnRows
 
 const returnRows = ` RETURNING id, domain_id, code, created_at`
@@ -48,8 +47,7 @@ func workspaceList(links []controlplane.Insertion) string {
 	return scoped.WorkspaceList(ids)
 }
 
-// claimColumns are the parallel arrays of key_claim, and leases those of
-// key_check_leases.
+// claimColumns holds the parallel arrays for key_claim.
 type claimColumns struct {
 	codes                []string
 	prefixes             []int32
@@ -172,8 +170,8 @@ func newInserting(links []controlplane.Insertion) *inserting {
 	return in
 }
 
-// queue adds the statements to a transaction that holds the head of the changelog, whose
-// position is in at once they are run.
+// queue adds the statements to a transaction that holds the head of the changelog. When
+// they run, at has the transaction's position.
 func (in *inserting) queue(b *pgx.Batch, at *begun) {
 	claims, leases := claimsOf(in.links)
 	// Use the first plan: planning the INSERT again takes as long as five links.
@@ -202,8 +200,8 @@ func (in *inserting) queue(b *pgx.Batch, at *begun) {
 	})
 }
 
-// queueTaken asks which of the custom codes that are taken have been those of deleted
-// links. It returns false when no code is taken.
+// queueTaken asks which of the taken custom codes belong to deleted links. It returns
+// false when no code is taken.
 func (in *inserting) queueTaken(b *pgx.Batch) bool {
 	var taken, domains []int32
 	var workspaces []int64
@@ -237,7 +235,7 @@ func (in *inserting) queueTaken(b *pgx.Batch) bool {
 	return true
 }
 
-// read takes what was placed in the transaction at a position.
+// read takes the links that the transaction at a position has placed.
 func (in *inserting) read(rows pgx.Rows, at waypost.Position) error {
 	revision := waypost.Revision{Epoch: at.Epoch.Ordinal, Seq: at.Seq}
 	for rows.Next() {

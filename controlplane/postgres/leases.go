@@ -40,14 +40,14 @@ func (db *KeyRangeStore) TakeLease(
 	if seen := db.pool.highWater.current(); seen.foreign(l.Epoch) {
 		if err := db.history.WatchOnce(ctx); err != nil { // the new epoch has to hear of the old one's keys first
 			if err := db.ReturnLease(ctx, l, l.Lo); err != nil { // or every attempt would cost a lease
-				db.pool.Log.Warn("a lease that cannot be used yet was not given back", "error", err)
+				db.pool.Log.Warn("cannot return a lease that cannot be used yet", "error", err)
 			}
 			return controlplane.Lease{}, err
 		}
 	}
 	err = db.pool.highWater.leased(rememberedRange{Prefix: l.Prefix, Region: string(region), Lo: l.Lo, Hi: l.Hi, Next: l.Hi}, l.Epoch)
 	if err != nil { // the database remembers, which is what counts until it is lost
-		db.pool.Log.Error("a lease is not remembered on this machine", "error", err)
+		db.pool.Log.Error("cannot remember a lease on this machine", "error", err)
 	}
 	return l, nil
 }

@@ -64,8 +64,8 @@ const (
 	// may have the fields of a link twice.
 	changesAtOnce = 1_000
 
-	// historiesAtOnce bounds the links among which it looks for changes, because it passes
-	// those that were deleted before.
+	// historiesAtOnce bounds the links in which purgeChanges looks for changes, because
+	// its search also passes the dead rows of changes deleted before.
 	historiesAtOnce = 100
 )
 

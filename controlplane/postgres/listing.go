@@ -17,8 +17,8 @@ import (
 const listBudget = 16_000
 
 // selectPage reads the links that link_list has found, under the workspace's own
-// policies. The links' clicks hold what link_click does not yet, so that they are not
-// always those that the list goes by.
+// policies. The clicks of a link include clicks that link_click does not have yet, so
+// they may differ from the clicks that the list is sorted by.
 var selectPage = selectLinks(`
 SELECT * FROM link_list($1, $2, $3, $4, $5, CASE WHEN $6::text IS NOT NULL THEN coalesce((SELECT id FROM domain WHERE host = $6), -1) END,
                         $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`, `, page.clicks, page.found`) + `
@@ -134,7 +134,7 @@ func orNull(t time.Time) *time.Time {
 	return &t
 }
 
-// wider scans more columns behind those that it is asked for.
+// wider scans more columns behind the requested ones.
 type wider struct {
 	pgx.Rows
 	more []any

@@ -140,8 +140,9 @@ func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n contro
 	return id, invited, scoped.TenantOf(ws).Enter(ctx, tx)
 }
 
-// lockWorkspace keeps what depends on several rows of a workspace true until the
-// transaction ends: ENotFound when it is deleted. Links can be created meanwhile.
+// lockWorkspace locks a workspace until the transaction ends, so that a condition over
+// several of its rows stays true. It fails with ENotFound if the workspace is deleted.
+// Other transactions can still create links.
 func lockWorkspace(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error {
 	tag, err := tx.Exec(ctx, `SELECT FROM workspace WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, ws)
 	if err == nil && tag.RowsAffected() != 1 {
@@ -150,7 +151,7 @@ func lockWorkspace(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error
 	return err
 }
 
-// mayEnter is true of an account u that has a password, or whose invitation can still set
+// mayEnter selects an account u with a password, or with an invitation that can still set
 // one.
 const mayEnter = `(u.password IS NOT NULL OR u.invited_until IS NOT NULL AND u.invited_until > now())`
 
@@ -221,7 +222,7 @@ func lockMember(
 }
 
 // changeAccount changes the fields that a member has in common in all workspaces, and
-// returns those of them, besides ws, that could lose an administrator.
+// returns the workspaces, besides ws, that could lose an administrator.
 func changeAccount(ctx context.Context, tx pgx.Tx, m *controlplane.Member, ws waypost.WorkspaceID, c controlplane.AccountChange,
 	anyAccount bool, detail map[string]any,
 ) (governed []waypost.WorkspaceID, err error) {

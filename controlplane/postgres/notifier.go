@@ -54,7 +54,7 @@ func (db *Notifier) Notify(ctx context.Context) {
 			continue
 		}
 		if failures++; failures == 1 {
-			db.pool.Log.Info("for now commits of other control planes are found by polling alone", "error", err)
+			db.pool.Log.Info("polling for commits of other control planes, without hints for now", "error", err)
 		}
 		wait := min(hintRetry<<min(failures-1, 10), hintRetryMax)
 		select {
@@ -120,10 +120,10 @@ type listener struct {
 	heard  time.Time // when another control plane last said something; zero: never
 	said   time.Time
 	hinted time.Time
-	owed   bool // the followers are to be woken
+	owed   bool // the followers have yet to be woken
 }
 
-// turn does what is due, or waits for work.
+// turn does the work that is due, or waits for work.
 func (l *listener) turn(ctx context.Context) error {
 	now := time.Now()
 	company := now.Sub(l.heard) < 3*hintPresence

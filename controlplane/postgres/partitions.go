@@ -52,9 +52,9 @@ func (db *Changelog) createPartition(ctx context.Context, from int64) error {
 	return scoped.Classify("create a partition of the changelog", err)
 }
 
-// dropPartitions drops the numbered partitions whose newest transaction is older than the
-// retention, and the oldest while all together are larger than they may be. The head's
-// own partition is always kept, and none is dropped before an older one.
+// dropPartitions drops a numbered partition if its newest transaction is older than the
+// retention, and the oldest partition while all together exceed the size limit. The
+// head's own partition is always kept, and none is dropped before an older one.
 func (db *Changelog) dropPartitions(ctx context.Context) error {
 	type partition struct {
 		name string

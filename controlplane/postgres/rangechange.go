@@ -68,7 +68,7 @@ func (db *KeyRangeStore) ChangeRanges(ctx context.Context, c controlplane.RangeC
 	}
 	if !c.DryRun {
 		if err := db.history.WatchOnce(ctx); err != nil {
-			db.pool.Log.Warn("a change of the ranges is remembered a little later", "error", err)
+			db.pool.Log.Warn("cannot remember a change of the ranges yet, will try again", "error", err)
 		}
 	}
 	return done, nil
@@ -94,7 +94,7 @@ func subjectOf(done *controlplane.StepDone) string {
 	return fmt.Sprintf("range %d", done.Ranges[0].ID)
 }
 
-// show fills in what the touched ranges are in the end.
+// show fills in the final state of the touched ranges.
 func show(done []controlplane.StepDone, after []controlplane.Range) {
 	for i := range done {
 		for j := range done[i].Ranges {

@@ -81,7 +81,7 @@ func ranges(ctx context.Context, tx pgx.Tx, space keyrange.Space) (rs []controlp
 	return rs, err
 }
 
-// addLeases adds the blocks that are held, and what was given back.
+// addLeases adds the blocks that are held, and the returned counters.
 func addLeases(ctx context.Context, tx pgx.Tx, byID map[int64]*controlplane.Range) error {
 	rows, err := tx.Query(ctx, `
 		SELECT l.range_id, l.id, l.node, l.lo, l.hi, l.generation, l.taken_at, l.state
@@ -112,8 +112,8 @@ func addLeases(ctx context.Context, tx pgx.Tx, byID map[int64]*controlplane.Rang
 // rateWindow is the period over which rates are averaged.
 const rateWindow = time.Hour
 
-// addRates divides what was issued in the last hour by the time in it since the
-// first key was issued at all, but by a minute at least.
+// addRates divides the keys issued in the last hour by an hour, or by the time since the
+// first key of all if that is shorter, but at least by a minute.
 func addRates(ctx context.Context, tx pgx.Tx, s *controlplane.KeySpace, byID map[int64]*controlplane.Range) error {
 	rows, err := tx.Query(ctx, `
 		SELECT region, range_id, sum(issued)::float8 / greatest(1, extract(epoch FROM clock_timestamp()

@@ -28,7 +28,7 @@ type tombstone struct {
 	at time.Time
 }
 
-// expires says of which links an expiry is the end. The index link_expiry has them.
+// expires selects the links that end with their expiry. The index link_expiry has them.
 const expires = `deleted_at IS NULL AND NOT link_outlives_expiry(programme)`
 
 // ClaimCleanup implements controlplane.ReaperStore.
@@ -66,8 +66,9 @@ func (db *ReaperStore) CleanupStats(ctx context.Context) (s controlplane.Cleanup
 	return s, scoped.Classify("read what the cleanup did", err)
 }
 
-// ExpireLinks implements controlplane.ReaperStore. What is found is judged again under
-// the head of the changelog: an expiry may have been put off meanwhile.
+// ExpireLinks implements controlplane.ReaperStore. It judges the found links again under
+// the head of the changelog, because another transaction may have put off an expiry
+// since.
 func (db *ReaperStore) ExpireLinks(ctx context.Context, buffer time.Duration, limit int) (int, error) {
 	const due = expires + ` AND expires_at < now() - $1::interval`
 	return db.reap(ctx, "expire links",
@@ -78,7 +79,7 @@ func (db *ReaperStore) ExpireLinks(ctx context.Context, buffer time.Duration, li
 		 SELECT count(*) FROM gone`, buffer, limit)
 }
 
-// reap looks for links without the head, and changes those that it finds under it.
+// reap looks for links without the head, and changes the found links under it.
 func (db *ReaperStore) reap(ctx context.Context, doing, find, change string, age time.Duration, limit int) (int, error) {
 	var ids []int64
 	if err := db.pool.QueryIn(ctx, scoped.Reaper, find, []any{age, limit}, scoped.CollectInto(&ids)); err != nil {
@@ -115,10 +116,11 @@ func (db *ReaperStore) DeleteKeys(ctx context.Context, after time.Duration, limi
 	return int(n), scoped.Classify("delete old API keys", err)
 }
 
-// Which tombstones are to go, and the way in which they go. What is found is judged again
-// under the head of the changelog. One with clicks that were folded meanwhile, or with
-// changes, stays until the next time. Parts of clicks need not be waited for, because the
-// workspace has those of its own; what is folded of them later, SweepClicks finds.
+// purge deletes the tombstones that are due. It judges the found tombstones again under
+// the head of the changelog. A tombstone with changes, or with clicks that were folded
+// since, stays until the next time. Parts of clicks need no waiting, because the
+// workspace has its own sums; SweepClicks deletes rollups that are folded from them
+// later.
 const (
 	// Rows of link_dedupe go with their links, by their foreign key.
 	purge = `

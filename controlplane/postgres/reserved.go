@@ -31,7 +31,7 @@ func (db *KeyRangeStore) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, 
 	if err != nil || len(some) == 0 {
 		return nil, scoped.Classify("look for keys that were given back", err)
 	}
-	// Under the head, because a new epoch burns what is free.
+	// Under the head, because a new epoch burns free keys.
 	var codes []waypost.Code
 	_, err = db.pool.changeIn(ctx, scoped.Operator.SharedBy(ws), "reuse keys", func(tx pgx.Tx, _ uint32) error {
 		if err := as.Enter(ctx, tx); err != nil {

@@ -19,7 +19,7 @@ type retained struct {
 	table string
 	age   time.Duration // 0: see until
 	until string        // "" if the age says all
-	// forget deletes what is older, in one round of Maintain; nil: another job does it.
+	// forget deletes older rows, in one round of Maintain; nil: another job deletes them.
 	forget func(context.Context) error
 }
 

@@ -22,16 +22,16 @@ type SaltStore struct {
 // that is cut off for two days goes on telling visitors apart.
 const saltDays = 3
 
-// selectSaltsDue counts the salts that are missing, and those whose day has been over
-// for $2 seconds.
+// selectSaltsDue counts the missing salts, and the salts of days that have been over for
+// $2 seconds.
 const selectSaltsDue = `
 SELECT $1::integer - (SELECT count(*) FROM visitor_salt WHERE day >= u.today AND day < u.today + $1::integer),
        (SELECT count(*) FROM visitor_salt WHERE day + 1 + make_interval(secs => $2::float8) <= u.now)
 FROM (SELECT now() AT TIME ZONE 'UTC' AS now, (now() AT TIME ZONE 'UTC')::date AS today) u`
 
-// keepSalts makes the salts of today and the next days, and destroys those whose day
-// has been over for long enough. Several instances may do it at once: who comes second
-// changes nothing. Mostly there is nothing to do, and then nothing is locked.
+// keepSalts makes the salts of today and the next days, and destroys the salts of days
+// that have been over for long enough. Several instances may call it at once: the second
+// one changes nothing. If there is nothing to do, as mostly, it locks nothing.
 func (db *SaltStore) keepSalts(ctx context.Context) error {
 	var missing, over int64
 	retention := db.retention.Seconds()
@@ -51,7 +51,7 @@ func (db *SaltStore) keepSalts(ctx context.Context) error {
 	}
 	return db.pool.change(ctx, "keep the salts of visitors", func(tx pgx.Tx, _ uint32) error {
 		if missing > 0 {
-			// Another may have made them meanwhile: what is there stays.
+			// Another instance may have made some of them since: existing salts stay.
 			if _, err := tx.Exec(ctx, `
 				INSERT INTO visitor_salt (day) SELECT (now() AT TIME ZONE 'UTC')::date + n FROM generate_series(0, $1::integer - 1) n
 				ON CONFLICT (day) DO NOTHING`, saltDays); err != nil {

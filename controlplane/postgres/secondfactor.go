@@ -96,8 +96,8 @@ func (db *SignInStore) ResetFactor(ctx context.Context, by controlplane.Actor, u
 	})
 }
 
-// spend uses a code of a second factor up: ErrCode when it was used, or is none. The
-// row's lock lets one of several at once do so.
+// spend uses up a code of a second factor. It fails with ErrCode if the code was used or
+// is wrong. The row's lock lets only one of several concurrent calls succeed.
 func spend(ctx context.Context, tx pgx.Tx, user int64, p controlplane.FactorProof) error {
 	if p.Recovery == nil {
 		tag, err := tx.Exec(ctx, `

@@ -61,7 +61,8 @@ const affiliated = `
 	FROM app_user u
 	LEFT JOIN (membership m JOIN workspace w ON w.id = m.workspace_id AND w.deleted_at IS NULL) ON m.user_id = u.id`
 
-// scanAffiliated reads a row of affiliated, and what stands before it, into an account.
+// scanAffiliated reads a row of affiliated into an account, and the columns that stand
+// before it into before.
 func scanAffiliated(rows pgx.Rows, a *controlplane.Account, before ...any) error {
 	var in controlplane.Affiliation
 	err := rows.Scan(append(before, &a.UserID, &a.Email, &a.Name, &a.Password, &in.Workspace, &in.Slug, &in.Name, &in.Role)...)
@@ -254,8 +255,8 @@ func (db *AccessStore) Sessions(ctx context.Context, user int64, now time.Time) 
 	return all, scoped.Classify("list sessions", err)
 }
 
-// NoteUses implements controlplane.SessionStore. What another instance is writing
-// at this moment is left to that.
+// NoteUses implements controlplane.SessionStore. It skips rows that another instance is
+// writing at this moment.
 func (db *AccessStore) NoteUses(ctx context.Context, u controlplane.Uses) error {
 	return db.pool.Within(ctx, scoped.Operator, "note uses", func(tx pgx.Tx) error {
 		if ids, at := timesOf(u.Keys); len(ids) > 0 {

@@ -55,8 +55,8 @@ func (db *SignInStore) CreateSignInLink(ctx context.Context, n SignInLink) error
 	})
 }
 
-// keeper is the workspace whose administrators manage the account u: its home, or the
-// operators'.
+// keeper selects the workspace with the administrators of account u: its home, or the
+// operators' workspace.
 const keeper = `coalesce(u.home_id, 1)`
 
 // EnsureDeveloper creates an account without a password that administers the default

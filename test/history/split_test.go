@@ -391,7 +391,7 @@ func TestHistory_ForgottenPrimaryTakesNoEdgeOver(t *testing.T) {
 	require.Equal(t, epoch(t, promoted), epoch(t, after), "the new primary opens no other epoch")
 	after, _ = readyz(t, in.old.Admin)
 	require.Equal(t, epoch(t, before), epoch(t, after), "nor does the old one")
-	require.Contains(t, in.old.Output(), "an edge has seen a newer epoch of the changelog")
+	require.Contains(t, in.old.Output(), "refused an edge that has seen a newer epoch of the changelog")
 	t.Logf("%d deleted, %d live, %d issued by the old primary and %d by the new one", len(in.deleted.all()), len(in.live), len(in.byOld), len(in.byNew))
 
 	// An operator says that the old primary is the right one.

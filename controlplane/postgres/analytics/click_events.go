@@ -141,7 +141,8 @@ WHERE c.relkind = 'r' AND NOT c.relispartition AND c.relname ~ '^click_event_[0-
 
 // deleteSingles deletes the single clicks of links of a workspace and returns their
 // number. If it fails, deleted clicks stay deleted, so that a retry gets further.
-// Detached months come last, so that a month that is detached meanwhile is among them.
+// Detached months come last, so that they include a month that is detached during the
+// deletion.
 func (db *Store) deleteSingles(ctx context.Context, as scoped.Scope, ws waypost.WorkspaceID, links []int64) (gone int64, err error) {
 	if gone, err = db.deleteSinglesOf(ctx, as, "click_event", ws, links); err != nil {
 		return gone, err

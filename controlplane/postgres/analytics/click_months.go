@@ -28,8 +28,8 @@ const (
 // maintenanceLocks is the first key of the locks of maintenance.
 const maintenanceLocks = 7305
 
-// KeepEvents keeps months of single clicks ready ahead of time, and exports and drops
-// those that are old enough, until ctx is over.
+// KeepEvents makes months of single clicks ahead of time, and exports and drops old
+// months, until ctx is over.
 func (db *Store) KeepEvents(ctx context.Context) {
 	db.pool.RunEvery(ctx, eventsInterval, "months of clicks", func(ctx context.Context) error {
 		var now time.Time // not this machine's: a month that is dropped does not come back
@@ -57,8 +57,8 @@ func (db *Store) KeepEventsOnce(ctx context.Context, now time.Time) error {
 		errs = append(errs, db.makeEventMonth(ctx, month))
 	}
 	first := this.AddDate(0, -db.cfg.EventMonths, 0)
-	// A month is exported once: what still came for it afterwards would take the place of
-	// its file.
+	// A month is exported once, because a second export would replace its file by the
+	// clicks that came later.
 	if y, m, _ := now.Add(-maxClickAge - 24*time.Hour).Date(); first.After(time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)) {
 		first = time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
 	}

@@ -26,16 +26,16 @@ const (
 	// often, and a wrong number must not poison the counter.
 	maxClicksOfLink = 1 << 32
 
-	// maxPartBytes bounds what a batch becomes: each part has the profiles of its own rows,
-	// so that few bytes of a batch can become very many. The most rows with the longest
+	// maxPartBytes bounds the parts of a batch: each part repeats the profiles of its
+	// rows, so that a small batch can grow very large. The most rows with the longest
 	// referrers and utm parameters that an edge sends stay below.
 	maxPartBytes = 24 * clickbatch.MaxBytes
 
 	quartersOfDay = rollup.Quarters
 )
 
-// clickParts are parallel arrays, in the order of workspace, link and day, and what they
-// add up to.
+// clickParts holds parallel arrays, in the order of workspace, link and day, and their
+// sums.
 type clickParts struct {
 	workspaces, links []int64
 	days              []time.Time
@@ -118,7 +118,7 @@ func partsOf(b *waypost.ClickBatch, targets []target, utm map[int64]bool, now ti
 	return m.out, nil
 }
 
-// sumUp packs the sums of the workspace, and begins those of the next.
+// sumUp packs the sums of the workspace, and clears them for the next workspace.
 func (m *partMaker) sumUp() {
 	for _, day := range slices.Sorted(maps.Keys(m.sums)) {
 		sum := m.sums[day]
@@ -152,8 +152,9 @@ func (m *partMaker) profile(n uint32) waypost.ClickProfile {
 	return p
 }
 
-// utmOf returns the workspaces that count utm parameters. Edges know it of a domain only,
-// which may have links of several workspaces, and learn late that it is over.
+// utmOf returns the workspaces that count utm parameters. Edges only know the setting per
+// domain, which may have links of several workspaces, and see changes with a delay, so
+// the control plane filters again.
 func (db *Store) utmOf(ctx context.Context, b *waypost.ClickBatch, targets []target) (map[int64]bool, error) {
 	if !slices.ContainsFunc(b.Profiles, func(p waypost.ClickProfile) bool { return p.UTM != "" }) {
 		return nil, nil
@@ -297,8 +298,9 @@ type pack struct {
 const (
 	secondsOfDay = 24 * 60 * 60
 
-	// smallestArea and largestArea are how many low bits of the ids the links of an area
-	// differ in; areaStep is what lies between an area and those in it. See click_areas.
+	// The ids of links of one area differ only in their low bits: in smallestArea bits at
+	// least, and in largestArea bits at most. An area has areaStep bits more than the
+	// areas in it. See click_areas.
 	smallestArea, largestArea, areaStep = 8, 16, 2
 
 	// A row of packBytes fits a page of PostgreSQL. Each part takes partBytes besides its
@@ -359,8 +361,8 @@ func (p *clickParts) cut(from, to int, bits uint, row func(area int64, from, to 
 	}
 }
 
-// takePartsOf removes the parts of a link and returns them. Rollers are kept off its area
-// meanwhile.
+// takePartsOf removes the parts of a link and returns them. The caller keeps rollers off
+// the link's area.
 var takePartsOf = `
 WITH rest AS MATERIALIZED (
 	SELECT p.ctid AS place, array_agg(s.link ORDER BY s.n) FILTER (WHERE s.link <> $2) AS links,

@@ -178,7 +178,7 @@ func (c *linkCache) find(links []waypost.LinkClicks, targets []target, now time.
 	return others, c.newest
 }
 
-// entry returns the entry of a key, nil if there is none. The lock is held.
+// entry returns the entry of a key, or nil. The lock is held.
 func (c *linkCache) entry(key cacheKey) *cachedLink {
 	if len(c.sets) == 0 {
 		return nil
@@ -214,8 +214,8 @@ func (c *linkCache) remember(links []waypost.LinkClicks, targets []target, numbe
 	}
 }
 
-// put puts a link where there is none, or one that is too old, or else in place of any.
-// The lock is held.
+// put stores a link in an empty or outdated entry, or else in place of any entry. The
+// lock is held.
 func (c *linkCache) put(l cachedLink) {
 	if have := c.entry(l.key); have != nil {
 		*have = l

@@ -22,7 +22,8 @@ import (
 	"waypost/internal/memlimit"
 )
 
-// Config says which single clicks are kept, and what a Store asks of others.
+// Config selects the single clicks to keep, and has the functions of other stores that a
+// Store calls.
 type Config struct {
 	// EventSample: one of that many clicks is kept as an event, in workspaces that want
 	// a sample.
@@ -38,9 +39,9 @@ type Config struct {
 
 // Budgets ends budgets by the clicks that were counted.
 type Budgets interface {
-	// MarkExhausted marks those of some links whose budgets are used up.
+	// MarkExhausted marks each of these links that has used up its budget.
 	MarkExhausted(ctx context.Context, links []int64) error
-	// MarkAllExhausted does so for all links.
+	// MarkAllExhausted marks every link that has used up its budget.
 	MarkAllExhausted(ctx context.Context) error
 }
 
@@ -64,8 +65,8 @@ const (
 	ingestTimeLimit = "20000"
 	moreTime        = `SELECT set_config('statement_timeout', $1, true)`
 
-	// The first dead letters of a node are kept, since they show how it began, and of these
-	// again the first have their body; what comes after these is counted only.
+	// The first dead letters of a node are kept, because they show how the trouble began,
+	// and the first of these are kept with their bodies. Later ones are only counted.
 	maxDeadLetters  = 1_000
 	maxLetterBodies = 100
 	maxLetterBytes  = 64 << 20
@@ -86,14 +87,14 @@ INSERT INTO click_pack (workspace_id, area, links, days, clicks, bot_clicks, new
 SELECT $4::bigint, $5::bigint, $6::bigint[], $7::date[], $8::bigint[], $9::bigint[], $10::timestamptz[], $11::bytea[]
 WHERE ` + isNextBatch
 
-// addWorkspaceParts does the same for the workspaces of a batch.
+// addWorkspaceParts adds the sums of the workspaces, on the same condition.
 const addWorkspaceParts = `
 INSERT INTO click_workspace_part (workspace_id, day, clicks, bot_clicks, quarters, breakdown, visitors)
 SELECT s.* FROM unnest($4::bigint[], $5::date[], $6::bigint[], $7::bigint[], $8::bytea[], $9::bytea[], $10::bytea[]) AS s
 WHERE ` + isNextBatch
 
-// moveWatermark comes after what it says is counted, and does nothing unless the batch
-// is the next one.
+// moveWatermark runs after the statements that count the batch, and does nothing unless
+// the batch is the next one.
 const moveWatermark = `
 WITH kept AS (
 	INSERT INTO click_batch (node, boot, seq, hash, clicks)
@@ -106,7 +107,8 @@ WHERE node = $1 AND boot = $2 AND seq = $3::bigint - 1
 RETURNING true`
 
 // keepDeadLetter does nothing for a batch that lies beyond a gap. Batches of one boot
-// wait for each other, so that the bounds are passed by those of few others at most.
+// wait for each other, so only a few concurrent batches, of other boots, can exceed the
+// bounds.
 const keepDeadLetter = `
 WITH have AS MATERIALIZED (
 	SELECT count(*) AS letters, count(body) AS bodies, coalesce(sum(octet_length(body)), 0) AS bytes FROM click_dead_letter WHERE node = $1
@@ -141,7 +143,8 @@ func (db *Store) IngestClicks(
 		return controlplane.ClickReceipt{}, waypost.Errorf(waypost.EInvalid, "the batch's sequence number is out of range")
 	}
 	r, err := db.countClicks(ctx, b, hash)
-	// The tables of some months of single clicks may be made meanwhile, one after another.
+	// If another process makes the table of a month of single clicks at this moment,
+	// countClicks fails once for that month.
 	for tries := 0; scoped.PgCode(err) == scoped.CheckViolation && tries <= eventMonthsAhead; tries++ {
 		r, err = db.countClicks(ctx, b, hash)
 	}
@@ -149,13 +152,13 @@ func (db *Store) IngestClicks(
 		return db.buryClicks(ctx, b, hash, body, err)
 	}
 	if r.Unknown > 0 {
-		db.pool.Log.Warn("clicks of codes that name no link were counted apart", "node", b.Node, "seq", b.Seq, "clicks", r.Unknown)
+		db.pool.Log.Warn("counted clicks apart, because their codes name no link", "node", b.Node, "seq", b.Seq, "clicks", r.Unknown)
 	}
 	if r.Redated > 0 {
-		db.pool.Log.Warn("clicks with impossible times were counted at the time of receipt", "node", b.Node, "seq", b.Seq, "clicks", r.Redated)
+		db.pool.Log.Warn("counted clicks with impossible times at the time of receipt", "node", b.Node, "seq", b.Seq, "clicks", r.Redated)
 	}
 	if r.Voided || r.Dropped > 0 {
-		db.pool.Log.Error("an edge has lost clicks", "node", b.Node, "seq", b.Seq, "batch_lost", r.Voided, "clicks_dropped", r.Dropped)
+		db.pool.Log.Error("heard from an edge that it has lost clicks", "node", b.Node, "seq", b.Seq, "batch_lost", r.Voided, "clicks_dropped", r.Dropped)
 	}
 	return r, err
 }
@@ -182,8 +185,8 @@ func (db *Store) countClicks(ctx context.Context, b *waypost.ClickBatch, hash [3
 	return db.takeClicks(ctx, b, hash, parts, events, nil)
 }
 
-// buryClicks keeps a batch as a dead letter. What the database refuses now it
-// would refuse again, so the queue goes on without it.
+// buryClicks keeps a batch as a dead letter. The database would refuse the batch again,
+// so the queue goes on without it.
 func (db *Store) buryClicks(
 	ctx context.Context, b *waypost.ClickBatch, hash [32]byte, body []byte, why error,
 ) (controlplane.ClickReceipt, error) {
@@ -197,7 +200,7 @@ func (db *Store) buryClicks(
 	if err != nil {
 		return r, err
 	}
-	db.pool.Log.Error("a batch of clicks was not counted and is kept as a dead letter", "node", b.Node, "seq", b.Seq, "clicks",
+	db.pool.Log.Error("cannot count a batch of clicks, kept it as a dead letter", "node", b.Node, "seq", b.Seq, "clicks",
 		said.String(), "error", why)
 	return controlplane.ClickReceipt{Watermark: r.Watermark, DeadLetter: true}, nil
 }

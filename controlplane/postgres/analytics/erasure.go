@@ -16,9 +16,9 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// ForgetClicks implements controlplane.StatsStore: single clicks in steps, and then all
-// the rest in one transaction. It keeps rollers off the link's area; parts that come
-// meanwhile count from zero.
+// ForgetClicks implements controlplane.StatsStore: it deletes single clicks in steps, and
+// then all other clicks in one transaction. It keeps rollers off the link's area; parts
+// that arrive during the erasure count from zero.
 func (db *Store) ForgetClicks(
 	ctx context.Context, by controlplane.Actor, domain waypost.DomainID, code waypost.Code,
 ) (f controlplane.ForgottenClicks, err error) {
@@ -54,7 +54,8 @@ func (db *Store) ForgetClicks(
 	return f, nil
 }
 
-// run deletes the clicks in one transaction. What could not be read is returned.
+// run deletes the clicks in one transaction, and returns the pieces that it could not
+// read.
 func (e *erasure) run(
 	ctx context.Context, pool *scoped.Pool, by controlplane.Actor, domain waypost.DomainID, code waypost.Code,
 ) (f controlplane.ForgottenClicks, broken []brokenPiece, err error) {
@@ -91,7 +92,7 @@ func (e *erasure) run(
 		if err := scoped.NoteAct(ctx, tx, by, "clicks.forget", string(code), detail); err != nil {
 			return err
 		}
-		// What could not be read is the operators', not the tenant's.
+		// Unreadable pieces belong to the operators, not to the tenant.
 		if err := scoped.Operator.Enter(ctx, tx); err != nil {
 			return err
 		}
@@ -128,7 +129,7 @@ func (e *erasure) deleteRows(ctx context.Context, tx pgx.Tx) error {
 	q.Queue(takePartsOf, e.workspace, e.link, areasOf([]int64{e.link})).Query(e.scanParts)
 	q.Queue(`DELETE FROM link_click`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(count)
 	q.Queue(`WITH gone AS (DELETE FROM click_event`+own+` RETURNING clicks) SELECT coalesce(sum(clicks), 0)::bigint FROM gone`,
-		// that came meanwhile
+		// that came after the steps
 		e.workspace, e.link).QueryRow(func(row pgx.Row) error {
 		var gone int64
 		err := row.Scan(&gone)
@@ -199,7 +200,7 @@ func (e *erasure) scanParts(rows pgx.Rows) error {
 	return rows.Err()
 }
 
-// addDay adds to what was deleted of a day.
+// addDay adds to the deleted clicks of a day.
 func (e *erasure) addDay(n int32, d *rollup.Day) {
 	if have := e.days[n]; have != nil {
 		d.Merge(have)
@@ -238,7 +239,7 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx, in *folding, numbers 
 			return err
 		}
 		gone := e.days[n]
-		// What cannot be read stays as it is: the next roller sets it aside.
+		// An unreadable column stays as it is; the next roller sets it aside.
 		var d rollup.Day
 		if err := d.Quarters.Unpack(quarters); err == nil {
 			d.Quarters.Subtract(&gone.Quarters)
@@ -279,10 +280,10 @@ const KeptBatches = 24 * time.Hour
 // forgottenAtOnce bounds one statement of ForgetBatches.
 const forgottenAtOnce = 10_000
 
-// ForgetBatches removes what is known of batches that were taken longer
-// ago than KeptBatches. Their clicks stay counted, and by the watermark they are still
-// known as counted when they are sent again; only another batch under the same identity
-// is then no longer told apart from them.
+// ForgetBatches deletes the records of batches that were taken longer ago than
+// KeptBatches. The clicks of these batches stay counted, and the watermark still
+// recognises a batch that is sent again; only a different batch under the same identity
+// can then pass for the counted one.
 func (db *Store) ForgetBatches(ctx context.Context) error {
 	for {
 		n, err := db.pool.ExecIn(ctx, scoped.Ingest, `

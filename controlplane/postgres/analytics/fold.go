@@ -17,8 +17,8 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// takeParts removes and returns the first rows of an area: at least one, and no more once
-// a number of parts or of bytes is reached, or packsAtOnce.
+// takeParts removes and returns the first rows of an area: at least one, until a number
+// of parts or of bytes is reached, or packsAtOnce.
 const takeParts = `
 DELETE FROM click_pack WHERE ctid = ANY (ARRAY(
 	SELECT place FROM (
@@ -30,8 +30,8 @@ DELETE FROM click_pack WHERE ctid = ANY (ARRAY(
 	WHERE before < $4 AND bytes < $5))
 RETURNING area, links, days, clicks, bot_clicks, newest, details`
 
-// PostgreSQL adds no more than arrayBytes to the elements of an array, and elementBytes
-// to each of them.
+// PostgreSQL adds at most arrayBytes to an array, and elementBytes to each of its
+// elements.
 const arrayBytes, elementBytes = 32, 8
 
 // packsAtOnce bounds the rows that one round looks at. A row has some hundred parts at
@@ -74,16 +74,16 @@ type part struct {
 type folding struct {
 	workspace int64
 	parts     []part             // in the order of links and days
-	links     map[int64]*linkSum // what is to be added to the counters
+	links     map[int64]*linkSum // the sums to add to the counters
 	counted   dayColumns         // days of links, with all their clicks
 	broken    []brokenPiece
 	kept      int // of broken, that are set aside
 	delta     rollup.Delta
 }
 
-// daysStored bounds the days of links that one statement stores, and dayBytes what it
-// reads of them, packed: a day on which a link had a thousand referrers is fifty times as
-// large when it is unpacked.
+// daysStored bounds the days of links that one statement stores, and dayBytes the packed
+// bytes that it reads of them: a day on which a link had a thousand referrers is fifty
+// times as large when it is unpacked.
 const daysStored, dayBytes = 5_000, 4 << 20
 
 // foldArea folds the first parts of the area that f is at.
@@ -93,7 +93,7 @@ func (db *Store) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *r
 	if err != nil {
 		return err
 	}
-	if f.full { // what the limits cut off comes next
+	if f.full { // the next round begins where the limits cut
 		f.next = Place{f.at.Workspace, newest}
 	}
 	for rest := in.parts; len(rest) > 0; {
@@ -125,7 +125,7 @@ func (db *Store) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *r
 // logBroken reports pieces that a committed transaction has set aside.
 func (db *Store) logBroken(pieces []brokenPiece) {
 	for _, b := range pieces {
-		db.pool.Log.Error("clicks cannot be told apart: what was kept of them is unreadable and was set aside; they stay counted",
+		db.pool.Log.Error("set aside an unreadable part of clicks: they stay counted, and cannot be told apart",
 			"what", b.what, "workspace", b.workspace, "link", b.link, "day", midnight(b.day).Format(time.DateOnly), "error", b.reason)
 	}
 }
@@ -258,12 +258,13 @@ WITH s AS MATERIALIZED (
 INSERT INTO link_click (link_id, workspace_id, clicks, bot_clicks, last_accessed_at)
 SELECT s.id, $1::bigint, s.clicks, s.bots, s.at FROM s WHERE s.id NOT IN (SELECT link_id FROM changed)`
 
-// setAside keeps what could not be read.
+// setAside stores pieces that could not be read.
 const setAside = `
 INSERT INTO click_set_aside (workspace_id, link_id, day, what, reason, body)
 VALUES ($1, nullif($2::bigint, 0), date '1970-01-01' + $3::integer, $4, $5, $6)`
 
-// store has add add to what is stored of days, which are in the order of their keys.
+// store reads the stored days with some keys, calls add to change each, and writes them
+// back. The keys are in order.
 func (in *folding) store(ctx context.Context, tx pgx.Tx, to dayStatements, keys []linkDay, add func(linkDay, *rollup.Day)) error {
 	for most := len(keys); len(keys) > 0; {
 		some := keys[:min(most, len(keys))]
@@ -276,8 +277,8 @@ func (in *folding) store(ctx context.Context, tx pgx.Tx, to dayStatements, keys 
 	return nil
 }
 
-// storeFirst stores as many of the days as have some dayBytes together, one at least, and
-// returns how many.
+// storeFirst stores the first of the days, about dayBytes and at least one day, and
+// returns their number.
 func (in *folding) storeFirst(
 	ctx context.Context, tx pgx.Tx, to dayStatements, keys []linkDay, add func(linkDay, *rollup.Day),
 ) (int, error) {
@@ -354,16 +355,16 @@ func (in *folding) setAside(from dayStatements, k linkDay, b brokenPiece) {
 }
 
 // storedDay is a row of click_day, click_workspace_day or click_workspace_part; the zero
-// value is none.
+// value stands for a missing row.
 type storedDay struct {
 	ctid                          pgtype.TID // not valid: there is no row
 	clicks, bots                  int64
 	quarters, breakdown, visitors []byte
 }
 
-// unpack reads what is stored into the memory of d, and returns what of it cannot be
-// read: clicks whose quarters are lost are told in the first one, and those whose names
-// are lost are others.
+// unpack reads the stored columns into the memory of d, and returns the unreadable ones.
+// If the quarters are lost, their clicks count in the first quarter; if the breakdown is
+// lost, its clicks count as others.
 func (s *storedDay) unpack(d *rollup.Day) (broken []brokenPiece) {
 	lost := func(what string, err error, body []byte) {
 		broken = append(broken, brokenPiece{what: what, reason: err.Error(), body: body})

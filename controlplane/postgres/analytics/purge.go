@@ -21,8 +21,8 @@ const (
 	never = 100 * 365 * 24 * time.Hour
 )
 
-// SweepGone deletes rollups of links that are gone, which were folded after the purge of
-// their links. It returns the number of links, of those of one step.
+// SweepGone deletes rollups that were folded after the purge of their links. It works
+// through one step of links, and returns the number of links with such rollups.
 func (db *Store) SweepGone(ctx context.Context) (int, error) {
 	var gone []Place
 	var last int64
@@ -55,8 +55,8 @@ func collectPlaces(into *[]Place) func(pgx.Rows) error {
 // purgedAtOnce bounds the rows of each table that one transaction of Purge deletes.
 const purgedAtOnce = 10_000
 
-// Purge deletes the rollups of links, area by area, unless a link is there and no
-// tombstone that is to go. It returns the links of the areas in which it did so.
+// Purge deletes the rollups of links, area by area. It spares a link that exists and is
+// not a tombstone due for purging. It returns the links of the areas that it finished.
 func (db *Store) Purge(ctx context.Context, links []Place, after time.Duration) (cleared []int64, _ error) {
 	areas := make(map[Place][]int64)
 	for _, p := range links {
@@ -73,10 +73,11 @@ func (db *Store) Purge(ctx context.Context, links []Place, after time.Duration) 
 	return cleared, errors.Join(errs...)
 }
 
-// purgeArea keeps rollers off the area, except for single clicks. The row of link_click
-// goes last, and not before all else of its link is gone: PurgeLinks and SweepGone find
-// by it what is left, however the purge ended. Single clicks that came after theirs were
-// deleted keep it, too, until the next time.
+// purgeArea keeps rollers off the area, except while it deletes single clicks. It deletes
+// the row of link_click last, when all other rows of the link are gone, because
+// PurgeLinks and SweepGone find the remaining rows by it after an interrupted purge.
+// Single clicks that arrive after the deletion of the others also keep the row, until the
+// next purge.
 func (db *Store) purgeArea(ctx context.Context, area Place, links []int64, after time.Duration) error {
 	const due = `link_id = ANY (ARRAY(
 		SELECT n FROM unnest($2::bigint[]) n LEFT JOIN link l ON l.id = n WHERE l.id IS NULL OR l.` + PurgeDue + `))`

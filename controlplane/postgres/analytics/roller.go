@@ -27,9 +27,9 @@ type RollerConfig struct {
 	Metrics  prometheus.Registerer // nil: none
 }
 
-// Roller folds parts of clicks into counters and rollups. Several, in as many
-// processes, may run at once: one works in an area of a workspace's links at a time.
-// What it does is one transaction for each round, so that it may end at any moment.
+// Roller folds parts of clicks into counters and rollups. Several, in as many processes,
+// may run at once: one works in an area of a workspace's links at a time. Each round is
+// one transaction, so a Roller may end at any moment.
 type Roller struct {
 	db      *Store
 	cfg     RollerConfig
@@ -53,8 +53,8 @@ func (db *Store) NewRoller(cfg RollerConfig) *Roller {
 	return &Roller{db: db, cfg: cfg, metrics: newRollerMetrics(cfg.Metrics)}
 }
 
-// Run folds until ctx is over. What fails is tried again after a rest; meanwhile clicks
-// are counted and reported as always.
+// Run folds until ctx is over. It retries a failed job after a rest; clicks are counted
+// and reported also while it fails.
 func (r *Roller) Run(ctx context.Context) {
 	every := func(what string, do func(context.Context) error) { r.db.pool.RunEvery(ctx, r.cfg.Interval, what, do) }
 	var wg sync.WaitGroup
@@ -74,8 +74,8 @@ const (
 	foldLimit = time.Minute
 )
 
-// Place is a position in the order in which parts are folded: that of a link, or of an
-// area, which is as good as its first link.
+// Place is a position in the order in which parts are folded: the position of a link, or
+// of an area, which stands at its first link.
 type Place struct{ Workspace, Link int64 }
 
 // next is the first place behind the area of p.
@@ -107,8 +107,8 @@ func FoldLock(workspace, link int64) (class int, key int32) {
 }
 
 // workers returns how many areas are folded at a time: one more than there are
-// processors, because each waits for the disk now and then, and no more than four,
-// because each takes a connection.
+// processors, because each waits for the disk now and then, and at most four, because
+// each takes a connection.
 func workers() int { return min(4, runtime.GOMAXPROCS(0)+1) }
 
 // Fold folds all parts once, except those in areas that another roller holds. An error in
@@ -265,8 +265,8 @@ func (r *Roller) round(ctx context.Context, from Place) (f round, err error) {
 	return f, scoped.Classify("fold clicks", err)
 }
 
-// endBudgets looks through all budgets. It rests for nine times as long as that takes, so
-// that many budgets cost no more than a few.
+// endBudgets looks through all budgets. It then rests for nine times as long as the look
+// took, so that it takes at most a tenth of the time, however many budgets there are.
 func (r *Roller) endBudgets(ctx context.Context) error {
 	began := time.Now()
 	err := r.db.cfg.Budgets.MarkAllExhausted(ctx)

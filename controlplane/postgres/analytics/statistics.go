@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// daysAtOnce bounds what is in memory of a long time. Each day is seen whole.
+	// daysAtOnce bounds the days that are in memory at once. Each day is read whole.
 	daysAtOnce = 31
 
-	// namesInHand bounds what is in memory of names, of which a thousand are shown.
+	// namesInHand bounds the names in memory. A thousand names are shown.
 	namesInHand = 50_000
 )
 
@@ -209,15 +209,16 @@ const PartsOfPage = `
 	WHERE ((SELECT count(*) FROM page) > 8 OR k.links && ARRAY(SELECT id FROM page)) AND s.link_id IN (SELECT id FROM page)
 	GROUP BY s.link_id`
 
-// ClickDays says of which days (UTC, since 1970) clicks are asked: [First, End), and of
-// which links of a workspace; nil means all.
+// ClickDays selects the days [First, End) (UTC, since 1970) and the links of a workspace;
+// nil selects all links.
 type ClickDays struct {
 	Links      []int64
 	First, End int32
 }
 
 // The days of links, and of a workspace, are read with the parts that are not folded into
-// them yet in one statement, so that no click is seen twice or missed meanwhile.
+// them yet in one statement, so that no click is seen twice or missed while a roller
+// folds it.
 var (
 	selectLinkDays = selectDays("click_day", " AND link_id = ANY($4::bigint[])") + `
 UNION ALL
@@ -268,35 +269,35 @@ func (db *Store) ClicksByDay(ctx context.Context, ws waypost.WorkspaceID, q Clic
 		}
 		return rows.Err()
 	})
-	// Days of which something is lost are made whole.
+	// Count clicks with a lost breakdown as others.
 	for _, d := range days {
 		d.Complete()
 	}
 	return days, scoped.Classify("read clicks by day", err)
 }
 
-// readDay returns a day. What of it cannot be read is logged.
+// readDay returns a day, and logs its unreadable columns.
 func (db *Store) readDay(s *storedDay) *rollup.Day {
 	d := &rollup.Day{}
 	for _, b := range s.unpack(d) {
-		db.pool.Log.Error("what is kept of a day's clicks cannot be read; they stay counted", "what", b.what, "error", b.reason)
+		db.pool.Log.Error("cannot read a part of a day's clicks: they stay counted", "what", b.what, "error", b.reason)
 	}
 	return d
 }
 
-// addPart adds a part of which the columns say how many clicks it has. If it cannot be
-// read, that is logged.
+// addPart adds a part with a number of clicks, as its columns have them. If the part is
+// unreadable, addPart logs that and counts the clicks as others.
 func (db *Store) addPart(d *rollup.Day, detail []byte, said rollup.Count, hour int) {
 	var p rollup.Delta
 	if err := readPart(&p, detail, said); err != nil {
-		db.pool.Log.Error("a part of clicks cannot be read; its clicks are told, and no more of it", "error", err)
+		db.pool.Log.Error("cannot read a part of clicks: counted it in totals, and as others in breakdowns", "error", err)
 		addUnread(d, said, hour)
 		return
 	}
 	d.Fold(&p)
 }
 
-// readPart reads a part of which the columns say how many clicks it has.
+// readPart reads a part, and checks its number of clicks against its columns.
 func readPart(p *rollup.Delta, detail []byte, said rollup.Count) error {
 	if err := p.Unpack(detail); err != nil {
 		return err

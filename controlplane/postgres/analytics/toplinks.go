@@ -62,7 +62,7 @@ func (in *folding) storeTops(ctx context.Context, tx pgx.Tx, log *slog.Logger) e
 	return err
 }
 
-const unreadableTop = "the links with the most clicks of a day are unknown: their list cannot be read"
+const unreadableTop = "cannot read the list of the links with the most clicks of a day"
 
 // unpackTop reads the list of a day. If it cannot be read, it returns one in which every
 // link may have any number of clicks.
@@ -75,8 +75,8 @@ func unpackTop(packed []byte) (*rollup.Top, error) {
 }
 
 const (
-	// linksInHand bounds what is in memory of the lists of days, and daysCounted, in days
-	// of links, what is counted to put the first of them in order.
+	// linksInHand bounds the links in memory from the lists of days. daysCounted bounds
+	// the days of links that are counted to put the first links in order.
 	linksInHand = 300_000
 	daysCounted = 200_000
 
@@ -99,9 +99,9 @@ FROM part WHERE day >= date '1970-01-01' + $2::integer AND day < date '1970-01-0
 UNION ALL
 SELECT 2, 0, count(*), 0, NULL FROM part`
 
-// Two statements read the clicks of links in days, each by the index: those that are
-// folded, and those that are not. Days are read link by link, because for a join the
-// planner may read all of the table.
+// Two statements count the clicks of links in days, each by an index: countFolded counts
+// folded clicks, and countParts clicks that are not folded yet. Days are read link by
+// link, because for a join the planner may read all of the table.
 var (
 	countFolded = `
 SELECT s.id, least(c.clicks, 9223372036854775807)::bigint, least(c.bots, 9223372036854775807)::bigint
@@ -124,8 +124,8 @@ type topCount struct {
 	first, end int32
 	sum        rollup.TopSum
 	folded     map[int64]rollup.Count
-	parts      map[int64]rollup.Count // of those that were looked through
-	allParts   bool                   // all were
+	parts      map[int64]rollup.Count // of the parts that were read
+	allParts   bool                   // all parts were read
 }
 
 // TopLinks returns the links of a workspace with the most clicks in days [first, end),
@@ -153,7 +153,7 @@ func (c *topCount) top(ctx context.Context, limit int, log *slog.Logger) (top []
 	var known []rollup.LinkCount
 	left := max(daysCounted/int(c.end-c.first), 2*limit)
 	if !c.allParts {
-		left = min(left, 20*limit) // the result is inexact whatever is counted
+		left = min(left, 20*limit) // the result is inexact, however much is counted
 	}
 	for n := 2 * limit; ; n *= 2 {
 		n = min(n, left, len(links))
@@ -177,7 +177,8 @@ func (c *topCount) top(ctx context.Context, limit int, log *slog.Logger) (top []
 	if c.allParts || len(top) == 0 {
 		return top, exact && c.allParts, nil
 	}
-	// Others may have more clicks by now, but those that are told are right.
+	// Other links may have more clicks by now. Count the parts of the returned links, so
+	// that their own numbers are right.
 	ids := make([]int64, len(top))
 	for i := range top {
 		ids[i] = top[i].Link
@@ -190,7 +191,7 @@ func (c *topCount) top(ctx context.Context, limit int, log *slog.Logger) (top []
 	return top, false, nil
 }
 
-// counts returns what is known of the clicks of links.
+// counts returns the known clicks of links.
 func (c *topCount) counts(ids []int64) []rollup.LinkCount {
 	all := make([]rollup.LinkCount, len(ids))
 	for i, id := range ids {

@@ -64,7 +64,7 @@ func newShares(conns int32) *semaphore.Keyed[waypost.WorkspaceID] {
 
 // Share waits for a place in the share of a scope's workspace. Every transaction takes
 // its place before its connection, so that none waits for a place while it holds a
-// connection or a lock. The caller calls leave when it has no connection any more.
+// connection or a lock. The caller calls leave after it has returned its connection.
 func (p *Pool) Share(ctx context.Context, s Scope) (leave func(), err error) {
 	if s.sharer == 0 {
 		return func() {}, nil
@@ -251,7 +251,7 @@ func (p *Pool) AlterTable(ctx context.Context, f func(tx pgx.Tx) error) error {
 		return f(tx)
 	})
 	if PgCode(err) == lockNotAvailable {
-		p.Log.Info("the table is in use; it waits for the next round")
+		p.Log.Info("cannot alter a table in use, will try again in the next round")
 		return nil
 	}
 	return err
@@ -263,7 +263,7 @@ func (p *Pool) RunEvery(ctx context.Context, interval time.Duration, doing strin
 	for {
 		err := f(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
-			p.Log.Warn("a round failed, will try again", "doing", doing, "error", err)
+			p.Log.Warn("cannot finish a round, will try again", "doing", doing, "error", err)
 		}
 		failing = err != nil
 		select {

@@ -7,8 +7,8 @@ import (
 	"waypost/controlplane"
 )
 
-// ReadSettings takes what it can use: settings that were changed by hand count as
-// long as they are what they should be.
+// ReadSettings takes the valid settings, because settings may have been changed by hand,
+// and defaults for the others.
 func ReadSettings(text string, sample int) controlplane.Settings {
 	s := controlplane.Settings{Events: controlplane.EventModes()[0], EventsSample: sample}
 	var all map[string]json.RawMessage
