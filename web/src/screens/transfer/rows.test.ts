@@ -15,7 +15,7 @@ async function read(text: string) {
 }
 
 test("columns are found by the names of other shorteners, and unknown ones are named", async () => {
-  const { shape, links } = await read("\ufeffurl,Title,keyword,clicks,Notes\nhttps://example.com/,A title,abc,7,x\n");
+  const { shape, links } = await read("\ufeffurl,Title,keyword,clicks,Colour\nhttps://example.com/,A title,abc,7,x\n");
   assert.deepEqual(shape.columns.map((c) => c.field), ["original_url", "title", "custom_code", "ignored", undefined]);
   assert.deepEqual(links, [{ original_url: "https://example.com/", title: "A title", custom_code: "abc" }]);
   assert.match((await read("name,address\na,b\n")).shape.fault!, /original_url/);
