@@ -21,7 +21,7 @@ import (
 // CPU is the user and system time that processes have used, by process.
 type CPU map[int]time.Duration
 
-// CPUTime reads the time of processes and leaves out those that have ended.
+// CPUTime reads the time of processes, except processes that have ended.
 func CPUTime(pids ...int) (CPU, error) {
 	c := make(CPU, len(pids))
 	for _, pid := range pids {
@@ -40,7 +40,7 @@ func CPUTime(pids ...int) (CPU, error) {
 }
 
 // Since adds up the time that was used since an earlier moment. It misses processes that
-// have ended; those that serve connections do not end.
+// have ended; processes that serve connections do not end.
 func (c CPU) Since(before CPU) (total time.Duration) {
 	for pid, used := range c {
 		total += used - before[pid]

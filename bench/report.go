@@ -43,8 +43,8 @@ type Goal struct {
 	Most, Figure float64
 }
 
-// Median is the middle of the rounds, NaN without any. That of an even number of rounds
-// is the mean of the two in the middle.
+// Median returns the middle of the rounds, or the mean of the two middle ones, and NaN
+// without rounds.
 func Median(rounds []float64) float64 {
 	if len(rounds) == 0 {
 		return math.NaN()
@@ -62,7 +62,7 @@ func Quantile(times []time.Duration, part float64) time.Duration {
 	return times[min(max(rank, 1), len(times))-1]
 }
 
-// Find returns the rounds of a measure of a case; nil when there is none.
+// Find returns the rounds of a measure of a case, or nil.
 func (s *Section) Find(name, measure string) []float64 {
 	for _, c := range s.Cases {
 		for _, m := range c.Measures {
@@ -74,8 +74,9 @@ func (s *Section) Find(name, measure string) []float64 {
 	return nil
 }
 
-// Ratios divides a measure of a case by that of its base, round by round, so that a
-// machine that slows down half-way does not change them. Without a base there are none.
+// Ratios divides a measure of a case by the measure of its base, round by round, so that
+// a machine that slows down half-way does not change the ratios. It returns nil without a
+// base.
 func (s *Section) Ratios(c *Case, measure string) []float64 {
 	rounds, base := s.Find(c.Name, measure), s.Find(c.Base, measure)
 	if c.Base == "" || c.Base == c.Name || len(rounds) != len(base) {

@@ -18,9 +18,9 @@ CREATE FUNCTION waypost_system() RETURNS boolean LANGUAGE sql STABLE
     RETURN current_user IN ('waypost_stream', 'waypost_ingest', 'waypost_reaper', 'waypost_operator');
 
 -- Returns the privileges of a role on a table or view; '' is none. It derives them from
--- the table's nature, so that new tables have what they need: tables of tenants have a
--- policy named tenant, replicated ones have changelog triggers, and tables of clicks
--- have "click" in their names.
+-- the table's nature, so that new tables need no list of privileges: tables of tenants
+-- have a policy named tenant, replicated ones have changelog triggers, and tables of
+-- clicks have "click" in their names.
 CREATE FUNCTION waypost_privileges(target regclass, for_role text) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
     c          pg_class;
@@ -75,9 +75,9 @@ BEGIN
         USING HINT = 'Use DELETE for rows that may go.';
 END $$;
 
--- Makes the grants and policies of a table or view what they should be, and has
--- TRUNCATE of it refused. It changes, and locks, nothing if they already are. Functions that make a partition while the program
--- runs call it; 'waypost migrate' calls it for everything else.
+-- Sets the grants and policies of a table or view, and has TRUNCATE of it refused. It
+-- changes, and locks, nothing if they are right already. Functions that make a partition
+-- while the program runs call it; 'waypost migrate' calls it for everything else.
 CREATE FUNCTION waypost_protect(target regclass) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     system_roles CONSTANT text[] := ARRAY['waypost_stream', 'waypost_ingest', 'waypost_reaper', 'waypost_operator'];
@@ -113,9 +113,9 @@ BEGIN
     END IF;
 END $$;
 
--- Does the same for everything in the schema, including functions: those that do for
--- tenants what tenants may not do run as the owner, with a fixed search path. It runs
--- at the end of every 'waypost migrate'.
+-- Does the same for everything in the schema, including functions: a function that does
+-- for tenants an act that they may not do runs as the owner, with a fixed search path. It
+-- runs at the end of every 'waypost migrate'.
 CREATE FUNCTION waypost_protect_all() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     -- Writers call the first; triggers of replicated tables run the second.

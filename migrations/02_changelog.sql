@@ -6,8 +6,8 @@
 
 -- The histories of the changelog. A new epoch is opened when PostgreSQL was failed over
 -- or restored, because sequence numbers may then mean other changes than before. Its
--- ordinal is the minute in which it was opened (since 1970), or more, so that it is
--- above every earlier ordinal, including those that a restore has forgotten.
+-- ordinal is the minute in which it was opened (since 1970), or more, so that it is above
+-- every earlier ordinal, including ordinals that a restore has forgotten.
 CREATE TABLE changelog_epoch (
     ordinal           integer     PRIMARY KEY,
     id                uuid        NOT NULL UNIQUE DEFAULT gen_random_uuid(),
@@ -32,9 +32,9 @@ CREATE TABLE changelog_head (
     writer    xid8    NOT NULL  -- the transaction that took seq
 ) WITH (fillfactor = 10, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0);
 
--- The changes, with full images of what edges need. Kind 0 is a mark: it carries the
--- transaction's stamp and the root digest so far; the last mark of a transaction holds
--- the digest after the transaction.
+-- The changes, with full images of the rows that edges need. Kind 0 is a mark: it carries
+-- the transaction's stamp and the root digest so far; the last mark of a transaction
+-- holds the digest after the transaction.
 CREATE TABLE changelog (
     seq        bigint      NOT NULL,
     ord        integer     NOT NULL,
@@ -90,9 +90,9 @@ BEGIN
     RETURN (get_byte(hash, 0) << 4) | (get_byte(hash, 1) >> 4);
 END $$;
 
--- Returns PostgreSQL's own identity: another identity means another history. The
--- timeline is that of the write position, because the control file has the old one for
--- minutes after a promotion.
+-- Returns PostgreSQL's own identity: another identity means another history. The timeline
+-- comes from the write position, because the control file has the old one for minutes
+-- after a promotion.
 CREATE FUNCTION waypost_history(OUT system_identifier bigint, OUT timeline integer) LANGUAGE sql STABLE AS $$
     SELECT s.system_identifier,
            ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::integer

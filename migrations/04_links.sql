@@ -1,8 +1,8 @@
 -- +goose Up
 -- +goose StatementBegin
 
--- Links and what is kept with them. docs/schema.md describes the life of one INSERT
--- into link.
+-- Links and the tables that belong to them. docs/schema.md describes the life of one
+-- INSERT into link.
 
 CREATE TABLE link (
     id              bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -57,7 +57,8 @@ CREATE POLICY search ON link FOR SELECT TO waypost_search USING (true);
 GRANT SELECT ON link TO waypost_search;
 
 CREATE INDEX link_slot ON link (slot);
--- Links whose programmes hold the offsets of time zones: gates of package rules, bit 7.
+-- Links with programmes that hold the offsets of time zones: gates of package rules, bit
+-- 7.
 CREATE INDEX link_scheduled ON link (id) WHERE deleted_at IS NULL AND programme IS NOT NULL AND get_bit(programme, 15) = 1;
 -- Links with an eventual click budget that is not used up, by byte 6 of the programme.
 CREATE INDEX link_counted ON link (id) WHERE deleted_at IS NULL AND programme IS NOT NULL AND get_byte(programme, 6) = 1 AND NOT exhausted;
@@ -77,7 +78,7 @@ CREATE FUNCTION link_outlives_expiry(programme bytea) RETURNS boolean LANGUAGE s
 -- The reaper reads these.
 CREATE INDEX link_expiry ON link (expires_at) WHERE deleted_at IS NULL AND expires_at IS NOT NULL AND NOT link_outlives_expiry(programme);
 CREATE INDEX link_gone ON link (deleted_at, id) WHERE deleted_at IS NOT NULL;
--- Deleted links that may be restored: those that the reaper deletes have expired before.
+-- Deleted links that may be restored. Links that the reaper deletes have expired before.
 CREATE INDEX link_bin ON link (workspace_id, deleted_at, id)
     WHERE deleted_at IS NOT NULL AND (expires_at IS NULL OR expires_at > deleted_at OR link_outlives_expiry(programme));
 
@@ -388,7 +389,7 @@ CREATE TRIGGER link_owner_kept BEFORE UPDATE OR DELETE ON domain FOR EACH ROW EX
 -- 5. The history of the link gets an entry.
 
 -- Changes of links, as their owners see them: the newest 200 of each link. Creations are
--- in link itself, and so are expiries, of which the reaper makes many. One transaction
+-- in link itself, and so are expiries, because the reaper makes many. One transaction
 -- makes one entry of a link, which bears the revision of that transaction.
 CREATE TABLE link_change (
     link_id      bigint      NOT NULL REFERENCES link ON DELETE CASCADE,
@@ -485,8 +486,8 @@ ALTER TABLE link_dedupe ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY tenant ON link_dedupe USING (workspace_id = ANY (waypost_workspaces()));
 CREATE POLICY system ON link_dedupe USING (waypost_system());
 
--- Finds the rows of targets one by one, each by the primary key, because PostgreSQL
--- keeps the plan of that. For a join with arrays it takes other plans, some of which
+-- Finds the rows of targets one by one, each by the primary key, because PostgreSQL keeps
+-- the plan of such a query. For a join with arrays it takes other plans, and some of them
 -- read all links.
 CREATE FUNCTION link_duplicates(workspaces bigint[], domains integer[], targets bytea[]) RETURNS TABLE (link_id bigint, target bytea)
     LANGUAGE plpgsql STABLE ROWS 1 AS $$

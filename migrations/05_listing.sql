@@ -84,7 +84,7 @@ CREATE FUNCTION link_beginnings(typed text) RETURNS text[] LANGUAGE sql IMMUTABL
         CROSS JOIN LATERAL unnest(tsvector_to_array(to_tsvector('pg_catalog.simple', w.word))) l (lexeme));
 
 -- Returns a text in the same lower case in all languages. Words of a text search follow
--- the locale of the system, and lower() follows that of the database.
+-- the locale of the system, and lower() follows the locale of the database.
 CREATE FUNCTION link_folded(words text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN lower(translate(words, 'IİıΣς', 'iiiσσ'));
 
@@ -240,8 +240,8 @@ END $$;
 --                    index finds all that answer.
 --   neither          The links are walked in the order of the list.
 --
--- What is too common for an index is looked for on a walk as well. A walk looks at as
--- many links as the budget says, half as many again for words, and a third fewer for
+-- A term that is too common for an index is looked for on a walk as well. A walk looks at
+-- as many links as the budget says, half as many again for words, and a third fewer for
 -- typed text.
 --
 -- waypost_search owns it, because that role's policies let every row pass. With other

@@ -4,11 +4,11 @@
 -- Key ranges, leases, and reserved keys. A key is a counter in a prefix; a code is its
 -- permuted form.
 
--- Settings and state of all prefixes. A history that this database has forgotten may
--- have issued counters below floor from a prefix that looks unused. No key is leased
--- while held is not empty; every prefix skips gap counters when that ends, if gap is
--- known. superseded is the ordinal of the newest epoch that an edge has seen and this
--- database does not have; 0: there is none.
+-- Settings and state of all prefixes. A history that this database has forgotten may have
+-- issued counters below floor from a prefix that looks unused. No key is leased while
+-- held is not empty; every prefix skips gap counters when that ends, if gap is known.
+-- superseded is the ordinal of the newest epoch that an edge has seen and this database
+-- does not have, or 0.
 CREATE TABLE key_state (
     singleton  boolean     PRIMARY KEY DEFAULT true CHECK (singleton),
     floor      bigint      NOT NULL DEFAULT 0 CHECK (floor >= 0),
@@ -19,9 +19,8 @@ CREATE TABLE key_state (
 );
 INSERT INTO key_state DEFAULT VALUES;
 
--- The counters [lo, hi) of a prefix, owned by one region. Counters below next are
--- leased; key_lease says what became of them. Ranges that are not retired never
--- overlap.
+-- The counters [lo, hi) of a prefix, owned by one region. Counters below next are leased;
+-- key_lease has their leases. Ranges that are not retired never overlap.
 CREATE TABLE key_range (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     prefix     integer     NOT NULL CHECK (prefix >= 0),
@@ -72,8 +71,8 @@ CREATE INDEX key_lease_place ON key_lease (prefix, lo);
 CREATE INDEX key_lease_open ON key_lease (range_id) WHERE state IN ('held', 'free');
 SELECT changelog_replicate('key_lease', 'changelog_stamp_row', 'changelog_after_row', 4);
 
--- Counters whose codes users chose before a range reached them, including prefixes that
--- no region owns yet. Blocks are leased around them.
+-- Counters with codes that users chose before a range reached them, including prefixes
+-- that no region owns yet. Blocks are leased around them.
 CREATE TABLE key_burn (
     prefix    integer     NOT NULL,
     counter   bigint      NOT NULL,
@@ -166,9 +165,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Refuses a write with keys of leases that are void: burned, given back, of an epoch
--- that is over, or of a range that was moved since. Writers call it as a statement of
--- its own once the head is locked, because nothing can change any more then.
+-- Refuses a write with keys of leases that are void: burned, given back, of an epoch that
+-- is over, or of a range that was moved since. Writers call it as a statement of its own
+-- once the head is locked, because no lease can change under that lock.
 CREATE FUNCTION key_check_leases(leases bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     lease bigint;
@@ -188,9 +187,9 @@ BEGIN
     END IF;
 END $$;
 
--- Takes a counter whose code a user has chosen, unless it was, or may be, issued. A
--- forgotten history may have issued counters below the floor in no range and, while
--- keys are held back, those in the gap.
+-- Takes the counter of a code that a user has chosen, unless it was, or may be, issued. A
+-- forgotten history may have issued counters below the floor in no range and, while keys
+-- are held back, those in the gap.
 CREATE FUNCTION key_take(prefix_ integer, counter_ bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     l     key_lease;
@@ -214,10 +213,10 @@ BEGIN
     RETURN true;
 END $$;
 
--- Takes counters whose codes users have chosen: one that lies ahead is burned, and a
--- key that a service of the same workspace holds becomes its link. It refuses the codes
--- of all others, returns them, and leaves them in waypost.refused for the rest of the
--- transaction. The caller acts for the tenants.
+-- Takes the counters of codes that users have chosen: a counter that lies ahead is
+-- burned, and a key that a service of the same workspace holds becomes its link. It
+-- refuses the codes of all others, returns them, and leaves them in waypost.refused for
+-- the rest of the transaction. The caller acts for the tenants.
 CREATE FUNCTION key_claim(codes text[], prefixes integer[], counters bigint[], workspaces bigint[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     refused text[] := '{}';

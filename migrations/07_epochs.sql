@@ -38,8 +38,8 @@ BEGIN
 END $$;
 
 -- Opens a new history under the head lock, unless another process has done so since the
--- caller looked at epoch looked_at. It is due when PostgreSQL's identity is not that of
--- the epoch, or when the caller has seen a commit (seen_epoch, seen_id, seen_seq,
+-- caller looked at epoch looked_at. It is due when PostgreSQL's identity differs from the
+-- epoch's, or when the caller has seen a commit (seen_epoch, seen_id, seen_seq,
 -- seen_stamp) that this database does not know.
 --
 -- All leases end. Keys may have been issued that this database has forgotten, so every
@@ -156,8 +156,8 @@ END $$;
 
 -- Notes that an edge has seen an epoch which is newer than this database's, or another
 -- one with the same ordinal: another primary was promoted, or this one is a copy from
--- before. Only an operator can tell, so no key is issued meanwhile. It returns false when
--- that was known.
+-- before. Only an operator can decide which, so no key is issued until then. It returns
+-- false when the newer epoch was known.
 CREATE FUNCTION changelog_supersede(newer integer, newer_id uuid, why text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch

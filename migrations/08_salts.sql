@@ -8,9 +8,9 @@
 CREATE FUNCTION salt_new() RETURNS bytea LANGUAGE sql VOLATILE
     RETURN sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
 
--- The cluster's secret of each day, UTC, by which edges seal the addresses of that
--- day's visitors and distinguish visitors. It is made ahead, and destroyed some time
--- after the day has ended. A row without a salt is a day whose salt was destroyed
+-- The cluster's secret of each day, UTC, by which edges seal the addresses of that day's
+-- visitors and distinguish visitors. It is made ahead, and destroyed some time after the
+-- day has ended. A row without a salt stands for a day with a salt that was destroyed
 -- early; the day never gets another.
 CREATE TABLE visitor_salt (
     day       date     PRIMARY KEY CHECK (day >= '2000-01-01' AND day < '10000-01-01'),

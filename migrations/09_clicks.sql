@@ -57,7 +57,7 @@ CREATE TABLE click_dead_letter (
 ALTER TABLE click_dead_letter ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY system ON click_dead_letter USING (waypost_system());
 
--- The dead letters of a node beyond those that are kept, which are counted only.
+-- The number of a node's dead letters that are counted and not kept.
 CREATE TABLE click_dead_letter_more (
     node      text COLLATE "C" PRIMARY KEY,
     letters   bigint      NOT NULL, -- one for each time that a letter arrives
@@ -114,7 +114,7 @@ FROM click_pack p
 CROSS JOIN LATERAL unnest(p.links, p.days, p.clicks, p.bot_clicks, p.newest, p.details)
            AS s (link_id, day, clicks, bot_clicks, last_accessed_at, detail);
 
--- What a batch adds to the clicks of a workspace on a day (UTC), packed as in
+-- The clicks that a batch adds to a workspace on a day (UTC), packed as in
 -- click_workspace_day, so that the statistics of a workspace need no parts of links.
 CREATE TABLE click_workspace_part (
     workspace_id bigint NOT NULL,

@@ -24,7 +24,7 @@ CREATE INDEX node_credential_node ON node_credential (node, id);
 ALTER TABLE node_credential ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY system ON node_credential USING ((SELECT waypost_system()));
 
--- Tokens, each of which is exchanged for a credential once.
+-- Tokens. Each is exchanged for a credential once.
 CREATE TABLE node_enrolment (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     hash       bytea       NOT NULL UNIQUE CHECK (octet_length(hash) = 32),

@@ -5,8 +5,8 @@
 -- the arithmetic. Only links with a budget of exact clicks have rows, from the first
 -- grant on.
 
--- A budget. Grants of it lock the row. base counts as used besides what is in the
--- accounts: clicks from before the budget, and from times in which it was switched off.
+-- A budget. Grants of it lock the row. base counts as used besides the accounts: clicks
+-- from before the budget, and from times in which it was switched off.
 CREATE TABLE budget (
     link_id      bigint PRIMARY KEY,
     workspace_id bigint NOT NULL REFERENCES workspace,
@@ -16,10 +16,10 @@ ALTER TABLE budget ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY tenant ON budget USING (workspace_id = ANY (waypost_workspaces()));
 CREATE POLICY system ON budget USING (waypost_system());
 
--- What an edge has taken of a budget. Totals only grow. An edge opens another account
--- after a restart; clicks of the former one that it did not give back count as spent.
--- Rows go with their links, so that an account that an edge reports again after years is
--- still known.
+-- The clicks that an edge has taken of a budget. Totals only grow. An edge opens another
+-- account after a restart; clicks of the former account that it did not give back count
+-- as spent. Rows go with their links, so that an account that an edge reports again after
+-- years is still known.
 CREATE TABLE budget_account (
     link_id      bigint NOT NULL REFERENCES budget ON DELETE CASCADE,
     node         text COLLATE "C" NOT NULL CHECK (node ~ '^[A-Za-z0-9._-]{1,64}$'),
@@ -52,8 +52,8 @@ CREATE TABLE budget_awaited (
 CREATE VIEW budget_present WITH (security_invoker = true) AS
 SELECT n.node FROM budget_node n WHERE NOT EXISTS (SELECT FROM click_progress p WHERE p.node = n.node AND p.has_left);
 
--- burned: budgets of links up to this id grant nothing any more, because an edge is gone
--- whose grants PostgreSQL may have forgotten.
+-- burned: budgets of links up to this id grant nothing, because an edge is gone and
+-- PostgreSQL may have forgotten its grants.
 CREATE TABLE budget_state (
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     burned    bigint  NOT NULL DEFAULT 0

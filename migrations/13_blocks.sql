@@ -4,8 +4,8 @@
 -- Blocked codes (takedowns): the newest statement about each code that was ever blocked.
 -- A statement is signed and is about the address that visitors know, so that it needs
 -- neither the link nor the domain. It is no part of the changelog and of its digest,
--- because edges keep what a restored database has forgotten, and bring it back. No
--- workspace sees the table.
+-- because edges keep statements that a restored database has forgotten, and bring them
+-- back. No workspace sees the table.
 CREATE TABLE link_block (
     host    text COLLATE "C" NOT NULL CHECK (octet_length(host) <= 253), -- '': the default domain
     code    text COLLATE "C" NOT NULL CHECK (octet_length(code) BETWEEN 4 AND 32),

@@ -53,8 +53,8 @@ func ensureRoles(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// protect makes the grants and policies of all tables what they should be, also after a
-// restore into a cluster that did not have the roles.
+// protect sets the grants and policies of all tables, also after a restore into a cluster
+// that did not have the roles.
 func protect(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

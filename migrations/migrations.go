@@ -1,5 +1,5 @@
 // Package migrations holds the schema of the control plane's database and brings a
-// database up to it. One file holds one topic, in the order in which one reads them;
+// database up to it. Each file holds one topic, and the files are in reading order;
 // docs/schema.md explains them. The package does not know how the tables are used.
 package migrations
 
@@ -91,7 +91,7 @@ func Up(ctx context.Context, databaseURL string) error {
 }
 
 // checkEncoding refuses a database that keeps bytes or few letters: lower case, lengths
-// and JSON would not be what they are elsewhere.
+// and JSON would differ from other databases.
 func checkEncoding(ctx context.Context, db *sql.DB) error {
 	var encoding string
 	if err := db.QueryRowContext(ctx, `SELECT current_setting('server_encoding')`).Scan(&encoding); err != nil {

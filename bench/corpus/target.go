@@ -32,7 +32,7 @@ func ReadTargets(path string) (*Targets, error) {
 			continue
 		}
 		t.hosts = append(t.hosts, u.Scheme+"://"+u.Host)
-		// What comes behind a question mark or a fragment could take no more segments.
+		// Drop queries and fragments, because no segment can be added behind them.
 		if p := strings.TrimSuffix(u.EscapedPath(), "/"); p != "" && len(p) <= 80 {
 			t.paths = append(t.paths, p)
 		}

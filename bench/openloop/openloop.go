@@ -36,7 +36,7 @@ type Config struct {
 	Status      int                            // that every answer must have
 }
 
-// maxRequests bounds what a run keeps in memory.
+// maxRequests bounds the requests that a run keeps in memory.
 const maxRequests = 50_000_000
 
 // Run makes one run. An answer that is wrong, or does not come, is an error.
@@ -192,7 +192,7 @@ func (l *loop) write(k *conn, n int) error {
 	return nil
 }
 
-// read reads what has come, and reports whether the answer is whole.
+// read reads the bytes that have arrived, and reports whether the answer is whole.
 func (k *conn) read(status int) (whole bool, err error) {
 	n, err := unix.Read(k.fd, k.answer[k.filled:])
 	switch {

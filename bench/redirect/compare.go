@@ -17,8 +17,8 @@ import (
 	"waypost/bench/wrk"
 )
 
-// compare measures Waypost next to what people build themselves, and writes the table and
-// the picture of README.md.
+// compare measures Waypost next to servers that people build themselves, and writes the
+// table and the picture of README.md.
 func (l *lab) compare(ctx context.Context, links int) (s bench.Section, err error) {
 	all, notes, err := l.rivals(ctx, links)
 	if err != nil {
@@ -174,7 +174,7 @@ func (l *lab) startFleet(ctx context.Context, dir string, links int) (f fleet, e
 	return f, nil
 }
 
-// addrs returns those of the edges.
+// addrs returns the addresses of the edges.
 func (f fleet) addrs() (all []string) {
 	for _, e := range f.State.Edges {
 		all = append(all, e.URL[len("http://"):])
@@ -215,7 +215,7 @@ func (f fleet) stopFleet() {
 	_ = f.Stop()
 }
 
-// Measures of the comparison besides those of saturation.
+// Measures of the comparison besides the measures of saturation.
 const (
 	halfP50, halfP99 = "half load: p50 µs", "half load: p99 µs"
 	measureMemory    = "memory MB"

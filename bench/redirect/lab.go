@@ -20,7 +20,7 @@ const (
 	million = 1_000_000
 )
 
-// lab holds what the sections of a run share.
+// lab holds the values that the sections of a run share.
 type lab struct {
 	bench.Options
 	before string        // another build of this program; "" for none

@@ -36,7 +36,7 @@ type rival struct {
 
 const nameWaypost = "Waypost"
 
-// rivals prepares all rivals. The notes name those that are missing on this machine.
+// rivals prepares all rivals. The notes name the rivals that are missing on this machine.
 func (l *lab) rivals(ctx context.Context, links int) (all []*rival, notes []string, err error) {
 	for _, one := range []struct {
 		name, what string
@@ -158,7 +158,7 @@ func (l *lab) prepareNginx(_ context.Context, r *rival) error {
 	return err
 }
 
-// prepareRedis has the links in a Redis, which nginx asks. The paths are those of
+// prepareRedis puts the links into a Redis, which nginx asks. The paths come from
 // Debian's packages.
 func (l *lab) prepareRedis(_ context.Context, r *rival) error {
 	if _, err := os.Stat("/usr/share/lua/5.1/nginx/redis.lua"); err != nil {

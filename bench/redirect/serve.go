@@ -33,7 +33,7 @@ const (
 	kindMap  = "map" // net/http with a map in memory
 )
 
-// app is a server with what lies behind it.
+// app is a server with its parts.
 type app struct {
 	serve    func(net.Listener) error
 	shutdown func(context.Context) error
@@ -41,9 +41,9 @@ type app struct {
 	meters   *prometheus.Registry
 }
 
-// serve is a server process. It writes its address in a line, and then the value of each
-// metric of which it reads "metric NAME", until its input ends, as the input does when
-// the measuring process has ended.
+// serve is a server process. It writes its address in a line. Then it reads lines "metric
+// NAME" and writes the value of each metric, until its input ends, at the latest with the
+// measuring process.
 func serve(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet(partServe, flag.ContinueOnError)
 	kind := flags.String("kind", "", "bare, edge or map")

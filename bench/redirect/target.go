@@ -89,8 +89,8 @@ func (t *target) awaitTable(ctx context.Context) error {
 	return nil
 }
 
-// startOther starts a program that is not this one on the servers' processor, in a
-// directory, to whose log its output goes.
+// startOther starts another program on the servers' processor, in a directory, and writes
+// its output to a log there.
 func (l *lab) startOther(dir, name string, args ...string) (*target, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {

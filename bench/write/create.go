@@ -173,8 +173,8 @@ const (
 		SELECT $4, ord, 1, 1, 1, 1, code, 0, 302, 0, target FROM u`
 )
 
-// link returns the code of the next link, which is far from that of the link before, and
-// its slot.
+// link returns the code of the next link, which is far from the code before, and its
+// slot.
 func (p *plain) link() (n uint64, code string, slot int16) {
 	n = p.next.Add(1)
 	name := corpus.AppendCode(nil, n)
@@ -189,7 +189,7 @@ func (p *plain) single(ctx context.Context, target string) error {
 	return nil
 }
 
-// by100 writes n links over some connections, each of which has its own share.
+// by100 writes n links, an equal share over each connection.
 func (p *plain) by100(ctx context.Context, n, connections int) error {
 	const by = 100
 	var group errgroup.Group

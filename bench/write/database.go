@@ -72,7 +72,7 @@ func (d *database) stop() error {
 	return d.server.Stop(ctx)
 }
 
-// timed adds a round to f. CPU is that of this process and of PostgreSQL.
+// timed adds a round to f. It counts the CPU time of this process and of PostgreSQL.
 func (d *database) timed(f *figures, things int, do func() error) error {
 	cpu := func() (own, server bench.CPU, err error) {
 		own, err1 := bench.CPUTime(os.Getpid())

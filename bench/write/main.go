@@ -19,7 +19,7 @@ import (
 
 func main() { bench.Main("write", measure, os.Args[1:]) }
 
-// lab holds what the sections of a run share.
+// lab holds the values that the sections of a run share.
 type lab struct {
 	o       bench.Options
 	dir     string
@@ -81,7 +81,7 @@ func (l *lab) startSystem(ctx context.Context, name string) (*bench.System, erro
 	return bench.StartSystem(ctx, "", binary, dir)
 }
 
-// figures are the measures of a case over its rounds. CPU is that of all processes.
+// figures holds the measures of a case over its rounds. cpu counts all processes.
 type figures struct {
 	wall, cpu, postgres []float64 // µs for each thing
 	p50, p99            []float64 // ms

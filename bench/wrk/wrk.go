@@ -30,7 +30,7 @@ type Config struct {
 	Duration   time.Duration // whole seconds
 }
 
-// Connections are those of a run.
+// Connections is the number of connections of a run.
 const Connections = 64
 
 // Result holds the counts of a run.

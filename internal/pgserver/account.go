@@ -110,9 +110,9 @@ func grantable(caps ...uintptr) (uintptr, bool) {
 	return 0, false
 }
 
-// become makes cmd run as the account, in an environment without PG* variables
-// that would change what PostgreSQL does. It begins in the root directory: the
-// capabilities take effect only after the child has changed its directory.
+// become makes cmd run as the account, in an environment without PG* variables, which
+// would change PostgreSQL's behaviour. It begins in the root directory: the capabilities
+// take effect only after the child has changed its directory.
 func (a account) become(cmd *exec.Cmd) {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	cmd.Dir = "/"

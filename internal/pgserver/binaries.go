@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// minMajor is the oldest PostgreSQL whose behaviour Waypost relies on.
+// minMajor is the oldest PostgreSQL with the behaviour that Waypost relies on.
 const minMajor = 15
 
-// ErrNotInstalled says that no usable PostgreSQL server was found; its text says
-// what to do.
+// ErrNotInstalled says that no usable PostgreSQL server was found; its text has the
+// remedy.
 var ErrNotInstalled = errors.New("no PostgreSQL server (version 15 or newer) found in /usr/lib/postgresql, " +
 	"by pg_config or in PATH: install it with `apt-get install postgresql` or `make install-postgres`")
 
@@ -52,9 +52,9 @@ func chooseBinaries(ctx context.Context, data string) (binaries, error) {
 		data, made, found[0].major, made)
 }
 
-// Tool finds a program of PostgreSQL's clients, such as pg_dump, whose major version is
-// at least that given: the closest, because newer ones write settings that an older
-// server does not know. It looks where servers are looked for.
+// Tool finds a program of PostgreSQL's clients, such as pg_dump, with a major version of
+// at least atLeast. It takes the closest version, because newer ones write settings that
+// an older server does not know. It searches the directories of servers.
 func Tool(ctx context.Context, name string, atLeast int) (path string, major int, err error) {
 	newest := 0
 	for _, dir := range programDirs(ctx, name) {

@@ -62,7 +62,7 @@ func (s *Server) await(ctx context.Context) (*pgx.Conn, error) {
 	}
 }
 
-// acceptsConnections reads what the postmaster writes in the eighth line of its
+// acceptsConnections reads the state that the postmaster writes in the eighth line of its
 // lock file (PostgreSQL: miscadmin.h, LOCK_FILE_LINE_PM_STATUS).
 func acceptsConnections(data string) bool {
 	f, err := os.Open(filepath.Join(data, "postmaster.pid"))

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clearOrphans ends the processes that a killed predecessor left in the cluster
-// and removes its lock files. The caller holds the directory's lock, so no one
-// supervises these processes; what is left of them would keep PostgreSQL from
-// starting, or, where a process id was reused, only seem to.
+// clearOrphans ends the processes that a killed predecessor left in the cluster and
+// removes its lock files. The caller holds the directory's lock, so no other process
+// supervises them; their remains would keep PostgreSQL from starting, or would seem to if
+// a process id was reused.
 func clearOrphans(ctx context.Context, data, sockets string, log *slog.Logger) error {
 	// A postmaster is asked for a clean end first and its backends go with it; a
 	// backend without one obeys only the later steps.
@@ -58,7 +58,8 @@ func clearOrphans(ctx context.Context, data, sockets string, log *slog.Logger) e
 	return clearLocks(ctx, data, sockets, log)
 }
 
-// clearLocks takes away what a PostgreSQL whose processes have ended has left.
+// clearLocks waits for the shared memory of a PostgreSQL without processes, and removes
+// its lock files.
 func clearLocks(ctx context.Context, data, sockets string, log *slog.Logger) error {
 	if err := awaitMemory(ctx, data, log); err != nil {
 		return err
@@ -66,7 +67,7 @@ func clearLocks(ctx context.Context, data, sockets string, log *slog.Logger) err
 	return removeStale(data, sockets)
 }
 
-// awaitNone returns when no orphan is left or the time is over.
+// awaitNone returns when no orphan is left, or when the time is over.
 func awaitNone(ctx context.Context, data string, within time.Duration) error {
 	return await(ctx, "orphaned PostgreSQL processes", within, func() (bool, error) {
 		pids, err := orphans(data)
@@ -74,7 +75,7 @@ func awaitNone(ctx context.Context, data string, within time.Duration) error {
 	})
 }
 
-// await returns when something is done, cannot be told, or the time is over.
+// await polls done until it returns true or an error, or the time is over.
 func await(ctx context.Context, what string, within time.Duration, done func() (bool, error)) error {
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
@@ -159,7 +160,8 @@ func orphans(data string) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		// Unreadable: ended meanwhile, or another user's, who cannot be in data.
+		// Unreadable: the process has ended, or belongs to another user, who cannot be in
+		// data.
 		cwd, err1 := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
 		exe, err2 := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
 		if err1 != nil || err2 != nil || cwd != data {

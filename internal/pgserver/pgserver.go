@@ -64,9 +64,9 @@ type Server struct {
 // ErrInUse says that another living process supervises a server in the directory.
 var ErrInUse = errors.New("another process runs the PostgreSQL of this directory")
 
-// Start makes the cluster when there is none, stops what a killed predecessor
-// left running, and returns once the database [Role] can be used. The server
-// dies with the calling process, however that ends. ctx bounds the start only.
+// Start makes the cluster if it is missing, stops processes of a killed predecessor, and
+// returns once the database [Role] can be used. The server dies with the calling process,
+// however the process ends. ctx bounds the start only.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -164,8 +164,8 @@ func (s *Server) supervise(lock *os.File, started chan<- error) {
 	close(s.done)
 }
 
-// URL connects as [Role] to its database, without a password: the socket's
-// directory is what guards it.
+// URL connects as [Role] to its database, without a password, because the socket's
+// directory guards the database.
 func (s *Server) URL() string { return s.url(Role, Role) }
 
 // DatabaseURL connects as [Role] to another database of this server.

@@ -9,7 +9,7 @@ import (
 // tailSize bounds the output of a child that is kept for an error message.
 const tailSize = 8 << 10
 
-// tail keeps the end of what is written to it.
+// tail keeps the last bytes written to it.
 type tail struct {
 	mu   sync.Mutex
 	kept []byte

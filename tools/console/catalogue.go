@@ -18,10 +18,10 @@ import (
 // languages are the languages of a text in the catalogue, in order.
 var languages = []string{"en", "de"}
 
-// catalogue returns a plugin that replaces the texts of messages/ by those of one
-// language. Texts that the source names are written in the place of the call, so that
-// neither their keys nor a table of them are loaded. Texts that are looked up by a value,
-// which are those of messages/of/, remain a table.
+// catalogue returns a plugin that reduces the texts of messages/ to one language. Texts
+// that the source names are written in the place of the call, so that neither their keys
+// nor a table of them are loaded. The texts of messages/of/, which are looked up by a
+// value, remain a table.
 func catalogue(source, language string) api.Plugin {
 	chosen := slices.Index(languages, language)
 	load := func(path string) (map[string]json.RawMessage, error) {
@@ -86,7 +86,7 @@ var (
 const filling = "fillText"
 
 // inPlace replaces the calls by which code asks for texts of areas. A call with values,
-// and one whose text is a pair of forms, becomes a call of filling. A call with another
+// or for a text with a pair of forms, becomes a call of filling. A call with another
 // argument than a key is refused, because it would load the texts of the whole area.
 func inPlace(code string, area func(name string) (map[string]json.RawMessage, error)) (string, error) {
 	functions := make(map[string]map[string]json.RawMessage) // texts, by the name of the function
@@ -127,7 +127,7 @@ func inPlace(code string, area func(name string) (map[string]json.RawMessage, er
 }
 
 // inLanguage returns the texts of one language out of a file of the catalogue. It refuses
-// a text without a translation, or whose translation has other placeholders.
+// a text without a translation, or with other placeholders in the translation.
 func inLanguage(content []byte, language int) (map[string]json.RawMessage, error) {
 	var entries map[string][]json.RawMessage
 	if err := json.Unmarshal(content, &entries); err != nil {

@@ -24,7 +24,8 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// Budgets in bytes, compressed by gzip, of what a browser loads in one language.
+// Budgets in bytes, compressed by gzip, of the files that a browser loads in one
+// language.
 const (
 	maxFirst = 40 << 10  // scripts until the list of links is shown
 	maxStyle = 10 << 10  // the style sheet
@@ -125,7 +126,7 @@ func buildTests(source, dir string) error {
 }
 
 // charts returns a plugin that takes uPlot as its authors have compressed it, which is
-// smaller than what is made of its modules.
+// smaller than a build of its modules.
 func charts() api.Plugin {
 	return api.Plugin{Name: "charts", Setup: func(b api.PluginBuild) {
 		b.OnLoad(api.OnLoadOptions{Filter: `uplot/dist/uPlot\.esm\.js$`}, func(args api.OnLoadArgs) (api.OnLoadResult, error) {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// release holds what all files of a release have in common.
+// release holds the facts that all files of a release have in common.
 type release struct {
 	root     string    // of the source
 	version  string    // as `waypost version` says it
@@ -113,7 +113,7 @@ func debianVersion(version string) string {
 	return strings.ReplaceAll(version, "-", "~")
 }
 
-// output runs a command and returns what it prints, without the last line break.
+// output runs a command and returns its output, without the last line break.
 func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)

@@ -14,7 +14,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-// blueprint holds what the last stage of a Dockerfile says about the image.
+// blueprint holds the instructions of a Dockerfile's last stage about the image.
 type blueprint struct {
 	config v1.Config
 	copies []copied

@@ -177,8 +177,8 @@ func (r *release) layer(files map[string]file) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// archive writes a directory into a tar file, in order and without what differs between
-// machines.
+// archive writes a directory into a tar file, in order and without metadata that differs
+// between machines.
 func (r *release) archive(dir, out string) error {
 	f, err := os.Create(out)
 	if err != nil {

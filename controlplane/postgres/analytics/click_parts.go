@@ -254,7 +254,7 @@ func (m *partMaker) addPart(l *waypost.LinkClicks, t target, day int64, rows []q
 }
 
 // visit adds the visitors of its day to a part. Visitors of a day without clicks made
-// clicks whose time was not believed; they count on the link's last day.
+// clicks with an impossible time; they count on the link's last day.
 func (m *partMaker) visit(l *waypost.LinkClicks, day int64, lastDay bool) {
 	for _, v := range l.Visitors {
 		mine := int64(v.Day) == day

@@ -54,7 +54,7 @@ type Store struct {
 	swept atomic.Int64 // the link after which SweepGone goes on
 }
 
-// New returns a store whose cache of links has its share of the memory.
+// New returns a store. Its cache of links takes a share of the available memory.
 func New(pool *scoped.Pool, cfg Config) *Store {
 	return &Store{pool: pool, cfg: cfg, links: linkCache{most: cacheSets(memlimit.Available())}}
 }

@@ -70,7 +70,7 @@ type part struct {
 	detail []byte
 }
 
-// folding holds what one transaction folds.
+// folding holds the parts that one transaction folds, and their sums.
 type folding struct {
 	workspace int64
 	parts     []part             // in the order of links and days
