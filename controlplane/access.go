@@ -54,14 +54,15 @@ type SessionStore interface {
 	// Sessions returns the sessions of a user that have not ended at a time, newest first.
 	Sessions(ctx context.Context, user int64, now time.Time) ([]SessionInfo, error)
 
-	// EndSession ends a session of a user: false when there is none.
+	// EndSession ends a session of a user. It returns false when the user has no such
+	// session.
 	EndSession(ctx context.Context, user, id int64) (bool, error)
 
 	// EndOtherSessions ends all sessions of a user except one.
 	EndOtherSessions(ctx context.Context, user, except int64) error
 
-	// NoteUses stores last uses, each only when the stored one is a minute older, extends
-	// sessions, and deletes those that ended long ago.
+	// NoteUses stores times of last use, each only when the stored time is a minute
+	// older. It extends sessions, and deletes sessions that ended long ago.
 	NoteUses(ctx context.Context, u Uses) error
 
 	// NoteFailures notes failed sign-ins in the audit log.
@@ -116,7 +117,8 @@ func (s *Access) forget() {
 	s.knownSessions.clear()
 }
 
-// Authenticate finds the actor of an API key; EUnauthorized when there is none.
+// Authenticate returns the actor of an API key, and EUnauthorized for a key that is not
+// valid.
 func (s *Access) Authenticate(ctx context.Context, key string) (Actor, error) {
 	wrong := waypost.Errorf(waypost.EUnauthorized, "the API key is not valid")
 	if !ValidKey(key) {
@@ -147,10 +149,10 @@ func (s *Access) Authenticate(ctx context.Context, key string) (Actor, error) {
 	return actor, nil
 }
 
-// AuthenticateSession finds the actor of a session's token, in the workspace of a
-// slug that the user is in, or, when that is "", in the user's only one. With several
-// workspaces and no slug the actor is in none and may only ask for Me. EUnauthorized
-// when there is no such session, EForbidden for a workspace that the user is not in.
+// AuthenticateSession returns the actor of a session's token, in the workspace with a
+// slug; the slug "" means the user's only workspace. With several workspaces and no slug
+// the actor is in no workspace and may only ask for Me. It returns EUnauthorized when
+// there is no such session, and EForbidden when the user is not in the workspace.
 func (s *Access) AuthenticateSession(ctx context.Context, token, slug string) (Actor, error) {
 	wrong := waypost.Errorf(waypost.EUnauthorized, "the session has ended, or never was: sign in again")
 	if !ValidToken(sessionPrefix, token) {

@@ -16,7 +16,7 @@ type Actor struct {
 	Role      Role                // of the user in the workspace; "" without a user
 	Name      string              // of the key or user, for the audit log
 	Email     string              // of the user who signed in
-	Scopes    []Scope             // what the key allows, and the role, where there is one
+	Scopes    []Scope             // allowed by the key and by the role, if there is one
 }
 
 // Scope is a permission of an API key.
@@ -71,7 +71,7 @@ func (a Actor) Kind() string {
 	return "system"
 }
 
-// ID returns the number of the actor among those of its kind, 0 for the system.
+// ID returns the id of the actor's key or user, 0 for the system.
 func (a Actor) ID() int64 {
 	if a.KeyID != 0 {
 		return a.KeyID

@@ -91,8 +91,9 @@ type APIKeyStore interface {
 	RevokeAPIKey(ctx context.Context, by Actor, owner, id int64) error
 }
 
-// managedOwner returns the owner whose keys an actor may manage: 0, for all keys of the
-// workspace, for an administrator, the user for a session, and an error otherwise.
+// managedOwner returns the owner of the keys that an actor may manage. An administrator
+// gets 0, which means all keys of the workspace; the user of a session gets the own id;
+// any other actor gets an error.
 func managedOwner(actor Actor) (owner int64, err error) {
 	switch {
 	case actor.Workspace == 0:

@@ -28,12 +28,13 @@ type BlockStore interface {
 	// BlockDigest returns the XOR of the stamps of all statements.
 	BlockDigest(ctx context.Context) (uint64, error)
 
-	// RecoverBlocks takes statements that the database has forgotten, each unless there is a
-	// newer one, and notes in the audit log those that it took.
+	// RecoverBlocks stores statements that the database has forgotten, and notes them in
+	// the audit log. It skips a statement when the database has a newer one about the
+	// code.
 	RecoverBlocks(ctx context.Context, all []waypost.Block) (taken int, err error)
 }
 
-// Blocks blocks codes, and keeps what is blocked in memory, from where it reaches edges.
+// Blocks blocks codes. It keeps the statements in memory, from where they reach edges.
 type Blocks struct {
 	store   BlockStore
 	set     *replication.BlockSet
@@ -41,11 +42,11 @@ type Blocks struct {
 	domains *Domains
 	log     *slog.Logger
 
-	place int64 // up to which the set has what is in the store; Run owns it
+	place int64 // of the newest statement of the store that the set has; run owns it
 }
 
-// blockPoll is the interval at which statements of other control planes are looked for,
-// and blockCheck that at which the store is compared with the set.
+// blockPoll is the interval of reads of the store, for statements of other control
+// planes. blockCheck is the interval of comparisons of the store with the set.
 const (
 	blockPoll  = 250 * time.Millisecond
 	blockCheck = time.Second
@@ -61,10 +62,11 @@ type NewBlock struct {
 	Reason  string
 }
 
-// Set blocks a code of any workspace, or ends that. It is effective here when it returns,
-// and on its way to edges. Only operators may, because a block is what the owner of a
-// link must not be able to undo; an owner disables or deletes a link. ENotFound, and
-// EConflict when that is the state of the code already.
+// Set blocks a code of any workspace, or ends its block. When Set returns, the change is
+// effective on this control plane and on its way to edges. Only operators may call Set,
+// because the owner of a link must not be able to undo a block; an owner disables or
+// deletes the link. Set returns ENotFound for an unknown code, and EConflict when the
+// code is in the requested state already.
 func (s *Blocks) Set(ctx context.Context, actor Actor, n NewBlock) (waypost.Block, error) {
 	none := waypost.Block{}
 	if err := actor.CheckOperator(); err != nil {
@@ -120,7 +122,7 @@ func (s *Blocks) hostOf(ctx context.Context, domain string) (string, error) {
 	case found && d.ID == waypost.DefaultDomain:
 		return "", nil
 	}
-	return host, nil // also that of a domain that was removed
+	return host, nil // also for a removed domain
 }
 
 // Of returns the block of a code, nil for a code that is not blocked.
@@ -191,10 +193,11 @@ type BlockAnswer struct {
 	Last    uint64   // version of the last of them
 }
 
-// Exchange takes the statements of an edge, which may be ones that PostgreSQL has
-// forgotten, and returns those of the shards that differ. Statements that this cluster
-// has not signed are left out: one that lies on the disk of an edge must not keep others
-// from coming back. EInvalid: one cannot be read; then none is taken.
+// Exchange takes the statements of an edge, which PostgreSQL may have forgotten, and
+// returns this control plane's statements in the shards that differ. It skips statements
+// that this cluster has not signed, because a forged statement on the disk of an edge
+// must not keep valid ones from coming back. If a statement cannot be read, Exchange
+// takes no statement and returns EInvalid.
 func (s *Blocks) Exchange(ctx context.Context, x *BlockExchange) (answer BlockAnswer, err error) {
 	if s.signer == nil {
 		return answer, waypost.Errorf(waypost.EUnavailable, "this control plane knows no blocks")
@@ -242,8 +245,9 @@ func (s *Blocks) Exchange(ctx context.Context, x *BlockExchange) (answer BlockAn
 	return answer, nil
 }
 
-// Known returns the digest of all statements, and whether the store has no others: those
-// of another control plane come with the next look.
+// Known returns the digest of all statements in memory, and whether the store has the
+// same statements. Statements of another control plane arrive with the next read of the
+// store.
 func (s *Blocks) Known(ctx context.Context) (digest uint64, all bool, err error) {
 	stored, err := s.store.BlockDigest(ctx)
 	digest = s.set.Digest()
@@ -256,7 +260,7 @@ func (s *Blocks) Digest() uint64 { return s.set.Digest() }
 // Load reads all statements from the store, before the first edge is let in.
 func (s *Blocks) Load(ctx context.Context) error { return s.read(ctx) }
 
-// read takes what is new in the store.
+// read adds the new statements of the store to the set.
 func (s *Blocks) read(ctx context.Context) error {
 	for {
 		all, place, err := s.store.Blocks(ctx, s.place, blockPage)
@@ -270,7 +274,7 @@ func (s *Blocks) read(ctx context.Context) error {
 	}
 }
 
-// signBlocks signs statements of the store, which are the cluster's, and takes them.
+// signBlocks signs statements of the store for the cluster, and adds them to the set.
 func (s *Blocks) signBlocks(all []waypost.Block) error {
 	if s.signer == nil {
 		return nil
@@ -287,8 +291,9 @@ func (s *Blocks) signBlocks(all []waypost.Block) error {
 	return err
 }
 
-// run keeps the set and the store alike until ctx ends: it takes what other control
-// planes have written, and writes what the store has forgotten.
+// run keeps the set and the store alike until ctx ends. It takes the statements that
+// other control planes have written, and writes the statements that the store has
+// forgotten.
 func (s *Blocks) run(ctx context.Context) {
 	ticker := time.NewTicker(blockPoll)
 	defer ticker.Stop()

@@ -8,12 +8,13 @@ import (
 	"waypost/rules/budget"
 )
 
-// BudgetStore keeps the click budgets of links, and what edges were granted of them.
+// BudgetStore keeps the click budgets of links, and the grants of edges.
 type BudgetStore interface {
-	// ReportBudgets merges the accounts of an edge with what is known, and grants what they
-	// ask for, as far as the limits allow. It believes a claim that is above what is known
-	// only while grants may be forgotten. All is durable when it returns, in one
-	// transaction. It is EUnavailable when a newer primary than PostgreSQL is known.
+	// ReportBudgets merges the accounts of an edge with the stored ones, and grants the
+	// clicks that they ask for, as far as the limits allow. It believes a claim above the
+	// stored number only while the database may have forgotten grants. When it returns,
+	// all changes are durable, in one transaction. It returns EUnavailable when a newer
+	// primary than this PostgreSQL is known.
 	ReportBudgets(ctx context.Context, r *BudgetReport) (BudgetGrants, error)
 
 	// LinkBudget returns the budget of a link of a workspace, of exact clicks.
@@ -55,7 +56,7 @@ type BudgetGrant struct {
 	State   BudgetState
 }
 
-// BudgetState says what an edge can expect of a budget.
+// BudgetState says whether a budget grants clicks to edges, and why not.
 type BudgetState string
 
 // The states of a budget.
@@ -63,7 +64,7 @@ const (
 	BudgetOpen BudgetState = "open" // more can be granted
 	BudgetUsed BudgetState = "used" // all clicks are spent
 	BudgetHeld BudgetState = "held" // nothing is granted at the moment: edges hold the rest, or have to report first
-	BudgetNone BudgetState = "none" // the link has no budget of which clicks are granted; it may have one again
+	BudgetNone BudgetState = "none" // the link has no budget that grants clicks; it may have one again
 	BudgetGone BudgetState = "gone" // there is no such link, and never will be
 )
 
@@ -72,7 +73,7 @@ type LinkBudget struct {
 	Limit   int64
 	Granted int64 // clicks that edges have spent or may spend, and those from before the budget
 	Spent   int64 // of these, the ones that edges have reported as redirected
-	AtMost  int64 // bound on the clicks that there can be in all; 0: there is none
+	AtMost  int64 // bound on all clicks of the link; 0: unbounded
 }
 
 // Budgets describes the click budgets of links.

@@ -27,8 +27,9 @@ type cached[V any] struct {
 	renewed bool // a caller is asking again, or has failed to
 }
 
-// get returns the cached value of a key or asks. A false of ask is not cached. An error
-// of ask is returned only when no value is cached any more.
+// get returns the cached value of a key, or the answer of ask. It does not cache the
+// answer when ask returns false. It returns an error of ask only after the cached value
+// has expired.
 func (c *cache[K, V]) get(key K, now time.Time, ask func() (V, bool, error)) (V, bool, error) {
 	value, left, renew, clearing := c.lookUp(key, now)
 	if left > 0 && !renew {

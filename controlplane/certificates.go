@@ -20,7 +20,8 @@ const (
 	CertificateFailed  CertificateState = "failed" // on an edge, lately
 )
 
-// HostCertificate is an edge's certificate of a host, or that of a domain by all edges.
+// HostCertificate describes the certificate of one edge for a host, or the certificates
+// of all edges for a domain.
 type HostCertificate struct {
 	Host  string // or *.example.com, for all names one label longer; not of a domain
 	State CertificateState
@@ -59,8 +60,9 @@ func NewCertificates(now func() time.Time) *Certificates {
 	return &Certificates{now: now, edges: map[string]edgeCertificates{}}
 }
 
-// Report replaces what is known of an edge; complete says that it has no certificates of
-// other hosts. EUnavailable: there are too many.
+// Report replaces the stored report of an edge. Complete says that the edge has no
+// certificates for other hosts. Report returns EUnavailable when all edges together have
+// too many.
 func (c *Certificates) Report(node string, complete bool, hosts []HostCertificate) error {
 	e := edgeCertificates{complete: complete, hosts: make(map[string]HostCertificate, len(hosts))}
 	for _, h := range hosts {

@@ -57,8 +57,8 @@ type StatsStore interface {
 	// by their clicks in the days that the span touches.
 	WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *Span, n *NameQuery, top int) (Counted, TopLinks, error)
 
-	// LinksClicks returns the clicks in each step of a span, bots included, of those of the
-	// named links that are there. A link may be named several times.
+	// LinksClicks returns the clicks of links in each step of a span, bots included. It
+	// leaves out names of unknown links. A link may be named several times.
 	LinksClicks(ctx context.Context, ws waypost.WorkspaceID, links []LinkName, s *Span) (map[LinkName][]int64, error)
 
 	// WorkspaceTotals returns the clicks of a workspace in all time.
@@ -203,9 +203,9 @@ func (s *Clicks) WorkspaceStats(ctx context.Context, actor Actor, q StatsQuery) 
 	return WorkspaceStats{Stats: stats, Top: top}, nil
 }
 
-// complete returns how complete the counts of a span are that are read after it. An edge
-// may report clicks of the time between two reads, and counts that were read first lack
-// them.
+// complete returns the completeness of a span. The caller reads the counts of the span
+// afterwards, because an edge may report clicks between the two reads, and counts that
+// were read first would lack these clicks.
 func (s *Clicks) complete(ctx context.Context, span *Span, now time.Time) (Completeness, error) {
 	nodes, err := s.progress.Progress(ctx)
 	if err != nil {
@@ -220,8 +220,8 @@ type News struct {
 	NewestLink int64 // id of the link that was created last; 0 without one
 }
 
-// News returns what a client compares to learn that the actor's workspace has new links
-// or clicks.
+// News returns the numbers that a client compares to detect new links or clicks of the
+// actor's workspace.
 func (s *Clicks) News(ctx context.Context, actor Actor) (n News, err error) {
 	if n.Clicks, _, err = s.stats.WorkspaceTotals(ctx, actor.Workspace); err == nil {
 		n.NewestLink, err = s.stats.NewestLink(ctx, actor.Workspace)
@@ -267,8 +267,8 @@ func summarize(span Span, q *NameQuery, c *Counted) Stats {
 	return stats
 }
 
-// setTotals sets the clicks of all time. They are never fewer than those of the span,
-// which were read at another moment.
+// setTotals sets the clicks of all time. It raises them to the clicks of the span, which
+// were read at another moment and may be more.
 func (s *Stats) setTotals(clicks, bots int64) {
 	s.TotalClicks, s.TotalBots = max(clicks, s.Clicks), max(bots, s.Bots)
 }

@@ -1,10 +1,9 @@
-// Package controlplane holds the services of the control plane: how a link is
-// created, found and deleted, how a region leases the counters that codes are
-// minted from, and who may do what.
+// Package controlplane holds the services of the control plane: they create, find and
+// delete links, lease counters to a region and mint codes from them, and check the
+// permissions of actors.
 //
-// It declares the small interfaces that it needs; PostgreSQL is in
-// controlplane/postgres, the HTTP API in controlplane/httpapi, and
-// which targets are accepted in controlplane/target.
+// It declares the small interfaces that it needs; PostgreSQL is in controlplane/postgres,
+// the HTTP API in controlplane/httpapi, and the check of targets in controlplane/target.
 package controlplane
 
 import (

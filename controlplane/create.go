@@ -18,8 +18,8 @@ type NewLink struct {
 	Dedupe         *bool  // return the existing link of the target; nil: as the workspace says
 	ExpiresAt      time.Time
 	RedirectStatus int  // 301, 302, 307, 308; 0 means 302
-	ForwardQuery   bool // add the visitor's query to that of the target
-	ForwardPath    bool // add the path after the code to that of the target
+	ForwardQuery   bool // add the visitor's query to the target's query
+	ForwardPath    bool // add the path after the code to the target's path
 	waypost.Details
 	CreatedBy string
 	Disabled  bool // the link answers 410 until it is enabled
@@ -186,7 +186,7 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 	return outcomes, at, nil
 }
 
-// mintAll sets the code of each pending link, or the error, and returns those with a
+// mintAll sets the code of each pending link, or the error, and returns the links with a
 // code.
 func (s *Links) mintAll(ctx context.Context, pending []*pendingLink) (left []*pendingLink) {
 	for _, x := range pending {
@@ -213,9 +213,9 @@ func (s *Links) claim(l *waypost.Link) *Counter {
 	return &Counter{Prefix: prefix, N: n}
 }
 
-// findDuplicates settles the pending links whose target has a link, without a turn at the
-// head of the changelog, and returns the others. A link that another request creates at
-// this moment is found later, in the transaction.
+// findDuplicates settles each pending link for which a link with the same target exists,
+// and returns the others. It takes no turn at the head of the changelog. If another
+// request creates a link with the target at this moment, the transaction finds it later.
 func (s *Links) findDuplicates(ctx context.Context, ws waypost.WorkspaceID, pending []*pendingLink) ([]*pendingLink,
 	waypost.Position, error,
 ) {
@@ -248,9 +248,9 @@ func (s *Links) findDuplicates(ctx context.Context, ws waypost.WorkspaceID, pend
 	return left, at, nil
 }
 
-// findAgain settles the pending links that are there already, under the custom code and
-// with the target that are asked for, and returns the others, and a position at which
-// those exist.
+// findAgain settles each pending link for which a link with the requested custom code and
+// target exists. It returns the other pending links, and a position at which the settled
+// links exist.
 func (s *Links) findAgain(
 	ctx context.Context, ws waypost.WorkspaceID, pending []*pendingLink,
 ) (left []*pendingLink, at waypost.Position, err error) {
@@ -277,8 +277,8 @@ func (s *Links) findAgain(
 	return left, at, nil
 }
 
-// findTaken is findAgain for the links whose code another request has given to a link in
-// the meantime.
+// findTaken calls findAgain for the links that were refused because another request has
+// just taken their custom code.
 func (s *Links) findTaken(ctx context.Context, ws waypost.WorkspaceID, all []*pendingLink) (at waypost.Position, err error) {
 	var taken []*pendingLink
 	for _, x := range all {

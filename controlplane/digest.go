@@ -13,8 +13,9 @@ import (
 	"waypost"
 )
 
-// Digest compares the digest of the changelog's head with what the replicated rows add up
-// to. They differ when rows were changed past the triggers, or are damaged.
+// Digest holds the digest of the changelog's head, and the digest that the replicated
+// rows add up to. The two differ when rows were changed past the triggers, or are
+// damaged.
 type Digest struct {
 	Position   waypost.Position
 	Head, Rows uint64
@@ -39,14 +40,15 @@ type DigestStore interface {
 	// AddUp reads all rows as of one moment.
 	AddUp(ctx context.Context) (Digest, error)
 
-	// Recompute opens an epoch of the changelog with the digest of the rows, unless it is
-	// right; the act is in the audit log when it returns. Writers wait meanwhile.
+	// Recompute opens an epoch of the changelog with the digest of the rows, unless the
+	// digest is right already. Writers wait until it returns. The act is then in the
+	// audit log.
 	Recompute(ctx context.Context, by Actor) error
 }
 
 const (
-	// digestFresh is the least time for which an answer counts. One that has taken longer
-	// counts for as long.
+	// digestFresh is the least time for which an answer counts. An answer that took
+	// longer to compute counts for as long as it took.
 	digestFresh = 5 * time.Second
 	// digestAgain is the time between looks at rows that differ.
 	digestAgain = time.Minute
@@ -122,7 +124,7 @@ func (c *DigestCheck) due() bool {
 	return c.again && late >= 0 || c.last.Differs() && late >= digestAgain
 }
 
-// answerWaiters answers those that wait.
+// answerWaiters answers the callers that wait.
 func (c *DigestCheck) answerWaiters() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,8 +137,8 @@ func (c *DigestCheck) answerWaiters() {
 
 var errEnding = waypost.Errorf(waypost.EUnavailable, "the control plane is stopping")
 
-// ask asks for a round, or returns the one that is under way. The second result is false
-// when that is not what was asked for.
+// ask starts a round, or returns the round that is under way. The second result is false
+// when the caller wants a recomputation and another round is under way.
 func (c *DigestCheck) ask(by *Actor) (*digestRound, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,7 +203,8 @@ func (c *DigestCheck) learn(found Digest) {
 	}
 }
 
-// Last returns the last answer; zero, which does not differ, when there is none.
+// Last returns the last answer. Before the first answer it returns zero, which does not
+// differ.
 func (c *DigestCheck) Last() Digest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,7 +246,8 @@ type DigestState struct {
 	Digest  Digest // zero: none was read
 }
 
-// State returns what is known. That needs [Actor.CheckOperator].
+// State returns the last answer, and whether a round is under way. That needs
+// [Actor.CheckOperator].
 func (c *DigestCheck) State(_ context.Context, actor Actor) (DigestState, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return DigestState{}, err
@@ -253,9 +257,9 @@ func (c *DigestCheck) State(_ context.Context, actor Actor) (DigestState, error)
 	return DigestState{Running: c.next != nil, Err: c.err, Digest: c.last}, nil
 }
 
-// Check reads the rows, and recomputes the digest before if that is wanted and it is
-// wrong. What takes long continues without the caller: see [DigestCheck.State]. That
-// needs [Actor.CheckOperator].
+// Check reads the rows, and with recompute it first replaces a wrong digest. A long round
+// continues after Check has returned: see [DigestCheck.State]. That needs
+// [Actor.CheckOperator].
 func (c *DigestCheck) Check(ctx context.Context, actor Actor, recompute bool) (DigestState, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return DigestState{}, err

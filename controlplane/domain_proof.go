@@ -39,7 +39,7 @@ type OwnedDomain struct {
 func (d *OwnedDomain) Served() bool { return d.State == DomainApproved || d.State == DomainProved }
 
 // SuspendedAt returns the time at which the domain is suspended unless its record comes
-// back; zero: it is not going to be.
+// back. It returns zero when no suspension is due.
 func (d *OwnedDomain) SuspendedAt() time.Time {
 	if d.State != DomainProved || d.UnprovedSince.IsZero() {
 		return time.Time{}
@@ -56,7 +56,7 @@ func ProofName(host string) string { return "_waypost." + host }
 const ProofGrace = 30 * 24 * time.Hour
 
 // Resolver looks up TXT records; [net.Resolver] is one. A *net.DNSError with IsNotFound
-// says that there are none.
+// says that the name has no records.
 type Resolver interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 }
@@ -65,16 +65,17 @@ const (
 	proofInterval = 24 * time.Hour  // between two looks at the record of a domain
 	proofPause    = time.Minute     // between two rounds
 	proofBatch    = 200             // domains of a round
-	proofsAtOnce  = 8               // of them, because DNS may not answer for those of a workspace
+	proofsAtOnce  = 8               // domains that are checked at a time: DNS may be slow for all domains of one workspace
 	proofTimeout  = 5 * time.Second // for DNS
 
 	proofLookups      = 16 // at a time, for all clients of the API
-	proofLookupsOfOne = 4  // of them, for those of one workspace
+	proofLookupsOfOne = 4  // at a time, for the clients of one workspace
 )
 
-// Verify looks for the record of a domain now. It returns the domain, which is served if
-// the record is there. EInvalid says that the record is missing, and what was found;
-// EUnavailable that DNS gave no answer; EConflict that the host is another's.
+// Verify looks up the record of a domain now, and returns the domain, which is served if
+// DNS has the record. If the record is missing, Verify returns EInvalid and names the
+// records that DNS has. It returns EUnavailable when DNS does not answer, and EConflict
+// when another domain has the host.
 func (s *Domains) Verify(ctx context.Context, actor Actor, id waypost.DomainID) (OwnedDomain, waypost.Position, error) {
 	none := func(err error) (OwnedDomain, waypost.Position, error) { return OwnedDomain{}, waypost.Position{}, err }
 	d, err := s.changeable(ctx, actor, id)
@@ -129,7 +130,8 @@ func (s *Domains) lookUp(ctx context.Context, host string) ([]string, error) {
 }
 
 // Approve makes a domain served without a proof, for names that public DNS does not know.
-// That needs [Actor.CheckOperator]. EConflict says that the host is another's.
+// That needs [Actor.CheckOperator]. Approve returns EConflict when another domain has the
+// host.
 func (s *Domains) Approve(ctx context.Context, actor Actor, id waypost.DomainID) (OwnedDomain, waypost.Position, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return OwnedDomain{}, waypost.Position{}, err
@@ -157,8 +159,8 @@ func (s *Domains) run(ctx context.Context) {
 	}
 }
 
-// CheckProofs looks for the records of the domains whose turn it is. When DNS does not
-// answer for one, nothing changes until its next turn.
+// CheckProofs looks up the records of the domains that are due. When DNS does not answer
+// for a domain, nothing changes until the domain is due again.
 func (s *Domains) CheckProofs(ctx context.Context) error {
 	due, err := s.store.DueProofs(ctx, proofInterval, proofBatch)
 	if err != nil {
@@ -181,7 +183,7 @@ func (s *Domains) checkProof(ctx context.Context, d *OwnedDomain) error {
 	now, _, err := s.store.NoteProof(ctx, Actor{Workspace: d.Workspace, Name: "daily check"}, d.ID, found)
 	switch {
 	case waypost.CodeOf(err) == waypost.EConflict, waypost.CodeOf(err) == waypost.ENotFound:
-		return nil // another workspace has the host, or the domain was removed meanwhile
+		return nil // another workspace has the host, or the domain was removed a moment ago
 	case err != nil:
 		return err
 	case now.State != d.State:

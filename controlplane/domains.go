@@ -14,8 +14,8 @@ import (
 	"waypost/internal/semaphore"
 )
 
-// DomainStore keeps the domains, under whose hosts codes are unique. Every change is in
-// the audit log.
+// DomainStore keeps domains. A code is unique under the host of its domain. Every change
+// is in the audit log.
 type DomainStore interface {
 	// Domains returns a workspace's own domains and the shared ones, by id.
 	Domains(ctx context.Context, ws waypost.WorkspaceID) ([]OwnedDomain, error)
@@ -36,28 +36,31 @@ type DomainStore interface {
 	// workspace, of a shared one; ENotFound for any other.
 	SetDomain(ctx context.Context, by Actor, id waypost.DomainID, c DomainChange) (OwnedDomain, waypost.Position, error)
 
-	// CreateDomain adds a domain, pending or approved: EConflict when the workspace has it,
-	// or as many as it may have, or when an approved one's host is any other's.
+	// CreateDomain adds a domain, pending or approved. It returns EConflict when the
+	// workspace has the host already, or has as many domains as it may have, or when the
+	// host of an approved domain belongs to any other domain.
 	CreateDomain(ctx context.Context, by Actor, d waypost.Domain, pending bool) (OwnedDomain, waypost.Position, error)
 
-	// RetireDomain removes a domain of a workspace, 0 for a shared one: ENotFound when there
-	// is none, EConflict when it has links and force is not set. With force its links
-	// become tombstones first, in as many transactions as needed; when ctx ends before the
-	// last, those that committed stay.
+	// RetireDomain removes a domain of a workspace; workspace 0 means a shared domain. It
+	// returns ENotFound for an unknown domain, and EConflict when the domain has links
+	// and force is not set. With force its links become tombstones first, in as many
+	// transactions as needed; if ctx ends before the last transaction, the committed ones
+	// stay.
 	RetireDomain(ctx context.Context, by Actor, of waypost.WorkspaceID, id waypost.DomainID, force bool) (waypost.Position, error)
 
-	// NoteProof notes the TXT records that DNS has for a domain. A domain whose proof is
-	// among them is served from now on: EConflict when the host is that of an approved
-	// domain, or of one whose proof is there as well; one whose proof is not there is
-	// suspended. A domain without its proof is suspended after ProofGrace.
+	// NoteProof notes the TXT records that DNS has for a domain. If the domain's proof is
+	// among them, the domain is served from now on, and another proved domain of the host
+	// is suspended if its proof is missing. NoteProof returns EConflict when the other
+	// domain is approved, or its proof is among the records as well. A domain without its
+	// proof is suspended after ProofGrace.
 	NoteProof(ctx context.Context, by Actor, id waypost.DomainID, found []string) (OwnedDomain, waypost.Position, error)
 
-	// DueProofs returns domains whose records were last looked for longer ago than age,
-	// and notes that they are looked for now, so that no other caller gets them.
+	// DueProofs returns domains that were last checked longer ago than age, and marks
+	// them as checked now, so that no other caller gets them.
 	DueProofs(ctx context.Context, age time.Duration, limit int) ([]OwnedDomain, error)
 
-	// ApproveDomain makes a domain served without a proof: EConflict when its host is any
-	// other's.
+	// ApproveDomain makes a domain served without a proof. It returns EConflict when any
+	// other domain has the host.
 	ApproveDomain(ctx context.Context, by Actor, id waypost.DomainID) (OwnedDomain, waypost.Position, error)
 }
 
@@ -76,7 +79,7 @@ type NewDomain struct {
 }
 
 // DomainChange changes the targets of a domain: nil leaves a target as it is, "" removes
-// it. Users write URLs like those of links; the store gets Locations.
+// it. Users write URLs as for links; the store gets Locations.
 type DomainChange struct {
 	Root        *string `json:"root_url,omitempty"`        // of the domain's root
 	NotFound    *string `json:"not_found_url,omitempty"`   // of requests that would be answered 404
@@ -91,7 +94,7 @@ const hostsMaxAge = 2 * time.Second
 // Domains keeps the hosts under which links are served.
 type Domains struct {
 	store        DomainStore
-	owns         func(host string) bool // hosts of the cluster, besides those of domains
+	owns         func(host string) bool // hosts of the cluster that are no domains
 	ofAPI        func(host string) bool // names of the API
 	allowPrivate bool                   // targets may be local names and private addresses
 	resolver     Resolver
@@ -197,8 +200,8 @@ func (s *Domains) changed(ctx context.Context) {
 	}
 }
 
-// named finds the domain that a client names by a host, "" for the default one:
-// ENotFound when there is none, or it belongs to another workspace.
+// named finds the domain that a client names by a host, "" for the default one. It
+// returns ENotFound for an unknown host, and for a domain of another workspace.
 func (s *Domains) named(ctx context.Context, actor Actor, host string) (waypost.Domain, error) {
 	if host == "" {
 		return waypost.Domain{ID: waypost.DefaultDomain}, nil
@@ -234,7 +237,7 @@ func (s *Domains) find(ctx context.Context, host string) (waypost.Domain, bool, 
 }
 
 // targets returns the targets of the domain of a host, as waypost.HostName writes it. An
-// unknown host has those of the default domain, or none when strict.
+// unknown host has the targets of the default domain, or no targets when strict.
 func (s *Domains) targets(ctx context.Context, host string, strict bool) (waypost.DomainTargets, error) {
 	d, found, err := s.store.DomainOf(ctx, host)
 	if err != nil || found || strict {
@@ -268,10 +271,11 @@ func (s *Domains) EveryDomain(ctx context.Context, actor Actor) ([]OwnedDomain, 
 	return s.store.EveryDomain(ctx)
 }
 
-// AddDomain adds a domain of the actor's workspace or, for operators, a shared one. An
-// operator's is served at once. Any other is pending until Verify finds its proof, even
-// if another workspace has the host, which the actor does not learn. EInvalid says that
-// the host can be no domain, EConflict that it is one already.
+// AddDomain adds a domain of the actor's workspace or, for operators, a shared one. A
+// domain that an operator adds is served at once. Any other domain is pending until
+// Verify finds its proof, even if another workspace has the host; the actor does not
+// learn of the other workspace. AddDomain returns EInvalid when the host cannot be a
+// domain, and EConflict when it is a domain already.
 func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (OwnedDomain, waypost.Position, error) {
 	none := func(err error) (OwnedDomain, waypost.Position, error) {
 		return OwnedDomain{}, waypost.Position{}, err
@@ -342,9 +346,10 @@ func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.Doma
 	return s.store.SetDomain(ctx, actor, id, c)
 }
 
-// RemoveDomain removes a domain, whose host is free for another then: ENotFound for one
-// that the actor does not see, EForbidden for one that the actor may not change,
-// EConflict when it has links and force is not set. With force its links are deleted.
+// RemoveDomain removes a domain, so that its host is free for another domain. It returns
+// ENotFound for a domain that the actor does not see, EForbidden for a domain that the
+// actor may not change, and EConflict when the domain has links and force is not set.
+// With force it deletes the links.
 func (s *Domains) RemoveDomain(ctx context.Context, actor Actor, id waypost.DomainID, force bool) (waypost.Position, error) {
 	d, err := s.changeable(ctx, actor, id)
 	if err != nil {
@@ -353,8 +358,8 @@ func (s *Domains) RemoveDomain(ctx context.Context, actor Actor, id waypost.Doma
 	return s.remove(ctx, actor, d, force)
 }
 
-// RemoveAnyDomain removes a domain of any workspace. That needs [Actor.CheckOperator];
-// the other errors are those of RemoveDomain.
+// RemoveAnyDomain removes a domain of any workspace, with the errors of RemoveDomain.
+// That needs [Actor.CheckOperator].
 func (s *Domains) RemoveAnyDomain(ctx context.Context, actor Actor, id waypost.DomainID, force bool) (waypost.Position, error) {
 	all, err := s.EveryDomain(ctx, actor)
 	if err != nil {
@@ -380,8 +385,8 @@ func (s *Domains) remove(ctx context.Context, actor Actor, d *OwnedDomain, force
 	return at, nil
 }
 
-// checkTarget checks a URL like that of an actor's link, for a domain with a host, and
-// returns its Location.
+// checkTarget checks a URL of a domain with a host, as if it were the target of a link of
+// the actor, and returns its Location.
 func (s *Domains) checkTarget(ctx context.Context, actor Actor, field string, url *string, host string) (*string, error) {
 	if url == nil || *url == "" {
 		return url, nil

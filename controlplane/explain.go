@@ -33,8 +33,8 @@ type Explanation struct {
 }
 
 // Explain answers a visitor of a link as [Links.Resolve] does, by the same evaluation,
-// which it records, and software as an edge does. Links that are disabled or have
-// expired are explained too: ENotFound when there is none or it was deleted.
+// which it records, and software as an edge does. It explains disabled and expired links
+// too. It returns ENotFound for an unknown or deleted link.
 func (s *Links) Explain(ctx context.Context, actor Actor, domain, code string, v *Visitor) (Explanation, error) {
 	for range maxEdits {
 		l, err := s.Read(ctx, actor, domain, code)

@@ -22,7 +22,7 @@ const failuresInterval = time.Minute
 // failures collects failed sign-ins until they are noted. Zero is ready to use.
 type failures struct {
 	mu sync.Mutex
-	by map[int64]*failed // bounded by maxCached: those of accounts beyond are not noted
+	by map[int64]*failed // bounded by maxCached; failures of further accounts are not noted
 }
 
 type failed struct {
@@ -52,8 +52,8 @@ func (f *failures) countFailure(user int64, code bool, from netip.Addr) {
 	of.Address = from
 }
 
-// due takes the failures of the accounts whose last entry is older than the interval, or
-// of all.
+// due takes the failures of accounts without an entry within the interval, or of all
+// accounts.
 func (f *failures) due(now time.Time, all bool) (due []FailedSignIns) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -50,9 +50,10 @@ type Made struct {
 	Replayed *Response // the response that the request got before; the rest is empty
 }
 
-// CreateOnce is CreateBulk for an idempotent request. Errors besides those of CreateBulk:
-// EKeyReused when the key was used for another request, EInProgress while the request is
-// still being answered. A request that created no link is not stored.
+// CreateOnce is CreateBulk for an idempotent request. In addition to the errors of
+// CreateBulk it returns EKeyReused when the key was used for another request, and
+// EInProgress while the request is still being answered. It does not store a request that
+// created no link.
 func (s *Links) CreateOnce(ctx context.Context, actor Actor, ns []NewLink, key Idempotency) (Made, error) {
 	id := RequestID{Workspace: actor.Workspace, Route: key.Route, Key: key.Key}
 	leave, err := s.running.enter(ctx, id)

@@ -150,9 +150,9 @@ type ReservedStore interface {
 	// present epoch. There may be fewer, or none.
 	ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, service string, n int) ([]waypost.Code, error)
 
-	// ReserveKeys stores minted keys and returns them, without those whose code a link
-	// has. It stores none and fails with ErrEpoch or a FencedError when they must not be
-	// issued any more.
+	// ReserveKeys stores minted keys and returns them, except keys with the code of a
+	// link. When their leases are void it stores nothing, and returns ErrEpoch or a
+	// FencedError.
 	ReserveKeys(ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []Reservation) ([]waypost.Code, error)
 
 	// ReturnKeys takes keys back, each with its own outcome.
@@ -161,8 +161,7 @@ type ReservedStore interface {
 	// CountReserved counts the keys that a workspace's services hold, by service.
 	CountReserved(ctx context.Context, ws waypost.WorkspaceID) (map[string]int64, error)
 
-	// CountHeld counts the keys that a workspace's services hold, and those that they have
-	// returned.
+	// CountHeld counts the keys that a workspace's services hold or have returned.
 	CountHeld(ctx context.Context, ws waypost.WorkspaceID) (int64, error)
 }
 
@@ -190,7 +189,7 @@ func (s *KeyRanges) ReserveKeys(ctx context.Context, actor Actor, service string
 	return codes, nil
 }
 
-// reuse reserves returned keys. With an error it returns those that it has reserved.
+// reuse reserves returned keys. With an error it returns the keys that it has reserved.
 func (s *KeyRanges) reuse(ctx context.Context, ws waypost.WorkspaceID, service string, n int) (codes []waypost.Code, err error) {
 	for len(codes) < n {
 		some, err := s.reserved.ReuseKeys(ctx, ws, service, min(n-len(codes), waypost.MaxBulk))
@@ -228,8 +227,8 @@ func (s *KeyRanges) checkHeld(ctx context.Context, ws waypost.WorkspaceID, n int
 	return err
 }
 
-// mintReserved mints and reserves keys. It replaces keys whose lease is void or whose
-// code a link has. With an error it returns the keys that it has reserved.
+// mintReserved mints and reserves keys. It replaces keys with a void lease or with the
+// code of a link. With an error it returns the keys that it has reserved.
 func (s *KeyRanges) mintReserved(ctx context.Context, ws waypost.WorkspaceID, service string, n int) (codes []waypost.Code, err error) {
 	if err := s.checkHeld(ctx, ws, n); err != nil {
 		return nil, err
@@ -288,7 +287,7 @@ func (s *KeyRanges) ReturnKeys(ctx context.Context, actor Actor, service string,
 }
 
 // returnAll returns keys in several transactions. With an error it returns the outcomes
-// of those that have committed, which are of the first keys.
+// of the committed transactions, which returned the first keys.
 func (s *KeyRanges) returnAll(
 	ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code,
 ) (all []Returned, err error) {

@@ -18,8 +18,9 @@ import (
 // each takes the work of a sign-in.
 const MaxBulkPasswords = 10
 
-// linkPasswords makes verifiers of the passwords of links. They do not wait for those
-// who sign in, nor the other way round. One workspace has half of the places.
+// linkPasswords makes verifiers of the passwords of links. Its queue is not the queue of
+// sign-ins, so that neither waits for the other. One workspace has at most half of the
+// places.
 type linkPasswords struct {
 	queue  passwords
 	places *semaphore.Keyed[waypost.WorkspaceID]
@@ -32,7 +33,8 @@ func newLinkPasswords() linkPasswords {
 	return linkPasswords{queue: passwords{busy: tooManyPasswords}, places: semaphore.NewKeyed[waypost.WorkspaceID](places, places/2)}
 }
 
-// turn waits for a free slot like passwords.turn, in a place of a workspace.
+// turn takes one of the workspace's places, or returns EUnavailable, and then waits for a
+// free slot like passwords.turn.
 func (p *linkPasswords) turn(ctx context.Context, ws waypost.WorkspaceID) (done func(), err error) {
 	if !p.places.TryAcquire(ws, 1) {
 		return nil, waypost.Errorf(waypost.EUnavailable, tooManyPasswords)
@@ -45,8 +47,8 @@ func (p *linkPasswords) turn(ctx context.Context, ws waypost.WorkspaceID) (done 
 	return func() { leave(); p.places.Release(ws, 1) }, nil
 }
 
-// verifier makes the verifier of a password for a workspace: EInvalid for a bad one,
-// EUnavailable when too many are made at once.
+// verifier makes the verifier of a password for a workspace. It returns EInvalid for a
+// bad password, EUnavailable when too many verifiers are made at once.
 func (p *linkPasswords) verifier(ctx context.Context, ws waypost.WorkspaceID, password string) (*rules.Password, error) {
 	password, err := normalPassword(password)
 	if err != nil {
@@ -64,8 +66,8 @@ func (p *linkPasswords) verifier(ctx context.Context, ws waypost.WorkspaceID, pa
 	return &v, nil
 }
 
-// request replaces the hash of a workspace's request that names passwords by one from
-// which they cannot be guessed cheaply: it is kept for a day.
+// request replaces the hash of a request with passwords by a slow hash. The hash is
+// stored for a day, and guessing the passwords from a fast hash would be cheap.
 func (p *linkPasswords) request(ctx context.Context, ws waypost.WorkspaceID, o *Idempotency) error {
 	done, err := p.turn(ctx, ws)
 	if err != nil {
@@ -93,9 +95,9 @@ func normalPassword(password string) (string, error) {
 	return password, nil
 }
 
-// passwordOf returns the verifier of the link's password, nil for none. One that cannot
-// be read is an invalid one, which does not compile, so that no link loses its
-// password.
+// passwordOf returns the verifier of the link's password, nil for none. If the verifier
+// cannot be read, passwordOf returns an invalid one, with which rules do not compile, so
+// that no link loses its password.
 func passwordOf(l *waypost.Link) *rules.Password {
 	if !rules.HasPassword(l.Programme) {
 		return nil

@@ -28,17 +28,17 @@ type LinkStore interface {
 
 	// UpdateLink writes a link that was read at a version, and sets its new version. It
 	// changes nothing and returns false when the link has another version or is gone. A
-	// dedupe hash, when it is not nil, replaces that of the link if the link has one. The
+	// dedupe hash, unless it is nil, replaces the link's hash if the link has one. The
 	// history names the actor, as it does for deletions and restorations.
 	UpdateLink(ctx context.Context, by Actor, at Version, l *waypost.Link, dedupe *[32]byte) (p waypost.Position, changed bool, err error)
 
-	// DeleteLink turns a link of the actor's workspace into a tombstone; ENotFound when
-	// there is none.
+	// DeleteLink turns a link of the actor's workspace into a tombstone. It returns
+	// ENotFound for an unknown link.
 	DeleteLink(ctx context.Context, by Actor, domain waypost.DomainID, code waypost.Code) (waypost.Position, error)
 
-	// DeletedLink finds a link that was deleted, or that the reaper made a tombstone, until
-	// it is purged: ENotFound when there is none, EConflict when the link is not deleted.
-	// Late says that it was deleted longer ago than most.
+	// DeletedLink finds a link that was deleted, or that the reaper made a tombstone,
+	// until it is purged. It returns ENotFound for an unknown link, EConflict for a link
+	// that is not deleted. Late says that the link was deleted longer ago than most.
 	DeletedLink(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code,
 		most time.Duration) (l waypost.Link, late bool, err error)
 
@@ -48,11 +48,13 @@ type LinkStore interface {
 	RestoreLink(ctx context.Context, by Actor, at Version, l *waypost.Link) (p waypost.Position, restored bool, err error)
 
 	// History returns up to limit changes of a link that are older than before, newest
-	// first, for a tombstone too: ENotFound when there is none. It has no creation.
+	// first, for a tombstone too. It returns ENotFound for an unknown link. The creation
+	// is not among the changes.
 	History(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code,
 		before waypost.Revision, limit int) (waypost.Link, []Change, error)
 
-	// Link finds a live or expired link, with its clicks; ENotFound when there is none.
+	// Link finds a live or expired link, with its clicks. It returns ENotFound for an
+	// unknown link.
 	Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error)
 
 	// Record returns the record that edges hold for a code under a host, as of now. An
@@ -99,7 +101,7 @@ type Placement uint8
 const (
 	Taken      Placement = iota // another link has the code, or one of another workspace had it
 	Placed                      // the link was added
-	Issuable                    // the custom code is one that a range may issue, or has issued
+	Issuable                    // a range may issue the custom code, or has issued it
 	Found                       // the target has a live link, to which the insertion's link is set
 	Replayed                    // the idempotent request was answered before
 	Restorable                  // a deleted link of the workspace has the code, and can be restored
@@ -107,8 +109,8 @@ const (
 )
 
 // ClashError says that nothing was added because minted codes are taken. InsertLinks
-// returns it only where links must be added together: those of an idempotent request,
-// and those that are deduplicated.
+// returns it only for links that must be added together: the links of an idempotent
+// request, and deduplicated links.
 type ClashError struct{ Links []*waypost.Link }
 
 func (e *ClashError) Error() string { return fmt.Sprintf("%d minted codes are taken", len(e.Links)) }
@@ -172,7 +174,7 @@ type LinkChange struct {
 const maxEdits = 8
 
 // Find returns a link of the actor's workspace under a domain's host, "" for the default
-// domain: ENotFound when there is none or it was deleted, EGone when it has expired.
+// domain. It returns ENotFound for an unknown or deleted link, EGone for an expired one.
 func (s *Links) Find(ctx context.Context, actor Actor, domain, code string) (waypost.Link, error) {
 	l, err := s.Read(ctx, actor, domain, code)
 	if err == nil && l.Expired(s.now()) {
@@ -208,10 +210,10 @@ func (s *Links) Remove(ctx context.Context, actor Actor, domain, code string) (w
 // RestorableFor bounds the time after which a deletion can be undone.
 const RestorableFor = 30 * 24 * time.Hour
 
-// Restore undoes the deletion of a link, which keeps its fields and clicks. It must pass
-// the rules of today for codes and targets. Errors besides those of Create: ENotFound,
-// EConflict when the link is not deleted, and EGone when it has expired or was deleted
-// longer ago than [RestorableFor].
+// Restore undoes the deletion of a link, which keeps its fields and clicks. The link must
+// pass today's rules for codes and targets. In addition to the errors of Create, Restore
+// returns ENotFound, EConflict when the link is not deleted, and EGone when the link has
+// expired or was deleted longer ago than [RestorableFor].
 func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (waypost.Link, waypost.Position, error) {
 	none := func(err error) (waypost.Link, waypost.Position, error) {
 		return waypost.Link{}, waypost.Position{}, err
@@ -257,8 +259,9 @@ func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (
 }
 
 // Change changes a link. An expired link can be changed until the reaper has made it a
-// tombstone, and is live again with a later expiry. Errors besides those of Create:
-// ENotFound, and EStale when the link has none of the versions that may be changed.
+// tombstone, and is live again with a later expiry. In addition to the errors of Create,
+// Change returns ENotFound, and EStale when the link is at a version that the change does
+// not allow.
 func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c LinkChange) (Outcome, waypost.Position, error) {
 	none := func(err error) (Outcome, waypost.Position, error) { return Outcome{}, waypost.Position{}, err }
 	if err := s.domains.refresh(ctx); err != nil {
@@ -266,7 +269,7 @@ func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c 
 	}
 	var password *rules.Password
 	if c.Rules.Password != nil && *c.Rules.Password != "" {
-		// Who may not change the link makes no work.
+		// An actor that may not change the link must not cause work.
 		if _, err := s.Read(ctx, actor, domain, code); err != nil {
 			return none(err)
 		}

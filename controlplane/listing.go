@@ -36,7 +36,7 @@ type LinkFilter struct {
 	Words         string    // in the title and description, in web search syntax: "a phrase", or, -not
 	Typed         string    // beginnings of words, tags, a code, a host or a URL
 	Tags          []string  // all of them
-	Domain        string    // host; one that is unknown, or another workspace's, has no links
+	Domain        string    // host; an unknown host, or another workspace's, has no links
 	Active        *bool     // enabled, or disabled
 	Expired       *bool     // by the time of the control plane
 	CreatedAfter  time.Time // or at that moment
@@ -96,7 +96,7 @@ type LinkLister interface {
 	// ListLinks returns up to limit links of one stage, in order, that match a filter at a
 	// time, with their clicks.
 	//
-	// Deleted links are those that can be restored at that time.
+	// Deleted links match only while they can be restored.
 	ListLinks(ctx context.Context, ws waypost.WorkspaceID, f LinkFilter, now time.Time, o Order, from ListPlace, limit int) (LinkPage, error)
 
 	// ListTags returns up to limit tags that begin with prefix and follow after, in the

@@ -44,12 +44,12 @@ type LeaseStore interface {
 	Unleased(ctx context.Context, region waypost.Region) (int64, error)
 }
 
-// ErrEpoch says that the changelog has moved to another epoch: keys of earlier leases
-// must not be used any more.
+// ErrEpoch says that the changelog has moved to another epoch, so that keys of earlier
+// leases must not be used.
 var ErrEpoch = errors.New("the changelog is in another epoch")
 
-// FencedError says that keys of these leases must not be used any more: the lease
-// was burned, because its holder was silent for too long, or its range was moved.
+// FencedError says that keys of these leases must not be used, because the lease was
+// burned after a long silence of its holder, or its range was moved.
 type FencedError struct{ Leases []int64 }
 
 func (e *FencedError) Error() string { return fmt.Sprintf("key leases are void: %v", e.Leases) }
@@ -87,7 +87,7 @@ type Minter struct {
 	leases   []heldLease      // the first is being issued from; its Lo is the next counter
 	left     int64            // counters in leases
 	finished []int64          // used up, to be reported with the next lease
-	issued   map[int64]int64  // keys since TakeIssued, by range, without those of leases
+	issued   map[int64]int64  // keys since TakeIssued, by range, except keys of held leases
 	minted   int64            // keys ever
 	floor    uint32           // leases of epochs below are dead
 	void     map[int64]uint32 // leases that were found fenced, with their epoch

@@ -16,7 +16,7 @@ type pendingLink struct {
 	claim    *Counter         // counter that a custom code encodes
 	dedupe   *[32]byte        // hash of the target; nil: not deduplicated
 	again    bool             // the link of this custom code is as good, if it has the target
-	twin     *pendingLink     // earlier in the request, whose outcome is this one's, too; nil: none
+	twin     *pendingLink     // earlier link of the request with the same outcome; nil: no twin
 	first    *pendingLink     // of the batch to ask for the custom code, for which this one waits; nil: none
 	response *pendingResponse // of the idempotent request; nil: it is not stored
 
@@ -34,8 +34,9 @@ func (x *pendingLink) mint(ctx context.Context, m *Minter) error {
 	return err
 }
 
-// splitAt returns where to split links of which one is refused, 0 when they cannot be
-// split: the links of one idempotent request are stored together or not at all.
+// splitAt returns the index at which to split links after one of them was refused. It
+// returns 0 when they cannot be split, because the links of one idempotent request are
+// stored together or not at all.
 func splitAt(pending []*pendingLink) int {
 	together := func(i int) bool { return pending[i].response != nil && pending[i].response == pending[i-1].response }
 	half := len(pending) / 2
@@ -132,7 +133,7 @@ func joinTwins(pending []*pendingLink) (left []*pendingLink) {
 	return left
 }
 
-// settleTwins sets the outcome of each link that has a twin to that of the twin.
+// settleTwins copies the outcome of each twin to the link that has the twin.
 func settleTwins(all []*pendingLink) {
 	for _, x := range all {
 		if x.twin != nil {
@@ -156,10 +157,10 @@ func refuseRepeated(pending []*pendingLink) (left []*pendingLink) {
 	return left
 }
 
-// splitRepeated splits links into those to write now, and those that wait because an
+// splitRepeated returns the links to write now, and the links that wait because an
 // earlier link asks for the same custom code and may be refused. The links of one
-// idempotent request are written together, so that all of them wait for one; of these the
-// second with a code is refused at once.
+// idempotent request are written together, so that all of them wait if one does. If two
+// of them ask for the same code, the second is refused at once.
 func splitRepeated(pending []*pendingLink) (now, later []*pendingLink) {
 	firsts := make(map[name]*pendingLink, len(pending))
 	waiting := make(map[*pendingResponse]bool)
@@ -209,7 +210,8 @@ func settleRepeated(later []*pendingLink) (left []*pendingLink) {
 	return left
 }
 
-// clashing returns which minted codes a custom code of the same batch asks for.
+// clashing returns a function that reports whether a custom code of the same batch asks
+// for the minted code of a link.
 func clashing(pending []*pendingLink) func(*pendingLink) bool {
 	custom := make(map[name]bool)
 	for _, x := range pending {

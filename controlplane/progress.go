@@ -14,9 +14,9 @@ type ProgressStore interface {
 	// NoteProgress stores the reports of edges. An unknown Until changes no known one.
 	NoteProgress(ctx context.Context, nodes []EdgeProgress) error
 
-	// GiveUpEdge stores that no more clicks will come from an edge, unless it has reported
-	// within a time: EConflict. It is durable and in the audit log when it returns.
-	// ENotFound: there was no such edge.
+	// GiveUpEdge stores that an edge will send no further clicks. It returns EConflict
+	// when the edge has reported within the time silent, and ENotFound when there was no
+	// such edge. The change is durable and in the audit log when GiveUpEdge returns.
 	GiveUpEdge(ctx context.Context, by Actor, node string, silent time.Duration) error
 
 	// Progress returns all edges from which clicks may still come, by node.
@@ -36,7 +36,7 @@ type EdgeProgress struct {
 // Completeness says up to when all clicks are counted.
 type Completeness struct {
 	Until  time.Time // clicks before that are counted; zero: unknown
-	Behind []string  // nodes whose clicks may be missing in the span, sorted
+	Behind []string  // nodes with clicks that may be missing in the span, sorted
 }
 
 const (

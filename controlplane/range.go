@@ -60,9 +60,9 @@ type KeySpace struct {
 	FreePrefixes int                        // that no range was ever made of
 	PrefixSize   int64                      // counters in a prefix
 
-	// Held is why no key is leased until an operator resumes; "" when keys are.
-	// ResumeGap is how many counters every prefix would skip then, 0 when the
-	// operator has to say.
+	// Held is the reason why no key is leased until an operator resumes, "" while keys
+	// are leased. ResumeGap is the number of counters that every prefix would skip then,
+	// 0 when the operator has to choose it.
 	Held      string
 	HeldSince time.Time
 	ResumeGap int64
@@ -126,8 +126,8 @@ type RangeAction string
 const (
 	AssignPrefix RangeAction = "assign" // Region gets a prefix that was never used: Prefix, or any
 	SplitRange   RangeAction = "split"  // Range keeps [Lo, At), a new range of its region gets [At, Hi)
-	// Region gets all of Range; with Remainder what is not leased, with At its counters
-	// from there on, as a new range
+	// MoveRange moves Range to Region: all of it, or as a new range only the unleased
+	// part (Remainder) or the counters from At on.
 	MoveRange   RangeAction = "move"
 	DrainRange  RangeAction = "drain"  // nothing more is leased from Range
 	ReviveRange RangeAction = "revive" // a draining Range is live again
@@ -148,7 +148,7 @@ type RangeStep struct {
 	Gap       *int64         `json:"gap,omitempty"`
 }
 
-// RangeChange is a list of steps, all of which are done or none.
+// RangeChange is a list of steps. Either all steps are done or no step is.
 type RangeChange struct {
 	Steps []RangeStep
 	// Fingerprint, unless it is empty, identifies the ranges for which the steps were

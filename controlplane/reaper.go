@@ -10,11 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// ReaperStore deletes the rows of a Reaper. Each call is a step of at most limit links or
-// keys, of which several instances may run at once; it returns their number.
+// ReaperStore deletes the rows of a Reaper. Each call is a step that handles at most
+// limit links or keys, and returns their number. Several instances may run steps at once.
 type ReaperStore interface {
-	// ClaimCleanup begins a run, which ends after limit at the latest, unless that of
-	// another instance is under way.
+	// ClaimCleanup begins a run, which ends after limit at the latest, unless another
+	// instance's run is under way.
 	ClaimCleanup(ctx context.Context, limit time.Duration) (claimed bool, err error)
 	// EndCleanup ends a claimed run.
 	EndCleanup(ctx context.Context, failed bool, took time.Duration) error
@@ -127,7 +127,7 @@ func (r *Reaper) Run(ctx context.Context) {
 // noteTimeout bounds the write at the end of a run, also when ctx has ended.
 const noteTimeout = 2 * time.Second
 
-// Once does one run, unless that of another instance is under way.
+// Once does one run, unless another instance's run is under way.
 func (r *Reaper) Once(ctx context.Context) (err error) {
 	if stats, err := r.cfg.Store.CleanupStats(ctx); err == nil {
 		r.backlog.Set(float64(stats.Backlog))

@@ -10,7 +10,8 @@ import (
 	"waypost/rules"
 )
 
-// RulesChange is a change to what a link decides on: nil fields stay as they are.
+// RulesChange is a change to the rules, limits and password of a link: nil fields stay as
+// they are.
 type RulesChange struct {
 	Rules         *[]rules.Rule
 	ValidFrom     *time.Time // zero: at once
@@ -80,8 +81,9 @@ func (s *Links) judgeRules(l waypost.Link) error {
 	return s.compile(&l, &source, passwordOf(&l))
 }
 
-// changeRules makes a change of a link's rules, and compiles them again if what they rest
-// on has changed. Password is the verifier of the change's password.
+// changeRules makes a change of a link's rules, and compiles them again if the change
+// concerns the rules or, for a link with rules, the status of redirects. Password is the
+// verifier of the change's password.
 func (s *Links) changeRules(l *waypost.Link, c *LinkChange, password *rules.Password) error {
 	if c.Rules.isZero() && (c.RedirectStatus == nil || l.Rules == nil) {
 		return nil

@@ -14,13 +14,13 @@ import (
 
 // ScheduleStore keeps the programmes of links with schedules.
 type ScheduleStore interface {
-	// ScheduledLinks returns up to limit links whose programmes hold offsets of a time zone,
-	// in the order of their ids, from the one behind after.
+	// ScheduledLinks returns up to limit links with offsets of a time zone in their
+	// programmes, in the order of their ids, from the first id above after.
 	ScheduledLinks(ctx context.Context, after int64, limit int) ([]waypost.Link, error)
 
-	// ReplaceProgramme replaces the programme of a link that was read at a version, which
-	// stays the version that its owner knows. It changes nothing and returns false when the
-	// link has another version or is gone.
+	// ReplaceProgramme replaces the programme of a link that was read at a version. The
+	// owner still sees that version. It changes nothing and returns false when the link
+	// has another version or is gone.
 	ReplaceProgramme(ctx context.Context, at Version, l *waypost.Link) (changed bool, err error)
 }
 
@@ -47,9 +47,9 @@ func (s *Links) keepSchedules(ctx context.Context) {
 	}
 }
 
-// Reschedule compiles the links with schedules again, with the time zones of today: those
-// of the system, or else those of the program. Links whose programme stays the same are
-// not written. The owner's version of a link stays.
+// Reschedule compiles the links with schedules again, with today's time zones: the
+// system's, or else the program's. It does not write a link when the programme stays the
+// same, and does not change the version that the owner sees.
 func (s *Links) Reschedule(ctx context.Context) error {
 	var after int64
 	for {
@@ -62,7 +62,7 @@ func (s *Links) Reschedule(ctx context.Context) error {
 			after = l.ID
 			programme, err := recompile(l, s.now())
 			if err != nil {
-				s.log.Error("the rules of a link cannot be compiled again", slog.Int64("link", l.ID), slog.Any("error", err))
+				s.log.Error("cannot compile the rules of a link again", slog.Int64("link", l.ID), slog.Any("error", err))
 				continue
 			}
 			if bytes.Equal(programme, l.Programme) {
@@ -79,8 +79,8 @@ func (s *Links) Reschedule(ctx context.Context) error {
 	}
 }
 
-// recompile compiles the rules of a link that was compiled before. The targets were
-// judged then, and are not judged by what the cluster refuses today.
+// recompile compiles the rules of a link again. The targets were judged before, and are
+// not judged again by the rules of today.
 func recompile(l *waypost.Link, now time.Time) ([]byte, error) {
 	source, err := rules.ParseSource(l.Rules)
 	if err != nil {

@@ -35,8 +35,8 @@ type StoredFactor struct {
 
 // FactorProof is a code that was judged, and is to be used up.
 type FactorProof struct {
-	Step     int64     // of a TOTP code; 0: it is none
-	Recovery *[32]byte // hash of a recovery code; nil: it is none
+	Step     int64     // of a TOTP code; 0 for other codes
+	Recovery *[32]byte // hash of a recovery code; nil for other codes
 }
 
 // FactorStore keeps second factors. No code is used up twice: ErrCode for a proof that
@@ -58,7 +58,8 @@ type FactorStore interface {
 	// RenewRecoveryCodes replaces the recovery codes of the actor.
 	RenewRecoveryCodes(ctx context.Context, by Actor, p FactorProof, recovery [][]byte) error
 
-	// ResetFactor removes the second factor of any user: ENotFound when there is none.
+	// ResetFactor removes the second factor of any user. It returns ENotFound when the
+	// user has no second factor.
 	ResetFactor(ctx context.Context, by Actor, user int64) (AccountInfo, error)
 }
 
@@ -202,7 +203,7 @@ func (s *Access) ConfirmSecondFactor(ctx context.Context, actor Actor, code stri
 	return codes, s.factors.ConfirmFactor(ctx, actor, f.Secret, p, hashes)
 }
 
-// factorOf returns the second factor of a session's user; zero when there is none.
+// factorOf returns the second factor of a session's user, zero for a user without one.
 func (s *Access) factorOf(ctx context.Context, actor Actor) (StoredFactor, error) {
 	if actor.SessionID == 0 {
 		return StoredFactor{}, errFactorSession

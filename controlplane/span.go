@@ -17,7 +17,7 @@ const (
 	ByDay  Interval = "day"
 )
 
-// Bounds of what is asked at once.
+// Bounds of one query.
 const (
 	MaxHourBuckets = 750  // 31 days, and the hour that a clock change adds
 	MaxDayBuckets  = 1830 // five years
@@ -31,9 +31,9 @@ const quarter = 15 * time.Minute
 type StatsQuery struct {
 	From, To time.Time      // [From, To); default the 30 days that end with today
 	Interval Interval       // default ByDay
-	Zone     *time.Location // whose days and hours these are; default UTC
+	Zone     *time.Location // of the days and hours; default UTC
 	Top      int            // links of a workspace that are listed
-	Named    *NameQuery     // whose clicks are counted by day; nil: none
+	Named    *NameQuery     // name with clicks that are counted by day; nil: no name
 }
 
 // Span is a time in whole steps of a calendar.

@@ -29,7 +29,7 @@ type Sparkline struct {
 }
 
 // Sparklines returns the clicks of links of the actor's workspace on the last days of a
-// zone, today included, in the order of the links and without those that are not there.
+// zone, today included, in the order of the links. It leaves out unknown links.
 func (s *Clicks) Sparklines(
 	ctx context.Context, actor Actor, links []HostedCode, days int, zone *time.Location,
 ) (Span, []Sparkline, error) {

@@ -56,8 +56,8 @@ type NameQuery struct {
 	// alone, which counts for all rules that have it.
 	Name string
 
-	// Nameless, with an empty Name, is a name whose clicks count, too, because it is shown
-	// in place of the empty one. Empty: there is none.
+	// Nameless is the name that is shown in place of an empty Name. With an empty Name,
+	// the clicks of Nameless count, too. An empty Nameless adds nothing.
 	Nameless string
 }
 

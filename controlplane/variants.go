@@ -13,13 +13,14 @@ type VariantClicks struct {
 	Rule, Variant string // ids
 	Clicks        int64
 
-	// Share is the part of the rule's clicks that have a variant, and Low to High its 95 %
-	// interval by Wilson's score. They describe the split, and not what visitors did later.
+	// Share is the variant's part of the rule's clicks with a variant, and Low to High
+	// its 95 % interval by Wilson's score. They describe the split, not the later actions
+	// of visitors.
 	Share, Low, High float64
 }
 
-// VariantsOf returns the variants of a breakdown whose names are RULE/VARIANT, by their
-// ids. Clicks without a variant are left out.
+// VariantsOf returns the variants of a breakdown with names RULE/VARIANT, by their ids.
+// It leaves out clicks without a variant.
 func VariantsOf(b *Breakdown) []VariantClicks {
 	all := make([]VariantClicks, 0, len(b.Named))
 	ofRule := make(map[string]int64)

@@ -128,9 +128,9 @@ func (w *writer) run(ctx context.Context) {
 }
 
 // gather takes the jobs that wait behind first, as many as fit into one transaction, and
-// returns the one that did not fit. It waits shortly for callers that were answered just
-// now and are about to return: without that, they and the callers who came meanwhile
-// would commit in turns, with twice the number of commits.
+// returns the job that did not fit. It waits shortly for callers that were answered just
+// now and are about to return. Otherwise these callers, and the callers that came during
+// the last commit, would commit in turns, with twice the number of commits.
 func (w *writer) gather(ctx context.Context, first *job, g *grouping) (batch []*job, n int, held *job) {
 	batch, n = []*job{first}, len(first.pending)
 	var late <-chan time.Time
@@ -165,7 +165,8 @@ func (w *writer) gather(ctx context.Context, first *job, g *grouping) (batch []*
 	return batch, n, nil
 }
 
-// commit settles the jobs of a batch, and returns how many jobs have arrived meanwhile.
+// commit settles the jobs of a batch, and returns the number of jobs that have arrived
+// during the commit.
 func (w *writer) commit(batch []*job) (waiting int) {
 	var pending []*pendingLink
 	for _, j := range batch {
@@ -212,9 +213,9 @@ func (w *writer) settleLinks(ctx context.Context, pending []*pendingLink) waypos
 	return at
 }
 
-// write inserts links in one transaction, and in further ones those that wait for others
-// with their custom code. A minted code that a custom code has taken, or that belongs to
-// an earlier epoch, is replaced by a new one.
+// write inserts links in one transaction. Links that wait for an earlier link with the
+// same custom code follow in further transactions. write replaces a minted code that a
+// custom code has taken, or that belongs to an earlier epoch.
 func (w *writer) write(ctx context.Context, pending []*pendingLink) (at waypost.Position, err error) {
 	left := undecided(pending)
 	for range maxMintAttempts {
@@ -263,7 +264,8 @@ func (w *writer) write(ctx context.Context, pending []*pendingLink) (at waypost.
 	return at, waypost.Errorf(waypost.EUnavailable, "no free key was found")
 }
 
-// refused returns which codes a write was refused for; nil when it was refused for none.
+// refused returns a function that reports whether a write was refused for the code of a
+// link; nil when it was refused for another reason.
 func (w *writer) refused(err error, epoch uint32) func(*pendingLink) bool {
 	if w.minter.dropRefused(err, epoch) {
 		fenced, ok := errors.AsType[*FencedError](err)
@@ -288,8 +290,8 @@ func (w *writer) remint(ctx context.Context, pending []*pendingLink, which func(
 	return nil
 }
 
-// grouping learns from the last commit how many callers there are, and how long it is
-// worth to wait for them.
+// grouping estimates from the last commit the number of callers, and the time for which
+// to wait for them.
 type grouping struct {
 	callers int
 	maxWait time.Duration // for more of them
@@ -301,7 +303,8 @@ const (
 	idleAfterAll = 16 // batches
 )
 
-// committed notes a commit: its jobs and those that arrived meanwhile, and its duration.
+// committed notes a commit: the number of jobs in it or arrived during it, and its
+// duration.
 func (g *grouping) committed(callers int, took time.Duration) {
 	g.callers, g.maxWait = callers, min(took, longestWait)
 	g.idle = max(g.idle-1, 0)

@@ -155,7 +155,7 @@ func describe(ctx context.Context, tx pgx.Tx) (m Manifest, err error) {
 // content describes the rows of a database at one moment.
 type content struct {
 	position       waypost.Position
-	digest, rows   string // the head's, and what the rows add up to
+	digest, rows   string // of the head, and of the rows
 	records, links int64
 }
 

@@ -121,7 +121,7 @@ func makeRoles(ctx context.Context, db *database, m Manifest) (made []string, er
 	if err != nil {
 		return nil, err
 	}
-	script, err := migrations.Roles(m.Owner) // the program's own, not that of the directory
+	script, err := migrations.Roles(m.Owner) // the program's own, not the directory's
 	if err != nil {
 		return nil, err
 	}

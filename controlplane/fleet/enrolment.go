@@ -126,10 +126,10 @@ type NodeStore interface {
 	// Node finds a credential by its hash, revoked or not.
 	Node(ctx context.Context, hash [32]byte) (StoredNode, bool, error)
 
-	// NodeNamed reports whether a name is, or was, that of a node with a credential.
+	// NodeNamed reports whether a node with a credential has, or had, a name.
 	NodeNamed(ctx context.Context, name string) (bool, error)
 
-	// RevokedNodes returns the revoked ones of some credentials.
+	// RevokedNodes returns the nodes of the credentials that are revoked among ids.
 	RevokedNodes(ctx context.Context, ids []int64) ([]StoredNode, error)
 
 	// NoteNodesSeen stores when credentials were last used.
@@ -230,7 +230,7 @@ func (n *Nodes) Revoke(ctx context.Context, actor controlplane.Actor, node strin
 	err := n.cfg.Store.RevokeNode(ctx, actor, node)
 	if err == nil {
 		n.forget()
-	} else { // the outcome is unknown: drop what is cached of this node
+	} else { // the outcome is unknown: drop the cached credentials of this node
 		n.doubt(node)
 	}
 	return err

@@ -110,8 +110,8 @@ const (
 	CredentialRevoked CredentialState = "revoked" // its own was
 )
 
-// ReplicaState is the activity of an edge's replica, which serves meanwhile if it holds
-// anything.
+// ReplicaState is the activity of an edge's replica. A replica that holds any links
+// serves in every state.
 type ReplicaState string
 
 // The states of replicas.
@@ -154,7 +154,7 @@ const (
 // EdgeSource is the source of information about an edge.
 type EdgeSource string
 
-// The sources of what is known about edges.
+// The sources of information about edges.
 const (
 	ViaReport EdgeSource = "report" // from itself, authenticated
 	ViaGossip EdgeSource = "gossip" // a hint

@@ -13,8 +13,8 @@ type Lag struct {
 	Age     time.Duration // for how long it has not had the oldest of them, at least
 }
 
-// MaxAge is the age up to which a replica may be said to lack nothing. One that is older
-// has not heard what it lacks.
+// MaxAge is the age up to which a replica may be said to lack nothing. An older replica
+// may not have heard of the changes that it lacks.
 const MaxAge = 5 * time.Second
 
 // headHistory records when the head was at which position, so that a lag has a duration.
@@ -53,7 +53,7 @@ func (h *headHistory) recordHead(p waypost.Position, now time.Time) {
 	h.heads = append(h.heads, notedHead{p.Seq, now})
 }
 
-// thin keeps entries whose distance is in proportion to their age.
+// thin keeps entries at distances in proportion to their age.
 func (h *headHistory) thin(now time.Time) {
 	kept := h.heads[:1]
 	for _, head := range h.heads[1:] {
@@ -64,8 +64,8 @@ func (h *headHistory) thin(now time.Time) {
 	h.heads = kept[max(0, len(kept)-maxHeads+1):]
 }
 
-// lag compares a position with the newest head, and is false when they cannot be
-// compared. A position beyond the head, which was seen a moment ago, lags nothing.
+// lag compares a position with the newest head, and returns false when they cannot be
+// compared. A position beyond the head, which was seen a moment ago, has no lag.
 func (h *headHistory) lag(p waypost.Position, now time.Time) (Lag, bool) {
 	if p.IsZero() || len(h.heads) == 0 || p.Epoch != h.epoch {
 		return Lag{}, false

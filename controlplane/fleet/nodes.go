@@ -89,8 +89,8 @@ func NewNodes(cfg NodesConfig) *Nodes {
 	}
 }
 
-// Authenticate finds the node that has a credential. EUnauthorized when none has,
-// EForbidden when it was revoked.
+// Authenticate finds the node that has a credential. It returns EUnauthorized for an
+// unknown credential, EForbidden for a revoked one.
 func (n *Nodes) Authenticate(ctx context.Context, text string) (Node, error) {
 	if !ValidNodeCredential(text) {
 		return Node{}, errNoCredential
@@ -172,8 +172,8 @@ func (n *Nodes) MayReport(ctx context.Context, node *Node, name string, region w
 	return n.unclaimed(ctx, name)
 }
 
-// MayShip returns EForbidden unless a node may ship the clicks of a name: its own, and
-// those that its directory had before. Without a credential of its own it may do so for
+// MayShip returns EForbidden unless a node may ship the clicks of a name: its own name,
+// or a former name of its directory. Without a credential of its own it may do so for
 // names that are not enrolled.
 func (n *Nodes) MayShip(ctx context.Context, node *Node, name string) error {
 	switch {
@@ -255,8 +255,8 @@ func (n *Nodes) forget() {
 	}
 }
 
-// Run ends the requests of nodes whose credentials are revoked, and stores last-used
-// times, until ctx ends.
+// Run ends the requests of nodes with revoked credentials, and stores last-used times,
+// until ctx ends.
 func (n *Nodes) Run(ctx context.Context) {
 	look, note := time.NewTicker(n.cfg.Poll), time.NewTicker(n.cfg.Note)
 	defer look.Stop()

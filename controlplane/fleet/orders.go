@@ -17,7 +17,8 @@ type OrderStore interface {
 	// returns. ENotFound: no edge of that name has ever reported, and known is false.
 	OrderEdge(ctx context.Context, by controlplane.Actor, o EdgeOrder, known bool) (EdgeOrder, error)
 
-	// EdgeOrder returns an order to an edge by its number, ENotFound when there is none.
+	// EdgeOrder returns an order to an edge by its number, ENotFound for an unknown
+	// number.
 	EdgeOrder(ctx context.Context, node string, id int64) (EdgeOrder, error)
 
 	// EdgeOrders returns all open orders, and the last verification of each edge that has
@@ -73,7 +74,7 @@ type EdgeQuestion struct {
 	Code      string    `json:"code"`
 	At        time.Time `json:"at"`
 	Address   string    `json:"address"`
-	Country   string    `json:"country"` // "": that of the address by the edge's GeoIP database
+	Country   string    `json:"country"` // "": looked up by the address in the edge's GeoIP database
 	City      string    `json:"city"`    // likewise
 	UserAgent string    `json:"user_agent"`
 	Language  string    `json:"language"`
@@ -98,8 +99,8 @@ type EdgeExplained struct {
 	Budget      bool         `json:"budget"`
 }
 
-// orderTime is the validity of an order, and explainTime that of an explanation, for
-// which somebody waits.
+// orderTime is the validity of an order. explainTime is the validity of an order to
+// explain, and is short because a person waits for the answer.
 const (
 	orderTime   = time.Hour
 	explainTime = 10 * time.Second

@@ -19,8 +19,8 @@ const (
 	staleNote = time.Minute
 )
 
-// KeepProgress stores the reports of edges every interval (2 s if it is 0), and reads
-// those of all instances, until ctx ends.
+// KeepProgress stores the reports of edges every interval (2 s if it is 0), and reads the
+// reports to all instances, until ctx ends.
 func (f *Fleet) KeepProgress(ctx context.Context, store controlplane.ProgressStore, interval time.Duration) {
 	if interval <= 0 {
 		interval = 2 * time.Second

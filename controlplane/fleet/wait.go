@@ -10,8 +10,8 @@ import (
 
 // Applied is the result of waiting for edges.
 type Applied struct {
-	Edges  int      // live ones that have the change on their disks
-	Behind []string // live ones that do not, by region and name, and then those that may be alive
+	Edges  int      // live edges that have the change on their disks
+	Behind []string // live edges that do not, by region and name, and then edges that may be alive
 }
 
 // maxWaiters bounds concurrent waiters. A caller beyond gets the present state at once.
@@ -118,14 +118,14 @@ const (
 	// waited for: they report every second, and try again as often.
 	expectFor = 5 * time.Second
 
-	// restartTime bounds the restart of an edge. One that has left may come back within it,
-	// and what it reports then may be lost with a control plane.
+	// restartTime bounds the restart of an edge. An edge that has left may come back
+	// within this time, and its next report may be lost with a control plane.
 	restartTime = time.Minute
 )
 
 // Expect reads the edges that the store knows, so that changes wait for them until they
-// have reported, for five seconds. It returns those from which nothing says that they
-// have left. It is called once, before Run.
+// have reported, for five seconds. It returns the edges that are not known to have left.
+// It is called once, before Run.
 func (f *Fleet) Expect(ctx context.Context, store controlplane.ProgressStore) ([]controlplane.EdgeProgress, error) {
 	known, err := store.Progress(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func (f *Fleet) Expect(ctx context.Context, store controlplane.ProgressStore) ([
 	f.started = now
 	for _, p := range known {
 		if p.Region == "" {
-			continue // of which only clicks are known
+			continue // only clicks of this edge are known
 		}
 		if !p.Left || now.Sub(p.At) < restartTime {
 			f.expected = append(f.expected, p)
@@ -151,8 +151,8 @@ func (f *Fleet) Expect(ctx context.Context, store controlplane.ProgressStore) ([
 }
 
 // unheard returns the edges that may be alive although this control plane has heard
-// nothing of them: right after the start those that were known before, and later those
-// that another control plane hears.
+// nothing of them: right after the start the edges that were known before, and later the
+// edges that report to another control plane.
 func (f *Fleet) unheard() (all []controlplane.EdgeProgress) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

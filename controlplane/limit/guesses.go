@@ -70,7 +70,7 @@ func NewGuesses(perMinute int, now func() time.Time) *Guesses {
 	}
 }
 
-// The limits that Check returns, and that of Attempt.
+// The limits that Check returns, and the limit of Attempt.
 const (
 	ByAddress = "address"
 	ByPrefix  = "prefix"
@@ -145,7 +145,7 @@ func (g *Guesses) AttemptCode(account string) (giveBack func(), retry time.Durat
 	return g.codes.reserve(sha256.Sum256([]byte(account)))
 }
 
-// SignedIn exempts a network from the limit of an account, whose password was right.
+// SignedIn exempts a network from the limit of an account, after a right password.
 func (g *Guesses) SignedIn(from netip.Addr, account string) {
 	if g != nil && account != "" {
 		g.places.Set(place(from, account), struct{}{})

@@ -72,7 +72,7 @@ func (b *buckets[K]) takeToken(key K) Decision {
 	return d
 }
 
-// peekToken returns the answer of take without taking a token.
+// peekToken returns the answer of takeToken without taking a token.
 func (b *buckets[K]) peekToken(key K) Decision {
 	now := b.now()
 	l, ok := b.known.GetIfPresent(key)
@@ -124,8 +124,8 @@ func NewRequests(perSecond, burst int, now func() time.Time) *Requests {
 	return &Requests{by}
 }
 
-// Take counts a request of a credential, of which only a hash is stored. The second
-// result is false when nothing is limited.
+// Take counts a request of a credential. It stores only a hash of the credential. The
+// second result is false when nothing is limited.
 func (r *Requests) Take(credential string) (Decision, bool) {
 	if r == nil {
 		return Decision{OK: true}, false

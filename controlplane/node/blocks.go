@@ -9,8 +9,8 @@ import (
 	"waypost/replication"
 )
 
-// hearBlock takes a block that came by gossip, as another control plane has signed it.
-// One goroutine calls it.
+// hearBlock takes a block that another control plane has signed and sent by gossip. One
+// goroutine calls it.
 func (c *control) hearBlock(message []byte) {
 	b, err := replication.DecodeBlock(message)
 	if err == nil {
@@ -29,7 +29,7 @@ func (c *control) hearBlock(message []byte) {
 	}
 }
 
-// spreadBlocks sends every block by gossip as well, to edges whose stream has stalled.
+// spreadBlocks sends every block by gossip as well, for edges with a stalled stream.
 func (c *control) spreadBlocks(ctx context.Context) {
 	if c.gossip == nil {
 		return

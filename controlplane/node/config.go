@@ -40,15 +40,15 @@ type Config struct {
 	Replica           bool   // whether a replica of all links is kept in DataDir
 
 	AllowPrivateTargets bool
-	OwnHosts            []string // besides that of BaseURL
-	DNSResolvers        []string // HOST:PORT; empty: those of the system
+	OwnHosts            []string // in addition to the host of BaseURL
+	DNSResolvers        []string // HOST:PORT; empty: the system's resolvers
 	StrictHosts         bool
 	Anonymous           bool          // requests without an API key act as the default workspace
 	RateLimit           int           // requests a second of one API key; 0: no limit
 	PurgeAfter          time.Duration // age at which a removed link is purged
 
-	// Database and Gossip hold settings only. The control plane fills in what these parts
-	// need of one another.
+	// Database and Gossip hold settings only. The control plane connects these parts to
+	// one another.
 	Database postgres.Config
 	Gossip   gossip.Config // without Bind there is no gossip
 }

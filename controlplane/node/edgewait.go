@@ -9,10 +9,10 @@ import (
 	"waypost/controlplane"
 )
 
-// edgeWait holds keys back after a start until an edge has shown how far it has seen the
-// changelog. If the disk of PostgreSQL went back in time, that of this control plane's
-// memory may have gone with it, and then only edges know. It may be used by many
-// goroutines.
+// edgeWait holds keys back after a start until an edge has reported its position in the
+// changelog. If the disk of PostgreSQL went back in time, the disk with this control
+// plane's memory may have gone back with it, and then only edges know. It may be used by
+// many goroutines.
 type edgeWait struct {
 	enough chan struct{} // closed when keys may be issued
 
@@ -36,8 +36,9 @@ func newEdgeWait(known []controlplane.EdgeProgress) *edgeWait {
 	return w
 }
 
-// heard notes that an edge has connected. One that has told its position is enough;
-// others, such as one with a new disk, are enough when no other edge is known.
+// heard notes that an edge has connected. An edge that has told its position ends the
+// wait. Edges without a position, for example with a new disk, end it once all known
+// edges have connected.
 func (w *edgeWait) heard(node string, told bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

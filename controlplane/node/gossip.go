@@ -57,7 +57,7 @@ func (g *gossiper) leave() error {
 	return nil
 }
 
-// hints returns what gossip knows of edges, for the fleet view.
+// hints returns the edges that gossip knows, for the fleet view.
 func (g *gossiper) hints() []fleet.FleetHint {
 	if g == nil {
 		return nil

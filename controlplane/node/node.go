@@ -141,8 +141,8 @@ func (c *control) open(ctx context.Context) (err error) {
 	return c.connect(ctx)
 }
 
-// joinCluster agrees with the database on what is fixed per cluster, and makes the
-// ranges of the configured regions.
+// joinCluster agrees with the database on the settings that are fixed per cluster, and
+// makes the ranges of the configured regions.
 func (c *control) joinCluster(ctx context.Context) error {
 	space, err := keyrange.NewSpace(c.cfg.CodeLength, prefixLength)
 	if err != nil {
@@ -361,8 +361,8 @@ func (c *control) ownHost() string {
 	return strings.ToLower(u.Hostname())
 }
 
-// hear compares what an edge has seen of the changelog with PostgreSQL, which may have
-// lost a part of it. An edge that has seen a newer epoch is refused.
+// hear compares an edge's testimony about the changelog with PostgreSQL, which may have
+// lost a part of the changelog. It refuses an edge that has seen a newer epoch.
 func (c *control) hear(ctx context.Context, node string, said *replication.Testimony) error {
 	if said == nil {
 		c.edges.heard(node, false)

@@ -20,9 +20,9 @@ import (
 )
 
 // ownReplica is a control plane's own copy of the links, which follows the changelog as
-// an edge does. It testifies on another disk what PostgreSQL held, and serves snapshots
-// to edges at hardly any cost to PostgreSQL. The control plane continues without it if it
-// fails.
+// an edge does. It is evidence, on another disk, of the changes that PostgreSQL held, and
+// serves snapshots to edges at hardly any cost to PostgreSQL. If it fails, the control
+// plane continues without it.
 type ownReplica struct {
 	db       *replica.DB
 	trust    *replication.Trust
@@ -59,7 +59,7 @@ func openOwnReplica(
 	return r, nil
 }
 
-// close closes the copy. Nothing may use it any more.
+// close closes the copy, which must not be used afterwards.
 func (r *ownReplica) close() error { return errors.Join(r.trust.Save(), r.db.Close()) }
 
 // run follows stream until ctx ends.
@@ -116,17 +116,17 @@ type origin interface {
 	replication.Counter
 }
 
-// changelog is the source of the stream: PostgreSQL, and the own replica for snapshots
-// while that is where PostgreSQL is.
+// changelog is the source of the stream: PostgreSQL, and for snapshots the own replica
+// while it is at PostgreSQL's position.
 type changelog struct {
 	origin
 	own  *ownReplica   // nil: there is none
 	wait time.Duration // until own has reached PostgreSQL's head
 }
 
-// ownServes reports whether slots may come from the own replica. It waits until that has
-// all that PostgreSQL had committed before, because a follower refuses slots from before
-// a head that it was sent.
+// ownServes reports whether slots may come from the own replica. It waits until the
+// replica has every change that PostgreSQL had committed before the call, because a
+// follower refuses slots that are older than a head that it was sent.
 func (c *changelog) ownServes(ctx context.Context) bool {
 	if c.own == nil || !c.own.current() {
 		return false

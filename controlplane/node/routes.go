@@ -62,7 +62,7 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 		api.PathEdgeBlocks:       edgesOnly(httpapi.EdgeBlocks(core.Blocks, c.log).ServeHTTP),
 		api.PathEdgeCertificates: edgesOnly(httpapi.EdgeCertificates(c.certificates, c.log).ServeHTTP),
 	}
-	// Not a ServeMux, which would redirect paths that are not clean: the API judges those
+	// A ServeMux would redirect paths that are not clean, but the API judges such paths
 	// itself.
 	return requestid.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, edge := edges[r.URL.Path]
@@ -81,8 +81,8 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 }
 
 // ownClicks refuses the clicks of another cluster's links, which would be counted as
-// clicks of unknown links, and those that a newer primary has to count. The edge keeps
-// them, and asks another control plane.
+// clicks of unknown links, and clicks that a newer primary has to count. The edge keeps
+// the refused clicks, and asks another control plane.
 func (c *control) ownClicks(next http.Handler) http.HandlerFunc {
 	own := hex.EncodeToString(c.cluster[:])
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -63,7 +63,7 @@ func (t *apiTLS) shows(name string) bool {
 // maxNames bounds the names of a certificate that are looked at.
 const maxNames = 1000
 
-// Close keeps open what connections need.
+// Close stops the upkeep of the certificates. Open connections continue.
 func (t *apiTLS) Close() error {
 	if t == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 type Likeness struct {
 	Host  string // as people see it
 	Label string // the suspicious part
-	Looks string // an ASCII text that it looks like; "" for one that only mixes scripts
+	Looks string // an ASCII text that it looks like; "" for a name that only mixes scripts
 }
 
 // LooksLikeAnother checks the internationalised parts of a Location's host by UTS #39. It

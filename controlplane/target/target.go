@@ -59,7 +59,7 @@ type Target struct {
 	Host string
 }
 
-// Check checks a URL. The error is a *waypost.Error whose message names the fault in one
+// Check checks a URL. The error is a *waypost.Error. Its message names the fault in one
 // sentence: EMalformed for text that is no http or https URL, or that readers understand
 // differently; EInvalid for a URL that must not be a target; ETooLarge for one that is
 // too long. Messages quote only a little of the URL, and no control characters.
@@ -129,8 +129,9 @@ func privateName(name string) bool {
 
 var privateTops = []string{"corp", "home", "internal", "intranet", "invalid", "lan", "private", "test"}
 
-// locate returns the Location of a URL whose host is original[start:end]: the host as
-// written, and the rest escaped. It allocates only when they differ.
+// locate returns the Location of a URL. It replaces the host, original[start:end], by
+// written, and escapes the rest. It allocates only when the Location differs from the
+// original.
 func locate(original string, start, end int, written string) string {
 	extra := 0
 	for i := end; i < len(original); i++ {
@@ -164,10 +165,10 @@ func locate(original string, start, end int, written string) string {
 func escaped(c byte) bool { return c == ' ' || c >= utf8.RuneSelf }
 
 // Normal returns the form by which two targets count as the same one: scheme and host in
-// lower case, without the scheme's own port, without slashes at the end of the path,
-// query parameters in the order of their names, without those that only track visitors.
-// Everything else is as in Location: a browser may be shown another page for it, and so
-// the order of parameters of one name stays, and the fragment.
+// lower case, without the scheme's own port, without slashes at the end of the path, with
+// the query parameters sorted by name and without trackers. Everything else is as in
+// Location, because a difference may lead a browser to another page; so the fragment
+// stays, and the order of parameters with the same name.
 //
 // It is for comparison alone: no visitor is redirected to it. The normal form of a normal
 // form is itself.
@@ -240,7 +241,7 @@ func nameOf(parameter string) string {
 }
 
 // trackers holds the parameters that only report where a visitor came from, as their
-// vendors document. Those of campaigns (utm_ and similar) are known by their beginning.
+// vendors document. Campaign parameters (utm_ and similar) are known by their beginning.
 var trackers = map[string]bool{
 	"_ga": true, "_gl": true, "_hsenc": true, "_hsmi": true, "_openstat": true, "dclid": true, "epik": true,
 	"fb_action_ids": true, "fb_action_types": true, "fb_source": true, "fbclid": true, "gad_source": true,
