@@ -30,7 +30,7 @@ func TestCreateAnswersTheWholeLink(t *testing.T) {
 	require.Equal(t, "1-07000000000000000000000000000000-1-000000000000002a", res.Header.Get("Waypost-Position"))
 	require.JSONEq(t, `{
 		"id": "1", "short_code": "My-Code", "short_url": "https://wp.example/My-Code",
-		"original_url": "https://example.com/?a=1&b=<2>#é", "redirect_status": 308, "forward_query": true, "forward_path": false, "title": "T", "description": "D",
+		"original_url": "https://example.com/?a=1&b=<2>#é", "redirect_status": 308, "forward_query": true, "forward_path": false, "title": "T", "description": "D", "notes": "",
 		"tags": ["x", "y"], "metadata": {"k": [1, {"n": null}], "big": 12345678901234567890}, "created_by": "me",
 		"active": true, "domain": "wp.example", "click_count": 0, "last_accessed_at": null, "created_at": "2026-03-04T04:06:07.000008Z",
 		"updated_at": "2026-03-04T04:06:07.000008Z", "expires_at": "2026-03-04T06:06:07.000008Z"
