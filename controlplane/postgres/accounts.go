@@ -158,14 +158,14 @@ func invite(ctx context.Context, tx pgx.Tx, user int64, i controlplane.StoredInv
 	return err
 }
 
-// InviteAccount implements controlplane.SessionStore.
+// InviteAccount implements controlplane.AccountStore.
 func (db *AccessStore) InviteAccount(
 	ctx context.Context, by controlplane.Actor, user int64, i controlplane.StoredInvitation,
 ) (controlplane.AccountInfo, error) {
 	return db.changeAny(ctx, by, user, "users.invite", func(tx pgx.Tx, _ map[string]any) error { return invite(ctx, tx, user, i) })
 }
 
-// InviteMember implements controlplane.SessionStore.
+// InviteMember implements controlplane.MemberStore.
 func (db *AccessStore) InviteMember(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, i controlplane.StoredInvitation, anyAccount bool,
 ) (m controlplane.Member, err error) {

@@ -117,7 +117,8 @@ func keyMadeBy(
 	return k, true, err
 }
 
-// checkKeyCount says EConflict when there can be no further key.
+// checkKeyCount fails with EConflict if the workspace or the owner may have no further
+// key.
 func checkKeyCount(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, owner int64) error {
 	var all, own int
 	err := tx.QueryRow(ctx, `
@@ -161,8 +162,8 @@ func keyOf(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, id int64) (co
 	return pgx.CollectExactlyOneRow(rows, scanKey)
 }
 
-// liveKey is which keys an actor may rotate and revoke: $1 workspace, $2 id, $3 owner or
-// 0.
+// liveKey returns the condition on a key that an actor may rotate and revoke: $1 is the
+// workspace, $2 the id, $3 the owner or 0.
 func liveKey() string {
 	return scoped.OfWorkspace("workspace_id", "$1") + ` AND id = $2 AND ($3 = 0 OR created_by = $3) AND revoked_at IS NULL`
 }

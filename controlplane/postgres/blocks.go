@@ -36,7 +36,7 @@ const (
 		       count(*), coalesce(bool_or(host = $1 AND code = $2), false)
 		FROM link_block`
 
-	// The workspace of the link that has an address, or had it.
+	// selectBlocked reads the workspace of the link that has, or had, an address.
 	selectBlocked = `
 		SELECT l.workspace_id FROM link l JOIN domain d ON d.id = l.domain_id
 		WHERE l.code = $2 AND (d.host = $1 AND d.id <> 1 OR $1 = '' AND d.id = 1)`

@@ -115,8 +115,8 @@ func (db *Changelog) Read(ctx context.Context, after waypost.Position, maxRecord
 	return b, err
 }
 
-// wholeTransactions drops the last transaction, which may be cut; when it is the
-// only one it is read whole, if it is not too large.
+// wholeTransactions drops the last transaction, which may be cut. If it is the only one,
+// wholeTransactions reads all of it, unless it is too large.
 func (db *Changelog) wholeTransactions(ctx context.Context, rows *changelogRows) error {
 	last := rows.all[len(rows.all)-1].seq
 	i := len(rows.all)
@@ -243,7 +243,7 @@ func encode(dst []byte, r *waypost.Record) []byte {
 	return replication.AppendRecord(dst, &poison)
 }
 
-// selectRecords is every replicated row as its record, for the slots $1 to $2.
+// selectRecords selects every replicated row as its record, for the slots $1 to $2.
 const selectRecords = `
 SELECT 1, domain_id, code, link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path, exhausted), expires_at,
        link_payload(location, original_url, deleted_at), rev_epoch, rev_seq, stamp, link_programme(programme, deleted_at)
@@ -303,7 +303,7 @@ func (c *copiedRecords) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// checkComplete says whether everything came.
+// checkComplete returns an error if the stream broke off.
 func (c *copiedRecords) checkComplete() error {
 	if !c.ended || len(c.rest) > 0 {
 		return errCopy
@@ -357,7 +357,7 @@ func (c *copiedRecords) next(b []byte) (n int, err error) {
 	return n, err
 }
 
-// sendRow makes a row a record and hands it on.
+// sendRow converts a row into a record and passes it to visit.
 func (c *copiedRecords) sendRow(row *[copyFields][]byte) error {
 	var ints [copyFields]int64
 	for i, field := range row {

@@ -105,13 +105,14 @@ func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
 	return db.openEpoch(ctx, conn, own.Epoch.Ordinal, reason, seen)
 }
 
-// longestSilence bounds the time without any control plane after which one without a
-// high-water mark takes the database for an old copy.
+// longestSilence is the time without any control plane after which a control plane
+// without a high-water mark takes the database for an old copy.
 const longestSilence = 10 * time.Minute
 
 // unremembered reports whether keys may have been issued that no process remembers: this
-// process should have a high-water mark and has none, and no other was there recently. A
-// copy of the files has the identity of PostgreSQL, so no other check detects it.
+// process should have a high-water mark and lacks it, and no other control plane was
+// there recently. A copy of the files has the identity of PostgreSQL, so no other check
+// detects it.
 func (db *History) unremembered(ctx context.Context, conn *pgx.Conn, seen sight) (silent bool, err error) {
 	if db.cfg.Memory == nil || seen.cluster != "" || seen.epoch != 0 {
 		return false, nil
@@ -291,9 +292,10 @@ func (db *History) Superseded(head waypost.Position) error {
 	return nil
 }
 
-// Outdated returns the error for an edge that has seen an epoch, EUnavailable, when a
-// newer primary has to take its clicks: it or another follower has seen a newer epoch
-// than PostgreSQL's. An edge of an older epoch has not followed yet, and may send them.
+// Outdated returns EUnavailable for an edge that has seen an epoch, if a newer primary
+// has to take its clicks, because the edge or another follower has seen a newer epoch
+// than PostgreSQL's. An edge of an older epoch has not followed yet, and may send its
+// clicks.
 func (db *History) Outdated(ctx context.Context, seen waypost.Epoch) error {
 	own := db.pool.highWater.current().position.Epoch
 	if beyond(seen, own) { // which another control plane may have opened a moment ago

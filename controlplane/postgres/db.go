@@ -37,15 +37,15 @@ type Config struct {
 	// URL may set connect_timeout, statement_timeout, lock_timeout and
 	// idle_in_transaction_session_timeout.
 	URL      string
-	MaxConns int32 // default 20, of which requests of one workspace have at most half
+	MaxConns int32 // default 20; requests of one workspace take at most half
 	// PeakRate is an upper bound of the keys that the cluster issues in a second. A new
 	// epoch skips the keys that may have been issued while no process was watching.
 	PeakRate float64 // default 10,000, or less in a small key space
 	// Memory keeps one small document on disk. Save is durable, and all or nothing, when it
 	// returns; Load returns nil if nothing was ever saved.
 	Memory Memory
-	// Secret is the cluster's. A database that was set up with another one is refused before
-	// anything in it changes. nil: it is not compared.
+	// Secret is the cluster's. Open refuses a database that was set up with another
+	// secret before it changes anything. nil: Open does not compare.
 	Secret *[32]byte
 	// ReadOnly is for commands, which have no high-water mark: it opens no epoch.
 	ReadOnly bool

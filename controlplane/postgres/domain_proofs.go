@@ -75,8 +75,8 @@ func (db *DomainStore) DueProofs(ctx context.Context, age time.Duration, limit i
 	return due, err
 }
 
-// NoteProof implements controlplane.DomainStore. It has the scope operator, because
-// DNS decides, and a domain of another workspace may change as well.
+// NoteProof implements controlplane.DomainStore. It takes the scope operator, because DNS
+// decides, and a domain of another workspace may change as well.
 func (db *DomainStore) NoteProof(
 	ctx context.Context, by controlplane.Actor, id waypost.DomainID, found []string,
 ) (d controlplane.OwnedDomain, p waypost.Position, err error) {
@@ -119,9 +119,8 @@ func (db *DomainStore) NoteProof(
 	return d, p, err
 }
 
-// serve makes a domain the one of its host. A domain of another workspace that has the
-// host loses it if its own record is not among those found; found is nil when DNS was
-// not asked.
+// serve sets the host of a domain. A domain of another workspace that has the host loses
+// it if its own record is not among the found ones; found is nil when DNS was not asked.
 func (db *DomainStore) serve(ctx context.Context, tx pgx.Tx, by controlplane.Actor, d *controlplane.OwnedDomain, found []string) error {
 	rows, err := tx.Query(ctx, `SELECT `+ownedColumns+ownedDomains+`AND d.host = $1 AND d.id <> $2`, d.Host, d.ID)
 	if err != nil {

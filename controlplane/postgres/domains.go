@@ -163,7 +163,7 @@ func (db *DomainStore) CreateDomain(
 			return waypost.Errorf(waypost.EConflict, "a workspace has at most %d domains", controlplane.MaxDomains)
 		}
 		inUse := waypost.Errorf(waypost.EConflict, "the host is in use")
-		if taken { // of those that the scope shows: all, or the workspace's own and the shared ones
+		if taken { // the scope shows all domains, or the workspace's own and the shared ones
 			return inUse
 		}
 		if err := tx.QueryRow(ctx, `
@@ -249,7 +249,7 @@ func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error)
 	if err := tx.QueryRow(ctx, used, args...).Scan(&is); err != nil {
 		return false, err
 	}
-	if is && r.force { // some came meanwhile
+	if is && r.force { // some links came since
 		r.after, r.swept = "", false
 		return false, nil
 	}
@@ -289,8 +289,8 @@ func (r *retirement) retire(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// sweep deletes the links among the next codes, the gone ones counted: looking for those
-// that live from the beginning would pass ever more that are gone.
+// sweep deletes the live links among the next codes, and counts the tombstones too,
+// because a search for live links from the beginning would pass more and more tombstones.
 func (r *retirement) sweep(ctx context.Context, tx pgx.Tx) error {
 	var last *string
 	var seen int

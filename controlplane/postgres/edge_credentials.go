@@ -103,7 +103,7 @@ func (db *FleetStore) NoteNodesSeen(ctx context.Context, seen map[int64]time.Tim
 	for id, t := range seen {
 		ids, at = append(ids, id), append(at, t)
 	}
-	// Several instances must not wait for one another in a circle.
+	// Take rows in one order, so that several instances do not deadlock.
 	_, err := db.pool.ExecIn(ctx, scoped.Operator, `
 		WITH s AS (SELECT * FROM unnest($1::bigint[], $2::timestamptz[]) AS s (id, at)),
 		     l AS (SELECT c.id FROM node_credential c JOIN s USING (id) ORDER BY c.id FOR NO KEY UPDATE OF c)
@@ -116,7 +116,8 @@ func (db *FleetStore) RevokeNode(ctx context.Context, by controlplane.Actor, nod
 	return db.pool.Within(ctx, scoped.Operator, "revoke the credential of an edge", func(tx pgx.Tx) error {
 		var known bool
 		var revoked, tokens int
-		// An enrolment of that name that is under way is waited for, and then seen.
+		// Wait for an enrolment of that name that is under way, so that its credential is
+		// seen.
 		if err := lockNode(ctx, tx, node); err != nil {
 			return err
 		}
@@ -211,7 +212,7 @@ func lockNode(ctx context.Context, tx pgx.Tx, node string) error {
 	return err
 }
 
-// suits says why a token is not good for a node.
+// suits returns an error if a token is not valid for a node.
 func (e *enrolment) suits(n *fleet.EnrolNode) error {
 	switch {
 	case e.expired:

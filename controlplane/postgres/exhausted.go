@@ -66,8 +66,8 @@ func (db *BudgetStore) MarkAllExhausted(ctx context.Context) error {
 	return nil
 }
 
-// markExhausted marks links that are still so. The owner's version of a link stays the
-// same, as when a programme is compiled again.
+// markExhausted judges the links again, and marks them. The owner's version of a link
+// stays the same, as when a programme is compiled again.
 func (db *BudgetStore) markExhausted(ctx context.Context, ids []int64) error {
 	for some := range slices.Chunk(ids, exhaustedAtOnce) {
 		err := db.pool.change(ctx, "end click budgets", func(tx pgx.Tx, _ uint32) error {

@@ -202,7 +202,7 @@ func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, nod
 		if err := tx.QueryRow(ctx, heardOf, node, silent).Scan(&known, &heard, &left, &pending); err != nil {
 			return err
 		}
-		var ended bool // budgets, because PostgreSQL may have forgotten what it was granted
+		var ended bool // whether budgets ended, because PostgreSQL may have forgotten the edge's grants
 		if !heard {    // its clicks of budgets count as spent
 			if err := tx.QueryRow(ctx, `SELECT budget_give_up($1)`, node).Scan(&ended); err != nil {
 				return err
@@ -240,8 +240,8 @@ const notRevoked = `
 	NOT EXISTS (SELECT FROM node_credential c WHERE c.node = p.node
 		HAVING count(*) > 0 AND bool_and(c.revoked_at IS NOT NULL) AND max(c.revoked_at) > p.heard - interval '1 minute')`
 
-// selectProgress has those, too, that have sent clicks and told nothing of themselves, as
-// edges of earlier versions.
+// selectProgress also has edges that have sent clicks and no report, like edges of
+// earlier versions.
 const selectProgress = `
 SELECT * FROM (
 SELECT node, region, complete_until, coalesce(pending, -1), has_left, extract(epoch FROM now() - reported_at), reported_at AS heard

@@ -27,8 +27,8 @@ func (p *pool) change(ctx context.Context, doing string, f func(tx pgx.Tx, epoch
 	return err
 }
 
-// changeIn does the same in a scope and returns the position. If f acts for a tenant in
-// the scope operator, it enters the tenant's.
+// changeIn is change in a scope, and returns the position. If f acts for a tenant in the
+// scope operator, f enters the tenant's scope.
 func (p *pool) changeIn(
 	ctx context.Context, s scoped.Scope, doing string, f func(tx pgx.Tx, epoch uint32) error,
 ) (waypost.Position, error) {

@@ -18,8 +18,7 @@ const (
 	// deadAfter is the silence after which a control plane's leases are burned. If it is
 	// still alive, it leases others, and writes with its old keys are refused.
 	deadAfter = time.Minute
-	// roundTimeout bounds a round, so that a connection on which nothing comes any
-	// more does not end the rounds.
+	// roundTimeout bounds a round, so that a dead connection does not end the rounds.
 	roundTimeout = 5 * time.Second
 )
 
@@ -57,16 +56,17 @@ func (db *KeyRangeStore) SendHeartbeats(ctx context.Context, p Heartbeat) {
 // database clock that runs as fast as this process's own.
 type attendance struct {
 	start time.Time
-	since time.Time     // of the first of the rounds that have all succeeded
-	ahead time.Duration // how far the database's clock was ahead of the own in the last of them
+	since time.Time     // first round of the unbroken series
+	ahead time.Duration // lead of the database's clock over this process's in the last round
 }
 
-// clockJump is by how much the database's clock may be off between two rounds.
+// clockJump bounds the change of that lead between two rounds.
 const clockJump = deadAfter / 4
 
 func (a *attendance) interrupted() { a.since = time.Time{} }
 
-// round notes a success, and when it was by the own clock and by the database's.
+// round notes a success with its times by this process's clock and by the database's. It
+// returns the length of the unbroken series.
 func (a *attendance) round(now, theirs time.Time) time.Duration {
 	ahead := theirs.Sub(a.start) - now.Sub(a.start) // the latter does not follow the wall clock
 	if a.since.IsZero() || (ahead-a.ahead).Abs() > clockJump {

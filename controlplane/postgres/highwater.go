@@ -40,11 +40,11 @@ type rememberedRange struct {
 type sight struct {
 	cluster  string // "" until it is known
 	position waypost.Position
-	at       float64 // of the last whole look, seconds since 1970 by PostgreSQL's clock; 0: there was none in the epoch
+	at       float64 // of the last whole look in the epoch, seconds since 1970 by PostgreSQL's clock; or 0
 	keys     []rememberedRange
 	epoch    uint32 // that the keys were seen in
 
-	superseding waypost.Epoch // the newest that a follower has seen, and PostgreSQL did not have; zero: none
+	superseding waypost.Epoch // the newest epoch that a follower has seen, and PostgreSQL did not have; or zero
 }
 
 func (s *sight) revision() waypost.Revision { return s.position.Revision() }
@@ -73,8 +73,8 @@ func beyond(seen, own waypost.Epoch) bool {
 	return seen.Ordinal > own.Ordinal || seen.Ordinal == own.Ordinal && seen.ID != own.ID
 }
 
-// foreign reports whether the keys were seen in an epoch before this one, which does not
-// know of them yet.
+// foreign reports whether the keys were seen in an epoch before the given one, which does
+// not know of the keys yet.
 func (s *sight) foreign(epoch uint32) bool { return s.epoch != 0 && epoch > s.epoch }
 
 func (s *sight) ranges() []byte {
@@ -108,8 +108,8 @@ type highWaterMark struct {
 	seen sight
 }
 
-// savedAtLeast is the interval at which even an unchanged document is written, for its
-// time.
+// savedAtLeast is the interval after which even an unchanged document is written, to
+// renew its time.
 const savedAtLeast = 30 * time.Second
 
 // document is the form of a sight on disk.
@@ -245,7 +245,7 @@ func (m *highWaterMark) leased(r rememberedRange, epoch uint32) error {
 	m.mu.Lock()
 	if m.seen.epoch != 0 && m.seen.epoch != epoch {
 		m.mu.Unlock()
-		return nil // Watch has to tell the new epoch first, and learns of the block then
+		return nil // Watch has to inform the new epoch first, and then learns of the block
 	}
 	m.seen.epoch = epoch
 	keys := make([]rememberedRange, 0, len(m.seen.keys)+1) // others may hold the old slice

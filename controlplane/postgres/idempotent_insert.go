@@ -48,7 +48,7 @@ func (db *LinkStore) insertWithLook(
 		return look.storeResponses(ctx, tx, at.position())
 	})
 	if err != nil {
-		for i := range links { // somebody may try again with what was wished for
+		for i := range links { // restore the links as the caller passed them, for another try
 			*links[i].Link = wished[i]
 		}
 		return nil, waypost.Position{}, scoped.Classify("insert links", err)
@@ -93,7 +93,7 @@ func newLook(links []controlplane.Insertion) *precheck {
 	return k
 }
 
-// queue asks for answers that were given, and for live links of targets.
+// queue asks for earlier answers, and for live links of targets.
 func (k *precheck) queue(b *pgx.Batch) {
 	if len(k.records) > 0 {
 		var workspaces []int64
@@ -121,9 +121,9 @@ func (k *precheck) queue(b *pgx.Batch) {
 	}
 }
 
-// selectDuplicates finds the live links that are the ones of targets, which are of the
-// workspaces that the parameters name. Clicks that are not folded yet are left out,
-// because to look for them takes as long as many wait, and all writes would wait as well.
+// selectDuplicates finds the live links for targets in the workspaces that the parameters
+// name. It leaves out clicks that are not folded yet: a look for them takes longer the
+// more of them there are, and all writes would wait for it.
 var selectDuplicates = `
 SELECT l.*, t.target FROM link_duplicates($1, $2, $3) t
 JOIN LATERAL (` + selectLive + ` AND l.id = t.link_id) l ON true`
@@ -168,7 +168,7 @@ func (k *precheck) resolve() {
 				continue
 			}
 			if first, ok := k.first[key]; ok && !k.links[first].Disabled {
-				k.placed[i] = controlplane.Found // the first one's, once that is there
+				k.placed[i] = controlplane.Found // the link of the first insertion, once it is there
 				continue
 			}
 			k.first[key] = i
@@ -177,7 +177,7 @@ func (k *precheck) resolve() {
 	}
 }
 
-// insert writes the links that are left, and which of them are the ones of their targets.
+// insert writes the remaining links, and notes which link each target has.
 func (k *precheck) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
 	if len(k.rest) == 0 {
 		return nil

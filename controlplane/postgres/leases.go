@@ -38,7 +38,7 @@ func (db *KeyRangeStore) TakeLease(
 		return l, err
 	}
 	if seen := db.pool.highWater.current(); seen.foreign(l.Epoch) {
-		if err := db.history.WatchOnce(ctx); err != nil { // the new epoch has to hear of the old one's keys first
+		if err := db.history.WatchOnce(ctx); err != nil { // the new epoch must learn of the old epoch's keys first
 			if err := db.ReturnLease(ctx, l, l.Lo); err != nil { // or every attempt would cost a lease
 				db.pool.Log.Warn("cannot return a lease that cannot be used yet", "error", err)
 			}
@@ -46,13 +46,13 @@ func (db *KeyRangeStore) TakeLease(
 		}
 	}
 	err = db.pool.highWater.leased(rememberedRange{Prefix: l.Prefix, Region: string(region), Lo: l.Lo, Hi: l.Hi, Next: l.Hi}, l.Epoch)
-	if err != nil { // the database remembers, which is what counts until it is lost
+	if err != nil { // the database remembers it, which is enough until the database is lost
 		db.pool.Log.Error("cannot remember a lease on this machine", "error", err)
 	}
 	return l, nil
 }
 
-// leaseKeys finds a block for a node, and sees to it that the region does not run dry.
+// leaseKeys finds a block for a node, and replenishes the region if it is low.
 func (db *KeyRangeStore) leaseKeys(
 	ctx context.Context, tx pgx.Tx, region waypost.Region, node string, size int64, epoch uint32,
 ) (l controlplane.Lease, err error) {
@@ -173,7 +173,7 @@ func (db *KeyRangeStore) ReturnLease(ctx context.Context, l controlplane.Lease, 
 		var lo int64
 		err := tx.QueryRow(ctx, `SELECT lo FROM key_lease WHERE id = $1 AND state = 'held' AND hi = $2 FOR UPDATE`, l.ID, l.Hi).Scan(&lo)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return nil // burned meanwhile
+			return nil // burned since
 		}
 		if err != nil {
 			return err

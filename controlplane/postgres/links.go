@@ -47,8 +47,8 @@ func (db *LinkStore) UpdateLink(
 	nameActor(&b, by)
 	b.Queue(selectBegin, 0).QueryRow(head.scan)
 	if dedupe != nil {
-		// Another text may have the same Location, which the trigger would take for one that
-		// was left behind: so the old one goes first.
+		// Another text may have the same Location, and the trigger would take it for a
+		// leftover. So the old one is cleared first.
 		b.Queue(`UPDATE link SET original_url = location, location = NULL WHERE location = $6 AND original_url <> $7
 			AND `+ofVersion, append(version, l.Location, l.OriginalURL)...)
 	}
@@ -67,7 +67,7 @@ func (db *LinkStore) UpdateLink(
 		return err
 	})
 	if dedupe != nil {
-		// Another link may be the one of the new target; then it stays that.
+		// Another link may be noted for the new target; then it stays noted.
 		b.Queue(`
 			WITH was AS (
 				DELETE FROM link_dedupe d USING link l
@@ -151,8 +151,8 @@ func (db *LinkStore) Link(ctx context.Context, ws waypost.WorkspaceID, domain wa
 	return l, scoped.Classify("read a link", err)
 }
 
-// DeleteLink implements controlplane.LinkStore. A link that is not there is told
-// without a turn at the head of the changelog.
+// DeleteLink implements controlplane.LinkStore. It reports a missing link without a turn
+// at the head of the changelog.
 func (db *LinkStore) DeleteLink(
 	ctx context.Context, by controlplane.Actor, domain waypost.DomainID, code waypost.Code,
 ) (waypost.Position, error) {

@@ -237,8 +237,8 @@ func changeAccount(ctx context.Context, tx pgx.Tx, m *controlplane.Member, ws wa
 	return governed, updateAccount(ctx, tx, m.UserID, c, detail)
 }
 
-// lookAfter says EForbidden to who may not change a member's account, and otherwise sees
-// to it that the transaction can.
+// lookAfter fails with EForbidden if the actor may not change a member's account.
+// Otherwise it enters the scope that the change needs.
 func lookAfter(ctx context.Context, tx pgx.Tx, m *controlplane.Member, anyAccount bool) error {
 	switch {
 	case m.Own:

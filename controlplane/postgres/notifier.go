@@ -25,8 +25,8 @@ const (
 	// process's own followers. Followers of a busy changelog poll as often.
 	hintGap = 10 * time.Millisecond
 	// hintPresence is the interval of messages while there are no commits, by which dead
-	// connections are noticed. A control plane that was silent for three times as long is
-	// gone, and one that is alone sends no hints of commits.
+	// connections are noticed. A control plane that was silent for three times as long
+	// counts as gone, and the only control plane sends no hints of commits.
 	hintPresence = 30 * time.Second
 	// hintLife is the life of a connection, as of those in the pool, because the URL may
 	// lead to another server by then.
@@ -40,8 +40,9 @@ var errPooler = errors.New("between here and PostgreSQL is a pooler, which may l
 
 // Notify carries hints between control planes until ctx ends: commits of this process
 // wake the followers of the others, and theirs wake the followers of this one. It has a
-// connection of its own. No writer's transaction notifies, because all that do wait for
-// one lock of the whole server. Hints may be lost: followers poll as well.
+// connection of its own. No writer's transaction notifies, because transactions that
+// notify wait for one lock of the whole server. Hints may be lost: followers poll as
+// well.
 func (db *Notifier) Notify(ctx context.Context) {
 	failures := 0
 	for ctx.Err() == nil {
@@ -181,7 +182,7 @@ func (l *listener) hint() {
 
 // say notifies all others that the head may have moved.
 func (l *listener) say(ctx context.Context, word string) error {
-	told := l.news.takeHints() // before the word, so that what is committed meanwhile gets another
+	told := l.news.takeHints() // before the message, so that a later commit gets another message
 	if err := l.exec(ctx, `NOTIFY `+hintChannel+`, '`+word+`'`); err != nil {
 		if told {
 			l.news.addHint()
@@ -204,7 +205,7 @@ func (l *listener) exec(ctx context.Context, sql string) error {
 type unsentHints struct {
 	mu        sync.Mutex
 	some      bool
-	interrupt context.CancelFunc // of who waits for some
+	interrupt context.CancelFunc // of the goroutine that waits for one
 }
 
 func (n *unsentHints) addHint() {

@@ -16,8 +16,8 @@ import (
 	"waypost/keyrange"
 )
 
-// ChangeRanges implements controlplane.RangeStore. Creates wait for it as long as
-// for any other commit. A dry run does everything and takes it back.
+// ChangeRanges implements controlplane.RangeStore. Creates wait for it as long as for any
+// other commit. A dry run does everything and rolls it back.
 func (db *KeyRangeStore) ChangeRanges(ctx context.Context, c controlplane.RangeChange) ([]controlplane.StepDone, error) {
 	var done []controlplane.StepDone
 	for _, step := range c.Steps {
@@ -74,7 +74,7 @@ func (db *KeyRangeStore) ChangeRanges(ctx context.Context, c controlplane.RangeC
 	return done, nil
 }
 
-// errDryRun takes a transaction back that was only tried.
+// errDryRun rolls back the transaction of a dry run.
 var errDryRun = waypost.Errorf(waypost.EInternal, "a dry run")
 
 // named says which of several steps could not be done.

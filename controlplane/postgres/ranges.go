@@ -24,7 +24,7 @@ func (db *KeyRangeStore) KeySpace(ctx context.Context) (controlplane.KeySpace, e
 	return space, scoped.Classify("read the key ranges", err)
 }
 
-// keySpace reads all that is known of the keys within a transaction.
+// keySpace reads the whole state of the keys within a transaction.
 func keySpace(ctx context.Context, tx pgx.Tx) (s controlplane.KeySpace, err error) {
 	var since *time.Time
 	var codeLength, prefixLength int

@@ -14,7 +14,7 @@ const (
 	keptEdgeOrders = 50                 // of an edge
 )
 
-// retained names rows that go with time.
+// retained describes rows that are deleted after a time.
 type retained struct {
 	table string
 	age   time.Duration // 0: see until

@@ -18,8 +18,8 @@ type SaltStore struct {
 	retention time.Duration
 }
 
-// saltDays is for how many days there are salts ahead, today's among them: an edge
-// that is cut off for two days goes on telling visitors apart.
+// saltDays is the number of days with a salt, from today on. An edge that is cut off for
+// two days goes on telling visitors apart.
 const saltDays = 3
 
 // selectSaltsDue counts the missing salts, and the salts of days that have been over for

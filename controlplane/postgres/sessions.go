@@ -117,8 +117,8 @@ func (db *AccessStore) Session(ctx context.Context, hash [32]byte) (controlplane
 	return s, found, scoped.Classify("look up a session", err)
 }
 
-// Unclaimed reports whether no caller can be let in: there is neither an administrator
-// nor a valid API key.
+// Unclaimed reports whether the installation has neither an administrator nor a valid API
+// key, so that no caller can sign in.
 func (db *AccessStore) Unclaimed(ctx context.Context) (unclaimed bool, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT NOT EXISTS (SELECT FROM membership WHERE role = 'admin') AND NOT EXISTS (SELECT FROM api_key WHERE revoked_at IS NULL)`,

@@ -12,8 +12,9 @@ import (
 	"waypost/controlplane/postgres/scoped"
 )
 
-// linkHolds is true of a sign-in link l of the account u unless it has expired, or ended
-// as sessions do, because the account got another password or was disabled.
+// linkHolds is the condition that a sign-in link l of the account u is valid: it has not
+// expired, and has not ended as sessions do, because the account got another password or
+// was disabled.
 const linkHolds = `(l.expires_at > now() AND l.created_at >= u.valid_from)`
 
 // Linked implements controlplane.SessionStore.
@@ -31,8 +32,8 @@ type SignInLink struct {
 	For   time.Duration // for which it is valid
 }
 
-// CreateSignInLink stores a sign-in link of an account: ENotFound when the address has no
-// account that may sign in.
+// CreateSignInLink stores a sign-in link of an account. It fails with ENotFound if the
+// address has no account that may sign in.
 func (db *SignInStore) CreateSignInLink(ctx context.Context, n SignInLink) error {
 	return db.access.pool.Within(ctx, scoped.Operator, "make a sign-in link", func(tx pgx.Tx) error {
 		var user int64

@@ -33,7 +33,7 @@ func (db *Changelog) Snapshot(ctx context.Context, first, last uint16, visit fun
 	return head, nil
 }
 
-// readSlots reads the head, and then whatever read does as of the same moment.
+// readSlots reads the head, and then calls read as of the same moment.
 func (db *Changelog) readSlots(ctx context.Context, read func(pgx.Tx) error) (head replication.Head, err error) {
 	err = pgx.BeginTxFunc(ctx, db.pool, scoped.Stream.ReadOptions(), func(tx pgx.Tx) (err error) {
 		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = '60s'`); err != nil {
@@ -96,7 +96,7 @@ func (db *Changelog) estimate(ctx context.Context) (rows float64, err error) {
 
 // snapshotRows is the approximate number of rows of one reading of a snapshot. The rows
 // of a slot lie all over the table, so each reading goes through much of it, and fewer
-// readings take less time together. One of this size takes half a second.
+// readings take less time together. A reading of this size takes half a second.
 const snapshotRows = 300_000
 
 // SnapshotWidth implements replication.Source by the planner's estimate of the table.

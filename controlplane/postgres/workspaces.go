@@ -70,7 +70,7 @@ func (db *AccessStore) ChangeWorkspace(
 	if c.UTM == nil {
 		return w, db.pool.Within(ctx, scoped.TenantOf(ws), doing, change)
 	}
-	// Edges learn it with the domains.
+	// Edges learn the settings with the domains.
 	_, err = db.pool.changeIn(ctx, scoped.TenantOf(ws), doing, func(tx pgx.Tx, _ uint32) error {
 		if err := change(tx); err != nil {
 			return err

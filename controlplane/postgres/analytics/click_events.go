@@ -27,7 +27,7 @@ type profileColumns struct {
 	rules, variants                                          []int16
 }
 
-// addEvents does nothing unless the batch is the next one.
+// addEvents stores single clicks, unless the batch is not the next one.
 const addEvents = `
 INSERT INTO click_event (at, workspace_id, link_id, clicks, bot, country, city, device, browser, os, referrer, rule, variant)
 SELECT e.at, e.workspace_id, e.link_id, e.clicks, p.bot, p.country, p.city, p.device, p.browser, p.os, p.referrer, p.rule, p.variant
@@ -84,8 +84,8 @@ func (db *Store) eventsOf(
 	}
 	e := &clickEvents{}
 	e.names.fill(b.Profiles)
-	// Which clicks are kept follows from the batch, so that it is the same whenever the
-	// batch comes.
+	// The batch alone determines the clicks to keep, so that a batch that comes again
+	// keeps the same ones.
 	start := binary.LittleEndian.Uint64(hash[:])
 	passed := make(map[int64]uint64) // clicks of a workspace since one was kept
 	for i := range b.Links {
@@ -161,9 +161,10 @@ func (db *Store) deleteSingles(ctx context.Context, as scoped.Scope, ws waypost.
 	return gone, nil
 }
 
-// deleteSinglesOf deletes those in a table, the oldest of a link first, in steps that end
-// within a statement's time however many there are. A step ends with the time of the last
-// of the link's first clicks; each partition is read by its index, in order.
+// deleteSinglesOf deletes the single clicks in a table, the oldest of a link first, in
+// steps that each end within a statement's time. A step deletes up to the time of the
+// last of the link's first singlesAtOnce clicks; each partition is read by its index, in
+// order.
 func (db *Store) deleteSinglesOf(
 	ctx context.Context, as scoped.Scope, table string, ws waypost.WorkspaceID, links []int64,
 ) (gone int64, err error) {

@@ -165,8 +165,8 @@ type eventMonth struct {
 	Attached bool // to click_event
 }
 
-// dropEventMonth takes a month out, exports it if that is configured, and drops it. It is
-// false when somebody reads it: the next round tries again.
+// dropEventMonth takes a month out, exports it if that is configured, and drops it. It
+// returns false when a transaction reads the table: the next round tries again.
 func (db *Store) dropEventMonth(ctx context.Context, m eventMonth) (done bool, err error) {
 	table, month := pgx.Identifier{m.Name}.Sanitize(), m.Month.UTC().Format("2006-01")
 	alter := func(statements ...string) (done bool, err error) {
@@ -224,10 +224,10 @@ SELECT row_to_json(e)::text FROM (
 	FROM %s c LEFT JOIN LATERAL (SELECT domain_id, code FROM link WHERE id = c.link_id LIMIT 1) l ON true
 	WHERE c.ctid >= $1::text::tid AND c.ctid < $2::text::tid) e`
 
-// copyEvents writes a JSON object a line. It reads a table to which nothing comes any
-// more by its places on the disk, a part at a time, which is written once its transaction
-// is over: one that is as long as the export would keep every table of the database from
-// being cleaned up. The scope sees all tenants' rows.
+// copyEvents writes a JSON object a line. It reads a table that gets no more rows, in the
+// order on the disk. Each part is read in its own transaction and then written, because a
+// transaction as long as the export would keep vacuum from cleaning up every table of the
+// database. The scope sees all tenants' rows.
 func (db *Store) copyEvents(ctx context.Context, w io.Writer, table string) error {
 	var blocks int64
 	if err := db.pool.QueryRowIn(ctx, scoped.Operator, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`,

@@ -79,7 +79,7 @@ type daySum struct {
 }
 
 // partsOf judges a batch and packs it, with the utm parameters of workspaces that count
-// them. EInvalid: it cannot be counted.
+// them. It fails with EInvalid if the batch cannot be counted.
 func partsOf(b *waypost.ClickBatch, targets []target, utm map[int64]bool, now time.Time) (*clickParts, error) {
 	order := make([]int, len(targets))
 	for i := range order {
@@ -203,7 +203,7 @@ func (m *partMaker) gather(l *waypost.LinkClicks) {
 	m.rows = sums
 }
 
-// split makes a part of each day that a link's rows are of.
+// split makes a part for each day of a link's rows.
 func (m *partMaker) split(l *waypost.LinkClicks, t target) {
 	for rows := m.rows; len(rows) > 0; {
 		day := rows[0].quarter / quartersOfDay

@@ -32,9 +32,9 @@ CROSS JOIN LATERAL (SELECT id, workspace_id FROM link WHERE domain_id = s.domain
 
 // targetsOf returns the target of each of the batch's links, zero where no link has the
 // code. Most come from the cache. Only a database that was restored, or has failed over
-// to a server that was behind, uses ids again, and the highest that is remembered is lost
-// if any is. So targetsOf looks that one up again, and forgets all if it is another link
-// now, or none.
+// to a server that was behind, uses ids again. It has then also lost the highest id in
+// the cache. So targetsOf looks the link with that id up again, and empties the cache if
+// the link is gone or another one.
 func (db *Store) targetsOf(ctx context.Context, b *waypost.ClickBatch) ([]target, error) {
 	targets := make([]target, len(b.Links))
 	now := time.Now()
@@ -54,8 +54,8 @@ func (db *Store) targetsOf(ctx context.Context, b *waypost.ClickBatch) ([]target
 }
 
 // findTargets looks some of the batch's links up, in the order of the index, so that each
-// of its pages is read once. It reports whether a remembered link, unless it is zero, is
-// there still.
+// of its pages is read once. It reports whether the remembered link still exists; a zero
+// link counts as existing.
 func (db *Store) findTargets(
 	ctx context.Context, b *waypost.ClickBatch, asked []int, targets []target, remembered namedLink,
 ) (still bool, err error) {
@@ -93,11 +93,11 @@ func (db *Store) findTargets(
 	return still, scoped.Classify("find the links of clicks", db.pool.SendBatch(ctx, &q).Close())
 }
 
-// linkCache remembers which links the codes of clicks name, so that PostgreSQL is not
-// asked for the same ones with every batch. When it had room for two million of ten
-// million links that were clicked alike, a tenth fewer clicks were folded. A code never
-// names another link, but links are purged: so nothing is remembered for longer than two
-// cacheAges. When it is full it forgets some. It is empty at first.
+// linkCache maps the codes of clicks to links, so that a batch need not ask PostgreSQL
+// for links of earlier batches. When it had room for two million of ten million links
+// that were clicked alike, a tenth fewer clicks were folded. A code never names another
+// link, but links are purged, so an entry lives for two cacheAges at most. When it is
+// full it forgets some. It is empty at first.
 type linkCache struct {
 	most int // sets, a power of two: see cacheSets
 
@@ -267,5 +267,5 @@ func (c *linkCache) forget() {
 	c.empty()
 }
 
-// empty is forget, with the lock held.
+// empty forgets everything. The lock is held.
 func (c *linkCache) empty() { c.sets, c.held, c.newest = nil, 0, namedLink{} }

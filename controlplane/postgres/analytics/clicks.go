@@ -133,9 +133,9 @@ SELECT coalesce((SELECT seq FROM click_watermark WHERE node = $1 AND boot = $2),
                 (SELECT hash FROM click_watermark WHERE node = $1 AND boot = $2 AND seq = $3)),
        EXISTS (SELECT FROM click_dead_letter WHERE node = $1 AND boot = $2 AND seq = $3 AND hash = $4)`
 
-// IngestClicks implements controlplane.Store: its links and who wants events are
-// looked up, and then the batch is counted in one round trip, one transaction; another
-// for a dead letter.
+// IngestClicks implements controlplane.ClickStore. It looks up the batch's links and the
+// workspaces that want events, and then counts the batch in one round trip and one
+// transaction. A dead letter takes another transaction.
 func (db *Store) IngestClicks(
 	ctx context.Context, b *waypost.ClickBatch, hash [32]byte, body []byte,
 ) (controlplane.ClickReceipt, error) {
@@ -163,7 +163,7 @@ func (db *Store) IngestClicks(
 	return r, err
 }
 
-// countClicks counts a batch. EInvalid: it can never be counted.
+// countClicks counts a batch. It fails with EInvalid if the batch can never be counted.
 func (db *Store) countClicks(ctx context.Context, b *waypost.ClickBatch, hash [32]byte) (controlplane.ClickReceipt, error) {
 	targets, err := db.targetsOf(ctx, b)
 	if err != nil {
@@ -173,7 +173,7 @@ func (db *Store) countClicks(ctx context.Context, b *waypost.ClickBatch, hash [3
 	if err != nil {
 		return controlplane.ClickReceipt{}, err
 	}
-	now := db.cfg.Now() // this machine's may be wrong, and what it redates stays so
+	now := db.cfg.Now() // this machine's clock may be wrong, and a redated click stays so
 	parts, err := partsOf(b, targets, utm, now)
 	if err != nil {
 		return controlplane.ClickReceipt{}, err

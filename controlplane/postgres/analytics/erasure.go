@@ -106,7 +106,7 @@ func (e *erasure) run(
 type erasure struct {
 	workspace waypost.WorkspaceID
 	link      int64
-	days      map[int32]*rollup.Day // what was deleted and is not subtracted yet
+	days      map[int32]*rollup.Day // deleted days that are not subtracted yet
 	folded    bool                  // the parts of the workspace are
 	done      controlplane.ForgottenClicks
 }
@@ -140,8 +140,8 @@ func (e *erasure) deleteRows(ctx context.Context, tx pgx.Tx) error {
 }
 
 // takeDays deletes the first days of the link, subtracts them from the workspace with the
-// parts up to the last of them, and reports whether there may be more. So few days are in
-// memory at once. The rows of the workspace are locked in the order of days.
+// parts up to the last of them, and reports whether there may be more. So only a few days
+// are in memory at once. The rows of the workspace are locked in the order of days.
 func (e *erasure) takeDays(ctx context.Context, tx pgx.Tx, in *folding) (more bool, err error) {
 	if err := scoped.TenantOf(e.workspace).LookingUp().Enter(ctx, tx); err != nil {
 		return false, err
@@ -274,7 +274,7 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx, in *folding, numbers 
 	return err
 }
 
-// KeptBatches is the time for which a batch is known by more than the watermark.
+// KeptBatches is the time for which the record of a batch is kept besides the watermark.
 const KeptBatches = 24 * time.Hour
 
 // forgottenAtOnce bounds one statement of ForgetBatches.

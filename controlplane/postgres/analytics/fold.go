@@ -305,7 +305,7 @@ func (in *folding) storeFirst(
 	if err := tx.SendBatch(ctx, &q).Close(); err != nil {
 		return 0, err
 	}
-	if bytes >= dayBytes { // what the last row is followed by is unknown
+	if bytes >= dayBytes { // more rows may follow the last one
 		keys = keys[:last+1]
 	}
 	var old, fresh dayColumns
@@ -431,8 +431,8 @@ func (c *dayColumns) pack(column *[][]byte, form func([]byte) []byte) {
 	*column = append(*column, c.packed[begin:len(c.packed):len(c.packed)])
 }
 
-// takeWorkspaceParts removes and returns the first parts of workspaces [$1, $2). All who
-// take parts, and then the rows of days, lock them in this order.
+// takeWorkspaceParts removes and returns the first parts of workspaces [$1, $2). Every
+// transaction that takes parts, and then rows of days, locks them in this order.
 const takeWorkspaceParts = `
 DELETE FROM click_workspace_part WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM click_workspace_part WHERE workspace_id >= $1 AND workspace_id < $2 ORDER BY workspace_id, day LIMIT $3 FOR UPDATE))
@@ -441,8 +441,8 @@ RETURNING workspace_id, day - date '1970-01-01', clicks, bot_clicks, quarters, b
 // workspacePartsAtOnce bounds the parts of workspaces in one transaction.
 const workspacePartsAtOnce = 100
 
-// foldWorkspaces folds the first parts of workspaces [from, end). It returns how many
-// there were, and the last workspace of them.
+// foldWorkspaces folds the first parts of workspaces [from, end). It returns the number
+// of parts, and the last workspace.
 func (in *folding) foldWorkspaces(ctx context.Context, tx pgx.Tx, from, end int64) (n int, last int64, err error) {
 	rows, err := tx.Query(ctx, takeWorkspaceParts, from, end, workspacePartsAtOnce)
 	if err != nil {

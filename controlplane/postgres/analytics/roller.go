@@ -89,7 +89,8 @@ func (p Place) next() Place {
 // area is the first place of the area of p.
 func (p Place) area() Place { return Place{p.Workspace, p.Link >> largestArea << largestArea} }
 
-// lock is the second key of the lock of p's area. That two areas share one does no harm.
+// lock is the second key of the lock of p's area. Two areas may share a lock without
+// harm.
 func (p Place) lock() int32 {
 	h := fnv.New32a()
 	for _, v := range [...]int64{p.Workspace, p.Link >> largestArea} {
@@ -214,10 +215,10 @@ type round struct {
 	links  []int64
 }
 
-// planFold is for the transactions of a roller. They do not wait until they are on the
-// disk: one that a crash undoes leaves its parts, which are folded again. Their joins
-// look rows up one by one, because the other kinds read all of a table, which the planner
-// takes for small if it was when it was last analyzed.
+// planFold sets up the transactions of a roller. They do not wait until they are on the
+// disk: if a crash undoes one, its parts are still there and are folded again. Their
+// joins look rows up one by one, because other joins read a whole table, and the planner
+// takes a table for small if it was small when it was last analyzed.
 const planFold = `SELECT set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true),
 	set_config('synchronous_commit', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
 

@@ -81,7 +81,7 @@ func (p *Pool) Share(ctx context.Context, s Scope) (leave func(), err error) {
 type Scope struct {
 	Role, workspaces string
 	lookups          bool                // see LookingUp
-	sharer           waypost.WorkspaceID // whose share a transaction waits for; 0: it does not wait
+	sharer           waypost.WorkspaceID // a transaction waits for this workspace's share; 0: it does not wait
 }
 
 // NoRole is the role of a connection between transactions, see migrations/access.
@@ -124,8 +124,8 @@ func (s Scope) LookingUp() Scope {
 
 const enterScope = `SELECT set_config('role', $1, true), set_config('waypost.workspaces', $2, true)`
 
-// enterLookups has rows read one after the other, so that a LIMIT ends that, and not
-// first gathered in a bitmap.
+// enterLookups turns off scans of whole tables, and bitmaps, so that rows are read one
+// after the other and a LIMIT ends the reading.
 const enterLookups = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)`
 
 // EnterBatch makes the following statements of a batch run in the scope.
@@ -198,7 +198,7 @@ func (p *Pool) QueryIn(ctx context.Context, s Scope, sql string, args []any, rea
 	return p.Send(ctx, s, &b)
 }
 
-// QueryRowIn does the same for a query that returns exactly one row.
+// QueryRowIn is QueryIn for a query that returns exactly one row.
 func (p *Pool) QueryRowIn(ctx context.Context, s Scope, sql string, args []any, into ...any) error {
 	var b pgx.Batch
 	s.EnterBatch(&b)
@@ -343,9 +343,8 @@ func Classify(doing string, err error) error {
 	return waypost.WrapError(waypost.EUnavailable, "the database is out of reach", wrapped)
 }
 
-// isFault reports whether a value could not be encoded or read, which neither PostgreSQL
-// nor the network is to blame for. Anything else that is unknown may come of a connection
-// that was lost.
+// isFault reports whether a value could not be encoded or read, which is a fault of the
+// program. Any other unknown error may come from a lost connection.
 func isFault(err error) bool {
 	_, marshal := errors.AsType[*json.MarshalerError](err)
 	_, value := errors.AsType[*json.UnsupportedValueError](err)

@@ -12,7 +12,7 @@ import (
 func ReadSettings(text string, sample int) controlplane.Settings {
 	s := controlplane.Settings{Events: controlplane.EventModes()[0], EventsSample: sample}
 	var all map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(text), &all) // jsonb; what is no object sets nothing
+	_ = json.Unmarshal([]byte(text), &all) // jsonb; any other value than an object sets nothing
 	var dedupe bool
 	if json.Unmarshal(all["dedupe"], &dedupe) == nil {
 		s.Dedupe = dedupe
@@ -32,8 +32,8 @@ func ReadSettings(text string, sample int) controlplane.Settings {
 	return s
 }
 
-// CountsUTM is the condition that a workspace counts utm parameters: the one with an id
-// in SQL, which names its table, and may be w for any workspace.
+// CountsUTM returns the condition that a workspace counts utm parameters. id is the SQL
+// of the workspace's id, with the names of tables; w.id in it stands for any workspace.
 func CountsUTM(id string) string {
 	return `EXISTS (SELECT FROM workspace w WHERE w.id = ` + id + ` AND w.deleted_at IS NULL AND w.settings -> 'utm' = 'true')`
 }
