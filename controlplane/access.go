@@ -31,8 +31,8 @@ const (
 	SignInLinkFor = 10 * time.Minute
 )
 
-// SessionStore keeps sessions and the accounts behind them. Accounts that are
-// disabled or deleted are not found, nor are their sessions.
+// SessionStore keeps sessions and the accounts behind them. It does not find disabled or
+// deleted accounts, nor their sessions.
 type SessionStore interface {
 	// Account finds an account by its address, as [ParseEmail] returns it.
 	Account(ctx context.Context, email string) (Account, bool, error)
@@ -43,9 +43,9 @@ type SessionStore interface {
 	// Linked finds the account of a sign-in link that is valid, without its password.
 	Linked(ctx context.Context, hash [32]byte) (Account, bool, error)
 
-	// StartSession begins a session. ErrSignIn when the account has another password now, or
-	// may no longer sign in, ErrLink when the link has been used. A user's oldest sessions
-	// end when there are more than MaxSessions.
+	// StartSession begins a session. It returns ErrSignIn when the account has another
+	// password now, or may no longer sign in, and ErrLink when the link has been used.
+	// When a user has more than MaxSessions, the oldest sessions end.
 	StartSession(ctx context.Context, n NewSession) error
 
 	// Session finds a session that has not been ended.
@@ -68,16 +68,16 @@ type SessionStore interface {
 	// NoteFailures notes failed sign-ins in the audit log.
 	NoteFailures(ctx context.Context, all []FailedSignIns) error
 
-	// ChangeSelf changes the name and password of the actor's account; nil leaves them.
-	// With a password all sessions end except the actor's; ErrPassword when the stored
-	// password differs from was.
+	// ChangeSelf changes the name and password of the actor's account; nil leaves them. A
+	// new password ends all sessions except the actor's. ChangeSelf returns ErrPassword
+	// when the stored password differs from was.
 	ChangeSelf(ctx context.Context, by Actor, name, password *string, was string) error
 
 	// Invited finds the account of an invitation, with its address and name alone.
 	Invited(ctx context.Context, hash [32]byte) (Account, bool, error)
 
-	// AcceptInvitation sets the account's password, and ends the invitation: false when it
-	// is no longer valid.
+	// AcceptInvitation sets the account's password, and ends the invitation. It returns
+	// false when the invitation is no longer valid.
 	AcceptInvitation(ctx context.Context, hash [32]byte, password string) (bool, error)
 }
 

@@ -23,8 +23,8 @@ type AccountInfo struct {
 
 // AccountStore keeps the accounts of all workspaces that are not deleted.
 type AccountStore interface {
-	// Accounts returns up to limit accounts with an id above after, by id; with an address
-	// only its account.
+	// Accounts returns up to limit accounts with an id above after, by id. With an
+	// address it returns only the account of the address.
 	Accounts(ctx context.Context, email string, after int64, limit int) ([]AccountInfo, error)
 
 	// ChangeAccount changes an account of any workspace. EConflict when a workspace would

@@ -50,8 +50,9 @@ type KeyMaterial struct {
 	Hash   [32]byte
 }
 
-// KeyRequest identifies an idempotent request for a key; nil: it is not idempotent. Its
-// response is not stored, because the text of a key is shown once.
+// KeyRequest identifies an idempotent request for a key; a nil KeyRequest belongs to a
+// request that is not idempotent. The response is not stored, because the text of a key
+// is shown once.
 type KeyRequest struct {
 	Key  string   // chosen by the client
 	Hash [32]byte // of the request
@@ -76,15 +77,16 @@ type APIKeyStore interface {
 	// first.
 	APIKeys(ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int) ([]KeyInfo, error)
 
-	// CreateAPIKey makes a key of the actor's workspace and user. EConflict when either has
-	// as many as it may have. A repeated request creates no second key.
+	// CreateAPIKey makes a key of the actor's workspace and user. It returns EConflict
+	// when either has the greatest allowed number of keys. A repeated request creates no
+	// second key.
 	CreateAPIKey(ctx context.Context, by Actor, n NewAPIKey, m KeyMaterial, r *KeyRequest) (MadeKey, error)
 
 	// RotateAPIKey creates a key that replaces another and takes its name. The old key
 	// stays valid for grace, under a name that refers to the new one. The new key expires
-	// when the old one would have. EForbidden when the old key has scopes beyond the
-	// actor's, EConflict when it was rotated before, or when both keys would be more than
-	// there may be. A repeated request does nothing.
+	// when the old one would have. It returns EForbidden when the old key has scopes
+	// beyond the actor's, and EConflict when the old key was rotated before, or when
+	// another key would exceed the allowed number. A repeated request does nothing.
 	RotateAPIKey(ctx context.Context, by Actor, owner, id int64, grace time.Duration, m KeyMaterial, r *KeyRequest) (MadeKey, error)
 
 	// RevokeAPIKey revokes a key.
@@ -170,7 +172,7 @@ func (s *Access) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey, r *
 	return withText(func(m KeyMaterial) (MadeKey, error) { return s.keys.CreateAPIKey(ctx, actor, n, m, r) })
 }
 
-// withText creates a key of new text, and returns both.
+// withText creates a key with a new text, and returns the key and the text.
 func withText(keep func(KeyMaterial) (MadeKey, error)) (MadeKey, error) {
 	key, m, err := newMaterial()
 	if err != nil {

@@ -223,7 +223,7 @@ func (s *Blocks) Exchange(ctx context.Context, x *BlockExchange) (answer BlockAn
 	}
 	news, err := s.set.Take(own...)
 	if len(news) > 0 {
-		s.log.WarnContext(ctx, "an edge knows blocks that were forgotten here", slog.String("node", x.Node), slog.Int("blocks", len(news)))
+		s.log.WarnContext(ctx, "recovered forgotten blocks from an edge", slog.String("node", x.Node), slog.Int("blocks", len(news)))
 	}
 	if err != nil {
 		s.log.ErrorContext(ctx, "cannot take the blocks of an edge", slog.String("node", x.Node), slog.Any("error", err))
@@ -282,7 +282,7 @@ func (s *Blocks) signBlocks(all []waypost.Block) error {
 	signed := make([]replication.SignedBlock, 0, len(all))
 	for i := range all {
 		if !all[i].Valid() {
-			s.log.Error("a block in the database is out of bounds", slog.String("host", all[i].Host), slog.String("code", string(all[i].Code)))
+			s.log.Error("skipped an invalid block of the database", slog.String("host", all[i].Host), slog.String("code", string(all[i].Code)))
 			continue
 		}
 		signed = append(signed, s.signer.SignBlock(all[i]))
@@ -346,7 +346,7 @@ func (s *Blocks) reconcile(ctx context.Context) error {
 		taken += n
 	}
 	if taken > 0 {
-		s.log.Warn("blocks that the database had forgotten are in it again", slog.Int("blocks", taken))
+		s.log.Warn("restored blocks that the database had forgotten", slog.Int("blocks", taken))
 	}
 	return nil
 }

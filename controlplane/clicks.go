@@ -15,9 +15,9 @@ type ClickStore interface {
 	// body, the batch as it was encoded; both must be the same whenever the batch
 	// is sent.
 	//
-	// A batch at or below the watermark changes nothing. Another batch under an
-	// identity that was counted, and a batch that can never be counted, go to the
-	// dead letters; a watermark before it moves past it. A batch beyond
+	// A batch at or below the watermark changes nothing. Another batch under an identity
+	// that was counted, and a batch that can never be counted, go to the dead letters;
+	// the watermark moves past such a batch if it is the next one. A batch beyond
 	// watermark + 1 is a [*ClickGapError].
 	//
 	// EInvalid means that the batch has no identity that can be stored; EUnavailable
@@ -34,7 +34,7 @@ type ClickReceipt struct {
 	Clicks  uint64 // of links
 	Unknown uint64 // of codes that name no link; they are in the watermark's row only
 	Redated uint64 // of these, counted at the time of receipt because their own is out of bounds
-	Voided  bool   // the batch stands for one that the edge has lost
+	Voided  bool   // the edge has lost the batch, and sent this one in its place
 	Dropped uint64 // clicks that the edge had no room for; they are counted nowhere
 }
 

@@ -52,8 +52,8 @@ type Config struct {
 	// derived from it.
 	ClusterSecret [32]byte
 
-	// Signer signs blocks of codes; nil: none can be made. BlockSet holds them; default: a
-	// new set.
+	// Signer signs blocks of codes; with nil no code can be blocked. BlockSet holds the
+	// blocks; default: a new set.
 	Signer   *replication.Signer
 	BlockSet *replication.BlockSet
 

@@ -197,7 +197,7 @@ func (c *DigestCheck) learn(found Digest) {
 		}
 	case before:
 		c.differs.Set(0)
-		c.log.Info("PostgreSQL's rows add up to the digest of the changelog again", slog.Any("position", found.Position))
+		c.log.Info("found that PostgreSQL's rows add up to the digest of the changelog again", slog.Any("position", found.Position))
 	default:
 		c.differs.Set(0)
 	}

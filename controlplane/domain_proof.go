@@ -177,7 +177,7 @@ func (s *Domains) CheckProofs(ctx context.Context) error {
 func (s *Domains) checkProof(ctx context.Context, d *OwnedDomain) error {
 	found, err := s.lookUp(ctx, d.Host)
 	if err != nil {
-		s.log.Info("DNS does not say whether a domain is still its owner's", "host", d.Host, "error", err)
+		s.log.Info("cannot look up the record that proves a domain, will try again", "host", d.Host, "error", err)
 		return ctx.Err()
 	}
 	now, _, err := s.store.NoteProof(ctx, Actor{Workspace: d.Workspace, Name: "daily check"}, d.ID, found)
@@ -188,9 +188,9 @@ func (s *Domains) checkProof(ctx context.Context, d *OwnedDomain) error {
 		return err
 	case now.State != d.State:
 		s.changed(ctx)
-		s.log.Warn("a domain is served, or no longer served, after a look at its record", "host", d.Host, "workspace", d.Workspace, "state", now.State)
+		s.log.Warn("changed the state of a domain after a look at its record", "host", d.Host, "workspace", d.Workspace, "state", now.State)
 	case !now.SuspendedAt().IsZero():
-		s.log.Warn("the record that proves a domain is gone", "host", d.Host, "workspace", d.Workspace, "record", ProofName(d.Host),
+		s.log.Warn("found no record that proves a domain", "host", d.Host, "workspace", d.Workspace, "record", ProofName(d.Host),
 			"since", now.UnprovedSince, "suspended_at", now.SuspendedAt())
 	}
 	return nil

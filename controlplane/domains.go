@@ -87,7 +87,7 @@ type DomainChange struct {
 }
 
 // hostsMaxAge bounds the age of the table of hosts. For that long, a domain that another
-// control plane adds is accepted as a target here. No redirect loop can come of that,
+// control plane adds is accepted as a target here. That cannot cause a redirect loop,
 // because links of the new domain cannot lead to the old ones.
 const hostsMaxAge = 2 * time.Second
 

@@ -21,7 +21,7 @@ type Change struct {
 	Fields   []FieldChange // by name
 }
 
-// Changer identifies the one who changed a link.
+// Changer identifies the actor that changed a link.
 type Changer struct {
 	Kind string // user, key, system, database, or stated by the creator; "": unknown
 	ID   int64  // of the user or key; 0: none

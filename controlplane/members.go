@@ -53,17 +53,18 @@ type MemberStore interface {
 	// Member finds a member.
 	Member(ctx context.Context, ws waypost.WorkspaceID, user int64) (Member, error)
 
-	// AddMember creates an account in a workspace: EConflict when the address has one, or
-	// the workspace has MaxMembers. With Known, the existing account joins, and from then
-	// on operators alone manage it: EConflict when it is a member. If the account was
-	// created by a workspace that is not the operators', its password and second factor are
-	// cleared, and the invitation lets its owner set a new password. Invited reports whether
-	// the invitation is valid.
+	// AddMember creates an account in a workspace. It returns EConflict when the address
+	// has an account, or the workspace has MaxMembers. With Known, the existing account
+	// joins, and from then on only operators manage the account; AddMember returns
+	// EConflict when it is a member already. If the account was created by a workspace
+	// that is not the operators', its password and second factor are cleared, and the
+	// invitation lets its owner set a new password. Invited reports whether the
+	// invitation is valid.
 	AddMember(ctx context.Context, by Actor, ws waypost.WorkspaceID, n NewMember) (m Member, invited bool, err error)
 
-	// ChangeMember changes a member. The account can be changed when it is the
-	// workspace's own, or with any: EForbidden otherwise. A new password and disabling
-	// end the user's sessions.
+	// ChangeMember changes a member. It changes the account only if the account is the
+	// workspace's own or any is set, and returns EForbidden otherwise. A new password and
+	// disabling end the user's sessions.
 	ChangeMember(ctx context.Context, by Actor, ws waypost.WorkspaceID, user int64, c MemberChange, any bool) (Member, error)
 
 	// RemoveMember ends a membership and the user's keys in the workspace, and the
@@ -232,7 +233,8 @@ func (s *Workspaces) RemoveMember(ctx context.Context, actor Actor, user int64) 
 	return s.members.RemoveMember(ctx, actor, actor.Workspace, user)
 }
 
-// administrator returns EForbidden unless the actor is one, and reads a cursor.
+// administrator returns EForbidden unless the actor is an administrator, and reads a
+// cursor.
 func (s *Workspaces) administrator(actor Actor, cursor string) (after int64, err error) {
 	if actor.Workspace == 0 || !actor.Can(ScopeAdmin) {
 		return 0, waypost.Errorf(waypost.EForbidden, "this is for administrators of the workspace")

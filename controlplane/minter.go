@@ -128,8 +128,9 @@ const (
 	leasesInPrefix   = 1000 // at least, to bound the counters that a crash or a failover burns
 	refillTimeout    = 4 * time.Second
 	refillPause      = 100 * time.Millisecond // between attempts that fail
-	// A lease that lasted for less than leaseShort is followed by one of twice its
-	// size, one that lasted for more than leaseLong by one of half.
+	// A lease that lasted for less than leaseShort is followed by a lease of twice its
+	// size. A lease that lasted for more than leaseLong is followed by a lease of half
+	// its size.
 	leaseShort = 30 * time.Second
 	leaseLong  = 10 * time.Minute
 )
@@ -354,7 +355,7 @@ func (m *Minter) TakeIssued() map[int64]int64 {
 // low reports whether the next lease is due. The caller holds the lock.
 func (m *Minter) low() bool { return m.left < max(1, m.size/2) }
 
-// want asks for a lease; asking twice is asking once.
+// want asks for a lease. A second call before the lease is taken has no effect.
 func (m *Minter) want() {
 	select {
 	case m.wanted <- struct{}{}:

@@ -42,8 +42,8 @@ func (p *passwords) init() {
 	})
 }
 
-// turn waits for a free slot: EUnavailable when too many callers wait already. The
-// caller calls done.
+// turn waits for a free slot. It returns EUnavailable when too many callers wait already.
+// The caller calls done.
 func (p *passwords) turn(ctx context.Context) (done func(), err error) {
 	p.init()
 	busy := cmp.Or(p.busy, "too many are signing in at once")
@@ -71,8 +71,8 @@ func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 	return argon2id.CreateHash(password, &passwordParams)
 }
 
-// match compares a password with a stored hash. Without a hash, or with one that is not
-// affordable, it takes the same time and returns false.
+// match compares a password with a stored hash. Without a hash, or with a hash that is
+// not affordable, it takes the same time and returns false.
 func (p *passwords) match(ctx context.Context, password, stored string) (bool, error) {
 	done, err := p.turn(ctx)
 	if err != nil {
@@ -124,7 +124,7 @@ func checkPassword(password string) error {
 var commonPasswords string
 
 // common reports whether a password in lower case is one of the 10,000 most common, once
-// or repeatedly, followed by at most another one of these or six digits and signs.
+// or repeatedly, followed by at most another common password or six digits and signs.
 func common(password string) bool {
 	listed := func(s string) bool { return !strings.Contains(s, " ") && strings.Contains(commonPasswords, " "+s+" ") }
 	for end := len(password); end > 0; end-- {

@@ -112,8 +112,9 @@ type name struct {
 
 func nameOf(x *pendingLink) name { return name{x.link.Domain, x.link.Code} }
 
-// joinTwins sets the twin of each link that accepts the link of its custom code, where an
-// earlier link of the request has the same code and target. It returns the others.
+// joinTwins sets the twin of each link that accepts an existing link with its custom
+// code, if an earlier link of the request has the same code and target. It returns the
+// others.
 func joinTwins(pending []*pendingLink) (left []*pendingLink) {
 	type named struct {
 		name
@@ -143,7 +144,8 @@ func settleTwins(all []*pendingLink) {
 	}
 }
 
-// refuseRepeated passes the first of several requests for one custom code.
+// refuseRepeated returns the links, and refuses each link with the custom code of an
+// earlier one.
 func refuseRepeated(pending []*pendingLink) (left []*pendingLink) {
 	seen := make(map[name]bool, len(pending))
 	for _, x := range pending {
@@ -192,8 +194,9 @@ func splitRepeated(pending []*pendingLink) (now, later []*pendingLink) {
 	return now, later
 }
 
-// settleRepeated sets the outcome of each link that the link before it has decided, and
-// returns the others. A code that one workspace cannot have may be another's.
+// settleRepeated sets the outcome of each link if the outcome of the earlier link with
+// its custom code decides it, and returns the other links. A code that one workspace
+// cannot have may be free for another workspace.
 func settleRepeated(later []*pendingLink) (left []*pendingLink) {
 	for _, x := range later {
 		switch first := x.first; {

@@ -27,8 +27,8 @@ type ReaperStore interface {
 	// PurgeLinks removes tombstones that are older than after, through the changelog,
 	// with their clicks. The codes are never used again.
 	PurgeLinks(ctx context.Context, after time.Duration, limit int) (int, error)
-	// SweepClicks removes clicks of links that are gone, which were counted after the purge.
-	// It looks at some links, and at others the next time.
+	// SweepClicks removes clicks of links that are gone, which were counted after the
+	// purge. Each call looks at some links, and the next call at others.
 	SweepClicks(ctx context.Context) (int, error)
 	// DeleteKeys deletes API keys that have expired, or were revoked, longer ago than after.
 	DeleteKeys(ctx context.Context, after time.Duration, limit int) (int, error)

@@ -45,11 +45,12 @@ type FactorStore interface {
 	// SecondFactor finds the second factor of a user, or the proposed one.
 	SecondFactor(ctx context.Context, user int64) (StoredFactor, bool, error)
 
-	// ProposeFactor stores a secret, in place of another proposed one: EConflict when the
-	// second factor is on.
+	// ProposeFactor stores a proposed secret, in place of an earlier one. It returns
+	// EConflict when the second factor is on.
 	ProposeFactor(ctx context.Context, user int64, secret []byte) error
 
-	// ConfirmFactor turns a proposed secret on: EConflict when it is not the stored one.
+	// ConfirmFactor turns a proposed secret on. It returns EConflict when another secret
+	// is stored.
 	ConfirmFactor(ctx context.Context, by Actor, secret []byte, p FactorProof, recovery [][]byte) error
 
 	// EndFactor removes the second factor of the actor.

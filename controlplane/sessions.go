@@ -82,10 +82,10 @@ var (
 	ErrLink   = waypost.Errorf(waypost.EUnauthorized, "the sign-in link is not valid: it was used, or has expired")
 )
 
-// SignIn begins a session. ErrSignIn, after the same work, when the address is unknown,
-// the password wrong, or the account disabled or in no workspace; ErrLink for a token
-// that is not valid; ESecondFactor when a code is missing, also ErrCode when it is wrong;
-// EUnavailable when too many try at once.
+// SignIn begins a session. When the address is unknown, the password wrong, or the
+// account disabled or in no workspace, it returns ErrSignIn, always after the same work.
+// It returns ErrLink for a token that is not valid, ESecondFactor when a code is missing,
+// ErrCode when the code is wrong, and EUnavailable when too many callers try at once.
 func (s *Access) SignIn(ctx context.Context, c SignIn, by Browser) (SignedIn, error) {
 	n := NewSession{ExpiresAt: s.now().Add(SessionIdle), Browser: by}
 	n.Browser.Address = by.Address.Unmap().WithZone("")
@@ -181,8 +181,8 @@ func (s *Access) Sessions(ctx context.Context, actor Actor) ([]SessionInfo, erro
 }
 
 // EndSession ends a session of the user who has signed in, at once here and within a
-// second on other control planes. EForbidden for API keys, ENotFound for an id that is
-// none of the user's sessions.
+// second on other control planes. EForbidden for API keys, ENotFound for an id that no
+// session of the user has.
 func (s *Access) EndSession(ctx context.Context, actor Actor, id int64) error {
 	if actor.SessionID == 0 {
 		return errNoSession

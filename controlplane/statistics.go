@@ -20,7 +20,8 @@ type Counted struct {
 	// Named holds the clicks of the name that was asked for, by the same days.
 	Named []NamedDay
 
-	// Visitors, with bots, and bots alone: the sums of the same days.
+	// Visitors counts the visitors, bots included, and Bots the bots alone, as sums over
+	// the same days.
 	Visitors, Bots int64
 }
 

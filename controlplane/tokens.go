@@ -11,9 +11,9 @@ import (
 )
 
 // An API key is "wp_live_", 27 base62 characters of 160 random bits, and 6 base62
-// characters of CRC-32 (IEEE) over all before, so that a mistyped key is detected
-// without the database, and a scanner finds leaked ones. The tokens of sessions and
-// invitations differ in their prefixes alone.
+// characters of CRC-32 (IEEE) over all before, so that a mistyped key is detected without
+// the database, and a scanner finds leaked keys. The tokens of sessions and invitations
+// differ in their prefixes alone.
 const (
 	keyPrefix        = "wp_live_"
 	sessionPrefix    = "wp_sess_"

@@ -59,8 +59,8 @@ func (w *writer) close() {
 }
 
 // insert sets the outcome of each pending link, and returns the position of the
-// transaction. An error is for all of them: the outcome is then unknown, unless the job
-// was never taken up; the links stay the writer's and the caller must not read them.
+// transaction. An error concerns all links: their outcome is then unknown, unless the job
+// was never taken up. The writer keeps the links then, and the caller must not read them.
 func (w *writer) insert(ctx context.Context, pending []*pendingLink) (waypost.Position, error) {
 	j := &job{ctx: ctx, pending: pending, done: make(chan struct{})}
 	select {

@@ -43,10 +43,10 @@ var errMember = errors.New("the login of the backup may not read everything: let
 	"GRANT " + role + " TO the login, or give the database URL of another login")
 
 // Make writes a backup to the directory out, which must not be there yet. The manifest
-// is of the very moment of the dump, while the system runs and is written to. Whatever
-// ends the process, out is a whole backup on the disk or is not there; a process that
-// was killed may leave a directory, named with a dot at the start and ".partial" at the
-// end.
+// describes the very moment of the dump, although the system runs and takes writes.
+// However the process ends, out is a whole backup on the disk or does not exist; a
+// process that was killed may leave a directory, named with a dot at the start and
+// ".partial" at the end.
 func Make(ctx context.Context, cfg Config, out string) (m Manifest, err error) {
 	out, err = filepath.Abs(out)
 	if err != nil {

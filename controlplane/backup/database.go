@@ -27,8 +27,8 @@ type database struct {
 // closeGrace bounds the end of a connection.
 const closeGrace = 5 * time.Second
 
-// variables of libpq by the parameters of a URL that they stand for. The others of a URL,
-// such as time limits of requests, are not meant for backups.
+// variables holds the variables of libpq by the parameters of a URL that they stand for.
+// Other parameters, such as time limits of requests, are not meant for backups.
 var variables = map[string]string{
 	"sslmode": "PGSSLMODE", "sslcert": "PGSSLCERT", "sslkey": "PGSSLKEY", "sslrootcert": "PGSSLROOTCERT",
 	"sslnegotiation": "PGSSLNEGOTIATION", "channel_binding": "PGCHANNELBINDING", "passfile": "PGPASSFILE",
@@ -87,7 +87,8 @@ func (db *database) close() {
 }
 
 // command prepares a program of PostgreSQL's, without a shell and without a password in
-// its arguments. The end of ctx asks it to end, and the end of this process ends it.
+// its arguments. When ctx ends, the program is asked to end. When this process ends, the
+// program ends.
 func (db *database) command(ctx context.Context, path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = db.env

@@ -35,8 +35,8 @@ const restoreLock = 7307
 // the cluster's secret that will be used, nil if it is unknown.
 //
 // The dump is restored in one transaction, so that the database is empty again after a
-// failure. The next control plane finds another history in any case, also in the
-// PostgreSQL that the backup is of, and opens a new epoch.
+// failure. The next control plane finds another history, even in the PostgreSQL from
+// which the backup was made, and opens a new epoch.
 func Restore(ctx context.Context, cfg Config, dir string, secretCheck []byte) (r Restored, err error) {
 	if r.Manifest, err = Open(ctx, dir); err != nil {
 		return r, err
@@ -133,8 +133,8 @@ func makeRoles(ctx context.Context, db *database, m Manifest) (made []string, er
 	if _, err := db.conn.Exec(ctx, script); err != nil {
 		return nil, fmt.Errorf("make the roles: %w", err)
 	}
-	// A new database is its maker's, and the control plane's login needs the right to make
-	// tables.
+	// A new database belongs to the login that made it, and the control plane's login
+	// needs the right to make tables.
 	statement := `ALTER DATABASE ` + pgx.Identifier{db.cfg.Database}.Sanitize() + ` OWNER TO ` + pgx.Identifier{m.Owner}.Sanitize()
 	if _, err := db.conn.Exec(ctx, statement); err != nil {
 		return nil, fmt.Errorf("hand the database over to %s: %w", m.Owner, err)
@@ -183,7 +183,8 @@ func (c counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// compareRestored compares the rows with the manifest, and makes the history another one.
+// compareRestored compares the rows with the manifest, and marks the history as another
+// one.
 func compareRestored(ctx context.Context, db *database, m Manifest) error {
 	if _, err := db.conn.Exec(ctx, `ANALYZE`); err != nil {
 		return fmt.Errorf("gather statistics for queries: %w", err)

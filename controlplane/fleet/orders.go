@@ -210,8 +210,8 @@ func (o *Orders) Find(ctx context.Context, actor controlplane.Actor, node string
 // askTime bounds the time in which an edge answers a question.
 const askTime = 5 * time.Second
 
-// Ask returns the outcome of an order as soon as the edge has answered: EUnavailable when
-// it does not within five seconds, and the errors of Give.
+// Ask orders an edge, and returns the outcome as soon as the edge has answered. It
+// returns EUnavailable without an answer within five seconds, and the errors of Give.
 func (o *Orders) Ask(ctx context.Context, actor controlplane.Actor, order EdgeOrder) (EdgeOutcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -236,7 +236,7 @@ func (o *Orders) For(node string) []EdgeOrder {
 	return o.open[node]
 }
 
-// Verified returns the last verification of an edge that has an outcome.
+// Verified returns an edge's last verification with an outcome.
 func (o *Orders) Verified(node string) (EdgeOrder, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -54,8 +54,8 @@ func (f *Fleet) WaitApplied(ctx context.Context, at waypost.Position, everywhere
 	}
 }
 
-// applied returns the present state, and begins to wait if an edge is behind; without a
-// channel there are too many waiters.
+// applied returns the present state, and begins to wait if an edge is behind; it returns
+// no channel when there are too many waiters.
 func (f *Fleet) applied(at waypost.Position, everywhere bool) (Applied, <-chan struct{}) {
 	f.mu.Lock()
 	if f.waiters >= maxWaiters {
@@ -114,8 +114,8 @@ func (f *Fleet) standing(at waypost.Position, everywhere bool) (a Applied) {
 }
 
 const (
-	// expectFor is the time after the start for which edges that are known from before are
-	// waited for: they report every second, and try again as often.
+	// expectFor is the time after the start for which changes wait for edges that were
+	// known before. Edges report every second, and try again as often.
 	expectFor = 5 * time.Second
 
 	// restartTime bounds the restart of an edge. An edge that has left may come back

@@ -43,9 +43,9 @@ const (
 	placeFor = 30 * 24 * time.Hour
 )
 
-// NewGuesses allows an address perMinute failures a minute, and an account as many an
-// hour, and as many wrong codes of its second factor. It returns nil when that is 0. Now
-// is the clock; nil means time.Now.
+// NewGuesses allows an address perMinute failures a minute, and an account perMinute
+// failures and perMinute wrong codes of its second factor an hour. It returns nil when
+// perMinute is 0. Now is the clock; nil means time.Now.
 func NewGuesses(perMinute int, now func() time.Time) *Guesses {
 	addresses := newBuckets[netip.Prefix](float64(perMinute)/60, perMinute, now)
 	if addresses == nil {
@@ -158,8 +158,8 @@ func place(from netip.Addr, account string) [32]byte {
 
 func prefixOf(credential string) string { return credential[:min(len(credential), PrefixLength)] }
 
-// Around returns the network around an address, a /24 or a /48: a client with many
-// addresses has adjacent ones. Clients without an address share one.
+// Around returns the network around an address, a /24 or a /48, because a client with
+// many addresses has adjacent ones. Clients without an address share one network.
 func Around(addr netip.Addr) netip.Prefix {
 	one := Network(addr).Addr()
 	bits := 24

@@ -64,8 +64,8 @@ const (
 	// 238,328 keys for each with the shortest codes.
 	prefixLength = 2
 
-	// A key that has its rate for itself may send two seconds of it at once, after a pause
-	// or by several connections. Five keys of a workspace can use their rates in full.
+	// A key may send the requests of two seconds of its rate at once, after a pause or by
+	// several connections. Five keys of a workspace can use their rates in full.
 	burstSeconds, workspaceKeys = 2, 5
 
 	// maxFailures bounds the failed attempts to authenticate of an address in a minute: more

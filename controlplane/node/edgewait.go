@@ -20,11 +20,12 @@ type edgeWait struct {
 	unheard map[string]bool // edges that PostgreSQL knows and that have not connected yet; nil when it is enough
 }
 
-// longestEdgeWait is the time after which keys are issued although no edge has connected.
+// longestEdgeWait is the time after which keys are issued although no edge has told its
+// position.
 const longestEdgeWait = 10 * time.Second
 
-// newEdgeWait waits for the edges that PostgreSQL knows. Without any there is nothing to
-// wait for.
+// newEdgeWait waits for the edges that PostgreSQL knows. If it knows no edge, keys may be
+// issued at once.
 func newEdgeWait(known []controlplane.EdgeProgress) *edgeWait {
 	w := &edgeWait{enough: make(chan struct{}), unheard: make(map[string]bool)}
 	for i := range known {
@@ -57,7 +58,7 @@ func (w *edgeWait) release() {
 	}
 }
 
-// run ends the waiting after a time.
+// run ends the wait after longestEdgeWait.
 func (w *edgeWait) run(ctx context.Context, log *slog.Logger) {
 	select {
 	case <-ctx.Done():
@@ -68,6 +69,6 @@ func (w *edgeWait) run(ctx context.Context, log *slog.Logger) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	log.Warn("no edge has connected since the start; issuing keys", "waited", longestEdgeWait, "edges", len(w.unheard))
+	log.Warn("issuing keys before any edge has told its position", "waited", longestEdgeWait, "edges", len(w.unheard))
 	w.release()
 }

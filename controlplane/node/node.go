@@ -128,7 +128,7 @@ func (c *control) open(ctx context.Context) (err error) {
 	if unclaimed, err := c.db.Unclaimed(ctx); err != nil {
 		return err
 	} else if unclaimed && !c.cfg.Anonymous {
-		c.log.Warn("the API has no user yet: make an administrator with `waypost admin create`")
+		c.log.Warn("found no user of the API: make an administrator with `waypost admin create`")
 	}
 	c.source = &changelog{origin: c.db, wait: snapshotWait}
 	if c.cfg.Replica {
@@ -298,7 +298,7 @@ func (c *control) serveAPI(ctx context.Context) error {
 	return listener.Serve(ctx, server, c.secure.listen(c.connections()), c.cfg.ShutdownTimeout, c.log)
 }
 
-// announce notifies the starter of this process that it serves.
+// announce notifies the starter of this process that the control plane serves.
 func (c *control) announce(context.Context) error {
 	addr, adminAddr := c.ln.Addr().String(), c.adminLn.Addr().String()
 	err := admin.WriteStatus(c.cfg.StatusFile, admin.Status{

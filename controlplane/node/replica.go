@@ -72,7 +72,7 @@ func (r *ownReplica) run(ctx context.Context, stream *replication.Server) {
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(r.wire) }) // until it is closed
 	if err := r.follower.Run(ctx); ctx.Err() == nil {
-		r.log.Error("own replica has stopped following", "error", err)
+		r.log.Error("stopped following PostgreSQL with the own replica", "error", err)
 		<-ctx.Done()
 	}
 	_ = server.Close()

@@ -125,8 +125,8 @@ func (b *Breakdown) Merge(o *Breakdown) {
 	}
 }
 
-// Absorb adds all clicks of o, as [Breakdown.Merge] does, and copies the names that are
-// new: a name of an unpacked breakdown keeps all the text of that one in memory.
+// Absorb adds all clicks of o, as [Breakdown.Merge] does, and copies new names, because a
+// name of an unpacked breakdown keeps the whole text of that breakdown in memory.
 func (b *Breakdown) Absorb(o *Breakdown) {
 	for d := range dimensions {
 		to := &b.names[d]
@@ -203,8 +203,8 @@ func (b *Breakdown) appendDimension(dst []byte, d Dimension) []byte {
 	return appendCount(dst, other)
 }
 
-// nameless reports whether a dimension has all clicks of the others, and none has a name
-// in it.
+// nameless reports whether a dimension holds as many clicks as the other dimensions, and
+// all of them without a name.
 func (b *Breakdown) nameless(d Dimension) bool {
 	var unnamed Count
 	switch list := b.names[d].list; {
@@ -220,8 +220,8 @@ func appendCount(dst []byte, c Count) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(dst, c.Clicks), c.Bots)
 }
 
-// Unpack reads the packed form into the memory of b; no bytes are no clicks. EInvalid: it
-// is not one, and b has no clicks then.
+// Unpack reads the packed form into the memory of b; no bytes are no clicks. It returns
+// EInvalid for other bytes, and b has no clicks then.
 func (b *Breakdown) Unpack(p []byte) error {
 	b.clear()
 	if len(p) == 0 {

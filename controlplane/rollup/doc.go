@@ -43,10 +43,10 @@
 //
 // The name "" means unknown, or none. A city's name is COUNTRY/CITY, "DE/Berlin", because
 // cities share names. A rule's name is its id, and a variant's RULE/VARIANT, "1/3",
-// because a share is one of a rule's clicks. A day without a rule, a variant or such a
-// parameter in any click does without that dimension, as most days do. Clicks
-// beyond 1,000 names are in "other", which is a field and not a name, so that a referrer
-// may be called "other".
+// because a share refers to the clicks of one rule. A day leaves out the dimensions of
+// rules, of variants and of each parameter when no click has a name there, as on most
+// days. Clicks beyond 1,000 names are in "other", which is a field and not a name, so
+// that a referrer may be called "other".
 //
 // Visitors (click_day.visitors, click_workspace_day.visitors):
 //

@@ -43,8 +43,8 @@ func (q *QuarterCounts) Append(dst []byte) []byte {
 	return dst
 }
 
-// Unpack reads the packed form; no bytes are no clicks. EInvalid: it is not one, and q
-// has no clicks then.
+// Unpack reads the packed form; no bytes are no clicks. It returns EInvalid for other
+// bytes, and q has no clicks then.
 func (q *QuarterCounts) Unpack(p []byte) error {
 	*q = QuarterCounts{}
 	if len(p) == 0 {

@@ -56,8 +56,8 @@ func (v *Visitors) Append(dst []byte) []byte {
 	return v.bots.append(v.people.append(append(dst, version)))
 }
 
-// Unpack reads the packed form into the memory of v; no bytes mean no visitors. EInvalid
-// for other bytes, and v has no visitors then.
+// Unpack reads the packed form into the memory of v; no bytes mean no visitors. It
+// returns EInvalid for other bytes, and v has no visitors then.
 func (v *Visitors) Unpack(p []byte) error {
 	v.clear()
 	if len(p) == 0 {
