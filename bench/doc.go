@@ -3,8 +3,8 @@
 // missed. It writes them into RESULTS.md, section by section, and has the flags, the
 // processors and the process times that the benchmarks share.
 //
-// The benchmarks are programs in the directories below; package corpus makes their
-// links and requests, wrk and openloop are their clients. How fast something is depends
-// on the machine, so that figures are recorded with how they were made, and compared
-// only within one run.
+// The benchmarks are programs in the directories below; package corpus makes their links
+// and requests, wrk and openloop are their clients. Speed depends on the machine, so
+// figures are recorded with the conditions of their run, and compared only within one
+// run.
 package bench

@@ -79,7 +79,7 @@ func (o *Options) TempDir() (string, error) {
 }
 
 // Run measures the chosen sections, shows each and, unless it was only tried, writes it
-// into RESULTS.md. A section that fails does not keep the others from being measured.
+// into RESULTS.md. It measures the other sections also if one fails.
 func (o *Options) Run(ctx context.Context, parts []Part) error {
 	chosen := strings.Split(o.Only, ",")
 	for _, name := range chosen {

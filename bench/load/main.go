@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command load lets k6 put the load on a whole system that every release must bear:
-// users that follow links and create some, more and more of them, suddenly twice as many,
+// Command load lets k6 put a load on a whole system, which every release must bear: users
+// follow links and create some, with more and more users, with suddenly twice as many,
 // and for long. It fails when a threshold of load.js is crossed, and writes RESULTS.md
 // otherwise.
 package main

@@ -208,8 +208,8 @@ func (f fleet) lose() error {
 		syscall.Kill(int(f.State.Control.PID), syscall.SIGKILL), syscall.Kill(int(f.State.Postgres.PID), syscall.SIGKILL))
 }
 
-// stopFleet stops the system, also after lose. The system's own error says nothing then,
-// because parts of it were killed.
+// stopFleet stops the system, also after lose. It ignores the system's own error, because
+// parts of the system were killed.
 func (f fleet) stopFleet() {
 	_ = syscall.Kill(int(f.State.PID), syscall.SIGCONT)
 	_ = f.Stop()

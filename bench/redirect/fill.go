@@ -103,8 +103,7 @@ func linksBySlot(links int) [][]uint32 {
 	return bySlot
 }
 
-// awaitCompaction waits until compaction has ended, so that the files do not change any
-// more.
+// awaitCompaction waits until compaction has ended, so that the files stay as they are.
 func awaitCompaction(ctx context.Context, dir string) error {
 	sizes := []int64{-1}
 	for range 900 { // three minutes at most

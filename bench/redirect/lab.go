@@ -85,8 +85,8 @@ func measure(ctx context.Context, args []string) (err error) {
 	return l.Run(ctx, l.sections())
 }
 
-// replica returns a directory with a replica that a build of this program can serve. The
-// first of a size is made by that build, and the others are copies.
+// replica returns a directory with a replica that a build of this program can serve. That
+// build makes the first replica of a size; further replicas are copies.
 func (l *lab) replica(ctx context.Context, build string, links int) (string, error) {
 	master := filepath.Join(l.dir, "replica-"+strconv.Itoa(links))
 	if build != l.self {

@@ -20,7 +20,7 @@ const (
 	// batched and shipped.
 	settling = 700 * time.Millisecond
 
-	// pacedConnections are enough that requests seldom wait for one.
+	// pacedConnections is large enough that requests seldom wait for a connection.
 	pacedConnections = 256
 )
 
@@ -32,7 +32,7 @@ type paced struct {
 	rates, p50, p99, p999 []float64
 }
 
-// halfLoad measures how long answers take at half the rate of saturation.
+// halfLoad measures the duration of answers at half the rate of saturation.
 func (l *lab) halfLoad(ctx context.Context, links int) (s bench.Section, err error) {
 	gathered, stop, err := l.gather(ctx, links)
 	if err != nil {

@@ -116,7 +116,7 @@ func (l *lab) startNginx(dir, modules, http, location string) (*target, error) {
 		return nil, err
 	}
 	t.addr = addr
-	// Reading a million links takes seconds; then it has a worker.
+	// nginx reads a million links in seconds, and then starts a worker.
 	for end := time.Now().Add(2 * time.Minute); len(t.pids) == 1; time.Sleep(time.Millisecond) {
 		workers, err := bench.Children(t.pids[0])
 		if err == nil && time.Now().After(end) {
@@ -130,8 +130,9 @@ func (l *lab) startNginx(dir, modules, http, location string) (*target, error) {
 	return t, nil
 }
 
-// prepareNginx has the links in nginx itself. A code that differs from another one only
-// in case cannot be in its map, and leads where the other one leads.
+// prepareNginx puts the links into nginx itself. Its map ignores case, so a code that
+// differs from an earlier one only in case is left out, and leads where the earlier one
+// leads.
 func (l *lab) prepareNginx(_ context.Context, r *rival) error {
 	first := make(map[[corpus.CodeLength]byte]uint64, r.links)
 	lower := func(n uint64) [corpus.CodeLength]byte {
@@ -174,7 +175,7 @@ func (l *lab) prepareRedis(_ context.Context, r *rival) error {
 		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			conn, err := net.Dial("unix", socket)
 			if err == nil {
-				err = askRedis(conn, "EXISTS a") // it answers once it has read its file
+				err = askRedis(conn, "EXISTS a") // Redis answers once it has read its file
 			}
 			if err == nil {
 				return store, conn, nil
@@ -246,7 +247,7 @@ func askRedis(conn net.Conn, commands ...string) error {
 	return nil
 }
 
-// prepareMap has the links in a map of a small program.
+// prepareMap puts the links into a map of a small program.
 func (l *lab) prepareMap(_ context.Context, r *rival) error {
 	err := l.writeLinks(r, func(_ uint64, code, url string) string { return code + " " + url + "\n" })
 	r.start = func(context.Context) (*target, error) {

@@ -91,8 +91,8 @@ func (l *lab) gather(ctx context.Context, links int) (cases []*contender, stop f
 	return cases, stop, nil
 }
 
-// saturation measures the CPU of a request, and how long one takes when 64 connections
-// ask as fast as they are answered.
+// saturation measures the CPU time and the duration of a request when 64 connections ask
+// as fast as they are answered.
 func (l *lab) saturation(ctx context.Context, links int) (s bench.Section, err error) {
 	cases, stop, err := l.gather(ctx, links)
 	if err != nil {

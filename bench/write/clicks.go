@@ -22,7 +22,8 @@ import (
 
 const senders = 2 // edges that send batches at the same time
 
-// clicks measures how fast batches of clicks are taken, and then folded into counters.
+// clicks measures the rates at which batches of clicks are taken, and folded into
+// counters.
 func (l *lab) clicks(ctx context.Context) (_ bench.Section, err error) {
 	links, clicks, batches := sized(l, 500_000, 2000), sized(l, 50_000, 500), sized(l, 2, 1)
 	d, err := l.startDatabase(ctx, "clicks")

@@ -40,9 +40,8 @@ func chooseAccount(dir string) (account, error) {
 	if err != nil || blocked == "" {
 		return who, err
 	}
-	// The directory lies below one like /root that the account cannot enter, and
-	// that is not ours to open. The right to pass through is given to this one
-	// child instead.
+	// The directory lies below a directory like /root, which the account cannot enter and
+	// this program should not open. Only this child gets the right to pass through.
 	passage, ok := grantable(unix.CAP_DAC_READ_SEARCH, unix.CAP_DAC_OVERRIDE)
 	if !ok {
 		return account{}, fmt.Errorf("PostgreSQL runs as user %d, which cannot enter %s: choose a data directory elsewhere, or `chmod o+x %[2]s`", who.uid, blocked)
@@ -70,8 +69,8 @@ func unprivileged() (uid, gid int, err error) {
 	return 0, 0, errors.New("PostgreSQL cannot run as root, and there is no user postgres or " + noUser + ": run as another user")
 }
 
-// blockedBy returns the outermost of dir and its parents that the account may not
-// pass through by its permission bits, or "".
+// blockedBy returns the outermost directory, of dir and its parents, with permission bits
+// that bar the account, or "".
 func (a account) blockedBy(dir string) (string, error) {
 	if dir != filepath.Dir(dir) {
 		if outer, err := a.blockedBy(filepath.Dir(dir)); err != nil || outer != "" {

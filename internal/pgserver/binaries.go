@@ -88,7 +88,8 @@ func programDirs(ctx context.Context, name string) []string {
 		dirs = append(dirs, strings.TrimSpace(string(out)))
 	}
 	if p, err := exec.LookPath(name); err == nil {
-		// Debian's wrapper of its clients has another name, which it does not answer to.
+		// Debian's clients are links to a wrapper, which has another name and does not
+		// work under it.
 		if at, err := filepath.EvalSymlinks(p); err == nil && filepath.Base(at) == name {
 			dirs = append(dirs, filepath.Dir(at))
 		}

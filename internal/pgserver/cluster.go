@@ -77,8 +77,8 @@ func install(fresh, data string) error {
 	return nil
 }
 
-// run returns a short child's outcome. Like the server itself it dies with this
-// process, so that no initdb writes on behind the next one's back.
+// run returns a short child's outcome. Like the server itself it dies with this process,
+// so that an old initdb does not write while the next one runs.
 func run(cmd *exec.Cmd) error {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	outcome := make(chan error)

@@ -13,9 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// prepare waits until the server answers and makes the role and its database
-// where they are missing. Each step stands alone, so a kill between them is made
-// good by the next start.
+// prepare waits until the server answers and makes the role and its database where they
+// are missing. Each step stands alone, so the next start completes them after a kill.
 func (s *Server) prepare(ctx context.Context) (err error) {
 	conn, err := s.await(ctx)
 	if err != nil {
@@ -44,7 +43,7 @@ func (s *Server) await(ctx context.Context) (*pgx.Conn, error) {
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
 	for {
-		// Asked any earlier it would log a fatal error for each attempt.
+		// An earlier attempt would log a fatal error.
 		if acceptsConnections(s.data) {
 			conn, err := pgx.Connect(ctx, s.url(superuser, superuser))
 			if err != nil {

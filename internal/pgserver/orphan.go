@@ -21,8 +21,8 @@ import (
 // supervises them; their remains would keep PostgreSQL from starting, or would seem to if
 // a process id was reused.
 func clearOrphans(ctx context.Context, data, sockets string, log *slog.Logger) error {
-	// A postmaster is asked for a clean end first and its backends go with it; a
-	// backend without one obeys only the later steps.
+	// A postmaster first gets the signal for a clean end, and ends its backends. A
+	// backend without a postmaster obeys only the later signals.
 	for _, step := range []struct {
 		signal unix.Signal
 		within time.Duration
@@ -99,8 +99,8 @@ const memoryWithin = 30 * time.Second
 
 // awaitMemory returns when no process has the cluster's shared memory any longer: a
 // process that ends is unmapped after it has lost its name in /proc, and on a busy
-// machine much later. PostgreSQL does not start before. Should it last too long,
-// PostgreSQL is to say so itself.
+// machine much later. PostgreSQL does not start before. If the wait takes too long,
+// PostgreSQL itself reports the error.
 func awaitMemory(ctx context.Context, data string, log *slog.Logger) error {
 	id, ok := sharedMemory(data)
 	if !ok || attached(id) == 0 {
@@ -130,9 +130,9 @@ func sharedMemory(data string) (id string, ok bool) {
 	return fields[1], true
 }
 
-// attached counts the processes that have a segment of shared memory; 0 when there is
-// none, or no telling. See proc_sysvipc(5): the identifier is in the second column, the
-// count in the seventh.
+// attached counts the processes that have a segment of shared memory; 0 if the segment is
+// gone or the count cannot be read. See proc_sysvipc(5): the identifier is in the second
+// column, the count in the seventh.
 func attached(id string) int {
 	text, err := os.ReadFile("/proc/sysvipc/shm")
 	if err != nil {

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// arguments of the postgres binary. Settings go there rather than into
-// postgresql.conf, so that a cluster on disk never depends on who wrote it last. They
-// keep a private server apart from others; all else is PostgreSQL's default, as an
-// operator has it.
+// arguments of the postgres binary. Settings go there rather than into postgresql.conf,
+// so that a cluster on disk never depends on the program that wrote it last. They keep a
+// private server apart from others; all else is PostgreSQL's default, as an operator has
+// it.
 func arguments(data, sockets string, extra map[string]string) []string {
 	settings := map[string]string{
 		"listen_addresses":        "", // unix socket only

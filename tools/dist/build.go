@@ -23,7 +23,7 @@ type release struct {
 }
 
 func newRelease(ctx context.Context, root string) (*release, error) {
-	// A repository of another user is read as well.
+	// Read also a repository of another user.
 	git := func(args ...string) (string, error) {
 		return output(ctx, root, nil, "git", append([]string{"-c", "safe.directory=*"}, args...)...)
 	}
