@@ -69,8 +69,8 @@ type MadeKey struct {
 // expired ones until they are deleted. With an owner other than 0 it finds keys of that
 // user alone.
 type APIKeyStore interface {
-	// APIKey finds a key by the SHA-256 of its text. It does not find a revoked key, nor one
-	// of a deleted workspace or of an owner who is no longer a member.
+	// APIKey finds a key by the SHA-256 of its text. It does not find a revoked key, nor
+	// a key of a deleted workspace or of an owner who is no longer a member.
 	APIKey(ctx context.Context, hash [32]byte) (StoredKey, bool, error)
 
 	// APIKeys returns up to limit keys with an id below before (0: from the newest), newest

@@ -15,10 +15,10 @@ import (
 // BlockStore keeps the statements about blocked codes. Writes are in the order of the
 // changelog.
 type BlockStore interface {
-	// SetBlock makes a statement about the code of a link of any workspace, also of one that
-	// was deleted, with a version above all others, and notes it in the audit log.
-	// ENotFound: no link has the code, and no statement is about it. EConflict: there are
-	// [waypost.MaxBlocks] codes with a statement already.
+	// SetBlock makes a statement about the code of a link of any workspace, deleted or
+	// not, with a version above all others, and notes the statement in the audit log. It
+	// returns ENotFound when no link has the code and no statement is about it, and
+	// EConflict when [waypost.MaxBlocks] codes have a statement already.
 	SetBlock(ctx context.Context, by Actor, b waypost.Block) (waypost.Block, error)
 
 	// Blocks returns up to limit statements behind a place, in the order in which the
@@ -137,7 +137,7 @@ func (s *Blocks) Of(host string, code waypost.Code) *waypost.Block {
 }
 
 // at returns the policy with which the code of a visit is blocked, 0 for none. A host
-// that is no domain means the default one, unless strict.
+// that is no domain means the default domain, unless strict.
 func (s *Blocks) at(ctx context.Context, host string, code []byte, strict bool) (waypost.BlockPolicy, error) {
 	if policy := s.set.Policy([]byte(host), code); policy != 0 {
 		return policy, nil

@@ -92,7 +92,7 @@ func (b *Budgets) Of(ctx context.Context, actor Actor, l *waypost.Link) (*LinkBu
 	}
 	found, err := b.store.LinkBudget(ctx, actor.Workspace, l.ID)
 	if waypost.CodeOf(err) == waypost.ENotFound {
-		return nil, nil //nolint:nilnil // it was changed meanwhile
+		return nil, nil //nolint:nilnil // the link was changed a moment ago
 	}
 	return &found, err
 }

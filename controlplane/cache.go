@@ -12,9 +12,9 @@ const (
 	maxCached  = 10_000        // keys
 )
 
-// cache holds answers of the database for cacheTime. Refresh-ahead: of many callers one
-// asks again in good time while the others use the cached answer, so that they do not all
-// ask at the moment it expires. The zero value is ready.
+// cache holds answers of the database for cacheTime. Before an answer expires, one caller
+// asks the database again while the other callers use the cached answer (refresh-ahead),
+// so that they do not all ask at its expiry. The zero value is ready.
 type cache[K comparable, V any] struct {
 	mu       sync.Mutex
 	entries  map[K]cached[V] // bounded by maxCached

@@ -124,7 +124,8 @@ func (c *Certificates) Of(host string) HostCertificate {
 	return of
 }
 
-// of finds an edge's certificate for a host: its own, or one for all names next to it.
+// of finds an edge's certificate for a host: the host's own, or the wildcard certificate
+// of its parent.
 func (e *edgeCertificates) of(host string) (HostCertificate, bool) {
 	if h, known := e.hosts[host]; known {
 		return h, true

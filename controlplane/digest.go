@@ -68,10 +68,10 @@ type DigestCheck struct {
 	asked   chan struct{} // has a token while next waits for Run
 
 	mu    sync.Mutex
-	next  *digestRound // that was asked for, and has not ended
+	next  *digestRound // the round that was asked for, and has not ended
 	last  Digest       // zero: none was read
 	lasts time.Time    // until when the last answer counts
-	again bool         // an answer was wanted that came from the last one
+	again bool         // a caller wanted an answer, and got the last one
 	err   error        // of the last round
 	ended bool
 }
@@ -211,8 +211,8 @@ func (c *DigestCheck) Last() Digest {
 	return c.last
 }
 
-// Sound returns [ErrDigest] if the rows are known not to add up to the digest. It reads
-// them, but waits for that a short time only.
+// Sound returns [ErrDigest] if the rows are known not to add up to the digest. When the
+// last answer is old, it has the rows read, and waits a short time for the result.
 func (c *DigestCheck) Sound(ctx context.Context) error {
 	c.mu.Lock()
 	fresh := time.Now().Before(c.lasts)

@@ -22,8 +22,8 @@ const (
 	DomainSuspended DomainState = "suspended" // not served: its proof was lost
 )
 
-// OwnedDomain is a domain as its owner sees it. Its host is the one that the owner asked
-// for, also while the domain is not served.
+// OwnedDomain is a domain as its owner sees it. Its host is the host that the owner asked
+// for, even while the domain is not served.
 type OwnedDomain struct {
 	waypost.Domain
 	State DomainState

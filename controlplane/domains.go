@@ -33,7 +33,7 @@ type DomainStore interface {
 	DefaultTargets(ctx context.Context) (waypost.DomainTargets, error)
 
 	// SetDomain changes the targets of a domain of the workspace or, for the default
-	// workspace, of a shared one; ENotFound for any other.
+	// workspace, of a shared one. It returns ENotFound for any other domain.
 	SetDomain(ctx context.Context, by Actor, id waypost.DomainID, c DomainChange) (OwnedDomain, waypost.Position, error)
 
 	// CreateDomain adds a domain, pending or approved. It returns EConflict when the
@@ -319,9 +319,9 @@ func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (Owne
 	return o, at, nil
 }
 
-// ChangeDomain changes the targets of a domain. ENotFound for a domain that the actor
-// does not see, EForbidden for a shared one unless the actor is in the default
-// workspace, and the errors of the rules for targets.
+// ChangeDomain changes the targets of a domain. It returns ENotFound for a domain that
+// the actor does not see, EForbidden for a shared domain unless the actor is in the
+// default workspace, and the errors of the rules for targets.
 func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.DomainID, c DomainChange) (OwnedDomain,
 	waypost.Position, error,
 ) {

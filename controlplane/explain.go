@@ -48,7 +48,7 @@ func (s *Links) Explain(ctx context.Context, actor Actor, domain, code string, v
 		case !found && l.Host != "":
 			return Explanation{}, waypost.Errorf(waypost.EConflict, "the domain %s is not served, so that its links have no answer", l.Host)
 		case !found || rec.Revision != l.Revision:
-			continue // it has changed between the two
+			continue // the link has changed between the two reads
 		}
 		return s.explain(ctx, &l, &rec, v)
 	}

@@ -94,8 +94,8 @@ func (s *Links) replay(ctx context.Context, id RequestID, request [32]byte) (Mad
 	return Made{Replayed: &response}, nil
 }
 
-// errReplayed is the outcome of the links of a request that this control plane or
-// another one has answered since.
+// errReplayed is the outcome of the links of a request that this control plane or another
+// has answered since.
 var errReplayed = waypost.Errorf(waypost.EInProgress, "the request was answered a moment ago: send it again for the response")
 
 // pendingResponse is shared by the pending links of an idempotent request.

@@ -104,8 +104,8 @@ func suppliesOf(forecasts []keyrange.Forecast) []Supply {
 	return supplies
 }
 
-// Decode finds the prefix and counter of a generated code: EInvalid when the code cannot
-// be a generated one.
+// Decode finds the prefix and counter of a generated code. It returns EInvalid when the
+// code cannot be a generated one.
 func (s *KeyRanges) Decode(ctx context.Context, actor Actor, code string) (Decoded, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return Decoded{}, err

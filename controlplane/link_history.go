@@ -82,8 +82,8 @@ func (s *Links) History(ctx context.Context, actor Actor, domain, code string, l
 	return changes, changes[limit-1].ID(), nil
 }
 
-// lapsed reports whether the reaper has made a link a tombstone, which it does only to
-// links that have expired. Others leave an entry when they delete one.
+// lapsed reports whether the reaper has made a link a tombstone. The reaper does so only
+// to expired links, and leaves no entry. All other deletions leave an entry.
 func lapsed(l *waypost.Link, changes []Change) bool {
 	return !l.DeletedAt.IsZero() && !l.ExpiresAt.IsZero() && !l.ExpiresAt.After(l.DeletedAt) &&
 		(len(changes) == 0 || changes[0].Revision != l.Revision)

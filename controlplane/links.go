@@ -147,7 +147,7 @@ func (s *Links) Close(ctx context.Context) error {
 	return s.minter.Close(ctx)
 }
 
-// Version is one version of a link among all that ever were.
+// Version identifies one version of a link among all versions that ever existed.
 type Version struct {
 	Revision waypost.Revision
 	Stamp    uint64

@@ -35,7 +35,7 @@ const (
 type LinkFilter struct {
 	Words         string    // in the title and description, in web search syntax: "a phrase", or, -not
 	Typed         string    // beginnings of words, tags, a code, a host or a URL
-	Tags          []string  // all of them
+	Tags          []string  // a link must have all of them
 	Domain        string    // host; an unknown host, or another workspace's, has no links
 	Active        *bool     // enabled, or disabled
 	Expired       *bool     // by the time of the control plane
@@ -61,7 +61,8 @@ type Page struct {
 // ListStage is a part of a list that a query reads from one index.
 type ListStage byte
 
-// The stages. By clicks, links that were followed are one stage and all others another.
+// The stages of a list. In a list by clicks, followed links are one stage and all other
+// links another.
 const (
 	StageAll ListStage = iota
 	StageClicked
@@ -118,8 +119,8 @@ func (o Order) stages() []ListStage {
 	}
 }
 
-// List returns a page of the workspace's links. EMalformed for a bad cursor, EInvalid for
-// one of another list, and for a filter that breaks a rule.
+// List returns a page of the workspace's links. It returns EMalformed for a bad cursor,
+// and EInvalid for a cursor of another list or a filter that breaks a rule.
 func (s *Links) List(ctx context.Context, actor Actor, r ListRequest) (Page, error) {
 	if r.Order == "" {
 		r.Order = NewestFirst

@@ -198,8 +198,8 @@ func checkRole(r Role) error {
 }
 
 // ChangeMember changes a user of the actor's workspace. EConflict for the last
-// administrator, EForbidden for the account of somebody who is in several
-// workspaces, unless the actor is an operator.
+// administrator, EForbidden for the account of a user in several workspaces, unless the
+// actor is an operator.
 func (s *Workspaces) ChangeMember(ctx context.Context, actor Actor, user int64, c MemberChange) (Member, error) {
 	if _, err := s.administrator(actor, ""); err != nil {
 		return Member{}, err
@@ -243,8 +243,8 @@ func (s *Workspaces) administrator(actor Actor, cursor string) (after int64, err
 }
 
 // InviteMember removes the password of a user of the actor's workspace, and returns an
-// invitation to set another. EForbidden for the account of somebody who is in several
-// workspaces, unless the actor is an operator.
+// invitation to set another. EForbidden for the account of a user in several workspaces,
+// unless the actor is an operator.
 func (s *Workspaces) InviteMember(ctx context.Context, actor Actor, user int64) (Member, Invitation, error) {
 	if _, err := s.administrator(actor, ""); err != nil {
 		return Member{}, Invitation{}, err

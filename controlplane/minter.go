@@ -426,9 +426,9 @@ func (m *Minter) takeLease(ctx context.Context, size int64, finished []int64) er
 	return err
 }
 
-// adapt sizes the next lease by the time until this one was needed. Small leases, such
-// as the rests that other processes returned, are needed at once although nothing was
-// issued: they do not increase the size.
+// adapt sizes the next lease by the time since the last lease was taken. Small leases,
+// such as the rests that other processes returned, lead to the next lease at once
+// although few keys were issued, so they do not increase the size.
 func (m *Minter) adapt() {
 	now := m.now()
 	issued := m.minted - m.used

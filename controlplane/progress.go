@@ -11,7 +11,8 @@ import (
 // ProgressStore keeps the time up to which the clicks of each edge are counted, for all
 // instances of the control plane, across restarts.
 type ProgressStore interface {
-	// NoteProgress stores the reports of edges. An unknown Until changes no known one.
+	// NoteProgress stores the reports of edges. An unknown Until does not replace a known
+	// Until.
 	NoteProgress(ctx context.Context, nodes []EdgeProgress) error
 
 	// GiveUpEdge stores that an edge will send no further clicks. It returns EConflict

@@ -22,7 +22,8 @@ type ReaperStore interface {
 	CleanupStats(ctx context.Context) (CleanupStats, error)
 
 	// ExpireLinks turns links that expired longer ago than buffer into tombstones, and
-	// counts them in the statistics. Links with a target for expired ones stay.
+	// counts them in the statistics. Links with a target for visitors after the expiry
+	// stay.
 	ExpireLinks(ctx context.Context, buffer time.Duration, limit int) (int, error)
 	// PurgeLinks removes tombstones that are older than after, through the changelog,
 	// with their clicks. The codes are never used again.

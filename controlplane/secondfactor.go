@@ -150,9 +150,9 @@ type NewFactor struct {
 	URL    string // otpauth
 }
 
-// BeginSecondFactor proposes a second factor to the user who has signed in. It is not
-// asked for before ConfirmSecondFactor. EConflict when one is on, ErrPassword for a wrong
-// password.
+// BeginSecondFactor proposes a second factor to the user who has signed in. Sign-ins do
+// not ask for its codes before ConfirmSecondFactor. It returns EConflict when a second
+// factor is on, ErrPassword for a wrong password.
 func (s *Access) BeginSecondFactor(ctx context.Context, actor Actor, password string) (NewFactor, error) {
 	account, err := s.reauthenticate(ctx, actor, password)
 	if err != nil {
@@ -213,7 +213,8 @@ func (s *Access) factorOf(ctx context.Context, actor Actor) (StoredFactor, error
 	return f, err
 }
 
-// EndSecondFactor turns the second factor off: ErrPassword or ErrCode when one is wrong.
+// EndSecondFactor turns the second factor off. It returns ErrPassword for a wrong
+// password, ErrCode for a wrong code.
 func (s *Access) EndSecondFactor(ctx context.Context, actor Actor, password, code string) error {
 	if _, err := s.reauthenticate(ctx, actor, password); err != nil {
 		return err
@@ -225,7 +226,7 @@ func (s *Access) EndSecondFactor(ctx context.Context, actor Actor, password, cod
 	return s.factors.EndFactor(ctx, actor, p)
 }
 
-// RenewRecoveryCodes replaces the recovery codes: ErrCode for a wrong code.
+// RenewRecoveryCodes replaces the recovery codes. It returns ErrCode for a wrong code.
 func (s *Access) RenewRecoveryCodes(ctx context.Context, actor Actor, code string) ([]string, error) {
 	p, err := s.proveFactor(ctx, actor, code)
 	if err != nil {

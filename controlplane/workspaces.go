@@ -65,8 +65,8 @@ type WorkspaceStore interface {
 	// by id, including deleted ones.
 	Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) ([]Workspace, error)
 
-	// CreateWorkspace creates a workspace; EConflict when the slug is taken, also by a
-	// deleted one.
+	// CreateWorkspace creates a workspace. It returns EConflict when a workspace has the
+	// slug, deleted or not.
 	CreateWorkspace(ctx context.Context, by Actor, n NewWorkspace) (Workspace, error)
 
 	// DeleteWorkspace ends all access to a workspace, and the accounts that are its

@@ -315,8 +315,8 @@ func (g *grouping) worthwhile(here int) bool {
 	return g.idle == 0 && here < g.callers && g.maxWait > 0
 }
 
-// missed notes that some expected callers did not arrive. When most of them did not, the
-// callers do not return at once after an answer.
+// missed notes that some expected callers did not arrive. When fewer than three quarters
+// of the callers are here, callers seem not to return at once after an answer.
 func (g *grouping) missed(here int) {
 	if here < g.callers*3/4 {
 		g.idle = idleAfterAll

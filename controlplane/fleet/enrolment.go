@@ -112,7 +112,8 @@ type StoredNode struct {
 
 // NodeStore keeps credentials and tokens. Its changes are in the audit log.
 type NodeStore interface {
-	// CreateEnrolment keeps a token's hash. EConflict when too many are open.
+	// CreateEnrolment stores a token's hash. It returns EConflict when too many tokens
+	// are open.
 	CreateEnrolment(ctx context.Context, by controlplane.Actor, e Enrolment, hash [32]byte) error
 
 	// Enrol exchanges a token, by its hash, for a credential, and revokes the node's
@@ -136,7 +137,7 @@ type NodeStore interface {
 	NoteNodesSeen(ctx context.Context, seen map[int64]time.Time) error
 
 	// RevokeNode revokes the credential of a node, and the tokens that are for its name
-	// alone. ENotFound: there was never either.
+	// alone. It returns ENotFound when there was never a credential or such a token.
 	RevokeNode(ctx context.Context, by controlplane.Actor, node string) error
 
 	// NodeCredentials returns the newest credential of each node, by name.

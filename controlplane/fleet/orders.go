@@ -60,7 +60,7 @@ type EdgeOrder struct {
 type EdgeOutcome struct {
 	Error     string         `json:"error,omitempty"` // why it was not done, or not to the end
 	Records   uint64         `json:"records,omitempty"`
-	Damage    string         `json:"damage,omitempty"` // what is wrong with them; "": nothing
+	Damage    string         `json:"damage,omitempty"` // of the records; "": no damage
 	Epoch     uint32         `json:"epoch,omitempty"`  // of the position at the end
 	Seq       uint64         `json:"seq,omitempty"`
 	Seconds   float64        `json:"seconds,omitempty"`
@@ -119,8 +119,8 @@ type Orders struct {
 	verified map[string]EdgeOrder   // by node
 }
 
-// NewOrders returns Orders that Run keeps up to date. Knows reports whether there is an
-// edge of a name, also one that the store does not know yet; ask makes edges report
+// NewOrders returns Orders that Run keeps up to date. Knows reports whether an edge with
+// a name exists, even if the store does not know the edge yet; ask makes edges report
 // soon. Neither must block.
 func NewOrders(store OrderStore, knows func(node string) bool, ask func(), log *slog.Logger) *Orders {
 	return &Orders{store: store, knows: knows, ask: ask, log: log}

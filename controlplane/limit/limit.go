@@ -82,7 +82,8 @@ func (b *buckets[K]) peekToken(key K) Decision {
 	return b.decide(l, now, l.TokensAt(now) >= 1)
 }
 
-// reserve takes a token, which giveBack restores; retry is 0 when there was one.
+// reserve takes a token, which giveBack restores. Without a token, retry is the time
+// until the next one, otherwise 0.
 func (b *buckets[K]) reserve(key K) (giveBack func(), retry time.Duration) {
 	l, now := b.of(key), b.now()
 	r := l.ReserveN(now, 1)
@@ -133,7 +134,7 @@ func (r *Requests) Take(credential string) (Decision, bool) {
 	return r.by.takeToken(sha256.Sum256([]byte(credential))), true
 }
 
-// Owe counts n more requests, for one that turned out to be large.
+// Owe counts n more requests, for a request that turned out to be large.
 func (r *Requests) Owe(credential string, n int) {
 	if r != nil && n > 0 {
 		r.by.owe(sha256.Sum256([]byte(credential)), n)

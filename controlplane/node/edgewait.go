@@ -49,7 +49,8 @@ func (w *edgeWait) heard(node string, told bool) {
 	}
 }
 
-// release lets keys be issued. The caller holds w.mu, or is the only one.
+// release lets keys be issued. The caller holds w.mu, unless no other goroutine has w
+// yet.
 func (w *edgeWait) release() {
 	select {
 	case <-w.enough:

@@ -32,7 +32,7 @@ type ownReplica struct {
 	ranges   prometheus.Counter
 }
 
-// openOwnReplica opens the copy in dir, or begins one.
+// openOwnReplica opens the copy in dir, or creates it.
 func openOwnReplica(
 	dir *datadir.Dir, name string, region waypost.Region, log *slog.Logger, registry *prometheus.Registry,
 ) (*ownReplica, error) {

@@ -279,8 +279,8 @@ func (b *Breakdown) unpackDimension(r *reader, d Dimension) {
 }
 
 // names holds clicks by unique name, in no order. A few names, which nearly all links
-// have, are searched one by one. More get an index, with the first search, because days
-// that are only read through need none.
+// have, are searched one by one. Longer lists get an index at the first search, because
+// days that are only read through do not need an index.
 type names struct {
 	list  []Named
 	index map[string]int // of the list; nil while there are few, or no search
