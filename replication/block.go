@@ -24,8 +24,8 @@ const (
 	blockHeaderSize = 1 + 8 + 8 + 1 + 1
 )
 
-// appendBlockFields encodes what is signed of a block: version of the format, version of
-// the statement, time, state, policy, and host, code and reason behind their lengths.
+// appendBlockFields encodes the signed fields of a block: version of the format, version
+// of the statement, time, state, policy, and host, code and reason behind their lengths.
 func appendBlockFields(dst []byte, b *waypost.Block) []byte {
 	le := binary.LittleEndian
 	state := byte(0)

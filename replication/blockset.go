@@ -24,7 +24,7 @@ var ErrTooManyBlocks = errors.New("there are as many blocks as there can be")
 // BlockSet holds the newest statement about every code that was ever blocked. All methods
 // may be called by many goroutines at once. The zero value is empty and ready to use.
 type BlockSet struct {
-	// What a redirect asks. It is replaced and never changed.
+	// Redirects read active and blocked. A map is replaced and never changed.
 	active  atomic.Int64
 	blocked [BlockShards]atomic.Pointer[map[string]waypost.BlockPolicy]
 
@@ -92,8 +92,8 @@ func (s *BlockSet) OnChange(f func()) {
 	s.changed = append(s.changed, f)
 }
 
-// Take takes statements whose signatures the caller has verified, and returns those that
-// were news: older ones, and those that are known, change nothing. They have effect when
+// Take adds statements and returns the new ones. Older and known statements change
+// nothing. The caller has verified all signatures. The new statements have effect when
 // Take returns. ErrTooManyBlocks: some found no room.
 func (s *BlockSet) Take(all ...SignedBlock) (news []SignedBlock, err error) {
 	s.mu.Lock()
@@ -246,7 +246,7 @@ func (s *BlockSet) Digests() [BlockShards]uint64 {
 	return s.digests
 }
 
-// Differing returns the statements in the shards whose digest is another than in digests.
+// Differing returns the statements of each shard with another digest than in digests.
 func (s *BlockSet) Differing(digests *[BlockShards]uint64) (found []SignedBlock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

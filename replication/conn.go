@@ -123,8 +123,9 @@ func (d *sourceConn) next() (frameType, byte, []byte, error) {
 	}
 }
 
-// takeBlocks takes the blocks of a frame. Those that the pinned key has not signed are
-// left out: a relay may hold some of an earlier key, and all others must have effect.
+// takeBlocks takes the blocks of a frame. It leaves out blocks that the pinned key has
+// not signed, because a relay may hold some of an earlier key, and all others must have
+// effect.
 func (c *client) takeBlocks(payload []byte) error {
 	all, err := decodeBlocks(payload)
 	if err != nil || c.cfg.Blocks == nil {

@@ -30,8 +30,8 @@ type FollowConfig struct {
 	// they are ignored.
 	Blocks *BlockSet
 
-	// Before is the status of the sink's last follower, so that what it heard of the origin
-	// is kept.
+	// Before is the status of the sink's last follower, so that its news of the origin is
+	// kept.
 	Before Status
 
 	// Asked is called, by the goroutine that applies, when the source wants to know where
@@ -116,8 +116,8 @@ func Follow(ctx context.Context, cfg FollowConfig) error {
 // Status returns a copy of the present status. Any goroutine may call it.
 func (f *Follower) Status() Status { return f.status.get() }
 
-// Run follows until ctx ends, whose error it returns, or until an error that
-// FollowConfig.Fatal picks, which it returns. It is called once.
+// Run follows until ctx ends or FollowConfig.Fatal picks an error. It returns ctx's error
+// or the picked one. It is called once.
 func (f *Follower) Run(ctx context.Context) error {
 	if f.cfg.Client == nil {
 		defer f.source.http.CloseIdleConnections()
@@ -173,7 +173,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// logEnd logs the failures whose number is a power of two as warnings.
+// logEnd logs a failure as a warning if its number is a power of two.
 func (f *Follower) logEnd(err error, failures int) {
 	level := slog.LevelWarn
 	if failures&(failures-1) != 0 {
@@ -298,7 +298,7 @@ func (s *stretch) read(h *Head) bool {
 	return true
 }
 
-// tail applies a stretch of the changelog, and takes off what it has applied.
+// tail applies a stretch of the changelog, and takes the applied batches off it.
 func (f *Follower) tail(ctx context.Context, s *stretch, apply func(context.Context, *Batch) error) (progress bool, err error) {
 	p := s.lowest
 	d, err := f.source.connect(ctx, PathStream, url.Values{"after": {p.String()}}, f.cfg.Sink.Position())

@@ -66,7 +66,7 @@ const (
 	keptBuffer = 4 << 20
 )
 
-// errFrame says that what came is not a sound frame: the connection is of no
+// errFrame says that the bytes read are not a sound frame. The connection is then of no
 // further use, and a new one may do better.
 var errFrame = errors.New("broken frame")
 
@@ -181,7 +181,8 @@ func (r *frameReader) next() (t frameType, flags byte, payload []byte, err error
 	if length > maxFrame {
 		return 0, 0, nil, fmt.Errorf("%w: %d bytes are too many", errFrame, length)
 	}
-	// The buffer grows with what arrives, not with what the header claims.
+	// The buffer grows with the bytes that arrive, not with the length that the header
+	// claims.
 	if r.packed.Cap() > keptBuffer {
 		r.packed = bytes.Buffer{}
 	}

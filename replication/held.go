@@ -39,9 +39,9 @@ type Accepter interface {
 	Accept(what HoldKind, upTo waypost.Position)
 }
 
-// heldBy returns the hold that an error is. A record that cannot be understood, in a
-// frame whose checksum holds, is one too: to skip it would lose it, and to ask again at
-// once does not help.
+// heldBy returns the hold in an error. A record that cannot be understood, in a frame
+// with the right checksum, is a hold too, because skipping the record would lose it, and
+// asking again at once does not help.
 func heldBy(err error) (*Held, bool) {
 	if h, ok := errors.AsType[*Held](err); ok {
 		return h, true
@@ -54,9 +54,9 @@ func heldBy(err error) (*Held, bool) {
 
 var errNothingHeld = errors.New("nothing is held")
 
-// Accept lets the sink take the change that it holds back, and returns its kind; what ""
-// accepts any. A record that cannot be understood is only tried again. Any goroutine may
-// call it.
+// Accept lets the sink take the change that it holds back, and returns its kind. An empty
+// kind accepts any. A record that cannot be understood is only tried again. Any goroutine
+// may call it.
 func (f *Follower) Accept(what HoldKind) (HoldKind, error) {
 	st := f.Status()
 	switch {

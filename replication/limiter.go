@@ -52,7 +52,7 @@ func (t *turn) leave() {
 }
 
 // over reports whether the turn has lasted longer than limit and others were refused
-// meanwhile.
+// since it began.
 func (t *turn) over(limit time.Duration) bool {
 	return time.Since(t.began) > limit && t.limiter.refused.Load() > t.refused
 }

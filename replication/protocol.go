@@ -42,7 +42,7 @@ const (
 	HeaderVia = "Waypost-Via"
 )
 
-// ContentType is that of the stream, the snapshot and the sums.
+// ContentType is the media type of the stream, the snapshot and the sums.
 const ContentType = "application/vnd.waypost.replication"
 
 // EndError is the cause of a request's context that was ended because the follower is

@@ -32,8 +32,8 @@ var (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // AppendRecord appends the encoding of r to dst. A record beyond waypost.MaxName
-// or waypost.MaxPayload, or without a name, is encoded into bytes that
-// [DecodeRecord] refuses: who makes records from input decodes what it made.
+// or waypost.MaxPayload, or without a name, is encoded into bytes that [DecodeRecord]
+// refuses, so a caller that makes records from input decodes its own encoding.
 func AppendRecord(dst []byte, r *waypost.Record) []byte {
 	start := len(dst)
 	le := binary.LittleEndian
@@ -63,12 +63,12 @@ func recordChecksum(b []byte) uint32 {
 }
 
 // DecodeRecord reads one record, which must fill b exactly. It does not allocate unless
-// it fails, and r refers into b. The error wraps [ErrRecord], or [ErrContent], with
-// which r is filled in nevertheless.
+// it fails, and r refers into b. The error wraps [ErrRecord], or [ErrContent]; after
+// ErrContent, r is filled in nevertheless.
 //
-// Kinds that this version does not know decode like any other. Extensions are
-// checked for form, and those that it does not know are passed over: who stores or
-// forwards b keeps them.
+// Kinds that this version does not know decode like any other. Extensions are checked for
+// form, and unknown extensions are passed over: callers that store or forward b keep
+// them.
 func DecodeRecord(b []byte, r *waypost.Record) error {
 	if len(b) < recordHeaderSize {
 		return fmt.Errorf("%w: %d bytes are less than a header", ErrRecord, len(b))
@@ -229,7 +229,7 @@ func appendExtensions(dst []byte, r *waypost.Record) []byte {
 	return dst
 }
 
-// extensionsSize returns the length of what appendExtensions appends.
+// extensionsSize returns the number of bytes that appendExtensions appends.
 func extensionsSize(r *waypost.Record) (n int) {
 	if r.Flags != 0 {
 		n = extensionHead + 1
@@ -246,8 +246,8 @@ const extensionHead = 4
 // so that it is refused as damaged.
 func programmeSize(r *waypost.Record) int { return min(len(r.Programme), waypost.MaxProgramme+1) }
 
-// The compact form of a record is for stores that keep it under a key which says its
-// kind, domain and name. It begins with another byte than a record does:
+// The compact form of a record is for stores that keep the record under a key with its
+// kind, domain and name. The first byte differs from a full record's:
 //
 //	2, state, flags (1: expires, 2: has extensions, of others none)
 //	status, epoch, sequence, and if flagged the length of the extensions: unsigned varints
@@ -287,8 +287,8 @@ func Compact(dst, record []byte) []byte {
 	return append(dst, record[recordHeaderSize+name:]...)
 }
 
-// Expand appends the record whose compact form b is; a record in full it appends as
-// it is. What it appends is judged by DecodeRecord only.
+// Expand appends the record whose compact form b is; if b is a record in full, it appends
+// b as it is. Only DecodeRecord judges the appended bytes.
 func Expand(dst, b []byte, kind waypost.Kind, domain waypost.DomainID, name []byte) ([]byte, error) {
 	if len(b) == 0 || b[0] != compactVersion {
 		return append(dst, b...), nil

@@ -47,7 +47,7 @@ func (f *Follower) repairable(p waypost.Position) bool {
 	return true
 }
 
-// repair compares the sink's slots with the source's, and replaces those that differ.
+// repair compares the sink's slots with the source's, and replaces the slots that differ.
 func (f *Follower) repair(ctx context.Context) (fruitful bool, err error) {
 	begun := time.Now()
 	f.status.repairing(true)
@@ -104,8 +104,8 @@ func (r *repairing) run(ctx context.Context) (err error) {
 	if err := f.retry(ctx, "comparison", r.sums); err != nil {
 		return err
 	}
-	// Within its history the replica first catches up with the source, so that transactions
-	// committed meanwhile make no difference.
+	// Within its history the replica first catches up with the source, so that
+	// transactions it lacks do not count as damage.
 	_, reset := errors.AsType[*resetError](f.diverged)
 	if !reset && !f.midRepair() && from.Epoch == r.lowest.Epoch && from.Seq < r.highest.Seq {
 		before := stretch{lowest: from, highest: r.highest}
@@ -176,8 +176,8 @@ func (r *repairing) sums(ctx context.Context) (progress bool, err error) {
 // greet begins the repair at the first hello, and holds later ones against it.
 func (r *repairing) greet(ctx context.Context, h Head) error {
 	if r.repair != nil {
-		// The head may be of another instance, which is a moment behind: what counts is
-		// the position of each part.
+		// The head may be of another instance, which is a moment behind. The position of
+		// each part counts.
 		if h.Cluster != r.cluster || h.Position.Epoch != r.lowest.Epoch {
 			return errHistory
 		}
@@ -255,7 +255,8 @@ func (r *repairing) replace(ctx context.Context, part *slotsPart, records [][]by
 	return nil
 }
 
-// takeRange takes a whole range of slots, whose last part is given.
+// takeRange takes a whole range of slots. It is called with the last part of the range
+// and all records.
 type takeRange func(ctx context.Context, part *slotsPart, records [][]byte) error
 
 // slots fetches all slots that differ.

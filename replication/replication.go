@@ -22,8 +22,8 @@ type Head struct {
 	Digest   uint64 // XOR of the stamps of all records at Position
 	At       int64  // origin's clock when this was true, Unix milliseconds
 
-	// Signature is the control plane's, zero when there is none. What passes a head on
-	// passes it on with it.
+	// Signature is the control plane's, zero when the head is not signed. A node that
+	// passes the head on passes on the signature too.
 	Signature Signature
 }
 
@@ -74,20 +74,20 @@ type Testimony struct {
 }
 
 var (
-	// ErrTrimmed says that the log no longer holds what follows a position: the
-	// follower needs a snapshot.
+	// ErrTrimmed says that the log no longer holds the transactions after a position, so
+	// that the follower needs a snapshot.
 	ErrTrimmed = errors.New("the changelog no longer reaches back to this position")
 	// ErrOtherHistory says that a position is not of the source's history: another
 	// epoch, another stamp at its sequence, or beyond the head.
 	ErrOtherHistory = errors.New("this position is of another history")
-	// ErrDiverged says that a replica is not what the source says it should be: a
-	// gap in the sequence, another digest, or a record that is not what was written. The
-	// follower repairs it, or takes a snapshot.
+	// ErrDiverged says that a replica differs from its source: a gap in the sequence,
+	// another digest, or a record that differs from the one written. The follower repairs
+	// the replica, or takes a snapshot.
 	ErrDiverged = errors.New("the replica differs from its source")
 	// ErrBehind says that a source which follows another one has not come to a position yet:
 	// whether it is of its history remains to be seen.
 	ErrBehind = errors.New("the source has not come to this position yet")
-	// ErrNoSource says that what is held is not fit to be passed on at present: it is being
-	// repaired or replaced, or known to differ from its own source.
+	// ErrNoSource says that a replica cannot be a source at present, because it is being
+	// repaired or replaced, or is known to differ from its own source.
 	ErrNoSource = errors.New("this replica is no source at present")
 )

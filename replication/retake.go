@@ -75,8 +75,8 @@ func (r *restoring) reach(ctx context.Context) error {
 	return nil
 }
 
-// reachable finds the lowest position at which slots were read and to which the log
-// still reaches back; zero: there is none.
+// reachable finds the lowest position at which slots were read and to which the log still
+// reaches back; zero: no such position.
 func (r *restoring) reachable(ctx context.Context) (found waypost.Position, err error) {
 	var at []waypost.Position
 	for _, o := range r.reads {
@@ -98,8 +98,8 @@ func (r *restoring) reachable(ctx context.Context) (found waypost.Position, err 
 	return at[i], nil
 }
 
-// readBefore returns the slot from which on all slots were read at p or later; when
-// there is none, all are to be taken again.
+// readBefore returns the slot from which on all slots were read at p or later. Without
+// such a slot it returns waypost.Slots, and all are taken again.
 func (r *restoring) readBefore(p waypost.Position) int {
 	i := len(r.reads)
 	if p.IsZero() {

@@ -38,7 +38,8 @@ type ServerConfig struct {
 	// returns within some seconds. Nil: the source is sound.
 	Sound func(ctx context.Context, path string) error
 
-	// Blocks holds the blocks of codes, which every follower gets. Nil: there are none.
+	// Blocks holds the blocks of codes, which every follower gets. Nil: no blocks are
+	// sent.
 	Blocks *BlockSet
 
 	// Via returns the nodes between the origin and a follower of this server, this node
@@ -141,8 +142,8 @@ func (s *Server) Ask(p waypost.Position) { s.board.ask(p) }
 // AskAll requests a report of the followers that are at the head, or reach it.
 func (s *Server) AskAll() { s.board.ask(s.board.position()) }
 
-// Drain refuses new followers, says bye to those that are connected, and waits until they
-// have left or ctx ends. There is no way back.
+// Drain refuses new followers, says bye to the connected ones, and waits until they have
+// left or ctx ends. It cannot be undone.
 func (s *Server) Drain(ctx context.Context) error {
 	for {
 		requests, wake := s.board.drain()
@@ -194,7 +195,8 @@ func (s *Server) hear(r *http.Request) error {
 	return s.cfg.Hear(r.Context(), node, presented)
 }
 
-// board holds what Run has read of the source, for all connections to see.
+// board holds the head and the changes that Run has read from the source, for all
+// connections to see.
 type board struct {
 	mu        sync.Mutex // guards the rest
 	requests  int        // that were let in and have not ended

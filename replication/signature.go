@@ -27,7 +27,7 @@ type Signature struct {
 // IsZero reports whether there is no signature.
 func (s *Signature) IsZero() bool { return s.Generation == 0 }
 
-// MaxGeneration is that of the last signing key that a cluster can have.
+// MaxGeneration is the generation of the last signing key that a cluster can have.
 const MaxGeneration = 64
 
 // Signer signs for a cluster. All control planes of one derive the same keys. It may
@@ -90,8 +90,8 @@ func (s *Signer) signBatch(b *Batch, payload []byte) Signature {
 
 func (s *Signer) signHead(h *Head) Signature { return s.sign(appendHeadStatement(nil, h)) }
 
-// VerifyTestimony verifies what a follower presents with [HeaderTestimony], and returns
-// the position that a control plane of this cluster has signed with this key.
+// VerifyTestimony verifies the testimony that a follower presents with [HeaderTestimony],
+// and returns the position that a control plane of this cluster has signed with this key.
 func (s *Signer) VerifyTestimony(text string) (Testimony, error) {
 	var none Testimony
 	if len(text) > base64.RawURLEncoding.EncodedLen(maxTestimony) {
@@ -183,7 +183,7 @@ func readStatement(statement []byte) (cluster Cluster, said Testimony, err error
 	return cluster, said, fmt.Errorf("%w: a statement of kind %d in %d bytes", ErrSignature, rest[0], len(statement))
 }
 
-// signatureSize is that of a signature frame's payload: the key's generation, and the
+// signatureSize is the size of a signature frame's payload: the key's generation, and the
 // signature.
 const signatureSize = 4 + ed25519.SignatureSize
 

@@ -13,7 +13,7 @@ var ErrNoRoom = errors.New("the disk is almost full")
 
 // Sink is a replica that a follower keeps. Its methods are called by one goroutine.
 type Sink interface {
-	// Cluster is that of the data held, and false when nothing is held yet.
+	// Cluster returns the cluster of the data held, and false when nothing is held yet.
 	Cluster() (Cluster, bool)
 
 	// Position returns the position that was last applied, zero when nothing is held yet.
@@ -54,27 +54,29 @@ type Fitter interface {
 // the position at which they were read.
 type Retaker interface {
 	Restore
-	// Again forgets the slots before one, and those behind it that it cannot keep without
-	// them; it is called before Begin. It returns the slot before which all are gone: they
-	// come in order, from the first on.
+	// Again discards every slot below before, so that these slots are read again; it is
+	// called before BeginTail. It may discard more, and returns the first slot that is
+	// still held. The discarded slots then arrive in ascending order from 0.
 	Again(ctx context.Context, before int) (int, error)
 }
 
 // Restore fills a fresh replica: first every slot, then the tail of the changelog
 // from the lowest position at which a slot was read.
 type Restore interface {
-	// Progress returns the progress of an earlier restore that was suspended, or whose
-	// process was killed, and zero when there was none. After Keep it is of no more use.
+	// Progress returns the progress of an earlier restore that was suspended or killed
+	// with its process, and zero when the restore begins from nothing. It is out of date
+	// after the first Keep.
 	Progress() Progress
 
-	// Slots takes records read at one position. Of those of one key, the newest counts.
+	// Slots takes records read at one position. Of several records with one key, the
+	// newest counts.
 	Slots(ctx context.Context, records [][]byte) error
 
 	// Keep says that all slots before p.Next were taken. They are made durable in the
 	// background, and a later call returns errors of that.
 	Keep(ctx context.Context, p Progress) error
 
-	// Rewind forgets what was taken since Keep, because it comes again.
+	// Rewind discards the records taken since Keep, because they come again.
 	Rewind()
 
 	// BeginTail says that all slots are there and that the tail comes next, from the
@@ -90,15 +92,15 @@ type Restore interface {
 	// [Held] it may be suspended, and accepted later.
 	Commit(ctx context.Context, digest uint64) error
 
-	// Suspend ends the restore and keeps what is durable, where the next one goes on.
-	// It does nothing after Commit or Abort.
+	// Suspend ends the restore and keeps its durable slots, after which the next restore
+	// goes on. It does nothing after Commit or Abort.
 	Suspend() error
 
 	// Abort throws the fresh replica away. It does nothing after Commit or Suspend.
 	Abort() error
 }
 
-// Repairer is a Sink whose slots can be replaced one by one while it serves.
+// Repairer is a Sink that can replace its slots one by one while it serves.
 type Repairer interface {
 	Sink
 
@@ -107,8 +109,9 @@ type Repairer interface {
 	// or a snapshot makes the replica whole.
 	Repairing() bool
 
-	// Repair begins to repair what is held, towards the history of an epoch. There is one
-	// at a time, and none during a restore. ErrDiverged: only a snapshot can help.
+	// Repair begins a repair of the data held, towards the history of an epoch. One
+	// repair runs at a time, and not during a restore. ErrDiverged: only a snapshot can
+	// help.
 	Repair(ctx context.Context, c Cluster, e waypost.Epoch) (Repair, error)
 }
 
@@ -116,7 +119,8 @@ type Repairer interface {
 // counts between its first change after Sums and Commit.
 type Repair interface {
 	// Apply takes transactions that follow on Position, without judging their digests.
-	// Of each slot it passes over what Follow or Replace say that it holds already.
+	// In each slot it passes over transactions that the slot holds already, as Follow or
+	// Replace have set.
 	Apply(ctx context.Context, b *Batch) error
 
 	// Sums reads every record and returns the sums of all slots, as they are now. A record
@@ -128,8 +132,8 @@ type Repair interface {
 	// position after which Apply goes on.
 	Follow(at *[waypost.Slots]uint64, lowest waypost.Position) error
 
-	// Judge reports whether slots may be replaced by records of which that many serve: nil,
-	// or [Held].
+	// Judge reports whether slots may be replaced: nil, or [Held]. The new records of
+	// these slots hold that many serving links.
 	Judge(slots []uint16, serving uint64) error
 
 	// Replace makes the slots first to last hold these records, which are all that the

@@ -295,7 +295,7 @@ func (a *ahead) underWay() (n int) {
 	return n
 }
 
-// plan takes the first range off those that are left.
+// plan takes the first range off the remaining ones.
 func (a *ahead) plan(ctx context.Context) (*reading, error) {
 	first, last := a.runs[0].first, a.runs[0].last
 	err := a.reader.try(ctx, a.log, func() (err error) {

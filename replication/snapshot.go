@@ -14,10 +14,10 @@ import (
 	"waypost"
 )
 
-// Snapshot answers GET ?first=SLOT with all slots from there on, in order, and GET
-// ?slots=LIST, such as 3,17-19, with those. Each range of slots is read as it stands at
-// one position, held, and only then sent, so that a slow follower never keeps the source
-// waiting. The next ones are read meanwhile.
+// Snapshot answers GET ?first=SLOT with all slots from SLOT on, in order, and GET
+// ?slots=LIST, such as 3,17-19, with the listed slots. Each range of slots is read as it
+// stands at one position, held, and only then sent, so that a slow follower never keeps
+// the source waiting. The next ranges are read while one is sent.
 func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 	runs, err := wantedSlots(r.URL.Query())
 	if err != nil {
@@ -176,8 +176,8 @@ func (c *followerConn) checkEnd(what string, count uint64) error {
 	return errEnded
 }
 
-// await returns the result of read, and sends heartbeats meanwhile, so that the follower
-// knows that the server lives.
+// await returns the result of read, and sends heartbeats while read runs, so that the
+// follower knows that the server lives.
 func await[T any](ctx context.Context, c *followerConn, read func(context.Context) (T, error)) (none T, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type outcome struct {
@@ -218,8 +218,8 @@ type run struct{ first, last int }
 // stays well below the limits of proxies.
 const maxRuns = 256
 
-// wantedSlots reads which slots a request is about: all of them, all from one on, or
-// those of a list in order.
+// wantedSlots parses the slots of a request: all of them, all from one on, or an ordered
+// list.
 func wantedSlots(query url.Values) ([]run, error) {
 	list := query.Get("slots")
 	if list == "" {

@@ -28,8 +28,8 @@ type Status struct {
 	Repaired   uint64 // slots that they have replaced
 }
 
-// Wait describes a follower whose source serves as many snapshots as it may. The zero
-// Wait is of a follower that does not wait.
+// Wait describes a follower that waits because its source serves as many snapshots as it
+// may. The zero Wait describes a follower that does not wait.
 type Wait struct {
 	Since   time.Time // when the source first refused
 	HeardAt time.Time // when it last did

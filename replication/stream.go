@@ -117,7 +117,8 @@ func (c *followerConn) close(ctx context.Context, err error) {
 const writeChunk = 256 << 10
 
 // send writes one frame and flushes it. A follower that does not take it in time is
-// dropped: nothing is held for it. A follower that is sent away receives no more.
+// dropped: nothing is held for it. A follower that is sent away receives no further
+// frames.
 func (c *followerConn) send(t frameType, frame []byte) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
@@ -329,7 +330,7 @@ func (c *followerConn) pause(ctx context.Context, v view, beat <-chan time.Time,
 // errSource says that the source did not answer; it may answer later.
 var errSource = errors.New("the source does not answer")
 
-// catchUp sends what follows p from the source itself, up to where the ring can take
+// catchUp sends the transactions after p from the source itself, until the ring can take
 // over, and returns the position reached.
 func (c *followerConn) catchUp(ctx context.Context, p waypost.Position) (waypost.Position, error) {
 	entries, claimed, err := c.readSource(ctx, p)
@@ -357,8 +358,8 @@ func (c *followerConn) catchUp(ctx context.Context, p waypost.Position) (waypost
 var errCrowded = errors.New("too many frames wait for followers that are behind")
 
 // readSource holds one of few tokens, so that a herd of followers that are behind does
-// not flood the source. The follower holds the entries until they are sent, and then
-// returns what was claimed for them.
+// not flood the source. The connection holds the entries until they are sent, and then
+// returns the claimed memory.
 func (c *followerConn) readSource(ctx context.Context, p waypost.Position) (es []ringEntry, claimed int64, err error) {
 	s := c.server
 	select {

@@ -11,8 +11,8 @@ import (
 )
 
 // Run reads the source until ctx ends, then says bye to all followers, and returns ctx's
-// error. A source that fails is tried again for as long as it takes: followers stay
-// connected meanwhile, and see the age of the head.
+// error. A source that fails is tried again for as long as it takes. Followers stay
+// connected in that time, and see the age of the head.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.board.drain()
 	t := tail{server: s, delay: s.cfg.MinPoll}
@@ -221,7 +221,7 @@ func (g *ring) since(p waypost.Position, limit int) (es []ringEntry, onRing bool
 }
 
 // boundary returns the first sequence within [from, to] at which the ring can take over,
-// and false when there is none.
+// and false without one.
 func (g *ring) boundary(from, to uint64) (uint64, bool) {
 	i := sort.Search(len(g.entries), func(i int) bool { return g.entries[i].after >= from })
 	if i < len(g.entries) && g.entries[i].after <= to {

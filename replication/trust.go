@@ -58,7 +58,7 @@ type trustDocument struct {
 
 const trustVersion = 1
 
-// NewTrust makes a Trust of what was kept before, nil for one that has pinned nothing.
+// NewTrust makes a Trust from the kept document, nil for a Trust that has pinned no key.
 // Keep makes a document durable. It is called when a key is pinned, and an error then
 // ends the connection; a follower that runs calls it now and then.
 func NewTrust(kept []byte, keep func(document []byte) error) (*Trust, error) {
@@ -111,8 +111,8 @@ func OpenTrust(path string, keep func(document []byte) error, log *slog.Logger) 
 	return NewTrust(nil, keep)
 }
 
-// Testimony returns the newest position seen signed, for a follower to present; "" when
-// there is none.
+// Testimony returns the newest position seen signed, for a follower to present; "" before
+// the first.
 func (t *Trust) Testimony() string {
 	if t == nil {
 		return ""
@@ -320,8 +320,8 @@ func (t *Trust) checkBatch(cluster Cluster, b *Batch, payload []byte, s *Signatu
 // the same position with the same digest. The time of the head is then the statement's.
 
 // recentTestimonies bounds the statements that a node has at hand. A replica is behind
-// the position that its follower has verified by no more than the batches that are being
-// applied.
+// the position that its follower has verified by the batches that are being applied, at
+// most.
 const recentTestimonies = 256
 
 // testimonies are statements with their signatures, the newest last.
@@ -422,7 +422,7 @@ func (t *Trust) Recall(cluster Cluster, kept []byte) error {
 	return err
 }
 
-// Generation is that of the pinned key, 0 for none.
+// Generation returns the generation of the pinned key, 0 for none.
 func (t *Trust) Generation() uint32 {
 	if t == nil {
 		return 0

@@ -151,8 +151,8 @@ func (h *holding) after(b *replication.Batch, judgeFrom uint64) (*holding, error
 	return next, nil
 }
 
-// put applies one record when it is newer. Keys in written were already written by
-// the same transaction, where the later one wins; nil when there is none.
+// put applies one record when it is newer. Keys in written were already written by the
+// same transaction, in which the later record wins; nil outside of a transaction.
 func (h *holding) put(raw []byte, written map[string]bool) error {
 	var r waypost.Record
 	if err := replication.DecodeRecord(raw, &r); err != nil && !errors.Is(err, replication.ErrContent) {

@@ -13,14 +13,14 @@ import (
 	"waypost/replication"
 )
 
-// Replica is a Sink whose records can be read back.
+// Replica is a Sink that can read its records back.
 type Replica interface {
 	replication.Sink
 	// Records visits every record held, and returns the position at which it was read.
 	Records(ctx context.Context, visit func(record []byte) error) (waypost.Position, error)
 }
 
-// TestSink runs what every Sink must do on fresh, empty replicas that open makes.
+// TestSink tests the contract of Sink on fresh, empty replicas that open makes.
 func TestSink(t *testing.T, open func(t *testing.T) Replica) {
 	for name, test := range map[string]func(*testing.T, Replica){
 		"an empty replica holds nothing and applies nothing":              sinkEmpty,
@@ -74,7 +74,7 @@ func bringSlots(t testing.TB, s *Source, r replication.Restore, first, last uint
 	require.NoError(t, err)
 }
 
-// Next reads what follows the sink's position.
+// Next reads the batch after the sink's position.
 func Next(t testing.TB, s *Source, sink replication.Sink) replication.Batch {
 	t.Helper()
 	return after(t, s, sink.Position())

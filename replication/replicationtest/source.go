@@ -1,6 +1,6 @@
-// Package replicationtest holds what every Source and every Sink must do, as
-// suites that an implementation's own tests run, and an in-memory Source and Sink
-// that do it. It is for tests alone: nothing in the product imports it.
+// Package replicationtest holds the contracts of Source and Sink as suites that an
+// implementation's own tests run, and an in-memory Source and Sink that pass them. It is
+// for tests alone: nothing in the product imports it.
 package replicationtest
 
 import (
@@ -126,15 +126,14 @@ func (s *Source) Fail(err error) {
 	s.failing = err
 }
 
-// Lie changes the digest from now on, as a source does whose rows are not what its
-// log says.
+// Lie changes the digest from now on, as a source does when its rows differ from its log.
 func (s *Source) Lie() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.digest ^= 1
 }
 
-// SetWidth sets what SnapshotWidth answers.
+// SetWidth sets the width that SnapshotWidth returns.
 func (s *Source) SetWidth(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

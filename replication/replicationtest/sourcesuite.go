@@ -18,7 +18,7 @@ type Changelog interface {
 	replication.Source
 
 	// Put commits one transaction that creates or changes the links with these
-	// codes, or an empty transaction when there are none.
+	// codes, or an empty transaction without codes.
 	Put(t testing.TB, codes ...string)
 	// Delete commits one transaction that turns the link into a tombstone.
 	Delete(t testing.TB, code string)
@@ -28,8 +28,8 @@ type Changelog interface {
 	Fork(t testing.TB)
 }
 
-// TestSource runs what every Source must do on fresh changelogs that open makes,
-// each without links.
+// TestSource tests the contract of Source on fresh changelogs that open makes, each
+// without links.
 func TestSource(t *testing.T, open func(t *testing.T) Changelog) {
 	for name, test := range map[string]func(*testing.T, Changelog){
 		"transactions follow one another without a gap":          sourceContiguous,

@@ -85,8 +85,8 @@ func (w *Wire) Degrade(q Quality) {
 	w.quality = q
 }
 
-// Mend lets connections through again, as fast as they come. Those that have lost
-// something end.
+// Mend lets connections through again, as fast as they come. Connections that have lost
+// bytes end.
 func (w *Wire) Mend() {
 	w.mu.Lock()
 	lost := w.deaf || w.mute
@@ -97,7 +97,7 @@ func (w *Wire) Mend() {
 	}
 }
 
-// now returns what is done to bytes at present.
+// now returns the present quality for bytes of one direction, and whether they are lost.
 func (w *Wire) now(toBackend bool) (q Quality, lost bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,8 +126,8 @@ func (w *Wire) accept() {
 	}
 }
 
-// hold adds a connection to those that can be cut, and returns false when it is cut
-// already.
+// hold registers a connection so that it can be cut. It closes the connection and returns
+// false when the wire is cut already.
 func (w *Wire) hold(c net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
