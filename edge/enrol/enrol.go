@@ -55,7 +55,7 @@ func hashOf(text string) string {
 	return hex.EncodeToString(hash[:])
 }
 
-// Read returns the credential in a directory; nil when there is none.
+// Read returns the credential in a directory, nil if the directory has no credential.
 func Read(dir string) (*Credential, error) { return read(filepath.Join(dir, keptName)) }
 
 func read(path string) (*Credential, error) {
@@ -123,13 +123,13 @@ func Enrol(ctx context.Context, cfg Config) (*Credential, error) {
 	if err := write(filepath.Join(cfg.Dir, keptName), c); err != nil {
 		return nil, fmt.Errorf("enrol: %w", err)
 	}
-	// What is left of it is passed over: it is of a token that was used.
+	// A pending file that cannot be removed does no harm, because its token was used.
 	_ = os.Remove(filepath.Join(cfg.Dir, pendingName))
 	return c, nil
 }
 
-// pending returns the secret for the token: that of an earlier try, or a new one, once it
-// is on disk.
+// pending returns the secret for the token: the secret of an earlier try, or a new one,
+// once it is on disk.
 func (cfg *Config) pending() (*Credential, error) {
 	path := filepath.Join(cfg.Dir, pendingName)
 	c, err := read(path)

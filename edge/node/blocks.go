@@ -16,7 +16,7 @@ func (e *edge) newBlocks() *blocks.Blocks {
 	})
 }
 
-// isDefault reports whether a host is known to be that of the default domain.
+// isDefault reports whether a host is known to be the host of the default domain.
 func (h *handle) isDefault(host string) bool {
 	db := h.current()
 	if db == nil {

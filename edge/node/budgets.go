@@ -58,7 +58,8 @@ func (b *spender) open(dir, node string) {
 	close(b.opened)
 }
 
-// run asks for clicks until ctx ends, and returns those that are left.
+// run asks for clicks until ctx ends, and then returns the remaining clicks to the
+// control plane.
 func (b *spender) run(ctx context.Context) {
 	select {
 	case <-b.opened:

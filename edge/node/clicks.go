@@ -60,7 +60,7 @@ func (c *recorder) bindStore(store *store) {
 	c.config.Profiler = audience.New(audience.Config{Salts: store, Places: c.places, Logger: c.log, Metrics: c.config.Metrics})
 }
 
-// placesBuilt returns when the GeoIP database was built, zero when there is none.
+// placesBuilt returns the build time of the GeoIP database, zero without a database.
 func (c *recorder) placesBuilt() time.Time {
 	if c == nil {
 		return time.Time{}

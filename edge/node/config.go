@@ -28,8 +28,8 @@ type Config struct {
 	Listen  Listen
 	Relay   Relay
 
-	// Server, Replica, Certificates and Gossip hold settings only. The edge fills in
-	// what these parts need of one another.
+	// Server, Replica, Certificates and Gossip hold settings only. The edge fills in the
+	// fields by which these parts use one another.
 	Server       server.Config
 	Replica      replica.Config
 	Certificates certs.Config
@@ -45,8 +45,8 @@ type Config struct {
 	Restarts <-chan os.Signal // each asks for a restart with the program on the disk
 }
 
-// withDefaults fills in what tests of whole processes set otherwise. The parts have
-// defaults of their own.
+// withDefaults fills in limits that tests of whole processes change by failpoints. The
+// parts have defaults of their own.
 func (c Config) withDefaults() Config {
 	if c.ShutdownTimeout == 0 {
 		c.ShutdownTimeout = failpoint.Limit("a stop takes at most", 5*time.Second)

@@ -25,8 +25,8 @@ type freshness struct {
 	fails bool      // the last write of the file failed; owned likewise
 }
 
-// startAt counts from now, or from what the process before has seen. It is called first,
-// and once.
+// startAt counts the age from now, or from the last head that the process before has
+// seen. It is called first, and once.
 func (f *freshness) startAt(now time.Time, before headSeen) {
 	f.start, f.news = now, make(chan struct{}, 1)
 	if before.at.IsZero() {
@@ -63,8 +63,8 @@ func (f *freshness) noteStatus(st replication.Status) {
 	if lag, known := st.Lag(); !known || lag > 0 || st.AdvancedAt.IsZero() {
 		return
 	}
-	// News through other edges may be older than this process, and never takes back what
-	// is known already.
+	// News through other edges may be older than this process, and never replaces newer
+	// news.
 	at := int64(st.AdvancedAt.Sub(f.start))
 	if f.known.Load() && at <= f.at.Load() {
 		return
@@ -106,8 +106,8 @@ type headStore interface {
 	keepHead(h headSeen) error
 }
 
-// save makes durable what was seen since the last call. The replica that a crash leaves
-// was at the head at the time in the file, or is newer.
+// save makes the newest head seen durable, if it has changed since the last call. The
+// replica that a crash leaves was at the head at the time in the file, or is newer.
 func (f *freshness) save(s headStore, log *slog.Logger) {
 	latest := f.latest.Load()
 	if latest == f.kept {

@@ -19,7 +19,7 @@ type handle struct{ now atomic.Pointer[replica.DB] }
 
 func (h *handle) set(db *replica.DB) { h.now.Store(db) }
 
-// current returns the replica; nil: there is none.
+// current returns the replica, nil without a replica.
 func (h *handle) current() *replica.DB { return h.now.Load() }
 
 // Link implements [server.Links].
@@ -65,8 +65,8 @@ func (h *handle) Salt(day int32) *waypost.Salt {
 	return nil
 }
 
-// owner returns the workspace of the domain of a host, 0 for a shared one, and false if
-// there is none.
+// owner returns the workspace of the domain of a host, 0 for a shared domain, and false
+// if no domain has this host.
 func (h *handle) owner(host string) (waypost.WorkspaceID, bool) {
 	if db := h.current(); db != nil {
 		return db.Owner(host)
@@ -99,7 +99,8 @@ func (h *handle) reported() waypost.Position {
 	return h.Position()
 }
 
-// verified reports whether the replica's records are those of its position.
+// verified reports whether the replica's records were verified against the digest of its
+// position.
 func (h *handle) verified() bool {
 	db := h.current()
 	return db != nil && db.Verified()
@@ -138,7 +139,7 @@ func (h *handle) Sync() error {
 	return nil
 }
 
-// degraded returns the reason why the replica takes no more changes; nil: it takes them.
+// degraded returns the reason why the replica refuses changes, nil while it takes them.
 func (h *handle) degraded() error {
 	if db := h.current(); db != nil {
 		return db.Degraded()

@@ -62,7 +62,7 @@ func parseHead(text []byte) (h headSeen, err error) {
 }
 
 // heard returns the status for the first follower of a process. A control plane that has
-// heard nothing of PostgreSQL meanwhile repeats an old head, which is then no news.
+// not reached PostgreSQL since then repeats an old head, which is then no news.
 func (h headSeen) heard(now time.Time) (before replication.Status) {
 	if h.at.IsZero() {
 		return before

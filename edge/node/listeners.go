@@ -116,7 +116,7 @@ func (l *listeners) services(srv *server.Server, stop func(context.Context) erro
 	return list
 }
 
-// hosts returns the certificates for the control plane; without TLS there are none.
+// hosts returns the certificates for the control plane, and without TLS an empty list.
 func (l *listeners) hosts(most int) ([]api.HostCertificate, bool) {
 	shown := []api.HostCertificate{}
 	if l.certs == nil {
@@ -143,7 +143,8 @@ func (l *listeners) closeCertificates() error {
 	return l.certs.Close()
 }
 
-// relayAddr returns the address at which others may follow this edge; "": there is none.
+// relayAddr returns the address at which others may follow this edge, "" if this edge is
+// no relay.
 func (l *listeners) relayAddr() string {
 	if l.relay == nil {
 		return ""

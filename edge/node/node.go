@@ -57,7 +57,7 @@ func (e *edge) run(ctx context.Context) error {
 	if err := e.open(ctx); err != nil {
 		return err
 	}
-	// It serves what it holds from now on. After a restart it was never away.
+	// It serves its replica from now on. After a restart it was never away.
 	if _, holds := e.store.Cluster(); holds && !e.cfg.Sockets.OfRestart() {
 		e.everyReporter(func(r *report.Reporter) { r.Announce(ctx, announceLimit) })
 	}
@@ -268,9 +268,9 @@ func (e *edge) serveAdmin(ctx context.Context) error {
 }
 
 // report reports to every control plane, because each answers callers that wait for
-// edges from its own view of the fleet. An edge that stops says that it leaves when it
-// answers nothing any more, and once more at the end, which counts the clicks shipped
-// meanwhile. An edge that restarts stays, so it says nothing.
+// edges from its own view of the fleet. An edge that stops says that it leaves once it
+// has stopped answering, and once more at the end, to count the clicks shipped in
+// between. An edge that restarts stays, so it says nothing.
 func (e *edge) report(ctx context.Context) {
 	reporting, end := context.WithCancel(ctx)
 	defer end()
@@ -409,8 +409,8 @@ const (
 	// drainTime is the time in which a stopping edge asks clients to close connections.
 	drainTime = 2 * time.Second
 
-	// restartPatience bounds the time for requests under way before a restart, because new
-	// connections wait meanwhile. Requests take milliseconds.
+	// restartPatience bounds the time for requests under way before a restart, because
+	// new connections wait for as long. Requests take milliseconds.
 	restartPatience = time.Second
 )
 
@@ -430,9 +430,9 @@ func (e *edge) drain(ctx context.Context, most time.Duration) error {
 	return err
 }
 
-// isFatal ends an edge that can never do its work: one that has nothing to serve and is
-// not let in, or whose data belongs to another cluster. An edge that serves goes on
-// serving, whatever the control plane says later.
+// isFatal reports an error with which an edge can never do its work: the control plane
+// refuses an edge without a replica, or the data of the edge belongs to another cluster.
+// An edge that serves goes on serving, whatever the control plane says later.
 func (e *edge) isFatal(err error) bool {
 	switch {
 	case errors.Is(err, replication.ErrOtherCluster):

@@ -144,9 +144,10 @@ const (
 	reportTimeout = 1500 * time.Millisecond
 )
 
-// passToAll forwards reports to every control plane, because each has to know from them
-// which edges there are and what they have. The answer is that of the one that pass asks;
-// a copy that does not get through is dropped, as the next report says more.
+// passToAll forwards reports to every control plane, because each learns from them which
+// edges exist and what they hold. The relay returns the answer of the control plane that
+// pass asks. A copy that does not get through is dropped, because the next report says
+// more.
 func (r *relay) passToAll(to *controls, by http.RoundTripper, pass http.Handler) http.Handler {
 	copies := make([]http.Handler, len(to.urls))
 	for i, u := range to.urls {
@@ -163,8 +164,8 @@ func (r *relay) passToAll(to *controls, by http.RoundTripper, pass http.Handler)
 			if i == answering {
 				continue
 			}
-			// Not the request's context: with that of a server, the proxy panics when an answer
-			// breaks off.
+			// Not the request's context: with a server's context, the proxy panics when
+			// an answer breaks off.
 			ctx, cancel := context.WithTimeout(context.Background(), reportTimeout)
 			again := req.Clone(ctx)
 			again.Body = io.NopCloser(bytes.NewReader(body))
@@ -189,7 +190,7 @@ func (unread) WriteHeader(int)                {}
 const headerRelay = "Waypost-Relay"
 
 // followersOnly admits requests with the relay token, or with the edge token that goes on
-// to the control plane. The control plane authenticates what is passed on.
+// to the control plane. The control plane authenticates the requests that are passed on.
 func (r *relay) followersOnly(routes map[string]http.Handler) http.Handler {
 	hash := func(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
 	shows := func(text, prefix, token string) bool {

@@ -44,8 +44,8 @@ func keepFormats(path string) error {
 	return atomicfile.Write(path, []byte(dataFormats()+"\n"), 0o600)
 }
 
-// checkFormats refuses a directory whose data another version of the program has written,
-// because a restart would lose some of it.
+// checkFormats refuses a directory with data that a version with other formats has
+// written, because a restart would lose some of the data.
 func checkFormats(root string) error {
 	kept, err := os.ReadFile(filepath.Join(root, formatsFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,7 +11,7 @@ import (
 )
 
 // streamClient returns the client for a stream of changes. Secure is for https, nil for
-// the defaults; roots are those of the servers' certificates, nil for the system's.
+// the defaults; roots verify the servers' certificates, nil for the system's roots.
 func streamClient(secure *tls.Config, roots *certs.Roots) *http.Client {
 	c := replication.NewClient(secure)
 	c.Transport = withRoots(roots, c.Transport.(*http.Transport)) //nolint:forcetypeassert // NewClient makes no other

@@ -41,8 +41,8 @@ type readiness struct {
 	HeldWhy      string    `json:"held_why,omitempty"`
 }
 
-// maxAge is the age up to which a replica may be said to lack nothing. One that is older
-// has not heard what it lacks.
+// maxAge is the age up to which a replica may be said to lack nothing. An older replica
+// has not heard which changes it lacks.
 const maxAge = 5 * time.Second
 
 // ready reports true while there is a replica, because a stale one still serves, and

@@ -103,7 +103,7 @@ func (s *store) open() error {
 	return nil
 }
 
-// ensure makes the directory if there is none.
+// ensure makes the directory if it is missing.
 func (s *store) ensure() error {
 	if s.dir != nil {
 		return nil

@@ -119,8 +119,8 @@ func (g *deletionGuard) judgeLeft(held, left uint64) error {
 }
 
 // tally counts the links that were deleted in each of the last minutes that had any. It
-// counts a link that led somewhere and leads nowhere any more, because visitors notice
-// that. It does not count expiry, the purge of tombstones, or disabling, which can be
+// counts a link that led somewhere and leads nowhere now, because visitors notice the
+// loss. It does not count expiry, the purge of tombstones, or disabling, which can be
 // undone and must not wait.
 type tally []minute
 

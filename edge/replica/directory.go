@@ -84,8 +84,8 @@ func (s *storage) unlockDir() error {
 	return err
 }
 
-// makeDir makes a directory and its missing parents, each durably: a directory whose
-// entry is lost in a power cut takes its content along.
+// makeDir makes a directory and its missing parents, each durably, because a directory
+// that loses its entry in a power cut loses its content too.
 func (s *storage) makeDir(dir string) error {
 	fs := s.cfg.FS
 	if _, err := fs.Stat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -146,7 +146,7 @@ func unreadable(err error) bool {
 	return !errors.Is(err, errNewerFormat) && (!isErrno(err) || errors.Is(err, os.ErrNotExist))
 }
 
-// readCurrent returns the name of the live store, "" when there is none.
+// readCurrent returns the name of the live store, "" without a live store.
 func (s *storage) readCurrent() (string, error) {
 	f, err := s.cfg.FS.Open(s.path(currentName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -227,8 +227,8 @@ func (s *storage) stores() (names []string, highest int, err error) {
 	return names, highest, nil
 }
 
-// findStore opens the live store, and returns nil when there is none. It leaves nothing
-// else behind except what is in quarantine.
+// findStore opens the live store, and returns nil without one. It removes all other
+// stores except the quarantined ones and the store of an unfinished restore.
 func (s *storage) findStore() (*store, error) {
 	name, err := s.readCurrent()
 	switch {

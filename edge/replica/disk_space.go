@@ -58,8 +58,7 @@ type diskSpace struct {
 	}
 }
 
-// DiskSpace returns the bytes of a directory's file system, and those of them that are
-// free, by statfs.
+// DiskSpace returns the free and the total bytes of a directory's file system, by statfs.
 func DiskSpace(dir string) (free, total int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

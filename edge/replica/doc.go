@@ -6,7 +6,7 @@
 // store in its own directory and replaces the live one by one rename; readers never wait.
 //
 // A store that fails a write continues to serve reads, reports it through [DB.Degraded],
-// and takes no more batches. No error that Pebble meets ends the process.
+// and refuses further batches. No error that Pebble meets ends the process.
 //
 // The package does not know where changes come from, nor HTTP. DESIGN.md in this
 // directory describes the layout on disk.

@@ -103,7 +103,8 @@ func (st *store) loadLog() error {
 	return nil
 }
 
-// keep appends to the log a batch whose transactions were taken on top of before.
+// keep appends a batch to the log. The writer has taken the batch's transactions on top
+// of before.
 func (w *writer) keep(b *replication.Batch, before waypost.Position, cfg *Config) error {
 	x := w.st.guarded.log
 	gap := x.last != 0 && x.last != before.Seq

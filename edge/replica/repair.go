@@ -77,7 +77,7 @@ func (db *DB) Repair(_ context.Context, c replication.Cluster, e waypost.Epoch) 
 	return db.mu.repairing, nil
 }
 
-// usable refuses a repair that has ended or whose store has failed.
+// usable returns an error if the repair has ended or its store has failed.
 func (r *repair) usable() error {
 	if r.ended {
 		return errors.New("repair: it has ended")

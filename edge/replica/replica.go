@@ -72,8 +72,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// DB is a replica. Any number of goroutines may call the methods that read it and those
-// of replication.Source; one goroutine calls those of replication.Sink.
+// DB is a replica. Any number of goroutines may call the methods that read it and the
+// methods of replication.Source; one goroutine calls the methods of replication.Sink.
 //
 // Each embedded part owns its fields. serving.mu is the one lock under which the live
 // store is written or replaced. The locks of the other parts are taken under it, never

@@ -221,7 +221,7 @@ func (r *restore) BeginTail(ctx context.Context, lowest, highest waypost.Positio
 // tablesAtOnce bounds the tables that Pebble takes in one step, some milliseconds long.
 const tablesAtOnce = 16
 
-// ingest makes a store of the tables, whose files stay until the store serves.
+// ingest makes a store of the tables. The tables' files stay until the store serves.
 func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 	db, tables := r.db, &r.tables
 	st, err := db.openStore(storeName(r.number), true)
@@ -356,8 +356,8 @@ func (r *restore) checkFresh(ctx context.Context) error {
 	if live.pdb == nil || db.deletions.mayShrink() {
 		return nil
 	}
-	// No more links serve than there are records, so that most often the live store need
-	// not be read as well.
+	// At most as many links serve as the live store has records, so that most often the
+	// live store need not be read as well.
 	was, records := live.applied.Load(), r.st.applied.Load().records
 	left, err := r.st.servingLinks(ctx)
 	if err != nil || db.deletions.judgeLeft(was.records, left) == nil {
@@ -365,8 +365,9 @@ func (r *restore) checkFresh(ctx context.Context) error {
 	}
 	held, err := live.servingLinks(ctx)
 	if err != nil && ctx.Err() == nil {
-		// The live store may be unreadable, and the snapshot taken because of that. What it
-		// served and is gone has been purged since, or was changed and serves no more.
+		// The live store may be unreadable, which may be the reason for the snapshot. A
+		// link that it served and that is gone has been purged since, or was changed and
+		// no longer serves.
 		held, err = r.st.endedAfter(ctx, was.position.Revision())
 		held += left + was.records - min(records, was.records)
 	}

@@ -83,9 +83,9 @@ func (db *DB) empty() bool {
 	return st == nil || st.applied.Load().records == 0
 }
 
-// pacer returns what paces one piece of work, nil if the replica was empty when the
-// restore began: then no redirect waits for the processor. While it serves, a snapshot
-// may take its time.
+// pacer returns the pacer of one piece of work, nil if the replica was empty when the
+// restore began, because then no redirect waits for the processor. While it serves, a
+// snapshot may take its time.
 func (b *tableBuilder) pacer() *pacer.Pacer {
 	if b.alone {
 		return nil
@@ -187,9 +187,9 @@ func (b *tableBuilder) forget(before int) int {
 	return before
 }
 
-// later starts background work, once the work before has ended, whose error it returns.
-// On few processors that serve redirects it does the work itself, because two pieces at
-// a time would take twice their share.
+// later waits for the background work before, returns its error, and otherwise starts the
+// next work. On few processors that serve redirects it does the work itself, because two
+// pieces at a time would take twice their share.
 func (b *tableBuilder) later(ctx context.Context, do func(context.Context, *pacer.Pacer) error) error {
 	if err := b.wait(ctx); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (b *tableBuilder) later(ctx context.Context, do func(context.Context, *pace
 	return nil
 }
 
-// wait waits for the background work. After an error there is no more of it.
+// wait waits for the background work. After an error no further work starts.
 func (b *tableBuilder) wait(ctx context.Context) error {
 	if b.working == nil {
 		return nil

@@ -140,8 +140,8 @@ func (s *serving) Domain(host []byte) (waypost.DomainID, bool) {
 	return id, ok
 }
 
-// Owner returns the workspace of the domain of a host, 0 for a shared one, and false if
-// there is none. The host is as waypost.HostName writes it.
+// Owner returns the workspace of the domain of a host, 0 for a shared domain, and false
+// if no domain has this host. The host is as waypost.HostName writes it.
 func (s *serving) Owner(host string) (waypost.WorkspaceID, bool) {
 	st := s.live.Load()
 	if st == nil {
@@ -169,8 +169,8 @@ func (s *serving) Maintained(domain waypost.DomainID) bool {
 	return st != nil && st.hosts.Load().maintained[domain]
 }
 
-// Salt returns the salt of a day, in days since 1970, UTC; nil when there is none, or
-// none any more. The salt must not be changed. It neither allocates nor waits.
+// Salt returns the salt of a day, in days since 1970, UTC; nil if that day's salt is
+// unknown or deleted. The salt must not be changed. It neither allocates nor waits.
 func (s *serving) Salt(day int32) *waypost.Salt {
 	st := s.live.Load()
 	if st == nil {
@@ -184,7 +184,7 @@ func (s *serving) Salt(day int32) *waypost.Salt {
 	return nil
 }
 
-// table returns the lookup table of the live store, nil when there is none.
+// table returns the lookup table of the live store, nil without a table.
 func (s *serving) table() *lookup.Table {
 	if st := s.live.Load(); st != nil {
 		return st.table.Load()
@@ -231,9 +231,9 @@ func (s *serving) Repairing() bool {
 	return st != nil && st.applied.Load().repairing
 }
 
-// Verified reports whether the records are those of the position: since the store was
-// opened they were added up and gave the digest, and no damage was found. It is false
-// when nothing is held.
+// Verified reports whether the records match the digest of the position: since the store
+// was opened their sum was found equal to the digest, and no damage was found. It is
+// false without a store.
 func (s *serving) Verified() bool {
 	st := s.live.Load()
 	return st != nil && st.sound()
@@ -253,8 +253,8 @@ func (s *serving) failed() error {
 	return nil
 }
 
-// pin returns the live store, nil when there is none, and keeps it from being closed
-// until unpin is called with the same slot. It takes no lock.
+// pin returns the live store, nil without one, and keeps it from being closed until unpin
+// is called with the same slot. It takes no lock.
 func (s *serving) pin(slot uint16) *store {
 	for {
 		st := s.live.Load()
@@ -275,8 +275,8 @@ func (s *serving) hold(st *store, slot uint16) bool {
 	return false
 }
 
-// retire closes and removes a store that is not live any more, once its readers have
-// left. It rests between its steps, unless there is hurry. The caller holds s.mu.
+// retire closes and removes a store that was replaced, once its readers have left. It
+// rests between its steps, unless there is hurry. The caller holds s.mu.
 func (s *serving) retire(st *store) {
 	s.retiring.Add(1)
 	var counted [4]uint64
@@ -319,7 +319,7 @@ func (s *serving) hurryUp() {
 	s.mu.hurry = make(chan struct{})
 }
 
-// closeStore closes a store that has no readers any more, and its table.
+// closeStore closes a store after its last reader, and its table.
 func (s *serving) closeStore(st *store) error {
 	if t := st.table.Swap(nil); t != nil {
 		s.endTable(t, s.count(t, [4]uint64{}), nil)
@@ -327,8 +327,8 @@ func (s *serving) closeStore(st *store) error {
 	return st.closePebble()
 }
 
-// count adds the answers of a table to the metrics, when the table is not the live
-// store's any more. The answers in before were counted already.
+// count adds the answers of a table to the metrics, once the live store has another table
+// or none. The answers in before were counted already.
 func (s *serving) count(t *lookup.Table, before [4]uint64) [4]uint64 {
 	now := answers(t)
 	for i, n := range now {
@@ -337,7 +337,7 @@ func (s *serving) count(t *lookup.Table, before [4]uint64) [4]uint64 {
 	return now
 }
 
-// endTable closes a table of which some answers were counted.
+// endTable closes a table and counts its answers beyond counted.
 func (s *serving) endTable(t *lookup.Table, counted [4]uint64, pace *pacer.Pacer) {
 	t.CloseSlowly(pace.Pause)
 	s.count(t, counted)

@@ -36,7 +36,7 @@ func (s *slotSum) comparable() replication.Sum {
 	return s.Sum
 }
 
-// slotOf returns the slot of a key between those of slotKey.
+// slotOf returns the slot of a record's key.
 func slotOf(key []byte) uint16 { return binary.BigEndian.Uint16(key[1:]) }
 
 // readRecord reads the record that is kept as value under a key of a slot into buf, and

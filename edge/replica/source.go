@@ -268,7 +268,7 @@ func (o *source) moved() {
 }
 
 // LastKept returns the last batch of the log, as [replication.EncodeBatch] made it; nil
-// when there is none.
+// if the log is empty.
 func (o *source) LastKept() (c replication.Cluster, kept []byte, err error) {
 	st := o.serving.pin(0)
 	if st == nil {

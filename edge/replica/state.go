@@ -68,7 +68,7 @@ type state struct {
 }
 
 // storeFormat numbers the layout of a store. It also grows with Pebble's own format, so
-// that an older binary never opens what it cannot read.
+// that an older binary never opens a store that it cannot read.
 const storeFormat = 1
 
 // Format is the layout of the stores that this version reads and writes.

@@ -18,7 +18,7 @@ import (
 )
 
 // store is one Pebble store: the live one, a fresh one that is being filled, or an old
-// one whose last readers are leaving.
+// one until its last readers have left.
 type store struct {
 	// Set when the store is opened.
 	name         string // of its directory within the replica's
@@ -84,9 +84,9 @@ func (p *pins) unpin(slot uint16) {
 	}
 }
 
-// awaitReaders returns when no reader is left. The store must not be live any more. It
-// suffices to see each stripe empty once, because a later reader sees that the store is
-// not live, and leaves without reading it.
+// awaitReaders returns when no reader is left. The store must have been replaced as the
+// live one. It suffices to see each stripe empty once, because a later reader sees that
+// the store is not live, and leaves without reading it.
 func (p *pins) awaitReaders() {
 	p.retired.Store(true)
 	for i := range p.n {
@@ -108,7 +108,7 @@ const (
 	blockSize = 16 << 10
 )
 
-// options returns the options of all stores, without those that belong to one.
+// options returns the options that all stores share.
 func (s *storage) options() *pebble.Options {
 	fs := s.cfg.FS
 	opts := &pebble.Options{
@@ -147,8 +147,8 @@ func (s *storage) tableOptions() sstable.WriterOptions {
 }
 
 // openStore creates a store, or opens one that exists. Without that distinction Pebble
-// would take a store that has lost its manifest for a new one, and what is left in the
-// WAL for all of it.
+// would take a store that has lost its manifest for a new one, and the rest in the WAL
+// for the whole store.
 func (s *storage) openStore(name string, fresh bool) (_ *store, err error) {
 	log := s.cfg.Logger.With("store", name)
 	dir := s.path(name)
@@ -231,8 +231,8 @@ func (st *store) closePebble() error {
 }
 
 // commit makes a batch, and the state after it, part of the store. With sync it returns
-// only when the batch is durable. After an error the store takes no more. Once Pebble
-// shows the batch, and before the position does, commit calls publish.
+// only when the batch is durable. After an error the store takes no further batches. Once
+// Pebble shows the batch, and before the position does, commit calls publish.
 func (st *store) commit(ctx context.Context, b *pebble.Batch, next *state, sync bool, publish func()) error {
 	if err := st.room(ctx, b.Len()); err != nil {
 		return err

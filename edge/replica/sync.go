@@ -47,8 +47,9 @@ func (s *syncer) syncLoop(ctx context.Context) {
 	}
 }
 
-// Sync makes durable at once what is applied by now. A store that has failed stays as it
-// is, because repeating a failed sync does not make the lost writes durable.
+// Sync makes all batches durable that were applied before the call. A store that has
+// failed stays as it is, because repeating a failed sync does not make the lost writes
+// durable.
 func (s *syncer) Sync() (err error) {
 	mu := &s.serving.mu
 	mu.Lock()
@@ -85,8 +86,8 @@ func (s *syncer) Sync() (err error) {
 	s.cfg.Points.Hit("sync store: done")
 	mu.Lock()
 	defer mu.Unlock()
-	// Meanwhile a batch that deletes may have synced a later position, and a repair one of
-	// another history.
+	// During the sync, a batch that deletes may have synced a later position, or a repair
+	// a position of another history.
 	if p := st.synced.Load(); at.Epoch == st.applied.Load().position.Epoch && (p.Epoch != at.Epoch || p.Seq < at.Seq) {
 		st.synced.Store(&at)
 	}

@@ -18,7 +18,7 @@ import (
 // filler keeps the lookup table of the live store as full as it can be.
 //
 // A table is written only under serving.mu, or by the restore that fills its store. While
-// neither writes, the table says of each link what Pebble says, or nothing.
+// neither writes, the table has the same answer as Pebble for each link, or no answer.
 type filler struct {
 	cfg      *Config
 	metrics  *metrics
@@ -228,13 +228,13 @@ const (
 	walkTime    = time.Millisecond
 )
 
-// storeVisit says what a walk calls, under serving.mu. All fields may be nil.
+// storeVisit holds the functions that a walk calls, under serving.mu. All may be nil.
 type storeVisit struct {
 	link  func(linkName, *storedRecord) bool // for each link; false ends the walk
 	name  func(linkName)                     // for each link, when link is nil
 	atEnd func()
-	// added is called with the sum of all records, and what is wrong with it. With it the
-	// records are added up also if they have been before.
+	// added is called with the sum of all records, and the damage found. A walk with
+	// added adds the records up also if they have been added up before.
 	added func(sum replication.Sum, damage error)
 }
 
@@ -250,9 +250,9 @@ type storeWalk struct {
 }
 
 // walk visits all links of the live store, and adds up its records if they are
-// unverified. It holds serving.mu for a few records at a time, so that it sees what
-// Pebble holds at that moment, and changes wait for a few records only. It returns false
-// when the store is not the live one any more.
+// unverified. It holds serving.mu for a few records at a time, so that it sees the
+// present records of Pebble, and changes wait for a few records only. It returns false
+// when another store has become the live one.
 func (f *filler) walk(ctx context.Context, st *store, v storeVisit) (bool, error) {
 	w := storeWalk{storeVisit: v, st: st, next: recordStart}
 	var pace pacer.Pacer

@@ -54,8 +54,8 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return &scratch{written: map[string]held{}} }}
 
-// release returns the scratch for another writer, unless it is large. The caller uses
-// nothing in it any more.
+// release returns the scratch for another writer, unless it is large. The caller must not
+// use it afterwards.
 func (s *scratch) release() {
 	const most = 4 * waypost.MaxBulk
 	if cap(s.links) > most || len(s.written) > most || cap(s.value) > 1<<20 {
@@ -88,8 +88,8 @@ func newWriter(st *store) *writer {
 }
 
 // put takes one record of the transaction seq, or of a snapshot when seq is 0. The record
-// is kept only if it is newer than the one held; within a transaction, whose writes share
-// a revision, the later one wins.
+// is kept only if it is newer than the one held. The writes of one transaction share a
+// revision, and the later of them wins.
 func (w *writer) put(raw []byte, seq uint64) error {
 	var r waypost.Record
 	poison, err := w.decode(raw, &r)
@@ -225,7 +225,8 @@ func (w *writer) lookup(r *waypost.Record) (held, error) {
 	return h, nil
 }
 
-// rotten separates errors that need a repair or a fresh store from those that may pass.
+// rotten marks errors that need a repair or a fresh store as ErrDiverged. Other errors
+// may pass, and are returned as they are.
 func (w *writer) rotten(err error) error {
 	switch {
 	case pebble.IsCorruptionError(err):

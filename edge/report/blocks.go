@@ -15,21 +15,21 @@ type Blocks interface {
 	Digest() uint64
 	Shards() []uint64 // their digests
 
-	// Hear takes blocks, and leaves out those that are not signed.
+	// Hear takes blocks, and leaves out unsigned ones.
 	Hear(encoded ...[]byte)
 
-	// Lacking returns the blocks that another node lacks, by the digests of its shards and
-	// by its blocks of those that differ.
+	// Lacking returns the blocks that another node lacks, by the digests of its shards
+	// and by its blocks of the differing shards.
 	Lacking(digests []uint64, known [][]byte) [][]byte
 }
 
-// maxExchanges bounds the requests of one exchange. What is left comes with the next
-// report.
+// maxExchanges bounds the requests of one exchange. The remaining blocks come with the
+// next report.
 const maxExchanges = 100
 
 // blocks exchanges blocks with the control plane if the last report has shown that they
-// differ: the edge gets those that have not come otherwise, and brings those that the
-// control plane's database has forgotten.
+// differ: the edge gets the blocks that have not come otherwise, and brings the blocks
+// that the control plane's database has forgotten.
 func (r *Reporter) blocks(ctx context.Context) {
 	if r.cfg.Blocks == nil || !r.differ {
 		return

@@ -36,7 +36,7 @@ type Config struct {
 	URL   string // of the control plane, scheme and host; required
 	Token string // bearer token; "": none
 
-	// Through makes what requests go through, around a transport. Default: nothing more.
+	// Through wraps the transport of the requests. Default: no wrapper.
 	Through func(*http.Transport) http.RoundTripper
 
 	Node      string         // required
@@ -65,8 +65,8 @@ type Config struct {
 	// first, and whether these are all. Default: they are not reported.
 	Certificates func(most int) (hosts []api.HostCertificate, complete bool)
 
-	// Blocks holds the blocks of codes, which are compared with those of the control plane.
-	// Nil: they are not.
+	// Blocks holds the blocks of codes, which are compared with the control plane's
+	// blocks. Nil: no comparison.
 	Blocks Blocks
 
 	// Order is called with each order of the control plane, at every report until it has
@@ -198,8 +198,8 @@ func sentCounter(metrics prometheus.Registerer) *prometheus.CounterVec {
 	return c
 }
 
-// Ask makes the reporter report soon, once what is applied now is durable. It does not
-// block, and any goroutine may call it.
+// Ask makes the reporter report soon, once the changes applied by now are durable. It
+// does not block, and any goroutine may call it.
 func (r *Reporter) Ask() {
 	select {
 	case r.asked <- struct{}{}:
@@ -259,7 +259,8 @@ func (r *Reporter) Run(ctx context.Context) {
 }
 
 // Farewell reports, after Run has ended, that the edge leaves. A later farewell counts
-// the clicks shipped meanwhile; it does nothing when one before did not get through.
+// the clicks shipped since the one before; it does nothing when an earlier farewell did
+// not get through.
 func (r *Reporter) Farewell(ctx context.Context) {
 	defer r.client.CloseIdleConnections()
 	if !r.unheard.Load() {
