@@ -20,8 +20,8 @@ func Write(path string, data []byte, perm os.FileMode) error {
 	})
 }
 
-// WriteWith is Write of what a function writes. An error of the function leaves the file
-// as it was.
+// WriteWith is Write with the contents that a function writes. An error of the function
+// leaves the file as it was.
 func WriteWith(path string, perm os.FileMode, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
 	temporary, err := writeTemporary(dir, filepath.Base(path), perm, write)

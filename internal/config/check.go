@@ -309,7 +309,7 @@ func regions(path string, texts []string) error {
 	return nil
 }
 
-// nodeName allows what is safe in a header, a label and a file's name.
+// nodeName allows names that are safe in a header, a label and a file's name.
 func nodeName(path, text string) error {
 	if len(text) > 64 {
 		return fmt.Errorf("%s: longer than 64 characters", path)

@@ -163,8 +163,8 @@ func defaults(getenv func(string) string) Config {
 	}
 }
 
-// DefaultDataDir is that of the development system, per user. That of root lies where
-// PostgreSQL, which then runs as another user, can reach it.
+// DefaultDataDir returns the data directory of the development system, per user. Root's
+// directory lies where PostgreSQL, which then runs as another user, can reach it.
 func DefaultDataDir(getenv func(string) string) string {
 	if os.Geteuid() == 0 {
 		return "/var/lib/waypost/dev"

@@ -9,17 +9,19 @@ import (
 	"time"
 )
 
-// longUnits are the units before those of time.ParseDuration: weeks and days of 24 hours.
+// longUnits matches the units that precede the units of time.ParseDuration: weeks and
+// days of 24 hours.
 var longUnits = regexp.MustCompile(`^([+-]?)(?:(\d+)w)?(?:(\d+)d)?(.*)$`)
 
-// wellFormed matches what ParseDuration reads, however long it is.
+// wellFormed matches the texts that ParseDuration reads, and such texts of durations that
+// are too long.
 var wellFormed = regexp.MustCompile(`^[+-]?(\d+w)?(\d+d)?((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))*$`)
 
 // maxDays bounds a duration, as [time.Duration] does.
 const maxDays = math.MaxInt64 / int64(24*time.Hour)
 
-// ParseDuration reads a time with units: what [time.ParseDuration] does, and before
-// that whole weeks and days of 24 hours: 2w, 90d, 1d12h.
+// ParseDuration reads a duration as [time.ParseDuration] does, with whole weeks and days
+// of 24 hours before the other units: 2w, 90d, 1d12h.
 func ParseDuration(text string) (time.Duration, error) {
 	bad := fmt.Errorf("%q is no duration such as 30s, 5m or 90d", text)
 	if strings.ContainsAny(text, "0123456789") && wellFormed.MatchString(text) {

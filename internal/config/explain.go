@@ -9,8 +9,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// explain turns an error of the YAML decoder into "FILE:LINE:COLUMN: what" and,
-// on the lines below, the place with a caret.
+// explain turns an error of the YAML decoder into "FILE:LINE:COLUMN: FAULT" and, on the
+// lines below, the place with a caret.
 func explain(name string, err error) error {
 	bad, ok := errors.AsType[yaml.Error](err)
 	if !ok || bad.GetToken() == nil || bad.GetToken().Position == nil {
@@ -31,10 +31,10 @@ func explain(name string, err error) error {
 
 var unknownField = regexp.MustCompile(`unknown field "([^"]*)"`)
 
-// wrongType matches what the decoder says of a value that a setting cannot have.
+// wrongType matches the decoder's error for a value that a setting cannot have.
 var wrongType = regexp.MustCompile(`^cannot unmarshal .* of type (\S+)$`)
 
-// expected says what a setting of a Go type takes.
+// expected describes the values that a setting of a Go type takes.
 func expected(kind string) string {
 	switch {
 	case kind == "time.Duration":

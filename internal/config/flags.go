@@ -38,7 +38,8 @@ func (f *Flags) Given(path string) bool {
 	return ok
 }
 
-// flagValue notes what was given; [Load] applies it last, over file and variables.
+// flagValue notes the text given for a flag; [Load] applies it last, over file and
+// variables.
 type flagValue struct {
 	setting Setting
 	given   map[string]string

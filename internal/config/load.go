@@ -28,16 +28,16 @@ type Sources struct {
 // fileVariable names the configuration file where --config does not.
 const fileVariable = "WAYPOST_CONFIG"
 
-// Bounds of what is read from disk.
+// Bounds of the files that are read from disk.
 const (
 	maxFile   = 1 << 20
 	maxSecret = 4 << 10
 )
 
-// Load puts the settings together and reads the files that hold secrets. It does
-// not judge what the settings say: that is for [Control.Check] and the like,
-// since a command needs only its own. Errors are the user's to mend and end in a
-// first line that says where.
+// Load puts the settings together and reads the files that hold secrets. It does not
+// judge the settings: [Control.Check] and its siblings do, because a command needs only
+// its own settings. Errors are for the user to mend, and their first line names the
+// place.
 func Load(src Sources) (Config, error) {
 	env := environment(src.Environ)
 	cfg := defaults(func(name string) string { return env[name] })
@@ -124,8 +124,8 @@ func pairs(node ast.Node) map[string]ast.Node {
 	return all
 }
 
-// keepEmptySections undoes that the decoder clears a section whose key has
-// nothing below it, or everything when the file is empty.
+// keepEmptySections restores settings that the decoder has cleared: a section, if nothing
+// stands below its key, or all settings, if the file is empty.
 func keepEmptySections(cfg, lower *Config) {
 	decoded, before := reflect.ValueOf(cfg).Elem(), reflect.ValueOf(lower).Elem()
 	for i := range decoded.NumField() {
@@ -135,8 +135,8 @@ func keepEmptySections(cfg, lower *Config) {
 	}
 }
 
-// serviceVariable matches what Kubernetes puts into the environment of every
-// container for a service whose name begins with waypost.
+// serviceVariable matches the variables that Kubernetes puts into the environment of
+// every container for a service with a name that begins with waypost.
 var serviceVariable = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)$`)
 
 // variables are the settings by the names of their variables.

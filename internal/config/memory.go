@@ -35,7 +35,7 @@ func ParseClickJournal(text string) (int64, error) {
 // leastRelayLog is room for some batches of the largest size.
 const leastRelayLog = 64 << 20
 
-// ParseRelayLog reads edge.relay_log, a number of bytes; "" is none.
+// ParseRelayLog reads edge.relay_log, a number of bytes; "" is no log.
 func ParseRelayLog(text string) (int64, error) {
 	if text == "" {
 		return 0, nil

@@ -1,5 +1,5 @@
-// Package credentials keeps what `waypost login` was given, per server, in a file that
-// only its owner can read. It does not know what the credentials are good for.
+// Package credentials keeps the credentials of `waypost login`, per server, in a file
+// that only its owner can read. It does not know which rights the credentials carry.
 package credentials
 
 import (
@@ -32,7 +32,7 @@ type Store struct {
 	Servers map[string]Login `json:"servers"`           // by base URL, in the form of Server
 }
 
-// maxFile bounds what is read.
+// maxFile bounds the bytes that Read reads.
 const maxFile = 1 << 20
 
 // File returns the path of the credentials: below XDG_CONFIG_HOME, or else ~/.config.
@@ -54,8 +54,8 @@ func Server(base string) string { return strings.TrimRight(base, "/") }
 // errSpoilt says that a file holds no credentials.
 var errSpoilt = errors.New("cannot be read as credentials")
 
-// Read returns the contents of a file, nothing when there is none. It refuses a file that
-// others can read.
+// Read returns the contents of a file, and an empty Store when the file is missing. It
+// refuses a file that others can read.
 func Read(file string) (Store, error) {
 	s := Store{Servers: map[string]Login{}}
 	f, err := os.Open(file)

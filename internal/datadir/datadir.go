@@ -1,6 +1,6 @@
-// Package datadir guards the directories in which Waypost keeps data: each has a
-// marker that says what it is and in which version, and one process at a time.
-// What else is in them is up to their owners.
+// Package datadir guards the directories in which Waypost keeps data. Each directory has
+// a marker with its kind and version, and at most one process uses it at a time. The
+// package leaves all other contents to the directory's owner.
 package datadir
 
 import (
@@ -90,9 +90,9 @@ func (d *Dir) sign() error {
 	return nil
 }
 
-// Inspect says whether the directory is a marked one, and what is wrong with one
-// that cannot be used, without changing anything. One that is missing or empty
-// can be used. The errors say what to do.
+// Inspect reports whether the directory is marked, and returns an error if it cannot be
+// used, without changing anything. A missing or empty directory can be used. The errors
+// say what to do.
 func Inspect(root string, want Format) (marked bool, err error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {

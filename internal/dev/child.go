@@ -152,8 +152,8 @@ func (c *child) supervise(started chan<- error) {
 	close(c.done)
 }
 
-// outputTime bounds the reading of a process's output after its end. It comes on top
-// of what a process takes to stop.
+// outputTime bounds the reading of a process's output after its end. It is added to the
+// time that a process takes to stop.
 const outputTime = 3 * time.Second
 
 var errEnded = errors.New("the process has ended")

@@ -202,8 +202,8 @@ func (s *system) serve(ctx context.Context, edges []*keeper, databaseURL string)
 	return errors.Join(err, s.state.remove())
 }
 
-// orStopped replaces an error that is a mere consequence: of the user's stop, which
-// is none, or of a process that failed while starting.
+// orStopped replaces an error that is a mere consequence. After the user's stop it
+// returns nil, and after the failure of a process that was starting, that failure.
 func orStopped(outer, ctx context.Context, err error) error {
 	switch {
 	case outer.Err() != nil:

@@ -123,7 +123,7 @@ func (k *keeper) keep(ctx context.Context, p process) error {
 	}
 }
 
-// again tries until the process runs; nil when ctx has ended meanwhile.
+// again starts the process until it runs, and returns it; nil once ctx has ended.
 func (k *keeper) again(ctx context.Context) process {
 	for {
 		select {

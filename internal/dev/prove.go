@@ -22,19 +22,19 @@ type prover struct {
 	life time.Duration // of a probe's link, in whole seconds; 0: probeLife
 }
 
-// probeLife bounds the life of a probe's link, so that no list shows the link for
-// long, not even that of the deleted links.
+// probeLife bounds the life of a probe's link, so that no list shows the link for long,
+// not even the list of deleted links.
 const probeLife = time.Minute
 
 // errKeyRefused is the error for an API that does not take the system's own key.
 var errKeyRefused = errors.New("the API refuses the key of this system")
 
-// prove returns when every edge has a replica, redirects a link that is created
-// through the API, and no longer does after that is deleted: then every edge is at
-// the head. It leaves no link behind; should it be killed, the link expires. A probe
-// whose link expires before it has been everywhere is repeated with another. While
-// keys are held back no link can be created, and the replicas have to do: the
-// operator needs the API to go on.
+// prove returns when every edge has a replica, redirects a link that is created through
+// the API, and stops redirecting it once the link is deleted: then every edge is at the
+// head. prove leaves no link behind; if it is killed, the link expires. If the link
+// expires before every edge has redirected it, prove repeats the probe with another link.
+// While keys are held back no link can be created, and prove accepts the replicas alone,
+// because the operator needs the API to go on.
 func (p *prover) prove(ctx context.Context, edges []*keeper, urls []string) error {
 	for i, k := range edges {
 		if err := p.eventually(ctx, "the replica of "+urls[i], func() error { return ready(ctx, k) }); err != nil {
@@ -107,7 +107,7 @@ func (p *prover) everywhere(ctx context.Context, urls []string, code string, sta
 	return nil
 }
 
-// ready asks the edge's admin listener, whose address is another after a restart.
+// ready asks the edge's admin listener, which has another address after each restart.
 func ready(ctx context.Context, k *keeper) error {
 	p := k.current()
 	if p == nil {
@@ -116,7 +116,7 @@ func ready(ctx context.Context, k *keeper) error {
 	return expect(ctx, adminOf(p)+"/readyz", http.StatusOK, "")
 }
 
-// eventually tries until it succeeds or ctx ends, and says what it waits for.
+// eventually tries until it succeeds or ctx ends, and logs the thing that it waits for.
 func (p *prover) eventually(ctx context.Context, what string, try func() error) error {
 	poll := time.NewTicker(25 * time.Millisecond)
 	defer poll.Stop()

@@ -2,7 +2,7 @@
 
 // Package failpoint marks the places at which tests kill or slow the process.
 //
-// FAILPOINT is a list of what to do where, separated by semicolons:
+// FAILPOINT is a list of places and actions, separated by semicolons:
 //
 //	PLACE=COUNT    the process kills itself with SIGKILL once it has passed the place
 //	               that many times, such as "lease keys: committed=3"; PLACE alone: at once
@@ -104,8 +104,9 @@ func Hit(name string) {
 	select {}
 }
 
-// killOther kills the process that a file names, and its children: those of PostgreSQL
-// live on for a while by themselves. Of several callers one does.
+// killOther kills the process that a file names, and its children, because PostgreSQL's
+// children live on for a while without their parent. Of several concurrent callers, the
+// one that renames the file kills them.
 func killOther(file string) {
 	mine := file + "." + strconv.FormatUint(others.Add(1), 10)
 	if os.Rename(file, mine) != nil {

@@ -8,8 +8,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience limits the time that goroutines have to end after the last test. What was told
-// to end does so within milliseconds, but not on a machine that stands still for a while.
+// patience limits the time that goroutines have to end after the last test. A goroutine
+// that was told to end does so within milliseconds, but not on a machine that stands
+// still for a while.
 const patience = 30 * time.Second
 
 // Main runs the tests of a package, as its TestMain, and exits. It fails when goroutines

@@ -31,9 +31,9 @@ func Open(ctx context.Context, addr, flag string) (net.Listener, error) {
 	return nil, fmt.Errorf("listen on %s (%s): %w", addr, flag, err)
 }
 
-// Ports that Claim picks are none that systems give to outgoing connections, which could
-// have them before they are opened again: Linux uses those from 32768 on, others still
-// higher ones.
+// Claim picks ports below the range that systems use for outgoing connections, because
+// such a connection could take the port before it is opened again. The range begins at
+// 32768 on Linux, and higher on other systems.
 const lowestPicked, highestPicked = 10_000, 32_767
 
 // Claim opens a TCP listener as Open does. For port 0 it picks a port that can be closed,

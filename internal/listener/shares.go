@@ -177,7 +177,7 @@ func (s *Shares) Count() (general, trials, proven int, refused uint64) {
 
 type placeKey struct{}
 
-// WithPlace is the ConnContext of a server whose listener is Shares, with or without TLS
+// WithPlace is the ConnContext of a server that listens on Shares, with or without TLS
 // above it.
 func WithPlace(ctx context.Context, c net.Conn) context.Context {
 	if above, ok := c.(interface{ NetConn() net.Conn }); ok {

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Buffer keeps what is written to it. Zero is empty, and goroutines may share it.
+// Buffer keeps the text written to it. Zero is empty, and goroutines may share it.
 type Buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

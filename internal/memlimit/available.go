@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Available returns the memory in bytes that this process may use: the least of the
-// limit of the Go runtime, those of its control groups, and the machine's memory.
+// Available returns the memory in bytes that this process may use: the least of the limit
+// of the Go runtime, the limits of its control groups, and the machine's memory.
 func Available() int64 { return availableIn(os.DirFS("/")) }
 
 func availableIn(root fs.FS) int64 {

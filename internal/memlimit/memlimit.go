@@ -1,6 +1,6 @@
-// Package memlimit knows how much memory a process may use, and keeps it within what its
-// control group allows: the Go runtime knows nothing of that, and is killed when it
-// collects too late.
+// Package memlimit measures how much memory a process may use, and keeps the process
+// within the limit of its control group. The Go runtime does not know that limit, and a
+// process that collects garbage too late is killed.
 package memlimit
 
 import (
@@ -16,10 +16,10 @@ import (
 	"strings"
 )
 
-// Apply sets a soft limit of the Go runtime, nine tenths of what the control group
-// allows and the process does not need outside of Go's heap, but at least a quarter.
-// It leaves alone what GOMEMLIMIT says, and does nothing without a control group
-// that has a limit.
+// Apply sets the soft limit of the Go runtime. The limit is nine tenths of the control
+// group's limit without the outside bytes that the process needs beyond Go's heap, and at
+// least a quarter of the group's limit. Apply changes nothing if GOMEMLIMIT is set or no
+// control group has a limit.
 func Apply(outside int64, log *slog.Logger) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -33,8 +33,8 @@ func Apply(outside int64, log *slog.Logger) {
 	log.Info("memory is limited", slog.Int64("control_group_bytes", allowed), slog.Int64("gomemlimit_bytes", limit))
 }
 
-// CollectLess has garbage collected when the heap has grown by that many percent, and not
-// by 100, or sooner when there is a limit. It leaves alone what GOGC says.
+// CollectLess has garbage collected when the heap has grown by that many percent instead
+// of 100, or sooner if a memory limit requires it. It changes nothing if GOGC is set.
 func CollectLess(percent int) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)
@@ -45,8 +45,8 @@ func within(allowed, outside int64) int64 {
 	return max((allowed-outside)/10*9, allowed/4)
 }
 
-// allowedBy returns the least limit of the process's control group and of those above
-// it, of version 2 or 1; false when there is none.
+// allowedBy returns the least limit of the process's control group and the groups above
+// it, of version 2 or 1; false without a limit.
 func allowedBy(root fs.FS) (int64, bool) {
 	text, err := readFile(root, "proc/self/cgroup")
 	if err != nil {

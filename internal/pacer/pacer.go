@@ -3,7 +3,7 @@
 // The Go scheduler lets a goroutine run for 10 ms, and polls the network only when no
 // goroutine is ready. Work that merely yields would therefore hold a single processor.
 // So the work is cut into slices, and sleeps between them. With more processors, another
-// one polls the network meanwhile.
+// one polls the network during the work.
 package pacer
 
 import (
@@ -34,7 +34,7 @@ const (
 // Pacer paces the work of one goroutine. The zero value is ready, and its work is never
 // late. A nil Pacer does nothing.
 type Pacer struct {
-	// Once Stop is closed, Pause sleeps no more, because a caller waits for the work.
+	// Once Stop is closed, Pause returns at once, because a caller waits for the work.
 	Stop <-chan struct{}
 
 	due   time.Time // the work is late from then on; zero: never

@@ -8,7 +8,7 @@ import (
 )
 
 // New returns a resolver that asks some servers, HOST:PORT, in turn. Without any it asks
-// those of the system.
+// the system's servers.
 func New(servers []string) *net.Resolver {
 	if len(servers) == 0 {
 		return net.DefaultResolver

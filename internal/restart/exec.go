@@ -24,7 +24,8 @@ const checkLimit = time.Minute
 const checkFlag = "--check-config"
 
 // Check runs the program on the disk with the arguments and the environment of this
-// process, to check its configuration and nothing else. The error is what it says.
+// process, to check its configuration and nothing else. The error holds the output of
+// that program.
 func Check(ctx context.Context) error {
 	path, err := program()
 	if err != nil {

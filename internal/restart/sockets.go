@@ -1,7 +1,7 @@
 // Package restart replaces the program of a process by the one on the disk, without
-// another process (execve). Listening sockets stay open meanwhile, so that connections
-// wait for the new program. The new program finds the sockets in variables of its
-// environment, as it finds sockets of systemd (sd_listen_fds(3)).
+// another process (execve). Listening sockets stay open during the replacement, so that
+// connections wait for the new program. The new program finds the sockets in variables of
+// its environment, as it finds sockets of systemd (sd_listen_fds(3)).
 //
 // The package knows nothing of the service that restarts.
 package restart

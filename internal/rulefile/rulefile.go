@@ -92,7 +92,7 @@ func (e *timeError) Error() string {
 	return fmt.Sprintf("%.40q is no time such as 2026-12-01T09:00:00+01:00", e.text)
 }
 
-// explain turns an error of the decoder into "FILE:LINE:COLUMN: what", with the place
+// explain turns an error of the decoder into "FILE:LINE:COLUMN: FAULT", with the place
 // below.
 func explain(name string, err error) error {
 	bad, ok := errors.AsType[yaml.Error](err)
@@ -132,7 +132,7 @@ func Where(text []byte, message string) int {
 	if err != nil {
 		return 0
 	}
-	// A field that is missing has the line of what lacks it.
+	// A missing field has the line of the object that lacks it.
 	for path := m[1]; path != ""; path = path[:max(strings.LastIndexAny(path, ".["), 0)] {
 		at, err := yaml.PathString("$." + path)
 		if err != nil {

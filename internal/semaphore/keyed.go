@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Keyed is a semaphore in which one key holds no more than its share, so that it leaves
+// Keyed is a semaphore in which one key holds at most its share, so that the key leaves
 // the rest to others. Its memory is bounded by the permits that are held and waited for.
 // Its methods may be called by many goroutines at once.
 type Keyed[K comparable] struct {

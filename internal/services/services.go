@@ -18,7 +18,7 @@ type Service struct {
 	// returning nil stops none. A nil Run means that there is only something to stop.
 	Run func(ctx context.Context) error
 
-	// Stop asks Run to finish, or does what is left to do at the end. The context of Run
+	// Stop asks Run to finish, or does the remaining work at the end. The context of Run
 	// ends when Stop has returned. The context of Stop never ends.
 	Stop func(ctx context.Context) error
 }
@@ -31,7 +31,7 @@ type Stage []Service
 var ErrStop = errors.New("stop all services")
 
 // Run starts all services, and stops them when ctx ends or one of them fails. It returns
-// when all have ended, with the errors of those that failed.
+// when all have ended, with the errors of the failed ones.
 func Run(ctx context.Context, log *slog.Logger, stages ...Stage) error {
 	lasting := context.WithoutCancel(ctx)
 	ctx, end := context.WithCancel(ctx)
