@@ -27,8 +27,8 @@ type AccountStore interface {
 	// address it returns only the account of the address.
 	Accounts(ctx context.Context, email string, after int64, limit int) ([]AccountInfo, error)
 
-	// ChangeAccount changes an account of any workspace. EConflict when a workspace would
-	// lose its last administrator who can sign in.
+	// ChangeAccount changes an account of any workspace. It returns EConflict when a
+	// workspace would lose its last administrator who can sign in.
 	ChangeAccount(ctx context.Context, by Actor, user int64, c AccountChange) (AccountInfo, error)
 
 	// InviteAccount removes the password of an account, ends its sessions, and stores the

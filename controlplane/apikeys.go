@@ -129,9 +129,9 @@ func (s *Access) APIKeys(ctx context.Context, actor Actor, limit int, cursor str
 }
 
 // CreateAPIKey creates a key of the actor's workspace and user, if there is one, and
-// returns its text, which is to be shown once. EForbidden for scopes that the actor
-// lacks, EConflict when there are too many keys, EKeyReused when the idempotency key was
-// used for another request.
+// returns its text, which is to be shown once. It returns EForbidden for scopes that the
+// actor lacks, EConflict when there are too many keys, EKeyReused when the idempotency
+// key was used for another request.
 func (s *Access) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey, r *KeyRequest) (MadeKey, error) {
 	if _, err := managedOwner(actor); err != nil {
 		return MadeKey{}, err

@@ -69,19 +69,21 @@ type StatsStore interface {
 	NewestLink(ctx context.Context, ws waypost.WorkspaceID) (int64, error)
 
 	// ForgetClicks deletes the clicks of a link, which may be deleted itself, from every
-	// table; it is durable and in the audit log when it returns. ENotFound when the
-	// workspace has no such link. Clicks that arrive later count again, from zero.
+	// table; it is durable and in the audit log when it returns. ForgetClicks returns
+	// ENotFound when the workspace has no such link. Clicks that arrive later count
+	// again, from zero.
 	ForgetClicks(ctx context.Context, by Actor, domain waypost.DomainID, code waypost.Code) (ForgottenClicks, error)
 }
 
 // SaltStore keeps the daily salts with which edges hash visitors. It creates them ahead
 // and destroys the old ones.
 type SaltStore interface {
-	// DestroySalt destroys the salt of a day, in days since 1970, UTC, before its time, and
-	// notes the actor in the audit log. Once the edges have reached the position, no one
-	// can tell the visitors of that day apart, nor read the addresses that the edges'
+	// DestroySalt destroys the salt of a day, in days since 1970, UTC, before its time,
+	// and notes the actor in the audit log. Once the edges have reached the position, no
+	// one can tell the visitors of that day apart, nor read the addresses that the edges'
 	// journals still hold. The day never gets another salt: its clicks that arrive later
-	// count without a visitor. ENotFound when there is no salt of that day.
+	// count without a visitor. DestroySalt returns ENotFound when there is no salt of the
+	// day.
 	DestroySalt(ctx context.Context, by Actor, day int32) (waypost.Position, error)
 }
 
@@ -149,8 +151,8 @@ func (s *Clicks) Stats(ctx context.Context, actor Actor, code string) (waypost.L
 }
 
 // LinkStats returns the statistics of a link of the actor's workspace, also when it has
-// expired, under the domain of a host ("" for the default one). ENotFound when there is
-// none, EInvalid for an invalid span of time.
+// expired, under the domain of a host ("" for the default one). It returns ENotFound for
+// an unknown link, EInvalid for an invalid span of time.
 func (s *Clicks) LinkStats(ctx context.Context, actor Actor, host, code string, q StatsQuery) (LinkStats, error) {
 	now := s.now()
 	span, err := NewSpan(q, now)

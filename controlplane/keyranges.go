@@ -167,8 +167,9 @@ type ReservedStore interface {
 
 // ReserveKeys reserves n keys for a service outside of Waypost: returned ones first, then
 // minted ones. They are durable, and no other service or link gets them, when it returns.
-// EConflict when the workspace would have more than [MaxHeld], EExhausted and
-// EUnavailable as for Create. The keys that were reserved before an error are returned.
+// ReserveKeys returns EConflict when the workspace would have more than [MaxHeld],
+// EExhausted and EUnavailable as for Create. The keys that were reserved before an error
+// are returned.
 func (s *KeyRanges) ReserveKeys(ctx context.Context, actor Actor, service string, n int) ([]waypost.Code, error) {
 	if n < 1 || n > MaxReserved {
 		return nil, waypost.Errorf(waypost.EInvalid, "count must be 1 to %d", MaxReserved)

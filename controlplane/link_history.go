@@ -39,7 +39,8 @@ const MaxChanges = 200
 
 // History returns a page of the changes of a link, newest first, and the cursor of the
 // next page, "" at the end. The creation is the last entry. A deleted link has a history
-// until it is purged. ENotFound when there is no such link, EMalformed for a bad cursor.
+// until it is purged. History returns ENotFound when there is no such link, EMalformed
+// for a bad cursor.
 func (s *Links) History(ctx context.Context, actor Actor, domain, code string, limit int, cursor string) ([]Change, string, error) {
 	if !waypost.ValidCode(code) {
 		return nil, "", waypost.ErrNoLink

@@ -72,8 +72,8 @@ type MemberStore interface {
 	RemoveMember(ctx context.Context, by Actor, ws waypost.WorkspaceID, user int64) error
 
 	// InviteMember removes the password of a member's account, ends its sessions, and
-	// stores the invitation. EForbidden for an account that belongs to another workspace,
-	// unless any may be invited.
+	// stores the invitation. It returns EForbidden for an account that belongs to another
+	// workspace, unless any may be invited.
 	InviteMember(ctx context.Context, by Actor, ws waypost.WorkspaceID, user int64, i StoredInvitation, any bool) (Member, error)
 }
 
@@ -103,9 +103,9 @@ func (s *Workspaces) Member(ctx context.Context, actor Actor, user int64) (Membe
 }
 
 // AddMember creates a user of the actor's workspace, and returns an invitation for the
-// account's owner when there is no password. EConflict when the address has an account,
-// EForbidden for a password when the actor is no operator, because the address may
-// belong to another person.
+// account's owner when there is no password. It returns EConflict when the address has an
+// account, EForbidden for a password when the actor is no operator, because the address
+// may belong to another person.
 func (s *Workspaces) AddMember(ctx context.Context, actor Actor, n NewMember) (Member, Invitation, error) {
 	if _, err := s.administrator(actor, ""); err != nil {
 		return Member{}, Invitation{}, err
@@ -197,7 +197,7 @@ func checkRole(r Role) error {
 	return nil
 }
 
-// ChangeMember changes a user of the actor's workspace. EConflict for the last
+// ChangeMember changes a user of the actor's workspace. It returns EConflict for the last
 // administrator, EForbidden for the account of a user in several workspaces, unless the
 // actor is an operator.
 func (s *Workspaces) ChangeMember(ctx context.Context, actor Actor, user int64, c MemberChange) (Member, error) {
@@ -243,8 +243,8 @@ func (s *Workspaces) administrator(actor Actor, cursor string) (after int64, err
 }
 
 // InviteMember removes the password of a user of the actor's workspace, and returns an
-// invitation to set another. EForbidden for the account of a user in several workspaces,
-// unless the actor is an operator.
+// invitation to set another. It returns EForbidden for the account of a user in several
+// workspaces, unless the actor is an operator.
 func (s *Workspaces) InviteMember(ctx context.Context, actor Actor, user int64) (Member, Invitation, error) {
 	if _, err := s.administrator(actor, ""); err != nil {
 		return Member{}, Invitation{}, err

@@ -31,9 +31,9 @@ type Lease struct {
 // returned, and no counter is ever in two leases.
 type LeaseStore interface {
 	// TakeLease leases up to size counters of the region's ranges to node, a block that a
-	// clean stop returned first, and stores that the finished leases are used up. A region
-	// that runs low takes a free prefix. EExhausted when no counter is left, EUnavailable
-	// when no key may be issued at present.
+	// clean stop returned first, and stores that the finished leases are used up. A
+	// region that runs low takes a free prefix. TakeLease returns EExhausted when no
+	// counter is left, EUnavailable when no key may be issued at present.
 	TakeLease(ctx context.Context, region waypost.Region, node string, size int64, finished []int64) (Lease, error)
 
 	// ReturnLease returns the counters from next on, which were never issued.

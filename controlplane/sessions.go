@@ -159,7 +159,7 @@ func (s *Access) linked(ctx context.Context, token string) (Account, *[32]byte, 
 	return account, &hash, nil
 }
 
-// SignOut ends the actor's session. EInvalid when the actor has none.
+// SignOut ends the actor's session. It returns EInvalid when the actor has no session.
 func (s *Access) SignOut(ctx context.Context, actor Actor) error {
 	if actor.SessionID == 0 {
 		return waypost.Errorf(waypost.EInvalid, "this is no session: an API key is revoked, not signed out")
@@ -172,7 +172,7 @@ func (s *Access) SignOut(ctx context.Context, actor Actor) error {
 var errNoSession = waypost.Errorf(waypost.EForbidden, "seeing and ending your sessions needs a session")
 
 // Sessions returns the sessions of the user who has signed in, newest first, at most
-// MaxSessions. EForbidden for API keys.
+// MaxSessions. It returns EForbidden for API keys.
 func (s *Access) Sessions(ctx context.Context, actor Actor) ([]SessionInfo, error) {
 	if actor.SessionID == 0 {
 		return nil, errNoSession
@@ -181,8 +181,8 @@ func (s *Access) Sessions(ctx context.Context, actor Actor) ([]SessionInfo, erro
 }
 
 // EndSession ends a session of the user who has signed in, at once here and within a
-// second on other control planes. EForbidden for API keys, ENotFound for an id that no
-// session of the user has.
+// second on other control planes. It returns EForbidden for API keys, ENotFound for an id
+// that no session of the user has.
 func (s *Access) EndSession(ctx context.Context, actor Actor, id int64) error {
 	if actor.SessionID == 0 {
 		return errNoSession
@@ -247,8 +247,8 @@ type SelfChange struct {
 var ErrPassword = waypost.Errorf(waypost.EForbidden, "current_password is wrong")
 
 // ChangeMe changes the account of a session's user; a new password ends all other
-// sessions and sign-in links. EForbidden for API keys, and ErrPassword for a wrong
-// present password.
+// sessions and sign-in links. It returns EForbidden for API keys, and ErrPassword for a
+// wrong present password.
 func (s *Access) ChangeMe(ctx context.Context, actor Actor, c SelfChange) (Me, error) {
 	if actor.SessionID == 0 {
 		return Me{}, waypost.Errorf(waypost.EForbidden, "changing your account needs a session")
@@ -292,8 +292,8 @@ func (s *Access) ChangeMe(ctx context.Context, actor Actor, c SelfChange) (Me, e
 }
 
 // AcceptInvitation lets the owner of an account set its password, and returns the
-// account. EUnauthorized for an invitation that is not valid, EUnavailable when too many
-// come at once.
+// account. It returns EUnauthorized for an invitation that is not valid, EUnavailable
+// when too many come at once.
 func (s *Access) AcceptInvitation(ctx context.Context, token, password string) (Account, error) {
 	bad := waypost.Errorf(waypost.EUnauthorized, "the invitation is not valid: it was used, has expired, or another took its place")
 	if !ValidToken(invitationPrefix, token) {

@@ -68,7 +68,7 @@ func (s *Span) Step(at time.Time) (int, bool) {
 var earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // NewSpan widens a query to whole steps: from the step of From to the step in which To
-// ends. EInvalid: the time is invalid or too long.
+// ends. It returns EInvalid when the time is invalid or too long.
 func NewSpan(q StatsQuery, now time.Time) (Span, error) {
 	s := Span{Interval: q.Interval, Zone: q.Zone}
 	if s.Zone == nil {

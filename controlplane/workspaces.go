@@ -233,8 +233,8 @@ func (s *Workspaces) ChangeWorkspaceOf(ctx context.Context, actor Actor, ws wayp
 	return s.changeWorkspace(ctx, actor, ws, c)
 }
 
-// DeleteWorkspace ends a workspace, for operators: all access to it at once, its
-// links within minutes. EConflict for the default workspace.
+// DeleteWorkspace ends a workspace, for operators: all access to it at once, its links
+// within minutes. It returns EConflict for the default workspace.
 func (s *Workspaces) DeleteWorkspace(ctx context.Context, actor Actor, ws waypost.WorkspaceID) (Workspace, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return Workspace{}, err

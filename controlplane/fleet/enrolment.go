@@ -118,10 +118,10 @@ type NodeStore interface {
 
 	// Enrol exchanges a token, by its hash, for a credential, and revokes the node's
 	// earlier one. A repeated exchange changes nothing while the credential is valid.
-	// EUnauthorized: there is no such token. EGone: it has expired, or another node has
-	// used it. EForbidden: its credential is revoked. EInvalid: it is for another name or
-	// region. EConflict: a control plane has that name, or an edge does that the token
-	// must not replace.
+	// Enrol returns EUnauthorized for an unknown token, EGone when the token has expired
+	// or another node has used it, EForbidden when its credential is revoked, EInvalid
+	// when the token is for another name or region, and EConflict when a control plane
+	// has the name, or an edge that the token must not replace.
 	Enrol(ctx context.Context, token [32]byte, e EnrolNode) (Node, error)
 
 	// Node finds a credential by its hash, revoked or not.
@@ -130,7 +130,7 @@ type NodeStore interface {
 	// NodeNamed reports whether a node with a credential has, or had, a name.
 	NodeNamed(ctx context.Context, name string) (bool, error)
 
-	// RevokedNodes returns the nodes of the credentials that are revoked among ids.
+	// RevokedNodes returns the revoked nodes among the nodes with these credentials.
 	RevokedNodes(ctx context.Context, ids []int64) ([]StoredNode, error)
 
 	// NoteNodesSeen stores when credentials were last used.

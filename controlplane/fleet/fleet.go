@@ -275,7 +275,7 @@ func (f *Fleet) readHead(ctx context.Context) error {
 }
 
 // Report stores an edge's report. A report of an earlier boot is ignored while a later
-// boot is alive. EUnavailable says that there are too many edges.
+// boot is alive. Report returns EUnavailable when there are too many edges.
 func (f *Fleet) Report(r EdgeReport) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,8 +13,9 @@ import (
 
 // OrderStore keeps the orders to edges, for all instances of the control plane.
 type OrderStore interface {
-	// OrderEdge stores an order and sets its number; the order is in the audit log when it
-	// returns. ENotFound: no edge of that name has ever reported, and known is false.
+	// OrderEdge stores an order and sets its number; the order is in the audit log when
+	// it returns. OrderEdge returns ENotFound when no edge with the name has ever
+	// reported, and known is false.
 	OrderEdge(ctx context.Context, by controlplane.Actor, o EdgeOrder, known bool) (EdgeOrder, error)
 
 	// EdgeOrder returns an order to an edge by its number, ENotFound for an unknown
