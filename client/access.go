@@ -35,7 +35,7 @@ func (s Session) End(ctx context.Context, id int64) error {
 	return s.c.do(ctx, http.MethodDelete, api.PathSessions+"/"+decimal(id), nil, nil)
 }
 
-// EndOthers ends all sessions of the user except that of the client's token.
+// EndOthers ends all sessions of the user except the session of the client's token.
 func (s Session) EndOthers(ctx context.Context) error {
 	return s.c.do(ctx, http.MethodDelete, api.PathSessions, nil, nil)
 }

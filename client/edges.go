@@ -68,8 +68,8 @@ func (e Edges) Digest(ctx context.Context) (d Digest, err error) {
 }
 
 // CheckDigest compares PostgreSQL's rows with the digest, until ctx ends. With recompute,
-// a wrong digest is replaced. The answer is that of the control plane which took the
-// request: another one behind the same address knows an older state.
+// a wrong digest is replaced. The control plane that took the request answers; another
+// control plane behind the same address knows an older state.
 func (e Edges) CheckDigest(ctx context.Context, recompute bool) (d Digest, err error) {
 	err = e.c.do(ctx, http.MethodPost, api.PathDigest, api.CheckDigest{Recompute: recompute}, &d)
 	for err == nil && d.Running {

@@ -286,7 +286,7 @@ func (l Links) List(ctx context.Context, limit int, cursor string) (Page, error)
 	return l.Search(ctx, Filter{}, "", limit, cursor)
 }
 
-// QR draws the QR code of a link. The parameters are those of the API.
+// QR draws the QR code of a link. The API documents the parameters.
 func (l Links) QR(ctx context.Context, code string, query url.Values) ([]byte, error) {
 	got, err := l.c.exchange(ctx, http.MethodGet, linkPath(code)+"/qr?"+query.Encode(), nil, nil)
 	return got.body, err

@@ -25,8 +25,9 @@ type Retry struct {
 	Pause func(ctx context.Context, d time.Duration) error
 }
 
-// Do calls try until it succeeds, and returns the error of the last try, also when ctx
-// ends a pause: that changes nothing about what the last request did.
+// Do calls try until it succeeds, and returns the error of the last try. Do also returns
+// that error, and not ctx's, when ctx ends a pause, because it says what the last request
+// did.
 func (r Retry) Do(ctx context.Context, try func() error) error {
 	if r.Pause == nil {
 		r.Pause = Pause

@@ -28,7 +28,7 @@ type Field struct {
 	Long     bool // the console asks for several lines
 }
 
-// Named returns the field with a name, nil when there is none.
+// Named returns the field with a name, or nil if no field has it.
 func Named(name string) *Field {
 	for i := range Fields {
 		if Fields[i].Name == name {

@@ -18,9 +18,9 @@ import (
 // apiSettings are the settings of commands that ask the API.
 var apiSettings = []string{"client", "dev.data_dir"}
 
-// api connects to the API that the settings name, or else to the development
-// system's, or else to the server of the last login. A flag goes before a variable. A key
-// that is given goes before what a login has left.
+// api connects to the API that the settings name, or else to the development system's, or
+// else to the server of the last login. A flag overrides a variable. A key in the
+// settings overrides the token of a login.
 func (p *program) api() (*client.Client, error) {
 	cfg, err := p.settings(nil)
 	if err != nil {

@@ -103,8 +103,8 @@ the links that differ, and click budgets are frozen until all edges have reporte
 	return p.bind(c, append([]string{"control.cluster_secret", "control.cluster_secret_file"}, databaseSettings...)...)
 }
 
-// secretCheck returns the check value of the cluster secret in the settings, and nil if
-// there is none.
+// secretCheck returns the check value of the cluster secret in the settings, or nil
+// without a secret.
 func (p serverCommands) secretCheck() ([]byte, error) {
 	cfg, err := p.settings(nil)
 	if err != nil || cfg.Control.ClusterSecret.Reveal() == "" {

@@ -27,9 +27,9 @@ const maxFile = 64 + waypost.MaxBlocks*(replication.MaxSignedBlock+6)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Open reads the file, and keeps blocks in it from then on, and reads the list made by
-// hand; isDefault reports whether a host is that of the default domain. A damaged file is
-// set aside, after whatever can be read of it was taken. It is called once.
+// Open reads the file, keeps blocks in it from then on, and reads the list made by hand;
+// isDefault reports whether a host belongs to the default domain. Open takes the readable
+// blocks of a damaged file and sets the file aside. It is called once.
 func (b *Blocks) Open(file, list string, isDefault func(host string) bool) {
 	b.mu.Lock()
 	b.file = file
@@ -47,7 +47,7 @@ func (b *Blocks) Open(file, list string, isDefault func(host string) bool) {
 	close(b.opened)
 }
 
-// load takes what is in the file.
+// load adds the blocks of the file.
 func (b *Blocks) load() error {
 	b.mu.Lock()
 	file := b.file

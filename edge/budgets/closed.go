@@ -6,9 +6,9 @@ import (
 	"waypost/rules/budget"
 )
 
-// closed keeps the totals of accounts of which nothing can be spent: the accounts of
-// earlier boots, and accounts of this one that have nothing left. A PostgreSQL that was
-// restored may not know them any more, so the edge has to report them.
+// closed keeps the totals of accounts without clicks to spend: the accounts of earlier
+// boots, and accounts of this boot that have spent all. The edge has to report them
+// because a restored PostgreSQL may lack them.
 //
 // It keeps the accounts that were added last. Once young has half of most, it becomes
 // old, and the accounts that were old are forgotten.

@@ -168,8 +168,7 @@ func (d directory) path(file string) string { return filepath.Join(d.root, file)
 
 func fileOf(boot waypost.BootID) string { return filePrefix + hex.EncodeToString(boot[:]) }
 
-// others holds the files of other boots than the own one, by their names, and what is in
-// them.
+// others holds the names and the contents of the files of other boots.
 type others struct {
 	state
 

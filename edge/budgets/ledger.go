@@ -22,8 +22,8 @@ type ledger struct {
 	closed closed
 }
 
-// account is the open account of a link. Its totals change while both the lock of the log
-// and that of the ledger are held.
+// account is the open account of a link. Its totals change while the locks of both the
+// log and the ledger are held.
 type account struct {
 	budget.Holding
 
@@ -78,8 +78,8 @@ func (l *ledger) enter(n name) *account {
 
 func (a *account) leave() { a.visitors.Add(-1) }
 
-// openAccount makes an account with an id that no other account ever has: the control
-// plane takes an account that begins again for one whose grants were lost on the way.
+// openAccount makes an account with an id that no other account ever has, because the
+// control plane would treat a reused id as an account that lost its grants on the way.
 func (l *ledger) openAccount(n name) *account {
 	a := &account{entry: entry{name: n}, want: 1}
 	_, _ = rand.Read(a.id[:]) // never fails
@@ -118,7 +118,7 @@ type question struct {
 	want    int64
 }
 
-// changed is an account whose totals are to become durable.
+// changed is an account with totals that are to become durable.
 type changed struct {
 	account *account
 	totals  budget.Totals
@@ -173,8 +173,8 @@ func (l *ledger) withdrawAll() (withdrawn []changed) {
 	return withdrawn
 }
 
-// news lists the accounts that differ from what was reported, except those that are being
-// asked for. The lock of the log is held.
+// news lists the accounts that changed since their last report, except accounts with a
+// question under way. The lock of the log is held.
 func (l *ledger) news() (report []question) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,8 +196,8 @@ func (l *ledger) doubt(report []question) {
 	}
 }
 
-// planGrants notes what an answer says of accounts, and returns the grants and returns
-// that have to become durable. The lock of the log is held.
+// planGrants applies an answer to the accounts, and lists the grants and returns that
+// have to become durable. The lock of the log is held.
 func (l *ledger) planGrants(report []question, grants []api.EdgeGrant) (plans []changed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -311,7 +311,7 @@ func (l *ledger) inherit(accounts map[entry]budget.Totals) {
 	}
 }
 
-// forgetClosed forgets an account whose link is gone.
+// forgetClosed forgets the account of a link that no longer exists.
 func (l *ledger) forgetClosed(e entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"waypost/rules/budget"
 )
 
-// Run asks for clicks and reports what was spent, until ctx ends. Then it returns
-// everything that is left, and closes the store.
+// Run asks for clicks and reports spent clicks, until ctx ends. Then it returns all
+// clicks that are left, and closes the store.
 func (s *Store) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for range askers {
@@ -245,7 +245,7 @@ func (s *Store) close(ctx context.Context) {
 	s.ledger.wakeVisitors(due)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	// An answer may bring a grant of which the edge had not heard.
+	// An answer may bring a grant that was new to the edge.
 	for range 3 {
 		s.log.mu.Lock()
 		durable := s.log.keep(s.ledger.withdrawAll())

@@ -75,7 +75,8 @@ const (
 	maxAsks = 16384 // accounts that wait to be asked for
 	askers  = 4     // questions at a time
 
-	// An answer holds for so long, and visitors who come meanwhile get the same one.
+	// An answer holds for this long: visitors who come within the pause get the same
+	// answer.
 	failurePause = time.Second / 4
 	usedPause    = time.Second
 	heldPause    = time.Second / 4
@@ -116,8 +117,8 @@ type introduction struct {
 	adoptions int64  // of which the accounts were in the report
 }
 
-// Open opens the store. Accounts of earlier boots stay known, and none of their clicks is
-// spent any more. While the disk fails, nothing is spent, and Run tries again.
+// Open opens the store. It keeps the accounts of earlier boots, but spends no click of
+// them. While the disk fails, the store spends nothing, and Run tries again.
 func Open(cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if cfg.Client == nil || cfg.URL == "" || !waypost.ValidNode(cfg.Node) || cfg.Boot == (waypost.BootID{}) {

@@ -105,15 +105,16 @@ func (c *Certificates) ordered(hello *tls.ClientHelloInfo, name string, owner Ow
 	if o.err != nil {
 		return nil, o.err
 	}
-	// The deadline of the handshake may be over; what is left has its own time.
+	// The deadline of the handshake may be over; the rest of the handshake has its own
+	// time.
 	if err := hello.Conn.SetDeadline(time.Now().Add(restTime)); err != nil {
 		return nil, err
 	}
 	return c.magic.GetCertificateWithContext(hello.Context(), hello)
 }
 
-// cached reports whether a certificate is in memory and good for a while: what has
-// expired is asked for like a new one.
+// cached reports whether a certificate is in memory and good for a while. An expired
+// certificate is ordered like a new one.
 func (c *Certificates) cached(name string) bool {
 	for _, cert := range c.cache.AllMatchingCertificates(name) {
 		if !cert.Empty() && !cert.Expired() {
@@ -192,10 +193,10 @@ type attempt struct {
 
 type attemptKey struct{}
 
-// allowRenewal receives the events of certmagic, on the goroutine that causes them. What
-// is no order of ours is a renewal, which visitors set in motion while the certificate
-// still serves, each of them again when it has failed: so it may begin only when its time
-// has come.
+// allowRenewal receives the events of certmagic, on the goroutine that causes them. An
+// event outside our own orders belongs to a renewal. Visitors start a renewal while the
+// certificate still serves, and each visitor starts it again after a failure, so
+// allowRenewal refuses one before its pause is over.
 func (c *Certificates) allowRenewal(ctx context.Context, event string, data map[string]any) error {
 	a, ours := ctx.Value(attemptKey{}).(*attempt)
 	name, _ := data["identifier"].(string)
@@ -268,8 +269,9 @@ func (c *Certificates) fill(o *order, name string) {
 	close(o.done)
 }
 
-// fail notes a refusal. It forgets those whose time is over, so that there are never
-// more than names that were tried within a day. The lock is held.
+// fail notes a refusal. It forgets refusals with a pause that ended more than the longest
+// pause ago, so that failed never holds more names than were tried within a day. The lock
+// is held.
 func (c *Certificates) fail(failed map[string]failure, name string, err error) {
 	const first, longest = time.Minute, 6 * time.Hour
 	if c.ctx.Err() != nil {

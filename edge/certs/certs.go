@@ -32,8 +32,8 @@ type Config struct {
 	// own names, and for all clients for which there is no other.
 	CertFile, KeyFile string
 
-	// Directory is the URL at which the authority's ACME service begins. Default:
-	// there is none. Giving one means agreeing to the authority's terms.
+	// Directory is the URL at which the authority's ACME service begins. Default: no
+	// authority. A URL means agreeing to the authority's terms.
 	Directory string
 	Email     string // at which the authority reaches the operator; optional
 	CAFile    string // roots, in PEM, that the service's own certificate may have; default: the system's
@@ -47,8 +47,8 @@ type Config struct {
 	// there (tls-alpn-01, RFC 8737). Required with Directory.
 	Listen net.Addr
 
-	// Owner says whose a name, in lower case, is, and false if it is no domain. The
-	// authority is asked for no such name. Required with Directory; called by many
+	// Owner returns the owner of a name in lower case, and false if the name is no
+	// domain; such a name is never ordered. Required with Directory; called by many
 	// goroutines at once.
 	Owner func(name string) (Owner, bool)
 
@@ -64,7 +64,7 @@ type Config struct {
 	Clock   func() time.Time      // default: time.Now; only of this package, not of certificates' validity
 }
 
-// Bounds on what visitors can set in motion.
+// Bounds on the work that visitors can cause.
 const (
 	maxOrders       = 8                // at the authority at once
 	maxOwnersOrders = 2                // of one owner
@@ -76,7 +76,7 @@ const (
 	maxCached       = 10_000           // certificates in memory
 )
 
-// Certificates are those of one edge.
+// Certificates holds the certificates of one edge.
 type Certificates struct {
 	cfg     Config
 	files   *files

@@ -39,8 +39,8 @@ const (
 )
 
 // Hosts returns the names that have a certificate or wait for one, at most most: first
-// those that failed, then those that wait, then those that expire soonest. complete
-// reports that there are no more.
+// the failed ones, then the waiting ones, then the others, beginning with the one that
+// expires first. complete reports that the list has all of them.
 func (c *Certificates) Hosts(most int) (hosts []Host, complete bool) {
 	now := c.cfg.Clock()
 	if c.files != nil {
@@ -111,8 +111,8 @@ func (c *Certificates) watchStorage() {
 	}
 }
 
-// readStorage replaces what is known of the certificates in the storage. Files that
-// cannot be read are those of a later visitor's order.
+// readStorage reads the expiry of each certificate in the storage again. It skips
+// unreadable files: a later visitor's order replaces them.
 func (c *Certificates) readStorage(ctx context.Context) {
 	paths, err := filepath.Glob(filepath.Join(c.cfg.Storage, "certificates", "*", "*", "*.crt"))
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// zapLogger passes what certmagic logs on to log. It knows only the fields below:
-// others may hold the address of a visitor. Since visitors cause much of it, it is
-// no more than some lines a second.
+// zapLogger passes certmagic's log lines on to log. It keeps only the fields below,
+// because other fields may hold the address of a visitor. It limits the lines to some in
+// a second, because visitors cause many of them.
 func zapLogger(log *slog.Logger) *zap.Logger {
 	return zap.New(&logCore{log: log, limit: rate.NewLimiter(rate.Every(time.Second), 20)})
 }
@@ -27,7 +27,7 @@ type logCore struct {
 	fields []zapcore.Field
 }
 
-// Enabled implements zapcore.Core: what certmagic calls debugging is not passed on.
+// Enabled implements zapcore.Core. It drops certmagic's debug lines.
 func (c *logCore) Enabled(level zapcore.Level) bool { return level >= zapcore.InfoLevel }
 
 // With implements zapcore.Core.

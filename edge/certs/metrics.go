@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// meters counts what happens to certificates. No label holds a name.
+// meters counts orders and other events of certificates. No label holds a name.
 type meters struct {
 	orders  *prometheus.CounterVec
 	unknown prometheus.Counter

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Owner identifies whose a name is: owners have equal shares of what an authority may be
-// asked for.
+// Owner identifies the owner of a name. Owners have equal shares of the orders that an
+// authority may get.
 type Owner uint64
 
 // Resolver looks up the addresses of names; [net.Resolver] is one.

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Roots are the certificates, from a file, that those of clients or servers may go back
-// to. They are looked at again while connections are made; a file that cannot be used
-// leaves what was there before.
+// Roots holds the root certificates, from a file, that verify the certificates of clients
+// or servers. It reads the file again while connections are made; if the file cannot be
+// used, the roots stay as they were.
 type Roots struct {
 	cfg  RootsConfig
 	live atomic.Pointer[x509.CertPool]

@@ -142,8 +142,8 @@ func (b *batcher) advance(due bool) error {
 	return errors.Join(errs...)
 }
 
-// failed logs, once, that batches cannot be made. A full disk gets back the space of the
-// spare segments, of which a batch needs far less.
+// failed logs, once, that batches cannot be made. On a full disk it frees the spare
+// segments, because a batch needs far less space than they take.
 func (b *batcher) failed(err error) {
 	b.counts.diskErrors.Add(1)
 	if !b.failing {
@@ -166,10 +166,11 @@ func (b *batcher) logDrops(now time.Time) {
 	b.dropsLogged, b.loggedAt = dropped, now
 }
 
-// syncSegments syncs clicks that are in no batch and were there the last time already, or
-// all of them: while batches are made more often, there are none. A segment whose sync
-// fails is never synced again, because the system would then report success. It takes no
-// more clicks, and its clicks go into a batch, in a file of its own.
+// syncSegments syncs clicks that are in no batch and were already recorded at its last
+// call, or all clicks. While batches are made more often, it finds no such click. After a
+// failed sync it never syncs that segment again, because the system would then report
+// success. The segment takes no further clicks, and its clicks go into a batch, in a file
+// of its own.
 func (b *batcher) syncSegments(all bool) {
 	for _, seg := range b.catalog.currentSegments() {
 		tail, due := seg.tail.Load(), seg.seen

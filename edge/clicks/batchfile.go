@@ -29,8 +29,8 @@ const (
 	batchHead    = 8 + 4 + 16 + 8 + 8 + 1
 	batchTail    = 4
 
-	// maxBatchFile bounds the file, in bytes. It allows for what zstd adds to the largest
-	// batch, and for the segments of a journal of any sensible size.
+	// maxBatchFile bounds the file, in bytes. It leaves room for the bytes that zstd adds
+	// to the largest batch, and for the segments of a journal of any sensible size.
 	maxBatchFile = clickbatch.MaxBytes + 2<<20
 )
 

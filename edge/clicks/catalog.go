@@ -11,13 +11,13 @@ import (
 )
 
 // stream holds the files of one boot: its segments, compacted segments and batches. The
-// current stream grows; those of earlier boots only shrink.
+// current stream grows; the streams of earlier boots only shrink.
 type stream struct {
 	boot bootName
 	node string
 
-	// doubtful is a file whose making failed and that may exist. Guarded by the batcher's
-	// lock.
+	// doubtful is a file that may exist although making it failed. Guarded by the
+	// batcher's lock.
 	doubtful name
 
 	// Guarded by the catalog's lock:
@@ -174,8 +174,8 @@ func (c *catalog) recordRead(s *stream, seg *segment, g gathered) {
 	}
 }
 
-// renameSealed says in the file's name that the segment takes no more clicks. A failure
-// is harmless: no process records to the segments of an earlier boot.
+// renameSealed marks the segment as sealed in its file's name: no process records to it
+// again. A failure is harmless: no process records to the segments of an earlier boot.
 func (b *base) renameSealed(seg *segment) {
 	to := seg.name.in(sealed)
 	failpoint.Hit("seal segment: begun")
@@ -216,8 +216,8 @@ func (c *catalog) retireSegment(s *stream, seg *segment) {
 	c.freed.set()
 }
 
-// retireCompacted ends a file all of which is in batches or in another compacted segment.
-// The lock is held.
+// retireCompacted removes a file, or quarantines a damaged one, once all its clicks are
+// in batches or in another compacted segment. The lock is held.
 func (c *catalog) retireCompacted(s *stream, f *compacted) {
 	var err error
 	if f.damaged {
@@ -264,8 +264,8 @@ func (c *catalog) removeStream(s *stream) error {
 	return nil
 }
 
-// acknowledge takes the oldest batch of a stream off those that wait. Counted says that
-// the control plane counted it; otherwise it never will.
+// acknowledge takes the oldest waiting batch off a stream. Counted says that the control
+// plane counted the batch; otherwise it never will.
 func (c *catalog) acknowledge(s *stream, counted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

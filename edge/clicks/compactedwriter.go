@@ -56,7 +56,8 @@ func (w *compactedWriter) clear() {
 	w.round++
 }
 
-// dictionary maps profiles of a block that is read to those of the block that is written.
+// dictionary maps profiles of the block that is read to profiles of the block that is
+// written.
 type dictionary struct {
 	of      []waypost.ClickProfile
 	numbers []uint32 // + 1; 0: not known yet
@@ -67,7 +68,7 @@ func newDictionary(of []waypost.ClickProfile) dictionary {
 	return dictionary{of: of, numbers: make([]uint32, len(of)), round: ^uint32(0)}
 }
 
-// number translates a profile, of which the grade may keep less.
+// number translates a profile, and drops the details that the grade does not keep.
 func (w *compactedWriter) number(d *dictionary, profile uint32) (uint32, bool) {
 	if d.round != w.round {
 		clear(d.numbers)
@@ -97,7 +98,7 @@ func (w *compactedWriter) crowded() bool {
 	return w.profiles.bytes >= maxProfileBytes/2 || len(w.profiles.list) >= clickbatch.MaxProfiles/2
 }
 
-// beginLink makes room for a link, whose rows and visitors follow.
+// beginLink makes room for a link; its rows and visitors follow.
 func (w *compactedWriter) beginLink(l *waypost.LinkClicks) error {
 	if w.full() {
 		if err := w.flush(); err != nil {
@@ -142,8 +143,9 @@ func (w *compactedWriter) visitor(v waypost.Visitor) error {
 	return nil
 }
 
-// spill completes the block with many visitors of the link that was begun, and a click of
-// one of them: a link never has more visitors than clicks.
+// spill ends the current block in the middle of a link with many visitors. One click
+// stays with the visitors written so far, because a link must not have more visitors than
+// clicks.
 func (w *compactedWriter) spill() error {
 	first := w.last()
 	if w.who = append(w.who[:first.who], w.eachOnce(w.who[first.who:])...); len(w.who)-first.who < 2*maxBlockRows {

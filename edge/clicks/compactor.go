@@ -18,7 +18,7 @@ const (
 	// written again only as often as its file grows by that factor, or loses detail.
 	mergeWidth = 8
 
-	// maxInputs bounds a merge, each of whose inputs has a block in memory.
+	// maxInputs bounds the inputs of a merge, because each input has a block in memory.
 	maxInputs = 16
 
 	// exactShare and detailShare are the parts of the quota, one of that many, that
@@ -221,9 +221,9 @@ func sizeOf(files []*compacted) (sum int64) {
 	return sum
 }
 
-// merge makes one compacted segment of several, and removes them once it is durable. It
-// may take long, so it holds the batcher's lock only at its end. If the journal is sealed
-// meanwhile, it leaves the files as they were.
+// merge makes one compacted segment of several, and removes them once the new segment is
+// durable. It may take long, so it takes the batcher's lock only at its end. If the
+// journal is sealed before that, it leaves the files as they were.
 func (c *compactor) merge(job *mergeJob) (err error) {
 	defer func() {
 		if err != nil {

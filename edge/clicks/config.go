@@ -28,21 +28,21 @@ type Config struct {
 	Node string
 
 	// SegmentBytes is the size of one journal file, 4 KiB to 64 MiB. Default: 2 MiB,
-	// which is 10,000 clicks whose agents all differ, and 37,000 whose agents are few.
+	// which is 10,000 clicks if all agents differ, and 37,000 clicks of few agents.
 	SegmentBytes int64
 
 	// MaxBytes bounds the files in Dir, dead letters and quarantine included; at least
-	// four segments. On top come, for a moment, files that replace others, until these are
-	// removed: one batch or pack, one segment, and one compacted segment, which is at most
-	// as large as those that it is merged from, and for which there was room when the merge
-	// began. As it fills, clicks that wait lose detail, and at the bound they are
-	// dropped and counted. Default: 2 GiB, which is a week at 500 clicks a second, but at
-	// most half of the disk that is free or the journal's own, and at least eight
-	// segments.
+	// four segments. On top come, for a moment, files that replace others, until these
+	// are removed: one batch or pack, one segment, and one compacted segment, which is at
+	// most as large as its inputs together, and had room when the merge began. As it
+	// fills, clicks that wait lose detail, and at the bound they are dropped and counted.
+	// Default: 2 GiB, which is a week at 500 clicks a second, but at most half of the
+	// disk that is free or the journal's own, and at least eight segments.
 	MaxBytes int64
 
-	// Shards is the number of segments that are written at the same time. Default:
-	// one for each processor, at most 8, and at most half of what MaxBytes holds.
+	// Shards is the number of segments that are written at the same time. Default: one
+	// for each processor, at most 8, and at most half of the segments that fit into
+	// MaxBytes.
 	Shards int
 
 	// FlushInterval is the time after which recorded clicks become a batch while the control

@@ -4,8 +4,8 @@ import "time"
 
 // Progress says how many of the recorded clicks the control plane has counted.
 type Progress struct {
-	// Pending counts clicks that are not acknowledged. It misses those that an earlier boot
-	// left and that are in no batch yet.
+	// Pending counts clicks that are not acknowledged. It misses clicks of earlier boots
+	// that are in no batch yet.
 	Pending uint64
 
 	// Until is a time before which all clicks are acknowledged. It is zero when it is
@@ -22,7 +22,8 @@ type progressMark struct {
 }
 
 const (
-	// underWay allows for redirects whose click has its time and is not recorded yet.
+	// underWay is the time within which a redirect records its click after the click got
+	// its time.
 	underWay = time.Second
 
 	maxMarks = 1024

@@ -121,7 +121,7 @@ func putCode(dst, code []byte) {
 	le.PutUint64(dst, uint64(le.Uint32(code))|uint64(le.Uint32(code[len(code)-half:]))<<upper)
 }
 
-// getRecord reads the record at the beginning of b; size is 0 if there is none.
+// getRecord reads the record at the beginning of b; size is 0 if b begins with no record.
 func getRecord(b []byte) (r record, size int) {
 	if len(b) < recordHead {
 		return record{}, 0
@@ -187,8 +187,8 @@ func staleRecord(b []byte, number uint32) bool {
 	return binary.LittleEndian.Uint32(b[recordNumber:]) != number
 }
 
-// visitorOf returns the bytes of a record that its profile depends on: rule and variant,
-// and what describes the visitor. Within a segment, the place of its texts identifies
+// visitorOf returns the bytes of a record that its profile depends on: rule, variant and
+// the description of the visitor. Within a segment, the place of the texts identifies
 // them as well as the texts do.
 func visitorOf(b []byte, r *record) []byte {
 	return b[recordRule : recordHead+len(r.Agent)+len(r.Referrer)+len(r.UTM)]

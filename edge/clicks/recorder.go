@@ -105,7 +105,7 @@ func (s *shard) seal() {
 	}
 }
 
-// close makes the shards take no more clicks.
+// close makes the shards refuse further clicks.
 func (r *recorder) close() {
 	for i := range r.shards {
 		s := &r.shards[i]

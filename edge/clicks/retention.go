@@ -58,7 +58,7 @@ type retained struct {
 	since       time.Time
 }
 
-// expire packs retained batches, and removes those that are too old or too many. The
+// expire packs retained batches, and removes batches that are too old or too many. The
 // batcher's lock is held.
 func (r *retention) expire(now time.Time, p *pacer.Pacer) {
 	streams := r.catalog.all()
@@ -315,7 +315,7 @@ func (r *retention) body(s *stream, seq uint64) ([]byte, bool) {
 	return nil, false
 }
 
-// newest returns the sequence of a stream's newest retained batch; 0 if there is none.
+// newest returns the sequence of a stream's newest retained batch, or 0 without one.
 func (r *retention) newest(s *stream) uint64 {
 	r.catalog.mu.Lock()
 	defer r.catalog.mu.Unlock()

@@ -138,7 +138,8 @@ func (s *scan) textsOf(c *waypost.Click) {
 	setTexts(c, known, want)
 }
 
-// setTexts sets the texts of a click to those of another one, if these have the lengths.
+// setTexts copies the texts of the click `of` to c, if these texts have the wanted
+// lengths.
 func setTexts(c *waypost.Click, of waypost.Click, want textLengths) {
 	if lengthsOf(&of) == want {
 		c.Agent, c.Referrer, c.UTM = of.Agent, of.Referrer, of.UTM

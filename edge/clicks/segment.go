@@ -28,9 +28,10 @@ import (
 //
 // and continues with records from 128 on. Bytes that are not written yet are zero.
 //
-// A file whose clicks are all in batches is reused: its space is allocated, and its pages
-// are mapped and need no writeback before they are written again. A new file would cost
-// the redirects a page fault for each page, and its removal the same again.
+// Once all clicks of a file are in batches, the file is reused: its space is allocated,
+// and its pages are mapped and need no writeback before they are written again. A new
+// file would cost the redirects a page fault for each page, and its removal the same
+// again.
 //
 // An old click is never read as a new one. A file takes a temporary name before anything
 // in it changes. After a kill, its memory is as it was zeroed and written since. After a
@@ -102,7 +103,7 @@ func createSegment(d *directory, boot bootName, node string, number uint64, size
 }
 
 // openSegment opens a segment of an earlier boot. The error wraps errSegmentHead if the
-// file is none.
+// file is no segment.
 func openSegment(d *directory, n name) (_ *segment, node string, err error) {
 	f, err := os.Open(d.path(n.String()))
 	if err != nil {
@@ -230,8 +231,8 @@ func isFault(p any) bool {
 	return fault
 }
 
-// reuse makes another segment of one that is not used any more. If that fails, the file
-// is gone.
+// reuse makes a new segment of the file of a finished one. If it fails, the file is
+// removed.
 func (d *directory) reuse(old *segment, node string, number uint64) (*segment, error) {
 	s := newSegment(old.name.boot, number, old.size)
 	making, file := temporary+s.name.String(), s.name.String()
@@ -286,7 +287,7 @@ func (s *segment) clear(tail int64, head []byte) (err error) {
 	return nil
 }
 
-// discard removes a segment that is not used any more.
+// discard removes a finished segment.
 func (d *directory) discard(s *segment) error {
 	return errors.Join(s.unmap(), s.file.Close(), d.remove(s.name.String()))
 }

@@ -198,8 +198,8 @@ func (s *shipper) confirm(ctx context.Context, st *stream) error {
 	return nil
 }
 
-// drain makes the next batches of a sealed journal; false if there is none, or they
-// cannot be made and remain for the next start.
+// drain makes the next batches of a sealed journal. It returns false if no click is left
+// to batch, or if batches cannot be made and their clicks remain for the next start.
 func (s *shipper) drain() bool {
 	if err := s.batcher.advanceNow(true); err != nil {
 		s.diskFailed("cannot make batches of clicks: their clicks stay in the journal", err)
@@ -257,8 +257,8 @@ func (s *shipper) putAway(st *stream, dir string, file name) error {
 }
 
 // fill sends batches again that were acknowledged or put away, and that the control plane
-// no longer knows: those from first to before end. It sends empty ones for batches that
-// are no longer retained, and for those that the control plane would not count.
+// no longer knows: the sequences from first to before end. It sends an empty batch in
+// place of one that is no longer retained or that the control plane would not count.
 func (s *shipper) fill(ctx context.Context, st *stream, first, end uint64) error {
 	s.log.WarnContext(ctx, "the control plane lost batches of clicks, or would not count them: they are sent again, or empty ones in their places",
 		slog.String("boot", st.boot.String()), slog.Uint64("first", first), slog.Uint64("batches", end-first))

@@ -15,7 +15,7 @@ var (
 )
 
 // spares has the next segments ready before those in use are full, so that recording
-// makes no system call. It reuses segments whose clicks are all in batches: see
+// makes no system call. It reuses segments once all their clicks are in batches: see
 // segment.go.
 type spares struct {
 	*base
@@ -41,7 +41,7 @@ func newSpares(b *base) *spares {
 	return &spares{base: b, ready: make(chan *segment, most)}
 }
 
-// takeSegment returns a ready segment; nil if there is none.
+// takeSegment returns a ready segment, or nil while no segment is ready.
 func (s *spares) takeSegment() *segment {
 	select {
 	case seg := <-s.ready:
@@ -54,8 +54,8 @@ func (s *spares) takeSegment() *segment {
 }
 
 // run keeps one segment ready for each shard, because they fill up at the same time, and
-// as many as were taken in a second, less those that only need to be reused. A small
-// number stays in the processor's cache.
+// as many more as were taken in a second, minus the reusable ones. A small number of
+// segments stays in the processor's cache.
 func (s *spares) run() {
 	const pause = time.Second
 	recent := rate{began: time.Now()}
@@ -118,10 +118,11 @@ func (s *spares) newSegment(second bool) (seg *segment, err error) {
 	return seg, nil
 }
 
-// allow reports whether the bounds allow another segment. Room for one more is left for
-// batches, and some for compaction. A reused file takes no more room itself, but its
-// clicks may be in a compacted segment now, which is about as large at most. So the
-// directory is not measured for it until the room that was free could be used up.
+// allow reports whether the bounds allow another segment. It reserves the room of one
+// more segment for batches, and some for compaction. A reused file takes no more room
+// itself, but its clicks may be in a compacted segment now, which is about as large at
+// most. So the directory is not measured for it until the room that was free could be
+// used up.
 func (s *spares) allow(second, reused bool) error {
 	plenty := s.cfg.MaxBytes / 4
 	if s.room -= s.cfg.SegmentBytes; reused && s.room > plenty {
@@ -177,7 +178,7 @@ func (s *spares) offer(seg *segment) bool {
 	return true
 }
 
-// reuse takes a segment that may be reused; nil if there is none.
+// reuse takes a reusable segment, and returns nil without one.
 func (s *spares) reuse() *segment {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -206,8 +206,8 @@ func (t *tally) hash(prefix uint64, domain waypost.DomainID, rest []byte) uint64
 func restOf(code []byte) []byte { return code[min(prefixLength, len(code)):] }
 
 // An entry of the index is 0, or the number of a link + 1 in its lower bits and a part of
-// the link's hash above. The hash avoids looking at other links, each of which would miss
-// the processor's cache.
+// the link's hash above. The hash avoids looking at other links, because each look would
+// miss the processor's cache.
 const (
 	numberBits = 17 // clickbatch.MaxLinks is 1<<16
 	numberMask = 1<<numberBits - 1

@@ -12,17 +12,17 @@ import (
 	"waypost"
 )
 
-// The formats below begin with a version. A reader refuses versions that it does
-// not know and ignores what follows the fields that it does, so that later
-// versions of the same number can add some. Integers are big-endian.
+// The formats below begin with a version. A reader refuses unknown versions and ignores
+// bytes behind the fields that it knows, so that a later program can add fields to the
+// same version. Integers are big-endian.
 const (
 	cardVersion  = 1
 	newsVersion  = 1
 	stateVersion = 1
 )
 
-// Limits of a card's texts, in bytes, besides those of nodes and regions. With them a
-// card fits into the 512 bytes that memberlist allows.
+// Limits of a card's texts, in bytes, besides the limits of nodes and regions. With them
+// a card fits into the 512 bytes that memberlist allows.
 const (
 	maxAddr    = 128
 	maxVersion = 64
@@ -67,7 +67,7 @@ const (
 	maxMillis  = 253402300799999 // the last millisecond of the year 9999
 )
 
-// roles numbers the roles in a card; 0 is none.
+// roles numbers the roles in a card; 0 is no role.
 var roles = [...]Role{1: RoleEdge, 2: RoleControl}
 
 // name returns the member's name for memberlist, which is unique per boot.
@@ -189,8 +189,8 @@ func decodeState(b []byte, most int) ([]news, error) {
 	return all, nil
 }
 
-// reader takes fields off the front of rest; it fails for good when they are not
-// there, or not what they may be.
+// reader takes fields off the front of rest. A missing or invalid field makes it fail for
+// good.
 type reader struct {
 	rest   []byte
 	failed bool
@@ -234,7 +234,7 @@ func roleNumber(role Role) byte {
 	return 0
 }
 
-// timeOf decodes a time; 0 is none.
+// timeOf decodes a time; 0 is the zero time.
 func timeOf(millis int64) time.Time {
 	if millis == 0 {
 		return time.Time{}

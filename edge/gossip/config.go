@@ -62,8 +62,8 @@ type Config struct {
 	// this machine, or empty for all of IPv4. Port 0 picks a free one. Required.
 	Bind string
 
-	// Advertise is the IP:PORT at which other nodes reach this one. Default: what
-	// Bind says, or a private address of this machine when that is all of them.
+	// Advertise is the IP:PORT at which other nodes reach this one. Default: the address
+	// of Bind, or a private address of this machine when Bind means all addresses.
 	Advertise string
 
 	// Seeds are HOST:PORT of nodes to join through; all addresses of a name count.
@@ -100,10 +100,9 @@ type Config struct {
 	Rejoin   time.Duration // between looks whether a seed has to be joined again; default 30 s
 	Forget   time.Duration // how long a dead member is remembered; default 24 h
 
-	// Probe is the interval between probes of other members, half of which is what
-	// an answer may take. A killed node is known to be dead after about seven of
-	// them in a fleet of ten. Raise it when round trips take longer than half of
-	// it. Default 500 ms.
+	// Probe is the interval between probes of other members. An answer may take half of
+	// it. In a fleet of ten, a killed node is known to be dead after about seven
+	// intervals. Raise it when round trips take longer than half of it. Default 500 ms.
 	Probe time.Duration
 
 	// MaxMembers bounds the members that are remembered, dead or alive; further
@@ -148,8 +147,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// check judges what memberlist would not, or not in words for an operator. What
-// the card holds is judged by encoding it.
+// check refuses settings that memberlist would accept, or refuse in words that no
+// operator understands. It checks the fields of the card by encoding the card.
 func (c *Config) check() error {
 	if len(c.Keys) == 0 || slices.Contains(c.Keys, Key{}) {
 		return errors.New("the gossip key is missing")

@@ -20,8 +20,8 @@ var (
 
 var errName = errors.New("the name is not that of the card")
 
-// NotifyAlive refuses members whose card cannot be read or is not theirs, and
-// those for whom there is no room.
+// NotifyAlive refuses a member if its card cannot be read or belongs to another name, or
+// if the table has no room for it.
 func (d delegate) NotifyAlive(n *memberlist.Node) error {
 	c, err := decodeCard(n.Meta)
 	if err == nil && c.name() != n.Name {
@@ -68,8 +68,8 @@ func (d delegate) NotifyLeave(n *memberlist.Node) {
 // NodeMeta returns the card. memberlist asks at the start only.
 func (d delegate) NodeMeta(int) []byte { return d.g.card.append(nil) }
 
-// NotifyMsg takes one message. What is news is passed on; the rest is not, so that
-// every message dies out.
+// NotifyMsg takes one message. It passes news on and drops known messages, so that every
+// message dies out.
 func (d delegate) NotifyMsg(b []byte) {
 	if len(b) > 0 && b[0] == spreadVersion {
 		d.g.queueMessage(b)
@@ -101,8 +101,8 @@ func (d delegate) LocalState(bool) []byte {
 	return appendState(nil, append(d.g.table.news(), d.g.latest()))
 }
 
-// MergeRemoteState takes what another member knows. It is not passed on: each
-// exchange is with one member, and all members exchange.
+// MergeRemoteState takes the state of another member. It passes nothing on, because all
+// members exchange states.
 func (d delegate) MergeRemoteState(b []byte, _ bool) {
 	all, err := decodeState(b, d.g.cfg.MaxMembers+1)
 	if err != nil {

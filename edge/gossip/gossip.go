@@ -135,7 +135,7 @@ func (g *Gossip) listen() error {
 	return nil
 }
 
-// keyring holds keys, of which the first encrypts.
+// keyring returns a ring of keys; the first key encrypts.
 func keyring(keys []Key) (*memberlist.Keyring, error) {
 	others := make([][]byte, 0, len(keys))
 	for _, k := range keys {
@@ -222,8 +222,8 @@ func (g *Gossip) publish(ctx context.Context) {
 }
 
 // fleetPerInterval is the size of a fleet up to which every node speaks once per
-// interval. Larger ones speak less often, so that what each node has to pass on
-// stays within a few kilobytes per second.
+// interval. Nodes of larger fleets speak less often, so that each node passes on at most
+// a few kilobytes per second.
 const fleetPerInterval = 32
 
 func (g *Gossip) interval() time.Duration {
@@ -252,7 +252,7 @@ func (g *Gossip) observe() news {
 
 func (g *Gossip) latest() news { return *g.last.Load() }
 
-// size is that of the fleet that is alive, with ourselves.
+// size returns the number of live nodes in the fleet, including this one.
 func (g *Gossip) size() int { return g.table.alive() + 1 }
 
 // logLater leaves something for the log; when that is too slow, it is not written.

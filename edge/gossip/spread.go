@@ -23,9 +23,9 @@ const (
 	maxSpread = 256 // messages that are being passed on; older ones are dropped
 )
 
-// Spread sends a message to all members at once, and also from one to the next, for those
-// that are not reached directly. Packets may be lost, and what a member misses is not
-// repeated. The message says itself whether it may be believed.
+// Spread sends a message to all members at once, and also from one member to the next,
+// because some are not reached directly. Packets may be lost, and Spread does not repeat
+// them. The message itself must prove that it may be believed.
 func (g *Gossip) Spread(message []byte) error {
 	if len(message) > MaxMessage {
 		return fmt.Errorf("gossip: a message of %d bytes is longer than %d", len(message), MaxMessage)

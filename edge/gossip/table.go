@@ -76,8 +76,8 @@ func (t *table) admit(boot waypost.BootID) error {
 	return nil
 }
 
-// joined notes a member that has come, or come back. It replaces what is left of
-// earlier boots of the same node, and is false when nothing changed.
+// joined notes a member that has come, or come back. It removes the remains of earlier
+// boots of the same node, and reports whether anything changed.
 func (t *table) joined(c card, gossipAddr string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,8 +93,8 @@ func (t *table) joined(c card, gossipAddr string) bool {
 		case e.gossipAddr == gossipAddr && e.started > c.started:
 			return false // an earlier boot, whose end has not got about yet
 		case e.gossipAddr == gossipAddr && e.started < c.started:
-			// That boot cannot listen at the address of this one any more, even while no member
-			// has noticed its end.
+			// That boot has lost its address to this one, so it has ended, even if no
+			// member has noticed.
 			delete(t.members, other)
 		}
 	}
@@ -133,8 +133,8 @@ func (e *entry) update(c card) {
 	e.card = c
 }
 
-// gone notes that a member does not answer any more, or has left. It is replaced when
-// its node lives on under another boot, which may be our own.
+// gone notes that a member stopped answering, or has left. replaced reports that its node
+// lives on under another boot, which may be our own.
 func (t *table) gone(boot waypost.BootID) (e entry, replaced, changed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

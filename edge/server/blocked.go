@@ -28,9 +28,9 @@ func (s *Server) blocked(domain waypost.DomainID, host, code []byte) waypost.Blo
 	return BlockAt(s.cfg.Blocks, domain, host, code)
 }
 
-// BlockAt returns the policy with which the code of a visit to a host is blocked, 0 for
-// none; domain is what the host means. The block of an address also holds when its domain
-// was removed, and the host means the default domain.
+// BlockAt returns the policy with which the code of a visit to a host is blocked, or 0 if
+// the code is not blocked; domain is the domain that serves the host. A block also holds
+// after its domain was removed and the host has become one of the default domain.
 func BlockAt(blocks Blocks, domain waypost.DomainID, host, code []byte) waypost.BlockPolicy {
 	policy := blocks.Policy(host, code)
 	if policy == 0 && domain == waypost.DefaultDomain && len(host) > 0 {
@@ -66,8 +66,8 @@ func prepareBlocked(contact string) blockedBodies {
 	return bodies
 }
 
-// refusal returns the answer of a resolution without a redirect: that of its status, or
-// that of a block.
+// refusal returns the answer of a resolution without a redirect: the answer of its
+// status, or of a block.
 func (s *Server) refusal(res *waypost.Resolution, page bool) answer {
 	a := problem(res.Status, page)
 	if !res.Blocked {

@@ -16,10 +16,10 @@ func (s *Server) clickTime(now time.Time) int64 {
 	return now.UnixMilli()
 }
 
-// recordClick hands a click to the journal, which copies what it keeps. The client's
-// address is sealed first, and the referrer is cut behind its host. Of the query the utm
-// parameters are kept, if the domain counts them. Whether the agent is a bot is judged
-// later, when the click is read.
+// recordClick hands a click to the journal, which copies the fields that it keeps. The
+// client's address is sealed first, and the referrer is cut behind its host. Of the query
+// the utm parameters are kept, if the domain counts them. Whether the agent is a bot is
+// judged later, when the click is read.
 func (s *Server) recordClick(c *conn, click waypost.Click, query []byte, client netip.Addr) {
 	if len(query) > 0 && waypost.HasUTM(query) && s.cfg.Links.Targets(click.Domain).CountUTM {
 		c.utm = waypost.AppendUTM(c.utm[:0], query)

@@ -40,8 +40,8 @@ type Config struct {
 	// means the default domain.
 	StrictHosts bool
 
-	// TrustedProxies are the peers whose X-Forwarded-* headers are believed. Those of
-	// other peers are ignored.
+	// TrustedProxies are the peers that may send X-Forwarded-* headers. The server
+	// ignores the headers of other peers.
 	TrustedProxies []netip.Prefix
 
 	// ProxyProtocol requires that trusted proxies begin every connection with a header of
@@ -82,7 +82,7 @@ type Config struct {
 	MaxConnectionsPerAddress int // default 1,024
 }
 
-// Limits on what a client may send, in bytes.
+// Limits on the parts of a request, in bytes.
 const (
 	maxHead   = 16 << 10           // request line and header; 431 above
 	maxTarget = fastpath.MaxTarget // request target; 414 above

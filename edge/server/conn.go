@@ -117,7 +117,7 @@ func (c *tlsConn) Handshake() error {
 const acmeProtocol = "acme-tls/1"
 
 // read returns the bytes that fasthttp is to answer. Between requests the fast path may
-// answer what arrives, and read goes on.
+// answer an arriving request itself, and read goes on.
 func (c *conn) read(from net.Conn, to io.Writer, p []byte) (int, error) {
 	for {
 		if err := c.ArmRead(); err != nil {

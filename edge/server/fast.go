@@ -31,7 +31,8 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 	if ok && c.trusted && r.ForwardedHost != nil {
 		host, ok = c.forwardedHost(r.ForwardedHost)
 	}
-	// A connection that was just told to end is left to fasthttp, whose hooks handle it.
+	// The hooks of fasthttp end a connection that was just asked to end, so the fast path
+	// leaves it to them.
 	if !ok || !c.takeUp() {
 		return false, nil
 	}

@@ -25,7 +25,7 @@ const (
 // guesses limits wrong passwords by link and network, and by link, and all passwords by
 // neighbours, right ones included. Its size is fixed: links and networks share buckets by
 // a keyed hash, so that a stranger can only make the limit of another one stricter by
-// chance. A network over its limit takes nothing from that of the link.
+// chance. A network over its limit takes nothing from the limit of the link.
 type guesses struct {
 	seed maphash.Seed
 	now  func() time.Time

@@ -13,7 +13,7 @@ import (
 // sendForm asks for the password of a link. The page is the same for all links, and says
 // nothing about the target. Its status is 200, because 401 would demand a scheme of HTTP
 // authentication, and because a link that asks for a password is not at fault: monitors
-// and previews of chats take it for what it is. After a wrong password it is 403.
+// and previews of chats must not report a fault. After a wrong password it is 403.
 func (s *Server) sendForm(ctx *fasthttp.RequestCtx, c *conn, status int) {
 	pages := &passwordPages.english
 	if wantsGerman(ctx.Request.Header.Peek(fasthttp.HeaderAcceptLanguage)) {

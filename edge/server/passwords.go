@@ -20,9 +20,9 @@ import (
 // passFor is the time for which a visitor who gave the password of a link passes.
 const passFor = 12 * time.Hour
 
-// Bounds on the passwords that are hashed or wait for that, in all and of neighbours. One
-// is hashed at a time, so that it takes no more than one processor and the memory of one
-// hash.
+// Bounds on the passwords that are hashed or wait for that, in all and of neighbours. The
+// server hashes one password at a time, so that hashing takes at most one processor and
+// the memory of one hash.
 const (
 	maxHashing           = 8
 	maxNeighboursHashing = 2
@@ -129,7 +129,7 @@ func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host, path []byte, 
 	}
 }
 
-// refusePost answers a POST to what takes no form.
+// refusePost answers a POST to a resource without a form.
 func (s *Server) refusePost(ctx *fasthttp.RequestCtx, c *conn) {
 	s.refuse(ctx, c, fasthttp.StatusMethodNotAllowed)
 	ctx.Response.Header.SetCanonical(headerAllow, getAndHead)

@@ -11,7 +11,7 @@ import (
 // header where one is required would not understand it.
 var errHeader = errors.Join(proxy.ErrHeader, net.ErrClosed)
 
-// errTooMany ends a connection whose PROXY header names an address above its limit.
+// errTooMany ends a connection if its PROXY header names an address above its limit.
 var errTooMany = errors.Join(errors.New("too many connections of one address"), net.ErrClosed)
 
 // proxyConn removes the PROXY header from the stream of a trusted proxy. It does so at

@@ -38,7 +38,8 @@ func refuseBody(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	return fasthttp.RequestConfig{}
 }
 
-// isForm reports whether a media type, whose parameters do not matter, is that of a form.
+// isForm reports whether a media type, without regard to its parameters, is the type of a
+// form.
 func isForm(contentType []byte) bool {
 	name, _ := cutSemicolon(contentType)
 	return fastpath.EqualFold(name, "application/x-www-form-urlencoded")

@@ -135,7 +135,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.drain(ctx)
 
-	// fasthttp does not know a listener yet whose Serve has only just begun.
+	// fasthttp does not know a listener yet if its Serve has only just begun.
 	err := s.stopListening()
 	empty := s.registry.endConns(phaseWaiting)
 	select {

@@ -27,8 +27,8 @@ const (
 	// MaxGrant bounds the clicks of one grant.
 	MaxGrant = 10_000
 
-	// share is the part of what is left that one grant may take, so that no edge gets all
-	// of it.
+	// share is the part of the remaining clicks that one grant may take, so that no edge
+	// gets all of them.
 	share = 8
 )
 
@@ -41,8 +41,8 @@ type Pool struct {
 // Left returns how many clicks can still be granted.
 func (p Pool) Left() int64 { return max(0, p.Limit-p.Used) }
 
-// Grant returns the number of clicks that an edge gets of those that it wants: at least
-// one while any is left, and never most of what is left.
+// Grant returns how many of the wanted clicks an edge gets: at least one while any is
+// left, and never most of the clicks that are left.
 func (p Pool) Grant(want int64) int64 {
 	left := p.Left()
 	if left == 0 || want <= 0 {
@@ -51,8 +51,8 @@ func (p Pool) Grant(want int64) int64 {
 	return max(1, min(want, left/share, MaxGrant))
 }
 
-// Account holds what one boot of an edge and the control plane report of a budget.
-// Totals only grow.
+// Account holds the totals of a budget that one boot of an edge and the control plane
+// report to each other. Totals only grow.
 type Account struct {
 	Granted  int64 // clicks taken
 	Returned int64 // clicks given back unspent
@@ -129,8 +129,8 @@ func (h *Holding) Apply(t Totals) {
 	h.left.Add(more)
 }
 
-// Withdraw takes back all clicks that are left, which no goroutine can spend any more,
-// and returns their number. The totals say so at once; they must be durable before the
+// Withdraw takes back all clicks that are left and returns their number. No goroutine can
+// spend them afterwards. The totals say so at once; they must be durable before the
 // control plane hears of them.
 func (h *Holding) Withdraw() int64 {
 	n := h.left.Swap(0)
