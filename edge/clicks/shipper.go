@@ -198,8 +198,9 @@ func (s *shipper) confirm(ctx context.Context, st *stream) error {
 	return nil
 }
 
-// drain makes the next batches of a sealed journal. It returns false if no click is left
-// to batch, or if batches cannot be made and their clicks remain for the next start.
+// drain makes the next batches of a sealed journal, and reports whether any batch waits.
+// If it reports false, no click is left, or batches cannot be made and their clicks
+// remain for the next start.
 func (s *shipper) drain() bool {
 	if err := s.batcher.advanceNow(true); err != nil {
 		s.diskFailed("cannot make batches of clicks: their clicks stay in the journal", err)

@@ -22,9 +22,9 @@ const (
 
 var errInterrupted = errors.New("the import was interrupted while these were sent")
 
-// deliver creates rows of one batch, each once, and books what became of them.
-// Doubt is why an earlier attempt at all of them may have had an effect, nil when
-// there was none. With an error the rest of the batch is not created, or in doubt.
+// deliver creates rows of one batch, each once, and books their outcomes. Doubt says why
+// an earlier attempt at all these rows may have had an effect; it is nil without such an
+// attempt. With an error the rest of the batch is not created, or in doubt.
 func (d *delivery) deliver(ctx context.Context, f flight, rows []row, doubt error) error {
 	for round := 1; len(rows) > 0; round++ {
 		if doubt != nil {
@@ -90,8 +90,8 @@ func (d *delivery) leaveInDoubt(rows []row, doubt error) {
 	d.report.Rows += len(rows)
 }
 
-// book notes the outcomes that are final, and returns the rows that failed within
-// the API, of which it is not known whether they were created.
+// book notes final outcomes, and returns the rows that failed within the API: whether
+// these were created is unknown.
 func (d *delivery) book(rows []row, outcomes []client.Outcome) (unclear []row, doubt error) {
 	for i, o := range outcomes {
 		row := rows[i]

@@ -33,12 +33,11 @@ type Source struct {
 	KeepCodes bool   `json:"keep_codes,omitempty"`
 }
 
-// Journal is the progress of an import in a file, so that whatever stops it,
-// another run can go on and create nothing twice. It is JSON lines: the source
-// first, then before each batch that it is sent, which is on disk before it is, and
-// after it what became of it, in the order of the file. Several batches may be under
-// way. A journal is locked while it is
-// open. The nil journal keeps nothing.
+// Journal keeps the progress of an import in a file, so that another run can go on after
+// any stop and create nothing twice. The file consists of JSON lines. The first line
+// holds the source. A line is synced before each batch is sent, and a line after it holds
+// the outcome of the batch, in the order of the imported file. Several batches may be
+// under way. A journal is locked while it is open. The nil journal keeps nothing.
 type Journal struct {
 	file    *os.File
 	source  journalSource
@@ -181,7 +180,7 @@ func (j *Journal) writeHeader(of Source) error {
 	return nil
 }
 
-// read takes in the lines of the file, and cuts off what follows the last whole one.
+// read applies the lines of the file, and cuts the file off behind its last whole line.
 func (j *Journal) read() error {
 	lines := entries(j.file)
 	var good int64
@@ -253,7 +252,8 @@ func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) {
 	return 0, nil, nil
 }
 
-// applyEntry adds a line to what is known, and reports whether it makes sense there.
+// applyEntry applies a line to the journal, and reports whether the line makes sense
+// there.
 func (j *Journal) applyEntry(e entry, first bool) bool {
 	switch {
 	case first != (e.Source != nil):
@@ -277,7 +277,7 @@ func (j *Journal) applyEntry(e entry, first bool) bool {
 // id names this import of this file.
 func (j *Journal) id() string { return j.source.SHA256[:16] + "-" + j.source.Run }
 
-// unsettled returns the batches that were sent and whose outcome is unknown.
+// unsettled returns the batches that were sent but have no known outcome.
 func (j *Journal) unsettled() []flight { return slices.Clone(j.flight) }
 
 // sending notes that a batch is about to be sent, durably.
@@ -289,8 +289,9 @@ func (j *Journal) sending(f flight) error {
 	return j.append(entry{Send: &f}, true)
 }
 
-// done notes what became of the lines since the last such note. A note that is lost is
-// made good by settling the batch, so that the next batch's makes it durable.
+// done notes the outcomes of the lines since the last such note. It does not sync: a
+// later run replaces a lost note by settling the batch, and the next batch's note syncs
+// this one, too.
 func (j *Journal) done(s stretch) error {
 	if j == nil {
 		return nil
@@ -312,7 +313,7 @@ func (j *Journal) append(e entry, durably bool) error {
 	return nil
 }
 
-// Name returns the name of the file; "": there is none.
+// Name returns the name of the file, or "" for the nil journal.
 func (j *Journal) Name() string {
 	if j == nil {
 		return ""

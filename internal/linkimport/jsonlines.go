@@ -15,8 +15,9 @@ import (
 	"waypost/client"
 )
 
-// jsonRows reads an object a line, named as the API names what a link is made of. What
-// only the API can say of a link, as in an export, is passed over. Empty lines are, too.
+// jsonRows reads one JSON object from each line. Its fields have the names of the API for
+// a new link. jsonRows skips empty lines and the fields that only the API sets, as in an
+// export.
 type jsonRows struct {
 	lines *bufio.Reader // with a buffer of one row
 	line  int
@@ -136,7 +137,7 @@ func decodeTime(to *time.Time, field string, value json.RawMessage) error {
 	return setTime(to, field, text)
 }
 
-// plainly says what is wrong with JSON in words for people who do not know Go.
+// plainly describes a fault of JSON in words for people who do not know Go.
 func plainly(err error) string {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		where := ""

@@ -1,7 +1,7 @@
 // Package linkimport creates the links of a CSV or JSON lines file through the API, in
-// bulk, several requests at once, and each once, and accounts for every row of the
-// file: created, refused, or in doubt. An import that stopped or was killed goes on
-// from its [Journal]. The package shows nothing; what users see is up to the command.
+// bulk, several requests at once, and each once, and accounts for every row of the file:
+// created, refused, or in doubt. An import that stopped or was killed goes on from its
+// [Journal]. The package prints nothing; the command reports to the user.
 package linkimport
 
 import (
@@ -44,7 +44,7 @@ type API interface {
 type Import struct {
 	API API
 
-	// Journal keeps what a later run needs to go on; nil keeps nothing.
+	// Journal keeps the progress, from which a later run goes on; nil keeps nothing.
 	Journal *Journal
 
 	// Format of the file; default: recognised by how the file begins.
@@ -84,7 +84,7 @@ type Import struct {
 	Attempts int
 
 	// Settle is the time for which the API must have been answering again before a
-	// request whose answer was lost is sure to be finished or refused; default 10 s. The
+	// request that lost its answer is sure to be finished or refused; default 10 s. The
 	// API aborts a request after 5 s.
 	Settle time.Duration
 
@@ -96,9 +96,9 @@ type Import struct {
 	// Wait pauses between attempts; default: the time that passes, or ctx's error.
 	Wait func(ctx context.Context, d time.Duration) error
 
-	// Refused is told of every row that is refused, as it comes and in the order of the
-	// file, those of earlier runs first; its error stops the import. Nil: they are kept in
-	// memory, for the report.
+	// Refused is called for every refused row at once, in the order of the file,
+	// beginning with the refused rows of earlier runs; its error stops the import. Nil:
+	// the report keeps these rows in memory.
 	Refused func(Row) error
 
 	// Progress is told after each batch how many rows are done and how many bytes of
@@ -126,8 +126,8 @@ type Report struct {
 	InDoubt    []Row `json:"in_doubt"` // may or may not have been created; at most those under way
 }
 
-// ErrUnreadable says that the rest of a file can never be read. What comes before
-// is imported, so that there is nothing to go on with.
+// ErrUnreadable says that the rest of a file can never be read. All rows before it are
+// imported, so a later run has nothing to do.
 var ErrUnreadable = errors.New("the rest of the file cannot be read")
 
 // Run imports the whole file, or as far as it gets. A refused row is no error. An
@@ -169,8 +169,9 @@ func (im *Import) newRun() *run {
 	return r
 }
 
-// Workspace asks for the slug of the workspace that links go into, for [Source], as often
-// as Run asks for what changes nothing. It is "" when the API says none.
+// Workspace asks for the slug of the workspace that links go into, for [Source]. It
+// repeats the request as often as Run repeats one that changes nothing. slug is "" when
+// the API names no workspace.
 func (im *Import) Workspace(ctx context.Context, ask func(context.Context) (client.Me, error)) (slug string, err error) {
 	err = im.newRun().persist(ctx, client.Passing, func() error {
 		me, err := ask(ctx)
@@ -193,9 +194,9 @@ type run struct {
 	// The API's clock, as it was told at a moment of our own.
 	apiTime, ourTime time.Time
 
-	// The custom codes that a dry run has met, and the targets with one link: from the hash
-	// of domain and code or target to that of the first target. An entry takes some 30 bytes
-	// of memory.
+	// The custom codes that a dry run has met, and the targets with one link: from the
+	// hash of domain and code or target to the hash of the first target. An entry takes
+	// some 30 bytes of memory.
 	codes map[uint64]uint64
 	seed  maphash.Seed // of these hashes
 }
@@ -232,7 +233,8 @@ func (r *run) all(ctx context.Context, file io.Reader) error {
 }
 
 // deliverAll keeps batches under way until the file has ended or one has failed, and
-// books them in the order of the file. Unsettled are those that an earlier run has sent.
+// books them in the order of the file. Unsettled are the batches that an earlier run has
+// sent without learning their outcome.
 func (r *run) deliverAll(ctx context.Context, unsettled []flight) error {
 	var under []*delivery // oldest first
 	var failed error      // why no more is sent
@@ -310,7 +312,7 @@ type delivery struct {
 }
 
 // sendBatch sends a batch, once the journal knows of it. Unsettled is set when an earlier
-// run has sent it and did not learn what became of it.
+// run has sent the batch without learning its outcome.
 func (r *run) sendBatch(ctx context.Context, b batch, unsettled *flight) (*delivery, error) {
 	d := &delivery{run: r, batch: b, offset: r.reader.offset(), done: make(chan struct{})}
 	for _, bad := range b.bad {

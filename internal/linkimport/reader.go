@@ -64,14 +64,15 @@ type reader struct {
 	skip int // rows up to this line are left out
 }
 
-// exported decides on what rows say of links that were exported.
+// exported decides which fields of an exported link the new link gets.
 type exported struct {
 	keepCodes bool               // the new links get the old codes
 	left      func(field string) // is called for each field that the new link does not get
 }
 
-// keepCode keeps the code of an exported link for the new one, and reports what it does
-// not keep. An empty code is none.
+// keepCode copies the code of an exported link to the new link if that is wanted, and
+// calls left for the fields that the new link does not get. An empty code means that the
+// row has no code.
 func (e *exported) keepCode(n *client.NewLink, code string, clicks int64) {
 	switch {
 	case code == "" || n.CustomCode != "":
@@ -97,8 +98,8 @@ type rowSource interface {
 	offset() int64
 }
 
-// newReader reads what stands before the rows. An empty format is the one that the file
-// begins like.
+// newReader reads the header in front of the rows. An empty format is detected from the
+// beginning of the file.
 func newReader(file io.Reader, format Format, raw bool, old exported) (*reader, error) {
 	buffered := bufio.NewReader(file)
 	begin, err := buffered.Peek(buffered.Size())
@@ -261,8 +262,8 @@ func setRules(to *[]api.Rule, s string) error {
 	return nil
 }
 
-// setActive leaves out what is usual, which also control planes that do not know the
-// field take.
+// setActive leaves the default value out, so that control planes without the field accept
+// the row.
 func setActive(to **bool, s string) error {
 	active := true
 	if s != "" {
@@ -290,7 +291,7 @@ func setMetadata(to *json.RawMessage, s string) error {
 	return nil
 }
 
-// otherNames are those that other shorteners give columns in their exports.
+// otherNames maps the names of columns in the exports of other shorteners to ours.
 var otherNames = map[string]string{
 	"url": "original_url", "long_url": "original_url", "longurl": "original_url", "keyword": "custom_code", shlinkCode: "custom_code",
 }
@@ -311,8 +312,8 @@ func Columns() string {
 	return strings.Replace(text, "custom_code", "custom_code (or keyword, shortCode)", 1)
 }
 
-// separatorOf returns what is between the cells of a header, whose names have none of the
-// three in them.
+// separatorOf returns the separator of the cells of a header. The names of columns
+// contain none of the three separators.
 func separatorOf(header []byte) rune {
 	line, _, _ := bytes.Cut(bytes.TrimLeft(header, "\r\n"), []byte("\n"))
 	for _, separator := range ",;\t" {
@@ -441,8 +442,9 @@ type batch struct {
 	end   bool            // of the file
 }
 
-// batch gathers the rows of one request; when until is not 0, those up to that
-// line, which fitted into one request before. With an error it is what came before.
+// batch gathers the rows of one request. If until is not 0, it gathers the rows up to
+// that line, because they fitted into one request before. With an error it returns the
+// rows before the fault.
 func (r *reader) batch(until int) (batch, error) {
 	b := batch{codes: make(map[string]bool), last: r.skip}
 	for size, passwords := 0, 0; ; {

@@ -27,8 +27,8 @@ const (
 	// MaxGrant bounds the clicks of one grant.
 	MaxGrant = 10_000
 
-	// share is the part of the remaining clicks that one grant may take, so that no edge
-	// gets all of them.
+	// share bounds one grant to 1/share of the remaining clicks, so that no edge gets all
+	// of them.
 	share = 8
 )
 

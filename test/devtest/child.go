@@ -44,7 +44,7 @@ func (c *child) start(t testing.TB, binary string, env []string, args ...string)
 	return nil
 }
 
-// run starts a command, whose end is left to the caller.
+// run starts a command; the caller has to end it.
 func (c *child) run(t testing.TB, cmd *exec.Cmd) error {
 	t.Helper()
 	exited := make(chan struct{})
@@ -120,7 +120,7 @@ func (c *child) ended() bool {
 	}
 }
 
-// Output returns what the process has written since its last start.
+// Output returns the output of the process since its last start.
 func (c *child) Output() string { return c.out.String() }
 
 // Terminate asks the process to stop, once: asked again it would end at once.

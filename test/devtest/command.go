@@ -16,8 +16,8 @@ type Process struct {
 }
 
 // Spawn starts a command with the WAYPOST_* variables of env only. It is killed when the
-// test ends, should it still run then. It does not die with the test's process,
-// and what it has started itself is for the caller to end.
+// test ends, should it still run then. It does not die with the test's process, and the
+// caller has to end the processes that it has started itself.
 func Spawn(t testing.TB, env []string, args ...string) *Process {
 	t.Helper()
 	p := &Process{t: t}

@@ -26,8 +26,8 @@ var emptied = struct {
 	err  error
 }{}
 
-// Cleanup stops the shared systems and removes what all tests of this process had
-// together. TestMain calls it at the end.
+// Cleanup stops the shared systems and removes the files that the tests of this process
+// share. TestMain calls it at the end.
 func Cleanup() error {
 	err := stopShared()
 	if emptied.dir != "" {

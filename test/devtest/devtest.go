@@ -28,7 +28,7 @@ import (
 // State is dev.json.
 type State = dev.State
 
-// Limits of what a test waits for. A system must stop within 50 s.
+// Limits of the waits of a test. A system must stop within 50 s.
 const (
 	startLimit = 3 * time.Minute
 	stopLimit  = 50 * time.Second
@@ -123,9 +123,9 @@ func compile(name string, flags ...string) (string, error) {
 	return path, nil
 }
 
-// oneBuilds has packages that are tested at the same time build one after the other,
-// until the first unlocks: what it has built is there for the others, who would compile
-// the same next to it.
+// oneBuilds serializes the builds of concurrently tested packages with a file lock. Later
+// builds find their packages in the build cache, instead of compiling the same at the
+// same time.
 func oneBuilds(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Follower follows links over one connection at a time and sends no request twice.
-// An http.Client does when a connection that it has kept breaks, and what it shows
-// as one answer may then be two clicks. Zero is ready to use, by one goroutine.
+// Follower follows links over one connection at a time and sends no request twice. An
+// http.Client sends it again when a kept connection breaks, so that one answer may stand
+// for two clicks. Zero is ready to use, by one goroutine.
 type Follower struct {
 	Agent    string        // User-Agent of the requests; "": none
 	Patience time.Duration // for an answer; 0: a minute

@@ -27,7 +27,7 @@ func BaseBackup(t testing.TB, url, to, like string, args ...string) {
 	OwnTree(t, to, like)
 }
 
-// OwnTree changes the owner of a tree to that of the file like.
+// OwnTree changes the owner of a tree to the owner of the file like.
 func OwnTree(t testing.TB, dir, like string) {
 	t.Helper()
 	info, err := os.Stat(like)

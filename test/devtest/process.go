@@ -76,8 +76,8 @@ func endProcess(t testing.TB, pid int, sig unix.Signal) {
 	ps.await(t, stopLimit)
 }
 
-// output collects what a process and those that it starts write: a file, so that nothing
-// of it is lost or waited for when the process has ended.
+// output collects the output of a process and its children in a file, so that the test
+// neither loses output nor waits for more after the process has ended.
 type output struct{ file *os.File }
 
 func newOutput(t testing.TB) *output {

@@ -9,7 +9,7 @@ import (
 
 // Shared is a system that several tests of a package use, in turn or at once. It starts
 // when the first test asks for it and stops in [Cleanup], in order. Tests must neither
-// kill nor stop its processes, and must expect what other tests leave in it.
+// kill nor stop its processes, and must expect links and other leftovers of other tests.
 type Shared struct {
 	Config Config
 

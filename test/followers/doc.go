@@ -1,9 +1,9 @@
 // Package followers_test holds a metamorphic test of replication: three edges and a relay
 // below a real PostgreSQL, over real HTTP through wires that are cut, with file systems
-// that crash. Nodes die at places of package failpoint, and before writes: what such a
-// node would do next is not done, no one hears of it any more, and it begins again with
-// what a crash leaves of its disk. It is for tests alone.
+// that crash. Nodes die at places of package failpoint, and before writes: a dead node
+// does nothing further, sends nothing to others, and starts again with the files that a
+// crash leaves on its disk. It is for tests alone.
 //
-// A failing test prints the command that does the same again, and what was done.
-// WAYPOST_TREE_STEPS makes runs longer.
+// A failing test prints the command that repeats it, and its steps. WAYPOST_TREE_STEPS
+// makes runs longer.
 package followers_test

@@ -3,7 +3,7 @@
 // A binary hangs when it writes nothing for the time in TEST_SILENCE (default 2m), in
 // which the seconds that the whole machine stands still do not count. It is asked for the
 // stacks of all its goroutines with SIGQUIT, the tests that hung are reported as failed,
-// and those that had not begun run in a new process.
+// and tests that had not begun run in a new process.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Package judge decides whether a recorded history of a system keeps what Waypost
-// promises. A history holds each request with the times at which it was sent and
-// answered, the faults, and what PostgreSQL and the edges held at the end. The package
-// starts no process and sends no request.
+// Package judge decides whether a recorded history of a system keeps the promises of
+// Waypost. A history holds each request with the times at which it was sent and answered,
+// the faults, and the final contents of PostgreSQL and the edges. The package starts no
+// process and sends no request.
 package judge
 
 import (
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Kind names what a request does.
+// Kind names the action of a request.
 type Kind string
 
 // Kinds of requests.
@@ -25,7 +25,7 @@ const (
 	Visit   Kind = "visit"
 )
 
-// Outcome says what is known of a request's effect.
+// Outcome says whether a request had an effect, as far as its client knows.
 type Outcome string
 
 // Outcomes.
@@ -35,7 +35,7 @@ const (
 	Unknown Outcome = "unknown" // it may have an effect at any later time, or none
 )
 
-// What a visitor may see in place of a target.
+// Answers that a visitor may see in place of a target.
 const (
 	Gone    = "gone"        // 410
 	Absent  = "absent"      // 404
@@ -57,7 +57,7 @@ type Operation struct {
 	Detail  string        `json:"detail,omitempty"`  // status or error
 }
 
-// Incident is a time in which a node is not what it was.
+// Incident is a time in which a node is away, or may have lost state.
 type Incident struct {
 	What  What          `json:"what"`
 	Node  string        `json:"node,omitempty"`
@@ -65,7 +65,7 @@ type Incident struct {
 	End   time.Duration `json:"end"` // when the node serves again
 }
 
-// What names an incident.
+// What names the kind of an incident.
 type What string
 
 // Incidents.
@@ -97,7 +97,7 @@ type Row struct {
 	Clicks  int64  `json:"clicks"`
 }
 
-// state returns what visitors of the row see.
+// state returns the answer that visitors of the row see.
 func (r Row) state() string {
 	switch {
 	case r.Blocked:
@@ -108,7 +108,7 @@ func (r Row) state() string {
 	return r.Target
 }
 
-// Final holds what was found when every part was right again and the traffic had ended.
+// Final holds the state of all parts after every fault and the traffic had ended.
 type Final struct {
 	Rows    map[string]Row               `json:"rows"`    // by code
 	Heads   map[string]string            `json:"heads"`   // position and digest, by node; PostgreSQL's under "postgresql"
@@ -142,7 +142,7 @@ func (h *History) Write(w io.Writer) error {
 	return nil
 }
 
-// Read reads what Write has written.
+// Read reads a history that Write has written.
 func Read(r io.Reader) (*History, error) {
 	h := &History{}
 	if err := json.NewDecoder(r).Decode(h); err != nil {

@@ -45,7 +45,7 @@ func Judge(h *History) []Violation {
 	return c.found
 }
 
-// court holds what is found of a history.
+// court holds the findings on a history.
 type court struct {
 	h     *History
 	codes map[string]*register
@@ -101,7 +101,7 @@ func (c *court) sort() {
 	}
 }
 
-// incidents returns those of a kind at a node.
+// incidents returns the incidents of a kind at a node.
 func (c *court) incidents(what What, node string) (all []Incident) {
 	for _, i := range c.h.Incidents {
 		if i.What == what && i.Node == node {

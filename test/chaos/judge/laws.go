@@ -58,8 +58,8 @@ func (c *court) blocksOf(r *register, edge string, visits []Operation) {
 	}
 }
 
-// forgets reports whether an edge may have forgotten at a time what it had seen only
-// shortly before a crash, or on another disk.
+// forgets reports whether an edge may have forgotten at a time a change that it had seen
+// only shortly before a crash, or on another disk.
 func forgets(seen, now time.Duration, crashes, wipes []Incident) bool {
 	for _, w := range wipes {
 		if seen <= w.End && w.Begin <= now {
@@ -123,8 +123,8 @@ func redirects(v Operation) bool {
 	return v.Outcome == Done && v.Saw != Gone && v.Saw != Absent && v.Saw != Blocked && v.Saw != Later
 }
 
-// clicks checks that each redirect is counted once (I5, I6, I7). Visits without an answer
-// count or do not, and so do those of an edge before it lost its disk.
+// clicks checks that each redirect is counted once (I5, I6, I7). Visits without an
+// answer, and visits to an edge before it lost its disk, may be counted or not.
 func (c *court) clicks() {
 	for code, r := range c.codes {
 		row, ok := c.h.Final.Rows[code]
@@ -155,7 +155,7 @@ func (c *court) clicks() {
 	}
 }
 
-// budgets checks that no more visitors than allowed were led to a target.
+// budgets checks that the visitors who were led to a target stay within its budget.
 func (c *court) budgets() {
 	for code, b := range c.h.Budgets {
 		r := c.codes[code]
@@ -183,8 +183,8 @@ func (c *court) end() (last time.Duration) {
 	return last
 }
 
-// final checks what was left: PostgreSQL has all that was acknowledged, and every edge
-// has what PostgreSQL has (I3).
+// final checks the final state: PostgreSQL has every acknowledged write, and every edge
+// has the state of PostgreSQL (I3).
 func (c *court) final() {
 	f, end := c.h.Final, c.end()
 	if f.Rows == nil {

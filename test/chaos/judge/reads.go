@@ -8,7 +8,8 @@ import (
 // before stands for the time in which there was no link.
 var before = Operation{Call: -1, Return: -1, Outcome: Done}
 
-// candidates returns the writes that may have led to what a visitor saw, before a time.
+// candidates returns the writes before a time that may have led to the answer that a
+// visitor saw.
 func (r *register) candidates(saw string, until time.Duration) (all []Operation) {
 	if saw == Absent {
 		all = append(all, before)
@@ -75,8 +76,8 @@ func (c *court) sight(v Operation, writes []Operation) sighting {
 	return s
 }
 
-// reads checks what each edge answered of each code: only values that were written for
-// the code, and none that is older than what the edge had (I1).
+// reads checks the answers of each edge for each code: an edge answers only values that
+// were written for the code, and never one older than the edge had (I1).
 func (c *court) reads() {
 	for _, r := range c.codes {
 		confirmed := c.confirmed(r)
@@ -86,8 +87,8 @@ func (c *court) reads() {
 	}
 }
 
-// confirmed returns the changes of which the control plane said that every edge has them
-// on its disk.
+// confirmed returns the changes that every edge has on its disk, according to the control
+// plane.
 func (c *court) confirmed(r *register) (all []sighting) {
 	for _, w := range r.writes {
 		if w.Outcome == Done && c.everywhere(w.Applied) {
@@ -171,7 +172,8 @@ func (c *court) readsOf(r *register, edge string, visits []Operation, confirmed 
 	}
 }
 
-// limited reports whether the code has a budget, whose end looks like another target.
+// limited reports whether the code has a budget; the end of a budget looks like another
+// target.
 func (c *court) limited(code string) bool {
 	_, ok := c.h.Budgets[code]
 	return ok

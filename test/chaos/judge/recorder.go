@@ -31,7 +31,7 @@ func (r *Recorder) Add(op Operation) {
 	r.h.Operations = append(r.h.Operations, op)
 }
 
-// Begin records that an incident begins at a node, and returns what is to be called at
+// Begin records that an incident begins at a node, and returns the function to call at
 // its end.
 func (r *Recorder) Begin(what What, node string) (end func()) {
 	r.mu.Lock()
@@ -52,14 +52,14 @@ func (r *Recorder) Struck(f Fault) {
 	r.h.Faults = append(r.h.Faults, f)
 }
 
-// Change changes what is known of the system as a whole.
+// Change changes the part of the history that describes the whole system.
 func (r *Recorder) Change(f func(*History)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f(&r.h)
 }
 
-// History returns what was recorded so far.
+// History returns the history recorded so far.
 func (r *Recorder) History() *History {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -90,7 +90,7 @@ func Table(h *History, found []Violation) string {
 	return b.String()
 }
 
-// gap returns the longest time between two answers of which a part lies in the fault.
+// gap returns the longest time between two answers that overlaps the fault.
 func gap(answers []time.Duration, f Fault) (longest time.Duration) {
 	for i := 1; i < len(answers); i++ {
 		if answers[i] >= f.Struck && answers[i-1] <= f.Whole {
