@@ -58,11 +58,11 @@ func (c *logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	}
 	switch {
 	case e.Level >= zapcore.ErrorLevel:
-		c.log.Error("certificates", attrs...)
+		c.log.Error("certmagic reported an error", attrs...)
 	case e.Level == zapcore.WarnLevel:
-		c.log.Warn("certificates", attrs...)
+		c.log.Warn("certmagic warned", attrs...)
 	default:
-		c.log.Debug("certificates", attrs...)
+		c.log.Debug("certmagic reported an event", attrs...)
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func (c *Certificates) mayAsk(ctx context.Context, name string, o *order) error 
 func (c *Certificates) overBudget() error {
 	c.metrics.refused.WithLabelValues("budget").Inc()
 	c.warned.Do(func() {
-		c.cfg.Logger.Warn("certificates are not ordered: too many were in the last hour", "orders_per_hour", c.cfg.OrdersPerHour)
+		c.cfg.Logger.Warn("refused to order a certificate: too many were ordered in the last hour", "orders_per_hour", c.cfg.OrdersPerHour)
 	})
 	return errBudget
 }

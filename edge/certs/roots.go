@@ -81,9 +81,9 @@ func (r *Roots) reloadFile() {
 	switch {
 	case err != nil && err.Error() != r.bad:
 		r.bad = err.Error()
-		r.cfg.Logger.Error("the certificates on disk that others may go back to cannot be used; those before stay", slog.Any("error", err))
+		r.cfg.Logger.Error("cannot use the root certificates on disk; the previous ones stay in use", slog.Any("error", err))
 	case err == nil && again:
-		r.cfg.Logger.Info("the certificates that others may go back to were read again", slog.String("file", r.cfg.File))
+		r.cfg.Logger.Info("read the root certificates again", slog.String("file", r.cfg.File))
 	}
 }
 

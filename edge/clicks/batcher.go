@@ -121,7 +121,7 @@ func (b *batcher) flush(due bool) {
 		b.failing = false
 		b.spares.held.Store(false)
 		b.freed.set()
-		b.log.Info("batches of clicks can be made again")
+		b.log.Info("can make batches of clicks again")
 	}
 }
 
@@ -162,7 +162,7 @@ func (b *batcher) logDrops(now time.Time) {
 	if dropped == b.dropsLogged || now.Sub(b.loggedAt) < time.Second {
 		return
 	}
-	b.log.Error("clicks were dropped: there is no room for them", slog.Uint64("clicks", dropped-b.dropsLogged), slog.Uint64("total", dropped))
+	b.log.Error("dropped clicks, because there is no room for them", slog.Uint64("clicks", dropped-b.dropsLogged), slog.Uint64("total", dropped))
 	b.dropsLogged, b.loggedAt = dropped, now
 }
 

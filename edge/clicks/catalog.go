@@ -158,14 +158,14 @@ func (c *catalog) recordRead(s *stream, seg *segment, g gathered) {
 	seg.covered = g.end
 	if g.torn {
 		c.counts.torn.Add(1)
-		c.log.Warn("a click that a crash cut off is lost", slog.String("segment", seg.name.String()))
+		c.log.Warn("lost a click that a crash cut off", slog.String("segment", seg.name.String()))
 	}
 	if g.err != nil {
 		c.diskFailed("cannot read a segment of the click journal", g.err)
 	}
 	if (g.damaged || g.err != nil) && !seg.damaged {
 		seg.damaged = true
-		c.log.Error("a segment of the click journal is damaged: clicks in it may be lost", slog.String("segment", seg.name.String()))
+		c.log.Error("found a damaged segment of the click journal: clicks in it may be lost", slog.String("segment", seg.name.String()))
 	}
 	if g.done {
 		c.retireSegment(s, seg)

@@ -185,7 +185,7 @@ func (b *base) diskFailed(what string, err error) {
 // quarantine puts a file away that cannot be read.
 func (b *base) quarantine(file string) error {
 	b.counts.quarantined.Add(1)
-	b.log.Error("a file of the click journal is quarantined", slog.String("file", file))
+	b.log.Error("quarantined a file of the click journal", slog.String("file", file))
 	return b.dir.moveTo(quarantineDir, file)
 }
 

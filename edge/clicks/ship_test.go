@@ -171,7 +171,7 @@ func TestShip_PoisonBatchIsPutAwayAndTheQueueMovesOn(t *testing.T) {
 			control.awaitClicks(t, 2)
 			shipAll(t, j, control)
 			require.EqualValues(t, 7, metric(t, registry, "waypost_clicks_dead_total"))
-			require.Contains(t, log.String(), "does not count a batch of clicks")
+			require.Contains(t, log.String(), "put a batch of clicks away as a dead letter")
 			require.Contains(t, log.String(), "clicks=")
 		})
 	}

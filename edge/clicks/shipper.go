@@ -219,7 +219,7 @@ func (s *shipper) ship(ctx context.Context, st *stream, b waitingBatch) error {
 			return err
 		}
 		s.counts.quarantined.Add(1)
-		s.log.Error("a batch of clicks cannot be read and is quarantined",
+		s.log.Error("cannot read a batch of clicks, which is quarantined",
 			slog.String("batch", file.String()), slog.Uint64("clicks", b.clicks), slog.Any("error", err))
 		return s.putAway(st, quarantineDir, file)
 	}
@@ -232,7 +232,7 @@ func (s *shipper) ship(ctx context.Context, st *stream, b waitingBatch) error {
 	switch {
 	case a.verdict == refused || a.verdict == taken && a.deadLetter:
 		s.counts.dead.Add(b.clicks)
-		s.log.ErrorContext(ctx, "the control plane does not count a batch of clicks; it is a dead letter",
+		s.log.ErrorContext(ctx, "put a batch of clicks away as a dead letter, because the control plane does not count it",
 			slog.String("batch", file.String()), slog.Uint64("clicks", b.clicks), slog.String("answer", a.detail))
 		return s.putAway(st, deadDir, file)
 	case a.watermark >= b.seq:
@@ -261,12 +261,12 @@ func (s *shipper) putAway(st *stream, dir string, file name) error {
 // no longer knows: the sequences from first to before end. It sends an empty batch in
 // place of one that is no longer retained or that the control plane would not count.
 func (s *shipper) fill(ctx context.Context, st *stream, first, end uint64) error {
-	s.log.WarnContext(ctx, "the control plane lost batches of clicks, or would not count them: they are sent again, or empty ones in their places",
+	s.log.WarnContext(ctx, "sending batches of clicks again, or empty ones in their places, because the control plane lost them or would not count them",
 		slog.String("boot", st.boot.String()), slog.Uint64("first", first), slog.Uint64("batches", end-first))
 	var voids uint64
 	defer func() {
 		if voids > 0 {
-			s.log.Error("clicks that the control plane lost are gone: their batches are no longer retained",
+			s.log.Error("cannot send clicks again that the control plane lost: their batches are no longer retained",
 				slog.String("boot", st.boot.String()), slog.Uint64("batches", voids))
 		}
 	}()
@@ -306,7 +306,7 @@ func (s *shipper) backOff(ctx context.Context, st *stream, err error) bool {
 	}
 	refusals := s.catalog.backOff(st, func(refusals int) time.Duration { return s.wait(refusals, err) })
 	if bits.OnesCount(uint(refusals)) == 1 {
-		s.log.WarnContext(ctx, "the control plane refuses a node's clicks: they wait, and delay no others",
+		s.log.WarnContext(ctx, "cannot ship a node's clicks, because the control plane refuses them: they wait, and delay no others",
 			slog.String("node", st.node), slog.Int("failures", refusals), slog.Any("error", err))
 	}
 	return true

@@ -39,7 +39,7 @@ func (d delegate) NotifyAlive(n *memberlist.Node) error {
 // NotifyJoin comes only for nodes that NotifyAlive let through.
 func (d delegate) NotifyJoin(n *memberlist.Node) {
 	if c, err := decodeCard(n.Meta); err == nil && d.g.table.joined(c, n.Address()) {
-		d.g.logLater("member joined", c)
+		d.g.logLater("noticed a new member", c)
 	}
 }
 
@@ -57,11 +57,11 @@ func (d delegate) NotifyLeave(n *memberlist.Node) {
 	switch e, replaced, changed := d.g.table.gone(boot); {
 	case !changed:
 	case e.state == StateLeft:
-		d.g.logLater("member left", e.card)
+		d.g.logLater("noticed that a member left", e.card)
 	case replaced:
-		d.g.logLater("member was restarted", e.card)
+		d.g.logLater("noticed a restarted member", e.card)
 	default:
-		d.g.logLater("member is dead", e.card)
+		d.g.logLater("noticed a dead member", e.card)
 	}
 }
 

@@ -141,14 +141,14 @@ func TestARestartIsNotTheDeathOfAMember(t *testing.T) {
 	require.NoError(t, b.Close())
 	startMember(t, "edge-b", []string{a.Addr()}, noticing, logged)
 	a.sees(t, "edge-b", gossip.StateAlive)
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "member was restarted") }, time.Minute, 5*time.Millisecond)
-	require.NotContains(t, log.String(), "member is dead")
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "noticed a restarted member") }, time.Minute, 5*time.Millisecond)
+	require.NotContains(t, log.String(), "noticed a dead member")
 
 	c := startMember(t, "edge-c", []string{a.Addr()}, noticing)
 	a.sees(t, "edge-c", gossip.StateAlive)
 	require.NoError(t, c.Close())
 	a.sees(t, "edge-c", gossip.StateDead)
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "member is dead") }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "noticed a dead member") }, time.Minute, 5*time.Millisecond)
 }
 
 func TestMembersCutFromOneAnotherJoinAgain(t *testing.T) {

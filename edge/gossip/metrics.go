@@ -61,6 +61,6 @@ func (w protocolLines) Write(line []byte) (int, error) {
 	if strings.HasPrefix(text, "[ERR]") || strings.HasPrefix(text, "[WARN]") {
 		w.faults.Inc()
 	}
-	w.to.LogAttrs(context.Background(), slog.LevelDebug, "gossip protocol", slog.String("line", text))
+	w.to.LogAttrs(context.Background(), slog.LevelDebug, "memberlist logged a line", slog.String("line", text))
 	return len(line), nil
 }

@@ -30,7 +30,7 @@ func (g *Gossip) rejoin(ctx context.Context) {
 			return
 		case err != nil && joined == 0 && g.table.alive() == 0:
 			if alone++; alone == 2 {
-				g.cfg.Logger.Warn("no gossip seed answers; trying on", slog.Any("error", err))
+				g.cfg.Logger.Warn("cannot reach any gossip seed; trying again", slog.Any("error", err))
 			}
 		default:
 			alone = 0

@@ -221,7 +221,7 @@ func (s *Server) rescue(ctx *fasthttp.RequestCtx, c *conn) {
 
 func (s *Server) logPanic(c *conn, p any) {
 	c.stripe.errors.Add(1)
-	s.cfg.Logger.Error("a redirect panicked", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+	s.cfg.Logger.Error("recovered from a panic of a redirect", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 }
 
 func sendJSON(ctx *fasthttp.RequestCtx, body []byte) {
