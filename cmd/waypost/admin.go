@@ -38,7 +38,7 @@ The password has at least 12 characters. It is typed on the terminal, or comes f
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if n.Email == "" {
-				return &usageError{errors.New("--email is missing: it is what the administrator signs in with")}
+				return &usageError{errors.New("--email is missing: the administrator signs in with it")}
 			}
 			var err error
 			if n.Email, err = controlplane.ParseEmail(n.Email); err != nil {
@@ -82,7 +82,7 @@ The password has at least 12 characters. It is typed on the terminal, or comes f
 		},
 	}
 	c.Flags().StringVar(&n.Email, "email", "", "address to sign in with")
-	c.Flags().StringVar(&n.Name, "name", "", "name, for people; default: what stands before the @")
+	c.Flags().StringVar(&n.Name, "name", "", "name, for people; default: the part before the @")
 	c.Flags().StringVar(&n.Workspace, "workspace", waypost.DefaultSlug, "slug of the workspace")
 	c.Flags().StringVar(&file, "password-file", "", `file that holds the password, "-" for standard input`)
 	c.Flags().BoolVar(&n.Another, "force", false, "also when there is an administrator; an account that there is gets the password")

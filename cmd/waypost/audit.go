@@ -18,7 +18,7 @@ func (p *program) auditCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "audit",
-		Short: "List what administrators did, newest first",
+		Short: "List the actions of administrators, newest first",
 		Long: `List what administrators of the workspace did, newest first: who, when, what, to what, and
 with which arguments.
 
@@ -30,7 +30,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if limit < 1 || limit > 1000 {
-				return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; what comes after is listed with --cursor", limit)}
+				return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; list further entries with --cursor", limit)}
 			}
 			return p.withAPI(func(api *client.Client) error {
 				page, err := api.Ranges.Audit(c.Context(), all, limit, cursor)

@@ -148,7 +148,7 @@ func restoredText(r backup.Restored, secretKnown bool) string {
 	var b strings.Builder
 	adds := "add up to the digest of the manifest"
 	if !m.AddsUp() {
-		adds = "are those of the backup\n" +
+		adds = "are the rows of the backup\n" +
 			"WARNING: they do not add up to the digest of the changelog, and did not when the backup was made: rows were lost or changed.\n" +
 			"No edge takes a repair or a snapshot before waypost verify --source --recompute"
 	}

@@ -300,7 +300,7 @@ func (d *diagnosis) examineEdge(e *client.Edge) {
 	}
 	switch {
 	case e.Left || e.State != "alive" && e.Credential != nil && *e.Credential == "revoked":
-		d.fine("%s is off: it was stopped, or let in no more", printable(e.Node))
+		d.fine("%s is off: it was stopped, or its credential was revoked", printable(e.Node))
 		return
 	case e.State != "alive":
 		d.addFinding(critical, e.Node, "is "+e.State, e.Since,

@@ -56,7 +56,7 @@ func (p domainsCommands) listCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&everyone, "all", false, "those of all workspaces; for operators")
+	c.Flags().BoolVar(&everyone, "all", false, "list the domains of all workspaces; for operators")
 	return c
 }
 

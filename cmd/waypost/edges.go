@@ -129,7 +129,7 @@ needs --yes.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&what, "what", "", "accept only that: mass-delete, empty-snapshot or record")
+	c.Flags().StringVar(&what, "what", "", "accept only this kind: mass-delete, empty-snapshot or record")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return c
 }

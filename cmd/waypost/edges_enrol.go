@@ -74,8 +74,8 @@ func (p edgesCommands) revokeCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "revoke NODE",
-		Short: "Let an edge in no more, such as one that was stolen",
-		Long: `Revoke the credential of an edge. Within a second no control plane lets it in any more, and
+		Short: "Revoke the credential of an edge, such as a stolen one",
+		Long: `Revoke the credential of an edge. Within a second no control plane lets it in, and
 its streams end; tokens for its name are void. It goes on serving what it has for as long as
 somebody lets it run and sends visitors there: take it out of DNS and of load balancers. To let it in again,
 or another in its place, make a token with "waypost edges enrol --node". It is in the audit log. On a terminal it asks for the name;
@@ -83,7 +83,7 @@ elsewhere it needs --yes.`,
 		Example: `  waypost edges revoke eu-1 --yes`,
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := p.confirm(yes, fmt.Sprintf("The edge %s gets no more changes, and its clicks are not counted. Type its name to go on: ", args[0]), args[0]); err != nil {
+			if err := p.confirm(yes, fmt.Sprintf("The edge %s gets no further changes, and its clicks are not counted. Type its name to go on: ", args[0]), args[0]); err != nil {
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {

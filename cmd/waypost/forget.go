@@ -60,7 +60,7 @@ func (p clicksCommands) forgetVisitorsCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "forget-visitors DAY",
-		Short: "Destroy what the visitors of a day are told apart by",
+		Short: "Destroy the salt that tells the visitors of a day apart",
 		Long: `Destroy the salt of a day (UTC), everywhere and permanently. Without the salt no record
 leads back to a visitor of that day. Later clicks of that day count without a visitor;
 existing numbers stay. Salts are destroyed automatically two days after their day; this
@@ -71,7 +71,7 @@ command does it earlier. On a terminal it asks for the day; elsewhere it needs -
 			if _, err := time.Parse(time.DateOnly, args[0]); err != nil {
 				return &usageError{fmt.Errorf("%q is no day such as 2026-03-31", args[0])}
 			}
-			if err := p.confirm(yes, fmt.Sprintf("The visitors of %s can be told apart no more, for good. Type the day to go on: ", args[0]), args[0]); err != nil {
+			if err := p.confirm(yes, fmt.Sprintf("The visitors of %s can never be told apart again. Type the day to go on: ", args[0]), args[0]); err != nil {
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {

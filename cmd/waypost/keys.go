@@ -40,7 +40,7 @@ func (p keysCommands) listCommand() *cobra.Command {
 	var page pageFlags
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List API keys, newest first: what they may do, whose they are, when they were used",
+		Short: "List API keys, newest first: scopes, owner, last use",
 		Example: `  waypost keys list
   waypost keys list --output json`,
 		Args: arguments(cobra.NoArgs),
@@ -130,9 +130,9 @@ other key.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&n.Name, "name", "", "what the key is for")
+	c.Flags().StringVar(&n.Name, "name", "", "purpose of the key")
 	c.Flags().StringVar(&n.Description, "description", "", "more about it")
-	c.Flags().StringSliceVar(&n.Scopes, "scopes", []string{"links:read", "links:write"}, "what the key allows: links:read, links:write, analytics:read, admin")
+	c.Flags().StringSliceVar(&n.Scopes, "scopes", []string{"links:read", "links:write"}, "scopes of the key: links:read, links:write, analytics:read, admin")
 	c.Flags().Var(&expiry, "expires-in", "time until the key expires, such as 12h, 90d or 52w; default: never")
 	// The flag is there.
 	_ = c.RegisterFlagCompletionFunc("scopes", cobra.FixedCompletions([]string{"links:read", "links:write", "analytics:read", "admin"}, cobra.ShellCompDirectiveNoFileComp))

@@ -40,7 +40,7 @@ administrator of the default workspace, and says which edges have not confirmed 
 	}
 	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; default: the shared default domain")
 	c.Flags().StringVar(&reason, "reason", "", "why, in one line; needed")
-	c.Flags().StringVar(&policy, "policy", "gone", "what visitors get: gone (410), or legal (451, because a law or a court demands it)")
+	c.Flags().StringVar(&policy, "policy", "gone", "answer to visitors: gone (410), or legal (451, because a law or a court demands it)")
 	return c
 }
 
@@ -86,7 +86,7 @@ func (p linksCommands) stated(ctx context.Context, domain, argument string,
 		}
 		done := fmt.Sprintf("%s/%s is blocked (%s)", block.Domain, block.ShortCode, printable(block.Policy))
 		if !block.Blocked {
-			done = fmt.Sprintf("%s/%s is not blocked any more", block.Domain, block.ShortCode)
+			done = fmt.Sprintf("%s/%s is no longer blocked", block.Domain, block.ShortCode)
 		}
 		lacking, all, err := p.confirmed(ctx, api)
 		if err != nil {

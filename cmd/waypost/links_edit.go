@@ -22,7 +22,7 @@ type writeFlags struct{ client.Write }
 
 func (w *writeFlags) bind(c *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVar(&w.Domain, "domain", "", "host of the link's domain (default the shared one)")
-	flags.StringVar(&w.Wait, "wait", "", "wait until edges have it: those of this region, or all")
+	flags.StringVar(&w.Wait, "wait", "", "wait until edges have the change: the edges of this region, or all")
 	flags.Var((*config.Duration)(&w.Timeout), "wait-timeout", "for how long to wait, up to 10s (default 2s)")
 	_ = c.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"region", "all"}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 }
@@ -167,7 +167,7 @@ a later expiry, until it is cleaned up.`,
 				"disable":       func() { change.Active = api.Set(false) },
 			}) || some
 			if !some {
-				return &usageError{errors.New("nothing to change: say what, for example --target URL")}
+				return &usageError{errors.New("nothing to change: name a field, for example --target URL")}
 			}
 			api, err := p.api()
 			if err != nil {

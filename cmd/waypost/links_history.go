@@ -24,7 +24,7 @@ link has a history as long as it can be restored.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if limit < 1 || limit > 200 {
-				return &usageError{fmt.Errorf("--limit: %d is not between 1 and 200; what comes after is listed with --cursor", limit)}
+				return &usageError{fmt.Errorf("--limit: %d is not between 1 and 200; list further changes with --cursor", limit)}
 			}
 			return p.withAPI(func(api *client.Client) error {
 				host, code := linkName(domain, args[0])

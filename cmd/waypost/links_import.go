@@ -110,7 +110,7 @@ are not active are not affected.`,
 	c.Flags().IntVar(&i.parallel, "parallel", 4, "requests under way at once, up to 16")
 	c.Flags().BoolVar(&i.dedupe, "dedupe", false, "give a target the one link that it has, if it has one")
 	c.Flags().BoolVar(&i.keepCodes, "keep-codes", false, "take the short_code of an export as the custom code")
-	c.Flags().BoolVar(&i.raw, "raw", false, "CSV whose cells are as they are, as in an export with --raw")
+	c.Flags().BoolVar(&i.raw, "raw", false, "read CSV cells unchanged, as in an export with --raw")
 	completeWith(c, "format", "csv", "jsonl")
 	return c
 }
@@ -168,7 +168,7 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 // notTaken says which fields of an export an import leaves out.
 var notTaken = map[string]string{
 	"short_code":  "the links get new codes, not the short_code of the file: for that, give --keep-codes",
-	"created_by":  "the created_by of the links names this import and the line, not what the file has",
+	"created_by":  "the created_by of the links names this import and the line, not the value of the file",
 	"click_count": "links with max_clicks can be used that often again: the click_count of the file is left out",
 }
 

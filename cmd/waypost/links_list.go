@@ -132,7 +132,7 @@ link by its short URL by "waypost links get".`,
 
 func (p linksCommands) listLinks(c *cobra.Command, l listing, words string) error {
 	if l.limit < 1 || l.limit > 1000 {
-		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; what comes after is listed with --cursor", l.limit)}
+		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; list further links with --cursor", l.limit)}
 	}
 	if !slices.Contains(sorts, l.sort) {
 		return &usageError{fmt.Errorf("--sort: %q is none of %s", l.sort, strings.Join(sorts, ", "))}
@@ -211,6 +211,6 @@ func (p linksCommands) tagsCommand() *cobra.Command {
 			return p.print(tabulate(rows, p.width()), map[string]any{"tags": tags})
 		},
 	}
-	c.Flags().StringVar(&prefix, "prefix", "", "what the tags begin with")
+	c.Flags().StringVar(&prefix, "prefix", "", "prefix of the tags")
 	return c
 }

@@ -56,7 +56,7 @@ The code stays good when the target changes. To put a logo over the middle, choo
 			return p.showQR(c, api, code, query, file)
 		},
 	}
-	c.Flags().StringVar(&file, "file", "", "file to write, whose name ends in .svg or .png")
+	c.Flags().StringVar(&file, "file", "", "file to write; its name ends in .svg or .png")
 	c.Flags().Int("size", 512, "width and height in pixels, 64 to 2048")
 	c.Flags().Int("margin", 4, "light squares around the code, 0 to 16")
 	c.Flags().String("level", "M", "damage that it survives: L 7, M 15, Q 25 or H 30 percent")

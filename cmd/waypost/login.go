@@ -212,7 +212,7 @@ func (p sessionCommands) logoutCommand() *cobra.Command {
 func (p sessionCommands) whoamiCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "whoami",
-		Short:   "Show who the commands act as, where, and what that may do",
+		Short:   "Show who the commands act as, where, and with which rights",
 		Example: `  waypost whoami --output json`,
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

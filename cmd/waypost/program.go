@@ -175,7 +175,7 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 64 wrong usage.`,
 		},
 	}
 	root.PersistentFlags().StringVar(&p.configFile, "config", "", "configuration file, YAML (WAYPOST_CONFIG)")
-	root.PersistentFlags().StringVarP(&p.output, "output", "o", "text", "format of what is printed: text or json")
+	root.PersistentFlags().StringVarP(&p.output, "output", "o", "text", "format of the output: text or json")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{flagError(c, err)} })
 	servers, session, clicks := serverCommands{p}, sessionCommands{p}, clicksCommands{p}
 	root.AddCommand(servers.devCommand(), servers.controlCommand(), servers.edgeCommand(), servers.migrateCommand(),

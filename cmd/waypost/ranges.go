@@ -53,7 +53,7 @@ func (p rangesCommands) listCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the ranges: whose they are, how fast they are used, how long they last",
+		Short: "List the ranges: their regions, how fast they are used, how long they last",
 		Long: `List the key ranges, how much of each is used, how many keys a minute were issued from
 it during the last hour, how long it lasts at that rate, and which control planes hold
 leases of it; below that, what each region has left. With --output json it is a list of

@@ -15,7 +15,7 @@ import (
 
 // dryRunFlag adds --dry-run to a command that changes ranges.
 func dryRunFlag(c *cobra.Command) *bool {
-	return c.Flags().Bool("dry-run", false, "show what would be done, and change nothing")
+	return c.Flags().Bool("dry-run", false, "show the changes, and make none")
 }
 
 // changeRanges has the steps done and prints their results.
@@ -49,9 +49,9 @@ func changedText(changed *client.RangesChanged, width int) string {
 		b.WriteString(printable(done.What) + "\n")
 		switch {
 		case done.Fenced == 1:
-			b.WriteString("  1 lease that is held becomes void: what is left of it is never issued\n")
+			b.WriteString("  1 lease that is held becomes void: its remaining codes are never issued\n")
 		case done.Fenced > 1:
-			_, _ = fmt.Fprintf(&b, "  %d leases that are held become void: what is left of them is never issued\n", done.Fenced)
+			_, _ = fmt.Fprintf(&b, "  %d leases that are held become void: their remaining codes are never issued\n", done.Fenced)
 		}
 		for _, r := range done.Ranges {
 			touched = slices.DeleteFunc(touched, func(old client.Range) bool { return old.ID == r.ID })
@@ -116,7 +116,7 @@ be cut only where nothing was leased yet.`,
   waypost ranges split 7 --at 500000000`,
 		Args: arguments(cobra.ExactArgs(1)),
 	}
-	c.Flags().Int64Var(&step.At, "at", 0, "first counter of the new range (default: the middle of what is unissued)")
+	c.Flags().Int64Var(&step.At, "at", 0, "first counter of the new range (default: the middle of the unissued part)")
 	dryRun := dryRunFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		if step.Range, err = rangeID(args[0]); err != nil {
@@ -134,7 +134,7 @@ func (p rangesCommands) moveCommand() *cobra.Command {
 	step := client.RangeStep{Action: "move"}
 	c := &cobra.Command{
 		Use:   "move ID --to REGION",
-		Short: "Give a range, or what is unissued of it, to another region",
+		Short: "Give a range, or its unleased part, to another region",
 		Long: `Give a range to another region. A whole range takes its leases with it: those that are
 held become void, and what was left of them is never issued. The control planes that
 held them take others at once; no create fails. With --remainder or --at the region
@@ -145,7 +145,7 @@ keeps what it has leased, and nothing becomes void.`,
 		Args: arguments(cobra.ExactArgs(1)),
 	}
 	c.Flags().StringVar(&step.Region, "to", "", "who gets it")
-	c.Flags().BoolVar(&step.Remainder, "remainder", false, "only what is not leased yet, as a range of its own")
+	c.Flags().BoolVar(&step.Remainder, "remainder", false, "only the unleased part, as a range of its own")
 	c.Flags().Int64Var(&step.At, "at", 0, "only the counters from this one on, as a range of their own")
 	dryRun := dryRunFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
@@ -237,7 +237,7 @@ gap can be stated only once.`,
   waypost ranges resume --gap 40000000    skip that many counters in every prefix`,
 		Args: arguments(cobra.NoArgs),
 	}
-	c.Flags().Int64Var(&gap, "gap", 0, "counters that every prefix skips (default: what waypost ranges list says, where it knows)")
+	c.Flags().Int64Var(&gap, "gap", 0, "counters that every prefix skips (default: the gap that waypost ranges list shows, if any)")
 	dryRun := dryRunFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		step := client.RangeStep{Action: "resume"}

@@ -48,7 +48,7 @@ func TestAChangeTellsWhatBecameOfLeasesAndRanges(t *testing.T) {
 			"ranges": [` + strings.Replace(listedRange1, `"live"`, `"retired"`, 1) + `]}]}`}}
 	got := a.run(t, "ranges", "retire", "1", "--force")
 	require.Zero(t, got.code, got.stderr)
-	require.Contains(t, got.stdout, "range 1 is retired\n  2 leases that are held become void: what is left of them is never issued\n")
+	require.Contains(t, got.stdout, "range 1 is retired\n  2 leases that are held become void: their remaining codes are never issued\n")
 	require.Regexp(t, `(?m)^1 +eu-west-1 +4g +71.3 % +1,200/min +none +retired`, got.stdout)
 }
 
@@ -77,7 +77,7 @@ func TestAPlanIsShownKeptAndCarriedOut(t *testing.T) {
 	require.Equal(t, ran{stdout: strings.Join([]string{
 		"1. move range 2 from counter 458,066,416 on to eu-west-1",
 		"2. assign a free prefix to us-east-1",
-		"3. move what is not leased of range 5 to eu-west-1",
+		"3. move the unleased part of range 5 to eu-west-1",
 		"",
 		"REGION     RATE       UNISSUED     LEFT        UNISSUED THEN  LEFT THEN",
 		"eu-west-1  1,200/min  262,932,852  152 days    720,999,268    417 days",

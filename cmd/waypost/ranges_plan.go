@@ -116,11 +116,11 @@ func stepText(s *client.RangeStep) string {
 	case s.Action == "assign":
 		return fmt.Sprintf("assign prefix %s to %s", printable(s.Prefix), region)
 	case s.Action == "split" && s.At == 0:
-		return fmt.Sprintf("split range %d in the middle of what is unissued", s.Range)
+		return fmt.Sprintf("split range %d in the middle of its unissued part", s.Range)
 	case s.Action == "split":
 		return fmt.Sprintf("split range %d at counter %s", s.Range, grouped(s.At))
 	case s.Action == "move" && s.Remainder:
-		return fmt.Sprintf("move what is not leased of range %d to %s", s.Range, region)
+		return fmt.Sprintf("move the unleased part of range %d to %s", s.Range, region)
 	case s.Action == "move" && s.At == 0:
 		return fmt.Sprintf("move range %d to %s", s.Range, region)
 	case s.Action == "move":

@@ -23,7 +23,7 @@ func (p sessionCommands) command() *cobra.Command {
 func (p sessionCommands) listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List the own sessions, newest first: from where, with what program, when they were used",
+		Short:   "List the own sessions, newest first: address, program, last use",
 		Example: `  waypost sessions list`,
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -82,7 +82,7 @@ func (f *pageFlags) bind(c *cobra.Command) {
 
 func (f *pageFlags) check() error {
 	if f.limit < 1 || f.limit > 1000 {
-		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; what comes after is listed with --cursor", f.limit)}
+		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; list further users with --cursor", f.limit)}
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ and passwords are chosen by operators only: see ` + "`waypost users invite`" + `
 	c.Flags().StringVar(&role, "role", "", "admin, member or viewer")
 	c.Flags().StringVar(&name, "name", "", "name, for people")
 	c.Flags().StringVar(&file, "password-file", "", `file that holds a new password, "-" for standard input; for operators`)
-	c.Flags().BoolVar(&disable, "disable", false, "let the user not in any more")
+	c.Flags().BoolVar(&disable, "disable", false, "lock the user out")
 	c.Flags().BoolVar(&enable, "enable", false, "let the user in again")
 	bindEverywhere(c, &everywhere)
 	roleCompletion(c)

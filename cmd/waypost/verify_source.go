@@ -12,7 +12,7 @@ import (
 // verifySource compares PostgreSQL with itself.
 func (p edgesCommands) verifySource(ctx context.Context, recompute, yes bool, timeout time.Duration) error {
 	if recompute {
-		const question = "If the rows do not add up to the digest, edges will take what differs from PostgreSQL, and writes wait meanwhile. " +
+		const question = "If the rows do not add up to the digest, it is replaced while writes wait, and edges then take all differences from PostgreSQL. " +
 			"Type recompute to go on: "
 		if err := p.confirm(yes, question, "recompute"); err != nil {
 			return err
@@ -30,7 +30,7 @@ func (p edgesCommands) verifySource(ctx context.Context, recompute, yes bool, ti
 		case d.Error != nil:
 			return fmt.Errorf("PostgreSQL's rows could not be added up: %s", printable(*d.Error))
 		case d.Equal == nil:
-			return errors.New("the control plane was restarted meanwhile; try again")
+			return errors.New("the control plane was restarted during the check; try again")
 		}
 		text := fmt.Sprintf("%d rows at position %s, digest %s: equal", d.Records, positionText(&client.Edge{Position: d.Position}), d.Digest)
 		if !*d.Equal {
