@@ -197,7 +197,7 @@ func (f *Follower) session(ctx context.Context) (fruitful bool, err error) {
 		if !errors.Is(err, errBeyondRepair) {
 			return fruitful, err
 		}
-		f.cfg.Logger.Warn("the replica is beyond repair, or a repair is not worth it", "error", err)
+		f.cfg.Logger.Warn("cannot repair the replica, or a repair is not worth it", "error", err)
 		f.beyondRepair = true
 	}
 	return f.snapshot(ctx)

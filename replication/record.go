@@ -253,7 +253,7 @@ func programmeSize(r *waypost.Record) int { return min(len(r.Programme), waypost
 //	status, epoch, sequence, and if flagged the length of the extensions: unsigned varints
 //	if flagged the expiry (8); checksum (4), stamp (8), payload, extensions
 //
-// It leaves nothing out: the checksum is that of the record, and covers the key.
+// It leaves nothing out: the checksum is the full record's, and covers the key.
 const (
 	compactVersion = 2
 

@@ -71,7 +71,7 @@ func (f *Follower) repair(ctx context.Context) (fruitful bool, err error) {
 	p := f.cfg.Sink.Position()
 	f.cfg.Trust.settled(p)
 	f.status.repaired(p, r.replaced)
-	f.cfg.Logger.Info("the replica is repaired", "reason", reason, "position", p, "slots", r.replaced, "records", r.records,
+	f.cfg.Logger.Info("repaired the replica", "reason", reason, "position", p, "slots", r.replaced, "records", r.records,
 		"took", time.Since(begun))
 	return true, nil
 }

@@ -31,7 +31,7 @@ func (f *Follower) snapshot(ctx context.Context) (fruitful bool, err error) {
 	p := f.cfg.Sink.Position()
 	f.cfg.Trust.settled(p)
 	f.status.restored(p)
-	f.cfg.Logger.Info("the snapshot serves", "position", p, "records", r.count, "took", time.Since(begun))
+	f.cfg.Logger.Info("serving from the new snapshot", "position", p, "records", r.count, "took", time.Since(begun))
 	return true, nil
 }
 
@@ -175,7 +175,7 @@ func (r *restoring) resume(ctx context.Context) error {
 	}
 	f := r.follower
 	if p.Lowest.Epoch != r.lowest.Epoch || p.Lowest.Seq > r.lowest.Seq {
-		f.cfg.Logger.Warn("the slots of an earlier snapshot are of another history: begin again", "lowest", p.Lowest, "head", r.lowest)
+		f.cfg.Logger.Warn("beginning again, because the slots of an earlier snapshot are of another history", "lowest", p.Lowest, "head", r.lowest)
 		if err := r.restore.Abort(); err != nil {
 			return fmt.Errorf("%w: abort: %w", errLocal, err)
 		}
@@ -192,7 +192,7 @@ func (r *restoring) resume(ctx context.Context) error {
 		r.read(&head)
 		r.resumedWhole = true
 	}
-	f.cfg.Logger.Info("the snapshot goes on where it was interrupted", "slot", r.next, "lowest", r.lowest)
+	f.cfg.Logger.Info("continuing the interrupted snapshot", "slot", r.next, "lowest", r.lowest)
 	return nil
 }
 

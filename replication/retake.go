@@ -62,7 +62,7 @@ func (r *restoring) reach(ctx context.Context) error {
 		if before = r.rangeAt(before); before == waypost.Slots {
 			return why
 		}
-		r.follower.cfg.Logger.Warn("the log was trimmed during the snapshot: slots are taken again", "before", before, "lowest", lowest)
+		r.follower.cfg.Logger.Warn("taking slots again, because the log was trimmed during the snapshot", "before", before, "lowest", lowest)
 		r.lowest, r.next, r.until = lowest, 0, before
 		if err := r.retry(ctx, r.slots); err != nil {
 			return err

@@ -187,7 +187,7 @@ func (s *Server) hear(r *http.Request) error {
 	if text := r.Header.Get(HeaderTestimony); text != "" {
 		said, err := s.cfg.Signer.VerifyTestimony(text)
 		if err != nil {
-			s.cfg.Logger.Warn("a follower's testimony is not believed", "node", node, "error", err)
+			s.cfg.Logger.Warn("ignoring the testimony of a follower", "node", node, "error", err)
 		} else {
 			presented = &said
 		}

@@ -115,17 +115,16 @@ type Repairer interface {
 	Repair(ctx context.Context, c Cluster, e waypost.Epoch) (Repair, error)
 }
 
-// Repair makes a replica equal to its source slot by slot. Nothing has a position that
-// counts between its first change after Sums and Commit.
+// Repair makes a replica equal to its source slot by slot. Between its first change after
+// Sums and Commit, the replica's position does not count.
 type Repair interface {
 	// Apply takes transactions that follow on Position, without judging their digests.
 	// In each slot it passes over transactions that the slot holds already, as Follow or
 	// Replace have set.
 	Apply(ctx context.Context, b *Batch) error
 
-	// Sums reads every record and returns the sums of all slots, as they are now. A record
-	// that is damaged, or that lies in another's place, makes its slot's sum one that no
-	// source has.
+	// Sums reads every record and returns the sums of all slots, as they are now. A
+	// damaged or misplaced record makes its slot's sum one that no source has.
 	Sums(ctx context.Context) ([]Sum, error)
 
 	// Follow sets at which sequence each slot was compared with the source, and the
@@ -141,7 +140,7 @@ type Repair interface {
 	// when it returns.
 	Replace(ctx context.Context, first, last uint16, records [][]byte, at uint64) error
 
-	// Commit ends the repair, durably, at the position that Apply has come to. When the
+	// Commit ends the repair, durably, at the position that Apply has reached. When the
 	// digest is another there, it changes nothing and the error is ErrDiverged.
 	Commit(ctx context.Context, digest uint64) error
 

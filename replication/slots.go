@@ -97,7 +97,7 @@ func (s *slotReader) try(ctx context.Context, log *slog.Logger, read func() erro
 			return ctx.Err()
 		}
 		s.metrics.failures.Inc()
-		log.Warn("slots cannot be read for a follower", "error", err)
+		log.Warn("cannot read slots for a follower", "error", err)
 		if err := sleep(ctx, min(100*time.Millisecond<<min(failures, 5), 2*time.Second)); err != nil {
 			return err
 		}

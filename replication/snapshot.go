@@ -37,7 +37,7 @@ func (s *Server) Snapshot(w http.ResponseWriter, r *http.Request) {
 	}
 	s.serveSlots(w, r, s.snapshots, func(c *followerConn) error {
 		s.metrics.snapshots.Inc()
-		c.log.Info("snapshot begun", "first", runs[0].first, "ranges", len(runs))
+		c.log.Info("sending a snapshot", "first", runs[0].first, "ranges", len(runs))
 		return c.snapshot(r.Context(), runs)
 	})
 }
@@ -119,7 +119,7 @@ func (c *followerConn) snapshot(ctx context.Context, runs []run) error {
 		part, err := await(ctx, c, a.next)
 		switch {
 		case errors.Is(err, errAllRead):
-			return c.checkEnd("snapshot sent", count)
+			return c.checkEnd("sent a snapshot", count)
 		case err != nil:
 			return err
 		case part.head.Position.Epoch != c.hello.Position.Epoch:
@@ -164,7 +164,7 @@ func (c *followerConn) sums(ctx context.Context, runs []run) error {
 			first, count = int(part.last)+1, count+uint64(len(part.sums))
 		}
 	}
-	return c.checkEnd("sums sent", count)
+	return c.checkEnd("sent the sums", count)
 }
 
 // checkEnd says that everything was sent.

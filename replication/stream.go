@@ -51,7 +51,7 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(HeaderBusy, "1")
 	}
 	c := s.open(w, r, head)
-	c.log.Info("follower connected", "after", after)
+	c.log.Info("accepted a follower", "after", after)
 	err = c.follow(r.Context(), after)
 	c.close(r.Context(), err)
 }
@@ -101,15 +101,15 @@ func (c *followerConn) close(ctx context.Context, err error) {
 	switch {
 	case errors.Is(err, errEnded):
 	case sentAway:
-		c.log.Warn("follower sent away", "reason", end.Text)
+		c.log.Warn("sent a follower away", "reason", end.Text)
 		c.sendAway(end.Text)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.server.metrics.slow.Inc()
-		c.log.Warn("follower dropped: it takes frames too slowly")
+		c.log.Warn("dropped a follower that takes frames too slowly")
 	case ctx.Err() != nil:
-		c.log.Info("follower left")
+		c.log.Info("ended the stream of a follower that left")
 	default:
-		c.log.Info("follower lost", "error", err)
+		c.log.Info("lost a follower", "error", err)
 	}
 }
 
@@ -208,7 +208,7 @@ func (c *followerConn) sendBlocks() error {
 
 func (c *followerConn) reset(reason ResetReason, text string) error {
 	c.server.metrics.resets.WithLabelValues(reason.String()).Inc()
-	c.log.Info("follower needs a snapshot", "reason", reason.String())
+	c.log.Info("asking a follower to take a snapshot", "reason", reason.String())
 	if err := c.send(frameReset, plainFrame(frameReset, 0, appendReset(nil, reason, text))); err != nil {
 		return err
 	}
@@ -348,7 +348,7 @@ func (c *followerConn) catchUp(ctx context.Context, p waypost.Position) (waypost
 		return p, errSource
 	case err != nil:
 		c.server.metrics.failures.Inc()
-		c.log.Warn("the changelog cannot be read for a follower that is behind", "error", err)
+		c.log.Warn("cannot read the changelog for a follower that is behind", "error", err)
 		return p, errSource
 	}
 	return c.sendEntries(entries, p, "send batch: sent behind the others")

@@ -58,7 +58,7 @@ func (t *tail) step(ctx context.Context) time.Duration {
 	switch {
 	case errors.Is(err, ErrNoSource):
 		if s.board.suspend() {
-			s.cfg.Logger.Info("followers are turned away for now", "reason", err)
+			s.cfg.Logger.Info("turning followers away for now", "reason", err)
 		}
 		t.delay = s.cfg.MaxPoll
 		return t.delay
@@ -77,7 +77,7 @@ func (t *tail) step(ctx context.Context) time.Duration {
 	}
 	s.metrics.failures.Inc()
 	if t.failures++; t.failures == 1 {
-		s.cfg.Logger.Warn("the changelog cannot be read; followers wait", "error", err)
+		s.cfg.Logger.Warn("cannot read the changelog; followers wait", "error", err)
 	}
 	return min(s.cfg.MaxPoll<<min(t.failures-1, 5), 2*time.Second)
 }
@@ -117,7 +117,7 @@ func (t *tail) read(ctx context.Context) (moved bool, err error) {
 		if headErr != nil {
 			return false, fmt.Errorf("read the head: %w", headErr)
 		}
-		s.cfg.Logger.Warn("the changelog left its history; followers are judged again", "error", err,
+		s.cfg.Logger.Warn("judging followers again, because the changelog left its history", "error", err,
 			"was", at, "is", head.Position)
 		s.board.restart(t.heartbeat(head))
 		t.more = true

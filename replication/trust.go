@@ -315,7 +315,7 @@ func (t *Trust) checkBatch(cluster Cluster, b *Batch, payload []byte, s *Signatu
 	return true, t.check(cluster, appendBatchStatement(nil, &cluster, b.Epoch, b.Transactions, payload), s, b.Last())
 }
 
-// A relay has heads of its own, between those that the control plane has signed. It
+// A relay has heads of its own, between the heads that the control plane has signed. It
 // proves them by a testimony: a signed statement about a batch, or a head, that ends at
 // the same position with the same digest. The time of the head is then the statement's.
 

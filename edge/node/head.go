@@ -89,7 +89,7 @@ func (s *store) recallHead() headSeen {
 	}
 	text, err := readHead(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		s.log.Info("replica age is counted from this start, because the last head is unknown")
+		s.log.Info("counting the replica's age from this start, because the last head is unknown")
 		return headSeen{}
 	}
 	var h headSeen
@@ -98,7 +98,7 @@ func (s *store) recallHead() headSeen {
 	}
 	if err == nil {
 		if ahead := time.Until(h.at); ahead > 0 {
-			s.log.Warn("the replica was last at the head at a future time, and its age is counted from this start", "at", h.at, "ahead", ahead)
+			s.log.Warn("counting the replica's age from this start, because it was last at the head at a future time", "at", h.at, "ahead", ahead)
 		}
 		return h
 	}

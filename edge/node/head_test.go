@@ -109,7 +109,7 @@ func TestWhateverIsWrongWithTheFileOfTheHeadTheEdgeRunsAndSaysSo(t *testing.T) {
 	}
 
 	require.Zero(t, s.recallHead(), "the file is missing")
-	require.Contains(t, said(), "age is counted from this start")
+	require.Contains(t, said(), "age from this start")
 	require.Zero(t, aside())
 
 	seen := headSeen{at: time.Now().Add(-72 * time.Hour).Truncate(time.Millisecond).UTC(), origin: 7}

@@ -40,7 +40,7 @@ func openIdentity(cfg *Config, log *slog.Logger) (*identity, error) {
 	}
 	if id.present, err = enrol.Read(cfg.DataDir); err != nil {
 		id.why = fmt.Errorf("credential: %w", err)
-		log.Error("the credential of this edge cannot be read; the links that are on disk are served nevertheless", "error", err)
+		log.Error("cannot read the credential of this edge; serving the links on disk", "error", err)
 	}
 	token := cfg.Control.EnrolToken
 	id.due = token != "" && !id.present.GotWith(token)
@@ -239,7 +239,7 @@ func (id *identity) run(ctx context.Context, node string, former func() []string
 			Present: id.present, Former: former(), Client: client,
 		})
 		if err == nil {
-			id.log.Info("this edge is enrolled, and has a credential of its own", "node", got.Node, "role", got.Role)
+			id.log.Info("enrolled this edge, which has a credential of its own", "node", got.Node, "role", got.Role)
 			id.set(got, nil)
 			return nil
 		}
@@ -251,7 +251,7 @@ func (id *identity) run(ctx context.Context, node string, former func() []string
 			if id.present == nil && control.Token == "" && !serves() {
 				return err
 			}
-			id.log.WarnContext(ctx, "the enrolment token is refused; this edge continues without", "error", err)
+			id.log.WarnContext(ctx, "cannot enrol this edge, because its token is refused; continuing without a credential of its own", "error", err)
 			if id.present == nil {
 				id.set(nil, err)
 			}

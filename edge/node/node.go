@@ -399,7 +399,7 @@ func (e *edge) stopServing(ctx context.Context) error {
 	defer close(e.leaving)
 	e.stopping.Store(true)
 	if e.cfg.DrainDelay > 0 { // load balancers turn away first
-		e.log.Info("stopping soon, and not ready any more", "in", e.cfg.DrainDelay)
+		e.log.Info("stopping soon, and unready from now on", "in", e.cfg.DrainDelay)
 		<-time.After(e.cfg.DrainDelay)
 	}
 	return e.drain(ctx, e.cfg.ShutdownTimeout)
@@ -440,7 +440,7 @@ func (e *edge) isFatal(err error) bool {
 	case errors.Is(err, replication.ErrUnauthorized), errors.Is(err, replication.ErrProtocol):
 		serves := e.serves()
 		if serves {
-			e.log.Error("the control plane refuses this edge, which continues with the links it has", "error", err)
+			e.log.Error("cannot follow the control plane, which refuses this edge; serving the links on disk", "error", err)
 		}
 		return !serves
 	}

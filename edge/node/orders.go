@@ -106,7 +106,7 @@ func (o *orders) deliver(ctx context.Context, id int64, outcome api.EdgeOutcome)
 		final, err := o.answer(ctx, id, outcome)
 		if err == nil || final {
 			if err != nil {
-				o.log.WarnContext(ctx, "the control plane refuses the outcome of an order", "error", err)
+				o.log.WarnContext(ctx, "cannot deliver the outcome of an order, because the control plane refuses it", "error", err)
 			}
 			return
 		}
@@ -158,7 +158,7 @@ func (o *orders) unready() bool { return o != nil && o.draining.Load() }
 func (o *orders) drain(_ context.Context, order api.EdgeOrder) api.EdgeOutcome {
 	draining := order.What == "drain"
 	if o.draining.Swap(draining) != draining {
-		o.log.Warn("changing whether visitors are sent elsewhere", "order", order.ID, "draining", draining)
+		o.log.Warn("changing whether this edge is drained", "order", order.ID, "draining", draining)
 	}
 	return api.EdgeOutcome{}
 }

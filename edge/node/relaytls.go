@@ -43,7 +43,7 @@ func (t *relayTLS) listen(ln net.Listener) net.Listener {
 	return tls.NewListener(ln, cfg)
 }
 
-// Close keeps the transports of open connections.
+// Close ends the certificates' orders. Open connections keep their certificates.
 func (t *relayTLS) Close() error {
 	if t == nil {
 		return nil

@@ -269,7 +269,7 @@ func (s *storage) sweep(keep string) error {
 		if name == keep || unfinished > 0 && name == storeName(unfinished) {
 			continue
 		}
-		s.cfg.Logger.Info("remove a store that was left over", "store", name)
+		s.cfg.Logger.Info("removing a store that was left over", "store", name)
 		s.cfg.Points.Hit("sweep store: begun")
 		if err := s.cfg.FS.RemoveAll(s.path(name)); err != nil {
 			return fmt.Errorf("remove %s: %w", name, err)
@@ -341,7 +341,7 @@ func (s *storage) removeRestore(number int, keepStore bool) error {
 func (s *storage) quarantine(name string, why error) error {
 	moved := quarantinePrefix + time.Now().UTC().Format("20060102T150405.000000000") + "-" + name
 	s.metrics.quarantined.Inc()
-	s.cfg.Logger.Error("the replica cannot be read: quarantine it and take a new one",
+	s.cfg.Logger.Error("cannot read the replica; quarantining it and taking a new one",
 		"store", name, "moved_to", s.path(moved), "error", why)
 	s.cfg.Points.Hit("set store aside: begun")
 	if err := s.cfg.FS.Rename(s.path(name), s.path(moved)); err != nil && !errors.Is(err, os.ErrNotExist) {

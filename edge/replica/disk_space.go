@@ -85,10 +85,10 @@ func (s *diskSpace) low() error {
 		m.at, m.free, m.least = now, free, s.minFree.of(total)
 		switch low := free < m.least || m.low && free < m.least+m.least/10; {
 		case low && !m.low:
-			s.log.Error("the disk is almost full: the replica takes no changes, and serves what it holds", "free", free, "must_stay_free", m.least)
+			s.log.Error("refusing changes because the disk is almost full; serving the present links", "free", free, "must_stay_free", m.least)
 			m.low = true
 		case !low && m.low:
-			s.log.Info("the disk has room again: the replica takes changes", "free", free, "must_stay_free", m.least)
+			s.log.Info("taking changes again, because the disk has room", "free", free, "must_stay_free", m.least)
 			m.low = false
 		}
 	}

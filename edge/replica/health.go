@@ -60,7 +60,7 @@ func (h *health) damaged() bool {
 // rot records damaged or missing records in intact files.
 func (h *health) rot(err error) {
 	if h.rotten.CompareAndSwap(nil, &failure{err: err, corrupt: true}) {
-		h.log.Error("the replica is damaged: wait for a repair, and serve meanwhile", "error", err)
+		h.log.Error("found damage in the replica; serving it until it is repaired", "error", err)
 	}
 }
 
@@ -80,7 +80,7 @@ func (h *health) fail(err error, corrupt bool) {
 	}
 	h.lasting.Store(&failure{err: err, corrupt: corrupt})
 	close(h.broken)
-	h.log.Error("the replica is degraded: it serves reads and takes no changes", "error", err, "corrupt", corrupt)
+	h.log.Error("refusing changes because the replica is degraded; serving reads", "error", err, "corrupt", corrupt)
 }
 
 func (h *health) step() {
@@ -95,7 +95,7 @@ func (h *health) step() {
 func (h *health) listener(m *metrics) *pebble.EventListener {
 	ended := func(err error) {
 		if err == nil && h.passing.Swap(nil) != nil {
-			h.log.Info("background writes succeed again")
+			h.log.Info("recovered from failed background writes")
 		}
 		h.step()
 	}
@@ -107,7 +107,7 @@ func (h *health) listener(m *metrics) *pebble.EventListener {
 			}
 			h.passing.Store(&failure{err: fmt.Errorf("background write: %w", err)})
 			if h.noise.Allow() {
-				h.log.Error("retry a background write that failed", "error", err)
+				h.log.Error("retrying a background write that failed", "error", err)
 			}
 			h.step()
 		},
@@ -130,7 +130,7 @@ func (h *health) listener(m *metrics) *pebble.EventListener {
 		},
 		DiskSlow: func(info pebble.DiskSlowInfo) {
 			if h.noise.Allow() {
-				h.log.Warn("the disk is slow", "detail", info.String())
+				h.log.Warn("waiting for a slow disk", "detail", info.String())
 			}
 		},
 	}
@@ -148,7 +148,7 @@ func (l logger) Infof(format string, args ...any) {
 
 func (l logger) Errorf(format string, args ...any) {
 	if l.health.noise.Allow() {
-		l.health.log.Warn("pebble reports an error", "detail", fmt.Sprintf(format, args...))
+		l.health.log.Warn("received an error from Pebble", "detail", fmt.Sprintf(format, args...))
 	}
 }
 

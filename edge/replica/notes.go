@@ -58,7 +58,7 @@ func (n *notes) noteRecord(r *waypost.Record) {
 func (n *notes) noteDomain(r *waypost.Record) {
 	id, err := strconv.ParseUint(string(r.Name), 10, 32)
 	if err != nil {
-		n.log.Error("skip a domain record whose name is no number", "name", strconv.QuoteToASCII(string(r.Name)))
+		n.log.Error("skipping a domain record because its name is no number", "name", strconv.QuoteToASCII(string(r.Name)))
 		return
 	}
 	domain := waypost.DomainID(id)

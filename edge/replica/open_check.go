@@ -114,7 +114,7 @@ func (f *filler) endCheck(w *storeWalk, unreadable error) {
 	}
 	f.metrics.rounds.Inc()
 	st.verified.Store(true)
-	f.cfg.Logger.Info("the replica is verified: its records add up to its digest",
+	f.cfg.Logger.Info("verified the replica: its records add up to its digest",
 		"records", c.sum.Records, "seconds", time.Since(c.begun).Seconds())
 }
 

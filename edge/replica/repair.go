@@ -353,7 +353,7 @@ func (r *repair) Commit(ctx context.Context, digest uint64) error {
 	db.recovered(&db.repairs)
 	db.metrics.undone.Add(float64(r.undone.n))
 	if r.undone.n+r.lost.n > 0 {
-		db.cfg.Logger.Warn("PostgreSQL has another history than the replica had: deletions are undone, and links are gone",
+		db.cfg.Logger.Warn("replaced the history of the replica by PostgreSQL's: deletions are undone, and links are gone",
 			"undone", r.undone.n, "undone_codes", r.undone.codes, "gone", r.lost.n, "gone_codes", r.lost.codes)
 	}
 	db.filler.wake()

@@ -228,7 +228,7 @@ func (b *tableBuilder) finish() {
 		return
 	}
 	if err := <-b.working; err != nil { // returned already, or not important any more
-		b.db.cfg.Logger.Debug("a restore has ended", "error", err)
+		b.db.cfg.Logger.Debug("ended a restore", "error", err)
 	}
 }
 

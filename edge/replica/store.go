@@ -184,7 +184,7 @@ func (s *storage) openExisting(name string) (*store, error) {
 	torn := checkManifest(s.cfg.FS, s.path(name))
 	if errors.Is(torn, errManifest) { // Pebble reports all other errors
 		s.metrics.torn.Inc()
-		s.cfg.Logger.Error("the replica may have lost its newest changes: it is verified before it is believed", "store", name, "error", torn)
+		s.cfg.Logger.Error("cannot trust the replica before it is verified, because it may have lost its newest changes", "store", name, "error", torn)
 	}
 	st, err := s.openStore(name, false)
 	if err != nil {

@@ -112,7 +112,7 @@ func (f *filler) fillLoop(ctx context.Context) {
 			return
 		case <-f.unfilled:
 			if err := f.fill(ctx); err != nil && ctx.Err() == nil {
-				f.cfg.Logger.Error("cannot fill the lookup table: links are read from disk", "error", err)
+				f.cfg.Logger.Error("cannot fill the lookup table; reading links from disk", "error", err)
 			}
 		case <-f.serving.promotions.wake:
 			f.promote(ctx)
@@ -166,7 +166,7 @@ func (f *filler) fillTable(ctx context.Context) error {
 			return err
 		}
 		if t.IsComplete() {
-			f.cfg.Logger.Info("the lookup table holds all links", "links", t.Stats().Entries, "bytes", t.Stats().Bytes,
+			f.cfg.Logger.Info("filled the lookup table with all links", "links", t.Stats().Entries, "bytes", t.Stats().Bytes,
 				"seconds", time.Since(start).Seconds())
 		}
 	}
@@ -191,7 +191,7 @@ func (f *filler) fillTable(ctx context.Context) error {
 		name:  func(link linkName) { t.Note(link.domain, link.name) },
 		atEnd: t.FilterReady,
 	})
-	f.cfg.Logger.Warn("the lookup table holds a part of the links: the others are read from disk",
+	f.cfg.Logger.Warn("filled the lookup table with a part of the links; reading the others from disk",
 		"links", t.Stats().Entries, "of", records, "bytes", t.Stats().Bytes)
 	return err
 }

@@ -146,7 +146,7 @@ func (w *writer) decode(raw []byte, r *waypost.Record) (poison bool, err error) 
 	}
 	// Held, so that the digest is right, and never served.
 	if w.st.health.noise.Allow() {
-		w.st.health.log.Error("a record breaks the rules and will not be served", "error", err,
+		w.st.health.log.Error("cannot serve a record that breaks the rules", "error", err,
 			"kind", r.Kind, "domain", r.Domain, "revision", r.Revision)
 	}
 	return true, nil

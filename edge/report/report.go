@@ -245,9 +245,9 @@ func (r *Reporter) Run(ctx context.Context) {
 		err := r.send(ctx, false)
 		switch {
 		case err == nil && failing:
-			r.cfg.Logger.InfoContext(ctx, "reports reach the control plane again", slog.String("url", r.cfg.URL))
+			r.cfg.Logger.InfoContext(ctx, "reached the control plane with reports again", slog.String("url", r.cfg.URL))
 		case err != nil && !failing && ctx.Err() == nil:
-			r.cfg.Logger.WarnContext(ctx, "reports do not reach the control plane; its fleet view is not current",
+			r.cfg.Logger.WarnContext(ctx, "cannot reach the control plane with reports; its fleet view is not current",
 				slog.String("url", r.cfg.URL), slog.Any("error", err))
 		}
 		if failing = err != nil; !failing {

@@ -103,12 +103,12 @@ func (c *Chooser) Run(ctx context.Context, f Following) {
 		switch now := time.Now(); {
 		case c.isSilent(&st, now):
 			if next := c.findNews(ctx, &st); next >= 0 {
-				c.cfg.Logger.Warn("follow another source, because this one is gone or does not advance", "from", c.URL(), "url", c.cfg.URLs[next])
+				c.cfg.Logger.Warn("following another source, because this one is gone or does not advance", "from", c.URL(), "url", c.cfg.URLs[next])
 				c.change(ctx, f, next)
 			}
 			c.askedAt = time.Now()
 		case c.isFirstWell(ctx, &st, now):
-			c.cfg.Logger.Info("follow the first source again", "url", c.cfg.URLs[0])
+			c.cfg.Logger.Info("following the first source again", "url", c.cfg.URLs[0])
 			c.change(ctx, f, 0)
 		}
 	}

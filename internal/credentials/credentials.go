@@ -86,8 +86,8 @@ func Read(file string) (Store, error) {
 	return s, nil
 }
 
-// Change changes what a file holds, one process at a time. A file that cannot be
-// read as credentials is renamed, never lost.
+// Change edits the contents of a file, one process at a time. A file that cannot be read
+// as credentials is renamed, never lost.
 func Change(file string, edit func(*Store)) (err error) {
 	dir := filepath.Dir(file)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

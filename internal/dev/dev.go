@@ -214,9 +214,9 @@ func orStopped(outer, ctx context.Context, err error) error {
 	return err
 }
 
-// noteEnd aborts the start when a process fails before everything was ready once: it has
-// said why, and would fail again. One that is killed is
-// started again like at any other time.
+// noteEnd aborts the start when a process fails before everything was ready once, because
+// the process has logged the reason and would fail again. A killed process is started
+// again like at any other time.
 func (s *system) noteEnd(name string, err error) {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if ok && exit.Exited() && !s.ready.Load() {

@@ -136,7 +136,7 @@ func (k *keeper) again(ctx context.Context) process {
 			return p
 		}
 		if ctx.Err() == nil {
-			k.log.Error("process does not start", "error", err)
+			k.log.Error("cannot start the process", "error", err)
 		}
 	}
 }

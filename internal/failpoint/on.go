@@ -6,13 +6,13 @@
 //
 //	PLACE=COUNT    the process kills itself with SIGKILL once it has passed the place
 //	               that many times, such as "lease keys: committed=3"; PLACE alone: at once
-//	PLACE!FILE     not this process is killed, but the one whose id is in the file, and
-//	               its children, each time that the place is passed while there is a
-//	               file, which goes with them
-//	PLACE~FILE     a process that reaches the place waits as long as the file says, such as
-//	               "2s", or until there is no such file
-//	NAME@DURATION  a limit of the program is another one
-//	NAME@NUMBER    so is a number
+//	PLACE!FILE     each time that the process passes the place while the file exists, it
+//	               kills the process with the id in the file, and its children, and
+//	               removes the file; it does not kill itself
+//	PLACE~FILE     a process that reaches the place waits for the duration in the file, such
+//	               as "2s", or until the file is removed
+//	NAME@DURATION  sets a limit of the program
+//	NAME@NUMBER    sets a number of the program
 package failpoint
 
 import (

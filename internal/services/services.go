@@ -96,5 +96,5 @@ func (p *process) stop(ctx context.Context, log *slog.Logger) {
 	p.cancel()
 	<-p.ended
 	p.err = errors.Join(p.err, err)
-	log.Debug("service has ended", "service", p.Name)
+	log.Debug("ended a service", "service", p.Name)
 }

@@ -209,7 +209,7 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 
 	require.Contains(t, run(0, "edges", "revoke", "eu-1", "--yes").Stdout, "is revoked")
 	says(first, "the credential of node eu-1 was revoked: to let this edge in again, make a token with `waypost edges enrol --region eu-west-1 --node eu-1`")
-	requireSameID(t, first.Output, control.Output, "reports do not reach the control plane; its fleet view is not current")
+	requireSameID(t, first.Output, control.Output, "cannot reach the control plane with reports; its fleet view is not current")
 	require.Eventually(t, func() bool { return state() == "eu-1 revoked" }, 60*time.Second, 20*time.Millisecond)
 	run(0, "links", "create", "https://example.com/", "--code", "second")
 	redirects(first, "first")
