@@ -95,7 +95,7 @@ type Problem struct {
 	Status     int           `json:"status"`
 	Title      string        `json:"title"`
 	Detail     string        `json:"detail"`
-	RequestID  string        `json:"request_id"` // in the log of the control plane; "": there is none
+	RequestID  string        `json:"request_id"` // in the log of the control plane; "": the answer has no id
 	RetryAfter time.Duration `json:"-"`
 }
 

@@ -80,7 +80,7 @@ const (
 type diagnosis struct {
 	now      time.Time
 	Findings []finding
-	Fine     []string // of what is not wrong
+	Fine     []string // sentences about healthy parts
 }
 
 func (d *diagnosis) addFinding(severity, where, what string, since time.Time, do, page string) {

@@ -23,7 +23,7 @@ const shownRows = 1000
 type telling struct {
 	p     *program
 	lines io.Writer // standard error, or a writer that keeps lines above the progress bar
-	file  *os.File  // nil: there is none
+	file  *os.File  // nil: no file
 	csv   *csv.Writer
 	json  *bufio.Writer // nil: standard output is for people
 	shown int
@@ -48,7 +48,7 @@ func (p linksCommands) newTelling(i importing, journal *linkimport.Journal) (*te
 		return nil, errors.Join(err, t.file.Close())
 	}
 	t.csv = csv.NewWriter(to)
-	// An error is told at the end.
+	// The writer keeps an error until the report ends.
 	_ = t.csv.Write([]string{"line", "verdict", "status", "reason", "original_url"})
 	return t, nil
 }
@@ -178,7 +178,7 @@ func (t *telling) printSummary(report linkimport.Report, took time.Duration, run
 // endJSON closes the document that refused has begun.
 func (t *telling) endJSON(report linkimport.Report) error {
 	if t.rows == 0 {
-		_, _ = t.json.WriteString(`{"refused":[`) // an error is that of Flush, too
+		_, _ = t.json.WriteString(`{"refused":[`) // Flush returns the error, too
 	}
 	doubt, err := json.Marshal(report.InDoubt)
 	if err != nil {

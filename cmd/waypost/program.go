@@ -40,7 +40,7 @@ type program struct {
 
 	flags      config.Flags
 	configFile string
-	output     string // "text" or "json", or what the command has more
+	output     string // "text" or "json", or another format of the command
 	warned     bool   // of unknown variables
 }
 

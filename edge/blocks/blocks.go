@@ -183,7 +183,7 @@ func (b *Blocks) Run(ctx context.Context) {
 	look := time.NewTicker(b.cfg.Look)
 	defer look.Stop()
 	passed := b.known
-	if err := b.save(); err != nil { // what came before Open
+	if err := b.save(); err != nil { // the blocks that came before Open
 		b.cfg.Logger.Error("cannot keep the blocks of codes", slog.Any("error", err))
 	}
 	var retry <-chan time.Time

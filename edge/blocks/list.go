@@ -25,7 +25,7 @@ const maxList = 256 << 10
 type localList struct {
 	path      string
 	isDefault func(host string) bool
-	logged    string // what was last logged about it
+	logged    string // last message about it
 	last      map[string]waypost.BlockPolicy
 }
 

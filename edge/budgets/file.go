@@ -70,7 +70,7 @@ type diskID [16]byte
 // state holds the contents of files.
 type state struct {
 	epoch    uint32
-	disk     diskID // zero: there is none
+	disk     diskID // zero: the file has no id
 	accounts map[entry]budget.Totals
 }
 

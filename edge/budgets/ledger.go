@@ -215,7 +215,7 @@ func (l *ledger) planGrants(report []question, grants []api.EdgeGrant) (plans []
 			a.Withdraw()
 			l.dropAccounts([]*account{a})
 			continue
-		case "none": // the budget may come back, and what was spent of it counts
+		case "none": // the budget may come back, and its spent clicks count
 			l.pause(a, usedPause)
 			a.Withdraw()
 			t := a.Plan(g.Granted)

@@ -30,8 +30,8 @@ type grantLog struct {
 	adoptions atomic.Int64  // how often files of other boots were taken over; so is it
 
 	mu        sync.Mutex
-	file      *os.File             // nil: there is none yet, or no more
-	sync      func(*os.File) error // makes what was written durable
+	file      *os.File             // nil: not open yet, or closed
+	sync      func(*os.File) error // makes written entries durable
 	size      int64                // of the file
 	rewriteAt int64                // at that size the file is replaced
 	tried     time.Time            // when it was last to be replaced

@@ -33,7 +33,7 @@ type Config struct {
 	Interval time.Duration // between reports; default 1 s
 	Idle     time.Duration // after which unspent clicks are given back; default 30 s
 
-	MaxAccounts int // of which clicks may be left; default 250,000
+	MaxAccounts int // bounds the accounts with clicks left; default 250,000
 	MaxClosed   int // that are remembered besides; default 1,000,000, in about 150 MB
 
 	Logger  *slog.Logger          // default: nothing is logged
@@ -114,7 +114,7 @@ type Store struct {
 type introduction struct {
 	mu        sync.Mutex
 	epoch     uint32 // 0: in no epoch
-	adoptions int64  // of which the accounts were in the report
+	adoptions int64  // adoptions with accounts in the report
 }
 
 // Open opens the store. It keeps the accounts of earlier boots, but spends no click of

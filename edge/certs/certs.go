@@ -52,8 +52,9 @@ type Config struct {
 	// goroutines at once.
 	Owner func(name string) (Owner, bool)
 
-	// Addresses are those, besides the machine's own, at which visitors reach this edge or
-	// others with the same Storage. A name that leads to none of them is not ordered.
+	// Addresses lists addresses, besides the machine's own, at which visitors reach this
+	// edge or others with the same Storage. A name that leads to no address of either
+	// kind is not ordered.
 	Addresses []netip.Addr
 
 	OrdersPerHour int      // at the authority, in shares of owners; default 60
@@ -69,7 +70,7 @@ const (
 	maxOrders       = 8                // at the authority at once
 	maxOwnersOrders = 2                // of one owner
 	maxWaiting      = 64               // visitors that wait for one certificate
-	maxLoading      = 64               // visitors whose certificate is looked for in the storage
+	maxLoading      = 64               // visitors at a time who wait for a certificate from the storage
 	orderTime       = 50 * time.Second // for one certificate, before it counts as failed
 	waitTime        = 30 * time.Second // of a visitor for it
 	restTime        = 5 * time.Second  // for the rest of a handshake that has waited
@@ -94,7 +95,7 @@ type Certificates struct {
 	orders    map[string]*order // by name: those under way
 	failed    map[string]failure
 	unrenewed map[string]failure      // of certificates that still serve
-	stored    map[string]time.Time    // by name: end of validity of what the storage has
+	stored    map[string]time.Time    // by name: end of validity of the certificate in the storage
 	places    *semaphore.Keyed[Owner] // of orders under way
 	budget    budget
 

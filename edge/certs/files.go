@@ -27,7 +27,7 @@ type files struct {
 
 	mu   sync.Mutex // of the look
 	seen [2]stamp
-	bad  string // what was wrong at the last look, logged once
+	bad  string // fault at the last look, logged once
 }
 
 // stamp distinguishes one version of a file from the next.

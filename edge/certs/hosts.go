@@ -29,7 +29,7 @@ const (
 type Host struct {
 	Name  string // in lower case; of a certificate from files also *.example.com
 	State State
-	Until time.Time // end of its validity; zero: there is none
+	Until time.Time // end of its validity; zero: no certificate
 	Error string    // why it has failed, for the owner of the name
 }
 
@@ -131,7 +131,7 @@ func (c *Certificates) readStorage(ctx context.Context) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, until := range c.stored { // one that came meanwhile
+	for name, until := range c.stored { // obtained during the look
 		if until.After(found[name]) && c.cfg.Clock().Before(until) {
 			found[name] = until
 		}

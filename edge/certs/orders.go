@@ -28,7 +28,7 @@ const lookupTime = 5 * time.Second
 type budget struct {
 	perHour int
 	all     *rate.Limiter
-	owners  map[Owner]*rate.Limiter // of those that have not all of their orders left
+	owners  map[Owner]*rate.Limiter // of owners with fewer than all orders left
 }
 
 func newBudget(perHour int) budget {

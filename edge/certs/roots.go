@@ -22,7 +22,7 @@ type Roots struct {
 
 	mu   sync.Mutex // of the look
 	seen stamp
-	bad  string // what was wrong at the last look, logged once
+	bad  string // fault at the last look, logged once
 }
 
 // RootsConfig says where roots come from. Zero fields mean the default.

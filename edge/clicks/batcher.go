@@ -208,7 +208,7 @@ func (b *batcher) advanceStream(s *stream, due bool) error {
 			oldest = s.compacted[n]
 		}
 		if oldest != nil && waiting < maxUncompacted {
-			oldest.batching = true // so that it is not merged meanwhile
+			oldest.batching = true // so that no merge takes it now
 		}
 		some := len(s.compacted)
 		c.mu.Unlock()

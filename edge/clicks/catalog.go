@@ -25,7 +25,7 @@ type stream struct {
 	segments      []*segment
 	nextCompacted uint64
 	compacted     []*compacted // the oldest first
-	seq           uint64       // of the newest batch; 0 if there is none
+	seq           uint64       // of the newest batch; 0: no batch
 	waiting       []waitingBatch
 	newestKept    bool       // the newest batch is acknowledged, and kept for its checkpoint
 	retained      []retained // acknowledged batches, the oldest first
@@ -66,7 +66,8 @@ func (s *stream) checkpoint() checkpoint {
 }
 
 // catalog knows the files of the journal by their boots. Its lock is never taken while a
-// click is recorded, and never held during a long piece of work.
+// click is recorded. It is held over renames, removals and syncs of the directory, but
+// never during longer work.
 type catalog struct {
 	*base
 	spares   *spares

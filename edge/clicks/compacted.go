@@ -68,7 +68,7 @@ type compacted struct {
 
 	// Guarded by the catalog's lock:
 	used     int  // blocks that are in batches
-	batching bool // the next block becomes a batch, so the file is not merged any more
+	batching bool // the next block becomes a batch, so no merge may take the file
 	merging  bool // the file is being merged, so no batch is made of it
 	damaged  bool // some block cannot be read
 }

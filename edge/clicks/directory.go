@@ -171,7 +171,7 @@ func (d *directory) used() (int64, error) {
 		if err == nil {
 			sum += info.Size()
 		}
-		return ignoreMissing(err) // it was shipped meanwhile
+		return ignoreMissing(err) // it may just have been shipped
 	})
 	return sum, err
 }

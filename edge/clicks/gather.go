@@ -25,7 +25,7 @@ func (b *batcher) gatherAll(s *stream) (segments []*segment, results []gathered,
 // gathered says how far a segment was read, and with which findings.
 type gathered struct {
 	end     int64
-	full    bool // the tally can take no more
+	full    bool // the tally has no room left
 	done    bool // there is nothing behind end, and never will be
 	torn    bool // a crash cut the last record
 	damaged bool

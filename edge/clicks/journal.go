@@ -34,7 +34,7 @@ type Journal struct {
 	seal   func() error // once
 	close  func() error // once
 	work   sync.WaitGroup
-	sealed chan struct{} // closed when nothing is recorded or batched any more
+	sealed chan struct{} // closed when recording and batching have ended
 }
 
 // base is common to the parts of a journal. Its fields do not change after Open.

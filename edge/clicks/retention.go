@@ -125,8 +125,8 @@ func (r *retention) makeRoom(bytes int64) (freed int64) {
 	return freed
 }
 
-// toPack returns the first batches that make a pack; none if there are too few. It leaves
-// out none between the first and the last.
+// toPack returns the first batches that make a pack, without a gap, or nil if too few
+// wait.
 func (r *retention) toPack(s *stream) (some []retained, size int64) {
 	r.catalog.mu.Lock()
 	defer r.catalog.mu.Unlock()
@@ -284,7 +284,7 @@ func unpack(b []byte, n name, seq uint64) ([]byte, error) {
 
 // body returns the body of an acknowledged batch; false if it is no longer retained.
 func (r *retention) body(s *stream, seq uint64) ([]byte, bool) {
-	for range 3 { // it may be packed meanwhile
+	for range 3 { // it may be packed between the look and the reading
 		r.catalog.mu.Lock()
 		i := slices.IndexFunc(s.retained, func(f retained) bool { return f.first <= seq && seq <= f.last })
 		var f retained

@@ -22,7 +22,7 @@ type scan struct {
 	next  int  // where to look
 	end   int  // behind the last record
 	torn  int  // behind the last byte after end that is neither zero nor a stale record's
-	hole  bool // a record followed bytes that are none
+	hole  bool // a record followed bytes that are no record
 	junk  bool // there were bytes that are no record
 	stale bool // there were records of an earlier use of the file
 

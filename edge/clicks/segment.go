@@ -61,7 +61,7 @@ type segment struct {
 
 	mem  []byte       // the mapping; the shard's until done is set, and the batcher's then
 	tail atomic.Int64 // the bytes before it are written
-	done atomic.Bool  // sealed: tail is final, and mem is not written any more
+	done atomic.Bool  // sealed: tail is final, and mem no longer changes
 	bad  atomic.Bool  // writing to mem failed
 
 	// The batcher's own:

@@ -60,7 +60,7 @@ type shipper struct {
 	catalog   *catalog
 	retention *retention
 	batcher   *batcher
-	sealed    <-chan struct{} // closed when there will be no more clicks
+	sealed    <-chan struct{} // closed when no further clicks will come
 	closing   chan struct{}
 	turn      chan struct{} // has a token while Ship runs, and from close on
 

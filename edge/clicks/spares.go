@@ -26,7 +26,7 @@ type spares struct {
 	takes atomic.Uint64 // of ready segments
 	held  atomic.Bool   // the disk is full: no spares
 
-	room int64 // that was free when it was measured, less what was reused since; its goroutine's own
+	room int64 // free bytes when measured, minus the files reused since; run's goroutine owns it
 
 	mu struct {
 		sync.Mutex

@@ -91,7 +91,7 @@ func (t *table) joined(c card, gossipAddr string) bool {
 		case e.state != StateAlive:
 			delete(t.members, other)
 		case e.gossipAddr == gossipAddr && e.started > c.started:
-			return false // an earlier boot, whose end has not got about yet
+			return false // c is of an earlier boot; the news of its end still spreads
 		case e.gossipAddr == gossipAddr && e.started < c.started:
 			// That boot has lost its address to this one, so it has ended, even if no
 			// member has noticed.

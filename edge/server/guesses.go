@@ -46,7 +46,7 @@ func newGuesses(now func() time.Time) *guesses {
 	return &guesses{seed: maphash.MakeSeed(), now: now}
 }
 
-// attempt is one that was taken.
+// attempt holds the buckets that an attempt was counted in.
 type attempt struct{ network, link, neighbours *leaky }
 
 // countAttempt counts an attempt before it is judged, so that simultaneous ones do not

@@ -41,7 +41,7 @@ type Source struct {
 type Journal struct {
 	file    *os.File
 	source  journalSource
-	total   stretch  // of what is done, without its refused rows
+	total   stretch  // of the lines that are done, without refused rows
 	refused int      // how many these are
 	flight  []flight // in the order in which they were sent; their outcomes are unknown
 	sent    bool     // something was, ever

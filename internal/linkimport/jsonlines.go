@@ -46,8 +46,8 @@ func newJSONRows(file io.Reader) *jsonRows {
 	return &jsonRows{lines: bufio.NewReaderSize(file, maxRow)}
 }
 
-// readLine returns the next line, valid until the next call, or io.EOF. Of one that is
-// longer than a row may be, it returns a badRow.
+// readLine returns the next line, valid until the next call, or io.EOF. For a line above
+// the limit of a row it returns a badRow.
 func (r *jsonRows) readLine() ([]byte, error) {
 	text, err := r.lines.ReadSlice('\n')
 	r.line++
@@ -99,7 +99,7 @@ func (r *jsonRows) next() (row, error) {
 			return row{}, &badRow{line: r.line, reason: "short_code is no text"}
 		}
 		var clicks int64
-		_ = json.Unmarshal(read.ClickCount, &clicks) // what is no number says nothing
+		_ = json.Unmarshal(read.ClickCount, &clicks) // ignores all but numbers
 		r.old.keepCode(&read.NewLink, code, clicks)
 		return row{line: r.line, link: read.NewLink}, nil
 	}

@@ -88,9 +88,10 @@ type Import struct {
 	// API aborts a request after 5 s.
 	Settle time.Duration
 
-	// Settling is told which lines, such as "2 to 1001", were sent without an answer, or
-	// perhaps sent before a kill, and are looked for among the links once Settle has
-	// passed. It may be called by several goroutines at once. Nil: it is not called.
+	// Settling is called with the lines, such as "2 to 1001", that were sent without an
+	// answer, or perhaps sent before a kill. Run looks for them among the links once
+	// Settle has passed. It may be called by several goroutines at once. Nil: it is not
+	// called.
 	Settling func(lines string, after time.Duration)
 
 	// Wait pauses between attempts; default: the time that passes, or ctx's error.
@@ -101,8 +102,8 @@ type Import struct {
 	// the report keeps these rows in memory.
 	Refused func(Row) error
 
-	// Progress is told after each batch how many rows are done and how many bytes of
-	// the file are read.
+	// Progress is called after each batch with the numbers of rows that are done and of
+	// bytes that were read from the file.
 	Progress func(rows int, bytes int64)
 }
 
@@ -120,7 +121,7 @@ type Row struct {
 type Report struct {
 	Rows       int   `json:"rows"`
 	Created    int   `json:"created"`
-	Found      int   `json:"found"`    // rows whose target had its link already
+	Found      int   `json:"found"`    // rows with a target that had its link already
 	NotCreated int   `json:"-"`        // rows that were refused
 	Refused    []Row `json:"refused"`  // they themselves, unless somebody else was told
 	InDoubt    []Row `json:"in_doubt"` // may or may not have been created; at most those under way
@@ -189,7 +190,7 @@ type run struct {
 
 	reader *reader
 	report Report
-	tag    string // what created_by begins with for every link of this import
+	tag    string // prefix of created_by for every link of this import
 
 	// The API's clock, as it was told at a moment of our own.
 	apiTime, ourTime time.Time
@@ -237,7 +238,7 @@ func (r *run) all(ctx context.Context, file io.Reader) error {
 // sent without learning their outcome.
 func (r *run) deliverAll(ctx context.Context, unsettled []flight) error {
 	var under []*delivery // oldest first
-	var failed error      // why no more is sent
+	var failed error      // why sending stopped
 	var readErr error
 	for end := false; ; {
 		for failed == nil && readErr == nil && !end && len(under) < r.InFlight {

@@ -419,7 +419,7 @@ func (r *csvRows) next() (row, error) {
 		case "short_code":
 			code = cell
 		case "click_count":
-			clicks, _ = strconv.ParseInt(cell, 10, 64) // what is no number says nothing
+			clicks, _ = strconv.ParseInt(cell, 10, 64) // ignores all but numbers
 		case "has_password":
 			if err := setBool(&hasPassword, "has_password", cell); err != nil {
 				return row{}, &badRow{line: line, reason: err.Error()}
@@ -438,7 +438,7 @@ type batch struct {
 	rows  []row
 	bad   []Row
 	codes map[string]bool // custom ones of rows
-	last  int             // line of the last row of both kinds; the one before when there is none
+	last  int             // line of the last row of both kinds; without a row, the line before
 	end   bool            // of the file
 }
 

@@ -16,7 +16,7 @@ import (
 
 // child is a process that a test started.
 type child struct {
-	name   string // what it is, and which
+	name   string // role and number
 	cmd    *exec.Cmd
 	status string // the file that it writes once it is ready; "": none
 	out    *output

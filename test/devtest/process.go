@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process refers to one that is no child of the test, and cannot be mistaken for
+// process refers to a process that is no child of the test, and cannot be mistaken for
 // another that gets the same id later.
 type process struct{ pid, fd int }
 
 type processes []process
 
-// watch refers to a process; to none when it has ended already.
+// watch returns a reference to a process, empty if the process has ended already.
 func watch(t testing.TB, pid int) processes {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)

@@ -121,7 +121,7 @@ func (r *run) run(args []string, silence time.Duration) (exit int, hung bool, er
 			return code(cmd, err), hung, nil
 		case s := <-signals:
 			_ = cmd.Process.Signal(s) // it may have ended
-		case <-tick.C: // those of a machine that stood still come as one
+		case <-tick.C: // ticks of a machine that stood still come as one
 			if !hung && r.silentFor(time.Second) >= silence {
 				hung = true
 				_ = cmd.Process.Signal(syscall.SIGQUIT) // it may have ended

@@ -73,7 +73,7 @@ const (
 	Away     What = "away"     // visitors need not get an answer
 	Crash    What = "crash"    // the process was killed, so that the last moments may be lost
 	Wipe     What = "wipe"     // the disk was lost
-	Failover What = "failover" // PostgreSQL may forget what it has not acknowledged
+	Failover What = "failover" // PostgreSQL may forget unacknowledged writes
 )
 
 // Fault is one entry of the schedule, as it was struck.
@@ -112,8 +112,8 @@ func (r Row) state() string {
 type Final struct {
 	Rows    map[string]Row               `json:"rows"`    // by code
 	Heads   map[string]string            `json:"heads"`   // position and digest, by node; PostgreSQL's under "postgresql"
-	Answers map[string]map[string]string `json:"answers"` // what visitors see, by node and code
-	Wrong   []string                     `json:"wrong"`   // what processes must not have done or written
+	Answers map[string]map[string]string `json:"answers"` // answers to visitors, by node and code
+	Wrong   []string                     `json:"wrong"`   // forbidden acts and output of processes
 }
 
 // Budget bounds how many visitors are led to a link's target.
