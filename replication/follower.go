@@ -338,7 +338,7 @@ func (f *Follower) tail(ctx context.Context, s *stretch, apply func(context.Cont
 var (
 	// errLocal marks an error of the replica, which another connection cannot heal.
 	errLocal = errors.New("the replica")
-	// errHistory says that the parts of a snapshot are not of one history.
+	// errHistory says that the parts of a snapshot belong to different histories.
 	errHistory = errors.New("the source changed its history during the snapshot")
 )
 
@@ -386,8 +386,9 @@ func (f *Follower) retry(ctx context.Context, what string, step func(context.Con
 	}
 }
 
-// cooldown spaces repairs and snapshots. One that soon follows another waits twice as
-// long, because a source and a replica that never agree must not use up the network.
+// cooldown spaces repairs and snapshots. A repair or snapshot soon after another waits
+// twice as long, because a source and a replica that never agree must not use up the
+// network.
 type cooldown struct {
 	least, most time.Duration
 	pause       time.Duration // before the next

@@ -242,8 +242,8 @@ func extensionsSize(r *waypost.Record) (n int) {
 
 const extensionHead = 4
 
-// programmeSize returns the length of a record's programme. One that is too long is cut,
-// so that it is refused as damaged.
+// programmeSize returns the length of a record's programme. It cuts an oversized
+// programme, so that the record is refused as damaged.
 func programmeSize(r *waypost.Record) int { return min(len(r.Programme), waypost.MaxProgramme+1) }
 
 // The compact form of a record is for stores that keep the record under a key with its

@@ -23,7 +23,8 @@ const (
 	maxHeld = 256 << 20
 )
 
-// errBeyondRepair says that a snapshot is needed, or better.
+// errBeyondRepair says that the replica needs a snapshot, or that a snapshot is cheaper
+// than a repair.
 var errBeyondRepair = errors.New("a snapshot is needed")
 
 func (f *Follower) midRepair() bool {

@@ -77,15 +77,15 @@ var (
 	// ErrTrimmed says that the log no longer holds the transactions after a position, so
 	// that the follower needs a snapshot.
 	ErrTrimmed = errors.New("the changelog no longer reaches back to this position")
-	// ErrOtherHistory says that a position is not of the source's history: another
+	// ErrOtherHistory says that a position is outside of the source's history: another
 	// epoch, another stamp at its sequence, or beyond the head.
 	ErrOtherHistory = errors.New("this position is of another history")
 	// ErrDiverged says that a replica differs from its source: a gap in the sequence,
 	// another digest, or a record that differs from the one written. The follower repairs
 	// the replica, or takes a snapshot.
 	ErrDiverged = errors.New("the replica differs from its source")
-	// ErrBehind says that a source which follows another one has not come to a position yet:
-	// whether it is of its history remains to be seen.
+	// ErrBehind says that a source that follows another one has not reached a position
+	// yet, so that it cannot say whether the position belongs to its history.
 	ErrBehind = errors.New("the source has not come to this position yet")
 	// ErrNoSource says that a replica cannot be a source at present, because it is being
 	// repaired or replaced, or is known to differ from its own source.

@@ -307,7 +307,8 @@ func (b *board) position() waypost.Position {
 	return b.head.Position
 }
 
-// tail returns the newest position on the ring, and whether it is of the source.
+// tail returns the newest position on the ring, and whether the source is known to have
+// it.
 func (b *board) tail() (at waypost.Position, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -324,7 +325,8 @@ func (b *board) restart(head Head, heartbeat []byte) {
 	b.broadcast()
 }
 
-// suspend turns followers away until restart, and reports whether it does so only now.
+// suspend turns followers away until restart is called, and reports whether it let them
+// in before.
 func (b *board) suspend() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"waypost"
 )
 
-// ErrNoRoom says that the disk is too full for now. The part of a snapshot that was
-// taken is kept for when there is room.
+// ErrNoRoom says that the disk is too full for now. The sink keeps the part of a snapshot
+// that it has taken, and goes on once the disk has room.
 var ErrNoRoom = errors.New("the disk is almost full")
 
-// Sink is a replica that a follower keeps. Its methods are called by one goroutine.
+// Sink is a replica that a follower keeps current. One goroutine calls its methods.
 type Sink interface {
 	// Cluster returns the cluster of the data held, and false when nothing is held yet.
 	Cluster() (Cluster, bool)
@@ -31,7 +31,7 @@ type Sink interface {
 	Heartbeat(h Head) error
 
 	// Restore begins a fresh replica next to the present one, which goes on serving until
-	// Commit. There is one at a time.
+	// Commit. One restore runs at a time.
 	Restore(ctx context.Context, c Cluster) (Restore, error)
 }
 
@@ -72,8 +72,8 @@ type Restore interface {
 	// newest counts.
 	Slots(ctx context.Context, records [][]byte) error
 
-	// Keep says that all slots before p.Next were taken. They are made durable in the
-	// background, and a later call returns errors of that.
+	// Keep says that all slots before p.Next were taken. The sink makes them durable in
+	// the background, and a later call returns the errors.
 	Keep(ctx context.Context, p Progress) error
 
 	// Rewind discards the records taken since Keep, because they come again.
@@ -141,7 +141,8 @@ type Repair interface {
 	Replace(ctx context.Context, first, last uint16, records [][]byte, at uint64) error
 
 	// Commit ends the repair, durably, at the position that Apply has reached. When the
-	// digest is another there, it changes nothing and the error is ErrDiverged.
+	// replica's digest differs from digest, it changes nothing and the error is
+	// ErrDiverged.
 	Commit(ctx context.Context, digest uint64) error
 
 	// Abort ends the repair as it is. It does nothing after Commit.

@@ -169,7 +169,7 @@ func (s *slotReader) readSums(ctx context.Context, first, last int, width *int) 
 	part := sumsPart{first: uint16(first), last: uint16(end)}
 	part.sums, part.head, err = s.source.Sums(ctx, part.first, part.last)
 	if err == nil && len(part.sums) != end-first+1 {
-		err = errors.New("the source returned another number of sums")
+		err = errors.New("the source returned the wrong number of sums")
 	}
 	return part, err
 }

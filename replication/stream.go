@@ -354,7 +354,7 @@ func (c *followerConn) catchUp(ctx context.Context, p waypost.Position) (waypost
 	return c.sendEntries(entries, p, "send batch: sent behind the others")
 }
 
-// errCrowded says that other followers hold all that may be held for them.
+// errCrowded says that other followers use all the memory for unsent frames.
 var errCrowded = errors.New("too many frames wait for followers that are behind")
 
 // readSource holds one of few tokens, so that a herd of followers that are behind does
@@ -390,10 +390,10 @@ func (c *followerConn) readSource(ctx context.Context, p waypost.Position) (es [
 // header and its signature.
 const usualFrame = frameTarget + 4<<10
 
-// claim keeps of entries, in their order, those for which there is room, so that a herd
-// of slow followers does not fill the memory. One usual frame is always kept, uncounted
-// if there is no room, so that slow followers hold up no others. The follower reads the
-// rest again.
+// claim keeps the first entries for which memory is left, so that a herd of slow
+// followers does not fill the memory. One usual frame is always kept, uncounted if there
+// is no room, so that slow followers hold up no others. The follower reads the rest
+// again.
 func (s *Server) claim(es []ringEntry) (kept []ringEntry, claimed int64, err error) {
 	for len(kept) < len(es) && s.unsent.TryAcquire(int64(len(es[len(kept)].frame))) {
 		claimed += int64(len(es[len(kept)].frame))

@@ -60,7 +60,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Control says how the control plane is reached.
+// Control holds the settings by which the edge reaches the control plane.
 type Control struct {
 	URLs              []string // of control planes that share a database, or of relays; at least one
 	Token             string   // of all edges; "": a credential is needed
@@ -79,7 +79,8 @@ type Listen struct {
 	Relay string   // for edges that follow this one, which is a relay then; "": none do; --relay-addr
 }
 
-// Relay says how relays and the edges below them recognise one another.
+// Relay holds the settings by which relays and the edges below them recognise one
+// another.
 type Relay struct {
 	Token string // shown to relays, and asked for by this one; Control.Token is enough too
 

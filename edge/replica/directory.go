@@ -282,7 +282,7 @@ func (s *storage) sweep(keep string) error {
 }
 
 // sweepRestores removes the files of restores that cannot be resumed, and returns the
-// number of the one that is left, or 0.
+// number of the remaining restore, or 0.
 func (s *storage) sweepRestores(live string) (unfinished int, err error) {
 	all, err := s.cfg.FS.List(s.cfg.Dir)
 	if err != nil {

@@ -301,7 +301,8 @@ func (w *writer) replace(first, last uint16, records [][]byte, fresh []slotSum) 
 func (w *writer) drop(value []byte) error {
 	kind, domain, name, ok := parseRecordKey(w.key)
 	if !ok || len(name) == 0 || waypost.Slot(kind, domain, name) != slotOf(w.key) {
-		// This is no record's key, and must not be mistaken for the one of the same name.
+		// This key belongs to no record, and must not be mistaken for the key of the
+		// record with this name.
 		return w.batch.Delete(w.key, nil)
 	}
 	w.repair.compare(w.key, value, nil)

@@ -163,8 +163,8 @@ func (b *tableBuilder) rewind() {
 	}
 }
 
-// forget drops the tables with slots before a given one, and returns the slot before
-// which all are gone. There is no background work.
+// forget drops the tables with slots before a given slot, and returns the first slot that
+// is still held. The caller has waited for the background work.
 func (b *tableBuilder) forget(before int) int {
 	for more := true; more; { // a table has whole ranges, and perhaps some after the slot
 		more = false

@@ -43,7 +43,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return "the control plane answered " + e.status }
 
-// Lasting reports whether sending the same again is of no use.
+// lasting reports whether sending the same request again is of no use.
 func (e *statusError) lasting() bool {
 	return e.code/100 == 4 && e.code != http.StatusUnauthorized && e.code != http.StatusTooManyRequests
 }

@@ -344,7 +344,7 @@ func addresses(path string, texts []string) error {
 	return nil
 }
 
-// CheckAddress says whether text is HOST:PORT; the host may be left out.
+// CheckAddress returns an error unless text is HOST:PORT; the host may be left out.
 func CheckAddress(text string) error {
 	_, port, err := net.SplitHostPort(text)
 	if err == nil {
@@ -367,8 +367,8 @@ func origins(path string, urls []string) error {
 
 func origin(path, text string) error { return prefixed(path, CheckOrigin(text)) }
 
-// CheckOrigin says whether text is a URL of scheme and host only, to which paths
-// can be appended.
+// CheckOrigin returns an error unless text is a URL of scheme and host only, to which
+// paths can be appended.
 func CheckOrigin(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||

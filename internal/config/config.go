@@ -25,7 +25,7 @@ type Config struct {
 	Client  Client  `yaml:"client"`
 }
 
-// Log says how a node logs to standard error.
+// Log holds the settings of a node's log on standard error.
 type Log struct {
 	Level  string `yaml:"level" flag:"log-level" help:"least severe level to log: debug, info, warn or error"`
 	Format string `yaml:"format" flag:"log-format" help:"text, json, or auto: json unless on a terminal; text in the development system"`

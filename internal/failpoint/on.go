@@ -8,7 +8,7 @@
 //	               that many times, such as "lease keys: committed=3"; PLACE alone: at once
 //	PLACE!FILE     each time that the process passes the place while the file exists, it
 //	               kills the process with the id in the file, and its children, and
-//	               removes the file; it does not kill itself
+//	               renames the file; it does not kill itself
 //	PLACE~FILE     a process that reaches the place waits for the duration in the file, such
 //	               as "2s", or until the file is removed
 //	NAME@DURATION  sets a limit of the program

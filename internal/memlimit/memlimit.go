@@ -68,8 +68,8 @@ func allowedBy(root fs.FS) (int64, bool) {
 	return least, least < unlimited
 }
 
-// leastUp looks at a group and all above it. One that is missing is passed over: in
-// a container its path may be that on the host.
+// leastUp returns the least limit of a group and all groups above it. It passes over a
+// missing group, because in a container the path may be the host's.
 func leastUp(root fs.FS, mount, group, file string) int64 {
 	least := int64(math.MaxInt64)
 	for at := path.Clean("/" + group); ; at = path.Dir(at) {
