@@ -3,7 +3,7 @@
 // touches, and the addresses that the operator of this edge has listed by hand.
 //
 // Statements come with the stream, by gossip and in exchange for reports. The package
-// verifies every statement that nothing else has verified, and opens no connection.
+// verifies every statement that no other package has verified, and opens no connection.
 package blocks
 
 import (
@@ -24,8 +24,8 @@ import (
 type Config struct {
 	// Check verifies the signature of a statement.
 	Check func(*replication.SignedBlock) error
-	// Pass gets each statement that was news, encoded, for other nodes. It must not block.
-	// Default: none gets it.
+	// Pass receives each new statement, encoded, for other nodes. It must not block.
+	// Default: statements are not passed on.
 	Pass func(encoded []byte)
 
 	Look    time.Duration         // between looks at the list made by hand; default 1 s
@@ -51,7 +51,8 @@ type Blocks struct {
 	known uint64 // place of the last statement that was in the file; of opened
 }
 
-// New makes an empty one. Blocks have effect before Open, and are kept from then on.
+// New returns Blocks without a block. A block has effect even before Open, and is kept on
+// the disk from Open on.
 func New(cfg Config) *Blocks {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -1,8 +1,8 @@
-// Package budgets spends the clicks that the control plane grants an edge of the budgets
-// of links. Package rules/budget has the arithmetic.
+// Package budgets spends clicks of the budgets of links. The control plane grants these
+// clicks to the edge. Package rules/budget has the arithmetic.
 //
-// A redirect takes a click from a counter in memory. Goroutines ask for more ahead of
-// need; another one returns idle clicks and reports the spent ones. Every grant is
+// A redirect takes a click from a counter in memory. Goroutines ask for more clicks ahead
+// of need; another goroutine returns idle clicks and reports spent clicks. Every grant is
 // durable in a small file before its first click is spent. The file does not name spent
 // clicks: everything that a boot held when it was killed counts as spent.
 //

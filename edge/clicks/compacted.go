@@ -46,7 +46,7 @@ const (
 	maxBlockRows  = 65_536 // and as many visitors
 )
 
-// grade says how much detail there is.
+// grade says how much detail a compacted segment keeps.
 type grade uint8
 
 const (

@@ -42,8 +42,8 @@ type Member struct {
 	LastHeard time.Time // when news of the member, or its answer to a probe, last came in
 }
 
-// table remembers the members except this node. It is called by memberlist under a lock
-// of its own, so it must never call memberlist.
+// table remembers the members except this node. memberlist calls it under a lock of
+// memberlist, so it must never call memberlist.
 type table struct {
 	self   waypost.BootID
 	node   string // our own
@@ -63,10 +63,10 @@ type entry struct {
 	heard      time.Time
 }
 
-// errFull says that a member is not remembered.
+// errFull says that the table has no room for a member.
 var errFull = errors.New("there are too many members")
 
-// admit says whether a member may become one: whether there is room for it.
+// admit returns errFull if the table has no room for a member.
 func (t *table) admit(boot waypost.BootID) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,7 +156,7 @@ func (t *table) gone(boot waypost.BootID) (e entry, replaced, changed bool) {
 	return *found, replaced || found.node == t.node, true
 }
 
-// hear takes news, and reports whether it was any.
+// hear takes news, and reports whether it was newer than the known news.
 func (t *table) hear(n news) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,7 +180,7 @@ func (t *table) answered(boot waypost.BootID) {
 	}
 }
 
-// news returns the newest of every member.
+// news returns the newest news of every member.
 func (t *table) news() []news {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,7 +191,7 @@ func (t *table) news() []news {
 	return all
 }
 
-// alive counts the members that are, without ourselves.
+// alive counts the live members, without this node.
 func (t *table) alive() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,7 +204,7 @@ func (t *table) alive() int {
 	return n
 }
 
-// reaches reports whether a live member is reached at a gossip address.
+// reaches reports whether a live member has a gossip address.
 func (t *table) reaches(gossipAddr string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -228,7 +228,8 @@ func (t *table) expire() {
 	}
 }
 
-// oldestDead returns the member that has been dead for the longest, nil when none is.
+// oldestDead returns the member that has been dead for the longest, or nil if all are
+// alive.
 func (t *table) oldestDead() *entry {
 	var oldest *entry
 	for _, e := range t.members {

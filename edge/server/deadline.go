@@ -5,8 +5,8 @@ import "time"
 // deadline is one of a connection's two deadlines. fasthttp sets three deadlines for
 // every request, and each costs as much as finding the link, because a runtime timer
 // moves. Here they are only noted, and armed when the connection has to wait. A request
-// that has arrived whole arms none. A deadline that is nearly right already is left as
-// it is: a connection may end early by the slack, never late.
+// that has arrived whole arms no deadline. A deadline that is nearly right is not armed
+// again, so a connection may end early by the slack, but never late.
 type deadline struct{ wanted, armed time.Time }
 
 // slackOf returns the slack that the shortest of the timeouts allows.

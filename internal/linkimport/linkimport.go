@@ -57,9 +57,10 @@ type Import struct {
 	// many batches are in memory, and have to be settled after a kill.
 	InFlight int
 
-	// Dedupe asks for the one link of a target, or of a code with that target, where a row
-	// does not say whether it does, and is active: one that is not is never the one. Those
-	// that were there already are counted in Report.Found.
+	// Dedupe asks the API for the existing link of a target, or of a code with that
+	// target, in place of a new one. A row may decide otherwise; an inactive row, or one
+	// with rules, dates, a password or a click budget, has to ask for it itself.
+	// Report.Found counts the existing links.
 	Dedupe bool
 
 	// KeepCodes takes the short_code of a row as its custom code, where the row has no
