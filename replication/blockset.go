@@ -53,8 +53,8 @@ func shardOf(key []byte) int {
 // Any reports whether any code is blocked. A redirect asks it first.
 func (s *BlockSet) Any() bool { return s != nil && s.active.Load() != 0 }
 
-// Policy returns the policy with which a code is blocked, 0 for one that is not. A host
-// is in the form of [waypost.HostName]. It neither locks nor allocates.
+// Policy returns the policy with which a code is blocked, 0 for a code that is not
+// blocked. A host is in the form of [waypost.HostName]. It neither locks nor allocates.
 func (s *BlockSet) Policy(host, code []byte) waypost.BlockPolicy {
 	if !s.Any() || len(host) > waypost.MaxHostLength || len(code) > waypost.MaxCodeLength {
 		return 0

@@ -40,9 +40,9 @@ type sourceConn struct {
 const framePart = 64 << 10
 
 // Read reads from the source, and fails when neither a whole frame nor a further part of
-// one has come for the silence. Mere bytes are no sign of life, because a reader at the
-// wrong place takes heartbeats for parts of a large frame. The clock runs only here,
-// because a slow replica is not the source's fault.
+// a frame has come within the silence. Mere bytes are no sign of life, because a reader
+// at the wrong place takes heartbeats for parts of a large frame. The clock runs only
+// here, because a slow replica is not the source's fault.
 func (d *sourceConn) Read(p []byte) (int, error) {
 	began := time.Now()
 	d.timer.Reset(d.left)

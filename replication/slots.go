@@ -311,8 +311,8 @@ func (a *ahead) plan(ctx context.Context) (*reading, error) {
 	return &reading{run: run{first, last}, width: a.width, done: make(chan struct{})}, nil
 }
 
-// narrow goes on behind the part that has come of a range that was too wide. The ranges
-// that were read behind it are likely to be too wide, too.
+// narrow plans the rest of a range that was too wide, after the part that was read. It
+// plans the ranges read ahead again, because they are likely to be too wide, too.
 func (a *ahead) narrow(r *reading) {
 	a.cancel()
 	left := []run{{r.part.last + 1, r.last}}

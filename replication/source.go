@@ -36,7 +36,7 @@ type Source interface {
 	Changed() <-chan struct{}
 }
 
-// Relay is a Source that has its changelog from another one. Its Head is the position
+// Relay is a Source that gets its changelog from another Source. Its Head is the position
 // that it has applied. Any of its methods may fail with ErrNoSource.
 type Relay interface {
 	Source

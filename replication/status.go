@@ -146,8 +146,8 @@ func (b *statusBoard) repaired(p waypost.Position, slots int) {
 func (b *statusBoard) via(nodes []string) { b.change(func(st *Status) { st.Via = nodes }) }
 
 // heard notes the origin's head. A head that came through other nodes was true at the
-// time of the origin's clock, and not when it is heard; one that is older than the known
-// head changes nothing but HeardAt.
+// time of the origin's clock, and not when it is heard. If such a head is older than the
+// known one, it changes HeardAt only.
 func (b *statusBoard) heard(h Head) {
 	b.change(func(st *Status) {
 		now := time.Now()

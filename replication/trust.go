@@ -209,8 +209,8 @@ func (t *Trust) pins(cluster Cluster) bool {
 	return t.pinned.generation != 0 && t.cluster == cluster
 }
 
-// meet judges the key that a source announces, nil when it announces none, and pins the
-// first one, or one that the pinned one endorses.
+// meet judges the key that a source announces, nil when it announces none. It pins the
+// first key, and later a key that the pinned key endorses.
 func (t *Trust) meet(cluster Cluster, payload []byte) error {
 	if t == nil {
 		return nil
@@ -319,9 +319,9 @@ func (t *Trust) checkBatch(cluster Cluster, b *Batch, payload []byte, s *Signatu
 // proves them by a testimony: a signed statement about a batch, or a head, that ends at
 // the same position with the same digest. The time of the head is then the statement's.
 
-// recentTestimonies bounds the statements that a node has at hand. A replica is behind
-// the position that its follower has verified by the batches that are being applied, at
-// most.
+// recentTestimonies bounds the statements that a node has at hand. A replica lags behind
+// the position that its follower has verified by at most the batches that are being
+// applied.
 const recentTestimonies = 256
 
 // testimonies are statements with their signatures, the newest last.

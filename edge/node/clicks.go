@@ -169,7 +169,8 @@ type replicated interface {
 
 // historyStamp adds the replica's cluster and position to every request, and sends none
 // before there is a replica. The control plane of another cluster would count the clicks
-// as clicks of unknown links, and one of an older epoch in a database that was replaced.
+// as clicks of unknown links, and a control plane of an older epoch would count them in a
+// database that was replaced.
 type historyStamp struct {
 	replica replicated
 	next    http.RoundTripper

@@ -63,7 +63,7 @@ func newRelay(e *edge) (r *relay, err error) {
 	return r, nil
 }
 
-// ask asks the followers to report once they have come to a position.
+// ask asks the followers to report once they have reached a position.
 func (r *relay) ask(at waypost.Position) {
 	if r != nil {
 		r.server.Ask(at)

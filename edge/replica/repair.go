@@ -110,8 +110,8 @@ func (r *repair) Apply(ctx context.Context, b *replication.Batch) error {
 	return err
 }
 
-// catchingUp reports whether the store still is at a position of its own history. A batch
-// that is held back leaves it there; a wrong digest ends it.
+// catchingUp reports whether the store is still at a position of its own history. It is
+// so after a batch that is held back, but not after a wrong digest.
 func (r *repair) catchingUp() bool {
 	return r.sums == nil && r.from == r.to && !r.next.repairing && !r.astray
 }

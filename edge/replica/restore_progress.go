@@ -95,8 +95,8 @@ func (s *storage) readProgress(restore string) (p progress, ok bool, err error) 
 	return p, true, nil
 }
 
-// resume continues an interrupted restore, if there is one of the same cluster and
-// format.
+// resume continues an interrupted restore, if the directory holds one of the same cluster
+// and format.
 func (r *restore) resume() (bool, error) {
 	db := r.db
 	live := ""

@@ -71,7 +71,8 @@ func (s *storedRecord) damaged() error {
 }
 
 // put passes a link to one of the table's methods. A link that must not be served, or
-// cannot be read, becomes a mark, on which readers ask Pebble, which has the error.
+// cannot be read, becomes a mark. Readers that meet the mark ask Pebble, which returns
+// the error.
 func put[T any](s *storedRecord, link linkName, method func(*waypost.Record, []byte) T) T {
 	if s.err != nil {
 		return method(&waypost.Record{Domain: link.domain, Name: link.name}, nil) // of no kind that the table knows

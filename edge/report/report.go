@@ -208,8 +208,8 @@ func (r *Reporter) Ask() {
 }
 
 // Announce reports once, before the edge answers its first request, so that no caller is
-// told that all edges have a change while this one serves the state before it. Whether it
-// gets through within the limit makes no difference to the edge.
+// told that all edges have a change while this one serves the state before it. The edge
+// goes on when the limit has passed, even if the report has not got through.
 func (r *Reporter) Announce(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -100,8 +100,8 @@ func (l Listener) handler() http.Handler {
 }
 
 // known reports whether a host is an address, one of some names, or a name without a dot.
-// Another name may be a foreign one that was made to point here, so that a page of that
-// name reads this listener through the browser of an operator (DNS rebinding).
+// Any other name may be an attacker's that points to this listener, so that a page of
+// that name reads it through the browser of an operator (DNS rebinding).
 func known(host string, names []string) bool {
 	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil || slices.Contains(names, host) || !strings.Contains(host, ".")

@@ -239,7 +239,8 @@ func together(path, value, otherPath, other string) error {
 	return nil
 }
 
-// among catches a region that was mistyped, which would get a prefix of its own.
+// among refuses a region outside of control.regions, because a mistyped region would get
+// a prefix of its own.
 func among(path, region string, regions []string) error {
 	if len(regions) == 0 || slices.Contains(regions, region) {
 		return nil

@@ -97,8 +97,8 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := p.claimPorts(ctx); err != nil {
 		return err
 	}
-	// Others may pass through it, as PostgreSQL must when it runs as another user,
-	// but not look around. Every secret in it is in a directory of its own.
+	// Other users may traverse the directory, as PostgreSQL must when it runs as another
+	// user, but not list it. Every secret in it is in a directory of its own.
 	dir, err := datadir.Open(dataDir, datadir.Dev, 0o711)
 	if err != nil {
 		return err
