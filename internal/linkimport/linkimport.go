@@ -59,8 +59,8 @@ type Import struct {
 
 	// Dedupe asks the API for the existing link of a target, or of a code with that
 	// target, in place of a new one. A row may decide otherwise; an inactive row, or one
-	// with rules, dates, a password or a click budget, has to ask for it itself.
-	// Report.Found counts the existing links.
+	// with rules, valid_from, expired_url, max_clicks or a password, has to ask for it
+	// itself. Report.Found counts the existing links.
 	Dedupe bool
 
 	// KeepCodes takes the short_code of a row as its custom code, where the row has no
