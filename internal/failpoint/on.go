@@ -9,8 +9,8 @@
 //	PLACE!FILE     each time that the process passes the place while the file exists, it
 //	               kills the process with the id in the file, and its children, and
 //	               renames the file; it does not kill itself
-//	PLACE~FILE     a process that reaches the place waits for the duration in the file, such
-//	               as "2s", or until the file is removed
+//	PLACE~FILE     a process that reaches the place waits for the time in the file, such as
+//	               "2s", or until the file is removed
 //	NAME@DURATION  sets a limit of the program
 //	NAME@NUMBER    sets a number of the program
 package failpoint
