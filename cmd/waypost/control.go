@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
+	"waypost/controlplane"
 	"waypost/controlplane/node"
 	"waypost/controlplane/postgres"
 	"waypost/edge/gossip"
@@ -30,9 +31,9 @@ database itself.`,
   WAYPOST_CONTROL_DATABASE_URL=postgres://waypost@db/waypost waypost control --region us-east-1 \
     --base-url https://go.example.com --cluster-secret-file cluster.key --edge-token-file edge.token`,
 	}
-	p.bind(c, "control", "gossip", "log")
+	p.bind(c, "control", "gossip", "cleanup", "log")
 	check := func(cfg config.Config) error {
-		return errors.Join(cfg.Log.Check(), cfg.Control.Check(), cfg.Gossip.Check())
+		return errors.Join(cfg.Log.Check(), cfg.Control.Check(), cfg.Gossip.Check(), cfg.Cleanup.Check())
 	}
 	look := func(cfg config.Config) error {
 		settings, err := controlSettings(cfg)
@@ -66,7 +67,11 @@ func controlSettings(all config.Config) (node.Config, error) {
 		SigningGeneration: uint32(cfg.SigningGeneration), EdgeToken: cfg.EdgeToken.Reveal(), Replica: cfg.Replica,
 		AllowPrivateTargets: cfg.AllowPrivateTargets, OwnHosts: cfg.OwnHosts, DNSResolvers: cfg.DNSResolvers,
 		StrictHosts: cfg.StrictHosts, Anonymous: cfg.AnonymousWorkspace,
-		RateLimit: cfg.RateLimit, PurgeAfter: cfg.PurgeAfter,
+		RateLimit: cfg.RateLimit,
+		Cleanup:   all.Cleanup.Enabled, Reaper: controlplane.ReaperConfig{
+			Interval: all.Cleanup.Interval, BatchSize: all.Cleanup.BatchSize, MaxDuration: all.Cleanup.MaxDuration,
+			Buffer: all.Cleanup.Buffer, PurgeAfter: all.Cleanup.PurgeAfter,
+		},
 		Database: postgres.Config{URL: cfg.DatabaseURL.Reveal(), EventMonths: cfg.EventsKeepMonths, ExportEvents: cfg.EventsExportDir},
 	}
 	for _, r := range cfg.Regions {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/edge/gossip"
 	"waypost/internal/failpoint"
@@ -43,9 +44,10 @@ type Config struct {
 	OwnHosts            []string // in addition to the host of BaseURL
 	DNSResolvers        []string // HOST:PORT; empty: the system's resolvers
 	StrictHosts         bool
-	Anonymous           bool          // requests without an API key act as the default workspace
-	RateLimit           int           // requests a second of one API key; 0: no limit
-	PurgeAfter          time.Duration // age at which a removed link is purged
+	Anonymous           bool                      // requests without an API key act as the default workspace
+	RateLimit           int                       // requests a second of one API key; 0: no limit
+	Cleanup             bool                      // whether expired links are removed
+	Reaper              controlplane.ReaperConfig // settings only; the control plane fills in Store, KeysAfter, Logger and Metrics
 
 	// Database and Gossip hold settings only. The control plane connects these parts to
 	// one another.
@@ -72,9 +74,6 @@ const (
 	// than people who mistype, and programs that missed a change of their key, need.
 	maxFailures = 30
 
-	// expiryBuffer covers clocks of edges that differ from PostgreSQL's: no edge still
-	// redirects a link that the cleanup has removed.
-	expiryBuffer = time.Hour
 	// keysKeptFor is the time in which an operator can still see that a key has expired or
 	// was revoked, and when it was last used.
 	keysKeptFor = 30 * 24 * time.Hour

@@ -265,7 +265,9 @@ func (c *control) services() []services.Stage {
 		job("digest", c.digests.Run),
 		job("core", c.core.Run),
 		job("blocks to edges", c.spreadBlocks),
-		job("cleanup", c.reaper().Run),
+	}
+	if c.cfg.Cleanup {
+		main = append(main, job("cleanup", c.reaper().Run))
 	}
 	if own := c.source.own; own != nil {
 		main = append(main, job("own replica", func(ctx context.Context) { own.run(ctx, c.stream) }))
@@ -311,10 +313,9 @@ func (c *control) announce(context.Context) error {
 }
 
 func (c *control) reaper() *controlplane.Reaper {
-	return controlplane.NewReaper(controlplane.ReaperConfig{
-		Store: c.db, Interval: failpoint.Limit("the cleanup runs every", 0), Buffer: expiryBuffer,
-		PurgeAfter: c.cfg.PurgeAfter, KeysAfter: keysKeptFor, Logger: c.log, Metrics: c.registry,
-	})
+	r := c.cfg.Reaper
+	r.Store, r.KeysAfter, r.Logger, r.Metrics = c.db, keysKeptFor, c.log, c.registry
+	return controlplane.NewReaper(r)
 }
 
 // ready reports whether PostgreSQL answers, and the head of its changelog.

@@ -50,7 +50,7 @@ func run(t *testing.T, database string, change func(*node.Config)) *running {
 	cfg := node.Config{
 		Region: "eu", DataDir: t.TempDir(), StatusFile: filepath.Join(t.TempDir(), "status.json"),
 		Addr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", BaseURL: "https://go.example.com",
-		MaxConnections: 100, MaxConnectionsPerAddress: 100, ShutdownTimeout: waitLimit, PurgeAfter: time.Hour,
+		MaxConnections: 100, MaxConnectionsPerAddress: 100, ShutdownTimeout: waitLimit,
 		CodeLength: 7, LeaseSize: 100, SigningGeneration: 1, Anonymous: true,
 		Database: postgres.Config{URL: database},
 	}

@@ -53,8 +53,18 @@ func (c *Control) Check() error {
 		between("control.signing_generation", c.SigningGeneration, 1, replication.MaxGeneration),
 		between("control.events_keep_months", c.EventsKeepMonths, 1, 1_200),
 		between("control.rate_limit", c.RateLimit, 0, 1_000_000),
-		notNegative("control.purge_after", c.PurgeAfter),
 		required("control.data_dir", c.DataDir, "give --data-dir, the directory in which this control plane remembers which keys were issued"),
+	)
+}
+
+// Check judges the settings of the cleanup.
+func (c *Cleanup) Check() error {
+	return first(
+		positive("cleanup.interval", c.Interval),
+		between("cleanup.batch_size", c.BatchSize, 1, 1_000),
+		notNegative("cleanup.buffer", c.Buffer),
+		positive("cleanup.max_duration", c.MaxDuration),
+		notNegative("cleanup.purge_after", c.PurgeAfter),
 	)
 }
 

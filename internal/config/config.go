@@ -21,6 +21,7 @@ type Config struct {
 	Edge    Edge    `yaml:"edge"`
 	TLS     TLS     `yaml:"tls"`
 	Gossip  Gossip  `yaml:"gossip"`
+	Cleanup Cleanup `yaml:"cleanup"`
 	Dev     Dev     `yaml:"dev"`
 	Client  Client  `yaml:"client"`
 }
@@ -33,37 +34,36 @@ type Log struct {
 
 // Control is a control plane.
 type Control struct {
-	Addr                string        `yaml:"addr" help:"address of the API, HOST:PORT"`
-	AdminAddr           string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
-	Region              string        `yaml:"region" help:"region whose key ranges this control plane mints from"`
-	Node                string        `yaml:"node" help:"name of this control plane among those of its cluster; default: control-REGION"`
-	Regions             []string      `yaml:"regions" help:"regions that get a key prefix at the start, if they have none"`
-	BaseURL             string        `yaml:"base_url" help:"what short URLs begin with, such as https://go.example.com"`
-	Contact             string        `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
-	DatabaseURL         Secret        `yaml:"database_url" flag:"database-url" help:"PostgreSQL, postgres://USER@HOST/DATABASE; a password belongs into a variable or file"`
-	DatabaseURLFile     string        `yaml:"database_url_file" help:"file that holds the database URL"`
-	ClusterSecret       Secret        `yaml:"cluster_secret" flag:"-" help:"secret of the cluster, 32 random bytes in hex; never changes"`
-	ClusterSecretFile   string        `yaml:"cluster_secret_file" help:"file that holds the cluster's secret, 32 random bytes in hex"`
-	Replica             bool          `yaml:"replica" help:"keep a replica of all links in data_dir, as edges do: it detects after a restore that PostgreSQL lost data, even if no edge is connected, and serves snapshots to edges at hardly any cost to PostgreSQL; takes disk and CPU time like an edge without visitors"`
-	SigningGeneration   int           `yaml:"signing_generation" help:"which of the cluster's keys signs the changelog, the same on all control planes; only ever raised, when a key may be known to others"`
-	EdgeToken           Secret        `yaml:"edge_token" flag:"-" help:"token that all edges may have, at least 16 characters; empty: only edges that were enrolled are let in"`
-	EdgeTokenFile       string        `yaml:"edge_token_file" help:"file that holds the edges' token"`
-	TLSCertFile         string        `yaml:"tls_cert_file" help:"certificate chain of the API, PEM, read again when it changes; empty: the API speaks no TLS"`
-	TLSKeyFile          string        `yaml:"tls_key_file" help:"its private key, PEM"`
-	ClientCAFile        string        `yaml:"client_ca_file" help:"roots, PEM; edges must then show a client certificate of theirs with the node's name, as common name or as waypost://node/NAME"`
-	AllowPrivateTargets bool          `yaml:"allow_private_targets" help:"accept links to private and loopback addresses, and to names that only one network knows"`
-	OwnHosts            []string      `yaml:"own_hosts" help:"more names of this installation, such as that of the API; no workspace adds them or names below them, and no link leads to them"`
-	DNSResolvers        []string      `yaml:"dns_resolvers" help:"resolvers that are asked for the proofs of domains, HOST:PORT; empty: those of the system"`
-	StrictHosts         bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the domain of base_url"`
-	TrustedProxies      []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
-	CodeLength          int           `yaml:"code_length" help:"length of generated codes, 5 to 10; fixed once the cluster exists"`
-	AnonymousWorkspace  bool          `yaml:"anonymous_workspace" help:"for development only: requests without an API key act as the default workspace"`
-	EventsKeepMonths    int           `yaml:"events_keep_months" help:"whole months for which events are kept, besides the current one"`
-	EventsExportDir     string        `yaml:"events_export_dir" help:"directory that gets the events of a month as compressed JSON lines before they are dropped; empty: they are dropped"`
-	RateLimit           int           `yaml:"rate_limit" help:"requests a second of one API key, on average, and twice as many at once; all keys and sessions of a workspace together have five times as much; of a bulk request, every 100 links or keys count as one more; each control plane counts on its own; 0: no limit"`
-	PurgeAfter          time.Duration `yaml:"purge_after" help:"how long after its removal a link is purged everywhere, so that edges answer 404 instead of 410"`
-	DataDir             string        `yaml:"data_dir" help:"directory in which this control plane remembers which keys were issued, in case PostgreSQL forgets"`
-	StatusFile          string        `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
+	Addr                string   `yaml:"addr" help:"address of the API, HOST:PORT"`
+	AdminAddr           string   `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
+	Region              string   `yaml:"region" help:"region whose key ranges this control plane mints from"`
+	Node                string   `yaml:"node" help:"name of this control plane among those of its cluster; default: control-REGION"`
+	Regions             []string `yaml:"regions" help:"regions that get a key prefix at the start, if they have none"`
+	BaseURL             string   `yaml:"base_url" help:"what short URLs begin with, such as https://go.example.com"`
+	Contact             string   `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
+	DatabaseURL         Secret   `yaml:"database_url" flag:"database-url" help:"PostgreSQL, postgres://USER@HOST/DATABASE; a password belongs into a variable or file"`
+	DatabaseURLFile     string   `yaml:"database_url_file" help:"file that holds the database URL"`
+	ClusterSecret       Secret   `yaml:"cluster_secret" flag:"-" help:"secret of the cluster, 32 random bytes in hex; never changes"`
+	ClusterSecretFile   string   `yaml:"cluster_secret_file" help:"file that holds the cluster's secret, 32 random bytes in hex"`
+	Replica             bool     `yaml:"replica" help:"keep a replica of all links in data_dir, as edges do: it detects after a restore that PostgreSQL lost data, even if no edge is connected, and serves snapshots to edges at hardly any cost to PostgreSQL; takes disk and CPU time like an edge without visitors"`
+	SigningGeneration   int      `yaml:"signing_generation" help:"which of the cluster's keys signs the changelog, the same on all control planes; only ever raised, when a key may be known to others"`
+	EdgeToken           Secret   `yaml:"edge_token" flag:"-" help:"token that all edges may have, at least 16 characters; empty: only edges that were enrolled are let in"`
+	EdgeTokenFile       string   `yaml:"edge_token_file" help:"file that holds the edges' token"`
+	TLSCertFile         string   `yaml:"tls_cert_file" help:"certificate chain of the API, PEM, read again when it changes; empty: the API speaks no TLS"`
+	TLSKeyFile          string   `yaml:"tls_key_file" help:"its private key, PEM"`
+	ClientCAFile        string   `yaml:"client_ca_file" help:"roots, PEM; edges must then show a client certificate of theirs with the node's name, as common name or as waypost://node/NAME"`
+	AllowPrivateTargets bool     `yaml:"allow_private_targets" help:"accept links to private and loopback addresses, and to names that only one network knows"`
+	OwnHosts            []string `yaml:"own_hosts" help:"more names of this installation, such as that of the API; no workspace adds them or names below them, and no link leads to them"`
+	DNSResolvers        []string `yaml:"dns_resolvers" help:"resolvers that are asked for the proofs of domains, HOST:PORT; empty: those of the system"`
+	StrictHosts         bool     `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the domain of base_url"`
+	TrustedProxies      []string `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
+	CodeLength          int      `yaml:"code_length" help:"length of generated codes, 5 to 10; fixed once the cluster exists"`
+	AnonymousWorkspace  bool     `yaml:"anonymous_workspace" help:"for development only: requests without an API key act as the default workspace"`
+	EventsKeepMonths    int      `yaml:"events_keep_months" help:"whole months for which events are kept, besides the current one"`
+	EventsExportDir     string   `yaml:"events_export_dir" help:"directory that gets the events of a month as compressed JSON lines before they are dropped; empty: they are dropped"`
+	RateLimit           int      `yaml:"rate_limit" help:"requests a second of one API key, on average, and twice as many at once; all keys and sessions of a workspace together have five times as much; of a bulk request, every 100 links or keys count as one more; each control plane counts on its own; 0: no limit"`
+	DataDir             string   `yaml:"data_dir" help:"directory in which this control plane remembers which keys were issued, in case PostgreSQL forgets"`
+	StatusFile          string   `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
 }
 
 // Edge is a redirect server with its replica.
@@ -124,6 +124,16 @@ type Gossip struct {
 	KeyFile   string   `yaml:"key_file" flag:"gossip-key-file" help:"file that holds the gossip key"`
 }
 
+// Cleanup configures the removal of expired links, and the purge of old tombstones.
+type Cleanup struct {
+	Enabled     bool          `yaml:"enabled" flag:"cleanup-enabled" help:"whether this control plane removes expired links; of several, one does it at a time"`
+	Interval    time.Duration `yaml:"interval" flag:"cleanup-interval" help:"time from one run to the next"`
+	BatchSize   int           `yaml:"batch_size" flag:"cleanup-batch-size" help:"links of one transaction"`
+	Buffer      time.Duration `yaml:"buffer" flag:"cleanup-buffer" help:"how long after its expiry a link is removed, because clocks differ; visitors get 410 from the expiry on"`
+	MaxDuration time.Duration `yaml:"max_duration" flag:"cleanup-max-duration" help:"how long a run may take"`
+	PurgeAfter  time.Duration `yaml:"purge_after" flag:"cleanup-purge-after" help:"how long after its removal a link is purged everywhere, so that edges answer 404 instead of 410"`
+}
+
 // Dev is the development system: everything on one machine.
 type Dev struct {
 	DataDir     string   `yaml:"data_dir" env:"WAYPOST_DATA_DIR" help:"directory of everything that the development system keeps"`
@@ -148,12 +158,16 @@ func defaults(getenv func(string) string) Config {
 		Control: Control{
 			Addr: "127.0.0.1:8080", AdminAddr: "127.0.0.1:9080",
 			StrictHosts: true, CodeLength: 7, SigningGeneration: 1, EventsKeepMonths: 13,
-			RateLimit: 1_000, PurgeAfter: 90 * 24 * time.Hour,
+			RateLimit: 1_000,
 		},
 		Edge: Edge{
 			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", ClickJournal: "auto",
 			StrictHosts: true,
 			RelayLog:    "256MiB",
+		},
+		Cleanup: Cleanup{
+			Enabled: true, Interval: 15 * time.Minute, BatchSize: 1_000, Buffer: time.Hour, MaxDuration: 5 * time.Minute,
+			PurgeAfter: 90 * 24 * time.Hour,
 		},
 		Dev: Dev{
 			DataDir: DefaultDataDir(getenv), ControlAddr: "127.0.0.1:8080",

@@ -21,6 +21,7 @@ control:
   admin_addr: 127.0.0.1:2222
   region: from-file
   trusted_proxies: [10.0.0.0/8, "::1"]
+cleanup:
   purge_after: 9s
 `)
 	flags := parse(t, "control", "--region=from-flag", "--strict-hosts")
@@ -33,7 +34,7 @@ control:
 	require.Equal(t, "from-flag", cfg.Control.Region)
 	require.True(t, cfg.Control.StrictHosts)
 	require.Equal(t, 7, cfg.Control.CodeLength, "the default")
-	require.Equal(t, 9*time.Second, cfg.Control.PurgeAfter)
+	require.Equal(t, 9*time.Second, cfg.Cleanup.PurgeAfter)
 	require.Equal(t, []string{"10.0.0.0/8", "::1"}, cfg.Control.TrustedProxies)
 	require.Equal(t, "info", cfg.Log.Level, "a section that the file leaves out keeps its defaults")
 }

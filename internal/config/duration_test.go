@@ -37,10 +37,10 @@ func TestDurationsHaveDaysAndWeeksToo(t *testing.T) {
 func TestEveryLayerOfTheConfigurationTakesDays(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "waypost.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("edge:\n  drain_delay: 2d\n"), 0o600))
-	cfg, err := config.Load(config.Sources{File: file, Environ: []string{"WAYPOST_CONTROL_PURGE_AFTER=13w"}})
+	cfg, err := config.Load(config.Sources{File: file, Environ: []string{"WAYPOST_CLEANUP_PURGE_AFTER=13w"}})
 	require.NoError(t, err)
 	require.Equal(t, 48*time.Hour, cfg.Edge.DrainDelay)
-	require.Equal(t, 91*24*time.Hour, cfg.Control.PurgeAfter)
+	require.Equal(t, 91*24*time.Hour, cfg.Cleanup.PurgeAfter)
 	for _, text := range []string{"2 days", "5", "[1d]"} {
 		require.NoError(t, os.WriteFile(file, []byte("edge:\n  drain_delay: "+text+"\n"), 0o600))
 		_, err = config.Load(config.Sources{File: file})

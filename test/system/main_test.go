@@ -14,7 +14,7 @@ import (
 var (
 	// twoEdges is for tests that change only links and domains of their own.
 	twoEdges = &devtest.Shared{Config: devtest.Config{Env: []string{
-		"FAILPOINT=the cleanup runs every@200ms", "WAYPOST_CONTROL_PURGE_AFTER=1h",
+		"WAYPOST_CLEANUP_INTERVAL=200ms", "WAYPOST_CLEANUP_PURGE_AFTER=1h",
 	}}}
 	// oneEdge is for tests that let edges of their own join it.
 	oneEdge = &devtest.Shared{Config: devtest.Config{Edges: "us-east-1=127.0.0.1:0"}}
