@@ -163,7 +163,7 @@ func (w *world) people() {
 		`INSERT INTO click_event VALUES (now(), 30, $1, 987654321, false, '', '', '', '', '', '')`,
 		`INSERT INTO click_set_aside (workspace_id, link_id, day, what, reason, body) VALUES (30, $1, current_date, 'part', '', '')`,
 		`INSERT INTO budget (workspace_id, link_id) VALUES (30, $1)`,
-		`INSERT INTO budget_account (workspace_id, link_id, node, boot, granted, returned, spent) VALUES (30, $1, 'edge', gen_random_uuid(), 3, 1, 1)`,
+		`INSERT INTO budget_account (workspace_id, link_id, node, id, granted, returned, spent) VALUES (30, $1, 'edge', gen_random_uuid(), 3, 1, 1)`,
 	} {
 		w.exec(sql, l.ID)
 	}
