@@ -17,11 +17,7 @@ import { nameOf, type Link, type LinkList } from "./list";
 
 const atOnce = 6;
 const tries = 5;
-
-// Edges hold back deletions of more links than this, and of a larger share of all links,
-// unless an operator has set other values.
-const leastHeld = 1000;
-const shareHeld = 0.2;
+const many = 100; // links of a deletion that edges might hold back, which only their operator knows
 
 /** Change is something that is done to each link, and how that is undone. */
 interface Change {
@@ -268,7 +264,7 @@ export function Bulk({ of, list, selected, clear, row, bin = false, shared }: {
         <Confirm title={text("deleteTitle", { n: links.length })} action={text("delete")} close={close} run={async () => run(links, changes.remove())}>
           <Named links={links} />
           <p>{text("deleteText")}</p>
-          {links.length > leastHeld && list.rows.length < links.length / shareHeld && <p class="notice warn">{text("deleteHeld")}</p>}
+          {links.length >= many && <p class="notice warn">{text("deleteHeld")}</p>}
         </Confirm>
       )}
     </>
