@@ -3,9 +3,10 @@ package postgres
 import (
 	"context"
 	"time"
-	"waypost/controlplane/postgres/scoped"
 
 	"github.com/jackc/pgx/v5"
+
+	"waypost/controlplane/postgres/scoped"
 )
 
 // analyzeInterval is much shorter than the minute that autovacuum sleeps by default.

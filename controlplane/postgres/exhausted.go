@@ -4,9 +4,10 @@ import (
 	"context"
 	"slices"
 	"time"
-	"waypost/controlplane/postgres/scoped"
 
 	"github.com/jackc/pgx/v5"
+
+	"waypost/controlplane/postgres/scoped"
 )
 
 // isExhausted selects the links with an eventual budget that the counted clicks of people

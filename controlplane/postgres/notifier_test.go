@@ -158,7 +158,7 @@ func TestBehindAPoolerControlPlanesOnlyPoll(t *testing.T) {
 	select {
 	case line := <-lines:
 		require.Contains(t, line, "pooler")
-		require.Contains(t, line, "polling alone")
+		require.Contains(t, line, "polling for commits")
 	case <-time.After(time.Minute):
 		t.Fatal("nothing was logged")
 	}

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"waypost/controlplane/postgres/scoped"
 
 	"github.com/jackc/pgx/v5"
+
+	"waypost/controlplane/postgres/scoped"
 )
 
 const (

@@ -179,7 +179,11 @@ func (b *Blocks) Run(ctx context.Context) {
 	select {
 	case <-b.opened:
 	case <-ctx.Done():
-		return
+		select {
+		case <-b.opened: // blocks that came before the stop are kept below
+		default:
+			return
+		}
 	}
 	look := time.NewTicker(b.cfg.Look)
 	defer look.Stop()

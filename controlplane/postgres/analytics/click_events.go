@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"time"
-	"waypost/controlplane/postgres/scoped"
 
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // clickEvents are the parallel arrays of addEvents.

@@ -12,11 +12,11 @@ import (
 	"sync"
 	"time"
 	"unsafe"
-	"waypost/controlplane/postgres/scoped"
 
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/controlplane/postgres/scoped"
 )
 
 // target returns the target of a link in the replica.

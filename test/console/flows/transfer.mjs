@@ -50,10 +50,10 @@ export async function imports(c) {
   const tag = c.unique();
   const title = `He said "go", ${tag}`;
   await open(c);
-  await choose(c, "links.csv", `\ufeffurl,Title,tags,expires_at,Notes\r\nhttps://example.com/a?${tag},"He said ""go"", ${tag}","${tag}, spring, "" x""",,x\r\n` +
+  await choose(c, "links.csv", `\ufeffurl,Title,tags,expires_at,Remarks\r\nhttps://example.com/a?${tag},"He said ""go"", ${tag}","${tag}, spring, "" x""",,x\r\n` +
     `https://example.com/b,"two\r\nlines","${tag},'=1",,\r\nhttp://localhost/,'=1+1,${tag},,\r\nhttps://example.com/c,late,${tag},tomorrow,\r\n` +
     `https://example.com/d,lines,"${tag}\nmore",,\r\n`);
-  await c.page.getByText("Unknown, so they are left out: Notes.").waitFor();
+  await c.page.getByText("Unknown, so they are left out: Remarks.").waitFor();
   await button(c, "Check all rows").click();
   await c.page.getByText("The check has ended.").waitFor();
   c.assert.deepEqual([await figure(c, "would be created"), await figure(c, "Rows refused")], [2, 3]);
