@@ -48,7 +48,9 @@ func TestLinks_HistoryNamesWhoChangedWhat(t *testing.T) {
 	expiry := time.Date(2999, 1, 2, 3, 4, 5, 6_000_000, time.UTC)
 	for _, c := range []controlplane.LinkChange{
 		{Details: func(d *waypost.Details) { d.Title, d.Tags = "new", []string{"a"} }},
-		{Details: entitle("new")}, {OriginalURL: &same}, {ExpiresAt: &expiry, Active: &off},
+		{Details: entitle("new")},
+		{OriginalURL: &same},
+		{ExpiresAt: &expiry, Active: &off},
 	} {
 		_, _, err = s.Links.Change(t.Context(), ada, "", "told", c)
 		require.NoError(t, err)

@@ -16,11 +16,11 @@ import (
 )
 
 // limited makes a link with a budget.
-func limited(t *testing.T, db *postgres.DB, hand *pgx.Conn, code, mode string, limit int64) *waypost.Link {
+func limited(t *testing.T, db *postgres.DB, hand *pgx.Conn, code string, limit int64) *waypost.Link {
 	t.Helper()
 	l := link(code)
 	insert(t, db, l)
-	budgeted(t, hand, code, mode, limit)
+	budgeted(t, hand, code, "exact", limit)
 	return l
 }
 
@@ -53,7 +53,7 @@ func TestBudgets_GrantNeverMoreThanTheLimit(t *testing.T) {
 	db, hand := open(t)
 	for limit := range int64(12) {
 		code := fmt.Sprintf("tickets-%d", limit)
-		limited(t, db, hand, code, "exact", limit+1)
+		limited(t, db, hand, code, limit+1)
 		var granted atomic.Int64
 		var all sync.WaitGroup
 		begin := make(chan struct{})
@@ -77,7 +77,7 @@ func TestBudgets_GrantNeverMoreThanTheLimit(t *testing.T) {
 
 func TestBudgets_GiveALostAnswerAgain(t *testing.T) {
 	db, hand := open(t)
-	l := limited(t, db, hand, "lost", "exact", 80)
+	l := limited(t, db, hand, "lost", 80)
 	for range 3 { // the edge has never seen the answer
 		require.Equal(t, controlplane.BudgetGrant{Granted: 5, State: controlplane.BudgetOpen},
 			reports(t, db, "edge-a", account("lost", 1, budget.Account{}, 5)))
@@ -102,7 +102,7 @@ func idOf(t *testing.T, hand *pgx.Conn, code string) int64 {
 
 func TestBudgets_FollowTheLink(t *testing.T) {
 	db, hand := open(t)
-	l := limited(t, db, hand, "follow", "exact", 1)
+	l := limited(t, db, hand, "follow", 1)
 	require.EqualValues(t, 1, reports(t, db, "edge-a", account("follow", 1, budget.Account{}, 3)).Granted)
 	got, err := db.LinkBudget(t.Context(), l.Workspace, idOf(t, hand, "follow"))
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestBudgets_FollowTheLink(t *testing.T) {
 
 func TestBudgets_CountTheClicksOfTimesInWhichTheyWereOff(t *testing.T) {
 	db, hand := open(t)
-	l := limited(t, db, hand, "tickets", "exact", 10)
+	l := limited(t, db, hand, "tickets", 10)
 	var held budget.Account
 	ask := func() controlplane.BudgetState {
 		t.Helper()
@@ -170,7 +170,7 @@ func TestBudgets_CountTheClicksOfTimesInWhichTheyWereOff(t *testing.T) {
 // An edge reports the accounts of its earlier boots, whatever its name was then.
 func TestBudgets_CountTheClicksOfARenamedEdgeOnce(t *testing.T) {
 	db, hand := open(t)
-	l := limited(t, db, hand, "tickets", "exact", 50)
+	l := limited(t, db, hand, "tickets", 50)
 	report := func(node string, former []string, boot byte, a budget.Account, want int64) {
 		t.Helper()
 		_, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{
@@ -206,7 +206,7 @@ func TestBudgets_CountTheClicksOfARenamedEdgeOnce(t *testing.T) {
 // An edge may be run by others, and its credential may be stolen.
 func TestBudgets_BelieveNoClaimAboveWhatWasGranted(t *testing.T) {
 	db, hand := open(t)
-	l := limited(t, db, hand, "tickets", "exact", 50)
+	l := limited(t, db, hand, "tickets", 50)
 	report := func(a controlplane.BudgetAccount) controlplane.BudgetGrants {
 		t.Helper()
 		got, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{
@@ -237,7 +237,7 @@ func TestBudgets_BelieveNoClaimAboveWhatWasGranted(t *testing.T) {
 // Clicks that an edge holds may be returned; clicks of an edge that is gone may not.
 func TestBudgets_AreUsedOnceAllClicksAreSpent(t *testing.T) {
 	db, hand := open(t)
-	limited(t, db, hand, "tickets", "exact", 2)
+	limited(t, db, hand, "tickets", 2)
 	for _, node := range []string{"edge-a", "edge-b", "edge-c"} {
 		_, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{
 			Node: node, Epoch: uint32(number(t, hand, `SELECT epoch FROM changelog_head`)), Complete: true,
@@ -270,8 +270,8 @@ func TestBudgets_AreUsedOnceAllClicksAreSpent(t *testing.T) {
 // In a new epoch PostgreSQL may have forgotten grants.
 func TestBudgets_AreFrozenInANewEpochUntilEveryEdgeHasReported(t *testing.T) {
 	db, hand := open(t)
-	limited(t, db, hand, "frozen", "exact", 50)
-	limited(t, db, hand, "closed", "exact", 50)
+	limited(t, db, hand, "frozen", 50)
+	limited(t, db, hand, "closed", 50)
 	for _, node := range []string{"edge-a", "edge-b", "edge-left"} {
 		_, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{
 			Node: node, Epoch: uint32(number(t, hand, `SELECT epoch FROM changelog_head`)), Complete: true,
@@ -322,14 +322,14 @@ func TestBudgets_AreFrozenInANewEpochUntilEveryEdgeHasReported(t *testing.T) {
 	require.Contains(t, string(entries[0].Detail), "click budgets of all existing links have ended")
 	require.Equal(t, controlplane.BudgetUsed, reports(t, db, "edge-a", account("closed", 1, budget.Account{}, 5)).State,
 		"an edge is gone whose grants may be forgotten")
-	limited(t, db, hand, "later", "exact", 50)
+	limited(t, db, hand, "later", 50)
 	require.EqualValues(t, 5, reports(t, db, "edge-a", account("later", 1, budget.Account{}, 5)).Granted, "no edge that is gone had some of it")
 }
 
 // PostgreSQL has forgotten grants that were on a disk which the edge no longer has.
 func TestBudgets_EndWhenAnAwaitedEdgeReportsFromAnotherDisk(t *testing.T) {
 	db, hand := open(t)
-	limited(t, db, hand, "forgotten", "exact", 50)
+	limited(t, db, hand, "forgotten", 50)
 	complete := func(node string, disk byte) {
 		t.Helper()
 		_, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{
@@ -355,7 +355,7 @@ func TestBudgets_EndWhenAnAwaitedEdgeReportsFromAnotherDisk(t *testing.T) {
 	complete("edge-a", 1)
 	complete("edge-b", 3)
 	require.Equal(t, controlplane.BudgetUsed, reports(t, db, "edge-a", account("forgotten", 1, budget.Account{Granted: 10}, 5)).State)
-	limited(t, db, hand, "later", "exact", 50)
+	limited(t, db, hand, "later", 50)
 	require.EqualValues(t, 5, reports(t, db, "edge-a", account("later", 1, budget.Account{}, 5)).Granted)
 }
 

@@ -275,7 +275,7 @@ func TestARevocationEndsWhatIsOpenOnEveryInstance(t *testing.T) {
 func TestRevoke_BudgetsOfALaterEpochDoNotWaitForTheEdge(t *testing.T) {
 	db, hand := open(t)
 	n := nodes(db)
-	limited(t, db, hand, "tickets", "exact", 50)
+	limited(t, db, hand, "tickets", 50)
 	epoch := func() uint32 { return uint32(number(t, hand, `SELECT epoch FROM changelog_head`)) }
 	begin := func() {
 		exec(t, hand, openEpoch)

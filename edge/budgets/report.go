@@ -195,7 +195,10 @@ func (a *answers) takeAll() []answered {
 func (s *Store) introduce(ctx context.Context) bool {
 	s.introduction.mu.Lock()
 	defer s.introduction.mu.Unlock()
-	return s.reportAll(ctx) || s.reportAll(ctx)
+	if s.reportAll(ctx) {
+		return true
+	}
+	return s.reportAll(ctx)
 }
 
 func (s *Store) reportAll(ctx context.Context) bool {

@@ -211,8 +211,7 @@ func (db *DB) Degraded() error {
 
 // writable reports why no store of the replica may be changed. The caller holds db.mu.
 func (db *DB) writable() error {
-	switch {
-	case db.closed.Load():
+	if db.closed.Load() {
 		return errClosed
 	}
 	return nil

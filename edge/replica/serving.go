@@ -51,41 +51,39 @@ func (s *serving) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.R
 	if len(code) == 0 || len(code) > waypost.MaxName {
 		return rec, buf, false, nil
 	}
-	for {
-		table := s.table()
-		if table != nil {
-			rec, extensions, grown, answer := table.Find(domain, code, buf)
-			switch answer {
-			case lookup.Found:
-				if len(extensions) > 0 {
-					if err := replication.DecodeExtensions(extensions, &rec); err != nil {
-						return waypost.Record{}, grown, false, fmt.Errorf("read a link: %w", err)
-					}
+	table := s.table()
+	if table != nil {
+		rec, extensions, grown, answer := table.Find(domain, code, buf)
+		switch answer {
+		case lookup.Found:
+			if len(extensions) > 0 {
+				if err := replication.DecodeExtensions(extensions, &rec); err != nil {
+					return waypost.Record{}, grown, false, fmt.Errorf("read a link: %w", err)
 				}
-				return rec, grown, true, nil
-			case lookup.Absent:
-				return rec, grown, false, nil
-			default:
-				buf = grown[:len(buf)]
 			}
+			return rec, grown, true, nil
+		case lookup.Absent:
+			return rec, grown, false, nil
+		default:
+			buf = grown[:len(buf)]
 		}
-		slot := waypost.Slot(waypost.KindLink, domain, code)
-		st := s.pin(slot)
-		switch {
-		case st == nil && s.closed.Load():
-			return rec, buf, false, errClosed
-		case st == nil:
-			return rec, buf, false, errEmpty
-		}
-		if rec, grown, found, err = s.stored(st, slot, domain, code, buf); found && table != nil && !table.IsComplete() {
-			s.promotions.queueLink(domain, code)
-		}
-		return rec, grown, found, err
 	}
+	slot := waypost.Slot(waypost.KindLink, domain, code)
+	st := s.pin(slot)
+	switch {
+	case st == nil && s.closed.Load():
+		return rec, buf, false, errClosed
+	case st == nil:
+		return rec, buf, false, errEmpty
+	}
+	if rec, grown, found, err = s.stored(st, slot, domain, code, buf); found && table != nil && !table.IsComplete() {
+		s.promotions.queueLink(domain, code)
+	}
+	return rec, grown, found, err
 }
 
-// stored finds the record of a code in a pinned store, and unpins the store. (In the loop
-// above, a deferred call would allocate.)
+// stored finds the record of a code in a pinned store, and unpins the store. (A deferred
+// call in Link would allocate.)
 func (s *serving) stored(
 	st *store, slot uint16, domain waypost.DomainID, code, buf []byte,
 ) (rec waypost.Record, grown []byte, found bool, err error) {

@@ -77,11 +77,8 @@ func (o *origin) serve(t *testing.T) {
 	o.url = serve(t, replication.ServerConfig{Source: o.Source, Signer: o.signer})
 }
 
-func (o *origin) put(n int) (at waypost.Position) {
-	for range n {
-		at = o.Commit(replicationtest.Link("code", "https://example.com/"))
-	}
-	return at
+func (o *origin) put() waypost.Position {
+	return o.Commit(replicationtest.Link("code", "https://example.com/"))
 }
 
 // node is an edge that others may follow.

@@ -48,13 +48,13 @@ func TestChooser_LeavesASourceThatIsGoneOrDoesNotAdvance(t *testing.T) {
 	cfg := n.config(first.URL(), second.URL())
 	cfg.Patience, cfg.Health = 0, time.Hour // the patience of every edge
 	chooser := n.run(t, cfg)
-	n.at(t, o.put(1))
+	n.at(t, o.put())
 	require.Equal(t, first.URL(), chooser.URL())
 
 	within := func(what, url string) {
 		t.Helper()
 		began := time.Now()
-		n.at(t, o.put(1))
+		n.at(t, o.put())
 		require.Less(t, time.Since(began), 3*time.Second, what)
 		require.Equal(t, url, chooser.URL(), what)
 	}
@@ -76,7 +76,7 @@ func TestChooser_LeavesASourceThatIsGoneOrDoesNotAdvance(t *testing.T) {
 	until(t, "it has looked again", func() bool { return n.loop.looks.Load() > looks+30 })
 	require.EqualValues(t, 2, n.loop.turns.Load(), "it does not go to and fro")
 	first.Mend()
-	n.at(t, o.put(1))
+	n.at(t, o.put())
 	replicationtest.RequireEqual(t, o.Source, n.db)
 }
 
@@ -85,12 +85,12 @@ func TestChooser_PrefersTheOrderOfItsURLs(t *testing.T) {
 	n := newNode(t, "edge")
 	wires := []*replicationtest.Wire{wire(t, o.url), wire(t, o.url), wire(t, o.url)}
 	chooser := n.run(t, n.config(wires[0].URL(), wires[1].URL(), wires[2].URL()))
-	n.at(t, o.put(1))
+	n.at(t, o.put())
 	wires[0].Cut()
 	until(t, "the next one is followed", func() bool { return chooser.URL() == wires[1].URL() })
 	wires[1].Cut()
 	until(t, "and the next", func() bool { return chooser.URL() == wires[2].URL() })
-	n.at(t, o.put(1))
+	n.at(t, o.put())
 
 	wires[1].Mend()
 	looks := n.loop.looks.Load()
@@ -98,7 +98,7 @@ func TestChooser_PrefersTheOrderOfItsURLs(t *testing.T) {
 	require.Equal(t, wires[2].URL(), chooser.URL(), "it returns to the first alone")
 	wires[0].Mend()
 	until(t, "it returns", func() bool { return chooser.URL() == wires[0].URL() && n.loop.Status().Connected })
-	n.at(t, o.put(1))
+	n.at(t, o.put())
 	require.EqualValues(t, 3, n.loop.turns.Load())
 }
 
@@ -109,7 +109,7 @@ func TestChooser_ReturnsToAFirstSourceThatIsWellForLongEnough(t *testing.T) {
 	first, second := wire(t, serve(t, replication.ServerConfig{Source: halting, Signer: o.signer})), wire(t, o.url)
 	cfg := n.config(first.URL(), second.URL())
 	chooser := n.run(t, cfg)
-	n.at(t, o.put(1))
+	n.at(t, o.put())
 	head, err := o.Head(t.Context())
 	require.NoError(t, err)
 	halting.still.Store(&head)
@@ -132,11 +132,11 @@ func TestChooser_LeavesARelayThatIsCutOff(t *testing.T) {
 	above, direct := wire(t, o.url), wire(t, o.url)
 	relay.run(t, relay.config(above.URL()))
 	chooser := edge.run(t, edge.config(relay.url, direct.URL()))
-	edge.at(t, o.put(1))
+	edge.at(t, o.put())
 	until(t, "it is below the relay", func() bool { return len(edge.loop.Status().Via) == 1 })
 
 	above.Cut()
-	edge.at(t, o.put(1))
+	edge.at(t, o.put())
 	require.Equal(t, direct.URL(), chooser.URL())
 	direct.Cut() // the relay answers, and knows less
 	looks := edge.loop.looks.Load()
@@ -144,7 +144,7 @@ func TestChooser_LeavesARelayThatIsCutOff(t *testing.T) {
 	require.Equal(t, direct.URL(), chooser.URL())
 
 	above.Mend()
-	edge.at(t, o.put(1))
+	edge.at(t, o.put())
 	require.Equal(t, relay.url, chooser.URL())
 }
 
@@ -155,13 +155,13 @@ func TestChooser_FollowsNoSourceOfAnOlderHistory(t *testing.T) {
 	n := newNode(t, "edge")
 	first, second := wire(t, o.url), serve(t, replication.ServerConfig{Source: old, Signer: o.signer})
 	chooser := n.run(t, n.config(first.URL(), second))
-	n.at(t, o.put(1))
+	n.at(t, o.put())
 	head, err := o.Head(t.Context())
 	require.NoError(t, err)
 	head.At += time.Hour.Milliseconds()
 	old.still.Store(&head)
 	o.NewHistory()
-	n.at(t, o.put(1))
+	n.at(t, o.put())
 	first.Cut()
 	looks := n.loop.looks.Load()
 	until(t, "it has looked again", func() bool { return n.loop.looks.Load() > looks+30 })
@@ -181,5 +181,5 @@ func TestChooser_StaysWithABusySource(t *testing.T) {
 	until(t, "it has looked again", func() bool { return n.loop.looks.Load() > looks+30 })
 	require.Equal(t, "http://127.0.0.1:1", chooser.URL())
 	n.loop.busy.Store(nil)
-	n.at(t, o.put(1))
+	n.at(t, o.put())
 }

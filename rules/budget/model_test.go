@@ -72,13 +72,13 @@ type message struct {
 
 // world is one budget with its edges.
 type world struct {
-	flaw    flaw
-	limit   int64
-	db      *history
-	backup  *history
-	edges   []*edgeNode
-	flight  []message
-	clicks  int64 // redirected in all
+	flaw   flaw
+	limit  int64
+	db     *history
+	backup *history
+	edges  []*edgeNode
+	flight []message
+	clicks int64 // redirected in all
 }
 
 func newWorld(f flaw, limit int64, edges int) *world {

@@ -81,11 +81,11 @@ func (d *takedowns) redirected(ctx context.Context, edges []string, code string)
 	return some
 }
 
-// answered waits until more takedowns have been answered.
-func (d *takedowns) answered(t *testing.T, more int64) {
+// answered waits until five more takedowns have been answered.
+func (d *takedowns) answered(t *testing.T) {
 	t.Helper()
 	before := d.all.Load()
-	eventually(t, time.Minute, "answered", func() bool { return d.all.Load() >= before+more })
+	eventually(t, time.Minute, "answered", func() bool { return d.all.Load() >= before+5 })
 }
 
 // TestWait_LeavesOutNoEdgeThatServes restarts edges in every way, and control planes,
@@ -139,17 +139,17 @@ func TestWait_LeavesOutNoEdgeThatServes(t *testing.T) {
 
 	restarted := func(what string, pid func(devtest.State) int, restart func(pid int)) {
 		t.Helper()
-		d.answered(t, 5)
+		d.answered(t)
 		old := pid(s.State())
 		restart(old)
 		s.Await("with another "+what, func(st devtest.State) bool { return pid(st) > 0 && pid(st) != old })
-		d.answered(t, 5)
+		d.answered(t)
 	}
 	renewed := func() {
 		t.Helper()
-		d.answered(t, 5)
+		d.answered(t)
 		s.RenewEdges()
-		d.answered(t, 5)
+		d.answered(t)
 	}
 	edge := func(i int) func(devtest.State) int { return func(st devtest.State) int { return int(st.Edges[i].PID) } }
 	for i := range rounds {
