@@ -60,7 +60,7 @@ func (p clicksCommands) forgetVisitorsCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "forget-visitors DAY",
-		Short: "Destroy the salt that reports the visitors of a day apart",
+		Short: "Destroy the salt that distinguishes the visitors of a day",
 		Long: `Destroy the salt of a day (UTC), everywhere and permanently. Without the salt no record
 leads back to a visitor of that day. Later clicks of that day count without a visitor;
 existing numbers stay. Salts are destroyed automatically two days after their day; this
