@@ -71,7 +71,7 @@ func (s *system) startControl(databaseURL string) func(context.Context) (process
 		c.StatusFile = s.dir.Path("control.status")
 		settings.Gossip = s.gossip(0)
 		c.RateLimit = 0 // of one who measures on his own machine
-		return s.startChild(ctx, "control", settings.Environ("control", "gossip", "log"), c.StatusFile, "control")
+		return s.startChild(ctx, "control", settings.Environ("control", "gossip", "cleanup", "log"), c.StatusFile, "control")
 	}
 }
 
