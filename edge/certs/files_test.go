@@ -81,7 +81,7 @@ func TestACertificateFromFilesIsReadAgainWhenItChanges(t *testing.T) {
 	replace(t, certFile, second)
 	require.EqualValues(t, 1, serial(), "the key does not fit yet")
 	require.EqualValues(t, 1, serial())
-	require.Equal(t, 1, strings.Count(log.String(), "cannot be used"), "it is said once")
+	require.Equal(t, 1, strings.Count(log.String(), "cannot use the certificate on disk"), "it is said once")
 	replace(t, keyFile, secondKey)
 	require.EqualValues(t, 2, serial())
 	for _, bad := range [][]byte{nil, []byte("no PEM"), make([]byte, 2<<20)} {

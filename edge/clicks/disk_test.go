@@ -62,7 +62,7 @@ func TestJournal_IsBoundedAndDropsAreCounted(t *testing.T) {
 		}
 		require.LessOrEqual(t, least, most)
 	}
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "clicks were dropped") }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "dropped clicks") }, 60*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { // the keeper may just have made room for some
 		offered++
 		j.Record(waypost.Click{Domain: 1, Code: fmt.Appendf(nil, "%07d", offered), At: 1})
