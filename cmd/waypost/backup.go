@@ -100,7 +100,7 @@ the links that differ, and click budgets are frozen until all edges have reporte
 			return p.print(restoredText(r, check != nil), r)
 		},
 	}
-	return p.bind(c, append([]string{"control.cluster_secret", "control.cluster_secret_file"}, databaseSettings...)...)
+	return p.bind(c, append([]string{"control.cluster_secret"}, databaseSettings...)...)
 }
 
 // secretCheck returns the check value of the cluster secret in the settings, or nil

@@ -15,7 +15,7 @@ import (
 )
 
 // databaseSettings are the settings of commands that go to the database themselves.
-var databaseSettings = []string{"control.database_url", "control.database_url_file", "dev.data_dir"}
+var databaseSettings = []string{"control.database_url", "dev.data_dir"}
 
 // databaseURL returns the database of the control plane, or else of the development
 // system.

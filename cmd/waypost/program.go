@@ -354,9 +354,9 @@ func (p *program) settings(check func(config.Config) error) (config.Config, erro
 // oneSystem lets a flag that says which system is meant, --api, --data-dir or
 // --database-url, go before variables and a file that say another.
 func (p *program) oneSystem(cfg *config.Config) {
-	api, key := p.flags.Given("client.api"), p.flags.Given("client.api_key_file")
+	api, key := p.flags.Given("client.api"), p.flags.Given("client.api_key")
 	dir := p.flags.Given("dev.data_dir")
-	database := p.flags.Given("control.database_url") || p.flags.Given("control.database_url_file")
+	database := p.flags.Given("control.database_url")
 	if (dir || database) && !api && cfg.Client.API != "" {
 		cfg.Client.API = ""
 		if !key { // it is for that API

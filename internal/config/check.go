@@ -119,7 +119,7 @@ func (e *Edge) checkRelay() error {
 	switch {
 	case e.RelayAddr == "":
 		return nil
-	case e.RelayToken == "" && e.Token == "" && e.TokenFile == "":
+	case e.RelayToken == "" && e.Token == "":
 		return errors.New("edge.relay_token is missing: a relay without the edge token needs it to know the edges that follow it; " +
 			"set WAYPOST_EDGE_RELAY_TOKEN, the same on all of them")
 	case e.ClientCertFile != "":

@@ -14,7 +14,9 @@ import (
 
 // Config holds the settings of all commands. Tags: `yaml` names the key, `help`
 // explains it, `env` replaces the derived name of the variable, `flag` the
-// derived name of the flag ("-": none).
+// derived name of the flag. A [Secret] may also stand in a file: the names of that
+// setting are the secret's with "file" appended. A "-" before the flag of a secret says
+// that the secret itself has no flag, and only its file does.
 type Config struct {
 	Log     Log     `yaml:"log"`
 	Control Control `yaml:"control"`
@@ -41,14 +43,11 @@ type Control struct {
 	Regions             []string `yaml:"regions" help:"regions that get a key prefix at the start, if they have none"`
 	BaseURL             string   `yaml:"base_url" help:"what short URLs begin with, such as https://go.example.com"`
 	Contact             string   `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
-	DatabaseURL         Secret   `yaml:"database_url" flag:"database-url" help:"PostgreSQL, postgres://USER@HOST/DATABASE; a password belongs into a variable or file"`
-	DatabaseURLFile     string   `yaml:"database_url_file" help:"file that holds the database URL"`
+	DatabaseURL         Secret   `yaml:"database_url" help:"database URL, postgres://USER@HOST/DATABASE; a password belongs into a variable or file"`
 	ClusterSecret       Secret   `yaml:"cluster_secret" flag:"-" help:"secret of the cluster, 32 random bytes in hex; never changes"`
-	ClusterSecretFile   string   `yaml:"cluster_secret_file" help:"file that holds the cluster's secret, 32 random bytes in hex"`
 	Replica             bool     `yaml:"replica" help:"keep a replica of all links in data_dir, as edges do: it detects after a restore that PostgreSQL lost data, even if no edge is connected, and serves snapshots to edges at hardly any cost to PostgreSQL; takes disk and CPU time like an edge without visitors"`
 	SigningGeneration   int      `yaml:"signing_generation" help:"which of the cluster's keys signs the changelog, the same on all control planes; only ever raised, when a key may be known to others"`
 	EdgeToken           Secret   `yaml:"edge_token" flag:"-" help:"token that all edges may have, at least 16 characters; empty: only edges that were enrolled are let in"`
-	EdgeTokenFile       string   `yaml:"edge_token_file" help:"file that holds the edges' token"`
 	TLSCertFile         string   `yaml:"tls_cert_file" help:"certificate chain of the API, PEM, read again when it changes; empty: the API speaks no TLS"`
 	TLSKeyFile          string   `yaml:"tls_key_file" help:"its private key, PEM"`
 	ClientCAFile        string   `yaml:"client_ca_file" help:"roots, PEM; edges must then show a client certificate of theirs with the node's name, as common name or as waypost://node/NAME"`
@@ -75,15 +74,12 @@ type Edge struct {
 	Node           string        `yaml:"node" help:"name of this edge; default: the region and random letters, kept in the data directory"`
 	ControlURLs    []string      `yaml:"control_urls" help:"control planes that share a database, or relays, such as http://10.0.0.1:8080: the edge follows the first, another one while that is gone or does not advance, and reports to all"`
 	Token          Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token; an edge that is enrolled needs none"`
-	TokenFile      string        `yaml:"token_file" help:"file that holds the token"`
 	EnrolToken     Secret        `yaml:"enrol_token" env:"WAYPOST_ENROL_TOKEN" flag:"-" help:"token of waypost edges enrol, with which this edge gets a credential of its own, once; another one later replaces that"`
-	EnrolTokenFile string        `yaml:"enrol_token_file" env:"WAYPOST_ENROL_TOKEN_FILE" help:"file that holds the enrolment token"`
 	ControlCAFile  string        `yaml:"control_ca_file" help:"roots that the control plane's certificate may have, PEM, read again when they change; default: the system's"`
 	ClientCertFile string        `yaml:"client_cert_file" help:"certificate chain that this edge shows to the control plane, PEM; read again for each connection"`
 	ClientKeyFile  string        `yaml:"client_key_file" help:"its private key, PEM"`
 	RelayAddr      string        `yaml:"relay_addr" help:"address on which other edges may follow this one instead of the control plane, HOST:PORT, at which they must reach it; their clicks and reports are passed on; empty: none do"`
 	RelayToken     Secret        `yaml:"relay_token" flag:"-" help:"token by which a relay knows the edges that follow it, at least 16 characters, the same on all of them; edges that have the edge token need none"`
-	RelayTokenFile string        `yaml:"relay_token_file" help:"file that holds the relay token"`
 	RelayCertFile  string        `yaml:"relay_cert_file" help:"certificate chain that this relay shows to the edges that follow it, which then must speak TLS and show one too, PEM; read again when it changes; empty: plain HTTP"`
 	RelayKeyFile   string        `yaml:"relay_key_file" help:"its private key, PEM"`
 	RelayCAFile    string        `yaml:"relay_ca_file" help:"roots that the certificates of the edges that follow this one must have, PEM, read again when they change"`
@@ -120,8 +116,7 @@ type Gossip struct {
 	Addr      string   `yaml:"addr" flag:"gossip-addr" help:"address to gossip on, IP:PORT, UDP and TCP; empty: no gossip"`
 	Advertise string   `yaml:"advertise" flag:"gossip-advertise" help:"IP:PORT at which other nodes reach this one; default: gossip.addr"`
 	Seeds     []string `yaml:"seeds" flag:"gossip-seeds" help:"nodes to join through, HOST:PORT"`
-	Key       Secret   `yaml:"key" flag:"-" help:"secret of all nodes that gossip, 32 random bytes in hex; up to 3, with commas between them, of which the first encrypts, while one is replaced"`
-	KeyFile   string   `yaml:"key_file" flag:"gossip-key-file" help:"file that holds the gossip key"`
+	Key       Secret   `yaml:"key" flag:"-gossip-key" help:"secret of all nodes that gossip, 32 random bytes in hex; up to 3, with commas between them, of which the first encrypts, while one is replaced"`
 }
 
 // Cleanup configures the removal of expired links, and the purge of old tombstones.
@@ -145,10 +140,9 @@ type Dev struct {
 
 // Client holds the address of the API for commands, and their credentials.
 type Client struct {
-	API        string `yaml:"api" env:"WAYPOST_API" help:"base URL of the API; default: the development system's"`
-	APIKey     Secret `yaml:"api_key" env:"WAYPOST_API_KEY" flag:"-" help:"API key"`
-	APIKeyFile string `yaml:"api_key_file" env:"WAYPOST_API_KEY_FILE" help:"file that holds the API key"`
-	Workspace  string `yaml:"workspace" env:"WAYPOST_WORKSPACE" help:"slug of the workspace to act in, for who is in several"`
+	API       string `yaml:"api" env:"WAYPOST_API" help:"base URL of the API; default: the development system's"`
+	APIKey    Secret `yaml:"api_key" env:"WAYPOST_API_KEY" flag:"-" help:"API key"`
+	Workspace string `yaml:"workspace" env:"WAYPOST_WORKSPACE" help:"slug of the workspace to act in, for who is in several"`
 }
 
 // defaults returns the settings of an empty configuration.

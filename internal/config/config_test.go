@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,7 @@ func TestAMistakeInTheFileIsShownAtItsPlace(t *testing.T) {
 		"broken YAML":             {"control: [\n", []string{":1:"}},
 		"the same key twice":      {"control:\n  addr: a\n  addr: b\n", []string{":3:3: ", "addr"}},
 		"two documents":           {"log:\n  level: info\n---\nlog:\n  level: warn\n", []string{"one YAML document"}},
+		"a list of secret files":  {"edge:\n  token_file: [a]\n", []string{":2:15: this must be one text"}},
 		"two sources of a secret": {"edge:\n  token: abc\n  token_file: /x\n", []string{"both edge.token and edge.token_file are given"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,6 +103,7 @@ func TestAWrongValueOfAFlagIsFoundAsItIsParsed(t *testing.T) {
 	flags.Bind(set, noVariables, "edge")
 	require.ErrorContains(t, set.Parse([]string{"--max-staleness=soon"}), `"soon" is no duration`)
 	require.Nil(t, set.Lookup("token"), "a secret has no flag")
+	require.NotNil(t, set.Lookup("token-file"))
 }
 
 func TestAFlagThatIsGivenTwiceAddsToAList(t *testing.T) {
@@ -109,17 +112,50 @@ func TestAFlagThatIsGivenTwiceAddsToAList(t *testing.T) {
 	require.Equal(t, []string{"a=:1", "b=:2", "c=:3"}, cfg.Dev.Edges)
 }
 
-func TestASecretComesFromAFileOfAHigherLayer(t *testing.T) {
+func TestLoad_TakesASecretFromTheHighestLayer(t *testing.T) {
 	file := write(t, "c.yaml", "edge:\n  token: from-the-file\n")
 	secret := write(t, "token", "  from-its-own-file\n")
 	cfg, err := config.Load(config.Sources{File: file, Environ: []string{"WAYPOST_EDGE_TOKEN_FILE=" + secret}})
 	require.NoError(t, err)
 	require.Equal(t, "from-its-own-file", cfg.Edge.Token.Reveal())
+	cfg, err = config.Load(config.Sources{File: write(t, "f.yaml", "edge:\n  token_file: /nowhere\n"), Environ: []string{"WAYPOST_EDGE_TOKEN=a"}})
+	require.NoError(t, err, "the file of a lower layer is not read")
+	require.Equal(t, "a", cfg.Edge.Token.Reveal())
 
 	_, err = config.Load(config.Sources{Environ: []string{"WAYPOST_EDGE_TOKEN_FILE=" + write(t, "empty", "\n")}})
 	require.ErrorContains(t, err, "is empty")
 	_, err = config.Load(config.Sources{Environ: []string{"WAYPOST_EDGE_TOKEN=a", "WAYPOST_EDGE_TOKEN_FILE=" + secret}})
 	require.ErrorContains(t, err, "both WAYPOST_EDGE_TOKEN and WAYPOST_EDGE_TOKEN_FILE are given")
+}
+
+func TestLoad_ReadsEachSecretFromAFile(t *testing.T) {
+	secret := write(t, "secret", "0123456789abcdef\n")
+	for path, names := range map[string]struct{ variable, flag string }{
+		"control.database_url":   {"WAYPOST_CONTROL_DATABASE_URL_FILE", "database-url-file"},
+		"control.cluster_secret": {"WAYPOST_CONTROL_CLUSTER_SECRET_FILE", "cluster-secret-file"},
+		"control.edge_token":     {"WAYPOST_CONTROL_EDGE_TOKEN_FILE", "edge-token-file"},
+		"edge.token":             {"WAYPOST_EDGE_TOKEN_FILE", "token-file"},
+		"edge.enrol_token":       {"WAYPOST_ENROL_TOKEN_FILE", "enrol-token-file"},
+		"edge.relay_token":       {"WAYPOST_EDGE_RELAY_TOKEN_FILE", "relay-token-file"},
+		"gossip.key":             {"WAYPOST_GOSSIP_KEY_FILE", "gossip-key-file"},
+		"client.api_key":         {"WAYPOST_API_KEY_FILE", "api-key-file"},
+	} {
+		t.Run(path, func(t *testing.T) {
+			section, key, _ := strings.Cut(path, ".")
+			flags := parse(t, path, "--"+names.flag+"="+secret)
+			require.True(t, flags.Given(path))
+			for source, from := range map[string]config.Sources{
+				"file":     {File: write(t, "c.yaml", fmt.Sprintf("%s:\n  %s_file: %s\n", section, key, secret))},
+				"variable": {Environ: []string{names.variable + "=" + secret}},
+				"flag":     {Flags: flags},
+			} {
+				cfg, err := config.Load(from)
+				require.NoError(t, err, source)
+				require.Len(t, cfg.Environ(section), 1, "%s: only the secret differs from the defaults", source)
+				require.Equal(t, strings.TrimSuffix(names.variable, "_FILE")+"=0123456789abcdef", cfg.Environ(section)[0], source)
+			}
+		})
+	}
 }
 
 func TestASecretIsNeverPrinted(t *testing.T) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -12,7 +13,8 @@ type Flags struct {
 }
 
 // Bind declares the flags of whole sections ("control") and of single settings
-// ("control.database_url") in set. A value is judged as it is parsed.
+// ("control.database_url"), with the files of secrets, in set. A value is judged as it is
+// parsed.
 func (f *Flags) Bind(set *pflag.FlagSet, getenv func(string) string, names ...string) {
 	if f.given == nil {
 		f.given = make(map[string]string)
@@ -20,7 +22,7 @@ func (f *Flags) Bind(set *pflag.FlagSet, getenv func(string) string, names ...st
 	start := defaults(getenv)
 	for _, s := range settings() {
 		for _, name := range names {
-			if s.Flag == "" || name != s.Path && name != s.Section() {
+			if s.Flag == "" || !slices.Contains([]string{s.Section(), s.Path, s.secret}, name) {
 				continue
 			}
 			value := &flagValue{setting: s, given: f.given, text: s.get(&start)}
@@ -32,10 +34,12 @@ func (f *Flags) Bind(set *pflag.FlagSet, getenv func(string) string, names ...st
 	}
 }
 
-// Given reports whether a setting was given on the command line.
+// Given reports whether a setting, or the file of a secret, was given on the command
+// line.
 func (f *Flags) Given(path string) bool {
-	_, ok := f.given[path]
-	return ok
+	_, value := f.given[path]
+	_, file := f.given[path+"_file"]
+	return value || file
 }
 
 // flagValue notes the text given for a flag; [Load] applies it last, over file and

@@ -40,36 +40,36 @@ const (
 // place.
 func Load(src Sources) (Config, error) {
 	env := environment(src.Environ)
-	cfg := defaults(func(name string) string { return env[name] })
+	cfg, files := defaults(func(name string) string { return env[name] }), map[string]string{}
 	if src.File == "" {
 		src.File = env[fileVariable]
 	}
 	if src.File != "" {
-		layer, err := readFile(src.File, cfg)
+		layer, err := readFile(src.File, cfg, files)
 		if err != nil {
 			return Config{}, err
 		}
 		cfg = layer
 	}
-	if err := applyEnvironment(&cfg, env); err != nil {
+	if err := applyEnvironment(&cfg, files, env); err != nil {
 		return Config{}, err
 	}
 	if src.Flags != nil {
-		if err := apply(&cfg, src.Flags.given, func(s Setting) string { return "--" + s.Flag }); err != nil {
+		if err := apply(&cfg, files, src.Flags.given, func(s Setting) string { return "--" + s.Flag }); err != nil {
 			return Config{}, err
 		}
 	}
-	return cfg, readSecrets(&cfg)
+	return cfg, readSecrets(&cfg, files)
 }
 
 // readFile decodes over the settings that there are, so that a key left out keeps
-// its value.
-func readFile(name string, lower Config) (Config, error) {
+// its value. It adds the names of files that hold secrets to files.
+func readFile(name string, lower Config, files map[string]string) (Config, error) {
 	text, err := readBounded(name, maxFile)
 	if err != nil {
 		return Config{}, fmt.Errorf("configuration file: %w", err)
 	}
-	cfg := lower
+	cfg, given := lower, map[string]string{}
 	file, err := parser.ParseBytes([]byte(text), 0)
 	if err != nil {
 		return Config{}, explain(name, err)
@@ -79,7 +79,7 @@ func readFile(name string, lower Config) (Config, error) {
 	}
 	if len(file.Docs) == 1 && file.Docs[0].Body != nil {
 		body := file.Docs[0].Body
-		if err := spellOutDays(body); err != nil {
+		if err := prepare(body, given); err != nil {
 			return Config{}, explain(name, err)
 		}
 		if err := yaml.NodeToValue(body, &cfg, yaml.Strict()); err != nil {
@@ -87,41 +87,66 @@ func readFile(name string, lower Config) (Config, error) {
 		}
 	}
 	keepEmptySections(&cfg, &lower)
-	if err := onlyOneOfEach(func(s Setting) bool { return s.get(&cfg) != "" }, func(s Setting) string { return s.Path }); err != nil {
+	for _, s := range settings() {
+		if text, ok := s.field(&cfg).Interface().(Secret); ok && s.secret == "" && text != "" {
+			given[s.Path] = text.Reveal()
+		}
+	}
+	if err := apply(&cfg, files, given, func(s Setting) string { return s.Path }); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return cfg, nil
 }
 
-// spellOutDays writes durations that only [ParseDuration] reads as the decoder can.
-func spellOutDays(document ast.Node) error {
-	for section, body := range pairs(document) {
-		for key, value := range pairs(body) {
-			text, ok := value.(*ast.StringNode)
-			if !ok || !slices.ContainsFunc(settings(), func(s Setting) bool { return s.Path == section+"."+key && s.typeName() == "duration" }) {
-				continue
-			}
-			d, err := ParseDuration(text.Value)
-			if err != nil {
-				return &yaml.TypeError{DstType: reflect.TypeFor[time.Duration](), SrcType: reflect.TypeFor[string](), Token: text.Token}
-			}
-			text.Value = d.String()
+// prepare writes durations that only [ParseDuration] reads as the decoder can, and moves
+// the files of secrets, which the decoder does not know, from a document to given.
+func prepare(document ast.Node, given map[string]string) (err error) {
+	sections, _ := document.(*ast.MappingNode)
+	for i := 0; sections != nil && i < len(sections.Values); i++ {
+		section, _ := sections.Values[i].Value.(*ast.MappingNode)
+		if section == nil {
+			continue
 		}
+		section.Values = slices.DeleteFunc(section.Values, func(pair *ast.MappingValueNode) bool {
+			path := nameOf(sections.Values[i]) + "." + nameOf(pair)
+			known := slices.IndexFunc(settings(), func(s Setting) bool { return s.Path == path })
+			switch {
+			case known < 0:
+			case settings()[known].secret != "":
+				var file string
+				err = errors.Join(err, yaml.NodeToValue(pair.Value, &file))
+				if file != "" {
+					given[path] = file
+				}
+				return true
+			case settings()[known].typeName() == "duration":
+				err = errors.Join(err, spellOutDays(pair.Value))
+			}
+			return false
+		})
 	}
-	return nil
+	return err
 }
 
-// pairs returns the keys and values of a mapping.
-func pairs(node ast.Node) map[string]ast.Node {
-	all := map[string]ast.Node{}
-	if m, ok := node.(ast.MapNode); ok {
-		for each := m.MapRange(); each.Next(); {
-			if token := each.Key().GetToken(); token != nil {
-				all[token.Value] = each.Value()
-			}
-		}
+// nameOf returns the key of a pair, "" if it is no text.
+func nameOf(pair *ast.MappingValueNode) string {
+	if token := pair.Key.GetToken(); token != nil {
+		return token.Value
 	}
-	return all
+	return ""
+}
+
+func spellOutDays(value ast.Node) error {
+	text, ok := value.(*ast.StringNode)
+	if !ok {
+		return nil
+	}
+	d, err := ParseDuration(text.Value)
+	if err != nil {
+		return &yaml.TypeError{DstType: reflect.TypeFor[time.Duration](), SrcType: reflect.TypeFor[string](), Token: text.Token}
+	}
+	text.Value = d.String()
+	return nil
 }
 
 // keepEmptySections restores settings that the decoder has cleared: a section, if nothing
@@ -148,14 +173,14 @@ func variables() map[string]Setting {
 	return known
 }
 
-func applyEnvironment(cfg *Config, env map[string]string) error {
+func applyEnvironment(cfg *Config, files, env map[string]string) error {
 	given := map[string]string{}
 	for name, s := range variables() {
 		if value, ok := env[name]; ok {
 			given[s.Path] = value
 		}
 	}
-	return apply(cfg, given, func(s Setting) string { return s.Env })
+	return apply(cfg, files, given, func(s Setting) string { return s.Env })
 }
 
 // UnknownVariables describes the WAYPOST_* variables of an environment that are no
@@ -173,68 +198,45 @@ func UnknownVariables(environ []string) (found []string) {
 	return found
 }
 
-// apply sets one layer of settings, by path. Within a layer a secret comes from a
-// value or from a file; either takes the place of both of a lower layer.
-func apply(cfg *Config, given map[string]string, name func(Setting) string) error {
-	isGiven := func(s Setting) bool { _, ok := given[s.Path]; return ok }
-	if err := onlyOneOfEach(isGiven, name); err != nil {
-		return err
-	}
-	for value, file := range secrets() {
-		if isGiven(value) {
-			file.field(cfg).SetString("")
-		}
-		if isGiven(file) {
-			value.field(cfg).SetString("")
-		}
-	}
+// apply sets one layer of settings, by path. Within a layer a secret comes from a value
+// or from a file, which files gets; either takes the place of both of a lower layer.
+func apply(cfg *Config, files, given map[string]string, name func(Setting) string) error {
 	for _, s := range settings() {
-		if !isGiven(s) {
+		text, ok := given[s.Path]
+		if !ok {
 			continue
 		}
-		if err := s.set(cfg, given[s.Path]); err != nil {
-			return fmt.Errorf("%s: %w", name(s), err)
-		}
-	}
-	return nil
-}
-
-// secrets pairs each secret with the setting that names a file for it.
-func secrets() func(yield func(value, file Setting) bool) {
-	return func(yield func(value, file Setting) bool) {
-		all := settings()
-		for _, value := range all {
-			at := slices.IndexFunc(all, func(s Setting) bool { return s.Path == value.Path+"_file" })
-			if at >= 0 && !yield(value, all[at]) {
-				return
+		if s.secret == "" {
+			delete(files, s.Path)
+			if err := s.set(cfg, text); err != nil {
+				return fmt.Errorf("%s: %w", name(s), err)
 			}
+			continue
 		}
-	}
-}
-
-func onlyOneOfEach(given func(Setting) bool, name func(Setting) string) error {
-	for value, file := range secrets() {
-		if given(value) && given(file) {
-			return fmt.Errorf("both %s and %s are given: leave one out", name(value), name(file))
+		if _, both := given[s.secret]; both {
+			file := name(s)
+			return fmt.Errorf("both %s and %s are given: leave one out", file[:len(file)-len("_file")], file)
 		}
+		files[s.secret] = text
+		s.field(cfg).SetString("")
 	}
 	return nil
 }
 
-func readSecrets(cfg *Config) error {
-	for value, file := range secrets() {
-		name := file.field(cfg).String()
+func readSecrets(cfg *Config, files map[string]string) error {
+	for _, s := range settings() {
+		name := files[s.secret]
 		if name == "" {
 			continue
 		}
 		text, err := readBounded(name, maxSecret)
 		if err != nil {
-			return fmt.Errorf("%s: %w", file.Path, err)
+			return fmt.Errorf("%s: %w", s.Path, err)
 		}
 		if text = strings.TrimSpace(text); text == "" {
-			return fmt.Errorf("%s: %s is empty", file.Path, name)
+			return fmt.Errorf("%s: %s is empty", s.Path, name)
 		}
-		value.field(cfg).SetString(text)
+		s.field(cfg).SetString(text)
 	}
 	return nil
 }
@@ -264,7 +266,7 @@ func (c Config) Environ(sections ...string) []string {
 		if secret, ok := s.field(&c).Interface().(Secret); ok {
 			value = secret.Reveal()
 		}
-		if slices.Contains(sections, s.Section()) && value != s.get(&start) {
+		if s.secret == "" && slices.Contains(sections, s.Section()) && value != s.get(&start) {
 			list = append(list, s.Env+"="+value)
 		}
 	}

@@ -2,11 +2,12 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 )
 
-// Reference is docs/configuration.md: every setting with its names and default,
-// as Markdown. A test keeps the file equal to it.
+// Reference returns docs/configuration.md: every setting with its names and default, as
+// Markdown. A test keeps the file equal to it.
 func Reference() string {
 	var b strings.Builder
 	b.WriteString(`# Configuration
@@ -16,21 +17,29 @@ The settings come from one YAML file (` + "`--config FILE`" +
 An unknown key in the file is an error that shows its line, and an unknown ` + "`WAYPOST_*`" + ` variable is a warning.
 ` + "`--check-config`" + ` checks a configuration and changes nothing.
 Lists are separated by commas in variables and flags.
-Put a secret into a file if you can; a secret is never a flag.
+Each secret, marked so, may stand in a file, and better does: append ` + "`_file`" + ` to the key or ` +
+		"`_FILE`" + ` to the variable, and give the file's name.
 
 This page is made from the program; ` + "`waypost COMMAND --help`" + ` says the same.
 `)
 	none := defaults(func(string) string { return "" })
 	none.Dev.DataDir = "" // depends on the user
 	section := ""
-	for _, s := range settings() {
+	for i, s := range settings() {
+		if s.secret != "" {
+			continue
+		}
 		if s.Section() != section {
 			section = s.Section()
 			fmt.Fprintf(&b, "\n## `%s`\n\n| key | variable | flag | default | |\n|---|---|---|---|---|\n", section)
 		}
-		flag := ""
+		var flags []string
 		if s.Flag != "" {
-			flag = "`--" + s.Flag + "`"
+			flags = append(flags, "`--"+s.Flag+"`")
+		}
+		mark := ""
+		if s.kind == reflect.TypeFor[Secret]() {
+			mark, flags = " (secret)", append(flags, "`--"+settings()[i+1].Flag+"`")
 		}
 		value := s.get(&none)
 		switch value {
@@ -40,7 +49,7 @@ This page is made from the program; ` + "`waypost COMMAND --help`" + ` says the 
 			value = "`" + value + "`"
 		}
 		_, key, _ := strings.Cut(s.Path, ".")
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", key, s.Env, flag, value, s.Help)
+		fmt.Fprintf(&b, "| `%s`%s | `%s` | %s | %s | %s |\n", key, mark, s.Env, strings.Join(flags, ", "), value, s.Help)
 	}
 	return b.String()
 }

@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// Setting is one field of [Config] as users meet it.
+// Setting is one field of [Config] as users meet it, or the file that holds a [Secret].
 type Setting struct {
 	Path string // "control.admin_addr", as in the file
 	Env  string // "WAYPOST_CONTROL_ADMIN_ADDR"
 	Flag string // "admin-addr", or "" when there is none
 	Help string
 
-	index []int
-	kind  reflect.Type
+	index  []int
+	kind   reflect.Type
+	secret string // path of the secret that the file of this name holds, or ""
 }
 
 // Section is the part of the path before the dot.
@@ -49,13 +50,20 @@ func readSettings() []Setting {
 			if s.Env == "" {
 				s.Env = "WAYPOST_" + strings.ToUpper(strings.ReplaceAll(s.Path, ".", "_"))
 			}
-			switch s.Flag {
-			case "":
-				s.Flag = strings.ReplaceAll(key, "_", "-")
-			case "-":
+			flag, hidden := strings.CutPrefix(s.Flag, "-")
+			if flag == "" {
+				flag = strings.ReplaceAll(key, "_", "-")
+			}
+			if s.Flag = flag; hidden {
 				s.Flag = ""
 			}
 			all = append(all, s)
+			if field.Type == reflect.TypeFor[Secret]() {
+				s.secret, s.Path, s.Env, s.Flag = s.Path, s.Path+"_file", s.Env+"_FILE", flag+"-file"
+				subject, _, _ := strings.Cut(s.Help, ",")
+				s.Help = "file that holds the " + subject
+				all = append(all, s)
+			}
 		}
 	}
 	return all

@@ -61,9 +61,7 @@ func (s *system) startControl(databaseURL string) func(context.Context) (process
 		c.Addr, c.AdminAddr = s.plan.control, "127.0.0.1:0"
 		c.Region, c.Regions = string(s.plan.edges[0].Region), s.plan.regions()
 		c.BaseURL = s.plan.shortURLs()
-		c.DatabaseURL, c.DatabaseURLFile = config.Secret(databaseURL), ""
-		c.ClusterSecret, c.ClusterSecretFile = "", s.secrets.clusterFile
-		c.EdgeToken, c.EdgeTokenFile = "", s.secrets.tokenFile
+		c.DatabaseURL, c.ClusterSecret, c.EdgeToken = config.Secret(databaseURL), s.secrets.cluster, s.secrets.edgeToken
 		c.TrustedProxies = loopback
 		c.AnonymousWorkspace = true
 		c.StrictHosts = false // visitors ask an address of this machine
@@ -85,7 +83,7 @@ func (s *system) startEdge(i int, e edge) func(context.Context) (process, error)
 		c.ProxyProtocol, c.DrainDelay = false, 0 // this process asks them itself, and stops them in order
 		c.Region, c.Node = string(e.Region), ""
 		c.ControlURLs = []string{s.plan.apiURL()}
-		c.Token, c.TokenFile = "", s.secrets.tokenFile
+		c.Token = s.secrets.edgeToken
 		c.DataDir = s.dir.Path("edges", string(e.Region))
 		c.TrustedProxies = loopback
 		c.StrictHosts = false
@@ -98,7 +96,7 @@ func (s *system) startEdge(i int, e edge) func(context.Context) (process, error)
 // gossip is the part of one process, which joins through all others.
 func (s *system) gossip(i int) config.Gossip {
 	return config.Gossip{
-		Addr: s.plan.gossip[i], KeyFile: s.secrets.gossipFile,
+		Addr: s.plan.gossip[i], Key: s.secrets.gossipKey,
 		Seeds: slices.Concat(s.plan.gossip[:i], s.plan.gossip[i+1:]),
 	}
 }

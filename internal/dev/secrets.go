@@ -12,16 +12,13 @@ import (
 
 	"waypost/controlplane"
 	"waypost/internal/atomicfile"
+	"waypost/internal/config"
 )
 
-// secrets of a system, made at its first start and kept in files of mode 0600,
-// which is how the children get them.
+// secrets of a system, made at its first start and kept in files of mode 0600.
 type secrets struct {
-	clusterFile string
-	tokenFile   string
-	gossipFile  string
-	apiKeyFile  string
-	apiKey      string
+	cluster, edgeToken, gossipKey config.Secret
+	apiKey, apiKeyFile            string
 }
 
 func loadSecrets(dir string, database bool) (secrets, error) {
@@ -32,12 +29,12 @@ func loadSecrets(dir string, database bool) (secrets, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return secrets{}, fmt.Errorf("secrets: %w", err)
 	}
-	s := secrets{clusterFile: filepath.Join(dir, "cluster"), tokenFile: filepath.Join(dir, "edge-token"), gossipFile: filepath.Join(dir, "gossip-key")}
+	cluster, err1 := loadSecret(filepath.Join(dir, "cluster"), randomHex)
+	token, err2 := loadSecret(filepath.Join(dir, "edge-token"), randomHex)
+	gossip, err3 := loadSecret(filepath.Join(dir, "gossip-key"), randomHex)
+	s := secrets{cluster: config.Secret(cluster), edgeToken: config.Secret(token), gossipKey: config.Secret(gossip)}
 	s.apiKeyFile = filepath.Join(dir, "api-key")
-	_, err1 := loadSecret(s.clusterFile, randomHex)
-	_, err2 := loadSecret(s.tokenFile, randomHex)
-	_, err4 := loadSecret(s.gossipFile, randomHex)
-	key, err3 := loadSecret(s.apiKeyFile, controlplane.NewKey)
+	key, err4 := loadSecret(s.apiKeyFile, controlplane.NewKey)
 	s.apiKey = key
 	return s, errors.Join(err1, err2, err3, err4)
 }
