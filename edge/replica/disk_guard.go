@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"waypost/internal/failpoint"
 )
 
 // diskGuard is the file system of a store. It protects Pebble from two kinds of errors
@@ -115,6 +117,7 @@ func (f *walFile) do(what string, op func() error) error {
 	if f.guard.walBad.Load() {
 		return nil
 	}
+	failpoint.Hit(what)
 	if err := op(); err != nil {
 		f.guard.walFailed(what, err)
 	}

@@ -4,7 +4,8 @@
 //
 // It is for the fleet view alone. Nothing that the edge serves depends on it: a
 // report that does not get through is dropped, and the next one says more. The
-// replica's stream and the clicks have connections of their own.
+// replica's stream and the clicks have connections of their own. A disk that does not
+// answer delays no report, or the control plane would take the edge for silent.
 package report
 
 import (
@@ -21,6 +22,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,15 +49,17 @@ type Config struct {
 	AdminAddr string         // HOST:PORT of the admin listener
 	Version   string         // of the software
 
-	// Position, AppliedAt, Age and Clicks return the edge's present state. One goroutine
-	// calls them once per interval. Default: nothing is known. Clicks returns how many
-	// clicks are in the journal and not acknowledged (-1: unknown), and the time up to which
-	// all are (zero: unknown).
+	// Position, AppliedAt and Age return the edge's present state, and must not wait for a
+	// disk. Default: nothing is known.
 	Position  func() waypost.Position
 	Synced    func() waypost.Position // what of the position a crash cannot take back
 	AppliedAt func() time.Time
 	Age       func() time.Duration // since the replica was last known to be at the head
-	Clicks    func() (pending int64, until time.Time)
+
+	// Clicks returns how many clicks are in the journal and not acknowledged (-1: unknown),
+	// and the time up to which all are (zero: unknown). It may wait for a disk: then reports
+	// repeat the answer before. Default: nothing is known.
+	Clicks func() (pending int64, until time.Time)
 
 	// State returns the state of the replica, with the change that it holds back, if any,
 	// and the load of the edge. Default: nothing is known.
@@ -73,8 +77,9 @@ type Config struct {
 	// been answered. It must not block. Nil: orders are ignored.
 	Order func(api.EdgeOrder)
 
-	// Sync makes the position durable before a report that was asked for. After a failure
-	// Synced returns an older position.
+	// Sync makes the position durable before a report that was asked for, and may wait for
+	// a disk. Reports that are due meanwhile are sent. After a failure Synced returns an
+	// older position.
 	Sync func()
 
 	Interval time.Duration // default 1 s
@@ -95,6 +100,7 @@ type Reporter struct {
 	started time.Time
 	client  *http.Client
 	asked   chan struct{} // gets a token when a report is asked for
+	synced  chan struct{} // gets a token when the position is durable for that report
 	sent    *prometheus.CounterVec
 	unheard atomic.Bool // a farewell did not get through
 
@@ -102,6 +108,14 @@ type Reporter struct {
 	differ         bool      // blocks differ from those of the control plane; Run owns it
 	toCertificates string    // URL
 	certified      time.Time // when certificates were last reported; Run owns it
+
+	clicks atomic.Pointer[clicksSeen]
+}
+
+// clicksSeen is an answer of Config.Clicks.
+type clicksSeen struct {
+	pending int64
+	until   time.Time
 }
 
 // New makes a reporter. It sends nothing before Run.
@@ -158,7 +172,7 @@ func New(cfg Config) (*Reporter, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Reporter{
+	r := &Reporter{
 		cfg:            cfg,
 		url:            strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeReports,
 		outcome:        strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeOutcomes,
@@ -166,6 +180,7 @@ func New(cfg Config) (*Reporter, error) {
 		toCertificates: strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeCertificates,
 		started:        time.Now(),
 		asked:          make(chan struct{}, 1),
+		synced:         make(chan struct{}, 1),
 		client: &http.Client{
 			Transport: cfg.Through(&http.Transport{
 				Proxy:               http.ProxyFromEnvironment,
@@ -178,7 +193,9 @@ func New(cfg Config) (*Reporter, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		sent: sentCounter(cfg.Metrics),
-	}, nil
+	}
+	r.clicks.Store(&clicksSeen{pending: -1})
+	return r, nil
 }
 
 // sentCounter is shared by all reporters of an edge.
@@ -214,6 +231,7 @@ func (r *Reporter) Announce(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ctx = requestid.New(ctx)
+	r.lookAtClicks()
 	if err := r.send(ctx, false); err != nil {
 		r.cfg.Logger.InfoContext(ctx, "cannot announce this edge to the control plane; serving without", slog.Any("error", err))
 	}
@@ -223,22 +241,19 @@ func (r *Reporter) Announce(ctx context.Context, limit time.Duration) {
 // when that changes, and in the metrics.
 func (r *Reporter) Run(ctx context.Context) {
 	defer r.client.CloseIdleConnections()
+	var disk sync.WaitGroup
+	defer disk.Wait()
+	disk.Go(func() { r.useDisk(ctx) })
 	// Edges that were started together do not report together.
 	next := time.NewTimer(rand.N(r.cfg.Interval))
 	defer next.Stop()
 	failing := false
-	var last time.Time // when a report that was asked for began
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-next.C:
-		case <-r.asked:
-			if !sleep(ctx, r.cfg.Pause-time.Since(last)) {
-				continue
-			}
-			last = time.Now()
-			r.cfg.Sync()
+		case <-r.synced:
 		}
 		began := time.Now()
 		ctx := requestid.New(ctx)
@@ -258,12 +273,45 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
+// useDisk does until ctx ends what may wait for a disk: it syncs the position for reports
+// that are asked for, and looks at the clicks.
+func (r *Reporter) useDisk(ctx context.Context) {
+	ticker := time.NewTicker(r.cfg.Interval)
+	defer ticker.Stop()
+	var last time.Time // when a sync began
+	for {
+		r.lookAtClicks()
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			continue
+		case <-r.asked:
+		}
+		if !sleep(ctx, r.cfg.Pause-time.Since(last)) {
+			return
+		}
+		last = time.Now()
+		r.cfg.Sync()
+		select {
+		case r.synced <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (r *Reporter) lookAtClicks() {
+	pending, until := r.cfg.Clicks()
+	r.clicks.Store(&clicksSeen{pending, until})
+}
+
 // Farewell reports, after Run has ended, that the edge leaves. A later farewell counts
 // the clicks shipped since the one before; it does nothing when an earlier farewell did
 // not get through.
 func (r *Reporter) Farewell(ctx context.Context) {
 	defer r.client.CloseIdleConnections()
 	if !r.unheard.Load() {
+		r.lookAtClicks()
 		r.unheard.Store(r.send(requestid.New(ctx), true) != nil)
 	}
 }
@@ -344,8 +392,7 @@ func placesBuilt(at time.Time) *time.Time {
 
 func (r *Reporter) report(leaving bool) api.EdgeReport {
 	c := &r.cfg
-	pending, until := c.Clicks()
-	state := c.State()
+	clicks, state := r.clicks.Load(), c.State()
 	b := api.EdgeReport{
 		EdgeState: api.EdgeState{
 			Node: c.Node, Region: string(c.Region), Role: c.Role, Version: c.Version, Addr: c.Addr, AdminAddr: c.AdminAddr,
@@ -355,7 +402,7 @@ func (r *Reporter) report(leaving bool) api.EdgeReport {
 		},
 		Boot: hex.EncodeToString(c.Boot[:]), LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(),
 		AgeSeconds:    max(c.Age(), 0).Seconds(),
-		ClicksPending: max(pending, -1), ClicksUntil: until.UTC(), Leaving: leaving,
+		ClicksPending: max(clicks.pending, -1), ClicksUntil: clicks.until.UTC(), Leaving: leaving,
 	}
 	if c.Blocks != nil {
 		b.Blocks = new(c.Blocks.Digest())

@@ -195,3 +195,40 @@ func TestAnEdgeThatIsAskedMakesWhatItHasDurableAndReportsAtOnce(t *testing.T) {
 		require.Equal(t, seq, got.Synced.Seq)
 	}
 }
+
+// A disk that does not answer would otherwise make the control plane take the edge for
+// silent, and leave it out of what "all" edges have.
+func TestReporter_WaitsForNoDisk(t *testing.T) {
+	arrived := make(desk, 1000)
+	url := serve(t, httpapi.EdgeReports(arrived, noOrders{}, nil, slog.New(slog.DiscardHandler)))
+	at := waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{3}}, Seq: 7, Stamp: 9}
+	for what, config := range map[string]func(hang func()) report.Config{
+		"sync": func(hang func()) report.Config { return report.Config{Sync: hang} },
+		"clicks": func(hang func()) report.Config {
+			return report.Config{Clicks: func() (int64, time.Time) { hang(); return 1, time.Time{} }}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			hung, mended := make(chan struct{}, 1000), make(chan struct{})
+			cfg := config(func() { hung <- struct{}{}; <-mended })
+			cfg.URL, cfg.Interval, cfg.Timeout = url, 10*time.Millisecond, time.Minute
+			cfg.Position = func() waypost.Position { return at }
+			r, _ := run(t, cfg)
+			t.Cleanup(func() { close(mended) }) // before stop waits
+			r.Ask()
+			<-hung
+			for len(arrived) > 0 {
+				<-arrived
+			}
+			for range 5 {
+				select {
+				case got := <-arrived:
+					require.Equal(t, at, got.Position)
+					require.Zero(t, got.Synced, "the disk has not answered")
+				case <-time.After(time.Minute):
+					t.Fatal("no report comes")
+				}
+			}
+		})
+	}
+}
