@@ -77,7 +77,7 @@ func edgeSettings(all config.Config) (node.Config, error) {
 			URLs: cfg.ControlURLs, Token: cfg.Token.Reveal(), EnrolToken: cfg.EnrolToken.Reveal(),
 			CAFile: cfg.ControlCAFile, CertFile: cfg.ClientCertFile, KeyFile: cfg.ClientKeyFile,
 		},
-		Listen: node.Listen{Addr: cfg.Addr, Admin: cfg.AdminAddr, More: cfg.Listen, TLS: tls.Addr, Relay: cfg.RelayAddr},
+		Listen: node.Listen{Addr: cfg.Addr, Admin: cfg.AdminAddr, TLS: tls.Addr, Relay: cfg.RelayAddr},
 		Relay: node.Relay{
 			Token: cfg.RelayToken.Reveal(), CertFile: cfg.RelayCertFile, KeyFile: cfg.RelayKeyFile, CAFile: cfg.RelayCAFile,
 		},

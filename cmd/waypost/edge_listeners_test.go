@@ -44,7 +44,7 @@ func startEdge(t *testing.T, in *installation, change func(*config.Config), pati
 	cfg, err := config.Load(config.Sources{})
 	require.NoError(t, err)
 	e := &cfg.Edge
-	e.Addr, e.AdminAddr, e.Region, e.Node = "127.0.0.1:0", "127.0.0.1:0", "eu-west-1", "edge-under-test"
+	e.Addr, e.AdminAddr, e.Region, e.Node = []string{"127.0.0.1:0"}, "127.0.0.1:0", "eu-west-1", "edge-under-test"
 	e.ControlURLs, e.Token = []string{in.api.URL}, "of-no-importance"
 	e.DataDir, e.StatusFile = filepath.Join(dir, "data"), filepath.Join(dir, "status")
 	change(&cfg)
@@ -159,7 +159,7 @@ func drainsFor(t *testing.T, in *installation, delay time.Duration) (seen bool) 
 	const patience = 60 * time.Second
 	certFile, keyFile, roots := certificateFiles(t, "go.example.com")
 	e := startEdge(t, in, func(c *config.Config) {
-		c.Edge.Listen = []string{"[::1]:0", "127.0.0.1:0"}
+		c.Edge.Addr = append(c.Edge.Addr, "[::1]:0", "127.0.0.1:0")
 		c.Edge.DrainDelay = delay
 		c.TLS = config.TLS{Addr: []string{"127.0.0.1:0", "[::1]:0"}, CertFile: certFile, KeyFile: keyFile}
 	}, func(c *node.Config) {

@@ -204,7 +204,7 @@ func (f *fleetOfTen) startEdge(i, times int) *runningNode {
 	cfg, err := config.Load(config.Sources{Environ: []string{"WAYPOST_EDGE_TOKEN=token-of-all-edges", "WAYPOST_GOSSIP_KEY=" + gossipKey}})
 	require.NoError(f.t, err)
 	e := &cfg.Edge
-	e.Addr, e.AdminAddr, e.Region, e.Node = "127.0.0.1:0", "127.0.0.1:0", "eu-west-1", fmt.Sprintf("edge-%d", i)
+	e.Addr, e.AdminAddr, e.Region, e.Node = []string{"127.0.0.1:0"}, "127.0.0.1:0", "eu-west-1", fmt.Sprintf("edge-%d", i)
 	e.ControlURLs, e.Contact = []string{"http://" + f.gates[i%2].ln.Addr().String()}, "abuse@example.com"
 	e.DataDir, e.StatusFile = filepath.Join(f.dir, e.Node), filepath.Join(f.dir, fmt.Sprintf("%s-%d", e.Node, times))
 	cfg.Gossip.Addr, cfg.Gossip.Seeds = "127.0.0.1:0", []string{f.gossip}

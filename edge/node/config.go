@@ -72,9 +72,8 @@ type Control struct {
 // Listen holds addresses, HOST:PORT. The flag that belongs to an address is named in
 // errors.
 type Listen struct {
-	Addr  string   // of the redirects; --addr
+	Addr  []string // of the redirects, and the fleet is shown the first; at least one; --addr
 	Admin string   // --admin-addr
-	More  []string // also of the redirects; --listen
 	TLS   []string // of the redirects over TLS; --tls-addr
 	Relay string   // for edges that follow this one, which is a relay then; "": none do; --relay-addr
 }

@@ -25,7 +25,7 @@ func newGossiper(cfg gossip.Config, stays func() bool, log *slog.Logger) *gossip
 func (e *edge) gossipConfig() gossip.Config {
 	c := e.cfg.Gossip
 	c.Node, c.Region, c.Role, c.Boot, c.Version = e.store.node, e.cfg.Region, gossip.RoleEdge, e.boot, e.cfg.Version
-	c.Addr, c.Position = e.listeners.addr.Addr().String(), e.store.Synced
+	c.Addr, c.Position = e.listeners.plain[0].Addr().String(), e.store.Synced
 	c.Logger, c.Metrics = e.log, e.registry
 	c.Receive = func(message []byte) { e.blocks.Hear(message) }
 	return c

@@ -23,9 +23,8 @@ import (
 // listeners are all listeners of an edge.
 type listeners struct {
 	all   []namedListener
-	addr  net.Listener
+	plain []net.Listener // of the redirects, at least one
 	admin net.Listener
-	more  []net.Listener
 	tls   []net.Listener
 	relay net.Listener        // for edges that follow this one; nil: none do
 	certs *certs.Certificates // nil: no TLS
@@ -62,10 +61,10 @@ func openListeners(ctx context.Context, cfg *Listen, sockets *restart.Sockets) (
 		l.all = append(l.all, namedListener{name, ln})
 		return ln
 	}
-	l.addr, l.admin = one(redirectSocket, cfg.Addr, "--addr"), one(adminSocket, cfg.Admin, "--admin-addr")
-	for _, addr := range cfg.More {
-		l.more = append(l.more, one(redirectSocket, addr, "--listen"))
+	for _, addr := range cfg.Addr {
+		l.plain = append(l.plain, one(redirectSocket, addr, "--addr"))
 	}
+	l.admin = one(adminSocket, cfg.Admin, "--admin-addr")
 	for _, addr := range cfg.TLS {
 		l.tls = append(l.tls, one(tlsSocket, addr, "--tls-addr"))
 	}
@@ -104,7 +103,7 @@ func (l *listeners) openCertificates(
 // services returns the services that answer redirects. The first one stops all of them.
 func (l *listeners) services(srv *server.Server, stop func(context.Context) error) services.Stage {
 	var list services.Stage
-	for _, ln := range append([]net.Listener{l.addr}, l.more...) {
+	for _, ln := range l.plain {
 		list = append(list, services.Service{Name: "redirects", Run: func(context.Context) error { return srv.Serve(ln) }})
 	}
 	for _, ln := range l.tls {

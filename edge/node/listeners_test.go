@@ -16,7 +16,7 @@ func TestOpenListeners_AFailureLeavesNoneOpen(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, first.Close())
 	free := first.Addr().String()
-	cfg := Listen{Addr: free, Admin: "127.0.0.1:0", TLS: []string{busy.Addr().String()}}
+	cfg := Listen{Addr: []string{free}, Admin: "127.0.0.1:0", TLS: []string{busy.Addr().String()}}
 	_, err = openListeners(t.Context(), &cfg, nil)
 	require.ErrorContains(t, err, "is in use")
 	require.True(t, strings.HasSuffix(err.Error(), "--tls-addr"))

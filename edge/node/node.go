@@ -326,11 +326,11 @@ func (e *edge) keepFreshness(ctx context.Context) {
 
 // announce notifies the starter of this process that it serves.
 func (e *edge) announce(ctx context.Context) error {
-	addr, adminAddr := e.listeners.addr.Addr().String(), e.listeners.admin.Addr().String()
+	addr, adminAddr := e.listeners.plain[0].Addr().String(), e.listeners.admin.Addr().String()
 	err := admin.WriteStatus(e.cfg.StatusFile, admin.Status{
 		PID: os.Getpid(), Role: "edge", Node: e.store.node, Region: string(e.cfg.Region), Addr: addr, AdminAddr: adminAddr,
 		Boot:   hex.EncodeToString(e.boot[:]),
-		Listen: addressesOf(e.listeners.more), TLS: addressesOf(e.listeners.tls), Relay: e.listeners.relayAddr(),
+		Listen: addressesOf(e.listeners.plain[1:]), TLS: addressesOf(e.listeners.tls), Relay: e.listeners.relayAddr(),
 	})
 	if err != nil {
 		return err
@@ -346,7 +346,7 @@ func (e *edge) announce(ctx context.Context) error {
 func (e *edge) reportConfig(url string) report.Config {
 	return report.Config{
 		URL: url, Through: e.identity.through, Node: e.store.node, Region: e.cfg.Region, Role: e.role(), Boot: e.boot,
-		Addr: e.listeners.addr.Addr().String(), AdminAddr: e.listeners.admin.Addr().String(), Version: e.cfg.Version,
+		Addr: e.listeners.plain[0].Addr().String(), AdminAddr: e.listeners.admin.Addr().String(), Version: e.cfg.Version,
 		Position: e.store.reported, Synced: e.store.Synced, Age: e.freshness.age,
 		Clicks: e.clicks.progress, Blocks: e.blocks, State: e.state, Certificates: e.listeners.hosts, Order: e.orders.queueOrder,
 		Sync: func() {

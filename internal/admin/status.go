@@ -18,11 +18,11 @@ type Status struct {
 	Role      string `json:"role"` // "control" or "edge"
 	Node      string `json:"node"`
 	Region    string `json:"region"`
-	Addr      string `json:"addr"`       // HOST:PORT of the service
+	Addr      string `json:"addr"`       // HOST:PORT of the service, of an edge the first
 	AdminAddr string `json:"admin_addr"` // HOST:PORT of the admin listener
 
 	Boot   string   `json:"boot,omitempty"`       // of an edge: differs after each start of the program
-	Listen []string `json:"listen,omitempty"`     // HOST:PORT of an edge's other listeners
+	Listen []string `json:"listen,omitempty"`     // HOST:PORT of an edge's further listeners without TLS
 	TLS    []string `json:"tls,omitempty"`        // HOST:PORT of the TLS listeners
 	Relay  string   `json:"relay_addr,omitempty"` // HOST:PORT at which other edges may follow this one
 }

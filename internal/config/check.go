@@ -74,8 +74,8 @@ func (e *Edge) Check() error {
 	_, journal := ParseClickJournal(e.ClickJournal)
 	_, relayLog := ParseRelayLog(e.RelayLog)
 	return first(
-		address("edge.addr", e.Addr),
-		addresses("edge.listen", e.Listen),
+		required("edge.addr", strings.Join(e.Addr, ","), "give --addr, the address of the redirects, such as :80"),
+		addresses("edge.addr", e.Addr),
 		address("edge.admin_addr", e.AdminAddr),
 		region("edge.region", e.Region),
 		nodeName("edge.node", e.Node),

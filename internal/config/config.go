@@ -67,8 +67,7 @@ type Control struct {
 
 // Edge is a redirect server with its replica.
 type Edge struct {
-	Addr           string        `yaml:"addr" help:"address of the redirects, HOST:PORT; :PORT takes IPv4 and IPv6"`
-	Listen         []string      `yaml:"listen" help:"more addresses of the redirects, HOST:PORT"`
+	Addr           []string      `yaml:"addr" help:"addresses of the redirects, HOST:PORT, of which the fleet is shown the first; :PORT takes IPv4 and IPv6"`
 	AdminAddr      string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
 	Region         string        `yaml:"region" help:"region that this edge stands in"`
 	Node           string        `yaml:"node" help:"name of this edge; default: the region and random letters, kept in the data directory"`
@@ -155,7 +154,7 @@ func defaults(getenv func(string) string) Config {
 			RateLimit: 1_000,
 		},
 		Edge: Edge{
-			Addr: "127.0.0.1:8081", AdminAddr: "127.0.0.1:9081", ClickJournal: "auto",
+			Addr: []string{"127.0.0.1:8081"}, AdminAddr: "127.0.0.1:9081", ClickJournal: "auto",
 			StrictHosts: true,
 			RelayLog:    "256MiB",
 		},

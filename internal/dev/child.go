@@ -79,7 +79,7 @@ func (s *system) startEdge(i int, e edge) func(context.Context) (process, error)
 	return func(ctx context.Context) (process, error) {
 		settings := s.cfg.Settings
 		c := &settings.Edge
-		c.Addr, c.AdminAddr, c.Listen = e.Addr, "127.0.0.1:0", nil
+		c.Addr, c.AdminAddr = []string{e.Addr}, "127.0.0.1:0"
 		c.ProxyProtocol, c.DrainDelay = false, 0 // this process asks them itself, and stops them in order
 		c.Region, c.Node = string(e.Region), ""
 		c.ControlURLs = []string{s.plan.apiURL()}

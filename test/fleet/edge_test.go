@@ -88,7 +88,7 @@ func (e *edge) startHere() {
 	cfg := node.Config{
 		Version: "0.0.0", Region: waypost.Region(e.region), Node: e.name, DataDir: filepath.Join(e.dir, "data"), StatusFile: e.statusFile(),
 		Control: node.Control{URLs: e.f.controlURLs(e.region), Token: token},
-		Listen:  node.Listen{Addr: "127.0.0.1:0", Admin: "127.0.0.1:0"},
+		Listen:  node.Listen{Addr: []string{"127.0.0.1:0"}, Admin: "127.0.0.1:0"},
 		Replica: replica.Config{CacheBytes: 4 << 20, LookupBytes: 1 << 20, VerifyInterval: -1},
 		Gossip: gossip.Config{
 			Bind: e.f.net.own(e.number).String(), Advertise: e.f.net.shown(e.number).String(), Seeds: e.f.seeds(), Keys: keys,

@@ -431,7 +431,7 @@ func TestEdge_RestartsUnderLoadLoseNoRequestOnAnyListener(t *testing.T) {
 	const memory = 32 << 20
 	certificate := filepath.Join(t.TempDir(), "own")
 	newCertificates(t, certificate)
-	e := startSolo(t, "WAYPOST_EDGE_LISTEN=[::1]:0", "WAYPOST_TLS_ADDR=127.0.0.1:0",
+	e := startSolo(t, "WAYPOST_EDGE_ADDR=127.0.0.1:0,[::1]:0", "WAYPOST_TLS_ADDR=127.0.0.1:0",
 		"WAYPOST_TLS_CERT_FILE="+certificate+".pem", "WAYPOST_TLS_KEY_FILE="+certificate+"-key.pem",
 		"GOGC=off", "GOMEMLIMIT="+strconv.Itoa(memory))
 	roots := x509.NewCertPool()
