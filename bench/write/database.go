@@ -30,8 +30,7 @@ func (l *lab) startDatabase(ctx context.Context, name string) (_ *database, err 
 		return nil, err
 	}
 	d := &database{}
-	settings := map[string]string{"shared_buffers": "4GB", "max_wal_size": "16GB"}
-	if d.server, err = pgserver.Start(ctx, pgserver.Config{Dir: dir, Settings: sized(l, settings, nil)}); err != nil {
+	if d.server, err = pgserver.Start(ctx, pgserver.Config{Dir: dir}); err != nil {
 		return nil, err
 	}
 	defer func() {
