@@ -224,7 +224,10 @@ func (b *batcher) advanceStream(s *stream, due bool) error {
 		default:
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return c.removeStream(s)
+			if c.isDrained(s) {
+				b.batchWaits.set() // so that the shipper removes the stream
+			}
+			return nil
 		}
 		if err != nil {
 			return err
@@ -249,7 +252,7 @@ func (b *batcher) batchSegments(s *stream) (more bool, err error) {
 		}
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if made {
 		c.putBatch(s, waitingBatch{f.seq, f.clicks, f.size(), time.Now()})
 	}
@@ -283,7 +286,7 @@ func (b *batcher) compactSegments(s *stream) error {
 		}
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if made != nil {
 		s.compacted = append(s.compacted, made)
 		b.compacted.set()
@@ -308,7 +311,7 @@ func (b *batcher) batchBlock(s *stream, f *compacted) error {
 	if err != nil {
 		b.lose(f, f.used, err)
 		c.mu.Lock()
-		defer c.mu.Unlock()
+		defer c.unlock()
 		f.damaged = true
 		c.useBlock(s, f)
 		return nil
@@ -327,7 +330,7 @@ func (b *batcher) batchBlock(s *stream, f *compacted) error {
 		return err
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	c.putBatch(s, waitingBatch{made.seq, made.clicks, made.size(), time.Now()})
 	c.useBlock(s, f)
 	return nil

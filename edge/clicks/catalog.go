@@ -66,8 +66,7 @@ func (s *stream) checkpoint() checkpoint {
 }
 
 // catalog knows the files of the journal by their boots. Its lock is never taken while a
-// click is recorded. It is held over renames, removals and syncs of the directory, but
-// never during longer work.
+// click is recorded, and never held over work of the disk.
 type catalog struct {
 	*base
 	spares   *spares
@@ -79,6 +78,26 @@ type catalog struct {
 	closed   bool           // progress is unknown
 	marks    []progressMark // by rising sequence; the first one is acknowledged, if any is
 	gathered uint64         // clicks of this boot that left the segments, or were lost
+	chores   []func()       // work of the disk that follows when the lock is released
+}
+
+// unlock releases the lock, and then does the chores of the caller.
+func (c *catalog) unlock() {
+	chores := c.chores
+	c.chores = nil
+	c.mu.Unlock()
+	for _, do := range chores {
+		do()
+	}
+}
+
+// removeLater removes a file after the next unlock. The lock is held.
+func (c *catalog) removeLater(file name, failed string) {
+	c.chores = append(c.chores, func() {
+		if err := c.dir.remove(file.String()); err != nil {
+			c.diskFailed(failed, err)
+		}
+	})
 }
 
 // addStream adds the stream of the current boot.
@@ -145,9 +164,7 @@ func closeSegments(streams []*stream) error {
 // putBatch makes a batch the newest one of its stream. The lock is held.
 func (c *catalog) putBatch(s *stream, b waitingBatch) {
 	if s.newestKept && !c.cfg.retains() {
-		if err := c.dir.remove(s.batch(s.seq, shipped).String()); err != nil {
-			c.diskFailed("cannot remove a shipped batch", err)
-		}
+		c.removeLater(s.batch(s.seq, shipped), "cannot remove a shipped batch")
 	}
 	s.seq, s.newestKept = b.seq, false
 	s.waiting = append(s.waiting, b)
@@ -171,7 +188,7 @@ func (c *catalog) recordRead(s *stream, seg *segment, g gathered) {
 	if g.done {
 		c.retireSegment(s, seg)
 	} else if seg.done.Load() && seg.name.state == active {
-		c.renameSealed(seg)
+		c.chores = append(c.chores, func() { c.renameSealed(seg) })
 	}
 }
 
@@ -191,7 +208,7 @@ func (b *base) renameSealed(seg *segment) {
 // retireSpare removes a segment that was never used.
 func (c *catalog) retireSpare(seg *segment) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	c.retireSegment(c.current, seg)
 }
 
@@ -205,32 +222,36 @@ func (c *catalog) retireSegment(s *stream, seg *segment) {
 	if s == c.current && c.spares.offer(seg) {
 		return
 	}
-	var err error
-	if seg.damaged {
-		err = errors.Join(seg.unmap(), seg.file.Close(), c.quarantine(seg.name.String()))
-	} else {
-		err = c.dir.discard(seg)
-	}
-	if err != nil {
-		c.diskFailed("cannot remove a segment of the click journal", err)
-	}
-	c.freed.set()
+	c.chores = append(c.chores, func() {
+		var err error
+		if seg.damaged {
+			err = errors.Join(seg.unmap(), seg.file.Close(), c.quarantine(seg.name.String()))
+		} else {
+			err = c.dir.discard(seg)
+		}
+		if err != nil {
+			c.diskFailed("cannot remove a segment of the click journal", err)
+		}
+		c.freed.set()
+	})
 }
 
 // retireCompacted removes a file, or quarantines a damaged one, once all its clicks are
 // in batches or in another compacted segment. The lock is held.
 func (c *catalog) retireCompacted(s *stream, f *compacted) {
-	var err error
-	if f.damaged {
-		err = c.quarantine(f.name.String())
-	} else {
-		err = c.dir.remove(f.name.String())
-	}
-	if err != nil {
-		c.diskFailed("cannot remove a compacted segment of clicks", err)
-	}
 	s.compacted = slices.DeleteFunc(s.compacted, func(o *compacted) bool { return o == f })
-	c.freed.set()
+	c.chores = append(c.chores, func() {
+		var err error
+		if f.damaged {
+			err = c.quarantine(f.name.String())
+		} else {
+			err = c.dir.remove(f.name.String())
+		}
+		if err != nil {
+			c.diskFailed("cannot remove a compacted segment of clicks", err)
+		}
+		c.freed.set()
+	})
 }
 
 // useBlock notes that the next block of a compacted segment is in a batch or unreadable.
@@ -241,58 +262,88 @@ func (c *catalog) useBlock(s *stream, f *compacted) {
 	}
 }
 
-// removeStream removes a stream of an earlier boot that holds no clicks and retains no
-// batches. Its newest batch goes last: without it, a segment that came back after a power
-// cut would look as if it were in no batch. The lock is held.
-func (c *catalog) removeStream(s *stream) error {
+// isDrained reports whether a stream is of an earlier boot, holds no clicks and retains
+// no batches. It does not change any more then. The lock is held.
+func (c *catalog) isDrained(s *stream) bool {
 	if s == c.current || !s.empty() {
-		return nil
+		return false
 	}
-	if n := len(s.retained); c.cfg.retains() && n > 0 {
-		if n > 1 || time.Since(s.retained[0].since) <= c.cfg.KeepAcknowledged {
-			return nil
+	n := len(s.retained)
+	return !c.cfg.retains() || n == 0 || n == 1 && time.Since(s.retained[0].since) > c.cfg.KeepAcknowledged
+}
+
+// drained returns the streams that can be removed.
+func (c *catalog) drained() (streams []*stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.streams {
+		if c.isDrained(s) {
+			streams = append(streams, s)
 		}
 	}
-	if s.newestKept {
+	return streams
+}
+
+// removeDrained removes the drained streams. The newest batch of a stream goes last:
+// without it, a segment that came back after a power cut would look as if it were in no
+// batch. Only the shipper's goroutine removes streams, because a sync of the directory
+// may take long: it delays no batch and no segment.
+func (c *catalog) removeDrained() {
+	drained := c.drained()
+	if slices.ContainsFunc(drained, func(s *stream) bool { return s.newestKept }) {
 		if err := c.dir.sync(); err != nil {
-			return err
-		}
-		if err := c.dir.remove(s.batch(s.seq, shipped).String()); err != nil {
-			return err
+			c.diskFailed("cannot sync the directory of the click journal", err)
+			return
 		}
 	}
-	c.streams = slices.DeleteFunc(c.streams, func(o *stream) bool { return o == s })
-	return nil
+	for _, s := range drained {
+		if s.newestKept {
+			if err := c.dir.remove(s.batch(s.seq, shipped).String()); err != nil {
+				c.diskFailed("cannot remove the newest batch of an earlier boot", err)
+				continue
+			}
+		}
+		c.mu.Lock()
+		c.streams = slices.DeleteFunc(c.streams, func(o *stream) bool { return o == s })
+		c.mu.Unlock()
+	}
 }
 
 // acknowledge takes the oldest waiting batch off a stream. Counted says that the control
 // plane counted the batch; otherwise it never will.
 func (c *catalog) acknowledge(s *stream, counted bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	b := s.waiting[0]
+	newest := b.seq == s.seq
+	c.mu.Unlock()
 	file := s.batch(b.seq, fixed)
 	retain := c.cfg.retains() && counted
 	var err error
 	failpoint.Hit("acknowledge batch: begun")
-	if b.seq == s.seq || retain {
+	if newest || retain {
 		err = c.dir.rename(file.String(), file.in(shipped).String())
-		s.newestKept = s.newestKept || b.seq == s.seq
 	} else {
 		err = c.dir.remove(file.String())
 	}
 	failpoint.Hit("acknowledge batch: done")
+	if err != nil {
+		// The next boot will send the batch again, which changes nothing.
+		c.diskFailed("cannot put an acknowledged batch away", err)
+	}
+
+	c.mu.Lock()
+	defer c.unlock()
+	s.newestKept = b.seq == s.seq
 	if retain && err == nil {
 		s.retained = append(s.retained, retained{file.in(shipped), b.seq, b.seq, b.size, time.Now()})
+	}
+	if newest && !s.newestKept && !retain { // the batcher has made another one since
+		c.removeLater(file.in(shipped), "cannot remove a shipped batch")
 	}
 	s.waiting = s.waiting[1:]
 	s.confirmed = time.Now()
 	c.freed.set()
 	c.mayBatch.set()
-	if err = errors.Join(err, c.removeStream(s)); err != nil {
-		// The next boot will send the batch again, which changes nothing.
-		c.diskFailed("cannot put an acknowledged batch away", err)
-	}
 }
 
 // oldest returns the batch to send next: of the oldest boot that is not backed off.

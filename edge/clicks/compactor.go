@@ -272,7 +272,7 @@ func (c *compactor) merge(job *mergeJob) (err error) {
 		c.counts.coarsened[job.grade].Add(clicks)
 	}
 	c.catalog.mu.Lock()
-	defer c.catalog.mu.Unlock()
+	defer c.catalog.unlock()
 	at := slices.IndexFunc(s.compacted, func(f *compacted) bool { return slices.Contains(job.inputs, f) })
 	s.compacted = slices.Insert(s.compacted, at, made) // in the place of the oldest input
 	for _, f := range job.inputs {

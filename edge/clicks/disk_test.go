@@ -92,6 +92,45 @@ func (s *switchable) fail() error {
 	return nil
 }
 
+// The newest batch of an earlier boot is removed after a sync of the directory.
+func TestCatalog_SyncForTheEndOfABootThatHangsDelaysNothing(t *testing.T) {
+	control, dir := newControlPlane(t), t.TempDir()
+	old := open(t, config(dir))
+	record(t, old, "abcd", 1)
+	require.NoError(t, old.Close())
+
+	cfg := config(dir)
+	cfg.FlushInterval, cfg.SegmentBytes = time.Millisecond, 8<<10
+	var armed atomic.Bool
+	reached, release := make(chan struct{}), make(chan struct{})
+	cfg.SetSync(func(f *os.File) error {
+		if f.Name() == dir && armed.CompareAndSwap(true, false) {
+			close(reached)
+			<-release
+		}
+		return f.Sync()
+	})
+	j := open(t, cfg)
+	require.Eventually(t, func() bool { return j.Spares() == cfg.Shards }, 60*time.Second, time.Millisecond, "no segment is being made")
+	armed.Store(true)
+	shipInBackground(t, j, control.shipping())
+	resume := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(resume)
+	select {
+	case <-reached:
+	case <-time.After(time.Minute):
+		require.FailNow(t, "the directory is not synced")
+	}
+	const more = 2_000 // of some segments
+	recordAll(t, j, "efgh", more)
+	require.Eventually(t, func() bool { return len(files(t, dir, "batch-00000002")) > 0 }, 60*time.Second, time.Millisecond)
+	require.NotEmpty(t, files(t, dir, "batch-00000001"), "it is removed after the sync")
+
+	resume()
+	control.awaitClicks(t, 1+more)
+	require.Eventually(t, func() bool { return len(files(t, dir, "batch-00000001")) == 0 }, 60*time.Second, time.Millisecond)
+}
+
 func TestJournal_FullDiskAtTheStartFailsNothing(t *testing.T) {
 	control, dir := newControlPlane(t), t.TempDir()
 	var full switchable

@@ -68,12 +68,15 @@ func (r *retention) expire(now time.Time, p *pacer.Pacer) {
 		}
 	}
 	r.catalog.mu.Lock()
-	defer r.catalog.mu.Unlock()
+	defer r.catalog.unlock()
 	var sum int64
 	for _, s := range streams {
 		s.retained = slices.DeleteFunc(s.retained, func(f retained) bool {
 			old := now.Sub(f.since) > r.cfg.KeepAcknowledged && !s.needs(f)
-			return old && r.remove(f)
+			if old {
+				r.catalog.removeLater(f.name, removeRetainedFailed)
+			}
+			return old
 		})
 		for _, f := range s.retained {
 			sum += f.size
@@ -88,21 +91,16 @@ func (r *retention) expire(now time.Time, p *pacer.Pacer) {
 	}
 }
 
-// remove removes a retained file.
-func (r *retention) remove(f retained) bool {
-	if err := r.dir.remove(f.name.String()); err != nil {
-		r.diskFailed("cannot remove an acknowledged batch", err)
-		return false
-	}
-	return true
-}
+// removeRetainedFailed is logged for a file that the next boot will retain again.
+const removeRetainedFailed = "cannot remove an acknowledged batch"
 
-// removeOldest removes the oldest retained file, and returns its size; 0 if there is
-// none. The catalog's lock is held.
+// removeOldest removes the oldest retained file once the catalog is unlocked, and returns
+// its size; 0 if there is none. The catalog's lock is held.
 func (r *retention) removeOldest() int64 {
 	for _, s := range r.catalog.streams {
 		for i, f := range s.retained {
-			if !s.needs(f) && r.remove(f) {
+			if !s.needs(f) {
+				r.catalog.removeLater(f.name, removeRetainedFailed)
 				s.retained = slices.Delete(s.retained, i, i+1)
 				return f.size
 			}
@@ -114,7 +112,7 @@ func (r *retention) removeOldest() int64 {
 // makeRoom removes retained files, the oldest first, until that many bytes are free.
 func (r *retention) makeRoom(bytes int64) (freed int64) {
 	r.catalog.mu.Lock()
-	defer r.catalog.mu.Unlock()
+	defer r.catalog.unlock()
 	for freed < bytes {
 		n := r.removeOldest()
 		if n == 0 {
@@ -185,7 +183,9 @@ func (r *retention) pack(s *stream, p *pacer.Pacer) error {
 	slices.SortFunc(s.retained, func(a, b retained) int { return byNumber(a.name, b.name) })
 	r.catalog.mu.Unlock()
 	for _, o := range some {
-		r.remove(o)
+		if err := r.dir.remove(o.name.String()); err != nil {
+			r.diskFailed(removeRetainedFailed, err)
+		}
 		p.Pause()
 	}
 	return nil

@@ -135,6 +135,7 @@ func (s *shipper) run(ctx context.Context) {
 		if !ok && sealed && s.drain() {
 			continue
 		}
+		s.catalog.removeDrained()
 		var err error
 		asked, question := ok, requestid.New(ctx)
 		if ok {
