@@ -219,10 +219,13 @@ func (s *shipper) ship(ctx context.Context, st *stream, b waitingBatch) error {
 			s.counts.diskErrors.Add(1)
 			return err
 		}
+		if err := s.putAway(st, quarantineDir, file); err != nil {
+			return err
+		}
 		s.counts.quarantined.Add(1)
-		s.log.Error("cannot read a batch of clicks, which is quarantined",
+		s.log.Error("quarantined a batch of clicks that cannot be read",
 			slog.String("batch", file.String()), slog.Uint64("clicks", b.clicks), slog.Any("error", err))
-		return s.putAway(st, quarantineDir, file)
+		return nil
 	}
 	failpoint.Hit("send batch: begun")
 	a, err := s.post(ctx, f.body)
@@ -232,10 +235,13 @@ func (s *shipper) ship(ctx context.Context, st *stream, b waitingBatch) error {
 	failpoint.Hit("send batch: answered")
 	switch {
 	case a.verdict == refused || a.verdict == taken && a.deadLetter:
+		if err := s.putAway(st, deadDir, file); err != nil {
+			return err
+		}
 		s.counts.dead.Add(b.clicks)
 		s.log.ErrorContext(ctx, "put a batch of clicks away as a dead letter, because the control plane does not count it",
 			slog.String("batch", file.String()), slog.Uint64("clicks", b.clicks), slog.String("answer", a.detail))
-		return s.putAway(st, deadDir, file)
+		return nil
 	case a.watermark >= b.seq:
 		s.counts.shipped.Add(b.clicks)
 		s.catalog.acknowledge(st, true)
