@@ -257,15 +257,20 @@ func (p *Pool) AlterTable(ctx context.Context, f func(tx pgx.Tx) error) error {
 	return err
 }
 
-// RunEvery calls f now and at every interval, until ctx ends.
+// RunEvery calls f now and at every interval, until ctx ends. It logs the first failure,
+// each other error after it, and the first success after failures.
 func (p *Pool) RunEvery(ctx context.Context, interval time.Duration, doing string, f func(context.Context) error) {
-	failing := false
+	var last error
 	for {
 		err := f(ctx)
-		if err != nil && ctx.Err() == nil && !failing {
+		switch {
+		case ctx.Err() != nil:
+		case err != nil && (last == nil || err.Error() != last.Error()):
 			p.Log.Warn("cannot finish a round, will try again", "doing", doing, "error", err)
+		case err == nil && last != nil:
+			p.Log.Info("finished a round again", "doing", doing)
 		}
-		failing = err != nil
+		last = err
 		select {
 		case <-ctx.Done():
 			return

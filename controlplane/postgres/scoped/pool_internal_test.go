@@ -9,8 +9,10 @@ import (
 	"math"
 	"net"
 	"reflect"
+	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/internal/logtest"
 )
 
 func TestClassify_BlamesPostgreSQLAndTheNetworkForWhatTheyDid(t *testing.T) {
@@ -50,4 +53,23 @@ func TestClassify_BlamesPostgreSQLAndTheNetworkForWhatTheyDid(t *testing.T) {
 			require.Equal(t, c.want, waypost.CodeOf(Classify("test", fmt.Errorf("wrapped: %w", c.err))))
 		})
 	}
+}
+
+func TestPool_RunEveryLogsWhenAnErrorBeginsChangesAndEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		log, rounds := &logtest.Buffer{}, []error{
+			nil, errors.New("first"), errors.New("first"), errors.New("second"), errors.New("second"), nil, nil, errors.New("second"),
+		}
+		NewPool(log.Logger(), 1).RunEvery(ctx, time.Second, "tests", func(context.Context) error {
+			err := rounds[0]
+			if rounds = rounds[1:]; len(rounds) == 0 {
+				defer cancel()
+			}
+			return err
+		})
+		require.Equal(t, 1, strings.Count(log.String(), "error=first"), log.String())
+		require.Equal(t, 1, strings.Count(log.String(), "error=second"), log.String())
+		require.Equal(t, 1, strings.Count(log.String(), "finished a round again"), log.String())
+	})
 }
