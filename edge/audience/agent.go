@@ -23,18 +23,20 @@ type agent struct {
 }
 
 // parseAgent reads a user agent. The tables correct the library's mistakes. Neither a
-// client's input nor a fault of the library may end the process: a panic is returned.
-func parseAgent(text string) (is agent, panicked any) {
+// client's input nor a fault of the library may end the process: report gets the value of
+// a panic, and its goroutine's stack is that of the panic.
+func parseAgent(text string, report func(panicked any)) (is agent) {
 	defer func() {
-		if panicked = recover(); panicked != nil {
+		if p := recover(); p != nil {
 			is = agent{device: deviceUnknown}
+			report(p)
 		}
 	}()
 	ua := useragent.Parse(text)
 	is.os = systemOf(text, &ua)
 	is.browser = browserOf(text, &ua, is.os)
 	is.device = deviceOf(text, &ua, &is)
-	return is, nil
+	return is
 }
 
 // nameOfBot returns the name of a bot, "" if it is unknown.

@@ -1,7 +1,9 @@
 package audience
 
 import (
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -89,10 +91,11 @@ func (a *Audience) agentOf(text []byte) agent {
 	}
 	is, known := a.agents.get(text)
 	if !known {
-		var panicked any
-		if is, panicked = parseAgent(string(text)); panicked != nil {
-			a.warned.Do(func() { a.cfg.Logger.Warn("cannot read a user agent", "panic", panicked) })
-		}
+		is = parseAgent(string(text), func(panicked any) {
+			a.warned.Do(func() {
+				a.cfg.Logger.Warn("recovered from a panic in reading a user agent", "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
+			})
+		})
 		is.bot = rules.IsBot(text)
 		a.agents.put(text, is)
 	}

@@ -219,9 +219,12 @@ func (s *Server) rescue(ctx *fasthttp.RequestCtx, c *conn) {
 	s.logPanic(c, p)
 }
 
+// logPanic counts a panic and logs it with the stack, at most once a second.
 func (s *Server) logPanic(c *conn, p any) {
 	c.stripe.errors.Add(1)
-	s.cfg.Logger.Error("recovered from a panic of a redirect", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+	s.panics.Do(func() {
+		s.cfg.Logger.Error("recovered from a panic of a redirect", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+	})
 }
 
 func sendJSON(ctx *fasthttp.RequestCtx, body []byte) {

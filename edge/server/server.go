@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"golang.org/x/time/rate"
 
 	"waypost/edge/proxy"
 )
@@ -40,6 +41,7 @@ type Server struct {
 	date       dateHeader
 	draining   atomic.Bool
 	loggedFail atomic.Int64 // Unix seconds of the last logged failure
+	panics     rate.Sometimes
 
 	mu struct {
 		sync.Mutex
@@ -55,7 +57,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, ownClock: ownClock, about: about(cfg), blockedBodies: prepareBlocked(cfg.Contact),
 		metrics: newMetrics(), trusted: proxy.Trusted(cfg.TrustedProxies),
-		guesses: newGuesses(cfg.Clock), hashing: newHashing(),
+		guesses: newGuesses(cfg.Clock), hashing: newHashing(), panics: rate.Sometimes{First: 1, Interval: time.Second},
 	}
 	s.registry = newRegistry(s.metrics, cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
 	s.metrics.open = s.registry.open.Load
