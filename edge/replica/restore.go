@@ -28,7 +28,7 @@ type restore struct {
 	durable bool                 // the file PROGRESS exists
 	again   bool                 // some slots are taken again: PROGRESS stays until all are there
 
-	st      *store // nil: before Begin
+	st      *store // nil: before BeginTail
 	highest uint64
 	ended   bool // committed, suspended or aborted
 	named   bool // CURRENT may name the store: its files must stay
@@ -132,7 +132,7 @@ func (r *restore) Slots(ctx context.Context, records [][]byte) error {
 		return err
 	}
 	if r.st != nil {
-		return errors.New("restore: slots come before Begin")
+		return errors.New("restore: slots come before BeginTail")
 	}
 	if err := r.tables.gather(records); err != nil {
 		return fmt.Errorf("restore: %w", err)
@@ -171,7 +171,7 @@ func (r *restore) Again(ctx context.Context, before int) (int, error) {
 		return 0, err
 	}
 	if r.st != nil {
-		return 0, errors.New("restore: slots are taken again before Begin")
+		return 0, errors.New("restore: slots are taken again before BeginTail")
 	}
 	if err := r.tables.wait(ctx); err != nil {
 		return 0, err
@@ -296,7 +296,7 @@ func (r *restore) Apply(ctx context.Context, b *replication.Batch) error {
 		return err
 	}
 	if r.st == nil {
-		return errors.New("restore: the tail comes after Begin")
+		return errors.New("restore: the tail comes after BeginTail")
 	}
 	if err := r.db.disk.low(); err != nil {
 		return fmt.Errorf("restore: %w", err)
@@ -328,7 +328,7 @@ func (r *restore) Commit(ctx context.Context, digest uint64) error {
 		return err
 	}
 	if r.st == nil {
-		return errors.New("restore: it ends after Begin")
+		return errors.New("restore: it ends after BeginTail")
 	}
 	s := r.st.applied.Load()
 	if s.position.Seq < r.highest || s.digest != digest {
