@@ -70,3 +70,32 @@ func read(t *testing.T, path string) string {
 	require.NoError(t, err)
 	return string(text)
 }
+
+// The first column of a page about a life has files, and the second functions in them.
+func TestLifePages_NameFunctionsThatExist(t *testing.T) {
+	pages, err := filepath.Glob("docs/life-of-*.md")
+	require.NoError(t, err)
+	checked := 0
+	for _, page := range pages {
+		for line := range strings.Lines(read(t, page)) {
+			cells := strings.Split(line, "|")
+			if len(cells) != 5 {
+				continue
+			}
+			source := ""
+			for _, file := range inlineCode.FindAllStringSubmatch(cells[1], -1) {
+				if strings.HasSuffix(file[1], ".go") {
+					source += read(t, file[1])
+				}
+			}
+			for _, name := range inlineCode.FindAllStringSubmatch(cells[2], -1) {
+				function := name[1][strings.LastIndex(name[1], ".")+1:]
+				if source != "" && !regexp.MustCompile(`(?m)^func (\([^)]*\) )?`+function+`\b`).MatchString(source) {
+					t.Errorf("%s names %s, which none of its files has", page, name[1])
+				}
+				checked++
+			}
+		}
+	}
+	require.Greater(t, checked, 80, "the pages were read")
+}

@@ -166,7 +166,7 @@ func ownLine(fset *token.FileSet, f *ast.File, c *ast.Comment) bool {
 }
 
 var (
-	inlineCode = regexp.MustCompile("`[^`]*`")
+	inlineCode = regexp.MustCompile("`([^`]*)`")
 	listNumber = regexp.MustCompile(`^ *[0-9]+\. `)
 )
 
