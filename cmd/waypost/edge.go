@@ -71,7 +71,7 @@ also after a restart while the control plane is out of reach.`,
 func edgeSettings(all config.Config) (node.Config, error) {
 	cfg, tls := all.Edge, all.TLS
 	c := node.Config{
-		Version: productVersion(), Region: waypost.Region(cfg.Region), Node: cfg.Node, DataDir: cfg.DataDir, StatusFile: cfg.StatusFile,
+		Version: productVersion(), Region: waypost.Region(cfg.Region), Node: cfg.Node, DataDir: cfg.DataDir,
 		GeoIP: cfg.GeoIP, DrainDelay: cfg.DrainDelay,
 		Control: node.Control{
 			URLs: cfg.ControlURLs, Token: cfg.Token.Reveal(), EnrolToken: cfg.EnrolToken.Reveal(),

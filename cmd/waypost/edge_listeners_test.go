@@ -40,13 +40,12 @@ type runningEdge struct {
 // startEdge runs an edge that follows in, and waits until it is ready.
 func startEdge(t *testing.T, in *installation, change func(*config.Config), patient ...func(*node.Config)) *runningEdge {
 	t.Helper()
-	dir := t.TempDir()
 	cfg, err := config.Load(config.Sources{})
 	require.NoError(t, err)
 	e := &cfg.Edge
 	e.Addr, e.AdminAddr, e.Region, e.Node = []string{"127.0.0.1:0"}, "127.0.0.1:0", "eu-west-1", "edge-under-test"
 	e.ControlURLs, e.Token = []string{in.api.URL}, "of-no-importance"
-	e.DataDir, e.StatusFile = filepath.Join(dir, "data"), filepath.Join(dir, "status")
+	e.DataDir = t.TempDir()
 	change(&cfg)
 	require.NoError(t, e.Check())
 	require.NoError(t, cfg.TLS.Check())
@@ -67,7 +66,7 @@ func startEdge(t *testing.T, in *installation, change func(*config.Config), pati
 		}
 	})
 	require.Eventually(t, func() bool {
-		r.Status, err = admin.ReadStatus(e.StatusFile)
+		r.Status, err = admin.ReadStatus(e.DataDir)
 		return err == nil && r.readiness(t) == "ready"
 	}, 60*time.Second, 10*time.Millisecond)
 	return r

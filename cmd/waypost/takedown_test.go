@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -156,8 +157,9 @@ type runningNode struct {
 
 var silent = slog.New(slog.DiscardHandler)
 
-func (f *fleetOfTen) run(status string, run func(context.Context) error) *runningNode {
+func (f *fleetOfTen) run(dataDir string, run func(context.Context) error) *runningNode {
 	f.t.Helper()
+	_ = os.Remove(filepath.Join(dataDir, admin.StatusFile)) // of the node before
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
@@ -165,7 +167,7 @@ func (f *fleetOfTen) run(status string, run func(context.Context) error) *runnin
 	f.t.Cleanup(n.stop)
 	require.Eventually(f.t, func() bool {
 		var err error
-		n.Status, err = admin.ReadStatus(status)
+		n.Status, err = admin.ReadStatus(dataDir)
 		return err == nil
 	}, 60*time.Second, 5*time.Millisecond)
 	return n
@@ -173,7 +175,7 @@ func (f *fleetOfTen) run(status string, run func(context.Context) error) *runnin
 
 const gossipKey = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
-func (f *fleetOfTen) startControl(times int) {
+func (f *fleetOfTen) startControl() {
 	f.t.Helper()
 	cfg, err := config.Load(config.Sources{Environ: []string{
 		"WAYPOST_CONTROL_CLUSTER_SECRET=" + gossipKey, "WAYPOST_CONTROL_EDGE_TOKEN=token-of-all-edges", "WAYPOST_GOSSIP_KEY=" + gossipKey,
@@ -183,12 +185,12 @@ func (f *fleetOfTen) startControl(times int) {
 	c := &cfg.Control
 	c.Addr, c.AdminAddr, c.Region, c.BaseURL = "127.0.0.1:0", "127.0.0.1:0", "eu-west-1", "http://go.example.com"
 	c.AnonymousWorkspace, c.Contact = true, "abuse@example.com"
-	c.DataDir, c.StatusFile = filepath.Join(f.dir, "control"), filepath.Join(f.dir, fmt.Sprintf("control-%d", times))
+	c.DataDir = filepath.Join(f.dir, "control")
 	cfg.Gossip.Addr = f.gossip
 	require.NoError(f.t, c.Check())
 	settings, err := controlSettings(cfg)
 	require.NoError(f.t, err)
-	f.control = f.run(c.StatusFile, func(ctx context.Context) error { return control.Run(ctx, settings, silent) })
+	f.control = f.run(c.DataDir, func(ctx context.Context) error { return control.Run(ctx, settings, silent) })
 	for _, g := range f.gates {
 		g.mu.Lock()
 		g.to = f.control.Addr
@@ -199,20 +201,20 @@ func (f *fleetOfTen) startControl(times int) {
 	require.NoError(f.t, err)
 }
 
-func (f *fleetOfTen) startEdge(i, times int) *runningNode {
+func (f *fleetOfTen) startEdge(i int) *runningNode {
 	f.t.Helper()
 	cfg, err := config.Load(config.Sources{Environ: []string{"WAYPOST_EDGE_TOKEN=token-of-all-edges", "WAYPOST_GOSSIP_KEY=" + gossipKey}})
 	require.NoError(f.t, err)
 	e := &cfg.Edge
 	e.Addr, e.AdminAddr, e.Region, e.Node = []string{"127.0.0.1:0"}, "127.0.0.1:0", "eu-west-1", fmt.Sprintf("edge-%d", i)
 	e.ControlURLs, e.Contact = []string{"http://" + f.gates[i%2].ln.Addr().String()}, "abuse@example.com"
-	e.DataDir, e.StatusFile = filepath.Join(f.dir, e.Node), filepath.Join(f.dir, fmt.Sprintf("%s-%d", e.Node, times))
+	e.DataDir = filepath.Join(f.dir, e.Node)
 	cfg.Gossip.Addr, cfg.Gossip.Seeds = "127.0.0.1:0", []string{f.gossip}
 	require.NoError(f.t, e.Check())
 	settings, err := edgeSettings(cfg)
 	require.NoError(f.t, err)
 	settings.ShutdownTimeout, settings.Replica.LookupBytes = time.Second, 16<<20
-	n := f.run(e.StatusFile, func(ctx context.Context) error { return edge.Run(ctx, settings, silent) })
+	n := f.run(e.DataDir, func(ctx context.Context) error { return edge.Run(ctx, settings, silent) })
 	n.name = e.Node
 	return n
 }
@@ -315,7 +317,7 @@ func TestTakedown_ReachesEveryEdgeAndOutlastsRestartsAndARestore(t *testing.T) {
 	require.NoError(t, free.Close())
 	f.gates = [2]*gate{newGate(t), newGate(t)}
 	t.Cleanup(visitors.CloseIdleConnections)
-	f.startControl(1)
+	f.startControl()
 	const links = 32
 	code := func(i int) string { return fmt.Sprintf("phish-%02d", i) }
 	for i := range links {
@@ -325,7 +327,7 @@ func TestTakedown_ReachesEveryEdgeAndOutlastsRestartsAndARestore(t *testing.T) {
 	f.edges = make([]*runningNode, 10)
 	var starting sync.WaitGroup
 	for i := range f.edges {
-		starting.Go(func() { f.edges[i] = f.startEdge(i, 1) })
+		starting.Go(func() { f.edges[i] = f.startEdge(i) })
 	}
 	starting.Wait()
 	f.everyEdge(code(links-1), 302)
@@ -354,7 +356,7 @@ func TestTakedown_ReachesEveryEdgeAndOutlastsRestartsAndARestore(t *testing.T) {
 	t.Log("the database is backed up")
 	f.control.stop()
 	backup := copied(t, f.database, "_backup")
-	f.startControl(2)
+	f.startControl()
 	f.everyEdge(code(0), 451)
 	require.Eventually(t, func() bool { // every edge follows again
 		edges, err := f.api.Edges.List(t.Context())
@@ -380,7 +382,7 @@ func TestTakedown_ReachesEveryEdgeAndOutlastsRestartsAndARestore(t *testing.T) {
 
 	t.Log("an edge is restarted meanwhile")
 	f.edges[1].stop()
-	f.edges[1] = f.startEdge(1, 2)
+	f.edges[1] = f.startEdge(1)
 	status, _ = visits(f.edges[1], code(19))
 	require.Equal(t, 410, status, "from its own disk, at the first request")
 	require.NoError(t, f.end(code(18)))
@@ -391,7 +393,7 @@ func TestTakedown_ReachesEveryEdgeAndOutlastsRestartsAndARestore(t *testing.T) {
 	t.Log("the database is restored to the backup")
 	f.control.stop()
 	f.database = backup
-	f.startControl(3)
+	f.startControl()
 	f.everyEdge(code(19), 410)
 	cfg, err := pgx.ParseConfig(backup)
 	require.NoError(t, err)

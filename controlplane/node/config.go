@@ -16,12 +16,11 @@ import (
 
 // Config describes a control plane.
 type Config struct {
-	Version    string           // of the product
-	Region     waypost.Region   // required
-	Regions    []waypost.Region // that get a key prefix, besides Region
-	Node       string           // default: control-REGION
-	DataDir    string           // required
-	StatusFile string           // see [admin.Status]; "": none is written
+	Version string           // of the product
+	Region  waypost.Region   // required
+	Regions []waypost.Region // that get a key prefix, besides Region
+	Node    string           // default: control-REGION
+	DataDir string           // required
 
 	Addr                     string // of the API, HOST:PORT
 	AdminAddr                string // HOST:PORT

@@ -300,16 +300,17 @@ func (c *control) serveAPI(ctx context.Context) error {
 	return listener.Serve(ctx, server, c.secure.listen(c.connections()), c.cfg.ShutdownTimeout, c.log)
 }
 
-// announce notifies the starter of this process that the control plane serves.
+// announce writes down, for the starter of this process, that the control plane serves.
 func (c *control) announce(context.Context) error {
 	addr, adminAddr := c.ln.Addr().String(), c.adminLn.Addr().String()
-	err := admin.WriteStatus(c.cfg.StatusFile, admin.Status{
+	err := admin.WriteStatus(c.cfg.DataDir, admin.Status{
 		PID: os.Getpid(), Role: "control", Node: c.cfg.Node, Region: string(c.cfg.Region), Addr: addr, AdminAddr: adminAddr,
 	})
-	if err == nil {
-		c.log.Info("control plane is listening", "addr", addr, "admin_addr", adminAddr, "version", c.cfg.Version)
+	if err != nil { // such as on a full disk
+		c.log.Error("cannot write the status", "error", err)
 	}
-	return err
+	c.log.Info("control plane is listening", "addr", addr, "admin_addr", adminAddr, "version", c.cfg.Version)
+	return nil
 }
 
 func (c *control) reaper() *controlplane.Reaper {

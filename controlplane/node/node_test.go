@@ -48,7 +48,7 @@ type running struct {
 func run(t *testing.T, database string, change func(*node.Config)) *running {
 	t.Helper()
 	cfg := node.Config{
-		Region: "eu", DataDir: t.TempDir(), StatusFile: filepath.Join(t.TempDir(), "status.json"),
+		Region: "eu", DataDir: t.TempDir(),
 		Addr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", BaseURL: "https://go.example.com",
 		MaxConnections: 100, MaxConnectionsPerAddress: 100, ShutdownTimeout: waitLimit,
 		CodeLength: 7, LeaseSize: 100, SigningGeneration: 1, Anonymous: true,
@@ -62,9 +62,10 @@ func run(t *testing.T, database string, change func(*node.Config)) *running {
 	go func() { done <- node.Run(ctx, cfg, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() { stop(); require.NoError(t, <-done) })
 	var at admin.Status
-	require.Eventually(t, func() bool {
-		text, err := os.ReadFile(cfg.StatusFile)
-		return err == nil && json.Unmarshal(text, &at) == nil
+	require.Eventually(t, func() (ok bool) {
+		var err error
+		at, err = admin.ReadStatus(cfg.DataDir)
+		return err == nil
 	}, waitLimit, 10*time.Millisecond)
 	return &running{Client: http.DefaultClient, url: "http://" + at.Addr}
 }

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,21 +13,20 @@ import (
 	"waypost/edge/budgets"
 )
 
-// spender spends clicks of budgets. It opens its store as soon as the directory is there.
-// Until then, and while clicks cannot be journaled, it spends nothing.
+// spender spends clicks of budgets. Without a store, and while clicks cannot be
+// journaled, it spends nothing.
 type spender struct {
 	config budgets.Config // without its directory
 	clicks *recorder
 	log    *slog.Logger
 
-	store  atomic.Pointer[budgets.Store]
-	opened chan struct{} // closed when there is a store
+	store *budgets.Store // nil: it could not be opened
 }
 
 func newSpender(cfg *Config, boot waypost.BootID, clicks *recorder, log *slog.Logger, meters prometheus.Registerer) *spender {
 	return &spender{
 		config: budgets.Config{Boot: boot, URL: cfg.Control.URLs[0], Logger: log, Metrics: meters},
-		clicks: clicks, log: log, opened: make(chan struct{}),
+		clicks: clicks, log: log,
 	}
 }
 
@@ -42,30 +40,22 @@ func (b *spender) bindStore(store *store, through func(*http.Transport) http.Rou
 	})}
 }
 
-// open is called when the directory is there.
+// open opens the store before the first redirect.
 func (b *spender) open(dir, node string) {
-	if b.store.Load() != nil {
-		return
-	}
-	cfg := b.config
-	cfg.Dir, cfg.Node = dir, node
-	s, err := budgets.Open(cfg)
-	if err != nil {
+	b.config.Dir, b.config.Node = dir, node
+	var err error
+	if b.store, err = budgets.Open(b.config); err != nil {
 		b.log.Error("cannot open the grants of click budgets; links with exact budgets are not redirected", "error", err)
-		return
 	}
-	b.store.Store(s)
-	close(b.opened)
 }
 
 // run asks for clicks until ctx ends, and then returns the remaining clicks to the
 // control plane.
 func (b *spender) run(ctx context.Context) {
-	select {
-	case <-b.opened:
-		b.store.Load().Run(ctx)
-	case <-ctx.Done():
+	if b.store != nil {
+		b.store.Run(ctx)
 	}
+	<-ctx.Done()
 }
 
 // ready returns the store, nil while a click could not be journaled.
@@ -73,7 +63,7 @@ func (b *spender) ready() *budgets.Store {
 	if j := b.clicks.journal.Load(); j == nil || !j.Takes() {
 		return nil
 	}
-	return b.store.Load()
+	return b.store
 }
 
 // Spend implements [server.Budgets].

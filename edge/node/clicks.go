@@ -19,12 +19,12 @@ import (
 	"waypost/replication"
 )
 
-// recorder records clicks in the journal, which is opened as soon as its directory is
-// there, before the first redirect. If that fails, redirects go on, clicks are lost and
-// counted as missed, and opening is tried again.
+// recorder records clicks in the journal, which is opened before the first redirect. If
+// that fails, redirects go on, clicks are lost and counted as missed, and opening is
+// tried again.
 type recorder struct {
-	config  clicks.Config // without what open adds
-	url     string        // of the control plane
+	config  clicks.Config
+	url     string // of the control plane
 	log     *slog.Logger
 	through func(*http.Transport) http.RoundTripper // to the control plane
 	places  *audience.Places                        // the server's too; nil: countries and cities are not known
@@ -32,17 +32,13 @@ type recorder struct {
 
 	journal atomic.Pointer[clicks.Journal]
 	missed  atomic.Uint64
-	dirs    chan journalDir // receives the directory, once
-	opened  chan struct{}   // closed when there is a journal
-	shipped chan struct{}   // closed when ship has returned
+	shipped chan struct{} // closed when ship has returned
 }
-
-type journalDir struct{ dir, node string }
 
 func newRecorder(cfg *Config, through func(*http.Transport) http.RoundTripper, log *slog.Logger, meters prometheus.Registerer) *recorder {
 	c := &recorder{
 		config: clicks.Config{MaxBytes: cfg.ClickJournal, Logger: log, Metrics: meters}, url: cfg.Control.URLs[0], log: log, through: through,
-		dirs: make(chan journalDir, 1), opened: make(chan struct{}), shipped: make(chan struct{}),
+		shipped: make(chan struct{}),
 	}
 	meters.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "waypost_clicks_missed_total", Help: "Clicks that were not recorded, because the journal could not be opened.",
@@ -103,48 +99,30 @@ func (c *recorder) names() []string {
 	return nil
 }
 
-// open is called when the directory is there, again each time after the replica in it
-// could not be opened.
+// open opens the journal. If that fails, ship tries again.
 func (c *recorder) open(dir, node string) {
-	if c.journal.Load() != nil || c.tryOpen(dir, node) {
-		return
-	}
-	select {
-	case c.dirs <- journalDir{dir, node}:
-	default:
-	}
+	c.config.Dir, c.config.Node = dir, node
+	c.openJournal()
 }
 
-func (c *recorder) tryOpen(dir, node string) bool {
-	cfg := c.config
-	cfg.Dir, cfg.Node = dir, node
-	j, err := clicks.Open(cfg)
+func (c *recorder) openJournal() {
+	j, err := clicks.Open(c.config)
 	if err != nil {
 		c.log.Error("cannot open the click journal; clicks are lost", "error", err, "missed", c.missed.Load())
-		return false
+		return
 	}
 	c.journal.Store(j)
-	close(c.opened)
-	return true
 }
 
 // ship sends recorded clicks to the control plane until ctx ends.
 func (c *recorder) ship(ctx context.Context) error {
 	defer close(c.shipped)
-	const pause = 10 * time.Second
-	var place journalDir
-	var retry <-chan time.Time
 	for c.journal.Load() == nil {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.opened:
-		case place = <-c.dirs:
-			retry = time.After(pause)
-		case <-retry:
-			if !c.tryOpen(place.dir, place.node) {
-				retry = time.After(pause)
-			}
+		case <-time.After(10 * time.Second):
+			c.openJournal()
 		}
 	}
 	return c.journal.Load().Ship(ctx, clicks.ShipConfig{

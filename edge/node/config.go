@@ -18,11 +18,10 @@ import (
 
 // Config describes an edge.
 type Config struct {
-	Version    string         // of the product
-	Region     waypost.Region // required
-	Node       string         // default: the name in the credential or the data directory, or else a random one
-	DataDir    string         // required; belongs to this edge alone
-	StatusFile string         // see [admin.Status]; "": none is written
+	Version string         // of the product
+	Region  waypost.Region // required
+	Node    string         // default: the name in the credential or the data directory, or else a random one
+	DataDir string         // required; belongs to this edge alone
 
 	Control Control
 	Listen  Listen

@@ -74,12 +74,9 @@ func (h headSeen) heard(now time.Time) (before replication.Status) {
 	return before
 }
 
-// recallHead reads the file once the directory belongs to this process. The file of a
+// recallHead reads the file. The file of a
 // replica that is gone is removed. No fault of the file keeps an edge from running.
 func (s *store) recallHead() headSeen {
-	if s.dir == nil {
-		return headSeen{}
-	}
 	path := s.dir.Path(headFile)
 	if _, holds := s.Cluster(); !holds {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -118,7 +115,7 @@ func readHead(path string) ([]byte, error) {
 	return text, errors.Join(err, f.Close())
 }
 
-// keepHead implements [headStore]. Every replica has a directory.
+// keepHead implements [headStore].
 func (s *store) keepHead(h headSeen) error {
 	return atomicfile.Write(s.dir.Path(headFile), h.line(), 0o600)
 }

@@ -168,11 +168,6 @@ func (e *edge) open(ctx context.Context) (err error) {
 	}
 	e.closers = append(e.closers, e.store.close, e.clicks.close)
 	e.log = e.log.With("node", e.store.node)
-	if e.identity.due { // the credential is kept in the directory
-		if err := e.store.ensure(); err != nil {
-			return err
-		}
-	}
 	if err := e.listeners.openCertificates(cfg, e.store.owner, e.log, e.registry); err != nil {
 		return err
 	}
@@ -327,13 +322,13 @@ func (e *edge) keepFreshness(ctx context.Context) {
 // announce notifies the starter of this process that it serves.
 func (e *edge) announce(ctx context.Context) error {
 	addr, adminAddr := e.listeners.plain[0].Addr().String(), e.listeners.admin.Addr().String()
-	err := admin.WriteStatus(e.cfg.StatusFile, admin.Status{
+	err := admin.WriteStatus(e.cfg.DataDir, admin.Status{
 		PID: os.Getpid(), Role: "edge", Node: e.store.node, Region: string(e.cfg.Region), Addr: addr, AdminAddr: adminAddr,
 		Boot:   hex.EncodeToString(e.boot[:]),
 		Listen: addressesOf(e.listeners.plain[1:]), TLS: addressesOf(e.listeners.tls), Relay: e.listeners.relayAddr(),
 	})
-	if err != nil {
-		return err
+	if err != nil { // such as on a full disk
+		e.log.Error("cannot write the status", "error", err)
 	}
 	if err := systemd.Ready(ctx); err != nil {
 		e.log.Error("cannot notify the service manager of readiness", "error", err)

@@ -92,11 +92,6 @@ func (e *edge) holdSockets() {
 
 // keepOutcome writes down the outcome of a start or a restart, for [Restart].
 func (e *edge) keepOutcome(outcome string) {
-	select {
-	case <-e.store.opened:
-	default:
-		return // there is no directory yet
-	}
 	if err := atomicfile.Write(e.store.dir.Path(outcomeFile), []byte(outcome+"\n"), 0o600); err != nil {
 		e.log.Error("cannot write down the outcome of the restart", "error", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -23,12 +22,7 @@ import (
 	"waypost/replication"
 )
 
-// store is the data directory of an edge with its replica. A fresh directory is made only
-// after a control plane has let this edge in, so that a wrong token or address leaves
-// nothing behind.
-//
-// The fields above the blank line do not change. The follower's goroutine opens the
-// directory.
+// store is the data directory of an edge with its replica.
 type store struct {
 	handle
 	root    string
@@ -39,11 +33,8 @@ type store struct {
 	budgets *spender
 	blocks  *blocks.Blocks
 	trust   *replication.Trust
-
-	node        string                 // this edge's name; kept in the directory
-	untilOpened atomic.Pointer[[]byte] // pinned key that waits for the directory
-	dir         *datadir.Dir           // set before opened is closed
-	opened      chan struct{}          // closed when there is a directory
+	node    string // this edge's name; kept in the directory
+	dir     *datadir.Dir
 }
 
 func openStore(
@@ -52,7 +43,7 @@ func openStore(
 ) (*store, error) {
 	s := &store{
 		root: cfg.DataDir, region: string(cfg.Region), node: cfg.Node, config: cfg.Replica, log: log, clicks: clicks, budgets: budgets,
-		blocks: blocked, opened: make(chan struct{}),
+		blocks: blocked,
 	}
 	s.config.Logger, s.config.Registerer = log, meters
 	clicks.bindStore(s)
@@ -61,21 +52,10 @@ func openStore(
 	if s.trust, err = replication.OpenTrust(filepath.Join(s.root, trustFile), s.keepTrust, log); err != nil {
 		return nil, err
 	}
-	marked, err := datadir.Inspect(cfg.DataDir, datadir.Edge)
-	if err != nil {
-		return nil, err
-	}
-	if !marked {
-		if s.node == "" {
-			s.node = s.region + "-" + randomName()
-		}
-		return s, nil
-	}
 	return s, s.open()
 }
 
-// open locks the directory, making it where it is missing, and opens the replica. After
-// an error it can be tried again.
+// open locks the directory, making it where it is missing, and opens the replica.
 func (s *store) open() error {
 	dir, err := datadir.Open(s.root, datadir.Edge, 0o700)
 	if err != nil {
@@ -84,31 +64,17 @@ func (s *store) open() error {
 	if err := errors.Join(s.nameNode(dir.Path("node")), keepFormats(dir.Path(formatsFile))); err != nil {
 		return errors.Join(err, dir.Close())
 	}
-	if pinned := s.untilOpened.Load(); pinned != nil {
-		if err := atomicfile.Write(dir.Path(trustFile), *pinned, 0o600); err != nil {
-			return errors.Join(err, dir.Close())
-		}
-	}
 	db, err := replica.Open(s.replicaConfig(dir))
 	if err != nil {
 		return errors.Join(fmt.Errorf("open the replica in %s: %w", s.root, err), dir.Close())
 	}
-	s.recall(db)
 	s.dir = dir
+	s.recall(db)
 	s.clicks.open(dir.Path("clicks"), s.node) // before the first redirect
 	s.budgets.open(dir.Path("budgets"), s.node)
 	s.set(db)
 	s.blocks.Open(dir.Path("blocks"), dir.Path("blocked"), s.isDefault) // before the first redirect
-	close(s.opened)
 	return nil
-}
-
-// ensure makes the directory if it is missing.
-func (s *store) ensure() error {
-	if s.dir != nil {
-		return nil
-	}
-	return s.open()
 }
 
 func (s *store) replicaConfig(dir *datadir.Dir) replica.Config {
@@ -187,13 +153,11 @@ func (s *store) Heartbeat(h replication.Head) error {
 	return db.Heartbeat(h)
 }
 
-// Restore implements [replication.Sink]. The first call makes the directory: it follows
-// the hello of a control plane that has let this edge in.
+// Restore implements [replication.Sink].
 func (s *store) Restore(ctx context.Context, c replication.Cluster) (replication.Restore, error) {
-	if s.current() == nil {
-		if err := s.open(); err != nil {
-			return nil, err
-		}
+	db := s.current()
+	if db == nil {
+		return nil, errNoReplica
 	}
-	return s.current().Restore(ctx, c)
+	return db.Restore(ctx, c)
 }

@@ -9,16 +9,9 @@ import (
 // that this edge has seen signed.
 const trustFile = "control.key"
 
-// keepTrust makes the pinned key durable, at once or when there is a directory. The
-// follower's goroutine calls it, and makes the directory.
+// keepTrust makes the pinned key durable.
 func (s *store) keepTrust(document []byte) error {
-	select {
-	case <-s.opened:
-		return atomicfile.Write(s.dir.Path(trustFile), document, 0o600)
-	default:
-		s.untilOpened.Store(&document)
-		return nil
-	}
+	return atomicfile.Write(s.dir.Path(trustFile), document, 0o600)
 }
 
 // recall lets the last batch that is kept for followers vouch for the replica's position,

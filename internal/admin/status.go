@@ -8,9 +8,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"waypost/internal/atomicfile"
 )
+
+// StatusFile is the name of the file in a data directory that holds the status of the
+// last process there.
+const StatusFile = "status"
 
 // Status describes a server process once all its listeners are open.
 type Status struct {
@@ -30,21 +35,19 @@ type Status struct {
 // maxStatus bounds a status file, in bytes.
 const maxStatus = 64 << 10
 
-// WriteStatus renames the status into place; with an empty path it does nothing.
-func WriteStatus(path string, s Status) error {
-	if path == "" {
-		return nil
-	}
+// WriteStatus renames the status into place in a data directory.
+func WriteStatus(dir string, s Status) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("encode the status: %w", err)
 	}
-	return atomicfile.Write(path, append(text, '\n'), 0o600)
+	return atomicfile.Write(filepath.Join(dir, StatusFile), append(text, '\n'), 0o600)
 }
 
-// ReadStatus reads a file of WriteStatus. The error is fs.ErrNotExist while the process
-// has not written it.
-func ReadStatus(path string) (Status, error) {
+// ReadStatus reads the status in a data directory. The error is fs.ErrNotExist while no
+// process has written one.
+func ReadStatus(dir string) (Status, error) {
+	path := filepath.Join(dir, StatusFile)
 	f, err := os.Open(path)
 	if err != nil {
 		return Status{}, fmt.Errorf("status: %w", err)

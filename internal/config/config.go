@@ -61,8 +61,7 @@ type Control struct {
 	EventsKeepMonths    int      `yaml:"events_keep_months" help:"whole months for which events are kept, besides the current one"`
 	EventsExportDir     string   `yaml:"events_export_dir" help:"directory that gets the events of a month as compressed JSON lines before they are dropped; empty: they are dropped"`
 	RateLimit           int      `yaml:"rate_limit" help:"requests a second of one API key, on average, and twice as many at once; all keys and sessions of a workspace together have five times as much; of a bulk request, every 100 links or keys count as one more; each control plane counts on its own; 0: no limit"`
-	DataDir             string   `yaml:"data_dir" help:"directory in which this control plane remembers which keys were issued, in case PostgreSQL forgets"`
-	StatusFile          string   `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
+	DataDir             string   `yaml:"data_dir" help:"directory in which this control plane remembers which keys were issued, in case PostgreSQL forgets; its file status has the process id and the addresses, once all listeners are open"`
 }
 
 // Edge is a redirect server with its replica.
@@ -83,7 +82,7 @@ type Edge struct {
 	RelayKeyFile   string        `yaml:"relay_key_file" help:"its private key, PEM"`
 	RelayCAFile    string        `yaml:"relay_ca_file" help:"roots that the certificates of the edges that follow this one must have, PEM, read again when they change"`
 	RelayLog       string        `yaml:"relay_log" help:"disk space for the changes that a relay keeps, for 72 h at most; an edge that needs older ones takes a snapshot"`
-	DataDir        string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone"`
+	DataDir        string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone; its file status has the process id and the addresses, once all listeners are open"`
 	StrictHosts    bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the shared domain"`
 	TrustedProxies []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
 	ProxyProtocol  bool          `yaml:"proxy_protocol" help:"connections of trusted proxies begin with a PROXY header, version 1 or 2"`
@@ -91,7 +90,6 @@ type Edge struct {
 	ClickJournal   string        `yaml:"click_journal" help:"disk space for clicks that are not counted yet, such as 4GiB, in addition to some MiB for files that are being made; auto: 2GiB, which is a week at 500 clicks a second, but at most half of what is free; when it fills, clicks that wait lose their detail first"`
 	MaxStaleness   time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
 	Contact        string        `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
-	StatusFile     string        `yaml:"status_file" help:"file with the process id and the addresses, written once all listeners are open"`
 	DrainDelay     time.Duration `yaml:"drain_delay" help:"how long a stopping edge serves on while /readyz says 503, so that load balancers turn away; then it stops"`
 }
 

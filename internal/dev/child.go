@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -66,10 +67,9 @@ func (s *system) startControl(databaseURL string) func(context.Context) (process
 		c.AnonymousWorkspace = true
 		c.StrictHosts = false // visitors ask an address of this machine
 		c.DataDir = s.dir.Path("control")
-		c.StatusFile = s.dir.Path("control.status")
 		settings.Gossip = s.gossip(0)
 		c.RateLimit = 0 // of one who measures on his own machine
-		return s.startChild(ctx, "control", settings.Environ("control", "gossip", "cleanup", "log"), c.StatusFile, "control")
+		return s.startChild(ctx, "control", settings.Environ("control", "gossip", "cleanup", "log"), c.DataDir, "control")
 	}
 }
 
@@ -87,9 +87,8 @@ func (s *system) startEdge(i int, e edge) func(context.Context) (process, error)
 		c.DataDir = s.dir.Path("edges", string(e.Region))
 		c.TrustedProxies = loopback
 		c.StrictHosts = false
-		c.StatusFile = s.dir.Path("edge-" + string(e.Region) + ".status")
 		settings.Gossip = s.gossip(1 + i)
-		return s.startChild(ctx, "edge "+string(e.Region), settings.Environ("edge", "gossip", "log"), c.StatusFile, "edge", "--region", c.Region)
+		return s.startChild(ctx, "edge "+string(e.Region), settings.Environ("edge", "gossip", "log"), c.DataDir, "edge", "--region", c.Region)
 	}
 }
 
@@ -105,8 +104,8 @@ var loopback = []string{"127.0.0.0/8", "::1/128"}
 
 // startChild runs the program with settings in its environment, where other users
 // cannot see them, and returns once it has told its addresses.
-func (s *system) startChild(ctx context.Context, name string, settings []string, statusFile string, args ...string) (process, error) {
-	if err := os.Remove(statusFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (s *system) startChild(ctx context.Context, name string, settings []string, dataDir string, args ...string) (process, error) {
+	if err := os.Remove(filepath.Join(dataDir, admin.StatusFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("status of %s: %w", name, err)
 	}
 	out := s.out.named(name)
@@ -123,7 +122,7 @@ func (s *system) startChild(ctx context.Context, name string, settings []string,
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	if err := c.awaitStatus(ctx, statusFile); err != nil {
+	if err := c.awaitStatus(ctx, dataDir); err != nil {
 		if errors.Is(err, errEnded) {
 			return nil, fmt.Errorf("%s ended while starting (%w): %s", name, c.Err(), strings.TrimPrefix(out.lastLine(), "waypost: "))
 		}
@@ -157,11 +156,11 @@ const outputTime = 3 * time.Second
 var errEnded = errors.New("the process has ended")
 
 // awaitStatus waits until the child has told its addresses.
-func (c *child) awaitStatus(ctx context.Context, file string) error {
+func (c *child) awaitStatus(ctx context.Context, dataDir string) error {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	for {
-		status, err := admin.ReadStatus(file)
+		status, err := admin.ReadStatus(dataDir)
 		if err == nil {
 			c.status = status
 			return nil

@@ -161,15 +161,14 @@ func TestABusyAddressEndsInOneLineBeforeAnythingIsStarted(t *testing.T) {
 }
 
 // loneEdge starts an edge that no control plane answers, and waits until it listens.
-func loneEdge(t *testing.T) (_ *devtest.Process, status string) {
+func loneEdge(t *testing.T) (_ *devtest.Process, dataDir string) {
 	dir := t.TempDir()
-	status = filepath.Join(dir, "status")
 	edge := devtest.Spawn(t, []string{
 		"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URLS=http://127.0.0.1:1", "WAYPOST_EDGE_TOKEN=0123456789abcdef",
-		"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "data"), "WAYPOST_EDGE_STATUS_FILE=" + status,
+		"WAYPOST_EDGE_DATA_DIR=" + dir,
 	}, "edge", "--addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0")
-	devtest.AwaitStatus(t, status, func(s admin.Status) bool { return s.PID == edge.PID() })
-	return edge, status
+	devtest.AwaitStatus(t, dir, func(s admin.Status) bool { return s.PID == edge.PID() })
+	return edge, dir
 }
 
 // A panic ends a Go program with the same status as SIGQUIT.
@@ -186,11 +185,11 @@ func TestUnits_StayDownForAWrongConfigurationAlone(t *testing.T) {
 }
 
 func TestEdge_RestartsOnHangup(t *testing.T) {
-	edge, status := loneEdge(t)
-	before, err := admin.ReadStatus(status)
+	edge, dir := loneEdge(t)
+	before, err := admin.ReadStatus(dir)
 	require.NoError(t, err)
 	edge.Signal(syscall.SIGHUP)
-	after := devtest.AwaitStatus(t, status, func(s admin.Status) bool { return s.Boot != before.Boot })
+	after := devtest.AwaitStatus(t, dir, func(s admin.Status) bool { return s.Boot != before.Boot })
 	require.Equal(t, before.PID, after.PID)
 	require.Equal(t, before.Addr, after.Addr)
 	edge.Signal(syscall.SIGTERM)

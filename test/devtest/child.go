@@ -16,22 +16,22 @@ import (
 
 // child is a process that a test started.
 type child struct {
-	name   string // role and number
-	cmd    *exec.Cmd
-	status string // the file that it writes once it is ready; "": none
-	out    *output
-	exited chan struct{}
-	asked  atomic.Bool // to stop
+	name    string // role and number
+	cmd     *exec.Cmd
+	dataDir string // which gets its status once it is ready; "": none
+	out     *output
+	exited  chan struct{}
+	asked   atomic.Bool // to stop
 }
 
 func (c *child) describe(kind, node, dataDir string) {
-	c.name, c.status = kind+" "+node, filepath.Join(dataDir, "..", "status."+node)
+	c.name, c.dataDir = kind+" "+node, dataDir
 }
 
 // start runs the binary, by default the one that has failpoints. It is killed when the
 // test ends.
 func (c *child) start(t testing.TB, binary string, env []string, args ...string) error {
-	if err := os.Remove(c.status); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(filepath.Join(c.dataDir, admin.StatusFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if binary == "" {
@@ -62,7 +62,7 @@ func (c *child) run(t testing.TB, cmd *exec.Cmd) error {
 
 // ready waits until the process answers, and returns false when it ended instead.
 func (c *child) ready() (s admin.Status, ok bool, err error) {
-	s, ok, err = await(admin.ReadStatus, c.status, c.exited, func(s admin.Status) bool { return s.PID == c.PID() })
+	s, ok, err = await(admin.ReadStatus, c.dataDir, c.exited, func(s admin.Status) bool { return s.PID == c.PID() })
 	if err != nil {
 		err = fmt.Errorf("%s is not ready: %w\n%s", c.name, err, c.Output())
 	}

@@ -64,10 +64,10 @@ func (p *Process) Signal(sig syscall.Signal) {
 	}
 }
 
-// AwaitStatus waits until a status file is as a test wants it.
-func AwaitStatus(t testing.TB, file string, is func(admin.Status) bool) admin.Status {
+// AwaitStatus waits until the status in a data directory is as a test wants it.
+func AwaitStatus(t testing.TB, dataDir string, is func(admin.Status) bool) admin.Status {
 	t.Helper()
-	status, _, err := await(admin.ReadStatus, file, nil, is)
+	status, _, err := await(admin.ReadStatus, dataDir, nil, is)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,6 @@ func StartControl(t testing.TB, cfg ControlConfig) (*Control, error) {
 		"WAYPOST_CONTROL_BASE_URL=https://go.example.com",
 		"WAYPOST_CONTROL_STRICT_HOSTS=false", // tests ask it by its address
 		"WAYPOST_CONTROL_ANONYMOUS_WORKSPACE=true",
-		"WAYPOST_CONTROL_STATUS_FILE=" + c.status,
 		"WAYPOST_CONTROL_DATA_DIR=" + cfg.DataDir,
 	}, cfg.Env...), "control", "--addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--region", cfg.Region, "--node", cfg.Node)
 	if err != nil {

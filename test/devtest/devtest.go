@@ -329,18 +329,18 @@ func (s *System) Stop() {
 func (s *System) RenewEdges() {
 	s.t.Helper()
 	before := make(map[string]string)
-	boots := func(is func(file string, st admin.Status) bool) {
+	boots := func(is func(dir string, st admin.Status) bool) {
 		s.t.Helper()
 		for _, e := range s.State().Edges {
-			file := filepath.Join(s.cfg.DataDir, "edge-"+e.Region+".status")
-			AwaitStatus(s.t, file, func(st admin.Status) bool { return is(file, st) })
+			dir := filepath.Join(s.cfg.DataDir, "edges", e.Region)
+			AwaitStatus(s.t, dir, func(st admin.Status) bool { return is(dir, st) })
 		}
 	}
-	boots(func(file string, st admin.Status) bool { before[file] = st.Boot; return true })
+	boots(func(dir string, st admin.Status) bool { before[dir] = st.Boot; return true })
 	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		s.t.Fatal(err)
 	}
-	boots(func(file string, st admin.Status) bool { return st.Boot != before[file] })
+	boots(func(dir string, st admin.Status) bool { return st.Boot != before[dir] })
 }
 
 // Kill sends SIGKILL to every process of dev.json, all at once, and waits for

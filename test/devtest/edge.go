@@ -36,7 +36,6 @@ func StartEdge(t testing.TB, cfg EdgeConfig) (*Edge, error) {
 		"WAYPOST_EDGE_STRICT_HOSTS=false", // tests ask it by its address
 		"WAYPOST_EDGE_TOKEN=" + strings.Repeat("e", 32),
 		"WAYPOST_EDGE_DATA_DIR=" + cfg.DataDir,
-		"WAYPOST_EDGE_STATUS_FILE=" + e.status,
 	}, cfg.Env...), "edge", "--addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--region", cfg.Region, "--node", cfg.Node)
 	if err != nil {
 		return nil, err

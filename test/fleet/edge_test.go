@@ -45,7 +45,7 @@ type edge struct {
 	done chan error
 }
 
-func (e *edge) statusFile() string { return filepath.Join(e.dir, "status") }
+func (e *edge) dataDir() string { return filepath.Join(e.dir, "data") }
 
 // start starts the edge, and waits until it serves.
 func (e *edge) start() {
@@ -65,8 +65,7 @@ func (e *edge) startProcess() {
 	env := []string{
 		"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=" + e.region, "WAYPOST_EDGE_NODE=" + e.name,
 		"WAYPOST_EDGE_CONTROL_URLS=" + strings.Join(e.f.controlURLs(e.region), ","), "WAYPOST_EDGE_TOKEN=" + token,
-		"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(e.dir, "data"), "WAYPOST_EDGE_STATUS_FILE=" + e.statusFile(),
-		"WAYPOST_EDGE_STRICT_HOSTS=false",
+		"WAYPOST_EDGE_DATA_DIR=" + e.dataDir(), "WAYPOST_EDGE_STRICT_HOSTS=false",
 		"WAYPOST_GOSSIP_ADDR=" + own.String(), "WAYPOST_GOSSIP_ADVERTISE=" + shown.String(),
 		"WAYPOST_GOSSIP_SEEDS=" + strings.Join(e.f.seeds(), ","),
 		"WAYPOST_GOSSIP_KEY=" + gossipKey,
@@ -75,18 +74,18 @@ func (e *edge) startProcess() {
 		env = append(env, "WAYPOST_EDGE_RELAY_ADDR="+e.f.relayAddr())
 	}
 	e.proc = devtest.Spawn(e.f.t, env, "edge")
-	status := devtest.AwaitStatus(e.f.t, e.statusFile(), func(s admin.Status) bool { return s.PID == e.proc.PID() })
+	status := devtest.AwaitStatus(e.f.t, e.dataDir(), func(s admin.Status) bool { return s.PID == e.proc.PID() })
 	e.up.Lock()
 	e.status = status
 	e.up.Unlock()
 }
 
 func (e *edge) startHere() {
-	_ = os.Remove(e.statusFile()) // the one before has left it
+	_ = os.Remove(filepath.Join(e.dataDir(), admin.StatusFile)) // the one before has left it
 	keys, err := gossip.ParseKeys(gossipKey)
 	require.NoError(e.f.t, err)
 	cfg := node.Config{
-		Version: "0.0.0", Region: waypost.Region(e.region), Node: e.name, DataDir: filepath.Join(e.dir, "data"), StatusFile: e.statusFile(),
+		Version: "0.0.0", Region: waypost.Region(e.region), Node: e.name, DataDir: e.dataDir(),
 		Control: node.Control{URLs: e.f.controlURLs(e.region), Token: token},
 		Listen:  node.Listen{Addr: []string{"127.0.0.1:0"}, Admin: "127.0.0.1:0"},
 		Replica: replica.Config{CacheBytes: 4 << 20, LookupBytes: 1 << 20, VerifyInterval: -1},
@@ -102,7 +101,7 @@ func (e *edge) startHere() {
 	go func() { done <- node.Run(ctx, cfg, slog.New(slog.DiscardHandler)) }()
 	e.up.Lock()
 	defer e.up.Unlock()
-	e.status = devtest.AwaitStatus(e.f.t, e.statusFile(), func(admin.Status) bool { return true })
+	e.status = devtest.AwaitStatus(e.f.t, e.dataDir(), func(admin.Status) bool { return true })
 }
 
 // down lets no more visitors in, and waits for those who are there.
@@ -121,7 +120,7 @@ func (e *edge) restart() {
 		return
 	}
 	e.proc.Signal(syscall.SIGHUP)
-	status := devtest.AwaitStatus(e.f.t, e.statusFile(), func(s admin.Status) bool { return s.Boot != e.status.Boot })
+	status := devtest.AwaitStatus(e.f.t, e.dataDir(), func(s admin.Status) bool { return s.Boot != e.status.Boot })
 	e.up.Lock()
 	defer e.up.Unlock()
 	e.status = status

@@ -48,14 +48,13 @@ type edgeState struct {
 func startFollower(t *testing.T, s *devtest.System, name, control string, extra ...string) *followerEdge {
 	t.Helper()
 	dir := t.TempDir()
-	status := filepath.Join(dir, "status")
 	p := devtest.Spawn(t, append([]string{
 		"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=us-east-1",
 		"WAYPOST_EDGE_STRICT_HOSTS=false", "WAYPOST_EDGE_NODE=" + name, "WAYPOST_EDGE_CONTROL_URLS=" + control,
 		"WAYPOST_EDGE_TOKEN_FILE=" + filepath.Join(s.DataDir(), "secrets", "edge-token"),
-		"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "edge"), "WAYPOST_EDGE_STATUS_FILE=" + status,
+		"WAYPOST_EDGE_DATA_DIR=" + dir,
 	}, extra...), "edge")
-	return &followerEdge{t, p, devtest.AwaitStatus(t, status, func(s admin.Status) bool { return s.PID == p.PID() })}
+	return &followerEdge{t, p, devtest.AwaitStatus(t, dir, func(s admin.Status) bool { return s.PID == p.PID() })}
 }
 
 func (e *followerEdge) state() (s edgeState) {

@@ -81,7 +81,7 @@ func startSolo(t *testing.T, extra ...string) *soloEdge {
 			"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=us-east-1",
 			"WAYPOST_EDGE_NODE=" + name, "WAYPOST_EDGE_CONTROL_URLS=" + state.API,
 			"WAYPOST_EDGE_TOKEN_FILE=" + filepath.Join(s.DataDir(), "secrets", "edge-token"),
-			"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "edge"), "WAYPOST_EDGE_STATUS_FILE=" + filepath.Join(dir, "status"),
+			"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "edge"),
 			"WAYPOST_EDGE_STRICT_HOSTS=false", // it is asked by its address
 		}, extra...),
 	}
@@ -92,7 +92,7 @@ func startSolo(t *testing.T, extra ...string) *soloEdge {
 
 func (e *soloEdge) await(is func(admin.Status) bool) {
 	e.t.Helper()
-	e.status = devtest.AwaitStatus(e.t, filepath.Join(filepath.Dir(e.dir), "status"), is)
+	e.status = devtest.AwaitStatus(e.t, e.dir, is)
 }
 
 // create makes links, and waits until the edge has them.
@@ -507,7 +507,7 @@ func TestEdge_RefusesARestartThatCouldNotSucceed(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(e.dir, "formats"), formats, 0o600))
 
 	before := e.status.Boot
-	status, err := admin.ReadStatus(filepath.Join(filepath.Dir(e.dir), "status"))
+	status, err := admin.ReadStatus(e.dir)
 	require.NoError(t, err)
 	require.Equal(t, before, status.Boot, "nothing has stopped")
 	e.restart()

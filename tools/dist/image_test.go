@@ -169,8 +169,7 @@ func TestImage_RunsWithAReadOnlyRoot(t *testing.T) {
 	defer cancel()
 	edge := container(t, root, config, []string{"WAYPOST_EDGE_TOKEN=" + strings.Repeat("e", 32)}, "edge",
 		"--region", "eu-west-1", "--addr", addr, "--admin-addr", admin,
-		"--control-urls", "http://127.0.0.1:1", "--data-dir", "/var/lib/waypost",
-		"--status-file", "/var/lib/waypost/status")
+		"--control-urls", "http://127.0.0.1:1", "--data-dir", "/var/lib/waypost")
 	var log bytes.Buffer
 	edge.Stdout, edge.Stderr = &log, &log
 	require.NoError(t, edge.Start())
