@@ -256,11 +256,11 @@ func (d *diagnosis) addAPI(where string, err error) {
 
 // Bounds below which nothing is wrong yet.
 const (
-	maxAge      = 10 * time.Second
-	maxClickAge = time.Minute
-	fewKeys     = 1_000_000
-	hardlyKeys  = 100_000
-	soon        = 24 * time.Hour
+	maxAge       = 10 * time.Second
+	maxClickAge  = time.Minute
+	warnKeys     = 1_000_000
+	criticalKeys = 100_000
+	warnTimeLeft = 24 * time.Hour
 )
 
 // examineEdges looks at the edges as the control plane sees them.
@@ -354,17 +354,17 @@ func (d *diagnosis) examineKeys(space *client.KeySpace) {
 	}
 	for _, s := range space.Regions {
 		lasts := time.Duration(1<<63 - 1)
-		if s.MinutesLeft != nil && *s.MinutesLeft < soon.Minutes() {
+		if s.MinutesLeft != nil && *s.MinutesLeft < warnTimeLeft.Minutes() {
 			lasts = time.Duration(*s.MinutesLeft * float64(time.Minute))
 		}
 		switch where := "keys of " + printable(s.Region); {
-		case space.FreePrefixes > 0 && s.Unissued >= hardlyKeys: // the region takes a prefix when it needs one
-		case s.Unissued < hardlyKeys:
+		case space.FreePrefixes > 0 && s.Unissued >= criticalKeys: // the region takes a prefix when it needs one
+		case s.Unissued < criticalKeys:
 			d.addFinding(critical, where, fmt.Sprintf("%s are left", grouped(s.Unissued)), time.Time{},
 				"`waypost ranges assign --region "+printable(s.Region)+"`, or `waypost ranges move ID --to "+printable(s.Region)+" --remainder`.", "KGSPoolCritical")
-		case lasts < soon:
+		case lasts < warnTimeLeft:
 			d.addFinding(critical, where, "they last "+roughly(lasts), time.Time{}, applyPlan, "KGSExhaustionAhead")
-		case s.Unissued < fewKeys:
+		case s.Unissued < warnKeys:
 			d.addFinding(warning, where, fmt.Sprintf("%s are left", grouped(s.Unissued)), time.Time{}, applyPlan, "KGSPoolLow")
 		}
 	}

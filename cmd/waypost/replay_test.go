@@ -140,7 +140,7 @@ func (s *dailySalts) Salt(day int32) *waypost.Salt {
 }
 
 // places is a database of the networks of testdata/statistics/tables.py.
-func places(t *testing.T) *audience.Places {
+func places(t *testing.T) *audience.GeoDB {
 	t.Helper()
 	w, err := mmdbwriter.New(mmdbwriter.Options{DatabaseType: "GeoLite2-City", RecordSize: 24, IncludeReservedNetworks: true, Languages: []string{"en"}})
 	require.NoError(t, err)
@@ -165,7 +165,7 @@ func places(t *testing.T) *audience.Places {
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "city.mmdb")
 	require.NoError(t, os.WriteFile(file, b.Bytes(), 0o600))
-	return audience.OpenPlaces(audience.PlacesConfig{File: file})
+	return audience.OpenGeoDB(audience.GeoDBConfig{File: file})
 }
 
 // replayEdge is an edge that records clicks.
@@ -179,7 +179,7 @@ func startReplayEdge(t *testing.T, node string, links fewLinks, clock func() tim
 	salts := &dailySalts{}
 	journal, err := clicks.Open(clicks.Config{
 		Dir: t.TempDir(), Node: node, FlushInterval: 20 * time.Millisecond,
-		Profiler: audience.New(audience.Config{Salts: salts, Places: places(t)}),
+		Profiler: audience.New(audience.Config{Salts: salts, GeoDB: places(t)}),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, journal.Close()) })

@@ -16,7 +16,7 @@ import (
 // Config of an Audience. Zero fields mean the default.
 type Config struct {
 	Salts   Salts                 // required
-	Places  *Places               // nil: countries and cities are unknown
+	GeoDB   *GeoDB                // nil: countries and cities are unknown
 	Logger  *slog.Logger          // default: discarded; it gets no data of a visitor
 	Metrics prometheus.Registerer // default: none
 }
@@ -77,8 +77,8 @@ func (a *Audience) Profile(c *waypost.Click) (p waypost.ClickProfile, visitor ui
 		return p, 0
 	}
 	addr := d.open(&a.address, &c.Address)
-	if a.cfg.Places != nil {
-		if at := a.cfg.Places.find(addr); at != nil {
+	if a.cfg.GeoDB != nil {
+		if at := a.cfg.GeoDB.find(addr); at != nil {
 			p.Country, p.City = at.country, at.city
 		}
 	}

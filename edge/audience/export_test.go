@@ -19,7 +19,7 @@ func Host(referrer string) string {
 func CleanName(s string) string { return cleanName(s) }
 
 // Look looks at the file at once.
-func (p *Places) Look() { p.reloadFile() }
+func (p *GeoDB) Look() { p.reloadFile() }
 
 // NewDatabase reads a database and looks an address up in it.
 func NewDatabase(content []byte, addr netip.Addr) (country, city string, err error) {

@@ -15,14 +15,14 @@ import (
 	"waypost/edge/audience"
 )
 
-func openPlaces(t testing.TB, networks map[string]spot) *audience.Places {
+func openPlaces(t testing.TB, networks map[string]spot) *audience.GeoDB {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "places.mmdb")
 	replace(t, file, cityDatabase(t, "GeoLite2-City", networks), time.Now().Add(-time.Hour))
-	return audience.OpenPlaces(audience.PlacesConfig{File: file})
+	return audience.OpenGeoDB(audience.GeoDBConfig{File: file})
 }
 
-func located(places *audience.Places, address string) spot {
+func located(places *audience.GeoDB, address string) spot {
 	addr, _ := netip.ParseAddr(address)
 	country, city := places.Locate(addr)
 	return spot{strings.TrimRight(string(country[:]), "\x00"), city}
@@ -34,7 +34,7 @@ func TestLocate_IsThePlaceOfTheStatistics(t *testing.T) {
 		"203.0.113.0/25": {"", "Nowhere"}, "203.0.113.128/26": {"xx", "Bad"},
 	})
 	salts := twoDays()
-	a := audience.New(audience.Config{Salts: salts, Places: places})
+	a := audience.New(audience.Config{Salts: salts, GeoDB: places})
 	for range 2 { // looked up, and remembered
 		for address, want := range map[string]spot{
 			"192.0.2.7": {"DE", "Köln"}, "::ffff:192.0.2.7": {"DE", "Köln"}, "198.51.100.1": {"BR", ""}, "2001:db8::9%eth0": {"FR", "Paris"},
@@ -45,7 +45,7 @@ func TestLocate_IsThePlaceOfTheStatistics(t *testing.T) {
 		}
 		require.Equal(t, spot{}, located(places, "no address"))
 	}
-	missing := audience.OpenPlaces(audience.PlacesConfig{File: filepath.Join(t.TempDir(), "missing")})
+	missing := audience.OpenGeoDB(audience.GeoDBConfig{File: filepath.Join(t.TempDir(), "missing")})
 	require.Equal(t, spot{}, located(missing, "192.0.2.7"))
 }
 
@@ -63,7 +63,7 @@ func TestLocate_HoldsWhileTheFileIsReplaced(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "places.mmdb")
 	at := time.Now().Add(-time.Hour)
 	replace(t, file, contents[0], at)
-	places := audience.OpenPlaces(audience.PlacesConfig{File: file})
+	places := audience.OpenGeoDB(audience.GeoDBConfig{File: file})
 	var asking sync.WaitGroup
 	var replaced atomic.Bool
 	defer func() {

@@ -28,16 +28,16 @@ func (m cacheMetrics) Collect(ch chan<- prometheus.Metric) {
 	show("referrer", m.a.hosts.hits.Load(), m.a.hosts.misses.Load())
 }
 
-// placesMetrics shows how the database is.
-type placesMetrics struct{ p *Places }
+// geoDBMetrics shows how the database is.
+type geoDBMetrics struct{ p *GeoDB }
 
-func (m placesMetrics) Describe(ch chan<- *prometheus.Desc) {
+func (m geoDBMetrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descBuilt
 	ch <- descFailures
 	ch <- descErrors
 }
 
-func (m placesMetrics) Collect(ch chan<- prometheus.Metric) {
+func (m geoDBMetrics) Collect(ch chan<- prometheus.Metric) {
 	built := 0.0
 	if db := m.p.current.Load(); db != nil {
 		built = float64(db.reader.Metadata.BuildEpoch)

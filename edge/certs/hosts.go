@@ -34,8 +34,8 @@ type Host struct {
 }
 
 const (
-	lookAround = time.Hour     // between two looks at all certificates in the storage
-	lately     = 6 * time.Hour // for which a refusal is shown once a name may be asked for again
+	storageInterval = time.Hour     // between two looks at all certificates in the storage
+	refusalShown    = 6 * time.Hour // for which a refusal is shown once a name may be asked for again
 )
 
 // Hosts returns the names that have a certificate or wait for one, at most most: first
@@ -88,7 +88,7 @@ func (c *Certificates) ordering(now time.Time) map[string]Host {
 	}
 	for _, failed := range []map[string]failure{c.failed, c.unrenewed} {
 		for name, f := range failed {
-			if now.Sub(f.until) <= lately {
+			if now.Sub(f.until) <= refusalShown {
 				all[name] = Host{Name: name, State: Failed, Until: all[name].Until, Error: f.why}
 			}
 		}
@@ -99,7 +99,7 @@ func (c *Certificates) ordering(now time.Time) map[string]Host {
 // watchStorage reads which certificates the storage has, at once and then hourly, because
 // edges with the same storage renew them, too.
 func (c *Certificates) watchStorage() {
-	ticker := time.NewTicker(lookAround)
+	ticker := time.NewTicker(storageInterval)
 	defer ticker.Stop()
 	for {
 		c.readStorage(c.ctx)

@@ -15,48 +15,48 @@ type Profiler interface {
 	Profile(c *waypost.Click) (p waypost.ClickProfile, visitor uint64)
 }
 
-// faces remembers the profiles of the visitors of one tally. It finds them by a hash of
-// the record's bytes, under a seed of this process: two visitors that collide in 64 bits
-// count as one.
-type faces struct {
+// profileCache remembers the profiles of the visitors of one tally. It finds them by a
+// hash of the record's bytes, under a seed of this process: two visitors that collide in
+// 64 bits count as one.
+type profileCache struct {
 	profiler Profiler
 	seed     maphash.Seed
 	round    uint32 // entries of other rounds are void
-	entries  []face
+	entries  []cachedProfile
 	click    waypost.Click // the profiler's argument, so that it is not allocated
 	profiles profiles
 }
 
-type face struct {
+type cachedProfile struct {
 	key     uint64
 	visitor uint64
 	profile uint32
 	round   uint32
 }
 
-const maxFaces = 1 << 12 // fits a processor's second-level cache next to a tally
+const maxCachedProfiles = 1 << 12 // fits a processor's second-level cache next to a tally
 
-func newFaces(p Profiler) faces {
-	f := faces{profiler: p, seed: maphash.MakeSeed(), entries: make([]face, maxFaces)}
+func newProfileCache(p Profiler) profileCache {
+	f := profileCache{profiler: p, seed: maphash.MakeSeed(), entries: make([]cachedProfile, maxCachedProfiles)}
 	f.reset()
 	return f
 }
 
-func (f *faces) reset() {
+func (f *profileCache) reset() {
 	f.round++
 	f.profiles.reset()
 }
 
 // of returns the number of the profile of a scan's current click, and its visitor; false
 // if there is no room for another profile.
-func (f *faces) of(c *waypost.Click, from *scan) (profile uint32, visitor uint64, ok bool) {
+func (f *profileCache) of(c *waypost.Click, from *scan) (profile uint32, visitor uint64, ok bool) {
 	if f.profiler == nil {
 		p := undescribed(c.Bot, c.Rule, c.Variant)
 		profile, ok = f.profiles.number(&p)
 		return profile, 0, ok
 	}
 	key := maphash.Bytes(f.seed, from.who(c))
-	e := &f.entries[key%maxFaces]
+	e := &f.entries[key%maxCachedProfiles]
 	if e.key == key && e.round == f.round {
 		return e.profile, e.visitor, true
 	}
@@ -73,7 +73,7 @@ func (f *faces) of(c *waypost.Click, from *scan) (profile uint32, visitor uint64
 	if profile, ok = f.profiles.number(&p); !ok {
 		return 0, 0, false
 	}
-	*e = face{key, visitor, profile, f.round}
+	*e = cachedProfile{key, visitor, profile, f.round}
 	return profile, visitor, true
 }
 

@@ -18,7 +18,7 @@ import (
 // which is emptied and reused, and sorts as little as possible.
 type tally struct {
 	pace  *pacer.Pacer
-	faces faces
+	cache profileCache
 	links []tallied // in the order of their first clicks
 	codes []byte    // theirs, one behind the other
 	index []uint32  // entries where the hash of a link points, or after
@@ -31,7 +31,7 @@ type tally struct {
 	rows     []waypost.ClickRow
 	who      []waypost.Visitor
 	whoBuf   []waypost.Visitor
-	from, to []place
+	from, to []sortKey
 }
 
 // hit is one click.
@@ -54,13 +54,13 @@ const (
 
 func newTally(with Profiler, p *pacer.Pacer) *tally {
 	const links = 512
-	return &tally{pace: p, faces: newFaces(with), index: make([]uint32, 2*links), seeds: [2]uint64{rand.Uint64(), rand.Uint64()}}
+	return &tally{pace: p, cache: newProfileCache(with), index: make([]uint32, 2*links), seeds: [2]uint64{rand.Uint64(), rand.Uint64()}}
 }
 
 // reset forgets all clicks, and keeps the memory.
 func (t *tally) reset() {
 	t.links, t.codes, t.hits, t.bytes = t.links[:0], t.codes[:0], t.hits[:0], 0
-	t.faces.reset()
+	t.cache.reset()
 	clear(t.index)
 }
 
@@ -73,10 +73,10 @@ func (t *tally) addClick(c *record, from *scan) bool {
 	if !waypost.ValidCode(c.Code) {
 		return true
 	}
-	if len(t.hits) == maxHits || t.bytes+t.faces.profiles.bytes > maxTallyBytes-linkBytes-waypost.MaxCodeLength-rowBytes-visitorBytes {
+	if len(t.hits) == maxHits || t.bytes+t.cache.profiles.bytes > maxTallyBytes-linkBytes-waypost.MaxCodeLength-rowBytes-visitorBytes {
 		return false
 	}
-	profile, visitor, ok := t.faces.of(c, from)
+	profile, visitor, ok := t.cache.of(c, from)
 	if !ok {
 		return false
 	}
@@ -114,7 +114,7 @@ func (t *tally) batch(sorted bool) waypost.ClickBatch {
 			t.pace.Step()
 		}
 	}
-	return waypost.ClickBatch{Exact: true, Profiles: t.faces.profiles.list, Links: t.out}
+	return waypost.ClickBatch{Exact: true, Profiles: t.cache.profiles.list, Links: t.out}
 }
 
 // spread puts the clicks of each link together, one link after the other.
@@ -127,7 +127,7 @@ func (t *tally) spread() {
 		l.begin, l.rows, l.who = next, next, next
 		next += l.hits
 	}
-	profiles := t.faces.profiles.list
+	profiles := t.cache.profiles.list
 	for i := range t.hits {
 		t.pace.Step()
 		h := &t.hits[i]
@@ -267,22 +267,22 @@ func (t *tally) point(i int, hash uint64) {
 	t.index[h&mask] = entryOf(hash, i+1)
 }
 
-// place orders a link in a compacted segment: by domain, then by code.
-type place struct {
+// sortKey orders a link in a compacted segment: by domain, then by code.
+type sortKey struct {
 	prefix uint64
 	domain waypost.DomainID
 	n      uint32 // of the link
 }
 
-// order returns the links' places in order. It sorts by one byte after the other, from
-// the last one of the prefix to the first one of the domain, and skips bytes that are
-// equal in all of them. Codes with the same prefix remain to be compared.
-func (t *tally) order() []place {
+// order returns the keys of the links in order. It sorts by one byte after the other,
+// from the last one of the prefix to the first one of the domain. It skips bytes that
+// are equal in all of them. Codes with the same prefix remain to be compared.
+func (t *tally) order() []sortKey {
 	n := len(t.links)
 	t.from, t.to = slices.Grow(t.from[:0], n), slices.Grow(t.to[:0], n)
 	from, to := t.from[:n], t.to[:n]
 	for i := range t.links {
-		from[i] = place{t.links[i].prefix, t.links[i].domain, uint32(i)}
+		from[i] = sortKey{t.links[i].prefix, t.links[i].domain, uint32(i)}
 	}
 	for shift := 0; shift < 96; shift += 8 {
 		var begins [257]int
@@ -308,7 +308,7 @@ func (t *tally) order() []place {
 		for end < len(from) && from[end].prefix == from[begin].prefix && from[end].domain == from[begin].domain {
 			end++
 		}
-		slices.SortFunc(from[begin:end], func(a, b place) int {
+		slices.SortFunc(from[begin:end], func(a, b sortKey) int {
 			return bytes.Compare(t.restOf(&t.links[a.n]), t.restOf(&t.links[b.n]))
 		})
 		begin = end
@@ -317,9 +317,9 @@ func (t *tally) order() []place {
 }
 
 // byteAt returns a byte of the domain and the prefix together, taken as one number.
-func (p *place) byteAt(shift int) byte {
+func (k *sortKey) byteAt(shift int) byte {
 	if shift < 64 {
-		return byte(p.prefix >> shift)
+		return byte(k.prefix >> shift)
 	}
-	return byte(p.domain >> (shift - 64))
+	return byte(k.domain >> (shift - 64))
 }

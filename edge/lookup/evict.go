@@ -113,7 +113,7 @@ func (t *Table) move(raw []byte, offset int64, l layout, everything bool) {
 }
 
 // drop removes an entry that the store still has.
-func (t *Table) drop(p *place) {
+func (t *Table) drop(p *slotRef) {
 	t.lose() // first: a reader that misses the entry must not take the table for complete
 	p.set(gone)
 	p.shard.entries--

@@ -151,8 +151,8 @@ func (t *Table) lose() {
 // Bounded reports whether the table holds only a part of the store.
 func (t *Table) Bounded() bool { return t.bounded }
 
-// place is the slot of a key, or the one that the key would take.
-type place struct {
+// slotRef refers to the slot of a key, or to the slot that the key would take.
+type slotRef struct {
 	shard *shard
 	words []uint64
 	index int    // of the slot
@@ -161,10 +161,10 @@ type place struct {
 }
 
 // set publishes a slot. Readers see the whole new record, or the old one.
-func (p *place) set(slot uint64) { atomic.StoreUint64(&p.words[p.index], slot) }
+func (r *slotRef) set(slot uint64) { atomic.StoreUint64(&r.words[r.index], slot) }
 
 // seek finds a key for the writer.
-func (t *Table) seek(hash uint64, domain waypost.DomainID, name []byte) place {
+func (t *Table) seek(hash uint64, domain waypost.DomainID, name []byte) slotRef {
 	return t.find(hash, func(slot uint64) bool {
 		raw := t.at(offsetOf(slot))
 		l, ok := layoutOf(raw)
@@ -173,10 +173,10 @@ func (t *Table) seek(hash uint64, domain waypost.DomainID, name []byte) place {
 }
 
 // find finds a slot of a hash for the writer.
-func (t *Table) find(hash uint64, is func(slot uint64) bool) place {
+func (t *Table) find(hash uint64, is func(slot uint64) bool) slotRef {
 	sh := &t.shards[hash>>(64-t.shardBits)]
 	s := sh.slots.Load()
-	p := place{shard: sh, words: s.words, index: -1}
+	p := slotRef{shard: sh, words: s.words, index: -1}
 	for i := s.first(hash << t.shardBits); ; i++ {
 		if i == len(s.words) {
 			i = 0

@@ -27,7 +27,7 @@ type recorder struct {
 	url     string // of the control plane
 	log     *slog.Logger
 	through func(*http.Transport) http.RoundTripper // to the control plane
-	places  *audience.Places                        // the server's too; nil: countries and cities are not known
+	geoDB   *audience.GeoDB                         // the server's too; nil: countries and cities are not known
 	replica replicated                              // set by bindStore
 
 	journal atomic.Pointer[clicks.Journal]
@@ -44,7 +44,7 @@ func newRecorder(cfg *Config, through func(*http.Transport) http.RoundTripper, l
 		Name: "waypost_clicks_missed_total", Help: "Clicks that were not recorded, because the journal could not be opened.",
 	}, func() float64 { return float64(c.missed.Load()) }))
 	if cfg.GeoIP != "" {
-		c.places = audience.OpenPlaces(audience.PlacesConfig{File: cfg.GeoIP, Logger: log, Metrics: meters})
+		c.geoDB = audience.OpenGeoDB(audience.GeoDBConfig{File: cfg.GeoIP, Logger: log, Metrics: meters})
 	}
 	return c
 }
@@ -53,7 +53,7 @@ func newRecorder(cfg *Config, through func(*http.Transport) http.RoundTripper, l
 // salts of visitors. It comes before open.
 func (c *recorder) bindStore(store *store) {
 	c.replica = store
-	c.config.Profiler = audience.New(audience.Config{Salts: store, Places: c.places, Logger: c.log, Metrics: c.config.Metrics})
+	c.config.Profiler = audience.New(audience.Config{Salts: store, GeoDB: c.geoDB, Logger: c.log, Metrics: c.config.Metrics})
 }
 
 // placesBuilt returns the build time of the GeoIP database, zero without a database.
@@ -61,13 +61,13 @@ func (c *recorder) placesBuilt() time.Time {
 	if c == nil {
 		return time.Time{}
 	}
-	return c.places.Built()
+	return c.geoDB.Built()
 }
 
-// watchPlaces loads a new GeoIP database when the file changes, until ctx ends.
-func (c *recorder) watchPlaces(ctx context.Context) {
-	if c.places != nil {
-		c.places.Run(ctx)
+// watchGeoDB loads a new GeoIP database when the file changes, until ctx ends.
+func (c *recorder) watchGeoDB(ctx context.Context) {
+	if c.geoDB != nil {
+		c.geoDB.Run(ctx)
 	}
 }
 

@@ -78,8 +78,8 @@ func (e *edge) factsOf(q *api.EdgeQuestion) (f rules.Facts) {
 	}
 	r.Address, _ = netip.ParseAddr(q.Address)
 	f.Read(rules.NeedAll, &r)
-	if e.clicks.places != nil && r.Address.IsValid() {
-		f.Country, f.City = e.clicks.places.Locate(r.Address)
+	if e.clicks.geoDB != nil && r.Address.IsValid() {
+		f.Country, f.City = e.clicks.geoDB.Locate(r.Address)
 	}
 	if q.Country != "" {
 		f.Country, f.City = [2]byte{}, ""

@@ -93,7 +93,7 @@ func Check(cfg Config) error {
 		}
 	}
 	if cfg.GeoIP != "" {
-		if fileErr := audience.CheckPlaces(cfg.GeoIP); fileErr != nil {
+		if fileErr := audience.CheckGeoDB(cfg.GeoIP); fileErr != nil {
 			err = errors.Join(err, fmt.Errorf("edge.geoip: %w", fileErr))
 		}
 	}
@@ -249,7 +249,7 @@ func (e *edge) services() []services.Stage {
 			job("acceptances", func(ctx context.Context) { e.orders.run(ctx, e.orders.acceptances, e.orders.accept) }),
 			job("explanations", func(ctx context.Context) { e.orders.run(ctx, e.orders.explanations, e.answerVisitor) }),
 			job("drains", func(ctx context.Context) { e.orders.run(ctx, e.orders.drains, e.orders.drain) }),
-			job("places", e.clicks.watchPlaces),
+			job("geoip", e.clicks.watchGeoDB),
 			{Name: "restart", Run: e.awaitRestart},
 		}),
 		{{Name: "announcement", Run: e.announce}},
@@ -356,8 +356,8 @@ func (e *edge) reportConfig(url string) report.Config {
 func (e *edge) serverConfig() server.Config {
 	c := e.cfg.Server
 	c.Links, c.Clicks, c.Sealer, c.Budgets = e.store, e.clicks, audience.NewSealer(e.store), e.budgets
-	if e.clicks.places != nil {
-		c.Places = e.clicks.places
+	if e.clicks.geoDB != nil {
+		c.Locator = e.clicks.geoDB
 	}
 	c.Blocks, c.DrainTime = e.blocks, drainTime
 	c.Version, c.Region, c.Node = e.cfg.Version, e.cfg.Region, e.store.node

@@ -82,11 +82,11 @@ func TestEdge_DoesNotReportThatItLeavesWhenItRestarts(t *testing.T) {
 	require.Empty(t, reports)
 }
 
-func TestEdge_ServerAndStatisticsShareThePlaces(t *testing.T) {
+func TestEdge_ServerAndStatisticsShareTheGeoDB(t *testing.T) {
 	e := &edge{store: &store{}, clicks: &recorder{}}
-	require.True(t, e.serverConfig().Places == nil, "without a database")
-	e.clicks.places = audience.OpenPlaces(audience.PlacesConfig{File: filepath.Join(t.TempDir(), "missing.mmdb")})
-	require.Same(t, e.clicks.places, e.serverConfig().Places)
+	require.True(t, e.serverConfig().Locator == nil, "without a database")
+	e.clicks.geoDB = audience.OpenGeoDB(audience.GeoDBConfig{File: filepath.Join(t.TempDir(), "missing.mmdb")})
+	require.Same(t, e.clicks.geoDB, e.serverConfig().Locator)
 }
 
 func TestMaxConnections_FitIntoGoMemory(t *testing.T) {

@@ -22,8 +22,8 @@ type Config struct {
 	// Sealer encrypts the addresses of visitors. Default: clicks have no address.
 	Sealer Sealer
 
-	// Places locates visitors for rules. Default: countries and cities are unknown.
-	Places Places
+	// Locator locates visitors for rules. Default: countries and cities are unknown.
+	Locator Locator
 
 	// Budgets has the clicks of links that may be followed only so often. Default: such a
 	// link answers 503.

@@ -87,8 +87,8 @@ func (s *Server) resolveRecord(c *conn, record *waypost.Record, now int64, visit
 	}
 	var facts rules.Facts
 	facts.Read(need, &r)
-	if need&rules.NeedPlace != 0 && s.cfg.Places != nil {
-		facts.Country, facts.City = s.cfg.Places.Locate(r.Address)
+	if need&rules.NeedPlace != 0 && s.cfg.Locator != nil {
+		facts.Country, facts.City = s.cfg.Locator.Locate(r.Address)
 	}
 	res := rules.Resolve(record, &facts)
 	if res.Broken && (by.http != nil || res.Status != fasthttp.StatusServiceUnavailable) { // the fast path declines a 503

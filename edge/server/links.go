@@ -63,8 +63,8 @@ type Sealer interface {
 	Seal(dst *[16]byte, addr netip.Addr, at int64)
 }
 
-// Places locates visitors.
-type Places interface {
+// Locator locates visitors.
+type Locator interface {
 	// Locate returns the country of an address, as ISO 3166-1 alpha-2 in upper case, and
 	// the English name of its city. Zero and empty mean that they are unknown. It may be
 	// called by many goroutines at once, and must neither wait nor, for places that are

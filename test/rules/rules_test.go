@@ -107,7 +107,7 @@ func startEdge(t *testing.T, clock func() time.Time) *edgeServer {
 	t.Helper()
 	e := &edgeServer{records: map[string]waypost.Record{}}
 	s := server.New(server.Config{
-		Links: e, Places: e, Clock: clock, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Links: e, Locator: e, Clock: clock, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -11,25 +11,25 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// place describes a record of a database, which many networks may share.
-type place struct {
+// location describes a record of a database, which many networks may share.
+type location struct {
 	record        uintptr // its offset
 	country, city string
 }
 
-// knownPlaces remembers records of one database. Each record has two slots. One that is
-// new moves the record in its first slot to the second. Many goroutines use it at once.
-type knownPlaces [1 << placeBits]atomic.Pointer[place]
+// locationCache remembers records of one database. Each record has two slots. A new
+// record moves the one in its first slot to the second. Many goroutines use it at once.
+type locationCache [1 << locationBits]atomic.Pointer[location]
 
-// placeBits make the cache hold 32,768 records, in less than 6 MiB.
-const placeBits = 15
+// locationBits make the cache hold 32,768 records, in less than 6 MiB.
+const locationBits = 15
 
-func (k *knownPlaces) slots(record uintptr) (first, second *atomic.Pointer[place]) {
-	i := uint64(record) * 0x9e3779b97f4a7c15 >> (64 - placeBits)
+func (k *locationCache) slots(record uintptr) (first, second *atomic.Pointer[location]) {
+	i := uint64(record) * 0x9e3779b97f4a7c15 >> (64 - locationBits)
 	return &k[i], &k[i^1]
 }
 
-func (k *knownPlaces) get(record uintptr) *place {
+func (k *locationCache) get(record uintptr) *location {
 	first, second := k.slots(record)
 	if at := first.Load(); at != nil && at.record == record {
 		return at
@@ -40,7 +40,7 @@ func (k *knownPlaces) get(record uintptr) *place {
 	return nil
 }
 
-func (k *knownPlaces) put(at *place) {
+func (k *locationCache) put(at *location) {
 	first, second := k.slots(at.record)
 	if before := first.Swap(at); before != nil {
 		second.Store(before)
@@ -51,15 +51,15 @@ func (k *knownPlaces) put(at *place) {
 // English name of its city. Zero and empty mean that they are unknown. Many goroutines
 // may call it at once. It waits for nothing, and allocates only for a record of the
 // database that was not asked for recently.
-func (p *Places) Locate(addr netip.Addr) (country [2]byte, city string) {
+func (p *GeoDB) Locate(addr netip.Addr) (country [2]byte, city string) {
 	if at := p.find(addr); at != nil && at.country != "" {
 		return [2]byte{at.country[0], at.country[1]}, at.city
 	}
 	return country, ""
 }
 
-// find returns the place of an address, nil if it is unknown.
-func (p *Places) find(addr netip.Addr) *place {
+// find returns the location of an address, nil if it is unknown.
+func (p *GeoDB) find(addr netip.Addr) *location {
 	db := p.current.Load()
 	if db == nil || !addr.IsValid() {
 		return nil
@@ -72,7 +72,7 @@ func (p *Places) find(addr netip.Addr) *place {
 }
 
 // find looks an address up. The error does not reveal the address.
-func (db *database) find(addr netip.Addr) (at *place, err error) {
+func (db *database) find(addr netip.Addr) (at *location, err error) {
 	defer func() {
 		if p := recover(); p != nil { // in a file that is broken in a way that the library does not expect
 			at, err = nil, fmt.Errorf("reading it panicked: %v", p)
@@ -95,7 +95,7 @@ func (db *database) find(addr netip.Addr) (at *place, err error) {
 	if err := result.DecodePath(&city, "city", "names", "en"); err != nil {
 		return nil, err
 	}
-	at = &place{record: result.Offset()}
+	at = &location{record: result.Offset()}
 	if isCountry(country) {
 		at.country, at.city = strings.Clone(country), cleanName(city)
 	}

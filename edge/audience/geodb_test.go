@@ -67,7 +67,7 @@ func whereIs(t *testing.T, a *audience.Audience, salts days, address string) spo
 	return spot{p.Country, p.City}
 }
 
-func TestPlaces_CountryAndCityAreThoseOfTheDatabase(t *testing.T) {
+func TestGeoDB_CountryAndCityAreThoseOfTheDatabase(t *testing.T) {
 	long := strings.Repeat("ö", 100)
 	for name, kind := range map[string]string{"MaxMind's": "GeoLite2-City", "DB-IP's": "DBIP-City-Lite", "of countries": "GeoLite2-Country"} {
 		t.Run(name, func(t *testing.T) {
@@ -77,9 +77,9 @@ func TestPlaces_CountryAndCityAreThoseOfTheDatabase(t *testing.T) {
 				"203.0.113.0/25": {"", "Nowhere"}, "203.0.113.128/26": {"xx", "Bad"}, "203.0.113.192/26": {"US", long + "\n\xff"},
 			}), time.Now())
 			salts := twoDays()
-			places := audience.OpenPlaces(audience.PlacesConfig{File: file})
+			places := audience.OpenGeoDB(audience.GeoDBConfig{File: file})
 			require.Equal(t, int64(1_700_000_000), places.Built().Unix())
-			a := audience.New(audience.Config{Salts: salts, Places: places})
+			a := audience.New(audience.Config{Salts: salts, GeoDB: places})
 			for range 2 { // looked up, and remembered
 				require.Equal(t, spot{"DE", "Köln"}, whereIs(t, a, salts, "192.0.2.7"))
 				require.Equal(t, spot{"BR", ""}, whereIs(t, a, salts, "198.51.100.1"))
@@ -93,14 +93,14 @@ func TestPlaces_CountryAndCityAreThoseOfTheDatabase(t *testing.T) {
 	}
 }
 
-func TestPlaces_NewDatabaseIsTakenAndABrokenOneLeavesTheOldOne(t *testing.T) {
+func TestGeoDB_NewDatabaseIsTakenAndABrokenOneLeavesTheOldOne(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "places.mmdb")
 	salts, at := twoDays(), time.Now().Add(-time.Hour)
 	next := func() time.Time { at = at.Add(time.Second); return at }
 	var log bytes.Buffer
 	metrics := prometheus.NewRegistry()
-	places := audience.OpenPlaces(audience.PlacesConfig{File: file, Logger: slog.New(slog.NewTextHandler(&log, nil)), Metrics: metrics})
-	a := audience.New(audience.Config{Salts: salts, Places: places, Metrics: metrics})
+	places := audience.OpenGeoDB(audience.GeoDBConfig{File: file, Logger: slog.New(slog.NewTextHandler(&log, nil)), Metrics: metrics})
+	a := audience.New(audience.Config{Salts: salts, GeoDB: places, Metrics: metrics})
 	require.Contains(t, log.String(), "cannot use", "it is not there yet")
 	require.Equal(t, spot{}, whereIs(t, a, salts, "192.0.2.7"))
 
@@ -151,18 +151,18 @@ func shown(t *testing.T, metrics prometheus.Gatherer, name string) (sum float64)
 	return sum
 }
 
-func TestPlaces_FileIsLookedAtWhileItRuns(t *testing.T) {
+func TestGeoDB_FileIsLookedAtWhileItRuns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "places.mmdb")
 	read := make(chan struct{}, 1)
 	logger := slog.New(tells{slog.DiscardHandler, "read the GeoIP database", read})
-	places := audience.OpenPlaces(audience.PlacesConfig{File: file, Every: time.Millisecond, Logger: logger})
+	places := audience.OpenGeoDB(audience.GeoDBConfig{File: file, Every: time.Millisecond, Logger: logger})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { places.Run(ctx) })
 	replace(t, file, cityDatabase(t, "GeoLite2-City", map[string]spot{"192.0.2.0/24": {"DE", "Köln"}}), time.Now())
 	<-read
 	salts := twoDays()
-	a := audience.New(audience.Config{Salts: salts, Places: places})
+	a := audience.New(audience.Config{Salts: salts, GeoDB: places})
 	require.Equal(t, spot{"DE", "Köln"}, whereIs(t, a, salts, "192.0.2.7"))
 	cancel()
 	running.Wait()
@@ -187,7 +187,7 @@ func (h tells) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func TestPlaces_DatabaseThatIsBrokenInPartsIsReportedOnceAndWithoutTheAddress(t *testing.T) {
+func TestGeoDB_DatabaseThatIsBrokenInPartsIsReportedOnceAndWithoutTheAddress(t *testing.T) {
 	content := cityDatabase(t, "GeoLite2-City", map[string]spot{"203.0.113.77/32": {"DE", "Köln"}})
 	i := bytes.Index(content, []byte("iso_code"))
 	require.Positive(t, i)
@@ -198,8 +198,8 @@ func TestPlaces_DatabaseThatIsBrokenInPartsIsReportedOnceAndWithoutTheAddress(t 
 	salts := twoDays()
 	metrics := prometheus.NewRegistry()
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	places := audience.OpenPlaces(audience.PlacesConfig{File: file, Logger: logger, Metrics: metrics})
-	a := audience.New(audience.Config{Salts: salts, Places: places})
+	places := audience.OpenGeoDB(audience.GeoDBConfig{File: file, Logger: logger, Metrics: metrics})
+	a := audience.New(audience.Config{Salts: salts, GeoDB: places})
 	for range 3 {
 		require.Equal(t, spot{}, whereIs(t, a, salts, "203.0.113.77"))
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// PlacesConfig says where the database lies. Zero fields mean the default.
-type PlacesConfig struct {
+// GeoDBConfig says where the database lies. Zero fields mean the default.
+type GeoDBConfig struct {
 	// File is a database of countries or cities in MaxMind's format, such as
 	// GeoLite2-City.mmdb or dbip-city-lite.mmdb. It is held in memory.
 	File    string                // required
@@ -26,10 +26,10 @@ type PlacesConfig struct {
 	Metrics prometheus.Registerer // default: none
 }
 
-// Places locates visitors by a file that may be replaced at any time. A file that cannot
-// be used leaves the previous one in place. Rules and statistics share one Places.
-type Places struct {
-	cfg     PlacesConfig
+// GeoDB locates visitors by a file that may be replaced at any time. A file that cannot
+// be used leaves the previous one in place. Rules and statistics share one GeoDB.
+type GeoDB struct {
+	cfg     GeoDBConfig
 	current atomic.Pointer[database] // nil: there is none yet
 
 	seen             fileState // the newest that was tried; by one goroutine at a time
@@ -39,7 +39,7 @@ type Places struct {
 // database is one state of the file.
 type database struct {
 	reader   *maxminddb.Reader
-	known    knownPlaces
+	known    locationCache
 	reported atomic.Bool // an error of it was logged
 }
 
@@ -53,25 +53,25 @@ type fileState struct {
 // maxDatabase bounds the file, in bytes; databases of cities have about a tenth.
 const maxDatabase = 1 << 30
 
-// OpenPlaces reads the file. One that cannot be used is logged: without a database
+// OpenGeoDB reads the file. One that cannot be used is logged: without a database
 // redirects and clicks are the same, and the file may yet come.
-func OpenPlaces(cfg PlacesConfig) *Places {
+func OpenGeoDB(cfg GeoDBConfig) *GeoDB {
 	if cfg.Every <= 0 {
 		cfg.Every = 5 * time.Second
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Places{cfg: cfg}
+	p := &GeoDB{cfg: cfg}
 	if cfg.Metrics != nil {
-		cfg.Metrics.MustRegister(placesMetrics{p})
+		cfg.Metrics.MustRegister(geoDBMetrics{p})
 	}
 	p.reloadFile()
 	return p
 }
 
 // Run looks at the file again and again until ctx ends.
-func (p *Places) Run(ctx context.Context) {
+func (p *GeoDB) Run(ctx context.Context) {
 	tick := time.NewTicker(p.cfg.Every)
 	defer tick.Stop()
 	for {
@@ -85,7 +85,7 @@ func (p *Places) Run(ctx context.Context) {
 }
 
 // Built returns when the database was built, zero without a database.
-func (p *Places) Built() time.Time {
+func (p *GeoDB) Built() time.Time {
 	if p == nil {
 		return time.Time{}
 	}
@@ -96,7 +96,7 @@ func (p *Places) Built() time.Time {
 }
 
 // reloadFile takes the file if it is another than the last one that was looked at.
-func (p *Places) reloadFile() {
+func (p *GeoDB) reloadFile() {
 	now := stateOf(p.cfg.File)
 	if now == p.seen {
 		return
@@ -123,8 +123,8 @@ func stateOf(file string) fileState {
 	return fileState{size: info.Size(), changed: info.ModTime()}
 }
 
-// CheckPlaces says why a file cannot be used.
-func CheckPlaces(file string) error {
+// CheckGeoDB says why a file cannot be used.
+func CheckGeoDB(file string) error {
 	_, err := readDatabase(file)
 	return err
 }
@@ -180,7 +180,7 @@ func newDatabase(content []byte) (db *database, err error) {
 }
 
 // failed notes that an address could not be looked up, and logs the first time.
-func (p *Places) failed(db *database, err error) {
+func (p *GeoDB) failed(db *database, err error) {
 	p.errors.Add(1)
 	if db.reported.CompareAndSwap(false, true) {
 		p.cfg.Logger.Error("the GeoIP database is broken in parts", "file", p.cfg.File, "error", err)
