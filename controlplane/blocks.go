@@ -104,8 +104,8 @@ func (s *Blocks) Set(ctx context.Context, actor Actor, n NewBlock) (waypost.Bloc
 	if held, _ := s.set.Get(host, b.Code); held.Version > b.Version {
 		return none, waypost.Errorf(waypost.EUnavailable, "a newer statement about the link has come back from edges: look, and try again in a moment")
 	}
-	s.log.WarnContext(ctx, "changed the block of a code", slog.String("host", b.Host), slog.String("code", string(b.Code)),
-		slog.Bool("blocked", b.Blocked), slog.String("policy", b.Policy.String()), slog.String("by", actor.Label()))
+	s.log.WarnContext(ctx, "changed the block of a code", "host", b.Host, "code", string(b.Code),
+		"blocked", b.Blocked, "policy", b.Policy.String(), "by", actor.Label())
 	return b, nil
 }
 
@@ -219,14 +219,14 @@ func (s *Blocks) Exchange(ctx context.Context, x *BlockExchange) (answer BlockAn
 		own = append(own, s.signer.SignBlock(b.Block)) // with the present key
 	}
 	if refused != nil {
-		s.log.WarnContext(ctx, "left out blocks of an edge that this cluster has not signed", slog.String("node", x.Node), slog.Any("error", refused))
+		s.log.WarnContext(ctx, "left out blocks of an edge that this cluster has not signed", "node", x.Node, "error", refused)
 	}
 	news, err := s.set.Take(own...)
 	if len(news) > 0 {
-		s.log.WarnContext(ctx, "recovered forgotten blocks from an edge", slog.String("node", x.Node), slog.Int("blocks", len(news)))
+		s.log.WarnContext(ctx, "recovered forgotten blocks from an edge", "node", x.Node, "blocks", len(news))
 	}
 	if err != nil {
-		s.log.ErrorContext(ctx, "cannot take the blocks of an edge", slog.String("node", x.Node), slog.Any("error", err))
+		s.log.ErrorContext(ctx, "cannot take the blocks of an edge", "node", x.Node, "error", err)
 	}
 	digests := s.set.Digests()
 	own = own[:0]
@@ -282,7 +282,7 @@ func (s *Blocks) signBlocks(all []waypost.Block) error {
 	signed := make([]replication.SignedBlock, 0, len(all))
 	for i := range all {
 		if !all[i].Valid() {
-			s.log.Error("skipped an invalid block of the database", slog.String("host", all[i].Host), slog.String("code", string(all[i].Code)))
+			s.log.Error("skipped an invalid block of the database", "host", all[i].Host, "code", string(all[i].Code))
 			continue
 		}
 		signed = append(signed, s.signer.SignBlock(all[i]))
@@ -306,7 +306,7 @@ func (s *Blocks) run(ctx context.Context) {
 			err = s.reconcile(ctx)
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			s.log.Warn("cannot compare the blocks here with those in the database", slog.Any("error", err))
+			s.log.Warn("cannot compare the blocks here with those in the database", "error", err)
 		}
 		failing = err != nil
 		select {
@@ -346,7 +346,7 @@ func (s *Blocks) reconcile(ctx context.Context) error {
 		taken += n
 	}
 	if taken > 0 {
-		s.log.Warn("restored blocks that the database had forgotten", slog.Int("blocks", taken))
+		s.log.Warn("restored blocks that the database had forgotten", "blocks", taken)
 	}
 	return nil
 }

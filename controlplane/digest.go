@@ -178,7 +178,7 @@ func (c *DigestCheck) round(ctx context.Context) {
 	if r.err == nil {
 		c.learn(found)
 	} else {
-		c.log.Warn("cannot compare PostgreSQL's rows with the digest of the changelog", slog.Any("error", r.err))
+		c.log.Warn("cannot compare PostgreSQL's rows with the digest of the changelog", "error", r.err)
 	}
 	close(r.done)
 }
@@ -192,12 +192,12 @@ func (c *DigestCheck) learn(found Digest) {
 		c.differs.Set(1)
 		if !before {
 			c.log.Error("PostgreSQL's own rows do not add up to the digest of the changelog; edges continue, and are not repaired: "+
-				"run 'waypost verify --source'", slog.String("digest", DigestText(found.Head)), slog.String("rows_digest", DigestText(found.Rows)),
-				slog.Any("position", found.Position), slog.Int64("records", found.Records))
+				"run 'waypost verify --source'", "digest", DigestText(found.Head), "rows_digest", DigestText(found.Rows),
+				"position", found.Position, "records", found.Records)
 		}
 	case before:
 		c.differs.Set(0)
-		c.log.Info("found that PostgreSQL's rows add up to the digest of the changelog again", slog.Any("position", found.Position))
+		c.log.Info("found that PostgreSQL's rows add up to the digest of the changelog again", "position", found.Position)
 	default:
 		c.differs.Set(0)
 	}

@@ -3,7 +3,6 @@ package controlplane
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"time"
 	_ "time/tzdata" // where the system has no time zones
 
@@ -37,7 +36,7 @@ func (s *Links) keepSchedules(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := s.Reschedule(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("cannot compile the schedules of links again, will try later", slog.Any("error", err))
+			s.log.Warn("cannot compile the schedules of links again, will try later", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -62,7 +61,7 @@ func (s *Links) Reschedule(ctx context.Context) error {
 			after = l.ID
 			programme, err := recompile(l, s.now())
 			if err != nil {
-				s.log.Error("cannot compile the rules of a link again", slog.Int64("link", l.ID), slog.Any("error", err))
+				s.log.Error("cannot compile the rules of a link again", "link", l.ID, "error", err)
 				continue
 			}
 			if bytes.Equal(programme, l.Programme) {

@@ -249,7 +249,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	for {
 		err := f.readHead(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			f.cfg.Logger.Warn("cannot read the head of the changelog, so lags are not current", slog.Any("error", err))
+			f.cfg.Logger.Warn("cannot read the head of the changelog, so lags are not current", "error", err)
 		}
 		failing = err != nil
 		select {

@@ -265,7 +265,7 @@ func (n *Nodes) Run(ctx context.Context) {
 	for {
 		err := n.renewKnown(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			n.cfg.Logger.Warn("cannot check credentials of edges for revocation, connected edges stay connected", slog.Any("error", err))
+			n.cfg.Logger.Warn("cannot check credentials of edges for revocation, connected edges stay connected", "error", err)
 		}
 		failing = err != nil
 		select {
@@ -304,8 +304,8 @@ func (n *Nodes) renewKnown(ctx context.Context) error {
 			}
 		}
 		if len(n.held[r.Credential]) > 0 {
-			n.cfg.Logger.Warn("ending connections of an edge whose credential is revoked", slog.String("node", r.Name), slog.Int("connections",
-				len(n.held[r.Credential])))
+			n.cfg.Logger.Warn("ending connections of an edge whose credential is revoked", "node", r.Name, "connections",
+				len(n.held[r.Credential]))
 		}
 		for h := range n.held[r.Credential] {
 			h.end(&replication.EndError{Text: waypost.MessageOf(refusal(r))})
@@ -326,6 +326,6 @@ func (n *Nodes) storeSeen(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if err := n.cfg.Store.NoteNodesSeen(ctx, seen); err != nil {
-		n.cfg.Logger.Debug("cannot store when edges were last used", slog.Any("error", err))
+		n.cfg.Logger.Debug("cannot store when edges were last used", "error", err)
 	}
 }

@@ -138,7 +138,7 @@ func (o *Orders) Run(ctx context.Context) {
 	for {
 		err := o.readOrders(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			o.log.Warn("cannot read orders, so edges get none", slog.Any("error", err))
+			o.log.Warn("cannot read orders, so edges get none", "error", err)
 		}
 		failing = err != nil
 		select {
@@ -191,7 +191,7 @@ func (o *Orders) Give(ctx context.Context, actor controlplane.Actor, order EdgeO
 	given, err := o.store.OrderEdge(ctx, actor, order, o.knows(order.Node))
 	if err == nil {
 		if lookErr := o.readOrders(ctx); lookErr != nil {
-			o.log.Debug("cannot read orders, the edge gets this one later", slog.Any("error", lookErr))
+			o.log.Debug("cannot read orders, the edge gets this one later", "error", lookErr)
 		}
 	}
 	return given, err

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"waypost/controlplane"
@@ -34,7 +33,7 @@ func (f *Fleet) KeepProgress(ctx context.Context, store controlplane.ProgressSto
 		if len(nodes) > 0 {
 			err := noteProgress(ctx, store, nodes)
 			if err != nil && !failing && ctx.Err() == nil {
-				f.cfg.Logger.Warn("cannot store the progress of edges", slog.Any("error", err))
+				f.cfg.Logger.Warn("cannot store the progress of edges", "error", err)
 			}
 			if failing = err != nil; !failing {
 				since = newest

@@ -174,10 +174,10 @@ func (in *ingest) problem(ctx context.Context, err error) *problem {
 	}
 	p := newProblem(waypost.CodeOf(err), waypost.MessageOf(err))
 	if p.Status == http.StatusInternalServerError {
-		in.log.WarnContext(ctx, "cannot take a batch of clicks; the edge sends it again", slog.Any("error", err))
+		in.log.WarnContext(ctx, "cannot take a batch of clicks; the edge sends it again", "error", err)
 		return newProblem(waypost.EInternal, "internal error")
 	}
-	in.log.WarnContext(ctx, "refused a batch of clicks", slog.Int("status", p.Status), slog.Any("error", err))
+	in.log.WarnContext(ctx, "refused a batch of clicks", "status", p.Status, "error", err)
 	return p
 }
 

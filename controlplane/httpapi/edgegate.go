@@ -242,14 +242,14 @@ func (g *EdgeGate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		code := waypost.CodeOf(err)
 		if code == waypost.EInternal {
 			code = waypost.EUnavailable // an edge tries again
-			g.cfg.Logger.WarnContext(r.Context(), "cannot judge an edge; it tries again", slog.Any("error", err))
+			g.cfg.Logger.WarnContext(r.Context(), "cannot judge an edge; it tries again", "error", err)
 		}
 		if p = newProblem(code, waypost.MessageOf(err)); code == waypost.EUnavailable {
 			p.header.Set("Retry-After", "1")
 		}
 	}
 	if (p.Status == http.StatusForbidden || p.Status == http.StatusUnauthorized) && g.logsRefusal(r.URL.Path+" "+p.Detail, time.Now()) {
-		g.cfg.Logger.WarnContext(r.Context(), "refused an edge", slog.String("path", r.URL.Path), slog.String("reason", p.Detail))
+		g.cfg.Logger.WarnContext(r.Context(), "refused an edge", "path", r.URL.Path, "reason", p.Detail)
 	}
 	writeProblem(w, p)
 }
@@ -320,7 +320,7 @@ func (g *EdgeGate) Enrol(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, err)
 		return
 	}
-	g.cfg.Logger.InfoContext(r.Context(), "enrolled an edge", slog.String("node", node.Name), slog.String("region", string(node.Region)))
+	g.cfg.Logger.InfoContext(r.Context(), "enrolled an edge", "node", node.Name, "region", string(node.Region))
 	writeJSON(w, http.StatusOK, &api.Enrolled{Node: node.Name, Region: string(node.Region), Role: string(node.Role)})
 }
 

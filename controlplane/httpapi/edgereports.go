@@ -145,7 +145,7 @@ func refuseEdge(w http.ResponseWriter, r *http.Request, log *slog.Logger, messag
 	if !ok {
 		p = newProblem(waypost.CodeOf(err), waypost.MessageOf(err))
 	}
-	log.WarnContext(r.Context(), message, slog.Int("status", p.Status), slog.Any("error", err))
+	log.WarnContext(r.Context(), message, "status", p.Status, "error", err)
 	writeProblem(w, p)
 }
 

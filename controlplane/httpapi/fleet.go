@@ -191,7 +191,7 @@ func (a *fleetAPI) knownBlocks(ctx context.Context) (digest uint64, known bool) 
 	defer cancel()
 	digest, known, err := a.blocks.Known(ctx)
 	if err != nil {
-		a.log.WarnContext(ctx, "cannot see whether all blocks of codes are known here", slog.Any("error", err))
+		a.log.WarnContext(ctx, "cannot see whether all blocks of codes are known here", "error", err)
 	}
 	return digest, known
 }
@@ -203,7 +203,7 @@ func (a *fleetAPI) revoked(ctx context.Context) map[string]bool {
 	defer cancel()
 	all, err := a.nodes.Credentials(ctx, actorFrom(ctx))
 	if err != nil {
-		a.log.WarnContext(ctx, "cannot read which edges are revoked", slog.Any("error", err))
+		a.log.WarnContext(ctx, "cannot read which edges are revoked", "error", err)
 	}
 	revoked := make(map[string]bool, len(all))
 	for i := range all {

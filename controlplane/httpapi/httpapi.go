@@ -189,7 +189,7 @@ func registerService(rt *router, c *Config) {
 		defer cancel()
 		res, leads, err := c.Domains.Root(limited, callFrom(ctx).request.Host)
 		if err != nil {
-			c.Logger.WarnContext(ctx, "cannot look up the root's target", slog.Any("error", err))
+			c.Logger.WarnContext(ctx, "cannot look up the root's target", "error", err)
 		} else if leads {
 			return nil, redirect(res)
 		}

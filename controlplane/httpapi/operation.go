@@ -434,7 +434,7 @@ func problemOf(ctx context.Context, log *slog.Logger, operation string, err erro
 	code := waypost.CodeOf(err)
 	if known := kinds[code].status; known != 0 && known != http.StatusInternalServerError {
 		if known > http.StatusInternalServerError {
-			log.WarnContext(ctx, "request refused for now", slog.String("operation", operation), slog.Any("error", err))
+			log.WarnContext(ctx, "request refused for now", "operation", operation, "error", err)
 		}
 		return newProblem(code, waypost.MessageOf(err))
 	}
@@ -442,10 +442,10 @@ func problemOf(ctx context.Context, log *slog.Logger, operation string, err erro
 	// the control plane.
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		if !errors.Is(context.Cause(ctx), context.Canceled) { // the client waits for the answer
-			log.WarnContext(ctx, "request took too long", slog.String("operation", operation), slog.Any("error", err))
+			log.WarnContext(ctx, "request took too long", "operation", operation, "error", err)
 		}
 		return newProblem(waypost.EUnavailable, "the answer took too long; the request may or may not have had an effect")
 	}
-	log.ErrorContext(ctx, "request failed", slog.String("operation", operation), slog.Any("error", err))
+	log.ErrorContext(ctx, "request failed", "operation", operation, "error", err)
 	return newProblem(waypost.EInternal, "internal error")
 }

@@ -87,8 +87,8 @@ func (rt *router) rescue(w *response, r *http.Request, cause any) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause) // makes net/http close the connection
 	}
-	rt.log.ErrorContext(r.Context(), "handler panicked", slog.String("route", r.Pattern),
-		slog.String("panic", fmt.Sprint(cause)), slog.String("stack", string(debug.Stack())))
+	rt.log.ErrorContext(r.Context(), "handler panicked", "route", r.Pattern,
+		"panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 	if w.status == 0 {
 		writeProblem(w, newProblem(waypost.EInternal, "internal error"))
 	}

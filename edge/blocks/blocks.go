@@ -129,7 +129,7 @@ func (b *Blocks) Hear(encoded ...[]byte) {
 	}
 	_, err := b.Take(sound...)
 	if err := errors.Join(refused, err); err != nil && b.mayLog() {
-		b.cfg.Logger.Error("refused a block of a code", slog.Any("error", err))
+		b.cfg.Logger.Error("refused a block of a code", "error", err)
 	}
 }
 
@@ -189,7 +189,7 @@ func (b *Blocks) Run(ctx context.Context) {
 	defer look.Stop()
 	passed := b.known
 	if err := b.save(); err != nil { // the blocks that came before Open
-		b.cfg.Logger.Error("cannot keep the blocks of codes", slog.Any("error", err))
+		b.cfg.Logger.Error("cannot keep the blocks of codes", "error", err)
 	}
 	var retry <-chan time.Time
 	failing := false
@@ -197,7 +197,7 @@ func (b *Blocks) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			if err := b.save(); err != nil {
-				b.cfg.Logger.Error("cannot keep the blocks of codes", slog.Any("error", err))
+				b.cfg.Logger.Error("cannot keep the blocks of codes", "error", err)
 			}
 			return
 		case <-look.C:
@@ -211,7 +211,7 @@ func (b *Blocks) Run(ctx context.Context) {
 		if retry = nil; err != nil {
 			retry = time.After(saveRetry)
 			if !failing {
-				b.cfg.Logger.Error("cannot keep the blocks of codes, which are in effect until this edge stops", slog.Any("error", err))
+				b.cfg.Logger.Error("cannot keep the blocks of codes, which are in effect until this edge stops", "error", err)
 			}
 		}
 		failing = err != nil

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 
 	"waypost"
@@ -36,9 +35,9 @@ func (b *Blocks) Open(file, list string, isDefault func(host string) bool) {
 	b.mu.Unlock()
 	if err := b.load(); err != nil {
 		b.cfg.Logger.Error("cannot read all blocks of codes; the file is set aside, and the control plane and other edges have the rest",
-			slog.Any("error", err))
+			"error", err)
 		if err := atomicfile.SetAside(file); err != nil {
-			b.cfg.Logger.Error("cannot set the blocks of codes aside", slog.Any("error", err))
+			b.cfg.Logger.Error("cannot set the blocks of codes aside", "error", err)
 		}
 	}
 	b.known = b.Order()
@@ -102,7 +101,7 @@ func (b *Blocks) save() error {
 	defer b.mu.Unlock()
 	present, err := read(b.file)
 	if err != nil {
-		b.cfg.Logger.Warn("writing a damaged file of blocks again", slog.Any("error", err))
+		b.cfg.Logger.Warn("writing a damaged file of blocks again", "error", err)
 	}
 	var there replication.BlockSet
 	_, _ = there.Take(present...) // it has room for as many as this one

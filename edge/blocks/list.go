@@ -43,8 +43,8 @@ func (b *Blocks) readList() {
 		if err != nil || len(faults) > 0 {
 			level = slog.LevelError
 		}
-		b.cfg.Logger.Log(context.Background(), level, "read the list of blocked codes of this edge", slog.String("path", b.list.path),
-			slog.Int("codes", len(list)), slog.Any("error", errors.Join(append(faults, err)...)))
+		b.cfg.Logger.Log(context.Background(), level, "read the list of blocked codes of this edge", "path", b.list.path,
+			"codes", len(list), "error", errors.Join(append(faults, err)...))
 	}
 	b.list.logged = state
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"path/filepath"
 	"time"
@@ -286,5 +285,5 @@ func (c *Certificates) fail(failed map[string]failure, name string, err error) {
 	f := failed[name]
 	pause := min(first<<min(f.times, 12), longest)
 	failed[name] = failure{f.times + 1, now.Add(pause), reasonOf(err)}
-	c.cfg.Logger.Error("cannot get a certificate", slog.String("domain", name), slog.Any("error", err), slog.Duration("again_in", pause))
+	c.cfg.Logger.Error("cannot get a certificate", "domain", name, "error", err, "again_in", pause)
 }

@@ -82,10 +82,10 @@ func (f *files) renew() {
 	switch {
 	case err == nil:
 		f.bad = ""
-		f.cfg.Logger.Info("read the certificate again", slog.Time("not_after", f.live.Load().Leaf.NotAfter))
+		f.cfg.Logger.Info("read the certificate again", "not_after", f.live.Load().Leaf.NotAfter)
 	case err.Error() != f.bad:
 		f.bad = err.Error()
-		f.cfg.Logger.Error("cannot use the certificate on disk; the previous one stays in use", slog.Any("error", err))
+		f.cfg.Logger.Error("cannot use the certificate on disk; the previous one stays in use", "error", err)
 	}
 }
 
@@ -116,7 +116,7 @@ func (f *files) load(stamps [2]stamp) error {
 		return fmt.Errorf("certificate %s with key %s: %w", f.cfg.CertFile, f.cfg.KeyFile, err)
 	}
 	if now := f.cfg.Clock(); now.After(pair.Leaf.NotAfter) {
-		f.cfg.Logger.Warn("read an expired certificate", slog.Time("not_after", pair.Leaf.NotAfter))
+		f.cfg.Logger.Warn("read an expired certificate", "not_after", pair.Leaf.NotAfter)
 	}
 	f.seen = stamps
 	f.live.Store(&pair)

@@ -52,9 +52,9 @@ func (c *logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 			f.AddTo(values)
 		}
 	}
-	attrs := []any{slog.String("event", e.Message)}
+	attrs := []any{"event", e.Message}
 	for key, value := range values.Fields {
-		attrs = append(attrs, slog.Any(key, value))
+		attrs = append(attrs, key, value)
 	}
 	switch {
 	case e.Level >= zapcore.ErrorLevel:

@@ -81,9 +81,9 @@ func (r *Roots) reloadFile() {
 	switch {
 	case err != nil && err.Error() != r.bad:
 		r.bad = err.Error()
-		r.cfg.Logger.Error("cannot use the root certificates on disk; the previous ones stay in use", slog.Any("error", err))
+		r.cfg.Logger.Error("cannot use the root certificates on disk; the previous ones stay in use", "error", err)
 	case err == nil && again:
-		r.cfg.Logger.Info("read the root certificates again", slog.String("file", r.cfg.File))
+		r.cfg.Logger.Info("read the root certificates again", "file", r.cfg.File)
 	}
 }
 

@@ -3,7 +3,6 @@ package clicks
 import (
 	"bytes"
 	"errors"
-	"log/slog"
 	"math"
 	"os"
 	"slices"
@@ -148,7 +147,7 @@ func (b *batcher) failed(err error) {
 	b.counts.diskErrors.Add(1)
 	if !b.failing {
 		b.failing = true
-		b.log.Error("cannot make a batch of clicks: its clicks stay in the journal", slog.Any("error", err))
+		b.log.Error("cannot make a batch of clicks: its clicks stay in the journal", "error", err)
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		b.spares.held.Store(true)
@@ -162,7 +161,7 @@ func (b *batcher) logDrops(now time.Time) {
 	if dropped == b.dropsLogged || now.Sub(b.loggedAt) < time.Second {
 		return
 	}
-	b.log.Error("dropped clicks, because there is no room for them", slog.Uint64("clicks", dropped-b.dropsLogged), slog.Uint64("total", dropped))
+	b.log.Error("dropped clicks, because there is no room for them", "clicks", dropped-b.dropsLogged, "total", dropped)
 	b.dropsLogged, b.loggedAt = dropped, now
 }
 

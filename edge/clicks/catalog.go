@@ -2,7 +2,6 @@ package clicks
 
 import (
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -176,14 +175,14 @@ func (c *catalog) recordRead(s *stream, seg *segment, g gathered) {
 	seg.covered = g.end
 	if g.torn {
 		c.counts.torn.Add(1)
-		c.log.Warn("lost a click that a crash cut off", slog.String("segment", seg.name.String()))
+		c.log.Warn("lost a click that a crash cut off", "segment", seg.name.String())
 	}
 	if g.err != nil {
 		c.diskFailed("cannot read a segment of the click journal", g.err)
 	}
 	if (g.damaged || g.err != nil) && !seg.damaged {
 		seg.damaged = true
-		c.log.Error("found a damaged segment of the click journal: clicks in it may be lost", slog.String("segment", seg.name.String()))
+		c.log.Error("found a damaged segment of the click journal: clicks in it may be lost", "segment", seg.name.String())
 	}
 	if g.done {
 		c.retireSegment(s, seg)
@@ -216,7 +215,7 @@ func (c *catalog) retireSpare(seg *segment) {
 func (c *catalog) retireSegment(s *stream, seg *segment) {
 	if seg.bad.Load() {
 		c.counts.diskErrors.Add(1)
-		c.log.Error("cannot write the memory of a segment", slog.String("segment", seg.name.String()))
+		c.log.Error("cannot write the memory of a segment", "segment", seg.name.String())
 	}
 	s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == seg })
 	if s == c.current && c.spares.offer(seg) {

@@ -3,7 +3,6 @@ package clicks
 import (
 	"cmp"
 	"errors"
-	"log/slog"
 	"math/bits"
 	"os"
 	"slices"
@@ -82,7 +81,7 @@ func (c *compactor) run() {
 			}
 			c.counts.diskErrors.Add(1)
 			if !failing { // the next compacted segment causes another try
-				c.log.Error("cannot merge compacted segments of clicks", slog.Any("error", err))
+				c.log.Error("cannot merge compacted segments of clicks", "error", err)
 			}
 			failing = true
 			break

@@ -179,13 +179,13 @@ func (j *Journal) closeNow() error {
 // diskFailed counts and logs a failure of the disk.
 func (b *base) diskFailed(what string, err error) {
 	b.counts.diskErrors.Add(1)
-	b.log.Error(what, slog.Any("error", err))
+	b.log.Error(what, "error", err)
 }
 
 // quarantine puts a file away that cannot be read.
 func (b *base) quarantine(file string) error {
 	b.counts.quarantined.Add(1)
-	b.log.Error("quarantined a file of the click journal", slog.String("file", file))
+	b.log.Error("quarantined a file of the click journal", "file", file)
 	return b.dir.moveTo(quarantineDir, file)
 }
 
@@ -193,6 +193,6 @@ func (b *base) quarantine(file string) error {
 func (b *base) lose(c *compacted, block int, err error) {
 	clicks := c.blocks[block].clicks
 	b.counts.lost.Add(clicks)
-	b.log.Error("cannot read a part of a compacted segment of clicks", slog.String("file", c.name.String()),
-		slog.Uint64("clicks", clicks), slog.Any("error", err))
+	b.log.Error("cannot read a part of a compacted segment of clicks", "file", c.name.String(),
+		"clicks", clicks, "error", err)
 }

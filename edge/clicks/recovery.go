@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -150,8 +149,8 @@ func (j *Journal) revive(r *remains) error {
 		}
 	}
 	if l := r.stream; len(l.segments)+len(l.compacted)+len(l.waiting) > 0 {
-		j.log.Info("found clicks of an earlier start", slog.String("boot", l.boot.String()),
-			slog.Int("segments", len(l.segments)), slog.Int("compacted", len(l.compacted)), slog.Int("batches", len(l.waiting)))
+		j.log.Info("found clicks of an earlier start", "boot", l.boot.String(),
+			"segments", len(l.segments), "compacted", len(l.compacted), "batches", len(l.waiting))
 	}
 	return nil
 }
@@ -258,7 +257,7 @@ func (j *Journal) await(l *stream, n name, b *batchFile) error {
 }
 
 func (j *Journal) giveUp(n name, why error) error {
-	j.log.Error("cannot read clicks", slog.String("file", n.String()), slog.Any("error", why))
+	j.log.Error("cannot read clicks", "file", n.String(), "error", why)
 	return j.quarantine(n.String())
 }
 
@@ -324,7 +323,7 @@ func (j *Journal) reviveSegment(l *stream, n name, c *checkpoint) error {
 		return err
 	}
 	if err != nil {
-		j.log.Error("cannot read a segment of the click journal", slog.String("segment", n.String()), slog.Any("error", err))
+		j.log.Error("cannot read a segment of the click journal", "segment", n.String(), "error", err)
 		return j.quarantine(n.String())
 	}
 	s.covered = end

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
-	"log/slog"
 	"os"
 	"slices"
 	"time"
@@ -309,7 +308,7 @@ func (r *retention) body(s *stream, seq uint64) ([]byte, bool) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		r.log.Error("cannot read an acknowledged batch of clicks", slog.String("file", f.name.String()), slog.Uint64("seq", seq), slog.Any("error", err))
+		r.log.Error("cannot read an acknowledged batch of clicks", "file", f.name.String(), "seq", seq, "error", err)
 		return nil, false
 	}
 	return nil, false

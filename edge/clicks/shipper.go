@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"math/bits"
 	"math/rand/v2"
 	"net/http"
@@ -224,7 +223,7 @@ func (s *shipper) ship(ctx context.Context, st *stream, b waitingBatch) error {
 		}
 		s.counts.quarantined.Add(1)
 		s.log.Error("quarantined a batch of clicks that cannot be read",
-			slog.String("batch", file.String()), slog.Uint64("clicks", b.clicks), slog.Any("error", err))
+			"batch", file.String(), "clicks", b.clicks, "error", err)
 		return nil
 	}
 	failpoint.Hit("send batch: begun")
@@ -240,7 +239,7 @@ func (s *shipper) ship(ctx context.Context, st *stream, b waitingBatch) error {
 		}
 		s.counts.dead.Add(b.clicks)
 		s.log.ErrorContext(ctx, "put a batch of clicks away as a dead letter, because the control plane does not count it",
-			slog.String("batch", file.String()), slog.Uint64("clicks", b.clicks), slog.String("answer", a.detail))
+			"batch", file.String(), "clicks", b.clicks, "answer", a.detail)
 		return nil
 	case a.watermark >= b.seq:
 		s.counts.shipped.Add(b.clicks)
@@ -269,12 +268,12 @@ func (s *shipper) putAway(st *stream, dir string, file name) error {
 // place of one that is no longer retained or that the control plane would not count.
 func (s *shipper) fill(ctx context.Context, st *stream, first, end uint64) error {
 	s.log.WarnContext(ctx, "sending batches of clicks again, or empty ones in their places, because the control plane lost them or would not count them",
-		slog.String("boot", st.boot.String()), slog.Uint64("first", first), slog.Uint64("batches", end-first))
+		"boot", st.boot.String(), "first", first, "batches", end-first)
 	var voids uint64
 	defer func() {
 		if voids > 0 {
 			s.log.Error("cannot send clicks again that the control plane lost: their batches are no longer retained",
-				slog.String("boot", st.boot.String()), slog.Uint64("batches", voids))
+				"boot", st.boot.String(), "batches", voids)
 		}
 	}()
 	for seq := first; seq < end; seq++ {
@@ -314,7 +313,7 @@ func (s *shipper) backOff(ctx context.Context, st *stream, err error) bool {
 	refusals := s.catalog.backOff(st, func(refusals int) time.Duration { return s.wait(refusals, err) })
 	if bits.OnesCount(uint(refusals)) == 1 {
 		s.log.WarnContext(ctx, "cannot ship a node's clicks, because the control plane refuses them: they wait, and delay no others",
-			slog.String("node", st.node), slog.Int("failures", refusals), slog.Any("error", err))
+			"node", st.node, "failures", refusals, "error", err)
 	}
 	return true
 }
@@ -327,7 +326,7 @@ func (s *shipper) pause(ctx context.Context, b waitingBatch, err error) {
 	wait := s.wait(s.failures, err)
 	if bits.OnesCount(uint(s.failures)) == 1 {
 		s.log.WarnContext(ctx, "cannot ship clicks: they wait",
-			slog.Uint64("seq", b.seq), slog.Int("failures", s.failures), slog.Any("error", err))
+			"seq", b.seq, "failures", s.failures, "error", err)
 	}
 	select {
 	case <-time.After(wait):

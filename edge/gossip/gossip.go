@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -211,8 +210,8 @@ func (g *Gossip) publish(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case n := <-g.notes:
-			g.cfg.Logger.Info(n.text, slog.String("member", n.card.node), slog.String("region", string(n.card.region)),
-				slog.String("role", string(n.card.role)), slog.String("version", n.card.version))
+			g.cfg.Logger.Info(n.text, "member", n.card.node, "region", string(n.card.region),
+				"role", string(n.card.role), "version", n.card.version)
 		case <-timer.C:
 			g.table.expire()
 			g.tell()

@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -22,7 +21,7 @@ func (g *Gossip) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
-		g.cfg.Logger.Debug("cannot answer with the members", slog.Any("error", err))
+		g.cfg.Logger.Debug("cannot answer with the members", "error", err)
 	}
 }
 

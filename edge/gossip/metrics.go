@@ -1,7 +1,6 @@
 package gossip
 
 import (
-	"context"
 	"log"
 	"log/slog"
 	"strings"
@@ -61,6 +60,6 @@ func (w protocolLines) Write(line []byte) (int, error) {
 	if strings.HasPrefix(text, "[ERR]") || strings.HasPrefix(text, "[WARN]") {
 		w.faults.Inc()
 	}
-	w.to.LogAttrs(context.Background(), slog.LevelDebug, "memberlist logged a line", slog.String("line", text))
+	w.to.Debug("memberlist logged a line", "line", text)
 	return len(line), nil
 }

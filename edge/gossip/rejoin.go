@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -30,7 +29,7 @@ func (g *Gossip) rejoin(ctx context.Context) {
 			return
 		case err != nil && joined == 0 && g.table.alive() == 0:
 			if alone++; alone == 2 {
-				g.cfg.Logger.Warn("cannot reach any gossip seed; trying again", slog.Any("error", err))
+				g.cfg.Logger.Warn("cannot reach any gossip seed; trying again", "error", err)
 			}
 		default:
 			alone = 0

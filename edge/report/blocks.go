@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"slices"
 
 	"waypost/api"
@@ -36,7 +35,7 @@ func (r *Reporter) blocks(ctx context.Context) {
 	}
 	r.differ = false
 	if err := r.exchangeBlocks(ctx); err != nil && ctx.Err() == nil {
-		r.cfg.Logger.Warn("cannot exchange blocks of codes with the control plane", slog.Any("error", err))
+		r.cfg.Logger.Warn("cannot exchange blocks of codes with the control plane", "error", err)
 	}
 }
 

@@ -2,7 +2,6 @@ package report
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"waypost/api"
@@ -29,6 +28,6 @@ func (r *Reporter) certificates(ctx context.Context) {
 		all.Hosts[i].Error = plain(all.Hosts[i].Error, maxReason)
 	}
 	if _, err := r.exchange(ctx, r.toCertificates, all); err != nil {
-		r.cfg.Logger.DebugContext(ctx, "cannot report the certificates", slog.Any("error", err))
+		r.cfg.Logger.DebugContext(ctx, "cannot report the certificates", "error", err)
 	}
 }

@@ -233,7 +233,7 @@ func (r *Reporter) Announce(ctx context.Context, limit time.Duration) {
 	ctx = requestid.New(ctx)
 	r.lookAtClicks()
 	if err := r.send(ctx, false); err != nil {
-		r.cfg.Logger.InfoContext(ctx, "cannot announce this edge to the control plane; serving without", slog.Any("error", err))
+		r.cfg.Logger.InfoContext(ctx, "cannot announce this edge to the control plane; serving without", "error", err)
 	}
 }
 
@@ -260,10 +260,10 @@ func (r *Reporter) Run(ctx context.Context) {
 		err := r.send(ctx, false)
 		switch {
 		case err == nil && failing:
-			r.cfg.Logger.InfoContext(ctx, "reached the control plane with reports again", slog.String("url", r.cfg.URL))
+			r.cfg.Logger.InfoContext(ctx, "reached the control plane with reports again", "url", r.cfg.URL)
 		case err != nil && !failing && ctx.Err() == nil:
 			r.cfg.Logger.WarnContext(ctx, "cannot reach the control plane with reports; its fleet view is not current",
-				slog.String("url", r.cfg.URL), slog.Any("error", err))
+				"url", r.cfg.URL, "error", err)
 		}
 		if failing = err != nil; !failing {
 			r.blocks(ctx)

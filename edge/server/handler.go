@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -203,7 +202,7 @@ func (s *Server) fail(ctx *fasthttp.RequestCtx, c *conn, err error) {
 	c.stripe.errors.Add(1)
 	second := s.cfg.Clock().Unix()
 	if last := s.loggedFail.Load(); last != second && s.loggedFail.CompareAndSwap(last, second) {
-		s.cfg.Logger.Error("cannot read a link", slog.Any("error", err))
+		s.cfg.Logger.Error("cannot read a link", "error", err)
 	}
 }
 
@@ -223,7 +222,7 @@ func (s *Server) rescue(ctx *fasthttp.RequestCtx, c *conn) {
 func (s *Server) logPanic(c *conn, p any) {
 	c.stripe.errors.Add(1)
 	s.panics.Do(func() {
-		s.cfg.Logger.Error("recovered from a panic of a redirect", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+		s.cfg.Logger.Error("recovered from a panic of a redirect", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	})
 }
 

@@ -209,5 +209,5 @@ func about(cfg Config) []byte {
 type quietLogger struct{ log *slog.Logger }
 
 func (l quietLogger) Printf(format string, _ ...any) {
-	l.log.Debug("fasthttp logged a line", slog.String("event", format))
+	l.log.Debug("fasthttp logged a line", "event", format)
 }

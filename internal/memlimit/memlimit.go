@@ -30,7 +30,7 @@ func Apply(outside int64, log *slog.Logger) {
 	}
 	limit := within(allowed, outside)
 	debug.SetMemoryLimit(limit)
-	log.Info("limited the memory", slog.Int64("control_group_bytes", allowed), slog.Int64("gomemlimit_bytes", limit))
+	log.Info("limited the memory", "control_group_bytes", allowed, "gomemlimit_bytes", limit)
 }
 
 // CollectLess has garbage collected when the heap has grown by that many percent instead
