@@ -311,7 +311,7 @@ func (s *storage) sweepRestores(live string) (unfinished int, err error) {
 	return unfinished, nil
 }
 
-// removeSlowly removes a directory and rests now and then: a file of a store takes a
+// removeSlowly removes a directory and pauses now and then: a file of a store takes a
 // processor for as long as a hundred redirects.
 func (s *storage) removeSlowly(dir string, pace *pacer.Pacer) error {
 	fs := s.cfg.FS

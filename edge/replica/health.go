@@ -15,14 +15,14 @@ import (
 // store is replaced, a damaged record until a repair, and a passing failure until a
 // background write succeeds. Any goroutine may use it.
 type health struct {
-	log     *slog.Logger
-	mu      sync.Mutex // held while the first lasting failure is set
-	lasting atomic.Pointer[failure]
-	rotten  atomic.Pointer[failure] // damaged or missing records in intact files
-	passing atomic.Pointer[failure]
-	broken  chan struct{} // closed at the first lasting failure
-	noise   *rate.Limiter
-	moved   chan struct{} // gets a token when a flush or compaction ends
+	log        *slog.Logger
+	mu         sync.Mutex // held while the first lasting failure is set
+	lasting    atomic.Pointer[failure]
+	rotten     atomic.Pointer[failure] // damaged or missing records in intact files
+	passing    atomic.Pointer[failure]
+	broken     chan struct{} // closed at the first lasting failure
+	logLimiter *rate.Limiter
+	moved      chan struct{} // gets a token when a flush or compaction ends
 }
 
 // failure is the reason why a store takes no writes.
@@ -32,7 +32,7 @@ type failure struct {
 }
 
 func newHealth(log *slog.Logger) *health {
-	return &health{log: log, broken: make(chan struct{}), moved: make(chan struct{}, 1), noise: oneASecond()}
+	return &health{log: log, broken: make(chan struct{}), moved: make(chan struct{}, 1), logLimiter: oneASecond()}
 }
 
 // current returns the present failure, or nil.
@@ -106,7 +106,7 @@ func (h *health) listener(m *metrics) *pebble.EventListener {
 				return
 			}
 			h.passing.Store(&failure{err: fmt.Errorf("background write: %w", err)})
-			if h.noise.Allow() {
+			if h.logLimiter.Allow() {
 				h.log.Error("retrying a background write that failed", "error", err)
 			}
 			h.step()
@@ -129,7 +129,7 @@ func (h *health) listener(m *metrics) *pebble.EventListener {
 			ended(info.Err)
 		},
 		DiskSlow: func(info pebble.DiskSlowInfo) {
-			if h.noise.Allow() {
+			if h.logLimiter.Allow() {
 				h.log.Warn("waiting for a slow disk", "detail", info.String())
 			}
 		},
@@ -147,7 +147,7 @@ func (l logger) Infof(format string, args ...any) {
 }
 
 func (l logger) Errorf(format string, args ...any) {
-	if l.health.noise.Allow() {
+	if l.health.logLimiter.Allow() {
 		l.health.log.Warn("received an error from Pebble", "detail", fmt.Sprintf(format, args...))
 	}
 }

@@ -108,13 +108,14 @@ func newDB(cfg Config, cache *pebble.Cache) *DB {
 	m := newMetrics(db)
 	db.metrics = m
 	db.storage = storage{cfg: c, metrics: m, cache: cache, memTableSize: 16 << 20, errorPause: 100 * time.Millisecond}
-	db.serving = serving{cfg: c, metrics: m, storage: &db.storage, promotions: newPromotions(), wakeFill: db.filler.wake, noise: oneASecond()}
-	db.serving.mu.hurry = make(chan struct{})
+	db.serving = serving{cfg: c, metrics: m, storage: &db.storage, promotions: newPromotions(),
+		wakeFill: db.filler.wake, logLimiter: oneASecond()}
+	db.serving.mu.skipPacing = make(chan struct{})
 	db.source = source{serving: &db.serving}
 	db.filler = filler{
 		cfg: c, metrics: m, serving: &db.serving, cache: cache, unfilled: make(chan struct{}, 1), verifications: make(chan chan<- verified),
 	}
-	db.syncer = syncer{cfg: c, serving: &db.serving, noise: oneASecond(), dirty: make(chan struct{}, 1)}
+	db.syncer = syncer{cfg: c, serving: &db.serving, logLimiter: oneASecond(), dirty: make(chan struct{}, 1)}
 	return db
 }
 
@@ -170,7 +171,7 @@ func Open(cfg Config) (_ *DB, err error) {
 func (db *DB) Close() error {
 	db.closed.Store(true)
 	db.stop()
-	db.hurryUp()
+	db.skipPacing()
 	db.mu.Lock()
 	restoring := db.mu.restoring
 	db.mu.Unlock()

@@ -24,7 +24,7 @@ type serving struct {
 	storage    *storage
 	promotions *promotions
 	wakeFill   func()
-	noise      *rate.Limiter
+	logLimiter *rate.Limiter
 
 	live   atomic.Pointer[store] // nil: nothing is held
 	closed atomic.Bool
@@ -32,9 +32,9 @@ type serving struct {
 	// mu is held while the live store or its table is written or replaced.
 	mu struct {
 		sync.Mutex
-		restoring *restore      // nil: none is under way
-		repairing *repair       // nil: none is under way
-		hurry     chan struct{} // closed when replaced stores are to be removed without rests
+		restoring  *restore      // nil: none is under way
+		repairing  *repair       // nil: none is under way
+		skipPacing chan struct{} // closed when replaced stores are to be removed without pauses
 	}
 
 	retirements sync.WaitGroup
@@ -121,7 +121,7 @@ func (s *serving) unreadable(st *store, err error, corrupt bool) error {
 	if corrupt {
 		st.health.fail(err, true)
 	}
-	if s.noise.Allow() {
+	if s.logLimiter.Allow() {
 		s.cfg.Logger.Error("cannot read a link", "error", err)
 	}
 	return fmt.Errorf("read a link: %w", err)
@@ -274,7 +274,7 @@ func (s *serving) hold(st *store, slot uint16) bool {
 }
 
 // retire closes and removes a store that was replaced, once its readers have left. It
-// rests between its steps, unless there is hurry. The caller holds s.mu.
+// pauses between its steps until skipPacing is called. The caller holds s.mu.
 func (s *serving) retire(st *store) {
 	s.retiring.Add(1)
 	var counted [4]uint64
@@ -282,7 +282,7 @@ func (s *serving) retire(st *store) {
 	if table != nil {
 		counted = s.count(table, counted)
 	}
-	stop := s.mu.hurry
+	stop := s.mu.skipPacing
 	s.retirements.Go(func() {
 		defer s.wakeFill() // the old table's memory is free then
 		defer s.retiring.Add(-1)
@@ -309,12 +309,12 @@ func (s *serving) retire(st *store) {
 	})
 }
 
-// hurryUp ends the rests in the removal of stores that were replaced until now.
-func (s *serving) hurryUp() {
+// skipPacing ends the pauses in the removal of stores that were replaced until now.
+func (s *serving) skipPacing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(s.mu.hurry)
-	s.mu.hurry = make(chan struct{})
+	close(s.mu.skipPacing)
+	s.mu.skipPacing = make(chan struct{})
 }
 
 // closeStore closes a store after its last reader, and its table.

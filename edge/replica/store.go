@@ -40,8 +40,8 @@ type store struct {
 	// guarded belongs to the writer: serving.mu guards it in the live store, and the
 	// goroutine of a restore owns it in the store that it fills.
 	guarded struct {
-		loaded bool       // the lookup table was given everything
-		check  *openCheck // nil: none is under way
+		loaded bool      // the lookup table was given everything
+		check  *storeSum // nil: none is under way
 
 		// newest is Pebble's newest sequence number in the tables that the store was opened
 		// with, until a write has got a newer one.

@@ -12,10 +12,10 @@ import (
 
 // syncer makes applied batches durable within the sync interval.
 type syncer struct {
-	cfg     *Config
-	serving *serving
-	noise   *rate.Limiter
-	dirty   chan struct{} // gets a token when something unsynced was applied
+	cfg        *Config
+	serving    *serving
+	logLimiter *rate.Limiter
+	dirty      chan struct{} // gets a token when something unsynced was applied
 }
 
 // touch reports that a batch was applied that a crash would take back.
@@ -41,7 +41,7 @@ func (s *syncer) syncLoop(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		if err := s.Sync(); err != nil && s.noise.Allow() {
+		if err := s.Sync(); err != nil && s.logLimiter.Allow() {
 			s.cfg.Logger.Error("cannot make applied changes durable", "error", err)
 		}
 	}

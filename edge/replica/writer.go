@@ -145,7 +145,7 @@ func (w *writer) decode(raw []byte, r *waypost.Record) (poison bool, err error) 
 		return false, err
 	}
 	// Held, so that the digest is right, and never served.
-	if w.st.health.noise.Allow() {
+	if w.st.health.logLimiter.Allow() {
 		w.st.health.log.Error("cannot serve a record that breaks the rules", "error", err,
 			"kind", r.Kind, "domain", r.Domain, "revision", r.Revision)
 	}

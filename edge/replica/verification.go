@@ -10,13 +10,13 @@ import (
 	"waypost/replication"
 )
 
-// openCheck adds up the records of a store that was opened, in the order of their keys,
+// storeSum adds up the records of a store that was opened, in the order of their keys,
 // while writes continue. In the end the sum must be the digest of the state. The writer
 // of the store owns it.
 //
 // Pebble takes a damaged end of its MANIFEST for the end, and then lacks its newest
 // tables. But every batch rewrites the state, so that the newest one may be in the WAL.
-type openCheck struct {
+type storeSum struct {
 	next   []byte // records before this key are in the sum
 	sum    replication.Sum
 	rotten error // error of a damaged record; nil: there is none
@@ -24,16 +24,16 @@ type openCheck struct {
 }
 
 // has reports whether the record of a key is in the sum.
-func (c *openCheck) has(key []byte) bool { return bytes.Compare(key, c.next) < 0 }
+func (c *storeSum) has(key []byte) bool { return bytes.Compare(key, c.next) < 0 }
 
 // addSum adds a change of records that are in the sum.
-func (c *openCheck) addSum(change replication.Sum) {
+func (c *storeSum) addSum(change replication.Sum) {
 	c.sum.Digest ^= change.Digest
 	c.sum.Records += change.Records
 }
 
 // addRecord adds a record, or keeps the error with which it was read.
-func (c *openCheck) addRecord(r *waypost.Record, err error) {
+func (c *storeSum) addRecord(r *waypost.Record, err error) {
 	if err != nil {
 		c.rotten = err
 		return
@@ -42,7 +42,7 @@ func (c *openCheck) addRecord(r *waypost.Record, err error) {
 }
 
 // compareSum compares the sum with a state.
-func (c *openCheck) compareSum(s *state) error {
+func (c *storeSum) compareSum(s *state) error {
 	if c.rotten != nil {
 		return c.rotten
 	}
@@ -87,7 +87,7 @@ func (f *filler) verify(ctx context.Context) error {
 func (st *store) beginCheck(again bool) {
 	st.guarded.check = nil
 	if st.unverified() || again && st.sound() && !st.applied.Load().repairing {
-		st.guarded.check = &openCheck{next: recordStart, begun: time.Now()}
+		st.guarded.check = &storeSum{next: recordStart, begun: time.Now()}
 	}
 }
 
