@@ -14,16 +14,16 @@ import (
 // that the follower takes one. [DeletionGuard] may hold a batch back.
 func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 	start := time.Now()
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if err := db.writable(); err != nil {
+	db.serving.mu.Lock()
+	defer db.serving.mu.Unlock()
+	if err := db.serving.writable(); err != nil {
 		return err
 	}
-	st := db.live.Load()
+	st := db.serving.live.Load()
 	if st == nil {
 		return fmt.Errorf("%w: nothing is held yet", replication.ErrDiverged)
 	}
-	if err := db.checkHealth(st); err != nil {
+	if err := db.storage.checkHealth(st); err != nil {
 		return err
 	}
 	if len(b.Transactions) == 0 {
@@ -47,26 +47,26 @@ func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 	}
 	if err = errors.Join(err, w.close()); err != nil {
 		if errors.Is(err, replication.ErrDiverged) {
-			db.diverged.Store(true)
+			db.source.diverged.Store(true)
 		}
 		return err
 	}
 	db.cfg.Points.Hit("apply changes: committed")
-	db.diverged.Store(false)
-	db.moved()
+	db.source.diverged.Store(false)
+	db.source.moved()
 	if t := st.table.Load(); t != nil && t.NeedsFilter() {
 		db.filler.wake() // the table has just outgrown its budget
 	}
 	db.metrics.taken(w)
 	db.metrics.seconds.Observe(time.Since(start).Seconds())
 	if !w.sync {
-		db.touch()
+		db.syncer.touch()
 	}
 	return nil
 }
 
 // checkHealth returns the reason why a store may take no batch.
-func (db *DB) checkHealth(st *store) error {
+func (s *storage) checkHealth(st *store) error {
 	f := st.health.current()
 	switch {
 	case f == nil:
@@ -76,7 +76,7 @@ func (db *DB) checkHealth(st *store) error {
 	case st.health.failed() == nil:
 		return fmt.Errorf("the replica is degraded: %w", f.err)
 	}
-	if err := db.probe(); err != nil {
+	if err := s.probe(); err != nil {
 		return fmt.Errorf("the replica is degraded: %w; and still: %w", f.err, err)
 	}
 	return fmt.Errorf("%w: the store has missed a write: %w", replication.ErrDiverged, f.err)
@@ -84,7 +84,7 @@ func (db *DB) checkHealth(st *store) error {
 
 // Heartbeat implements replication.Sink.
 func (db *DB) Heartbeat(h replication.Head) error {
-	st := db.live.Load()
+	st := db.serving.live.Load()
 	if st == nil {
 		return nil
 	}
@@ -92,10 +92,10 @@ func (db *DB) Heartbeat(h replication.Head) error {
 		return fmt.Errorf("%w: the replica is degraded: %w", replication.ErrDiverged, f.err)
 	}
 	if s := st.applied.Load(); s.position == h.Position && s.digest != h.Digest {
-		db.diverged.Store(true)
+		db.source.diverged.Store(true)
 		return fmt.Errorf("%w: the digest at sequence %d is %016x and not %016x", replication.ErrDiverged,
 			s.position.Seq, s.digest, h.Digest)
 	}
-	db.heard(h)
+	db.source.heard(h)
 	return nil
 }

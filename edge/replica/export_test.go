@@ -15,7 +15,9 @@ import (
 const StoreFormat = storeFormat
 
 // Shrink makes the stores that are opened from now on small and impatient.
-func (db *DB) Shrink() { db.memTableSize, db.errorPause, db.saveBytes = 512<<10, time.Millisecond, 0 }
+func (db *DB) Shrink() {
+	db.storage.memTableSize, db.storage.errorPause, db.saveBytes = 512<<10, time.Millisecond, 0
+}
 
 // NeverSaveByTime stops restores from making tables because time has passed.
 func (db *DB) NeverSaveByTime() { db.saveAfter = time.Hour }
@@ -26,23 +28,23 @@ func (db *DB) SetSpace(free, total *atomic.Int64) {
 }
 
 // LiveStore returns the name of the live store's directory.
-func (db *DB) LiveStore() string { return db.live.Load().name }
+func (db *DB) LiveStore() string { return db.serving.live.Load().name }
 
 // Flush writes the memtables into tables.
-func (db *DB) Flush() error { return db.live.Load().pdb.Flush() }
+func (db *DB) Flush() error { return db.serving.live.Load().pdb.Flush() }
 
 // Compact writes everything into tables of the last level.
 func (db *DB) Compact(ctx context.Context) error {
-	return db.live.Load().pdb.Compact(ctx, []byte{0}, []byte{0xff}, false)
+	return db.serving.live.Load().pdb.Compact(ctx, []byte{0}, []byte{0xff}, false)
 }
 
 // Overwrite writes raw bytes under a link's key, as a failing disk might.
 func (db *DB) Overwrite(code string, raw []byte) error {
-	return db.live.Load().pdb.Set(LinkKey(code), raw, nil)
+	return db.serving.live.Load().pdb.Set(LinkKey(code), raw, nil)
 }
 
 // Remove deletes a link's record from Pebble alone.
-func (db *DB) Remove(code string) error { return db.live.Load().pdb.Delete(LinkKey(code), nil) }
+func (db *DB) Remove(code string) error { return db.serving.live.Load().pdb.Delete(LinkKey(code), nil) }
 
 // Add writes a record to Pebble alone.
 func (db *DB) Add(raw []byte) error {
@@ -50,7 +52,7 @@ func (db *DB) Add(raw []byte) error {
 	if err := replication.DecodeRecord(raw, &r); err != nil {
 		return err
 	}
-	return db.live.Load().pdb.Set(LinkKey(string(r.Name)), replication.Compact(nil, raw), nil)
+	return db.serving.live.Load().pdb.Set(LinkKey(string(r.Name)), replication.Compact(nil, raw), nil)
 }
 
 // LinkKey returns the key of a link in the default domain.
@@ -61,7 +63,7 @@ func LinkKey(code string) []byte {
 
 // Get reads a link's record from Pebble and drops it.
 func (db *DB) Get(key []byte) error {
-	_, closer, err := db.live.Load().pdb.Get(key)
+	_, closer, err := db.serving.live.Load().pdb.Get(key)
 	if err != nil {
 		return err
 	}
@@ -71,8 +73,8 @@ func (db *DB) Get(key []byte) error {
 // HoldLive returns a function that pins the store that is live now, as a reader does that
 // has just seen it, and reports whether that was still possible.
 func (db *DB) HoldLive() func() bool {
-	st := db.live.Load()
-	return func() bool { return db.hold(st, 7) }
+	st := db.serving.live.Load()
+	return func() bool { return db.serving.hold(st, 7) }
 }
 
 // PutRaw puts a record into the live store's table as it would be applied.
@@ -81,37 +83,39 @@ func (db *DB) PutRaw(raw []byte) error {
 	if err := replication.DecodeRecord(raw, &r); err != nil {
 		return err
 	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	w := writer{st: db.live.Load(), scratch: &scratch{links: []linkChange{{r, replication.Extensions(raw), false}}}}
+	db.serving.mu.Lock()
+	defer db.serving.mu.Unlock()
+	w := writer{st: db.serving.live.Load(), scratch: &scratch{links: []linkChange{{r, replication.Extensions(raw), false}}}}
 	w.publish()
 	return nil
 }
 
 // TableExtensions returns the extensions of a link in the table.
 func (db *DB) TableExtensions(code string) string {
-	_, extensions, _, _ := db.table().Find(waypost.DefaultDomain, []byte(code), nil)
+	_, extensions, _, _ := db.serving.table().Find(waypost.DefaultDomain, []byte(code), nil)
 	return string(extensions)
 }
 
 // DamageTable flips a bit of a link's record in the table.
-func (db *DB) DamageTable(code string) { db.table().Damage(waypost.DefaultDomain, []byte(code)) }
+func (db *DB) DamageTable(code string) {
+	db.serving.table().Damage(waypost.DefaultDomain, []byte(code))
+}
 
 // Suspect reports a damaged record.
-func (db *DB) Suspect(why error) { db.live.Load().health.rot(why) }
+func (db *DB) Suspect(why error) { db.serving.live.Load().health.rot(why) }
 
 // ForgetLog removes the log, as if it had become too old.
 func (db *DB) ForgetLog() error {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	st := db.live.Load()
+	db.serving.mu.Lock()
+	defer db.serving.mu.Unlock()
+	st := db.serving.live.Load()
 	st.guarded.log = logIndex{}
 	return st.pdb.DeleteRange(logStart, logEnd, nil)
 }
 
 // LogSize returns the number of batches in the log, and their bytes.
 func (db *DB) LogSize() (batches, size int) {
-	it, err := db.live.Load().pdb.NewIter(&pebble.IterOptions{LowerBound: logStart, UpperBound: logEnd})
+	it, err := db.serving.live.Load().pdb.NewIter(&pebble.IterOptions{LowerBound: logStart, UpperBound: logEnd})
 	if err != nil {
 		panic(err)
 	}
@@ -127,6 +131,6 @@ func (db *DB) LogSize() (batches, size int) {
 // HoldWriters blocks all writers of the live store or its lookup table until release is
 // called.
 func (db *DB) HoldWriters() (release func()) {
-	db.mu.Lock()
-	return db.mu.Unlock
+	db.serving.mu.Lock()
+	return db.serving.mu.Unlock
 }

@@ -36,7 +36,7 @@ func newMetrics(db *DB) *metrics {
 	gauge := func(name, help string, read func(*state) float64) {
 		m.all = append(m.all, prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: "waypost_replica_" + name, Help: help}, func() float64 {
-				if st := db.live.Load(); st != nil {
+				if st := db.serving.live.Load(); st != nil {
 					return read(st.applied.Load())
 				}
 				return 0
@@ -125,17 +125,17 @@ func (m *metrics) lookup(db *DB) {
 	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "waypost_replica_lookup_bytes", Help: "Memory of the lookup table, outside of the Go heap. While a snapshot is installed there are two.",
 	}, func() float64 {
-		if db.budget == nil {
+		if db.filler.budget == nil {
 			return 0
 		}
-		return float64(db.budget.Used())
+		return float64(db.filler.budget.Used())
 	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "waypost_replica_lookup_budget_bytes", Help: "Memory that the lookup table may have.",
 	}, func() float64 {
-		if db.budget == nil {
+		if db.filler.budget == nil {
 			return 0
 		}
-		return float64(db.budget.Limit())
+		return float64(db.filler.budget.Limit())
 	}))
 	for i, c := range []prometheus.CounterOpts{
 		{Name: "hits_total", Help: "Links found in the lookup table."},
@@ -145,7 +145,7 @@ func (m *metrics) lookup(db *DB) {
 	} {
 		c.Name = "waypost_replica_lookup_" + c.Name
 		m.all = append(m.all, prometheus.NewCounterFunc(c, func() float64 {
-			n := db.ended[i].Load()
+			n := db.serving.ended[i].Load()
 			if t := db.serving.table(); t != nil {
 				n += answers(t)[i]
 			}

@@ -54,27 +54,27 @@ func (n *noted) addCode(code []byte) {
 
 // Repair implements replication.Repairer.
 func (db *DB) Repair(_ context.Context, c replication.Cluster, e waypost.Epoch) (replication.Repair, error) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if err := db.writable(); err != nil {
+	db.serving.mu.Lock()
+	defer db.serving.mu.Unlock()
+	if err := db.serving.writable(); err != nil {
 		return nil, err
 	}
-	st := db.live.Load()
+	st := db.serving.live.Load()
 	switch {
 	case st == nil:
 		return nil, fmt.Errorf("%w: nothing is held yet", replication.ErrDiverged)
-	case db.mu.restoring != nil || db.mu.repairing != nil:
+	case db.serving.mu.restoring != nil || db.serving.mu.repairing != nil:
 		return nil, errors.New("repair: one is under way already, or a restore")
 	case st.health.lasting.Load() != nil:
-		return nil, db.checkHealth(st)
+		return nil, db.storage.checkHealth(st)
 	}
 	held := st.applied.Load()
 	if held.cluster != c {
 		return nil, fmt.Errorf("repair: the replica is of cluster %x and not of %x", held.cluster, c)
 	}
-	db.repairs.Add(1)
-	db.mu.repairing = &repair{db: db, st: st, next: *held, from: held.position.Epoch, to: e}
-	return db.mu.repairing, nil
+	db.source.repairs.Add(1)
+	db.serving.mu.repairing = &repair{db: db, st: st, next: *held, from: held.position.Epoch, to: e}
+	return db.serving.mu.repairing, nil
 }
 
 // usable returns an error if the repair has ended or its store has failed.
@@ -122,8 +122,8 @@ func (r *repair) write(ctx context.Context, put func(*writer) error) error {
 	if err := r.usable(); err != nil {
 		return err
 	}
-	r.db.mu.Lock()
-	defer r.db.mu.Unlock()
+	r.db.serving.mu.Lock()
+	defer r.db.serving.mu.Unlock()
 	if err := r.db.disk.low(); err != nil {
 		return fmt.Errorf("repair: %w", err)
 	}
@@ -148,7 +148,7 @@ func (r *repair) write(ctx context.Context, put func(*writer) error) error {
 	r.next = reached
 	r.db.metrics.taken(w)
 	if !w.sync {
-		r.db.touch()
+		r.db.syncer.touch()
 	}
 	return nil
 }
@@ -333,8 +333,8 @@ func (r *repair) Commit(ctx context.Context, digest uint64) error {
 		return errors.New("repair: it ends after Sums")
 	}
 	db := r.db
-	db.mu.Lock()
-	defer db.mu.Unlock()
+	db.serving.mu.Lock()
+	defer db.serving.mu.Unlock()
 	if r.next.digest != digest {
 		return fmt.Errorf("repair: %w: at sequence %d the digest is %016x and not %016x",
 			replication.ErrDiverged, r.next.position.Seq, r.next.digest, digest)
@@ -349,9 +349,9 @@ func (r *repair) Commit(ctx context.Context, digest uint64) error {
 	db.cfg.Points.Hit("end repair: committed")
 	r.st.health.rotten.Store(nil)
 	r.st.verified.Store(true) // Sums has read all records
-	r.ended, db.mu.repairing = true, nil
+	r.ended, db.serving.mu.repairing = true, nil
 	db.deletions.spend()
-	db.recovered(&db.repairs)
+	db.source.recovered(&db.source.repairs)
 	db.metrics.undone.Add(float64(r.undone.n))
 	if r.undone.n+r.lost.n > 0 {
 		db.cfg.Logger.Warn("replaced the history of the replica by PostgreSQL's: deletions are undone, and links are gone",
@@ -363,11 +363,11 @@ func (r *repair) Commit(ctx context.Context, digest uint64) error {
 
 // Abort implements replication.Repair.
 func (r *repair) Abort() error {
-	r.db.mu.Lock()
-	defer r.db.mu.Unlock()
+	r.db.serving.mu.Lock()
+	defer r.db.serving.mu.Unlock()
 	if !r.ended {
-		r.ended, r.db.mu.repairing = true, nil
-		r.db.repairs.Add(-1)
+		r.ended, r.db.serving.mu.repairing = true, nil
+		r.db.source.repairs.Add(-1)
 	}
 	return nil
 }

@@ -75,18 +75,17 @@ func (c Config) withDefaults() Config {
 // DB is a replica. Any number of goroutines may call the methods that read it and the
 // methods of replication.Source; one goroutine calls the methods of replication.Sink.
 //
-// Each embedded part owns its fields. serving.mu is the one lock under which the live
-// store is written or replaced. The locks of the other parts are taken under it, never
-// around it.
+// Each part owns its fields. serving.mu is the one lock under which the live store is
+// written or replaced. The locks of the other parts are taken under it, never around it.
 type DB struct {
 	cfg     Config
 	metrics *metrics
 
-	storage                 // the directory, and how stores in it are opened
-	serving                 // answers readers from the live store
-	source                  // answers followers
-	filler                  // fills the lookup table and verifies; owned by its goroutine
-	syncer                  // makes batches durable; owned by its goroutine
+	storage   storage       // the directory, and how stores in it are opened
+	serving   serving       // the live store
+	source    source        // what followers are told
+	filler    filler        // fills the lookup table and verifies; owned by its goroutine
+	syncer    syncer        // makes batches durable; owned by its goroutine
 	deletions deletionGuard // holds mass deletions back
 	disk      diskSpace     // free space
 
@@ -135,23 +134,23 @@ func Open(cfg Config) (_ *DB, err error) {
 		db.disk.look = DiskSpace
 	}
 	if cfg.LookupBytes >= lookup.MinBudget {
-		db.budget = lookup.NewBudget(cfg.LookupBytes)
+		db.filler.budget = lookup.NewBudget(cfg.LookupBytes)
 	}
-	if err := db.lockDir(); err != nil {
+	if err := db.storage.lockDir(); err != nil {
 		cache.Unref()
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
 			cache.Unref()
-			err = errors.Join(err, db.unlockDir())
+			err = errors.Join(err, db.storage.unlockDir())
 		}
 	}()
-	st, err := db.findStore()
+	st, err := db.storage.findStore()
 	if err != nil {
 		return nil, err
 	}
-	db.live.Store(st)
+	db.serving.live.Store(st)
 	if err := db.metrics.register(cfg.Registerer); err != nil {
 		if st != nil {
 			err = errors.Join(err, st.pdb.Close())
@@ -160,8 +159,8 @@ func Open(cfg Config) (_ *DB, err error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	db.stop, db.stopped = cancel, ctx.Done()
-	db.work.Go(func() { db.syncLoop(ctx) })
-	db.work.Go(func() { db.fillLoop(ctx) })
+	db.work.Go(func() { db.syncer.syncLoop(ctx) })
+	db.work.Go(func() { db.filler.fillLoop(ctx) })
 	db.filler.wake()
 	return db, nil
 }
@@ -169,29 +168,29 @@ func Open(cfg Config) (_ *DB, err error) {
 // Close makes all applied batches durable, waits for readers to leave, and releases the
 // directory. It is called once, after the follower has ended. Later reads get an error.
 func (db *DB) Close() error {
-	db.closed.Store(true)
+	db.serving.closed.Store(true)
 	db.stop()
-	db.skipPacing()
-	db.mu.Lock()
-	restoring := db.mu.restoring
-	db.mu.Unlock()
+	db.serving.skipPacing()
+	db.serving.mu.Lock()
+	restoring := db.serving.mu.restoring
+	db.serving.mu.Unlock()
 	var errs []error
 	if restoring != nil {
 		errs = append(errs, restoring.Suspend())
 	}
 	errs = append(errs, db.Sync())
 	db.work.Wait()
-	db.retirements.Wait()
-	db.mu.Lock()
-	st := db.live.Swap(nil)
-	db.mu.Unlock()
+	db.serving.retirements.Wait()
+	db.serving.mu.Lock()
+	st := db.serving.live.Swap(nil)
+	db.serving.mu.Unlock()
 	if st != nil {
 		st.awaitReaders()
-		errs = append(errs, db.closeStore(st))
+		errs = append(errs, db.serving.closeStore(st))
 	}
 	db.metrics.unregister(db.cfg.Registerer)
 	db.storage.cache.Unref()
-	errs = append(errs, db.unlockDir())
+	errs = append(errs, db.storage.unlockDir())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close the replica: %w", err)
 	}
@@ -201,21 +200,13 @@ func (db *DB) Close() error {
 // Degraded returns the reason why the replica takes no changes at present, and nil while
 // it takes them. A degraded replica continues to serve reads.
 func (db *DB) Degraded() error {
-	if err := db.failed(); err != nil {
+	if err := db.serving.failed(); err != nil {
 		return err
 	}
-	if db.closed.Load() {
+	if db.serving.closed.Load() {
 		return nil
 	}
 	return db.disk.low()
-}
-
-// writable reports why no store of the replica may be changed. The caller holds db.mu.
-func (db *DB) writable() error {
-	if db.closed.Load() {
-		return errClosed
-	}
-	return nil
 }
 
 // Errors of a replica in which something is missing.

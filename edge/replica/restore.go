@@ -41,12 +41,12 @@ var (
 
 // Restore implements replication.Sink.
 func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Restore, error) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if err := db.writable(); err != nil {
+	db.serving.mu.Lock()
+	defer db.serving.mu.Unlock()
+	if err := db.serving.writable(); err != nil {
 		return nil, err
 	}
-	if db.mu.restoring != nil || db.mu.repairing != nil {
+	if db.serving.mu.restoring != nil || db.serving.mu.repairing != nil {
 		return nil, errors.New("restore: one is under way already, or a repair")
 	}
 	r := &restore{db: db, cluster: c}
@@ -55,28 +55,28 @@ func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Res
 		return nil, fmt.Errorf("restore: %w", err)
 	}
 	if !resumed {
-		_, highest, err := db.stores()
+		_, highest, err := db.storage.stores()
 		if err == nil {
 			r.number = highest + 1
-			err = db.makeDir(r.dir())
+			err = db.storage.makeDir(r.dir())
 			db.cfg.Points.Hit("begin restore: made")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("restore: %w", errors.Join(err, r.remove()))
 		}
 		// The live store's table may grow while this one is filled.
-		if db.budget != nil {
-			r.tables.lookup = db.newTable(db.budget.Limit()/8, !db.empty())
+		if db.filler.budget != nil {
+			r.tables.lookup = db.filler.newTable(db.filler.budget.Limit()/8, !db.serving.empty())
 		}
 	}
 	r.tables.beginTables(db, r.dir())
-	db.restores.Add(1)
-	db.mu.restoring = r
+	db.source.restores.Add(1)
+	db.serving.mu.restoring = r
 	return r, nil
 }
 
 // dir returns the path of the directory of the tables.
-func (r *restore) dir() string { return r.db.path(restoreName(r.number)) }
+func (r *restore) dir() string { return r.db.storage.path(restoreName(r.number)) }
 
 // usable returns an error when the restore has ended or its store has failed.
 func (r *restore) usable() error {
@@ -108,7 +108,7 @@ func (r *restore) Fits(records uint64) error {
 		return nil
 	}
 	each := int64(recordBytes)
-	if st := db.live.Load(); st != nil && st.pdb != nil {
+	if st := db.serving.live.Load(); st != nil && st.pdb != nil {
 		if held := st.applied.Load().records; held > 100_000 {
 			each = int64(st.pdb.Metrics().DiskSpaceUsage()/held) + 1
 		}
@@ -224,7 +224,7 @@ const tablesAtOnce = 16
 // ingest makes a store of the tables. The tables' files stay until the store serves.
 func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 	db, tables := r.db, &r.tables
-	st, err := db.openStore(storeName(r.number), true)
+	st, err := db.storage.openStore(storeName(r.number), true)
 	if err != nil {
 		return err
 	}
@@ -348,7 +348,7 @@ func (r *restore) Commit(ctx context.Context, digest uint64) error {
 // checkFresh reports why the fresh store may not replace the live one.
 func (r *restore) checkFresh(ctx context.Context) error {
 	db := r.db
-	live := db.pin(0)
+	live := db.serving.pin(0)
 	if live == nil {
 		return nil
 	}
@@ -380,12 +380,12 @@ func (r *restore) checkFresh(ctx context.Context) error {
 // swap makes the fresh store the live one, first on disk and then for readers.
 func (r *restore) swap() error {
 	db := r.db
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if db.closed.Load() {
+	db.serving.mu.Lock()
+	defer db.serving.mu.Unlock()
+	if db.serving.closed.Load() {
 		return errClosed
 	}
-	renamed, err := db.setCurrent(r.st.name)
+	renamed, err := db.storage.setCurrent(r.st.name)
 	r.named = renamed
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
@@ -396,12 +396,12 @@ func (r *restore) swap() error {
 			t.UseAll()
 		} // else the filler fills it, once the old table is gone
 	}
-	old := db.live.Swap(r.st)
+	old := db.serving.live.Swap(r.st)
 	r.endRestore()
 	db.deletions.spend()
-	db.recovered(&db.restores)
+	db.source.recovered(&db.source.restores)
 	if old != nil {
-		db.retire(old)
+		db.serving.retire(old)
 	}
 	db.cfg.Points.Hit("swap stores: done")
 	if err := db.cfg.FS.RemoveAll(r.dir()); err != nil {
@@ -412,10 +412,10 @@ func (r *restore) swap() error {
 	return nil
 }
 
-// endRestore lets another restore begin. The caller holds db.mu.
+// endRestore lets another restore begin. The caller holds db.serving.mu.
 func (r *restore) endRestore() {
 	r.tables.stop()
-	r.ended, r.db.mu.restoring = true, nil
+	r.ended, r.db.serving.mu.restoring = true, nil
 }
 
 // Suspend implements replication.Restore.
@@ -425,8 +425,8 @@ func (r *restore) Suspend() error { return r.leave(true) }
 func (r *restore) Abort() error { return r.leave(false) }
 
 func (r *restore) leave(resumable bool) error {
-	r.db.mu.Lock()
-	defer r.db.mu.Unlock()
+	r.db.serving.mu.Lock()
+	defer r.db.serving.mu.Unlock()
 	if r.ended {
 		return nil
 	}
@@ -435,7 +435,7 @@ func (r *restore) leave(resumable bool) error {
 	}
 	r.tables.finish()
 	r.endRestore()
-	r.db.restores.Add(-1)
+	r.db.source.restores.Add(-1)
 	var err error
 	if r.st != nil {
 		err = r.st.closePebble()
@@ -444,7 +444,7 @@ func (r *restore) leave(resumable bool) error {
 		}
 	}
 	if r.tables.lookup != nil {
-		r.db.endTable(r.tables.lookup, [4]uint64{}, nil)
+		r.db.serving.endTable(r.tables.lookup, [4]uint64{}, nil)
 		r.db.filler.wake()
 	}
 	if !resumable || !r.durable || r.named { // no later restore must remove a store that CURRENT may name
@@ -457,7 +457,7 @@ func (r *restore) leave(resumable bool) error {
 }
 
 // remove removes the files of the restore.
-func (r *restore) remove() error { return r.db.removeRestore(r.number, r.named) }
+func (r *restore) remove() error { return r.db.storage.removeRestore(r.number, r.named) }
 
 // Whole ranges of slots are made durable once there are that many bytes of them, or after
 // that time.

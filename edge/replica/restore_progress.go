@@ -45,12 +45,12 @@ func (r *restore) save(p replication.Progress) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", progressName, err)
 	}
-	if err := r.db.syncDir(r.dir()); err != nil { // tables are durable before PROGRESS names them
+	if err := r.db.storage.syncDir(r.dir()); err != nil { // tables are durable before PROGRESS names them
 		return err
 	}
 	r.db.cfg.Points.Hit("keep progress: begun")
 	line := fmt.Appendf(nil, "%08x\n", crc32.Checksum(content, castagnoli))
-	if _, err := r.db.replaceFile(r.dir(), progressName, append(line, content...)); err != nil {
+	if _, err := r.db.storage.replaceFile(r.dir(), progressName, append(line, content...)); err != nil {
 		return err
 	}
 	r.tables.whole = len(r.tables.made)
@@ -100,15 +100,15 @@ func (s *storage) readProgress(restore string) (p progress, ok bool, err error) 
 func (r *restore) resume() (bool, error) {
 	db := r.db
 	live := ""
-	if st := db.live.Load(); st != nil {
+	if st := db.serving.live.Load(); st != nil {
 		live = st.name
 	}
-	n, err := db.sweepRestores(live)
+	n, err := db.storage.sweepRestores(live)
 	if n == 0 || err != nil {
 		return false, err
 	}
 	r.number = n
-	p, ok, err := db.readProgress(restoreName(n))
+	p, ok, err := db.storage.readProgress(restoreName(n))
 	if err != nil {
 		return false, err
 	}
@@ -135,7 +135,7 @@ func (r *restore) resume() (bool, error) {
 
 // reopen opens the store that was made of the tables, if it was completed.
 func (r *restore) reopen() error {
-	st, err := r.db.openExisting(storeName(r.number))
+	st, err := r.db.storage.openExisting(storeName(r.number))
 	if err == nil && st.torn { // its digest says nothing about its records
 		err = errors.Join(errManifest, st.closePebble())
 	}
@@ -143,7 +143,7 @@ func (r *restore) reopen() error {
 		if !unreadable(err) {
 			return err
 		}
-		if err := r.db.cfg.FS.RemoveAll(r.db.path(storeName(r.number))); err != nil {
+		if err := r.db.cfg.FS.RemoveAll(r.db.storage.path(storeName(r.number))); err != nil {
 			return fmt.Errorf("remove half a store: %w", err)
 		}
 		return nil

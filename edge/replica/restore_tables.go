@@ -71,15 +71,15 @@ func tableName(number int) string { return fmt.Sprintf("%06d.sst", number) }
 
 // beginTables readies a builder that has the tables of an earlier restore, or none.
 func (b *tableBuilder) beginTables(db *DB, dir string) {
-	b.db, b.dir, b.options, b.savedAt = db, dir, db.tableOptions(), time.Now()
+	b.db, b.dir, b.options, b.savedAt = db, dir, db.storage.tableOptions(), time.Now()
 	b.background, b.stop = context.WithCancel(context.Background())
-	b.alone = db.empty()
+	b.alone = db.serving.empty()
 	b.taking = b.pacer()
 }
 
 // empty reports whether the replica serves no records.
-func (db *DB) empty() bool {
-	st := db.live.Load()
+func (s *serving) empty() bool {
+	st := s.live.Load()
 	return st == nil || st.applied.Load().records == 0
 }
 
@@ -104,7 +104,7 @@ const lookupBytes = 120
 // reserve makes room in the lookup table for that many links at once, if it will hold
 // them all: growing it step by step takes as long as filling it.
 func (b *tableBuilder) reserve(records uint64) {
-	if b.lookup != nil && records > 0 && records < uint64(b.db.budget.Limit())/lookupBytes/2 {
+	if b.lookup != nil && records > 0 && records < uint64(b.db.filler.budget.Limit())/lookupBytes/2 {
 		b.lookup.Reserve(int(records))
 	}
 }
@@ -178,10 +178,10 @@ func (b *tableBuilder) forget(before int) int {
 	b.ready.forget(before)
 	b.made = slices.DeleteFunc(slices.Clone(b.made), func(t madeTable) bool { return t.First < before })
 	b.whole = len(b.made)
-	b.db.mu.Lock()
-	defer b.db.mu.Unlock()
+	b.db.serving.mu.Lock()
+	defer b.db.serving.mu.Unlock()
 	if b.lookup != nil { // it may have links that are gone; the store fills another
-		b.db.endTable(b.lookup, [4]uint64{}, nil)
+		b.db.serving.endTable(b.lookup, [4]uint64{}, nil)
 		b.lookup = nil
 	}
 	return before
@@ -243,7 +243,7 @@ func (b *tableBuilder) addTable(ctx context.Context, pace *pacer.Pacer, g gather
 	}
 	b.next++
 	var publishing sync.WaitGroup
-	if b.db.live.Load() == nil || workers() > 1 {
+	if b.db.serving.live.Load() == nil || workers() > 1 {
 		publishing.Go(func() { b.publish(ctx, b.pacer(), items) })
 	} else {
 		b.publish(ctx, pace, items)

@@ -16,8 +16,8 @@ import (
 	"waypost/replication"
 )
 
-// serving answers readers from the live store, and replaces that store. Its readers take
-// no lock.
+// serving has the live store, from which readers are answered, and replaces it. Readers
+// take no lock.
 type serving struct {
 	cfg        *Config
 	metrics    *metrics
@@ -47,11 +47,11 @@ type serving struct {
 // larger buf, to be used again. It does not allocate once buf is large enough. Revision
 // and Stamp are set only when the store was read. An error means that the store could not
 // be read or holds a record that must not be served; it says nothing about the link.
-func (s *serving) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
+func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
 	if len(code) == 0 || len(code) > waypost.MaxName {
 		return rec, buf, false, nil
 	}
-	table := s.table()
+	table := db.serving.table()
 	if table != nil {
 		rec, extensions, grown, answer := table.Find(domain, code, buf)
 		switch answer {
@@ -69,15 +69,15 @@ func (s *serving) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.R
 		}
 	}
 	slot := waypost.Slot(waypost.KindLink, domain, code)
-	st := s.pin(slot)
+	st := db.serving.pin(slot)
 	switch {
-	case st == nil && s.closed.Load():
+	case st == nil && db.serving.closed.Load():
 		return rec, buf, false, errClosed
 	case st == nil:
 		return rec, buf, false, errEmpty
 	}
-	if rec, grown, found, err = s.stored(st, slot, domain, code, buf); found && table != nil && !table.IsComplete() {
-		s.promotions.queueLink(domain, code)
+	if rec, grown, found, err = db.serving.stored(st, slot, domain, code, buf); found && table != nil && !table.IsComplete() {
+		db.serving.promotions.queueLink(domain, code)
 	}
 	return rec, grown, found, err
 }
@@ -129,8 +129,8 @@ func (s *serving) unreadable(st *store, err error, corrupt bool) error {
 
 // Domain returns the domain of a host, which is in its canonical form as waypost.HostName
 // makes it. It neither allocates nor waits.
-func (s *serving) Domain(host []byte) (waypost.DomainID, bool) {
-	st := s.live.Load()
+func (db *DB) Domain(host []byte) (waypost.DomainID, bool) {
+	st := db.serving.live.Load()
 	if st == nil {
 		return 0, false
 	}
@@ -140,8 +140,8 @@ func (s *serving) Domain(host []byte) (waypost.DomainID, bool) {
 
 // Owner returns the workspace of the domain of a host, 0 for a shared domain, and false
 // if no domain has this host. The host is as waypost.HostName writes it.
-func (s *serving) Owner(host string) (waypost.WorkspaceID, bool) {
-	st := s.live.Load()
+func (db *DB) Owner(host string) (waypost.WorkspaceID, bool) {
+	st := db.serving.live.Load()
 	if st == nil {
 		return 0, false
 	}
@@ -152,8 +152,8 @@ func (s *serving) Owner(host string) (waypost.WorkspaceID, bool) {
 
 // Targets returns the targets of a domain, to which visitors are led in place of its
 // links. The bytes must not be changed. It neither allocates nor waits.
-func (s *serving) Targets(domain waypost.DomainID) waypost.DomainTargets {
-	st := s.live.Load()
+func (db *DB) Targets(domain waypost.DomainID) waypost.DomainTargets {
+	st := db.serving.live.Load()
 	if st == nil {
 		return waypost.DomainTargets{}
 	}
@@ -162,15 +162,15 @@ func (s *serving) Targets(domain waypost.DomainID) waypost.DomainTargets {
 
 // Maintained reports whether a domain has a target for maintenance. It neither allocates
 // nor waits.
-func (s *serving) Maintained(domain waypost.DomainID) bool {
-	st := s.live.Load()
+func (db *DB) Maintained(domain waypost.DomainID) bool {
+	st := db.serving.live.Load()
 	return st != nil && st.hosts.Load().maintained[domain]
 }
 
 // Salt returns the salt of a day, in days since 1970, UTC; nil if that day's salt is
 // unknown or deleted. The salt must not be changed. It neither allocates nor waits.
-func (s *serving) Salt(day int32) *waypost.Salt {
-	st := s.live.Load()
+func (db *DB) Salt(day int32) *waypost.Salt {
+	st := db.serving.live.Load()
 	if st == nil {
 		return nil
 	}
@@ -191,16 +191,16 @@ func (s *serving) table() *lookup.Table {
 }
 
 // Cluster implements replication.Sink.
-func (s *serving) Cluster() (replication.Cluster, bool) {
-	if st := s.live.Load(); st != nil {
+func (db *DB) Cluster() (replication.Cluster, bool) {
+	if st := db.serving.live.Load(); st != nil {
 		return st.applied.Load().cluster, true
 	}
 	return replication.Cluster{}, false
 }
 
 // Position implements replication.Sink.
-func (s *serving) Position() waypost.Position {
-	if st := s.live.Load(); st != nil {
+func (db *DB) Position() waypost.Position {
+	if st := db.serving.live.Load(); st != nil {
 		return st.applied.Load().position
 	}
 	return waypost.Position{}
@@ -208,38 +208,38 @@ func (s *serving) Position() waypost.Position {
 
 // Synced returns the position that a crash cannot take back; zero when nothing is held, a
 // repair is under way, or the records are not verified.
-func (s *serving) Synced() waypost.Position {
-	if st := s.live.Load(); st != nil && st.sound() && !st.applied.Load().repairing {
+func (db *DB) Synced() waypost.Position {
+	if st := db.serving.live.Load(); st != nil && st.sound() && !st.applied.Load().repairing {
 		return *st.synced.Load()
 	}
 	return waypost.Position{}
 }
 
 // Digest returns the XOR of the stamps of all records at the position.
-func (s *serving) Digest() uint64 {
-	if st := s.live.Load(); st != nil {
+func (db *DB) Digest() uint64 {
+	if st := db.serving.live.Load(); st != nil {
 		return st.applied.Load().digest
 	}
 	return 0
 }
 
 // Repairing implements replication.Repairer.
-func (s *serving) Repairing() bool {
-	st := s.live.Load()
+func (db *DB) Repairing() bool {
+	st := db.serving.live.Load()
 	return st != nil && st.applied.Load().repairing
 }
 
 // Verified reports whether the records match the digest of the position: since the store
 // was opened their sum was found equal to the digest, and no damage was found. It is
 // false without a store.
-func (s *serving) Verified() bool {
-	st := s.live.Load()
+func (db *DB) Verified() bool {
+	st := db.serving.live.Load()
 	return st != nil && st.sound()
 }
 
 // Verifying reports whether the records are still to be added up.
-func (s *serving) Verifying() bool {
-	st := s.live.Load()
+func (db *DB) Verifying() bool {
+	st := db.serving.live.Load()
 	return st != nil && st.unverified()
 }
 
@@ -307,6 +307,14 @@ func (s *serving) retire(st *store) {
 		}
 		s.cfg.Points.Hit("remove store: done")
 	})
+}
+
+// writable reports why no store of the replica may be changed. The caller holds s.mu.
+func (s *serving) writable() error {
+	if s.closed.Load() {
+		return errClosed
+	}
+	return nil
 }
 
 // skipPacing ends the pauses in the removal of stores that were replaced until now.

@@ -14,8 +14,8 @@ import (
 	"waypost/replication"
 )
 
-// source passes on the batches that the replica has applied, by the same protocol. It
-// implements replication.Relay.
+// source knows what the replica may pass on of the batches that it has applied. With it,
+// DB implements replication.Relay.
 type source struct {
 	serving *serving
 
@@ -70,24 +70,25 @@ func (o *source) headOf(st *store, s *state) replication.Head {
 }
 
 // Head implements replication.Source.
-func (o *source) Head(context.Context) (replication.Head, error) {
-	st, s, err := o.pinFit()
+func (db *DB) Head(context.Context) (replication.Head, error) {
+	st, s, err := db.source.pinFit()
 	if err != nil {
 		return replication.Head{}, err
 	}
 	defer st.unpin(0)
-	return o.headOf(st, s), nil
+	return db.source.headOf(st, s), nil
 }
 
 // Origin implements replication.Relay.
-func (o *source) Origin() replication.Head {
-	st := o.serving.pin(0)
+func (db *DB) Origin() replication.Head {
+	st := db.serving.pin(0)
 	if st == nil {
 		return replication.Head{}
 	}
 	defer st.unpin(0)
-	h := o.headOf(st, st.applied.Load())
-	if origin := o.origin.Load(); origin != nil && origin.Position.Epoch == h.Position.Epoch && origin.Position.Seq > h.Position.Seq {
+	h := db.source.headOf(st, st.applied.Load())
+	origin := db.source.origin.Load()
+	if origin != nil && origin.Position.Epoch == h.Position.Epoch && origin.Position.Seq > h.Position.Seq {
 		return *origin
 	}
 	return h
@@ -109,8 +110,8 @@ func (o *source) recovered(underWay *atomic.Int32) {
 }
 
 // Read implements replication.Source.
-func (o *source) Read(ctx context.Context, after waypost.Position, _ int) (replication.Batch, error) {
-	st, s, err := o.pinFit()
+func (db *DB) Read(ctx context.Context, after waypost.Position, _ int) (replication.Batch, error) {
+	st, s, err := db.source.pinFit()
 	if err != nil {
 		return replication.Batch{}, err
 	}
@@ -124,7 +125,7 @@ func (o *source) Read(ctx context.Context, after waypost.Position, _ int) (repli
 	case after.Seq > s.position.Seq:
 		return b, replication.ErrBehind
 	}
-	return o.readLog(ctx, st, s, after)
+	return db.source.readLog(ctx, st, s, after)
 }
 
 // view is a Pebble snapshot of a pinned store with the state in it.
@@ -161,8 +162,8 @@ func (v *view) close() error {
 }
 
 // Snapshot implements replication.Source. It passes on no damaged record.
-func (o *source) Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (h replication.Head, err error) {
-	v, err := o.open()
+func (db *DB) Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (h replication.Head, err error) {
+	v, err := db.source.open()
 	if err != nil {
 		return h, err
 	}
@@ -193,7 +194,7 @@ func (o *source) Snapshot(ctx context.Context, first, last uint16, visit func(re
 	if err := it.Error(); err != nil {
 		return h, fmt.Errorf("read slots: %w", err)
 	}
-	return o.headOf(v.st, &v.state), nil
+	return db.source.headOf(v.st, &v.state), nil
 }
 
 // unfit records a damaged record, for which the store needs a repair.
@@ -203,8 +204,8 @@ func unfit(st *store, err error) error {
 }
 
 // Sums implements replication.Source.
-func (o *source) Sums(ctx context.Context, first, last uint16) (found []replication.Sum, h replication.Head, err error) {
-	v, err := o.open()
+func (db *DB) Sums(ctx context.Context, first, last uint16) (found []replication.Sum, h replication.Head, err error) {
+	v, err := db.source.open()
 	if err != nil {
 		return nil, h, err
 	}
@@ -220,15 +221,15 @@ func (o *source) Sums(ctx context.Context, first, last uint16) (found []replicat
 		}
 		found[i] = sums[i].Sum
 	}
-	return found, o.headOf(v.st, &v.state), nil
+	return found, db.source.headOf(v.st, &v.state), nil
 }
 
 // slotsAtOnce is the number of records that one read of slots should return.
 const slotsAtOnce = 50_000
 
 // SnapshotWidth implements replication.Source.
-func (o *source) SnapshotWidth(context.Context) (int, error) {
-	st, s, err := o.pinFit()
+func (db *DB) SnapshotWidth(context.Context) (int, error) {
+	st, s, err := db.source.pinFit()
 	if err != nil {
 		return 0, err
 	}
@@ -238,8 +239,8 @@ func (o *source) SnapshotWidth(context.Context) (int, error) {
 }
 
 // Count implements replication.Counter.
-func (o *source) Count(context.Context) (uint64, error) {
-	st, s, err := o.pinFit()
+func (db *DB) Count(context.Context) (uint64, error) {
+	st, s, err := db.source.pinFit()
 	if err != nil {
 		return 0, err
 	}
@@ -248,13 +249,13 @@ func (o *source) Count(context.Context) (uint64, error) {
 }
 
 // Changed implements replication.Source.
-func (o *source) Changed() <-chan struct{} {
-	o.waiting.Lock()
-	defer o.waiting.Unlock()
-	if o.waiting.changed == nil {
-		o.waiting.changed = make(chan struct{})
+func (db *DB) Changed() <-chan struct{} {
+	db.source.waiting.Lock()
+	defer db.source.waiting.Unlock()
+	if db.source.waiting.changed == nil {
+		db.source.waiting.changed = make(chan struct{})
 	}
-	return o.waiting.changed
+	return db.source.waiting.changed
 }
 
 // moved wakes the callers of Changed.
@@ -269,8 +270,8 @@ func (o *source) moved() {
 
 // LastKept returns the last batch of the log, as [replication.EncodeBatch] made it; nil
 // if the log is empty.
-func (o *source) LastKept() (c replication.Cluster, kept []byte, err error) {
-	st := o.serving.pin(0)
+func (db *DB) LastKept() (c replication.Cluster, kept []byte, err error) {
+	st := db.serving.pin(0)
 	if st == nil {
 		return c, nil, nil
 	}
@@ -293,8 +294,8 @@ func (o *source) LastKept() (c replication.Cluster, kept []byte, err error) {
 
 // Records visits every record that the live store holds, as encoded, at one position,
 // which it returns. A record is valid until visit returns.
-func (o *source) Records(ctx context.Context, visit func(record []byte) error) (waypost.Position, error) {
-	st := o.serving.pin(0)
+func (db *DB) Records(ctx context.Context, visit func(record []byte) error) (waypost.Position, error) {
+	st := db.serving.pin(0)
 	if st == nil {
 		return waypost.Position{}, nil
 	}
@@ -305,8 +306,8 @@ func (o *source) Records(ctx context.Context, visit func(record []byte) error) (
 
 // Recompute reads every record and returns their digest and count, to be compared with
 // the state.
-func (o *source) Recompute(ctx context.Context) (digest, records uint64, err error) {
-	_, err = o.Records(ctx, func(raw []byte) error {
+func (db *DB) Recompute(ctx context.Context) (digest, records uint64, err error) {
+	_, err = db.Records(ctx, func(raw []byte) error {
 		var r waypost.Record
 		if err := replication.DecodeRecord(raw, &r); err != nil && !errors.Is(err, replication.ErrContent) {
 			return err

@@ -41,7 +41,7 @@ func (s *syncer) syncLoop(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		if err := s.Sync(); err != nil && s.logLimiter.Allow() {
+		if err := s.syncStore(); err != nil && s.logLimiter.Allow() {
 			s.cfg.Logger.Error("cannot make applied changes durable", "error", err)
 		}
 	}
@@ -50,7 +50,9 @@ func (s *syncer) syncLoop(ctx context.Context) {
 // Sync makes all batches durable that were applied before the call. A store that has
 // failed stays as it is, because repeating a failed sync does not make the lost writes
 // durable.
-func (s *syncer) Sync() (err error) {
+func (db *DB) Sync() error { return db.syncer.syncStore() }
+
+func (s *syncer) syncStore() (err error) {
 	mu := &s.serving.mu
 	mu.Lock()
 	st := s.serving.pin(0)

@@ -137,7 +137,7 @@ type verified struct {
 func (db *DB) Verify(ctx context.Context) (Verification, error) {
 	answer := make(chan verified, 1)
 	select {
-	case db.verifications <- answer:
+	case db.filler.verifications <- answer:
 	case <-ctx.Done():
 		return Verification{}, fmt.Errorf("wait for the replica: %w", ctx.Err())
 	case <-db.stopped:
