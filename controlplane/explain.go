@@ -23,7 +23,7 @@ type Explanation struct {
 	Link       waypost.Link
 	State      waypost.State
 	Source     rules.Source
-	Need       rules.Need // the facts that the rules read
+	Required   rules.FactSet // the facts that the rules read
 	Facts      rules.Facts
 	Resolution waypost.Resolution
 	Trace      rules.Trace
@@ -56,11 +56,11 @@ func (s *Links) Explain(ctx context.Context, actor Actor, domain, code string, v
 }
 
 func (s *Links) explain(ctx context.Context, l *waypost.Link, rec *waypost.Record, v *Visitor) (e Explanation, err error) {
-	e.Link, e.State, e.Need = *l, rec.State, rules.NeedOf(rec.Programme)
+	e.Link, e.State, e.Required = *l, rec.State, rules.RequiredFacts(rec.Programme)
 	if e.Source, err = rules.ParseSource(l.Rules); err != nil {
 		return e, fmt.Errorf("the rules of the link %s cannot be read: %w", l.Code, err)
 	}
-	e.Facts.Read(rules.NeedAll, &v.Request)
+	e.Facts.Read(rules.AllFacts, &v.Request)
 	e.Facts.Country, e.Facts.City = v.Country, v.City
 	e.Facts.Passed = true // its owner may see where it leads
 	if b := s.blocks.Of(l.Host, l.Code); b != nil {

@@ -358,7 +358,7 @@ func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit, r *r
 		}
 		if found {
 			var facts rules.Facts
-			facts.Read(rules.NeedOf(rec.Programme), r)
+			facts.Read(rules.RequiredFacts(rec.Programme), r)
 			facts.At, facts.Query = s.now().UnixMilli(), v.Query
 			res, _ = rules.Resolve(&rec, &facts).Follow(nil, v)
 		}

@@ -72,7 +72,7 @@ type compiler struct {
 	*Compiling
 
 	gates     byte
-	need      Need
+	required  FactSet
 	budget    byte
 	rules     int
 	validFrom int64
@@ -135,7 +135,7 @@ func (c *compiler) compile(s *Source) error {
 func (c *compiler) compileGates(s *Source) (err error) {
 	if c.Password != nil {
 		c.gates |= gatePassword
-		c.need |= NeedCookie | NeedTime
+		c.required |= FactCookie | FactTime
 	}
 	if !s.ValidFrom.IsZero() {
 		if err := checkTime("valid_from", s.ValidFrom); err != nil {
@@ -143,7 +143,7 @@ func (c *compiler) compileGates(s *Source) (err error) {
 		}
 		s.ValidFrom = s.ValidFrom.UTC().Truncate(time.Millisecond)
 		c.gates |= gateValidFrom
-		c.need |= NeedTime
+		c.required |= FactTime
 		c.validFrom = s.ValidFrom.UnixMilli()
 	}
 	if s.ExpiredURL != "" {
@@ -265,17 +265,17 @@ func (c *compiler) split(s *Split, where string) error {
 	switch s.By {
 	case "", ByVisitor:
 		s.By = ByVisitor
-		c.need |= NeedVisitor
+		c.required |= FactVisitor
 	case ByCookie:
 		subject = subjectCookie
 		if c.cookie {
 			return invalid(where+".by", "at most one split of a link can be by cookie, because its cookie holds one variant")
 		}
 		c.cookie = true
-		c.need |= NeedCookie | NeedChance
+		c.required |= FactCookie | FactChance
 	case ByNone:
 		subject = subjectNone
-		c.need |= NeedChance
+		c.required |= FactChance
 	default:
 		return invalid(where+".by", "must be %s, %s or %s", ByVisitor, ByCookie, ByNone)
 	}
@@ -323,7 +323,7 @@ func (c *compiler) condition(when *Condition, where string) error {
 	if err != nil {
 		return err
 	}
-	c.need |= needOf[op]
+	c.required |= factsOf[op]
 	if when.Not {
 		op |= negation
 	}
@@ -551,12 +551,12 @@ func timeOperand(when *Condition, where string) ([]byte, error) {
 func (c *compiler) assemble() []byte {
 	le := binary.LittleEndian
 	b := append(make([]byte, 0, MaxLogic), version, c.gates)
-	b = le.AppendUint16(b, uint16(c.need))
+	b = le.AppendUint16(b, uint16(c.required))
 	b = append(b, 0, 0, c.budget, byte(c.rules))
 	if c.Password != nil {
 		b = c.Password.append(b)
 	}
-	if c.need&NeedVisitor != 0 {
+	if c.required&FactVisitor != 0 {
 		b = append(b, c.Key[:]...)
 	}
 	if c.gates&gateValidFrom != 0 {

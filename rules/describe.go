@@ -76,21 +76,18 @@ func describeSpan(from, until time.Time, not bool) string {
 }
 
 // The names of facts, in the order of the constants.
-var needNames = [...]string{"agent", "language", "place", "address", "query", "time", "visitor", "cookie", "chance"}
+var factNames = [...]string{"agent", "language", "place", "address", "query", "time", "visitor", "cookie", "chance"}
 
 // Names returns the names of the facts in the set.
-func (n Need) Names() []string {
+func (f FactSet) Names() []string {
 	names := []string{}
-	for i, name := range needNames {
-		if n&(1<<i) != 0 {
+	for i, name := range factNames {
+		if f&(1<<i) != 0 {
 			names = append(names, name)
 		}
 	}
 	return names
 }
-
-// NeedAll is the set of all facts.
-const NeedAll = needAll
 
 // samples are user agents that stand for many.
 var samples = map[string]string{

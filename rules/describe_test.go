@@ -60,5 +60,5 @@ func TestSampleAgent_IsOfItsKind(t *testing.T) {
 		require.Equal(t, want, rules.ParseAgent([]byte(rules.SampleAgent(word))).Names(), word)
 	}
 	require.Equal(t, "curl/8.1", rules.SampleAgent("curl/8.1"))
-	require.Equal(t, []string{"agent", "cookie", "chance"}, (rules.NeedAgent | rules.NeedCookie | rules.NeedChance).Names())
+	require.Equal(t, []string{"agent", "cookie", "chance"}, (rules.FactAgent | rules.FactCookie | rules.FactChance).Names())
 }

@@ -12,8 +12,8 @@ import (
 	"waypost"
 )
 
-// Facts describe a visitor to the conditions of rules. Only the facts that [NeedOf]
-// names must be filled in. The slices are only read.
+// Facts describe a visitor to the conditions of rules. Only the facts of [RequiredFacts]
+// must be filled in. The slices are only read.
 type Facts struct {
 	At        int64      // Unix milliseconds
 	Address   netip.Addr // of the visitor

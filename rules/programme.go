@@ -11,7 +11,7 @@ import (
 //
 //	0  version 1
 //	1  gates, see below
-//	2  need (2): the facts that its conditions and splits read
+//	2  required facts (2), which its conditions and splits read
 //	4  where the targets begin (2)
 //	6  mode of the click budget
 //	7  number of rules
@@ -44,22 +44,22 @@ const (
 	gatePassword  = 1 << 3
 )
 
-// Need lists the facts that a programme reads.
-type Need uint16
+// FactSet is a set of facts about a visitor.
+type FactSet uint16
 
-// The facts.
+// The facts, and the set of all of them.
 const (
-	NeedAgent Need = 1 << iota
-	NeedLanguage
-	NeedPlace // country and city
-	NeedAddress
-	NeedQuery
-	NeedTime
-	NeedVisitor // address and user agent, for a split
-	NeedCookie
-	NeedChance
+	FactAgent FactSet = 1 << iota
+	FactLanguage
+	FactPlace // country and city
+	FactAddress
+	FactQuery
+	FactTime
+	FactVisitor // address and user agent, for a split
+	FactCookie
+	FactChance
 
-	needAll = NeedChance<<1 - 1
+	AllFacts = FactChance<<1 - 1
 )
 
 // The operations of conditions.
@@ -98,10 +98,10 @@ const languageSize = 6
 // countryBytes is the size of a set of countries.
 const countryBytes = (26*26 + 7) / 8
 
-// needOf returns the facts that an operation reads.
-var needOf = [...]Need{
-	opAgent: NeedAgent, opCountry: NeedPlace, opCity: NeedPlace, opLanguage: NeedLanguage, opAddress: NeedAddress,
-	opQuery: NeedQuery, opTime: NeedTime, opWeek: NeedTime,
+// factsOf returns the facts that an operation reads.
+var factsOf = [...]FactSet{
+	opAgent: FactAgent, opCountry: FactPlace, opCity: FactPlace, opLanguage: FactLanguage, opAddress: FactAddress,
+	opQuery: FactQuery, opTime: FactTime, opWeek: FactTime,
 }
 
 // ErrProgramme says that bytes are no programme of this version.
@@ -111,7 +111,7 @@ var ErrProgramme = errors.New("not a valid programme of rules")
 type programme struct {
 	gates     byte
 	budget    byte
-	need      Need
+	required  FactSet
 	rules     int
 	password  []byte // verifier; nil: none
 	key       []byte // of splits
@@ -128,7 +128,7 @@ func (p *programme) parse(b []byte) bool {
 		return false
 	}
 	le := binary.LittleEndian
-	p.gates, p.need, p.budget, p.rules = b[1], Need(le.Uint16(b[2:])), b[6], int(b[7])
+	p.gates, p.required, p.budget, p.rules = b[1], FactSet(le.Uint16(b[2:])), b[6], int(b[7])
 	at := int(le.Uint16(b[4:]))
 	if at > len(b) || at < headSize || at > MaxLogic || p.rules > MaxRules {
 		return false
@@ -142,7 +142,7 @@ func (p *programme) parse(b []byte) bool {
 		}
 		p.password, rest = rest[:passwordSize], rest[passwordSize:]
 	}
-	if p.need&NeedVisitor != 0 {
+	if p.required&FactVisitor != 0 {
 		if len(rest) < keySize {
 			return false
 		}
@@ -192,12 +192,12 @@ func (p *programme) target(index byte) (location []byte, ok bool) {
 	}
 }
 
-// NeedOf returns the facts that a programme reads. It does not allocate.
-func NeedOf(b []byte) Need {
+// RequiredFacts returns the facts that a programme reads. It does not allocate.
+func RequiredFacts(b []byte) FactSet {
 	if len(b) < headSize {
 		return 0
 	}
-	return Need(binary.LittleEndian.Uint16(b[2:]))
+	return FactSet(binary.LittleEndian.Uint16(b[2:]))
 }
 
 // OutlivesExpiry reports whether a link with a programme leads visitors on after its
@@ -220,11 +220,11 @@ func Known(b []byte) bool { return len(b) > 0 && b[0] == version }
 // [ErrProgramme].
 func Check(b []byte) error {
 	var p programme
-	if len(b) > waypost.MaxProgramme || !p.parse(b) || p.need&^needAll != 0 ||
+	if len(b) > waypost.MaxProgramme || !p.parse(b) || p.required&^AllFacts != 0 ||
 		p.gates&^(gateValidFrom|gateExpired|gateExhausted|gatePassword|scheduled) != 0 || p.budget > BudgetExact {
 		return ErrProgramme
 	}
-	need, ok := p.checkTargets()
+	required, ok := p.checkTargets()
 	if !ok {
 		return ErrProgramme
 	}
@@ -232,7 +232,7 @@ func Check(b []byte) error {
 		if !affordable(p.password) {
 			return ErrProgramme
 		}
-		need |= NeedCookie | NeedTime
+		required |= FactCookie | FactTime
 	}
 	rest := p.logic
 	for range p.rules {
@@ -244,17 +244,17 @@ func Check(b []byte) error {
 		if !ok {
 			return ErrProgramme
 		}
-		need |= reads
+		required |= reads
 		rest = after
 	}
-	if len(rest) != 0 || need&^p.need != 0 {
+	if len(rest) != 0 || required&^p.required != 0 {
 		return ErrProgramme
 	}
 	return nil
 }
 
 // checkTargets checks the targets of actions and gates.
-func (p *programme) checkTargets() (need Need, ok bool) {
+func (p *programme) checkTargets() (required FactSet, ok bool) {
 	b := p.targets
 	if len(b) < 1 || b[0] > MaxTargets+2 {
 		return 0, false
@@ -276,9 +276,9 @@ func (p *programme) checkTargets() (need Need, ok bool) {
 		}
 	}
 	if p.gates&gateValidFrom != 0 {
-		need |= NeedTime
+		required |= FactTime
 	}
-	return need, true
+	return required, true
 }
 
 // cutRule takes the first rule off b. Its parts are its id, the number of its conditions,
@@ -307,7 +307,7 @@ func cutCondition(b []byte) (op byte, operand, rest []byte, ok bool) {
 	return b[0], b[3 : 3+size : 3+size], b[3+size:], true
 }
 
-func (p *programme) checkRule(id byte, conditions int, rest []byte) (need Need, ok bool) {
+func (p *programme) checkRule(id byte, conditions int, rest []byte) (required FactSet, ok bool) {
 	if id == 0 || id > MaxID || conditions > MaxConditions {
 		return 0, false
 	}
@@ -317,14 +317,14 @@ func (p *programme) checkRule(id byte, conditions int, rest []byte) (need Need, 
 		if !ok || !checkOperand(op, operand) {
 			return 0, false
 		}
-		need |= needOf[op]
+		required |= factsOf[op]
 		rest = after
 	}
 	reads, ok := p.checkAction(rest)
-	return need | reads, ok
+	return required | reads, ok
 }
 
-func (p *programme) checkAction(b []byte) (need Need, ok bool) {
+func (p *programme) checkAction(b []byte) (required FactSet, ok bool) {
 	if len(b) < 1 {
 		return 0, false
 	}
@@ -343,17 +343,17 @@ func (p *programme) checkAction(b []byte) (need Need, ok bool) {
 	return 0, false
 }
 
-func (p *programme) checkSplit(b []byte) (need Need, ok bool) {
+func (p *programme) checkSplit(b []byte) (required FactSet, ok bool) {
 	if len(b) < 3 || b[2] < 1 || b[2] > MaxVariants || len(b) != 3+splitEntry*int(b[2]) {
 		return 0, false
 	}
 	switch b[1] {
 	case subjectVisitor:
-		need = NeedVisitor
+		required = FactVisitor
 	case subjectCookie:
-		need = NeedCookie | NeedChance
+		required = FactCookie | FactChance
 	case subjectNone:
-		need = NeedChance
+		required = FactChance
 	default:
 		return 0, false
 	}
@@ -365,7 +365,7 @@ func (p *programme) checkSplit(b []byte) (need Need, ok bool) {
 		}
 		last = most
 	}
-	return need, last == splitRange-1
+	return required, last == splitRange-1
 }
 
 // splitEntry is the size of a variant: the last hash (2), id, target.

@@ -18,19 +18,19 @@ type Request struct {
 
 // Read sets those facts of the zero Facts that are needed from a request. Country and
 // city are the caller's. It does not allocate.
-func (f *Facts) Read(need Need, r *Request) {
+func (f *Facts) Read(required FactSet, r *Request) {
 	f.At, f.Address, f.Chance = r.At, r.Address, r.Chance
 	f.UserAgent, f.Query, f.Cookie = r.UserAgent, r.Query, r.Cookie
-	if need&NeedAddress != 0 {
+	if required&FactAddress != 0 {
 		f.words = wordsOf(r.Address)
 	}
-	if need&NeedAgent != 0 {
+	if required&FactAgent != 0 {
 		f.Agent = agents.parse(r.UserAgent)
 	}
-	if need&NeedLanguage != 0 {
+	if required&FactLanguage != 0 {
 		f.Languages.Parse(r.AcceptLanguage)
 	}
-	if need&NeedCookie != 0 {
+	if required&FactCookie != 0 {
 		f.Variant = variantOf(r.Cookie)
 	}
 }

@@ -58,7 +58,7 @@ func (v visit) facts(r *waypost.Record) *rules.Facts {
 		request.Address = netip.MustParseAddr(v.address)
 	}
 	var f rules.Facts
-	f.Read(rules.NeedOf(r.Programme), &request)
+	f.Read(rules.RequiredFacts(r.Programme), &request)
 	copy(f.Country[:], v.country)
 	f.City = v.city
 	return &f
@@ -138,7 +138,7 @@ func BenchmarkResolve(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var f rules.Facts
-				f.Read(rules.NeedOf(r.Programme), &request)
+				f.Read(rules.RequiredFacts(r.Programme), &request)
 				if res := rules.Resolve(r, &f); res.Status != 302 {
 					b.Fatal(res)
 				}

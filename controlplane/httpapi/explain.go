@@ -157,7 +157,7 @@ func (a *linksAPI) explanation(e *controlplane.Explanation) api.Explanation {
 		Facts: api.ExplainedFacts{
 			At: time.UnixMilli(f.At).UTC(), Country: strings.TrimRight(string(f.Country[:]), "\x00"), City: f.City,
 			UserAgent: valid(f.UserAgent), Agent: f.Agent.Names(), Languages: []string{}, Query: valid(f.Query),
-			Variant: int(f.Variant), Read: e.Need.Names(),
+			Variant: int(f.Variant), Read: e.Required.Names(),
 		},
 		Rules: make([]api.ExplainedRule, len(e.Source.Rules)),
 	}

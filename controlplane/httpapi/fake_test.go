@@ -286,8 +286,8 @@ func (f *links) Explain(_ context.Context, actor controlplane.Actor, domain, cod
 	record := waypost.Record{
 		Kind: waypost.KindLink, Status: uint16(l.RedirectStatus), Flags: l.Flags, Payload: []byte(l.Location), Programme: l.Programme,
 	}
-	e.Need = rules.NeedOf(l.Programme)
-	e.Facts.Read(rules.NeedAll, &v.Request)
+	e.Required = rules.RequiredFacts(l.Programme)
+	e.Facts.Read(rules.AllFacts, &v.Request)
 	e.Facts.Country, e.Facts.City = v.Country, v.City
 	e.Resolution, e.Trace = rules.Explain(&record, &e.Facts)
 	return e, nil

@@ -77,7 +77,7 @@ func (e *edge) factsOf(q *api.EdgeQuestion) (f rules.Facts) {
 		Query: []byte(q.Query), Chance: uint16(rand.Uint32()), //nolint:gosec // chance, no secret
 	}
 	r.Address, _ = netip.ParseAddr(q.Address)
-	f.Read(rules.NeedAll, &r)
+	f.Read(rules.AllFacts, &r)
 	if e.clicks.geoDB != nil && r.Address.IsValid() {
 		f.Country, f.City = e.clicks.geoDB.Locate(r.Address)
 	}

@@ -67,9 +67,9 @@ func (s *Server) resolveRecord(c *conn, record *waypost.Record, now int64, visit
 	if len(record.Programme) == 0 {
 		return waypost.Resolve(record, now)
 	}
-	need := rules.NeedOf(record.Programme)
+	required := rules.RequiredFacts(record.Programme)
 	r := rules.Request{At: now, Query: visit.Query}
-	if need&rules.NeedTime != 0 {
+	if required&rules.FactTime != 0 {
 		r.At = s.cfg.Clock().UnixMilli()
 	}
 	if by.fast != nil {
@@ -79,15 +79,15 @@ func (s *Server) resolveRecord(c *conn, record *waypost.Record, now int64, visit
 		r.UserAgent = header.UserAgent()
 		r.AcceptLanguage, r.Cookie = header.Peek(fasthttp.HeaderAcceptLanguage), header.Peek(fasthttp.HeaderCookie)
 	}
-	if need&(rules.NeedAddress|rules.NeedVisitor|rules.NeedPlace) != 0 {
+	if required&(rules.FactAddress|rules.FactVisitor|rules.FactPlace) != 0 {
 		r.Address = s.clientOf(c, by)
 	}
-	if need&rules.NeedChance != 0 {
+	if required&rules.FactChance != 0 {
 		r.Chance = uint16(rand.Uint32()) //nolint:gosec // chance, no secret
 	}
 	var facts rules.Facts
-	facts.Read(need, &r)
-	if need&rules.NeedPlace != 0 && s.cfg.Locator != nil {
+	facts.Read(required, &r)
+	if required&rules.FactPlace != 0 && s.cfg.Locator != nil {
 		facts.Country, facts.City = s.cfg.Locator.Locate(r.Address)
 	}
 	res := rules.Resolve(record, &facts)

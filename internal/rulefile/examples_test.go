@@ -145,7 +145,7 @@ func factsOf(t *testing.T, flags string) rules.Facts {
 		set()
 	}
 	var f rules.Facts
-	f.Read(rules.NeedAll, &r)
+	f.Read(rules.AllFacts, &r)
 	copy(f.Country[:], country)
 	f.City = city
 	return f

@@ -224,7 +224,7 @@ func TestVisits_EdgeControlPlaneAndExplanationAnswerAsWorkedOutByHand(t *testing
 
 		record := s.record(t, v.code)
 		var facts rules.Facts
-		facts.Read(rules.NeedOf(record.Programme), request(i, at))
+		facts.Read(rules.RequiredFacts(record.Programme), request(i, at))
 		copy(facts.Country[:], v.country)
 		facts.City = v.city
 		res, trace := rules.Explain(&record, &facts)
