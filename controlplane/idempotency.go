@@ -30,7 +30,7 @@ type IdempotencyRecord struct {
 
 	// Respond makes the response to store from the placements of the insertions that
 	// carry the record, in their order. The store calls it within the transaction.
-	Respond func(placed []Placement, at waypost.Position) (Response, error)
+	Respond func(placed []InsertResult, at waypost.Position) (Response, error)
 }
 
 // Idempotency makes a request take effect once, however often it is sent.
@@ -102,7 +102,7 @@ var errReplayed = waypost.Errorf(waypost.EInProgress, "the request was answered 
 type pendingResponse struct {
 	id      RequestID
 	request [32]byte
-	respond func(sent []*pendingLink, placed []Placement, at waypost.Position) (Response, error)
+	respond func(sent []*pendingLink, placed []InsertResult, at waypost.Position) (Response, error)
 }
 
 // newPendingResponse prepares the response of a request. The writer calls respond before
@@ -110,7 +110,7 @@ type pendingResponse struct {
 func newPendingResponse(actor Actor, key *Idempotency, outcomes []Outcome, all []*pendingLink) *pendingResponse {
 	return &pendingResponse{
 		id: RequestID{Workspace: actor.Workspace, Route: key.Route, Key: key.Key}, request: key.Request,
-		respond: func(sent []*pendingLink, placed []Placement, at waypost.Position) (Response, error) {
+		respond: func(sent []*pendingLink, placed []InsertResult, at waypost.Position) (Response, error) {
 			final := slices.Clone(outcomes)
 			for _, x := range all {
 				final[x.index].Err, final[x.index].Found = x.err, x.found

@@ -20,11 +20,11 @@ type LinkStore interface {
 	// each that is placed. A custom code that lies ahead in a range is burned there.
 	// InsertLinks adds nothing and fails with ErrEpoch unless the changelog is in the given
 	// epoch, with a FencedError when one of the leases is void, and with a ClashError.
-	InsertLinks(ctx context.Context, epoch uint32, links []Insertion) ([]Placement, waypost.Position, error)
+	InsertLinks(ctx context.Context, epoch uint32, links []Insertion) ([]InsertResult, waypost.Position, error)
 
 	// TryLinks returns the placements of links with custom codes as InsertLinks would, and
 	// writes nothing.
-	TryLinks(ctx context.Context, links []Insertion) ([]Placement, error)
+	TryLinks(ctx context.Context, links []Insertion) ([]InsertResult, error)
 
 	// UpdateLink writes a link that was read at a version, and sets its new version. It
 	// changes nothing and returns false when the link has another version or is gone. A
@@ -94,18 +94,18 @@ type Counter struct {
 	N      int64
 }
 
-// Placement is the outcome of an insertion.
-type Placement uint8
+// InsertResult is the outcome of an insertion.
+type InsertResult uint8
 
 // The outcomes of insertions.
 const (
-	Taken      Placement = iota // another link has the code, or one of another workspace had it
-	Placed                      // the link was added
-	Issuable                    // a range may issue the custom code, or has issued it
-	Found                       // the target has a live link, to which the insertion's link is set
-	Replayed                    // the idempotent request was answered before
-	Restorable                  // a deleted link of the workspace has the code, and can be restored
-	Retired                     // a link that was deleted had the code
+	Taken      InsertResult = iota // another link has the code, or one of another workspace had it
+	Placed                         // the link was added
+	Issuable                       // a range may issue the custom code, or has issued it
+	Found                          // the target has a live link, to which the insertion's link is set
+	Replayed                       // the idempotent request was answered before
+	Restorable                     // a deleted link of the workspace has the code, and can be restored
+	Retired                        // a link that was deleted had the code
 )
 
 // ClashError says that nothing was added because minted codes are taken. InsertLinks

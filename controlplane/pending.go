@@ -94,9 +94,8 @@ func insertionsOf(pending []*pendingLink) []Insertion {
 			records, sent = make(map[*pendingResponse]*IdempotencyRecord), make(map[*pendingResponse][]*pendingLink)
 		}
 		if records[r] == nil {
-			records[r] = &IdempotencyRecord{ID: r.id, Request: r.request, Respond: func(placed []Placement, at waypost.Position) (Response, error) {
-				return r.respond(sent[r], placed, at)
-			}}
+			respond := func(placed []InsertResult, at waypost.Position) (Response, error) { return r.respond(sent[r], placed, at) }
+			records[r] = &IdempotencyRecord{ID: r.id, Request: r.request, Respond: respond}
 		}
 		links[i].Idempotency = records[r]
 		sent[r] = append(sent[r], x)
@@ -226,7 +225,7 @@ func clashing(pending []*pendingLink) func(*pendingLink) bool {
 }
 
 // placementError returns the error of a link that was not added, nil for one that was.
-func placementError(l *waypost.Link, p Placement) error {
+func placementError(l *waypost.Link, p InsertResult) error {
 	switch p {
 	case Placed, Found:
 		return nil

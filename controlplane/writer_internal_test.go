@@ -22,11 +22,11 @@ type slowStore struct {
 
 const commitTime = 8 * time.Millisecond
 
-func (s *slowStore) InsertLinks(_ context.Context, _ uint32, links []Insertion) ([]Placement, waypost.Position, error) {
+func (s *slowStore) InsertLinks(_ context.Context, _ uint32, links []Insertion) ([]InsertResult, waypost.Position, error) {
 	time.Sleep(commitTime)
 	s.commits++
 	s.links += len(links)
-	placed := make([]Placement, len(links))
+	placed := make([]InsertResult, len(links))
 	for i := range placed {
 		placed[i] = Placed
 	}
@@ -96,9 +96,9 @@ type holders struct {
 	batches []int
 }
 
-func (s *holders) InsertLinks(_ context.Context, _ uint32, links []Insertion) ([]Placement, waypost.Position, error) {
+func (s *holders) InsertLinks(_ context.Context, _ uint32, links []Insertion) ([]InsertResult, waypost.Position, error) {
 	s.batches = append(s.batches, len(links))
-	placed := make([]Placement, len(links))
+	placed := make([]InsertResult, len(links))
 	for i, x := range links {
 		switch {
 		case s.of[x.Link.Code] != 0 && s.of[x.Link.Code] != x.Link.Workspace:

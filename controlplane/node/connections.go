@@ -22,7 +22,7 @@ func (c *control) connections() net.Listener {
 // proven keeps the connection of an edge, which the gate has admitted.
 func proven(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		listener.PlaceOf(r.Context()).Prove()
+		listener.ConnOf(r.Context()).Prove()
 		w.Header().Del("Connection")
 		next.ServeHTTP(w, r)
 	})

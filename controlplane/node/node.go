@@ -294,7 +294,7 @@ func (c *control) serveAPI(ctx context.Context) error {
 		WriteTimeout:      30 * time.Second, // of a whole answer; the stream sets its own
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ConnContext:       listener.WithPlace,
+		ConnContext:       listener.WithConn,
 		ErrorLog:          slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
 	}
 	return listener.Serve(ctx, server, c.secure.listen(c.connections()), c.cfg.ShutdownTimeout, c.log)

@@ -66,7 +66,7 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 	// itself.
 	return requestid.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, edge := edges[r.URL.Path]
-		if listener.PlaceOf(r.Context()).OnTrial() {
+		if listener.ConnOf(r.Context()).OnTrial() {
 			w.Header().Set("Connection", "close")
 			if !edge {
 				httpapi.TooManyConnections(w)

@@ -24,7 +24,7 @@ func TestACodeThatAForgottenHistoryMayHaveIssuedCannotBeChosen(t *testing.T) {
 	space, err := db.KeySpace(t.Context())
 	require.NoError(t, err)
 	require.Greater(t, space.ResumeGap, int64(1000))
-	expect := func(want controlplane.Placement) {
+	expect := func(want controlplane.InsertResult) {
 		t.Helper()
 		require.Equal(t, want, choose(t, db, l.Prefix, l.Hi+500), "in a range, above what the backup knows")
 		require.Equal(t, want, choose(t, db, unused, 500), "in a prefix that looks unused")

@@ -25,7 +25,7 @@ func needsLook(x controlplane.Insertion) bool { return x.Idempotency != nil || x
 // links of the batch wait for them.
 func (db *LinkStore) insertWithLook(
 	ctx context.Context, epoch uint32, links []controlplane.Insertion,
-) (placed []controlplane.Placement, _ waypost.Position, err error) {
+) (placed []controlplane.InsertResult, _ waypost.Position, err error) {
 	wished := make([]waypost.Link, len(links))
 	for i := range links {
 		wished[i] = *links[i].Link
@@ -61,7 +61,7 @@ func (db *LinkStore) insertWithLook(
 // precheck holds the existing rows for a batch of links.
 type precheck struct {
 	links      []controlplane.Insertion
-	placed     []controlplane.Placement
+	placed     []controlplane.InsertResult
 	records    []*controlplane.IdempotencyRecord // each once, in order
 	answered   map[controlplane.RequestID]bool
 	duplicates map[dedupeKey]waypost.Link
@@ -82,7 +82,7 @@ func dedupeKeyOf(x *controlplane.Insertion) dedupeKey {
 
 func newLook(links []controlplane.Insertion) *precheck {
 	k := &precheck{
-		links: links, placed: make([]controlplane.Placement, len(links)), answered: make(map[controlplane.RequestID]bool),
+		links: links, placed: make([]controlplane.InsertResult, len(links)), answered: make(map[controlplane.RequestID]bool),
 		duplicates: make(map[dedupeKey]waypost.Link), first: make(map[dedupeKey]int),
 	}
 	for i := range links {
@@ -239,7 +239,7 @@ func (k *precheck) noteDuplicates(ctx context.Context, tx pgx.Tx) error {
 func (k *precheck) storeResponses(ctx context.Context, tx pgx.Tx, at waypost.Position) error {
 	var b pgx.Batch
 	for _, r := range k.records {
-		var placed []controlplane.Placement
+		var placed []controlplane.InsertResult
 		worth := false
 		for i := range k.links {
 			if k.links[i].Idempotency == r {

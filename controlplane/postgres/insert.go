@@ -76,7 +76,7 @@ func claimsOf(links []controlplane.Insertion) (c claimColumns, leases []int64) {
 // means any: no link of the batch has a minted code.
 func (db *LinkStore) InsertLinks(
 	ctx context.Context, epoch uint32, links []controlplane.Insertion,
-) ([]controlplane.Placement, waypost.Position, error) {
+) ([]controlplane.InsertResult, waypost.Position, error) {
 	if slices.ContainsFunc(links, needsLook) {
 		return db.insertWithLook(ctx, epoch, links)
 	}
@@ -116,7 +116,7 @@ func (in *inserting) send(ctx context.Context, p *pool, epoch uint32) (waypost.P
 
 // TryLinks implements controlplane.LinkStore. It is the transaction of InsertLinks,
 // rolled back, because a tenant sees no codes of others.
-func (db *LinkStore) TryLinks(ctx context.Context, links []controlplane.Insertion) ([]controlplane.Placement, error) {
+func (db *LinkStore) TryLinks(ctx context.Context, links []controlplane.Insertion) ([]controlplane.InsertResult, error) {
 	in := newInserting(links)
 	as := scoped.Tenant(workspaceList(links)).SharedBy(links[0].Link.Workspace)
 	leave, err := db.pool.Share(ctx, as)
@@ -148,7 +148,7 @@ func (db *LinkStore) TryLinks(ctx context.Context, links []controlplane.Insertio
 // inserting is the insertion of some links.
 type inserting struct {
 	links  []controlplane.Insertion
-	placed []controlplane.Placement
+	placed []controlplane.InsertResult
 	index  map[linkKey]int
 	free   bool // the codes are expected to be
 	stamps []int64
@@ -161,7 +161,7 @@ type linkKey struct {
 
 func newInserting(links []controlplane.Insertion) *inserting {
 	in := &inserting{
-		links: links, stamps: newStamps(len(links)), placed: make([]controlplane.Placement, len(links)),
+		links: links, stamps: newStamps(len(links)), placed: make([]controlplane.InsertResult, len(links)),
 		index: make(map[linkKey]int, len(links)),
 	}
 	for i := range links {

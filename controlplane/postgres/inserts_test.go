@@ -26,7 +26,7 @@ func TestAMintedCodeThatIsTakenAfterAllIsToldAndTheOthersArePlaced(t *testing.T)
 	ls := minted("free-1", "taken-1", "free-2")
 	placed, at, err := db.InsertLinks(t.Context(), 0, insertions(ls...))
 	require.NoError(t, err)
-	require.Equal(t, []controlplane.Placement{controlplane.Placed, controlplane.Taken, controlplane.Placed}, placed)
+	require.Equal(t, []controlplane.InsertResult{controlplane.Placed, controlplane.Taken, controlplane.Placed}, placed)
 	require.Equal(t, first.Seq+1, at.Seq, "the first attempt has left nothing")
 	require.Zero(t, ls[1].ID)
 
@@ -50,7 +50,7 @@ func TestACodeThatWasPurgedOfAnotherDomainIsNeverMintedThere(t *testing.T) {
 	}
 	placed, _, err := db.InsertLinks(t.Context(), 0, insertions(ls...))
 	require.NoError(t, err)
-	require.Equal(t, []controlplane.Placement{controlplane.Placed, controlplane.Taken, controlplane.Placed}, placed)
+	require.Equal(t, []controlplane.InsertResult{controlplane.Placed, controlplane.Taken, controlplane.Placed}, placed)
 }
 
 func TestEntriesAreWrittenWhateverIdsTheirLinksHave(t *testing.T) {

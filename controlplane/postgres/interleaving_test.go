@@ -89,7 +89,7 @@ func TestBatchesThatOverlapInAnyOrderNeitherDeadlockNorPlaceACodeTwice(t *testin
 	db, _ := open(t)
 	f := newFollow(t, db)
 	const batches, codes = 6, 40
-	all := make([][]controlplane.Placement, batches)
+	all := make([][]controlplane.InsertResult, batches)
 	var wg sync.WaitGroup
 	for i := range batches {
 		wg.Go(func() {

@@ -32,7 +32,7 @@ func TestOneTakenCodeDoesNotRefuseItsBatch(t *testing.T) {
 	insert(t, db, link("taken"))
 	added, _, err := db.InsertLinks(t.Context(), 0, insertions(link("free-1"), link("taken"), link("free-2")))
 	require.NoError(t, err)
-	require.Equal(t, []controlplane.Placement{controlplane.Placed, controlplane.Taken, controlplane.Placed}, added)
+	require.Equal(t, []controlplane.InsertResult{controlplane.Placed, controlplane.Taken, controlplane.Placed}, added)
 }
 
 func TestADeletedLinkLeavesATombstoneAndKeepsItsCode(t *testing.T) {

@@ -197,7 +197,7 @@ var testCoder = func() *keyrange.Coder {
 }()
 
 // choose inserts a link with the code of a counter as its custom code.
-func choose(t *testing.T, db *postgres.DB, prefix int, counter int64) controlplane.Placement {
+func choose(t *testing.T, db *postgres.DB, prefix int, counter int64) controlplane.InsertResult {
 	t.Helper()
 	placed, _, err := db.InsertLinks(t.Context(), 0, []controlplane.Insertion{{
 		Link: link(string(testCoder.Encode(prefix, counter))), Claim: &controlplane.Counter{Prefix: prefix, N: counter},
@@ -222,7 +222,7 @@ func TestACustomCodeBurnsItsCounterOrIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		counter int64
 		was, is controlplane.CounterState
-		placed  controlplane.Placement
+		placed  controlplane.InsertResult
 	}{
 		{7, controlplane.CounterLeased, controlplane.CounterLeased, controlplane.Issuable},
 		{120, controlplane.CounterSpent, controlplane.CounterSpent, controlplane.Issuable},
@@ -278,7 +278,7 @@ func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
 	fenced := &controlplane.FencedError{}
 	require.ErrorAs(t, reserve(l.Epoch, controlplane.Reservation{Code: "abcdefg", Lease: 99}), &fenced)
 
-	place := func(ws waypost.WorkspaceID, code waypost.Code, counter int64) controlplane.Placement {
+	place := func(ws waypost.WorkspaceID, code waypost.Code, counter int64) controlplane.InsertResult {
 		x := link(string(code))
 		x.Workspace = ws
 		placed, _, err := db.InsertLinks(t.Context(), 0, []controlplane.Insertion{{Link: x, Claim: &controlplane.Counter{
@@ -298,7 +298,7 @@ func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
 		Claim: &controlplane.Counter{Prefix: l.Prefix, N: 1},
 	}, {Link: elsewhere}})
 	require.NoError(t, err)
-	require.Equal(t, []controlplane.Placement{controlplane.Issuable, controlplane.Placed}, placed, "codes of other domains are no counters")
+	require.Equal(t, []controlplane.InsertResult{controlplane.Issuable, controlplane.Placed}, placed, "codes of other domains are no counters")
 	require.Equal(t, controlplane.Placed, place(1, codes[0], 0), "its own can make a link of it")
 	require.Equal(t, controlplane.CounterIssued, state(t, db, l.Prefix, 1))
 

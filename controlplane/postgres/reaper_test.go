@@ -74,7 +74,7 @@ func TestWhatHasExpiredBecomesATombstoneAndInTheEndNothing(t *testing.T) {
 
 	placed, _, err := db.InsertLinks(t.Context(), 0, insertions(link("long-ago"), link("another")))
 	require.NoError(t, err)
-	require.Equal(t, []controlplane.Placement{controlplane.Retired, controlplane.Placed}, placed, "a code of one's own stays retired for ever")
+	require.Equal(t, []controlplane.InsertResult{controlplane.Retired, controlplane.Placed}, placed, "a code of one's own stays retired for ever")
 }
 
 func TestTheClicksOfPurgedLinksGoWithThemAndTheWorkspaceKeepsItsOwn(t *testing.T) {

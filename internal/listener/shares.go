@@ -68,8 +68,8 @@ func NewShares(ln net.Listener, cfg SharesConfig) *Shares {
 	return s
 }
 
-// Place is a connection that Shares has accepted. A nil Place is in no share.
-type Place struct {
+// Conn is a connection that Shares has accepted. A nil Conn is in no share.
+type Conn struct {
 	net.Conn
 	shares *Shares
 	client client
@@ -93,8 +93,8 @@ func (s *Shares) Accept() (net.Conn, error) {
 }
 
 // admit finds a place for a connection, or refuses it and returns nil.
-func (s *Shares) admit(c net.Conn) *Place {
-	p := &Place{Conn: c, shares: s}
+func (s *Shares) admit(c net.Conn) *Conn {
+	p := &Conn{Conn: c, shares: s}
 	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil || s.exempt != nil && s.exempt(at.Addr()) {
 		p.client.number = s.exempted.Add(1)
@@ -117,7 +117,7 @@ func (s *Shares) admit(c net.Conn) *Place {
 }
 
 // expire ends a trial that has taken too long.
-func (p *Place) expire() {
+func (p *Conn) expire() {
 	p.mu.Lock()
 	late := p.share == p.shares.trials
 	if late {
@@ -132,14 +132,14 @@ func (p *Place) expire() {
 }
 
 // Close closes the connection, and leaves its place to another.
-func (p *Place) Close() error {
+func (p *Conn) Close() error {
 	p.moveTo(nil)
 	return p.Conn.Close()
 }
 
 // moveTo exchanges the place of the connection for one in another share, which was
 // acquired; nil: for none.
-func (p *Place) moveTo(other *share) {
+func (p *Conn) moveTo(other *share) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.share != nil {
@@ -153,17 +153,17 @@ func (p *Place) moveTo(other *share) {
 	}
 }
 
-func (p *Place) in(s *share) bool {
+func (p *Conn) in(s *share) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.share == s
 }
 
 // OnTrial reports whether the connection has to be proven or closed.
-func (p *Place) OnTrial() bool { return p != nil && p.in(p.shares.trials) }
+func (p *Conn) OnTrial() bool { return p != nil && p.in(p.shares.trials) }
 
 // Prove moves the connection to the share of proven ones, if that has a place.
-func (p *Place) Prove() {
+func (p *Conn) Prove() {
 	if p != nil && !p.in(p.shares.proven) && p.shares.proven.TryAcquire(p.client, 1) {
 		p.moveTo(p.shares.proven)
 	}
@@ -175,22 +175,22 @@ func (s *Shares) Count() (general, trials, proven int, refused uint64) {
 	return s.general.Held(), s.trials.Held(), s.proven.Held(), s.refused.Load()
 }
 
-type placeKey struct{}
+type connKey struct{}
 
-// WithPlace is the ConnContext of a server that listens on Shares, with or without TLS
+// WithConn is the ConnContext of a server that listens on Shares, with or without TLS
 // above it.
-func WithPlace(ctx context.Context, c net.Conn) context.Context {
+func WithConn(ctx context.Context, c net.Conn) context.Context {
 	if above, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = above.NetConn()
 	}
-	if p, ok := c.(*Place); ok {
-		return context.WithValue(ctx, placeKey{}, p)
+	if p, ok := c.(*Conn); ok {
+		return context.WithValue(ctx, connKey{}, p)
 	}
 	return ctx
 }
 
-// PlaceOf returns the place of a request's connection; nil without one.
-func PlaceOf(ctx context.Context) *Place {
-	p, _ := ctx.Value(placeKey{}).(*Place)
+// ConnOf returns the connection of a request; nil without one.
+func ConnOf(ctx context.Context) *Conn {
+	p, _ := ctx.Value(connKey{}).(*Conn)
 	return p
 }

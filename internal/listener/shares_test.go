@@ -25,9 +25,9 @@ func serve(t *testing.T, cfg listener.SharesConfig) (*listener.Shares, string) {
 	require.NoError(t, err)
 	shares := listener.NewShares(ln, cfg)
 	server := &http.Server{
-		ReadHeaderTimeout: deadline, ConnContext: listener.WithPlace,
+		ReadHeaderTimeout: deadline, ConnContext: listener.WithConn,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			place := listener.PlaceOf(r.Context())
+			place := listener.ConnOf(r.Context())
 			switch {
 			case r.URL.Path == "/member":
 				place.Prove()
