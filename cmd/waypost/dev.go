@@ -20,7 +20,8 @@ func (p serverCommands) devCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Run a whole system on this machine, for development",
 		Long: `Run a whole system on this machine: a private PostgreSQL, one control plane, and an
-edge for each region, as processes of their own. One that dies is started again.
+edge for each region, as processes of their own. One that dies is started again after a
+second.
 
 Everything is kept in the data directory and goes on from there at the next start.
 While the system is ready, dev.json in that directory says where everything is.
@@ -29,8 +30,7 @@ the program as it is on the disk by then, without losing a request, and stops ev
 when it comes because the terminal that is its standard input was closed.`,
 		Example: `  waypost dev
   waypost dev --data-dir /tmp/waypost --control-addr 127.0.0.1:9000
-  waypost dev --edges us-east-1=127.0.0.1:8081,eu-west-1=127.0.0.1:8082,ap-south-1=127.0.0.1:8083
-  waypost dev --restart=false        leave down what dies`,
+  waypost dev --edges us-east-1=127.0.0.1:8081,eu-west-1=127.0.0.1:8082,ap-south-1=127.0.0.1:8083`,
 	}
 	p.bind(c, "dev", "log")
 	return p.node(c, dev.Plan, nil, p.runDev)

@@ -132,7 +132,6 @@ type Dev struct {
 	ControlAddr string   `yaml:"control_addr" help:"address of the control plane's API; port 0 picks a free one"`
 	Edges       []string `yaml:"edges" help:"edges as REGION=HOST:PORT; port 0 picks a free one"`
 	BaseURL     string   `yaml:"base_url" help:"what short URLs begin with; default: the first edge"`
-	Restart     bool     `yaml:"restart" help:"start a process that died again after a second"`
 }
 
 // Client holds the address of the API for commands, and their credentials.
@@ -162,8 +161,7 @@ func defaults(getenv func(string) string) Config {
 		},
 		Dev: Dev{
 			DataDir: DefaultDataDir(getenv), ControlAddr: "127.0.0.1:8080",
-			Edges:   []string{"us-east-1=127.0.0.1:8081", "eu-west-1=127.0.0.1:8082"},
-			Restart: true,
+			Edges: []string{"us-east-1=127.0.0.1:8081", "eu-west-1=127.0.0.1:8082"},
 		},
 	}
 }

@@ -7,10 +7,9 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-)
 
-// restartDelay passes between the death of a process and its next start.
-const restartDelay = time.Second
+	"waypost/internal/failpoint"
+)
 
 // process is a running part of the system.
 type process interface {
@@ -29,8 +28,7 @@ type keeper struct {
 	start   func(ctx context.Context) (process, error)
 	changed func(p process) error // p is nil while the process is down
 	ended   func(err error)       // when the process ends unasked
-	restart bool
-	grace   time.Duration // for a clean stop
+	grace   time.Duration         // for a clean stop
 	log     *slog.Logger
 
 	stop    context.CancelFunc // nil before begin
@@ -45,8 +43,7 @@ func (s *system) keeper(
 ) *keeper {
 	return &keeper{
 		name: name, start: start, changed: changed, grace: grace,
-		ended:   func(err error) { s.noteEnd(name, err) },
-		restart: s.cfg.Settings.Dev.Restart, log: s.log.With("process", name),
+		ended: func(err error) { s.noteEnd(name, err) }, log: s.log.With("process", name),
 	}
 }
 
@@ -108,13 +105,9 @@ func (k *keeper) keep(ctx context.Context, p process) error {
 			return k.stopNow(ctx, p)
 		case <-p.Done():
 		}
-		k.log.Error("process ended", "pid", p.PID(), "error", p.Err(), "restart", k.restart)
+		k.log.Error("process ended", "pid", p.PID(), "error", p.Err())
 		k.tell(nil)
 		k.ended(p.Err())
-		if !k.restart {
-			<-ctx.Done()
-			return nil
-		}
 		if p = k.again(ctx); p == nil {
 			return nil
 		}
@@ -125,11 +118,12 @@ func (k *keeper) keep(ctx context.Context, p process) error {
 
 // again starts the process until it runs, and returns it; nil once ctx has ended.
 func (k *keeper) again(ctx context.Context) process {
+	delay := failpoint.Limit("a process is down for", time.Second)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(restartDelay):
+		case <-time.After(delay):
 		}
 		p, err := k.start(ctx)
 		if err == nil {

@@ -75,7 +75,7 @@ func TestFleet_ShowsTheLoadOfAnEdge(t *testing.T) {
 }
 
 func TestFleet_ShowsEachEdgeAndAKillWithinSeconds(t *testing.T) {
-	s := devtest.Start(t, devtest.Config{Args: []string{"--restart=false"}})
+	s := devtest.Start(t, devtest.Config{Env: []string{"FAILPOINT=a process is down for@10m"}})
 	state := s.State()
 	api, err := client.New(state.API, state.APIKey)
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestFleet_ShowsEachEdgeAndAKillWithinSeconds(t *testing.T) {
 			alive.State == "alive" && alive.LagChanges != nil && *alive.LagChanges == 0
 	})
 
-	// Without a restart the control plane stays down, too, and is null in dev.json.
+	// While the control plane is down, too, it is null in dev.json.
 	devtest.KillProcess(t, int(s.State().Control.PID))
 	down := s.Await("without a control plane", func(st devtest.State) bool { return st.Control.PID == 0 })
 	text, err := os.ReadFile(filepath.Join(s.DataDir(), "dev.json"))

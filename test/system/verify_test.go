@@ -55,7 +55,7 @@ func removeRecord(t *testing.T, dataDir, code string) {
 
 func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *testing.T) {
 	t.Parallel()
-	s := devtest.Start(t, devtest.Config{Edges: "eu-west-1=127.0.0.1:0", Args: []string{"--restart=false"}})
+	s := devtest.Start(t, devtest.Config{Edges: "eu-west-1=127.0.0.1:0"})
 	byHand := func(sql string) {
 		t.Helper()
 		cfg, err := pgx.ParseConfig(s.State().DatabaseURL)
