@@ -53,17 +53,18 @@ var layers = []layer{
 	}},
 	{path: "controlplane/node", mayUse: []string{
 		"controlplane/httpapi", "controlplane/limit", "controlplane/postgres",
-		"controlplane/postgres/analytics", "controlplane/fleet", "web", "controlplane",
+		"controlplane/postgres/analytics", "controlplane/fleet", "controlplane/keys", "web", "controlplane",
 		"edge/replica", "edge/gossip", "edge/certs", "edge/proxy", "replication", "api/clickbatch",
 		"api", "keyrange", "internal", "",
 	}},
 	{path: "controlplane/httpapi", mayUse: []string{
-		"controlplane/fleet", "controlplane/limit", "controlplane", "api/clickbatch",
+		"controlplane/fleet", "controlplane/keys", "controlplane/limit", "controlplane", "api/clickbatch",
 		"api/linkfields", "api", "rules/budget", "rules", "internal", "",
 	}},
 	{path: "controlplane/postgres", mayUse: []string{
 		"controlplane/postgres/analytics", "controlplane/postgres/scoped", "migrations",
-		"controlplane/fleet", "controlplane", "replication", "api/linkfields", "rules/budget", "keyrange", "internal", "",
+		"controlplane/fleet", "controlplane/keys", "controlplane", "replication", "api/linkfields",
+		"rules/budget", "keyrange", "internal", "",
 	}},
 	{path: "controlplane/postgres/analytics", mayUse: []string{
 		"controlplane/postgres/scoped", "controlplane", "controlplane/rollup", "api/clickbatch",
@@ -75,8 +76,9 @@ var layers = []layer{
 	{path: "web", stdOnly: true},
 	{path: "edge/enrol", mayUse: []string{"controlplane/fleet", "replication", "api", "internal", ""}},
 	{path: "controlplane/fleet", mayUse: []string{"controlplane", "replication", "rules", ""}},
+	{path: "controlplane/keys", mayUse: []string{"controlplane", "keyrange", "internal", ""}},
 	{path: "controlplane", mayUse: []string{
-		"controlplane/target", "replication", "rules/budget", "rules", "keyrange", "internal", "",
+		"controlplane/target", "replication", "rules/budget", "rules", "internal", "",
 	}},
 	{path: "controlplane/limit"},
 	{path: "controlplane/target", mayUse: []string{""}},
@@ -228,6 +230,7 @@ func TestLayout_FindsForbiddenImports(t *testing.T) {
 		{"controlplane", "waypost/edge/replica", false},
 		{"controlplane", "waypost/controlplane/postgres", false},
 		{"controlplane", "waypost/controlplane/fleet", false},
+		{"controlplane", "waypost/controlplane/keys", false},
 		{"controlplane/postgres", "waypost/controlplane", true},
 		{"controlplane/httpapi", "waypost/controlplane/postgres", false},
 		{"client", "waypost/controlplane", false},

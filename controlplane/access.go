@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/internal/cache"
 )
 
 // Limits of access.
@@ -94,8 +95,8 @@ type Access struct {
 	log      *slog.Logger
 
 	passwords     passwords
-	knownKeys     cache[[32]byte, StoredKey] // by the hash of a key
-	knownSessions cache[[32]byte, StoredSession]
+	knownKeys     cache.Cache[[32]byte, StoredKey] // by the hash of a key
+	knownSessions cache.Cache[[32]byte, StoredSession]
 	used          uses
 	failed        failures
 }
@@ -113,8 +114,8 @@ func newAccess(cfg *Config) *Access {
 
 // forget clears the caches, because access has changed here.
 func (s *Access) forget() {
-	s.knownKeys.clear()
-	s.knownSessions.clear()
+	s.knownKeys.Clear()
+	s.knownSessions.Clear()
 }
 
 // Authenticate returns the actor of an API key, and EUnauthorized for a key that is not
@@ -125,7 +126,7 @@ func (s *Access) Authenticate(ctx context.Context, key string) (Actor, error) {
 		return Actor{}, wrong
 	}
 	hash, now := HashKey(key), s.now()
-	stored, ok, err := s.knownKeys.get(hash, now, func() (StoredKey, bool, error) {
+	stored, ok, err := s.knownKeys.Get(hash, now, func() (StoredKey, bool, error) {
 		k, ok, err := s.keys.APIKey(ctx, hash)
 		return k, ok && subtle.ConstantTimeCompare(k.Hash[:], hash[:]) == 1, err
 	})
@@ -159,7 +160,7 @@ func (s *Access) AuthenticateSession(ctx context.Context, token, slug string) (A
 		return Actor{}, wrong
 	}
 	hash, now := HashKey(token), s.now()
-	stored, ok, err := s.knownSessions.get(hash, now, func() (StoredSession, bool, error) {
+	stored, ok, err := s.knownSessions.Get(hash, now, func() (StoredSession, bool, error) {
 		k, ok, err := s.sessions.Session(ctx, hash)
 		return k, ok && subtle.ConstantTimeCompare(k.Hash[:], hash[:]) == 1, err
 	})
@@ -187,6 +188,10 @@ func (s *Access) AuthenticateSession(ctx context.Context, token, slug string) (A
 	return actor, nil
 }
 
+// maxNoted bounds the rows that wait in memory to be stored: keys and sessions that were
+// used, and accounts with failed sign-ins.
+const maxNoted = 10_000
+
 // Uses holds the times at which keys and sessions, by id, were last used.
 type Uses struct {
 	Keys, Sessions map[int64]time.Time
@@ -195,7 +200,7 @@ type Uses struct {
 // uses collects the times at which keys and sessions were used, until they are stored.
 type uses struct {
 	mu             sync.Mutex
-	keys, sessions map[int64]time.Time // each bounded by maxCached: uses beyond are not stored
+	keys, sessions map[int64]time.Time // each bounded by maxNoted: uses beyond are not stored
 }
 
 func (u *uses) key(id int64, at time.Time) {
@@ -214,7 +219,7 @@ func noteUse(known map[int64]time.Time, id int64, at time.Time) map[int64]time.T
 	if known == nil {
 		known = make(map[int64]time.Time)
 	}
-	if _, there := known[id]; there || len(known) < maxCached {
+	if _, there := known[id]; there || len(known) < maxNoted {
 		known[id] = at
 	}
 	return known

@@ -21,7 +21,7 @@ func (s *system) blocking(t *testing.T) (*controlplane.Services, *replication.Bl
 	require.NoError(t, err)
 	set := &replication.BlockSet{}
 	services := controlplane.New(controlplane.Config{
-		Stores: s.db.Stores(), Minter: s.minter, Region: "eu", Signer: signer, BlockSet: set, Patience: time.Minute,
+		Stores: s.db.Stores(), Minter: s.minter, Signer: signer, BlockSet: set, Patience: time.Minute,
 	})
 	require.NoError(t, services.Blocks.Load(t.Context()))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -39,7 +39,7 @@ func answers(t *testing.T, s *controlplane.Services, host, path string) int {
 }
 
 func TestBlocks_OutlastWhateverTheOwnerDoes(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	services, _, _ := s.blocking(t)
 	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{
 		Host: "own.example.com", NotFound: "https://example.com/lost",
@@ -120,7 +120,7 @@ func TestBlocks_OutlastWhateverTheOwnerDoes(t *testing.T) {
 }
 
 func TestBlocks_AreForOperators(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	services, _, _ := s.blocking(t)
 	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("phish")))
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestBlocks_AreForOperators(t *testing.T) {
 }
 
 func TestBlocks_AreTakenBackFromEdgesAfterARestore(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	first, firstSet, signer := s.blocking(t)
 	for _, code := range []string{"kept", "lost", "ended"} {
 		_, _, err := s.Links.Create(t.Context(), actor, wish(custom(code)))
@@ -219,7 +219,7 @@ func TestBlocks_AreTakenBackFromEdgesAfterARestore(t *testing.T) {
 	}
 	fresh := &replication.BlockSet{}
 	third := controlplane.New(controlplane.Config{
-		Stores: s.db.Stores(), Minter: s.minter, Region: "eu", Signer: signer, BlockSet: fresh, Patience: time.Minute,
+		Stores: s.db.Stores(), Minter: s.minter, Signer: signer, BlockSet: fresh, Patience: time.Minute,
 	})
 	t.Cleanup(func() { require.NoError(t, third.Close(context.Background())) })
 	forged := edge.All()[0]

@@ -29,7 +29,7 @@ func (s *system) did(t *testing.T, code string) (all []string) {
 }
 
 func TestLinks_HistoryNamesWhoChangedWhat(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	ada := controlplane.Actor{Workspace: actor.Workspace, UserID: 7, SessionID: 1, Name: "Ada", Email: "ada@example.com"}
 	key := controlplane.Actor{Workspace: actor.Workspace, UserID: 7, KeyID: 9, Name: "deploy"}
 	_, _, err := s.Links.Create(t.Context(), ada, wish(custom("told"), func(n *controlplane.NewLink) {
@@ -91,7 +91,7 @@ func TestLinks_HistoryNamesWhoChangedWhat(t *testing.T) {
 }
 
 func TestLinks_HistoryKeepsTheNewest200AndGoesWithTheLink(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("busy")))
 	require.NoError(t, err)
 	for i := range 205 {
@@ -116,7 +116,7 @@ func TestLinks_HistoryKeepsTheNewest200AndGoesWithTheLink(t *testing.T) {
 }
 
 func TestLinks_HistoryEndsInTheExpiry(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("brief"), func(n *controlplane.NewLink) {
 		n.ExpiresAt = time.Now().Add(time.Hour)
 	}))
@@ -139,7 +139,7 @@ func TestLinks_HistoryEndsInTheExpiry(t *testing.T) {
 }
 
 func TestLinks_ListOfDeletedHasWhatCanBeRestored(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	for _, code := range []string{"code-0", "code-1", "code-2", "code-3", "code-4", "code-5"} {
 		_, _, err := s.Links.Create(t.Context(), actor, wish(custom(code)))
 		require.NoError(t, err)

@@ -36,7 +36,7 @@ func (c *cutting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestClicks_ClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	l, _, err := s.Links.Create(t.Context(), actor, wish(custom("spring")))
 	require.NoError(t, err)
 	_, _, err = s.Links.Create(t.Context(), actor, wish(custom("summer"),
@@ -95,7 +95,7 @@ func TestClicks_ClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testin
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), "another workspace's")
 
 	api := httpapi.New(httpapi.Config{
-		Links: s.Links, Domains: s.Domains, Keys: s.KeyRanges, Clicks: s.Clicks, Access: s.Access, Workspaces: s.Workspaces,
+		Links: s.Links, Domains: s.Domains, Keys: s.ranges, Clicks: s.Clicks, Access: s.Access, Workspaces: s.Workspaces,
 		BaseURL: "https://go.example.com",
 		Anonymous: &controlplane.Actor{
 			Workspace: actor.Workspace, Scopes: []controlplane.Scope{controlplane.ScopeAnalytics},

@@ -1,9 +1,9 @@
 // Package controlplane holds the services of the control plane: they create, find and
-// delete links, lease counters to a region and mint codes from them, and check the
-// permissions of actors.
+// delete links, answer for clicks, and check the permissions of actors.
 //
 // It declares the small interfaces that it needs; PostgreSQL is in controlplane/postgres,
-// the HTTP API in controlplane/httpapi, and the check of targets in controlplane/target.
+// the HTTP API in controlplane/httpapi, keys for new links in controlplane/keys, and the
+// check of targets in controlplane/target.
 package controlplane
 
 import (
@@ -25,9 +25,6 @@ import (
 type Stores struct {
 	Links      LinkStore
 	Domains    DomainStore
-	Leases     LeaseStore
-	Ranges     RangeStore
-	Reserved   ReservedStore
 	Stats      StatsStore
 	Salts      SaltStore
 	Progress   ProgressStore
@@ -45,8 +42,7 @@ type Stores struct {
 // Config configures Services. Stores and Minter are required.
 type Config struct {
 	Stores Stores
-	Minter *Minter
-	Region waypost.Region
+	Minter Minter
 
 	// ClusterSecret is the cluster's; the secrets of second factors are encrypted with a key
 	// derived from it.
@@ -78,7 +74,6 @@ type Config struct {
 type Services struct {
 	Links      *Links
 	Domains    *Domains
-	KeyRanges  *KeyRanges
 	Clicks     *Clicks
 	Budgets    *Budgets
 	Blocks     *Blocks
@@ -128,7 +123,7 @@ func New(cfg Config) *Services {
 	links.blocks = blocks
 	access := newAccess(&cfg)
 	return &Services{
-		Links: links, Domains: domains, KeyRanges: newKeyRanges(&cfg), Clicks: newClicks(&cfg, links),
+		Links: links, Domains: domains, Clicks: newClicks(&cfg, links),
 		Budgets: &Budgets{cfg.Stores.Budgets}, Blocks: blocks, Access: access, Workspaces: newWorkspaces(&cfg, access),
 	}
 }

@@ -206,11 +206,11 @@ func (s *Links) claim(l *waypost.Link) *Counter {
 	if l.Domain != waypost.DefaultDomain {
 		return nil // codes are generated from the same counters there; a clash means another try
 	}
-	prefix, n, ok := s.minter.coder.Decode(l.Code)
+	counter, ok := s.minter.Counter(l.Code)
 	if !ok {
 		return nil
 	}
-	return &Counter{Prefix: prefix, N: n}
+	return &counter
 }
 
 // findDuplicates settles each pending link for which a link with the same target exists,
@@ -313,7 +313,7 @@ type prepared struct {
 
 // prepare reads the settings that all links of a request share.
 func (s *Links) prepare(ctx context.Context, actor Actor) (*prepared, error) {
-	dedupe, _, err := s.dedupe.get(actor.Workspace, time.Now(), func() (bool, bool, error) {
+	dedupe, _, err := s.dedupe.Get(actor.Workspace, time.Now(), func() (bool, bool, error) {
 		dedupe, err := s.store.DedupeByDefault(ctx, actor.Workspace)
 		return dedupe, true, err
 	})

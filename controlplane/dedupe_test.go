@@ -32,7 +32,7 @@ func make1(t *testing.T, s *controlplane.Services, n controlplane.NewLink) contr
 }
 
 func TestLinks_OneTargetFromSixtyFourConnectionsToTwoControlPlanesHasOneLink(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	services := []*controlplane.Services{s.Services, s.another(t)}
 	codes := make([]waypost.Code, 64)
 	found := make([]bool, len(codes))
@@ -64,7 +64,7 @@ func TestLinks_OneTargetFromSixtyFourConnectionsToTwoControlPlanesHasOneLink(t *
 }
 
 func TestLinks_OnlyALiveLinkIsFound(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	const url = "https://example.com/a"
 	first := make1(t, s.Services, deduped(url))
 	require.Equal(t, first.Link.Code, make1(t, s.Services, deduped(url+"/")).Link.Code)
@@ -85,7 +85,7 @@ func TestLinks_OnlyALiveLinkIsFound(t *testing.T) {
 }
 
 func TestLinks_LinkThatWasMadeWithoutAskingForOneIsNotFound(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	plain := make1(t, s.Services, controlplane.NewLink{OriginalURL: "https://example.com/a"})
 	one := make1(t, s.Services, deduped("https://example.com/a"))
 	require.False(t, one.Found)
@@ -95,7 +95,7 @@ func TestLinks_LinkThatWasMadeWithoutAskingForOneIsNotFound(t *testing.T) {
 }
 
 func TestLinks_WorkspaceDecidesWhatIsUsual(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, err := s.hand.Exec(t.Context(), `UPDATE workspace SET settings = '{"dedupe": true}' WHERE id = 1`)
 	require.NoError(t, err)
 	plain := controlplane.NewLink{OriginalURL: "https://example.com/a"}
@@ -108,13 +108,13 @@ func TestLinks_WorkspaceDecidesWhatIsUsual(t *testing.T) {
 	require.Equal(t, first.Link.Code, make1(t, s.Services, plain).Link.Code)
 
 	require.False(t, make1(t, s.Services, deduped("https://example.com/a", custom("others"))).Found, "another code is another link")
-	other := start(t, nil)
+	other := start(t)
 	make1(t, other.Services, plain)
 	require.False(t, make1(t, other.Services, plain).Found)
 }
 
 func TestLinks_InABulkOneTargetHasOneLink(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	before := make1(t, s.Services, deduped("https://example.com/before"))
 	bulk := []controlplane.NewLink{
 		deduped("https://example.com/a"), deduped("https://example.com/before"), wish(), deduped("https://example.com/a/"),
@@ -142,7 +142,7 @@ func TestLinks_InABulkOneTargetHasOneLink(t *testing.T) {
 }
 
 func TestLinks_LinkThatIsNotActiveIsNotTheOneOfItsTarget(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	off := func(n *controlplane.NewLink) { n.Disabled = true }
 	const url = "https://example.com/a"
 	outcomes, _, err := s.Links.CreateBulk(t.Context(), actor, []controlplane.NewLink{
@@ -160,7 +160,7 @@ func TestLinks_LinkThatIsNotActiveIsNotTheOneOfItsTarget(t *testing.T) {
 }
 
 func TestLinks_OneLinkOfATargetIsAWorkspacesOwnAndADomains(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, err := s.hand.Exec(t.Context(), `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other'); INSERT INTO domain (id, host) VALUES (5, 'own.example')`)
 	require.NoError(t, err)
 	const url = "https://example.com/a"
@@ -177,7 +177,7 @@ func TestLinks_OneLinkOfATargetIsAWorkspacesOwnAndADomains(t *testing.T) {
 }
 
 func TestLinks_LinkThatIsOnItsWayCanBeWaitedFor(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	first := make1(t, s.Services, deduped("https://example.com/a", func(n *controlplane.NewLink) { n.ExpiresAt = time.Now().Add(time.Hour) }))
 	outcomes, at, err := s.Links.CreateBulk(t.Context(), actor, []controlplane.NewLink{deduped("https://example.com/a")})
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestLinks_LinkThatIsOnItsWayCanBeWaitedFor(t *testing.T) {
 
 // A file with codes of its own that is imported again makes nothing twice.
 func TestLinks_ACustomCodeThatIsThereWithItsTargetIsFoundOnRequest(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	yes := true
 	links := func() []controlplane.NewLink {
 		return []controlplane.NewLink{
@@ -231,7 +231,7 @@ func TestLinks_ACustomCodeThatIsThereWithItsTargetIsFoundOnRequest(t *testing.T)
 }
 
 func TestLinks_ACustomCodeThatComesTwiceWithItsTargetIsFound(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	yes := true
 	of := func(code, url string) controlplane.NewLink {
 		return controlplane.NewLink{OriginalURL: url, CustomCode: code, Dedupe: &yes}
@@ -272,7 +272,7 @@ func TestLinks_ACustomCodeThatComesTwiceWithItsTargetIsFound(t *testing.T) {
 }
 
 func TestLinks_RequestsAtOnceFindACustomCodeWithItsTarget(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	yes, made := true, make(chan controlplane.Outcome)
 	for range 20 {
 		for range 8 {

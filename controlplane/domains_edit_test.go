@@ -37,7 +37,7 @@ func under(host string) func(*controlplane.NewLink) {
 }
 
 func TestDomains_DomainIsItsWorkspacesOwn(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	other := s.stranger(t)
 	d, at := s.addProved(t, other, controlplane.NewDomain{Host: "Bücher.Example.", Root: "https://example.com/"})
 	require.False(t, at.IsZero())
@@ -82,7 +82,7 @@ func TestDomains_DomainIsItsWorkspacesOwn(t *testing.T) {
 }
 
 func TestDomains_GeneratedCodesAreMintedForEveryDomain(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example"})
 	require.NoError(t, err)
 	seen := map[waypost.Code]bool{}
@@ -96,7 +96,7 @@ func TestDomains_GeneratedCodesAreMintedForEveryDomain(t *testing.T) {
 }
 
 func TestDomains_HostThatCanBeNoDomainIsRefused(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	other := s.stranger(t)
 	s.addProved(t, other, controlplane.NewDomain{Host: "taken.example"})
 	for host, code := range map[string]waypost.ErrorCode{
@@ -135,7 +135,7 @@ func TestDomains_HostThatCanBeNoDomainIsRefused(t *testing.T) {
 }
 
 func TestDomains_NoLinkLeadsInACircle(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	other := s.stranger(t)
 	services := map[string]*controlplane.Services{"here": s.Services, "on another control plane": s.another(t)}
 	for name, service := range services { // each knows its hosts by now
@@ -157,7 +157,7 @@ func TestDomains_NoLinkLeadsInACircle(t *testing.T) {
 }
 
 func TestDomains_WorkspaceForbidsNoTargetToOthers(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	l := make1(t, s.Services, controlplane.NewLink{OriginalURL: "https://www.youtube.com/watch?v=1"}).Link
 	s.addProved(t, s.stranger(t), controlplane.NewDomain{Host: "www.youtube.com"})
 	make1(t, s.Services, controlplane.NewLink{OriginalURL: "https://www.youtube.com/watch?v=2"})
@@ -169,7 +169,7 @@ func TestDomains_WorkspaceForbidsNoTargetToOthers(t *testing.T) {
 }
 
 func TestDomains_OnlyOperatorsAddNamesBelowTheBaseURL(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	other := s.stranger(t)
 	for _, host := range []string{"api.go.example.com", "a.b.GO.example.com."} {
 		_, _, err := s.Domains.AddDomain(t.Context(), other, controlplane.NewDomain{Host: host})
@@ -184,7 +184,7 @@ func TestDomains_OnlyOperatorsAddNamesBelowTheBaseURL(t *testing.T) {
 }
 
 func TestDomains_DomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	other := s.stranger(t)
 	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example", Root: "https://example.com/"})
 	require.NoError(t, err)
@@ -237,7 +237,7 @@ func TestDomains_DomainIsRemovedWithItsLinksOnlyIfThatIsMeant(t *testing.T) {
 }
 
 func TestDomains_DomainThatAnotherControlPlaneRemovesGetsNoFurtherLink(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	for _, host := range []string{"brief.example", "lasting.example"} {
 		_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host})
 		require.NoError(t, err)
@@ -269,7 +269,7 @@ func TestDomains_DomainThatAnotherControlPlaneRemovesGetsNoFurtherLink(t *testin
 }
 
 func TestDomains_DomainWithoutLinksLeavesNothing(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	other := s.stranger(t)
 	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "shared.example", Shared: true})
 	require.NoError(t, err)
@@ -291,7 +291,7 @@ func TestDomains_DomainWithoutLinksLeavesNothing(t *testing.T) {
 }
 
 func TestDomains_HostThatLooksLikeAnotherIsPointedOut(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	for url, want := range map[string]string{
 		"https://аррӏе.example/":     controlplane.WarnLookalike, // all of it Cyrillic
 		"https://раураl.example/":    controlplane.WarnLookalike,
@@ -315,7 +315,7 @@ func TestDomains_HostThatLooksLikeAnotherIsPointedOut(t *testing.T) {
 
 func TestDomains_DomainOfABaseURLCanBeAnAddress(t *testing.T) {
 	for _, host := range []string{"192.0.2.1", "[2001:db8::1]"} {
-		s := start(t, nil)
+		s := start(t)
 		_, err := s.db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: host})
 		require.NoError(t, err)
 		l, _, err := s.Links.Create(t.Context(), actor, wish(custom("same"), under(host)))

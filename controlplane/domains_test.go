@@ -12,7 +12,7 @@ import (
 )
 
 func TestDomains_DomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	root, lost := "https://example.com/ü", "https://example.com/lost"
 	d, at, err := s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{Root: &root, NotFound: &lost})
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestDomains_DomainLeadsVisitorsWhoFollowNoLink(t *testing.T) {
 }
 
 func TestDomains_MaintenanceTakesVisitorsOfLinksAndTheRoot(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	_, _, err = s.Links.Create(t.Context(), actor, wish(custom("secret"), func(n *controlplane.NewLink) { n.Password = "secret" }))
@@ -106,7 +106,7 @@ func TestDomains_MaintenanceTakesVisitorsOfLinksAndTheRoot(t *testing.T) {
 }
 
 func TestDomains_DomainLeadsOnlyWhereALinkMight(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, err := s.hand.Exec(t.Context(), `INSERT INTO domain (id, workspace_id, host) VALUES (7, 1, 'own.example.com')`)
 	require.NoError(t, err)
 	for url, code := range map[string]waypost.ErrorCode{
@@ -127,7 +127,7 @@ func TestDomains_DomainLeadsOnlyWhereALinkMight(t *testing.T) {
 }
 
 func TestDomains_DomainIsChangedByItsOwner(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, err := s.hand.Exec(t.Context(), `INSERT INTO workspace (id, name, slug) VALUES (2, 'Two', 'two');
 		INSERT INTO domain (id, workspace_id, host) VALUES (7, 1, 'one.example.com'), (8, 2, 'two.example.com')`)
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestDomains_DomainIsChangedByItsOwner(t *testing.T) {
 }
 
 func TestDomains_LinkForwardsAsItsOwnerChose(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	l, _, err := s.Links.Create(t.Context(), actor, wish(custom("both"), func(n *controlplane.NewLink) {
 		n.ForwardQuery, n.ForwardPath = true,
 			true

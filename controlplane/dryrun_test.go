@@ -10,7 +10,7 @@ import (
 )
 
 func TestLinks_DryRunHasTheOutcomesOfARunAndWritesNothing(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("taken")))
 	require.NoError(t, err)
 	_, _, err = s.Links.Create(t.Context(), actor, wish(custom("gone")))

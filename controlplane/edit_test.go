@@ -21,7 +21,7 @@ func entitle(title string) func(*waypost.Details) {
 }
 
 func TestLinks_ChangeChangesWhatItNamesAndNothingElse(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	l, _, err := s.Links.Create(t.Context(), actor, wish(custom("edit-me"), func(n *controlplane.NewLink) {
 		n.Title, n.Description, n.Tags, n.Metadata = "old", "kept", []string{"a"}, json.RawMessage(`{"kept": true}`)
 		n.ExpiresAt, n.ForwardQuery = time.Now().Add(time.Hour), true
@@ -58,7 +58,7 @@ func TestLinks_ChangeChangesWhatItNamesAndNothingElse(t *testing.T) {
 }
 
 func TestLinks_NotesAreKeptFoundAndInTheHistory(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("noted"), func(n *controlplane.NewLink) { n.Notes = "Ada asked for it" }))
 	require.NoError(t, err)
 	_, _, err = s.Links.Create(t.Context(), actor, wish(custom("plain")))
@@ -85,7 +85,7 @@ func TestLinks_NotesAreKeptFoundAndInTheHistory(t *testing.T) {
 }
 
 func TestLinks_TargetCanBecomeAnotherTextWithTheSameLocation(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, _, err := s.Links.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://bücher.example/", CustomCode: "books"})
 	require.NoError(t, err)
 	for _, url := range []string{"https://BÜCHER.example/", "https://xn--bcher-kva.example/", "https://bücher.example/"} {
@@ -101,7 +101,7 @@ func TestLinks_TargetCanBecomeAnotherTextWithTheSameLocation(t *testing.T) {
 }
 
 func TestLinks_StaleChangeIsRefused(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	first := []controlplane.Version{controlplane.VersionOf(&l)}
@@ -115,7 +115,7 @@ func TestLinks_StaleChangeIsRefused(t *testing.T) {
 }
 
 func TestLinks_ConcurrentChangesOfDifferentFieldsAllCount(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	status, yes := 307, true
@@ -142,7 +142,7 @@ func TestLinks_ConcurrentChangesOfDifferentFieldsAllCount(t *testing.T) {
 }
 
 func TestLinks_ExpiredLinkLivesAgainWithALaterExpiryAndADeletedOneDoesNot(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	l, _, err := s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.ExpiresAt = time.Now().Add(time.Minute) }))
 	require.NoError(t, err)
 	s.now.Store(time.Now().Add(time.Hour).UnixMilli())
@@ -162,7 +162,7 @@ func TestLinks_ExpiredLinkLivesAgainWithALaterExpiryAndADeletedOneDoesNot(t *tes
 }
 
 func TestLinks_NobodyChangesALinkOfAnotherWorkspace(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	_, _, err = s.Links.Change(t.Context(), controlplane.Actor{Workspace: 7}, "", string(l.Code), controlplane.LinkChange{Details: entitle("t")})
@@ -170,7 +170,7 @@ func TestLinks_NobodyChangesALinkOfAnotherWorkspace(t *testing.T) {
 }
 
 func TestLinks_OneLinkOfATargetMovesWithIt(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	a := make1(t, s.Services, deduped("https://example.com/a"))
 	b := "https://example.com/b"
 	_, _, err := s.Links.Change(t.Context(), actor, "", string(a.Link.Code), controlplane.LinkChange{OriginalURL: &b})
@@ -188,7 +188,7 @@ func TestLinks_OneLinkOfATargetMovesWithIt(t *testing.T) {
 }
 
 func TestLinks_LinkCanBeMadeBeforeItIsActive(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	for _, n := range []controlplane.NewLink{
 		{OriginalURL: "https://example.com/", CustomCode: "not-yet", Disabled: true},
 		{OriginalURL: "https://example.com/", Disabled: true, Dedupe: new(true)}, // which is written in another way

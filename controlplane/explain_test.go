@@ -32,7 +32,7 @@ func rulesOf() rules.Source {
 }
 
 func TestLinks_ExplainAnswersAsTheRedirectDoes(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{
 		Host: "own.example.com", NotFound: "https://example.com/lost",
 	})
@@ -126,7 +126,7 @@ func TestLinks_ExplainAnswersAsTheRedirectDoes(t *testing.T) {
 }
 
 func TestLinks_ChangesOfRulesAreInTheHistoryAndMayBeConditional(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	l, _, err := s.Links.Create(t.Context(), actor, wish(custom("ruled")))
 	require.NoError(t, err)
 	old := controlplane.VersionOf(&l)
@@ -166,7 +166,7 @@ func TestLinks_ChangesOfRulesAreInTheHistoryAndMayBeConditional(t *testing.T) {
 }
 
 func TestLinks_NewRulesDoNotInheritTheIDsOfThoseThatAreGone(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	rule := func(name string) rules.Rule { return rules.Rule{Name: name, To: "https://example.com/" + name} }
 	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("replaced"), func(n *controlplane.NewLink) {
 		n.Rules.Rules = []rules.Rule{rule("spring")}
@@ -197,10 +197,10 @@ func TestLinks_NewRulesDoNotInheritTheIDsOfThoseThatAreGone(t *testing.T) {
 }
 
 func TestLinks_RulesByPlaceWarnWhereNoEdgeKnowsPlaces(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	knows := false
 	services := controlplane.New(controlplane.Config{
-		Stores: s.db.Stores(), Minter: s.minter, Region: "eu", Locates: func() bool { return knows },
+		Stores: s.db.Stores(), Minter: s.minter, Locates: func() bool { return knows },
 	})
 	t.Cleanup(func() { require.NoError(t, services.Close(context.Background())) })
 	source := rulesOf()

@@ -22,7 +22,7 @@ const failuresInterval = time.Minute
 // failures collects failed sign-ins until they are noted. Zero is ready to use.
 type failures struct {
 	mu sync.Mutex
-	by map[int64]*failed // bounded by maxCached; failures of further accounts are not noted
+	by map[int64]*failed // bounded by maxNoted; failures of further accounts are not noted
 }
 
 type failed struct {
@@ -35,7 +35,7 @@ func (f *failures) countFailure(user int64, code bool, from netip.Addr) {
 	defer f.mu.Unlock()
 	of := f.by[user]
 	if of == nil {
-		if len(f.by) >= maxCached {
+		if len(f.by) >= maxNoted {
 			return
 		}
 		if f.by == nil {

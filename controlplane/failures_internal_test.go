@@ -26,8 +26,8 @@ func TestFailures_AreNotedOnceAMinuteForEachAccount(t *testing.T) {
 	require.Len(t, f.due(at.Add(failuresInterval), true), 1, "what is left is noted at the end")
 	require.Empty(t, f.due(at.Add(3*failuresInterval), false))
 	require.Empty(t, f.by, "nothing is kept of accounts without failures")
-	for user := range int64(maxCached + 10) {
+	for user := range int64(maxNoted + 10) {
 		f.countFailure(user, false, from)
 	}
-	require.Len(t, f.by, maxCached)
+	require.Len(t, f.by, maxNoted)
 }

@@ -12,6 +12,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/keyrange"
 )
@@ -24,11 +25,11 @@ func (s *system) another(t *testing.T) *controlplane.Services {
 	t.Cleanup(db.Close)
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
-	minter := controlplane.NewMinter(controlplane.MinterConfig{
+	minter := keys.NewMinter(keys.MinterConfig{
 		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/2", Size: 100, Patience: time.Minute,
 	})
 	other := controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Minter: minter, Region: "eu", Patience: time.Minute,
+		Stores: db.Stores(), Minter: minter, Patience: time.Minute,
 	})
 	t.Cleanup(func() { require.NoError(t, other.Close(context.Background())) })
 	return other
@@ -59,7 +60,7 @@ func (s *system) count(t *testing.T, sql string) (n int) {
 }
 
 func TestLinks_RequestThatIsSentSixtyFourTimesToTwoControlPlanesMakesOneLinkAndHasOneAnswer(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	services := []*controlplane.Services{s.Services, s.another(t)}
 	const times = 64
 	answers := make([]string, times)
@@ -93,7 +94,7 @@ func TestLinks_RequestThatIsSentSixtyFourTimesToTwoControlPlanesMakesOneLinkAndH
 }
 
 func TestLinks_KeyIsOfOneRequestOneRouteAndOneWorkspace(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, err := s.hand.Exec(t.Context(), `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)
 	require.NoError(t, err)
 	made, err := s.Links.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, once("k", 1))
@@ -114,7 +115,7 @@ func TestLinks_KeyIsOfOneRequestOneRouteAndOneWorkspace(t *testing.T) {
 }
 
 func TestLinks_RequestThatMadeNothingIsNotKept(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("taken")))
 	require.NoError(t, err)
 	for range 2 {
@@ -127,7 +128,7 @@ func TestLinks_RequestThatMadeNothingIsNotKept(t *testing.T) {
 }
 
 func TestLinks_InAKeptBulkEveryOutcomeIsKept(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("taken")))
 	require.NoError(t, err)
 	bulk := []controlplane.NewLink{wish(), wish(custom("taken")), {OriginalURL: "ftp://x"}, wish(custom("twice")), wish(custom("twice"))}
@@ -144,7 +145,7 @@ func TestLinks_InAKeptBulkEveryOutcomeIsKept(t *testing.T) {
 }
 
 func TestLinks_BulkThatTheDatabaseRefusesMakesNothingAndTheOthersOfItsTransactionDo(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, err := s.hand.Exec(t.Context(), `ALTER TABLE link ADD CHECK (title <> 'spoilt')`)
 	require.NoError(t, err)
 	spoilt := wish(func(n *controlplane.NewLink) { n.Title = "spoilt" })
@@ -173,7 +174,7 @@ func TestLinks_BulkThatTheDatabaseRefusesMakesNothingAndTheOthersOfItsTransactio
 }
 
 func TestLinks_MintedCodeThatIsTakenDoesNotPartALinkFromItsAnswer(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	first, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	space, err := keyrange.NewSpace(7, 2)
@@ -200,7 +201,7 @@ func TestLinks_MintedCodeThatIsTakenDoesNotPartALinkFromItsAnswer(t *testing.T) 
 // A database that goes away in the middle leaves the client without an answer. The same
 // request, sent again, finds out what became of the first.
 func TestLinks_AnswerThatWasLostIsFoundUnderItsKey(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := s.minter.Mint(t.Context()) // from now on there are keys, which else would wait for the head, too
 	require.NoError(t, err)
@@ -237,7 +238,7 @@ func (s *system) waiting(t *testing.T) (n int) {
 }
 
 func TestLinks_AnswersAreForgottenAfterTheirTime(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	for _, key := range []string{"old", "new"} {
 		_, err := s.Links.CreateOnce(t.Context(), actor, []controlplane.NewLink{wish()}, once(key, 1))
 		require.NoError(t, err)
@@ -253,7 +254,7 @@ func TestLinks_AnswersAreForgottenAfterTheirTime(t *testing.T) {
 }
 
 func TestCreateOnce_KeepsNoCheapHashOfAPassword(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	ns := []controlplane.NewLink{{OriginalURL: "https://target.example/", Password: "secret"}}
 	made, err := s.Links.CreateOnce(t.Context(), actor, ns, once("k", 7))
 	require.NoError(t, err)

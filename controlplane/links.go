@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/internal/cache"
 	"waypost/rules"
 )
 
@@ -88,12 +89,6 @@ type Insertion struct {
 	Idempotency *IdempotencyRecord // of the request that the link belongs to; nil: it is not stored
 }
 
-// Counter is one counter of a prefix.
-type Counter struct {
-	Prefix int // ordinal
-	N      int64
-}
-
 // InsertResult is the outcome of an insertion.
 type InsertResult uint8
 
@@ -119,7 +114,7 @@ func (e *ClashError) Error() string { return fmt.Sprintf("%d minted codes are ta
 type Links struct {
 	store   LinkStore
 	domains *Domains
-	minter  *Minter
+	minter  Minter
 	writer  *writer
 	blocks  *Blocks
 	strict  bool        // hosts that are no domain have no links
@@ -128,8 +123,8 @@ type Links struct {
 	log     *slog.Logger
 
 	passwords linkPasswords
-	dedupe    cache[waypost.WorkspaceID, bool] // whether workspaces deduplicate by default
-	running   requests                         // idempotent requests under way
+	dedupe    cache.Cache[waypost.WorkspaceID, bool] // whether workspaces deduplicate by default
+	running   requests                               // idempotent requests under way
 }
 
 func newLinks(cfg *Config, domains *Domains) *Links {

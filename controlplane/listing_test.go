@@ -13,7 +13,7 @@ import (
 )
 
 func TestLinks_CursorIsForTheListThatGaveItOnly(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	var wishes []controlplane.NewLink
 	for i := range 5 {
 		wishes = append(wishes, wish(custom(fmt.Sprintf("code-%d", i)), func(n *controlplane.NewLink) { n.Tags = []string{"a", "b"} }))
@@ -54,7 +54,7 @@ func TestLinks_CursorIsForTheListThatGaveItOnly(t *testing.T) {
 }
 
 func TestLinks_ListByClicksEndsInLinksThatWereNeverFollowed(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	var wishes []controlplane.NewLink
 	for i := range 6 {
 		wishes = append(wishes, wish(custom(fmt.Sprintf("code-%d", i))))

@@ -14,7 +14,7 @@ import (
 // PostgreSQL refuses some JSON, which would cost the others of a transaction their turn,
 // and writes out numbers in full, so that 8 KB could come back as 100 MB.
 func TestLinks_MetadataThatAreAcceptedAreKeptAndComeBackNoLonger(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	create := func(text string) (waypost.Link, error) {
 		l, _, err := s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.Metadata = json.RawMessage(text) }))
 		return l, err
@@ -44,7 +44,7 @@ func TestLinks_MetadataThatAreAcceptedAreKeptAndComeBackNoLonger(t *testing.T) {
 }
 
 func TestLinks_TagWithControlCharactersIsRefused(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	for _, tag := range []string{"\x02", "a\x02b", "\x01", "\x7f", "a\nb", "\u0085"} {
 		_, _, err := s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.Tags = []string{tag} }))
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "%q", tag)

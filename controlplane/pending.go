@@ -26,7 +26,7 @@ type pendingLink struct {
 }
 
 // mint sets a new code.
-func (x *pendingLink) mint(ctx context.Context, m *Minter) error {
+func (x *pendingLink) mint(ctx context.Context, m Minter) error {
 	key, err := m.Mint(ctx)
 	if err == nil {
 		x.link.Code, x.epoch, x.lease = key.Code, key.Epoch, key.Lease

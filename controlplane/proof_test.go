@@ -54,7 +54,7 @@ func (s *system) daily(t *testing.T) {
 }
 
 func TestDomains_PendingDomainIsNotServed(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	owner := s.owner(t, 7)
 	d, _, err := s.Domains.AddDomain(t.Context(), owner, controlplane.NewDomain{Host: "Bücher.example", Root: "https://example.com/"})
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestDomains_PendingDomainIsNotServed(t *testing.T) {
 }
 
 func TestDomains_TakeoverOfANameThatLeadsToTheEdgesIsRefused(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	victim, attacker := s.owner(t, 7), s.owner(t, 8)
 	mine, _ := s.addProved(t, victim, controlplane.NewDomain{Host: "links.example.org"})
 	theirs, _, err := s.Domains.AddDomain(t.Context(), attacker,
@@ -144,7 +144,7 @@ func TestDomains_TakeoverOfANameThatLeadsToTheEdgesIsRefused(t *testing.T) {
 }
 
 func TestDomains_PrintedLinkSurvivesAResolversFailure(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	owner := s.owner(t, 7)
 	d, _ := s.addProved(t, owner, controlplane.NewDomain{Host: "qr.example.org"})
 	record := controlplane.ProofName(d.Host)
@@ -198,7 +198,7 @@ func TestDomains_PrintedLinkSurvivesAResolversFailure(t *testing.T) {
 }
 
 func TestDomains_OperatorsSeeApproveAndRemoveAll(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	owner := s.owner(t, 7)
 	d, _, err := s.Domains.AddDomain(t.Context(), owner, controlplane.NewDomain{Host: "go.corp.example"})
 	require.NoError(t, err)
@@ -237,7 +237,7 @@ func TestDomains_OperatorsSeeApproveAndRemoveAll(t *testing.T) {
 }
 
 func TestDomains_HostsOfTheInstallationAreNotTaken(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	owner := s.owner(t, 7)
 	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "shared.example", Shared: true})
 	require.NoError(t, err)
@@ -261,7 +261,7 @@ func TestDomains_HostsOfTheInstallationAreNotTaken(t *testing.T) {
 }
 
 func TestDomains_OneWorkspaceVerifiesFewAtOnce(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	asked, answer := make(chan string), make(chan struct{})
 	s.lookUp = func(ctx context.Context, name string) ([]string, error) {
 		select {
@@ -297,7 +297,7 @@ func TestDomains_OneWorkspaceVerifiesFewAtOnce(t *testing.T) {
 
 // Names whose servers do not answer take as long as DNS may.
 func TestDomains_DailyCheckAsksForSeveralAtOnce(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	owner := s.owner(t, 7)
 	const several = 8
 	var all sync.WaitGroup

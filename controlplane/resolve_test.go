@@ -12,7 +12,7 @@ import (
 )
 
 func TestLinks_ResolveAnswersByWhatWasWritten(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	root, lost := "https://example.com/root", "https://example.com/lost"
 	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com", Root: root, NotFound: lost})
 	require.NoError(t, err)
@@ -69,10 +69,10 @@ func TestLinks_ResolveAnswersByWhatWasWritten(t *testing.T) {
 }
 
 func TestLinks_ResolveStrictHosts(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("plain")))
 	require.NoError(t, err)
-	strict := controlplane.New(controlplane.Config{Stores: s.db.Stores(), Minter: s.minter, Region: "eu", StrictHosts: true})
+	strict := controlplane.New(controlplane.Config{Stores: s.db.Stores(), Minter: s.minter, StrictHosts: true})
 	t.Cleanup(func() { require.NoError(t, strict.Close(context.Background())) })
 	for host, status := range map[string]int{"go.example.com": 302, "other.example.com": 404} {
 		res, err := strict.Links.Resolve(t.Context(), host, visit("plain"), &rules.Request{})

@@ -13,7 +13,7 @@ import (
 )
 
 func TestLinks_RestoreBringsADeletedLinkBackAsItWas(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("come-back"), func(n *controlplane.NewLink) {
 		n.Title, n.Tags, n.Metadata = "Spring", []string{"a", "b"}, json.RawMessage(`{"a": 1}`)
 		n.ExpiresAt, n.ForwardPath, n.CreatedBy = time.Now().Add(time.Hour), true, "ann"
@@ -71,7 +71,7 @@ func TestLinks_RestoreKeepsTheRules(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, nil)
+			s := start(t)
 			l, _, err := s.Links.Create(t.Context(), actor, wish())
 			require.NoError(t, err)
 			_, err = s.Links.Remove(t.Context(), actor, "", string(l.Code))
@@ -85,13 +85,13 @@ func TestLinks_RestoreKeepsTheRules(t *testing.T) {
 			}
 		})
 	}
-	s := start(t, nil)
+	s := start(t)
 	_, _, err := s.Links.Restore(t.Context(), actor, "", "never-was")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 }
 
 func TestLinks_CreateNamesWhyACodeOfADeletedLinkIsRefused(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	for _, n := range []controlplane.NewLink{wish(custom("deleted")), wish(custom("live-one")), wish(custom("long-ago"))} {
 		_, _, err := s.Links.Create(t.Context(), actor, n)
 		require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 )
 
 func TestReschedule_OffsetsAreRenewedAndTheOwnersVersionStays(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	s.now.Store(time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
 	n := wish(func(n *controlplane.NewLink) {
 		n.CustomCode = "opening-hours"

@@ -2,7 +2,6 @@ package controlplane_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/internal/dnstest"
 	"waypost/internal/pgserver/pgservertest"
@@ -30,22 +30,25 @@ var cluster = &pgservertest.Cluster{Prepare: migrations.Up}
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
-var actor = controlplane.Actor{Workspace: waypost.DefaultWorkspace}
+var (
+	actor    = controlplane.Actor{Workspace: waypost.DefaultWorkspace}
+	operator = controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
+)
 
 type system struct {
 	*controlplane.Services
 	db     *postgres.DB
 	hand   *pgx.Conn
 	url    string
-	minter *controlplane.Minter
+	minter *keys.Minter
+	ranges *keys.Ranges
 	dns    *dnstest.Server                                          // knows the proofs of domains
 	lookUp func(ctx context.Context, name string) ([]string, error) // in its place; nil: it answers
 	now    atomic.Int64                                             // Unix ms; 0: the real clock
 }
 
-// start brings up a service on a database of its own; leases lets a test stand
-// between the minter and the database.
-func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.LeaseStore) *system {
+// start brings up the services on a database of its own.
+func start(t *testing.T) *system {
 	t.Helper()
 	url := cluster.Database(t)
 	db, err := postgres.Open(t.Context(), postgres.Config{URL: url})
@@ -56,16 +59,13 @@ func start(t *testing.T, leases func(controlplane.LeaseStore) controlplane.Lease
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
 	s := &system{db: db, url: url, dns: dnstest.Start(t)}
-	var store controlplane.LeaseStore = db
-	if leases != nil {
-		store = leases(db)
-	}
-	s.minter = controlplane.NewMinter(controlplane.MinterConfig{
-		Store: store, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 100, Patience: time.Minute,
+	s.minter = keys.NewMinter(keys.MinterConfig{
+		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 100, Patience: time.Minute,
 		Logger: slog.New(slog.DiscardHandler),
 	})
+	s.ranges = keys.NewRanges(keys.Config{Store: db, Minter: s.minter})
 	s.Services = controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Minter: s.minter, Region: "eu",
+		Stores: db.Stores(), Minter: s.minter,
 		OwnHosts: func(host string) bool { return host == "go.example.com" }, Patience: time.Minute,
 		APIHosts: func(host string) bool { return host == "api.example.net" },
 		Resolver: s,
@@ -113,7 +113,7 @@ func custom(code string) func(*controlplane.NewLink) {
 }
 
 func TestLinks_CreatedLinkIsFoundResolvedAndDeleted(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	l, at, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	require.False(t, at.IsZero())
@@ -139,7 +139,7 @@ func TestLinks_CreatedLinkIsFoundResolvedAndDeleted(t *testing.T) {
 }
 
 func TestLinks_CreatorWithALongNameIsCutToWhatALinkCanHold(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	a := controlplane.Actor{
 		Workspace: waypost.DefaultWorkspace, SessionID: 1, UserID: 1,
 		Name: strings.Repeat("\U0001d51e", 99) + "a", Email: strings.Repeat("é", 121) + "@example.com",
@@ -155,7 +155,7 @@ func TestLinks_CreatorWithALongNameIsCutToWhatALinkCanHold(t *testing.T) {
 }
 
 func TestLinks_ALinkThatBeginsAfterItsEndIsRefused(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	soon := time.Now().Add(time.Hour)
 	for begins, want := range map[time.Time]waypost.ErrorCode{
 		soon.Add(-time.Minute): "", soon: waypost.EInvalid, soon.Add(time.Minute): waypost.EInvalid,
@@ -166,7 +166,7 @@ func TestLinks_ALinkThatBeginsAfterItsEndIsRefused(t *testing.T) {
 }
 
 func TestLinks_LinkExpiresAtItsTimeAndNotBefore(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	expiry := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	l, _, err := s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.ExpiresAt = expiry.Add(500 * time.Microsecond) }))
 	require.NoError(t, err)
@@ -186,7 +186,7 @@ func TestLinks_LinkExpiresAtItsTimeAndNotBefore(t *testing.T) {
 }
 
 func TestLinks_BadWishesAreRefusedWithTheirReason(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	for name, c := range map[string]struct {
 		wish controlplane.NewLink
 		code waypost.ErrorCode
@@ -217,7 +217,7 @@ func TestLinks_BadWishesAreRefusedWithTheirReason(t *testing.T) {
 }
 
 func TestLinks_InABulkEachWishHasItsOwnOutcome(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("taken")))
 	require.NoError(t, err)
 	outcomes, at, err := s.Links.CreateBulk(t.Context(), actor, []controlplane.NewLink{
@@ -237,7 +237,7 @@ func TestLinks_InABulkEachWishHasItsOwnOutcome(t *testing.T) {
 }
 
 func TestLinks_ConcurrentCreatesNeverShareACodeAndLeaveNoGapInTheLog(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	const clients, each = 32, 40
 	codes := make([][]waypost.Code, clients)
 	var wg sync.WaitGroup
@@ -271,7 +271,7 @@ func TestLinks_ConcurrentCreatesNeverShareACodeAndLeaveNoGapInTheLog(t *testing.
 }
 
 func TestLinks_MintedCodeThatACustomOneHasTakenIsMintedAnew(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
 	coder := keyrange.NewCoder(space, [32]byte{})
@@ -290,7 +290,7 @@ func TestLinks_MintedCodeThatACustomOneHasTakenIsMintedAnew(t *testing.T) {
 }
 
 func TestLinks_NewEpochEndsTheLeasesThatAreStillInMemory(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	before, at, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	_, err = s.hand.Exec(t.Context(), `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, NULL, seq + 1, 0, jsonb_build_object('at', extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`)
@@ -306,53 +306,8 @@ func TestLinks_NewEpochEndsTheLeasesThatAreStillInMemory(t *testing.T) {
 	require.GreaterOrEqual(t, is-was, int64(60_000))
 }
 
-// gate stands before the lease source: while it is shut, taking a lease fails.
-type gate struct {
-	controlplane.LeaseStore
-	shut  atomic.Bool
-	calls atomic.Int64
-}
-
-func (g *gate) TakeLease(ctx context.Context, region waypost.Region, node string, size int64, finished []int64) (controlplane.Lease,
-	error,
-) {
-	g.calls.Add(1)
-	if g.shut.Load() {
-		return controlplane.Lease{}, waypost.WrapError(waypost.EUnavailable, "no lease", errors.New("the gate is shut"))
-	}
-	return g.LeaseStore.TakeLease(ctx, region, node, size, finished)
-}
-
-func TestLinks_KeysAreAtHandWithoutTheDatabaseAndTheirEndIsAClearError(t *testing.T) {
-	var g *gate
-	s := start(t, func(store controlplane.LeaseStore) controlplane.LeaseStore {
-		g = &gate{LeaseStore: store}
-		return g
-	})
-	_, err := s.minter.Mint(t.Context())
-	require.NoError(t, err)
-	calls := g.calls.Load()
-	g.shut.Store(true)
-	var minted int
-	for ; ; minted++ {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		_, err := s.minter.Mint(ctx)
-		cancel()
-		if err != nil {
-			require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
-			break
-		}
-	}
-	require.Equal(t, calls*100-1, int64(minted), "all of the lease was minted, and nothing but the lease")
-	g.shut.Store(false)
-	require.Eventually(t, func() bool { // an attempt that was under way may still fail
-		_, err := s.minter.Mint(t.Context())
-		return err == nil
-	}, time.Minute, time.Millisecond, "minting goes on as soon as leases do")
-}
-
 func TestLinks_WhenPostgreSQLIsAwayEveryAnswerSaysUnavailable(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	l, _, err := s.Links.Create(t.Context(), actor, wish())
 	require.NoError(t, err)
 	_, err = s.hand.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
@@ -374,18 +329,18 @@ func TestLinks_WhenPostgreSQLIsAwayEveryAnswerSaysUnavailable(t *testing.T) {
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
 	_, err = s.Links.Resolve(t.Context(), "", visit(string(l.Code)), &rules.Request{})
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "%v", err)
-	require.False(t, s.KeyRanges.Health(t.Context()).Database)
+	require.False(t, s.ranges.Health(t.Context()).Database)
 
 	_, err = super.Exec(t.Context(), fmt.Sprintf(`ALTER DATABASE %s ALLOW_CONNECTIONS true`, name))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // the first may come by a connection that was ended
 		_, _, err = s.Links.Create(t.Context(), actor, wish())
-		return err == nil && s.KeyRanges.Health(t.Context()).Database
+		return err == nil && s.ranges.Health(t.Context()).Database
 	}, time.Minute, time.Millisecond)
 }
 
 func TestLinks_ListIsReadPageByPage(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	var wishes []controlplane.NewLink
 	for i := range 25 {
 		wishes = append(wishes, wish(custom(fmt.Sprintf("code-%02d", i))))
@@ -410,7 +365,7 @@ func TestLinks_ListIsReadPageByPage(t *testing.T) {
 }
 
 func TestLinks_KeyOpensItsWorkspaceUntilItIsRevoked(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	s.now.Store(time.Now().UnixMilli())
 	key, err := s.db.CreateKey(t.Context(), "default", "test", []controlplane.Scope{controlplane.ScopeLinksWrite})
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 // make many creates a second possible.
 type writer struct {
 	store    LinkStore
-	minter   *Minter
+	minter   Minter
 	patience time.Duration // with the store, for one commit
 	log      *slog.Logger
 	seldom   rate.Sometimes // limits the warnings while the database is away
@@ -42,7 +42,7 @@ const (
 	maxMintAttempts = 64
 )
 
-func newWriter(store LinkStore, minter *Minter, patience time.Duration, log *slog.Logger) *writer {
+func newWriter(store LinkStore, minter Minter, patience time.Duration, log *slog.Logger) *writer {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &writer{
 		store: store, minter: minter, patience: patience, log: log, seldom: rate.Sometimes{Interval: time.Second},
@@ -267,7 +267,7 @@ func (w *writer) write(ctx context.Context, pending []*pendingLink) (at waypost.
 // refused returns a function that reports whether a write was refused for the code of a
 // link; nil when it was refused for another reason.
 func (w *writer) refused(err error, epoch uint32) func(*pendingLink) bool {
-	if w.minter.dropRefused(err, epoch) {
+	if w.minter.DropRefused(err, epoch) {
 		fenced, ok := errors.AsType[*FencedError](err)
 		return func(x *pendingLink) bool { return !ok || slices.Contains(fenced.Leases, x.lease) }
 	}

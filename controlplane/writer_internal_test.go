@@ -36,7 +36,7 @@ func (s *slowStore) InsertLinks(_ context.Context, _ uint32, links []Insertion) 
 // create lets callers create links one after the other, each pausing in between, and
 // returns the time that they took.
 func create(t *testing.T, store *slowStore, callers, each int, pause func(caller int) time.Duration) time.Duration {
-	w := newWriter(store, &Minter{}, commitTimeout, slog.New(slog.DiscardHandler))
+	w := newWriter(store, noMinter{}, commitTimeout, slog.New(slog.DiscardHandler))
 	defer w.close()
 	start := time.Now()
 	var all sync.WaitGroup
@@ -119,7 +119,7 @@ func TestWriter_ARefusedRequestForACodeDoesNotRefuseTheNext(t *testing.T) {
 	foreign, again, rightful, late := want(1, "key-2"), want(1, "key-2"), want(2, "key-2"), want(2, "key-2")
 	free, more := want(1, "free"), want(3, "free")
 	store := &holders{of: map[waypost.Code]waypost.WorkspaceID{"key-2": 2}, placed: map[waypost.Code]bool{}}
-	w := newWriter(store, &Minter{}, commitTimeout, slog.New(slog.DiscardHandler))
+	w := newWriter(store, noMinter{}, commitTimeout, slog.New(slog.DiscardHandler))
 	defer w.close()
 	at := w.settleLinks(t.Context(), []*pendingLink{foreign, again, rightful, free, late, more})
 	require.Equal(t, []int{2, 1}, store.batches, "one transaction more")
@@ -147,7 +147,7 @@ func TestWriter_LinksOfOneIdempotentRequestWaitTogether(t *testing.T) {
 		foreign := want(1, "key", nil)
 		request := []*pendingLink{want(2, "other", &r), want(2, "key", &r), want(2, "other", &r)}
 		store := &holders{of: map[waypost.Code]waypost.WorkspaceID{"key": holder}, placed: map[waypost.Code]bool{}}
-		w := newWriter(store, &Minter{}, commitTimeout, slog.New(slog.DiscardHandler))
+		w := newWriter(store, noMinter{}, commitTimeout, slog.New(slog.DiscardHandler))
 		w.settleLinks(t.Context(), append([]*pendingLink{foreign}, request...))
 		w.close()
 		require.Equal(t, holder == 1, foreign.added)

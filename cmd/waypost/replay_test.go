@@ -31,6 +31,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/controlplane/postgres/analytics"
 	"waypost/edge/audience"
@@ -236,11 +237,11 @@ func replayAPI(t *testing.T, links fewLinks) (api, ingest string, db *postgres.D
 	require.NoError(t, err)
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
-	minter := controlplane.NewMinter(controlplane.MinterConfig{
+	minter := keys.NewMinter(keys.MinterConfig{
 		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Logger: slog.New(slog.DiscardHandler),
 	})
 	service := controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Minter: minter, Region: "eu",
+		Stores: db.Stores(), Minter: minter,
 	})
 	t.Cleanup(func() { require.NoError(t, service.Close(context.Background())) })
 	actor := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
@@ -248,7 +249,7 @@ func replayAPI(t *testing.T, links fewLinks) (api, ingest string, db *postgres.D
 		_, _, err := service.Links.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://example.com/", CustomCode: code})
 		require.NoError(t, err)
 	}
-	srv := httptest.NewServer(httpapi.New(httpapi.Config{Links: service.Links, Domains: service.Domains, Keys: service.KeyRanges, Clicks: service.Clicks, Access: service.Access, Workspaces: service.Workspaces, BaseURL: "https://go.example.com", RequestTimeout: time.Minute, Anonymous: &actor}))
+	srv := httptest.NewServer(httpapi.New(httpapi.Config{Links: service.Links, Domains: service.Domains, Keys: keys.NewRanges(keys.Config{Store: db, Minter: minter}), Clicks: service.Clicks, Access: service.Access, Workspaces: service.Workspaces, BaseURL: "https://go.example.com", RequestTimeout: time.Minute, Anonymous: &actor}))
 	t.Cleanup(srv.Close)
 	takes := httptest.NewServer(httpapi.Ingest(db, nil, nil))
 	t.Cleanup(takes.Close)

@@ -23,6 +23,7 @@ import (
 	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/edge/replica"
 	"waypost/internal/pgserver/pgservertest"
@@ -58,16 +59,14 @@ func install(t *testing.T, source func(replication.Source) replication.Source) *
 	require.NoError(t, err)
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
-	service := controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Region: "eu-west-1",
-		Minter: controlplane.NewMinter(controlplane.MinterConfig{
-			Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu-west-1", Node: "test/1", Size: 500,
-		}),
+	minter := keys.NewMinter(keys.MinterConfig{
+		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu-west-1", Node: "test/1", Size: 500,
 	})
+	service := controlplane.New(controlplane.Config{Stores: db.Stores(), Minter: minter})
 	t.Cleanup(func() { require.NoError(t, service.Close(context.Background())) })
 	certificates := controlplane.NewCertificates(nil)
 	in := &installation{certificates: certificates, db: db, hand: hand, url: database, links: httpapi.New(httpapi.Config{
-		Links: service.Links, Domains: service.Domains, Keys: service.KeyRanges, Clicks: service.Clicks, Access: service.Access, Workspaces: service.Workspaces,
+		Links: service.Links, Domains: service.Domains, Keys: keys.NewRanges(keys.Config{Store: db, Minter: minter}), Clicks: service.Clicks, Access: service.Access, Workspaces: service.Workspaces,
 		Certificates: certificates, BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
 		Anonymous: &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
 	})}

@@ -12,6 +12,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/keys"
 	"waypost/rules"
 )
 
@@ -35,7 +36,7 @@ type links struct {
 	onAuthenticate func(context.Context) error
 	onActor        func(controlplane.Actor) controlplane.Actor
 	onList         func(context.Context, controlplane.ListRequest) error
-	health         controlplane.Health
+	health         keys.Health
 	now            func() time.Time
 
 	mu      sync.Mutex
@@ -51,7 +52,7 @@ type links struct {
 func newLinks() *links {
 	return &links{
 		deleted: map[waypost.Code]bool{},
-		health:  controlplane.Health{Database: true, KeyPoolSize: 916},
+		health:  keys.Health{Database: true, KeyPoolSize: 916},
 		now:     time.Now,
 	}
 }
@@ -318,7 +319,7 @@ func (f *links) Authenticate(ctx context.Context, key string) (controlplane.Acto
 	return actor, nil
 }
 
-func (f *links) Health(context.Context) controlplane.Health { return f.health }
+func (f *links) Health(context.Context) keys.Health { return f.health }
 
 func (f *links) position() waypost.Position {
 	f.seq++

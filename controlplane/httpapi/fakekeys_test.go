@@ -11,31 +11,32 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/keys"
 )
 
 // keys is a Keys in memory. It remembers what it was asked, and answers what it
 // was told to.
-type keys struct {
+type fakeKeys struct {
 	err   error // of everything
-	space controlplane.KeySpace
-	done  []controlplane.StepDone
-	plan  controlplane.RangePlan
-	found controlplane.Decoded
+	space keys.KeySpace
+	done  []keys.StepDone
+	plan  keys.RangePlan
+	found keys.Decoded
 	audit []controlplane.AuditEntry
-	stats controlplane.KeyStats
+	stats keys.Stats
 
 	mu      sync.Mutex
 	minted  int
 	held    map[string][]waypost.Code // by service
-	changes []controlplane.RangeChange
+	changes []keys.RangeChange
 }
 
 // startWithKeys serves an API that looks after key ranges.
-func startWithKeys(t *testing.T, f *keys, changes ...func(*links, *httpapi.Config)) *testAPI {
+func startWithKeys(t *testing.T, f *fakeKeys, changes ...func(*links, *httpapi.Config)) *testAPI {
 	return start(t, append(changes, func(l *links, c *httpapi.Config) { c.Keys, c.Workspaces = supply{f, l}, workspaces{keys: f} })...)
 }
 
-func (f *keys) ReserveKeys(_ context.Context, _ controlplane.Actor, service string, n int) ([]waypost.Code, error) {
+func (f *fakeKeys) ReserveKeys(_ context.Context, _ controlplane.Actor, service string, n int) ([]waypost.Code, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -53,14 +54,14 @@ func (f *keys) ReserveKeys(_ context.Context, _ controlplane.Actor, service stri
 	return codes, nil
 }
 
-func (f *keys) ReturnKeys(_ context.Context, _ controlplane.Actor, service string, keys []string) ([]controlplane.Returned, error) {
+func (f *fakeKeys) ReturnKeys(_ context.Context, _ controlplane.Actor, service string, given []string) ([]keys.Returned, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	outcomes := make([]controlplane.Returned, len(keys))
-	for i, k := range keys {
+	outcomes := make([]keys.Returned, len(given))
+	for i, k := range given {
 		outcomes[i].Code = waypost.Code(k)
 		j := slices.Index(f.held[service], waypost.Code(k))
 		switch {
@@ -77,18 +78,18 @@ func (f *keys) ReturnKeys(_ context.Context, _ controlplane.Actor, service strin
 	return outcomes, nil
 }
 
-func (f *keys) KeyStats(context.Context, controlplane.Actor) (controlplane.KeyStats, error) {
+func (f *fakeKeys) Stats(context.Context, controlplane.Actor) (keys.Stats, error) {
 	return f.stats, f.err
 }
 
-func (f *keys) KeySpace(_ context.Context, actor controlplane.Actor) (controlplane.KeySpace, error) {
+func (f *fakeKeys) KeySpace(_ context.Context, actor controlplane.Actor) (keys.KeySpace, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return controlplane.KeySpace{}, err
+		return keys.KeySpace{}, err
 	}
 	return f.space, f.err
 }
 
-func (f *keys) ChangeRanges(_ context.Context, actor controlplane.Actor, c controlplane.RangeChange) ([]controlplane.StepDone, error) {
+func (f *fakeKeys) ChangeRanges(_ context.Context, actor controlplane.Actor, c keys.RangeChange) ([]keys.StepDone, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return nil, err
 	}
@@ -96,24 +97,24 @@ func (f *keys) ChangeRanges(_ context.Context, actor controlplane.Actor, c contr
 	return f.done, f.err
 }
 
-func (f *keys) PlanRanges(_ context.Context, actor controlplane.Actor) (controlplane.RangePlan, error) {
+func (f *fakeKeys) PlanRanges(_ context.Context, actor controlplane.Actor) (keys.RangePlan, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return controlplane.RangePlan{}, err
+		return keys.RangePlan{}, err
 	}
 	return f.plan, f.err
 }
 
-func (f *keys) Decode(_ context.Context, actor controlplane.Actor, code string) (controlplane.Decoded, error) {
+func (f *fakeKeys) Decode(_ context.Context, actor controlplane.Actor, code string) (keys.Decoded, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return controlplane.Decoded{}, err
+		return keys.Decoded{}, err
 	}
 	if len(code) != 7 {
-		return controlplane.Decoded{}, waypost.Errorf(waypost.EInvalid, "no range can hold this code")
+		return keys.Decoded{}, waypost.Errorf(waypost.EInvalid, "no range can hold this code")
 	}
 	return f.found, f.err
 }
 
-func (f *keys) Audit(_ context.Context, _ controlplane.Actor, _ bool, limit int, cursor string) ([]controlplane.AuditEntry, string, error) {
+func (f *fakeKeys) Audit(_ context.Context, _ controlplane.Actor, _ bool, limit int, cursor string) ([]controlplane.AuditEntry, string, error) {
 	from := 0
 	if cursor != "" {
 		if _, err := fmt.Sscanf(cursor, "after-%d", &from); err != nil {
@@ -128,18 +129,18 @@ func (f *keys) Audit(_ context.Context, _ controlplane.Actor, _ bool, limit int,
 }
 
 // aSpace is a key space of two live ranges and a retired one.
-func aSpace() controlplane.KeySpace {
+func aSpace() keys.KeySpace {
 	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.FixedZone("", 3600))
-	return controlplane.KeySpace{
+	return keys.KeySpace{
 		Prefixes: 3844, FreePrefixes: 3841, PrefixSize: 1000, Rates: map[waypost.Region]float64{"eu-west-1": 7.2},
-		Ranges: []controlplane.Range{
+		Ranges: []keys.Range{
 			{
-				ID: 1, Prefix: 290, Text: "4g", Lo: 0, Hi: 1000, Next: 300, Returned: 20, Region: "eu-west-1", State: controlplane.RangeLive,
+				ID: 1, Prefix: 290, Text: "4g", Lo: 0, Hi: 1000, Next: 300, Returned: 20, Region: "eu-west-1", State: keys.RangeLive,
 				Generation: 2, CreatedAt: at, Rate: 7.2,
-				Leases: []controlplane.HeldLease{{ID: 9, Node: "control-1", Lo: 290, Hi: 300, Generation: 2, TakenAt: at}},
+				Leases: []keys.HeldLease{{ID: 9, Node: "control-1", Lo: 290, Hi: 300, Generation: 2, TakenAt: at}},
 			},
-			{ID: 2, Prefix: 291, Text: "4h", Lo: 0, Hi: 500, Next: 0, Region: "us-east-1", State: controlplane.RangeLive, Generation: 1, CreatedAt: at},
-			{ID: 3, Prefix: 292, Text: "4i", Lo: 0, Hi: 500, Next: 500, Region: "us-east-1", State: controlplane.RangeRetired, Generation: 1, CreatedAt: at},
+			{ID: 2, Prefix: 291, Text: "4h", Lo: 0, Hi: 500, Next: 0, Region: "us-east-1", State: keys.RangeLive, Generation: 1, CreatedAt: at},
+			{ID: 3, Prefix: 292, Text: "4i", Lo: 0, Hi: 500, Next: 500, Region: "us-east-1", State: keys.RangeRetired, Generation: 1, CreatedAt: at},
 		},
 	}
 }

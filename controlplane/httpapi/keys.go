@@ -8,39 +8,40 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
+	"waypost/controlplane/keys"
 )
 
 // Keys manages key ranges, and reserves keys for services outside of Waypost. EForbidden:
 // the actor is not an operator of the installation.
 type Keys interface {
-	// ReserveKeys reserves n keys for a service, 1 to [controlplane.MaxReserved], that are
+	// ReserveKeys reserves n keys for a service, 1 to [keys.MaxReserved], that are
 	// never issued to another. They are durable when it returns. EConflict: the workspace
 	// has too many. EExhausted: the region has no key left.
 	ReserveKeys(ctx context.Context, actor controlplane.Actor, service string, n int) ([]waypost.Code, error)
 
-	// ReturnKeys takes back up to [controlplane.MaxReserved] keys that the service never
-	// published, each with its own outcome, in the order of keys.
-	ReturnKeys(ctx context.Context, actor controlplane.Actor, service string, keys []string) ([]controlplane.Returned, error)
+	// ReturnKeys takes back up to [keys.MaxReserved] keys that the service never
+	// published, each with its own outcome, in their order.
+	ReturnKeys(ctx context.Context, actor controlplane.Actor, service string, unused []string) ([]keys.Returned, error)
 
-	// KeyStats describes the supply of this control plane's region.
-	KeyStats(ctx context.Context, actor controlplane.Actor) (controlplane.KeyStats, error)
+	// Stats describes the supply of this control plane's region.
+	Stats(ctx context.Context, actor controlplane.Actor) (keys.Stats, error)
 
 	// KeySpace returns all ranges, for operators.
-	KeySpace(ctx context.Context, actor controlplane.Actor) (controlplane.KeySpace, error)
+	KeySpace(ctx context.Context, actor controlplane.Actor) (keys.KeySpace, error)
 
-	// ChangeRanges carries out all steps of a change, at most [controlplane.MaxRangeSteps],
+	// ChangeRanges carries out all steps of a change, at most [keys.MaxRangeSteps],
 	// or none. EConflict: the ranges differ from the ranges that the change was made for.
-	ChangeRanges(ctx context.Context, actor controlplane.Actor, c controlplane.RangeChange) ([]controlplane.StepDone, error)
+	ChangeRanges(ctx context.Context, actor controlplane.Actor, c keys.RangeChange) ([]keys.StepDone, error)
 
 	// PlanRanges plans a change after which all regions last equally long. It changes
 	// nothing.
-	PlanRanges(ctx context.Context, actor controlplane.Actor) (controlplane.RangePlan, error)
+	PlanRanges(ctx context.Context, actor controlplane.Actor) (keys.RangePlan, error)
 
 	// Decode takes a generated code apart, for operators: EInvalid when it is not one.
-	Decode(ctx context.Context, actor controlplane.Actor, code string) (controlplane.Decoded, error)
+	Decode(ctx context.Context, actor controlplane.Actor, code string) (keys.Decoded, error)
 
 	// Health describes the control plane. It never fails.
-	Health(ctx context.Context) controlplane.Health
+	Health(ctx context.Context) keys.Health
 }
 
 // keysAPI reserves keys for services outside of Waypost.
@@ -134,7 +135,7 @@ func (a *keysAPI) takeKeys(ctx context.Context, service string, n int) (keys []s
 }
 
 func (a *keysAPI) stats(ctx context.Context, _ *struct{}) (*keyStatsOutput, error) {
-	stats, err := a.keys.KeyStats(ctx, actorFrom(ctx))
+	stats, err := a.keys.Stats(ctx, actorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func (a *keysAPI) stats(ctx context.Context, _ *struct{}) (*keyStatsOutput, erro
 	}
 	return &keyStatsOutput{api.KeyStats{
 		Region: string(stats.Region), PoolSize: stats.PoolSize, Leased: stats.Leased, Rate: stats.Rate,
-		MinutesLeft:  known(controlplane.Supply{Unissued: stats.PoolSize, Rate: stats.Rate}.MinutesLeft()),
+		MinutesLeft:  known(keys.Supply{Unissued: stats.PoolSize, Rate: stats.Rate}.MinutesLeft()),
 		FreePrefixes: stats.FreePrefixes, Held: textOrNull(stats.Held), Reserved: stats.Reserved,
 	}}, nil
 }

@@ -12,10 +12,11 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/keys"
 )
 
 func TestAServiceReservesKeysAndGivesThemBack(t *testing.T) {
-	f := &keys{}
+	f := &fakeKeys{}
 	a := startWithKeys(t, f)
 	one := a.get("/api/v1/kgs/key?service=mailer")
 	require.Equal(t, http.StatusOK, one.StatusCode, one.text)
@@ -40,7 +41,7 @@ func TestAServiceReservesKeysAndGivesThemBack(t *testing.T) {
 }
 
 func TestAKeyThatIsNotTakenBackForAFaultOfOursShowsNoSecret(t *testing.T) {
-	back := startWithKeys(t, &keys{}).post("/api/v1/kgs/keys/return", `{"keys": ["broken0"]}`)
+	back := startWithKeys(t, &fakeKeys{}).post("/api/v1/kgs/keys/return", `{"keys": ["broken0"]}`)
 	require.JSONEq(t, `{"returned": 0, "refused": [{"key": "broken0", "code": "internal", "detail": "internal error"}]}`, back.text)
 }
 
@@ -53,7 +54,7 @@ func TestAServiceWithoutANameHasThatOfItsAPIKey(t *testing.T) {
 		strings.Repeat("n", 101): "default",
 		strings.Repeat("n", 100): strings.Repeat("n", 100),
 	} {
-		a := startWithKeys(t, &keys{}, func(_ *links, c *httpapi.Config) {
+		a := startWithKeys(t, &fakeKeys{}, func(_ *links, c *httpapi.Config) {
 			c.Anonymous = &controlplane.Actor{Workspace: 1, Name: name, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
 		})
 		require.Equal(t, want, object(t, a.do(call{path: "/api/v1/kgs/key", key: "none"}).text)["service"])
@@ -65,7 +66,7 @@ func TestAServiceWithoutANameHasThatOfItsAPIKey(t *testing.T) {
 }
 
 func TestTenThousandKeysAreReservedAndGivenBackAtOnce(t *testing.T) {
-	f := &keys{}
+	f := &fakeKeys{}
 	a := startWithKeys(t, f)
 	got := object(t, a.post("/api/v1/kgs/keys/bulk", `{"count": 10000}`).text)["keys"].([]any)
 	require.Len(t, got, 10_000)
@@ -79,7 +80,7 @@ func TestTenThousandKeysAreReservedAndGivenBackAtOnce(t *testing.T) {
 }
 
 func TestWhatIsNoWishForKeysIsRefused(t *testing.T) {
-	f := &keys{}
+	f := &fakeKeys{}
 	a := startWithKeys(t, f)
 	const bulk, back = "/api/v1/kgs/keys/bulk", "/api/v1/kgs/keys/return"
 	for name, c := range map[string]struct {
@@ -117,7 +118,7 @@ func TestWhatIsNoWishForKeysIsRefused(t *testing.T) {
 }
 
 func TestARegionWithoutKeysAnswersWithAProblemOfItsOwn(t *testing.T) {
-	f := &keys{err: waypost.Errorf(waypost.EExhausted, "no prefix is free")}
+	f := &fakeKeys{err: waypost.Errorf(waypost.EExhausted, "no prefix is free")}
 	a := startWithKeys(t, f)
 	for _, res := range []answer{a.get("/api/v1/kgs/key"), a.post("/api/v1/kgs/keys/bulk", `{"count": 1}`)} {
 		require.Equal(t, "no prefix is free", requireProblem(t, res, 503, "keys-exhausted")["detail"])
@@ -126,19 +127,19 @@ func TestARegionWithoutKeysAnswersWithAProblemOfItsOwn(t *testing.T) {
 }
 
 func TestKeyStatsTellHowLongTheRegionLasts(t *testing.T) {
-	f := &keys{stats: controlplane.KeyStats{
+	f := &fakeKeys{stats: keys.Stats{
 		Region: "eu-west-1", PoolSize: 900, Leased: 12, Rate: 7.5, FreePrefixes: 3, Held: "no one remembers", Reserved: map[string]int64{"mailer": 2},
 	}}
 	a := startWithKeys(t, f)
 	require.JSONEq(t, `{"region": "eu-west-1", "pool_size": 900, "leased": 12, "rate_per_minute": 7.5, "minutes_left": 120,
 		"free_prefixes": 3, "held": "no one remembers", "reserved": {"mailer": 2}}`, a.get("/api/v1/kgs/stats").text)
-	f.stats = controlplane.KeyStats{Region: "eu-west-1", PoolSize: 900}
+	f.stats = keys.Stats{Region: "eu-west-1", PoolSize: 900}
 	require.JSONEq(t, `{"region": "eu-west-1", "pool_size": 900, "leased": 0, "rate_per_minute": 0, "minutes_left": null,
 		"free_prefixes": 0, "held": null, "reserved": {}}`, a.get("/api/v1/kgs/stats").text)
 }
 
 func TestKeysAreReservedByThoseWhoMayWriteAndCountedByThoseWhoMayRead(t *testing.T) {
-	a := startWithKeys(t, &keys{})
+	a := startWithKeys(t, &fakeKeys{})
 	for _, c := range []struct {
 		call
 		may map[string]int
@@ -157,7 +158,7 @@ func TestKeysAreReservedByThoseWhoMayWriteAndCountedByThoseWhoMayRead(t *testing
 
 // A GET may use up a key, so that a page in somebody's browser must not send it.
 func TestAPageOfAnotherOriginReservesNoKeyWithoutAnAPIKey(t *testing.T) {
-	f := &keys{}
+	f := &fakeKeys{}
 	a := startWithKeys(t, f, func(_ *links, c *httpapi.Config) { c.Anonymous = operator })
 	foreign := call{path: "/api/v1/kgs/key", key: "none", header: map[string]string{"Sec-Fetch-Site": "cross-site"}}
 	requireProblem(t, a.do(foreign), 403, "forbidden")
@@ -168,7 +169,7 @@ func TestAPageOfAnotherOriginReservesNoKeyWithoutAnAPIKey(t *testing.T) {
 }
 
 func TestHeadReservesNoKey(t *testing.T) {
-	f := &keys{}
+	f := &fakeKeys{}
 	res := startWithKeys(t, f).do(call{method: http.MethodHead, path: "/api/v1/kgs/key"})
 	require.Equal(t, http.StatusMethodNotAllowed, res.StatusCode)
 	require.Equal(t, "GET", res.Header.Get("Allow"))
@@ -179,10 +180,10 @@ func TestHeadReservesNoKey(t *testing.T) {
 type miscount struct{ supply }
 
 func (f miscount) ReserveKeys(ctx context.Context, actor controlplane.Actor, service string, n int) ([]waypost.Code, error) {
-	return f.keys.ReserveKeys(ctx, actor, service, n-1)
+	return f.fakeKeys.ReserveKeys(ctx, actor, service, n-1)
 }
 
 func TestFewerKeysThanWereAskedForAreAFault(t *testing.T) {
-	a := start(t, func(l *links, c *httpapi.Config) { c.Keys = miscount{supply{&keys{}, l}} })
+	a := start(t, func(l *links, c *httpapi.Config) { c.Keys = miscount{supply{&fakeKeys{}, l}} })
 	requireProblem(t, a.post("/api/v1/kgs/keys/bulk", `{"count": 2}`), 500, "internal")
 }

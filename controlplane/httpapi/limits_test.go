@@ -80,7 +80,7 @@ func TestABulkRequestCountsAsTheSeveralThatItIs(t *testing.T) {
 }
 
 func TestLimits_KeysForServicesCountAsTheSeveralRequestsThatTheyAre(t *testing.T) {
-	a := startWithKeys(t, &keys{}, func(_ *links, cfg *httpapi.Config) { cfg.Limits.Requests = limit.NewRequests(1, 30, frozen) })
+	a := startWithKeys(t, &fakeKeys{}, func(_ *links, cfg *httpapi.Config) { cfg.Limits.Requests = limit.NewRequests(1, 30, frozen) })
 	require.Equal(t, 200, a.do(call{method: http.MethodPost, path: "/api/v1/kgs/keys/bulk", body: `{"count": 700}`}).StatusCode)
 	text := `{"keys": [` + strings.TrimSuffix(strings.Repeat(`"k000000",`, 500), ",") + `]}`
 	require.Equal(t, 200, a.do(call{method: http.MethodPost, path: "/api/v1/kgs/keys/return", body: text}).StatusCode)

@@ -34,7 +34,7 @@ func operations(t *testing.T, document map[string]any) map[string]map[string]any
 // startWithEverything starts an API that has all operations.
 func startWithEverything(t *testing.T) *testAPI {
 	t.Helper()
-	return startWithKeys(t, &keys{space: aSpace()}, func(l *links, c *httpapi.Config) {
+	return startWithKeys(t, &fakeKeys{space: aSpace()}, func(l *links, c *httpapi.Config) {
 		c.Cleanup = cleanup{}
 		c.Domains = &domains{targets: waypost.DomainTargets{Root: []byte("https://example.com/")}}
 		c.Nodes = &edgeNodes{}
@@ -349,7 +349,7 @@ func TestDocument_IsWhatThePageOfTheAPIShows(t *testing.T) {
 }
 
 func TestWhatOnlyTheKeyServiceRefusesIsDocumented(t *testing.T) {
-	f := &keys{}
+	f := &fakeKeys{}
 	a := startWithKeys(t, f)
 	all := operations(t, object(t, a.get("/openapi.json").text))
 	change := call{body: `{"steps": [{"action": "drain", "range": 1}]}`, key: operatorKey}
@@ -402,7 +402,7 @@ func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 	signed := []string{"/api/v1/me", "/api/v1/session", "/api/v1/keys", "/api/v1/live"}
 	admin := []string{"/admin/", "/api/v1/users", "/clicks"}
 	for name, anonymous := range map[string]*controlplane.Actor{"always": nil, "or none": {}} {
-		a := startWithKeys(t, &keys{}, func(_ *links, c *httpapi.Config) { c.Anonymous = anonymous })
+		a := startWithKeys(t, &fakeKeys{}, func(_ *links, c *httpapi.Config) { c.Anonymous = anonymous })
 		document := object(t, a.get("/openapi.json").text)
 		require.Equal(t, "3.1.0", document["openapi"])
 		require.Equal(t, "1.2.3", document["info"].(map[string]any)["version"])
@@ -447,7 +447,7 @@ func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 }
 
 func TestTheDocumentRefersToNothingThatIsMissing(t *testing.T) {
-	a := startWithKeys(t, &keys{})
+	a := startWithKeys(t, &fakeKeys{})
 	document := object(t, a.get("/openapi.json").text)
 	schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
 	used := map[string]bool{}

@@ -11,7 +11,7 @@ import (
 )
 
 func TestAParameterThatNobodyKnowsIsRefusedOnEveryRouteOfPrograms(t *testing.T) {
-	a := startWithKeys(t, &keys{space: aSpace()})
+	a := startWithKeys(t, &fakeKeys{space: aSpace()})
 	all := operations(t, object(t, a.get("/openapi.json").text))
 	fields := strings.NewReplacer("{code}", "lives", "{id}", "1", "{day}", "2026-03-30")
 	for name, operation := range all {

@@ -8,6 +8,7 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
+	"waypost/controlplane/keys"
 )
 
 // rangesAPI manages key ranges.
@@ -83,14 +84,14 @@ func (a *rangesAPI) get(ctx context.Context, in *rangeInput) (*rangeOutput, erro
 
 func (a *rangesAPI) change(ctx context.Context, in *changeRangesInput) (*changeRangesOutput, error) {
 	change := &in.Body
-	steps := make([]controlplane.RangeStep, len(change.Steps))
+	steps := make([]keys.RangeStep, len(change.Steps))
 	for i := range change.Steps {
 		var err error
 		if steps[i], err = stepOf(&change.Steps[i], "body.steps["+strconv.Itoa(i)+"]"); err != nil {
 			return nil, err
 		}
 	}
-	done, err := a.keys.ChangeRanges(ctx, actorFrom(ctx), controlplane.RangeChange{
+	done, err := a.keys.ChangeRanges(ctx, actorFrom(ctx), keys.RangeChange{
 		Steps:       steps,
 		Fingerprint: change.Fingerprint, DryRun: change.DryRun,
 	})
@@ -128,7 +129,7 @@ func (a *rangesAPI) decode(ctx context.Context, in *codeInput) (*decodeOutput, e
 		return nil, err
 	}
 	out := &decodeOutput{api.DecodedKey{
-		Code: string(d.Code), Prefix: d.Text, Counter: d.Counter, State: string(d.State), Issued: d.State == controlplane.CounterIssued,
+		Code: string(d.Code), Prefix: d.Text, Counter: d.Counter, State: string(d.State), Issued: d.State == keys.CounterIssued,
 	}}
 	if d.Range != nil {
 		bounds := boundsOf(d.Range)
@@ -145,20 +146,20 @@ func (a *rangesAPI) decode(ctx context.Context, in *codeInput) (*decodeOutput, e
 }
 
 // arguments lists the needed and the optional arguments of each action.
-var arguments = map[controlplane.RangeAction]struct{ needs, takes []string }{
-	controlplane.AssignPrefix: {needs: []string{"region"}, takes: []string{"prefix"}},
-	controlplane.SplitRange:   {needs: []string{"range"}, takes: []string{"at"}},
-	controlplane.MoveRange:    {needs: []string{"range", "region"}, takes: []string{"at", "remainder"}},
-	controlplane.DrainRange:   {needs: []string{"range"}},
-	controlplane.ReviveRange:  {needs: []string{"range"}},
-	controlplane.RetireRange:  {needs: []string{"range"}, takes: []string{"force"}},
-	controlplane.ResumeKeys:   {takes: []string{"gap"}},
+var arguments = map[keys.RangeAction]struct{ needs, takes []string }{
+	keys.AssignPrefix: {needs: []string{"region"}, takes: []string{"prefix"}},
+	keys.SplitRange:   {needs: []string{"range"}, takes: []string{"at"}},
+	keys.MoveRange:    {needs: []string{"range", "region"}, takes: []string{"at", "remainder"}},
+	keys.DrainRange:   {needs: []string{"range"}},
+	keys.ReviveRange:  {needs: []string{"range"}},
+	keys.RetireRange:  {needs: []string{"range"}, takes: []string{"force"}},
+	keys.ResumeKeys:   {takes: []string{"gap"}},
 }
 
 // stepOf converts a step, if it has all the arguments of its action and no other. At is
 // its location in the body.
-func stepOf(st *api.RangeStep, at string) (controlplane.RangeStep, error) {
-	action := controlplane.RangeAction(st.Action)
+func stepOf(st *api.RangeStep, at string) (keys.RangeStep, error) {
+	action := keys.RangeAction(st.Action)
 	has := map[string]bool{
 		"range": st.Range != 0, "region": st.Region != "", "prefix": st.Prefix != "", "at": st.At != 0, "remainder": st.Remainder,
 		"force": st.Force, "gap": st.Gap != nil,
@@ -185,30 +186,30 @@ func stepOf(st *api.RangeStep, at string) (controlplane.RangeStep, error) {
 		fault("remainder", "not together with at")
 	}
 	if len(wrong) > 0 {
-		return controlplane.RangeStep{}, wrong
+		return keys.RangeStep{}, wrong
 	}
-	step := controlplane.RangeStep{
+	step := keys.RangeStep{
 		Action: action, Range: st.Range, Prefix: st.Prefix, At: st.At,
 		Remainder: st.Remainder, Force: st.Force, Gap: st.Gap,
 	}
 	if st.Region != "" {
 		region, err := waypost.ParseRegion(st.Region)
 		if err != nil {
-			return controlplane.RangeStep{}, invalid(at+".region", waypost.MessageOf(err))
+			return keys.RangeStep{}, invalid(at+".region", waypost.MessageOf(err))
 		}
 		step.Region = region
 	}
 	return step, nil
 }
 
-func showStep(st controlplane.RangeStep) api.RangeStep {
+func showStep(st keys.RangeStep) api.RangeStep {
 	return api.RangeStep{
 		Action: string(st.Action), Range: st.Range, Region: string(st.Region), Prefix: st.Prefix, At: st.At, Remainder: st.Remainder,
 		Force: st.Force, Gap: st.Gap,
 	}
 }
 
-func rangesOf(all []controlplane.Range) []api.Range {
+func rangesOf(all []keys.Range) []api.Range {
 	shown := make([]api.Range, len(all))
 	for i := range all {
 		shown[i] = rangeOf(&all[i])
@@ -216,7 +217,7 @@ func rangesOf(all []controlplane.Range) []api.Range {
 	return shown
 }
 
-func rangeOf(r *controlplane.Range) api.Range {
+func rangeOf(r *keys.Range) api.Range {
 	shown := api.Range{RangeBounds: boundsOf(r), Leases: make([]api.Lease, len(r.Leases)), Rate: r.Rate, MinutesLeft: known(r.MinutesLeft())}
 	for i := range r.Leases {
 		shown.Leases[i] = leaseOf(&r.Leases[i])
@@ -224,18 +225,18 @@ func rangeOf(r *controlplane.Range) api.Range {
 	return shown
 }
 
-func boundsOf(r *controlplane.Range) api.RangeBounds {
+func boundsOf(r *keys.Range) api.RangeBounds {
 	return api.RangeBounds{
 		ID: r.ID, Prefix: r.Text, Lo: r.Lo, Hi: r.Hi, Next: r.Next, Region: string(r.Region), State: string(r.State),
 		Generation: r.Generation, Returned: r.Returned, CreatedAt: r.CreatedAt.UTC(),
 	}
 }
 
-func leaseOf(l *controlplane.HeldLease) api.Lease {
+func leaseOf(l *keys.HeldLease) api.Lease {
 	return api.Lease{Node: l.Node, Lo: l.Lo, Hi: l.Hi, Generation: l.Generation}
 }
 
-func suppliesOf(all []controlplane.Supply) []api.Supply {
+func suppliesOf(all []keys.Supply) []api.Supply {
 	shown := make([]api.Supply, len(all))
 	for i, supply := range all {
 		shown[i] = api.Supply{

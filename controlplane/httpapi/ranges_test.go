@@ -10,6 +10,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/keys"
 )
 
 const (
@@ -25,21 +26,21 @@ const (
 )
 
 func TestRangesAreListedWithWhatIsLeftOfThem(t *testing.T) {
-	f := &keys{space: aSpace()}
+	f := &fakeKeys{space: aSpace()}
 	a := startWithKeys(t, f)
 	res := a.do(call{path: "/api/admin/ranges", key: operatorKey})
 	require.Equal(t, http.StatusOK, res.StatusCode, res.text)
 	require.JSONEq(t, `{"ranges": [`+range1+`,`+range2+`,`+range3+`], "regions": `+supplies+`, "prefixes": 3844, "free_prefixes": 3841, "prefix_size": 1000,
 		"held": null, "held_since": null, "resume_gap": 0}`, res.text)
 
-	f.space = controlplane.KeySpace{Held: "no one remembers", HeldSince: time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC), ResumeGap: 40}
+	f.space = keys.KeySpace{Held: "no one remembers", HeldSince: time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC), ResumeGap: 40}
 	require.JSONEq(t, `{"ranges": [], "regions": [], "prefixes": 0, "free_prefixes": 0, "prefix_size": 0,
 		"held": "no one remembers", "held_since": "2031-05-06T07:08:09Z",
 			"resume_gap": 40}`, a.do(call{path: "/api/admin/ranges", key: operatorKey}).text)
 }
 
 func TestARangeIsShownByItsNumber(t *testing.T) {
-	a := startWithKeys(t, &keys{space: aSpace()})
+	a := startWithKeys(t, &fakeKeys{space: aSpace()})
 	require.JSONEq(t, range2, a.do(call{path: "/api/admin/ranges/2", key: operatorKey}).text)
 	for path, c := range map[string]struct {
 		status int
@@ -51,12 +52,12 @@ func TestARangeIsShownByItsNumber(t *testing.T) {
 
 func TestStepsReachTheServiceAsTheyWereSent(t *testing.T) {
 	gap := int64(0)
-	f := &keys{done: []controlplane.StepDone{
+	f := &fakeKeys{done: []keys.StepDone{
 		{
-			Step: controlplane.RangeStep{Action: controlplane.MoveRange, Range: 1, Region: "us-east-1", At: 300},
+			Step: keys.RangeStep{Action: keys.MoveRange, Range: 1, Region: "us-east-1", At: 300},
 			What: "moved the rest", Fenced: 2, Ranges: aSpace().Ranges[1:2],
 		},
-		{Step: controlplane.RangeStep{Action: controlplane.ResumeKeys, Gap: &gap}, What: "resumed"},
+		{Step: keys.RangeStep{Action: keys.ResumeKeys, Gap: &gap}, What: "resumed"},
 	}}
 	a := startWithKeys(t, f)
 	res := a.do(call{
@@ -71,22 +72,22 @@ func TestStepsReachTheServiceAsTheyWereSent(t *testing.T) {
 	require.JSONEq(t, `{"dry_run": true, "done": [
 		{"step": {"action": "move", "range": 1, "region": "us-east-1", "at": 300}, "what": "moved the rest", "fenced": 2, "ranges": [`+range2+`]},
 		{"step": {"action": "resume", "gap": 0}, "what": "resumed", "fenced": 0, "ranges": []}]}`, res.text)
-	require.Equal(t, []controlplane.RangeChange{{DryRun: true, Fingerprint: "f1", Steps: []controlplane.RangeStep{
-		{Action: controlplane.AssignPrefix, Region: "eu-west-1", Prefix: "4k"},
-		{Action: controlplane.SplitRange, Range: 1, At: 500},
-		{Action: controlplane.SplitRange, Range: 1},
-		{Action: controlplane.MoveRange, Range: 1, Region: "us-east-1", At: 300},
-		{Action: controlplane.MoveRange, Range: 1, Region: "us-east-1", Remainder: true},
-		{Action: controlplane.DrainRange, Range: 2},
-		{Action: controlplane.ReviveRange, Range: 2},
-		{Action: controlplane.RetireRange, Range: 2, Force: true},
-		{Action: controlplane.ResumeKeys, Gap: &gap},
-		{Action: controlplane.ResumeKeys},
+	require.Equal(t, []keys.RangeChange{{DryRun: true, Fingerprint: "f1", Steps: []keys.RangeStep{
+		{Action: keys.AssignPrefix, Region: "eu-west-1", Prefix: "4k"},
+		{Action: keys.SplitRange, Range: 1, At: 500},
+		{Action: keys.SplitRange, Range: 1},
+		{Action: keys.MoveRange, Range: 1, Region: "us-east-1", At: 300},
+		{Action: keys.MoveRange, Range: 1, Region: "us-east-1", Remainder: true},
+		{Action: keys.DrainRange, Range: 2},
+		{Action: keys.ReviveRange, Range: 2},
+		{Action: keys.RetireRange, Range: 2, Force: true},
+		{Action: keys.ResumeKeys, Gap: &gap},
+		{Action: keys.ResumeKeys},
 	}}}, f.changes)
 }
 
 func TestAStepThatBreaksARuleIsRefusedWithItsPlace(t *testing.T) {
-	f := &keys{}
+	f := &fakeKeys{}
 	a := startWithKeys(t, f)
 	for name, c := range map[string]struct{ steps, says string }{
 		"no step":                     {``, "body.steps"},
@@ -119,9 +120,9 @@ func TestAStepThatBreaksARuleIsRefusedWithItsPlace(t *testing.T) {
 
 func TestAPlanIsSentBackAsItCame(t *testing.T) {
 	space := aSpace()
-	f := &keys{plan: controlplane.RangePlan{
+	f := &fakeKeys{plan: keys.RangePlan{
 		MadeAt: time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC), Fingerprint: "f1", Before: space.Supplies(), After: space.Supplies()[:1],
-		Steps: []controlplane.RangeStep{{Action: controlplane.MoveRange, Range: 2, Region: "eu-west-1", At: 250}, {Action: controlplane.MoveRange, Range: 3, Region: "eu-west-1", Remainder: true}},
+		Steps: []keys.RangeStep{{Action: keys.MoveRange, Range: 2, Region: "eu-west-1", At: 250}, {Action: keys.MoveRange, Range: 3, Region: "eu-west-1", Remainder: true}},
 	}}
 	a := startWithKeys(t, f)
 	res := a.do(call{path: "/api/admin/ranges/plan", key: operatorKey})
@@ -132,13 +133,13 @@ func TestAPlanIsSentBackAsItCame(t *testing.T) {
 	body := `{"steps": [{"action": "move", "range": 2, "region": "eu-west-1", "at": 250},
 			{"action": "move", "range": 3, "region": "eu-west-1", "remainder": true}], "fingerprint": "f1"}`
 	require.Equal(t, 200, a.do(call{method: http.MethodPost, path: "/api/admin/ranges/changes", key: operatorKey, body: body}).StatusCode)
-	require.Equal(t, []controlplane.RangeChange{{Steps: f.plan.Steps, Fingerprint: "f1"}}, f.changes)
+	require.Equal(t, []keys.RangeChange{{Steps: f.plan.Steps, Fingerprint: "f1"}}, f.changes)
 
 	f.err = waypost.Errorf(waypost.EConflict, "the ranges have changed since the plan was made")
 	stale := a.do(call{method: http.MethodPost, path: "/api/admin/ranges/changes", key: operatorKey, body: body})
 	require.Contains(t, requireProblem(t, stale, 409, "conflict")["detail"], "changed since")
 
-	f.err, f.plan = nil, controlplane.RangePlan{Reason: "all regions last equally long"}
+	f.err, f.plan = nil, keys.RangePlan{Reason: "all regions last equally long"}
 	idle := object(t, a.do(call{path: "/api/admin/ranges/plan", key: operatorKey}).text)
 	require.Equal(t, []any{}, idle["steps"])
 	require.Equal(t, "all regions last equally long", idle["reason"])
@@ -149,9 +150,9 @@ func TestACodeIsTakenApart(t *testing.T) {
 	held := space.Ranges[0]
 	lease := held.Leases[0]
 	held.Leases, held.Rate, held.Text = nil, 0, "" // as a store returns it
-	f := &keys{found: controlplane.Decoded{
+	f := &fakeKeys{found: keys.Decoded{
 		Code: "4gAbCdE", Prefix: 290, Text: "4g", Counter: 295,
-		State: controlplane.CounterIssued, Range: &held, Lease: &lease,
+		State: keys.CounterIssued, Range: &held, Lease: &lease,
 	}}
 	a := startWithKeys(t, f)
 	require.JSONEq(t, `{"code": "4gAbCdE", "prefix": "4g", "counter": 295, "state": "issued", "issued": true, "region": "eu-west-1",
@@ -159,7 +160,7 @@ func TestACodeIsTakenApart(t *testing.T) {
 			"generation": 2, "returned": 20, `+createdAt+`},
 		"lease": {"node": "control-1", "lo": 290, "hi": 300, "generation": 2}}`, a.do(call{path: "/api/admin/ranges/decode/4gAbCdE", key: operatorKey}).text)
 
-	f.found = controlplane.Decoded{Code: "zzAbCdE", Text: "zz", Counter: 7, State: controlplane.CounterUnassigned}
+	f.found = keys.Decoded{Code: "zzAbCdE", Text: "zz", Counter: 7, State: keys.CounterUnassigned}
 	require.JSONEq(t, `{"code": "zzAbCdE", "prefix": "zz", "counter": 7, "state": "unassigned", "issued": false, "region": null, "range": null, "lease": null}`,
 		a.do(call{path: "/api/admin/ranges/decode/zzAbCdE", key: operatorKey}).text)
 	requireProblem(t, a.do(call{path: "/api/admin/ranges/decode/spring-sale", key: operatorKey}), 422, "invalid")
@@ -167,7 +168,7 @@ func TestACodeIsTakenApart(t *testing.T) {
 
 func TestTheAuditLogIsReadAPageAtATime(t *testing.T) {
 	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
-	a := startWithKeys(t, &keys{audit: []controlplane.AuditEntry{
+	a := startWithKeys(t, &fakeKeys{audit: []controlplane.AuditEntry{
 		{
 			ID: 8, At: at, Actor: "ops (6)", Action: "ranges.move", Subject: "range 7", Workspace: "default",
 			Detail: []byte(`{"region": "eu-west-1"}`),
@@ -186,7 +187,7 @@ func TestTheAuditLogIsReadAPageAtATime(t *testing.T) {
 }
 
 func TestRangesAreForTheInstallationsOperators(t *testing.T) {
-	a := startWithKeys(t, &keys{space: aSpace()})
+	a := startWithKeys(t, &fakeKeys{space: aSpace()})
 	change := `{"steps": [{"action": "drain", "range": 1}]}`
 	for _, c := range []call{
 		{path: "/api/admin/ranges"},

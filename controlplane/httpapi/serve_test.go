@@ -18,8 +18,8 @@ import (
 
 	"waypost"
 	"waypost/api/requestid"
-	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/keys"
 	"waypost/internal/logtest"
 )
 
@@ -51,7 +51,7 @@ func TestHealthFollowsTheDatabase(t *testing.T) {
 	require.Equal(t, 200, res.StatusCode)
 	require.JSONEq(t, `{"status": "healthy", "timestamp": "2026-01-02T03:04:05Z", "version": "1.2.3", "kgs_pool_size": 916, "database": "connected"}`, res.text)
 
-	a.links.health = controlplane.Health{}
+	a.links.health = keys.Health{}
 	res = a.do(call{path: "/health", key: "none"})
 	require.Equal(t, 503, res.StatusCode)
 	require.Equal(t, "application/json", res.Header.Get("Content-Type"))

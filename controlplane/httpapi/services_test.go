@@ -9,14 +9,15 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/keys"
 )
 
 // services returns a configuration whose services are all in memory.
 func services(f *links) httpapi.Config {
 	return httpapi.Config{
-		Links: f, Domains: &domains{}, Certificates: certificates{}, Keys: supply{&keys{}, f}, Clicks: &statistics{links: f, now: time.Now()},
+		Links: f, Domains: &domains{}, Certificates: certificates{}, Keys: supply{&fakeKeys{}, f}, Clicks: &statistics{links: f, now: time.Now()},
 		Blocks: &blocks{},
-		Access: access{links: f}, Workspaces: workspaces{keys: &keys{}}, Fleet: fixedFleet{}, Nodes: &edgeNodes{}, Orders: noOrders{},
+		Access: access{links: f}, Workspaces: workspaces{keys: &fakeKeys{}}, Fleet: fixedFleet{}, Nodes: &edgeNodes{}, Orders: noOrders{},
 		Cleanup: cleanup{}, Digests: digests{}, Node: "c1", BaseURL: "https://wp.example",
 	}
 }
@@ -64,11 +65,11 @@ func (f *blocks) Known(context.Context) (uint64, bool, error) { return uint64(le
 
 // supply adds the health of links to keys.
 type supply struct {
-	*keys
+	*fakeKeys
 	links *links
 }
 
-func (s supply) Health(context.Context) controlplane.Health { return s.links.health }
+func (s supply) Health(context.Context) keys.Health { return s.links.health }
 
 // access knows the API keys of links, and nothing else.
 type access struct {
@@ -83,7 +84,7 @@ func (a access) Authenticate(ctx context.Context, key string) (controlplane.Acto
 // workspaces knows the audit log of keys, and nothing else.
 type workspaces struct {
 	noWorkspaces
-	keys *keys
+	keys *fakeKeys
 }
 
 type noWorkspaces interface{ httpapi.Workspaces }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -13,6 +14,9 @@ type frozenBudgets struct {
 		FrozenBudgets(ctx context.Context) (int64, error)
 	}
 }
+
+// scrapeDeadline bounds the query of a scrape.
+const scrapeDeadline = time.Second
 
 var budgetsFrozen = prometheus.NewDesc("waypost_budgets_frozen",
 	"Click budgets that grant nothing before edges have reported, up to 100,000; of the whole cluster.", nil, nil)

@@ -19,6 +19,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/controlplane/postgres/analytics"
 	"waypost/internal/admin"
@@ -80,7 +81,8 @@ type control struct {
 	signer       *replication.Signer
 	blocks       replication.BlockSet
 	blockRefused time.Time // when hearBlock last logged that; it owns this
-	minter       *controlplane.Minter
+	minter       *keys.Minter
+	ranges       *keys.Ranges
 	core         *controlplane.Services
 	source       *changelog
 	stream       *replication.Server
@@ -112,7 +114,7 @@ func (c *control) open(ctx context.Context) (err error) {
 	memlimit.Apply(outsideHeap, c.log)
 
 	database := c.cfg.Database
-	database.Memory, database.Secret, database.Logger = keyMemory{dir}, &c.cfg.ClusterSecret, c.log
+	database.Memory, database.Secret, database.Logger = keys.Memory{Dir: dir}, &c.cfg.ClusterSecret, c.log
 	if c.db, err = postgres.Open(ctx, database); err != nil {
 		return fmt.Errorf("control.database_url: %w", err)
 	}
@@ -188,16 +190,19 @@ func (c *control) connect(ctx context.Context) (err error) {
 	}
 	c.edges = newEdgeWait(known)
 	patience := failpoint.Limit("a write takes at most", 0)
-	c.minter = controlplane.NewMinter(controlplane.MinterConfig{
+	c.minter = keys.NewMinter(keys.MinterConfig{
 		Store: c.db, Coder: c.coder, Region: c.cfg.Region,
 		Node: c.boot, Size: c.cfg.LeaseSize, Patience: patience, After: c.edges.enough, Logger: c.log, Metrics: c.registry,
+	})
+	c.ranges = keys.NewRanges(keys.Config{
+		Store: c.db, Minter: c.minter, Patience: patience, Now: c.db.Now, Logger: c.log,
 	})
 	own := map[string]bool{c.ownHost(): true}
 	for _, host := range c.cfg.OwnHosts {
 		own[waypost.HostName(host)] = true
 	}
 	c.core = controlplane.New(controlplane.Config{
-		Stores: c.db.Stores(), Region: c.cfg.Region, Minter: c.minter, ClusterSecret: c.cfg.ClusterSecret,
+		Stores: c.db.Stores(), Minter: c.minter, ClusterSecret: c.cfg.ClusterSecret,
 		Signer: c.signer, BlockSet: &c.blocks,
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,
@@ -213,7 +218,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 	if err := c.core.Blocks.Load(ctx); err != nil { // before the first edge
 		return err
 	}
-	c.registry.MustRegister(keyPool{c.db}, frozenBudgets{c.db}, blockCount(&c.blocks), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	c.registry.MustRegister(keys.Pool{Store: c.db}, frozenBudgets{c.db}, blockCount(&c.blocks), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "waypost_postgresql_up", Help: "Whether PostgreSQL answers: 1, or 0.",
 	}, c.postgreSQLUp))
 	c.nodes = fleet.NewNodes(fleet.NodesConfig{Store: c.db, Now: c.db.Now, Logger: c.log})

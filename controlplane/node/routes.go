@@ -26,7 +26,7 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 	proxies, core := c.cfg.TrustedProxies, c.core
 	guesses, client := limit.NewGuesses(maxFailures, nil), clientOf(proxies)
 	cfg := httpapi.Config{
-		Links: core.Links, Domains: core.Domains, Keys: core.KeyRanges, Clicks: core.Clicks, Budgets: core.Budgets,
+		Links: core.Links, Domains: core.Domains, Keys: c.ranges, Clicks: core.Clicks, Budgets: core.Budgets,
 		Blocks: core.Blocks, Access: core.Access,
 		Workspaces: core.Workspaces, Fleet: c.fleet, Certificates: c.certificates, Nodes: c.nodes,
 		Orders: c.orders, Cleanup: c.db, Digests: c.digests,

@@ -15,6 +15,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/replication"
 )
@@ -165,8 +166,8 @@ func TestHistory_IssuesNoKeyWithoutAHighWaterMarkUntilAnOperatorSaysSo(t *testin
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
 }
 
-func resume(gap *int64, dry bool) controlplane.RangeChange {
-	return controlplane.RangeChange{Steps: []controlplane.RangeStep{{Action: controlplane.ResumeKeys, Gap: gap}}, DryRun: dry, By: operator}
+func resume(gap *int64, dry bool) keys.RangeChange {
+	return keys.RangeChange{Steps: []keys.RangeStep{{Action: keys.ResumeKeys, Gap: gap}}, DryRun: dry, By: operator}
 }
 
 var operator = controlplane.Actor{
@@ -237,9 +238,9 @@ func TestHistory_IssuesNothingBelowWhatControlPlanesRemember(t *testing.T) {
 	space, err := db.KeySpace(t.Context())
 	require.NoError(t, err)
 	r := space.Ranges[0]
-	_, err = db.ChangeRanges(t.Context(), controlplane.RangeChange{By: operator, Steps: []controlplane.RangeStep{
-		{Action: controlplane.MoveRange, Range: r.ID, Region: "us", At: 500_000_000},
-		{Action: controlplane.AssignPrefix, Region: "ap", Prefix: "zz"},
+	_, err = db.ChangeRanges(t.Context(), keys.RangeChange{By: operator, Steps: []keys.RangeStep{
+		{Action: keys.MoveRange, Range: r.ID, Region: "us", At: 500_000_000},
+		{Action: keys.AssignPrefix, Region: "ap", Prefix: "zz"},
 	}})
 	require.NoError(t, err)
 	far, err := db2.TakeLease(t.Context(), "us", "n/2", 100, nil)
@@ -267,8 +268,8 @@ func TestHistory_IssuesNothingBelowWhatControlPlanesRemember(t *testing.T) {
 	next, err := db.TakeLease(t.Context(), "eu", "n/1", 100, nil)
 	require.NoError(t, err)
 	require.True(t, next.Prefix != r.Prefix || next.Lo >= far.Hi, "%+v", next)
-	_, err = db.ChangeRanges(t.Context(), controlplane.RangeChange{By: operator, Steps: []controlplane.RangeStep{
-		{Action: controlplane.AssignPrefix, Region: "ap", Prefix: "zz"},
+	_, err = db.ChangeRanges(t.Context(), keys.RangeChange{By: operator, Steps: []keys.RangeStep{
+		{Action: keys.AssignPrefix, Region: "ap", Prefix: "zz"},
 	}})
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err), "a prefix that the lost history used is not free")
 

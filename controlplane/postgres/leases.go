@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
-	"waypost/controlplane"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres/scoped"
 )
 
@@ -18,12 +18,12 @@ type KeyRangeStore struct {
 	history *History
 }
 
-// TakeLease implements controlplane.LeaseStore. The lease is also remembered on
+// TakeLease implements keys.LeaseStore. The lease is also remembered on
 // this machine before it is returned, see highWaterMark.
 func (db *KeyRangeStore) TakeLease(
 	ctx context.Context, region waypost.Region, node string, size int64, finished []int64,
-) (controlplane.Lease, error) {
-	var l controlplane.Lease
+) (keys.Lease, error) {
+	var l keys.Lease
 	err := db.pool.change(ctx, "lease keys", func(tx pgx.Tx, epoch uint32) (err error) {
 		if len(finished) > 0 {
 			if _, err := tx.Exec(ctx, `UPDATE key_lease SET state = 'closed' WHERE id = ANY($1) AND node = $2
@@ -42,7 +42,7 @@ func (db *KeyRangeStore) TakeLease(
 			if err := db.ReturnLease(ctx, l, l.Lo); err != nil { // or every attempt would cost a lease
 				db.pool.Log.Warn("cannot return a lease that cannot be used yet", "error", err)
 			}
-			return controlplane.Lease{}, err
+			return keys.Lease{}, err
 		}
 	}
 	err = db.pool.highWater.leased(rememberedRange{Prefix: l.Prefix, Region: string(region), Lo: l.Lo, Hi: l.Hi, Next: l.Hi}, l.Epoch)
@@ -55,7 +55,7 @@ func (db *KeyRangeStore) TakeLease(
 // leaseKeys finds a block for a node, and replenishes the region if it is low.
 func (db *KeyRangeStore) leaseKeys(
 	ctx context.Context, tx pgx.Tx, region waypost.Region, node string, size int64, epoch uint32,
-) (l controlplane.Lease, err error) {
+) (l keys.Lease, err error) {
 	var held string
 	var most int64
 	if err := tx.QueryRow(ctx, `SELECT held, greatest(1, least(1000000, key_prefix_size() / 1000))
@@ -95,7 +95,7 @@ const leasesAhead = 20
 
 const leaseColumns = `id, range_id, prefix, lo, hi, epoch, generation`
 
-func scanLease(l *controlplane.Lease, row pgx.Row) error {
+func scanLease(l *keys.Lease, row pgx.Row) error {
 	return row.Scan(&l.ID, &l.Range, &l.Prefix, &l.Lo, &l.Hi, &l.Epoch, &l.Generation)
 }
 
@@ -164,8 +164,8 @@ func (db *KeyRangeStore) EnsureRanges(ctx context.Context, regions []waypost.Reg
 	return nil
 }
 
-// ReturnLease implements controlplane.LeaseStore.
-func (db *KeyRangeStore) ReturnLease(ctx context.Context, l controlplane.Lease, next int64) error {
+// ReturnLease implements keys.LeaseStore.
+func (db *KeyRangeStore) ReturnLease(ctx context.Context, l keys.Lease, next int64) error {
 	return db.pool.change(ctx, "return a lease", func(tx pgx.Tx, epoch uint32) error {
 		if epoch != l.Epoch {
 			return nil // burned with its epoch
@@ -193,7 +193,7 @@ func (db *KeyRangeStore) ReturnLease(ctx context.Context, l controlplane.Lease, 
 	})
 }
 
-// Unleased implements controlplane.LeaseStore.
+// Unleased implements keys.LeaseStore.
 func (db *KeyRangeStore) Unleased(ctx context.Context, region waypost.Region) (n int64, err error) {
 	err = db.pool.QueryRowIn(ctx, scoped.Operator, `
 		SELECT coalesce((SELECT sum(hi - next) FROM key_range WHERE region = $1 AND state = 'live'), 0)::bigint

@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/controlplane"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 )
 
 func TestConcurrentLeasesNeverShareACounter(t *testing.T) {
 	db, _ := open(t)
 	const nodes, each = 6, 8
-	leases := make([][]controlplane.Lease, nodes)
+	leases := make([][]keys.Lease, nodes)
 	var wg sync.WaitGroup
 	for n := range nodes {
 		wg.Go(func() {

@@ -11,17 +11,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
-	"waypost/controlplane"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/keyrange"
 )
 
-// ChangeRanges implements controlplane.RangeStore. Creates wait for it as long as for any
+// ChangeRanges implements keys.RangeStore. Creates wait for it as long as for any
 // other commit. A dry run does everything and rolls it back.
-func (db *KeyRangeStore) ChangeRanges(ctx context.Context, c controlplane.RangeChange) ([]controlplane.StepDone, error) {
-	var done []controlplane.StepDone
+func (db *KeyRangeStore) ChangeRanges(ctx context.Context, c keys.RangeChange) ([]keys.StepDone, error) {
+	var done []keys.StepDone
 	for _, step := range c.Steps {
-		if step.Action != controlplane.ResumeKeys || c.DryRun {
+		if step.Action != keys.ResumeKeys || c.DryRun {
 			continue
 		}
 		if err := db.history.overrule(ctx, step.Gap); err != nil {
@@ -87,7 +87,7 @@ func named(err error, i, steps int) error {
 }
 
 // subjectOf names the range that a step made or changed.
-func subjectOf(done *controlplane.StepDone) string {
+func subjectOf(done *keys.StepDone) string {
 	if len(done.Ranges) == 0 {
 		return "key ranges"
 	}
@@ -95,50 +95,50 @@ func subjectOf(done *controlplane.StepDone) string {
 }
 
 // show fills in the final state of the touched ranges.
-func show(done []controlplane.StepDone, after []controlplane.Range) {
+func show(done []keys.StepDone, after []keys.Range) {
 	for i := range done {
 		for j := range done[i].Ranges {
-			if k := slices.IndexFunc(after, func(r controlplane.Range) bool { return r.ID == done[i].Ranges[j].ID }); k >= 0 {
+			if k := slices.IndexFunc(after, func(r keys.Range) bool { return r.ID == done[i].Ranges[j].ID }); k >= 0 {
 				done[i].Ranges[j] = after[k]
 			}
 		}
 	}
 }
 
-func changeRange(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (controlplane.StepDone, error) {
+func changeRange(ctx context.Context, tx pgx.Tx, s keys.RangeStep) (keys.StepDone, error) {
 	switch s.Action {
-	case controlplane.AssignPrefix:
+	case keys.AssignPrefix:
 		return stepAssign(ctx, tx, s)
-	case controlplane.ResumeKeys:
+	case keys.ResumeKeys:
 		return stepResume(ctx, tx, s)
-	case controlplane.SplitRange, controlplane.MoveRange, controlplane.DrainRange, controlplane.ReviveRange, controlplane.RetireRange:
+	case keys.SplitRange, keys.MoveRange, keys.DrainRange, keys.ReviveRange, keys.RetireRange:
 	default:
-		return controlplane.StepDone{}, waypost.Errorf(waypost.EInvalid, "%q is nothing that can be done to a range", s.Action)
+		return keys.StepDone{}, waypost.Errorf(waypost.EInvalid, "%q is nothing that can be done to a range", s.Action)
 	}
-	var r controlplane.Range
+	var r keys.Range
 	err := tx.QueryRow(ctx, `SELECT id, prefix, lo, hi, next, region, state, generation FROM key_range WHERE id = $1`, s.Range).
 		Scan(&r.ID, &r.Prefix, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return controlplane.StepDone{}, waypost.Errorf(waypost.ENotFound, "there is no range %d", s.Range)
+		return keys.StepDone{}, waypost.Errorf(waypost.ENotFound, "there is no range %d", s.Range)
 	}
 	if err != nil {
-		return controlplane.StepDone{}, err
+		return keys.StepDone{}, err
 	}
-	if r.State == controlplane.RangeRetired {
-		return controlplane.StepDone{}, waypost.Errorf(waypost.EConflict, "range %d is retired, which cannot be undone", r.ID)
+	if r.State == keys.RangeRetired {
+		return keys.StepDone{}, waypost.Errorf(waypost.EConflict, "range %d is retired, which cannot be undone", r.ID)
 	}
 	switch s.Action {
-	case controlplane.SplitRange:
+	case keys.SplitRange:
 		return stepSplit(ctx, tx, s, r)
-	case controlplane.MoveRange:
+	case keys.MoveRange:
 		return stepMove(ctx, tx, s, r)
-	case controlplane.RetireRange:
+	case keys.RetireRange:
 		return stepRetire(ctx, tx, s, r)
 	}
 	return stepState(ctx, tx, s, r)
 }
 
-func stepAssign(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (done controlplane.StepDone, err error) {
+func stepAssign(ctx context.Context, tx pgx.Tx, s keys.RangeStep) (done keys.StepDone, err error) {
 	if _, err := waypost.ParseRegion(string(s.Region)); err != nil {
 		return done, err
 	}
@@ -161,8 +161,8 @@ func stepAssign(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (done 
 	if err != nil {
 		return done, err
 	}
-	return controlplane.StepDone{
-		Step: s, What: fmt.Sprintf("region %s gets a new prefix as range %d%s", s.Region, id, note), Ranges: []controlplane.Range{{ID: id}},
+	return keys.StepDone{
+		Step: s, What: fmt.Sprintf("region %s gets a new prefix as range %d%s", s.Region, id, note), Ranges: []keys.Range{{ID: id}},
 	}, nil
 }
 
@@ -195,7 +195,7 @@ func prefixOrdinal(ctx context.Context, tx pgx.Tx, text string) (int32, error) {
 }
 
 // cut ends a range at a counter and makes the rest a range of its own.
-func cut(ctx context.Context, tx pgx.Tx, r controlplane.Range, at int64, region waypost.Region) (rest int64, err error) {
+func cut(ctx context.Context, tx pgx.Tx, r keys.Range, at int64, region waypost.Region) (rest int64, err error) {
 	if r.Next >= r.Hi {
 		return 0, waypost.Errorf(waypost.EConflict, "range %d has nothing that is not leased", r.ID)
 	}
@@ -212,7 +212,7 @@ func cut(ctx context.Context, tx pgx.Tx, r controlplane.Range, at int64, region 
 	return rest, err
 }
 
-func stepSplit(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r controlplane.Range) (done controlplane.StepDone, err error) {
+func stepSplit(ctx context.Context, tx pgx.Tx, s keys.RangeStep, r keys.Range) (done keys.StepDone, err error) {
 	if s.At == 0 {
 		s.At = r.Next + (r.Hi-r.Next)/2
 	}
@@ -220,15 +220,15 @@ func stepSplit(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r contr
 	if err != nil {
 		return done, err
 	}
-	return controlplane.StepDone{
+	return keys.StepDone{
 		Step: s, What: fmt.Sprintf("range %d ends at counter %d, what follows is range %d", r.ID, s.At, rest),
-		Ranges: []controlplane.Range{{ID: r.ID}, {ID: rest}},
+		Ranges: []keys.Range{{ID: r.ID}, {ID: rest}},
 	}, nil
 }
 
 // stepMove assigns all of a range to a region, which fences its leases, or its counters
 // from At on, which fences none and is refused if leases are in the way.
-func stepMove(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r controlplane.Range) (done controlplane.StepDone, err error) {
+func stepMove(ctx context.Context, tx pgx.Tx, s keys.RangeStep, r keys.Range) (done keys.StepDone, err error) {
 	if _, err := waypost.ParseRegion(string(s.Region)); err != nil {
 		return done, err
 	}
@@ -248,10 +248,10 @@ func stepMove(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r contro
 		if err != nil {
 			return done, err
 		}
-		return controlplane.StepDone{
+		return keys.StepDone{
 			Step: s, What: fmt.Sprintf("%d counters of range %d go from region %s to %s as range %d%s", r.Hi-s.At, r.ID, r.Region, s.Region,
 				rest, note),
-			Ranges: []controlplane.Range{{ID: rest}, {ID: r.ID}},
+			Ranges: []keys.Range{{ID: rest}, {ID: r.ID}},
 		}, nil
 	}
 	tag, err := tx.Exec(ctx, `UPDATE key_lease SET state = 'burned' WHERE range_id = $1 AND state = 'held'`, r.ID)
@@ -265,16 +265,16 @@ func stepMove(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r contro
 	if _, err := tx.Exec(ctx, `UPDATE key_range SET region = $2, generation = generation + 1 WHERE id = $1`, r.ID, s.Region); err != nil {
 		return done, err
 	}
-	return controlplane.StepDone{
+	return keys.StepDone{
 		Step: s, What: fmt.Sprintf("range %d goes from region %s to %s%s", r.ID, r.Region, s.Region, note),
-		Ranges: []controlplane.Range{{ID: r.ID}}, Fenced: int(tag.RowsAffected()),
+		Ranges: []keys.Range{{ID: r.ID}}, Fenced: int(tag.RowsAffected()),
 	}, nil
 }
 
-func stepState(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r controlplane.Range) (done controlplane.StepDone, err error) {
-	to, what := controlplane.RangeDraining, "nothing more is leased from range %d"
-	if s.Action == controlplane.ReviveRange {
-		to, what = controlplane.RangeLive, "range %d is live again"
+func stepState(ctx context.Context, tx pgx.Tx, s keys.RangeStep, r keys.Range) (done keys.StepDone, err error) {
+	to, what := keys.RangeDraining, "nothing more is leased from range %d"
+	if s.Action == keys.ReviveRange {
+		to, what = keys.RangeLive, "range %d is live again"
 	}
 	if r.State == to {
 		return done, waypost.Errorf(waypost.EConflict, "range %d is %s already", r.ID, to)
@@ -282,11 +282,11 @@ func stepState(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r contr
 	if _, err := tx.Exec(ctx, `UPDATE key_range SET state = $2 WHERE id = $1`, r.ID, to); err != nil {
 		return done, err
 	}
-	return controlplane.StepDone{Step: s, What: fmt.Sprintf(what, r.ID), Ranges: []controlplane.Range{{ID: r.ID}}}, nil
+	return keys.StepDone{Step: s, What: fmt.Sprintf(what, r.ID), Ranges: []keys.Range{{ID: r.ID}}}, nil
 }
 
-func stepRetire(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r controlplane.Range) (done controlplane.StepDone, err error) {
-	if r.State == controlplane.RangeLive && !s.Force {
+func stepRetire(ctx context.Context, tx pgx.Tx, s keys.RangeStep, r keys.Range) (done keys.StepDone, err error) {
+	if r.State == keys.RangeLive && !s.Force {
 		return done, waypost.Errorf(waypost.EConflict, "range %d is live: drain it first, or retire it by force", r.ID)
 	}
 	var held int
@@ -303,14 +303,14 @@ func stepRetire(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep, r cont
 	if _, err := tx.Exec(ctx, `UPDATE key_range SET state = 'retired', generation = generation + 1 WHERE id = $1`, r.ID); err != nil {
 		return done, err
 	}
-	return controlplane.StepDone{
+	return keys.StepDone{
 		Step: s, What: fmt.Sprintf("range %d is retired, %d counters are never issued", r.ID, r.Hi-r.Next),
-		Ranges: []controlplane.Range{{ID: r.ID}}, Fenced: held,
+		Ranges: []keys.Range{{ID: r.ID}}, Fenced: held,
 	}, nil
 }
 
 // stepResume is the operator's word that keys may be issued again.
-func stepResume(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (done controlplane.StepDone, err error) {
+func stepResume(ctx context.Context, tx pgx.Tx, s keys.RangeStep) (done keys.StepDone, err error) {
 	var held string
 	var gap, size int64
 	if err := tx.QueryRow(ctx, `SELECT held, gap, key_prefix_size() FROM key_state`).Scan(&held, &gap, &size); err != nil {
@@ -335,5 +335,5 @@ func stepResume(ctx context.Context, tx pgx.Tx, s controlplane.RangeStep) (done 
 		return done, err
 	}
 	s.Gap = &gap
-	return controlplane.StepDone{Step: s, What: fmt.Sprintf("keys are issued again, and every prefix skips %d counters", gap)}, nil
+	return keys.StepDone{Step: s, What: fmt.Sprintf("keys are issued again, and every prefix skips %d counters", gap)}, nil
 }

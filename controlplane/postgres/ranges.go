@@ -9,14 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
-	"waypost/controlplane"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/keyrange"
 )
 
-// KeySpace implements controlplane.RangeStore.
-func (db *KeyRangeStore) KeySpace(ctx context.Context) (controlplane.KeySpace, error) {
-	var space controlplane.KeySpace
+// KeySpace implements keys.RangeStore.
+func (db *KeyRangeStore) KeySpace(ctx context.Context) (keys.KeySpace, error) {
+	var space keys.KeySpace
 	err := pgx.BeginTxFunc(ctx, db.pool, scoped.Operator.ReadOptions(), func(tx pgx.Tx) (err error) {
 		space, err = keySpace(ctx, tx)
 		return err
@@ -25,7 +25,7 @@ func (db *KeyRangeStore) KeySpace(ctx context.Context) (controlplane.KeySpace, e
 }
 
 // keySpace reads the whole state of the keys within a transaction.
-func keySpace(ctx context.Context, tx pgx.Tx) (s controlplane.KeySpace, err error) {
+func keySpace(ctx context.Context, tx pgx.Tx) (s keys.KeySpace, err error) {
 	var since *time.Time
 	var codeLength, prefixLength int
 	err = tx.QueryRow(ctx, `
@@ -49,7 +49,7 @@ func keySpace(ctx context.Context, tx pgx.Tx) (s controlplane.KeySpace, err erro
 		return s, err
 	}
 	used := make(map[int]bool, len(s.Ranges))
-	byID := make(map[int64]*controlplane.Range, len(s.Ranges))
+	byID := make(map[int64]*keys.Range, len(s.Ranges))
 	for i := range s.Ranges {
 		r := &s.Ranges[i]
 		used[r.Prefix] = true
@@ -62,12 +62,12 @@ func keySpace(ctx context.Context, tx pgx.Tx) (s controlplane.KeySpace, err erro
 	return s, addRates(ctx, tx, &s, byID)
 }
 
-func ranges(ctx context.Context, tx pgx.Tx, space keyrange.Space) (rs []controlplane.Range, err error) {
+func ranges(ctx context.Context, tx pgx.Tx, space keyrange.Space) (rs []keys.Range, err error) {
 	rows, err := tx.Query(ctx, `SELECT id, prefix, lo, hi, next, region, state, generation, created_at FROM key_range ORDER BY id`)
 	if err != nil {
 		return nil, err
 	}
-	var r controlplane.Range
+	var r keys.Range
 	_, err = pgx.ForEachRow(rows, []any{&r.ID, &r.Prefix, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation, &r.CreatedAt},
 		func() error {
 			if !space.Holds(keyrange.Block{Prefix: r.Prefix, Lo: r.Lo, Hi: r.Hi}) {
@@ -82,7 +82,7 @@ func ranges(ctx context.Context, tx pgx.Tx, space keyrange.Space) (rs []controlp
 }
 
 // addLeases adds the blocks that are held, and the returned counters.
-func addLeases(ctx context.Context, tx pgx.Tx, byID map[int64]*controlplane.Range) error {
+func addLeases(ctx context.Context, tx pgx.Tx, byID map[int64]*keys.Range) error {
 	rows, err := tx.Query(ctx, `
 		SELECT l.range_id, l.id, l.node, l.lo, l.hi, l.generation, l.taken_at, l.state
 		FROM key_lease l JOIN changelog_head h ON h.epoch = l.epoch
@@ -91,7 +91,7 @@ func addLeases(ctx context.Context, tx pgx.Tx, byID map[int64]*controlplane.Rang
 		return err
 	}
 	var id int64
-	var l controlplane.HeldLease
+	var l keys.HeldLease
 	var state string
 	_, err = pgx.ForEachRow(rows, []any{&id, &l.ID, &l.Node, &l.Lo, &l.Hi, &l.Generation, &l.TakenAt, &state}, func() error {
 		r := byID[id]
@@ -114,7 +114,7 @@ const rateWindow = time.Hour
 
 // addRates divides the keys issued in the last hour by an hour, or by the time since the
 // first key of all if that is shorter, but at least by a minute.
-func addRates(ctx context.Context, tx pgx.Tx, s *controlplane.KeySpace, byID map[int64]*controlplane.Range) error {
+func addRates(ctx context.Context, tx pgx.Tx, s *keys.KeySpace, byID map[int64]*keys.Range) error {
 	rows, err := tx.Query(ctx, `
 		SELECT region, range_id, sum(issued)::float8 / greatest(1, extract(epoch FROM clock_timestamp()
 		           - greatest(clock_timestamp() - $1::interval, (SELECT min(minute) FROM key_issue))) / 60)::float8
@@ -136,10 +136,10 @@ func addRates(ctx context.Context, tx pgx.Tx, s *controlplane.KeySpace, byID map
 	return err
 }
 
-// Counter implements controlplane.RangeStore.
-func (db *KeyRangeStore) Counter(ctx context.Context, prefix int, counter int64, code waypost.Code) (controlplane.Decoded, error) {
-	d := controlplane.Decoded{Code: code, Prefix: prefix, Counter: counter}
-	var r controlplane.Range
+// Counter implements keys.RangeStore.
+func (db *KeyRangeStore) Counter(ctx context.Context, prefix int, counter int64, code waypost.Code) (keys.Decoded, error) {
+	d := keys.Decoded{Code: code, Prefix: prefix, Counter: counter}
+	var r keys.Range
 	var rangeID, leaseID, lo, hi, generation *int64
 	var node, state *string
 	var taken *time.Time
@@ -172,23 +172,23 @@ func (db *KeyRangeStore) Counter(ctx context.Context, prefix int, counter int64,
 		d.Range = &r
 	}
 	if leaseID != nil {
-		d.Lease = &controlplane.HeldLease{ID: *leaseID, Node: *node, Lo: *lo, Hi: *hi, Generation: *generation, TakenAt: taken.UTC()}
+		d.Lease = &keys.HeldLease{ID: *leaseID, Node: *node, Lo: *lo, Hi: *hi, Generation: *generation, TakenAt: taken.UTC()}
 	}
 	switch {
 	case custom != nil && !*custom, reserved:
-		d.State = controlplane.CounterIssued
+		d.State = keys.CounterIssued
 	case custom != nil, burned:
-		d.State = controlplane.CounterBurned
+		d.State = keys.CounterBurned
 	case state != nil && *state == "held":
-		d.State = controlplane.CounterLeased
+		d.State = keys.CounterLeased
 	case state != nil && *state != "free":
-		d.State = controlplane.CounterSpent
+		d.State = keys.CounterSpent
 	case rangeID == nil:
-		d.State = controlplane.CounterUnassigned
-	case r.State == controlplane.RangeRetired, leaseID == nil && counter < r.Next:
-		d.State = controlplane.CounterSpent
+		d.State = keys.CounterUnassigned
+	case r.State == keys.RangeRetired, leaseID == nil && counter < r.Next:
+		d.State = keys.CounterSpent
 	default:
-		d.State = controlplane.CounterUnissued
+		d.State = keys.CounterUnissued
 	}
 	return d, nil
 }

@@ -10,32 +10,33 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/keyrange"
 )
 
-func do(t *testing.T, db *postgres.DB, steps ...controlplane.RangeStep) []controlplane.StepDone {
+func do(t *testing.T, db *postgres.DB, steps ...keys.RangeStep) []keys.StepDone {
 	t.Helper()
-	done, err := db.ChangeRanges(t.Context(), controlplane.RangeChange{Steps: steps, By: operator})
+	done, err := db.ChangeRanges(t.Context(), keys.RangeChange{Steps: steps, By: operator})
 	require.NoError(t, err)
 	return done
 }
 
-func refused(t *testing.T, db *postgres.DB, code waypost.ErrorCode, steps ...controlplane.RangeStep) {
+func refused(t *testing.T, db *postgres.DB, code waypost.ErrorCode, steps ...keys.RangeStep) {
 	t.Helper()
-	_, err := db.ChangeRanges(t.Context(), controlplane.RangeChange{Steps: steps, By: operator})
+	_, err := db.ChangeRanges(t.Context(), keys.RangeChange{Steps: steps, By: operator})
 	require.Equal(t, code, waypost.CodeOf(err), "%v", err)
 }
 
 // lease takes a block of a hundred.
-func lease(t *testing.T, db *postgres.DB, region waypost.Region) controlplane.Lease {
+func lease(t *testing.T, db *postgres.DB, region waypost.Region) keys.Lease {
 	t.Helper()
 	l, err := db.TakeLease(t.Context(), region, "n/1", 100, nil)
 	require.NoError(t, err)
 	return l
 }
 
-func rangeOf(t *testing.T, db *postgres.DB, id int64) controlplane.Range {
+func rangeOf(t *testing.T, db *postgres.DB, id int64) keys.Range {
 	t.Helper()
 	space, err := db.KeySpace(t.Context())
 	require.NoError(t, err)
@@ -45,10 +46,10 @@ func rangeOf(t *testing.T, db *postgres.DB, id int64) controlplane.Range {
 		}
 	}
 	t.Fatalf("there is no range %d", id)
-	return controlplane.Range{}
+	return keys.Range{}
 }
 
-func use(db *postgres.DB, t *testing.T, l controlplane.Lease, code string) error {
+func use(db *postgres.DB, t *testing.T, l keys.Lease, code string) error {
 	_, _, err := db.InsertLinks(t.Context(), l.Epoch, []controlplane.Insertion{{Link: link(code), Lease: l.ID}})
 	return err
 }
@@ -59,7 +60,7 @@ func TestAMoveOfAWholeRangeFencesItsLeasesAndTheRestGoesOnElsewhere(t *testing.T
 	free := lease(t, db, "eu")
 	require.NoError(t, db.ReturnLease(t.Context(), free, free.Lo))
 
-	done := do(t, db, controlplane.RangeStep{Action: controlplane.MoveRange, Range: old.Range, Region: "us"})
+	done := do(t, db, keys.RangeStep{Action: keys.MoveRange, Range: old.Range, Region: "us"})
 	require.Equal(t, 1, done[0].Fenced)
 	require.Equal(t, fmt.Sprintf("range %d goes from region eu to us; us had no range before", old.Range), done[0].What, "it may be misspelt")
 	require.Equal(t, waypost.Region("us"), done[0].Ranges[0].Region)
@@ -79,7 +80,7 @@ func TestAMoveOfAWholeRangeFencesItsLeasesAndTheRestGoesOnElsewhere(t *testing.T
 // may write with keys of a lease that was burned, because another may have them.
 func TestAWriteWithKeysOfSeveralLeasesTellsWhichAreVoid(t *testing.T) {
 	db, hand := open(t)
-	leases := []controlplane.Lease{lease(t, db, "eu"), lease(t, db, "us"), lease(t, db, "eu"), lease(t, db, "us")}
+	leases := []keys.Lease{lease(t, db, "eu"), lease(t, db, "us"), lease(t, db, "eu"), lease(t, db, "us")}
 	write := func() error {
 		var all []controlplane.Insertion
 		for i, l := range leases {
@@ -93,14 +94,14 @@ func TestAWriteWithKeysOfSeveralLeasesTellsWhichAreVoid(t *testing.T) {
 	require.ErrorAs(t, write(), &fenced)
 	require.Equal(t, []int64{leases[1].ID, leases[2].ID}, fenced.Leases)
 
-	leases = []controlplane.Lease{leases[0], leases[3]}
+	leases = []keys.Lease{leases[0], leases[3]}
 	require.NoError(t, write(), "none of the links was written")
 }
 
 func TestAMoveOfTheRemainderFencesNothing(t *testing.T) {
 	db, _ := open(t)
 	l := lease(t, db, "eu")
-	done := do(t, db, controlplane.RangeStep{Action: controlplane.MoveRange, Range: l.Range, Region: "us", At: l.Hi})
+	done := do(t, db, keys.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "us", At: l.Hi})
 	require.Zero(t, done[0].Fenced)
 	require.NoError(t, use(db, t, l, "goes-on"))
 	moved := lease(t, db, "us")
@@ -112,23 +113,23 @@ func TestAMoveOfTheRemainderFencesNothing(t *testing.T) {
 func TestSplitDrainReviveAndRetire(t *testing.T) {
 	db, hand := open(t)
 	l := lease(t, db, "eu")
-	half := do(t, db, controlplane.RangeStep{Action: controlplane.SplitRange, Range: l.Range})[0].Ranges
+	half := do(t, db, keys.RangeStep{Action: keys.SplitRange, Range: l.Range})[0].Ranges
 	require.Len(t, half, 2)
 	require.Equal(t, half[0].Hi, half[1].Lo)
 	require.InDelta(t, half[0].Unissued(), half[1].Unissued(), 1)
 
-	do(t, db, controlplane.RangeStep{Action: controlplane.DrainRange, Range: l.Range})
+	do(t, db, keys.RangeStep{Action: keys.DrainRange, Range: l.Range})
 	require.NoError(t, use(db, t, l, "drained"), "what is leased is used up")
 	require.Equal(t, half[1].ID, lease(t, db, "eu").Range)
-	do(t, db, controlplane.RangeStep{Action: controlplane.ReviveRange, Range: l.Range})
+	do(t, db, keys.RangeStep{Action: keys.ReviveRange, Range: l.Range})
 	require.Equal(t, l.Range, lease(t, db, "eu").Range)
 
-	refused(t, db, waypost.EConflict, controlplane.RangeStep{Action: controlplane.RetireRange, Range: l.Range})
-	done := do(t, db, controlplane.RangeStep{Action: controlplane.RetireRange, Range: l.Range, Force: true})
+	refused(t, db, waypost.EConflict, keys.RangeStep{Action: keys.RetireRange, Range: l.Range})
+	done := do(t, db, keys.RangeStep{Action: keys.RetireRange, Range: l.Range, Force: true})
 	require.Equal(t, 2, done[0].Fenced)
 	fenced := &controlplane.FencedError{}
 	require.ErrorAs(t, use(db, t, l, "retired"), &fenced)
-	refused(t, db, waypost.EConflict, controlplane.RangeStep{Action: controlplane.ReviveRange, Range: l.Range})
+	refused(t, db, waypost.EConflict, keys.RangeStep{Action: keys.ReviveRange, Range: l.Range})
 
 	entries, err := db.Audit(t.Context(), waypost.DefaultWorkspace, 0, 10)
 	require.NoError(t, err)
@@ -150,27 +151,27 @@ func TestStepsThatCannotBeDoneChangeNothing(t *testing.T) {
 	l := lease(t, db, "eu")
 	before, err := db.KeySpace(t.Context())
 	require.NoError(t, err)
-	good := controlplane.RangeStep{Action: controlplane.SplitRange, Range: l.Range, At: 500}
+	good := keys.RangeStep{Action: keys.SplitRange, Range: l.Range, At: 500}
 	for name, c := range map[string]struct {
-		step controlplane.RangeStep
+		step keys.RangeStep
 		code waypost.ErrorCode
 	}{
-		"no such range":         {controlplane.RangeStep{Action: controlplane.DrainRange, Range: 99}, waypost.ENotFound},
-		"no such act":           {controlplane.RangeStep{Action: "explode", Range: l.Range}, waypost.EInvalid},
-		"a region that is none": {controlplane.RangeStep{Action: controlplane.MoveRange, Range: l.Range, Region: "Ü"}, waypost.EInvalid},
-		"to itself":             {controlplane.RangeStep{Action: controlplane.MoveRange, Range: l.Range, Region: "eu"}, waypost.EConflict},
-		"a cut in a lease":      {controlplane.RangeStep{Action: controlplane.SplitRange, Range: l.Range, At: 50}, waypost.EConflict},
-		"a cut at the end":      {controlplane.RangeStep{Action: controlplane.SplitRange, Range: l.Range, At: 916_132_832}, waypost.EConflict},
+		"no such range":         {keys.RangeStep{Action: keys.DrainRange, Range: 99}, waypost.ENotFound},
+		"no such act":           {keys.RangeStep{Action: "explode", Range: l.Range}, waypost.EInvalid},
+		"a region that is none": {keys.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "Ü"}, waypost.EInvalid},
+		"to itself":             {keys.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "eu"}, waypost.EConflict},
+		"a cut in a lease":      {keys.RangeStep{Action: keys.SplitRange, Range: l.Range, At: 50}, waypost.EConflict},
+		"a cut at the end":      {keys.RangeStep{Action: keys.SplitRange, Range: l.Range, At: 916_132_832}, waypost.EConflict},
 		"a cut beyond": {
-			controlplane.RangeStep{Action: controlplane.MoveRange, Range: l.Range, Region: "us", At: 1 << 60},
+			keys.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "us", At: 1 << 60},
 			waypost.EConflict,
 		},
-		"a prefix in use": {controlplane.RangeStep{Action: controlplane.AssignPrefix, Region: "us", Prefix: rangeOf(t, db,
+		"a prefix in use": {keys.RangeStep{Action: keys.AssignPrefix, Region: "us", Prefix: rangeOf(t, db,
 			l.Range).Text}, waypost.EConflict},
-		"a prefix that is none": {controlplane.RangeStep{Action: controlplane.AssignPrefix, Region: "us", Prefix: "a-"}, waypost.EInvalid},
-		"a long prefix":         {controlplane.RangeStep{Action: controlplane.AssignPrefix, Region: "us", Prefix: "aaa"}, waypost.EInvalid},
-		"live already":          {controlplane.RangeStep{Action: controlplane.ReviveRange, Range: l.Range}, waypost.EConflict},
-		"nothing to resume":     {controlplane.RangeStep{Action: controlplane.ResumeKeys}, waypost.EConflict},
+		"a prefix that is none": {keys.RangeStep{Action: keys.AssignPrefix, Region: "us", Prefix: "a-"}, waypost.EInvalid},
+		"a long prefix":         {keys.RangeStep{Action: keys.AssignPrefix, Region: "us", Prefix: "aaa"}, waypost.EInvalid},
+		"live already":          {keys.RangeStep{Action: keys.ReviveRange, Range: l.Range}, waypost.EConflict},
+		"nothing to resume":     {keys.RangeStep{Action: keys.ResumeKeys}, waypost.EConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused(t, db, c.code, good, c.step)
@@ -179,10 +180,10 @@ func TestStepsThatCannotBeDoneChangeNothing(t *testing.T) {
 			require.Equal(t, before, after)
 		})
 	}
-	_, err = db.ChangeRanges(t.Context(), controlplane.RangeChange{Steps: []controlplane.RangeStep{good}, Fingerprint: "stale", By: operator})
+	_, err = db.ChangeRanges(t.Context(), keys.RangeChange{Steps: []keys.RangeStep{good}, Fingerprint: "stale", By: operator})
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
-	_, err = db.ChangeRanges(t.Context(), controlplane.RangeChange{
-		Steps:       []controlplane.RangeStep{good},
+	_, err = db.ChangeRanges(t.Context(), keys.RangeChange{
+		Steps:       []keys.RangeStep{good},
 		Fingerprint: before.Fingerprint(), By: operator,
 	})
 	require.NoError(t, err)
@@ -206,7 +207,7 @@ func choose(t *testing.T, db *postgres.DB, prefix int, counter int64) controlpla
 	return placed[0]
 }
 
-func state(t *testing.T, db *postgres.DB, prefix int, counter int64) controlplane.CounterState {
+func state(t *testing.T, db *postgres.DB, prefix int, counter int64) keys.CounterState {
 	t.Helper()
 	d, err := db.Counter(t.Context(), prefix, counter, testCoder.Encode(prefix, counter))
 	require.NoError(t, err)
@@ -221,17 +222,17 @@ func TestACustomCodeBurnsItsCounterOrIsRefused(t *testing.T) {
 	p := held.Prefix
 	for _, c := range []struct {
 		counter int64
-		was, is controlplane.CounterState
+		was, is keys.CounterState
 		placed  controlplane.InsertResult
 	}{
-		{7, controlplane.CounterLeased, controlplane.CounterLeased, controlplane.Issuable},
-		{120, controlplane.CounterSpent, controlplane.CounterSpent, controlplane.Issuable},
-		{150, controlplane.CounterUnissued, controlplane.CounterBurned, controlplane.Placed},
-		{170, controlplane.CounterUnissued, controlplane.CounterBurned, controlplane.Placed},
-		{199, controlplane.CounterUnissued, controlplane.CounterBurned, controlplane.Placed},
-		{200, controlplane.CounterUnissued, controlplane.CounterBurned, controlplane.Placed},
-		{201, controlplane.CounterUnissued, controlplane.CounterBurned, controlplane.Placed},
-		{250, controlplane.CounterUnissued, controlplane.CounterBurned, controlplane.Placed},
+		{7, keys.CounterLeased, keys.CounterLeased, controlplane.Issuable},
+		{120, keys.CounterSpent, keys.CounterSpent, controlplane.Issuable},
+		{150, keys.CounterUnissued, keys.CounterBurned, controlplane.Placed},
+		{170, keys.CounterUnissued, keys.CounterBurned, controlplane.Placed},
+		{199, keys.CounterUnissued, keys.CounterBurned, controlplane.Placed},
+		{200, keys.CounterUnissued, keys.CounterBurned, controlplane.Placed},
+		{201, keys.CounterUnissued, keys.CounterBurned, controlplane.Placed},
+		{250, keys.CounterUnissued, keys.CounterBurned, controlplane.Placed},
 	} {
 		require.Equal(t, c.was, state(t, db, p, c.counter), c.counter)
 		require.Equal(t, c.placed, choose(t, db, p, c.counter), c.counter)
@@ -247,10 +248,10 @@ func TestACustomCodeBurnsItsCounterOrIsRefused(t *testing.T) {
 	require.ElementsMatch(t, [][2]int64{{151, 170}, {171, 199}, {202, 250}, {251, 351}}, got, "blocks are leased around what is burned")
 
 	other := (p + 1) % 3844 // no region owns it yet
-	require.Equal(t, controlplane.CounterUnassigned, state(t, db, other, 0))
+	require.Equal(t, keys.CounterUnassigned, state(t, db, other, 0))
 	require.Equal(t, controlplane.Placed, choose(t, db, other, 0))
 	require.Equal(t, controlplane.Placed, choose(t, db, other, 3))
-	do(t, db, controlplane.RangeStep{Action: controlplane.AssignPrefix, Region: "us", Prefix: testCoder.Space().Prefix(other)})
+	do(t, db, keys.RangeStep{Action: keys.AssignPrefix, Region: "us", Prefix: testCoder.Space().Prefix(other)})
 	require.Equal(t, int64(1), lease(t, db, "us").Lo)
 	require.Equal(t, int64(4), lease(t, db, "us").Lo)
 	var seqs, newest int
@@ -262,21 +263,21 @@ func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
 	db, hand := open(t)
 	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (2, 'Two', 'two')`)
 	l := lease(t, db, "eu")
-	var keys []controlplane.Reservation
+	var minted []keys.Reservation
 	var codes []waypost.Code
 	for i := range int64(5) {
 		codes = append(codes, testCoder.Encode(l.Prefix, i))
-		keys = append(keys, controlplane.Reservation{Code: codes[i], Lease: l.ID})
+		minted = append(minted, keys.Reservation{Code: codes[i], Lease: l.ID})
 	}
-	reserve := func(epoch uint32, keys ...controlplane.Reservation) error {
-		_, err := db.ReserveKeys(t.Context(), 1, "mailer", epoch, keys)
+	reserve := func(epoch uint32, reservations ...keys.Reservation) error {
+		_, err := db.ReserveKeys(t.Context(), 1, "mailer", epoch, reservations)
 		return err
 	}
-	require.NoError(t, reserve(l.Epoch, keys...))
-	require.Error(t, reserve(l.Epoch, keys[0]), "a key is reserved once")
-	require.ErrorIs(t, reserve(l.Epoch+1, keys[0]), controlplane.ErrEpoch)
+	require.NoError(t, reserve(l.Epoch, minted...))
+	require.Error(t, reserve(l.Epoch, minted[0]), "a key is reserved once")
+	require.ErrorIs(t, reserve(l.Epoch+1, minted[0]), controlplane.ErrEpoch)
 	fenced := &controlplane.FencedError{}
-	require.ErrorAs(t, reserve(l.Epoch, controlplane.Reservation{Code: "abcdefg", Lease: 99}), &fenced)
+	require.ErrorAs(t, reserve(l.Epoch, keys.Reservation{Code: "abcdefg", Lease: 99}), &fenced)
 
 	place := func(ws waypost.WorkspaceID, code waypost.Code, counter int64) controlplane.InsertResult {
 		x := link(string(code))
@@ -300,7 +301,7 @@ func TestKeysOfServicesAreTheirsAloneAndComeBackOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []controlplane.InsertResult{controlplane.Issuable, controlplane.Placed}, placed, "codes of other domains are no counters")
 	require.Equal(t, controlplane.Placed, place(1, codes[0], 0), "its own can make a link of it")
-	require.Equal(t, controlplane.CounterIssued, state(t, db, l.Prefix, 1))
+	require.Equal(t, keys.CounterIssued, state(t, db, l.Prefix, 1))
 
 	back, err := db.ReturnKeys(t.Context(), 1, "mailer", []waypost.Code{codes[0], codes[1], codes[1], "unknown", codes[2]})
 	require.NoError(t, err)
@@ -364,7 +365,7 @@ func TestRatesAreThoseOfTheRegionThatIssued(t *testing.T) {
 	require.NoError(t, db.Beat(t.Context(), "n/1", "eu", map[int64]int64{l.Range: 300}))
 	require.InDelta(t, 40, rangeOf(t, db, l.Range).Rate, 2)
 
-	do(t, db, controlplane.RangeStep{Action: controlplane.MoveRange, Range: l.Range, Region: "us"})
+	do(t, db, keys.RangeStep{Action: keys.MoveRange, Range: l.Range, Region: "us"})
 	require.Zero(t, rangeOf(t, db, l.Range).Rate)
 	space, err := db.KeySpace(t.Context())
 	require.NoError(t, err)

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
-	"waypost/controlplane"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/failpoint"
 )
@@ -23,7 +23,7 @@ func reuseKeys() string {
 		WHERE code = ANY (ARRAY(` + freeKeys() + ` LIMIT $3)) RETURNING code`
 }
 
-// ReuseKeys implements controlplane.ReservedStore.
+// ReuseKeys implements keys.ReservedStore.
 func (db *KeyRangeStore) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, service string, n int) ([]waypost.Code, error) {
 	as := scoped.TenantOf(ws).LookingUp()
 	var some []waypost.Code
@@ -46,12 +46,12 @@ func (db *KeyRangeStore) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, 
 	return codes, err
 }
 
-// ReserveKeys implements controlplane.ReservedStore: one round trip.
+// ReserveKeys implements keys.ReservedStore: one round trip.
 func (db *KeyRangeStore) ReserveKeys(
-	ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, keys []controlplane.Reservation,
+	ctx context.Context, ws waypost.WorkspaceID, service string, epoch uint32, minted []keys.Reservation,
 ) (noted []waypost.Code, err error) {
-	codes, leases := make([]string, len(keys)), make([]int64, len(keys))
-	for i, k := range keys {
+	codes, leases := make([]string, len(minted)), make([]int64, len(minted))
+	for i, k := range minted {
 		codes[i], leases[i] = string(k.Code), k.Lease
 	}
 	var at begun
@@ -74,10 +74,10 @@ func (db *KeyRangeStore) ReserveKeys(
 	return noted, nil
 }
 
-// ReturnKeys implements controlplane.ReservedStore.
+// ReturnKeys implements keys.ReservedStore.
 func (db *KeyRangeStore) ReturnKeys(
 	ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code,
-) ([]controlplane.Returned, error) {
+) ([]keys.Returned, error) {
 	var published, back []waypost.Code
 	_, err := db.pool.changeIn(ctx, scoped.Operator.SharedBy(ws), "return keys", func(tx pgx.Tx, _ uint32) error {
 		// A link of any workspace counts, but of other keys than its own the service learns
@@ -110,8 +110,8 @@ func (db *KeyRangeStore) ReturnKeys(
 	return outcomes(codes, setOf(back), setOf(published)), nil
 }
 
-func outcomes(codes []waypost.Code, back, published map[waypost.Code]bool) []controlplane.Returned {
-	results := make([]controlplane.Returned, len(codes))
+func outcomes(codes []waypost.Code, back, published map[waypost.Code]bool) []keys.Returned {
+	results := make([]keys.Returned, len(codes))
 	for i, code := range codes {
 		results[i].Code = code
 		switch {
@@ -133,7 +133,7 @@ func setOf(codes []waypost.Code) map[waypost.Code]bool {
 	return set
 }
 
-// CountReserved implements controlplane.ReservedStore.
+// CountReserved implements keys.ReservedStore.
 func (db *KeyRangeStore) CountReserved(ctx context.Context, ws waypost.WorkspaceID) (map[string]int64, error) {
 	counts := make(map[string]int64)
 	err := db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
@@ -147,7 +147,7 @@ func (db *KeyRangeStore) CountReserved(ctx context.Context, ws waypost.Workspace
 	return counts, scoped.Classify("count reserved keys", err)
 }
 
-// CountHeld implements controlplane.ReservedStore.
+// CountHeld implements keys.ReservedStore.
 func (db *KeyRangeStore) CountHeld(ctx context.Context, ws waypost.WorkspaceID) (n int64, err error) {
 	of := ` FROM reserved_key WHERE ` + scoped.OfWorkspace("workspace_id", "$1")
 	err = db.pool.QueryRowIn(ctx, scoped.TenantOf(ws).LookingUp(), `

@@ -25,6 +25,7 @@ import (
 
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/internal/logtest"
 	"waypost/internal/pgserver/pgservertest"
@@ -77,16 +78,16 @@ func startOn(t *testing.T, database string, configure ...func(*httpapi.Config)) 
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
 	now := func() time.Time { return time.Now().Add(time.Duration(p.ahead.Load())) }
-	minter := controlplane.NewMinter(controlplane.MinterConfig{
+	minter := keys.NewMinter(keys.MinterConfig{
 		Store: p.db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu",
 		Node: fmt.Sprintf("%p", p), Size: 100, Patience: time.Minute, Logger: log,
 	})
 	p.services = controlplane.New(controlplane.Config{
-		Stores: p.db.Stores(), Minter: minter, Region: "eu", Now: now, Patience: time.Minute, Logger: log,
+		Stores: p.db.Stores(), Minter: minter, Now: now, Patience: time.Minute, Logger: log,
 	})
 	t.Cleanup(func() { require.NoError(t, p.services.Close(context.Background())) })
 	config := httpapi.Config{
-		Links: p.services.Links, Domains: p.services.Domains, Keys: p.services.KeyRanges, Clicks: p.services.Clicks,
+		Links: p.services.Links, Domains: p.services.Domains, Keys: keys.NewRanges(keys.Config{Store: p.db, Minter: minter, Now: now, Logger: log}), Clicks: p.services.Clicks,
 		Access: p.services.Access, Workspaces: p.services.Workspaces,
 		BaseURL: "https://go.example.com", Logger: log, Now: now,
 		RequestTimeout: time.Minute, // passwords take their time

@@ -21,6 +21,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/edge/replica"
 	"waypost/internal/pgserver"
@@ -327,8 +328,8 @@ func (in *system) resume(t *testing.T) {
 	_, err := in.db.TakeLease(t.Context(), "eu-west-1", "test/1", 1000, nil)
 	require.ErrorContains(t, err, "waypost ranges resume")
 	gap := int64(1_000_000)
-	_, err = in.db.ChangeRanges(t.Context(), controlplane.RangeChange{
-		Steps: []controlplane.RangeStep{{Action: controlplane.ResumeKeys, Gap: &gap}},
+	_, err = in.db.ChangeRanges(t.Context(), keys.RangeChange{
+		Steps: []keys.RangeStep{{Action: keys.ResumeKeys, Gap: &gap}},
 		By:    controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}, Name: "operator"},
 	})
 	require.NoError(t, err)

@@ -23,6 +23,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/edge/server"
 	"waypost/internal/pgserver/pgservertest"
@@ -59,8 +60,8 @@ func start(t *testing.T) *system {
 	s := &system{db: db}
 	s.at(june)
 	s.Services = controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Region: "eu", Patience: time.Minute, Now: s.now,
-		Minter: controlplane.NewMinter(controlplane.MinterConfig{
+		Stores: db.Stores(), Patience: time.Minute, Now: s.now,
+		Minter: keys.NewMinter(keys.MinterConfig{
 			Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 100, Patience: time.Minute,
 			Logger: slog.New(slog.DiscardHandler),
 		}),

@@ -332,7 +332,7 @@ var routes = map[string]route{
 	"POST /api/v1/kgs/keys/return": {
 		scopes: []controlplane.Scope{write},
 		own: func(w *world, c *credential) request {
-			key, err := w.service.KeyRanges.ReserveKeys(w.t.Context(), controlplane.Actor{Workspace: c.ws}, "shop", 1)
+			key, err := w.ranges.ReserveKeys(w.t.Context(), controlplane.Actor{Workspace: c.ws}, "shop", 1)
 			require.NoError(w.t, err)
 			return request{body: fmt.Sprintf(`{"keys": [%q], "service": "shop"}`, key[0])}
 		},

@@ -21,6 +21,7 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/internal/dnstest"
 	"waypost/keyrange"
@@ -48,6 +49,7 @@ type world struct {
 	db      *postgres.DB
 	hand    *pgx.Conn
 	service *controlplane.Services
+	ranges  *keys.Ranges
 	dns     *dnstest.Server
 	url     string
 	links   int
@@ -72,15 +74,16 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, db.EnsureRanges(t.Context(), []waypost.Region{"eu"}))
 	space, err := keyrange.NewSpace(7, 2)
 	require.NoError(t, err)
-	minter := controlplane.NewMinter(controlplane.MinterConfig{
+	minter := keys.NewMinter(keys.MinterConfig{
 		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 1000, Patience: time.Minute,
 	})
 	require.NoError(t, db.Beat(t.Context(), "test/1", "eu", nil))
 	signer, err := replication.NewSigner([32]byte{}, replication.Cluster{}, 1)
 	require.NoError(t, err)
 	w := &world{t: t, db: db, dns: dnstest.Start(t)}
+	w.ranges = keys.NewRanges(keys.Config{Store: db, Minter: minter})
 	w.service = controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Minter: minter, Region: "eu", Patience: time.Minute, Resolver: w.dns.Resolver(), Signer: signer,
+		Stores: db.Stores(), Minter: minter, Patience: time.Minute, Resolver: w.dns.Resolver(), Signer: signer,
 	})
 	t.Cleanup(func() { require.NoError(t, w.service.Close(context.Background())) })
 	edges := fleet.New(fleet.Config{Head: db})
@@ -93,7 +96,7 @@ func newWorld(t *testing.T) *world {
 	close(stopping)
 	server := httptest.NewServer(httpapi.New(httpapi.Config{
 		Stopping: stopping,
-		Links:    w.service.Links, Domains: w.service.Domains, Keys: w.service.KeyRanges, Clicks: w.service.Clicks, Blocks: w.service.Blocks,
+		Links:    w.service.Links, Domains: w.service.Domains, Keys: w.ranges, Clicks: w.service.Clicks, Blocks: w.service.Blocks,
 		Access: w.service.Access, Workspaces: w.service.Workspaces,
 		Fleet: edges, Certificates: controlplane.NewCertificates(nil),
 		Nodes:  fleet.NewNodes(fleet.NodesConfig{Store: db, Patience: time.Minute}),
@@ -140,7 +143,7 @@ func (w *world) people() {
 	w.victimUser = w.user(victim, "admin")
 	key := w.key(victim, w.victimUser, admin)
 	w.victimKID = w.number(`SELECT id FROM api_key WHERE hash = $1`, hashOf(key))
-	keys, err := w.service.KeyRanges.ReserveKeys(w.t.Context(), by, "shop", 1)
+	keys, err := w.ranges.ReserveKeys(w.t.Context(), by, "shop", 1)
 	require.NoError(w.t, err)
 	w.victimKey = string(keys[0])
 

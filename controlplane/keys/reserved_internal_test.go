@@ -1,19 +1,19 @@
-package controlplane
+package keys
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/controlplane"
 )
 
 // shelf keeps reserved keys in memory. A step fails after some that went well.
 type shelf struct {
-	ReservedStore
+	Store
 	free  []waypost.Code
 	taken map[waypost.Code]bool
 	held  int64 // beyond those
@@ -81,7 +81,7 @@ func (s *shelf) CountHeld(context.Context, waypost.WorkspaceID) (int64, error) {
 }
 
 // shelved returns the key ranges of a shelf with n free keys.
-func shelved(t *testing.T, n int) (*KeyRanges, *shelf) {
+func shelved(t *testing.T, n int) (*Ranges, *shelf) {
 	t.Helper()
 	s := &shelf{taken: make(map[waypost.Code]bool), left: -1}
 	for i := range n {
@@ -89,9 +89,7 @@ func shelved(t *testing.T, n int) (*KeyRanges, *shelf) {
 	}
 	m := NewMinter(MinterConfig{Store: &leasing{}, Coder: coderOf(t), Region: "eu", Node: "n/1", Size: 10})
 	t.Cleanup(func() { require.NoError(t, m.Close(context.Background())) })
-	return &KeyRanges{
-		reserved: s, minter: m, patience: time.Minute, now: time.Now, log: slog.New(slog.DiscardHandler),
-	}, s
+	return NewRanges(Config{Store: s, Minter: m, Patience: time.Minute}), s
 }
 
 func textsOf(codes []waypost.Code) (texts []string) {
@@ -101,16 +99,16 @@ func textsOf(codes []waypost.Code) (texts []string) {
 	return texts
 }
 
-func TestKeyRanges_ChangeAThousandKeysInOneTransaction(t *testing.T) {
+func TestRanges_ChangeAThousandKeysInOneTransaction(t *testing.T) {
 	k, s := shelved(t, 1500)
-	codes, err := k.ReserveKeys(t.Context(), Actor{Workspace: 1}, "mailer", 3700)
+	codes, err := k.ReserveKeys(t.Context(), controlplane.Actor{Workspace: 1}, "mailer", 3700)
 	require.NoError(t, err)
 	require.Len(t, codes, 3700)
 	require.Len(t, s.taken, 3700)
 	require.Equal(t, []int{1000, 500, 1000, 1000, 200}, s.steps)
 
 	s.steps = nil
-	back, err := k.ReturnKeys(t.Context(), Actor{Workspace: 1}, "mailer", append(textsOf(codes[:2100]), string(codes[0])))
+	back, err := k.ReturnKeys(t.Context(), controlplane.Actor{Workspace: 1}, "mailer", append(textsOf(codes[:2100]), string(codes[0])))
 	require.NoError(t, err)
 	require.Equal(t, []int{1000, 1000, 101}, s.steps)
 	require.Len(t, back, 2101)
@@ -120,13 +118,13 @@ func TestKeyRanges_ChangeAThousandKeysInOneTransaction(t *testing.T) {
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(back[2100].Err), "a key comes back once")
 }
 
-func TestKeyRanges_GiveBackWhatWasReservedBeforeAnError(t *testing.T) {
+func TestRanges_GiveBackWhatWasReservedBeforeAnError(t *testing.T) {
 	k, s := shelved(t, 1500)
 	s.left = 3 // two steps of free keys, and one of minted ones
 	ctx, leave := context.WithCancel(t.Context())
 	failing := &leaving{s, leave}
-	k.reserved = failing
-	_, err := k.ReserveKeys(ctx, Actor{Workspace: 1}, "mailer", 5000)
+	k.cfg.Store = failing
+	_, err := k.ReserveKeys(ctx, controlplane.Actor{Workspace: 1}, "mailer", 5000)
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
 	require.Empty(t, s.taken, "also when the caller has left")
 	require.Len(t, s.free, 2500)
@@ -150,36 +148,36 @@ func (l *leaving) ReserveKeys(
 	return codes, err
 }
 
-func TestKeyRanges_ReturnedKeysHaveOutcomesAlsoWhenALaterStepFails(t *testing.T) {
+func TestRanges_ReturnedKeysHaveOutcomesAlsoWhenALaterStepFails(t *testing.T) {
 	k, s := shelved(t, 0)
-	codes, err := k.ReserveKeys(t.Context(), Actor{Workspace: 1}, "mailer", 3000)
+	codes, err := k.ReserveKeys(t.Context(), controlplane.Actor{Workspace: 1}, "mailer", 3000)
 	require.NoError(t, err)
 	s.left = 1
-	back, err := k.ReturnKeys(t.Context(), Actor{Workspace: 1}, "mailer", textsOf(codes))
+	back, err := k.ReturnKeys(t.Context(), controlplane.Actor{Workspace: 1}, "mailer", textsOf(codes))
 	require.NoError(t, err)
 	require.Len(t, back, 3000)
 	for i, r := range back {
 		require.Equal(t, codes[i], r.Code)
 		require.Equal(t, map[bool]waypost.ErrorCode{true: "", false: waypost.EUnavailable}[i < 1000], waypost.CodeOf(r.Err))
 	}
-	_, err = k.ReturnKeys(t.Context(), Actor{Workspace: 1}, "mailer", textsOf(codes[1000:]))
+	_, err = k.ReturnKeys(t.Context(), controlplane.Actor{Workspace: 1}, "mailer", textsOf(codes[1000:]))
 	require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err), "no key came back")
 }
 
-func TestKeyRanges_HoldNoMoreKeysThanAWorkspaceMayHave(t *testing.T) {
+func TestRanges_HoldNoMoreKeysThanAWorkspaceMayHave(t *testing.T) {
 	k, s := shelved(t, 4)
 	s.held = MaxHeld - 14
-	codes, err := k.ReserveKeys(t.Context(), Actor{Workspace: 1}, "mailer", 14)
+	codes, err := k.ReserveKeys(t.Context(), controlplane.Actor{Workspace: 1}, "mailer", 14)
 	require.NoError(t, err, "ten beyond those that were given back")
 	require.Len(t, codes, 14)
-	k.held.clear()
-	_, err = k.ReserveKeys(t.Context(), Actor{Workspace: 1}, "mailer", 1)
+	k.held.Clear()
+	_, err = k.ReserveKeys(t.Context(), controlplane.Actor{Workspace: 1}, "mailer", 1)
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
 	s.free = []waypost.Code{"0000001"}
-	_, err = k.ReserveKeys(t.Context(), Actor{Workspace: 1}, "mailer", 2)
+	_, err = k.ReserveKeys(t.Context(), controlplane.Actor{Workspace: 1}, "mailer", 2)
 	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
 	require.Len(t, s.free, 1, "it was given back")
-	codes, err = k.ReserveKeys(t.Context(), Actor{Workspace: 1}, "mailer", 1)
+	codes, err = k.ReserveKeys(t.Context(), controlplane.Actor{Workspace: 1}, "mailer", 1)
 	require.NoError(t, err)
 	require.Equal(t, []waypost.Code{"0000001"}, codes, "keys that were given back are not more keys")
 }

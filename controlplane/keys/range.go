@@ -1,4 +1,4 @@
-package controlplane
+package keys
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/controlplane"
 )
 
 // RangeState says whether a range may be leased from.
@@ -155,7 +156,7 @@ type RangeChange struct {
 	// planned; EConflict when the ranges have changed.
 	Fingerprint string
 	DryRun      bool // all steps are checked and shown, none is stored
-	By          Actor
+	By          controlplane.Actor
 }
 
 // StepDone is the result of a step, or of a dry run: the changed ranges after it, and a

@@ -3,7 +3,7 @@
 // The race detector empties the pools that minting draws on, so that allocations
 // can be counted only without it.
 
-package controlplane_test
+package keys_test
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/controlplane"
+	"waypost/controlplane/keys"
 )
 
 // TestMinter_MintingAllocatesTheCodeAlone counts those of the whole process, while leases
 // of PostgreSQL are used up and taken: that is little for a key.
 func TestMinter_MintingAllocatesTheCodeAlone(t *testing.T) {
-	s := start(t, nil)
-	m := controlplane.NewMinter(controlplane.MinterConfig{Store: s.db, Coder: newCoder(t), Region: "us", Node: "test/2"})
+	s := start(t)
+	m := keys.NewMinter(keys.MinterConfig{Store: s.db, Coder: newCoder(t), Region: "us", Node: "test/2"})
 	defer func() { require.NoError(t, m.Close(context.Background())) }()
 	ctx := t.Context()
 	const keys = 100_000
@@ -34,8 +34,8 @@ func TestMinter_MintingAllocatesTheCodeAlone(t *testing.T) {
 }
 
 func TestMinter_MintingManyAllocatesTheCodesAndTheirList(t *testing.T) {
-	s := start(t, nil)
-	m := controlplane.NewMinter(controlplane.MinterConfig{Store: s.db, Coder: newCoder(t), Region: "us", Node: "test/2"})
+	s := start(t)
+	m := keys.NewMinter(keys.MinterConfig{Store: s.db, Coder: newCoder(t), Region: "us", Node: "test/2"})
 	defer func() { require.NoError(t, m.Close(context.Background())) }()
 	const keys = 100
 	require.LessOrEqual(t, testing.AllocsPerRun(500, func() {

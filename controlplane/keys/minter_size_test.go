@@ -1,4 +1,4 @@
-package controlplane_test
+package keys_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/controlplane"
+	"waypost/controlplane/keys"
 	"waypost/keyrange"
 )
 
@@ -22,16 +22,16 @@ type pieces struct {
 	next  int64
 }
 
-func (p *pieces) TakeLease(_ context.Context, _ waypost.Region, _ string, size int64, _ []int64) (controlplane.Lease, error) {
+func (p *pieces) TakeLease(_ context.Context, _ waypost.Region, _ string, size int64, _ []int64) (keys.Lease, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sizes = append(p.sizes, size)
 	n := min(size, p.most)
 	p.next += n
-	return controlplane.Lease{ID: p.next, Range: 1, Lo: p.next - n, Hi: p.next, Epoch: 1, Generation: 1}, nil
+	return keys.Lease{ID: p.next, Range: 1, Lo: p.next - n, Hi: p.next, Epoch: 1, Generation: 1}, nil
 }
 
-func (p *pieces) ReturnLease(context.Context, controlplane.Lease, int64) error { return nil }
+func (p *pieces) ReturnLease(context.Context, keys.Lease, int64) error { return nil }
 
 func (p *pieces) Unleased(context.Context, waypost.Region) (int64, error) { return 0, nil }
 
@@ -54,7 +54,7 @@ func TestMinter_IdleMinterDoesNotHoardWhatComesInPieces(t *testing.T) {
 			space, err := keyrange.NewSpace(c.codeLength, 2)
 			require.NoError(t, err)
 			store := &pieces{most: c.piece}
-			m := controlplane.NewMinter(controlplane.MinterConfig{
+			m := keys.NewMinter(keys.MinterConfig{
 				Store: store, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "n/1", Size: 1000,
 			})
 			require.Eventually(t, func() bool { return m.Remaining() >= c.first/2 }, 60*time.Second, time.Millisecond)
@@ -68,7 +68,7 @@ func TestMinter_IdleMinterDoesNotHoardWhatComesInPieces(t *testing.T) {
 }
 
 func TestMinter_SmallestLeaseIsRefilledAsWell(t *testing.T) {
-	m := controlplane.NewMinter(controlplane.MinterConfig{Store: &pieces{most: 1}, Coder: newCoder(t), Region: "eu", Node: "n/1", Size: 1})
+	m := keys.NewMinter(keys.MinterConfig{Store: &pieces{most: 1}, Coder: newCoder(t), Region: "eu", Node: "n/1", Size: 1})
 	defer func() { require.NoError(t, m.Close(t.Context())) }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -1,4 +1,5 @@
-package controlplane
+// Package cache keeps answers of a database for a second, so that many callers ask once.
+package cache
 
 import (
 	"sync"
@@ -7,17 +8,17 @@ import (
 
 // Times and bounds of a cache.
 const (
-	cacheTime  = time.Second   // for which an answer of the database is used
-	cacheRenew = cacheTime / 2 // after which one caller asks the database again
-	maxCached  = 10_000        // keys
+	validFor   = time.Second  // for which an answer of the database is used
+	renewAfter = validFor / 2 // after which one caller asks the database again
+	maxKeys    = 10_000       // keys
 )
 
-// cache holds answers of the database for cacheTime. Before an answer expires, one caller
+// Cache holds answers of the database for validFor. Before an answer expires, one caller
 // asks the database again while the other callers use the cached answer (refresh-ahead),
 // so that they do not all ask at its expiry. The zero value is ready.
-type cache[K comparable, V any] struct {
+type Cache[K comparable, V any] struct {
 	mu       sync.Mutex
-	entries  map[K]cached[V] // bounded by maxCached
+	entries  map[K]cached[V] // bounded by maxKeys
 	clearing int             // how often the cache was cleared
 }
 
@@ -27,10 +28,10 @@ type cached[V any] struct {
 	renewed bool // a caller is asking again, or has failed to
 }
 
-// get returns the cached value of a key, or the answer of ask. It does not cache the
+// Get returns the cached value of a key, or the answer of ask. It does not cache the
 // answer when ask returns false. It returns an error of ask only after the cached value
 // has expired.
-func (c *cache[K, V]) get(key K, now time.Time, ask func() (V, bool, error)) (V, bool, error) {
+func (c *Cache[K, V]) Get(key K, now time.Time, ask func() (V, bool, error)) (V, bool, error) {
 	value, left, renew, clearing := c.lookUp(key, now)
 	if left > 0 && !renew {
 		return value, true, nil
@@ -48,15 +49,15 @@ func (c *cache[K, V]) get(key K, now time.Time, ask func() (V, bool, error)) (V,
 
 // lookUp returns a cached value, the time for which it is valid, and whether the caller
 // is to ask again. Clearing is an argument of put.
-func (c *cache[K, V]) lookUp(key K, now time.Time) (value V, left time.Duration, renew bool, clearing int) {
+func (c *Cache[K, V]) lookUp(key K, now time.Time) (value V, left time.Duration, renew bool, clearing int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.entries[key]
 	age := now.Sub(e.asked)
-	if ok && age > -cacheTime { // otherwise the clock was set back
-		left = max(0, cacheTime-age)
+	if ok && age > -validFor { // otherwise the clock was set back
+		left = max(0, validFor-age)
 	}
-	if renew = left > 0 && age >= cacheRenew && !e.renewed; renew {
+	if renew = left > 0 && age >= renewAfter && !e.renewed; renew {
 		e.renewed = true
 		c.entries[key] = e
 	}
@@ -65,7 +66,7 @@ func (c *cache[K, V]) lookUp(key K, now time.Time) (value V, left time.Duration,
 
 // put caches an answer, unless the cache was cleared after the question was asked. An
 // answer that is not ok removes the key.
-func (c *cache[K, V]) put(key K, value V, ok bool, asked time.Time, clearing int) {
+func (c *Cache[K, V]) put(key K, value V, ok bool, asked time.Time, clearing int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if clearing != c.clearing {
@@ -75,13 +76,14 @@ func (c *cache[K, V]) put(key K, value V, ok bool, asked time.Time, clearing int
 		delete(c.entries, key)
 		return
 	}
-	if c.entries == nil || len(c.entries) >= maxCached {
+	if c.entries == nil || len(c.entries) >= maxKeys {
 		c.entries = make(map[K]cached[V])
 	}
 	c.entries[key] = cached[V]{value: value, asked: asked}
 }
 
-func (c *cache[K, V]) clear() {
+// Clear forgets all answers, also answers that are under way.
+func (c *Cache[K, V]) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries = nil

@@ -1,4 +1,4 @@
-package controlplane
+package keys
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"waypost"
+	"waypost/controlplane"
 	"waypost/keyrange"
 )
 
@@ -44,27 +45,10 @@ type LeaseStore interface {
 	Unleased(ctx context.Context, region waypost.Region) (int64, error)
 }
 
-// ErrEpoch says that the changelog has moved to another epoch, so that keys of earlier
-// leases must not be used.
-var ErrEpoch = errors.New("the changelog is in another epoch")
-
-// FencedError says that keys of these leases must not be used, because the lease was
-// burned after a long silence of its holder, or its range was moved.
-type FencedError struct{ Leases []int64 }
-
-func (e *FencedError) Error() string { return fmt.Sprintf("key leases are void: %v", e.Leases) }
-
-// Key is an unused code, the epoch in which it may be used, and its lease.
-type Key struct {
-	Code  waypost.Code
-	Epoch uint32
-	Lease int64
-}
-
 // Minter turns leased counters into codes. Leases are taken ahead in the
 // background, so that minting touches no database while it runs steadily; when a
 // burst empties the lease, callers wait for the next one. The faster leases are used
-// up, the larger the next ones are.
+// up, the larger the next ones are. It implements [controlplane.Minter].
 //
 // A crash burns the remaining counters. Close returns them.
 type Minter struct {
@@ -126,7 +110,7 @@ const (
 	defaultLeaseSize = 10_000
 	maxLeaseSize     = 1_000_000
 	leasesInPrefix   = 1000 // at least, to bound the counters that a crash or a failover burns
-	refillTimeout    = 4 * time.Second
+	leaseTimeout     = 4 * time.Second
 	refillPause      = 100 * time.Millisecond // between attempts that fail
 	// A lease that lasted for less than leaseShort is followed by a lease of twice its
 	// size. A lease that lasted for more than leaseLong is followed by a lease of half
@@ -147,7 +131,7 @@ func NewMinter(cfg MinterConfig) *Minter {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Patience == 0 {
-		cfg.Patience = refillTimeout
+		cfg.Patience = leaseTimeout
 	}
 	if cfg.After == nil {
 		now := make(chan struct{})
@@ -172,32 +156,38 @@ func NewMinter(cfg MinterConfig) *Minter {
 
 // Mint returns the next code. Without a leased counter it waits for one, until ctx ends
 // (EUnavailable) or the region has none left (EExhausted).
-func (m *Minter) Mint(ctx context.Context) (Key, error) {
+func (m *Minter) Mint(ctx context.Context) (controlplane.Key, error) {
 	var part [1]portion
 	got, err := m.draw(ctx, 1, part[:0])
 	if err != nil {
-		return Key{}, err
+		return controlplane.Key{}, err
 	}
 	p := &got[0]
-	return Key{Code: m.coder.Encode(p.prefix, p.lo), Epoch: p.epoch, Lease: p.lease}, nil
+	return controlplane.Key{Code: m.coder.Encode(p.prefix, p.lo), Epoch: p.epoch, Lease: p.lease}, nil
 }
 
 // MintMany returns n codes like Mint, or none.
-func (m *Minter) MintMany(ctx context.Context, n int) ([]Key, error) {
-	keys := make([]Key, 0, n)
+func (m *Minter) MintMany(ctx context.Context, n int) ([]controlplane.Key, error) {
+	minted := make([]controlplane.Key, 0, n)
 	var parts [4]portion // there are seldom more
-	for len(keys) < n {
-		got, err := m.draw(ctx, int64(n-len(keys)), parts[:0])
+	for len(minted) < n {
+		got, err := m.draw(ctx, int64(n-len(minted)), parts[:0])
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range got {
 			for counter := p.lo; counter < p.hi; counter++ {
-				keys = append(keys, Key{Code: m.coder.Encode(p.prefix, counter), Epoch: p.epoch, Lease: p.lease})
+				minted = append(minted, controlplane.Key{Code: m.coder.Encode(p.prefix, counter), Epoch: p.epoch, Lease: p.lease})
 			}
 		}
 	}
-	return keys, nil
+	return minted, nil
+}
+
+// Counter returns the counter that a code encodes; false for a code that is never minted.
+func (m *Minter) Counter(code waypost.Code) (controlplane.Counter, bool) {
+	prefix, n, ok := m.coder.Decode(code)
+	return controlplane.Counter{Prefix: prefix, N: n}, ok
 }
 
 // portion is counters [lo, hi) that were drawn from one lease.
@@ -292,14 +282,14 @@ func (m *Minter) Revoke(ids []int64) {
 	m.drop(func(l heldLease) bool { return slices.Contains(ids, l.ID) })
 }
 
-// dropRefused drops the leases for which a write was refused, and reports whether it was
+// DropRefused drops the leases for which a write was refused, and reports whether it was
 // refused for its leases: the epoch has ended, or some of them are fenced.
-func (m *Minter) dropRefused(err error, epoch uint32) bool {
-	if errors.Is(err, ErrEpoch) {
+func (m *Minter) DropRefused(err error, epoch uint32) bool {
+	if errors.Is(err, controlplane.ErrEpoch) {
 		m.Discard(epoch + 1)
 		return true
 	}
-	fenced, ok := errors.AsType[*FencedError](err)
+	fenced, ok := errors.AsType[*controlplane.FencedError](err)
 	if ok {
 		m.Revoke(fenced.Leases)
 	}
