@@ -53,13 +53,14 @@ var layers = []layer{
 	}},
 	{path: "controlplane/node", mayUse: []string{
 		"controlplane/httpapi", "controlplane/limit", "controlplane/postgres",
-		"controlplane/postgres/analytics", "controlplane/fleet", "controlplane/keys", "web", "controlplane",
+		"controlplane/postgres/analytics", "controlplane/blocks", "controlplane/fleet", "controlplane/keys",
+		"web", "controlplane",
 		"edge/replica", "edge/gossip", "edge/certs", "edge/proxy", "replication", "api/clickbatch",
 		"api", "keyrange", "internal", "",
 	}},
 	{path: "controlplane/httpapi", mayUse: []string{
-		"controlplane/fleet", "controlplane/keys", "controlplane/limit", "controlplane", "api/clickbatch",
-		"api/linkfields", "api", "rules/budget", "rules", "internal", "",
+		"controlplane/blocks", "controlplane/fleet", "controlplane/keys", "controlplane/limit", "controlplane",
+		"api/clickbatch", "api/linkfields", "api", "rules/budget", "rules", "internal", "",
 	}},
 	{path: "controlplane/postgres", mayUse: []string{
 		"controlplane/postgres/analytics", "controlplane/postgres/scoped", "migrations",
@@ -75,6 +76,7 @@ var layers = []layer{
 	{path: "migrations"},
 	{path: "web", stdOnly: true},
 	{path: "edge/enrol", mayUse: []string{"controlplane/fleet", "replication", "api", "internal", ""}},
+	{path: "controlplane/blocks", mayUse: []string{"controlplane", "replication", ""}},
 	{path: "controlplane/fleet", mayUse: []string{"controlplane", "replication", "rules", ""}},
 	{path: "controlplane/keys", mayUse: []string{"controlplane", "keyrange", "internal", ""}},
 	{path: "controlplane", mayUse: []string{
@@ -231,6 +233,7 @@ func TestLayout_FindsForbiddenImports(t *testing.T) {
 		{"controlplane", "waypost/controlplane/postgres", false},
 		{"controlplane", "waypost/controlplane/fleet", false},
 		{"controlplane", "waypost/controlplane/keys", false},
+		{"controlplane", "waypost/controlplane/blocks", false},
 		{"controlplane/postgres", "waypost/controlplane", true},
 		{"controlplane/httpapi", "waypost/controlplane/postgres", false},
 		{"client", "waypost/controlplane", false},

@@ -52,7 +52,7 @@ func (s *Workspaces) Accounts(ctx context.Context, actor Actor, email string, li
 	if err := actor.CheckOperator(); err != nil {
 		return nil, "", err
 	}
-	after, err := readCursor(cursor)
+	after, err := ReadCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -66,7 +66,7 @@ func (s *Workspaces) Accounts(ctx context.Context, actor Actor, email string, li
 	}
 	if len(all) > limit {
 		all = all[:limit]
-		next = writeCursor(all[limit-1].UserID)
+		next = WriteCursor(all[limit-1].UserID)
 	}
 	return all, next, nil
 }

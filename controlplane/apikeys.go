@@ -114,7 +114,7 @@ func (s *Access) APIKeys(ctx context.Context, actor Actor, limit int, cursor str
 	if err != nil {
 		return nil, "", err
 	}
-	before, err := readCursor(cursor)
+	before, err := ReadCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -123,7 +123,7 @@ func (s *Access) APIKeys(ctx context.Context, actor Actor, limit int, cursor str
 	}
 	if len(keys) > limit {
 		keys = keys[:limit]
-		next = writeCursor(keys[limit-1].ID)
+		next = WriteCursor(keys[limit-1].ID)
 	}
 	return keys, next, nil
 }

@@ -44,7 +44,7 @@ func (s *Workspaces) Audit(ctx context.Context, actor Actor, all bool, limit int
 		}
 		of = 0
 	}
-	before, err := readCursor(cursor)
+	before, err := ReadCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -53,16 +53,18 @@ func (s *Workspaces) Audit(ctx context.Context, actor Actor, all bool, limit int
 	}
 	if len(entries) > limit {
 		entries = entries[:limit]
-		next = writeCursor(entries[limit-1].ID)
+		next = WriteCursor(entries[limit-1].ID)
 	}
 	return entries, next, nil
 }
 
-func writeCursor(id int64) string {
+// WriteCursor returns the cursor of the page behind a row.
+func WriteCursor(id int64) string {
 	return base64.RawURLEncoding.EncodeToString([]byte("id:" + strconv.FormatInt(id, 10)))
 }
 
-func readCursor(s string) (int64, error) {
+// ReadCursor returns the row behind which a page begins, 0 for the first page.
+func ReadCursor(s string) (int64, error) {
 	if s == "" {
 		return 0, nil
 	}

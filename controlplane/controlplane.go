@@ -2,8 +2,8 @@
 // delete links, answer for clicks, and check the permissions of actors.
 //
 // It declares the small interfaces that it needs; PostgreSQL is in controlplane/postgres,
-// the HTTP API in controlplane/httpapi, keys for new links in controlplane/keys, and the
-// check of targets in controlplane/target.
+// the HTTP API in controlplane/httpapi, keys for new links in controlplane/keys, takedowns
+// in controlplane/blocks, and the check of targets in controlplane/target.
 package controlplane
 
 import (
@@ -29,7 +29,6 @@ type Stores struct {
 	Salts      SaltStore
 	Progress   ProgressStore
 	Budgets    BudgetStore
-	Blocks     BlockStore
 	APIKeys    APIKeyStore
 	Sessions   SessionStore
 	Members    MemberStore
@@ -48,10 +47,8 @@ type Config struct {
 	// derived from it.
 	ClusterSecret [32]byte
 
-	// Signer signs blocks of codes; with nil no code can be blocked. BlockSet holds the
-	// blocks; default: a new set.
-	Signer   *replication.Signer
-	BlockSet *replication.BlockSet
+	// Blocks holds the codes that are blocked; default: none.
+	Blocks *replication.BlockSet
 
 	AllowPrivateTargets bool
 	StrictHosts         bool              // Resolve answers for known hosts alone
@@ -76,7 +73,6 @@ type Services struct {
 	Domains    *Domains
 	Clicks     *Clicks
 	Budgets    *Budgets
-	Blocks     *Blocks
 	Access     *Access
 	Workspaces *Workspaces
 }
@@ -114,30 +110,27 @@ func New(cfg Config) *Services {
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver
 	}
-	if cfg.BlockSet == nil {
-		cfg.BlockSet = &replication.BlockSet{}
+	if cfg.Blocks == nil {
+		cfg.Blocks = &replication.BlockSet{}
 	}
 	domains := newDomains(&cfg)
-	blocks := &Blocks{store: cfg.Stores.Blocks, set: cfg.BlockSet, signer: cfg.Signer, domains: domains, log: cfg.Logger}
 	links := newLinks(&cfg, domains)
-	links.blocks = blocks
 	access := newAccess(&cfg)
 	return &Services{
 		Links: links, Domains: domains, Clicks: newClicks(&cfg, links),
-		Budgets: &Budgets{cfg.Stores.Budgets}, Blocks: blocks, Access: access, Workspaces: newWorkspaces(&cfg, access),
+		Budgets: &Budgets{cfg.Stores.Budgets}, Access: access, Workspaces: newWorkspaces(&cfg, access),
 	}
 }
 
 // Run does the background work of the services until ctx ends: it stores when keys and
 // sessions were last used, deletes the links of deleted workspaces, looks for the
-// proofs of domains, compiles schedules again, and keeps blocks.
+// proofs of domains, and compiles schedules again.
 func (s *Services) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { s.Access.run(ctx) })
 	group.Go(func() { s.Workspaces.run(ctx) })
 	group.Go(func() { s.Domains.run(ctx) })
 	group.Go(func() { s.Links.keepSchedules(ctx) })
-	group.Go(func() { s.Blocks.run(ctx) })
 	group.Wait()
 }
 

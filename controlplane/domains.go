@@ -236,6 +236,23 @@ func (s *Domains) find(ctx context.Context, host string) (waypost.Domain, bool, 
 	return s.store.DomainOf(ctx, host) // it may have been added a moment ago
 }
 
+// HostOf returns the host of a domain of any workspace as the names of its links have it:
+// "" for the default domain.
+func (s *Domains) HostOf(ctx context.Context, domain string) (string, error) {
+	if domain == "" {
+		return "", nil
+	}
+	host := waypost.HostName(domain)
+	d, found, err := s.find(ctx, host)
+	switch {
+	case err != nil:
+		return "", err
+	case found && d.ID == waypost.DefaultDomain:
+		return "", nil
+	}
+	return host, nil // also for a removed domain
+}
+
 // targets returns the targets of the domain of a host, as waypost.HostName writes it. An
 // unknown host has the targets of the default domain, or no targets when strict.
 func (s *Domains) targets(ctx context.Context, host string, strict bool) (waypost.DomainTargets, error) {

@@ -9,6 +9,7 @@ import (
 
 	"waypost"
 	"waypost/internal/cache"
+	"waypost/replication"
 	"waypost/rules"
 )
 
@@ -116,7 +117,7 @@ type Links struct {
 	domains *Domains
 	minter  Minter
 	writer  *writer
-	blocks  *Blocks
+	blocks  *replication.BlockSet
 	strict  bool        // hosts that are no domain have no links
 	locates func() bool // an edge may know the countries of visitors
 	now     func() time.Time
@@ -130,7 +131,8 @@ type Links struct {
 func newLinks(cfg *Config, domains *Domains) *Links {
 	store := cfg.Stores.Links
 	return &Links{
-		store: store, domains: domains, minter: cfg.Minter, strict: cfg.StrictHosts, locates: cfg.Locates, now: cfg.Now, log: cfg.Logger,
+		store: store, domains: domains, blocks: cfg.Blocks, minter: cfg.Minter, strict: cfg.StrictHosts,
+		locates: cfg.Locates, now: cfg.Now, log: cfg.Logger,
 		passwords: newLinkPasswords(),
 		writer:    newWriter(store, cfg.Minter, cfg.Patience, cfg.Logger),
 	}
@@ -344,7 +346,7 @@ func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit, r *r
 	host = waypost.HostName(host)
 	res := waypost.NotFound
 	if waypost.ValidCode(v.Code) {
-		if policy, err := s.blocks.at(ctx, host, v.Code, s.strict); err != nil || policy != 0 {
+		if policy, err := s.blocked(ctx, host, v.Code); err != nil || policy != 0 {
 			return waypost.Blocked(policy), err
 		}
 		rec, found, err := s.store.Record(ctx, host, s.strict, waypost.Code(v.Code))
@@ -366,6 +368,23 @@ func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit, r *r
 		return waypost.NotFound, err
 	}
 	return targets.InsteadOf(res), nil
+}
+
+// blocked returns the policy with which the code of a visit is blocked, 0 for none. A
+// host that is no domain means the default domain, unless the service is strict.
+func (s *Links) blocked(ctx context.Context, host string, code []byte) (waypost.BlockPolicy, error) {
+	if policy := s.blocks.Policy([]byte(host), code); policy != 0 {
+		return policy, nil
+	}
+	policy := s.blocks.Policy(nil, code)
+	if policy == 0 {
+		return 0, nil
+	}
+	d, found, err := s.domains.find(ctx, host)
+	if err != nil || found && d.ID != waypost.DefaultDomain || !found && s.strict {
+		return 0, err
+	}
+	return policy, nil
 }
 
 func set[T any](field *T, to *T) {

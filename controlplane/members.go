@@ -89,7 +89,7 @@ func (s *Workspaces) Members(ctx context.Context, actor Actor, limit int, cursor
 	}
 	if len(members) > limit {
 		members = members[:limit]
-		next = writeCursor(members[limit-1].UserID)
+		next = WriteCursor(members[limit-1].UserID)
 	}
 	return members, next, nil
 }
@@ -239,7 +239,7 @@ func (s *Workspaces) administrator(actor Actor, cursor string) (after int64, err
 	if actor.Workspace == 0 || !actor.Can(ScopeAdmin) {
 		return 0, waypost.Errorf(waypost.EForbidden, "this is for administrators of the workspace")
 	}
-	return readCursor(cursor)
+	return ReadCursor(cursor)
 }
 
 // InviteMember removes the password of a user of the actor's workspace, and returns an

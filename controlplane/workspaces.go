@@ -192,7 +192,7 @@ func (s *Workspaces) Workspaces(ctx context.Context, actor Actor, limit int, cur
 	if err := actor.CheckOperator(); err != nil {
 		return nil, "", err
 	}
-	after, err := readCursor(cursor)
+	after, err := ReadCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -201,7 +201,7 @@ func (s *Workspaces) Workspaces(ctx context.Context, actor Actor, limit int, cur
 	}
 	if len(all) > limit {
 		all = all[:limit]
-		next = writeCursor(int64(all[limit-1].ID))
+		next = WriteCursor(int64(all[limit-1].ID))
 	}
 	return all, next, nil
 }

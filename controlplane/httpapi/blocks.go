@@ -10,13 +10,14 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
+	"waypost/controlplane/blocks"
 )
 
 // Blocks blocks codes. EForbidden: the actor is not an operator.
 type Blocks interface {
 	// Set blocks a code, or ends that: ENotFound, EInvalid, EConflict when it is not
 	// blocked.
-	Set(ctx context.Context, actor controlplane.Actor, n controlplane.NewBlock) (waypost.Block, error)
+	Set(ctx context.Context, actor controlplane.Actor, n blocks.Request) (waypost.Block, error)
 
 	// List returns a page of blocked codes, newest first, and the cursor of the next.
 	List(actor controlplane.Actor, limit int, cursor string) (page []waypost.Block, next string, err error)
@@ -79,14 +80,14 @@ func (a *blocksAPI) block(ctx context.Context, in *blockInput) (*blockOutput, er
 	if err != nil {
 		return nil, err
 	}
-	return a.set(ctx, controlplane.NewBlock{Domain: in.Domain, Code: in.Code, Blocked: true, Policy: policy, Reason: in.Body.Reason})
+	return a.set(ctx, blocks.Request{Domain: in.Domain, Code: in.Code, Blocked: true, Policy: policy, Reason: in.Body.Reason})
 }
 
 func (a *blocksAPI) unblock(ctx context.Context, in *unblockInput) (*blockOutput, error) {
-	return a.set(ctx, controlplane.NewBlock{Domain: in.Domain, Code: in.Code, Reason: in.Reason})
+	return a.set(ctx, blocks.Request{Domain: in.Domain, Code: in.Code, Reason: in.Reason})
 }
 
-func (a *blocksAPI) set(ctx context.Context, n controlplane.NewBlock) (*blockOutput, error) {
+func (a *blocksAPI) set(ctx context.Context, n blocks.Request) (*blockOutput, error) {
 	b, err := a.blocks.Set(ctx, actorFrom(ctx), n)
 	if err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ const maxEdgeBlocks = 1 << 20
 // BlockTaker compares the blocks of an edge with those here. EInvalid: a block cannot
 // be read.
 type BlockTaker interface {
-	Exchange(ctx context.Context, x *controlplane.BlockExchange) (controlplane.BlockAnswer, error)
+	Exchange(ctx context.Context, x *blocks.Exchange) (blocks.Answer, error)
 }
 
 // EdgeBlocks compares blocks with edges, one [api.EdgeBlocks] a POST of at most 1 MiB,
@@ -139,7 +140,7 @@ type BlockTaker interface {
 func EdgeBlocks(to BlockTaker, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body api.EdgeBlocks
-		var answer controlplane.BlockAnswer
+		var answer blocks.Answer
 		err := readPosted(w, r, maxEdgeBlocks, &body)
 		if err == nil && (!waypost.ValidNode(body.Node) || len(body.Blocks) > api.MaxEdgeBlocks) {
 			err = waypost.Errorf(waypost.EInvalid, "the request needs the name of the edge, and has at most %d blocks", api.MaxEdgeBlocks)
@@ -148,7 +149,7 @@ func EdgeBlocks(to BlockTaker, log *slog.Logger) http.Handler {
 			err = edgeFrom(r.Context()).maySpeak(r.Context(), body.Node)
 		}
 		if err == nil {
-			answer, err = to.Exchange(r.Context(), &controlplane.BlockExchange{
+			answer, err = to.Exchange(r.Context(), &blocks.Exchange{
 				Node: body.Node, Digests: body.Digests, After: body.After, Blocks: body.Blocks, Most: api.MaxEdgeBlocks,
 			})
 		}

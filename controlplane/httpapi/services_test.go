@@ -7,6 +7,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/blocks"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/keys"
@@ -16,16 +17,16 @@ import (
 func services(f *links) httpapi.Config {
 	return httpapi.Config{
 		Links: f, Domains: &domains{}, Certificates: certificates{}, Keys: supply{&fakeKeys{}, f}, Clicks: &statistics{links: f, now: time.Now()},
-		Blocks: &blocks{},
+		Blocks: &fakeBlocks{},
 		Access: access{links: f}, Workspaces: workspaces{keys: &fakeKeys{}}, Fleet: fixedFleet{}, Nodes: &edgeNodes{}, Orders: noOrders{},
 		Cleanup: cleanup{}, Digests: digests{}, Node: "c1", BaseURL: "https://wp.example",
 	}
 }
 
-// blocks are blocked codes in memory.
-type blocks struct{ all []waypost.Block }
+// fakeBlocks are blocked codes in memory.
+type fakeBlocks struct{ all []waypost.Block }
 
-func (f *blocks) Set(_ context.Context, actor controlplane.Actor, n controlplane.NewBlock) (waypost.Block, error) {
+func (f *fakeBlocks) Set(_ context.Context, actor controlplane.Actor, n blocks.Request) (waypost.Block, error) {
 	switch {
 	case actor.CheckOperator() != nil:
 		return waypost.Block{}, actor.CheckOperator()
@@ -42,14 +43,14 @@ func (f *blocks) Set(_ context.Context, actor controlplane.Actor, n controlplane
 	return b, nil
 }
 
-func (f *blocks) List(actor controlplane.Actor, limit int, cursor string) ([]waypost.Block, string, error) {
+func (f *fakeBlocks) List(actor controlplane.Actor, limit int, cursor string) ([]waypost.Block, string, error) {
 	if cursor == "x" {
 		return nil, "", waypost.Errorf(waypost.EMalformed, "the cursor is not one of ours")
 	}
 	return f.all[:min(len(f.all), limit)], "", actor.CheckOperator()
 }
 
-func (f *blocks) Of(host string, code waypost.Code) *waypost.Block {
+func (f *fakeBlocks) Of(host string, code waypost.Code) *waypost.Block {
 	for i := range f.all {
 		if b := &f.all[i]; b.Host == host && b.Code == code {
 			if !b.Blocked {
@@ -61,7 +62,9 @@ func (f *blocks) Of(host string, code waypost.Code) *waypost.Block {
 	return nil
 }
 
-func (f *blocks) Known(context.Context) (uint64, bool, error) { return uint64(len(f.all)), true, nil }
+func (f *fakeBlocks) Known(context.Context) (uint64, bool, error) {
+	return uint64(len(f.all)), true, nil
+}
 
 // supply adds the health of links to keys.
 type supply struct {

@@ -14,13 +14,13 @@ import (
 func (c *control) hearBlock(message []byte) {
 	b, err := replication.DecodeBlock(message)
 	if err == nil {
-		if held, known := c.blocks.Get(b.Host, b.Code); known && !b.Newer(&held) {
+		if held, known := c.blocked.Get(b.Host, b.Code); known && !b.Newer(&held) {
 			return
 		}
 		err = c.signer.CheckBlock(&b)
 	}
 	if err == nil {
-		_, err = c.blocks.Take(c.signer.SignBlock(b.Block)) // with the present key
+		_, err = c.blocked.Take(c.signer.SignBlock(b.Block)) // with the present key
 	}
 	// Anyone in the gossip can send any number.
 	if now := time.Now(); err != nil && now.Sub(c.blockRefused) >= time.Second {
@@ -34,7 +34,7 @@ func (c *control) spreadBlocks(ctx context.Context) {
 	if c.gossip == nil {
 		return
 	}
-	c.blocks.Follow(ctx, func(b *replication.SignedBlock) {
+	c.blocked.Follow(ctx, func(b *replication.SignedBlock) {
 		if err := c.gossip.Spread(replication.AppendBlock(nil, b)); err != nil {
 			c.log.Error("cannot send a block by gossip", "error", err)
 		}

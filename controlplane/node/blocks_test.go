@@ -27,9 +27,9 @@ func TestBlocksByGossip_AreVerifiedAndAFloodFillsNoLog(t *testing.T) {
 		c.hearBlock(replication.AppendBlock(nil, &forged))
 		c.hearBlock([]byte("nonsense"))
 	}
-	require.Zero(t, c.blocks.Active())
+	require.Zero(t, c.blocked.Active())
 	require.Contains(t, log.String(), "refused a block")
 	require.LessOrEqual(t, strings.Count(log.String(), "\n"), 1+int(time.Since(began)/time.Second))
 	c.hearBlock(replication.AppendBlock(nil, &sound))
-	require.Equal(t, 1, c.blocks.Active())
+	require.Equal(t, 1, c.blocked.Active())
 }

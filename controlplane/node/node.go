@@ -18,6 +18,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/blocks"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
@@ -79,11 +80,12 @@ type control struct {
 	coder        *keyrange.Coder
 	cluster      replication.Cluster
 	signer       *replication.Signer
-	blocks       replication.BlockSet
+	blocked      replication.BlockSet
 	blockRefused time.Time // when hearBlock last logged that; it owns this
 	minter       *keys.Minter
 	ranges       *keys.Ranges
 	core         *controlplane.Services
+	blocks       *blocks.Blocks
 	source       *changelog
 	stream       *replication.Server
 	gossip       *gossiper
@@ -175,7 +177,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 	c.closers = append(c.closers, c.gossip.leave)
 	c.digests = controlplane.NewDigestCheck(c.db, c.log, c.registry)
 	c.stream, err = replication.NewServer(replication.ServerConfig{
-		Source: c.source, Signer: c.signer, Blocks: &c.blocks, Hear: c.hear, Sound: c.sound, Logger: c.log, Registerer: c.registry,
+		Source: c.source, Signer: c.signer, Blocks: &c.blocked, Hear: c.hear, Sound: c.sound, Logger: c.log, Registerer: c.registry,
 	})
 	if err != nil {
 		return err
@@ -203,7 +205,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 	}
 	c.core = controlplane.New(controlplane.Config{
 		Stores: c.db.Stores(), Minter: c.minter, ClusterSecret: c.cfg.ClusterSecret,
-		Signer: c.signer, BlockSet: &c.blocks,
+		Blocks:              &c.blocked,
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,
 		OwnHosts:            func(host string) bool { return own[host] },
@@ -215,10 +217,13 @@ func (c *control) connect(ctx context.Context) (err error) {
 		Logger:              c.log,
 	})
 	c.closers = append(c.closers, c.returnKeys)
-	if err := c.core.Blocks.Load(ctx); err != nil { // before the first edge
+	c.blocks = blocks.New(blocks.Config{
+		Store: c.db, Set: &c.blocked, Signer: c.signer, Domains: c.core.Domains, Logger: c.log,
+	})
+	if err := c.blocks.Load(ctx); err != nil { // before the first edge
 		return err
 	}
-	c.registry.MustRegister(keys.Pool{Store: c.db}, frozenBudgets{c.db}, blockCount(&c.blocks), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	c.registry.MustRegister(keys.Pool{Store: c.db}, frozenBudgets{c.db}, blockCount(&c.blocked), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "waypost_postgresql_up", Help: "Whether PostgreSQL answers: 1, or 0.",
 	}, c.postgreSQLUp))
 	c.nodes = fleet.NewNodes(fleet.NodesConfig{Store: c.db, Now: c.db.Now, Logger: c.log})
@@ -269,6 +274,7 @@ func (c *control) services() []services.Stage {
 		job("orders", c.orders.Run),
 		job("digest", c.digests.Run),
 		job("core", c.core.Run),
+		job("blocks", c.blocks.Run),
 		job("blocks to edges", c.spreadBlocks),
 	}
 	if c.cfg.Cleanup {

@@ -27,7 +27,7 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 	guesses, client := limit.NewGuesses(maxFailures, nil), clientOf(proxies)
 	cfg := httpapi.Config{
 		Links: core.Links, Domains: core.Domains, Keys: c.ranges, Clicks: core.Clicks, Budgets: core.Budgets,
-		Blocks: core.Blocks, Access: core.Access,
+		Blocks: c.blocks, Access: core.Access,
 		Workspaces: core.Workspaces, Fleet: c.fleet, Certificates: c.certificates, Nodes: c.nodes,
 		Orders: c.orders, Cleanup: c.db, Digests: c.digests,
 		Node:    c.cfg.Node,
@@ -56,10 +56,10 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 		replication.PathSums:     edgesOnly(listener.Endless(c.stream.Sums)),
 		replication.PathEnrol:    http.HandlerFunc(gate.Enrol),
 		clickbatch.Path:          edgesOnly(c.ownClicks(httpapi.Ingest(c.db, c.log, c.registry))),
-		api.PathEdgeReports:      edgesOnly(httpapi.EdgeReports(c.fleet, c.orders, core.Blocks, c.log).ServeHTTP),
+		api.PathEdgeReports:      edgesOnly(httpapi.EdgeReports(c.fleet, c.orders, c.blocks, c.log).ServeHTTP),
 		api.PathEdgeOutcomes:     edgesOnly(httpapi.EdgeOutcomes(c.orders, c.log).ServeHTTP),
 		api.PathEdgeBudgets:      edgesOnly(httpapi.EdgeBudgets(c.db, c.log, c.registry).ServeHTTP),
-		api.PathEdgeBlocks:       edgesOnly(httpapi.EdgeBlocks(core.Blocks, c.log).ServeHTTP),
+		api.PathEdgeBlocks:       edgesOnly(httpapi.EdgeBlocks(c.blocks, c.log).ServeHTTP),
 		api.PathEdgeCertificates: edgesOnly(httpapi.EdgeCertificates(c.certificates, c.log).ServeHTTP),
 	}
 	// A ServeMux would redirect paths that are not clean, but the API judges such paths

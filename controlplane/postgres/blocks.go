@@ -42,7 +42,7 @@ const (
 		WHERE l.code = $2 AND (d.host = $1 AND d.id <> 1 OR $1 = '' AND d.id = 1)`
 )
 
-// SetBlock implements controlplane.BlockStore.
+// SetBlock implements blocks.Store.
 func (db *BlockStore) SetBlock(ctx context.Context, by controlplane.Actor, b waypost.Block) (waypost.Block, error) {
 	err := db.pool.change(ctx, "block a code", func(tx pgx.Tx, _ uint32) error {
 		var codes int
@@ -97,7 +97,7 @@ func putBlock(ctx context.Context, tx pgx.Tx, b *waypost.Block) (bool, error) {
 	return tag.RowsAffected() > 0, err
 }
 
-// Blocks implements controlplane.BlockStore.
+// Blocks implements blocks.Store.
 func (db *BlockStore) Blocks(ctx context.Context, place int64, limit int) (all []waypost.Block, last int64, err error) {
 	last = place
 	err = db.pool.QueryIn(ctx, scoped.Operator, selectBlocks, []any{place, limit}, func(rows pgx.Rows) error {
@@ -114,14 +114,14 @@ func (db *BlockStore) Blocks(ctx context.Context, place int64, limit int) (all [
 	return all, last, scoped.Classify("read blocks", err)
 }
 
-// BlockDigest implements controlplane.BlockStore.
+// BlockDigest implements blocks.Store.
 func (db *BlockStore) BlockDigest(ctx context.Context) (uint64, error) {
 	var digest int64
 	err := db.pool.QueryRowIn(ctx, scoped.Operator, `SELECT coalesce(bit_xor(stamp), 0) FROM link_block`, nil, &digest)
 	return uint64(digest), scoped.Classify("compare blocks", err)
 }
 
-// RecoverBlocks implements controlplane.BlockStore.
+// RecoverBlocks implements blocks.Store.
 func (db *BlockStore) RecoverBlocks(ctx context.Context, all []waypost.Block) (taken int, err error) {
 	err = db.pool.change(ctx, "take blocks back", func(tx pgx.Tx, _ uint32) error {
 		taken = 0

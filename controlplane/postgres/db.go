@@ -255,7 +255,7 @@ func poolConfig(cfg Config) (*pgxpool.Config, error) {
 func (db *DB) Stores() controlplane.Stores {
 	return controlplane.Stores{
 		Links: db.LinkStore, Domains: db.DomainStore, Salts: db.SaltStore,
-		Stats: db.Store, Progress: db.FleetStore, Budgets: db.BudgetStore, Blocks: db.BlockStore,
+		Stats: db.Store, Progress: db.FleetStore, Budgets: db.BudgetStore,
 		APIKeys: db.AccessStore, Sessions: db.AccessStore, Members: db.AccessStore,
 		Workspaces: db.AccessStore, Accounts: db.AccessStore, Audit: db.AccessStore, Factors: db.SignInStore,
 	}

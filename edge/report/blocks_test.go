@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/api"
-	"waypost/controlplane"
+	"waypost/controlplane/blocks"
 	"waypost/controlplane/httpapi"
 	"waypost/edge/report"
 )
@@ -77,7 +77,7 @@ func (s *shelf) Lacking(_ []uint64, known [][]byte) (lacking [][]byte) {
 }
 
 // Exchange implements httpapi.BlockTaker.
-func (s *shelf) Exchange(_ context.Context, x *controlplane.BlockExchange) (a controlplane.BlockAnswer, err error) {
+func (s *shelf) Exchange(_ context.Context, x *blocks.Exchange) (a blocks.Answer, err error) {
 	s.Hear(x.Blocks...)
 	a.Digests = s.Shards()
 	s.mu.Lock()

@@ -10,6 +10,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/blocks"
 	"waypost/internal/hotp"
 )
 
@@ -359,8 +360,8 @@ var routes = map[string]route{
 	}},
 	"DELETE /api/admin/blocks/{code}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {
 		code := w.link(spare)
-		_, err := w.service.Blocks.Set(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
-			controlplane.NewBlock{Code: code, Blocked: true, Reason: "court order"})
+		_, err := w.blocks.Set(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
+			blocks.Request{Code: code, Blocked: true, Reason: "court order"})
 		require.NoError(w.t, err)
 		return request{path: "/api/admin/blocks/" + code + "?reason=appeal"}
 	}},

@@ -19,6 +19,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/controlplane/blocks"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/keys"
@@ -50,6 +51,7 @@ type world struct {
 	hand    *pgx.Conn
 	service *controlplane.Services
 	ranges  *keys.Ranges
+	blocks  *blocks.Blocks
 	dns     *dnstest.Server
 	url     string
 	links   int
@@ -80,10 +82,14 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, db.Beat(t.Context(), "test/1", "eu", nil))
 	signer, err := replication.NewSigner([32]byte{}, replication.Cluster{}, 1)
 	require.NoError(t, err)
+	blocked := &replication.BlockSet{}
 	w := &world{t: t, db: db, dns: dnstest.Start(t)}
 	w.ranges = keys.NewRanges(keys.Config{Store: db, Minter: minter})
 	w.service = controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Minter: minter, Patience: time.Minute, Resolver: w.dns.Resolver(), Signer: signer,
+		Stores: db.Stores(), Minter: minter, Patience: time.Minute, Resolver: w.dns.Resolver(), Blocks: blocked,
+	})
+	w.blocks = blocks.New(blocks.Config{
+		Store: db, Set: blocked, Signer: signer, Domains: w.service.Domains, Logger: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(func() { require.NoError(t, w.service.Close(context.Background())) })
 	edges := fleet.New(fleet.Config{Head: db})
@@ -96,7 +102,7 @@ func newWorld(t *testing.T) *world {
 	close(stopping)
 	server := httptest.NewServer(httpapi.New(httpapi.Config{
 		Stopping: stopping,
-		Links:    w.service.Links, Domains: w.service.Domains, Keys: w.ranges, Clicks: w.service.Clicks, Blocks: w.service.Blocks,
+		Links:    w.service.Links, Domains: w.service.Domains, Keys: w.ranges, Clicks: w.service.Clicks, Blocks: w.blocks,
 		Access: w.service.Access, Workspaces: w.service.Workspaces,
 		Fleet: edges, Certificates: controlplane.NewCertificates(nil),
 		Nodes:  fleet.NewNodes(fleet.NodesConfig{Store: db, Patience: time.Minute}),

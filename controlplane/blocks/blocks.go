@@ -1,4 +1,7 @@
-package controlplane
+// Package blocks blocks codes: it keeps the statements of operators about links that must
+// lead nowhere, makes them known to edges, and brings back statements that a restored
+// database has forgotten.
+package blocks
 
 import (
 	"cmp"
@@ -9,17 +12,18 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/controlplane"
 	"waypost/replication"
 )
 
-// BlockStore keeps the statements about blocked codes. Writes are in the order of the
+// Store keeps the statements about blocked codes. Writes are in the order of the
 // changelog.
-type BlockStore interface {
+type Store interface {
 	// SetBlock makes a statement about the code of a link of any workspace, deleted or
 	// not, with a version above all others, and notes the statement in the audit log. It
 	// returns ENotFound when no link has the code and no statement is about it, and
 	// EConflict when [waypost.MaxBlocks] codes have a statement already.
-	SetBlock(ctx context.Context, by Actor, b waypost.Block) (waypost.Block, error)
+	SetBlock(ctx context.Context, by controlplane.Actor, b waypost.Block) (waypost.Block, error)
 
 	// Blocks returns up to limit statements behind a place, in the order in which the
 	// database took them, and the place of the last.
@@ -34,15 +38,29 @@ type BlockStore interface {
 	RecoverBlocks(ctx context.Context, all []waypost.Block) (taken int, err error)
 }
 
+// Config configures Blocks. All fields are required.
+type Config struct {
+	Store   Store
+	Set     *replication.BlockSet // from which edges get the statements
+	Signer  *replication.Signer
+	Domains *controlplane.Domains
+	Logger  *slog.Logger
+}
+
 // Blocks blocks codes. It keeps the statements in memory, from where they reach edges.
 type Blocks struct {
-	store   BlockStore
+	store   Store
 	set     *replication.BlockSet
-	signer  *replication.Signer // nil: nothing can be blocked
-	domains *Domains
+	signer  *replication.Signer
+	domains *controlplane.Domains
 	log     *slog.Logger
 
-	place int64 // of the newest statement of the store that the set has; run owns it
+	place int64 // of the newest statement of the store that the set has; Run owns it
+}
+
+// New returns the service; Load and Run fill its set.
+func New(cfg Config) *Blocks {
+	return &Blocks{store: cfg.Store, set: cfg.Set, signer: cfg.Signer, domains: cfg.Domains, log: cfg.Logger}
 }
 
 // blockPoll is the interval of reads of the store, for statements of other control
@@ -53,8 +71,8 @@ const (
 	blockPage  = 500
 )
 
-// NewBlock asks for a block, or for its end.
-type NewBlock struct {
+// Request asks for a block, or for its end.
+type Request struct {
 	Domain  string // host; "": the default domain
 	Code    string
 	Blocked bool
@@ -67,13 +85,10 @@ type NewBlock struct {
 // because the owner of a link must not be able to undo a block; an owner disables or
 // deletes the link. Set returns ENotFound for an unknown code, and EConflict when the
 // code is in the requested state already.
-func (s *Blocks) Set(ctx context.Context, actor Actor, n NewBlock) (waypost.Block, error) {
+func (s *Blocks) Set(ctx context.Context, actor controlplane.Actor, n Request) (waypost.Block, error) {
 	none := waypost.Block{}
 	if err := actor.CheckOperator(); err != nil {
 		return none, err
-	}
-	if s.signer == nil {
-		return none, waypost.Errorf(waypost.EUnavailable, "this control plane has no key to sign a block with")
 	}
 	if !waypost.ValidBlockReason(n.Reason) {
 		return none, waypost.Errorf(waypost.EInvalid, "reason must be one line of 1 to %d bytes", waypost.MaxBlockReason)
@@ -81,7 +96,7 @@ func (s *Blocks) Set(ctx context.Context, actor Actor, n NewBlock) (waypost.Bloc
 	if !waypost.ValidCode(n.Code) {
 		return none, waypost.ErrNoLink
 	}
-	host, err := s.hostOf(ctx, n.Domain)
+	host, err := s.domains.HostOf(ctx, n.Domain)
 	if err != nil {
 		return none, err
 	}
@@ -109,57 +124,21 @@ func (s *Blocks) Set(ctx context.Context, actor Actor, n NewBlock) (waypost.Bloc
 	return b, nil
 }
 
-// hostOf returns the host of a domain of any workspace as blocks have it.
-func (s *Blocks) hostOf(ctx context.Context, domain string) (string, error) {
-	if domain == "" {
-		return "", nil
-	}
-	host := waypost.HostName(domain)
-	d, found, err := s.domains.find(ctx, host)
-	switch {
-	case err != nil:
-		return "", err
-	case found && d.ID == waypost.DefaultDomain:
-		return "", nil
-	}
-	return host, nil // also for a removed domain
-}
-
 // Of returns the block of a code, nil for a code that is not blocked.
 func (s *Blocks) Of(host string, code waypost.Code) *waypost.Block {
-	if s == nil || !s.set.Any() {
-		return nil
-	}
 	if b, ok := s.set.Get(host, code); ok && b.Blocked {
 		return &b
 	}
 	return nil
 }
 
-// at returns the policy with which the code of a visit is blocked, 0 for none. A host
-// that is no domain means the default domain, unless strict.
-func (s *Blocks) at(ctx context.Context, host string, code []byte, strict bool) (waypost.BlockPolicy, error) {
-	if policy := s.set.Policy([]byte(host), code); policy != 0 {
-		return policy, nil
-	}
-	policy := s.set.Policy(nil, code)
-	if policy == 0 {
-		return 0, nil
-	}
-	d, found, err := s.domains.find(ctx, host)
-	if err != nil || found && d.ID != waypost.DefaultDomain || !found && strict {
-		return 0, err
-	}
-	return policy, nil
-}
-
 // List returns a page of the codes that are blocked, newest first. That needs
-// [Actor.CheckOperator].
-func (s *Blocks) List(actor Actor, limit int, cursor string) (page []waypost.Block, next string, err error) {
+// [controlplane.Actor.CheckOperator].
+func (s *Blocks) List(actor controlplane.Actor, limit int, cursor string) (page []waypost.Block, next string, err error) {
 	if err := actor.CheckOperator(); err != nil {
 		return nil, "", err
 	}
-	before, err := readCursor(cursor)
+	before, err := controlplane.ReadCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -171,14 +150,14 @@ func (s *Blocks) List(actor Actor, limit int, cursor string) (page []waypost.Blo
 	slices.SortFunc(page, func(a, b waypost.Block) int { return cmp.Compare(b.Version, a.Version) })
 	if len(page) > limit {
 		page = page[:limit]
-		next = writeCursor(int64(page[limit-1].Version))
+		next = controlplane.WriteCursor(int64(page[limit-1].Version))
 	}
 	return page, next, nil
 }
 
-// BlockExchange compares the statements of an edge with those here. The caller has
+// Exchange compares the statements of an edge with those here. The caller has
 // checked the edge's credential.
-type BlockExchange struct {
+type Exchange struct {
 	Node    string
 	Digests []uint64 // of the edge's shards; empty: nothing is asked for
 	After   uint64   // version after which the answer begins
@@ -186,8 +165,8 @@ type BlockExchange struct {
 	Blocks  [][]byte // that the edge brings, encoded
 }
 
-// BlockAnswer holds statements that an edge may lack.
-type BlockAnswer struct {
+// Answer holds statements that an edge may lack.
+type Answer struct {
 	Digests []uint64
 	Blocks  [][]byte // encoded, by version
 	Last    uint64   // version of the last of them
@@ -198,10 +177,7 @@ type BlockAnswer struct {
 // that this cluster has not signed, because a forged statement on the disk of an edge
 // must not keep valid ones from coming back. If a statement cannot be read, Exchange
 // takes no statement and returns EInvalid.
-func (s *Blocks) Exchange(ctx context.Context, x *BlockExchange) (answer BlockAnswer, err error) {
-	if s.signer == nil {
-		return answer, waypost.Errorf(waypost.EUnavailable, "this control plane knows no blocks")
-	}
+func (s *Blocks) Exchange(ctx context.Context, x *Exchange) (answer Answer, err error) {
 	own := make([]replication.SignedBlock, 0, len(x.Blocks))
 	var refused error
 	for _, encoded := range x.Blocks {
@@ -276,9 +252,6 @@ func (s *Blocks) read(ctx context.Context) error {
 
 // signBlocks signs statements of the store for the cluster, and adds them to the set.
 func (s *Blocks) signBlocks(all []waypost.Block) error {
-	if s.signer == nil {
-		return nil
-	}
 	signed := make([]replication.SignedBlock, 0, len(all))
 	for i := range all {
 		if !all[i].Valid() {
@@ -291,10 +264,10 @@ func (s *Blocks) signBlocks(all []waypost.Block) error {
 	return err
 }
 
-// run keeps the set and the store alike until ctx ends. It takes the statements that
+// Run keeps the set and the store alike until ctx ends. It takes the statements that
 // other control planes have written, and writes the statements that the store has
 // forgotten.
-func (s *Blocks) run(ctx context.Context) {
+func (s *Blocks) Run(ctx context.Context) {
 	ticker := time.NewTicker(blockPoll)
 	defer ticker.Stop()
 	var checked time.Time
