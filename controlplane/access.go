@@ -107,7 +107,7 @@ func newAccess(cfg *Config) *Access {
 		panic("controlplane: " + err.Error()) // the lengths are right
 	}
 	return &Access{
-		keys: cfg.Stores.APIKeys, sessions: cfg.Stores.Sessions, factors: cfg.Stores.Factors, box: box,
+		keys: cfg.Store, sessions: cfg.Store, factors: cfg.Store, box: box,
 		now: cfg.Now, patience: cfg.Patience, log: cfg.Logger,
 	}
 }

@@ -97,7 +97,7 @@ type Clicks struct {
 }
 
 func newClicks(cfg *Config, links *Links) *Clicks {
-	return &Clicks{links: links, stats: cfg.Stores.Stats, salts: cfg.Stores.Salts, progress: cfg.Stores.Progress, now: cfg.Now}
+	return &Clicks{links: links, stats: cfg.Store, salts: cfg.Store, progress: cfg.Store, now: cfg.Now}
 }
 
 // ForgottenClicks counts the deleted clicks of a link.

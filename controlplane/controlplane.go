@@ -10,38 +10,35 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"reflect"
 	"sync"
 	"time"
 
-	"waypost"
 	"waypost/replication"
 )
 
-// Stores holds one store per kind of row. All fields are required; one value may be
-// several of them. Every write of a store is durable when it returns, and part of the
+// Store keeps rows of every kind. Each write is durable when it returns, and part of the
 // changelog at the position that it returns. An error with the code EUnavailable may
 // pass; when it interrupts a commit, the outcome is unknown.
-type Stores struct {
-	Links      LinkStore
-	Domains    DomainStore
-	Stats      StatsStore
-	Salts      SaltStore
-	Progress   ProgressStore
-	Budgets    BudgetStore
-	APIKeys    APIKeyStore
-	Sessions   SessionStore
-	Members    MemberStore
-	Workspaces WorkspaceStore
-	Accounts   AccountStore
-	Audit      AuditStore
-	Factors    FactorStore
+type Store interface {
+	LinkStore
+	DomainStore
+	StatsStore
+	SaltStore
+	ProgressStore
+	BudgetStore
+	APIKeyStore
+	SessionStore
+	MemberStore
+	WorkspaceStore
+	AccountStore
+	AuditStore
+	FactorStore
 }
 
-// Config configures Services. Stores and Minter are required.
+// Config configures Services.
 type Config struct {
-	Stores Stores
-	Minter Minter
+	Store  Store  // required
+	Minter Minter // required
 
 	// ClusterSecret is the cluster's; the secrets of second factors are encrypted with a key
 	// derived from it.
@@ -80,14 +77,8 @@ type Services struct {
 // New starts the services. It panics when a required field is missing. The caller runs
 // Run, and ends the services with Close.
 func New(cfg Config) *Services {
-	stores := reflect.ValueOf(cfg.Stores)
-	for i := range stores.NumField() {
-		if stores.Field(i).IsNil() {
-			panic("controlplane: Config.Stores." + stores.Type().Field(i).Name + " is nil")
-		}
-	}
-	if cfg.Minter == nil {
-		panic("controlplane: Config.Minter is nil")
+	if cfg.Store == nil || cfg.Minter == nil {
+		panic("controlplane: Config needs Store and Minter")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -110,15 +101,12 @@ func New(cfg Config) *Services {
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver
 	}
-	if cfg.Blocks == nil {
-		cfg.Blocks = &replication.BlockSet{}
-	}
 	domains := newDomains(&cfg)
 	links := newLinks(&cfg, domains)
 	access := newAccess(&cfg)
 	return &Services{
 		Links: links, Domains: domains, Clicks: newClicks(&cfg, links),
-		Budgets: &Budgets{cfg.Stores.Budgets}, Access: access, Workspaces: newWorkspaces(&cfg, access),
+		Budgets: &Budgets{cfg.Store}, Access: access, Workspaces: newWorkspaces(&cfg, access),
 	}
 }
 

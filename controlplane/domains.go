@@ -113,7 +113,7 @@ type hostTable struct {
 
 func newDomains(cfg *Config) *Domains {
 	return &Domains{
-		store: cfg.Stores.Domains, owns: cfg.OwnHosts, ofAPI: cfg.APIHosts, allowPrivate: cfg.AllowPrivateTargets,
+		store: cfg.Store, owns: cfg.OwnHosts, ofAPI: cfg.APIHosts, allowPrivate: cfg.AllowPrivateTargets,
 		resolver: cfg.Resolver, lookups: semaphore.NewKeyed[waypost.WorkspaceID](proofLookups, proofLookupsOfOne), log: cfg.Logger,
 	}
 }

@@ -200,7 +200,7 @@ func TestLinks_RulesByPlaceWarnWhereNoEdgeKnowsPlaces(t *testing.T) {
 	s := start(t)
 	knows := false
 	services := controlplane.New(controlplane.Config{
-		Stores: s.db.Stores(), Minter: s.minter, Locates: func() bool { return knows },
+		Store: s.db, Minter: s.minter, Locates: func() bool { return knows },
 	})
 	t.Cleanup(func() { require.NoError(t, services.Close(context.Background())) })
 	source := rulesOf()

@@ -6,7 +6,7 @@ import "time"
 func CheckMetadata(text []byte) error { return checkMetadata(text) }
 
 // NewClicks makes the service without the others.
-func NewClicks(stores Stores, now func() time.Time) *Clicks {
-	cfg := Config{Stores: stores, Now: now}
-	return newClicks(&cfg, &Links{store: stores.Links, domains: newDomains(&cfg), now: now})
+func NewClicks(store Store, now func() time.Time) *Clicks {
+	cfg := Config{Store: store, Now: now}
+	return newClicks(&cfg, &Links{store: store, domains: newDomains(&cfg), now: now})
 }

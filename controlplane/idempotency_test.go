@@ -29,7 +29,7 @@ func (s *system) another(t *testing.T) *controlplane.Services {
 		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/2", Size: 100, Patience: time.Minute,
 	})
 	other := controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Minter: minter, Patience: time.Minute,
+		Store: db, Minter: minter, Patience: time.Minute,
 	})
 	t.Cleanup(func() { require.NoError(t, other.Close(context.Background())) })
 	return other

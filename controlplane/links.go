@@ -129,7 +129,7 @@ type Links struct {
 }
 
 func newLinks(cfg *Config, domains *Domains) *Links {
-	store := cfg.Stores.Links
+	store := cfg.Store
 	return &Links{
 		store: store, domains: domains, blocks: cfg.Blocks, minter: cfg.Minter, strict: cfg.StrictHosts,
 		locates: cfg.Locates, now: cfg.Now, log: cfg.Logger,

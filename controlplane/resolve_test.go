@@ -72,7 +72,7 @@ func TestLinks_ResolveStrictHosts(t *testing.T) {
 	s := start(t)
 	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("plain")))
 	require.NoError(t, err)
-	strict := controlplane.New(controlplane.Config{Stores: s.db.Stores(), Minter: s.minter, StrictHosts: true})
+	strict := controlplane.New(controlplane.Config{Store: s.db, Minter: s.minter, StrictHosts: true})
 	t.Cleanup(func() { require.NoError(t, strict.Close(context.Background())) })
 	for host, status := range map[string]int{"go.example.com": 302, "other.example.com": 404} {
 		res, err := strict.Links.Resolve(t.Context(), host, visit("plain"), &rules.Request{})

@@ -65,7 +65,7 @@ func start(t *testing.T) *system {
 	})
 	s.ranges = keys.NewRanges(keys.Config{Store: db, Minter: s.minter})
 	s.Services = controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Minter: s.minter,
+		Store: db, Minter: s.minter,
 		OwnHosts: func(host string) bool { return host == "go.example.com" }, Patience: time.Minute,
 		APIHosts: func(host string) bool { return host == "api.example.net" },
 		Resolver: s,

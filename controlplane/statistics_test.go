@@ -14,9 +14,9 @@ import (
 	"waypost/controlplane/fleet"
 )
 
-// counts is a StatsStore and a ProgressStore that answers what it was told to.
+// counts is a Store of one link; a test sets clicks and edges.
 type counts struct {
-	controlplane.StatsStore
+	controlplane.Store
 	counted controlplane.Counted
 	top     []controlplane.TopLink
 	gone    []string
@@ -72,31 +72,18 @@ func (c *counts) Link(_ context.Context, ws waypost.WorkspaceID, domain waypost.
 	return waypost.Link{ID: 7, Workspace: ws, Domain: domain, Code: code, Clicks: 50, BotClicks: 5}, nil
 }
 
-// domains has a shared domain, one of workspace 1 and one of workspace 2.
-type domains struct{ controlplane.DomainStore }
-
-func (domains) DomainOf(_ context.Context, host string) (waypost.Domain, bool, error) {
+// DomainOf knows a shared domain, one of workspace 1 and one of workspace 2.
+func (*counts) DomainOf(_ context.Context, host string) (waypost.Domain, bool, error) {
 	d, found := map[string]waypost.Domain{
 		"wp.example": {ID: 1}, "own.example": {ID: 2, Workspace: 1}, "theirs.example": {ID: 3, Workspace: 2},
 	}[host]
 	return d, found, nil
 }
 
-type onlyLink struct {
-	controlplane.LinkStore
-	*counts
-}
-
-func (l onlyLink) Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error) {
-	return l.counts.Link(ctx, ws, domain, code)
-}
-
 var noon = time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
 
 func statsOf(c *counts) *controlplane.Clicks {
-	return controlplane.NewClicks(controlplane.Stores{
-		Links: onlyLink{counts: c}, Domains: domains{}, Stats: c, Progress: c,
-	}, func() time.Time { return noon })
+	return controlplane.NewClicks(c, func() time.Time { return noon })
 }
 
 func TestClicks_ClicksAreLaidOutInTheStepsOfTheTimeAsked(t *testing.T) {
@@ -235,9 +222,7 @@ func TestClicks_CompletenessIsThatOfTheEdgeFurthestBehind(t *testing.T) {
 func TestClicks_CompletenessIsThatOfAMomentBeforeTheCounts(t *testing.T) {
 	now := noon
 	c := &counts{}
-	s := controlplane.NewClicks(controlplane.Stores{
-		Links: onlyLink{counts: c}, Domains: domains{}, Stats: c, Progress: c,
-	}, func() time.Time { return now })
+	s := controlplane.NewClicks(c, func() time.Time { return now })
 	c.count = func() {
 		now = noon.Add(time.Minute)
 		c.nodes = []controlplane.EdgeProgress{{Node: "edge-a", Until: now.Add(-time.Second)}}

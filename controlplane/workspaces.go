@@ -94,7 +94,7 @@ type Workspaces struct {
 
 func newWorkspaces(cfg *Config, access *Access) *Workspaces {
 	return &Workspaces{
-		workspaces: cfg.Stores.Workspaces, members: cfg.Stores.Members, accounts: cfg.Stores.Accounts, audit: cfg.Stores.Audit,
+		workspaces: cfg.Store, members: cfg.Store, accounts: cfg.Store, audit: cfg.Store,
 		access: access, now: cfg.Now, log: cfg.Logger, deleted: make(chan struct{}, 1),
 	}
 }

@@ -241,7 +241,7 @@ func replayAPI(t *testing.T, links fewLinks) (api, ingest string, db *postgres.D
 		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Logger: slog.New(slog.DiscardHandler),
 	})
 	service := controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Minter: minter,
+		Store: db, Minter: minter,
 	})
 	t.Cleanup(func() { require.NoError(t, service.Close(context.Background())) })
 	actor := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}

@@ -62,7 +62,7 @@ func install(t *testing.T, source func(replication.Source) replication.Source) *
 	minter := keys.NewMinter(keys.MinterConfig{
 		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu-west-1", Node: "test/1", Size: 500,
 	})
-	service := controlplane.New(controlplane.Config{Stores: db.Stores(), Minter: minter})
+	service := controlplane.New(controlplane.Config{Store: db, Minter: minter})
 	t.Cleanup(func() { require.NoError(t, service.Close(context.Background())) })
 	certificates := controlplane.NewCertificates(nil)
 	in := &installation{certificates: certificates, db: db, hand: hand, url: database, links: httpapi.New(httpapi.Config{

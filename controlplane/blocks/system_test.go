@@ -84,7 +84,7 @@ func (s *system) unloaded(t *testing.T) *system {
 	require.NoError(t, err)
 	other := &system{url: s.url, db: db, set: &replication.BlockSet{}}
 	other.Services = controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Blocks: other.set, Patience: time.Minute,
+		Store: db, Blocks: other.set, Patience: time.Minute,
 		Minter: keys.NewMinter(keys.MinterConfig{
 			Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: fmt.Sprintf("%p", other), Size: 100, Patience: time.Minute,
 		}),

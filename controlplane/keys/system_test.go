@@ -50,7 +50,7 @@ func start(t *testing.T) *system {
 		Store: db, Coder: newCoder(t), Region: "eu", Node: "test/1", Size: 100, Patience: time.Minute, Logger: slog.New(slog.DiscardHandler),
 	})
 	s.Ranges = keys.NewRanges(keys.Config{Store: db, Minter: s.minter, Patience: time.Minute})
-	services := controlplane.New(controlplane.Config{Stores: db.Stores(), Minter: s.minter, Patience: time.Minute})
+	services := controlplane.New(controlplane.Config{Store: db, Minter: s.minter, Patience: time.Minute})
 	t.Cleanup(func() { require.NoError(t, services.Close(context.Background())) })
 	s.links = services.Links
 	byHand, err := pgx.ParseConfig(url)

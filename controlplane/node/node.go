@@ -204,7 +204,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 		own[waypost.HostName(host)] = true
 	}
 	c.core = controlplane.New(controlplane.Config{
-		Stores: c.db.Stores(), Minter: c.minter, ClusterSecret: c.cfg.ClusterSecret,
+		Store: c.db, Minter: c.minter, ClusterSecret: c.cfg.ClusterSecret,
 		Blocks:              &c.blocked,
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,

@@ -15,9 +15,9 @@ import (
 	"waypost/replication"
 )
 
-// History notices that PostgreSQL went back in time, and then opens a new epoch of the
-// changelog.
-type History struct {
+// DatabaseHistory notices that PostgreSQL went back in time, and then opens a new epoch
+// of the changelog.
+type DatabaseHistory struct {
 	pool    *pool
 	cfg     Config
 	unheard unheard
@@ -27,7 +27,7 @@ type History struct {
 // the head lock first; changelog_open_epoch looks again under it. Every error has the
 // code EUnavailable, because a connection that cannot be made is never the fault of a
 // request's data.
-func (db *History) checkHistory(ctx context.Context, conn *pgx.Conn) error {
+func (db *DatabaseHistory) checkHistory(ctx context.Context, conn *pgx.Conn) error {
 	err := db.history(ctx, conn)
 	if err != nil && waypost.CodeOf(err) != waypost.EUnavailable {
 		return waypost.WrapError(waypost.EUnavailable, "the database cannot be used at the moment", err)
@@ -38,7 +38,7 @@ func (db *History) checkHistory(ctx context.Context, conn *pgx.Conn) error {
 // history compares the database with itself at the start of its epoch, and with the
 // high-water mark. A database that went back in time gets a new epoch; if another control
 // plane has opened the epoch, it learns of the keys that this process has seen.
-func (db *History) history(ctx context.Context, conn *pgx.Conn) error {
+func (db *DatabaseHistory) history(ctx context.Context, conn *pgx.Conn) error {
 	var standby, same, forked bool
 	var told time.Time
 	asked := time.Now()
@@ -113,7 +113,7 @@ const longestSilence = 10 * time.Minute
 // process should have a high-water mark and lacks it, and no other control plane was
 // there recently. A copy of the files has the identity of PostgreSQL, so no other check
 // detects it.
-func (db *History) unremembered(ctx context.Context, conn *pgx.Conn, seen sight) (silent bool, err error) {
+func (db *DatabaseHistory) unremembered(ctx context.Context, conn *pgx.Conn, seen sight) (silent bool, err error) {
 	if db.cfg.Memory == nil || seen.cluster != "" || seen.epoch != 0 {
 		return false, nil
 	}
@@ -132,7 +132,7 @@ func (db *History) unremembered(ctx context.Context, conn *pgx.Conn, seen sight)
 	return silent, nil
 }
 
-func (db *History) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, reason string, seen sight) error {
+func (db *DatabaseHistory) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, reason string, seen sight) error {
 	var opened bool
 	var skipped *int64
 	var held *string
@@ -159,7 +159,7 @@ func (db *History) openEpoch(ctx context.Context, conn *pgx.Conn, epoch uint32, 
 
 // beginMark starts a new high-water mark in an epoch that knows the old one, with a
 // complete look. Without the look the next change of history holds the keys back.
-func (db *History) beginMark(ctx context.Context, conn *pgx.Conn, seen sight) {
+func (db *DatabaseHistory) beginMark(ctx context.Context, conn *pgx.Conn, seen sight) {
 	db.pool.highWater.beginEpoch(seen)
 	db.pool.moved()
 	if err := db.learnRanges(ctx, conn); err != nil {
@@ -173,7 +173,7 @@ const leasesUnseen = 20
 
 // tell informs an epoch that another control plane has opened of the keys that this one
 // has seen in the epoch before.
-func (db *History) tell(ctx context.Context, conn *pgx.Conn, seen sight) error {
+func (db *DatabaseHistory) tell(ctx context.Context, conn *pgx.Conn, seen sight) error {
 	if err := tellRanges(ctx, conn, seen.ranges()); err != nil {
 		return fmt.Errorf("tell the new epoch which keys were issued before: %w", err)
 	}
@@ -194,12 +194,12 @@ func tellRanges(ctx context.Context, conn *pgx.Conn, ranges []byte) error {
 
 // Watch keeps the high-water mark up to date with the changes of other control planes,
 // until ctx ends.
-func (db *History) Watch(ctx context.Context) {
+func (db *DatabaseHistory) Watch(ctx context.Context) {
 	db.pool.RunEvery(ctx, watchInterval, "look at the key ranges", db.WatchOnce)
 }
 
 // WatchOnce does one round of Watch.
-func (db *History) WatchOnce(ctx context.Context) error {
+func (db *DatabaseHistory) WatchOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	if err := db.hearLate(ctx); err != nil {
@@ -217,7 +217,7 @@ func (db *History) WatchOnce(ctx context.Context) error {
 }
 
 // learnRanges takes the key ranges into the high-water mark.
-func (db *History) learnRanges(ctx context.Context, conn *pgx.Conn) error {
+func (db *DatabaseHistory) learnRanges(ctx context.Context, conn *pgx.Conn) error {
 	var now float64
 	var head begun
 	var ranges []rememberedRange
@@ -252,7 +252,7 @@ func (db *History) learnRanges(ctx context.Context, conn *pgx.Conn) error {
 // then a new epoch here would take its edges over. The same holds for another epoch with
 // the same ordinal. The error is [*SupersededError], and keys are held back until an
 // operator decides.
-func (db *History) Hear(ctx context.Context, said replication.Testimony) error {
+func (db *DatabaseHistory) Hear(ctx context.Context, said replication.Testimony) error {
 	ctx, cancel := context.WithTimeout(ctx, db.cfg.HearTimeout)
 	defer cancel()
 	err := db.hear(ctx, said)
@@ -284,7 +284,7 @@ func isSuperseded(err error) bool {
 
 // Superseded returns an error if a follower has seen a newer epoch than the head's, and
 // nil otherwise.
-func (db *History) Superseded(head waypost.Position) error {
+func (db *DatabaseHistory) Superseded(head waypost.Position) error {
 	seen := db.pool.highWater.current()
 	if newer := seen.superseded(head.Epoch); newer != nil {
 		return &SupersededError{newer.Ordinal, head.Epoch.Ordinal}
@@ -296,7 +296,7 @@ func (db *History) Superseded(head waypost.Position) error {
 // has to take its clicks, because the edge or another follower has seen a newer epoch
 // than PostgreSQL's. An edge of an older epoch has not followed yet, and may send its
 // clicks.
-func (db *History) Outdated(ctx context.Context, seen waypost.Epoch) error {
+func (db *DatabaseHistory) Outdated(ctx context.Context, seen waypost.Epoch) error {
 	own := db.pool.highWater.current().position.Epoch
 	if beyond(seen, own) { // which another control plane may have opened a moment ago
 		var head begun
@@ -323,7 +323,7 @@ func (p *pool) outdated(own, seen waypost.Epoch) error {
 
 // supersede holds the keys back, because a follower has seen a newer epoch. The error is
 // [*SupersededError] if that succeeds.
-func (db *History) supersede(ctx context.Context, conn *pgx.Conn, newer, own waypost.Epoch) error {
+func (db *DatabaseHistory) supersede(ctx context.Context, conn *pgx.Conn, newer, own waypost.Epoch) error {
 	why := &SupersededError{newer.Ordinal, own.Ordinal}
 	var news bool
 	var b pgx.Batch
@@ -343,7 +343,7 @@ func (db *History) supersede(ctx context.Context, conn *pgx.Conn, newer, own way
 
 // overrule opens an epoch above the one that a follower has seen, because an operator
 // says that this PostgreSQL is the right one. Without such an epoch it does nothing.
-func (db *History) overrule(ctx context.Context, gap *int64) error {
+func (db *DatabaseHistory) overrule(ctx context.Context, gap *int64) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return scoped.Classify("connect", err)
@@ -384,7 +384,7 @@ func (u *unheard) keep(said *replication.Testimony) {
 }
 
 // hearLate retries the report that could not be compared in time.
-func (db *History) hearLate(ctx context.Context) error {
+func (db *DatabaseHistory) hearLate(ctx context.Context) error {
 	said := db.unheard.Load()
 	if said == nil {
 		return nil
@@ -399,7 +399,7 @@ func (db *History) hearLate(ctx context.Context) error {
 	return err
 }
 
-func (db *History) hear(ctx context.Context, said replication.Testimony) error {
+func (db *DatabaseHistory) hear(ctx context.Context, said replication.Testimony) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return scoped.Classify("connect", err)

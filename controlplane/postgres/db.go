@@ -112,7 +112,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// DB is the control plane's database.
+// DB is the control plane's database. It implements controlplane.Store, keys.Store and
+// blocks.Store.
 type DB struct {
 	*LinkStore
 	*DomainStore
@@ -126,7 +127,7 @@ type DB struct {
 	*ReaperStore
 	*SaltStore
 	*Changelog
-	*History
+	*DatabaseHistory
 	*Notifier
 
 	pool    *pool
@@ -151,28 +152,28 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, err
 	}
 	p := &pool{Pool: scoped.NewPool(cfg.Logger, cfg.MaxConns), highWater: highWater, changed: newHint()}
-	history := &History{pool: p, cfg: cfg}
+	history := &DatabaseHistory{pool: p, cfg: cfg}
 	budgets := &BudgetStore{pool: p}
 	counted := analytics.New(p.Pool, analytics.Config{
 		EventSample: cfg.EventSample, EventMonths: cfg.EventMonths, ExportEvents: cfg.ExportEvents, Budgets: budgets, Now: p.clock.now,
 	})
 	access := &AccessStore{pool: p, eventSample: cfg.EventSample}
 	db := &DB{
-		LinkStore:     &LinkStore{pool: p, keepAnswers: cfg.KeepAnswers},
-		DomainStore:   &DomainStore{pool: p},
-		KeyRangeStore: &KeyRangeStore{pool: p, history: history},
-		AccessStore:   access,
-		SignInStore:   &SignInStore{access},
-		FleetStore:    &FleetStore{pool: p},
-		BudgetStore:   budgets,
-		BlockStore:    &BlockStore{pool: p},
-		Store:         counted,
-		ReaperStore:   &ReaperStore{pool: p, clicks: counted},
-		SaltStore:     &SaltStore{pool: p, retention: cfg.SaltRetention},
-		Changelog:     &Changelog{pool: p, cfg: cfg},
-		History:       history,
-		Notifier:      &Notifier{pool: p},
-		pool:          p,
+		LinkStore:       &LinkStore{pool: p, keepAnswers: cfg.KeepAnswers},
+		DomainStore:     &DomainStore{pool: p},
+		KeyRangeStore:   &KeyRangeStore{pool: p, history: history},
+		AccessStore:     access,
+		SignInStore:     &SignInStore{access},
+		FleetStore:      &FleetStore{pool: p},
+		BudgetStore:     budgets,
+		BlockStore:      &BlockStore{pool: p},
+		Store:           counted,
+		ReaperStore:     &ReaperStore{pool: p, clicks: counted},
+		SaltStore:       &SaltStore{pool: p, retention: cfg.SaltRetention},
+		Changelog:       &Changelog{pool: p, cfg: cfg},
+		DatabaseHistory: history,
+		Notifier:        &Notifier{pool: p},
+		pool:            p,
 	}
 	pc.ConnConfig.RuntimeParams["role"] = scoped.NoRole
 	pc.AfterConnect = history.checkHistory
@@ -249,16 +250,6 @@ func poolConfig(cfg Config) (*pgxpool.Config, error) {
 		}
 	}
 	return pc, nil
-}
-
-// Stores returns the stores of the control plane's services.
-func (db *DB) Stores() controlplane.Stores {
-	return controlplane.Stores{
-		Links: db.LinkStore, Domains: db.DomainStore, Salts: db.SaltStore,
-		Stats: db.Store, Progress: db.FleetStore, Budgets: db.BudgetStore,
-		APIKeys: db.AccessStore, Sessions: db.AccessStore, Members: db.AccessStore,
-		Workspaces: db.AccessStore, Accounts: db.AccessStore, Audit: db.AccessStore, Factors: db.SignInStore,
-	}
 }
 
 // Close waits for running transactions and ends all connections.

@@ -36,7 +36,7 @@ func (db *Changelog) AddUp(ctx context.Context) (d controlplane.Digest, err erro
 }
 
 // Recompute implements controlplane.DigestStore.
-func (db *History) Recompute(ctx context.Context, by controlplane.Actor) error {
+func (db *DatabaseHistory) Recompute(ctx context.Context, by controlplane.Actor) error {
 	if db.cfg.ReadOnly {
 		return waypost.Errorf(waypost.EInternal, "opened for reading")
 	}

@@ -15,7 +15,7 @@ import (
 // them, and the heartbeats of control planes on which leases depend.
 type KeyRangeStore struct {
 	pool    *pool
-	history *History
+	history *DatabaseHistory
 }
 
 // TakeLease implements keys.LeaseStore. The lease is also remembered on

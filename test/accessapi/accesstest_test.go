@@ -83,7 +83,7 @@ func startOn(t *testing.T, database string, configure ...func(*httpapi.Config)) 
 		Node: fmt.Sprintf("%p", p), Size: 100, Patience: time.Minute, Logger: log,
 	})
 	p.services = controlplane.New(controlplane.Config{
-		Stores: p.db.Stores(), Minter: minter, Now: now, Patience: time.Minute, Logger: log,
+		Store: p.db, Minter: minter, Now: now, Patience: time.Minute, Logger: log,
 	})
 	t.Cleanup(func() { require.NoError(t, p.services.Close(context.Background())) })
 	config := httpapi.Config{

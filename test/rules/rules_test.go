@@ -60,7 +60,7 @@ func start(t *testing.T) *system {
 	s := &system{db: db}
 	s.at(june)
 	s.Services = controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Patience: time.Minute, Now: s.now,
+		Store: db, Patience: time.Minute, Now: s.now,
 		Minter: keys.NewMinter(keys.MinterConfig{
 			Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 100, Patience: time.Minute,
 			Logger: slog.New(slog.DiscardHandler),
@@ -87,7 +87,7 @@ func (s *system) create(t *testing.T, n controlplane.NewLink) {
 
 func (s *system) record(t *testing.T, code string) waypost.Record {
 	t.Helper()
-	r, found, err := s.db.Stores().Links.Record(t.Context(), "go.example.com", false, waypost.Code(code))
+	r, found, err := s.db.Record(t.Context(), "go.example.com", false, waypost.Code(code))
 	require.NoError(t, err)
 	require.True(t, found)
 	var decoded waypost.Record

@@ -86,7 +86,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, db: db, dns: dnstest.Start(t)}
 	w.ranges = keys.NewRanges(keys.Config{Store: db, Minter: minter})
 	w.service = controlplane.New(controlplane.Config{
-		Stores: db.Stores(), Minter: minter, Patience: time.Minute, Resolver: w.dns.Resolver(), Blocks: blocked,
+		Store: db, Minter: minter, Patience: time.Minute, Resolver: w.dns.Resolver(), Blocks: blocked,
 	})
 	w.blocks = blocks.New(blocks.Config{
 		Store: db, Set: blocked, Signer: signer, Domains: w.service.Domains, Logger: slog.New(slog.DiscardHandler),
