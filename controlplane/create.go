@@ -90,7 +90,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 			continue
 		}
 		outcomes[i].Link, outcomes[i].Warnings = l, append(warningsOf(&l), s.warningsOfRules(ns[i].Rules.Rules)...)
-		x := &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, again: ns[i].again(), index: i}
+		x := &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, acceptExisting: ns[i].acceptsExisting(), index: i}
 		if dedupe != nil {
 			key := DedupeKey{l.Domain, *dedupe}
 			x.found = first[key]
@@ -105,7 +105,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 	if _, _, err := s.findDuplicates(ctx, actor.Workspace, all); err != nil {
 		return nil, err
 	}
-	if custom, _, err = s.findAgain(ctx, actor.Workspace, joinTwins(custom)); err != nil {
+	if custom, _, err = s.findExisting(ctx, actor.Workspace, joinDuplicates(custom)); err != nil {
 		return nil, err
 	}
 	if custom = refuseRepeated(custom); len(custom) > 0 {
@@ -117,7 +117,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 			x.err = placementError(x.link, placed[i])
 		}
 	}
-	settleTwins(all)
+	settleDuplicates(all)
 	for _, x := range all {
 		outcomes[x.index].Err, outcomes[x.index].Found = x.err, x.found
 	}
@@ -143,11 +143,11 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 			continue
 		}
 		outcomes[i].Link, outcomes[i].Warnings = l, append(warningsOf(&l), s.warningsOfRules(ns[i].Rules.Rules)...)
-		pending = append(pending, &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, again: ns[i].again(), index: i})
+		pending = append(pending, &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, acceptExisting: ns[i].acceptsExisting(), index: i})
 	}
 	all := pending
 	at := none
-	pending, seen, err := s.findAgain(ctx, actor.Workspace, joinTwins(pending))
+	pending, seen, err := s.findExisting(ctx, actor.Workspace, joinDuplicates(pending))
 	if err != nil {
 		return nil, none, err
 	}
@@ -176,7 +176,7 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 			at = later
 		}
 	}
-	settleTwins(all)
+	settleDuplicates(all)
 	for _, x := range all {
 		outcomes[x.index].Err, outcomes[x.index].Found = x.err, x.found
 	}
@@ -248,15 +248,15 @@ func (s *Links) findDuplicates(ctx context.Context, ws waypost.WorkspaceID, pend
 	return left, at, nil
 }
 
-// findAgain settles each pending link for which a link with the requested custom code and
-// target exists. It returns the other pending links, and a position at which the settled
-// links exist.
-func (s *Links) findAgain(
+// findExisting settles each pending link for which a link with the requested custom code
+// and target exists. It returns the other pending links, and a position at which the
+// settled links exist.
+func (s *Links) findExisting(
 	ctx context.Context, ws waypost.WorkspaceID, pending []*pendingLink,
 ) (left []*pendingLink, at waypost.Position, err error) {
 	var names []LinkName
 	for _, x := range pending {
-		if x.again {
+		if x.acceptExisting {
 			names = append(names, LinkName{x.link.Domain, x.link.Code})
 		}
 	}
@@ -268,7 +268,7 @@ func (s *Links) findAgain(
 		return nil, at, err
 	}
 	for _, x := range pending {
-		if l, ok := links[LinkName{x.link.Domain, x.link.Code}]; ok && x.again && l.OriginalURL == x.link.OriginalURL {
+		if l, ok := links[LinkName{x.link.Domain, x.link.Code}]; ok && x.acceptExisting && l.OriginalURL == x.link.OriginalURL {
 			*x.link, x.found, x.added, at = l, true, true, seen
 			continue
 		}
@@ -277,19 +277,19 @@ func (s *Links) findAgain(
 	return left, at, nil
 }
 
-// findTaken calls findAgain for the links that were refused because another request has
-// just taken their custom code.
+// findTaken calls findExisting for the links that were refused because another request
+// has just taken their custom code.
 func (s *Links) findTaken(ctx context.Context, ws waypost.WorkspaceID, all []*pendingLink) (at waypost.Position, err error) {
 	var taken []*pendingLink
 	for _, x := range all {
-		if x.again && waypost.CodeOf(x.err) == waypost.EConflict {
+		if x.acceptExisting && waypost.CodeOf(x.err) == waypost.EConflict {
 			taken = append(taken, x)
 		}
 	}
 	if len(taken) == 0 {
 		return at, nil
 	}
-	if _, at, err = s.findAgain(ctx, ws, taken); err != nil {
+	if _, at, err = s.findExisting(ctx, ws, taken); err != nil {
 		return at, err
 	}
 	for _, x := range taken {
@@ -413,9 +413,9 @@ func (n *NewLink) deduplicates(byDefault bool) (bool, error) {
 	return *n.Dedupe && n.CustomCode == "", nil
 }
 
-// again reports whether a request for a custom code accepts the link that has it already,
-// if that has the same target.
-func (n *NewLink) again() bool { return n.CustomCode != "" && n.Dedupe != nil && *n.Dedupe }
+// acceptsExisting reports whether a request for a custom code accepts the link that has
+// the code already, if that link has the same target.
+func (n *NewLink) acceptsExisting() bool { return n.CustomCode != "" && n.Dedupe != nil && *n.Dedupe }
 
 // Warning asks the creator of a link to look at its target or its rules again.
 type Warning struct {

@@ -119,8 +119,8 @@ func newPendingResponse(actor Actor, key *Idempotency, outcomes []Outcome, all [
 				final[x.index].Err, final[x.index].Found = placementError(x.link, placed[i]), placed[i] == Found
 			}
 			for _, x := range all {
-				if x.twin != nil {
-					final[x.index] = final[x.twin.index]
+				if x.duplicateOf != nil {
+					final[x.index] = final[x.duplicateOf.index]
 					final[x.index].Found = final[x.index].Err == nil
 				}
 			}

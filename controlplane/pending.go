@@ -15,10 +15,11 @@ type pendingLink struct {
 	lease    int64            // of a minted code; 0 for a custom one
 	claim    *Counter         // counter that a custom code encodes
 	dedupe   *[32]byte        // hash of the target; nil: not deduplicated
-	again    bool             // the link of this custom code is as good, if it has the target
-	twin     *pendingLink     // earlier link of the request with the same outcome; nil: no twin
-	first    *pendingLink     // of the batch to ask for the custom code, for which this one waits; nil: none
 	response *pendingResponse // of the idempotent request; nil: it is not stored
+
+	acceptExisting bool         // an existing link of the custom code will do, if it has the target
+	duplicateOf    *pendingLink // earlier link of the request, which has the same outcome; nil: none
+	blockedBy      *pendingLink // earlier link of the batch that asks for the custom code; nil: none
 
 	added bool
 	found bool // the link existed before
@@ -111,19 +112,19 @@ type name struct {
 
 func nameOf(x *pendingLink) name { return name{x.link.Domain, x.link.Code} }
 
-// joinTwins sets the twin of each link that accepts an existing link with its custom
-// code, if an earlier link of the request has the same code and target. It returns the
-// others.
-func joinTwins(pending []*pendingLink) (left []*pendingLink) {
+// joinDuplicates sets duplicateOf of each link that accepts an existing link with its
+// custom code, if an earlier link of the request has the same code and target. It returns
+// the others.
+func joinDuplicates(pending []*pendingLink) (left []*pendingLink) {
 	type named struct {
 		name
 		target string
 	}
 	firsts := make(map[named]*pendingLink)
 	for _, x := range pending {
-		if x.again {
+		if x.acceptExisting {
 			n := named{nameOf(x), x.link.OriginalURL}
-			if x.twin = firsts[n]; x.twin != nil {
+			if x.duplicateOf = firsts[n]; x.duplicateOf != nil {
 				continue
 			}
 			firsts[n] = x
@@ -133,11 +134,11 @@ func joinTwins(pending []*pendingLink) (left []*pendingLink) {
 	return left
 }
 
-// settleTwins copies the outcome of each twin to the link that has the twin.
-func settleTwins(all []*pendingLink) {
+// settleDuplicates copies to each duplicate the outcome of its original.
+func settleDuplicates(all []*pendingLink) {
 	for _, x := range all {
-		if x.twin != nil {
-			*x.link, x.err = *x.twin.link, x.twin.err
+		if x.duplicateOf != nil {
+			*x.link, x.err = *x.duplicateOf.link, x.duplicateOf.err
 			x.found = x.err == nil
 		}
 	}
@@ -166,7 +167,7 @@ func splitRepeated(pending []*pendingLink) (now, later []*pendingLink) {
 	firsts := make(map[name]*pendingLink, len(pending))
 	waiting := make(map[*pendingResponse]bool)
 	for _, x := range pending {
-		if x.first = nil; !x.link.Custom {
+		if x.blockedBy = nil; !x.link.Custom {
 			continue
 		}
 		switch first := firsts[nameOf(x)]; {
@@ -175,7 +176,7 @@ func splitRepeated(pending []*pendingLink) (now, later []*pendingLink) {
 		case x.response != nil && x.response == first.response:
 			x.err = placementError(x.link, Taken)
 		default:
-			x.first = first
+			x.blockedBy = first
 			if x.response != nil {
 				waiting[x.response] = true
 			}
@@ -184,7 +185,7 @@ func splitRepeated(pending []*pendingLink) (now, later []*pendingLink) {
 	for _, x := range pending {
 		switch {
 		case x.err != nil:
-		case x.first != nil || waiting[x.response]:
+		case x.blockedBy != nil || waiting[x.response]:
 			later = append(later, x)
 		default:
 			now = append(now, x)
@@ -198,7 +199,7 @@ func splitRepeated(pending []*pendingLink) (now, later []*pendingLink) {
 // cannot have may be free for another workspace.
 func settleRepeated(later []*pendingLink) (left []*pendingLink) {
 	for _, x := range later {
-		switch first := x.first; {
+		switch first := x.blockedBy; {
 		case first == nil:
 		case first.added:
 			x.err = placementError(x.link, Taken)

@@ -16,14 +16,14 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// needsLook reports whether a link depends on existing rows.
-func needsLook(x controlplane.Insertion) bool { return x.Idempotency != nil || x.Dedupe != nil }
+// needsPrecheck reports whether a link depends on existing rows.
+func needsPrecheck(x controlplane.Insertion) bool { return x.Idempotency != nil || x.Dedupe != nil }
 
-// insertWithLook inserts links that carry an idempotency record or are to be the only
+// insertPrechecked inserts links that carry an idempotency record or are to be the only
 // links to their targets. It looks for existing rows under the head of the changelog, so
-// the result holds until the commit. The look takes some more round trips, and the other
+// the result holds until the commit. The check takes some more round trips, and the other
 // links of the batch wait for them.
-func (db *LinkStore) insertWithLook(
+func (db *LinkStore) insertPrechecked(
 	ctx context.Context, epoch uint32, links []controlplane.Insertion,
 ) (placed []controlplane.InsertResult, _ waypost.Position, err error) {
 	wished := make([]waypost.Link, len(links))
@@ -32,20 +32,20 @@ func (db *LinkStore) insertWithLook(
 	}
 	var at begun
 	err = pgx.BeginTxFunc(ctx, db.pool, scoped.Tenant(workspaceList(links)).TxOptions(), func(tx pgx.Tx) error {
-		look := newLook(links)
+		check := newPrecheck(links)
 		var b pgx.Batch
 		b.Queue(selectBegin, int32(epoch)).QueryRow(at.scan)
-		look.queue(&b)
+		check.queue(&b)
 		failpoint.Hit("insert links: begun")
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return err
 		}
-		look.resolve()
-		if err := look.insert(ctx, tx, &at); err != nil {
+		check.resolve()
+		if err := check.insert(ctx, tx, &at); err != nil {
 			return err
 		}
-		placed = look.placed
-		return look.storeResponses(ctx, tx, at.position())
+		placed = check.placed
+		return check.storeResponses(ctx, tx, at.position())
 	})
 	if err != nil {
 		for i := range links { // restore the links as the caller passed them, for another try
@@ -80,7 +80,7 @@ func dedupeKeyOf(x *controlplane.Insertion) dedupeKey {
 	return dedupeKey{x.Link.Workspace, x.Link.Domain, *x.Dedupe}
 }
 
-func newLook(links []controlplane.Insertion) *precheck {
+func newPrecheck(links []controlplane.Insertion) *precheck {
 	k := &precheck{
 		links: links, placed: make([]controlplane.InsertResult, len(links)), answered: make(map[controlplane.RequestID]bool),
 		duplicates: make(map[dedupeKey]waypost.Link), first: make(map[dedupeKey]int),

@@ -77,8 +77,8 @@ func claimsOf(links []controlplane.Insertion) (c claimColumns, leases []int64) {
 func (db *LinkStore) InsertLinks(
 	ctx context.Context, epoch uint32, links []controlplane.Insertion,
 ) ([]controlplane.InsertResult, waypost.Position, error) {
-	if slices.ContainsFunc(links, needsLook) {
-		return db.insertWithLook(ctx, epoch, links)
+	if slices.ContainsFunc(links, needsPrecheck) {
+		return db.insertPrechecked(ctx, epoch, links)
 	}
 	in := newInserting(links)
 	// A code that was minted is free, unless somebody chose it before its range was made.
