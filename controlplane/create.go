@@ -66,7 +66,8 @@ func (s *Links) Create(ctx context.Context, actor Actor, n NewLink) (waypost.Lin
 // outcome, in the order of ns. The position is zero when no link was created. An error
 // means that the outcome of all is unknown, or that nothing happened.
 func (s *Links) CreateBulk(ctx context.Context, actor Actor, ns []NewLink) ([]Outcome, waypost.Position, error) {
-	return s.create(ctx, actor, ns, nil)
+	made, _, err := s.create(ctx, actor, ns, nil)
+	return made.Outcomes, made.At, err
 }
 
 // DryRun returns the outcomes that CreateBulk would have at this moment. It writes
@@ -124,15 +125,15 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 	return outcomes, nil
 }
 
-// create creates links. With an idempotency key their response is stored as well.
-func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idempotency) ([]Outcome, waypost.Position, error) {
-	none := waypost.Position{}
+// create creates links. With an idempotency key their response is stored as well, unless
+// another control plane has answered the request since: then create creates nothing.
+func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idempotency) (made Made, answered bool, err error) {
 	if len(ns) > waypost.MaxBulk {
-		return nil, none, waypost.Errorf(waypost.EInvalid, "at most %d links at once", waypost.MaxBulk)
+		return made, false, waypost.Errorf(waypost.EInvalid, "at most %d links at once", waypost.MaxBulk)
 	}
 	prepared, err := s.prepare(ctx, actor)
 	if err != nil {
-		return nil, none, err
+		return Made{}, false, err
 	}
 	outcomes := make([]Outcome, len(ns))
 	var pending []*pendingLink
@@ -146,14 +147,13 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 		pending = append(pending, &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, acceptExisting: ns[i].acceptsExisting(), index: i})
 	}
 	all := pending
-	at := none
 	pending, seen, err := s.findExisting(ctx, actor.Workspace, joinDuplicates(pending))
 	if err != nil {
-		return nil, none, err
+		return Made{}, false, err
 	}
 	if key == nil {
-		if pending, at, err = s.findDuplicates(ctx, actor.Workspace, pending); err != nil {
-			return nil, none, err
+		if pending, made.At, err = s.findDuplicates(ctx, actor.Workspace, pending); err != nil {
+			return Made{}, false, err
 		}
 	}
 	if pending = s.mintAll(ctx, pending); len(pending) > 0 {
@@ -163,27 +163,29 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 				x.response = r
 			}
 		}
-		if at, err = s.writer.insert(ctx, pending); err != nil {
-			return nil, at, err
+		if made.At, err = s.writer.insert(ctx, pending); err != nil {
+			return Made{At: made.At}, false, err
 		}
 	}
 	if key == nil {
 		later, err := s.findTaken(ctx, actor.Workspace, all)
 		if err != nil {
-			return nil, none, err
+			return Made{}, false, err
 		}
 		if !later.IsZero() {
-			at = later
+			made.At = later
 		}
 	}
 	settleDuplicates(all)
 	for _, x := range all {
 		outcomes[x.index].Err, outcomes[x.index].Found = x.err, x.found
+		answered = answered || x.replayed
 	}
-	if at.IsZero() {
-		at = seen
+	if made.At.IsZero() {
+		made.At = seen
 	}
-	return outcomes, at, nil
+	made.Outcomes = outcomes
+	return made, answered, nil
 }
 
 // mintAll sets the code of each pending link, or the error, and returns the links with a

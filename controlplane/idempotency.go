@@ -70,16 +70,14 @@ func (s *Links) CreateOnce(ctx context.Context, actor Actor, ns []NewLink, key I
 	if err != nil || made.Replayed != nil {
 		return made, err
 	}
-	made.Outcomes, made.At, err = s.create(ctx, actor, ns, &key)
-	if err != nil {
-		return Made{}, err
+	made, answered, err := s.create(ctx, actor, ns, &key)
+	if err != nil || !answered {
+		return made, err
 	}
-	for i := range made.Outcomes {
-		if made.Outcomes[i].Err == errReplayed { //nolint:errorlint // it is never wrapped
-			return s.replay(ctx, id, key.Request)
-		}
+	if made, err = s.replay(ctx, id, key.Request); err == nil && made.Replayed == nil {
+		err = waypost.Errorf(waypost.EInProgress, "the request was answered a moment ago: send it again for the response")
 	}
-	return made, nil
+	return made, err
 }
 
 // replay returns the stored response to a request, if there is one.
@@ -93,10 +91,6 @@ func (s *Links) replay(ctx context.Context, id RequestID, request [32]byte) (Mad
 	}
 	return Made{Replayed: &response}, nil
 }
-
-// errReplayed is the outcome of the links of a request that this control plane or another
-// has answered since.
-var errReplayed = waypost.Errorf(waypost.EInProgress, "the request was answered a moment ago: send it again for the response")
 
 // pendingResponse is shared by the pending links of an idempotent request.
 type pendingResponse struct {

@@ -21,9 +21,10 @@ type pendingLink struct {
 	duplicateOf    *pendingLink // earlier link of the request, which has the same outcome; nil: none
 	blockedBy      *pendingLink // earlier link of the batch that asks for the custom code; nil: none
 
-	added bool
-	found bool // the link existed before
-	err   error
+	added    bool
+	found    bool // the link existed before
+	replayed bool // the idempotent request was answered before
+	err      error
 }
 
 // mint sets a new code.
@@ -54,10 +55,13 @@ func splitAt(pending []*pendingLink) int {
 	return 0
 }
 
+// decided reports whether the link has an outcome.
+func (x *pendingLink) decided() bool { return x.added || x.replayed || x.err != nil }
+
 // undecided returns the links without an outcome.
 func undecided(pending []*pendingLink) (left []*pendingLink) {
 	for _, x := range pending {
-		if x.err == nil && !x.added {
+		if !x.decided() {
 			left = append(left, x)
 		}
 	}
@@ -203,7 +207,7 @@ func settleRepeated(later []*pendingLink) (left []*pendingLink) {
 		case first == nil:
 		case first.added:
 			x.err = placementError(x.link, Taken)
-		case first.err != errReplayed && first.link.Workspace == x.link.Workspace: //nolint:errorlint // it is never wrapped
+		case !first.replayed && first.link.Workspace == x.link.Workspace:
 			x.err = first.err
 		}
 		if x.err == nil {
@@ -225,16 +229,14 @@ func clashing(pending []*pendingLink) func(*pendingLink) bool {
 	return func(x *pendingLink) bool { return custom[nameOf(x)] }
 }
 
-// placementError returns the error of a link that was not added, nil for one that was.
+// placementError returns the error of a link that was refused, nil for another.
 func placementError(l *waypost.Link, p InsertResult) error {
 	switch p {
-	case Placed, Found:
+	case Placed, Found, Replayed:
 		return nil
 	case Issuable:
 		return waypost.Errorf(waypost.EConflict,
 			"the code %q has the form of a generated one and may be issued, or was: choose another, or one of another length", l.Code)
-	case Replayed:
-		return errReplayed
 	case Restorable:
 		return waypost.Errorf(waypost.EConflict,
 			"the code %q is that of a link that was deleted: restore that link, or choose another code", l.Code)

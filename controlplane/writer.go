@@ -206,7 +206,7 @@ func (w *writer) settleLinks(ctx context.Context, pending []*pendingLink) waypos
 		w.seldom.Do(func() { w.log.Warn("cannot write links", "links", len(pending), "error", err) })
 	}
 	for _, x := range pending {
-		if err != nil && x.err == nil && !x.added {
+		if err != nil && !x.decided() {
 			x.err = err
 		}
 	}
@@ -250,8 +250,8 @@ func (w *writer) write(ctx context.Context, pending []*pendingLink) (at waypost.
 				taken = append(taken, x)
 				continue
 			}
-			x.err = placementError(x.link, placed[i])
-			x.added, x.found = x.err == nil, placed[i] == Found
+			x.err, x.replayed = placementError(x.link, placed[i]), placed[i] == Replayed
+			x.added, x.found = x.err == nil && !x.replayed, placed[i] == Found
 		}
 		if err := w.remint(ctx, taken, func(*pendingLink) bool { return true }); err != nil {
 			return at, err

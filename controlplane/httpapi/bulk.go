@@ -27,6 +27,7 @@ type bulkInput struct {
 }
 
 type bulkOutput struct {
+	Instead  responder
 	Applied  string `header:"Waypost-Applied" doc:"Outcome of waiting; see wait."`
 	Position string `header:"Waypost-Position" doc:"Position of the last change; absent when no link was created."`
 	Minimal  string `header:"Preference-Applied" doc:"return=minimal, when that was requested."`
@@ -106,16 +107,19 @@ func (b *bulk) create(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 		header[api.HeaderPosition] = at.String()
 		return answerOf(http.StatusOK, header, &api.LinkOutcomes{Results: b.with(ctx, outcomes)})
 	}
-	outcomes, position, err := b.a.createAll(ctx, "create-links", in.IdempotencyKey, in.Raw, b.links, answer)
+	made, err := b.a.createAll(ctx, "create-links", in.IdempotencyKey, in.Raw, b.links, answer)
 	if err != nil {
-		return nil, b.a.awaitReplay(ctx, &in.waiting, err)
+		return nil, err
 	}
-	if len(outcomes) != len(b.links) {
-		return nil, fmt.Errorf("%d outcomes of %d links", len(outcomes), len(b.links))
+	if made.Replayed != nil {
+		return &bulkOutput{Instead: b.a.replay(ctx, &in.waiting, made.Replayed)}, nil
 	}
-	out.Body.Results = b.with(ctx, outcomes)
-	if !position.IsZero() {
-		out.Position, out.Applied = position.String(), await(ctx, b.a.waiter, &in.waiting, position)
+	if len(made.Outcomes) != len(b.links) {
+		return nil, fmt.Errorf("%d outcomes of %d links", len(made.Outcomes), len(b.links))
+	}
+	out.Body.Results = b.with(ctx, made.Outcomes)
+	if !made.At.IsZero() {
+		out.Position, out.Applied = made.At.String(), await(ctx, b.a.waiter, &in.waiting, made.At)
 	}
 	return out, nil
 }

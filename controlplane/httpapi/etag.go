@@ -101,10 +101,7 @@ func readTags(header string) (tags []string, anyTag bool, err error) {
 }
 
 // notModified is the answer to a client that has the present state, with the given tag.
-// It travels as an error, because it is no output of the operation.
 type notModified string
-
-func (notModified) Error() string { return "not modified" }
 
 func (tag notModified) respond(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("ETag", string(tag))

@@ -163,7 +163,10 @@ func (s *shortURLs) of(l *waypost.Link) string {
 	return base + "/" + string(l.Code)
 }
 
-type serviceOutput struct{ Body api.Service }
+type serviceOutput struct {
+	Instead responder
+	Body    api.Service
+}
 
 type healthOutput struct {
 	Status int
@@ -191,12 +194,12 @@ func registerService(rt *router, c *Config) {
 		if err != nil {
 			c.Logger.WarnContext(ctx, "cannot look up the root's target", "error", err)
 		} else if leads {
-			return nil, redirect(res)
+			return &serviceOutput{Instead: redirect(res)}, nil
 		}
 		if c.Console != nil && strings.Contains(callFrom(ctx).request.Header.Get("Accept"), "text/html") {
-			return nil, redirect(waypost.Resolution{Status: http.StatusFound, Location: []byte(ConsolePath)})
+			return &serviceOutput{Instead: redirect{Status: http.StatusFound, Location: []byte(ConsolePath)}}, nil
 		}
-		return &serviceOutput{api.Service{Service: "waypost", Version: c.Version}}, nil
+		return &serviceOutput{Body: api.Service{Service: "waypost", Version: c.Version}}, nil
 	})
 	rt.document.schemas.component(typeOf[api.Service]())
 

@@ -110,6 +110,7 @@ type createInput struct {
 }
 
 type createOutput struct {
+	Instead  responder
 	Status   int
 	Location string `header:"Location" doc:"Path of the link in this API."`
 	Position string `header:"Waypost-Position" doc:"Position of the change: a replica that has reached it has the link."`
@@ -126,6 +127,7 @@ type shortenInput struct {
 }
 
 type shortenOutput struct {
+	Instead  responder
 	Location string `header:"Location" doc:"Path of the link in this API."`
 	Position string `header:"Waypost-Position" doc:"Position of the change: a replica that has reached it has the link."`
 	Applied  string `header:"Waypost-Applied" doc:"Outcome of waiting; see wait."`
@@ -140,8 +142,9 @@ type getInput struct {
 }
 
 type linkOutput struct {
-	ETag string `header:"ETag" doc:"Names this state of the link, for If-Match and If-None-Match."`
-	Body api.Link
+	Instead responder
+	ETag    string `header:"ETag" doc:"Names this state of the link, for If-Match and If-None-Match."`
+	Body    api.Link
 }
 
 type changeLinkInput struct {
@@ -239,17 +242,20 @@ func (a *linksAPI) create(ctx context.Context, in *createInput) (*createOutput, 
 	if err := setNewLink(&ns[0], &in.Body, a.now(), "body"); err != nil {
 		return nil, err
 	}
-	o, position, err := a.createOne(ctx, "create-link", in.IdempotencyKey, in.Raw, ns, func(o *controlplane.Outcome,
+	made, err := a.createOne(ctx, "create-link", in.IdempotencyKey, in.Raw, ns, func(o *controlplane.Outcome,
 		at waypost.Position,
 	) (controlplane.Response, error) {
 		out := a.created(o, at)
 		return answerOf(out.Status, map[string]string{"Location": out.Location, api.HeaderPosition: out.Position, "ETag": out.ETag}, &out.Body)
 	})
 	if err != nil {
-		return nil, a.awaitReplay(ctx, &in.waiting, err)
+		return nil, err
 	}
-	out := a.created(o, position)
-	out.Applied = await(ctx, a.waiter, &in.waiting, position)
+	if made.Replayed != nil {
+		return &createOutput{Instead: a.replay(ctx, &in.waiting, made.Replayed)}, nil
+	}
+	out := a.created(&made.Outcomes[0], made.At)
+	out.Applied = await(ctx, a.waiter, &in.waiting, made.At)
 	return out, nil
 }
 
@@ -266,17 +272,20 @@ func (a *linksAPI) shorten(ctx context.Context, in *shortenInput) (*shortenOutpu
 	// This form always creates a new code, whatever the setting of the workspace.
 	dedupe := false
 	ns := []controlplane.NewLink{{OriginalURL: in.Body.URL, Dedupe: &dedupe}}
-	o, position, err := a.createOne(ctx, "shorten", in.IdempotencyKey, in.Raw, ns, func(o *controlplane.Outcome,
+	made, err := a.createOne(ctx, "shorten", in.IdempotencyKey, in.Raw, ns, func(o *controlplane.Outcome,
 		at waypost.Position,
 	) (controlplane.Response, error) {
 		out := a.shortened(o, at)
 		return answerOf(http.StatusCreated, map[string]string{"Location": out.Location, api.HeaderPosition: out.Position}, &out.Body)
 	})
 	if err != nil {
-		return nil, a.awaitReplay(ctx, &in.waiting, err)
+		return nil, err
 	}
-	out := a.shortened(o, position)
-	out.Applied = await(ctx, a.waiter, &in.waiting, position)
+	if made.Replayed != nil {
+		return &shortenOutput{Instead: a.replay(ctx, &in.waiting, made.Replayed)}, nil
+	}
+	out := a.shortened(&made.Outcomes[0], made.At)
+	out.Applied = await(ctx, a.waiter, &in.waiting, made.At)
 	return out, nil
 }
 
@@ -291,35 +300,29 @@ func (a *linksAPI) shortened(o *controlplane.Outcome, at waypost.Position) *shor
 // request.
 func (a *linksAPI) createOne(ctx context.Context, operation, key string, body []byte, ns []controlplane.NewLink,
 	answer func(*controlplane.Outcome, waypost.Position) (controlplane.Response, error),
-) (o *controlplane.Outcome, at waypost.Position, err error) {
-	outcomes, at, err := a.createAll(ctx, operation, key, body, ns,
+) (controlplane.Made, error) {
+	made, err := a.createAll(ctx, operation, key, body, ns,
 		func(all []controlplane.Outcome, at waypost.Position) (controlplane.Response, error) {
 			return answer(&all[0], at)
 		})
-	if err != nil {
-		return o, at, err
+	if err == nil && made.Replayed == nil {
+		err = made.Outcomes[0].Err
 	}
-	return &outcomes[0], at, outcomes[0].Err
+	return made, err
 }
 
 // createAll creates links, once if the request has a key. Answer makes the answer to keep
-// for a repeated request, for which the error is a *replayed.
+// for a repeated request.
 func (a *linksAPI) createAll(ctx context.Context, operation, key string, body []byte, ns []controlplane.NewLink,
 	answer func([]controlplane.Outcome, waypost.Position) (controlplane.Response, error),
-) ([]controlplane.Outcome, waypost.Position, error) {
+) (made controlplane.Made, err error) {
 	if key == "" {
-		return a.links.CreateBulk(ctx, actorFrom(ctx), ns)
+		made.Outcomes, made.At, err = a.links.CreateBulk(ctx, actorFrom(ctx), ns)
+		return made, err
 	}
-	made, err := a.links.CreateOnce(ctx, actorFrom(ctx), ns, controlplane.Idempotency{
+	return a.links.CreateOnce(ctx, actorFrom(ctx), ns, controlplane.Idempotency{
 		Route: operation, Key: key, Request: sha256.Sum256(body), Respond: answer,
 	})
-	if err != nil {
-		return nil, waypost.Position{}, err
-	}
-	if made.Replayed != nil {
-		return nil, waypost.Position{}, replay(made.Replayed)
-	}
-	return made.Outcomes, made.At, nil
 }
 
 func (a *linksAPI) get(ctx context.Context, in *getInput) (*linkOutput, error) {
@@ -340,7 +343,7 @@ func (a *linksAPI) get(ctx context.Context, in *getInput) (*linkOutput, error) {
 		return nil, err
 	}
 	if same {
-		return nil, notModified(tag)
+		return &linkOutput{Instead: notModified(tag)}, nil
 	}
 	out := &linkOutput{ETag: tag}
 	a.show(&out.Body, &l)

@@ -61,8 +61,9 @@ type operation struct {
 // by the tags path, query and header. A field Body holds the decoded body, and a field
 // Raw its text; with the tag raw:"true" on Body the operation decodes the text itself. An
 // output is a struct: its fields with the tag header become headers, and its fields
-// Status and Body the status and body. An output or an error that is a [responder] writes
-// itself.
+// Status and Body the status and body. A field Instead holds an answer of another shape,
+// which is sent in place of the output unless it is nil. An output that is a [responder]
+// writes itself.
 func handle[I, O any](rt *router, op operation, h func(context.Context, *I) (*O, error)) {
 	in, out := reflect.TypeFor[I](), reflect.TypeFor[O]()
 	b := binding{op: op, parameters: rt.document.schemas.parametersOf(in), out: outputOf(out)}
@@ -156,10 +157,6 @@ func (rt *router) run(w http.ResponseWriter, r *http.Request, b *binding, h func
 	}
 	out, err := h(context.WithValue(ctx, callKey{}, c), v)
 	leave() // before the client, which may be slow, takes the answer
-	if writes := responder(nil); errors.As(err, &writes) {
-		writes.respond(w, r)
-		return nil
-	}
 	if errors.Is(err, waypost.ErrNoLink) && !b.op.anyQuery {
 		err = noLink(r)
 	}
@@ -344,7 +341,7 @@ func isJSON(contentType string) bool {
 
 const jsonType = "application/json"
 
-// responder is an output, or an error, that writes itself.
+// responder is an answer that writes itself.
 type responder interface {
 	respond(w http.ResponseWriter, r *http.Request)
 }
@@ -355,6 +352,7 @@ type output struct {
 	body    reflect.Type // nil: there is none
 	status  []int        // index of the field; nil: there is none
 	bodyAt  []int
+	instead []int
 }
 
 type outputHeader struct {
@@ -372,6 +370,8 @@ func outputOf(t reflect.Type) (o output) {
 			o.body, o.bodyAt = f.Type, f.Index
 		case f.Name == "Status":
 			o.status = f.Index
+		case f.Name == "Instead":
+			o.instead = f.Index
 		}
 	}
 	return o
@@ -383,6 +383,12 @@ func (o *output) write(w http.ResponseWriter, r *http.Request, out any, status i
 		return nil
 	}
 	v := reflect.ValueOf(out).Elem()
+	if o.instead != nil {
+		if writes, ok := v.FieldByIndex(o.instead).Interface().(responder); ok {
+			writes.respond(w, r)
+			return nil
+		}
+	}
 	for i := range o.headers {
 		if value := v.FieldByIndex(o.headers[i].index).String(); value != "" {
 			w.Header()[o.headers[i].key] = []string{value}

@@ -41,6 +41,7 @@ type qrInput struct {
 type picture struct {
 	contentType, name, tag string
 	body                   []byte
+	same                   bool // the client has the picture
 }
 
 var qrLevels = map[string]qr.Ecc{"L": qr.Low, "M": qr.Medium, "Q": qr.Quartile, "H": qr.High}
@@ -98,18 +99,18 @@ func (a *linksAPI) qr(ctx context.Context, in *qrInput) (*picture, error) {
 	}
 	sum := sha256.Sum256(p.body)
 	p.tag = `"` + hex.EncodeToString(sum[:12]) + `"`
-	same, err := noneMatch(in.NoneMatch, p.tag)
-	if err != nil {
+	if p.same, err = noneMatch(in.NoneMatch, p.tag); err != nil {
 		return nil, err
-	}
-	if same {
-		return nil, notModified(p.tag)
 	}
 	return p, nil
 }
 
 // respond lets browsers keep the picture, and ask each time whether they still may.
-func (p *picture) respond(w http.ResponseWriter, _ *http.Request) {
+func (p *picture) respond(w http.ResponseWriter, r *http.Request) {
+	if p.same {
+		notModified(p.tag).respond(w, r)
+		return
+	}
 	h := w.Header()
 	h.Set("Cache-Control", "private, no-cache")
 	h.Set("Content-Disposition", `inline; filename="`+p.name+`"`)

@@ -31,7 +31,7 @@ func registerRedirect(rt *router, links Links, contact string) {
 			http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusRequestURITooLong,
 			http.StatusUnavailableForLegalReasons,
 		},
-	}, func(ctx context.Context, _ *redirectInput) (*struct{}, error) {
+	}, func(ctx context.Context, _ *redirectInput) (*redirectOutput, error) {
 		// The path as it was sent: a code has one spelling, which is not percent-encoded.
 		r := callFrom(ctx).request
 		v := waypost.ParseVisit([]byte(r.URL.EscapedPath() + "?" + r.URL.RawQuery))
@@ -50,7 +50,7 @@ func registerRedirect(rt *router, links Links, contact string) {
 			return nil, waypost.Errorf(waypost.EForbidden, "the link asks for a password or counts its visits: only edges redirect it")
 		// The target was checked long ago; this guards against a damaged record.
 		case res.Redirects() && len(res.Location) > 0 && !bytes.ContainsAny(res.Location, "\r\n\x00"):
-			return nil, redirect(res)
+			return &redirectOutput{redirect(res)}, nil
 		case res.Redirects():
 			return nil, waypost.Errorf(waypost.EUnavailable, "the link has no valid target")
 		case res.Status == http.StatusServiceUnavailable:
@@ -85,11 +85,10 @@ type redirectInput struct {
 	Code string `path:"code" doc:"The link's short code."`
 }
 
-// redirect is the answer to a visitor. It travels as an error, because it is no output of
-// an operation.
-type redirect waypost.Resolution
+type redirectOutput struct{ Instead responder }
 
-func (redirect) Error() string { return "redirect" }
+// redirect is the answer to a visitor.
+type redirect waypost.Resolution
 
 func (res redirect) respond(w http.ResponseWriter, _ *http.Request) {
 	h := w.Header()

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -14,14 +13,11 @@ import (
 	"waypost/controlplane/fleet"
 )
 
-// replayed is an answer that was given before. It travels as an error, because it is no
-// output of the operation.
+// replayed is an answer that was given before.
 type replayed struct {
 	answer *controlplane.Response
 	header http.Header
 }
-
-func (r *replayed) Error() string { return "answered before" }
 
 func (r *replayed) respond(w http.ResponseWriter, _ *http.Request) {
 	for name, values := range r.header {
@@ -30,12 +26,18 @@ func (r *replayed) respond(w http.ResponseWriter, _ *http.Request) {
 	writeBody(w, r.answer.Status, jsonType, r.answer.Body)
 }
 
-func replay(a *controlplane.Response) *replayed {
-	r := &replayed{answer: a, header: http.Header{}}
-	for name, value := range a.Header {
+// replay repeats an answer, after waiting for its change as the repeated request asks.
+func (a *linksAPI) replay(ctx context.Context, in *waiting, before *controlplane.Response) *replayed {
+	r := &replayed{answer: before, header: http.Header{}}
+	for name, value := range before.Header {
 		r.header.Set(name, value)
 	}
 	r.header.Set(api.HeaderReplayed, "true")
+	if at, err := waypost.ParsePosition(r.header.Get(api.HeaderPosition)); err == nil {
+		if applied := await(ctx, a.waiter, in, at); applied != "" {
+			r.header.Set(api.HeaderApplied, applied)
+		}
+	}
 	return r
 }
 
@@ -83,18 +85,4 @@ func await(ctx context.Context, waiter Waiter, in *waiting, at waypost.Position)
 		return fmt.Sprintf("%s; edges=%d", in.Wait, applied.Edges)
 	}
 	return "timeout; behind=" + strings.Join(applied.Behind[:min(len(applied.Behind), maxBehind)], ",")
-}
-
-// awaitReplay waits for the change of an answer that was given before.
-func (a *linksAPI) awaitReplay(ctx context.Context, in *waiting, err error) error {
-	r, ok := errors.AsType[*replayed](err)
-	if !ok {
-		return err
-	}
-	if at, err := waypost.ParsePosition(r.header.Get(api.HeaderPosition)); err == nil {
-		if applied := await(ctx, a.waiter, in, at); applied != "" {
-			r.header.Set(api.HeaderApplied, applied)
-		}
-	}
-	return r
 }
