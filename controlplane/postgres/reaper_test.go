@@ -251,6 +251,28 @@ func TestPurgeLinks_PassesThoseThatFail(t *testing.T) {
 	require.Zero(t, number(t, hand, `SELECT count(*) FROM link`))
 }
 
+func TestPurge_SparesSingleClicksOfALinkThatIsNotDue(t *testing.T) {
+	for name, c := range map[string]struct {
+		change string // of the link, after it was chosen for the purge
+		spared int64
+	}{
+		"restored":         {`deleted_at = NULL`, 3},
+		"deleted just now": {`deleted_at = now()`, 3},
+		"due":              {`deleted_at = now() - interval '2 hours'`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, hand := open(t)
+			insert(t, db, link("spring"))
+			exec(t, hand, `INSERT INTO click_event SELECT now(), 1, id, 5, false, '', '', '', '', '', '' FROM link, generate_series(1, 3)`)
+			spring := analytics.Place{Workspace: 1, Link: linkID(t, db, "spring")}
+			exec(t, hand, `UPDATE link SET `+c.change)
+			_, err := db.Purge(t.Context(), []analytics.Place{spring}, time.Hour)
+			require.NoError(t, err)
+			require.Equal(t, c.spared, number(t, hand, `SELECT count(*) FROM click_event`))
+		})
+	}
+}
+
 func TestThePurgeOfALinkWaitsForTheRollerInItsArea(t *testing.T) {
 	db, hand := open(t)
 	insert(t, db, link("spring"))

@@ -139,20 +139,27 @@ const selectDetached = `
 SELECT c.relname FROM pg_class c JOIN pg_class parent ON parent.oid = 'click_event'::regclass AND parent.relnamespace = c.relnamespace
 WHERE c.relkind = 'r' AND NOT c.relispartition AND c.relname ~ '^click_event_[0-9]{4}_(0[1-9]|1[0-2])$' ORDER BY 1`
 
-// deleteSingles deletes the single clicks of links of a workspace and returns their
-// number. If it fails, deleted clicks stay deleted, so that a retry gets further.
-// Detached months come last, so that they include a month that is detached during the
-// deletion.
-func (db *Store) deleteSingles(ctx context.Context, as scoped.Scope, ws waypost.WorkspaceID, links []int64) (gone int64, err error) {
-	if gone, err = db.deleteSinglesOf(ctx, as, "click_event", ws, links); err != nil {
+// singles selects single clicks: those of links of a workspace.
+type singles struct {
+	as        scoped.Scope
+	workspace waypost.WorkspaceID
+	links     []int64
+	due       *time.Duration // spare links that are not due for a purge after that time; nil: spare no link
+}
+
+// deleteSingles deletes single clicks and returns their number. If it fails, deleted
+// clicks stay deleted, so that a retry gets further. Detached months come last, so that
+// they include a month that is detached during the deletion.
+func (db *Store) deleteSingles(ctx context.Context, s *singles) (gone int64, err error) {
+	if gone, err = db.deleteSinglesOf(ctx, s, "click_event"); err != nil {
 		return gone, err
 	}
 	var months []string
-	if err := db.pool.QueryIn(ctx, as, selectDetached, nil, scoped.CollectInto(&months)); err != nil {
+	if err := db.pool.QueryIn(ctx, s.as, selectDetached, nil, scoped.CollectInto(&months)); err != nil {
 		return gone, err
 	}
 	for _, month := range months {
-		n, err := db.deleteSinglesOf(ctx, as, pgx.Identifier{month}.Sanitize(), ws, links)
+		n, err := db.deleteSinglesOf(ctx, s, pgx.Identifier{month}.Sanitize())
 		gone += n
 		if err != nil && scoped.PgCode(err) != scoped.UndefinedTable { // it was dropped
 			return gone, err
@@ -164,34 +171,35 @@ func (db *Store) deleteSingles(ctx context.Context, as scoped.Scope, ws waypost.
 // deleteSinglesOf deletes the single clicks in a table, the oldest of a link first, in
 // steps that each end within a statement's time. A step deletes up to the time of the
 // last of the link's first singlesAtOnce clicks; each partition is read by its index, in
-// order.
-func (db *Store) deleteSinglesOf(
-	ctx context.Context, as scoped.Scope, table string, ws waypost.WorkspaceID, links []int64,
-) (gone int64, err error) {
+// order. A step deletes nothing of a link that is to be spared by now.
+func (db *Store) deleteSinglesOf(ctx context.Context, s *singles, table string) (gone int64, err error) {
 	var clicked []int64
-	if err := db.pool.QueryIn(ctx, as, `
+	if err := db.pool.QueryIn(ctx, s.as, `
 		SELECT id FROM unnest($2::bigint[]) id WHERE EXISTS (SELECT FROM `+table+` WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND link_id = id)`,
-		[]any{ws, links}, scoped.CollectInto(&clicked)); err != nil {
+		[]any{s.workspace, s.links}, scoped.CollectInto(&clicked)); err != nil {
 		return 0, err
 	}
 	own := ` FROM ` + table + ` WHERE ` + scoped.OfWorkspace("workspace_id", "$1") + ` AND link_id = $2`
 	for _, link := range clicked {
 		for {
 			var end *time.Time
-			if err := db.pool.QueryRowIn(ctx, as, `SELECT max(at) FROM (SELECT at`+own+` ORDER BY at LIMIT $3) first`,
-				[]any{ws, link, singlesAtOnce}, &end); err != nil {
+			if err := db.pool.QueryRowIn(ctx, s.as, `SELECT max(at) FROM (SELECT at`+own+` ORDER BY at LIMIT $3) first`,
+				[]any{s.workspace, link, singlesAtOnce}, &end); err != nil {
 				return gone, err
 			}
 			if end == nil {
 				break
 			}
-			var n int64
-			if err := db.pool.QueryRowIn(ctx, as, `WITH gone AS (DELETE`+own+` AND at <= $3 RETURNING clicks)
-				SELECT coalesce(sum(clicks), 0)::bigint FROM gone`,
-				[]any{ws, link, *end}, &n); err != nil {
+			var rows, n int64
+			if err := db.pool.QueryRowIn(ctx, s.as, `WITH gone AS (DELETE`+own+` AND at <= $3 AND ($4::interval IS NULL OR NOT EXISTS (
+					SELECT FROM link l WHERE l.id = $2 AND (l.deleted_at < now() - $4) IS NOT TRUE)) RETURNING clicks)
+				SELECT count(*), coalesce(sum(clicks), 0)::bigint FROM gone`,
+				[]any{s.workspace, link, *end, s.due}, &rows, &n); err != nil {
 				return gone, err
 			}
-			gone += n
+			if gone += n; rows == 0 {
+				break
+			}
 		}
 	}
 	return gone, nil

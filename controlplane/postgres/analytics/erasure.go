@@ -35,7 +35,9 @@ func (db *Store) ForgetClicks(
 	if err != nil {
 		return f, scoped.Classify("find a link whose clicks are to be deleted", err)
 	}
-	if e.done.Events, err = db.deleteSingles(ctx, scoped.TenantOf(e.workspace), e.workspace, []int64{e.link}); err != nil {
+	if e.done.Events, err = db.deleteSingles(ctx, &singles{
+		as: scoped.TenantOf(e.workspace), workspace: e.workspace, links: []int64{e.link},
+	}); err != nil {
 		return f, scoped.Classify("delete the single clicks of a link", err)
 	}
 	var broken []brokenPiece

@@ -93,7 +93,7 @@ func (db *Store) purgeArea(ctx context.Context, area Place, links []int64, after
 			LIMIT $3) RETURNING 1)
 		SELECT count(*) = $3 FROM gone`
 	ws := waypost.WorkspaceID(area.Workspace)
-	if _, err := db.deleteSingles(ctx, scoped.Reaper, ws, links); err != nil {
+	if _, err := db.deleteSingles(ctx, &singles{as: scoped.Reaper, workspace: ws, links: links, due: &after}); err != nil {
 		return err
 	}
 	for {
