@@ -23,28 +23,28 @@ type serverMetrics struct {
 
 func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "waypost_replication_" + name, Help: help})
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	vector := func(name, help, label string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "waypost_replication_" + name, Help: help}, []string{label})
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 	}
 	gauges := func(name, help, label string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "waypost_replication_" + name, Help: help}, []string{label})
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{label})
 	}
 	m := &serverMetrics{
 		followers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "waypost_replication_followers", Help: "Followers connected to the stream.",
 		}),
-		encoded:   counter("frames_encoded_total", "Batch frames encoded, each once for all followers that share it."),
-		sent:      vector("frames_sent_total", "Frames sent to followers.", "type"),
-		bytes:     counter("sent_bytes_total", "Bytes of frames sent to followers."),
-		resets:    vector("resets_total", "Followers told that they need a snapshot.", "reason"),
-		snapshots: counter("snapshots_total", "Snapshots begun, those of single slots included."),
-		sums:      counter("sums_total", "Comparisons of slots begun by followers."),
-		slow:      counter("followers_dropped_total", "Followers dropped because they took a frame too slowly."),
-		failures:  counter("source_failures_total", "Readings of the source that failed."),
-		running:   gauges("transfers", "Snapshots, and comparisons of slots (sums), under way.", "of"),
-		refused:   vector("transfers_refused_total", "Requests for snapshots, or for sums, that were refused because too many were under way.", "of"),
+		encoded:   counter("waypost_replication_frames_encoded_total", "Batch frames encoded, each once for all followers that share it."),
+		sent:      vector("waypost_replication_frames_sent_total", "Frames sent to followers.", "type"),
+		bytes:     counter("waypost_replication_sent_bytes_total", "Bytes of frames sent to followers."),
+		resets:    vector("waypost_replication_resets_total", "Followers told that they need a snapshot.", "reason"),
+		snapshots: counter("waypost_replication_snapshots_total", "Snapshots begun, those of single slots included."),
+		sums:      counter("waypost_replication_sums_total", "Comparisons of slots begun by followers."),
+		slow:      counter("waypost_replication_followers_dropped_total", "Followers dropped because they took a frame too slowly."),
+		failures:  counter("waypost_replication_source_failures_total", "Readings of the source that failed."),
+		running:   gauges("waypost_replication_transfers", "Snapshots, and comparisons of slots (sums), under way.", "of"),
+		refused:   vector("waypost_replication_transfers_refused_total", "Requests for snapshots, or for sums, that were refused because too many were under way.", "of"),
 	}
 	if reg == nil {
 		return m, nil

@@ -143,7 +143,7 @@ type world struct {
 
 func newWorld(t *testing.T, change func(*replication.ServerConfig)) *world {
 	w := &world{network: newNetwork(), t: t, source: replicationtest.NewSource(), metrics: prometheus.NewRegistry()}
-	cfg := replication.ServerConfig{Source: w.source, Logger: slog.New(slog.DiscardHandler), Registerer: w.metrics}
+	cfg := replication.ServerConfig{Source: w.source, Logger: slog.New(slog.DiscardHandler), Metrics: w.metrics}
 	if change != nil {
 		change(&cfg)
 	}

@@ -18,9 +18,9 @@ import (
 
 // ServerConfig configures a [Server]. Zero fields mean the default.
 type ServerConfig struct {
-	Source     Source // required
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer // nil: metrics are kept but not registered
+	Source  Source // required
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer // nil: metrics are kept but not registered
 
 	// Signer signs the source's batches and heads; nil: nothing is signed here. Trust is
 	// for a node that passes on batches signed elsewhere: it announces the key that it has
@@ -112,7 +112,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		return nil, errors.New("replication server: a source is required")
 	}
 	cfg = cfg.withDefaults()
-	metrics, err := newServerMetrics(cfg.Registerer)
+	metrics, err := newServerMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}

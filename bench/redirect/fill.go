@@ -24,9 +24,9 @@ import (
 // openReplica opens a replica with the settings of an edge.
 func openReplica(dir string, meters prometheus.Registerer) (*replica.DB, error) {
 	db, err := replica.Open(replica.Config{
-		Dir:        dir,
-		Registerer: meters,
-		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Dir:     dir,
+		Metrics: meters,
+		Logger:  slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the replica: %w", err)

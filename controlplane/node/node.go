@@ -177,7 +177,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 	c.closers = append(c.closers, c.gossip.leave)
 	c.digests = controlplane.NewDigestCheck(c.db, c.log, c.registry)
 	c.stream, err = replication.NewServer(replication.ServerConfig{
-		Source: c.source, Signer: c.signer, Blocks: &c.blocked, Hear: c.hear, Sound: c.sound, Logger: c.log, Registerer: c.registry,
+		Source: c.source, Signer: c.signer, Blocks: &c.blocked, Hear: c.hear, Sound: c.sound, Logger: c.log, Metrics: c.registry,
 	})
 	if err != nil {
 		return err

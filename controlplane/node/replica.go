@@ -46,7 +46,7 @@ func openOwnReplica(
 	if r.trust, err = replication.OpenTrust(keyFile, keep, r.log); err != nil {
 		return nil, err
 	}
-	if r.db, err = replica.Open(replica.Config{Dir: dir.Path("replica"), LookupBytes: -1, Logger: r.log, Registerer: registry}); err != nil {
+	if r.db, err = replica.Open(replica.Config{Dir: dir.Path("replica"), LookupBytes: -1, Logger: r.log, Metrics: registry}); err != nil {
 		return nil, err
 	}
 	r.follower, err = replication.NewFollower(replication.FollowConfig{

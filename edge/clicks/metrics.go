@@ -21,26 +21,26 @@ type counts struct {
 type collector struct{ j *Journal }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("waypost_clicks_"+name, help, labels, nil)
+	return prometheus.NewDesc(name, help, labels, nil)
 }
 
 var (
-	recordedDesc    = desc("recorded_total", "Clicks recorded in the journal.")
-	droppedDesc     = desc("dropped_total", "Clicks that were redirected and not recorded: the journal or the disk was full.")
-	batchesDesc     = desc("batches_total", "Batches of clicks fixed on the disk.")
-	shippedDesc     = desc("shipped_total", "Clicks in batches that the control plane has acknowledged.")
-	voidedDesc      = desc("voided_batches_total", "Empty batches sent in the place of those that the control plane has no record of.")
-	resentDesc      = desc("resent_batches_total", "Acknowledged batches sent again because the control plane had no record of them any more.")
-	deadDesc        = desc("dead_total", "Clicks in batches that the control plane will not count; the batches are in the directory dead.")
-	tornDesc        = desc("torn_total", "Clicks cut off in the middle by a crash.")
-	quarantinedDesc = desc("quarantined_files_total", "Files of the journal that could not be read and are in the directory quarantine.")
-	diskErrorsDesc  = desc("disk_errors_total", "Reads, writes and syncs of the journal that failed.")
-	failuresDesc    = desc("ship_failures_total", "Batches that were sent and neither acknowledged nor given up, by reason.", "reason")
-	lostDesc        = desc("lost_total", "Clicks in unreadable files in the directory quarantine, as far as their number is known.")
-	coarsenedDesc   = desc("coarsened_total", "Clicks that lost detail to make room while they waited, by the detail that is left; once for each loss.", "detail")
-	waitingDesc     = desc("waiting", "Clicks in batches and compacted segments that wait to be acknowledged.")
-	ageDesc         = desc("waiting_seconds", "Age of the oldest batch that waits to be acknowledged; 0 if there is none.")
-	bytesDesc       = desc("journal_bytes", "Size of the journal's directory.")
+	recordedDesc    = desc("waypost_clicks_recorded_total", "Clicks recorded in the journal.")
+	droppedDesc     = desc("waypost_clicks_dropped_total", "Clicks that were redirected and not recorded: the journal or the disk was full.")
+	batchesDesc     = desc("waypost_clicks_batches_total", "Batches of clicks fixed on the disk.")
+	shippedDesc     = desc("waypost_clicks_shipped_total", "Clicks in batches that the control plane has acknowledged.")
+	voidedDesc      = desc("waypost_clicks_voided_batches_total", "Empty batches sent in the place of those that the control plane has no record of.")
+	resentDesc      = desc("waypost_clicks_resent_batches_total", "Acknowledged batches sent again because the control plane had no record of them any more.")
+	deadDesc        = desc("waypost_clicks_dead_total", "Clicks in batches that the control plane will not count; the batches are in the directory dead.")
+	tornDesc        = desc("waypost_clicks_torn_total", "Clicks cut off in the middle by a crash.")
+	quarantinedDesc = desc("waypost_clicks_quarantined_files_total", "Files of the journal that could not be read and are in the directory quarantine.")
+	diskErrorsDesc  = desc("waypost_clicks_disk_errors_total", "Reads, writes and syncs of the journal that failed.")
+	failuresDesc    = desc("waypost_clicks_ship_failures_total", "Batches that were sent and neither acknowledged nor given up, by reason.", "reason")
+	lostDesc        = desc("waypost_clicks_lost_total", "Clicks in unreadable files in the directory quarantine, as far as their number is known.")
+	coarsenedDesc   = desc("waypost_clicks_coarsened_total", "Clicks that lost detail to make room while they waited, by the detail that is left; once for each loss.", "detail")
+	waitingDesc     = desc("waypost_clicks_waiting", "Clicks in batches and compacted segments that wait to be acknowledged.")
+	ageDesc         = desc("waypost_clicks_waiting_seconds", "Age of the oldest batch that waits to be acknowledged; 0 if there is none.")
+	bytesDesc       = desc("waypost_clicks_journal_bytes", "Size of the journal's directory.")
 )
 
 // Describe implements prometheus.Collector.

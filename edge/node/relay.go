@@ -52,7 +52,7 @@ func newRelay(e *edge) (r *relay, err error) {
 	}
 	e.closers = append(e.closers, r.secure.Close)
 	r.server, err = replication.NewServer(replication.ServerConfig{
-		Source: relaySource{e.store}, Trust: e.store.trust, Blocks: &e.blocks.BlockSet, Logger: e.log, Registerer: e.registry,
+		Source: relaySource{e.store}, Trust: e.store.trust, Blocks: &e.blocks.BlockSet, Logger: e.log, Metrics: e.registry,
 		MaxFollowers: relayFollowers, MaxSnapshots: relaySnapshots,
 		Via: func() []string { return append([]string{e.store.node}, e.following.Status().Via...) },
 	})

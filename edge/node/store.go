@@ -45,7 +45,7 @@ func openStore(
 		root: cfg.DataDir, region: string(cfg.Region), node: cfg.Node, config: cfg.Replica, log: log, clicks: clicks, budgets: budgets,
 		blocks: blocked,
 	}
-	s.config.Logger, s.config.Registerer = log, meters
+	s.config.Logger, s.config.Metrics = log, meters
 	clicks.bindStore(s)
 	budgets.bindStore(s, clicks.through)
 	var err error

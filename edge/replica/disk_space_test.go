@@ -17,7 +17,7 @@ import (
 func TestDiskSpace_ChangesWaitWhileTheDiskIsAlmostFull(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	cfg := config(vfs.NewMem())
-	cfg.MinFree, cfg.Registerer = replica.MinFree{Bytes: 1 << 30}, reg
+	cfg.MinFree, cfg.Metrics = replica.MinFree{Bytes: 1 << 30}, reg
 	db, s := filled(t, cfg, 100)
 	var free, total atomic.Int64
 	total.Store(100 << 30)

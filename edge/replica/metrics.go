@@ -29,26 +29,18 @@ type metrics struct {
 func newMetrics(db *DB) *metrics {
 	m := &metrics{}
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "waypost_replica_" + name, Help: help})
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 		m.all = append(m.all, c)
 		return c
 	}
-	gauge := func(name, help string, read func(*state) float64) {
-		m.all = append(m.all, prometheus.NewGaugeFunc(
-			prometheus.GaugeOpts{Name: "waypost_replica_" + name, Help: help}, func() float64 {
-				if st := db.serving.live.Load(); st != nil {
-					return read(st.applied.Load())
-				}
-				return 0
-			}))
-	}
-	gauge("position_seq", "Sequence of the changelog that the replica has applied.",
-		func(s *state) float64 { return float64(s.position.Seq) })
-	gauge("position_epoch", "Ordinal of the epoch that the replica is in.",
-		func(s *state) float64 { return float64(s.position.Epoch.Ordinal) })
-	gauge("records", "Records that the replica holds, tombstones included.",
-		func(s *state) float64 { return float64(s.records) })
 	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "waypost_replica_records", Help: "Records that the replica holds, tombstones included.",
+	}, func() float64 {
+		if st := db.serving.live.Load(); st != nil {
+			return float64(st.applied.Load().records)
+		}
+		return 0
+	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "waypost_replica_degraded", Help: "1 while the replica serves reads but takes no changes.",
 	}, func() float64 {
 		if db.Degraded() != nil {
@@ -83,18 +75,18 @@ func newMetrics(db *DB) *metrics {
 		Name: "waypost_replica_cache_bytes", Help: "Memory of the cache of disk blocks, outside of the Go heap.",
 	}, func() float64 { return float64(db.storage.cache.Size()) }))
 	m.lookup(db)
-	m.quarantined = counter("quarantined_total", "Stores that could not be read and were quarantined.")
-	m.unreadable = counter("unreadable_total", "Reads of a link that failed or found a record that must not be served.")
-	m.poison = counter("poison_records_total", "Records applied that break the rules and are never served.")
-	m.records = counter("applied_records_total", "Records applied, by batches and by restores.")
-	m.rounds = counter("verified_rounds_total", "Times that all records on disk added up to the digest.")
-	m.rotten = counter("verify_failures_total", "Times that records on disk were found damaged or missing; a repair follows.")
-	m.torn = counter("torn_manifests_total", "Stores opened whose list of tables ended in a damaged record, so that their newest changes may be missing.")
-	m.repaired = counter("repaired_slots_total", "Slots replaced because they differed from the source's.")
-	m.undone = counter("undone_deletions_total", "Deleted links that came back in a repair, because PostgreSQL had been restored to before their deletion.")
-	m.flushes = counter("flushes_total", "Flushes of changes from memory into tables on disk.")
-	m.compactions = counter("compactions_total", "Compactions of tables on disk into others.")
-	m.written = counter("table_written_bytes_total", "Bytes of tables that flushes, compactions and restores have written.")
+	m.quarantined = counter("waypost_replica_quarantined_total", "Stores that could not be read and were quarantined.")
+	m.unreadable = counter("waypost_replica_unreadable_total", "Reads of a link that failed or found a record that must not be served.")
+	m.poison = counter("waypost_replica_poison_records_total", "Records applied that break the rules and are never served.")
+	m.records = counter("waypost_replica_applied_records_total", "Records applied, by batches and by restores.")
+	m.rounds = counter("waypost_replica_verified_rounds_total", "Times that all records on disk added up to the digest.")
+	m.rotten = counter("waypost_replica_verify_failures_total", "Times that records on disk were found damaged or missing; a repair follows.")
+	m.torn = counter("waypost_replica_torn_manifests_total", "Stores opened whose list of tables ended in a damaged record, so that their newest changes may be missing.")
+	m.repaired = counter("waypost_replica_repaired_slots_total", "Slots replaced because they differed from the source's.")
+	m.undone = counter("waypost_replica_undone_deletions_total", "Deleted links that came back in a repair, because PostgreSQL had been restored to before their deletion.")
+	m.flushes = counter("waypost_replica_flushes_total", "Flushes of changes from memory into tables on disk.")
+	m.compactions = counter("waypost_replica_compactions_total", "Compactions of tables on disk into others.")
+	m.written = counter("waypost_replica_table_written_bytes_total", "Bytes of tables that flushes, compactions and restores have written.")
 	m.seconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "waypost_replica_apply_seconds", Help: "Time to apply a batch.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10),
@@ -107,15 +99,15 @@ func newMetrics(db *DB) *metrics {
 func (m *metrics) lookup(db *DB) {
 	gauge := func(name, help string, read func(lookup.Stats) float64) {
 		m.all = append(m.all, prometheus.NewGaugeFunc(
-			prometheus.GaugeOpts{Name: "waypost_replica_lookup_" + name, Help: help}, func() float64 {
+			prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 				if t := db.serving.table(); t != nil {
 					return read(t.Stats())
 				}
 				return 0
 			}))
 	}
-	gauge("entries", "Links that the lookup table holds.", func(s lookup.Stats) float64 { return float64(s.Entries) })
-	gauge("complete", "1 while the lookup table holds all links, so that none is read from disk.",
+	gauge("waypost_replica_lookup_entries", "Links that the lookup table holds.", func(s lookup.Stats) float64 { return float64(s.Entries) })
+	gauge("waypost_replica_lookup_complete", "1 while the lookup table holds all links, so that none is read from disk.",
 		func(s lookup.Stats) float64 {
 			if s.Complete {
 				return 1
@@ -138,12 +130,11 @@ func (m *metrics) lookup(db *DB) {
 		return float64(db.filler.budget.Limit())
 	}))
 	for i, c := range []prometheus.CounterOpts{
-		{Name: "hits_total", Help: "Links found in the lookup table."},
-		{Name: "misses_total", Help: "Codes that the lookup table knew to be no links."},
-		{Name: "fallbacks_total", Help: "Codes that were looked up in the store, because the lookup table could not tell."},
-		{Name: "damaged_total", Help: "Damaged records in the lookup table, which were not served."},
+		{Name: "waypost_replica_lookup_hits_total", Help: "Links found in the lookup table."},
+		{Name: "waypost_replica_lookup_misses_total", Help: "Codes that the lookup table knew to be no links."},
+		{Name: "waypost_replica_lookup_fallbacks_total", Help: "Codes that were looked up in the store, because the lookup table could not tell."},
+		{Name: "waypost_replica_lookup_damaged_total", Help: "Damaged records in the lookup table, which were not served."},
 	} {
-		c.Name = "waypost_replica_lookup_" + c.Name
 		m.all = append(m.all, prometheus.NewCounterFunc(c, func() float64 {
 			n := db.serving.ended[i].Load()
 			if t := db.serving.table(); t != nil {

@@ -37,7 +37,7 @@ type Config struct {
 	MinFree       MinFree
 	DeletionGuard DeletionGuard // which deletions are held back
 	Logger        *slog.Logger
-	Registerer    prometheus.Registerer // nil: metrics are kept but not registered
+	Metrics       prometheus.Registerer // nil: metrics are kept but not registered
 	FS            vfs.FS                // nil: the operating system's
 	Points        *failpoint.Points     // nil: no test stops at its places
 }
@@ -151,7 +151,7 @@ func Open(cfg Config) (_ *DB, err error) {
 		return nil, err
 	}
 	db.serving.live.Store(st)
-	if err := db.metrics.register(cfg.Registerer); err != nil {
+	if err := db.metrics.register(cfg.Metrics); err != nil {
 		if st != nil {
 			err = errors.Join(err, st.pdb.Close())
 		}
@@ -188,7 +188,7 @@ func (db *DB) Close() error {
 		st.awaitReaders()
 		errs = append(errs, db.serving.closeStore(st))
 	}
-	db.metrics.unregister(db.cfg.Registerer)
+	db.metrics.unregister(db.cfg.Metrics)
 	db.storage.cache.Unref()
 	errs = append(errs, db.storage.unlockDir())
 	if err := errors.Join(errs...); err != nil {

@@ -27,7 +27,7 @@ import (
 // metered returns a configuration and its metrics.
 func metered(fs vfs.FS) (replica.Config, *prometheus.Registry) {
 	cfg, reg := config(fs), prometheus.NewRegistry()
-	cfg.Registerer = reg
+	cfg.Metrics = reg
 	return cfg, reg
 }
 

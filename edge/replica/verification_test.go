@@ -78,7 +78,7 @@ func TestDB_IsNotBelievedBeforeItIsVerified(t *testing.T) {
 			require.NoError(t, db.Close())
 
 			g := newGate()
-			cfg.FS, cfg.Registerer = errorfs.Wrap(fs, g), g
+			cfg.FS, cfg.Metrics = errorfs.Wrap(fs, g), g
 			db = open(t, cfg)
 			release := sync.OnceFunc(func() { close(g.free) })
 			t.Cleanup(release)
