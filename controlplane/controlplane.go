@@ -2,8 +2,8 @@
 // delete links, answer for clicks, and check the permissions of actors.
 //
 // It declares the small interfaces that it needs; PostgreSQL is in controlplane/postgres,
-// the HTTP API in controlplane/httpapi, keys for new links in controlplane/keys, takedowns
-// in controlplane/blocks, and the check of targets in controlplane/target.
+// the HTTP API in controlplane/httpapi, keys for new links in controlplane/keys,
+// takedowns in controlplane/blocks, and the check of targets in controlplane/target.
 package controlplane
 
 import (

@@ -21,14 +21,14 @@ type Counter struct {
 	N      int64
 }
 
-// Minter mints the codes of new links; controlplane/keys has the one that leases counters.
-// All methods may be called by many goroutines at once.
+// Minter mints the codes of new links; controlplane/keys has the one that leases
+// counters. All methods may be called by many goroutines at once.
 type Minter interface {
 	// Mint returns the next code. Without a leased counter it waits for one, until ctx ends
 	// (EUnavailable) or the region has none left (EExhausted).
 	Mint(ctx context.Context) (Key, error)
 
-	// Counter returns the counter that a code encodes; false for a code that is never minted.
+	// Counter returns the counter that a code encodes; false for one that is never minted.
 	Counter(code waypost.Code) (Counter, bool)
 
 	// Discard drops the leases of every epoch before epoch.

@@ -114,7 +114,9 @@ func (f *fakeKeys) Decode(_ context.Context, actor controlplane.Actor, code stri
 	return f.found, f.err
 }
 
-func (f *fakeKeys) Audit(_ context.Context, _ controlplane.Actor, _ bool, limit int, cursor string) ([]controlplane.AuditEntry, string, error) {
+func (f *fakeKeys) Audit(
+	_ context.Context, _ controlplane.Actor, _ bool, limit int, cursor string,
+) ([]controlplane.AuditEntry, string, error) {
 	from := 0
 	if cursor != "" {
 		if _, err := fmt.Sscanf(cursor, "after-%d", &from); err != nil {

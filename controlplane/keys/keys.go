@@ -1,6 +1,6 @@
-// Package keys manages generated codes before they are links: the ranges of the key space,
-// the leases that control planes take from them, the minter that turns leased counters into
-// codes, and the codes that are reserved for services outside of Waypost.
+// Package keys manages generated codes before they are links: the ranges of the key
+// space, the leases that control planes take from them, the minter that turns leased
+// counters into codes, and the codes that services outside of Waypost reserve.
 //
 // Package keyrange has the arithmetic, and controlplane/postgres the store.
 package keys
@@ -163,7 +163,10 @@ func (s *Ranges) Stats(ctx context.Context, actor controlplane.Actor) (Stats, er
 	if err != nil {
 		return Stats{}, err
 	}
-	stats := Stats{Region: s.cfg.Minter.region, Leased: s.cfg.Minter.Remaining(), FreePrefixes: space.FreePrefixes, Held: space.Held, Reserved: reserved}
+	stats := Stats{
+		Region: s.cfg.Minter.region, Leased: s.cfg.Minter.Remaining(),
+		FreePrefixes: space.FreePrefixes, Held: space.Held, Reserved: reserved,
+	}
 	for _, supply := range space.Supplies() {
 		if supply.Region == s.cfg.Minter.region {
 			stats.PoolSize, stats.Rate = supply.Unissued, supply.Rate

@@ -87,7 +87,8 @@ func startOn(t *testing.T, database string, configure ...func(*httpapi.Config)) 
 	})
 	t.Cleanup(func() { require.NoError(t, p.services.Close(context.Background())) })
 	config := httpapi.Config{
-		Links: p.services.Links, Domains: p.services.Domains, Keys: keys.NewRanges(keys.Config{Store: p.db, Minter: minter, Now: now, Logger: log}), Clicks: p.services.Clicks,
+		Links: p.services.Links, Domains: p.services.Domains, Clicks: p.services.Clicks,
+		Keys:   keys.NewRanges(keys.Config{Store: p.db, Minter: minter, Now: now, Logger: log}),
 		Access: p.services.Access, Workspaces: p.services.Workspaces,
 		BaseURL: "https://go.example.com", Logger: log, Now: now,
 		RequestTimeout: time.Minute, // passwords take their time
