@@ -75,12 +75,9 @@ func edgeSettings(all config.Config) (node.Config, error) {
 		GeoIP: cfg.GeoIP, DrainDelay: cfg.DrainDelay,
 		Control: node.Control{
 			URLs: cfg.ControlURLs, Token: cfg.Token.Reveal(), EnrolToken: cfg.EnrolToken.Reveal(),
-			CAFile: cfg.ControlCAFile, CertFile: cfg.ClientCertFile, KeyFile: cfg.ClientKeyFile,
 		},
+		TLS: node.TLS{CertFile: cfg.NodeCertFile, KeyFile: cfg.NodeKeyFile, CAFile: cfg.NodeCAFile}, RelayToken: cfg.RelayToken.Reveal(),
 		Listen: node.Listen{Addr: cfg.Addr, Admin: cfg.AdminAddr, TLS: tls.Addr, Relay: cfg.RelayAddr},
-		Relay: node.Relay{
-			Token: cfg.RelayToken.Reveal(), CertFile: cfg.RelayCertFile, KeyFile: cfg.RelayKeyFile, CAFile: cfg.RelayCAFile,
-		},
 		Server: server.Config{
 			StrictHosts: cfg.StrictHosts, ProxyProtocol: cfg.ProxyProtocol, MaxStaleness: cfg.MaxStaleness, Contact: cfg.Contact,
 		},

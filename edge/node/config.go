@@ -23,9 +23,10 @@ type Config struct {
 	Node    string         // default: the name in the credential or the data directory, or else a random one
 	DataDir string         // required; belongs to this edge alone
 
-	Control Control
-	Listen  Listen
-	Relay   Relay
+	Control    Control
+	TLS        TLS
+	Listen     Listen
+	RelayToken string // shown to relays, and asked for by this one; Control.Token is enough too
 
 	// Server, Replica, Certificates and Gossip hold settings only. The edge fills in the
 	// fields by which these parts use one another.
@@ -61,11 +62,15 @@ func (c Config) withDefaults() Config {
 
 // Control holds the settings by which the edge reaches the control plane.
 type Control struct {
-	URLs              []string // of control planes that share a database, or of relays; at least one
-	Token             string   // of all edges; "": a credential is needed
-	EnrolToken        string   // is exchanged for a credential, once
-	CAFile            string   // roots of the control plane's certificate, PEM; default: the system's
-	CertFile, KeyFile string   // client certificate, PEM; "": none is shown
+	URLs       []string // of control planes that share a database, or of relays; at least one
+	Token      string   // of all edges; "": a credential is needed
+	EnrolToken string   // is exchanged for a credential, once
+}
+
+// TLS names the files of TLS to other nodes, PEM.
+type TLS struct {
+	CertFile, KeyFile string // of this edge, which a relay shows to its followers as well; "": plain HTTP for them
+	CAFile            string // roots of the other nodes' certificates; default: the system's; required of a relay with a certificate
 }
 
 // Listen holds addresses, HOST:PORT. The flag that belongs to an address is named in
@@ -75,14 +80,6 @@ type Listen struct {
 	Admin string   // --admin-addr
 	TLS   []string // of the redirects over TLS; --tls-addr
 	Relay string   // for edges that follow this one, which is a relay then; "": none do; --relay-addr
-}
-
-// Relay holds the settings by which relays and the edges below them recognise one
-// another.
-type Relay struct {
-	Token string // shown to relays, and asked for by this one; Control.Token is enough too
-
-	CertFile, KeyFile, CAFile string // mutual TLS with those who follow this relay, PEM; "": plain HTTP
 }
 
 // ConfigError is an error that only another configuration mends.

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"waypost/api/requestid"
-	"waypost/edge/certs"
 	"waypost/edge/enrol"
 )
 
@@ -19,11 +17,10 @@ import (
 // token that all edges share. Every request to the control plane carries the credential
 // of that moment.
 type identity struct {
-	cfg    *Config
-	log    *slog.Logger
-	secure *tls.Config  // nil: the defaults
-	roots  *certs.Roots // of the control plane's certificate; nil: the system's
-	due    bool         // there is a token that is to be exchanged
+	cfg   *Config
+	log   *slog.Logger
+	nodes *nodeTLS
+	due   bool // there is a token that is to be exchanged
 
 	mu      sync.Mutex
 	present *enrol.Credential // nil: none
@@ -35,7 +32,7 @@ type identity struct {
 func openIdentity(cfg *Config, log *slog.Logger) (*identity, error) {
 	id := &identity{cfg: cfg, log: log, changed: make(chan struct{})}
 	var err error
-	if id.secure, id.roots, err = controlTLS(cfg.Control, log); err != nil {
+	if id.nodes, err = openNodeTLS(cfg.TLS, log); err != nil {
 		return nil, err
 	}
 	if id.present, err = enrol.Read(cfg.DataDir); err != nil {
@@ -65,42 +62,6 @@ func (id *identity) node() string {
 		return id.present.Node
 	}
 	return id.cfg.Node
-}
-
-// controlTLS returns the TLS settings for the control plane, nil for the defaults, and
-// the roots of its certificate, nil for the system's.
-func controlTLS(cfg Control, log *slog.Logger) (*tls.Config, *certs.Roots, error) {
-	if cfg.CAFile == "" && cfg.CertFile == "" {
-		return nil, nil, nil
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	var roots *certs.Roots
-	var err error
-	if cfg.CAFile != "" {
-		if roots, err = certs.OpenRoots(certs.RootsConfig{File: cfg.CAFile, Logger: log}); err != nil {
-			return nil, nil, fmt.Errorf("edge.control_ca_file: %w", err)
-		}
-	}
-	if cfg.CertFile != "" {
-		load := certificateFrom("edge.client_cert_file", cfg.CertFile, cfg.KeyFile)
-		if _, err := load(nil); err != nil {
-			return nil, nil, err
-		}
-		c.GetClientCertificate = load
-	}
-	return c, roots, nil
-}
-
-// certificateFrom returns a function that reads the certificate of a setting for each
-// connection.
-func certificateFrom(setting, certFile, keyFile string) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	return func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", setting, err)
-		}
-		return &pair, nil
-	}
 }
 
 // errNotEnrolled fails requests that have waited for a credential.
@@ -147,15 +108,15 @@ func (id *identity) through(t *http.Transport) http.RoundTripper {
 
 // securely returns a transport by t for the control plane.
 func (id *identity) securely(t *http.Transport) http.RoundTripper {
-	if id.secure != nil {
-		t.TLSClientConfig = id.secure.Clone()
+	if secure := id.nodes.client(); secure != nil {
+		t.TLSClientConfig = secure
 	}
-	return withRoots(id.roots, t)
+	return withRoots(id.nodes.roots, t)
 }
 
 // follower returns the client for the replica's stream.
 func (id *identity) follower() *http.Client {
-	c := streamClient(id.secure, id.roots)
+	c := streamClient(id.nodes.client(), id.nodes.roots)
 	c.Transport = &proven{id, id.introduced(c.Transport)}
 	return c
 }
@@ -186,10 +147,10 @@ func (p *proven) CloseIdleConnections() { closeIdle(p.next) }
 // introduced adds the relay token, if there is one, because the other side may be a
 // relay.
 func (id *identity) introduced(next http.RoundTripper) http.RoundTripper {
-	if id.cfg.Relay.Token == "" {
+	if id.cfg.RelayToken == "" {
 		return next
 	}
-	return &introduction{id.cfg.Relay.Token, next}
+	return &introduction{id.cfg.RelayToken, next}
 }
 
 type introduction struct {

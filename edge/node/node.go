@@ -85,8 +85,7 @@ const announceLimit = 500 * time.Millisecond
 // the GeoIP database, and the formats of its data.
 func Check(cfg Config) error {
 	_, err := openIdentity(&cfg, slog.New(slog.DiscardHandler))
-	secure, tlsErr := openRelayTLS(cfg.Relay, slog.New(slog.DiscardHandler))
-	err = errors.Join(err, tlsErr, secure.Close(), checkFormats(cfg.DataDir))
+	err = errors.Join(err, checkFormats(cfg.DataDir))
 	if cfg.Certificates.CertFile != "" {
 		if fileErr := certs.CheckFiles(cfg.Certificates.CertFile, cfg.Certificates.KeyFile); fileErr != nil {
 			err = errors.Join(err, fmt.Errorf("tls: %w", fileErr))

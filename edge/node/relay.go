@@ -28,7 +28,6 @@ import (
 // relay lets other edges follow this one.
 type relay struct {
 	edge    *edge
-	secure  *relayTLS
 	server  *replication.Server
 	handler http.Handler
 	copies  sync.WaitGroup // reports on their way to control planes
@@ -47,10 +46,6 @@ func newRelay(e *edge) (r *relay, err error) {
 		return nil, nil //nolint:nilnil // most edges are no relay
 	}
 	r = &relay{edge: e}
-	if r.secure, err = openRelayTLS(e.cfg.Relay, e.log); err != nil {
-		return nil, err
-	}
-	e.closers = append(e.closers, r.secure.Close)
 	r.server, err = replication.NewServer(replication.ServerConfig{
 		Source: relaySource{e.store}, Trust: e.store.trust, Blocks: &e.blocks.BlockSet, Logger: e.log, Metrics: e.registry,
 		MaxFollowers: relayFollowers, MaxSnapshots: relaySnapshots,
@@ -84,7 +79,7 @@ func (r *relay) services() services.Stage {
 		{Name: "stream for followers", Run: r.server.Run},
 		{Name: "relay", Run: func(ctx context.Context) error {
 			defer r.copies.Wait()
-			ln := r.secure.listen(netutil.LimitListener(e.listeners.relay, relayConnections))
+			ln := e.identity.nodes.listen(netutil.LimitListener(e.listeners.relay, relayConnections))
 			return listener.Serve(ctx, web, ln, e.cfg.ShutdownTimeout, e.log)
 		}},
 	}
@@ -103,7 +98,7 @@ func (r *relay) routes(server *replication.Server) http.Handler {
 	//nolint:forcetypeassert // no package replaces the default transport
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = passedOn
-	by := r.edge.identity.securely(t)
+	by := withRoots(r.edge.identity.nodes.roots, t) // without this relay's certificate, because the requests are not its own
 	pass := passOn(r.edge.controls, by)
 	routes[api.PathEdgeReports] = r.passToAll(r.edge.controls, by, pass)
 	for _, path := range []string{
@@ -201,7 +196,7 @@ func (r *relay) followersOnly(routes map[string]http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, found := routes[r.URL.Path]
 		switch {
-		case !shows(r.Header.Get(headerRelay), "", cfg.Relay.Token) && !shows(r.Header.Get("Authorization"), "Bearer ", cfg.Control.Token):
+		case !shows(r.Header.Get(headerRelay), "", cfg.RelayToken) && !shows(r.Header.Get("Authorization"), "Bearer ", cfg.Control.Token):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="waypost replication"`)
 			http.Error(w, "a valid token is required", http.StatusUnauthorized)
 		case !found:

@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"io"
 	"log/slog"
@@ -158,16 +160,21 @@ func TestRelay_FollowersChangeToALaterSigningKeyWithIt(t *testing.T) {
 
 func TestRelay_PassesOnOverTLSForHoldersOfATokenAlone(t *testing.T) {
 	var asked atomic.Pointer[http.Request]
-	control := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	control := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Store(r.Clone(context.Background()))
 		w.WriteHeader(http.StatusTeapot)
 	}))
+	control.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert}
+	control.StartTLS()
 	t.Cleanup(control.Close)
-	ca := filepath.Join(t.TempDir(), "ca.crt")
+	ca, key := filepath.Join(t.TempDir(), "ca.crt"), filepath.Join(t.TempDir(), "ca.key")
 	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: control.Certificate().Raw}), 0o600))
+	der, err := x509.MarshalPKCS8PrivateKey(control.TLS.Certificates[0].PrivateKey)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
 	const own, ofRelays = "the token that edges have", "the token of the relays"
 	cfg := Config{
-		Control: Control{URLs: []string{control.URL}, CAFile: ca, Token: own}, Relay: Relay{Token: ofRelays},
+		Control: Control{URLs: []string{control.URL}, Token: own}, TLS: TLS{CertFile: ca, KeyFile: key, CAFile: ca}, RelayToken: ofRelays,
 		DataDir: t.TempDir(), Region: "us-east-1",
 	}
 	log := slog.New(slog.DiscardHandler)
@@ -212,10 +219,16 @@ func TestRelay_PassesOnOverTLSForHoldersOfATokenAlone(t *testing.T) {
 		require.Equal(t, path, asked.Load().URL.Path)
 		require.Equal(t, "Bearer a credential of its own", asked.Load().Header.Get("Authorization"), "whose it is is judged there")
 		require.Empty(t, asked.Load().Header.Get(headerRelay), "the control plane does not hear of it")
+		require.Empty(t, asked.Load().TLS.PeerCertificates, "the relay's certificate is not the sender's")
 		require.Equal(t, http.StatusTeapot, ask(path, own, ""), path)
 	}
 	require.Equal(t, http.StatusNotFound, ask("/elsewhere", "", ofRelays))
 	require.Equal(t, http.StatusServiceUnavailable, ask(replication.PathStream, "", ofRelays), "it is let in; nothing runs yet")
+
+	res, err := (&http.Client{Transport: identity.through(&http.Transport{})}).Get(control.URL) //nolint:noctx // on loopback
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Len(t, asked.Load().TLS.PeerCertificates, 1, "of a request of its own")
 
 	control.Close()
 	require.Equal(t, http.StatusBadGateway, ask(api.PathEdgeReports, own, ""))

@@ -81,7 +81,7 @@ func (e *Edge) Check() error {
 		nodeName("edge.node", e.Node),
 		required("edge.control_urls", strings.Join(e.ControlURLs, ","), "give --control-urls, the control planes to follow, such as http://10.0.0.1:8080"),
 		origins("edge.control_urls", e.ControlURLs),
-		together("edge.client_cert_file", e.ClientCertFile, "edge.client_key_file", e.ClientKeyFile),
+		together("edge.node_cert_file", e.NodeCertFile, "edge.node_key_file", e.NodeKeyFile),
 		required("edge.data_dir", e.DataDir, "give --data-dir, the directory of the replica"),
 		prefixed("edge.trusted_proxies", networks),
 		e.checkProxyProtocol(),
@@ -113,18 +113,14 @@ func (e *Edge) checkRelay() error {
 	if n := len(e.RelayToken); n > 0 && n < 16 {
 		return errors.New("edge.relay_token: shorter than 16 characters")
 	}
-	if files := []string{e.RelayCertFile, e.RelayKeyFile, e.RelayCAFile}; slices.Contains(files, "") && !slices.Equal(files, []string{"", "", ""}) {
-		return errors.New("edge.relay_cert_file: a relay that speaks TLS needs edge.relay_cert_file, edge.relay_key_file and edge.relay_ca_file")
-	}
 	switch {
 	case e.RelayAddr == "":
 		return nil
 	case e.RelayToken == "" && e.Token == "":
 		return errors.New("edge.relay_token is missing: a relay without the edge token needs it to know the edges that follow it; " +
 			"set WAYPOST_EDGE_RELAY_TOKEN, the same on all of them")
-	case e.ClientCertFile != "":
-		return errors.New("edge.relay_addr: a relay passes requests of other edges on and cannot show their client certificates: " +
-			"leave out edge.client_cert_file, and control.client_ca_file")
+	case e.NodeCertFile != "" && e.NodeCAFile == "":
+		return errors.New("edge.node_ca_file is missing: a relay with a certificate asks the edges that follow it for theirs, and needs the roots of these")
 	}
 	return address("edge.relay_addr", e.RelayAddr)
 }

@@ -73,14 +73,11 @@ type Edge struct {
 	ControlURLs    []string      `yaml:"control_urls" help:"control planes that share a database, or relays, such as http://10.0.0.1:8080: the edge follows the first, another one while that is gone or does not advance, and reports to all"`
 	Token          Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token; an edge that is enrolled needs none"`
 	EnrolToken     Secret        `yaml:"enrol_token" env:"WAYPOST_ENROL_TOKEN" flag:"-" help:"token of waypost edges enrol, with which this edge gets a credential of its own, once; another one later replaces that"`
-	ControlCAFile  string        `yaml:"control_ca_file" help:"roots that the control plane's certificate may have, PEM, read again when they change; default: the system's"`
-	ClientCertFile string        `yaml:"client_cert_file" help:"certificate chain that this edge shows to the control plane, PEM; read again for each connection"`
-	ClientKeyFile  string        `yaml:"client_key_file" help:"its private key, PEM"`
+	NodeCertFile   string        `yaml:"node_cert_file" help:"certificate chain that this edge shows to control planes, to relays and, as a relay, to the edges that follow it, which then must speak TLS and show one too, PEM; read again when it changes"`
+	NodeKeyFile    string        `yaml:"node_key_file" help:"its private key, PEM"`
+	NodeCAFile     string        `yaml:"node_ca_file" help:"roots that the certificates of control planes, of relays and of the edges that follow this one may have, PEM, read again when they change; default: the system's, which a relay with a certificate refuses"`
 	RelayAddr      string        `yaml:"relay_addr" help:"address on which other edges may follow this one instead of the control plane, HOST:PORT, at which they must reach it; their clicks and reports are passed on; empty: none do"`
 	RelayToken     Secret        `yaml:"relay_token" flag:"-" help:"token by which a relay knows the edges that follow it, at least 16 characters, the same on all of them; edges that have the edge token need none"`
-	RelayCertFile  string        `yaml:"relay_cert_file" help:"certificate chain that this relay shows to the edges that follow it, which then must speak TLS and show one too, PEM; read again when it changes; empty: plain HTTP"`
-	RelayKeyFile   string        `yaml:"relay_key_file" help:"its private key, PEM"`
-	RelayCAFile    string        `yaml:"relay_ca_file" help:"roots that the certificates of the edges that follow this one must have, PEM, read again when they change"`
 	RelayLog       string        `yaml:"relay_log" help:"disk space for the changes that a relay keeps, for 72 h at most; an edge that needs older ones takes a snapshot"`
 	DataDir        string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone; its file status has the process id and the addresses, once all listeners are open"`
 	StrictHosts    bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the shared domain"`

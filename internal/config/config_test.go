@@ -202,7 +202,7 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 		"WAYPOST_CONTROL_TRUSTED_PROXIES=10.0.0.0/99":       "control.trusted_proxies: ",
 		"WAYPOST_EDGE_NODE=a/b":                             "edge.node: ",
 		"WAYPOST_EDGE_DATA_DIR=":                            "edge.data_dir is missing",
-		"WAYPOST_EDGE_CLIENT_KEY_FILE=/k":                   "edge.client_cert_file and edge.client_key_file belong together",
+		"WAYPOST_EDGE_NODE_KEY_FILE=/k":                     "edge.node_cert_file and edge.node_key_file belong together",
 		"WAYPOST_EDGE_CLICK_JOURNAL=1MiB":                   "edge.click_journal: ",
 		"WAYPOST_EDGE_MAX_STALENESS=-1s":                    "edge.max_staleness: ",
 		"WAYPOST_LOG_FORMAT=xml":                            "log.format: ",
@@ -245,10 +245,10 @@ func TestEdge_CheckOfARelay(t *testing.T) {
 	require.ErrorContains(t, check(), "edge.relay_token is missing")
 	require.NoError(t, check("WAYPOST_EDGE_RELAY_TOKEN=0123456789abcdef"))
 	require.ErrorContains(t, check("WAYPOST_EDGE_RELAY_TOKEN=0123456789abcde"), "edge.relay_token")
-	files := []string{token, "WAYPOST_EDGE_RELAY_CERT_FILE=/c", "WAYPOST_EDGE_RELAY_KEY_FILE=/k"}
-	require.ErrorContains(t, check(files...), "edge.relay_ca_file")
-	require.NoError(t, check(append(files, "WAYPOST_EDGE_RELAY_CA_FILE=/a")...))
-	require.ErrorContains(t, check(token, "WAYPOST_EDGE_CLIENT_CERT_FILE=/c", "WAYPOST_EDGE_CLIENT_KEY_FILE=/k"), "edge.relay_addr")
+	files := []string{token, "WAYPOST_EDGE_NODE_CERT_FILE=/c", "WAYPOST_EDGE_NODE_KEY_FILE=/k"}
+	require.ErrorContains(t, check(files...), "edge.node_ca_file is missing")
+	require.NoError(t, check(append(files, "WAYPOST_EDGE_NODE_CA_FILE=/a")...))
+	require.NoError(t, check(token, "WAYPOST_EDGE_NODE_CA_FILE=/a"), "the control plane's authority, and followers by plain HTTP")
 	require.ErrorContains(t, check(token, "WAYPOST_EDGE_RELAY_ADDR=8090"), "edge.relay_addr")
 }
 

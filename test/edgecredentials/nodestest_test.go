@@ -146,8 +146,8 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 		e, err := devtest.StartEdge(t, devtest.EdgeConfig{
 			Binary: binary, Control: api, DataDir: dir, Region: "eu-west-1", Node: node,
 			Env: append([]string{
-				"WAYPOST_EDGE_TOKEN=", "WAYPOST_EDGE_CONTROL_CA_FILE=" + ca.file("ca.crt"),
-				"WAYPOST_EDGE_CLIENT_CERT_FILE=" + ca.file(certificate+".crt"), "WAYPOST_EDGE_CLIENT_KEY_FILE=" + ca.file(certificate+".key"),
+				"WAYPOST_EDGE_TOKEN=", "WAYPOST_EDGE_NODE_CA_FILE=" + ca.file("ca.crt"),
+				"WAYPOST_EDGE_NODE_CERT_FILE=" + ca.file(certificate+".crt"), "WAYPOST_EDGE_NODE_KEY_FILE=" + ca.file(certificate+".key"),
 			}, env...),
 		})
 		require.NoError(t, err)

@@ -202,11 +202,11 @@ func startSecureRelay(t *testing.T, system *devtest.System) *secureRelay {
 	newCertificates(t, p.certificate)
 	newCertificates(t, p.foreign)
 	p.relay = startFollower(t, system, "secure-1", system.State().API, "WAYPOST_EDGE_RELAY_ADDR=127.0.0.1:0",
-		"WAYPOST_EDGE_RELAY_CERT_FILE="+p.certificate+".pem", "WAYPOST_EDGE_RELAY_KEY_FILE="+p.certificate+"-key.pem",
-		"WAYPOST_EDGE_RELAY_CA_FILE="+p.certificate+"-ca.pem")
+		"WAYPOST_EDGE_NODE_CERT_FILE="+p.certificate+".pem", "WAYPOST_EDGE_NODE_KEY_FILE="+p.certificate+"-key.pem",
+		"WAYPOST_EDGE_NODE_CA_FILE="+p.certificate+"-ca.pem")
 	follow := func(name, own, authority string) *followerEdge {
-		return startFollower(t, system, name, p.url(), "WAYPOST_EDGE_CLIENT_CERT_FILE="+own+".pem",
-			"WAYPOST_EDGE_CLIENT_KEY_FILE="+own+"-key.pem", "WAYPOST_EDGE_CONTROL_CA_FILE="+authority+"-ca.pem")
+		return startFollower(t, system, name, p.url(), "WAYPOST_EDGE_NODE_CERT_FILE="+own+".pem",
+			"WAYPOST_EDGE_NODE_KEY_FILE="+own+"-key.pem", "WAYPOST_EDGE_NODE_CA_FILE="+authority+"-ca.pem")
 	}
 	p.below = follow("second-1", p.certificate, p.certificate)
 	p.others = []*followerEdge{follow("stranger-1", p.foreign, p.certificate), follow("doubter-1", p.certificate, p.foreign)}

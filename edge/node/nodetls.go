@@ -1,0 +1,60 @@
+package node
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"waypost/edge/certs"
+)
+
+// nodeTLS is TLS to other nodes: this edge shows its certificate to control planes, to
+// relays, and to the edges that follow it.
+type nodeTLS struct {
+	own   *certs.Certificates // nil: there is no certificate
+	roots *certs.Roots        // of the other nodes' certificates; nil: the system's
+}
+
+// openNodeTLS reads the files, if there are any.
+func openNodeTLS(cfg TLS, log *slog.Logger) (*nodeTLS, error) {
+	t := &nodeTLS{}
+	var err error
+	if cfg.CAFile != "" {
+		if t.roots, err = certs.OpenRoots(certs.RootsConfig{File: cfg.CAFile, Logger: log}); err != nil {
+			return nil, fmt.Errorf("edge.node_ca_file: %w", err)
+		}
+	}
+	if cfg.CertFile != "" {
+		if t.own, err = certs.New(certs.Config{CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, Logger: log}); err != nil {
+			return nil, fmt.Errorf("edge.node_cert_file: %w", err)
+		}
+	}
+	return t, nil
+}
+
+// client returns the TLS of connections to control planes and relays, nil for the
+// defaults. The roots are not in it.
+func (t *nodeTLS) client() *tls.Config {
+	if t.own == nil {
+		return nil
+	}
+	get := t.own.TLS().GetCertificate
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return get(&tls.ClientHelloInfo{})
+		},
+	}
+}
+
+// listen returns a listener for the edges that follow this one. With a certificate it
+// speaks TLS alone, and these edges show a certificate too.
+func (t *nodeTLS) listen(ln net.Listener) net.Listener {
+	if t.own == nil {
+		return ln
+	}
+	cfg := t.own.TLS()
+	t.roots.Judge(cfg, tls.RequireAndVerifyClientCert)
+	return tls.NewListener(ln, cfg)
+}
