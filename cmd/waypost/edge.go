@@ -100,10 +100,6 @@ func edgeSettings(all config.Config) (node.Config, error) {
 	wrong("click_journal", cause)
 	c.Server.TrustedProxies, cause = config.ParseNetworks(cfg.TrustedProxies)
 	wrong("trusted_proxies", cause)
-	if cfg.RelayAddr != "" {
-		c.Replica.LogBytes, cause = config.ParseRelayLog(cfg.RelayLog)
-		wrong("relay_log", cause)
-	}
 	c.Gossip, cause = gossipSettings(all.Gossip)
 	return c, errors.Join(err, cause)
 }

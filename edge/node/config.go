@@ -45,6 +45,9 @@ type Config struct {
 	Restarts <-chan os.Signal // each asks for a restart with the program on the disk
 }
 
+// relayLog is the disk space of the changes that a relay keeps for its followers.
+const relayLog = 256 << 20
+
 // withDefaults fills in limits that tests of whole processes change by failpoints. The
 // parts have defaults of their own.
 func (c Config) withDefaults() Config {
@@ -53,6 +56,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Replica.LookupBytes == 0 { // decided here, because the heap's limit depends on it
 		c.Replica.LookupBytes = failpoint.Number("bytes of the lookup table", replica.DefaultLookupBytes())
+	}
+	if c.Listen.Relay != "" && c.Replica.LogBytes == 0 {
+		c.Replica.LogBytes = relayLog
 	}
 	if c.Replica.MinFree == (replica.MinFree{}) {
 		c.Replica.MinFree.Bytes = failpoint.Number("bytes that stay free", 0)

@@ -72,7 +72,6 @@ func (c *Cleanup) Check() error {
 func (e *Edge) Check() error {
 	_, networks := ParseNetworks(e.TrustedProxies)
 	_, journal := ParseClickJournal(e.ClickJournal)
-	_, relayLog := ParseRelayLog(e.RelayLog)
 	return first(
 		required("edge.addr", strings.Join(e.Addr, ","), "give --addr, the address of the redirects, such as :80"),
 		addresses("edge.addr", e.Addr),
@@ -87,7 +86,6 @@ func (e *Edge) Check() error {
 		e.checkProxyProtocol(),
 		prefixed("edge.click_journal", journal),
 		e.checkRelay(),
-		prefixed("edge.relay_log", relayLog),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		oneLine("edge.contact", e.Contact),
 		notNegative("edge.drain_delay", e.DrainDelay),

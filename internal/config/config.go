@@ -78,7 +78,6 @@ type Edge struct {
 	NodeCAFile     string        `yaml:"node_ca_file" help:"roots that the certificates of control planes, of relays and of the edges that follow this one may have, PEM, read again when they change; default: the system's, which a relay with a certificate refuses"`
 	RelayAddr      string        `yaml:"relay_addr" help:"address on which other edges may follow this one instead of the control plane, HOST:PORT, at which they must reach it; their clicks and reports are passed on; empty: none do"`
 	RelayToken     Secret        `yaml:"relay_token" flag:"-" help:"token by which a relay knows the edges that follow it, at least 16 characters, the same on all of them; edges that have the edge token need none"`
-	RelayLog       string        `yaml:"relay_log" help:"disk space for the changes that a relay keeps, for 72 h at most; an edge that needs older ones takes a snapshot"`
 	DataDir        string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone; its file status has the process id and the addresses, once all listeners are open"`
 	StrictHosts    bool          `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the shared domain"`
 	TrustedProxies []string      `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
@@ -150,7 +149,6 @@ func defaults(getenv func(string) string) Config {
 		Edge: Edge{
 			Addr: []string{"127.0.0.1:8081"}, AdminAddr: "127.0.0.1:9081", ClickJournal: "auto",
 			StrictHosts: true,
-			RelayLog:    "256MiB",
 		},
 		Cleanup: Cleanup{
 			Enabled: true, Interval: 15 * time.Minute, BatchSize: 1_000, Buffer: time.Hour, MaxDuration: 5 * time.Minute,

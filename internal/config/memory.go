@@ -32,24 +32,6 @@ func ParseClickJournal(text string) (int64, error) {
 	return n, nil
 }
 
-// leastRelayLog is room for some batches of the largest size.
-const leastRelayLog = 64 << 20
-
-// ParseRelayLog reads edge.relay_log, a number of bytes; "" is no log.
-func ParseRelayLog(text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	n, ok := parseBytes(text)
-	switch {
-	case !ok:
-		return 0, fmt.Errorf("%q is no amount of disk space such as 256MiB or 4GiB", text)
-	case n < leastRelayLog:
-		return 0, fmt.Errorf("%q is less than 64MiB", text)
-	}
-	return n, nil
-}
-
 // parseBytes reads a number of bytes with its unit.
 func parseBytes(text string) (int64, bool) {
 	for _, u := range units {
