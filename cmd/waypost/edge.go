@@ -83,7 +83,7 @@ func edgeSettings(all config.Config) (node.Config, error) {
 		},
 		Certificates: certs.Config{
 			CertFile: tls.CertFile, KeyFile: tls.KeyFile,
-			Directory: tls.ACMEDirectory, Email: tls.Email, CAFile: tls.CAFile, Storage: tls.Storage,
+			Directory: tls.ACMEDirectory, CAFile: tls.CAFile, Storage: tls.Storage,
 			OrdersPerHour: tls.OrdersPerHour, Resolver: resolver.New(tls.DNSResolvers),
 		},
 	}

@@ -50,7 +50,7 @@ func (c *Certificates) openAuthority() error {
 		}},
 	})
 	c.magic.Issuers = []certmagic.Issuer{certmagic.NewACMEIssuer(c.magic, certmagic.ACMEIssuer{
-		CA: cfg.Directory, Email: cfg.Email, Agreed: true, TrustedRoots: roots, Logger: log,
+		CA: cfg.Directory, Agreed: true, TrustedRoots: roots, Logger: log,
 		DisableHTTPChallenge: true,
 		// Our own listener is there already, and answers with the proof.
 		ListenHost: hostOf(at), AltTLSALPNPort: at.Port,

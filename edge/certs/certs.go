@@ -35,7 +35,6 @@ type Config struct {
 	// Directory is the URL at which the authority's ACME service begins. Default: no
 	// authority. A URL means agreeing to the authority's terms.
 	Directory string
-	Email     string // at which the authority reaches the operator; optional
 	CAFile    string // roots, in PEM, that the service's own certificate may have; default: the system's
 
 	// Storage is the directory in which the account, keys and certificates are kept;

@@ -26,7 +26,7 @@ func ask(t *testing.T, proof net.Listener) (*acmetest.Authority, certs.Config) {
 	a := acmetest.Start(t)
 	a.AskAt(t, proof.Addr())
 	return a, certs.Config{
-		Directory: a.Directory, CAFile: a.CAFile, Email: "ops@example.com", Storage: t.TempDir(), Listen: proof.Addr(), Owner: isKnown,
+		Directory: a.Directory, CAFile: a.CAFile, Storage: t.TempDir(), Listen: proof.Addr(), Owner: isKnown,
 		Resolver: a.Names.Resolver(),
 	}
 }

@@ -370,15 +370,13 @@ func origins(path string, urls []string) error {
 	return nil
 }
 
-func origin(path, text string) error { return prefixed(path, CheckOrigin(text)) }
-
-// CheckOrigin returns an error unless text is a URL of scheme and host only, to which
-// paths can be appended.
-func CheckOrigin(text string) error {
+// origin returns an error unless text is a URL of scheme and host only, to which paths
+// can be appended.
+func origin(path, text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
 		u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("%q is no URL of scheme and host only, such as https://go.example.com", text)
+		return fmt.Errorf("%s: %q is no URL of scheme and host only, such as https://go.example.com", path, text)
 	}
 	return nil
 }

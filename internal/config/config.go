@@ -95,7 +95,6 @@ type TLS struct {
 	CertFile      string   `yaml:"cert_file" flag:"tls-cert-file" help:"certificate chain, PEM; read again when it changes"`
 	KeyFile       string   `yaml:"key_file" flag:"tls-key-file" help:"its private key, PEM"`
 	ACMEDirectory string   `yaml:"acme_directory" flag:"tls-acme-directory" help:"certificate authority to ask for the domains that this edge knows, such as https://acme-v02.api.letsencrypt.org/directory; naming one is agreeing to its terms"`
-	Email         string   `yaml:"email" flag:"tls-email" help:"where the authority reaches you; may be left out"`
 	OrdersPerHour int      `yaml:"orders_per_hour" flag:"tls-orders-per-hour" help:"certificates to ask the authority for in an hour, on average, and as many at once; domains of one workspace have at most half of them; 0: 60"`
 	Addresses     []string `yaml:"addresses" flag:"tls-addresses" help:"public addresses of the edges, if this machine has others, as behind a load balancer; the authority is asked only for names that lead to one of these or to this machine"`
 	DNSResolvers  []string `yaml:"dns_resolvers" flag:"tls-dns-resolvers" help:"resolvers that say where names lead, HOST:PORT; empty: those of the system"`
@@ -127,7 +126,6 @@ type Dev struct {
 	DataDir     string   `yaml:"data_dir" env:"WAYPOST_DATA_DIR" help:"directory of everything that the development system keeps"`
 	ControlAddr string   `yaml:"control_addr" help:"address of the control plane's API; port 0 picks a free one"`
 	Edges       []string `yaml:"edges" help:"edges as REGION=HOST:PORT; port 0 picks a free one"`
-	BaseURL     string   `yaml:"base_url" help:"what short URLs begin with; default: the first edge"`
 }
 
 // Client holds the address of the API for commands, and their credentials.

@@ -61,7 +61,7 @@ func (s *system) startControl(databaseURL string) func(context.Context) (process
 		c := &settings.Control
 		c.Addr, c.AdminAddr = s.plan.control, "127.0.0.1:0"
 		c.Region, c.Regions = string(s.plan.edges[0].Region), s.plan.regions()
-		c.BaseURL = s.plan.shortURLs()
+		c.BaseURL = s.plan.edgeURLs()[0]
 		c.DatabaseURL, c.ClusterSecret, c.EdgeToken = config.Secret(databaseURL), s.secrets.cluster, s.secrets.edgeToken
 		c.TrustedProxies = loopback
 		c.AnonymousWorkspace = true

@@ -23,13 +23,12 @@ type edge struct {
 type plan struct {
 	control  string // address
 	edges    []edge
-	baseURL  string   // "" until the first edge's port is known
 	gossip   []string // addresses of the control plane and of each edge
 	logLevel slog.Level
 }
 
 func makePlan(s config.Config) (plan, error) {
-	p := plan{control: s.Dev.ControlAddr, baseURL: s.Dev.BaseURL}
+	p := plan{control: s.Dev.ControlAddr}
 	if err := s.Log.Check(); err != nil {
 		return plan{}, err
 	}
@@ -38,9 +37,6 @@ func makePlan(s config.Config) (plan, error) {
 	}
 	if err := config.CheckAddress(p.control); err != nil {
 		return plan{}, fmt.Errorf("--control-addr: %w", err)
-	}
-	if err := config.CheckOrigin(p.baseURL); p.baseURL != "" && err != nil {
-		return plan{}, fmt.Errorf("--base-url: %w", err)
 	}
 	edges, err := parseEdges(s.Dev.Edges)
 	if err != nil {
@@ -125,14 +121,6 @@ func (p *plan) edgeURLs() []string {
 		urls[i] = urlOf(e.Addr)
 	}
 	return urls
-}
-
-// shortURLs returns the beginning of short URLs.
-func (p *plan) shortURLs() string {
-	if p.baseURL != "" {
-		return p.baseURL
-	}
-	return p.edgeURLs()[0]
 }
 
 func (p *plan) regions() []string {
