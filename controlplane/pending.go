@@ -99,7 +99,9 @@ func insertionsOf(pending []*pendingLink) []Insertion {
 			records, sent = make(map[*pendingResponse]*IdempotencyRecord), make(map[*pendingResponse][]*pendingLink)
 		}
 		if records[r] == nil {
-			respond := func(placed []InsertResult, at waypost.Position) (Response, error) { return r.respond(sent[r], placed, at) }
+			respond := func(placed []InsertResult, at waypost.Position) (Response, error) {
+				return r.respond(sent[r], placed, at)
+			}
 			records[r] = &IdempotencyRecord{ID: r.id, Request: r.request, Respond: respond}
 		}
 		links[i].Idempotency = records[r]

@@ -30,7 +30,7 @@ type ServerConfig struct {
 	// Hear is called before a follower of the stream is let in, with its name and its
 	// testimony, which Signer has signed; nil when it presents none. With an error the
 	// follower is refused. A nil Hear means that testimonies are ignored.
-	Hear func(ctx context.Context, node string, said *Testimony) error
+	Hear func(ctx context.Context, node string, testimony *Testimony) error
 
 	// Sound is called before a repair or a whole snapshot of the source begins, and before
 	// the whole source is compared, with the path of the request. With an error no replica
@@ -185,11 +185,11 @@ func (s *Server) hear(r *http.Request) error {
 	node := bounded(r.Header.Get(HeaderNode))
 	var presented *Testimony
 	if text := r.Header.Get(HeaderTestimony); text != "" {
-		said, err := s.cfg.Signer.VerifyTestimony(text)
+		testimony, err := s.cfg.Signer.VerifyTestimony(text)
 		if err != nil {
 			s.cfg.Logger.Warn("ignoring the testimony of a follower", "node", node, "error", err)
 		} else {
-			presented = &said
+			presented = &testimony
 		}
 	}
 	return s.cfg.Hear(r.Context(), node, presented)

@@ -109,11 +109,11 @@ func (s *Signer) VerifyTestimony(text string) (Testimony, error) {
 	if signature.Generation != s.generation || !ed25519.Verify(s.key.Public().(ed25519.PublicKey), statement, signature.Bytes[:]) {
 		return none, fmt.Errorf("%w: a testimony of key generation %d", ErrSignature, signature.Generation)
 	}
-	cluster, said, err := readStatement(statement)
+	cluster, testimony, err := readStatement(statement)
 	if err == nil && cluster != s.cluster {
 		err = fmt.Errorf("%w: a testimony of another cluster", ErrSignature)
 	}
-	return said, err
+	return testimony, err
 }
 
 // Each statement begins with statementPrefix and its kind, so that none can be mistaken
@@ -161,10 +161,10 @@ func appendKeyStatement(dst []byte, cluster *Cluster, a *announcement) []byte {
 }
 
 // readStatement returns the position that a statement is about.
-func readStatement(statement []byte) (cluster Cluster, said Testimony, err error) {
+func readStatement(statement []byte) (cluster Cluster, testimony Testimony, err error) {
 	rest, ok := bytes.CutPrefix(statement, []byte(statementPrefix))
 	if !ok || len(rest) == 0 {
-		return cluster, said, fmt.Errorf("%w: no statement", ErrSignature)
+		return cluster, testimony, fmt.Errorf("%w: no statement", ErrSignature)
 	}
 	c := cursor{b: rest[1:]}
 	switch {
@@ -173,14 +173,14 @@ func readStatement(statement []byte) (cluster Cluster, said Testimony, err error
 		return h.Cluster, Testimony{Position: h.Position, Digest: h.Digest, At: h.At}, nil
 	case rest[0] == statementBatch && len(statement) == batchStatementSize:
 		copy(cluster[:], c.takeBytes(len(cluster)))
-		said.Position.Epoch = c.epoch()
+		testimony.Position.Epoch = c.epoch()
 		c.u64() // the first sequence
-		said.Position.Seq, said.Position.Stamp = c.u64(), c.u64()
-		said.Digest = c.u64()
-		said.At = int64(c.u64())
-		return cluster, said, nil
+		testimony.Position.Seq, testimony.Position.Stamp = c.u64(), c.u64()
+		testimony.Digest = c.u64()
+		testimony.At = int64(c.u64())
+		return cluster, testimony, nil
 	}
-	return cluster, said, fmt.Errorf("%w: a statement of kind %d in %d bytes", ErrSignature, rest[0], len(statement))
+	return cluster, testimony, fmt.Errorf("%w: a statement of kind %d in %d bytes", ErrSignature, rest[0], len(statement))
 }
 
 // signatureSize is the size of a signature frame's payload: the key's generation, and the

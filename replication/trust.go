@@ -256,7 +256,7 @@ func (t *Trust) meet(cluster Cluster, payload []byte) error {
 	return nil
 }
 
-// endorses reports whether a later key carries this one's word.
+// endorses reports whether a later key carries a signature of this one.
 func (a *announcement) endorses(cluster *Cluster, later *announcement) bool {
 	for i := range later.endorsements {
 		if e := &later.endorsements[i]; e.Generation == a.generation {

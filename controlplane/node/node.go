@@ -376,12 +376,12 @@ func (c *control) ownHost() string {
 
 // hear compares an edge's testimony about the changelog with PostgreSQL, which may have
 // lost a part of the changelog. It refuses an edge that has seen a newer epoch.
-func (c *control) hear(ctx context.Context, node string, said *replication.Testimony) error {
-	if said == nil {
+func (c *control) hear(ctx context.Context, node string, testimony *replication.Testimony) error {
+	if testimony == nil {
 		c.edges.heard(node, false)
 		return nil
 	}
-	err := c.db.Hear(ctx, *said)
+	err := c.db.Hear(ctx, *testimony)
 	if superseded, ok := errors.AsType[*postgres.SupersededError](err); ok {
 		return superseded
 	}

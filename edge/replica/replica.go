@@ -107,8 +107,9 @@ func newDB(cfg Config, cache *pebble.Cache) *DB {
 	m := newMetrics(db)
 	db.metrics = m
 	db.storage = storage{cfg: c, metrics: m, cache: cache, memTableSize: 16 << 20, errorPause: 100 * time.Millisecond}
-	db.serving = serving{cfg: c, metrics: m, storage: &db.storage, promotions: newPromotions(),
-		wakeFill: db.filler.wake, logLimiter: oneASecond()}
+	db.serving = serving{
+		cfg: c, metrics: m, storage: &db.storage, promotions: newPromotions(), wakeFill: db.filler.wake, logLimiter: oneASecond(),
+	}
 	db.serving.mu.skipPacing = make(chan struct{})
 	db.source = source{serving: &db.serving}
 	db.filler = filler{
