@@ -76,10 +76,11 @@ type Config struct {
 	reuseFor    time.Duration
 }
 
-// disk holds the operations that tests let fail.
+// disk holds the operations that tests let fail or hang.
 type disk struct {
 	allocate func(f *os.File, size int64) error
 	sync     func(f *os.File) error
+	rename   func(from, to string) error
 }
 
 const (
@@ -115,6 +116,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.disk.allocate == nil {
 		c.disk.allocate = allocate
+	}
+	if c.disk.rename == nil {
+		c.disk.rename = os.Rename
 	}
 	if c.disk.sync == nil {
 		c.disk.sync = (*os.File).Sync

@@ -112,7 +112,7 @@ func (d *directory) abandon(f *os.File) error {
 }
 
 func (d *directory) rename(from, to string) error {
-	return os.Rename(d.path(from), d.path(to))
+	return d.disk.rename(d.path(from), d.path(to))
 }
 
 // remove removes a file; a missing file is no error. It is durable after the next sync.

@@ -131,6 +131,41 @@ func TestCatalog_SyncForTheEndOfABootThatHangsDelaysNothing(t *testing.T) {
 	require.Eventually(t, func() bool { return len(files(t, dir, "batch-00000001")) == 0 }, 60*time.Second, time.Millisecond)
 }
 
+// The next batch is made while the acknowledged one gets its other name.
+func TestCatalog_SlowAcknowledgementDelaysNothingAndLeavesNoBatch(t *testing.T) {
+	control, dir := newControlPlane(t), t.TempDir()
+	cfg := config(dir)
+	cfg.FlushInterval, cfg.SegmentBytes = time.Millisecond, 8<<10
+	reached, release := make(chan struct{}), make(chan struct{})
+	hang := sync.OnceFunc(func() {
+		close(reached)
+		<-release
+	})
+	cfg.SetRename(func(from, to string) error {
+		if strings.HasSuffix(to, ".shipped") {
+			hang()
+		}
+		return os.Rename(from, to)
+	})
+	j := open(t, cfg)
+	shipInBackground(t, j, control.shipping())
+	resume := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(resume)
+	recordAll(t, j, "abcd", 1)
+	select {
+	case <-reached:
+	case <-time.After(time.Minute):
+		require.FailNow(t, "no batch is acknowledged")
+	}
+	const more = 2_000 // of some segments
+	recordAll(t, j, "efgh", more)
+	require.Eventually(t, func() bool { return len(files(t, dir, "batch")) > 1 }, 60*time.Second, time.Millisecond)
+
+	resume()
+	control.awaitClicks(t, 1+more)
+	require.Eventually(t, func() bool { return len(files(t, dir, "batch")) == 1 }, 60*time.Second, time.Millisecond, "the newest is kept, for its checkpoint")
+}
+
 func TestJournal_FullDiskAtTheStartFailsNothing(t *testing.T) {
 	control, dir := newControlPlane(t), t.TempDir()
 	var full switchable

@@ -15,6 +15,9 @@ import (
 // SetSync lets syncs of files and of the directory fail, or be seen.
 func (c *Config) SetSync(sync func(*os.File) error) { c.disk.sync = sync }
 
+// SetRename lets changes of the state of a file be slow.
+func (c *Config) SetRename(rename func(from, to string) error) { c.disk.rename = rename }
+
 // SetPackBatches lets packs be small.
 func (c *Config) SetPackBatches(n int) { c.packBatches = n }
 
