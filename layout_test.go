@@ -58,6 +58,10 @@ var layers = []layer{
 		"edge/replica", "edge/gossip", "edge/certs", "edge/proxy", "replication", "api/clickbatch",
 		"api", "keyrange", "internal", "",
 	}},
+	{path: "controlplane/httpapi/httpapitest", mayUse: []string{
+		"controlplane/httpapi", "controlplane/postgres", "controlplane/blocks", "controlplane/fleet",
+		"controlplane/keys", "controlplane", "replication",
+	}},
 	{path: "controlplane/httpapi", mayUse: []string{
 		"controlplane/blocks", "controlplane/fleet", "controlplane/keys", "controlplane/limit", "controlplane",
 		"api/clickbatch", "api/linkfields", "api", "rules/budget", "rules", "internal", "",

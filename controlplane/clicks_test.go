@@ -17,6 +17,7 @@ import (
 	"waypost/api/clickbatch"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/httpapi/httpapitest"
 )
 
 // cutting loses answers, by cutting the connection instead, as long as lose says so.
@@ -95,8 +96,7 @@ func TestClicks_ClicksOfABatchWhoseAnswerWasLostAreCountedOnceAndShown(t *testin
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err), "another workspace's")
 
 	api := httpapi.New(httpapi.Config{
-		Links: s.Links, Domains: s.Domains, Keys: s.ranges, Clicks: s.Clicks, Access: s.Access, Workspaces: s.Workspaces,
-		BaseURL: "https://go.example.com",
+		Services: httpapitest.Services(t, s.db, s.minter, s.Services), BaseURL: "https://go.example.com",
 		Anonymous: &controlplane.Actor{
 			Workspace: actor.Workspace, Scopes: []controlplane.Scope{controlplane.ScopeAnalytics},
 		},

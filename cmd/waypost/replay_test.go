@@ -31,6 +31,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/httpapi/httpapitest"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/controlplane/postgres/analytics"
@@ -249,7 +250,7 @@ func replayAPI(t *testing.T, links fewLinks) (api, ingest string, db *postgres.D
 		_, _, err := service.Links.Create(t.Context(), actor, controlplane.NewLink{OriginalURL: "https://example.com/", CustomCode: code})
 		require.NoError(t, err)
 	}
-	srv := httptest.NewServer(httpapi.New(httpapi.Config{Links: service.Links, Domains: service.Domains, Keys: keys.NewRanges(keys.Config{Store: db, Minter: minter}), Clicks: service.Clicks, Access: service.Access, Workspaces: service.Workspaces, BaseURL: "https://go.example.com", RequestTimeout: time.Minute, Anonymous: &actor}))
+	srv := httptest.NewServer(httpapi.New(httpapi.Config{Services: httpapitest.Services(t, db, minter, service), BaseURL: "https://go.example.com", RequestTimeout: time.Minute, Anonymous: &actor}))
 	t.Cleanup(srv.Close)
 	takes := httptest.NewServer(httpapi.Ingest(db, nil, nil))
 	t.Cleanup(takes.Close)

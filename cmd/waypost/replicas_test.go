@@ -23,6 +23,7 @@ import (
 	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/httpapi/httpapitest"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/edge/replica"
@@ -64,10 +65,11 @@ func install(t *testing.T, source func(replication.Source) replication.Source) *
 	})
 	service := controlplane.New(controlplane.Config{Store: db, Minter: minter})
 	t.Cleanup(func() { require.NoError(t, service.Close(context.Background())) })
+	services := httpapitest.Services(t, db, minter, service)
 	certificates := controlplane.NewCertificates(nil)
+	services.Certificates = certificates
 	in := &installation{certificates: certificates, db: db, hand: hand, url: database, links: httpapi.New(httpapi.Config{
-		Links: service.Links, Domains: service.Domains, Keys: keys.NewRanges(keys.Config{Store: db, Minter: minter}), Clicks: service.Clicks, Access: service.Access, Workspaces: service.Workspaces,
-		Certificates: certificates, BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
+		Services: services, BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
 		Anonymous: &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
 	})}
 	var src replication.Source = db

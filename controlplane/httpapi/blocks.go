@@ -116,9 +116,6 @@ func (a *blocksAPI) shown(b *waypost.Block) api.Block {
 
 // blockOf returns the block of a link as its owner sees it, nil for none.
 func (a *linksAPI) blockOf(l *waypost.Link) *api.LinkBlock {
-	if a.blocks == nil {
-		return nil
-	}
 	b := a.blocks.Of(l.Host, l.Code)
 	if b == nil {
 		return nil

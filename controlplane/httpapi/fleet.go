@@ -184,9 +184,6 @@ func (a *fleetAPI) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error)
 // knownBlocks returns the digest that edges with all blocks have; false if this control
 // plane may lack some, or cannot see that it has all.
 func (a *fleetAPI) knownBlocks(ctx context.Context) (digest uint64, known bool) {
-	if a.blocks == nil {
-		return 0, false
-	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	digest, known, err := a.blocks.Known(ctx)

@@ -24,31 +24,51 @@ import (
 	"waypost/internal/semaphore"
 )
 
-// Config holds the services and settings of the API. Many goroutines call the services at
-// once. Their methods must return soon after their context has ended.
+// Services are the parts of a control plane that the API shows, all of them required.
+// Many goroutines call them at once. Their methods must return soon after their context
+// has ended.
 //
 // Their errors carry a [waypost.ErrorCode] and a message for the client. A passing
 // failure, such as a database out of reach, is EUnavailable. An error without a code is a
 // fault of the control plane: it is logged, and the client does not see it.
-type Config struct {
-	Links      Links
-	Domains    Domains
-	Keys       Keys
-	Clicks     Clicks
-	Budgets    Budgets // nil: budgets are not described
-	Blocks     Blocks  // nil: nothing can be blocked
-	Access     Access
-	Workspaces Workspaces
-	Fleet      Fleet
-	Nodes      Nodes
-	Orders     Orders
-	Cleanup    Cleanup
-	Digests    Digests
-
+type Services struct {
+	Links        Links
+	Domains      Domains
+	Keys         Keys
+	Clicks       Clicks
+	Budgets      Budgets
+	Blocks       Blocks
+	Access       Access
+	Workspaces   Workspaces
+	Fleet        Fleet
+	Nodes        Nodes
+	Orders       Orders
+	Cleanup      Cleanup
+	Digests      Digests
 	Certificates Certificates
+}
 
+// missing names a service that is not there; "" when all are.
+func (s *Services) missing() string {
+	for name, there := range map[string]bool{
+		"Links": s.Links != nil, "Domains": s.Domains != nil, "Keys": s.Keys != nil, "Clicks": s.Clicks != nil,
+		"Budgets": s.Budgets != nil, "Blocks": s.Blocks != nil, "Access": s.Access != nil, "Workspaces": s.Workspaces != nil,
+		"Fleet": s.Fleet != nil, "Nodes": s.Nodes != nil, "Orders": s.Orders != nil, "Cleanup": s.Cleanup != nil,
+		"Digests": s.Digests != nil, "Certificates": s.Certificates != nil,
+	} {
+		if !there {
+			return name
+		}
+	}
+	return ""
+}
+
+// Config holds the services and settings of the API. Services and BaseURL are required.
+type Config struct {
+	Services
+
+	BaseURL string // short URLs are this, a slash and the code
 	Node    string // name of this control plane, for operators
-	BaseURL string // short URLs are this, a slash and the code; required
 	Version string // of the product; default "unknown"
 	Contact string // whom visitors of a blocked link may ask; "": the answer names none
 
@@ -78,9 +98,12 @@ type Config struct {
 // ConsolePath is the path of the console; all paths below it are the console's, too.
 const ConsolePath = "/console"
 
-// New builds the API. It panics when the metrics are already registered, which is an
-// error of the program.
+// New builds the API. It panics when a service is missing, and when the metrics are
+// already registered, which are errors of the program.
 func New(c Config) http.Handler {
+	if name := c.missing(); name != "" {
+		panic("httpapi: Config lacks the service " + name)
+	}
 	c.BaseURL = strings.TrimSuffix(c.BaseURL, "/")
 	if c.Version == "" {
 		c.Version = "unknown"

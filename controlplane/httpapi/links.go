@@ -347,7 +347,7 @@ func (a *linksAPI) get(ctx context.Context, in *getInput) (*linkOutput, error) {
 	}
 	out := &linkOutput{ETag: tag}
 	a.show(&out.Body, &l)
-	if out.Body.MaxClicks != 0 && a.budgets != nil {
+	if out.Body.MaxClicks != 0 {
 		b, err := a.budgets.Of(ctx, actorFrom(ctx), &l)
 		if err != nil {
 			return nil, err

@@ -15,12 +15,19 @@ import (
 
 // services returns a configuration whose services are all in memory.
 func services(f *links) httpapi.Config {
-	return httpapi.Config{
+	return httpapi.Config{BaseURL: "https://wp.example", Node: "c1", Services: httpapi.Services{
 		Links: f, Domains: &domains{}, Certificates: certificates{}, Keys: supply{&fakeKeys{}, f}, Clicks: &statistics{links: f, now: time.Now()},
 		Blocks: &fakeBlocks{},
 		Access: access{links: f}, Workspaces: workspaces{keys: &fakeKeys{}}, Fleet: fixedFleet{}, Nodes: &edgeNodes{}, Orders: noOrders{},
-		Cleanup: cleanup{}, Digests: digests{}, Node: "c1", BaseURL: "https://wp.example",
-	}
+		Cleanup: cleanup{}, Digests: digests{}, Budgets: noBudgets{},
+	}}
+}
+
+// noBudgets knows no budgets.
+type noBudgets struct{ httpapi.Budgets }
+
+func (noBudgets) Of(context.Context, controlplane.Actor, *waypost.Link) (*controlplane.LinkBudget, error) {
+	return nil, nil //nolint:nilnil // there is none
 }
 
 // fakeBlocks are blocked codes in memory.

@@ -26,10 +26,11 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 	proxies, core := c.cfg.TrustedProxies, c.core
 	guesses, client := limit.NewGuesses(maxFailures, nil), clientOf(proxies)
 	cfg := httpapi.Config{
-		Links: core.Links, Domains: core.Domains, Keys: c.ranges, Clicks: core.Clicks, Budgets: core.Budgets,
-		Blocks: c.blocks, Access: core.Access,
-		Workspaces: core.Workspaces, Fleet: c.fleet, Certificates: c.certificates, Nodes: c.nodes,
-		Orders: c.orders, Cleanup: c.db, Digests: c.digests,
+		Services: httpapi.Services{
+			Links: core.Links, Domains: core.Domains, Keys: c.ranges, Clicks: core.Clicks, Budgets: core.Budgets,
+			Blocks: c.blocks, Access: core.Access, Workspaces: core.Workspaces, Fleet: c.fleet, Nodes: c.nodes,
+			Orders: c.orders, Cleanup: c.db, Digests: c.digests, Certificates: c.certificates,
+		},
 		Node:    c.cfg.Node,
 		BaseURL: c.cfg.BaseURL, Contact: c.cfg.Contact, Version: c.cfg.Version, Now: c.db.Now, Logger: c.log, Metrics: c.registry,
 		Console: console, Stopping: stopping,

@@ -25,6 +25,7 @@ import (
 
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/httpapi/httpapitest"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/internal/logtest"
@@ -87,10 +88,7 @@ func startOn(t *testing.T, database string, configure ...func(*httpapi.Config)) 
 	})
 	t.Cleanup(func() { require.NoError(t, p.services.Close(context.Background())) })
 	config := httpapi.Config{
-		Links: p.services.Links, Domains: p.services.Domains, Clicks: p.services.Clicks,
-		Keys:   keys.NewRanges(keys.Config{Store: p.db, Minter: minter, Now: now, Logger: log}),
-		Access: p.services.Access, Workspaces: p.services.Workspaces,
-		BaseURL: "https://go.example.com", Logger: log, Now: now,
+		Services: httpapitest.Services(t, p.db, minter, p.services), BaseURL: "https://go.example.com", Logger: log, Now: now,
 		RequestTimeout: time.Minute, // passwords take their time
 	}
 	for _, change := range configure {

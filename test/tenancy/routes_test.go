@@ -333,7 +333,7 @@ var routes = map[string]route{
 	"POST /api/v1/kgs/keys/return": {
 		scopes: []controlplane.Scope{write},
 		own: func(w *world, c *credential) request {
-			key, err := w.ranges.ReserveKeys(w.t.Context(), controlplane.Actor{Workspace: c.ws}, "shop", 1)
+			key, err := w.api.Keys.ReserveKeys(w.t.Context(), controlplane.Actor{Workspace: c.ws}, "shop", 1)
 			require.NoError(w.t, err)
 			return request{body: fmt.Sprintf(`{"keys": [%q], "service": "shop"}`, key[0])}
 		},
@@ -360,7 +360,7 @@ var routes = map[string]route{
 	}},
 	"DELETE /api/admin/blocks/{code}": {scopes: []controlplane.Scope{admin}, operator: true, own: func(w *world, _ *credential) request {
 		code := w.link(spare)
-		_, err := w.blocks.Set(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
+		_, err := w.api.Blocks.Set(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
 			blocks.Request{Code: code, Blocked: true, Reason: "court order"})
 		require.NoError(w.t, err)
 		return request{path: "/api/admin/blocks/" + code + "?reason=appeal"}

@@ -19,14 +19,12 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
-	"waypost/controlplane/blocks"
-	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/httpapi/httpapitest"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/internal/dnstest"
 	"waypost/keyrange"
-	"waypost/replication"
 )
 
 // The workspaces: actors are of the first two, and the third is their victim.
@@ -50,8 +48,7 @@ type world struct {
 	db      *postgres.DB
 	hand    *pgx.Conn
 	service *controlplane.Services
-	ranges  *keys.Ranges
-	blocks  *blocks.Blocks
+	api     httpapi.Services
 	dns     *dnstest.Server
 	url     string
 	links   int
@@ -80,33 +77,22 @@ func newWorld(t *testing.T) *world {
 		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 1000, Patience: time.Minute,
 	})
 	require.NoError(t, db.Beat(t.Context(), "test/1", "eu", nil))
-	signer, err := replication.NewSigner([32]byte{}, replication.Cluster{}, 1)
-	require.NoError(t, err)
-	blocked := &replication.BlockSet{}
 	w := &world{t: t, db: db, dns: dnstest.Start(t)}
-	w.ranges = keys.NewRanges(keys.Config{Store: db, Minter: minter})
 	w.service = controlplane.New(controlplane.Config{
-		Store: db, Minter: minter, Patience: time.Minute, Resolver: w.dns.Resolver(), Blocks: blocked,
-	})
-	w.blocks = blocks.New(blocks.Config{
-		Store: db, Set: blocked, Signer: signer, Domains: w.service.Domains, Logger: slog.New(slog.DiscardHandler),
+		Store: db, Minter: minter, Patience: time.Minute, Resolver: w.dns.Resolver(),
 	})
 	t.Cleanup(func() { require.NoError(t, w.service.Close(context.Background())) })
-	edges := fleet.New(fleet.Config{Head: db})
+	w.api = httpapitest.Services(t, db, minter, w.service)
 	digests := controlplane.NewDigestCheck(db, slog.New(slog.DiscardHandler), nil)
 	checking, enough := context.WithCancel(context.Background())
 	var check sync.WaitGroup
 	check.Go(func() { digests.Run(checking) })
 	t.Cleanup(func() { enough(); check.Wait() })
+	w.api.Digests = digests
 	stopping := make(chan struct{}) // a live stream ends after its first news
 	close(stopping)
 	server := httptest.NewServer(httpapi.New(httpapi.Config{
-		Stopping: stopping,
-		Links:    w.service.Links, Domains: w.service.Domains, Keys: w.ranges, Clicks: w.service.Clicks, Blocks: w.blocks,
-		Access: w.service.Access, Workspaces: w.service.Workspaces,
-		Fleet: edges, Certificates: controlplane.NewCertificates(nil),
-		Nodes:  fleet.NewNodes(fleet.NodesConfig{Store: db, Patience: time.Minute}),
-		Orders: fleet.NewOrders(db, edges.Knows, func() {}, slog.New(slog.DiscardHandler)), Cleanup: db, Digests: digests,
+		Services: w.api, Stopping: stopping,
 		BaseURL: "https://go.example.com", RequestTimeout: time.Minute,
 	}))
 	t.Cleanup(server.Close)
@@ -149,7 +135,7 @@ func (w *world) people() {
 	w.victimUser = w.user(victim, "admin")
 	key := w.key(victim, w.victimUser, admin)
 	w.victimKID = w.number(`SELECT id FROM api_key WHERE hash = $1`, hashOf(key))
-	keys, err := w.ranges.ReserveKeys(w.t.Context(), by, "shop", 1)
+	keys, err := w.api.Keys.ReserveKeys(w.t.Context(), by, "shop", 1)
 	require.NoError(w.t, err)
 	w.victimKey = string(keys[0])
 
