@@ -34,7 +34,7 @@ var layers = []layer{
 		"internal/config", "api/linkfields", "api", "internal", "",
 	}},
 	{path: "bench", mayUse: []string{
-		"internal/dev", "controlplane/postgres/analytics", "controlplane/postgres", "migrations",
+		"internal/dev", "controlplane/postgres", "migrations",
 		"edge/server", "edge/replica", "edge/clicks", "edge/audience", "replication",
 		"api/clickbatch", "internal", "",
 	}},
@@ -53,7 +53,7 @@ var layers = []layer{
 	}},
 	{path: "controlplane/node", mayUse: []string{
 		"controlplane/httpapi", "controlplane/limit", "controlplane/postgres",
-		"controlplane/postgres/analytics", "controlplane/blocks", "controlplane/fleet", "controlplane/keys",
+		"controlplane/blocks", "controlplane/fleet", "controlplane/keys",
 		"web", "controlplane",
 		"edge/replica", "edge/gossip", "edge/certs", "edge/proxy", "replication", "api/clickbatch",
 		"api", "keyrange", "internal", "",

@@ -17,7 +17,6 @@ import (
 	"waypost/api/clickbatch"
 	"waypost/bench"
 	"waypost/bench/corpus"
-	"waypost/controlplane/postgres/analytics"
 )
 
 const senders = 2 // edges that send batches at the same time
@@ -67,7 +66,7 @@ func (l *lab) clicks(ctx context.Context) (_ bench.Section, err error) {
 				return group.Wait()
 			})
 			if err == nil {
-				err = d.timed(&c.after, total, func() error { return d.NewRoller(analytics.RollerConfig{}).Fold(ctx) })
+				err = d.timed(&c.after, total, func() error { return d.NewRoller(nil).Fold(ctx) })
 			}
 			if err != nil {
 				return bench.Section{}, fmt.Errorf("%s: %w", c.name, err)

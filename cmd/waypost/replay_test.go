@@ -34,7 +34,6 @@ import (
 	"waypost/controlplane/httpapi/httpapitest"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
-	"waypost/controlplane/postgres/analytics"
 	"waypost/edge/audience"
 	"waypost/edge/clicks"
 	"waypost/edge/server"
@@ -273,7 +272,7 @@ func TestStatisticsOfRealTrafficAreThoseThatWereCountedWithoutTheProduct(t *test
 	var now atomic.Int64
 	clock := func() time.Time { return time.Unix(0, now.Load()) }
 	edges := []*replayEdge{startReplayEdge(t, "edge-1", links, clock), startReplayEdge(t, "edge-2", links, clock)}
-	roller := db.NewRoller(analytics.RollerConfig{})
+	roller := db.NewRoller(nil)
 	replay(t, requests, edges, &now)
 	for _, e := range edges {
 		require.NoError(t, e.journal.Seal())

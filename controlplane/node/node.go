@@ -22,7 +22,6 @@ import (
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
-	"waypost/controlplane/postgres/analytics"
 	"waypost/internal/admin"
 	"waypost/internal/datadir"
 	"waypost/internal/failpoint"
@@ -260,7 +259,7 @@ func (c *control) services() []services.Stage {
 		{Name: "stream", Run: c.stream.Run},
 		job("database maintenance", c.db.Maintain),
 		job("first statistics of tables", c.db.AnalyzeNew),
-		job("click aggregation", c.db.NewRoller(analytics.RollerConfig{Metrics: c.registry}).Run),
+		job("click aggregation", c.db.NewRoller(c.registry).Run),
 		job("click events", c.db.KeepEvents),
 		job("database watch", c.db.Watch),
 		job("changelog notifications", c.db.Notify),

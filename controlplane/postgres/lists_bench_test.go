@@ -22,7 +22,7 @@ func BenchmarkLists(b *testing.B) {
 		links, err = strconv.Atoi(text)
 		require.NoError(b, err)
 	}
-	db, conn := openBench(b)
+	db, conn := open(b)
 	const each = 1_000_000
 	for n := 0; n < links; n += each {
 		_, err := conn.Exec(b.Context(), `

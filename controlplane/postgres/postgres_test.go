@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
 // open returns a database of the test's own with the cluster row in place, and a plain
 // connection to it, as an operator's psql would have.
-func open(t *testing.T, change ...func(*postgres.Config)) (*postgres.DB, *pgx.Conn) {
+func open(t testing.TB, change ...func(*postgres.Config)) (*postgres.DB, *pgx.Conn) {
 	t.Helper()
 	cfg := postgres.Config{URL: cluster.Database(t), HearTimeout: waitLimit}
 	for _, f := range change {
@@ -38,7 +38,7 @@ func open(t *testing.T, change ...func(*postgres.Config)) (*postgres.DB, *pgx.Co
 }
 
 // psql connects as an operator by hand would, as superuser.
-func psql(t *testing.T, url string) *pgx.Conn {
+func psql(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(url)
 	require.NoError(t, err)
@@ -97,3 +97,9 @@ func insertions(ls ...*waypost.Link) []controlplane.Insertion {
 // the database does not know.
 const openEpoch = `SELECT opened FROM changelog_head, changelog_open_epoch('test', epoch, epoch, NULL, seq + 1, 0, jsonb_build_object('at',
 	extract(epoch FROM clock_timestamp()), 'ranges', '[]'::jsonb), 1000, 0)`
+
+func number(t *testing.T, hand *pgx.Conn, sql string, args ...any) (n int64) {
+	t.Helper()
+	require.NoError(t, hand.QueryRow(t.Context(), sql, args...).Scan(&n), sql)
+	return n
+}

@@ -87,9 +87,9 @@ type folding struct {
 const daysStored, dayBytes = 5_000, 4 << 20
 
 // foldArea folds the first parts of the area that f is at.
-func (db *Store) foldArea(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *round) error {
+func (db *Store) foldArea(ctx context.Context, tx pgx.Tx, limits *rollerLimits, f *round) error {
 	in := &folding{workspace: f.at.Workspace, links: make(map[int64]*linkSum)}
-	newest, err := in.takeParts(ctx, tx, cfg, f)
+	newest, err := in.takeParts(ctx, tx, limits, f)
 	if err != nil {
 		return err
 	}
@@ -131,12 +131,12 @@ func (db *Store) logBroken(pieces []brokenPiece) {
 }
 
 // takeParts removes parts and puts them in order. It returns the last area that it met.
-func (in *folding) takeParts(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f *round) (newest int64, err error) {
+func (in *folding) takeParts(ctx context.Context, tx pgx.Tx, limits *rollerLimits, f *round) (newest int64, err error) {
 	end := f.at.next().Link
 	if f.at.next().Workspace != f.at.Workspace {
 		end = 1<<63 - 1
 	}
-	rows, err := tx.Query(ctx, takeParts, f.at.Workspace, f.at.Link, end, cfg.Parts, cfg.Bytes, packsAtOnce)
+	rows, err := tx.Query(ctx, takeParts, f.at.Workspace, f.at.Link, end, limits.parts, limits.bytes, packsAtOnce)
 	if err != nil {
 		return 0, err
 	}
@@ -160,7 +160,7 @@ func (in *folding) takeParts(ctx context.Context, tx pgx.Tx, cfg RollerConfig, f
 	}
 	slices.SortStableFunc(in.parts, func(a, b part) int { return a.compare(b.linkDay) })
 	f.parts = len(in.parts)
-	f.full = f.parts >= cfg.Parts || bytes >= cfg.Bytes || packs == packsAtOnce
+	f.full = f.parts >= limits.parts || bytes >= limits.bytes || packs == packsAtOnce
 	for i := range in.parts {
 		p := &in.parts[i]
 		f.clicks += p.count.Clicks

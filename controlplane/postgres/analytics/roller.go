@@ -17,14 +17,12 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// RollerConfig says how parts of clicks are folded. Zero fields mean the default. A
-// control plane sets Metrics; the other fields are for tests.
-type RollerConfig struct {
-	Interval time.Duration         // of rest once no part is left; default 2 s
-	Parts    int                   // most in one transaction; default 50,000
-	Bytes    int                   // most of their details, except a single one; default 32 MiB
-	Workers  int                   // areas that are folded at a time; default one more than processors, up to 4
-	Metrics  prometheus.Registerer // nil: none
+// rollerLimits bound the work of a Roller.
+type rollerLimits struct {
+	interval time.Duration // of rest once no part is left
+	parts    int           // most in one transaction
+	bytes    int           // most of their details, except a single one
+	workers  int           // areas that are folded at a time
 }
 
 // Roller folds parts of clicks into counters and rollups. Several, in as many processes,
@@ -32,35 +30,27 @@ type RollerConfig struct {
 // one transaction, so a Roller may end at any moment.
 type Roller struct {
 	db      *Store
-	cfg     RollerConfig
+	limits  rollerLimits
 	metrics rollerMetrics
 }
 
-// NewRoller makes a roller. It panics when its metrics are already registered.
-func (db *Store) NewRoller(cfg RollerConfig) *Roller {
-	if cfg.Interval <= 0 {
-		cfg.Interval = 2 * time.Second
-	}
-	if cfg.Parts <= 0 {
-		cfg.Parts = 50_000
-	}
-	if cfg.Bytes <= 0 {
-		cfg.Bytes = 32 << 20
-	}
-	if cfg.Workers <= 0 {
-		cfg.Workers = workers()
-	}
-	return &Roller{db: db, cfg: cfg, metrics: newRollerMetrics(cfg.Metrics)}
+// NewRoller makes a roller, which registers its metrics; nil: it registers none. It
+// panics when they are already registered.
+func (db *Store) NewRoller(metrics prometheus.Registerer) *Roller {
+	limits := rollerLimits{interval: 2 * time.Second, parts: 50_000, bytes: 32 << 20, workers: workers()}
+	return &Roller{db: db, limits: limits, metrics: newRollerMetrics(metrics)}
 }
 
 // Run folds until ctx is over. It retries a failed job after a rest; clicks are counted
 // and reported also while it fails.
 func (r *Roller) Run(ctx context.Context) {
-	every := func(what string, do func(context.Context) error) { r.db.pool.RunEvery(ctx, r.cfg.Interval, what, do) }
+	every := func(what string, do func(context.Context) error) {
+		r.db.pool.RunEvery(ctx, r.limits.interval, what, do)
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() { every("folding clicks of workspaces", r.foldWorkspaces) })
 	// Workers do not wait for each other: a pass may take minutes while clicks come fast.
-	for range r.cfg.Workers {
+	for range r.limits.workers {
 		wg.Go(func() { every("folding clicks", r.pass) })
 	}
 	wg.Go(func() { every("ending click budgets", r.endBudgets) })
@@ -154,7 +144,7 @@ func (r *Roller) workspaceRound(ctx context.Context, from int64) (n int, last in
 
 // foldLinks folds the parts of links.
 func (r *Roller) foldLinks(ctx context.Context) error {
-	errs := make([]error, r.cfg.Workers)
+	errs := make([]error, r.limits.workers)
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() { errs[i] = r.pass(ctx) })
@@ -254,7 +244,7 @@ func (r *Roller) round(ctx context.Context, from Place) (f round, err error) {
 			return err
 		}
 		failpoint.Hit("fold clicks: begun")
-		return r.db.foldArea(ctx, tx, r.cfg, &f)
+		return r.db.foldArea(ctx, tx, &r.limits, &f)
 	})
 	failpoint.Hit("fold clicks: committed")
 	if err == nil {

@@ -1,4 +1,4 @@
-package postgres_test
+package analytics_test
 
 import (
 	"crypto/sha256"
@@ -60,7 +60,7 @@ func TestARoundTakesNoMoreRowsThanItMay(t *testing.T) {
 	for seq := range uint64(3) {
 		crowded(t, db, seq+1, some)
 	}
-	require.NoError(t, db.NewRoller(analytics.RollerConfig{Parts: 7, Bytes: 1}).Fold(t.Context()))
+	require.NoError(t, db.NewRoller(nil).With(analytics.Limits{Parts: 7, Bytes: 1}).Fold(t.Context()))
 	require.Zero(t, number(t, hand, `SELECT count(*) FROM click_pack`))
 	require.EqualValues(t, 3*300*301/2, number(t, hand, `SELECT sum(clicks)::bigint FROM link_click`))
 }

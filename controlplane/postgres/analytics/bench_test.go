@@ -1,12 +1,10 @@
-package postgres_test
+package analytics_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"waypost"
@@ -45,22 +43,4 @@ func BenchmarkIngestClicks(b *testing.B) {
 			b.ReportMetric(float64(size)*float64(b.N)/b.Elapsed().Seconds(), "links/s")
 		})
 	}
-}
-
-// openBench is open for benchmarks.
-func openBench(b *testing.B) (*postgres.DB, *pgx.Conn) {
-	b.Helper()
-	url := cluster.Database(b)
-	db, err := postgres.Open(b.Context(), postgres.Config{URL: url})
-	require.NoError(b, err)
-	b.Cleanup(db.Close)
-	_, err = db.EnsureCluster(b.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: "go.example.com"})
-	require.NoError(b, err)
-	cfg, err := pgx.ParseConfig(url)
-	require.NoError(b, err)
-	cfg.User = "postgres"
-	conn, err := pgx.ConnectConfig(b.Context(), cfg)
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, conn.Close(context.Background())) })
-	return db, conn
 }

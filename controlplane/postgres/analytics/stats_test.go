@@ -1,4 +1,4 @@
-package postgres_test
+package analytics_test
 
 import (
 	"context"
@@ -316,15 +316,15 @@ func TestAnEdgeThatIsGoneIsWaitedForNoLongerUnlessItComesBack(t *testing.T) {
 	}, {Node: "edge-b", Region: "eu"}}))
 	ingest(t, db, &waypost.ClickBatch{Node: "edge-c", Boot: someBoot, Seq: 1, Exact: true})
 	for _, node := range []string{"edge-a", "edge-c"} {
-		require.Equal(t, waypost.EConflict, waypost.CodeOf(db.GiveUpEdge(t.Context(), operator, node, time.Minute)), "it was heard of just now")
+		require.Equal(t, waypost.EConflict, waypost.CodeOf(db.GiveUpEdge(t.Context(), eraser, node, time.Minute)), "it was heard of just now")
 	}
-	require.Equal(t, waypost.ENotFound, waypost.CodeOf(db.GiveUpEdge(t.Context(), operator, "edge-d", time.Minute)))
+	require.Equal(t, waypost.ENotFound, waypost.CodeOf(db.GiveUpEdge(t.Context(), eraser, "edge-d", time.Minute)))
 	require.Equal(t, []string{"edge-a", "edge-b", "edge-c"}, waiting())
 
 	exec(t, hand, `UPDATE click_progress SET reported_at = now() - interval '2 minutes'`)
 	exec(t, hand, `UPDATE click_watermark SET updated_at = now() + interval '2 days'`) // PostgreSQL's clock was wrong
 	for _, node := range []string{"edge-a", "edge-c", "edge-a"} {
-		require.NoError(t, db.GiveUpEdge(t.Context(), operator, node, time.Minute))
+		require.NoError(t, db.GiveUpEdge(t.Context(), eraser, node, time.Minute))
 	}
 	require.Equal(t, []string{"edge-b"}, waiting())
 	entries, err := db.Audit(t.Context(), waypost.DefaultWorkspace, 0, 10)
@@ -340,7 +340,7 @@ func TestAnEdgeThatIsGoneIsWaitedForNoLongerUnlessItComesBack(t *testing.T) {
 	require.Equal(t, []string{"edge-a", "edge-b"}, waiting(), "it is back")
 	exec(t, hand, `UPDATE click_progress SET reported_at = now() + interval '2 days'`)
 	require.NoError(t, db.NoteProgress(t.Context(), []controlplane.EdgeProgress{{Node: "edge-a", Region: "eu", Pending: 7}}))
-	require.Equal(t, waypost.EConflict, waypost.CodeOf(db.GiveUpEdge(t.Context(), operator, "edge-a", time.Minute)))
+	require.Equal(t, waypost.EConflict, waypost.CodeOf(db.GiveUpEdge(t.Context(), eraser, "edge-a", time.Minute)))
 }
 
 func TestEdgesThatFellSilentBeforeTheControlPlaneWasStartedAreShown(t *testing.T) {

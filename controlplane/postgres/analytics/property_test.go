@@ -1,4 +1,4 @@
-package postgres_test
+package analytics_test
 
 import (
 	"context"
@@ -85,7 +85,7 @@ func TestWhateverIsRepeatedReorderedOrCutOffEveryBatchIsCountedOnce(t *testing.T
 			switch {
 			case fate == "waits while parts are folded":
 				// A roller may be killed at any moment, and be given little at a time.
-				r := db.NewRoller(analytics.RollerConfig{Parts: rapid.IntRange(1, 4).Draw(t, "parts")})
+				r := db.NewRoller(nil).With(analytics.Limits{Parts: rapid.IntRange(1, 4).Draw(t, "parts")})
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rapid.IntRange(0, 120).Draw(t, "ms"))*time.Millisecond)
 				_ = r.Fold(ctx) // whether it came to an end does not matter
 				cancel()

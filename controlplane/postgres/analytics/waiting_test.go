@@ -1,4 +1,4 @@
-package postgres_test
+package analytics_test
 
 import (
 	"fmt"
@@ -56,7 +56,7 @@ func TestAPageOfLinksReadsRowsOfWaitingClicksOnce(t *testing.T) {
 // BenchmarkPageWhileClicksWait reads a link, and pages of links whose clicks are not
 // folded yet.
 func BenchmarkPageWhileClicksWait(b *testing.B) {
-	db, conn := openBench(b)
+	db, conn := open(b)
 	_, _, err := db.InsertLinks(b.Context(), 0, insertions(links(1000)...))
 	require.NoError(b, err)
 	var names []controlplane.LinkName

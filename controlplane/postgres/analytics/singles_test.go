@@ -1,4 +1,4 @@
-package postgres_test
+package analytics_test
 
 import (
 	"bufio"

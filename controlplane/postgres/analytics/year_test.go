@@ -1,4 +1,4 @@
-package postgres_test
+package analytics_test
 
 import (
 	"fmt"
@@ -140,7 +140,7 @@ func TestStatistics_NamesOfManyDaysKeepNoTextOfTheDaysInMemory(t *testing.T) {
 
 // BenchmarkYear reads the year of a link with ten million clicks.
 func BenchmarkYear(b *testing.B) {
-	db, conn := openBench(b)
+	db, conn := open(b)
 	_, _, err := db.InsertLinks(b.Context(), 0, insertions(link("spring")))
 	require.NoError(b, err)
 	l, err := db.Link(b.Context(), waypost.DefaultWorkspace, waypost.DefaultDomain, "spring")

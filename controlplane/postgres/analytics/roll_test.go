@@ -1,4 +1,4 @@
-package postgres_test
+package analytics_test
 
 import (
 	"bytes"
@@ -51,7 +51,7 @@ func TestWhatCannotBeReadIsSetAsideAndItsClicksStayCounted(t *testing.T) {
 	}
 	told()
 	registry := prometheus.NewRegistry()
-	require.NoError(t, db.NewRoller(analytics.RollerConfig{Metrics: registry}).Fold(t.Context()))
+	require.NoError(t, db.NewRoller(registry).Fold(t.Context()))
 	told()
 	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM click_set_aside WHERE link_id IS NULL AND workspace_id = 1 AND body = '\x03'`))
 	require.Equal(t, []int64{4, 4}, []int64{
@@ -83,7 +83,7 @@ func TestARollerStaysWithBusyLinksForSomeRounds(t *testing.T) {
 		ingest(t, db, batch(uint64(1+n), total("busy", 1)))
 	}
 	ingest(t, db, batch(26, total("quiet", 1)))
-	require.NoError(t, db.NewRoller(analytics.RollerConfig{Parts: 2, Workers: 1}).Fold(t.Context()))
+	require.NoError(t, db.NewRoller(nil).With(analytics.Limits{Parts: 2, Workers: 1}).Fold(t.Context()))
 
 	busy, quiet := number(t, hand, `SELECT id FROM link WHERE code = 'busy'`), number(t, hand, `SELECT id FROM link WHERE code = 'quiet'`)
 	require.EqualValues(t, 14, number(t, hand, `SELECT count(*) FROM rounds`))
@@ -101,7 +101,7 @@ func TestRoller_ReportsWhatItSetAsideAfterTheCommit(t *testing.T) {
 	exec(t, hand, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no commit'; END $$`)
 	exec(t, hand, `CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON click_set_aside DEFERRABLE INITIALLY DEFERRED
 		FOR EACH ROW EXECUTE FUNCTION refuse()`)
-	roller := db.NewRoller(analytics.RollerConfig{Workers: 1})
+	roller := db.NewRoller(nil).With(analytics.Limits{Workers: 1})
 	require.ErrorContains(t, roller.Fold(t.Context()), "no commit")
 	require.NotContains(t, log.String(), "set aside")
 
@@ -128,7 +128,7 @@ func TestARollerFoldsWhatComesAndTellsWhatWaits(t *testing.T) {
 	db, hand := open(t)
 	insert(t, db, links(3)...)
 	registry := prometheus.NewRegistry()
-	roller := db.NewRoller(analytics.RollerConfig{Interval: 10 * time.Millisecond, Metrics: registry})
+	roller := db.NewRoller(registry).With(analytics.Limits{Interval: 10 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); roller.Run(ctx) }()
@@ -160,7 +160,7 @@ func TestPartsThatAnotherRollerHasAtHandWaitInSight(t *testing.T) {
 	require.NoError(t, err)
 
 	registry := prometheus.NewRegistry()
-	roller := db.NewRoller(analytics.RollerConfig{Interval: 10 * time.Millisecond, Metrics: registry})
+	roller := db.NewRoller(registry).With(analytics.Limits{Interval: 10 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan struct{})

@@ -1,4 +1,4 @@
-package postgres_test
+package analytics_test
 
 import (
 	"fmt"
@@ -49,7 +49,7 @@ func TestLinksClicks_AreByDayOfAnyZoneFoldedOrNot(t *testing.T) {
 
 // BenchmarkLinksClicks reads 14 and 31 days of 100 links that were clicked in every hour.
 func BenchmarkLinksClicks(b *testing.B) {
-	db, conn := openBench(b)
+	db, conn := open(b)
 	var names []controlplane.LinkName
 	var some []*waypost.Link
 	for i := range 100 {

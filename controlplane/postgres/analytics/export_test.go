@@ -1,0 +1,30 @@
+package analytics
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"waypost/controlplane/postgres/scoped"
+)
+
+// Limits bound the work of a roller; zero fields stay as they are.
+type Limits struct {
+	Interval              time.Duration
+	Parts, Bytes, Workers int
+}
+
+// With sets limits of a roller that does not run yet.
+func (r *Roller) With(l Limits) *Roller {
+	r.limits = rollerLimits{
+		interval: cmp.Or(l.Interval, r.limits.interval), parts: cmp.Or(l.Parts, r.limits.parts),
+		bytes: cmp.Or(l.Bytes, r.limits.bytes), workers: cmp.Or(l.Workers, r.limits.workers),
+	}
+	return r
+}
+
+// CountIn returns the one number of a query in the scope of workspaces.
+func (db *Store) CountIn(ctx context.Context, workspaces, sql string) (n int64, err error) {
+	err = db.pool.QueryRowIn(ctx, scoped.Tenant(workspaces), sql, nil, &n)
+	return n, err
+}
