@@ -91,6 +91,13 @@ test-dist: dist ## Test the files of a release (half a minute after make dist)
 test-install: dist ## Install the package on a bare Debian in a directory, by the documentation; writes docs/test-install.txt (3 minutes, root)
 	@test/install/debian.sh $(BIN)/dist/waypost_*_$$(dpkg --print-architecture).deb 2>&1 | tee docs/test-install.txt
 
+# Links of make test-booted.
+LINKS ?= 1000000
+
+.PHONY: test-booted
+test-booted: dist ## Restart, upgrade and kill an edge under systemd while visitors come; writes docs/test-booted.txt (6 minutes, root)
+	@test/install/booted.sh $(BIN)/dist/waypost_*_$$(dpkg --print-architecture).deb $(LINKS) 2>&1 | tee docs/test-booted.txt
+
 .PHONY: check-deploy
 check-deploy: install-prometheus install-fronts ## Check the Dockerfile and Compose (half a minute)
 	go build -race -o $(BIN)/test/waypost ./cmd/waypost

@@ -3,7 +3,7 @@
 # from Debian's or Ubuntu's packages, otherwise by telling what to install. Prometheus
 # and promtool, single files, come from Debian's package into bin/tools, for root or not.
 #
-#   deploy/install-missing.sh postgres|cc|curl|prometheus|wrk|spin|nginx|haproxy|caddy|redis|debootstrap|npm|chromium|nginx-lua ...
+#   deploy/install-missing.sh postgres|cc|curl|prometheus|wrk|spin|nginx|haproxy|caddy|redis|debootstrap|nspawn|npm|chromium|nginx-lua ...
 set -euo pipefail
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/bin/tools
@@ -191,6 +191,16 @@ for what in "$@"; do
         exit 1
       fi
       ;;
+    nspawn)
+      command -v systemd-nspawn >/dev/null && continue
+      if can_install; then
+        { apt update && apt install systemd-container; } >&2
+      fi
+      if ! command -v systemd-nspawn >/dev/null; then
+        echo "No systemd-nspawn found, which tests restarts under systemd. Install it (Debian, Ubuntu: sudo apt-get install systemd-container) and try again." >&2
+        exit 1
+      fi
+      ;;
     nginx-lua)
       [[ -e /usr/share/lua/5.1/nginx/redis.lua ]] && continue
       if can_install; then
@@ -214,7 +224,7 @@ for what in "$@"; do
       fi
       ;;
     *)
-      echo "usage: $0 postgres|cc|curl|prometheus|wrk|spin|nginx|haproxy|caddy|redis|debootstrap|npm|chromium ..." >&2
+      echo "usage: $0 postgres|cc|curl|prometheus|wrk|spin|nginx|haproxy|caddy|redis|debootstrap|nspawn|npm|chromium ..." >&2
       exit 2
       ;;
   esac

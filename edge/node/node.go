@@ -45,6 +45,9 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 	err := e.run(ctx)
 	err = errors.Join(err, e.close())
 	if !e.restarting.Load() || ctx.Err() != nil {
+		if err != nil {
+			err = errors.Join(err, dropSockets(context.WithoutCancel(ctx)))
+		}
 		return errors.Join(err, e.held.Close())
 	}
 	if err != nil { // the next program finds the data as after a crash
@@ -329,6 +332,7 @@ func (e *edge) announce(ctx context.Context) error {
 	if err != nil { // such as on a full disk
 		e.log.Error("cannot write the status", "error", err)
 	}
+	e.keepSockets(ctx)
 	if err := systemd.Ready(ctx); err != nil {
 		e.log.Error("cannot notify the service manager of readiness", "error", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,7 @@ import (
 	"waypost/internal/datadir"
 	"waypost/internal/restart"
 	"waypost/internal/services"
+	"waypost/internal/systemd"
 )
 
 // Files of the data directory.
@@ -88,6 +90,30 @@ func (e *edge) holdSockets() {
 			e.log.Error("cannot keep a socket open; the next program opens its own", "listener", l.name, "error", err)
 		}
 	}
+}
+
+// keepSockets leaves the listening sockets in the care of systemd, so that connections
+// wait while the unit restarts, also after a crash. Sockets that no setting asks for any
+// more go.
+func (e *edge) keepSockets(ctx context.Context) {
+	err := dropSockets(ctx)
+	for _, l := range e.listeners.all {
+		if socket, ok := l.Listener.(syscall.Conn); ok {
+			err = errors.Join(err, systemd.KeepSocket(ctx, l.name, socket))
+		}
+	}
+	if err != nil {
+		e.log.Warn("cannot leave the sockets to the service manager; connections are refused while the unit restarts", "error", err)
+	}
+}
+
+// dropSockets takes the listening sockets back from systemd: an edge that cannot start
+// refuses connections, so that fronts and clients turn to other edges.
+func dropSockets(ctx context.Context) (err error) {
+	for _, name := range []string{redirectSocket, tlsSocket, adminSocket, relaySocket} {
+		err = errors.Join(err, systemd.DropSockets(ctx, name))
+	}
+	return err
 }
 
 // keepOutcome writes down the outcome of a start or a restart, for [Restart].
