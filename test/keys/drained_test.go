@@ -143,7 +143,10 @@ func TestSpace_UsedUpAnswers503UntilAnOperatorMovesKeys(t *testing.T) {
 	base, database := t.TempDir(), databases.Database(t)
 	c := start(t, devtest.ControlConfig{
 		Database: database, DataDir: dirOf(base, "eu"), Region: "eu-west-1", Node: "eu",
-		Env: []string{patient, "FAILPOINT=keys of a lease@50", "WAYPOST_CONTROL_CODE_LENGTH=5", "WAYPOST_CONTROL_REGIONS=eu-west-1,us-east-1"},
+		Env: []string{
+			patient, "FAILPOINT=keys of a lease@50", "WAYPOST_CONTROL_CODE_LENGTH=5", "WAYPOST_CONTROL_REGIONS=eu-west-1,us-east-1",
+			"WAYPOST_CONTROL_RATE_LIMIT=0", // refusals are faster than one key may ask
+		},
 	})
 	// No prefix is free, and the region keeps a few hundred counters of its own.
 	useUpPrefixes(t, psql(t, database))
