@@ -23,6 +23,8 @@ type Domain struct {
 	NotFoundURL string `json:"not_found_url" doc:"Target of unknown codes; empty: they answer 404."`
 
 	MaintenanceURL string `json:"maintenance_url" doc:"Target of the root and of all links; empty: there is no maintenance."`
+
+	Applied *Applied `json:"applied,omitzero" doc:"Which edges have the change, in the answer to a request with wait."`
 }
 
 // DomainCertificate describes the TLS certificate that visitors of a domain are shown, as

@@ -34,6 +34,8 @@ type Edge struct {
 	EdgeState
 	State         string     `json:"state" enum:"alive,silent,gone" doc:"Silent: not seen for more than 3 seconds. Gone: left on purpose, or not seen for more than 10 minutes."`
 	Left          bool       `json:"left" doc:"It is gone because it was stopped in order."`
+	MayServe      bool       `json:"may_serve" doc:"It may be serving: it has not said that it stopped, and was not declared gone. While it is silent, waiting for edges ends with reachable."`
+	Twins         []string   `json:"twins" doc:"Addresses of the redirects of other edges that report under the same name, such as copies of its disk. No change counts as applied there. Empty for none."`
 	Since         time.Time  `json:"since" doc:"When the state began; for an edge that is not seen, since when."`
 	LastSeen      time.Time  `json:"last_seen"`
 	Via           string     `json:"via" enum:"report,gossip,record" doc:"Source of this state. report: the edge itself. gossip: a hint from other nodes, while the edge does not reach the control plane. record: the last report to another control plane, or before this one was started."`
@@ -61,14 +63,17 @@ type EdgeReport struct {
 	StartedAt     time.Time `json:"started_at"`
 	ClicksPending int64     `json:"clicks_pending" doc:"-1 when unknown."`
 	ClicksUntil   time.Time `json:"clicks_until,omitzero"`
-	Leaving       bool      `json:"leaving" doc:"The edge is about to stop."`
+	Leaving       bool      `json:"leaving" doc:"The edge answers no requests any more, and is about to stop."`
+	Starting      bool      `json:"starting,omitzero" doc:"The edge answers no requests yet."`
+	Continues     string    `json:"continues,omitzero" doc:"Boot of the program before in the same process, which has ended: 32 hex digits. Left out: there was none."`
 	Blocks        *uint64   `json:"blocks" doc:"Digest of the blocks of codes that the edge knows; null when unknown."`
 }
 
 // EdgeOrders is the answer to a report: orders that the edge has not answered yet.
 type EdgeOrders struct {
-	Orders []EdgeOrder `json:"orders"`
-	Blocks bool        `json:"blocks" doc:"The control plane knows other blocks of codes than the edge, which exchanges them now."`
+	Orders  []EdgeOrder `json:"orders"`
+	CatchUp string      `json:"catch_up,omitzero" doc:"For an edge that starts: the position that its replica must have reached before the edge serves."`
+	Blocks  bool        `json:"blocks" doc:"The control plane knows other blocks of codes than the edge, which exchanges them now."`
 }
 
 // EdgeCertificates is the report of an edge about its certificates, every 5 seconds.

@@ -67,6 +67,7 @@ type Link struct {
 	HasPassword    bool            `json:"has_password,omitzero" doc:"Visitors must give a password, which is never returned; left out without one."`
 	Blocked        *LinkBlock      `json:"blocked,omitzero" doc:"Set while an operator of the installation blocks the link: visitors get no answer of it. Left out otherwise."`
 	Warnings       []Warning       `json:"warnings,omitzero" doc:"Doubts about the target and the rules, in the answer to the request that set them."`
+	Applied        *Applied        `json:"applied,omitzero" doc:"Which edges have the change, in the answer to a request with wait."`
 }
 
 // Warning describes a doubt about a link that does not prevent its creation.
@@ -155,6 +156,7 @@ type NewLinks struct {
 // LinkOutcomes is the answer to [NewLinks].
 type LinkOutcomes struct {
 	Results []LinkOutcome `json:"results" doc:"One for each link of the request, in its order."`
+	Applied *Applied      `json:"applied,omitzero" doc:"Which edges have the links, in the answer to a request with wait."`
 }
 
 // LinkOutcome is the outcome of one link of many: a link or a problem.
@@ -176,4 +178,5 @@ type Shortened struct {
 	ShortURL    string    `json:"short_url" format:"uri"`
 	OriginalURL string    `json:"original_url"`
 	CreatedAt   time.Time `json:"created_at"`
+	Applied     *Applied  `json:"applied,omitzero" doc:"Which edges have the link, in the answer to a request with wait."`
 }

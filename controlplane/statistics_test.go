@@ -260,11 +260,19 @@ func TestClicks_TotalsAreNeverFewerThanTheClicksOfTheSpan(t *testing.T) {
 	require.Equal(t, [4]int64{1001, 1001, 101, 101}, [4]int64{all.Clicks, all.TotalClicks, all.Bots, all.TotalBots})
 }
 
+// noBoots keeps no boots.
+type noBoots struct{}
+
+func (noBoots) NoteBoots(context.Context, []fleet.Boot) error { return nil }
+func (noBoots) Boots(context.Context) ([]fleet.Boot, error)   { return nil, nil }
+func (noBoots) DropBoots(context.Context, []fleet.Boot) error { return nil }
+
 func TestClicks_WhatEdgesReportOfTheirClicksIsKept(t *testing.T) {
-	edges := fleet.New(fleet.Config{})
+	edges := fleet.New(fleet.Config{Boots: noBoots{}})
 	report := func(r fleet.EdgeReport) {
 		r.Node, r.Region, r.Boot = "edge-a", "eu", waypost.BootID{1}
-		require.NoError(t, edges.Report(r))
+		_, err := edges.Report(t.Context(), r)
+		require.NoError(t, err)
 	}
 	store := &counts{noted: make(chan []controlplane.EdgeProgress)}
 	report(fleet.EdgeReport{ClicksPending: 3, ClicksUntil: noon})

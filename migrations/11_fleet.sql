@@ -43,6 +43,22 @@ CREATE INDEX node_enrolment_expiry ON node_enrolment (expires_at);
 ALTER TABLE node_enrolment ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY system ON node_enrolment USING ((SELECT waypost_system()));
 
+-- Boots of edges: each start of an edge is one. An edge is here before it serves, so that
+-- no control plane leaves it out of the edges that must have a change. It leaves when it
+-- has stopped in order, when the next boot has taken its place, or when an operator
+-- declares it gone. Silence alone proves nothing.
+CREATE TABLE edge_boot (
+    node        text COLLATE "C" NOT NULL CHECK (node ~ '^[A-Za-z0-9._-]{1,64}$'),
+    boot        bytea       NOT NULL CHECK (octet_length(boot) = 16), -- zeros: it has enrolled, and not reported yet
+    region      text        NOT NULL CHECK (length(region) <= 64),
+    stopped     boolean     NOT NULL DEFAULT false, -- it serves no more; kept for a while, because an earlier report may be late
+    first_at    timestamptz NOT NULL DEFAULT now(),
+    reported_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (node, boot)
+) WITH (fillfactor = 50);
+ALTER TABLE edge_boot ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY system ON edge_boot USING ((SELECT waypost_system()));
+
 -- Orders of operators to edges. Edges call the control plane, not the other way round:
 -- an edge gets its orders in the answer to its next report, from whichever instance it
 -- reports to, and then reports the outcome.

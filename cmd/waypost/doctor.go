@@ -298,13 +298,17 @@ func (d *diagnosis) examineEdge(e *client.Edge) {
 	if e.AgeSeconds != nil {
 		age = time.Duration(*e.AgeSeconds * float64(time.Second))
 	}
+	if len(e.Twins) > 0 {
+		d.addFinding(critical, e.Node, "shares its name with other edges ("+strings.Join(e.Twins, ", ")+"), so that no change counts as applied there", time.Time{},
+			"Stop the copy, and enrol it under a name of its own: \"Two edges with one name\".", "docs/operations/troubleshoot.md")
+	}
 	switch {
-	case e.Left || e.State != "alive" && e.Credential != nil && *e.Credential == "revoked":
+	case e.Left || !e.MayServe && e.State != "alive" && e.Credential != nil && *e.Credential == "revoked":
 		d.fine("%s is off: it was stopped, or its credential was revoked", printable(e.Node))
 		return
 	case e.State != "alive":
 		d.addFinding(critical, e.Node, "is "+e.State, e.Since,
-			"Take it out of DNS or the balancer if it does not answer visitors, and start it. If its disk is gone for good: `waypost edges gone "+
+			"Take it out of DNS or the balancer if it does not answer visitors, and start it: until then it may be serving, and waiting for all edges ends with `reachable`. If it is gone for good: `waypost edges gone "+
 				printable(e.Node)+"`. If it has not reported since a failover or restore of PostgreSQL, that ends the exact click budgets "+
 				"of all existing links for good.", "EdgeDown")
 		return

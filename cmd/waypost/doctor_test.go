@@ -67,6 +67,14 @@ func TestDoctor_SaysWhatIsWrongSinceWhenAndWhatToDo(t *testing.T) {
 	require.Contains(t, text, "WARNING  PostgreSQL: its rows could not be added up")
 
 	for _, c := range []struct{ name, edges, says string }{
+		{
+			"twin", strings.Replace(alive, `"own"`, `"own", "twins": ["10.0.0.3:8081"]`, 1),
+			"CRITICAL  eu-1: shares its name with other edges (10.0.0.3:8081)",
+		},
+		{
+			"revoked and silent", `{"node": "eu-3", "state": "silent", "credential": "revoked", "may_serve": true}`,
+			"CRITICAL  eu-3: is silent",
+		},
 		{"gone", `{"node": "eu-1", "state": "gone", "since": "2031-01-01T00:00:00Z"}`, "CRITICAL  eu-1: is gone"},
 		{"stale", strings.Replace(alive, "0.5", "75", 1), "CRITICAL  eu-1: has heard nothing new; changes and takedowns do not reach it (for 75 s)"},
 		{

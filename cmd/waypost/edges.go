@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,8 +24,8 @@ func (p edgesCommands) command() *cobra.Command {
 has the changelog, how far it is behind the head, in changes and in time, and how many
 clicks it has that are not counted yet, how many requests it answers a second, over about
 ten seconds, how much room its disk has, whether its replica is being filled or repaired, holds something
-back, waits for room on its disk (LOW DISK) or does not know all blocked links yet
-(LACKS BLOCKS), and what the last ` + "`waypost verify`" + ` found.
+back, waits for room on its disk (LOW DISK), does not know all blocked links yet
+(LACKS BLOCKS) or shares its name with another edge (TWIN), and what the last ` + "`waypost verify`" + ` found.
 CREDENTIAL shows whether an edge has one of its own, has the
 token that all may have, or was revoked. An edge is silent when it has not been seen for more than three seconds, and gone when
 it left on purpose or has not been seen for long.
@@ -65,15 +66,16 @@ func (p edgesCommands) goneCommand() *cobra.Command {
 		Use:   "gone NODE",
 		Short: "Say that an edge is gone for good, with its disk",
 		Long: `Declare an edge lost, with its disk and the clicks on it, so that statistics no longer
-wait for them. Otherwise they wait for 30 days. Nothing is deleted: if the edge returns,
-its clicks are counted. If PostgreSQL was failed over or restored, and the edge has not
+wait for its clicks, which they do for 30 days otherwise, and --wait no longer answers that
+it may serve without a change. Of two edges with its name, only the silent one is meant.
+Nothing is deleted: if the edge returns, its clicks are counted. If PostgreSQL was failed over or restored, and the edge has not
 reported since, the exact click budgets of all existing links end for good.
 The audit log has an entry. On a terminal the command asks for the name; elsewhere it
 needs --yes.`,
 		Example: `  waypost edges gone eu-1 --yes`,
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			question := fmt.Sprintf("Statistics wait no longer for the clicks of %s. "+
+			question := fmt.Sprintf("Changes and statistics wait no longer for %s and its clicks. "+
 				"If it has not reported since a failover or restore of PostgreSQL, "+
 				"the exact click budgets of all existing links end for good. Type its name to go on: ", args[0])
 			if err := p.confirm(yes, question, args[0]); err != nil {
@@ -83,7 +85,7 @@ needs --yes.`,
 				if err := api.Edges.GiveUp(c.Context(), args[0]); err != nil {
 					return err
 				}
-				return p.print("the clicks of "+args[0]+" are waited for no longer", map[string]string{"gone": args[0]})
+				return p.print(args[0]+" and its clicks are waited for no longer", map[string]string{"gone": args[0]})
 			})
 		},
 	}
@@ -196,6 +198,8 @@ func edgeTable(edges []client.Edge, now time.Time, width int) string {
 		e := &edges[i]
 		state := printable(e.State)
 		switch {
+		case len(e.Twins) > 0:
+			state = "TWIN: " + printable(strings.Join(e.Twins, ", "))
 		case e.Via == "gossip":
 			state += " (gossip)"
 		case e.State == "alive" && e.Held != "":

@@ -15,7 +15,8 @@ import (
 )
 
 const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "alive", "since": "2031-05-06T06:00:00Z",
-	"left": false, "last_seen": "2031-05-06T06:08:09Z", "via": "report", "position": {"epoch": 1, "seq": 40}, "age_seconds": 0.5,
+	"left": false, "may_serve": true, "twins": [],
+	"last_seen": "2031-05-06T06:08:09Z", "via": "report", "position": {"epoch": 1, "seq": 40}, "age_seconds": 0.5,
 	"lag_changes": 0, "lag_seconds": 0,
 	"last_applied_at": null, "started_at": null, "clicks_pending": 7, "clicks_until": null, "replica": "following",
 		"held": "", "held_why": "", "disk_low": true, "draining": false,

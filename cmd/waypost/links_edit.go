@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,12 +19,17 @@ import (
 )
 
 // writeFlags are the flags of all commands that change links.
-type writeFlags struct{ client.Write }
+type writeFlags struct {
+	client.Write
+	require bool              // the command fails unless all edges, or all of the region, have the change
+	applied map[string]string // outcomes of waiting, by link
+}
 
 func (w *writeFlags) bind(c *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVar(&w.Domain, "domain", "", "host of the link's domain (default the shared one)")
 	flags.StringVar(&w.Wait, "wait", "", "wait until edges have the change: the edges of this region, or all")
 	flags.Var((*config.Duration)(&w.Timeout), "wait-timeout", "for how long to wait, up to 10s (default 2s)")
+	flags.BoolVar(&w.require, "require-wait", false, "exit with 1 unless every edge that may be serving, silent ones too, has the change (with --wait)")
 	_ = c.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"region", "all"}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 }
 
@@ -33,14 +39,17 @@ func (w *writeFlags) check() error {
 		return &usageError{fmt.Errorf("--wait: %q is neither region nor all", w.Wait)}
 	case w.Timeout != 0 && w.Wait == "":
 		return &usageError{errors.New("--wait-timeout: there is nothing to wait for without --wait")}
+	case w.require && w.Wait == "":
+		return &usageError{errors.New("--require-wait: there is nothing to wait for without --wait")}
 	case w.Timeout < 0 || w.Timeout > 10*time.Second:
 		return &usageError{fmt.Errorf("--wait-timeout: %s is not between 50ms and 10s", w.Timeout)}
 	}
 	return nil
 }
 
-// tell reports on standard error the outcome of waiting, and the warnings.
-func (p linksCommands) tell(r client.Receipt, warnings []client.Warning) error {
+// tell reports on standard error the outcome of waiting for a change of a link, and the
+// warnings.
+func (p linksCommands) tell(w *writeFlags, link string, r client.Receipt, warnings []client.Warning) error {
 	for _, w := range warnings {
 		if _, err := fmt.Fprintf(p.stderr, "waypost: warning: %s\n", printable(w.Message)); err != nil {
 			return err
@@ -49,26 +58,39 @@ func (p linksCommands) tell(r client.Receipt, warnings []client.Warning) error {
 	if r.Applied == "" {
 		return nil
 	}
+	if w.applied == nil {
+		w.applied = make(map[string]string)
+	}
+	w.applied[link] = r.Applied
 	_, err := fmt.Fprintf(p.stderr, "waypost: %s\n", appliedText(r.Applied))
 	return err
 }
 
+// missed is the error of --require-wait.
+func (w *writeFlags) missed() error {
+	for _, link := range slices.Sorted(maps.Keys(w.applied)) {
+		if outcome, _, _ := strings.Cut(w.applied[link], ";"); w.require && outcome != "all" && outcome != "region" {
+			return fmt.Errorf("%s: the change is made, and is not known to be on every edge that may be serving (%s)", printable(link), printable(w.applied[link]))
+		}
+	}
+	return nil
+}
+
 // appliedText describes the outcome of waiting, such as "all; edges=2".
 func appliedText(applied string) string {
-	of, rest, _ := strings.Cut(applied, "; ")
-	if edges, ok := strings.CutPrefix(rest, "edges="); ok {
-		n, err := strconv.Atoi(edges)
-		switch {
-		case err != nil: // it is shown as it is
-		case n == 0 && of == "region":
-			return "no edge of this region is there to wait for"
-		case n == 0:
-			return "no edge is there to wait for"
-		case of == "region":
-			return numberOf(n, "edge", "edges") + " of this region: all have the change"
-		default:
-			return numberOf(n, "edge", "edges") + ": all have the change"
-		}
+	outcome, rest, _ := strings.Cut(applied, "; ")
+	edges, _ := strings.CutPrefix(rest, "edges=")
+	switch n, err := strconv.Atoi(edges); {
+	case outcome == "region" && err == nil:
+		return numberOf(n, "edge", "edges") + " of this region: all have the change"
+	case outcome == "all" && err == nil:
+		return numberOf(n, "edge", "edges") + ": all have the change"
+	case outcome == "none":
+		return "no edge is there to wait for"
+	case outcome == "reachable":
+		silent, _ := strings.CutPrefix(rest, "silent=")
+		return "the change is made, and silent edges may serve without it: " + printable(strings.ReplaceAll(silent, ",", ", ")) +
+			"; if one is gone for good: waypost edges gone NODE"
 	}
 	return "the change is made, but not all edges had it in time (" + printable(applied) + ")"
 }
@@ -117,7 +139,7 @@ choose the key, for scripts that may run again.`,
 			if receipt.Found {
 				_, err = fmt.Fprintf(p.stderr, "waypost: found: %s was there already, and is unchanged\n", printable(link.ShortURL))
 			}
-			return errors.Join(err, p.tell(receipt, link.Warnings), p.print(link.ShortURL, link))
+			return errors.Join(err, p.tell(&w, link.ShortURL, receipt, link.Warnings), p.print(link.ShortURL, link), w.missed())
 		},
 	}
 	f := c.Flags()
@@ -183,7 +205,7 @@ a later expiry, until it is cleaned up.`,
 			if err != nil {
 				return l.rules.rules.locate(err)
 			}
-			return errors.Join(p.tell(receipt, link.Warnings), p.print(describe(link), link))
+			return errors.Join(p.tell(&w, code, receipt, link.Warnings), p.print(describe(link), link), w.missed())
 		},
 	}
 	f := c.Flags()
@@ -245,12 +267,12 @@ func (p linksCommands) deleteCommand() *cobra.Command {
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
-				return p.each(args, "delete", "deleted", func(argument string) error {
+				return p.each(args, "delete", "deleted", &w, func(argument string) error {
 					at := w.Write
 					var code string
 					at.Domain, code = linkName(w.Domain, argument)
 					receipt, err := api.Links.Remove(c.Context(), code, at)
-					return errors.Join(err, p.tell(receipt, nil))
+					return errors.Join(err, p.tell(&w, argument, receipt, nil))
 				})
 			})
 		},
@@ -276,12 +298,12 @@ allowed.`,
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
-				return p.each(args, "restore", "restored", func(argument string) error {
+				return p.each(args, "restore", "restored", &w, func(argument string) error {
 					at := w.Write
 					var code string
 					at.Domain, code = linkName(w.Domain, argument)
 					_, receipt, err := api.Links.Restore(c.Context(), code, at)
-					return errors.Join(err, p.tell(receipt, nil))
+					return errors.Join(err, p.tell(&w, argument, receipt, nil))
 				})
 			})
 		},
@@ -292,7 +314,7 @@ allowed.`,
 
 // each does something to every one of the links, also behind one for which the API
 // refuses it. Done is the past of do.
-func (p linksCommands) each(links []string, do, done string, one func(link string) error) error {
+func (p linksCommands) each(links []string, do, done string, w *writeFlags, one func(link string) error) error {
 	did, failed := []string{}, []error(nil)
 	for _, link := range links {
 		err := one(link)
@@ -306,9 +328,13 @@ func (p linksCommands) each(links []string, do, done string, one func(link strin
 		}
 	}
 	if len(did) > 0 || p.output == "json" {
-		failed = append(failed, p.print(done+" "+strings.Join(did, ", "), map[string][]string{done: did}))
+		shown := map[string]any{done: did}
+		if w.applied != nil {
+			shown["applied"] = w.applied
+		}
+		failed = append(failed, p.print(done+" "+strings.Join(did, ", "), shown))
 	}
-	return errors.Join(failed...)
+	return errors.Join(append(failed, w.missed())...)
 }
 
 // checkTags refuses an empty tag. Instead is the advice behind the message.

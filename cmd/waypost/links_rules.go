@@ -65,7 +65,8 @@ nothing is changed. Without that line the file is set in any case.
 					return r.locate(err)
 				}
 				f := rulefile.Of(&link, receipt.ETag)
-				return errors.Join(p.tell(receipt, link.Warnings), p.print(numberOf(len(link.Rules), "rule", "rules")+" set", f))
+				return errors.Join(p.tell(&w, args[0], receipt, link.Warnings),
+					p.print(numberOf(len(link.Rules), "rule", "rules")+" set", f), w.missed())
 			})
 		},
 	}

@@ -243,18 +243,43 @@ func TestLinksCreate_SaysThatALinkWasFound(t *testing.T) {
 
 func TestLinksUpdate_SaysWhatEdgesHave(t *testing.T) {
 	for applied, want := range map[string]string{
-		"all; edges=2":         "waypost: 2 edges: all have the change\n",
-		"region; edges=1":      "waypost: 1 edge of this region: all have the change\n",
-		"all; edges=0":         "waypost: no edge is there to wait for\n",
-		"timeout; behind=eu-1": "waypost: the change is made, but not all edges had it in time (timeout; behind=eu-1)\n",
+		"all; edges=2":    "2 edges: all have the change\n",
+		"region; edges=1": "1 edge of this region: all have the change\n",
+		"none":            "no edge is there to wait for\n",
+		"reachable; silent=eu-1,eu-2": "the change is made, and silent edges may serve without it: eu-1, eu-2; " +
+			"if one is gone for good: waypost edges gone NODE\n",
+		"timeout; behind=eu-1": "the change is made, but not all edges had it in time (timeout; behind=eu-1)\n",
 	} {
-		code, _, stderr := ask(t, func(w http.ResponseWriter, _ *http.Request) {
+		api := func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Waypost-Applied", applied)
 			_, _ = w.Write([]byte(aLink))
-		}, "links", "update", "spring", "--title", "x", "--wait", "all")
+		}
+		code, _, stderr := ask(t, api, "links", "update", "spring", "--title", "x", "--wait", "all")
 		require.Zero(t, code)
-		require.Equal(t, want, stderr)
+		require.Equal(t, "waypost: "+want, stderr)
+		code, _, stderr = ask(t, api, "links", "update", "spring", "--title", "x", "--wait", "all", "--require-wait")
+		require.Contains(t, stderr, want)
+		if strings.Contains(applied, "edges=") {
+			require.Zero(t, code)
+			continue
+		}
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, "spring: the change is made, and is not known to be on every edge that may be serving ("+applied+")")
 	}
+	code, _, stderr := ask(t, nil, "links", "update", "spring", "--title", "x", "--require-wait")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--require-wait: there is nothing to wait for without --wait")
+}
+
+func TestLinksDelete_NamesTheOutcomesOfWaiting(t *testing.T) {
+	code, stdout, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Waypost-Applied", map[string]string{
+			"/api/v1/urls/a": "reachable; silent=eu-1", "/api/v1/urls/b": "all; edges=1",
+		}[r.URL.Path])
+		w.WriteHeader(http.StatusNoContent)
+	}, "links", "delete", "a", "b", "--yes", "--wait", "all", "--require-wait", "--output", "json")
+	require.Equal(t, 1, code)
+	require.JSONEq(t, `{"deleted": ["a", "b"], "applied": {"a": "reachable; silent=eu-1", "b": "all; edges=1"}}`, stdout)
 }
 
 func TestUnknownVariables_AreWarnings(t *testing.T) {

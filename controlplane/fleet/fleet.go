@@ -20,27 +20,36 @@ import (
 // An edge's own report, over an authenticated connection, takes precedence. Gossip fills
 // in while an edge does not report, and is marked as such. An edge that neither knows is
 // shown by the progress that [Fleet.KeepProgress] has stored: that it existed, and when.
-// [Fleet.Expect] reads it at the start, so that edges count before they have reported.
+// Which edges may be serving is in the [BootStore] before they serve.
 // All methods may be called by many goroutines at once.
 type Fleet struct {
-	cfg Config
+	cfg     Config
+	started time.Time
+	boots   bootReads
+	twins   map[string]bool // names of which a warning was logged; KeepProgress owns it
 
 	mu      sync.Mutex
-	nodes   map[string]*fleetNode
+	nodes   map[bootKey]*fleetNode
 	heads   headHistory
 	noted   []controlplane.EdgeProgress // of all control planes, at the last read
+	serving map[bootKey]Boot            // likewise: boots that may be serving
 	notedAt time.Time                   // time of that read
-
-	expected []controlplane.EdgeProgress // known at the start
-	started  time.Time                   // when they were read; zero: they were not
 
 	waiters int           // of WaitApplied
 	news    chan struct{} // closed and replaced by a report while there are waiters
 }
 
+// bootKey names one start of an edge. Two of a name that both report are twins, such as
+// an edge and a copy of its disk.
+type bootKey struct {
+	node string
+	boot waypost.BootID
+}
+
 // Config configures a Fleet. Zero fields mean the default.
 type Config struct {
-	Head HeadSource // required
+	Head  HeadSource // required
+	Boots BootStore  // required to take reports, and to wait for edges
 
 	// Hints returns the edges that gossip knows, if there is gossip. It must not block.
 	Hints func() []FleetHint
@@ -82,7 +91,9 @@ type EdgeReport struct {
 	StartedAt     time.Time        // of this boot, by its clock
 	ClicksPending int64            // clicks in its journal that are not acknowledged; -1: unknown
 	ClicksUntil   time.Time        // clicks before that, by its clock, are acknowledged; zero: unknown
-	Leaving       bool             // this is its last report
+	Leaving       bool             // it serves no more
+	Starting      bool             // it does not serve yet
+	Continues     waypost.BootID   // boot of the program before in the same process; zero: none
 	Credential    CredentialState  // of the connection, set by the caller; "": unknown
 	Replica       ReplicaState     // "" when unknown
 	Held          string           // change that it refuses until an operator accepts it; "" when none
@@ -195,6 +206,8 @@ type EdgeStatus struct {
 	Blocks      *uint64   // digest of the blocks that it knew at its last report; nil: unknown
 
 	State    EdgeState
+	MayServe bool      // it has not said that it stopped, and was not declared gone
+	Twins    []string  // addresses of other edges that report under its name
 	Left     bool      // it is gone because it was stopped
 	Since    time.Time // when the state began; for one not heard of, that is LastSeen
 	LastSeen time.Time
@@ -203,11 +216,13 @@ type EdgeStatus struct {
 	Credential CredentialState // at its last report; "": unknown
 }
 
-// fleetNode holds the last report of one edge.
+// fleetNode holds the last report of one boot of an edge.
 type fleetNode struct {
 	report EdgeReport
-	seen   time.Time // when it came
+	first  time.Time // when its first report came
+	seen   time.Time // when the last one came
 	since  time.Time // the first report since it was silent, or since its boot
+	noted  bool      // the store knows it
 }
 
 // New returns an empty fleet. Run computes lags.
@@ -237,7 +252,10 @@ func New(cfg Config) *Fleet {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Fleet{cfg: cfg, nodes: make(map[string]*fleetNode)}
+	return &Fleet{
+		cfg: cfg, started: cfg.Now(), boots: bootReads{store: cfg.Boots, turn: make(chan struct{}, 1)},
+		nodes: make(map[bootKey]*fleetNode),
+	}
 }
 
 // Run watches the head until ctx ends. While it cannot be read, lags are those
@@ -274,54 +292,97 @@ func (f *Fleet) readHead(ctx context.Context) error {
 	return nil
 }
 
-// Report stores an edge's report. A report of an earlier boot is ignored while a later
-// boot is alive. Report returns EUnavailable when there are too many edges.
-func (f *Fleet) Report(r EdgeReport) error {
+// Report stores an edge's report. When it returns without an error, every instance knows
+// that this boot may serve, or that it has stopped. For an edge that starts it returns
+// the position of the changelog up to which the edge must have everything before it
+// serves: while it was off, no change waited for it. Report returns EUnavailable when
+// there are too many edges, or the store does not answer.
+func (f *Fleet) Report(ctx context.Context, r EdgeReport) (catchUp waypost.Position, err error) {
+	n, note, err := f.storeReport(r)
+	if err != nil {
+		return catchUp, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, noteLimit)
+	defer cancel()
+	if note {
+		if err := f.cfg.Boots.NoteBoots(ctx, []Boot{*n}); err != nil {
+			return catchUp, waypost.WrapError(waypost.EUnavailable, "other control planes do not know of this report yet", err)
+		}
+		f.mu.Lock()
+		if n := f.nodes[bootKey{r.Node, r.Boot}]; n != nil {
+			n.noted = true
+		}
+		f.mu.Unlock()
+	}
+	if r.Starting {
+		head, err := f.cfg.Head.Head(ctx)
+		return head.Position, err
+	}
+	return catchUp, nil
+}
+
+// noteLimit bounds the writing of one report to the store.
+const noteLimit = time.Second
+
+// storeReport stores a report in memory, and returns its boot for the store, if that must
+// know at once.
+func (f *Fleet) storeReport(r EdgeReport) (b *Boot, note bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.cfg.Now()
-	n := f.nodes[r.Node]
-	if n == nil {
+	now, key := f.cfg.Now(), bootKey{r.Node, r.Boot}
+	n := f.nodes[key]
+	switch {
+	case n == nil:
 		if len(f.nodes) >= f.cfg.Max && !f.evict(now) {
-			return waypost.Errorf(waypost.EUnavailable, "the fleet has %d edges already", f.cfg.Max)
+			return nil, false, waypost.Errorf(waypost.EUnavailable, "the fleet has %d edges already", f.cfg.Max)
 		}
-		n = &fleetNode{since: now}
-		f.nodes[r.Node] = n
-	} else {
-		alive := !n.report.Leaving && now.Sub(n.seen) <= f.cfg.Silent
-		if n.report.Boot != r.Boot && alive && r.StartedAt.Before(n.report.StartedAt) {
-			return nil
-		}
-		if n.report.Boot != r.Boot || !alive {
-			n.since = now
-		}
+		n = &fleetNode{first: now, since: now}
+		f.nodes[key] = n
+	case n.report.Leaving && !r.Leaving:
+		return nil, false, nil // this one was late
+	case now.Sub(n.seen) > f.cfg.Silent: // it may have been declared gone
+		n.since, n.noted = now, false
+	case r.Leaving != n.report.Leaving:
+		n.noted = false
+	}
+	if r.Continues != (waypost.BootID{}) {
+		delete(f.nodes, bootKey{r.Node, r.Continues})
 	}
 	n.report, n.seen = r, now
 	f.tellWaiters()
-	return nil
+	return n.boot(), !n.noted, nil
 }
 
-// forget drops edges that have been silent for long.
+// boot returns the boot for the store.
+func (n *fleetNode) boot() *Boot {
+	r := &n.report
+	return &Boot{Node: r.Node, ID: r.Boot, Region: r.Region, First: n.first, At: n.seen, Stopped: r.Leaving, Continues: r.Continues}
+}
+
+// forget drops edges that have been silent for long, and boots that others have followed.
 func (f *Fleet) forget() {
 	now := f.cfg.Now()
-	for node, n := range f.nodes {
+	for key, n := range f.nodes {
 		if now.Sub(n.seen) > f.cfg.Forget {
-			delete(f.nodes, node)
+			delete(f.nodes, key)
 		}
+	}
+	for _, b := range f.followed(now) {
+		delete(f.nodes, bootKey{b.Node, b.ID})
 	}
 }
 
 // evict makes room by dropping the edge that has been silent for the longest.
 func (f *Fleet) evict(now time.Time) bool {
-	oldest := ""
-	for node, n := range f.nodes {
-		if oldest == "" || n.seen.Before(f.nodes[oldest].seen) {
-			oldest = node
+	var oldest *fleetNode
+	for _, n := range f.nodes {
+		if oldest == nil || n.seen.Before(oldest.seen) {
+			oldest = n
 		}
 	}
-	if oldest == "" || now.Sub(f.nodes[oldest].seen) <= f.cfg.Silent {
+	if oldest == nil || now.Sub(oldest.seen) <= f.cfg.Silent {
 		return false
 	}
-	delete(f.nodes, oldest)
+	delete(f.nodes, bootKey{oldest.report.Node, oldest.report.Boot})
 	return true
 }

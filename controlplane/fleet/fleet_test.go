@@ -44,6 +44,9 @@ func inFleet(t *testing.T, cfg fleet.Config, test func(t *testing.T, f *fleet.Fl
 	synctest.Test(t, func(t *testing.T) {
 		h := &head{at: at(1, 10)}
 		cfg.Head = h
+		if cfg.Boots == nil {
+			cfg.Boots = &bootStore{}
+		}
 		f := fleet.New(cfg)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -53,6 +56,78 @@ func inFleet(t *testing.T, cfg fleet.Config, test func(t *testing.T, f *fleet.Fl
 		cancel()
 		<-done
 	})
+}
+
+// tell reports.
+func tell(f *fleet.Fleet, r fleet.EdgeReport) error {
+	_, err := f.Report(context.Background(), r)
+	return err
+}
+
+// bootStore is a store of boots, which several fleets may share, and which may be away.
+type bootStore struct {
+	mu    sync.Mutex
+	boots map[string]fleet.Boot
+	err   error
+}
+
+func (s *bootStore) NoteBoots(_ context.Context, boots []fleet.Boot) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.boots == nil {
+		s.boots = make(map[string]fleet.Boot)
+	}
+	for _, b := range boots {
+		if s.err != nil {
+			return s.err
+		}
+		if old, known := s.boots[b.Node+string(b.ID[:])]; known {
+			b.First, b.Stopped = old.First, b.Stopped || old.Stopped
+		}
+		s.boots[b.Node+string(b.ID[:])] = b
+		delete(s.boots, b.Node+string(b.Continues[:]))
+	}
+	return nil
+}
+
+func (s *bootStore) Boots(context.Context) (all []fleet.Boot, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.boots {
+		if !b.Stopped {
+			all = append(all, b)
+		}
+	}
+	return all, s.err
+}
+
+func (s *bootStore) DropBoots(_ context.Context, followed []fleet.Boot) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range followed {
+		if s.boots[b.Node+string(b.ID[:])].At.Equal(b.At) {
+			delete(s.boots, b.Node+string(b.ID[:]))
+		}
+	}
+	return s.err
+}
+
+// gone declares an edge gone.
+func (s *bootStore) gone(node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, b := range s.boots {
+		if b.Node == node {
+			delete(s.boots, key)
+		}
+	}
+}
+
+// fails makes the store answer with an error, or nil as before.
+func (s *bootStore) fails(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
 }
 
 func report(node string, p waypost.Position) fleet.EdgeReport {
@@ -81,7 +156,7 @@ func TestFleet_EdgeIsAliveWhileItReportsAndSilentThreeSecondsLater(t *testing.T)
 		require.Empty(t, f.Edges())
 		first := time.Now()
 		for range 10 {
-			require.NoError(t, f.Report(report("edge-a", at(1, 10))))
+			require.NoError(t, tell(f, report("edge-a", at(1, 10))))
 			e := only(t, f)
 			require.Equal(t, fleet.EdgeAlive, e.State)
 			require.Equal(t, first, e.Since)
@@ -99,7 +174,7 @@ func TestFleet_EdgeIsAliveWhileItReportsAndSilentThreeSecondsLater(t *testing.T)
 
 		later(10 * time.Minute)
 		require.Equal(t, fleet.EdgeGone, only(t, f).State)
-		require.NoError(t, f.Report(report("edge-a", at(1, 10))))
+		require.NoError(t, tell(f, report("edge-a", at(1, 10))))
 		e = only(t, f)
 		require.Equal(t, fleet.EdgeAlive, e.State)
 		require.Equal(t, time.Now(), e.Since)
@@ -113,10 +188,10 @@ func TestFleet_EdgeThatSaysGoodbyeIsGoneAtOnce(t *testing.T) {
 	inFleet(t, fleet.Config{}, func(t *testing.T, f *fleet.Fleet, _ *head) {
 		r := report("edge-a", at(1, 10))
 		r.Leaving = true
-		require.NoError(t, f.Report(r))
+		require.NoError(t, tell(f, r))
 		require.Equal(t, fleet.EdgeGone, only(t, f).State)
 		r.Leaving, r.Boot = false, waypost.BootID{2}
-		require.NoError(t, f.Report(r))
+		require.NoError(t, tell(f, r))
 		require.Equal(t, fleet.EdgeAlive, only(t, f).State)
 	})
 }
@@ -124,7 +199,7 @@ func TestFleet_EdgeThatSaysGoodbyeIsGoneAtOnce(t *testing.T) {
 func TestFleet_LagIsToldInChangesAndInTime(t *testing.T) {
 	inFleet(t, fleet.Config{}, func(t *testing.T, f *fleet.Fleet, h *head) {
 		lag := func(p waypost.Position) (fleet.Lag, bool) {
-			require.NoError(t, f.Report(report("edge-a", p)))
+			require.NoError(t, tell(f, report("edge-a", p)))
 			e := only(t, f)
 			return e.Lag, e.LagKnown
 		}
@@ -171,7 +246,7 @@ func TestFleet_OldReplicaIsNotSaidToLackNothing(t *testing.T) {
 		told := func(p waypost.Position, age time.Duration) fleet.EdgeStatus {
 			r := report("edge-a", p)
 			r.Age = age
-			require.NoError(t, f.Report(r))
+			require.NoError(t, tell(f, r))
 			return only(t, f)
 		}
 		require.True(t, told(at(1, 10), fleet.MaxAge).LagKnown)
@@ -198,7 +273,7 @@ func TestFleet_LagOfADayIsStillToldInTime(t *testing.T) {
 			later(5 * time.Second)
 		}
 		for _, seq := range []uint64{10, 1_000, 8_000, 17_000, last - 1} {
-			require.NoError(t, f.Report(report("edge-a", at(1, seq))))
+			require.NoError(t, tell(f, report("edge-a", at(1, seq))))
 			e := only(t, f)
 			require.Equal(t, last-seq, e.Lag.Changes)
 			behind := (time.Since(start) - time.Duration(seq-10)*5*time.Second).Seconds()
@@ -213,11 +288,11 @@ func TestFleet_ReportsOfAnEarlierBootDoNotHideTheLiveOne(t *testing.T) {
 		later(time.Second)
 		young := report("edge-a", at(1, 9))
 		young.Boot = waypost.BootID{2}
-		require.NoError(t, f.Report(young))
-		require.NoError(t, f.Report(old))
+		require.NoError(t, tell(f, young))
+		require.NoError(t, tell(f, old))
 		require.Equal(t, at(1, 9), only(t, f).Position)
 		later(4 * time.Second)
-		require.NoError(t, f.Report(old))
+		require.NoError(t, tell(f, old))
 		require.Equal(t, at(1, 5), only(t, f).Position, "nobody else is there")
 	})
 }
@@ -242,7 +317,7 @@ func TestFleet_GossipFillsInForEdgesThatDoNotReport(t *testing.T) {
 		require.Equal(t, uint64(2), e.Lag.Changes)
 		require.Equal(t, int64(-1), e.ClicksPending)
 
-		require.NoError(t, f.Report(report("edge-a", at(1, 19))))
+		require.NoError(t, tell(f, report("edge-a", at(1, 19))))
 		hints = []fleet.FleetHint{hint(at(9, 99))}
 		e = only(t, f)
 		require.Equal(t, fleet.ViaReport, e.Via, "its own word counts")
@@ -286,12 +361,12 @@ func TestFleet_OfTwoBootsInTheGossipTheLiveOneIsShown(t *testing.T) {
 func TestFleet_FleetIsBounded(t *testing.T) {
 	inFleet(t, fleet.Config{Max: 3}, func(t *testing.T, f *fleet.Fleet, _ *head) {
 		for i := range 3 {
-			require.NoError(t, f.Report(report(fmt.Sprintf("edge-%d", i), at(1, 1))))
+			require.NoError(t, tell(f, report(fmt.Sprintf("edge-%d", i), at(1, 1))))
 			later(time.Second)
 		}
-		require.Equal(t, waypost.EUnavailable, waypost.CodeOf(f.Report(report("edge-3", at(1, 1)))))
+		require.Equal(t, waypost.EUnavailable, waypost.CodeOf(tell(f, report("edge-3", at(1, 1)))))
 		later(time.Second)
-		require.NoError(t, f.Report(report("edge-3", at(1, 1))), "the first is silent by now")
+		require.NoError(t, tell(f, report("edge-3", at(1, 1))), "the first is silent by now")
 		var nodes []string
 		for _, e := range f.Edges() {
 			nodes = append(nodes, e.Node)
@@ -303,11 +378,11 @@ func TestFleet_FleetIsBounded(t *testing.T) {
 func TestFleet_LocatesUnlessEveryEdgeReportsThatItCannot(t *testing.T) {
 	inFleet(t, fleet.Config{}, func(t *testing.T, f *fleet.Fleet, _ *head) {
 		require.True(t, f.Locates(), "no edge is known")
-		require.NoError(t, f.Report(report("eu-1", at(1, 10))))
+		require.NoError(t, tell(f, report("eu-1", at(1, 10))))
 		require.False(t, f.Locates())
 		with := report("eu-2", at(1, 10))
 		with.PlacesBuilt = time.Now()
-		require.NoError(t, f.Report(with))
+		require.NoError(t, tell(f, with))
 		require.True(t, f.Locates())
 		built := map[string]bool{}
 		for _, e := range f.Edges() {
@@ -315,7 +390,7 @@ func TestFleet_LocatesUnlessEveryEdgeReportsThatItCannot(t *testing.T) {
 		}
 		require.Equal(t, map[string]bool{"eu-1": false, "eu-2": true}, built)
 		with.Leaving = true
-		require.NoError(t, f.Report(with))
+		require.NoError(t, tell(f, with))
 		require.False(t, f.Locates(), "the other one has left")
 	})
 }

@@ -21,10 +21,18 @@ func (f *Fleet) Edges() []EdgeStatus {
 		}
 	}
 	all := make([]EdgeStatus, 0, max(len(f.nodes), len(byNode)))
-	for node, n := range f.nodes {
+	shown, serving := f.byName(now), f.mayServe()
+	for node, boots := range shown {
 		h, hinted := byNode[node]
 		delete(byNode, node)
-		all = append(all, f.status(n, h, hinted, now))
+		s := f.status(boots[0], h, hinted, now)
+		for _, n := range boots[1:] {
+			if f.isTwin(n.first, n.seen, boots[0].first, boots[0].seen) && now.Sub(n.seen) <= f.cfg.Silent {
+				s.Twins = append(s.Twins, n.report.Addr)
+			}
+		}
+		slices.Sort(s.Twins)
+		all = append(all, s)
 	}
 	for _, h := range byNode {
 		if now.Sub(h.LastHeard) <= f.cfg.Forget && len(all) < f.cfg.Max {
@@ -34,15 +42,52 @@ func (f *Fleet) Edges() []EdgeStatus {
 	for i := range f.noted {
 		p := &f.noted[i]
 		_, hinted := byNode[p.Node]
-		if f.nodes[p.Node] == nil && !hinted && len(all) < f.cfg.Max {
-			if s, shown := f.recorded(p, now); shown {
+		if _, known := shown[p.Node]; !known && !hinted && len(all) < f.cfg.Max {
+			if s, show := f.recorded(p, serving[p.Node], now); show {
 				all = append(all, s)
 			}
 		}
 	}
+	for i := range all {
+		all[i].MayServe = all[i].State == EdgeAlive || serving[all[i].Node]
+	}
 	slices.SortFunc(all, func(a, b EdgeStatus) int {
 		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Node, b.Node))
 	})
+	return all
+}
+
+// byName returns the boots of each name that have reported here: first the boot that is
+// shown, which is alive rather than silent, and younger than others. The caller holds
+// f.mu.
+func (f *Fleet) byName(now time.Time) map[string][]*fleetNode {
+	all := make(map[string][]*fleetNode, len(f.nodes))
+	for _, n := range f.nodes {
+		all[n.report.Node] = append(all[n.report.Node], n)
+	}
+	alive := func(n *fleetNode) int {
+		if n.report.Leaving || now.Sub(n.seen) > f.cfg.Silent {
+			return 0
+		}
+		return 1
+	}
+	for _, boots := range all {
+		slices.SortFunc(boots, func(a, b *fleetNode) int {
+			return cmp.Or(alive(b)-alive(a), b.report.StartedAt.Compare(a.report.StartedAt), slices.Compare(a.report.Boot[:], b.report.Boot[:]))
+		})
+	}
+	return all
+}
+
+// mayServe returns the edges that may be serving, by the last read of the store. The
+// caller holds f.mu.
+func (f *Fleet) mayServe() map[string]bool {
+	all := make(map[string]bool, len(f.serving))
+	for key := range f.serving {
+		if n := f.nodes[key]; n == nil || !n.report.Leaving {
+			all[key.node] = true
+		}
+	}
 	return all
 }
 
@@ -127,9 +172,9 @@ func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
 
 // recorded returns the status of an edge by its stored progress, unless it may still
 // report to another control plane.
-func (f *Fleet) recorded(p *controlplane.EdgeProgress, now time.Time) (s EdgeStatus, shown bool) {
+func (f *Fleet) recorded(p *controlplane.EdgeProgress, serves bool, now time.Time) (s EdgeStatus, shown bool) {
 	unheard := f.notedAt.Sub(p.At)
-	if p.Region == "" || now.Sub(f.notedAt) > staleNote || f.elsewhere(p, now) || unheard > f.cfg.Forget {
+	if p.Region == "" || now.Sub(f.notedAt) > staleNote || f.elsewhere(p, now) || unheard > f.cfg.Forget && !serves {
 		return EdgeStatus{}, false
 	}
 	s = EdgeStatus{

@@ -119,7 +119,8 @@ func (b *bulk) create(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 	}
 	out.Body.Results = b.with(ctx, made.Outcomes)
 	if !made.At.IsZero() {
-		out.Position, out.Applied = made.At.String(), await(ctx, b.a.waiter, &in.waiting, made.At)
+		out.Position, out.Body.Applied = made.At.String(), await(ctx, b.a.waiter, &in.waiting, made.At)
+		out.Applied = appliedText(out.Body.Applied)
 	}
 	return out, nil
 }

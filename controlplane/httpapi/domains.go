@@ -196,11 +196,14 @@ func (a *domainsAPI) removed(ctx context.Context, in *removeDomainInput,
 	if err != nil {
 		return nil, err
 	}
-	return &changedOutput{Position: position.String(), Applied: await(ctx, a.waiter, &in.waiting, position)}, nil
+	return &changedOutput{Position: position.String(), Applied: appliedText(await(ctx, a.waiter, &in.waiting, position))}, nil
 }
 
 func (a *domainsAPI) changed(ctx context.Context, d *controlplane.OwnedDomain, in *waiting, at waypost.Position) *domainOutput {
-	return &domainOutput{changedOutput{Position: at.String(), Applied: await(ctx, a.waiter, in, at)}, a.domainOf(d)}
+	out := &domainOutput{changedOutput{Position: at.String()}, a.domainOf(d)}
+	out.Body.Applied = await(ctx, a.waiter, in, at)
+	out.Applied = appliedText(out.Body.Applied)
+	return out
 }
 
 func (a *domainsAPI) domainOf(d *controlplane.OwnedDomain) api.Domain {

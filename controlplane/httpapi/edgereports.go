@@ -35,9 +35,9 @@ const (
 	maxDisk          = 1 << 60       // bytes
 )
 
-// ReportTaker takes the reports of edges. EUnavailable: there are too many.
+// ReportTaker takes the reports of edges, as [fleet.Fleet.Report] does.
 type ReportTaker interface {
-	Report(fleet.EdgeReport) error
+	Report(ctx context.Context, r fleet.EdgeReport) (catchUp waypost.Position, err error)
 }
 
 // OrderGiver has the orders for edges. For must not block.
@@ -67,17 +67,21 @@ func EdgeReports(reports ReportTaker, orders OrderGiver, blocks BlockDigest, log
 		if err == nil {
 			err = from.mayReport(r.Context(), report.Node, report.Region)
 		}
+		var catchUp waypost.Position
 		if err == nil {
 			report.Credential = from.credential()
-			err = reports.Report(report)
+			catchUp, err = reports.Report(r.Context(), report)
 		}
 		if err != nil {
 			refuseEdge(w, r, log, "refused an edge's report", err)
 			return
 		}
 		differs := blocks != nil && report.Blocks != nil && *report.Blocks != blocks.Digest()
-		if open := orders.For(report.Node); (len(open) > 0 || differs) && !report.Leaving {
+		if open := orders.For(report.Node); (len(open) > 0 || differs || report.Starting) && !report.Leaving {
 			shown := api.EdgeOrders{Orders: []api.EdgeOrder{}, Blocks: differs}
+			if report.Starting {
+				shown.CatchUp = catchUp.String()
+			}
 			for i := range open[:min(len(open), maxOpenOrders)] {
 				shown.Orders = append(shown.Orders, orderOf(&open[i]))
 			}
@@ -163,9 +167,15 @@ func reportOf(b *api.EdgeReport) (report fleet.EdgeReport, err error) {
 	if err != nil {
 		return report, err
 	}
-	var boot waypost.BootID
-	if n, err := hex.Decode(boot[:], []byte(b.Boot[:min(len(b.Boot), 2*len(boot))])); err != nil || n != len(boot) || len(b.Boot) != 2*n {
-		return report, waypost.Errorf(waypost.EInvalid, "boot must be 32 hex digits")
+	boot, err := bootOf(b.Boot)
+	if err != nil {
+		return report, err
+	}
+	var continues waypost.BootID
+	if b.Continues != "" {
+		if continues, err = bootOf(b.Continues); err != nil {
+			return report, err
+		}
 	}
 	if fault := faultOfReport(b); fault != "" {
 		return report, waypost.Errorf(waypost.EInvalid, "%s", fault)
@@ -178,10 +188,19 @@ func reportOf(b *api.EdgeReport) (report fleet.EdgeReport, err error) {
 		Node: b.Node, Region: region, Role: b.Role, Boot: boot, Addr: b.Addr, AdminAddr: b.AdminAddr, Version: b.Version,
 		Position: position, Synced: synced, Age: time.Duration(b.AgeSeconds * float64(time.Second)),
 		LastAppliedAt: b.LastAppliedAt, StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
+		Starting: b.Starting, Continues: continues,
 		Replica: fleet.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy, DiskLow: b.DiskLow, Draining: b.Draining,
 		PlacesBuilt: places, Blocks: b.Blocks,
 		EdgeLoad: fleet.EdgeLoad{RequestsPerSecond: b.RequestsPerSecond, DiskUsed: b.DiskUsedBytes, DiskFree: b.DiskFreeBytes},
 	}, nil
+}
+
+func bootOf(text string) (boot waypost.BootID, err error) {
+	n, err := hex.Decode(boot[:], []byte(text[:min(len(text), 2*len(boot))]))
+	if err != nil || n != len(boot) || len(text) != 2*n || boot == (waypost.BootID{}) {
+		return boot, waypost.Errorf(waypost.EInvalid, "a boot must be 32 hex digits, and not all zeros")
+	}
+	return boot, nil
 }
 
 func positionOf(text string) (waypost.Position, error) {

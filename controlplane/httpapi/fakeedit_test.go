@@ -144,11 +144,10 @@ type waiter struct{}
 
 func (waiter) WaitApplied(_ context.Context, at waypost.Position, everywhere bool, most time.Duration) fleet.Applied {
 	if most > 2*time.Second {
-		return fleet.Applied{Edges: 1, Behind: []string{"edge-1", "edge-2"}}
+		return fleet.Applied{Outcome: fleet.OutcomeTimeout, Edges: 1, Behind: []string{"edge-1", "edge-2"}, Silent: []string{"edge-3"}}
 	}
-	edges := 1
 	if everywhere {
-		edges = 3
+		return fleet.Applied{Outcome: fleet.OutcomeAll, Edges: 3}
 	}
-	return fleet.Applied{Edges: edges}
+	return fleet.Applied{Outcome: fleet.OutcomeRegion, Edges: 1}
 }

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"maps"
@@ -42,7 +43,8 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 			Replica: fleet.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", DiskLow: true, Draining: true,
 			PlacesBuilt: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
 			EdgeLoad:    fleet.EdgeLoad{RequestsPerSecond: new(12.5), DiskUsed: new(int64(1 << 40)), DiskFree: new(int64(0))},
-			State:       fleet.EdgeSilent, Since: seen, LastSeen: seen, Via: fleet.ViaReport, Credential: fleet.CredentialOwn,
+			State:       fleet.EdgeSilent, MayServe: true, Twins: []string{"10.0.0.3:8081"},
+			Since: seen, LastSeen: seen, Via: fleet.ViaReport, Credential: fleet.CredentialOwn,
 		},
 		{
 			Node: "edge-z", Region: "us-east-1", Role: "edge", ClicksPending: -1, Age: -1, State: fleet.EdgeAlive, Since: seen,
@@ -53,7 +55,7 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 	require.Equal(t, http.StatusOK, res.StatusCode, res.text)
 	const at = `"2031-05-06T06:08:09Z"`
 	require.JSONEq(t, `{"edges": [
-		{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "silent", "left": false,
+		{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "silent", "left": false, "may_serve": true, "twins": ["10.0.0.3:8081"],
 		 "since": `+at+`, "last_seen": `+at+`, "via": "report",
 		 "position": {"epoch": 2, "seq": 40}, "age_seconds": 2.5, "lag_changes": 3, "lag_seconds": 1.5,
 		 "last_applied_at": `+at+`, "started_at": `+at+`,
@@ -61,7 +63,7 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 			"disk_low": true, "draining": true,
 			"places_built_at": "2026-11-01T00:00:00Z", "requests_per_second": 12.5, "disk_used_bytes": 1099511627776, "disk_free_bytes": 0,
 			"verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081", "credential": "own", "has_blocks": null},
-		{"node": "edge-z", "region": "us-east-1", "role": "edge", "state": "alive", "left": false,
+		{"node": "edge-z", "region": "us-east-1", "role": "edge", "state": "alive", "left": false, "may_serve": false, "twins": [],
 		 "since": `+at+`, "last_seen": `+at+`, "via": "gossip",
 		 "position": null, "age_seconds": null, "lag_changes": null, "lag_seconds": null, "last_applied_at": null, "started_at": null,
 		 "clicks_pending": null, "clicks_until": null, "replica": "", "held": "", "held_why": "", "disk_low": false, "draining": false,
@@ -96,9 +98,9 @@ type reports struct {
 	err error
 }
 
-func (r *reports) Report(report fleet.EdgeReport) error {
+func (r *reports) Report(_ context.Context, report fleet.EdgeReport) (catchUp waypost.Position, err error) {
 	r.got = append(r.got, report)
-	return r.err
+	return catchUp, r.err
 }
 
 func goodReport() map[string]any {

@@ -255,7 +255,8 @@ func (a *linksAPI) create(ctx context.Context, in *createInput) (*createOutput, 
 		return &createOutput{Instead: a.replay(ctx, &in.waiting, made.Replayed)}, nil
 	}
 	out := a.created(&made.Outcomes[0], made.At)
-	out.Applied = await(ctx, a.waiter, &in.waiting, made.At)
+	out.Body.Applied = await(ctx, a.waiter, &in.waiting, made.At)
+	out.Applied = appliedText(out.Body.Applied)
 	return out, nil
 }
 
@@ -285,7 +286,8 @@ func (a *linksAPI) shorten(ctx context.Context, in *shortenInput) (*shortenOutpu
 		return &shortenOutput{Instead: a.replay(ctx, &in.waiting, made.Replayed)}, nil
 	}
 	out := a.shortened(&made.Outcomes[0], made.At)
-	out.Applied = await(ctx, a.waiter, &in.waiting, made.At)
+	out.Body.Applied = await(ctx, a.waiter, &in.waiting, made.At)
+	out.Applied = appliedText(out.Body.Applied)
 	return out, nil
 }
 
@@ -374,8 +376,10 @@ func (a *linksAPI) change(ctx context.Context, in *changeLinkInput) (*changeLink
 	if err != nil {
 		return nil, err
 	}
-	out := &changeLinkOutput{Position: position.String(), ETag: etag(&o.Link), Applied: await(ctx, a.waiter, &in.waiting, position)}
+	out := &changeLinkOutput{Position: position.String(), ETag: etag(&o.Link)}
 	a.showOutcome(&out.Body, &o)
+	out.Body.Applied = await(ctx, a.waiter, &in.waiting, position)
+	out.Applied = appliedText(out.Body.Applied)
 	return out, nil
 }
 
@@ -387,7 +391,7 @@ func (a *linksAPI) delete(ctx context.Context, in *deleteInput) (*changedOutput,
 	if err != nil {
 		return nil, err
 	}
-	return &changedOutput{Position: position.String(), Applied: await(ctx, a.waiter, &in.waiting, position)}, nil
+	return &changedOutput{Position: position.String(), Applied: appliedText(await(ctx, a.waiter, &in.waiting, position))}, nil
 }
 
 func (a *linksAPI) restore(ctx context.Context, in *deleteInput) (*changeLinkOutput, error) {
@@ -398,8 +402,10 @@ func (a *linksAPI) restore(ctx context.Context, in *deleteInput) (*changeLinkOut
 	if err != nil {
 		return nil, err
 	}
-	out := &changeLinkOutput{Position: position.String(), ETag: etag(&l), Applied: await(ctx, a.waiter, &in.waiting, position)}
+	out := &changeLinkOutput{Position: position.String(), ETag: etag(&l)}
 	a.show(&out.Body, &l)
+	out.Body.Applied = await(ctx, a.waiter, &in.waiting, position)
+	out.Applied = appliedText(out.Body.Applied)
 	return out, nil
 }
 

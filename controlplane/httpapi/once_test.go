@@ -120,7 +120,7 @@ func TestWhoWaitsLearnsWhatCameOfIt(t *testing.T) {
 	require.Equal(t, "all; edges=3", again.Header.Get("Waypost-Applied"), "also for an answer that was given before")
 	late := a.do(call{method: http.MethodPatch, path: "/api/v1/urls/mine?wait=all&wait_timeout=10", body: `{"title": "t"}`})
 	require.Equal(t, 200, late.StatusCode, "the change is made either way")
-	require.Equal(t, "timeout; behind=edge-1,edge-2", late.Header.Get("Waypost-Applied"))
+	require.Equal(t, "timeout; behind=edge-1,edge-2; silent=edge-3", late.Header.Get("Waypost-Applied"))
 	require.Empty(t, a.post("/api/v1/urls", `{"original_url": "https://example.com/"}`).Header.Get("Waypost-Applied"))
 	for _, query := range []string{"wait=some", "wait=all&wait_timeout=11", "wait=all&wait_timeout=0", "wait=all&wait_timeout=x"} {
 		requireProblem(t, a.post("/api/v1/urls?"+query, body), 422, "invalid")

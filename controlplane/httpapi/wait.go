@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,11 +36,23 @@ func (a *linksAPI) replay(ctx context.Context, in *waiting, before *controlplane
 	}
 	r.header.Set(api.HeaderReplayed, "true")
 	if at, err := waypost.ParsePosition(r.header.Get(api.HeaderPosition)); err == nil {
-		if applied := await(ctx, a.waiter, in, at); applied != "" {
-			r.header.Set(api.HeaderApplied, applied)
+		if applied := await(ctx, a.waiter, in, at); applied != nil {
+			r.addOutcome(applied)
 		}
 	}
 	return r
+}
+
+// addOutcome adds the outcome of waiting.
+func (r *replayed) addOutcome(applied *api.Applied) {
+	field, err := encode(nil, applied)
+	if err != nil {
+		panic("httpapi: " + err.Error()) // texts and numbers can be encoded
+	}
+	r.header.Set(api.HeaderApplied, appliedText(applied))
+	answer := *r.answer
+	answer.Body = slices.Concat([]byte(`{"applied":`), bytes.TrimSpace(field), []byte(","), bytes.TrimPrefix(answer.Body, []byte("{")))
+	r.answer = &answer
 }
 
 // answerOf makes the answer to keep: the bytes that the client gets.
@@ -57,32 +71,48 @@ func answerOf(status int, header map[string]string, body any) (controlplane.Resp
 
 // Waiter knows when edges have a change.
 type Waiter interface {
-	// WaitApplied returns once the live edges of this region, or of all, have the change
-	// at a position on their disks, or when the time is up or ctx ends.
+	// WaitApplied returns once the edges of this region, or of all, have the change at a
+	// position on their disks, except silent ones, or when the time is up or ctx ends.
 	WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) fleet.Applied
 }
 
 // waiting is for requests that change something.
 type waiting struct {
-	Wait        string  `query:"wait" enum:"region,all" doc:"Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are alive. The header Waypost-Applied reports the outcome; the change is made in any case."`
+	Wait        string  `query:"wait" enum:"region,all" doc:"Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case."`
 	WaitTimeout float64 `query:"wait_timeout" minimum:"0.05" maximum:"10" default:"2" doc:"Seconds to wait at most."`
 }
 
-// maxBehind bounds the edges that an answer names.
-const maxBehind = 10
+// maxNamed bounds the edges that an answer names.
+const maxNamed = 10
 
-// await waits as a request asks, and returns the value of Waypost-Applied: "region;
-// edges=2" or "all; edges=3" when that many live edges have the change on their disks,
-// "timeout; behind=NODE,NODE" when the named ones, at most ten, lacked it in time.
-func await(ctx context.Context, waiter Waiter, in *waiting, at waypost.Position) string {
+// await waits as a request asks, and returns the outcome; nil when the request does not
+// wait.
+func await(ctx context.Context, waiter Waiter, in *waiting, at waypost.Position) *api.Applied {
 	if in.Wait == "" || at.IsZero() {
-		return ""
+		return nil
 	}
 	// The change is made: the time limit of the request, which is for making it, does not
 	// bound the waiting. A client that leaves ends it.
-	applied := waiter.WaitApplied(callFrom(ctx).request.Context(), at, in.Wait == "all", time.Duration(in.WaitTimeout*float64(time.Second)))
-	if len(applied.Behind) == 0 {
-		return fmt.Sprintf("%s; edges=%d", in.Wait, applied.Edges)
+	a := waiter.WaitApplied(callFrom(ctx).request.Context(), at, in.Wait == "all", time.Duration(in.WaitTimeout*float64(time.Second)))
+	some := func(names []string) []string { return append([]string{}, names[:min(len(names), maxNamed)]...) }
+	return &api.Applied{Outcome: string(a.Outcome), Edges: a.Edges, Behind: some(a.Behind), Silent: some(a.Silent)}
+}
+
+// appliedText returns the value of Waypost-Applied, such as "all; edges=3" or "timeout;
+// behind=eu-1,eu-2; silent=eu-3".
+func appliedText(a *api.Applied) string {
+	if a == nil {
+		return ""
 	}
-	return "timeout; behind=" + strings.Join(applied.Behind[:min(len(applied.Behind), maxBehind)], ",")
+	text := a.Outcome
+	if a.Outcome == string(fleet.OutcomeAll) || a.Outcome == string(fleet.OutcomeRegion) {
+		text += fmt.Sprintf("; edges=%d", a.Edges)
+	}
+	if len(a.Behind) > 0 {
+		text += "; behind=" + strings.Join(a.Behind, ",")
+	}
+	if len(a.Silent) > 0 {
+		text += "; silent=" + strings.Join(a.Silent, ",")
+	}
+	return text
 }

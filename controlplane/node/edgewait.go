@@ -29,9 +29,11 @@ const longestEdgeWait = 10 * time.Second
 func newEdgeWait(known []controlplane.EdgeProgress) *edgeWait {
 	w := &edgeWait{enough: make(chan struct{}), unheard: make(map[string]bool)}
 	for i := range known {
-		w.unheard[known[i].Node] = true
+		if k := &known[i]; k.Region != "" && !k.Left { // otherwise only clicks of it are known
+			w.unheard[k.Node] = true
+		}
 	}
-	if len(known) == 0 {
+	if len(w.unheard) == 0 {
 		w.release()
 	}
 	return w

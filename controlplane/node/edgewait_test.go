@@ -12,13 +12,15 @@ import (
 )
 
 func TestEdgeWait_KeysWaitForAnEdgeThatKnows(t *testing.T) {
-	two := []controlplane.EdgeProgress{{Node: "a"}, {Node: "b"}}
+	two := []controlplane.EdgeProgress{{Node: "a", Region: "eu"}, {Node: "b", Region: "eu"}}
+	off := []controlplane.EdgeProgress{{Node: "a"}, {Node: "b", Region: "eu", Left: true}} // one sent clicks alone
 	for name, c := range map[string]struct {
 		known []controlplane.EdgeProgress
 		hear  func(*edgeWait)
 		opens time.Duration // after the start
 	}{
 		"no edge is known":                  {nil, func(*edgeWait) {}, 0},
+		"no edge is there":                  {off, func(*edgeWait) {}, 0},
 		"one tells":                         {two, func(w *edgeWait) { w.heard("a", true) }, time.Second},
 		"one that was unknown tells":        {two, func(w *edgeWait) { w.heard("c", true) }, time.Second},
 		"one connects and knows nothing":    {two, func(w *edgeWait) { w.heard("a", false); w.heard("a", false) }, longestEdgeWait},

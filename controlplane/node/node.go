@@ -183,9 +183,9 @@ func (c *control) connect(ctx context.Context) (err error) {
 	}
 	c.certificates = controlplane.NewCertificates(nil)
 	c.fleet = fleet.New(fleet.Config{
-		Head: c.db, Hints: c.gossip.hints, Ask: c.stream.Ask, Region: c.cfg.Region, Logger: c.log,
+		Head: c.db, Boots: c.db, Hints: c.gossip.hints, Ask: c.stream.Ask, Region: c.cfg.Region, Logger: c.log,
 	})
-	known, err := c.fleet.Expect(ctx, c.db)
+	known, err := c.db.Progress(ctx)
 	if err != nil {
 		return err
 	}

@@ -298,6 +298,11 @@ func enrol(ctx context.Context, tx pgx.Tx, e *enrolment, n *fleet.EnrolNode) (ma
 	if _, err := tx.Exec(ctx, `UPDATE node_enrolment SET used_at = now(), credential = $2 WHERE id = $1`, e.id, made.Credential); err != nil {
 		return made, err
 	}
+	// It may serve before its first report.
+	if _, err := tx.Exec(ctx, `INSERT INTO edge_boot (node, boot, region) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+		n.Node, make([]byte, len(waypost.BootID{})), made.Region); err != nil {
+		return made, err
+	}
 	by := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Name: "node " + n.Node + ", with a token of " + e.by}
 	return made, auditNode(ctx, tx, by, "edges.enrolled", n.Node, map[string]any{
 		"region": made.Region, "role": made.Role,

@@ -194,6 +194,9 @@ INSERT INTO click_progress (node, region, has_left, reported_at)
 SELECT $1, '', true, coalesce(max(updated_at), now()) FROM click_watermark WHERE node = $1
 ON CONFLICT (node) DO UPDATE SET has_left = true`
 
+// dropSilentBoots drops the boots of a node that have not reported for a time.
+const dropSilentBoots = `DELETE FROM edge_boot WHERE node = $1 AND reported_at < now() - $2::interval AND NOT stopped`
+
 // GiveUpEdge implements controlplane.ProgressStore.
 func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, node string, silent time.Duration) error {
 	err := pgx.BeginTxFunc(ctx, db.pool, scoped.Operator.TxOptions(), func(tx pgx.Tx) error {
@@ -202,17 +205,29 @@ func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, nod
 		if err := tx.QueryRow(ctx, heardOf, node, silent).Scan(&known, &heard, &left, &pending); err != nil {
 			return err
 		}
+		dropped, err := tx.Exec(ctx, dropSilentBoots, node, silent)
+		if err != nil {
+			return err
+		}
+		silentBoots := dropped.RowsAffected()
 		var ended bool // whether budgets ended, because PostgreSQL may have forgotten the edge's grants
 		if !heard {    // its clicks of budgets count as spent
 			if err := tx.QueryRow(ctx, `SELECT budget_give_up($1)`, node).Scan(&ended); err != nil {
 				return err
 			}
 		}
-		if left && !ended {
+		if left && !ended && silentBoots == 0 {
 			return nil
 		}
-		if !known {
+		if !known && silentBoots == 0 {
 			return waypost.Errorf(waypost.ENotFound, "no edge of that name has ever sent clicks, or told of any")
+		}
+		if heard && silentBoots > 0 { // another edge with its name reports
+			detail, err := json.Marshal(map[string]any{"what": "changes are waited for no longer by the one of its name that is silent"})
+			if err != nil {
+				return err
+			}
+			return scoped.NoteAct(ctx, tx, by, "edges.gone", node, detail)
 		}
 		if heard {
 			return waypost.Errorf(waypost.EConflict, "the edge is not gone: it was heard of within the last %v", silent)
@@ -220,7 +235,7 @@ func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, nod
 		if _, err := tx.Exec(ctx, giveUp, node); err != nil {
 			return err
 		}
-		what := "its clicks are waited for no longer"
+		what := "it is waited for no longer, nor are its clicks"
 		if ended {
 			what += ", and the exact click budgets of all existing links have ended"
 		}

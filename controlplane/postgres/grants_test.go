@@ -39,6 +39,7 @@ cluster: backup=r ingest=r operator=rawd reaper=r stream=r tenant=r
 control_node: backup=r operator=rawd
 domain: backup=r ingest=r operator=rawd reaper=r search=rw stream=r tenant=raw
 domain_proof: backup=r operator=rawd tenant=rawd
+edge_boot: backup=r operator=rawd
 edge_order: backup=r operator=rawd
 idempotency: backup=r operator=rawd tenant=ra
 key_burn: backup=r operator=rawd

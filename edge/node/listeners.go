@@ -100,16 +100,23 @@ func (l *listeners) openCertificates(
 	return nil
 }
 
-// services returns the services that answer redirects. The first one stops all of them.
-func (l *listeners) services(srv *server.Server, stop func(context.Context) error) services.Stage {
+// services returns the services that answer redirects, once await has returned true. The
+// first one stops all of them.
+func (l *listeners) services(srv *server.Server, await func(context.Context) bool, stop func(context.Context) error) services.Stage {
 	var list services.Stage
+	add := func(name string, serve func() error) {
+		list = append(list, services.Service{Name: name, Run: func(ctx context.Context) error {
+			if !await(ctx) {
+				return nil
+			}
+			return serve()
+		}})
+	}
 	for _, ln := range l.plain {
-		list = append(list, services.Service{Name: "redirects", Run: func(context.Context) error { return srv.Serve(ln) }})
+		add("redirects", func() error { return srv.Serve(ln) })
 	}
 	for _, ln := range l.tls {
-		list = append(list, services.Service{Name: "redirects over TLS", Run: func(context.Context) error {
-			return srv.ServeTLS(ln, l.certs.TLS())
-		}})
+		add("redirects over TLS", func() error { return srv.ServeTLS(ln, l.certs.TLS()) })
 	}
 	list[0].Stop = stop
 	return list

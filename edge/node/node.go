@@ -61,8 +61,8 @@ func (e *edge) run(ctx context.Context) error {
 		return err
 	}
 	// It serves its replica from now on. After a restart it was never away.
-	if _, holds := e.store.Cluster(); holds && !e.cfg.Sockets.OfRestart() {
-		e.everyReporter(func(r *report.Reporter) { r.Announce(ctx, announceLimit) })
+	if !e.cfg.Sockets.OfRestart() && !e.identity.due {
+		e.announceStart(ctx)
 	}
 	return services.Run(ctx, e.log, e.services()...)
 }
@@ -80,9 +80,6 @@ const (
 func maxConnections(goMemory int64) int {
 	return int(max(fewestConnections, min(mostConnections, (goMemory-besideConnections)/connectionBytes)))
 }
-
-// announceLimit bounds the delay of a start for the sake of takedowns.
-const announceLimit = 500 * time.Millisecond
 
 // Check judges files that may change while an edge runs: its credential and certificates,
 // the GeoIP database, and the formats of its data.
@@ -127,6 +124,8 @@ type edge struct {
 	orders    *orders
 	requests  rate // of the server
 
+	catchUp catchingUp
+
 	leaving    chan struct{} // closed when this edge stops for good
 	stopping   atomic.Bool   // not ready any more
 	restarting atomic.Bool   // another program continues in this process
@@ -137,6 +136,7 @@ type edge struct {
 func (e *edge) open(ctx context.Context) (err error) {
 	cfg := &e.cfg
 	_, _ = rand.Read(e.boot[:]) // never fails, and ends the process where there is no randomness
+	e.held.Note = hex.EncodeToString(e.boot[:])
 	if e.identity, err = openIdentity(cfg, e.log); err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (e *edge) services() []services.Stage {
 			{Name: "following", Run: func(ctx context.Context) error { return e.explain(e.following.run(ctx)) }},
 			job("age of the replica", func(ctx context.Context) { e.freshness.watch(ctx, e.followed) }),
 		},
-		slices.Concat(e.listeners.services(e.server, e.stopServing), e.relay.services(), services.Stage{
+		slices.Concat(e.listeners.services(e.server, e.awaitCatchUp, e.stopServing), e.relay.services(), services.Stage{
 			{Name: "enrolment", Run: func(ctx context.Context) error {
 				return e.identity.run(ctx, e.store.node, e.clicks.names, e.serves)
 			}},
@@ -323,6 +323,9 @@ func (e *edge) keepFreshness(ctx context.Context) {
 
 // announce notifies the starter of this process that it serves.
 func (e *edge) announce(ctx context.Context) error {
+	if !e.awaitCatchUp(ctx) {
+		return nil
+	}
 	addr, adminAddr := e.listeners.plain[0].Addr().String(), e.listeners.admin.Addr().String()
 	err := admin.WriteStatus(e.cfg.DataDir, admin.Status{
 		PID: os.Getpid(), Role: "edge", Node: e.store.node, Region: string(e.cfg.Region), Addr: addr, AdminAddr: adminAddr,
@@ -342,8 +345,12 @@ func (e *edge) announce(ctx context.Context) error {
 }
 
 func (e *edge) reportConfig(url string) report.Config {
+	var continues waypost.BootID
+	if n, err := hex.Decode(continues[:], []byte(e.cfg.Sockets.Note())); err != nil || n != len(continues) {
+		continues = waypost.BootID{}
+	}
 	return report.Config{
-		URL: url, Through: e.identity.through, Node: e.store.node, Region: e.cfg.Region, Role: e.role(), Boot: e.boot,
+		URL: url, Through: e.identity.through, Node: e.store.node, Region: e.cfg.Region, Role: e.role(), Boot: e.boot, Continues: continues,
 		Addr: e.listeners.plain[0].Addr().String(), AdminAddr: e.listeners.admin.Addr().String(), Version: e.cfg.Version,
 		Position: e.store.reported, Synced: e.store.Synced, Age: e.freshness.age,
 		Clicks: e.clicks.progress, Blocks: e.blocks, State: e.state, Certificates: e.listeners.hosts, Order: e.orders.queueOrder,

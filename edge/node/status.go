@@ -87,6 +87,9 @@ func (e *edge) ready(context.Context) (any, bool) {
 	if st.Err != nil {
 		detail.LastError = st.Err.Error()
 	}
+	if !e.caughtUp() {
+		detail.Status, serves = "starting", false
+	}
 	if e.orders.unready() {
 		detail.Status, serves = "draining", false
 	}

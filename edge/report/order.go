@@ -2,7 +2,6 @@ package report
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -48,16 +47,10 @@ func (e *statusError) lasting() bool {
 	return e.code/100 == 4 && e.code != http.StatusUnauthorized && e.code != http.StatusTooManyRequests
 }
 
-// order passes on the orders in an answer. An answer that cannot be read, such as a
-// proxy's, has none.
-func (r *Reporter) order(answer []byte) {
-	var orders api.EdgeOrders
-	r.differ = false
-	if len(answer) == 0 || json.Unmarshal(answer, &orders) != nil {
-		return
-	}
-	r.differ = orders.Blocks
-	for _, o := range orders.Orders {
+// order passes on the orders in an answer.
+func (r *Reporter) order(answer *api.EdgeOrders) {
+	r.differ = answer.Blocks
+	for _, o := range answer.Orders {
 		r.cfg.Order(o)
 	}
 }

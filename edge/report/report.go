@@ -45,6 +45,7 @@ type Config struct {
 	Region    waypost.Region // required
 	Role      string         // edge or relay; default edge
 	Boot      waypost.BootID // this start of the edge; required
+	Continues waypost.BootID // boot of the program before in this process; zero: none
 	Addr      string         // HOST:PORT of the redirects
 	AdminAddr string         // HOST:PORT of the admin listener
 	Version   string         // of the software
@@ -225,17 +226,27 @@ func (r *Reporter) Ask() {
 }
 
 // Announce reports once, before the edge answers its first request, so that no caller is
-// told that all edges have a change while this one serves the state before it. The edge
-// goes on when the limit has passed, even if the report has not got through.
-func (r *Reporter) Announce(ctx context.Context, limit time.Duration) {
+// told that all edges have a change while this one serves the state before it. It returns
+// the position up to which the edge must have everything before it serves: while it was
+// off, no change waited for it. The position is zero when the report has not got through
+// within the limit; then the edge goes on without.
+func (r *Reporter) Announce(ctx context.Context, limit time.Duration) (catchUp waypost.Position) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ctx = requestid.New(ctx)
 	r.lookAtClicks()
-	if err := r.send(ctx, false); err != nil {
+	answer, err := r.send(ctx, moment{starting: true})
+	if err == nil && answer.CatchUp != "" {
+		catchUp, err = waypost.ParsePosition(answer.CatchUp)
+	}
+	if err != nil {
 		r.cfg.Logger.InfoContext(ctx, "cannot announce this edge to the control plane; serving without", "error", err)
 	}
+	return catchUp
 }
+
+// moment is the moment of a report in the life of an edge.
+type moment struct{ starting, leaving bool }
 
 // Run reports until ctx ends. It never fails: whether reports get through is in the log,
 // when that changes, and in the metrics.
@@ -244,8 +255,13 @@ func (r *Reporter) Run(ctx context.Context) {
 	var disk sync.WaitGroup
 	defer disk.Wait()
 	disk.Go(func() { r.useDisk(ctx) })
-	// Edges that were started together do not report together.
-	next := time.NewTimer(rand.N(r.cfg.Interval))
+	// Edges that were started together do not report together. The boot that this one
+	// continues counts as silent until the first report.
+	first := rand.N(r.cfg.Interval)
+	if r.cfg.Continues != (waypost.BootID{}) {
+		first = 0
+	}
+	next := time.NewTimer(first)
 	defer next.Stop()
 	failing := false
 	for {
@@ -257,7 +273,7 @@ func (r *Reporter) Run(ctx context.Context) {
 		}
 		began := time.Now()
 		ctx := requestid.New(ctx)
-		err := r.send(ctx, false)
+		_, err := r.send(ctx, moment{})
 		switch {
 		case err == nil && failing:
 			r.cfg.Logger.InfoContext(ctx, "reached the control plane with reports again", "url", r.cfg.URL)
@@ -312,7 +328,8 @@ func (r *Reporter) Farewell(ctx context.Context) {
 	defer r.client.CloseIdleConnections()
 	if !r.unheard.Load() {
 		r.lookAtClicks()
-		r.unheard.Store(r.send(requestid.New(ctx), true) != nil)
+		_, err := r.send(requestid.New(ctx), moment{leaving: true})
+		r.unheard.Store(err != nil)
 	}
 }
 
@@ -329,26 +346,26 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// send makes one report within the timeout, and counts it.
-func (r *Reporter) send(ctx context.Context, leaving bool) error {
+// send makes one report within the timeout, counts it, and returns the answer. An answer
+// that cannot be read, such as a proxy's, is empty.
+func (r *Reporter) send(ctx context.Context, at moment) (answer api.EdgeOrders, err error) {
 	limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	err := r.post(limited, leaving)
+	text, err := r.exchange(limited, r.url, r.report(at))
 	switch {
 	case err == nil:
 		r.sent.WithLabelValues("sent").Inc()
 	case ctx.Err() == nil: // otherwise it was cut off by the end of the edge
 		r.sent.WithLabelValues("failed").Inc()
 	}
-	return err
-}
-
-func (r *Reporter) post(ctx context.Context, leaving bool) error {
-	answer, err := r.exchange(ctx, r.url, r.report(leaving))
-	if err == nil && !leaving {
-		r.order(answer)
+	if err != nil || at.leaving {
+		return answer, err
 	}
-	return err
+	if len(text) > 0 && json.Unmarshal(text, &answer) != nil {
+		answer = api.EdgeOrders{}
+	}
+	r.order(&answer)
+	return answer, nil
 }
 
 // exchange posts a value as JSON and returns the answer.
@@ -390,7 +407,7 @@ func placesBuilt(at time.Time) *time.Time {
 	return &at
 }
 
-func (r *Reporter) report(leaving bool) api.EdgeReport {
+func (r *Reporter) report(at moment) api.EdgeReport {
 	c := &r.cfg
 	clicks, state := r.clicks.Load(), c.State()
 	b := api.EdgeReport{
@@ -402,7 +419,10 @@ func (r *Reporter) report(leaving bool) api.EdgeReport {
 		},
 		Boot: hex.EncodeToString(c.Boot[:]), LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(),
 		AgeSeconds:    max(c.Age(), 0).Seconds(),
-		ClicksPending: max(clicks.pending, -1), ClicksUntil: clicks.until.UTC(), Leaving: leaving,
+		ClicksPending: max(clicks.pending, -1), ClicksUntil: clicks.until.UTC(), Leaving: at.leaving, Starting: at.starting,
+	}
+	if c.Continues != (waypost.BootID{}) {
+		b.Continues = hex.EncodeToString(c.Continues[:])
 	}
 	if c.Blocks != nil {
 		b.Blocks = new(c.Blocks.Digest())

@@ -31,9 +31,9 @@ func (noOrders) For(string) []fleet.EdgeOrder { return nil }
 // desk takes reports as the control plane does.
 type desk chan fleet.EdgeReport
 
-func (d desk) Report(r fleet.EdgeReport) error {
+func (d desk) Report(_ context.Context, r fleet.EdgeReport) (catchUp waypost.Position, err error) {
 	d <- r
-	return nil
+	return catchUp, nil
 }
 
 // serve puts h on a listener until the test ends.

@@ -51,7 +51,7 @@ func (h *Held) Exec() error {
 	}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains([]string{pidVariable, countVariable, namesVariable, descriptorsVariable}, name)
+		return slices.Contains([]string{pidVariable, countVariable, namesVariable, descriptorsVariable, noteVariable}, name)
 	})
 	if len(h.descriptors) > 0 {
 		var numbers []string
@@ -62,7 +62,7 @@ func (h *Held) Exec() error {
 			numbers = append(numbers, strconv.Itoa(fd))
 		}
 		env = append(env, pidVariable+"="+strconv.Itoa(os.Getpid()), namesVariable+"="+strings.Join(h.names, ":"),
-			descriptorsVariable+"="+strings.Join(numbers, ":"))
+			descriptorsVariable+"="+strings.Join(numbers, ":"), noteVariable+"="+h.Note)
 	}
 	signal.Ignore(syscall.SIGHUP)
 	return fmt.Errorf("start %s: %w", path, syscall.Exec(path, os.Args, env))

@@ -22,14 +22,15 @@ import (
 	"waypost/internal/listener"
 )
 
-// Variables of the environment. The last one replaces the number of sockets where they
-// are not the descriptors from 3 on: execve keeps the descriptors of the process, and the
-// low ones are in use by Go.
+// Variables of the environment. The descriptors replace the number of sockets where they
+// are not the ones from 3 on: execve keeps the descriptors of the process, and the low
+// ones are in use by Go. The note is the program's own.
 const (
 	pidVariable         = "LISTEN_PID"
 	countVariable       = "LISTEN_FDS"
 	namesVariable       = "LISTEN_FDNAMES"
 	descriptorsVariable = "LISTEN_DESCRIPTORS"
+	noteVariable        = "LISTEN_NOTE"
 )
 
 // Limits of the environment.
@@ -43,6 +44,7 @@ const (
 type Sockets struct {
 	all       []socket
 	ofRestart bool
+	note      string
 }
 
 type socket struct {
@@ -54,15 +56,17 @@ type socket struct {
 // child has them. It is called once, before the process opens files.
 func Inherit() (s *Sockets, err error) {
 	pid, names := os.Getenv(pidVariable), os.Getenv(namesVariable)
-	count, descriptors := os.Getenv(countVariable), os.Getenv(descriptorsVariable)
-	for _, v := range []string{pidVariable, countVariable, namesVariable, descriptorsVariable} {
+	count, descriptors, note := os.Getenv(countVariable), os.Getenv(descriptorsVariable), os.Getenv(noteVariable)
+	for _, v := range []string{pidVariable, countVariable, namesVariable, descriptorsVariable, noteVariable} {
 		err = errors.Join(err, os.Unsetenv(v))
 	}
 	s = &Sockets{}
 	if err != nil || pid != strconv.Itoa(os.Getpid()) {
 		return s, err // the variables are of another process
 	}
-	s.ofRestart = descriptors != ""
+	if s.ofRestart = descriptors != ""; s.ofRestart {
+		s.note = note
+	}
 	fds, err := parseDescriptors(count, descriptors)
 	if err != nil {
 		return s, err
@@ -90,6 +94,15 @@ func Inherit() (s *Sockets, err error) {
 
 // OfRestart reports whether the process had another program before.
 func (s *Sockets) OfRestart() bool { return s != nil && s.ofRestart }
+
+// Note returns the note that the program before has left to this one; "" when there was
+// none.
+func (s *Sockets) Note() string {
+	if s == nil {
+		return ""
+	}
+	return s.note
+}
 
 // parseDescriptors returns the descriptors that the variables name.
 func parseDescriptors(count, descriptors string) (fds []int, err error) {
@@ -150,6 +163,8 @@ func (s *Sockets) Close(log *slog.Logger) (err error) {
 
 // Held are sockets that outlive their listeners.
 type Held struct {
+	Note string // for the next program
+
 	names       []string
 	descriptors []int
 }

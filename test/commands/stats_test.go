@@ -161,7 +161,7 @@ func TestClicksVisitorsAndEdgesAreForgottenFromTheCommandLine(t *testing.T) {
 	require.Equal(t, "DELETE /api/admin/visitor-salts/2026-03-31", a.asked.Load().Method+" "+a.asked.Load().URL.String())
 
 	r = a.run(t, "edges", "gone", "eu-1", "--yes")
-	require.Equal(t, devtest.Result{Stdout: "the clicks of eu-1 are waited for no longer\n"}, r)
+	require.Equal(t, devtest.Result{Stdout: "eu-1 and its clicks are waited for no longer\n"}, r)
 	require.Equal(t, "DELETE /api/admin/edges/eu-1", a.asked.Load().Method+" "+a.asked.Load().URL.String())
 
 	a.asked.Store(nil)

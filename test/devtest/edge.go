@@ -12,6 +12,7 @@ type EdgeConfig struct {
 	DataDir string // of this edge alone
 	Region  string
 	Node    string
+	Addr    string   // HOST:PORT of the redirects; default: a free port of 127.0.0.1
 	Env     []string // further variables
 }
 
@@ -31,12 +32,15 @@ func StartEdge(t testing.TB, cfg EdgeConfig) (*Edge, error) {
 	t.Helper()
 	e := &Edge{Node: cfg.Node}
 	e.describe("edge", cfg.Node, cfg.DataDir)
+	if cfg.Addr == "" {
+		cfg.Addr = "127.0.0.1:0"
+	}
 	err := e.start(t, cfg.Binary, append([]string{
 		"WAYPOST_EDGE_CONTROL_URLS=" + cfg.Control,
 		"WAYPOST_EDGE_STRICT_HOSTS=false", // tests ask it by its address
 		"WAYPOST_EDGE_TOKEN=" + strings.Repeat("e", 32),
 		"WAYPOST_EDGE_DATA_DIR=" + cfg.DataDir,
-	}, cfg.Env...), "edge", "--addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--region", cfg.Region, "--node", cfg.Node)
+	}, cfg.Env...), "edge", "--addr", cfg.Addr, "--admin-addr", "127.0.0.1:0", "--region", cfg.Region, "--node", cfg.Node)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func Services(t testing.TB, db *postgres.DB, minter *keys.Minter, core *controlp
 	t.Helper()
 	signer, err := replication.NewSigner([32]byte{}, replication.Cluster{}, 1)
 	require.NoError(t, err)
-	log, edges := slog.New(slog.DiscardHandler), fleet.New(fleet.Config{Head: db})
+	log, edges := slog.New(slog.DiscardHandler), fleet.New(fleet.Config{Head: db, Boots: db})
 	return httpapi.Services{
 		Links: core.Links, Domains: core.Domains, Clicks: core.Clicks, Budgets: core.Budgets,
 		Access: core.Access, Workspaces: core.Workspaces,

@@ -352,8 +352,9 @@ func TestEdgesThatFellSilentBeforeTheControlPlaneWasStartedAreShown(t *testing.T
 		}, {Node: "stopped", Region: "eu", Left: true},
 	}))
 	exec(t, hand, `UPDATE click_progress SET reported_at = now() - CASE node WHEN 'long-dead' THEN interval '1 hour' WHEN 'elsewhere' THEN interval '-1 minute' ELSE interval '1 minute' END`)
-	edges := fleet.New(fleet.Config{Head: db})
-	require.NoError(t, edges.Report(fleet.EdgeReport{Node: "here", Region: "eu", Version: "1.2.3"}))
+	edges := fleet.New(fleet.Config{Head: db, Boots: db})
+	_, err := edges.Report(t.Context(), fleet.EdgeReport{Node: "here", Boot: waypost.BootID{1}, Region: "eu", Version: "1.2.3"})
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); edges.KeepProgress(ctx, db, time.Hour) }()

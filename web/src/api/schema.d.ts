@@ -1459,6 +1459,22 @@ export interface components {
             /** @description Value of the header Waypost-Workspace. */
             slug: string;
         };
+        Applied: {
+            /** @description Edges that did not have it in time; at most ten are named. */
+            behind: string[];
+            /**
+             * Format: int64
+             * @description Number of edges that have the change on their disks.
+             */
+            edges: number;
+            /**
+             * @description all, region: every edge that may be serving, everywhere or in the region, has the change on its disk. reachable: all have it except silent ones. none: there is no edge. timeout: some did not have it in time, or it is unknown which edges there are.
+             * @enum {string}
+             */
+            outcome: "all" | "region" | "reachable" | "none" | "timeout";
+            /** @description Edges that may be serving, are not heard of, and are not known to have it; at most ten are named. */
+            silent: string[];
+        };
         AuditEntry: {
             /** @example ranges.move */
             action: string;
@@ -1684,6 +1700,8 @@ export interface components {
             running: boolean;
         };
         Domain: {
+            /** @description Which edges have the change, in the answer to a request with wait. */
+            applied?: components["schemas"]["Applied"];
             certificate: components["schemas"]["DomainCertificate"];
             host: string;
             /** Format: int64 */
@@ -1836,6 +1854,8 @@ export interface components {
             last_seen: string;
             /** @description It is gone because it was stopped in order. */
             left: boolean;
+            /** @description It may be serving: it has not said that it stopped, and was not declared gone. While it is silent, waiting for edges ends with reachable. */
+            may_serve: boolean;
             node: string;
             /**
              * Format: date-time
@@ -1875,6 +1895,8 @@ export interface components {
              * @enum {string}
              */
             state: "alive" | "silent" | "gone";
+            /** @description Addresses of the redirects of other edges that report under the same name, such as copies of its disk. No change counts as applied there. Empty for none. */
+            twins: string[];
             /** @description The last comparison with PostgreSQL; null without one. */
             verified: components["schemas"]["Verified"] | null;
             /** @description Version of the software. */
@@ -2269,6 +2291,8 @@ export interface components {
         };
         Link: {
             active: boolean;
+            /** @description Which edges have the change, in the answer to a request with wait. */
+            applied?: components["schemas"]["Applied"];
             /** @description Set while an operator of the installation blocks the link: visitors get no answer of it. Left out otherwise. */
             blocked?: components["schemas"]["LinkBlock"];
             /** @description The state of max_clicks; in the answer to a request for this one link only. */
@@ -2460,6 +2484,8 @@ export interface components {
             status: number;
         };
         LinkOutcomes: {
+            /** @description Which edges have the links, in the answer to a request with wait. */
+            applied?: components["schemas"]["Applied"];
             /** @description One for each link of the request, in its order. */
             results: components["schemas"]["LinkOutcome"][];
         };
@@ -3255,6 +3281,8 @@ export interface components {
             url: string;
         };
         Shortened: {
+            /** @description Which edges have the link, in the answer to a request with wait. */
+            applied?: components["schemas"]["Applied"];
             /** Format: date-time */
             created_at: string;
             original_url: string;
@@ -4899,7 +4927,7 @@ export interface operations {
             query?: {
                 /** @description Delete the domain's links, too. With very many links the answer may be 503 before it is done: then send the request again. */
                 force?: boolean;
-                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are alive. The header Waypost-Applied reports the outcome; the change is made in any case. */
+                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case. */
                 wait?: "region" | "all";
                 /** @description Seconds to wait at most. */
                 wait_timeout?: number;
@@ -5076,7 +5104,7 @@ export interface operations {
     "approve-domain": {
         parameters: {
             query?: {
-                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are alive. The header Waypost-Applied reports the outcome; the change is made in any case. */
+                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case. */
                 wait?: "region" | "all";
                 /** @description Seconds to wait at most. */
                 wait_timeout?: number;
@@ -9473,7 +9501,7 @@ export interface operations {
     "add-domain": {
         parameters: {
             query?: {
-                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are alive. The header Waypost-Applied reports the outcome; the change is made in any case. */
+                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case. */
                 wait?: "region" | "all";
                 /** @description Seconds to wait at most. */
                 wait_timeout?: number;
@@ -9686,7 +9714,7 @@ export interface operations {
             query?: {
                 /** @description Delete the domain's links, too. With very many links the answer may be 503 before it is done: then send the request again. */
                 force?: boolean;
-                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are alive. The header Waypost-Applied reports the outcome; the change is made in any case. */
+                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case. */
                 wait?: "region" | "all";
                 /** @description Seconds to wait at most. */
                 wait_timeout?: number;
@@ -9863,7 +9891,7 @@ export interface operations {
     "change-domain": {
         parameters: {
             query?: {
-                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are alive. The header Waypost-Applied reports the outcome; the change is made in any case. */
+                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case. */
                 wait?: "region" | "all";
                 /** @description Seconds to wait at most. */
                 wait_timeout?: number;
@@ -10074,7 +10102,7 @@ export interface operations {
     "verify-domain": {
         parameters: {
             query?: {
-                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are alive. The header Waypost-Applied reports the outcome; the change is made in any case. */
+                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case. */
                 wait?: "region" | "all";
                 /** @description Seconds to wait at most. */
                 wait_timeout?: number;
@@ -14295,7 +14323,7 @@ export interface operations {
     "create-link": {
         parameters: {
             query?: {
-                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are alive. The header Waypost-Applied reports the outcome; the change is made in any case. */
+                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case. */
                 wait?: "region" | "all";
                 /** @description Seconds to wait at most. */
                 wait_timeout?: number;
@@ -14539,7 +14567,7 @@ export interface operations {
     "create-links": {
         parameters: {
             query?: {
-                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are alive. The header Waypost-Applied reports the outcome; the change is made in any case. */
+                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case. */
                 wait?: "region" | "all";
                 /** @description Seconds to wait at most. */
                 wait_timeout?: number;
@@ -15127,7 +15155,7 @@ export interface operations {
             query?: {
                 /** @description Host of the link's domain. Default: the shared default domain. */
                 domain?: string;
-                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are alive. The header Waypost-Applied reports the outcome; the change is made in any case. */
+                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case. */
                 wait?: "region" | "all";
                 /** @description Seconds to wait at most. */
                 wait_timeout?: number;
@@ -15290,7 +15318,7 @@ export interface operations {
             query?: {
                 /** @description Host of the link's domain. Default: the shared default domain. */
                 domain?: string;
-                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are alive. The header Waypost-Applied reports the outcome; the change is made in any case. */
+                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case. */
                 wait?: "region" | "all";
                 /** @description Seconds to wait at most. */
                 wait_timeout?: number;
@@ -16240,7 +16268,7 @@ export interface operations {
             query?: {
                 /** @description Host of the link's domain. Default: the shared default domain. */
                 domain?: string;
-                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are alive. The header Waypost-Applied reports the outcome; the change is made in any case. */
+                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case. */
                 wait?: "region" | "all";
                 /** @description Seconds to wait at most. */
                 wait_timeout?: number;
@@ -18065,7 +18093,7 @@ export interface operations {
     shorten: {
         parameters: {
             query?: {
-                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are alive. The header Waypost-Applied reports the outcome; the change is made in any case. */
+                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case. */
                 wait?: "region" | "all";
                 /** @description Seconds to wait at most. */
                 wait_timeout?: number;

@@ -56,6 +56,7 @@ function ofEdge(e: Edge, allOld: boolean): Finding[] {
   const add = (level: Finding["level"], what: string, remedy: string, more: Partial<Finding> = {}) => found.push({ level, what, remedy, node, ...more });
   const named = { node, region };
   if (e.credential === "revoked") add("bad", text("revoked", named), text("revokedDo"), { act: "enrol" });
+  if (e.twins.length) add("bad", text("twin", { ...named, others: e.twins.join(", ") }), text("twinDo"));
   if (e.state === "silent") {
     add("bad", textOf(e.via === "gossip" ? "cutOff" : "silent", named), text("silentDo"), { since: e.since });
     return found;

@@ -39,9 +39,11 @@ export async function changeLink(at: Place, change: Change, etag?: string): Prom
 export function applied(response: Response): string {
   const header = response.headers.get("Waypost-Applied") ?? "";
   const edges = /^all; edges=(\d+)/.exec(header);
-  if (edges) return edges[1] === "0" ? text("noEdges") : text("onEdges", { n: Number(edges[1]) });
-  const behind = /^timeout; behind=(.*)/.exec(header);
-  return behind ? text("notOnEdges", { edges: behind[1]!.replaceAll(",", ", ") }) : "";
+  if (edges) return text("onEdges", { n: Number(edges[1]) });
+  if (header === "none") return text("noEdges");
+  const names = (of: string) => new RegExp(`; ${of}=([^;]*)`).exec(header)?.[1]?.replaceAll(",", ", ");
+  const behind = names("behind"), silent = names("silent");
+  return [behind && text("notOnEdges", { edges: behind }), silent && text("silentEdges", { edges: silent })].filter(Boolean).join(" ");
 }
 
 /** former returns the change that gives fields of a change the values that they have in a link.

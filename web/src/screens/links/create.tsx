@@ -258,7 +258,7 @@ function Receipt({ made }: { made: Made }) {
     })).then(({ response }) => {
       const said = response.headers.get("Waypost-Applied") ?? "";
       setApplied({
-        edges: Number(said.match(/^all; edges=(\d+)/)?.[1] ?? 0), behind: said.match(/behind=(.+)$/)?.[1]?.split(",") ?? [],
+        edges: Number(said.match(/^all; edges=(\d+)/)?.[1] ?? 0), behind: [...said.matchAll(/(?:behind|silent)=([^;]+)/g)].flatMap((m) => m[1]!.split(",")),
         seconds: (performance.now() - made.sent) / 1000,
       });
     }, (e: unknown) => abort.signal.aborted || setApplied(asFailure(e)));
