@@ -16,36 +16,42 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// ServerConfig configures a [Server]. Zero fields mean the default.
+// ServerConfig configures a [Server]. Source and Logger are required.
 type ServerConfig struct {
-	Source  Source // required
+	Source  Source
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer // nil: metrics are kept but not registered
 
-	// Signer signs the source's batches and heads; nil: nothing is signed here. Trust is
-	// for a node that passes on batches signed elsewhere: it announces the key that it has
-	// pinned.
+	// Blocks holds the blocks of codes, which every follower gets. Nil: no blocks are
+	// sent.
+	Blocks *BlockSet
+
+	// The origin of a changelog has these. Signer signs batches and heads; nil: nothing is
+	// signed here.
 	Signer *Signer
-	Trust  *Trust
 	// Hear is called before a follower of the stream is let in, with its name and its
 	// testimony, which Signer has signed; nil when it presents none. With an error the
 	// follower is refused. A nil Hear means that testimonies are ignored.
 	Hear func(ctx context.Context, node string, testimony *Testimony) error
-
 	// Sound is called before a repair or a whole snapshot of the source begins, and before
 	// the whole source is compared, with the path of the request. With an error no replica
 	// could be brought to the source's digest, and a repair or a snapshot is refused. It
 	// returns within some seconds. Nil: the source is sound.
 	Sound func(ctx context.Context, path string) error
 
-	// Blocks holds the blocks of codes, which every follower gets. Nil: no blocks are
-	// sent.
-	Blocks *BlockSet
+	// A node that passes on batches signed elsewhere has these. It announces the key that
+	// Trust has pinned. Via returns the nodes between the origin and a follower of this
+	// server, this node first.
+	Trust *Trust
+	Via   func() []string
 
-	// Via returns the nodes between the origin and a follower of this server, this node
-	// first. Nil: the source is the origin.
-	Via func() []string
+	ServerLimits
+	Points *failpoint.Points // nil: nothing is done at its places
+}
 
+// ServerLimits bound the work of a [Server]. Zero fields mean the default, which nodes
+// use, except that relays have fewer followers and snapshots.
+type ServerLimits struct {
 	MinPoll   time.Duration // between looks at a moving source; 10 ms
 	MaxPoll   time.Duration // between looks at a quiet source; 100 ms
 	Heartbeat time.Duration // 1 s
@@ -66,12 +72,9 @@ type ServerConfig struct {
 	// ReadTimeout bounds one reading of the changelog. A range of slots is read without a
 	// bound, and halved if the reading fails after that time; 30 s.
 	ReadTimeout time.Duration
-
-	Points *failpoint.Points // nil: nothing is done at its places
 }
 
-func (c ServerConfig) withDefaults() ServerConfig {
-	setDefault(&c.Logger, slog.Default())
+func (c ServerLimits) withDefaults() ServerLimits {
 	setDefault(&c.MinPoll, 10*time.Millisecond)
 	setDefault(&c.MaxPoll, 100*time.Millisecond)
 	setDefault(&c.Heartbeat, time.Second)
@@ -108,10 +111,10 @@ type Server struct {
 
 // NewServer makes a Server that serves once Run runs.
 func NewServer(cfg ServerConfig) (*Server, error) {
-	if cfg.Source == nil {
-		return nil, errors.New("replication server: a source is required")
+	if cfg.Source == nil || cfg.Logger == nil {
+		return nil, errors.New("replication server: a source and a logger are required")
 	}
-	cfg = cfg.withDefaults()
+	cfg.ServerLimits = cfg.ServerLimits.withDefaults()
 	metrics, err := newServerMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, err

@@ -54,7 +54,8 @@ func TestABatchIsEncodedOnceForAllFollowers(t *testing.T) {
 	}
 	source, reg := replicationtest.NewSource(), prometheus.NewRegistry()
 	server, err := replication.NewServer(replication.ServerConfig{
-		Source: source, Logger: slog.New(slog.DiscardHandler), Metrics: reg, RingBytes: 8 << 20, WriteTimeout: time.Minute,
+		Source: source, Logger: slog.New(slog.DiscardHandler), Metrics: reg,
+		ServerLimits: replication.ServerLimits{RingBytes: 8 << 20, WriteTimeout: time.Minute},
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -44,7 +44,7 @@ func (g *gated) Read(ctx context.Context, after waypost.Position, maxRecords int
 func serveSource(t *testing.T, source replication.Source) *replication.Server {
 	t.Helper()
 	server, err := replication.NewServer(replication.ServerConfig{
-		Source: source, Logger: slog.New(slog.DiscardHandler), Heartbeat: 50 * time.Millisecond,
+		Source: source, Logger: slog.New(slog.DiscardHandler), ServerLimits: replication.ServerLimits{Heartbeat: 50 * time.Millisecond},
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

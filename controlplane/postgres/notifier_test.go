@@ -59,7 +59,10 @@ func during(t *testing.T, f func(context.Context)) {
 func TestACommitThroughOneControlPlaneWakesTheFollowersOfAnother(t *testing.T) {
 	dbs, hand := heralds(t, 2)
 	here, there := dbs[0], dbs[1]
-	server, err := replication.NewServer(replication.ServerConfig{Source: there, MinPoll: time.Hour, MaxPoll: time.Hour})
+	server, err := replication.NewServer(replication.ServerConfig{
+		Source: there, Logger: slog.New(slog.DiscardHandler),
+		ServerLimits: replication.ServerLimits{MinPoll: time.Hour, MaxPoll: time.Hour},
+	})
 	require.NoError(t, err)
 	during(t, func(ctx context.Context) { _ = server.Run(ctx) })
 	mux := http.NewServeMux()

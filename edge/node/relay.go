@@ -48,8 +48,8 @@ func newRelay(e *edge) (r *relay, err error) {
 	r = &relay{edge: e}
 	r.server, err = replication.NewServer(replication.ServerConfig{
 		Source: relaySource{e.store}, Trust: e.store.trust, Blocks: &e.blocks.BlockSet, Logger: e.log, Metrics: e.registry,
-		MaxFollowers: relayFollowers, MaxSnapshots: relaySnapshots,
-		Via: func() []string { return append([]string{e.store.node}, e.following.Status().Via...) },
+		ServerLimits: replication.ServerLimits{MaxFollowers: relayFollowers, MaxSnapshots: relaySnapshots},
+		Via:          func() []string { return append([]string{e.store.node}, e.following.Status().Via...) },
 	})
 	if err != nil {
 		return nil, err

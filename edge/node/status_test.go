@@ -32,7 +32,9 @@ func (s withheld) Snapshot(ctx context.Context, first, last uint16, visit func([
 
 func TestEdgeNode_ReportsThatItsSourceIsBusy(t *testing.T) {
 	source := withheld{replicationtest.NewSource(), make(chan struct{})}
-	web := httptest.NewServer(changelogServer(t, replication.ServerConfig{Source: source, MaxSnapshots: 1}))
+	web := httptest.NewServer(changelogServer(t, replication.ServerConfig{
+		Source: source, ServerLimits: replication.ServerLimits{MaxSnapshots: 1},
+	}))
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
 	until := func(is func() bool) {
 		t.Helper()

@@ -41,7 +41,7 @@ func serve(
 	t *testing.T, s replication.Source, admit func(*http.Request) (status int), change ...func(*replication.ServerConfig),
 ) (url string) {
 	t.Helper()
-	cfg := replication.ServerConfig{Source: s, Heartbeat: 50 * time.Millisecond}
+	cfg := replication.ServerConfig{Source: s, ServerLimits: replication.ServerLimits{Heartbeat: 50 * time.Millisecond}}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -27,7 +27,7 @@ func signed(t *testing.T, s *replicationtest.Source, heartbeat time.Duration) re
 	require.NoError(t, err)
 	signer, err := replication.NewSigner([32]byte{1: 7}, head.Cluster, 1)
 	require.NoError(t, err)
-	return replication.ServerConfig{Source: s, Signer: signer, Heartbeat: heartbeat}
+	return replication.ServerConfig{Source: s, Signer: signer, ServerLimits: replication.ServerLimits{Heartbeat: heartbeat}}
 }
 
 // pinning returns a trust that has pinned nothing, and whose disk is never full.
@@ -96,7 +96,9 @@ func TestRelay_IsFollowedWhileItHoldsDeletions(t *testing.T) {
 
 			below := replicationtest.NewSink()
 			down := follows(t, replication.FollowConfig{
-				URL:  serveWith(t, replication.ServerConfig{Source: relay.DB, Trust: trust, Heartbeat: 10 * time.Millisecond}, nil),
+				URL: serveWith(t, replication.ServerConfig{
+					Source: relay.DB, Trust: trust, ServerLimits: replication.ServerLimits{Heartbeat: 10 * time.Millisecond},
+				}, nil),
 				Sink: below, Trust: pinning(t),
 			})
 			require.Eventually(t, func() bool { return below.Position() == position && down.Status().Connected },

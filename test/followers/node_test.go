@@ -46,7 +46,9 @@ type serving struct {
 
 func serve(t *testing.T, source replication.Source, via func() []string, l *life, p pace) *serving {
 	server, err := replication.NewServer(replication.ServerConfig{
-		Source: source, Logger: quiet, Via: via, Heartbeat: p.heartbeat, RingBytes: 1 << 20, RingFrames: 2, MaxPoll: 20 * time.Millisecond,
+		Source: source, Logger: quiet, Via: via, ServerLimits: replication.ServerLimits{
+			Heartbeat: p.heartbeat, RingBytes: 1 << 20, RingFrames: 2, MaxPoll: 20 * time.Millisecond,
+		},
 		Points: l.points(),
 	})
 	require.NoError(t, err)
