@@ -105,6 +105,10 @@ func (c *tlsConn) Handshake() error {
 		err = c.Conn.Handshake()
 	}
 	if err == nil && c.Conn.ConnectionState().NegotiatedProtocol != acmeProtocol {
+		// In TLS 1.2 the client may send its request only after another round trip.
+		if c.Conn.ConnectionState().Version >= tls.VersionTLS13 {
+			c.registry.endHandshake(&c.conn)
+		}
 		return nil
 	}
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) { // a client that leaves is not refused

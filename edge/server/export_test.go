@@ -26,7 +26,11 @@ func WatchBegin(s *Server, begun func()) {
 }
 
 // EndAll ends the waiting connections, as Shutdown does after its DrainTime.
-func EndAll(s *Server) { s.registry.endConns(phaseWaiting); s.registry.endConns(phaseNew) }
+func EndAll(s *Server) {
+	s.registry.endConns(phaseWaiting)
+	s.registry.endConns(phaseNew)
+	s.registry.endConns(phaseHandshake)
+}
 
 // FindingClient returns a func that finds a visitor's address.
 func FindingClient(forwardedFor string) func() {

@@ -70,6 +70,7 @@ func (l *listener) admit(accepted net.Conn) net.Conn {
 		w := &tlsConn{Conn: tls.Server(below, l.tls)}
 		c, admitted = &w.conn, w
 		c.secure = true
+		c.phase.Store(phaseHandshake)
 	} else {
 		w := &plainConn{Conn: below}
 		c, admitted = &w.conn, w

@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"bufio"
+	"crypto/tls"
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -37,4 +39,37 @@ func TestServer_AnswersTheFirstRequestOfAConnectionAcceptedBeforeAStop(t *testin
 	require.True(t, res.Close)
 	require.NoError(t, <-stopped)
 	require.NoError(t, <-served)
+}
+
+// A handshake of TLS takes a far visitor longer than a plain connection may wait for its
+// first request.
+func TestServer_AnswersTheFirstRequestAfterAHandshakeThatAStopInterrupts(t *testing.T) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		t.Run(tls.VersionName(version), func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			secure, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			registry := prometheus.NewPedanticRegistry()
+			s := server.New(patient(server.Config{Links: newMemoryLinks(), DrainTime: time.Millisecond, Metrics: registry}))
+			served := make(chan error, 2)
+			own, client := certificate(t)
+			client.MaxVersion = version
+			go func() { served <- s.Serve(ln) }()
+			go func() { served <- s.ServeTLS(secure, own) }()
+			silent, far := dial(t, ln.Addr().String()), dial(t, secure.Addr().String())
+			require.Eventually(t, func() bool {
+				return gather(t, registry, "waypost_redirect_connections")["waypost_redirect_connections"] == 2
+			}, waitLimit, pollEvery)
+			stopped := make(chan error, 1)
+			go func() { stopped <- s.Shutdown(t.Context()) }()
+			requireEnd(t, silent)
+			visitor := tls.Client(far, client)
+			res, err := ask(visitor, bufio.NewReader(visitor))
+			require.NoError(t, err)
+			require.True(t, res.Close)
+			require.NoError(t, <-stopped)
+			require.NoError(t, errors.Join(<-served, <-served))
+		})
+	}
 }

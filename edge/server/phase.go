@@ -10,10 +10,11 @@ import (
 // The phases of a connection. Shutdown ends only connections that wait. A busy one ends
 // after its answer, which asks the client to close.
 const (
-	phaseNew     uint32 = iota // waits for the first byte of its first request, or for a handshake
-	phaseWaiting               // waits for the first byte of its next request
-	phaseBusy                  // with a request
-	phaseEnding                // told to end while it waited
+	phaseNew       uint32 = iota // waits for the first byte of its first request
+	phaseHandshake               // has a TLS handshake before it, which takes round trips
+	phaseWaiting                 // waits for the first byte of its next request
+	phaseBusy                    // with a request
+	phaseEnding                  // told to end while it waited
 )
 
 // past is a deadline that has expired.
@@ -45,7 +46,8 @@ func (c *conn) beginRequest(readTimeout time.Duration) {
 
 // takeUp makes a connection that waits busy, and reports false if it does not wait.
 func (c *conn) takeUp() bool {
-	return c.phase.CompareAndSwap(phaseWaiting, phaseBusy) || c.phase.CompareAndSwap(phaseNew, phaseBusy)
+	return c.phase.CompareAndSwap(phaseWaiting, phaseBusy) || c.phase.CompareAndSwap(phaseNew, phaseBusy) ||
+		c.phase.CompareAndSwap(phaseHandshake, phaseBusy)
 }
 
 // rest notes that a request is answered.

@@ -22,7 +22,7 @@ type registry struct {
 	mu struct {
 		sync.Mutex
 		first       *conn
-		endingNew   bool          // a connection ends before its first request
+		ended       uint32        // bits of the phases in which a connection ends
 		empty       chan struct{} // closed when no connection is left after end
 		emptyClosed bool
 	}
@@ -58,8 +58,8 @@ func (r *registry) addConn(c *conn) bool {
 	}
 	r.mu.first = c
 	r.open.Add(1)
-	if r.mu.endingNew {
-		c.endIdle(phaseNew) // it was accepted just before its listener was closed
+	if phase := c.phase.Load(); r.mu.ended&(1<<phase) != 0 {
+		c.endIdle(phase) // it was accepted just before its listener was closed
 	}
 	return true
 }
@@ -126,12 +126,21 @@ func (r *registry) endConns(phase uint32) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ending.Store(true)
-	r.mu.endingNew = r.mu.endingNew || phase == phaseNew
+	r.mu.ended |= 1 << phase
 	for c := r.mu.first; c != nil; c = c.entry.next {
 		c.endIdle(phase)
 	}
 	r.closeEmpty()
 	return r.mu.empty
+}
+
+// endHandshake notes that a connection waits for nothing but its first request.
+func (r *registry) endHandshake(c *conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.phase.CompareAndSwap(phaseHandshake, phaseNew) && r.mu.ended&(1<<phaseNew) != 0 {
+		c.endIdle(phaseNew)
+	}
 }
 
 func (r *registry) closeEmpty() {

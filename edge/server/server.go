@@ -123,9 +123,14 @@ func (s *Server) track(ln net.Listener) bool {
 	return true
 }
 
-// firstRequestTime bounds the wait for the first request of a connection that was
-// accepted just before a stop: a round trip to a far visitor.
-const firstRequestTime = 200 * time.Millisecond
+// Bounds of the wait for the first request of a connection that was accepted just before
+// a stop. A visitor sends a plain request together with the end of the connection's own
+// handshake; TLS takes one or two more round trips, 300 ms each if the visitor is far
+// away.
+const (
+	firstRequestTime = 200 * time.Millisecond
+	handshakeTime    = 900 * time.Millisecond
+)
 
 // Shutdown ends the service without failing a request. For DrainTime, or until no
 // connection is left, it goes on serving and asks every client to close its
@@ -146,6 +151,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-time.After(firstRequestTime):
 	}
 	s.registry.endConns(phaseNew)
+	select {
+	case <-empty:
+	case <-ctx.Done():
+	case <-time.After(handshakeTime - firstRequestTime):
+	}
+	s.registry.endConns(phaseHandshake)
 	select {
 	case <-empty:
 	case <-ctx.Done():

@@ -167,6 +167,10 @@ type answer struct {
 	location string // "": whatever it is
 }
 
+// stalledTooLong is for how long a connection may be without its first request before an
+// edge that restarts ends it. A client on a machine that stands still finds it so.
+const stalledTooLong = 150 * time.Millisecond
+
 // crowd follows links from many connections, kept and fresh, as a client may that
 // obeys HTTP, and counts what it saw.
 type crowd struct {
@@ -220,6 +224,7 @@ func (c *crowd) visit(ctx context.Context, codes []string, n int, fresh bool) {
 	var in *bufio.Reader
 	var last time.Time // when the request before was sent, or the connection begun
 	again := false     // the one before this ended with no word
+	first := false     // it is the connection's first request
 	pace := time.NewTicker(10 * time.Millisecond)
 	defer pace.Stop()
 	for i := n; ctx.Err() == nil; i++ {
@@ -229,13 +234,17 @@ func (c *crowd) visit(ctx context.Context, codes []string, n int, fresh bool) {
 		if conn == nil {
 			last = began
 			if conn, err = c.dial(); err != nil {
-				c.fail(fmt.Errorf("connect: %w", err))
+				if again || time.Since(began) < stalledTooLong {
+					c.fail(fmt.Errorf("connect: %w", err))
+				}
+				again = true
 				continue
 			}
-			in = bufio.NewReader(conn)
+			in, first = bufio.NewReader(conn), true
 		}
 		var res *http.Response
 		_, err = io.WriteString(conn, "GET /"+code+" HTTP/1.1\r\nHost: "+c.addr+"\r\n\r\n")
+		stalled := first && time.Since(began) > stalledTooLong
 		if err == nil {
 			res, err = http.ReadResponse(in, nil)
 		}
@@ -245,8 +254,8 @@ func (c *crowd) visit(ctx context.Context, codes []string, n int, fresh bool) {
 		switch {
 		case err == nil:
 			c.count(code, res.StatusCode, time.Since(began))
-			last, again = began, false
-		case res == nil && !again && time.Since(last) > idleTooLong:
+			last, again, first = began, false, false
+		case res == nil && !again && (stalled || time.Since(last) > idleTooLong):
 			again = true
 		default:
 			c.fail(err)
