@@ -43,7 +43,6 @@ type Edge struct {
 	AgeSeconds    *float64   `json:"age_seconds" doc:"Time since the replica was last known to be at PostgreSQL's head; null unless the edge itself reports."`
 	LagChanges    *uint64    `json:"lag_changes" doc:"Transactions that the edge does not have yet; null when unknown, and instead of 0 when age_seconds is above 5."`
 	LagSeconds    *float64   `json:"lag_seconds" doc:"For how long it has lacked the oldest of them, at least; null when unknown."`
-	LastAppliedAt *time.Time `json:"last_applied_at" doc:"When the position was reached, by the edge's clock; null when unknown."`
 	StartedAt     *time.Time `json:"started_at" doc:"By the edge's clock; null when unknown."`
 	ClicksPending *int64     `json:"clicks_pending" doc:"Clicks in the edge's journal that are not counted here yet; null when unknown."`
 	ClicksUntil   *time.Time `json:"clicks_until" doc:"The edge's clicks before this time, by its clock, are counted here; null when unknown."`
@@ -59,7 +58,6 @@ type EdgeReport struct {
 	Position      string    `json:"position" doc:"Empty without a replica."`
 	AgeSeconds    float64   `json:"age_seconds" doc:"Time since the replica was last known to be at PostgreSQL's head."`
 	Synced        string    `json:"synced" doc:"The part of the position that survives a crash; empty when unknown."`
-	LastAppliedAt time.Time `json:"last_applied_at,omitzero"`
 	StartedAt     time.Time `json:"started_at"`
 	ClicksPending int64     `json:"clicks_pending" doc:"-1 when unknown."`
 	ClicksUntil   time.Time `json:"clicks_until,omitzero"`

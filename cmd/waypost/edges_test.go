@@ -18,7 +18,7 @@ const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role"
 	"left": false, "may_serve": true, "twins": [],
 	"last_seen": "2031-05-06T06:08:09Z", "via": "report", "position": {"epoch": 1, "seq": 40}, "age_seconds": 0.5,
 	"lag_changes": 0, "lag_seconds": 0,
-	"last_applied_at": null, "started_at": null, "clicks_pending": 7, "clicks_until": null, "replica": "following",
+	"started_at": null, "clicks_pending": 7, "clicks_until": null, "replica": "following",
 		"held": "", "held_why": "", "disk_low": true, "draining": false,
 		"requests_per_second": 1234.56, "disk_used_bytes": 1, "disk_free_bytes": 5368709120,
 		"places_built_at": null, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081",

@@ -87,7 +87,6 @@ type EdgeReport struct {
 	Position      waypost.Position // zero without a replica
 	Synced        waypost.Position // the part of it on disk; zero when unknown
 	Age           time.Duration    // since its replica was last known to be at the head
-	LastAppliedAt time.Time        // by its clock; zero when unknown
 	StartedAt     time.Time        // of this boot, by its clock
 	ClicksPending int64            // clicks in its journal that are not acknowledged; -1: unknown
 	ClicksUntil   time.Time        // clicks before that, by its clock, are acknowledged; zero: unknown
@@ -182,7 +181,6 @@ type EdgeStatus struct {
 	AdminAddr     string
 	Position      waypost.Position // zero without a replica
 	Synced        waypost.Position // the part of it on disk; zero when unknown
-	LastAppliedAt time.Time        // by its clock; zero when unknown
 	StartedAt     time.Time        // by its clock; zero when unknown
 	ClicksPending int64            // -1 when unknown
 	ClicksUntil   time.Time        // clicks before that, by its clock, are counted; zero: unknown

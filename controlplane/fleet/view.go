@@ -131,7 +131,7 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 	}
 	s := EdgeStatus{
 		Node: r.Node, Region: r.Region, Role: r.Role, Version: r.Version, Addr: r.Addr, AdminAddr: r.AdminAddr,
-		Position: r.Position, Synced: r.Synced, LastAppliedAt: r.LastAppliedAt, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending,
+		Position: r.Position, Synced: r.Synced, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending,
 		ClicksUntil: r.ClicksUntil,
 		Replica:     r.Replica, Held: r.Held, HeldWhy: r.HeldWhy, DiskLow: r.DiskLow, Draining: r.Draining, EdgeLoad: r.EdgeLoad,
 		PlacesBuilt: r.PlacesBuilt, Blocks: r.Blocks,

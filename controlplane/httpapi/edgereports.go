@@ -187,7 +187,7 @@ func reportOf(b *api.EdgeReport) (report fleet.EdgeReport, err error) {
 	return fleet.EdgeReport{
 		Node: b.Node, Region: region, Role: b.Role, Boot: boot, Addr: b.Addr, AdminAddr: b.AdminAddr, Version: b.Version,
 		Position: position, Synced: synced, Age: time.Duration(b.AgeSeconds * float64(time.Second)),
-		LastAppliedAt: b.LastAppliedAt, StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
+		StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
 		Starting: b.Starting, Continues: continues,
 		Replica: fleet.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy, DiskLow: b.DiskLow, Draining: b.Draining,
 		PlacesBuilt: places, Blocks: b.Blocks,
@@ -222,8 +222,8 @@ func faultOfReport(b *api.EdgeReport) string {
 		return "admin_addr must be HOST:PORT, or empty"
 	case len(b.Version) > maxReportVersion || !waypost.Printable(b.Version):
 		return "version must be at most 64 printable characters"
-	case !plausible(b.LastAppliedAt), !plausible(b.StartedAt), !plausible(b.ClicksUntil), b.PlacesBuilt != nil && !plausible(*b.PlacesBuilt):
-		return "last_applied_at, started_at, clicks_until and places_built_at must be between 1970 and 9999, or left out"
+	case !plausible(b.StartedAt), !plausible(b.ClicksUntil), b.PlacesBuilt != nil && !plausible(*b.PlacesBuilt):
+		return "started_at, clicks_until and places_built_at must be between 1970 and 9999, or left out"
 	case !slices.Contains(replicaStates, fleet.ReplicaState(b.Replica)):
 		return "replica must be following, waiting, verifying, restoring, repairing, held or degraded, or left out"
 	case len(b.Held) > maxReportVersion || !waypost.Printable(b.Held) ||

@@ -219,7 +219,7 @@ func edgeOf(e *fleet.EdgeStatus) api.Edge {
 		},
 		State: string(e.State), Since: e.Since.UTC(), Left: e.Left, MayServe: e.MayServe, Twins: append([]string{}, e.Twins...),
 		LastSeen: e.LastSeen.UTC(), Via: string(e.Via),
-		LastAppliedAt: moment(e.LastAppliedAt), StartedAt: moment(e.StartedAt), ClicksUntil: moment(e.ClicksUntil),
+		StartedAt: moment(e.StartedAt), ClicksUntil: moment(e.ClicksUntil),
 		Credential: textOrNull(string(e.Credential)), ClicksPending: known(e.ClicksPending, e.ClicksPending >= 0),
 		AgeSeconds: known(e.Age.Seconds(), e.Age >= 0),
 		LagChanges: known(e.Lag.Changes, e.LagKnown), LagSeconds: known(e.Lag.Age.Seconds(), e.LagKnown),

@@ -37,8 +37,8 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 	a := startWithFleet(t, operator, fixedFleet{
 		{
 			Node: "edge-a", Region: "eu-west-1", Role: "edge", Version: "1.2.3", Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081",
-			Position:      waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
-			LastAppliedAt: seen, StartedAt: seen, ClicksPending: 7, ClicksUntil: seen, Age: 2500 * time.Millisecond,
+			Position:  waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
+			StartedAt: seen, ClicksPending: 7, ClicksUntil: seen, Age: 2500 * time.Millisecond,
 			Lag: fleet.Lag{Changes: 3, Age: 1500 * time.Millisecond}, LagKnown: true,
 			Replica: fleet.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", DiskLow: true, Draining: true,
 			PlacesBuilt: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
@@ -58,14 +58,14 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 		{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "silent", "left": false, "may_serve": true, "twins": ["10.0.0.3:8081"],
 		 "since": `+at+`, "last_seen": `+at+`, "via": "report",
 		 "position": {"epoch": 2, "seq": 40}, "age_seconds": 2.5, "lag_changes": 3, "lag_seconds": 1.5,
-		 "last_applied_at": `+at+`, "started_at": `+at+`,
+		 "started_at": `+at+`,
 		 "clicks_pending": 7, "clicks_until": `+at+`, "replica": "held", "held": "mass-delete", "held_why": "too many",
 			"disk_low": true, "draining": true,
 			"places_built_at": "2026-11-01T00:00:00Z", "requests_per_second": 12.5, "disk_used_bytes": 1099511627776, "disk_free_bytes": 0,
 			"verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081", "credential": "own", "has_blocks": null},
 		{"node": "edge-z", "region": "us-east-1", "role": "edge", "state": "alive", "left": false, "may_serve": false, "twins": [],
 		 "since": `+at+`, "last_seen": `+at+`, "via": "gossip",
-		 "position": null, "age_seconds": null, "lag_changes": null, "lag_seconds": null, "last_applied_at": null, "started_at": null,
+		 "position": null, "age_seconds": null, "lag_changes": null, "lag_seconds": null, "started_at": null,
 		 "clicks_pending": null, "clicks_until": null, "replica": "", "held": "", "held_why": "", "disk_low": false, "draining": false,
 			"places_built_at": null, "requests_per_second": null, "disk_used_bytes": null, "disk_free_bytes": null,
 			"verified": null, "version": "", "addr": "", "admin_addr": "", "credential": null, "has_blocks": null}]}`, res.text)
@@ -107,7 +107,7 @@ func goodReport() map[string]any {
 	return map[string]any{
 		"node": "edge-a", "region": "us-east-1", "role": "edge", "boot": "0102030405060708090a0b0c0d0e0f10", "addr": "10.0.0.2:8081",
 		"admin_addr": "10.0.0.2:9081", "version": "1.2.3", "position": "2-01000000000000000000000000000000-40-0000000000000005",
-		"last_applied_at": "2031-05-06T06:08:09Z", "started_at": "2031-05-06T06:00:00Z", "clicks_pending": 7,
+		"started_at": "2031-05-06T06:00:00Z", "clicks_pending": 7,
 		"clicks_until": "2031-05-06T06:08:07.5Z", "of_a_later_version": []int{1},
 	}
 }
@@ -131,8 +131,8 @@ func TestAnEdgesReportIsTaken(t *testing.T) {
 		Node: "edge-a", Region: "us-east-1", Role: "edge", Boot: waypost.BootID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
 		Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081", Version: "1.2.3", ClicksPending: 7, ClicksUntil: time.Date(2031,
 			5, 6, 6, 8, 7, 500_000_000, time.UTC),
-		Position:      waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
-		LastAppliedAt: time.Date(2031, 5, 6, 6, 8, 9, 0, time.UTC), StartedAt: time.Date(2031, 5, 6, 6, 0, 0, 0, time.UTC),
+		Position:  waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
+		StartedAt: time.Date(2031, 5, 6, 6, 0, 0, 0, time.UTC),
 	}}, to.got)
 }
 
@@ -155,7 +155,7 @@ func TestAReportThatBreaksARuleIsRefused(t *testing.T) {
 		"a version in two lines":      {"version", "1\n2"},
 		"a position of one number":    {"position", "40"},
 		"a time in the year 10000":    {"started_at", "9999-12-31T23:59:59-10:00"},
-		"a time before all":           {"last_applied_at", "0000-01-01T00:00:00+10:00"},
+		"a time before all":           {"clicks_until", "0000-01-01T00:00:00+10:00"},
 		"clicks of the year 10000":    {"clicks_until", "9999-12-31T23:59:59-10:00"},
 		"fewer clicks than none":      {"clicks_pending", -2},
 		"fewer requests than none":    {"requests_per_second", -0.1},

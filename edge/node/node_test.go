@@ -37,7 +37,11 @@ func ending(t *testing.T, drain time.Duration) (*edge, <-chan api.EdgeReport) {
 		server: server.New(server.Config{}), leaving: make(chan struct{}),
 	}
 	reporter, err := report.New(report.Config{
-		URL: control.URL, Node: "edge-1", Region: "eu", Boot: waypost.BootID{1}, Interval: time.Hour, Timeout: time.Minute,
+		URL: control.URL, Node: "edge-1", Region: "eu", Role: "edge", Boot: waypost.BootID{1}, Interval: time.Hour, Timeout: time.Minute,
+		Through:  func(t *http.Transport) http.RoundTripper { return t },
+		Position: func() waypost.Position { return waypost.Position{} }, Synced: func() waypost.Position { return waypost.Position{} },
+		Age: func() time.Duration { return 0 }, Clicks: func() (int64, time.Time) { return -1, time.Time{} },
+		State: func() report.State { return report.State{} }, Order: func(api.EdgeOrder) {}, Sync: func() {}, Logger: e.log,
 	})
 	require.NoError(t, err)
 	e.reporters = []*report.Reporter{reporter}

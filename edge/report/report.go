@@ -33,49 +33,33 @@ import (
 	"waypost/api/requestid"
 )
 
-// Config configures a Reporter. Zero fields mean the default.
+// Config configures a Reporter. The fields up to Logger are required.
 type Config struct {
-	URL   string // of the control plane, scheme and host; required
-	Token string // bearer token; "": none
-
-	// Through wraps the transport of the requests. Default: no wrapper.
+	URL string // of the control plane, scheme and host
+	// Through wraps the transport of the requests, and adds the edge's credential.
 	Through func(*http.Transport) http.RoundTripper
 
-	Node      string         // required
-	Region    waypost.Region // required
-	Role      string         // edge or relay; default edge
-	Boot      waypost.BootID // this start of the edge; required
-	Continues waypost.BootID // boot of the program before in this process; zero: none
-	Addr      string         // HOST:PORT of the redirects
-	AdminAddr string         // HOST:PORT of the admin listener
-	Version   string         // of the software
+	Node   string
+	Region waypost.Region
+	Role   string         // edge or relay
+	Boot   waypost.BootID // this start of the edge
 
-	// Position, AppliedAt and Age return the edge's present state, and must not wait for a
-	// disk. Default: nothing is known.
-	Position  func() waypost.Position
-	Synced    func() waypost.Position // what of the position a crash cannot take back
-	AppliedAt func() time.Time
-	Age       func() time.Duration // since the replica was last known to be at the head
+	// Position and Age return the edge's present state, and must not wait for a disk.
+	Position func() waypost.Position
+	Synced   func() waypost.Position // what of the position a crash cannot take back
+	Age      func() time.Duration    // since the replica was last known to be at the head
 
 	// Clicks returns how many clicks are in the journal and not acknowledged (-1: unknown),
 	// and the time up to which all are (zero: unknown). It may wait for a disk: then reports
-	// repeat the answer before. Default: nothing is known.
+	// repeat the answer before.
 	Clicks func() (pending int64, until time.Time)
 
 	// State returns the state of the replica, with the change that it holds back, if any,
-	// and the load of the edge. Default: nothing is known.
+	// and the load of the edge.
 	State func() State
 
-	// Certificates returns at most most of the edge's certificates, the most important
-	// first, and whether these are all. Default: they are not reported.
-	Certificates func(most int) (hosts []api.HostCertificate, complete bool)
-
-	// Blocks holds the blocks of codes, which are compared with the control plane's
-	// blocks. Nil: no comparison.
-	Blocks Blocks
-
 	// Order is called with each order of the control plane, at every report until it has
-	// been answered. It must not block. Nil: orders are ignored.
+	// been answered. It must not block.
 	Order func(api.EdgeOrder)
 
 	// Sync makes the position durable before a report that was asked for, and may wait for
@@ -83,14 +67,27 @@ type Config struct {
 	// older position.
 	Sync func()
 
+	Logger *slog.Logger
+
+	// Certificates returns at most most of the edge's certificates, the most important
+	// first, and whether these are all. Nil: they are not reported.
+	Certificates func(most int) (hosts []api.HostCertificate, complete bool)
+
+	// Blocks holds the blocks of codes, which are compared with the control plane's
+	// blocks. Nil: no comparison.
+	Blocks Blocks
+
+	Continues waypost.BootID        // boot of the program before in this process; zero: none
+	Addr      string                // HOST:PORT of the redirects; may be ""
+	AdminAddr string                // HOST:PORT of the admin listener; may be ""
+	Version   string                // of the software; may be ""
+	Metrics   prometheus.Registerer // nil: metrics are not registered
+
 	Interval time.Duration // default 1 s
 	Pause    time.Duration // between reports that are asked for; default 20 ms
 	Timeout  time.Duration // for one report; default 1.5 s
 
 	CertificatesInterval time.Duration // between reports of certificates; default 5 s
-
-	Logger  *slog.Logger          // default: nothing is logged
-	Metrics prometheus.Registerer // default: metrics are not registered
 }
 
 // Reporter sends the reports of one edge.
@@ -128,35 +125,12 @@ func New(cfg Config) (*Reporter, error) {
 	if !waypost.ValidNode(cfg.Node) || cfg.Region == "" || cfg.Boot == (waypost.BootID{}) {
 		return nil, errors.New("report: node, region and boot are required")
 	}
-	if cfg.Position == nil {
-		cfg.Position = func() waypost.Position { return waypost.Position{} }
-	}
-	if cfg.Synced == nil {
-		cfg.Synced = func() waypost.Position { return waypost.Position{} }
-	}
-	if cfg.State == nil {
-		cfg.State = func() State { return State{} }
-	}
-	if cfg.Order == nil {
-		cfg.Order = func(api.EdgeOrder) {}
-	}
-	if cfg.Sync == nil {
-		cfg.Sync = func() {}
+	if cfg.Through == nil || cfg.Role == "" || cfg.Position == nil || cfg.Synced == nil || cfg.Age == nil || cfg.Clicks == nil ||
+		cfg.State == nil || cfg.Order == nil || cfg.Sync == nil || cfg.Logger == nil {
+		return nil, errors.New("report: a part of the edge is missing")
 	}
 	if cfg.Pause <= 0 {
 		cfg.Pause = 20 * time.Millisecond
-	}
-	if cfg.AppliedAt == nil {
-		cfg.AppliedAt = func() time.Time { return time.Time{} }
-	}
-	if cfg.Age == nil {
-		cfg.Age = func() time.Duration { return 0 }
-	}
-	if cfg.Clicks == nil {
-		cfg.Clicks = func() (int64, time.Time) { return -1, time.Time{} }
-	}
-	if cfg.Role == "" {
-		cfg.Role = "edge"
 	}
 	if cfg.Interval <= 0 {
 		cfg.Interval = time.Second
@@ -166,12 +140,6 @@ func New(cfg Config) (*Reporter, error) {
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 1500 * time.Millisecond
-	}
-	if cfg.Through == nil {
-		cfg.Through = func(t *http.Transport) http.RoundTripper { return t }
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Reporter{
 		cfg:            cfg,
@@ -379,9 +347,6 @@ func (r *Reporter) exchange(ctx context.Context, to string, what any) ([]byte, e
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	if r.cfg.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+r.cfg.Token)
-	}
 	requestid.Mark(req)
 	res, err := r.client.Do(req)
 	if err != nil {
@@ -417,7 +382,7 @@ func (r *Reporter) report(at moment) api.EdgeReport {
 			RequestsPerSecond: state.RequestsPerSecond, DiskUsedBytes: state.DiskUsed, DiskFreeBytes: state.DiskFree,
 			PlacesBuilt: placesBuilt(state.PlacesBuilt),
 		},
-		Boot: hex.EncodeToString(c.Boot[:]), LastAppliedAt: c.AppliedAt().UTC(), StartedAt: r.started.UTC(),
+		Boot: hex.EncodeToString(c.Boot[:]), StartedAt: r.started.UTC(),
 		AgeSeconds:    max(c.Age(), 0).Seconds(),
 		ClicksPending: max(clicks.pending, -1), ClicksUntil: clicks.until.UTC(), Leaving: at.leaving, Starting: at.starting,
 	}

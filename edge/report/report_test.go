@@ -47,11 +47,37 @@ func serve(t *testing.T, h http.Handler) string {
 // never is an interval that does not pass.
 const never = 10_000 * time.Hour
 
+// complete adds the parts of an edge that a test does not look at.
+func complete(cfg report.Config) report.Config {
+	cfg.Role, cfg.Logger = "edge", slog.New(slog.DiscardHandler)
+	if cfg.Through == nil {
+		cfg.Through = func(t *http.Transport) http.RoundTripper { return t }
+	}
+	if cfg.Position == nil {
+		cfg.Position = func() waypost.Position { return waypost.Position{} }
+	}
+	if cfg.Synced == nil {
+		cfg.Synced = func() waypost.Position { return waypost.Position{} }
+	}
+	if cfg.Clicks == nil {
+		cfg.Clicks = func() (int64, time.Time) { return -1, time.Time{} }
+	}
+	if cfg.Order == nil {
+		cfg.Order = func(api.EdgeOrder) {}
+	}
+	if cfg.Sync == nil {
+		cfg.Sync = func() {}
+	}
+	cfg.Age = func() time.Duration { return 0 }
+	cfg.State = func() report.State { return report.State{} }
+	return cfg
+}
+
 // run runs a reporter; stop ends it and waits.
 func run(t *testing.T, cfg report.Config) (r *report.Reporter, stop func()) {
 	t.Helper()
 	cfg.Node, cfg.Region, cfg.Boot = "edge-a", "us-east-1", waypost.BootID{1, 2}
-	r, err := report.New(cfg)
+	r, err := report.New(complete(cfg))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -59,6 +85,17 @@ func run(t *testing.T, cfg report.Config) (r *report.Reporter, stop func()) {
 	stop = func() { cancel(); <-done }
 	t.Cleanup(stop)
 	return r, stop
+}
+
+// withSecret adds a credential to requests.
+func withSecret(t *http.Transport) http.RoundTripper { return secretTransport{t} }
+
+type secretTransport struct{ *http.Transport }
+
+func (s secretTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer secret")
+	return s.Transport.RoundTrip(r)
 }
 
 func TestTheControlPlaneUnderstandsWhatAnEdgeReports(t *testing.T) {
@@ -77,13 +114,12 @@ func TestTheControlPlaneUnderstandsWhatAnEdgeReports(t *testing.T) {
 		}
 		return waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{3}}, Seq: seq.Load(), Stamp: 9}
 	}
-	applied := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 	counted := time.Date(2031, 5, 6, 7, 8, 7, 0, time.UTC)
 	before, metrics := time.Now(), prometheus.NewRegistry()
 	r, stop := run(t, report.Config{
 		Interval: never, Timeout: time.Minute, Metrics: metrics,
-		URL: serve(t, mux) + "/", Token: "secret", Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081", Version: "1.2.3",
-		Position: position, AppliedAt: func() time.Time { return applied }, Clicks: func() (int64, time.Time) { return 12, counted },
+		URL: serve(t, mux) + "/", Through: withSecret, Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081", Version: "1.2.3",
+		Position: position, Clicks: func() (int64, time.Time) { return 12, counted },
 	})
 
 	r.Ask()
@@ -92,7 +128,7 @@ func TestTheControlPlaneUnderstandsWhatAnEdgeReports(t *testing.T) {
 	first.StartedAt = time.Time{}
 	require.Equal(t, fleet.EdgeReport{
 		Node: "edge-a", Region: "us-east-1", Role: "edge", Boot: waypost.BootID{1, 2}, Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081",
-		Version: "1.2.3", LastAppliedAt: applied, ClicksPending: 12, ClicksUntil: counted,
+		Version: "1.2.3", ClicksPending: 12, ClicksUntil: counted,
 	}, first)
 	seq.Store(77)
 	r.Ask()
@@ -149,7 +185,7 @@ func result(t *testing.T, metrics *prometheus.Registry, result string) int64 {
 }
 
 func TestAReporterNeedsToKnowWhoReportsToWhom(t *testing.T) {
-	good := report.Config{URL: "http://127.0.0.1:1", Node: "edge-a", Region: "us-east-1", Boot: waypost.BootID{1}}
+	good := complete(report.Config{URL: "http://127.0.0.1:1", Node: "edge-a", Region: "us-east-1", Boot: waypost.BootID{1}})
 	_, err := report.New(good)
 	require.NoError(t, err)
 	for name, spoil := range map[string]func(*report.Config){
@@ -159,6 +195,8 @@ func TestAReporterNeedsToKnowWhoReportsToWhom(t *testing.T) {
 		"no region":       func(c *report.Config) { c.Region = "" },
 		"no boot":         func(c *report.Config) { c.Boot = waypost.BootID{} },
 		"a spaced-out id": func(c *report.Config) { c.Node = "a b" },
+		"no position":     func(c *report.Config) { c.Position = nil },
+		"no role":         func(c *report.Config) { c.Role = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := good
@@ -178,10 +216,10 @@ func TestAnEdgeThatIsAskedMakesWhatItHasDurableAndReportsAtOnce(t *testing.T) {
 			return waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{3}}, Seq: seq.Load(), Stamp: 9}
 		}
 	}
-	r, err := report.New(report.Config{
+	r, err := report.New(complete(report.Config{
 		URL: url, Node: "edge-a", Region: "us-east-1", Boot: waypost.BootID{1, 2}, Interval: never, Timeout: time.Minute,
 		Position: at(&applied), Synced: at(&synced), Sync: func() { synced.Store(applied.Load()) },
-	})
+	}))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

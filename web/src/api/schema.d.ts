@@ -1845,11 +1845,6 @@ export interface components {
              * @description For how long it has lacked the oldest of them, at least; null when unknown.
              */
             lag_seconds: number | null;
-            /**
-             * Format: date-time
-             * @description When the position was reached, by the edge's clock; null when unknown.
-             */
-            last_applied_at: string | null;
             /** Format: date-time */
             last_seen: string;
             /** @description It is gone because it was stopped in order. */

@@ -271,7 +271,6 @@ function Details({ edge: e, all }: { edge: Edge; all: readonly Finding[] }) {
     [text("lag"), lagOf(e)],
     [text("age"), ageOf(e)],
     [text("position"), positionOf(e)],
-    [text("lastApplied"), e.last_applied_at ? <Moment at={e.last_applied_at} /> : common("unknown")],
     [text("clicks"), clicksOf(e)],
     [text("until"), e.clicks_until ? dateTime(e.clicks_until, { dateStyle: "medium", timeStyle: "medium" }) : common("unknown")],
     [text("requests"), requestsOf(e)],
