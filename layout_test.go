@@ -120,7 +120,7 @@ const module = "waypost"
 const maxMethods = 45
 
 func TestTypes_HaveAtMost45Methods(t *testing.T) {
-	files, err := sources(".")
+	files, err := sources()
 	require.NoError(t, err)
 	methods := make(map[string]int) // by package and type
 	for _, file := range files {
@@ -147,7 +147,7 @@ var bareVerbs = []string{"take", "add", "end", "begin", "judge", "look", "note",
 const maxBare = 5
 
 func TestFunctions_NameTheirObjects(t *testing.T) {
-	files, err := sources(".")
+	files, err := sources()
 	require.NoError(t, err)
 	named := make(map[string][]string) // files by name
 	for _, file := range files {
@@ -183,7 +183,7 @@ func receiver(t ast.Expr) string {
 }
 
 func TestLayout_ImportsPointDownTheTable(t *testing.T) {
-	files, err := sources(".")
+	files, err := sources()
 	require.NoError(t, err)
 	require.Greater(t, len(files), 50, "the tree was found")
 	used := make(map[[2]string]bool) // by layer and layer
@@ -270,14 +270,14 @@ func TestLayout_FindsForbiddenImports(t *testing.T) {
 var foreign = map[string]bool{"testdata": true, "tools": true, "bin": true, "node_modules": true}
 
 // sources returns the Go files of the module without tests, which may import anything.
-func sources(root string) ([]string, error) {
+func sources() ([]string, error) {
 	var files []string
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		base := d.Name()
-		if d.IsDir() && name != root && (strings.HasPrefix(base, ".") || foreign[base]) {
+		if d.IsDir() && name != "." && (strings.HasPrefix(base, ".") || foreign[base]) {
 			return filepath.SkipDir
 		}
 		if !d.IsDir() && strings.HasSuffix(base, ".go") && !strings.HasSuffix(base, "_test.go") {

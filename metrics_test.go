@@ -21,7 +21,7 @@ var metricName = regexp.MustCompile(`^(?:waypost|kgs)_[a-z0-9_]*$`)
 
 // Operators find each metric in the documentation, in an alert or on a dashboard.
 func TestMetrics_AreDocumented(t *testing.T) {
-	files, err := sources(".")
+	files, err := sources()
 	require.NoError(t, err)
 	named := make(map[string]string) // files by metric
 	for _, file := range files {
