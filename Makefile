@@ -29,15 +29,15 @@ run: install-postgres build ## Build, and run a whole system on this machine unt
 
 .PHONY: build
 build: ## Build bin/waypost (minutes the first time, then seconds)
-	@[ -x $(BIN)/waypost ] || echo "Building for the first time: this takes some minutes, because all dependencies are downloaded and compiled."
-	go build -ldflags "$(LDFLAGS)" -o $(BIN)/waypost ./cmd/waypost
+	@[ -x $(BIN)/waypost ] || echo "Building for the first time: this takes some minutes, because all dependencies are downloaded and compiled. Each is named when it is done."
+	go build $$([ -x $(BIN)/waypost ] || echo -v) -ldflags "$(LDFLAGS)" -o $(BIN)/waypost ./cmd/waypost
 
 .PHONY: quick
 quick: ## Run the tests that start no process and need no PostgreSQL (1 minute; most of it is waiting)
 	go test -short -p $$((3 * $$(nproc))) $$(go list ./... | grep -vE '^waypost/(bench|test)/')
 
 .PHONY: test
-test: install-postgres install-cc install-curl install-wrk install-spin install-fronts install-browser $(TOOLS)/gotestsum ## Run all tests with the race detector (13 minutes on 2 cores), or those of PKG=./x
+test: $(TOOLS)/gotestsum ## Run all tests with the race detector (13 minutes on 2 cores), or those of PKG=./x
 	@test/runner/run.sh $(or $(PKG),all)
 
 .PHONY: test-long
@@ -45,7 +45,8 @@ test-long: install-postgres install-cc $(TOOLS)/gotestsum ## Run the long forms 
 	@test/runner/run.sh long 2>&1 | tee docs/test-long.txt
 
 .PHONY: models
-models: install-spin install-cc ## Check the models of the protocols in every state (a minute; part of make test)
+models: ## Check the models of the protocols in every state (a minute; part of make test)
+	@deploy/install-missing.sh spin cc
 	go test -count=1 -v ./test/models
 
 .PHONY: drill
@@ -79,9 +80,12 @@ test-alerts: install-prometheus ## Test the alert rules and the dashboards (seco
 fuzz: ## Run every fuzz test for FUZZTIME=10s (5 minutes on 2 cores)
 	@test/runner/fuzz.sh $(FUZZTIME)
 
+# Architectures of make dist, such as ARCH=amd64; empty: all.
+ARCH ?=
+
 .PHONY: dist
-dist: ## Build the files of a release in bin/dist: programs, packages, image (10 minutes the first time, then 1)
-	go run -C tools/dist . $(CURDIR) $(abspath $(BIN)/dist)
+dist: ## Build the files of a release in bin/dist: programs, packages, image (10 minutes the first time, then 1; half of it with ARCH=amd64)
+	go run -C tools/dist . $(CURDIR) $(abspath $(BIN)/dist) $(ARCH)
 
 .PHONY: test-dist
 test-dist: dist ## Test the files of a release (half a minute after make dist)
@@ -170,10 +174,6 @@ install-postgres: ## Install the PostgreSQL server binaries, if they are missing
 install-cc: ## Install a C compiler, which the race detector needs, if it is missing
 	@deploy/install-missing.sh cc
 
-.PHONY: install-curl
-install-curl: ## Install curl, which the demonstration of two hosts needs, if it is missing
-	@deploy/install-missing.sh curl
-
 .PHONY: install-fronts
 install-fronts: ## Install nginx, HAProxy and Caddy, whose configurations are tested, if they are missing
 	@deploy/install-missing.sh nginx haproxy caddy
@@ -195,10 +195,6 @@ install-browser: ## Install Chromium and the packages of npm that test the conso
 console-images: install-postgres install-browser ## Take the pictures of the console in docs/images (a minute)
 	rm -rf docs/images
 	CONSOLE_IMAGES=$(abspath docs/images) go test -count=1 -timeout 10m ./test/console -run Pictures
-
-.PHONY: install-spin
-install-spin: ## Install Spin, which checks the models of the protocols, if it is missing
-	@deploy/install-missing.sh spin
 
 .PHONY: install-rivals
 install-rivals: ## Install nginx, its Lua and Redis, which redirects are compared with, if they are missing

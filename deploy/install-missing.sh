@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what Waypost needs on a development machine and does not find: as root
-# from Debian's or Ubuntu's packages, otherwise by telling what to install. Prometheus
+# Installs what Waypost needs on a development machine and does not find: as root from
+# Debian's or Ubuntu's packages; otherwise it names all that is missing at once. Prometheus
 # and promtool, single files, come from Debian's package into bin/tools, for root or not.
 #
 #   deploy/install-missing.sh postgres|cc|curl|prometheus|wrk|spin|nginx|haproxy|caddy|redis|debootstrap|nspawn|npm|chromium|nginx-lua ...
@@ -102,130 +102,69 @@ install_server() {
   fi
 }
 
-for what in "$@"; do
-  case $what in
-    postgres)
-      have_postgres && continue
-      if can_install; then
-        install_postgres >&2
-      fi
-      if ! have_postgres; then
-        echo "No PostgreSQL server of version 15 or newer found.$older Install one (Debian 12, Ubuntu 24.04 or newer: sudo apt-get install postgresql; elsewhere from https://www.postgresql.org/download) and try again." >&2
-        exit 1
-      fi
-      ;;
-    cc)
-      have_cc && continue
-      if can_install; then
-        { apt update && apt install gcc libc6-dev; } >&2
-      fi
-      if ! have_cc; then
-        echo "No C compiler found, which Go's race detector needs. Install one (Debian, Ubuntu: sudo apt-get install gcc libc6-dev) and try again." >&2
-        exit 1
-      fi
-      ;;
-    curl)
-      command -v curl >/dev/null && continue
-      if can_install; then
-        { apt update && apt install curl; } >&2
-      fi
-      if ! command -v curl >/dev/null; then
-        echo "No curl found, which deploy/two-hosts.sh needs. Install it (Debian, Ubuntu: sudo apt-get install curl) and try again." >&2
-        exit 1
-      fi
-      ;;
-    prometheus)
-      have_prometheus && continue
-      if ! install_prometheus >&2 || ! have_prometheus; then
-        echo "No prometheus and promtool found, which test the alert rules. Put them into the PATH (Debian, Ubuntu: the package prometheus) and try again." >&2
-        exit 1
-      fi
-      ;;
-    wrk)
-      command -v wrk >/dev/null && continue
-      if can_install; then
-        { apt update && apt install wrk; } >&2
-      fi
-      if ! command -v wrk >/dev/null; then
-        echo "No wrk found, which the benchmarks send requests with. Install it (Debian, Ubuntu: sudo apt-get install wrk) and try again." >&2
-        exit 1
-      fi
-      ;;
-    spin)
-      command -v spin >/dev/null && continue
-      if can_install; then
-        { apt update && apt install spin; } >&2
-      fi
-      if ! command -v spin >/dev/null; then
-        echo "No spin found, which checks the models of the protocols. Install it (Debian, Ubuntu: sudo apt-get install spin) and try again." >&2
-        exit 1
-      fi
-      ;;
-    npm)
-      command -v npm >/dev/null && continue
-      if can_install; then
-        { apt update && apt install nodejs npm; } >&2
-      fi
-      if ! command -v npm >/dev/null; then
-        echo "No npm found, which the console is built and tested with. Install it (Debian, Ubuntu: sudo apt-get install npm) and try again." >&2
-        exit 1
-      fi
-      ;;
-    chromium)
-      command -v chromium >/dev/null && continue
-      if can_install; then
-        { apt update && apt install chromium; } >&2
-      fi
-      if ! command -v chromium >/dev/null; then
-        echo "No Chromium found, which the console is tested in. Install it (Debian: sudo apt-get install chromium) and try again." >&2
-        exit 1
-      fi
-      ;;
-    debootstrap)
-      have_server debootstrap && continue
-      if can_install; then
-        { apt update && apt install debootstrap; } >&2
-      fi
-      if ! have_server debootstrap; then
-        echo "No debootstrap found, which tests the installation. Install it (Debian, Ubuntu: sudo apt-get install debootstrap) and try again." >&2
-        exit 1
-      fi
-      ;;
-    nspawn)
-      command -v systemd-nspawn >/dev/null && continue
-      if can_install; then
-        { apt update && apt install systemd-container; } >&2
-      fi
-      if ! command -v systemd-nspawn >/dev/null; then
-        echo "No systemd-nspawn found, which tests restarts under systemd. Install it (Debian, Ubuntu: sudo apt-get install systemd-container) and try again." >&2
-        exit 1
-      fi
-      ;;
-    nginx-lua)
-      [[ -e /usr/share/lua/5.1/nginx/redis.lua ]] && continue
-      if can_install; then
-        install_server nginx libnginx-mod-http-lua lua-nginx-redis >&2
-      fi
-      if [[ ! -e /usr/share/lua/5.1/nginx/redis.lua ]]; then
-        echo "No Lua for nginx found, which benchmarks compare with. Install it (Debian: sudo apt-get install libnginx-mod-http-lua lua-nginx-redis) and try again." >&2
-        exit 1
-      fi
-      ;;
-    nginx | haproxy | caddy | redis)
-      server=$what
-      [[ $what == redis ]] && server=redis-server
-      have_server "$server" && continue
-      if can_install; then
-        install_server "$server" >&2
-      fi
-      if ! have_server "$server"; then
-        echo "No $server found, which tests or benchmarks run. Install it (Debian, Ubuntu: sudo apt-get install $server) and try again." >&2
-        exit 1
-      fi
-      ;;
+# describe prints the packages of Debian that have a thing, and what the thing is.
+describe() {
+  case $1 in
+    postgres) echo "postgresql|a PostgreSQL server of version 15 or newer (elsewhere: https://www.postgresql.org/download).$older" ;;
+    cc) echo "gcc libc6-dev|a C compiler, which Go's race detector needs" ;;
+    curl) echo "curl|curl, which deploy/two-hosts.sh needs" ;;
+    prometheus) echo "prometheus|prometheus and promtool, which test the alert rules" ;;
+    wrk) echo "wrk|wrk, which the benchmarks send requests with" ;;
+    spin) echo "spin|Spin, which checks the models of the protocols" ;;
+    nginx) echo "nginx|nginx, which tests and benchmarks run" ;;
+    haproxy) echo "haproxy|HAProxy, which tests run" ;;
+    caddy) echo "caddy|Caddy, which tests run" ;;
+    redis) echo "redis-server|Redis, which benchmarks compare with" ;;
+    nginx-lua) echo "nginx libnginx-mod-http-lua lua-nginx-redis|Lua for nginx, which benchmarks compare with" ;;
+    debootstrap) echo "debootstrap|debootstrap, which tests the installation" ;;
+    nspawn) echo "systemd-container|systemd-nspawn, which tests restarts under systemd" ;;
+    npm) echo "nodejs npm|npm, which the console is built and tested with" ;;
+    chromium) echo "chromium|Chromium, which the console is tested in" ;;
     *)
-      echo "usage: $0 postgres|cc|curl|prometheus|wrk|spin|nginx|haproxy|caddy|redis|debootstrap|nspawn|npm|chromium ..." >&2
+      sed -n 's/^#   \(deploy.install-missing\)/usage: \1/p' "$0" >&2
       exit 2
       ;;
   esac
+}
+
+have() {
+  case $1 in
+    postgres | cc | prometheus) "have_$1" ;;
+    redis) have_server redis-server ;;
+    nginx-lua) [[ -e /usr/share/lua/5.1/nginx/redis.lua ]] ;;
+    nspawn) have_server systemd-nspawn ;;
+    *) have_server "$1" ;;
+  esac
+}
+
+# try_to_install WHAT PACKAGE...
+try_to_install() {
+  local what=$1
+  shift
+  [[ $what == prometheus ]] && { install_prometheus; return; }
+  can_install || return 0
+  case $what in
+    postgres) install_postgres ;;
+    nginx | haproxy | caddy | redis | nginx-lua) install_server "$@" ;;
+    *) apt update && apt install "$@" ;;
+  esac
+}
+
+missing=() packages=()
+for what in "$@"; do
+  description=$(describe "$what")
+  have "$what" && continue
+  read -ra needed <<<"${description%%|*}"
+  try_to_install "$what" "${needed[@]}" >&2
+  have "$what" && continue
+  missing+=("$(describe "$what")")
+  packages+=("${needed[@]}")
 done
+if ((${#missing[@]})); then
+  {
+    echo "Missing on this machine:"
+    printf '  * %s\n' "${missing[@]#*|}"
+    echo "Install them (Debian 12, Ubuntu 24.04 or newer: sudo apt-get install ${packages[*]}) and try again."
+  } >&2
+  exit 1
+fi

@@ -50,10 +50,31 @@ go_test() {
   [[ ! -f $report ]] || cat "$report" >>"$reruns"
 }
 
+# prepare PACKAGE... installs and builds what the tests of packages need, and no more.
+prepare() {
+  local needs browser=() others=() need
+  needs=$(test/runner/needs.sh "$@") || return
+  for need in $needs; do
+    case $need in
+      programs) ;;
+      chromium | npm) browser+=("$need") ;;
+      *) others+=("$need") ;;
+    esac
+  done
+  deploy/install-missing.sh "${others[@]}" || return
+  # Without a browser the flows of the console are skipped, but in CI they fail.
+  ((${#browser[@]} == 0)) || { deploy/install-missing.sh "${browser[@]}" && tools/console/install.sh; } || true
+  go build -o bin/tools/runner ./test/runner || return
+  [[ $needs != *programs* ]] || build
+}
+
+# build names each dependency that it has compiled, which takes minutes the first time.
 build() {
+  local v=-v
+  [[ ! -x $out/waypost ]] || v=
   go build -o bin/tools/runner ./test/runner &&
-    go build -race -o $out/waypost ./cmd/waypost &&
-    go build -race -tags failpoints -o $out/waypost-failing ./cmd/waypost
+    go build $v -race -o $out/waypost ./cmd/waypost &&
+    go build $v -race -tags failpoints -o $out/waypost-failing ./cmd/waypost
 }
 
 alerts() {
@@ -70,7 +91,7 @@ with_tests() {
 }
 
 everything() {
-  step "build" build
+  prepare all || exit
   deploy/install-missing.sh prometheus || true # test/alerts skips itself without it
   # Those of whole systems wait most, so they begin first. Two that keep all processors busy come
   # after the others, one at a time.
@@ -179,7 +200,7 @@ case ${1:-} in
     exit 2
     ;;
   *)
-    step "build" build
+    prepare "$@" || exit
     go_test "$*" "$*" -race
     ;;
 esac
