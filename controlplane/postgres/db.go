@@ -132,6 +132,7 @@ type DB struct {
 
 	pool    *pool
 	dropped string // settings that a pooler drops, for people
+	harmful string // settings of PostgreSQL that do harm, for people
 }
 
 // Open connects, and refuses a standby and a schema that is not this program's. Every new
@@ -184,6 +185,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		p.Close()
 		return nil, err
 	}
+	if err := db.readHarmful(ctx); err != nil {
+		p.Close()
+		return nil, err
+	}
 	return db, nil
 }
 
@@ -210,14 +215,17 @@ func (db *DB) readDropped(ctx context.Context, asked []string) error {
 const clockTolerance = time.Minute
 
 // Trouble describes a fault with which PostgreSQL still works: settings that a pooler
-// drops, or a clock that differs from this machine's. Trouble returns "" without such a
-// fault.
+// drops or that do harm, or a clock that differs from this machine's. Trouble returns ""
+// without such a fault.
 func (db *DB) Trouble() string {
 	if ahead := time.Duration(db.pool.clock.ahead.Load()); ahead.Abs() > clockTolerance {
 		return fmt.Sprintf("PostgreSQL's clock is %s ahead of this machine's: one of them is wrong, and links expire by PostgreSQL's", ahead.Round(time.Second))
 	}
 	if db.dropped != "" {
 		return "a pooler before PostgreSQL drops settings: " + db.dropped
+	}
+	if db.harmful != "" {
+		return "settings of PostgreSQL do harm: " + db.harmful
 	}
 	return ""
 }

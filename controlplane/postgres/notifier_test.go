@@ -258,7 +258,21 @@ func TestOpen_NamesSettingsThatAPoolerDrops(t *testing.T) {
 		require.Contains(t, db.Trouble(), name)
 	}
 	direct, _ := open(t)
-	require.Empty(t, direct.Trouble())
+	require.NotContains(t, direct.Trouble(), "pooler")
+}
+
+func TestOpen_NamesSettingsThatDoHarm(t *testing.T) {
+	db, _ := open(t, func(c *postgres.Config) {
+		u, err := url.Parse(c.URL)
+		require.NoError(t, err)
+		q := u.Query()
+		q.Set("options", "-c synchronous_commit=off -c work_mem=64kB")
+		u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
+		c.URL = u.String()
+	})
+	require.Contains(t, db.Trouble(), "fsync=off (a crash of its machine can destroy the database)", "as these tests have it")
+	require.Contains(t, db.Trouble(), "synchronous_commit=off (a crash takes back changes that were answered), work_mem=64kB (")
+	require.NotContains(t, db.Trouble(), "shared_buffers", "is PostgreSQL's default")
 }
 
 // disguise copies the backend's messages, with another process id in BackendKeyData.

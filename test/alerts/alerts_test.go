@@ -58,7 +58,7 @@ func start(t *testing.T) *world {
 		}
 	}
 	w := &world{t: t, targets: filepath.Join(t.TempDir(), "edges.json")}
-	w.database, err = pgserver.Start(t.Context(), pgserver.Config{Dir: filepath.Join(t.TempDir(), "postgres"), Settings: map[string]string{"fsync": "off"}})
+	w.database, err = pgserver.Start(t.Context(), pgserver.Config{Dir: filepath.Join(t.TempDir(), "postgres")})
 	require.NoError(t, err)
 	t.Cleanup(func() { w.stopDatabase() })
 	require.NoError(t, migrations.Up(t.Context(), w.database.URL()))
