@@ -104,7 +104,7 @@ func (f *Fleet) present(stored []Boot) []*presence {
 		key := bootKey{b.Node, b.ID}
 		all[key] = &presence{
 			bootKey: key, region: b.Region, first: b.First, last: b.At,
-			elsewhere: now.Sub(b.At) <= f.cfg.Silent+noteSlack || now.Sub(f.started) < expectFor,
+			elsewhere: now.Sub(b.At).Abs() <= f.cfg.Silent+noteSlack || now.Sub(f.started) < expectFor,
 		}
 	}
 	for key, n := range f.nodes {
@@ -147,7 +147,7 @@ func (f *Fleet) present(stored []Boot) []*presence {
 
 // withoutFollowed leaves out boots that have stopped, and boots that another one of their
 // name has followed: they have been silent since that one's first report. A boot that has
-// reported since and is silent now may be serving. While both report, they are twins.
+// reported since is a twin, and may be serving when it is silent.
 func (f *Fleet) withoutFollowed(all map[bootKey]*presence, now time.Time) (some []*presence) {
 	byNode := make(map[string][]*presence, len(all))
 	for _, p := range all {
@@ -157,19 +157,17 @@ func (f *Fleet) withoutFollowed(all map[bootKey]*presence, now time.Time) (some 
 		if p.stopped {
 			continue
 		}
-		followed := false
+		followed, twin := false, false
 		for _, o := range byNode[p.node] {
 			if o == p || o.boot == (waypost.BootID{}) {
 				continue
 			}
-			switch {
-			case f.isFollowed(p.last, o.first, o.last, now):
-				followed = true
-			case !o.stopped && (o.heard || o.elsewhere) && f.isTwin(p.first, p.last, o.first, o.last):
-				p.twin = true
+			followed = followed || f.isFollowed(p.last, o.first, o.last, now)
+			if !o.stopped && f.isTwin(p.first, p.last, o.first, o.last) {
+				twin, p.twin = true, p.twin || o.heard || o.elsewhere
 			}
 		}
-		if !followed {
+		if !followed || twin { // a boot that has followed a twin may be either one's
 			some = append(some, p)
 		}
 	}
@@ -187,35 +185,38 @@ func (f *Fleet) isTwin(first, last, otherFirst, otherLast time.Time) bool {
 	return last.Sub(otherFirst) >= f.cfg.Silent && otherLast.Sub(first) >= f.cfg.Silent
 }
 
-// followed returns the boots that another one has followed, which this instance hears.
-// The caller holds f.mu.
+// followed returns the boots that another one has followed, by what this instance has
+// heard and by the last read of the store. The caller holds f.mu.
 func (f *Fleet) followed(now time.Time) (all []Boot) {
-	byNode := make(map[string][]*fleetNode)
-	for _, n := range f.nodes {
-		byNode[n.report.Node] = append(byNode[n.report.Node], n)
-	}
-	check := func(b *Boot) {
-		for _, n := range byNode[b.Node] {
-			first := n.first
-			if stored, known := f.serving[bootKey{b.Node, n.report.Boot}]; known && stored.First.Before(first) {
-				first = stored.First
-			}
-			if n.report.Boot != b.ID && f.isFollowed(b.At, first, n.seen, now) {
-				all = append(all, *b)
-				return
-			}
+	byNode := make(map[string][]Boot)
+	for key, b := range f.serving {
+		if n := f.nodes[key]; n != nil && n.first.Before(b.First) {
+			b.First = n.first
 		}
+		if n := f.nodes[key]; n != nil && n.seen.After(b.At) {
+			b.At = n.seen
+		}
+		byNode[key.node] = append(byNode[key.node], b)
 	}
 	for key, n := range f.nodes {
-		if stored, known := f.serving[key]; known && stored.At.After(n.seen) {
-			check(&stored)
-		} else {
-			check(n.boot())
+		if _, stored := f.serving[key]; !stored {
+			byNode[key.node] = append(byNode[key.node], *n.boot())
 		}
 	}
-	for key, b := range f.serving {
-		if f.nodes[key] == nil {
-			check(&b)
+	for _, boots := range byNode {
+		for i := range boots {
+			b, followed, twin := &boots[i], false, false
+			for j := range boots {
+				o := &boots[j]
+				if i == j || o.ID == (waypost.BootID{}) {
+					continue
+				}
+				followed = followed || f.isFollowed(b.At, o.First, o.At, now)
+				twin = twin || !o.Stopped && f.isTwin(b.First, b.At, o.First, o.At)
+			}
+			if followed && !twin {
+				all = append(all, *b)
+			}
 		}
 	}
 	return all

@@ -343,7 +343,8 @@ func (f *Fleet) storeReport(r EdgeReport) (b *Boot, note bool, err error) {
 	case r.Leaving != n.report.Leaving:
 		n.noted = false
 	}
-	if r.Continues != (waypost.BootID{}) {
+	if before := f.nodes[bootKey{r.Node, r.Continues}]; before != nil && r.Continues != r.Boot { // they are one process
+		n.first = before.first
 		delete(f.nodes, bootKey{r.Node, r.Continues})
 	}
 	n.report, n.seen = r, now

@@ -287,6 +287,53 @@ func TestFleet_TwinIsBehindAndShown(t *testing.T) {
 	})
 }
 
+// A new boot may have followed either of two twins, so that neither is dropped.
+func TestFleet_BootFollowsNoTwin(t *testing.T) {
+	boots := &bootStore{}
+	inFleet(t, fleet.Config{Region: "us-east-1", Boots: boots}, func(t *testing.T, f *fleet.Fleet, _ *head) {
+		report := func(n, continues byte, seq uint64) {
+			r := durable("a", "us-east-1", at(1, seq))
+			r.Boot, r.Continues = waypost.BootID{n}, waypost.BootID{continues}
+			require.NoError(t, tell(f, r))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); f.KeepProgress(ctx, &known{}, time.Second) }()
+		defer func() { cancel(); <-done }()
+		for range 10 {
+			report(1, 0, 5)
+			report(2, 0, 5)
+			later(time.Second)
+		}
+		// One is cut off. The other one crashes, and starts again.
+		for range 30 {
+			report(3, 0, 6)
+			later(time.Second)
+		}
+		reachable := fleet.Applied{Outcome: "reachable", Edges: 1, Silent: []string{"a"}}
+		require.Equal(t, reachable, applied(t, f, at(1, 6), true, time.Second))
+		require.Len(t, boots.boots, 3)
+	})
+	inFleet(t, fleet.Config{Region: "us-east-1", Boots: &bootStore{}}, func(t *testing.T, f *fleet.Fleet, _ *head) {
+		report := func(n, continues byte, seq uint64) {
+			r := durable("a", "us-east-1", at(1, seq))
+			r.Boot, r.Continues = waypost.BootID{n}, waypost.BootID{continues}
+			require.NoError(t, tell(f, r))
+		}
+		for range 10 {
+			report(1, 0, 5)
+			report(2, 0, 5)
+			later(time.Second)
+		}
+		for range 30 {
+			report(3, 1, 6)
+			later(time.Second)
+		}
+		reachable := fleet.Applied{Outcome: "reachable", Edges: 1, Silent: []string{"a"}}
+		require.Equal(t, reachable, applied(t, f, at(1, 6), true, time.Second), "a boot that continues another one is the same twin")
+	})
+}
+
 // Clocks of edges that were set back hide no boot.
 func TestFleet_EdgeWhoseClockWasSetBackIsHeard(t *testing.T) {
 	inFleet(t, fleet.Config{Region: "us-east-1"}, func(t *testing.T, f *fleet.Fleet, _ *head) {

@@ -13,16 +13,19 @@ import (
 
 // noteBoots takes rows in the order of their keys, so that several instances rarely
 // deadlock. A report that is late takes back no stop. A time of the future is from a
-// clock that was set back since. The boots that these continue in the same process end,
-// and so does the boot that stands for an enrolment.
+// clock that was set back since. The boots that these continue in the same process end
+// and leave the time of their first report, and the boot of an enrolment ends.
 const noteBoots = `
 WITH noted AS (SELECT * FROM unnest($1::text[], $2::bytea[], $3::text[], $4::boolean[], $5::float8[], $6::float8[], $7::bytea[])
 		AS s (node, boot, region, stopped, known, age, continued)),
 	ended AS (DELETE FROM edge_boot b USING noted s
-		WHERE b.node = s.node AND b.boot IN (s.continued, '\x00000000000000000000000000000000'))
+		WHERE b.node = s.node AND b.boot IN (s.continued, '\x00000000000000000000000000000000')
+		RETURNING b.node, b.boot, b.first_at)
 INSERT INTO edge_boot AS b (node, boot, region, stopped, first_at, reported_at)
-SELECT node, boot, region, stopped, now() - known * interval '1 second', now() - age * interval '1 second'
-FROM noted ORDER BY node COLLATE "C", boot
+SELECT node, boot, region, stopped,
+	least(now() - known * interval '1 second', (SELECT first_at FROM ended e WHERE e.node = s.node AND e.boot = s.continued)),
+	now() - age * interval '1 second'
+FROM noted s ORDER BY node COLLATE "C", boot
 ON CONFLICT (node, boot) DO UPDATE
 SET region = excluded.region, stopped = b.stopped OR excluded.stopped,
     reported_at = greatest(CASE WHEN b.reported_at <= now() THEN b.reported_at END, excluded.reported_at)`
@@ -71,21 +74,12 @@ DELETE FROM edge_boot b WHERE stopped AND reported_at < now() - interval '1 hour
 	SELECT FROM unnest($1::text[], $2::bytea[], $3::float8[]) AS s (node, boot, age)
 	WHERE b.node = s.node AND b.boot = s.boot AND NOT b.reported_at > now() - (s.age - 1) * interval '1 second')`
 
-// forgetFuture makes reports of the future, which are from a clock that was set back
-// since, older than any other.
-const forgetFuture = `UPDATE edge_boot SET reported_at = 'epoch' WHERE reported_at > now() + interval '1 second'`
-
 // DropBoots implements fleet.BootStore.
 func (db *FleetStore) DropBoots(ctx context.Context, followed []fleet.Boot) error {
 	names, ids, ages, now := make([]string, len(followed)), make([][]byte, len(followed)), make([]float64, len(followed)), time.Now()
 	for i := range followed {
 		names[i], ids[i], ages[i] = followed[i].Node, followed[i].ID[:], now.Sub(followed[i].At).Seconds()
 	}
-	return db.pool.Within(ctx, scoped.Operator, "drop boots of edges", func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, forgetFuture); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, dropBoots, names, ids, ages)
-		return err
-	})
+	_, err := db.pool.ExecIn(ctx, scoped.Operator, dropBoots, names, ids, ages)
+	return scoped.Classify("drop boots of edges", err)
 }

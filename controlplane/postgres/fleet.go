@@ -194,8 +194,10 @@ INSERT INTO click_progress (node, region, has_left, reported_at)
 SELECT $1, '', true, coalesce(max(updated_at), now()) FROM click_watermark WHERE node = $1
 ON CONFLICT (node) DO UPDATE SET has_left = true`
 
-// dropSilentBoots drops the boots of a node that have not reported for a time.
-const dropSilentBoots = `DELETE FROM edge_boot WHERE node = $1 AND reported_at < now() - $2::interval AND NOT stopped`
+// dropSilentBoots drops the boots of a node that have not reported for a time. A time of
+// the future is from a clock that was set back since.
+const dropSilentBoots = `
+DELETE FROM edge_boot WHERE node = $1 AND reported_at NOT BETWEEN now() - $2::interval AND now() + interval '1 second' AND NOT stopped`
 
 // GiveUpEdge implements controlplane.ProgressStore.
 func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, node string, silent time.Duration) error {

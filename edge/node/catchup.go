@@ -21,7 +21,7 @@ const (
 
 // catchingUp holds an edge back from serving after its start.
 type catchingUp struct {
-	to   waypost.Position // of the replica; zero: the edge serves at once
+	to   waypost.Position // of the replica, on the disk; zero: the edge serves at once
 	by   time.Time        // then it serves in any case
 	done atomic.Bool
 }
@@ -45,6 +45,27 @@ func (e *edge) announceStart(ctx context.Context) {
 	}
 }
 
+// catchUpOnDisk lets this edge serve once its replica has on the disk what it must have.
+func (e *edge) catchUpOnDisk(ctx context.Context) {
+	c := &e.catchUp
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for at := e.store.Position(); at.Epoch.Ordinal <= c.to.Epoch.Ordinal; at = e.store.Position() {
+		if at.Epoch == c.to.Epoch && at.Seq >= c.to.Seq && !e.store.Repairing() {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+	if err := e.store.Sync(); err != nil {
+		e.log.Warn("cannot sync the replica before the first answer", "error", err)
+	}
+	c.done.Store(true)
+}
+
 // awaitCatchUp waits until this edge may serve after its start. It returns false when ctx
 // ends first.
 func (e *edge) awaitCatchUp(ctx context.Context) bool {
@@ -62,17 +83,16 @@ func (e *edge) awaitCatchUp(ctx context.Context) bool {
 
 // caughtUp reports whether this edge may serve after its start.
 func (e *edge) caughtUp() bool {
-	c, at := &e.catchUp, e.store.Position()
-	late := time.Now().After(c.by)
-	switch {
-	case c.done.Load():
+	c := &e.catchUp
+	if c.done.Load() || c.to.IsZero() {
 		return true
-	case c.to.IsZero(), at.Epoch.Ordinal > c.to.Epoch.Ordinal, at.Epoch == c.to.Epoch && at.Seq >= c.to.Seq && !e.store.Repairing(), late:
-	default:
+	}
+	if time.Now().Before(c.by) {
 		return false
 	}
-	if !c.done.Swap(true) && late {
-		e.log.Warn("cannot catch up with the control plane; serving the links on disk", "position", at.String(), "head", c.to.String())
+	if !c.done.Swap(true) {
+		e.log.Warn("cannot catch up with the control plane; serving the links on disk",
+			"position", e.store.Position().String(), "head", c.to.String())
 	}
 	return true
 }

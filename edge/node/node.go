@@ -241,6 +241,7 @@ func (e *edge) services() []services.Stage {
 			// Until the last redirect, because callers wait for an edge that serves.
 			{Name: "following", Run: func(ctx context.Context) error { return e.explain(e.following.run(ctx)) }},
 			job("age of the replica", func(ctx context.Context) { e.freshness.watch(ctx, e.followed) }),
+			job("catching up", e.catchUpOnDisk),
 		},
 		slices.Concat(e.listeners.services(e.server, e.awaitCatchUp, e.stopServing), e.relay.services(), services.Stage{
 			{Name: "enrolment", Run: func(ctx context.Context) error {
