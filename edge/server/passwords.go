@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"crypto/subtle"
 	"net/url"
 	"strconv"
@@ -20,32 +21,49 @@ import (
 // passFor is the time for which a visitor who gave the password of a link passes.
 const passFor = 12 * time.Hour
 
-// Bounds on the passwords that are hashed or wait for that, in all and of neighbours. The
-// server hashes one password at a time, so that hashing takes at most one processor and
-// the memory of one hash.
+// Bounds on the passwords that are hashed or wait for their turn: of all links, of one
+// link, and of visitors from neighbouring addresses. The server hashes one password at a
+// time, so that hashing takes at most one processor and the memory of one hash.
 const (
-	maxHashing           = 8
+	maxHashing           = 256
+	maxLinkHashing       = 16
 	maxNeighboursHashing = 2
+	maxHashingWait       = 2 * time.Second
 )
 
-// hashing lets passwords be hashed one at a time.
+// hashing lets passwords be hashed one at a time, in turns by link, so that visitors of
+// one link hold up a visitor of another link by one hash.
 type hashing struct {
-	places *semaphore.Keyed[*leaky] // by the buckets of the visitors' neighbours
-	turn   chan struct{}
+	neighbours *semaphore.Keyed[*leaky] // places, by the buckets of neighbours
+	links      *semaphore.Keyed[*leaky] // places, by the buckets of links
+	turn       *semaphore.Keyed[*leaky] // by the buckets of links
 }
 
 func newHashing() *hashing {
-	return &hashing{places: semaphore.NewKeyed[*leaky](maxHashing, maxNeighboursHashing), turn: make(chan struct{}, 1)}
+	return &hashing{
+		neighbours: semaphore.NewKeyed[*leaky](maxHashing, maxNeighboursHashing),
+		links:      semaphore.NewKeyed[*leaky](maxHashing, maxLinkHashing),
+		turn:       semaphore.NewKeyed[*leaky](1, 1),
+	}
 }
 
-// compare compares a password with a verifier. It reports busy when too many wait.
-func (h *hashing) compare(v *rules.Password, password []byte, neighbours *leaky) (same, busy bool) {
-	if !h.places.TryAcquire(neighbours, 1) {
+// compare compares a password with a verifier. It reports busy when too many passwords
+// wait, or when the turn of this one does not come in time.
+func (h *hashing) compare(v *rules.Password, password []byte, by attempt) (same, busy bool) {
+	if !h.neighbours.TryAcquire(by.neighbours, 1) {
 		return false, true
 	}
-	defer h.places.Release(neighbours, 1)
-	h.turn <- struct{}{}
-	defer func() { <-h.turn }()
+	defer h.neighbours.Release(by.neighbours, 1)
+	if !h.links.TryAcquire(by.link, 1) {
+		return false, true
+	}
+	defer h.links.Release(by.link, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), maxHashingWait)
+	defer cancel()
+	if !h.turn.Acquire(ctx, by.link) {
+		return false, true
+	}
+	defer h.turn.Release(by.link, 1)
 	hash := argon2.IDKey(password, v.Salt[:], uint32(v.Passes), v.Memory, v.Lanes, uint32(len(v.Hash)))
 	return subtle.ConstantTimeCompare(hash, v.Hash[:]) == 1, false
 }
@@ -110,7 +128,7 @@ func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host, path []byte, 
 	password, ok := passwordIn(ctx.Request.Body())
 	right, busy := false, false
 	if ok {
-		right, busy = s.hashing.compare(&verifier, password, attempt.neighbours)
+		right, busy = s.hashing.compare(&verifier, password, attempt)
 	}
 	switch {
 	case busy:

@@ -1,12 +1,16 @@
 package server
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -37,23 +41,97 @@ func TestPasswordPages_SayWhatIsWrongAndLoadNothing(t *testing.T) {
 	require.Contains(t, string(formPolicy), "style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"';")
 }
 
-func TestHashing_NeighboursHaveTwoOfThePlaces(t *testing.T) {
-	h := newHashing()
-	var all [5]leaky
-	for i := range 4 {
-		require.True(t, h.places.TryAcquire(&all[i], 1))
-		require.True(t, h.places.TryAcquire(&all[i], 1))
-		require.False(t, h.places.TryAcquire(&all[i], 1))
+// cheap is a verifier that takes next to no time.
+var cheap = rules.Password{Memory: 8, Passes: 1, Lanes: 1}
+
+// fillHashing lets as many passwords wait as there are visitors, and returns when they
+// wait. The hash that runs ends with the returned function.
+func fillHashing(t *testing.T, h *hashing, visitors []attempt) (end func()) {
+	t.Helper()
+	running := new(leaky)
+	require.True(t, h.turn.Acquire(t.Context(), running))
+	for _, by := range visitors {
+		go h.compare(&cheap, nil, by)
 	}
-	require.False(t, h.places.TryAcquire(&all[4], 1), "all places are taken")
-	h.places.Release(&all[1], 1)
-	require.True(t, h.places.TryAcquire(&all[4], 1))
-	h.places.Release(&all[2], 1)
-	_, busy := h.compare(&rules.Password{Memory: 8, Passes: 1, Lanes: 1}, nil, &all[0])
-	require.True(t, busy)
-	_, busy = h.compare(&rules.Password{Memory: 8, Passes: 1, Lanes: 1}, nil, &all[2])
-	require.False(t, busy)
-	require.Equal(t, 7, h.places.Held(), "the place is free again")
+	synctest.Wait()
+	return sync.OnceFunc(func() { h.turn.Release(running, 1); synctest.Wait() })
+}
+
+func TestHashing_StrangersLeaveOtherLinksTheirTurn(t *testing.T) {
+	bob := attempt{link: new(leaky), neighbours: new(leaky)}
+	own, near := new(leaky), new(leaky)
+	of := func(n int, link, neighbours *leaky) (all []attempt) {
+		for range n {
+			by := attempt{link: link, neighbours: neighbours}
+			if link == nil {
+				by.link = new(leaky)
+			}
+			if neighbours == nil {
+				by.neighbours = new(leaky)
+			}
+			all = append(all, by)
+		}
+		return all
+	}
+	for name, strangers := range map[string][]attempt{
+		"one link from many networks":        of(1000, own, nil),
+		"many links from one network":        of(1000, nil, near),
+		"one link from one network":          of(1000, own, near),
+		"many links, each from some network": of(200, nil, nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHashing()
+				end := fillHashing(t, h, strangers)
+				busy := make(chan bool, 1)
+				go func() { _, b := h.compare(&cheap, nil, bob); busy <- b }()
+				synctest.Wait()
+				end()
+				require.False(t, <-busy)
+				require.Zero(t, h.neighbours.Held()+h.links.Held()+h.turn.Held(), "every place is free again")
+			})
+		})
+	}
+}
+
+func TestHashing_BoundsThePasswordsThatWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		link, neighbours *leaky
+		most             int
+	}{
+		"neighbours": {nil, new(leaky), maxNeighboursHashing},
+		"a link":     {new(leaky), nil, maxLinkHashing},
+		"all":        {nil, nil, maxHashing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHashing()
+				var visitors []attempt
+				for range c.most + 1 {
+					visitors = append(visitors, attempt{link: cmp.Or(c.link, new(leaky)), neighbours: cmp.Or(c.neighbours, new(leaky))})
+				}
+				end := fillHashing(t, h, visitors[:c.most])
+				_, busy := h.compare(&cheap, nil, visitors[c.most])
+				require.True(t, busy)
+				end()
+				_, busy = h.compare(&cheap, nil, visitors[c.most])
+				require.False(t, busy)
+			})
+		})
+	}
+}
+
+func TestHashing_EndsToWaitForATurnThatDoesNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHashing()
+		end := fillHashing(t, h, nil)
+		started := time.Now()
+		_, busy := h.compare(&cheap, nil, attempt{link: new(leaky), neighbours: new(leaky)})
+		require.True(t, busy)
+		require.Equal(t, maxHashingWait, time.Since(started))
+		end()
+		require.Zero(t, h.neighbours.Held()+h.links.Held()+h.turn.Held())
+	})
 }
 
 func TestWantsGerman_ByThePreferredLanguage(t *testing.T) {
