@@ -56,6 +56,17 @@ var models = map[string]map[string]string{
 		"NO_FENCE":        "db.lo[c[p].ofLease]",
 		"KEEPS_RETURNED":  "published[c[p].key]",
 	},
+	"waiting": {
+		"READS_EARLY":       "disk[",
+		"NOTES_LATER":       "disk[",
+		"FORGETS_ROWS":      "disk[",
+		"LEAVES_OUT_SILENT": "disk[",
+		"BY_NAME":           "disk[",
+		"FAREWELL_FIRST":    "disk[",
+		"TELLS_APPLIED":     "disk[",
+		"SERVES_AT_ONCE":    "!(said)",
+		"SYNCS_FIRST":       "!(heard[k])",
+	},
 	"history": {
 		"LONGER_WINS":        "rank[db[d].epoch]>rank[at.epoch]",
 		"ORDINALS_ALONE":     "rank[db[d].epoch]>rank[at.epoch]",
