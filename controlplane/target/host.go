@@ -85,13 +85,20 @@ func toASCII(s string) (string, error) {
 		return s, nil
 	}
 	name, err := profile.ToASCII(s)
-	if err != nil || name == "" {
+	if err != nil || name == "" || vanishes(s, name) {
 		return "", waypost.Errorf(waypost.EMalformed, "the host %s is not a valid internationalised domain name", quote(s))
 	}
 	if ascii {
 		return s, nil
 	}
 	return name, nil
+}
+
+// vanishes reports whether a label of a name is empty in the form of profile alone, as
+// xn-- is, which UTS #46, 4 (step 4.1) refuses and profile does not.
+func vanishes(s, ascii string) bool {
+	return strings.HasPrefix(ascii, ".") || strings.Contains(ascii, "..") ||
+		strings.HasSuffix(ascii, ".") && strings.TrimRight(s, ".\u3002\uff0e\uff61") == s
 }
 
 func isASCII(s string) bool {

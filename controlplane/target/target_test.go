@@ -201,6 +201,24 @@ func TestRules_PrivateTargetsAreAcceptedWhereTheOperatorAllowsThem(t *testing.T)
 	}
 }
 
+// By UTS #46, 4, a label is an error if nothing is behind its xn--.
+func TestRules_LabelsThatVanishInUnicodeAreRefused(t *testing.T) {
+	for _, host := range []string{
+		"xn--.example.net", "shop.xn--.example.net", "shop.XN--.example.net", "shop.example.xn--", "shop.example.xn--.",
+		"xn--bcher-kva.xn--", "bücher.xn--", "bücher.xn--.", "xn--.bücher.example", "bücher.xn--.example", "shop.ｘｎ－－.example.net",
+		"shop.example.xn\u00ad--", "shop.xn--\u200b.example.net", "shop.xn--.8.8.8.8", "xn---.example.net", "xn--ascii-.example.net",
+	} {
+		_, err := target.Rules{}.Check("https://" + host + "/offer")
+		requireRefusal(t, err, waypost.EMalformed, "internationalised", host)
+		_, err = target.HostName(host)
+		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), host)
+	}
+	for _, host := range []string{"bücher.example。", "xn--bcher-kva.example.", "shop.xn-.example.net", "shop.axn--.example.net"} {
+		_, err := target.Rules{}.Check("https://" + host + "/offer")
+		require.NoError(t, err, host)
+	}
+}
+
 func TestRules_LinkToADomainOfOursIsRefusedHoweverItIsWritten(t *testing.T) {
 	rules := target.Rules{OwnHosts: func(host string) bool { return host == "go.example" || host == "xn--bcher-kva.example" }}
 	for _, u := range []string{
