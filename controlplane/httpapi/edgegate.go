@@ -284,6 +284,14 @@ func (s *edgeSender) maySpeak(ctx context.Context, name string) error {
 	return s.nodes.MayReport(ctx, &s.node, name, s.node.Region)
 }
 
+// name returns the name of an edge with a credential of its own; "" for other edges.
+func (s *edgeSender) name() string {
+	if s == nil {
+		return ""
+	}
+	return s.node.Name
+}
+
 // former returns the names that the edge had before; only its own credential knows any.
 func (s *edgeSender) former() []string {
 	if s == nil {

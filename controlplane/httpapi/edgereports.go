@@ -149,7 +149,7 @@ func refuseEdge(w http.ResponseWriter, r *http.Request, log *slog.Logger, messag
 	if !ok {
 		p = newProblem(waypost.CodeOf(err), waypost.MessageOf(err))
 	}
-	log.WarnContext(r.Context(), message, "status", p.Status, "error", err)
+	log.WarnContext(r.Context(), message, "edge", edgeFrom(r.Context()).name(), "status", p.Status, "error", err)
 	writeProblem(w, p)
 }
 

@@ -96,7 +96,7 @@ func (c *control) ownClicks(next http.Handler) http.HandlerFunc {
 			err = c.db.Outdated(r.Context(), at.Epoch)
 		}
 		if err != nil {
-			c.log.WarnContext(r.Context(), "refused clicks of another history", "error", err)
+			c.log.WarnContext(r.Context(), "refused clicks of another history", "edge", r.Header.Get(replication.HeaderNode), "error", err)
 			w.Header().Set("Retry-After", "10")
 			http.Error(w, waypost.MessageOf(err), http.StatusServiceUnavailable)
 			return

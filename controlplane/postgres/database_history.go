@@ -308,17 +308,19 @@ func (db *DatabaseHistory) Outdated(ctx context.Context, seen waypost.Epoch) err
 	return db.pool.outdated(own, seen)
 }
 
+// outdated advises the operator only if a signed position showed a newer epoch. An edge
+// can invent the epoch of a request.
 func (p *pool) outdated(own, seen waypost.Epoch) error {
 	mark := p.highWater.current()
-	newer := mark.superseded(own)
+	if newer := mark.superseded(own); newer != nil {
+		why := &SupersededError{newer.Ordinal, own.Ordinal}
+		return waypost.WrapError(waypost.EUnavailable, why.Error(), why)
+	}
 	if beyond(seen, own) {
-		newer = &seen
+		return waypost.Errorf(waypost.EUnavailable, "the edge claims to have seen epoch %d of the changelog, without proof, and this PostgreSQL "+
+			"is in epoch %d: the edge has to send this to the control plane that it follows", seen.Ordinal, own.Ordinal)
 	}
-	if newer == nil {
-		return nil
-	}
-	why := &SupersededError{newer.Ordinal, own.Ordinal}
-	return waypost.WrapError(waypost.EUnavailable, why.Error(), why)
+	return nil
 }
 
 // supersede holds the keys back, because a follower has seen a newer epoch. The error is

@@ -304,15 +304,23 @@ func epochOfAnEdgeHoldsKeys(t *testing.T, elsewhere func(own waypost.Epoch) wayp
 		require.ErrorContains(t, err, "another primary was promoted")
 	}
 	// Its own clicks, and those of edges that have not followed yet, belong elsewhere.
+	const claimed, proven = "without proof", "another primary was promoted"
+	says := claimed
 	takes := func(edge waypost.Epoch) (err error) {
 		t.Helper()
 		if err = db.Outdated(t.Context(), edge); err != nil {
 			require.Equal(t, waypost.EUnavailable, waypost.CodeOf(err))
-			require.ErrorContains(t, err, "another primary was promoted")
 		}
 		_, reported := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: "edge-a", Epoch: edge.Ordinal})
 		if edge.Ordinal != at.Epoch.Ordinal || edge.ID == at.Epoch.ID { // a report has no id
 			require.Equal(t, waypost.CodeOf(err), waypost.CodeOf(reported), "%v", reported)
+			for _, err := range []error{err, reported} {
+				if err != nil {
+					require.ErrorContains(t, err, says)
+				}
+				_, is := errors.AsType[*postgres.SupersededError](err)
+				require.Equal(t, err != nil && says == proven, is, "advice to the operator is for a signed position: %v", err)
+			}
 		}
 		return err
 	}
@@ -322,8 +330,10 @@ func epochOfAnEdgeHoldsKeys(t *testing.T, elsewhere func(own waypost.Epoch) wayp
 	require.NoError(t, takes(waypost.Epoch{}), "an edge that has not followed yet")
 	superseded()
 	superseded()
+	says = proven
 	require.Error(t, takes(waypost.Epoch{}))
 	require.Error(t, takes(at.Epoch))
+	require.Error(t, takes(waypost.Epoch{Ordinal: said.Position.Epoch.Ordinal + 1}))
 	require.NoError(t, db.WatchOnce(t.Context()))
 
 	// An operator says that this is the right database.
