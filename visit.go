@@ -33,8 +33,8 @@ func ParseVisit(pathAndQuery []byte) (v Visit) {
 // room.
 //
 // The rest of the path is appended to the target's path, and the query to the target's
-// query, after its own parameters. The fragment stays last. Bytes outside ASCII
-// are percent-encoded. Host and scheme are always the target's. A rest that is not
+// query, after its own parameters. The fragment stays last. [Unfit] bytes are
+// percent-encoded. Host and scheme are always the target's. A rest that is not
 // forwarded is answered 404. A rest that could climb out of the target's path, and bytes
 // that no URL may hold, are answered 400. A Location above [MaxPayload] is answered 414.
 // A Location that is no URL becomes empty. Nothing is appended to a target that is not
@@ -68,10 +68,10 @@ func (r Resolution) Follow(dst []byte, v *Visit) (res Resolution, grown []byte) 
 	if i := bytes.IndexByte(tail, '#'); i >= 0 {
 		tail, fragment = tail[:i], tail[i:]
 	}
-	if len(r.Location)+len("?")+encodedLen(rest)+encodedLen(query) > MaxPayload {
+	if len(r.Location)+len("?")+EncodedLen(rest)+EncodedLen(query) > MaxPayload {
 		return Resolution{Status: 414}, dst
 	}
-	grown = appendEncoded(append(dst, head...), rest)
+	grown = AppendEncoded(append(dst, head...), rest)
 	grown = append(grown, tail...)
 	if len(query) > 0 {
 		switch {
@@ -80,7 +80,7 @@ func (r Resolution) Follow(dst []byte, v *Visit) (res Resolution, grown []byte) 
 		case len(tail) > 1 && tail[len(tail)-1] != '&':
 			grown = append(grown, '&')
 		}
-		grown = appendEncoded(grown, query)
+		grown = AppendEncoded(grown, query)
 	}
 	grown = append(grown, fragment...)
 	r.Location = grown[len(dst):]
@@ -157,20 +157,33 @@ func fitsQuery(query []byte) bool {
 	return true
 }
 
-func encodedLen(s []byte) int {
+// Unfit reports whether no URI may hold a byte as it is (RFC 3986, 2), so that a
+// Location has it percent-encoded. Square brackets stay, because browsers leave them.
+func Unfit(c byte) bool {
+	switch c {
+	case '"', '<', '>', '\\', '^', '`', '{', '|', '}':
+		return true
+	}
+	return c <= ' ' || c >= 0x7f
+}
+
+// EncodedLen returns the length of the bytes that [AppendEncoded] appends.
+func EncodedLen[T string | []byte](s T) int {
 	n := len(s)
-	for _, c := range s {
-		if c >= 0x80 {
+	for i := range len(s) {
+		if Unfit(s[i]) {
 			n += len("%80") - 1
 		}
 	}
 	return n
 }
 
-func appendEncoded(dst, s []byte) []byte {
+// AppendEncoded appends a part of a URL, in which each [Unfit] byte is percent-encoded.
+// It allocates only to grow dst.
+func AppendEncoded[T string | []byte](dst []byte, s T) []byte {
 	const hex = "0123456789ABCDEF"
-	for _, c := range s {
-		if c >= 0x80 {
+	for i := range len(s) {
+		if c := s[i]; Unfit(c) {
 			dst = append(dst, '%', hex[c>>4], hex[c&15])
 		} else {
 			dst = append(dst, c)

@@ -12,6 +12,10 @@ import (
 	"waypost/controlplane/target"
 )
 
+// encoded replaces the characters that browsers leave as they are in some part of a URL,
+// and that no URI may hold.
+var encoded = strings.NewReplacer("|", "%7C", "{", "%7B", "}", "%7D", "^", "%5E", "`", "%60", "\\", "%5C")
+
 // requireSameToBrowsers checks what must hold for all that is accepted, with an
 // implementation of the WHATWG URL standard as the browser.
 func requireSameToBrowsers(t require.TestingT, original string, got target.Target) {
@@ -23,7 +27,7 @@ func requireSameToBrowsers(t require.TestingT, original string, got target.Targe
 		original = got.Original
 	}
 	for i := range len(got.Location) {
-		if c := got.Location[i]; c < 0x21 || c > 0x7e {
+		if c := got.Location[i]; c < 0x21 || c > 0x7e || strings.IndexByte("\"<>\\^`{|}", c) >= 0 {
 			t.Errorf("Location %q holds the byte %#x", got.Location, c)
 			t.FailNow()
 		}
@@ -33,7 +37,7 @@ func requireSameToBrowsers(t require.TestingT, original string, got target.Targe
 	require.NoError(t, err, "%q", original)
 	second, err := whatwg.Parse(got.Location)
 	require.NoError(t, err, "%q", got.Location)
-	require.Equal(t, first.Href(false), second.Href(false), "%q", original)
+	require.Equal(t, encoded.Replace(first.Href(false)), encoded.Replace(second.Href(false)), "%q", original)
 	require.Empty(t, first.Username()+first.Password(), "%q", original)
 
 	again, err := target.Rules{AllowPrivate: true, MaxLength: waypost.MaxPayload}.Check(got.Location)

@@ -4,7 +4,7 @@
 // A target is accepted only when RFC 3986, the WHATWG URL standard that browsers follow,
 // and a human reader understand the same URL. A target that they read differently is
 // refused, and never repaired. Location is the target as it was sent, made fit for a
-// header: non-ASCII text and spaces are percent-encoded, an internationalised host is in
+// header: bytes that no URI may hold are percent-encoded, an internationalised host is in
 // punycode, and nothing else is altered.
 //
 // The package looks at the text alone. It resolves no names and fetches nothing, so it
@@ -16,7 +16,6 @@ import (
 	"crypto/sha256"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"waypost"
 )
@@ -50,8 +49,9 @@ type Target struct {
 	// with a host.
 	Original string
 
-	// Location is the header of the redirect: printable ASCII without a space, at
-	// most waypost.MaxPayload bytes. A browser reads it as the same URL as Original.
+	// Location is the header of the redirect: bytes that a URI may hold, at most
+	// waypost.MaxPayload. A browser reads it as the same URL as Original, with the
+	// percent-encoding of characters that browsers send as they are.
 	Location string
 
 	// Host is in lower-case ASCII, without a port or a final dot; an IPv6 address is
@@ -130,39 +130,18 @@ func privateName(name string) bool {
 var privateTops = []string{"corp", "home", "internal", "intranet", "invalid", "lan", "private", "test"}
 
 // locate returns the Location of a URL. It replaces the host, original[start:end], by
-// written, and escapes the rest. It allocates only when the Location differs from the
+// written, and encodes the rest. It allocates only when the Location differs from the
 // original.
 func locate(original string, start, end int, written string) string {
-	extra := 0
-	for i := end; i < len(original); i++ {
-		if escaped(original[i]) {
-			extra += len("%20") - 1
-		}
-	}
-	if extra == 0 && written == original[start:end] {
+	rest := original[end:]
+	length := waypost.EncodedLen(rest)
+	if length == len(rest) && written == original[start:end] {
 		return original
 	}
-	var b strings.Builder
-	b.Grow(start + len(written) + len(original) - end + extra)
-	b.WriteString(original[:start])
-	b.WriteString(written)
-	for i := end; i < len(original); i++ {
-		c := original[i]
-		if !escaped(c) {
-			b.WriteByte(c)
-			continue
-		}
-		const hex = "0123456789ABCDEF"
-		b.WriteByte('%')
-		b.WriteByte(hex[c>>4])
-		b.WriteByte(hex[c&15])
-	}
-	return b.String()
+	b := make([]byte, 0, start+len(written)+length)
+	b = append(append(b, original[:start]...), written...)
+	return string(waypost.AppendEncoded(b, rest))
 }
-
-// escaped reports whether a byte of a URL without control characters must not stand
-// in a header as it is.
-func escaped(c byte) bool { return c == ' ' || c >= utf8.RuneSelf }
 
 // Normal returns the form by which two targets count as the same one: scheme and host in
 // lower case, without the scheme's own port, without slashes at the end of the path, with

@@ -97,7 +97,13 @@ func TestRules_LocationIsTheOriginalButForWhatAHeaderCannotHold(t *testing.T) {
 		{"https://a_b.-c-.example.com/", "", "a_b.-c-.example.com"},
 		{"https://r3---sn-apo3qvuoxuxbt-j5pe.example.com/", "", "r3---sn-apo3qvuoxuxbt-j5pe.example.com"},
 		{"https://example.com/%zz%2e%2E%00%0d%0a%e9?%&%1#%", "", "example.com"},
-		{"https://example.com/[]|\"<>^`{}'!$&()*+,;=:@~?[]|\"<>^`{}'\\#[]|\"<>^`{}#\\", "", "example.com"},
+		{
+			"https://example.com/[]|\"<>^`{}'!$&()*+,;=:@~?[]|\"<>^`{}'\\#[]|\"<>^`{}#\\",
+			"https://example.com/[]%7C%22%3C%3E%5E%60%7B%7D'!$&()*+,;=:@~" +
+				"?[]%7C%22%3C%3E%5E%60%7B%7D'%5C#[]%7C%22%3C%3E%5E%60%7B%7D#%5C", "example.com",
+		},
+		{"https://example.com?f=Inter:400|Lora:700", "https://example.com?f=Inter:400%7CLora:700", "example.com"},
+		{"https://example.com/%7c|%7C", "https://example.com/%7c%7C%7C", "example.com"},
 		{"https://example.com/?a=1)](https://example.org/", "", "example.com"},
 		{"https://example.com/?q=a@b", "", "example.com"},
 		{"https://example.com/a b?c d#e f", "https://example.com/a%20b?c%20d#e%20f", "example.com"},

@@ -155,7 +155,8 @@ func (s *Server) refusePost(ctx *fasthttp.RequestCtx, c *conn) {
 
 // sendBack leads a visitor to the address that the form was sent to.
 func (s *Server) sendBack(ctx *fasthttp.RequestCtx, c *conn, path []byte) {
-	s.send(ctx, c, &answer{status: fasthttp.StatusSeeOther, location: path, cacheControl: privateNoStore, stale: -1})
+	location := waypost.AppendEncoded(nil, path)
+	s.send(ctx, c, &answer{status: fasthttp.StatusSeeOther, location: location, cacheControl: privateNoStore, stale: -1})
 }
 
 // passCookie returns the cookie of a visitor who gave the password.

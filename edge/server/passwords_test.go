@@ -100,6 +100,8 @@ func TestPasswords_FormAndCookieLeadToTheTarget(t *testing.T) {
 	}
 	require.Len(t, clicks.take(), 2)
 	require.Equal(t, 303, postForm(t, addr, "/secret01", "wrong", cookie).StatusCode, "who has passed is not asked")
+	back := postForm(t, addr, "/secret01?a={|}", "wrong", cookie)
+	require.Equal(t, "/secret01?a=%7B%7C%7D", back.Header.Get("Location"), "what no URI may hold is encoded")
 	require.Equal(t, 200, get(t, addr, "/secret02", "wayp.example", cookie).StatusCode, "of another link")
 
 	forwards := postForm(t, addr, "/secret03/a/b?x=y", secret)
