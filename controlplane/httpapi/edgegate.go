@@ -248,8 +248,9 @@ func (g *EdgeGate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 			p.header.Set("Retry-After", "1")
 		}
 	}
-	if (p.Status == http.StatusForbidden || p.Status == http.StatusUnauthorized) && g.logsRefusal(r.URL.Path+" "+p.Detail, time.Now()) {
-		g.cfg.Logger.WarnContext(r.Context(), "refused an edge", "path", r.URL.Path, "reason", p.Detail)
+	network := limit.Around(g.cfg.Client(r)).String()
+	if isRefusal(p.Status) && g.logsRefusal(r.URL.Path+" "+p.Detail, time.Now()) {
+		g.cfg.Logger.WarnContext(r.Context(), "refused an edge", "status", p.Status, "path", r.URL.Path, "network", network, "reason", p.Detail)
 	}
 	writeProblem(w, p)
 }

@@ -128,7 +128,7 @@ func New(c Config) http.Handler {
 	}
 	rt := &router{
 		mux: http.NewServeMux(), console: c.Console, document: newDocument(c.Version, c.BaseURL, c.Anonymous != nil), auth: auth,
-		timeout: c.RequestTimeout, log: c.Logger, metrics: metrics,
+		timeout: c.RequestTimeout, log: c.Logger, metrics: metrics, refusals: newRefusals(c.Logger),
 		large:       semaphore.NewKeyed[waypost.WorkspaceID](largeAtOnce, largeAtOnceOfOne),
 		largeMemory: semaphore.NewKeyed[waypost.WorkspaceID](largeMemory, largeMemoryOfOne),
 	}

@@ -83,7 +83,8 @@ func handle[I, O any](rt *router, op operation, h func(context.Context, *I) (*O,
 		pattern = "/{$}" // the root only
 	}
 	rt.mux.HandleFunc(op.method+" "+pattern, func(w http.ResponseWriter, r *http.Request) {
-		err := rt.run(w, r, &b, func(ctx context.Context, v reflect.Value) (any, error) {
+		c := &call{request: r}
+		err := rt.run(w, r, &b, c, func(ctx context.Context, v reflect.Value) (any, error) {
 			out, err := h(ctx, v.Addr().Interface().(*I))
 			if err != nil {
 				return nil, err
@@ -91,7 +92,12 @@ func handle[I, O any](rt *router, op operation, h func(context.Context, *I) (*O,
 			return out, nil
 		}, in)
 		if err != nil {
-			writeProblem(w, rt.problem(r.Context(), op.id, err))
+			p := rt.problem(r.Context(), op.id, err)
+			asksForCode := waypost.CodeOf(err) == waypost.ESecondFactor && !errors.Is(err, controlplane.ErrCode)
+			if (op.needsCredential() || op.ownPages) && isRefusal(p.Status) && !asksForCode {
+				rt.refusals.logRefusal(r.Context(), refusedSender(r, p.Status, &c.sender), p.Detail, time.Now())
+			}
+			writeProblem(w, p)
 		}
 	})
 }
@@ -126,19 +132,19 @@ func callFrom(ctx context.Context) *call {
 func actorFrom(ctx context.Context) controlplane.Actor { return callFrom(ctx).actor }
 
 // run answers one request: it admits the sender, reads the input, and writes the output.
-func (rt *router) run(w http.ResponseWriter, r *http.Request, b *binding, h func(context.Context, reflect.Value) (any,
+func (rt *router) run(w http.ResponseWriter, r *http.Request, b *binding, c *call, h func(context.Context, reflect.Value) (any,
 	error), in reflect.Type,
 ) error {
 	// A tenth of the time is kept back, so that the answer to a request that is out of time
 	// still arrives within it.
 	ctx, cancel := context.WithTimeout(r.Context(), rt.timeout-rt.timeout/10)
 	defer cancel()
+	c.client = rt.auth.limits.Client(r)
 	if b.op.ownPages {
 		if err := rt.auth.sameOrigin(r, true); err != nil {
 			return err
 		}
 	}
-	c := &call{request: r}
 	var err error
 	if c.sender, err = rt.auth.admit(ctx, w, r, &b.op); err != nil {
 		return err

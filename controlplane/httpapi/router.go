@@ -23,6 +23,7 @@ type router struct {
 	timeout  time.Duration // from a request's headers to its answer
 	log      *slog.Logger
 	metrics  metrics
+	refusals *refusals
 
 	large       *semaphore.Keyed[waypost.WorkspaceID] // of requests with a large body that are answered
 	largeMemory *semaphore.Keyed[waypost.WorkspaceID] // bytes
