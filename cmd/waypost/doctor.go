@@ -418,7 +418,7 @@ func (d *diagnosis) askAdmins(ctx context.Context, admins []string) {
 		case r.Error != "" && r.Status == "ready":
 			d.addFinding(warning, where, r.Error, since, "Look into its log.", "DigestDiffers")
 		case r.Degraded != "" && r.Status == "ready":
-			d.addFinding(warning, where, r.Degraded, time.Time{}, "Set the clock of the machine that is wrong, or the settings of the login.", "docs/operations/second-control-plane.md")
+			d.addFinding(warning, where, r.Degraded, time.Time{}, "It works, until more fails: set the clock, the settings of the login, or make room.", "docs/operations/second-control-plane.md")
 		case r.Status == "ready" || r.Status == "following" || r.Status == "draining":
 			if ready++; r.Connected != nil && !*r.Connected {
 				d.addFinding(warning, where, "is connected to nothing: redirects go on, and changes, takedowns and statistics wait", since,

@@ -224,7 +224,14 @@ func (c *control) connect(ctx context.Context) (err error) {
 	}
 	c.registry.MustRegister(keys.Pool{Store: c.db}, frozenBudgets{c.db}, blockCount(&c.blocked), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "waypost_postgresql_up", Help: "Whether PostgreSQL answers: 1, or 0.",
-	}, c.postgreSQLUp))
+	}, c.postgreSQLUp), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "waypost_keys_unremembered", Help: "1 while the disk of this control plane does not take which keys were issued, or 0.",
+	}, func() float64 {
+		if c.db.Unremembered() != nil {
+			return 1
+		}
+		return 0
+	}))
 	c.nodes = fleet.NewNodes(fleet.NodesConfig{Store: c.db, Now: c.db.Now, Logger: c.log})
 	c.orders = fleet.NewOrders(c.db, c.fleet.Knows, c.stream.AskAll, c.log)
 	return nil

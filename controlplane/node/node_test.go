@@ -44,16 +44,20 @@ type running struct {
 	key string // of requests; "": none
 }
 
-// run runs a control plane until the end of the test.
-func run(t *testing.T, database string, change func(*node.Config)) *running {
-	t.Helper()
-	cfg := node.Config{
-		Region: "eu", DataDir: t.TempDir(),
-		Addr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", BaseURL: "https://go.example.com",
+func runConfig(database string) node.Config {
+	return node.Config{
+		Region: "eu", Addr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", BaseURL: "https://go.example.com",
 		MaxConnections: 100, MaxConnectionsPerAddress: 100, ShutdownTimeout: waitLimit,
 		CodeLength: 7, LeaseSize: 100, SigningGeneration: 1, Anonymous: true,
 		Database: postgres.Config{URL: database},
 	}
+}
+
+// run runs a control plane until the end of the test.
+func run(t *testing.T, database string, change func(*node.Config)) *running {
+	t.Helper()
+	cfg := runConfig(database)
+	cfg.DataDir = t.TempDir()
 	if change != nil {
 		change(&cfg)
 	}

@@ -239,7 +239,8 @@ func (db *DatabaseHistory) learnRanges(ctx context.Context, conn *pgx.Conn) erro
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return scoped.Classify("look at the key ranges", err)
 	}
-	return db.pool.highWater.learn(cluster, head.position(), ranges, now)
+	db.pool.highWater.learn(cluster, head.position(), ranges, now)
+	return nil
 }
 
 // Hear compares the position of a follower, which this cluster has signed, with
@@ -334,9 +335,7 @@ func (db *DatabaseHistory) supersede(ctx context.Context, conn *pgx.Conn, newer,
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return scoped.Classify("hold keys back", err)
 	}
-	if err := db.pool.highWater.supersede(newer); err != nil { // this process knows it still
-		db.pool.Log.Error("cannot write the newer epoch that an edge has seen to the disk", "error", err)
-	}
+	db.pool.highWater.supersede(newer)
 	if news {
 		db.pool.Log.Error("refused an edge that has seen a newer epoch of the changelog; no key is issued", "error", why)
 	}

@@ -211,13 +211,24 @@ func (db *DB) readDropped(ctx context.Context, asked []string) error {
 	return nil
 }
 
+// Unremembered returns why the disk does not take which keys were issued, nil if it does.
+func (db *DB) Unremembered() error {
+	if err := db.pool.highWater.unsaved.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // clockTolerance is far above the skew of clocks that are kept.
 const clockTolerance = time.Minute
 
-// Trouble describes a fault with which PostgreSQL still works: settings that a pooler
-// drops or that do harm, or a clock that differs from this machine's. Trouble returns ""
-// without such a fault.
+// Trouble describes a fault with which PostgreSQL still works: a disk of this machine
+// that takes no memory of issued keys, settings that a pooler drops or that do harm, or a
+// clock that differs from this machine's. Trouble returns "" without such a fault.
 func (db *DB) Trouble() string {
+	if err := db.Unremembered(); err != nil {
+		return "the disk of this control plane does not take which keys were issued, so make room: " + err.Error()
+	}
 	if ahead := time.Duration(db.pool.clock.ahead.Load()); ahead.Abs() > clockTolerance {
 		return fmt.Sprintf("PostgreSQL's clock is %s ahead of this machine's: one of them is wrong, and links expire by PostgreSQL's", ahead.Round(time.Second))
 	}

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"waypost"
@@ -103,6 +104,7 @@ type highWaterMark struct {
 	saving  sync.Mutex // held while the document is written
 	saved   waypost.Position
 	savedAt time.Time
+	unsaved atomic.Pointer[error] // why the newest save failed; nil: it did not
 
 	mu   sync.Mutex
 	seen sight
@@ -225,27 +227,26 @@ func (m *highWaterMark) saw(p waypost.Position) {
 
 // supersede notes an epoch that a follower has seen and PostgreSQL does not have, and
 // makes that durable, so that PostgreSQL takes the follower over neither after a restart
-// nor after a restore. If the error is not nil, a later save has it.
-func (m *highWaterMark) supersede(by waypost.Epoch) error {
+// nor after a restore. After a failed save, a later save has it.
+func (m *highWaterMark) supersede(by waypost.Epoch) {
 	m.mu.Lock()
 	news := beyond(by, m.seen.superseding)
 	if news {
 		m.seen.superseding = by
 	}
 	m.mu.Unlock()
-	if !news {
-		return nil
+	if news {
+		m.save()
 	}
-	return m.save()
 }
 
-// leased notes a block that is about to be issued and makes that durable. After an error
-// only the database has the block.
-func (m *highWaterMark) leased(r rememberedRange, epoch uint32) error {
+// leased notes a block that is about to be issued and makes that durable. After a failed
+// save only the database and this process have the block.
+func (m *highWaterMark) leased(r rememberedRange, epoch uint32) {
 	m.mu.Lock()
 	if m.seen.epoch != 0 && m.seen.epoch != epoch {
 		m.mu.Unlock()
-		return nil // Watch has to inform the new epoch first, and then learns of the block
+		return // Watch has to inform the new epoch first, and then learns of the block
 	}
 	m.seen.epoch = epoch
 	keys := make([]rememberedRange, 0, len(m.seen.keys)+1) // others may hold the old slice
@@ -261,16 +262,16 @@ func (m *highWaterMark) leased(r rememberedRange, epoch uint32) error {
 	}
 	m.seen.keys = keys
 	m.mu.Unlock()
-	return m.save()
+	m.save()
 }
 
 // learn takes in a complete look at the database. It ignores a look at another epoch,
 // which must first learn of the keys of this one.
-func (m *highWaterMark) learn(cluster string, p waypost.Position, keys []rememberedRange, at float64) error {
+func (m *highWaterMark) learn(cluster string, p waypost.Position, keys []rememberedRange, at float64) {
 	m.mu.Lock()
 	if m.seen.epoch != 0 && m.seen.epoch != p.Epoch.Ordinal {
 		m.mu.Unlock()
-		return nil
+		return
 	}
 	keys = remembering(keys, m.seen.keys)
 	if p.Revision().Newer(m.seen.revision()) {
@@ -278,10 +279,9 @@ func (m *highWaterMark) learn(cluster string, p waypost.Position, keys []remembe
 	}
 	m.seen.cluster, m.seen.keys, m.seen.epoch, m.seen.at = cluster, keys, p.Epoch.Ordinal, at
 	m.mu.Unlock()
-	if m.fresh(p) {
-		return nil
+	if !m.fresh(p) {
+		m.save()
 	}
-	return m.save()
 }
 
 // remembering adds to a look the known leases beyond it, because blocks are leased while
@@ -308,18 +308,21 @@ func remembering(look, known []rememberedRange) []rememberedRange {
 func (m *highWaterMark) fresh(p waypost.Position) bool {
 	m.saving.Lock()
 	defer m.saving.Unlock()
-	return p == m.saved && time.Since(m.savedAt) < savedAtLeast
+	return m.unsaved.Load() == nil && p == m.saved && time.Since(m.savedAt) < savedAtLeast
 }
 
-func (m *highWaterMark) save() error {
+// save writes the document. A failure, such as of a full disk, stops nothing: this
+// process knows what the document lacks, and if PostgreSQL goes back after the process
+// has ended, the time in the older document makes the gap of the new epoch larger.
+func (m *highWaterMark) save() {
 	if m.memory == nil {
-		return nil
+		return
 	}
 	m.saving.Lock()
 	defer m.saving.Unlock()
 	seen := m.current()
 	if seen.cluster == "" {
-		return nil // the first look has it
+		return // the first look has it
 	}
 	d := document{
 		Version: documentVersion, Cluster: seen.cluster, Position: seen.position.String(), At: seen.at, Epoch: seen.epoch, Ranges: seen.keys,
@@ -332,8 +335,13 @@ func (m *highWaterMark) save() error {
 		err = m.memory.Save(sealed(text))
 	}
 	if err != nil {
-		return fmt.Errorf("remember which keys were issued: %w", err)
+		if m.unsaved.Swap(&err) == nil {
+			m.log.Error("cannot remember on the disk which keys were issued", "error", err)
+		}
+		return
+	}
+	if m.unsaved.Swap(nil) != nil {
+		m.log.Info("remembers on the disk again which keys were issued")
 	}
 	m.saved, m.savedAt = seen.position, time.Now()
-	return nil
 }

@@ -79,12 +79,10 @@ func Holder(root string) (pid int, err error) {
 	return 0, fmt.Errorf("no process runs in the data directory %s: the last one was %d, which has ended or is another user's", root, pid)
 }
 
-// sign writes this process's id where others look for the holder's.
+// sign writes this process's id where others look for the holder's. Every id has one
+// length, so that signing again takes no room on a full disk.
 func (d *Dir) sign() error {
-	if err := d.lock.Truncate(0); err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	if _, err := d.lock.WriteAt(fmt.Appendln(nil, os.Getpid()), 0); err != nil {
+	if _, err := d.lock.WriteAt(fmt.Appendf(nil, "%-10d\n", os.Getpid()), 0); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	return nil
