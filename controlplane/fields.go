@@ -2,12 +2,15 @@ package controlplane
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 
 	"waypost"
 )
@@ -40,8 +43,8 @@ func checkExpiry(at, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// checkTexts bounds the fields that are only stored, and refuses text that PostgreSQL
-// cannot store.
+// checkTexts bounds the fields that are only stored, refuses text that PostgreSQL cannot
+// store, and sets the tags in their canonical form.
 func checkTexts(l *waypost.Link) error {
 	text := func(field, s string, most int) error {
 		if len(s) > most {
@@ -52,12 +55,13 @@ func checkTexts(l *waypost.Link) error {
 		}
 		return nil
 	}
+	l.Tags = canonicalTags(l.Tags)
 	if len(l.Tags) > waypost.MaxTags {
 		return waypost.Errorf(waypost.EInvalid, "at most %d tags", waypost.MaxTags)
 	}
 	for _, tag := range l.Tags {
 		if tag == "" {
-			return waypost.Errorf(waypost.EInvalid, "a tag must not be empty")
+			return waypost.Errorf(waypost.EInvalid, "a tag must not be empty, or hold only blanks")
 		}
 		if err := text("a tag", tag, waypost.MaxTag); err != nil {
 			return err
@@ -77,6 +81,29 @@ func checkTexts(l *waypost.Link) error {
 		}
 	}
 	return text("created_by", l.CreatedBy, waypost.MaxTitle)
+}
+
+// canonicalTags returns tags as they are stored and compared, each of them once.
+func canonicalTags(tags []string) []string {
+	if tags == nil {
+		return nil
+	}
+	all := make([]string, 0, len(tags))
+	for _, tag := range tags {
+		if tag = canonicalTag(tag); !slices.Contains(all, tag) {
+			all = append(all, tag)
+		}
+	}
+	return all
+}
+
+// canonicalTag returns a tag in Unicode's form NFC, so that tags that look alike are the
+// same, without white space and invisible characters at its ends. Flags of regions end
+// with other invisible characters, which stay.
+func canonicalTag(tag string) string {
+	return strings.TrimFunc(norm.NFC.String(tag), func(r rune) bool {
+		return unicode.IsSpace(r) || strings.ContainsRune("\u00ad\u180e\u200b\u200c\u200d\u200e\u200f\u2060\ufeff", r)
+	})
 }
 
 // cut returns text of at most most bytes: s, or the beginning of s that ends between

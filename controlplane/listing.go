@@ -13,6 +13,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"waypost"
 )
 
@@ -171,6 +173,7 @@ func (r *ListRequest) check() error {
 	if r.Limit < 1 || r.Limit > MaxListed {
 		return waypost.Errorf(waypost.EInvalid, "limit must be 1 to %d", MaxListed)
 	}
+	r.Words, r.Typed = norm.NFC.String(r.Words), norm.NFC.String(r.Typed)
 	if len(r.Words) > MaxWords || !isText(r.Words) {
 		return waypost.Errorf(waypost.EInvalid, "q must be UTF-8 without NUL, at most %d bytes", MaxWords)
 	}
@@ -180,6 +183,7 @@ func (r *ListRequest) check() error {
 	if len(r.Tags) > MaxTagsListed {
 		return waypost.Errorf(waypost.EInvalid, "at most %d tags at once", MaxTagsListed)
 	}
+	r.Tags = canonicalTags(r.Tags)
 	for _, tag := range r.Tags {
 		if tag == "" || len(tag) > waypost.MaxTag || !isText(tag) || strings.ContainsFunc(tag, unicode.IsControl) {
 			return waypost.Errorf(waypost.EInvalid, "tag must be UTF-8 without control characters, of 1 to %d bytes", waypost.MaxTag)
@@ -201,6 +205,7 @@ func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune
 // Tags returns up to limit of the workspace's tags that begin with prefix, each with the
 // number of its links, and the tag after which to continue, "" at the end.
 func (s *Links) Tags(ctx context.Context, actor Actor, prefix, after string, limit int) (tags []TagCount, next string, err error) {
+	prefix, after = norm.NFC.String(prefix), norm.NFC.String(after)
 	if len(prefix) > waypost.MaxTag || len(after) > waypost.MaxTag || !isText(prefix) || !isText(after) {
 		return nil, "", waypost.Errorf(waypost.EInvalid, "a tag must be UTF-8 without NUL, at most %d bytes", waypost.MaxTag)
 	}

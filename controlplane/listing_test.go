@@ -53,6 +53,44 @@ func TestLinks_CursorIsForTheListThatGaveItOnly(t *testing.T) {
 	}
 }
 
+func TestLinks_TagsAreTrimmedUnitedAndNotEmpty(t *testing.T) {
+	s := start(t)
+	l, _, err := s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) {
+		n.Tags = []string{" b", "a", "b\t", "a", "\u200bZürich\ufeff", "Zu\u0308rich", "🏴\U000e0067\U000e0062\U000e007f"}
+	}))
+	require.NoError(t, err)
+	require.Equal(t, []string{"b", "a", "Zürich", "🏴\U000e0067\U000e0062\U000e007f"}, l.Tags)
+	for _, tag := range []string{"", "   ", "\u200b", "\u3000\u2060"} {
+		_, _, err := s.Links.Create(t.Context(), actor, wish(func(n *controlplane.NewLink) { n.Tags = []string{"a", tag} }))
+		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), "%q", tag)
+		require.ErrorContains(t, err, "a tag must not be empty")
+	}
+}
+
+func TestLinks_TextsAreFoundInEveryUnicodeForm(t *testing.T) {
+	s := start(t)
+	const composed, decomposed = "Zürich", "Zu\u0308rich"
+	for i, text := range []string{composed, decomposed} {
+		l, _, err := s.Links.Create(t.Context(), actor, wish(custom(fmt.Sprintf("code-%d", i)), func(n *controlplane.NewLink) {
+			n.Title, n.Tags = text+" am See", []string{text}
+		}))
+		require.NoError(t, err)
+		require.Equal(t, text+" am See", l.Title, "a title is shown as it was typed")
+	}
+	for _, text := range []string{composed, decomposed} {
+		for name, f := range map[string]controlplane.LinkFilter{
+			"tag": {Tags: []string{text}}, "words": {Words: text}, "typed": {Typed: text}, "a beginning": {Typed: text[:len(text)-2]},
+		} {
+			page, err := s.Links.List(t.Context(), actor, controlplane.ListRequest{Limit: 5, LinkFilter: f})
+			require.NoError(t, err)
+			require.Len(t, page.Links, 2, "%s %+q", name, text)
+		}
+		tags, _, err := s.Links.Tags(t.Context(), actor, text, "", 5)
+		require.NoError(t, err)
+		require.Equal(t, []controlplane.TagCount{{Tag: composed, Links: 2}}, tags)
+	}
+}
+
 func TestLinks_ListByClicksEndsInLinksThatWereNeverFollowed(t *testing.T) {
 	s := start(t)
 	var wishes []controlplane.NewLink

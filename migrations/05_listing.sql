@@ -5,16 +5,17 @@
 
 -- Returns the lexemes by which a link is found: the words of its title, description and
 -- notes, its tags, and its workspace, so that a search reads no other workspace's links. Tags
--- and workspace begin with a character that no word has.
+-- and workspace begin with a character that no word has. Texts are stored as they were typed
+-- and found in NFC, in which tags and searches are; lexemes of both are the same.
 CREATE FUNCTION link_words(workspace bigint, title text, description text, notes text, tags text[]) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 400 AS $$
 DECLARE
     own    text := E'\x01' || workspace;
     lexeme text := own || E'\x01';
 BEGIN
     IF tags = '{}' THEN
-        RETURN to_tsvector('pg_catalog.simple', title || ' ' || description || ' ' || notes) || array_to_tsvector(ARRAY[own]);
+        RETURN to_tsvector('pg_catalog.simple', normalize(title || ' ' || description || ' ' || notes)) || array_to_tsvector(ARRAY[own]);
     END IF;
-    RETURN to_tsvector('pg_catalog.simple', title || ' ' || description || ' ' || notes)
+    RETURN to_tsvector('pg_catalog.simple', normalize(title || ' ' || description || ' ' || notes))
         || array_to_tsvector(string_to_array(own || E'\x02' || lexeme || array_to_string(tags, E'\x02' || lexeme), E'\x02'));
 END $$;
 
@@ -83,10 +84,10 @@ CREATE FUNCTION link_beginnings(typed text) RETURNS text[] LANGUAGE sql IMMUTABL
     RETURN (SELECT coalesce(array_agg(l.lexeme), '{}') FROM regexp_split_to_table(typed, '\s+') w (word)
         CROSS JOIN LATERAL unnest(tsvector_to_array(to_tsvector('pg_catalog.simple', w.word))) l (lexeme));
 
--- Returns a text in the same lower case in all languages. Words of a text search follow
+-- Returns a text in NFC, and in the same lower case in all languages. Words of a text search follow
 -- the locale of the system, and lower() follows the locale of the database.
 CREATE FUNCTION link_folded(words text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN lower(translate(words, 'IİıΣς', 'iiiσσ'));
+    RETURN lower(translate(normalize(words), 'IİıΣς', 'iiiσσ'));
 
 -- Returns patterns of LIKE that fit a folded text if it has the lexemes. They cost a tenth
 -- of link_words, and let pass a few texts more.
