@@ -63,7 +63,7 @@ func TestRefusals_AreLoggedWithoutSecretsAndBounded(t *testing.T) {
 	}
 }
 
-// Visitors of links are no senders of the API, and a failing database refuses nobody.
+// A control plane logs no visitors of links, and a failing database refuses no sender.
 func TestRefusals_OtherAnswersAreNotLogged(t *testing.T) {
 	var log logtest.Buffer
 	a := start(t, func(f *links, c *httpapi.Config) {
