@@ -2,16 +2,36 @@ package api
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
+
+// ParseTime reads a time of RFC 3339, 5.6, also with lower-case letters. A leap second is
+// the first moment after it.
+func ParseTime(text string) (time.Time, error) {
+	const second = len("2006-01-02T15:04:")
+	upper := strings.ToUpper(text)
+	if len(upper) < second+2 || upper[second:second+2] != "60" {
+		return time.Parse(time.RFC3339, upper)
+	}
+	at, err := time.Parse(time.RFC3339, upper[:second]+"59"+upper[second+2:])
+	if utc := at.UTC(); err == nil && (utc.Hour() != 23 || utc.Minute() != 59) {
+		err = fmt.Errorf("%q has a leap second in the middle of a day", text)
+	}
+	return at.Add(time.Second), err
+}
 
 // ParseMoment reads a time as the API does, or a day, which stands for its first moment
 // in UTC. An error is for the people who wrote the text.
 func ParseMoment(text string) (at time.Time, err error) {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", time.DateOnly} {
-		if at, err = time.Parse(layout, text); err == nil && writable(at) && writable(at.UTC()) {
-			return at, nil
+	at, err = ParseTime(text)
+	for _, layout := range []string{"2006-01-02T15:04Z07:00", time.DateOnly} {
+		if err != nil {
+			at, err = time.Parse(layout, strings.ToUpper(text))
 		}
+	}
+	if err == nil && writable(at) && writable(at.UTC()) {
+		return at, nil
 	}
 	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04"} {
 		if at, err = time.Parse(layout, text); err == nil {

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -306,7 +305,7 @@ func (d *decoder) scalar(s *schema, v reflect.Value) error {
 	case strings.IndexByte(text, 0) >= 0:
 		fault = noNUL
 	case s.kind == kindTime:
-		t, err := time.Parse(time.RFC3339, text)
+		t, err := api.ParseTime(text)
 		if err != nil {
 			fault = noTime
 		}

@@ -368,7 +368,7 @@ func (s *schema) parse(text string, v reflect.Value) string {
 		v.SetFloat(n)
 	case kindTime:
 		// A plus sign that was not escaped in the URL arrives as a space.
-		t, err := time.Parse(time.RFC3339, strings.Replace(text, " ", "+", 1))
+		t, err := api.ParseTime(strings.Replace(text, " ", "+", 1))
 		if err != nil {
 			return noTime
 		}

@@ -428,7 +428,7 @@ func timeIn(zone *time.Location, field, text string, days int) (time.Time, error
 		return controlplane.BeginOfDay(time.Date(y, m, d, 12, 0, 0, 0, zone)), nil
 	}
 	// A plus sign that was not escaped in the URL arrives as a space.
-	at, err := time.Parse(time.RFC3339, strings.Replace(text, " ", "+", 1))
+	at, err := api.ParseTime(strings.Replace(text, " ", "+", 1))
 	if err != nil {
 		return time.Time{}, invalid("query."+field, "must be a date such as 2026-03-31, or a time such as 2026-03-31T12:00:00Z")
 	}

@@ -80,7 +80,7 @@ func Parse(name string, text []byte) (f File, err error) {
 // parseTime reads a time as the API does. The decoder would take any other text for none.
 func parseTime(to *time.Time, text []byte) (err error) {
 	value := strings.Trim(strings.TrimSpace(string(text)), `"'`)
-	if *to, err = time.Parse(time.RFC3339, value); err != nil {
+	if *to, err = api.ParseTime(value); err != nil {
 		return &timeError{value}
 	}
 	return nil
