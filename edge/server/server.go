@@ -125,11 +125,11 @@ func (s *Server) track(ln net.Listener) bool {
 
 // Bounds of the wait for the first request of a connection that was accepted just before
 // a stop. A visitor sends a plain request together with the end of the connection's own
-// handshake; TLS takes one or two more round trips, 300 ms each if the visitor is far
-// away.
+// handshake, so that silence soon means that no request comes; TLS takes one or two more
+// round trips, 300 ms each if the visitor is far away.
 const (
-	firstRequestTime = 200 * time.Millisecond
-	handshakeTime    = 900 * time.Millisecond
+	silenceTime   = 200 * time.Millisecond // in which no connection has ended
+	handshakeTime = 900 * time.Millisecond // in all
 )
 
 // Shutdown ends the service without failing a request. For DrainTime, or until no
@@ -145,16 +145,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	// fasthttp does not know a listener yet if its Serve has only just begun.
 	err := s.stopListening()
 	empty := s.registry.endConns(phaseWaiting)
-	select {
-	case <-empty:
-	case <-ctx.Done():
-	case <-time.After(firstRequestTime):
-	}
+	most, cancel := context.WithTimeout(ctx, handshakeTime)
+	defer cancel()
+	s.awaitFirstRequests(most)
 	s.registry.endConns(phaseNew)
 	select {
 	case <-empty:
-	case <-ctx.Done():
-	case <-time.After(handshakeTime - firstRequestTime):
+	case <-most.Done():
 	}
 	s.registry.endConns(phaseHandshake)
 	select {
@@ -197,6 +194,26 @@ func (s *Server) drain(ctx context.Context) {
 			return
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+// awaitFirstRequests waits until no connection is open, or none has ended for
+// silenceTime, or ctx has ended.
+func (s *Server) awaitFirstRequests(ctx context.Context) {
+	const interval = 5 * time.Millisecond
+	look := time.NewTicker(interval)
+	defer look.Stop()
+	open, silent := s.registry.open.Load(), time.Duration(0)
+	for open > 0 && silent < silenceTime {
+		select {
+		case <-look.C:
+			silent += interval
+		case <-ctx.Done():
+			return
+		}
+		if now := s.registry.open.Load(); now != open {
+			open, silent = now, 0
 		}
 	}
 }

@@ -7,6 +7,7 @@
 #
 #   test/install/booted.sh FILE.deb [LINKS]      LINKS: 1000000
 #
+#   EDGE_LOG       a file that gets the log of the edge
 #   BASE           a directory that an earlier run has kept, or that this one makes and
 #                  keeps: a bare Debian with the packages that are needed
 #
@@ -208,4 +209,5 @@ say "$answered visits were answered, $counted clicks are counted (up to 100 visi
 # A kill cuts requests under way off, and loses the clicks of the last milliseconds.
 lost=$failed
 during "kill -9" 25 killed
+if [[ -n ${EDGE_LOG:-} ]]; then on journalctl --no-pager -o short-precise -u "$edge" >"$EDGE_LOG"; fi
 exit "$lost"

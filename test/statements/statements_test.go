@@ -39,8 +39,9 @@ const (
 
 	// compiledAbove is PostgreSQL's default of jit_above_cost.
 	compiledAbove = 100_000
-	// pagesAtMost bounds the pages that an execution reads to find rows.
-	pagesAtMost = 100
+	// pagesAtMost bounds the pages that an execution reads to find rows. The small database
+	// has some 700.
+	pagesAtMost = 300
 )
 
 // world is a PostgreSQL that logs plans, a control plane and an edge.
