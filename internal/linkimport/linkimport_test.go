@@ -52,6 +52,25 @@ func TestEveryRowIsAccountedFor(t *testing.T) {
 	require.Equal(t, "Two, lines\nof title", a.batches[0][1].Title)
 }
 
+func TestImport_KeepsTheLineEndsOfACell(t *testing.T) {
+	a := &api{}
+	notes := []string{"a\r\nb", "a\nb", "a\rb", "\r\n", "a\r\r\nb\n\r", "x\r\n\"q\"\r\n" + strings.Repeat("ü\r\n", 3000), "plain"}
+	text := "original_url,notes,title\r\n"
+	for i, n := range notes {
+		text += fmt.Sprintf("https://example.com/%d,\"%s\",%d\r\n\r\n", i, strings.ReplaceAll(n, `"`, `""`), i)
+	}
+	report, err := run(t, a, text+"a,\"b\"c\r\nd\",e\r\nhttps://example.com/last,\"a\r\nb\",last\r\n")
+	require.NoError(t, err)
+	require.Len(t, report.Refused, 2, "the row of a bad quote, and its next line")
+	var got []string
+	for _, batch := range a.batches {
+		for _, n := range batch {
+			got = append(got, n.Notes)
+		}
+	}
+	require.Equal(t, append(notes, "a\r\nb"), got)
+}
+
 func TestRowsAskForTheOneLinkOfTheirTargetUnlessTheySayOtherwise(t *testing.T) {
 	lines := `{"original_url": "https://example.com/1"}
 {"original_url": "https://example.com/2", "custom_code": "two"}

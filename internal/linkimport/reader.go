@@ -385,7 +385,12 @@ func newCSVRows(file io.Reader) (*csvRows, error) {
 
 func (r *csvRows) next() (row, error) {
 	r.budget.left = maxRow
+	begin := r.csv.InputOffset()
+	r.budget.forget(begin)
 	fields, err := r.csv.Read()
+	if err == nil {
+		fields, err = r.withLineEnds(fields, r.budget.read[:r.csv.InputOffset()-begin])
+	}
 	if bad, ok := errors.AsType[*csv.ParseError](err); ok {
 		reason := "no valid CSV: " + bad.Err.Error()
 		if bad.Line > bad.StartLine {
@@ -523,6 +528,19 @@ func setShlinkTags(n *client.NewLink, s string) error {
 	return nil
 }
 
+// withLineEnds returns the cells of a row with the line ends of the file, because the CSV
+// reader reads CR LF in a cell as LF, and CR CR LF as CR LF. All line ends before the end
+// of a row are in cells.
+func (r *csvRows) withLineEnds(cells []string, text []byte) ([]string, error) {
+	text = bytes.TrimSuffix(bytes.TrimSuffix(bytes.TrimLeft(text, "\r\n"), []byte("\n")), []byte("\r"))
+	if !bytes.Contains(text, []byte("\r\n")) {
+		return cells, nil
+	}
+	again := csv.NewReader(bytes.NewReader(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\r\r\n"))))
+	again.Comma, again.FieldsPerRecord = r.csv.Comma, -1
+	return again.Read()
+}
+
 func (r *csvRows) offset() int64 { return r.csv.InputOffset() }
 
 // budget fails when a single row reads more than is left. The CSV reader fetches
@@ -530,6 +548,14 @@ func (r *csvRows) offset() int64 { return r.csv.InputOffset() }
 type budget struct {
 	from io.Reader
 	left int
+	read []byte // since the place that was forgotten last
+	at   int64  // that place
+}
+
+// forget drops the bytes before a place in the file.
+func (b *budget) forget(before int64) {
+	b.read = b.read[:copy(b.read, b.read[before-b.at:])]
+	b.at = before
 }
 
 func (b *budget) Read(p []byte) (int, error) {
@@ -538,5 +564,6 @@ func (b *budget) Read(p []byte) (int, error) {
 	}
 	n, err := b.from.Read(p[:min(len(p), b.left)])
 	b.left -= n
+	b.read = append(b.read, p[:n]...)
 	return n, err
 }

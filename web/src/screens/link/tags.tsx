@@ -6,7 +6,7 @@ export function Tags({ label, tags, set, fault }: { label: string; tags: readonl
   const id = useId();
   const [typed, setTyped] = useState("");
   const add = (value: string) => {
-    const next = value.split(",").map((t) => t.trim()).filter((t, i, all) => t && !tags.includes(t) && all.indexOf(t) === i);
+    const next = value.split(",").map((t) => t.normalize().trim()).filter((t, i, all) => t && !tags.includes(t) && all.indexOf(t) === i);
     if (next.length) set([...tags, ...next]);
     setTyped("");
   };

@@ -21,7 +21,7 @@ const cells = (text: string, separator?: string) => rows(text, separator).rows.m
 test("cells have quotes, line ends and separators", () => {
   assert.deepEqual(cells('a,b\n1,2\n'), [["a", "b"], ["1", "2"]]);
   assert.deepEqual(cells('a,b\r\n"1, 2","say ""hi"""\r\n'), [["a", "b"], ["1, 2", 'say "hi"']]);
-  assert.deepEqual(cells('"two\r\nlines",x'), [["two\nlines", "x"]]);
+  assert.deepEqual(cells('"two\r\nlines",x'), [["two\r\nlines", "x"]]);
   assert.deepEqual(cells("a;b\n1,5;2\n", ";"), [["a", "b"], ["1,5", "2"]]);
   assert.deepEqual(cells("a,"), [["a", ""]]);
   assert.deepEqual(cells('""\n'), [[""]]);

@@ -114,7 +114,7 @@ export class CsvReader {
       const next = this.text[end];
       this.at = end; // a cell of several lines is spoiled as a whole
       if (next !== undefined && next !== "\n" && next !== this.separator) return { fault: "afterQuote" };
-      return cell.replaceAll("\r\n", "\n");
+      return cell;
     }
   }
 
