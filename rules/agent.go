@@ -15,7 +15,7 @@ type AgentSet uint32
 // neither have browsers inside of apps.
 //
 // An iPad that asks for the pages of a desktop, which is its default, says that it is a
-// Mac, and is taken for one.
+// Mac. With Safari it is taken for one; other browsers say that they are of iOS.
 const (
 	AgentIOS     AgentSet = 1 << iota // also of iPads
 	AgentAndroid                      // telephones, tablets and televisions
@@ -101,6 +101,8 @@ func (w words) system() AgentSet {
 		return 0
 	case w.has(wordSilk):
 		return AgentAndroid | w.androidDevice()
+	case w.has(wordMac) && w.has(wordOnlyIOS): // an iPad that asks for the pages of a desktop
+		return AgentIOS | AgentMobile | AgentTablet
 	case w.has(wordMac):
 		return AgentMacOS | w.desktop()
 	case w.has(wordAndroid):

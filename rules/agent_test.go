@@ -50,6 +50,9 @@ func TestParseAgent_IsWhatAPersonSays(t *testing.T) {
 		"Mozilla/5.0 (Linux; Android 9; BRAVIA 4K UR2) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/88.0.4324.152 Safari/537.36":                                "android chrome",
 		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36 Vivaldi/6.8.3381.44":                    "windows desktop",
 		"Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0 Mobile Safari/537.36 (compatible; Googlebot/2.1)":      "android mobile chrome bot",
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/131.0 Version/17.5 Safari/605.1.15":                      "ios mobile tablet chrome",
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) EdgiOS/131.0 Version/17.5 Safari/605.1.15":                     "ios mobile tablet edge",
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) FxiOS/131.0 Safari/605.1.15":                                   "ios mobile tablet firefox",
 		"Twitterbot/1.0": "bot preview",
 	} {
 		require.ElementsMatch(t, strings.Fields(want), rules.ParseAgent([]byte(agent)).Names(), agent)

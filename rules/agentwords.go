@@ -15,6 +15,7 @@ const (
 	wordIPhone
 	wordIPad
 	wordMac
+	wordOnlyIOS // a product that exists on iOS alone
 	wordWindows
 	wordChromeOS
 	wordLinux
@@ -58,10 +59,10 @@ var landmarks = func() (t [256]landmark) {
 	for kind, l := range [...]struct{ bytes, followers string }{
 		{"bB", "oOilBR"},
 		{":", all},
-		{"vV", "iI" + ends},
+		{"vVmM", "iIkKoOyYeE" + ends},
 		{"wW", "lLive"},
-		{"dD", "eElL"},
-		{"xX", "tT1" + ends},
+		{"dDkK", "eElLyYoO"},
+		{"xXpP", "tT1" + ends},
 		{"-", all},
 		// The others lead to no bots.
 		{"/", all},
@@ -123,12 +124,12 @@ func wordsAt(text []byte, i int) words {
 			return wordNoDevice
 		}
 	case ':':
-		if fold(text, i, -4, "http:") || fold(text, i, -5, "https:") {
+		if fold(text, i, -4, "http:") || fold(text, i, -5, "https:") || fold(text, i, -6, "mailto:") {
 			return wordBot
 		}
 	case 'v', 'V':
 		switch {
-		case fold(text, i, -3, "preview"):
+		case fold(text, i, -3, "preview"), fold(text, i, 0, "vkshare"):
 			return wordBot
 		case at(text, i, -1, "TV") && endsAt(text, i+1):
 			return wordTelevision
@@ -151,20 +152,22 @@ func wordsAt(text []byte, i int) words {
 		}
 	case 'd', 'D':
 		switch {
-		case fold(text, i, -3, "spider"), fold(text, i, -3, "headless"):
+		case fold(text, i, -3, "spider"), fold(text, i, -3, "headless"), fold(text, i, -3, "cardyb"), fold(text, i, -4, "embedly"),
+			fold(text, i, -5, "mastodon"):
 			return wordBot
 		}
 	case 'x', 'X':
 		switch {
 		case fold(text, i, -4, "linux") && endsAt(text, i+1):
 			return wordLinux
-		case fold(text, i, -1, "externalhit"):
+		case fold(text, i, -1, "externalhit"), fold(text, i, -2, "nextcloud"):
 			return wordBot
 		case at(text, i, 0, "X11"):
 			return wordX11
 		}
 	case '-':
-		if fold(text, i, -6, "google-") || fold(text, i, 0, "-google") {
+		if fold(text, i, -6, "google-") || fold(text, i, 0, "-google") ||
+			fold(text, i, -4, "meta-external") || fold(text, i, -5, "slack-imgproxy") {
 			return wordBot
 		}
 	case 'A':
@@ -182,8 +185,14 @@ func wordsAt(text []byte, i int) words {
 		if at(text, i, -3, "; AFT") {
 			return wordTelevision
 		}
-	case 'M':
+	case 'k', 'K':
+		if fold(text, i, -4, "misskey") || fold(text, i, -8, "statuscake") || fold(text, i, -4, "checker") {
+			return wordBot
+		}
+	case 'm', 'M':
 		switch {
+		case fold(text, i, 0, "monitor"), fold(text, i, -2, "lemmy"), fold(text, i, -3, "lemmy"), fold(text, i, -4, "iframely"):
+			return wordBot
 		case at(text, i, 0, "Macintosh"):
 			return wordMac
 		case at(text, i, 0, "MSIE "):
@@ -200,8 +209,10 @@ func wordsAt(text []byte, i int) words {
 		case at(text, i, 0, "Opera "):
 			return wordOpera
 		}
-	case 'P':
+	case 'p', 'P':
 		switch {
+		case fold(text, i, -1, "uptime"):
+			return wordBot
 		case at(text, i, -1, "iPhone"), at(text, i, -1, "iPod"):
 			return wordIPhone
 		case at(text, i, -1, "iPad"):
@@ -232,16 +243,24 @@ func productAt(text []byte, i int) words {
 		start--
 	}
 	switch string(text[start:i]) {
-	case "Chrome", "CriOS":
+	case "Chrome":
 		return wordChrome
+	case "CriOS":
+		return wordChrome | wordOnlyIOS
 	case "Safari":
 		return wordSafari
-	case "Firefox", "FxiOS":
+	case "Firefox":
 		return wordFirefox
-	case "Edg", "EdgA", "EdgiOS", "Edge":
+	case "FxiOS":
+		return wordFirefox | wordOnlyIOS
+	case "Edg", "EdgA", "Edge":
 		return wordEdge
-	case "OPR", "OPT", "OPX", "OPiOS", "Opera":
+	case "EdgiOS":
+		return wordEdge | wordOnlyIOS
+	case "OPR", "OPX", "Opera":
 		return wordOpera
+	case "OPT", "OPiOS":
+		return wordOpera | wordOnlyIOS // OPT also on Android, which no Macintosh is
 	case "SamsungBrowser":
 		return wordSamsung
 	case "Version":

@@ -13,8 +13,8 @@ func RefusesBot(res *waypost.Resolution, agent []byte) bool { return Limited(res
 
 // IsBot reports whether a user agent says that it is automatic: a fetcher of link
 // previews, a crawler, a monitor. These say so in their name (bot, crawler, spider,
-// preview) or with the address of a page about them, which no browser has. Software that
-// poses as a browser is taken for one.
+// preview, monitor) or with the address of a page or of a person, which no browser has.
+// Software that poses as a browser is taken for one.
 func IsBot(agent []byte) bool {
 	if saysWhatsApp(agent) {
 		return true

@@ -23,6 +23,8 @@ var bots = []string{
 	"Mozilla/5.0 (Windows NT 6.1; WOW64) AppleWebKit/534+ (KHTML, like Gecko) BingPreview/1.0b", "Mediapartners-Google", "AdsBot-Google", "Google-InspectionTool/1.0",
 	"Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)", "http.rb/5.1.1 (Mastodon/4.2.1; +https://mastodon.social/)",
 	"Baiduspider+(+http://www.baidu.com/search/spider.htm)", "CRAWLER", "bot", "Mozilla/5.0 (X11; Linux x86_64) HeadlessChrome/120.0.0.0", "Pinterestbot", "my-bot",
+	"Mozilla/5.0 (compatible; Bluesky Cardyb/2.0; +mailto:support@example.com)", "Embedly/1.0", "Iframely", "Lemmy/0.19", "Mastodon/4.3", "Misskey/13", "Nextcloud",
+	"vkShare", "meta-externalfetcher/1.1", "Slack-ImgProxy", "Uptime-Kuma/1.23.1", "StatusCake", "Site Monitor 2", "link checker",
 }
 
 // browsers have the agents of most visitors.
@@ -84,7 +86,11 @@ func plainlyBot(agent string) bool {
 		}
 	}
 	s := string(lower)
-	for _, part := range []string{"http:", "https:", "preview", "crawl", "spider", "headless", "externalhit", "google-", "-google"} {
+	for _, part := range []string{
+		"http:", "https:", "mailto:", "preview", "crawl", "spider", "headless", "externalhit", "google-", "-google",
+		"meta-external", "slack-imgproxy",
+		"cardyb", "embedly", "iframely", "lemmy", "mastodon", "misskey", "nextcloud", "vkshare", "monitor", "uptime", "statuscake", "checker",
+	} {
 		if strings.Contains(s, part) {
 			return true
 		}

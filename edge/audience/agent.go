@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/mileusna/useragent"
+
+	"waypost/rules"
 )
 
 // The kinds of devices.
@@ -33,10 +35,29 @@ func parseAgent(text string, report func(panicked any)) (is agent) {
 		}
 	}()
 	ua := useragent.Parse(text)
+	set := rules.ParseAgent([]byte(text))
 	is.os = systemOf(text, &ua)
+	for _, s := range systems { // rules decide
+		if set&s.is != 0 {
+			is.os = s.name
+		}
+	}
 	is.browser = browserOf(text, &ua, is.os)
-	is.device = deviceOf(text, &ua, &is)
+	is.device, is.bot = deviceOf(set), set&rules.AgentBot != 0
 	return is
+}
+
+// systems are the names of systems that rules know.
+var systems = [...]struct {
+	is   rules.AgentSet
+	name string
+}{
+	{rules.AgentIOS, useragent.IOS},
+	{rules.AgentAndroid, useragent.Android},
+	{rules.AgentWindows, useragent.Windows},
+	{rules.AgentMacOS, useragent.MacOS},
+	{rules.AgentLinux, useragent.Linux},
+	{rules.AgentChromeOS, useragent.ChromeOS},
 }
 
 // nameOfBot returns the name of a bot, "" if it is unknown.
@@ -81,50 +102,17 @@ func browserOf(text string, ua *useragent.UserAgent, os string) string {
 	return browserNames[ua.Name]
 }
 
-// deviceOf returns the kind of device, as of a person.
-func deviceOf(text string, ua *useragent.UserAgent, is *agent) string {
-	switch is.os {
-	case useragent.Android:
-		return androidOf(text)
-	case useragent.IOS:
-		if strings.Contains(text, "iPad") {
-			return deviceTablet
-		}
-		return deviceMobile
-	case useragent.WindowsPhone, useragent.BlackBerry, "KaiOS", "HarmonyOS", "Symbian":
-		return deviceMobile
-	case "Tizen", "webOS", "PlayStation", "Nintendo", "Xbox":
-		return deviceUnknown
-	case "":
-		if is.browser == useragent.OperaMini { // on telephones without a system that has a name
-			return deviceMobile
-		}
-		return deviceUnknown
-	}
-	if !strings.HasPrefix(text, "Mozilla/") && !strings.HasPrefix(text, "Opera/") {
-		return deviceUnknown // a tool that names its system
-	}
-	if ua.Tablet {
-		return deviceTablet
-	}
-	return deviceDesktop
-}
-
-// androidOf distinguishes telephones, with browsers that say Mobile, from tablets, with
-// browsers that do not, and from televisions.
-func androidOf(text string) string {
-	for _, mark := range [...]string{"Android TV", "AndroidTV", "BRAVIA", "SMART-TV", "SmartTV", "GoogleTV", "; AFT", "CrKey"} {
-		if strings.Contains(text, mark) {
-			return deviceUnknown
-		}
-	}
+// deviceOf returns the kind of device, as rules know it.
+func deviceOf(set rules.AgentSet) string {
 	switch {
-	case strings.Contains(text, "Tablet"):
+	case set&rules.AgentTablet != 0:
 		return deviceTablet
-	case strings.Contains(text, "Mobi"), !strings.HasPrefix(text, "Mozilla/"):
+	case set&rules.AgentMobile != 0:
 		return deviceMobile
+	case set&rules.AgentDesktop != 0:
+		return deviceDesktop
 	}
-	return deviceTablet
+	return deviceUnknown
 }
 
 // token is a name for agents that hold part.

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"waypost"
-	"waypost/rules"
 )
 
 // Config of an Audience. Zero fields mean the default.
@@ -96,7 +95,6 @@ func (a *Audience) agentOf(text []byte) agent {
 				a.cfg.Logger.Warn("recovered from a panic in reading a user agent", "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
 			})
 		})
-		is.bot = rules.IsBot(text)
 		a.agents.put(text, is)
 	}
 	return is
