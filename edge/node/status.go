@@ -157,7 +157,7 @@ func (e *edge) state() report.State {
 	case e.store.verifying():
 		r.Replica = "verifying"
 	case degraded != nil:
-		r.Replica = "degraded"
+		r.Replica, r.Why = "degraded", degraded.Error()
 	case !st.Connected:
 		r.Replica = "waiting"
 		if st.Err != nil {

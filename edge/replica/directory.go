@@ -33,6 +33,7 @@ type storage struct {
 	metrics      *metrics
 	cache        *pebble.Cache
 	dirLock      *pebble.Lock // nil: the directory is not locked
+	readOnly     bool         // the disk took no lock at Open, and its store is only read
 	memTableSize int          // bytes
 	errorPause   time.Duration
 }
@@ -54,6 +55,16 @@ func restoreName(number int) string { return fmt.Sprintf("%s%06d", restorePrefix
 // errUnreadable means that CURRENT exists and cannot be parsed.
 var errUnreadable = errors.New("CURRENT cannot be read")
 
+// errReadOnly keeps changes from a store that was opened on a read-only disk. The store
+// serves, and once the disk takes writes, the follower takes a new snapshot.
+var errReadOnly = fmt.Errorf("the disk was read-only at the start: %w", syscall.EROFS)
+
+// withoutLock is a read-only file system, on which no process can change a store.
+type withoutLock struct{ vfs.FS }
+
+// Lock implements [vfs.FS].
+func (withoutLock) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
+
 // path returns the path of a name within the directory.
 func (s *storage) path(name string) string { return s.cfg.FS.PathJoin(s.cfg.Dir, name) }
 
@@ -66,6 +77,9 @@ func (s *storage) lockDir() error {
 	switch {
 	case err == nil:
 		s.dirLock = lock
+		return nil
+	case errors.Is(err, syscall.EROFS):
+		s.readOnly = true // and so for other processes
 		return nil
 	case errors.Is(err, syscall.EAGAIN), !isErrno(err):
 		return fmt.Errorf("the replica in %s is in use by another process: stop that one first: %w", s.cfg.Dir, err)
@@ -247,6 +261,11 @@ func (s *storage) findStore() (*store, error) {
 		return nil, cmp.Or(s.quarantineStores([]string{name}, err), s.sweep(""))
 	default:
 		return nil, fmt.Errorf("replica in %s: %w", s.cfg.Dir, err)
+	}
+	if s.readOnly {
+		s.readOnly = false // of the store that is open; a later store needs a disk that takes writes
+		st.health.fail(errReadOnly, false)
+		return st, nil
 	}
 	if err := s.sweep(name); err != nil {
 		return nil, errors.Join(err, st.pdb.Close())

@@ -157,6 +157,9 @@ func (s *storage) openStore(name string, fresh bool) (_ *store, err error) {
 	opts.FS = &diskGuard{FS: s.cfg.FS, health: h, walDir: s.cfg.FS.PathJoin(dir, "wal"), pause: s.errorPause}
 	opts.Logger, opts.EventListener = logger{health: h}, h.listener(s.metrics)
 	opts.ErrorIfExists, opts.ErrorIfNotExists = fresh, !fresh
+	if s.readOnly {
+		opts.ReadOnly, opts.FS = true, withoutLock{opts.FS}
+	}
 	pdb, err := pebble.Open(dir, opts)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", name, err)

@@ -37,8 +37,9 @@ const (
 
 // Dir is a directory that is locked for this process.
 type Dir struct {
-	root string
-	lock *os.File
+	root     string
+	lock     *os.File
+	readOnly bool // the disk was read-only at Open
 }
 
 // Path joins names to the directory's own.
@@ -110,9 +111,9 @@ func Inspect(root string, want Format) (marked bool, err error) {
 		return false, fmt.Errorf("the data directory %s is of another kind or version (%q, not %q): use the program that made it, or another --data-dir",
 			root, marker, want)
 	}
-	lock, err := os.OpenFile(filepath.Join(root, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, _, err := openLock(root)
 	if err != nil {
-		return true, fmt.Errorf("data directory: %w", err)
+		return true, err
 	}
 	return true, errors.Join(lockFile(lock, root), lock.Close())
 }
@@ -139,7 +140,8 @@ func refuseForeign(root string, entries []fs.DirEntry) error {
 }
 
 // Open makes the directory when it is missing, with perm, and locks it. The
-// kernel frees the lock when this process ends, however it does.
+// kernel frees the lock when this process ends, however it does. A directory on a disk
+// that is read-only can be opened if it was opened before.
 func Open(root string, want Format, perm fs.FileMode) (*Dir, error) {
 	marked, err := Inspect(root, want)
 	if err != nil {
@@ -148,11 +150,11 @@ func Open(root string, want Format, perm fs.FileMode) (*Dir, error) {
 	if err := os.MkdirAll(root, perm); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(root, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, readOnly, err := openLock(root)
 	if err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
+		return nil, err
 	}
-	d := &Dir{root: root, lock: lock}
+	d := &Dir{root: root, lock: lock, readOnly: readOnly}
 	if err := d.claim(want, marked); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -163,6 +165,9 @@ func (d *Dir) claim(want Format, marked bool) error {
 	if err := lockFile(d.lock, d.root); err != nil {
 		return err
 	}
+	if d.readOnly && marked {
+		return nil // and Holder does not find this process
+	}
 	if err := d.sign(); err != nil {
 		return err
 	}
@@ -170,6 +175,20 @@ func (d *Dir) claim(want Format, marked bool) error {
 		return nil
 	}
 	return atomicfile.Write(d.Path(markerName), []byte(want+"\n"), 0o644)
+}
+
+// openLock opens the lock file, for reading alone on a read-only disk, on which a file
+// can be locked as well.
+func openLock(root string) (lock *os.File, readOnly bool, err error) {
+	path := filepath.Join(root, lockName)
+	lock, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if readOnly = errors.Is(err, unix.EROFS); readOnly {
+		lock, err = os.Open(path)
+	}
+	if err != nil {
+		return nil, readOnly, fmt.Errorf("data directory: %w", err)
+	}
+	return lock, readOnly, nil
 }
 
 // lockFile locks an open lock file; its error names the holder.

@@ -43,6 +43,7 @@ type edgeState struct {
 	AgeSeconds float64   `json:"age_seconds"`
 	OriginTime time.Time `json:"origin_time"`
 	Digest     string    `json:"digest"`
+	Degraded   string    `json:"degraded"`
 }
 
 func startFollower(t *testing.T, s *devtest.System, name, control string, extra ...string) *followerEdge {
