@@ -72,6 +72,10 @@ func HasPassword(b []byte) bool { return len(b) >= headSize && b[1]&gatePassword
 // the same for all visitors who come at the same second.
 const PassCookie = "waypost_pass"
 
+// SecurePrefix begins the names of cookies that are set over TLS. Browsers take such
+// a cookie over TLS alone. These cookies count before those without the prefix.
+const SecurePrefix = "__Secure-"
+
 // AppendPass appends the value of a cookie that lets visitors pass until expires, in Unix
 // seconds.
 func (p *Password) AppendPass(dst []byte, expires int64) []byte {
@@ -86,11 +90,15 @@ const maxPasses = 4
 // passes reports whether a Cookie header has a valid pass at a time in Unix milliseconds.
 // It does not allocate, and compares in constant time.
 func passes(verifier, header []byte, at int64) bool {
+	return passesAs(SecurePrefix+PassCookie+"=", verifier, header, at) || passesAs(PassCookie+"=", verifier, header, at)
+}
+
+// passesAs is passes for the cookies of one name.
+func passesAs(prefix string, verifier, header []byte, at int64) bool {
 	key := verifier[passwordSize-len(Password{}.Key):]
 	for tried := 0; len(header) > 0 && tried < maxPasses; {
 		var pair []byte
 		pair, header = cutCookie(header)
-		const prefix = PassCookie + "="
 		if len(pair) <= len(prefix) || string(pair[:len(prefix)]) != prefix {
 			continue
 		}

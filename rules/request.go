@@ -48,10 +48,17 @@ func cutCookie(header []byte) (pair, rest []byte) {
 
 // variantOf returns the variant that a Cookie header names, 0 for none.
 func variantOf(header []byte) uint8 {
+	if variant := variantAs(SecurePrefix+VariantCookie+"=", header); variant != 0 {
+		return variant
+	}
+	return variantAs(VariantCookie+"=", header)
+}
+
+// variantAs is variantOf for the cookies of one name.
+func variantAs(prefix string, header []byte) uint8 {
 	for len(header) > 0 {
 		var pair []byte
 		pair, header = cutCookie(header)
-		const prefix = VariantCookie + "="
 		if len(pair) <= len(prefix) || string(pair[:len(prefix)]) != prefix {
 			continue
 		}

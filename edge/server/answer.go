@@ -140,6 +140,9 @@ func (a *answer) appendTo(dst, date []byte, secure bool) []byte {
 // appendCookie appends the cookie that keeps a variant: on this link alone, and without
 // anything about the visitor.
 func (a *answer) appendCookie(dst []byte, secure bool) []byte {
+	if secure {
+		dst = append(dst, rules.SecurePrefix...)
+	}
 	dst = strconv.AppendUint(append(dst, rules.VariantCookie+"="...), uint64(a.variant), 10)
 	dst = append(append(append(dst, "; Path=/"...), a.code...), "; Max-Age=15552000; HttpOnly; SameSite=Lax"...)
 	if secure {

@@ -162,7 +162,11 @@ func (s *Server) sendBack(ctx *fasthttp.RequestCtx, c *conn, path []byte) {
 // passCookie returns the cookie of a visitor who gave the password.
 func (s *Server) passCookie(v *rules.Password, code []byte, secure bool) []byte {
 	expires := s.cfg.Clock().Add(passFor).Unix()
-	b := v.AppendPass([]byte(rules.PassCookie+"="), expires)
+	name := rules.PassCookie + "="
+	if secure {
+		name = rules.SecurePrefix + name
+	}
+	b := v.AppendPass([]byte(name), expires)
 	b = append(append(b, "; Path=/"...), code...)
 	b = strconv.AppendInt(append(b, "; Max-Age="...), int64(passFor/time.Second), 10)
 	b = append(b, "; HttpOnly; SameSite=Lax"...)
