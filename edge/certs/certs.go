@@ -155,9 +155,17 @@ func New(cfg Config) (*Certificates, error) {
 	return c, nil
 }
 
-// TLS is the configuration of a listener: TLS 1.2 and 1.3, and HTTP/1.1 inside.
+// suites are the cipher suites of TLS 1.2: AEAD with forward secrecy. Those of TLS 1.3
+// are all of this kind.
+var suites = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
+// TLS is the configuration of a listener: TLS 1.2 with AEAD and 1.3, and HTTP/1.1 inside.
 func (c *Certificates) TLS() *tls.Config {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: c.get}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: suites, NextProtos: []string{"http/1.1"}, GetCertificate: c.get}
 	if c.magic != nil {
 		cfg.NextProtos = append(cfg.NextProtos, protocolOfProof)
 	}
