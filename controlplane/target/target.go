@@ -127,7 +127,7 @@ func privateName(name string) bool {
 	return len(top) == len(name) || slices.Contains(privateTops, top) || strings.HasSuffix(name, ".home.arpa")
 }
 
-var privateTops = []string{"corp", "home", "internal", "intranet", "invalid", "lan", "private", "test"}
+var privateTops = []string{"corp", "home", "internal", "intranet", "invalid", "lan", "mail", "onion", "private", "test"}
 
 // locate returns the Location of a URL. It replaces the host, original[start:end], by
 // written, and encodes the rest. It allocates only when the Location differs from the
