@@ -58,7 +58,7 @@ var landmarks = func() (t [256]landmark) {
 	}
 	for kind, l := range [...]struct{ bytes, followers string }{
 		{"bB", "oOilBR"},
-		{":", all},
+		{":@", all},
 		{"vVmM", "iIkKoOyYeE" + ends},
 		{"wW", "lLive"},
 		{"dDkK", "eElLyYoO"},
@@ -125,6 +125,10 @@ func wordsAt(text []byte, i int) words {
 		}
 	case ':':
 		if fold(text, i, -4, "http:") || fold(text, i, -5, "https:") || fold(text, i, -6, "mailto:") {
+			return wordBot
+		}
+	case '@':
+		if letterAt(text, i+1) { // an e-mail address
 			return wordBot
 		}
 	case 'v', 'V':
