@@ -24,7 +24,8 @@ var bots = []string{
 	"Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)", "http.rb/5.1.1 (Mastodon/4.2.1; +https://mastodon.social/)",
 	"Baiduspider+(+http://www.baidu.com/search/spider.htm)", "CRAWLER", "bot", "Mozilla/5.0 (X11; Linux x86_64) HeadlessChrome/120.0.0.0", "Pinterestbot", "my-bot",
 	"Mozilla/5.0 (compatible; Bluesky Cardyb/2.0; +mailto:support@example.com)", "Embedly/1.0", "Iframely", "Lemmy/0.19", "Mastodon/4.3", "Misskey/13", "Nextcloud",
-	"vkShare", "meta-externalfetcher/1.1", "Slack-ImgProxy", "Uptime-Kuma/1.23.1", "StatusCake", "Site Monitor 2", "link checker", "Reader/2.1 (me@example.com)",
+	"vkShare", "meta-externalfetcher/1.1", "Slack-ImgProxy", "Uptime-Kuma/1.23.1", "StatusCake", "Site Monitor 2", "link checker",
+	"Reader/2.1 (me@example.com)",
 }
 
 // browsers have the agents of most visitors.
