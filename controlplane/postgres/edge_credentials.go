@@ -262,7 +262,7 @@ func enrol(ctx context.Context, tx pgx.Tx, e *enrolment, n *fleet.EnrolNode) (ma
 		return made, err
 	}
 	var control bool
-	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM control_node WHERE starts_with(node, $1 || '/'))`, n.Node).Scan(&control); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM control_node WHERE starts_with(lower(node), lower($1) || '/'))`, n.Node).Scan(&control); err != nil {
 		return made, err
 	}
 	if control { // gossip would take them for one node

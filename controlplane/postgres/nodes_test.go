@@ -91,7 +91,9 @@ func TestATokenIsExchangedForACredentialOnce(t *testing.T) {
 	require.NoError(t, db.Beat(t.Context(), "control-1/abcdef", "eu", nil))
 	_, err = n.Enrol(t.Context(), enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), "control-1", credential(t)))
 	requireCode(t, waypost.EConflict, err, "the name of a control plane")
-	exec(t, hand, `DELETE FROM audit WHERE id = (SELECT max(id) FROM audit)`)
+	_, err = n.Enrol(t.Context(), enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), "CONTROL-1", credential(t)))
+	requireCode(t, waypost.EConflict, err, "the name of a control plane")
+	exec(t, hand, `DELETE FROM audit WHERE id >= (SELECT max(id) FROM audit) - 1`)
 
 	late := token(t, n, fleet.NewEnrolment{Region: "eu"})
 	exec(t, hand, `UPDATE node_enrolment SET expires_at = now() - interval '1 second' WHERE used_at IS NULL`)
