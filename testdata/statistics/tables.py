@@ -26,7 +26,7 @@ PLACES = (
     ("198.19.128.0/18", "FR", "Lyon"),
 )
 
-SAYS_BOT = re.compile(r"https?://|bot(?![a-z])|spider|crawl|preview|headless|externalhit|google-|-google", re.I)
+SAYS_BOT = re.compile(r"https?://|\w@\w|bot(?![a-z])|spider|crawl|preview|headless|externalhit|google-|-google", re.I)
 
 BOTS = (  # by what they call themselves
     ("Feedly", "Feedly"), ("Googlebot", "Googlebot"), ("Feedfetcher-Google", "Google"), ("Google Web Preview", "Google"), ("Google favicon", "Google"),

@@ -15,7 +15,7 @@ export async function fleetShowsLiveEdges(c) {
     await c.page.getByRole("link", { name: `${edge.region} 1/1 edges without a finding` }).waitFor();
     const row = c.page.getByRole("row", { name: new RegExp(edge.node) });
     await row.getByText("serves", { exact: true }).waitFor();
-    c.assert.match(await row.innerText(), new RegExp(edge.version.replaceAll(".", "\\.")));
+    c.assert.ok((await row.innerText()).includes(edge.version), edge.version);
   }
   // A region of the map leads to its part of the list, also by keyboard.
   await c.page.getByRole("link", { name: new RegExp(`^${edges[0].region} `) }).focus();

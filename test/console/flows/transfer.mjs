@@ -69,9 +69,9 @@ export async function imports(c) {
   await c.axe();
   await c.narrow();
   const links = await found(c, tag);
-  c.assert.deepEqual(links.map((l) => l.title).sort(), [title, "two\nlines"].sort());
+  c.assert.deepEqual(links.map((l) => l.title).sort(), [title, "two\r\nlines"].sort());
   c.assert.deepEqual(links.find((l) => l.title === title).tags.toSorted(), [tag, "spring", " x"].sort());
-  c.assert.deepEqual(links.find((l) => l.title === "two\nlines").tags.toSorted(), [tag, "'=1"].sort());
+  c.assert.deepEqual(links.find((l) => l.title === "two\r\nlines").tags.toSorted(), [tag, "'=1"].sort());
 }
 
 /** An import that was stopped goes on where it was, and creates nothing twice; an API that
