@@ -55,11 +55,6 @@ func checkTexts(l *waypost.Link) error {
 		}
 		return nil
 	}
-	for _, tag := range l.Tags { // before a line end is trimmed
-		if strings.ContainsFunc(tag, unicode.IsControl) { // the index separates tags by them
-			return waypost.Errorf(waypost.EInvalid, "a tag must not hold control characters")
-		}
-	}
 	l.Tags = canonicalTags(l.Tags)
 	if len(l.Tags) > waypost.MaxTags {
 		return waypost.Errorf(waypost.EInvalid, "at most %d tags", waypost.MaxTags)
@@ -70,6 +65,9 @@ func checkTexts(l *waypost.Link) error {
 		}
 		if err := text("a tag", tag, waypost.MaxTag); err != nil {
 			return err
+		}
+		if strings.ContainsFunc(tag, unicode.IsControl) { // the index separates tags by them
+			return waypost.Errorf(waypost.EInvalid, "a tag must not hold control characters")
 		}
 	}
 	if len(l.Metadata) > 0 {
