@@ -33,5 +33,7 @@ func TestOrders_RunOnceHoweverManyComeMeanwhile(t *testing.T) {
 	}
 	o.queueOrder(slow)
 	require.Empty(t, o.acceptances)
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	require.Less(t, len(o.seen), knownOrders+10, "what was answered is forgotten in time")
 }

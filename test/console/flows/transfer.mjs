@@ -70,7 +70,7 @@ export async function imports(c) {
   await c.narrow();
   const links = await found(c, tag);
   c.assert.deepEqual(links.map((l) => l.title).sort(), [title, "two\r\nlines"].sort());
-  c.assert.deepEqual(links.find((l) => l.title === title).tags.toSorted(), [tag, "spring", " x"].sort());
+  c.assert.deepEqual(links.find((l) => l.title === title).tags.toSorted(), [tag, "spring", "x"].sort());
   c.assert.deepEqual(links.find((l) => l.title === "two\r\nlines").tags.toSorted(), [tag, "'=1"].sort());
 }
 
