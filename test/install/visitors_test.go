@@ -36,7 +36,8 @@ func (c *crowd) note(took time.Duration, err error) {
 
 // TestVisitors is a program of booted.sh. It follows links at VISIT=HOST:PORT for
 // SECONDS with CLIENTS visitors, each of them RATE times a second, and fails if a visit
-// fails. With KEEP=yes connections are kept until the server asks to close them.
+// fails. With KEEP=yes connections are kept until the server asks to close them. FROM is
+// the beginning of twenty addresses of the visitors.
 func TestVisitors(t *testing.T) {
 	addr := os.Getenv("VISIT")
 	if addr == "" {
@@ -54,8 +55,13 @@ func TestVisitors(t *testing.T) {
 	c := &crowd{failures: make(map[string]int)}
 	began := time.Now()
 	var visitors sync.WaitGroup
-	for range clients {
-		visitors.Go(func() { c.visit(ctx, addr, links, every, keep) })
+	for i := range clients {
+		// Each closed connection holds a port of its address for a minute.
+		dialer := &net.Dialer{Timeout: 30 * time.Second}
+		if from := os.Getenv("FROM"); from != "" {
+			dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from + strconv.Itoa(10+i%20))}
+		}
+		visitors.Go(func() { c.visit(ctx, dialer, addr, links, every, keep) })
 	}
 	visitors.Wait()
 	require.NotEmpty(t, c.took)
@@ -71,7 +77,7 @@ func TestVisitors(t *testing.T) {
 }
 
 // visit follows random links until ctx ends.
-func (c *crowd) visit(ctx context.Context, addr string, links int, every time.Duration, keep bool) {
+func (c *crowd) visit(ctx context.Context, dialer *net.Dialer, addr string, links int, every time.Duration, keep bool) {
 	var conn net.Conn
 	var in *bufio.Reader
 	time.Sleep(rand.N(every)) // so that the visitors do not come all at once
@@ -84,7 +90,7 @@ func (c *crowd) visit(ctx context.Context, addr string, links int, every time.Du
 			"User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\r\n", rand.IntN(links))
 		var err error
 		if conn == nil {
-			if conn, err = net.DialTimeout("tcp", addr, 30*time.Second); err != nil {
+			if conn, err = dialer.DialContext(context.WithoutCancel(ctx), "tcp", addr); err != nil {
 				c.note(0, err)
 				conn = nil
 				continue
