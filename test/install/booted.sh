@@ -105,7 +105,7 @@ on sudo -u postgres psql -q -d waypost -c "CREATE PROCEDURE fill(of bigint) LANG
     INSERT INTO link (workspace_id, domain_id, code, custom, original_url)
     SELECT 1, 1, 'link-' || i, true, 'https://example.com/' || i FROM generate_series(n * 20000, least((n + 1) * 20000, of) - 1) i;
     COMMIT;
-  END LOOP; END \$\$" -c "CALL fill($links)"
+  END LOOP; END \$\$" -c "CALL fill($links)" -c "VACUUM ANALYZE" -c "CHECKPOINT" # so that PostgreSQL is at rest while visitors come
 # waits COMMAND... repeats a command until it succeeds, for ten minutes.
 waits() {
   for ((i = 0; i < 1200; i++)); do "$@" >"$work/waits.log" 2>&1 && return; sleep 0.5; done
