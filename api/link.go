@@ -72,7 +72,7 @@ type Link struct {
 
 // Warning describes a doubt about a link that does not prevent its creation.
 type Warning struct {
-	Code    string `json:"code" enum:"host-looks-like-another,host-mixes-scripts,country-unknown" doc:"Names the kind of warning. It never changes."`
+	Code    string `json:"code" enum:"host-looks-like-another,host-mixes-scripts,country-unknown,language-unknown" doc:"Names the kind of warning. It never changes."`
 	Message string `json:"message"`
 }
 

@@ -430,6 +430,7 @@ const (
 	WarnLookalike    = "host-looks-like-another"
 	WarnMixedScripts = "host-mixes-scripts"
 	WarnNoPlaces     = "country-unknown"
+	WarnNoLanguage   = "language-unknown"
 )
 
 // warningsOf returns the warnings about a link's target.

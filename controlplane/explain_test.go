@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -229,5 +230,24 @@ func TestLinks_RulesByPlaceWarnWhereNoEdgeKnowsPlaces(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.Equal(t, want, codes(o.Warnings))
+	}
+}
+
+func TestLinks_RulesForNoLanguageWarn(t *testing.T) {
+	s := start(t)
+	for tags, want := range map[string]string{
+		"no,iw,zh-Hant,es-419,en-UK,cnr": "",
+		"de,jp,xx,jp,de-Qqqq":            "not registered: jp (ja?), xx, de-Qqqq",
+	} {
+		source := rules.Source{Rules: []rules.Rule{{To: "https://example.org/", When: []rules.Condition{{Language: strings.Split(tags, ",")}}}}}
+		tried, err := s.Links.DryRun(t.Context(), actor, []controlplane.NewLink{wish(func(n *controlplane.NewLink) { n.Rules = source })})
+		require.NoError(t, err)
+		require.NoError(t, tried[0].Err)
+		if want == "" {
+			require.Empty(t, tried[0].Warnings)
+			continue
+		}
+		require.Equal(t, controlplane.WarnNoLanguage, tried[0].Warnings[0].Code)
+		require.Contains(t, tried[0].Warnings[0].Message, want)
 	}
 }

@@ -4,7 +4,10 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"golang.org/x/text/language"
 
 	"waypost"
 	"waypost/rules"
@@ -60,13 +63,43 @@ func (s *Links) compile(l *waypost.Link, source *rules.Source, password *rules.P
 
 // warningsOfRules returns the warnings about rules.
 func (s *Links) warningsOfRules(all []rules.Rule) []Warning {
+	var warnings []Warning
+	if unknown := unknownLanguages(all); len(unknown) > 0 {
+		warnings = append(warnings, Warning{WarnNoLanguage, "rules ask for languages that no browser names, because they are not registered: " +
+			strings.Join(unknown, ", ")})
+	}
 	places := slices.ContainsFunc(all, func(r rules.Rule) bool {
 		return slices.ContainsFunc(r.When, func(c rules.Condition) bool { return len(c.Country) > 0 || len(c.City) > 0 })
 	})
-	if !places || s.locates() {
-		return nil
+	if places && !s.locates() {
+		warnings = append(warnings, Warning{WarnNoPlaces,
+			"rules ask for the country or city of visitors, which no edge knows: none has a GeoIP database (edge.geoip)"})
 	}
-	return []Warning{{WarnNoPlaces, "rules ask for the country or city of visitors, which no edge knows: none has a GeoIP database (edge.geoip)"}}
+	return warnings
+}
+
+// unknownLanguages returns the languages of rules that match no visitor, because their
+// code, script or region is not registered. The code of a country, such as jp, has the
+// language of that country behind it.
+func unknownLanguages(all []rules.Rule) (unknown []string) {
+	for _, r := range all {
+		for _, c := range r.When {
+			for _, tag := range c.Language {
+				l, _ := rules.ParseLanguage(tag)
+				if _, err := language.Parse(l.String()); err == nil {
+					continue
+				}
+				meant, sure := language.Make("und-" + l.String()).Base()
+				if sure == language.High {
+					tag += " (" + meant.String() + "?)"
+				}
+				if !slices.Contains(unknown, tag) {
+					unknown = append(unknown, tag)
+				}
+			}
+		}
+	}
+	return unknown
 }
 
 // maxRulesText bounds rules as JSON, in bytes.

@@ -423,9 +423,9 @@ func languageOperand(tags []string, where string) (b []byte, err error) {
 	for i, tag := range tags {
 		l, ok := ParseLanguage(tag)
 		if !ok {
-			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "%s is no language, such as de or pt-BR", quoted(tag))
+			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "%s is no language, such as de, pt-BR or zh-Hant", quoted(tag))
 		}
-		b = append(append(b, l.Primary[:]...), l.Region[:]...)
+		b = append(append(append(b, l.Primary[:]...), l.Script[:]...), l.Region[:]...)
 	}
 	return b, nil
 }
@@ -520,8 +520,9 @@ func queryOperand(q *Parameter, where string) ([]byte, error) {
 			return nil, invalid(where, "must be UTF-8 without NUL")
 		}
 	}
-	b := append([]byte{mode, byte(len(q.Key))}, q.Key...)
-	return append(b, text...), nil
+	key := norm.NFC.String(q.Key)
+	b := append([]byte{mode, byte(len(key))}, key...)
+	return append(b, norm.NFC.String(text)...), nil
 }
 
 func timeOperand(when *Condition, where string) ([]byte, error) {

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"bytes"
 	"encoding/binary"
 	"net/netip"
 	"unicode"
@@ -287,7 +286,7 @@ func holds(op byte, b []byte, f *Facts) (is, ok bool) {
 		return hasCity(b, f.City), true
 	case opLanguage:
 		for ; len(b) >= languageSize; b = b[languageSize:] {
-			if f.Languages.Match(Language{Primary: [3]byte(b), Region: [3]byte(b[3:])}) {
+			if f.Languages.Match(Language{Primary: [3]byte(b), Script: [4]byte(b[3:]), Region: [3]byte(b[7:])}) {
 				return true, true
 			}
 		}
@@ -360,66 +359,4 @@ func hasAddress(b []byte, words [2]uint64) bool {
 		}
 	}
 	return false
-}
-
-// hasQuery reports whether a query has a parameter. Escapes and plus signs in names and
-// values are decoded.
-func hasQuery(query []byte, mode byte, key, value []byte) bool {
-	for len(query) > 0 {
-		pair := query
-		if i := bytes.IndexByte(query, '&'); i >= 0 {
-			pair, query = query[:i], query[i+1:]
-		} else {
-			query = nil
-		}
-		name, text := pair, []byte(nil)
-		if i := bytes.IndexByte(pair, '='); i >= 0 {
-			name, text = pair[:i], pair[i+1:]
-		}
-		if !decodesTo(name, key) {
-			continue
-		}
-		switch mode {
-		case queryAny:
-			return true
-		case queryEmpty:
-			if len(text) == 0 {
-				return true
-			}
-		case queryEquals:
-			if decodesTo(text, value) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// decodesTo reports whether a part of a query means a text.
-func decodesTo(part, text []byte) bool {
-	n := 0
-	for i := 0; i < len(part); i++ {
-		c := part[i]
-		switch {
-		case c == '+':
-			c = ' '
-		case c == '%' && i+2 < len(part) && isHex(part[i+1]) && isHex(part[i+2]):
-			c = unhex(part[i+1])<<4 | unhex(part[i+2])
-			i += 2
-		}
-		if n == len(text) || text[n] != c {
-			return false
-		}
-		n++
-	}
-	return n == len(text)
-}
-
-func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
-
-func unhex(c byte) byte {
-	if c <= '9' {
-		return c - '0'
-	}
-	return c | 0x20 - 'a' + 10
 }

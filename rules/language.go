@@ -2,20 +2,25 @@ package rules
 
 import "bytes"
 
-// Language is a language, as of RFC 5646, without its script and variants. The zero
-// Language is no language. Languages are comparable.
+// Language is a language, as of RFC 5646, without its variants. [ParseLanguage] and
+// [Languages.Parse] read all codes of a language as one of them. The zero Language is no
+// language. Languages are comparable.
 type Language struct {
 	Primary [3]byte // in lower case; the third may be 0
+	Script  [4]byte // such as Hant; all 0: any
 	Region  [3]byte // in upper case, or three digits; the third may be 0; all 0: any
 }
 
-// ParseLanguage reads a tag such as de, de-CH or es-419, in any case. It refuses tags
-// with a script or a variant, which Language cannot hold.
+// maxTag is the length of the longest tag that a Language holds.
+const maxTag = len("zh-cmn-Hant-419")
+
+// ParseLanguage reads a tag such as de, de-CH, zh-Hant or es-419, in any case. It refuses
+// tags with a variant, which Language cannot hold.
 func ParseLanguage(s string) (Language, bool) {
-	if len(s) > len("deu-419") {
+	if len(s) > maxTag {
 		return Language{}, false
 	}
-	var tag [len("deu-419")]byte
+	var tag [maxTag]byte
 	var l Language
 	if !l.parse(tag[:copy(tag[:], s)]) {
 		return Language{}, false
@@ -25,44 +30,70 @@ func ParseLanguage(s string) (Language, bool) {
 
 // String returns the language's tag.
 func (l Language) String() string {
-	if l.Region[0] == 0 {
-		return text(l.Primary)
+	s := text(l.Primary[:])
+	if l.Script[0] != 0 {
+		s += "-" + string(l.Script[:])
 	}
-	return text(l.Primary) + "-" + text(l.Region)
+	if l.Region[0] != 0 {
+		s += "-" + text(l.Region[:])
+	}
+	return s
 }
 
-func text(subtag [3]byte) string { return string(bytes.TrimRight(subtag[:], "\x00")) }
+func text(subtag []byte) string { return string(bytes.TrimRight(subtag, "\x00")) }
 
 // parse reads a tag, and reports whether the language holds all of it. The zero Language
-// means that it is no tag. It skips a script between language and region.
+// means that it is no tag.
 func (l *Language) parse(tag []byte) (whole bool) {
 	*l = Language{}
 	n := subtagLen(tag)
 	if n != 2 && n != 3 || !onlyLetters(tag[:n]) {
 		return false
 	}
-	for i, c := range tag[:n] {
-		l.Primary[i] = c | 0x20
+	l.Primary = canonicalLanguage(tag[:n])
+	rest := after(tag, n)
+	if n = subtagLen(rest); n == 3 && onlyLetters(rest[:n]) {
+		if member := canonicalLanguage(rest[:n]); registry.kin[member] == l.Primary { // zh-yue is yue
+			l.Primary = member
+			rest = after(rest, n)
+		}
 	}
-	if n == len(tag) {
-		return true
+	if n = subtagLen(rest); n == 4 && onlyLetters(rest[:n]) {
+		l.Script = [4]byte{rest[0] &^ 0x20, rest[1] | 0x20, rest[2] | 0x20, rest[3] | 0x20}
+		rest = after(rest, n)
 	}
-	tag = tag[n+1:]
-	n = subtagLen(tag)
-	script := n == 4 && n < len(tag) && onlyLetters(tag[:n])
-	if script {
-		tag = tag[n+1:]
-		n = subtagLen(tag)
+	switch n = subtagLen(rest); {
+	case n == 2 && onlyLetters(rest[:n]):
+		l.Region = [3]byte{rest[0] &^ 0x20, rest[1] &^ 0x20}
+		if now, ok := registry.regions[l.Region]; ok {
+			l.Region = now
+		}
+		rest = after(rest, n)
+	case n == 3 && onlyDigits(rest[:n]):
+		l.Region = [3]byte(rest[:n])
+		rest = after(rest, n)
 	}
-	switch {
-	case n == 2 && onlyLetters(tag[:n]):
-		l.Region[0], l.Region[1] = tag[0]&^0x20, tag[1]&^0x20
-	case n == 3 && onlyDigits(tag[:n]):
-		l.Region = [3]byte(tag[:n])
-	default:
-		return false
+	return rest == nil
+}
+
+// canonicalLanguage returns the code that the registry prefers for a language of two or
+// three letters, in any case.
+func canonicalLanguage(letters []byte) (code [3]byte) {
+	for i, c := range letters {
+		code[i] = c | 0x20
 	}
-	return !script && n == len(tag)
+	if preferred, ok := registry.preferred[code]; ok {
+		return preferred
+	}
+	return code
+}
+
+// after returns what follows a subtag and its hyphen, nil at the end of the tag.
+func after(tag []byte, subtag int) []byte {
+	if subtag == len(tag) {
+		return nil
+	}
+	return tag[subtag+1:]
 }
 
 // subtagLen returns the length of the text before the next hyphen. Some programs write an
@@ -104,8 +135,30 @@ const maxLanguageHeader = 512
 // Languages holds the languages that a visitor prefers, in the order of the header. The
 // zero value holds none.
 type Languages struct {
-	list [maxLanguages]Language
+	list [maxLanguages]preference
 	n    uint8
+}
+
+// preference is a language of a visitor, and what follows from its tag.
+type preference struct {
+	Language // as the tag says
+
+	// The macrolanguage of the language, such as no of nn. Of a macrolanguage it is the
+	// language that is usually meant, such as nb of no. All 0: there is no such language.
+	kin [3]byte
+
+	script [4]byte // of the tag, or usual for the language in its region
+	region [3]byte // of the tag, or where the language is usual in the script of the tag
+}
+
+// derive sets what follows from the tag.
+func (p *preference) derive() {
+	p.kin, p.script, p.region = registry.kin[p.Primary], p.Script, p.Region
+	if p.script[0] == 0 {
+		p.script = registry.scriptOf(p.Primary, p.kin, p.Region)
+	} else if p.region[0] == 0 {
+		p.region = registry.regionOf(p.Primary, p.kin, p.Script)
+	}
 }
 
 // Parse replaces the languages with the languages of an Accept-Language header (RFC 9110,
@@ -132,6 +185,7 @@ func (l *Languages) Parse(header []byte) {
 		}
 		next := &l.list[l.n]
 		if next.parse(trimSpaces(tag)); next.Primary[0] != 0 {
+			next.derive()
 			l.n++
 		}
 	}
@@ -164,14 +218,23 @@ func trimSpaces(s []byte) []byte {
 	return s
 }
 
-// All returns the languages. They are good until the next call of Parse.
-func (l *Languages) All() []Language { return l.list[:l.n] }
+// All returns the languages.
+func (l *Languages) All() []Language {
+	all := make([]Language, l.n)
+	for i := range all {
+		all[i] = l.list[i].Language
+	}
+	return all
+}
 
 // Match reports whether the visitor prefers a language. One without a region matches that
-// language of every region.
+// language of every region, and likewise without a script. A macrolanguage, such as
+// Norwegian or Chinese, matches all its languages.
 func (l *Languages) Match(want Language) bool {
-	for _, has := range l.list[:l.n] {
-		if has.Primary == want.Primary && (want.Region[0] == 0 || has.Region == want.Region) {
+	for i := range l.list[:l.n] {
+		has := &l.list[i]
+		if (has.Primary == want.Primary || has.kin == want.Primary) &&
+			(want.Script[0] == 0 || has.script == want.Script) && (want.Region[0] == 0 || has.region == want.Region) {
 			return true
 		}
 	}

@@ -67,7 +67,7 @@ const (
 	opAgent    = 1 // mask (4): one of the bits
 	opCountry  = 2 // a bit for each of 26×26 codes (85)
 	opCity     = 3 // names: length (1), bytes in lower case
-	opLanguage = 4 // packed languages (6 each)
+	opLanguage = 4 // packed languages (10 each)
 	opAddress  = 5 // mask (16), value (16) each
 	opQuery    = 6 // mode, length of the key, key, value
 	opTime     = 7 // from (8), before (8): Unix milliseconds
@@ -93,7 +93,7 @@ const (
 )
 
 // languageSize is the size of a packed language.
-const languageSize = 6
+const languageSize = 10
 
 // countryBytes is the size of a set of countries.
 const countryBytes = (26*26 + 7) / 8

@@ -1637,7 +1637,7 @@ export interface components {
              * @description From this moment on. Together with until: between the two.
              */
             from?: string;
-            /** @description Languages that the visitor prefers (quality 0.9 or more), with a region or for all regions; one of them is enough. */
+            /** @description Languages that the visitor prefers (quality 0.9 or more), of any region and script or of one; one of them is enough. All codes of a language are the same (no and nb, he and iw), and a macrolanguage, such as zh, has all its languages. */
             language?: string[];
             /** @description The condition holds where it otherwise would not. */
             not?: boolean;
@@ -3435,7 +3435,7 @@ export interface components {
              * @description Names the kind of warning. It never changes.
              * @enum {string}
              */
-            code: "host-looks-like-another" | "host-mixes-scripts" | "country-unknown";
+            code: "host-looks-like-another" | "host-mixes-scripts" | "country-unknown" | "language-unknown";
             message: string;
         };
         Workspace: {
