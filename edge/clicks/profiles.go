@@ -3,6 +3,8 @@ package clicks
 import (
 	"hash/maphash"
 
+	"golang.org/x/text/unicode/norm"
+
 	"waypost"
 	"waypost/api/clickbatch"
 )
@@ -67,7 +69,7 @@ func (f *profileCache) of(c *waypost.Click, from *scan) (profile uint32, visitor
 		p = waypost.ClickProfile{Bot: p.Bot}
 	}
 	p.Rule, p.Variant = answerOf(c.Rule, c.Variant)
-	if p.UTM = waypost.UTM(f.click.UTM); !p.UTM.Valid() {
+	if p.UTM = composedUTM(f.click.UTM); !p.UTM.Valid() {
 		p.UTM = ""
 	}
 	if profile, ok = f.profiles.number(&p); !ok {
@@ -75,6 +77,15 @@ func (f *profileCache) of(c *waypost.Click, from *scan) (profile uint32, visitor
 	}
 	*e = cachedProfile{key, visitor, profile, f.round}
 	return profile, visitor, true
+}
+
+// composedUTM returns the utm values of a click in NFC, so that names that look alike are
+// counted together. The few that would grow, and might not fit then, stay as they are.
+func composedUTM(values []byte) waypost.UTM {
+	if composed := norm.NFC.Bytes(values); len(composed) <= len(values) {
+		values = composed
+	}
+	return waypost.UTM(values)
 }
 
 // undescribed returns the profile of an unknown visitor.

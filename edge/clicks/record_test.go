@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/text/unicode/norm"
 
 	"waypost"
 	"waypost/edge/clicks"
@@ -51,7 +52,7 @@ func textOf(agent, referrer, medium string, rule, variant uint8) string {
 }
 
 // visitNumber is a click whose link reports its texts. Few agents are most clicks', some
-// are others', and some have none.
+// are others', and some have none. The campaign comes in another Unicode form than NFC.
 func visitNumber(n int) (c waypost.Click, code, texts string) {
 	agent, referrer := fmt.Sprintf("Mozilla/5.0 number %d", n%7), ""
 	if n%5 == 0 {
@@ -65,8 +66,8 @@ func visitNumber(n int) (c waypost.Click, code, texts string) {
 	}
 	medium, utm := "", ""
 	if n%4 == 1 {
-		medium = fmt.Sprintf("medium %d", n%6)
-		utm = "\n" + medium
+		medium = fmt.Sprintf("m\u00e9dium %d", n%6)
+		utm = "\n" + norm.NFD.String(medium)
 	}
 	code = fmt.Sprintf("%07d", n)
 	return waypost.Click{

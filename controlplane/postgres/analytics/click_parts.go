@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-	"golang.org/x/text/unicode/norm"
 
 	"waypost"
 	"waypost/api/clickbatch"
@@ -144,15 +143,11 @@ func (m *partMaker) sumUp() {
 	clear(m.sums)
 }
 
-// profile returns a profile of the batch as the workspace wants it. The values of utm
-// parameters are in NFC, so that names that look alike are counted together; the few that
-// would grow, and might not fit then, stay as they are.
+// profile returns a profile of the batch as the workspace wants it.
 func (m *partMaker) profile(n uint32) waypost.ClickProfile {
 	p := m.batch.Profiles[n]
 	if !m.utm[m.workspace] {
 		p.UTM = ""
-	} else if form := norm.NFC.String(string(p.UTM)); len(form) <= len(p.UTM) {
-		p.UTM = waypost.UTM(form)
 	}
 	return p
 }
