@@ -79,7 +79,7 @@ func TestExport_RulesAreImportedAsTheyWere(t *testing.T) {
 	}
 
 	for cell, reason := range map[string]string{
-		`[{"nam": 1}]`: `unknown field "nam"`, "{}": "rules are no JSON list", "[] x": "something follows",
+		`[{"nam": 1}]`: "rules[0].nam is an unknown field", "{}": "rules: expected a list", "[] x": "after top-level value",
 	} {
 		row := "original_url,rules\nhttps://example.com/,\"" + strings.ReplaceAll(cell, `"`, `""`) + "\"\n"
 		report, err := (&linkimport.Import{API: &taker{}}).Run(t.Context(), strings.NewReader(row))

@@ -74,14 +74,34 @@ func TestImport_SaysWhatIsWrongWithJSONInPlainWords(t *testing.T) {
 		`{"original_url": "x"`:                        "the JSON has no end",
 		`{"title": "x", "hits": 1}`:                   `unknown field "hits"`,
 		`original_url: x`:                             "no valid JSON: invalid character 'o' looking for beginning of value",
-		`{"rules": [{"when": 5}]}`:                    "rules.when: expected a list, and there is a number",
-		`{"rules": [{"when": [{"from": "2030-01-01T00:00:00+24:00"}]}]}`: "json: error calling MarshalJSON for type time.Time: " +
-			"Time.MarshalJSON: timezone hour outside of range [0,23]",
-		`{"title": "x"} {}`: "something follows the object",
+		`{"rules": [{"when": 5}]}`:                    "rules[0].when: expected a list, and there is a number",
+		`{"rules": {}}`:                               "rules: expected a list, and there is an object",
+		`{"rules": [{"to": "x", "hits": 1}]}`:         "rules[0].hits is an unknown field",
+		`{"rules": [{"when": [{"from": "2030-01-01T00:00:00+24:00"}]}]}`: `rules[0].when[0].from: ` +
+			`"2030-01-01T00:00:00+24:00" is no time such as 2030-12-31T23:59:59Z, and no day such as 2030-12-31`,
+		`{"rules": [{"when": [{"from": 5}]}]}`: `rules[0].when[0].from: expected text such as "2030-12-31T23:59:59Z"`,
+		`{"title": "x"} {}`:                    "something follows the object",
 	} {
 		im := linkimport.Import{API: &api{}, Format: linkimport.JSONLines}
 		report, err := im.Run(t.Context(), strings.NewReader(text))
 		require.NoError(t, err)
 		require.Equal(t, []linkimport.Row{{Line: 1, Reason: want}}, report.Refused)
+	}
+}
+
+func TestImport_ReadsTheTimesOfRulesAsTheAPIDoes(t *testing.T) {
+	const rules = `[{"when":[{"from":"2031-05-06t07:08:09z","until":"2031-12-31T23:59:60Z"},{"from":null,"agent":["bot"]}],"to":"https://example.com/x"}]`
+	for _, text := range []string{
+		"original_url,rules\nhttps://example.com/,\"" + strings.ReplaceAll(rules, `"`, `""`) + "\"\n",
+		`{"original_url": "https://example.com/", "rules": ` + rules + `}`,
+	} {
+		a := &api{}
+		report, err := run(t, a, text)
+		require.NoError(t, err)
+		require.Empty(t, report.Refused)
+		when := a.batches[0][0].Rules[0].When
+		require.Equal(t, time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC), when[0].From)
+		require.Equal(t, time.Date(2032, 1, 1, 0, 0, 0, 0, time.UTC), when[0].Until)
+		require.True(t, when[1].From.IsZero())
 	}
 }

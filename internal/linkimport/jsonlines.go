@@ -37,6 +37,7 @@ type jsonRow struct {
 	CreatedAt      json.RawMessage `json:"created_at"`
 	ExpiresAt      json.RawMessage `json:"expires_at"` // the API's times, or days
 	ValidFrom      json.RawMessage `json:"valid_from"`
+	Rules          json.RawMessage `json:"rules"`
 	UpdatedAt      json.RawMessage `json:"updated_at"`
 	HasPassword    bool            `json:"has_password"`
 	Blocked        json.RawMessage `json:"blocked"`
@@ -123,6 +124,11 @@ func decodeRow(text []byte) (read jsonRow, err error) {
 	if err := checkMode(read.NewLink.MaxClicksMode); err != nil {
 		return read, err
 	}
+	if rules := string(read.Rules); rules != "null" {
+		if err := setRules(&read.NewLink.Rules, rules); err != nil {
+			return read, err
+		}
+	}
 	if err := decodeTime(&read.NewLink.ExpiresAt, "expires_at", read.ExpiresAt); err != nil {
 		return read, err
 	}
@@ -145,9 +151,6 @@ func plainly(err error) string {
 			where = field + ": "
 		}
 		return fmt.Sprintf("%sexpected %s, and there is %s", where, expected(wrong.Type), found(wrong.Value))
-	}
-	if wrong, ok := errors.AsType[*time.ParseError](err); ok {
-		return fmt.Sprintf("%.40s is no time such as 2030-12-31T23:59:59Z", wrong.Value)
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the JSON has no end"

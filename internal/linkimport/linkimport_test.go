@@ -329,7 +329,7 @@ func TestImport_TakesSpacesAroundRules(t *testing.T) {
 	require.Equal(t, "x", got[0].Rules[0].Name)
 	require.Empty(t, got[1].Rules)
 	require.Empty(t, got[2].Rules)
-	require.Equal(t, "rules are no JSON list of rules: something follows the list", report.Refused[0].Reason)
+	require.Equal(t, "rules are no JSON list of rules: invalid character '[' after top-level value", report.Refused[0].Reason)
 }
 
 func TestImport_ReasonsAreShortHoweverLongARowIs(t *testing.T) {

@@ -143,14 +143,13 @@ func formatOf(begin []byte) (Format, error) {
 
 func (r *reader) offset() int64 { return r.from.offset() }
 
-// csvRows reads CSV.
+// csvRows reads the links of a table with a header.
 type csvRows struct {
-	csv     *csv.Reader
-	budget  *budget
+	records recordReader
 	raw     bool // cells are as they are
 	old     exported
 	columns []string
-	set     []func(*client.NewLink, string) error // by column
+	set     []func(*client.NewLink, string) error // by column; nil for one without a name
 }
 
 // foreign are the columns of Shlink and YOURLS that say nothing about a new link.
@@ -245,23 +244,6 @@ func setTime(to *time.Time, column, s string) (err error) {
 	return nil
 }
 
-// setRules reads the rules of a cell, which are JSON as in the API.
-func setRules(to *[]api.Rule, s string) error {
-	if s = strings.TrimSpace(s); s == "" || s == "null" { // spreadsheets add line ends
-		return nil
-	}
-	dec := json.NewDecoder(strings.NewReader(s))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(to)
-	switch {
-	case err != nil:
-		return fmt.Errorf("rules are no JSON list of rules: %s", plainly(err))
-	case dec.InputOffset() != int64(len(s)):
-		return errors.New("rules are no JSON list of rules: something follows the list")
-	}
-	return nil
-}
-
 // setActive leaves the default value out, so that control planes without the field accept
 // the row.
 func setActive(to **bool, s string) error {
@@ -312,36 +294,14 @@ func Columns() string {
 	return strings.Replace(text, "custom_code", "custom_code (or keyword, shortCode)", 1)
 }
 
-// separatorOf returns the separator of the cells of a header. The names of columns
-// contain none of the three separators.
-func separatorOf(header []byte) rune {
-	line, _, _ := bytes.Cut(bytes.TrimLeft(header, "\r\n"), []byte("\n"))
-	for _, separator := range ",;\t" {
-		if bytes.ContainsRune(line, separator) {
-			return separator
-		}
-	}
-	return ','
-}
-
 // newCSVRows reads the header, in which only original_url must be.
 func newCSVRows(file io.Reader) (*csvRows, error) {
-	buffered := bufio.NewReader(file)
-	if mark, err := buffered.Peek(3); err == nil && string(mark) == "\uFEFF" {
-		if _, err := buffered.Discard(3); err != nil {
-			return nil, fmt.Errorf("read the file: %w", err)
-		}
+	records, err := newRecordReader(file)
+	if err != nil {
+		return nil, err
 	}
-	r := &csvRows{budget: &budget{from: buffered, left: maxRow}}
-	begin, err := buffered.Peek(buffered.Size())
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("read the file: %w", err)
-	}
-	r.csv = csv.NewReader(r.budget)
-	r.csv.Comma = separatorOf(begin)
-	r.csv.FieldsPerRecord = -1 // judged row by row
-	r.csv.ReuseRecord = true
-	header, err := r.csv.Read()
+	r := &csvRows{records: records}
+	_, header, err := records.read()
 	if errors.Is(err, io.EOF) {
 		return nil, errors.New("the file is empty: its first line must be a header such as original_url,title")
 	}
@@ -359,6 +319,7 @@ func newCSVRows(file io.Reader) (*csvRows, error) {
 		name = cmp.Or(otherNames[name], name)
 		set, known := column(name)
 		switch {
+		case name == "": // spreadsheets write columns that were once in use
 		case !known:
 			unknown = append(unknown, strconv.Quote(header[i]))
 		case slices.Contains(r.columns[:i], name):
@@ -384,40 +345,35 @@ func newCSVRows(file io.Reader) (*csvRows, error) {
 }
 
 func (r *csvRows) next() (row, error) {
-	r.budget.left = maxRow
-	begin := r.csv.InputOffset()
-	r.budget.forget(begin)
-	fields, err := r.csv.Read()
-	if err == nil {
-		fields, err = r.withLineEnds(fields, r.budget.read[:r.csv.InputOffset()-begin])
-	}
-	if bad, ok := errors.AsType[*csv.ParseError](err); ok {
-		reason := "no valid CSV: " + bad.Err.Error()
-		if bad.Line > bad.StartLine {
-			reason += fmt.Sprintf(" (the row goes on to line %d)", bad.Line)
-		}
-		return row{}, &badRow{line: bad.StartLine, reason: reason}
-	}
+	line, fields, err := r.records.read()
 	if err != nil {
-		if errors.Is(err, io.EOF) {
-			return row{}, io.EOF
-		}
-		return row{}, fmt.Errorf("read the file: %w", err)
+		return row{}, err
 	}
-	line, _ := r.csv.FieldPos(0)
-	if len(fields) != len(r.columns) {
-		return row{}, &badRow{line: line, reason: fmt.Sprintf("%d fields instead of %d", len(fields), len(r.columns))}
+	n := len(r.columns)
+	if len(fields) > n && blank(fields[n:]) {
+		fields = fields[:n]
+	}
+	if len(fields) < n && blank(r.columns[len(fields):]) {
+		n = len(fields)
+	}
+	if len(fields) != n {
+		return row{}, &badRow{line: line, reason: fmt.Sprintf("%d fields instead of %d", len(fields), n)}
 	}
 	next, code, clicks, hasPassword := row{line: line}, "", int64(0), false
-	for i, set := range r.set {
-		cell := fields[i]
+	for i, cell := range fields {
 		if !utf8.ValidString(cell) {
 			return row{}, &badRow{line: line, reason: errEncoding.Error()}
 		}
 		if !r.raw {
 			cell = api.PlainCell(cell)
 		}
-		if err := set(&next.link, cell); err != nil {
+		if r.columns[i] == "" {
+			if strings.TrimSpace(cell) != "" {
+				return row{}, &badRow{line: line, reason: fmt.Sprintf("%.40q is in column %d, which has no name in the header", cell, i+1)}
+			}
+			continue
+		}
+		if err := r.set[i](&next.link, cell); err != nil {
 			return row{}, &badRow{line: line, reason: err.Error()}
 		}
 		switch r.columns[i] {
@@ -528,42 +484,4 @@ func setShlinkTags(n *client.NewLink, s string) error {
 	return nil
 }
 
-// withLineEnds returns the cells of a row with the line ends of the file, because the CSV
-// reader reads CR LF in a cell as LF, and CR CR LF as CR LF. All line ends before the end
-// of a row are in cells.
-func (r *csvRows) withLineEnds(cells []string, text []byte) ([]string, error) {
-	text = bytes.TrimSuffix(bytes.TrimSuffix(bytes.TrimLeft(text, "\r\n"), []byte("\n")), []byte("\r"))
-	if !bytes.Contains(text, []byte("\r\n")) {
-		return cells, nil
-	}
-	again := csv.NewReader(bytes.NewReader(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\r\r\n"))))
-	again.Comma, again.FieldsPerRecord = r.csv.Comma, -1
-	return again.Read()
-}
-
-func (r *csvRows) offset() int64 { return r.csv.InputOffset() }
-
-// budget fails when a single row reads more than is left. The CSV reader fetches
-// ahead by its buffer of a few KiB, so the bound is about that much too soft.
-type budget struct {
-	from io.Reader
-	left int
-	read []byte // since the place that was forgotten last
-	at   int64  // that place
-}
-
-// forget drops the bytes before a place in the file.
-func (b *budget) forget(before int64) {
-	b.read = b.read[:copy(b.read, b.read[before-b.at:])]
-	b.at = before
-}
-
-func (b *budget) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, fmt.Errorf("%w: a row is longer than %d bytes: is a quote never closed?", ErrUnreadable, maxRow)
-	}
-	n, err := b.from.Read(p[:min(len(p), b.left)])
-	b.left -= n
-	b.read = append(b.read, p[:n]...)
-	return n, err
-}
+func (r *csvRows) offset() int64 { return r.records.offset() }
