@@ -67,7 +67,7 @@ func TestVisitors_GivePasswords(t *testing.T) {
 	token, err := os.ReadFile(filepath.Join(s.DataDir(), "secrets", "edge-token"))
 	require.NoError(t, err)
 	edge, err := devtest.StartEdge(t, devtest.EdgeConfig{
-		Binary: devtest.Binary(t), Control: s.State().API, DataDir: filepath.Join(dir, "edge"), Region: "eu-west-1", Node: "visitors",
+		Control: s.State().API, DataDir: filepath.Join(dir, "edge"), Region: "eu-west-1", Node: "visitors",
 		Env: []string{
 			"WAYPOST_EDGE_TOKEN=" + strings.TrimSpace(string(token)), "WAYPOST_TLS_ADDR=127.0.0.1:0",
 			"WAYPOST_TLS_CERT_FILE=" + certificate, "WAYPOST_TLS_KEY_FILE=" + key,
@@ -127,7 +127,7 @@ var (
 // startRunner starts a runner.
 func startRunner(t *testing.T) *runner {
 	t.Helper()
-	node := tools(t)
+	node, chromium := tools(t)
 	s := system.For(t)
 	invite.Do(func() { addUser(t, s.State().API, admin) })
 	dev, err := os.ReadFile(filepath.Join(s.DataDir(), "dev.json"))
@@ -136,7 +136,7 @@ func startRunner(t *testing.T) *runner {
 	require.NoError(t, err)
 	input, err := json.Marshal(map[string]any{
 		"dev": json.RawMessage(dev), "user": admin, "root": root, "seen": filepath.Join(root, "bin/test/console"),
-		"images": os.Getenv("CONSOLE_IMAGES"), "only": os.Getenv("CONSOLE_FLOW"),
+		"browser": chromium, "images": os.Getenv("CONSOLE_IMAGES"), "only": os.Getenv("CONSOLE_FLOW"),
 	})
 	require.NoError(t, err)
 	r := &runner{cmd: exec.Command(node, "run.mjs")}
@@ -204,9 +204,10 @@ func flows(t *testing.T, area string) {
 	t.Fatalf("the runner ended: %v\n%s", errors.Join(err, ended.stop()), &ended.stderr)
 }
 
-// tools returns the path of Node, or skips the test on a machine without Node 20, the
-// packages of web or Chromium, which `make test` installs.
-func tools(t *testing.T) (node string) {
+// tools returns the paths of Node and of Chromium, or skips the test on a machine without
+// Node 20, the packages of web or Chromium, which `make test` installs. Chromium without a
+// window takes half of the time.
+func tools(t *testing.T) (node, chromium string) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
@@ -217,9 +218,11 @@ func tools(t *testing.T) (node string) {
 	}
 	_, err = os.Stat(filepath.Join(root, "web/node_modules/playwright-core"))
 	missing(t, "packages of web (make test installs them)", err)
-	_, err = exec.LookPath("chromium")
+	if chromium, err = exec.LookPath("chromium-headless-shell"); err != nil {
+		chromium, err = exec.LookPath("chromium")
+	}
 	missing(t, "chromium", err)
-	return node
+	return node, chromium
 }
 
 func missing(t *testing.T, what string, err error) {

@@ -30,7 +30,7 @@ async function browser() {
   // starts a process for each context. Flows reach the system by a name, too, over which
   // browsers trust plain HTTP as little as over the address of another machine.
   current ??= chromium.launch({
-    executablePath: "/usr/bin/chromium",
+    executablePath: input.browser,
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", `--host-resolver-rules=MAP ${named.hostname} 127.0.0.1`, "--no-first-run", "--disable-background-networking",
       "--disable-component-update", "--disable-sync", "--disable-features=PreloadTopChromeWebUI,HttpsUpgrades,MediaRouter," +
       "OptimizationHints,PaintHolding,ThirdPartyStoragePartitioning,LensOverlay,NetworkTimeServiceQuerying"],

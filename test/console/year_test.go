@@ -25,10 +25,9 @@ const (
 )
 
 // The time is the best of several requests, for which a slow machine gets some patience.
-// The race detector would multiply it, so it is measured without.
 func TestStatistics_OfAYearTake300Milliseconds(t *testing.T) {
-	if devtest.Race() {
-		t.Skip("make test-long runs this without the race detector")
+	if !devtest.Long() {
+		t.Skip("make test-long runs this")
 	}
 	state := system.For(t).State()
 	var link api.Link
