@@ -44,6 +44,7 @@ func (c *crowd) run(t *testing.T, api string) (end func()) {
 					return
 				default:
 				}
+				unless(t.Context(), 50*time.Millisecond)
 				began := time.Now()
 				code, got := create(t.Context(), api, "")
 				note(&c.slowest, time.Since(began))

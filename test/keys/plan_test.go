@@ -91,6 +91,7 @@ func TestPlan_IsCarriedOutDuringCreatesAndLosesNone(t *testing.T) {
 						return
 					default:
 					}
+					unless(t.Context(), 2*pause)
 					var codes []string
 					var got answer
 					began := time.Now()
