@@ -1,6 +1,6 @@
-// Package fleet_test shows that a fleet needs no hand: twenty edges in two regions and
-// two control planes are restarted, cut off and killed under traffic, and come right by
-// themselves. It has no code of its own.
+// Package fleet_test shows that a fleet needs no hand: edges in two regions and two control
+// planes are restarted, cut off and killed under traffic, and come right by themselves.
+// There are twenty edges in `make soak`, and nine else. It has no code of its own.
 package fleet_test
 
 import (
@@ -43,9 +43,10 @@ var (
 	gossipKey = strings.Repeat("5a", 32)
 )
 
-// fleet is two control planes and twenty edges.
+// fleet is two control planes and many edges.
 type fleet struct {
 	t        *testing.T
+	inEast   int // edges, of which the first two and the first of the others are processes
 	net      *network
 	root     string
 	database string
@@ -58,9 +59,9 @@ type fleet struct {
 	began    time.Time
 }
 
-func startFleet(t *testing.T) *fleet {
+func startFleet(t *testing.T, inEast, inWest int) *fleet {
 	f := &fleet{
-		t: t, began: time.Now(), net: newNetwork(t), root: t.TempDir(), database: databases.Database(t),
+		t: t, inEast: inEast, began: time.Now(), net: newNetwork(t), root: t.TempDir(), database: databases.Database(t),
 		web:   &http.Client{Timeout: 10 * time.Second},
 		wires: map[string][2]*replicationtest.Wire{},
 	}
@@ -92,10 +93,10 @@ func startFleet(t *testing.T) *fleet {
 		f.edges = append(f.edges, e)
 		f.net.join(e.number, region)
 	}
-	for i := 1; i <= 15; i++ {
+	for i := 1; i <= inEast; i++ {
 		add(fmt.Sprintf("east-%d", i), east, i <= 2)
 	}
-	for i := 1; i <= 5; i++ {
+	for i := 1; i <= inWest; i++ {
 		add(fmt.Sprintf("west-%d", i), west, i == 1)
 	}
 	return f
@@ -105,7 +106,7 @@ func (f *fleet) startControl(i int) {
 	f.t.Helper()
 	name := [2]string{"one", "two"}[i]
 	c, err := devtest.StartControl(f.t, devtest.ControlConfig{
-		Binary: devtest.Binary(f.t), Database: f.database, DataDir: filepath.Join(f.root, name, "data"), Region: east, Node: name,
+		Database: f.database, DataDir: filepath.Join(f.root, name, "data"), Region: east, Node: name,
 		Env: []string{
 			"WAYPOST_GOSSIP_ADDR=" + f.net.own(i).String(), "WAYPOST_GOSSIP_ADVERTISE=" + f.net.shown(i).String(),
 			"WAYPOST_GOSSIP_SEEDS=" + strings.Join(f.seeds(), ","), "WAYPOST_GOSSIP_KEY=" + gossipKey,
@@ -120,7 +121,7 @@ func (f *fleet) startControl(i int) {
 
 // seeds are a control plane and two edges.
 func (f *fleet) seeds() []string {
-	return []string{f.net.shown(0).String(), f.net.shown(2).String(), f.net.shown(17).String()}
+	return []string{f.net.shown(0).String(), f.net.shown(2).String(), f.net.shown(2 + f.inEast).String()}
 }
 
 func (f *fleet) relayAddr() string { return f.net.own(2).Addr().String() + ":8090" }
@@ -342,7 +343,7 @@ func (f *fleet) switched(from int) {
 // killSome kills a control plane and two edges at once.
 func (f *fleet) killSome() {
 	f.t.Helper()
-	victims := []*edge{f.edges[1], f.edges[15]}
+	victims := []*edge{f.edges[1], f.edges[f.inEast]}
 	f.controls[0].Load().Kill()
 	f.each(victims, (*edge).kill)
 	f.startControl(0)
@@ -419,7 +420,11 @@ func (f *fleet) judge() {
 func TestFleet_ComesRightByItselfAfterRestartsAndPartitions(t *testing.T) {
 	soak, err := time.ParseDuration(os.Getenv("WAYPOST_SOAK"))
 	require.True(t, err == nil || os.Getenv("WAYPOST_SOAK") == "", "WAYPOST_SOAK is no duration")
-	f := startFleet(t)
+	inEast, inWest := 6, 3
+	if soak > 0 {
+		inEast, inWest = 15, 5
+	}
+	f := startFleet(t, inEast, inWest)
 	defer f.end()
 	f.each(f.edges, (*edge).start)
 	f.traffic = startTraffic(f)
