@@ -113,6 +113,9 @@ func TestModels_HoldInEveryState(t *testing.T) {
 
 // Without a rule, the search must find the violation that the rule prevents.
 func TestModels_FindEveryFlaw(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make models and make test-long search the variants")
+	}
 	t.Parallel()
 	for model, flaws := range models {
 		require.ElementsMatch(t, variants(t, model, "flaw"), slices.Collect(maps.Keys(flaws)), "the flaws of %s are those of the table", model)
@@ -132,6 +135,9 @@ func TestModels_FindEveryFlaw(t *testing.T) {
 // A model that does nothing violates nothing, so each claims in a variant that it never
 // reaches an end that it is for.
 func TestModels_ReachTheirEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make models and make test-long search the variants")
+	}
 	t.Parallel()
 	for model := range models {
 		ends := variants(t, model, "end")
