@@ -45,7 +45,7 @@ test-long: install-postgres install-cc $(TOOLS)/gotestsum ## Run the long forms 
 	@test/runner/run.sh long 2>&1 | tee docs/test-long.txt
 
 .PHONY: models
-models: ## Check the models of the protocols in every state (a minute; part of make test)
+models: ## Check the models of the protocols in every state, and that each flaw is found (a minute)
 	@deploy/install-missing.sh spin cc
 	go test -count=1 -v ./test/models
 
@@ -104,7 +104,7 @@ test-booted: dist ## Restart, upgrade and kill an edge under systemd while visit
 
 .PHONY: check-deploy
 check-deploy: install-prometheus install-fronts ## Check the Dockerfile and Compose (half a minute)
-	go build -race -o $(BIN)/test/waypost ./cmd/waypost
+	go build -tags failpoints -o $(BIN)/test/waypost ./cmd/waypost
 	WAYPOST=$(abspath $(BIN)/test/waypost) go test -C tools/dist .
 
 .PHONY: lint
@@ -154,7 +154,7 @@ bench-micro: ## Run the Go benchmarks of the edge, the codecs, the rules and the
 	go test -run '^$$' -bench . -benchtime 200ms ./edge/... ./keyrange ./replication ./rules ./controlplane/target
 
 .PHONY: bench-try
-bench-try: install-postgres install-wrk ## See that the benchmarks work; writes nothing (a minute; part of make test)
+bench-try: install-postgres install-wrk ## See that the benchmarks work; writes nothing (a minute; part of make test-long)
 	go test ./bench/...
 	go run ./bench/redirect -try -only uniform-1m,half-1m
 	go run ./bench/write -try

@@ -59,7 +59,7 @@ func (s *shell) file(name, text string) string {
 func TestAnInstallationIsOpenedByItsFirstAdministratorAndNobodyElse(t *testing.T) {
 	database := databases.Database(t)
 	control, err := devtest.StartControl(t, devtest.ControlConfig{
-		Binary: devtest.Binary(t), Database: database, DataDir: filepath.Join(t.TempDir(), "data"), Region: "eu-west-1", Node: "one",
+		Database: database, DataDir: filepath.Join(t.TempDir(), "data"), Region: "eu-west-1", Node: "one",
 		Env: []string{"WAYPOST_CONTROL_ANONYMOUS_WORKSPACE=false"},
 	})
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 func TestSecondFactor_IsAskedForByLoginUntilAnOperatorResetsIt(t *testing.T) {
 	database := databases.Database(t)
 	control, err := devtest.StartControl(t, devtest.ControlConfig{
-		Binary: devtest.Binary(t), Database: database, DataDir: filepath.Join(t.TempDir(), "data"), Region: "eu-west-1", Node: "one",
+		Database: database, DataDir: filepath.Join(t.TempDir(), "data"), Region: "eu-west-1", Node: "one",
 	})
 	require.NoError(t, err)
 	ready, err := control.Ready()

@@ -63,7 +63,7 @@ func start(t *testing.T) *world {
 	t.Cleanup(func() { w.stopDatabase() })
 	require.NoError(t, migrations.Up(t.Context(), w.database.URL()))
 	w.control, err = devtest.StartControl(t, devtest.ControlConfig{
-		Binary: devtest.Binary(t), Database: w.database.URL(), DataDir: t.TempDir(), Region: "eu-west-1", Node: "one",
+		Database: w.database.URL(), DataDir: t.TempDir(), Region: "eu-west-1", Node: "one",
 		Env: []string{"WAYPOST_CONTROL_CODE_LENGTH=5"},
 	})
 	require.NoError(t, err)
@@ -261,7 +261,7 @@ func TestAlerts_FireWhenTheirFaultIsMade(t *testing.T) {
 // doctor runs `waypost doctor`.
 func (w *world) doctor(args ...string) devtest.Result {
 	w.t.Helper()
-	return devtest.RunBinary(w.t, devtest.Binary(w.t), []string{"WAYPOST_API=" + w.control.API}, append([]string{"doctor"}, args...)...)
+	return devtest.Run(w.t, []string{"WAYPOST_API=" + w.control.API}, append([]string{"doctor"}, args...)...)
 }
 
 // absent lists metrics of what these processes are not configured for, or not asked.

@@ -61,7 +61,6 @@ type edge struct {
 // system is all processes. The goroutine of the test starts and ends them.
 type system struct {
 	t        *testing.T
-	binary   string
 	dir      string
 	recorder *judge.Recorder
 	web      *http.Client
@@ -88,10 +87,10 @@ func socket(s *pgserver.Server) string {
 }
 
 // newSystem starts everything, and returns once every edge has all links.
-func newSystem(t *testing.T, binary string, recorder *judge.Recorder) *system {
+func newSystem(t *testing.T, recorder *judge.Recorder) *system {
 	t.Helper()
 	s := &system{
-		t: t, binary: binary, dir: t.TempDir(), recorder: recorder,
+		t: t, dir: t.TempDir(), recorder: recorder,
 		web: &http.Client{
 			Timeout:       10 * time.Second,
 			Transport:     &http.Transport{DisableKeepAlives: true},
@@ -279,7 +278,7 @@ func (s *system) startControl(c *control) {
 	s.t.Helper()
 	database := fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", pgserver.Role, c.database.Addr(), pgserver.Role)
 	p, err := devtest.StartControl(s.t, devtest.ControlConfig{
-		Binary: s.binary, Database: database, DataDir: c.dir, Region: c.region, Node: c.node,
+		Database: database, DataDir: c.dir, Region: c.region, Node: c.node,
 	})
 	require.NoError(s.t, err)
 	ready, err := p.Ready()
@@ -300,7 +299,7 @@ func (s *system) startEdge(e *edge) {
 		env = append(env, "WAYPOST_EDGE_RELAY_ADDR=127.0.0.1:0")
 	}
 	p, err := devtest.StartEdge(s.t, devtest.EdgeConfig{
-		Binary: s.binary, Control: strings.Join(urls, ","), DataDir: e.dir, Region: e.region, Node: e.node, Env: env,
+		Control: strings.Join(urls, ","), DataDir: e.dir, Region: e.region, Node: e.node, Env: env,
 	})
 	if err == nil {
 		var ready bool

@@ -28,16 +28,12 @@ func (c *child) describe(kind, node, dataDir string) {
 	c.name, c.dataDir = kind+" "+node, dataDir
 }
 
-// start runs the binary, by default the one that has failpoints. It is killed when the
-// test ends.
-func (c *child) start(t testing.TB, binary string, env []string, args ...string) error {
+// start runs the program. It is killed when the test ends.
+func (c *child) start(t testing.TB, env []string, args ...string) error {
 	if err := os.Remove(filepath.Join(c.dataDir, admin.StatusFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if binary == "" {
-		binary = Failing(t)
-	}
-	if err := c.run(t, command(binary, env, args...)); err != nil {
+	if err := c.run(t, command(Binary(t), env, args...)); err != nil {
 		return err
 	}
 	t.Cleanup(c.Kill)

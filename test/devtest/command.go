@@ -21,7 +21,7 @@ type Process struct {
 func Spawn(t testing.TB, env []string, args ...string) *Process {
 	t.Helper()
 	p := &Process{t: t}
-	cmd := command(fitting(t, env), env, args...)
+	cmd := command(Binary(t), env, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if err := p.run(t, cmd); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ var ClusterSecret = [32]byte{31: 7}
 
 // ControlConfig says how a control plane runs. It lets everybody in.
 type ControlConfig struct {
-	Binary   string // default: Failing
 	Database string // its URL
 	DataDir  string // of this control plane alone
 	Region   string
@@ -36,7 +35,7 @@ func StartControl(t testing.TB, cfg ControlConfig) (*Control, error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, err
 	}
-	err := c.start(t, cfg.Binary, append([]string{
+	err := c.start(t, append([]string{
 		"WAYPOST_CONTROL_DATABASE_URL=" + cfg.Database,
 		"WAYPOST_CONTROL_CLUSTER_SECRET=" + fmt.Sprintf("%x", ClusterSecret),
 		"WAYPOST_CONTROL_EDGE_TOKEN=" + strings.Repeat("e", 32),

@@ -39,30 +39,10 @@ const (
 // Long reports whether tests run in their long form, as `make test-long` has it.
 func Long() bool { return os.Getenv("TEST_LONG") != "" }
 
-// Binary builds the program, with the race detector when the test has it, and
-// returns its path.
+// Binary builds the program, with the race detector when the test has it and with the
+// places at which tests kill it or slow it down (see package failpoint), and returns its
+// path.
 func Binary(t testing.TB) string {
-	t.Helper()
-	return built(t, build)
-}
-
-// Failing is Binary with the places at which tests kill it or slow it down, see
-// package failpoint.
-func Failing(t testing.TB) string {
-	t.Helper()
-	return built(t, buildFailing)
-}
-
-// fitting returns Failing if the variables set failpoints, and Binary otherwise.
-func fitting(t testing.TB, env []string) string {
-	t.Helper()
-	if slices.ContainsFunc(env, func(entry string) bool { return strings.HasPrefix(entry, "FAILPOINT=") }) {
-		return Failing(t)
-	}
-	return Binary(t)
-}
-
-func built(t testing.TB, build func() (string, error)) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -74,10 +54,7 @@ func built(t testing.TB, build func() (string, error)) string {
 	return path
 }
 
-var (
-	build        = sync.OnceValues(func() (string, error) { return compile("waypost") })
-	buildFailing = sync.OnceValues(func() (string, error) { return compile("waypost-failing", "-tags", "failpoints") })
-)
+var build = sync.OnceValues(compile)
 
 // Race reports whether the test, and with it the program, has the race detector.
 func Race() bool {
@@ -100,22 +77,21 @@ func moduleRoot() (string, error) {
 	return "", err
 }
 
-func compile(name string, flags ...string) (string, error) {
+func compile() (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(root, "bin", "test", name)
+	path, args := filepath.Join(root, "bin", "test", "waypost"), []string{"build", "-tags", "failpoints"}
+	if Race() {
+		path, args = path+"-race", append(args, "-race")
+	}
 	unlock, err := oneBuilds(filepath.Dir(path))
 	if err != nil {
 		return "", fmt.Errorf("build waypost: %w", err)
 	}
 	defer unlock()
-	args := append([]string{"build", "-o", path}, flags...)
-	if Race() {
-		args = append(args, "-race")
-	}
-	cmd := exec.CommandContext(context.Background(), "go", append(args, "./cmd/waypost")...)
+	cmd := exec.CommandContext(context.Background(), "go", append(args, "-o", path, "./cmd/waypost")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build waypost: %w\n%s", err, out)
@@ -150,14 +126,8 @@ type Result struct {
 // Run runs one command with WAYPOST_* variables of env only.
 func Run(t testing.TB, env []string, args ...string) Result {
 	t.Helper()
-	return RunBinary(t, Binary(t), env, args...)
-}
-
-// RunBinary is Run for another build of the program.
-func RunBinary(t testing.TB, binary string, env []string, args ...string) Result {
-	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := command(binary, env, args...)
+	cmd := command(Binary(t), env, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Start()
 	if err == nil {
@@ -262,7 +232,7 @@ func (s *System) Again() {
 func (s *System) startSystem() {
 	s.t.Helper()
 	args := append([]string{"dev", "--data-dir", s.cfg.DataDir, "--control-addr", "127.0.0.1:0", "--edges", s.cfg.Edges}, s.cfg.Args...)
-	if err := s.run(s.t, command(fitting(s.t, s.cfg.Env), s.cfg.Env, args...)); err != nil {
+	if err := s.run(s.t, command(Binary(s.t), s.cfg.Env, args...)); err != nil {
 		s.t.Fatal(err)
 	}
 }

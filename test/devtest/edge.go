@@ -7,7 +7,6 @@ import (
 
 // EdgeConfig says how an edge runs.
 type EdgeConfig struct {
-	Binary  string // default: Failing
 	Control string // base URL of the control plane, as ControlConfig describes it
 	DataDir string // of this edge alone
 	Region  string
@@ -35,7 +34,7 @@ func StartEdge(t testing.TB, cfg EdgeConfig) (*Edge, error) {
 	if cfg.Addr == "" {
 		cfg.Addr = "127.0.0.1:0"
 	}
-	err := e.start(t, cfg.Binary, append([]string{
+	err := e.start(t, append([]string{
 		"WAYPOST_EDGE_CONTROL_URLS=" + cfg.Control,
 		"WAYPOST_EDGE_STRICT_HOSTS=false", // tests ask it by its address
 		"WAYPOST_EDGE_TOKEN=" + strings.Repeat("e", 32),

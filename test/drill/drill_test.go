@@ -96,7 +96,7 @@ func begin(t *testing.T) *drill {
 	t.Cleanup(func() { proxy.CloseClientConnections(); proxy.Close() })
 	for _, node := range []string{"edge-1", "edge-2"} {
 		e, err := devtest.StartEdge(t, devtest.EdgeConfig{
-			Binary: devtest.Binary(t), Control: proxy.URL, DataDir: filepath.Join(d.base, node), Region: "eu", Node: node,
+			Control: proxy.URL, DataDir: filepath.Join(d.base, node), Region: "eu", Node: node,
 		})
 		require.NoError(t, err)
 		ready, err := e.Ready()

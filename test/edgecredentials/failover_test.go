@@ -20,11 +20,11 @@ import (
 // Each of two control planes is killed in turn. Writes through the other one, and edges'
 // clicks and reports, go on within 3 s.
 func TestEdge_FollowsTheControlPlaneThatIsLeft(t *testing.T) {
-	binary, database, root := devtest.Binary(t), databases.Database(t), t.TempDir()
+	database, root := databases.Database(t), t.TempDir()
 	control := func(node string) *devtest.Control {
 		t.Helper()
 		c, err := devtest.StartControl(t, devtest.ControlConfig{
-			Binary: binary, Database: database, DataDir: filepath.Join(root, node, "data"), Region: "eu-west-1", Node: node,
+			Database: database, DataDir: filepath.Join(root, node, "data"), Region: "eu-west-1", Node: node,
 		})
 		require.NoError(t, err)
 		ready, err := c.Ready()
@@ -37,7 +37,7 @@ func TestEdge_FollowsTheControlPlaneThatIsLeft(t *testing.T) {
 	first.Store(one)
 	wire := replicationtest.NewWire(t, func() string { return strings.TrimPrefix(first.Load().API, "http://") })
 	e, err := devtest.StartEdge(t, devtest.EdgeConfig{
-		Binary: binary, Control: wire.URL() + "," + two.API, DataDir: filepath.Join(root, "edge"), Region: "eu-west-1", Node: "eu-1",
+		Control: wire.URL() + "," + two.API, DataDir: filepath.Join(root, "edge"), Region: "eu-west-1", Node: "eu-1",
 	})
 	require.NoError(t, err)
 	ready, err := e.Ready()

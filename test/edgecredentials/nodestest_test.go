@@ -114,9 +114,8 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	}, ca)
 	ca.node("eu-1")
 	ca.node("eu-2")
-	binary := devtest.Failing(t)
 	control, err := devtest.StartControl(t, devtest.ControlConfig{
-		Binary: binary, Database: databases.Database(t), DataDir: filepath.Join(t.TempDir(), "data"), Region: "eu-west-1", Node: "one",
+		Database: databases.Database(t), DataDir: filepath.Join(t.TempDir(), "data"), Region: "eu-west-1", Node: "one",
 		Env: []string{
 			"WAYPOST_CONTROL_EDGE_TOKEN=", "WAYPOST_CONTROL_TLS_CERT_FILE=" + ca.file("server.crt"), "WAYPOST_CONTROL_TLS_KEY_FILE=" + ca.file("server.key"),
 			"WAYPOST_CONTROL_CLIENT_CA_FILE=" + ca.file("ca.crt"),
@@ -129,7 +128,7 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	api := strings.Replace(control.API, "http://", "https://", 1)
 	run := func(code int, args ...string) devtest.Result {
 		t.Helper()
-		r := devtest.RunBinary(t, binary, []string{"WAYPOST_API=" + api, "SSL_CERT_FILE=" + ca.file("ca.crt")}, args...)
+		r := devtest.Run(t, []string{"WAYPOST_API=" + api, "SSL_CERT_FILE=" + ca.file("ca.crt")}, args...)
 		require.Equal(t, code, r.Code, "waypost %s: %s%s", strings.Join(args, " "), r.Stdout, r.Stderr)
 		return r
 	}
@@ -144,7 +143,7 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	edgeIn := func(dir, node, certificate string, env ...string) *devtest.Edge {
 		t.Helper()
 		e, err := devtest.StartEdge(t, devtest.EdgeConfig{
-			Binary: binary, Control: api, DataDir: dir, Region: "eu-west-1", Node: node,
+			Control: api, DataDir: dir, Region: "eu-west-1", Node: node,
 			Env: append([]string{
 				"WAYPOST_EDGE_TOKEN=", "WAYPOST_EDGE_NODE_CA_FILE=" + ca.file("ca.crt"),
 				"WAYPOST_EDGE_NODE_CERT_FILE=" + ca.file(certificate+".crt"), "WAYPOST_EDGE_NODE_KEY_FILE=" + ca.file(certificate+".key"),

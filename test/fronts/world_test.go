@@ -40,11 +40,11 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w, binary, database, root := &world{}, devtest.Binary(t), databases.Database(t), t.TempDir()
+	w, database, root := &world{}, databases.Database(t), t.TempDir()
 	for i := range w.controls {
 		node := fmt.Sprintf("control-%d", i+1)
 		c, err := devtest.StartControl(t, devtest.ControlConfig{
-			Binary: binary, Database: database, DataDir: filepath.Join(root, node), Region: "us-east-1", Node: node,
+			Database: database, DataDir: filepath.Join(root, node), Region: "us-east-1", Node: node,
 			Env: []string{"WAYPOST_CONTROL_TRUSTED_PROXIES=127.0.0.1/32"},
 		})
 		require.NoError(t, err)
@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	}
 	edge := func(node string, env ...string) *devtest.Edge {
 		e, err := devtest.StartEdge(t, devtest.EdgeConfig{
-			Binary: binary, Control: w.controls[0].API + "," + w.controls[1].API, DataDir: filepath.Join(root, node), Region: "us-east-1", Node: node,
+			Control: w.controls[0].API + "," + w.controls[1].API, DataDir: filepath.Join(root, node), Region: "us-east-1", Node: node,
 			Env: append(env, "WAYPOST_EDGE_TRUSTED_PROXIES=127.0.0.1/32"),
 		})
 		require.NoError(t, err)

@@ -99,7 +99,7 @@ func newSplit(t *testing.T) *split {
 		e.wire = replicationtest.NewWire(t, func() string { return strings.TrimPrefix(e.at.Load().API, "http://") })
 		var err error
 		e.Edge, err = devtest.StartEdge(t, devtest.EdgeConfig{
-			Binary: devtest.Binary(t), Control: e.wire.URL(), DataDir: filepath.Join(in.base, node), Region: "eu-west-1", Node: node,
+			Control: e.wire.URL(), DataDir: filepath.Join(in.base, node), Region: "eu-west-1", Node: node,
 		})
 		require.NoError(t, err)
 		ready, err := e.Ready()
@@ -141,7 +141,7 @@ func newSplit(t *testing.T) *split {
 func (in *split) control(t *testing.T, node string, server *pgserver.Server) *devtest.Control {
 	t.Helper()
 	c, err := devtest.StartControl(t, devtest.ControlConfig{
-		Binary: devtest.Binary(t), Database: pgservertest.Patient(server.URL()), DataDir: filepath.Join(in.base, node, "data"),
+		Database: pgservertest.Patient(server.URL()), DataDir: filepath.Join(in.base, node, "data"),
 		Region: "eu-west-1", Node: node,
 	})
 	require.NoError(t, err)

@@ -114,7 +114,7 @@ func (w *world) failed() bool {
 // startWorld makes links and lets both edges learn them. No one is killed yet.
 func startWorld(t *testing.T) *world {
 	t.Helper()
-	devtest.Failing(t) // which takes a while
+	devtest.Binary(t) // which takes a while
 	w := &world{t: t, base: t.TempDir(), visitors: newVisitors()}
 	require.NoError(t, w.startPostgres(t.Context()))
 	t.Cleanup(func() {

@@ -74,10 +74,10 @@ prepare() {
 # build names each dependency that it has compiled, which takes minutes the first time.
 build() {
   local v=-v
-  [[ ! -x $out/waypost ]] || v=
+  [[ ! -x $out/waypost-race ]] || v=
   go build -o bin/tools/runner ./test/runner &&
-    go build $v -race -o $out/waypost ./cmd/waypost &&
-    go build $v -race -tags failpoints -o $out/waypost-failing ./cmd/waypost
+    go build $v -race -tags failpoints -o $out/waypost-race ./cmd/waypost &&
+    go build $v -tags failpoints -o $out/waypost ./cmd/waypost
 }
 
 alerts() {
@@ -93,25 +93,32 @@ with_tests() {
   grep -rlE --include='*_test.go' "^func Test\w*$1" . | xargs -r -n 1 dirname | sort -u | tr '\n' ' '
 }
 
+# Packages without a goroutine, in which the race detector finds nothing, and tests of pages,
+# commands and configurations, which would wait for it.
+sequential='^waypost(/(api(/.*)?|controlplane/(limit|rollup|target)|deploy/dashboards|edge/(fastpath|proxy)|internal/(config|rulefile)'
+sequential+='|rules/budget|test/(access|chaos/judge|commands|console|fronts|statements)|web))?$'
+
 everything() {
   prepare all || exit
   deploy/install-missing.sh prometheus || true # test/alerts skips itself without it
   # Those of whole systems wait most, so they begin first. Two that keep all processors busy come
   # after the others, one at a time.
-  local others
-  others=$(go list ./test/system ./test/keys ./test/... ./... | awk '!seen[$0]++' | grep -vE '^waypost/(bench|test/(chaos|models)$)' | tr '\n' ' ')
-  go_test "all packages with the race detector" "$others" -race
+  local packages calm allocating
+  packages=$(go list ./test/system ./test/keys ./test/... ./... | awk '!seen[$0]++' | grep -vE '^waypost/(bench|test/(chaos|models)$)')
+  calm=$(grep -E "$sequential" <<<"$packages")$'\nwaypost/edge/server'
+  go_test "packages with the race detector" "$(grep -vE "$sequential" <<<"$packages" | tr '\n' ' ')" -race
   go_test "a system under a schedule of faults" ./test/chaos -race
-  go_test "the protocols as models" ./test/models
-  # Allocations can be counted only without the race detector.
-  go_test "allocations" "$(with_tests Alloc)" -run Alloc
+  go_test "the protocols as models" ./test/models -short
+  # In the redirect server sockets are read and written by other system calls without it.
+  go_test "packages without the race detector" "$(tr '\n' ' ' <<<"$calm")"
+  # Allocations can be counted only without it.
+  allocating=$(with_tests Alloc | xargs go list | grep -vxF "$calm" | tr '\n' ' ')
+  go_test "allocations" "$allocating" -run Alloc
   # The statements do not depend on the time zone, language and settings of an operator.
   WAYPOST_TEST_POSTGRES=foreign go_test "a PostgreSQL with foreign settings" ./controlplane/postgres -race \
     -run 'Search|Typed|Changelog|Budgets|Insert|Lease|Salt|Month|Up_'
-  # Without it sockets are read and written by other system calls, and locks take less time.
-  go_test "the redirect server without the race detector" ./edge/server
   step "alert rules" alerts
-  step "benchmarks, little of each" make --no-print-directory bench-try
+  go_test "benchmarks, their own tests" ./bench/...
 }
 
 # long_form NAME PACKAGE TESTS FLAG... runs tests of a package, of which TESTS lists the names
@@ -152,6 +159,8 @@ long_forms() {
   go_test "row-level security alone" ./test/tenancy -race -tags rlsonly
   long_form "time and load without the race detector" ./test/console Statistics_OfAYearTake300Milliseconds
   go_test "edges under load without the race detector" ./test/system -run UnderLoad
+  go_test "the protocols as models, with every flaw" ./test/models
+  step "benchmarks, little of each" make --no-print-directory bench-try
   step "fuzz tests, ten seconds each" test/runner/fuzz.sh 10s
 }
 

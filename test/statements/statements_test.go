@@ -74,7 +74,7 @@ func start(t *testing.T) *world {
 	w.log = planLog{dir: dir, seen: make(map[string]int64)}
 	w.startControl()
 	w.edge, err = devtest.StartEdge(t, devtest.EdgeConfig{
-		Binary: devtest.Binary(t), Control: w.control.API, DataDir: filepath.Join(w.dir, "edge"), Region: "eu", Node: "edge",
+		Control: w.control.API, DataDir: filepath.Join(w.dir, "edge"), Region: "eu", Node: "edge",
 	})
 	require.NoError(t, err)
 	ready, err := w.edge.Ready()
@@ -86,7 +86,7 @@ func start(t *testing.T) *world {
 func (w *world) startControl() {
 	var err error
 	w.control, err = devtest.StartControl(w.t, devtest.ControlConfig{
-		Binary: devtest.Binary(w.t), Database: w.server.URL(), DataDir: filepath.Join(w.dir, "control"), Region: "eu", Node: "control",
+		Database: w.server.URL(), DataDir: filepath.Join(w.dir, "control"), Region: "eu", Node: "control",
 	})
 	require.NoError(w.t, err)
 	ready, err := w.control.Ready()
