@@ -119,7 +119,7 @@ describe() {
     debootstrap) echo "debootstrap|debootstrap, which tests the installation" ;;
     nspawn) echo "systemd-container|systemd-nspawn, which tests restarts under systemd" ;;
     npm) echo "nodejs npm|npm, which the console is built and tested with" ;;
-    chromium) echo "chromium|Chromium, which the console is tested in" ;;
+    chromium) echo "chromium-headless-shell|Chromium, which the console is tested in" ;;
     *)
       sed -n 's/^#   \(deploy.install-missing\)/usage: \1/p' "$0" >&2
       exit 2
@@ -133,6 +133,7 @@ have() {
     redis) have_server redis-server ;;
     nginx-lua) [[ -e /usr/share/lua/5.1/nginx/redis.lua ]] ;;
     nspawn) have_server systemd-nspawn ;;
+    chromium) have_server chromium-headless-shell || have_server chromium ;;
     *) have_server "$1" ;;
   esac
 }
