@@ -104,6 +104,7 @@ everything() {
   # Those of whole systems wait most, so they begin first. Two that keep all processors busy come
   # after the others, one at a time.
   local packages calm allocating
+  export RAPID_CHECKS=20 # random cases of a property, instead of 100
   packages=$(go list ./test/system ./test/keys ./test/... ./... | awk '!seen[$0]++' | grep -vE '^waypost/(bench|test/(chaos|models)$)')
   calm=$(grep -E "$sequential" <<<"$packages")$'\nwaypost/edge/server'
   go_test "packages with the race detector" "$(grep -vE "$sequential" <<<"$packages" | tr '\n' ' ')" -race
@@ -156,6 +157,8 @@ long_forms() {
   long_form "a drill with 500 links" ./test/drill Drill_PostgreSQLAndTheControlPlanesDiskAreLost -race
   long_form "the plans of statements on a million links" ./test/statements Statements_OfEverySecondReadLittle
   long_form "click budgets hold while edges are killed and cut off for a minute" ./test/budgets Budgets_HoldWhileEdgesAreKilledAndCutOff -race
+  RAPID_CHECKS=200 go_test "random cases, 200 of each" "./internal/linkimport ./controlplane/postgres/analytics ./keyrange ./rules/budget" -race \
+    -run 'HoweverOftenAnImportIsKilled|EveryBatchIsCountedOnce|WhateverIsForgotten|Rebalance_|Budget_NeverExceeds'
   go_test "row-level security alone" ./test/tenancy -race -tags rlsonly
   long_form "time and load without the race detector" ./test/console Statistics_OfAYearTake300Milliseconds
   go_test "edges under load without the race detector" ./test/system -run UnderLoad
