@@ -205,8 +205,8 @@ func flows(t *testing.T, area string) {
 }
 
 // tools returns the paths of Node and of Chromium, or skips the test on a machine without
-// Node 20, the packages of web or Chromium, which `make test` installs. Chromium without a
-// window takes half of the time.
+// Node 20, the packages of web or Chromium, which `make test` installs. It prefers the
+// Chromium that has no window.
 func tools(t *testing.T) (node, chromium string) {
 	t.Helper()
 	root, err := filepath.Abs("../..")

@@ -1,6 +1,6 @@
-// Package fleet_test shows that a fleet needs no hand: edges in two regions and two control
-// planes are restarted, cut off and killed under traffic, and come right by themselves.
-// There are twenty edges in `make soak`, and nine else. It has no code of its own.
+// Package fleet_test shows that a fleet needs no hand: edges in two regions and two
+// control planes are restarted, cut off and killed under traffic, and come right by
+// themselves. There are nine edges, and twenty in `make soak`. It has no code of its own.
 package fleet_test
 
 import (

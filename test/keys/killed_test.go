@@ -34,9 +34,9 @@ var (
 	}
 )
 
-// manyKeys names a variable with how many keys clients get at least, such as 1000000, while
-// control planes are killed at all places. Without it clients get few, and control planes
-// are killed at one place of each act, another one in each run.
+// manyKeys names a variable with how many keys clients get at least, such as 1000000,
+// while control planes are killed at all places. Without it clients get few, and control
+// planes are killed at one place of each act, another one in each run.
 const (
 	manyKeys = "WAYPOST_KEYS"
 	fewKeys  = 5_000
