@@ -3,6 +3,33 @@
 
 -- How links are listed and searched.
 
+-- Returns the letters of scripts that have no spaces between words, as the inside of brackets in
+-- a regular expression: Thai, Lao, Burmese, Khmer, Chinese and Japanese; and of Korean, whose
+-- words have many endings.
+CREATE FUNCTION link_spaceless() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN U&'\0E01-\0E3A\0E40-\0E4E\0E81-\0ECE\0EDC-\0EDF\1000-\103F\1050-\109F\1780-\17D3\2E80-\2FDF\3005-\3007\3021-\3029\3041-\3096'
+        || U&'\309D-\309F\30A1-\30FA\30FC-\30FF\3105-\312F\31A0-\31BF\31F0-\31FF\3400-\4DBF\4E00-\9FFF\A9E0-\A9FE\AA60-\AA7F\AC00-\D7A3'
+        || U&'\F900-\FAFF\FF66-\FF9F\+020000-\+03FFFF';
+
+-- Returns text with all pairs of neighbouring letters in the place of each run of such letters, so
+-- that a search finds any part of the run: 京都旅行 becomes 京都 都旅 旅行. With a quote around
+-- them, the pairs are a phrase of a search.
+CREATE FUNCTION link_paired(words text, quote text DEFAULT '') RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    letters CONSTANT text := link_spaceless();
+BEGIN
+    IF octet_length(words) = length(words) OR words !~ ('[' || letters || ']') THEN
+        RETURN words;
+    END IF;
+    RETURN (SELECT string_agg(CASE WHEN r.run IS NULL THEN r.other ELSE
+                CASE WHEN quote <> '' AND r.before LIKE '%-' THEN '' ELSE ' ' END || quote || coalesce(
+                    (SELECT string_agg(p.a || p.b, ' ' ORDER BY p.n)
+                     FROM unnest(string_to_array(left(r.run, -1), NULL), string_to_array(substr(r.run, 2), NULL)) WITH ORDINALITY p (a, b, n)), r.run)
+                || quote || ' ' END, '' ORDER BY r.n)
+            FROM (SELECT g.n, g.m[1] AS run, g.m[2] AS other, lag(g.m[2]) OVER (ORDER BY g.n) AS before
+                  FROM regexp_matches(words, '([' || letters || ']+)|([^' || letters || ']+)', 'g') WITH ORDINALITY g (m, n)) r);
+END $$;
+
 -- Returns the lexemes by which a link is found: the words of its title, description and
 -- notes, its tags, and its workspace, so that a search reads no other workspace's links. Tags
 -- and workspace begin with a character that no word has. Texts are stored as they were typed
@@ -13,9 +40,9 @@ DECLARE
     lexeme text := own || E'\x01';
 BEGIN
     IF tags = '{}' THEN
-        RETURN to_tsvector('pg_catalog.simple', normalize(title || ' ' || description || ' ' || notes)) || array_to_tsvector(ARRAY[own]);
+        RETURN to_tsvector('pg_catalog.simple', link_paired(normalize(title || ' ' || description || ' ' || notes))) || array_to_tsvector(ARRAY[own]);
     END IF;
-    RETURN to_tsvector('pg_catalog.simple', normalize(title || ' ' || description || ' ' || notes))
+    RETURN to_tsvector('pg_catalog.simple', link_paired(normalize(title || ' ' || description || ' ' || notes)))
         || array_to_tsvector(string_to_array(own || E'\x02' || lexeme || array_to_string(tags, E'\x02' || lexeme), E'\x02'));
 END $$;
 
@@ -28,7 +55,9 @@ CREATE INDEX link_words ON link USING gin (link_words(workspace_id, title, descr
 -- the tags. NULL: the text has nothing to search for.
 CREATE FUNCTION link_question(workspace bigint, words text, tags text[]) RETURNS tsquery LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    question tsquery := websearch_to_tsquery('pg_catalog.simple', coalesce(words, ''));
+    question tsquery := websearch_to_tsquery('pg_catalog.simple', coalesce((
+        SELECT string_agg(link_paired(p.part, CASE WHEN p.n % 2 = 1 THEN '"' ELSE '' END), '"' ORDER BY p.n) -- every second part is in quotes
+        FROM string_to_table(words, '"') WITH ORDINALITY p (part, n)), ''));
     lexeme   text;
 BEGIN
     IF coalesce(words, '') <> '' AND numnode(question) = 0 THEN
@@ -46,7 +75,8 @@ CREATE INDEX link_address ON link (workspace_id, lower(substr(original_url, 8, 4
 
 -- Returns the query on link_words for text that is being typed. A word or a tag begins
 -- with each of its words of three characters or more, and is each shorter one; or a tag
--- begins with all of the text. Beginnings that are named as common are not asked for:
+-- begins with all of the text. A run of letters without spaces has each pair of them, or
+-- begins with a single one. Beginnings that are named as common are not asked for:
 -- an index would read all that begins with them. NULL: no other is left.
 CREATE FUNCTION link_hint(workspace bigint, typed text, common text[] DEFAULT '{}') RETURNS tsquery LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -54,21 +84,30 @@ DECLARE
     whole   text := replace(replace(typed, '\', '\\'), '''', '''''');
     hint    tsquery;
     either  tsquery;
+    part    tsquery;
     word    text;
+    piece   text; -- of a word
     quoted  text;
     ending  text;
     lexemes text[];
 BEGIN
     FOREACH word IN ARRAY regexp_split_to_array(btrim(typed), '\s+') LOOP
+        either := NULL;
+        FOREACH piece IN ARRAY regexp_split_to_array(btrim(link_paired(word)), '\s+') LOOP
+            quoted := replace(replace(piece, '\', '\\'), '''', '''''');
+            ending := '''' || CASE WHEN length(piece) >= 3 OR piece ~ ('^[' || link_spaceless() || ']$') THEN ':*' ELSE '' END;
+            part := to_tsquery('pg_catalog.simple', '''' || quoted || ending);
+            lexemes := tsvector_to_array(to_tsvector('pg_catalog.simple', piece));
+            IF lexemes && common THEN
+                lexemes := ARRAY(SELECT l FROM unnest(lexemes) l WHERE l <> ALL (common));
+                CONTINUE WHEN lexemes = '{}';
+                part := array_to_string(ARRAY(SELECT '''' || replace(replace(l, '\', '\\'), '''', '''''') || ending FROM unnest(lexemes) l), ' & ')::tsquery;
+            END IF;
+            either := coalesce(either && part, part);
+        END LOOP;
+        CONTINUE WHEN either IS NULL;
         quoted := replace(replace(word, '\', '\\'), '''', '''''');
         ending := '''' || CASE WHEN length(word) >= 3 THEN ':*' ELSE '' END;
-        either := to_tsquery('pg_catalog.simple', '''' || quoted || ending);
-        lexemes := tsvector_to_array(to_tsvector('pg_catalog.simple', word));
-        IF lexemes && common THEN
-            lexemes := ARRAY(SELECT l FROM unnest(lexemes) l WHERE l <> ALL (common));
-            CONTINUE WHEN lexemes = '{}';
-            either := array_to_string(ARRAY(SELECT '''' || replace(replace(l, '\', '\\'), '''', '''''') || ending FROM unnest(lexemes) l), ' & ')::tsquery;
-        END IF;
         either := either || ('''' || own || E'\x01' || quoted || ending)::tsquery;
         hint := coalesce(hint && either, either);
     END LOOP;
@@ -82,7 +121,7 @@ CREATE FUNCTION link_lexemes(question tsquery) RETURNS text[] LANGUAGE sql IMMUT
 -- Returns the lexemes that a link's words and tags need to begin with, in lower case.
 CREATE FUNCTION link_beginnings(typed text) RETURNS text[] LANGUAGE sql IMMUTABLE
     RETURN (SELECT coalesce(array_agg(l.lexeme), '{}') FROM regexp_split_to_table(typed, '\s+') w (word)
-        CROSS JOIN LATERAL unnest(tsvector_to_array(to_tsvector('pg_catalog.simple', w.word))) l (lexeme));
+        CROSS JOIN LATERAL unnest(tsvector_to_array(to_tsvector('pg_catalog.simple', link_paired(w.word)))) l (lexeme));
 
 -- Returns a text in NFC, and in the same lower case in all languages. Words of a text search follow
 -- the locale of the system, and lower() follows the locale of the database.
