@@ -198,6 +198,8 @@ type Enrolment struct {
 	Node      string    `json:"node" doc:"Empty: any unused name."`
 	Label     string    `json:"label"`
 	ExpiresAt time.Time `json:"expires_at"`
+
+	ControlURL string `json:"control_url" doc:"Where edges reach this control plane. Empty: at the address of the API, or at the port of control.fleet_listen."`
 }
 
 // Enrol exchanges an enrolment token for a credential.

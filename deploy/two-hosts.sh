@@ -181,7 +181,7 @@ export WAYPOST_API_KEY
 export WAYPOST_API=http://$first:8080
 
 say "the control plane on $first"
-WAYPOST_CONTROL_ADDR=$first:8080 WAYPOST_CONTROL_ADMIN_ADDR=$first_admin:9080 \
+WAYPOST_CONTROL_ADDR=$first:8080 WAYPOST_CONTROL_FLEET_LISTEN=$first:7080 WAYPOST_CONTROL_ADMIN_ADDR=$first_admin:9080 \
   WAYPOST_GOSSIP_ADDR=$first:7946 WAYPOST_GOSSIP_SEEDS=$second:7946 \
   "${on_first[@]}" "$waypost" control --config "$here/control.yaml" >"$work/control.log" 2>&1 &
 control=$!
@@ -193,7 +193,7 @@ await "$control" "the control plane is ready" ready "${on_first[@]}" curl "http:
 
 say "the edge on $second"
 unset WAYPOST_CONTROL_DATABASE_URL_FILE WAYPOST_CONTROL_CLUSTER_SECRET_FILE WAYPOST_CONTROL_EDGE_TOKEN_FILE
-WAYPOST_GOSSIP_ADDR=$second:7946 WAYPOST_GOSSIP_SEEDS=$first:7946 WAYPOST_EDGE_ADDR=$second:8081 WAYPOST_EDGE_ADMIN_ADDR=$second_admin:9081 WAYPOST_EDGE_CONTROL_URLS=http://$first:8080 \
+WAYPOST_GOSSIP_ADDR=$second:7946 WAYPOST_GOSSIP_SEEDS=$first:7946 WAYPOST_EDGE_ADDR=$second:8081 WAYPOST_EDGE_ADMIN_ADDR=$second_admin:9081 WAYPOST_EDGE_CONTROL_URLS=http://$first:7080 \
   WAYPOST_EDGE_TOKEN_FILE=$work/secrets/edge-token WAYPOST_EDGE_DATA_DIR=$work/edge/data \
   "${on_second[@]}" "$waypost" edge --config "$here/edge.yaml" >"$work/edge.log" 2>&1 &
 edge=$!

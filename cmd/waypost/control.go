@@ -62,7 +62,7 @@ func controlSettings(all config.Config) (node.Config, error) {
 	cfg := all.Control
 	c := node.Config{
 		Version: productVersion(), Region: waypost.Region(cfg.Region), Node: cfg.Node, DataDir: cfg.DataDir,
-		Addr: cfg.Addr, AdminAddr: cfg.AdminAddr, BaseURL: cfg.BaseURL, Contact: cfg.Contact,
+		Addr: cfg.Addr, FleetAddr: cfg.FleetListen, AdminAddr: cfg.AdminAddr, BaseURL: cfg.BaseURL, Contact: cfg.Contact,
 		TLS: node.TLS{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile, ClientCAFile: cfg.ClientCAFile}, CodeLength: cfg.CodeLength,
 		SigningGeneration: uint32(cfg.SigningGeneration), EdgeToken: cfg.EdgeToken.Reveal(), Replica: cfg.Replica,
 		AllowPrivateTargets: cfg.AllowPrivateTargets, OwnHosts: cfg.OwnHosts, DNSResolvers: cfg.DNSResolvers,

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,8 +19,8 @@ func (p edgesCommands) enrolCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "enrol --region REGION",
 		Short: "Make a token with which an edge gets a credential of its own, once",
-		Long: `Make a token with which an edge gets a credential of its own, and show the command to
-run on it. The token is good once, for an hour or as --expires says, a day at most, and for one
+		Long: `Make a token with which an edge gets a credential of its own, and show what to do with
+it. The token is good once, for an hour or as --expires says, a day at most, and for one
 region. With --node it is good for that name only, also when an edge has the name: the credential of
 that one is replaced, which is how a credential is renewed and how a revoked edge is let in
 again. It is in the audit log.`,
@@ -38,7 +40,12 @@ again. It is in the audit log.`,
 				if err != nil {
 					return err
 				}
-				return p.print(enrolmentText(api.Base(), made), made)
+				text := enrolmentText(cmp.Or(made.ControlURL, api.Base()), made)
+				space, err := api.Ranges.List(c.Context())
+				if err == nil && !slices.ContainsFunc(space.Regions, func(s client.Supply) bool { return s.Region == n.Region }) {
+					text += fmt.Sprintf("\n\nNo key range is of the region %s: add it to control.regions, if it is no mistake.", printable(n.Region))
+				}
+				return p.print(text, made)
 			})
 		},
 	}
@@ -50,24 +57,32 @@ again. It is in the audit log.`,
 	return c
 }
 
-// enrolmentText shows a token and the commands that use it.
+// enrolmentText shows a token and the steps that use it.
 func enrolmentText(base string, e client.Enrolment) string {
-	node := " --node NAME"
-	if e.Node != "" {
-		node = " --node " + e.Node
-	}
+	node := cmp.Or(e.Node, "NAME")
+	settings, flags := "node: "+node, " --node "+node
 	if e.Role == "relay" {
-		node += " --relay-addr HOST:PORT"
+		settings, flags = settings+", relay_addr: HOST:PORT", flags+" --relay-addr HOST:PORT"
 	}
-	return fmt.Sprintf(`token: %s (it is not shown again; good once, until %s)
+	return fmt.Sprintf(`token: %[1]s (it is not shown again; good once, until %[2]s)
 
-Run this on the edge, as the user that it runs as from then on:
+With the package, as root on the edge's machine, where %[3]s can be any name:
 
-  WAYPOST_ENROL_TOKEN=%s waypost edge --control-urls %s \
-    --region %s%s --data-dir /var/lib/waypost/edge
+  1. Set control_urls: [%[4]s], region: %[5]s, %[6]s
+     in /etc/waypost/edge-%[3]s.yaml, and let the unit use the token:
+       (umask 077; echo WAYPOST_ENROL_TOKEN=%[1]s > /etc/waypost/edge-%[3]s.env)
+       install -Dm 644 /usr/share/waypost/examples/waypost-edge-enrolled.conf \
+         -t /etc/systemd/system/waypost-edge@%[3]s.service.d/
+  2. systemctl daemon-reload; systemctl enable waypost-edge@%[3]s; systemctl restart waypost-edge@%[3]s
+  3. When "waypost edges" shows its credential as "own": rm /etc/waypost/edge-%[3]s.env
+
+Without systemd, as the user that it runs as from then on:
+
+  WAYPOST_ENROL_TOKEN=%[1]s waypost edge --control-urls %[4]s \
+    --region %[5]s%[7]s --data-dir /var/lib/waypost/edge
 
 Its credential is kept in the data directory: later starts need no token.`,
-		e.Token, e.ExpiresAt.Local().Format(time.DateTime), e.Token, base, e.Region, node)
+		e.Token, e.ExpiresAt.Local().Format(time.DateTime), node, base, e.Region, settings, flags)
 }
 
 func (p edgesCommands) revokeCommand() *cobra.Command {

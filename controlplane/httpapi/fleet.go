@@ -49,6 +49,7 @@ type fleetAPI struct {
 	nodes  Nodes
 	orders Orders
 	clicks Clicks
+	url    string // at which edges reach this control plane; "": they use the API's, or it is not known
 	log    *slog.Logger
 }
 
@@ -240,6 +241,7 @@ func (a *fleetAPI) enrol(ctx context.Context, in *enrolInput) (*enrolmentOutput,
 	}
 	return &enrolmentOutput{api.Enrolment{
 		Token: e.Token, Region: string(e.Region), Role: string(e.Role), Node: e.Node, Label: e.Label, ExpiresAt: e.ExpiresAt.UTC(),
+		ControlURL: a.url,
 	}}, nil
 }
 

@@ -69,6 +69,11 @@ type Config struct {
 
 	BaseURL string // short URLs are this, a slash and the code
 	Node    string // name of this control plane, for operators
+
+	// FleetURL is the URL at which edges reach this control plane. Empty: they use the
+	// API's, or the URL is not known.
+	FleetURL string
+
 	Version string // of the product; default "unknown"
 	Contact string // whom visitors of a blocked link may ask; "": the answer names none
 
@@ -150,7 +155,7 @@ func New(c Config) http.Handler {
 	registerUsers(rt, &usersAPI{workspaces: c.Workspaces})
 	registerDomains(rt, &domainsAPI{domains: c.Domains, waiter: c.Fleet, certificates: c.Certificates})
 	registerBlocks(rt, &blocksAPI{blocks: c.Blocks, urls: urls})
-	fleet := &fleetAPI{fleet: c.Fleet, blocks: c.Blocks, nodes: c.Nodes, orders: c.Orders, clicks: c.Clicks, log: c.Logger}
+	fleet := &fleetAPI{fleet: c.Fleet, blocks: c.Blocks, nodes: c.Nodes, orders: c.Orders, clicks: c.Clicks, url: c.FleetURL, log: c.Logger}
 	registerFleet(rt, fleet)
 	registerLive(rt, &liveAPI{clicks: c.Clicks, fleet: fleet, auth: auth, stopping: c.Stopping})
 	registerAdmin(rt, &adminAPI{workspaces: c.Workspaces, cleanup: c.Cleanup, digests: c.Digests, node: c.Node})

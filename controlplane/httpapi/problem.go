@@ -16,6 +16,7 @@ const (
 	codeRequestTimeout   waypost.ErrorCode = "request-timeout"
 	codeUnsupportedMedia waypost.ErrorCode = "unsupported-media-type"
 	codeRateLimited      waypost.ErrorCode = "rate-limited"
+	codeMisdirected      waypost.ErrorCode = "misdirected"
 )
 
 // kind holds the parts that all problems of one code share.
@@ -41,6 +42,7 @@ var kinds = map[waypost.ErrorCode]kind{
 	waypost.ETooLarge:     {http.StatusRequestEntityTooLarge, "Too large", ""},
 	codeRateLimited:       {http.StatusTooManyRequests, "Too many requests", "1"},
 	codeUnsupportedMedia:  {http.StatusUnsupportedMediaType, "The body must be JSON", ""},
+	codeMisdirected:       {http.StatusMisdirectedRequest, "Another address answers this", ""},
 	waypost.EInvalid:      {http.StatusUnprocessableEntity, "The request breaks a rule", ""},
 	waypost.EKeyReused:    {http.StatusUnprocessableEntity, "The Idempotency-Key was used for something else", ""},
 	waypost.EInternal:     {http.StatusInternalServerError, "Internal error", ""},
@@ -98,6 +100,11 @@ func TooManyConnections(w http.ResponseWriter) {
 	p := newProblem(waypost.EUnavailable, "there are too many connections, or too many from this address; use one for several requests")
 	p.header.Set("Retry-After", "1")
 	writeProblem(w, p)
+}
+
+// Misdirected answers a request that another listener answers.
+func Misdirected(w http.ResponseWriter, detail string) {
+	writeProblem(w, newProblem(codeMisdirected, detail))
 }
 
 func writeProblem(w http.ResponseWriter, p *problem) {

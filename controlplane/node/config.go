@@ -23,6 +23,7 @@ type Config struct {
 	DataDir string           // required
 
 	Addr                     string // of the API, HOST:PORT
+	FleetAddr                string // of the routes that only edges use, HOST:PORT; "": Addr
 	AdminAddr                string // HOST:PORT
 	BaseURL                  string // of short URLs
 	Contact                  string // whom visitors of a blocked link may ask; may be ""

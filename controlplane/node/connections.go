@@ -1,7 +1,6 @@
 package node
 
 import (
-	"net"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,13 +9,19 @@ import (
 	"waypost/internal/listener"
 )
 
-// connections bounds the connections of the API, and keeps places for edges.
-func (c *control) connections() net.Listener {
-	shares := listener.NewShares(c.ln, listener.SharesConfig{
+// boundConnections bounds the connections of both listeners. Shares of the API keep
+// places for edges, if edges have no listener of their own (nil).
+func (c *control) boundConnections() (api, fleet *listener.Shares) {
+	api = listener.NewShares(c.ln, listener.SharesConfig{
 		Most: c.cfg.MaxConnections, PerAddress: c.cfg.MaxConnectionsPerAddress, Exempt: proxy.Trusted(c.cfg.TrustedProxies).Has,
 	})
-	c.registry.MustRegister(connectionCounts{shares})
-	return shares
+	counts := connectionCounts{api}
+	if c.fleetLn != nil {
+		fleet = listener.NewShares(c.fleetLn, listener.SharesConfig{Most: c.cfg.MaxConnections, PerAddress: c.cfg.MaxConnections})
+		counts = append(counts, fleet)
+	}
+	c.registry.MustRegister(counts)
+	return api, fleet
 }
 
 // proven keeps the connection of an edge, which the gate has admitted.
@@ -28,12 +33,12 @@ func proven(next http.Handler) http.Handler {
 	})
 }
 
-// connectionCounts are the metrics of the API's connections.
-type connectionCounts struct{ shares *listener.Shares }
+// connectionCounts are the metrics of the connections of the API and of edges.
+type connectionCounts []*listener.Shares
 
 var (
 	connectionsOpen = prometheus.NewDesc("waypost_http_connections",
-		"Open connections of the API: of edges, on trial because of a limit, and others.", []string{"of"}, nil)
+		"Open connections of the API and of edges: of edges, on trial because of a limit, and others.", []string{"of"}, nil)
 	connectionsRefused = prometheus.NewDesc("waypost_http_connections_refused_total",
 		"Connections above a limit that did not show an edge's credential in time.", nil, nil)
 )
@@ -44,8 +49,15 @@ func (connectionCounts) Describe(out chan<- *prometheus.Desc) {
 }
 
 func (c connectionCounts) Collect(out chan<- prometheus.Metric) {
-	general, trials, edges, refused := c.shares.Count()
-	for of, n := range map[string]int{"others": general, "trial": trials, "edges": edges} {
+	open, refused := map[string]int{}, uint64(0)
+	for _, shares := range c {
+		others, trials, edges, refusedHere := shares.Count()
+		open["others"] += others
+		open["trial"] += trials
+		open["edges"] += edges
+		refused += refusedHere
+	}
+	for of, n := range open {
 		out <- prometheus.MustNewConstMetric(connectionsOpen, prometheus.GaugeValue, float64(n), of)
 	}
 	out <- prometheus.MustNewConstMetric(connectionsRefused, prometheus.CounterValue, float64(refused))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"waypost"
 	"waypost/controlplane"
@@ -72,7 +73,8 @@ type control struct {
 	closers  []func() error
 
 	ln, adminLn net.Listener
-	secure      *apiTLS // nil: the API speaks no TLS
+	fleetLn     net.Listener // of edges alone; nil: they use ln
+	secure      *apiTLS      // nil: neither listener speaks TLS
 
 	boot         string // this start of the process
 	db           *postgres.DB
@@ -102,6 +104,12 @@ func (c *control) open(ctx context.Context) (err error) {
 		return err
 	}
 	c.closers = append(c.closers, func() error { return listener.Close(c.ln) })
+	if c.cfg.FleetAddr != "" {
+		if c.fleetLn, err = listener.Open(ctx, c.cfg.FleetAddr, "--fleet-listen"); err != nil {
+			return err
+		}
+		c.closers = append(c.closers, func() error { return listener.Close(c.fleetLn) })
+	}
 	if c.adminLn, err = listener.Open(ctx, c.cfg.AdminAddr, "--admin-addr"); err != nil {
 		return err
 	}
@@ -299,13 +307,25 @@ func (c *control) services() []services.Stage {
 	}
 }
 
+// serveAPI answers the API, and edges, which may have a listener of their own.
 func (c *control) serveAPI(ctx context.Context) error {
-	routes, err := c.routes(ctx.Done())
+	public, fleet, err := c.routes(ctx.Done())
 	if err != nil {
 		return err
 	}
+	connections, ofEdges := c.boundConnections()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.serve(ctx, connections, public) })
+	if fleet != nil {
+		group.Go(func() error { return c.serve(ctx, ofEdges, fleet) })
+	}
+	return group.Wait()
+}
+
+// serve answers on one listener until ctx ends.
+func (c *control) serve(ctx context.Context, ln net.Listener, handler http.Handler) error {
 	server := &http.Server{
-		Handler:           routes,
+		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second, // of a whole request
 		WriteTimeout:      30 * time.Second, // of a whole answer; the stream sets its own
@@ -314,19 +334,22 @@ func (c *control) serveAPI(ctx context.Context) error {
 		ConnContext:       listener.WithConn,
 		ErrorLog:          slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
 	}
-	return listener.Serve(ctx, server, c.secure.listen(c.connections()), c.cfg.ShutdownTimeout, c.log)
+	return listener.Serve(ctx, server, c.secure.listen(ln), c.cfg.ShutdownTimeout, c.log)
 }
 
 // announce writes down, for the starter of this process, that the control plane serves.
 func (c *control) announce(context.Context) error {
-	addr, adminAddr := c.ln.Addr().String(), c.adminLn.Addr().String()
+	addr, adminAddr, fleet := c.ln.Addr().String(), c.adminLn.Addr().String(), ""
+	if c.fleetLn != nil {
+		fleet = c.fleetLn.Addr().String()
+	}
 	err := admin.WriteStatus(c.cfg.DataDir, admin.Status{
-		PID: os.Getpid(), Role: "control", Node: c.cfg.Node, Region: string(c.cfg.Region), Addr: addr, AdminAddr: adminAddr,
+		PID: os.Getpid(), Role: "control", Node: c.cfg.Node, Region: string(c.cfg.Region), Addr: addr, AdminAddr: adminAddr, Fleet: fleet,
 	})
 	if err != nil { // such as on a full disk
 		c.log.Error("cannot write the status", "error", err)
 	}
-	c.log.Info("control plane is listening", "addr", addr, "admin_addr", adminAddr, "version", c.cfg.Version)
+	c.log.Info("control plane is listening", "addr", addr, "fleet_addr", fleet, "admin_addr", adminAddr, "version", c.cfg.Version)
 	return nil
 }
 

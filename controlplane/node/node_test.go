@@ -40,8 +40,9 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 // running is a control plane that lets everybody in.
 type running struct {
 	*http.Client
-	url string
-	key string // of requests; "": none
+	url   string
+	fleet string // HOST:PORT for edges; "": url
+	key   string // of requests; "": none
 }
 
 func runConfig(database string) node.Config {
@@ -71,7 +72,7 @@ func run(t *testing.T, database string, change func(*node.Config)) *running {
 		at, err = admin.ReadStatus(cfg.DataDir)
 		return err == nil
 	}, waitLimit, 10*time.Millisecond)
-	return &running{Client: http.DefaultClient, url: "http://" + at.Addr}
+	return &running{Client: http.DefaultClient, url: "http://" + at.Addr, fleet: at.Fleet}
 }
 
 // post sends a body, and returns the status and the body of the answer.

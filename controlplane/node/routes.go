@@ -2,6 +2,7 @@ package node
 
 import (
 	"encoding/hex"
+	"net"
 	"net/http"
 
 	"waypost"
@@ -17,11 +18,12 @@ import (
 	"waypost/web"
 )
 
-// routes returns the handler of the API, and of the paths that only edges may use.
-func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
+// routes returns the handlers of the API, and of the paths that only edges may use, which
+// one handler answers if edges have no listener of their own (nil).
+func (c *control) routes(stopping <-chan struct{}) (public, fleet http.Handler, err error) {
 	console, err := web.New()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	proxies, core := c.cfg.TrustedProxies, c.core
 	guesses, client := limit.NewGuesses(maxFailures, nil), clientOf(proxies)
@@ -31,7 +33,7 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 			Blocks: c.blocks, Access: core.Access, Workspaces: core.Workspaces, Fleet: c.fleet, Nodes: c.nodes,
 			Orders: c.orders, Cleanup: c.db, Digests: c.digests, Certificates: c.certificates,
 		},
-		Node:    c.cfg.Node,
+		Node: c.cfg.Node, FleetURL: c.fleetURL(),
 		BaseURL: c.cfg.BaseURL, Contact: c.cfg.Contact, Version: c.cfg.Version, Now: c.db.Now, Logger: c.log, Metrics: c.registry,
 		Console: console, Stopping: stopping,
 		RequestTimeout: failpoint.Limit("a request takes at most", 0),
@@ -63,8 +65,24 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 		api.PathEdgeBlocks:       edgesOnly(httpapi.EdgeBlocks(c.blocks, c.log).ServeHTTP),
 		api.PathEdgeCertificates: edgesOnly(httpapi.EdgeCertificates(c.certificates, c.log).ServeHTTP),
 	}
-	// A ServeMux would redirect paths that are not clean, but the API judges such paths
-	// itself.
+	if c.fleetLn == nil {
+		return dispatch(edges, links), nil, nil
+	}
+	elsewhere := misdirected("edges reach this control plane at port " + portOf(c.fleetLn) + ", its control.fleet_listen: name that in edge.control_urls")
+	public = dispatch(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if edges[r.URL.Path] != nil {
+			elsewhere(w, r)
+			return
+		}
+		links.ServeHTTP(w, r)
+	}))
+	return public, dispatch(edges, misdirected("this port is for edges; the API is at port "+portOf(c.ln)+", its control.addr")), nil
+}
+
+// dispatch returns a handler that answers the paths of edges, and refuses others on
+// connections on trial. A ServeMux would redirect paths that are not clean, but the API
+// judges such paths itself.
+func dispatch(edges map[string]http.Handler, others http.Handler) http.Handler {
 	return requestid.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, edge := edges[r.URL.Path]
 		if listener.ConnOf(r.Context()).OnTrial() {
@@ -75,10 +93,37 @@ func (c *control) routes(stopping <-chan struct{}) (http.Handler, error) {
 			}
 		}
 		if !edge {
-			h = links
+			h = others
 		}
 		h.ServeHTTP(w, r)
-	})), nil
+	}))
+}
+
+func misdirected(detail string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { httpapi.Misdirected(w, detail) }
+}
+
+// fleetURL returns the URL at which edges reach this control plane; "" if it is the
+// API's, or if the listener is at all addresses of the machine.
+func (c *control) fleetURL() string {
+	if c.fleetLn == nil {
+		return ""
+	}
+	if at, ok := c.fleetLn.Addr().(*net.TCPAddr); !ok || at.IP.IsUnspecified() {
+		return ""
+	}
+	if c.secure != nil {
+		return "https://" + c.fleetLn.Addr().String()
+	}
+	return "http://" + c.fleetLn.Addr().String()
+}
+
+func portOf(ln net.Listener) string {
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	if err != nil {
+		return "unknown"
+	}
+	return port
 }
 
 // ownClicks refuses the clicks of another cluster's links, which would be counted as

@@ -26,6 +26,8 @@ type Status struct {
 	Addr      string `json:"addr"`       // HOST:PORT of the service, of an edge the first
 	AdminAddr string `json:"admin_addr"` // HOST:PORT of the admin listener
 
+	Fleet string `json:"fleet_addr,omitempty"` // HOST:PORT of a control plane for edges alone
+
 	Boot   string   `json:"boot,omitempty"`       // of an edge: differs after each start of the program
 	Listen []string `json:"listen,omitempty"`     // HOST:PORT of an edge's further listeners without TLS
 	TLS    []string `json:"tls,omitempty"`        // HOST:PORT of the TLS listeners

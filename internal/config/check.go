@@ -31,6 +31,7 @@ func (c *Control) Check() error {
 	_, networks := ParseNetworks(c.TrustedProxies)
 	return first(
 		address("control.addr", c.Addr),
+		optionalAddress("control.fleet_listen", c.FleetListen),
 		address("control.admin_addr", c.AdminAddr),
 		region("control.region", c.Region),
 		nodeName("control.node", c.Node),
@@ -78,7 +79,7 @@ func (e *Edge) Check() error {
 		address("edge.admin_addr", e.AdminAddr),
 		region("edge.region", e.Region),
 		nodeName("edge.node", e.Node),
-		required("edge.control_urls", strings.Join(e.ControlURLs, ","), "give --control-urls, the control planes to follow, such as http://10.0.0.1:8080"),
+		required("edge.control_urls", strings.Join(e.ControlURLs, ","), "give --control-urls, the control planes to follow, such as http://10.0.0.1:7080"),
 		origins("edge.control_urls", e.ControlURLs),
 		together("edge.node_cert_file", e.NodeCertFile, "edge.node_key_file", e.NodeKeyFile),
 		required("edge.data_dir", e.DataDir, "give --data-dir, the directory of the replica"),
@@ -339,6 +340,13 @@ func hosts(path string, names []string) error {
 }
 
 func address(path, text string) error { return prefixed(path, CheckAddress(text)) }
+
+func optionalAddress(path, text string) error {
+	if text == "" {
+		return nil
+	}
+	return address(path, text)
+}
 
 func addresses(path string, texts []string) error {
 	for _, text := range texts {

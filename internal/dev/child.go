@@ -59,7 +59,7 @@ func (s *system) startControl(databaseURL string) func(context.Context) (process
 	return func(ctx context.Context) (process, error) {
 		settings := s.cfg.Settings
 		c := &settings.Control
-		c.Addr, c.AdminAddr = s.plan.control, "127.0.0.1:0"
+		c.Addr, c.FleetListen, c.AdminAddr = s.plan.control, s.plan.fleet, "127.0.0.1:0"
 		c.Region, c.Regions = string(s.plan.edges[0].Region), s.plan.regions()
 		c.BaseURL = s.plan.edgeURLs()[0]
 		c.DatabaseURL, c.ClusterSecret, c.EdgeToken = config.Secret(databaseURL), s.secrets.cluster, s.secrets.edgeToken
@@ -82,7 +82,7 @@ func (s *system) startEdge(i int, e edge) func(context.Context) (process, error)
 		c.Addr, c.AdminAddr = []string{e.Addr}, "127.0.0.1:0"
 		c.ProxyProtocol, c.DrainDelay = false, 0 // this process asks them itself, and stops them in order
 		c.Region, c.Node = string(e.Region), ""
-		c.ControlURLs = []string{s.plan.apiURL()}
+		c.ControlURLs = []string{s.plan.fleetURL()}
 		c.Token = s.secrets.edgeToken
 		c.DataDir = s.dir.Path("edges", string(e.Region))
 		c.TrustedProxies = loopback

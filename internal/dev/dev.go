@@ -138,7 +138,7 @@ func (s *system) run(outer context.Context) (err error) {
 	if !ok {
 		return orStopped(outer, ctx, errors.New("PostgreSQL ended while the system was starting"))
 	}
-	if err := s.state.setSystem(s.plan.apiURL(), s.secrets.apiKey, server.URL()); err != nil {
+	if err := s.state.setSystem(s.plan.apiURL(), s.plan.fleetURL(), s.secrets.apiKey, server.URL()); err != nil {
 		return err
 	}
 	if err := s.cfg.Database(ctx, server.URL(), s.secrets.apiKey); err != nil {

@@ -21,7 +21,8 @@ type edge struct {
 
 // plan holds the checked settings.
 type plan struct {
-	control  string // address
+	control  string // address of the API
+	fleet    string // address at which edges reach the control plane
 	edges    []edge
 	gossip   []string // addresses of the control plane and of each edge
 	logLevel slog.Level
@@ -97,6 +98,8 @@ func (p *plan) claimPorts(ctx context.Context) (err error) {
 	for i := range p.edges {
 		claims = append(claims, claim{&p.edges[i].Addr, "--edges"})
 	}
+	p.fleet = "127.0.0.1:0"
+	claims = append(claims, claim{&p.fleet, "--control-addr"})
 	p.gossip = make([]string, 1+len(p.edges))
 	for i := range p.gossip {
 		p.gossip[i] = "127.0.0.1:0"
@@ -113,7 +116,8 @@ func (p *plan) claimPorts(ctx context.Context) (err error) {
 	return nil
 }
 
-func (p *plan) apiURL() string { return urlOf(p.control) }
+func (p *plan) apiURL() string   { return urlOf(p.control) }
+func (p *plan) fleetURL() string { return urlOf(p.fleet) }
 
 func (p *plan) edgeURLs() []string {
 	urls := make([]string, len(p.edges))

@@ -32,7 +32,7 @@ func TestPortZeroBecomesAFreePortThatStays(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.claimPorts(t.Context()))
 	seen := map[string]bool{}
-	for _, addr := range []string{p.control, p.edges[0].Addr, p.edges[1].Addr, p.edges[2].Addr} {
+	for _, addr := range []string{p.control, p.fleet, p.edges[0].Addr, p.edges[1].Addr, p.edges[2].Addr} {
 		_, port, err := net.SplitHostPort(addr)
 		require.NoError(t, err)
 		require.NotEqual(t, "0", port)

@@ -17,6 +17,7 @@ import (
 // tools and tests. It exists while the system is ready, and holds a secret.
 type State struct {
 	API         string    `json:"api"`
+	Fleet       string    `json:"fleet"`             // where edges reach the control plane
 	Console     string    `json:"console,omitempty"` // signs in once
 	APIKey      string    `json:"api_key"`
 	PID         PID       `json:"pid"` // of `waypost dev` itself
@@ -122,8 +123,8 @@ func (f *stateFile) change(edit func(*State)) error {
 	return atomicfile.Write(f.path, append(text, '\n'), 0o600)
 }
 
-func (f *stateFile) setSystem(api, key, databaseURL string) error {
-	return f.change(func(s *State) { s.API, s.APIKey, s.DatabaseURL = api, key, databaseURL })
+func (f *stateFile) setSystem(api, fleet, key, databaseURL string) error {
+	return f.change(func(s *State) { s.API, s.Fleet, s.APIKey, s.DatabaseURL = api, fleet, key, databaseURL })
 }
 
 func (f *stateFile) setConsole(url string) error {

@@ -67,7 +67,7 @@ func TestVisitors_GivePasswords(t *testing.T) {
 	token, err := os.ReadFile(filepath.Join(s.DataDir(), "secrets", "edge-token"))
 	require.NoError(t, err)
 	edge, err := devtest.StartEdge(t, devtest.EdgeConfig{
-		Control: s.State().API, DataDir: filepath.Join(dir, "edge"), Region: "eu-west-1", Node: "visitors",
+		Control: s.State().Fleet, DataDir: filepath.Join(dir, "edge"), Region: "eu-west-1", Node: "visitors",
 		Env: []string{
 			"WAYPOST_EDGE_TOKEN=" + strings.TrimSpace(string(token)), "WAYPOST_TLS_ADDR=127.0.0.1:0",
 			"WAYPOST_TLS_CERT_FILE=" + certificate, "WAYPOST_TLS_KEY_FILE=" + key,

@@ -1,6 +1,7 @@
 package devtest
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -23,6 +24,7 @@ type ControlConfig struct {
 type Control struct {
 	Node       string
 	API, Admin string // base URLs, once Ready has said so
+	Fleet      string // base URL for edges; the API's unless they have a listener of their own
 	child
 }
 
@@ -55,6 +57,7 @@ func (c *Control) Ready() (bool, error) {
 	status, ok, err := c.ready()
 	if ok {
 		c.API, c.Admin = "http://"+status.Addr, "http://"+status.AdminAddr
+		c.Fleet = "http://" + cmp.Or(status.Fleet, status.Addr)
 	}
 	return ok, err
 }

@@ -128,7 +128,7 @@ func TestEdge_EndsWhenItIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "edge")
 	env := []string{
 		"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=eu-west-1",
-		"WAYPOST_EDGE_CONTROL_URLS=" + s.State().API, "WAYPOST_EDGE_DATA_DIR=" + dir,
+		"WAYPOST_EDGE_CONTROL_URLS=" + s.State().Fleet, "WAYPOST_EDGE_DATA_DIR=" + dir,
 	}
 	r := devtest.Run(t, append(env, "WAYPOST_EDGE_TOKEN=wrong"), "edge")
 	require.Equal(t, 1, r.Code, r.Stderr)
@@ -151,7 +151,7 @@ func TestEdge_EndsWhenItIsRefused(t *testing.T) {
 	token := filepath.Join(s.DataDir(), "secrets", "edge-token")
 	r = devtest.Run(t, append(env, "WAYPOST_EDGE_TOKEN_FILE="+token, "WAYPOST_EDGE_DATA_DIR="+foreign), "edge")
 	require.Equal(t, 1, r.Code, r.Stderr)
-	require.Contains(t, r.Stderr, "belongs to another cluster than "+s.State().API+": choose another --data-dir")
+	require.Contains(t, r.Stderr, "belongs to another cluster than "+s.State().Fleet+": choose another --data-dir")
 }
 
 // awaitEverywhere waits until every edge redirects a code to a location.

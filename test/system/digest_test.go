@@ -94,7 +94,7 @@ func TestSource_WhoseRowsDoNotAddUpIsNoticedAndMended(t *testing.T) {
 	require.NotContains(t, s.Output(), "slots of the replica differ from the source's", "no repair has begun")
 
 	// A new edge is refused a snapshot, again and again, and does not load it in vain.
-	third := startFollower(t, s, "third", s.State().API)
+	third := startFollower(t, s, "third", s.State().Fleet)
 	eventually(t, time.Minute, "refused", func() bool { return strings.Contains(third.process.Output(), "no edge can be repaired") })
 
 	// Only an operator who says so twice changes it.

@@ -25,7 +25,7 @@ func TestServers_AnswerOrCutOffClientsThatTrickleOrLie(t *testing.T) {
 		"a body without a key does not come":           {state.API, "POST /api/v1/urls HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: x\r\nContent-Length: 100\r\n\r\n"},
 		"a body with its promise broken":               {state.API, "POST /api/v1/urls HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"},
 		"chunks that never end":                        {state.API, "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"},
-		"a stream without the token":                   {state.API, "GET /replication/v1/stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"},
+		"a stream without the token":                   {state.Fleet, "GET /replication/v1/stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"},
 		"headers that never end, at the control plane": {state.API, "GET / HTTP/1.1\r\nHost: localhost\r\n"},
 		"headers that never end, at an edge":           {state.Edges[0].URL, "GET /abcd HTTP/1.1\r\nHost: localhost\r\n"},
 		"a body at an edge":                            {state.Edges[0].URL, "GET /abcd HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"},

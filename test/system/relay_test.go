@@ -83,7 +83,7 @@ func TestEdges_FollowARelayBelowItOrWhileTheControlPlaneIsAway(t *testing.T) {
 	api, err := client.New(state.API, state.APIKey)
 	require.NoError(t, err)
 	t.Cleanup(api.Close)
-	control := func() string { return strings.TrimPrefix(state.API, "http://") }
+	control := func() string { return strings.TrimPrefix(state.Fleet, "http://") }
 	create := func() string {
 		t.Helper()
 		var l client.Link
@@ -202,7 +202,7 @@ func startSecureRelay(t *testing.T, system *devtest.System) *secureRelay {
 	p := &secureRelay{certificate: filepath.Join(t.TempDir(), "good"), foreign: filepath.Join(t.TempDir(), "foreign")}
 	newCertificates(t, p.certificate)
 	newCertificates(t, p.foreign)
-	p.relay = startFollower(t, system, "secure-1", system.State().API, "WAYPOST_EDGE_RELAY_ADDR=127.0.0.1:0",
+	p.relay = startFollower(t, system, "secure-1", system.State().Fleet, "WAYPOST_EDGE_RELAY_ADDR=127.0.0.1:0",
 		"WAYPOST_EDGE_NODE_CERT_FILE="+p.certificate+".pem", "WAYPOST_EDGE_NODE_KEY_FILE="+p.certificate+"-key.pem",
 		"WAYPOST_EDGE_NODE_CA_FILE="+p.certificate+"-ca.pem")
 	follow := func(name, own, authority string) *followerEdge {

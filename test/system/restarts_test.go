@@ -79,7 +79,7 @@ func startSolo(t *testing.T, extra ...string) *soloEdge {
 		t: t, name: name, system: s, api: api, dir: filepath.Join(dir, "edge"), links: make(map[string]answer),
 		env: append([]string{
 			"WAYPOST_EDGE_ADDR=127.0.0.1:0", "WAYPOST_EDGE_ADMIN_ADDR=127.0.0.1:0", "WAYPOST_EDGE_REGION=us-east-1",
-			"WAYPOST_EDGE_NODE=" + name, "WAYPOST_EDGE_CONTROL_URLS=" + state.API,
+			"WAYPOST_EDGE_NODE=" + name, "WAYPOST_EDGE_CONTROL_URLS=" + state.Fleet,
 			"WAYPOST_EDGE_TOKEN_FILE=" + filepath.Join(s.DataDir(), "secrets", "edge-token"),
 			"WAYPOST_EDGE_DATA_DIR=" + filepath.Join(dir, "edge"),
 			"WAYPOST_EDGE_STRICT_HOSTS=false", // it is asked by its address

@@ -60,7 +60,7 @@ func TestAStaleEdgeThatIsRestartedIsAsStaleAsBefore(t *testing.T) {
 	wire := replicationtest.NewWire(t, func() string { return *control.Load() })
 	const bound = 2 * time.Second
 	e := startSolo(t, "WAYPOST_EDGE_CONTROL_URLS="+wire.URL(), "WAYPOST_EDGE_MAX_STALENESS="+bound.String())
-	addr := strings.TrimPrefix(e.system.State().API, "http://")
+	addr := strings.TrimPrefix(e.system.State().Fleet, "http://")
 	control.Store(&addr)
 	code := e.create(1)[0]
 	eventually(t, time.Minute, "young, and so told", func() bool { return e.age() < bound && e.stale(code) == 0 })

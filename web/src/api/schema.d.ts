@@ -2020,6 +2020,8 @@ export interface components {
             current_password?: string;
         };
         Enrolment: {
+            /** @description Where edges reach this control plane. Empty: at the address of the API, or at the port of control.fleet_listen. */
+            control_url: string;
             /** Format: date-time */
             expires_at: string;
             label: string;
