@@ -41,7 +41,11 @@ also after a restart while the control plane is out of reach.`,
 		if err != nil {
 			return err
 		}
-		return node.Check(settings)
+		err = node.Check(settings)
+		if errors.Is(err, node.ErrNoCredential) { // a variable of the unit may have a token
+			_, err = fmt.Fprintf(p.stderr, "waypost: warning: %v\n", err)
+		}
+		return err
 	}
 	return p.node(c, check, look, func(ctx context.Context, cfg config.Config) error {
 		ctx, hangups, stop := p.hangups(ctx)

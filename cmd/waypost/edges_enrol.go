@@ -71,9 +71,7 @@ With the package, as root on the edge's machine, where %[3]s can be any name:
   1. Set control_urls: [%[4]s], region: %[5]s, %[6]s
      in /etc/waypost/edge-%[3]s.yaml, and let the unit use the token:
        (umask 077; echo WAYPOST_ENROL_TOKEN=%[1]s > /etc/waypost/edge-%[3]s.env)
-       install -Dm 644 /usr/share/waypost/examples/waypost-edge-enrolled.conf \
-         -t /etc/systemd/system/waypost-edge@%[3]s.service.d/
-  2. systemctl daemon-reload; systemctl enable waypost-edge@%[3]s; systemctl restart waypost-edge@%[3]s
+  2. systemctl enable waypost-edge@%[3]s; systemctl restart waypost-edge@%[3]s
   3. When "waypost edges" shows its credential as "own": rm /etc/waypost/edge-%[3]s.env
 
 Without systemd, as the user that it runs as from then on:

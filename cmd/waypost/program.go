@@ -179,7 +179,7 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 64 wrong usage.`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{flagError(c, err)} })
 	servers, session, clicks := serverCommands{p}, sessionCommands{p}, clicksCommands{p}
 	root.AddCommand(servers.devCommand(), servers.controlCommand(), servers.edgeCommand(), servers.migrateCommand(),
-		servers.backupCommand(), servers.restoreCommand(),
+		servers.backupCommand(), servers.restoreCommand(), certsCommands{p}.command(),
 		linksCommands{p}.command(), clicks.statsCommand(), clicks.command(), domainsCommands{p}.command(), edgesCommands{p}.command(),
 		edgesCommands{p}.verifyCommand(), rangesCommands{p}.command(), keysCommands{p}.command(), workspacesCommands{p}.command(),
 		usersCommands{p}.command(), p.auditCommand(), doctorCommands{p}.command(),

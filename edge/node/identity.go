@@ -28,6 +28,10 @@ type identity struct {
 	changed chan struct{}     // closed, and replaced, when present or why changes
 }
 
+// ErrNoCredential stops the start of an edge that has neither a credential nor a token.
+var ErrNoCredential = errors.New("edge.token is missing, and this edge is not enrolled: set WAYPOST_ENROL_TOKEN " +
+	"to a token of `waypost edges enrol`, or WAYPOST_EDGE_TOKEN to the control plane's edge token")
+
 // openIdentity reads the credential. Nothing is exchanged before run.
 func openIdentity(cfg *Config, log *slog.Logger) (*identity, error) {
 	id := &identity{cfg: cfg, log: log, changed: make(chan struct{})}
@@ -46,8 +50,7 @@ func openIdentity(cfg *Config, log *slog.Logger) (*identity, error) {
 	case id.due:
 	case id.why != nil:
 	case p == nil && cfg.Control.Token == "":
-		return nil, &ConfigError{errors.New("edge.token is missing, and this edge is not enrolled: set WAYPOST_ENROL_TOKEN " +
-			"to a token of `waypost edges enrol`, or WAYPOST_EDGE_TOKEN to the control plane's edge token")}
+		return nil, &ConfigError{ErrNoCredential}
 	case p != nil && p.Region != cfg.Region:
 		return nil, &ConfigError{fmt.Errorf("edge.region: this edge is enrolled in %s, and not in %s; %s", p.Region, cfg.Region, remedy)}
 	case p != nil && cfg.Node != "" && cfg.Node != p.Node:

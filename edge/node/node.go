@@ -82,9 +82,14 @@ func maxConnections(goMemory int64) int {
 }
 
 // Check judges files that may change while an edge runs: its credential and certificates,
-// the GeoIP database, and the formats of its data.
+// the GeoIP database, and the formats of its data. It returns [ErrNoCredential] if
+// nothing else is wrong.
 func Check(cfg Config) error {
 	_, err := openIdentity(&cfg, slog.New(slog.DiscardHandler))
+	noCredential := errors.Is(err, ErrNoCredential)
+	if noCredential {
+		err = nil
+	}
 	err = errors.Join(err, checkFormats(cfg.DataDir))
 	if cfg.Certificates.CertFile != "" {
 		if fileErr := certs.CheckFiles(cfg.Certificates.CertFile, cfg.Certificates.KeyFile); fileErr != nil {
@@ -95,6 +100,9 @@ func Check(cfg Config) error {
 		if fileErr := audience.CheckGeoDB(cfg.GeoIP); fileErr != nil {
 			err = errors.Join(err, fmt.Errorf("edge.geoip: %w", fileErr))
 		}
+	}
+	if err == nil && noCredential {
+		return ErrNoCredential
 	}
 	return err
 }

@@ -124,8 +124,30 @@ func TestLoad_TakesASecretFromTheHighestLayer(t *testing.T) {
 
 	_, err = config.Load(config.Sources{Environ: []string{"WAYPOST_EDGE_TOKEN_FILE=" + write(t, "empty", "\n")}})
 	require.ErrorContains(t, err, "is empty")
+	copies := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(copies, "edge-token"), []byte("\n"), 0o600))
+	cfg, err = config.Load(config.Sources{Environ: []string{
+		"CREDENTIALS_DIRECTORY=" + copies, "WAYPOST_EDGE_TOKEN_FILE=" + filepath.Join(copies, "edge-token"),
+	}})
+	require.NoError(t, err, "a copy of systemd that stands for a missing file")
+	require.Empty(t, cfg.Edge.Token)
 	_, err = config.Load(config.Sources{Environ: []string{"WAYPOST_EDGE_TOKEN=a", "WAYPOST_EDGE_TOKEN_FILE=" + secret}})
 	require.ErrorContains(t, err, "both WAYPOST_EDGE_TOKEN and WAYPOST_EDGE_TOKEN_FILE are given")
+}
+
+func TestLoad_ReadsSecretsNextToTheFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "control.yaml")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "secrets"), 0o700))
+	for name, text := range map[string]string{"control.yaml": "log: {}\n", "secrets/edge-token": "beside\n", "secrets/gossip-key": "unused"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	cfg, err := config.Load(config.Sources{File: file, Environ: []string{"WAYPOST_GOSSIP_KEY=given"}})
+	require.NoError(t, err)
+	require.Equal(t, "beside", cfg.Control.EdgeToken.Reveal())
+	require.Equal(t, "beside", cfg.Edge.Token.Reveal())
+	require.Equal(t, "given", cfg.Gossip.Key.Reveal())
+	require.Empty(t, cfg.Control.ClusterSecret, "no file, no secret")
 }
 
 func TestLoad_ReadsEachSecretFromAFile(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -59,7 +60,36 @@ func Load(src Sources) (Config, error) {
 			return Config{}, err
 		}
 	}
-	return cfg, readSecrets(&cfg, files)
+	addSecretsBeside(&cfg, files, src.File)
+	return cfg, readSecrets(&cfg, files, env[credentialsVariable])
+}
+
+// credentialsVariable names the directory with copies of secrets that systemd makes for a
+// service (systemd.exec(5)). A copy that holds nothing stands for a secret that is not
+// there.
+const credentialsVariable = "CREDENTIALS_DIRECTORY"
+
+// besideFile are the files in the directory `secrets` next to a configuration file, by
+// the secrets that they hold.
+var besideFile = map[string]string{
+	"control.database_url": "database-url", "control.cluster_secret": "cluster-secret", "control.edge_token": "edge-token",
+	"edge.token": "edge-token", "gossip.key": "gossip-key",
+}
+
+// addSecretsBeside adds the files next to the configuration file that this user may read,
+// for secrets that are given nowhere.
+func addSecretsBeside(cfg *Config, files map[string]string, configuration string) {
+	for _, s := range settings() {
+		name := besideFile[s.Path]
+		if name == "" || configuration == "" || files[s.Path] != "" || s.get(cfg) != "" {
+			continue
+		}
+		name = filepath.Join(filepath.Dir(configuration), "secrets", name)
+		if f, err := os.Open(name); err == nil {
+			files[s.Path] = name
+			_ = f.Close()
+		}
+	}
 }
 
 // readFile decodes over the settings that there are, so that a key left out keeps
@@ -223,7 +253,8 @@ func apply(cfg *Config, files, given map[string]string, name func(Setting) strin
 	return nil
 }
 
-func readSecrets(cfg *Config, files map[string]string) error {
+// readSecrets reads the files. An empty one is a mistake, unless it is a copy of systemd.
+func readSecrets(cfg *Config, files map[string]string, copies string) error {
 	for _, s := range settings() {
 		name := files[s.secret]
 		if name == "" {
@@ -233,7 +264,11 @@ func readSecrets(cfg *Config, files map[string]string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Path, err)
 		}
-		if text = strings.TrimSpace(text); text == "" {
+		text = strings.TrimSpace(text)
+		if text == "" && copies != "" && filepath.Dir(name) == filepath.Clean(copies) {
+			continue
+		}
+		if text == "" {
 			return fmt.Errorf("%s: %s is empty", s.Path, name)
 		}
 		s.field(cfg).SetString(text)

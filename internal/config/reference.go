@@ -19,6 +19,8 @@ An unknown key in the file is an error that shows its line, and an unknown ` + "
 Lists are separated by commas in variables and flags.
 Each secret, marked so, may stand in a file, and better does: append ` + "`_file`" + ` to the key or ` +
 		"`_FILE`" + ` to the variable, and give the file's name.
+A secret that is given nowhere is read from ` + "`secrets/`" + ` next to the YAML file, if there is the file ` + "`database-url`, " +
+		"`cluster-secret`, `edge-token` or `gossip-key`" + ` and the user may read it.
 
 This page is made from the program; ` + "`waypost COMMAND --help`" + ` says the same.
 `)

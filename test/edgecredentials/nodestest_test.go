@@ -3,17 +3,8 @@
 package edgecredentials_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
-	"math/big"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,51 +22,22 @@ var databases = &pgservertest.Cluster{Prepare: migrations.Up}
 
 func TestMain(m *testing.M) { os.Exit(databases.Main(m)) }
 
-// authority signs certificates.
-type authority struct {
-	t    *testing.T
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
+// authority is a directory in which `waypost certs` has made an authority and
+// certificates.
+type authority string
 
-func newAuthority(t *testing.T) *authority {
-	a := &authority{t: t, dir: t.TempDir()}
-	a.cert, a.key = a.make("ca", &x509.Certificate{Subject: pkix.Name{CommonName: "an authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	a := authority(filepath.Join(t.TempDir(), "authority"))
+	for _, made := range []string{"authority DIR", "node DIR server 127.0.0.1", "node DIR eu-1", "node DIR eu-2"} {
+		args := strings.Fields("certs " + strings.Replace(made, "DIR", string(a), 1))
+		r := devtest.Run(t, nil, args...)
+		require.Zero(t, r.Code, r.Stderr)
+	}
 	return a
 }
 
-// make writes NAME.crt and NAME.key.
-func (a *authority) make(name string, template *x509.Certificate, by *authority) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(a.t, err)
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, signer := template, key
-	if by != nil {
-		parent, signer = by.cert, by.key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	require.NoError(a.t, err)
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(a.t, err)
-	require.NoError(a.t, os.WriteFile(a.file(name+".key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
-	require.NoError(a.t, os.WriteFile(a.file(name+".crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	cert, err := x509.ParseCertificate(der)
-	require.NoError(a.t, err)
-	return cert, key
-}
-
-func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
-
-// node makes a client certificate for a node.
-func (a *authority) node(name string) {
-	a.make(name, &x509.Certificate{
-		URIs:        []*url.URL{{Scheme: "waypost", Host: "node", Path: "/" + name}},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, a)
-}
+func (a authority) file(name string) string { return filepath.Join(string(a), name) }
 
 // requireSameID waits until an edge has logged a failed question, and shows that the log
 // of the control plane has a line of the same level with the id of that.
@@ -108,17 +70,11 @@ func requireSameID(t *testing.T, edge, control func() string, message string) {
 
 func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	ca := newAuthority(t)
-	ca.make("server", &x509.Certificate{
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, ca)
-	ca.node("eu-1")
-	ca.node("eu-2")
 	control, err := devtest.StartControl(t, devtest.ControlConfig{
 		Database: databases.Database(t), DataDir: filepath.Join(t.TempDir(), "data"), Region: "eu-west-1", Node: "one",
 		Env: []string{
-			"WAYPOST_CONTROL_EDGE_TOKEN=", "WAYPOST_CONTROL_TLS_CERT_FILE=" + ca.file("server.crt"), "WAYPOST_CONTROL_TLS_KEY_FILE=" + ca.file("server.key"),
-			"WAYPOST_CONTROL_CLIENT_CA_FILE=" + ca.file("ca.crt"),
+			"WAYPOST_CONTROL_EDGE_TOKEN=", "WAYPOST_CONTROL_TLS_CERT_FILE=" + ca.file("server.pem"), "WAYPOST_CONTROL_TLS_KEY_FILE=" + ca.file("server-key.pem"),
+			"WAYPOST_CONTROL_CLIENT_CA_FILE=" + ca.file("authority.pem"),
 		},
 	})
 	require.NoError(t, err)
@@ -128,7 +84,7 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	api := strings.Replace(control.API, "http://", "https://", 1)
 	run := func(code int, args ...string) devtest.Result {
 		t.Helper()
-		r := devtest.Run(t, []string{"WAYPOST_API=" + api, "SSL_CERT_FILE=" + ca.file("ca.crt")}, args...)
+		r := devtest.Run(t, []string{"WAYPOST_API=" + api, "SSL_CERT_FILE=" + ca.file("authority.pem")}, args...)
 		require.Equal(t, code, r.Code, "waypost %s: %s%s", strings.Join(args, " "), r.Stdout, r.Stderr)
 		return r
 	}
@@ -145,8 +101,8 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 		e, err := devtest.StartEdge(t, devtest.EdgeConfig{
 			Control: api, DataDir: dir, Region: "eu-west-1", Node: node,
 			Env: append([]string{
-				"WAYPOST_EDGE_TOKEN=", "WAYPOST_EDGE_NODE_CA_FILE=" + ca.file("ca.crt"),
-				"WAYPOST_EDGE_NODE_CERT_FILE=" + ca.file(certificate+".crt"), "WAYPOST_EDGE_NODE_KEY_FILE=" + ca.file(certificate+".key"),
+				"WAYPOST_EDGE_TOKEN=", "WAYPOST_EDGE_NODE_CA_FILE=" + ca.file("authority.pem"),
+				"WAYPOST_EDGE_NODE_CERT_FILE=" + ca.file(certificate+".pem"), "WAYPOST_EDGE_NODE_KEY_FILE=" + ca.file(certificate+"-key.pem"),
 			}, env...),
 		})
 		require.NoError(t, err)

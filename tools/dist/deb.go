@@ -19,10 +19,10 @@ const examples = "usr/share/waypost/examples/"
 var shipped = map[string]string{
 	"deploy/waypost-control.service":         "usr/lib/systemd/system/",
 	"deploy/waypost-edge@.service":           "usr/lib/systemd/system/",
+	"deploy/waypost-backup.service":          "usr/lib/systemd/system/",
+	"deploy/waypost-backup.timer":            "usr/lib/systemd/system/",
 	"deploy/control.yaml":                    examples,
 	"deploy/edge.yaml":                       examples,
-	"deploy/waypost-control-enrolled.conf":   examples,
-	"deploy/waypost-edge-enrolled.conf":      examples,
 	"deploy/alerts.yaml":                     examples,
 	"deploy/prometheus.yaml":                 examples,
 	"deploy/nginx/waypost.conf":              examples + "nginx/",
@@ -73,8 +73,8 @@ func (r *release) writePackage(ctx context.Context, arch, program, generated, ou
 	if err := copyTree(generated, tree, func(string) bool { return true }); err != nil {
 		return err
 	}
-	// Secrets are for root alone.
-	for dir, mode := range map[string]fs.FileMode{"etc/waypost": 0o755, "etc/waypost/secrets": 0o700} {
+	// Secrets are for root alone, and keys of TLS for a group that the package makes.
+	for dir, mode := range map[string]fs.FileMode{"etc/waypost": 0o755, "etc/waypost/secrets": 0o700, "etc/waypost/tls": 0o750} {
 		if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {
 			return err
 		}

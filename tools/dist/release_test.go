@@ -52,37 +52,6 @@ func TestRelease_NamesTheTimeBeforeTheCommit(t *testing.T) {
 	require.Regexp(t, ` -X main\.revision=2\d{13}\.[0-9a-f]{12}$`, r.ldflags)
 }
 
-// A unit without the edge token has all its other secrets.
-func TestDropIns_LackTheEdgeTokenAlone(t *testing.T) {
-	for unit, dropIn := range map[string]string{
-		"waypost-control.service": "waypost-control-enrolled.conf", "waypost-edge@.service": "waypost-edge-enrolled.conf",
-	} {
-		require.Equal(t, examples, shipped["deploy/"+dropIn])
-		text, err := os.ReadFile("../../deploy/" + unit)
-		require.NoError(t, err)
-		want, variable := []string{""}, "" // an empty value forgets those of the unit
-		for line := range strings.Lines(string(text)) {
-			line = strings.TrimSpace(line)
-			if secret, ok := strings.CutPrefix(line, "LoadCredential="); ok && !strings.HasPrefix(secret, "edge-token:") {
-				want = append(want, secret)
-			}
-			if setting, ok := strings.CutPrefix(line, "Environment="); ok && strings.HasSuffix(setting, "/edge-token") {
-				variable, _, _ = strings.Cut(setting, "=")
-			}
-		}
-		text, err = os.ReadFile("../../deploy/" + dropIn)
-		require.NoError(t, err)
-		var got []string
-		for line := range strings.Lines(string(text)) {
-			if secret, ok := strings.CutPrefix(strings.TrimSpace(line), "LoadCredential="); ok {
-				got = append(got, secret)
-			}
-		}
-		require.Equal(t, want, got, dropIn)
-		require.Contains(t, string(text), "\nUnsetEnvironment="+variable+"\n", dropIn)
-	}
-}
-
 func TestRelease_SumsAreRight(t *testing.T) {
 	out, err := output(t.Context(), released(t), nil, "sha256sum", "--check", "--strict", "SHA256SUMS")
 	require.NoError(t, err)
@@ -155,6 +124,7 @@ func TestPackage_HasProgramUnitsAndPages(t *testing.T) {
 			`-rwxr-xr-x root/root +\d+ .* \./usr/bin/waypost$`,
 			`drwxr-xr-x root/root .* \./etc/waypost/$`,
 			`drwx------ root/root .* \./etc/waypost/secrets/$`,
+			`drwxr-x--- root/root .* \./etc/waypost/tls/$`,
 			`\./usr/lib/systemd/system/waypost-control\.service$`,
 			`\./usr/lib/systemd/system/waypost-edge@\.service$`,
 			`\./usr/share/man/man1/waypost\.1\.gz$`,
@@ -180,10 +150,10 @@ func TestPackage_HasProgramUnitsAndPages(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "/etc/needrestart/conf.d/waypost.conf\n", string(conffiles))
 		// The units run the program that the package has, and refer to pages that it has.
-		for _, unit := range []string{"waypost-control.service", "waypost-edge@.service"} {
+		for _, unit := range []string{"waypost-control.service", "waypost-edge@.service", "waypost-backup.service", "waypost-backup.timer"} {
 			text, err := os.ReadFile(filepath.Join(tree, "usr/lib/systemd/system", unit))
 			require.NoError(t, err)
-			require.Contains(t, string(text), "\nExecStart=/usr/bin/waypost ")
+			require.Regexp(t, `(?m)^(ExecStart=.*/usr/bin/waypost |OnCalendar=)`, string(text))
 			for line := range strings.Lines(string(text)) {
 				if page, ok := strings.CutPrefix(strings.TrimSpace(line), "Documentation=file://"); ok {
 					require.FileExists(t, filepath.Join(tree, page))
