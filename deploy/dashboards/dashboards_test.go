@@ -82,7 +82,7 @@ func TestAlerts_HaveAPageEach(t *testing.T) {
 		for _, r := range g.Rules {
 			n++
 			page := "docs/operations/alerts/" + r.Alert + ".md"
-			require.Equal(t, page, r.Annotations["runbook"])
+			require.Equal(t, "{{ $externalLabels.runbooks }}/"+r.Alert+".md", r.Annotations["runbook_url"])
 			text, err := os.ReadFile("../../" + page)
 			require.NoError(t, err)
 			require.Contains(t, string(text), "# "+r.Alert+"\n")
