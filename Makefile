@@ -127,6 +127,10 @@ console: ## Build the console's files in web/dist from web/src (half a minute; n
 check-console: ## Check that web/dist is what web/src builds, its types, its logic and its size (half a minute; needs npm)
 	@tools/console/build.sh --check
 
+.PHONY: agents
+agents: ## Refresh the list of bots, rules/agents/bots.txt, from public lists (half a minute; needs npm)
+	@tools/agents/refresh.sh
+
 .PHONY: format
 format: $(TOOLS)/.built ## Format all Go files
 	$(TOOLS)/gofumpt -w .

@@ -79,7 +79,7 @@ func (s *Links) explain(ctx context.Context, l *waypost.Link, rec *waypost.Recor
 		e.NotFound = !before.Link && e.Resolution.Redirects()
 		e.Maintenance = before.Link && !e.Resolution.Link
 	}
-	if rules.RefusesBot(&e.Resolution, e.Facts.UserAgent) {
+	if rules.RefusesBot(&e.Resolution, nil, e.Facts.UserAgent) {
 		e.Resolution = waypost.Resolution{Status: 403}
 	}
 	return e, nil

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"waypost"
+	"waypost/rules/agents"
 )
 
 // The modes of a click budget in a programme, and in [waypost.Resolution].
@@ -373,11 +374,11 @@ func (c *compiler) operand(when *Condition, where string) (op byte, operand []by
 }
 
 func agentOperand(names []string, where string) ([]byte, error) {
-	var set AgentSet
+	var set agents.Set
 	for i, name := range names {
-		one, ok := AgentNamed(name)
+		one, ok := agents.Named(name)
 		if !ok {
-			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "%s is none of %s", quoted(name), strings.Join(AgentSet(math.MaxUint32).Names(), ", "))
+			return nil, invalid(where+"["+strconv.Itoa(i)+"]", "%s is none of %s", quoted(name), strings.Join(agents.Set(math.MaxUint32).Names(), ", "))
 		}
 		set |= one
 	}

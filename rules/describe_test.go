@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/rules"
+	"waypost/rules/agents"
 )
 
 func TestCondition_StringSaysItInWords(t *testing.T) {
@@ -46,6 +47,7 @@ func TestCondition_StringSaysItInWords(t *testing.T) {
 }
 
 func TestSampleAgent_IsOfItsKind(t *testing.T) {
+	var classifier *agents.Classifier
 	for word, want := range map[string][]string{
 		"iphone":   {"ios", "mobile", "safari"},
 		"ipad":     {"ios", "mobile", "tablet", "safari"},
@@ -57,7 +59,7 @@ func TestSampleAgent_IsOfItsKind(t *testing.T) {
 		"bot":      {"bot"},
 		"preview":  {"bot", "preview"},
 	} {
-		require.Equal(t, want, rules.ParseAgent([]byte(rules.SampleAgent(word))).Names(), word)
+		require.Equal(t, want, classifier.Classify([]byte(rules.SampleAgent(word))).Set.Names(), word)
 	}
 	require.Equal(t, "curl/8.1", rules.SampleAgent("curl/8.1"))
 	require.Equal(t, []string{"agent", "cookie", "chance"}, (rules.FactAgent | rules.FactCookie | rules.FactChance).Names())

@@ -9,6 +9,7 @@ import (
 	"github.com/dchest/siphash"
 
 	"waypost"
+	"waypost/rules/agents"
 )
 
 // Facts describe a visitor to the conditions of rules. Only the facts of [RequiredFacts]
@@ -17,7 +18,7 @@ type Facts struct {
 	At        int64      // Unix milliseconds
 	Address   netip.Addr // of the visitor
 	UserAgent []byte     // as it was sent
-	Agent     AgentSet   // ParseAgent of it
+	Agent     agents.Set // of the user agent
 	Languages Languages
 	Country   [2]byte // ISO 3166-1 alpha-2; zero: unknown
 	City      string  // an English name; "": unknown

@@ -240,3 +240,7 @@ func (l *Languages) Match(want Language) bool {
 	}
 	return false
 }
+
+func letterAt(text []byte, i int) bool {
+	return i < len(text) && 'a' <= text[i]|0x20 && text[i]|0x20 <= 'z'
+}

@@ -3,6 +3,8 @@ package rules
 import (
 	"bytes"
 	"net/netip"
+
+	"waypost/rules/agents"
 )
 
 // Request holds the parts of a visitor's request that facts come from, as they were sent.
@@ -13,7 +15,8 @@ type Request struct {
 	AcceptLanguage []byte
 	Cookie         []byte
 	Query          []byte
-	Chance         uint16 // random
+	Chance         uint16             // random
+	Agents         *agents.Classifier // nil: the words of its package alone
 }
 
 // Read sets those facts of the zero Facts that are needed from a request. Country and
@@ -25,7 +28,7 @@ func (f *Facts) Read(required FactSet, r *Request) {
 		f.words = wordsOf(r.Address)
 	}
 	if required&FactAgent != 0 {
-		f.Agent = agents.parse(r.UserAgent)
+		f.Agent = r.Agents.Classify(r.UserAgent).Set
 	}
 	if required&FactLanguage != 0 {
 		f.Languages.Parse(r.AcceptLanguage)

@@ -85,7 +85,7 @@ func TestResolve_FirstRuleWhoseConditionsAllHoldDecides(t *testing.T) {
 		{visit{agent: iphone, country: "DE"}, 302, "https://example.com/ios-de", 1},
 		{visit{agent: iphone, country: "FR"}, 302, "https://example.com/ios", 2},
 		{visit{agent: iphone}, 302, "https://example.com/ios", 2},
-		{visit{agent: "curl/8", language: "fr-CA,fr;q=0.9"}, 302, "https://example.com/no-bot", 3},
+		{visit{agent: "Mozilla/5.0", language: "fr-CA,fr;q=0.9"}, 302, "https://example.com/no-bot", 3},
 		{visit{agent: "Googlebot/2.1", language: "fr"}, 302, home, 0},
 		{visit{agent: "curl/8", query: "a=b&gone"}, 410, "", 4},
 		{visit{agent: "curl/8"}, 302, home, 0},

@@ -179,7 +179,7 @@ func newEdge(dir, journalDir, ship string) (app, error) {
 	if err != nil {
 		return app{}, err
 	}
-	who := audience.New(audience.Config{Salts: oneSalt{}, Metrics: meters})
+	who := audience.New(audience.Config{Salts: oneSalt{}})
 	journal, err := clicks.Open(clicks.Config{Dir: journalDir, Node: "bench", Profiler: who, Metrics: meters})
 	if err != nil {
 		return app{}, errors.Join(err, links.Close())

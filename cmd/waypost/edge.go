@@ -14,6 +14,7 @@ import (
 	"waypost/internal/config"
 	"waypost/internal/resolver"
 	"waypost/internal/restart"
+	"waypost/rules/agents"
 )
 
 func (p serverCommands) edgeCommand() *cobra.Command {
@@ -104,6 +105,8 @@ func edgeSettings(all config.Config) (node.Config, error) {
 	wrong("click_journal", cause)
 	c.Server.TrustedProxies, cause = config.ParseNetworks(cfg.TrustedProxies)
 	wrong("trusted_proxies", cause)
+	c.Server.Agents, cause = agents.New(cfg.Bots)
+	wrong("bots", cause)
 	c.Gossip, cause = gossipSettings(all.Gossip)
 	return c, errors.Join(err, cause)
 }

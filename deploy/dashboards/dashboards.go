@@ -135,8 +135,6 @@ func All() []Dashboard {
 				one("Batches", "By what became of them.", perSecond, `sum by (outcome) (rate(waypost_click_batches_total[1m]))`, "{{outcome}}"),
 				one("Batches that could not be sent", "By reason.", perSecond, `sum by (reason) (rate(waypost_clicks_ship_failures_total[1m]))`, "{{reason}}"),
 				one("Time to take a batch, p99", "", seconds, `histogram_quantile(0.99, sum by (le) (rate(waypost_click_batch_duration_seconds_bucket[5m])))`, "p99"),
-				one("Known user agents", "Share of visits whose agent was seen before.", share,
-					`sum(rate(waypost_audience_cache_lookups_total{cache="agent", result="hit"}[5m])) / sum(rate(waypost_audience_cache_lookups_total{cache="agent"}[5m]))`, "known"),
 			},
 		},
 		{

@@ -33,6 +33,3 @@ func NewDatabase(content []byte, addr netip.Addr) (country, city string, err err
 	}
 	return at.country, at.city, err
 }
-
-// Remembered counts the cached agents.
-func (a *Audience) Remembered() int { return len(a.agents.young) + len(a.agents.old) }

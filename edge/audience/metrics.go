@@ -3,8 +3,6 @@ package audience
 import "github.com/prometheus/client_golang/prometheus"
 
 var (
-	descCache = prometheus.NewDesc("waypost_audience_cache_lookups_total",
-		"Lookups in the caches of user agents, names of bots and referrers, by result.", []string{"cache", "result"}, nil)
 	descBuilt = prometheus.NewDesc("waypost_geoip_build_time_seconds",
 		"When the GeoIP database in use was built, in seconds since 1970; 0: there is none.", nil, nil)
 	descFailures = prometheus.NewDesc("waypost_geoip_load_failures_total",
@@ -12,21 +10,6 @@ var (
 	descErrors = prometheus.NewDesc("waypost_geoip_lookup_errors_total",
 		"Addresses at which the GeoIP database is broken.", nil, nil)
 )
-
-// cacheMetrics shows how well an Audience remembers.
-type cacheMetrics struct{ a *Audience }
-
-func (m cacheMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- descCache }
-
-func (m cacheMetrics) Collect(ch chan<- prometheus.Metric) {
-	show := func(name string, hits, misses uint64) {
-		ch <- prometheus.MustNewConstMetric(descCache, prometheus.CounterValue, float64(hits), name, "hit")
-		ch <- prometheus.MustNewConstMetric(descCache, prometheus.CounterValue, float64(misses), name, "miss")
-	}
-	show("agent", m.a.agents.hits.Load(), m.a.agents.misses.Load())
-	show("bot", m.a.bots.hits.Load(), m.a.bots.misses.Load())
-	show("referrer", m.a.hosts.hits.Load(), m.a.hosts.misses.Load())
-}
 
 // geoDBMetrics shows how the database is.
 type geoDBMetrics struct{ p *GeoDB }

@@ -17,6 +17,7 @@ import (
 	"waypost/edge/audience"
 	"waypost/edge/clicks"
 	"waypost/replication"
+	"waypost/rules/agents"
 )
 
 // recorder records clicks in the journal, which is opened before the first redirect. If
@@ -28,6 +29,7 @@ type recorder struct {
 	log     *slog.Logger
 	through func(*http.Transport) http.RoundTripper // to the control plane
 	geoDB   *audience.GeoDB                         // the server's too; nil: countries and cities are not known
+	agents  *agents.Classifier                      // the server's too
 	replica replicated                              // set by bindStore
 
 	journal atomic.Pointer[clicks.Journal]
@@ -38,6 +40,7 @@ type recorder struct {
 func newRecorder(cfg *Config, through func(*http.Transport) http.RoundTripper, log *slog.Logger, meters prometheus.Registerer) *recorder {
 	c := &recorder{
 		config: clicks.Config{MaxBytes: cfg.ClickJournal, Logger: log, Metrics: meters}, url: cfg.Control.URLs[0], log: log, through: through,
+		agents:  cfg.Server.Agents,
 		shipped: make(chan struct{}),
 	}
 	meters.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -53,7 +56,7 @@ func newRecorder(cfg *Config, through func(*http.Transport) http.RoundTripper, l
 // salts of visitors. It comes before open.
 func (c *recorder) bindStore(store *store) {
 	c.replica = store
-	c.config.Profiler = audience.New(audience.Config{Salts: store, GeoDB: c.geoDB, Logger: c.log, Metrics: c.config.Metrics})
+	c.config.Profiler = audience.New(audience.Config{Salts: store, GeoDB: c.geoDB, Agents: c.agents})
 }
 
 // placesBuilt returns the build time of the GeoIP database, zero without a database.

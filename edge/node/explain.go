@@ -63,7 +63,7 @@ func (e *edge) answerVisitor(_ context.Context, order api.EdgeOrder) api.EdgeOut
 	res = e.store.Targets(domain).InsteadOf(res)
 	x.NotFound = before.Status == waypost.NotFound.Status && res.Redirects()
 	x.Maintenance = (before.Link || before.Password) && !res.Link && !res.Password
-	if rules.RefusesBot(&res, []byte(q.UserAgent)) {
+	if rules.RefusesBot(&res, e.cfg.Server.Agents, []byte(q.UserAgent)) {
 		res, x.Budget, x.Keep, x.Variant = waypost.Resolution{Status: 403}, false, false, 0
 	}
 	x.Status, x.Location = res.Status, string(res.Location)
@@ -74,7 +74,7 @@ func (e *edge) answerVisitor(_ context.Context, order api.EdgeOrder) api.EdgeOut
 func (e *edge) factsOf(q *api.EdgeQuestion) (f rules.Facts) {
 	r := rules.Request{
 		At: q.At.UnixMilli(), UserAgent: []byte(q.UserAgent), AcceptLanguage: []byte(q.Language), Cookie: []byte(q.Cookie),
-		Query: []byte(q.Query), Chance: uint16(rand.Uint32()), //nolint:gosec // chance, no secret
+		Query: []byte(q.Query), Chance: uint16(rand.Uint32()), Agents: e.cfg.Server.Agents, //nolint:gosec // chance, no secret
 	}
 	r.Address, _ = netip.ParseAddr(q.Address)
 	f.Read(rules.AllFacts, &r)

@@ -10,14 +10,15 @@ import (
 // hides reports whether a request must not learn the target of a link: the link has a
 // password or counts its visits, and this is no visit. Software that says so is no
 // visitor of a link with granted clicks.
-func hides(ctx *fasthttp.RequestCtx, visit *waypost.Visit, res *waypost.Resolution) bool {
+func (s *Server) hides(ctx *fasthttp.RequestCtx, visit *waypost.Visit, res *waypost.Resolution) bool {
 	if res.Password {
 		return visit.Preview // the page with the form discloses nothing
 	}
 	if !res.Link || !res.Gated {
 		return false
 	}
-	return visit.Preview || !ctx.IsGet() || isPrefetch(&ctx.Request.Header) || rules.RefusesBot(res, ctx.Request.Header.UserAgent())
+	header := &ctx.Request.Header
+	return visit.Preview || !ctx.IsGet() || isPrefetch(header) || rules.RefusesBot(res, s.cfg.Agents, header.UserAgent())
 }
 
 // spend takes a click of a link's budget. If all clicks are spent, the answer becomes the

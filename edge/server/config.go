@@ -9,6 +9,7 @@ import (
 
 	"waypost"
 	"waypost/edge/fastpath"
+	"waypost/rules/agents"
 )
 
 // Config configures a Server. A zero field means its default.
@@ -28,6 +29,9 @@ type Config struct {
 	// Budgets has the clicks of links that may be followed only so often. Default: such a
 	// link answers 503.
 	Budgets Budgets
+
+	// Agents recognises bots for rules and budgets. Default: the words of its package.
+	Agents *agents.Classifier
 
 	// Blocks knows the short addresses that operators have blocked. Default: none is.
 	Blocks Blocks

@@ -68,7 +68,7 @@ func (s *Server) resolveRecord(c *conn, record *waypost.Record, now int64, visit
 		return waypost.Resolve(record, now)
 	}
 	required := rules.RequiredFacts(record.Programme)
-	r := rules.Request{At: now, Query: visit.Query}
+	r := rules.Request{At: now, Query: visit.Query, Agents: s.cfg.Agents}
 	if required&rules.FactTime != 0 {
 		r.At = s.cfg.Clock().UnixMilli()
 	}

@@ -71,7 +71,7 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 		return false, nil
 	}
 	// The handler waits for clicks, and distinguishes visitors from other software.
-	if rules.Limited(&res) && (rules.IsBot(r.Agent) || s.cfg.Budgets == nil || !s.cfg.Budgets.Spend(domain, visit.Code)) {
+	if rules.Limited(&res) && (s.cfg.Agents.IsBot(r.Agent) || s.cfg.Budgets == nil || !s.cfg.Budgets.Spend(domain, visit.Code)) {
 		return false, nil
 	}
 	counted = res.Link

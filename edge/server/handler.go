@@ -131,7 +131,7 @@ func (s *Server) visit(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit *wa
 		s.sendError(ctx, c, res.Status)
 		return
 	}
-	if hides(ctx, visit, &res) {
+	if s.hides(ctx, visit, &res) {
 		s.sendError(ctx, c, fasthttp.StatusForbidden)
 		return
 	}

@@ -54,7 +54,7 @@ func TestRules_JudgeEachRequestOfAConnectionByItself(t *testing.T) {
 			{"Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X)", target + "-ios"},
 			{"Mozilla/5.0 (Linux; Android 14; Pixel 8) Mobile", target + "-android"},
 			{"Googlebot/2.1", target + "-bots"},
-			{"curl/8.5", target},
+			{"Mozilla/5.0 (Windows NT 10.0)", target},
 		} {
 			_, err := io.WriteString(conn, "GET /agents01 HTTP/1.1\r\nHost: wayp.example\r\n"+slow+"\r\nUser-Agent: "+visitor.agent+"\r\n\r\n")
 			require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 
 	"waypost"
 	"waypost/replication"
+	"waypost/rules/agents"
 )
 
 // Check judges the settings of logging.
@@ -73,6 +74,7 @@ func (c *Cleanup) Check() error {
 func (e *Edge) Check() error {
 	_, networks := ParseNetworks(e.TrustedProxies)
 	_, journal := ParseClickJournal(e.ClickJournal)
+	_, bots := agents.New(e.Bots)
 	return first(
 		required("edge.addr", strings.Join(e.Addr, ","), "give --addr, the address of the redirects, such as :80"),
 		addresses("edge.addr", e.Addr),
@@ -86,6 +88,7 @@ func (e *Edge) Check() error {
 		prefixed("edge.trusted_proxies", networks),
 		e.checkProxyProtocol(),
 		prefixed("edge.click_journal", journal),
+		prefixed("edge.bots", bots),
 		e.checkRelay(),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		oneLine("edge.contact", e.Contact),

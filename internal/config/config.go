@@ -85,6 +85,7 @@ type Edge struct {
 	ProxyProtocol  bool          `yaml:"proxy_protocol" help:"connections of trusted proxies begin with a PROXY header, version 1 or 2"`
 	GeoIP          string        `yaml:"geoip" help:"MaxMind database, .mmdb, of the countries and cities of visitors; read again when it changes; empty: neither is known"`
 	ClickJournal   string        `yaml:"click_journal" help:"disk space for clicks that are not counted yet, such as 4GiB, in addition to some MiB for files that are being made; auto: 2GiB, which is a week at 500 clicks a second, but at most half of what is free; when it fills, clicks that wait lose their detail first"`
+	Bots           []string      `yaml:"bots" help:"more bots: an agent that has one of these texts, in any case, counts as one in rules, budgets and statistics; such as AcmeMonitor"`
 	MaxStaleness   time.Duration `yaml:"max_staleness" help:"tell in a header when the replica is older than this; 0: never"`
 	Contact        string        `yaml:"contact" help:"whom visitors of a blocked link may ask, such as abuse@example.com; empty: the answer names none"`
 	DrainDelay     time.Duration `yaml:"drain_delay" help:"how long a stopping edge serves on while /readyz says 503, so that load balancers turn away; then it stops"`

@@ -15,6 +15,7 @@ import (
 	"waypost"
 	"waypost/internal/rulefile"
 	"waypost/rules"
+	"waypost/rules/agents"
 )
 
 const ownTarget = "https://example.com/"
@@ -158,7 +159,7 @@ func TestDocument_NamesEveryAgent(t *testing.T) {
 	for _, m := range quotedText.FindAllStringSubmatch(string(document), -1) {
 		named = append(named, m[1])
 	}
-	for _, name := range rules.AgentSet(1<<32 - 1).Names() {
+	for _, name := range agents.Set(1<<32 - 1).Names() {
 		require.True(t, slices.Contains(named, name), name)
 	}
 }

@@ -121,7 +121,7 @@ var visits = []struct {
 	{code: "apps", agent: firefox, want: "mac-or-linux"},
 	{code: "apps", agent: google, want: "404"},
 	{code: "apps", agent: chat, want: "cards"},
-	{code: "apps", agent: curl, want: "home"},
+	{code: "apps", agent: curl, want: "404"},
 	{code: "apps", want: "home"},
 
 	{code: "lands", country: "DE", city: "Berlin", want: "berlin", elsewhere: "abroad"},

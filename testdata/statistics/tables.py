@@ -26,7 +26,8 @@ PLACES = (
     ("198.19.128.0/18", "FR", "Lyon"),
 )
 
-SAYS_BOT = re.compile(r"https?://|\w@\w|bot(?![a-z])|spider|crawl|preview|headless|externalhit|google-|-google", re.I)
+SAYS_BOT = re.compile(r"https?://|\w@\w|bot(?![a-z])|spider|crawl|preview|headless|externalhit|google-|-google"
+                      r"|feedbin|feed fetcher|google favicon|googleimageproxy|portscout|libfetch|python-|nutch|^wget|^zdm/|^&", re.I)
 
 BOTS = (  # by what they call themselves
     ("Feedly", "Feedly"), ("Googlebot", "Googlebot"), ("Feedfetcher-Google", "Google"), ("Google Web Preview", "Google"), ("Google favicon", "Google"),
@@ -34,6 +35,7 @@ BOTS = (  # by what they call themselves
     ("Baiduspider", "Baiduspider"), ("Yahoo! Slurp", "Yahoo! Slurp"), ("Twitterbot", "Twitterbot"), ("facebookexternalhit", "Facebook"),
     ("MJ12bot", "MJ12bot"), ("Exabot", "Exabot"), ("Sogou", "Sogou"), ("Mail.RU_Bot", "Mail.RU_Bot"), ("archive.org_bot", "Archive.org"),
     ("FeedBurner", "FeedBurner"), ("UptimeRobot", "UptimeRobot"), ("DotBot", "DotBot"), ("SeznamBot", "SeznamBot"), ("AhrefsBot", "AhrefsBot"),
+    ("Python-", "Python"), ("Wget/", "Wget"),
 )
 
 

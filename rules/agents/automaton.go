@@ -1,0 +1,216 @@
+package agents
+
+import (
+	"errors"
+	"fmt"
+
+	"waypost"
+)
+
+// automaton finds all marks in a text at once, after Aho and Corasick: a state stands for
+// the longest end of the text so far that begins a mark. Upper and lower case are the
+// same, and bytes that no mark has are one class.
+type automaton struct {
+	classes [256]uint8
+	next    []uint16 // by state and class
+	depth   []uint8  // of a state: how much of a mark it holds
+	finds   []find   // of the states from firstFind
+	checked []said
+
+	firstFind uint16
+}
+
+// rowBits is the logarithm of the classes of a state.
+const rowBits = 6
+
+// find holds what follows from the end of a text in some state.
+type find struct {
+	signs                 signs
+	system, browser, name uint8  // the first entries with such marks; none: no entry
+	from, to              uint16 // of the marks in checked, whose surroundings matter
+}
+
+const none = 255
+
+// said is a mark and what it says of an agent.
+type said struct {
+	mark mark
+	find find
+}
+
+// merge adds what another mark says.
+func (f *find) merge(o *find) {
+	f.signs |= o.signs
+	f.system, f.browser, f.name = min(f.system, o.system), min(f.browser, o.browser), min(f.name, o.name)
+}
+
+// node is a state while the automaton is built.
+type node struct {
+	next  map[uint8]*node
+	fail  *node
+	depth uint8
+	marks []said // that end here
+	id    uint16
+}
+
+// build makes an automaton. It fails for marks with more different bytes, or more
+// beginnings, than it has room for.
+func build(all []said) (*automaton, error) {
+	a := new(automaton)
+	classes := uint8(1) // 0: all bytes that no mark has
+	root := &node{next: map[uint8]*node{}}
+	nodes := 1
+	for _, s := range all {
+		at := root
+		for i := range len(s.mark.text) {
+			c := s.mark.text[i]
+			if a.classes[c] == 0 {
+				if classes == 1<<rowBits {
+					return nil, fmt.Errorf("there is no room for the byte %q of %q", c, s.mark.text)
+				}
+				a.classes[c] = classes
+				if 'a' <= c && c <= 'z' {
+					a.classes[c-'a'+'A'] = classes
+				}
+				classes++
+			}
+			to := at.next[a.classes[c]]
+			if to == nil {
+				to = &node{next: map[uint8]*node{}, depth: at.depth + 1}
+				at.next[a.classes[c]] = to
+				if nodes++; nodes > 1<<16 {
+					return nil, errors.New("there is no room for all texts")
+				}
+			}
+			at = to
+		}
+		at.marks = append(at.marks, s)
+	}
+	// In the order of depth, each state fails to the longest end of it that is a state.
+	order := []*node{root}
+	for i := 0; i < len(order); i++ {
+		n := order[i]
+		for c := range classes {
+			to := n.next[c]
+			if to == nil {
+				continue
+			}
+			to.fail = root
+			for f := n.fail; f != nil; f = f.fail {
+				if found := f.next[c]; found != nil {
+					to.fail = found
+					break
+				}
+			}
+			to.marks = append(to.marks[:len(to.marks):len(to.marks)], to.fail.marks...)
+			order = append(order, to)
+		}
+	}
+	// States that find something come last.
+	sorted := make([]*node, 0, len(order))
+	for _, finds := range []bool{false, true} {
+		if finds {
+			a.firstFind = uint16(len(sorted))
+		}
+		for _, n := range order {
+			if len(n.marks) > 0 == finds {
+				n.id = uint16(len(sorted))
+				sorted = append(sorted, n)
+			}
+		}
+	}
+	a.next = make([]uint16, len(order)<<rowBits)
+	a.depth = make([]uint8, len(order))
+	a.finds = make([]find, len(order)-int(a.firstFind))
+	for _, n := range order { // the state that it fails to is complete already
+		row := a.next[int(n.id)<<rowBits:][:1<<rowBits]
+		if n.fail != nil {
+			copy(row, a.next[int(n.fail.id)<<rowBits:])
+		}
+		for c, to := range n.next {
+			row[c] = to.id
+		}
+		a.depth[n.id] = n.depth
+		if len(n.marks) > 0 {
+			a.finds[n.id-a.firstFind] = a.findOf(n.marks)
+		}
+	}
+	return a, nil
+}
+
+// findOf returns what the marks that end in a state say.
+func (a *automaton) findOf(marks []said) find {
+	f := nothing
+	f.from = uint16(len(a.checked))
+	for i := range marks {
+		if marks[i].mark.bare() {
+			f.merge(&marks[i].find)
+		} else {
+			a.checked = append(a.checked, marks[i])
+		}
+	}
+	f.to = uint16(len(a.checked))
+	return f
+}
+
+var nothing = find{system: none, browser: none, name: none}
+
+// scan returns what all marks in a text say. It reads the four quarters of the text side
+// by side, because a processor waits longer for the next state than it computes.
+func (a *automaton) scan(text []byte) find {
+	text = text[:min(len(text), waypost.MaxAgent)]
+	all := nothing
+	n := len(text) / 4
+	var s0, s1, s2, s3 uint16
+	next, classes := a.next, &a.classes
+	t0, t1, t2, t3 := text[:n], text[n:][:n], text[2*n:][:n], text[3*n:][:n]
+	for i := range t0 {
+		s0 = next[int(s0)<<rowBits|int(classes[t0[i]])]
+		s1 = next[int(s1)<<rowBits|int(classes[t1[i]])]
+		s2 = next[int(s2)<<rowBits|int(classes[t2[i]])]
+		s3 = next[int(s3)<<rowBits|int(classes[t3[i]])]
+		if s0 >= a.firstFind {
+			a.found(&all, s0, text, i+1)
+		}
+		if s1 >= a.firstFind {
+			a.found(&all, s1, text, n+i+1)
+		}
+		if s2 >= a.firstFind {
+			a.found(&all, s2, text, 2*n+i+1)
+		}
+		if s3 >= a.firstFind {
+			a.found(&all, s3, text, 3*n+i+1)
+		}
+	}
+	a.finish(&all, s0, text, n, n)
+	a.finish(&all, s1, text, 2*n, 2*n)
+	a.finish(&all, s2, text, 3*n, 3*n)
+	a.finish(&all, s3, text, 4*n, len(text))
+	return all
+}
+
+// finish reads on from the state at the end of text[:from], until all marks that begin
+// before text[end] have ended.
+func (a *automaton) finish(all *find, s uint16, text []byte, from, end int) {
+	for i := from; i < len(text); i++ {
+		s = a.next[int(s)<<rowBits|int(a.classes[text[i]])]
+		if i+1-int(a.depth[s]) >= end {
+			return
+		}
+		if s >= a.firstFind {
+			a.found(all, s, text, i+1)
+		}
+	}
+}
+
+// found adds what a state at the end of text[:to] says.
+func (a *automaton) found(all *find, state uint16, text []byte, to int) {
+	f := &a.finds[state-a.firstFind]
+	all.merge(f)
+	for i := f.from; i < f.to; i++ {
+		c := &a.checked[i]
+		if c.mark.holds(text, to-len(c.mark.text), to) {
+			all.merge(&c.find)
+		}
+	}
+}
