@@ -28,13 +28,22 @@ type EdgeBudget struct {
 	Granted  int64  `json:"granted" doc:"Clicks that the edge has taken."`
 	Returned int64  `json:"returned" doc:"Clicks that it has given back unspent."`
 	Spent    int64  `json:"spent" doc:"Clicks that it has redirected, as far as it knows."`
-	Want     int64  `json:"want" doc:"Clicks that it asks for; 0 for none."`
+	Want     int64  `json:"want" doc:"Clicks that it asks for; 0 for none. All edges together are granted at most a quarter of the clicks that are left, except for visitors who wait."`
+	Waiting  int64  `json:"waiting,omitzero" doc:"Visitors who wait for a click. They are granted theirs while any is left."`
 }
 
 // EdgeGrants is the answer to a report of accounts.
 type EdgeGrants struct {
 	Epoch  uint32      `json:"epoch" doc:"Of the changelog. A grant of an epoch before the newest one that the edge has seen is void."`
 	Grants []EdgeGrant `json:"grants" doc:"For each account of the report, in the same order."`
+
+	Recalled []EdgeLink `json:"recalled,omitzero" doc:"Links of which the edge holds clicks while visitors of other edges have none: it returns the clicks that no visitor takes. At most 1,000."`
+}
+
+// EdgeLink names a link.
+type EdgeLink struct {
+	Domain uint32 `json:"domain" doc:"Id of the domain."`
+	Code   string `json:"code"`
 }
 
 // EdgeGrant is the state of one account.

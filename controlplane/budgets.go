@@ -40,7 +40,8 @@ type BudgetAccount struct {
 	Code   waypost.Code
 	ID     BudgetAccountID
 	budget.Account
-	Want int64
+	Want    int64
+	Waiting int64 // visitors who wait for a click
 }
 
 // BudgetGrants is the answer to a report.
@@ -48,6 +49,16 @@ type BudgetGrants struct {
 	Epoch  uint32
 	Grants []BudgetGrant // in the order of the report
 	Excess int64         // clicks that the edge claims and was never granted
+
+	// Recalled names links of which the edge holds clicks while visitors of other edges
+	// have none.
+	Recalled []BudgetName
+}
+
+// BudgetName names the link of a budget.
+type BudgetName struct {
+	Domain waypost.DomainID
+	Code   waypost.Code
 }
 
 // BudgetGrant is the state of one account.

@@ -6,12 +6,16 @@
 -- grant on.
 
 -- A budget. Grants of it lock the row. base counts as used besides the accounts: clicks
--- from before the budget, and from times in which it was switched off.
+-- from before the budget, and from times in which it was switched off. recalled_at is
+-- when a visitor was last refused because edges hold the clicks that are left: for some
+-- seconds the answers to their reports ask for the clicks.
 CREATE TABLE budget (
     link_id      bigint PRIMARY KEY,
     workspace_id bigint NOT NULL REFERENCES workspace,
-    base         bigint NOT NULL DEFAULT 0 CHECK (base >= 0)
+    base         bigint NOT NULL DEFAULT 0 CHECK (base >= 0),
+    recalled_at  timestamptz
 );
+CREATE INDEX budget_recalled ON budget (recalled_at) WHERE recalled_at IS NOT NULL;
 ALTER TABLE budget ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY tenant ON budget USING (workspace_id = ANY (waypost_workspaces()));
 CREATE POLICY system ON budget USING (waypost_system());

@@ -204,6 +204,9 @@ func RequiredFacts(b []byte) FactSet {
 // expiry. PostgreSQL finds such programmes by bit 9.
 func OutlivesExpiry(b []byte) bool { return len(b) >= headSize && b[1]&gateExpired != 0 }
 
+// IsExact reports whether a link with a programme has an exact budget.
+func IsExact(b []byte) bool { return len(b) >= headSize && b[6] == BudgetExact }
+
 // gated reports whether a programme lets visitors through one by one: nothing but a
 // redirect that counts may disclose its targets.
 func gated(b []byte) bool { return len(b) < headSize || b[6] != 0 || b[1]&gatePassword != 0 }

@@ -57,6 +57,9 @@ func EdgeBudgets(to BudgetTaker, log *slog.Logger, metrics prometheus.Registerer
 		for i, g := range grants.Grants {
 			answer.Grants[i] = api.EdgeGrant{Granted: g.Granted, State: string(g.State)}
 		}
+		for _, n := range grants.Recalled {
+			answer.Recalled = append(answer.Recalled, api.EdgeLink{Domain: uint32(n.Domain), Code: string(n.Code)})
+		}
 		writeJSON(w, http.StatusOK, &answer)
 	})
 }
@@ -92,7 +95,7 @@ func budgetsOf(b *api.EdgeBudgets) (r controlplane.BudgetReport, err error) {
 	for i := range b.Accounts {
 		a := &b.Accounts[i]
 		account := controlplane.BudgetAccount{
-			Domain: waypost.DomainID(a.Domain), Code: waypost.Code(a.Code), Want: a.Want,
+			Domain: waypost.DomainID(a.Domain), Code: waypost.Code(a.Code), Want: a.Want, Waiting: a.Waiting,
 			Account: budget.Account{Granted: a.Granted, Returned: a.Returned, Spent: a.Spent},
 		}
 		id, err := sixteen("id", a.ID)
@@ -101,8 +104,8 @@ func budgetsOf(b *api.EdgeBudgets) (r controlplane.BudgetReport, err error) {
 			return r, err
 		case a.Domain < 1 || a.Domain > 1<<31-1 || !waypost.ValidCode(a.Code):
 			return r, waypost.Errorf(waypost.EInvalid, "domain and code must name a link")
-		case !account.Valid() || a.Want < 0 || a.Want > budget.MaxGrant:
-			return r, waypost.Errorf(waypost.EInvalid, "granted, returned, spent and want must be possible numbers of clicks")
+		case !account.Valid() || a.Want < 0 || a.Want > budget.MaxGrant || a.Waiting < 0 || a.Waiting > budget.MaxGrant:
+			return r, waypost.Errorf(waypost.EInvalid, "granted, returned, spent, want and waiting must be possible numbers of clicks")
 		}
 		account.ID = controlplane.BudgetAccountID(id)
 		r.Accounts = append(r.Accounts, account)

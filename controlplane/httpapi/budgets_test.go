@@ -22,7 +22,8 @@ type granter struct{ last *controlplane.BudgetReport }
 
 func (g *granter) ReportBudgets(_ context.Context, r *controlplane.BudgetReport) (controlplane.BudgetGrants, error) {
 	g.last = r
-	return controlplane.BudgetGrants{Epoch: 9, Grants: []controlplane.BudgetGrant{{Granted: 12, State: controlplane.BudgetOpen}}}, nil
+	return controlplane.BudgetGrants{Epoch: 9, Grants: []controlplane.BudgetGrant{{Granted: 12, State: controlplane.BudgetOpen}},
+		Recalled: []controlplane.BudgetName{{Domain: 2, Code: "held"}}}, nil
 }
 
 func TestEdgeBudgets_TakesOnlyPossibleAccounts(t *testing.T) {
@@ -35,7 +36,7 @@ func TestEdgeBudgets_TakesOnlyPossibleAccounts(t *testing.T) {
 		return answer{w.Result(), w.Body.String()}
 	}
 	const good = `{"node": "a", "epoch": 8, "complete": true, "disk": "a0000000000000000000000000000000", "accounts": [{"domain": 1, "code": "tickets",
-		"id": "0102030405060708090a0b0c0d0e0f10", "granted": 10, "returned": 2, "spent": 7, "want": 5}]}`
+		"id": "0102030405060708090a0b0c0d0e0f10", "granted": 10, "returned": 2, "spent": 7, "want": 5, "waiting": 3}]}`
 	many, err := json.Marshal(make([]api.EdgeBudget, api.MaxEdgeBudgets+1))
 	require.NoError(t, err)
 	for name, body := range map[string]string{
@@ -51,6 +52,7 @@ func TestEdgeBudgets_TakesOnlyPossibleAccounts(t *testing.T) {
 		"less than nothing":      strings.Replace(good, `"granted": 10`, `"granted": -10`, 1),
 		"more spent":             strings.Replace(good, `"spent": 7`, `"spent": 700`, 1),
 		"a large wish":           strings.Replace(good, `"want": 5`, `"want": 50000`, 1),
+		"a large crowd":          strings.Replace(good, `"waiting": 3`, `"waiting": 50000`, 1),
 		"too many":               `{"node": "a", "accounts": ` + string(many) + `}`,
 	} {
 		requireProblem(t, send(http.MethodPost, body), 422, "invalid")
@@ -60,10 +62,10 @@ func TestEdgeBudgets_TakesOnlyPossibleAccounts(t *testing.T) {
 	requireProblem(t, send(http.MethodPost, good+strings.Repeat(" ", 512<<10)), 413, "too-large")
 	got := send(http.MethodPost, good)
 	require.Equal(t, http.StatusOK, got.StatusCode)
-	require.JSONEq(t, `{"epoch": 9, "grants": [{"granted": 12, "state": "open"}]}`, got.text)
+	require.JSONEq(t, `{"epoch": 9, "grants": [{"granted": 12, "state": "open"}], "recalled": [{"domain": 2, "code": "held"}]}`, got.text)
 	disk := [16]byte{0xa0}
 	require.Equal(t, &controlplane.BudgetReport{Node: "a", Epoch: 8, Complete: true, Disk: disk, Accounts: []controlplane.BudgetAccount{{
 		Domain: 1, Code: "tickets", ID: controlplane.BudgetAccountID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
-		Account: budget.Account{Granted: 10, Returned: 2, Spent: 7}, Want: 5,
+		Account: budget.Account{Granted: 10, Returned: 2, Spent: 7}, Want: 5, Waiting: 3,
 	}}}, to.last)
 }

@@ -73,6 +73,18 @@ const (
 		JOIN budget b USING (link_id)
 		ON CONFLICT (link_id, node, id) DO UPDATE SET granted = excluded.granted, returned = excluded.returned, spent = excluded.spent`
 
+	// Visitors ask again within some seconds, and an edge that holds clicks reports every
+	// two.
+	recallClicks = `
+		UPDATE budget SET recalled_at = now()
+		WHERE link_id = ANY ($1) AND (recalled_at IS NULL OR recalled_at NOT BETWEEN now() - interval '2 seconds' AND now())`
+
+	selectRecalled = `
+		SELECT DISTINCT l.domain_id, l.code
+		FROM budget b JOIN budget_account a ON a.link_id = b.link_id AND a.node = $1 AND a.granted - a.returned > a.spent
+		     JOIN link l ON l.id = b.link_id
+		WHERE b.recalled_at > now() - interval '10 seconds' LIMIT 1000`
+
 	spendLost = `UPDATE budget_account SET spent = granted - returned WHERE node = $1 AND spent < granted - returned`
 
 	reportingBudgets = "grant clicks"
@@ -85,11 +97,6 @@ type budgetLink struct {
 	base          int64
 	used, spent   int64 // of the accounts
 	burned        bool
-}
-
-type budgetName struct {
-	domain waypost.DomainID
-	code   waypost.Code
 }
 
 type budgetAccount struct {
@@ -106,9 +113,11 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 	report := func(tx pgx.Tx) error {
 		var frozen bool
 		var own waypost.Epoch
+		var edges int64
 		if err := tx.QueryRow(ctx, `
-			SELECT h.epoch, e.id, budget_frozen() FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`).
-			Scan(&own.Ordinal, (*[16]byte)(&own.ID), &frozen); err != nil {
+			SELECT h.epoch, e.id, budget_frozen(), (SELECT count(*) FROM budget_present)
+			FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`).
+			Scan(&own.Ordinal, (*[16]byte)(&own.ID), &frozen, &edges); err != nil {
 			return err
 		}
 		// A newer primary may have granted the rest, and waits for this edge's accounts.
@@ -116,43 +125,25 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 			return err
 		}
 		answer.Epoch = own.Ordinal
-		links, limited, err := findBudgets(ctx, tx, r.Accounts)
-		if err != nil {
-			return err
-		}
-		ids := make([]int64, 0, len(links))
-		byID := make(map[int64]*budgetLink, len(links))
-		for _, l := range links {
-			ids = append(ids, l.id)
-			byID[l.id] = l
-		}
-		slices.Sort(ids)
-		if err := lockBudgetsOf(ctx, tx, ids, byID); err != nil {
-			return err
-		}
-		// PostgreSQL may have forgotten accounts that have taken the counted clicks.
-		if !frozen && len(limited) > 0 {
-			if err := raiseBasesOf(ctx, tx, limited, byID); err != nil {
+		if len(r.Accounts) > 0 {
+			p := placing{node: r.Node, edges: edges, frozen: frozen || r.Epoch != answer.Epoch, believes: frozen}
+			if err := p.placeAll(ctx, tx, r); err != nil {
 				return err
 			}
-		}
-		p := placing{node: r.Node, links: links, frozen: frozen || r.Epoch != answer.Epoch, believes: frozen}
-		if p.known, err = accountsOf(ctx, tx, r, ids); err != nil {
-			return err
-		}
-		for i := range r.Accounts {
-			answer.Grants = append(answer.Grants, p.place(&r.Accounts[i]))
-		}
-		answer.Excess = p.excess
-		if err := p.save(ctx, tx); err != nil {
-			return err
+			answer.Grants, answer.Excess = p.grants, p.excess
 		}
 		if r.Complete && r.Epoch == answer.Epoch {
 			if ended, err = completeBudgets(ctx, tx, r); err != nil {
 				return err
 			}
 		}
-		return nil
+		answer.Recalled, err = recalledBudgets(ctx, tx, r.Node)
+		return err
+	}
+	if slices.ContainsFunc(r.Accounts, isAhead) {
+		if err := db.dropVainWishes(ctx, r.Accounts); err != nil {
+			return answer, err
+		}
 	}
 	if slices.ContainsFunc(r.Accounts, func(a controlplane.BudgetAccount) bool { return a.Want > 0 }) {
 		err = db.pool.change(ctx, reportingBudgets, func(tx pgx.Tx, _ uint32) error { return report(tx) })
@@ -175,6 +166,43 @@ func (db *BudgetStore) ReportBudgets(ctx context.Context, r *controlplane.Budget
 	return answer, nil
 }
 
+// isAhead reports whether an account that never had clicks asks for some before a visitor
+// waits.
+func isAhead(a controlplane.BudgetAccount) bool {
+	return a.Want > 0 && a.Waiting == 0 && a.Granted == 0
+}
+
+// dropVainWishes sets to 0 the wishes ahead of need for budgets that are too small, so
+// that the edges' wishes for many new one-time links neither lock nor write.
+func (db *BudgetStore) dropVainWishes(ctx context.Context, accounts []controlplane.BudgetAccount) error {
+	return db.pool.Within(ctx, scoped.Operator, reportingBudgets, func(tx pgx.Tx) error {
+		var edges int64
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM budget_present`).Scan(&edges); err != nil {
+			return err
+		}
+		links, err := selectBudgets(ctx, tx, accounts)
+		if err != nil {
+			return err
+		}
+		for i := range accounts {
+			l := links[controlplane.BudgetName{Domain: accounts[i].Domain, Code: accounts[i].Code}]
+			if isAhead(accounts[i]) && (l == nil || l.limit == nil || budget.Pool{Limit: *l.limit, Edges: edges}.Ahead() == 0) {
+				accounts[i].Want = 0
+			}
+		}
+		return nil
+	})
+}
+
+// recalledBudgets returns the links of which an edge is to give clicks back.
+func recalledBudgets(ctx context.Context, tx pgx.Tx, node string) (names []controlplane.BudgetName, err error) {
+	rows, err := tx.Query(ctx, selectRecalled, node)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[controlplane.BudgetName])
+}
+
 // warn names the edges for which budgets wait, once a minute.
 func (db *BudgetStore) warn(ctx context.Context) {
 	last, now := db.warned.Load(), time.Now().Unix()
@@ -188,31 +216,44 @@ func (db *BudgetStore) warn(ctx context.Context) {
 	}
 }
 
-// findBudgets finds the links of accounts, and begins the budgets that are new. limited
-// holds the ids of the links with exact budgets, which grant clicks.
-func findBudgets(
+// selectBudgets finds the links of accounts.
+func selectBudgets(
 	ctx context.Context, tx pgx.Tx, accounts []controlplane.BudgetAccount,
-) (links map[budgetName]*budgetLink, limited []int64, err error) {
+) (links map[controlplane.BudgetName]*budgetLink, err error) {
 	domains, codes := make([]int32, len(accounts)), make([]string, len(accounts))
 	for i := range accounts {
 		domains[i], codes[i] = int32(accounts[i].Domain), string(accounts[i].Code)
 	}
 	rows, err := tx.Query(ctx, selectBudgetLinks, domains, codes)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	links = make(map[budgetName]*budgetLink)
+	links = make(map[controlplane.BudgetName]*budgetLink)
 	var l budgetLink
-	var n budgetName
-	_, err = pgx.ForEachRow(rows, []any{&l.id, &l.workspace, &n.domain, &n.code, &l.limit}, func() error {
-		if links[n] == nil && l.limit != nil {
-			limited = append(limited, l.id)
-		}
+	var n controlplane.BudgetName
+	_, err = pgx.ForEachRow(rows, []any{&l.id, &l.workspace, &n.Domain, &n.Code, &l.limit}, func() error {
 		links[n] = &budgetLink{id: l.id, workspace: l.workspace, limit: l.limit}
 		return nil
 	})
-	if err != nil || len(limited) == 0 {
-		return links, nil, err
+	return links, err
+}
+
+// findBudgets finds the links of accounts, and begins the budgets that are new. limited
+// holds the ids of the links with exact budgets, which grant clicks.
+func findBudgets(
+	ctx context.Context, tx pgx.Tx, accounts []controlplane.BudgetAccount,
+) (links map[controlplane.BudgetName]*budgetLink, limited []int64, err error) {
+	if links, err = selectBudgets(ctx, tx, accounts); err != nil {
+		return nil, nil, err
+	}
+	for i := range accounts {
+		l := links[controlplane.BudgetName{Domain: accounts[i].Domain, Code: accounts[i].Code}]
+		if l != nil && l.limit != nil && (accounts[i].Want > 0 || accounts[i].Granted > 0) {
+			limited = append(limited, l.id)
+		}
+	}
+	if len(limited) == 0 {
+		return links, nil, nil
 	}
 	_, err = tx.Exec(ctx, insertBudgets, limited)
 	return links, limited, err
@@ -286,18 +327,52 @@ func accountsOf(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport, id
 // placing works through the accounts of a report. Their budgets are locked.
 type placing struct {
 	node     string
-	links    map[budgetName]*budgetLink
+	edges    int64
+	links    map[controlplane.BudgetName]*budgetLink
 	known    map[budgetAccount]knownAccount
 	frozen   bool  // nothing is granted
 	believes bool  // PostgreSQL may have forgotten grants, and believes what edges claim
 	excess   int64 // clicks that were claimed otherwise
 	changed  []budgetAccount
+	recalled []int64 // links of which other edges hold clicks that visitors wait for
+	grants   []controlplane.BudgetGrant
+}
+
+// placeAll locks the budgets of a report, and places its accounts.
+func (p *placing) placeAll(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport) (err error) {
+	var limited []int64
+	if p.links, limited, err = findBudgets(ctx, tx, r.Accounts); err != nil {
+		return err
+	}
+	ids := make([]int64, 0, len(p.links))
+	byID := make(map[int64]*budgetLink, len(p.links))
+	for _, l := range p.links {
+		ids = append(ids, l.id)
+		byID[l.id] = l
+	}
+	slices.Sort(ids)
+	if err := lockBudgetsOf(ctx, tx, ids, byID); err != nil {
+		return err
+	}
+	// PostgreSQL may have forgotten accounts that have taken the counted clicks.
+	if !p.believes && len(limited) > 0 {
+		if err := raiseBasesOf(ctx, tx, limited, byID); err != nil {
+			return err
+		}
+	}
+	if p.known, err = accountsOf(ctx, tx, r, ids); err != nil {
+		return err
+	}
+	for i := range r.Accounts {
+		p.grants = append(p.grants, p.place(&r.Accounts[i]))
+	}
+	return p.save(ctx, tx)
 }
 
 // place merges one account with its row, and grants the clicks that it asks for. If the
 // answer with the last grant was lost, place only repeats that grant.
 func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant {
-	l := p.links[budgetName{a.Domain, a.Code}]
+	l := p.links[controlplane.BudgetName{Domain: a.Domain, Code: a.Code}]
 	if l == nil {
 		return controlplane.BudgetGrant{Granted: a.Granted, State: controlplane.BudgetGone}
 	}
@@ -314,12 +389,12 @@ func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant 
 	l.spent += after.Spent - before.Spent
 	grant := controlplane.BudgetGrant{State: controlplane.BudgetNone}
 	if l.limit != nil {
-		pool := budget.Pool{Limit: *l.limit, Used: l.base + l.used}
+		pool := budget.Pool{Limit: *l.limit, Used: l.base + l.used, Edges: p.edges}
 		if l.burned {
 			pool.Limit = 0
 		}
 		if !p.frozen && after.Granted == a.Granted {
-			n := min(pool.Grant(a.Want), budget.MaxLimit-after.Granted)
+			n := min(pool.Grant(a.Want, a.Waiting), budget.MaxLimit-after.Granted)
 			after.Granted += n
 			l.used += n
 			pool.Used += n
@@ -333,6 +408,9 @@ func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant 
 			grant.State = controlplane.BudgetUsed
 		default:
 			grant.State = controlplane.BudgetHeld
+			if a.Waiting > 0 && after.Granted == a.Granted { // and get nothing
+				p.recalled = append(p.recalled, l.id)
+			}
 		}
 	}
 	grant.Granted = after.Granted
@@ -343,8 +421,13 @@ func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant 
 	return grant
 }
 
-// save writes the accounts that have changed.
+// save writes the accounts that have changed, and which clicks are recalled.
 func (p *placing) save(ctx context.Context, tx pgx.Tx) error {
+	if len(p.recalled) > 0 {
+		if _, err := tx.Exec(ctx, recallClicks, p.recalled); err != nil {
+			return err
+		}
+	}
 	if len(p.changed) == 0 {
 		return nil
 	}

@@ -30,10 +30,11 @@ func budgeted(t *testing.T, hand *pgx.Conn, code, mode string, limit int64) {
 		programme = substring(sha256(clock_timestamp()::text::bytea) for 8) WHERE code = '%s'`, limit, mode, code))
 }
 
-// account returns an account that asks for clicks.
+// account returns an account that asks for clicks. A visitor waits for the first one.
 func account(code string, id byte, a budget.Account, want int64) controlplane.BudgetAccount {
 	return controlplane.BudgetAccount{
-		Domain: waypost.DefaultDomain, Code: waypost.Code(code), ID: controlplane.BudgetAccountID{id}, Account: a, Want: want,
+		Domain: waypost.DefaultDomain, Code: waypost.Code(code), ID: controlplane.BudgetAccountID{id}, Account: a,
+		Want: want, Waiting: min(want, 1),
 	}
 }
 
@@ -265,6 +266,59 @@ func TestBudgets_AreUsedOnceAllClicksAreSpent(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, controlplane.BudgetUsed, state(), "the edge has lost its disk")
+}
+
+// knows lets PostgreSQL know edges.
+func knows(t *testing.T, db *postgres.DB, nodes ...string) {
+	t.Helper()
+	for _, node := range nodes {
+		asked, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: node})
+		require.NoError(t, err)
+		_, err = db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: node, Epoch: asked.Epoch, Complete: true})
+		require.NoError(t, err)
+	}
+}
+
+func TestBudgets_GrantAQuarterOfTheClicksBeforeVisitorsCome(t *testing.T) {
+	db, hand := open(t)
+	knows(t, db, "edge-a", "edge-b", "edge-c")
+	ahead := func(node, code string, want int64) int64 {
+		t.Helper()
+		a := account(code, node[len(node)-1], budget.Account{}, want)
+		a.Waiting = 0
+		return reports(t, db, node, a).Granted
+	}
+	limited(t, db, hand, "large", 240)
+	require.EqualValues(t, 240/12, ahead("edge-a", "large", 100))
+	require.EqualValues(t, 220/12, ahead("edge-b", "large", 100))
+	require.EqualValues(t, 1, ahead("edge-c", "large", 1))
+
+	limited(t, db, hand, "small", 11)
+	require.Zero(t, ahead("edge-a", "small", 1))
+	require.Zero(t, number(t, hand, `SELECT count(*) FROM budget JOIN link ON id = link_id WHERE code = 'small'`), "nothing is locked or written")
+	require.EqualValues(t, 1, reports(t, db, "edge-a", account("small", 1, budget.Account{}, 1)).Granted, "for a visitor who waits")
+}
+
+func TestBudgets_RecallClicksThatVisitorsOfOtherEdgesWaitFor(t *testing.T) {
+	db, hand := open(t)
+	knows(t, db, "edge-a", "edge-b")
+	limited(t, db, hand, "tickets", 1)
+	recalled := func(node string) []controlplane.BudgetName {
+		t.Helper()
+		got, err := db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: node})
+		require.NoError(t, err)
+		return got.Recalled
+	}
+	require.EqualValues(t, 1, reports(t, db, "edge-a", account("tickets", 1, budget.Account{}, 1)).Granted)
+	require.Empty(t, recalled("edge-a"), "no visitor of another edge waits")
+	require.Equal(t, controlplane.BudgetHeld, reports(t, db, "edge-b", account("tickets", 2, budget.Account{}, 1)).State)
+	require.Equal(t, []controlplane.BudgetName{{Domain: waypost.DefaultDomain, Code: "tickets"}}, recalled("edge-a"))
+	require.Empty(t, recalled("edge-b"), "it holds none")
+	reports(t, db, "edge-a", account("tickets", 1, budget.Account{Granted: 1, Returned: 1}, 0))
+	require.Empty(t, recalled("edge-a"))
+	require.EqualValues(t, 1, reports(t, db, "edge-b", account("tickets", 2, budget.Account{}, 1)).Granted)
+	reports(t, db, "edge-b", account("tickets", 2, budget.Account{Granted: 1, Spent: 1}, 0))
+	require.Empty(t, recalled("edge-b"), "what is spent cannot be given back")
 }
 
 // In a new epoch PostgreSQL may have forgotten grants.

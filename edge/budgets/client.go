@@ -32,6 +32,7 @@ func (s *Store) exchange(ctx context.Context, report *api.EdgeBudgets) (answer a
 	}
 	req.Header.Set("Content-Type", "application/json")
 	requestid.Mark(req)
+	req.Header["X-Idempotency-Key"] = nil // so that it is sent again if an idle connection has ended
 	res, err := s.cfg.Client.Do(req)
 	if err != nil {
 		return answer, err

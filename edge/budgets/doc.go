@@ -2,7 +2,8 @@
 // clicks to the edge. Package rules/budget has the arithmetic.
 //
 // A redirect takes a click from a counter in memory. Goroutines ask for more clicks ahead
-// of need; another goroutine returns idle clicks and reports spent clicks. Every grant is
+// of need, and for the first click of links that arrive; another goroutine returns idle
+// and recalled clicks and reports spent clicks. Every grant is
 // durable in a small file before its first click is spent. The file does not name spent
 // clicks: everything that a boot held when it was killed counts as spent.
 //

@@ -2,10 +2,12 @@ package budgets
 
 import (
 	"crypto/rand"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"waypost"
 	"waypost/api"
 	"waypost/rules/budget"
 )
@@ -20,6 +22,9 @@ type ledger struct {
 	mu     sync.Mutex
 	open   map[name]*account
 	closed closed
+
+	expected []name // links to ask for clicks of before a visitor comes
+	holding  int    // accounts with clicks left, at the last tick
 }
 
 // account is the open account of a link. Its totals change while the locks of both the
@@ -29,7 +34,7 @@ type account struct {
 
 	entry
 	queued      atomic.Bool  // to be asked for
-	refillAt    atomic.Int64 // at that number of clicks left, more are asked for
+	refillAt    atomic.Int64 // at that number of clicks left, more are asked for; -1: at none
 	pausedUntil atomic.Int64 // nanoseconds of ledger.clock until which no answer can be another one
 	visitors    atomic.Int64 // that wait for a click
 	exhausted   atomic.Bool  // by the last answer all clicks of the budget are spent
@@ -116,12 +121,14 @@ type question struct {
 	account *account
 	shown   budget.Account
 	want    int64
+	waiting int64 // visitors
 }
 
 // changed is an account with totals that are to become durable.
 type changed struct {
 	account *account
 	totals  budget.Totals
+	ahead   bool // the grant came before a visitor waited
 }
 
 // questionsFor lists accounts that need clicks.
@@ -139,26 +146,99 @@ func (l *ledger) questionsFor(due []*account) (report []question) {
 		case last > slowGrant:
 			a.want = max(1, a.want/2)
 		}
-		report = append(report, question{a, a.Account(), min(max(a.want, a.visitors.Load()), budget.MaxGrant)})
+		waiting := min(a.visitors.Load(), budget.MaxGrant)
+		report = append(report, question{a, a.Account(), max(a.want, waiting), waiting})
 	}
 	return report
 }
 
-// withdrawIdle takes back the clicks that no visitor has taken for that long. The lock of
-// the log is held.
+// withdrawIdle takes back the clicks that no visitor has taken for that long. It leaves
+// one for the next visitor, for much longer. The lock of the log is held.
 func (l *ledger) withdrawIdle(idle time.Duration) (withdrawn []changed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
+	l.holding = 0
 	for _, a := range l.open {
-		if left := a.Left(); left != a.left {
+		left := a.Left()
+		if left > 0 {
+			l.holding++
+		}
+		quiet, keep := now.Sub(a.moved), int64(1)
+		if left != a.left {
 			a.left, a.moved = left, now
-		} else if left > 0 && now.Sub(a.moved) > idle && a.Withdraw() > 0 {
-			a.left = 0
-			withdrawn = append(withdrawn, changed{a, a.Totals})
+			continue
+		}
+		if quiet > lastIdle*idle {
+			keep = 0
+		}
+		if quiet > idle && a.Withdraw(keep) > 0 {
+			a.left = keep // its time goes on
+			withdrawn = append(withdrawn, changed{account: a, totals: a.Totals})
 		}
 	}
 	return withdrawn
+}
+
+// withdrawRecalled takes back the clicks of links that visitors of other edges wait for,
+// unless visitors of this edge do. The lock of the log is held.
+func (l *ledger) withdrawRecalled(links []api.EdgeLink) (withdrawn []changed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range links {
+		a := l.open[name{waypost.DomainID(n.Domain), n.Code}]
+		if a != nil && a.visitors.Load() == 0 && a.Withdraw(0) > 0 {
+			withdrawn = append(withdrawn, changed{account: a, totals: a.Totals})
+		}
+	}
+	return withdrawn
+}
+
+// isHolding reports whether the edge has clicks that may be recalled.
+func (l *ledger) isHolding() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.holding > 0
+}
+
+// expect notes a link that visitors may come to, unless the edge has clicks of it, or
+// holds clicks of very many links.
+func (l *ledger) expect(n name) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holding+len(l.expected) < min(maxExpected, l.most/2) && len(l.open) < l.most/2 {
+		l.expected = append(l.expected, n)
+	}
+}
+
+// openExpected returns accounts to ask for clicks of, up to most. The accounts are
+// queued.
+func (l *ledger) openExpected(most int) (due []*account) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := min(most, len(l.expected))
+	for _, e := range l.expected[:n] {
+		a := l.open[e]
+		if a == nil {
+			a = l.openAccount(e)
+		}
+		if a.Left() == 0 && !l.isPaused(a) && a.queued.CompareAndSwap(false, true) {
+			due = append(due, a)
+		}
+	}
+	if l.expected = l.expected[n:]; len(l.expected) == 0 {
+		l.expected = nil
+	}
+	return due
+}
+
+// dropUnused closes accounts that were granted nothing.
+func (l *ledger) dropUnused(due []*account) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dropAccounts(slices.DeleteFunc(due, func(a *account) bool {
+		return l.open[a.name] != a || a.Granted > 0 || !a.isFinished()
+	}))
 }
 
 // withdrawAll takes back all clicks. The lock of the log is held.
@@ -166,8 +246,8 @@ func (l *ledger) withdrawAll() (withdrawn []changed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range l.open {
-		if a.Withdraw() > 0 {
-			withdrawn = append(withdrawn, changed{a, a.Totals})
+		if a.Withdraw(0) > 0 {
+			withdrawn = append(withdrawn, changed{account: a, totals: a.Totals})
 		}
 	}
 	return withdrawn
@@ -180,7 +260,7 @@ func (l *ledger) news() (report []question) {
 	defer l.mu.Unlock()
 	for _, a := range l.open {
 		if shown := a.Account(); shown != a.reported && !a.queued.Load() {
-			report = append(report, question{a, shown, 0})
+			report = append(report, question{account: a, shown: shown})
 		}
 	}
 	return report
@@ -212,16 +292,16 @@ func (l *ledger) planGrants(report []question, grants []api.EdgeGrant) (plans []
 		switch g.State {
 		case "gone":
 			l.pause(a, usedPause)
-			a.Withdraw()
+			a.Withdraw(0)
 			l.dropAccounts([]*account{a})
 			continue
 		case "none": // the budget may come back, and its spent clicks count
 			l.pause(a, usedPause)
-			a.Withdraw()
+			a.Withdraw(0)
 			t := a.Plan(g.Granted)
 			t.Returned += t.Granted - a.Granted
 			a.Apply(t)
-			plans = append(plans, changed{a, t})
+			plans = append(plans, changed{account: a, totals: t})
 			continue
 		case "held":
 			pause = heldPause
@@ -230,7 +310,9 @@ func (l *ledger) planGrants(report []question, grants []api.EdgeGrant) (plans []
 		}
 		l.pause(a, pause)
 		if g.Granted > a.Granted && g.Granted <= budget.MaxLimit {
-			plans = append(plans, changed{a, a.Plan(g.Granted)})
+			plans = append(plans, changed{a, a.Plan(g.Granted), report[i].waiting == 0})
+		} else if report[i].want > 0 {
+			a.refillAt.Store(-1) // too few are left
 		}
 	}
 	return plans
@@ -248,7 +330,7 @@ func (l *ledger) applyGrants(plans []changed) (granted int64) {
 			continue
 		}
 		p.account.Apply(p.totals)
-		p.account.refillAt.Store(refillPoint(n))
+		p.account.refillAt.Store(refillPoint(n, p.ahead))
 		p.account.since = now
 		granted += n
 	}
@@ -256,10 +338,10 @@ func (l *ledger) applyGrants(plans []changed) (granted int64) {
 }
 
 // refillPoint returns at how many clicks left more are asked for after a grant. A grant
-// of one click means that few are left for all edges, or that visitors are few: then each
-// visitor asks, so that no edge holds clicks that it does not need.
-func refillPoint(granted int64) int64 {
-	if granted <= 1 {
+// of one click to a visitor who waited may mean that few are left for all edges: then
+// each visitor asks.
+func refillPoint(granted int64, ahead bool) int64 {
+	if granted == 1 && !ahead {
 		return -1
 	}
 	return granted / 2

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"waypost"
 	"waypost/api"
 	"waypost/api/requestid"
 	"waypost/internal/failpoint"
@@ -22,19 +23,59 @@ func (s *Store) Run(ctx context.Context) {
 		running.Go(func() { s.runAsks(ctx) })
 	}
 	running.Go(func() { s.runReports(ctx) })
+	running.Go(func() { s.runAhead(ctx) })
 	running.Wait()
 	s.close(ctx)
 }
 
 // runAsks asks for clicks that visitors wait for. Several goroutines do, so that no
-// visitor waits until a report or the question of another visitor was answered.
+// visitor waits until a report or the question of another visitor was answered. Each
+// sends an empty report when there was no question for long, so that a connection is
+// there for it when visitors need one.
 func (s *Store) runAsks(ctx context.Context) {
+	s.introduce(ctx)
+	s.report(ctx, nil)
+	warm := time.NewTicker(warmInterval)
+	defer warm.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-warm.C:
+			s.report(ctx, nil)
 		case a := <-s.asks:
 			s.ask(ctx, s.gatherAsks([]*account{a}))
+		}
+	}
+}
+
+// Expect asks for a click of a link before its first visitor comes, if the link is in no
+// account yet. The control plane grants it when many clicks are left.
+func (s *Store) Expect(domain waypost.DomainID, code []byte) {
+	s.ledger.expect(name{domain, string(code)})
+}
+
+// runAhead asks for clicks of links that are expected, a few at a time, because each
+// question holds the head of the changelog.
+func (s *Store) runAhead(ctx context.Context) {
+	ticker := time.NewTicker(s.cfg.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		due := s.ledger.openExpected(expectAtOnce)
+		if len(due) == 0 {
+			continue
+		}
+		if s.ask(ctx, due) {
+			s.ledger.dropUnused(due)
+			continue
+		}
+		for _, a := range due {
+			s.ledger.expect(a.name)
 		}
 	}
 }
@@ -51,11 +92,12 @@ func (s *Store) gatherAsks(due []*account) []*account {
 	}
 }
 
-// ask asks for clicks of accounts, and wakes the visitors who wait for them.
-func (s *Store) ask(ctx context.Context, due []*account) {
-	ok := s.introduce(ctx)
+// ask asks for clicks of accounts, and wakes the visitors who wait for them. A question
+// that fails is put once more, perhaps to another control plane.
+func (s *Store) ask(ctx context.Context, due []*account) (ok bool) {
+	ok = s.introduce(ctx)
 	for page := range slices.Chunk(s.ledger.questionsFor(due), api.MaxEdgeBudgets) {
-		ok = ok && s.report(ctx, page)
+		ok = ok && (s.report(ctx, page) || s.report(ctx, page))
 	}
 	for _, a := range due {
 		if !ok {
@@ -64,10 +106,12 @@ func (s *Store) ask(ctx context.Context, due []*account) {
 		a.queued.Store(false)
 	}
 	s.ledger.wakeVisitors(due)
+	return ok
 }
 
-// runReports reports spent and idle clicks at each tick. When there is no news for long,
-// it sends an empty report, so that the connection is there when a visitor needs it.
+// runReports reports spent and idle clicks at each tick. While the edge holds clicks, it
+// sends an empty report every second tick without news, because the answer may recall
+// some.
 func (s *Store) runReports(ctx context.Context) {
 	ticker := time.NewTicker(s.cfg.Interval)
 	defer ticker.Stop()
@@ -83,7 +127,7 @@ func (s *Store) runReports(ctx context.Context) {
 		if !ok || !durable {
 			continue
 		}
-		if len(report) == 0 && time.Since(last) > warmInterval {
+		if len(report) == 0 && s.ledger.isHolding() && time.Since(last) > s.cfg.Interval {
 			s.report(ctx, nil)
 			last = time.Now()
 		}
@@ -110,11 +154,12 @@ func (s *Store) collectNews() (report []question, durable bool) {
 
 // report sends one report, and takes the grants in the answer.
 func (s *Store) report(ctx context.Context, page []question) bool {
+	began := time.Now()
 	ctx = requestid.New(ctx)
 	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: s.log.seeEpoch(s.cfg.Epoch())}
 	for _, q := range page {
 		w := wire(q.account.entry, q.shown)
-		w.Want = q.want
+		w.Want, w.Waiting = q.want, q.waiting
 		message.Accounts = append(message.Accounts, w)
 	}
 	answer, err := s.exchange(ctx, &message)
@@ -126,6 +171,12 @@ func (s *Store) report(ctx context.Context, page []question) bool {
 	failpoint.Hit("grants: answered")
 	s.log.seeEpoch(answer.Epoch)
 	s.acceptGrants(answered{page, &answer})
+	s.trip.measure(time.Since(began))
+	if len(answer.Recalled) > 0 {
+		s.log.mu.Lock()
+		defer s.log.mu.Unlock()
+		s.log.keep(s.ledger.withdrawRecalled(answer.Recalled))
+	}
 	return true
 }
 
@@ -249,7 +300,7 @@ func (s *Store) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	// An answer may bring a grant that was new to the edge.
-	for range 3 {
+	for {
 		s.log.mu.Lock()
 		durable := s.log.keep(s.ledger.withdrawAll())
 		report := s.ledger.news()

@@ -28,10 +28,10 @@ type Config struct {
 	// Epoch returns the newest epoch of the changelog that the replica has. Default: none.
 	Epoch func() uint32
 
-	Patience time.Duration // of a visitor, with the control plane; default 1 s
+	Patience time.Duration // of a visitor, with the control plane, at most; default 1 s
 	Timeout  time.Duration // for one request; default 2 s
 	Interval time.Duration // between reports; default 1 s
-	Idle     time.Duration // after which unspent clicks are given back; default 30 s
+	Idle     time.Duration // after which unspent clicks are given back, except for one; default 30 s
 
 	MaxAccounts int // bounds the accounts with clicks left; default 250,000
 	MaxClosed   int // that are remembered besides; default 1,000,000, in about 150 MB
@@ -90,6 +90,10 @@ const (
 	warmInterval    = 30 * time.Second
 	closeTimeout    = time.Second // for the last reports
 
+	lastIdle     = 120  // times Config.Idle, after which the last unspent click is given back
+	maxExpected  = 3000 // links with clicks, beyond which no clicks are asked for before visitors come
+	expectAtOnce = 200  // links in one question
+
 	closeAtOnce = 20_000 // accounts, for which visitors of links without a click wait
 )
 
@@ -107,7 +111,8 @@ type Store struct {
 	logFull rate.Sometimes
 
 	introduction introduction
-	answers      answers // that are to be accepted
+	answers      answers   // that are to be accepted
+	trip         roundTrip // to the control plane
 }
 
 // introduction remembers in which epoch all accounts were reported.
@@ -181,7 +186,8 @@ func (s *Store) askFor(a *account) {
 }
 
 // SpendOrAsk takes one click of a link's budget, and asks for clicks if this edge has
-// none, until there is an answer, ctx is done, or the visitor's patience is over.
+// none, until there is an answer, ctx is done, or the visitor has waited for several of
+// the measured round trips, [Config.Patience] at most.
 // exhausted reports that all clicks of the budget are spent. Concurrent calls share one
 // request.
 func (s *Store) SpendOrAsk(ctx context.Context, domain waypost.DomainID, code []byte) (spent, exhausted bool) {
@@ -194,7 +200,7 @@ func (s *Store) SpendOrAsk(ctx context.Context, domain waypost.DomainID, code []
 		return false, false
 	}
 	defer a.leave()
-	patience := time.NewTimer(s.cfg.Patience)
+	patience := time.NewTimer(s.trip.patience(s.cfg.Patience))
 	defer patience.Stop()
 	for {
 		if s.spendOf(a) {

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,12 +36,13 @@ type control struct {
 	away     bool
 	state    string                    // instead of open
 	accounts map[string]budget.Account // by edge, id and code
+	recalled map[string]bool           // codes of links with visitors to whom no click could be granted
 	complete []api.EdgeBudgets
 	answered chan struct{} // gets a token for each report, if it has room
 }
 
 func newControl(t *testing.T, limit int64) *control {
-	c := &control{epoch: 7, limit: limit, accounts: map[string]budget.Account{}, answered: make(chan struct{}, 1)}
+	c := &control{epoch: 7, limit: limit, accounts: map[string]budget.Account{}, recalled: map[string]bool{}, answered: make(chan struct{}, 1)}
 	c.Server = httptest.NewServer(c)
 	t.Cleanup(c.Close)
 	return c
@@ -61,12 +63,15 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.accounts[k] = known
 		pool := budget.Pool{Limit: c.limit, Used: c.usedOf(a.Code)}
 		if known.Granted == a.Granted && report.Epoch == c.epoch && c.state == "" {
-			known.Granted += pool.Grant(a.Want)
+			known.Granted += pool.Grant(a.Want, a.Waiting)
 			c.accounts[k] = known
 		}
 		state := "open"
 		if c.usedOf(a.Code) >= c.limit {
 			state = "held"
+			if a.Waiting > 0 {
+				c.recalled[a.Code] = true
+			}
 		}
 		if c.spentOf(a.Code) >= c.limit {
 			state = "used"
@@ -75,6 +80,9 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			state = c.state
 		}
 		answer.Grants = append(answer.Grants, api.EdgeGrant{Granted: known.Granted, State: state})
+	}
+	for code := range c.recalled {
+		answer.Recalled = append(answer.Recalled, api.EdgeLink{Domain: 1, Code: code})
 	}
 	if report.Complete {
 		c.complete = append(c.complete, report)
@@ -271,6 +279,36 @@ func TestStore_GivesBackWhatIsLeft(t *testing.T) {
 	c.eventually(t, "idle clicks are returned", func() bool { return c.used() == 40 })
 }
 
+func TestStore_KeepsAClickOfAnExpectedLinkUntilItIsRecalled(t *testing.T) {
+	c := newControl(t, 8)
+	dir := t.TempDir()
+	c.introduce(t, dir)
+	quiet, _ := open(t, c, dir, func(cfg *budgets.Config) { cfg.Idle = time.Hour })
+	for _, code := range []string{"first", "second"} {
+		quiet.Expect(1, []byte(code))
+	}
+	c.eventually(t, "a click of each is granted", func() bool { return c.usedOf("first") == 1 && c.usedOf("second") == 1 })
+	c.set(func() { c.away = true })
+	require.Eventually(t, func() bool { return quiet.Spend(1, []byte("second")) }, waitLimit, time.Millisecond, "without the control plane")
+	c.set(func() { c.away = false })
+
+	busy, _ := open(t, c, t.TempDir(), func(cfg *budgets.Config) { cfg.Node = "edge-b" })
+	for range 8 {
+		require.True(t, seek(t, busy, "first"), "all clicks can be spent at one edge")
+	}
+	require.False(t, seek(t, busy, "first"))
+}
+
+// No click of a small budget is taken from the visitors of other edges.
+func TestStore_AsksForNoClickOfASmallBudgetAheadOfNeed(t *testing.T) {
+	c := newControl(t, 3)
+	s, _ := open(t, c, t.TempDir())
+	s.Expect(1, code)
+	c.eventually(t, "it has asked", func() bool { return len(c.accounts) > 0 })
+	c.set(func() { require.Zero(t, c.used()) })
+	require.Equal(t, 3, visit(t, s, 3))
+}
+
 func TestStore_WaitsForTheControlPlaneForAMoment(t *testing.T) {
 	c := newControl(t, 100)
 	held := make(chan struct{})
@@ -288,6 +326,20 @@ func TestStore_WaitsForTheControlPlaneForAMoment(t *testing.T) {
 	began := time.Now()
 	require.Zero(t, visit(t, s, 1))
 	require.Less(t, time.Since(began), 2*time.Second)
+}
+
+// A visitor waits for a question under way and for the question after that, and a second
+// at most.
+func TestPatience_FollowsTheMeasuredRoundTrip(t *testing.T) {
+	trips := func(d time.Duration) []time.Duration { return slices.Repeat([]time.Duration{d}, 30) }
+	require.Equal(t, time.Second, budgets.PatienceAfter(time.Second, nil), "nothing was measured")
+	near := budgets.PatienceAfter(time.Second, trips(time.Millisecond))
+	require.Greater(t, near, time.Second/2)
+	require.Less(t, near, time.Second*6/10)
+	require.Greater(t, budgets.PatienceAfter(time.Second, trips(100*time.Millisecond)), 750*time.Millisecond)
+	require.Equal(t, time.Second, budgets.PatienceAfter(time.Second, trips(300*time.Millisecond)))
+	slower := append(trips(time.Millisecond), 500*time.Millisecond)
+	require.Equal(t, time.Second, budgets.PatienceAfter(time.Second, slower), "one that was slow suffices")
 }
 
 func TestStore_IgnoresAnOlderHistory(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"waypost"
 	"waypost/edge/budgets"
+	"waypost/rules"
 )
 
 // spender spends clicks of budgets. Without a store, and while clicks cannot be
@@ -56,6 +57,13 @@ func (b *spender) run(ctx context.Context) {
 		b.store.Run(ctx)
 	}
 	<-ctx.Done()
+}
+
+// expect asks for clicks of a link with an exact budget that arrives in the replica.
+func (b *spender) expect(r *waypost.Record) {
+	if rules.IsExact(r.Programme) && r.State == waypost.Live && b.store != nil {
+		b.store.Expect(r.Domain, r.Name)
+	}
 }
 
 // ready returns the store, nil while a click could not be journaled.

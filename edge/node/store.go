@@ -45,7 +45,7 @@ func openStore(
 		root: cfg.DataDir, region: string(cfg.Region), node: cfg.Node, config: cfg.Replica, log: log, clicks: clicks, budgets: budgets,
 		blocks: blocked,
 	}
-	s.config.Logger, s.config.Metrics = log, meters
+	s.config.Logger, s.config.Metrics, s.config.Arrived = log, meters, budgets.expect
 	clicks.bindStore(s)
 	budgets.bindStore(s, clicks.through)
 	var err error
@@ -64,6 +64,7 @@ func (s *store) open() error {
 	if err := errors.Join(s.nameNode(dir.Path("node")), keepFormats(dir.Path(formatsFile))); err != nil {
 		return errors.Join(err, dir.Close())
 	}
+	s.budgets.open(dir.Path("budgets"), s.node) // before the first link and the first redirect
 	db, err := replica.Open(s.replicaConfig(dir))
 	if err != nil {
 		return errors.Join(fmt.Errorf("open the replica in %s: %w", s.root, err), dir.Close())
@@ -71,7 +72,6 @@ func (s *store) open() error {
 	s.dir = dir
 	s.recall(db)
 	s.clicks.open(dir.Path("clicks"), s.node) // before the first redirect
-	s.budgets.open(dir.Path("budgets"), s.node)
 	s.set(db)
 	s.blocks.Open(dir.Path("blocks"), dir.Path("blocked"), s.isDefault) // before the first redirect
 	return nil

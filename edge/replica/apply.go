@@ -45,6 +45,11 @@ func (db *DB) Apply(ctx context.Context, b *replication.Batch) error {
 		db.cfg.Points.Hit("apply changes: begun")
 		err = w.commit(ctx)
 	}
+	for i := 0; err == nil && i < len(w.links); i++ {
+		if !w.links[i].poison {
+			db.cfg.Arrived(&w.links[i].record)
+		}
+	}
 	if err = errors.Join(err, w.close()); err != nil {
 		if errors.Is(err, replication.ErrDiverged) {
 			db.source.diverged.Store(true)

@@ -36,10 +36,13 @@ type Config struct {
 	// on the operating system's file system only.
 	MinFree       MinFree
 	DeletionGuard DeletionGuard // which deletions are held back
-	Logger        *slog.Logger
-	Metrics       prometheus.Registerer // nil: metrics are kept but not registered
-	FS            vfs.FS                // nil: the operating system's
-	Points        *failpoint.Points     // nil: no test stops at its places
+	// Arrived is called for each link of a change and of a snapshot, and for the links that
+	// the lookup table is filled with. It must neither keep the record nor wait.
+	Arrived func(*waypost.Record)
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer // nil: metrics are kept but not registered
+	FS      vfs.FS                // nil: the operating system's
+	Points  *failpoint.Points     // nil: no test stops at its places
 }
 
 // DefaultLookupBytes returns the size of lookup tables when none is configured: a quarter
@@ -52,6 +55,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.LookupBytes == 0 {
 		c.LookupBytes = DefaultLookupBytes()
+	}
+	if c.Arrived == nil {
+		c.Arrived = func(*waypost.Record) {}
 	}
 	if c.SyncInterval == 0 {
 		c.SyncInterval = 100 * time.Millisecond

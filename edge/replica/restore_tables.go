@@ -120,6 +120,9 @@ func (b *tableBuilder) gather(records [][]byte) error {
 		}
 		if rec.State != waypost.Purged {
 			b.pending.addRecord(&rec, raw, err != nil)
+			if err == nil && rec.Kind == waypost.KindLink {
+				b.db.cfg.Arrived(&rec)
+			}
 		}
 	}
 	return nil

@@ -160,7 +160,12 @@ func (f *filler) fillTable(ctx context.Context) error {
 	if loading {
 		f.sizeCache() // before it is filled with blocks that are read once
 		done, err := f.walk(ctx, st, storeVisit{
-			link:  func(link linkName, s *storedRecord) bool { return put(s, link, t.Load) },
+			link: func(link linkName, s *storedRecord) bool {
+				if s.err == nil {
+					f.cfg.Arrived(&s.record)
+				}
+				return put(s, link, t.Load)
+			},
 			atEnd: func() { st.guarded.loaded = true; t.Finish() },
 		})
 		if !done || err != nil {

@@ -27,28 +27,28 @@ const (
 	// MaxGrant bounds the clicks of one grant.
 	MaxGrant = 10_000
 
-	// share bounds one grant to 1/share of the remaining clicks, so that no edge gets all
-	// of them.
-	share = 8
+	// share bounds the grants that no visitor waits for: all edges together hold at most
+	// 1/share of the clicks that were left.
+	share = 4
 )
 
 // Pool is the control plane's side of a budget at one moment.
 type Pool struct {
 	Limit int64
 	Used  int64 // clicks that edges have spent, or may spend
+	Edges int64 // that may ask for clicks; 0 is 1
 }
 
 // Left returns how many clicks can still be granted.
 func (p Pool) Left() int64 { return max(0, p.Limit-p.Used) }
 
-// Grant returns how many of the wanted clicks an edge gets: at least one while any is
-// left, and never most of the clicks that are left.
-func (p Pool) Grant(want int64) int64 {
-	left := p.Left()
-	if left == 0 || want <= 0 {
-		return 0
-	}
-	return max(1, min(want, left/share, MaxGrant))
+// Ahead returns how many clicks an edge gets at most before a visitor waits for them.
+func (p Pool) Ahead() int64 { return p.Left() / (share * max(1, p.Edges)) }
+
+// Grant returns how many of the wanted clicks an edge gets: the clicks for which visitors
+// wait while any is left, or as many as [Pool.Ahead] allows if that is more.
+func (p Pool) Grant(want, waiting int64) int64 {
+	return max(0, min(want, p.Left(), MaxGrant, max(waiting, p.Ahead())))
 }
 
 // Account holds the totals of a budget that one boot of an edge and the control plane
@@ -129,11 +129,18 @@ func (h *Holding) Apply(t Totals) {
 	h.left.Add(more)
 }
 
-// Withdraw takes back all clicks that are left and returns their number. No goroutine can
-// spend them afterwards. The totals say so at once; they must be durable before the
-// control plane hears of them.
-func (h *Holding) Withdraw() int64 {
-	n := h.left.Swap(0)
-	h.Returned += n
-	return n
+// Withdraw takes back the clicks that are left beyond keep, and returns their number. No
+// goroutine can spend them afterwards. The totals say so at once; they must be durable
+// before the control plane hears of them.
+func (h *Holding) Withdraw(keep int64) int64 {
+	for {
+		n := h.left.Load()
+		if n <= keep {
+			return 0
+		}
+		if h.left.CompareAndSwap(n, keep) {
+			h.Returned += n - keep
+			return n - keep
+		}
+	}
 }

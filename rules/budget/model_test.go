@@ -154,7 +154,7 @@ func (w *world) giveBack(e *edgeNode) {
 		e.file[e.boot] = t
 		return
 	}
-	if e.holding.Withdraw() > 0 {
+	if e.holding.Withdraw(0) > 0 {
 		e.file[e.boot] = e.holding.Totals
 	}
 }
@@ -223,7 +223,7 @@ func (w *world) ask(id int, want int64) {
 	w.db.disks[id] = e.disk
 	frozen := len(w.db.awaited) > 0 && w.flaw != grantsFrozen
 	if a.Granted == e.holding.Granted && !frozen {
-		a.Granted += budget.Pool{Limit: w.limit, Used: w.db.used()}.Grant(want)
+		a.Granted += budget.Pool{Limit: w.limit, Used: w.db.used(), Edges: int64(len(w.edges))}.Grant(want, 1)
 	}
 	w.db.accounts[k] = a
 	w.flight = append(w.flight, message{id, e.boot, w.db.epoch, a.Granted})

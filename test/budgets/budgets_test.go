@@ -62,6 +62,7 @@ type slot struct {
 	proxy     *httptest.Server
 	cut       atomic.Bool
 	distance  atomic.Int64 // to the control plane: nanoseconds of a round trip
+	slowest   atomic.Int64 // answer of the control plane to a report of budgets: nanoseconds
 	addr      atomic.Pointer[string]
 	edge      *devtest.Edge // its own goroutine's
 }
@@ -99,7 +100,11 @@ func start(t *testing.T, url string, edges int) *world {
 				case <-r.Context().Done():
 				}
 			}
+			began := time.Now()
 			pass.ServeHTTP(w, r)
+			if r.URL.Path == api.PathEdgeBudgets {
+				s.slowest.Store(max(s.slowest.Load(), int64(time.Since(began))))
+			}
 		}))
 		t.Cleanup(func() { s.proxy.CloseClientConnections(); s.proxy.Close() })
 		w.slots = append(w.slots, s)

@@ -3,7 +3,8 @@
    lose their disks, and PostgreSQL is restored from a backup, so that it forgets grants.
 
    Visitors are never redirected more often than the limit says, and PostgreSQL takes a
-   budget for exhausted only when no edge can redirect another visitor. Kills, lost disks
+   budget for exhausted only when no edge can redirect another visitor. A visitor gets the
+   clicks that another edge holds once this edge has answered their recall. Kills, lost disks
    and returned clicks are those of one of the edges: the two are alike. */
 
 #define LIMIT  2
@@ -41,6 +42,9 @@ edge e[2];
 accounts file;      /* on the disks of the edges */
 byte spent;         /* redirects, ever */
 byte faults;
+bit recalled;       /* a visitor was refused because edges hold the clicks that are left */
+bit heard;          /* edge 0 has heard of it, and was granted nothing since */
+bit waits;          /* a visitor waits for the answer to a question */
 
 #define MINE(n) (2 * (n) + e[n].boot)
 #define USED(a) (a.granted[0] + a.granted[1] + a.granted[2] + a.granted[3] - a.returned[0] - a.returned[1] - a.returned[2] - a.returned[3])
@@ -69,6 +73,19 @@ byte faults;
 #define BURNS 0
 #else
 #define BURNS 1
+#endif
+
+/* Before a visitor comes, clicks are granted only while most of them are left. */
+#define AHEAD (USED(db.book) == 0)
+
+/* PostgreSQL knows everything of the account of edge 0. */
+#define SETTLED (db.book.granted[0] == e[0].total && db.book.returned[0] == file.returned[0] && \
+	db.spent[0] == e[0].total - file.returned[0] - e[0].left)
+
+#ifdef KEEPS_RECALLED
+#define RECALL(n) skip
+#else
+#define RECALL(n) file.returned[MINE(n)] = e[n].left; e[n].left = KEPT(n)
 #endif
 
 #ifdef KEEPS_RETURNED
@@ -135,6 +152,7 @@ inline take(n, all) {
 	if
 	:: (all) > e[n].total ->
 		e[n].left = e[n].left + all - e[n].total;
+		heard = (n == 0 -> 0 : heard);
 		e[n].total = all
 #ifndef SPENDS_FIRST
 		; file.granted[MINE(n)] = all
@@ -184,6 +202,9 @@ end:
 #ifdef REACH_RETURNED
 		assert(!(spent == LIMIT && epoch == 1 && db.book.returned[0] > 0 && file.granted[2] > 0));
 #endif
+#ifdef REACH_RECALLED
+		assert(!(spent == LIMIT && heard && file.returned[0] > 0 && file.granted[2] == 2));
+#endif
 #ifdef REACH_LIMIT
 		assert(!(spent == LIMIT && epoch == 2 && e[0].left == 0 && e[1].left == 0 && file.granted[0] > 0 && file.granted[2] > 0));
 #endif
@@ -224,17 +245,26 @@ end:
 		mergeMine(n);
 		/* The answer says that the budget is exhausted. */
 		assert(!(e[n].epoch == epoch && !FROZEN && !burned && EXHAUSTED) || e[0].left + e[1].left == 0);
+		/* All clicks are spent, or some can be granted. */
+		assert(!(n == 1 && heard && faults == 0 && SETTLED && db.book.granted[MINE(n)] == e[n].total) ||
+			USED(db.book) < LIMIT || EXHAUSTED);
 		if
-		:: e[n].epoch == epoch && !FROZEN && !burned && db.book.granted[MINE(n)] == e[n].total && USED(db.book) < LIMIT ->
+		:: waits = 1
+		:: skip
+		fi;
+		if
+		:: e[n].epoch == epoch && !FROZEN && !burned && db.book.granted[MINE(n)] == e[n].total && USED(db.book) < LIMIT && (waits || AHEAD) ->
 			more = 1;
 			if
-			:: USED(db.book) + 1 < LIMIT -> more = 2
+			:: waits && USED(db.book) + 1 < LIMIT -> more = 2 /* two visitors wait */
 			:: skip
 			fi;
 			db.book.granted[MINE(n)] = db.book.granted[MINE(n)] + more;
 			more = 0
+		:: e[n].epoch == epoch && !FROZEN && !burned && USED(db.book) >= LIMIT && !EXHAUSTED && waits -> recalled = 1
 		:: else -> skip
 		fi;
+		waits = 0;
 		if
 		:: d_step { true -> take(n, db.book.granted[MINE(n)]); learn(n) }
 		:: skip /* the answer is lost */
@@ -249,7 +279,14 @@ end:
 		former[MINE(n)] = 0
 	}
 
-	/* Clicks that were idle are taken back, and returned with the next report. */
+	/* Clicks that are recalled are taken back, and returned with the next report. */
+	:: d_step {
+		n == 0 && recalled && !heard && file.returned[MINE(n)] == 0 ->
+		heard = 1;
+		RECALL(n)
+	}
+
+	/* And so are clicks that were idle. */
 	:: d_step {
 		n == 0 && e[n].left > 0 && file.returned[MINE(n)] == 0 ->
 		file.returned[MINE(n)] = e[n].left;
@@ -262,7 +299,7 @@ end:
 		n == 0 && faults < FAULTS && e[n].boot == 0 && e[n].total > 0 ->
 		faults++;
 		RETURNED_BY_THE_DEAD(n);
-		e[n].boot = 1; e[n].left = 0; e[n].reported = 0; e[n].total = 0
+		e[n].boot = 1; e[n].left = 0; e[n].reported = 0; e[n].total = 0; heard = 0
 	}
 
 	/* Its disk is replaced by an empty one. PostgreSQL knows the edge. */
@@ -270,7 +307,7 @@ end:
 		n == 0 && faults < FAULTS && e[n].boot == 0 && e[n].total > 0 && db.known[n] && (!saved || backup.known[n]) ->
 		faults++;
 		file.granted[2 * n] = 0; file.returned[2 * n] = 0;
-		e[n].boot = 1; e[n].left = 0; e[n].epoch = 1; e[n].reported = 0; e[n].disk = 1; e[n].total = 0
+		e[n].boot = 1; e[n].left = 0; e[n].epoch = 1; e[n].reported = 0; e[n].disk = 1; e[n].total = 0; heard = 0
 	}
 	od
 }

@@ -45,6 +45,7 @@ var models = map[string]map[string]string{
 		"NEVER_BELIEVES":       "spent<=2",
 
 		"EXHAUSTED_WHEN_GRANTED": "e[0].left+e[1].left",
+		"KEEPS_RECALLED":         "heard",
 	},
 	"leases": {
 		"NO_GAP":          "published[c[p].key]",

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"waypost/client"
 	"waypost/internal/admin"
 	"waypost/test/devtest"
 )
@@ -24,6 +25,22 @@ func TestEdge_StartsAndServesOnAReadOnlyDisk(t *testing.T) {
 	}
 	e := startSolo(t, "WAYPOST_EDGE_ADDR="+addrs[0], "WAYPOST_EDGE_ADMIN_ADDR="+addrs[1])
 	codes := e.create(3)
+	limited := func() int { // visits a link with an exact click budget
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addrs[0]+"/limited", http.NoBody)
+		require.NoError(t, err)
+		req.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:125.0) Gecko/20100101 Firefox/125.0")
+		res, err := visitor.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res.StatusCode
+	}
+	e.persist(func() error {
+		_, err := e.api.Links.Create(t.Context(), client.NewLink{
+			OriginalURL: "https://example.com/", CustomCode: "limited", MaxClicks: 1000, MaxClicksMode: "exact",
+		})
+		return err
+	})
+	eventually(t, time.Minute, "redirected", func() bool { return limited() == http.StatusFound })
 	require.NoError(t, unix.Kill(e.now.PID(), unix.SIGTERM)) // all of the replica is on the disk then
 	e.now.ExitCode()
 	if err := unix.Mount(e.dir, e.dir, "", unix.MS_BIND, ""); err != nil {
@@ -47,6 +64,7 @@ func TestEdge_StartsAndServesOnAReadOnlyDisk(t *testing.T) {
 	for _, code := range codes {
 		require.Equal(t, http.StatusFound, e.head(code))
 	}
+	require.Equal(t, http.StatusServiceUnavailable, limited())
 	require.Contains(t, e.state().Degraded, "read-only")
 	require.Positive(t, e.metric("waypost_replica_degraded "))
 	require.Positive(t, e.metric("waypost_clicks_dropped_total"), "no click is lost without a count")
