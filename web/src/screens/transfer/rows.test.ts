@@ -75,3 +75,15 @@ test("a file is known by its content", async () => {
   assert.equal(a, same);
   assert.notEqual(a, other);
 });
+
+test("a file of Shlink has bars between tags, and other files have commas", async () => {
+  const { shape, links } = await read("createdAt,shortCode,shortUrl,longUrl,tags,visits,expires_at\n2026-01-01T00:00:00Z,abc,https://s.example/abc,https://example.com/,x|b c,12,2099-12-31\n");
+  assert.deepEqual(shape.columns.filter((c) => c.field === "ignored").map((c) => c.name), ["createdAt", "shortUrl", "visits"]);
+  assert.deepEqual(links, [{ custom_code: "abc", original_url: "https://example.com/", tags: ["x", "b c"], expires_at: "2099-12-31T00:00:00Z" }]);
+  assert.deepEqual((await read("shortCode,longUrl,tags\nabc,https://example.com/,a|b\n")).links[0]!.tags, ["a|b"]);
+});
+
+test("a batch has no more passwords than the API takes at once", async () => {
+  const { all } = await read(`original_url,password,has_password\n${Array.from({ length: 12 }, (_, i) => `https://example.com/${i},secret,true\n`).join("")}`);
+  assert.deepEqual(all.map((b) => b.rows.length), [10, 2]);
+});
