@@ -31,7 +31,7 @@ async function browser() {
   // browsers trust plain HTTP as little as over the address of another machine.
   current ??= chromium.launch({
     executablePath: input.browser,
-    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", `--host-resolver-rules=MAP ${named.hostname} 127.0.0.1`, "--no-first-run", "--disable-background-networking",
+    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", `--host-resolver-rules=MAP ${named.hostname} 127.0.0.1,MAP target.example 127.0.0.1`, "--no-first-run", "--disable-background-networking",
       "--disable-component-update", "--disable-sync", "--disable-features=PreloadTopChromeWebUI,HttpsUpgrades,MediaRouter," +
       "OptimizationHints,PaintHolding,ThirdPartyStoragePartitioning,LensOverlay,NetworkTimeServiceQuerying"],
   });
@@ -70,20 +70,23 @@ const unique = () => `t${process.pid}${Date.now().toString(36)}${counter++}`;
 
 /** helpers returns what a flow works with. */
 function helpers(page, context, told) {
+  const darkened = new Set(); // pages
   return {
     page, context, told, base, named: named.origin, dev, user, root, api, assert, unique, newContext, signIn,
     edges: dev.edges.map((e) => e.url),
-    /** axe fails on any violation of WCAG 2.2 AA that it finds, in light and in dark. Only
-     * colours differ between the two, so only their rules run twice. */
+    /** axe fails on any violation of WCAG 2.2 AA that it finds, in light and for the first
+     * state of a page in dark. Only colours differ between the two, and so do their rules. */
     async axe(on = page) {
       const all = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
-      for (const [colorScheme, runOnly] of [["light", all], ["dark", ["color-contrast", "link-in-text-block"]]]) {
+      const schemes = [["light", all], ["dark", ["color-contrast", "link-in-text-block"]]];
+      for (const [colorScheme, runOnly] of darkened.has(on) ? schemes.slice(0, 1) : schemes) {
         await on.emulateMedia({ colorScheme, reducedMotion: "reduce" });
         if (!(await on.evaluate("typeof axe"))?.includes("object")) await on.evaluate(axeSource);
         const { violations } = await on.evaluate((o) => globalThis.axe.run(document, o), { runOnly, resultTypes: ["violations"] });
         const found = violations.map((v) => `${v.id}: ${v.help}\n  ${v.nodes.slice(0, 3).map((n) => n.html + " " + n.failureSummary).join("\n  ")}`);
         assert.equal(found.length, 0, `${on.url()} in ${colorScheme}:\n${found.join("\n")}`);
       }
+      darkened.add(on);
       await on.emulateMedia({ colorScheme: null, reducedMotion: null });
     },
     /** amid runs a step while a link is clicked all the time, and while some answers take

@@ -119,46 +119,6 @@ export async function resumes(c) {
   c.assert.equal(new Set(links.map((l) => l.original_url)).size, 41);
 }
 
-/** Rows for which the API has no time are sent again, under the same key until a part of
- * the rows has been created. Without keys the import stops, and can be continued. */
-export async function sendsAgainWhatTheAPIHasNoTimeFor(c) {
-  const tag = c.unique();
-  const { page } = c;
-  const csv = `original_url,tags\nhttp://localhost/,${tag}\n${[1, 2, 3].map((i) => `https://example.com/${i},${tag}\n`).join("")}`;
-  const failed = (type) => ({ status: 503, error: { type: `urn:waypost:problem:${type}`, title: "", status: 503, detail: "of the test" } });
-  const sent = [];
-  // Each time the API does only some of the rows, and says of the others why not.
-  let steps = [];
-  const kept = new Map();
-  await page.route("**/api/v1/urls/bulk*", async (route) => {
-    const { links } = route.request().postDataJSON();
-    const { "idempotency-key": key, ...headers } = route.request().headers();
-    sent.push([key?.replace(/^import-\w+-/, ""), links.length]);
-    if (kept.has(key)) return route.fulfill({ headers: { "Idempotency-Replayed": "true" }, json: kept.get(key) });
-    const [done, why] = steps.shift() ?? [links.length];
-    if (why === "in-progress") return route.fulfill({ status: 409, contentType: "application/problem+json", body: JSON.stringify({ ...failed(why).error, status: 409 }) });
-    const answer = { results: links.slice(done).map(() => failed(why)) };
-    if (done) answer.results.unshift(...(await (await route.fetch({ headers, postData: JSON.stringify({ links: links.slice(0, done) }) })).json()).results);
-    if (key && answer.results.some((r) => r.status === 201)) kept.set(key, answer);
-    return route.fulfill({ json: answer });
-  });
-  await open(c);
-  await choose(c, "late.csv", csv);
-  steps = [[3, "unavailable"]];
-  await button(c, "Check all rows").click();
-  await page.getByText("The check has ended.").waitFor();
-  c.assert.deepEqual([await figure(c, "would be created"), await figure(c, "Rows refused")], [3, 1]);
-  steps = [[0, "in-progress"], [1, "unavailable"], [2, "unavailable"], [1, "keys-exhausted"]];
-  await button(c, "Import 3 rows").click();
-  await page.getByText("The import stopped at row 0.").waitFor();
-  await button(c, "Continue at row 1").click();
-  await page.getByText("The import has ended.").waitFor();
-  c.assert.deepEqual(sent, [[undefined, 4], [undefined, 1], ["0", 4], ["0", 4], ["0", 4], ["0-again1", 2], ["0", 4], ["0-again1", 2], ["0-again2", 1]]);
-  await page.getByRole("table", { name: "Rows that are refused" }).getByRole("row", { name: /^2 .*local name/ }).waitFor();
-  c.assert.equal(await figure(c, "Rows refused"), 1);
-  c.assert.deepEqual((await found(c, tag)).map((l) => l.original_url).sort(), [1, 2, 3].map((i) => `https://example.com/${i}`));
-}
-
 /** An import that its user leaves says that it has stopped. */
 export async function leavingAnImportStopsIt(c) {
   await open(c);
@@ -225,42 +185,4 @@ export async function importsWhatAnExportHolds(c) {
     c.assert.equal(all.length, made);
     all.forEach((l) => c.assert.deepEqual(l, want));
   }
-}
-
-/** More links with passwords than the API takes at once are sent in several requests. */
-export async function importsManyPasswords(c) {
-  const tag = c.unique();
-  const rows = Array.from({ length: 12 }, (_, i) => `https://example.com/${i},${tag},secret ${tag},true`);
-  await open(c);
-  await choose(c, "secret.csv", `original_url,tags,password,has_password\n${rows.join("\n")}\n`);
-  await button(c, "Check all rows").click();
-  await c.page.getByText("Every row can be imported.").waitFor();
-  await button(c, "Import 12 rows").click();
-  await c.page.getByText("The import has ended.").waitFor();
-  c.assert.deepEqual((await found(c, tag)).map((l) => l.has_password), Array(12).fill(true));
-}
-
-/** A file of Shlink is taken as it is, a day is a time, and a code that comes twice is seen however far apart. */
-export async function importsAFileOfShlink(c) {
-  const tag = c.unique();
-  const rest = Array.from({ length: 600 }, () => "2026-01-01T00:00:00Z,,,https://s.example/x,never,,,0,").join("\n");
-  const csv = (code) => "createdAt,domain,shortCode,shortUrl,longUrl,title,tags,visits,expires_at\n" +
-    `2026-01-01T00:00:00Z,,${code},https://s.example/x,https://example.com/1,One,${tag}|b c,12,2099-12-31\n${rest}\n` +
-    `2026-01-01T00:00:00Z,,${code},https://s.example/x,https://example.com/2,Two,${tag},3,\n`;
-  await open(c);
-  await choose(c, "shlink.csv", csv(tag));
-  await c.page.getByText("Ignored: createdAt, shortUrl, visits.").waitFor();
-  await button(c, "Check all rows").click();
-  await c.page.getByText("The check has ended.").waitFor();
-  c.assert.deepEqual([await figure(c, "would be created"), await figure(c, "Rows refused")], [1, 601]);
-  const [download] = await Promise.all([c.page.waitForEvent("download"), c.page.getByRole("link", { name: "Download CSV" }).click()]);
-  c.assert.match((await (await download.createReadStream()).toArray()).join(""), /\n603,custom_code,an earlier row of the file has this code,https:\/\/example.com\/2/);
-  await button(c, "Import 1 row").click();
-  await c.page.getByText("The import has ended.").waitFor();
-  const links = await found(c, tag);
-  c.assert.deepEqual(links.map((l) => [l.short_code, l.tags.toSorted(), l.expires_at]), [[tag, [tag, "b c"].sort(), "2099-12-31T00:00:00Z"]]);
-  // A list that somebody made has commas between its tags.
-  await button(c, "Choose another file").click();
-  await choose(c, "mine.csv", `shortCode,longUrl,tags\n${tag}-2,https://example.com/3,a|b\n`);
-  await c.page.getByRole("cell", { name: "a|b" }).waitFor();
 }

@@ -3,16 +3,20 @@
 /** Each flow opens the page where it begins. */
 export const opens = true;
 
+import { once } from "node:events";
+import { createServer } from "node:http";
+
 /** A visitor gives a link's password by keyboard alone, and is asked again only when it has
  * changed. Over TLS the pass is for TLS alone. */
 async function givesAPassword(c, edge) {
   const password = "open sesame";
-  const target = `https://target.example/${c.unique()}`;
+  const there = createServer((_, answer) => answer.setHeader("Content-Type", "text/html").end("<h1>Arrived</h1>")).listen(0, "127.0.0.1");
+  await once(there, "listening");
+  const target = `http://target.example:${there.address().port}/${c.unique()}`;
   const link = await c.api("POST", "/api/v1/urls?wait=all", { original_url: target, password });
   const context = await c.newContext({ ignoreHTTPSErrors: true });
   try {
     const page = await context.newPage();
-    await page.route("https://target.example/**", (route) => route.fulfill({ contentType: "text/html", body: "<h1>Arrived</h1>" }));
     const url = `${edge}/${link.short_code}`;
     await page.goto(url);
     await page.getByRole("heading", { level: 1, name: "Password required" }).waitFor();
@@ -41,6 +45,7 @@ async function givesAPassword(c, edge) {
     await page.getByRole("heading", { level: 1, name: "Password required" }).waitFor();
   } finally {
     await context.close();
+    there.close();
   }
 }
 
