@@ -51,7 +51,7 @@ func (f *fleet) repairByHand(t *testing.T, db *replica.DB, step func()) {
 }
 
 func TestRepair_BeginsAgainAfterACrash(t *testing.T) {
-	for _, percent := range []int{0, 50, 100} {
+	for _, percent := range []int{0, 50} {
 		fs := vfs.NewCrashableMem()
 		f := newFleet(t, config(fs), 200)
 		before := f.db.Position()
