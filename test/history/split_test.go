@@ -247,7 +247,7 @@ func (in *split) watch(t *testing.T) (stop func()) {
 				select {
 				case <-end:
 					return
-				case <-time.After(5 * time.Millisecond):
+				case <-time.After(20 * time.Millisecond):
 				}
 			}
 		})
@@ -319,7 +319,7 @@ func TestHistory_ForgottenPrimaryTakesNoEdgeOver(t *testing.T) {
 		in.byOld[in.create(t, in.old, "")] = true
 		in.change(t)
 	}
-	for range 10 {
+	for range 3 {
 		in.takeDown(t)
 	}
 	promoted, status := readyz(t, in.young.Admin)
@@ -328,7 +328,11 @@ func TestHistory_ForgottenPrimaryTakesNoEdgeOver(t *testing.T) {
 	stop := in.watch(t)
 
 	var forks []string
-	for i := range 20 {
+	rounds := 5
+	if devtest.Long() {
+		rounds = 20
+	}
+	for i := range rounds {
 		away := in.edges[i%2 : i%2+1]
 		if i%5 == 4 {
 			away = in.edges

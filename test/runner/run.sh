@@ -154,6 +154,7 @@ long_forms() {
   WAYPOST_BOOTSTRAP_LINKS=1000000 long_form "a bootstrap of a million links is killed ten times" ./edge/replica Bootstrap_ResumesAfterTenKills
   WAYPOST_WEEK=zipf long_form "a week of clicks, most on few links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota
   WAYPOST_WEEK=uniform long_form "a week of clicks, alike on all links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota
+  long_form "a forgotten primary is reached twenty times" ./test/history History_ForgottenPrimaryTakesNoEdgeOver -race
   long_form "a drill with 500 links" ./test/drill Drill_PostgreSQLAndTheControlPlanesDiskAreLost -race
   long_form "the plans of statements on a million links" ./test/statements Statements_OfEverySecondReadLittle
   long_form "click budgets hold while edges are killed and cut off for a minute" ./test/budgets Budgets_HoldWhileEdgesAreKilledAndCutOff -race
