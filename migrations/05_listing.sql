@@ -12,23 +12,17 @@ CREATE FUNCTION link_spaceless() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SA
         || U&'\F900-\FAFF\FF66-\FF9F\+020000-\+03FFFF';
 
 -- Returns text with all pairs of neighbouring letters in the place of each run of such letters, so
--- that a search finds any part of the run: 京都旅行 becomes 京都 都旅 旅行. With a quote around
--- them, the pairs are a phrase of a search.
-CREATE FUNCTION link_paired(words text, quote text DEFAULT '') RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-DECLARE
-    letters CONSTANT text := link_spaceless();
-BEGIN
-    IF octet_length(words) = length(words) OR words !~ ('[' || letters || ']') THEN
-        RETURN words;
-    END IF;
-    RETURN (SELECT string_agg(CASE WHEN r.run IS NULL THEN r.other ELSE
-                CASE WHEN quote <> '' AND r.before LIKE '%-' THEN '' ELSE ' ' END || quote || coalesce(
-                    (SELECT string_agg(p.a || p.b, ' ' ORDER BY p.n)
-                     FROM unnest(string_to_array(left(r.run, -1), NULL), string_to_array(substr(r.run, 2), NULL)) WITH ORDINALITY p (a, b, n)), r.run)
-                || quote || ' ' END, '' ORDER BY r.n)
-            FROM (SELECT g.n, g.m[1] AS run, g.m[2] AS other, lag(g.m[2]) OVER (ORDER BY g.n) AS before
-                  FROM regexp_matches(words, '([' || letters || ']+)|([^' || letters || ']+)', 'g') WITH ORDINALITY g (m, n)) r);
-END $$;
+-- that a search finds any part of the run: 京都旅行 becomes 京都 都旅 旅行.
+CREATE FUNCTION link_paired(words text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN octet_length(words) = length(words) OR words !~ ('[' || link_spaceless() || ']') THEN words ELSE regexp_replace(
+        regexp_replace(words, '(?<=[' || link_spaceless() || '])([' || link_spaceless() || '])(?=[' || link_spaceless() || '])', '\1 \1', 'g'),
+        '(?<=[' || link_spaceless() || '])(?=[^' || link_spaceless() || '])|(?<=[^' || link_spaceless() || '])(?=[' || link_spaceless() || '])', ' ', 'g') END;
+
+-- Returns the question of a search with its runs of such letters as phrases of pairs.
+CREATE FUNCTION link_phrases(words text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN (SELECT coalesce(string_agg(link_paired(CASE WHEN p.n % 2 = 0 THEN p.part ELSE -- every second part is in quotes
+            regexp_replace(regexp_replace(p.part, '([' || link_spaceless() || ']{2,})', ' "\1" ', 'g'), '(^|\s)- "', '\1-"', 'g') END), '"' ORDER BY p.n), '')
+        FROM string_to_table(words, '"') WITH ORDINALITY p (part, n));
 
 -- Returns the lexemes by which a link is found: the words of its title, description and
 -- notes, its tags, and its workspace, so that a search reads no other workspace's links. Tags
@@ -55,9 +49,7 @@ CREATE INDEX link_words ON link USING gin (link_words(workspace_id, title, descr
 -- the tags. NULL: the text has nothing to search for.
 CREATE FUNCTION link_question(workspace bigint, words text, tags text[]) RETURNS tsquery LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    question tsquery := websearch_to_tsquery('pg_catalog.simple', coalesce((
-        SELECT string_agg(link_paired(p.part, CASE WHEN p.n % 2 = 1 THEN '"' ELSE '' END), '"' ORDER BY p.n) -- every second part is in quotes
-        FROM string_to_table(words, '"') WITH ORDINALITY p (part, n)), ''));
+    question tsquery := websearch_to_tsquery('pg_catalog.simple', link_phrases(words));
     lexeme   text;
 BEGIN
     IF coalesce(words, '') <> '' AND numnode(question) = 0 THEN
