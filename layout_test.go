@@ -81,7 +81,7 @@ var layers = []layer{
 	{path: "web", stdOnly: true},
 	{path: "edge/enrol", mayUse: []string{"controlplane/fleet", "replication", "api", "internal", ""}},
 	{path: "controlplane/blocks", mayUse: []string{"controlplane", "replication", ""}},
-	{path: "controlplane/fleet", mayUse: []string{"controlplane", "replication", "rules", ""}},
+	{path: "controlplane/fleet", mayUse: []string{"controlplane", "replication", "rules", "internal", ""}},
 	{path: "controlplane/keys", mayUse: []string{"controlplane", "keyrange", "internal", ""}},
 	{path: "controlplane", mayUse: []string{
 		"controlplane/target", "replication", "rules/budget", "rules", "internal", "",

@@ -2,9 +2,38 @@ package api
 
 import "time"
 
-// EdgeList holds the edges that the control plane knows.
+// EdgeList holds the edges that the control plane knows, and the control planes.
 type EdgeList struct {
-	Edges []Edge `json:"edges" doc:"By region and node."`
+	Edges         []Edge         `json:"edges" doc:"By region and node."`
+	ControlPlanes []ControlPlane `json:"control_planes" doc:"By region and node."`
+}
+
+// MaxConditions bounds the conditions in a report.
+const MaxConditions = 64
+
+// NodeCondition describes something that is wrong with a node.
+type NodeCondition struct {
+	Name     string    `json:"name" doc:"Name of the condition, and of its alert."`
+	Severity string    `json:"severity" enum:"critical,warning" doc:"Critical should wake an operator; a warning can wait until morning."`
+	Of       string    `json:"of" doc:"The region or edge that it concerns; empty for the node itself."`
+	Since    time.Time `json:"since" doc:"By the clock of the node."`
+	What     string    `json:"what" doc:"A predicate to the name of the node, or of what it concerns."`
+	Do       string    `json:"do" doc:"What to do."`
+	Page     string    `json:"page" doc:"Page of the documentation."`
+}
+
+// ControlPlane describes a control plane to operators.
+type ControlPlane struct {
+	Node       string          `json:"node"`
+	Region     string          `json:"region"`
+	Version    string          `json:"version" doc:"Version of the software."`
+	Addr       string          `json:"addr" doc:"HOST:PORT of the API, as it listens."`
+	AdminAddr  string          `json:"admin_addr" doc:"HOST:PORT of the admin listener."`
+	State      string          `json:"state" enum:"alive,silent,stopped,unknown" doc:"Silent: PostgreSQL has not heard of it for 15 seconds, and it did not stop in order; after a day it is forgotten. Unknown: PostgreSQL was not asked for so long."`
+	Answers    bool            `json:"answers" doc:"It has answered this request."`
+	StartedAt  time.Time       `json:"started_at" doc:"By PostgreSQL's clock; of the one that answers by its own."`
+	LastSeen   time.Time       `json:"last_seen"`
+	Conditions []NodeCondition `json:"conditions" doc:"Conditions that are true, by its last report."`
 }
 
 // EdgeState is the part of an edge's state that the edge itself reports and operators
@@ -26,7 +55,7 @@ type EdgeState struct {
 	DiskFreeBytes     *int64     `json:"disk_free_bytes" doc:"Bytes of that file system that the edge may still use; null when unknown."`
 	PlacesBuilt       *time.Time `json:"places_built_at" doc:"When the edge's GeoIP database was built, which locates visitors for rules and statistics; null without one, and when unknown."`
 
-	DiskLow bool `json:"disk_low" doc:"Changes of links wait until the edge's disk has room: 512 MiB, or 2 % of a small disk. Redirects and clicks continue."`
+	Conditions []NodeCondition `json:"conditions" doc:"Conditions that are true, by the last report, and those that this control plane sees."`
 }
 
 // Edge describes an edge to operators.

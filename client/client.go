@@ -256,6 +256,9 @@ func problem(resp *http.Response, answer []byte) error {
 	if to := resp.Header.Get("Location"); to != "" && p.Status < http.StatusBadRequest {
 		p.Detail = fmt.Sprintf("this is no address of the API, it leads to %s", strconv.QuoteToASCII(to[:min(len(to), 256)]))
 	}
+	if p.Status == http.StatusBadRequest && resp.Request.URL.Scheme == "http" && bytes.Contains(answer, []byte("to an HTTPS server")) {
+		p.Detail = "this port speaks TLS: the address begins with https://"
+	}
 	if seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16); err == nil {
 		p.RetryAfter = time.Duration(seconds) * time.Second
 	}

@@ -14,9 +14,14 @@ type Edges struct{ c *Client }
 
 // List lists all edges that the control plane knows, by region and node.
 func (e Edges) List(ctx context.Context) ([]Edge, error) {
-	var answer api.EdgeList
-	err := e.c.do(ctx, http.MethodGet, api.PathEdges, nil, &answer)
-	return answer.Edges, err
+	all, err := e.Fleet(ctx)
+	return all.Edges, err
+}
+
+// Fleet lists the edges and the control planes, by region and node.
+func (e Edges) Fleet(ctx context.Context) (all Fleet, err error) {
+	err = e.c.do(ctx, http.MethodGet, api.PathEdges, nil, &all)
+	return all, err
 }
 
 // Verify orders an edge to add up its records, and to compare the sum with the digest.

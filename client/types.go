@@ -73,6 +73,9 @@ type (
 	DomainChange = api.DomainChange
 
 	Edge           = api.Edge
+	Fleet          = api.EdgeList
+	ControlPlane   = api.ControlPlane
+	NodeCondition  = api.NodeCondition
 	EdgeState      = api.EdgeState
 	Verified       = api.Verified
 	Position       = api.Sequence

@@ -96,7 +96,9 @@ CREATE TABLE control_node (
     node       text        PRIMARY KEY CHECK (length(node) <= 400),
     region     text        NOT NULL CHECK (length(region) <= 32),
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    seen_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+    seen_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    stopped    boolean     NOT NULL DEFAULT false, -- in order
+    report     jsonb       NOT NULL DEFAULT 'null' CHECK (length(report::text) <= 100000) -- at its last heartbeat
 );
 
 -- Keys that services outside of Waypost hold. reserved: a service holds it; free: given

@@ -18,10 +18,11 @@ type Status struct {
 	Held      *Held // what is held back until it is accepted; nil: nothing
 	Wait      Wait  // until the source serves fewer snapshots; the old replica serves
 
-	Head       Head      // the origin's, as last heard
-	HeardAt    time.Time // when the source was last heard (monotonic); zero: never
-	AdvancedAt time.Time // when the origin's clock was last heard to move on
-	Via        []string  // nodes between the origin and the source; none: the source is the origin
+	Head       Head          // the origin's, as last heard
+	HeardAt    time.Time     // when the source was last heard (monotonic); zero: never
+	AdvancedAt time.Time     // when the origin's clock was last heard to move on
+	Ahead      time.Duration // of the origin's clock over this machine's, as last heard without nodes between; 0: unknown
+	Via        []string      // nodes between the origin and the source; none: the source is the origin
 	Position   waypost.Position
 	Snapshots  int    // taken and swapped in since the start
 	Repairs    int    // that ended well since the start
@@ -150,9 +151,12 @@ func (b *statusBoard) via(nodes []string) { b.change(func(st *Status) { st.Via =
 // known one, it changes HeardAt only.
 func (b *statusBoard) heard(h Head) {
 	b.change(func(st *Status) {
-		now := time.Now()
+		now, first := time.Now(), st.HeardAt.IsZero()
 		st.HeardAt = now
 		relayed, known := len(st.Via) > 0, st.Head
+		if !relayed && !first && h.At != known.At { // the first may be old
+			st.Ahead = time.UnixMilli(h.At).Sub(now)
+		}
 		if relayed && known.Position.Epoch.Ordinal >= h.Position.Epoch.Ordinal && known.At >= h.At {
 			return
 		}

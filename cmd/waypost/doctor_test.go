@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -37,81 +38,87 @@ func doctor(t *testing.T, output string, answers map[string]string, args ...stri
 	return out.String(), err
 }
 
-func fleetAnswers(edges string) map[string]string {
-	return map[string]string{
-		"/api/admin/edges":  `{"edges": [` + edges + `]}`,
-		"/api/admin/digest": `{"equal": true}`,
-		"/api/admin/ranges": `{"regions": [{"region": "eu-west-1", "unissued": 900000000, "rate_per_minute": 1, "minutes_left": null}], "free_prefixes": 50}`,
+// fleetAnswers answers with edges, and with a control plane unless others are given.
+func fleetAnswers(edges string, controls ...string) map[string]string {
+	if len(controls) == 0 {
+		controls = []string{`{"node": "control-1", "state": "alive", "answers": true, "started_at": "2031-01-01T00:00:00Z", "last_seen": "2031-01-01T01:00:00Z"}`}
 	}
+	return map[string]string{"/api/admin/edges": `{"edges": [` + edges + `], "control_planes": [` + strings.Join(controls, ",") + `]}`}
 }
 
-func TestDoctor_SaysWhatIsWrongSinceWhenAndWhatToDo(t *testing.T) {
-	const alive = `{"node": "eu-1", "region": "eu-west-1", "version": "1", "replica": "following", "state": "alive", "age_seconds": 0.5, "credential": "own"}`
-	text, err := doctor(t, "text", fleetAnswers(alive))
-	require.NoError(t, err)
-	require.Contains(t, text, "fine      1 edge has everything\n")
-	require.Contains(t, text, "fine      1 region has keys")
-	require.NotContains(t, text, "CRITICAL")
+const aliveEdge = `{"node": "eu-1", "state": "alive", "via": "report"}`
 
-	text, err = doctor(t, "text", fleetAnswers(alive+`, {"node": "eu-2", "state": "gone", "left": true}, {"node": "eu-3", "state": "silent", "credential": "revoked"}`))
+// with adds fields to an object.
+func with(object, fields string) string { return strings.TrimSuffix(object, "}") + ", " + fields + "}" }
+
+// conditionOf is a condition that is true.
+func conditionOf(name, of, what string) string {
+	return `"conditions": [{"name": "` + name + `", "severity": "critical", "of": "` + of + `", "since": "2021-01-01T00:00:00Z",
+		"what": "` + what + `", "do": "Look.", "page": "docs/operations/alerts/` + name + `.md"}]`
+}
+
+func TestDoctor_RepeatsTheConditionsOfAllNodes(t *testing.T) {
+	text, err := doctor(t, "text", fleetAnswers(aliveEdge))
 	require.NoError(t, err)
-	require.Contains(t, text, "fine      eu-2 is off")
-	require.Contains(t, text, "fine      eu-3 is off")
-	text, err = doctor(t, "json", fleetAnswers(alive))
+	require.Contains(t, text, "fine      1 of 1 edge and 1 of 1 control plane report nothing wrong")
+	require.Contains(t, text, "unseen    no admin listener was asked")
+	text, err = doctor(t, "json", fleetAnswers(aliveEdge))
 	require.NoError(t, err)
 	require.Contains(t, text, `"findings": []`)
-	failing := fleetAnswers(alive)
-	failing["/api/admin/digest"] = `{"error": "the database did not answer"}`
-	text, err = doctor(t, "text", failing)
-	require.Error(t, err)
-	require.Contains(t, text, "WARNING  PostgreSQL: its rows could not be added up")
 
-	for _, c := range []struct{ name, edges, says string }{
-		{
-			"twin", strings.Replace(alive, `"own"`, `"own", "twins": ["10.0.0.3:8081"]`, 1),
-			"CRITICAL  eu-1: shares its name with other edges (10.0.0.3:8081)",
-		},
-		{
-			"revoked and silent", `{"node": "eu-3", "state": "silent", "credential": "revoked", "may_serve": true}`,
-			"CRITICAL  eu-3: is silent",
-		},
-		{"gone", `{"node": "eu-1", "state": "gone", "since": "2031-01-01T00:00:00Z"}`, "CRITICAL  eu-1: is gone"},
-		{"stale", strings.Replace(alive, "0.5", "75", 1), "CRITICAL  eu-1: has heard nothing new; changes and takedowns do not reach it (for 75 s)"},
-		{
-			"held", strings.Replace(alive, `"following"`, `"held", "held": "mass-delete", "held_why": "5000 links at once"`, 1),
-			"CRITICAL  eu-1: holds back a change (mass-delete): 5000 links at once",
-		},
-		{"disk", strings.Replace(alive, `"following"`, `"degraded", "disk_low": true`, 1), "CRITICAL  eu-1: has almost no room on its disk"},
-		{"revoked", strings.Replace(alive, `"own"`, `"revoked"`, 1), "CRITICAL  eu-1: still answers visitors, and its credential was revoked"},
-		{
-			"damaged", strings.Replace(alive, `"own"`, `"own", "verified": {"damage": "a record is cut"}`, 1),
-			"WARNING  eu-1: had damaged records when it was last verified: a record is cut",
-		},
-		{
-			"clicks", strings.Replace(alive, `"own"`, `"own", "clicks_pending": 70, "clicks_until": "2021-01-01T00:00:00Z"`, 1),
-			"WARNING  eu-1: has 70 clicks that are not counted",
-		},
-		{"versions", alive + "," + strings.NewReplacer("eu-1", "eu-2", `"1"`, `"2"`).Replace(alive), "WARNING  fleet: edges run several versions: 1 (eu-1); 2 (eu-2)"},
-		{"hostile", `{"node": "e\u001b[31m", "state": "gone"}`, "is gone"},
-		{"none", ``, "CRITICAL  fleet: no edge has reported"},
+	text, err = doctor(t, "text", fleetAnswers(aliveEdge+`, {"node": "eu-2", "state": "gone", "left": true}, {"node": "eu-3", "state": "alive", "via": "gossip"}`))
+	require.NoError(t, err)
+	require.Contains(t, text, "fine      eu-2 is off")
+	require.Contains(t, text, "fine      1 of 1 edge and ", "an edge that is gone has not everything")
+	require.Contains(t, text, "unseen    eu-3 does not report to this control plane")
+
+	const control = `{"node": "control-1", "state": "alive", "answers": true, "started_at": "2031-01-01T00:00:00Z", "last_seen": "2031-01-01T01:00:00Z"}`
+	other := strings.NewReplacer("control-1", "control-2", `"answers": true`, `"answers": false`).Replace(control)
+	for _, c := range []struct{ name, edges, controls, says string }{
+		{"edge", with(aliveEdge, conditionOf("ClicksWait", "", "has clicks")), control, "CRITICAL  eu-1: has clicks (for "},
+		{"silent", `{"node": "eu-1", "state": "silent", ` + conditionOf("EdgeDown", "", "cannot be reached") + `}`, control, "CRITICAL  eu-1: cannot be reached"},
+		{"control plane", aliveEdge, with(control, conditionOf("ClockWrong", "", "has a clock")), "CRITICAL  control-1: has a clock"},
+		{"region", aliveEdge, with(control, conditionOf("KGSPoolLow", "eu-west-1", "has few keys")), "CRITICAL  eu-west-1: has few keys"},
+		{"cluster", aliveEdge, with(control, conditionOf("DigestDiffers", "", "has rows")) + "," + with(other, conditionOf("DigestDiffers", "", "has rows")),
+			"CRITICAL  cluster: has rows"},
+		{"lost", aliveEdge, control + `,{"node": "control-2", "state": "silent", ` + conditionOf("ControlPlaneDown", "", "cannot be reached") + `}`,
+			"CRITICAL  control-2: cannot be reached"},
+		{"of a newer version", with(aliveEdge, conditionOf("Unheard", "", "has it")), control, "CRITICAL  eu-1: has it"},
+		{"hostile", with(aliveEdge, conditionOf("ClicksWait", "", `has \u001b[31m`)), control, "CRITICAL  eu-1: has "},
+		{"none", ``, control, "CRITICAL  fleet: no edge has reported"},
 	} {
-		text, err := doctor(t, "text", fleetAnswers(c.edges))
+		text, err := doctor(t, "text", fleetAnswers(c.edges, c.controls))
 		require.Error(t, err, c.name)
-		require.Contains(t, text, c.says, c.name)
+		require.Equal(t, 1, strings.Count(text, c.says), "%s: %s", c.name, text)
 		require.NotContains(t, text, "\x1b", c.name)
 		require.Regexp(t, `(?m)^          docs/operations/\S+\.md$`, text, c.name)
 	}
 }
 
-func TestDoctor_RepeatsWhyPostgreSQLHurts(t *testing.T) {
-	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"status": "ready", "node": "control-1", "degraded": "PostgreSQL's clock is 48h0m0s ahead"}`)
-	}))
-	defer admin.Close()
-	const alive = `{"node": "eu-1", "region": "eu-west-1", "version": "1", "replica": "following", "state": "alive", "age_seconds": 0.5, "credential": "own"}`
-	text, err := doctor(t, "text", fleetAnswers(alive), "--admin", admin.URL)
+func TestDoctor_WaitsForEdgesAfterAStart(t *testing.T) {
+	const young = `{"node": "control-1", "state": "alive", "answers": true, "started_at": "2031-01-01T00:00:00Z", "last_seen": "2031-01-01T00:00:02Z"}`
+	text, err := doctor(t, "text", fleetAnswers(with(aliveEdge, conditionOf("EdgeStale", "", "has heard nothing")), young))
+	require.NoError(t, err, text)
+	require.Contains(t, text, "unseen    eu-1 is reconnecting: control-1 has just started")
+	text, err = doctor(t, "text", fleetAnswers(with(aliveEdge, conditionOf("ReplicaDiskLow", "", "has no room")), young))
 	require.Error(t, err)
-	require.Contains(t, text, "WARNING  control-1: PostgreSQL's clock is 48h0m0s ahead")
+	require.Contains(t, text, "CRITICAL  eu-1: has no room")
+}
+
+func TestDoctor_NamesFaultsOfTLS(t *testing.T) {
+	api := httptest.NewTLSServer(http.NotFoundHandler())
+	defer api.Close()
+	api.Config.ErrorLog = log.New(io.Discard, "", 0)
+	for base, says := range map[string]string{
+		api.URL: "this machine does not know the authority of the certificate",
+		strings.Replace(api.URL, "https://", "http://", 1): "this port speaks TLS: the address begins with https://",
+	} {
+		text, err := doctor(t, "text", nil, "--api", base)
+		require.Error(t, err)
+		require.Contains(t, text, says)
+		require.NotContains(t, text, "Start it")
+		require.Contains(t, text, "unseen    edges and control planes, through the API")
+	}
 }
 
 func TestDoctor_AsksNoListenerOfAnotherMachineOnThisOne(t *testing.T) {
@@ -122,36 +129,35 @@ func TestDoctor_AsksNoListenerOfAnotherMachineOnThisOne(t *testing.T) {
 	_, port, err := net.SplitHostPort(asked.Listener.Addr().String())
 	require.NoError(t, err)
 	edge := func(node, host string) string {
-		return `{"node": "` + node + `", "version": "1", "replica": "following", "state": "alive", "admin_addr": "` + net.JoinHostPort(host, port) + `"}`
+		return `{"node": "` + node + `", "state": "alive", "via": "report", "admin_addr": "` + net.JoinHostPort(host, port) + `"}`
 	}
 	text, err := doctor(t, "text", fleetAnswers(edge("eu-1", "127.0.0.1")+","+edge("eu-2", "::")))
 	require.NoError(t, err, text)
-	require.Contains(t, text, "fine      2 edges name no admin listener for other machines")
+	require.Contains(t, text, "unseen    2 nodes name no admin listener for other machines")
 	require.True(t, forOthers("10.0.0.2:9081"))
 }
 
 func TestDoctor_SaysThatAnEdgeIsCutOffAndCountsItOnce(t *testing.T) {
 	edge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"status": "ready", "node": "eu-1", "region": "eu-west-1", "connected": false, "age_seconds": 75}`)
+		_, _ = io.WriteString(w, `{"status": "ready", "node": "eu-1", "region": "eu-west-1", `+conditionOf("EdgeStale", "", "has heard nothing new")+`}`)
 	}))
 	defer edge.Close()
 	addr := strings.TrimPrefix(edge.URL, "http://")
 	text, err := doctor(t, "text", nil, "--admin", addr+","+strings.Replace(addr, "127.0.0.1", "localhost", 1))
 	require.Error(t, err)
-	require.Contains(t, text, "eu-1: is connected to nothing")
-	require.Contains(t, text, "(for 75 s)")
+	require.Equal(t, 1, strings.Count(text, "CRITICAL  eu-1: has heard nothing new (for "))
 	require.Contains(t, text, "1 of 1 admin listeners say that they are ready")
 }
 
 func TestDoctor_SaysThatItDidNotAskTheAPI(t *testing.T) {
 	edge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"status": "ready", "node": "control", "error": "PostgreSQL's own rows do not add up"}`)
+		_, _ = io.WriteString(w, `{"status": "ready", "node": "control", `+conditionOf("DigestDiffers", "", "has rows that do not add up")+`}`)
 	}))
 	defer edge.Close()
 	text, err := doctor(t, "text", nil, "--admin", edge.URL, "--api", "no URL")
 	require.Error(t, err)
 	require.Contains(t, text, "WARNING  API: it was not asked")
-	require.Contains(t, text, "WARNING  control: PostgreSQL's own rows do not add up")
+	require.Contains(t, text, "CRITICAL  cluster: has rows that do not add up")
 }
 
 func TestDoctor_WorksWithoutTheAPI(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,8 +20,9 @@ type edgesCommands struct{ *program }
 func (p edgesCommands) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "edges",
-		Short: "List the edges: who is alive, where, and how far behind",
-		Long: `List the edges that the control plane knows: who is alive, where, up to where each
+		Short: "List the edges and control planes: who is alive, where, and how far behind",
+		Long: `List the edges and, in a second table, the control planes that the control plane knows.
+Of edges it shows who is alive, where, up to where each
 has the changelog, how far it is behind the head, in changes and in time, and how many
 clicks it has that are not counted yet, how many requests it answers a second, over about
 ten seconds, how much room its disk has, whether its replica is being filled or repaired, holds something
@@ -51,12 +53,12 @@ the scope admin, or else the development system that runs in --data-dir.`,
 
 func (p edgesCommands) list(c *cobra.Command, _ []string) error {
 	return p.withAPI(func(api *client.Client) error {
-		edges, err := api.Edges.List(c.Context())
+		all, err := api.Edges.Fleet(c.Context())
 		if err != nil {
 			return err
 		}
 		p.warnOfSource(c.Context(), api)
-		return p.print(edgeTable(edges, time.Now(), p.width()), map[string][]client.Edge{"edges": edges})
+		return p.print(edgeTable(all.Edges, time.Now(), p.width())+"\n\n"+controlTable(all.ControlPlanes, time.Now(), p.width()), all)
 	})
 }
 
@@ -208,7 +210,7 @@ func edgeTable(edges []client.Edge, now time.Time, width int) string {
 			state = "LACKS BLOCKS"
 		case e.State == "alive" && e.Draining:
 			state = "DRAINING"
-		case e.State == "alive" && e.DiskLow:
+		case e.State == "alive" && slices.ContainsFunc(e.Conditions, func(c client.NodeCondition) bool { return c.Name == "ReplicaDiskLow" }):
 			state = "LOW DISK"
 		case e.State == "alive" && e.Replica != "" && e.Replica != "following":
 			state += ", " + printable(e.Replica)
@@ -220,6 +222,27 @@ func edgeTable(edges []client.Edge, now time.Time, width int) string {
 			printable(e.Node), printable(e.Region), state, positionText(e), lagText(e), requestsText(e), pendingText(e), diskText(e),
 			ago(now.Sub(e.LastSeen)),
 			verifiedText(e.Verified, now), credentialText(e), printable(e.Version),
+		})
+	}
+	return tabulate(rows, width)
+}
+
+// controlTable lays out control planes for people.
+func controlTable(all []client.ControlPlane, now time.Time, width int) string {
+	rows := [][]string{{"CONTROL PLANE", "REGION", "STATE", "STARTED", "LAST SEEN", "VERSION", "CONDITIONS"}}
+	for i := range all {
+		c := &all[i]
+		state, names := printable(c.State), []string{}
+		if c.Answers {
+			state += " (answers)"
+		}
+		for _, known := range c.Conditions {
+			names = append(names, printable(known.Name))
+		}
+		slices.Sort(names)
+		rows = append(rows, []string{
+			printable(c.Node), printable(c.Region), state, ago(now.Sub(c.StartedAt)), ago(now.Sub(c.LastSeen)), printable(c.Version),
+			strings.Join(slices.Compact(names), ", "),
 		})
 	}
 	return tabulate(rows, width)

@@ -19,11 +19,15 @@ const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role"
 	"last_seen": "2031-05-06T06:08:09Z", "via": "report", "position": {"epoch": 1, "seq": 40}, "age_seconds": 0.5,
 	"lag_changes": 0, "lag_seconds": 0,
 	"started_at": null, "clicks_pending": 7, "clicks_until": null, "replica": "following",
-		"held": "", "held_why": "", "disk_low": true, "draining": false,
+		"held": "", "held_why": "", "draining": false,
 		"requests_per_second": 1234.56, "disk_used_bytes": 1, "disk_free_bytes": 5368709120,
 		"places_built_at": null, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081",
 		"admin_addr": "",
-			"credential": "own", "has_blocks": true}]}`
+			"credential": "own", "has_blocks": true,
+			"conditions": [{"name": "ReplicaDiskLow", "severity": "critical", "of": "", "since": "2031-05-06T06:08:09Z", "what": "", "do": "", "page": ""}]}],
+	"control_planes": [{"node": "control-1", "region": "eu-west-1", "version": "1.2.3", "addr": "", "admin_addr": "", "state": "silent",
+		"answers": false, "started_at": "2031-05-06T06:00:00Z", "last_seen": "2031-05-06T06:08:09Z", "conditions": [{"name": "ControlPlaneDown",
+		"severity": "critical", "of": "", "since": "2031-05-06T06:08:09Z", "what": "cannot be reached", "do": "Start it.", "page": "p"}]}]}`
 
 // edges runs `waypost edges` against an API that answers with answer.
 func edges(t *testing.T, output string, answer http.HandlerFunc, args ...string) (string, error) {
@@ -52,6 +56,7 @@ func TestEdgesAreListed(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, text, "NODE")
 	require.Regexp(t, `edge-a +eu-west-1 +LOW DISK +40 +0 +1234\.6 +7 +5120 MiB +now +never +own +1\.2\.3`, text)
+	require.Regexp(t, `control-1 +eu-west-1 +silent +now +now +1\.2\.3 +ControlPlaneDown`, text)
 	text, err = edges(t, "json", asked)
 	require.NoError(t, err)
 	require.JSONEq(t, edgesAnswer, text)
@@ -75,6 +80,7 @@ func TestEdgesThatMayNotBeListedAreAnError(t *testing.T) {
 func TestEdgesAreLaidOutForPeople(t *testing.T) {
 	now := time.Date(2031, 5, 6, 7, 0, 0, 0, time.UTC)
 	one, many, seconds, pending, revoked := uint64(1), uint64(1234), 754.2, int64(12), "revoked"
+	lowDisk := []client.NodeCondition{{Name: "ReplicaDiskLow"}}
 	got := edgeTable([]client.Edge{
 		{
 			EdgeState: client.EdgeState{Node: "a", Region: "r1", Version: "1"}, State: "alive", Via: "gossip",
@@ -92,7 +98,7 @@ func TestEdgesAreLaidOutForPeople(t *testing.T) {
 			LastSeen: now.Add(-50 * time.Hour),
 		},
 		{EdgeState: client.EdgeState{
-			Node: "d", Region: "r2", Replica: "held", Held: "mass-delete", DiskLow: true,
+			Node: "d", Region: "r2", Replica: "held", Held: "mass-delete", Conditions: lowDisk,
 			Version: "1",
 		}, State: "alive", Via: "report", LastSeen: now.Add(time.Minute), Verified: &client.Verified{
 			At:     now,
@@ -108,7 +114,7 @@ func TestEdgesAreLaidOutForPeople(t *testing.T) {
 		},
 		{EdgeState: client.EdgeState{Node: "g", Region: "r2", Replica: "following", Version: "1"}, State: "alive", Via: "report", LastSeen: now, Verified: &client.Verified{At: now, Error: "cut"}},
 		{
-			EdgeState: client.EdgeState{Node: "h", Region: "r2", Replica: "degraded", DiskLow: true, Version: "1"},
+			EdgeState: client.EdgeState{Node: "h", Region: "r2", Replica: "degraded", Conditions: lowDisk, Version: "1"},
 			State:     "alive", Via: "report", LastSeen: now,
 		},
 	}, now, 0)

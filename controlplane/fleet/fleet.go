@@ -11,6 +11,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane"
+	"waypost/internal/condition"
 	"waypost/replication"
 )
 
@@ -35,6 +36,9 @@ type Fleet struct {
 	serving map[bootKey]Boot            // likewise: boots that may be serving
 	notedAt time.Time                   // time of that read
 
+	controls   map[string]ControlPlane // by name, at their last heartbeats
+	controlsAt time.Time               // when those were read
+
 	waiters int           // of WaitApplied
 	news    chan struct{} // closed and replaced by a report while there are waiters
 }
@@ -58,6 +62,10 @@ type Config struct {
 	// not block. Nil: they report at their own interval.
 	Ask    func(waypost.Position)
 	Region waypost.Region // of this control plane
+
+	// Own returns this control plane for the fleet view. It must not block. Nil: it has no
+	// name.
+	Own func() ControlPlane
 
 	Poll   time.Duration // between looks at the head; default 500 ms
 	Silent time.Duration // an edge not heard of for longer is silent; default 3 s
@@ -97,8 +105,8 @@ type EdgeReport struct {
 	Replica       ReplicaState     // "" when unknown
 	Held          string           // change that it refuses until an operator accepts it; "" when none
 	HeldWhy       string
-	DiskLow       bool      // changes wait for room on its disk
 	PlacesBuilt   time.Time // of its GeoIP database; zero: it has none
+	Conditions    []condition.Condition
 	EdgeLoad
 	Draining bool    // it is unready by order
 	Blocks   *uint64 // digest of the blocks that it knows; nil: unknown
@@ -197,11 +205,11 @@ type EdgeStatus struct {
 	Replica     ReplicaState // "" when unknown
 	Held        string       // change that it refuses until an operator accepts it; "" when none
 	HeldWhy     string
-	DiskLow     bool      // changes wait for room on its disk
 	PlacesBuilt time.Time // of its GeoIP database; zero: it has none, or that is unknown
-	EdgeLoad              // at its last report
-	Draining    bool      // it is unready by order
-	Blocks      *uint64   // digest of the blocks that it knew at its last report; nil: unknown
+	Conditions  []condition.Condition
+	EdgeLoad            // at its last report
+	Draining    bool    // it is unready by order
+	Blocks      *uint64 // digest of the blocks that it knew at its last report; nil: unknown
 
 	State    EdgeState
 	MayServe bool      // it has not said that it stopped, and was not declared gone
@@ -243,6 +251,9 @@ func New(cfg Config) *Fleet {
 	}
 	if cfg.Hints == nil {
 		cfg.Hints = func() []FleetHint { return nil }
+	}
+	if cfg.Own == nil {
+		cfg.Own = func() ControlPlane { return ControlPlane{Region: cfg.Region} }
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -133,8 +133,8 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 		Node: r.Node, Region: r.Region, Role: r.Role, Version: r.Version, Addr: r.Addr, AdminAddr: r.AdminAddr,
 		Position: r.Position, Synced: r.Synced, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending,
 		ClicksUntil: r.ClicksUntil,
-		Replica:     r.Replica, Held: r.Held, HeldWhy: r.HeldWhy, DiskLow: r.DiskLow, Draining: r.Draining, EdgeLoad: r.EdgeLoad,
-		PlacesBuilt: r.PlacesBuilt, Blocks: r.Blocks,
+		Replica:     r.Replica, Held: r.Held, HeldWhy: r.HeldWhy, Draining: r.Draining, EdgeLoad: r.EdgeLoad,
+		PlacesBuilt: r.PlacesBuilt, Blocks: r.Blocks, Conditions: r.Conditions,
 		State: EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport, Credential: r.Credential,
 	}
 	left := r.Leaving || hinted && h.Left && h.Boot == r.Boot

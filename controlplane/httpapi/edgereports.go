@@ -16,11 +16,12 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane/fleet"
+	"waypost/internal/condition"
 	"waypost/rules"
 )
 
 const (
-	maxReport  = 4 << 10  // bytes of a body
+	maxReport  = 64 << 10 // bytes of a body
 	maxOutcome = 64 << 10 // bytes of a body
 
 	reportReadTimeout = 5 * time.Second
@@ -28,6 +29,7 @@ const (
 	maxReportAddr    = 128
 	maxReportVersion = 64
 	maxHeldWhy       = 512
+	maxCondition     = 2048 // all texts of one
 	maxOutcomeText   = 1024
 	maxOpenOrders    = 16 // in an answer; further ones come later
 	maxReplicaAge    = 100 * 365 * 24 * time.Hour
@@ -53,7 +55,7 @@ type OutcomeTaker interface {
 	Done(ctx context.Context, node string, id int64, outcome fleet.EdgeOutcome) error
 }
 
-// EdgeReports takes the reports of edges, one [api.EdgeReport] a POST of at most 4 KiB,
+// EdgeReports takes the reports of edges, one [api.EdgeReport] a POST of at most 64 KiB,
 // and answers 204, or 200 with [api.EdgeOrders]. It takes only reports that the sender
 // may make by its [EdgeGate], and any report without a gate.
 func EdgeReports(reports ReportTaker, orders OrderGiver, blocks BlockDigest, log *slog.Logger) http.Handler {
@@ -189,8 +191,8 @@ func reportOf(b *api.EdgeReport) (report fleet.EdgeReport, err error) {
 		Position: position, Synced: synced, Age: time.Duration(b.AgeSeconds * float64(time.Second)),
 		StartedAt: b.StartedAt, ClicksPending: b.ClicksPending, ClicksUntil: b.ClicksUntil, Leaving: b.Leaving,
 		Starting: b.Starting, Continues: continues,
-		Replica: fleet.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy, DiskLow: b.DiskLow, Draining: b.Draining,
-		PlacesBuilt: places, Blocks: b.Blocks,
+		Replica: fleet.ReplicaState(b.Replica), Held: b.Held, HeldWhy: b.HeldWhy, Draining: b.Draining,
+		PlacesBuilt: places, Blocks: b.Blocks, Conditions: conditionsOf(b.Conditions),
 		EdgeLoad: fleet.EdgeLoad{RequestsPerSecond: b.RequestsPerSecond, DiskUsed: b.DiskUsedBytes, DiskFree: b.DiskFreeBytes},
 	}, nil
 }
@@ -235,10 +237,27 @@ func faultOfReport(b *api.EdgeReport) string {
 		return "requests_per_second must be a number up to 1,000,000,000, or left out"
 	case outside(b.DiskUsedBytes) || outside(b.DiskFreeBytes):
 		return "disk_used_bytes and disk_free_bytes must be numbers of bytes up to 2^60, or left out"
+	case len(b.Conditions) > api.MaxConditions || slices.ContainsFunc(b.Conditions, unshowable):
+		return "conditions must be at most 64, with texts that can be shown"
 	case b.ClicksPending < -1:
 		return "clicks_pending must be a number of clicks, or -1 when unknown"
 	}
 	return ""
+}
+
+// unshowable reports whether a condition cannot be shown to an operator as it is.
+func unshowable(c api.NodeCondition) bool {
+	text := c.Name + c.Of + c.Severity + c.What + c.Do + c.Page
+	return len(c.Name) > maxReportVersion || len(text) > maxCondition || !waypost.Printable(strings.ReplaceAll(text, " ", "")) ||
+		c.Severity != condition.Critical && c.Severity != condition.Warning || !plausible(c.Since)
+}
+
+// conditionsOf converts the conditions of a report.
+func conditionsOf(all []api.NodeCondition) (found []condition.Condition) {
+	for _, c := range all {
+		found = append(found, condition.Condition(c))
+	}
+	return found
 }
 
 // outside reports whether a number of bytes is given that no disk has.

@@ -4,20 +4,23 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
+	"waypost/internal/condition"
 )
 
 // Fleet knows the edges.
 type Fleet interface {
 	Waiter
 
-	// Edges lists the edges. It must not block.
+	// Edges lists the edges, and ControlPlanes the control planes. They must not block.
 	Edges() []fleet.EdgeStatus
+	ControlPlanes() []fleet.ControlStatus
 }
 
 // Nodes manages the credentials of edges. EForbidden: the actor is not an operator.
@@ -162,14 +165,15 @@ func (a *fleetAPI) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error)
 		return nil, waypost.Errorf(waypost.EForbidden, "only keys of the default workspace may list the fleet")
 	}
 	all := a.fleet.Edges()
-	out := &edgesOutput{api.EdgeList{Edges: make([]api.Edge, len(all))}}
+	controls := a.fleet.ControlPlanes()
+	out := &edgesOutput{api.EdgeList{Edges: make([]api.Edge, len(all)), ControlPlanes: make([]api.ControlPlane, len(controls))}}
 	revoked := a.revoked(ctx)
 	digest, known := a.knownBlocks(ctx)
 	for i := range all {
 		if revoked[all[i].Node] {
 			all[i].Credential = fleet.CredentialRevoked
 		}
-		out.Body.Edges[i] = edgeOf(&all[i])
+		out.Body.Edges[i] = edgeOf(&all[i], controls)
 		if held := all[i].Blocks; held != nil && known {
 			out.Body.Edges[i].HasBlocks = new(*held == digest)
 		}
@@ -178,6 +182,9 @@ func (a *fleetAPI) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error)
 				At: o.DoneAt.UTC(), Damage: o.Outcome.Damage, Error: o.Outcome.Error,
 			}
 		}
+	}
+	for i := range controls {
+		out.Body.ControlPlanes[i] = controlOf(&controls[i], all)
 	}
 	return out, nil
 }
@@ -210,13 +217,59 @@ func (a *fleetAPI) revoked(ctx context.Context) map[string]bool {
 	return revoked
 }
 
-func edgeOf(e *fleet.EdgeStatus) api.Edge {
+// conditionsOfEdge returns the conditions that an edge reports while it is alive, and the
+// conditions of the edge that this control plane sees.
+func conditionsOfEdge(e *fleet.EdgeStatus, controls []fleet.ControlStatus) []api.NodeCondition {
+	shown := []api.NodeCondition{}
+	switch {
+	case e.State == fleet.EdgeAlive && e.Via == fleet.ViaReport:
+		for _, c := range e.Conditions {
+			shown = append(shown, api.NodeCondition(c))
+		}
+	case e.State != fleet.EdgeAlive && !e.Left && (e.MayServe || e.Credential != fleet.CredentialRevoked):
+		down := condition.Statement{Why: "it is " + string(e.State), Since: e.Since.UTC()}
+		shown = append(shown, api.NodeCondition(condition.Find("EdgeDown").Of(e.Node, down)))
+	}
+	for i := range controls {
+		for _, c := range controls[i].Conditions {
+			if controls[i].Answers && c.Of == e.Node {
+				shown = append(shown, api.NodeCondition(c))
+			}
+		}
+	}
+	return shown
+}
+
+// controlOf leaves out conditions of edges, which the edges are shown with, and what this
+// control plane sees like the others.
+func controlOf(p *fleet.ControlStatus, edges []fleet.EdgeStatus) api.ControlPlane {
+	shown := api.ControlPlane{
+		Node: p.Node, Region: string(p.Region), Version: p.Version, Addr: p.Addr, AdminAddr: p.AdminAddr,
+		State: string(p.State), Answers: p.Answers,
+		StartedAt: p.StartedAt.UTC(), LastSeen: p.LastSeen.UTC(), Conditions: []api.NodeCondition{},
+	}
+	if p.State == fleet.ControlSilent {
+		shown.Conditions = append(shown.Conditions, api.NodeCondition(condition.Find("ControlPlaneDown").Of(p.Node,
+			condition.Statement{Why: "it did not stop in order, and PostgreSQL hears nothing of it", Since: p.LastSeen.UTC()})))
+	}
+	for _, c := range p.Conditions {
+		ofEdge := slices.ContainsFunc(edges, func(e fleet.EdgeStatus) bool { return c.Of == e.Node })
+		k := condition.Find(c.Name)
+		seen := !p.Answers && k != nil && k.Cluster
+		if p.State == fleet.ControlAlive && !ofEdge && !seen {
+			shown.Conditions = append(shown.Conditions, api.NodeCondition(c))
+		}
+	}
+	return shown
+}
+
+func edgeOf(e *fleet.EdgeStatus, controls []fleet.ControlStatus) api.Edge {
 	shown := api.Edge{
 		EdgeState: api.EdgeState{
 			Node: e.Node, Region: string(e.Region), Role: e.Role, Version: e.Version, Addr: e.Addr, AdminAddr: e.AdminAddr,
-			Replica: string(e.Replica), Held: e.Held, HeldWhy: e.HeldWhy, DiskLow: e.DiskLow, Draining: e.Draining,
+			Replica: string(e.Replica), Held: e.Held, HeldWhy: e.HeldWhy, Draining: e.Draining,
 			RequestsPerSecond: e.RequestsPerSecond, DiskUsedBytes: e.DiskUsed, DiskFreeBytes: e.DiskFree,
-			PlacesBuilt: moment(e.PlacesBuilt),
+			PlacesBuilt: moment(e.PlacesBuilt), Conditions: conditionsOfEdge(e, controls),
 		},
 		State: string(e.State), Since: e.Since.UTC(), Left: e.Left, MayServe: e.MayServe, Twins: append([]string{}, e.Twins...),
 		LastSeen: e.LastSeen.UTC(), Via: string(e.Via),

@@ -18,12 +18,30 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
+	"waypost/internal/condition"
 )
 
 // fixedFleet is one that is always the same.
 type fixedFleet []fleet.EdgeStatus
 
 func (f fixedFleet) Edges() []fleet.EdgeStatus { return f }
+
+// ControlPlanes returns this control plane, which sees a twin, and one that is down.
+func (f fixedFleet) ControlPlanes() []fleet.ControlStatus {
+	at := time.Date(2031, 5, 6, 6, 8, 9, 0, time.UTC)
+	own := fleet.ControlPlane{Node: "control-1", Region: "eu-west-1", StartedAt: at}
+	own.Version, own.Addr, own.AdminAddr = "1.2.3", "10.0.0.1:8080", "10.0.0.1:9080"
+	own.Conditions = []condition.Condition{
+		{Name: "EdgeTwins", Severity: "critical", Of: "edge-z", Since: at, What: "has a twin"},
+		{Name: "KGSPoolLow", Severity: "warning", Of: "eu-west-1", Since: at, What: "has few keys"},
+	}
+	return []fleet.ControlStatus{
+		{ControlPlane: own, State: fleet.ControlAlive, LastSeen: at, Answers: true},
+		{ControlPlane: fleet.ControlPlane{
+			Node: "control-2", Region: "us-east-1", StartedAt: at, ControlReport: own.ControlReport,
+		}, State: fleet.ControlSilent, LastSeen: at},
+	}
+}
 
 // operator asks without a key, where none is needed.
 var operator = &controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
@@ -40,9 +58,10 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 			Position:  waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
 			StartedAt: seen, ClicksPending: 7, ClicksUntil: seen, Age: 2500 * time.Millisecond,
 			Lag: fleet.Lag{Changes: 3, Age: 1500 * time.Millisecond}, LagKnown: true,
-			Replica: fleet.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", DiskLow: true, Draining: true,
+			Replica: fleet.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", Draining: true,
 			PlacesBuilt: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
 			EdgeLoad:    fleet.EdgeLoad{RequestsPerSecond: new(12.5), DiskUsed: new(int64(1 << 40)), DiskFree: new(int64(0))},
+			Conditions:  []condition.Condition{{Name: "EdgeHeld", Severity: "critical", Since: seen, What: "holds back a change"}},
 			State:       fleet.EdgeSilent, MayServe: true, Twins: []string{"10.0.0.3:8081"},
 			Since: seen, LastSeen: seen, Via: fleet.ViaReport, Credential: fleet.CredentialOwn,
 		},
@@ -54,24 +73,45 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 	res := a.do(call{path: "/api/admin/edges", key: "none"})
 	require.Equal(t, http.StatusOK, res.StatusCode, res.text)
 	const at = `"2031-05-06T06:08:09Z"`
+	down, lost := condition.Find("EdgeDown"), condition.Find("ControlPlaneDown")
+	quoted := func(text string) string {
+		b, err := json.Marshal(text)
+		require.NoError(t, err)
+		return string(b)
+	}
+	controls := `"control_planes": [
+		{"node": "control-1", "region": "eu-west-1", "version": "1.2.3", "addr": "10.0.0.1:8080", "admin_addr": "10.0.0.1:9080",
+		 "state": "alive", "answers": true, "started_at": ` + at + `, "last_seen": ` + at + `,
+		 "conditions": [{"name": "KGSPoolLow", "severity": "warning", "of": "eu-west-1", "since": ` + at + `,
+			"what": "has few keys", "do": "", "page": ""}]},
+		{"node": "control-2", "region": "us-east-1", "version": "1.2.3", "addr": "10.0.0.1:8080", "admin_addr": "10.0.0.1:9080",
+		 "state": "silent", "answers": false, "started_at": ` + at + `, "last_seen": ` + at + `,
+		 "conditions": [{"name": "ControlPlaneDown", "severity": "critical", "of": "", "since": ` + at + `,
+			"what": "cannot be reached: it did not stop in order, and PostgreSQL hears nothing of it",
+			"do": ` + quoted(lost.Do) + `, "page": "docs/operations/alerts/ControlPlaneDown.md"}]}]`
 	require.JSONEq(t, `{"edges": [
 		{"node": "edge-a", "region": "eu-west-1", "role": "edge", "state": "silent", "left": false, "may_serve": true, "twins": ["10.0.0.3:8081"],
 		 "since": `+at+`, "last_seen": `+at+`, "via": "report",
 		 "position": {"epoch": 2, "seq": 40}, "age_seconds": 2.5, "lag_changes": 3, "lag_seconds": 1.5,
 		 "started_at": `+at+`,
 		 "clicks_pending": 7, "clicks_until": `+at+`, "replica": "held", "held": "mass-delete", "held_why": "too many",
-			"disk_low": true, "draining": true,
+			"draining": true,
 			"places_built_at": "2026-11-01T00:00:00Z", "requests_per_second": 12.5, "disk_used_bytes": 1099511627776, "disk_free_bytes": 0,
-			"verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081", "credential": "own", "has_blocks": null},
+			"verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081", "admin_addr": "10.0.0.2:9081", "credential": "own", "has_blocks": null,
+			"conditions": [{"name": "EdgeDown", "severity": "critical", "of": "", "since": `+at+`, "what": "cannot be reached: it is silent",
+				"do": `+quoted(down.Of("edge-a", condition.Statement{}).Do)+`, "page": "docs/operations/alerts/EdgeDown.md"}]},
 		{"node": "edge-z", "region": "us-east-1", "role": "edge", "state": "alive", "left": false, "may_serve": false, "twins": [],
 		 "since": `+at+`, "last_seen": `+at+`, "via": "gossip",
 		 "position": null, "age_seconds": null, "lag_changes": null, "lag_seconds": null, "started_at": null,
-		 "clicks_pending": null, "clicks_until": null, "replica": "", "held": "", "held_why": "", "disk_low": false, "draining": false,
+		 "clicks_pending": null, "clicks_until": null, "replica": "", "held": "", "held_why": "", "draining": false,
 			"places_built_at": null, "requests_per_second": null, "disk_used_bytes": null, "disk_free_bytes": null,
-			"verified": null, "version": "", "addr": "", "admin_addr": "", "credential": null, "has_blocks": null}]}`, res.text)
+			"verified": null, "version": "", "addr": "", "admin_addr": "", "credential": null, "has_blocks": null,
+			"conditions": [{"name": "EdgeTwins", "severity": "critical", "of": "edge-z", "since": `+at+`,
+				"what": "has a twin", "do": "", "page": ""}]}],
+		`+controls+`}`, res.text)
 
 	empty := startWithFleet(t, operator, fixedFleet{}).do(call{path: "/api/admin/edges", key: "none"})
-	require.JSONEq(t, `{"edges": []}`, empty.text)
+	require.Contains(t, empty.text, `"edges":[]`)
 }
 
 func TestEdgesAreForAdministrators(t *testing.T) {
@@ -183,7 +223,7 @@ func TestWhatIsNoReportIsRefused(t *testing.T) {
 	requireProblem(t, sendReport(t, to, http.MethodPost, good, ""), 400, "malformed")
 	requireProblem(t, sendReport(t, to, http.MethodPost, good, `{"node": 1}`), 400, "malformed")
 	requireProblem(t, sendReport(t, to, http.MethodPost, good, `{"started_at": "yesterday"}`), 400, "malformed")
-	requireProblem(t, sendReport(t, to, http.MethodPost, good, strings.Repeat(" ", 5000)), 413, "too-large")
+	requireProblem(t, sendReport(t, to, http.MethodPost, good, strings.Repeat(" ", 70_000)), 413, "too-large")
 	require.Empty(t, to.got)
 
 	to.err = waypost.Errorf(waypost.EUnavailable, "too many")

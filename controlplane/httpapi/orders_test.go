@@ -17,6 +17,7 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
+	"waypost/internal/condition"
 )
 
 // orders knows the edge eu-1, and remembers what was asked of it.
@@ -98,14 +99,19 @@ func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
 
 	report := httptest.NewRequest(http.MethodPost, api.PathEdgeReports, strings.NewReader(`{"node": "eu-1", "region": "eu", "role": "edge",
 		"boot": "`+strings.Repeat("0a", 16)+`", "clicks_pending": -1, "replica": "held", "held": "mass-delete", "held_why": "too many at once",
-		"disk_low": true, "draining": true, "places_built_at": "2026-11-01T00:00:00Z", "requests_per_second": 0.5,
-		"disk_used_bytes": 7, "disk_free_bytes": 8}`))
+		"draining": true, "places_built_at": "2026-11-01T00:00:00Z", "requests_per_second": 0.5,
+		"disk_used_bytes": 7, "disk_free_bytes": 8,
+		"conditions": [{"name": "ClicksWait", "severity": "warning", "of": "", "since": "2026-11-01T00:00:00Z", "what": "has clicks",
+			"do": "Wait.", "page": "p"}]}`))
 	report.Header.Set("Content-Type", "application/json")
 	w, arrived := httptest.NewRecorder(), &reports{}
 	httpapi.EdgeReports(arrived, o, nil, slog.New(slog.DiscardHandler)).ServeHTTP(w, report)
 	require.Equal(t, 200, w.Code)
-	require.True(t, arrived.got[0].DiskLow && arrived.got[0].Draining)
+	require.True(t, arrived.got[0].Draining)
 	require.Equal(t, 2026, arrived.got[0].PlacesBuilt.Year())
+	require.Equal(t, []condition.Condition{{
+		Name: "ClicksWait", Severity: "warning", Since: arrived.got[0].PlacesBuilt, What: "has clicks", Do: "Wait.", Page: "p",
+	}}, arrived.got[0].Conditions)
 	load := fleet.EdgeLoad{RequestsPerSecond: new(0.5), DiskUsed: new(int64(7)), DiskFree: new(int64(8))}
 	require.Equal(t, load, arrived.got[0].EdgeLoad)
 	var told api.EdgeOrders

@@ -23,7 +23,9 @@ import (
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
+	"waypost/edge/replica"
 	"waypost/internal/admin"
+	"waypost/internal/condition"
 	"waypost/internal/datadir"
 	"waypost/internal/failpoint"
 	"waypost/internal/listener"
@@ -50,7 +52,9 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
 	if cfg.Node == "" {
 		cfg.Node = "control-" + string(cfg.Region)
 	}
-	c := &control{cfg: cfg.withDefaults(), log: log, registry: admin.NewRegistry(cfg.Version)}
+	c := &control{cfg: cfg.withDefaults(), log: log, registry: admin.NewRegistry(cfg.Version, func() (free, total int64, err error) {
+		return replica.DiskSpace(cfg.DataDir)
+	})}
 	defer func() { err = errors.Join(err, c.close()) }()
 	if err := c.open(ctx); err != nil {
 		return err
@@ -96,6 +100,7 @@ type control struct {
 	nodes        *fleet.Nodes
 	orders       *fleet.Orders
 	digests      *controlplane.DigestCheck
+	conditions   *condition.Watch
 }
 
 // open opens and connects all parts. Nothing runs yet.
@@ -172,6 +177,7 @@ func (c *control) joinCluster(ctx context.Context) error {
 	if err := c.db.EnsureRanges(ctx, append([]waypost.Region{c.cfg.Region}, c.cfg.Regions...)); err != nil {
 		return err
 	}
+	c.closers = append(c.closers, c.leave)
 	// A lease lapses unless its holder is seen.
 	return c.db.Beat(ctx, c.boot, c.cfg.Region, nil)
 }
@@ -191,7 +197,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 	}
 	c.certificates = controlplane.NewCertificates(nil)
 	c.fleet = fleet.New(fleet.Config{
-		Head: c.db, Boots: c.db, Hints: c.gossip.hints, Ask: c.stream.Ask, Region: c.cfg.Region, Logger: c.log,
+		Head: c.db, Boots: c.db, Hints: c.gossip.hints, Ask: c.stream.Ask, Region: c.cfg.Region, Own: c.own, Logger: c.log,
 	})
 	known, err := c.db.Progress(ctx)
 	if err != nil {
@@ -242,6 +248,8 @@ func (c *control) connect(ctx context.Context) (err error) {
 	}))
 	c.nodes = fleet.NewNodes(fleet.NodesConfig{Store: c.db, Now: c.db.Now, Logger: c.log})
 	c.orders = fleet.NewOrders(c.db, c.fleet.Knows, c.stream.AskAll, c.log)
+	c.conditions = c.newConditions()
+	c.registry.MustRegister(c.conditions)
 	return nil
 }
 
@@ -279,8 +287,12 @@ func (c *control) services() []services.Stage {
 		job("database watch", c.db.Watch),
 		job("changelog notifications", c.db.Notify),
 		job("heartbeat", func(ctx context.Context) {
-			c.db.SendHeartbeats(ctx, postgres.Heartbeat{Node: c.boot, Region: c.cfg.Region, Issued: c.minter.TakeIssued})
+			c.db.SendHeartbeats(ctx, postgres.Heartbeat{
+				Node: c.boot, Region: c.cfg.Region, Issued: c.minter.TakeIssued,
+				Report: func() fleet.ControlReport { return c.own().ControlReport }, Heard: c.fleet.HearControls,
+			})
 		}),
+		job("conditions", c.conditions.Run),
 		job("fleet", c.fleet.Run),
 		job("edge wait", func(ctx context.Context) { c.edges.run(ctx, c.log) }),
 		job("fleet progress", func(ctx context.Context) { c.fleet.KeepProgress(ctx, c.db, 0) }),
@@ -363,7 +375,9 @@ func (c *control) reaper() *controlplane.Reaper {
 func (c *control) ready(ctx context.Context) (any, bool) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	detail := map[string]any{"status": "ready", "node": c.cfg.Node, "region": c.cfg.Region, "version": c.cfg.Version}
+	detail := map[string]any{
+		"status": "ready", "node": c.cfg.Node, "region": c.cfg.Region, "version": c.cfg.Version, "conditions": c.shownConditions(),
+	}
 	head, err := c.db.Head(ctx)
 	if err != nil {
 		detail["status"], detail["error"] = "unready", waypost.MessageOf(err)
@@ -373,9 +387,6 @@ func (c *control) ready(ctx context.Context) (any, bool) {
 	detail["digest"] = fmt.Sprintf("%016x", head.Digest)
 	if d := c.digests.Last(); d.Differs() { // redirects and writes work
 		detail["error"], detail["rows_digest"] = waypost.MessageOf(controlplane.ErrDigest), controlplane.DigestText(d.Rows)
-	}
-	if trouble := c.db.Trouble(); trouble != "" {
-		detail["degraded"] = trouble
 	}
 	if err := c.db.Superseded(head.Position); err != nil {
 		detail["status"], detail["error"] = "superseded", err.Error()

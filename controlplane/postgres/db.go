@@ -219,23 +219,16 @@ func (db *DB) Unremembered() error {
 	return nil
 }
 
-// clockTolerance is far above the skew of clocks that are kept.
-const clockTolerance = time.Minute
+// ClockAhead returns by how much PostgreSQL's clock is ahead of this machine's, as last
+// heard.
+func (db *DB) ClockAhead() time.Duration { return time.Duration(db.pool.clock.ahead.Load()) }
 
-// Trouble describes a fault with which PostgreSQL still works: a disk of this machine
-// that takes no memory of issued keys, settings that a pooler drops or that do harm, or a
-// clock that differs from this machine's. Trouble returns "" without such a fault.
-func (db *DB) Trouble() string {
-	if err := db.Unremembered(); err != nil {
-		return "the disk of this control plane does not take which keys were issued, so make room: " + err.Error()
-	}
-	if ahead := time.Duration(db.pool.clock.ahead.Load()); ahead.Abs() > clockTolerance {
-		return fmt.Sprintf("PostgreSQL's clock is %s ahead of this machine's: one of them is wrong, and links expire by PostgreSQL's", ahead.Round(time.Second))
-	}
-	if db.dropped != "" {
+// Settings describes settings that do harm, or that a pooler drops; "" without any.
+func (db *DB) Settings() string {
+	switch {
+	case db.dropped != "":
 		return "a pooler before PostgreSQL drops settings: " + db.dropped
-	}
-	if db.harmful != "" {
+	case db.harmful != "":
 		return "settings of PostgreSQL do harm: " + db.harmful
 	}
 	return ""

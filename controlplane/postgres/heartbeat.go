@@ -2,13 +2,17 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/controlplane/fleet"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/failpoint"
 )
@@ -28,6 +32,9 @@ type Heartbeat struct {
 	Node   string // "NAME/BOOT", as in its leases
 	Region waypost.Region
 	Issued func() map[int64]int64 // keys issued since the last call, by range
+
+	Report func() fleet.ControlReport // of this control plane
+	Heard  func([]fleet.ControlPlane) // is called with the heartbeats of all
 }
 
 // SendHeartbeats shows the presence, and burns the leases of control planes that are
@@ -38,11 +45,13 @@ func (db *KeyRangeStore) SendHeartbeats(ctx context.Context, p Heartbeat) {
 	db.pool.RunEvery(ctx, heartbeatInterval, "show presence", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 		defer cancel()
-		theirs, err := db.beat(ctx, p.Node, p.Region, p.Issued())
+		report := p.Report()
+		theirs, all, err := db.beat(ctx, p.Node, p.Region, p.Issued(), &report)
 		if err != nil {
 			seen.interrupted()
 			return err
 		}
+		p.Heard(all)
 		// After an outage of the database or a jump of its clock, no control plane has been
 		// heard, so all count as alive.
 		if seen.round(time.Now(), theirs) < deadAfter {
@@ -78,24 +87,57 @@ func (a *attendance) round(now, theirs time.Time) time.Duration {
 
 // Beat records that a control plane is alive, and adds to its numbers of issued keys.
 func (db *KeyRangeStore) Beat(ctx context.Context, node string, region waypost.Region, issued map[int64]int64) error {
-	_, err := db.beat(ctx, node, region, issued)
+	_, _, err := db.beat(ctx, node, region, issued, nil)
 	return err
 }
 
-// beat sends a heartbeat and returns the database's time.
-func (db *KeyRangeStore) beat(ctx context.Context, node string, region waypost.Region, issued map[int64]int64) (now time.Time, err error) {
+// beat sends a heartbeat and returns the database's time, and the heartbeats of all
+// control planes.
+func (db *KeyRangeStore) beat(
+	ctx context.Context, node string, region waypost.Region, issued map[int64]int64, report *fleet.ControlReport,
+) (now time.Time, all []fleet.ControlPlane, err error) {
+	text, err := json.Marshal(report)
+	if err != nil {
+		return now, nil, fmt.Errorf("encode the report of a control plane: %w", err)
+	}
 	var b pgx.Batch
 	scoped.Operator.EnterBatch(&b)
 	b.Queue(`
-		INSERT INTO control_node (node, region) VALUES ($1, $2)
-		ON CONFLICT (node) DO UPDATE SET seen_at = clock_timestamp() RETURNING seen_at`, node, region).
+		INSERT INTO control_node (node, region, report) VALUES ($1, $2, $3::text::jsonb)
+		ON CONFLICT (node) DO UPDATE SET seen_at = clock_timestamp(), report = excluded.report RETURNING seen_at`, node, region, string(text)).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	b.Queue(`
+		SELECT node, region, started_at, extract(epoch FROM clock_timestamp() - seen_at), stopped, report
+		FROM control_node WHERE seen_at > clock_timestamp() - $1::interval`, fleet.ForgetControl).
+		Query(func(rows pgx.Rows) (err error) {
+			all, err = pgx.CollectRows(rows, scanControl)
+			return err
+		})
 	for _, id := range slices.Sorted(maps.Keys(issued)) { // in one order, or two control planes of a region could wait for each other
 		b.Queue(`
 			INSERT INTO key_issue (minute, region, range_id, issued) VALUES (date_trunc('minute', clock_timestamp()), $1, $2, $3)
 			ON CONFLICT (minute, region, range_id) DO UPDATE SET issued = key_issue.issued + excluded.issued`, region, id, issued[id])
 	}
-	return now, scoped.Classify("show presence", db.pool.SendBatch(ctx, &b).Close())
+	return now, all, scoped.Classify("show presence", db.pool.SendBatch(ctx, &b).Close())
+}
+
+// scanControl reads a heartbeat. The name of a control plane is followed by the name of
+// its start.
+func scanControl(row pgx.CollectableRow) (c fleet.ControlPlane, err error) {
+	var silent float64
+	var report []byte
+	if err := row.Scan(&c.Node, &c.Region, &c.StartedAt, &silent, &c.Stopped, &report); err != nil {
+		return c, err
+	}
+	c.Node = c.Node[:max(strings.LastIndexByte(c.Node, '/'), 0)]
+	c.Silent = time.Duration(silent * float64(time.Second))
+	return c, json.Unmarshal(report, &c.ControlReport)
+}
+
+// Leave records that a control plane stops in order.
+func (db *KeyRangeStore) Leave(ctx context.Context, node string) error {
+	_, err := db.pool.ExecIn(ctx, scoped.Operator, `UPDATE control_node SET stopped = true WHERE node = $1`, node)
+	return scoped.Classify("say that this control plane stops", err)
 }
 
 // BurnSilent ends the leases of control planes that were not seen for so long.

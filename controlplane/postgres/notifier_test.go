@@ -256,10 +256,10 @@ func dropSettings(backend io.Writer, client io.Reader) error {
 func TestOpen_NamesSettingsThatAPoolerDrops(t *testing.T) {
 	db, _ := open(t, func(c *postgres.Config) { c.URL = pooler(t, c.URL, dropSettings) })
 	for _, name := range []string{"default_transaction_isolation", "idle_in_transaction_session_timeout", "jit", "statement_timeout"} {
-		require.Contains(t, db.Trouble(), name)
+		require.Contains(t, db.Settings(), name)
 	}
 	direct, _ := open(t)
-	require.NotContains(t, direct.Trouble(), "pooler")
+	require.NotContains(t, direct.Settings(), "pooler")
 }
 
 func TestOpen_NamesSettingsThatDoHarm(t *testing.T) {
@@ -271,9 +271,9 @@ func TestOpen_NamesSettingsThatDoHarm(t *testing.T) {
 		u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
 		c.URL = u.String()
 	})
-	require.Contains(t, db.Trouble(), "fsync=off (a crash of its machine can destroy the database)", "as these tests have it")
-	require.Contains(t, db.Trouble(), "synchronous_commit=off (a crash takes back changes that were answered), work_mem=64kB (")
-	require.NotContains(t, db.Trouble(), "shared_buffers", "is PostgreSQL's default")
+	require.Contains(t, db.Settings(), "fsync=off (a crash of its machine can destroy the database)", "as these tests have it")
+	require.Contains(t, db.Settings(), "synchronous_commit=off (a crash takes back changes that were answered), work_mem=64kB (")
+	require.NotContains(t, db.Settings(), "shared_buffers", "is PostgreSQL's default")
 }
 
 // disguise copies the backend's messages, with another process id in BackendKeyData.

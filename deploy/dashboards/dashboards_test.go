@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
 
 	"waypost/deploy/dashboards"
@@ -57,39 +56,4 @@ func TestDashboards_HaveExpressionsThatParse(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", file).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), fmt.Sprintf("%d rules found", n))
-}
-
-type rules struct {
-	Groups []struct {
-		Rules []struct {
-			Alert, Expr string
-			Annotations map[string]string
-		}
-	}
-}
-
-// TestAlerts_HaveAPageEach also finds pages without an alert, and pages that the index
-// lacks.
-func TestAlerts_HaveAPageEach(t *testing.T) {
-	text, err := os.ReadFile("../alerts.yaml")
-	require.NoError(t, err)
-	var all rules
-	require.NoError(t, yaml.Unmarshal(text, &all))
-	index, err := os.ReadFile("../../docs/operations/alerts/README.md")
-	require.NoError(t, err)
-	n := 0
-	for _, g := range all.Groups {
-		for _, r := range g.Rules {
-			n++
-			page := "docs/operations/alerts/" + r.Alert + ".md"
-			require.Equal(t, "{{ $externalLabels.runbooks }}/"+r.Alert+".md", r.Annotations["runbook_url"])
-			text, err := os.ReadFile("../../" + page)
-			require.NoError(t, err)
-			require.Contains(t, string(text), "# "+r.Alert+"\n")
-			require.Contains(t, string(index), "["+r.Alert+"]("+r.Alert+".md)")
-		}
-	}
-	pages, err := filepath.Glob("../../docs/operations/alerts/*.md")
-	require.NoError(t, err)
-	require.Len(t, pages, n+1, "one for each alert, and the index")
 }

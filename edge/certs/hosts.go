@@ -172,3 +172,30 @@ func reasonOf(err error) string {
 	}
 	return "the authority could not be asked; the log of the edge has the reason"
 }
+
+// Wrong returns, of some hosts, sentences about the hosts for which visitors are shown a
+// certificate that browsers refuse, sorted.
+func (c *Certificates) Wrong(hosts []string) (wrong []string) {
+	now := c.cfg.Clock()
+	var ordering map[string]Host
+	if c.magic != nil {
+		ordering = c.ordering(now)
+	}
+	for _, host := range hosts {
+		if c.files != nil {
+			switch leaf := c.files.current().Leaf; {
+			case leaf.VerifyHostname(host) != nil && c.magic == nil:
+				wrong = append(wrong, "the certificate shown for "+host+" is for "+strings.Join(leaf.DNSNames[:min(len(leaf.DNSNames), 3)], ", "))
+				continue
+			case leaf.VerifyHostname(host) == nil && now.After(leaf.NotAfter):
+				wrong = append(wrong, "the certificate shown for "+host+" has expired")
+				continue
+			}
+		}
+		if h := ordering[host]; h.State == Failed && !now.Before(h.Until) {
+			wrong = append(wrong, "there is no certificate for "+host+": "+h.Error)
+		}
+	}
+	slices.Sort(wrong)
+	return wrong
+}

@@ -74,6 +74,14 @@ func (h *handle) owner(host string) (waypost.WorkspaceID, bool) {
 	return 0, false
 }
 
+// customHosts returns the hosts of the domains that belong to one workspace.
+func (h *handle) customHosts() []string {
+	if db := h.current(); db != nil {
+		return db.CustomHosts()
+	}
+	return nil
+}
+
 // Cluster implements [replication.Sink].
 func (h *handle) Cluster() (replication.Cluster, bool) {
 	if db := h.current(); db != nil {

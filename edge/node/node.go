@@ -22,10 +22,12 @@ import (
 	"waypost/edge/audience"
 	"waypost/edge/blocks"
 	"waypost/edge/certs"
+	"waypost/edge/replica"
 	"waypost/edge/report"
 	"waypost/edge/server"
 	"waypost/edge/sources"
 	"waypost/internal/admin"
+	"waypost/internal/condition"
 	"waypost/internal/datadir"
 	"waypost/internal/memlimit"
 	"waypost/internal/restart"
@@ -132,7 +134,8 @@ type edge struct {
 	orders    *orders
 	requests  rate // of the server
 
-	catchUp catchingUp
+	conditions *condition.Watch // set by connect
+	catchUp    catchingUp
 
 	leaving    chan struct{} // closed when this edge stops for good
 	stopping   atomic.Bool   // not ready any more
@@ -164,7 +167,7 @@ func (e *edge) open(ctx context.Context) (err error) {
 	if err := cfg.Sockets.Close(e.log); err != nil {
 		return err
 	}
-	e.registry = admin.NewRegistry(cfg.Version)
+	e.registry = admin.NewRegistry(cfg.Version, func() (free, total int64, err error) { return replica.DiskSpace(cfg.DataDir) })
 	if e.controls, err = newControls(cfg.Control.URLs); err != nil {
 		return err
 	}
@@ -208,6 +211,8 @@ func (e *edge) connect() error {
 	}
 	e.orders = newOrders(e.log, e.following.now.Load, e.store.Verify)
 	e.registerMetrics()
+	e.conditions = e.newConditions()
+	e.registry.MustRegister(e.conditions)
 	for _, url := range cfg.Control.URLs {
 		reporter, err := report.New(e.reportConfig(url))
 		if err != nil {
@@ -240,6 +245,7 @@ func (e *edge) services() []services.Stage {
 			{Name: "admin listener", Run: e.serveAdmin}, // open while requests under way end
 			job("gossip", e.gossip.run),
 			job("reports", e.report), // until this edge leaves
+			job("conditions", e.conditions.Run),
 		},
 		{
 			{Name: "click shipping", Run: e.clicks.ship, Stop: e.sealClicks}, // until the last redirect's click

@@ -2,12 +2,12 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"waypost/api"
 	"waypost/edge/replica"
 	"waypost/edge/report"
 	"waypost/replication"
@@ -39,6 +39,8 @@ type readiness struct {
 	Degraded     string    `json:"degraded,omitempty"` // reason why the replica takes no more changes
 	Held         string    `json:"held,omitempty"`     // what waits for an operator to accept it
 	HeldWhy      string    `json:"held_why,omitempty"`
+
+	Conditions []api.NodeCondition `json:"conditions"` // that are true
 }
 
 // maxAge is the age up to which a replica may be said to lack nothing. An older replica
@@ -59,7 +61,7 @@ func (e *edge) ready(context.Context) (any, bool) {
 		Repairing: st.Repairing || e.store.Repairing(), Repairs: st.Repairs, Repaired: st.Repaired,
 		AgeSeconds: e.freshness.age().Seconds(),
 	}
-	detail.Source, detail.Via = e.sources.URL(), st.Via
+	detail.Source, detail.Via, detail.Conditions = e.sources.URL(), st.Via, shownConditions(e.conditions)
 	if st.Head.At > 0 {
 		detail.OriginTime = time.UnixMilli(st.Head.At).UTC()
 	}
@@ -138,8 +140,8 @@ func (e *edge) state() report.State {
 	degraded := e.store.degraded()
 	perSecond := e.requests.perSecond(time.Now())
 	r := report.State{
-		Replica: "following", DiskLow: errors.Is(degraded, replica.ErrLowDisk), Draining: e.orders.unready(), RequestsPerSecond: &perSecond,
-		PlacesBuilt: e.clicks.placesBuilt(),
+		Replica: "following", Draining: e.orders.unready(), RequestsPerSecond: &perSecond,
+		PlacesBuilt: e.clicks.placesBuilt(), Conditions: shownConditions(e.conditions),
 	}
 	if free, total, err := replica.DiskSpace(e.cfg.DataDir); err == nil {
 		used := total - free

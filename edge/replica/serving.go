@@ -150,6 +150,21 @@ func (db *DB) Owner(host string) (waypost.WorkspaceID, bool) {
 	return table.owners[id], ok
 }
 
+// CustomHosts returns the hosts of the domains that belong to one workspace.
+func (db *DB) CustomHosts() (hosts []string) {
+	st := db.serving.live.Load()
+	if st == nil {
+		return nil
+	}
+	table := st.hosts.Load()
+	for host, id := range table.byHost {
+		if _, own := table.owners[id]; own {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
 // Targets returns the targets of a domain, to which visitors are led in place of its
 // links. The bytes must not be changed. It neither allocates nor waits.
 func (db *DB) Targets(domain waypost.DomainID) waypost.DomainTargets {

@@ -25,10 +25,11 @@ type State struct {
 	Held    string // what is held back: "" when nothing
 	Why     string
 
-	DiskLow  bool // changes wait for room on the disk
 	Draining bool // the edge is unready by order
 
 	PlacesBuilt time.Time // of the GeoIP database; zero: there is none
+
+	Conditions []api.NodeCondition // that are true
 
 	RequestsPerSecond  *float64 // nil: unknown
 	DiskUsed, DiskFree *int64   // bytes; nil: unknown
@@ -69,6 +70,16 @@ func (r *Reporter) Answer(ctx context.Context, id int64, o api.EdgeOutcome) (fin
 		return status.lasting(), fmt.Errorf("answer order %d: %w", id, err)
 	}
 	return err == nil, err
+}
+
+// plainConditions bounds conditions.
+func plainConditions(all []api.NodeCondition) []api.NodeCondition {
+	plainer := make([]api.NodeCondition, min(len(all), api.MaxConditions))
+	for i := range plainer {
+		plainer[i] = all[i]
+		plainer[i].What = plain(plainer[i].What, maxWhy)
+	}
+	return plainer
 }
 
 // plain makes text that an operator can be shown, of at most most bytes.

@@ -378,9 +378,9 @@ func (r *Reporter) report(at moment) api.EdgeReport {
 	b := api.EdgeReport{
 		EdgeState: api.EdgeState{
 			Node: c.Node, Region: string(c.Region), Role: c.Role, Version: c.Version, Addr: c.Addr, AdminAddr: c.AdminAddr,
-			Replica: state.Replica, Held: state.Held, HeldWhy: plain(state.Why, maxWhy), DiskLow: state.DiskLow, Draining: state.Draining,
+			Replica: state.Replica, Held: state.Held, HeldWhy: plain(state.Why, maxWhy), Draining: state.Draining,
 			RequestsPerSecond: state.RequestsPerSecond, DiskUsedBytes: state.DiskUsed, DiskFreeBytes: state.DiskFree,
-			PlacesBuilt: placesBuilt(state.PlacesBuilt),
+			PlacesBuilt: placesBuilt(state.PlacesBuilt), Conditions: plainConditions(state.Conditions),
 		},
 		Boot: hex.EncodeToString(c.Boot[:]), StartedAt: r.started.UTC(),
 		AgeSeconds:    max(c.Age(), 0).Seconds(),

@@ -35,6 +35,9 @@ import (
 
 const patience = time.Minute
 
+// quick makes nodes look at their conditions more often, and clicks late sooner.
+const quick = "FAILPOINT=conditions are looked at every@500ms;clicks are late after@5s"
+
 // world is a control plane, two edges, PostgreSQL, and a Prometheus that watches them.
 type world struct {
 	t        *testing.T
@@ -46,8 +49,8 @@ type world struct {
 	address  string   // of Prometheus
 }
 
-// start runs all of them, with two faults: a certificate ends soon, and a region has few
-// keys because codes are short.
+// start runs all of them, with three faults: a certificate ends soon, a region has few
+// keys because codes are short, and PostgreSQL does not sync.
 func start(t *testing.T) *world {
 	prometheus, err := exec.LookPath("prometheus")
 	if err != nil {
@@ -58,13 +61,15 @@ func start(t *testing.T) *world {
 		}
 	}
 	w := &world{t: t, targets: filepath.Join(t.TempDir(), "edges.json")}
-	w.database, err = pgserver.Start(t.Context(), pgserver.Config{Dir: filepath.Join(t.TempDir(), "postgres")})
+	w.database, err = pgserver.Start(t.Context(), pgserver.Config{
+		Dir: filepath.Join(t.TempDir(), "postgres"), Settings: map[string]string{"fsync": "off"},
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { w.stopDatabase() })
 	require.NoError(t, migrations.Up(t.Context(), w.database.URL()))
 	w.control, err = devtest.StartControl(t, devtest.ControlConfig{
 		Database: w.database.URL(), DataDir: t.TempDir(), Region: "eu-west-1", Node: "one",
-		Env: []string{"WAYPOST_CONTROL_CODE_LENGTH=5"},
+		Env: []string{"WAYPOST_CONTROL_CODE_LENGTH=5", quick},
 	})
 	require.NoError(t, err)
 	ready, err := w.control.Ready()
@@ -85,6 +90,9 @@ func (w *world) stopDatabase() {
 
 func (w *world) edge(node string, env ...string) *devtest.Edge {
 	w.t.Helper()
+	if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "FAILPOINT=") }) {
+		env = append(env, quick)
+	}
 	e, err := devtest.StartEdge(w.t, devtest.EdgeConfig{
 		Control: w.control.API, DataDir: w.t.TempDir(), Region: "eu-west-1", Node: node, Env: env,
 	})
@@ -101,13 +109,12 @@ func (w *world) edge(node string, env ...string) *devtest.Edge {
 }
 
 // watch starts Prometheus with the rules as they are, except that nothing has to last for
-// longer than a second, and that clicks are late after five.
+// longer than a second.
 func (w *world) watch(prometheus string) {
 	t, dir := w.t, w.t.TempDir()
 	rules, err := os.ReadFile("../../deploy/alerts.yaml")
 	require.NoError(t, err)
 	text := regexp.MustCompile(`for: \w+`).ReplaceAllString(string(rules), "for: 1s")
-	text = strings.Replace(text, "waypost_clicks_waiting_seconds > 60", "waypost_clicks_waiting_seconds > 5", 1)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "alerts.yaml"), []byte(text), 0o600))
 	config := fmt.Sprintf(`
 global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}
@@ -225,16 +232,36 @@ func certificate(t *testing.T) (cert, key string) {
 	return cert, key
 }
 
-// TestAlerts_FireWhenTheirFaultIsMade has one fault after the other.
-func TestAlerts_FireWhenTheirFaultIsMade(t *testing.T) {
+// TestConditions_AreSaidEverywhere makes one fault after the other. The metric of the node,
+// the API, doctor and Prometheus have to name it.
+func TestConditions_AreSaidEverywhere(t *testing.T) {
 	w := start(t)
-	standing := []string{"CertificateEnds", "KGSPoolLow"}
-	w.fires(nil, standing...)
+	standing := []string{"CertificateEnds", "KGSPoolLow", "PostgreSQLSettings"} // codes are short, and the database does not sync
+	w.says("eu-1", "CertificateEnds", w.a.Admin)
+	w.says("eu-west-1", "KGSPoolLow", w.control.Admin)
+	w.says("one", "PostgreSQLSettings", w.control.Admin)
 	require.Eventually(t, func() bool { return slices.Equal(w.firing(), standing) }, patience, 100*time.Millisecond, "nothing else fires")
-	require.Equal(t, 0, w.doctor().Code, w.doctor().Stdout)
-	w.edge("eu-3", "FAILPOINT=bytes that stay free@1000000000000000")
-	w.fires(nil, "ReplicaDiskLow")
-	require.Regexp(t, `CRITICAL  eu-3: has almost no room on its disk`, w.doctor().Stdout)
+	require.Equal(t, standing, w.reported())
+
+	full := w.edge("eu-3", quick+";bytes that stay free@1000000000000000")
+	w.says("eu-3", "ReplicaDiskLow", full.Admin)
+	drained := devtest.Run(t, []string{"WAYPOST_API=" + w.control.API}, "edges", "drain", "eu-2")
+	require.Equal(t, 0, drained.Code, drained.Stderr)
+	w.says("eu-2", "EdgeDrained", w.b.Admin)
+
+	second, err := devtest.StartControl(t, devtest.ControlConfig{
+		Database: w.database.URL(), DataDir: t.TempDir(), Region: "eu-west-1", Node: "two",
+		Env: []string{"WAYPOST_CONTROL_CODE_LENGTH=5", quick},
+	})
+	require.NoError(t, err)
+	ready, err := second.Ready()
+	require.NoError(t, err)
+	require.True(t, ready, second.Output())
+	require.Eventually(t, func() bool { return len(w.fleet().ControlPlanes) == 2 }, patience, 100*time.Millisecond)
+	second.Kill()
+	full.Kill()
+	w.saysWithoutMetric("eu-3", "EdgeDown")
+	w.saysWithoutMetric("two", "ControlPlaneDown")
 
 	created, err := http.Post(w.control.API+"/api/v1/urls", "application/json",
 		strings.NewReader(`{"original_url": "https://example.com/", "custom_code": "first"}`))
@@ -248,14 +275,73 @@ func TestAlerts_FireWhenTheirFaultIsMade(t *testing.T) {
 	w.metricsExist()
 	w.stopDatabase()
 	w.fires(func() { visit() }, "PostgreSQLDown", "APIErrors", "EdgeStale", "ClicksWait")
-	said := w.doctor("--admin", w.control.Admin+","+w.a.Admin)
+	said := w.doctor("--admin", w.control.Admin+","+w.a.Admin+","+w.b.Admin)
 	require.Equal(t, 1, said.Code)
-	require.Contains(t, said.Stdout, "PostgreSQLDown.md")
+	for _, words := range []string{
+		"one: does not reach PostgreSQL", "one: fails more than 1 %", "eu-2: has heard nothing new", "eu-2: has clicks that have not been counted",
+	} {
+		require.Contains(t, said.Stdout, words)
+	}
 
 	w.b.Kill()
 	w.control.Kill()
 	require.Contains(t, w.doctor("--admin", w.a.Admin).Stdout, "ControlPlaneDown.md")
 	w.fires(nil, "EdgeDown", "ControlPlaneDown")
+}
+
+// fleet asks the API as the console does.
+func (w *world) fleet() (f fleet) {
+	w.t.Helper()
+	text, status, err := get(w.t, w.control.API+"/api/admin/edges")
+	require.NoError(w.t, err)
+	require.Equal(w.t, http.StatusOK, status)
+	require.NoError(w.t, json.Unmarshal(text, &f))
+	return f
+}
+
+type fleet struct {
+	Edges         []member `json:"edges"`
+	ControlPlanes []member `json:"control_planes"`
+}
+
+type member struct {
+	Conditions []struct {
+		Name string `json:"name"`
+	} `json:"conditions"`
+}
+
+// reported returns the names of all conditions that the API shows, sorted.
+func (w *world) reported() (names []string) {
+	f := w.fleet()
+	for _, n := range append(f.Edges, f.ControlPlanes...) {
+		for _, c := range n.Conditions {
+			names = append(names, c.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// says waits until the metric of a node, the API, doctor and Prometheus say that a
+// condition is true.
+func (w *world) says(where, name, admin string) {
+	w.t.Helper()
+	of := regexp.MustCompile(`(?m)^waypost_condition\{name="` + name + `",[^}]*\} 1$`)
+	require.Eventually(w.t, func() bool {
+		text, _, err := get(w.t, admin+"/metrics")
+		return err == nil && of.Match(text)
+	}, patience, 100*time.Millisecond, "the metric of %s", name)
+	w.saysWithoutMetric(where, name)
+	w.fires(nil, name)
+}
+
+// saysWithoutMetric waits until the API and doctor say that a condition is true.
+func (w *world) saysWithoutMetric(where, name string) {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool { return slices.Contains(w.reported(), name) }, patience, 100*time.Millisecond, "the API: %s", name)
+	said := w.doctor()
+	require.Equal(w.t, 1, said.Code)
+	require.Regexp(w.t, `(?m)^(?:CRITICAL|WARNING)  `+regexp.QuoteMeta(where)+`: .*(?:\n          .*)+/`+name+`\.md$`, said.Stdout)
 }
 
 // doctor runs `waypost doctor`.

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useLocation } from "preact-iso/router";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ask, client, type Schemas } from "../../app/api";
+import { ask, client } from "../../app/api";
 import { ago, bytes, dateTime, duration, number } from "../../app/i18n";
 import { live, useNews } from "../../app/live";
 import { useLoad } from "../../app/load";
@@ -9,11 +9,10 @@ import { inQuery } from "../../app/paths";
 import { operator } from "../../app/session";
 import { text as common } from "../../messages/app";
 import { text, textOf } from "../../messages/fleet";
-import { Copy } from "../../ui/copy";
 import { Await } from "../../ui/failure";
 import { Ago, Moment } from "../../ui/time";
 import { ActDialog, Enrol, Outcome, type Order } from "./acts";
-import { findings, stateOf, type Act, type Edge, type Finding } from "./health";
+import { findings, stateOf, type Act, type ControlPlane, type Edge, type Finding, type Fleet as All } from "./health";
 import { RegionMap, regionId } from "./map";
 
 const acts: readonly Act[] = ["verify", "accept", "drain", "undrain", "revoke", "gone", "enrol"];
@@ -34,7 +33,7 @@ function Edges() {
   const { query, url, route } = useLocation();
   const loaded = useLoad((signal) => ask(client.GET("/api/admin/edges", { signal })), []);
   const [order, setOrder] = useState<Order>();
-  useNews("edges", (data) => loaded.set(data as Schemas["EdgeList"], false));
+  useNews("edges", (data) => loaded.set(data as All, false));
   const now = useClock();
   // Without live news the list is asked for, so that one failure does not hide the fleet.
   const lost = live.value === "lost";
@@ -65,7 +64,7 @@ function Edges() {
     setTimeout(() => document.activeElement === document.body && title.current?.focus());
   };
   const stale = loaded.at !== undefined && now - loaded.at.getTime() > silence;
-  const all = findings(edges);
+  const all = loaded.data ? findings(loaded.data) : [];
   return (
     <>
       <div class="head">
@@ -82,7 +81,7 @@ function Edges() {
       <Await of={stale ? { ...loaded, failure: undefined, slow: false } : loaded}>
         {() => (
           <div class={stale ? "fleet old" : "fleet"}>
-            {node === undefined ? <Overview edges={edges} regions={regions} all={all} stale={stale} />
+            {node === undefined ? <Overview edges={edges} controls={loaded.data?.control_planes ?? []} regions={regions} all={all} stale={stale} />
               : one ? <Details edge={one} all={all.filter((f) => f.node === node)} />
               : <p class="empty">{text("noSuchEdge", { node })}</p>}
           </div>
@@ -107,7 +106,7 @@ function useClock(): number {
   return Math.max(now, Date.now());
 }
 
-function Overview({ edges, regions, all, stale }: { edges: readonly Edge[]; regions: readonly string[]; all: readonly Finding[]; stale: boolean }) {
+function Overview({ edges, controls, regions, all, stale }: { edges: readonly Edge[]; controls: readonly ControlPlane[]; regions: readonly string[]; all: readonly Finding[]; stale: boolean }) {
   if (edges.length === 0) {
     return (
       <div class="empty">
@@ -138,8 +137,40 @@ function Overview({ edges, regions, all, stale }: { edges: readonly Edge[]; regi
         <RegionMap spots={spots} />
       </div>
       <EdgeTable edges={edges} regions={regions} />
+      <ControlTable of={controls} />
     </>
   );
+}
+
+function ControlTable({ of }: { of: readonly ControlPlane[] }) {
+  return (
+    <section class="card">
+      <h2 id="fleet-controls">{text("controls")}</h2>
+      <div class="scroll" tabIndex={0} role="region" aria-labelledby="fleet-controls">
+        <table class="data">
+          <thead>
+            <tr>
+              <th scope="col">{text("node")}</th><th scope="col">{text("region")}</th><th scope="col">{text("state")}</th>
+              <th scope="col">{text("lastSeen")}</th><th scope="col">{text("version")}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {of.map((p) => (
+              <tr key={p.node}>
+                <th scope="row"><bdi>{p.node}</bdi></th><td><bdi>{p.region}</bdi></td>
+                <td><span class={`tag ${p.state === "alive" ? "good" : p.state === "silent" ? "bad" : ""}`}>{controlState(p)}</span></td>
+                <td><Ago at={p.last_seen} /></td><td>{p.version}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function controlState({ state }: ControlPlane): string {
+  return state === "alive" ? text("runs") : state === "silent" ? text("stateSilent") : state === "stopped" ? text("stopped") : common("unknown");
 }
 
 function Findings({ of, inDetails }: { of: readonly Finding[]; inDetails?: boolean }) {
@@ -150,14 +181,13 @@ function Findings({ of, inDetails }: { of: readonly Finding[]; inDetails?: boole
         <li key={f.what.replace(/\d/g, "")} class={`notice ${f.level === "note" ? "" : f.level}`}>
           <div class="grow stack">
             <p dir="auto">
-              <strong>{textOf(f.level === "bad" ? "fault" : f.level === "warn" ? "warning" : "note")}:</strong> {f.what}
+              <strong>{textOf(f.level === "bad" ? "fault" : f.level === "warn" ? "warning" : "note")}:</strong> <span lang={f.lang}>{f.what}</span>
               {f.since && <span class="quiet"> {text("since", { time: dateTime(f.since) })} (<Ago at={f.since} />)</span>}
             </p>
-            <p class="small-text">{f.remedy}</p>
+            <p class="small-text" lang={f.lang}>{f.remedy}</p>
             <div class="row">
               {f.node && !inDetails && <a class="button small" href={edgePath(f.node)}>{text("look", { node: f.node })}</a>}
               {f.act && <a class="button small" href={actPath(f.act, f.node)}>{textOf(f.act === "gone" ? "lost" : f.act)}</a>}
-              {f.command && <span class="row"><code>{f.command}</code><Copy value={f.command} label={f.command} /></span>}
             </div>
           </div>
         </li>
