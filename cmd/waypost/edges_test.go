@@ -24,7 +24,8 @@ const edgesAnswer = `{"edges": [{"node": "edge-a", "region": "eu-west-1", "role"
 		"places_built_at": null, "verified": null, "version": "1.2.3", "addr": "10.0.0.2:8081",
 		"admin_addr": "",
 			"credential": "own", "has_blocks": true,
-			"conditions": [{"name": "ReplicaDiskLow", "severity": "critical", "of": "", "since": "2031-05-06T06:08:09Z", "what": "", "do": "", "page": ""}]}],
+			"conditions": [{"name": "ReplicaDiskLow", "severity": "critical", "of": "", "since": "2031-05-06T06:08:09Z",
+				"what": "", "do": "", "page": ""}]}],
 	"control_planes": [{"node": "control-1", "region": "eu-west-1", "version": "1.2.3", "addr": "", "admin_addr": "", "state": "silent",
 		"answers": false, "started_at": "2031-05-06T06:00:00Z", "last_seen": "2031-05-06T06:08:09Z", "conditions": [{"name": "ControlPlaneDown",
 		"severity": "critical", "of": "", "since": "2031-05-06T06:08:09Z", "what": "cannot be reached", "do": "Start it.", "page": "p"}]}]}`

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -66,12 +67,20 @@ func writeRule(b *strings.Builder, k *condition.Kind) {
 	}
 	fmt.Fprintf(b, "      - alert: %s\n        expr: %s\n", k.Name, expr)
 	if k.For > 0 {
-		fmt.Fprintf(b, "        for: %s\n", strings.TrimSuffix(strings.TrimSuffix(k.For.String(), "0s"), "0m"))
+		fmt.Fprintf(b, "        for: %s\n", duration(k.For))
 	}
 	quoted := func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 	fmt.Fprintf(b, "        labels:\n          severity: %s\n        annotations:\n          summary: %s\n          description: %s\n"+
 		"          runbook_url: '{{ $externalLabels.runbooks }}/%s.md'\n\n",
 		k.Severity, quoted(subject+" "+k.What), quoted(strings.ReplaceAll(k.Do, "REGION", "{{ $labels.of }}")), k.Name)
+}
+
+// duration writes whole hours or minutes as Prometheus reads them.
+func duration(d time.Duration) string {
+	if d%time.Hour == 0 {
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dm", d/time.Minute)
 }
 
 func TestList_IsTheTableOfThePages(t *testing.T) {
@@ -85,9 +94,9 @@ func TestList_IsTheTableOfThePages(t *testing.T) {
 		fmt.Fprintf(&b, "\n## %s\n\n| condition | severity | alert after | the node |\n|---|---|---|---|\n", g.title)
 		for i := range condition.List() {
 			if k := &condition.List()[i]; g.has(k) {
-				after := strings.TrimSuffix(strings.TrimSuffix(k.For.String(), "0s"), "0m")
-				if k.For == 0 {
-					after = "at once"
+				after := "at once"
+				if k.For > 0 {
+					after = duration(k.For)
 				}
 				fmt.Fprintf(&b, "| [%s](%s.md) | %s | %s | %s |\n", k.Name, k.Name, k.Severity, after, k.What)
 			}

@@ -232,8 +232,8 @@ func certificate(t *testing.T) (cert, key string) {
 	return cert, key
 }
 
-// TestConditions_AreSaidEverywhere makes one fault after the other. The metric of the node,
-// the API, doctor and Prometheus have to name it.
+// TestConditions_AreSaidEverywhere makes one fault after the other. The metric of the
+// node, the API, doctor and Prometheus have to name it.
 func TestConditions_AreSaidEverywhere(t *testing.T) {
 	w := start(t)
 	standing := []string{"CertificateEnds", "KGSPoolLow", "PostgreSQLSettings"} // codes are short, and the database does not sync

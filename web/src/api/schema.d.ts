@@ -1655,6 +1655,32 @@ export interface components {
             /** @description The app's present code. */
             code: string;
         };
+        ControlPlane: {
+            /** @description HOST:PORT of the API, as it listens. */
+            addr: string;
+            /** @description HOST:PORT of the admin listener. */
+            admin_addr: string;
+            /** @description It has answered this request. */
+            answers: boolean;
+            /** @description Conditions that are true, by its last report. */
+            conditions: components["schemas"]["NodeCondition"][];
+            /** Format: date-time */
+            last_seen: string;
+            node: string;
+            region: string;
+            /**
+             * Format: date-time
+             * @description By PostgreSQL's clock; of the one that answers by its own.
+             */
+            started_at: string;
+            /**
+             * @description Silent: PostgreSQL has not heard of it for 15 seconds, and it did not stop in order; after a day it is forgotten. Unknown: PostgreSQL was not asked for so long.
+             * @enum {string}
+             */
+            state: "alive" | "silent" | "stopped" | "unknown";
+            /** @description Version of the software. */
+            version: string;
+        };
         DecodedKey: {
             code: string;
             /** Format: int64 */
@@ -1813,6 +1839,8 @@ export interface components {
              * @description The edge's clicks before this time, by its clock, are counted here; null when unknown.
              */
             clicks_until: string | null;
+            /** @description Conditions that are true, by the last report, and those that this control plane sees. */
+            conditions: components["schemas"]["NodeCondition"][];
             /** @description Credential of the edge: its own, or the token that all edges share; or its own was revoked. Null when unknown. */
             credential: ("own" | "shared" | "revoked") | null;
             /**
@@ -1820,8 +1848,6 @@ export interface components {
              * @description Bytes of that file system that the edge may still use; null when unknown.
              */
             disk_free_bytes: number | null;
-            /** @description Changes of links wait until the edge's disk has room: 512 MiB, or 2 % of a small disk. Redirects and clicks continue. */
-            disk_low: boolean;
             /**
              * Format: int64
              * @description Bytes of the file system of the edge's data directory that are not free, whichever program uses them; null when unknown.
@@ -1932,6 +1958,8 @@ export interface components {
             variant: number;
         };
         EdgeList: {
+            /** @description By region and node. */
+            control_planes: components["schemas"]["ControlPlane"][];
             /** @description By region and node. */
             edges: components["schemas"]["Edge"][];
         };
@@ -2899,6 +2927,28 @@ export interface components {
              * @example marketing
              */
             slug: string;
+        };
+        NodeCondition: {
+            /** @description What to do. */
+            do: string;
+            /** @description Name of the condition, and of its alert. */
+            name: string;
+            /** @description The region or edge that it concerns; empty for the node itself. */
+            of: string;
+            /** @description Page of the documentation. */
+            page: string;
+            /**
+             * @description Critical should wake an operator; a warning can wait until morning.
+             * @enum {string}
+             */
+            severity: "critical" | "warning";
+            /**
+             * Format: date-time
+             * @description By the clock of the node.
+             */
+            since: string;
+            /** @description A predicate to the name of the node, or of what it concerns. */
+            what: string;
         };
         NodeCredential: {
             /** Format: date-time */
