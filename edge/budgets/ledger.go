@@ -36,7 +36,8 @@ type account struct {
 	queued      atomic.Bool  // to be asked for
 	refillAt    atomic.Int64 // at that number of clicks left, more are asked for; -1: at none
 	pausedUntil atomic.Int64 // nanoseconds of ledger.clock until which no answer can be another one
-	visitors    atomic.Int64 // that wait for a click
+	visitors    atomic.Int64 // in [Store.SpendOrAsk]
+	waiting     atomic.Int64 // visitors without a click whom the next answer wakes
 	exhausted   atomic.Bool  // by the last answer all clicks of the budget are spent
 
 	// The lock of the ledger guards these.
@@ -146,7 +147,7 @@ func (l *ledger) questionsFor(due []*account) (report []question) {
 		case last > slowGrant:
 			a.want = max(1, a.want/2)
 		}
-		waiting := min(a.visitors.Load(), budget.MaxGrant)
+		waiting := min(a.waiting.Load(), budget.MaxGrant)
 		report = append(report, question{a, a.Account(), max(a.want, waiting), waiting})
 	}
 	return report

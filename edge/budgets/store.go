@@ -209,14 +209,25 @@ func (s *Store) SpendOrAsk(ctx context.Context, domain waypost.DomainID, code []
 		if s.ledger.isPaused(a) || s.over.Load() || s.log.broken.Load() {
 			return false, a.exhausted.Load()
 		}
-		answered := s.ledger.nextAnswer(a)
-		s.askFor(a)
-		select {
-		case <-answered:
-		case <-ctx.Done():
-			return false, a.exhausted.Load()
-		case <-patience.C:
+		if !s.awaitAnswer(ctx, a, patience.C) {
 			return false, a.exhausted.Load()
 		}
 	}
+}
+
+// awaitAnswer asks for clicks of an account, and reports whether there was an answer
+// before ctx was done or the visitor's patience over. A visitor who was woken counts no
+// longer, because a click granted for a visitor who has one would lie idle.
+func (s *Store) awaitAnswer(ctx context.Context, a *account, patience <-chan time.Time) bool {
+	answered := s.ledger.nextAnswer(a)
+	a.waiting.Add(1)
+	defer a.waiting.Add(-1)
+	s.askFor(a)
+	select {
+	case <-answered:
+		return true
+	case <-ctx.Done():
+	case <-patience:
+	}
+	return false
 }

@@ -299,6 +299,21 @@ func TestStore_KeepsAClickOfAnExpectedLinkUntilItIsRecalled(t *testing.T) {
 	require.False(t, seek(t, busy, "first"))
 }
 
+// A click for a visitor who has one would lie idle, and visitors of other edges need it.
+func TestStore_GetsNoClickForAVisitorWhoHasOne(t *testing.T) {
+	c := newControl(t, 3)
+	s, _ := open(t, c, t.TempDir())
+	for link := range 300 {
+		code := fmt.Sprintf("link-%03d", link)
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() { seek(t, s, code) })
+		}
+		all.Wait()
+		c.set(func() { require.EqualValues(t, 2, c.usedOf(code), code) })
+	}
+}
+
 // No click of a small budget is taken from the visitors of other edges.
 func TestStore_AsksForNoClickOfASmallBudgetAheadOfNeed(t *testing.T) {
 	c := newControl(t, 3)
