@@ -34,6 +34,7 @@ func TestFronts_WorkAsConfiguredInDeploy(t *testing.T) {
 			t.Run(name+" limits the rate of an address", func(t *testing.T) { t.Parallel(); limitsTheRate(t, fronts[name]) })
 		}
 	})
+	t.Run("nginx takes an IPv6 /64 for one client", w.countsNetworks)
 	for name, c := range slow {
 		t.Run(name+" refuses slow requests", func(t *testing.T) { isRefused(t, c) })
 	}
@@ -258,4 +259,48 @@ func limitsTheRate(t *testing.T, f *front) {
 	status, _, err := ask(t.Context(), http.MethodGet, f.edges+"/unknown", "127.0.0.7", "", "Host", "go.example.com")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusNotFound, status)
+}
+
+// A PROXY header brings nginx visitors with IPv6 addresses, which loopback lacks.
+func (w *world) countsNetworks(t *testing.T) {
+	f := startFront(t, "nginx", nginxArgs, func(edges, api, dir string) map[string]string {
+		return map[string]string{
+			"nginx.conf": nginxMain(dir),
+			"waypost.conf": configure(t, "nginx/waypost.conf",
+				"listen 80;", "listen "+edges+" proxy_protocol; set_real_ip_from 127.0.0.0/8; real_ip_header proxy_protocol;",
+				"listen 8080;", "listen "+api+";", "10.0.0.2:8081", w.plain.Addr, "10.0.0.4:8081", w.plain.Addr,
+				"10.0.0.1:8080", hostOf(w.controls[0].API), "10.0.0.3:8080", hostOf(w.controls[1].API)),
+		}
+	})
+	// asks sends up to n requests on one connection, and returns the first status other than
+	// 404, if there is one.
+	asks := func(from string, n int) int {
+		t.Helper()
+		c, err := net.Dial("tcp", f.host)
+		require.NoError(t, err)
+		defer func() { _ = c.Close() }()
+		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+		_, err = fmt.Fprintf(c, "PROXY TCP6 %s 2001:db8::80 50000 80\r\n", from)
+		require.NoError(t, err)
+		answers := bufio.NewReader(c)
+		for range n {
+			_, err := io.WriteString(c, "HEAD /unknown HTTP/1.1\r\nHost: go.example.com\r\n\r\n")
+			require.NoError(t, err)
+			res, err := http.ReadResponse(answers, &http.Request{Method: http.MethodHead})
+			require.NoError(t, err)
+			if res.StatusCode != http.StatusNotFound {
+				return res.StatusCode
+			}
+		}
+		return http.StatusNotFound
+	}
+	for name, c := range map[string]struct{ crowd, same, other string }{
+		"a /64":              {"2001:db8:a:1::1", "2001:db8:a:1:ffff:a0a:d0d:2", "2001:db8:a:2::1"},
+		"an address of IPv4": {"::ffff:192.0.2.1", "::ffff:192.0.2.1", "::ffff:192.0.2.2"},
+	} {
+		// 200 at once are allowed.
+		require.Equal(t, http.StatusTooManyRequests, asks(c.crowd, 2000), name)
+		require.Equal(t, http.StatusTooManyRequests, asks(c.same, 150), name)
+		require.Equal(t, http.StatusNotFound, asks(c.other, 150), name)
+	}
 }
