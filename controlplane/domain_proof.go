@@ -91,6 +91,7 @@ func (s *Domains) Verify(ctx context.Context, actor Actor, id waypost.DomainID) 
 	defer s.lookups.Release(actor.Workspace, 1)
 	found, err := s.lookUp(ctx, d.Host)
 	if err != nil {
+		s.log.WarnContext(ctx, "cannot look up the proof of a domain", "host", d.Host, "error", err)
 		return none(err)
 	}
 	now, at, err := s.store.NoteProof(ctx, actor, id, found)
@@ -124,7 +125,12 @@ func (s *Domains) lookUp(ctx context.Context, host string) ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, waypost.WrapError(waypost.EUnavailable, "DNS does not say whether "+ProofName(host)+" has a TXT record: try again later", err)
+		said := "does not answer"
+		if wrong, ok := errors.AsType[*net.DNSError](err); ok && !wrong.IsTimeout {
+			said = "answers: " + wrong.Err
+		}
+		return nil, waypost.WrapError(waypost.EUnavailable, "DNS does not say whether "+ProofName(host)+" has a TXT record, because the "+
+			"resolver of the control plane "+said+"; its log has the address. Try again later", err)
 	}
 	return found, nil
 }

@@ -187,6 +187,9 @@ again; so it is after a restart. The audit log has an entry.`,
 	return c
 }
 
+// maxReason bounds the reasons in the table, in columns. JSON has all of them.
+const maxReason = 60
+
 // edgeTable lays out edges for people. It marks hints, which come from gossip about edges
 // that do not reach the control plane.
 func edgeTable(edges []client.Edge, now time.Time, width int) string {
@@ -215,7 +218,7 @@ func edgeTable(edges []client.Edge, now time.Time, width int) string {
 		case e.State == "alive" && e.Replica != "" && e.Replica != "following":
 			state += ", " + printable(e.Replica)
 			if e.HeldWhy != "" {
-				state += ": " + printable(e.HeldWhy)
+				state += ": " + cut(printable(e.HeldWhy), maxReason)
 			}
 		}
 		rows = append(rows, []string{

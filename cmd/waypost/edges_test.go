@@ -132,3 +132,11 @@ func TestEdgesAreLaidOutForPeople(t *testing.T) {
 	}, "\n"), got)
 	require.Equal(t, "no edge has reported to this control plane yet", edgeTable(nil, now, 0))
 }
+
+func TestEdgeTable_CutsLongReasons(t *testing.T) {
+	var e client.Edge
+	e.Node, e.State, e.Replica, e.HeldWhy = "eu-1", "alive", "waiting", strings.Repeat("dial tcp: ", 30)
+	for line := range strings.Lines(edgeTable([]client.Edge{e}, time.Now(), 0)) {
+		require.Less(t, len(line), 230, line)
+	}
+}

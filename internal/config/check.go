@@ -49,7 +49,7 @@ func (c *Control) Check() error {
 		together("control.tls_cert_file", c.TLSCertFile, "control.tls_key_file", c.TLSKeyFile),
 		c.checkClientCA(),
 		hosts("control.own_hosts", c.OwnHosts),
-		addresses("control.dns_resolvers", c.DNSResolvers),
+		resolvers("control.dns_resolvers", c.DNSResolvers),
 		prefixed("control.trusted_proxies", networks),
 		between("control.code_length", c.CodeLength, 5, 10),
 		between("control.signing_generation", c.SigningGeneration, 1, replication.MaxGeneration),
@@ -151,7 +151,7 @@ func (t *TLS) Check() error {
 	}
 	_, wrong := t.PublicAddresses()
 	return first(
-		addresses("tls.addr", t.Addr), wrong, addresses("tls.dns_resolvers", t.DNSResolvers),
+		addresses("tls.addr", t.Addr), wrong, resolvers("tls.dns_resolvers", t.DNSResolvers),
 		between("tls.orders_per_hour", t.OrdersPerHour, 0, 100_000),
 	)
 }
@@ -355,6 +355,16 @@ func addresses(path string, texts []string) error {
 	for _, text := range texts {
 		if err := address(path, text); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// resolvers accepts addresses of DNS servers, with or without a port.
+func resolvers(path string, texts []string) error {
+	for _, text := range texts {
+		if _, err := netip.ParseAddr(text); err != nil && CheckAddress(text) != nil {
+			return fmt.Errorf("%s: %q is no address of a resolver such as 10.0.0.53 or 10.0.0.53:53", path, text)
 		}
 	}
 	return nil

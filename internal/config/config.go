@@ -54,7 +54,7 @@ type Control struct {
 	ClientCAFile        string   `yaml:"client_ca_file" help:"roots, PEM; edges must then show a client certificate of theirs with the node's name, as common name or as waypost://node/NAME"`
 	AllowPrivateTargets bool     `yaml:"allow_private_targets" help:"accept links to private and loopback addresses, and to names that only one network knows"`
 	OwnHosts            []string `yaml:"own_hosts" help:"more names of this installation, such as that of the API; no workspace adds them or names below them, and no link leads to them"`
-	DNSResolvers        []string `yaml:"dns_resolvers" help:"resolvers that are asked for the proofs of domains, HOST:PORT; empty: those of the system"`
+	DNSResolvers        []string `yaml:"dns_resolvers" help:"resolvers that are asked for the proofs of domains, IP or HOST:PORT; empty: those of the system"`
 	StrictHosts         bool     `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the domain of base_url"`
 	TrustedProxies      []string `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
 	CodeLength          int      `yaml:"code_length" help:"length of generated codes, 5 to 10; fixed once the cluster exists"`
@@ -99,7 +99,7 @@ type TLS struct {
 	ACMEDirectory string   `yaml:"acme_directory" flag:"tls-acme-directory" help:"certificate authority to ask for the domains that this edge knows, such as https://acme-v02.api.letsencrypt.org/directory; naming one is agreeing to its terms"`
 	OrdersPerHour int      `yaml:"orders_per_hour" flag:"tls-orders-per-hour" help:"certificates to ask the authority for in an hour, on average, and as many at once; domains of one workspace have at most half of them; 0: 60"`
 	Addresses     []string `yaml:"addresses" flag:"tls-addresses" help:"public addresses of the edges, if this machine has others, as behind a load balancer; the authority is asked only for names that lead to one of these or to this machine"`
-	DNSResolvers  []string `yaml:"dns_resolvers" flag:"tls-dns-resolvers" help:"resolvers that say where names lead, HOST:PORT; empty: those of the system"`
+	DNSResolvers  []string `yaml:"dns_resolvers" flag:"tls-dns-resolvers" help:"resolvers that say where names lead, IP or HOST:PORT; empty: those of the system"`
 	Storage       string   `yaml:"storage" flag:"tls-storage" help:"directory of the authority's certificates, shared by all edges of the same domains; default: tls in the data directory"`
 	CAFile        string   `yaml:"ca_file" flag:"tls-ca-file" help:"roots of an authority of your own, PEM; default: the system's"`
 }

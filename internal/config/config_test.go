@@ -206,8 +206,10 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 		"WAYPOST_EDGE_REGION=us-east-1", "WAYPOST_EDGE_CONTROL_URLS=http://10.0.0.1:8080", "WAYPOST_EDGE_TOKEN=t", "WAYPOST_EDGE_DATA_DIR=/d",
 	}
 	for change, want := range map[string]string{
-		"":                                                  "",
-		"WAYPOST_CONTROL_ADDR=8080":                         `control.addr: "8080" is no address such as 127.0.0.1:8080`,
+		"":                          "",
+		"WAYPOST_CONTROL_ADDR=8080": `control.addr: "8080" is no address such as 127.0.0.1:8080`,
+		"WAYPOST_CONTROL_DNS_RESOLVERS=10.0.0.53,ns":        `control.dns_resolvers: "ns" is no address of a resolver such as 10.0.0.53 or 10.0.0.53:53`,
+		"WAYPOST_CONTROL_FLEET_LISTEN=7080":                 `control.fleet_listen: "7080" is no address`,
 		"WAYPOST_CONTROL_ADDR=:99999":                       "control.addr: ",
 		"WAYPOST_CONTROL_REGION=":                           "control.region is missing: give --region",
 		"WAYPOST_CONTROL_REGION=US":                         "control.region: ",

@@ -114,7 +114,7 @@ func (s *Server) Asked(name string) int {
 }
 
 // Resolver returns a resolver that asks the server.
-func (s *Server) Resolver() *net.Resolver { return resolver.New([]string{s.Addr}) }
+func (s *Server) Resolver() resolver.Resolver { return resolver.New([]string{s.Addr}) }
 
 // ServeDNS implements dns.Handler.
 func (s *Server) ServeDNS(w dns.ResponseWriter, query *dns.Msg) {

@@ -24,5 +24,9 @@ func TestNew_AsksTheNextServerWhenOneDoesNotAnswer(t *testing.T) {
 	var is *net.DNSError
 	require.ErrorAs(t, err, &is)
 	require.True(t, is.IsNotFound)
-	require.Same(t, net.DefaultResolver, resolver.New(nil))
+	require.Same(t, net.DefaultResolver, resolver.New(nil).Resolver)
+
+	_, err = resolver.New([]string{broken.Addr}).LookupTXT(t.Context(), "_waypost.example.com.")
+	require.ErrorAs(t, err, &is)
+	require.Equal(t, broken.Addr+" SERVFAIL", is.Server+" "+is.Err)
 }
