@@ -16,7 +16,7 @@ import (
 
 func TestEdge_DrainsByOrderAndServesOn(t *testing.T) {
 	t.Parallel()
-	s := devtest.Start(t, devtest.Config{Edges: "eu-west-1=127.0.0.1:0"})
+	s := oneEdge.For(t)
 	c, err := client.New(s.State().API, s.State().APIKey)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
@@ -54,7 +54,7 @@ func TestEdge_DrainsByOrderAndServesOn(t *testing.T) {
 // A console changes the links that were selected one by one.
 func TestAPI_TakesManyChangesInParallel(t *testing.T) {
 	t.Parallel()
-	s := devtest.Start(t, devtest.Config{Edges: "eu-west-1=127.0.0.1:0"})
+	s := oneEdge.For(t)
 	c, err := client.New(s.State().API, s.State().APIKey)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
