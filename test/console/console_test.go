@@ -136,7 +136,7 @@ func startRunner(t *testing.T) *runner {
 	require.NoError(t, err)
 	input, err := json.Marshal(map[string]any{
 		"dev": json.RawMessage(dev), "user": admin, "root": root, "seen": filepath.Join(root, "bin/test/console"),
-		"browser": chromium, "images": os.Getenv("CONSOLE_IMAGES"), "only": os.Getenv("CONSOLE_FLOW"),
+		"browser": chromium, "images": os.Getenv("CONSOLE_IMAGES"), "only": os.Getenv("CONSOLE_FLOW"), "long": devtest.Long(),
 	})
 	require.NoError(t, err)
 	r := &runner{cmd: exec.Command(node, "run.mjs")}

@@ -9,7 +9,7 @@ import readline from "node:readline";
 import { pathToFileURL } from "node:url";
 
 const input = JSON.parse(process.env.CONSOLE_INPUT);
-const { dev, user, root, seen, images, only } = input;
+const { dev, user, root, seen, images, only, long } = input;
 const require = createRequire(path.join(root, "web/package.json"));
 const { chromium } = require("playwright-core");
 const axeSource = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -245,7 +245,7 @@ async function runFlow(flow, opens, told, picture) {
  * that the area names in alone disturb others, or are disturbed, and have their own time. */
 async function run(area, told) {
   const flows = await import(pathToFileURL(path.resolve("flows", `${area}.mjs`)).href);
-  const all = Object.entries(flows).filter(([name, flow]) => typeof flow === "function" && (!only || name === only));
+  const all = Object.entries(flows).filter(([name, flow]) => typeof flow === "function" && (!only || name === only) && (long || !flows.long?.includes(name)));
   const one = async ([name, flow]) => {
     const began = performance.now();
     const error = await runFlow(flow, flows.opens, told, path.join(seen, `${area}-${name}.png`));
