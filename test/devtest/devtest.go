@@ -191,10 +191,10 @@ func Start(t testing.TB, cfg Config) *System {
 	t.Helper()
 	Binary(t)
 	if cfg.DataDir == "" {
-		cfg.DataDir = t.TempDir()
-		if !cfg.Anew {
-			begun(t, cfg.DataDir)
-		}
+		cfg.DataDir = filepath.Join(t.TempDir(), "data")
+	}
+	if _, err := os.Stat(cfg.DataDir); err != nil && !cfg.Anew {
+		begun(t, cfg.DataDir)
 	}
 	if cfg.Edges == "" {
 		cfg.Edges = "us-east-1=127.0.0.1:0,eu-west-1=127.0.0.1:0"

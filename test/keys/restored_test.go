@@ -116,7 +116,7 @@ func (in *restored) issue() {
 
 func (in *restored) issueFrom(c *devtest.Control) {
 	in.t.Helper()
-	in.issueAs(c, http.StatusOK, in.keys.reserve, func() ([]string, answer) { return reserve(in.t.Context(), c.API, "service", 1500) })
+	in.issueAs(c, http.StatusOK, in.keys.reserve, func() ([]string, answer) { return reserve(in.t.Context(), c.API, "service", 700) })
 	for range 5 {
 		in.createFrom(c)
 	}

@@ -277,7 +277,7 @@ func (c *tally) click(ctx context.Context, t *testing.T, codes []string, edges f
 		wg.Go(func() {
 			var f devtest.Follower
 			defer f.Close()
-			pace := time.NewTicker(10 * time.Millisecond)
+			pace := time.NewTicker(20 * time.Millisecond)
 			defer pace.Stop()
 			for i := n; ctx.Err() == nil; i++ {
 				<-pace.C

@@ -18,7 +18,7 @@ func TestAControlPlanesOwnReplicaKnowsWhatPostgreSQLHasForgotten(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	start := func() *devtest.System {
-		return devtest.Start(t, devtest.Config{DataDir: dir, Env: []string{"WAYPOST_CONTROL_REPLICA=true"}})
+		return devtest.Start(t, devtest.Config{DataDir: dir, Edges: "us-east-1=127.0.0.1:0", Env: []string{"WAYPOST_CONTROL_REPLICA=true"}})
 	}
 	create := func(code string) {
 		r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + dir}, "links", "create", "https://example.com/"+code, "--code", code, "--wait", "all")

@@ -190,14 +190,14 @@ type crowd struct {
 }
 
 func startCrowd(t *testing.T, addr string, codes []string) *crowd {
-	c := &crowd{addr: addr, clients: 24}
+	c := &crowd{addr: addr, clients: 12}
 	return c.start(t, codes)
 }
 
 // crowd begins to follow links of the edge, and expects of each the answer that it must
 // have.
 func (e *soloEdge) crowd(codes []string) *crowd {
-	c := &crowd{addr: e.status.Addr, links: maps.Clone(e.links), clients: 24}
+	c := &crowd{addr: e.status.Addr, links: maps.Clone(e.links), clients: 12}
 	return c.start(e.t, codes)
 }
 
@@ -225,7 +225,7 @@ func (c *crowd) visit(ctx context.Context, codes []string, n int, fresh bool) {
 	var last time.Time // when the request before was sent, or the connection begun
 	again := false     // the one before this ended with no word
 	first := false     // it is the connection's first request
-	pace := time.NewTicker(10 * time.Millisecond)
+	pace := time.NewTicker(20 * time.Millisecond)
 	defer pace.Stop()
 	for i := n; ctx.Err() == nil; i++ {
 		<-pace.C
@@ -367,16 +367,16 @@ func TestEdge_RestartsUnderLoadLoseNoRequestAndNoClick(t *testing.T) {
 	e := startSolo(t)
 	codes := e.create(20)
 	c := e.crowd(codes)
-	c.more(t, 500)
+	c.more(t, 300)
 	for range 2 {
 		e.restart()
-		c.more(t, 500)
+		c.more(t, 300)
 	}
 	// The third is asked for by a signal, as of a supervisor.
 	before := e.status
 	require.NoError(t, unix.Kill(before.PID, unix.SIGHUP))
 	e.await(func(s admin.Status) bool { return s.Boot != before.Boot })
-	c.more(t, 500)
+	c.more(t, 300)
 
 	// The last program follows, and what is deleted stays so.
 	e.remove(e.create(1)[0])
@@ -394,10 +394,10 @@ func TestEdge_RestartsThatReadLinksFromDiskLoseNothing(t *testing.T) {
 	e.remove(e.create(1)[0])
 	e.links["never-made"] = answer{status: http.StatusNotFound}
 	c := e.crowd(append(slices.Collect(maps.Keys(e.links)), codes...))
-	c.more(t, 500)
+	c.more(t, 300)
 	for range 2 {
 		e.restart()
-		c.more(t, 500)
+		c.more(t, 300)
 	}
 	c.end(t)
 	e.create(1) // it follows
@@ -540,7 +540,7 @@ func TestDev_RestartsItsEdgesWithoutLosingARequest(t *testing.T) {
 	s.RenewEdges()
 	want := make(map[string]int64)
 	for _, c := range crowds {
-		c.more(t, 500)
+		c.more(t, 300)
 		c.end(t)
 		for code, n := range c.answered {
 			want[code] += n
