@@ -96,7 +96,7 @@ with_tests() {
 # Packages without a goroutine, in which the race detector finds nothing, and tests of pages,
 # commands and configurations, which would wait for it.
 sequential='^waypost(/(api(/.*)?|controlplane/(limit|rollup|target)|deploy/dashboards|edge/(fastpath|proxy)|internal/(config|rulefile)'
-sequential+='|rules/budget|test/(access|chaos/judge|commands|console|fronts|statements)|web))?$'
+sequential+='|rules(/budget)?|test/(access|alerts|chaos/judge|commands|console|drill|fronts|statements|tenancy)|web))?$'
 
 everything() {
   prepare all || exit
@@ -150,7 +150,7 @@ long_forms() {
     "ReplicasEqualPostgreSQLWhateverHappens InLockstepASeedRepeatsARunInFull" -race
   WAYPOST_FOLLOWERS=1000 long_form "a thousand followers of one stream" ./replication ABatchIsEncodedOnceForAllFollowers
   long_form "120 restarts of edges and 20 kills of a control plane during deletions" ./test/system Wait_LeavesOutNoEdgeThatServes -race
-  long_form "each file of a replica is cut at 50 places and flipped at 500" ./edge/replica DB_IsRightOrRepairedWhateverFileIsDamaged
+  long_form "each file of a replica is cut at 50 places and flipped at 500" ./edge/replica "DB_IsRightOrRepairedWhateverFileIsDamaged DB_FindsDamageWhenItIsOpened"
   WAYPOST_BOOTSTRAP_LINKS=1000000 long_form "a bootstrap of a million links is killed ten times" ./edge/replica Bootstrap_ResumesAfterTenKills
   WAYPOST_WEEK=zipf long_form "a week of clicks, most on few links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota
   WAYPOST_WEEK=uniform long_form "a week of clicks, alike on all links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota
@@ -161,7 +161,8 @@ long_forms() {
   RAPID_CHECKS=200 go_test "random cases, 200 of each" "./internal/linkimport ./controlplane/postgres/analytics ./keyrange ./rules/budget" -race \
     -run 'HoweverOftenAnImportIsKilled|EveryBatchIsCountedOnce|WhateverIsForgotten|Rebalance_|Budget_NeverExceeds'
   go_test "row-level security alone" ./test/tenancy -race -tags rlsonly
-  long_form "time and load without the race detector" ./test/console Statistics_OfAYearTake300Milliseconds
+  long_form "time and load without the race detector" ./test/console \
+    "Statistics_OfAYearTake300Milliseconds Console_Links"
   go_test "edges under load without the race detector" ./test/system -run UnderLoad
   go_test "the protocols as models, with every flaw" ./test/models
   step "benchmarks, little of each" make --no-print-directory bench-try
