@@ -292,6 +292,12 @@ func TestBudgets_GrantAQuarterOfTheClicksBeforeVisitorsCome(t *testing.T) {
 	require.EqualValues(t, 240/12, ahead("edge-a", "large", 100))
 	require.EqualValues(t, 220/12, ahead("edge-b", "large", 100))
 	require.EqualValues(t, 1, ahead("edge-c", "large", 1))
+	crowd := account("large", 9, budget.Account{}, 190)
+	crowd.Waiting = 190
+	require.EqualValues(t, 190, reports(t, db, "edge-c", crowd).Granted)
+	late := account("large", 10, budget.Account{}, 1)
+	late.Waiting = 0
+	require.Zero(t, reports(t, db, "edge-c", late).Granted, "of the 11 clicks that are left")
 
 	limited(t, db, hand, "small", 11)
 	require.Zero(t, ahead("edge-a", "small", 1))

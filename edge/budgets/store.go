@@ -91,8 +91,8 @@ const (
 	closeTimeout    = time.Second // for the last reports
 
 	lastIdle     = 120  // times Config.Idle, after which the last unspent click is given back
-	maxExpected  = 3000 // links with clicks, beyond which no clicks are asked for before visitors come
-	expectAtOnce = 200  // links in one question
+	maxExpected  = 2000 // links with clicks, beyond which no clicks are asked for before visitors come
+	expectAtOnce = 100  // links in one question
 
 	closeAtOnce = 20_000 // accounts, for which visitors of links without a click wait
 )
