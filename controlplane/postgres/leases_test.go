@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -9,8 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/controlplane/fleet"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
+	"waypost/internal/condition"
 )
 
 func TestConcurrentLeasesNeverShareACounter(t *testing.T) {
@@ -151,5 +154,37 @@ func TestAClusterKeepsItsLengthsAndItsSecretForEver(t *testing.T) {
 		change(&bad)
 		_, err := db.EnsureCluster(t.Context(), bad)
 		require.ErrorContains(t, err, name)
+	}
+}
+
+func TestHeartbeats_TellOfAllControlPlanes(t *testing.T) {
+	db, hand := open(t)
+	heard := make(chan []fleet.ControlPlane, 10)
+	report := fleet.ControlReport{Addr: "10.0.0.1:8080", Version: "1", Conditions: []condition.Condition{{Name: "PostgreSQLDown", Of: "x"}}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	require.NoError(t, db.Beat(t.Context(), "old/1", "eu", nil))
+	exec(t, hand, `UPDATE control_node SET seen_at = seen_at - interval '1 minute'`)
+	require.NoError(t, db.Leave(t.Context(), "old/1"))
+	go func() {
+		defer close(done)
+		db.SendHeartbeats(ctx, postgres.Heartbeat{
+			Node: "control-1/abc", Region: "eu", Issued: func() map[int64]int64 { return nil },
+			Report: func() fleet.ControlReport { return report }, Heard: func(all []fleet.ControlPlane) { heard <- all },
+		})
+	}()
+	all := <-heard
+	cancel()
+	<-done
+	require.Len(t, all, 2)
+	for _, c := range all {
+		if c.Node == "old" {
+			require.True(t, c.Stopped)
+			require.InDelta(t, time.Minute, c.Silent, float64(30*time.Second))
+			continue
+		}
+		require.Equal(t, "control-1", c.Node)
+		require.Equal(t, report, c.ControlReport)
+		require.False(t, c.Stopped)
 	}
 }

@@ -129,3 +129,22 @@ func TestReason_HidesFaultsOfTheMachine(t *testing.T) {
 		require.Equal(t, want, certs.ReasonOf(err))
 	}
 }
+
+func TestCertificates_NamesTheHostsWithAWrongOne(t *testing.T) {
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	chain, key := pair(t, 1, "go.example.com", "*.example.net")
+	require.NoError(t, os.WriteFile(certFile, chain, 0o600))
+	require.NoError(t, os.WriteFile(keyFile, key, 0o600))
+	now := &clock{at: time.Unix(1_900_000_000, 0)}
+	c, err := certs.New(certs.Config{CertFile: certFile, KeyFile: keyFile, Clock: now.read})
+	require.NoError(t, err)
+	hosts := []string{"go.example.com", "a.example.net", "go.acme.test"}
+	require.Equal(t, []string{"the certificate shown for go.acme.test is for go.example.com, *.example.net"}, c.Wrong(hosts))
+	now.advance(200_000_000 * time.Second)
+	require.Equal(t, []string{
+		"the certificate shown for a.example.net has expired",
+		"the certificate shown for go.acme.test is for go.example.com, *.example.net",
+		"the certificate shown for go.example.com has expired",
+	}, c.Wrong(hosts))
+}

@@ -90,11 +90,16 @@ func (w *world) stopDatabase() {
 
 func (w *world) edge(node string, env ...string) *devtest.Edge {
 	w.t.Helper()
+	return w.edgeIn(w.t.TempDir(), node, env...)
+}
+
+func (w *world) edgeIn(dir, node string, env ...string) *devtest.Edge {
+	w.t.Helper()
 	if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "FAILPOINT=") }) {
 		env = append(env, quick)
 	}
 	e, err := devtest.StartEdge(w.t, devtest.EdgeConfig{
-		Control: w.control.API, DataDir: w.t.TempDir(), Region: "eu-west-1", Node: node, Env: env,
+		Control: w.control.API, DataDir: dir, Region: "eu-west-1", Node: node, Env: env,
 	})
 	require.NoError(w.t, err)
 	ready, err := e.Ready()
@@ -243,11 +248,15 @@ func TestConditions_AreSaidEverywhere(t *testing.T) {
 	require.Eventually(t, func() bool { return slices.Equal(w.firing(), standing) }, patience, 100*time.Millisecond, "nothing else fires")
 	require.Equal(t, standing, w.reported())
 
-	full := w.edge("eu-3", quick+";bytes that stay free@1000000000000000")
+	full := w.edge("eu-3", quick+";bytes that stay free@1000000000000000", "WAYPOST_EDGE_GEOIP="+filepath.Join(t.TempDir(), "none.mmdb"))
 	w.says("eu-3", "ReplicaDiskLow", full.Admin)
-	drained := devtest.Run(t, []string{"WAYPOST_API=" + w.control.API}, "edges", "drain", "eu-2")
-	require.Equal(t, 0, drained.Code, drained.Stderr)
+	w.says("eu-3", "GeoIPBroken", full.Admin)
+	w.run("edges", "drain", "eu-2")
 	w.says("eu-2", "EdgeDrained", w.b.Admin)
+	w.run("domains", "add", "go.acme.test")
+	w.run("domains", "approve", "go.acme.test")
+	w.says("eu-1", "CertificateWrong", w.a.Admin)
+	require.Contains(t, w.doctor().Stdout, "the certificate shown for go.acme.test is for go.example.com")
 
 	second, err := devtest.StartControl(t, devtest.ControlConfig{
 		Database: w.database.URL(), DataDir: t.TempDir(), Region: "eu-west-1", Node: "two",
@@ -263,11 +272,7 @@ func TestConditions_AreSaidEverywhere(t *testing.T) {
 	w.saysWithoutMetric("eu-3", "EdgeDown")
 	w.saysWithoutMetric("two", "ControlPlaneDown")
 
-	created, err := http.Post(w.control.API+"/api/v1/urls", "application/json",
-		strings.NewReader(`{"original_url": "https://example.com/", "custom_code": "first"}`))
-	require.NoError(t, err)
-	require.NoError(t, created.Body.Close())
-	require.Equal(t, http.StatusCreated, created.StatusCode)
+	w.create("first")
 	visit := func() [2]int {
 		return [2]int{w.get("http://" + w.b.Addr + "/first"), w.get(w.control.API + "/api/v1/urls/first")}
 	}
@@ -287,6 +292,13 @@ func TestConditions_AreSaidEverywhere(t *testing.T) {
 	w.control.Kill()
 	require.Contains(t, w.doctor("--admin", w.a.Admin).Stdout, "ControlPlaneDown.md")
 	w.fires(nil, "EdgeDown", "ControlPlaneDown")
+}
+
+// run runs a command against the API.
+func (w *world) run(args ...string) {
+	w.t.Helper()
+	r := devtest.Run(w.t, []string{"WAYPOST_API=" + w.control.API}, args...)
+	require.Equal(w.t, 0, r.Code, r.Stderr)
 }
 
 // fleet asks the API as the console does.
