@@ -83,7 +83,8 @@ type diagnosis struct {
 	Fine     []string // sentences about healthy parts
 	Unseen   []string // sentences about parts that nothing is known of
 
-	young string // control plane that has just started, for which edges still look; or ""
+	// young is a control plane that has just started, if the one that answers has.
+	young *client.ControlPlane
 }
 
 // addFault adds a fault of the way to the nodes.
@@ -106,8 +107,8 @@ func (d *diagnosis) addConditions(node string, all []client.NodeCondition) (n in
 		}
 		where = printable(where)
 		switch {
-		case d.young != "" && (c.Name == "EdgeStale" || c.Name == "EdgeDown"):
-			d.unseen("%s is reconnecting: %s has just started; ask again in half a minute", where, d.young)
+		case d.young != nil && c.Since.Before(d.young.StartedAt) && (c.Name == "EdgeStale" || c.Name == "EdgeDown"):
+			d.unseen("%s is reconnecting: %s has just started; ask again in half a minute", where, printable(d.young.Node))
 		case !slices.ContainsFunc(d.Findings, func(f finding) bool { return f.Name == c.Name && f.Where == where }):
 			d.Findings = append(d.Findings, finding{
 				Name: printable(c.Name), Severity: printable(c.Severity), Where: where, What: printable(c.What), Since: &c.Since,
@@ -281,7 +282,7 @@ func (d *diagnosis) examineFleet(fleet *client.Fleet) (admins []string) {
 	controls, wellControls, edges, wellEdges := 0, 0, 0, 0
 	for i := range fleet.ControlPlanes {
 		if p := &fleet.ControlPlanes[i]; p.Answers && p.LastSeen.Sub(p.StartedAt) < youth {
-			d.young = printable(p.Node)
+			d.young = p
 		}
 	}
 	for i := range fleet.ControlPlanes {
@@ -299,7 +300,7 @@ func (d *diagnosis) examineFleet(fleet *client.Fleet) (admins []string) {
 			}
 		}
 	}
-	if len(fleet.Edges) == 0 && d.young == "" {
+	if len(fleet.Edges) == 0 && d.young == nil {
 		d.addFault(condition.Critical, "fleet", "no edge has reported to this control plane",
 			"Start an edge, or look into the log of one: it says why it cannot report.", "docs/operations/add-a-region.md")
 	}

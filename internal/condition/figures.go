@@ -50,13 +50,14 @@ func gather(from prometheus.Gatherer, p *past, now time.Time) *figures {
 // series selects series of a metric by their labels.
 type series struct {
 	metric string
+	text   string                    // of the whole selection
 	labels map[string]*regexp.Regexp // each whole value; nil: any
 	but    bool                      // the labels of a series must not match
 }
 
 // of selects the series of a metric by pairs of a label and a pattern.
 func of(metric string, pairs ...string) series {
-	s := series{metric: metric, labels: make(map[string]*regexp.Regexp)}
+	s := series{metric: metric, text: metric + " " + strings.Join(pairs, " "), labels: make(map[string]*regexp.Regexp)}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		s.labels[pairs[i]] = regexp.MustCompile("^(?:" + pairs[i+1] + ")$")
 	}
@@ -130,9 +131,9 @@ const samples = 30
 
 // growth returns by how much counters have grown within a time, or since the start.
 func (f *figures) growth(within time.Duration, all ...series) (by float64) {
-	for i, s := range all {
+	for _, s := range all {
 		total, _ := f.sum(s)
-		by += f.change(fmt.Sprint(s.metric, i, within), total, within)
+		by += f.change(s.text, total, within)
 	}
 	return by
 }

@@ -101,16 +101,16 @@ var list = []Kind{
 
 	// Visitors.
 	{
-		Name: "EdgeErrors", Severity: Critical, On: Edge, For: 2 * time.Minute,
-		What:  "answers visitors with 5xx",
+		Name: "EdgeErrors", Severity: Critical, On: Edge, For: time.Minute,
+		What:  "answers visitors with 5xx, in each of the last minutes",
 		Do:    "It has no replica yet, cannot read its disk, or cannot decide a link with a budget or damaged rules. Look into its log.",
-		holds: grows(5*time.Minute, of("waypost_redirects_total", "status", "5..")),
+		holds: lasting(time.Minute, grows(time.Minute, of("waypost_redirects_total", "status", "5.."))),
 	},
 	{
-		Name: "RedirectsSlow", Severity: Critical, On: Edge, For: 5 * time.Minute,
+		Name: "RedirectsSlow", Severity: Critical, On: Edge, For: time.Minute,
 		What:  "lets one in a hundred visitors wait for more than half a second",
 		Do:    "The machine has too few processors, or links are read from a slow disk.",
-		holds: slow(0.5, 5*time.Minute, of("waypost_redirect_duration_seconds")),
+		holds: lasting(4*time.Minute, slow(0.5, time.Minute, of("waypost_redirect_duration_seconds"))),
 	},
 	{
 		Name: "RulesBroken", Severity: Critical, On: Edge,
@@ -277,16 +277,17 @@ var list = []Kind{
 		Do:   "Complete the upgrade, control planes first: docs/operations/upgrade.md.",
 	},
 	{
-		Name: "APIErrors", Severity: Critical, On: Control, For: 2 * time.Minute,
+		Name: "APIErrors", Severity: Critical, On: Control, For: time.Minute,
 		What:  "fails more than 1 % of the requests to its API",
 		Do:    "PostgreSQL is slow or away, no key is issued, or there is a fault in Waypost. Look into its log.",
-		holds: share(0.01, 5*time.Minute, of("waypost_http_requests_total", "status", "5.."), of("waypost_http_requests_total")),
+		holds: lasting(time.Minute, share(0.01, time.Minute, of("waypost_http_requests_total", "status", "5.."), of("waypost_http_requests_total"))),
 	},
 	{
-		Name: "APISlow", Severity: Warning, On: Control, For: 5 * time.Minute,
-		What:  "answers one in a hundred requests to its API after more than half a second",
-		Do:    "PostgreSQL or its disk is slow, or the machine is too busy. Redirects are not concerned.",
-		holds: slow(0.5, 5*time.Minute, of("waypost_http_request_duration_seconds", "route", "/api/v1/live|/fleet/.*|.*/(bulk|export)").except()),
+		Name: "APISlow", Severity: Warning, On: Control, For: time.Minute,
+		What: "answers one in a hundred requests to its API after more than half a second",
+		Do:   "PostgreSQL or its disk is slow, or the machine is too busy. Redirects are not concerned.",
+		holds: lasting(4*time.Minute,
+			slow(0.5, time.Minute, of("waypost_http_request_duration_seconds", "route", "/api/v1/live|/fleet/.*|.*/(bulk|export)").except())),
 	},
 	{
 		Name: "ControlConnectionsRefused", Severity: Warning, On: Control,

@@ -35,8 +35,9 @@ import (
 
 const patience = time.Minute
 
-// quick makes nodes look at their conditions more often, and clicks late sooner.
-const quick = "FAILPOINT=conditions are looked at every@500ms;clicks are late after@5s"
+// quick makes nodes look at their conditions more often, what has to last last a sixtieth
+// of its time, and clicks late sooner.
+const quick = "FAILPOINT=conditions are looked at every@500ms;seconds in a minute of conditions@1;clicks are late after@5s"
 
 // world is a control plane, two edges, PostgreSQL, and a Prometheus that watches them.
 type world struct {
@@ -278,6 +279,11 @@ func TestConditions_AreSaidEverywhere(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return visit() == [2]int{http.StatusFound, http.StatusOK} }, patience, 10*time.Millisecond)
 	w.metricsExist()
+	hand := w.superuser()
+	hand(`ALTER TABLE click_watermark RENAME TO hidden`) // no click can be counted
+	visit()
+	w.says("eu-2", "ClicksWait", w.b.Admin)
+	hand(`ALTER TABLE hidden RENAME TO click_watermark`)
 	w.stopDatabase()
 	w.fires(func() { visit() }, "PostgreSQLDown", "APIErrors", "EdgeStale", "ClicksWait")
 	said := w.doctor("--admin", w.control.Admin+","+w.a.Admin+","+w.b.Admin)

@@ -28,16 +28,7 @@ func TestConditions_OfDisksClocksAndRows(t *testing.T) {
 	w.says("eu-4", "ReportsFail", slow.Admin)
 	t.Run("disk", w.fillDisk)
 
-	cfg, err := pgx.ParseConfig(w.database.URL())
-	require.NoError(t, err)
-	cfg.User = "postgres"
-	super, err := pgx.ConnectConfig(t.Context(), cfg)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, super.Close(context.Background())) }()
-	exec := func(sql string) {
-		_, err := super.Exec(t.Context(), sql)
-		require.NoError(t, err, sql)
-	}
+	exec := w.superuser()
 	w.create("rows")
 	exec(`ALTER TABLE link DISABLE TRIGGER ALL`)
 	exec(`UPDATE link SET original_url = 'https://example.org/by-hand'`)
@@ -54,6 +45,22 @@ func TestConditions_OfDisksClocksAndRows(t *testing.T) {
 	w.says("eu-1", "ClockWrong", w.a.Admin)
 	require.Contains(t, w.doctor().Stdout, "PostgreSQL's is 9600h0m0s ahead of it")
 	require.Contains(t, w.doctor().Stdout, "links with a lifetime end too early or too late")
+}
+
+// superuser connects to PostgreSQL, and returns a function that executes a statement.
+func (w *world) superuser() func(sql string) {
+	w.t.Helper()
+	cfg, err := pgx.ParseConfig(w.database.URL())
+	require.NoError(w.t, err)
+	cfg.User = "postgres"
+	super, err := pgx.ConnectConfig(w.t.Context(), cfg)
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { _ = super.Close(context.Background()) }) // PostgreSQL may have stopped
+	return func(sql string) {
+		w.t.Helper()
+		_, err := super.Exec(w.t.Context(), sql)
+		require.NoError(w.t, err, sql)
+	}
 }
 
 // create creates a link and waits until the edge eu-1 has it.
