@@ -64,3 +64,13 @@ func TestSampleAgent_IsOfItsKind(t *testing.T) {
 	require.Equal(t, "curl/8.1", rules.SampleAgent("curl/8.1"))
 	require.Equal(t, []string{"agent", "cookie", "chance"}, (rules.FactAgent | rules.FactCookie | rules.FactChance).Names())
 }
+
+func TestRead_AsksTheClassifierOfTheRequest(t *testing.T) {
+	own, err := agents.New([]string{"AcmeProbe"})
+	require.NoError(t, err)
+	for classifier, want := range map[*agents.Classifier]agents.Set{nil: 0, own: agents.Bot} {
+		var f rules.Facts
+		f.Read(rules.FactAgent, &rules.Request{UserAgent: []byte("Mozilla/5.0 AcmeProbe"), Agents: classifier})
+		require.Equal(t, want, f.Agent)
+	}
+}

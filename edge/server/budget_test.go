@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"waypost/edge/server"
 	"waypost/internal/logtest"
 	"waypost/rules"
+	"waypost/rules/agents"
 )
 
 // wallet has clicks of budgets. It counts how often it was asked.
@@ -64,7 +66,9 @@ func TestBudgets_AreSpentByVisitorsAlone(t *testing.T) {
 	own["exact001"], own["exact002"] = limitedLink(t, rules.ModeExact, ended), limitedLink(t, rules.ModeExact, "")
 	own["eventual"] = limitedLink(t, rules.ModeEventual, ended)
 	w, clicks := &wallet{}, &memoryClicks{}
-	_, addr := serve(t, server.Config{Links: links, Budgets: w, Clicks: clicks})
+	more, err := agents.New([]string{"AcmeProbe"})
+	require.NoError(t, err)
+	_, addr := serve(t, server.Config{Links: links, Budgets: w, Clicks: clicks, Agents: more})
 	// visit follows a link by both paths: the second header makes the fast path decline.
 	visit := func(path string, headers ...string) (status int, location string) {
 		res := get(t, addr, path, "wayp.example", headers...)
@@ -106,9 +110,10 @@ func TestBudgets_AreSpentByVisitorsAlone(t *testing.T) {
 		for name, headers := range map[string][]string{
 			"a prefetch": {firefoxAgent, "Sec-Purpose: prefetch"}, "an old prefetch": {firefoxAgent, "X-Moz: prefetch"},
 			"a preview of a chat": {"User-Agent: WhatsApp/2.23.20.0"}, "a crawler": {"User-Agent: Mozilla/5.0 (compatible; Googlebot/2.1)"},
+			"a bot of the operator": {firefoxAgent + " acmeprobe/2"}, "a tool": {"User-Agent: curl/8.5.0"},
 		} {
 			status, location := visit(path, headers...)
-			if path == "/eventual" && (name == "a preview of a chat" || name == "a crawler") {
+			if path == "/eventual" && !strings.Contains(name, "prefetch") {
 				counted++ // as a bot, which the budget does not count
 				continue
 			}

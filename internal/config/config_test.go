@@ -229,6 +229,7 @@ func TestChecksNameTheSettingAndWhatToDo(t *testing.T) {
 		"WAYPOST_EDGE_NODE_KEY_FILE=/k":                     "edge.node_cert_file and edge.node_key_file belong together",
 		"WAYPOST_EDGE_CLICK_JOURNAL=1MiB":                   "edge.click_journal: ",
 		"WAYPOST_EDGE_MAX_STALENESS=-1s":                    "edge.max_staleness: ",
+		"WAYPOST_EDGE_BOTS=AcmeProbe,ab":                    `edge.bots: "ab" has fewer than 3`,
 		"WAYPOST_LOG_FORMAT=xml":                            "log.format: ",
 		"WAYPOST_EDGE_ADDR=":                                "edge.addr is missing",
 		"WAYPOST_EDGE_ADDR=[::1]:80,81":                     `edge.addr: "81" is no address`,

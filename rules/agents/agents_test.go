@@ -167,7 +167,7 @@ func TestNew_OperatorsAddTheirOwnBots(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, c.IsBot(agent))
 	require.Equal(t, agents.Bot|agents.Windows|agents.Desktop|agents.Chrome, c.Classify(agent).Set)
-	for _, bad := range []string{"", "ab", strings.Repeat("x", 101)} {
+	for _, bad := range []string{"", "ab", strings.Repeat("x", 41)} {
 		_, err := agents.New([]string{bad})
 		require.Error(t, err, bad)
 	}

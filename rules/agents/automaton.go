@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -18,6 +19,9 @@ type automaton struct {
 	checked []said
 
 	firstFind uint16
+
+	start   known
+	middles [len(commons)]known
 }
 
 // rowBits is the logarithm of the classes of a state.
@@ -135,6 +139,10 @@ func build(all []said) (*automaton, error) {
 			a.finds[n.id-a.firstFind] = a.findOf(n.marks)
 		}
 	}
+	a.start = a.read(commonStart)
+	for i, text := range commons {
+		a.middles[i] = a.read(text)
+	}
 	return a, nil
 }
 
@@ -155,37 +163,97 @@ func (a *automaton) findOf(marks []said) find {
 
 var nothing = find{system: none, browser: none, name: none}
 
-// scan returns what all marks in a text say. It reads the four quarters of the text side
-// by side, because a processor waits longer for the next state than it computes.
+// common are texts in the agents of most browsers, which scan need not read: the
+// beginning, and one in the middle, which follows the first closing parenthesis.
+var (
+	commonStart = []byte("Mozilla/5.0 (")
+	commons     = [...][]byte{
+		[]byte(") AppleWebKit/537.36 (KHTML, like Gecko) "), []byte(") AppleWebKit/605.1.15 (KHTML, like Gecko) "),
+	}
+)
+
+// known is the state behind a common text, and what the marks in it say.
+type known struct {
+	state uint16
+	find  find
+}
+
+// read reads a common text.
+func (a *automaton) read(text []byte) (k known) {
+	k.find = nothing
+	for i := range len(text) {
+		k.state = a.next[int(k.state)<<rowBits|int(a.classes[text[i]])]
+		if k.state >= a.firstFind {
+			a.found(&k.find, k.state, text, i+1)
+		}
+	}
+	return k
+}
+
+// scan returns what all marks in a text say. It passes over common texts, which are longer
+// than a mark, and reads four parts of the others side by side, because a processor waits
+// longer for the next state than it computes.
 func (a *automaton) scan(text []byte) find {
 	text = text[:min(len(text), waypost.MaxAgent)]
 	all := nothing
-	n := len(text) / 4
-	var s0, s1, s2, s3 uint16
+	from, to, behind := 0, len(text), len(text) // the common text in the middle is text[to:behind]
+	middle := -1
+	var states [4]uint16
+	if bytes.HasPrefix(text, commonStart) {
+		from, states[0] = len(commonStart), a.start.state
+		all.merge(&a.start.find)
+		if at := bytes.IndexByte(text[from:], commons[0][0]); at >= 0 {
+			for i := range commons {
+				if bytes.HasPrefix(text[from+at:], commons[i]) {
+					middle, to = i, from+at
+					behind = to + len(commons[i])
+					all.merge(&a.middles[i].find)
+					break
+				}
+			}
+		}
+	}
+	// Parts begin at starts, and end at the next start, at text[to] or at the end.
+	starts, first := [4]int{}, 4 // first: the part that begins behind the common text
+	switch left, right := to-from, len(text)-behind; {
+	case middle < 0:
+		q := left / 4
+		starts[0], starts[1], starts[2], starts[3] = from, from+q, from+2*q, from+3*q
+	case 2*left < right:
+		first = 1
+		starts[0], starts[1], starts[2], starts[3] = from, behind, behind+right/3, behind+2*right/3
+	case 2*right < left:
+		first = 3
+		starts[0], starts[1], starts[2], starts[3] = from, from+left/3, from+2*left/3, behind
+	default:
+		first = 2
+		starts[0], starts[1], starts[2], starts[3] = from, from+left/2, behind, behind+right/2
+	}
+	ends := [4]int{starts[1], starts[2], starts[3], len(text)}
+	if middle >= 0 {
+		states[first], ends[first-1] = a.middles[middle].state, to
+	}
+	n := min(ends[0]-starts[0], ends[1]-starts[1], ends[2]-starts[2], ends[3]-starts[3])
+	s0, s1, s2, s3 := states[0], states[1], states[2], states[3]
+	t0, t1, t2, t3 := text[starts[0]:][:n], text[starts[1]:][:n], text[starts[2]:][:n], text[starts[3]:][:n]
 	next, classes := a.next, &a.classes
-	t0, t1, t2, t3 := text[:n], text[n:][:n], text[2*n:][:n], text[3*n:][:n]
 	for i := range t0 {
 		s0 = next[int(s0)<<rowBits|int(classes[t0[i]])]
 		s1 = next[int(s1)<<rowBits|int(classes[t1[i]])]
 		s2 = next[int(s2)<<rowBits|int(classes[t2[i]])]
 		s3 = next[int(s3)<<rowBits|int(classes[t3[i]])]
-		if s0 >= a.firstFind {
-			a.found(&all, s0, text, i+1)
+		if max(s0, s1, s2, s3) < a.firstFind {
+			continue
 		}
-		if s1 >= a.firstFind {
-			a.found(&all, s1, text, n+i+1)
-		}
-		if s2 >= a.firstFind {
-			a.found(&all, s2, text, 2*n+i+1)
-		}
-		if s3 >= a.firstFind {
-			a.found(&all, s3, text, 3*n+i+1)
+		for k, s := range [...]uint16{s0, s1, s2, s3} {
+			if s >= a.firstFind {
+				a.found(&all, s, text, starts[k]+i+1)
+			}
 		}
 	}
-	a.finish(&all, s0, text, n, n)
-	a.finish(&all, s1, text, 2*n, 2*n)
-	a.finish(&all, s2, text, 3*n, 3*n)
-	a.finish(&all, s3, text, 4*n, len(text))
+	for k, s := range [...]uint16{s0, s1, s2, s3} {
+		a.finish(&all, s, text, starts[k]+n, ends[k])
+	}
 	return all
 }
 

@@ -48,7 +48,7 @@ func parseMark(s string) (m mark, err error) {
 }
 
 // maxMark bounds the text of a mark, in bytes.
-const maxMark = 100
+const maxMark = 40
 
 // bare reports whether a mark counts wherever its text is.
 func (m *mark) bare() bool {
