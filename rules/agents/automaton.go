@@ -163,8 +163,8 @@ func (a *automaton) findOf(marks []said) find {
 
 var nothing = find{system: none, browser: none, name: none}
 
-// common are texts in the agents of most browsers, which scan need not read: the
-// beginning, and one in the middle, which follows the first closing parenthesis.
+// Texts in the agents of most browsers, which scan need not read: the beginning, and one
+// in the middle, at the first closing parenthesis.
 var (
 	commonStart = []byte("Mozilla/5.0 (")
 	commons     = [...][]byte{
@@ -190,9 +190,10 @@ func (a *automaton) read(text []byte) (k known) {
 	return k
 }
 
-// scan returns what all marks in a text say. It passes over common texts, which are longer
-// than a mark, and reads four parts of the others side by side, because a processor waits
-// longer for the next state than it computes.
+// scan returns what all marks in a text say. It passes over common texts, and reads four
+// parts of the rest side by side, because a processor waits longer for the next state than
+// it computes. The common text in the middle is longer than a mark, so that the state
+// behind it depends on it alone.
 func (a *automaton) scan(text []byte) find {
 	text = text[:min(len(text), waypost.MaxAgent)]
 	all := nothing

@@ -11,7 +11,10 @@ import (
 // by side and passes over common ones, with a search for each mark.
 func FuzzScan_FindsWhatASearchFinds(f *testing.F) {
 	var all []said
-	for i, s := range []string{"bot>~cu", "<chrome/", "^python", "uptime", "time", "me/t", "@&", "v#", "me", "a", "aab", "cab", "a (x", "gecko) c", "x) applew", "webkit/", "5.0 (me"} {
+	for i, s := range []string{
+		"bot>~cu", "<chrome/", "^python", "uptime", "time", "me/t", "@&", "v#", "me", "a", "aab", "cab",
+		"a (x", "gecko) c", "x) applew", "webkit/", "5.0 (me",
+	} {
 		m, err := parseMark(s)
 		require.NoError(f, err)
 		all = append(all, said{m, find{signs: 1 << i, system: uint8(i), browser: none, name: none}})

@@ -99,6 +99,9 @@ func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
 func isWord(c byte) bool   { return isLetter(c) || isDigit(c) }
 
+// longest bounds the text of a mark, in bytes, as package agents does.
+const longest = 40
+
 // most bounds how many marks stand for a pattern.
 const most = 64
 
@@ -126,8 +129,8 @@ func marksOf(p string) ([]mark, error) {
 		if after != "" {
 			m.after = "~" + after
 		}
-		if len(m.text) < 3 && !m.start {
-			return nil, errors.New("it stands for a text that is too short")
+		if len(m.text) < 3 && !m.start || len(m.text) > longest {
+			return nil, errors.New("it stands for a text that is too short or too long")
 		}
 	}
 	return found, nil
