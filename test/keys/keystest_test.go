@@ -306,7 +306,7 @@ func coder(t *testing.T) *keyrange.Coder {
 // eventually tries until it holds, for 60 seconds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	poll := time.NewTicker(10 * time.Millisecond)
+	poll := time.NewTicker(30 * time.Millisecond)
 	defer poll.Stop()
 	for end := time.Now().Add(60 * time.Second); !holds(); <-poll.C {
 		require.True(t, time.Now().Before(end), "%s: not within 60 seconds", what)
