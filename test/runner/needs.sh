@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what deploy/install-missing.sh has to install for the tests of packages, and
-# "programs" if they run the programs that are built with the race detector.
+# "programs" if they run the program, which is built first.
 #
 #   test/runner/needs.sh all|PACKAGE ...
 set -euo pipefail

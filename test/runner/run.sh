@@ -6,7 +6,7 @@
 #   test/runner/run.sh long             the long forms of tests
 #   test/runner/run.sh soak             a fleet under restarts, partitions and kills for WAYPOST_SOAK
 #   test/runner/run.sh chaos            a system under a schedule of faults for WAYPOST_CHAOS
-#   test/runner/run.sh PACKAGE ...      these packages with the race detector
+#   test/runner/run.sh PACKAGE ...      these packages, with the race detector if one needs it
 #
 # A failed test runs again, up to twice; one that passes then is flaky. A test that
 # writes nothing for two minutes is ended with the stacks of all goroutines.
@@ -218,7 +218,9 @@ case ${1:-} in
     ;;
   *)
     prepare "$@" || exit
-    go_test "$*" "$*" -race
+    race=-race
+    go list "$@" | grep -qvE "$sequential" || race=
+    go_test "$*" "$*" ${race:+"$race"}
     ;;
 esac
 verdict
