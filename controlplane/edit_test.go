@@ -161,14 +161,6 @@ func TestLinks_ExpiredLinkLivesAgainWithALaterExpiryAndADeletedOneDoesNot(t *tes
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 }
 
-func TestLinks_NobodyChangesALinkOfAnotherWorkspace(t *testing.T) {
-	s := start(t)
-	l, _, err := s.Links.Create(t.Context(), actor, wish())
-	require.NoError(t, err)
-	_, _, err = s.Links.Change(t.Context(), controlplane.Actor{Workspace: 7}, "", string(l.Code), controlplane.LinkChange{Details: entitle("t")})
-	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
-}
-
 func TestLinks_OneLinkOfATargetMovesWithIt(t *testing.T) {
 	s := start(t)
 	a := make1(t, s.Services, deduped("https://example.com/a"))

@@ -36,18 +36,6 @@ func TestGetTellsUnknownDeletedAndExpiredLinksApart(t *testing.T) {
 	require.Equal(t, 200, a.get("/api/v1/urls/expires?expired=true").StatusCode, "its owner still sees it")
 }
 
-func TestLinksOfAnotherWorkspaceAreUnknown(t *testing.T) {
-	a := start(t)
-	a.create(`{"original_url": "https://example.com/", "custom_code": "mine"}`)
-	for _, c := range []call{
-		{path: "/api/v1/urls/mine", key: strangerKey},
-		{path: "/api/v1/urls/mine", key: strangerKey, method: http.MethodDelete},
-	} {
-		requireProblem(t, a.do(c), 404, "not-found")
-	}
-	require.JSONEq(t, `{"urls": [], "next_cursor": ""}`, a.do(call{path: "/api/v1/urls", key: strangerKey}).text)
-}
-
 func TestATextThatCanBeNoCodeIsUnknownWithoutAskingAnybody(t *testing.T) {
 	a := start(t)
 	for _, code := range []string{

@@ -70,19 +70,6 @@ func TestAListGivesTheNewestFirstWithoutTheDeleted(t *testing.T) {
 	require.Nil(t, page.Next)
 }
 
-func TestAnotherWorkspacesLinkIsNotThere(t *testing.T) {
-	db, hand := open(t)
-	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)
-	insert(t, db, link("mine"))
-	_, err := db.Link(t.Context(), 7, waypost.DefaultDomain, "mine")
-	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
-	_, err = db.DeleteLink(t.Context(), controlplane.Actor{Workspace: 7}, waypost.DefaultDomain, "mine")
-	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
-	theirs, err := db.ListLinks(t.Context(), 7, controlplane.LinkFilter{}, time.Now(), controlplane.NewestFirst, controlplane.ListPlace{}, 10)
-	require.NoError(t, err)
-	require.Empty(t, theirs.Links)
-}
-
 func TestRowSecurityDeniesWhatNoScopeAllows(t *testing.T) {
 	db, hand := open(t)
 	insert(t, db, links(3)...)

@@ -314,7 +314,7 @@ func TestAFilterThatFitsAlmostNothingIsAnsweredInParts(t *testing.T) {
 	super := psql(t, strings.Replace(hand.Config().ConnString(), "waypost@", "postgres@", 1))
 	requireTypedPages(t, db, hand)
 	exec(t, super, `UPDATE pg_class SET reltuples = 1e9 WHERE relname = 'link_words'`)
-	requireTypedPages(t, db, hand) // as if there were too many links for the index of words
+	requireTypedPages(t, db, hand)                           // as if there were too many links for the index of words
 	exec(t, super, `SET session_replication_role = replica`) // no trigger for each link
 	exec(t, super, `UPDATE link SET active = id = 2501`)
 	yes := true
