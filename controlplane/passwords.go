@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/alexedwards/argon2id"
+	"golang.org/x/crypto/argon2"
 
 	"waypost"
 )
@@ -85,6 +86,22 @@ func (p *passwords) match(ctx context.Context, password, stored string) (bool, e
 	}
 	same, err := argon2id.ComparePasswordAndHash(password, stored)
 	return same && real && err == nil, nil
+}
+
+// hashRecovery returns the stored form of recovery codes, with the parameters of passwords
+// and one salt for all codes of a user, so that a sign-in computes one hash.
+func (p *passwords) hashRecovery(ctx context.Context, salt []byte, codes ...string) ([][]byte, error) {
+	done, err := p.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	hashes := make([][]byte, len(codes))
+	for i, code := range codes {
+		hashes[i] = argon2.IDKey([]byte(code), salt, passwordParams.Iterations, passwordParams.Memory,
+			passwordParams.Parallelism, passwordParams.KeyLength)
+	}
+	return hashes, nil
 }
 
 // affordable reports whether a stored hash can be computed here: a hash that was changed

@@ -116,15 +116,20 @@ func (s *Access) secondFactor(ctx context.Context, user int64, code string) (Fac
 	case code == "":
 		return FactorProof{}, ErrCodeNeeded
 	}
-	return s.judgeCode(user, &f, code)
+	return s.judgeCode(ctx, user, &f, code)
 }
 
 // judgeCode returns ErrCode for a code that is neither a TOTP code of about now nor of
-// the form of a recovery code. The store compares recovery codes.
-func (s *Access) judgeCode(user int64, f *StoredFactor, code string) (p FactorProof, err error) {
+// the form of a recovery code. The store compares the hashes of recovery codes, which are
+// salted with the encrypted secret: no other factor has the same.
+func (s *Access) judgeCode(ctx context.Context, user int64, f *StoredFactor, code string) (p FactorProof, err error) {
 	code = strings.ToUpper(strings.NewReplacer(" ", "", "-", "").Replace(code))
 	if len(code) == recoveryChars {
-		hash := HashKey(code)
+		hashes, err := s.passwords.hashRecovery(ctx, f.Secret, code)
+		if err != nil {
+			return p, err
+		}
+		hash := [32]byte(hashes[0])
 		return FactorProof{Recovery: &hash}, nil
 	}
 	secret, err := s.box.open(user, f.Secret)
@@ -193,14 +198,17 @@ func (s *Access) ConfirmSecondFactor(ctx context.Context, actor Actor, code stri
 	if f.On || len(f.Secret) == 0 {
 		return nil, waypost.Errorf(waypost.EConflict, "no second factor waits to be confirmed")
 	}
-	p, err := s.judgeCode(actor.UserID, &f, code)
+	p, err := s.judgeCode(ctx, actor.UserID, &f, code)
 	if err != nil {
 		return nil, err
 	}
 	if p.Step == 0 {
 		return nil, ErrCode
 	}
-	codes, hashes := newRecoveryCodes()
+	codes, hashes, err := s.newRecoveryCodes(ctx, &f)
+	if err != nil {
+		return nil, err
+	}
 	return codes, s.factors.ConfirmFactor(ctx, actor, f.Secret, p, hashes)
 }
 
@@ -219,7 +227,7 @@ func (s *Access) EndSecondFactor(ctx context.Context, actor Actor, password, cod
 	if _, err := s.reauthenticate(ctx, actor, password); err != nil {
 		return err
 	}
-	p, err := s.proveFactor(ctx, actor, code)
+	_, p, err := s.proveFactor(ctx, actor, code)
 	if err != nil {
 		return err
 	}
@@ -228,34 +236,38 @@ func (s *Access) EndSecondFactor(ctx context.Context, actor Actor, password, cod
 
 // RenewRecoveryCodes replaces the recovery codes. It returns ErrCode for a wrong code.
 func (s *Access) RenewRecoveryCodes(ctx context.Context, actor Actor, code string) ([]string, error) {
-	p, err := s.proveFactor(ctx, actor, code)
+	f, p, err := s.proveFactor(ctx, actor, code)
 	if err != nil {
 		return nil, err
 	}
-	codes, hashes := newRecoveryCodes()
+	codes, hashes, err := s.newRecoveryCodes(ctx, &f)
+	if err != nil {
+		return nil, err
+	}
 	return codes, s.factors.RenewRecoveryCodes(ctx, actor, p, hashes)
 }
 
-func (s *Access) proveFactor(ctx context.Context, actor Actor, code string) (FactorProof, error) {
-	f, err := s.factorOf(ctx, actor)
-	if err != nil {
-		return FactorProof{}, err
+func (s *Access) proveFactor(ctx context.Context, actor Actor, code string) (f StoredFactor, p FactorProof, err error) {
+	if f, err = s.factorOf(ctx, actor); err != nil {
+		return f, p, err
 	}
 	if !f.On {
-		return FactorProof{}, errNoFactor
+		return f, p, errNoFactor
 	}
-	return s.judgeCode(actor.UserID, &f, code)
+	p, err = s.judgeCode(ctx, actor.UserID, &f, code)
+	return f, p, err
 }
 
 // newRecoveryCodes returns codes as people see them, and their hashes.
-func newRecoveryCodes() (codes []string, hashes [][]byte) {
+func (s *Access) newRecoveryCodes(ctx context.Context, f *StoredFactor) (shown []string, hashes [][]byte, err error) {
+	var codes []string
 	for range RecoveryCodes {
-		text := rand.Text()[:recoveryChars]
-		hash := HashKey(text)
-		codes = append(codes, text[:4]+"-"+text[4:8]+"-"+text[8:12]+"-"+text[12:])
-		hashes = append(hashes, hash[:])
+		code := rand.Text()[:recoveryChars]
+		codes = append(codes, code)
+		shown = append(shown, code[:4]+"-"+code[4:8]+"-"+code[8:12]+"-"+code[12:])
 	}
-	return codes, hashes
+	hashes, err = s.passwords.hashRecovery(ctx, f.Secret, codes...)
+	return shown, hashes, err
 }
 
 // ResetSecondFactor removes the second factor of any user, for operators.

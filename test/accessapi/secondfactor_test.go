@@ -1,6 +1,7 @@
 package accessapi_test
 
 import (
+	"crypto/sha256"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -128,6 +129,13 @@ func TestSecondFactor_IsAskedForOnceItIsConfirmed(t *testing.T) {
 	var sealed []byte
 	require.NoError(t, p.hand().QueryRow(t.Context(), `SELECT secret FROM second_factor`).Scan(&sealed))
 	require.NotContains(t, string(sealed), f.secret)
+	var hashes [][]byte
+	require.NoError(t, p.hand().QueryRow(t.Context(), `SELECT recovery_codes FROM second_factor`).Scan(&hashes))
+	require.NotEmpty(t, hashes)
+	for _, code := range f.recovery {
+		quick := sha256.Sum256([]byte(strings.ReplaceAll(code, "-", "")))
+		require.NotContains(t, hashes, quick[:], "a hash that is quick to compute, and the same for all users")
+	}
 	log := p.want(200, call{path: "/api/admin/audit", credential: session}).text + p.log.String()
 	for _, secret := range append([]string{f.secret}, f.recovery...) {
 		require.NotContains(t, log, secret)

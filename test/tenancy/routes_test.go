@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/argon2"
 
 	"waypost"
 	"waypost/controlplane"
@@ -137,8 +138,8 @@ func firstCode(w *world, c *credential) request {
 func recoveryCode(w *world, c *credential) request {
 	if c.user != 0 {
 		w.exec(`DELETE FROM second_factor WHERE user_id = $1`, c.user)
-		w.exec(`INSERT INTO second_factor (user_id, secret, confirmed_at, recovery_codes) VALUES ($1, '', now(), ARRAY[sha256('AAAABBBBCCCCDDDD')])`,
-			c.user)
+		hash := argon2.IDKey([]byte("AAAABBBBCCCCDDDD"), nil, 2, 19<<10, 1, 32)
+		w.exec(`INSERT INTO second_factor (user_id, secret, confirmed_at, recovery_codes) VALUES ($1, '', now(), ARRAY[$2::bytea])`, c.user, hash)
 	}
 	return request{body: `{"code": "AAAA-BBBB-CCCC-DDDD"}`}
 }
