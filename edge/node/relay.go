@@ -135,7 +135,7 @@ func passOn(to *controls, by http.RoundTripper) http.Handler {
 }
 
 const (
-	maxReport     = 4 << 10 // bytes of a report, as the control plane bounds it
+	maxReport     = 64 << 10 // bytes of a report, as the control plane bounds it
 	reportTimeout = 1500 * time.Millisecond
 )
 

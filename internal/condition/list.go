@@ -278,8 +278,8 @@ var list = []Kind{
 	},
 	{
 		Name: "APIErrors", Severity: Critical, On: Control, For: time.Minute,
-		What:  "fails more than 1 % of the requests to its API",
-		Do:    "PostgreSQL is slow or away, no key is issued, or there is a fault in Waypost. Look into its log.",
+		What: "fails more than 1 % of the requests to its API",
+		Do:   "PostgreSQL is slow or away, no key is issued, or there is a fault in Waypost. Look into its log.",
 		holds: lasting(time.Minute,
 			share(0.01, time.Minute, of("waypost_http_requests_total", "status", "5.."), of("waypost_http_requests_total"))),
 	},
