@@ -191,9 +191,9 @@ func (a *automaton) read(text []byte) (k known) {
 }
 
 // scan returns what all marks in a text say. It passes over common texts, and reads four
-// parts of the rest side by side, because a processor waits longer for the next state than
-// it computes. The common text in the middle is longer than a mark, so that the state
-// behind it depends on it alone.
+// parts of the rest side by side, because a processor waits longer for the next state
+// than it computes. The common text in the middle is longer than a mark, so that the
+// state behind it depends on it alone.
 func (a *automaton) scan(text []byte) find {
 	text = text[:min(len(text), waypost.MaxAgent)]
 	all := nothing
