@@ -147,7 +147,8 @@ func (l *ledger) questionsFor(due []*account) (report []question) {
 		case last > slowGrant:
 			a.want = max(1, a.want/2)
 		}
-		waiting := min(a.waiting.Load(), budget.MaxGrant)
+		// The clicks that are left are for visitors who wait and have not been woken yet.
+		waiting := min(max(0, a.waiting.Load()-a.Left()), budget.MaxGrant)
 		report = append(report, question{a, a.Account(), max(a.want, waiting), waiting})
 	}
 	return report

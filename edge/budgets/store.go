@@ -73,7 +73,7 @@ func (c Config) withDefaults() Config {
 
 const (
 	maxAsks = 16384 // accounts that wait to be asked for
-	askers  = 4     // questions at a time
+	askers  = 8     // questions at a time: at 300 ms, a visitor waits some 40 ms for one to end
 
 	// An answer holds for this long: visitors who come within the pause get the same
 	// answer.

@@ -306,9 +306,11 @@ func TestStore_GetsNoClickForAVisitorWhoHasOne(t *testing.T) {
 	for link := range 300 {
 		code := fmt.Sprintf("link-%03d", link)
 		var all sync.WaitGroup
+		begin := make(chan struct{})
 		for range 2 {
-			all.Go(func() { seek(t, s, code) })
+			all.Go(func() { <-begin; seek(t, s, code) })
 		}
+		close(begin)
 		all.Wait()
 		c.set(func() { require.EqualValues(t, 2, c.usedOf(code), code) })
 	}

@@ -36,7 +36,7 @@ func newSpender(cfg *Config, boot waypost.BootID, clicks *recorder, log *slog.Lo
 func (b *spender) bindStore(store *store, through func(*http.Transport) http.RoundTripper) {
 	b.config.Epoch = func() uint32 { return store.Position().Epoch.Ordinal }
 	b.config.Client = &http.Client{Transport: through(&http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 2 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 8,
+		Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 2 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 16,
 		DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext,
 	})}
 }
