@@ -45,6 +45,9 @@ type user struct {
 
 var admin = user{Email: "ada@console.example", Password: "correct horse battery staple"}
 
+// The fleet is well before other flows have had a part of their requests fail.
+func TestConsole_Fleet(t *testing.T) { flows(t, "fleet") }
+
 func TestConsole_Frame(t *testing.T)    { flows(t, "frame") }
 func TestConsole_Links(t *testing.T)    { flows(t, "links") }
 func TestConsole_Link(t *testing.T)     { flows(t, "link") }
@@ -52,7 +55,6 @@ func TestConsole_Rules(t *testing.T)    { flows(t, "rules") }
 func TestConsole_Overview(t *testing.T) { flows(t, "overview") }
 func TestConsole_Transfer(t *testing.T) { flows(t, "transfer") }
 func TestConsole_Settings(t *testing.T) { flows(t, "settings") }
-func TestConsole_Fleet(t *testing.T)    { flows(t, "fleet") }
 
 // TestVisitors_GivePasswords shows the page of an edge that asks for a link's password,
 // without TLS and with it. The edge with TLS makes the fleet larger, so this comes last.
