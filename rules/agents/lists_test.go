@@ -6,10 +6,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
 
 	"waypost/rules/agents"
@@ -45,12 +45,16 @@ func agentsIn(t *testing.T, pattern string) (all []string) {
 		}
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		var list []struct {
-			Agent string `yaml:"user_agent"`
-		}
-		require.NoError(t, yaml.Unmarshal(text, &list), file)
-		for _, e := range list {
-			all = append(all, e.Agent)
+		for line := range strings.Lines(string(text)) { // a YAML library takes ten times as long
+			_, agent, ok := strings.Cut(line, "user_agent: ")
+			if !ok {
+				continue
+			}
+			agent = strings.TrimSpace(agent)
+			if plain, err := strconv.Unquote(agent); err == nil {
+				agent = plain
+			}
+			all = append(all, strings.ReplaceAll(strings.Trim(agent, "'"), "''", "'"))
 		}
 	}
 	return all
