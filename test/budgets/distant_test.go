@@ -16,7 +16,7 @@ import (
 
 // prompt bounds the time of the control plane's answers while it counts as in reach. A
 // machine that is busy with other things exceeds it, and then visitors try again.
-const prompt = 100 * time.Millisecond
+const prompt = 150 * time.Millisecond
 
 // Edges are near to the control plane and far from it. A quarter of the visits is to
 // links for one visitor each, a quarter to links for few visitors, and the others to
@@ -58,7 +58,7 @@ func TestBudgets_TurnNoVisitorAwayWhileClicksAreLeft(t *testing.T) {
 				slowest = max(slowest, time.Duration(s.slowest.Load()))
 			}
 			t.Logf("%d of %d visitors were refused; the slowest answer of the control plane took %s", refused.Load(), visits, slowest)
-			if slowest < prompt || devtest.Long() {
+			if slowest < prompt {
 				require.Zero(t, refused.Load(), "for whom clicks are left")
 			}
 			var got int64
