@@ -41,7 +41,7 @@ test: $(TOOLS)/gotestsum ## Run all tests with the race detector (15 to 20 minut
 	@test/runner/run.sh $(or $(PKG),all)
 
 .PHONY: test-long
-test-long: install-postgres install-cc $(TOOLS)/gotestsum ## Run the long forms of tests and write docs/test-long.txt (an hour)
+test-long: install-postgres install-cc install-prometheus $(TOOLS)/gotestsum ## Run the long forms of tests and write docs/test-long.txt (an hour)
 	@test/runner/run.sh long 2>&1 | tee docs/test-long.txt
 
 .PHONY: models
