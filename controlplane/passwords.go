@@ -88,8 +88,8 @@ func (p *passwords) match(ctx context.Context, password, stored string) (bool, e
 	return same && real && err == nil, nil
 }
 
-// hashRecovery returns the stored form of recovery codes, with the parameters of passwords
-// and one salt for all codes of a user, so that a sign-in computes one hash.
+// hashRecovery returns the stored form of recovery codes. It has the parameters of
+// passwords, and one salt for all codes of a user, so that a sign-in computes one hash.
 func (p *passwords) hashRecovery(ctx context.Context, salt []byte, codes ...string) ([][]byte, error) {
 	done, err := p.turn(ctx)
 	if err != nil {

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -76,8 +77,14 @@ func (b *statusBoard) change(change func(*Status)) {
 }
 
 func (b *statusBoard) connected(p waypost.Position) {
-	b.change(func(st *Status) { st.Connected, st.Err, st.Position = true, nil, p })
-	b.log.Info("following", "url", b.url, "after", p)
+	level := slog.LevelInfo
+	b.change(func(st *Status) {
+		st.Connected, st.Err, st.Position = true, nil, p
+		if st.Failures&(st.Failures-1) != 0 { // as logEnd does: the source is well, but nothing is applied
+			level = slog.LevelDebug
+		}
+	})
+	b.log.Log(context.Background(), level, "following", "url", b.url, "after", p)
 }
 
 func (b *statusBoard) disconnected(err error, failures int, p waypost.Position) {

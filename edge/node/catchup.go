@@ -2,8 +2,10 @@ package node
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"waypost"
@@ -53,6 +55,11 @@ func (e *edge) catchUpOnDisk(ctx context.Context) {
 	for at := e.store.Position(); at.Epoch.Ordinal <= c.to.Epoch.Ordinal; at = e.store.Position() {
 		if at.Epoch == c.to.Epoch && at.Seq >= c.to.Seq && !e.store.Repairing() {
 			break
+		}
+		if err := e.store.degraded(); errors.Is(err, syscall.EROFS) { // the disk takes no change
+			e.log.Warn("cannot catch up with the control plane; serving the links on disk", "error", err)
+			c.done.Store(true)
+			return
 		}
 		select {
 		case <-ctx.Done():

@@ -43,6 +43,10 @@ func TestEdge_StartsAndServesOnAReadOnlyDisk(t *testing.T) {
 	eventually(t, time.Minute, "redirected", func() bool { return limited() == http.StatusFound })
 	require.NoError(t, unix.Kill(e.now.PID(), unix.SIGTERM)) // all of the replica is on the disk then
 	e.now.ExitCode()
+	e.persist(func() error { // a change that the edge lacks at its next start
+		_, err := e.api.Links.Create(t.Context(), client.NewLink{OriginalURL: "https://example.com/"})
+		return err
+	})
 	if err := unix.Mount(e.dir, e.dir, "", unix.MS_BIND, ""); err != nil {
 		t.Skip("only root may mount a disk: ", err)
 	}
@@ -61,6 +65,8 @@ func TestEdge_StartsAndServesOnAReadOnlyDisk(t *testing.T) {
 		return res.StatusCode == http.StatusFound
 	}
 	eventually(t, time.Minute, "serving", serves)
+	require.Regexp(t, `cannot catch up with the control plane; serving the links on disk.*read-only`, readOnly.Output(),
+		"it does not wait for changes that it cannot take")
 	for _, code := range codes {
 		require.Equal(t, http.StatusFound, e.head(code))
 	}
