@@ -40,11 +40,11 @@ func (t DomainTargets) AtRoot() (Resolution, bool) {
 }
 
 // InsteadOf returns the answer that replaces r, which is no click. A 404 is replaced and,
-// during maintenance, the redirect of a link and the question for its password.
+// during maintenance, the redirect of a link and the question of a form.
 func (t DomainTargets) InsteadOf(r Resolution) Resolution {
 	var to []byte
 	switch {
-	case r.Link, r.Password:
+	case r.Link, r.Asks():
 		to = t.Maintenance
 	case r.Status == 404:
 		to = t.NotFound

@@ -3,7 +3,7 @@ package waypost
 // Resolution is the answer of a record to a visitor. Edges and the control plane share
 // it, so that they cannot disagree.
 type Resolution struct {
-	Status    int    // 301, 302, 307, 308, 404, 410, 451 or 503, or 200 with Password; after Follow also 400 or 414
+	Status    int    // 301, 302, 307, 308, 404, 410, 451 or 503, or 200 if it asks; after Follow also 400 or 414
 	Location  []byte // for the redirects; belongs to the record
 	MaxAge    int64  // seconds for which a 301 or 308 may be kept; 0: no-store
 	ExpiresAt int64  // as in the record; redirects of links only
@@ -17,10 +17,15 @@ type Resolution struct {
 	Keep      bool   // a cookie is to keep the variant
 	Gated     bool   // nothing but the redirect itself may disclose the target
 	Password  bool   // the visitor must give the link's password first
+	Confirm   bool   // the visitor must say first that the link is to be followed
 	Broken    bool   // the programme could not be read
 	Budget    uint8  // mode of the click budget; 0: none
 	Exhausted []byte // Location once the budget is used up; nil: none
 }
+
+// Asks reports whether the answer is a page with a form, behind which the link's redirect
+// is.
+func (r *Resolution) Asks() bool { return r.Password || r.Confirm }
 
 // Redirects reports whether the answer is a redirect.
 func (r *Resolution) Redirects() bool { return r.Status/100 == 3 }

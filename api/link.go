@@ -30,6 +30,7 @@ type NewLink struct {
 	MaxClicks        int64           `json:"max_clicks,omitzero" minimum:"1" maximum:"1000000000000" doc:"How often visitors are led to the target, in all; bots do not count. Default: without a limit."`
 	MaxClicksMode    string          `json:"max_clicks_mode,omitzero" enum:"eventual,exact" default:"eventual" doc:"exact: never more often. Edges take clicks from the control plane before they spend them, and an edge that is cut off from it stops early. eventual: the control plane ends it when it has counted that many, a second or more later."`
 	ExhaustedURL     string          `json:"exhausted_url,omitzero" maxLength:"8192" doc:"Where visitors are led once max_clicks is reached. Default: 410."`
+	Confirm          bool            `json:"confirm,omitzero" doc:"Visitors press a button before they are led on, so that software that opens links in messages is no click."`
 	Password         string          `json:"password,omitzero" minLength:"1" maxLength:"128" doc:"A password that visitors must give: at most 128 bytes of UTF-8, which are compared in Unicode NFC. It is never returned. A link with a password redirects with 302 or 307. At most ten links of a request have one."`
 }
 
@@ -63,6 +64,7 @@ type Link struct {
 	MaxClicks      int64           `json:"max_clicks,omitzero" doc:"How often visitors are led to the target; left out without a limit."`
 	MaxClicksMode  string          `json:"max_clicks_mode,omitzero" enum:"eventual,exact" doc:"How strictly max_clicks is kept; left out without it."`
 	ExhaustedURL   string          `json:"exhausted_url,omitzero" doc:"Where visitors are led once max_clicks is reached."`
+	Confirm        bool            `json:"confirm,omitzero" doc:"Visitors press a button before they are led on."`
 	Budget         *Budget         `json:"budget,omitzero" doc:"The state of max_clicks; in the answer to a request for this one link only."`
 	HasPassword    bool            `json:"has_password,omitzero" doc:"Visitors must give a password, which is never returned; left out without one."`
 	Blocked        *LinkBlock      `json:"blocked,omitzero" doc:"Set while an operator of the installation blocks the link: visitors get no answer of it. Left out otherwise."`
@@ -72,7 +74,7 @@ type Link struct {
 
 // Warning describes a doubt about a link that does not prevent its creation.
 type Warning struct {
-	Code    string `json:"code" enum:"host-looks-like-another,host-mixes-scripts,country-unknown,language-unknown" doc:"Names the kind of warning. It never changes."`
+	Code    string `json:"code" enum:"host-looks-like-another,host-mixes-scripts,country-unknown,language-unknown,click-unconfirmed" doc:"Names the kind of warning. It never changes."`
 	Message string `json:"message"`
 }
 
@@ -98,6 +100,7 @@ type LinkChange struct {
 	MaxClicks        Field[int64]           `json:"max_clicks,omitzero" minimum:"1" maximum:"1000000000000" doc:"How often visitors are led to the target, with the clicks that there are already. Null: without a limit."`
 	MaxClicksMode    Field[string]          `json:"max_clicks_mode,omitzero" enum:"eventual,exact" doc:"How strictly max_clicks is kept. Null: eventual."`
 	ExhaustedURL     Field[string]          `json:"exhausted_url,omitzero" maxLength:"8192" doc:"Where visitors are led once max_clicks is reached. Null: 410."`
+	Confirm          Field[bool]            `json:"confirm,omitzero" doc:"Visitors press a button before they are led on."`
 	Password         Field[string]          `json:"password,omitzero" minLength:"1" maxLength:"128" doc:"A new password that visitors must give; those who gave the old one are asked again. Null: none."`
 }
 
@@ -131,7 +134,7 @@ type Changer struct {
 
 // FieldChange is the change of one field of a link.
 type FieldChange struct {
-	Name   string `json:"name" enum:"active,description,exhausted_url,expired_url,expires_at,forward_path,forward_query,max_clicks,max_clicks_mode,metadata,notes,original_url,password,redirect_status,rules,tags,title,valid_from"`
+	Name   string `json:"name" enum:"active,confirm,description,exhausted_url,expired_url,expires_at,forward_path,forward_query,max_clicks,max_clicks_mode,metadata,notes,original_url,password,redirect_status,rules,tags,title,valid_from"`
 	Before any    `json:"before" doc:"The value before, as the link had it in JSON. Of a password, only whether there was one."`
 	After  any    `json:"after"`
 }

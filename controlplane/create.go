@@ -90,7 +90,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 			outcomes[i].Err = err
 			continue
 		}
-		outcomes[i].Link, outcomes[i].Warnings = l, append(warningsOf(&l), s.warningsOfRules(ns[i].Rules.Rules)...)
+		outcomes[i].Link, outcomes[i].Warnings = l, append(warningsOf(&l), s.warningsOfRules(&ns[i].Rules, l.Programme)...)
 		x := &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, acceptExisting: ns[i].acceptsExisting(), index: i}
 		if dedupe != nil {
 			key := DedupeKey{l.Domain, *dedupe}
@@ -143,7 +143,7 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 			outcomes[i].Err = err
 			continue
 		}
-		outcomes[i].Link, outcomes[i].Warnings = l, append(warningsOf(&l), s.warningsOfRules(ns[i].Rules.Rules)...)
+		outcomes[i].Link, outcomes[i].Warnings = l, append(warningsOf(&l), s.warningsOfRules(&ns[i].Rules, l.Programme)...)
 		pending = append(pending, &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, acceptExisting: ns[i].acceptsExisting(), index: i})
 	}
 	all := pending
@@ -431,6 +431,7 @@ const (
 	WarnMixedScripts = "host-mixes-scripts"
 	WarnNoPlaces     = "country-unknown"
 	WarnNoLanguage   = "language-unknown"
+	WarnUnconfirmed  = "click-unconfirmed"
 )
 
 // warningsOf returns the warnings about a link's target.

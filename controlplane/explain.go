@@ -62,7 +62,7 @@ func (s *Links) explain(ctx context.Context, l *waypost.Link, rec *waypost.Recor
 	}
 	e.Facts.Read(rules.AllFacts, &v.Request)
 	e.Facts.Country, e.Facts.City = v.Country, v.City
-	e.Facts.Passed = true // its owner may see where it leads
+	e.Facts.Passed, e.Facts.Confirmed = true, true // its owner may see where it leads
 	if b, ok := s.blocks.Get(l.Host, l.Code); ok && b.Blocked {
 		e.Resolution, e.Trace = waypost.Blocked(b.Policy), rules.Trace{Gate: GateBlocked}
 		return e, nil

@@ -297,8 +297,8 @@ func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c 
 			if c.OriginalURL != nil {
 				o.Warnings = warningsOf(&l)
 			}
-			if c.Rules.Rules != nil {
-				o.Warnings = append(o.Warnings, s.warningsOfRules(*c.Rules.Rules)...)
+			if source, err := rules.ParseSource(l.Rules); err == nil && !c.Rules.isZero() {
+				o.Warnings = append(o.Warnings, s.warningsOfRules(&source, l.Programme)...)
 			}
 			return o, position, nil
 		}
@@ -360,7 +360,7 @@ func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit, r *r
 			res, _ = rules.Resolve(&rec, &facts).Follow(nil, v)
 		}
 	}
-	if res.Status != waypost.NotFound.Status && !res.Link && !res.Password {
+	if res.Status != waypost.NotFound.Status && !res.Link && !res.Asks() {
 		return res, nil
 	}
 	targets, err := s.domains.targets(ctx, host, s.strict)

@@ -22,6 +22,7 @@ type RulesChange struct {
 	MaxClicks     *int64 // 0: any number
 	MaxClicksMode *string
 	ExhaustedURL  *string
+	Confirm       *bool
 	Password      *string // "": none
 }
 
@@ -61,12 +62,17 @@ func (s *Links) compile(l *waypost.Link, source *rules.Source, password *rules.P
 	return nil
 }
 
-// warningsOfRules returns the warnings about rules.
-func (s *Links) warningsOfRules(all []rules.Rule) []Warning {
+// warningsOfRules returns the warnings about the source of a programme.
+func (s *Links) warningsOfRules(source *rules.Source, programme []byte) []Warning {
+	all := source.Rules
 	var warnings []Warning
 	if unknown := unknownLanguages(all); len(unknown) > 0 {
 		warnings = append(warnings, Warning{WarnNoLanguage, "rules ask for languages that no browser names, because they are not registered: " +
 			strings.Join(unknown, ", ")})
+	}
+	if source.MaxClicks == 1 && !source.Confirm && !rules.HasPassword(programme) {
+		warnings = append(warnings, Warning{WarnUnconfirmed, "software that opens links in messages may use up the one click before the recipient does: " +
+			"with confirm, visitors press a button first"})
 	}
 	places := slices.ContainsFunc(all, func(r rules.Rule) bool {
 		return slices.ContainsFunc(r.When, func(c rules.Condition) bool { return len(c.Country) > 0 || len(c.City) > 0 })
@@ -140,6 +146,7 @@ func (s *Links) changeRules(l *waypost.Link, c *LinkChange, password *rules.Pass
 	set(&source.MaxClicks, change.MaxClicks)
 	set(&source.MaxClicksMode, change.MaxClicksMode)
 	set(&source.ExhaustedURL, change.ExhaustedURL)
+	set(&source.Confirm, change.Confirm)
 	if source.MaxClicks == 0 && change.MaxClicksMode == nil && change.ExhaustedURL == nil {
 		source.MaxClicksMode, source.ExhaustedURL = "", "" // they go with the budget
 	}

@@ -413,7 +413,8 @@ CREATE FUNCTION link_fields(l link) RETURNS jsonb LANGUAGE sql STABLE
         'forward_path', l.forward_path, 'title', l.title, 'description', l.description, 'notes', l.notes, 'tags', l.tags, 'metadata', l.metadata, 'active', l.active,
         'expires_at', to_char(l.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), 'rules', l.rules -> 'rules',
         'valid_from', l.rules -> 'valid_from', 'expired_url', l.rules -> 'expired_url', 'max_clicks', l.rules -> 'max_clicks',
-        'max_clicks_mode', l.rules -> 'max_clicks_mode', 'exhausted_url', l.rules -> 'exhausted_url');
+        'max_clicks_mode', l.rules -> 'max_clicks_mode', 'exhausted_url', l.rules -> 'exhausted_url',
+        'confirm', l.rules -> 'confirm');
 
 -- Returns the verifier of a link's password, which follows the head of a programme: gates
 -- of package rules, bit 3.

@@ -105,8 +105,8 @@ func (c *compiler) compile(s *Source) error {
 	if len(s.Rules) > MaxRules {
 		return invalid("rules", "at most %d rules", MaxRules)
 	}
-	if (len(s.Rules) > 0 || s.MaxClicks != 0 || c.Password != nil) && (c.Status == 301 || c.Status == 308) {
-		return waypost.Errorf(waypost.EInvalid, "redirect_status must be 302 or 307 for a link with rules, max_clicks or a password: "+
+	if (len(s.Rules) > 0 || s.MaxClicks != 0 || s.Confirm || c.Password != nil) && (c.Status == 301 || c.Status == 308) {
+		return waypost.Errorf(waypost.EInvalid, "redirect_status must be 302 or 307 for a link with rules, max_clicks, confirm or a password: "+
 			"browsers keep the others, and would not ask again")
 	}
 	if err := s.number(); err != nil {
@@ -137,6 +137,9 @@ func (c *compiler) compileGates(s *Source) (err error) {
 	if c.Password != nil {
 		c.gates |= gatePassword
 		c.required |= FactCookie | FactTime
+	}
+	if s.Confirm {
+		c.gates |= gateConfirm
 	}
 	if !s.ValidFrom.IsZero() {
 		if err := checkTime("valid_from", s.ValidFrom); err != nil {

@@ -27,13 +27,14 @@ type Facts struct {
 	Variant   uint8   // that the visitor's cookie names
 	Chance    uint16  // random
 	Passed    bool    // the visitor need not give the link's password
+	Confirmed bool    // the visitor has said that the link is to be followed
 
 	words [2]uint64 // Address, as conditions compare it
 }
 
 // Trace records an evaluation.
 type Trace struct {
-	Gate  string // that decided: state, valid_from, expired, exhausted, password, broken; "" for the rules
+	Gate  string // that decided: state, valid_from, expired, exhausted, password, confirm, broken; "" for the rules
 	Steps []Step // of the rules, until one matched
 }
 
@@ -89,11 +90,15 @@ func resolve(r *waypost.Record, f *Facts, t *Trace) waypost.Resolution {
 		return waypost.Resolution{Status: 200, Flags: r.Flags, Gated: true, Password: true}
 	}
 	res := waypost.Resolve(r, f.At)
-	if p.rules > 0 || p.budget != 0 || p.password != nil {
+	if p.rules > 0 || gated(r.Programme) {
 		temporary(&res)
 	}
 	if !p.decide(&res, f, t) {
 		return broken(r, f, t)
+	}
+	if res.Link && p.gates&gateConfirm != 0 && !f.Confirmed {
+		t.gate("confirm")
+		return waypost.Resolution{Status: 200, Flags: r.Flags, Gated: true, Confirm: true}
 	}
 	if res.Link {
 		res.Gated = gated(r.Programme)

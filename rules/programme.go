@@ -42,6 +42,7 @@ const (
 	gateExpired   = 1 << 1
 	gateExhausted = 1 << 2
 	gatePassword  = 1 << 3
+	gateConfirm   = 1 << 4
 )
 
 // FactSet is a set of facts about a visitor.
@@ -209,7 +210,13 @@ func IsExact(b []byte) bool { return len(b) >= headSize && b[6] == BudgetExact }
 
 // gated reports whether a programme lets visitors through one by one: nothing but a
 // redirect that counts may disclose its targets.
-func gated(b []byte) bool { return len(b) < headSize || b[6] != 0 || b[1]&gatePassword != 0 }
+func gated(b []byte) bool {
+	return len(b) < headSize || b[6] != 0 || b[1]&(gatePassword|gateConfirm) != 0
+}
+
+// Confirms reports whether visitors of the link of a programme confirm that they want to
+// follow it, before they are led on.
+func Confirms(b []byte) bool { return len(b) >= headSize && b[1]&gateConfirm != 0 }
 
 // scheduled is the flag of a programme with the offsets of a time zone, which have to be
 // compiled again before they end. PostgreSQL finds such programmes by bit 15.
@@ -224,7 +231,7 @@ func Known(b []byte) bool { return len(b) > 0 && b[0] == version }
 func Check(b []byte) error {
 	var p programme
 	if len(b) > waypost.MaxProgramme || !p.parse(b) || p.required&^AllFacts != 0 ||
-		p.gates&^(gateValidFrom|gateExpired|gateExhausted|gatePassword|scheduled) != 0 || p.budget > BudgetExact {
+		p.gates&^(gateValidFrom|gateExpired|gateExhausted|gatePassword|gateConfirm|scheduled) != 0 || p.budget > BudgetExact {
 		return ErrProgramme
 	}
 	required, ok := p.checkTargets()

@@ -33,6 +33,7 @@ type Source struct {
 	MaxClicks     int64     `json:"max_clicks,omitzero"`
 	MaxClicksMode string    `json:"max_clicks_mode,omitzero"`
 	ExhaustedURL  string    `json:"exhausted_url,omitzero"`
+	Confirm       bool      `json:"confirm,omitzero"`
 
 	// The ids that rules and variants were given last, deleted ones included.
 	LastRule    int `json:"last_rule,omitzero"`
@@ -42,7 +43,7 @@ type Source struct {
 // IsZero reports whether the source says nothing of today's visits, so that its link
 // needs no programme.
 func (s *Source) IsZero() bool {
-	return len(s.Rules) == 0 && s.ValidFrom.IsZero() && s.ExpiredURL == "" && s.MaxClicks == 0 && s.ExhaustedURL == ""
+	return len(s.Rules) == 0 && s.ValidFrom.IsZero() && s.ExpiredURL == "" && s.MaxClicks == 0 && s.ExhaustedURL == "" && !s.Confirm
 }
 
 // ParseSource reads a source that Encode has written.

@@ -150,6 +150,13 @@ var Fields = []Field{
 		Flag:   "exhausted-url", Usage: "where visitors are led once --max-clicks is used up", Changing: `; "" for none`,
 	},
 	{
+		Name:   "confirm",
+		New:    func(n *api.NewLink) any { return &n.Confirm },
+		Change: func(c *api.LinkChange) any { return &c.Confirm },
+		Link:   func(l *api.Link) any { return &l.Confirm },
+		Flag:   "confirm", Usage: "ask visitors to press a button first, so that software is no click", Changing: ", or --confirm=false",
+	},
+	{
 		Name:   "password",
 		New:    func(n *api.NewLink) any { return &n.Password },
 		Change: func(c *api.LinkChange) any { return &c.Password },

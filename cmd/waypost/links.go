@@ -80,6 +80,7 @@ func describe(l client.Link) string {
 		{"clicks", strconv.FormatInt(l.ClickCount, 10), true},
 		{"max clicks", budgetText(&l), false},
 		{"password", map[bool]string{true: "set"}[l.HasPassword], false},
+		{"confirm", map[bool]string{true: "visitors press a button first"}[l.Confirm], false},
 		{"created", created, true},
 		{"expires", expires, true},
 		{"valid from", validFrom, false},

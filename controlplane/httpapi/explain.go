@@ -273,6 +273,9 @@ func reasonOf(e *controlplane.Explanation, matched *rules.Rule, shown *api.Expla
 		}
 		reason += fmt.Sprintf("; variant %s %s", variantNamed(matched.Split, shown.Variant), how)
 	}
+	if e.Source.Confirm && e.Resolution.Link {
+		reason += "; the visitor presses a button first"
+	}
 	switch {
 	case shown.Maintenance:
 		reason += "; the domain is in maintenance"

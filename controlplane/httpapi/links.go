@@ -463,6 +463,7 @@ func setNewLink(link *controlplane.NewLink, n *api.NewLink, now time.Time, at st
 		Rules: rules.Source{
 			Rules: n.Rules, ValidFrom: n.ValidFrom, ExpiredURL: n.ExpiredURL,
 			MaxClicks: n.MaxClicks, MaxClicksMode: n.MaxClicksMode, ExhaustedURL: n.ExhaustedURL,
+			Confirm: n.Confirm,
 		},
 		Password: n.Password,
 	}
@@ -506,6 +507,7 @@ func linkChangeOf(c *api.LinkChange, now time.Time) (controlplane.LinkChange, er
 		Rules: controlplane.RulesChange{
 			Rules: c.Rules.Change(), ValidFrom: c.ValidFrom.Change(), ExpiredURL: c.ExpiredURL.Change(),
 			MaxClicks: c.MaxClicks.Change(), MaxClicksMode: c.MaxClicksMode.Change(), ExhaustedURL: c.ExhaustedURL.Change(),
+			Confirm:  c.Confirm.Change(),
 			Password: c.Password.Change(),
 		},
 	}, nil
@@ -529,6 +531,7 @@ func (a *linksAPI) show(shown *api.Link, l *waypost.Link) {
 		if source, err := rules.ParseSource(l.Rules); err == nil {
 			shown.Rules, shown.ValidFrom, shown.ExpiredURL = source.Rules, moment(source.ValidFrom), source.ExpiredURL
 			shown.MaxClicks, shown.MaxClicksMode, shown.ExhaustedURL = source.MaxClicks, source.MaxClicksMode, source.ExhaustedURL
+			shown.Confirm = source.Confirm
 		}
 	}
 	shown.Blocked = a.blockOf(l)

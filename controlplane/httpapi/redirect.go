@@ -47,7 +47,7 @@ func registerRedirect(rt *router, links Links, contact string) {
 		case err != nil:
 			return nil, err
 		case res.Gated:
-			return nil, waypost.Errorf(waypost.EForbidden, "the link asks for a password or counts its visits: only edges redirect it")
+			return nil, waypost.Errorf(waypost.EForbidden, "the link asks its visitors or counts their visits: only edges redirect it")
 		// The target was checked long ago; this guards against a damaged record.
 		case res.Redirects() && len(res.Location) > 0 && !bytes.ContainsAny(res.Location, "\r\n\x00"):
 			return &redirectOutput{redirect(res)}, nil

@@ -62,7 +62,7 @@ func (e *edge) answerVisitor(_ context.Context, order api.EdgeOrder) api.EdgeOut
 	before := res
 	res = e.store.Targets(domain).InsteadOf(res)
 	x.NotFound = before.Status == waypost.NotFound.Status && res.Redirects()
-	x.Maintenance = (before.Link || before.Password) && !res.Link && !res.Password
+	x.Maintenance = (before.Link || before.Asks()) && !res.Link && !res.Asks()
 	if rules.RefusesBot(&res, e.cfg.Server.Agents, []byte(q.UserAgent)) {
 		res, x.Budget, x.Keep, x.Variant = waypost.Resolution{Status: 403}, false, false, 0
 	}
@@ -78,6 +78,7 @@ func (e *edge) factsOf(q *api.EdgeQuestion) (f rules.Facts) {
 	}
 	r.Address, _ = netip.ParseAddr(q.Address)
 	f.Read(rules.AllFacts, &r)
+	f.Confirmed = true
 	if e.clicks.geoDB != nil && r.Address.IsValid() {
 		f.Country, f.City = e.clicks.geoDB.Locate(r.Address)
 	}

@@ -67,7 +67,7 @@ var (
 // has gone bad.
 func (s *Server) redirect(res *waypost.Resolution, code []byte) (answer, error) {
 	switch res.Status {
-	case 301, 302, 307, 308:
+	case 301, 302, 303, 307, 308:
 	default:
 		return answer{}, errBadStatus
 	}

@@ -11,7 +11,7 @@ import (
 // password or counts its visits, and this is no visit. Software that says so is no
 // visitor of a link with granted clicks.
 func (s *Server) hides(ctx *fasthttp.RequestCtx, visit *waypost.Visit, res *waypost.Resolution) bool {
-	if res.Password {
+	if res.Asks() {
 		return visit.Preview // the page with the form discloses nothing
 	}
 	if !res.Link || !res.Gated {

@@ -14,6 +14,8 @@ import (
 type asked struct {
 	fast *fastpath.Request
 	http *fasthttp.RequestCtx
+
+	passed, confirmed bool // by a form
 }
 
 // domainOf returns the domain of a host, and false for a host that belongs to none.
@@ -36,7 +38,7 @@ func (s *Server) decide(c *conn, host []byte, visit *waypost.Visit, by asked) (w
 		return domain, waypost.Blocked(policy), nil
 	}
 	res, err := s.resolve(c, domain, visit, by)
-	if err == nil && (res.Status == waypost.NotFound.Status || (res.Link || res.Password) && s.cfg.Links.Maintained(domain)) {
+	if err == nil && (res.Status == waypost.NotFound.Status || (res.Link || res.Asks()) && s.cfg.Links.Maintained(domain)) {
 		res = s.cfg.Links.Targets(domain).InsteadOf(res)
 	}
 	return domain, res, err
@@ -87,6 +89,7 @@ func (s *Server) resolveRecord(c *conn, record *waypost.Record, now int64, visit
 	}
 	var facts rules.Facts
 	facts.Read(required, &r)
+	facts.Passed, facts.Confirmed = by.passed, by.confirmed
 	if required&rules.FactPlace != 0 && s.cfg.Locator != nil {
 		facts.Country, facts.City = s.cfg.Locator.Locate(r.Address)
 	}

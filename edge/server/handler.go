@@ -135,10 +135,19 @@ func (s *Server) visit(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit *wa
 		s.sendError(ctx, c, fasthttp.StatusForbidden)
 		return
 	}
-	if res.Password {
-		s.sendForm(ctx, c, fasthttp.StatusOK)
+	if res.Asks() {
+		s.sendForm(ctx, c, &res, fasthttp.StatusOK)
 		return
 	}
+	s.redirectVisitor(ctx, c, domain, visit, &res, by)
+}
+
+// redirectVisitor answers a visit with the redirect of its resolution, and counts the
+// click.
+func (s *Server) redirectVisitor(
+	ctx *fasthttp.RequestCtx, c *conn, domain waypost.DomainID, visit *waypost.Visit, resolved *waypost.Resolution, by asked,
+) {
+	res := *resolved
 	if rules.Limited(&res) {
 		if status := s.spend(ctx, domain, visit.Code, &res); status != 0 {
 			s.refuseClick(ctx, c, status)
@@ -152,6 +161,9 @@ func (s *Server) visit(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit *wa
 	prefetch := res.Link && isPrefetch(&ctx.Request.Header)
 	if prefetch {
 		res.MaxAge = 0 // or the visit would be answered from the browser's cache
+	}
+	if by.confirmed {
+		res.Status = fasthttp.StatusSeeOther // the target is to be asked by GET
 	}
 	if s.sendRedirect(ctx, c, &res, visit.Code) && res.Link && s.cfg.Clicks != nil && ctx.IsGet() && !prefetch {
 		header := &ctx.Request.Header

@@ -7,21 +7,30 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"waypost"
 	"waypost/rules"
 )
 
-// sendForm asks for the password of a link. The page is the same for all links, and says
-// nothing about the target. Its status is 200, because 401 would demand a scheme of HTTP
-// authentication, and because a link that asks for a password is not at fault: monitors
-// and previews of chats must not report a fault. After a wrong password it is 403.
-func (s *Server) sendForm(ctx *fasthttp.RequestCtx, c *conn, status int) {
-	pages := &passwordPages.english
+// sendForm asks for the password of a link, or whether it is to be followed. The pages
+// are the same for all links, and say nothing about the target. Their status is 200,
+// because 401 would demand a scheme of HTTP authentication, and because a link that asks
+// is not at fault: monitors and previews of chats must not report a fault. After a wrong
+// password it is 403.
+func (s *Server) sendForm(ctx *fasthttp.RequestCtx, c *conn, res *waypost.Resolution, status int) {
+	pages, confirm := &passwordPages.english, confirmPages.english
 	if wantsGerman(ctx.Request.Header.Peek(fasthttp.HeaderAcceptLanguage)) {
-		pages = &passwordPages.german
+		pages, confirm = &passwordPages.german, confirmPages.german
 	}
-	s.send(ctx, c, &answer{status: status, contentType: pageType, body: (*pages)[status], cacheControl: privateNoStore, stale: -1})
+	body := (*pages)[status]
+	if res.Confirm {
+		body = confirm
+	}
+	s.send(ctx, c, &answer{status: status, contentType: pageType, body: body, cacheControl: privateNoStore, stale: -1})
 	for i := range previewHeaders {
 		ctx.Response.Header.Set(previewHeaders[i].name, previewHeaders[i].value)
+	}
+	if res.Confirm { // without a referrer, the form would name no origin
+		ctx.Response.Header.Set("Referrer-Policy", "same-origin")
 	}
 	ctx.Response.Header.Set("Vary", fasthttp.HeaderAcceptLanguage)
 	ctx.Response.Header.SetCanonical(headerPolicy, formPolicy)
@@ -84,7 +93,28 @@ func preparePasswordPages(t *passwordText) map[int][]byte {
 }
 
 // passwordPage sends its form to its own address, and so keeps the visitor's query.
-const passwordPage = `<!doctype html>
+const passwordPage = formHead + `<form method="post">
+{alert}<label for="password">{label}</label>
+<input id="password" name="password" type="password" autocomplete="current-password" maxlength="128" required autofocus{described}>
+<button type="submit">{button}</button>
+` + formFoot
+
+// confirmPages ask whether a link is to be followed, by the button alone: software that
+// opens links in messages presses no buttons.
+var confirmPages = struct{ english, german []byte }{
+	english: confirmPage("en", "Open this link?", "Press the button to go on. Programs that only check links in messages stop here.", "Open the link"),
+	german: confirmPage("de", "Diesen Link öffnen?", "Mit der Schaltfläche geht es weiter. Programme, die Links in Nachrichten nur prüfen, enden hier.",
+		"Link öffnen"),
+}
+
+func confirmPage(language, title, intro, button string) []byte {
+	return []byte(strings.NewReplacer("{language}", language, "{title}", title, "{heading}", title, "{intro}", intro, "{button}", button).
+		Replace(formHead + `<form method="post">
+<button type="submit" name="confirm" value="1" autofocus>{button}</button>
+` + formFoot))
+}
+
+const formHead = `<!doctype html>
 <html lang="{language}">
 <head>
 <meta charset="utf-8">
@@ -97,11 +127,9 @@ const passwordPage = `<!doctype html>
 <main>
 <h1>{heading}</h1>
 <p>{intro}</p>
-<form method="post">
-{alert}<label for="password">{label}</label>
-<input id="password" name="password" type="password" autocomplete="current-password" maxlength="128" required autofocus{described}>
-<button type="submit">{button}</button>
-</form>
+`
+
+const formFoot = `</form>
 </main>
 </body>
 </html>

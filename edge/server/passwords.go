@@ -78,10 +78,12 @@ const (
 
 var passwordResults = [...]string{passwordRight: "right", passwordWrong: "wrong", passwordLimited: "limited", passwordBusy: "busy"}
 
-// takeForm answers the form that asks for the password of a link. A right password leads
-// to the same address with a cookie, and that visit is redirected and counted. The form
-// changes nothing but that cookie, and only for one who knows the password: a page that
-// makes its visitors send the form gains nothing, so it has no token.
+// takeForm answers the form of a link that asks for its password, or whether it is to be
+// followed. A right password leads to the same address with a cookie, and that visit is
+// redirected and counted; if the link is to be confirmed, the password does that as
+// well. The password's form changes nothing but that cookie, and only for one who knows
+// the password: a page that makes its visitors send the form gains nothing, so it has no
+// token.
 func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host, path []byte, visit *waypost.Visit) {
 	by := asked{http: ctx}
 	if visit.Preview || !waypost.ValidCode(visit.Code) || isOwnPath(visit.Code) || !fitsHeader(path) {
@@ -104,8 +106,8 @@ func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host, path []byte, 
 		s.fail(ctx, c, err)
 		return
 	}
-	verifier, ok := rules.PasswordOf(record.Programme)
-	if !found || !ok {
+	verifier, protected := rules.PasswordOf(record.Programme)
+	if !found || !protected && !rules.Confirms(record.Programme) {
 		s.refusePost(ctx, c)
 		return
 	}
@@ -114,37 +116,88 @@ func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host, path []byte, 
 		now = s.cfg.Clock().UnixMilli()
 	}
 	res := s.resolveRecord(c, &record, now, visit, by)
-	if !res.Password || s.cfg.Links.Maintained(domain) { // a GET finds the answer
+	switch {
+	case !res.Asks() || s.cfg.Links.Maintained(domain): // a GET finds the answer
+		s.sendBack(ctx, c, path)
+	case res.Password:
+		if s.takePassword(ctx, c, domain, visit, &verifier, by) {
+			s.passOn(ctx, c, path, domain, &record, now, visit, by)
+			ctx.Response.Header.SetBytesV("Set-Cookie", s.passCookie(&verifier, visit.Code, overTLS(ctx, c)))
+		}
+	case !fromOwnPage(&ctx.Request.Header, host):
+		s.sendError(ctx, c, fasthttp.StatusForbidden)
+	default:
+		s.passOn(ctx, c, path, domain, &record, now, visit, by)
+	}
+}
+
+// passOn leads a visitor on whose form was right: to the link's target if the form has
+// confirmed the visit, and otherwise to the address of the form.
+func (s *Server) passOn(
+	ctx *fasthttp.RequestCtx, c *conn, path []byte, domain waypost.DomainID, record *waypost.Record, now int64, visit *waypost.Visit, by asked,
+) {
+	if !rules.Confirms(record.Programme) {
 		s.sendBack(ctx, c, path)
 		return
 	}
+	by.passed, by.confirmed = true, true
+	res := s.resolveRecord(c, record, now, visit, by)
+	res, buf := res.Follow(c.record, visit)
+	keep(&c.record, buf)
+	if !res.Link { // a rule refuses the visitor
+		s.sendBack(ctx, c, path)
+		return
+	}
+	if s.hides(ctx, visit, &res) {
+		s.sendError(ctx, c, fasthttp.StatusForbidden)
+		return
+	}
+	s.redirectVisitor(ctx, c, domain, visit, &res, by)
+}
+
+// fromOwnPage reports whether a form was sent by a page of the host itself, so that no
+// other page can follow a link in the name of its visitors. Browsers say so in either of
+// two headers, and older ones in the second alone.
+func fromOwnPage(header *fasthttp.RequestHeader, host []byte) bool {
+	if site := header.Peek("Sec-Fetch-Site"); len(site) > 0 {
+		return string(site) == "same-origin"
+	}
+	_, authority, found := bytes.Cut(header.Peek(fasthttp.HeaderOrigin), []byte("://"))
+	origin, ok := parseHost(nil, authority)
+	return found && ok && bytes.Equal(origin, host)
+}
+
+// takePassword judges the password of a form, and answers unless it is right.
+func (s *Server) takePassword(
+	ctx *fasthttp.RequestCtx, c *conn, domain waypost.DomainID, visit *waypost.Visit, verifier *rules.Password, by asked,
+) (right bool) {
+	page := &waypost.Resolution{Password: true}
 	attempt, retry := s.guesses.countAttempt(domain, visit.Code, s.clientOf(c, by))
 	if retry > 0 {
 		s.metrics.passwords[passwordLimited].Add(1)
-		s.sendForm(ctx, c, fasthttp.StatusTooManyRequests)
+		s.sendForm(ctx, c, page, fasthttp.StatusTooManyRequests)
 		ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, strconv.FormatInt(int64(retry.Seconds())+1, 10))
-		return
+		return false
 	}
 	password, ok := passwordIn(ctx.Request.Body())
-	right, busy := false, false
+	busy := false
 	if ok {
-		right, busy = s.hashing.compare(&verifier, password, attempt)
+		right, busy = s.hashing.compare(verifier, password, attempt)
 	}
 	switch {
 	case busy:
 		s.guesses.giveBack(attempt.network, attempt.link, attempt.neighbours)
 		s.metrics.passwords[passwordBusy].Add(1)
-		s.sendForm(ctx, c, fasthttp.StatusServiceUnavailable)
+		s.sendForm(ctx, c, page, fasthttp.StatusServiceUnavailable)
 		ctx.Response.Header.SetCanonical(headerRetryAfter, retrySeconds)
 	case !right:
 		s.metrics.passwords[passwordWrong].Add(1)
-		s.sendForm(ctx, c, fasthttp.StatusForbidden)
+		s.sendForm(ctx, c, page, fasthttp.StatusForbidden)
 	default:
 		s.guesses.giveBack(attempt.network, attempt.link)
 		s.metrics.passwords[passwordRight].Add(1)
-		s.sendBack(ctx, c, path)
-		ctx.Response.Header.SetBytesV("Set-Cookie", s.passCookie(&verifier, visit.Code, overTLS(ctx, c)))
 	}
+	return right && !busy
 }
 
 // refusePost answers a POST to a resource without a form.

@@ -214,7 +214,7 @@ func (r *run) dedupes(l *client.NewLink) bool {
 // hasRules reports whether a link decides on more than its target, so that it is not the
 // one link of that target.
 func hasRules(l *client.NewLink) bool {
-	return len(l.Rules) > 0 || !l.ValidFrom.IsZero() || l.ExpiredURL != "" || l.MaxClicks != 0 || l.Password != ""
+	return len(l.Rules) > 0 || !l.ValidFrom.IsZero() || l.ExpiredURL != "" || l.MaxClicks != 0 || l.Confirm || l.Password != ""
 }
 
 func (r *run) list(ctx context.Context, limit int, cursor string) (page client.Page, err error) {

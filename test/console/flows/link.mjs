@@ -146,10 +146,23 @@ export async function limitsAndPassword(c) {
   await dialog.getByRole("button", { name: "Create link" }).click();
   await dialog.getByRole("status").filter({ hasText: /On all \d edges after/ }).waitFor();
   const [link] = (await c.api("GET", `/api/v1/urls?search=${title}`)).urls;
-  c.assert.deepEqual([link.max_clicks, link.max_clicks_mode, link.exhausted_url, link.has_password], [1, "exact", "https://example.com/over", undefined]);
-  await click(c, link, desktop);
-  const again = () => fetch(new URL(link.short_code, c.edges[0]), { redirect: "manual", headers: { "User-Agent": desktop } });
+  c.assert.deepEqual([link.max_clicks, link.max_clicks_mode, link.exhausted_url, link.confirm, link.has_password], [1, "exact", "https://example.com/over", true, undefined]);
+  const address = new URL(link.short_code, c.edges[0]);
+  const visitor = await page.context().newPage();
+  const asks = await visitor.goto(address.href);
+  c.assert.equal(asks.status(), 200);
+  await visitor.getByRole("button", { name: "Open the link" }).waitFor();
+  await visitor.close();
+  const again = async () => {
+    const posted = await fetch(address, {
+      method: "POST", redirect: "manual", headers: { "User-Agent": desktop, Origin: address.origin }, body: new URLSearchParams({ confirm: "1" }),
+    });
+    const to = posted.headers.get("Location");
+    return to?.startsWith("/") ? fetch(new URL(to, address), { redirect: "manual" }) : posted; // once the edge knows that no click is left
+  };
   let next = await again();
+  c.assert.deepEqual([next.status, next.headers.get("Location")], [303, `https://example.com/${title}`]);
+  next = await again();
   for (const end = Date.now() + 10_000; next.status === 503 && Date.now() < end;) next = await again(); // until the click is known to be spent
   c.assert.equal(next.headers.get("Location"), "https://example.com/over");
 
@@ -167,7 +180,7 @@ export async function limitsAndPassword(c) {
     await c.axe();
     await c.narrow();
   });
-  c.assert.deepEqual([asked.max_clicks, asked.max_clicks_mode, asked.exhausted_url, asked.has_password], [undefined, undefined, undefined, true]);
+  c.assert.deepEqual([asked.max_clicks, asked.max_clicks_mode, asked.exhausted_url, asked.confirm, asked.has_password], [undefined, undefined, undefined, undefined, true]);
   // A former password is not known, so undoing leaves the present one.
   await toast(c, "Saved").getByRole("button", { name: "Undo" }).click();
   await toast(c, "Undone").waitFor();

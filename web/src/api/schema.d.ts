@@ -2189,7 +2189,7 @@ export interface components {
             /** @description The value before, as the link had it in JSON. Of a password, only whether there was one. */
             before: unknown;
             /** @enum {string} */
-            name: "active" | "description" | "exhausted_url" | "expired_url" | "expires_at" | "forward_path" | "forward_query" | "max_clicks" | "max_clicks_mode" | "metadata" | "notes" | "original_url" | "password" | "redirect_status" | "rules" | "tags" | "title" | "valid_from";
+            name: "active" | "confirm" | "description" | "exhausted_url" | "expired_url" | "expires_at" | "forward_path" | "forward_query" | "max_clicks" | "max_clicks_mode" | "metadata" | "notes" | "original_url" | "password" | "redirect_status" | "rules" | "tags" | "title" | "valid_from";
         };
         FieldError: {
             /**
@@ -2327,6 +2327,8 @@ export interface components {
              * @description Redirects by edges; see the statistics.
              */
             click_count: number;
+            /** @description Visitors press a button before they are led on. */
+            confirm?: boolean;
             /** Format: date-time */
             created_at: string;
             created_by: string;
@@ -2417,6 +2419,8 @@ export interface components {
         LinkChange: {
             /** @description False: the link answers 410 until it is activated. */
             active?: boolean;
+            /** @description Visitors press a button before they are led on. */
+            confirm?: boolean | null;
             /** @description At most 4,096 bytes. Null: none. */
             description?: string | null;
             /** @description Where visitors are led once max_clicks is reached. Null: 410. */
@@ -2807,6 +2811,8 @@ export interface components {
              * @default true
              */
             active?: boolean | null;
+            /** @description Visitors press a button before they are led on, so that software that opens links in messages is no click. */
+            confirm?: boolean;
             /** @description Free text that names the creator, at most 512 bytes. Default: who is signed in; empty for an API key. */
             created_by?: string;
             /**
@@ -3487,7 +3493,7 @@ export interface components {
              * @description Names the kind of warning. It never changes.
              * @enum {string}
              */
-            code: "host-looks-like-another" | "host-mixes-scripts" | "country-unknown" | "language-unknown";
+            code: "host-looks-like-another" | "host-mixes-scripts" | "country-unknown" | "language-unknown" | "click-unconfirmed";
             message: string;
         };
         Workspace: {

@@ -35,7 +35,7 @@ interface Draft {
   theirs: { name: keyof Form; theirs: unknown; kept: boolean }[];
 }
 
-const names = ["original_url", ...texts, "tags", "active", "valid_from", "expires_at", "expired_url", "redirect_status", "forward_query", "forward_path", "metadata", "max_clicks", "max_clicks_mode", "exhausted_url"] as const satisfies readonly FieldName[];
+const names = ["original_url", ...texts, "tags", "active", "valid_from", "expires_at", "expired_url", "redirect_status", "forward_query", "forward_path", "metadata", "max_clicks", "max_clicks_mode", "exhausted_url", "confirm"] as const satisfies readonly FieldName[];
 
 function formOf(link: Link): Form {
   return {
@@ -43,7 +43,7 @@ function formOf(link: Link): Form {
     original_url: link.original_url, tags: link.tags, active: link.active,
     valid_from: local(link.valid_from), expires_at: local(link.expires_at), expired_url: link.expired_url ?? "",
     redirect_status: link.redirect_status, forward_query: link.forward_query, forward_path: link.forward_path, metadata: link.metadata ? JSON.stringify(link.metadata, null, 2) : "",
-    max_clicks: String(link.max_clicks ?? ""), max_clicks_mode: link.max_clicks_mode ?? "eventual", exhausted_url: link.exhausted_url ?? "",
+    max_clicks: String(link.max_clicks ?? ""), max_clicks_mode: link.max_clicks_mode ?? "eventual", exhausted_url: link.exhausted_url ?? "", confirm: link.confirm ?? false,
   };
 }
 
@@ -51,7 +51,7 @@ function formOf(link: Link): Form {
  * metadata that is no JSON object. */
 function changes(typed: Form, link: Link): Change {
   const was = formOf(link);
-  const form = typed.max_clicks ? typed : { ...typed, ...unlimited };
+  const form = typed.max_clicks ? typed : { ...typed, ...unlimited, confirm: typed.confirm };
   const change: Record<string, unknown> = {};
   for (const name of names) {
     if (same(form[name], was[name])) continue;

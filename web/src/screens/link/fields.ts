@@ -23,6 +23,7 @@ export const exported = [
   "max_clicks",
   "max_clicks_mode",
   "exhausted_url",
+  "confirm",
   "has_password",
 ] as const;
 
@@ -47,6 +48,7 @@ export const kinds = {
   max_clicks: "number",
   max_clicks_mode: "text",
   exhausted_url: "text",
+  confirm: "bool",
   password: "text",
 } as const;
 

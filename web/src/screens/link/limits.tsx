@@ -1,19 +1,20 @@
 import type { Schemas } from "../../app/api";
 import { textOf } from "../../messages/link";
-import { Choice, Field } from "../../ui/field";
+import { Check, Choice, Field } from "../../ui/field";
 
 /** Limits are what is typed of who may follow a link, and how often. */
 export interface Limits {
   max_clicks: string;
   max_clicks_mode: NonNullable<Schemas["Link"]["max_clicks_mode"]>;
   exhausted_url: string;
+  confirm: boolean;
 }
 
-export const unlimited: Limits = { max_clicks: "", max_clicks_mode: "eventual", exhausted_url: "" };
+export const unlimited: Limits = { max_clicks: "", max_clicks_mode: "eventual", exhausted_url: "", confirm: false };
 
 /** limitsOf returns the fields of a request. Without a number of clicks there are none. */
 export function limitsOf(l: Limits): Pick<Schemas["NewLink"], keyof Limits> {
-  return l.max_clicks ? { max_clicks: Number(l.max_clicks), max_clicks_mode: l.max_clicks_mode, ...(l.exhausted_url ? { exhausted_url: l.exhausted_url } : {}) } : {};
+  return { ...(l.confirm ? { confirm: true } : {}), ...(l.max_clicks ? { max_clicks: Number(l.max_clicks), max_clicks_mode: l.max_clicks_mode, ...(l.exhausted_url ? { exhausted_url: l.exhausted_url } : {}) } : {}) };
 }
 
 const modes = ["eventual", "exact"] as const;
@@ -27,7 +28,7 @@ export function LimitFields({ of, change, fault, password, setPassword, kept }: 
 }) {
   return (
     <div class="form-row">
-      <Field label={textOf("max_clicks")} type="number" min={1} value={of.max_clicks} set={(max_clicks) => change({ max_clicks })} fault={fault["max_clicks"]} />
+      <Field label={textOf("max_clicks")} type="number" min={1} value={of.max_clicks} set={(max_clicks) => change({ max_clicks, confirm: max_clicks === "1" })} fault={fault["max_clicks"]} />
       {of.max_clicks && (
         <>
           <Choice label={textOf("max_clicks_mode")} value={of.max_clicks_mode} set={(max_clicks_mode) => change({ max_clicks_mode })} options={modes.map((m) => [m, textOf(m)])} />
@@ -41,6 +42,7 @@ export function LimitFields({ of, change, fault, password, setPassword, kept }: 
         label={textOf("password")} type="password" autocomplete="new-password" value={password} set={setPassword} fault={fault["password"]}
         hint={textOf(kept ? "passwordKept" : "passwordHint")}
       />
+      <Check label={textOf("confirm")} checked={of.confirm} set={(confirm) => change({ confirm })} />
     </div>
   );
 }
