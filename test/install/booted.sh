@@ -175,7 +175,7 @@ upgrade() { # to the same package, which replaces the program
 killed() {
   local before
   before=$(pid)
-  on kill -KILL "$before"
+  on sh -c 'kill -KILL "$0"' "$before"
   for ((i = 0; i < 100; i++)); do [[ $(pid) != "$before" && $(pid) != 0 ]] && return; sleep 0.05; done
   fail "systemd does not start the edge again"
 }
