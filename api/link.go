@@ -12,7 +12,7 @@ type NewLink struct {
 	Domain           string          `json:"domain,omitzero" maxLength:"253" example:"go.example.com" doc:"Host of a domain of the workspace, or of a shared one. Default: the shared default domain."`
 	Dedupe           *bool           `json:"dedupe,omitzero" doc:"True: return the one link of this target in the domain. An existing live link is returned with 200, and the other fields are ignored. Two targets are the same when their normal forms are. With custom_code: the link of that code, if it has just this target. Default: the setting of the workspace, which is usually false."`
 	ExpiresInSeconds int64           `json:"expires_in_seconds,omitzero" minimum:"1" maximum:"3155760000" doc:"Time to live in seconds. Give at most one of the three expiry fields."`
-	ExpiresInHours   int64           `json:"expires_in_hours,omitzero" minimum:"1" maximum:"8760" doc:"Time to live in hours."`
+	ExpiresInHours   int64           `json:"expires_in_hours,omitzero" minimum:"1" maximum:"876600" doc:"Time to live in hours."`
 	ExpiresAt        time.Time       `json:"expires_at,omitzero" doc:"When the link expires: RFC 3339, in the future, before the year 10000."`
 	RedirectStatus   int             `json:"redirect_status,omitzero" enum:"301,302,307,308" default:"302" doc:"Status of the redirect."`
 	ForwardQuery     bool            `json:"forward_query,omitzero" doc:"Append the query of the request to that of the target. The target's own parameters stay first."`
@@ -84,7 +84,7 @@ type LinkChange struct {
 	OriginalURL      Field[string]          `json:"original_url,omitzero" nullable:"false" example:"https://example.com/a?b=c" doc:"The new target."`
 	Active           Field[bool]            `json:"active,omitzero" nullable:"false" doc:"False: the link answers 410 until it is activated."`
 	ExpiresInSeconds Field[int64]           `json:"expires_in_seconds,omitzero" minimum:"1" maximum:"3155760000" doc:"New time to live in seconds, from now. Give at most one of the three expiry fields; null in any of them means that the link never expires. An expired link works again."`
-	ExpiresInHours   Field[int64]           `json:"expires_in_hours,omitzero" minimum:"1" maximum:"8760" doc:"New time to live in hours, from now."`
+	ExpiresInHours   Field[int64]           `json:"expires_in_hours,omitzero" minimum:"1" maximum:"876600" doc:"New time to live in hours, from now."`
 	ExpiresAt        Field[time.Time]       `json:"expires_at,omitzero" doc:"When the link expires: RFC 3339, in the future, before the year 10000."`
 	RedirectStatus   Field[int]             `json:"redirect_status,omitzero" enum:"301,302,307,308" doc:"Status of the redirect. Null: 302."`
 	ForwardQuery     Field[bool]            `json:"forward_query,omitzero" doc:"Append the query of the request to that of the target. Null: no."`
