@@ -20,7 +20,7 @@ type NewLink struct {
 	Title            string          `json:"title,omitzero" maxLength:"512" doc:"At most 512 bytes."`
 	Description      string          `json:"description,omitzero" maxLength:"4096" doc:"At most 4,096 bytes."`
 	Notes            string          `json:"notes,omitzero" maxLength:"4096" doc:"Notes of the team about the link, which visitors never see: at most 4,096 bytes."`
-	Tags             []string        `json:"tags,omitzero" maxItems:"32" minLength:"1" maxLength:"64" doc:"At most 32, each of 1 to 64 bytes, without control characters."`
+	Tags             []string        `json:"tags,omitzero" maxItems:"32" minLength:"1" maxLength:"64" doc:"At most 32, each of 1 to 64 bytes, without control characters; kept in Unicode NFC without blanks at their ends, and each once."`
 	Metadata         json.RawMessage `json:"metadata,omitzero" doc:"A JSON object of at most 8,192 bytes, also with its numbers written out in full."`
 	Active           *bool           `json:"active,omitzero" default:"true" doc:"False: the link answers 410 until it is activated."`
 	CreatedBy        string          `json:"created_by,omitzero" maxLength:"512" doc:"Free text that names the creator, at most 512 bytes. Default: who is signed in; empty for an API key."`
@@ -92,7 +92,7 @@ type LinkChange struct {
 	Title            Field[string]          `json:"title,omitzero" maxLength:"512" doc:"At most 512 bytes. Null: none."`
 	Description      Field[string]          `json:"description,omitzero" maxLength:"4096" doc:"At most 4,096 bytes. Null: none."`
 	Notes            Field[string]          `json:"notes,omitzero" maxLength:"4096" doc:"At most 4,096 bytes. Null: none."`
-	Tags             Field[[]string]        `json:"tags,omitzero" maxItems:"32" doc:"All tags: at most 32, each of 1 to 64 bytes, without control characters. Null: none."`
+	Tags             Field[[]string]        `json:"tags,omitzero" maxItems:"32" doc:"All tags: at most 32, each of 1 to 64 bytes, without control characters; kept in Unicode NFC without blanks at their ends, and each once. Null: none."`
 	Metadata         Field[json.RawMessage] `json:"metadata,omitzero" doc:"All metadata: a JSON object of at most 8,192 bytes, also with its numbers written out in full. Null: none."`
 	Rules            Field[[]Rule]          `json:"rules,omitzero" maxItems:"16" doc:"All rules. Null: none."`
 	ValidFrom        Field[time.Time]       `json:"valid_from,omitzero" doc:"From when on the link works. Null: at once."`

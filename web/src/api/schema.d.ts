@@ -2470,7 +2470,7 @@ export interface components {
             redirect_status?: (301 | 302 | 307 | 308) | null;
             /** @description All rules. Null: none. */
             rules?: components["schemas"]["Rule"][] | null;
-            /** @description All tags: at most 32, each of 1 to 64 bytes, without control characters. Null: none. */
+            /** @description All tags: at most 32, each of 1 to 64 bytes, without control characters; kept in Unicode NFC without blanks at their ends, and each once. Null: none. */
             tags?: string[] | null;
             /** @description At most 512 bytes. Null: none. */
             title?: string | null;
@@ -2885,7 +2885,7 @@ export interface components {
             redirect_status?: 301 | 302 | 307 | 308;
             /** @description Where other visitors than all are led: the first rule whose conditions hold decides, and without one the target. A link with rules redirects with 302 or 307. */
             rules?: components["schemas"]["Rule"][];
-            /** @description At most 32, each of 1 to 64 bytes, without control characters. */
+            /** @description At most 32, each of 1 to 64 bytes, without control characters; kept in Unicode NFC without blanks at their ends, and each once. */
             tags?: string[];
             /** @description At most 512 bytes. */
             title?: string;
