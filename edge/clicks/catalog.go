@@ -26,6 +26,7 @@ type stream struct {
 	compacted     []*compacted // the oldest first
 	seq           uint64       // of the newest batch; 0: no batch
 	waiting       []waitingBatch
+	leaving       int        // segments, compacted ones too, whose files are still to be removed
 	newestKept    bool       // the newest batch is acknowledged, and kept for its checkpoint
 	retained      []retained // acknowledged batches, the oldest first
 
@@ -221,17 +222,11 @@ func (c *catalog) retireSegment(s *stream, seg *segment) {
 	if s == c.current && c.spares.offer(seg) {
 		return
 	}
-	c.chores = append(c.chores, func() {
-		var err error
+	c.leave(s, "cannot remove a segment of the click journal", func() error {
 		if seg.damaged {
-			err = errors.Join(seg.unmap(), seg.file.Close(), c.quarantine(seg.name.String()))
-		} else {
-			err = c.dir.discard(seg)
+			return errors.Join(seg.unmap(), seg.file.Close(), c.quarantine(seg.name.String()))
 		}
-		if err != nil {
-			c.diskFailed("cannot remove a segment of the click journal", err)
-		}
-		c.freed.set()
+		return c.dir.discard(seg)
 	})
 }
 
@@ -239,15 +234,27 @@ func (c *catalog) retireSegment(s *stream, seg *segment) {
 // in batches or in another compacted segment. The lock is held.
 func (c *catalog) retireCompacted(s *stream, f *compacted) {
 	s.compacted = slices.DeleteFunc(s.compacted, func(o *compacted) bool { return o == f })
-	c.chores = append(c.chores, func() {
-		var err error
+	c.leave(s, "cannot remove a compacted segment of clicks", func() error {
 		if f.damaged {
-			err = c.quarantine(f.name.String())
-		} else {
-			err = c.dir.remove(f.name.String())
+			return c.quarantine(f.name.String())
 		}
-		if err != nil {
-			c.diskFailed("cannot remove a compacted segment of clicks", err)
+		return c.dir.remove(f.name.String())
+	})
+}
+
+// leave removes a file of clicks that are in a batch, after the next unlock. Until the
+// file has gone, the stream keeps its newest batch, whose checkpoint says that the clicks
+// are in a batch; a file that cannot be removed keeps it until the next start. The lock
+// is held.
+func (c *catalog) leave(s *stream, failed string, remove func() error) {
+	s.leaving++
+	c.chores = append(c.chores, func() {
+		if err := remove(); err != nil {
+			c.diskFailed(failed, err)
+		} else {
+			c.mu.Lock()
+			s.leaving--
+			c.mu.Unlock()
 		}
 		c.freed.set()
 	})
@@ -264,7 +271,7 @@ func (c *catalog) useBlock(s *stream, f *compacted) {
 // isDrained reports whether a stream is of an earlier boot, holds no clicks and retains
 // no batches. It does not change any more then. The lock is held.
 func (c *catalog) isDrained(s *stream) bool {
-	if s == c.current || !s.empty() {
+	if s == c.current || !s.empty() || s.leaving > 0 {
 		return false
 	}
 	n := len(s.retained)
