@@ -78,8 +78,10 @@ func (s *Links) warningsOfRules(source *rules.Source, programme []byte) []Warnin
 		return slices.ContainsFunc(r.When, func(c rules.Condition) bool { return len(c.Country) > 0 || len(c.City) > 0 })
 	})
 	if places && !s.locates() {
-		warnings = append(warnings, Warning{WarnNoPlaces,
-			"rules ask for the country or city of visitors, which no edge knows: none has a GeoIP database (edge.geoip)"})
+		warnings = append(warnings, Warning{
+			WarnNoPlaces,
+			"rules ask for the country or city of visitors, which no edge knows: none has a GeoIP database (edge.geoip)",
+		})
 	}
 	return warnings
 }

@@ -79,10 +79,14 @@ func TestDoctor_RepeatsTheConditionsOfAllNodes(t *testing.T) {
 		{"silent", `{"node": "eu-1", "state": "silent", ` + conditionOf("EdgeDown", "", "cannot be reached") + `}`, control, "CRITICAL  eu-1: cannot be reached"},
 		{"control plane", aliveEdge, with(control, conditionOf("ClockWrong", "", "has a clock")), "CRITICAL  control-1: has a clock"},
 		{"region", aliveEdge, with(control, conditionOf("KGSPoolLow", "eu-west-1", "has few keys")), "CRITICAL  eu-west-1: has few keys"},
-		{"cluster", aliveEdge, with(control, conditionOf("DigestDiffers", "", "has rows")) + "," + with(other, conditionOf("DigestDiffers", "", "has rows")),
-			"CRITICAL  cluster: has rows"},
-		{"lost", aliveEdge, control + `,{"node": "control-2", "state": "silent", ` + conditionOf("ControlPlaneDown", "", "cannot be reached") + `}`,
-			"CRITICAL  control-2: cannot be reached"},
+		{
+			"cluster", aliveEdge, with(control, conditionOf("DigestDiffers", "", "has rows")) + "," + with(other, conditionOf("DigestDiffers", "", "has rows")),
+			"CRITICAL  cluster: has rows",
+		},
+		{
+			"lost", aliveEdge, control + `,{"node": "control-2", "state": "silent", ` + conditionOf("ControlPlaneDown", "", "cannot be reached") + `}`,
+			"CRITICAL  control-2: cannot be reached",
+		},
 		{"of a newer version", with(aliveEdge, conditionOf("Unheard", "", "has it")), control, "CRITICAL  eu-1: has it"},
 		{"hostile", with(aliveEdge, conditionOf("ClicksWait", "", `has \u001b[31m`)), control, "CRITICAL  eu-1: has "},
 		{"none", ``, control, "CRITICAL  fleet: no edge has reported"},

@@ -97,7 +97,12 @@ func (s *Store) gatherAsks(due []*account) []*account {
 func (s *Store) ask(ctx context.Context, due []*account) (ok bool) {
 	ok = s.introduce(ctx)
 	for page := range slices.Chunk(s.ledger.questionsFor(due), api.MaxEdgeBudgets) {
-		ok = ok && (s.report(ctx, page) || s.report(ctx, page))
+		for tries := 0; ok; tries++ {
+			if answered := s.report(ctx, page); answered || tries == 1 {
+				ok = answered
+				break
+			}
+		}
 	}
 	for _, a := range due {
 		if !ok {

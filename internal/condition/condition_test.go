@@ -104,8 +104,10 @@ func TestWatch_FollowsTheFigures(t *testing.T) {
 		{"CertificateEnds", condition.Edge, "waypost_tls_certificate_not_after_seconds 2e9", "waypost_tls_certificate_not_after_seconds 1925500000", 0},
 		{"ClicksWait", condition.Edge, "waypost_clicks_waiting_seconds 60", "waypost_clicks_waiting_seconds 61", 0},
 		{"ClicksLost", condition.Edge, "waypost_clicks_dropped_total 0", "waypost_clicks_missed_total 1", 9 * time.Minute},
-		{"CertificateOrdersFail", condition.Edge, `waypost_tls_certificate_orders_total{result="failed"} 2`,
-			`waypost_tls_certificate_orders_total{result="failed"} 3`, 0},
+		{
+			"CertificateOrdersFail", condition.Edge, `waypost_tls_certificate_orders_total{result="failed"} 2`,
+			`waypost_tls_certificate_orders_total{result="failed"} 3`, 0,
+		},
 		{"GeoIPBroken", condition.Edge, "waypost_geoip_build_time_seconds 1924900000", "waypost_geoip_build_time_seconds 0", 0},
 		{"GeoIPOld", condition.Edge, "waypost_geoip_build_time_seconds 1924900000", "waypost_geoip_build_time_seconds 1920000000", 0},
 		{"PostgreSQLDown", condition.Control, "waypost_postgresql_up 1", "waypost_postgresql_up 0", 0},
@@ -116,13 +118,19 @@ func TestWatch_FollowsTheFigures(t *testing.T) {
 		{"KGSNoFreePrefix", condition.Control, "kgs_free_prefixes 1", "kgs_free_prefixes 0", 0},
 		{"KGSPoolLow eu", condition.Control, `kgs_pool_size{region="eu"} 1e6; kgs_pool_size{region="us"} 1e6`, `kgs_pool_size{region="eu"} 999999`, 0},
 		{"KGSPoolCritical eu", condition.Control, `kgs_pool_size{region="eu"} 1e5`, `kgs_pool_size{region="eu"} 99999`, 0},
-		{"KGSExhausted eu", condition.Control, `kgs_pool_size{region="eu"} 0; kgs_allocations_total{region="us",status="exhausted"} 7`,
-			`kgs_allocations_total{region="eu",status="exhausted"} 1`, 0},
-		{"KGSExhaustionAhead eu", condition.Control,
-			`kgs_pool_size{region="eu"} 9e6; kgs_free_prefixes 1; kgs_pool_exhaustion_minutes{region="eu"} 1000`, "kgs_free_prefixes 0", 0},
-		{"KGSPoolBelowTenth eu", condition.Control,
+		{
+			"KGSExhausted eu", condition.Control, `kgs_pool_size{region="eu"} 0; kgs_allocations_total{region="us",status="exhausted"} 7`,
+			`kgs_allocations_total{region="eu",status="exhausted"} 1`, 0,
+		},
+		{
+			"KGSExhaustionAhead eu", condition.Control,
+			`kgs_pool_size{region="eu"} 9e6; kgs_free_prefixes 1; kgs_pool_exhaustion_minutes{region="eu"} 1000`, "kgs_free_prefixes 0", 0,
+		},
+		{
+			"KGSPoolBelowTenth eu", condition.Control,
 			`kgs_pool_size{region="eu"} 9e6; kgs_prefix_size 1e8; kgs_free_prefixes 0; kgs_pool_exhaustion_minutes{region="eu"} 50000`,
-			`kgs_pool_exhaustion_minutes{region="eu"} 40000`, 0},
+			`kgs_pool_exhaustion_minutes{region="eu"} 40000`, 0,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNode(c.on, nil)
