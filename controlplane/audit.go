@@ -27,6 +27,36 @@ type AuditStore interface {
 	// Audit returns up to limit entries of a workspace, or of all when that is 0, with an
 	// id below before (0: from the newest), newest first.
 	Audit(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]AuditEntry, error)
+
+	// NoteRefusals notes requests that were refused, in the log of the actor's workspace.
+	NoteRefusals(ctx context.Context, by Actor, r RefusedRequests) error
+}
+
+// RefusedRequests are requests of one workspace, or of unknown senders, that were refused
+// with one status. The rest is of the last one.
+type RefusedRequests struct {
+	Status     int
+	AtLeast    int    // requests
+	Route      string // such as GET /api/v1/urls
+	Credential string // the part of it that may be shown; may be empty
+	Network    string // may be empty
+}
+
+// noteTime bounds the writing of an entry that no caller waits for.
+const noteTime = 5 * time.Second
+
+// NoteRefusals notes requests that were refused in the audit log of the actor's
+// workspace. The operators' log has the requests of unknown senders.
+func (s *Workspaces) NoteRefusals(ctx context.Context, by Actor, r RefusedRequests) error {
+	if by.Workspace == 0 {
+		by.Workspace = waypost.DefaultWorkspace
+		if by.UserID == 0 {
+			by.Name = "unknown"
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
+	defer cancel()
+	return s.audit.NoteRefusals(ctx, by, r)
 }
 
 // Audit returns a page of the audit log of the actor's workspace or, for operators, of

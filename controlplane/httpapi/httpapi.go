@@ -133,7 +133,7 @@ func New(c Config) http.Handler {
 	}
 	rt := &router{
 		mux: http.NewServeMux(), console: c.Console, document: newDocument(c.Version, c.BaseURL, c.Anonymous != nil), auth: auth,
-		timeout: c.RequestTimeout, log: c.Logger, metrics: metrics, refusals: newRefusals(c.Logger),
+		timeout: c.RequestTimeout, log: c.Logger, metrics: metrics, refusals: newRefusals(c.Logger, c.Workspaces.NoteRefusals),
 		large:       semaphore.NewKeyed[waypost.WorkspaceID](largeAtOnce, largeAtOnceOfOne),
 		largeMemory: semaphore.NewKeyed[waypost.WorkspaceID](largeMemory, largeMemoryOfOne),
 	}

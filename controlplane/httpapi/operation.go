@@ -95,7 +95,7 @@ func handle[I, O any](rt *router, op operation, h func(context.Context, *I) (*O,
 			p := rt.problem(r.Context(), op.id, err)
 			asksForCode := waypost.CodeOf(err) == waypost.ESecondFactor && !errors.Is(err, controlplane.ErrCode)
 			if (op.needsCredential() || op.ownPages) && isRefusal(p.Status) && !asksForCode {
-				rt.refusals.logRefusal(r.Context(), refusedSender(r, p.Status, &c.sender), p.Detail, time.Now())
+				rt.refusals.handleRefusal(r.Context(), c.actor, refusedSender(r, p.Status, &c.sender), p.Detail, time.Now())
 			}
 			writeProblem(w, p)
 		}

@@ -53,6 +53,9 @@ type Workspaces interface {
 	// for operators, of all, newest first. A cursor of another origin is EMalformed.
 	Audit(ctx context.Context, actor controlplane.Actor, all bool, limit int,
 		cursor string) (entries []controlplane.AuditEntry, next string, err error)
+
+	// NoteRefusals notes requests that were refused in the audit log.
+	NoteRefusals(ctx context.Context, by controlplane.Actor, r controlplane.RefusedRequests) error
 }
 
 // workspacesAPI serves workspaces.

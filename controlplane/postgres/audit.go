@@ -29,6 +29,19 @@ func (db *AccessStore) Audit(ctx context.Context, ws waypost.WorkspaceID, before
 	return entries, scoped.Classify("read the audit log", err)
 }
 
+// NoteRefusals implements controlplane.AuditStore.
+func (db *AccessStore) NoteRefusals(ctx context.Context, by controlplane.Actor, r controlplane.RefusedRequests) error {
+	detail, err := json.Marshal(map[string]any{
+		"status": r.Status, "at_least": r.AtLeast, "credential": r.Credential, "network": r.Network,
+	})
+	if err != nil {
+		return fmt.Errorf("encode the detail of refused requests: %w", err)
+	}
+	return db.pool.Within(ctx, scoped.TenantOf(by.Workspace), "note refused requests", func(tx pgx.Tx) error {
+		return scoped.NoteAct(ctx, tx, by, "requests.refused", r.Route, detail)
+	})
+}
+
 // auditAccount notes an act on an account, in the workspace that manages the account.
 // Without a name the actor is the account's user. The transaction has the scope operator.
 func auditAccount(ctx context.Context, tx pgx.Tx, by controlplane.Actor, user int64, action string, detail map[string]any) error {

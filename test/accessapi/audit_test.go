@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"waypost/controlplane"
 )
 
 // acts returns the entries of the audit log that a credential sees, of one action, newest
@@ -84,4 +86,24 @@ func TestAudit_HasChangesOfPasswordsAndSignInsFromNewBrowsers(t *testing.T) {
 	changed := p.acts(root, "users.password")
 	require.Len(t, changed, 1)
 	require.Equal(t, "Ann (user "+id+")", changed[0]["actor"])
+}
+
+func TestAudit_HasRequestsThatAreRefusedAgainAndAgain(t *testing.T) {
+	p := start(t)
+	_, blue := p.tenant(p.firstAdmin(), "blue")
+	_, key := p.addKey(blue, "links:read")
+	create := call{method: http.MethodPost, path: "/api/v1/urls", credential: key, body: map[string]any{"original_url": "https://example.com/"}}
+	for range 99 {
+		p.want(403, create)
+	}
+	require.Empty(t, p.acts(blue, "requests.refused"))
+	for range 101 {
+		p.want(403, create)
+	}
+	found := p.acts(blue, "requests.refused")
+	require.Len(t, found, 1)
+	require.Equal(t, "POST /api/v1/urls", found[0]["subject"])
+	require.Equal(t, map[string]any{
+		"status": 403.0, "at_least": 100.0, "credential": key[:controlplane.KeyDisplay], "network": "127.0.0.0/24",
+	}, found[0]["detail"])
 }
