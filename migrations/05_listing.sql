@@ -34,9 +34,9 @@ DECLARE
     lexeme text := own || E'\x01';
 BEGIN
     IF tags = '{}' THEN
-        RETURN to_tsvector('pg_catalog.simple', link_paired(normalize(title || ' ' || description || ' ' || notes))) || array_to_tsvector(ARRAY[own]);
+        RETURN to_tsvector('pg_catalog.simple', public.link_paired(normalize(title || ' ' || description || ' ' || notes))) || array_to_tsvector(ARRAY[own]);
     END IF;
-    RETURN to_tsvector('pg_catalog.simple', link_paired(normalize(title || ' ' || description || ' ' || notes)))
+    RETURN to_tsvector('pg_catalog.simple', public.link_paired(normalize(title || ' ' || description || ' ' || notes)))
         || array_to_tsvector(string_to_array(own || E'\x02' || lexeme || array_to_string(tags, E'\x02' || lexeme), E'\x02'));
 END $$;
 

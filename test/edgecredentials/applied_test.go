@@ -204,7 +204,9 @@ func TestWait_SaysAllOfEveryEdgeThatMayServe(t *testing.T) {
 		return strings.Contains(text, fmt.Sprintf(`"twins":[%q]`, three.Addr))
 	}, patience, 100*time.Millisecond, "the twin is shown")
 	require.Equal(t, "timeout; behind=three", f.removed(f.unwaited(), "1"))
-	require.Contains(t, f.control.Load().Output(), "found several edges that report under one name")
+	require.Eventually(t, func() bool {
+		return strings.Contains(f.control.Load().Output(), "found several edges that report under one name")
+	}, patience, 100*time.Millisecond, "the log warns of it")
 	f.stop(three)
 	f.made("all; edges=3")
 }
