@@ -13,7 +13,7 @@ function cellOf(l: Link, name: (typeof exported)[number], shared: string) {
     case "domain": return l.domain === shared ? "" : l.domain;
     case "metadata": return l.metadata ? JSON.stringify(l.metadata) : "";
     case "rules": return l.rules?.length ? JSON.stringify(l.rules) : "";
-    case "has_password": return l.has_password ?? false;
+    case "confirm": case "has_password": return l[name] ?? false; // absent while it is false
     default: return l[name] ?? "";
   }
 }
