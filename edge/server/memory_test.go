@@ -15,8 +15,8 @@ import (
 
 // TestAnIdleConnectionCostsLittleMemory checks the figure in the documentation: the bytes
 // of a connection that waits for its next request, including the client's side in this
-// process. The race detector makes stacks twice as large: without it a plain connection has
-// 30 kB.
+// process. The race detector makes stacks twice as large: without it a plain connection
+// has 30 kB.
 func TestAnIdleConnectionCostsLittleMemory(t *testing.T) {
 	const connections = 500
 	cfg := server.Config{MaxConnectionsPerAddress: connections}
