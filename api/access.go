@@ -251,6 +251,20 @@ type WorkspaceSettings struct {
 	Events       string `json:"events" enum:"off,sampled,all" doc:"Which clicks are kept one by one, besides the sums of all."`
 	EventsSample int    `json:"events_sample" doc:"With sampled: one click of this many is kept."`
 	UTM          bool   `json:"utm" doc:"Clicks are counted by the parameters utm_source, utm_medium, utm_campaign, utm_term and utm_content of the request."`
+
+	UTMTemplates []UTMTemplate `json:"utm_templates" doc:"Which utm parameters the targets of links are to have. The console's forms offer them; the API holds no target to them."`
+}
+
+// UTMTemplate lists the utm parameters that the targets of links with a tag are to have.
+type UTMTemplate struct {
+	Tag        string         `json:"tag,omitzero" maxLength:"64" example:"newsletter" doc:"At most 64 bytes, kept as tags of links are. The template is for links with this tag; without one, for links that no other template is for. Each template has another tag."`
+	Parameters []UTMParameter `json:"parameters" minItems:"1" maxItems:"10" doc:"In the order in which they are appended to a target."`
+}
+
+// UTMParameter is a parameter of a UTMTemplate.
+type UTMParameter struct {
+	Name   string   `json:"name" pattern:"^utm_[a-z0-9_]{1,28}$" patternDescription:"utm_ and 1 to 28 characters of a-z, 0-9 and _, such as utm_source" example:"utm_source" doc:"Another one in each parameter of a template."`
+	Values []string `json:"values,omitzero" maxItems:"50" minLength:"1" maxLength:"64" doc:"Allowed values: each of 1 to 64 bytes, without commas, control characters and blanks at its ends. Without any: every value."`
 }
 
 // NewWorkspace asks for a workspace.
@@ -271,4 +285,6 @@ type SettingsChange struct {
 	Events       *string `json:"events,omitzero" enum:"off,sampled,all"`
 	EventsSample *int    `json:"events_sample,omitzero" minimum:"1" maximum:"1000000"`
 	UTM          *bool   `json:"utm,omitzero"`
+
+	UTMTemplates *[]UTMTemplate `json:"utm_templates,omitzero" maxItems:"50" doc:"All templates: 16,384 bytes of JSON at most."`
 }

@@ -67,6 +67,8 @@ type (
 	WorkspacePage   = api.WorkspacePage
 	WorkspaceChange = api.WorkspaceChange
 	SettingsChange  = api.SettingsChange
+	UTMTemplate     = api.UTMTemplate
+	UTMParameter    = api.UTMParameter
 
 	Domain       = api.Domain
 	NewDomain    = api.NewDomain

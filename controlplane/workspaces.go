@@ -27,6 +27,7 @@ type Settings struct {
 	Events       string // which clicks are stored one by one: one of EventModes
 	EventsSample int    // one of that many clicks is stored when Events is "sampled"; 0: the cluster's setting
 	UTM          bool   // clicks are counted by the utm parameters of the request
+	UTMTemplates []UTMTemplate
 }
 
 // EventModes returns the values of Settings.Events; the first is the default.
@@ -45,6 +46,8 @@ type WorkspaceChange struct {
 	Events       *string `json:"events,omitempty"`
 	EventsSample *int    `json:"events_sample,omitempty"`
 	UTM          *bool   `json:"utm,omitempty"`
+
+	UTMTemplates *[]UTMTemplate `json:"utm_templates,omitempty"` // all of them
 }
 
 // NewWorkspace is a request for a workspace.
@@ -183,6 +186,13 @@ func (s *Workspaces) changeWorkspace(ctx context.Context, actor Actor, ws waypos
 		if err := checkName(*c.Name); err != nil {
 			return Workspace{}, err
 		}
+	}
+	if c.UTMTemplates != nil {
+		kept, err := checkUTMTemplates(*c.UTMTemplates)
+		if err != nil {
+			return Workspace{}, err
+		}
+		c.UTMTemplates = &kept
 	}
 	return s.workspaces.ChangeWorkspace(ctx, actor, ws, c)
 }

@@ -140,8 +140,29 @@ func workspaceChangeOf(c *api.WorkspaceChange) controlplane.WorkspaceChange {
 	if c.Settings != nil {
 		change.Dedupe, change.Events, change.EventsSample = c.Settings.Dedupe, c.Settings.Events, c.Settings.EventsSample
 		change.UTM = c.Settings.UTM
+		if c.Settings.UTMTemplates != nil {
+			templates := make([]controlplane.UTMTemplate, len(*c.Settings.UTMTemplates))
+			for i, t := range *c.Settings.UTMTemplates {
+				templates[i] = controlplane.UTMTemplate{Tag: t.Tag, Parameters: make([]controlplane.UTMParameter, len(t.Parameters))}
+				for j, p := range t.Parameters {
+					templates[i].Parameters[j] = controlplane.UTMParameter(p)
+				}
+			}
+			change.UTMTemplates = &templates
+		}
 	}
 	return change
+}
+
+func utmTemplatesOf(all []controlplane.UTMTemplate) []api.UTMTemplate {
+	shown := make([]api.UTMTemplate, len(all))
+	for i, t := range all {
+		shown[i] = api.UTMTemplate{Tag: t.Tag, Parameters: make([]api.UTMParameter, len(t.Parameters))}
+		for j, p := range t.Parameters {
+			shown[i].Parameters[j] = api.UTMParameter(p)
+		}
+	}
+	return shown
 }
 
 func workspaceOf(w *controlplane.Workspace) *workspaceOutput {
@@ -156,6 +177,7 @@ func workspaceOf(w *controlplane.Workspace) *workspaceOutput {
 		ID: int64(w.ID), Slug: w.Slug, Name: w.Name, State: state, CreatedAt: w.CreatedAt, DeletedAt: moment(w.DeletedAt),
 		Settings: api.WorkspaceSettings{
 			Dedupe: w.Settings.Dedupe, Events: w.Settings.Events, EventsSample: w.Settings.EventsSample, UTM: w.Settings.UTM,
+			UTMTemplates: utmTemplatesOf(w.Settings.UTMTemplates),
 		},
 	}}
 }

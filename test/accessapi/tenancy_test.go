@@ -1,6 +1,7 @@
 package accessapi_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -154,9 +155,12 @@ func TestSettingsOfAWorkspaceAreJudged(t *testing.T) {
 		return p.want(status, call{method: http.MethodPatch, path: "/api/v1/workspace", credential: operator, body: body})
 	}
 	w := change(200, map[string]any{"name": "Ours", "settings": map[string]any{"dedupe": true, "events": "sampled"}}).json()
-	require.Equal(t, map[string]any{"dedupe": true, "events": "sampled", "events_sample": 100.0, "utm": false}, w["settings"])
+	settings := func(dedupe bool, events string, sample float64) map[string]any {
+		return map[string]any{"dedupe": dedupe, "events": events, "events_sample": sample, "utm": false, "utm_templates": []any{}}
+	}
+	require.Equal(t, settings(true, "sampled", 100), w["settings"])
 	w = change(200, map[string]any{"settings": map[string]any{"events_sample": 7}}).json()
-	require.Equal(t, map[string]any{"dedupe": true, "events": "sampled", "events_sample": 7.0, "utm": false}, w["settings"], "the others stay")
+	require.Equal(t, settings(true, "sampled", 7), w["settings"], "the others stay")
 	require.Equal(t, "Ours", w["name"])
 	for _, body := range []any{
 		`{}`, `{"settings": {}}`, `{"name": ""}`, `{"name": " x "}`, `{"settings": {"events": "some"}}`, `{"settings": {"events_sample": 0}}`,
@@ -167,13 +171,58 @@ func TestSettingsOfAWorkspaceAreJudged(t *testing.T) {
 		change(422, body)
 	}
 	change(400, `{`)
+
+	template := func(tag, name string, values ...any) map[string]any {
+		parameter := map[string]any{"name": name}
+		if len(values) > 0 {
+			parameter["values"] = values
+		}
+		return map[string]any{"tag": tag, "parameters": []any{parameter}}
+	}
+	templates := []any{template("newsletter", "utm_source", "mail", "Größe L"), template("spring", "utm_campaign")}
+	of := func(all any) map[string]any { return map[string]any{"settings": map[string]any{"utm_templates": all}} }
+	require.Equal(t, templates, change(200, of(templates)).json()["settings"].(map[string]any)["utm_templates"])
+	many, large := make([]any, 51), make([]any, 50)
+	for i := range many {
+		many[i] = template(fmt.Sprint(i), "utm_source")
+	}
+	for i := range large {
+		values := make([]any, 6)
+		for j := range values {
+			values[j] = strings.Repeat(string(rune('a'+j)), 64)
+		}
+		large[i] = template(fmt.Sprint(i), "utm_source", values...)
+	}
+	twice := template("", "utm_id")
+	twice["parameters"] = append(twice["parameters"].([]any), twice["parameters"].([]any)...)
+	for name, refused := range map[string][]any{
+		"two of one tag":            {template("", "utm_id"), template("", "utm_source")},
+		"two that look like one":    {template("e\u0301", "utm_id"), template(" é ", "utm_id")},
+		"a parameter twice":         {twice},
+		"no parameter":              {map[string]any{"tag": "a", "parameters": []any{}}},
+		"another name":              {template("", "source")},
+		"a name in capitals":        {template("", "utm_Source")},
+		"a name that is too long":   {template("", "utm_"+strings.Repeat("x", 29))},
+		"an empty value":            {template("", "utm_id", "")},
+		"a value with a comma":      {template("", "utm_id", "a,b")},
+		"a value with blanks":       {template("", "utm_id", " a")},
+		"a value of two lines":      {template("", "utm_id", "a\nb")},
+		"a value that is too long":  {template("", "utm_id", strings.Repeat("é", 33))},
+		"more than fifty templates": many,
+		"more than 16 KiB":          large,
+	} {
+		require.Contains(t, change(422, of(refused)).text, "utm_templates", name)
+	}
+	w = change(200, map[string]any{"settings": map[string]any{"dedupe": false}}).json()
+	require.Equal(t, templates, w["settings"].(map[string]any)["utm_templates"], "they stay")
+	require.Empty(t, change(200, of([]any{})).json()["settings"].(map[string]any)["utm_templates"])
 	viewer := p.signIn("viewer@example.com")
 	require.Equal(t, "Ours", p.want(200, call{path: "/api/v1/workspace", credential: viewer}).json()["name"])
 	p.want(403, call{method: http.MethodPatch, path: "/api/v1/workspace", credential: viewer, body: map[string]any{"name": "Mine"}})
 
 	// What was set by hand counts as far as it makes sense.
-	_, err := p.hand().Exec(t.Context(), `UPDATE workspace SET settings = '{"dedupe": 1, "events": "all", "events_sample": -4, "else": []}' WHERE id = 1`)
+	_, err := p.hand().Exec(t.Context(), `UPDATE workspace SET settings = '{"dedupe": 1, "events": "all", "events_sample": -4, "utm_templates": [7], "else": []}' WHERE id = 1`)
 	require.NoError(t, err)
 	w = p.want(200, call{path: "/api/v1/workspace", credential: operator}).json()
-	require.Equal(t, map[string]any{"dedupe": false, "events": "all", "events_sample": 100.0, "utm": false}, w["settings"])
+	require.Equal(t, settings(false, "all", 100), w["settings"])
 }

@@ -25,6 +25,10 @@ func ReadSettings(text string, sample int) controlplane.Settings {
 	if json.Unmarshal(all["utm"], &utm) == nil {
 		s.UTM = utm
 	}
+	var templates []controlplane.UTMTemplate
+	if json.Unmarshal(all["utm_templates"], &templates) == nil {
+		s.UTMTemplates = templates
+	}
 	var own int
 	if json.Unmarshal(all["events_sample"], &own) == nil && own >= 1 && own <= controlplane.MaxEventsSample {
 		s.EventsSample = own

@@ -3307,6 +3307,8 @@ export interface components {
             /** Format: int64 */
             events_sample?: number | null;
             utm?: boolean | null;
+            /** @description All templates: 16,384 bytes of JSON at most. */
+            utm_templates?: components["schemas"]["UTMTemplate"][] | null;
         };
         ShortStats: {
             /**
@@ -3440,6 +3442,24 @@ export interface components {
             short_code: string;
             title: string;
         };
+        UTMParameter: {
+            /**
+             * @description Another one in each parameter of a template.
+             * @example utm_source
+             */
+            name: string;
+            /** @description Allowed values: each of 1 to 64 bytes, without commas, control characters and blanks at its ends. Without any: every value. */
+            values?: string[];
+        };
+        UTMTemplate: {
+            /** @description In the order in which they are appended to a target. */
+            parameters: components["schemas"]["UTMParameter"][];
+            /**
+             * @description At most 64 bytes, kept as tags of links are. The template is for links with this tag; without one, for links that no other template is for. Each template has another tag.
+             * @example newsletter
+             */
+            tag?: string;
+        };
         User: {
             email: string;
             /** Format: int64 */
@@ -3537,6 +3557,8 @@ export interface components {
             events_sample: number;
             /** @description Clicks are counted by the parameters utm_source, utm_medium, utm_campaign, utm_term and utm_content of the request. */
             utm: boolean;
+            /** @description Which utm parameters the targets of links are to have. The console's forms offer them; the API holds no target to them. */
+            utm_templates: components["schemas"]["UTMTemplate"][];
         };
         WorkspaceStats: {
             /** @description Nodes whose clicks may be missing in the range. */
