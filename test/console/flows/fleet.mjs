@@ -14,7 +14,7 @@ export async function fleetShowsLiveEdges(c) {
   for (const edge of edges) {
     await c.page.getByRole("link", { name: `${edge.region} 1/1 edges without a finding` }).waitFor();
     const row = c.page.getByRole("row", { name: new RegExp(edge.node) });
-    await row.getByText("serves", { exact: true }).waitFor();
+    await row.getByText("serving", { exact: true }).waitFor();
     c.assert.ok((await row.innerText()).includes(edge.version), edge.version);
   }
   // A region of the map leads to its part of the list, also by keyboard.
@@ -98,7 +98,7 @@ export async function fleetSaysWhenItIsOld(c) {
   await c.page.getByRole("alert").filter({ hasText: /Nothing has arrived from the control plane since/ }).waitFor();
   c.assert.equal(await c.page.getByRole("heading", { name: /serve the newest state/ }).count(), 0);
   await c.axe();
-  await c.page.getByRole("row", { name: /serves/ }).first().waitFor();
+  await c.page.getByRole("row", { name: /serving/ }).first().waitFor();
 }
 
 /** A verification shows its outcome. */
@@ -168,7 +168,7 @@ export async function enrolmentIsShownOnceAndAudited(c) {
   c.assert.equal(await c.page.getByText(token).count(), 0);
 
   await c.page.goto(`${c.base}/console/audit`);
-  await c.page.getByLabel("Search in what is loaded").pressSequentially(label);
+  await c.page.getByLabel("Search the loaded entries").pressSequentially(label);
   await c.page.getByText(/^1 of /).waitFor();
   c.assert.ok(new URL(c.page.url()).searchParams.get("q") === label, "the search is in the address");
   const row = c.page.getByRole("row", { name: /Made a token with which an edge enrols/ });
@@ -197,7 +197,7 @@ export async function auditPagesAndEscapesFormulas(c) {
   await c.page.goto(`${c.base}/console/audit`);
   await c.page.getByRole("cell", { name: "moon.land" }).waitFor(); // an unknown act stays as it is
   await c.page.getByRole("button", { name: "Show more" }).click();
-  await c.page.getByText("These are all entries.").waitFor();
+  await c.page.getByText("There are no older entries.").waitFor();
   const saved = c.page.waitForEvent("download");
   await c.page.getByRole("button", { name: "Download CSV" }).click();
   let csv = "";

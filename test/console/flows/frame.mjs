@@ -118,6 +118,7 @@ export async function rootLeadsBrowsersToTheConsole(c) {
   await c.page.goto(c.base + "/");
   await c.page.getByRole("heading", { level: 1, name: "Links" }).waitFor();
   c.assert.equal(new URL(c.page.url()).pathname, "/console/links");
+  await c.page.waitForFunction(() => document.title === "Links · Waypost");
 }
 
 export async function anEndedSessionIsSaidAndContinuesWhereItWas(c) {
@@ -182,7 +183,7 @@ export async function saysThatTheServerIsSlowOrRefuses(c) {
     });
   });
   await page.reload();
-  await page.getByText("The server takes longer than usual.").first().waitFor();
+  await page.getByText("The server is taking longer than usual.").first().waitFor();
   answer();
   await page.getByText("Too many requests. Try again in 7 sec").first().waitFor();
   await page.unroute("**/api/v1/urls?*");
@@ -195,7 +196,7 @@ export async function saysThatNewsNoLongerArrive(c) {
   const page2 = await context.newPage();
   await page2.route("**/api/v1/live", (route) => route.abort());
   await page2.goto(`${c.base}/console/links`);
-  await page2.getByText("Not live: what you see may be old").waitFor();
+  await page2.getByText("Not live: what you see may be out of date").waitFor();
   await page2.close();
 }
 
@@ -249,6 +250,11 @@ export async function worksByKeyboardAlone(c) {
   const box = page.getByRole("combobox", { name: /Type a command/ });
   await box.waitFor();
   await c.axe();
+  // Escape closes it, also with something typed.
+  await box.fill("Overv");
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.keyboard.press("Control+k");
   await box.fill("Overv");
   await page.keyboard.press("Enter");
   await page.waitForURL((u) => u.pathname === "/console/overview");

@@ -62,21 +62,21 @@ export async function editWithUndo(c) {
   await c.tab(dialog.getByLabel("Expires"));
   await dialog.getByLabel("Expires").fill("2099-01-02T03:04");
   await dialog.getByLabel("Works from").fill("2020-01-02T03:04");
-  await c.tab(dialog.getByLabel("Target after that"));
+  await c.tab(dialog.getByLabel("Target after expiry"));
   await keyboard.type("https://example.com/over");
-  await dialog.getByText("More: limits, redirect and metadata").click();
+  await dialog.getByText("More: notes, limits, password, redirect").click();
   await dialog.getByLabel("Redirect", { exact: true }).selectOption("307");
   await dialog.getByLabel("Metadata").fill("{nothing");
   await c.axe();
   await dialog.getByRole("button", { name: "Save" }).click();
-  await dialog.getByText("This is no JSON object").first().waitFor();
+  await dialog.getByText("This is not a JSON object").first().waitFor();
   await dialog.getByLabel("Metadata").fill('{"campaign": [9007199254740993]}');
   await dialog.getByRole("button", { name: "Save" }).click();
   await dialog.getByText("Whole numbers beyond 2⁵³ lose digits").first().waitFor();
   // What was typed is found again, also at another address of the link.
   await open(c, link, `?edit&domain=${link.domain}`);
-  await dialog.getByText("This is what you typed earlier").waitFor();
-  await dialog.getByText("More: limits, redirect and metadata").click();
+  await dialog.getByText("You typed this earlier").waitFor();
+  await dialog.getByText("More: notes, limits, password, redirect").click();
   await dialog.getByLabel("Metadata").fill('{"campaign": 7}');
   await c.narrow();
   await c.tab(dialog.getByRole("button", { name: "Save" }));
@@ -104,7 +104,7 @@ export async function conflict(c) {
   await dialog.getByRole("textbox", { name: "Title" }).fill(`${title} mine`);
   await c.api("PATCH", `/api/v1/urls/${link.short_code}`, { title: `${title} theirs`, description: "their description" });
   await dialog.getByRole("button", { name: "Save" }).click();
-  await dialog.getByText("Someone has changed this link while you typed").waitFor();
+  await dialog.getByText("Someone changed this link while you were typing").waitFor();
   const versions = dialog.getByRole("table", { name: "Both versions" });
   await versions.getByRole("row", { name: `Title ${title} theirs ${title} mine` }).waitFor();
   await c.axe();
@@ -134,15 +134,15 @@ export async function limitsAndPassword(c) {
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Target URL").fill(`https://example.com/${title}`);
   await dialog.getByLabel("Title").fill(title);
-  await dialog.getByText("More", { exact: true }).click();
-  await dialog.getByLabel("At most so many clicks").fill("1");
-  await dialog.getByLabel("Exactness of this").selectOption("exact");
-  await dialog.getByLabel("Target after these").fill("http://localhost/");
+  await dialog.getByText("More: notes").click();
+  await dialog.getByLabel("Maximum clicks").fill("1");
+  await dialog.getByLabel("How strictly").selectOption("exact");
+  await dialog.getByLabel("Target after the last click").fill("http://localhost/");
   await c.axe();
   await c.narrow();
   await dialog.getByRole("button", { name: "Create link" }).click();
-  await dialog.getByLabel("Target after these").and(page.locator("[aria-invalid]:focus")).waitFor();
-  await dialog.getByLabel("Target after these").fill("https://example.com/over");
+  await dialog.getByLabel("Target after the last click").and(page.locator("[aria-invalid]:focus")).waitFor();
+  await dialog.getByLabel("Target after the last click").fill("https://example.com/over");
   await dialog.getByRole("button", { name: "Create link" }).click();
   await dialog.getByRole("status").filter({ hasText: /On all \d edges after/ }).waitFor();
   const [link] = (await c.api("GET", `/api/v1/urls?search=${title}`)).urls;
@@ -168,14 +168,14 @@ export async function limitsAndPassword(c) {
 
   const change = async (fill) => {
     await open(c, link, "?edit");
-    await dialog.getByText("More: limits").click();
+    await dialog.getByText("More: notes").click();
     await fill();
     await dialog.getByRole("button", { name: "Save" }).click();
     await toast(c, "On every edge").waitFor();
     return c.api("GET", `/api/v1/urls/${link.short_code}`);
   };
   const asked = await change(async () => {
-    await dialog.getByLabel("At most so many clicks").fill("");
+    await dialog.getByLabel("Maximum clicks").fill("");
     await dialog.getByLabel("Password").fill("open sesame");
     await c.axe();
     await c.narrow();
@@ -188,7 +188,7 @@ export async function limitsAndPassword(c) {
   c.assert.deepEqual([undone.max_clicks, undone.max_clicks_mode, undone.has_password], [1, "exact", true]);
   const free = await change(async () => {
     await dialog.getByText("Empty: the password stays.").waitFor();
-    await dialog.getByLabel("Ask for no password any more").check();
+    await dialog.getByLabel("Stop asking for a password").check();
   });
   c.assert.deepEqual([free.max_clicks, free.has_password], [1, undefined]);
 }
@@ -258,7 +258,7 @@ export async function aLateAnswerUndoesNoChange(c) {
   answer();
   await page.getByRole("region", { name: "History" }).getByRole("listitem").nth(1).waitFor();
   await click(c, link, desktop);
-  await page.locator(".figure", { hasText: /^Clicks in all time/ }).locator("dd").getByText("2", { exact: true }).waitFor();
+  await page.locator(".figure", { hasText: /^All-time clicks/ }).locator("dd").getByText("2", { exact: true }).waitFor();
   c.assert.deepEqual(await page.evaluate(() => [...globalThis.seen]), []);
 }
 
@@ -274,10 +274,12 @@ export async function statistics(c) {
     await click(c, link, phone, "https://news.example.org/story");
     await click(c, link, desktop);
     await click(c, link, bot);
-    await figure("Clicks in all time").getByText("4", { exact: true }).waitFor();
+    await figure("All-time clicks").getByText("4", { exact: true }).waitFor();
   });
-  c.assert.equal(await figure("of these by bots").textContent(), "1");
+  c.assert.equal(await figure("Of these, by bots").textContent(), "1");
   c.assert.equal(await figure("Visitors").textContent(), "2");
+  await c.page.getByRole("region", { name: "Countries" }).getByText(/^No country is known/).waitFor();
+  c.assert.equal(await c.page.getByRole("region", { name: "utm_source" }).count(), 0);
 
   const chart = c.page.getByRole("application", { name: /^Clicks over time/ });
   await chart.locator("canvas").waitFor();
@@ -335,6 +337,7 @@ export async function sureness(c) {
     stats.series = [-3, -2, -1, 0].map((d) => ({ t: at(before ? d - 4 : d), clicks: before ? 10 : 15, bot_clicks: 0 }));
     Object.assign(stats, { total_clicks: 60, to: at(before ? -3 : 1), complete_until: at(-0.5), behind: ["eu-1"] });
     stats.countries = [{ name: "DE", clicks: 40 }, { name: "FR", clicks: 15 }, { name: "unknown", clicks: 3 }, { name: "other", clicks: 2 }];
+    stats.utm_source = [{ name: "mail", clicks: 50 }, { name: "none", clicks: 10 }];
     stats.referrers = [{ name: "=HYPERLINK(\"http://x\")", clicks: 60 }];
     if (query.get("by")) {
       stats.named = { by: query.get("by"), name: query.get("name"), clicks: 40, at_least: true, series: [-1, 0].map((d) => ({ t: at(d), clicks: 20, at_least: d === 0 })) };
@@ -353,6 +356,10 @@ export async function sureness(c) {
   await countries.getByText(/^At least 40 clicks\. On some days/).waitFor();
   await c.axe();
   await c.narrow();
+  const sources = c.page.getByRole("region", { name: "utm_source" });
+  await sources.getByRole("button", { name: /^none 10/ }).waitFor();
+  await sources.getByRole("button", { name: /^mail 50/ }).click();
+  await sources.getByText(/^At least 40 clicks/).waitFor();
   const file = await saved(c, c.page.getByRole("button", { name: "Download CSV: Referrers" }));
   c.assert.equal(file.text, 'name,clicks\r\n"\'=HYPERLINK(""http://x"")",60\r\n');
 }

@@ -119,7 +119,7 @@ export async function linksAreFoundFilteredAndOrderedInTheAddressBar(c) {
   await page.getByRole("link", { name: `Show links with the tag ${tag}` }).click();
   await shows(page, 1);
   await page.getByLabel("State").selectOption("Active");
-  await page.getByRole("heading", { name: "No link fits" }).waitFor();
+  await page.getByRole("heading", { name: "No link matches" }).waitFor();
   await c.axe();
   await c.narrow();
   await page.goBack();
@@ -139,7 +139,7 @@ export async function aTypedDateFilters(c) {
   await page.getByLabel("Created until").focus();
   await page.keyboard.type("02022026");
   await page.waitForURL((url) => url.searchParams.get("to") === "2026-02-02");
-  await page.getByRole("heading", { name: "No link fits" }).waitFor();
+  await page.getByRole("heading", { name: "No link matches" }).waitFor();
   await page.getByLabel("Created until").fill("");
   await shows(page, 1);
   await page.getByLabel("Created until").waitFor();
@@ -217,7 +217,7 @@ export async function severalLinksAreTaggedSwitchedOffDeletedAndRestored(c) {
   await c.narrow();
   c.assert.equal(await ask.getByText(/hold back/).count(), 0);
   await ask.getByRole("button", { name: "Delete" }).click();
-  await page.getByRole("heading", { name: "No link fits" }).waitFor();
+  await page.getByRole("heading", { name: "No link matches" }).waitFor();
   await page.getByRole("searchbox", { name: "Search links" }).and(page.locator(":focus")).waitFor();
   await undo("3 links deleted");
   await shows(page, 3);
@@ -226,7 +226,7 @@ export async function severalLinksAreTaggedSwitchedOffDeletedAndRestored(c) {
   await all.check();
   await page.keyboard.press("Delete");
   await dialogOf(page, "Delete 3 links?").getByRole("button", { name: "Delete" }).click();
-  await page.getByRole("heading", { name: "No link fits" }).waitFor();
+  await page.getByRole("heading", { name: "No link matches" }).waitFor();
   await page.getByRole("link", { name: "Bin" }).click();
   await page.getByRole("button", { name: `Restore ${word} 1` }).click();
   await page.getByText("1 link restored").waitFor();
@@ -338,7 +338,8 @@ export async function aListThatFailedIsAskedForAgain(c) {
   await shows(page, 2);
 }
 
-/** A time of which a part is missing is not left out of a new link. */
+/** A time of which a part is missing is not left out of a new link. A link with a time from which
+ * it works, and with rules, is made by one request, and works at no time before. */
 export async function aTimeThatIsHalfTypedCreatesNoLink(c) {
   const { page } = c;
   const target = `https://example.com/${c.unique()}`;
@@ -361,10 +362,24 @@ export async function aTimeThatIsHalfTypedCreatesNoLink(c) {
   await form.getByRole("button", { name: "Create link" }).click();
   await form.getByRole("alert").filter({ hasText: /time/ }).waitFor();
   await form.getByLabel("Expires").fill("2099-12-31T12:00");
+  await form.getByLabel("Works from").fill("2098-12-31T12:00");
+  await form.getByText("More: notes").click();
+  await form.getByRole("button", { name: "Rules" }).click();
+  await c.focused(form.getByRole("button", { name: "Add a rule" }));
+  await page.keyboard.press("Enter");
+  await form.getByRole("textbox", { name: "Name" }).fill("later");
   await form.getByRole("button", { name: "Create link" }).click();
-  await dialogOf(page, "Your link is ready").waitFor();
-  const { urls } = await c.api("GET", `/api/v1/urls?search=${encodeURIComponent(target)}`);
-  c.assert.deepEqual(urls.map((l) => l.expires_at), ["2099-12-31T11:00:00Z"]);
+  await form.getByRole("group", { name: "Rules" }).getByRole("alert").waitFor(); // the rule has no target
+  await form.getByLabel("Then").selectOption("answer 410: gone");
+  await c.axe();
+  await c.narrow();
+  let changed = 0;
+  page.on("request", (r) => { changed += r.method() === "PATCH"; });
+  await form.getByRole("button", { name: "Create link" }).click();
+  await dialogOf(page, "Your link is ready").getByRole("status").filter({ hasText: /On all \d edges after/ }).waitFor();
+  const { urls: [link, ...more] } = await c.api("GET", `/api/v1/urls?search=${encodeURIComponent(target)}`);
+  c.assert.deepEqual([more, changed, link.expires_at, link.valid_from, link.rules.map((r) => r.name)], [[], 0, "2099-12-31T11:00:00Z", "2098-12-31T11:00:00Z", ["later"]]);
+  c.assert.equal((await fetch(`${c.edges[0]}/${link.short_code}`, { redirect: "manual" })).status, 404);
 }
 
 /** The bin has links that have not expired, but they may expire while it is shown. */

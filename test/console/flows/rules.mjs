@@ -60,7 +60,7 @@ export async function rulesAreMadeByKeyboardFollowedExplainedAndCounted(c) {
   await type(second.getByLabel("Weight").nth(1), "150");
   await second.getByText("75% of visitors").waitFor();
   await type(second.getByLabel("Target").last(), "https://example.com/b");
-  await page.getByText("This answer is of the rules as they are saved").waitFor();
+  await page.getByText("This answer is for the rules as they are saved").waitFor();
   await c.axe();
   await c.narrow();
   await press("Save");
@@ -117,10 +117,10 @@ export async function faultsAreAtTheirFieldAndWhatWasTypedStays(c) {
   await country.fill("at");
   await form.getByText("Austria").waitFor();
   await form.getByRole("button", { name: "Save" }).click();
-  await form.getByText("Someone has changed the rules meanwhile").waitFor();
+  await form.getByText("Someone changed the rules in the meantime").waitFor();
   await form.getByText("theirs: For every visitor → answer 410: gone").waitFor();
   c.assert.deepEqual(await stored(), ["theirs"]);
-  await form.getByRole("button", { name: "Replace them by mine" }).click();
+  await form.getByRole("button", { name: "Replace them with mine" }).click();
   await toast(c, "Saved").waitFor();
   c.assert.deepEqual(await stored(), ["second", "first"]);
   await toast(c, "Saved").getByRole("button", { name: "Undo" }).click();

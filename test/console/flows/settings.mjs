@@ -11,26 +11,48 @@ const open = async (c, part, page = c.page) => {
 };
 const dialog = (page) => page.getByRole("dialog");
 
-/** savesNothing saves a form without a change. The API refuses empty changes. */
-async function savesNothing(page) {
+/** saves presses the button of a form, and waits until that is done. */
+async function saves(page) {
   await page.getByRole("button", { name: "Save" }).click();
   await page.locator(".toast", { hasText: "Saved" }).getByRole("button", { name: "Close" }).click();
   await page.locator(".toast").waitFor({ state: "detached" });
 }
 
-/** The name of the workspace is changed, and shown at once. */
+/** The name of the workspace is changed, and shown at once. Its templates of utm parameters
+ * write the targets of links. */
 export async function renamesTheWorkspace(c) {
   const { name } = await c.api("GET", "/api/v1/workspace");
   await open(c, "workspace");
-  await savesNothing(c.page);
+  await saves(c.page); // without a change, which the API would refuse
   const field = c.page.getByLabel("Name", { exact: true });
   await field.fill(`${name} ${c.unique()}`);
-  await c.page.getByRole("button", { name: "Save" }).click();
-  await c.page.getByText("Saved").waitFor();
+  await saves(c.page);
   c.assert.equal((await c.api("GET", "/api/v1/workspace")).name, await field.inputValue());
+  const tag = c.unique();
+  await c.page.getByLabel("Count clicks by the UTM parameters").check();
+  await c.page.getByRole("button", { name: "Add a template" }).click();
+  await c.page.getByLabel("For links with the tag").fill(tag);
+  await c.page.getByLabel(/^A parameter in each line/).fill("utm_source = mail, app\nutm_campaign");
+  await saves(c.page);
+  const { settings } = await c.api("GET", "/api/v1/workspace");
+  c.assert.deepEqual([settings.utm, settings.utm_templates], [true, [{ tag, parameters: [{ name: "utm_source", values: ["mail", "app"] }, { name: "utm_campaign" }] }]]);
   await c.axe();
   await c.narrow();
-  await c.api("PATCH", "/api/v1/workspace", { name });
+  await c.page.goto(`${c.base}/console/links?create`);
+  const form = dialog(c.page);
+  await form.getByLabel("Target URL").fill("https://example.com/?a=1#top");
+  await form.getByLabel("Tags").fill(`${tag},`);
+  await form.getByText("UTM parameters").click();
+  await form.getByLabel("utm_source").selectOption("app");
+  await form.getByLabel("utm_campaign").fill("summer 26");
+  await form.getByText("https://example.com/?a=1&utm_source=app&utm_campaign=summer%2026#top", { exact: true }).waitFor();
+  await c.axe();
+  await c.narrow();
+  await form.getByRole("button", { name: "Create link" }).click();
+  await form.getByRole("status").filter({ hasText: /On all \d edges after/ }).waitFor();
+  const [made] = (await c.api("GET", `/api/v1/urls?tag=${tag}`)).urls;
+  c.assert.equal(made.original_url, "https://example.com/?a=1&utm_source=app&utm_campaign=summer%2026#top");
+  await c.api("PATCH", "/api/v1/workspace", { name, settings: { utm: false, utm_templates: [] } });
 }
 
 /** An API key is shown once, works, and is refused after it was revoked. */
@@ -119,12 +141,17 @@ export async function invitesAPerson(c) {
     c.assert.equal(new URL(page.url()).hash, "");
     await page.goto(link);
     await accept(page, `another horse ${name}`);
-    await page.getByText("was used before, or is too old").waitFor();
+    await page.getByText("has already been used, or has expired").waitFor();
   });
   await open(c, "members");
   await row.getByText("active").waitFor();
   // An arrow key chooses a role, and the button beneath takes it.
   const role = row.getByRole("combobox", { name: `Role of ${name}` });
+  c.assert.ok(await role.evaluate((box) => {
+    const width = box.offsetWidth;
+    box.style.width = "max-content";
+    return width >= box.offsetWidth;
+  }), "the longest role is cut");
   const save = row.getByRole("button", { name: `Save: Role of ${name}` });
   let sent = 0;
   c.page.on("request", (r) => { sent += r.method() === "PATCH"; });
@@ -157,7 +184,7 @@ export async function viewerSignsIn(c) {
   await another(c, async (page) => {
     await signIn(c, page, email, password);
     await open(c, "members", page);
-    await page.getByText("Administrators of the workspace look after this part").waitFor();
+    await page.getByText("Administrators of the workspace manage this part").waitFor();
     c.assert.equal(await page.getByRole("link", { name: "Members" }).count(), 0);
     c.assert.equal(await page.evaluate(async () => (await fetch("/api/v1/users")).status), 403);
     await page.goto(`${c.base}/console/import`);
@@ -274,7 +301,7 @@ export async function domainShowsItsRecord(c) {
     await page.getByText(`_waypost.${host}`).waitFor();
     await page.getByText(/^waypost-[0-9a-f]{32}$/).waitFor();
     await page.getByText(`Targets of ${host}`).click();
-    await savesNothing(page);
+    await saves(page);
     await page.getByLabel("Target of the root").fill("https://example.com/home");
     await page.getByLabel("Target during maintenance").fill("https://example.com/back-soon");
     await page.getByRole("button", { name: "Save" }).click();

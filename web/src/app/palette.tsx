@@ -54,6 +54,7 @@ export function Palette({ close }: { close: () => void }) {
           const step = e.key === "ArrowDown" ? 1 : e.key === "ArrowUp" ? -1 : 0;
           if (step) setAt((chosen + step + entries.length) % Math.max(1, entries.length));
           else if (e.key === "Enter") entries[chosen]?.run();
+          else if (e.key === "Escape") close(); // a search field would only be emptied
           else return;
           e.preventDefault();
         }}

@@ -30,13 +30,21 @@ export function allPlaces(): readonly Place[] {
   return [...mine, ...operation];
 }
 
+/** setTitle names the page, for tabs and screen readers. */
+export function setTitle(name: string | undefined): void {
+  document.title = name ? `${name} · Waypost` : "Waypost";
+}
+
 /** Shell is the frame around all screens: navigation, workspace, account and the state of the live news. */
 export function Shell({ children, openPalette, openHelp }: { children: ComponentChildren; openPalette: () => void; openHelp: () => void }) {
   const { path } = useLocation();
   const menu = useRef<HTMLDetailsElement>(null);
   const { mine, operation } = places();
   // On a narrow screen the menu covers the content, so it closes after a choice.
-  useEffect(() => menu.current?.removeAttribute("open"), [path]);
+  useEffect(() => {
+    menu.current?.removeAttribute("open");
+    setTitle(allPlaces().find(([to]) => path === to || path.startsWith(`${to}/`))?.[1]);
+  }, [path]);
   const item = ([to, label]: Place) => (
     <li key={to}><a href={to} aria-current={path === to || path.startsWith(`${to}/`) ? "page" : undefined}>{label}</a></li>
   );

@@ -7,6 +7,7 @@ import { Field } from "../ui/field";
 import { Failure, sessionEnded } from "./api";
 import { useAct } from "./load";
 import { me, notKept, signIn } from "./session";
+import { setTitle } from "./shell";
 
 /** SignInScreen signs a user in by password, or by the one-time token after the # of the address. */
 export function SignInScreen() {
@@ -18,6 +19,7 @@ export function SignInScreen() {
   const done = () => {
     if (path === "/console/sign-in" && !notKept.value) route("/console/links", true);
   };
+  useEffect(() => setTitle(text("signIn")), []);
   const begun = useRef(false);
   const follow = (code?: string) =>
     act.run(async () => {

@@ -17,7 +17,7 @@ const few = 8;
 
 /** Breakdown lists names with their shares. A click on a name chooses it; the series of the
  * chosen name is the child. */
-export function Breakdown({ title, names, label = (name) => name, chosen, choose, file, map, children }: {
+export function Breakdown({ title, names, label = (name) => name, chosen, choose, file, map, hint, children }: {
   title: string;
   /** In the order of clicks. */
   names: readonly Count[];
@@ -30,6 +30,7 @@ export function Breakdown({ title, names, label = (name) => name, chosen, choose
   file: string;
   /** Whether names are countries, which a map can show. */
   map?: boolean;
+  hint?: string | false;
   children?: ComponentChildren;
 }) {
   const [most, setMost] = useState(few);
@@ -63,6 +64,7 @@ export function Breakdown({ title, names, label = (name) => name, chosen, choose
         )}
       </div>
       {names.length === 0 && <p class="quiet">{text("nothing")}</p>}
+      {hint && <p class="hint">{hint}</p>}
       <div class="sides">
         {asMap && <WorldMap counts={counts} label={(code, n) => `${label(code)}: ${text("clicksOf", { n })}`} />}
         {asMap ? (

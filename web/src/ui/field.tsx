@@ -58,6 +58,17 @@ export function moment(typed: string, was?: string | null): string | null {
   return was && local(was) === typed ? was : isNaN(at.getTime()) ? typed : at.toISOString();
 }
 
+/** Area is a labelled input of several lines. */
+export function Area({ label, value, set, fault, mono }: { label: string; value: string; set: (value: string) => void; fault?: string | undefined; mono?: boolean }) {
+  return (
+    <label class="field">
+      <span>{label}</span>
+      <textarea class={mono ? "mono" : ""} value={value} dir={mono ? "ltr" : "auto"} spellcheck={!mono} aria-invalid={fault ? true : undefined} onInput={(e) => set(e.currentTarget.value)} />
+      {fault && <span class="fault" role="alert">{fault}</span>}
+    </label>
+  );
+}
+
 /** Choice is a labelled list of which one is chosen. */
 export function Choice<T extends string>({ label, value, set, options, hint }: {
   label: string; value: T; set: (value: T) => void; options: readonly (readonly [value: T, label: string])[]; hint?: string;

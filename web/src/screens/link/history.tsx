@@ -70,12 +70,13 @@ function stateAfter(events: readonly Event[], index: number, link: Link): Change
 function Entry({ event, back, busy, restore }: { event: Event; back: Change; busy: boolean; restore: (change: Change) => void }) {
   const what = textOf(`what_${event.what}`);
   const by = event.by;
+  const row = by?.kind === "stated" && /^import:\w+:(\d+)$/.exec(by.name)?.[1];
   return (
     <li>
       <div class="row">
         <p>
           <strong>{what}</strong>{" "}
-          {by && <><span class="quiet">{by.kind === "stated" ? text("byStated") : text("by")}</span> <span dir="auto">{by.name || textOf(`by_${by.kind}`)}</span>{by.kind !== "user" && by.kind !== "stated" && by.name && <span class="quiet"> ({textOf(`by_${by.kind}`)})</span>}{" "}</>}
+          {row ? <span class="quiet">{text("byImport", { row })} </span> : by && <><span class="quiet">{by.kind === "stated" ? text("byStated") : text("by")}</span> <span dir="auto">{by.name || textOf(`by_${by.kind}`)}</span>{by.kind !== "user" && by.kind !== "stated" && by.name && <span class="quiet"> ({textOf(`by_${by.kind}`)})</span>}{" "}</>}
           <span class="quiet"><Moment at={event.at} /></span>
         </p>
         <span class="grow" />

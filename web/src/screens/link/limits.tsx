@@ -1,45 +1,30 @@
-import type { Schemas } from "../../app/api";
 import { textOf } from "../../messages/link";
 import { Check, Choice, Field } from "../../ui/field";
-
-/** Limits are what is typed of who may follow a link, and how often. */
-export interface Limits {
-  max_clicks: string;
-  max_clicks_mode: NonNullable<Schemas["Link"]["max_clicks_mode"]>;
-  exhausted_url: string;
-  confirm: boolean;
-}
-
-export const unlimited: Limits = { max_clicks: "", max_clicks_mode: "eventual", exhausted_url: "", confirm: false };
-
-/** limitsOf returns the fields of a request. Without a number of clicks there are none. */
-export function limitsOf(l: Limits): Pick<Schemas["NewLink"], keyof Limits> {
-  return { ...(l.confirm ? { confirm: true } : {}), ...(l.max_clicks ? { max_clicks: Number(l.max_clicks), max_clicks_mode: l.max_clicks_mode, ...(l.exhausted_url ? { exhausted_url: l.exhausted_url } : {}) } : {}) };
-}
+import type { Limits } from "./linkform";
 
 const modes = ["eventual", "exact"] as const;
 
 /** LimitFields are the fields of a form for limits and a password. */
 export function LimitFields({ of, change, fault, password, setPassword, kept }: {
-  of: Limits; change: (part: Partial<Limits>) => void; fault: Readonly<Record<string, string | undefined>>;
+  of: Limits; change: (part: Partial<Limits>) => void; fault: (name: string) => string | undefined;
   password: string; setPassword: (typed: string) => void;
   /** Whether the link has a password, which stays unless another is typed. */
   kept?: boolean | undefined;
 }) {
   return (
     <div class="form-row">
-      <Field label={textOf("max_clicks")} type="number" min={1} value={of.max_clicks} set={(max_clicks) => change({ max_clicks, confirm: max_clicks === "1" })} fault={fault["max_clicks"]} />
+      <Field label={textOf("max_clicks")} type="number" min={1} value={of.max_clicks} set={(max_clicks) => change({ max_clicks, confirm: max_clicks === "1" })} fault={fault("max_clicks")} />
       {of.max_clicks && (
         <>
           <Choice label={textOf("max_clicks_mode")} value={of.max_clicks_mode} set={(max_clicks_mode) => change({ max_clicks_mode })} options={modes.map((m) => [m, textOf(m)])} />
           <Field
             label={textOf("exhausted_url")} inputMode="url" dir="ltr" spellcheck={false} autocomplete="off"
-            value={of.exhausted_url} set={(exhausted_url) => change({ exhausted_url })} fault={fault["exhausted_url"]}
+            value={of.exhausted_url} set={(exhausted_url) => change({ exhausted_url })} fault={fault("exhausted_url")}
           />
         </>
       )}
       <Field
-        label={textOf("password")} type="password" autocomplete="new-password" value={password} set={setPassword} fault={fault["password"]}
+        label={textOf("password")} type="password" autocomplete="new-password" value={password} set={setPassword} fault={fault("password")}
         hint={textOf(kept ? "passwordKept" : "passwordHint")}
       />
       <Check label={textOf("confirm")} checked={of.confirm} set={(confirm) => change({ confirm })} />

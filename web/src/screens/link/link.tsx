@@ -5,6 +5,7 @@ import { answer, ask, client, Failure, type Schemas } from "../../app/api";
 import { useAct, useLoad } from "../../app/load";
 import { inQuery } from "../../app/paths";
 import { can } from "../../app/session";
+import { setTitle } from "../../app/shell";
 import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/link";
 import { Copy } from "../../ui/copy";
@@ -43,10 +44,7 @@ function One({ at }: { at: Place }) {
   }, [at.code, at.domain]);
   const { data } = loaded;
   useEffect(() => {
-    if (data) document.title = `${"link" in data ? data.link.title || at.code : at.code} · Waypost`;
-    return () => {
-      document.title = "Waypost";
-    };
+    if (data) setTitle(("link" in data && data.link.title) || at.code);
   }, [data]);
 
   /** Undoes a change, if nobody has changed the link since. */

@@ -70,7 +70,8 @@ function Divided({ split: { variants } }: { split: NonNullable<Rule["split"]> })
   return <ul>{variants.map((v) => <li key={v.id}>{percent(v.weight / all)} <span dir="auto">{named("variant", v)}</span>: <span dir="ltr">{v.to}</span></li>)}</ul>;
 }
 
-const toRules = (forms: readonly RuleForm[]) => (forms.length ? forms.map(ruleOf) : null);
+/** toRules makes rules of what was typed; null without any. */
+export const toRules = (forms: readonly RuleForm[]) => (forms.length ? forms.map(ruleOf) : null);
 
 /** soon focuses the first of some elements that is there once the page has changed. */
 function soon(...selectors: string[]): void {
@@ -86,24 +87,9 @@ function Editor({ at, state, kept, keep, saved, close }: {
 }) {
   const [first] = useState<Draft>(() => kept ?? { base: state, rules: state.link.rules?.map(ruleForm) ?? [] });
   const [resumed] = useState(kept !== null);
-  const [told, tell] = useState("");
   const draft = kept ?? first;
   const { rules } = draft;
   const act = useAct();
-  const set = (next: RuleForm[]) => keep({ ...draft, rules: next });
-  /** Changes the list; the places that faults name are no longer those. */
-  const arrange = (next: RuleForm[]) => {
-    act.clear();
-    set(next);
-  };
-  const move = (i: number, by: 1 | -1) => {
-    const next = without(rules, i);
-    next.splice(i + by, 0, rules[i]!);
-    arrange(next);
-    tell(text("place", { name: named("rule", rules[i]!), n: i + by + 1, all: rules.length }));
-    const [same, other] = by < 0 ? ["up", "down"] : ["down", "up"];
-    soon(`#${rules[i]!.key} .${same}:enabled`, `#${rules[i]!.key} .${other}`);
-  };
   const save = () => act.run(async () => {
     const change = { rules: toRules(rules) } as Change;
     let { base } = draft;
@@ -121,12 +107,6 @@ function Editor({ at, state, kept, keep, saved, close }: {
     close();
     saved(base.link, change, now);
   });
-  const { fields = {} } = act.failure ?? {};
-  /** The fault of a place, or of a part of it. */
-  const fault = (place: string) => {
-    const found = Object.keys(fields).find((f) => f.startsWith(place) && !/^\w/.test(f.slice(place.length)));
-    return found && fields[found];
-  };
   return (
     <form
       class="edit" aria-label={text("edit")}
@@ -143,6 +123,43 @@ function Editor({ at, state, kept, keep, saved, close }: {
           <button type="button" onClick={() => keep({ base: draft.base, rules: draft.base.link.rules?.map(ruleForm) ?? [] })}>{text("theirs")}</button>
         </div>
       )}
+      <RuleFields rules={rules} set={(next) => keep({ ...draft, rules: next })} fields={act.failure?.fields} clear={act.clear} />
+      <Trouble failure={act.failure} />
+      <footer class="row">
+        <button type="button" onClick={close}>{shared("cancel")}</button>
+        <button class="primary" disabled={act.busy}>{draft.conflict ? text("keep") : shared("save")}</button>
+      </footer>
+    </form>
+  );
+}
+
+/** RuleFields are the fields of rules that are being typed. */
+export function RuleFields({ rules, set, fields = {}, clear }: {
+  rules: RuleForm[]; set: (next: RuleForm[]) => void;
+  /** Why places were refused; clear forgets it. */
+  fields?: Readonly<Record<string, string>> | undefined; clear: () => void;
+}) {
+  const [told, tell] = useState("");
+  /** Changes the list; the places that faults name are no longer those. */
+  const arrange = (next: RuleForm[]) => {
+    clear();
+    set(next);
+  };
+  const move = (i: number, by: 1 | -1) => {
+    const next = without(rules, i);
+    next.splice(i + by, 0, rules[i]!);
+    arrange(next);
+    tell(text("place", { name: named("rule", rules[i]!), n: i + by + 1, all: rules.length }));
+    const [same, other] = by < 0 ? ["up", "down"] : ["down", "up"];
+    soon(`#${rules[i]!.key} .${same}:enabled`, `#${rules[i]!.key} .${other}`);
+  };
+  /** The fault of a place, or of a part of it. */
+  const fault = (place: string) => {
+    const found = Object.keys(fields).find((f) => f.startsWith(place) && !/^\w/.test(f.slice(place.length)));
+    return found && fields[found];
+  };
+  return (
+    <>
       <p class="offscreen" role="status">{told}</p>
       <ol class="rules">
         {rules.map((r, i) => {
@@ -177,12 +194,7 @@ function Editor({ at, state, kept, keep, saved, close }: {
           </button>
         </div>
       )}
-      <Trouble failure={act.failure} />
-      <footer class="row">
-        <button type="button" onClick={close}>{shared("cancel")}</button>
-        <button class="primary" disabled={act.busy}>{draft.conflict ? text("keep") : shared("save")}</button>
-      </footer>
-    </form>
+    </>
   );
 }
 

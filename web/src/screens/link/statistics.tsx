@@ -16,11 +16,12 @@ import { Await } from "../../ui/failure";
 import { Table } from "../../ui/table";
 import { Moment } from "../../ui/time";
 import { named, type Link, type Place } from "./change";
+import { counted } from "./utm";
 import { chosenSpan, spans, zone, type Chosen, type Range } from "./span";
 
 type Stats = Schemas["LinkStats"];
 
-const dimensions = ["countries", "cities", "devices", "browsers", "os", "referrers", "rules"] as const;
+const dimensions = ["countries", "cities", "devices", "browsers", "os", "referrers", "rules", ...counted] as const;
 type Dimension = (typeof dimensions)[number] | "variants";
 
 function askStats(at: Place, range: Range, signal: AbortSignal, named?: { by: Dimension; name: string }): Promise<Stats> {
@@ -154,6 +155,11 @@ function Line({ stats, before, of, code }: { stats: Stats; before: Stats; of: Ch
   );
 }
 
+const isUTM = (by: Dimension) => by.startsWith("utm_");
+
+/** titleOf names a breakdown. Parameters of addresses have the same name in all languages. */
+const titleOf = (by: Dimension) => (isUTM(by) ? by : textOf(by === "rules" ? "byRule" : by as "countries"));
+
 /** labelOf writes a name of a breakdown in words. */
 function labelOf(by: Dimension, name: string, { rules = [] }: Link): string {
   if (by === "variants") {
@@ -164,6 +170,7 @@ function labelOf(by: Dimension, name: string, { rules = [] }: Link): string {
   if (by === "rules") return name === "none" ? text("noRule") : named("rule", rules.find((r) => r.id === Number(name)) ?? { id: Number(name) });
   if (name === "unknown") return shared("unknown");
   if (by === "countries") return country(name);
+  if (isUTM(by) && name === "none") return shared("none");
   if (by === "referrers" && name === "direct") return text("direct");
   if (by === "devices" && (name === "desktop" || name === "mobile" || name === "tablet" || name === "bot")) return textOf(`device_${name}`);
   return name;
@@ -180,9 +187,10 @@ function Breakdowns({ at, link, stats, range }: { at: Place; link: Link; stats: 
       <h2>{text("breakdowns")}</h2>
       <p class="hint">{text("breakdownDays", { from: utcDay(stats.breakdown_from), to: utcDay(new Date(Date.parse(stats.breakdown_to) - 1).toISOString()) })}</p>
       <div class="cards breakdowns">
-        {dimensions.filter((d) => d !== "rules" || link.rules || stats.rules.some((r) => r.name !== "none")).map((d) => (
+        {dimensions.filter((d) => d !== "rules" && !isUTM(d) || d === "rules" && link.rules || stats[d].some((r) => r.name !== "none")).map((d) => (
           <Breakdown
-            key={d} title={textOf(d === "rules" ? "byRule" : d)} names={stats[d]} label={(n) => labelOf(d, n, link)} file={`${at.code}-${d}`} map={d === "countries"}
+            key={d} title={titleOf(d)} names={stats[d]} label={(n) => labelOf(d, n, link)} file={`${at.code}-${d}`} map={d === "countries"}
+            hint={d === "countries" && stats[d].length > 0 && stats[d].every((n) => n.name === "unknown") && text("noCountry")}
             chosen={d === by ? name : undefined} choose={choose(d)}
           >
             {days(d)}
@@ -246,7 +254,7 @@ function OneName({ at, link, by, name, range }: { at: Place; link: Link; by: Dim
   const loaded = useLoad((signal) => askStats(at, range, signal, { by, name }), [at.code, at.domain, by, name, JSON.stringify(range)]);
   useRenewal(loaded.reload);
   const label = labelOf(by, name, link);
-  const title = text("nameByDay", { dimension: textOf(by), name: label });
+  const title = text("nameByDay", { dimension: by === "rules" ? textOf(by) : titleOf(by), name: label });
   return (
     <div class="one">
       <div class="head">

@@ -1,10 +1,13 @@
 import { useId, useState } from "preact/hooks";
 import { text } from "../../messages/link";
+import { useTags } from "../links/filters";
 
-/** Tags edits a list of tags. Enter or a comma ends a tag; what is not ended counts, too. */
+/** Tags edits a list of tags, and offers those that exist. Enter or a comma ends a tag; what
+ * is not ended counts, too. */
 export function Tags({ label, tags, set, fault }: { label: string; tags: readonly string[]; set: (tags: string[]) => void; fault?: string | undefined }) {
   const id = useId();
   const [typed, setTyped] = useState("");
+  const offers = useTags(typed.trim());
   const add = (value: string) => {
     const next = value.split(",").map((t) => t.normalize().trim()).filter((t, i, all) => t && !tags.includes(t) && all.indexOf(t) === i);
     if (next.length) set([...tags, ...next]);
@@ -29,7 +32,7 @@ export function Tags({ label, tags, set, fault }: { label: string; tags: readonl
           </span>
         ))}
         <input
-          id={id} value={typed} dir="auto" autocomplete="off" aria-invalid={fault ? true : undefined} aria-describedby={`${id}-hint`}
+          id={id} value={typed} list={`${id}-offers`} dir="auto" autocomplete="off" aria-invalid={fault ? true : undefined} aria-describedby={`${id}-hint`}
           onInput={(e) => (e.currentTarget.value.includes(",") ? add(e.currentTarget.value) : setTyped(e.currentTarget.value))}
           onKeyDown={(e) => {
             if (e.key === "Enter" && typed.trim()) {
@@ -39,6 +42,7 @@ export function Tags({ label, tags, set, fault }: { label: string; tags: readonl
           }}
           onBlur={() => add(typed)}
         />
+        <datalist id={`${id}-offers`}>{offers.map((v) => <option key={v} value={v} />)}</datalist>
       </div>
       <p class={fault ? "fault" : "hint"} id={`${id}-hint`}>{fault ?? text("tagsHint")}</p>
     </div>

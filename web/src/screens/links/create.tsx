@@ -7,37 +7,28 @@ import { linkPath } from "../../app/paths";
 import { operator } from "../../app/session";
 import { Copy } from "../../ui/copy";
 import { Dialog } from "../../ui/dialog";
-import { Trouble, words } from "../../ui/failure";
-import { Check, Choice, Field, moment } from "../../ui/field";
+import { toastFailure, Trouble, words } from "../../ui/failure";
+import { Check, Choice, Field } from "../../ui/field";
 import { QR } from "../../ui/qr";
-import { longTexts } from "../link/fields";
-import { LimitFields, limitsOf, unlimited, type Limits } from "../link/limits";
+import { LinkFields, useFaults } from "../link/form";
+import { formOf, names, newLink, type Form } from "../link/linkform";
+import type { RuleForm } from "../link/ruleform";
 import { text as common } from "../../messages/app";
 import { textOf as ofLink } from "../../messages/link";
 import { text, textOf } from "../../messages/links";
-import { useTags } from "./filters";
 import type { Link } from "./list";
 
-type LongTexts = Record<(typeof longTexts)[number], string>;
-type Status = "302" | "301" | "307" | "308";
-
-interface Draft extends Limits, LongTexts {
-  target: string;
+interface Draft {
+  form: Form;
   code: string;
-  title: string;
-  tags: string;
   domain: string;
-  expires: string;
-  status: Status;
-  forwardQuery: boolean;
-  forwardPath: boolean;
   dedupe: boolean;
+  rules: RuleForm[];
 }
 
-const blank: Draft = {
-  target: "", code: "", title: "", tags: "", domain: "", expires: "", status: "302", forwardQuery: false, forwardPath: false, dedupe: false, ...unlimited,
-  ...(Object.fromEntries(longTexts.map((name) => [name, ""])) as LongTexts),
-};
+const blank: Draft = { form: formOf(), code: "", domain: "", dedupe: false, rules: [] };
+
+const others = () => import("../others");
 
 /** Made is a link that was created, and the request that did so. */
 export interface Made {
@@ -50,21 +41,11 @@ export interface Made {
   sent: number;
 }
 
-function bodyOf(d: Draft, password: string): Schemas["NewLink"] {
-  const tags = [...new Set(d.tags.split(",").map((t) => t.trim()).filter(Boolean))];
+async function bodyOf(d: Draft, password: string): Promise<Schemas["NewLink"]> {
   return {
-    original_url: d.target.trim(),
-    ...(d.code.trim() ? { custom_code: d.code.trim() } : {}),
-    ...(d.title.trim() ? { title: d.title.trim() } : {}),
-    ...(tags.length ? { tags } : {}),
-    ...(d.domain ? { domain: d.domain } : {}),
-    ...(d.expires ? { expires_at: moment(d.expires)! } : {}),
-    ...Object.fromEntries(longTexts.filter((name) => d[name].trim()).map((name) => [name, d[name]])),
-    ...(d.status === "302" ? {} : { redirect_status: Number(d.status) as Link["redirect_status"] }),
-    ...(d.forwardQuery ? { forward_query: true } : {}),
-    ...(d.forwardPath ? { forward_path: true } : {}),
-    ...(d.dedupe ? { dedupe: true } : {}),
-    ...limitsOf(d), ...(password ? { password } : {}),
+    ...newLink(d.form),
+    ...(d.code.trim() ? { custom_code: d.code.trim() } : {}), ...(d.domain ? { domain: d.domain } : {}), ...(d.dedupe ? { dedupe: true } : {}),
+    ...(password ? { password } : {}), ...(d.rules.length ? { rules: (await others()).toRules(d.rules)! } : {}),
   };
 }
 
@@ -72,9 +53,6 @@ function bodyOf(d: Draft, password: string): Schemas["NewLink"] {
 function newKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (n) => n.toString(16).padStart(2, "0")).join("");
 }
-
-const hiddenFields = [...longTexts, "max_clicks", "exhausted_url", "password"];
-const shownFields = ["original_url", "custom_code", "title", "tags", "expires_at", ...hiddenFields];
 
 /** CreateForm asks for a link and creates it. Its text survives closing and reloading. */
 export function CreateForm({ domains, pasted, made, focus }: {
@@ -86,24 +64,16 @@ export function CreateForm({ domains, pasted, made, focus }: {
   const draft = served.length === 0 || served.some((d) => d.host === kept.domain) ? kept : { ...kept, domain: "" };
   const [password, setPassword] = useState(""); // which is not kept in the tab
   const act = useAct();
-  const form = useRef<HTMLFormElement>(null);
+  const { form, fault } = useFaults(act.failure);
   const request = useRef({ body: "", key: "" });
   useEffect(() => {
-    if (pasted) setDraft({ ...draft, target: pasted });
+    if (pasted) setDraft({ ...draft, form: { ...draft.form, original_url: pasted } });
   }, [pasted]);
   const set = <K extends keyof Draft>(name: K) => (value: Draft[K]) => setDraft({ ...draft, [name]: value });
-  const cut = draft.tags.lastIndexOf(",") + 1; // before the last tag
-  const before = draft.tags.slice(0, cut);
-  const tags = useTags(draft.tags.slice(cut).trim());
-  const fields = act.failure?.fields ?? {};
   const taken = act.failure?.status === 409 && !!draft.code;
-  const fault = (name: string) => Object.entries(fields).find(([at]) => at === name || at.startsWith(`${name}[`))?.[1];
-  const elsewhere = act.failure && !taken && !shownFields.some(fault);
-  useEffect(() => {
-    if (act.failure) form.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();
-  }, [act.failure]);
+  const elsewhere = act.failure && !taken && !["custom_code", "password", ...names].some(fault);
   const submit = () => act.run(async () => {
-    const body = bodyOf(draft, password);
+    const body = await bodyOf(draft, password);
     const written = JSON.stringify(body);
     if (request.current.body !== written) request.current = { body: written, key: newKey() };
     const sent = performance.now();
@@ -125,42 +95,22 @@ export function CreateForm({ domains, pasted, made, focus }: {
         else void submit();
       }}
     >
-      <Field
-        label={text("targetLabel")} type="text" inputMode="url" autocomplete="off" spellcheck={false} dir="ltr" placeholder="https://"
-        autofocus={focus} value={draft.target} set={set("target")} fault={fault("original_url")}
-      />
-      <div class="pair">
+      <LinkFields
+        form={draft.form} set={(part) => setDraft({ ...draft, form: { ...draft.form, ...part } })} fault={fault} focus={focus} password={password} setPassword={setPassword}
+        more={<>
+          <Check label={text("dedupe")} checked={draft.dedupe} set={set("dedupe")} />
+          <Rules rules={draft.rules} set={set("rules")} fields={act.failure?.fields} clear={act.clear} />
+        </>}
+      >
         <Field
           label={text("code")} autocomplete="off" spellcheck={false} dir="ltr" value={draft.code} set={set("code")}
           fault={taken ? (/taken/.test(act.failure!.message) ? text("taken") : words(act.failure!)) : fault("custom_code")} hint={text("codeHint")}
         />
-        <Field label={text("title")} autocomplete="off" dir="auto" value={draft.title} set={set("title")} fault={fault("title")} />
-      </div>
-      {taken && <Others code={draft.code.trim()} domain={draft.domain} use={set("code")} />}
-      <div class="pair">
-        <Field
-          label={text("tags")} autocomplete="off" dir="auto" offers={tags.map((tag) => (before ? `${before} ${tag}` : tag))}
-          value={draft.tags} set={set("tags")} fault={fault("tags")} hint={text("tagsHint")}
-        />
-        <Field label={text("expires")} type="datetime-local" value={draft.expires} set={set("expires")} fault={fault("expires_at")} hint={text("expiresHint")} />
-      </div>
-      {served.length > 1 && (
-        <Choice label={text("domain")} value={draft.domain} set={set("domain")} options={served.map((d, i) => [i === 0 ? "" : d.host, d.host] as const)} />
-      )}
-      <details open={hiddenFields.some(fault) || undefined}>
-        <summary>{text("more")}</summary>
-        <div class="stack">
-          {longTexts.map((name) => <Field key={name} label={ofLink(name)} autocomplete="off" dir="auto" value={draft[name]} set={set(name)} fault={fault(name)} />)}
-          <LimitFields of={draft} change={(part) => setDraft({ ...draft, ...part })} fault={fields} password={password} setPassword={setPassword} />
-          <Choice<Status>
-            label={text("redirect")} value={draft.status} set={set("status")}
-            options={[["302", text("redirect302")], ["301", text("redirect301")], ["307", text("redirect307")], ["308", text("redirect308")]]}
-          />
-          <Check label={text("forwardQuery")} checked={draft.forwardQuery} set={set("forwardQuery")} />
-          <Check label={text("forwardPath")} checked={draft.forwardPath} set={set("forwardPath")} />
-          <Check label={text("dedupe")} checked={draft.dedupe} set={set("dedupe")} />
-        </div>
-      </details>
+        {taken && <Others code={draft.code.trim()} domain={draft.domain} use={set("code")} />}
+        {served.length > 1 && (
+          <Choice label={text("domain")} value={draft.domain} set={set("domain")} options={served.map((d, i) => [i === 0 ? "" : d.host, d.host] as const)} />
+        )}
+      </LinkFields>
       {elsewhere && <Trouble failure={act.failure} />}
       <footer>
         {unlike && <button type="button" class="plain" onClick={() => { discard(); act.clear(); }}>{text("discard")}</button>}
@@ -168,6 +118,18 @@ export function CreateForm({ domains, pasted, made, focus }: {
       </footer>
     </form>
   );
+}
+
+/** Rules are the rules of a new link. Their code is loaded when they are asked for. */
+function Rules(p: { rules: RuleForm[]; set: (rules: RuleForm[]) => void; fields: Readonly<Record<string, string>> | undefined; clear: () => void }) {
+  const [part, setPart] = useState<Awaited<ReturnType<typeof others>>>();
+  const load = () => others().then(setPart, toastFailure);
+  useEffect(() => {
+    if (p.rules.length) void load();
+  }, []);
+  return part
+    ? <fieldset><legend>{ofLink("rules")}</legend><part.RuleFields {...p} /></fieldset>
+    : <div class="row"><button type="button" onClick={() => void load().then(() => setTimeout(() => document.querySelector<HTMLElement>(".add-rule")?.focus()))}>{ofLink("rules")}</button></div>;
 }
 
 /** Others offers codes in place of one that is taken. The server says which are free. */

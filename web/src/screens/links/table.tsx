@@ -7,7 +7,7 @@ import { Sparkline } from "../../ui/sparkline";
 import { Ago, Moment } from "../../ui/time";
 import { ago, number } from "../../app/i18n";
 import { text, textOf } from "../../messages/links";
-import { nameOf, shortOf, type Link, type LinkList } from "./list";
+import { nameOf, placeOf, shortOf, type Link, type LinkList } from "./list";
 
 export type Sort = "-created" | "created" | "-clicks" | "clicks";
 
@@ -217,7 +217,7 @@ function Row(p: {
             : <a class="clip strong" dir="auto" data-main href={linkPath(link, p.shared)}>{nameOf(link)}</a>}
           {!bin && <Badges link={link} />}
         </div>
-        <div class="line"><span class="clip quiet small-text" title={link.short_url}>{shortOf(link)}</span>{!bin && <Copy value={link.short_url} label={shortOf(link)} />}</div>
+        <div class="line"><span class="clip quiet small-text" title={link.short_url}>{placeOf(link)}</span>{!bin && <Copy value={link.short_url} label={shortOf(link)} />}</div>
       </td>
       <td role="cell" class="small-text" title={link.original_url}>
         {/^https?:/i.test(link.original_url)

@@ -8,11 +8,13 @@ import { can } from "../../app/session";
 import { text as shared } from "../../messages/app";
 import { text as inChart } from "../../messages/chart";
 import { text, textOf } from "../../messages/overview";
+import { Breakdown } from "../../ui/breakdown";
 import { Chart } from "../../ui/chart";
 import { Await } from "../../ui/failure";
 import { Table } from "../../ui/table";
 import { Ago } from "../../ui/time";
 import { day, plus, zone } from "../link/span";
+import { counted } from "../link/utm";
 
 type Stats = Schemas["WorkspaceStats"];
 
@@ -53,6 +55,7 @@ export default function Overview() {
             <Complete of={hours} />
             <Days of={month} />
             <Top month={month} />
+            <Campaigns month={month} />
           </>
         )}</Await>
       ) : <p class="notice">{text("noScope")}</p>}
@@ -168,6 +171,19 @@ function Top({ month }: { month: Stats }) {
   );
 }
 
+/** Campaigns shows the clicks of each value of the utm parameters that links were followed with. */
+function Campaigns({ month }: { month: Stats }) {
+  const some = counted.filter((by) => month[by].some((n) => n.name !== "none"));
+  return some.length > 0 && (
+    <>
+      <h2>{text("utm")}</h2>
+      <div class="cards breakdowns">
+        {some.map((by) => <Breakdown key={by} title={by} names={month[by]} label={(name) => (name === "none" ? shared("none") : name)} file={by} />)}
+      </div>
+    </>
+  );
+}
+
 function Card<T>({ id, title, none, items, more, children }: {
   id: string; title: string; none: ComponentChildren; items: readonly T[]; more: string; children: (item: T) => ComponentChildren;
 }) {
@@ -185,7 +201,7 @@ function Card<T>({ id, title, none, items, more, children }: {
 function LinkRow({ link, children }: { link: Schemas["Link"]; children: ComponentChildren }) {
   return (
     <li>
-      <a class="clip grow" href={linkPath(link)} dir="auto" title={link.original_url}>{link.title || link.original_url}</a>
+      <a class="clip grow" href={linkPath(link)} dir="auto" title={link.original_url}>{link.title || <>{link.short_code} <span class="quiet" dir="ltr">{link.original_url}</span></>}</a>
       <span class="quiet small-text">{children}</span>
     </li>
   );
