@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +36,9 @@ func TestFronts_WorkAsConfiguredInDeploy(t *testing.T) {
 		}
 	})
 	t.Run("nginx takes an IPv6 /64 for one client", w.countsNetworks)
+	for _, name := range []string{"nginx", "caddy"} {
+		t.Run(name+" lets pages of one origin ask", func(t *testing.T) { letsAPageAsk(t, fronts[name]) })
+	}
 	for name, c := range slow {
 		t.Run(name+" refuses slow requests", func(t *testing.T) { isRefused(t, c) })
 	}
@@ -76,10 +80,52 @@ func (w *world) nginx(t *testing.T) *front {
 			"nginx.conf": nginxMain(dir),
 			"waypost.conf": configure(t, "nginx/waypost.conf",
 				"listen 80;", "listen "+edges+";", "listen 8080;", "listen "+api+";",
+				"map $https", documented(t, "nginx", 0)+"map $https",
+				"server_name control.example.com;", "server_name control.example.com;\n"+documented(t, "nginx", 1),
 				"10.0.0.2:8081", w.plain.Addr, "10.0.0.4:8081", w.plain.Addr,
 				"10.0.0.1:8080", hostOf(w.controls[0].API), "10.0.0.3:8080", hostOf(w.controls[1].API)),
 		}
 	})
+}
+
+// documented returns the nth block of a language in the page about fronts.
+func documented(t *testing.T, language string, n int) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/operations/fronts.md")
+	require.NoError(t, err)
+	blocks := strings.Split(string(page), "```"+language+"\n")
+	require.Greater(t, len(blocks), n+1)
+	block, _, closed := strings.Cut(blocks[n+1], "```")
+	require.True(t, closed)
+	return block
+}
+
+// A browser lets the page of the origin ask with a key and read the answer, and no other
+// page. It sends no cookies either way.
+func letsAPageAsk(t *testing.T, f *front) {
+	asks := func(method, origin string) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, f.api+"/api/v1/urls?limit=1", http.NoBody)
+		require.NoError(t, err)
+		r.Header.Set("Origin", origin)
+		r.Header.Set("Access-Control-Request-Method", http.MethodPost)
+		r.Header.Set("Access-Control-Request-Headers", "content-type,x-api-key")
+		res, err := http.DefaultTransport.RoundTrip(r)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Contains(t, res.Header.Values("Vary"), "Origin")
+		require.Empty(t, res.Header.Get("Access-Control-Allow-Credentials"))
+		return res
+	}
+	const tool = "https://tool.example.com"
+	for method, status := range map[string]int{http.MethodOptions: http.StatusNoContent, http.MethodGet: http.StatusOK} {
+		res := asks(method, tool)
+		require.Equal(t, status, res.StatusCode)
+		require.Equal(t, []string{tool}, res.Header.Values("Access-Control-Allow-Origin"))
+		require.Contains(t, res.Header.Get("Access-Control-Allow-Methods"), http.MethodPost)
+		require.Contains(t, res.Header.Get("Access-Control-Allow-Headers"), "X-Api-Key")
+		require.Empty(t, asks(method, "https://other.example").Header.Values("Access-Control-Allow-Origin"))
+	}
 }
 
 var (
@@ -120,7 +166,7 @@ func (w *world) caddy(t *testing.T) *front {
 		return map[string]string{"Caddyfile": configure(t, "caddy/Caddyfile",
 			"\n{\n", "\n{\n\tadmin off\n\tauto_https off\n",
 			"\ngo.example.com {", "\nhttp://:"+portOf(edges)+" {\n\tbind 127.0.0.1",
-			"\ncontrol.example.com {", "\nhttp://:"+portOf(api)+" {\n\tbind 127.0.0.1",
+			"\ncontrol.example.com {", "\nhttp://:"+portOf(api)+" {\n\tbind 127.0.0.1\n"+documented(t, "caddy", 0),
 			"10.0.0.2:8081 10.0.0.4:8081", w.plain.Addr, "health_port 9081", "health_port "+portOf(w.plain.Admin),
 			"10.0.0.1:8080 10.0.0.3:8080", hostOf(w.controls[0].API)+" "+hostOf(w.controls[1].API))}
 	})
