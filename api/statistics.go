@@ -7,7 +7,7 @@ type ShortStats struct {
 	ShortCode      string     `json:"short_code"`
 	OriginalURL    string     `json:"original_url"`
 	ClickCount     int64      `json:"click_count" minimum:"0"`
-	BotClicks      int64      `json:"bot_clicks" minimum:"0" doc:"Of these, by software that identifies itself as such, for example link previews and search engines."`
+	BotClicks      int64      `json:"bot_clicks" minimum:"0" doc:"Of these, by bots: software whose user agent (its first 512 bytes) has a text of the public lists crawler-user-agents and isbot or of the operator, or a web or e-mail address, or neither begins like a browser's nor names a system or a device. Link previews, search engines, monitors and libraries are bots; software that poses as a browser is not."`
 	CreatedAt      time.Time  `json:"created_at"`
 	LastAccessedAt *time.Time `json:"last_accessed_at" doc:"Time of the newest click; null without one."`
 }
@@ -47,7 +47,7 @@ type ClickStats struct {
 	TZ       string    `json:"tz" example:"Europe/Berlin"`
 
 	Clicks         int64 `json:"clicks" minimum:"0" doc:"Counted GET requests in the range."`
-	BotClicks      int64 `json:"bot_clicks" minimum:"0" doc:"Of these, by software that identifies itself as such, for example link previews and search engines."`
+	BotClicks      int64 `json:"bot_clicks" minimum:"0" doc:"Of these, by bots: software whose user agent (its first 512 bytes) has a text of the public lists crawler-user-agents and isbot or of the operator, or a web or e-mail address, or neither begins like a browser's nor names a system or a device. Link previews, search engines, monitors and libraries are bots; software that poses as a browser is not."`
 	UniqueVisitors int64 `json:"unique_visitors" minimum:"0" doc:"Number of different visitors from breakdown_from to breakdown_to, bots included, estimated within about 2 %. Visitors are distinguished within a UTC day only: a visitor who returns on another day counts again."`
 	UniqueBots     int64 `json:"unique_bots" minimum:"0" doc:"Of these, bots."`
 	TotalClicks    int64 `json:"total_clicks" minimum:"0" doc:"In all time."`

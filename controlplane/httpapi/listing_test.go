@@ -47,6 +47,21 @@ func TestWhatAListIsAskedForReachesTheService(t *testing.T) {
 	requireProblem(t, a.get("/api/v1/urls?sort=random"), 422, "invalid")
 }
 
+func TestDocument_NamesTimesThatRequestsMayHave(t *testing.T) {
+	a := start(t)
+	require.Contains(t, object(t, a.get("/openapi.json").text)["info"].(map[string]any)["description"], "2016-12-31T23:59:60Z")
+	for _, text := range []string{"2016-12-31T23:59:60Z", "2017-01-01t00:00:00z", "2017-01-01T02:00:00%2B02:00"} {
+		res := a.get("/api/v1/urls?created_after=" + text)
+		require.Equal(t, 200, res.StatusCode, res.text)
+		require.WithinDuration(t, time.Date(2017, 1, 1, 0, 0, 0, 0, time.UTC), a.links.listed[len(a.links.listed)-1].CreatedAfter, 0, text)
+	}
+	for _, text := range []string{"2098-12-31T23:59:60Z", "2099-01-01t00:00:00z", "2099-01-01T02:00:00+02:00"} {
+		res := a.post("/api/v1/urls", `{"original_url": "https://example.com/", "expires_at": "`+text+`"}`)
+		require.Equal(t, 201, res.StatusCode, res.text)
+		require.Equal(t, "2099-01-01T00:00:00Z", object(t, res.text)["expires_at"], text)
+	}
+}
+
 func TestTagsAreListedWithTheirCounts(t *testing.T) {
 	a := start(t)
 	a.create(`{"original_url": "https://example.com/", "tags": ["a", "b"]}`)

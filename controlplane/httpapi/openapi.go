@@ -218,7 +218,8 @@ func (d *document) text() ([]byte, error) {
 		"info": object{
 			"title": "Waypost", "version": d.version, "license": object{"name": "Apache 2.0", "identifier": "Apache-2.0"},
 			"description": "Creates, changes, lists and deletes short links, and counts their clicks. " +
-				"Errors are problem documents (RFC 9457), times are RFC 3339 in UTC. " +
+				"Errors are problem documents (RFC 9457). Times are RFC 3339 (5.6): in answers in UTC; in requests with any offset, " +
+				"with t and z in either case, and a leap second, such as 2016-12-31T23:59:60Z, is the first moment after it. " +
 				"In requests, null means the same as leaving a field out, except where a field says otherwise.",
 		},
 		"servers": []object{{"url": d.server}},

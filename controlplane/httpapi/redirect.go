@@ -12,7 +12,8 @@ import (
 )
 
 var redirectHeaders = map[string]header{
-	"Location":      textHeader("The target."),
+	"Location": textHeader("The target, with an international host in punycode and with everything percent-encoded that no URI may " +
+		"hold (RFC 3986): blanks, characters outside ASCII, and \" < > \\ ^ ` { | }. Nothing else of it is changed."),
 	"Cache-Control": textHeader("How long a browser may keep the redirect."),
 }
 

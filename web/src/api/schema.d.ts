@@ -2529,7 +2529,7 @@ export interface components {
             behind: string[];
             /**
              * Format: int64
-             * @description Of these, by software that identifies itself as such, for example link previews and search engines.
+             * @description Of these, by bots: software whose user agent (its first 512 bytes) has a text of the public lists crawler-user-agents and isbot or of the operator, or a web or e-mail address, or neither begins like a browser's nor names a system or a device. Link previews, search engines, monitors and libraries are bots; software that poses as a browser is not.
              */
             bot_clicks: number;
             /**
@@ -2870,7 +2870,7 @@ export interface components {
             /** @description Notes of the team about the link, which visitors never see: at most 4,096 bytes. */
             notes?: string;
             /**
-             * @description The target: an http or https URL of at most 8,192 bytes. It is kept byte for byte. A text that begins with a host, such as example.com/a, gets https:// in front.
+             * @description The target: an http or https URL of at most 8,192 bytes. It is kept byte for byte. A text that begins with a host, such as example.com/a, gets https:// in front. Location of the redirect has an international host in punycode, and everything percent-encoded that no URI may hold.
              * @example https://example.com/a?b=c
              */
             original_url: string;
@@ -3313,7 +3313,7 @@ export interface components {
         ShortStats: {
             /**
              * Format: int64
-             * @description Of these, by software that identifies itself as such, for example link previews and search engines.
+             * @description Of these, by bots: software whose user agent (its first 512 bytes) has a text of the public lists crawler-user-agents and isbot or of the operator, or a web or e-mail address, or neither begins like a browser's nor names a system or a device. Link previews, search engines, monitors and libraries are bots; software that poses as a browser is not.
              */
             bot_clicks: number;
             /** Format: int64 */
@@ -3565,7 +3565,7 @@ export interface components {
             behind: string[];
             /**
              * Format: int64
-             * @description Of these, by software that identifies itself as such, for example link previews and search engines.
+             * @description Of these, by bots: software whose user agent (its first 512 bytes) has a text of the public lists crawler-user-agents and isbot or of the operator, or a web or e-mail address, or neither begins like a browser's nor names a system or a device. Link previews, search engines, monitors and libraries are bots; software that poses as a browser is not.
              */
             bot_clicks: number;
             /**
@@ -3684,7 +3684,7 @@ export interface operations {
                 headers: {
                     /** @description How long a browser may keep the redirect. */
                     "Cache-Control"?: string;
-                    /** @description The target. */
+                    /** @description The target, with an international host in punycode and with everything percent-encoded that no URI may hold (RFC 3986): blanks, characters outside ASCII, and " < > \ ^ ` { | }. Nothing else of it is changed. */
                     Location?: string;
                     [name: string]: unknown;
                 };
@@ -18553,7 +18553,7 @@ export interface operations {
                 headers: {
                     /** @description How long a browser may keep the redirect. */
                     "Cache-Control"?: string;
-                    /** @description The target. */
+                    /** @description The target, with an international host in punycode and with everything percent-encoded that no URI may hold (RFC 3986): blanks, characters outside ASCII, and " < > \ ^ ` { | }. Nothing else of it is changed. */
                     Location?: string;
                     [name: string]: unknown;
                 };
@@ -18564,7 +18564,7 @@ export interface operations {
                 headers: {
                     /** @description How long a browser may keep the redirect. */
                     "Cache-Control"?: string;
-                    /** @description The target. */
+                    /** @description The target, with an international host in punycode and with everything percent-encoded that no URI may hold (RFC 3986): blanks, characters outside ASCII, and " < > \ ^ ` { | }. Nothing else of it is changed. */
                     Location?: string;
                     [name: string]: unknown;
                 };
@@ -18575,7 +18575,7 @@ export interface operations {
                 headers: {
                     /** @description How long a browser may keep the redirect. */
                     "Cache-Control"?: string;
-                    /** @description The target. */
+                    /** @description The target, with an international host in punycode and with everything percent-encoded that no URI may hold (RFC 3986): blanks, characters outside ASCII, and " < > \ ^ ` { | }. Nothing else of it is changed. */
                     Location?: string;
                     [name: string]: unknown;
                 };
@@ -18586,7 +18586,7 @@ export interface operations {
                 headers: {
                     /** @description How long a browser may keep the redirect. */
                     "Cache-Control"?: string;
-                    /** @description The target. */
+                    /** @description The target, with an international host in punycode and with everything percent-encoded that no URI may hold (RFC 3986): blanks, characters outside ASCII, and " < > \ ^ ` { | }. Nothing else of it is changed. */
                     Location?: string;
                     [name: string]: unknown;
                 };
