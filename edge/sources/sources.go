@@ -1,6 +1,7 @@
 // Package sources chooses the control plane or relay that an edge follows, among those
 // that its operator configured. An edge follows the first one, another one while that is
-// gone or does not advance, and the first again once it has been well for a while.
+// gone or does not advance, and the first again once it has been well for a while. A
+// source that refuses connections is gone at once; silence has to last.
 package sources
 
 import (
@@ -23,6 +24,10 @@ type Config struct {
 	Limit    time.Duration // for one answer; 1 s
 	Logger   *slog.Logger
 }
+
+// lostAfter is the number of connections in a row that bring nothing, after which no
+// patience is left: the source is down, and a caller may wait for edges to have a change.
+const lostAfter = 2
 
 // busyFactor multiplies the patience while a snapshot or a repair is under way, because
 // another source begins it again.
@@ -114,17 +119,21 @@ func (c *Chooser) Run(ctx context.Context, f Following) {
 	}
 }
 
-// isSilent reports whether the source has brought no news for longer than the patience. A
-// busy source counts as heard.
+// isSilent reports whether the source refuses connections, or has brought no news for
+// longer than the patience. A busy source counts as heard.
 func (c *Chooser) isSilent(st *replication.Status, now time.Time) bool {
 	if at := st.Head.At; at != c.headAt {
 		c.headAt, c.movedAt = at, now
 	}
 	patience := c.cfg.Patience
-	if st.Restoring || st.Repairing {
+	all := []time.Time{st.Wait.HeardAt, c.since, c.movedAt}
+	switch {
+	case st.Restoring || st.Repairing:
 		patience *= busyFactor
+	case !st.Connected && st.Failures >= lostAfter:
+		all = all[:1]
 	}
-	for _, heard := range []time.Time{c.since, c.movedAt, st.Wait.HeardAt} {
+	for _, heard := range all {
 		if now.Sub(heard) < patience {
 			return false
 		}

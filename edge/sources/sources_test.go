@@ -80,6 +80,21 @@ func TestChooser_LeavesASourceThatIsGoneOrDoesNotAdvance(t *testing.T) {
 	replicationtest.RequireEqual(t, o.Source, n.db)
 }
 
+// A caller that waits for all edges waits for two seconds, as long as silence may last.
+func TestChooser_LeavesASourceThatRefusesConnectionsAtOnce(t *testing.T) {
+	o := newOrigin(t)
+	n := newNode(t, "edge")
+	first, second := wire(t, o.url), wire(t, o.url)
+	cfg := n.config(first.URL(), second.URL())
+	cfg.Patience = 10 * time.Second
+	chooser := n.run(t, cfg)
+	n.at(t, o.put())
+	began := time.Now()
+	first.Cut()
+	until(t, "the other one is followed", func() bool { return chooser.URL() == second.URL() })
+	require.Less(t, time.Since(began), cfg.Patience)
+}
+
 func TestChooser_PrefersTheOrderOfItsURLs(t *testing.T) {
 	o := newOrigin(t)
 	n := newNode(t, "edge")
