@@ -70,6 +70,17 @@ func (s *Ranges) KeySpace(ctx context.Context, actor controlplane.Actor) (KeySpa
 	if err := actor.CheckOperator(); err != nil {
 		return KeySpace{}, err
 	}
+	return s.measure(ctx)
+}
+
+// measure reads the key space. Keys that this control plane has issued since its last
+// heartbeat are in the rates, keys of others are not.
+func (s *Ranges) measure(ctx context.Context) (KeySpace, error) {
+	if issued := s.cfg.Minter.TakeIssued(); len(issued) > 0 {
+		if err := s.cfg.Store.AddIssued(ctx, s.cfg.Minter.region, issued); err != nil {
+			return KeySpace{}, err
+		}
+	}
 	return s.cfg.Store.KeySpace(ctx)
 }
 
@@ -155,7 +166,7 @@ type Stats struct {
 
 // Stats returns the supply of keys of this control plane's region.
 func (s *Ranges) Stats(ctx context.Context, actor controlplane.Actor) (Stats, error) {
-	space, err := s.cfg.Store.KeySpace(ctx)
+	space, err := s.measure(ctx)
 	if err != nil {
 		return Stats{}, err
 	}

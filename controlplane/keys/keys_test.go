@@ -215,3 +215,14 @@ func TestRanges_PlanMakesAllRegionsLastEquallyLongAndIsRefusedOnceItIsStale(t *t
 	require.Empty(t, plan.Steps)
 	require.NotEmpty(t, plan.Reason)
 }
+
+func TestRanges_PlanKnowsTheKeysOfTheLastSeconds(t *testing.T) {
+	s := start(t)
+	require.NoError(t, s.db.EnsureRanges(t.Context(), []waypost.Region{"eu", "us"}))
+	_, err := s.create(t, "")
+	require.NoError(t, err)
+	plan, err := s.PlanRanges(t.Context(), operator) // before any heartbeat
+	require.NoError(t, err)
+	require.Positive(t, plan.Before[0].Rate, plan.Reason)
+	require.Zero(t, plan.Before[1].Rate)
+}

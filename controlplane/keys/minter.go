@@ -302,7 +302,9 @@ func (m *Minter) drop(dead func(heldLease) bool) {
 	m.left = 0
 	for _, l := range m.leases {
 		if dead(l) {
-			m.issued[l.Range] += l.Lo - l.counted
+			if n := l.Lo - l.counted; n > 0 {
+				m.issued[l.Range] += n
+			}
 			continue
 		}
 		m.left += l.Hi - l.Lo

@@ -208,6 +208,10 @@ type RangeStore interface {
 	// KeySpace returns all ranges, with rates and leases, as of one moment.
 	KeySpace(ctx context.Context) (KeySpace, error)
 
+	// AddIssued adds to the numbers of keys that a region has issued from ranges, from which
+	// rates are measured.
+	AddIssued(ctx context.Context, region waypost.Region, issued map[int64]int64) error
+
 	// ChangeRanges does the steps in one transaction. It never waits for creates, and
 	// creates wait for its commit alone. EInvalid and EConflict say which step cannot be
 	// done and why; ENotFound that there is no such range; EExhausted that no prefix is

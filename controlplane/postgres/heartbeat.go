@@ -113,12 +113,24 @@ func (db *KeyRangeStore) beat(
 			all, err = pgx.CollectRows(rows, scanControl)
 			return err
 		})
+	addIssued(&b, region, issued)
+	return now, all, scoped.Classify("show presence", db.pool.SendBatch(ctx, &b).Close())
+}
+
+// AddIssued implements keys.RangeStore.
+func (db *KeyRangeStore) AddIssued(ctx context.Context, region waypost.Region, issued map[int64]int64) error {
+	var b pgx.Batch
+	scoped.Operator.EnterBatch(&b)
+	addIssued(&b, region, issued)
+	return scoped.Classify("count issued keys", db.pool.SendBatch(ctx, &b).Close())
+}
+
+func addIssued(b *pgx.Batch, region waypost.Region, issued map[int64]int64) {
 	for _, id := range slices.Sorted(maps.Keys(issued)) { // in one order, or two control planes of a region could wait for each other
 		b.Queue(`
 			INSERT INTO key_issue (minute, region, range_id, issued) VALUES (date_trunc('minute', clock_timestamp()), $1, $2, $3)
 			ON CONFLICT (minute, region, range_id) DO UPDATE SET issued = key_issue.issued + excluded.issued`, region, id, issued[id])
 	}
-	return now, all, scoped.Classify("show presence", db.pool.SendBatch(ctx, &b).Close())
 }
 
 // scanControl reads a heartbeat. The name of a control plane is followed by the name of
