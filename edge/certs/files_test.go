@@ -25,11 +25,17 @@ import (
 // pair makes a certificate for names that vouches for itself, and its key, in PEM.
 func pair(t *testing.T, serial int64, names ...string) (chain, key []byte) {
 	t.Helper()
+	return until(t, time.Unix(2_000_000_000, 0), serial, names...)
+}
+
+// until is pair with another end.
+func until(t *testing.T, end time.Time, serial int64, names ...string) (chain, key []byte) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "test"}, DNSNames: names,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Unix(2_000_000_000, 0), IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: end, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	require.NoError(t, err)
@@ -93,7 +99,13 @@ func TestACertificateFromFilesIsReadAgainWhenItChanges(t *testing.T) {
 	replace(t, certFile, first)
 	replace(t, keyFile, firstKey)
 	require.EqualValues(t, 1, serial())
-	require.EqualValues(t, 2_000_000_000, total(t, registry, "waypost_tls_certificate_not_after_seconds"))
+	const ends = "waypost_tls_certificate_not_after_seconds"
+	require.EqualValues(t, 2_000_000_000, total(t, registry, ends))
+	third, thirdKey := until(t, time.Unix(2_100_000_000, 0), 3, known)
+	replace(t, certFile, third)
+	replace(t, keyFile, thirdKey)
+	now.advance(11 * time.Second)
+	require.EqualValues(t, 2_100_000_000, total(t, registry, ends), "without any client")
 }
 
 func TestTheFilesCertificateIsAlsoForWhoeverNamesAnotherDomain(t *testing.T) {

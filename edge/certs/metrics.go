@@ -55,7 +55,7 @@ func (m *meters) Collect(ch chan<- prometheus.Metric) {
 	m.unknown.Collect(ch)
 	m.busy.Collect(ch)
 	m.refused.Collect(ch)
-	if m.files != nil {
-		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(m.files.live.Load().Leaf.NotAfter.Unix()))
+	if m.files != nil { // no client may have come since the files changed
+		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(m.files.current().Leaf.NotAfter.Unix()))
 	}
 }

@@ -168,6 +168,7 @@ func (e *edge) open(ctx context.Context) (err error) {
 		return err
 	}
 	e.registry = admin.NewRegistry(cfg.Version, func() (free, total int64, err error) { return replica.DiskSpace(cfg.DataDir) })
+	e.identity.nodes.watch(e.registry)
 	if e.controls, err = newControls(cfg.Control.URLs); err != nil {
 		return err
 	}

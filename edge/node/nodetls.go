@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"waypost/edge/certs"
 )
 
@@ -46,6 +48,24 @@ func (t *nodeTLS) client() *tls.Config {
 			return get(&tls.ClientHelloInfo{})
 		},
 	}
+}
+
+// watch shows when this edge's certificate ends.
+func (t *nodeTLS) watch(metrics prometheus.Registerer) {
+	if t.own == nil {
+		return
+	}
+	get := t.own.TLS().GetCertificate
+	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "waypost_tls_node_certificate_not_after_seconds",
+		Help: "Unix time at which the certificate that this edge shows to other nodes expires.",
+	}, func() float64 {
+		c, err := get(&tls.ClientHelloInfo{})
+		if err != nil {
+			return 0
+		}
+		return float64(c.Leaf.NotAfter.Unix())
+	}))
 }
 
 // listen returns a listener for the edges that follow this one. With a certificate it

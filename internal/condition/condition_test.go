@@ -102,6 +102,10 @@ func TestWatch_FollowsTheFigures(t *testing.T) {
 		{"ReplicaDamaged", condition.Edge, "waypost_replica_verify_failures_total 0", "waypost_replica_quarantined_total 1", 59 * time.Minute},
 		{"ConnectionsRefused", condition.Edge, `waypost_redirect_connections_refused_total{reason="tls_handshake"} 9`, "", 0},
 		{"CertificateEnds", condition.Edge, "waypost_tls_certificate_not_after_seconds 2e9", "waypost_tls_certificate_not_after_seconds 1925500000", 0},
+		{
+			"CertificateEnds", condition.Edge, "waypost_tls_node_certificate_not_after_seconds 2e9",
+			"waypost_tls_node_certificate_not_after_seconds 1925500000", 0,
+		},
 		{"ClicksWait", condition.Edge, "waypost_clicks_waiting_seconds 60", "waypost_clicks_waiting_seconds 61", 0},
 		{"ClicksLost", condition.Edge, "waypost_clicks_dropped_total 0", "waypost_clicks_missed_total 1", 9 * time.Minute},
 		{

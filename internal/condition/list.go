@@ -432,15 +432,22 @@ func diskFills(f *figures) []Statement {
 	return yes(fmt.Sprintf("%d of %d MiB are free", int64(free)>>20, int64(size)>>20))
 }
 
-// certificateEnds is true in the last week of a certificate from files.
+// certificateEnds is true in the last week of the certificate from files, or of the
+// certificate that an edge shows to other nodes.
 func certificateEnds(f *figures) []Statement {
-	end, known := f.sum(of("waypost_tls_certificate_not_after_seconds"))
-	left := time.Duration(math.Round(end-float64(f.now.Unix()))) * time.Second
-	switch {
-	case !known || left >= 7*day:
-		return nil
-	case left < 0:
-		return yes("it has ended")
+	for i, metric := range []string{"waypost_tls_certificate_not_after_seconds", "waypost_tls_node_certificate_not_after_seconds"} {
+		end, known := f.sum(of(metric))
+		left := time.Duration(math.Round(end-float64(f.now.Unix()))) * time.Second
+		why := "in " + short(left)
+		if left < 0 {
+			why = "it has ended"
+		}
+		if i > 0 {
+			why = "for other nodes, " + why
+		}
+		if known && left < 7*day {
+			return yes(why)
+		}
 	}
-	return yes("in " + short(left))
+	return nil
 }
