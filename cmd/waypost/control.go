@@ -40,6 +40,11 @@ database itself.`,
 		if err != nil {
 			return err
 		}
+		for setting, addr := range map[string]string{"control.addr": cfg.Control.Addr, "control.fleet_listen": cfg.Control.FleetListen} {
+			if cfg.Control.TLSCertFile == "" && addr != "" && leavesMachine(addr) {
+				p.warnOfClear(setting, addr)
+			}
+		}
 		return node.Check(settings)
 	}
 	return p.node(c, check, look, func(ctx context.Context, cfg config.Config) error {

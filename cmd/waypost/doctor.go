@@ -204,6 +204,7 @@ func (p doctorCommands) examineAPI(ctx context.Context, api *client.Client, d *d
 		return own
 	}
 	d.fine("the API at %s answers", api.Base())
+	d.addClear(api.Base(), "keys and answers of the API", api.Base())
 	admins = d.examineFleet(&fleet)
 	if own != nil {
 		return own
@@ -274,6 +275,14 @@ func (d *diagnosis) addAPI(where string, err error) {
 	d.unseen("edges and control planes, through the API")
 }
 
+// addClear adds a finding if a URL of another machine is used without TLS.
+func (d *diagnosis) addClear(where, what, base string) {
+	if inClear(base) {
+		d.addFault(condition.Warning, where, what+" travel to and from "+base+" without encryption",
+			"Make certificates with `waypost certs`, and use https://.", "docs/operations/tls.md")
+	}
+}
+
 // youth is the time after the start of a control plane in which edges connect again.
 const youth = 30 * time.Second
 
@@ -333,6 +342,7 @@ type readiness struct {
 	Node       string                 `json:"node"`
 	Error      string                 `json:"error"`
 	LastError  string                 `json:"last_error"`
+	Source     string                 `json:"source"` // that an edge follows
 	Conditions []client.NodeCondition `json:"conditions"`
 }
 
@@ -361,6 +371,7 @@ func (d *diagnosis) askAdmins(ctx context.Context, admins []string) {
 			continue
 		}
 		n := d.addConditions(r.Node, r.Conditions)
+		d.addClear(r.Node, "its credential and links", r.Source)
 		switch {
 		case r.Status == "ready" || r.Status == "following" || r.Status == "draining":
 			ready++

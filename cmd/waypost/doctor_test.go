@@ -128,6 +128,32 @@ func TestDoctor_NamesFaultsOfTLS(t *testing.T) {
 	}
 }
 
+func TestDoctor_WarnsOfConnectionsWithoutTLS(t *testing.T) {
+	source := "http://127.0.0.1:7080"
+	edge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"status": "ready", "node": "eu-1", "source": "`+source+`"}`)
+	}))
+	defer edge.Close()
+	text, err := doctor(t, "text", fleetAnswers(aliveEdge), "--admin", edge.URL)
+	require.NoError(t, err, text)
+	for source = range map[string]bool{"http://10.0.0.1:7080": true, "http://control.example.com": true} {
+		text, err = doctor(t, "text", fleetAnswers(aliveEdge), "--admin", edge.URL)
+		require.Error(t, err)
+		require.Contains(t, text, "WARNING  eu-1: its credential and links travel to and from "+source+" without encryption\n")
+		require.Contains(t, text, "`waypost certs`")
+	}
+	source = "https://10.0.0.1:7080"
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, fleetAnswers(aliveEdge)["/api/admin/edges"])
+	}))
+	defer api.Close()
+	everywhere := strings.Replace(api.URL, "127.0.0.1", "0.0.0.0", 1)
+	text, err = doctor(t, "text", nil, "--admin", edge.URL, "--api", everywhere)
+	require.Error(t, err)
+	require.Contains(t, text, "WARNING  "+everywhere+": keys and answers of the API travel")
+	require.Equal(t, 1, strings.Count(text, "WARNING"), text)
+}
+
 func TestDoctor_AsksNoListenerOfAnotherMachineOnThisOne(t *testing.T) {
 	asked := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("an edge of another machine is taken for one of this one")

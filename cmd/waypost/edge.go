@@ -42,6 +42,14 @@ also after a restart while the control plane is out of reach.`,
 		if err != nil {
 			return err
 		}
+		for _, base := range cfg.Edge.ControlURLs {
+			if inClear(base) {
+				p.warnOfClear("edge.control_urls", base)
+			}
+		}
+		if addr := cfg.Edge.RelayAddr; addr != "" && cfg.Edge.NodeCertFile == "" && leavesMachine(addr) {
+			p.warnOfClear("edge.relay_addr", addr)
+		}
 		err = node.Check(settings)
 		if errors.Is(err, node.ErrNoCredential) { // a variable of the unit may have a token
 			_, err = fmt.Fprintf(p.stderr, "waypost: warning: %v\n", err)

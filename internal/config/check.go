@@ -81,7 +81,7 @@ func (e *Edge) Check() error {
 		address("edge.admin_addr", e.AdminAddr),
 		region("edge.region", e.Region),
 		nodeName("edge.node", e.Node),
-		required("edge.control_urls", strings.Join(e.ControlURLs, ","), "give --control-urls, the control planes to follow, such as http://10.0.0.1:7080"),
+		required("edge.control_urls", strings.Join(e.ControlURLs, ","), "give --control-urls, the control planes to follow, such as https://10.0.0.1:7080"),
 		origins("edge.control_urls", e.ControlURLs),
 		together("edge.node_cert_file", e.NodeCertFile, "edge.node_key_file", e.NodeKeyFile),
 		required("edge.data_dir", e.DataDir, "give --data-dir, the directory of the replica"),

@@ -71,7 +71,7 @@ type Edge struct {
 	AdminAddr      string        `yaml:"admin_addr" help:"address of /livez, /readyz, /metrics and /debug/pprof, HOST:PORT; never public"`
 	Region         string        `yaml:"region" help:"region that this edge stands in"`
 	Node           string        `yaml:"node" help:"name of this edge; default: the region and random letters, kept in the data directory"`
-	ControlURLs    []string      `yaml:"control_urls" help:"control planes that share a database, or relays, such as http://10.0.0.1:7080: the edge follows the first, another one while that is gone or does not advance, and reports to all"`
+	ControlURLs    []string      `yaml:"control_urls" help:"control planes that share a database, or relays, such as https://10.0.0.1:7080: the edge follows the first, another one while that is gone or does not advance, and reports to all"`
 	Token          Secret        `yaml:"token" flag:"-" help:"bearer token, the control plane's edge_token; an edge that is enrolled needs none"`
 	EnrolToken     Secret        `yaml:"enrol_token" env:"WAYPOST_ENROL_TOKEN" flag:"-" help:"token of waypost edges enrol, with which this edge gets a credential of its own, once; another one later replaces that"`
 	NodeCertFile   string        `yaml:"node_cert_file" help:"certificate chain that this edge shows to control planes, to relays and, as a relay, to the edges that follow it, which then must speak TLS and show one too, PEM; read again when it changes"`

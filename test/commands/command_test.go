@@ -101,9 +101,26 @@ func TestCheckConfigSaysWhetherTheConfigurationIsRight(t *testing.T) {
 	r := devtest.Run(t, controlEnv(t), "control", "--check-config")
 	require.Equal(t, devtest.Result{Stdout: "the configuration is right\n"}, r)
 
+	r = devtest.Run(t, controlEnv(t), "control", "--check-config", "--addr", ":8080", "--fleet-listen", "10.0.0.1:7080")
+	require.Zero(t, r.Code)
+	require.Contains(t, r.Stderr, "warning: control.addr: credentials and links travel to and from :8080 without encryption")
+	require.Contains(t, r.Stderr, "warning: control.fleet_listen: credentials and links travel to and from 10.0.0.1:7080 without encryption")
+
 	r = devtest.Run(t, controlEnv(t), "control", "--check-config", "--code-length=20")
 	require.Equal(t, 64, r.Code)
 	require.Contains(t, r.Stderr, "control.code_length: 20 is not between 5 and 10")
+}
+
+func TestCheckConfig_WarnsOfAControlPlaneWithoutTLS(t *testing.T) {
+	for base, warns := range map[string]bool{
+		"http://127.0.0.1:1": false, "http://localhost:1": false, "http://[::1]:1": false, "https://10.0.0.1:7080": false,
+		"http://10.0.0.1:7080": true, "http://control.example.com": true,
+	} {
+		r := devtest.Run(t, []string{"WAYPOST_EDGE_TOKEN=0123456789abcdef"}, "edge", "--check-config", "--region", "us-east-1", "--control-urls", base,
+			"--data-dir", t.TempDir())
+		require.Zero(t, r.Code, r.Stderr)
+		require.Equal(t, warns, strings.Contains(r.Stderr, "edge.control_urls: credentials and links travel to and from "+base+" without encryption"), r.Stderr)
+	}
 }
 
 func TestCheckConfigReadsTheCertificateOfAnEdge(t *testing.T) {
