@@ -167,18 +167,24 @@ od -An -tx1 -N32 /dev/urandom | tr -d ' \n' >"$work/secrets/edge-token"
 od -An -tx1 -N32 /dev/urandom | tr -d ' \n' >"$work/secrets/gossip-key"
 export WAYPOST_GOSSIP_KEY_FILE=$work/secrets/gossip-key
 
+# ---- an authority, and the certificate of the control plane
+
+"$waypost" certs authority "$work/authority" >"$work/certs.log" 2>&1 && "$waypost" certs node "$work/authority" control-1 "$first" >>"$work/certs.log" 2>&1 ||
+  fail "no certificate was made"
+
 # ---- the control plane
 
 export WAYPOST_CONTROL_DATABASE_URL_FILE=$work/secrets/database-url
 export WAYPOST_CONTROL_CLUSTER_SECRET_FILE=$work/secrets/cluster-secret
 export WAYPOST_CONTROL_EDGE_TOKEN_FILE=$work/secrets/edge-token
+export WAYPOST_CONTROL_TLS_CERT_FILE=$work/authority/control-1.pem WAYPOST_CONTROL_TLS_KEY_FILE=$work/authority/control-1-key.pem
 export WAYPOST_CONTROL_DATA_DIR=$work/control
 say "the schema, and an API key"
 "$waypost" migrate --config "$here/control.yaml" >"$work/migrate.log" 2>&1 || fail "the migration failed"
 WAYPOST_API_KEY=$("$waypost" keys create --config "$here/control.yaml" --name two-hosts --scopes links:read,links:write,admin 2>"$work/keys.log") ||
   fail "no API key was made"
 export WAYPOST_API_KEY
-export WAYPOST_API=http://$first:8080
+export WAYPOST_API=https://$first:8080
 
 say "the control plane on $first"
 WAYPOST_CONTROL_ADDR=$first:8080 WAYPOST_CONTROL_FLEET_LISTEN=$first:7080 WAYPOST_CONTROL_ADMIN_ADDR=$first_admin:9080 \
@@ -189,12 +195,13 @@ pids+=("$control")
 ready() { "$@" -fsS --max-time 2 -o /dev/null 2>/dev/null; }
 await "$control" "the control plane is ready" ready "${on_first[@]}" curl "http://$first_admin:9080/readyz"
 
-# ---- the edge, which has nothing of the first machine but its address and the token
+# ---- the edge, which has nothing of the first machine but its address, the token and the
+# certificate of the authority
 
 say "the edge on $second"
-unset WAYPOST_CONTROL_DATABASE_URL_FILE WAYPOST_CONTROL_CLUSTER_SECRET_FILE WAYPOST_CONTROL_EDGE_TOKEN_FILE
-WAYPOST_GOSSIP_ADDR=$second:7946 WAYPOST_GOSSIP_SEEDS=$first:7946 WAYPOST_EDGE_ADDR=$second:8081 WAYPOST_EDGE_ADMIN_ADDR=$second_admin:9081 WAYPOST_EDGE_CONTROL_URLS=http://$first:7080 \
-  WAYPOST_EDGE_TOKEN_FILE=$work/secrets/edge-token WAYPOST_EDGE_DATA_DIR=$work/edge/data \
+unset WAYPOST_CONTROL_DATABASE_URL_FILE WAYPOST_CONTROL_CLUSTER_SECRET_FILE WAYPOST_CONTROL_EDGE_TOKEN_FILE WAYPOST_CONTROL_TLS_CERT_FILE WAYPOST_CONTROL_TLS_KEY_FILE
+WAYPOST_GOSSIP_ADDR=$second:7946 WAYPOST_GOSSIP_SEEDS=$first:7946 WAYPOST_EDGE_ADDR=$second:8081 WAYPOST_EDGE_ADMIN_ADDR=$second_admin:9081 WAYPOST_EDGE_CONTROL_URLS=https://$first:7080 \
+  WAYPOST_EDGE_NODE_CA_FILE=$work/authority/authority.pem WAYPOST_EDGE_TOKEN_FILE=$work/secrets/edge-token WAYPOST_EDGE_DATA_DIR=$work/edge/data \
   "${on_second[@]}" "$waypost" edge --config "$here/edge.yaml" >"$work/edge.log" 2>&1 &
 edge=$!
 pids+=("$edge")
@@ -202,6 +209,7 @@ await "$edge" "the edge is ready" ready "${on_second[@]}" curl "http://$second_a
 
 # ---- a link
 
+export SSL_CERT_FILE=$work/authority/authority.pem
 target='https://example.com/two-hosts?a=1&b=%20'
 short=$("${on_second[@]}" "$waypost" links create "$target" 2>"$work/create.log") || fail "the link was not created"
 code=${short##*/}

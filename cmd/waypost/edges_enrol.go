@@ -40,7 +40,7 @@ again. It is in the audit log.`,
 				if err != nil {
 					return err
 				}
-				text := enrolmentText(cmp.Or(made.ControlURL, api.Base()), made)
+				text := enrolmentText(cmp.Or(made.ControlURL, api.Base()), made, p.getenv("SSL_CERT_FILE") != "")
 				space, err := api.Ranges.List(c.Context())
 				if err == nil && !slices.ContainsFunc(space.Regions, func(s client.Supply) bool { return s.Region == n.Region }) {
 					text += fmt.Sprintf("\n\nNo key range is of the region %s: add it to control.regions, if it is no mistake.", printable(n.Region))
@@ -57,12 +57,17 @@ again. It is in the audit log.`,
 	return c
 }
 
-// enrolmentText shows a token and the steps that use it.
-func enrolmentText(base string, e client.Enrolment) string {
+// enrolmentText shows a token and the steps that use it. An own authority of the API's
+// certificate has to be named to the edge, too.
+func enrolmentText(base string, e client.Enrolment, ownAuthority bool) string {
 	node := cmp.Or(e.Node, "NAME")
 	settings, flags := "node: "+node, " --node "+node
 	if e.Role == "relay" {
 		settings, flags = settings+", relay_addr: HOST:PORT", flags+" --relay-addr HOST:PORT"
+	}
+	if ownAuthority {
+		settings += ", and\n     node_ca_file: /etc/waypost/tls/authority.pem, a copy of the file in SSL_CERT_FILE here,"
+		flags += " --node-ca-file authority.pem"
 	}
 	return fmt.Sprintf(`token: %[1]s (it is not shown again; good once, until %[2]s)
 

@@ -144,6 +144,7 @@ func TestAnEdgeEnrolsIsRevokedAndIsLetInAgain(t *testing.T) {
 	run(0, "links", "create", "https://example.com/", "--code", "first")
 	said := run(0, "edges", "enrol", "--region", "eu-west-1", "--node", "eu-1").Stdout
 	require.Regexp(t, `WAYPOST_ENROL_TOKEN=wp_enrl_\w+ waypost edge --control-urls `+api, said)
+	require.Contains(t, said, "node_ca_file: /etc/waypost/tls/authority.pem")
 	first := start("WAYPOST_ENROL_TOKEN=" + token("--node", "eu-1"))
 	redirects(first, "first")
 	require.Eventually(t, func() bool { return state() == "eu-1 own" }, 60*time.Second, 20*time.Millisecond)

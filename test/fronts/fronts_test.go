@@ -83,7 +83,8 @@ func (w *world) nginx(t *testing.T) *front {
 				"map $https", documented(t, "nginx", 0)+"map $https",
 				"server_name control.example.com;", "server_name control.example.com;\n"+documented(t, "nginx", 1),
 				"10.0.0.2:8081", w.plain.Addr, "10.0.0.4:8081", w.plain.Addr,
-				"10.0.0.1:8080", hostOf(w.controls[0].API), "10.0.0.3:8080", hostOf(w.controls[1].API)),
+				"10.0.0.1:8080", hostOf(w.controls[0].API), "10.0.0.3:8080", hostOf(w.controls[1].API),
+				"/etc/nginx/waypost-authority.pem", w.authority),
 		}
 	})
 }
@@ -156,7 +157,8 @@ func (w *world) haproxy(t *testing.T) *front {
 				"10.0.0.2:8081 port 9081", w.withProxy.Addr+" port "+portOf(w.withProxy.Admin),
 				"10.0.0.4:8081 port 9081", w.withProxy.Addr+" port "+portOf(w.withProxy.Admin),
 				"10.0.0.1:8080 port 9080", hostOf(w.controls[0].API)+" port "+portOf(w.controls[0].Admin),
-				"10.0.0.3:8080 port 9080", hostOf(w.controls[1].API)+" port "+portOf(w.controls[1].Admin)),
+				"10.0.0.3:8080 port 9080", hostOf(w.controls[1].API)+" port "+portOf(w.controls[1].Admin),
+				"/etc/haproxy/waypost-authority.pem", w.authority),
 		}
 	})
 }
@@ -168,11 +170,14 @@ func (w *world) caddy(t *testing.T) *front {
 			"\ngo.example.com {", "\nhttp://:"+portOf(edges)+" {\n\tbind 127.0.0.1",
 			"\ncontrol.example.com {", "\nhttp://:"+portOf(api)+" {\n\tbind 127.0.0.1\n"+documented(t, "caddy", 0),
 			"10.0.0.2:8081 10.0.0.4:8081", w.plain.Addr, "health_port 9081", "health_port "+portOf(w.plain.Admin),
-			"10.0.0.1:8080 10.0.0.3:8080", hostOf(w.controls[0].API)+" "+hostOf(w.controls[1].API))}
+			"https://10.0.0.1:8080 https://10.0.0.3:8080", w.controls[0].API+" "+w.controls[1].API,
+			"/etc/caddy/waypost-authority.pem", w.authority)}
 	})
 }
 
-func hostOf(url string) string { return strings.TrimPrefix(url, "http://") }
+func hostOf(url string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(url, "http://"), "https://")
+}
 
 func portOf(address string) string {
 	_, port, _ := net.SplitHostPort(hostOf(address))
@@ -315,7 +320,8 @@ func (w *world) countsNetworks(t *testing.T) {
 			"waypost.conf": configure(t, "nginx/waypost.conf",
 				"listen 80;", "listen "+edges+" proxy_protocol; set_real_ip_from 127.0.0.0/8; real_ip_header proxy_protocol;",
 				"listen 8080;", "listen "+api+";", "10.0.0.2:8081", w.plain.Addr, "10.0.0.4:8081", w.plain.Addr,
-				"10.0.0.1:8080", hostOf(w.controls[0].API), "10.0.0.3:8080", hostOf(w.controls[1].API)),
+				"10.0.0.1:8080", hostOf(w.controls[0].API), "10.0.0.3:8080", hostOf(w.controls[1].API),
+				"/etc/nginx/waypost-authority.pem", w.authority),
 		}
 	})
 	// asks sends up to n requests on one connection, and returns the first status other than

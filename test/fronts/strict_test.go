@@ -33,9 +33,11 @@ func TestFronts_AnswersOverTLSAreStrict(t *testing.T) {
 		require.NoError(t, res.Body.Close())
 		return res.StatusCode, res.Header.Values(strict)
 	}
+	pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
+	require.NoError(t, err)
 	var plain string // where nginx and HAProxy listen for requests without TLS
-	for name, start := range map[string]func(t *testing.T, at string) *front{
-		"nginx": func(t *testing.T, at string) *front {
+	for name, start := range map[string]func(t *testing.T, edge, control string) *front{
+		"nginx": func(t *testing.T, edge, control string) *front {
 			return startFront(t, "nginx", nginxArgs, func(edges, api, dir string) map[string]string {
 				plain = freeAddress(t)
 				pair := "\n    ssl_certificate " + dir + "/cert.pem;\n    ssl_certificate_key " + dir + "/key.pem;"
@@ -44,24 +46,26 @@ func TestFronts_AnswersOverTLSAreStrict(t *testing.T) {
 					"waypost.conf": configure(t, "nginx/waypost.conf",
 						"listen 80;", "listen "+plain+";", "# listen 443 ssl http2;", "listen "+edges+" ssl http2;"+pair,
 						"listen 8080;", "listen "+api+" ssl http2;"+pair,
-						"10.0.0.2:8081", at, "10.0.0.4:8081", at, "10.0.0.1:8080", at, "10.0.0.3:8080", at),
+						"10.0.0.2:8081", edge, "10.0.0.4:8081", edge, "10.0.0.1:8080", control, "10.0.0.3:8080", control,
+						"/etc/nginx/waypost-authority.pem", dir+"/cert.pem"),
 				}
 			})
 		},
-		"haproxy": func(t *testing.T, at string) *front {
+		"haproxy": func(t *testing.T, edge, control string) *front {
 			return startFront(t, "haproxy", haproxyArgs, func(edges, api, _ string) map[string]string {
 				plain = freeAddress(t)
 				return map[string]string{
-					"pair.pem": certificate + key, "haproxy.cfg": haproxyMain,
+					"pair.pem": certificate + key, "cert.pem": certificate, "haproxy.cfg": haproxyMain,
 					"waypost.cfg": configure(t, "haproxy/waypost.cfg", "bind :80\n", "bind "+plain+"\n", "bind :8080\n", "",
 						"# bind :443 ssl crt /etc/haproxy/certs/", "bind "+edges+" ssl crt pair.pem",
 						"# bind :8443 ssl crt /etc/haproxy/certs/", "bind "+api+" ssl crt pair.pem", "send-proxy-v2", "",
-						"10.0.0.2:8081 port 9081", at, "10.0.0.4:8081 port 9081", at,
-						"10.0.0.1:8080 port 9080", at, "10.0.0.3:8080 port 9080", at),
+						"10.0.0.2:8081 port 9081", edge, "10.0.0.4:8081 port 9081", edge,
+						"10.0.0.1:8080 port 9080", control, "10.0.0.3:8080 port 9080", control,
+						"/etc/haproxy/waypost-authority.pem", "cert.pem"),
 				}
 			})
 		},
-		"caddy": func(t *testing.T, at string) *front {
+		"caddy": func(t *testing.T, edge, control string) *front {
 			return startFront(t, "caddy", caddyArgs, func(edges, api, _ string) map[string]string {
 				const site = " {\n\tbind 127.0.0.1\n\ttls cert.pem key.pem"
 				return map[string]string{
@@ -69,21 +73,25 @@ func TestFronts_AnswersOverTLSAreStrict(t *testing.T) {
 					"Caddyfile": configure(t, "caddy/Caddyfile",
 						"\n{\n", "\n{\n\tadmin off\n\tauto_https off\n",
 						"\ngo.example.com {", "\nhttps://:"+portOf(edges)+site, "\ncontrol.example.com {", "\nhttps://:"+portOf(api)+site,
-						"10.0.0.2:8081 10.0.0.4:8081", at, "health_port 9081", "health_port "+portOf(at),
-						"10.0.0.1:8080 10.0.0.3:8080", at),
+						"10.0.0.2:8081 10.0.0.4:8081", edge, "health_port 9081", "health_port "+portOf(edge),
+						"10.0.0.1:8080 https://10.0.0.3:8080", control, "/etc/caddy/waypost-authority.pem", "cert.pem"),
 				}
 			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plain = ""
-			node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			node := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/strict" {
 					w.Header().Set(strict, "max-age=1")
 				}
-			}))
-			defer node.Close()
-			f := start(t, hostOf(node.URL))
+			})
+			edge, control := httptest.NewServer(node), httptest.NewUnstartedServer(node)
+			defer edge.Close()
+			control.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+			control.StartTLS()
+			defer control.Close()
+			f := start(t, hostOf(edge.URL), hostOf(control.URL))
 			bases := []string{"https://" + f.host, "https://" + hostOf(f.api)}
 			for _, base := range bases {
 				for _, path := range []string{"/abcd", "/strict"} {
@@ -97,7 +105,8 @@ func TestFronts_AnswersOverTLSAreStrict(t *testing.T) {
 				require.Equal(t, http.StatusOK, status)
 				require.Empty(t, got)
 			}
-			node.Close()
+			edge.Close()
+			control.Close()
 			for _, base := range bases {
 				status, got := headers(base + "/abcd")
 				require.GreaterOrEqual(t, status, http.StatusBadGateway)
@@ -114,7 +123,7 @@ func newCertificate(t *testing.T) (certificate, key string, roots *x509.CertPool
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"go.example.com"}, NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), DNSNames: []string{"go.example.com", "control.example.com"}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)

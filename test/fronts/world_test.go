@@ -3,6 +3,7 @@ package fronts_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -34,18 +35,28 @@ const patience = time.Minute
 // world holds the nodes behind the fronts: two control planes, an edge that trusts
 // X-Forwarded-For of the fronts, and one that expects PROXY headers.
 type world struct {
+	authority        string // file of the certificate that has signed the control planes' one
 	controls         [2]*devtest.Control
 	plain, withProxy *devtest.Edge
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w, database, root := &world{}, databases.Database(t), t.TempDir()
+	database, root := databases.Database(t), t.TempDir()
+	dir := filepath.Join(root, "authority")
+	w := &world{authority: filepath.Join(dir, "authority.pem")}
+	for _, args := range [][]string{{"authority", dir}, {"node", dir, "control", "127.0.0.1", "control.example.com"}} {
+		r := devtest.Run(t, nil, append([]string{"certs"}, args...)...)
+		require.Zero(t, r.Code, r.Stderr)
+	}
 	for i := range w.controls {
 		node := fmt.Sprintf("control-%d", i+1)
 		c, err := devtest.StartControl(t, devtest.ControlConfig{
 			Database: database, DataDir: filepath.Join(root, node), Region: "us-east-1", Node: node,
-			Env: []string{"WAYPOST_CONTROL_TRUSTED_PROXIES=127.0.0.1/32"},
+			Env: []string{
+				"WAYPOST_CONTROL_TRUSTED_PROXIES=127.0.0.1/32",
+				"WAYPOST_CONTROL_TLS_CERT_FILE=" + filepath.Join(dir, "control.pem"), "WAYPOST_CONTROL_TLS_KEY_FILE=" + filepath.Join(dir, "control-key.pem"),
+			},
 		})
 		require.NoError(t, err)
 		w.controls[i] = c
@@ -54,11 +65,12 @@ func newWorld(t *testing.T) *world {
 		ready, err := c.Ready()
 		require.NoError(t, err)
 		require.True(t, ready, c.Output())
+		c.API = strings.Replace(c.API, "http://", "https://", 1)
 	}
 	edge := func(node string, env ...string) *devtest.Edge {
 		e, err := devtest.StartEdge(t, devtest.EdgeConfig{
 			Control: w.controls[0].API + "," + w.controls[1].API, DataDir: filepath.Join(root, node), Region: "us-east-1", Node: node,
-			Env: append(env, "WAYPOST_EDGE_TRUSTED_PROXIES=127.0.0.1/32"),
+			Env: append(env, "WAYPOST_EDGE_TRUSTED_PROXIES=127.0.0.1/32", "WAYPOST_EDGE_NODE_CA_FILE="+w.authority),
 		})
 		require.NoError(t, err)
 		return e
@@ -105,7 +117,9 @@ func ask(ctx context.Context, method, url, from, body string, headers ...string)
 		}
 		r.Header.Set(headers[i], headers[i+1]) // of Host only the field above counts
 	}
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: dialFrom(from).DialContext}
+	transport := &http.Transport{
+		DisableKeepAlives: true, DialContext: dialFrom(from).DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // fronts verify
+	}
 	res, err := transport.RoundTrip(r)
 	if err != nil {
 		return 0, nil, err

@@ -97,7 +97,7 @@ blocks "On the second machine" | grep -v '^ *ssh ' >"$root/srv/page/second" # on
 on operator page/first >"$work/first.out" 2>&1 || { cat "$work/first.out" >&2; fail "a step for the control plane failed"; }
 on operator page/second >"$work/second.out" 2>&1 || { cat "$work/second.out" >&2; fail "a step for the edge failed"; }
 key=$(grep -Eo 'wp_live_[A-Za-z0-9_]+' "$work/first.out" | tail -n 1)
-waypost() { on env WAYPOST_API=http://10.0.0.1:8080 WAYPOST_API_KEY="$key" waypost "$@"; }
+waypost() { on env WAYPOST_API=https://10.0.0.1:8080 SSL_CERT_FILE=/etc/waypost/tls/authority.pem WAYPOST_API_KEY="$key" waypost "$@"; }
 
 say "$links links"
 on sudo -u postgres psql -q -d waypost -c "CREATE PROCEDURE fill(of bigint) LANGUAGE plpgsql AS \$\$ BEGIN

@@ -128,11 +128,11 @@ blocks "On both machines" "On the second machine" >"$work/second/srv/page/instal
 # The page has an ellipsis in place of the key that the operator was shown.
 blocks "The first link" | sed 's/wp_live_…/$(cat page\/key)/' >"$work/first/srv/page/link"
 
-# The second machine gets secrets of the first by ssh.
+# The second machine gets files of the first by ssh.
 mkdir "$work/second/srv/first"
 cat >"$work/second/usr/local/bin/ssh" <<'EOF'
 #!/bin/sh
-[ "$1 $2" = "root@10.0.0.1 cat" ] && exec cat "/srv/first$3"
+[ "$1 $2 $3 $4" = "root@10.0.0.1 tar -C /etc/waypost" ] && shift 4 && exec tar -C /srv/first/etc/waypost "$@"
 EOF
 chmod 755 "$work/second/usr/local/bin/ssh"
 
@@ -145,7 +145,7 @@ on 0 operator page/install 2>&1 | tee "$work/first.out" | sed -u 's/wp_live_[A-Z
 grep -Eo 'wp_live_[A-Za-z0-9_]+' "$work/first.out" | tail -n 1 >"$work/first/srv/page/key"
 say "the first machine after $(seconds)"
 mkdir -p "$work/second/srv/first/etc/waypost"
-cp -a "$work/first/etc/waypost/secrets" "$work/second/srv/first/etc/waypost/"
+cp -a "$work/first/etc/waypost/secrets" "$work/first/etc/waypost/tls" "$work/second/srv/first/etc/waypost/"
 say "the second machine"
 on 1 operator page/install || fail "a step on the second machine failed"
 say "the second machine after $(seconds)"

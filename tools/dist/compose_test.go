@@ -22,9 +22,10 @@ func loadCompose(t *testing.T) (*types.Project, string) {
 	t.Helper()
 	deploy := filepath.Join(t.TempDir(), "deploy")
 	require.NoError(t, os.CopyFS(deploy, os.DirFS("../../deploy")))
-	dir := filepath.Join(deploy, "compose")
+	dir, program := filepath.Join(deploy, "compose"), built(t)
 	for range 2 { // the second run changes nothing
 		run := exec.CommandContext(t.Context(), "bash", filepath.Join(dir, "secrets.sh"))
+		run.Env = append(os.Environ(), "WAYPOST="+program)
 		out, err := run.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
@@ -140,7 +141,12 @@ func TestCompose_OtherConfigurationsAreAccepted(t *testing.T) {
 	project, dir := loadCompose(t)
 	out, err := exec.CommandContext(t.Context(), "../../deploy/install-missing.sh", "caddy", "prometheus").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	cmd := exec.CommandContext(t.Context(), "caddy", "validate", "--adapter", "caddyfile", "--config", filepath.Join(dir, "Caddyfile"))
+	front, err := os.ReadFile(filepath.Join(dir, "Caddyfile"))
+	require.NoError(t, err)
+	authority := inside(t, project, project.Services["front"])["/run/secrets/authority"]
+	caddyfile := filepath.Join(dir, "checked")
+	require.NoError(t, write(caddyfile, []byte(strings.ReplaceAll(string(front), "/run/secrets/authority", authority)), 0o600))
+	cmd := exec.CommandContext(t.Context(), "caddy", "validate", "--adapter", "caddyfile", "--config", caddyfile)
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 	out, err = cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
