@@ -37,11 +37,11 @@ quick: ## Run the tests that start no process and need no PostgreSQL (1 minute; 
 	go test -short -p $$((3 * $$(nproc))) $$(go list ./... | grep -vE '^waypost/(bench|test)/')
 
 .PHONY: test
-test: $(TOOLS)/gotestsum ## Run all tests with the race detector (13 to 20 minutes on 2 cores), or those of PKG=./x
+test: $(TOOLS)/gotestsum ## Run all tests (13 to 20 minutes on 2 cores), or those of PKG=./x
 	@test/runner/run.sh $(or $(PKG),all)
 
 .PHONY: test-long
-test-long: install-postgres install-cc install-prometheus $(TOOLS)/gotestsum ## Run the long forms of tests and write docs/test-long.txt (an hour)
+test-long: install-postgres install-cc install-prometheus $(TOOLS)/gotestsum ## Run the long forms of tests and write docs/test-long.txt (an hour and a half)
 	@test/runner/run.sh long 2>&1 | tee docs/test-long.txt
 
 .PHONY: models

@@ -36,12 +36,15 @@ step() {
 
 # go_test NAME PACKAGES FLAG... runs go test; a failed test runs again, up to twice. Many
 # tests wait for other processes, so twice as many packages as processors run at a time.
+# Without -race the build is that of a release, without cgo, and with the places at which tests
+# kill the program, so that tests and the program share it.
 go_test() {
-  local name=$1 packages=$2
+  local name=$1 packages=$2 cgo=1
   shift 2
+  [[ " $* " == *" -race "* ]] || { cgo=0 && set -- -tags failpoints "$@"; }
   echo "== $name (after $((SECONDS - began)) s)"
   local report=$reruns.$RANDOM code=0
-  test/runner/in-memory.sh bin/tools/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped \
+  CGO_ENABLED=$cgo test/runner/in-memory.sh bin/tools/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped \
     --rerun-fails=2 --rerun-fails-max-failures=40 --rerun-fails-run-root-test --rerun-fails-report "$report" --packages "$packages" -- \
     -exec "'$PWD/bin/tools/runner'" -timeout "${TEST_TIMEOUT:-15m}" -p $((2 * $(nproc))) "$@" || code=$?
   # A package that fails without a failed test, such as for a goroutine that is left, is
@@ -71,13 +74,14 @@ prepare() {
   [[ $needs != *programs* ]] || build
 }
 
-# build names each dependency that it has compiled, which takes minutes the first time.
+# build makes the programs that the packages in race and calm start. It names each dependency
+# that it has compiled, which takes minutes the first time.
 build() {
   local v=-v
-  [[ ! -x $out/waypost-race ]] || v=
+  [[ ! -x $out/waypost && ! -x $out/waypost-race ]] || v=
   go build -o bin/tools/runner ./test/runner &&
-    go build $v -race -tags failpoints -o $out/waypost-race ./cmd/waypost &&
-    go build $v -tags failpoints -o $out/waypost ./cmd/waypost
+    { [[ -z ${race-all} ]] || go build $v -race -tags failpoints -o $out/waypost-race ./cmd/waypost; } &&
+    { [[ -z ${calm-all} ]] || CGO_ENABLED=0 go build $v -tags failpoints -o $out/waypost ./cmd/waypost; }
 }
 
 alerts() {
@@ -93,33 +97,42 @@ with_tests() {
   grep -rlE --include='*_test.go' "^func Test\w*$1" . | xargs -r -n 1 dirname | sort -u | tr '\n' ' '
 }
 
-# Packages without a goroutine, in which the race detector finds nothing, and tests of pages,
-# commands and configurations, which would wait for it.
-sequential='^waypost(/(api(/.*)?|controlplane/(limit|rollup|target)|deploy/dashboards|edge/(fastpath|proxy)|internal/(config|rulefile)'
-sequential+='|rules(/budget)?|test/(access|alerts|chaos/judge|commands|console|drill|fronts|statements|tenancy)|web))?$'
+# The race detector watches the tests of a package in their own process. Without it run packages
+# that have no goroutine, and suites that run whole systems, because it slows programs down: make
+# test has a program with it under faults and kills, and make test-long has it in all suites.
+sequential='^waypost(/(api(/.*)?|bench(/.*)?|controlplane/(limit|rollup|target)|deploy/dashboards|edge/(fastpath|proxy)'
+sequential+='|internal/(config|rulefile)|rules(/budget)?|test/.*|web))?$'
+watched='^waypost/test/(accessapi|chaos|followers|history|ledger)$'
+
+# split reads names of packages, and sets race to those with the race detector and calm to the others.
+split() {
+  local name
+  race='' calm=''
+  while read -r name; do
+    if [[ $name =~ $sequential && ! $name =~ $watched ]]; then calm+="$name "; else race+="$name "; fi
+  done
+}
 
 everything() {
   prepare all || exit
   deploy/install-missing.sh prometheus || true # test/alerts skips itself without it
-  # Those of whole systems wait most, so they begin first. Two that keep all processors busy come
-  # after the others, one at a time.
-  local packages calm allocating
+  # The longest begin first.
+  local first=(./test/console ./test/system ./test/keys ./test/alerts ./controlplane/postgres ./edge/replica) race calm allocating
   export RAPID_CHECKS=20 # random cases of a property, instead of 100
-  packages=$(go list ./test/system ./test/keys ./test/... ./... | awk '!seen[$0]++' | grep -vE '^waypost/(bench|test/(chaos|models)$)')
-  calm=$(grep -E "$sequential" <<<"$packages")$'\nwaypost/edge/server'
-  go_test "packages with the race detector" "$(grep -vE "$sequential" <<<"$packages" | tr '\n' ' ')" -race
+  split < <(go list "${first[@]}" ./test/... ./... | awk '!seen[$0]++' | grep -vE '^waypost/test/(chaos|models)$')
+  go_test "packages with the race detector" "$race" -race
+  # It keeps all processors busy, so it runs alone.
   go_test "a system under a schedule of faults" ./test/chaos -race
   go_test "the protocols as models" ./test/models -short
-  # In the redirect server sockets are read and written by other system calls without it.
-  go_test "packages without the race detector" "$(tr '\n' ' ' <<<"$calm")"
+  # In the redirect server sockets are read and written by other system calls without the race detector.
+  go_test "packages without the race detector" "$calm waypost/edge/server"
   # Allocations can be counted only without it.
-  allocating=$(with_tests Alloc | xargs go list | grep -vxF "$calm" | tr '\n' ' ')
+  allocating=$(with_tests Alloc | xargs go list | grep -vxF "$(tr ' ' '\n' <<<"$calm")"$'\nwaypost/edge/server' | tr '\n' ' ')
   go_test "allocations" "$allocating" -run Alloc
   # The statements do not depend on the time zone, language and settings of an operator.
-  WAYPOST_TEST_POSTGRES=foreign go_test "a PostgreSQL with foreign settings" ./controlplane/postgres -race \
+  WAYPOST_TEST_POSTGRES=foreign go_test "a PostgreSQL with foreign settings" ./controlplane/postgres \
     -run 'Search|Typed|Changelog|Budgets|Insert|Lease|Salt|Month|Up_'
   step "alert rules" alerts
-  go_test "benchmarks, their own tests" ./bench/...
 }
 
 # long_form NAME PACKAGE TESTS FLAG... runs tests of a package, of which TESTS lists the names
@@ -161,6 +174,8 @@ long_forms() {
   long_form "click budgets hold while edges are killed and cut off for a minute" ./test/budgets Budgets_HoldWhileEdgesAreKilledAndCutOff -race
   RAPID_CHECKS=200 go_test "random cases, 200 of each" "./internal/linkimport ./controlplane/postgres/analytics ./keyrange ./rules/budget" -race \
     -run 'HoweverOftenAnImportIsKilled|EveryBatchIsCountedOnce|WhateverIsForgotten|Rebalance_|Budget_NeverExceeds'
+  split < <(go list ./test/... | grep -vE '^waypost/test/(chaos/judge|console|install|models|runner)$')
+  TEST_LONG='' go_test "whole systems with the race detector" "$calm" -race
   go_test "row-level security alone" ./test/tenancy -race -tags rlsonly
   long_form "time and load without the race detector" ./test/console \
     "Statistics_OfAYearTake300Milliseconds Console_Links"
@@ -218,10 +233,10 @@ case ${1:-} in
     exit 2
     ;;
   *)
+    split < <(go list "$@")
     prepare "$@" || exit
-    race=-race
-    go list "$@" | grep -qvE "$sequential" || race=
-    go_test "$*" "$*" ${race:+"$race"}
+    [[ -z $race ]] || go_test "with the race detector: $race" "$race" -race
+    [[ -z $calm ]] || go_test "without the race detector: $calm" "$calm"
     ;;
 esac
 verdict
