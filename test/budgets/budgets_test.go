@@ -321,7 +321,9 @@ func TestBudgets_HoldWhileEdgesAreKilledAndCutOff(t *testing.T) {
 	// An edge returns clicks that no visitor takes, so all are looked at until none
 	// has anything left.
 	granted := make(map[*limited]int64)
-	for {
+	poll := time.NewTicker(500 * time.Millisecond)
+	defer poll.Stop()
+	for ; ; <-poll.C {
 		var left []*limited
 		for _, l := range w.links {
 			b := w.budget(l)

@@ -22,7 +22,7 @@ const prompt = 150 * time.Millisecond
 // links for one visitor each, a quarter to links for few visitors, and the others to
 // links for more visitors than come.
 func TestBudgets_TurnNoVisitorAwayWhileClicksAreLeft(t *testing.T) {
-	visits := 900
+	visits := 300
 	if devtest.Long() {
 		visits = 10_000
 	}
@@ -143,7 +143,8 @@ func (w *world) createDistant(prefix string, visits int) (links []*limited, turn
 	}
 }
 
-// load lets visitors follow a link without a budget at each edge, until stop is called.
+// load lets visitors follow a link without a budget at each edge, each a hundred times a
+// second, until stop is called.
 func (w *world) load(visitors int) (stop func()) {
 	var made api.Link
 	w.call(http.MethodPost, "/api/v1/urls?wait=all", api.NewLink{OriginalURL: "https://example.com/other"}, &made)
@@ -154,11 +155,13 @@ func (w *world) load(visitors int) (stop func()) {
 			all.Go(func() {
 				client, other := newClient(), &limited{code: made.ShortCode}
 				defer client.CloseIdleConnections()
+				pace := time.NewTicker(10 * time.Millisecond)
+				defer pace.Stop()
 				for {
 					select {
 					case <-done:
 						return
-					default:
+					case <-pace.C:
 						w.follow(w.t.Context(), client, s, other)
 					}
 				}

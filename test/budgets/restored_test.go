@@ -155,7 +155,7 @@ func TestBudgets_HoldAfterPostgreSQLIsRestored(t *testing.T) {
 				w.visits(near, l, 20)
 				w.visits(far, l, 20)
 				return l.got.Load() >= l.limit
-			}, waiting, 10*time.Millisecond, "the rest can be had")
+			}, waiting, 100*time.Millisecond, "the rest can be had")
 			require.Zero(t, w.visits(near, l, 20)+w.visits(far, l, 20))
 			require.Equal(t, l.limit, l.got.Load())
 			require.Equal(t, l.limit, w.budget(l).Granted)
