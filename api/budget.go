@@ -49,5 +49,5 @@ type EdgeLink struct {
 // EdgeGrant is the state of one account.
 type EdgeGrant struct {
 	Granted int64  `json:"granted" doc:"Clicks that the edge was given in all, by this account."`
-	State   string `json:"state" enum:"open,used,held,none,gone" doc:"open: more can be granted. used: all clicks are spent. held: nothing is granted at the moment, because edges hold all clicks that are left, or have to report first. none: the link has no budget of which clicks are granted, and may have one again. gone: there is no such link."`
+	State   string `json:"state" enum:"open,used,held,none,gone" doc:"open: more can be granted. used: all clicks are spent, except the clicks that this account holds. held: nothing is granted at the moment, because edges hold all clicks that are left, or have to report first. none: the link has no budget of which clicks are granted, and may have one again. gone: there is no such link."`
 }

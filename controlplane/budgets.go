@@ -73,7 +73,7 @@ type BudgetState string
 // The states of a budget.
 const (
 	BudgetOpen BudgetState = "open" // more can be granted
-	BudgetUsed BudgetState = "used" // all clicks are spent
+	BudgetUsed BudgetState = "used" // all clicks are spent, except the clicks that the account holds
 	BudgetHeld BudgetState = "held" // nothing is granted at the moment: edges hold the rest, or have to report first
 	BudgetNone BudgetState = "none" // the link has no budget that grants clicks; it may have one again
 	BudgetGone BudgetState = "gone" // there is no such link, and never will be

@@ -54,10 +54,11 @@ const (
 		SELECT b.link_id, b.base, b.link_id <= s.burned FROM budget b, budget_state s WHERE b.link_id = ANY ($1)
 		ORDER BY b.link_id FOR UPDATE OF b`
 
-	// An edge that is gone can no longer spend the clicks that it holds.
+	// An edge that is gone can no longer spend the clicks that it holds. The edge that
+	// reports is not gone.
 	selectUsed = `
 		SELECT a.link_id, sum(a.granted - a.returned)::bigint,
-		       sum(CASE WHEN n.node IS NULL THEN a.granted - a.returned ELSE a.spent END)::bigint
+		       sum(CASE WHEN n.node IS NULL AND a.node <> $2 THEN a.granted - a.returned ELSE a.spent END)::bigint
 		FROM budget_account a LEFT JOIN budget_node n USING (node) WHERE a.link_id = ANY ($1) GROUP BY a.link_id`
 
 	// An account stays under the name with which its edge took it.
@@ -274,8 +275,8 @@ func raiseBasesOf(ctx context.Context, tx pgx.Tx, limited []int64, byID map[int6
 }
 
 // lockBudgetsOf locks budgets until the end of the transaction, and then reads their used
-// clicks, which no other transaction can change under the lock.
-func lockBudgetsOf(ctx context.Context, tx pgx.Tx, ids []int64, byID map[int64]*budgetLink) error {
+// clicks, which no other transaction can change under the lock, for a report of a node.
+func lockBudgetsOf(ctx context.Context, tx pgx.Tx, node string, ids []int64, byID map[int64]*budgetLink) error {
 	rows, err := tx.Query(ctx, lockBudgets, ids)
 	if err != nil {
 		return err
@@ -288,7 +289,7 @@ func lockBudgetsOf(ctx context.Context, tx pgx.Tx, ids []int64, byID map[int64]*
 	}); err != nil {
 		return err
 	}
-	if rows, err = tx.Query(ctx, selectUsed, ids); err != nil {
+	if rows, err = tx.Query(ctx, selectUsed, ids, node); err != nil {
 		return err
 	}
 	_, err = pgx.ForEachRow(rows, []any{&id, &n, &spent}, func() error {
@@ -351,7 +352,7 @@ func (p *placing) placeAll(ctx context.Context, tx pgx.Tx, r *controlplane.Budge
 		byID[l.id] = l
 	}
 	slices.Sort(ids)
-	if err := lockBudgetsOf(ctx, tx, ids, byID); err != nil {
+	if err := lockBudgetsOf(ctx, tx, p.node, ids, byID); err != nil {
 		return err
 	}
 	// PostgreSQL may have forgotten accounts that have taken the counted clicks.
@@ -404,7 +405,7 @@ func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant 
 			grant.State = controlplane.BudgetHeld
 		case pool.Left() > 0:
 			grant.State = controlplane.BudgetOpen
-		case l.base+l.spent >= pool.Limit: // which is 0 if the budget is burned
+		case l.base+l.spent-after.Spent+after.Used() >= pool.Limit: // which is 0 if the budget is burned
 			grant.State = controlplane.BudgetUsed
 		default:
 			grant.State = controlplane.BudgetHeld

@@ -250,10 +250,13 @@ func TestBudgets_AreUsedOnceAllClicksAreSpent(t *testing.T) {
 		return reports(t, db, "edge-c", account("tickets", 3, budget.Account{}, 1)).State
 	}
 	require.EqualValues(t, 1, reports(t, db, "edge-a", account("tickets", 1, budget.Account{}, 1)).Granted)
-	require.EqualValues(t, 1, reports(t, db, "edge-b", account("tickets", 2, budget.Account{}, 1)).Granted)
+	require.Equal(t, controlplane.BudgetGrant{Granted: 1, State: controlplane.BudgetHeld},
+		reports(t, db, "edge-b", account("tickets", 2, budget.Account{}, 1)))
 	require.Equal(t, controlplane.BudgetHeld, state())
 	reports(t, db, "edge-a", account("tickets", 1, budget.Account{Granted: 1, Spent: 1}, 0))
 	require.Equal(t, controlplane.BudgetHeld, state())
+	require.Equal(t, controlplane.BudgetUsed, reports(t, db, "edge-b", account("tickets", 2, budget.Account{Granted: 1}, 0)).State,
+		"the edge knows at once when it has spent the last click")
 	exec(t, hand, `INSERT INTO click_progress (node, region, has_left, reported_at) VALUES ('edge-b', 'here', false, now() - interval '1 hour')`)
 	require.NoError(t, db.GiveUpEdge(t.Context(), operator, "edge-b", 1))
 	require.Equal(t, controlplane.BudgetUsed, state())

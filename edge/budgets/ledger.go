@@ -38,9 +38,9 @@ type account struct {
 	pausedUntil atomic.Int64 // nanoseconds of ledger.clock until which no answer can be another one
 	visitors    atomic.Int64 // in [Store.SpendOrAsk]
 	waiting     atomic.Int64 // visitors without a click whom the next answer wakes
-	exhausted   atomic.Bool  // by the last answer all clicks of the budget are spent
 
 	// The lock of the ledger guards these.
+	last     bool          // all clicks of the budget are spent, except the clicks that are left here
 	answered chan struct{} // closed by the next answer; nil: no visitor waits
 	want     int64         // size of the next grant
 	since    time.Time     // of the last grant
@@ -83,6 +83,21 @@ func (l *ledger) enter(n name) *account {
 }
 
 func (a *account) leave() { a.visitors.Add(-1) }
+
+// isExhausted reports whether all clicks of the budget are spent, as far as is known.
+func (l *ledger) isExhausted(a *account) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return a.last && a.Left() == 0
+}
+
+// withdraw takes back the clicks of an account beyond keep, and returns their number.
+// These clicks are not spent. The lock of the ledger is held.
+func (a *account) withdraw(keep int64) int64 {
+	n := a.Withdraw(keep)
+	a.last = a.last && n == 0
+	return n
+}
 
 // openAccount makes an account with an id that no other account ever has, because the
 // control plane would treat a reused id as an account that lost its grants on the way.
@@ -130,6 +145,7 @@ type changed struct {
 	account *account
 	totals  budget.Totals
 	ahead   bool // the grant came before a visitor waited
+	last    bool // no other click can be spent
 }
 
 // questionsFor lists accounts that need clicks.
@@ -174,7 +190,7 @@ func (l *ledger) withdrawIdle(idle time.Duration) (withdrawn []changed) {
 		if quiet > lastIdle*idle {
 			keep = 0
 		}
-		if quiet > idle && a.Withdraw(keep) > 0 {
+		if quiet > idle && a.withdraw(keep) > 0 {
 			a.left = keep // its time goes on
 			withdrawn = append(withdrawn, changed{account: a, totals: a.Totals})
 		}
@@ -189,7 +205,7 @@ func (l *ledger) withdrawRecalled(links []api.EdgeLink) (withdrawn []changed) {
 	defer l.mu.Unlock()
 	for _, n := range links {
 		a := l.open[name{waypost.DomainID(n.Domain), n.Code}]
-		if a != nil && a.visitors.Load() == 0 && a.Withdraw(0) > 0 {
+		if a != nil && a.visitors.Load() == 0 && a.withdraw(0) > 0 {
 			withdrawn = append(withdrawn, changed{account: a, totals: a.Totals})
 		}
 	}
@@ -248,7 +264,7 @@ func (l *ledger) withdrawAll() (withdrawn []changed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range l.open {
-		if a.Withdraw(0) > 0 {
+		if a.withdraw(0) > 0 {
 			withdrawn = append(withdrawn, changed{account: a, totals: a.Totals})
 		}
 	}
@@ -289,17 +305,19 @@ func (l *ledger) planGrants(report []question, grants []api.EdgeGrant) (plans []
 			continue
 		}
 		a.reported = report[i].shown
-		a.exhausted.Store(g.State == "used")
+		// Clicks that were given back in the meantime can be spent by other edges.
+		last := g.State == "used" && a.Returned == report[i].shown.Returned
 		pause := time.Duration(0)
 		switch g.State {
 		case "gone":
 			l.pause(a, usedPause)
-			a.Withdraw(0)
+			a.withdraw(0)
 			l.dropAccounts([]*account{a})
 			continue
 		case "none": // the budget may come back, and its spent clicks count
 			l.pause(a, usedPause)
-			a.Withdraw(0)
+			a.withdraw(0)
+			a.last = false
 			t := a.Plan(g.Granted)
 			t.Returned += t.Granted - a.Granted
 			a.Apply(t)
@@ -312,8 +330,12 @@ func (l *ledger) planGrants(report []question, grants []api.EdgeGrant) (plans []
 		}
 		l.pause(a, pause)
 		if g.Granted > a.Granted && g.Granted <= budget.MaxLimit {
-			plans = append(plans, changed{a, a.Plan(g.Granted), report[i].waiting == 0})
-		} else if report[i].want > 0 {
+			a.last = false
+			plans = append(plans, changed{a, a.Plan(g.Granted), report[i].waiting == 0, last})
+			continue
+		}
+		a.last = last
+		if report[i].want > 0 {
 			a.refillAt.Store(-1) // too few are left
 		}
 	}
@@ -332,6 +354,7 @@ func (l *ledger) applyGrants(plans []changed) (granted int64) {
 			continue
 		}
 		p.account.Apply(p.totals)
+		p.account.last = p.last
 		p.account.refillAt.Store(refillPoint(n, p.ahead))
 		p.account.since = now
 		granted += n

@@ -207,10 +207,10 @@ func (s *Store) SpendOrAsk(ctx context.Context, domain waypost.DomainID, code []
 			return true, false
 		}
 		if s.ledger.isPaused(a) || s.over.Load() || s.log.broken.Load() {
-			return false, a.exhausted.Load()
+			return false, s.ledger.isExhausted(a)
 		}
 		if !s.awaitAnswer(ctx, a, patience.C) {
-			return false, a.exhausted.Load()
+			return false, s.ledger.isExhausted(a)
 		}
 	}
 }

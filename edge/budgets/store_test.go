@@ -73,7 +73,7 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				c.recalled[a.Code] = true
 			}
 		}
-		if c.spentOf(a.Code) >= c.limit {
+		if c.spentOf(a.Code)-known.Spent+known.Used() >= c.limit {
 			state = "used"
 		}
 		if c.state != "" {
@@ -606,6 +606,41 @@ func TestStore_TakesABudgetForExhaustedOnlyWhenAllClicksAreSpent(t *testing.T) {
 	}
 	c.set(func() { c.accounts["edge-b/1/tickets"] = budget.Account{Granted: 1, Spent: 1} })
 	require.False(t, seek(t, s, string(code)))
+}
+
+func TestStore_KnowsAtOnceThatItHasSpentTheLastClick(t *testing.T) {
+	c, dir := newControl(t, 3), t.TempDir()
+	c.introduce(t, dir)
+	s, _ := open(t, c, dir, func(cfg *budgets.Config) { cfg.Interval = time.Hour })
+	for range 2 {
+		spent, exhausted := s.SpendOrAsk(t.Context(), 1, code)
+		require.True(t, spent)
+		require.False(t, exhausted)
+	}
+	c.set(func() { c.away = true })
+	spent, exhausted := s.SpendOrAsk(t.Context(), 1, code)
+	require.False(t, spent)
+	require.True(t, exhausted)
+}
+
+// Another edge may spend a click that was given back.
+func TestStore_TakesNoClickThatItGaveBackForSpent(t *testing.T) {
+	c, dir := newControl(t, 2), t.TempDir()
+	c.introduce(t, dir)
+	s, _ := open(t, c, dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := make(chan struct{})
+	s.SlowDisk(sync.OnceFunc(func() { cancel(); <-asked })) // the visitor leaves before the click is there
+	spent, _ := s.SpendOrAsk(ctx, 1, code)
+	close(asked)
+	require.False(t, spent)
+	c.eventually(t, "the click is granted", func() bool { return c.used() == 2 })
+	c.set(func() { c.recalled[string(code)] = true })
+	c.eventually(t, "and given back", func() bool { return c.used() == 1 })
+	c.set(func() { c.away = true })
+	spent, exhausted := s.SpendOrAsk(t.Context(), 1, code)
+	require.False(t, spent)
+	require.False(t, exhausted)
 }
 
 // An answer that is late is not an answer that all clicks are spent.

@@ -70,6 +70,17 @@ func TestBudgets_TurnNoVisitorAwayWhileClicksAreLeft(t *testing.T) {
 		})
 	}
 
+	t.Run("the visitor after the last one learns at once that all clicks are spent", func(t *testing.T) {
+		client := newClient()
+		defer client.CloseIdleConnections()
+		for i, s := range w.slots {
+			l := w.createLimited(fmt.Sprintf("one-time-%d", i), 1)
+			require.EqualValues(t, 1, w.visits(s, l, 1))
+			require.True(t, w.follow(t.Context(), client, s, l), "it leads to the target for exhausted budgets")
+			require.EqualValues(t, 1, l.got.Load())
+		}
+	})
+
 	const plenty = 4*edges + edges - 1 // also for the edge that asks last
 	t.Run("edges hold clicks of links that nobody visits", func(t *testing.T) {
 		large, small := w.createLimited("ahead-large", plenty), w.createLimited("ahead-small", 4*edges-1)

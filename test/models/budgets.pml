@@ -2,7 +2,7 @@
    visitors alone with what they have. Requests and answers are lost, edges are killed or
    lose their disks, and PostgreSQL is restored from a backup, so that it forgets grants.
 
-   Visitors are never redirected more often than the limit says, and PostgreSQL takes a
+   Visitors are never redirected more often than the limit says, and an edge takes the
    budget for exhausted only when no edge can redirect another visitor. A visitor gets the
    clicks that another edge holds once this edge has answered their recall. Kills, lost disks
    and returned clicks are those of one of the edges: the two are alike. */
@@ -36,6 +36,7 @@ typedef edge {
 	byte left;      /* of these, clicks that may be spent */
 	byte epoch;     /* the newest that was seen */
 	byte reported;  /* all accounts were reported in this epoch */
+	bit last;       /* by the last answer all clicks are spent, except the clicks that are left here */
 	bit disk
 };
 edge e[2];
@@ -63,10 +64,19 @@ bit waits;          /* a visitor waits for the answer to a question */
 #define BELIEVES FROZEN
 #endif
 
+#define HELD(n) (db.book.granted[MINE(n)] - db.book.returned[MINE(n)] - db.spent[MINE(n)])
+
+/* All clicks are spent, except the clicks that the edge that asks holds. */
 #ifdef EXHAUSTED_WHEN_GRANTED
-#define EXHAUSTED (USED(db.book) >= LIMIT)
+#define EXHAUSTED(n) (USED(db.book) >= LIMIT)
 #else
-#define EXHAUSTED (USED(db.book) >= LIMIT && SPENT(db) >= LIMIT)
+#define EXHAUSTED(n) (USED(db.book) >= LIMIT && SPENT(db) + HELD(n) >= LIMIT)
+#endif
+
+#ifdef TAKES_RETURNED_FOR_SPENT
+#define GIVEN_BACK(n) skip
+#else
+#define GIVEN_BACK(n) e[n].last = 0
 #endif
 
 #ifdef IGNORES_LOST_DISKS
@@ -85,7 +95,7 @@ bit waits;          /* a visitor waits for the answer to a question */
 #ifdef KEEPS_RECALLED
 #define RECALL(n) skip
 #else
-#define RECALL(n) file.returned[MINE(n)] = e[n].left; e[n].left = KEPT(n)
+#define RECALL(n) file.returned[MINE(n)] = e[n].left; e[n].left = KEPT(n); GIVEN_BACK(n)
 #endif
 
 #ifdef KEEPS_RETURNED
@@ -211,6 +221,9 @@ end:
 		skip
 	}
 
+	/* A visitor is told that all clicks are spent. */
+	:: d_step { e[n].last && e[n].left == 0 -> assert(e[0].left + e[1].left == 0) }
+
 	/* The edge reports all accounts of all its boots, once in every epoch. */
 	:: atomic {
 		e[n].reported != e[n].epoch ->
@@ -243,11 +256,9 @@ end:
 	:: atomic {
 		e[n].reported == e[n].epoch && e[n].left == 0 ->
 		mergeMine(n);
-		/* The answer says that the budget is exhausted. */
-		assert(!(e[n].epoch == epoch && !FROZEN && !burned && EXHAUSTED) || e[0].left + e[1].left == 0);
 		/* All clicks are spent, or some can be granted. */
 		assert(!(n == 1 && heard && faults == 0 && SETTLED && db.book.granted[MINE(n)] == e[n].total) ||
-			USED(db.book) < LIMIT || EXHAUSTED);
+			USED(db.book) < LIMIT || EXHAUSTED(n));
 		if
 		:: waits = 1
 		:: skip
@@ -261,12 +272,17 @@ end:
 			fi;
 			db.book.granted[MINE(n)] = db.book.granted[MINE(n)] + more;
 			more = 0
-		:: e[n].epoch == epoch && !FROZEN && !burned && USED(db.book) >= LIMIT && !EXHAUSTED && waits -> recalled = 1
+		:: e[n].epoch == epoch && !FROZEN && !burned && USED(db.book) >= LIMIT && !EXHAUSTED(n) && waits -> recalled = 1
 		:: else -> skip
 		fi;
 		waits = 0;
 		if
-		:: d_step { true -> take(n, db.book.granted[MINE(n)]); learn(n) }
+		:: d_step {
+			true ->
+			e[n].last = (e[n].epoch == epoch && !FROZEN && !burned && EXHAUSTED(n));
+			take(n, db.book.granted[MINE(n)]);
+			learn(n)
+		}
 		:: skip /* the answer is lost */
 		fi
 	}
@@ -290,7 +306,8 @@ end:
 	:: d_step {
 		n == 0 && e[n].left > 0 && file.returned[MINE(n)] == 0 ->
 		file.returned[MINE(n)] = e[n].left;
-		e[n].left = KEPT(n)
+		e[n].left = KEPT(n);
+		GIVEN_BACK(n)
 	}
 	:: d_step { n == 0 && file.returned[MINE(n)] > db.book.returned[MINE(n)] && e[n].reported == e[n].epoch -> mergeMine(n) }
 
@@ -299,7 +316,7 @@ end:
 		n == 0 && faults < FAULTS && e[n].boot == 0 && e[n].total > 0 ->
 		faults++;
 		RETURNED_BY_THE_DEAD(n);
-		e[n].boot = 1; e[n].left = 0; e[n].reported = 0; e[n].total = 0; heard = 0
+		e[n].boot = 1; e[n].left = 0; e[n].reported = 0; e[n].total = 0; e[n].last = 0; heard = 0
 	}
 
 	/* Its disk is replaced by an empty one. PostgreSQL knows the edge. */
@@ -307,7 +324,7 @@ end:
 		n == 0 && faults < FAULTS && e[n].boot == 0 && e[n].total > 0 && db.known[n] && (!saved || backup.known[n]) ->
 		faults++;
 		file.granted[2 * n] = 0; file.returned[2 * n] = 0;
-		e[n].boot = 1; e[n].left = 0; e[n].epoch = 1; e[n].reported = 0; e[n].disk = 1; e[n].total = 0; heard = 0
+		e[n].boot = 1; e[n].left = 0; e[n].epoch = 1; e[n].reported = 0; e[n].disk = 1; e[n].total = 0; e[n].last = 0; heard = 0
 	}
 	od
 }

@@ -44,8 +44,9 @@ var models = map[string]map[string]string{
 		"IGNORES_LOST_DISKS":   "spent<=2",
 		"NEVER_BELIEVES":       "spent<=2",
 
-		"EXHAUSTED_WHEN_GRANTED": "e[0].left+e[1].left",
-		"KEEPS_RECALLED":         "heard",
+		"EXHAUSTED_WHEN_GRANTED":   "e[0].left+e[1].left",
+		"TAKES_RETURNED_FOR_SPENT": "e[0].left+e[1].left",
+		"KEEPS_RECALLED":           "heard",
 	},
 	"leases": {
 		"NO_GAP":          "published[c[p].key]",
