@@ -38,6 +38,7 @@ type control struct {
 	accounts map[string]budget.Account // by edge, id and code
 	recalled map[string]bool           // codes of links with visitors to whom no click could be granted
 	complete []api.EdgeBudgets
+	empty    int                       // reports without accounts that complete nothing
 	answered chan struct{} // gets a token for each report, if it has room
 }
 
@@ -86,6 +87,8 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if report.Complete {
 		c.complete = append(c.complete, report)
+	} else if len(report.Accounts) == 0 {
+		c.empty++
 	}
 	_ = json.NewEncoder(w).Encode(&answer)
 	select {
@@ -324,6 +327,19 @@ func TestStore_AsksForNoClickOfASmallBudgetAheadOfNeed(t *testing.T) {
 	c.eventually(t, "it has asked", func() bool { return len(c.accounts) > 0 })
 	c.set(func() { require.Zero(t, c.used()) })
 	require.Equal(t, 3, visit(t, s, 3))
+}
+
+func TestStore_SaysNothingWhileNoLinkHasABudget(t *testing.T) {
+	c := newControl(t, 3)
+	var epoch atomic.Uint32
+	epoch.Store(7)
+	s, _ := open(t, c, t.TempDir(), func(cfg *budgets.Config) { cfg.Epoch = epoch.Load })
+	for next := range uint32(3) { // it reports in each epoch
+		c.eventually(t, "it reports its accounts", func() bool { return len(c.complete) > int(next) })
+		c.set(func() { require.Zero(t, c.empty); c.epoch++; epoch.Store(c.epoch) })
+	}
+	s.Expect(1, code)
+	c.eventually(t, "it warms connections", func() bool { return c.empty >= 8 })
 }
 
 func TestStore_WaitsForTheControlPlaneForAMoment(t *testing.T) {
