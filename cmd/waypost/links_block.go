@@ -34,7 +34,12 @@ administrator of the default workspace, and says which edges have not confirmed 
 				return &usageError{errors.New("--reason is needed")}
 			}
 			return p.stated(c.Context(), domain, args[0], func(api *client.Client, host, code string) (client.Block, error) {
-				return api.Blocks.Set(c.Context(), host, code, policy, reason)
+				b, err := api.Blocks.Set(c.Context(), host, code, policy, reason)
+				if _, passing := client.Passing(err); err != nil && passing {
+					err = fmt.Errorf("%w; the line %q in the file \"blocked\" of an edge's data directory blocks the link on that edge until then",
+						err, strings.TrimPrefix(host+"/"+code, "/")+" "+policy)
+				}
+				return b, err
 			})
 		},
 	}

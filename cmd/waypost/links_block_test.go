@@ -49,6 +49,17 @@ func TestLinksBlock_SaysWhichEdgesHaveNotConfirmed(t *testing.T) {
 	require.Contains(t, stderr, "--reason is needed")
 }
 
+func TestLinksBlock_NamesTheFileOfEdgesWhileTheDatabaseIsAway(t *testing.T) {
+	api := func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusServiceUnavailable, "the database is away")
+	}
+	for argument, line := range map[string]string{"phish": "phish legal", "https://go.example.com/phish": "go.example.com/phish legal"} {
+		code, _, stderr := ask(t, api, "links", "block", argument, "--policy", "legal", "--reason", "order")
+		require.NotZero(t, code)
+		require.Contains(t, stderr, `the line "`+line+`" in the file "blocked"`)
+	}
+}
+
 func TestLinksBlock_SaysThatTheEdgesCouldNotBeAsked(t *testing.T) {
 	api := func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {

@@ -16,8 +16,8 @@ import (
 	"waypost/replication"
 )
 
-// Store keeps the statements about blocked codes. Writes are in the order of the
-// changelog.
+// Store keeps the statements about blocked codes. Writes wait for each other, and for no
+// change of links.
 type Store interface {
 	// SetBlock makes a statement about the code of a link of any workspace, deleted or
 	// not, with a version above all others, and notes the statement in the audit log. It

@@ -1,6 +1,7 @@
 package blocks_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -90,6 +91,32 @@ func TestBlocks_OutlastWhateverTheOwnerDoes(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"links.unblock", "links.block"}, acts)
+}
+
+// A statement by hand that changes very many links holds all other writes for minutes.
+func TestBlocks_WaitForNoChangeOfLinks(t *testing.T) {
+	s := start(t)
+	_, _, err := s.Links.Create(t.Context(), actor, wish("phish"))
+	require.NoError(t, err)
+	tx, err := s.hand.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `UPDATE link SET title = 'all'`)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, _, err = s.Links.Create(ctx, actor, wish("later"))
+	require.Error(t, err, "it holds all other writes")
+
+	for _, blocked := range []bool{true, false, true} {
+		b, err := s.Blocks.Set(t.Context(), operator, blocks.Request{Code: "phish", Blocked: blocked, Reason: "malware"})
+		require.NoError(t, err)
+		stored, _, err := s.db.Blocks(t.Context(), 0, 10)
+		require.NoError(t, err)
+		require.Equal(t, []waypost.Block{b}, stored)
+	}
+	require.Equal(t, 410, s.answers(t, "", "phish"))
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, 410, s.answers(t, "", "phish"))
 }
 
 func TestBlocks_AreForOperators(t *testing.T) {

@@ -42,9 +42,29 @@ const (
 		WHERE l.code = $2 AND (d.host = $1 AND d.id <> 1 OR $1 = '' AND d.id = 1)`
 )
 
+// changeBlocks runs f in a transaction, while no other transaction changes blocks. It
+// does not lock the head of the changelog, which a statement about very many links can
+// hold for minutes, because a takedown must not wait for it.
+func (db *BlockStore) changeBlocks(ctx context.Context, doing string, f func(tx pgx.Tx) error) error {
+	return db.pool.Within(ctx, scoped.Operator, doing, func(tx pgx.Tx) error {
+		seen := db.pool.highWater.current()
+		var at begun
+		if err := at.scan(tx.QueryRow(ctx, selectPosition)); err != nil {
+			return err
+		}
+		if seen.revision().Newer(at.position().Revision()) {
+			return errWentBack
+		}
+		if _, err := tx.Exec(ctx, `LOCK TABLE link_block IN SHARE ROW EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
+
 // SetBlock implements blocks.Store.
 func (db *BlockStore) SetBlock(ctx context.Context, by controlplane.Actor, b waypost.Block) (waypost.Block, error) {
-	err := db.pool.change(ctx, "block a code", func(tx pgx.Tx, _ uint32) error {
+	err := db.changeBlocks(ctx, "block a code", func(tx pgx.Tx) error {
 		var codes int
 		var stated bool
 		if err := tx.QueryRow(ctx, selectNextBlock, b.Host, b.Code).Scan(&b.Version, &b.At, &codes, &stated); err != nil {
@@ -123,7 +143,7 @@ func (db *BlockStore) BlockDigest(ctx context.Context) (uint64, error) {
 
 // RecoverBlocks implements blocks.Store.
 func (db *BlockStore) RecoverBlocks(ctx context.Context, all []waypost.Block) (taken int, err error) {
-	err = db.pool.change(ctx, "take blocks back", func(tx pgx.Tx, _ uint32) error {
+	err = db.changeBlocks(ctx, "take blocks back", func(tx pgx.Tx) error {
 		taken = 0
 		for i := range all {
 			b := &all[i]

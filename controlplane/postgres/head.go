@@ -20,6 +20,9 @@ type pool struct {
 	news      unsentHints // for other control planes
 }
 
+var errWentBack = waypost.Errorf(waypost.EUnavailable, "the database went back in time: a new epoch of the changelog begins in a moment, "+
+	"or, if /readyz says superseded, when an operator has decided which PostgreSQL is the right one")
+
 // change runs f in a transaction of the scope operator that holds the head of the
 // changelog, and notes the new head after the commit.
 func (p *pool) change(ctx context.Context, doing string, f func(tx pgx.Tx, epoch uint32) error) error {
@@ -41,8 +44,7 @@ func (p *pool) changeIn(
 		// No other transaction can commit now, so this position must be newer than every
 		// position seen.
 		if seen := p.highWater.current(); !at.position().Revision().Newer(seen.revision()) {
-			return waypost.Errorf(waypost.EUnavailable, "the database went back in time: a new epoch of the changelog begins in a moment, "+
-				"or, if /readyz says superseded, when an operator has decided which PostgreSQL is the right one")
+			return errWentBack
 		}
 		failpoint.Hit(doing + ": begun")
 		err := f(tx, uint32(at.epoch))
