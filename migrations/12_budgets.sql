@@ -22,8 +22,9 @@ CREATE POLICY system ON budget USING (waypost_system());
 
 -- The clicks that an edge has taken of a budget. Totals only grow. An edge opens another
 -- account after a restart; clicks of the former account that it did not give back count
--- as spent. Rows go with their links, so that an account that an edge reports again after
--- years is still known.
+-- as spent. An account has no row while it has given all its clicks back, so that a
+-- restart leaves none of a link without visitors. The other rows go with their links, so
+-- that an account that an edge reports again after years is still known.
 CREATE TABLE budget_account (
     link_id      bigint NOT NULL REFERENCES budget ON DELETE CASCADE,
     node         text COLLATE "C" NOT NULL CHECK (node ~ '^[A-Za-z0-9._-]{1,64}$'),

@@ -66,12 +66,17 @@ const (
 		SELECT link_id, id, node, granted, returned, spent FROM budget_account
 		WHERE (node = $1 OR node = ANY ($2)) AND link_id = ANY ($3) AND id = ANY ($4) ORDER BY node = $1`
 
-	upsertAccounts = `
+	// An account has no row once all its clicks were given back.
+	saveAccounts = `
+		WITH n AS MATERIALIZED (
+			SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[])
+			     AS n (node, link_id, id, granted, returned, spent)),
+		     returned AS (
+			DELETE FROM budget_account a USING n
+			WHERE a.link_id = n.link_id AND a.node = n.node AND a.id = n.id AND n.granted = n.returned)
 		INSERT INTO budget_account (link_id, node, id, workspace_id, granted, returned, spent)
 		SELECT n.link_id, n.node, n.id, b.workspace_id, n.granted, n.returned, n.spent
-		FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[])
-		     AS n (node, link_id, id, granted, returned, spent)
-		JOIN budget b USING (link_id)
+		FROM n JOIN budget b USING (link_id) WHERE n.granted > n.returned
 		ON CONFLICT (link_id, node, id) DO UPDATE SET granted = excluded.granted, returned = excluded.returned, spent = excluded.spent`
 
 	// Visitors ask again within some seconds, and an edge that holds clicks reports every
@@ -380,7 +385,8 @@ func (p *placing) place(a *controlplane.BudgetAccount) controlplane.BudgetGrant 
 	k := budgetAccount{l.id, a.ID}
 	before := p.known[k]
 	claimed := a.Account
-	if excess := claimed.Granted - before.Granted; excess > 0 && !p.believes {
+	// A claim of clicks that were all given back is no claim: their account has no row.
+	if excess := claimed.Granted - before.Granted; excess > 0 && claimed.Used() > 0 && !p.believes {
 		p.excess += excess
 		claimed = claimed.Within(before.Granted)
 	}
@@ -443,7 +449,7 @@ func (p *placing) save(ctx context.Context, tx pgx.Tx) error {
 		a := p.known[k]
 		nodes[i], links[i], accounts[i], granted[i], returned[i], spent[i] = a.node, k.link, k.id, a.Granted, a.Returned, a.Spent
 	}
-	_, err := tx.Exec(ctx, upsertAccounts, nodes, links, accounts, granted, returned, spent)
+	_, err := tx.Exec(ctx, saveAccounts, nodes, links, accounts, granted, returned, spent)
 	return err
 }
 

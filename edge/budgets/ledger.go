@@ -384,7 +384,7 @@ func (l *ledger) closeFinished() {
 		if !a.isFinished() {
 			continue
 		}
-		if a.Granted > 0 {
+		if a.Granted > a.Returned {
 			l.closed.put(a.entry, a.Totals)
 		}
 		if all = append(all, a); len(all) == closeAtOnce {
@@ -412,13 +412,11 @@ func (l *ledger) inherit(accounts map[entry]budget.Totals) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for e, t := range accounts {
-		if t.Granted > t.Returned {
-			l.closed.put(e, t)
-		}
+		l.closed.put(e, t)
 	}
 }
 
-// forgetClosed forgets the account of a link that no longer exists.
+// forgetClosed forgets an account of which nothing is to be reported again.
 func (l *ledger) forgetClosed(e entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

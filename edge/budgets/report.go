@@ -287,7 +287,7 @@ func (s *Store) reportAll(ctx context.Context) bool {
 			return false
 		}
 		for i, g := range answer.Grants {
-			if g.State == "gone" {
+			if a := &message.Accounts[i]; g.State == "gone" || a.Granted == a.Returned {
 				s.ledger.forgetClosed(page[i])
 			}
 		}

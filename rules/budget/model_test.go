@@ -22,6 +22,7 @@ const (
 	grantsFrozen          // a restored history grants before edges have reported
 	reclaimsOfOthers      // the control plane takes back what a silent edge holds
 	trustsNewDisks        // an edge whose disk was replaced counts as one that has reported
+	forgetsSpent          // the control plane forgets accounts of earlier boots, whatever they have spent
 )
 
 type bootKey struct{ edge, boot int }
@@ -210,12 +211,11 @@ func (w *world) ask(id int, want int64) {
 		if w.flaw == forgetsBoots && boot != e.boot {
 			continue
 		}
-		a := budget.Account{Granted: t.Granted, Returned: t.Returned}
-		k := bootKey{id, boot}
-		w.db.accounts[k] = w.db.accounts[k].Merge(a)
+		w.merge(bootKey{id, boot}, budget.Account{Granted: t.Granted, Returned: t.Returned})
 	}
 	k := bootKey{id, e.boot}
-	a := w.db.accounts[k].Merge(e.holding.Account())
+	a := w.merge(k, e.holding.Account())
+	defer w.forgetReturned()
 	if w.db.awaited[id] && w.db.disks[id] != e.disk && w.flaw != trustsNewDisks {
 		w.burn()
 	}
@@ -228,6 +228,28 @@ func (w *world) ask(id int, want int64) {
 	w.db.accounts[k] = a
 	w.flight = append(w.flight, message{id, e.boot, w.db.epoch, a.Granted})
 	e.epoch = max(e.epoch, w.db.epoch)
+}
+
+// merge takes the account of an edge into the database, which believes claims above what
+// it knows while it may have forgotten grants, and claims of clicks that were all given
+// back.
+func (w *world) merge(k bootKey, a budget.Account) budget.Account {
+	known := w.db.accounts[k]
+	if a.Used() > 0 && len(w.db.awaited) == 0 {
+		a = a.Within(known.Granted)
+	}
+	known = known.Merge(a)
+	w.db.accounts[k] = known
+	return known
+}
+
+// forgetReturned removes the accounts whose clicks were all given back.
+func (w *world) forgetReturned() {
+	for k, a := range w.db.accounts {
+		if a.Used() == 0 || w.flaw == forgetsSpent && k.boot < w.edges[k.edge].boot {
+			delete(w.db.accounts, k)
+		}
+	}
 }
 
 func (w *world) arrive(m message) {
@@ -306,6 +328,7 @@ func TestModel_NoticesEachMistake(t *testing.T) {
 		"a grant is spent before it is durable": spendsFirst, "clicks are returned while they can be spent": returnsAlive,
 		"accounts of earlier boots are not reported": forgetsBoots, "a restored history grants at once": grantsFrozen,
 		"clicks of a silent edge are reclaimed": reclaimsOfOthers, "a new disk is taken for a whole report": trustsNewDisks,
+		"accounts of earlier boots are forgotten with the clicks that they have spent": forgetsSpent,
 	} {
 		require.True(t, exceeds(f), name)
 	}

@@ -89,8 +89,14 @@ bit waits;          /* a visitor waits for the answer to a question */
 #define AHEAD (USED(db.book) == 0)
 
 /* PostgreSQL knows everything of the account of edge 0. */
-#define SETTLED (db.book.granted[0] == e[0].total && db.book.returned[0] == file.returned[0] && \
+#define SETTLED (db.book.granted[0] - db.book.returned[0] == e[0].total - file.returned[0] && \
 	db.spent[0] == e[0].total - file.returned[0] - e[0].left)
+
+#ifdef FORGETS_SPENT
+#define FORGETS_ENDED(a) (a == 0 && e[0].boot == 1)
+#else
+#define FORGETS_ENDED(a) false
+#endif
 
 #ifdef KEEPS_RECALLED
 #define RECALL(n) skip
@@ -126,10 +132,10 @@ inline higher(to, than) {
 }
 
 /* PostgreSQL takes the newer value of each total. It believes that more was granted than
-   it knows only while it may have forgotten grants. */
+   it knows only while it may have forgotten grants, or if all of it was given back. */
 inline merge(a, all, rest) {
 	if
-	:: BELIEVES -> higher(db.book.granted[a], all)
+	:: BELIEVES || (all) == file.returned[a] -> higher(db.book.granted[a], all)
 	:: else -> skip
 	fi;
 	if
@@ -143,6 +149,15 @@ inline merge(a, all, rest) {
 	fi
 }
 
+/* PostgreSQL forgets an account once all its clicks were given back. */
+inline forget(a) {
+	if
+	:: db.book.granted[a] == db.book.returned[a] || FORGETS_ENDED(a) ->
+		db.book.granted[a] = 0; db.book.returned[a] = 0; db.spent[a] = 0
+	:: else -> skip
+	fi
+}
+
 /* The present account of an edge. */
 inline mergeMine(n) { merge(MINE(n), e[n].total, e[n].left) }
 
@@ -152,7 +167,9 @@ inline mergeAll(n) {
 	:: e[n].boot == 1 -> merge(2 * n, file.granted[2 * n], 0)
 	:: else -> skip
 	fi;
-	mergeMine(n)
+	mergeMine(n);
+	forget(2 * n);
+	forget(2 * n + 1)
 }
 
 inline spendAll(a) { db.spent[a] = db.book.granted[a] - db.book.returned[a] }
@@ -284,7 +301,8 @@ end:
 			learn(n)
 		}
 		:: skip /* the answer is lost */
-		fi
+		fi;
+		d_step { forget(MINE(n)) }
 	}
 
 	/* An answer of the lost history arrives. An edge that has seen the new one ignores
@@ -309,7 +327,7 @@ end:
 		e[n].left = KEPT(n);
 		GIVEN_BACK(n)
 	}
-	:: d_step { n == 0 && file.returned[MINE(n)] > db.book.returned[MINE(n)] && e[n].reported == e[n].epoch -> mergeMine(n) }
+	:: d_step { n == 0 && file.returned[MINE(n)] > db.book.returned[MINE(n)] && e[n].reported == e[n].epoch -> mergeMine(n); forget(MINE(n)) }
 
 	/* The edge is killed, and starts with another boot. */
 	:: d_step {
@@ -340,7 +358,7 @@ end:
 		i = 0;
 		do
 		:: i < 4 && db.book.granted[i] > backup.book.granted[i] -> former[i] = db.book.granted[i]; i++
-		:: i < 4 && db.book.granted[i] == backup.book.granted[i] -> i++
+		:: i < 4 && db.book.granted[i] <= backup.book.granted[i] -> i++
 		:: else -> break
 		od;
 		i = 0;

@@ -43,6 +43,7 @@ var models = map[string]map[string]string{
 		"TAKES_FORMER_ANSWERS": "spent<=2",
 		"IGNORES_LOST_DISKS":   "spent<=2",
 		"NEVER_BELIEVES":       "spent<=2",
+		"FORGETS_SPENT":        "spent<=2",
 
 		"EXHAUSTED_WHEN_GRANTED":   "e[0].left+e[1].left",
 		"TAKES_RETURNED_FOR_SPENT": "e[0].left+e[1].left",
