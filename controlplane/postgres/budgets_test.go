@@ -271,6 +271,28 @@ func TestBudgets_AreUsedOnceAllClicksAreSpent(t *testing.T) {
 	require.Equal(t, controlplane.BudgetUsed, state(), "the edge has lost its disk")
 }
 
+// An edge opens another account of each link at each start.
+func TestBudgets_KeepNoAccountThatWasGivenBack(t *testing.T) {
+	db, hand := open(t)
+	knows(t, db, "edge-a")
+	limited(t, db, hand, "tickets", 9)
+	rows := func() int64 { return number(t, hand, `SELECT count(*) FROM budget_account`) }
+	for boot := range byte(5) {
+		require.EqualValues(t, 2, reports(t, db, "edge-a", account("tickets", boot+1, budget.Account{}, 2)).Granted)
+		require.EqualValues(t, 1, rows())
+		reports(t, db, "edge-a", account("tickets", boot+1, budget.Account{Granted: 2, Returned: 2}, 0))
+		require.Zero(t, rows())
+	}
+	// The account goes on, and a message of it that is late changes nothing.
+	require.EqualValues(t, 4, reports(t, db, "edge-a", account("tickets", 5, budget.Account{Granted: 2, Returned: 2}, 2)).Granted)
+	reports(t, db, "edge-a", account("tickets", 5, budget.Account{Granted: 2}, 0))
+	got, err := db.LinkBudget(t.Context(), waypost.DefaultWorkspace, idOf(t, hand, "tickets"))
+	require.NoError(t, err)
+	require.Equal(t, controlplane.LinkBudget{Limit: 9, Granted: 2, AtMost: 9}, got)
+	reports(t, db, "edge-a", account("tickets", 4, budget.Account{Granted: 2}, 0))
+	require.EqualValues(t, 1, rows(), "nor does one of an account that ended")
+}
+
 // knows lets PostgreSQL know edges.
 func knows(t *testing.T, db *postgres.DB, nodes ...string) {
 	t.Helper()

@@ -26,6 +26,7 @@ import (
 //	2  epoch (u32): the newest that the edge has seen
 //	3  id (16), made at random when no file had one, or one was damaged: it goes with the
 //	   disk
+//	4  (empty): the boot has given back all its clicks; nothing follows
 //
 // Format is the version of the files.
 const Format = 1
@@ -39,6 +40,7 @@ const (
 	kindAccount = 1
 	kindEpoch   = 2
 	kindDisk    = 3
+	kindEnd     = 4
 
 	accountSize = 1 + 16 + 4 + 2*8 // and the code
 	maxBody     = accountSize + waypost.MaxName
@@ -72,6 +74,7 @@ type state struct {
 	epoch    uint32
 	disk     diskID // zero: the file has no id
 	accounts map[entry]budget.Totals
+	ended    bool // the boot that wrote the file that was read last was not killed
 }
 
 func appendAccount(b []byte, e entry, t budget.Totals) []byte {
@@ -104,6 +107,7 @@ var errDamaged = errors.New("a record is damaged")
 // read adds the records of a file to s. A crash may have cut the last one, which was
 // never acted upon.
 func (s *state) read(b []byte) error {
+	s.ended = false
 	rest, ok := bytes.CutPrefix(b, []byte(magic))
 	if !ok {
 		if bytes.HasPrefix([]byte(magic), b) {
@@ -146,6 +150,9 @@ func (s *state) addRecord(body []byte) bool {
 	case len(body) == 1+len(s.disk) && body[0] == kindDisk:
 		s.disk = diskID(body[1:])
 		return true
+	case len(body) == 1 && body[0] == kindEnd:
+		s.ended = true
+		return true
 	case len(body) == 5 && body[0] == kindEpoch:
 		s.epoch = max(s.epoch, le.Uint32(body[1:]))
 		return true
@@ -175,6 +182,7 @@ type others struct {
 	files   []string // that were read, or are to be removed
 	damaged []string // that cannot be read
 	fault   error    // the reason
+	killed  bool     // a boot held clicks when it was killed
 }
 
 // readOthers reads the files of all boots except one.
@@ -193,6 +201,7 @@ func (d directory) readOthers(own waypost.BootID) (o others, err error) {
 			if err == nil {
 				err = o.read(text)
 			}
+			o.killed = o.killed || !o.ended
 			if err != nil {
 				o.fault = fmt.Errorf("%s is set aside: %w", d.path(file), err)
 				o.damaged = append(o.damaged, file)

@@ -38,10 +38,12 @@ type grantLog struct {
 	disk      diskID               // zero before the files of earlier boots were read
 	adopting  bool                 // the files of other boots are to be taken over
 	lost      bool                 // a file of an earlier boot could not be read
+	killed    bool                 // an earlier boot was killed
 }
 
 // save writes the present state to a new file, with the accounts of earlier boots if they
-// are to be adopted. The lock is held, as for all methods except seeEpoch.
+// are to be adopted. The lock is held, as for all methods except seeEpoch
+// and followsKill.
 func (l *grantLog) save() error {
 	if l.file == nil { // later the directory has to come back
 		if err := os.MkdirAll(l.dir.root, 0o700); err != nil {
@@ -64,6 +66,7 @@ func (l *grantLog) save() error {
 			_, _ = rand.Read(l.disk[:]) // never fails
 		}
 	}
+	l.killed = l.killed || others.killed
 	l.epoch.Store(max(l.epoch.Load(), others.epoch))
 	l.ledger.inherit(others.accounts)
 	if err := l.rewrite(); err != nil {
@@ -151,7 +154,16 @@ func (l *grantLog) seeEpoch(epoch uint32) uint32 {
 	return l.epoch.Load()
 }
 
+// followsKill reports whether an earlier boot was killed. The lock is not held.
+func (l *grantLog) followsKill() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.killed
+}
+
+// close closes the file of a boot that has given back all its clicks.
 func (l *grantLog) close() {
+	l.append(appendRecord(nil, []byte{kindEnd}))
 	if l.file != nil {
 		_ = l.file.Close() // everything in it is synced
 		l.file = nil

@@ -62,8 +62,16 @@ func (s *Store) Expect(domain waypost.DomainID, code []byte) {
 }
 
 // runAhead asks for clicks of links that are expected, a few at a time, because each
-// question holds the head of the changelog.
+// question holds the head of the changelog. After a kill it waits, because each kill of
+// an edge that is killed again and again costs the clicks that it was given.
 func (s *Store) runAhead(ctx context.Context) {
+	if s.log.followsKill() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(s.cfg.Caution):
+		}
+	}
 	ticker := time.NewTicker(s.cfg.Interval)
 	defer ticker.Stop()
 	for {
@@ -322,5 +330,6 @@ func (s *Store) close(ctx context.Context) {
 	}
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
+	s.log.keep(s.ledger.withdrawAll())
 	s.log.close()
 }

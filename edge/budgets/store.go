@@ -31,6 +31,7 @@ type Config struct {
 	Patience time.Duration // of a visitor, with the control plane, at most; default 1 s
 	Timeout  time.Duration // for one request; default 2 s
 	Interval time.Duration // between reports; default 1 s
+	Caution  time.Duration // after a kill, before clicks are asked for ahead of the first visitor; default 10 min
 	Idle     time.Duration // after which unspent clicks are given back, except for one; default 30 s
 
 	MaxAccounts int // bounds the accounts with clicks left; default 250,000
@@ -52,6 +53,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Interval == 0 {
 		c.Interval = time.Second
+	}
+	if c.Caution == 0 {
+		c.Caution = 10 * time.Minute
 	}
 	if c.Idle == 0 {
 		c.Idle = 30 * time.Second

@@ -38,7 +38,7 @@ type control struct {
 	accounts map[string]budget.Account // by edge, id and code
 	recalled map[string]bool           // codes of links with visitors to whom no click could be granted
 	complete []api.EdgeBudgets
-	empty    int                       // reports without accounts that complete nothing
+	empty    int           // reports without accounts that complete nothing
 	answered chan struct{} // gets a token for each report, if it has room
 }
 
@@ -319,6 +319,38 @@ func TestStore_GetsNoClickForAVisitorWhoHasOne(t *testing.T) {
 	}
 }
 
+// An edge that crashes at each start would use up the budgets of links without visitors.
+func TestStore_AsksForNoClickAheadOfNeedAfterAKill(t *testing.T) {
+	c, dir := newControl(t, 1000), t.TempDir()
+	c.introduce(t, dir)
+	var epoch atomic.Uint32
+	epoch.Store(7)
+	run := func(change ...func(*budgets.Config)) (s *budgets.Store, stop func()) {
+		s, stop = open(t, c, dir, append(change, func(cfg *budgets.Config) { cfg.Epoch = epoch.Load })...)
+		s.Expect(1, []byte("quiet"))
+		return s, stop
+	}
+	s, stop := run()
+	c.eventually(t, "a click is granted", func() bool { return c.usedOf("quiet") == 1 })
+	s.Kill()
+	stop()
+	for range 3 {
+		s, stop = run()
+		c.set(func() { c.complete, c.epoch = nil, c.epoch+1; epoch.Store(c.epoch) })
+		c.eventually(t, "it has reported", func() bool { return len(c.complete) > 0 })
+		require.True(t, seek(t, s, "visited"), "a visitor waits")
+		c.set(func() { require.EqualValues(t, 1, c.usedOf("quiet")) })
+		s.Kill()
+		stop()
+	}
+	_, stop = run(func(cfg *budgets.Config) { cfg.Caution = time.Millisecond })
+	c.eventually(t, "a click is granted", func() bool { return c.usedOf("quiet") == 2 })
+	stop()
+	c.set(func() { require.EqualValues(t, 1, c.usedOf("quiet")) })
+	_, _ = run()
+	c.eventually(t, "nothing was killed", func() bool { return c.usedOf("quiet") == 2 })
+}
+
 // No click of a small budget is taken from the visitors of other edges.
 func TestStore_AsksForNoClickOfASmallBudgetAheadOfNeed(t *testing.T) {
 	c := newControl(t, 3)
@@ -407,6 +439,22 @@ func TestStore_SpendsNothingWhileItsDiskFails(t *testing.T) {
 	require.Zero(t, visit(t, s, 50))
 	require.NoError(t, os.Rename(dir+".away", dir))
 	reachable(t, s) // a new file is written
+}
+
+// The control plane is away when an edge stops in order.
+func TestStore_ReportsClicksThatTheEarlierBootGaveBack(t *testing.T) {
+	c, dir := newControl(t, 1000), t.TempDir()
+	c.introduce(t, dir)
+	metrics := prometheus.NewPedanticRegistry()
+	s, stop := open(t, c, dir, func(cfg *budgets.Config) { cfg.Metrics = metrics })
+	s.Expect(1, []byte("quiet"))
+	c.eventually(t, "a click is granted", func() bool { return counters(t, metrics)["waypost_budget_granted_clicks_total"] == 1 })
+	c.set(func() { c.away = true })
+	stop()
+	c.set(func() { c.away = false; c.complete = nil })
+	_, _ = open(t, c, dir)
+	c.eventually(t, "it reports", func() bool { return len(c.complete) > 0 })
+	c.set(func() { require.Zero(t, c.usedOf("quiet")) })
 }
 
 func TestStore_TriesAgainToReadEarlierBoots(t *testing.T) {

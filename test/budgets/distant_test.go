@@ -3,6 +3,7 @@ package budgets_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,9 @@ import (
 // machine that is busy with other things exceeds it, and then visitors try again.
 const prompt = 150 * time.Millisecond
 
+// plenty is a limit of which each edge gets a click ahead of need, also the last to ask.
+const plenty = 4*edges + edges - 1
+
 // Edges are near to the control plane and far from it. A quarter of the visits is to
 // links for one visitor each, a quarter to links for few visitors, and the others to
 // links for more visitors than come.
@@ -27,6 +31,26 @@ func TestBudgets_TurnNoVisitorAwayWhileClicksAreLeft(t *testing.T) {
 		visits = 10_000
 	}
 	w := start(t, cluster.Database(t), edges)
+	t.Run("restarts leave no accounts of links without visitors", func(t *testing.T) {
+		var quiet []*limited
+		for i := range 5 {
+			quiet = append(quiet, w.createLimited(fmt.Sprintf("quiet-%d", i), plenty))
+		}
+		held := func(clicks int64) {
+			t.Helper()
+			require.Eventually(t, func() bool {
+				return !slices.ContainsFunc(quiet, func(l *limited) bool { return w.budget(l).Granted != clicks })
+			}, waiting, 50*time.Millisecond)
+		}
+		restarted := w.slots[0]
+		for range 3 {
+			held(edges)
+			require.EqualValues(t, edges*len(quiet), exec(t, w.url, `SELECT count(*) FROM budget_account`))
+			require.NoError(t, restarted.edge.Stop())
+			held(edges - 1)
+			w.startEdge(restarted)
+		}
+	})
 	for i, distance := range []time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond} {
 		w.slots[i].distance.Store(int64(distance))
 	}
@@ -81,7 +105,6 @@ func TestBudgets_TurnNoVisitorAwayWhileClicksAreLeft(t *testing.T) {
 		}
 	})
 
-	const plenty = 4*edges + edges - 1 // also for the edge that asks last
 	t.Run("edges hold clicks of links that nobody visits", func(t *testing.T) {
 		large, small := w.createLimited("ahead-large", plenty), w.createLimited("ahead-small", 4*edges-1)
 		require.Eventually(t, func() bool { return w.budget(large).Granted == edges }, waiting, 50*time.Millisecond, "one click for each edge")

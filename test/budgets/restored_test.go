@@ -49,20 +49,25 @@ func (p *restorable) stop() {
 	require.NoError(p.t, p.server.Stop(ctx))
 }
 
-// exec runs a statement as a superuser, and returns the number in its first column; 0
-// without one.
-func (p *restorable) exec(statement string) (n int64) {
+func (p *restorable) exec(statement string) int64 {
 	p.t.Helper()
-	conn, err := pgx.Connect(p.t.Context(), strings.Replace(p.server.URL(), pgserver.Role+"@", "postgres@", 1))
-	require.NoError(p.t, err)
-	rows, err := conn.Query(p.t.Context(), statement)
-	require.NoError(p.t, err)
+	return exec(p.t, p.server.URL(), statement)
+}
+
+// exec runs a statement in a database as a superuser, and returns the number in its first
+// column; 0 without one.
+func exec(t *testing.T, url, statement string) (n int64) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), strings.Replace(url, pgserver.Role+"@", "postgres@", 1))
+	require.NoError(t, err)
+	rows, err := conn.Query(t.Context(), statement)
+	require.NoError(t, err)
 	if rows.Next() {
-		require.NoError(p.t, rows.Scan(&n))
+		require.NoError(t, rows.Scan(&n))
 	}
 	rows.Close()
-	require.NoError(p.t, rows.Err())
-	require.NoError(p.t, conn.Close(p.t.Context()))
+	require.NoError(t, rows.Err())
+	require.NoError(t, conn.Close(t.Context()))
 	return n
 }
 
