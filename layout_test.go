@@ -106,7 +106,7 @@ var layers = []layer{
 	{path: "replication", mayUse: []string{"rules", "internal", ""}},
 	{path: "api/clickbatch", mayUse: []string{""}, stdOnly: true},
 	{path: "api/linkfields", mayUse: []string{"api", ""}, stdOnly: true},
-	{path: "api", mayUse: []string{"rules"}, stdOnly: true},
+	{path: "api", mayUse: []string{"rules", ""}, stdOnly: true},
 	{path: "rules/budget", stdOnly: true},
 	{path: "rules", mayUse: []string{"rules/agents", ""}},
 	{path: "rules/agents", mayUse: []string{""}},

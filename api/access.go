@@ -109,9 +109,10 @@ type MeKey struct {
 
 // MeWorkspace names the workspace of a request.
 type MeWorkspace struct {
-	ID   int64  `json:"id"`
-	Slug string `json:"slug"`
-	Role string `json:"role" doc:"Role of the user; empty without a user."`
+	ID       int64  `json:"id"`
+	Slug     string `json:"slug"`
+	Role     string `json:"role" doc:"Role of the user; empty without a user."`
+	TimeZone string `json:"time_zone" doc:"Time zone of days without a time: the setting of the workspace."`
 }
 
 // MeChange names the fields of the own account to change.
@@ -251,6 +252,7 @@ type WorkspaceSettings struct {
 	Events       string `json:"events" enum:"off,sampled,all" doc:"Which clicks are kept one by one, besides the sums of all."`
 	EventsSample int    `json:"events_sample" doc:"With sampled: one click of this many is kept."`
 	UTM          bool   `json:"utm" doc:"Clicks are counted by the parameters utm_source, utm_medium, utm_campaign, utm_term and utm_content of the request."`
+	TimeZone     string `json:"time_zone" example:"Europe/Berlin" doc:"The time zone of days without a time, such as 2030-12-31, in imports, in the console and in flags of the command: a name of the IANA database. A link with such a day in expires_at works through its last moment. Default: UTC. The API itself takes times."`
 
 	UTMTemplates []UTMTemplate `json:"utm_templates" doc:"Which utm parameters the targets of links are to have. The console's forms offer them; the API holds no target to them."`
 }
@@ -285,6 +287,7 @@ type SettingsChange struct {
 	Events       *string `json:"events,omitzero" enum:"off,sampled,all"`
 	EventsSample *int    `json:"events_sample,omitzero" minimum:"1" maximum:"1000000"`
 	UTM          *bool   `json:"utm,omitzero"`
+	TimeZone     *string `json:"time_zone,omitzero" minLength:"1" maxLength:"64" example:"Europe/Berlin"`
 
 	UTMTemplates *[]UTMTemplate `json:"utm_templates,omitzero" maxItems:"50" doc:"All templates: 16,384 bytes of JSON at most."`
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"waypost"
 )
 
 // ParseTime reads a time of RFC 3339, 5.6, also with lower-case letters. A leap second is
@@ -21,14 +23,29 @@ func ParseTime(text string) (time.Time, error) {
 	return at.Add(time.Second), err
 }
 
+// IsDay reports whether a text is a day, such as 2030-12-31.
+func IsDay(text string) bool {
+	_, err := time.Parse(time.DateOnly, text)
+	return err == nil
+}
+
 // ParseMoment reads a time as the API does, or a day, which stands for its first moment
-// in UTC. An error is for the people who wrote the text.
-func ParseMoment(text string) (at time.Time, err error) {
-	at, err = ParseTime(text)
-	for _, layout := range []string{"2006-01-02T15:04Z07:00", time.DateOnly} {
-		if err != nil {
-			at, err = time.Parse(layout, strings.ToUpper(text))
+// in a zone or, where it ends something, for the first moment after it. An error is for
+// the people who wrote the text.
+func ParseMoment(text string, zone *time.Location, ends bool) (at time.Time, err error) {
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		y, m, d := day.Date()
+		if ends {
+			d++
 		}
+		at = waypost.BeginOfDay(time.Date(y, m, d, 12, 0, 0, 0, zone)).UTC()
+		if at.Year() > 9999 { // which no time of the API is
+			at = at.Add(-time.Second)
+		}
+		return at, nil
+	}
+	if at, err = ParseTime(text); err != nil {
+		at, err = time.Parse("2006-01-02T15:04Z07:00", strings.ToUpper(text))
 	}
 	if err == nil && writable(at) && writable(at.UTC()) {
 		return at, nil

@@ -52,6 +52,7 @@ type (
 	User            = api.User
 	Affiliation     = api.Affiliation
 	Me              = api.Me
+	MeWorkspace     = api.MeWorkspace
 	Member          = api.Member
 	MemberPage      = api.MemberPage
 	NewMember       = api.NewMember

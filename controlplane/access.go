@@ -90,6 +90,9 @@ type Access struct {
 	sessions SessionStore
 	factors  FactorStore
 	box      factorBox
+
+	workspaces WorkspaceStore
+
 	now      func() time.Time
 	patience time.Duration
 	log      *slog.Logger
@@ -107,7 +110,7 @@ func newAccess(cfg *Config) *Access {
 		panic("controlplane: " + err.Error()) // the lengths are right
 	}
 	return &Access{
-		keys: cfg.Store, sessions: cfg.Store, factors: cfg.Store, box: box,
+		keys: cfg.Store, sessions: cfg.Store, factors: cfg.Store, workspaces: cfg.Store, box: box,
 		now: cfg.Now, patience: cfg.Patience, log: cfg.Logger,
 	}
 }

@@ -210,12 +210,21 @@ type Me struct {
 	Account     *Account // of the user; nil without one; without the password
 	HasPassword bool
 	Factor      *FactorState // of a session's user; nil otherwise
+	TimeZone    string       // of the actor's workspace; "" without one
 }
 
 // Me returns the actor and its account.
 func (s *Access) Me(ctx context.Context, actor Actor) (Me, error) {
+	m := Me{Actor: actor}
+	if actor.Workspace != 0 {
+		w, err := s.workspaces.Workspace(ctx, actor.Workspace)
+		if err != nil {
+			return Me{}, err
+		}
+		m.TimeZone = w.Settings.TimeZone
+	}
 	if actor.UserID == 0 {
-		return Me{Actor: actor}, nil
+		return m, nil
 	}
 	account, found, err := s.sessions.AccountOf(ctx, actor.UserID)
 	if err != nil {
@@ -224,7 +233,7 @@ func (s *Access) Me(ctx context.Context, actor Actor) (Me, error) {
 	if !found {
 		return Me{}, waypost.Errorf(waypost.EUnauthorized, "the account is no more")
 	}
-	m := Me{Actor: actor, Account: &account, HasPassword: account.Password != ""}
+	m.Account, m.HasPassword = &account, account.Password != ""
 	account.Password = ""
 	if actor.SessionID != 0 {
 		f, _, err := s.factors.SecondFactor(ctx, actor.UserID)

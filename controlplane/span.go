@@ -93,7 +93,7 @@ func NewSpan(q StatsQuery, now time.Time) (Span, error) {
 	}
 	if from.IsZero() {
 		y, m, d := to.Add(-1).In(s.Zone).Date()
-		from = BeginOfDay(time.Date(y, m, d-DefaultDays+1, 12, 0, 0, 0, s.Zone))
+		from = waypost.BeginOfDay(time.Date(y, m, d-DefaultDays+1, 12, 0, 0, 0, s.Zone))
 	}
 	switch {
 	case !from.Before(to):
@@ -122,23 +122,12 @@ func (s *Span) tooLong(most int) error {
 func (s *Span) intervalStart(at time.Time, by Interval) time.Time {
 	t := at.Truncate(quarter).In(s.Zone)
 	if by == ByDay {
-		return BeginOfDay(t)
+		return waypost.BeginOfDay(t)
 	}
 	for t.Minute() != 0 {
 		t = t.Add(-quarter)
 	}
 	return t
-}
-
-// BeginOfDay returns the first quarter of an hour of a moment's date in its zone. It is
-// not always midnight, which may be skipped or occur twice where clocks change at night.
-func BeginOfDay(t time.Time) time.Time {
-	y, m, d := t.Date()
-	first := time.Date(y, m, d, 12, 0, 0, 0, t.Location()).Add(-15 * time.Hour).Truncate(quarter)
-	for date(first) < date(t) {
-		first = first.Add(quarter)
-	}
-	return first
 }
 
 // next returns the beginning of the step after the one that begins at a moment.

@@ -38,7 +38,7 @@ func (s *Clicks) Sparklines(
 	}
 	now := s.now()
 	y, m, d := now.In(zone).Date()
-	span, err := NewSpan(StatsQuery{From: BeginOfDay(time.Date(y, m, d-days+1, 12, 0, 0, 0, zone)), To: now.Add(1), Zone: zone}, now)
+	span, err := NewSpan(StatsQuery{From: waypost.BeginOfDay(time.Date(y, m, d-days+1, 12, 0, 0, 0, zone)), To: now.Add(1), Zone: zone}, now)
 	if err != nil {
 		return Span{}, nil, err
 	}

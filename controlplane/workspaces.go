@@ -27,6 +27,7 @@ type Settings struct {
 	Events       string // which clicks are stored one by one: one of EventModes
 	EventsSample int    // one of that many clicks is stored when Events is "sampled"; 0: the cluster's setting
 	UTM          bool   // clicks are counted by the utm parameters of the request
+	TimeZone     string // in which days that have no time begin and end: a name of waypost.LoadZone
 	UTMTemplates []UTMTemplate
 }
 
@@ -46,6 +47,7 @@ type WorkspaceChange struct {
 	Events       *string `json:"events,omitempty"`
 	EventsSample *int    `json:"events_sample,omitempty"`
 	UTM          *bool   `json:"utm,omitempty"`
+	TimeZone     *string `json:"time_zone,omitempty"`
 
 	UTMTemplates *[]UTMTemplate `json:"utm_templates,omitempty"` // all of them
 }
@@ -182,7 +184,8 @@ func (s *Workspaces) changeWorkspace(ctx context.Context, actor Actor, ws waypos
 		return Workspace{}, waypost.Errorf(waypost.EInvalid, "events must be off, sampled or all")
 	case c.EventsSample != nil && (*c.EventsSample < 1 || *c.EventsSample > MaxEventsSample):
 		return Workspace{}, waypost.Errorf(waypost.EInvalid, "events_sample must be 1 to %d", MaxEventsSample)
-	case c.Name != nil:
+	}
+	if c.Name != nil {
 		if err := checkName(*c.Name); err != nil {
 			return Workspace{}, err
 		}
@@ -193,6 +196,11 @@ func (s *Workspaces) changeWorkspace(ctx context.Context, actor Actor, ws waypos
 			return Workspace{}, err
 		}
 		c.UTMTemplates = &kept
+	}
+	if c.TimeZone != nil {
+		if _, ok := waypost.LoadZone(*c.TimeZone); !ok {
+			return Workspace{}, waypost.Errorf(waypost.EInvalid, "settings.time_zone must be a name of the IANA database, such as Europe/Berlin")
+		}
 	}
 	return s.workspaces.ChangeWorkspace(ctx, actor, ws, c)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -376,15 +377,38 @@ func notEmpty(c *cobra.Command, flag string) error {
 	return nil
 }
 
-// moment reads the time of a flag. Empty text is the zero time.
-func moment(flag, text string) (at time.Time, err error) {
+// moment reads the time of a flag. Empty text is the zero time. For a day, moment asks
+// the API for the workspace's time zone, and reports the time on standard error.
+func (p linksCommands) moment(ctx context.Context, flag, text string) (at time.Time, err error) {
 	if text == "" {
 		return at, nil
 	}
-	if at, err = api.ParseMoment(text); err != nil {
+	zone := time.UTC
+	if api.IsDay(text) {
+		if zone, err = p.zone(ctx); err != nil {
+			return at, err
+		}
+	}
+	if at, err = api.ParseMoment(text, zone, flag == "--expires-at"); err != nil {
 		return at, &usageError{fmt.Errorf("%s: %w", flag, err)}
 	}
-	return at, nil
+	if api.IsDay(text) {
+		_, err = fmt.Fprintf(p.stderr, "waypost: %s %s is %s (%s)\n", flag, text, at.In(zone).Format(time.RFC3339), zone)
+	}
+	return at, err
+}
+
+// zone asks for the time zone of the workspace.
+func (p linksCommands) zone(ctx context.Context) (zone *time.Location, err error) {
+	zone = time.UTC
+	err = p.withAPI(func(api *client.Client) error {
+		me, err := api.Session.Me(ctx)
+		if err == nil && me.Workspace != nil {
+			zone, err = time.LoadLocation(me.Workspace.TimeZone)
+		}
+		return err
+	})
+	return zone, err
 }
 
 // jsonObject reads a JSON object, or null.

@@ -33,7 +33,7 @@ database, in which it looks the address up. That is for operators.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
-			if v.At, err = moment("--at", at); err != nil {
+			if v.At, err = p.moment(c.Context(), "--at", at); err != nil {
 				return err
 			}
 			v.Country = strings.ToUpper(v.Country)

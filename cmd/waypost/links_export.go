@@ -80,7 +80,7 @@ the links as the API shows them, with everything that they hold, and can be impo
 }
 
 func (p linksCommands) exportLinks(ctx context.Context, name string, e exporting) error {
-	filter, err := e.filter.filter()
+	filter, err := e.filter.filter(ctx, p)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func (l *linkFlags) bind(f *pflag.FlagSet, changes bool) {
 	}
 	f.StringVar(&l.metadata, "metadata", "", "JSON object to keep with the link"+changed(", in the place of the old one; null for none"))
 	f.Var(&l.expires, "expires-in", "time from now until the link expires, such as 12h, 30d or 52w")
-	f.StringVar(&l.expiresAt, "expires-at", "", "when the link expires, such as 2030-12-31T23:59:59Z, or a day: when that begins in UTC")
+	f.StringVar(&l.expiresAt, "expires-at", "", "when the link expires, such as 2030-12-31T23:59:59Z, or a day: its end in the workspace's time zone")
 	f.BoolVar(&l.passwordStdin, "password-stdin", false, "read a password that visitors must give from standard input")
 	l.rules.bind(f, changed(`; "" for none`))
 }
@@ -62,13 +62,13 @@ func (l *linkFlags) read(p linksCommands, c *cobra.Command, noTags string) error
 	}
 	err := errors.Join(checkClicks(c, l.link.MaxClicks), checkTags(l.link.Tags, noTags))
 	if err == nil {
-		l.link.ExpiresAt, err = moment("--expires-at", l.expiresAt)
+		l.link.ExpiresAt, err = p.moment(c.Context(), "--expires-at", l.expiresAt)
 	}
 	if err == nil && given("metadata") {
 		l.link.Metadata, err = jsonObject("--metadata", l.metadata)
 	}
 	if err == nil {
-		err = l.rules.read(p)
+		err = l.rules.read(c.Context(), p)
 	}
 	if err == nil && l.passwordStdin {
 		l.link.Password, err = p.password("-", "", false)

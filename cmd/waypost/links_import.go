@@ -46,9 +46,10 @@ created_by, which names the import and the line. CSV begins with a header, and h
 semicolons or tabs between its cells. Its columns are
 ` + strings.Join(wrapped(linkimport.Columns()+".", 88), "\n") + `
 
-Tags are separated by commas, forward_query, forward_path and active are true or false,
+Tags are separated by commas or semicolons, forward_query, forward_path and active are true or false,
 metadata is a JSON object and rules a JSON list, and expires_at and valid_from are a time
-such as 2030-12-31T23:59:59Z, or a day: when that begins in UTC. The CSV of Shlink's web client and a table of YOURLS can be imported as
+such as 2030-12-31T23:59:59Z, or a day in the workspace's time zone: a link expires at the
+end of its day, and works from the beginning of its day. The CSV of Shlink's web client and a table of YOURLS can be imported as
 they are. Files of "waypost links export" can be imported; the links get new codes. With
 --keep-codes they keep the short_code of the file, for a move to another installation;
 codes that the installation has issued or leased are refused. Of rows with one code the
@@ -134,11 +135,14 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 		im.Try = api.Links.TryBulk
 	}
 	workspace, err := im.Workspace(c.Context(), api.Session.Me)
+	if err == nil {
+		im.Zone, err = time.LoadLocation(workspace.TimeZone)
+	}
 	if err != nil {
 		return fmt.Errorf("nothing was sent: %w", err)
 	}
 	journal, err := openJournal(i, file, linkimport.Source{
-		API: api.Base(), Workspace: workspace, Domain: i.domain, Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes,
+		API: api.Base(), Workspace: workspace.Slug, Domain: i.domain, Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes,
 	})
 	if err != nil {
 		return err
@@ -156,6 +160,9 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 		_, _ = fmt.Fprintf(lines, "lines %s may have been sent, and their outcome is unknown: they are looked for among the links in %s\n", rows, after)
 	}
 	im.Left = func(field string) { _, _ = fmt.Fprintln(lines, notTaken[field]) }
+	im.Day = func(field, day string, at time.Time) {
+		_, _ = fmt.Fprintf(lines, "days are those of %s: the %s %s is %s\n", im.Zone, field, day, at.In(im.Zone).Format(time.RFC3339))
+	}
 	tell.lines = lines
 	report, runErr := im.Run(c.Context(), file)
 	finish()

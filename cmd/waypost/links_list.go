@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -47,7 +48,7 @@ func completeWith(c *cobra.Command, flag string, words ...string) {
 	}
 }
 
-func (f *filterFlags) filter() (client.Filter, error) {
+func (f *filterFlags) filter(ctx context.Context, p linksCommands) (client.Filter, error) {
 	out := client.Filter{Typed: f.typed, Tags: f.tags, Domain: f.domain, Active: f.active, Expired: f.expired}
 	for flag, value := range map[string]string{"active": f.active, "expired": f.expired} {
 		if value != "" && value != "true" && value != "false" {
@@ -62,7 +63,7 @@ func (f *filterFlags) filter() (client.Filter, error) {
 		"expires-before": {f.expiresBefore, &out.ExpiresBefore},
 	} {
 		var err error
-		if *t.to, err = moment("--"+flag, t.text); err != nil {
+		if *t.to, err = p.moment(ctx, "--"+flag, t.text); err != nil {
 			return out, err
 		}
 	}
@@ -137,7 +138,7 @@ func (p linksCommands) listLinks(c *cobra.Command, l listing, words string) erro
 	if !slices.Contains(sorts, l.sort) {
 		return &usageError{fmt.Errorf("--sort: %q is none of %s", l.sort, strings.Join(sorts, ", "))}
 	}
-	filter, err := l.filter()
+	filter, err := l.filter(c.Context(), p)
 	if err != nil {
 		return err
 	}

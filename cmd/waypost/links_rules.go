@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -150,8 +151,8 @@ func (r *ruleFlags) bind(f *pflag.FlagSet, none string) {
 	f.StringVar(&r.file, "rules", "", "file of rules, - for standard input; see waypost links rules")
 }
 
-func (r *ruleFlags) read(p linksCommands) (err error) {
-	if r.from, err = moment("--valid-from", r.validFrom); err == nil && r.file != "" {
+func (r *ruleFlags) read(ctx context.Context, p linksCommands) (err error) {
+	if r.from, err = p.moment(ctx, "--valid-from", r.validFrom); err == nil && r.file != "" {
 		r.rules, err = p.readRules(r.file)
 	}
 	return err

@@ -3,14 +3,17 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"waypost/api"
@@ -161,15 +164,15 @@ func TestLinks_RefuseFlagsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-func TestMoment_TakesTimesAndDays(t *testing.T) {
+func TestMoment_TakesTimes(t *testing.T) {
+	p := linksCommands{&program{stderr: io.Discard}}
 	for text, want := range map[string]time.Time{
 		"":                          {},
 		"2030-12-31T23:59:59.5Z":    time.Date(2030, 12, 31, 23, 59, 59, 5e8, time.UTC),
 		"2030-12-31T23:59+01:00":    time.Date(2030, 12, 31, 22, 59, 0, 0, time.UTC),
 		"2030-12-31T23:59:59+01:00": time.Date(2030, 12, 31, 22, 59, 59, 0, time.UTC),
-		"2030-12-31":                time.Date(2030, 12, 31, 0, 0, 0, 0, time.UTC),
 	} {
-		got, err := moment("--at", text)
+		got, err := p.moment(t.Context(), "--at", text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, got.UTC(), text)
 	}
@@ -178,12 +181,31 @@ func TestMoment_TakesTimesAndDays(t *testing.T) {
 		"2030-12-31 23:59":    `--at: "2030-12-31 23:59" has no time zone: write 2030-12-31T23:59:00Z, or an offset`,
 		"tomorrow":            `--at: "tomorrow" is no time such as 2030-12-31T23:59:59Z, and no day such as 2030-12-31`,
 	} {
-		_, err := moment("--at", text)
+		_, err := p.moment(t.Context(), "--at", text)
 		require.ErrorContains(t, err, want)
 	}
 	f := filterFlags{createdAfter: "2030-12-31 23:59"}
-	_, err := f.filter()
+	_, err := f.filter(t.Context(), p)
 	require.ErrorContains(t, err, "--created-after: \"2030-12-31 23:59\" has no time zone")
+}
+
+func TestLinksCreate_DaysAreThoseOfTheWorkspacesTimeZone(t *testing.T) {
+	var sent map[string]any
+	api := func(w http.ResponseWriter, r *http.Request) {
+		if path.Base(r.URL.Path) == "me" {
+			_, _ = io.WriteString(w, `{"workspace":{"slug":"default","time_zone":"Europe/Berlin"}}`)
+			return
+		}
+		assert.NoError(t, json.NewDecoder(r.Body).Decode(&sent))
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, aLink)
+	}
+	code, _, stderr := ask(t, api, "links", "create", "https://a.example", "--expires-at", "2027-12-31", "--valid-from", "2027-07-01")
+	require.Zero(t, code, stderr)
+	require.Equal(t, "2027-12-31T23:00:00Z", sent["expires_at"])
+	require.Equal(t, "2027-06-30T22:00:00Z", sent["valid_from"])
+	require.Contains(t, stderr, "waypost: --expires-at 2027-12-31 is 2028-01-01T00:00:00+01:00 (Europe/Berlin)\n")
+	require.Contains(t, stderr, "waypost: --valid-from 2027-07-01 is 2027-07-01T00:00:00+02:00 (Europe/Berlin)\n")
 }
 
 func TestHelp_RefusesWhatIsNoCommand(t *testing.T) {

@@ -72,7 +72,7 @@ func (p workspacesCommands) listCommand() *cobra.Command {
 
 func workspaceTable(all []client.Workspace, width int) string {
 	var b strings.Builder
-	_, _ = fmt.Fprintln(&b, "ID\tSLUG\tSTATE\tDEDUPE\tEVENTS\tUTM\tCREATED\tNAME")
+	_, _ = fmt.Fprintln(&b, "ID\tSLUG\tSTATE\tDEDUPE\tEVENTS\tUTM\tTIME ZONE\tCREATED\tNAME")
 	for i := range all {
 		s := &all[i]
 		events := s.Settings.Events
@@ -80,8 +80,9 @@ func workspaceTable(all []client.Workspace, width int) string {
 			events = fmt.Sprintf("1 of %d", s.Settings.EventsSample)
 		}
 		yes := map[bool]string{true: "yes", false: "no"}
-		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, printable(s.Slug), s.State,
-			yes[s.Settings.Dedupe], events, yes[s.Settings.UTM], s.CreatedAt.Local().Format(time.DateOnly), printable(s.Name))
+		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, printable(s.Slug), s.State,
+			yes[s.Settings.Dedupe], events, yes[s.Settings.UTM], printable(s.Settings.TimeZone),
+			s.CreatedAt.Local().Format(time.DateOnly), printable(s.Name))
 	}
 	return tabbed(b.String(), width)
 }
@@ -121,7 +122,7 @@ shown, once, unless the address has an account that operators look after.`,
 }
 
 func (p workspacesCommands) setCommand() *cobra.Command {
-	var name, events string
+	var name, events, zone string
 	var dedupe, utm bool
 	var sample int
 	c := &cobra.Command{
@@ -150,11 +151,14 @@ func (p workspacesCommands) setCommand() *cobra.Command {
 			if changed("utm") {
 				settings.UTM = &utm
 			}
+			if changed("time-zone") {
+				settings.TimeZone = &zone
+			}
 			if settings != (client.SettingsChange{}) {
 				change.Settings = &settings
 			}
 			if change == (client.WorkspaceChange{}) {
-				return &usageError{errors.New("nothing to change: give --name, --dedupe, --events, --events-sample or --utm")}
+				return &usageError{errors.New("nothing to change: give --name, --dedupe, --events, --events-sample, --utm or --time-zone")}
 			}
 			return p.withAPI(func(api *client.Client) error {
 				var id int64
@@ -176,6 +180,7 @@ func (p workspacesCommands) setCommand() *cobra.Command {
 	c.Flags().BoolVar(&dedupe, "dedupe", false, "reuse the link of the same URL; --dedupe=false: make a new one every time")
 	c.Flags().StringVar(&events, "events", "", "which clicks are kept one by one: off, sampled or all")
 	c.Flags().BoolVar(&utm, "utm", false, "count clicks by the utm parameters of the request")
+	c.Flags().StringVar(&zone, "time-zone", "", "time zone of days without a time, such as Europe/Berlin")
 	c.Flags().IntVar(&sample, "events-sample", 0, "keep one click in this many, when events are sampled")
 	return c
 }

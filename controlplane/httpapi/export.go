@@ -278,7 +278,7 @@ func cellOf(field any, optional bool) (string, error) {
 		}
 		return (*v).UTC().Format(time.RFC3339Nano), nil
 	case *[]string:
-		return joinTags(*v)
+		return joinTags(*v), nil
 	case *json.RawMessage:
 		return string(*v), nil
 	case *[]api.Rule:
@@ -301,16 +301,14 @@ func (c *csvRows) endRows() error {
 	return err
 }
 
-// joinTags makes a cell that is itself a line of CSV, so that a tag may hold a comma.
-func joinTags(tags []string) (string, error) {
-	if len(tags) == 0 {
-		return "", nil
+// joinTags makes a cell that is itself a line of CSV, so that a tag may hold a comma, or
+// a semicolon, at which an import separates tags as well.
+func joinTags(tags []string) string {
+	cells := make([]string, len(tags))
+	for i, tag := range tags {
+		if cells[i] = tag; strings.ContainsAny(tag, `,;"`) || tag != strings.TrimSpace(tag) {
+			cells[i] = `"` + strings.ReplaceAll(tag, `"`, `""`) + `"`
+		}
 	}
-	var b strings.Builder
-	w := csv.NewWriter(&b)
-	if err := w.Write(tags); err != nil {
-		return "", err
-	}
-	w.Flush()
-	return strings.TrimSuffix(b.String(), "\n"), w.Error()
+	return strings.Join(cells, ",")
 }

@@ -290,7 +290,7 @@ func meOf(m *controlplane.Me) api.Me {
 		shown.SecondFactor = &api.SecondFactorState{On: m.Factor.On, RecoveryCodesLeft: m.Factor.RecoveryCodesLeft}
 	}
 	if a.Workspace != 0 {
-		shown.Workspace = &api.MeWorkspace{ID: int64(a.Workspace), Slug: a.Slug, Role: string(a.Role)}
+		shown.Workspace = &api.MeWorkspace{ID: int64(a.Workspace), Slug: a.Slug, Role: string(a.Role), TimeZone: m.TimeZone}
 	}
 	for _, scope := range controlplane.Scopes() {
 		if a.Can(scope) {

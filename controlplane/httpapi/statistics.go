@@ -397,22 +397,11 @@ func namedOf(by, name string, s *controlplane.Stats) *api.NamedSeries {
 	return shown
 }
 
-// zoneOf finds a time zone of the IANA database. Their names begin with a capital; other
-// names are files of the system.
+// zoneOf finds a time zone of the IANA database.
 func zoneOf(name string) (*time.Location, error) {
-	bad := invalid("query.tz", "must be the name of a time zone in the IANA database, such as Europe/Berlin")
-	if name == "" || name == "Local" || name[0] < 'A' || name[0] > 'Z' {
-		return nil, bad
-	}
-	for i := range len(name) {
-		c := name[i]
-		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("/_+-", rune(c)) {
-			return nil, bad
-		}
-	}
-	zone, err := time.LoadLocation(name)
-	if err != nil {
-		return nil, bad
+	zone, ok := waypost.LoadZone(name)
+	if !ok {
+		return nil, invalid("query.tz", "must be the name of a time zone in the IANA database, such as Europe/Berlin")
 	}
 	return zone, nil
 }
@@ -425,7 +414,7 @@ func timeIn(zone *time.Location, field, text string, days int) (time.Time, error
 	if day, err := time.ParseInLocation(time.DateOnly, text, time.UTC); err == nil {
 		// Midnight may be missing, or occur twice, in the zone.
 		y, m, d := day.AddDate(0, 0, days).Date()
-		return controlplane.BeginOfDay(time.Date(y, m, d, 12, 0, 0, 0, zone)), nil
+		return waypost.BeginOfDay(time.Date(y, m, d, 12, 0, 0, 0, zone)), nil
 	}
 	// A plus sign that was not escaped in the URL arrives as a space.
 	at, err := api.ParseTime(strings.Replace(text, " ", "+", 1))

@@ -139,7 +139,7 @@ func workspaceChangeOf(c *api.WorkspaceChange) controlplane.WorkspaceChange {
 	change := controlplane.WorkspaceChange{Name: c.Name}
 	if c.Settings != nil {
 		change.Dedupe, change.Events, change.EventsSample = c.Settings.Dedupe, c.Settings.Events, c.Settings.EventsSample
-		change.UTM = c.Settings.UTM
+		change.UTM, change.TimeZone = c.Settings.UTM, c.Settings.TimeZone
 		if c.Settings.UTMTemplates != nil {
 			templates := make([]controlplane.UTMTemplate, len(*c.Settings.UTMTemplates))
 			for i, t := range *c.Settings.UTMTemplates {
@@ -178,6 +178,7 @@ func workspaceOf(w *controlplane.Workspace) *workspaceOutput {
 		Settings: api.WorkspaceSettings{
 			Dedupe: w.Settings.Dedupe, Events: w.Settings.Events, EventsSample: w.Settings.EventsSample, UTM: w.Settings.UTM,
 			UTMTemplates: utmTemplatesOf(w.Settings.UTMTemplates),
+			TimeZone:     w.Settings.TimeZone,
 		},
 	}}
 }

@@ -52,7 +52,8 @@ func (db *AccessStore) ChangeWorkspace(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, c controlplane.WorkspaceChange,
 ) (w controlplane.Workspace, err error) {
 	settings, err := json.Marshal(controlplane.WorkspaceChange{
-		Dedupe: c.Dedupe, Events: c.Events, EventsSample: c.EventsSample, UTM: c.UTM, UTMTemplates: c.UTMTemplates,
+		Dedupe: c.Dedupe, Events: c.Events, EventsSample: c.EventsSample, UTM: c.UTM,
+		TimeZone: c.TimeZone, UTMTemplates: c.UTMTemplates,
 	})
 	if err != nil {
 		return w, err

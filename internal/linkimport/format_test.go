@@ -1,6 +1,7 @@
 package linkimport_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -44,17 +45,34 @@ func TestImport_RefusesTextThatIsNotInUTF8(t *testing.T) {
 	}
 }
 
-func TestImport_TakesDaysForTimes(t *testing.T) {
+func TestImport_DaysAreThoseOfTheTimeZone(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	const rules = `[{"when":[{"from":"2030-01-01","until":"2030-06-30"}],"to":"https://example.com/x"}]`
 	for _, text := range []string{
-		"original_url,expires_at,valid_from\nhttps://example.com/,2030-12-31,2029-12-31\n",
-		`{"original_url": "https://example.com/", "expires_at": "2030-12-31", "valid_from": "2029-12-31"}`,
+		"original_url,expires_at,valid_from,rules\nhttps://example.com/,2030-12-31,2029-12-31,\"" + strings.ReplaceAll(rules, `"`, `""`) + "\"\n" +
+			"https://example.com/2,2030-12-31,,\n",
+		`{"original_url": "https://example.com/", "expires_at": "2030-12-31", "valid_from": "2029-12-31", "rules": ` + rules + `}`,
 	} {
-		a := &api{}
-		report, err := run(t, a, text)
-		require.NoError(t, err)
-		require.Empty(t, report.Refused)
-		require.Equal(t, time.Date(2030, 12, 31, 0, 0, 0, 0, time.UTC), a.batches[0][0].ExpiresAt)
-		require.Equal(t, time.Date(2029, 12, 31, 0, 0, 0, 0, time.UTC), a.batches[0][0].ValidFrom)
+		for _, zone := range []*time.Location{nil, berlin} {
+			var told []string
+			a := &api{}
+			im := linkimport.Import{API: a, Wait: a.wait, Zone: zone, Day: func(field, day string, at time.Time) {
+				told = append(told, field+" "+day+" "+at.UTC().Format(time.RFC3339))
+			}}
+			report, err := im.Run(t.Context(), strings.NewReader(text))
+			require.NoError(t, err)
+			require.Empty(t, report.Refused)
+			want := func(year int, month time.Month, day int) time.Time {
+				return time.Date(year, month, day, 0, 0, 0, 0, cmp.Or(zone, time.UTC)).UTC()
+			}
+			l := a.batches[0][0]
+			require.Equal(t, want(2031, 1, 1), l.ExpiresAt)
+			require.Equal(t, want(2029, 12, 31), l.ValidFrom)
+			require.Equal(t, want(2030, 1, 1), l.Rules[0].When[0].From)
+			require.Equal(t, want(2030, 7, 1), l.Rules[0].When[0].Until)
+			require.Len(t, told, 1)
+		}
 	}
 }
 

@@ -23,6 +23,7 @@ type jsonRows struct {
 	line  int
 	read  int64
 	old   exported
+	times readTime
 }
 
 // jsonRow is a line.
@@ -41,10 +42,11 @@ type jsonRow struct {
 	UpdatedAt      json.RawMessage `json:"updated_at"`
 	HasPassword    bool            `json:"has_password"`
 	Blocked        json.RawMessage `json:"blocked"`
+	Refused        json.RawMessage `json:"refused"` // the reason, in the console's file of refused rows
 }
 
-func newJSONRows(file io.Reader) *jsonRows {
-	return &jsonRows{lines: bufio.NewReaderSize(file, maxRow)}
+func newJSONRows(file io.Reader, times readTime) *jsonRows {
+	return &jsonRows{times: times, lines: bufio.NewReaderSize(file, maxRow)}
 }
 
 // readLine returns the next line, valid until the next call, or io.EOF. For a line above
@@ -82,7 +84,7 @@ func (r *jsonRows) next() (row, error) {
 		if text = bytes.TrimSpace(text); len(text) == 0 {
 			continue
 		}
-		read, err := decodeRow(text)
+		read, err := decodeRow(text, r.times)
 		if err != nil {
 			return row{}, &badRow{line: r.line, reason: err.Error()}
 		}
@@ -109,7 +111,7 @@ func (r *jsonRows) next() (row, error) {
 func (r *jsonRows) offset() int64 { return r.read }
 
 // decodeRow reads the object of a line. An error is for people.
-func decodeRow(text []byte) (read jsonRow, err error) {
+func decodeRow(text []byte, times readTime) (read jsonRow, err error) {
 	if !utf8.Valid(text) {
 		return read, errEncoding
 	}
@@ -125,22 +127,22 @@ func decodeRow(text []byte) (read jsonRow, err error) {
 		return read, err
 	}
 	if rules := string(read.Rules); rules != "null" {
-		if err := setRules(&read.NewLink.Rules, rules); err != nil {
+		if err := setRules(&read.NewLink.Rules, rules, times); err != nil {
 			return read, err
 		}
 	}
-	if err := decodeTime(&read.NewLink.ExpiresAt, "expires_at", read.ExpiresAt); err != nil {
+	if err := decodeTime(&read.NewLink.ExpiresAt, "expires_at", read.ExpiresAt, times); err != nil {
 		return read, err
 	}
-	return read, decodeTime(&read.NewLink.ValidFrom, "valid_from", read.ValidFrom)
+	return read, decodeTime(&read.NewLink.ValidFrom, "valid_from", read.ValidFrom, times)
 }
 
-func decodeTime(to *time.Time, field string, value json.RawMessage) error {
+func decodeTime(to *time.Time, field string, value json.RawMessage, times readTime) error {
 	var text string
 	if len(value) > 0 && json.Unmarshal(value, &text) != nil {
 		return fmt.Errorf("%s: expected text such as \"2030-12-31T23:59:59Z\" or \"2030-12-31\"", field)
 	}
-	return setTime(to, field, text)
+	return setTime(to, field, text, times)
 }
 
 // plainly describes a fault of JSON in words for people who do not know Go.

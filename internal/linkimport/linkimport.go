@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"waypost/api"
 	"waypost/client"
 )
 
@@ -69,6 +70,11 @@ type Import struct {
 
 	// Domain is the host that rows without a domain go to; "": the shared default one.
 	Domain string
+
+	// Zone is the time zone in which days begin and end that have no time; nil: UTC. Day is
+	// called with the first such day, its field, and the time that it is; nil: it is not.
+	Zone *time.Location
+	Day  func(field, day string, at time.Time)
 
 	// Try makes the import a dry run: it is called in place of the API's CreateBulk, and
 	// creates nothing. Report.Created counts the rows that would be created. There is no
@@ -171,18 +177,17 @@ func (im *Import) newRun() *run {
 	return r
 }
 
-// Workspace asks for the slug of the workspace that links go into, for [Source]. It
-// repeats the request as often as Run repeats one that changes nothing. slug is "" when
-// the API names no workspace.
-func (im *Import) Workspace(ctx context.Context, ask func(context.Context) (client.Me, error)) (slug string, err error) {
+// Workspace asks for the workspace that links go into. It repeats the request as often as
+// Run repeats one that changes nothing. w is zero when the API names no workspace.
+func (im *Import) Workspace(ctx context.Context, ask func(context.Context) (client.Me, error)) (w client.MeWorkspace, err error) {
 	err = im.newRun().persist(ctx, client.Passing, func() error {
 		me, err := ask(ctx)
 		if err == nil && me.Workspace != nil {
-			slug = me.Workspace.Slug
+			w = *me.Workspace
 		}
 		return err
 	})
-	return slug, err
+	return w, err
 }
 
 // run is one run of an import.
@@ -212,7 +217,7 @@ func (r *run) all(ctx context.Context, file io.Reader) error {
 		}
 	}
 	var err error
-	if r.reader, err = newReader(file, r.Format, r.Raw, exported{r.KeepCodes, left}); err != nil {
+	if r.reader, err = newReader(file, r.Format, r.Raw, r.readTime, exported{r.KeepCodes, left}); err != nil {
 		return err
 	}
 	id := rand.Text()
@@ -393,6 +398,16 @@ func (d *delivery) judgeCodes() {
 func (d *delivery) created(n int) {
 	d.report.Rows += n
 	d.report.Created += n
+}
+
+// readTime reads a time, or a day, of a field.
+func (r *run) readTime(field, text string) (time.Time, error) {
+	at, err := api.ParseMoment(text, cmp.Or(r.Zone, time.UTC), field == "expires_at" || field == "until")
+	if err == nil && r.Day != nil && api.IsDay(text) {
+		r.Day(field, text, at)
+		r.Day = nil
+	}
+	return at, err
 }
 
 // readClock learns the API's time, and that links may be read, which settling needs.

@@ -307,12 +307,14 @@ func TestCSV_TagsMayHaveSpacesAroundCommas(t *testing.T) {
 		"https://example.com/1,\"sale, spring\"\n"+
 		"https://example.com/2,\"\"\" sale\"\",spring \"\n"+ // as exported
 		"https://example.com/3, \n"+
-		"https://example.com/4,\"sale\nspring\"\n")
+		"https://example.com/4,\"sale\nspring\"\n"+
+		"https://example.com/5,\"Ä \"\"quoted\"\"\"\n")
 	require.NoError(t, err)
 	got := a.batches[0]
 	require.Len(t, got, 3)
 	require.Equal(t, [][]string{{"sale", "spring"}, {" sale", "spring "}, nil}, [][]string{got[0].Tags, got[1].Tags, got[2].Tags})
 	require.Equal(t, "tags \"sale\\nspring\" are not separated by commas: they are on several lines", report.Refused[0].Reason)
+	require.Equal(t, `tags "Ä \"quoted\"": write a tag with a quotation mark in quotation marks, and the mark twice`, report.Refused[1].Reason)
 }
 
 func TestImport_TakesSpacesAroundRules(t *testing.T) {

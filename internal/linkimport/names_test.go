@@ -24,16 +24,19 @@ func TestCSV_TakesTheColumnNamesOfOtherShorteners(t *testing.T) {
 		shlink: ofShlink,
 		"url,shortCode,tags\nhttps://example.com/,abcd,\"a,b\"\n": {OriginalURL: "https://example.com/", CustomCode: "abcd", Tags: []string{"a", "b"}},
 		"original_url,tags\nhttps://example.com/,a|b\n":           {OriginalURL: "https://example.com/", Tags: []string{"a|b"}},
+		"original_url,tags,refused\nhttps://example.com/,\"a; b,\"\"c;d\"\"\",Row 3\n": {
+			OriginalURL: "https://example.com/", Tags: []string{"a", "b", "c;d"},
+		},
 	} {
-		r, err := newCSVRows(strings.NewReader(text))
+		r, err := newCSVRows(strings.NewReader(text), (&run{}).readTime)
 		require.NoError(t, err, text)
 		got, err := r.next()
 		require.NoError(t, err)
 		require.Equal(t, want, got.link, text)
 	}
-	_, err := newCSVRows(strings.NewReader("url,original_url\n"))
+	_, err := newCSVRows(strings.NewReader("url,original_url\n"), (&run{}).readTime)
 	require.ErrorContains(t, err, `two columns for original_url`)
-	_, err = newCSVRows(strings.NewReader("url,hits\n"))
+	_, err = newCSVRows(strings.NewReader("url,hits\n"), (&run{}).readTime)
 	require.ErrorContains(t, err, `original_url (or url, long_url, longUrl)`)
 	require.ErrorContains(t, err, `custom_code (or keyword, shortCode)`)
 }
@@ -44,7 +47,7 @@ func TestCSV_SeparatorIsThatOfTheHeader(t *testing.T) {
 		"\nurl\ttags\nhttps://example.com/\ta,b\n":                          {OriginalURL: "https://example.com/", Tags: []string{"a", "b"}},
 		"url\nhttps://example.com/;a\n":                                     {OriginalURL: "https://example.com/;a"},
 	} {
-		reader, err := newReader(strings.NewReader(text), "", false, exported{})
+		reader, err := newReader(strings.NewReader(text), "", false, (&run{}).readTime, exported{})
 		require.NoError(t, err, text)
 		got, err := reader.from.next()
 		require.NoError(t, err, text)

@@ -89,6 +89,9 @@ func (e *exported) keepCode(n *client.NewLink, code string, clicks int64) {
 	}
 }
 
+// readTime reads a time, or a day, of a field.
+type readTime func(field, text string) (time.Time, error)
+
 // rowSource reads rows one by one.
 type rowSource interface {
 	// next returns the next row, a badRow, io.EOF, or why the file cannot be read on.
@@ -100,7 +103,7 @@ type rowSource interface {
 
 // newReader reads the header in front of the rows. An empty format is detected from the
 // beginning of the file.
-func newReader(file io.Reader, format Format, raw bool, old exported) (*reader, error) {
+func newReader(file io.Reader, format Format, raw bool, times readTime, old exported) (*reader, error) {
 	buffered := bufio.NewReader(file)
 	begin, err := buffered.Peek(buffered.Size())
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -113,11 +116,11 @@ func newReader(file io.Reader, format Format, raw bool, old exported) (*reader, 
 		}
 	}
 	if format == JSONLines {
-		rows := newJSONRows(buffered)
+		rows := newJSONRows(buffered, times)
 		rows.old = old
 		return &reader{from: rows}, nil
 	}
-	rows, err := newCSVRows(buffered)
+	rows, err := newCSVRows(buffered, times)
 	if err != nil {
 		return nil, err
 	}
@@ -152,16 +155,17 @@ type csvRows struct {
 	set     []func(*client.NewLink, string) error // by column; nil for one without a name
 }
 
-// foreign are the columns of Shlink and YOURLS that say nothing about a new link.
-var foreign = []string{"timestamp", "ip", "clicks", "shorturl", "createdat", "visits"}
+// foreign are columns that say nothing about a new link: of Shlink and YOURLS, and the
+// reason in a file of refused rows.
+var foreign = []string{"refused", "timestamp", "ip", "clicks", "shorturl", "createdat", "visits"}
 
 // column returns the setter of a column, and whether a file may have that column.
 // Some columns belong to exports only, and say nothing about a new link.
-func column(name string) (set func(*client.NewLink, string) error, known bool) {
+func column(name string, times readTime) (set func(*client.NewLink, string) error, known bool) {
 	f := linkfields.Named(name)
 	switch {
 	case f != nil && f.New != nil:
-		return func(n *client.NewLink, cell string) error { return setField(f.New(n), name, cell) }, true
+		return func(n *client.NewLink, cell string) error { return setField(f.New(n), name, cell, times) }, true
 	case f != nil, slices.Contains(foreign, name):
 		return func(*client.NewLink, string) error { return nil }, true
 	}
@@ -169,7 +173,7 @@ func column(name string) (set func(*client.NewLink, string) error, known bool) {
 }
 
 // setField reads a cell into a field of a new link.
-func setField(field any, name, cell string) error {
+func setField(field any, name, cell string, times readTime) error {
 	switch to := field.(type) {
 	case *string:
 		if *to = cell; name == "max_clicks_mode" {
@@ -189,7 +193,7 @@ func setField(field any, name, cell string) error {
 	case **bool:
 		return setActive(to, cell)
 	case *time.Time:
-		return setTime(to, name, cell)
+		return setTime(to, name, cell, times)
 	case *[]string:
 		tags, err := splitTags(cell)
 		*to = tags
@@ -197,7 +201,7 @@ func setField(field any, name, cell string) error {
 	case *json.RawMessage:
 		return setMetadata(to, cell)
 	case *[]api.Rule:
-		return setRules(to, cell)
+		return setRules(to, cell, times)
 	}
 	return fmt.Errorf("no cell of CSV holds %s", name)
 }
@@ -234,11 +238,11 @@ func setBool(to *bool, column, s string) error {
 	return nil
 }
 
-func setTime(to *time.Time, column, s string) (err error) {
+func setTime(to *time.Time, column, s string, times readTime) (err error) {
 	if s == "" {
 		return nil
 	}
-	if *to, err = api.ParseMoment(s); err != nil {
+	if *to, err = times(column, s); err != nil {
 		return fmt.Errorf("%s: %w", column, err)
 	}
 	return nil
@@ -295,7 +299,7 @@ func Columns() string {
 }
 
 // newCSVRows reads the header, in which only original_url must be.
-func newCSVRows(file io.Reader) (*csvRows, error) {
+func newCSVRows(file io.Reader, times readTime) (*csvRows, error) {
 	records, err := newRecordReader(file)
 	if err != nil {
 		return nil, err
@@ -317,7 +321,7 @@ func newCSVRows(file io.Reader) (*csvRows, error) {
 		name = strings.ToLower(strings.TrimSpace(name))
 		shlink = shlink || name == shlinkCode
 		name = cmp.Or(otherNames[name], name)
-		set, known := column(name)
+		set, known := column(name, times)
 		switch {
 		case name == "": // spreadsheets write columns that were once in use
 		case !known:
@@ -457,23 +461,29 @@ func (b *batch) refuse(bad *badRow) {
 	b.last = bad.line
 }
 
-// splitTags reads the tags of a cell, which is a line of CSV of its own: a, b or
+// splitTags reads the tags of a cell, which is a line of CSV of its own: a, b or a;b or
 // a,"b, with a comma". A space before a tag belongs to it only within quotes, which
 // exports set there.
 func splitTags(cell string) ([]string, error) {
 	if strings.TrimSpace(cell) == "" {
 		return nil, nil
 	}
-	reader := csv.NewReader(strings.NewReader(cell))
+	quoted := false
+	reader := csv.NewReader(strings.NewReader(strings.Map(func(r rune) rune {
+		if quoted = quoted != (r == '"'); r == ';' && !quoted {
+			return ','
+		}
+		return r
+	}, cell)))
 	reader.TrimLeadingSpace = true
-	lines, err := reader.ReadAll()
-	if err == nil && len(lines) != 1 {
-		err = errors.New("they are on several lines")
+	switch lines, err := reader.ReadAll(); {
+	case err != nil:
+		return nil, fmt.Errorf("tags %.40q: write a tag with a quotation mark in quotation marks, and the mark twice", cell)
+	case len(lines) != 1:
+		return nil, fmt.Errorf("tags %.40q are not separated by commas: they are on several lines", cell)
+	default:
+		return lines[0], nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("tags %.40q are not separated by commas: %w", cell, err)
-	}
-	return lines[0], nil
 }
 
 // setShlinkTags reads the tags of a cell of Shlink, such as a|b.

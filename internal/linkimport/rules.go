@@ -13,30 +13,33 @@ import (
 	"waypost/api"
 )
 
-// rulesOptions read rules with the times of other cells, and without unknown fields.
-var rulesOptions = json.JoinOptions(json.RejectUnknownMembers(true), json.WithUnmarshalers(
-	json.UnmarshalFromFunc(func(dec *jsontext.Decoder, to *time.Time) error {
-		token, err := dec.ReadToken()
-		if err != nil {
+// rulesOptions returns the options that read rules with the times of other cells, and
+// without unknown fields.
+func rulesOptions(times readTime) json.Options {
+	return json.JoinOptions(json.RejectUnknownMembers(true), json.WithUnmarshalers(
+		json.UnmarshalFromFunc(func(dec *jsontext.Decoder, to *time.Time) error {
+			token, err := dec.ReadToken()
+			if err != nil {
+				return err
+			}
+			switch token.Kind() {
+			case '"':
+				*to, err = times(dec.StackPointer().LastToken(), token.String())
+			case 'n':
+				*to = time.Time{}
+			default:
+				err = errors.New("expected text such as \"2030-12-31T23:59:59Z\"")
+			}
 			return err
-		}
-		switch token.Kind() {
-		case '"':
-			*to, err = api.ParseMoment(token.String())
-		case 'n':
-			*to = time.Time{}
-		default:
-			err = errors.New("expected text such as \"2030-12-31T23:59:59Z\"")
-		}
-		return err
-	})))
+		})))
+}
 
 // setRules reads the rules of a cell, which are JSON as in the API.
-func setRules(to *[]api.Rule, s string) error {
+func setRules(to *[]api.Rule, s string, times readTime) error {
 	if s = strings.TrimSpace(s); s == "" { // spreadsheets add line ends
 		return nil
 	}
-	if err := json.Unmarshal([]byte(s), to, rulesOptions); err != nil {
+	if err := json.Unmarshal([]byte(s), to, rulesOptions(times)); err != nil {
 		return errors.New(rulesFault(err))
 	}
 	return nil

@@ -155,16 +155,24 @@ func TestSettingsOfAWorkspaceAreJudged(t *testing.T) {
 		return p.want(status, call{method: http.MethodPatch, path: "/api/v1/workspace", credential: operator, body: body})
 	}
 	w := change(200, map[string]any{"name": "Ours", "settings": map[string]any{"dedupe": true, "events": "sampled"}}).json()
+	zone := "UTC"
 	settings := func(dedupe bool, events string, sample float64) map[string]any {
-		return map[string]any{"dedupe": dedupe, "events": events, "events_sample": sample, "utm": false, "utm_templates": []any{}}
+		return map[string]any{"dedupe": dedupe, "events": events, "events_sample": sample, "utm": false, "time_zone": zone, "utm_templates": []any{}}
 	}
 	require.Equal(t, settings(true, "sampled", 100), w["settings"])
 	w = change(200, map[string]any{"settings": map[string]any{"events_sample": 7}}).json()
 	require.Equal(t, settings(true, "sampled", 7), w["settings"], "the others stay")
 	require.Equal(t, "Ours", w["name"])
+	w = change(200, map[string]any{"settings": map[string]any{"time_zone": "Europe/Berlin"}}).json()
+	zone = "Europe/Berlin"
+	require.Equal(t, settings(true, "sampled", 7), w["settings"])
+	me := p.want(200, call{path: "/api/v1/me", credential: operator}).json()
+	require.Equal(t, "Europe/Berlin", me["workspace"].(map[string]any)["time_zone"])
 	for _, body := range []any{
 		`{}`, `{"settings": {}}`, `{"name": ""}`, `{"name": " x "}`, `{"settings": {"events": "some"}}`, `{"settings": {"events_sample": 0}}`,
 		`{"settings": {"events_sample": 1000001}}`, `{"settings": {"dedupe": "yes"}}`, `{"settings": {"retention": 5}}`, `{"slug": "other"}`,
+		`{"settings": {"time_zone": ""}}`, `{"settings": {"time_zone": "Local"}}`, `{"settings": {"time_zone": "Europe/Bonn"}}`,
+		`{"settings": {"time_zone": "../etc/passwd"}}`, `{"settings": {"time_zone": 1}}`,
 		map[string]any{"name": strings.Repeat("x", 101)},
 		map[string]any{"name": "a\nb"},
 	} {
@@ -221,8 +229,9 @@ func TestSettingsOfAWorkspaceAreJudged(t *testing.T) {
 	p.want(403, call{method: http.MethodPatch, path: "/api/v1/workspace", credential: viewer, body: map[string]any{"name": "Mine"}})
 
 	// What was set by hand counts as far as it makes sense.
-	_, err := p.hand().Exec(t.Context(), `UPDATE workspace SET settings = '{"dedupe": 1, "events": "all", "events_sample": -4, "utm_templates": [7], "else": []}' WHERE id = 1`)
+	_, err := p.hand().Exec(t.Context(), `UPDATE workspace SET settings = '{"dedupe": 1, "events": "all", "events_sample": -4, "time_zone": "x", "utm_templates": [7], "else": []}' WHERE id = 1`)
 	require.NoError(t, err)
 	w = p.want(200, call{path: "/api/v1/workspace", credential: operator}).json()
+	zone = "UTC"
 	require.Equal(t, settings(false, "all", 100), w["settings"])
 }

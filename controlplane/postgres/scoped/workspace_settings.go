@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"slices"
 
+	"waypost"
 	"waypost/controlplane"
 )
 
 // ReadSettings takes the valid settings, because settings may have been changed by hand,
 // and defaults for the others.
 func ReadSettings(text string, sample int) controlplane.Settings {
-	s := controlplane.Settings{Events: controlplane.EventModes()[0], EventsSample: sample}
+	s := controlplane.Settings{Events: controlplane.EventModes()[0], EventsSample: sample, TimeZone: "UTC"}
 	var all map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(text), &all) // jsonb; any other value than an object sets nothing
 	var dedupe bool
@@ -28,6 +29,12 @@ func ReadSettings(text string, sample int) controlplane.Settings {
 	var templates []controlplane.UTMTemplate
 	if json.Unmarshal(all["utm_templates"], &templates) == nil {
 		s.UTMTemplates = templates
+	}
+	var zone string
+	if json.Unmarshal(all["time_zone"], &zone) == nil {
+		if _, ok := waypost.LoadZone(zone); ok {
+			s.TimeZone = zone
+		}
 	}
 	var own int
 	if json.Unmarshal(all["events_sample"], &own) == nil && own >= 1 && own <= controlplane.MaxEventsSample {

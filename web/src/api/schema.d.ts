@@ -2671,6 +2671,8 @@ export interface components {
             /** @description Role of the user; empty without a user. */
             role: string;
             slug: string;
+            /** @description Time zone of days without a time: the setting of the workspace. */
+            time_zone: string;
         };
         Member: {
             /**
@@ -3306,6 +3308,8 @@ export interface components {
             events?: ("off" | "sampled" | "all") | null;
             /** Format: int64 */
             events_sample?: number | null;
+            /** @example Europe/Berlin */
+            time_zone?: string | null;
             utm?: boolean | null;
             /** @description All templates: 16,384 bytes of JSON at most. */
             utm_templates?: components["schemas"]["UTMTemplate"][] | null;
@@ -3555,6 +3559,11 @@ export interface components {
              * @description With sampled: one click of this many is kept.
              */
             events_sample: number;
+            /**
+             * @description The time zone of days without a time, such as 2030-12-31, in imports, in the console and in flags of the command: a name of the IANA database. A link with such a day in expires_at works through its last moment. Default: UTC. The API itself takes times.
+             * @example Europe/Berlin
+             */
+            time_zone: string;
             /** @description Clicks are counted by the parameters utm_source, utm_medium, utm_campaign, utm_term and utm_content of the request. */
             utm: boolean;
             /** @description Which utm parameters the targets of links are to have. The console's forms offer them; the API holds no target to them. */
