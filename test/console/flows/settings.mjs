@@ -26,8 +26,10 @@ export async function renamesTheWorkspace(c) {
   await saves(c.page); // without a change, which the API would refuse
   const field = c.page.getByLabel("Name", { exact: true });
   await field.fill(`${name} ${c.unique()}`);
+  await c.page.getByLabel("Time zone of days").fill("Europe/Paris");
   await saves(c.page);
-  c.assert.equal((await c.api("GET", "/api/v1/workspace")).name, await field.inputValue());
+  const changed = await c.api("GET", "/api/v1/workspace");
+  c.assert.deepEqual([changed.name, changed.settings.time_zone], [await field.inputValue(), "Europe/Paris"]);
   const tag = c.unique();
   await c.page.getByLabel("Count clicks by the UTM parameters").check();
   await c.page.getByRole("button", { name: "Add a template" }).click();
@@ -52,7 +54,7 @@ export async function renamesTheWorkspace(c) {
   await form.getByRole("status").filter({ hasText: /On all \d edges after/ }).waitFor();
   const [made] = (await c.api("GET", `/api/v1/urls?tag=${tag}`)).urls;
   c.assert.equal(made.original_url, "https://example.com/?a=1&utm_source=app&utm_campaign=summer%2026#top");
-  await c.api("PATCH", "/api/v1/workspace", { name, settings: { utm: false, utm_templates: [] } });
+  await c.api("PATCH", "/api/v1/workspace", { name, settings: { time_zone: "UTC", utm: false, utm_templates: [] } });
 }
 
 /** An API key is shown once, works, and is refused after it was revoked. */

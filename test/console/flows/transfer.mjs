@@ -10,6 +10,8 @@ const open = async (c) => {
 const choose = (c, name, text) => c.page.locator("input[type=file]").setInputFiles({ name, mimeType: "text/csv", buffer: Buffer.from(text) });
 const figure = (c, name) => c.page.locator("dl.figures > div").filter({ hasText: name }).locator("dd").textContent().then((t) => Number(t.replace(/\D/g, "")));
 const button = (c, name) => c.page.getByRole("button", { name });
+/** sure ticks that links may get new codes. */
+const sure = (c) => c.page.getByLabel("That is what I want").check();
 
 /** found lists the links with a tag, however many there are. */
 async function found(c, tag) {
@@ -39,30 +41,38 @@ export async function importsRealLinks(c) {
   await c.axe();
   await c.narrow();
   c.assert.equal(await imported(), before);
+  await sure(c);
   await button(c, /^Import [\d,]+ rows$/).click();
   await c.page.getByText("The import has ended.").waitFor({ timeout: 60_000 });
   await c.page.goto(`${c.base}/console/links?search=github.com/ferronweb`);
   await c.page.getByText("github.com/ferronweb/ferron").first().waitFor();
 }
 
-/** A checked file is imported, its links are in the list, and refused rows are a file. */
+/** A file with unknown columns is refused. A checked file is imported into the chosen domain once it is ticked that its
+ * links get new codes; its links are in the list, and refused rows are a file that is mended and imported. */
 export async function imports(c) {
   const tag = c.unique();
   const title = `He said "go", ${tag}`;
   await open(c);
-  await choose(c, "links.csv", `\ufeffurl,Title,tags,expires_at,Remarks\r\nhttps://example.com/a?${tag},"He said ""go"", ${tag}","${tag}, spring, "" x""",,x\r\n` +
-    `https://example.com/b,"two\r\nlines","${tag},'=1",,\r\nhttp://localhost/,'=1+1,${tag},,\r\nhttps://example.com/c,late,${tag},tomorrow,\r\n` +
+  await choose(c, "bitly.csv", "long_url,bitlink\nhttps://example.com/a,bit.ly/abc\n");
+  await c.page.getByText("bitly.csv: Unknown columns: bitlink.").waitFor();
+  await choose(c, "links.csv", `\ufeffurl,Title,tags,expires_at,\r\nhttps://example.com/a?${tag},"He said ""go"", ${tag}","${tag}, spring, "" x""",,\r\n` +
+    `https://example.com/b,"two\r\nlines","${tag};'=1",,\r\nhttp://localhost/,'=1+1,${tag},,\r\nhttps://example.com/c,late,${tag},tomorrow,\r\n` +
     `https://example.com/d,lines,"${tag}\nmore",,\r\n`);
-  await c.page.getByText("Unknown, so they are left out: Remarks.").waitFor();
+  const { host } = (await c.api("GET", "/api/v1/domains")).domains.find((d) => d.shared);
+  await c.page.getByLabel("Domain for rows without one").selectOption(host);
   await button(c, "Check all rows").click();
   await c.page.getByText("The check has ended.").waitFor();
   c.assert.deepEqual([await figure(c, "would be created"), await figure(c, "Rows refused")], [2, 3]);
   const refused = c.page.getByRole("table", { name: "Rows that are refused" });
   await refused.getByRole("row", { name: /^4 .*local name/ }).waitFor();
   await refused.getByRole("row", { name: /^5 expires_at not a time/ }).waitFor();
-  await refused.getByRole("row", { name: /^6 tags tags are not separated by commas/ }).waitFor();
-  const [download] = await Promise.all([c.page.waitForEvent("download"), c.page.getByRole("link", { name: "Download CSV" }).click()]);
-  c.assert.equal(download.suggestedFilename(), "waypost-refused-rows.csv");
+  await refused.getByRole("row", { name: /^6 tags tags are not separated by commas or semicolons/ }).waitFor();
+  const [download] = await Promise.all([c.page.waitForEvent("download"), c.page.getByRole("link", { name: "Download, to mend and import" }).click()]);
+  c.assert.equal(download.suggestedFilename(), "refused.csv");
+  await c.page.getByText(`2 links get NEW codes in ${host}`).waitFor();
+  c.assert.ok(await button(c, "Import 2 rows").isDisabled());
+  await sure(c);
   await c.axe();
   await button(c, "Import 2 rows").click();
   await c.page.getByText("The import has ended.").waitFor();
@@ -72,6 +82,13 @@ export async function imports(c) {
   c.assert.deepEqual(links.map((l) => l.title).sort(), [title, "two\r\nlines"].sort());
   c.assert.deepEqual(links.find((l) => l.title === title).tags.toSorted(), [tag, "spring", "x"].sort());
   c.assert.deepEqual(links.find((l) => l.title === "two\r\nlines").tags.toSorted(), [tag, "'=1"].sort());
+  await open(c);
+  await choose(c, "refused.csv", (await (await download.createReadStream()).toArray()).join("").replace("tomorrow", "2099-12-31"));
+  await button(c, "Check all rows").click();
+  await sure(c);
+  await button(c, "Import 1 row").click();
+  await c.page.getByText("The import has ended.").waitFor();
+  c.assert.equal((await found(c, tag)).find((l) => l.title === "late").expires_at, "2100-01-01T00:00:00Z");
 }
 
 /** An import that was stopped goes on where it was, and creates nothing twice; an API that
@@ -101,11 +118,12 @@ export async function resumes(c) {
     if (batch === 3) return route.fulfill({ status: 503, headers: { "Retry-After": "60" }, contentType: "application/problem+json", body: JSON.stringify({ type: "urn:waypost:problem:unavailable", title: "", status: 503, detail: "the database is away" }) });
     return route.continue();
   });
+  await sure(c);
   await button(c, "Import 41 rows").click();
   await c.page.getByText(/Paused: The service cannot do this at the moment/).waitFor();
   await button(c, "Stop").click();
   await c.page.getByText("Stopped at row 501. What was created stays.").waitFor();
-  await c.page.getByRole("link", { name: "Download CSV" }).waitFor();
+  await c.page.getByRole("link", { name: "Download, to mend and import" }).waitFor();
   await c.page.unroute("**/api/v1/urls/bulk*");
   await open(c);
   await choose(c, "renamed.csv", csv);
@@ -125,6 +143,7 @@ export async function leavingAnImportStopsIt(c) {
   await choose(c, "left.csv", "original_url\nhttps://example.com/\n");
   await button(c, "Check all rows").click();
   await c.page.getByText("Every row can be imported.").waitFor();
+  await sure(c);
   await c.page.route("**/api/v1/urls/bulk*", (route) => route.abort("connectionreset"));
   await button(c, "Import 1 row").click();
   await c.page.getByText(/^Paused: /).waitFor();
@@ -153,6 +172,7 @@ export async function exports(c) {
   await button(c, "Check all rows").click();
   await c.page.getByRole("row", { name: /^3 original_url a value of another kind/ }).waitFor();
   await c.page.getByRole("row", { name: /^4 not a JSON object/ }).waitFor();
+  await sure(c);
   await button(c, "Import 1 row").click();
   await c.page.getByText("The import has ended.").waitFor();
   const links = await found(c, tag);
@@ -177,6 +197,7 @@ export async function importsWhatAnExportHolds(c) {
     await choose(c, `links.${format}`, (await (await download.createReadStream()).toArray()).join(""));
     await button(c, "Check all rows").click();
     await c.page.getByRole("row", { name: /has_password the link has a password, which no export holds/ }).waitFor();
+    await sure(c);
     await button(c, /^Import \d rows?$/).click();
     await c.page.getByText("The import has ended.").waitFor();
     const links = await found(c, tag);

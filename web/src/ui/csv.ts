@@ -7,13 +7,13 @@ export const formula = /^'*([\t\r\n]|[ \u00a0\u3000]*[=+\-@＝＋－＠])/;
 
 /** quoted writes one cell by RFC 4180. */
 export function quoted(cell: string): string {
-  return /[",\r\n]|^\s/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+  return /[",;\t\r\n]|^\s/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
 }
 
 /** csv writes a table by RFC 4180. A text that a spreadsheet could take for a formula has an
  * apostrophe before it. */
-export function csv(rows: readonly (readonly Cell[])[], end = "\r\n"): string {
-  return rows.map((row) => row.map((c) => quoted(typeof c === "string" && formula.test(c) ? `'${c}` : String(c))).join(",") + end).join("");
+export function csv(rows: readonly (readonly Cell[])[], end = "\r\n", separator = ","): string {
+  return rows.map((row) => row.map((c) => quoted(typeof c === "string" && formula.test(c) ? `'${c}` : String(c))).join(separator) + end).join("");
 }
 
 /** download saves content as a file of the user. */

@@ -20,6 +20,7 @@ function Form({ of: w, saved }: { of: Schemas["Workspace"]; saved: (w: Schemas["
   const [name, setName] = useState(w.name);
   const [dedupe, setDedupe] = useState(w.settings.dedupe);
   const [events, setEvents] = useState(w.settings.events);
+  const [time_zone, setZone] = useState(w.settings.time_zone);
   const [sample, setSample] = useState(String(w.settings.events_sample));
   const [utm, setUTM] = useState(w.settings.utm);
   const typed = w.settings.utm_templates.map((t) => ({ tag: t.tag ?? "", lines: linesOf(t.parameters) }));
@@ -36,7 +37,7 @@ function Form({ of: w, saved }: { of: Schemas["Workspace"]; saved: (w: Schemas["
           const { settings } = w;
           const events_sample = events === "sampled" ? Number(sample) : settings.events_sample;
           const utm_templates = same(templates, typed) ? settings.utm_templates : templates.map((t) => ({ tag: t.tag, parameters: parametersOf(t.lines) }));
-          const body = differing({ name, settings: differing({ dedupe, events, events_sample, utm, utm_templates }, settings) }, { name: w.name, settings: undefined });
+          const body = differing({ name, settings: differing({ dedupe, events, events_sample, time_zone, utm, utm_templates }, settings) }, { name: w.name, settings: undefined });
           if (body) saved(await ask(client.PATCH("/api/v1/workspace", { body })));
           toast(text("saved"));
           await loadMe(); // the frame shows the name
@@ -46,6 +47,7 @@ function Form({ of: w, saved }: { of: Schemas["Workspace"]; saved: (w: Schemas["
       {fixed && <p class="notice">{text("adminsChange")}</p>}
       <Field label={text("name")} value={name} set={setName} required maxLength={100} disabled={fixed} dir="auto" fault={act.failure?.fields["name"]} />
       <p>{text("slug")}: <code>{w.slug}</code></p>
+      <Field label={text("timeZone")} hint={text("timeZoneHint")} value={time_zone} set={setZone} required maxLength={64} disabled={fixed} offers={Intl.supportedValuesOf("timeZone")} />
       <Check label={text("dedupe")} checked={dedupe} set={setDedupe} disabled={fixed} />
       {fixed ? <p>{text("events")}: {textOf(events === "all" ? "eventsAll" : events === "sampled" ? "eventsSampled" : "eventsOff")}</p> : (
         <div class="form-row">

@@ -24,16 +24,16 @@ test("cells have quotes, line ends and separators", () => {
   assert.deepEqual(cells('"two\r\nlines",x'), [["two\r\nlines", "x"]]);
   assert.deepEqual(cells("a;b\n1,5;2\n", ";"), [["a", "b"], ["1,5", "2"]]);
   assert.deepEqual(cells("a,"), [["a", ""]]);
-  assert.deepEqual(cells('""\n'), [[""]]);
 });
 
 test("empty lines count, and have no row", () => {
   assert.deepEqual(rows("a\n\n\nb\n").rows, [{ row: 1, cells: ["a"] }, { row: 4, cells: ["b"] }]);
+  assert.deepEqual(rows('a;b\n;;\n""; \nc;d\n', ";").rows.map((r) => r.row), [1, 4]);
 });
 
 test("a stray quote spoils its row alone", () => {
   assert.deepEqual(rows('u,t\na,1\nb"2",1\nc,"x" y\nd,1\n').rows, [
-    { row: 1, cells: ["u", "t"] }, { row: 2, cells: ["a", "1"] }, { row: 3, fault: "bareQuote" }, { row: 4, fault: "afterQuote" }, { row: 5, cells: ["d", "1"] },
+    { row: 1, cells: ["u", "t"] }, { row: 2, cells: ["a", "1"] }, { row: 3, fault: "bareQuote", text: 'b"2",1' }, { row: 4, fault: "afterQuote", text: 'c,"x" y' }, { row: 5, cells: ["d", "1"] },
   ]);
 });
 
@@ -43,8 +43,14 @@ test("a quote that is never closed breaks the file", () => {
   assert.deepEqual(broken, { row: 3, why: "openQuote" });
 });
 
+test("between tabs a quotation mark spoils its row, and never joins rows", () => {
+  assert.deepEqual(rows('u\tt\na\t"b\nc\td"\ne\tf\n', "\t").rows, [
+    { row: 1, cells: ["u", "t"] }, { row: 2, fault: "tabQuote", text: 'a\t"b' }, { row: 3, fault: "tabQuote", text: 'c\td"' }, { row: 4, cells: ["e", "f"] },
+  ]);
+});
+
 test("bytes that are no text spoil their row", () => {
-  assert.deepEqual(rows("a\0\nb\ufffd\nc\n").rows, [{ row: 1, fault: "nul" }, { row: 2, fault: "encoding" }, { row: 3, cells: ["c"] }]);
+  assert.deepEqual(rows("a\0\nb\ufffd\nc\n").rows, [{ row: 1, fault: "nul", text: "a\0" }, { row: 2, fault: "encoding", text: "b\ufffd" }, { row: 3, cells: ["c"] }]);
 });
 
 test("a cell that looks like a formula comes back as it was", () => {

@@ -1,15 +1,20 @@
 import { formula } from "../../ui/csv";
 
 // CSV (RFC 4180), read piece by piece. It is judged as the command waypost judges it: a
-// quote within an unquoted cell, or text behind a closing quote, spoils one row.
+// quote within an unquoted cell, or text behind a closing quote, spoils one row. Between tabs
+// each quote does, because only the command knows which ones belong to the text.
 
 /** A row: its cells, or why it has none. Rows are counted as spreadsheets count them: the
  * header is row 1, empty lines count, and a cell of several lines is in one row. */
 export interface CsvRow {
   row: number;
   cells?: string[];
-  fault?: "bareQuote" | "afterQuote" | "nul" | "encoding";
+  fault?: Fault;
+  /** The text of a row without cells. */
+  text?: string;
 }
+
+type Fault = "bareQuote" | "afterQuote" | "tabQuote" | "nul" | "encoding";
 
 /** Why nothing behind a row can be read. */
 export interface Broken {
@@ -58,10 +63,10 @@ export class CsvReader {
     const cells: string[] = [];
     const start = this.at;
     for (;;) {
-      const quoted = this.text[this.at] === '"';
+      const quoted = this.text[this.at] === '"' && this.separator !== "\t";
       const cell = quoted ? this.quoted(last) : this.plain(last);
       if (cell === undefined) return undefined;
-      if (typeof cell !== "string") return this.skip(last) ? cell : undefined;
+      if (typeof cell !== "string") return this.skip(last) ? { ...cell, text: this.text.slice(start, this.at).trim() } : undefined;
       cells.push(cell);
       const end = this.text[this.at];
       this.at++;
@@ -76,18 +81,18 @@ export class CsvReader {
       this.broken = { row: this.row + 1, why: "long" };
       return "empty";
     }
-    if (cells.length === 1 && cells[0] === "" && this.text[start] !== '"') return "empty";
-    if (cells.some((c) => c.includes("\0"))) return { fault: "nul" };
-    if (cells.some((c) => c.includes("\ufffd"))) return { fault: "encoding" };
-    return { cells };
+    if (cells.every((c) => !c.trim())) return "empty";
+    const text = cells.join("\n");
+    const fault = text.includes("\ufffd") ? "encoding" : text.includes("\0") ? "nul" : undefined;
+    return fault ? { fault, text } : { cells };
   }
 
   /** plain reads a cell without quotes, up to what ends it. */
-  private plain(last: boolean): string | { fault: "bareQuote" } | undefined {
+  private plain(last: boolean): string | { fault: Fault } | undefined {
     this.special.lastIndex = this.at;
     const hit = this.special.exec(this.text);
     if (!hit && !last) return undefined;
-    if (hit?.[0] === '"') return { fault: "bareQuote" };
+    if (hit?.[0] === '"') return { fault: this.separator === "\t" ? "tabQuote" : "bareQuote" };
     const end = hit ? hit.index : this.text.length;
     const cell = this.text.slice(this.at, end);
     this.at = end;
@@ -95,7 +100,7 @@ export class CsvReader {
   }
 
   /** quoted reads a cell in quotes, up to what follows them. */
-  private quoted(last: boolean): string | { fault: "afterQuote" } | undefined {
+  private quoted(last: boolean): string | { fault: Fault } | undefined {
     let cell = "";
     for (let from = this.at + 1; ;) {
       const quote = this.text.indexOf('"', from);

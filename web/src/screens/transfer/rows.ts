@@ -3,6 +3,8 @@ import type { Schemas } from "../../app/api";
 import { text as ofLink } from "../../messages/link";
 import { text, textOf } from "../../messages/transfer";
 import { rounded } from "../link/change";
+import { firstMoment } from "../../ui/day";
+import { csv } from "../../ui/csv";
 import { kinds as columns } from "../link/fields";
 import { CsvReader, longest, plainCell, type CsvRow } from "./csv";
 
@@ -19,11 +21,15 @@ export interface Refusal {
   field: string;
   reason: string;
   url: string;
+  source: Source;
 }
+
+/** A row as the file has it: its cells, or its text. */
+export type Source = readonly string[] | string;
 
 export interface Batch {
   number: number;
-  rows: { row: number; link: NewLink }[];
+  rows: { row: number; link: NewLink; source: Source }[];
   /** Rows that are not sent. */
   bad: Refusal[];
   /** The last row of both kinds. */
@@ -38,6 +44,10 @@ export interface Batch {
 export interface Shape {
   format: "csv" | "jsonl";
   separator: string;
+  /** Lines end with CR alone. */
+  cr: boolean;
+  /** Time zone of days. */
+  zone: string;
   /** The columns of CSV, or the names in the first objects. */
   columns: { name: string; field: Field | "ignored" | undefined }[];
   preview: Batch;
@@ -50,11 +60,12 @@ const kinds = {
 } as const;
 type Field = keyof typeof kinds;
 
+/** Column, or field, of the reason in a file of refused rows. */
+const refusedColumn = "refused";
 /** Columns of exports, also of Shlink and YOURLS, that say nothing about a new link. */
-const exported = [
-  "id", "short_code", "short_url", "click_count", "last_accessed_at", "created_at", "updated_at",
-  "timestamp", "ip", "clicks", "shorturl", "createdat", "visits",
-];
+const exported = ["short_code", "click_count", "created_at", refusedColumn];
+const exportedCSV = ["timestamp", "ip", "clicks", "shorturl", "createdat", "visits", ""];
+const exportedJSON = ["id", "short_url", "last_accessed_at", "updated_at", "blocked"];
 /** Names of other shorteners. */
 const others: Record<string, Field> = {
   url: "original_url", long_url: "original_url", longurl: "original_url", keyword: "custom_code", shortcode: "custom_code",
@@ -65,7 +76,7 @@ const jsonOnly: readonly string[] = ["created_by", "dedupe", "expires_in_seconds
 function fieldOf(name: string, json: boolean): Field | "ignored" | undefined {
   const plain = name.trim().toLowerCase();
   const field = json ? name : Object.hasOwn(others, plain) ? others[plain]! : plain;
-  if (exported.includes(field)) return "ignored";
+  if (exported.includes(field) || (json ? exportedJSON : exportedCSV).includes(field)) return "ignored";
   return Object.hasOwn(kinds, field) && (json || !jsonOnly.includes(field)) ? (field as Field) : undefined;
 }
 
@@ -77,15 +88,18 @@ class RowFault extends Error {
 
 const moment = /^(\d{4}-\d\d-\d\d)([Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d))?$/;
 
-/** timeOf reads a time, or a day, which stands for its first moment in UTC. */
-function timeOf(field: Field, value: string): string {
+/** timeOf reads a time, or a day, which stands for its first moment, or for its end. */
+function timeOf(field: Field, value: string, zone: string): string {
   const found = moment.exec(value);
-  if (!found) throw new RowFault(field, textOf("notTime"));
-  return found[2] ? value : `${value}T00:00:00Z`;
+  const day = new Date(value.slice(0, 10));
+  if (!found || isNaN(+day) || !day.toISOString().startsWith(value.slice(0, 10))) throw new RowFault(field, textOf("notTime"));
+  if (found[2]) return value;
+  if (field === "expires_at" && value < "9999-12-31") day.setUTCDate(day.getUTCDate() + 1);
+  return firstMoment(day.toISOString().slice(0, 10), zone);
 }
 
 /** fromCell reads a cell of CSV. Nothing: the field is left out. */
-function fromCell(field: Field, cell: string): unknown {
+function fromCell(field: Field, cell: string, zone: string): unknown {
   switch (kinds[field]) {
     case "number":
       if (cell === "") return undefined;
@@ -100,8 +114,8 @@ function fromCell(field: Field, cell: string): unknown {
     case "tags": {
       if (cell.trim() === "") return undefined;
       const reader = new CsvReader(",");
-      // A space before a tag belongs to it only within quotes.
-      const lines = reader.read(cell.replace(/("(?:[^"]|"")*")|(^|,)[^\S\n]+/g, "$1$2"), true);
+      // A space before a tag belongs to it only within quotes, and so does a semicolon.
+      const lines = reader.read(cell.replace(/("(?:[^"]|"")*")|;/g, (_, q) => (q as string) ?? ",").replace(/("(?:[^"]|"")*")|(^|,)[^\S\n]+/g, "$1$2"), true);
       const tags = lines[0]?.cells;
       if (!tags || lines.length > 1 || reader.broken) throw new RowFault(field, text("notTags"));
       return tags;
@@ -119,7 +133,7 @@ function fromCell(field: Field, cell: string): unknown {
       return value;
     }
     case "time":
-      return cell === "" ? undefined : timeOf(field, cell);
+      return cell === "" ? undefined : timeOf(field, cell, zone);
     case "lost":
       return cell.toLowerCase() === "true" || undefined;
     default:
@@ -158,39 +172,49 @@ function fits(field: Field, value: unknown): boolean {
   }
 }
 
-/** Source yields rows with their links, or why they have none. */
-interface Source {
-  read: (piece: string, last: boolean) => { row: number; make: () => NewLink }[];
+/** Rows yields rows with their links, or why they have none. */
+interface Rows {
+  read: (piece: string, last: boolean) => { row: number; source: Source; make: () => NewLink }[];
   broken: () => { row: number; reason: string } | undefined;
 }
 
 const faults = {
-  bareQuote: () => text("bareQuote"), afterQuote: () => text("afterQuote"), nul: () => text("nul"), encoding: () => text("encoding"),
+  bareQuote: () => text("bareQuote"), tabQuote: () => text("tabQuote"), afterQuote: () => text("afterQuote"), nul: () => text("nul"), encoding: () => text("encoding"),
 };
 
-function csvSource(separator: string, columns: (header: CsvRow) => Shape["columns"]): Source {
-  const reader = new CsvReader(separator);
-  let known: Shape["columns"] | undefined;
+function csvSource(shape: Shape): Rows {
+  const reader = new CsvReader(shape.separator);
+  let begun = false;
   return {
     read: (piece, last) => {
       const rows = reader.read(piece, last);
-      if (!known && rows.length > 0) known = columns(rows.shift()!);
-      return rows.map((r) => ({ row: r.row, make: () => linkOfCells(r, known!) }));
+      if (namesSeparator(rows[0])) rows.shift();
+      if (!begun && rows.length > 0) begun = Boolean(rows.shift());
+      return rows.map((r) => ({ row: r.row, source: r.cells ?? r.text!, make: () => linkOfCells(r, shape) }));
     },
     broken: () => reader.broken && { row: reader.broken.row, reason: reader.broken.why === "long" ? text("longRow", { n: longest }) : text("openQuote") },
   };
 }
 
-function linkOfCells(r: CsvRow, columns: Shape["columns"]): NewLink {
+/** Whether a row is the first one of some files, which names the separator to a spreadsheet. */
+const namesSeparator = (r: CsvRow | undefined) => r?.row === 1 && /^sep=/i.test(r.cells?.[0] ?? "");
+
+function linkOfCells(r: CsvRow, { columns, zone }: Shape): NewLink {
   if (!r.cells) throw new RowFault("", faults[r.fault!]());
-  if (r.cells.length !== columns.length) throw new RowFault("", text("cells", { n: r.cells.length, expected: columns.length }));
+  const cells = [...r.cells];
+  // Spreadsheets write columns that were once in use, which have no names.
+  while (cells.length > columns.length && !cells.at(-1)!.trim()) cells.pop();
+  while (cells.length < columns.length && !columns[cells.length]!.name.trim()) cells.push("");
+  if (cells.length !== columns.length || columns.some((c, i) => !c.name.trim() && cells[i]!.trim())) {
+    throw new RowFault("", text("cells", { n: r.cells.length, expected: columns.filter((c) => c.name.trim()).length }));
+  }
   const link: Record<string, unknown> = {};
   const has = (...names: string[]) => columns.some(({ name }) => names.includes(name.trim().toLowerCase()));
   const shlink = has("shortcode") && has("createdat", "shorturl", "visits"); // its tags are a|b
   columns.forEach(({ field }, i) => {
     if (!field || field === "ignored") return;
-    const cell = plainCell(r.cells![i]!);
-    const value = shlink && field === "tags" ? (cell === "" ? undefined : cell.split("|")) : fromCell(field, cell);
+    const cell = plainCell(cells[i]!);
+    const value = shlink && field === "tags" ? (cell === "" ? undefined : cell.split("|")) : fromCell(field, cell, zone);
     if (value !== undefined) link[field] = value;
   });
   return withPassword(link);
@@ -203,7 +227,7 @@ function withPassword(link: Record<string, unknown>): NewLink {
   return link as NewLink;
 }
 
-function jsonSource(): Source {
+function jsonSource(zone: string): Rows {
   let rest = "";
   let row = 0;
   let broken: { row: number; reason: string } | undefined;
@@ -213,23 +237,24 @@ function jsonSource(): Source {
       const lines = (rest + piece).split("\n");
       rest = last ? "" : lines.pop()!;
       if (rest.length > longest) broken = { row: row + lines.length + 1, reason: text("longRow", { n: longest }) };
-      return lines.map((line) => ({ row: ++row, line: line.trim() })).filter((l) => l.line !== "").map((l) => ({ row: l.row, make: () => linkOfLine(l.line) }));
+      return lines.map((line) => ({ row: ++row, line: line.trim() })).filter((l) => l.line !== "").map((l) => ({ row: l.row, source: l.line, make: () => linkOfLine(l.line, zone) }));
     },
     broken: () => broken,
   };
 }
 
-function linkOfLine(line: string): NewLink {
+function linkOfLine(line: string, zone: string): NewLink {
   if (line.includes("\ufffd")) throw new RowFault("", text("encoding"));
   const value = json(line);
   if (!isObject(value)) throw new RowFault("", text("notObject"));
   const link: Record<string, unknown> = {};
   for (const [name, v] of Object.entries(value)) {
     const field = fieldOf(name, true);
+    if (!field) throw new RowFault(name, text("unknownField"));
     // Times left out of exports are null, as is metadata.
-    if (!field || field === "ignored" || v === null) continue;
+    if (field === "ignored" || v === null) continue;
     if (!fits(field, v)) throw new RowFault(name, textOf(kinds[field] === "time" ? "notTime" : "wrongKind"));
-    link[field] = kinds[field] === "time" ? timeOf(field, v as string) : exact(name, v);
+    link[field] = kinds[field] === "time" ? timeOf(field, v as string, zone) : exact(name, v);
   }
   if (link["active"] === true) delete link["active"];
   return withPassword(link);
@@ -239,6 +264,8 @@ function linkOfLine(line: string): NewLink {
 function columnsOf(header: CsvRow): { columns: Shape["columns"]; fault?: string } {
   if (!header.cells) return { columns: [], fault: text("headerBroken", { reason: faults[header.fault!]() }) };
   const columns = header.cells.map((name) => ({ name, field: fieldOf(name, false) }));
+  const unknown = columns.filter((c) => !c.field).map((c) => c.name).join(", ");
+  if (unknown) return { columns, fault: text("unknown", { names: unknown }) };
   const fields = columns.map((c) => c.field).filter((f) => f && f !== "ignored");
   const twice = fields.find((f, i) => fields.indexOf(f) !== i);
   if (twice) return { columns, fault: text("columnTwice", { name: twice }) };
@@ -246,27 +273,44 @@ function columnsOf(header: CsvRow): { columns: Shape["columns"]; fault?: string 
   return { columns };
 }
 
-/** shapeOf reads the beginning of a file. */
-export async function shapeOf(file: File): Promise<Shape> {
-  const start = new TextDecoder().decode(await file.slice(0, slice).arrayBuffer());
+/** refusedHeader begins the file of refused rows, which a spreadsheet can mend and an import reads. */
+export function refusedHeader({ format, separator, columns }: Shape): string {
+  return format === "csv" ? "\ufeff" + csv([[...columns.map((c) => c.name).filter((name) => name !== refusedColumn), refusedColumn]], "\r\n", separator) : "";
+}
+
+/** refusedRow writes a row of that file: what the file had, and the reason. */
+export function refusedRow({ format, separator, columns }: Shape, { row, field, reason, source }: Refusal): string {
+  const why = [`${text("row")} ${row}:`, field, reason].filter(Boolean).join(" ");
+  if (format === "jsonl") return `${String(source).replace(/^\{(?!\s*\})/, `{${JSON.stringify(refusedColumn)}:${JSON.stringify(why)},`)}\n`;
+  const cells = typeof source === "string" ? [source] : source.map(plainCell);
+  const known = columns.map((_, i) => cells[i] ?? "").filter((_, i) => columns[i]!.name !== refusedColumn);
+  return csv([[...known, why, ...cells.slice(columns.length)]], "\r\n", separator);
+}
+
+/** shapeOf reads the beginning of a file. Days in it are those of a time zone. */
+export async function shapeOf(file: File, zone = "UTC"): Promise<Shape> {
+  let start = new TextDecoder().decode(await file.slice(0, slice).arrayBuffer());
+  const cr = !start.includes("\n");
+  if (cr) start = start.replaceAll("\r", "\n");
   const first = /^\s*(.*)/.exec(start)![1]!;
   const none: Batch = { number: 0, rows: [], bad: [], last: 0, read: 0 };
-  if (first === "") return { format: "csv", separator: ",", columns: [], preview: none, fault: text("emptyFile") };
+  const plain: Shape = { format: "csv", separator: ",", cr, zone, columns: [], preview: none };
+  if (first === "") return { ...plain, fault: text("emptyFile") };
   if (first.startsWith("{")) {
     const names = new Set<string>();
     for (const line of start.split("\n").slice(0, 20)) {
       const value = json(line);
       if (isObject(value)) Object.keys(value).forEach((n) => names.add(n));
     }
-    const shape: Shape = { format: "jsonl", separator: "", preview: none, columns: [...names].map((name) => ({ name, field: fieldOf(name, true) })) };
+    const shape: Shape = { ...plain, format: "jsonl", columns: [...names].map((name) => ({ name, field: fieldOf(name, true) })) };
     shape.preview = (await batches(file, shape, 10).next()).value ?? none;
     return shape;
   }
-  const separator = [",", ";", "\t"].find((s) => first.includes(s)) ?? ",";
-  const reader = new CsvReader(separator);
-  const header = reader.read(start, file.size <= slice)[0];
+  const separator = /^"?sep=(.)"?$/i.exec(first)?.[1] ?? [",", ";", "\t"].find((s) => first.includes(s)) ?? ",";
+  const [row, next] = new CsvReader(separator).read(start, file.size <= slice);
+  const header = namesSeparator(row) ? next : row;
   const { columns, fault } = header ? columnsOf(header) : { columns: [], fault: text("headerBroken", { reason: text("openQuote") }) };
-  const shape: Shape = { format: "csv", separator, columns, preview: none };
+  const shape: Shape = { ...plain, separator, columns };
   if (fault) return { ...shape, fault };
   shape.preview = (await batches(file, shape, 10).next()).value ?? none;
   return shape;
@@ -274,24 +318,25 @@ export async function shapeOf(file: File): Promise<Shape> {
 
 /** batches reads a file. The same file always has the same batches, which have their numbers from 0. */
 export async function* batches(file: Blob, shape: Shape, most = batchRows): AsyncGenerator<Batch, undefined> {
-  const source = shape.format === "csv" ? csvSource(shape.separator, () => shape.columns) : jsonSource();
+  const source = shape.format === "csv" ? csvSource(shape) : jsonSource(shape.zone);
   const decoder = new TextDecoder();
   let batch: Batch = { number: 0, rows: [], bad: [], last: 0, read: 0 };
   let size = 0;
   let passwords = 0;
   for (let at = 0; at < file.size; at += slice) {
-    const piece = decoder.decode(await file.slice(at, at + slice).arrayBuffer(), { stream: true });
     const end = at + slice >= file.size;
+    let piece = decoder.decode(await file.slice(at, at + slice).arrayBuffer(), { stream: !end });
+    if (shape.cr) piece = piece.replaceAll("\r", "\n");
     batch.read = Math.min(file.size, at + slice);
-    for (const { row, make } of source.read(end ? piece + decoder.decode() : piece, end)) {
+    for (const { row, source: from, make } of source.read(piece, end)) {
       try {
         const link = make();
         size += JSON.stringify(link).length;
         if (link.password) passwords++;
-        batch.rows.push({ row, link });
+        batch.rows.push({ row, link, source: from });
       } catch (e) {
         if (!(e instanceof RowFault)) throw e;
-        batch.bad.push({ row, field: e.field, reason: e.message, url: "" });
+        batch.bad.push({ row, field: e.field, reason: e.message, url: "", source: from });
       }
       batch.last = row;
       if (batch.rows.length + batch.bad.length < most && size < batchSize && passwords < batchPasswords) continue;

@@ -14,6 +14,7 @@ const failed = (type: string) => ({ status: 503, error: { type: `urn:waypost:pro
 /** Api creates links like the API, and keeps its answers under their keys. */
 class Api {
   created: string[] = [];
+  domains: (string | undefined)[] = [];
   sent: [string | undefined, number][] = [];
   kept = new Map<string, unknown>();
   /** For each request how many links are done, and why not the others; "lost": the answer does not arrive. */
@@ -23,6 +24,7 @@ class Api {
     globalThis.fetch = (async (url: string, { headers, body }: { headers: Record<string, string>; body: string }) => {
       const { links } = JSON.parse(body) as { links: NewLink[] };
       const key = headers["Idempotency-Key"];
+      this.domains.push(...links.map((l) => l.domain));
       this.sent.push([key?.replace(/^import-\w+-/, ""), links.length]);
       if (key && this.kept.has(key)) return Response.json(this.kept.get(key), { headers: { "Idempotency-Replayed": "true" } });
       const [done, why = ""] = this.steps.shift() ?? [links.length];
@@ -41,10 +43,10 @@ class Api {
 }
 
 /** send runs over a file, and returns how far it came and what was refused. */
-async function send(text: string, dry: boolean, { from = begun(false), stop = false } = {}) {
+async function send(text: string, dry: boolean, { from = begun(false, ""), stop = false, domain = "" } = {}) {
   const file = new File([text], "links");
-  const job = { file, shape: await shapeOf(file), fingerprint: await fingerprint(file), dedupe: false };
-  const refused = refusals(from);
+  const job = { file, shape: await shapeOf(file), fingerprint: await fingerprint(file), dedupe: false, domain };
+  const refused = refusals(from, job.shape);
   const ended = new AbortController();
   let progress: Progress = from;
   let error: unknown;
@@ -95,4 +97,16 @@ test("a check finds a code that comes twice, however far apart", async () => {
   new Api();
   const { progress, shown } = await send(`custom_code,original_url\nabc,https://example.com/1\n${",https://example.com/x\n".repeat(600)}abc,https://example.com/2\n`, true);
   assert.deepEqual([progress.created, shown], [601, [[603, "custom_code", "an earlier row of the file has this code"]]]);
+});
+
+test("a check counts the links that would get new codes, and rows without a domain go to the chosen one", async () => {
+  const api = new Api();
+  const text = "custom_code,original_url,domain\nabcd,https://example.com/1,\n,https://example.com/2,\n,https://example.com/3,own.example\n,http://localhost/,\n";
+  const { progress } = await send(text, true, { domain: "go.example" });
+  assert.deepEqual([progress.created, progress.coded, progress.refused], [3, 2, 1]);
+  assert.deepEqual(api.domains, ["go.example", "go.example", "own.example", "go.example"]);
+  // The same rows for another domain are another request.
+  await send(text, false, { domain: "go.example" });
+  await send(text, false, { domain: "other.example" });
+  assert.deepEqual(api.sent.slice(1), [["go.example-0", 4], ["other.example-0", 4]]);
 });

@@ -1,9 +1,8 @@
 // A run over a file: a dry run or an import, batch by batch. It waits while the API cannot
 // take more, and can be continued, because each batch has the same name every time.
 import { answer, client, Failure, sessionEnded, workspaceSlug, type Schemas } from "../../app/api";
-import { batches, type Batch, type NewLink, type Refusal, type Shape } from "./rows";
+import { batches, refusedHeader, refusedRow, type Batch, type NewLink, type Refusal, type Shape } from "./rows";
 import { text } from "../../messages/transfer";
-import { csv } from "../../ui/csv";
 
 export interface Job {
   file: File;
@@ -11,6 +10,8 @@ export interface Job {
   fingerprint: string;
   /** One link for a target. */
   dedupe: boolean;
+  /** Host for rows without one; "": the shared domain. */
+  domain: string;
 }
 
 /** Where an import is. It is kept in the browser until the import has ended. */
@@ -19,14 +20,17 @@ export interface Progress {
   batches: number;
   row: number;
   created: number;
+  /** Those that get new codes. */
+  coded: number;
   found: number;
   refused: number;
   /** Rows of batches that an earlier import of the file had created. */
   replayed: number;
   dedupe: boolean;
+  domain: string;
 }
 
-export const begun = (dedupe: boolean): Progress => ({ batches: 0, row: 0, created: 0, found: 0, refused: 0, replayed: 0, dedupe });
+export const begun = (dedupe: boolean, domain: string): Progress => ({ batches: 0, row: 0, created: 0, coded: 0, found: 0, refused: 0, replayed: 0, dedupe, domain });
 
 const keyOf = (fingerprint: string) => `waypost.import.${workspaceSlug.value}.${fingerprint}`;
 
@@ -63,13 +67,13 @@ export interface Watch {
 export interface Refusals {
   /** The first ones. */
   shown: Refusal[];
-  /** All of them, as CSV. */
+  /** All of them, as they were, with the reasons. */
   lines: Blob[];
   /** Those up to this row are unknown, because the page was closed since. */
   after: number;
 }
 
-export const refusals = (from: Progress): Refusals => ({ shown: [], lines: [new Blob([csv([["row", "field", "reason", "original_url"]])])], after: from.refused && from.row });
+export const refusals = (from: Progress, shape: Shape): Refusals => ({ shown: [], lines: [new Blob([refusedHeader(shape)])], after: from.refused && from.row });
 
 const most = 200; // refused rows that are shown
 
@@ -82,26 +86,30 @@ export async function run(job: Job, dry: boolean, from: Progress, { shown, lines
   for await (const batch of batches(job.file, job.shape)) {
     signal.throwIfAborted();
     if (batch.number < from.batches) continue;
+    if (job.domain) batch.rows.forEach(({ link }) => (link.domain ??= job.domain));
     const refused = [...batch.bad];
     const outcomes = await deliver(job, dry, batch, watch, signal);
     outcomes.forEach((r, i) => {
-      const { row, link } = batch.rows[i]!;
+      const { row, link, source } = batch.rows[i]!;
       if (r.error) {
         // The only conflict of a new link is that of its code.
         const at = r.error.errors?.[0];
-        refused.push({ row, field: fieldAt(at?.location ?? (r.status === 409 ? "custom_code" : "")), reason: at?.message ?? r.error.detail, url: link.original_url });
+        refused.push({ row, field: fieldAt(at?.location ?? (r.status === 409 ? "custom_code" : "")), reason: at?.message ?? r.error.detail, url: link.original_url, source });
         return;
       }
       const before = dry ? targetBefore(codes, link) : undefined;
       if (r.replayed) p.replayed++;
       else if (r.status === 200 || (before === link.original_url && dedupes(job, link))) p.found++;
-      else if (before !== undefined) refused.push({ row, field: "custom_code", reason: text("codeTwice"), url: link.original_url });
-      else p.created++;
+      else if (before !== undefined) refused.push({ row, field: "custom_code", reason: text("codeTwice"), url: link.original_url, source });
+      else {
+        p.created++;
+        if (!link.custom_code) p.coded++;
+      }
     });
     refused.sort((a, b) => a.row - b.row);
     p.refused += refused.length;
     if (shown.length < most) shown.push(...refused.slice(0, most - shown.length));
-    if (refused.length > 0) lines.push(new Blob([csv(refused.map((r) => [r.row, r.field, r.reason, r.url]))]));
+    if (refused.length > 0) lines.push(new Blob(refused.map((r) => refusedRow(job.shape, r))));
     p.batches = batch.number + 1;
     p.row = batch.last;
     broken = batch.broken;
@@ -142,7 +150,7 @@ type Outcome = Schemas["LinkOutcome"] & { replayed: boolean };
  * time are sent again. */
 async function deliver(job: Job, dry: boolean, batch: Batch, watch: Watch, signal: AbortSignal): Promise<Outcome[]> {
   const links = batch.rows.map(({ link }): NewLink => (dedupes(job, link) ? { ...link, dedupe: true } : link));
-  const name = `import-${job.fingerprint}${job.dedupe ? "-dedupe" : ""}-${batch.number}`;
+  const name = `import-${job.fingerprint.slice(0, 32)}${job.dedupe ? "-dedupe" : ""}${job.domain && `-${job.domain}`}-${batch.number}`;
   const outcomes: Outcome[] = [];
   let left = [...links.keys()]; // the rows without an outcome
   let again = 0;

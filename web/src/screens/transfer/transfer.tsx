@@ -10,16 +10,22 @@ import { download } from "../../ui/csv";
 import { Check, Choice } from "../../ui/field";
 import { Table } from "../../ui/table";
 import { toast } from "../../ui/toast";
+import { kinds as columns } from "../link/fields";
 import { fingerprint, largest, shapeOf, type Batch, type Shape } from "./rows";
 import { begun, refusals, run, unfinished, type Job, type Pause, type Progress, type Refusals } from "./run";
 
 /** Transfer imports links from files, and exports them. */
 export default function Transfer() {
+  const domains = useLoad(async (signal) => {
+    const all = await ask(client.GET("/api/v1/domains", { signal }));
+    return all.domains.filter((d) => d.state !== "pending").sort((a, b) => Number(b.shared) - Number(a.shared)).map((d) => d.host);
+  }, []);
   return (
     <>
       <h1>{shared("importExport")}</h1>
-      {can("links:write") ? <Import /> : <p class="notice">{text("readonly")}</p>}
-      <Export />
+      <Trouble failure={domains.failure} retry={domains.reload} />
+      {can("links:write") ? <Import domains={domains.data ?? []} /> : <p class="notice">{text("readonly")}</p>}
+      <Export domains={domains.data ?? []} />
     </>
   );
 }
@@ -32,10 +38,13 @@ type Step =
   | { is: "running"; dry: boolean; progress: Progress; first: number; since: number; read: number }
   | { is: "checked" | "ended"; progress: Progress; refused: Refusals; broken: Batch["broken"]; stopped: boolean; failure: Failure | undefined };
 
-function Import() {
+function Import({ domains }: { domains: readonly string[] }) {
   const [step, setStep] = useState<Step>({ is: "choose" });
   const [job, setJob] = useState<Job>();
   const [dedupe, setDedupe] = useState(false);
+  const [chosen, setDomain] = useState("");
+  const domain = chosen || (domains[0] ?? "");
+  const [sure, setSure] = useState(false);
   const [pause, setPause] = useState<Pause>();
   const abort = useRef<AbortController | undefined>(undefined);
   const box = useRef<HTMLElement>(null);
@@ -63,19 +72,23 @@ function Import() {
     if (file.size > largest) return setStep({ is: "choose", why: text("tooLarge", { size: bytes(file.size) }) });
     setStep({ is: "reading" });
     try {
-      const shape = await shapeOf(file);
+      const shape = await shapeOf(file, me.value?.workspace?.time_zone);
       if (shape.fault) return setStep({ is: "choose", why: `${file.name}: ${shape.fault}` });
       const sum = await fingerprint(file);
       const stopped = unfinished(sum);
-      if (stopped) setDedupe(stopped.dedupe);
-      setJob({ file, shape, fingerprint: sum, dedupe: false });
+      if (stopped) {
+        setDedupe(stopped.dedupe);
+        setDomain(stopped.domain);
+      }
+      setSure(false);
+      setJob({ file, shape, fingerprint: sum, dedupe: false, domain: "" });
       setStep({ is: "preview", stopped });
     } catch {
       setStep({ is: "choose", why: text("unreadable") });
     }
   };
 
-  const start = async (dry: boolean, from = begun(dedupe), refused = refusals(from)) => {
+  const start = async (dry: boolean, from = begun(dedupe, domain), refused = refusals(from, job!.shape)) => {
     const control = new AbortController();
     abort.current = control;
     let running: Extract<Step, { is: "running" }> = { is: "running", dry, progress: from, first: from.row, since: Date.now(), read: 0 };
@@ -93,7 +106,7 @@ function Import() {
       setStep({ is: dry ? "checked" : "ended", progress: running.progress, refused, broken, stopped, failure });
     };
     try {
-      end(false, await run({ ...job!, dedupe }, dry, from, refused, watch, control.signal));
+      end(false, await run({ ...job!, dedupe, domain }, dry, from, refused, watch, control.signal));
     } catch (e) {
       const failure = e instanceof Failure ? e : undefined;
       if (!failure && !control.signal.aborted) console.error(e);
@@ -114,7 +127,7 @@ function Import() {
           <p class="quiet">{text("importLead")}</p>
           {step.why && <p class="notice bad" role="alert">{step.why}</p>}
           <Drop choose={(f) => void choose(f)} />
-          <details><summary>{text("columnsHelp")}</summary><p class="hint">{text("columnsHelpText")}</p></details>
+          <details><summary>{text("columnsHelp")}</summary><p class="hint">{text("columnsHelpText", { names: Object.keys(columns).slice(1).join(", ") })}</p></details>
         </>
       )}
       {step.is === "reading" && <p role="status">{text("reading")}</p>}
@@ -130,6 +143,7 @@ function Import() {
             </div>
           ) : (
             <>
+              <Choice label={text("into")} hint={text("intoHint")} value={domain} set={setDomain} options={domains.map((d) => [d, d] as const)} />
               <div>
                 <Check label={text("dedupe")} checked={dedupe} set={setDedupe} />
                 <p class="hint">{text("dedupeHint")}</p>
@@ -154,14 +168,23 @@ function Import() {
             </div>
           )}
           {step.progress.refused === 0 && !step.broken && !step.stopped && <p class="notice good">{text("allFit")}</p>}
-          <Refused of={step.refused} total={step.progress.refused} />
+          <Refused of={step.refused} total={step.progress.refused} format={job.shape.format} />
+          {!step.stopped && step.progress.coded > 0 && (
+            <div class="notice warn">
+              <p>
+                {text("newCodes", { n: step.progress.coded, domain })}
+                {job.shape.columns.some((c) => c.name === "short_code") && <> {text("keepCodes")} <code>waypost links import {job.file.name} --keep-codes --domain {domain}</code></>}
+              </p>
+              <Check label={text("sure")} checked={sure} set={setSure} />
+            </div>
+          )}
           <div class="row">
-            {step.failure ? <button type="button" class="primary" onClick={() => void start(true)}>{text("tryIt")}</button> : (
+            {step.stopped ? <button type="button" class="primary" onClick={() => void start(true)}>{text("tryIt")}</button> : (
               <button
-                type="button" class="primary" disabled={!step.stopped && step.progress.created + step.progress.found === 0}
+                type="button" class="primary" disabled={step.progress.created + step.progress.found === 0 || (step.progress.coded > 0 && !sure)}
                 onClick={() => void start(false)}
               >
-                {step.stopped ? text("importAll") : step.broken ? text("importBefore", { row: step.broken.row })
+                {step.broken ? text("importBefore", { row: step.broken.row })
                   : text("importRows", { n: step.progress.created + step.progress.found })}
               </button>
             )}
@@ -169,7 +192,7 @@ function Import() {
           </div>
         </>
       )}
-      {step.is === "ended" && (
+      {step.is === "ended" && job && (
         <>
           <p class={step.stopped ? "notice warn" : "notice good"} role="status">
             {!step.stopped ? text("importDone") : textOf(step.failure ? "importFailed" : "importStopped", { row: step.progress.row })}
@@ -178,7 +201,7 @@ function Import() {
           <Figures progress={step.progress} />
           {step.progress.replayed > 0 && <p class="hint">{text("replayedHint")}</p>}
           {step.broken && <p class="notice warn">{text("brokenAt", { row: step.broken.row, reason: step.broken.reason })}</p>}
-          <Refused of={step.refused} total={step.progress.refused} />
+          <Refused of={step.refused} total={step.progress.refused} format={job.shape.format} />
           <div class="row">
             {step.stopped && (
               <button type="button" class="primary" onClick={() => void start(false, step.progress, step.refused)}>{text("continueAt", { row: step.progress.row + 1 })}</button>
@@ -224,7 +247,6 @@ function Drop({ choose }: { choose: (file: File | undefined) => void }) {
 function Preview({ job: { file, shape } }: { job: Job }) {
   const named = (wanted: (c: Shape["columns"][number]) => boolean) => shape.columns.filter(wanted).map((c) => c.name).join(", ");
   const ignored = named((c) => c.field === "ignored");
-  const unknown = named((c) => !c.field);
   const rows = shape.preview.rows.slice(0, 5);
   const fields = [...new Set(shape.columns.map((c) => c.field))].filter((f) => f && f !== "ignored") as (keyof (typeof rows)[0]["link"])[];
   return (
@@ -233,7 +255,6 @@ function Preview({ job: { file, shape } }: { job: Job }) {
       <p>
         {text("recognised", { names: fields.join(", ") })} {ignored && text("ignored", { names: ignored })}
       </p>
-      {unknown && <p class="notice warn">{text("unknown", { names: unknown })}</p>}
       {shape.preview.bad.slice(0, 3).map((b) => <p key={b.row} class="notice bad">{text("row")} {number(b.row)}: {b.field} {b.reason}</p>)}
       {shape.preview.last === 0 ? <p class="notice warn">{text("noRows")}</p> : (
         <Table title={text("preview", { name: file.name })} heads={[[text("row")], ...fields]}>
@@ -289,7 +310,7 @@ function Figures({ progress: p, dry }: { progress: Progress; dry?: boolean }) {
 }
 
 /** Refused lists the first rows that are refused, and offers all of them as a file. */
-function Refused({ of: { shown: all, lines, after }, total }: { of: Refusals; total: number }) {
+function Refused({ of: { shown: all, lines, after }, total, format }: { of: Refusals; total: number; format: string }) {
   const [file, setFile] = useState<string>();
   useEffect(() => {
     const url = URL.createObjectURL(new Blob(lines, { type: "text/csv" }));
@@ -304,7 +325,7 @@ function Refused({ of: { shown: all, lines, after }, total }: { of: Refusals; to
       <div class="head">
         <h3 class="grow">{text("refusedRows")}</h3>
         {!after && total > all.length && <span class="quiet">{text("refusedShown", { n: all.length, total })}</span>}
-        {file && <a class="button small" href={file} download="waypost-refused-rows.csv">{shared("downloadCSV")}</a>}
+        {file && <a class="button small" href={file} download={`refused.${format}`}>{text("refusedFile")}</a>}
       </div>
       {rest}
       <Table title={text("refusedRows")} box="refused" heads={[[text("row")], ...(named ? [text("field")] : []), text("reason"), text("target")]}>
@@ -331,18 +352,12 @@ async function allTags(signal: AbortSignal): Promise<string[]> {
   }
 }
 
-function Export() {
+function Export({ domains }: { domains: readonly string[] }) {
   const [format, setFormat] = useState<"csv" | "jsonl">("csv");
   const [tag, setTag] = useState("");
   const [domain, setDomain] = useState("");
   const [raw, setRaw] = useState(false);
-  const choices = useLoad(async (signal) => {
-    const [tags, domains] = await Promise.all([
-      allTags(signal),
-      ask(client.GET("/api/v1/domains", { signal })),
-    ]);
-    return { tags, domains: domains.domains.filter((d) => d.state !== "pending").map((d) => d.host) };
-  }, []);
+  const tags = useLoad(allTags, []);
   const query = new URLSearchParams({ format });
   if (tag) query.append("tag", tag);
   if (domain) query.set("domain", domain);
@@ -351,11 +366,11 @@ function Export() {
     <section class="card" aria-labelledby="export-title">
       <h2 id="export-title">{text("export")}</h2>
       <p class="quiet">{text("exportLead")}</p>
-      <Trouble failure={choices.failure} retry={choices.reload} />
+      <Trouble failure={tags.failure} retry={tags.reload} />
       <div class="cards">
         <Choice label={text("format")} value={format} set={setFormat} options={[["csv", text("csv")], ["jsonl", text("jsonl")]]} />
-        <Choice label={text("tag")} value={tag} set={setTag} options={[["", shared("all")], ...(choices.data?.tags ?? []).map((t) => [t, t] as const)]} />
-        <Choice label={text("domain")} value={domain} set={setDomain} options={[["", shared("all")], ...(choices.data?.domains ?? []).map((d) => [d, d] as const)]} />
+        <Choice label={text("tag")} value={tag} set={setTag} options={[["", shared("all")], ...(tags.data ?? []).map((t) => [t, t] as const)]} />
+        <Choice label={text("domain")} value={domain} set={setDomain} options={[["", shared("all")], ...domains.map((d) => [d, d] as const)]} />
       </div>
       {format === "csv" && (
         <div>
