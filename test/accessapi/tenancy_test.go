@@ -157,7 +157,9 @@ func TestSettingsOfAWorkspaceAreJudged(t *testing.T) {
 	w := change(200, map[string]any{"name": "Ours", "settings": map[string]any{"dedupe": true, "events": "sampled"}}).json()
 	zone := "UTC"
 	settings := func(dedupe bool, events string, sample float64) map[string]any {
-		return map[string]any{"dedupe": dedupe, "events": events, "events_sample": sample, "utm": false, "time_zone": zone, "utm_templates": []any{}}
+		return map[string]any{
+			"dedupe": dedupe, "events": events, "events_sample": sample, "utm": false, "time_zone": zone, "utm_templates": []any{},
+		}
 	}
 	require.Equal(t, settings(true, "sampled", 100), w["settings"])
 	w = change(200, map[string]any{"settings": map[string]any{"events_sample": 7}}).json()
