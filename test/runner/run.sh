@@ -16,9 +16,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 began=$SECONDS
 out=bin/test
 reruns=$out/reruns
-failed=()
+failed=$out/failed # the names of steps
 mkdir -p "$out"
-rm -f "$reruns"*
+rm -f "$reruns"* "$failed"
 
 # The race detector holds each process up for a second when it ends.
 export GORACE=atexit_sleep_ms=10
@@ -31,11 +31,11 @@ step() {
   local name=$1
   shift
   echo "== $name (after $((SECONDS - began)) s)"
-  "$@" || failed+=("$name")
+  "$@" || echo "$name" >>"$failed"
 }
 
 # go_test NAME PACKAGES FLAG... runs go test; a failed test runs again, up to twice. Many
-# tests wait for other processes, so twice as many packages as processors run at a time.
+# tests wait for other processes, so more packages than processors run at a time.
 # Without -race the build is that of a release, without cgo, and with the places at which tests
 # kill the program, so that tests and the program share it.
 go_test() {
@@ -52,7 +52,7 @@ go_test() {
   if ((code == 0)) && [[ -f $report ]] && awk '$2 == $4 {bad = 1} END {exit !bad}' "$report"; then
     code=1
   fi
-  ((code == 0)) || failed+=("$name")
+  ((code == 0)) || echo "$name" >>"$failed"
   [[ ! -f $report ]] || cat "$report" >>"$reruns"
 }
 
@@ -120,12 +120,14 @@ everything() {
   local first=(./test/console ./test/system ./test/keys ./test/alerts ./controlplane/postgres ./edge/replica) race calm allocating
   export RAPID_CHECKS=20 # random cases of a property, instead of 100
   split < <(go list "${first[@]}" ./test/... ./... | awk '!seen[$0]++' | grep -vE '^waypost/test/(chaos|models)$')
-  go_test "packages with the race detector" "$race" -race
+  # The former keep processors busy, and the latter wait most of their time. In the redirect server
+  # sockets are read and written by other system calls without the race detector.
+  (trap - INT && go_test "packages with the race detector" "$race" -race -p "$(nproc)") &
+  go_test "packages without the race detector" "$calm waypost/edge/server"
+  wait
   # It keeps all processors busy, so it runs alone.
   go_test "a system under a schedule of faults" ./test/chaos -race
   go_test "the protocols as models" ./test/models -short
-  # In the redirect server sockets are read and written by other system calls without the race detector.
-  go_test "packages without the race detector" "$calm waypost/edge/server"
   # Allocations can be counted only without it.
   allocating=$(with_tests Alloc | xargs go list | grep -vxF "$(tr ' ' '\n' <<<"$calm")"$'\nwaypost/edge/server' | tr '\n' ' ')
   go_test "allocations" "$allocating" -run Alloc
@@ -143,7 +145,7 @@ long_form() {
   for test in $tests; do
     if ! grep -qE "^func Test$test\(" "$package"/*_test.go; then
       echo "There is no Test$test in $package." >&2
-      failed+=("$name")
+      echo "$name" >>"$failed"
       return
     fi
   done
@@ -214,10 +216,10 @@ verdict() {
       fi
     done < <(sort -u "$reruns")
   fi
-  for name in "${failed[@]}"; do
-    echo "FAILED  $name"
+  if [[ -f $failed ]]; then
+    sed 's/^/FAILED  /' "$failed"
     code=1
-  done
+  fi
   local took=$((SECONDS - began))
   printf '%s after %d:%02d minutes\n' "$( ((code == 0)) && echo PASSED || echo FAILED)" $((took / 60)) $((took % 60))
   return "$code"
