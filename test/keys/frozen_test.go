@@ -39,6 +39,7 @@ func TestKeys_AreNotIssuedByAControlPlaneThatWasFrozenBeyondItsLeases(t *testing
 				if code, got := create(ctx, frozen.API, ""); got.status == http.StatusCreated {
 					keys.receive(frozen.Node, code)
 				}
+				unless(ctx, pause)
 			}
 		})
 	}

@@ -54,6 +54,7 @@ func (f *fleet) service(ctx context.Context, s *slot) {
 				}
 			}
 		}
+		unless(ctx, pause)
 	}
 }
 

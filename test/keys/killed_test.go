@@ -45,7 +45,7 @@ const (
 const (
 	silence     = 6 * time.Second       // after which leases of the dead are burned, instead of a minute
 	longestLife = 15 * time.Second      // of a control plane, before it is asked to stop
-	pause       = 10 * time.Millisecond // of a client after each link
+	pause       = 20 * time.Millisecond // of a client after each request
 	loadLimit   = 15 * time.Minute      // of a machine that has much else to do; 30 seconds are usual
 )
 
