@@ -158,7 +158,7 @@ func (w *world) call(method, path string, body, answer any) {
 // create makes the links of the test: one-time links among them.
 func (w *world) create(n int) {
 	for i := range n {
-		l := &limited{code: fmt.Sprintf("limited-%03d", i), limit: 1 + int64(i*i%157)}
+		l := &limited{code: fmt.Sprintf("limited-%03d", i), limit: 1 + int64(i*i%61)}
 		if i%3 == 2 {
 			l.limit = 1
 		}
