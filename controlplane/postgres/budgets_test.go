@@ -52,7 +52,7 @@ func reports(t *testing.T, db *postgres.DB, node string, a controlplane.BudgetAc
 
 func TestBudgets_GrantNeverMoreThanTheLimit(t *testing.T) {
 	db, hand := open(t)
-	for limit := range int64(12) {
+	for _, limit := range []int64{0, 6, 11} {
 		code := fmt.Sprintf("tickets-%d", limit)
 		limited(t, db, hand, code, limit+1)
 		var granted atomic.Int64
