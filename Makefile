@@ -104,7 +104,7 @@ test-booted: dist ## Restart, upgrade and kill an edge under systemd while visit
 
 .PHONY: check-deploy
 check-deploy: install-prometheus install-fronts ## Check the Dockerfile and Compose (half a minute)
-	go build -tags failpoints -o $(BIN)/test/waypost ./cmd/waypost
+	CGO_ENABLED=0 go build -tags failpoints -o $(BIN)/test/waypost ./cmd/waypost
 	WAYPOST=$(abspath $(BIN)/test/waypost) go test -C tools/dist .
 
 .PHONY: lint
