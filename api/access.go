@@ -244,6 +244,7 @@ type Workspace struct {
 	State     string            `json:"state" enum:"active,closing,closed" doc:"A deleted workspace is closing until none of its links redirects any more."`
 	CreatedAt time.Time         `json:"created_at"`
 	DeletedAt *time.Time        `json:"deleted_at"`
+	Links     *int              `json:"links,omitzero" minimum:"0" maximum:"10000" doc:"How many links the workspace has, also expired ones; at most 10,000 are counted. Only the answer about the own workspace has it."`
 }
 
 // WorkspaceSettings are the settings of a workspace.

@@ -19,7 +19,12 @@ type Workspace struct {
 	CreatedAt time.Time
 	DeletedAt time.Time // zero: it is not deleted
 	ClosedAt  time.Time // when its last link became a tombstone
+	Links     int       // at most MaxCountedLinks; only of a workspace that was asked for alone
 }
+
+// MaxCountedLinks bounds how many links of a workspace are counted, so that it costs
+// milliseconds.
+const MaxCountedLinks = 10_000
 
 // Settings holds the choices of a workspace's administrators.
 type Settings struct {

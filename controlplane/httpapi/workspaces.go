@@ -85,7 +85,9 @@ func registerWorkspaces(rt *router, a *workspacesAPI) {
 		scopes: []controlplane.Scope{controlplane.ScopeLinksRead, controlplane.ScopeAnalytics}, problems: []int{http.StatusNotFound},
 	}, func(ctx context.Context, _ *struct{}) (*workspaceOutput, error) {
 		w, err := a.workspaces.Workspace(ctx, actorFrom(ctx))
-		return workspaceOf(&w), err
+		out := workspaceOf(&w)
+		out.Body.Links = &w.Links
+		return out, err
 	})
 	handle(rt, operation{
 		id: "change-workspace", method: http.MethodPatch, path: api.PathWorkspace, summary: "Change the name or settings of the workspace",

@@ -42,7 +42,11 @@ func (db *AccessStore) Workspace(ctx context.Context, ws waypost.WorkspaceID) (w
 	err = db.pool.Within(ctx, scoped.TenantOf(ws), "find a workspace", func(tx pgx.Tx) error {
 		w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE `+
 			scoped.OfWorkspace("id", "$1")+` AND deleted_at IS NULL`, ws)
-		return err
+		if err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM link WHERE workspace_id = $1 AND deleted_at IS NULL LIMIT $2) AS counted`,
+			ws, controlplane.MaxCountedLinks).Scan(&w.Links)
 	})
 	return w, err
 }

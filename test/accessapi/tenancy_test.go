@@ -226,6 +226,10 @@ func TestSettingsOfAWorkspaceAreJudged(t *testing.T) {
 	w = change(200, map[string]any{"settings": map[string]any{"dedupe": false}}).json()
 	require.Equal(t, templates, w["settings"].(map[string]any)["utm_templates"], "they stay")
 	require.Empty(t, change(200, of([]any{})).json()["settings"].(map[string]any)["utm_templates"])
+	for range 2 {
+		p.want(201, call{method: http.MethodPost, path: "/api/v1/urls", credential: operator, body: map[string]any{"original_url": "https://example.com/"}})
+	}
+	require.EqualValues(t, 2, p.want(200, call{path: "/api/v1/workspace", credential: operator}).json()["links"])
 	viewer := p.signIn("viewer@example.com")
 	require.Equal(t, "Ours", p.want(200, call{path: "/api/v1/workspace", credential: viewer}).json()["name"])
 	p.want(403, call{method: http.MethodPatch, path: "/api/v1/workspace", credential: viewer, body: map[string]any{"name": "Mine"}})

@@ -22,6 +22,8 @@ export async function showsAClick(c) {
   await c.page.getByRole("region", { name: "Newest links" }).getByRole("link", { name: title }).waitFor();
   await c.page.getByRole("region", { name: "Expiring within a week" }).getByRole("listitem").filter({ hasText: title }).getByText("in 1 day", { exact: true }).waitFor(); // 47 hours
   c.assert.equal(await c.page.getByRole("link", { name: `${tag}, 1 link` }).getAttribute("href"), `/console/links?tag=${tag}`);
+  const all = c.page.getByRole("link", { name: /^(The only link|All [\d,]+ links|10,000 links or more): Newest links$/ });
+  await all.waitFor();
   await c.page.getByText(/Every click before .* is counted/).waitFor();
   await c.api("DELETE", `/api/v1/urls/${link.short_code}`);
 }

@@ -3527,6 +3527,11 @@ export interface components {
             deleted_at: string | null;
             /** Format: int64 */
             id: number;
+            /**
+             * Format: int64
+             * @description How many links the workspace has, also expired ones; at most 10,000 are counted. Only the answer about the own workspace has it.
+             */
+            links?: number | null;
             name: string;
             settings: components["schemas"]["WorkspaceSettings"];
             slug: string;

@@ -34,12 +34,13 @@ export default function Overview() {
   }, []);
   const links = useLoad(async (signal) => {
     const soon = new Date(Date.now() + week).toISOString();
-    const [newest, expiring, tags] = await Promise.all([
+    const [workspace, newest, expiring, tags] = await Promise.all([
+      ask(client.GET("/api/v1/workspace", { signal })),
       ask(client.GET("/api/v1/urls", { params: { query: { limit: 6 } }, signal })),
       ask(client.GET("/api/v1/urls", { params: { query: { limit: 10, expires_before: soon, expired: "false" } }, signal })),
       ask(client.GET("/api/v1/tags", { params: { query: { limit: 1000 } }, signal })),
     ]);
-    return { newest: newest.urls, expiring: expiring.urls, tags: tags.tags.sort((a, b) => b.links - a.links), cut: tags.next_after };
+    return { all: workspace.links ?? 0, newest: newest.urls, expiring: expiring.urls, tags: tags.tags.sort((a, b) => b.links - a.links), cut: tags.next_after };
   }, []);
   useRenewal(() => {
     clicks.reload();
@@ -59,12 +60,12 @@ export default function Overview() {
           </>
         )}</Await>
       ) : <p class="notice">{text("noScope")}</p>}
-      <Await of={links}>{({ newest, expiring, tags, cut }) => (
+      <Await of={links}>{({ all, newest, expiring, tags, cut }) => (
         <div class="cards">
           <Card id="expiring" title={text("expiring")} none={text("expiringNone")} items={expiring} more="/console/links?state=expiring">
             {(l) => <LinkRow key={l.id} link={l}><Ago at={l.expires_at} /></LinkRow>}
           </Card>
-          <Card id="newest" title={text("newest")} none={<>{text("newestNone")} <a href="/console/links?create">{text("create")}</a> <a href="/console/import">{text("import")}</a></>} items={newest} more="/console/links">
+          <Card id="newest" title={text("newest")} none={<>{text("newestNone")} <a href="/console/links?create">{text("create")}</a> <a href="/console/import">{text("import")}</a></>} items={newest} more="/console/links" all={all === 10_000 ? text("linksMany") : text("linksAll", { n: all })}>
             {(l) => <LinkRow key={l.id} link={l}><Ago at={l.created_at} /></LinkRow>}
           </Card>
           <section class="card" aria-labelledby="tags-title">
@@ -184,14 +185,14 @@ function Campaigns({ month }: { month: Stats }) {
   );
 }
 
-function Card<T>({ id, title, none, items, more, children }: {
-  id: string; title: string; none: ComponentChildren; items: readonly T[]; more: string; children: (item: T) => ComponentChildren;
+function Card<T>({ id, title, none, items, more, all = text("allLinks"), children }: {
+  id: string; title: string; none: ComponentChildren; items: readonly T[]; more: string; all?: string; children: (item: T) => ComponentChildren;
 }) {
   return (
     <section class="card" aria-labelledby={`${id}-title`}>
       <div class="head">
         <h2 id={`${id}-title`} class="grow">{title}</h2>
-        {items.length > 0 && <a href={more} aria-label={`${text("allLinks")}: ${title}`}>{text("allLinks")}</a>}
+        {items.length > 0 && <a href={more} aria-label={`${all}: ${title}`}>{all}</a>}
       </div>
       {items.length === 0 ? <p class="quiet">{none}</p> : <ul class="lines">{items.map(children)}</ul>}
     </section>
