@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -42,6 +43,7 @@ func TestFronts_WorkAsConfiguredInDeploy(t *testing.T) {
 	for name, c := range slow {
 		t.Run(name+" refuses slow requests", func(t *testing.T) { isRefused(t, c) })
 	}
+	t.Run("nginx asks the old server about codes that cannot move", w.asksTheOldServer)
 	t.Run("links are exported through nginx", func(t *testing.T) { // which drops trailers
 		status, _, err := create(t.Context(), fronts["nginx"].api)
 		require.NoError(t, err)
@@ -80,8 +82,8 @@ func (w *world) nginx(t *testing.T) *front {
 			"nginx.conf": nginxMain(dir),
 			"waypost.conf": configure(t, "nginx/waypost.conf",
 				"listen 80;", "listen "+edges+";", "listen 8080;", "listen "+api+";",
-				"map $https", documented(t, "nginx", 0)+"map $https",
-				"server_name control.example.com;", "server_name control.example.com;\n"+documented(t, "nginx", 1),
+				"map $https", documented(t, "operations/fronts", "nginx", 0)+"map $https",
+				"server_name control.example.com;", "server_name control.example.com;\n"+documented(t, "operations/fronts", "nginx", 1),
 				"10.0.0.2:8081", w.plain.Addr, "10.0.0.4:8081", w.plain.Addr,
 				"10.0.0.1:8080", hostOf(w.controls[0].API), "10.0.0.3:8080", hostOf(w.controls[1].API),
 				"/etc/nginx/waypost-authority.pem", w.authority),
@@ -89,10 +91,10 @@ func (w *world) nginx(t *testing.T) *front {
 	})
 }
 
-// documented returns the nth block of a language in the page about fronts.
-func documented(t *testing.T, language string, n int) string {
+// documented returns the nth block of a language in a page of the documentation.
+func documented(t *testing.T, name, language string, n int) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/operations/fronts.md")
+	page, err := os.ReadFile("../../docs/" + name + ".md")
 	require.NoError(t, err)
 	blocks := strings.Split(string(page), "```"+language+"\n")
 	require.Greater(t, len(blocks), n+1)
@@ -168,7 +170,7 @@ func (w *world) caddy(t *testing.T) *front {
 		return map[string]string{"Caddyfile": configure(t, "caddy/Caddyfile",
 			"\n{\n", "\n{\n\tadmin off\n\tauto_https off\n",
 			"\ngo.example.com {", "\nhttp://:"+portOf(edges)+" {\n\tbind 127.0.0.1",
-			"\ncontrol.example.com {", "\nhttp://:"+portOf(api)+" {\n\tbind 127.0.0.1\n"+documented(t, "caddy", 0),
+			"\ncontrol.example.com {", "\nhttp://:"+portOf(api)+" {\n\tbind 127.0.0.1\n"+documented(t, "operations/fronts", "caddy", 0),
 			"10.0.0.2:8081 10.0.0.4:8081", w.plain.Addr, "health_port 9081", "health_port "+portOf(w.plain.Admin),
 			"https://10.0.0.1:8080 https://10.0.0.3:8080", w.controls[0].API+" "+w.controls[1].API,
 			"/etc/caddy/waypost-authority.pem", w.authority)}
@@ -310,6 +312,49 @@ func limitsTheRate(t *testing.T, f *front) {
 	status, _, err := ask(t.Context(), http.MethodGet, f.edges+"/unknown", "127.0.0.7", "", "Host", "go.example.com")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusNotFound, status)
+}
+
+// asksTheOldServer has nginx as docs/moving.md shows it, before an edge and another
+// shortener: codes of any form that only the latter has go on working, and others do not
+// come back from there.
+func (w *world) asksTheOldServer(t *testing.T) {
+	old := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Location", "https://old.example"+r.URL.EscapedPath())
+		rw.WriteHeader(http.StatusMovedPermanently)
+	}))
+	defer old.Close()
+	f := startFront(t, "nginx", nginxArgs, func(edges, api, dir string) map[string]string {
+		locations := strings.NewReplacer("http://edge", "http://"+w.plain.Addr, "http://old-server", old.URL).Replace(documented(t, "moving", "nginx", 0))
+		return map[string]string{
+			"nginx.conf": nginxMain(dir), "waypost.conf": fmt.Sprintf("server { listen %s; listen %s; server_name go.example.com; %s }", edges, api, locations),
+		}
+	})
+	follow := func(path string) (status int, location string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.edges+path, http.NoBody)
+		require.NoError(t, err)
+		r.Host = "go.example.com"
+		res, err := http.DefaultTransport.RoundTrip(r)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res.StatusCode, res.Header.Get("Location")
+	}
+	status, code, err := create(t.Context(), w.controls[1].API)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusCreated, status)
+	status, location := follow("/" + code)
+	require.Equal(t, http.StatusFound, status)
+	require.Equal(t, "https://example.com/", location)
+	for _, path := range []string{"/abc", "/v1.2", "/docs/intro", "/gr%C3%B6%C3%9Fe", "/" + strings.Repeat("x", 40), "/never-moved"} {
+		status, location = follow(path)
+		require.Equal(t, http.StatusMovedPermanently, status, path)
+		require.Equal(t, "https://old.example"+path, location)
+	}
+	status, _, err = ask(t.Context(), http.MethodDelete, w.controls[1].API+"/api/v1/urls/"+code+"?wait=all", "", "")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusNoContent, status)
+	status, _ = follow("/" + code)
+	require.Equal(t, http.StatusGone, status)
 }
 
 // A PROXY header brings nginx visitors with IPv6 addresses, which loopback lacks.
