@@ -1,9 +1,6 @@
 package budgets
 
-import (
-	"os"
-	"time"
-)
+import "os"
 
 // BreakFile makes every further write to the file fail, as a broken disk does.
 func (s *Store) BreakFile() error {
@@ -24,12 +21,3 @@ func (s *Store) SlowDisk(wait func()) {
 
 // Kill ends the store as kill -9 does: nothing is written or reported any more.
 func (s *Store) Kill() { s.over.Store(true) }
-
-// PatienceAfter returns how long visitors wait after these measurements.
-func PatienceAfter(most time.Duration, trips []time.Duration) time.Duration {
-	var r roundTrip
-	for _, took := range trips {
-		r.measure(took)
-	}
-	return r.patience(most)
-}

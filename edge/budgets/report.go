@@ -173,7 +173,6 @@ func (s *Store) collectNews() (report []question, durable bool) {
 
 // report sends one report, and takes the grants in the answer.
 func (s *Store) report(ctx context.Context, page []question) bool {
-	began := time.Now()
 	ctx = requestid.New(ctx)
 	message := api.EdgeBudgets{Node: s.cfg.Node, Epoch: s.log.seeEpoch(s.cfg.Epoch())}
 	for _, q := range page {
@@ -190,7 +189,6 @@ func (s *Store) report(ctx context.Context, page []question) bool {
 	failpoint.Hit("grants: answered")
 	s.log.seeEpoch(answer.Epoch)
 	s.acceptGrants(answered{page, &answer})
-	s.trip.measure(time.Since(began))
 	if len(answer.Recalled) > 0 {
 		s.log.mu.Lock()
 		defer s.log.mu.Unlock()

@@ -28,7 +28,7 @@ type Config struct {
 	// Epoch returns the newest epoch of the changelog that the replica has. Default: none.
 	Epoch func() uint32
 
-	Patience time.Duration // of a visitor, with the control plane, at most; default 1 s
+	Patience time.Duration // of a visitor with the control plane; default 2 s
 	Timeout  time.Duration // for one request; default 2 s
 	Interval time.Duration // between reports; default 1 s
 	Caution  time.Duration // after a kill, before clicks are asked for ahead of the first visitor; default 10 min
@@ -46,7 +46,7 @@ func (c Config) withDefaults() Config {
 		c.Epoch = func() uint32 { return 0 }
 	}
 	if c.Patience == 0 {
-		c.Patience = time.Second
+		c.Patience = 2 * time.Second
 	}
 	if c.Timeout == 0 {
 		c.Timeout = 2 * time.Second
@@ -117,8 +117,7 @@ type Store struct {
 	logFull rate.Sometimes
 
 	introduction introduction
-	answers      answers   // that are to be accepted
-	trip         roundTrip // to the control plane
+	answers      answers // that are to be accepted
 }
 
 // introduction remembers in which epoch all accounts were reported.
@@ -193,8 +192,7 @@ func (s *Store) askFor(a *account) {
 }
 
 // SpendOrAsk takes one click of a link's budget, and asks for clicks if this edge has
-// none, until there is an answer, ctx is done, or the visitor has waited for several of
-// the measured round trips, [Config.Patience] at most.
+// none, until there is an answer, ctx is done, or the visitor's patience is over.
 // exhausted reports that all clicks of the budget are spent. Concurrent calls share one
 // request.
 func (s *Store) SpendOrAsk(ctx context.Context, domain waypost.DomainID, code []byte) (spent, exhausted bool) {
@@ -208,7 +206,7 @@ func (s *Store) SpendOrAsk(ctx context.Context, domain waypost.DomainID, code []
 		return false, false
 	}
 	defer a.leave()
-	patience := time.NewTimer(s.trip.patience(s.cfg.Patience))
+	patience := time.NewTimer(s.cfg.Patience)
 	defer patience.Stop()
 	for {
 		if s.spendOf(a) {

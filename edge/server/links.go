@@ -42,8 +42,8 @@ type Budgets interface {
 	// neither waits nor allocates.
 	Spend(domain waypost.DomainID, code []byte) bool
 
-	// SpendOrAsk does the same, and asks for a click if there is no click. It waits for a
-	// second, or until ctx is done, at most. exhausted reports that all clicks are spent;
+	// SpendOrAsk does the same, and asks for a click if there is no click. It waits for two
+	// seconds, or until ctx is done, at most. exhausted reports that all clicks are spent;
 	// without spent and exhausted the state is unknown.
 	SpendOrAsk(ctx context.Context, domain waypost.DomainID, code []byte) (spent, exhausted bool)
 }
