@@ -166,6 +166,7 @@ long_forms() {
   WAYPOST_FOLLOWERS=1000 long_form "a thousand followers of one stream" ./replication ABatchIsEncodedOnceForAllFollowers
   long_form "120 restarts of edges and 20 kills of a control plane during deletions" ./test/system Wait_LeavesOutNoEdgeThatServes -race
   long_form "each file of a replica is cut at 50 places and flipped at 500" ./edge/replica "DB_IsRightOrRepairedWhateverFileIsDamaged DB_FindsDamageWhenItIsOpened Restore_ResumesAfterACrash"
+  long_form "the plans of all lists" ./controlplane/postgres Listing_OfManyLinks
   WAYPOST_BOOTSTRAP_LINKS=1000000 long_form "a bootstrap of a million links is killed ten times" ./edge/replica Bootstrap_ResumesAfterTenKills
   WAYPOST_WEEK=zipf long_form "a week of clicks, most on few links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota
   WAYPOST_WEEK=uniform long_form "a week of clicks, alike on all links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota
