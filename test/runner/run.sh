@@ -102,7 +102,7 @@ with_tests() {
 # test has a program with it under faults and kills, and make test-long has it in all suites.
 sequential='^waypost(/(api(/.*)?|bench(/.*)?|controlplane/(limit|rollup|target)|deploy/dashboards|edge/(fastpath|proxy)'
 sequential+='|internal/(config|rulefile)|rules(/budget)?|test/.*|web))?$'
-watched='^waypost/test/(accessapi|chaos|followers|history|ledger)$'
+watched='^waypost/test/(accessapi|chaos|followers|history)$'
 
 # split reads names of packages, and sets race to those with the race detector and calm to the others.
 split() {
