@@ -77,7 +77,7 @@ func plainConditions(all []api.NodeCondition) []api.NodeCondition {
 	plainer := make([]api.NodeCondition, min(len(all), api.MaxConditions))
 	for i := range plainer {
 		plainer[i] = all[i]
-		plainer[i].What = plain(plainer[i].What, maxWhy)
+		plainer[i].What, plainer[i].Do = plain(plainer[i].What, maxWhy), plain(plainer[i].Do, maxWhy)
 	}
 	return plainer
 }

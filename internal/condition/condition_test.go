@@ -98,7 +98,7 @@ func TestWatch_FollowsTheFigures(t *testing.T) {
 		{"ReplicaDiskLow", condition.Edge, "waypost_replica_disk_low 0", "waypost_replica_disk_low 1", 0},
 		{"DiskFills", condition.Control, "waypost_disk_free_bytes 6e9; waypost_disk_size_bytes 1e12", "waypost_disk_free_bytes 5e9", 0},
 		{"EdgeVerifying", condition.Edge, "waypost_replica_verifying 1", "waypost_replica_verifying 1", 10 * time.Minute},
-		{"LookupIncomplete", condition.Edge, "waypost_replica_lookup_complete 0", "waypost_replica_lookup_complete 0", 15 * time.Minute},
+		{"LookupIncomplete", condition.Edge, "waypost_replica_lookup_complete 0", "waypost_replica_records 5", 15 * time.Minute},
 		{"ReplicaDamaged", condition.Edge, "waypost_replica_verify_failures_total 0", "waypost_replica_quarantined_total 1", 59 * time.Minute},
 		{"ConnectionsRefused", condition.Edge, `waypost_redirect_connections_refused_total{reason="tls_handshake"} 9`, "", 0},
 		{"CertificateEnds", condition.Edge, "waypost_tls_certificate_not_after_seconds 2e9", "waypost_tls_certificate_not_after_seconds 1925500000", 0},

@@ -95,8 +95,8 @@ var list = []Kind{
 	{
 		Name: "LookupIncomplete", Severity: Warning, On: Edge,
 		What:  "has more links than fit into its lookup table",
-		Do:    "Some are read from disk, which costs 3 to 25 µs each instead of less than one. Give it more memory.",
-		holds: lasting(15*time.Minute, is(0, of("waypost_replica_lookup_complete"))),
+		Do:    "Some are read from disk, which costs 3 to 25 microseconds each instead of less than one. Give it more memory.",
+		holds: lasting(15*time.Minute, both(is(0, of("waypost_replica_lookup_complete")), above(0, of("waypost_replica_records"), ""))),
 	},
 
 	// Visitors.

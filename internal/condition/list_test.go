@@ -57,6 +57,14 @@ groups:
 		"deploy/alerts.yaml is not what the list says: go test ./internal/condition -update")
 }
 
+// A control plane takes no report with a text that it cannot show to an operator.
+func TestList_HasTextsThatReportsMayHave(t *testing.T) {
+	for i := range condition.List() {
+		k := &condition.List()[i]
+		require.Regexp(t, `^[ -~]+$`, k.What+k.Do, k.Name)
+	}
+}
+
 func writeRule(b *strings.Builder, k *condition.Kind) {
 	expr, subject := fmt.Sprintf(`waypost_condition{name="%s"} == 1`, k.Name), "{{ $labels.instance }}"
 	switch {
