@@ -22,6 +22,7 @@ const (
 type ControlReport struct {
 	Addr, AdminAddr string // HOST:PORT, as they listen
 	Version         string
+	Signing         uint32                // generation of its signing key
 	Conditions      []condition.Condition // that are true
 }
 

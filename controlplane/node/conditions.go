@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 	"waypost/internal/condition"
@@ -28,6 +27,7 @@ func (c *control) newConditions() *condition.Watch {
 			"EdgeTwins":           c.twins,
 			"EdgeRevoked":         c.revoked,
 			"VersionsDiffer":      c.versions,
+			"SigningKeysDiffer":   c.signingKeys,
 		},
 	})
 }
@@ -96,12 +96,30 @@ func (c *control) versions() []condition.Statement {
 			nodes[p.Version] = append(nodes[p.Version], p.Node)
 		}
 	}
+	return unlessOne(nodes)
+}
+
+// signingKeys names the control planes by the generations of their signing keys, if there
+// are several.
+func (c *control) signingKeys() []condition.Statement {
+	nodes := make(map[string][]string)
+	for _, p := range c.fleet.ControlPlanes() {
+		if p.State == fleet.ControlAlive {
+			key := fmt.Sprintf("generation %d", p.Signing)
+			nodes[key] = append(nodes[key], p.Node)
+		}
+	}
+	return unlessOne(nodes)
+}
+
+// unlessOne names nodes by something that should be the same on all.
+func unlessOne(nodes map[string][]string) []condition.Statement {
 	if len(nodes) < 2 {
 		return nil
 	}
 	var list []string
-	for version, of := range nodes {
-		list = append(list, fmt.Sprintf("%s (%s)", version, strings.Join(of, ", ")))
+	for same, of := range nodes {
+		list = append(list, fmt.Sprintf("%s (%s)", same, strings.Join(of, ", ")))
 	}
 	slices.Sort(list)
 	return []condition.Statement{{Why: strings.Join(list, "; ")}}
@@ -111,19 +129,11 @@ func (c *control) versions() []condition.Statement {
 func (c *control) own() fleet.ControlPlane {
 	p := fleet.ControlPlane{Node: c.cfg.Node, Region: c.cfg.Region}
 	p.Addr, p.AdminAddr, p.Version = c.ln.Addr().String(), c.adminLn.Addr().String(), c.cfg.Version
+	p.Signing = c.cfg.SigningGeneration
 	if c.conditions != nil {
 		p.Conditions, _ = c.conditions.Conditions()
 	}
 	return p
-}
-
-// shownConditions returns the conditions as the admin listener shows them.
-func (c *control) shownConditions() []api.NodeCondition {
-	shown := []api.NodeCondition{}
-	for _, known := range c.own().Conditions {
-		shown = append(shown, api.NodeCondition(known))
-	}
-	return shown
 }
 
 // leave records in the database that this control plane stops in order.

@@ -376,7 +376,7 @@ func (c *control) ready(ctx context.Context) (any, bool) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	detail := map[string]any{
-		"status": "ready", "node": c.cfg.Node, "region": c.cfg.Region, "version": c.cfg.Version, "conditions": c.shownConditions(),
+		"status": "ready", "node": c.cfg.Node, "region": c.cfg.Region, "version": c.cfg.Version, "conditions": c.own().Conditions,
 	}
 	head, err := c.db.Head(ctx)
 	if err != nil {

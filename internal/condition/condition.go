@@ -16,15 +16,15 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// Condition is a condition that is true.
+// Condition is a condition that is true, as nodes show it.
 type Condition struct {
-	Name     string
-	Severity string // critical or warning
-	Of       string // region, or edge, if it concerns one that is not the node itself
-	Since    time.Time
-	What     string // a predicate to the name of the node, or of Of
-	Do       string
-	Page     string // of the documentation
+	Name     string    `json:"name"`
+	Severity string    `json:"severity"` // critical or warning
+	Of       string    `json:"of"`       // region, or edge, if it concerns one that is not the node itself
+	Since    time.Time `json:"since"`
+	What     string    `json:"what"` // a predicate to the name of the node, or of Of
+	Do       string    `json:"do"`
+	Page     string    `json:"page"` // of the documentation
 }
 
 // The severities. Critical should wake an operator; a warning can wait until morning.
@@ -135,7 +135,7 @@ func New(cfg Config) *Watch {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Watch{cfg: cfg, past: newPast(cfg.Now()), since: make(map[[2]string]time.Time)}
+	return &Watch{cfg: cfg, past: newPast(cfg.Now()), since: make(map[[2]string]time.Time), known: []Condition{}}
 }
 
 // Run looks at every interval until ctx ends.

@@ -277,6 +277,11 @@ var list = []Kind{
 		Do:   "Complete the upgrade, control planes first: docs/operations/upgrade.md.",
 	},
 	{
+		Name: "SigningKeysDiffer", Severity: Warning, On: Control, Cluster: true, For: 15 * time.Minute,
+		What: "has control planes that sign changes with different keys, so that edges with the newer key follow only some of them",
+		Do:   "Set the highest control.signing_generation on all control planes, and restart them: docs/operations/rotate-secrets.md.",
+	},
+	{
 		Name: "APIErrors", Severity: Critical, On: Control, For: time.Minute,
 		What: "fails more than 1 % of the requests to its API",
 		Do:   "PostgreSQL is slow or away, no key is issued, or there is a fault in Waypost. Look into its log.",
