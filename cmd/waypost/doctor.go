@@ -206,6 +206,12 @@ func (p doctorCommands) examineAPI(ctx context.Context, api *client.Client, d *d
 	d.fine("the API at %s answers", api.Base())
 	d.addClear(api.Base(), "keys and answers of the API", api.Base())
 	admins = d.examineFleet(&fleet)
+	if digest, err := api.Edges.Digest(ctx); err != nil {
+		d.unseen("whether PostgreSQL's rows add up to the digest of the changelog: %s", printable(err.Error()))
+	} else if digest.Error != nil {
+		d.unseen("whether PostgreSQL's rows add up to the digest of the changelog: the last comparison of %s failed: %s; run `waypost verify --source`",
+			printable(digest.ControlPlane), printable(*digest.Error))
+	}
 	if own != nil {
 		return own
 	}

@@ -43,7 +43,10 @@ func fleetAnswers(edges string, controls ...string) map[string]string {
 	if len(controls) == 0 {
 		controls = []string{`{"node": "control-1", "state": "alive", "answers": true, "started_at": "2031-01-01T00:00:00Z", "last_seen": "2031-01-01T01:00:00Z"}`}
 	}
-	return map[string]string{"/api/admin/edges": `{"edges": [` + edges + `], "control_planes": [` + strings.Join(controls, ",") + `]}`}
+	return map[string]string{
+		"/api/admin/edges":  `{"edges": [` + edges + `], "control_planes": [` + strings.Join(controls, ",") + `]}`,
+		"/api/admin/digest": `{"control_plane": "control-1", "error": null}`,
+	}
 }
 
 const aliveEdge = `{"node": "eu-1", "state": "alive", "via": "report"}`
@@ -97,6 +100,22 @@ func TestDoctor_RepeatsTheConditionsOfAllNodes(t *testing.T) {
 		require.NotContains(t, text, "\x1b", c.name)
 		require.Regexp(t, `(?m)^          docs/operations/\S+\.md$`, text, c.name)
 	}
+}
+
+func TestDoctor_SaysThatRowsWereNotComparedWithTheDigest(t *testing.T) {
+	answers := fleetAnswers(aliveEdge)
+	text, err := doctor(t, "text", answers)
+	require.NoError(t, err)
+	require.NotContains(t, text, "digest")
+	answers["/api/admin/digest"] = `{"control_plane": "control-1", "error": "canceling statement"}`
+	text, err = doctor(t, "text", answers)
+	require.NoError(t, err)
+	require.Contains(t, text, "unseen    whether PostgreSQL's rows add up to the digest of the changelog: "+
+		"the last comparison of control-1 failed: canceling statement")
+	delete(answers, "/api/admin/digest")
+	text, err = doctor(t, "text", answers)
+	require.NoError(t, err)
+	require.Contains(t, text, "unseen    whether PostgreSQL's rows add up to the digest of the changelog: ")
 }
 
 func TestDoctor_WaitsForEdgesAfterAStart(t *testing.T) {
