@@ -11,6 +11,7 @@ import (
 
 	"waypost"
 	"waypost/edge/lookup"
+	"waypost/internal/failpoint"
 	"waypost/internal/pacer"
 	"waypost/replication"
 )
@@ -264,6 +265,7 @@ func (f *filler) walk(ctx context.Context, st *store, v storeVisit) (bool, error
 	var pace pacer.Pacer
 	pace.Begin(0) // until it is done, each redirect reads the disk
 	for first := true; !w.ended; first = false {
+		failpoint.Hit("read the replica")
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}

@@ -228,7 +228,7 @@ func share(limit float64, within time.Duration, part, whole series) test {
 
 // lasting is true once another test has been true for a time.
 func lasting(d time.Duration, t test) test {
-	d = d * time.Duration(failpoint.Number("seconds in a minute of conditions", 60)) / 60
+	d = time.Duration(d.Minutes() * float64(failpoint.Limit("a minute of conditions lasts", time.Minute)))
 	return func(f *figures) []Statement {
 		found := t(f)
 		if len(found) == 0 {

@@ -1,18 +1,12 @@
-// Package alerts_test shows that the alerts of deploy/alerts.yaml fire in a real
-// Prometheus when a real system has the fault. It has no code of its own.
+// Package alerts_test makes each condition true in a real system, and shows that the
+// metric of the node, the API that the console reads, doctor, and the rules of
+// deploy/alerts.yaml in a real Prometheus say so. It has no code of its own.
 package alerts_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -28,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/deploy/dashboards"
+	"waypost/internal/condition"
 	"waypost/internal/pgserver"
 	"waypost/migrations"
 	"waypost/test/devtest"
@@ -35,23 +30,34 @@ import (
 
 const patience = time.Minute
 
-// quick makes nodes look at their conditions more often, what has to last last a sixtieth
-// of its time, and clicks late sooner.
-const quick = "FAILPOINT=conditions are looked at every@500ms;seconds in a minute of conditions@1;clicks are late after@5s"
+// quick makes nodes look at their conditions more often, makes clicks late sooner, and
+// lets a condition that has to last do so for a six-hundredth of its time.
+const quick = "FAILPOINT=conditions are looked at every@500ms;a minute of conditions lasts@100ms;clicks are late after@5s"
 
-// world is a control plane, two edges, PostgreSQL, and a Prometheus that watches them.
+const (
+	gossipKey = "0707070707070707070707070707070707070707070707070707070707070707"
+	edgeToken = "eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee" // as devtest.ControlConfig has it
+)
+
+// world is a control plane, edges, PostgreSQL, and a Prometheus that watches them.
 type world struct {
-	t        *testing.T
-	database *pgserver.Server
-	control  *devtest.Control
-	a, b     *devtest.Edge
-	edges    []string // admin listeners
-	targets  string   // file in which Prometheus finds them
-	address  string   // of Prometheus
+	t          *testing.T
+	database   *pgserver.Server
+	control    *devtest.Control
+	two        *devtest.Control         // another one
+	edges      map[string]*devtest.Edge // by node, the last of each
+	admins     map[string]string        // admin listeners by node, HOST:PORT
+	ended      []string                 // nodes that were killed
+	targets    string                   // directory in which Prometheus finds the admin listeners
+	prometheus string                   // its address
+	gossip     string                   // address of the first control plane
+	dirs       map[string]string        // data directories of the edges
+	disk       string                   // small one that was mounted last
+	stop       func()                   // ends what lasts no longer than its fault
 }
 
-// start runs all of them, with three faults: a certificate ends soon, a region has few
-// keys because codes are short, and PostgreSQL does not sync.
+// start runs a system with three faults: a certificate ends soon, a region has few keys
+// because codes are short, and PostgreSQL does not sync.
 func start(t *testing.T) *world {
 	prometheus, err := exec.LookPath("prometheus")
 	if err != nil {
@@ -61,24 +67,21 @@ func start(t *testing.T) *world {
 			t.Skip("no prometheus: deploy/install-missing.sh prometheus")
 		}
 	}
-	w := &world{t: t, targets: filepath.Join(t.TempDir(), "edges.json")}
+	w := &world{
+		t: t, targets: t.TempDir(), edges: make(map[string]*devtest.Edge), admins: make(map[string]string),
+		dirs: make(map[string]string), gossip: freePort(t),
+	}
 	w.database, err = pgserver.Start(t.Context(), pgserver.Config{
 		Dir: filepath.Join(t.TempDir(), "postgres"), Settings: map[string]string{"fsync": "off"},
 	})
 	require.NoError(t, err)
-	t.Cleanup(func() { w.stopDatabase() })
+	t.Cleanup(w.stopDatabase)
 	require.NoError(t, migrations.Up(t.Context(), w.database.URL()))
-	w.control, err = devtest.StartControl(t, devtest.ControlConfig{
-		Database: w.database.URL(), DataDir: t.TempDir(), Region: "eu-west-1", Node: "one",
-		Env: []string{"WAYPOST_CONTROL_CODE_LENGTH=5", quick},
-	})
-	require.NoError(t, err)
-	ready, err := w.control.Ready()
-	require.NoError(t, err)
-	require.True(t, ready, w.control.Output())
+	w.control = w.controlIn(t.TempDir(), "one", "eu-west-1", "FAILPOINT=keys of a lease@20", "WAYPOST_CLEANUP_INTERVAL=1s",
+		"WAYPOST_GOSSIP_ADDR="+w.gossip, "WAYPOST_GOSSIP_KEY="+gossipKey)
 	cert, key := certificate(t)
-	w.a = w.edge("eu-1", "WAYPOST_TLS_ADDR=127.0.0.1:0", "WAYPOST_TLS_CERT_FILE="+cert, "WAYPOST_TLS_KEY_FILE="+key)
-	w.b = w.edge("eu-2")
+	w.edge("eu-1", "WAYPOST_TLS_ADDR=127.0.0.1:0", "WAYPOST_TLS_CERT_FILE="+cert, "WAYPOST_TLS_KEY_FILE="+key)
+	w.edge("eu-2", "FAILPOINT=bytes of a click segment@4096;bytes of exact compacted segments@1;clicks become a batch after@10ms")
 	w.watch(prometheus)
 	return w
 }
@@ -89,6 +92,20 @@ func (w *world) stopDatabase() {
 	require.NoError(w.t, w.database.Stop(ctx))
 }
 
+// controlIn starts a control plane in a directory.
+func (w *world) controlIn(dir, node, region string, env ...string) *devtest.Control {
+	w.t.Helper()
+	c, err := devtest.StartControl(w.t, devtest.ControlConfig{
+		Database: w.database.URL(), DataDir: dir, Region: region, Node: node, Env: append(env, "WAYPOST_CONTROL_CODE_LENGTH=5", quick),
+	})
+	require.NoError(w.t, err)
+	ready, err := c.Ready()
+	require.NoError(w.t, err)
+	require.True(w.t, ready, c.Output())
+	w.scrape("waypost-control", node, c.Admin)
+	return c
+}
+
 func (w *world) edge(node string, env ...string) *devtest.Edge {
 	w.t.Helper()
 	return w.edgeIn(w.t.TempDir(), node, env...)
@@ -96,22 +113,34 @@ func (w *world) edge(node string, env ...string) *devtest.Edge {
 
 func (w *world) edgeIn(dir, node string, env ...string) *devtest.Edge {
 	w.t.Helper()
-	if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "FAILPOINT=") }) {
-		env = append(env, quick)
-	}
 	e, err := devtest.StartEdge(w.t, devtest.EdgeConfig{
-		Control: w.control.API, DataDir: dir, Region: "eu-west-1", Node: node, Env: env,
+		Control: w.control.API, DataDir: dir, Region: "eu-west-1", Node: node, Env: append(env, quick),
 	})
 	require.NoError(w.t, err)
 	ready, err := e.Ready()
 	require.NoError(w.t, err)
 	require.True(w.t, ready, e.Output())
-	w.edges = append(w.edges, strings.TrimPrefix(e.Admin, "http://"))
-	text, err := json.Marshal([]map[string][]string{{"targets": w.edges}})
-	require.NoError(w.t, err)
-	require.NoError(w.t, os.WriteFile(w.targets+".new", text, 0o600))
-	require.NoError(w.t, os.Rename(w.targets+".new", w.targets))
+	w.edges[node], w.dirs[node] = e, dir
+	w.scrape("waypost-edge", node, e.Admin)
 	return e
+}
+
+// scrape has Prometheus watch an admin listener.
+func (w *world) scrape(job, node, admin string) {
+	w.t.Helper()
+	addr := strings.TrimPrefix(admin, "http://")
+	w.admins[node] = addr
+	text, err := json.Marshal([]map[string][]string{{"targets": {addr}}})
+	require.NoError(w.t, err)
+	file := filepath.Join(w.targets, job+"."+strings.ReplaceAll(addr, ":", ".")+".json")
+	require.NoError(w.t, os.WriteFile(file+".new", text, 0o600))
+	require.NoError(w.t, os.Rename(file+".new", file))
+}
+
+// kill ends a node, which is not asked from then on.
+func (w *world) kill(node string, process interface{ Kill() }) {
+	process.Kill()
+	w.ended = append(w.ended, node)
 }
 
 // watch starts Prometheus with the rules as they are, except that nothing has to last for
@@ -126,19 +155,19 @@ func (w *world) watch(prometheus string) {
 global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}
 rule_files: [alerts.yaml]
 scrape_configs:
-  - {job_name: waypost-control, scrape_interval: 1s, scrape_timeout: 1s, static_configs: [{targets: ["%s"]}]}
-  - {job_name: waypost-edge, file_sd_configs: [{files: ["%s"], refresh_interval: 1s}]}
-`, strings.TrimPrefix(w.control.Admin, "http://"), w.targets)
+  - job_name: waypost-control
+    scrape_interval: 1s
+    scrape_timeout: 1s
+    file_sd_configs: [{files: ["%[1]s/waypost-control.*.json"], refresh_interval: 1s}]
+  - {job_name: waypost-edge, file_sd_configs: [{files: ["%[1]s/waypost-edge.*.json"], refresh_interval: 1s}]}
+`, w.targets)
 	file := filepath.Join(dir, "prometheus.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	w.address = ln.Addr().String()
-	require.NoError(t, ln.Close())
+	w.prometheus = freePort(t)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	require.NoError(t, err)
 	cmd := exec.CommandContext(context.Background(), prometheus,
-		"--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+w.address)
+		"--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+w.prometheus)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, cmd.Start())
@@ -152,43 +181,56 @@ scrape_configs:
 	})
 }
 
-// firing returns the names of the alerts that fire, sorted. Before Prometheus answers
-// there are none.
-func (w *world) firing() (names []string) {
-	var answer struct {
-		Data struct {
-			Alerts []struct {
-				Labels map[string]string
-				State  string
-			}
-		}
-	}
-	if text, _, err := get(w.t, "http://"+w.address+"/api/v1/alerts"); err != nil || json.Unmarshal(text, &answer) != nil {
-		return nil
-	}
-	for _, a := range answer.Data.Alerts {
-		if a.State == "firing" {
-			names = append(names, a.Labels["alertname"])
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
+// freePort returns an address of this machine that no process uses, HOST:PORT.
+func freePort(t *testing.T) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	return ln.Addr().String()
 }
 
-// fires waits for alerts. meanwhile runs between looks.
-func (w *world) fires(meanwhile func(), names ...string) {
+func TestConditions_HaveAFaultEach(t *testing.T) {
+	made := make(map[string]bool)
+	for i := range faults {
+		for _, s := range faults[i].says {
+			require.NotNil(t, condition.Find(s.name), s.name)
+			made[s.name] = true
+		}
+	}
+	for i := range condition.List() {
+		require.True(t, made[condition.List()[i].Name], "%s: no fault in a real system makes it true", condition.List()[i].Name)
+	}
+}
+
+func TestConditions_AreSaidEverywhere(t *testing.T) {
+	w := start(t)
+	for i := range faults {
+		f := &faults[i]
+		if f.long && !devtest.Long() || f.root && os.Geteuid() != 0 {
+			continue
+		}
+		began := time.Now()
+		w.stop = func() {}
+		f.make(w)
+		w.hears(f)
+		w.stop()
+		if f.heal != nil {
+			f.heal(w)
+		}
+		t.Logf("%s: %s", f.what, time.Since(began).Round(10*time.Millisecond))
+	}
+}
+
+// hears waits until all that is to be said of a fault is said.
+func (w *world) hears(f *fault) {
 	w.t.Helper()
-	began := time.Now()
-	for {
-		have := w.firing()
-		missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(have, name) })
-		if len(missing) == 0 {
-			w.t.Logf("%v after %s", names, time.Since(began).Round(time.Millisecond))
+	var missing []string
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if missing = w.unsaid(f); len(missing) == 0 {
 			return
 		}
-		require.Less(w.t, time.Since(began), patience, "%v do not fire; %v do", missing, have)
-		if meanwhile != nil {
-			meanwhile()
+		if f.meanwhile != nil {
+			f.meanwhile(w)
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
@@ -196,193 +238,164 @@ func (w *world) fires(meanwhile func(), names ...string) {
 			w.t.Fatal(w.t.Context().Err())
 		}
 	}
+	w.t.Errorf("%s: not said:\n%s", f.what, strings.Join(missing, "\n"))
 }
 
-// get returns the status of an answer.
-func (w *world) get(url string) int {
-	w.t.Helper()
-	_, status, err := get(w.t, url)
-	require.NoError(w.t, err)
-	return status
-}
-
-func get(t *testing.T, url string) (text []byte, status int, err error) {
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return nil, 0, err
+// unsaid returns what the metric of the node, the API, Prometheus and doctor do not say
+// of a fault. While the API does not work, admin listeners are asked instead. Doctor is
+// asked last, because it takes longest.
+func (w *world) unsaid(f *fault) (missing []string) {
+	var args []string
+	reported := w.reported
+	if f.dark {
+		args, reported = []string{"--admin", strings.Join(w.alive(), ",")}, w.answered
 	}
-	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		return nil, 0, err
+	reports, alerts := reported(), w.firing()
+	for _, s := range f.says {
+		if k := condition.Find(s.name); k.On != 0 && !w.measured(s) {
+			missing = append(missing, "metric: "+s.name+" by "+s.node())
+		}
+		if !slices.Contains(reports, s.where+" "+s.name) {
+			missing = append(missing, "report: "+s.name+" of "+s.where)
+		}
+		if !slices.ContainsFunc(alerts, func(a alert) bool { return w.concerns(a, s) }) {
+			missing = append(missing, "alert: "+s.name+" of "+s.where)
+		}
 	}
-	defer func() { _ = res.Body.Close() }()
-	text, err = io.ReadAll(res.Body)
-	return text, res.StatusCode, err
-}
-
-// certificate returns the files of a certificate that ends in three days.
-func certificate(t *testing.T) (cert, key string) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(72 * time.Hour),
-		DNSNames: []string{"go.example.com"},
+	if len(missing) > 0 {
+		return missing
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	require.NoError(t, err)
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
-	cert, key = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
-	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
-	return cert, key
-}
-
-// TestConditions_AreSaidEverywhere makes one fault after the other. The metric of the
-// node, the API, doctor and Prometheus have to name it.
-func TestConditions_AreSaidEverywhere(t *testing.T) {
-	w := start(t)
-	standing := []string{"CertificateEnds", "KGSPoolLow", "PostgreSQLSettings"} // codes are short, and the database does not sync
-	w.says("eu-1", "CertificateEnds", w.a.Admin)
-	w.says("eu-west-1", "KGSPoolLow", w.control.Admin)
-	w.says("one", "PostgreSQLSettings", w.control.Admin)
-	require.Eventually(t, func() bool { return slices.Equal(w.firing(), standing) }, patience, 100*time.Millisecond, "nothing else fires")
-	require.Equal(t, standing, w.reported())
-
-	full := w.edge("eu-3", quick+";bytes that stay free@1000000000000000", "WAYPOST_EDGE_GEOIP="+filepath.Join(t.TempDir(), "none.mmdb"))
-	w.says("eu-3", "ReplicaDiskLow", full.Admin)
-	w.says("eu-3", "GeoIPBroken", full.Admin)
-	w.run("edges", "drain", "eu-2")
-	w.says("eu-2", "EdgeDrained", w.b.Admin)
-	w.run("domains", "add", "go.acme.test")
-	w.run("domains", "approve", "go.acme.test")
-	w.says("eu-1", "CertificateWrong", w.a.Admin)
-	require.Contains(t, w.doctor().Stdout, "the certificate shown for go.acme.test is for go.example.com")
-
-	second, err := devtest.StartControl(t, devtest.ControlConfig{
-		Database: w.database.URL(), DataDir: t.TempDir(), Region: "eu-west-1", Node: "two",
-		Env: []string{"WAYPOST_CONTROL_CODE_LENGTH=5", quick},
-	})
-	require.NoError(t, err)
-	ready, err := second.Ready()
-	require.NoError(t, err)
-	require.True(t, ready, second.Output())
-	require.Eventually(t, func() bool { return len(w.fleet().ControlPlanes) == 2 }, patience, 100*time.Millisecond)
-	second.Kill()
-	full.Kill()
-	w.saysWithoutMetric("eu-3", "EdgeDown")
-	w.saysWithoutMetric("two", "ControlPlaneDown")
-
-	w.create("first")
-	visit := func() [2]int {
-		return [2]int{w.get("http://" + w.b.Addr + "/first"), w.get(w.control.API + "/api/v1/urls/first")}
+	doctor := devtest.Run(w.t, []string{"WAYPOST_API=" + w.control.API}, append([]string{"doctor"}, args...)...)
+	for _, s := range f.says {
+		words := regexp.MustCompile(`(?m)^(?:CRITICAL|WARNING)  ` + regexp.QuoteMeta(s.where) + `: .*(?:\n          .*)+/` + s.name + `\.md$`)
+		if doctor.Code != 1 || !words.MatchString(doctor.Stdout) || !strings.Contains(doctor.Stdout, s.why) {
+			missing = append(missing, "doctor: "+s.name+" of "+s.where+" in "+doctor.Stdout)
+		}
 	}
-	require.Eventually(t, func() bool { return visit() == [2]int{http.StatusFound, http.StatusOK} }, patience, 10*time.Millisecond)
-	w.metricsExist()
-	hand := w.superuser()
-	hand(`ALTER TABLE click_watermark RENAME TO hidden`) // no click can be counted
-	visit()
-	w.says("eu-2", "ClicksWait", w.b.Admin)
-	hand(`ALTER TABLE hidden RENAME TO click_watermark`)
-	w.stopDatabase()
-	w.fires(func() { visit() }, "PostgreSQLDown", "APIErrors", "EdgeStale", "ClicksWait")
-	said := w.doctor("--admin", w.control.Admin+","+w.a.Admin+","+w.b.Admin)
-	require.Equal(t, 1, said.Code)
-	for _, words := range []string{
-		"one: does not reach PostgreSQL", "one: fails more than 1 %", "eu-2: has heard nothing new", "eu-2: has clicks that have not been counted",
-	} {
-		require.Contains(t, said.Stdout, words)
+	return missing
+}
+
+// measured reports whether the metric of the node says that a condition is true.
+func (w *world) measured(s said) bool {
+	text, _, err := get(w.t, "http://"+w.admins[s.node()]+"/metrics")
+	return err == nil && regexp.MustCompile(`(?m)^waypost_condition\{name="`+s.name+`",[^}]*\} 1$`).Match(text)
+}
+
+// alert is an alert that fires.
+type alert struct {
+	Labels map[string]string
+	State  string
+}
+
+// concerns reports whether an alert fires for a condition, and for the node, region or
+// edge that has it.
+func (w *world) concerns(a alert, s said) bool {
+	if a.State != "firing" || a.Labels["alertname"] != s.name {
+		return false
 	}
-
-	w.b.Kill()
-	w.control.Kill()
-	require.Contains(t, w.doctor("--admin", w.a.Admin).Stdout, "ControlPlaneDown.md")
-	w.fires(nil, "EdgeDown", "ControlPlaneDown")
+	if condition.Find(s.name).Cluster {
+		return s.where == "cluster" || a.Labels["of"] == s.where
+	}
+	return a.Labels["instance"] == w.admins[s.where]
 }
 
-// run runs a command against the API.
-func (w *world) run(args ...string) {
-	w.t.Helper()
-	r := devtest.Run(w.t, []string{"WAYPOST_API=" + w.control.API}, args...)
-	require.Equal(w.t, 0, r.Code, r.Stderr)
+// firing returns the alerts that fire. Before Prometheus answers there are none.
+func (w *world) firing() []alert {
+	var answer struct{ Data struct{ Alerts []alert } }
+	if text, _, err := get(w.t, "http://"+w.prometheus+"/api/v1/alerts"); err != nil || json.Unmarshal(text, &answer) != nil {
+		return nil
+	}
+	return slices.DeleteFunc(answer.Data.Alerts, func(a alert) bool { return a.State != "firing" })
 }
 
-// fleet asks the API as the console does.
-func (w *world) fleet() (f fleet) {
-	w.t.Helper()
-	text, status, err := get(w.t, w.control.API+"/api/admin/edges")
-	require.NoError(w.t, err)
-	require.Equal(w.t, http.StatusOK, status)
-	require.NoError(w.t, json.Unmarshal(text, &f))
-	return f
+// onlyFire reports whether these alerts fire, and no others, except for the disk of the
+// machine.
+func (w *world) onlyFire(names ...string) bool {
+	var have []string
+	for _, a := range w.firing() {
+		if name := a.Labels["alertname"]; name != "DiskFills" {
+			have = append(have, name)
+		}
+	}
+	slices.Sort(have)
+	return slices.Equal(slices.Compact(have), names)
 }
 
-type fleet struct {
-	Edges         []member `json:"edges"`
-	ControlPlanes []member `json:"control_planes"`
-}
-
+// member is a node as the API or its admin listener shows it.
 type member struct {
+	Node       string `json:"node"`
 	Conditions []struct {
 		Name string `json:"name"`
+		Of   string `json:"of"`
 	} `json:"conditions"`
 }
 
-// reported returns the names of all conditions that the API shows, sorted.
+// names returns the conditions of a node as "WHERE NAME".
+func (m *member) names() (names []string) {
+	for _, c := range m.Conditions {
+		where := m.Node
+		if c.Of != "" {
+			where = c.Of
+		} else if condition.Find(c.Name).Cluster {
+			where = "cluster"
+		}
+		names = append(names, where+" "+c.Name)
+	}
+	return names
+}
+
+// fleet asks the API as the console does.
+func (w *world) fleet() (edges, controls []member) {
+	w.t.Helper()
+	var f struct {
+		Edges         []member `json:"edges"`
+		ControlPlanes []member `json:"control_planes"`
+	}
+	if text, status, err := get(w.t, w.control.API+"/api/admin/edges"); err == nil && status == http.StatusOK {
+		require.NoError(w.t, json.Unmarshal(text, &f))
+	}
+	return f.Edges, f.ControlPlanes
+}
+
+// reported returns all conditions that the API shows.
 func (w *world) reported() (names []string) {
-	f := w.fleet()
-	for _, n := range append(f.Edges, f.ControlPlanes...) {
-		for _, c := range n.Conditions {
-			names = append(names, c.Name)
+	edges, controls := w.fleet()
+	for _, m := range append(edges, controls...) {
+		names = append(names, m.names()...)
+	}
+	return names
+}
+
+// answered returns all conditions that the admin listeners show.
+func (w *world) answered() (names []string) {
+	for _, addr := range w.alive() {
+		var m member
+		if text, _, err := get(w.t, "http://"+addr+"/readyz"); err == nil && json.Unmarshal(text, &m) == nil {
+			names = append(names, m.names()...)
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
-// says waits until the metric of a node, the API, doctor and Prometheus say that a
-// condition is true.
-func (w *world) says(where, name, admin string) {
-	w.t.Helper()
-	of := regexp.MustCompile(`(?m)^waypost_condition\{name="` + name + `",[^}]*\} 1$`)
-	require.Eventually(w.t, func() bool {
-		text, _, err := get(w.t, admin+"/metrics")
-		return err == nil && of.Match(text)
-	}, patience, 100*time.Millisecond, "the metric of %s", name)
-	w.saysWithoutMetric(where, name)
-	w.fires(nil, name)
-}
-
-// saysWithoutMetric waits until the API and doctor say that a condition is true.
-func (w *world) saysWithoutMetric(where, name string) {
-	w.t.Helper()
-	require.Eventually(w.t, func() bool { return slices.Contains(w.reported(), name) }, patience, 100*time.Millisecond, "the API: %s", name)
-	words := regexp.MustCompile(`(?m)^(?:CRITICAL|WARNING)  ` + regexp.QuoteMeta(where) + `: .*(?:\n          .*)+/` + name + `\.md$`)
-	var said devtest.Result
-	require.Eventually(w.t, func() bool {
-		said = w.doctor()
-		return said.Code == 1 && words.MatchString(said.Stdout)
-	}, patience, 500*time.Millisecond, "doctor: %s of %s", name, where)
-}
-
-// doctor runs `waypost doctor`.
-func (w *world) doctor(args ...string) devtest.Result {
-	w.t.Helper()
-	return devtest.Run(w.t, []string{"WAYPOST_API=" + w.control.API}, append([]string{"doctor"}, args...)...)
+// alive returns the admin listeners of the nodes that were not killed.
+func (w *world) alive() (addrs []string) {
+	for node, addr := range w.admins {
+		if !slices.Contains(w.ended, node) {
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs
 }
 
 // absent lists metrics of what these processes are not configured for, or not asked.
-var absent = []string{
-	"waypost_authentications_total",
-	"waypost_geoip_build_time_seconds", "waypost_gossip_faults_total", "waypost_gossip_members", "waypost_gossip_refused_total",
-}
+var absent = []string{"waypost_authentications_total", "waypost_geoip_build_time_seconds"}
 
 // metricsExist looks in the running processes for every metric that alerts and dashboards
 // ask for.
 func (w *world) metricsExist() {
 	var exposed strings.Builder
-	for _, admin := range []string{w.control.Admin, w.a.Admin} {
-		text, _, err := get(w.t, admin+"/metrics")
+	for _, node := range []string{"one", "eu-1"} {
+		text, _, err := get(w.t, "http://"+w.admins[node]+"/metrics")
 		require.NoError(w.t, err)
 		exposed.Write(text)
 	}

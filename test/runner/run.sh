@@ -173,7 +173,7 @@ long_forms() {
   long_form "a forgotten primary is reached twenty times" ./test/history History_ForgottenPrimaryTakesNoEdgeOver -race
   long_form "a drill with 500 links" ./test/drill Drill_PostgreSQLAndTheControlPlanesDiskAreLost -race
   long_form "the plans of statements on a million links" ./test/statements Statements_OfEverySecondReadLittle
-  long_form "disks that fill, clocks and rows by hand are said everywhere" ./test/alerts Conditions_OfDisksClocksAndRows
+  long_form "each condition is made true, and said everywhere" ./test/alerts Conditions_AreSaidEverywhere
   long_form "click budgets hold while edges are killed and cut off for a minute" ./test/budgets Budgets_HoldWhileEdgesAreKilledAndCutOff -race
   RAPID_CHECKS=200 go_test "random cases, 200 of each" "./internal/linkimport ./controlplane/postgres/analytics ./keyrange ./rules/budget" -race \
     -run 'HoweverOftenAnImportIsKilled|EveryBatchIsCountedOnce|WhateverIsForgotten|Rebalance_|Budget_NeverExceeds'
