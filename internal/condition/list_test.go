@@ -3,8 +3,13 @@ package condition_test
 import (
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +22,9 @@ import (
 var update = flag.Bool("update", false, "write the alerts and the table of their pages from the list")
 
 const (
-	alertsFile = "../../deploy/alerts.yaml"
-	pages      = "../../docs/operations/alerts"
+	alertsFile  = "../../deploy/alerts.yaml"
+	pages       = "../../docs/operations/alerts"
+	monitorPage = "../../docs/operations/monitor.md"
 )
 
 // groups of alerts, by the metric's job for nodes that are down.
@@ -129,6 +135,93 @@ func TestList_IsTheTableOfThePages(t *testing.T) {
 	for _, f := range there {
 		require.True(t, named[f.Name()], "%s is a page without a condition", f.Name())
 	}
+}
+
+// The last column of the tables of metrics names the conditions that look at a metric.
+func TestList_IsNamedByTheTablesOfMetrics(t *testing.T) {
+	read := metricsOf(t)
+	have, err := os.ReadFile(monitorPage)
+	require.NoError(t, err)
+	lines := strings.Split(string(have), "\n")
+	named, inTable := make(map[string]bool), false
+	for i, line := range lines {
+		cells := strings.Split(line, "|")
+		if inTable = line == "| metric | worry when | condition |" || inTable && len(cells) == 5; !inTable || !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		metrics := regexp.MustCompile(`\b(?:waypost|kgs)_\w+`).FindAllString(cells[1], -1)
+		var links []string
+		for j := range condition.List() {
+			name := condition.List()[j].Name
+			if slices.ContainsFunc(metrics, func(m string) bool { return slices.Contains(read[name], m) }) {
+				links = append(links, fmt.Sprintf("[%s](alerts/%s.md)", name, name))
+			}
+		}
+		for _, m := range metrics {
+			named[m] = true
+		}
+		cells[3] = " " + strings.Join(links, ", ") + " "
+		lines[i] = strings.Join(cells, "|")
+	}
+	for name, metrics := range read {
+		for _, m := range metrics {
+			require.True(t, named[m], "%s reads %s, which no table of metrics has", name, m)
+		}
+	}
+	require.True(t, same(t, monitorPage, strings.Join(lines, "\n")),
+		"docs/operations/monitor.md does not name the conditions of its metrics: go test ./internal/condition -update")
+}
+
+// metricsOf returns the metrics that each condition of the list looks at, by the names in
+// the source. It leaves out metrics that only say that another condition is true.
+func metricsOf(t *testing.T) map[string][]string {
+	t.Helper()
+	functions := make(map[string]*ast.FuncDecl)
+	var list *ast.CompositeLit
+	for _, file := range []string{"list.go", "figures.go"} {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				functions[n.Name.Name] = n
+			case *ast.ValueSpec:
+				if n.Names[0].Name == "list" {
+					list, _ = n.Values[0].(*ast.CompositeLit)
+				}
+			}
+			return true
+		})
+	}
+	require.NotNil(t, list)
+	read := make(map[string][]string)
+	for i, kind := range list.Elts {
+		name := condition.List()[i].Name
+		seen := make(map[string]bool)
+		var collect func(n ast.Node) bool
+		collect = func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				if f, ok := n.Fun.(*ast.Ident); ok && f.Name == "unless" {
+					ast.Inspect(n.Args[0], collect)
+					return false
+				}
+			case *ast.Ident:
+				if f := functions[n.Name]; f != nil && !seen[n.Name] {
+					seen[n.Name] = true
+					ast.Inspect(f.Body, collect)
+				}
+			case *ast.BasicLit:
+				if text := strings.Trim(n.Value, `"`); regexp.MustCompile(`^(?:waypost|kgs)_\w+$`).MatchString(text) {
+					read[name] = append(read[name], text)
+				}
+			}
+			return true
+		}
+		ast.Inspect(kind, collect)
+	}
+	require.Contains(t, read["KGSPoolLow"], "kgs_pool_size", "functions are followed")
+	return read
 }
 
 // same compares a file with a text, after it has written it for -update.
