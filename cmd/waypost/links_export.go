@@ -34,6 +34,7 @@ type exporting struct {
 	filter filterFlags
 	format string
 	raw    bool
+	bom    bool
 	after  string
 }
 
@@ -73,6 +74,7 @@ the links as the API shows them, with everything that they hold, and can be impo
 	}
 	c.Flags().StringVar(&e.format, "format", "", "csv or jsonl (default: by the file's name, csv for others than .jsonl and .ndjson)")
 	c.Flags().BoolVar(&e.raw, "raw", false, "CSV with formulas as they are, for programs that are no spreadsheets")
+	c.Flags().BoolVar(&e.bom, "bom", false, "begin CSV with a byte order mark, without which Excel garbles letters such as umlauts")
 	c.Flags().StringVar(&e.after, "after", "", "go on where an export with the same flags was cut off")
 	e.filter.addFlags(c)
 	completeWith(c, "format", "csv", "jsonl")
@@ -96,7 +98,7 @@ func (p linksCommands) exportLinks(ctx context.Context, name string, e exporting
 	defer api.Close()
 	count, finish := p.exportProgress()
 	defer finish()
-	x := &exporter{api: api, filter: filter, format: e.format, raw: e.raw, after: e.after, done: count}
+	x := &exporter{api: api, filter: filter, format: e.format, raw: e.raw, bom: e.bom, after: e.after, done: count}
 	if name == "-" {
 		if err := x.all(ctx, p.stdout); err != nil {
 			return fmt.Errorf("the export is not complete, it ends after %s%s: %w", numberOf(x.links, "link", "links"), x.goOn(), err)
@@ -144,6 +146,7 @@ type exporter struct {
 	filter client.Filter
 	format string
 	raw    bool
+	bom    bool
 	after  string // where the next slice begins
 	links  int
 	done   func(links int)
@@ -151,6 +154,11 @@ type exporter struct {
 
 func (x *exporter) all(ctx context.Context, to io.Writer) error {
 	header := x.format == "csv" && x.after != "" // which is there already
+	if x.bom && x.format == "csv" && !header {
+		if _, err := io.WriteString(to, "\uFEFF"); err != nil {
+			return err
+		}
+	}
 	for {
 		var slice bytes.Buffer
 		got, err := x.slice(ctx, &slice)

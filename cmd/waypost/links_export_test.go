@@ -138,6 +138,17 @@ func TestExportedCSVIsImportedAsItWas(t *testing.T) {
 	require.True(t, api.all[1].ExpiresAt.IsZero())
 }
 
+func TestLinksExport_BeginsWithAByteOrderMarkOnRequest(t *testing.T) {
+	plain, err := export(t, pages(t, false))
+	require.NoError(t, err)
+	marked, err := export(t, pages(t, false), "--bom")
+	require.NoError(t, err)
+	require.Equal(t, "\uFEFF"+plain, marked)
+	continued, err := export(t, pages(t, false), "--bom", "--after", "one")
+	require.NoError(t, err)
+	require.NotContains(t, continued, "\uFEFF")
+}
+
 func TestAnExportThatStopsLeavesTheFileAsItWas(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "links.csv")

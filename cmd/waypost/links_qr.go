@@ -17,21 +17,25 @@ import (
 func (p linksCommands) qrCommand() *cobra.Command {
 	var domain, file string
 	c := &cobra.Command{
-		Use:   "qr CODE",
+		Use:   "qr CODE...",
 		Short: "Show the QR code of a link, or write it to a file",
-		Long: `Show the QR code of a link's short URL in the terminal, or write it to a file as SVG or PNG.
+		Long: `Show the QR code of a link's short URL in the terminal, or write it to a file as SVG,
+PNG or PDF. The PDF of several links, up to 100, consists of sheets (A4) with their codes.
 The code stays good when the target changes. To put a logo over the middle, choose --level H.`,
 		Example: `  waypost links qr spring-sale
   waypost links qr spring-sale --file spring-sale.svg
-  waypost links qr spring-sale --file spring-sale.png --size 1024 --dark 1d3557`,
-		Args: arguments(cobra.ExactArgs(1)),
+  waypost links qr spring-sale --file spring-sale.png --size 1024 --dark 1d3557
+  waypost links qr spring-sale summer-sale --file sheet.pdf --millimetres 30`,
+		Args: arguments(cobra.RangeArgs(1, 100)),
 		RunE: func(c *cobra.Command, args []string) error {
 			format := strings.TrimPrefix(filepath.Ext(file), ".")
 			switch {
+			case len(args) > 1 && format != "pdf":
+				return &usageError{errors.New("several links need a --file whose name ends in .pdf")}
 			case file == "":
 				format = "text"
-			case format != "svg" && format != "png":
-				return &usageError{errors.New("--file: the name must end in .svg or .png")}
+			case format != "svg" && format != "png" && format != "pdf":
+				return &usageError{errors.New("--file: the name must end in .svg, .png or .pdf")}
 			default:
 				if err := replaceable(file); err != nil {
 					return err
@@ -42,9 +46,13 @@ The code stays good when the target changes. To put a logo over the middle, choo
 			if host != "" {
 				query.Set("domain", host)
 			}
+			for _, name := range args[1:] {
+				host, code := linkName(domain, name)
+				query.Add("also", strings.TrimPrefix(host+"/"+code, "/"))
+			}
 			c.Flags().Visit(func(f *pflag.Flag) {
 				switch f.Name {
-				case "size", "margin", "level", "dark", "light":
+				case "size", "millimetres", "margin", "level", "dark", "light":
 					query.Set(f.Name, f.Value.String())
 				}
 			})
@@ -56,8 +64,9 @@ The code stays good when the target changes. To put a logo over the middle, choo
 			return p.showQR(c, api, code, query, file)
 		},
 	}
-	c.Flags().StringVar(&file, "file", "", "file to write; its name ends in .svg or .png")
+	c.Flags().StringVar(&file, "file", "", "file to write; its name ends in .svg, .png or .pdf")
 	c.Flags().Int("size", 512, "width and height in pixels, 64 to 2048")
+	c.Flags().Int("millimetres", 0, "width and height on paper, 10 to 180, for SVG and PDF (default 40 for PDF)")
 	c.Flags().Int("margin", 4, "light squares around the code, 0 to 16")
 	c.Flags().String("level", "M", "damage that it survives: L 7, M 15, Q 25 or H 30 percent")
 	c.Flags().String("dark", "000000", "colour of the dark squares, in a file")

@@ -448,9 +448,17 @@ func TestLinksQR_GoesToTheTerminalOrAFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "█▀\n ▄\n", string(written))
 
+	sheet := filepath.Join(t.TempDir(), "sheet.pdf")
+	code, _, stderr = ask(t, api, "links", "qr", "spring", "https://go.example.com/summer", "--file", sheet, "--millimetres", "30")
+	require.Zero(t, code, stderr)
+	require.Equal(t, "/api/v1/urls/spring/qr?also=go.example.com%2Fsummer&format=pdf&millimetres=30", asked)
+	code, _, stderr = ask(t, api, "links", "qr", "spring", "summer", "--file", "sheet.png")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "several links need a --file whose name ends in .pdf")
+
 	code, _, stderr = ask(t, api, "links", "qr", "spring", "--file", "spring.gif")
 	require.Equal(t, exitUsage, code)
-	require.Contains(t, stderr, ".svg or .png")
+	require.Contains(t, stderr, ".svg, .png or .pdf")
 
 	code, _, stderr = ask(t, api, "links", "qr", "spring", "--file", "/nonexistent/x.png")
 	require.Equal(t, 1, code)

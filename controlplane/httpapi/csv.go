@@ -19,6 +19,7 @@ type table struct {
 	json  any
 	file  string // name of the CSV file, without its ending
 	name  string // of the breakdown in CSV; "": the series
+	bom   bool   // CSV begins with a byte order mark
 	stats *controlplane.Stats
 	top   []api.TopLink
 }
@@ -39,6 +40,9 @@ func (t *table) respond(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Vary", "Accept")
 	if acceptsCSV(strings.Join(r.Header["Accept"], ",")) {
 		file, body := t.csv()
+		if t.bom {
+			body = append([]byte(byteOrderMark), body...)
+		}
 		w.Header().Set("Content-Disposition", `attachment; filename="`+file+`.csv"`)
 		writeBody(w, http.StatusOK, "text/csv; charset=utf-8", body)
 		return

@@ -32,6 +32,7 @@ type exportInput struct {
 	linkFilter
 	Format string `query:"format" enum:"csv,jsonl" default:"jsonl" doc:"JSON lines hold all fields of a link, CSV those that an import takes."`
 	Raw    bool   `query:"raw" doc:"CSV with cells as they are. Default: an apostrophe stands before a cell that a spreadsheet could take for a formula."`
+	BOM    bool   `query:"bom" doc:"CSV that begins with a byte order mark, without which Excel garbles letters such as umlauts."`
 	After  string `query:"after" maxLength:"256" doc:"The Waypost-Cursor of an earlier export with the same filters, to continue from there."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000000000" doc:"How many links at most. Default: all."`
 }
@@ -56,7 +57,7 @@ func registerExport(rt *router, a *linksAPI) {
 // export reads the first page, so that every fault of the request is answered with a
 // problem, and leaves the rest to the answer's body.
 func (a *linksAPI) export(ctx context.Context, in *exportInput) (*exporter, error) {
-	e := &exporter{a: a, actor: actorFrom(ctx), left: in.Limit, endless: in.Limit == 0, format: in.Format, raw: in.Raw}
+	e := &exporter{a: a, actor: actorFrom(ctx), left: in.Limit, endless: in.Limit == 0, format: in.Format, raw: in.Raw, bom: in.BOM}
 	e.request = controlplane.ListRequest{LinkFilter: in.filter(), Order: controlplane.NewestFirst, Cursor: in.After}
 	if !a.exports.TryAcquire(e.actor.Workspace, 1) {
 		return nil, errManyExports
@@ -80,6 +81,7 @@ type exporter struct {
 	request controlplane.ListRequest // Cursor: of the next page
 	format  string
 	raw     bool
+	bom     bool
 	left    int
 	endless bool
 	written int
@@ -193,7 +195,7 @@ type linkRows interface {
 
 func newLinkRows(e *exporter, to *bufio.Writer) (rows linkRows, contentType string) {
 	if e.format == "csv" {
-		return &csvRows{a: e.a, w: csv.NewWriter(to), to: to, raw: e.raw}, "text/csv; charset=utf-8; header=present"
+		return &csvRows{a: e.a, w: csv.NewWriter(to), to: to, raw: e.raw, bom: e.bom}, "text/csv; charset=utf-8; header=present"
 	}
 	return &jsonRows{a: e.a, to: to}, "application/jsonl"
 }
@@ -216,12 +218,16 @@ func (j *jsonRows) row(l *waypost.Link) (err error) {
 
 func (j *jsonRows) endRows() error { return j.to.Flush() }
 
+// byteOrderMark begins a file that spreadsheets are to read as UTF-8.
+const byteOrderMark = "\uFEFF"
+
 // csvRows has the columns of package linkfields. An import takes them, or ignores them.
 type csvRows struct {
 	a     *linksAPI
 	w     *csv.Writer
 	to    io.Writer
 	raw   bool // formulas stay formulas
+	bom   bool // a byte order mark is first
 	begun bool
 	shown api.Link
 	cells []string
@@ -232,6 +238,11 @@ func (c *csvRows) beginRows() error {
 		return nil
 	}
 	c.begun = true
+	if c.bom {
+		if _, err := io.WriteString(c.to, byteOrderMark); err != nil {
+			return err
+		}
+	}
 	var names []string
 	for f := range linkfields.Exported {
 		names = append(names, f.Name)

@@ -234,3 +234,16 @@ func TestMoreExportsThanAllowedAtOnceAreToldToWait(t *testing.T) {
 	}
 	require.Equal(t, 200, a.get("/api/v1/urls/export").StatusCode)
 }
+
+func TestExport_BeginsWithAByteOrderMarkOnRequest(t *testing.T) {
+	a := start(t)
+	a.links.all = []waypost.Link{{Code: "lives", Workspace: 1, OriginalURL: "https://example.com/", Details: waypost.Details{Title: "Größe"}}}
+	plain := a.get("/api/v1/urls/export?format=csv").text
+	require.True(t, strings.HasPrefix(plain, "short_code,"))
+	marked := a.get("/api/v1/urls/export?format=csv&bom=true").text
+	require.Equal(t, "\uFEFF"+plain, marked)
+	require.True(t, strings.HasPrefix(a.get("/api/v1/urls/export?bom=true").text, "{"), "JSON lines have none")
+	report, err := (&linkimport.Import{API: &creates{}}).Run(t.Context(), strings.NewReader(marked))
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Created)
+}

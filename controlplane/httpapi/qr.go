@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -28,12 +29,18 @@ const minContrast = 4.5
 type qrInput struct {
 	Code string `path:"code" doc:"The link's short code."`
 	inDomain
-	Format    string `query:"format" enum:"svg,png,text" default:"svg" doc:"svg, png, or text: blocks of Unicode for a terminal with light text on a dark background."`
-	Size      int    `query:"size" minimum:"64" maximum:"2048" default:"512" doc:"Width and height in pixels, the margin included. Text has no size."`
-	Margin    int    `query:"margin" minimum:"0" maximum:"16" default:"4" doc:"Light squares around the code. Scanners need four, unless the surroundings are light."`
-	Level     string `query:"level" enum:"L,M,Q,H" default:"M" doc:"Share of the code that may be damaged: 7, 15, 25 or 30 %."`
-	Dark      string `query:"dark" pattern:"^[0-9A-Fa-f]{6}$" patternDescription:"six hexadecimal digits, such as 1D3557" default:"000000" doc:"Colour of the dark squares: red, green and blue in hexadecimal digits."`
-	Light     string `query:"light" pattern:"^[0-9A-Fa-f]{6}$" patternDescription:"six hexadecimal digits, such as 1D3557" default:"FFFFFF" doc:"Colour of the light squares and the margin. The contrast ratio to the dark ones must be 4.5 or more."`
+	Format string `query:"format" enum:"svg,png,pdf,text" default:"svg" doc:"svg, png, pdf, or text: blocks of Unicode for a terminal with light text on a dark background."`
+	Size   int    `query:"size" minimum:"64" maximum:"2048" default:"512" doc:"Width and height in pixels, the margin included. Text and PDF have none."`
+
+	Millimetres int `query:"millimetres" minimum:"10" maximum:"180" doc:"Width and height on paper, the margin included, for svg and pdf. Default: 40 for pdf; svg has pixels."`
+
+	Margin int    `query:"margin" minimum:"0" maximum:"16" default:"4" doc:"Light squares around the code. Scanners need four, unless the surroundings are light."`
+	Level  string `query:"level" enum:"L,M,Q,H" default:"M" doc:"Share of the code that may be damaged: 7, 15, 25 or 30 %."`
+	Dark   string `query:"dark" pattern:"^[0-9A-Fa-f]{6}$" patternDescription:"six hexadecimal digits, such as 1D3557" default:"000000" doc:"Colour of the dark squares: red, green and blue in hexadecimal digits."`
+	Light  string `query:"light" pattern:"^[0-9A-Fa-f]{6}$" patternDescription:"six hexadecimal digits, such as 1D3557" default:"FFFFFF" doc:"Colour of the light squares and the margin. The contrast ratio to the dark ones must be 4.5 or more."`
+
+	Also []string `query:"also" maxItems:"99" minLength:"1" maxLength:"300" example:"go.example.com/spring" doc:"With pdf: another link, by its code, behind the host of its domain and a slash unless that is the shared default domain. Given several times: several links. The document consists of sheets of paper (A4) with all codes and their short URLs."`
+
 	NoneMatch string `header:"If-None-Match" list:"true" maxLength:"4096" doc:"ETags of pictures that the client has: 304 when the picture is one of them."`
 }
 
@@ -55,7 +62,7 @@ func registerQR(rt *router, a *linksAPI) {
 		scopes: []controlplane.Scope{controlplane.ScopeLinksRead}, problems: []int{http.StatusNotFound, http.StatusGone},
 		answers: map[int]answer{
 			http.StatusOK: {Description: "The picture", Headers: headers, Content: map[string]media{
-				"image/svg+xml": {textSchema}, "image/png": {textSchema}, "text/plain": {textSchema},
+				"image/svg+xml": {textSchema}, "image/png": {textSchema}, "application/pdf": {textSchema}, "text/plain": {textSchema},
 			}},
 			http.StatusNotModified: {Description: "The client has the picture", Headers: map[string]header{"ETag": headers["ETag"]}},
 		},
@@ -71,21 +78,18 @@ func (a *linksAPI) qr(ctx context.Context, in *qrInput) (*picture, error) {
 		}
 		return nil, invalid(at, fmt.Sprintf("must be %s, with a contrast ratio of %v or more", rule, minContrast))
 	}
-	if !waypost.ValidCode(in.Code) {
-		return nil, waypost.ErrNoLink
+	if len(in.Also) > 0 && in.Format != "pdf" {
+		return nil, invalid("query.also", "needs format=pdf")
 	}
-	l, err := a.links.Find(ctx, actorFrom(ctx), in.Domain, in.Code)
+	all, err := a.qrCodes(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	code, err := qr.EncodeText(a.urls.of(&l), qrLevels[in.Level])
-	if err != nil {
-		return nil, waypost.WrapError(waypost.EInvalid, "the short URL is too long for a QR code of this level", err)
-	}
-	if squares := code.Size() + 2*in.Margin; in.Size < squares {
+	code := all[0].code
+	if squares := code.Size() + 2*in.Margin; in.Format != "pdf" && in.Size < squares {
 		return nil, invalid("query.size", "must be at least "+strconv.Itoa(squares)+" for this code and margin")
 	}
-	p := &picture{name: string(l.Code) + "." + in.Format}
+	p := &picture{name: in.Code + "." + in.Format}
 	switch in.Format {
 	case "svg":
 		p.contentType, p.body = "image/svg+xml", svgOf(code, in)
@@ -94,8 +98,11 @@ func (a *linksAPI) qr(ctx context.Context, in *qrInput) (*picture, error) {
 		if p.body, err = pngOf(code, in.Size, in.Margin, color.Palette{light, dark}); err != nil {
 			return nil, err
 		}
+	case "pdf":
+		in.Millimetres = cmp.Or(in.Millimetres, 40)
+		p.contentType, p.body = "application/pdf", pdfOf(all, in)
 	default:
-		p.contentType, p.name, p.body = "text/plain; charset=utf-8", string(l.Code)+".txt", blocksOf(code, in.Margin)
+		p.contentType, p.name, p.body = "text/plain; charset=utf-8", in.Code+".txt", blocksOf(code, in.Margin)
 	}
 	sum := sha256.Sum256(p.body)
 	p.tag = `"` + hex.EncodeToString(sum[:12]) + `"`
@@ -103,6 +110,33 @@ func (a *linksAPI) qr(ctx context.Context, in *qrInput) (*picture, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// qrCodes returns the codes of all links of a request.
+func (a *linksAPI) qrCodes(ctx context.Context, in *qrInput) (all []labelled, err error) {
+	for i, name := range append([]string{in.Code}, in.Also...) {
+		domain, code := in.Domain, name
+		if i > 0 {
+			host, rest, found := strings.Cut(name, "/")
+			if domain, code = host, rest; !found {
+				domain, code = "", name
+			}
+		}
+		if !waypost.ValidCode(code) {
+			return nil, waypost.ErrNoLink
+		}
+		l, err := a.links.Find(ctx, actorFrom(ctx), domain, code)
+		if err != nil {
+			return nil, err
+		}
+		url := a.urls.of(&l)
+		drawn, err := qr.EncodeText(url, qrLevels[in.Level])
+		if err != nil {
+			return nil, waypost.WrapError(waypost.EInvalid, "the short URL is too long for a QR code of this level", err)
+		}
+		all = append(all, labelled{drawn, url})
+	}
+	return all, nil
 }
 
 // respond lets browsers keep the picture, and ask each time whether they still may.
@@ -121,8 +155,19 @@ func (p *picture) respond(w http.ResponseWriter, r *http.Request) {
 // svgOf draws each row's runs of dark squares as rectangles of one path.
 func svgOf(code *qr.QrCode, in *qrInput) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%[1]d" viewBox="0 0 %d %[2]d" shape-rendering="crispEdges">`+
-		`<path fill="#%[3]s" d="M0 0h%[2]dv%[2]dH0z"/><path fill="#%[4]s" d="`, in.Size, code.Size()+2*in.Margin, in.Light, in.Dark)
+	size := strconv.Itoa(in.Size)
+	if in.Millimetres != 0 {
+		size = strconv.Itoa(in.Millimetres) + "mm"
+	}
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%[1]s" viewBox="0 0 %d %[2]d" shape-rendering="crispEdges">`+
+		`<path fill="#%[3]s" d="M0 0h%[2]dv%[2]dH0z"/><path fill="#%[4]s" d="`, size, code.Size()+2*in.Margin, in.Light, in.Dark)
+	forRuns(code, func(x, y, n int) { fmt.Fprintf(&b, "M%d %dh%dv1h-%[3]dz", x+in.Margin, y+in.Margin, n) })
+	b.WriteString(`"/></svg>` + "\n")
+	return b.Bytes()
+}
+
+// forRuns calls draw for each run of n dark squares of a row, which begins at x and y.
+func forRuns(code *qr.QrCode, draw func(x, y, n int)) {
 	for y := range code.Size() {
 		for x := 0; x < code.Size(); x++ {
 			start := x
@@ -130,12 +175,10 @@ func svgOf(code *qr.QrCode, in *qrInput) []byte {
 				x++
 			}
 			if n := x - start; n > 0 {
-				fmt.Fprintf(&b, "M%d %dh%dv1h-%[3]dz", start+in.Margin, y+in.Margin, n)
+				draw(start, y, n)
 			}
 		}
 	}
-	b.WriteString(`"/></svg>` + "\n")
-	return b.Bytes()
 }
 
 // pngOf draws squares of whole pixels. Pixels that are left over widen the margin.

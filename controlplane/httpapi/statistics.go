@@ -68,6 +68,7 @@ type timeRange struct {
 	To       string `query:"to" maxLength:"40" example:"2026-03-31" doc:"End of the range: a date, which is included as a whole, or a time (RFC 3339), which is excluded. Default: now."`
 	Interval string `query:"interval" enum:"hour,day" default:"day" doc:"Step of the series. At most 750 hours or 1,830 days."`
 	TZ       string `query:"tz" maxLength:"64" default:"UTC" example:"Europe/Berlin" doc:"Time zone of the hours and days: a name of the IANA database."`
+	BOM      bool   `query:"bom" doc:"CSV that begins with a byte order mark, without which Excel garbles letters such as umlauts."`
 }
 
 type linkStatsInput struct {
@@ -211,7 +212,7 @@ func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, e
 	}
 	shown.Named = namedOf(in.By, in.Name, &stats.Stats)
 	return &table{
-		json: shown, file: "clicks-" + in.Code, name: in.Breakdown, stats: &stats.Stats,
+		json: shown, file: "clicks-" + in.Code, name: in.Breakdown, bom: in.BOM, stats: &stats.Stats,
 	}, nil
 }
 
@@ -236,7 +237,7 @@ func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) 
 			ShortCode: string(l.Code), Domain: l.Host, OriginalURL: l.OriginalURL, Title: l.Title, Clicks: l.Clicks, BotClicks: l.Bots,
 		}
 	}
-	return &table{json: shown, file: "clicks", name: in.Breakdown, stats: &stats.Stats, top: shown.Top}, nil
+	return &table{json: shown, file: "clicks", name: in.Breakdown, bom: in.BOM, stats: &stats.Stats, top: shown.Top}, nil
 }
 
 func (a *statisticsAPI) forgetClicks(ctx context.Context, in *forgetClicksInput) (*forgottenOutput, error) {

@@ -165,6 +165,9 @@ export async function exports(c) {
   const lines = (await content(download)).trim().split("\n");
   c.assert.equal(lines.length, 2);
   c.assert.ok(lines[1].startsWith(`${link.short_code},https://example.com/export,'=1+1,`), lines[1]);
+  await c.page.getByLabel("For Excel").check();
+  const [marked] = await Promise.all([c.page.waitForEvent("download"), c.page.getByRole("link", { name: "Download" }).click()]);
+  c.assert.equal((await content(marked)).trimEnd(), "\ufeff" + lines.join("\n"));
   // What was exported as JSON lines can be imported.
   await c.page.getByLabel("Format").selectOption("jsonl");
   const [jsonl] = await Promise.all([c.page.waitForEvent("download"), c.page.getByRole("link", { name: "Download" }).click()]);

@@ -13815,6 +13815,8 @@ export interface operations {
                 interval?: "hour" | "day";
                 /** @description Time zone of the hours and days: a name of the IANA database. */
                 tz?: string;
+                /** @description CSV that begins with a byte order mark, without which Excel garbles letters such as umlauts. */
+                bom?: boolean;
                 /** @description The breakdown that has the name. */
                 by?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
                 /** @description A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by. */
@@ -14899,6 +14901,8 @@ export interface operations {
                 format?: "csv" | "jsonl";
                 /** @description CSV with cells as they are. Default: an apostrophe stands before a cell that a spreadsheet could take for a formula. */
                 raw?: boolean;
+                /** @description CSV that begins with a byte order mark, without which Excel garbles letters such as umlauts. */
+                bom?: boolean;
                 /** @description The Waypost-Cursor of an earlier export with the same filters, to continue from there. */
                 after?: string;
                 /** @description How many links at most. Default: all. */
@@ -16150,10 +16154,12 @@ export interface operations {
             query?: {
                 /** @description Host of the link's domain. Default: the shared default domain. */
                 domain?: string;
-                /** @description svg, png, or text: blocks of Unicode for a terminal with light text on a dark background. */
-                format?: "svg" | "png" | "text";
-                /** @description Width and height in pixels, the margin included. Text has no size. */
+                /** @description svg, png, pdf, or text: blocks of Unicode for a terminal with light text on a dark background. */
+                format?: "svg" | "png" | "pdf" | "text";
+                /** @description Width and height in pixels, the margin included. Text and PDF have none. */
                 size?: number;
+                /** @description Width and height on paper, the margin included, for svg and pdf. Default: 40 for pdf; svg has pixels. */
+                millimetres?: number;
                 /** @description Light squares around the code. Scanners need four, unless the surroundings are light. */
                 margin?: number;
                 /** @description Share of the code that may be damaged: 7, 15, 25 or 30 %. */
@@ -16162,6 +16168,8 @@ export interface operations {
                 dark?: string;
                 /** @description Colour of the light squares and the margin. The contrast ratio to the dark ones must be 4.5 or more. */
                 light?: string;
+                /** @description With pdf: another link, by its code, behind the host of its domain and a slash unless that is the shared default domain. Given several times: several links. The document consists of sheets of paper (A4) with all codes and their short URLs. */
+                also?: string[];
             };
             header?: {
                 /** @description ETags of pictures that the client has: 304 when the picture is one of them. */
@@ -16193,6 +16201,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    "application/pdf": string;
                     "image/png": string;
                     "image/svg+xml": string;
                     "text/plain": string;
@@ -16564,6 +16573,8 @@ export interface operations {
                 interval?: "hour" | "day";
                 /** @description Time zone of the hours and days: a name of the IANA database. */
                 tz?: string;
+                /** @description CSV that begins with a byte order mark, without which Excel garbles letters such as umlauts. */
+                bom?: boolean;
                 /** @description The breakdown that has the name. */
                 by?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
                 /** @description A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well; a variant as RULE/VARIANT, or by its id alone for all rules. Only with by. */

@@ -3,11 +3,14 @@ import { ask, client, type Schemas } from "../app/api";
 import { useAct, useLoad } from "../app/load";
 import { text } from "../messages/links";
 import { Await, Trouble } from "./failure";
-import { Field } from "./field";
+import { Choice, Field } from "./field";
 import { download } from "./csv";
 
 interface Look {
   size: number;
+  mm: number;
+  margin: number;
+  level: "L" | "M" | "Q" | "H";
   dark: string;
   light: string;
 }
@@ -16,11 +19,11 @@ type Named = Pick<Schemas["Link"], "short_code" | "short_url" | "domain">;
 
 /** drawn asks for the picture. The request carries the workspace, which an address in an
  * img could not. */
-function drawn(link: Named, look: Look, format: "svg" | "png", signal?: AbortSignal): Promise<Blob> {
+function drawn(link: Named, look: Look, format: "svg" | "png" | "pdf", signal?: AbortSignal): Promise<Blob> {
   return ask(client.GET("/api/v1/urls/{code}/qr", {
     params: {
       path: { code: link.short_code },
-      query: { domain: link.domain, format, size: look.size, dark: look.dark.slice(1), light: look.light.slice(1) },
+      query: { domain: link.domain, format, size: look.size, ...(look.mm ? { millimetres: look.mm } : {}), margin: look.margin, level: look.level, dark: look.dark.slice(1), light: look.light.slice(1) },
     },
     parseAs: "blob", ...(signal ? { signal } : {}),
   })) as unknown as Promise<Blob>;
@@ -29,17 +32,21 @@ function drawn(link: Named, look: Look, format: "svg" | "png", signal?: AbortSig
 /** QR shows the QR code of a link's short URL, with its size and colours, and stores it. */
 export function QR({ link }: { link: Named }) {
   const [size, setSize] = useState("512");
+  const [mm, setMM] = useState("");
+  const [margin, setMargin] = useState("4");
+  const [level, setLevel] = useState<Look["level"]>("M");
   const [dark, setDark] = useState("#000000");
   const [light, setLight] = useState("#ffffff");
-  const look: Look = { size: Math.min(2048, Math.max(64, Math.round(Number(size)) || 512)), dark, light };
+  const within = (typed: string, least: number, most: number, other: number) => (typed ? Math.min(most, Math.max(least, Math.round(Number(typed)) || 0)) : other);
+  const look: Look = { size: within(size, 64, 2048, 512), mm: within(mm, 10, 180, 0), margin: within(margin, 0, 16, 4), level, dark, light };
   const settled = useSettled(look);
   const act = useAct();
   // A data URL: the content security policy allows no other made-up address.
   const picture = useLoad(
     async (signal) => `data:image/svg+xml,${encodeURIComponent(await (await drawn(link, settled, "svg", signal)).text())}`,
-    [link.short_code, link.domain, settled.size, settled.dark, settled.light],
+    [link.short_code, link.domain, JSON.stringify(settled)],
   );
-  const keep = (format: "svg" | "png") => void act.run(async () => download(`${link.short_code}.${format}`, await drawn(link, look, format)));
+  const keep = (format: "svg" | "png" | "pdf") => void act.run(async () => download(`${link.short_code}.${format}`, await drawn(link, look, format)));
   return (
     <div class="qr-code">
       <div class="qr-picture">
@@ -47,12 +54,15 @@ export function QR({ link }: { link: Named }) {
       </div>
       <div class="qr-look">
         <Field label={text("qrSize")} type="number" min={64} max={2048} inputMode="numeric" value={size} set={setSize} />
+        <Field label={text("qrMM")} type="number" min={10} max={180} inputMode="numeric" value={mm} set={setMM} />
+        <Field label={text("qrMargin")} type="number" min={0} max={16} inputMode="numeric" value={margin} set={setMargin} />
+        <Choice label={text("qrLevel")} value={level} set={setLevel} options={[["L", "L: 7 %"], ["M", "M: 15 %"], ["Q", "Q: 25 %"], ["H", "H: 30 %"]]} />
         <div class="row">
           <Colour label={text("qrDark")} value={dark} set={setDark} />
           <Colour label={text("qrLight")} value={light} set={setLight} />
         </div>
         <div class="row">
-          {(["svg", "png"] as const).map((format) => (
+          {(["svg", "png", "pdf"] as const).map((format) => (
             <button key={format} type="button" class="small" disabled={act.busy} onClick={() => keep(format)}>
               {text("download", { format: format.toUpperCase() })}
             </button>
@@ -80,6 +90,6 @@ function useSettled(look: Look): Look {
   useEffect(() => {
     const timer = setTimeout(() => setSettled(look), 200);
     return () => clearTimeout(timer);
-  }, [look.size, look.dark, look.light]);
+  }, [JSON.stringify(look)]);
   return settled;
 }

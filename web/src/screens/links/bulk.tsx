@@ -176,6 +176,18 @@ export function Failed({ of, row }: { of: Changes; row: { current: number } }) {
   );
 }
 
+/** sheet saves sheets of paper with the QR codes of links. */
+async function sheet([first, ...others]: readonly Link[]): Promise<void> {
+  const also = others.map((l) => `${l.domain}/${l.short_code}`);
+  try {
+    download("qr-codes.pdf", await ask(client.GET("/api/v1/urls/{code}/qr", {
+      params: { path: { code: first!.short_code }, query: { domain: first!.domain, format: "pdf", also } }, parseAs: "blob",
+    })) as unknown as Blob);
+  } catch (e) {
+    toast(words(asFailure(e)), { bad: true });
+  }
+}
+
 type Open = "tag" | "untag" | "remove" | undefined;
 
 /** Bulk is the bar of the selected links. */
@@ -234,6 +246,7 @@ export function Bulk({ of, list, selected, clear, row, bin = false, shared }: {
                   </>
                 )}
                 {write && bin && <button type="button" class="primary" onClick={() => run(chosen(), changes.restore())}>{text("restore")}</button>}
+                {!bin && selected.size <= 100 && <button type="button" onClick={() => void sheet(chosen())}>{text("qrSheet")}</button>}
                 {!bin && <button type="button" onClick={() => download("links.csv", new Blob([csvOf(chosen(), shared)], { type: "text/csv" }))}>{text("exportFound")}</button>}
                 <button
                   type="button" class="plain"

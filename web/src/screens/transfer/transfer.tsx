@@ -357,11 +357,13 @@ function Export({ domains }: { domains: readonly string[] }) {
   const [tag, setTag] = useState("");
   const [domain, setDomain] = useState("");
   const [raw, setRaw] = useState(false);
+  const [bom, setBOM] = useState(false);
   const tags = useLoad(allTags, []);
   const query = new URLSearchParams({ format });
   if (tag) query.append("tag", tag);
   if (domain) query.set("domain", domain);
   if (raw && format === "csv") query.set("raw", "true");
+  if (bom && format === "csv") query.set("bom", "true");
   return (
     <section class="card" aria-labelledby="export-title">
       <h2 id="export-title">{text("export")}</h2>
@@ -376,6 +378,7 @@ function Export({ domains }: { domains: readonly string[] }) {
         <div>
           <Check label={text("rawCells")} checked={raw} set={setRaw} />
           <p class="hint">{text("rawHint")}</p>
+          <Check label={text("bom")} checked={bom} set={setBOM} />
         </div>
       )}
       <div class="row"><Download query={query} /></div>
