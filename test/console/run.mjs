@@ -65,30 +65,32 @@ async function api(method, where, body) {
   return text === "" ? undefined : JSON.parse(text);
 }
 
+const darkened = new Set(); // screens; pages in make test-long
+
 let counter = 0;
 const unique = () => `t${process.pid}${Date.now().toString(36)}${counter++}`;
 
 /** helpers returns what a flow works with. */
 function helpers(page, context, told) {
-  const darkened = new Set(); // pages
   return {
     page, context, told, base, named: named.origin, dev, user, root, api, assert, unique, newContext, signIn,
     edges: dev.edges.map((e) => e.url),
     /** axe fails on any violation of WCAG 2.2 AA that it finds, in light and for the first
-     * state of a page in dark. Only colours differ between the two, and so do their rules.
+     * state of a screen in dark. Only colours differ between the two, and so do their rules.
      * Rows of a table are alike: it looks at the first five, and at all in make test-long. */
     async axe(on = page) {
       const all = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
       const schemes = [["light", all], ["dark", ["color-contrast", "link-in-text-block"]]];
+      const screen = long ? on : new URL(on.url()).pathname.replace(/^(\/console\/\w+)\/.*/, "$1/one");
       const exclude = long ? [] : [["tbody tr:nth-child(n + 6)"]];
-      for (const [colorScheme, runOnly] of darkened.has(on) ? schemes.slice(0, 1) : schemes) {
+      for (const [colorScheme, runOnly] of darkened.has(screen) ? schemes.slice(0, 1) : schemes) {
         await on.emulateMedia({ colorScheme, reducedMotion: "reduce" });
         if (!(await on.evaluate("typeof axe"))?.includes("object")) await on.evaluate(axeSource);
         const { violations } = await on.evaluate(([where, o]) => globalThis.axe.run(where, o), [{ exclude }, { runOnly, resultTypes: ["violations"] }]);
         const found = violations.map((v) => `${v.id}: ${v.help}\n  ${v.nodes.slice(0, 3).map((n) => n.html + " " + n.failureSummary).join("\n  ")}`);
         assert.equal(found.length, 0, `${on.url()} in ${colorScheme}:\n${found.join("\n")}`);
       }
-      darkened.add(on);
+      darkened.add(screen);
       await on.emulateMedia({ colorScheme: null, reducedMotion: null });
     },
     /** amid runs a step while a link is clicked all the time, and while some answers take
