@@ -28,8 +28,8 @@ type takedowns struct {
 }
 
 // remove takes links down one after the other, at most a hundred a second, and asks the
-// edges that served before once more as soon as it was told that all have done so. An edge
-// that was down meanwhile may serve the state of its disk until it is connected.
+// edges that served before once more as soon as it was told that all have done so. An
+// edge that was down meanwhile may serve the state of its disk until it is connected.
 func (d *takedowns) remove(ctx context.Context, api *client.Client) {
 	pace := time.NewTicker(10 * time.Millisecond)
 	defer pace.Stop()
