@@ -187,6 +187,8 @@ export async function severalLinksAreTaggedSwitchedOffDeletedAndRestored(c) {
   await bar.getByText("3 selected").waitFor();
   await c.axe();
   await c.narrow();
+  const [sheet] = await Promise.all([page.waitForEvent("download"), bar.getByRole("button", { name: "QR codes (PDF)" }).click()]);
+  c.assert.match((await (await sheet.createReadStream()).toArray()).join(""), /^%PDF-[^]*\/MediaBox \[0 0 595\.28 841\.89\]/);
   // What is exported has the columns of the API's own export.
   const [download] = await Promise.all([page.waitForEvent("download"), bar.getByRole("button", { name: "Export" }).click()]);
   const exported = (await (await download.createReadStream()).toArray()).join("");
