@@ -131,7 +131,7 @@ func ValidNode(s string) bool {
 }
 
 func notInNode(r rune) bool {
-	return r != '.' && (r >= 0x80 || !codeByte[r])
+	return r != '.' && (r >= 0x80 || !plainByte[r])
 }
 
 // Printable reports whether s is ASCII without spaces and control characters.

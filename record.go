@@ -41,7 +41,7 @@ const Slots = 4096
 // MaxName bounds a record's name and MaxPayload its payload, in bytes. A Location is at
 // most three times as long as the longest URL, because escaping triples a byte.
 const (
-	MaxName    = 64
+	MaxName    = MaxCodeLength
 	MaxPayload = 3 * MaxURLLength
 )
 
@@ -71,7 +71,7 @@ type Record struct {
 // Slot returns the slot of a key: the first 12 bits of SHA-256 over "KIND/DOMAIN/NAME",
 // with decimal numbers. PostgreSQL computes the same in waypost_slot().
 func Slot(kind Kind, domain DomainID, name []byte) uint16 {
-	var buf [96]byte
+	var buf [len("255/4294967295/") + MaxName]byte
 	b := strconv.AppendUint(buf[:0], uint64(kind), 10)
 	b = append(b, '/')
 	b = strconv.AppendUint(b, uint64(domain), 10)

@@ -3,22 +3,24 @@ package waypost
 import "bytes"
 
 // Visit is a request for a code, taken apart. Its slices refer to the request's bytes,
-// which are not decoded.
+// which are not decoded, until codes.Walk finds the codes that the visitor may mean.
 type Visit struct {
-	Code    []byte // the first segment of the path, without the plus sign; has any shape
+	Path    []byte // all of it, without its first slash
+	Code    []byte // the first segment of the path, without the plus sign, or a code of a walk
 	Rest    []byte // the path behind the code, with its slash; nil when there is none
 	Query   []byte // without the question mark
 	Preview bool   // a plus sign follows the code: the visitor asks for the target
 }
 
-// ParseVisit parses the path and query of a request. It decodes and normalises nothing,
-// so that a code has one spelling. It does not allocate.
+// ParseVisit parses the path and query of a request. It decodes and normalises nothing.
+// It does not allocate.
 func ParseVisit(pathAndQuery []byte) (v Visit) {
 	path := pathAndQuery
 	if i := bytes.IndexByte(path, '?'); i >= 0 {
 		path, v.Query = path[:i], path[i+1:]
 	}
-	v.Code = bytes.TrimPrefix(path, []byte("/"))
+	v.Path = bytes.TrimPrefix(path, []byte("/"))
+	v.Code = v.Path
 	if i := bytes.IndexByte(v.Code, '/'); i >= 0 {
 		v.Code, v.Rest = v.Code[:i], v.Code[i:]
 	} else if n := len(v.Code) - 1; n >= 0 && v.Code[n] == '+' {

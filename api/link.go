@@ -8,7 +8,7 @@ import (
 // NewLink asks for a link.
 type NewLink struct {
 	OriginalURL      string          `json:"original_url" example:"https://example.com/a?b=c" doc:"The target: an http or https URL of at most 8,192 bytes. It is kept byte for byte. A text that begins with a host, such as example.com/a, gets https:// in front. Location of the redirect has an international host in punycode, and everything percent-encoded that no URI may hold."`
-	CustomCode       string          `json:"custom_code,omitzero" example:"spring-sale" doc:"4 to 32 characters of A-Z, a-z, 0-9, _ and -. Default: a generated code."`
+	CustomCode       string          `json:"custom_code,omitzero" example:"spring-sale" doc:"1 to 128 bytes of letters, digits, emoji, - _ . ~ and slashes between segments, kept in Unicode NFC. On the shared domain 4 to 32 characters of A-Z, a-z, 0-9, _ and -, unless the operator allows all. Default: a generated code."`
 	Domain           string          `json:"domain,omitzero" maxLength:"253" example:"go.example.com" doc:"Host of a domain of the workspace, or of a shared one. Default: the shared default domain."`
 	Dedupe           *bool           `json:"dedupe,omitzero" doc:"True: return the one link of this target in the domain. An existing live link is returned with 200, and the other fields are ignored. Two targets are the same when their normal forms are. With custom_code: the link of that code, if it has just this target. Default: the setting of the workspace, which is usually false."`
 	ExpiresInSeconds int64           `json:"expires_in_seconds,omitzero" minimum:"1" maximum:"3155760000" doc:"Time to live in seconds. Give at most one of the three expiry fields."`

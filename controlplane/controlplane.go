@@ -49,6 +49,7 @@ type Config struct {
 
 	AllowPrivateTargets bool
 	StrictHosts         bool              // Resolve answers for known hosts alone
+	FreeSharedCodes     bool              // the default domain has the codes of any other domain
 	OwnHosts            func(string) bool // hosts that links must not point at; default none
 	APIHosts            func(string) bool // names of the API, which operators alone add as domains; default none
 

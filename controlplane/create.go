@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/codes"
 	"waypost/controlplane/target"
 	"waypost/rules"
 )
@@ -349,7 +350,7 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 		l.Host = d.Host
 	}
 	if n.CustomCode != "" {
-		if l.Code, err = waypost.ParseCustomCode(n.CustomCode); err != nil {
+		if l.Code, err = codes.Parse(n.CustomCode, p.s.isShared(d.ID)); err != nil {
 			return none(err)
 		}
 		l.Custom = true

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/codes"
 	"waypost/internal/cache"
 	"waypost/replication"
 	"waypost/rules"
@@ -119,6 +120,7 @@ type Links struct {
 	writer  *writer
 	blocks  *replication.BlockSet
 	strict  bool        // hosts that are no domain have no links
+	free    bool        // strangers do not share the default domain
 	locates func() bool // an edge may know the countries of visitors
 	now     func() time.Time
 	log     *slog.Logger
@@ -131,11 +133,16 @@ type Links struct {
 func newLinks(cfg *Config, domains *Domains) *Links {
 	store := cfg.Store
 	return &Links{
-		store: store, domains: domains, blocks: cfg.Blocks, minter: cfg.Minter, strict: cfg.StrictHosts,
+		store: store, domains: domains, blocks: cfg.Blocks, minter: cfg.Minter, strict: cfg.StrictHosts, free: cfg.FreeSharedCodes,
 		locates: cfg.Locates, now: cfg.Now, log: cfg.Logger,
 		passwords: newLinkPasswords(),
 		writer:    newWriter(store, cfg.Minter, cfg.Patience, cfg.Logger),
 	}
+}
+
+// isShared reports whether strangers share a domain, which restricts its codes.
+func (s *Links) isShared(domain waypost.DomainID) bool {
+	return domain == waypost.DefaultDomain && !s.free
 }
 
 // Close waits for the commit under way and returns the leased counters.
@@ -235,7 +242,7 @@ func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (
 		return none(waypost.Errorf(waypost.EGone, "the link was deleted more than 30 days ago, and cannot be restored"))
 	}
 	if l.Custom {
-		if _, err := waypost.ParseCustomCode(code); err != nil {
+		if _, err := codes.Parse(code, s.isShared(d.ID)); err != nil {
 			return none(err)
 		}
 	}
@@ -345,7 +352,8 @@ func (s *Links) apply(l *waypost.Link, c *LinkChange, password *rules.Password) 
 func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit, r *rules.Request) (waypost.Resolution, error) {
 	host = waypost.HostName(host)
 	res := waypost.NotFound
-	if waypost.ValidCode(v.Code) {
+	var walk codes.Walk
+	for walk.Start(v); walk.Next(v); {
 		if policy, err := s.blocked(ctx, host, v.Code); err != nil || policy != 0 {
 			return waypost.Blocked(policy), err
 		}
@@ -353,11 +361,12 @@ func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit, r *r
 		if err != nil {
 			return waypost.NotFound, err
 		}
-		if found {
+		if found && codes.Leads(v, &rec) {
 			var facts rules.Facts
 			facts.Read(rules.RequiredFacts(rec.Programme), r)
 			facts.At, facts.Query = s.now().UnixMilli(), v.Query
 			res, _ = rules.Resolve(&rec, &facts).Follow(nil, v)
+			break
 		}
 	}
 	if res.Status != waypost.NotFound.Status && !res.Link && !res.Asks() {

@@ -312,7 +312,7 @@ func (c *counts) LinksClicks(
 func TestClicks_SparklinesLeaveOutWhatIsNotThere(t *testing.T) {
 	c := &counts{}
 	span, lines, err := statsOf(c).Sparklines(t.Context(), actor, []controlplane.HostedCode{
-		{Code: "spring"}, {Host: "OWN.example", Code: "spring"}, {Host: "theirs.example", Code: "spring"}, {Host: "own.example", Code: "-"},
+		{Code: "spring"}, {Host: "OWN.example", Code: "spring"}, {Host: "theirs.example", Code: "spring"}, {Host: "own.example", Code: "?"},
 	}, 14, time.UTC)
 	require.NoError(t, err)
 	require.Len(t, span.Bounds, 15)

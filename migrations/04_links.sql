@@ -8,7 +8,9 @@ CREATE TABLE link (
     id              bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     workspace_id    bigint      NOT NULL, -- checked by triggers, as domain_id is
     domain_id       integer     NOT NULL,
-    code            text COLLATE "C" NOT NULL CHECK (code ~ '^[A-Za-z0-9_-]+$' AND octet_length(code) BETWEEN 4 AND 32),
+    -- The program alone judges characters beyond ASCII, and keeps their normal form.
+    code            text COLLATE "C" NOT NULL CHECK (octet_length(code) BETWEEN 1 AND 128
+                                                     AND code !~ '[\x01-\x2c\x3a-\x40\x5b-\x5e\x60\x7b-\x7d\x7f]' AND code !~ '(^|/)[.]{0,2}(/|$)'),
     custom          boolean     NOT NULL DEFAULT true,
     original_url    text        NOT NULL CHECK (octet_length(original_url) <= 8192),
     location        text,       -- NULL: original_url needs no escaping and is the Location itself
@@ -95,6 +97,9 @@ CREATE TRIGGER changelog_1_begin BEFORE INSERT OR UPDATE OR DELETE ON link FOR E
 CREATE FUNCTION changelog_stamp_link() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
+        IF NEW.code ~ '[^\x01-\x7f]' THEN
+            RAISE EXCEPTION 'codes with characters beyond ASCII have a normal form: create their links with the API';
+        END IF;
         NEW.slot := waypost_slot(1, NEW.domain_id, NEW.code);
     ELSE
         IF NEW.domain_id <> OLD.domain_id OR NEW.code <> OLD.code OR NEW.id <> OLD.id THEN

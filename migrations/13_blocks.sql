@@ -8,7 +8,7 @@
 -- back. No workspace sees the table.
 CREATE TABLE link_block (
     host    text COLLATE "C" NOT NULL CHECK (octet_length(host) <= 253), -- '': the default domain
-    code    text COLLATE "C" NOT NULL CHECK (octet_length(code) BETWEEN 4 AND 32),
+    code    text COLLATE "C" NOT NULL CHECK (octet_length(code) BETWEEN 1 AND 128),
     version bigint  NOT NULL CHECK (version > 0), -- microseconds, so that no restored database issues one again
     blocked boolean NOT NULL, -- false: the block has ended
     policy  text    NOT NULL CHECK (policy IN ('legal', 'gone')),

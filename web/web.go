@@ -106,7 +106,7 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case known && name != "index.html":
 		h.Set("Cache-Control", "public, max-age=31536000, immutable") // the name holds a hash
-	case strings.Contains(name, "."):
+	case strings.Contains(name, ".") && !strings.HasPrefix(name, "links/"): // a code may have a dot
 		http.Error(w, "the console has no such file; reload the page", http.StatusNotFound)
 		return
 	default:

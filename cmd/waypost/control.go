@@ -71,7 +71,7 @@ func controlSettings(all config.Config) (node.Config, error) {
 		TLS: node.TLS{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile, ClientCAFile: cfg.ClientCAFile}, CodeLength: cfg.CodeLength,
 		SigningGeneration: uint32(cfg.SigningGeneration), EdgeToken: cfg.EdgeToken.Reveal(), Replica: cfg.Replica,
 		AllowPrivateTargets: cfg.AllowPrivateTargets, OwnHosts: cfg.OwnHosts, DNSResolvers: cfg.DNSResolvers,
-		StrictHosts: cfg.StrictHosts, Anonymous: cfg.AnonymousWorkspace,
+		StrictHosts: cfg.StrictHosts, FreeSharedCodes: cfg.SharedCodes == "free", Anonymous: cfg.AnonymousWorkspace,
 		RateLimit: cfg.RateLimit,
 		Cleanup:   all.Cleanup.Enabled, Reaper: controlplane.ReaperConfig{
 			Interval: all.Cleanup.Interval, BatchSize: all.Cleanup.BatchSize, MaxDuration: all.Cleanup.MaxDuration,

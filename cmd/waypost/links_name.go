@@ -15,7 +15,8 @@ import (
 // argument is a code, or a short URL as people paste it; its host counts unless a flag
 // names the domain.
 func linkName(domain, argument string) (host, code string) {
-	if !strings.Contains(argument, "/") {
+	first, _, slash := strings.Cut(argument, "/")
+	if !slash || first != "localhost" && !strings.ContainsAny(first, ".:") { // a code, which may have slashes
 		return domain, strings.TrimSuffix(argument, "+")
 	}
 	text := argument
@@ -26,7 +27,7 @@ func linkName(domain, argument string) (host, code string) {
 	if err != nil || u.Host == "" {
 		return domain, argument // the API refuses it
 	}
-	code, _, _ = strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	code = strings.Trim(u.Path, "/")
 	if host = u.Hostname(); host == "localhost" { // another name of a development system
 		host = ""
 	}

@@ -49,7 +49,7 @@ func TestEdgeBudgets_TakesOnlyPossibleAccounts(t *testing.T) {
 		"no disk":                strings.Replace(good, `"disk"`, `"disc"`, 1),
 		"a short disk":           strings.Replace(good, "a000", "a0", 1),
 		"no domain":              strings.Replace(good, `"domain": 1`, `"domain": 0`, 1),
-		"a bad code":             strings.Replace(good, "tickets", "a/b/c", 1),
+		"a bad code":             strings.Replace(good, "tickets", "a//b", 1),
 		"more returned":          strings.Replace(good, `"returned": 2`, `"returned": 11`, 1),
 		"less than nothing":      strings.Replace(good, `"granted": 10`, `"granted": -10`, 1),
 		"more spent":             strings.Replace(good, `"spent": 7`, `"spent": 700`, 1),

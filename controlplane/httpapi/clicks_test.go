@@ -201,7 +201,7 @@ func TestWhatIsNoBatchIsRefusedForGoodAndChangesNothing(t *testing.T) {
 func TestTheLargestBatchIsTakenHoweverLittleItCanBeCompressed(t *testing.T) {
 	e, random := startIngest(t, nil, nil), rand.New(rand.NewPCG(1, 2))
 	b := waypost.ClickBatch{Node: "edge-1", Boot: waypost.BootID{1}, Seq: 1, Exact: true, Profiles: []waypost.ClickProfile{{}}}
-	for n := range 40_000 {
+	for n := range 32_000 {
 		code := make([]byte, waypost.MaxCodeLength)
 		for i := range code {
 			code[i] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"[random.IntN(64)]

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/codes"
 	"waypost/controlplane"
 	"waypost/controlplane/keys"
 	"waypost/rules"
@@ -77,7 +78,7 @@ func (f *links) create(actor controlplane.Actor, n controlplane.NewLink) (waypos
 	code := waypost.Code(fmt.Sprintf("code%03d", len(f.all)))
 	if n.CustomCode != "" {
 		var err error
-		if code, err = waypost.ParseCustomCode(n.CustomCode); err != nil {
+		if code, err = codes.Parse(n.CustomCode, n.Domain == ""); err != nil {
 			return waypost.Link{}, none, err
 		}
 	}
@@ -249,17 +250,16 @@ func (f *links) Resolve(ctx context.Context, host string, v *waypost.Visit, _ *r
 	if f.onResolve != nil {
 		return f.onResolve(ctx, host)
 	}
-	if !waypost.ValidCode(v.Code) {
-		return waypost.NotFound, nil
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked++
-	for i := range f.all {
-		l := &f.all[i]
-		if string(l.Code) != string(v.Code) {
+	var walk codes.Walk
+	for walk.Start(v); walk.Next(v); {
+		f.asked++
+		i := slices.IndexFunc(f.all, func(l waypost.Link) bool { return string(l.Code) == string(v.Code) })
+		if i < 0 {
 			continue
 		}
+		l := &f.all[i]
 		record := waypost.Record{Kind: waypost.KindLink, Status: uint16(l.RedirectStatus), Flags: l.Flags, Payload: []byte(l.Location)}
 		if f.deleted[l.Code] {
 			record.State = waypost.Deleted
@@ -267,8 +267,10 @@ func (f *links) Resolve(ctx context.Context, host string, v *waypost.Visit, _ *r
 		if !l.ExpiresAt.IsZero() {
 			record.ExpiresAt = l.ExpiresAt.UnixMilli()
 		}
-		res, _ := waypost.Resolve(&record, f.now().UnixMilli()).Follow(nil, v)
-		return res, nil
+		if codes.Leads(v, &record) {
+			res, _ := waypost.Resolve(&record, f.now().UnixMilli()).Follow(nil, v)
+			return res, nil
+		}
 	}
 	return waypost.NotFound, nil
 }

@@ -177,7 +177,7 @@ func newShortURLs(base string) shortURLs {
 }
 
 // of returns the short URL of a link: the base URL, with the host of the link's own
-// domain if it has one.
+// domain if it has one. Characters beyond ASCII are percent-encoded.
 func (s *shortURLs) of(l *waypost.Link) string {
 	base := s.base
 	if l.Host != "" {
@@ -188,7 +188,7 @@ func (s *shortURLs) of(l *waypost.Link) string {
 			base = strings.TrimSuffix(u.String(), "/")
 		}
 	}
-	return base + "/" + string(l.Code)
+	return string(waypost.AppendEncoded([]byte(base+"/"), string(l.Code)))
 }
 
 type serviceOutput struct {

@@ -17,6 +17,7 @@ import (
 
 	"waypost"
 	"waypost/api"
+	"waypost/codes"
 	"waypost/controlplane"
 )
 
@@ -192,7 +193,12 @@ func (b *binding) readParameters(v reflect.Value, r *http.Request) error {
 				"the query cannot be read: it has a percent sign without two hexadecimal digits, or a semicolon")
 		}
 	}
-	wrong := readParameters(b.parameters, v, query, r.Header, r.PathValue)
+	wrong := readParameters(b.parameters, v, query, r.Header, func(name string) string {
+		if name == "code" { // any spelling of a code names its link
+			return string(codes.NormalForm(r.PathValue(name)))
+		}
+		return r.PathValue(name)
+	})
 	known := b.queryNames()
 	for name := range query {
 		if !slices.Contains(known, name) {

@@ -11,6 +11,7 @@ import (
 	"image/color"
 	"image/png"
 	"math"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -39,7 +40,7 @@ type qrInput struct {
 	Dark   string `query:"dark" pattern:"^[0-9A-Fa-f]{6}$" patternDescription:"six hexadecimal digits, such as 1D3557" default:"000000" doc:"Colour of the dark squares: red, green and blue in hexadecimal digits."`
 	Light  string `query:"light" pattern:"^[0-9A-Fa-f]{6}$" patternDescription:"six hexadecimal digits, such as 1D3557" default:"FFFFFF" doc:"Colour of the light squares and the margin. The contrast ratio to the dark ones must be 4.5 or more."`
 
-	Also []string `query:"also" maxItems:"99" minLength:"1" maxLength:"300" example:"go.example.com/spring" doc:"With pdf: another link, by its code, behind the host of its domain and a slash unless that is the shared default domain. Given several times: several links. The document consists of sheets of paper (A4) with all codes and their short URLs."`
+	Also []string `query:"also" maxItems:"99" minLength:"1" maxLength:"400" example:"go.example.com/spring" doc:"With pdf: another link, by its code, behind the host of its domain and a slash unless that is the shared default domain. Given several times: several links. The document consists of sheets of paper (A4) with all codes and their short URLs."`
 
 	NoneMatch string `header:"If-None-Match" list:"true" maxLength:"4096" doc:"ETags of pictures that the client has: 304 when the picture is one of them."`
 }
@@ -147,9 +148,18 @@ func (p *picture) respond(w http.ResponseWriter, r *http.Request) {
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "private, no-cache")
-	h.Set("Content-Disposition", `inline; filename="`+p.name+`"`)
+	h.Set("Content-Disposition", inlineAs(p.name))
 	h.Set("ETag", p.tag)
 	writeBody(w, http.StatusOK, p.contentType, p.body)
+}
+
+// inlineAs returns the Content-Disposition of a file that is shown.
+func inlineAs(name string) string {
+	name = strings.ReplaceAll(name, "/", "-")
+	if waypost.Printable(name) {
+		return `inline; filename="` + name + `"`
+	}
+	return mime.FormatMediaType("inline", map[string]string{"filename": name})
 }
 
 // svgOf draws each row's runs of dark squares as rectangles of one path.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"waypost"
@@ -27,26 +28,24 @@ func registerRedirect(rt *router, links Links, contact string) {
 		id: "redirect", method: http.MethodGet, path: "/{code}", summary: "Follow a link", anyQuery: true,
 		description: "The same redirect as on an edge, from the database. It is not counted: only edges count clicks. " +
 			"Countries and cities are unknown here to the link's rules, and a cookie does not keep a variant. " +
-			"Paths below the code are not served here.",
+			"Codes with slashes, and paths that are forwarded, are below this path.",
 		answers: answers, problems: []int{
 			http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusRequestURITooLong,
 			http.StatusUnavailableForLegalReasons,
 		},
 	}, func(ctx context.Context, _ *redirectInput) (*redirectOutput, error) {
-		// The path as it was sent: a code has one spelling, which is not percent-encoded.
 		r := callFrom(ctx).request
 		v := waypost.ParseVisit([]byte(r.URL.EscapedPath() + "?" + r.URL.RawQuery))
 		request := rules.Request{
 			Address: callFrom(ctx).client, UserAgent: []byte(r.UserAgent()), AcceptLanguage: []byte(r.Header.Get("Accept-Language")),
 			Cookie: []byte(r.Header.Get("Cookie")), Chance: uint16(rand.Uint32()), //nolint:gosec // chance, no secret
 		}
-		if v.Preview {
-			return nil, waypost.ErrNoLink
-		}
 		res, err := links.Resolve(ctx, r.Host, &v, &request)
 		switch {
 		case err != nil:
 			return nil, err
+		case v.Preview:
+			return nil, waypost.ErrNoLink
 		case res.Gated:
 			return nil, waypost.Errorf(waypost.EForbidden, "the link asks its visitors or counts their visits: only edges redirect it")
 		// The target was checked long ago; this guards against a damaged record.
@@ -65,12 +64,13 @@ func registerRedirect(rt *router, links Links, contact string) {
 		case res.Status == http.StatusGone:
 			return nil, waypost.Errorf(waypost.EGone, "the link has expired or was deleted")
 		case res.Status == http.StatusRequestURITooLong:
-			p := newProblem(waypost.ETooLarge, "the location is too long with the query")
+			p := newProblem(waypost.ETooLarge, "the location is too long with the path or the query")
 			p.Title, p.Status = "Address too long", res.Status
 			return nil, p
 		}
-		return nil, waypost.Errorf(waypost.EMalformed, "the query cannot be forwarded to the link's target")
+		return nil, waypost.Errorf(waypost.EMalformed, "the path or the query cannot be forwarded to the link's target")
 	})
+	rt.redirect, _ = rt.mux.Handler(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/code"}})
 }
 
 // blockedText informs a visitor that a link is blocked, and whom to ask.

@@ -18,6 +18,7 @@ import (
 type router struct {
 	mux      *http.ServeMux
 	console  http.Handler // nil: there is none
+	redirect http.Handler // also of codes with slashes, which have no pattern in mux
 	document *document
 	auth     *authenticator
 	timeout  time.Duration // from a request's headers to its answer
@@ -59,18 +60,23 @@ func (rt *router) route(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/api/") {
 		noRoute = "the API has no such path; GET /openapi.json lists its paths"
 	}
-	if path.Clean(r.URL.Path) != r.URL.Path {
-		writeProblem(w, newProblem(waypost.ENotFound, noRoute))
-		return
-	}
-	h, pattern := rt.mux.Handler(r)
-	if pattern != "" {
-		rt.mux.ServeHTTP(w, r)
-		return
-	}
 	var refusal refusal
-	h.ServeHTTP(&refusal, r)
-	if refusal.status != http.StatusMethodNotAllowed {
+	if path.Clean(r.URL.Path) == r.URL.Path {
+		h, pattern := rt.mux.Handler(r)
+		if pattern != "" {
+			rt.mux.ServeHTTP(w, r)
+			return
+		}
+		h.ServeHTTP(&refusal, r)
+	}
+	switch {
+	case refusal.status == http.StatusMethodNotAllowed:
+	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && !strings.HasPrefix(r.URL.Path, "/api/"):
+		r.Pattern = patternRedirect
+		r.SetPathValue("code", strings.TrimPrefix(r.URL.Path, "/"))
+		rt.redirect.ServeHTTP(w, r)
+		return
+	default:
 		writeProblem(w, newProblem(waypost.ENotFound, noRoute))
 		return
 	}
@@ -79,6 +85,9 @@ func (rt *router) route(w http.ResponseWriter, r *http.Request) {
 	p.header.Set("Allow", allowed)
 	writeProblem(w, p)
 }
+
+// patternRedirect is the pattern of the redirect.
+const patternRedirect = "GET /{code}"
 
 // rescue answers a request after its handler panicked with cause; nil without a panic.
 func (rt *router) rescue(w *response, r *http.Request, cause any) {

@@ -149,7 +149,7 @@ func registerStatistics(rt *router, a *statisticsAPI) {
 }
 
 type sparklinesInput struct {
-	Links []string `query:"link" maxItems:"100" minLength:"1" maxLength:"300" example:"go.example.com/spring" doc:"A link: its code, behind the host of its domain and a slash unless that is the shared default domain. Given several times: several links."`
+	Links []string `query:"link" maxItems:"100" minLength:"1" maxLength:"400" example:"go.example.com/spring" doc:"A link: its code, behind the host of its domain and a slash unless that is the shared default domain and the code has no slash. Given several times: several links."`
 	Days  int      `query:"days" minimum:"1" maximum:"31" default:"14" doc:"How many days, today included."`
 	TZ    string   `query:"tz" maxLength:"64" default:"UTC" example:"Europe/Berlin" doc:"Time zone of the days: a name of the IANA database."`
 }
@@ -163,8 +163,11 @@ func (a *statisticsAPI) sparklines(ctx context.Context, in *sparklinesInput) (*s
 	}
 	links := make([]controlplane.HostedCode, len(in.Links))
 	for i, text := range in.Links {
-		slash := strings.LastIndexByte(text, '/')
-		links[i] = controlplane.HostedCode{Host: text[:max(slash, 0)], Code: text[slash+1:]}
+		host, code, found := strings.Cut(text, "/")
+		if !found {
+			host, code = "", text
+		}
+		links[i] = controlplane.HostedCode{Host: host, Code: code}
 	}
 	span, lines, err := a.clicks.Sparklines(ctx, actorFrom(ctx), links, in.Days, zone)
 	if err != nil {

@@ -44,6 +44,7 @@ type Config struct {
 	OwnHosts            []string // in addition to the host of BaseURL
 	DNSResolvers        []string // HOST:PORT; empty: the system's resolvers
 	StrictHosts         bool
+	FreeSharedCodes     bool
 	Anonymous           bool                      // requests without an API key act as the default workspace
 	RateLimit           int                       // requests a second of one API key; 0: no limit
 	Cleanup             bool                      // whether expired links are removed

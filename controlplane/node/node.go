@@ -221,6 +221,7 @@ func (c *control) connect(ctx context.Context) (err error) {
 		Blocks:              &c.blocked,
 		AllowPrivateTargets: c.cfg.AllowPrivateTargets,
 		StrictHosts:         c.cfg.StrictHosts,
+		FreeSharedCodes:     c.cfg.FreeSharedCodes,
 		OwnHosts:            func(host string) bool { return own[host] },
 		APIHosts:            c.secure.shows,
 		Locates:             c.fleet.Locates,

@@ -236,7 +236,7 @@ func TestChangelog_ReplicatedTablesRefuseAChangeOfKey(t *testing.T) {
 		`UPDATE domain SET id = 9 WHERE id = 1`,
 		`UPDATE link SET original_url = E'https://example.com/\r\nSet-Cookie: a' WHERE code = 'link-0'`,
 		`UPDATE link SET original_url = 'https://example.com/é' WHERE code = 'link-0'`,
-		`INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'xx', 'https://example.net/')`,
+		`INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, 'x x', 'https://example.net/')`,
 	} {
 		_, err := hand.Exec(t.Context(), sql)
 		require.Error(t, err, sql)

@@ -404,6 +404,30 @@ func requireIndexes(t *testing.T, hand *pgx.Conn) {
 	require.GreaterOrEqual(t, plans, 3*6*3*3*3)
 }
 
+func TestLinkTable_BoundsCodes(t *testing.T) {
+	db, hand := open(t)
+	l := link("nested")
+	l.Code = "summer/café🦣"
+	insert(t, db, l)
+	byHand := func(code string) error {
+		_, err := hand.Exec(t.Context(), `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, $1, 'https://example.com/')`, code)
+		return err
+	}
+	for _, code := range []string{"x", "a/b", "v1.2~b_c-d", "...", strings.Repeat("x", 128)} {
+		require.NoError(t, byHand(code), code)
+	}
+	for _, code := range []string{
+		"", "/a", "a/", "a//b", ".", "..", "a/..", "./a", "a b", "a+", "a?", "a#", "a%41", "a\\b", "a\tb", "a\x7f", "a'b",
+		"a:b", "a@b", "a[b", "a^b", "a`b", "a{b",
+		strings.Repeat("x", 129),
+	} {
+		require.ErrorContains(t, byHand(code), "link_code_check", "%q", code)
+	}
+	for _, code := range []string{"café", "cafe\u0301", "🦣"} {
+		require.ErrorContains(t, byHand(code), "create their links with the API", code)
+	}
+}
+
 func TestALinkNeedsItsWorkspaceAndDomainAndKeepsThem(t *testing.T) {
 	db, hand := open(t)
 	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)

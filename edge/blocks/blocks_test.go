@@ -217,7 +217,7 @@ func TestBlocks_ListedByHandAreAddressesAsPeopleHaveThem(t *testing.T) {
 
 	require.NoError(t, os.Remove(list))
 	require.NoError(t, os.WriteFile(list, []byte("https://GO.example.com/phish\nHTTPS://own.example.com:443/sale legal\n"+
-		"bücher.example/sale\nown.example.com/a/phish\nftp://own.example.com/phish\n"), 0o600))
+		"bücher.example/sale\nown.example.com//phish\nftp://own.example.com/phish\n"), 0o600))
 	b = blocks.New(blocks.Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	b.Open(filepath.Join(dir, "blocks"), list, func(host string) bool { return host == "go.example.com" })
 	require.Equal(t, waypost.BlockGone, b.Policy(nil, []byte("phish")))

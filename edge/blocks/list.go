@@ -8,12 +8,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net/url"
 	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"waypost"
+	"waypost/codes"
 )
 
 // maxList bounds the list made by hand, in bytes.
@@ -102,8 +104,8 @@ func (b *Blocks) parse(text string) (list map[string]waypost.BlockPolicy, faults
 		if len(fields) == 2 {
 			policy, err = waypost.ParseBlockPolicy(fields[1])
 		}
-		host, code := addressOf(fields[0])
-		if err != nil || len(fields) > 2 || !waypost.ValidCode(code) || !isHost(host) {
+		host, code, nested := addressOf(fields[0])
+		if err != nil || len(fields) > 2 || !waypost.ValidCode(string(code)) || !isHost(host) {
 			if len(faults) < 5 {
 				faults = append(faults, fmt.Errorf("line %d is not CODE or HOST/CODE, and legal or gone", n+1))
 			}
@@ -113,21 +115,32 @@ func (b *Blocks) parse(text string) (list map[string]waypost.BlockPolicy, faults
 			host = ""
 		}
 		list[string(waypost.AppendBlockKey(nil, []byte(host), []byte(code)))] = policy
+		if waypost.ValidCode(string(nested)) {
+			list[string(waypost.AppendBlockKey(nil, nil, []byte(nested)))] = policy
+		}
 	}
 	return list, faults
 }
 
 // addressOf divides an address into its host and its code. It may be pasted from a
-// browser.
-func addressOf(text string) (host, code string) {
-	if at := strings.Index(text, "://"); at >= 0 && (strings.EqualFold(text[:at], "https") || strings.EqualFold(text[:at], "http")) {
-		text = text[at+len("://"):]
+// browser. A line such as go/sale may also be a code with a slash, which nested has then,
+// and both are blocked.
+func addressOf(text string) (host string, code, nested waypost.Code) {
+	scheme, rest, hasScheme := strings.Cut(text, "://")
+	if hasScheme = hasScheme && (strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http")); hasScheme {
+		text = rest
 	}
-	at := strings.LastIndexByte(text, '/')
-	if at < 0 {
-		return "", text
+	host, path, slash := strings.Cut(text, "/")
+	if !slash {
+		host, path = "", text
 	}
-	return strings.ToLower(text[:at]), text[at+1:]
+	if slash && !hasScheme && !strings.ContainsAny(host, ".:") {
+		nested = codes.NormalForm(text)
+	}
+	if decoded, err := url.PathUnescape(path); err == nil {
+		path = decoded
+	}
+	return strings.ToLower(host), codes.NormalForm(path), nested
 }
 
 // isHost reports whether a request can have a host, also with a port, or none. A name in

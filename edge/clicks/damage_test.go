@@ -274,7 +274,7 @@ func TestRecovery_ClickIsReadAsItWasRecorded(t *testing.T) {
 		for _, bot := range []bool{false, true} {
 			want := waypost.Click{
 				Domain: 7, Code: []byte(strings.Repeat("x", n)), At: -1, Bot: bot, Rule: uint8(n), Variant: uint8(255 - n), Address: [16]byte{byte(n)},
-				Agent: bytes.Repeat([]byte("a"), n*16), Referrer: bytes.Repeat([]byte("r"), (32-n)*17),
+				Agent: bytes.Repeat([]byte("a"), n*4), Referrer: bytes.Repeat([]byte("r"), (waypost.MaxCodeLength-n)*4),
 			}
 			if n%2 == 0 {
 				want.UTM = bytes.Repeat([]byte("u"), n*waypost.MaxUTMText/waypost.MaxCodeLength)

@@ -139,7 +139,7 @@ func TestJournal_WhatIsRecordedAfterTheEndIsDroppedAndCounted(t *testing.T) {
 
 func TestJournal_CodeThatNoLinkHasIsNotRecorded(t *testing.T) {
 	j := open(t, config(t.TempDir()))
-	for _, code := range []string{"", "abc", "a/bcd", strings.Repeat("x", waypost.MaxCodeLength+1), strings.Repeat("x", 4000)} {
+	for _, code := range []string{"", "a//bcd", "a b", strings.Repeat("x", waypost.MaxCodeLength+1), strings.Repeat("x", 4000)} {
 		j.Record(waypost.Click{Domain: 1, Code: []byte(code), At: 1})
 	}
 	require.EqualValues(t, 5, j.Dropped())

@@ -31,7 +31,8 @@ func TestTally_HasWhatAMapWouldHave(t *testing.T) {
 			length := waypost.MinCodeLength + random.IntN(waypost.MaxCodeLength-waypost.MinCodeLength+1)
 			code := strings.Repeat("a", length)
 			if random.IntN(3) > 0 {
-				code = code[:length-3] + string("abcdefghij"[random.IntN(10)]) + string("xyz012-_"[random.IntN(8)]) + string("ABCDEFGH"[random.IntN(8)])
+				code = code[:max(length-3, 0)] + string("abcdefghij"[random.IntN(10)]) + string("xyz012-_"[random.IntN(8)]) +
+					string("ABCDEFGH"[random.IntN(8)])
 			}
 			k := key{waypost.DomainID(random.IntN(1 + links/100)), code}
 			at := random.Int64N(1000)

@@ -12,19 +12,23 @@ import (
 //
 //	0  CRC-32C of all that follows, with the payload's beginning
 //	4  flags
-//	5  length of the name less one (6 bits), beginning of the payload (2)
-//	6  length of the rest of the payload
+//	5  length of the name less one (its low 6 bits), beginning of the payload (2)
+//	6  length of the rest of the payload (15), the high bit of the name's length (1)
 //	8  domain (4), expiry (8), status (2), length of extensions (2): each only if flagged
 //	   name, rest of the payload, extensions
 //
 // Numbers are little-endian. There is no padding.
 const recordHead = 8
 
-// nameMask selects the length of a name less one. A name has at least one byte.
+// nameMask selects the low bits of the length of a name less one. A name has at least one
+// byte. The length of a payload leaves a bit for the highest one.
 const (
-	nameMask       = waypost.MaxName - 1
+	nameMask       = 1<<beginningShift - 1
 	beginningShift = 6
+	longName       = 1 << 15
 )
+
+const _ = uint(2<<beginningShift-waypost.MaxName) + uint(longName-1-waypost.MaxPayload) // or the lengths do not fit
 
 // beginnings lists common beginnings of payloads. The table does not keep them; the
 // reader adds them.
@@ -96,8 +100,12 @@ func appendRecord(dst []byte, r *waypost.Record, ext []byte) []byte {
 	beginning := beginningOf(payload)
 	payload = payload[len(beginnings[beginning]):]
 	start, le := len(dst), binary.LittleEndian
-	dst = append(dst, 0, 0, 0, 0, flags, byte(len(r.Name)-1)|beginning<<beginningShift)
-	dst = le.AppendUint16(dst, uint16(len(payload)))
+	name, size := len(r.Name)-1, uint16(len(payload))
+	if name > nameMask {
+		size |= longName
+	}
+	dst = append(dst, 0, 0, 0, 0, flags, byte(name&nameMask)|beginning<<beginningShift)
+	dst = le.AppendUint16(dst, size)
 	if flags&flagDomain != 0 {
 		dst = le.AppendUint32(dst, uint32(r.Domain))
 	}
@@ -149,9 +157,10 @@ func layoutOf(b []byte) (l layout, ok bool) {
 		at += 2
 	}
 	l.name = at
-	l.payload = at + int(b[5]&nameMask) + 1
+	size := binary.LittleEndian.Uint16(b[6:])
+	l.payload = at + int(b[5]&nameMask) + int(size/longName)<<beginningShift + 1
 	l.beginning = b[5] >> beginningShift
-	l.extension = l.payload + int(binary.LittleEndian.Uint16(b[6:]))
+	l.extension = l.payload + int(size&^longName)
 	l.end = l.extension + extension
 	return l, l.end <= len(b)
 }

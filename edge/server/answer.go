@@ -144,7 +144,8 @@ func (a *answer) appendCookie(dst []byte, secure bool) []byte {
 		dst = append(dst, rules.SecurePrefix...)
 	}
 	dst = strconv.AppendUint(append(dst, rules.VariantCookie+"="...), uint64(a.variant), 10)
-	dst = append(append(append(dst, "; Path=/"...), a.code...), "; Max-Age=15552000; HttpOnly; SameSite=Lax"...)
+	dst = waypost.AppendEncoded(append(dst, "; Path=/"...), a.code)
+	dst = append(dst, "; Max-Age=15552000; HttpOnly; SameSite=Lax"...)
 	if secure {
 		dst = append(dst, "; Secure"...)
 	}

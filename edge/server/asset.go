@@ -34,7 +34,7 @@ func newAsset(contentType string, body []byte) *asset {
 	return &asset{contentType: contentType, etag: []byte(`"` + hex.EncodeToString(sum[:8]) + `"`), body: body}
 }
 
-// assetAt returns the asset at a path without its first slash, or nil. No code can have
+// assetAt returns the asset at a path without its first slash, or nil. No code can be
 // such a path. It does not allocate.
 func assetAt(path []byte) *asset {
 	switch string(path) {

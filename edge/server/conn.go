@@ -12,6 +12,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"waypost/codes"
 	"waypost/edge/fastpath"
 )
 
@@ -38,6 +39,7 @@ type conn struct {
 	forwarded [1][]byte // X-Forwarded-For
 	sealed    [16]byte  // the visitor's address
 	utm       []byte    // of the request; nil until a domain counts it
+	walk      codes.Walk
 
 	fast             bool // the fast path has answered on this connection
 	reading, writing deadline

@@ -2,10 +2,12 @@ package server
 
 import (
 	"math/rand/v2"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"waypost"
+	"waypost/codes"
 	"waypost/edge/fastpath"
 	"waypost/rules"
 )
@@ -27,41 +29,58 @@ func (s *Server) domainOf(host []byte) (waypost.DomainID, bool) {
 	return domain, ok
 }
 
-// decide returns the answer to a visit to a host. The answer is good until the
-// connection's next request.
+// decide returns the answer to a visit to a host, and leaves the visit at the code that
+// decided. The answer and the visit are good until the connection's next request.
 func (s *Server) decide(c *conn, host []byte, visit *waypost.Visit, by asked) (waypost.DomainID, waypost.Resolution, error) {
 	domain, ok := s.domainOf(host)
 	if !ok {
 		return domain, waypost.NotFound, nil
 	}
-	if policy := s.blocked(domain, host, visit.Code); policy != 0 {
+	res := waypost.NotFound
+	var record waypost.Record
+	switch found, buf, policy, err := s.find(c, domain, host, visit, &record); {
+	case err != nil:
+		return domain, res, err
+	case policy != 0:
 		return domain, waypost.Blocked(policy), nil
+	case found:
+		res = s.resolveRecord(c, &record, nowFor(&record, s.cfg.Clock), visit, by)
+		res, buf = res.Follow(buf, visit)
+		keep(&c.record, buf)
 	}
-	res, err := s.resolve(c, domain, visit, by)
-	if err == nil && (res.Status == waypost.NotFound.Status || (res.Link || res.Asks()) && s.cfg.Links.Maintained(domain)) {
+	if res.Status == waypost.NotFound.Status || (res.Link || res.Asks()) && s.cfg.Links.Maintained(domain) {
 		res = s.cfg.Links.Targets(domain).InsteadOf(res)
 	}
-	return domain, res, err
+	return domain, res, nil
 }
 
-// resolve looks a visit up in the replica.
-func (s *Server) resolve(c *conn, domain waypost.DomainID, visit *waypost.Visit, by asked) (waypost.Resolution, error) {
-	if !waypost.ValidCode(visit.Code) {
-		return waypost.NotFound, nil
+// find moves a visit to the first of its codes that is blocked or that has a link for the
+// visit. The record refers to buf.
+func (s *Server) find(
+	c *conn, domain waypost.DomainID, host []byte, visit *waypost.Visit, record *waypost.Record,
+) (found bool, buf []byte, policy waypost.BlockPolicy, err error) {
+	for c.walk.Start(visit); c.walk.Next(visit); {
+		if policy := s.blocked(domain, host, visit.Code); policy != 0 {
+			return false, nil, policy, nil
+		}
+		*record, buf, found, err = s.cfg.Links.Link(domain, visit.Code, c.record[:0])
+		if found && err == nil && codes.Leads(visit, record) {
+			return true, buf, 0, nil
+		}
+		if keep(&c.record, buf); err != nil {
+			return false, nil, 0, err
+		}
 	}
-	record, buf, found, err := s.cfg.Links.Link(domain, visit.Code, c.record[:0])
-	if err != nil || !found {
-		keep(&c.record, buf)
-		return waypost.NotFound, err
+	return false, nil, 0, nil
+}
+
+// nowFor returns the time by which a record is judged. A link that never expires needs no
+// clock.
+func nowFor(record *waypost.Record, clock func() time.Time) int64 {
+	if record.ExpiresAt == 0 {
+		return 0
 	}
-	var now int64 // a link that never expires needs no clock
-	if record.ExpiresAt != 0 {
-		now = s.cfg.Clock().UnixMilli()
-	}
-	res := s.resolveRecord(c, &record, now, visit, by)
-	res, buf = res.Follow(buf, visit)
-	keep(&c.record, buf)
-	return res, nil
+	return clock().UnixMilli()
 }
 
 // resolveRecord decides by a record and, if it has rules, by facts about the visitor.
@@ -100,5 +119,6 @@ func (s *Server) resolveRecord(c *conn, record *waypost.Record, now int64, visit
 	return res
 }
 
-// isOwnPath reports whether a path that could be a code is one of the server's own.
-func isOwnPath(code []byte) bool { return string(code) == "health" }
+// isOwnPath reports whether a path, without its first slash, is one of the server's own
+// that could be a code.
+func isOwnPath(path []byte) bool { return string(path) == "health" || assetAt(path) != nil }

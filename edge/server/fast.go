@@ -24,7 +24,7 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 		return false, nil
 	}
 	visit := waypost.ParseVisit(r.Target)
-	if visit.Rest != nil || visit.Preview || !waypost.ValidCode(visit.Code) || isOwnPath(visit.Code) {
+	if len(visit.Path) == 0 || visit.Path[len(visit.Path)-1] == '+' || isOwnPath(visit.Path) || !wellEscaped(visit.Path) {
 		return false, nil
 	}
 	host, ok := parseHost(c.host[:0], r.Host)

@@ -62,29 +62,25 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 
 	visit := waypost.ParseVisit(path)
 	if posted {
-		s.takeForm(ctx, c, host, path, &visit)
+		s.takeForm(ctx, c, host, &visit)
 		return
 	}
-	if visit.Rest == nil && !visit.Preview {
-		switch {
-		case len(visit.Code) == 0:
-			s.root(ctx, c, host)
-			return
-		case isOwnPath(visit.Code):
-			sendJSON(ctx, healthy)
-			return
-		}
-		if file := assetAt(visit.Code); file != nil {
-			file.send(ctx)
-			return
-		}
+	switch file := assetAt(visit.Path); {
+	case len(visit.Path) == 0:
+		s.root(ctx, c, host)
+		return
+	case file != nil:
+		file.send(ctx)
+		return
+	case isOwnPath(visit.Path):
+		sendJSON(ctx, healthy)
+		return
 	}
 	s.visit(ctx, c, host, &visit)
 }
 
 // wellEscaped reports whether each percent sign of a path, before its query, begins an
-// escape. The control plane reads no other path, and fasthttp reads all. The fast path
-// need not ask: it declines a path that is more than a code.
+// escape. The control plane reads no other path, and fasthttp reads all.
 func wellEscaped(path []byte) bool {
 	path, _, _ = bytes.Cut(path, []byte("?"))
 	for {

@@ -84,60 +84,54 @@ var passwordResults = [...]string{passwordRight: "right", passwordWrong: "wrong"
 // well. The password's form changes nothing but that cookie, and only for one who knows
 // the password: a page that makes its visitors send the form gains nothing, so it has no
 // token.
-func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host, path []byte, visit *waypost.Visit) {
+func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit *waypost.Visit) {
 	by := asked{http: ctx}
-	if visit.Preview || !waypost.ValidCode(visit.Code) || isOwnPath(visit.Code) || !fitsHeader(path) {
-		s.refusePost(ctx, c)
-		return
-	}
 	domain, ok := s.domainOf(host)
-	if !ok {
+	if !ok || isOwnPath(visit.Path) {
 		s.refusePost(ctx, c)
 		return
 	}
-	if policy := s.blocked(domain, host, visit.Code); policy != 0 {
-		res := waypost.Blocked(policy)
-		s.sendBlocked(ctx, c, &res)
-		return
-	}
-	record, buf, found, err := s.cfg.Links.Link(domain, visit.Code, c.record[:0])
+	var record waypost.Record
+	found, buf, policy, err := s.find(c, domain, host, visit, &record)
 	keep(&c.record, buf)
 	if err != nil {
 		s.fail(ctx, c, err)
 		return
 	}
+	if policy != 0 {
+		res := waypost.Blocked(policy)
+		s.sendBlocked(ctx, c, &res)
+		return
+	}
 	verifier, protected := rules.PasswordOf(record.Programme)
-	if !found || !protected && !rules.Confirms(record.Programme) {
+	if !found || visit.Preview || !protected && !rules.Confirms(record.Programme) || !fitsHeader(visit.Path) {
 		s.refusePost(ctx, c)
 		return
 	}
-	var now int64
-	if record.ExpiresAt != 0 {
-		now = s.cfg.Clock().UnixMilli()
-	}
+	now := nowFor(&record, s.cfg.Clock)
 	res := s.resolveRecord(c, &record, now, visit, by)
 	switch {
 	case !res.Asks() || s.cfg.Links.Maintained(domain): // a GET finds the answer
-		s.sendBack(ctx, c, path)
+		s.sendBack(ctx, c, visit)
 	case res.Password:
 		if s.takePassword(ctx, c, domain, visit, &verifier, by) {
-			s.passOn(ctx, c, path, domain, &record, now, visit, by)
+			s.passOn(ctx, c, domain, &record, now, visit, by)
 			ctx.Response.Header.SetBytesV("Set-Cookie", s.passCookie(&verifier, visit.Code, overTLS(ctx, c)))
 		}
 	case !fromOwnPage(&ctx.Request.Header, host):
 		s.sendError(ctx, c, fasthttp.StatusForbidden)
 	default:
-		s.passOn(ctx, c, path, domain, &record, now, visit, by)
+		s.passOn(ctx, c, domain, &record, now, visit, by)
 	}
 }
 
 // passOn leads a visitor on whose form was right: to the link's target if the form has
 // confirmed the visit, and otherwise to the address of the form.
 func (s *Server) passOn(
-	ctx *fasthttp.RequestCtx, c *conn, path []byte, domain waypost.DomainID, record *waypost.Record, now int64, visit *waypost.Visit, by asked,
+	ctx *fasthttp.RequestCtx, c *conn, domain waypost.DomainID, record *waypost.Record, now int64, visit *waypost.Visit, by asked,
 ) {
 	if !rules.Confirms(record.Programme) {
-		s.sendBack(ctx, c, path)
+		s.sendBack(ctx, c, visit)
 		return
 	}
 	by.passed, by.confirmed = true, true
@@ -145,7 +139,7 @@ func (s *Server) passOn(
 	res, buf := res.Follow(c.record, visit)
 	keep(&c.record, buf)
 	if !res.Link { // a rule refuses the visitor
-		s.sendBack(ctx, c, path)
+		s.sendBack(ctx, c, visit)
 		return
 	}
 	if s.hides(ctx, visit, &res) {
@@ -206,9 +200,14 @@ func (s *Server) refusePost(ctx *fasthttp.RequestCtx, c *conn) {
 	ctx.Response.Header.SetCanonical(headerAllow, getAndHead)
 }
 
-// sendBack leads a visitor to the address that the form was sent to.
-func (s *Server) sendBack(ctx *fasthttp.RequestCtx, c *conn, path []byte) {
-	location := waypost.AppendEncoded(nil, path)
+// sendBack leads a visitor to the address that the form was sent to, in the form for
+// which cookies are set.
+func (s *Server) sendBack(ctx *fasthttp.RequestCtx, c *conn, visit *waypost.Visit) {
+	location := waypost.AppendEncoded([]byte("/"), visit.Code)
+	location = waypost.AppendEncoded(location, visit.Rest)
+	if len(visit.Query) > 0 {
+		location = waypost.AppendEncoded(append(location, '?'), visit.Query)
+	}
 	s.send(ctx, c, &answer{status: fasthttp.StatusSeeOther, location: location, cacheControl: privateNoStore, stale: -1})
 }
 
@@ -220,7 +219,7 @@ func (s *Server) passCookie(v *rules.Password, code []byte, secure bool) []byte 
 		name = rules.SecurePrefix + name
 	}
 	b := v.AppendPass([]byte(name), expires)
-	b = append(append(b, "; Path=/"...), code...)
+	b = waypost.AppendEncoded(append(b, "; Path=/"...), code)
 	b = strconv.AppendInt(append(b, "; Max-Age="...), int64(passFor/time.Second), 10)
 	b = append(b, "; HttpOnly; SameSite=Lax"...)
 	if secure {

@@ -73,6 +73,6 @@ func TestAsset_IsKnownByItsTag(t *testing.T) {
 	} {
 		require.Equal(t, known, robots.isIn([]byte(header)), header)
 	}
-	require.False(t, waypost.ValidCode("robots.txt"), "no code can hide it")
-	require.False(t, waypost.ValidCode("favicon.ico"))
+	require.True(t, waypost.OwnPath("robots.txt"), "no code can hide it")
+	require.True(t, waypost.OwnPath("favicon.ico"))
 }

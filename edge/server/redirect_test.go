@@ -128,9 +128,9 @@ func TestWhatHasNotTheShapeOfACodeAnswers404WithoutALookup(t *testing.T) {
 	_, addr := serve(t, server.Config{Links: links})
 
 	for _, path := range []string{
-		"/abc", "/" + strings.Repeat("a", 33), "/..", "/../found302", "/%2e%2e/found302", "/./found302", "/%66ound302",
-		"//found302", "/x/../found302", "/found302%00", "/found302%0d%0aX:y", "/found302;x",
-		"/found302#x", `/found302\`, "/found302%20", "/'%20OR%201=1--", "/caf\xc3\xa9", "//wayp.example/found302",
+		"/" + strings.Repeat("a", 129), "/..", "/../found302", "/%2e%2e/found302", "/./found302", "/%2566ound302",
+		"//found302", "/found302%00", "/found302%0d%0aX:y", "/found302;x",
+		"/found302#x", `/found302\`, "/found302%20", "/'%20OR%201=1--", "/caf\xc3", "//wayp.example/found302",
 		"/http://wayp.example/found302",
 		"http://wayp.example//found302", "/?found302/", "/" + strings.Repeat("a", 6000),
 	} {

@@ -76,14 +76,14 @@ func TestATargetInAbsoluteFormNamesTheDomain(t *testing.T) {
 	}
 }
 
-// TestAnEncodedPathIsNotDecoded: a proxy in front may decode a path. Here an encoded path
-// is never a code, so that both read the same.
-func TestAnEncodedPathIsNotDecoded(t *testing.T) {
+// TestVisit_DecodesLettersAlone: a proxy in front may decode a path. Characters without a
+// meaning in a URL are the same encoded (RFC 3986, 6.2.2.2), and no code has the others.
+func TestVisit_DecodesLettersAlone(t *testing.T) {
 	links := newMemoryLinks()
 	_, addr := serve(t, server.Config{Links: links})
 	for _, path := range []string{
-		"/%66ound302", "/found30%32", "/%2ffound302", "/found302%2f", "/%2e/found302", "/%2e%2e/found302", "/.%2e/found302", "/x/%2e%2e/found302",
-		"/%252e%252e/found302", "/found302%3fq", "/found302%23", "/found302%00", "/found302%0d%0aX-A:%20b", "/found302%E5%98%8A%E5%98%8D",
+		"/%2566ound302", "/%2ffound302", "/found302%2f", "/%2e/found302", "/%2e%2e/found302", "/.%2e/found302",
+		"/%252e%252e/found302", "/found302%3fq", "/found302%23", "/found302%00", "/found302%0d%0aX-A:%20b",
 		"/%c0%af../found302", "/%5cfound302", "/found302;jsessionid=1", "/found302%ff",
 	} {
 		res := get(t, addr, path, "wayp.example")
@@ -92,6 +92,9 @@ func TestAnEncodedPathIsNotDecoded(t *testing.T) {
 		require.NotContains(t, res.Header, "X-A", path)
 	}
 	require.Zero(t, links.lookups.Load())
+	for _, path := range []string{"/%66ound302", "/found30%32", "/caf%C3%A9", "/caf%c3%a9", "/cafe%CC%81", "/s%75mmer/2026"} {
+		require.Equal(t, 302, get(t, addr, path, "wayp.example").StatusCode, path)
+	}
 	// The control plane says the same (TestRedirect_RefusesBrokenEscapes).
 	for _, path := range []string{
 		"/found302%", "/found302%zz", "/%%30%30", "/found302/x%", "/found302/x%4", "/forward1/%u002e%u002e/", "/%+",

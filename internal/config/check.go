@@ -50,6 +50,7 @@ func (c *Control) Check() error {
 		c.checkClientCA(),
 		hosts("control.own_hosts", c.OwnHosts),
 		resolvers("control.dns_resolvers", c.DNSResolvers),
+		oneOf("control.shared_codes", c.SharedCodes, "plain", "free"),
 		prefixed("control.trusted_proxies", networks),
 		between("control.code_length", c.CodeLength, 5, 10),
 		between("control.signing_generation", c.SigningGeneration, 1, replication.MaxGeneration),

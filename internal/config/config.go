@@ -56,6 +56,7 @@ type Control struct {
 	OwnHosts            []string `yaml:"own_hosts" help:"more names of this installation, such as that of the API; no workspace adds them or names below them, and no link leads to them"`
 	DNSResolvers        []string `yaml:"dns_resolvers" help:"resolvers that are asked for the proofs of domains, IP or HOST:PORT; empty: those of the system"`
 	StrictHosts         bool     `yaml:"strict_hosts" help:"answer 404 for hosts that are no domain; false: such a host means the domain of base_url"`
+	SharedCodes         string   `yaml:"shared_codes" help:"custom codes on the domain of base_url: plain, 4 to 32 of A-Z, a-z, 0-9, _ and -, because strangers share it; or free, the codes of all other domains, for installations in which all users trust each other"`
 	TrustedProxies      []string `yaml:"trusted_proxies" help:"networks whose X-Forwarded-* headers count, such as 10.0.0.0/8"`
 	CodeLength          int      `yaml:"code_length" help:"length of generated codes, 5 to 10; fixed once the cluster exists"`
 	AnonymousWorkspace  bool     `yaml:"anonymous_workspace" help:"for development only: requests without an API key act as the default workspace"`
@@ -143,7 +144,7 @@ func defaults(getenv func(string) string) Config {
 		Log: Log{Level: "info", Format: "auto"},
 		Control: Control{
 			Addr: "127.0.0.1:8080", AdminAddr: "127.0.0.1:9080",
-			StrictHosts: true, CodeLength: 7, SigningGeneration: 1, EventsKeepMonths: 13,
+			StrictHosts: true, SharedCodes: "plain", CodeLength: 7, SigningGeneration: 1, EventsKeepMonths: 13,
 			RateLimit: 1_000,
 		},
 		Edge: Edge{

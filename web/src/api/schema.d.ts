@@ -1341,7 +1341,7 @@ export interface paths {
         };
         /**
          * Follow a link
-         * @description The same redirect as on an edge, from the database. It is not counted: only edges count clicks. Countries and cities are unknown here to the link's rules, and a cookie does not keep a variant. Paths below the code are not served here.
+         * @description The same redirect as on an edge, from the database. It is not counted: only edges count clicks. Countries and cities are unknown here to the link's rules, and a cookie does not keep a variant. Codes with slashes, and paths that are forwarded, are below this path.
          */
         get: operations["redirect"];
         put?: never;
@@ -2818,7 +2818,7 @@ export interface components {
             /** @description Free text that names the creator, at most 512 bytes. Default: who is signed in; empty for an API key. */
             created_by?: string;
             /**
-             * @description 4 to 32 characters of A-Z, a-z, 0-9, _ and -. Default: a generated code.
+             * @description 1 to 128 bytes of letters, digits, emoji, - _ . ~ and slashes between segments, kept in Unicode NFC. On the shared domain 4 to 32 characters of A-Z, a-z, 0-9, _ and -, unless the operator allows all. Default: a generated code.
              * @example spring-sale
              */
             custom_code?: string;
@@ -13965,7 +13965,7 @@ export interface operations {
     sparklines: {
         parameters: {
             query?: {
-                /** @description A link: its code, behind the host of its domain and a slash unless that is the shared default domain. Given several times: several links. */
+                /** @description A link: its code, behind the host of its domain and a slash unless that is the shared default domain and the code has no slash. Given several times: several links. */
                 link?: string[];
                 /** @description How many days, today included. */
                 days?: number;

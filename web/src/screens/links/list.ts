@@ -222,11 +222,11 @@ export function nameOf(link: Link): string {
 /** placeOf names a link's code and then its host, so that the code remains where there is
  * room for a part; the host alone below a name that is the code. */
 export function placeOf(link: Link): string {
-  const host = shortOf(link).replace(/\/[^/]*$/, "");
+  const host = shortOf(link).replace(/\/.*/, "");
   return link.title ? `${link.short_code} · ${host}` : host;
 }
 
-/** shortOf returns the short URL without its scheme. */
+/** shortOf returns the short URL without its scheme, with the characters of its code. */
 export function shortOf(link: Link): string {
-  return link.short_url.replace(/^https?:\/\//, "");
+  return decodeURI(link.short_url.replace(/^https?:\/\//, ""));
 }

@@ -1,0 +1,50 @@
+// Package codes reads codes from people and from requests: it knows their normal form
+// and the codes that a visitor may mean. Edges and the control plane share it, so that
+// they cannot disagree. It looks nothing up.
+//
+// The normal form is NFC by the Unicode tables of Go and of golang.org/x/text, which are
+// of the same version (TestNormalForm_HasOneUnicodeVersion).
+package codes
+
+import (
+	"sync"
+
+	"golang.org/x/text/unicode/norm"
+
+	"waypost"
+)
+
+// NormalForm returns a code in its normal form. A text that is no code stays none.
+func NormalForm(s string) waypost.Code {
+	if waypost.PlainCode(s) || len(s) > maxDecoded {
+		return waypost.Code(s)
+	}
+	return waypost.Code(norm.NFC.String(s))
+}
+
+// maxDecoded bounds a text of which the normal form can be a code, in bytes: composed
+// characters are up to three times as long as what NFC makes of them.
+const maxDecoded = 3 * waypost.MaxCodeLength
+
+// normalForms has one for each normalisation under way.
+var normalForms = sync.Pool{New: func() any { return &normalForm{out: make([]byte, 0, 2*maxDecoded)} }}
+
+type normalForm struct {
+	iter norm.Iter
+	out  []byte
+}
+
+// normalise replaces a text by its normal form, and returns it. Behind the bytes that a
+// code can have, the normal form may be cut.
+func normalise(text []byte) []byte {
+	if norm.NFC.QuickSpan(text) == len(text) {
+		return text
+	}
+	n, _ := normalForms.Get().(*normalForm)
+	defer normalForms.Put(n)
+	n.out = n.out[:0]
+	for n.iter.Init(norm.NFC, text); !n.iter.Done() && len(n.out) <= maxDecoded; {
+		n.out = append(n.out, n.iter.Next()...)
+	}
+	return append(text[:0], n.out...)
+}
