@@ -307,6 +307,7 @@ export async function changesTakeTheirTurns(c) {
   const deleted = page.locator(".toast").filter({ hasText: "1 link deleted" });
   await deleted.waitFor();
   await find(page, other, 1);
+  await rowOf(page, other).waitFor(); // the list before has one row as well
   await deleted.getByRole("button", { name: "Undo" }).click();
   await asItWas.waitFor();
   await shows(page, 1);
@@ -460,6 +461,12 @@ export async function linksAreChosenAndOpenedByKeyboard(c) {
   await page.getByText("1 selected").waitFor();
   c.assert.ok(await page.getByRole("checkbox", { name: `Select ${word} 2` }).isChecked());
   await page.keyboard.press("k");
+  await focused(`${word} 3`);
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox", { name: /Type a command/ }).fill("qr");
+  await page.keyboard.press("Enter");
+  await dialogOf(page, `${word} 3`).getByRole("img", { name: `QR code of ${links[2].short_url}` }).waitFor();
+  await page.keyboard.press("Escape");
   await focused(`${word} 3`);
   await page.keyboard.press("Enter");
   await page.waitForURL((url) => url.pathname === `/console/links/${links[2].short_code}`);

@@ -2,6 +2,7 @@ import { Fragment } from "preact";
 import { useLocation, useRoute } from "preact-iso/router";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { answer, ask, client, Failure, type Schemas } from "../../app/api";
+import { useShortcuts } from "../../app/keys";
 import { useAct, useLoad } from "../../app/load";
 import { inQuery } from "../../app/paths";
 import { can } from "../../app/session";
@@ -117,6 +118,7 @@ function Present({ at, state, changed, reload, restore, deleted }: {
   const { url, query, route } = useLocation();
   const [open, setOpen] = useState<"qr" | "delete">();
   const act = useAct();
+  useShortcuts(expired(link) ? [] : [{ keys: "q", label: text("qr"), run: () => setOpen("qr") }]);
   const editing = query["edit"] !== undefined;
   const writes = can("links:write");
   const ruling = query["rules"] !== undefined;

@@ -3,6 +3,8 @@ import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preac
 import { inQuery, linkPath } from "../../app/paths";
 import { useShortcuts } from "../../app/keys";
 import { Copy } from "../../ui/copy";
+import { Dialog } from "../../ui/dialog";
+import { QR } from "../../ui/qr";
 import { Sparkline } from "../../ui/sparkline";
 import { Ago, Moment } from "../../ui/time";
 import { ago, number } from "../../app/i18n";
@@ -86,6 +88,7 @@ export function LinkTable(p: TableProps) {
   const rows = list.rows;
   const [view, body] = useView(rows.length);
   const [at, setAt] = useState(-1);
+  const [drawn, setDrawn] = useState<Link>(); // whose QR code is shown
   const wanted = useRef(-1); // the row that gets the focus once it is drawn
   const anchor = useRef(-1); // of a selection with Shift
   p.at.current = Math.min(at, rows.length - 1);
@@ -130,6 +133,7 @@ export function LinkTable(p: TableProps) {
         if (row) pick(at, !selected.has(row.link.id), false);
       },
     },
+    ...(bin ? [] : [{ keys: "q", label: text("keyQR"), run: () => setDrawn(rows[Math.max(0, at)]?.link) }]),
   ]);
   const indices: number[] = [];
   for (let i = Math.max(0, view.first - spare); i <= last; i++) indices.push(i);
@@ -146,7 +150,7 @@ export function LinkTable(p: TableProps) {
       </th>
     );
   };
-  return (
+  const table = (
     <table
       role="table" class={`links${view.cards ? " as-cards" : ""}${bin ? " of-bin" : ""}`} aria-label={textOf(bin ? "captionBin" : "caption")}
       aria-rowcount={list.next ? -1 : rows.length + 1} aria-busy={list.loading}
@@ -189,6 +193,7 @@ export function LinkTable(p: TableProps) {
       </tbody>
     </table>
   );
+  return <>{table}{drawn && <Dialog title={nameOf(drawn)} close={() => setDrawn(undefined)}><QR link={drawn} /></Dialog>}</>;
 }
 
 /** Row is a row of the table. It is drawn again only when one of its properties differs. */

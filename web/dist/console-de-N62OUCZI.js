@@ -1,1 +1,0 @@
-import{La as o,a as p,c as m}from"./chunk-M3EDCZRH.js";m(p(o,null),document.getElementById("app"));
