@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/codes"
 	"waypost/controlplane/target"
+	"waypost/internal/codes"
 	"waypost/rules"
 )
 

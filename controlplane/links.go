@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/codes"
 	"waypost/internal/cache"
+	"waypost/internal/codes"
 	"waypost/replication"
 	"waypost/rules"
 )

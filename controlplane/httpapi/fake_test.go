@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"waypost"
-	"waypost/codes"
 	"waypost/controlplane"
 	"waypost/controlplane/keys"
+	"waypost/internal/codes"
 	"waypost/rules"
 )
 

@@ -17,8 +17,8 @@ import (
 
 	"waypost"
 	"waypost/api"
-	"waypost/codes"
 	"waypost/controlplane"
+	"waypost/internal/codes"
 )
 
 // Limits of bodies in bytes. A body with many links has room for 1,000 of the longest

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"waypost"
-	"waypost/codes"
+	"waypost/internal/codes"
 )
 
 // maxList bounds the list made by hand, in bytes.

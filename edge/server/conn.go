@@ -12,8 +12,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"waypost/codes"
 	"waypost/edge/fastpath"
+	"waypost/internal/codes"
 )
 
 // conn is the state of one client connection. Its requests come one after the other, so

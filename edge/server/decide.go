@@ -7,8 +7,8 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"waypost"
-	"waypost/codes"
 	"waypost/edge/fastpath"
+	"waypost/internal/codes"
 	"waypost/rules"
 )
 

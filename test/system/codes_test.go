@@ -103,8 +103,10 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 			require.Equal(t, want, answerAt(t, server, host, path), "%s%.60s", server, path)
 		}
 	}
-	for _, refused := range []string{"//x", "a//b", "a/../b", ".", "..", "b/", strings.Repeat("x", 129), "Robots.txt",
-		"plus+", "\u202ex"} {
+	for _, refused := range []string{
+		"//x", "a//b", "a/../b", ".", "..", "b/", strings.Repeat("x", 129), "Robots.txt",
+		"plus+", "\u202ex",
+	} {
 		r := devtest.Run(t, env, "links", "create", "https://example.com/", "--domain", host, "--code", refused)
 		require.NotZero(t, r.Code, refused)
 	}

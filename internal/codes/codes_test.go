@@ -10,7 +10,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"waypost"
-	"waypost/codes"
+	"waypost/internal/codes"
 )
 
 func TestNormalForm_HasOneUnicodeVersion(t *testing.T) {
