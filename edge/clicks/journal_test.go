@@ -29,11 +29,11 @@ func TestJournal_ClicksAreAddedUpAndShipped(t *testing.T) {
 	j.Record(waypost.Click{Domain: 1, Code: []byte("abcd"), At: 40, Bot: true})
 	j.Record(waypost.Click{Domain: 7, Code: []byte("abcd"), At: 20})
 	j.Record(waypost.Click{Domain: 1, Code: []byte(strings.Repeat("x", waypost.MaxCodeLength)), At: 10})
-	want := map[string]uint64{"1/abcd": 3, "7/abcd": 1, "1/" + strings.Repeat("x", 32): 1}
+	want := map[string]uint64{"1/abcd": 3, "7/abcd": 1, "1/" + strings.Repeat("x", waypost.MaxCodeLength): 1}
 	control.await(t, "all clicks are counted", func() bool { got, sum := control.totals(); return sum == 5 && len(got) == len(want) })
 	got, _ := control.totals()
 	require.Equal(t, want, got)
-	require.Equal(t, map[string]int64{"1/abcd": 50, "7/abcd": 20, "1/" + strings.Repeat("x", 32): 10}, control.last)
+	require.Equal(t, map[string]int64{"1/abcd": 50, "7/abcd": 20, "1/" + strings.Repeat("x", waypost.MaxCodeLength): 10}, control.last)
 	require.Equal(t, map[string]uint64{"1/abcd": 1}, control.bots)
 
 	shipAll(t, j, control)
