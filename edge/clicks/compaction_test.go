@@ -162,7 +162,7 @@ func TestCompaction_DropsAreToldInTheNextBatch(t *testing.T) {
 	j := open(t, config(t.TempDir()))
 	record(t, j, "abcd", 3)
 	for range 5 {
-		j.Record(waypost.Click{Domain: 1, Code: []byte("no"), At: 1})
+		j.Record(waypost.Click{Domain: 1, Code: []byte("a b"), At: 1})
 	}
 	var told uint64
 	control.setFault(func(b *waypost.ClickBatch, _ http.ResponseWriter, _ func()) bool {
