@@ -55,7 +55,7 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 		require.Zero(t, r.Code, r.Stderr)
 		return r.Stdout
 	}
-	const host = "codes.example"
+	const host = codesHost
 	run("domains", "add", host)
 	api, err := client.New(s.State().API, s.State().APIKey)
 	require.NoError(t, err)
@@ -96,11 +96,11 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 		u, err := url.Parse(e.URL)
 		require.NoError(t, err)
 		servers = append(servers, u.Host)
-		eventually(t, time.Minute, "the deletion arrives", func() bool { return answerAt(t, u.Host, host, "/a/gone") == any(410) })
+		eventually(t, time.Minute, "the deletion arrives", func() bool { return answerAt(t, u.Host, "/a/gone") == any(410) })
 	}
 	for _, server := range servers {
 		for path, want := range visits {
-			require.Equal(t, want, answerAt(t, server, host, path), "%s%.60s", server, path)
+			require.Equal(t, want, answerAt(t, server, path), "%s%.60s", server, path)
 		}
 	}
 	for _, refused := range []string{
@@ -118,8 +118,8 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 	// A takedown and the clicks are about the code of the link, however a visitor asks.
 	run("links", "block", "cafe\u0301", "--domain", host, "--reason", "test")
 	for _, server := range servers {
-		eventually(t, time.Minute, "the block holds", func() bool { return answerAt(t, server, host, "/cafe%CC%81") == any(410) })
-		require.Equal(t, any(410), answerAt(t, server, host, "/caf%c3%a9"))
+		eventually(t, time.Minute, "the block holds", func() bool { return answerAt(t, server, "/cafe%CC%81") == any(410) })
+		require.Equal(t, any(410), answerAt(t, server, "/caf%c3%a9"))
 	}
 	eventually(t, time.Minute, "clicks are counted", func() bool {
 		l, err := api.Links.Find(t.Context(), host, "summer/2026")
@@ -127,15 +127,18 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 	})
 }
 
+// codesHost is the domain of the codes.
+const codesHost = "codes.example"
+
 // answerAt returns the path of the Location of a redirect, or the status of another
-// answer, to a request with just this path.
-func answerAt(t *testing.T, server, host, path string) any {
+// answer, to a request of codesHost with just this path.
+func answerAt(t *testing.T, server, path string) any {
 	t.Helper()
 	conn, err := net.Dial("tcp", server)
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-	_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
+	_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: "+codesHost+"\r\n\r\n")
 	require.NoError(t, err)
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
