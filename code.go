@@ -265,9 +265,9 @@ var ignorable = &unicode.RangeTable{
 }
 
 // isPicture reports whether a character is an emoji, or a part of one that can be seen:
-// pictures, flags and skin tones.
+// pictures, flags and skin tones. One emoji is a letter: information, U+2139.
 func isPicture(r rune) bool {
-	return unicode.Is(pictures, r) && unicode.In(r, unicode.S, unicode.P)
+	return r == 0x2139 || unicode.Is(pictures, r) && unicode.In(r, unicode.S, unicode.P)
 }
 
 // pictures has the ranges with emoji (the property Emoji of emoji-data.txt). Among the

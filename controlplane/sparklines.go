@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/internal/codes"
 )
 
 // LinkName names a link.
@@ -54,8 +55,8 @@ func (s *Clicks) Sparklines(
 			id = d.ID
 			domains[l.Host] = id
 		}
-		if id != 0 && waypost.ValidCode(l.Code) {
-			names[i] = LinkName{Domain: id, Code: waypost.Code(l.Code)}
+		if code := codes.NormalForm(l.Code); id != 0 && waypost.ValidCode(string(code)) {
+			names[i] = LinkName{Domain: id, Code: code}
 		}
 	}
 	counted, err := s.stats.LinksClicks(ctx, actor.Workspace, names, &span)

@@ -23,9 +23,9 @@ func (p edgesCommands) verifyCommand() *cobra.Command {
 digest of the position, which PostgreSQL has too. They serve and take changes meanwhile. Edges do so at
 each start and once a day by themselves, and repair what is damaged in any case.
 
-With --all each edge's result is shown as it comes. An edge whose credential was revoked
-is named and not waited for, and no edge is waited for longer than a minute, unless
---timeout says otherwise.
+With --all each edge's result is shown as it comes. An edge that is silent, or whose
+credential was revoked, is named and not waited for, and no edge is waited for longer than
+a minute, unless --timeout says otherwise.
 
 With --source PostgreSQL is compared with itself: do its rows add up to the digest that
 edges compare with? They do not when rows were changed past the triggers, or are
@@ -59,7 +59,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 				if !c.Flags().Changed("timeout") {
 					timeout = time.Minute
 				}
-				edges, err := aliveEdges(c.Context(), api)
+				edges, err := allEdges(c.Context(), api)
 				if err != nil {
 					return err
 				}
@@ -68,7 +68,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 		},
 	}
 	c.Flags().StringVar(&node, "edge", "", "name of the edge")
-	c.Flags().BoolVar(&all, "all", false, "all edges that are alive")
+	c.Flags().BoolVar(&all, "all", false, "all edges that are not gone")
 	c.Flags().BoolVar(&source, "source", false, "compare PostgreSQL's rows with its digest")
 	c.Flags().BoolVar(&recompute, "recompute", false, "with --source: begin an epoch with the digest of the rows")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -76,23 +76,25 @@ the scope admin, or else the development system that runs in --data-dir.`,
 	return p.bind(c, "client", "dev.data_dir")
 }
 
-// aliveEdges lists the edges that are alive, with an error for edges that would not
+// allEdges lists the edges that are not gone, with an error for edges that would not
 // answer.
-func aliveEdges(ctx context.Context, api *client.Client) (found []verification, err error) {
+func allEdges(ctx context.Context, api *client.Client) (found []verification, err error) {
 	edges, err := api.Edges.List(ctx)
 	for i := range edges {
 		e := &edges[i]
 		v := verification{Node: e.Node}
 		switch {
-		case e.State != "alive":
+		case e.State == "gone":
 			continue
+		case e.State == "silent":
+			v.Error = "it is silent since " + e.Since.Local().Format(time.DateTime)
 		case e.Credential != nil && *e.Credential == "revoked":
 			v.Error = "its credential was revoked"
 		}
 		found = append(found, v)
 	}
 	if err == nil && len(found) == 0 {
-		err = errors.New("no edge is alive")
+		err = errors.New("there is no edge")
 	}
 	return found, err
 }

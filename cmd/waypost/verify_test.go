@@ -33,7 +33,7 @@ func TestVerify_ShowsEachResultAsItComesAndWaitsForNoEdgeThatCannotAnswer(t *tes
 			answer = `{"edges": [
 				{"node": "eu-1", "state": "alive", "via": "report", "credential": "own"}, {"node": "eu-2", "state": "alive", "via": "report"},
 				{"node": "eu-3", "state": "alive", "via": "report"}, {"node": "stolen", "state": "alive", "via": "gossip", "credential": "revoked"},
-				{"node": "off", "state": "silent", "via": "report"}]}`
+				{"node": "off", "state": "silent", "since": "2031-05-06T12:08:09Z"}, {"node": "left", "state": "gone"}]}`
 		case strings.Contains(r.URL.Path, "eu-1"):
 			answer = `{"node": "eu-1", "id": 1, ` + equal + `}`
 		case strings.Contains(r.URL.Path, "eu-2") && strings.Contains(out.String(), "eu-1"):
@@ -49,12 +49,13 @@ func TestVerify_ShowsEachResultAsItComesAndWaitsForNoEdgeThatCannotAnswer(t *tes
 	var errs bytes.Buffer
 	p := &program{stdout: &out, stderr: &errs, environ: []string{"WAYPOST_API=" + server.URL, "WAYPOST_API_KEY=wp_x"}}
 	require.Equal(t, 1, p.run(t.Context(), []string{"verify", "--all", "--timeout=2s"}))
-	require.Equal(t, "waypost: 2 of 4 edges have damaged records, or could not be verified\n", errs.String())
+	require.Equal(t, "waypost: 3 of 5 edges have damaged records, or could not be verified\n", errs.String())
 	lines := strings.Split(out.String(), "\n")
-	require.Len(t, lines, 6)
+	require.Len(t, lines, 7)
 	require.Equal(t, "NODE      RECORDS  POSITION    TOOK      RESULT", lines[0])
 	require.Equal(t, "stolen          -  -           -         not verified: its credential was revoked", lines[1])
-	require.Equal(t, "eu-1            7  9           0.3 s     sound", lines[2])
-	require.Equal(t, "eu-2            7  9           0.3 s     sound", lines[3])
-	require.Equal(t, "eu-3            -  -           -         not verified: it has not answered within 2s", lines[4])
+	require.Regexp(t, `^off             -  -           -         not verified: it is silent since 2031-05-0\d \d\d:\d\d:\d\d$`, lines[2])
+	require.Equal(t, "eu-1            7  9           0.3 s     sound", lines[3])
+	require.Equal(t, "eu-2            7  9           0.3 s     sound", lines[4])
+	require.Equal(t, "eu-3            -  -           -         not verified: it has not answered within 2s", lines[5])
 }

@@ -21,6 +21,7 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
+	"waypost/internal/codes"
 )
 
 // minContrast is the least contrast ratio (WCAG 2.2, 1 to 21) between the dark and the
@@ -123,7 +124,7 @@ func (a *linksAPI) qrCodes(ctx context.Context, in *qrInput) (all []labelled, er
 				domain, code = "", name
 			}
 		}
-		if !waypost.ValidCode(code) {
+		if code = string(codes.NormalForm(code)); !waypost.ValidCode(code) {
 			return nil, waypost.ErrNoLink
 		}
 		l, err := a.links.Find(ctx, actorFrom(ctx), domain, code)

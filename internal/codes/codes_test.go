@@ -24,7 +24,7 @@ func TestParse_ReadsCodes(t *testing.T) {
 		"...":   "...", "a/.b": "a/.b", "health/x": "health/x", "robots.txt.old": "robots.txt.old",
 		"café": "café", "cafe\u0301": "café", "Ǆungla": "Ǆungla", "ᄒ\u1161\u11ab": "한", "日本語": "日本語", "الربيع": "الربيع",
 		"नमस्ते": "नमस्ते", "१२": "१२",
-		"🦣": "🦣", "❤": "❤", "❤\ufe0f": "❤\ufe0f", "a🦣b": "a🦣b", "👩\u200d🚀": "👩\u200d🚀", "🏳\ufe0f\u200d🌈": "🏳\ufe0f\u200d🌈",
+		"🦣": "🦣", "❤": "❤", "❤\ufe0f": "❤\ufe0f", "ℹ\ufe0f": "ℹ\ufe0f", "a🦣b": "a🦣b", "👩\u200d🚀": "👩\u200d🚀", "🏳\ufe0f\u200d🌈": "🏳\ufe0f\u200d🌈",
 		"👍🏽": "👍🏽", "👩🏽\u200d🚀": "👩🏽\u200d🚀", "🇨🇭": "🇨🇭", "1\ufe0f\u20e3": "1\ufe0f\u20e3", "™": "™",
 		"🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f": "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
 		strings.Repeat("x", 128): strings.Repeat("x", 128), strings.Repeat("e\u0301", 64): strings.Repeat("é", 64),

@@ -447,6 +447,9 @@ func TestDrill_PostgreSQLAndTheControlPlanesDiskAreLost(t *testing.T) {
 	}
 	require.Contains(t, d.done("verify", "--source"), "equal")
 	say("the edges are sound, and PostgreSQL is")
+	require.True(t, eventually(func() bool {
+		return d.run(nil, "links", "create", "https://example.com/", "--wait", "all", "--require-wait").Code == 0
+	}), "the edges have caught up")
 
 	// I1, I2: every visitor was answered with the link that there is.
 	require.Empty(t, d.wrong)
