@@ -37,7 +37,7 @@ quick: ## Run the tests that start no process and need no PostgreSQL (1 minute; 
 	go test -short -p $$((3 * $$(nproc))) $$(go list ./... | grep -vE '^waypost/(bench|test)/')
 
 .PHONY: test
-test: $(TOOLS)/gotestsum ## Run all tests (13 to 20 minutes on 2 cores), or those of PKG=./x
+test: $(TOOLS)/gotestsum ## Run all tests (11 to 15 minutes on 2 cores), or those of PKG=./x
 	@test/runner/run.sh $(or $(PKG),all)
 
 .PHONY: test-long
