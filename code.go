@@ -9,8 +9,9 @@ import (
 // Code names a link in its domain: the path of a short URL without its first slash. It
 // has up to [MaxCodeSegments] segments between slashes, of letters, digits, marks, emoji,
 // and - _ . and ~. It is in Unicode NFC, and case-sensitive. A generated code is base62
-// and has the cluster's code length (5 to 10). Package codes reads codes from people and
-// from requests.
+// and has the cluster's code length (5 to 10). The code of a link that leads from many
+// addresses is a pattern, see [IsPattern]. Package codes reads codes from people and from
+// requests.
 type Code string
 
 // Lengths of a code in bytes, custom or generated, and its most segments.
@@ -20,11 +21,14 @@ const (
 	MaxCodeSegments = 16
 )
 
-// ValidCode reports whether s has the shape of a code. It does not judge the normal form.
-// It does not allocate.
+// ValidCode reports whether s has the shape of a code, or of a pattern, which is the code
+// of a link as well. It does not judge the normal form. It does not allocate.
 func ValidCode[T string | []byte](s T) bool {
 	if PlainCode(s) {
 		return true
+	}
+	if IsPattern(s) {
+		return CheckPattern(s).Reason == ""
 	}
 	_, fault := CheckCode(s)
 	return fault.Reason == ""

@@ -14,7 +14,13 @@ const (
 	KindRange  Kind = 3 // name: range id; payload: the row of key_range as JSON, see changelog_payload
 	KindLease  Kind = 4 // name: lease id; payload: the row of key_lease as JSON, see changelog_payload
 	KindSalt   Kind = 5 // name: day, YYYY-MM-DD; payload: 32 bytes in hex, or nothing once they are destroyed
+
+	KindPattern Kind = 6 // a link with a pattern as its code: name: pattern; payload: Location with placeholders
 )
+
+// IsLink reports whether records of a kind are links: with a code of their own, or with a
+// pattern.
+func (k Kind) IsLink() bool { return k == KindLink || k == KindPattern }
 
 // State decides how an edge answers for a link.
 type State uint8
@@ -57,15 +63,15 @@ const (
 type Record struct {
 	Kind      Kind
 	State     State
-	Flags     LinkFlags // links only
-	Status    uint16    // redirect status; links only
-	Domain    DomainID  // links only; otherwise 0
+	Flags     LinkFlags // links and patterns only
+	Status    uint16    // redirect status; links and patterns only
+	Domain    DomainID  // links and patterns only; otherwise 0
 	Name      []byte
 	Revision  Revision
 	Stamp     uint64 // random, new at every write of the row
 	ExpiresAt int64  // Unix milliseconds; 0: never
 	Payload   []byte
-	Programme []byte // what package rules evaluates; links only; nil: none
+	Programme []byte // what package rules evaluates; links and patterns only; nil: none
 }
 
 // Slot returns the slot of a key: the first 12 bits of SHA-256 over "KIND/DOMAIN/NAME",

@@ -10,6 +10,7 @@ type Visit struct {
 	Rest    []byte // the path behind the code, with its slash; nil when there is none
 	Query   []byte // without the question mark
 	Preview bool   // a plus sign follows the code: the visitor asks for the target
+	Held    []Held // if Code is a pattern: what its placeholders and its star hold
 }
 
 // ParseVisit parses the path and query of a request. It decodes and normalises nothing.
@@ -40,8 +41,12 @@ func ParseVisit(pathAndQuery []byte) (v Visit) {
 // forwarded is answered 404. A rest that could climb out of the target's path, and bytes
 // that no URL may hold, are answered 400. A Location above [MaxPayload] is answered 414.
 // A Location that is no URL becomes empty. Nothing is appended to a target that is not
-// the link's own, such as the target of an expired link.
+// the link's own, such as the target of an expired link. The target of a pattern is a
+// template, see [Held].
 func (r Resolution) Follow(dst []byte, v *Visit) (res Resolution, grown []byte) {
+	if len(v.Held) > 0 {
+		return r.fillTemplate(dst, v)
+	}
 	rest, query := v.Rest, v.Query
 	if rest != nil && r.Flags&ForwardPath == 0 {
 		return NotFound, dst

@@ -100,6 +100,31 @@ func (w *Walk) decode(path []byte) (text []byte, complete bool) {
 	return text, true
 }
 
+// AppendSegment decodes one segment of a path as a Walk does, and returns its normal
+// form. If the segment is not its own, the form is appended to buf, which is returned
+// grown. A segment that is too long for a code becomes nil.
+func AppendSegment(buf, sent []byte) (segment, grown []byte) {
+	if waypost.PlainCode(sent) {
+		return sent, buf
+	}
+	begin := len(buf)
+	for i := 0; i < len(sent) && len(buf)-begin <= maxDecoded; i++ {
+		c := sent[i]
+		if c == '%' {
+			if d, ok := unescape(sent[i:]); ok {
+				c = d
+				i += len("%00") - 1
+			}
+		}
+		buf = append(buf, c)
+	}
+	if n := len(buf) - begin; n == 0 || n > maxDecoded {
+		return nil, buf[:begin]
+	}
+	segment = normalise(buf[begin:])
+	return segment, append(buf[:begin], segment...)
+}
+
 // unescape returns the byte for an escape at the beginning of b, if it has no meaning
 // other than the byte itself: unreserved characters (RFC 3986, 2.3), and bytes of UTF-8.
 func unescape(b []byte) (c byte, ok bool) {
