@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"waypost"
 )
@@ -18,7 +19,7 @@ type automaton struct {
 	finds   []find   // of the states from firstFind
 	checked []said
 
-	firstFind uint16
+	firstFind uint16 // a power of two
 
 	start   known
 	middles [len(commons)]known
@@ -82,7 +83,7 @@ func build(all []said) (*automaton, error) {
 			if to == nil {
 				to = &node{next: map[uint8]*node{}, depth: at.depth + 1}
 				at.next[a.classes[c]] = to
-				if nodes++; nodes > 1<<16 {
+				if nodes++; nodes > 1<<14 {
 					return nil, errors.New("there is no room for all texts")
 				}
 			}
@@ -110,11 +111,12 @@ func build(all []said) (*automaton, error) {
 			order = append(order, to)
 		}
 	}
-	// States that find something come last.
+	// States that find something come last, and have a bit that the others have not.
 	sorted := make([]*node, 0, len(order))
 	for _, finds := range []bool{false, true} {
 		if finds {
-			a.firstFind = uint16(len(sorted))
+			a.firstFind = 1 << bits.Len(uint(len(sorted)))
+			sorted = append(sorted, make([]*node, int(a.firstFind)-len(sorted))...)
 		}
 		for _, n := range order {
 			if len(n.marks) > 0 == finds {
@@ -123,9 +125,9 @@ func build(all []said) (*automaton, error) {
 			}
 		}
 	}
-	a.next = make([]uint16, len(order)<<rowBits)
-	a.depth = make([]uint8, len(order))
-	a.finds = make([]find, len(order)-int(a.firstFind))
+	a.next = make([]uint16, len(sorted)<<rowBits)
+	a.depth = make([]uint8, len(sorted))
+	a.finds = make([]find, len(sorted)-int(a.firstFind))
 	for _, n := range order { // the state that it fails to is complete already
 		row := a.next[int(n.id)<<rowBits:][:1<<rowBits]
 		if n.fail != nil {
@@ -190,10 +192,14 @@ func (a *automaton) read(text []byte) (k known) {
 	return k
 }
 
+// overlap is the number of bytes by which the last part of a text is longer.
+const overlap = 4
+
 // scan returns what all marks in a text say. It passes over common texts, and reads four
 // parts of the rest side by side, because a processor waits longer for the next state
-// than it computes. The common text in the middle is longer than a mark, so that the
-// state behind it depends on it alone.
+// than it computes. All parts are read as far as the last one is long, so that most marks
+// that lie across the end of a part are found on the way. The common text in the middle
+// is longer than a mark, so that the state behind it depends on it alone.
 func (a *automaton) scan(text []byte) find {
 	text = text[:min(len(text), waypost.MaxAgent)]
 	all := nothing
@@ -215,57 +221,62 @@ func (a *automaton) scan(text []byte) find {
 		}
 	}
 	// Parts begin at starts, and end at the next start, at text[to] or at the end.
-	starts, first := [4]int{}, 4 // first: the part that begins behind the common text
-	switch left, right := to-from, len(text)-behind; {
+	starts, first := [4]int{from}, 4 // first: the part that begins behind the common text
+	switch left, right := to-from, max(len(text)-behind-overlap, 0); {
 	case middle < 0:
-		q := left / 4
-		starts[0], starts[1], starts[2], starts[3] = from, from+q, from+2*q, from+3*q
+		q := max(left-overlap, 0) / 4
+		starts[1], starts[2], starts[3] = from+q, from+2*q, from+3*q
 	case 2*left < right:
 		first = 1
-		starts[0], starts[1], starts[2], starts[3] = from, behind, behind+right/3, behind+2*right/3
+		starts[1], starts[2], starts[3] = behind, behind+right/3, behind+2*(right/3)
 	case 2*right < left:
 		first = 3
-		starts[0], starts[1], starts[2], starts[3] = from, from+left/3, from+2*left/3, behind
+		starts[1], starts[2], starts[3] = from+left/3, from+2*left/3, behind
 	default:
 		first = 2
-		starts[0], starts[1], starts[2], starts[3] = from, from+left/2, behind, behind+right/2
+		starts[1], starts[2], starts[3] = from+left/2, behind, behind+right/2
 	}
 	ends := [4]int{starts[1], starts[2], starts[3], len(text)}
 	if middle >= 0 {
 		states[first], ends[first-1] = a.middles[middle].state, to
 	}
-	n := min(ends[0]-starts[0], ends[1]-starts[1], ends[2]-starts[2], ends[3]-starts[3])
+	n := len(text) - starts[3]
 	s0, s1, s2, s3 := states[0], states[1], states[2], states[3]
 	t0, t1, t2, t3 := text[starts[0]:][:n], text[starts[1]:][:n], text[starts[2]:][:n], text[starts[3]:][:n]
-	next, classes := a.next, &a.classes
+	next, classes, firstFind := a.next, &a.classes, a.firstFind
 	for i := range t0 {
 		s0 = next[int(s0)<<rowBits|int(classes[t0[i]])]
 		s1 = next[int(s1)<<rowBits|int(classes[t1[i]])]
 		s2 = next[int(s2)<<rowBits|int(classes[t2[i]])]
 		s3 = next[int(s3)<<rowBits|int(classes[t3[i]])]
-		if max(s0, s1, s2, s3) < a.firstFind {
+		if (s0|s1|s2|s3)&firstFind == 0 {
 			continue
 		}
-		for k, s := range [...]uint16{s0, s1, s2, s3} {
-			if s >= a.firstFind {
-				a.found(&all, s, text, starts[k]+i+1)
-			}
+		if s0 >= firstFind {
+			a.found(&all, s0, text, starts[0]+i+1)
+		}
+		if s1 >= firstFind {
+			a.found(&all, s1, text, starts[1]+i+1)
+		}
+		if s2 >= firstFind {
+			a.found(&all, s2, text, starts[2]+i+1)
+		}
+		if s3 >= firstFind {
+			a.found(&all, s3, text, starts[3]+i+1)
 		}
 	}
-	for k, s := range [...]uint16{s0, s1, s2, s3} {
-		a.finish(&all, s, text, starts[k]+n, ends[k])
-	}
+	a.finish(&all, s0, text, starts[0]+n, ends[0])
+	a.finish(&all, s1, text, starts[1]+n, ends[1])
+	a.finish(&all, s2, text, starts[2]+n, ends[2])
+	a.finish(&all, s3, text, starts[3]+n, ends[3])
 	return all
 }
 
 // finish reads on from the state at the end of text[:from], until all marks that begin
 // before text[end] have ended.
 func (a *automaton) finish(all *find, s uint16, text []byte, from, end int) {
-	for i := from; i < len(text); i++ {
+	for i := from; i-int(a.depth[s]) < end && i < len(text); i++ {
 		s = a.next[int(s)<<rowBits|int(a.classes[text[i]])]
-		if i+1-int(a.depth[s]) >= end {
-			return
-		}
 		if s >= a.firstFind {
 			a.found(all, s, text, i+1)
 		}
