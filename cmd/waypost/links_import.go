@@ -59,8 +59,10 @@ lines. In CSV, the apostrophe before a cell that a spreadsheet could take for a 
 such as '=1+1, is taken away, unless --raw says that cells are as they are, as in an
 export with --raw. "-" reads standard input.
 
-Each refused row is reported with its line and the reason; the others are created. Exit
-code 1 means that some were not. Standard error shows the progress: with a bar on a
+Each refused row is reported with its line and the reason; the others are created. With
+--report the refused rows are written to a file of their own as they are in FILE, behind
+the reason, so that they can be mended there and imported. Exit code 1 means that some
+were not created. Standard error shows the progress: with a bar on a
 terminal, and elsewhere every 10 s.
 
 The progress is kept in FILE.progress, or in this user's cache directory where
@@ -104,7 +106,7 @@ are not active are not affected.`,
 	}
 	c.Flags().BoolVar(&i.dryRun, "dry-run", false, "check every row, and create nothing")
 	c.Flags().StringVar(&i.domain, "domain", "", "host of the domain for rows without one (default: the shared domain)")
-	c.Flags().StringVar(&i.reportFile, "report", "", "write rows that were not created to this CSV file instead of standard error")
+	c.Flags().StringVar(&i.reportFile, "report", "", "write rows that were not created, with the reason, to this file instead of standard error")
 	c.Flags().StringVar(&i.progressFile, "progress-file", "", "where the progress is kept (default FILE.progress)")
 	c.Flags().BoolVar(&i.resume, "resume", false, "go on with an import that was stopped")
 	c.Flags().StringVar(&i.format, "format", "", "csv or jsonl (default: by how the file begins)")
@@ -147,7 +149,7 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 	if err != nil {
 		return err
 	}
-	tell, err := p.newTelling(i, journal)
+	tell, err := p.newTelling(i, file, size, journal)
 	if err != nil {
 		return errors.Join(err, endJournal(journal, err, nil))
 	}

@@ -178,7 +178,7 @@ func TestLinksImport_TakesTheFormatFromTheFile(t *testing.T) {
 func TestLinksImport_ReportReplacesNoFileThatIsRead(t *testing.T) {
 	dir := t.TempDir()
 	file, report, symbolic := filepath.Join(dir, "links.csv"), filepath.Join(dir, "refused.csv"), filepath.Join(dir, "latest.csv")
-	const rows, before = "url\nftp://a.example\n", "line,verdict,status,reason,original_url\n" + "before, and so long that none of it must be left\n"
+	const rows, before = "url\nftp://a.example\n", "line,reason\n" + "before, and so long that none of it must be left\n"
 	require.NoError(t, os.WriteFile(file, []byte(rows), 0o600))
 	require.NoError(t, os.WriteFile(report, []byte(before), 0o600))
 	require.NoError(t, os.Symlink(file, symbolic))
@@ -209,7 +209,7 @@ func TestLinksImport_ReportReplacesNoFileThatIsRead(t *testing.T) {
 
 	code, _, stderr = ask(t, api, "links", "import", file, "--report", report)
 	require.Equal(t, exitFailure, code, stderr)
-	holds(report, "line,verdict,status,reason,original_url\n2,refused,422,no web address,ftp://a.example\n")
+	holds(report, "refused,url\n\"line 2: no web address\",ftp://a.example\n")
 }
 
 func TestLinksImport_SaysWhatOfAnExportIsLeftOut(t *testing.T) {

@@ -2,16 +2,13 @@ package main
 
 import (
 	"bufio"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"time"
 
-	"waypost/api"
 	"waypost/internal/linkimport"
 )
 
@@ -24,20 +21,24 @@ type telling struct {
 	p     *program
 	lines io.Writer // standard error, or a writer that keeps lines above the progress bar
 	file  *os.File  // nil: no file
-	csv   *csv.Writer
+	csv   *linkimport.Refusals
 	json  *bufio.Writer // nil: standard output is for people
 	shown int
 	rows  int // in JSON
 	dry   bool
 }
 
-func (p linksCommands) newTelling(i importing, journal *linkimport.Journal) (*telling, error) {
+func (p linksCommands) newTelling(i importing, input io.ReadCloser, size int64, journal *linkimport.Journal) (*telling, error) {
 	t := &telling{p: p.program, lines: p.stderr, dry: i.dryRun}
 	if p.output == "json" {
 		t.json = bufio.NewWriter(p.stdout)
 	}
 	if i.reportFile == "" {
 		return t, nil
+	}
+	source, ok := input.(*os.File)
+	if !ok {
+		return nil, &usageError{fmt.Errorf("--report: %s can be read only once, and the report has its rows: give a file", i.file)}
 	}
 	var err error
 	if t.file, err = os.OpenFile(i.reportFile, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
@@ -47,9 +48,7 @@ func (p linksCommands) newTelling(i importing, journal *linkimport.Journal) (*te
 	if err != nil {
 		return nil, errors.Join(err, t.file.Close())
 	}
-	t.csv = csv.NewWriter(to)
-	// The writer keeps an error until the report ends.
-	_ = t.csv.Write([]string{"line", "verdict", "status", "reason", "original_url"})
+	t.csv = linkimport.NewRefusals(io.NewSectionReader(source, 0, size), linkimport.Format(i.format), to)
 	return t, nil
 }
 
@@ -60,17 +59,14 @@ type reporting struct {
 	old  bool // content is left to be replaced
 }
 
-// reportOver returns the writer of a report. It refuses a file that the import reads:
-// "-" stands for standard input, and "" for none.
+// reportOver returns the writer of a report. It refuses a file that the import reads; ""
+// stands for none.
 func reportOver(file *os.File, reads ...string) (*reporting, error) {
 	info, err := file.Stat()
 	if err != nil || !info.Mode().IsRegular() {
 		return &reporting{file: file}, err
 	}
 	for _, name := range reads {
-		if name == "-" {
-			name = "/dev/stdin"
-		}
 		if read, err := os.Stat(name); err == nil && os.SameFile(info, read) {
 			return nil, &usageError{fmt.Errorf("--report: the import reads %s: choose another file", file.Name())}
 		}
@@ -108,8 +104,10 @@ func (t *telling) refused(r linkimport.Row) error {
 // list puts a row into the report, or on standard error where nothing else has it.
 func (t *telling) list(verdict string, r linkimport.Row) error {
 	if t.csv != nil {
-		row := []string{strconv.Itoa(r.Line), verdict, statusText(r.Status), api.SafeCell(r.Reason), api.SafeCell(r.OriginalURL)}
-		if err := t.csv.Write(row); err != nil {
+		if verdict != "refused" {
+			r.Reason = verdict + ": " + r.Reason
+		}
+		if err := t.csv.Add(r.Line, r.Reason); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 		return nil
@@ -129,14 +127,6 @@ func (t *telling) list(verdict string, r linkimport.Row) error {
 	return err
 }
 
-// statusText is empty for a row that the API was not asked about.
-func statusText(status int) string {
-	if status == 0 {
-		return ""
-	}
-	return strconv.Itoa(status)
-}
-
 // printSummary lists the rows in doubt, and sums up, unless an error kept the import from
 // beginning.
 func (t *telling) printSummary(report linkimport.Report, took time.Duration, runErr error) (err error) {
@@ -145,10 +135,11 @@ func (t *telling) printSummary(report linkimport.Report, took time.Duration, run
 	}
 	began := runErr == nil || report.Rows > 0
 	if t.file != nil {
+		var failed error
 		if began {
-			t.csv.Flush()
+			failed = t.csv.Flush()
 		}
-		if failed := errors.Join(t.csv.Error(), t.file.Close()); failed != nil {
+		if failed = errors.Join(failed, t.file.Close()); failed != nil {
 			err = errors.Join(err, fmt.Errorf("write the report: %w", failed))
 		}
 	}

@@ -22,6 +22,7 @@ type jsonRows struct {
 	lines *bufio.Reader // with a buffer of one row
 	line  int
 	read  int64
+	begin int64 // of the last line
 	old   exported
 	times readTime
 }
@@ -52,6 +53,7 @@ func newJSONRows(file io.Reader, times readTime) *jsonRows {
 // readLine returns the next line, valid until the next call, or io.EOF. For a line above
 // the limit of a row it returns a badRow.
 func (r *jsonRows) readLine() ([]byte, error) {
+	r.begin = r.read
 	text, err := r.lines.ReadSlice('\n')
 	r.line++
 	r.read += int64(len(text))
@@ -108,7 +110,7 @@ func (r *jsonRows) next() (row, error) {
 	}
 }
 
-func (r *jsonRows) offset() int64 { return r.read }
+func (r *jsonRows) span() (from, to int64) { return r.begin, r.read }
 
 // decodeRow reads the object of a line. An error is for people.
 func decodeRow(text []byte, times readTime) (read jsonRow, err error) {

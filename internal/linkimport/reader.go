@@ -97,8 +97,8 @@ type rowSource interface {
 	// next returns the next row, a badRow, io.EOF, or why the file cannot be read on.
 	next() (row, error)
 
-	// offset returns the number of bytes read.
-	offset() int64
+	// span returns the place of the last row in the file, first of the header.
+	span() (from, to int64)
 }
 
 // newReader reads the header in front of the rows. An empty format is detected from the
@@ -144,7 +144,11 @@ func formatOf(begin []byte) (Format, error) {
 	return CSV, nil
 }
 
-func (r *reader) offset() int64 { return r.from.offset() }
+// offset returns the number of bytes read.
+func (r *reader) offset() int64 {
+	_, read := r.from.span()
+	return read
+}
 
 // csvRows reads the links of a table with a header.
 type csvRows struct {
@@ -157,7 +161,7 @@ type csvRows struct {
 
 // foreign are columns that say nothing about a new link: of Shlink and YOURLS, and the
 // reason in a file of refused rows.
-var foreign = []string{"refused", "timestamp", "ip", "clicks", "shorturl", "createdat", "visits"}
+var foreign = []string{refusedColumn, "timestamp", "ip", "clicks", "shorturl", "createdat", "visits"}
 
 // column returns the setter of a column, and whether a file may have that column.
 // Some columns belong to exports only, and say nothing about a new link.
@@ -326,7 +330,7 @@ func newCSVRows(file io.Reader, times readTime) (*csvRows, error) {
 		case name == "": // spreadsheets write columns that were once in use
 		case !known:
 			unknown = append(unknown, strconv.Quote(header[i]))
-		case slices.Contains(r.columns[:i], name):
+		case slices.Contains(r.columns[:i], name) && name != refusedColumn:
 			return nil, fmt.Errorf("the header has two columns for %s, the second is %q", name, header[i])
 		}
 		r.columns, r.set = append(r.columns, name), append(r.set, set)
@@ -494,4 +498,4 @@ func setShlinkTags(n *client.NewLink, s string) error {
 	return nil
 }
 
-func (r *csvRows) offset() int64 { return r.records.offset() }
+func (r *csvRows) span() (from, to int64) { return r.records.span() }

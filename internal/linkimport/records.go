@@ -19,7 +19,8 @@ import (
 // read on.
 type recordReader interface {
 	read() (line int, cells []string, err error)
-	offset() int64 // of the file, behind the last row
+	span() (from, to int64) // of the last row in the file, perhaps with empty lines around it
+	comma() byte            // is between cells
 }
 
 // separatorLine matches the first line of some files, which names the separator of their
@@ -89,16 +90,17 @@ type csvRecords struct {
 	budget       *budget
 	skippedLines int
 	skipped      int64
+	begin        int64 // of the last row, behind skipped
 }
 
 func (r *csvRecords) read() (line int, cells []string, err error) {
 	for {
 		r.budget.left = maxRow
-		begin := r.csv.InputOffset()
-		r.budget.forget(begin)
+		r.begin = r.csv.InputOffset()
+		r.budget.forget(r.begin)
 		cells, err = r.csv.Read()
 		if err == nil {
-			cells, err = r.withLineEnds(cells, r.budget.read[:r.csv.InputOffset()-begin])
+			cells, err = r.withLineEnds(cells, r.budget.read[:r.csv.InputOffset()-r.begin])
 		}
 		if bad, ok := errors.AsType[*csv.ParseError](err); ok {
 			reason := "no valid CSV: " + bad.Err.Error()
@@ -133,7 +135,10 @@ func (r *csvRecords) withLineEnds(cells []string, text []byte) ([]string, error)
 	return again.Read()
 }
 
-func (r *csvRecords) offset() int64 { return r.skipped + r.csv.InputOffset() }
+func (r *csvRecords) span() (from, to int64) {
+	return r.skipped + r.begin, r.skipped + r.csv.InputOffset()
+}
+func (r *csvRecords) comma() byte { return byte(r.csv.Comma) }
 
 // budget fails when a single row reads more than is left. The CSV reader fetches
 // ahead by its buffer of a few KiB, so the bound is about that much too soft.
@@ -197,14 +202,17 @@ type tabRecords struct {
 	from    *bufio.Reader // with a buffer of one row
 	line    int
 	at      int64
-	columns int  // of the header; 0: it was not read
-	quoted  bool // the header is in quotes
+	begin   int64 // of the last row
+	columns int   // of the header; 0: it was not read
+	quoted  bool  // the header is in quotes
 }
 
-func (r *tabRecords) offset() int64 { return r.at }
+func (r *tabRecords) span() (from, to int64) { return r.begin, r.at }
+func (r *tabRecords) comma() byte            { return '\t' }
 
 func (r *tabRecords) read() (line int, cells []string, err error) {
 	for {
+		r.begin = r.at
 		text, err := r.from.ReadSlice('\n')
 		r.line++
 		r.at += int64(len(text))
