@@ -48,7 +48,7 @@ var layers = []layer{
 	{path: "client", mayUse: []string{"api"}},
 	{path: "edge/node", mayUse: []string{
 		"edge/enrol", "edge/server", "edge/replica", "edge/clicks", "edge/blocks",
-		"edge/budgets", "edge/audience", "edge/sources", "edge/report", "edge/gossip",
+		"edge/budgets", "edge/unknown", "edge/audience", "edge/sources", "edge/report", "edge/gossip",
 		"edge/certs", "replication", "api/clickbatch", "api", "rules/agents", "rules", "internal", "",
 	}},
 	{path: "controlplane/node", mayUse: []string{
@@ -96,6 +96,7 @@ var layers = []layer{
 	{path: "edge/clicks", mayUse: []string{"api/clickbatch", "api", "internal", ""}},
 	{path: "edge/blocks", mayUse: []string{"replication", "internal", ""}},
 	{path: "edge/budgets", mayUse: []string{"api", "rules/budget", "internal", ""}},
+	{path: "edge/unknown", mayUse: []string{"api", "internal", ""}},
 	{path: "edge/audience", mayUse: []string{"rules/agents", ""}},
 	{path: "edge/sources", mayUse: []string{"replication"}},
 	{path: "edge/report", mayUse: []string{"api", ""}},

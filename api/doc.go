@@ -16,6 +16,7 @@ const (
 	PathLinks      = "/api/v1/urls"
 	PathTags       = "/api/v1/tags"
 	PathStats      = "/api/v1/stats"
+	PathUnknown    = "/api/v1/stats/unknown"
 	PathLive       = "/api/v1/live"
 	PathDomains    = "/api/v1/domains"
 	PathAllDomains = "/api/admin/domains" // of all workspaces
@@ -49,6 +50,7 @@ const (
 	PathEdgeCertificates = "/fleet/v1/certificates"
 	PathEdgeBudgets      = "/fleet/v1/budgets"
 	PathEdgeBlocks       = "/fleet/v1/blocks"
+	PathEdgeUnknown      = "/fleet/v1/unknown"
 )
 
 // Headers of the API.

@@ -118,6 +118,29 @@ type HostCertificate struct {
 	Error string     `json:"error,omitzero" doc:"Why it has failed."`
 }
 
+// MaxEdgeUnknown bounds the addresses in an [EdgeUnknown].
+const MaxEdgeUnknown = 500
+
+// EdgeUnknown is the report of an edge about addresses that visitors asked for and that
+// name no link. Node, boot and seq identify it; it counts once, however often it arrives.
+type EdgeUnknown struct {
+	Node      string               `json:"node"`
+	Boot      string               `json:"boot" doc:"Of the edge's start: 32 hex digits."`
+	Seq       uint64               `json:"seq" doc:"1 for the first report of a boot, and 1 more for each."`
+	Addresses []EdgeUnknownAddress `json:"addresses" doc:"At most 500, each once."`
+}
+
+// EdgeUnknownAddress has the visits of an address on a day since the report before.
+type EdgeUnknownAddress struct {
+	Domain   uint32   `json:"domain" doc:"Id of the domain."`
+	Day      string   `json:"day" doc:"UTC."`
+	Kind     uint8    `json:"kind" doc:"0: it led nowhere; 1: a pattern answered."`
+	Path     string   `json:"path" doc:"Without its first slash and the query."`
+	People   uint64   `json:"people" doc:"Visits of people."`
+	Bots     uint64   `json:"bots" doc:"Visits of bots."`
+	Visitors []uint64 `json:"visitors" doc:"Numbers of people, of the first five of the day on this edge, without those that were reported before."`
+}
+
 // Verified is the result of the last verification of an edge.
 type Verified struct {
 	At     time.Time `json:"at"`

@@ -32,6 +32,29 @@ type VariantClicks struct {
 	Interval []float64 `json:"interval" minItems:"2" maxItems:"2" doc:"The 95 % interval of the share by Wilson's score: lower and upper bound. It takes clicks as independent of each other, so that it is too narrow where few visitors click often."`
 }
 
+// UnknownAddresses are the addresses of a domain that visitors asked for and that name no
+// link.
+type UnknownAddresses struct {
+	From      string           `json:"from" doc:"First day, in UTC."`
+	To        string           `json:"to" doc:"Last day, in UTC, included."`
+	Addresses []UnknownAddress `json:"addresses" doc:"Most visits of people first. An address is among them on days on which five different people asked for it, and not while it is the code of a link."`
+}
+
+// UnknownAddress counts the visits of an address on the days on which it is shown.
+type UnknownAddress struct {
+	Path   string       `json:"path" doc:"As a code is written: without its first slash and the query."`
+	People int64        `json:"people" minimum:"0" doc:"Visits that were not by bots."`
+	Bots   int64        `json:"bots" minimum:"0" doc:"Visits by bots, after the first person of the day on each edge."`
+	Days   []UnknownDay `json:"days" doc:"The same by day, the first one first."`
+}
+
+// UnknownDay counts the visits of an address on a day.
+type UnknownDay struct {
+	Day    string `json:"day" doc:"UTC."`
+	People int64  `json:"people" minimum:"0"`
+	Bots   int64  `json:"bots" minimum:"0"`
+}
+
 // WorkspaceStats are the statistics of all links of a workspace.
 type WorkspaceStats struct {
 	ClickStats

@@ -52,6 +52,13 @@ func (s Statistics) CSV(ctx context.Context, path string) ([]byte, error) {
 	return got.body, err
 }
 
+// Unknown returns the addresses of a domain that visitors asked for and that name no
+// link. The query may have domain, from, to and limit.
+func (s Statistics) Unknown(ctx context.Context, query url.Values) (u UnknownAddresses, err error) {
+	err = s.c.do(ctx, http.MethodGet, api.PathUnknown+"?"+query.Encode(), nil, &u)
+	return u, err
+}
+
 // ForgetClicks deletes the clicks of a link, by the host of its domain, "" for the
 // default one, and its code.
 func (s Statistics) ForgetClicks(ctx context.Context, domain, code string) (f Forgotten, err error) {

@@ -32,6 +32,9 @@ type (
 	TopLink       = api.TopLink
 	Forgotten     = api.ForgottenClicks
 
+	UnknownAddresses = api.UnknownAddresses
+	UnknownAddress   = api.UnknownAddress
+
 	KeySpace      = api.KeySpace
 	Range         = api.Range
 	RangeBounds   = api.RangeBounds

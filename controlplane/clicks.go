@@ -50,6 +50,8 @@ func (e *ClickGapError) Error() string {
 // StatsStore reads and deletes counted clicks. Its numbers include all clicks that were
 // ingested, rolled up or not.
 type StatsStore interface {
+	UnknownStore
+
 	// LinkClicks returns the clicks of one link of a workspace.
 	LinkClicks(ctx context.Context, ws waypost.WorkspaceID, link int64, s *Span, n *NameQuery) (Counted, error)
 

@@ -42,7 +42,7 @@ BEGIN
             WHEN c.relname IN ('audit', 'idempotency') THEN 'SELECT, INSERT'
             WHEN c.relname = 'workspace' THEN 'SELECT, UPDATE'
             WHEN c.relname IN ('link', 'domain', 'app_user', 'api_key', 'reserved_key') THEN 'SELECT, INSERT, UPDATE'
-            WHEN c.relname IN ('link_tag', 'budget', 'budget_account') THEN 'SELECT'
+            WHEN c.relname IN ('link_tag', 'budget', 'budget_account', 'unknown_address') THEN 'SELECT'
             WHEN tenants AND c.relname LIKE '%click%' THEN 'SELECT, UPDATE, DELETE' -- to forget clicks; only waypost_ingest counts
             WHEN tenants THEN everything
             WHEN c.relname IN ('cluster', 'changelog_head', 'changelog_epoch') THEN 'SELECT'
@@ -51,7 +51,7 @@ BEGIN
             CASE WHEN replicated OR c.relname IN ('cluster', 'changelog', 'changelog_head', 'changelog_epoch') THEN 'SELECT' ELSE '' END
         WHEN 'waypost_ingest' THEN CASE
             WHEN c.relispartition THEN ''
-            WHEN c.relname LIKE '%click%' THEN everything
+            WHEN c.relname LIKE '%click%' OR c.relname LIKE 'unknown\_%' THEN everything
             WHEN c.relname IN ('cluster', 'link', 'domain', 'workspace') THEN 'SELECT'
             ELSE '' END
         WHEN 'waypost_reaper' THEN CASE

@@ -105,4 +105,34 @@ FROM (SELECT day, workspace_id, link_id, clicks, bot_clicks FROM click_day
 JOIN link l ON l.id = s.link_id
 GROUP BY s.day, s.workspace_id, s.link_id, l.domain_id, l.code;
 
+-- The addresses that visitors asked for and that name no link, by day (UTC). Those of a
+-- shared domain belong to the default workspace. kind: 0 it led nowhere, 1 a pattern
+-- answered. visitors holds the numbers of the first five people of the day, and an
+-- address is shown when there are five. The numbers of a day differ from another day's.
+CREATE TABLE unknown_address (
+    domain_id    integer  NOT NULL,
+    day          date     NOT NULL,
+    kind         smallint NOT NULL CHECK (kind IN (0, 1)),
+    path         text COLLATE "C" NOT NULL CHECK (octet_length(path) BETWEEN 1 AND 128),
+    workspace_id bigint   NOT NULL,
+    people       bigint   NOT NULL CHECK (people >= 0), -- visits
+    bots         bigint   NOT NULL CHECK (bots >= 0),   -- visits
+    visitors     bigint[] NOT NULL CHECK (cardinality(visitors) <= 5),
+    PRIMARY KEY (domain_id, day, path, kind)
+) WITH (fillfactor = 70);
+CREATE INDEX unknown_address_day ON unknown_address (day);
+ALTER TABLE unknown_address ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON unknown_address USING (workspace_id = ANY ((SELECT waypost_workspaces())::bigint[]));
+CREATE POLICY system ON unknown_address USING ((SELECT waypost_system()));
+
+-- The newest report about unknown addresses that was counted, by boot of each edge. The
+-- row moves in the transaction that counts, so that a report counts once.
+CREATE TABLE unknown_report (
+    node        text COLLATE "C" NOT NULL CHECK (node ~ '^[A-Za-z0-9._-]{1,64}$'),
+    boot        uuid        NOT NULL,
+    seq         bigint      NOT NULL CHECK (seq > 0),
+    received_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (node, boot)
+) WITH (fillfactor = 50);
+
 -- +goose StatementEnd

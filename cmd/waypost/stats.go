@@ -87,6 +87,42 @@ the scope analytics:read, or else the development system that runs in --data-dir
 	}
 	q.bind(c, "countries, cities, devices, browsers, os, referrers, utm_source and the like, or top")
 	c.Flags().IntVar(&top, "top", 10, "how many of the links with the most clicks are listed, up to 100")
+	c.AddCommand(p.unknownCommand())
+	return p.bind(c, "client", "dev.data_dir")
+}
+
+func (p clicksCommands) unknownCommand() *cobra.Command {
+	values := map[string]*string{"domain": new(string), "from": new(string), "to": new(string)}
+	var limit int
+	c := &cobra.Command{
+		Use:   "unknown",
+		Short: "Show what visitors asked for that is no link: misprints, old addresses",
+		Long: `Show the addresses of a domain that visitors asked for and that name no link, most visits
+first, on days (UTC) on which at least five different people asked for them. They are kept
+for 30 days.`,
+		Example: `  waypost stats unknown --domain go.example.com
+  waypost stats unknown --from 2026-03-01 --to 2026-03-01 --limit 1000 --output json`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			query := url.Values{"limit": {strconv.Itoa(limit)}}
+			for name, value := range values {
+				if *value != "" {
+					query.Set(name, *value)
+				}
+			}
+			return p.withAPI(func(api *client.Client) error {
+				u, err := api.Statistics.Unknown(c.Context(), query)
+				if err != nil {
+					return err
+				}
+				return p.print(unknownTable(&u, p.width()), u)
+			})
+		},
+	}
+	c.Flags().StringVar(values["domain"], "domain", "", "host of the domain; the shared one if left out")
+	c.Flags().StringVar(values["from"], "from", "", "first day (2026-03-01), in UTC; a week if left out")
+	c.Flags().StringVar(values["to"], "to", "", "last day; today if left out")
+	c.Flags().IntVar(&limit, "limit", 100, "how many addresses, up to 1,000")
 	return p.bind(c, "client", "dev.data_dir")
 }
 

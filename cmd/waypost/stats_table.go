@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,6 +53,20 @@ func statsTable(s *client.Stats, width int) string {
 		b.WriteString("other links may have as many clicks as the last of these\n")
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// unknownTable lays out unknown addresses for people.
+func unknownTable(u *client.UnknownAddresses, width int) string {
+	if len(u.Addresses) == 0 {
+		return "no address without a link was asked for by five people on a day from " + u.From + " to " + u.To
+	}
+	rows := [][]string{{"ADDRESS", "PEOPLE", "BOTS", "LAST"}}
+	for _, a := range u.Addresses {
+		rows = append(rows, []string{
+			"/" + printable(a.Path), strconv.FormatInt(a.People, 10), strconv.FormatInt(a.Bots, 10), a.Days[len(a.Days)-1].Day,
+		})
+	}
+	return tabulate(rows, width)
 }
 
 func completeText(s *client.Stats) string {

@@ -26,6 +26,7 @@ type statistics struct {
 	looks   int // for news
 	queries []controlplane.StatsQuery
 	hosts   []string
+	unknown []controlplane.UnknownAddress
 }
 
 // startWithStats serves an API that knows of clicks.
@@ -55,6 +56,18 @@ func (f *statistics) answer(q controlplane.StatsQuery) (controlplane.Stats, erro
 		stats.Series[i].At = at
 	}
 	return stats, nil
+}
+
+func (f *statistics) Unknown(_ context.Context, _ controlplane.Actor, host string, from, to time.Time, limit int) (
+	[]controlplane.UnknownAddress, controlplane.UnknownQuery, error,
+) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hosts = append(f.hosts, host)
+	if host == "unknown.example" {
+		return nil, controlplane.UnknownQuery{}, waypost.Errorf(waypost.ENotFound, "there is no such domain")
+	}
+	return f.unknown[:min(limit, len(f.unknown))], controlplane.UnknownQuery{From: from, To: to}, nil
 }
 
 func (f *statistics) LinkStats(ctx context.Context, actor controlplane.Actor, host, code string,

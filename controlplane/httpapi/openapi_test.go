@@ -126,6 +126,13 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/v1/stats/links?link=lives", key: "none"},
 			{path: "/api/v1/stats/links?link=lives", key: writeKey},
 		},
+		"GET /api/v1/stats/unknown": {
+			{path: "/api/v1/stats/unknown?domain=go.example.com&from=2026-03-01&to=2026-03-02", key: statsKey},
+			{path: "/api/v1/stats/unknown?limit=1001", key: statsKey},
+			{path: "/api/v1/stats/unknown?domain=unknown.example", key: statsKey},
+			{path: "/api/v1/stats/unknown", key: "none"},
+			{path: "/api/v1/stats/unknown", key: writeKey},
+		},
 		"DELETE /api/v1/urls/{code}/clicks": {
 			{path: "/api/v1/urls/lives/clicks", key: operatorKey},
 			{path: "/api/v1/urls/unknown/clicks", key: operatorKey},
@@ -423,7 +430,7 @@ func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 				scopes = []string{"admin"}
 			case strings.HasSuffix(operation, "GET /api/v1/workspace"):
 				scopes = []string{"links:read", "analytics:read"}
-			case strings.HasSuffix(operation, " /api/v1/stats"):
+			case strings.HasSuffix(operation, " /api/v1/stats"), strings.HasSuffix(operation, "/stats/unknown"):
 				scopes = []string{"analytics:read"}
 			case strings.HasSuffix(operation, "/kgs/key"):
 			case strings.Contains(operation, "/stats") && !strings.Contains(operation, "/kgs/"):

@@ -36,6 +36,12 @@ type Clicks interface {
 	Sparklines(ctx context.Context, actor controlplane.Actor, links []controlplane.HostedCode, days int,
 		zone *time.Location) (controlplane.Span, []controlplane.Sparkline, error)
 
+	// Unknown returns the addresses of a domain that visitors asked for and that name no
+	// link, with the days that were asked for: EForbidden for a shared domain, except in
+	// the default workspace.
+	Unknown(ctx context.Context, actor controlplane.Actor, host string, from, to time.Time,
+		limit int) ([]controlplane.UnknownAddress, controlplane.UnknownQuery, error)
+
 	// ForgetClicks deletes the clicks of a link of the actor's workspace, which may itself
 	// be deleted.
 	ForgetClicks(ctx context.Context, actor controlplane.Actor, host, code string) (controlplane.ForgottenClicks, error)
@@ -131,6 +137,13 @@ func registerStatistics(rt *router, a *statisticsAPI) {
 		id: "sparklines", method: http.MethodGet, path: api.PathStats + "/links", summary: "Count the clicks of up to 100 links by day",
 		description: "For small charts next to links. " + statsDescription, scopes: reader,
 	}, a.sparklines)
+	handle(rt, operation{
+		id: "unknown-addresses", method: http.MethodGet, path: api.PathUnknown, summary: "List addresses that visitors asked for and that name no link",
+		description: "Of one domain; a shared domain answers keys of the default workspace only. Each address is counted by UTC day, and is shown " +
+			"for days on which at least five different people asked for it. Addresses with an at sign or with a long segment that looks " +
+			"random are not kept, nor is any query. Counts are kept for 30 days. An edge reports its counts every five seconds from memory.",
+		scopes: []controlplane.Scope{controlplane.ScopeAnalytics}, problems: []int{http.StatusNotFound},
+	}, a.unknown)
 	handle(rt, operation{
 		id: "forget-clicks", method: http.MethodDelete, path: api.PathLinks + "/{code}/clicks", summary: "Delete a link's clicks",
 		description: "Deletes all counts of a link, whether it is live, expired or deleted, and subtracts them from the clicks and " +

@@ -63,6 +63,7 @@ func (c *control) routes(stopping <-chan struct{}) (public, fleet http.Handler, 
 		api.PathEdgeOutcomes:     edgesOnly(httpapi.EdgeOutcomes(c.orders, c.log).ServeHTTP),
 		api.PathEdgeBudgets:      edgesOnly(httpapi.EdgeBudgets(c.db, c.log, c.registry).ServeHTTP),
 		api.PathEdgeBlocks:       edgesOnly(httpapi.EdgeBlocks(c.blocks, c.log).ServeHTTP),
+		api.PathEdgeUnknown:      edgesOnly(httpapi.EdgeUnknown(c.db, c.log).ServeHTTP),
 		api.PathEdgeCertificates: edgesOnly(httpapi.EdgeCertificates(c.certificates, c.log).ServeHTTP),
 	}
 	if c.fleetLn == nil {

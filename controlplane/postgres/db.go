@@ -124,6 +124,7 @@ type DB struct {
 	*BudgetStore
 	*BlockStore
 	*analytics.Store
+	*UnknownStore
 	*ReaperStore
 	*SaltStore
 	*Changelog
@@ -169,6 +170,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		BudgetStore:     budgets,
 		BlockStore:      &BlockStore{pool: p},
 		Store:           counted,
+		UnknownStore:    &UnknownStore{pool: p},
 		ReaperStore:     &ReaperStore{pool: p, clicks: counted},
 		SaltStore:       &SaltStore{pool: p, retention: cfg.SaltRetention},
 		Changelog:       &Changelog{pool: p, cfg: cfg},

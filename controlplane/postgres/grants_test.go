@@ -60,6 +60,8 @@ reserved_key: backup=r operator=rawd tenant=raw
 retired_code: backup=r operator=rawd reaper=ra
 second_factor: backup=r operator=rawd
 sign_in_link: backup=r operator=rawd
+unknown_address: backup=r ingest=rawd operator=rawd tenant=r
+unknown_report: backup=r ingest=rawd operator=rawd
 user_session: backup=r operator=rawd
 visitor_salt: backup=r operator=rawd stream=r
 workspace: backup=r ingest=r operator=rawd reaper=r search=rw tenant=rw
@@ -200,6 +202,7 @@ func TestWithoutWorkspacesATenantSeesNothingInAnyTable(t *testing.T) {
 		`INSERT INTO visitor_salt (day) VALUES ('2026-01-01')`,
 		`INSERT INTO budget (link_id, workspace_id) VALUES (1, 1)`,
 		`INSERT INTO budget_account VALUES (1, 'edge-1', gen_random_uuid(), 1, 0, 0, 0)`,
+		`INSERT INTO unknown_address VALUES (1, current_date, 0, 'hr', 1, 5, 0, '{1,2,3,4,5}')`,
 	} {
 		exec(t, hand, sql)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"waypost/controlplane"
 	"waypost/controlplane/postgres/analytics"
 )
 
@@ -12,6 +13,7 @@ const (
 	keptRates      = 8 * 24 * time.Hour // of keys in a minute, and of control planes that are gone
 	keptSessions   = 24 * time.Hour     // after their end
 	keptEdgeOrders = 50                 // of an edge
+	keptUnknown    = 48 * time.Hour     // after the day; reports of it may come for as long
 )
 
 // retained describes rows that are deleted after a time.
@@ -34,6 +36,8 @@ func (db *DB) retention() []retained {
 		{table: "key_issue", age: keptRates, forget: db.forgetIssues},
 		{table: "control_node", age: keptRates, until: "the age, and no lease; by forgetIssues"},
 		{table: "click_event", until: "EventMonths whole months; by KeepEvents"},
+		{table: "unknown_address", age: controlplane.UnknownDays * 24 * time.Hour, until: "the age of its day, or keptUnknown without enough visitors", forget: db.forgetUnknown},
+		{table: "unknown_report", age: keptUnknown, until: "the age; by forgetUnknown"},
 		{table: "user_session", age: keptSessions, until: "the age after its end; when uses are stored"},
 		{table: "sign_in_link", until: "its end; when uses are stored"},
 		{table: "edge_order", until: "keptEdgeOrders newer ones; by the next order"},

@@ -1,6 +1,8 @@
 package audience
 
 import (
+	"net/netip"
+
 	"waypost"
 	"waypost/rules/agents"
 )
@@ -57,6 +59,17 @@ func (a *Audience) Profile(c *waypost.Click) (p waypost.ClickProfile, visitor ui
 		}
 	}
 	return p, d.visitor(&a.address, c.Agent, a.sum[:])
+}
+
+// Visitor returns the number of a visitor as in Profile, and whether the agent is a
+// bot's.
+func (a *Audience) Visitor(agent []byte, from netip.Addr, at int64) (visitor uint64, bot bool) {
+	bot = a.cfg.Agents.Classify(agent).Set&agents.Bot != 0
+	if d := a.dayOf(at); d != nil && from.IsValid() {
+		a.address = from.As16()
+		visitor = d.visitor(&a.address, agent, a.sum[:])
+	}
+	return visitor, bot
 }
 
 func (a *Audience) hostOf(referrer []byte) string {

@@ -16,6 +16,7 @@ import (
 	"waypost/api/clickbatch"
 	"waypost/edge/audience"
 	"waypost/edge/clicks"
+	"waypost/edge/unknown"
 	"waypost/replication"
 	"waypost/rules/agents"
 )
@@ -92,6 +93,18 @@ func (c *recorder) progress() (pending int64, until time.Time) {
 	}
 	p := j.Progress()
 	return int64(min(p.Pending, math.MaxInt64)), p.Until
+}
+
+// newUnknown makes the counter of unknown addresses.
+func (c *recorder) newUnknown(salts audience.Salts, boot waypost.BootID, meters prometheus.Registerer) *unknown.Recorder {
+	return unknown.New(unknown.Config{
+		Profiler: audience.New(audience.Config{Salts: salts, Agents: c.agents}),
+		URL:      c.url, Boot: boot, Logger: c.log, Metrics: meters,
+		Client: &http.Client{Transport: c.through(&http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second,
+			DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		})},
+	})
 }
 
 // names returns the node names of the clicks that wait.

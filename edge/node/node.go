@@ -26,6 +26,7 @@ import (
 	"waypost/edge/report"
 	"waypost/edge/server"
 	"waypost/edge/sources"
+	"waypost/edge/unknown"
 	"waypost/internal/admin"
 	"waypost/internal/condition"
 	"waypost/internal/datadir"
@@ -122,6 +123,7 @@ type edge struct {
 	store     *store
 	clicks    *recorder
 	budgets   *spender
+	unknown   *unknown.Recorder
 	blocks    *blocks.Blocks
 	server    *server.Server
 	freshness freshness
@@ -191,6 +193,7 @@ func (e *edge) open(ctx context.Context) (err error) {
 // connect builds the parts that use one another.
 func (e *edge) connect() error {
 	cfg, now, before := &e.cfg, time.Now(), e.store.recallHead()
+	e.unknown = e.clicks.newUnknown(e.store, e.boot, e.registry)
 	e.freshness.startAt(now, before)
 	e.gossip = newGossiper(e.gossipConfig(), e.restarting.Load, e.log)
 	e.sources = sources.New(sources.Config{
@@ -251,6 +254,7 @@ func (e *edge) services() []services.Stage {
 		{
 			{Name: "click shipping", Run: e.clicks.ship, Stop: e.sealClicks}, // until the last redirect's click
 			job("click budgets", e.budgets.run),
+			job("unknown addresses", func(ctx context.Context) { e.unknown.Run(ctx, e.store.node) }),
 			job("blocks", e.blocks.Run),
 			job("freshness", e.keepFreshness),
 			// Until the last redirect, because callers wait for an edge that serves.
@@ -385,7 +389,7 @@ func (e *edge) serverConfig() server.Config {
 	if e.clicks.geoDB != nil {
 		c.Locator = e.clicks.geoDB
 	}
-	c.Blocks, c.DrainTime = e.blocks, drainTime
+	c.Blocks, c.Unknown, c.DrainTime = e.blocks, e.unknown, drainTime
 	c.Version, c.Region, c.Node = e.cfg.Version, e.cfg.Region, e.store.node
 	c.Staleness, c.Logger, c.Metrics = e.staleness, e.log, e.registry
 	return c

@@ -102,7 +102,8 @@ func (r *relay) routes(server *replication.Server) http.Handler {
 	pass := passOn(r.edge.controls, by)
 	routes[api.PathEdgeReports] = r.passToAll(r.edge.controls, by, pass)
 	for _, path := range []string{
-		clickbatch.Path, api.PathEdgeOutcomes, api.PathEdgeCertificates, api.PathEdgeBudgets, api.PathEdgeBlocks, replication.PathEnrol,
+		clickbatch.Path, api.PathEdgeOutcomes, api.PathEdgeCertificates, api.PathEdgeBudgets, api.PathEdgeBlocks, api.PathEdgeUnknown,
+		replication.PathEnrol,
 	} {
 		routes[path] = pass
 	}

@@ -207,7 +207,9 @@ func TestRelay_PassesOnOverTLSForHoldersOfATokenAlone(t *testing.T) {
 		require.NoError(t, res.Body.Close())
 		return res.StatusCode
 	}
-	passed := []string{clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, api.PathEdgeCertificates, replication.PathEnrol}
+	passed := []string{
+		clickbatch.Path, api.PathEdgeReports, api.PathEdgeOutcomes, api.PathEdgeCertificates, api.PathEdgeUnknown, replication.PathEnrol,
+	}
 	for _, path := range append([]string{replication.PathStream, replication.PathSnapshot, replication.PathSums, "/elsewhere"}, passed...) {
 		for _, wrong := range []string{"", "x", own + "x", ofRelays + "x"} {
 			require.Equal(t, http.StatusUnauthorized, ask(path, wrong, wrong), path)

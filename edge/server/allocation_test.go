@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"waypost/edge/clicks"
 	"waypost/edge/replica"
 	"waypost/edge/server"
+	"waypost/edge/unknown"
 	"waypost/replication/replicationtest"
 	"waypost/rules"
 )
@@ -42,9 +44,13 @@ func answerWithoutAllocating(t *testing.T, links server.Links) {
 		segments, err := filepath.Glob(filepath.Join(dir, "segment-*"))
 		return err == nil && len(segments) == 3
 	}, 60*time.Second, time.Millisecond, "spare segments are made in the background")
+	misses := unknown.New(unknown.Config{
+		Profiler: audience.New(audience.Config{Salts: oneSalt{}}), Client: http.DefaultClient, Logger: slog.New(slog.DiscardHandler),
+	})
 	_, addr := serve(t, server.Config{
 		Links:          links,
 		Clicks:         journal,
+		Unknown:        misses,
 		Sealer:         audience.NewSealer(oneSalt{}),
 		TrustedProxies: loopback(),
 		MaxStaleness:   time.Second,

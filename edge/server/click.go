@@ -33,6 +33,22 @@ func (s *Server) recordClick(c *conn, click waypost.Click, query []byte, client 
 	s.cfg.Clicks.Record(click)
 }
 
+// recordUnknown hands a visit of an address that names no link to the counter of unknown
+// addresses. The agent is cut later.
+func (c *conn) recordUnknown(domain waypost.DomainID, kind waypost.UnknownKind, visit *waypost.Visit, by asked) {
+	s := c.server
+	if s.cfg.Unknown == nil || by.http != nil && (!by.http.IsGet() || isPrefetch(&by.http.Request.Header)) {
+		return
+	}
+	v := waypost.UnknownVisit{Domain: domain, Kind: kind, Path: visit.Path, From: s.clientOf(c, by), At: s.cfg.Clock().UnixMilli()}
+	if by.fast != nil {
+		v.Agent = by.fast.Agent
+	} else {
+		v.Agent = by.http.Request.Header.UserAgent()
+	}
+	s.cfg.Unknown.Record(v)
+}
+
 var authorityMark = []byte("://")
 
 // originOf returns the beginning of a Referer up to the end of its host and port, because

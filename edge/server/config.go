@@ -20,6 +20,10 @@ type Config struct {
 	// and no other request. Default: none is recorded.
 	Clicks Clicks
 
+	// Unknown takes every GET of a domain that names no link and is no prefetch. Default:
+	// none is counted.
+	Unknown Unknown
+
 	// Sealer encrypts the addresses of visitors. Default: clicks have no address.
 	Sealer Sealer
 

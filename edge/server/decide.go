@@ -47,6 +47,8 @@ func (s *Server) decide(c *conn, host []byte, visit *waypost.Visit, by asked) (w
 		res = s.resolveRecord(c, &record, nowFor(&record, s.cfg.Clock), visit, by)
 		res, buf = res.Follow(buf, visit)
 		keep(&c.record, buf)
+	default:
+		c.recordUnknown(domain, waypost.LedNowhere, visit, by)
 	}
 	if res.Status == waypost.NotFound.Status || (res.Link || res.Asks()) && s.cfg.Links.Maintained(domain) {
 		res = s.cfg.Links.Targets(domain).InsteadOf(res)

@@ -55,6 +55,12 @@ type Clicks interface {
 	Record(c waypost.Click)
 }
 
+// Unknown takes visits of addresses that name no link. Record may be called by many
+// goroutines at once. It must neither keep the slices, nor allocate, nor wait.
+type Unknown interface {
+	Record(v waypost.UnknownVisit)
+}
+
 // Sealer encrypts the address of a visitor for the click journal, with the secret of the
 // day of at, in Unix milliseconds. Once that secret is destroyed, the address cannot be
 // recovered. Zero means that there is no address. Seal may be called by many goroutines

@@ -20,6 +20,7 @@ func TestCommands_ShowLinksAndStatistics(t *testing.T) {
 	s := devtest.Start(t, devtest.Config{})
 	t.Run("links by words, tags and state", func(t *testing.T) { requireLists(t, s) })
 	t.Run("statistics", func(t *testing.T) { requireStatistics(t, s) })
+	t.Run("unknown addresses", func(t *testing.T) { requireUnknown(t, s) })
 	s.Stop()
 }
 

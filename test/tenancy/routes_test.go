@@ -230,6 +230,13 @@ var routes = map[string]route{
 		scopes: []controlplane.Scope{admin}, own: path("/api/v1/urls/%s/clicks"), foreign: victims("/api/v1/urls/%s/clicks", ""),
 	},
 	"GET /api/v1/stats": {scopes: []controlplane.Scope{analytics}, own: plain},
+	"GET /api/v1/stats/unknown": {
+		scopes: []controlplane.Scope{analytics},
+		own: func(_ *world, c *credential) request {
+			return request{path: "/api/v1/stats/unknown?domain=" + hostOf(c.ws)}
+		},
+		foreign: asks("/api/v1/stats/unknown?domain={host}"),
+	},
 
 	"GET /api/v1/domains": {scopes: []controlplane.Scope{read}, own: plain},
 	"POST /api/v1/domains": {

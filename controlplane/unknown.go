@@ -1,0 +1,100 @@
+package controlplane
+
+import (
+	"context"
+	"time"
+
+	"waypost"
+)
+
+// Bounds of unknown addresses.
+const (
+	MaxUnknown  = 1000 // addresses in an answer
+	UnknownDays = 30   // for which they are kept
+)
+
+// UnknownReport is a report of an edge about unknown addresses. Node, boot and sequence
+// identify it.
+type UnknownReport struct {
+	Node      string
+	Boot      waypost.BootID
+	Seq       uint64
+	Addresses []UnknownVisits
+}
+
+// UnknownVisits are the visits of an unknown address that an edge reports.
+type UnknownVisits struct {
+	Domain       waypost.DomainID
+	Day          int32 // since 1970, UTC
+	Kind         waypost.UnknownKind
+	Path         string
+	People, Bots int64
+	Visitors     []uint64 // see waypost.Visitor
+}
+
+// UnknownAddress is an address that visitors asked for and that names no link.
+type UnknownAddress struct {
+	Path         string
+	Kind         waypost.UnknownKind
+	People, Bots int64 // visits
+	Days         []UnknownDay
+}
+
+// UnknownDay has the visits of an unknown address on a UTC day.
+type UnknownDay struct {
+	Day          time.Time
+	People, Bots int64
+}
+
+// UnknownQuery selects unknown addresses of a domain.
+type UnknownQuery struct {
+	Workspace waypost.WorkspaceID
+	Domain    waypost.DomainID
+	From, To  time.Time // UTC days; both are included
+	Limit     int
+}
+
+// UnknownStore counts unknown addresses.
+type UnknownStore interface {
+	// CountUnknown counts the visits in a report, unless it was counted before. It leaves
+	// out unknown domains, and days that are too far away.
+	CountUnknown(ctx context.Context, r *UnknownReport) error
+
+	// Unknown returns addresses that UnknownVisitors or more people asked for on a day, with
+	// the visits of such days, most visits of people first. It leaves out codes of live
+	// links.
+	Unknown(ctx context.Context, q *UnknownQuery) ([]UnknownAddress, error)
+}
+
+// Unknown returns the addresses of a domain of the actor's workspace that visitors asked
+// for and that name no link, by the host of the domain, "" for the default one. A shared
+// domain answers actors of the default workspace only, because strangers share it. The
+// days from and to are included; zero means the last week.
+func (s *Clicks) Unknown(
+	ctx context.Context, actor Actor, host string, from, to time.Time, limit int,
+) ([]UnknownAddress, UnknownQuery, error) {
+	today := s.now().UTC().Truncate(24 * time.Hour)
+	if to.IsZero() {
+		to = today
+	}
+	if from.IsZero() {
+		from = to.AddDate(0, 0, -6)
+	}
+	q := UnknownQuery{Workspace: actor.Workspace, From: from, To: to, Limit: limit}
+	switch {
+	case to.Before(from) || to.Sub(from) >= UnknownDays*24*time.Hour:
+		return nil, q, waypost.Errorf(waypost.EInvalid, "from and to must be 1 to %d days", UnknownDays)
+	case limit < 1 || limit > MaxUnknown:
+		return nil, q, waypost.Errorf(waypost.EInvalid, "limit must be 1 to %d", MaxUnknown)
+	}
+	domain, err := s.links.domains.named(ctx, actor, waypost.HostName(host))
+	if err != nil {
+		return nil, q, err
+	}
+	if domain.Workspace == 0 && actor.Workspace != waypost.DefaultWorkspace {
+		return nil, q, waypost.Errorf(waypost.EForbidden, "the unknown addresses of a shared domain are for the default workspace only")
+	}
+	q.Domain = domain.ID
+	addresses, err := s.stats.Unknown(ctx, &q)
+	return addresses, q, err
+}

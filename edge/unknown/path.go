@@ -1,0 +1,118 @@
+package unknown
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+
+	"waypost"
+	"waypost/internal/codes"
+)
+
+// pathBuffer holds a path while it is decoded.
+type pathBuffer struct{ code, text, again []byte }
+
+// fitPath returns a path as a code would be written, and false for a path that is not
+// kept: one that may be private, or that programs ask for.
+//
+// Escapes of characters that a code may have are decoded; other escapes stay. A plus sign
+// and a slash at the end are left out, because the same link is behind the path without
+// them.
+func (b *pathBuffer) fitPath(sent []byte) (path string, ok bool) {
+	sent = bytes.TrimSuffix(bytes.TrimSuffix(sent, []byte("+")), []byte("/"))
+	b.code, b.text = b.code[:0], b.text[:0]
+	for i := 0; i < len(sent); i++ {
+		c, escaped := unescape(sent[i:])
+		b.text = append(b.text, c)
+		if escaped && c < utf8.RuneSelf && c != '.' && c != '~' && !waypost.PlainCode([]byte{c}) {
+			b.code = append(b.code, bytes.ToUpper(sent[i:i+3])...)
+		} else {
+			b.code = append(b.code, c)
+		}
+		if escaped {
+			i += 2
+		}
+	}
+	b.again = b.again[:0]
+	for i := 0; i < len(b.text); i++ { // some programs encode twice
+		c, escaped := unescape(b.text[i:])
+		if b.again = append(b.again, c); escaped {
+			i += 2
+		}
+	}
+	path = string(codes.NormalForm(string(b.code)))
+	if path == "" || !waypost.ValidClickName(path) || hasAt(b.text) || hasAt(b.again) || !waypost.ValidClickName(string(b.text)) {
+		return "", false
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		if looksRandom(segment) || isNoise(segment) {
+			return "", false
+		}
+	}
+	return path, true
+}
+
+// unescape returns the byte that an escape at the beginning of b means, or the first
+// byte.
+func unescape(b []byte) (c byte, escaped bool) {
+	if len(b) < 3 || b[0] != '%' {
+		return b[0], false
+	}
+	high, low := digit(b[1]), digit(b[2])
+	if high > 15 || low > 15 {
+		return b[0], false
+	}
+	return high<<4 | low, true
+}
+
+// digit returns the value of a hex digit, and 16 for any other byte.
+func digit(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c|0x20 && c|0x20 <= 'f':
+		return c | 0x20 - 'a' + 10
+	}
+	return 16
+}
+
+// hasAt finds the sign of e-mail addresses, also in its wide form.
+func hasAt(text []byte) bool { return bytes.ContainsAny(text, "@＠") }
+
+// Bounds of a segment that people read.
+const (
+	maxReadable = 40 // characters; a longer segment may be random
+	maxWord     = 32 // ASCII letters and digits in a row
+	mostDigits  = 5  // one in five characters is a digit or a capital letter: too many for words
+)
+
+// looksRandom reports whether a segment may be a token: it has more than 40 characters,
+// and a fifth of them are ASCII digits and capitals, or more than 32 ASCII letters and
+// digits follow each other. Slugs have words, tokens have neither words nor few digits.
+func looksRandom(segment string) bool {
+	all, signs, word, longest := 0, 0, 0, 0
+	for _, c := range segment {
+		all++
+		switch {
+		case '0' <= c && c <= '9', 'A' <= c && c <= 'Z':
+			signs++
+			word++
+		case 'a' <= c && c <= 'z':
+			word++
+		default:
+			word = 0
+		}
+		longest = max(longest, word)
+	}
+	return all > maxReadable && (signs*mostDigits >= all || longest > maxWord)
+}
+
+// isNoise reports whether browsers and scanners ask for a segment everywhere, without a
+// person who wants it.
+func isNoise(segment string) bool {
+	switch segment {
+	case "wp-login.php", "wp-admin", "wp-includes", "xmlrpc.php":
+		return true
+	}
+	return strings.HasPrefix(segment, ".") || strings.HasPrefix(segment, "favicon.") || strings.HasPrefix(segment, "apple-touch-icon")
+}
