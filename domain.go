@@ -15,7 +15,24 @@ type Domain struct {
 	ID        DomainID
 	Workspace WorkspaceID // 0: shared by all
 	Host      string      // in the form of HostName; "" until the shared domain has a name
+	Traits    DomainTraits
 	DomainTargets
+}
+
+// DomainTraits has what a visit must know of its domain before its link is looked up.
+type DomainTraits uint8
+
+const (
+	Maintained DomainTraits = 1 << 0 // there is a target for maintenance
+	ExactPaths DomainTraits = 1 << 1 // neither a slash nor punctuation behind a code is forgiven
+)
+
+// With returns the traits with a trait, or without it.
+func (t DomainTraits) With(trait DomainTraits, has bool) DomainTraits {
+	if has {
+		return t | trait
+	}
+	return t &^ trait
 }
 
 // DomainTargets lead visitors of a domain in place of its links, and say what is counted
@@ -65,11 +82,12 @@ func DecodeDomain(payload []byte) (Domain, error) {
 		NotFound    string      `json:"not_found_url"`
 		Maintenance string      `json:"maintenance_url"`
 		CountUTM    bool        `json:"count_utm"`
+		ExactPaths  bool        `json:"exact_paths"`
 	}
 	if err := json.Unmarshal(payload, &body); err != nil {
 		return Domain{}, err
 	}
-	d := Domain{Workspace: body.Workspace, Host: HostName(body.Host)}
+	d := Domain{Workspace: body.Workspace, Host: HostName(body.Host), Traits: DomainTraits(0).With(ExactPaths, body.ExactPaths)}
 	if d.Host == "" {
 		return d, errors.New("the domain names no host")
 	}
@@ -81,11 +99,12 @@ func DecodeDomain(payload []byte) (Domain, error) {
 			continue
 		}
 		if !ValidLocation(t.text) || len(t.text) > MaxDomainURL {
-			return Domain{Workspace: d.Workspace, Host: d.Host}, errors.New("a target of the domain is no URL to redirect to")
+			return Domain{Workspace: d.Workspace, Host: d.Host, Traits: d.Traits}, errors.New("a target of the domain is no URL to redirect to")
 		}
 		*t.to = []byte(t.text)
 	}
 	d.CountUTM = body.CountUTM
+	d.Traits = d.Traits.With(Maintained, len(d.Maintenance) > 0)
 	return d, nil
 }
 

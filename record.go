@@ -10,7 +10,7 @@ type Kind uint8
 
 const (
 	KindLink   Kind = 1 // name: code; payload: Location
-	KindDomain Kind = 2 // name: domain id; payload: JSON {"workspace_id", "host", "root_url", "not_found_url", "maintenance_url", "count_utm"}
+	KindDomain Kind = 2 // name: domain id; payload: the row of domain as JSON, see changelog_payload and DecodeDomain
 	KindRange  Kind = 3 // name: range id; payload: the row of key_range as JSON, see changelog_payload
 	KindLease  Kind = 4 // name: lease id; payload: the row of key_lease as JSON, see changelog_payload
 	KindSalt   Kind = 5 // name: day, YYYY-MM-DD; payload: 32 bytes in hex, or nothing once they are destroyed

@@ -24,6 +24,8 @@ type Domain struct {
 
 	MaintenanceURL string `json:"maintenance_url" doc:"Target of the root and of all links; empty: there is no maintenance."`
 
+	ExactPaths bool `json:"exact_paths" doc:"A path with a slash or punctuation behind the code of a link does not lead to that link."`
+
 	Applied *Applied `json:"applied,omitzero" doc:"Which edges have the change, in the answer to a request with wait."`
 }
 
@@ -41,6 +43,8 @@ type NewDomain struct {
 	Shared      bool   `json:"shared,omitzero" doc:"All workspaces can have links in it; for the default workspace only."`
 	RootURL     string `json:"root_url,omitzero" doc:"Target of the root of the domain: a URL like that of a link, of at most 4,000 bytes after percent-encoding. Default: none."`
 	NotFoundURL string `json:"not_found_url,omitzero" doc:"Target of unknown codes, likewise."`
+
+	ExactPaths bool `json:"exact_paths,omitzero" doc:"Answer 404 to a path with a slash or punctuation behind a code. Default: it leads to the link."`
 }
 
 // DomainChange names the fields of a domain to change; nil leaves a field as it is.
@@ -49,6 +53,8 @@ type DomainChange struct {
 	NotFoundURL *string `json:"not_found_url,omitzero" example:"https://example.com/not-found" doc:"Target of unknown codes, likewise."`
 
 	MaintenanceURL *string `json:"maintenance_url,omitzero" example:"https://example.com/maintenance" doc:"Target of the root and of all links while it is set, likewise. Nothing is counted meanwhile, and the links themselves do not change."`
+
+	ExactPaths *bool `json:"exact_paths,omitzero" doc:"Answer 404 to a path with a slash or punctuation behind a code, in place of the link."`
 }
 
 // DomainProof describes the DNS record that proves a domain.

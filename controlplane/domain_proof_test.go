@@ -26,7 +26,7 @@ func (s *system) owner(t *testing.T, id waypost.WorkspaceID) controlplane.Actor 
 // served reports which workspace's links are under a host; 0 is none's.
 func (s *system) served(t *testing.T, host string) waypost.WorkspaceID {
 	t.Helper()
-	d, _, err := s.db.DomainOf(t.Context(), host)
+	d, _, err := s.db.DomainOf(t.Context(), host, true)
 	require.NoError(t, err)
 	return d.Workspace
 }

@@ -26,13 +26,11 @@ type DomainStore interface {
 	// Hosts returns the domains that are served, without their targets.
 	Hosts(ctx context.Context) ([]waypost.Domain, error)
 
-	// DomainOf finds the domain of a host, as [waypost.HostName] writes it.
-	DomainOf(ctx context.Context, host string) (d waypost.Domain, found bool, err error)
+	// DomainOf finds the domain of a host, as [waypost.HostName] writes it. Unless it is
+	// strict, a host of no domain has the default domain.
+	DomainOf(ctx context.Context, host string, strict bool) (d waypost.Domain, found bool, err error)
 
-	// DefaultTargets returns the targets of the default domain.
-	DefaultTargets(ctx context.Context) (waypost.DomainTargets, error)
-
-	// SetDomain changes the targets of a domain of the workspace or, for the default
+	// SetDomain changes a domain of the workspace or, for the default
 	// workspace, of a shared one. It returns ENotFound for any other domain.
 	SetDomain(ctx context.Context, by Actor, id waypost.DomainID, c DomainChange) (OwnedDomain, waypost.Position, error)
 
@@ -76,14 +74,18 @@ type NewDomain struct {
 	Shared   bool   // all workspaces have links under it; for operators alone
 	Root     string // target of its root; "": none
 	NotFound string // target of unknown codes; "": none
+
+	ExactPaths bool // see waypost.ExactPaths
 }
 
-// DomainChange changes the targets of a domain: nil leaves a target as it is, "" removes
-// it. Users write URLs as for links; the store gets Locations.
+// DomainChange changes a domain: nil leaves a field as it is, "" removes a target. Users
+// write URLs as for links; the store gets Locations.
 type DomainChange struct {
 	Root        *string `json:"root_url,omitempty"`        // of the domain's root
 	NotFound    *string `json:"not_found_url,omitempty"`   // of requests that would be answered 404
 	Maintenance *string `json:"maintenance_url,omitempty"` // of the root and all links, while it is set
+
+	ExactPaths *bool `json:"exact_paths,omitempty"` // see waypost.ExactPaths
 }
 
 // hostsMaxAge bounds the age of the table of hosts. For that long, a domain that another
@@ -233,7 +235,7 @@ func (s *Domains) find(ctx context.Context, host string) (waypost.Domain, bool, 
 			return d, true, nil
 		}
 	}
-	return s.store.DomainOf(ctx, host) // it may have been added a moment ago
+	return s.store.DomainOf(ctx, host, true) // it may have been added a moment ago
 }
 
 // HostOf returns the host of a domain of any workspace as the names of its links have it:
@@ -253,20 +255,10 @@ func (s *Domains) HostOf(ctx context.Context, domain string) (string, error) {
 	return host, nil // also for a removed domain
 }
 
-// targets returns the targets of the domain of a host, as waypost.HostName writes it. An
-// unknown host has the targets of the default domain, or no targets when strict.
-func (s *Domains) targets(ctx context.Context, host string, strict bool) (waypost.DomainTargets, error) {
-	d, found, err := s.store.DomainOf(ctx, host)
-	if err != nil || found || strict {
-		return d.DomainTargets, err
-	}
-	return s.store.DefaultTargets(ctx)
-}
-
 // Root resolves the root of the domain of a host, as the client sent it. It returns false
 // when the host is no domain or its root has no target.
 func (s *Domains) Root(ctx context.Context, host string) (waypost.Resolution, bool, error) {
-	d, found, err := s.store.DomainOf(ctx, waypost.HostName(host))
+	d, found, err := s.store.DomainOf(ctx, waypost.HostName(host), true)
 	if err != nil || !found {
 		return waypost.Resolution{}, false, err
 	}
@@ -298,7 +290,7 @@ func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (Owne
 		return OwnedDomain{}, waypost.Position{}, err
 	}
 	approved := actor.CheckOperator() == nil
-	d := waypost.Domain{Workspace: actor.Workspace}
+	d := waypost.Domain{Workspace: actor.Workspace, Traits: waypost.DomainTraits(0).With(waypost.ExactPaths, n.ExactPaths)}
 	if n.Shared {
 		if err := actor.CheckOperator(); err != nil {
 			return none(err)
@@ -336,7 +328,7 @@ func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (Owne
 	return o, at, nil
 }
 
-// ChangeDomain changes the targets of a domain. It returns ENotFound for a domain that
+// ChangeDomain changes a domain. It returns ENotFound for a domain that
 // the actor does not see, EForbidden for a shared domain unless the actor is in the
 // default workspace, and the errors of the rules for targets.
 func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.DomainID, c DomainChange) (OwnedDomain,
@@ -350,7 +342,7 @@ func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.Doma
 	case err != nil:
 		return none(err)
 	case c == DomainChange{}:
-		return none(waypost.Errorf(waypost.EInvalid, "say what to change: root_url, not_found_url, maintenance_url"))
+		return none(waypost.Errorf(waypost.EInvalid, "say what to change: root_url, not_found_url, maintenance_url, exact_paths"))
 	}
 	for _, field := range []struct {
 		name string
@@ -416,7 +408,7 @@ func (s *Domains) checkTarget(ctx context.Context, actor Actor, field string, ur
 		return nil, waypost.Errorf(waypost.ETooLarge, "%s is %d bytes long once it is percent-encoded, but at most %d are allowed",
 			field, len(t.Location), waypost.MaxDomainURL)
 	}
-	d, found, err := s.store.DomainOf(ctx, t.Host) // it may have been added a moment ago
+	d, found, err := s.store.DomainOf(ctx, t.Host, true) // it may have been added a moment ago
 	if err != nil {
 		return nil, err
 	}

@@ -41,21 +41,26 @@ func (s *Links) Explain(ctx context.Context, actor Actor, domain, code string, v
 		if err != nil {
 			return Explanation{}, err
 		}
-		rec, found, err := s.store.Record(ctx, l.Host, l.Host != "", l.Code)
-		switch {
-		case err != nil:
+		d, served, err := s.domains.store.DomainOf(ctx, l.Host, l.Host != "")
+		if err != nil {
 			return Explanation{}, err
-		case !found && l.Host != "":
+		}
+		if !served {
 			return Explanation{}, waypost.Errorf(waypost.EConflict, "the domain %s is not served, so that its links have no answer", l.Host)
-		case !found || rec.Revision != l.Revision:
+		}
+		rec, found, err := s.store.Record(ctx, d.ID, l.Code)
+		if err != nil {
+			return Explanation{}, err
+		}
+		if !found || rec.Revision != l.Revision {
 			continue // the link has changed between the two reads
 		}
-		return s.explain(ctx, &l, &rec, v)
+		return s.explain(&l, &d, &rec, v)
 	}
 	return Explanation{}, waypost.Errorf(waypost.EUnavailable, "too many others change the link")
 }
 
-func (s *Links) explain(ctx context.Context, l *waypost.Link, rec *waypost.Record, v *Visitor) (e Explanation, err error) {
+func (s *Links) explain(l *waypost.Link, d *waypost.Domain, rec *waypost.Record, v *Visitor) (e Explanation, err error) {
 	e.Link, e.State, e.Required = *l, rec.State, rules.RequiredFacts(rec.Programme)
 	if e.Source, err = rules.ParseSource(l.Rules); err != nil {
 		return e, fmt.Errorf("the rules of the link %s cannot be read: %w", l.Code, err)
@@ -71,11 +76,7 @@ func (s *Links) explain(ctx context.Context, l *waypost.Link, rec *waypost.Recor
 	visit := waypost.Visit{Code: []byte(l.Code), Query: v.Request.Query}
 	e.Resolution, _ = e.Resolution.Follow(nil, &visit)
 	if before := e.Resolution; before.Status == waypost.NotFound.Status || before.Link {
-		targets, err := s.domains.targets(ctx, l.Host, l.Host != "")
-		if err != nil {
-			return e, err
-		}
-		e.Resolution = targets.InsteadOf(before)
+		e.Resolution = d.InsteadOf(before)
 		e.NotFound = !before.Link && e.Resolution.Redirects()
 		e.Maintenance = before.Link && !e.Resolution.Link
 	}

@@ -60,9 +60,8 @@ type LinkStore interface {
 	// unknown link.
 	Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error)
 
-	// Record returns the record that edges hold for a code under a host, as of now. An
-	// unknown host means the default domain, or no record when strict.
-	Record(ctx context.Context, host string, strict bool, code waypost.Code) (rec waypost.Record, found bool, err error)
+	// Record returns the record that edges hold for a code of a domain, as of now.
+	Record(ctx context.Context, domain waypost.DomainID, code waypost.Code) (rec waypost.Record, found bool, err error)
 
 	// Duplicates finds the live links of a workspace that were created with these dedupe
 	// keys, and a position at which they exist.
@@ -351,49 +350,58 @@ func (s *Links) apply(l *waypost.Link, c *LinkChange, password *rules.Password) 
 // are unknown here.
 func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit, r *rules.Request) (waypost.Resolution, error) {
 	host = waypost.HostName(host)
-	res := waypost.NotFound
-	var walk codes.Walk
-	for walk.Start(v); walk.Next(v); {
-		if policy, err := s.blocked(ctx, host, v.Code); err != nil || policy != 0 {
-			return waypost.Blocked(policy), err
-		}
-		rec, found, err := s.store.Record(ctx, host, s.strict, waypost.Code(v.Code))
-		if err != nil {
-			return waypost.NotFound, err
-		}
-		if found && codes.Leads(v, &rec) {
-			var facts rules.Facts
-			facts.Read(rules.RequiredFacts(rec.Programme), r)
-			facts.At, facts.Query = s.now().UnixMilli(), v.Query
-			res, _ = rules.Resolve(&rec, &facts).Follow(nil, v)
-			break
-		}
-	}
-	if res.Status != waypost.NotFound.Status && !res.Link && !res.Asks() {
-		return res, nil
-	}
-	targets, err := s.domains.targets(ctx, host, s.strict)
-	if err != nil {
+	d, served, err := s.domains.store.DomainOf(ctx, host, s.strict)
+	if err != nil || !served {
 		return waypost.NotFound, err
 	}
-	return targets.InsteadOf(res), nil
+	found, err := s.find(ctx, host, &d, v)
+	res := waypost.NotFound
+	switch {
+	case err != nil:
+		return res, err
+	case found.Policy != 0:
+		return waypost.Blocked(found.Policy), nil
+	case found.Record != nil:
+		var facts rules.Facts
+		facts.Read(rules.RequiredFacts(found.Record.Programme), r)
+		facts.At, facts.Query = s.now().UnixMilli(), v.Query
+		res, _ = rules.Resolve(found.Record, &facts).Follow(nil, v)
+	}
+	return d.InsteadOf(res), nil
 }
 
-// blocked returns the policy with which the code of a visit is blocked, 0 for none. A
-// host that is no domain means the default domain, unless the service is strict.
-func (s *Links) blocked(ctx context.Context, host string, code []byte) (waypost.BlockPolicy, error) {
-	if policy := s.blocks.Policy([]byte(host), code); policy != 0 {
-		return policy, nil
-	}
-	policy := s.blocks.Policy(nil, code)
-	if policy == 0 {
-		return 0, nil
-	}
-	d, found, err := s.domains.find(ctx, host)
-	if err != nil || found && d.ID != waypost.DefaultDomain || !found && s.strict {
-		return 0, err
+// find moves a visit to the first of its codes that is blocked or that has a link for the
+// visit.
+func (s *Links) find(ctx context.Context, host string, d *waypost.Domain, v *waypost.Visit) (codes.Found, error) {
+	var walk codes.Walk
+	return walk.Find(v, d.Traits, &address{ctx, s, host, d.ID, waypost.Record{}})
+}
+
+// address is a host, and the index of its codes.
+type address struct {
+	ctx    context.Context //nolint:containedctx // for one walk
+	links  *Links
+	host   string
+	domain waypost.DomainID
+	record waypost.Record
+}
+
+// Policy implements [codes.Index].
+func (a *address) Policy(code []byte) (waypost.BlockPolicy, error) {
+	policy := a.links.blocks.Policy([]byte(a.host), code)
+	if policy == 0 && a.domain == waypost.DefaultDomain {
+		policy = a.links.blocks.Policy(nil, code)
 	}
 	return policy, nil
+}
+
+// Record implements [codes.Index].
+func (a *address) Record(code []byte) (*waypost.Record, error) {
+	record, found, err := a.links.store.Record(a.ctx, a.domain, waypost.Code(code))
+	if a.record = record; err != nil || !found {
+		return nil, err
+	}
+	return &a.record, nil
 }
 
 func set[T any](field *T, to *T) {

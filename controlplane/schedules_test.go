@@ -24,7 +24,7 @@ func TestReschedule_OffsetsAreRenewedAndTheOwnersVersionStays(t *testing.T) {
 	require.NoError(t, err)
 	version := controlplane.VersionOf(&made)
 	record := func() waypost.Record {
-		r, found, err := s.db.Record(t.Context(), "", false, made.Code)
+		r, found, err := s.db.Record(t.Context(), waypost.DefaultDomain, made.Code)
 		require.NoError(t, err)
 		require.True(t, found)
 		return r

@@ -73,7 +73,7 @@ func (c *counts) Link(_ context.Context, ws waypost.WorkspaceID, domain waypost.
 }
 
 // DomainOf knows a shared domain, one of workspace 1 and one of workspace 2.
-func (*counts) DomainOf(_ context.Context, host string) (waypost.Domain, bool, error) {
+func (*counts) DomainOf(_ context.Context, host string, _ bool) (waypost.Domain, bool, error) {
 	d, found := map[string]waypost.Domain{
 		"wp.example": {ID: 1}, "own.example": {ID: 2, Workspace: 1}, "theirs.example": {ID: 3, Workspace: 2},
 	}[host]

@@ -51,6 +51,7 @@ CREATE TABLE domain (
     maintenance_url text      CONSTRAINT domain_maintenance_is_a_header
                               CHECK (maintenance_url ~* '^https?://[\x21-\x7e]+$' AND octet_length(maintenance_url) <= 4000),
     count_utm     boolean     NOT NULL DEFAULT false, -- the setting utm of its workspace; if it is shared, of any
+    exact_paths   boolean     NOT NULL DEFAULT false, -- neither a slash nor punctuation behind a code is forgiven
     retired       boolean     NOT NULL DEFAULT false,
     created_at    timestamptz NOT NULL DEFAULT now(),
     slot          smallint    NOT NULL,

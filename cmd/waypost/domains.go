@@ -86,6 +86,9 @@ func domainTable(domains []client.Domain, width int) string {
 		if d.MaintenanceURL != "" {
 			state += ", maintenance"
 		}
+		if d.ExactPaths {
+			state += ", exact paths"
+		}
 		_, _ = fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", d.ID, printable(d.Host), owner, state, printable(d.Certificate.State),
 			printable(orNone(shortened(d.RootURL))), printable(orNone(shortened(d.NotFoundURL))))
 	}
@@ -101,17 +104,20 @@ func orNone(url string) string {
 
 func (p domainsCommands) setCommand() *cobra.Command {
 	var root, notFound, maintenance string
+	var exact bool
 	c := &cobra.Command{
 		Use:   "set DOMAIN",
-		Short: "Say where a domain leads visitors in place of its links",
-		Long: `Set the targets of a domain, given by its host or its id. Targets without a flag do not
-change. An empty URL removes a target: the root then names the service, unknown codes
-answer 404, and maintenance ends. During maintenance, visitors of the root and of all
-links go to the target of --maintenance, and no click is counted. Edges follow within
-milliseconds. Only the default workspace may change the shared domain.`,
+		Short: "Say where a domain leads visitors in place of its links, and how it reads addresses",
+		Long: `Change a domain, given by its host or its id. Fields without a flag do not change. An
+empty URL removes a target: the root then names the service, unknown codes answer 404,
+and maintenance ends. During maintenance, visitors of the root and of all links go to the
+target of --maintenance, and no click is counted. With --exact-paths, a slash or
+punctuation behind a code is not forgiven. Edges follow within milliseconds. Only the
+default workspace may change the shared domain.`,
 		Example: `  waypost domains set go.example.com --root https://example.com/ --not-found https://example.com/lost
   waypost domains set 1 --not-found ""
-  waypost domains set go.example.com --maintenance https://status.example.com/`,
+  waypost domains set go.example.com --maintenance https://status.example.com/
+  waypost domains set go.example.com --exact-paths`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			var change client.DomainChange
@@ -124,8 +130,11 @@ milliseconds. Only the default workspace may change the shared domain.`,
 			if c.Flags().Changed("maintenance") {
 				change.MaintenanceURL = &maintenance
 			}
+			if c.Flags().Changed("exact-paths") {
+				change.ExactPaths = &exact
+			}
 			if change == (client.DomainChange{}) {
-				return &usageError{errors.New("nothing to change: give --root, --not-found or --maintenance")}
+				return &usageError{errors.New("nothing to change: give --root, --not-found, --maintenance or --exact-paths")}
 			}
 			api, err := p.api()
 			if err != nil {
@@ -146,6 +155,8 @@ milliseconds. Only the default workspace may change the shared domain.`,
 	c.Flags().StringVar(&root, "root", "", `URL for visitors of the root; "" for none`)
 	c.Flags().StringVar(&notFound, "not-found", "", `URL for visitors of unknown codes; "" for none`)
 	c.Flags().StringVar(&maintenance, "maintenance", "", `URL for visitors of the root and of all links; "" ends the maintenance`)
+	c.Flags().BoolVar(&exact, "exact-paths", false,
+		"answer 404 to a path with a slash or punctuation behind a code; =false forgives them again")
 	return c
 }
 

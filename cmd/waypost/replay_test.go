@@ -126,11 +126,11 @@ func (l fewLinks) Link(_ waypost.DomainID, code, buf []byte) (waypost.Record, []
 	return waypost.Record{Kind: waypost.KindLink, Status: http.StatusFound, Payload: []byte("https://example.com/")}, buf, l[string(code)], nil
 }
 
-func (fewLinks) Domain([]byte) (waypost.DomainID, bool) { return waypost.DefaultDomain, true }
+func (fewLinks) Domain([]byte) (waypost.DomainID, waypost.DomainTraits, bool) {
+	return waypost.DefaultDomain, 0, true
+}
 
 func (fewLinks) Targets(waypost.DomainID) (t waypost.DomainTargets) { return t }
-
-func (fewLinks) Maintained(waypost.DomainID) bool { return false }
 
 // dailySalts has one for every day.
 type dailySalts struct{ days sync.Map }

@@ -29,7 +29,7 @@ type Domains interface {
 	// Approve serves a domain of any workspace without a proof, for operators.
 	Approve(ctx context.Context, actor controlplane.Actor, id waypost.DomainID) (controlplane.OwnedDomain, waypost.Position, error)
 
-	// ChangeDomain changes the targets of a domain.
+	// ChangeDomain changes the targets of a domain, and how it reads addresses.
 	ChangeDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID,
 		c controlplane.DomainChange) (controlplane.OwnedDomain, waypost.Position, error)
 
@@ -93,7 +93,7 @@ func registerDomains(rt *router, a *domainsAPI) {
 		status: http.StatusCreated, scopes: admin, problems: []int{http.StatusConflict},
 	}, a.addDomain)
 	handle(rt, operation{
-		id: "change-domain", method: http.MethodPatch, path: api.PathDomains + "/{id}", summary: "Change the targets of a domain",
+		id: "change-domain", method: http.MethodPatch, path: api.PathDomains + "/{id}", summary: "Change the targets of a domain, and how it reads addresses",
 		scopes: admin, problems: []int{http.StatusNotFound},
 	}, a.change)
 	handle(rt, operation{
@@ -148,7 +148,7 @@ func (a *domainsAPI) addDomain(ctx context.Context, in *addDomainInput) (*domain
 	n := &in.Body
 	d, position, err := a.domains.AddDomain(ctx, actorFrom(ctx), controlplane.NewDomain{
 		Host: n.Host, Shared: n.Shared,
-		Root: n.RootURL, NotFound: n.NotFoundURL,
+		Root: n.RootURL, NotFound: n.NotFoundURL, ExactPaths: n.ExactPaths,
 	})
 	if err != nil {
 		return nil, err
@@ -157,7 +157,8 @@ func (a *domainsAPI) addDomain(ctx context.Context, in *addDomainInput) (*domain
 }
 
 func (a *domainsAPI) change(ctx context.Context, in *changeDomainInput) (*domainOutput, error) {
-	c := controlplane.DomainChange{Root: in.Body.RootURL, NotFound: in.Body.NotFoundURL, Maintenance: in.Body.MaintenanceURL}
+	b := &in.Body
+	c := controlplane.DomainChange{Root: b.RootURL, NotFound: b.NotFoundURL, Maintenance: b.MaintenanceURL, ExactPaths: b.ExactPaths}
 	d, position, err := a.domains.ChangeDomain(ctx, actorFrom(ctx), waypost.DomainID(in.ID), c)
 	if err != nil {
 		return nil, err
@@ -215,6 +216,7 @@ func (a *domainsAPI) domainOf(d *controlplane.OwnedDomain) api.Domain {
 		Certificate: api.DomainCertificate{State: string(certificate.State), Until: moment(certificate.Until), Error: certificate.Error},
 		ID:          uint32(d.ID), Host: d.Host, Shared: d.Workspace == 0, State: string(d.State),
 		RootURL: string(d.Root), NotFoundURL: string(d.NotFound), MaintenanceURL: string(d.Maintenance),
+		ExactPaths: d.Traits&waypost.ExactPaths != 0,
 	}
 	if d.Proof != "" {
 		shown.Proof = &api.DomainProof{

@@ -253,26 +253,31 @@ func (f *links) Resolve(ctx context.Context, host string, v *waypost.Visit, _ *r
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var walk codes.Walk
-	for walk.Start(v); walk.Next(v); {
-		f.asked++
-		i := slices.IndexFunc(f.all, func(l waypost.Link) bool { return string(l.Code) == string(v.Code) })
-		if i < 0 {
-			continue
-		}
-		l := &f.all[i]
-		record := waypost.Record{Kind: waypost.KindLink, Status: uint16(l.RedirectStatus), Flags: l.Flags, Payload: []byte(l.Location)}
-		if f.deleted[l.Code] {
-			record.State = waypost.Deleted
-		}
-		if !l.ExpiresAt.IsZero() {
-			record.ExpiresAt = l.ExpiresAt.UnixMilli()
-		}
-		if codes.Leads(v, &record) {
-			res, _ := waypost.Resolve(&record, f.now().UnixMilli()).Follow(nil, v)
-			return res, nil
-		}
+	found, err := walk.Find(v, 0, f)
+	if found.Record == nil {
+		return waypost.NotFound, err
 	}
-	return waypost.NotFound, nil
+	res, _ := waypost.Resolve(found.Record, f.now().UnixMilli()).Follow(nil, v)
+	return res, nil
+}
+
+func (f *links) Policy([]byte) (waypost.BlockPolicy, error) { return 0, nil }
+
+func (f *links) Record(code []byte) (*waypost.Record, error) {
+	f.asked++
+	i := slices.IndexFunc(f.all, func(l waypost.Link) bool { return string(l.Code) == string(code) })
+	if i < 0 {
+		return nil, nil //nolint:nilnil // there is no link
+	}
+	l := &f.all[i]
+	record := waypost.Record{Kind: waypost.KindLink, Status: uint16(l.RedirectStatus), Flags: l.Flags, Payload: []byte(l.Location)}
+	if f.deleted[l.Code] {
+		record.State = waypost.Deleted
+	}
+	if !l.ExpiresAt.IsZero() {
+		record.ExpiresAt = l.ExpiresAt.UnixMilli()
+	}
+	return &record, nil
 }
 
 func (f *links) Explain(_ context.Context, actor controlplane.Actor, domain, code string,

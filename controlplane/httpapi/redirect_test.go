@@ -56,8 +56,9 @@ func TestRedirect_UnknownAndDeletedCodesAreProblems(t *testing.T) {
 		status int
 		code   string
 	}{
-		"/unknown": {404, "not-found"}, "/dies": {410, "gone"}, "/x": {404, "not-found"}, "/dies/": {404, "not-found"},
-		"/dies+": {404, "not-found"},
+		"/unknown": {404, "not-found"}, "/dies": {410, "gone"}, "/x": {404, "not-found"}, "/dies/": {410, "gone"}, "/dies.": {410, "gone"},
+		"/dies/x": {404, "not-found"},
+		"/dies+":  {404, "not-found"}, "/dies+.": {404, "not-found"},
 	} {
 		res := a.do(call{path: path, key: "none", header: map[string]string{"Accept": "text/html"}})
 		requireProblem(t, res, want.status, want.code)
@@ -78,7 +79,7 @@ func TestRedirect_ReadsAPathAsAnEdgeDoes(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/caf%C3%A9": "cafe", "/caf%c3%a9": "cafe", "/cafe%CC%81": "cafe", "/a/b": "ab", "/%61/%62": "ab", "/a/c": "a/c",
-		"/a/b/": "a/b/", "/a//b": "a//b",
+		"/a/b/": "ab", "/a/b.": "ab", "/a/": "a/", "/a.": "a", "/caf%C3%A9%29": "cafe", "/a//b": "a//b",
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			res := a.do(call{method: method, path: path, key: "none"})

@@ -18,12 +18,15 @@ import (
 // DomainStore keeps the hosts under which links live, and where their roots lead.
 type DomainStore struct{ pool *pool }
 
-const domainColumns = `id, coalesce(workspace_id, 0), host, coalesce(root_url, ''), coalesce(not_found_url, ''), coalesce(maintenance_url, '')`
+const domainColumns = `id, coalesce(workspace_id, 0), host, coalesce(root_url, ''), coalesce(not_found_url, ''),
+	coalesce(maintenance_url, ''), exact_paths`
 
 func scanDomain(row pgx.Row) (d waypost.Domain, err error) {
 	var root, notFound, maintenance string
-	err = row.Scan(&d.ID, &d.Workspace, &d.Host, &root, &notFound, &maintenance)
+	var exact bool
+	err = row.Scan(&d.ID, &d.Workspace, &d.Host, &root, &notFound, &maintenance, &exact)
 	d.Root, d.NotFound, d.Maintenance = []byte(root), []byte(notFound), []byte(maintenance)
+	d.Traits = d.Traits.With(waypost.ExactPaths, exact)
 	return d, err
 }
 
@@ -53,9 +56,10 @@ func (db *DomainStore) Hosts(ctx context.Context) ([]waypost.Domain, error) {
 }
 
 // DomainOf implements controlplane.DomainStore.
-func (db *DomainStore) DomainOf(ctx context.Context, host string) (d waypost.Domain, found bool, err error) {
-	const byHost = `SELECT ` + domainColumns + ` FROM domain WHERE host = $1`
-	err = db.pool.QueryIn(ctx, scoped.Stream, byHost, []any{host}, func(rows pgx.Rows) (err error) {
+func (db *DomainStore) DomainOf(ctx context.Context, host string, strict bool) (d waypost.Domain, found bool, err error) {
+	const byHost = `SELECT ` + domainColumns + ` FROM domain
+		WHERE id = coalesce((SELECT id FROM domain WHERE host = $1), CASE WHEN $2 THEN 0 ELSE 1 END)`
+	err = db.pool.QueryIn(ctx, scoped.Stream, byHost, []any{host, strict}, func(rows pgx.Rows) (err error) {
 		for rows.Next() {
 			if d, err = scanDomain(rows); err != nil {
 				return err
@@ -65,22 +69,6 @@ func (db *DomainStore) DomainOf(ctx context.Context, host string) (d waypost.Dom
 		return rows.Err()
 	})
 	return d, found, scoped.Classify("look up a host", err)
-}
-
-// DefaultTargets implements controlplane.DomainStore.
-func (db *DomainStore) DefaultTargets(ctx context.Context) (t waypost.DomainTargets, err error) {
-	err = db.pool.QueryIn(ctx, scoped.Stream, `SELECT `+domainColumns+` FROM domain WHERE id = $1`, []any{waypost.DefaultDomain},
-		func(rows pgx.Rows) error {
-			for rows.Next() {
-				d, err := scanDomain(rows)
-				if err != nil {
-					return err
-				}
-				t = d.DomainTargets
-			}
-			return rows.Err()
-		})
-	return t, scoped.Classify("read the default domain", err)
 }
 
 // SetDomain implements controlplane.DomainStore. Row-level security lets only the role
@@ -109,8 +97,9 @@ func (db *DomainStore) SetDomain(
 			UPDATE domain SET
 				root_url        = CASE WHEN $3::text IS NULL THEN root_url ELSE nullif($3, '') END,
 				not_found_url   = CASE WHEN $4::text IS NULL THEN not_found_url ELSE nullif($4, '') END,
-				maintenance_url = CASE WHEN $5::text IS NULL THEN maintenance_url ELSE nullif($5, '') END
-			WHERE id = $1 AND NOT retired AND `+whose, id, by.Workspace, c.Root, c.NotFound, c.Maintenance)
+				maintenance_url = CASE WHEN $5::text IS NULL THEN maintenance_url ELSE nullif($5, '') END,
+				exact_paths     = coalesce($6, exact_paths)
+			WHERE id = $1 AND NOT retired AND `+whose, id, by.Workspace, c.Root, c.NotFound, c.Maintenance, c.ExactPaths)
 		if err != nil {
 			return err
 		}
@@ -147,7 +136,7 @@ func (db *DomainStore) CreateDomain(
 	}
 	detail, err := json.Marshal(map[string]any{
 		"host": d.Host, "shared": d.Workspace == 0, "pending": pending, "root_url": string(d.Root),
-		"not_found_url": string(d.NotFound),
+		"not_found_url": string(d.NotFound), "exact_paths": d.Traits&waypost.ExactPaths != 0,
 	})
 	if err != nil {
 		return o, p, err
@@ -166,13 +155,16 @@ func (db *DomainStore) CreateDomain(
 		if taken { // the scope shows all domains, or the workspace's own and the shared ones
 			return inUse
 		}
-		if err := tx.QueryRow(ctx, `
-			INSERT INTO domain (workspace_id, host, root_url, not_found_url, count_utm)
-			VALUES (nullif($1, 0), $2, nullif($3, ''), nullif($4, ''), `+scoped.CountsUTM(`coalesce(nullif($1, 0), w.id)`)+`)
+		err := tx.QueryRow(ctx, `
+			INSERT INTO domain (workspace_id, host, root_url, not_found_url, exact_paths, count_utm)
+			VALUES (nullif($1, 0), $2, nullif($3, ''), nullif($4, ''), $5,
+			        `+scoped.CountsUTM(`coalesce(nullif($1, 0), w.id)`)+`)
 			ON CONFLICT (host) DO NOTHING RETURNING id`,
-			int64(d.Workspace), host, string(d.Root), string(d.NotFound)).Scan(&d.ID); errors.Is(err, pgx.ErrNoRows) {
+			int64(d.Workspace), host, string(d.Root), string(d.NotFound), d.Traits&waypost.ExactPaths != 0).Scan(&d.ID)
+		if errors.Is(err, pgx.ErrNoRows) {
 			return inUse
-		} else if err != nil {
+		}
+		if err != nil {
 			return err
 		}
 		if pending {

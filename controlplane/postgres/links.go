@@ -240,20 +240,19 @@ func (db *LinkStore) RestoreLink(
 }
 
 // Record implements controlplane.LinkStore.
-func (db *LinkStore) Record(ctx context.Context, host string, strict bool, code waypost.Code) (waypost.Record, bool, error) {
-	rec := waypost.Record{Kind: waypost.KindLink, Name: []byte(code)}
+func (db *LinkStore) Record(ctx context.Context, domain waypost.DomainID, code waypost.Code) (waypost.Record, bool, error) {
+	rec := waypost.Record{Kind: waypost.KindLink, Domain: domain, Name: []byte(code)}
 	found := false
 	err := db.pool.QueryIn(ctx, scoped.Stream, `
-		SELECT domain_id, link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path, exhausted), expires_at,
+		SELECT link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path, exhausted), expires_at,
 		       link_payload(location, original_url, deleted_at), link_programme(programme, deleted_at), rev_epoch, rev_seq, stamp
-		FROM link
-		WHERE code = $2 AND domain_id = coalesce((SELECT id FROM domain WHERE host = $1), CASE WHEN $3 THEN 0 ELSE 1 END)`,
-		[]any{host, code, strict}, func(rows pgx.Rows) error {
+		FROM link WHERE domain_id = $1 AND code = $2`,
+		[]any{domain, code}, func(rows pgx.Rows) error {
 			for rows.Next() {
 				var expires *time.Time
 				var payload string
 				var stamp int64
-				if err := rows.Scan(&rec.Domain, &rec.State, &rec.Status, &rec.Flags, &expires, &payload, &rec.Programme,
+				if err := rows.Scan(&rec.State, &rec.Status, &rec.Flags, &expires, &payload, &rec.Programme,
 					&rec.Revision.Epoch, &rec.Revision.Seq, &stamp); err != nil {
 					return err
 				}

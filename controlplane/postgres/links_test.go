@@ -44,7 +44,7 @@ func TestADeletedLinkLeavesATombstoneAndKeepsItsCode(t *testing.T) {
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 	_, err = db.DeleteLink(t.Context(), controlplane.Actor{Workspace: waypost.DefaultWorkspace}, waypost.DefaultDomain, "brief")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
-	rec, found, err := db.Record(t.Context(), "go.example.com", false, "brief")
+	rec, found, err := db.Record(t.Context(), waypost.DefaultDomain, "brief")
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, waypost.Deleted, rec.State)
@@ -117,9 +117,12 @@ func TestAnUnknownHostMeansTheDefaultDomainUnlessStrict(t *testing.T) {
 		{"stranger.example", false, "https://example.com/shared"},
 		{"stranger.example", true, ""},
 	} {
-		rec, found, err := db.Record(t.Context(), c.host, c.strict, "shared")
+		d, served, err := db.DomainOf(t.Context(), c.host, c.strict)
 		require.NoError(t, err)
-		require.Equal(t, c.want != "", found)
+		require.Equal(t, c.want != "", served)
+		rec, found, err := db.Record(t.Context(), d.ID, "shared")
+		require.NoError(t, err)
+		require.Equal(t, served, found)
 		require.Equal(t, c.want, string(rec.Payload))
 	}
 }

@@ -55,7 +55,7 @@ func TestFlagsReachEdgesByTheChangelogAndBySnapshot(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, snapshot)
 	for code, flags := range want {
-		r, found, err := db.Record(t.Context(), "", false, waypost.Code(code))
+		r, found, err := db.Record(t.Context(), waypost.DefaultDomain, waypost.Code(code))
 		require.NoError(t, err)
 		require.True(t, found)
 		require.Equal(t, flags, r.Flags)

@@ -33,10 +33,8 @@ func (oneLink) Link(_ waypost.DomainID, code, buf []byte) (waypost.Record, []byt
 
 func (oneLink) Targets(waypost.DomainID) waypost.DomainTargets { return waypost.DomainTargets{} }
 
-func (oneLink) Maintained(waypost.DomainID) bool { return false }
-
-func (oneLink) Domain(host []byte) (waypost.DomainID, bool) {
-	return waypost.DefaultDomain, string(host) == known
+func (oneLink) Domain(host []byte) (waypost.DomainID, waypost.DomainTraits, bool) {
+	return waypost.DefaultDomain, 0, string(host) == known
 }
 
 // listen opens the edge's TLS listener, before anything is known about certificates.

@@ -23,6 +23,6 @@ func (h *handle) isDefault(host string) bool {
 		return false
 	}
 	_, holds := db.Cluster()
-	id, known := db.Domain([]byte(host))
+	id, _, known := db.Domain([]byte(host))
 	return holds && known && id == waypost.DefaultDomain
 }

@@ -27,36 +27,32 @@ func (e *edge) answerVisitor(_ context.Context, order api.EdgeOrder) api.EdgeOut
 	if at := e.store.reported(); !at.IsZero() {
 		out.Position = &api.Sequence{Epoch: at.Epoch.Ordinal, Seq: at.Seq}
 	}
-	domain := waypost.DefaultDomain
-	if q.Host != "" {
-		var ok bool
-		if domain, ok = e.store.Domain([]byte(q.Host)); !ok {
-			return out
-		}
-	}
-	if !waypost.ValidCode(q.Code) {
+	domain, traits, known := e.store.Domain([]byte(q.Host))
+	if !known && q.Host != "" || !waypost.ValidCode(q.Code) {
 		return out
 	}
-	record, _, found, err := e.store.Link(domain, []byte(q.Code), nil)
+	visit := waypost.ParseVisit(waypost.AppendEncoded([]byte("/"), q.Code))
+	visit.Query = []byte(q.Query)
+	var finder server.Finder
+	found, err := finder.Find(e.store, e.blocks, domain, traits, []byte(q.Host), &visit)
 	if err != nil {
 		return api.EdgeOutcome{Error: err.Error()}
 	}
 	res := waypost.NotFound
-	if policy := server.BlockAt(e.blocks, domain, []byte(q.Host), []byte(q.Code)); policy != 0 {
-		x.Found, x.Gate, x.Status = found, "blocked", policy.Status()
+	if found.Policy != 0 {
+		x.Found, x.Gate, x.Status = true, "blocked", found.Policy.Status()
 		return out
 	}
-	if found {
+	if found.Record != nil {
 		x.Found = true
 		facts := e.factsOf(q)
 		x.Country, x.City = strings.TrimRight(string(facts.Country[:]), "\x00"), facts.City
 		var trace rules.Trace
-		res, trace = rules.Explain(&record, &facts)
+		res, trace = rules.Explain(found.Record, &facts)
 		x.Gate, x.Budget, x.Keep, x.Variant = trace.Gate, res.Budget != 0, res.Keep, res.Variant
 		for _, s := range trace.Steps {
 			x.Steps = append(x.Steps, api.EdgeStep(s))
 		}
-		visit := waypost.Visit{Code: []byte(q.Code), Query: []byte(q.Query)}
 		res, _ = res.Follow(nil, &visit)
 	}
 	before := res

@@ -31,16 +31,16 @@ func (h *handle) Link(domain waypost.DomainID, code, buf []byte) (waypost.Record
 }
 
 // Domain implements [server.Links].
-func (h *handle) Domain(host []byte) (waypost.DomainID, bool) {
+func (h *handle) Domain(host []byte) (waypost.DomainID, waypost.DomainTraits, bool) {
 	db := h.current()
 	if db == nil {
-		return waypost.DefaultDomain, true // Link then reports the missing replica
+		return waypost.DefaultDomain, 0, true // Link then reports the missing replica
 	}
-	id, known := db.Domain(host)
+	id, traits, known := db.Domain(host)
 	if _, holds := db.Cluster(); !holds {
-		return waypost.DefaultDomain, true
+		return waypost.DefaultDomain, 0, true
 	}
-	return id, known
+	return id, traits, known
 }
 
 // Targets implements [server.Links].
@@ -49,12 +49,6 @@ func (h *handle) Targets(domain waypost.DomainID) waypost.DomainTargets {
 		return db.Targets(domain)
 	}
 	return waypost.DomainTargets{}
-}
-
-// Maintained implements [server.Links].
-func (h *handle) Maintained(domain waypost.DomainID) bool {
-	db := h.current()
-	return db != nil && db.Maintained(domain)
 }
 
 // Salt implements [audience.Salts].

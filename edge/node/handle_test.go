@@ -23,7 +23,7 @@ func TestHandle_AnswersFromThePresentReplica(t *testing.T) {
 	var h handle
 	requireDefault := func() {
 		t.Helper()
-		id, known := h.Domain([]byte("seven.example"))
+		id, _, known := h.Domain([]byte("seven.example"))
 		require.True(t, known)
 		require.Equal(t, waypost.DefaultDomain, id)
 	}
@@ -48,6 +48,6 @@ func TestHandle_AnswersFromThePresentReplica(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, "https://example.com/1", string(rec.Payload))
-	_, known := h.Domain([]byte("seven.example"))
+	_, _, known := h.Domain([]byte("seven.example"))
 	require.False(t, known)
 }

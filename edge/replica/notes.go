@@ -27,10 +27,16 @@ type notes struct {
 
 // domainTable is the readers' table of domains.
 type domainTable struct {
-	byHost     map[string]waypost.DomainID
-	targets    map[waypost.DomainID]waypost.DomainTargets
-	maintained map[waypost.DomainID]bool                // nearly always empty, so that each redirect can look
-	owners     map[waypost.DomainID]waypost.WorkspaceID // of those that are not shared
+	byHost  map[string]hostDomain
+	shared  hostDomain // the default domain
+	targets map[waypost.DomainID]waypost.DomainTargets
+	owners  map[waypost.DomainID]waypost.WorkspaceID // of those that are not shared
+}
+
+// hostDomain is the domain of a host.
+type hostDomain struct {
+	id     waypost.DomainID
+	traits waypost.DomainTraits
 }
 
 // saltTable is the readers' table of salts. It has a handful, so that a linear search is
@@ -92,21 +98,19 @@ func (n *notes) noteSalt(r *waypost.Record) {
 // one host, the older has it.
 func (n *notes) publishNotes() {
 	m := &domainTable{
-		byHost: make(map[string]waypost.DomainID, len(n.domains)), targets: map[waypost.DomainID]waypost.DomainTargets{},
-		maintained: map[waypost.DomainID]bool{}, owners: map[waypost.DomainID]waypost.WorkspaceID{},
+		byHost: make(map[string]hostDomain, len(n.domains)), targets: map[waypost.DomainID]waypost.DomainTargets{},
+		owners: map[waypost.DomainID]waypost.WorkspaceID{},
+		shared: hostDomain{waypost.DefaultDomain, n.domains[waypost.DefaultDomain].Traits},
 	}
 	for id, d := range n.domains {
-		if other, taken := m.byHost[d.Host]; !taken || id < other {
-			m.byHost[d.Host] = id
+		if other, taken := m.byHost[d.Host]; !taken || id < other.id {
+			m.byHost[d.Host] = hostDomain{id, d.Traits}
 		}
 		if d.Workspace != 0 {
 			m.owners[id] = d.Workspace
 		}
 		if len(d.Root)+len(d.NotFound)+len(d.Maintenance) > 0 || d.CountUTM {
 			m.targets[id] = d.DomainTargets
-		}
-		if len(d.Maintenance) > 0 {
-			m.maintained[id] = true
 		}
 	}
 	n.hosts.Store(m)

@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -173,7 +174,7 @@ func TestDB_DomainFindsByHost(t *testing.T) {
 	cfg := config(fs)
 	db, err := replica.Open(cfg)
 	require.NoError(t, err)
-	_, found := db.Domain([]byte("go.example.com"))
+	_, _, found := db.Domain([]byte("go.example.com"))
 	require.False(t, found)
 	s := replicationtest.NewSource()
 	var links []waypost.Record
@@ -190,8 +191,8 @@ func TestDB_DomainFindsByHost(t *testing.T) {
 	check := func(want map[string]waypost.DomainID) {
 		t.Helper()
 		for _, host := range []string{"go.example.com", "seven.example", "no.example", "too.example", "new.example", ""} {
-			id, found := db.Domain([]byte(host))
-			require.Equal(t, want[host], id, host)
+			id, _, found := db.Domain([]byte(host))
+			require.Equal(t, cmp.Or(want[host], waypost.DefaultDomain), id, host)
 			require.Equal(t, want[host] != 0, found, host)
 		}
 	}
@@ -235,19 +236,27 @@ func TestDB_TargetsFollowTheNewestRecord(t *testing.T) {
 	s.Commit(record(`{"host":"seven.example","root_url":"javascript:alert(1)"}`))
 	apply(t, s, db)
 	require.Empty(t, db.Targets(7), "a bad target is none")
-	id, found := db.Domain([]byte("seven.example"))
+	traits := func(host string) waypost.DomainTraits {
+		_, traits, _ := db.Domain([]byte(host))
+		return traits
+	}
+	id, _, found := db.Domain([]byte("seven.example"))
 	require.True(t, found, "and the host keeps its links")
 	require.EqualValues(t, 7, id)
 	s.Commit(record(`{"host":"seven.example","root_url":"https://example.com/"}`))
 	apply(t, s, db)
 	require.Equal(t, waypost.DomainTargets{Root: []byte("https://example.com/")}, db.Targets(7))
-	require.False(t, db.Maintained(7))
+	require.Zero(t, traits("seven.example"))
 	s.Commit(record(`{"host":"seven.example","maintenance_url":"https://example.com/soon"}`))
 	apply(t, s, db)
 	require.Equal(t, waypost.DomainTargets{Maintenance: []byte("https://example.com/soon")}, db.Targets(7))
-	require.True(t, db.Maintained(7))
-	require.False(t, db.Maintained(1))
-	require.Zero(t, testing.AllocsPerRun(2000, func() { db.Maintained(7) }))
+	require.Equal(t, waypost.Maintained, traits("seven.example"))
+	require.Zero(t, traits("stranger.example"))
+	s.Commit(record(`{"host":"seven.example","maintenance_url":"https://example.com/soon","exact_paths":true}`),
+		waypost.Record{Kind: waypost.KindDomain, Name: []byte("1"), Payload: []byte(`{"host":"go.example","exact_paths":true}`)})
+	apply(t, s, db)
+	require.Equal(t, waypost.Maintained|waypost.ExactPaths, traits("seven.example"))
+	require.Equal(t, waypost.ExactPaths, traits("stranger.example"), "as the default domain")
 	s.Commit(record(`{"host":"seven.example","count_utm":true}`))
 	apply(t, s, db)
 	require.Equal(t, waypost.DomainTargets{CountUTM: true}, db.Targets(7))

@@ -128,14 +128,19 @@ func (s *serving) unreadable(st *store, err error, corrupt bool) error {
 }
 
 // Domain returns the domain of a host, which is in its canonical form as waypost.HostName
-// makes it. It neither allocates nor waits.
-func (db *DB) Domain(host []byte) (waypost.DomainID, bool) {
+// makes it. Of an unknown host it returns the default domain, and false. It neither
+// allocates nor waits.
+func (db *DB) Domain(host []byte) (id waypost.DomainID, traits waypost.DomainTraits, known bool) {
 	st := db.serving.live.Load()
 	if st == nil {
-		return 0, false
+		return waypost.DefaultDomain, 0, false
 	}
-	id, ok := st.hosts.Load().byHost[string(host)]
-	return id, ok
+	table := st.hosts.Load()
+	d, known := table.byHost[string(host)]
+	if !known {
+		d = table.shared
+	}
+	return d.id, d.traits, known
 }
 
 // Owner returns the workspace of the domain of a host, 0 for a shared domain, and false
@@ -146,8 +151,8 @@ func (db *DB) Owner(host string) (waypost.WorkspaceID, bool) {
 		return 0, false
 	}
 	table := st.hosts.Load()
-	id, ok := table.byHost[host]
-	return table.owners[id], ok
+	d, ok := table.byHost[host]
+	return table.owners[d.id], ok
 }
 
 // CustomHosts returns the hosts of the domains that belong to one workspace.
@@ -157,8 +162,8 @@ func (db *DB) CustomHosts() (hosts []string) {
 		return nil
 	}
 	table := st.hosts.Load()
-	for host, id := range table.byHost {
-		if _, own := table.owners[id]; own {
+	for host, d := range table.byHost {
+		if _, own := table.owners[d.id]; own {
 			hosts = append(hosts, host)
 		}
 	}
@@ -173,13 +178,6 @@ func (db *DB) Targets(domain waypost.DomainID) waypost.DomainTargets {
 		return waypost.DomainTargets{}
 	}
 	return st.hosts.Load().targets[domain]
-}
-
-// Maintained reports whether a domain has a target for maintenance. It neither allocates
-// nor waits.
-func (db *DB) Maintained(domain waypost.DomainID) bool {
-	st := db.serving.live.Load()
-	return st != nil && st.hosts.Load().maintained[domain]
 }
 
 // Salt returns the salt of a day, in days since 1970, UTC; nil if that day's salt is

@@ -20,25 +20,6 @@ type Blocks interface {
 	Policy(host, code []byte) waypost.BlockPolicy
 }
 
-// blocked returns the policy with which a code is blocked, 0 for none.
-func (s *Server) blocked(domain waypost.DomainID, host, code []byte) waypost.BlockPolicy {
-	if s.cfg.Blocks == nil {
-		return 0
-	}
-	return BlockAt(s.cfg.Blocks, domain, host, code)
-}
-
-// BlockAt returns the policy with which the code of a visit to a host is blocked, or 0 if
-// the code is not blocked; domain is the domain that serves the host. A block also holds
-// after its domain was removed and the host has become one of the default domain.
-func BlockAt(blocks Blocks, domain waypost.DomainID, host, code []byte) waypost.BlockPolicy {
-	policy := blocks.Policy(host, code)
-	if policy == 0 && domain == waypost.DefaultDomain && len(host) > 0 {
-		policy = blocks.Policy(nil, code)
-	}
-	return policy
-}
-
 // blockedBodies are the bodies for blocked codes, by status.
 type blockedBodies map[int]preparedBody
 

@@ -13,7 +13,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"waypost/edge/fastpath"
-	"waypost/internal/codes"
 )
 
 // conn is the state of one client connection. Its requests come one after the other, so
@@ -32,14 +31,13 @@ type conn struct {
 	secure  bool       // it speaks TLS
 
 	// Buffers of the request in progress. Grown ones are kept for the next request.
-	record    []byte // of Links.Link
 	text      []byte // a header value
 	out       []byte // an answer of the fast path
 	host      [maxHost]byte
 	forwarded [1][]byte // X-Forwarded-For
 	sealed    [16]byte  // the visitor's address
 	utm       []byte    // of the request; nil until a domain counts it
-	walk      codes.Walk
+	finder    Finder
 
 	fast             bool // the fast path has answered on this connection
 	reading, writing deadline

@@ -8,7 +8,6 @@ import (
 
 	"waypost"
 	"waypost/edge/fastpath"
-	"waypost/internal/codes"
 	"waypost/rules"
 )
 
@@ -20,60 +19,36 @@ type asked struct {
 	passed, confirmed bool // by a form
 }
 
-// domainOf returns the domain of a host, and false for a host that belongs to none.
-func (s *Server) domainOf(host []byte) (waypost.DomainID, bool) {
-	domain, ok := s.cfg.Links.Domain(host)
-	if !ok && !s.cfg.StrictHosts {
-		return waypost.DefaultDomain, true
-	}
-	return domain, ok
+// domainOf returns the domain that answers for a host, and false if no domain does.
+func (s *Server) domainOf(host []byte) (id waypost.DomainID, traits waypost.DomainTraits, ok bool) {
+	id, traits, known := s.cfg.Links.Domain(host)
+	return id, traits, known || !s.cfg.StrictHosts
 }
 
 // decide returns the answer to a visit to a host, and leaves the visit at the code that
 // decided. The answer and the visit are good until the connection's next request.
 func (s *Server) decide(c *conn, host []byte, visit *waypost.Visit, by asked) (waypost.DomainID, waypost.Resolution, error) {
-	domain, ok := s.domainOf(host)
+	domain, traits, ok := s.domainOf(host)
 	if !ok {
 		return domain, waypost.NotFound, nil
 	}
 	res := waypost.NotFound
-	var record waypost.Record
-	switch found, buf, policy, err := s.find(c, domain, host, visit, &record); {
+	found, err := c.finder.Find(s.cfg.Links, s.cfg.Blocks, domain, traits, host, visit)
+	switch {
 	case err != nil:
 		return domain, res, err
-	case policy != 0:
-		return domain, waypost.Blocked(policy), nil
-	case found:
-		res = s.resolveRecord(c, &record, nowFor(&record, s.cfg.Clock), visit, by)
-		res, buf = res.Follow(buf, visit)
-		keep(&c.record, buf)
+	case found.Policy != 0:
+		return domain, waypost.Blocked(found.Policy), nil
+	case found.Record != nil:
+		res = s.resolveRecord(c, found.Record, nowFor(found.Record, s.cfg.Clock), visit, by)
+		res = c.finder.follow(res, visit)
 	default:
 		c.recordUnknown(domain, waypost.LedNowhere, visit, by)
 	}
-	if res.Status == waypost.NotFound.Status || (res.Link || res.Asks()) && s.cfg.Links.Maintained(domain) {
+	if res.Status == waypost.NotFound.Status || (res.Link || res.Asks()) && traits&waypost.Maintained != 0 {
 		res = s.cfg.Links.Targets(domain).InsteadOf(res)
 	}
 	return domain, res, nil
-}
-
-// find moves a visit to the first of its codes that is blocked or that has a link for the
-// visit. The record refers to buf.
-func (s *Server) find(
-	c *conn, domain waypost.DomainID, host []byte, visit *waypost.Visit, record *waypost.Record,
-) (found bool, buf []byte, policy waypost.BlockPolicy, err error) {
-	for c.walk.Start(visit); c.walk.Next(visit); {
-		if policy := s.blocked(domain, host, visit.Code); policy != 0 {
-			return false, nil, policy, nil
-		}
-		*record, buf, found, err = s.cfg.Links.Link(domain, visit.Code, c.record[:0])
-		if found && err == nil && codes.Leads(visit, record) {
-			return true, buf, 0, nil
-		}
-		if keep(&c.record, buf); err != nil {
-			return false, nil, 0, err
-		}
-	}
-	return false, nil, 0, nil
 }
 
 // nowFor returns the time by which a record is judged. A link that never expires needs no

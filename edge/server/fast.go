@@ -55,7 +55,7 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 	}
 	by := asked{fast: &r}
 	domain, res, err := s.decide(c, host, &visit, by)
-	if err != nil || res.Status == 503 || res.Asks() {
+	if err != nil || res.Status == 503 || res.Asks() || res.Link && visit.Preview {
 		return false, nil
 	}
 	var a answer

@@ -39,6 +39,7 @@ var errStore = errors.New("the store cannot be read")
 type memoryLinks struct {
 	links   map[waypost.DomainID]map[string]waypost.Record
 	targets map[waypost.DomainID]waypost.DomainTargets
+	traits  map[waypost.DomainID]waypost.DomainTraits
 	lookups atomic.Int64
 }
 
@@ -136,16 +137,18 @@ func (m *memoryLinks) Link(domain waypost.DomainID, code, buf []byte) (waypost.R
 	return r, buf, true, nil
 }
 
-func (m *memoryLinks) Domain(host []byte) (waypost.DomainID, bool) {
+func (m *memoryLinks) Domain(host []byte) (id waypost.DomainID, traits waypost.DomainTraits, known bool) {
+	id, known = waypost.DefaultDomain, true
 	switch string(host) {
 	case "wayp.example":
-		return waypost.DefaultDomain, true
 	case hosted:
-		return hostID, true
+		id = hostID
 	case closed:
-		return closedID, true
+		id = closedID
+	default:
+		known = false
 	}
-	return 0, false
+	return id, m.traits[id].With(waypost.Maintained, len(m.targets[id].Maintenance) > 0), known
 }
 
 // Waits poll until their limit.
@@ -156,10 +159,6 @@ const (
 
 func (m *memoryLinks) Targets(domain waypost.DomainID) waypost.DomainTargets {
 	return m.targets[domain]
-}
-
-func (m *memoryLinks) Maintained(domain waypost.DomainID) bool {
-	return len(m.targets[domain].Maintenance) > 0
 }
 
 // serve starts a server on loopback and ends it with the test.

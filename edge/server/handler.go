@@ -98,7 +98,7 @@ func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20
 
 // root answers for the domain itself.
 func (s *Server) root(ctx *fasthttp.RequestCtx, c *conn, host []byte) {
-	if domain, ok := s.domainOf(host); ok {
+	if domain, _, ok := s.domainOf(host); ok {
 		if res, leads := s.cfg.Links.Targets(domain).AtRoot(); leads {
 			s.sendRedirect(ctx, c, &res, nil)
 			return

@@ -86,9 +86,9 @@ type hostLinks struct {
 	hosts chan string
 }
 
-func (l hostLinks) Domain(host []byte) (waypost.DomainID, bool) {
+func (l hostLinks) Domain(host []byte) (waypost.DomainID, waypost.DomainTraits, bool) {
 	l.hosts <- string(host)
-	return 0, false
+	return waypost.DefaultDomain, 0, false
 }
 
 func TestTheHostIsInItsCanonicalForm(t *testing.T) {

@@ -22,17 +22,15 @@ type Links interface {
 	// about the link.
 	Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error)
 
-	// Domain returns the domain of a host, which is in lower case and without a port.
-	Domain(host []byte) (waypost.DomainID, bool)
+	// Domain returns the domain of a host, which is in lower case and without a port, and
+	// its traits. Of a host that belongs to no domain it returns the default domain, and
+	// false. It does not allocate, and is fast: each visit asks it.
+	Domain(host []byte) (id waypost.DomainID, traits waypost.DomainTraits, known bool)
 
 	// Targets returns where a domain leads visitors in place of its links, and whether it
 	// counts utm parameters; nothing for an unknown domain. The bytes must not be changed.
 	// It does not allocate.
 	Targets(domain waypost.DomainID) waypost.DomainTargets
-
-	// Maintained reports whether a domain has a target for maintenance. It does not
-	// allocate, and is fast: each redirect asks it.
-	Maintained(domain waypost.DomainID) bool
 }
 
 // Budgets has the clicks of exact budgets that this edge may spend. Its methods may be

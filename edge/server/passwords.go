@@ -86,42 +86,44 @@ var passwordResults = [...]string{passwordRight: "right", passwordWrong: "wrong"
 // token.
 func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit *waypost.Visit) {
 	by := asked{http: ctx}
-	domain, ok := s.domainOf(host)
+	domain, traits, ok := s.domainOf(host)
 	if !ok || isOwnPath(visit.Path) {
 		s.refusePost(ctx, c)
 		return
 	}
-	var record waypost.Record
-	found, buf, policy, err := s.find(c, domain, host, visit, &record)
-	keep(&c.record, buf)
-	if err != nil {
+	found, err := c.finder.Find(s.cfg.Links, s.cfg.Blocks, domain, traits, host, visit)
+	switch {
+	case err != nil:
 		s.fail(ctx, c, err)
 		return
-	}
-	if policy != 0 {
-		res := waypost.Blocked(policy)
+	case found.Policy != 0:
+		res := waypost.Blocked(found.Policy)
 		s.sendBlocked(ctx, c, &res)
 		return
-	}
-	verifier, protected := rules.PasswordOf(record.Programme)
-	if !found || visit.Preview || !protected && !rules.Confirms(record.Programme) || !fitsHeader(visit.Path) {
+	case found.Record == nil:
 		s.refusePost(ctx, c)
 		return
 	}
-	now := nowFor(&record, s.cfg.Clock)
-	res := s.resolveRecord(c, &record, now, visit, by)
+	record := found.Record
+	verifier, protected := rules.PasswordOf(record.Programme)
+	if visit.Preview || !protected && !rules.Confirms(record.Programme) || !fitsHeader(visit.Path) {
+		s.refusePost(ctx, c)
+		return
+	}
+	now := nowFor(record, s.cfg.Clock)
+	res := s.resolveRecord(c, record, now, visit, by)
 	switch {
-	case !res.Asks() || s.cfg.Links.Maintained(domain): // a GET finds the answer
+	case !res.Asks() || traits&waypost.Maintained != 0: // a GET finds the answer
 		s.sendBack(ctx, c, visit)
 	case res.Password:
 		if s.takePassword(ctx, c, domain, visit, &verifier, by) {
-			s.passOn(ctx, c, domain, &record, now, visit, by)
+			s.passOn(ctx, c, domain, record, now, visit, by)
 			ctx.Response.Header.SetBytesV("Set-Cookie", s.passCookie(&verifier, visit.Code, overTLS(ctx, c)))
 		}
 	case !fromOwnPage(&ctx.Request.Header, host):
 		s.sendError(ctx, c, fasthttp.StatusForbidden)
 	default:
-		s.passOn(ctx, c, domain, &record, now, visit, by)
+		s.passOn(ctx, c, domain, record, now, visit, by)
 	}
 }
 
@@ -136,8 +138,7 @@ func (s *Server) passOn(
 	}
 	by.passed, by.confirmed = true, true
 	res := s.resolveRecord(c, record, now, visit, by)
-	res, buf := res.Follow(c.record, visit)
-	keep(&c.record, buf)
+	res = c.finder.follow(res, visit)
 	if !res.Link { // a rule refuses the visitor
 		s.sendBack(ctx, c, visit)
 		return

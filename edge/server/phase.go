@@ -52,6 +52,7 @@ func (c *conn) takeUp() bool {
 
 // rest notes that a request is answered.
 func (c *conn) rest() {
+	c.finder.rest()
 	c.phase.Store(phaseWaiting)
 	if c.registry.ending.Load() {
 		c.endIdle(phaseWaiting)

@@ -45,6 +45,7 @@ func TestServer_RecordsVisitsThatNameNoLink(t *testing.T) {
 		"nowhere":                    {"/unknown1?secret=1", "wayp.example", "1 0 unknown1", 404},
 		"a long way":                 {"/un/kn%20own/+?q", "wayp.example", "1 0 un/kn%20own/+", 404},
 		"below a link":               {"/found302/x", "wayp.example", "1 0 found302/x", 404},
+		"punctuation behind nothing": {"/unknown1+).", "wayp.example", "1 0 unknown1+).", 404},
 		"of a domain with a target":  {"/unknown1", hosted, "7 0 unknown1", 302},
 		"of a host without a domain": {"/unknown1", "any.example", "1 0 unknown1", 404},
 		"a link":                     {"/found302", "wayp.example", "", 302},

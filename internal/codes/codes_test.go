@@ -1,6 +1,7 @@
 package codes_test
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -83,21 +84,33 @@ func TestParse_OfASharedDomainKeepsToPlainCodes(t *testing.T) {
 	require.Equal(t, waypost.Code("spring-sale"), code)
 }
 
-// candidates returns the codes of a visit, each with its rest behind a bar, and + for a
-// preview.
-func candidates(w *codes.Walk, path string) (all []string) {
-	v := waypost.ParseVisit([]byte(path))
-	for w.Start(&v); w.Next(&v); {
-		s := string(v.Code)
-		if v.Rest != nil {
-			s += " | " + string(v.Rest)
-		}
-		if v.Preview {
-			s += " +"
-		}
-		all = append(all, s)
+// tried is an index of no links, which lists the codes that it is asked for, each with
+// its rest behind a bar, and + for a preview.
+type tried struct {
+	visit waypost.Visit
+	codes []string
+}
+
+func (*tried) Policy([]byte) (waypost.BlockPolicy, error) { return 0, nil }
+
+func (n *tried) Record(code []byte) (*waypost.Record, error) {
+	s := string(code)
+	if n.visit.Rest != nil {
+		s += " | " + string(n.visit.Rest)
 	}
-	return all
+	if n.visit.Preview {
+		s += " +"
+	}
+	n.codes = append(n.codes, s)
+	return nil, nil
+}
+
+func candidates(w *codes.Walk, path string, traits waypost.DomainTraits) []string {
+	n := tried{visit: waypost.ParseVisit([]byte(path))}
+	if found, err := w.Find(&n.visit, traits, &n); found != (codes.Found{}) || err != nil {
+		panic("found")
+	}
+	return n.codes
 }
 
 func TestWalk_YieldsTheCodesOfAPath(t *testing.T) {
@@ -124,11 +137,42 @@ func TestWalk_YieldsTheCodesOfAPath(t *testing.T) {
 		"/" + strings.Repeat("%EA%B0%80", 43):  nil,
 		"/a/" + strings.Repeat("%CC%81", 3000): {"a | /" + strings.Repeat("%CC%81", 3000)},
 	} {
-		require.Equal(t, want, candidates(&w, path), "%.60s", path)
+		require.Equal(t, want, candidates(&w, path, waypost.ExactPaths), "%.60s", path)
 	}
-	long := candidates(&w, "/"+strings.Repeat("a/", 4000))
+	long := candidates(&w, "/"+strings.Repeat("a/", 4000), 0)
 	require.Len(t, long, waypost.MaxCodeSegments)
 	require.Equal(t, "a | /"+strings.Repeat("a/", 3999), long[15])
+}
+
+func TestWalk_ForgivesASlashAndPunctuation(t *testing.T) {
+	var w codes.Walk
+	for path, want := range map[string][]string{
+		"/spring": {"spring"}, "/spring/": {"spring | /"}, "/spring.": {"spring.", "spring"}, "/spring%2E": {"spring.", "spring"},
+		"/spring%2F": nil, "/spring-": {"spring-"}, "/spring?.": {"spring"}, "/spring%3F": nil, "/spring%2529": nil, "/spring*": nil,
+		"/spring.)": {"spring.", "spring"}, "/spring).": {"spring"}, "/spring...": {"spring...", "spring..", "spring.", "spring"},
+		"/spring./": {"spring. | /", "spring"}, "/spring/.": {"spring | /."}, "/spring.)+": {"spring. +", "spring +"},
+		"/spring+.": {"spring +"}, "/spring+).": {"spring +"}, "/spring+.+": {"spring +"}, "/spring++": nil, "/spring/+": {"spring | /+"},
+		"/a/b/": {"a/b | /", "a | /b/"}, "/a/b.": {"a/b.", "a/b", "a | /b."},
+		"/a/.../": {"a/... | /", "a | /.../"}, "/a/...": {"a/...", "a | /..."},
+		"/a.)/b": nil, "/a/b%20.": {"a | /b%20."}, "/a//": {"a | //"},
+		"/.": nil, "/...": {"..."}, "/)": nil, "//": nil, "/+.": nil, "/%F0%9F%A6%A3!": {"🦣"}, "/cafe%CC%81%22%3e": {"café"},
+		"/spring" + strings.Repeat(")", 8): {"spring"}, "/spring" + strings.Repeat(")", 9): nil,
+		"/spring" + strings.Repeat("%29", 8<<10): nil, "/" + strings.Repeat(".)", 4<<10): nil,
+		"/" + strings.Repeat("x", 128) + ").":                          {strings.Repeat("x", 128)},
+		"/" + strings.Repeat("x", 128) + ".":                           {strings.Repeat("x", 128)},
+		"/" + strings.Repeat("e%CC%81", 64) + strings.Repeat("%29", 8): {strings.Repeat("é", 64)},
+	} {
+		require.Equal(t, want, candidates(&w, path, 0), "%.60s", path)
+	}
+	for _, mark := range `.,;:!)]'">` {
+		encoded := fmt.Sprintf("%%%02x", mark)
+		for _, glued := range []string{string(mark), encoded, strings.ToUpper(encoded)} {
+			tried := candidates(&w, "/spring"+glued, 0)
+			require.Equal(t, "spring", tried[len(tried)-1], glued)
+		}
+	}
+	sixteen := strings.Repeat("a/", 15) + "a"
+	require.Equal(t, sixteen+" | /", candidates(&w, "/"+sixteen+"/", 0)[0])
 }
 
 func FuzzWalk_YieldsCodesInTheirNormalForm(f *testing.F) {
@@ -140,25 +184,37 @@ func FuzzWalk_YieldsCodesInTheirNormalForm(f *testing.F) {
 	}
 	var w, again codes.Walk
 	f.Fuzz(func(t *testing.T, path []byte) {
-		v := waypost.ParseVisit(path)
-		last := waypost.MaxCodeLength + 1
-		for w.Start(&v); w.Next(&v); {
-			require.Less(t, len(v.Code), last)
-			last = len(v.Code)
-			require.True(t, waypost.ValidCode(v.Code), "%q", v.Code)
-			require.True(t, norm.NFC.IsNormal(v.Code), "%q", v.Code)
-			require.False(t, strings.HasPrefix(string(v.Code), "/"))
-			if v.Rest != nil {
-				require.True(t, strings.HasSuffix(string(v.Path), string(v.Rest)))
-				require.Equal(t, byte('/'), v.Rest[0])
-				continue
-			}
-			code := string(v.Code)
-			require.Equal(t, waypost.Code(code), codes.NormalForm(code))
-			require.Equal(t, code, candidates(&again, "/"+string(waypost.AppendEncoded(nil, code)))[0], "a short URL leads to its code")
-			require.Equal(t, code, candidates(&again, (&url.URL{Path: "/" + code}).EscapedPath())[0])
+		for _, traits := range []waypost.DomainTraits{0, waypost.ExactPaths} {
+			n := tried{visit: waypost.ParseVisit(path)}
+			last := waypost.MaxCodeLength + 1
+			_, err := w.Find(&n.visit, traits, &checked{&n, func(code string) {
+				require.Less(t, len(code), last)
+				last = len(code)
+				require.True(t, waypost.ValidCode(code), "%q", code)
+				require.True(t, norm.NFC.IsNormalString(code), "%q", code)
+				if n.visit.Rest != nil {
+					require.True(t, strings.HasSuffix(string(n.visit.Path), string(n.visit.Rest)))
+					require.Equal(t, byte('/'), n.visit.Rest[0])
+				}
+				require.Equal(t, waypost.Code(code), codes.NormalForm(code))
+				require.Equal(t, code, candidates(&again, "/"+string(waypost.AppendEncoded(nil, code)), traits)[0], "a short URL leads to its code")
+				require.Equal(t, code, candidates(&again, (&url.URL{Path: "/" + code}).EscapedPath(), traits)[0])
+			}})
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(n.codes), waypost.MaxCodeSegments+9)
 		}
 	})
+}
+
+// checked looks at each code before the index is asked for it.
+type checked struct {
+	*tried
+	check func(code string)
+}
+
+func (c *checked) Record(code []byte) (*waypost.Record, error) {
+	c.check(string(code))
+	return c.tried.Record(code)
 }
 
 // FuzzCheckCode_AgreesWithParse compares the prefixes of a text with its whole.
@@ -189,13 +245,21 @@ func TestWalk_DoesNotAllocate(t *testing.T) {
 		v := waypost.ParseVisit([]byte(path))
 		require.Zero(t, testing.AllocsPerRun(100, func() {
 			v := v
-			for w.Start(&v); w.Next(&v); {
-			}
+			_, _ = w.Find(&v, 0, noLinks{})
 		}), "%.60s", path)
 	}
 }
 
+// noLinks is an index of no links.
+type noLinks struct{}
+
+func (noLinks) Policy([]byte) (waypost.BlockPolicy, error) { return 0, nil }
+
+func (noLinks) Record([]byte) (*waypost.Record, error) { return nil, nil } //nolint:nilnil // there is no link
+
 var paths = map[string]string{
+	"punctuation": "/" + strings.Repeat(").", 4<<10), "trimmed": "/spring).",
+	"slash": "/spring/", "dots": "/" + strings.Repeat("é", 60) + "........",
 	"plain": "/aZ3kQ9x", "unicode": "/caf%C3%A9", "decomposed": "/cafe%CC%81", "nested": "/summer/2026",
 	"slashes":  "/" + strings.Repeat("/", 8<<10),
 	"segments": "/" + strings.Repeat("a/", 4<<10), "marks": "/" + strings.Repeat("%CC%81", 2<<10),
@@ -212,8 +276,7 @@ func BenchmarkWalk(b *testing.B) {
 			asked := []byte(path)
 			for b.Loop() {
 				v := waypost.ParseVisit(asked)
-				for w.Start(&v); w.Next(&v); {
-				}
+				_, _ = w.Find(&v, 0, noLinks{})
 			}
 		})
 	}

@@ -14,7 +14,8 @@ import (
 	"waypost"
 )
 
-// NormalForm returns a code in its normal form. A text that is no code stays none.
+// NormalForm returns a code in its normal form. Of a text that is no code it returns a
+// text that is no code either.
 func NormalForm(s string) waypost.Code {
 	if waypost.PlainCode(s) || len(s) > maxDecoded {
 		return waypost.Code(s)
@@ -22,11 +23,11 @@ func NormalForm(s string) waypost.Code {
 	return waypost.Code(norm.NFC.String(s))
 }
 
-// maxDecoded bounds a text of which the normal form can be a code, in bytes: composed
-// characters are up to three times as long as what NFC makes of them.
+// maxDecoded bounds the texts with a code as their normal form, in bytes, because
+// decomposed characters are up to three times as long as composed ones.
 const maxDecoded = 3 * waypost.MaxCodeLength
 
-// normalForms has one for each normalisation under way.
+// normalForms has a buffer for each normalisation under way.
 var normalForms = sync.Pool{New: func() any { return &normalForm{out: make([]byte, 0, 2*maxDecoded)} }}
 
 type normalForm struct {
@@ -34,8 +35,8 @@ type normalForm struct {
 	out  []byte
 }
 
-// normalise replaces a text by its normal form, and returns it. Behind the bytes that a
-// code can have, the normal form may be cut.
+// normalise replaces a text by its normal form, and returns it. It leaves out the end of
+// a normal form that is longer than any code.
 func normalise(text []byte) []byte {
 	if norm.NFC.QuickSpan(text) == len(text) {
 		return text

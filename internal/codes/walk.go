@@ -7,74 +7,200 @@ import (
 	"waypost"
 )
 
-// Walk yields the codes that a visitor may mean, the best first: the whole path, and then
-// the path without its last segments, one after another, for links to which the rest of
-// the path is forwarded.
+// Index has the links and the blocks of one domain.
+type Index interface {
+	// Policy returns the policy with which a code is blocked, 0 for a code that is not.
+	Policy(code []byte) (waypost.BlockPolicy, error)
+
+	// Record returns the record of a code, nil for a code without a link. It is good until
+	// the next call.
+	Record(code []byte) (*waypost.Record, error)
+}
+
+// Match says how the path of a visit names the code that was found.
+type Match string
+
+const (
+	Exact     Match = "exact"     // the path is the code
+	Trimmed   Match = "trimmed"   // the path has a slash or punctuation behind the code
+	Forwarded Match = "forwarded" // the rest of the path goes to the target
+)
+
+// Found is the end of a walk. Without a record and without a policy, nothing was found.
+type Found struct {
+	Record *waypost.Record
+	Policy waypost.BlockPolicy // the code is blocked; there is no record then
+	Match  Match
+}
+
+// Walk tries the codes that a visitor may mean, the longest first: the whole path, the
+// path without a slash and punctuation at its end, and the path without its last
+// segments, one after another, for links to which the rest of the path is forwarded.
 //
 // It does not allocate once it has its buffer. The zero Walk is ready. A visit refers to
-// the Walk until the next Start.
+// the Walk until the next Find.
 type Walk struct {
-	path     []byte                          // as it was sent, without its first slash
-	code     []byte                          // the next one
-	segments int                             // of code; 0: there is none
-	whole    bool                            // code is the whole path
-	plain    bool                            // the visit has its only code already
-	cuts     [waypost.MaxCodeSegments]uint16 // where the segments of path end
+	path []byte // as it was sent, without its first slash
+	text []byte // path, decoded and in its normal form, without the plus sign of a preview
+	end  int    // of the next code in text; 0: there is no next code
+	bare int    // the end of text without the slash and the punctuation; 0: they stay
+
+	segments int  // of the next code
+	complete bool // text is all of path
+	preview  bool // the path asks for a preview
+	plain    bool // the visit has its only code already
+	match    Match
+	cuts     [waypost.MaxCodeSegments + 1]uint16 // where the segments of path end
 	buf      []byte
 }
 
-// Start begins the walk of a visit.
-func (w *Walk) Start(v *waypost.Visit) {
+// Find moves a visit to the first of its codes that is blocked or that has a link for the
+// visit. Only links with forwarded paths have addresses below their code.
+func (w *Walk) Find(v *waypost.Visit, traits waypost.DomainTraits, in Index) (Found, error) {
+	for w.start(v, traits); w.next(v); {
+		policy, err := in.Policy(v.Code)
+		if policy != 0 || err != nil {
+			return Found{Policy: policy, Match: w.match}, err
+		}
+		r, err := in.Record(v.Code)
+		if err != nil {
+			return Found{}, err
+		}
+		if r != nil && w.leads(v, r) {
+			return Found{Record: r, Match: w.match}, nil
+		}
+	}
+	return Found{}, nil
+}
+
+// start begins the walk of a visit.
+func (w *Walk) start(v *waypost.Visit, traits waypost.DomainTraits) {
+	w.match = Exact
 	if w.plain = v.Rest == nil && waypost.PlainCode(v.Code); !w.plain {
-		w.read(v.Path)
+		w.read(v.Path, traits)
 	}
 }
 
-// Next moves a visit to its next code. It returns false after the last one.
-func (w *Walk) Next(v *waypost.Visit) bool {
+// next moves a visit to its next code. It returns false after the last one.
+func (w *Walk) next(v *waypost.Visit) bool {
 	if w.plain {
 		w.plain = false
-		w.segments = 0
+		w.end = 0
 		return true
 	}
-	if w.segments == 0 {
+	if w.end == 0 {
 		return false
 	}
-	v.Code, v.Rest, v.Preview = w.code, nil, false
-	if w.whole {
-		w.whole = false
-		v.Preview = w.path[len(w.path)-1] == '+'
-	} else {
-		v.Rest = w.path[w.cuts[w.segments-1]:]
+	v.Code, v.Rest, v.Preview = w.text[:w.end], nil, w.preview
+	switch {
+	case w.complete && w.end == len(w.text):
+		w.match = Exact
+	case w.bare > 0 && w.end >= w.bare:
+		w.match = Trimmed
+	default:
+		w.match = Forwarded
 	}
-	w.code = w.code[:max(bytes.LastIndexByte(w.code, '/'), 0)]
-	w.segments--
+	if w.match != Exact && (w.end == len(w.text) || w.text[w.end] == '/') {
+		v.Rest, v.Preview = w.path[w.cuts[w.segments-1]:], false
+	}
+	slash := bytes.LastIndexByte(v.Code, '/')
+	if w.bare > 0 && w.end > w.bare && slash < w.bare { // a dot is the only punctuation of codes
+		w.end--
+	} else {
+		w.end = max(slash, 0)
+		w.segments--
+	}
 	return true
 }
 
-// Leads reports whether a visit is a visit of the record that was found for its code:
-// only links with forwarded paths have addresses below their code.
-func Leads(v *waypost.Visit, r *waypost.Record) bool {
-	return v.Rest == nil || r.Flags&waypost.ForwardPath != 0
+// leads reports whether a visit is a visit of the record that was found for its code.
+func (w *Walk) leads(v *waypost.Visit, r *waypost.Record) bool {
+	switch {
+	case v.Rest == nil:
+	case r.Flags&waypost.ForwardPath != 0:
+		w.match = Forwarded
+	case w.match == Trimmed:
+		v.Rest, v.Preview = nil, w.preview
+	default:
+		return false
+	}
+	return true
 }
 
-// read decodes a path, and finds the longest code that it begins with.
-func (w *Walk) read(path []byte) {
+// read decodes a path, and finds the longest code that may be meant.
+func (w *Walk) read(path []byte, traits waypost.DomainTraits) {
 	if w.buf == nil {
 		w.buf = make([]byte, 0, 2*maxDecoded)
 	}
 	w.path = path
-	text, complete := w.decode(bytes.TrimSuffix(path, []byte("+")))
+	path = bytes.TrimSuffix(path, []byte("+"))
+	w.preview = len(path) < len(w.path)
+	text, complete := w.decode(path)
 	text = normalise(text)
-	prefix, fault := waypost.CheckCode(text)
-	w.code, w.whole, w.segments = text[:prefix], complete && fault.Reason == "", 0
-	if prefix > 0 {
-		w.segments = bytes.Count(w.code, []byte("/")) + 1
+	bare, asks := len(text), false
+	if complete && traits&waypost.ExactPaths == 0 {
+		bare, asks = trim(text)
 	}
+	end, fault := waypost.CheckCode(text[:bare])
+	w.bare = 0
+	if bare < len(text) && fault.Reason == "" {
+		w.bare, w.preview = bare, w.preview || asks
+		for end < min(len(text), waypost.MaxCodeLength) && text[end] == '.' {
+			end++
+		}
+	}
+	w.text, w.end, w.complete = text, end, complete && fault.Reason == "" && end == len(text)
+	w.segments = bytes.Count(text[:end], []byte("/")) + 1
 }
 
-// decode decodes a path into the buffer, and notes where its segments end. Of a path that
-// no code can be as long as, it decodes whole segments, as many as a code can have.
+// maxTrimmed bounds the slashes and the punctuation behind a code.
+const maxTrimmed = 8
+
+// trim returns the length of a text without a slash and punctuation at its end, and
+// whether a plus sign is in front of them. It keeps segments of three dots and more,
+// because those can be in a code.
+func trim(text []byte) (bare int, asks bool) {
+	bare = len(text)
+	for range maxTrimmed {
+		size := trailing(text[:bare])
+		if size == 0 {
+			break
+		}
+		bare -= size
+	}
+	switch {
+	case bare == 0, bare == len(text), trailing(text[:bare]) > 0, bytes.Contains(text[bare:], []byte("/...")):
+		return len(text), false
+	case text[bare-1] == '+':
+		return bare - 1, true
+	}
+	return bare, false
+}
+
+// trailing returns the length of a slash or of a punctuation mark at the end of a text, 0
+// without one. The texts around short URLs leave them there.
+func trailing(text []byte) int {
+	n := len(text)
+	switch {
+	case n == 0:
+	case punctuation[text[n-1]] || text[n-1] == '/':
+		return 1
+	case n < len("%00") || text[n-3] != '%' || !isHex(text[n-2]) || !isHex(text[n-1]):
+	case punctuation[unhex(text[n-2])<<4|unhex(text[n-1])]:
+		return len("%00")
+	}
+	return 0
+}
+
+var punctuation = func() (t [256]bool) {
+	for _, c := range []byte(".,;:!)]'\">") {
+		t[c] = true
+	}
+	return t
+}()
+
+// decode decodes a path into the buffer, and stores where its segments end. Of a path
+// longer than any address of a code, it decodes whole segments, as many as a code has.
 func (w *Walk) decode(path []byte) (text []byte, complete bool) {
 	slashes := 0
 	text = w.buf[:0]
@@ -82,17 +208,18 @@ func (w *Walk) decode(path []byte) (text []byte, complete bool) {
 		c := path[i]
 		switch c {
 		case '/':
-			w.cuts[slashes] = uint16(i)
-			if slashes++; slashes == len(w.cuts) {
+			if slashes == len(w.cuts) {
 				return text, false
 			}
+			w.cuts[slashes] = uint16(i)
+			slashes++
 		case '%':
 			if d, ok := unescape(path[i:]); ok {
 				c = d
 				i += len("%00") - 1
 			}
 		}
-		if len(text) == maxDecoded {
+		if len(text) == maxDecoded+maxTrimmed*len("%00") {
 			return text[:max(bytes.LastIndexByte(text, '/'), 0)], false
 		}
 		text = append(text, c)

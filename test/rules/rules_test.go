@@ -87,7 +87,7 @@ func (s *system) create(t *testing.T, n controlplane.NewLink) {
 
 func (s *system) record(t *testing.T, code string) waypost.Record {
 	t.Helper()
-	r, found, err := s.db.Record(t.Context(), "go.example.com", false, waypost.Code(code))
+	r, found, err := s.db.Record(t.Context(), waypost.DefaultDomain, waypost.Code(code))
 	require.NoError(t, err)
 	require.True(t, found)
 	var decoded waypost.Record
@@ -124,7 +124,7 @@ func startEdge(t *testing.T, clock func() time.Time) *edgeServer {
 	return e
 }
 
-// Link, Domain, Targets and Maintained implement server.Links, and Locate server.Places.
+// Link, Domain and Targets implement server.Links, and Locate server.Places.
 func (e *edgeServer) Link(_ waypost.DomainID, code, buf []byte) (r waypost.Record, grown []byte, found bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -132,11 +132,11 @@ func (e *edgeServer) Link(_ waypost.DomainID, code, buf []byte) (r waypost.Recor
 	return r, buf, found, nil
 }
 
-func (e *edgeServer) Domain([]byte) (waypost.DomainID, bool) { return waypost.DefaultDomain, true }
+func (e *edgeServer) Domain([]byte) (waypost.DomainID, waypost.DomainTraits, bool) {
+	return waypost.DefaultDomain, 0, true
+}
 
 func (e *edgeServer) Targets(waypost.DomainID) waypost.DomainTargets { return waypost.DomainTargets{} }
-
-func (e *edgeServer) Maintained(waypost.DomainID) bool { return false }
 
 func (e *edgeServer) Locate(netip.Addr) (country [2]byte, city string) { return e.country, e.city }
 

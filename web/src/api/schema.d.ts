@@ -624,7 +624,7 @@ export interface paths {
         delete: operations["remove-domain"];
         options?: never;
         head?: never;
-        /** Change the targets of a domain */
+        /** Change the targets of a domain, and how it reads addresses */
         patch: operations["change-domain"];
         trace?: never;
     };
@@ -1729,6 +1729,8 @@ export interface components {
             /** @description Which edges have the change, in the answer to a request with wait. */
             applied?: components["schemas"]["Applied"];
             certificate: components["schemas"]["DomainCertificate"];
+            /** @description A path with a slash or punctuation behind the code of a link does not lead to that link. */
+            exact_paths: boolean;
             host: string;
             /** Format: int64 */
             id: number;
@@ -1768,6 +1770,8 @@ export interface components {
             until: string | null;
         };
         DomainChange: {
+            /** @description Answer 404 to a path with a slash or punctuation behind a code, in place of the link. */
+            exact_paths?: boolean | null;
             /**
              * @description Target of the root and of all links while it is set, likewise. Nothing is counted meanwhile, and the links themselves do not change.
              * @example https://example.com/maintenance
@@ -2771,6 +2775,8 @@ export interface components {
             reason: string;
         };
         NewDomain: {
+            /** @description Answer 404 to a path with a slash or punctuation behind a code. Default: it leads to the link. */
+            exact_paths?: boolean;
             /**
              * @description The name, which may be internationalised. Not an address, a local name, or a public suffix such as co.uk.
              * @example go.example.com

@@ -157,13 +157,15 @@ function Targets({ domain: d, changed }: { domain: Domain; changed: () => void }
   const [root, setRoot] = useState(d.root_url);
   const [notFound, setNotFound] = useState(d.not_found_url);
   const [maintenance, setMaintenance] = useState(d.maintenance_url);
+  const [exact, setExact] = useState(d.exact_paths);
   const act = useAct();
   const show = (now: Domain) => {
     setRoot(now.root_url);
     setNotFound(now.not_found_url);
     setMaintenance(now.maintenance_url);
+    setExact(now.exact_paths);
   };
-  useEffect(() => show(d), [d.root_url, d.not_found_url, d.maintenance_url]);
+  useEffect(() => show(d), [d.root_url, d.not_found_url, d.maintenance_url, d.exact_paths]);
   return (
     <details>
       <summary>{text("targets", { host: d.host })}</summary>
@@ -171,7 +173,7 @@ function Targets({ domain: d, changed }: { domain: Domain; changed: () => void }
         onSubmit={(e) => {
           e.preventDefault();
           void act.run(async () => {
-            const body = differing({ root_url: root, not_found_url: notFound, maintenance_url: maintenance }, d);
+            const body = differing({ root_url: root, not_found_url: notFound, maintenance_url: maintenance, exact_paths: exact }, d);
             if (body) show(await ask(client.PATCH("/api/v1/domains/{id}", { params: { path: { id: d.id } }, body })));
             toast(text("saved"));
             changed();
@@ -183,6 +185,7 @@ function Targets({ domain: d, changed }: { domain: Domain; changed: () => void }
           <Field label={text("notFound")} inputMode="url" spellcheck={false} hint={text("notFoundHint")} value={notFound} set={setNotFound} fault={act.failure?.fields["not_found_url"]} />
           <Field label={text("maintenance")} inputMode="url" spellcheck={false} hint={text("maintenanceHint", { host: d.host })} value={maintenance} set={setMaintenance} fault={act.failure?.fields["maintenance_url"]} />
         </div>
+        <Check label={text("exactPaths")} checked={exact} set={setExact} />
         <Trouble failure={act.failure} />
         <div class="row"><button disabled={act.busy}>{shared("save")}</button></div>
       </form>

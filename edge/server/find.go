@@ -1,0 +1,73 @@
+package server
+
+import (
+	"waypost"
+	"waypost/internal/codes"
+)
+
+// Finder finds the links of visits, one after another. It does not allocate once it has
+// its buffers. The zero Finder is ready.
+type Finder struct {
+	walk codes.Walk
+	at   address
+}
+
+// Find moves a visit to the first of its codes that is blocked or that has a link for the
+// visit; nil blocks block nothing. The record is good until the next Find.
+func (f *Finder) Find(
+	links Links, blocks Blocks, domain waypost.DomainID, traits waypost.DomainTraits, host []byte, visit *waypost.Visit,
+) (codes.Found, error) {
+	f.at.links, f.at.blocks, f.at.domain, f.at.host = links, blocks, domain, host
+	return f.walk.Find(visit, traits, &f.at)
+}
+
+// follow returns the answer to a visit to the link that was found, with what the link
+// forwards.
+func (f *Finder) follow(res waypost.Resolution, visit *waypost.Visit) waypost.Resolution {
+	res, buf := res.Follow(f.at.buf, visit)
+	keep(&f.at.buf, buf)
+	return res
+}
+
+// rest frees the memory of a large record.
+func (f *Finder) rest() {
+	if f.at.large {
+		f.at.record, f.at.large = waypost.Record{}, false
+	}
+}
+
+// address is a host, and the index of its codes.
+type address struct {
+	links  Links
+	blocks Blocks
+	domain waypost.DomainID
+	host   []byte
+
+	record waypost.Record
+	buf    []byte // of the record
+	large  bool   // the record has a buffer that is not kept
+}
+
+// Policy implements [codes.Index]. A block also holds after its domain was removed and
+// the host has become one of the default domain.
+func (a *address) Policy(code []byte) (waypost.BlockPolicy, error) {
+	if a.blocks == nil {
+		return 0, nil
+	}
+	policy := a.blocks.Policy(a.host, code)
+	if policy == 0 && a.domain == waypost.DefaultDomain && len(a.host) > 0 {
+		policy = a.blocks.Policy(nil, code)
+	}
+	return policy, nil
+}
+
+// Record implements [codes.Index].
+func (a *address) Record(code []byte) (*waypost.Record, error) {
+	record, buf, found, err := a.links.Link(a.domain, code, a.buf[:0])
+	keep(&a.buf, buf)
+	if err != nil || !found {
+		return nil, err
+	}
+	a.record, a.large = record, cap(buf) > maxKept
+	return &a.record, nil
+}
