@@ -2,7 +2,6 @@ package keyrange
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"waypost"
@@ -27,15 +26,6 @@ type Forecast struct {
 	Region   waypost.Region
 	Unissued int64   // counters of its live ranges that no lease holds
 	Rate     float64 // measured keys per minute; 0 for an idle region
-}
-
-// MinutesLeft returns the minutes until the region is exhausted. They are infinite for an
-// idle region.
-func (f Forecast) MinutesLeft() float64 {
-	if f.Rate <= 0 {
-		return math.Inf(1)
-	}
-	return float64(f.Unissued) / f.Rate
 }
 
 // Plan lists the steps after which all regions last equally long.

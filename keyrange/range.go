@@ -47,30 +47,6 @@ func (r Range) Validate() error {
 	return nil
 }
 
-// Split cuts a range in two before a counter, a below and b from it on; b has no ID yet.
-// Together they hold the counters of r, and the leased ones stay in a. The error
-// is waypost.EInvalid when one part would be empty, and waypost.EConflict when the
-// counter is leased already or the range retired.
-func Split(r Range, at int64) (a, b Range, err error) {
-	if err := r.Validate(); err != nil {
-		return Range{}, Range{}, err
-	}
-	if at <= r.Lo || at >= r.Hi {
-		return Range{}, Range{}, waypost.Errorf(waypost.EInvalid, "range %d can be split at %d to %d, not at %d", r.ID, r.Lo+1, r.Hi-1, at)
-	}
-	if r.State == Retired {
-		return Range{}, Range{}, waypost.Errorf(waypost.EConflict, "range %d is retired", r.ID)
-	}
-	if at < r.Next {
-		return Range{}, Range{}, waypost.Errorf(waypost.EConflict, "range %d is leased up to counter %d already and cannot be split at %d",
-			r.ID, r.Next, at)
-	}
-	a, b = r, r
-	a.Hi = at
-	b.ID, b.Lo, b.Next = 0, at, at
-	return a, b, nil
-}
-
 // Disjoint checks that no counter lies in two ranges; it skips retired ranges. The error
 // is waypost.EConflict.
 func Disjoint(ranges []Range) error {
@@ -105,49 +81,4 @@ type Step struct {
 	Hi       int64 // end of the range before the step
 	Counters int64 // how many move; with At 0, how many would have at the time of planning
 	From, To waypost.Region
-}
-
-// Apply returns the part of r that stays, which is the zero Range when all of it moves,
-// and the part that moves, which has no ID when it was cut off. Leased counters always
-// stay, and the ID stays with them.
-//
-// The error is waypost.EConflict when r has changed since the step was planned: another
-// range, owner, end or state, or leased beyond At. Leases below At are no conflict.
-func (s Step) Apply(r Range) (stays, moves Range, err error) {
-	if err := r.Validate(); err != nil {
-		return Range{}, Range{}, err
-	}
-	if _, err := waypost.ParseRegion(string(s.To)); err != nil {
-		return Range{}, Range{}, err
-	}
-	switch {
-	case s.From == s.To:
-		err = waypost.Errorf(waypost.EInvalid, "region %s owns range %d already", s.To, r.ID)
-	case s.At < 0:
-		err = waypost.Errorf(waypost.EInvalid, "there is no counter %d", s.At)
-	case r.ID != s.Range || r.Prefix != s.Prefix:
-		err = waypost.Errorf(waypost.EConflict, "a step for range %d does not fit range %d", s.Range, r.ID)
-	case r.State != Live:
-		err = waypost.Errorf(waypost.EConflict, "range %d is %s", r.ID, r.State)
-	case r.Region != s.From:
-		err = waypost.Errorf(waypost.EConflict, "range %d belongs to region %s now, not to %s", r.ID, r.Region, s.From)
-	case r.Hi != s.Hi:
-		err = waypost.Errorf(waypost.EConflict, "range %d ends at counter %d now, not at %d", r.ID, r.Hi, s.Hi)
-	case r.Next == r.Hi:
-		err = waypost.Errorf(waypost.EConflict, "range %d has no counter left that is not leased", r.ID)
-	}
-	if err != nil {
-		return Range{}, Range{}, err
-	}
-	at := s.At
-	if at == 0 {
-		at = r.Next
-	}
-	if fresh := r.Next == r.Lo; fresh && at == r.Next {
-		moves = r
-	} else if stays, moves, err = Split(r, at); err != nil {
-		return Range{}, Range{}, err
-	}
-	moves.Region = s.To
-	return stays, moves, nil
 }

@@ -2,13 +2,29 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"reflect"
 	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
-// Reference returns docs/configuration.md: every setting with its names and default, as
-// Markdown. A test keeps the file equal to it.
-func Reference() string {
+const referencePage = "../../docs/configuration.md"
+
+// With WAYPOST_UPDATE_DOCS=1 the page is written instead.
+func TestReference_IsThePageOfTheDocumentation(t *testing.T) {
+	if os.Getenv("WAYPOST_UPDATE_DOCS") != "" {
+		require.NoError(t, os.WriteFile(referencePage, []byte(reference()), 0o644))
+	}
+	page, err := os.ReadFile(referencePage)
+	require.NoError(t, err)
+	require.Equal(t, reference(), string(page), "run: WAYPOST_UPDATE_DOCS=1 go test ./internal/config")
+}
+
+// reference returns docs/configuration.md: every setting with its names and default, as
+// Markdown.
+func reference() string {
 	var b strings.Builder
 	b.WriteString(`# Configuration
 
