@@ -4,7 +4,6 @@ package bench_test
 
 import (
 	"context"
-	"encoding/xml"
 	"errors"
 	"math"
 	"os"
@@ -71,19 +70,6 @@ func TestSection_ReplacesItselfInResults(t *testing.T) {
 	results, err := os.ReadFile("RESULTS.md")
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(string(results), head), "the results have the head that the next run gives them")
-}
-
-func TestChart_DrawsBarsToScale(t *testing.T) {
-	svg := bench.Chart("Nginx & others", []bench.Panel{
-		{Title: "CPU", Bars: []bench.Bar{{Name: "one", Value: 5, Strong: true}, {Name: "two", Value: 10}, {Name: "three", Value: math.NaN()}}},
-		{Title: "far apart", Bars: []bench.Bar{{Name: "one", Value: 10}, {Name: "two", Value: 1000}}},
-	})
-	require.NoError(t, xml.Unmarshal([]byte(svg), new(struct{})))
-	require.Contains(t, svg, "Nginx &amp; others")
-	for _, part := range []string{`<rect class="s" x="150" y="64" width="105.0"`, `width="210.0"`, "not measured", `width="12"`} {
-		require.Contains(t, svg, part)
-	}
-	require.Equal(t, 1, strings.Count(svg, `width="12"`), "a bar that is far longer than the others is cut")
 }
 
 func TestOptions_ChooseSections(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 )
 
 // compare measures Waypost next to servers that people build themselves, and writes the
-// table and the picture of README.md.
+// table of README.md.
 func (l *lab) compare(ctx context.Context, links int) (s bench.Section, err error) {
 	all, notes, err := l.rivals(ctx, links)
 	if err != nil {
@@ -249,7 +249,7 @@ func tableOf(all []*rival, links int) bench.Section {
 	return s
 }
 
-// publish writes the table into README.md, and the picture.
+// publish writes the table into README.md.
 func (l *lab) publish(s *bench.Section) error {
 	columns := []struct{ title, measure string }{
 		{"CPU of a redirect, µs", measureCPU},
@@ -271,19 +271,6 @@ func (l *lab) publish(s *bench.Section) error {
 		rule += "--:|"
 	}
 	table.WriteString("\n" + rule + "\n")
-	var panels []bench.Panel
-	for _, c := range []struct{ title, measure string }{
-		{"CPU of a redirect, µs", measureCPU},
-		{"p99 at saturation, µs", measureP99},
-		{"p99 at half load, µs", halfP99},
-		{"a change is everywhere after, ms", measureChange},
-	} {
-		panels = append(panels, bench.Panel{Title: c.title})
-		p := &panels[len(panels)-1]
-		for _, one := range s.Cases {
-			p.Bars = append(p.Bars, bench.Bar{Name: one.Name, Value: bench.Median(s.Find(one.Name, c.measure)), Strong: one.Name == nameWaypost})
-		}
-	}
 	for _, one := range s.Cases {
 		table.WriteString("| " + one.Name + " |")
 		for _, c := range columns {
@@ -295,9 +282,5 @@ func (l *lab) publish(s *bench.Section) error {
 		}
 		table.WriteString("\n")
 	}
-	readme := filepath.Join(l.Out, "..", "README.md")
-	if err := bench.Insert(readme, "compare", table.String()); err != nil {
-		return err
-	}
-	return bench.PutChart(filepath.Join(l.Out, "compare.svg"), s.Title, panels)
+	return bench.Insert(filepath.Join(l.Out, "..", "README.md"), "compare", table.String())
 }
