@@ -98,10 +98,11 @@ with_tests() {
 }
 
 # The race detector watches the tests of a package in their own process. Without it run packages
-# that have no goroutine, and suites that run whole systems, because it slows programs down: make
+# whose tests have no second goroutine, and suites that run whole systems, because it slows programs down: make
 # test has a program with it under faults and kills, and make test-long has it in all suites.
 sequential='^waypost(/(api(/.*)?|bench(/.*)?|controlplane/(limit|rollup|target)|deploy/dashboards|edge/(fastpath|proxy)'
-sequential+='|internal/(config|rulefile)|rules(/budget)?|test/.*|web))?$'
+sequential+='|internal/(codes|condition|config|datadir|hotp|memlimit|pacer|patterns|restart|rulefile|systemd)'
+sequential+='|rules(/(agents|budget))?|test/.*|web))?$'
 watched='^waypost/test/(accessapi|chaos|followers|history)$'
 
 # split reads names of packages, and sets race to those with the race detector and calm to the others.
@@ -124,9 +125,6 @@ everything() {
   # sockets are read and written by other system calls without the race detector.
   (trap - INT && go_test "packages with the race detector" "$race" -race -p "$(nproc)") &
   go_test "packages without the race detector" "$calm waypost/edge/server"
-  wait
-  # It keeps all processors busy, so it runs alone.
-  go_test "a system under a schedule of faults" ./test/chaos -race
   go_test "the protocols as models" ./test/models -short
   # Allocations can be counted only without it.
   allocating=$(with_tests Alloc | xargs go list | grep -vxF "$(tr ' ' '\n' <<<"$calm")"$'\nwaypost/edge/server' | tr '\n' ' ')
@@ -135,6 +133,9 @@ everything() {
   WAYPOST_TEST_POSTGRES=foreign go_test "a PostgreSQL with foreign settings" ./controlplane/postgres \
     -run 'Search|Typed|Changelog|Budgets|Insert|Lease|Salt|Month|Up_'
   step "alert rules" alerts
+  wait
+  # It keeps all processors busy, so it runs alone.
+  go_test "a system under a schedule of faults" ./test/chaos -race
 }
 
 # long_form NAME PACKAGE TESTS FLAG... runs tests of a package, of which TESTS lists the names

@@ -6,7 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp "$here"/{go.mod,go.sum,oapi-codegen.yaml,package.json,package-lock.json,use.ts} "$work"
-(cd "$here/../.." && WAYPOST_OPENAPI_FILE="$work/openapi.json" go test -count=1 -run '^TestDocument_FollowsRecommendedRules$' ./controlplane/httpapi)
+"$here/../openapi.sh" "$work/openapi.json"
 cd "$work"
 go tool oapi-codegen -config oapi-codegen.yaml openapi.json
 go build ./...

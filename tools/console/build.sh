@@ -12,7 +12,7 @@ cd "$root"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-WAYPOST_OPENAPI_FILE="$work/openapi.json" go test -count=1 -run '^TestDocument_FollowsRecommendedRules$' ./controlplane/httpapi
+tools/openapi.sh "$work/openapi.json"
 # A field with a default may still be left out of a request.
 (cd web && npx --no-install openapi-typescript "$work/openapi.json" --default-non-nullable false --output "$work/schema.d.ts" >/dev/null)
 

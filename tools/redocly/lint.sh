@@ -10,7 +10,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp "$here/package.json" "$here/package-lock.json" "$here/redocly.yaml" "$work"
-(cd "$here/../.." && WAYPOST_OPENAPI_FILE="$work/openapi.json" go test -count=1 -run '^TestDocument_FollowsRecommendedRules$' ./controlplane/httpapi)
+"$here/../openapi.sh" "$work/openapi.json"
 cd "$work"
 npm ci --ignore-scripts --no-audit --no-fund --silent
 npx --no-install redocly lint --config redocly.yaml openapi.json
