@@ -54,7 +54,7 @@ func TestUnknown_IsShownAfterFiveVisitorsOfADay(t *testing.T) {
 	count("a", 1, asked(unknownDomain, day, "hr", 3, 1, 2, 3), asked(unknownDomain, before, "hr", 2, 4, 5),
 		asked(999, day, "of no domain", 9, 1, 2, 3, 4, 5),
 		asked(unknownDomain, day.AddDate(0, 0, -9), "of long ago", 9, 1, 2, 3, 4, 5),
-		
+
 		asked(unknownDomain, day.AddDate(0, 0, 9), "of the future", 9, 1, 2, 3, 4, 5))
 	require.Empty(t, list(20, unknownDomain, 10), "visitors of two days are no five of one")
 	count("b", 1, asked(unknownDomain, day, "hr", 5, 3, 4))

@@ -48,3 +48,37 @@ export async function chartHasATable(c) {
   await c.axe();
   await c.narrow();
 }
+
+/** What five people asked for in vain is listed, and one click fills in the form of a link. */
+export async function makesALinkOfAnUnknownAddress(c) {
+  const code = `${c.unique()}-old`;
+  for (let n = 1; n <= 5; n++) {
+    const headers = { "User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "X-Forwarded-For": `203.0.113.${n}` };
+    c.assert.equal((await fetch(`${c.edges[0]}/${code}?secret`, { headers })).status, 404);
+  }
+  for (const end = Date.now() + 60_000; ; await new Promise((done) => setTimeout(done, 500))) {
+    const { addresses } = await c.api("GET", "/api/v1/stats/unknown?limit=1000");
+    if (addresses.some((a) => a.path === code && a.people === 5)) break;
+    c.assert.ok(Date.now() < end, "it is listed");
+  }
+  await c.page.goto(`${c.base}/console/overview`);
+  await c.page.getByRole("link", { name: "Unknown addresses" }).click();
+  const row = c.page.getByRole("table", { name: "Unknown addresses" }).getByRole("row").filter({ hasText: `/${code}` });
+  await row.waitFor();
+  await c.page.waitForFunction(() => document.title === "Unknown addresses · Waypost");
+  await c.axe();
+  await c.narrow();
+  await c.page.getByLabel("Time").selectOption("Today");
+  await row.getByRole("cell", { name: "5", exact: true }).waitFor();
+  await row.getByRole("link", { name: `Make a link of /${code}` }).click();
+  const form = c.page.getByRole("dialog", { name: "Create a link" });
+  await form.getByLabel("Target URL").fill("https://example.com/");
+  c.assert.equal(await form.getByLabel("Custom code").inputValue(), code);
+  c.assert.equal(new URL(c.page.url()).searchParams.has("code"), false);
+  await form.getByRole("button", { name: "Create link" }).click();
+  await c.page.getByRole("dialog", { name: "Your link is ready" }).getByRole("status").filter({ hasText: /On all \d edges after/ }).waitFor();
+  c.assert.equal((await fetch(`${c.edges[1]}/${code}`, { redirect: "manual" })).status, 302);
+  const { addresses } = await c.api("GET", "/api/v1/stats/unknown?limit=1000");
+  c.assert.ok(!addresses.some((a) => a.path === code), "a link is not listed");
+  await c.api("DELETE", `/api/v1/urls/${code}`);
+}

@@ -975,6 +975,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/stats/unknown": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List addresses that visitors asked for and that name no link
+         * @description Of one domain; a shared domain answers keys of the default workspace only. Each address is counted by UTC day, and is shown for days on which at least five different people asked for it. Addresses with an at sign or with a long segment that looks random are not kept, nor is any query. Counts are kept for 30 days. An edge reports its counts every five seconds from memory.
+         */
+        get: operations["unknown-addresses"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tags": {
         parameters: {
             query?: never;
@@ -3469,6 +3489,38 @@ export interface components {
              * @example newsletter
              */
             tag?: string;
+        };
+        UnknownAddress: {
+            /**
+             * Format: int64
+             * @description Visits by bots, after the first person of the day on each edge.
+             */
+            bots: number;
+            /** @description The same by day, the first one first. */
+            days: components["schemas"]["UnknownDay"][];
+            /** @description As a code is written: without its first slash and the query. */
+            path: string;
+            /**
+             * Format: int64
+             * @description Visits that were not by bots.
+             */
+            people: number;
+        };
+        UnknownAddresses: {
+            /** @description Most visits of people first. An address is among them on days on which five different people asked for it, and not while it is the code of a link. */
+            addresses: components["schemas"]["UnknownAddress"][];
+            /** @description First day, in UTC. */
+            from: string;
+            /** @description Last day, in UTC, included. */
+            to: string;
+        };
+        UnknownDay: {
+            /** Format: int64 */
+            bots: number;
+            /** @description UTC. */
+            day: string;
+            /** Format: int64 */
+            people: number;
         };
         User: {
             email: string;
@@ -14039,6 +14091,166 @@ export interface operations {
                     "RateLimit-Reset"?: string;
                     /** @description How to authenticate (RFC 6750). */
                     "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "unknown-addresses": {
+        parameters: {
+            query?: {
+                /** @description Host of the link's domain. Default: the shared default domain. */
+                domain?: string;
+                /** @description First day, in UTC. Default: a week, including the last day. */
+                from?: string;
+                /** @description Last day, in UTC. Default: today. */
+                to?: string;
+                /** @description How many addresses. */
+                limit?: number;
+            };
+            header?: {
+                /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
+                "Waypost-Workspace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UnknownAddresses"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
                     [name: string]: unknown;
                 };
                 content: {

@@ -19,6 +19,7 @@ const others = () => import("../screens/others");
 const Link = lazy(() => others().then((m) => m.Link));
 const Bin = lazy(() => others().then((m) => m.Bin));
 const Overview = lazy(() => others().then((m) => m.Overview));
+const Unknown = lazy(() => others().then((m) => m.Unknown));
 const Import = lazy(() => others().then((m) => m.Transfer));
 const Settings = lazy(() => others().then((m) => m.Settings));
 const Invitation = lazy(() => others().then((m) => m.Invitation));
@@ -83,6 +84,7 @@ function Screens() {
           <Route path="/console/links/:code" component={Link} />
           <Route path="/console/bin" component={Bin} />
           <Route path="/console/overview" component={Overview} />
+          <Route path="/console/unknown" component={Unknown} />
           <Route path="/console/import" component={Import} />
           <Route path="/console/settings/:part?" component={Settings} />
           <Route path="/console/fleet" component={Fleet} />

@@ -15,7 +15,8 @@ type Place = readonly [path: string, label: string];
 function places(): { mine: readonly Place[]; operation: readonly Place[] } {
   return {
     mine: [
-      ["/console/links", text("links")], ["/console/overview", text("overview")], ["/console/import", text("importExport")],
+      ["/console/links", text("links")], ["/console/overview", text("overview")],
+      ...(can("analytics:read") ? [["/console/unknown", text("unknownAddresses")] as const] : []), ["/console/import", text("importExport")],
       ["/console/bin", text("bin")], ["/console/settings", text("settings")],
     ],
     operation: operator.value

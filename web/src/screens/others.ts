@@ -12,3 +12,4 @@ export { RuleFields, toRules } from "./link/rules";
 export { default as Ranges } from "./ranges/ranges";
 export { default as Settings } from "./settings/settings";
 export { default as Transfer } from "./transfer/transfer";
+export { default as Unknown } from "./unknown/unknown";

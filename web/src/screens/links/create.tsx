@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { answer, ask, asFailure, client, Failure, type Schemas } from "../../app/api";
 import { number } from "../../app/i18n";
 import { useAct, useStored } from "../../app/load";
-import { linkPath } from "../../app/paths";
+import { inQuery, linkPath } from "../../app/paths";
 import { operator } from "../../app/session";
 import { Copy } from "../../ui/copy";
 import { Dialog } from "../../ui/dialog";
@@ -58,6 +58,7 @@ function newKey(): string {
 export function CreateForm({ domains, pasted, made, focus }: {
   domains: readonly Schemas["Domain"][]; pasted?: string; made: (made: Made) => void; focus?: boolean;
 }) {
+  const { url, query, route } = useLocation();
   const [kept, setDraft, discard] = useStored<Draft>("create", blank);
   const served = domains.filter((d) => d.state === "approved" || d.state === "proved");
   // What was typed may be of another workspace, which has other domains.
@@ -69,6 +70,13 @@ export function CreateForm({ domains, pasted, made, focus }: {
   useEffect(() => {
     if (pasted) setDraft({ ...draft, form: { ...draft.form, original_url: pasted } });
   }, [pasted]);
+  // An unknown address fills in its code and domain.
+  useEffect(() => {
+    const { code, of = "" } = query as Readonly<Record<string, string>>;
+    if (!code) return;
+    setDraft({ ...draft, code, domain: of });
+    route(inQuery(url, { code: undefined, of: undefined }), true);
+  }, []);
   const set = <K extends keyof Draft>(name: K) => (value: Draft[K]) => setDraft({ ...draft, [name]: value });
   const taken = act.failure?.status === 409 && !!draft.code;
   const elsewhere = act.failure && !taken && !["custom_code", "password", ...names].some(fault);
