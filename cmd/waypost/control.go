@@ -74,8 +74,8 @@ func controlSettings(all config.Config) (node.Config, error) {
 		StrictHosts: cfg.StrictHosts, FreeSharedCodes: cfg.SharedCodes == "free", Anonymous: cfg.AnonymousWorkspace,
 		RateLimit: cfg.RateLimit,
 		Cleanup:   all.Cleanup.Enabled, Reaper: controlplane.ReaperConfig{
-			Interval: all.Cleanup.Interval, BatchSize: all.Cleanup.BatchSize, MaxDuration: all.Cleanup.MaxDuration,
-			Buffer: all.Cleanup.Buffer, PurgeAfter: all.Cleanup.PurgeAfter,
+			Interval: all.Cleanup.Interval,
+			Buffer:   all.Cleanup.Buffer, PurgeAfter: all.Cleanup.PurgeAfter,
 		},
 		Database: postgres.Config{URL: cfg.DatabaseURL.Reveal(), EventMonths: cfg.EventsKeepMonths, ExportEvents: cfg.EventsExportDir},
 	}

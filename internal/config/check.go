@@ -64,9 +64,7 @@ func (c *Control) Check() error {
 func (c *Cleanup) Check() error {
 	return first(
 		positive("cleanup.interval", c.Interval),
-		between("cleanup.batch_size", c.BatchSize, 1, 1_000),
 		notNegative("cleanup.buffer", c.Buffer),
-		positive("cleanup.max_duration", c.MaxDuration),
 		notNegative("cleanup.purge_after", c.PurgeAfter),
 	)
 }

@@ -116,12 +116,10 @@ type Gossip struct {
 
 // Cleanup configures the removal of expired links, and the purge of old tombstones.
 type Cleanup struct {
-	Enabled     bool          `yaml:"enabled" flag:"cleanup-enabled" help:"whether this control plane removes expired links; of several, one does it at a time"`
-	Interval    time.Duration `yaml:"interval" flag:"cleanup-interval" help:"time from one run to the next"`
-	BatchSize   int           `yaml:"batch_size" flag:"cleanup-batch-size" help:"links of one transaction"`
-	Buffer      time.Duration `yaml:"buffer" flag:"cleanup-buffer" help:"how long after its expiry a link is removed, because clocks differ; visitors get 410 from the expiry on"`
-	MaxDuration time.Duration `yaml:"max_duration" flag:"cleanup-max-duration" help:"how long a run may take"`
-	PurgeAfter  time.Duration `yaml:"purge_after" flag:"cleanup-purge-after" help:"how long after its removal a link is purged everywhere, so that edges answer 404 instead of 410"`
+	Enabled    bool          `yaml:"enabled" flag:"cleanup-enabled" help:"whether this control plane removes expired links; of several, one does it at a time"`
+	Interval   time.Duration `yaml:"interval" flag:"cleanup-interval" help:"time from one run to the next"`
+	Buffer     time.Duration `yaml:"buffer" flag:"cleanup-buffer" help:"how long after its expiry a link is removed, because clocks differ; visitors get 410 from the expiry on"`
+	PurgeAfter time.Duration `yaml:"purge_after" flag:"cleanup-purge-after" help:"how long after its removal a link is purged everywhere, so that edges answer 404 instead of 410"`
 }
 
 // Dev is the development system: everything on one machine.
@@ -152,8 +150,7 @@ func defaults(getenv func(string) string) Config {
 			StrictHosts: true,
 		},
 		Cleanup: Cleanup{
-			Enabled: true, Interval: 15 * time.Minute, BatchSize: 1_000, Buffer: time.Hour, MaxDuration: 5 * time.Minute,
-			PurgeAfter: 90 * 24 * time.Hour,
+			Enabled: true, Interval: 15 * time.Minute, Buffer: time.Hour, PurgeAfter: 90 * 24 * time.Hour,
 		},
 		Dev: Dev{
 			DataDir: DefaultDataDir(getenv), ControlAddr: "127.0.0.1:8080",
