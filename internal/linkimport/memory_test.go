@@ -48,7 +48,7 @@ func (r *repeated) Read(p []byte) (int, error) {
 }
 
 func TestRefusedRowsAreToldAsTheyComeAndNotKept(t *testing.T) {
-	const rows = 100_000
+	const rows = 40_000
 	path := filepath.Join(t.TempDir(), "progress")
 	heap := func() uint64 {
 		runtime.GC()
@@ -60,7 +60,7 @@ func TestRefusedRowsAreToldAsTheyComeAndNotKept(t *testing.T) {
 	stop := errors.New("the disk is full")
 	im := linkimport.Import{API: refusing{}, Journal: open(t, path, false), InFlight: 4}
 	im.Refused = func(r linkimport.Row) error {
-		if told++; told%25_000 == 0 {
+		if told++; told%10_000 == 0 {
 			most = max(most, heap())
 		}
 		require.Less(t, last, r.Line, "in the order of the file")
@@ -72,14 +72,14 @@ func TestRefusedRowsAreToldAsTheyComeAndNotKept(t *testing.T) {
 	report, err := im.Run(t.Context(), &repeated{left: rows, rest: "original_url,title\n"})
 	require.ErrorIs(t, err, stop, "what cannot be told stops the import")
 	require.Empty(t, report.Refused)
-	require.Less(t, most, before+7<<20, "less than the rows would take")
+	require.Less(t, most, before+6<<20, "less than the rows would take")
 	require.NoError(t, im.Journal.Close())
 
 	// A run that continues reports them again, from the journal.
 	before, told, last, most = heap(), 0, 0, 0
 	im.Journal = open(t, path, true)
 	im.Refused = func(r linkimport.Row) error {
-		if told++; told%25_000 == 0 {
+		if told++; told%10_000 == 0 {
 			most = max(most, heap())
 		}
 		last = r.Line
@@ -88,7 +88,7 @@ func TestRefusedRowsAreToldAsTheyComeAndNotKept(t *testing.T) {
 	report, err = im.Run(t.Context(), &repeated{left: rows, rest: "original_url,title\n"})
 	require.NoError(t, err)
 	require.Equal(t, [3]int{rows, rows, rows + 1}, [3]int{report.NotCreated, told, last})
-	require.Less(t, most, before+7<<20)
+	require.Less(t, most, before+6<<20)
 	require.NoError(t, im.Journal.Remove())
 }
 
