@@ -14,25 +14,22 @@ import (
 type Blocks struct{ c *Client }
 
 // Set blocks a code. Policy is legal or gone.
-func (b Blocks) Set(ctx context.Context, domain, code, policy, reason string) (block Block, err error) {
-	err = b.c.do(ctx, http.MethodPut, blockPath(domain, code, nil), api.NewBlock{Policy: policy, Reason: reason}, &block)
-	return block, err
+func (b Blocks) Set(ctx context.Context, domain, code, policy, reason string) (Block, error) {
+	return ask[Block](ctx, b.c, http.MethodPut, blockPath(domain, code, nil), api.NewBlock{Policy: policy, Reason: reason})
 }
 
 // End ends the block of a code.
-func (b Blocks) End(ctx context.Context, domain, code, reason string) (block Block, err error) {
-	err = b.c.do(ctx, http.MethodDelete, blockPath(domain, code, url.Values{"reason": {reason}}), nil, &block)
-	return block, err
+func (b Blocks) End(ctx context.Context, domain, code, reason string) (Block, error) {
+	return ask[Block](ctx, b.c, http.MethodDelete, blockPath(domain, code, url.Values{"reason": {reason}}), nil)
 }
 
 // List returns a page of at most limit blocked codes, newest first.
-func (b Blocks) List(ctx context.Context, limit int, cursor string) (page BlockPage, err error) {
+func (b Blocks) List(ctx context.Context, limit int, cursor string) (BlockPage, error) {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if cursor != "" {
 		query.Set("cursor", cursor)
 	}
-	err = b.c.do(ctx, http.MethodGet, api.PathBlocks+"?"+query.Encode(), nil, &page)
-	return page, err
+	return ask[BlockPage](ctx, b.c, http.MethodGet, api.PathBlocks+"?"+query.Encode(), nil)
 }
 
 func blockPath(domain, code string, query url.Values) string {

@@ -157,6 +157,12 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any) error
 	return c.decode(got, out)
 }
 
+// ask is do with the answer as a value.
+func ask[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
+	err = c.do(ctx, method, path, in, &out)
+	return out, err
+}
+
 func (c *Client) decode(got answer, out any) error {
 	if out == nil {
 		if got.status != http.StatusNoContent {

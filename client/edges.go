@@ -19,27 +19,23 @@ func (e Edges) List(ctx context.Context) ([]Edge, error) {
 }
 
 // Fleet lists the edges and the control planes, by region and node.
-func (e Edges) Fleet(ctx context.Context) (all Fleet, err error) {
-	err = e.c.do(ctx, http.MethodGet, api.PathEdges, nil, &all)
-	return all, err
+func (e Edges) Fleet(ctx context.Context) (Fleet, error) {
+	return ask[Fleet](ctx, e.c, http.MethodGet, api.PathEdges, nil)
 }
 
 // Verify orders an edge to add up its records, and to compare the sum with the digest.
-func (e Edges) Verify(ctx context.Context, node string) (o EdgeOrder, err error) {
-	err = e.c.do(ctx, http.MethodPost, edgePath(node)+"/verifications", nil, &o)
-	return o, err
+func (e Edges) Verify(ctx context.Context, node string) (EdgeOrder, error) {
+	return ask[EdgeOrder](ctx, e.c, http.MethodPost, edgePath(node)+"/verifications", nil)
 }
 
 // Accept orders an edge to take a held change; "" is any.
-func (e Edges) Accept(ctx context.Context, node, what string) (o EdgeOrder, err error) {
-	err = e.c.do(ctx, http.MethodPost, edgePath(node)+"/acceptances", api.AcceptHeld{What: what}, &o)
-	return o, err
+func (e Edges) Accept(ctx context.Context, node, what string) (EdgeOrder, error) {
+	return ask[EdgeOrder](ctx, e.c, http.MethodPost, edgePath(node)+"/acceptances", api.AcceptHeld{What: what})
 }
 
 // Drain orders an edge to send new visitors elsewhere, or to end that.
-func (e Edges) Drain(ctx context.Context, node string, undo bool) (o EdgeOrder, err error) {
-	err = e.c.do(ctx, http.MethodPost, edgePath(node)+"/drains", api.DrainEdge{Undo: undo}, &o)
-	return o, err
+func (e Edges) Drain(ctx context.Context, node string, undo bool) (EdgeOrder, error) {
+	return ask[EdgeOrder](ctx, e.c, http.MethodPost, edgePath(node)+"/drains", api.DrainEdge{Undo: undo})
 }
 
 // orderPause is the time between looks at an order.
@@ -67,9 +63,8 @@ func (e Edges) GiveUp(ctx context.Context, node string) error {
 
 // Digest returns whether PostgreSQL's rows add up to the digest that edges are held
 // against, as the control plane has seen it last.
-func (e Edges) Digest(ctx context.Context) (d Digest, err error) {
-	err = e.c.do(ctx, http.MethodGet, api.PathDigest, nil, &d)
-	return d, err
+func (e Edges) Digest(ctx context.Context) (Digest, error) {
+	return ask[Digest](ctx, e.c, http.MethodGet, api.PathDigest, nil)
 }
 
 // CheckDigest compares PostgreSQL's rows with the digest, until ctx ends. With recompute,
@@ -92,9 +87,8 @@ func (e Edges) CheckDigest(ctx context.Context, recompute bool) (d Digest, err e
 }
 
 // Enrol creates a token with which an edge enrols.
-func (e Edges) Enrol(ctx context.Context, n NewEnrolment) (made Enrolment, err error) {
-	err = e.c.do(ctx, http.MethodPost, api.PathEdgeEnrolments, n, &made)
-	return made, err
+func (e Edges) Enrol(ctx context.Context, n NewEnrolment) (Enrolment, error) {
+	return ask[Enrolment](ctx, e.c, http.MethodPost, api.PathEdgeEnrolments, n)
 }
 
 // Credentials lists the credentials of edges, by name.

@@ -66,9 +66,8 @@ func (w Write) query() string {
 }
 
 // Create creates one link. It sends the request once.
-func (l Links) Create(ctx context.Context, n NewLink) (link Link, err error) {
-	err = l.c.do(ctx, http.MethodPost, api.PathLinks, n, &link)
-	return link, err
+func (l Links) Create(ctx context.Context, n NewLink) (Link, error) {
+	return ask[Link](ctx, l.c, http.MethodPost, api.PathLinks, n)
 }
 
 // maxTries bounds how often a repeatable request is sent.
@@ -178,15 +177,14 @@ func (l Links) Restore(ctx context.Context, code string, w Write) (link Link, r 
 }
 
 // History returns a page of at most limit changes of a link, newest first.
-func (l Links) History(ctx context.Context, domain, code string, limit int, cursor string) (h LinkHistory, err error) {
+func (l Links) History(ctx context.Context, domain, code string, limit int, cursor string) (LinkHistory, error) {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	for name, value := range map[string]string{"domain": domain, "cursor": cursor} {
 		if value != "" {
 			query.Set(name, value)
 		}
 	}
-	err = l.c.do(ctx, http.MethodGet, linkPath(code)+"/history?"+query.Encode(), nil, &h)
-	return h, err
+	return ask[LinkHistory](ctx, l.c, http.MethodGet, linkPath(code)+"/history?"+query.Encode(), nil)
 }
 
 // Visitor describes a visitor to explain an answer to. Zero fields are unknown.
@@ -203,7 +201,7 @@ type Visitor struct {
 }
 
 // Explain explains where a link leads a visitor, and why.
-func (l Links) Explain(ctx context.Context, domain, code string, v Visitor) (e Explanation, err error) {
+func (l Links) Explain(ctx context.Context, domain, code string, v Visitor) (Explanation, error) {
 	query := url.Values{}
 	for name, value := range map[string]string{
 		"domain": domain, "country": v.Country, "city": v.City, "agent": v.Agent, "language": v.Language,
@@ -216,8 +214,7 @@ func (l Links) Explain(ctx context.Context, domain, code string, v Visitor) (e E
 	if !v.At.IsZero() {
 		query.Set("at", v.At.Format(time.RFC3339Nano))
 	}
-	err = l.c.do(ctx, http.MethodGet, linkPath(code)+"/explain?"+query.Encode(), nil, &e)
-	return e, err
+	return ask[Explanation](ctx, l.c, http.MethodGet, linkPath(code)+"/explain?"+query.Encode(), nil)
 }
 
 func linkPath(code string) string { return api.PathLinks + "/" + url.PathEscape(code) }

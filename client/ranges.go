@@ -14,15 +14,13 @@ import (
 type Ranges struct{ c *Client }
 
 // List lists all key ranges, by id.
-func (r Ranges) List(ctx context.Context) (s KeySpace, err error) {
-	err = r.c.do(ctx, http.MethodGet, api.PathRanges, nil, &s)
-	return s, err
+func (r Ranges) List(ctx context.Context) (KeySpace, error) {
+	return ask[KeySpace](ctx, r.c, http.MethodGet, api.PathRanges, nil)
 }
 
 // Get finds a key range.
-func (r Ranges) Get(ctx context.Context, id int64) (found Range, err error) {
-	err = r.c.do(ctx, http.MethodGet, api.PathRanges+"/"+decimal(id), nil, &found)
-	return found, err
+func (r Ranges) Get(ctx context.Context, id int64) (Range, error) {
+	return ask[Range](ctx, r.c, http.MethodGet, api.PathRanges+"/"+decimal(id), nil)
 }
 
 // Change carries out all steps of a change, or none.
@@ -37,20 +35,18 @@ func (r Ranges) Change(ctx context.Context, change RangeChange) (answer RangesCh
 }
 
 // Plan plans a change that equalises the regions.
-func (r Ranges) Plan(ctx context.Context) (p RangePlan, err error) {
-	err = r.c.do(ctx, http.MethodGet, api.PathRanges+"/plan", nil, &p)
-	return p, err
+func (r Ranges) Plan(ctx context.Context) (RangePlan, error) {
+	return ask[RangePlan](ctx, r.c, http.MethodGet, api.PathRanges+"/plan", nil)
 }
 
 // Decode takes a generated code apart.
-func (r Ranges) Decode(ctx context.Context, code string) (d Decoded, err error) {
-	err = r.c.do(ctx, http.MethodGet, api.PathRanges+"/decode/"+url.PathEscape(code), nil, &d)
-	return d, err
+func (r Ranges) Decode(ctx context.Context, code string) (Decoded, error) {
+	return ask[Decoded](ctx, r.c, http.MethodGet, api.PathRanges+"/decode/"+url.PathEscape(code), nil)
 }
 
 // Audit returns one page of at most limit entries of the audit log. An empty cursor
 // begins at the newest.
-func (r Ranges) Audit(ctx context.Context, all bool, limit int, cursor string) (p AuditPage, err error) {
+func (r Ranges) Audit(ctx context.Context, all bool, limit int, cursor string) (AuditPage, error) {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if cursor != "" {
 		query.Set("cursor", cursor)
@@ -58,6 +54,5 @@ func (r Ranges) Audit(ctx context.Context, all bool, limit int, cursor string) (
 	if all {
 		query.Set("all", "true")
 	}
-	err = r.c.do(ctx, http.MethodGet, api.PathAudit+"?"+query.Encode(), nil, &p)
-	return p, err
+	return ask[AuditPage](ctx, r.c, http.MethodGet, api.PathAudit+"?"+query.Encode(), nil)
 }

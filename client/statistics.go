@@ -54,16 +54,14 @@ func (s Statistics) CSV(ctx context.Context, path string) ([]byte, error) {
 
 // Unknown returns the addresses of a domain that visitors asked for and that name no
 // link. The query may have domain, from, to and limit.
-func (s Statistics) Unknown(ctx context.Context, query url.Values) (u UnknownAddresses, err error) {
-	err = s.c.do(ctx, http.MethodGet, api.PathUnknown+"?"+query.Encode(), nil, &u)
-	return u, err
+func (s Statistics) Unknown(ctx context.Context, query url.Values) (UnknownAddresses, error) {
+	return ask[UnknownAddresses](ctx, s.c, http.MethodGet, api.PathUnknown+"?"+query.Encode(), nil)
 }
 
 // ForgetClicks deletes the clicks of a link, by the host of its domain, "" for the
 // default one, and its code.
-func (s Statistics) ForgetClicks(ctx context.Context, domain, code string) (f Forgotten, err error) {
-	err = s.c.do(ctx, http.MethodDelete, linkPath(code)+"/clicks"+Write{Domain: domain}.query(), nil, &f)
-	return f, err
+func (s Statistics) ForgetClicks(ctx context.Context, domain, code string) (Forgotten, error) {
+	return ask[Forgotten](ctx, s.c, http.MethodDelete, linkPath(code)+"/clicks"+Write{Domain: domain}.query(), nil)
 }
 
 // ForgetVisitors destroys the salt that distinguishes the visitors of a UTC day
