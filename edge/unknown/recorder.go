@@ -15,8 +15,8 @@ import (
 	"waypost"
 )
 
-// The buffers of visits. All of them together take 10,240 visits a second, and less than
-// a megabyte.
+// The buffers of visits. All of them together take 5,120 visits a second, which bounds the
+// time that a flood costs, and less than a megabyte.
 const (
 	stripeCount = 16
 	stripeSlots = 32
@@ -45,7 +45,7 @@ type Config struct {
 
 	Metrics  prometheus.Registerer // nil: metrics are not registered
 	Interval time.Duration         // of reports; default 5 s
-	Tick     time.Duration         // between two emptyings of the buffers; default 50 ms
+	Tick     time.Duration         // between two emptyings of the buffers; default 100 ms
 }
 
 // Recorder counts visits of unknown addresses.
@@ -95,7 +95,7 @@ func New(cfg Config) *Recorder {
 		cfg.Interval = 5 * time.Second
 	}
 	if cfg.Tick <= 0 {
-		cfg.Tick = 50 * time.Millisecond
+		cfg.Tick = 100 * time.Millisecond
 	}
 	r := &Recorder{cfg: cfg, seed: maphash.MakeSeed(), spare: make([]slot, stripeSlots), table: newTable()}
 	for i := range r.stripes {
