@@ -15,8 +15,8 @@ import (
 	"waypost"
 )
 
-// The buffers of visits. All of them together take 5,120 visits a second, which bounds the
-// time that a flood costs, and less than a megabyte.
+// The buffers of visits. All of them together take 5,120 visits a second, which bounds
+// the time that a flood costs, and less than a megabyte.
 const (
 	stripeCount = 16
 	stripeSlots = 32
