@@ -158,7 +158,8 @@ func TestRecorder_RepeatsAReportUnchanged(t *testing.T) {
 	require.Equal(t, all[0], all[2])
 	require.EqualValues(t, 2, all[3].Seq)
 	require.EqualValues(t, 1, all[3].Addresses[0].People)
-	require.NotEqual(t, all[0].Addresses[0].Visitors, all[3].Addresses[0].Visitors, "only visitors that are new")
+	require.Len(t, all[3].Addresses[0].Visitors, 1, "only visitors that are new")
+	require.NotEqual(t, all[0].Addresses[0].Visitors, all[3].Addresses[0].Visitors)
 }
 
 func TestRecorder_OutlastsAFloodOfOneNetwork(t *testing.T) {
