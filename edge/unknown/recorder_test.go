@@ -188,29 +188,6 @@ func TestRecorder_OutlastsAFloodOfOneNetwork(t *testing.T) {
 	require.GreaterOrEqual(t, visitors["wanted"], waypost.UnknownVisitors)
 }
 
-func TestRecorder_KeepsWhatSeveralWantInAFloodOfManyNetworks(t *testing.T) {
-	c := &control{}
-	r := start(t, c, 50*time.Millisecond)
-	address := func(n int) string { return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}).String() }
-	for n := range 2 {
-		r.Record(visit(fmt.Sprintf("192.0.2.%d", n), "wanted"))
-	}
-	r.await(t, 2)
-	for n := 0; n < 20_000; n++ {
-		r.Record(visit(address(n), fmt.Sprintf("random-%d", n)))
-		if n%100 == 0 {
-			r.await(t, 2+n+1) // or the buffers drop most of them
-		}
-	}
-	for n := 2; n < 5; n++ {
-		r.Record(visit(fmt.Sprintf("203.0.113.%d", n), "wanted"))
-	}
-	r.stop()
-	people, visitors := c.counts()
-	require.Greater(t, len(people), 4096)
-	require.Equal(t, 5, visitors["wanted"])
-}
-
 func BenchmarkRecord(b *testing.B) {
 	for name, from := range map[string]func(i int) netip.Addr{
 		"one network":   func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") },
