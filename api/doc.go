@@ -14,6 +14,7 @@ package api
 // Paths of the API. A code, an id or a node follows most of them.
 const (
 	PathLinks      = "/api/v1/urls"
+	PathExplain    = "/api/v1/explain"
 	PathTags       = "/api/v1/tags"
 	PathStats      = "/api/v1/stats"
 	PathUnknown    = "/api/v1/stats/unknown"

@@ -192,7 +192,7 @@ type EdgeOutcome struct {
 // EdgeQuestion asks an edge for its answer to a visitor of a link.
 type EdgeQuestion struct {
 	Host      string    `json:"host" doc:"Host of the link's domain; empty: the default one."`
-	Code      string    `json:"code"`
+	Path      string    `json:"path" doc:"What the visitor asks for, without its first slash."`
 	At        time.Time `json:"at"`
 	Address   string    `json:"address"`
 	Country   string    `json:"country" doc:"Empty: that of the address by the edge's GeoIP database."`
@@ -205,7 +205,8 @@ type EdgeQuestion struct {
 
 // EdgeExplained is the answer of an edge to a visitor.
 type EdgeExplained struct {
-	Found       bool       `json:"found" doc:"The edge has the link."`
+	Code        string     `json:"code" doc:"Code of the link that the path leads to; empty: the edge has no such link."`
+	Match       string     `json:"match" doc:"How the path names the link."`
 	Country     string     `json:"country"`
 	City        string     `json:"city"`
 	PlacesBuilt *time.Time `json:"places_built_at" doc:"When the edge's GeoIP database was built; null without one."`

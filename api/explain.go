@@ -2,9 +2,10 @@ package api
 
 import "time"
 
-// Explanation is the answer of a link to a visitor who was described, and the way to it.
+// Explanation is the answer to a visitor who was described, and the way to it.
 type Explanation struct {
-	ShortCode   string          `json:"short_code"`
+	ShortCode   string          `json:"short_code" doc:"Code of the link that the path leads to."`
+	Match       string          `json:"match" enum:"exact,trimmed,forwarded," doc:"How the path names the link. exact: it is the code. trimmed: it has a slash or punctuation behind the code. forwarded: its rest goes to the target. Empty: the edge does not have the link."`
 	Domain      string          `json:"domain" doc:"Host of the link's domain."`
 	OriginalURL string          `json:"original_url"`
 	Active      bool            `json:"active"`
@@ -20,7 +21,7 @@ type Explanation struct {
 type ExplainedEdge struct {
 	Node        string     `json:"node"`
 	Position    *Sequence  `json:"position" doc:"Up to which position the edge has the changelog; null without a replica."`
-	Found       bool       `json:"found" doc:"The edge has the link."`
+	Found       bool       `json:"found" doc:"The path leads to the same link on the edge."`
 	Current     bool       `json:"current" doc:"The edge has the newest state of the link. Otherwise it has answered by an older one."`
 	PlacesBuilt *time.Time `json:"places_built_at" doc:"When the edge's GeoIP database was built; null without one."`
 }

@@ -200,11 +200,12 @@ type Visitor struct {
 	Edge     string // name of the edge that is to answer; "": the control plane
 }
 
-// Explain explains where a link leads a visitor, and why.
-func (l Links) Explain(ctx context.Context, domain, code string, v Visitor) (Explanation, error) {
+// Explain explains where a path of a domain leads a visitor, and why. The path is encoded
+// as visitors send it.
+func (l Links) Explain(ctx context.Context, domain, path string, v Visitor) (Explanation, error) {
 	query := url.Values{}
 	for name, value := range map[string]string{
-		"domain": domain, "country": v.Country, "city": v.City, "agent": v.Agent, "language": v.Language,
+		"url": path, "domain": domain, "country": v.Country, "city": v.City, "agent": v.Agent, "language": v.Language,
 		"address": v.Address, "query": v.Query, "cookie": v.Cookie, "edge": v.Edge,
 	} {
 		if value != "" {
@@ -214,7 +215,7 @@ func (l Links) Explain(ctx context.Context, domain, code string, v Visitor) (Exp
 	if !v.At.IsZero() {
 		query.Set("at", v.At.Format(time.RFC3339Nano))
 	}
-	return ask[Explanation](ctx, l.c, http.MethodGet, linkPath(code)+"/explain?"+query.Encode(), nil)
+	return ask[Explanation](ctx, l.c, http.MethodGet, api.PathExplain+"?"+query.Encode(), nil)
 }
 
 func linkPath(code string) string { return api.PathLinks + "/" + url.PathEscape(code) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"waypost"
+	"waypost/internal/codes"
 	"waypost/rules"
 )
 
@@ -21,7 +22,7 @@ const GateBlocked = "blocked"
 // Explanation is the answer of a link to a visitor, and the way to it.
 type Explanation struct {
 	Link       waypost.Link
-	State      waypost.State
+	Match      codes.Match // how the visitor's path names the link
 	Source     rules.Source
 	Required   rules.FactSet // the facts that the rules read
 	Facts      rules.Facts
@@ -32,49 +33,58 @@ type Explanation struct {
 	Maintenance bool // the answer is the domain's own for its maintenance
 }
 
-// Explain answers a visitor of a link as [Links.Resolve] does, by the same evaluation,
-// which it records, and software as an edge does. It explains disabled and expired links
-// too. It returns ENotFound for an unknown or deleted link.
-func (s *Links) Explain(ctx context.Context, actor Actor, domain, code string, v *Visitor) (Explanation, error) {
+// Explain answers a visitor of a path of a domain as [Links.Resolve] does, by the same
+// walk and the same evaluation, which it records, and software as an edge does. The path
+// has neither its first slash nor a query. Explain explains disabled and expired links
+// too. It returns ENotFound for a path that leads to no link of the actor's workspace, or
+// to a deleted one.
+func (s *Links) Explain(ctx context.Context, actor Actor, domain, path string, v *Visitor) (Explanation, error) {
+	named, err := s.domains.named(ctx, actor, domain)
+	if err != nil {
+		return Explanation{}, err
+	}
+	d, _, err := s.domains.store.DomainOf(ctx, named.Host, false)
+	if err != nil {
+		return Explanation{}, err
+	}
 	for range maxEdits {
-		l, err := s.Read(ctx, actor, domain, code)
+		visit := waypost.ParseVisit([]byte("/" + path))
+		visit.Query = v.Request.Query
+		found, err := s.find(ctx, named.Host, &d, &visit)
 		if err != nil {
 			return Explanation{}, err
 		}
-		d, served, err := s.domains.store.DomainOf(ctx, l.Host, l.Host != "")
+		if found.Policy == 0 && found.Record == nil {
+			return Explanation{}, waypost.ErrNoLink
+		}
+		l, err := s.store.Link(ctx, actor.Workspace, d.ID, waypost.Code(visit.Code))
 		if err != nil {
 			return Explanation{}, err
 		}
-		if !served {
-			return Explanation{}, waypost.Errorf(waypost.EConflict, "the domain %s is not served, so that its links have no answer", l.Host)
-		}
-		rec, found, err := s.store.Record(ctx, d.ID, l.Code)
-		if err != nil {
-			return Explanation{}, err
-		}
-		if !found || rec.Revision != l.Revision {
+		if found.Policy == 0 && found.Record.Revision != l.Revision {
 			continue // the link has changed between the two reads
 		}
-		return s.explain(&l, &d, &rec, v)
+		return s.explain(&l, &d, &found, &visit, v)
 	}
 	return Explanation{}, waypost.Errorf(waypost.EUnavailable, "too many others change the link")
 }
 
-func (s *Links) explain(l *waypost.Link, d *waypost.Domain, rec *waypost.Record, v *Visitor) (e Explanation, err error) {
-	e.Link, e.State, e.Required = *l, rec.State, rules.RequiredFacts(rec.Programme)
+func (s *Links) explain(
+	l *waypost.Link, d *waypost.Domain, found *codes.Found, visit *waypost.Visit, v *Visitor,
+) (e Explanation, err error) {
+	e.Link, e.Match, e.Required = *l, found.Match, rules.RequiredFacts(l.Programme)
 	if e.Source, err = rules.ParseSource(l.Rules); err != nil {
 		return e, fmt.Errorf("the rules of the link %s cannot be read: %w", l.Code, err)
 	}
 	e.Facts.Read(rules.AllFacts, &v.Request)
 	e.Facts.Country, e.Facts.City = v.Country, v.City
 	e.Facts.Passed, e.Facts.Confirmed = true, true // its owner may see where it leads
-	if b, ok := s.blocks.Get(l.Host, l.Code); ok && b.Blocked {
-		e.Resolution, e.Trace = waypost.Blocked(b.Policy), rules.Trace{Gate: GateBlocked}
+	if found.Policy != 0 {
+		e.Resolution, e.Trace = waypost.Blocked(found.Policy), rules.Trace{Gate: GateBlocked}
 		return e, nil
 	}
-	e.Resolution, e.Trace = rules.Explain(rec, &e.Facts)
-	visit := waypost.Visit{Code: []byte(l.Code), Query: v.Request.Query}
-	e.Resolution, _ = e.Resolution.Follow(nil, &visit)
+	e.Resolution, e.Trace = rules.Explain(found.Record, &e.Facts)
+	e.Resolution, _ = e.Resolution.Follow(nil, visit)
 	if before := e.Resolution; before.Status == waypost.NotFound.Status || before.Link {
 		e.Resolution = d.InsteadOf(before)
 		e.NotFound = !before.Link && e.Resolution.Redirects()

@@ -126,6 +126,45 @@ func TestLinks_ExplainAnswersAsTheRedirectDoes(t *testing.T) {
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 }
 
+func TestLinks_ExplainWalksAVisitorsPath(t *testing.T) {
+	s := start(t)
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com"})
+	require.NoError(t, err)
+	for code, forward := range map[string]bool{"spring": false, "spring-.": false, "a": true, "a/b": false, "café": false} {
+		_, _, err := s.Links.Create(t.Context(), actor, wish(custom(code), func(n *controlplane.NewLink) {
+			n.OriginalURL, n.ForwardPath, n.Domain = "https://example.com/", forward, "own.example.com"
+		}))
+		require.NoError(t, err)
+	}
+	ask := func(path string) string {
+		res, err := s.Links.Resolve(t.Context(), "own.example.com", visit(path), &rules.Request{})
+		require.NoError(t, err)
+		e, err := s.Links.Explain(t.Context(), actor, "own.example.com", path, &controlplane.Visitor{})
+		if err != nil {
+			require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
+			require.Equal(t, 404, res.Status)
+			return "404"
+		}
+		require.Equal(t, res.Status, e.Resolution.Status)
+		require.Equal(t, string(res.Location), string(e.Resolution.Location))
+		return fmt.Sprintf("%s %s %s", e.Link.Code, e.Match, res.Location)
+	}
+	for path, want := range map[string]string{
+		"spring": "spring exact https://example.com/", "sp%72ing": "spring exact https://example.com/",
+		"spring%29.": "spring trimmed https://example.com/", "spring/": "spring trimmed https://example.com/",
+		"spring-.": "spring-. exact https://example.com/", "spring/x": "404", "unknown.": "404",
+		"a/": "a forwarded https://example.com/", "a/c%20d": "a forwarded https://example.com/c%20d", "a.": "a trimmed https://example.com/",
+		"a/b/": "a/b trimmed https://example.com/", "cafe%CC%81!": "café trimmed https://example.com/",
+	} {
+		require.Equal(t, want, ask(path), path)
+	}
+	exact := true
+	_, _, err = s.Domains.ChangeDomain(t.Context(), operator, d.ID, controlplane.DomainChange{ExactPaths: &exact})
+	require.NoError(t, err)
+	require.Equal(t, "404", ask("spring."))
+	require.Equal(t, "a forwarded https://example.com/b/", ask("a/b/"))
+}
+
 func TestLinks_ChangesOfRulesAreInTheHistoryAndMayBeConditional(t *testing.T) {
 	s := start(t)
 	l, _, err := s.Links.Create(t.Context(), actor, wish(custom("ruled")))

@@ -15,10 +15,11 @@ func (p linksCommands) explainCommand() *cobra.Command {
 	var domain, at string
 	var v client.Visitor
 	c := &cobra.Command{
-		Use:   "explain CODE",
-		Short: "Show where a link leads a visitor, and why",
-		Long: `Show where a link leads a visitor whom you describe: the facts, each rule with the first
-condition that did not hold, and the answer. The control plane answers by the same evaluation
+		Use:   "explain CODE|URL",
+		Short: "Show where a short URL leads a visitor, and why",
+		Long: `Show where a code or a short URL, as a visitor asks for it, leads a visitor whom you
+describe: the link that is found, the facts, each rule with the first condition that did
+not hold, and the answer. The control plane answers by the same evaluation
 as a redirect, and counts nothing. What is not given is unknown, and the time is now.
 
 --agent takes a whole User-Agent or one of the words iphone, ipad, android, windows, mac,
@@ -29,6 +30,7 @@ database, in which it looks the address up. That is for operators.`,
 		Example: `  waypost links explain spring-sale --country DE --agent iphone --language de
   waypost links explain spring-sale --at 2026-12-01T09:00:00+01:00 --query 'utm_source=mail'
   waypost links explain spring-sale --address 192.0.2.7 --agent android --output json
+  waypost links explain 'go.example.com/spring-sale).?utm_source=mail'
   waypost links explain spring-sale --address 192.0.2.7 --edge eu-1`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -38,8 +40,8 @@ database, in which it looks the address up. That is for operators.`,
 			}
 			v.Country = strings.ToUpper(v.Country)
 			return p.withAPI(func(api *client.Client) error {
-				host, code := linkName(domain, args[0])
-				e, err := api.Links.Explain(c.Context(), host, code, v)
+				host, path := askedPath(domain, args[0])
+				e, err := api.Links.Explain(c.Context(), host, path, v)
 				if err != nil {
 					return err
 				}
@@ -78,6 +80,9 @@ func explanationText(e *client.Explanation, width int) string {
 	}
 	if edge := e.Edge; edge != nil {
 		field("edge", edgeText(edge))
+	}
+	if e.Match == "trimmed" || e.Match == "forwarded" {
+		field("link", e.ShortCode+", "+e.Match)
 	}
 	field("time", f.At.Local().Format(time.RFC3339))
 	field("address", unknown(f.Address, reads["address"] || reads["visitor"]))

@@ -24,7 +24,7 @@ func TestLinksExplain_AsksForAVisitorAndShowsWhy(t *testing.T) {
 	}, "links", "explain", "https://go.example.com/spring", "--country", "fr", "--agent", "iphone", "--language", "fr", "--query", "a=b",
 		"--at", "2026-12-01T09:00:00+01:00")
 	require.Zero(t, code, stderr)
-	require.Equal(t, "/api/v1/urls/spring/explain?agent=iphone&at=2026-12-01T09%3A00%3A00%2B01%3A00&country=FR&domain=go.example.com&language=fr&query=a%3Db", asked)
+	require.Equal(t, "/api/v1/explain?agent=iphone&at=2026-12-01T09%3A00%3A00%2B01%3A00&country=FR&domain=go.example.com&language=fr&query=a%3Db&url=spring", asked)
 	require.Contains(t, stdout, `
 address      unknown
 country      FR
@@ -47,4 +47,21 @@ variant 2    30 % to https://example.com/b
 	code, _, stderr = ask(t, http.NotFound, "links", "explain", "spring", "--at", "tomorrow")
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "--at")
+}
+
+func TestLinksExplain_AsksForAPathAsVisitorsDo(t *testing.T) {
+	for argument, want := range map[string]string{
+		"spring":                        "url=spring",
+		"caf%C3%A9/x":                   "url=caf%25C3%25A9%2Fx",
+		"go.example.com/sp%72ing).?a=b": "domain=go.example.com&url=sp%2572ing%29.%3Fa%3Db",
+		"http://localhost:8081/spring/": "url=spring%2F",
+	} {
+		var asked string
+		code, _, stderr := ask(t, func(w http.ResponseWriter, r *http.Request) {
+			asked = r.URL.String()
+			_, _ = w.Write([]byte(anExplanation))
+		}, "links", "explain", argument)
+		require.Zero(t, code, stderr)
+		require.Equal(t, "/api/v1/explain?"+want, asked)
+	}
 }

@@ -15,9 +15,28 @@ import (
 // argument is a code, or a short URL as people paste it; its host counts unless a flag
 // names the domain.
 func linkName(domain, argument string) (host, code string) {
-	first, _, slash := strings.Cut(argument, "/")
-	if !slash || first != "localhost" && !strings.ContainsAny(first, ".:") { // a code, which may have slashes
+	host, u := pastedURL(argument)
+	if u == nil {
 		return domain, strings.TrimSuffix(argument, "+")
+	}
+	return cmp.Or(domain, host), strings.TrimSuffix(strings.Trim(u.Path, "/"), "+")
+}
+
+// askedPath returns the same host, and the path that a visitor asks for, with its query.
+func askedPath(domain, argument string) (host, path string) {
+	host, u := pastedURL(argument)
+	if u == nil {
+		return domain, strings.TrimPrefix(argument, "/")
+	}
+	return cmp.Or(domain, host), strings.TrimPrefix(u.RequestURI(), "/")
+}
+
+// pastedURL reads a short URL, with its scheme or without. It returns nil for a code,
+// which may have slashes, and for what the API refuses.
+func pastedURL(argument string) (host string, u *url.URL) {
+	first, _, slash := strings.Cut(argument, "/")
+	if !slash || first != "localhost" && !strings.ContainsAny(first, ".:") {
+		return "", nil
 	}
 	text := argument
 	if !strings.Contains(text, "://") {
@@ -25,13 +44,12 @@ func linkName(domain, argument string) (host, code string) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
-		return domain, argument // the API refuses it
+		return "", nil
 	}
-	code = strings.Trim(u.Path, "/")
 	if host = u.Hostname(); host == "localhost" { // another name of a development system
 		host = ""
 	}
-	return cmp.Or(domain, host), strings.TrimSuffix(code, "+")
+	return host, u
 }
 
 // linkCodes, tagNames, domainHosts and edgeNames complete words for the shell.

@@ -72,7 +72,7 @@ type EdgeOutcome struct {
 // EdgeQuestion asks an edge for its answer to a visitor of a link.
 type EdgeQuestion struct {
 	Host      string    `json:"host"` // of the link's domain; "": the default one
-	Code      string    `json:"code"`
+	Path      string    `json:"path"`
 	At        time.Time `json:"at"`
 	Address   string    `json:"address"`
 	Country   string    `json:"country"` // "": looked up by the address in the edge's GeoIP database
@@ -85,7 +85,8 @@ type EdgeQuestion struct {
 
 // EdgeExplained is the answer of an edge to a question.
 type EdgeExplained struct {
-	Found       bool         `json:"found"` // the edge has the link
+	Code        string       `json:"code"` // of the link that the path leads to; "": the edge has no such link
+	Match       string       `json:"match"`
 	Country     string       `json:"country"`
 	City        string       `json:"city"`
 	PlacesBuilt *time.Time   `json:"places_built_at"` // of the edge's GeoIP database; nil: none

@@ -272,13 +272,14 @@ var replicaStates = []fleet.ReplicaState{
 // outcomeOf accepts only outcomes that can be shown to an operator as they are.
 // explainedOf accepts only an answer that can be shown as it is.
 func explainedOf(x *api.EdgeExplained) (*fleet.EdgeExplained, error) {
-	if len(x.Country) > 2 || len(x.City) > waypost.MaxClickName || !utf8.ValidString(x.City) ||
+	if x.Code != "" && !waypost.ValidCode(x.Code) || len(x.Match) > 32 ||
+		len(x.Country) > 2 || len(x.City) > waypost.MaxClickName || !utf8.ValidString(x.City) ||
 		len(x.Location) > waypost.MaxPayload || !waypost.Printable(x.Location) ||
-		len(x.Gate) > 32 || !waypost.Printable(x.Gate+x.Country) || x.Status < 0 || x.Status > 599 || len(x.Steps) > rules.MaxRules {
+		len(x.Gate) > 32 || !waypost.Printable(x.Gate+x.Country+x.Match) || x.Status < 0 || x.Status > 599 || len(x.Steps) > rules.MaxRules {
 		return nil, waypost.Errorf(waypost.EInvalid, "the explanation is out of bounds")
 	}
 	shown := &fleet.EdgeExplained{
-		Found: x.Found, Country: x.Country, City: x.City, PlacesBuilt: x.PlacesBuilt, Status: x.Status,
+		Code: x.Code, Match: x.Match, Country: x.Country, City: x.City, PlacesBuilt: x.PlacesBuilt, Status: x.Status,
 		Location: x.Location, Gate: x.Gate, Variant: x.Variant, Keep: x.Keep, NotFound: x.NotFound, Maintenance: x.Maintenance, Budget: x.Budget,
 	}
 	for _, s := range x.Steps {

@@ -18,12 +18,13 @@ import (
 	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
+	"waypost/internal/codes"
 	"waypost/rules"
 )
 
 // explainInput describes a visitor.
 type explainInput struct {
-	Code string `path:"code" doc:"The link's short code."`
+	URL string `query:"url" required:"true" minLength:"1" maxLength:"8192" example:"https://go.example.com/spring-sale" doc:"A short URL as the visitor asks for it, encoded once more as a value, or its path alone: the code of a link, or more."`
 	inDomain
 	At       time.Time `query:"at" doc:"When the visitor comes. Default: now."`
 	Country  string    `query:"country" pattern:"^[A-Z]{2}$" patternDescription:"the code of a country in two capital letters, such as DE" example:"DE" doc:"The visitor's country (ISO 3166-1 alpha-2). Default: unknown."`
@@ -40,29 +41,34 @@ type explainOutput struct{ Body api.Explanation }
 
 func registerExplain(rt *router, a *linksAPI) {
 	handle(rt, operation{
-		id: "explain-link", method: http.MethodGet, path: api.PathLinks + "/{code}/explain", summary: "Explain where a link leads a visitor, and why",
-		description: "Answers the visitor who is described as a redirect would, by the same evaluation, and shows for each rule the first " +
+		id: "explain", method: http.MethodGet, path: api.PathExplain, summary: "Explain where a short URL leads a visitor, and why",
+		description: "Answers the visitor who is described as a redirect would, by the same look-up and evaluation, and shows the link that was found and for each rule the first " +
 			"condition that did not hold. It counts nothing. Disabled and expired links, and links without rules, are explained too.",
-		scopes: []controlplane.Scope{controlplane.ScopeLinksRead}, problems: []int{http.StatusNotFound, http.StatusConflict},
+		scopes: []controlplane.Scope{controlplane.ScopeLinksRead}, problems: []int{http.StatusNotFound},
 	}, a.explain)
 }
 
 func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*explainOutput, error) {
-	if !waypost.ValidCode(in.Code) {
-		return nil, waypost.ErrNoLink
+	path, query, _ := strings.Cut(in.URL, "?")
+	if _, address, ok := strings.Cut(path, "://"); ok {
+		var host string
+		host, path, _ = strings.Cut(address, "/")
+		in.Domain = cmp.Or(in.Domain, waypost.HostName(host))
 	}
+	path = string(waypost.AppendEncoded(nil, strings.TrimPrefix(path, "/")))
+	in.Query = cmp.Or(in.Query, query)
 	v, err := in.visitor(a.now())
 	if err != nil {
 		return nil, err
 	}
-	e, err := a.links.Explain(ctx, actorFrom(ctx), in.Domain, in.Code, &v)
+	e, err := a.links.Explain(ctx, actorFrom(ctx), in.Domain, path, &v)
 	if err != nil {
 		return nil, err
 	}
 	if in.Edge == "" {
 		return &explainOutput{a.explanation(&e)}, nil
 	}
-	edge, err := a.askEdge(ctx, in, &v, &e)
+	edge, err := a.askEdge(ctx, in, path, &v, &e)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +81,11 @@ func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*explainOutpu
 }
 
 // askEdge replaces an explanation by an edge's.
-func (a *linksAPI) askEdge(ctx context.Context, in *explainInput, v *controlplane.Visitor,
+func (a *linksAPI) askEdge(ctx context.Context, in *explainInput, path string, v *controlplane.Visitor,
 	e *controlplane.Explanation,
 ) (*api.ExplainedEdge, error) {
 	q := &fleet.EdgeQuestion{
-		Host: e.Link.Host, Code: string(e.Link.Code), At: time.UnixMilli(v.Request.At).UTC(),
+		Host: e.Link.Host, Path: path, At: time.UnixMilli(v.Request.At).UTC(),
 		Address: in.Address, Country: in.Country, City: v.City,
 		UserAgent: string(v.Request.UserAgent), Language: in.Language, Query: string(v.Request.Query), Cookie: in.Cookie,
 	}
@@ -105,8 +111,8 @@ func (a *linksAPI) askEdge(ctx context.Context, in *explainInput, v *controlplan
 		e.Resolution.Budget = rules.BudgetEventual
 	}
 	e.Trace = rules.Trace{Gate: x.Gate, Steps: x.Steps}
-	e.NotFound, e.Maintenance = x.NotFound, x.Maintenance
-	edge := &api.ExplainedEdge{Node: in.Edge, Found: x.Found, PlacesBuilt: x.PlacesBuilt}
+	e.NotFound, e.Maintenance, e.Match = x.NotFound, x.Maintenance, codes.Match(x.Match)
+	edge := &api.ExplainedEdge{Node: in.Edge, Found: x.Code == string(e.Link.Code), PlacesBuilt: x.PlacesBuilt}
 	if outcome.Epoch > 0 {
 		at, link := waypost.Revision{Epoch: outcome.Epoch, Seq: outcome.Seq}, e.Link.Revision
 		edge.Current = at.Epoch > link.Epoch || at.Epoch == link.Epoch && at.Seq >= link.Seq
@@ -152,7 +158,8 @@ func faultIn(where, message string) error {
 func (a *linksAPI) explanation(e *controlplane.Explanation) api.Explanation {
 	f := &e.Facts
 	shown := api.Explanation{
-		ShortCode: string(e.Link.Code), Domain: cmp.Or(e.Link.Host, a.urls.host), OriginalURL: e.Link.OriginalURL, Active: e.Link.Active,
+		ShortCode: string(e.Link.Code), Match: string(e.Match),
+		Domain: cmp.Or(e.Link.Host, a.urls.host), OriginalURL: e.Link.OriginalURL, Active: e.Link.Active,
 		ValidFrom: moment(e.Source.ValidFrom), ExpiresAt: moment(e.Link.ExpiresAt),
 		Facts: api.ExplainedFacts{
 			At: time.UnixMilli(f.At).UTC(), Country: strings.TrimRight(string(f.Country[:]), "\x00"), City: f.City,
@@ -286,9 +293,9 @@ func reasonOf(e *controlplane.Explanation, matched *rules.Rule, shown *api.Expla
 	case shown.Status == http.StatusForbidden:
 		reason += "; a visit would spend a click of the budget, and software is no visitor"
 	case shown.Status == http.StatusBadRequest:
-		reason += "; the query cannot be forwarded"
+		reason += "; the rest of the path or the query cannot be forwarded"
 	case shown.Status == http.StatusRequestURITooLong:
-		reason += "; the location is too long with the query"
+		reason += "; the location is too long with the rest of the path or the query"
 	}
 	return reason
 }

@@ -38,7 +38,7 @@ func TestExplain_ShowsFactsRulesAndResult(t *testing.T) {
 	}})
 	explain := func(query string) (facts, result map[string]any, rules []any) {
 		t.Helper()
-		res := a.get("/api/v1/urls/ruled/explain?" + query)
+		res := a.get("/api/v1/explain?url=ruled&" + query)
 		require.Equal(t, 200, res.StatusCode, res.text)
 		o := object(t, res.text)
 		return o["facts"].(map[string]any), o["result"].(map[string]any), o["rules"].([]any)
@@ -65,6 +65,21 @@ func TestExplain_ShowsFactsRulesAndResult(t *testing.T) {
 	require.Equal(t, "rule 1 (here) matches", result["reason"])
 	require.Equal(t, "not_reached", all[1].(map[string]any)["outcome"])
 
+	for path, match := range map[string]string{
+		"ruled": "exact", "/ruled": "exact", "ruled%252529": "404", "ruled%2529%3Fa%3Db": "trimmed", "ruled/": "trimmed", "ruled/x": "404",
+		"https%3A%2F%2Fwp.example%2Fruled.%3Fa%3Db": "trimmed", "https://other.example/ruled": "404", "https://wp.example/": "404",
+	} {
+		res := a.get("/api/v1/explain?url=" + path)
+		if match == "404" {
+			requireProblem(t, res, 404, "not-found")
+			continue
+		}
+		require.Equal(t, match, object(t, res.text)["match"], "%s: %s", path, res.text)
+		if strings.Contains(path, "a%3Db") {
+			require.Equal(t, "a=b", object(t, res.text)["facts"].(map[string]any)["query"])
+		}
+	}
+
 	_, result, _ = explain("language=fr")
 	require.Equal(t, true, result["by_chance"])
 	require.Contains(t, result["reason"], "by chance, and a cookie keeps it")
@@ -81,7 +96,7 @@ func TestExplain_ShowsFactsRulesAndResult(t *testing.T) {
 		"country=de", "country=DEU", "country=UK", "at=soon", "at=0001-01-01T00:00:01Z", "address=fe80::1%25eth0", "address=x",
 		"agent=" + strings.Repeat("x", 513), "edgy=1",
 	} {
-		requireProblem(t, a.get("/api/v1/urls/ruled/explain?"+query), 422, "invalid")
+		requireProblem(t, a.get("/api/v1/explain?url=ruled&"+query), 422, "invalid")
 	}
 }
 
@@ -93,13 +108,13 @@ func TestExplain_AnEdgeAnswersOperators(t *testing.T) {
 	ruled(t, f, rules.Source{Rules: []rules.Rule{{To: "https://example.com/de", When: []rules.Condition{{Country: []string{"DE"}}}}}})
 	built := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	explained := fleet.EdgeExplained{
-		Found: true, Country: "DE", City: "Köln", PlacesBuilt: &built, Status: 302, Location: "https://example.com/de",
+		Code: "ruled", Match: "exact", Country: "DE", City: "Köln", PlacesBuilt: &built, Status: 302, Location: "https://example.com/de",
 		Steps: []rules.Step{{Rule: 1, Failed: -1}},
 	}
 	o.answer = func(fleet.EdgeOrder) fleet.EdgeOutcome {
 		return fleet.EdgeOutcome{Epoch: 1, Seq: 7, Explained: &explained}
 	}
-	const path = "/api/v1/urls/ruled/explain?edge=eu-1&address=192.0.2.7&at=2026-12-01T08:00:00Z&agent=bot&query=a%3Db"
+	const path = "/api/v1/explain?url=ruled&edge=eu-1&address=192.0.2.7&at=2026-12-01T08:00:00Z&agent=bot&query=a%3Db"
 	res := a.do(call{path: path, key: operatorKey})
 	require.Equal(t, 200, res.StatusCode, res.text)
 	shown := object(t, res.text)
@@ -111,7 +126,7 @@ func TestExplain_AnEdgeAnswersOperators(t *testing.T) {
 	require.Equal(t, "matched", shown["rules"].([]any)[0].(map[string]any)["outcome"])
 	require.Equal(t, "https://example.com/de", shown["result"].(map[string]any)["location"])
 	require.Equal(t, &fleet.EdgeQuestion{
-		Code: "ruled", At: time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC), Address: "192.0.2.7", UserAgent: rules.SampleAgent("bot"), Query: "a=b",
+		Path: "ruled", At: time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC), Address: "192.0.2.7", UserAgent: rules.SampleAgent("bot"), Query: "a=b",
 	}, o.given[0].Question)
 
 	explained = fleet.EdgeExplained{Status: 404}

@@ -280,14 +280,23 @@ func (f *links) Record(code []byte) (*waypost.Record, error) {
 	return &record, nil
 }
 
-func (f *links) Explain(_ context.Context, actor controlplane.Actor, domain, code string,
+func (f *links) Explain(_ context.Context, actor controlplane.Actor, domain, path string,
 	v *controlplane.Visitor,
 ) (controlplane.Explanation, error) {
-	l, err := f.Find(context.Background(), actor, domain, code)
+	if domain == "wp.example" {
+		domain = "" // the host of the base URL
+	}
+	var walk codes.Walk
+	visit := waypost.ParseVisit([]byte("/" + path))
+	found, err := walk.Find(&visit, 0, f)
+	if err != nil || found.Record == nil {
+		return controlplane.Explanation{}, waypost.ErrNoLink
+	}
+	l, err := f.Find(context.Background(), actor, domain, string(visit.Code))
 	if err != nil {
 		return controlplane.Explanation{}, err
 	}
-	e := controlplane.Explanation{Link: l}
+	e := controlplane.Explanation{Link: l, Match: found.Match}
 	if e.Source, err = rules.ParseSource(l.Rules); err != nil {
 		return e, err
 	}

@@ -339,7 +339,7 @@ func orderOf(o *fleet.EdgeOrder) api.EdgeOrder {
 	}
 	if x := c.Explained; x != nil {
 		shown.Outcome.Explained = &api.EdgeExplained{
-			Found: x.Found, Country: x.Country, City: x.City, PlacesBuilt: x.PlacesBuilt, Status: x.Status,
+			Code: x.Code, Match: x.Match, Country: x.Country, City: x.City, PlacesBuilt: x.PlacesBuilt, Status: x.Status,
 			Location: x.Location, Gate: x.Gate, Steps: make([]api.EdgeStep, len(x.Steps)), Variant: x.Variant, Keep: x.Keep,
 			NotFound: x.NotFound, Maintenance: x.Maintenance, Budget: x.Budget,
 		}

@@ -71,9 +71,9 @@ type Links interface {
 	// deleted and expired codes are resolutions, not errors.
 	Resolve(ctx context.Context, host string, v *waypost.Visit, r *rules.Request) (waypost.Resolution, error)
 
-	// Explain explains the answer to a visitor, also of a link that is disabled or has
-	// expired: ENotFound, EConflict when the link's domain is not served.
-	Explain(ctx context.Context, actor controlplane.Actor, domain, code string, v *controlplane.Visitor) (controlplane.Explanation, error)
+	// Explain explains the answer to a visitor of a path, also of a link that is disabled or
+	// has expired: ENotFound when it leads to no link of the workspace.
+	Explain(ctx context.Context, actor controlplane.Actor, domain, path string, v *controlplane.Visitor) (controlplane.Explanation, error)
 }
 
 // linksAPI serves links.

@@ -93,13 +93,13 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/v1/urls/lives/history", key: "none"},
 			{path: "/api/v1/urls/lives/history", key: writeKey},
 		},
-		"GET /api/v1/urls/{code}/explain": {
-			{path: "/api/v1/urls/lives/explain?agent=iphone&country=DE&address=192.0.2.7"},
-			{path: "/api/v1/urls/lives/explain?country=de"},
-			{path: "/api/v1/urls/lives/explain?address=here"},
-			{path: "/api/v1/urls/unknown/explain"},
-			{path: "/api/v1/urls/lives/explain", key: "none"},
-			{path: "/api/v1/urls/lives/explain", key: writeKey},
+		"GET /api/v1/explain": {
+			{path: "/api/v1/explain?url=lives&agent=iphone&country=DE&address=192.0.2.7"},
+			{path: "/api/v1/explain?url=lives&country=de"},
+			{path: "/api/v1/explain?url=lives&address=here"},
+			{path: "/api/v1/explain?url=unknown"},
+			{path: "/api/v1/explain?url=lives", key: "none"},
+			{path: "/api/v1/explain?url=lives", key: writeKey},
 		},
 		"GET /api/v1/urls/{code}/qr": {
 			{path: "/api/v1/urls/lives/qr?format=png"},

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -175,7 +176,7 @@ func (rt *router) run(w http.ResponseWriter, r *http.Request, b *binding, c *cal
 
 // noLink names the link that a request is about and that is not there.
 func noLink(r *http.Request) error {
-	name := shortened(r.PathValue("code"))
+	name := shortened(cmp.Or(r.PathValue("code"), r.URL.Query().Get("url")))
 	if host := r.URL.Query().Get("domain"); host != "" {
 		name = shortened(host) + "/" + name
 	}

@@ -267,7 +267,6 @@ func TestAMissingLink_IsNamed(t *testing.T) {
 		{method: "GET", path: "/history?"},
 		{method: "GET", path: "/qr?"},
 		{method: "GET", path: "/stats?"},
-		{method: "GET", path: "/explain?"},
 	} {
 		for code, name := range map[string]string{"nosuch": "nosuch", "a%22%0Ab": `a\"\nb`, long: long[:64] + "…"} {
 			c := c

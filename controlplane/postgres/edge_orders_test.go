@@ -57,14 +57,14 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	}, true)
 	require.NoError(t, err, "it is there, and its first report is not kept yet")
 
-	question := fleet.EdgeQuestion{Code: "spring", At: time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC), Address: "192.0.2.7"}
+	question := fleet.EdgeQuestion{Path: "spring", At: time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC), Address: "192.0.2.7"}
 	asked, err := db.OrderEdge(t.Context(), by, fleet.EdgeOrder{
 		Node: "eu-1", What: fleet.OrderExplain, Question: &question, By: "ann", Until: time.Now().Add(time.Hour),
 	}, true)
 	require.NoError(t, err)
 	require.Equal(t, &question, asked.Question)
 	answered := fleet.EdgeOutcome{Explained: &fleet.EdgeExplained{
-		Found: true, Status: 302, Location: "https://example.com/", Steps: []rules.Step{{Rule: 1, Failed: 2}},
+		Code: "spring", Match: "exact", Status: 302, Location: "https://example.com/", Steps: []rules.Step{{Rule: 1, Failed: 2}},
 	}}
 	require.NoError(t, db.OrderDone(t.Context(), "eu-1", asked.ID, answered))
 	done, err = db.EdgeOrder(t.Context(), "eu-1", asked.ID)

@@ -28,10 +28,10 @@ func (e *edge) answerVisitor(_ context.Context, order api.EdgeOrder) api.EdgeOut
 		out.Position = &api.Sequence{Epoch: at.Epoch.Ordinal, Seq: at.Seq}
 	}
 	domain, traits, known := e.store.Domain([]byte(q.Host))
-	if !known && q.Host != "" || !waypost.ValidCode(q.Code) {
+	if !known && q.Host != "" {
 		return out
 	}
-	visit := waypost.ParseVisit(waypost.AppendEncoded([]byte("/"), q.Code))
+	visit := waypost.ParseVisit([]byte("/" + q.Path))
 	visit.Query = []byte(q.Query)
 	var finder server.Finder
 	found, err := finder.Find(e.store, e.blocks, domain, traits, []byte(q.Host), &visit)
@@ -39,12 +39,14 @@ func (e *edge) answerVisitor(_ context.Context, order api.EdgeOrder) api.EdgeOut
 		return api.EdgeOutcome{Error: err.Error()}
 	}
 	res := waypost.NotFound
+	if found.Policy != 0 || found.Record != nil {
+		x.Code, x.Match = string(visit.Code), string(found.Match)
+	}
 	if found.Policy != 0 {
-		x.Found, x.Gate, x.Status = true, "blocked", found.Policy.Status()
+		x.Gate, x.Status = "blocked", found.Policy.Status()
 		return out
 	}
 	if found.Record != nil {
-		x.Found = true
 		facts := e.factsOf(q)
 		x.Country, x.City = strings.TrimRight(string(facts.Country[:]), "\x00"), facts.City
 		var trace rules.Trace

@@ -44,7 +44,7 @@ func TestExplain_AnEdgeAnswersByItsOwnReplica(t *testing.T) {
 	require.Equal(t, "country-unknown", link.Warnings[0].Code, "no edge has a GeoIP database")
 	for country, want := range map[string]string{"": "https://example.com/ios", "DE": "https://example.com/de"} {
 		var e api.Explanation
-		path := "/api/v1/urls/asked/explain?agent=iphone&address=192.0.2.7&edge=" + node + "&country=" + country
+		path := "/api/v1/explain?url=asked&agent=iphone&address=192.0.2.7&edge=" + node + "&country=" + country
 		require.Equal(t, 200, call(http.MethodGet, path, "", &e))
 		require.Equal(t, want, e.Result.Location)
 		require.NotNil(t, e.Edge.Position)
@@ -57,7 +57,7 @@ func TestExplain_AnEdgeAnswersByItsOwnReplica(t *testing.T) {
 	for agent, status := range map[string]int{"iphone": 302, "bot": 403} {
 		for _, by := range []string{"", "&edge=" + node} {
 			var e api.Explanation
-			require.Equal(t, 200, call(http.MethodGet, "/api/v1/urls/tickets/explain?agent="+agent+by, "", &e))
+			require.Equal(t, 200, call(http.MethodGet, "/api/v1/explain?url=tickets&agent="+agent+by, "", &e))
 			require.Equal(t, status, e.Result.Status)
 			require.Equal(t, status == 403, strings.Contains(e.Result.Reason, "software is no visitor"), e.Result.Reason)
 			require.Eventually(t, func() bool { // an edge waits for a click for a moment alone

@@ -216,8 +216,11 @@ var routes = map[string]route{
 	"GET /api/v1/urls/{code}/qr": {
 		scopes: []controlplane.Scope{read}, own: path("/api/v1/urls/%s/qr"), foreign: victims("/api/v1/urls/%s/qr", ""),
 	},
-	"GET /api/v1/urls/{code}/explain": {
-		scopes: []controlplane.Scope{read}, own: path("/api/v1/urls/%s/explain"), foreign: victims("/api/v1/urls/%s/explain", ""),
+	"GET /api/v1/explain": {
+		scopes: []controlplane.Scope{read}, own: path("/api/v1/explain?url=%s"), foreign: func(w *world) []request {
+			named := "/api/v1/explain?url=" + w.victimCode
+			return []request{{path: named}, {path: named + "&domain=" + hostOf(victim)}}
+		},
 	},
 	"GET /api/v1/urls/{code}/history": {
 		scopes: []controlplane.Scope{read}, own: path("/api/v1/urls/%s/history"), foreign: victims("/api/v1/urls/%s/history", ""),

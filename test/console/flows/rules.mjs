@@ -70,7 +70,7 @@ export async function rulesAreMadeByKeyboardFollowedExplainedAndCounted(c) {
   c.assert.equal(await follow(c, link, phone), "https://example.com/ios");
   const other = await follow(c, link, desktop);
   c.assert.match(other, /^https:\/\/example\.com\/[ab]$/);
-  const same = await c.api("GET", `/api/v1/urls/${link.short_code}/explain?address=127.0.0.1&agent=${encodeURIComponent(desktop)}`);
+  const same = await c.api("GET", `/api/v1/explain?url=${link.short_code}&address=127.0.0.1&agent=${encodeURIComponent(desktop)}`);
   c.assert.equal(same.result.location, other);
 
   const answer = page.getByRole("region", { name: "Where does it lead?" });

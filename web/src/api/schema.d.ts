@@ -648,6 +648,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Explain where a short URL leads a visitor, and why
+         * @description Answers the visitor who is described as a redirect would, by the same look-up and evaluation, and shows the link that was found and for each rule the first condition that did not hold. It counts nothing. Disabled and expired links, and links without rules, are explained too.
+         */
+        get: operations["explain"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/invitation": {
         parameters: {
             query?: never;
@@ -1110,26 +1130,6 @@ export interface paths {
          * @description Deletes all counts of a link, whether it is live, expired or deleted, and subtracts them from the clicks and breakdowns of the workspace. The workspace's estimates of unique visitors stay, because they hold no link and nothing can be subtracted from them; so do the totals by edge, and an entry in the audit log. Later clicks, also those that edges had not sent yet, count again from zero.
          */
         delete: operations["forget-clicks"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/urls/{code}/explain": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Explain where a link leads a visitor, and why
-         * @description Answers the visitor who is described as a redirect would, by the same evaluation, and shows for each rule the first condition that did not hold. It counts nothing. Disabled and expired links, and links without rules, are explained too.
-         */
-        get: operations["explain-link"];
-        put?: never;
-        post?: never;
-        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1960,14 +1960,16 @@ export interface components {
             /** @description A visit spends a click of a budget. */
             budget: boolean;
             city: string;
+            /** @description Code of the link that the path leads to; empty: the edge has no such link. */
+            code: string;
             country: string;
-            /** @description The edge has the link. */
-            found: boolean;
             gate: string;
             /** @description A cookie is to keep the variant. */
             keep: boolean;
             location: string;
             maintenance: boolean;
+            /** @description How the path names the link. */
+            match: string;
             not_found: boolean;
             /**
              * Format: date-time
@@ -2040,13 +2042,14 @@ export interface components {
             /** Format: date-time */
             at: string;
             city: string;
-            code: string;
             cookie: string;
             /** @description Empty: that of the address by the edge's GeoIP database. */
             country: string;
             /** @description Host of the link's domain; empty: the default one. */
             host: string;
             language: string;
+            /** @description What the visitor asks for, without its first slash. */
+            path: string;
             query: string;
             user_agent: string;
         };
@@ -2088,7 +2091,7 @@ export interface components {
         ExplainedEdge: {
             /** @description The edge has the newest state of the link. Otherwise it has answered by an older one. */
             current: boolean;
-            /** @description The edge has the link. */
+            /** @description The path leads to the same link on the edge. */
             found: boolean;
             node: string;
             /**
@@ -2197,10 +2200,16 @@ export interface components {
              */
             expires_at: string | null;
             facts: components["schemas"]["ExplainedFacts"];
+            /**
+             * @description How the path names the link. exact: it is the code. trimmed: it has a slash or punctuation behind the code. forwarded: its rest goes to the target. Empty: the edge does not have the link.
+             * @enum {string}
+             */
+            match: "exact" | "trimmed" | "forwarded" | "";
             original_url: string;
             result: components["schemas"]["ExplainedResult"];
             /** @description In their order. */
             rules: components["schemas"]["ExplainedRule"][];
+            /** @description Code of the link that the path leads to. */
             short_code: string;
             /**
              * Format: date-time
@@ -10425,6 +10434,180 @@ export interface operations {
             };
         };
     };
+    explain: {
+        parameters: {
+            query?: {
+                /** @description A short URL as the visitor asks for it, encoded once more as a value, or its path alone: the code of a link, or more. */
+                url?: string;
+                /** @description Host of the link's domain. Default: the shared default domain. */
+                domain?: string;
+                /** @description When the visitor comes. Default: now. */
+                at?: string;
+                /** @description The visitor's country (ISO 3166-1 alpha-2). Default: unknown. */
+                country?: string;
+                /** @description The visitor's city, in English. Default: unknown. */
+                city?: string;
+                /** @description A User-Agent, or one of iphone, ipad, android, windows, mac, linux, chromeos, bot and preview, which stand for a usual one. */
+                agent?: string;
+                /** @description The visitor's Accept-Language. */
+                language?: string;
+                /** @description The visitor's address. It is not looked up: give country and city besides. */
+                address?: string;
+                /** @description The visitor's query, without the question mark, encoded once more as a value. */
+                query?: string;
+                /** @description The visitor's Cookie header. */
+                cookie?: string;
+                /** @description Name of an edge that is to answer, within 5 seconds, in place of the control plane. It looks up the country of the address unless a country is given. For operators alone; it is in the audit log. */
+                edge?: string;
+            };
+            header?: {
+                /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
+                "Waypost-Workspace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Explanation"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "accept-invitation": {
         parameters: {
             query?: never;
@@ -15942,198 +16125,6 @@ export interface operations {
                     "RateLimit-Remaining"?: string;
                     /** @description Seconds until all of them are available again. */
                     "RateLimit-Reset"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    /** @description Requests that the credential may send at once, when the installation limits them. */
-                    "RateLimit-Limit"?: string;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: string;
-                    /** @description Seconds until all of them are available again. */
-                    "RateLimit-Reset"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too Many Requests */
-            429: {
-                headers: {
-                    /** @description Requests that the credential may send at once, when the installation limits them. */
-                    "RateLimit-Limit"?: string;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: string;
-                    /** @description Seconds until all of them are available again. */
-                    "RateLimit-Reset"?: string;
-                    /** @description Seconds to wait before another try. */
-                    "Retry-After"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Internal Server Error */
-            500: {
-                headers: {
-                    /** @description Requests that the credential may send at once, when the installation limits them. */
-                    "RateLimit-Limit"?: string;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: string;
-                    /** @description Seconds until all of them are available again. */
-                    "RateLimit-Reset"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    /** @description Requests that the credential may send at once, when the installation limits them. */
-                    "RateLimit-Limit"?: string;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: string;
-                    /** @description Seconds until all of them are available again. */
-                    "RateLimit-Reset"?: string;
-                    /** @description Seconds to wait before another try. */
-                    "Retry-After"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "explain-link": {
-        parameters: {
-            query?: {
-                /** @description Host of the link's domain. Default: the shared default domain. */
-                domain?: string;
-                /** @description When the visitor comes. Default: now. */
-                at?: string;
-                /** @description The visitor's country (ISO 3166-1 alpha-2). Default: unknown. */
-                country?: string;
-                /** @description The visitor's city, in English. Default: unknown. */
-                city?: string;
-                /** @description A User-Agent, or one of iphone, ipad, android, windows, mac, linux, chromeos, bot and preview, which stand for a usual one. */
-                agent?: string;
-                /** @description The visitor's Accept-Language. */
-                language?: string;
-                /** @description The visitor's address. It is not looked up: give country and city besides. */
-                address?: string;
-                /** @description The visitor's query, without the question mark, encoded once more as a value. */
-                query?: string;
-                /** @description The visitor's Cookie header. */
-                cookie?: string;
-                /** @description Name of an edge that is to answer, within 5 seconds, in place of the control plane. It looks up the country of the address unless a country is given. For operators alone; it is in the audit log. */
-                edge?: string;
-            };
-            header?: {
-                /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
-                "Waypost-Workspace"?: string;
-            };
-            path: {
-                /** @description The link's short code. */
-                code: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    /** @description Requests that the credential may send at once, when the installation limits them. */
-                    "RateLimit-Limit"?: string;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: string;
-                    /** @description Seconds until all of them are available again. */
-                    "RateLimit-Reset"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Explanation"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    /** @description Requests that the credential may send at once, when the installation limits them. */
-                    "RateLimit-Limit"?: string;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: string;
-                    /** @description Seconds until all of them are available again. */
-                    "RateLimit-Reset"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    /** @description How to authenticate (RFC 6750). */
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    /** @description Requests that the credential may send at once, when the installation limits them. */
-                    "RateLimit-Limit"?: string;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: string;
-                    /** @description Seconds until all of them are available again. */
-                    "RateLimit-Reset"?: string;
-                    /** @description How to authenticate (RFC 6750). */
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    /** @description Requests that the credential may send at once, when the installation limits them. */
-                    "RateLimit-Limit"?: string;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: string;
-                    /** @description Seconds until all of them are available again. */
-                    "RateLimit-Reset"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    /** @description Requests that the credential may send at once, when the installation limits them. */
-                    "RateLimit-Limit"?: string;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: string;
-                    /** @description Seconds until all of them are available again. */
-                    "RateLimit-Reset"?: string;
-                    /** @description Seconds to wait before another try, when the same request is in progress. */
-                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {

@@ -18,7 +18,7 @@ const rest = 400; // milliseconds without a key before a question is sent
 /** Explain says where a link leads a visitor, and why. */
 export function Explain({ at, link, unsaved }: { at: Place; link: Link; unsaved: boolean }) {
   const [device, setDevice] = useState<Device>("iphone");
-  const [typed, setTyped] = useState({ country: "", city: "", language: "", address: "", query: "", at: "" });
+  const [typed, setTyped] = useState({ url: "", country: "", city: "", language: "", address: "", query: "", at: "" });
   const [asked, setAsked] = useState({ ...typed, agent: device as string });
   useEffect(() => {
     const timer = setTimeout(() => setAsked({ ...typed, agent: device }), rest);
@@ -28,7 +28,7 @@ export function Explain({ at, link, unsaved }: { at: Place; link: Link; unsaved:
     const query = Object.fromEntries(Object.entries({
       ...asked, country: asked.country.trim().toUpperCase(), at: moment(asked.at) ?? "",
     }).filter(([, value]) => value));
-    return ask(client.GET("/api/v1/urls/{code}/explain", { params: { path: { code: at.code }, query: { domain: at.domain, ...query } }, signal }));
+    return ask(client.GET("/api/v1/explain", { params: { query: { domain: at.domain, ...query, url: asked.url.trim() || at.code } }, signal }));
   }, [JSON.stringify(asked), link.updated_at]);
   const fault = loaded.failure?.fields ?? {};
   const field = (name: keyof typeof typed, label: string, example = "") => (
@@ -42,6 +42,7 @@ export function Explain({ at, link, unsaved }: { at: Place; link: Link; unsaved:
       <h3 id="explain-title">{text("explain")}</h3>
       <p class="hint">{text("explainHint")}</p>
       <div class="form-row">
+        {field("url", text("path"), at.code)}
         <Choice label={text("agent")} value={device} set={setDevice} options={devices} />
         {field("country", textOf("country"), "DE")}
         {field("city", textOf("city"), "Berlin")}
@@ -57,7 +58,7 @@ export function Explain({ at, link, unsaved }: { at: Place; link: Link; unsaved:
   );
 }
 
-function Answer({ of: { rules, result: r }, link }: { of: Schemas["Explanation"]; link: Link }) {
+function Answer({ of: { rules, result: r, short_code: code, match }, link }: { of: Schemas["Explanation"]; link: Link }) {
   const ruled = link.rules?.find((l) => l.id === r.rule);
   const variant = ruled?.split?.variants.find((v) => v.id === r.variant);
   return (
@@ -65,6 +66,7 @@ function Answer({ of: { rules, result: r }, link }: { of: Schemas["Explanation"]
       <div class="stack">
         <p>
           <strong>{r.status}</strong> {r.location && <>→ <strong dir="ltr">{r.location}</strong></>}<br />
+          {match && match !== "exact" && <span dir="auto"><code>{code}</code>: {textOf(`match_${match}`)} </span>}
           <span dir="auto">{r.maintenance ? text("maintenance") : r.gate ? textOf(`gate_${r.gate}`) : ruled ? text("byRule", { name: named("rule", ruled) }) : text("byNone")}</span>{" "}
           {variant && <span dir="auto">{text("byVariant", { name: named("variant", variant) })} {r.by_chance && text("byChance")}</span>} {r.not_found && text("notFound")}
         </p>
