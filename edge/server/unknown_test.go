@@ -69,8 +69,10 @@ func TestServer_RecordsVisitsThatNameNoLink(t *testing.T) {
 			})
 		}
 	}
-	for _, request := range []string{"HEAD /unknown1 HTTP/1.1\r\nHost: wayp.example", "POST /unknown1 HTTP/1.1\r\nHost: wayp.example\r\nContent-Length: 1\r\n\r\nx",
-		"GET /unknown1 HTTP/1.1\r\nHost: wayp.example\r\nSec-Purpose: prefetch"} {
+	for _, request := range []string{
+		"HEAD /unknown1 HTTP/1.1\r\nHost: wayp.example", "POST /unknown1 HTTP/1.1\r\nHost: wayp.example\r\nContent-Length: 1\r\n\r\nx",
+		"GET /unknown1 HTTP/1.1\r\nHost: wayp.example\r\nSec-Purpose: prefetch",
+	} {
 		say(t, addr, request+"\r\n\r\n")
 		require.Empty(t, recorded.take(), request)
 	}
