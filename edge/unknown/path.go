@@ -15,11 +15,11 @@ type pathBuffer struct{ code, text, again []byte }
 // fitPath returns a path as a code would be written, and false for a path that is not
 // kept: one that may be private, or that programs ask for.
 //
-// Escapes of characters that a code may have are decoded; other escapes stay. A plus sign
-// and a slash at the end are left out, because the same link is behind the path without
-// them.
+// Escapes of characters that a code may have are decoded; other escapes stay. A plus
+// sign, a slash and punctuation at the end are left out, because a link without them would
+// have answered.
 func (b *pathBuffer) fitPath(sent []byte) (path string, ok bool) {
-	sent = bytes.TrimSuffix(bytes.TrimSuffix(sent, []byte("+")), []byte("/"))
+	sent = bytes.TrimSuffix(sent, []byte("+"))
 	b.code, b.text = b.code[:0], b.text[:0]
 	for i := 0; i < len(sent); i++ {
 		c, escaped := unescape(sent[i:])
@@ -40,8 +40,9 @@ func (b *pathBuffer) fitPath(sent []byte) (path string, ok bool) {
 			i += 2
 		}
 	}
-	path = string(codes.NormalForm(string(b.code)))
-	if path == "" || !waypost.ValidClickName(path) || hasAt(b.text) || hasAt(b.again) || !waypost.ValidClickName(string(b.text)) {
+	path = string(codes.NormalForm(string(codes.Bare(b.code))))
+	switch {
+	case path == "", path[0] == '/', !waypost.ValidClickName(path), !waypost.ValidClickName(string(b.text)), hasAt(b.text), hasAt(b.again):
 		return "", false
 	}
 	for segment := range strings.SplitSeq(path, "/") {

@@ -10,7 +10,8 @@ import (
 func TestFitPath_IsWrittenAsACode(t *testing.T) {
 	var b pathBuffer
 	for sent, want := range map[string]string{
-		"hr": "hr", "Summer/2026": "Summer/2026", "summer/": "summer", "hr+": "hr", "%73pring": "spring",
+		"hr": "hr", "Summer/2026": "Summer/2026", "summer/": "summer", "hr+": "hr", "hr.": "hr", "hr+).": "hr", "hr%29/": "hr",
+		"%73pring":  "spring",
 		"caf%C3%A9": "café", "cafe%cc%81": "café",
 		"a%20b": "a%20b", "a%2fb": "a%2Fb", "a+b": "a+b", "old/index.php": "old/index.php", "a,b": "a,b", "100%": "100%",
 		strings.Repeat("%C3%A9", 64): strings.Repeat("é", 64), strings.Repeat("x", 32): strings.Repeat("x", 32),

@@ -177,6 +177,12 @@ func trim(text []byte) (bare int, asks bool) {
 	return bare, false
 }
 
+// Bare returns a path that is decoded without the slash and the punctuation at its end.
+func Bare(text []byte) []byte {
+	bare, _ := trim(text)
+	return text[:bare]
+}
+
 // trailing returns the length of a slash or of a punctuation mark at the end of a text, 0
 // without one. The texts around short URLs leave them there.
 func trailing(text []byte) int {
