@@ -16,8 +16,8 @@ type pathBuffer struct{ code, text, again []byte }
 // kept: one that may be private, or that programs ask for.
 //
 // Escapes of characters that a code may have are decoded; other escapes stay. A plus
-// sign, a slash and punctuation at the end are left out, because a link without them would
-// have answered.
+// sign, a slash and punctuation at the end are left out, because a link without them
+// would have answered.
 func (b *pathBuffer) fitPath(sent []byte) (path string, ok bool) {
 	sent = bytes.TrimSuffix(sent, []byte("+"))
 	b.code, b.text = b.code[:0], b.text[:0]
