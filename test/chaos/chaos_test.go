@@ -14,7 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/test/chaos/judge"
 	"waypost/test/devtest"
 )
 
@@ -60,7 +59,7 @@ func TestSystem_KeepsItsPromisesUnderFaults(t *testing.T) {
 	began := time.Now()
 	h, found := play(t, seed, plan(seed, long), long)
 	report := fmt.Sprintf("Seed %d, %d faults in %s, %d requests, %d processors.\n\n%s\n%s\n%s", seed, len(h.Faults),
-		time.Since(began).Round(time.Second), len(h.Operations), runtime.NumCPU(), legend, judge.Table(h, found), summary(h))
+		time.Since(began).Round(time.Second), len(h.Operations), runtime.NumCPU(), legend, Table(h, found), summary(h))
 	t.Logf("\n%s", report)
 	if path := os.Getenv("WAYPOST_CHAOS_TABLE"); path != "" {
 		require.NoError(t, os.WriteFile(path, []byte(report), 0o600))
@@ -79,7 +78,7 @@ plane grants clicks, and one visit in thirty is to such a link. A gap is the lon
 `
 
 // summary says what was compared.
-func summary(h *judge.History) string {
+func summary(h *History) string {
 	var clicks int64
 	for _, row := range h.Final.Rows {
 		clicks += row.Clicks
@@ -89,10 +88,10 @@ func summary(h *judge.History) string {
 }
 
 // play runs a schedule under traffic and judges what happened.
-func play(t *testing.T, seed uint64, steps []*step, long time.Duration) (*judge.History, []judge.Violation) {
+func play(t *testing.T, seed uint64, steps []*step, long time.Duration) (*History, []Violation) {
 	t.Helper()
 	t.Logf("seed %d, %d steps", seed, len(steps))
-	recorder := judge.NewRecorder(seed, nodes())
+	recorder := NewRecorder(seed, nodes())
 	s := newSystem(t, recorder)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -116,7 +115,7 @@ func play(t *testing.T, seed uint64, steps []*step, long time.Duration) (*judge.
 	t.Logf("%7.1f s: the end of the traffic", recorder.Now().Seconds())
 	s.settle()
 	h := recorder.History()
-	return h, judge.Judge(h)
+	return h, Judge(h)
 }
 
 // settle waits until every edge has what PostgreSQL has, and PostgreSQL all clicks, and
@@ -155,8 +154,8 @@ func (s *system) settle() {
 	counted := func() (missing bool) {
 		rows, _, err := s.rows(s.t.Context())
 		require.NoError(s.t, err)
-		s.recorder.Change(func(h *judge.History) { h.Final.Rows, h.Final.Heads, h.Final.Answers = rows, heads, answers })
-		for _, v := range judge.Judge(s.recorder.History()) {
+		s.recorder.Change(func(h *History) { h.Final.Rows, h.Final.Heads, h.Final.Answers = rows, heads, answers })
+		for _, v := range Judge(s.recorder.History()) {
 			missing = missing || v.Invariant == "I5"
 		}
 		return missing

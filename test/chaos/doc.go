@@ -1,6 +1,10 @@
 // Package chaos runs a whole system of separate processes under faults, records the
-// answers that clients and visitors got, and has package judge decide whether they keep
-// the promises of Waypost.
+// answers that clients and visitors got, and judges whether they keep the promises of
+// Waypost.
+//
+// The files judge_*_test.go judge a recorded history, without a process or a request. A
+// history holds each request with the times at which it was sent and answered, the
+// faults, and the final contents of PostgreSQL and the edges.
 //
 // The system consists of a cluster of PostgreSQL and its synchronous standby, two control
 // planes, five edges in three regions and a relay, with a TCP proxy between all parts.

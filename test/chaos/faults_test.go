@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/replication/replicationtest"
-	"waypost/test/chaos/judge"
 )
 
 // part says what a fault strikes, in the order in which parts are healed. Of two faults
@@ -153,14 +152,14 @@ func plan(seed uint64, long time.Duration) (steps []*step) {
 // struck is a fault that is not healed yet.
 type struck struct {
 	fault
-	judge.Fault
+	Fault
 	heal func()
 }
 
 func (s *system) strike(f fault, on string) *struck {
 	s.t.Helper()
 	began := s.recorder.Now()
-	return &struck{f, judge.Fault{Name: f.name, On: on, Struck: began, None: f.none}, f.strike(s, on)}
+	return &struck{f, Fault{Name: f.name, On: on, Struck: began, None: f.none}, f.strike(s, on)}
 }
 
 // run strikes and heals the faults of a step, and waits until every part is right again.
@@ -210,7 +209,7 @@ func (s *system) back(e *edge) {
 
 func (s *system) killEdge(on string) func() {
 	e := s.byName(on)
-	away, crash := s.recorder.Begin(judge.Away, on), s.recorder.Begin(judge.Crash, on)
+	away, crash := s.recorder.Begin(Away, on), s.recorder.Begin(Crash, on)
 	e.process.Load().Kill()
 	s.look(on, e.process.Load().Output())
 	return func() { s.back(e); crash(); away() }
@@ -225,7 +224,7 @@ func (s *system) restartCutOff(on string) func() {
 
 func (s *system) restartEdge(on string) func() {
 	e := s.byName(on)
-	away := s.recorder.Begin(judge.Away, on)
+	away := s.recorder.Begin(Away, on)
 	require.NoError(s.t, e.process.Load().Stop())
 	s.look(on, e.process.Load().Output())
 	return func() { s.back(e); away() }
@@ -233,7 +232,7 @@ func (s *system) restartEdge(on string) func() {
 
 func (s *system) wipeEdge(on string) func() {
 	e := s.byName(on)
-	away, wipe := s.recorder.Begin(judge.Away, on), s.recorder.Begin(judge.Wipe, on)
+	away, wipe := s.recorder.Begin(Away, on), s.recorder.Begin(Wipe, on)
 	e.process.Load().Kill()
 	s.look(on, e.process.Load().Output())
 	require.NoError(s.t, os.RemoveAll(e.dir))
@@ -248,7 +247,7 @@ func (s *system) freeze(pid int) func() {
 }
 
 func (s *system) freezeEdge(on string) func() {
-	away := s.recorder.Begin(judge.Away, on)
+	away := s.recorder.Begin(Away, on)
 	thaw := s.freeze(s.byName(on).process.Load().PID())
 	return func() { thaw(); away() }
 }
@@ -274,7 +273,7 @@ func degraded(q replicationtest.Quality) func(*system, string) func() {
 
 func (s *system) breakVisitors(on string) func() {
 	w := s.byName(on).visitors
-	away := s.recorder.Begin(judge.Away, on)
+	away := s.recorder.Begin(Away, on)
 	w.Degrade(replicationtest.Quality{CutAfter: 1 << 10})
 	return func() { w.Mend(); away() }
 }
@@ -361,7 +360,7 @@ func (s *system) cutStandby(string) func() {
 
 // promote kills the primary and promotes the standby; healed is a new standby.
 func (s *system) promote(string) func() {
-	over := s.recorder.Begin(judge.Failover, "")
+	over := s.recorder.Begin(Failover, "")
 	old, oldDir := s.primary.Load(), filepath.Dir(s.dataOf())
 	s.killPostgres(old)
 	s.eventually("the standby is promoted", func(ctx context.Context) error {

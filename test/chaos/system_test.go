@@ -24,7 +24,6 @@ import (
 	"waypost/client"
 	"waypost/internal/pgserver"
 	"waypost/replication/replicationtest"
-	"waypost/test/chaos/judge"
 	"waypost/test/devtest"
 )
 
@@ -62,7 +61,7 @@ type edge struct {
 type system struct {
 	t        *testing.T
 	dir      string
-	recorder *judge.Recorder
+	recorder *Recorder
 	web      *http.Client
 
 	primary     atomic.Pointer[pgserver.Server]
@@ -87,7 +86,7 @@ func socket(s *pgserver.Server) string {
 }
 
 // newSystem starts everything, and returns once every edge has all links.
-func newSystem(t *testing.T, recorder *judge.Recorder) *system {
+func newSystem(t *testing.T, recorder *Recorder) *system {
 	t.Helper()
 	s := &system{
 		t: t, dir: t.TempDir(), recorder: recorder,
@@ -345,7 +344,7 @@ func (s *system) await(what string, f func(ctx context.Context) error) error {
 }
 
 // attempt sends a request of the test's own and records it.
-func (s *system) attempt(ctx context.Context, do func(context.Context) (judge.Operation, error)) (judge.Operation, error) {
+func (s *system) attempt(ctx context.Context, do func(context.Context) (Operation, error)) (Operation, error) {
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
 	defer cancel()
 	call := s.recorder.Now()
@@ -360,10 +359,10 @@ func (s *system) attempt(ctx context.Context, do func(context.Context) (judge.Op
 func (s *system) create(link client.NewLink) {
 	s.t.Helper()
 	s.eventually("created: "+link.CustomCode, func(ctx context.Context) error {
-		_, err := s.attempt(ctx, func(ctx context.Context) (judge.Operation, error) {
+		_, err := s.attempt(ctx, func(ctx context.Context) (Operation, error) {
 			c := s.controls[0]
 			_, r, err := c.api.Links.Make(ctx, link, client.Write{Wait: "all", Timeout: 3 * time.Second, Key: link.CustomCode})
-			return judge.Operation{Kind: judge.Create, Node: c.node, Code: link.CustomCode, Value: link.OriginalURL, Applied: r.Applied}, err
+			return Operation{Kind: Create, Node: c.node, Code: link.CustomCode, Value: link.OriginalURL, Applied: r.Applied}, err
 		})
 		return err
 	})
@@ -387,8 +386,8 @@ func (s *system) reaches(c *control) error {
 	all := fmt.Sprintf("all; edges=%d", len(s.edges))
 	err := s.await(c.node+" changes a link everywhere", func(ctx context.Context) error {
 		c.probes++
-		op, err := s.attempt(ctx, func(ctx context.Context) (judge.Operation, error) {
-			op := judge.Operation{Kind: judge.Edit, Node: c.node, Code: c.probe, Value: target(c.probe, c.probes)}
+		op, err := s.attempt(ctx, func(ctx context.Context) (Operation, error) {
+			op := Operation{Kind: Edit, Node: c.node, Code: c.probe, Value: target(c.probe, c.probes)}
 			_, r, err := c.api.Links.Change(ctx, c.probe, changeTo(op.Value), client.Write{Wait: "all", Timeout: 1500 * time.Millisecond})
 			op.Applied = r.Applied
 			return op, err
@@ -429,13 +428,13 @@ func saw(status int, location string) string {
 	case status/100 == 3:
 		return location
 	case status == http.StatusGone:
-		return judge.Gone
+		return Gone
 	case status == http.StatusNotFound:
-		return judge.Absent
+		return Absent
 	case status == http.StatusUnavailableForLegalReasons:
-		return judge.Blocked
+		return Blocked
 	case status == http.StatusServiceUnavailable:
-		return judge.Later
+		return Later
 	}
 	return ""
 }
@@ -462,8 +461,8 @@ func (s *system) head(ctx context.Context, e *edge) (string, error) {
 }
 
 // rows reads the links and their clicks from PostgreSQL, and its head.
-func (s *system) rows(ctx context.Context) (rows map[string]judge.Row, head string, err error) {
-	rows = make(map[string]judge.Row)
+func (s *system) rows(ctx context.Context) (rows map[string]Row, head string, err error) {
+	rows = make(map[string]Row)
 	err = byHand(ctx, s.primary.Load(), func(conn *pgx.Conn) error {
 		var ordinal int32
 		var seq, digest int64
@@ -479,7 +478,7 @@ func (s *system) rows(ctx context.Context) (rows map[string]judge.Row, head stri
 			return err
 		}
 		var code string
-		var row judge.Row
+		var row Row
 		_, err = pgx.ForEachRow(found, []any{&code, &row.Target, &row.Deleted, &row.Blocked, &row.Clicks}, func() error {
 			rows[code] = row
 			return nil
@@ -516,7 +515,7 @@ func (s *system) look(node, output string) {
 			if end := strings.IndexByte(line, '\n'); end > 0 && bad != "DATA RACE" && bad != "panic:" {
 				line = line[:end]
 			}
-			s.recorder.Change(func(h *judge.History) { h.Final.Wrong = append(h.Final.Wrong, node+" wrote: "+line) })
+			s.recorder.Change(func(h *History) { h.Final.Wrong = append(h.Final.Wrong, node+" wrote: "+line) })
 		}
 	}
 }

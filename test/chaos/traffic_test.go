@@ -12,7 +12,6 @@ import (
 
 	"waypost/api"
 	"waypost/client"
-	"waypost/test/chaos/judge"
 	"waypost/test/devtest"
 )
 
@@ -52,14 +51,14 @@ func source(seed uint64, user string, n int) *rand.Rand {
 }
 
 // outcomeOf says what is known of the effect of a request that ended with err.
-func outcomeOf(err error) (outcome judge.Outcome, detail string) {
+func outcomeOf(err error) (outcome Outcome, detail string) {
 	switch {
 	case err == nil:
-		return judge.Done, ""
+		return Done, ""
 	case client.Processed(err):
-		return judge.Unknown, err.Error()
+		return Unknown, err.Error()
 	}
-	return judge.Refused, err.Error()
+	return Refused, err.Error()
 }
 
 func changeTo(target string) client.LinkChange {
@@ -74,13 +73,13 @@ func startTraffic(s *system, seed uint64, most int64) *traffic {
 		code := fmt.Sprintf("stable-%d", i)
 		s.create(client.NewLink{OriginalURL: target(code, 0), CustomCode: code})
 		t.stable = append(t.stable, code)
-		s.recorder.Change(func(h *judge.History) { h.Stable[code] = target(code, 0) })
+		s.recorder.Change(func(h *History) { h.Stable[code] = target(code, 0) })
 	}
 	for i := range budgets {
 		code := fmt.Sprintf("limited-%d", i)
 		s.create(client.NewLink{OriginalURL: target(code, 0), CustomCode: code, MaxClicks: most, MaxClicksMode: "exact"})
 		t.limited = append(t.limited, code)
-		s.recorder.Change(func(h *judge.History) { h.Budgets[code] = judge.Budget{Target: target(code, 0), Most: int(most)} })
+		s.recorder.Change(func(h *History) { h.Budgets[code] = Budget{Target: target(code, 0), Most: int(most)} })
 	}
 	s.whole()
 	for _, e := range s.edges {
@@ -145,7 +144,7 @@ func (t *traffic) show(code string) {
 func (t *traffic) visit(e *edge, r *rand.Rand) {
 	f := devtest.Follower{Agent: agent, Patience: answerTime}
 	for t.pace(visitPace/2 + time.Duration(r.Int64N(int64(visitPace)))) {
-		op := judge.Operation{Kind: judge.Visit, Node: e.node, Code: t.pick(r), Call: t.s.recorder.Now(), Outcome: judge.Done}
+		op := Operation{Kind: Visit, Node: e.node, Code: t.pick(r), Call: t.s.recorder.Now(), Outcome: Done}
 		status, _, err := f.Follow(e.visitors.Addr(), op.Code)
 		f.Close()
 		op.Return = t.s.recorder.Now()
@@ -155,7 +154,7 @@ func (t *traffic) visit(e *edge, r *rand.Rand) {
 			}
 		}
 		if err != nil {
-			op.Outcome, op.Detail = judge.Unknown, err.Error()
+			op.Outcome, op.Detail = Unknown, err.Error()
 		}
 		t.s.recorder.Add(op)
 	}
@@ -201,7 +200,7 @@ func (w *writer) run() {
 
 // send sends a request to one control plane, and the next one to the other if that was of
 // no use.
-func (w *writer) send(op judge.Operation, do func(context.Context, *client.Client, *judge.Operation) error) judge.Operation {
+func (w *writer) send(op Operation, do func(context.Context, *client.Client, *Operation) error) Operation {
 	s := w.t.s
 	c := s.controls[w.at]
 	op.Node, op.Call = c.node, s.recorder.Now()
@@ -234,27 +233,27 @@ func (w *writer) make() (code string) {
 	}
 	write := w.wait()
 	write.Key = name
-	whole := judge.Operation{
-		Kind: judge.Create, Code: link.CustomCode, Value: link.OriginalURL, Call: w.t.s.recorder.Now(), Outcome: judge.Unknown,
+	whole := Operation{
+		Kind: Create, Code: link.CustomCode, Value: link.OriginalURL, Call: w.t.s.recorder.Now(), Outcome: Unknown,
 	}
 	for tries := 0; ; tries++ {
-		op := w.send(whole, func(ctx context.Context, c *client.Client, op *judge.Operation) error {
+		op := w.send(whole, func(ctx context.Context, c *client.Client, op *Operation) error {
 			made, r, err := c.Links.Make(ctx, link, write)
 			if err == nil {
 				op.Code, op.Applied = made.ShortCode, r.Applied
 			}
 			return err
 		})
-		if op.Outcome != judge.Unknown {
-			if tries > 0 && op.Outcome == judge.Done {
+		if op.Outcome != Unknown {
+			if tries > 0 && op.Outcome == Done {
 				op.Applied = "" // of the first time
 			}
 			op.Call = whole.Call
-			if op.Outcome == judge.Refused && tries > 0 {
-				op.Outcome = judge.Unknown
+			if op.Outcome == Refused && tries > 0 {
+				op.Outcome = Unknown
 			}
 			w.t.s.recorder.Add(op)
-			if op.Outcome == judge.Done {
+			if op.Outcome == Done {
 				code = op.Code
 			}
 			return code
@@ -284,8 +283,8 @@ func (w *writer) create() {
 func (w *writer) edit(l *owned) {
 	l.edits++
 	write := w.wait()
-	op := judge.Operation{Kind: judge.Edit, Code: l.code, Value: fmt.Sprintf("%s/by-%d", target(l.code, l.edits), w.n)}
-	w.t.s.recorder.Add(w.send(op, func(ctx context.Context, c *client.Client, op *judge.Operation) error {
+	op := Operation{Kind: Edit, Code: l.code, Value: fmt.Sprintf("%s/by-%d", target(l.code, l.edits), w.n)}
+	w.t.s.recorder.Add(w.send(op, func(ctx context.Context, c *client.Client, op *Operation) error {
 		_, r, err := c.Links.Change(ctx, l.code, changeTo(op.Value), write)
 		op.Applied = r.Applied
 		return err
@@ -294,31 +293,31 @@ func (w *writer) edit(l *owned) {
 
 func (w *writer) remove(l *owned) {
 	write := w.wait()
-	op := w.send(judge.Operation{Kind: judge.Delete, Code: l.code}, func(ctx context.Context, c *client.Client, op *judge.Operation) error {
+	op := w.send(Operation{Kind: Delete, Code: l.code}, func(ctx context.Context, c *client.Client, op *Operation) error {
 		r, err := c.Links.Remove(ctx, l.code, write)
 		op.Applied = r.Applied
 		return err
 	})
 	w.t.s.recorder.Add(op)
-	l.deleted = op.Outcome != judge.Unknown || w.rand.IntN(2) == 0
+	l.deleted = op.Outcome != Unknown || w.rand.IntN(2) == 0
 }
 
 func (w *writer) restore(l *owned) {
 	write := w.wait()
-	op := w.send(judge.Operation{Kind: judge.Restore, Code: l.code}, func(ctx context.Context, c *client.Client, op *judge.Operation) error {
+	op := w.send(Operation{Kind: Restore, Code: l.code}, func(ctx context.Context, c *client.Client, op *Operation) error {
 		link, r, err := c.Links.Restore(ctx, l.code, write)
 		op.Saw, op.Applied = link.OriginalURL, r.Applied
 		return err
 	})
 	w.t.s.recorder.Add(op)
-	l.deleted = op.Outcome == judge.Unknown && w.rand.IntN(2) == 0
+	l.deleted = op.Outcome == Unknown && w.rand.IntN(2) == 0
 }
 
 // claim asks for a code that another link has or had.
 func (w *writer) claim(l *owned) {
 	value := fmt.Sprintf("https://example.com/claim/%d/%d", w.n, w.rand.Uint64())
-	op := judge.Operation{Kind: judge.Claim, Code: l.code, Value: value}
-	w.t.s.recorder.Add(w.send(op, func(ctx context.Context, c *client.Client, _ *judge.Operation) error {
+	op := Operation{Kind: Claim, Code: l.code, Value: value}
+	w.t.s.recorder.Add(w.send(op, func(ctx context.Context, c *client.Client, _ *Operation) error {
 		_, err := c.Links.Create(ctx, client.NewLink{OriginalURL: value, CustomCode: l.code})
 		return err
 	}))
@@ -339,12 +338,12 @@ func (w *writer) blockOne() {
 	}
 	w.t.show(code)
 	for w.t.pace(300 * time.Millisecond) {
-		op := w.send(judge.Operation{Kind: judge.Block, Code: code}, func(ctx context.Context, c *client.Client, _ *judge.Operation) error {
+		op := w.send(Operation{Kind: Block, Code: code}, func(ctx context.Context, c *client.Client, _ *Operation) error {
 			_, err := c.Blocks.Set(ctx, "", code, "legal", "a test")
 			return err
 		})
 		w.t.s.recorder.Add(op)
-		if op.Outcome == judge.Done {
+		if op.Outcome == Done {
 			return
 		}
 	}

@@ -178,7 +178,7 @@ long_forms() {
   long_form "click budgets hold while edges are killed and cut off for a minute" ./test/budgets Budgets_HoldWhileEdgesAreKilledAndCutOff -race
   RAPID_CHECKS=200 go_test "random cases, 200 of each" "./internal/linkimport ./controlplane/postgres/analytics ./keyrange ./rules/budget" -race \
     -run 'HoweverOftenAnImportIsKilled|EveryBatchIsCountedOnce|WhateverIsForgotten|Rebalance_|Budget_NeverExceeds'
-  split < <(go list ./test/... | grep -vE '^waypost/test/(chaos/judge|console|install|models|runner)$')
+  split < <(go list ./test/... | grep -vE '^waypost/test/(console|install|models|runner)$')
   TEST_LONG='' go_test "whole systems with the race detector" "$calm" -race
   go_test "row-level security alone" ./test/tenancy -race -tags rlsonly
   long_form "time and load without the race detector" ./test/console \

@@ -1,8 +1,4 @@
-// Package judge decides whether a recorded history of a system keeps the promises of
-// Waypost. A history holds each request with the times at which it was sent and answered,
-// the faults, and the final contents of PostgreSQL and the edges. The package starts no
-// process and sends no request.
-package judge
+package chaos
 
 import (
 	"encoding/json"

@@ -1,12 +1,10 @@
-package judge_test
+package chaos
 
 import (
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"waypost/test/chaos/judge"
 )
 
 // WAYPOST_CHAOS_HISTORY names the file of a run that has failed, to judge it once more.
@@ -18,10 +16,10 @@ func TestJudge_KeptHistory(t *testing.T) {
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer f.Close()
-	h, err := judge.Read(f)
+	h, err := Read(f)
 	require.NoError(t, err)
-	found := judge.Judge(h)
-	t.Logf("\n%s", judge.Table(h, found))
+	found := Judge(h)
+	t.Logf("\n%s", Table(h, found))
 	for _, v := range found {
 		t.Error(v)
 	}
