@@ -17,7 +17,7 @@ type automaton struct {
 	next    []uint16 // by state and class
 	depth   []uint8  // of a state: how much of a mark it holds
 	finds   []find   // of the states from firstFind
-	checked []said
+	checked []pattern
 
 	firstFind uint16 // a power of two
 
@@ -37,8 +37,8 @@ type find struct {
 
 const none = 255
 
-// said is a mark and what it says of an agent.
-type said struct {
+// pattern is a mark with its meaning for an agent.
+type pattern struct {
 	mark mark
 	find find
 }
@@ -54,13 +54,13 @@ type node struct {
 	next  map[uint8]*node
 	fail  *node
 	depth uint8
-	marks []said // that end here
+	marks []pattern // that end here
 	id    uint16
 }
 
 // build makes an automaton. It fails for marks with more different bytes, or more
 // beginnings, than it has room for.
-func build(all []said) (*automaton, error) {
+func build(all []pattern) (*automaton, error) {
 	a := new(automaton)
 	classes := uint8(1) // 0: all bytes that no mark has
 	root := &node{next: map[uint8]*node{}}
@@ -149,7 +149,7 @@ func build(all []said) (*automaton, error) {
 }
 
 // findOf returns what the marks that end in a state say.
-func (a *automaton) findOf(marks []said) find {
+func (a *automaton) findOf(marks []pattern) find {
 	f := nothing
 	f.from = uint16(len(a.checked))
 	for i := range marks {

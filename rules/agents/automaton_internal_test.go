@@ -10,14 +10,14 @@ import (
 // FuzzScan_FindsWhatASearchFinds compares the automaton, which reads parts of a text side
 // by side and passes over common ones, with a search for each mark.
 func FuzzScan_FindsWhatASearchFinds(f *testing.F) {
-	var all []said
+	var all []pattern
 	for i, s := range []string{
 		"bot>~cu", "<chrome/", "^python", "uptime", "time", "me/t", "@&", "v#", "me", "a", "aab", "cab",
 		"a (x", "gecko) c", "x) applew", "webkit/", "5.0 (me",
 	} {
 		m, err := parseMark(s)
 		require.NoError(f, err)
-		all = append(all, said{m, find{signs: 1 << i, system: uint8(i), browser: none, name: none}})
+		all = append(all, pattern{m, find{signs: 1 << i, system: uint8(i), browser: none, name: none}})
 		f.Add([]byte(m.text + s + " " + m.text))
 	}
 	f.Add([]byte("Uptime/the CUBOT bot bots PYTHON HeadlessChrome/1 (Chrome/2; a@b c@1) v4"))

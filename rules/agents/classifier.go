@@ -93,10 +93,10 @@ func New(own []string) (*Classifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []said
+	var all []pattern
 	put := func(marks []mark, f find) {
 		for _, m := range marks {
-			all = append(all, said{m, f})
+			all = append(all, pattern{m, f})
 		}
 	}
 	for _, e := range entries {
