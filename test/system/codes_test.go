@@ -2,6 +2,7 @@ package system_test
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -41,7 +42,16 @@ var visits = map[string]any{
 	"/a/../b": 400, "/a/%2e%2e": 400, "/a/b%2Fc": "/a/b%2Fc", "/a/caf%C3%A9": "/a/caf%C3%A9",
 	"/a//evil.example": "/a//evil.example", "/a/gone/x": "/a/gone/x",
 	"/a/gone": 410, "/a/b/d": "/abd", "/a/b/d/e": "/abd/e", "/" + strings.Repeat("x", 128): "/long",
-	"/" + strings.Repeat("x", 129):  404,
+	"/" + strings.Repeat("x", 129): 404,
+	"/spring.":                     "/spring", "/spring)": "/spring", "/spring%29": "/spring", "/spring/": "/spring", "/spring.)": "/spring",
+	"/spring%2E": "/spring", "/spring,": "/spring", "/spring%3b": "/spring", "/spring:": "/spring", "/spring!?q": "/spring",
+	"/spring%5D": "/spring", "/spring'": "/spring", "/spring%22.": "/spring", "/spring%3E": "/spring", "/spring/.": "/spring",
+	"/s%70ring...": "/spring", "/spring))))))))": "/spring", "/spring)))))))))": 404, "/spring*": 404, "/spring%2529": 404,
+	"/spring.x": 404, "/SPRING.": 404, "/...": 404, "/)": 404,
+	"/sale": "/sale", "/sale.": "/sale-dot", "/sale%2e": "/sale-dot", "/sale.)": "/sale-dot", "/sale).": "/sale", "/sale/": "/sale",
+	"/summer/2026/": "/summer", "/summer/2026).": "/summer", "/cafe%CC%81.": "/cafe", "/%F0%9F%A6%A3!": "/mammoth",
+	"/a.": "/a", "/a).": "/a", "/a/.": 400, "/a/b.": "/ab", "/a/b/)": "/ab", "/a/c.": "/a/c.", "/a/gone.": 410, "/a/b/d/": "/abd/",
+	"/" + strings.Repeat("x", 128) + ")": "/long", "/spring" + strings.Repeat("%29", 2000): 404,
 	"/" + strings.Repeat("/", 4000): 404, "/" + strings.Repeat("a/", 2000): "/" + strings.Repeat("a/", 2000),
 }
 
@@ -63,8 +73,8 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 	var links []client.NewLink
 	for code, target := range map[string]string{
 		"x": "/x", "spring": "/spring", "login": "/login", "admin": "/admin", "v1.2~b": "/dots", "under_score-x": "/marks",
-		"summer/2026": "/summer",
-		"cafe\u0301":  "/cafe", "🦣": "/mammoth", "❤\ufe0f": "/heart", "日本/春": "/japan",
+		"summer/2026": "/summer", "sale": "/sale", "sale.": "/sale-dot",
+		"cafe\u0301": "/cafe", "🦣": "/mammoth", "❤\ufe0f": "/heart", "日本/春": "/japan",
 		"한": "/han", strings.Repeat("x", 128): "/long",
 		"a": "/a", "a/b": "/ab", "a/b/d": "/abd", "a/gone": "/gone",
 	} {
@@ -98,10 +108,14 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 		servers = append(servers, u.Host)
 		eventually(t, time.Minute, "the deletion arrives", func() bool { return answerAt(t, u.Host, "/a/gone") == any(410) })
 	}
-	for _, server := range servers {
-		for path, want := range visits {
+	for path, want := range visits {
+		for _, server := range servers {
 			require.Equal(t, want, answerAt(t, server, path), "%s%.60s", server, path)
 		}
+		require.Equal(t, want, explained(t, api, path, ""), "explain %.60s", path)
+	}
+	for _, path := range []string{"/spring.)", "/sale.)", "/a/c.", "/cafe%CC%81.", "/a/b/d/e"} {
+		require.Equal(t, visits[path], explained(t, api, path, s.State().Edges[0].Node), path)
 	}
 	for _, refused := range []string{
 		"//x", "a//b", "a/../b", ".", "..", "b/", strings.Repeat("x", 129), "Robots.txt",
@@ -120,11 +134,30 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 	for _, server := range servers {
 		eventually(t, time.Minute, "the block holds", func() bool { return answerAt(t, server, "/cafe%CC%81") == any(410) })
 		require.Equal(t, any(410), answerAt(t, server, "/caf%c3%a9"))
+		require.Equal(t, any(410), answerAt(t, server, "/cafe%CC%81)."))
 	}
 	eventually(t, time.Minute, "clicks are counted", func() bool {
 		l, err := api.Links.Find(t.Context(), host, "summer/2026")
-		return err == nil && l.ClickCount == int64(2*(len(servers)-1))
+		return err == nil && l.ClickCount == int64(4*(len(servers)-1))
 	})
+}
+
+// explained returns what answerAt returns, as an explanation says it.
+func explained(t *testing.T, api *client.Client, path, edge string) any {
+	t.Helper()
+	e, err := api.Links.Explain(t.Context(), codesHost, path, client.Visitor{Edge: edge})
+	switch problem := (*client.Problem)(nil); {
+	case errors.As(err, &problem) && problem.Status == 404 && path != "/a/gone" && path != "/a/gone.":
+		return 404
+	case errors.As(err, &problem) && problem.Status == 404: // a deleted link is not explained
+		return 410
+	}
+	require.NoError(t, err)
+	require.True(t, e.Edge == nil || e.Edge.Found)
+	if e.Result.Location == "" {
+		return e.Result.Status
+	}
+	return strings.TrimPrefix(e.Result.Location, "https://example.com")
 }
 
 // codesHost is the domain of the codes.
