@@ -20,7 +20,7 @@ export default function Unknown() {
   const list = useLoad(async (signal) => {
     const all = (await ask(client.GET("/api/v1/domains", { signal }))).domains;
     // Those of a shared domain are for the default workspace only.
-    const domains = all.filter((d) => !d.shared || me.value?.workspace?.slug === "default");
+    const domains = all.filter((d) => (d.shared ? me.value?.workspace?.slug === "default" : d.state === "approved" || d.state === "proved"));
     const of = domains.find((d) => d.host === domain) ?? domains[0];
     const from = new Date(Date.now() - (Number(days) - 1) * 86_400_000).toISOString().slice(0, 10);
     const addresses = of ? (await ask(client.GET("/api/v1/stats/unknown", { params: { query: { domain: of.host, from, limit: 1000 } }, signal }))).addresses : [];
