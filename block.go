@@ -94,7 +94,11 @@ func oneLine(text string) bool {
 func (b *Block) Newer(than *Block) bool { return b.Version > than.Version }
 
 // AppendBlockKey appends a key of the short address that a block is about, which no two
-// of them share. It does not allocate once dst is large enough.
-func AppendBlockKey(dst, host, code []byte) []byte {
-	return append(append(append(dst, host...), '/'), code...)
+// of them share. Folded says that the code is in its form without case, and the key one
+// of all short addresses with such a code. It does not allocate once dst is large enough.
+func AppendBlockKey(dst, host, code []byte, folded bool) []byte {
+	if dst = append(append(dst, host...), '/'); folded {
+		dst = append(dst, 0)
+	}
+	return append(dst, code...)
 }

@@ -25,6 +25,9 @@ type DomainTraits uint8
 const (
 	Maintained DomainTraits = 1 << 0 // there is a target for maintenance
 	ExactPaths DomainTraits = 1 << 1 // neither a slash nor punctuation behind a code is forgiven
+
+	IgnoresCase   DomainTraits = 1 << 2 // the key of a link is its code without case
+	CaseSwitching DomainTraits = 1 << 3 // some links do not have the key yet that IgnoresCase asks for
 )
 
 // With returns the traits with a trait, or without it.
@@ -83,11 +86,14 @@ func DecodeDomain(payload []byte) (Domain, error) {
 		Maintenance string      `json:"maintenance_url"`
 		CountUTM    bool        `json:"count_utm"`
 		ExactPaths  bool        `json:"exact_paths"`
+		IgnoresCase bool        `json:"ignores_case"`
+		Switching   bool        `json:"case_switching"`
 	}
 	if err := json.Unmarshal(payload, &body); err != nil {
 		return Domain{}, err
 	}
-	d := Domain{Workspace: body.Workspace, Host: HostName(body.Host), Traits: DomainTraits(0).With(ExactPaths, body.ExactPaths)}
+	d := Domain{Workspace: body.Workspace, Host: HostName(body.Host)}
+	d.Traits = d.Traits.With(ExactPaths, body.ExactPaths).With(IgnoresCase, body.IgnoresCase).With(CaseSwitching, body.Switching)
 	if d.Host == "" {
 		return d, errors.New("the domain names no host")
 	}

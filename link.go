@@ -39,7 +39,8 @@ type Link struct {
 	Workspace      WorkspaceID
 	Domain         DomainID
 	Host           string // of the domain; "" for the default one
-	Code           Code
+	Code           Code   // as its owner typed it
+	Folded         Code   // see Key; "": Code
 	Custom         bool   // chosen by a user, not minted from a range
 	OriginalURL    string // byte for byte as the client sent it, with a scheme
 	Location       string // of the redirect: OriginalURL, escaped, with its IDN host in punycode
@@ -59,6 +60,22 @@ type Link struct {
 	DeletedAt      time.Time // zero: it is not deleted
 	Revision       Revision  // of the newest version
 	Stamp          uint64    // of the newest version
+}
+
+// Key returns the code under which edges find the link, which differs from Code on a
+// domain that ignores case.
+func (l *Link) Key() Code {
+	if l.Folded != "" {
+		return l.Folded
+	}
+	return l.Code
+}
+
+// SetCode sets the code of a link, and its key on a domain that ignores case.
+func (l *Link) SetCode(code, key Code) {
+	if l.Code, l.Folded = code, ""; key != code {
+		l.Folded = key
+	}
 }
 
 // Details hold what the owner of a link keeps with it. Waypost only stores and finds

@@ -24,6 +24,9 @@ type Domain struct {
 
 	MaintenanceURL string `json:"maintenance_url" doc:"Target of the root and of all links; empty: there is no maintenance."`
 
+	Case          string `json:"case" enum:"sensitive,insensitive" doc:"insensitive: links are found by their codes in any case, and no two codes differ in case alone."`
+	CaseSwitching bool   `json:"case_switching,omitzero" doc:"The domain is being switched to this case. Its links lead visitors on; new links are refused until it is done."`
+
 	ExactPaths bool `json:"exact_paths" doc:"A path with a slash or punctuation behind the code of a link does not lead to that link."`
 
 	Applied *Applied `json:"applied,omitzero" doc:"Which edges have the change, in the answer to a request with wait."`
@@ -44,6 +47,8 @@ type NewDomain struct {
 	RootURL     string `json:"root_url,omitzero" doc:"Target of the root of the domain: a URL like that of a link, of at most 4,000 bytes after percent-encoding. Default: none."`
 	NotFoundURL string `json:"not_found_url,omitzero" doc:"Target of unknown codes, likewise."`
 
+	Case string `json:"case,omitzero" enum:"sensitive,insensitive" default:"sensitive" doc:"insensitive: find links by their codes in any case."`
+
 	ExactPaths bool `json:"exact_paths,omitzero" doc:"Answer 404 to a path with a slash or punctuation behind a code. Default: it leads to the link."`
 }
 
@@ -53,6 +58,8 @@ type DomainChange struct {
 	NotFoundURL *string `json:"not_found_url,omitzero" example:"https://example.com/not-found" doc:"Target of unknown codes, likewise."`
 
 	MaintenanceURL *string `json:"maintenance_url,omitzero" example:"https://example.com/maintenance" doc:"Target of the root and of all links while it is set, likewise. Nothing is counted meanwhile, and the links themselves do not change."`
+
+	Case *string `json:"case,omitzero" enum:"sensitive,insensitive" doc:"Whether case counts in codes. It is refused with 409 and a list if two codes differ in case alone. The links get their new keys after the answer."`
 
 	ExactPaths *bool `json:"exact_paths,omitzero" doc:"Answer 404 to a path with a slash or punctuation behind a code, in place of the link."`
 }

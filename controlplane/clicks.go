@@ -114,14 +114,11 @@ func (s *Clicks) ForgetClicks(ctx context.Context, actor Actor, host, code strin
 	if !actor.Can(ScopeAdmin) {
 		return ForgottenClicks{}, waypost.Errorf(waypost.EForbidden, "clicks are deleted with the scope admin only")
 	}
-	if !waypost.ValidCode(code) {
-		return ForgottenClicks{}, waypost.ErrNoLink
-	}
-	domain, err := s.links.domains.named(ctx, actor, waypost.HostName(host))
+	domain, key, err := s.links.domains.locate(ctx, actor, waypost.HostName(host), code)
 	if err != nil {
 		return ForgottenClicks{}, err
 	}
-	return s.stats.ForgetClicks(ctx, actor, domain.ID, waypost.Code(code))
+	return s.stats.ForgetClicks(ctx, actor, domain.ID, key)
 }
 
 // ForgetVisitors destroys the salt of a UTC day, so that no one can tell who clicked on

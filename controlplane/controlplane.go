@@ -113,13 +113,14 @@ func New(cfg Config) *Services {
 
 // Run does the background work of the services until ctx ends: it stores when keys and
 // sessions were last used, deletes the links of deleted workspaces, looks for the
-// proofs of domains, and compiles schedules again.
+// proofs of domains, compiles schedules again, and switches domains to another case.
 func (s *Services) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { s.Access.run(ctx) })
 	group.Go(func() { s.Workspaces.run(ctx) })
 	group.Go(func() { s.Domains.run(ctx) })
 	group.Go(func() { s.Links.keepSchedules(ctx) })
+	group.Go(func() { s.Domains.runSwitches(ctx) })
 	group.Wait()
 }
 

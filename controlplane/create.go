@@ -92,7 +92,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 			continue
 		}
 		outcomes[i].Link, outcomes[i].Warnings = l, append(warningsOf(&l), s.warningsOfRules(&ns[i].Rules, l.Programme)...)
-		x := &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, acceptExisting: ns[i].acceptsExisting(), index: i}
+		x := prepared.pending(&ns[i], &outcomes[i].Link, dedupe, i)
 		if dedupe != nil {
 			key := DedupeKey{l.Domain, *dedupe}
 			x.found = first[key]
@@ -116,7 +116,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 			return nil, err
 		}
 		for i, x := range custom {
-			x.err = placementError(x.link, placed[i])
+			x.err = placementError(x, placed[i])
 		}
 	}
 	settleDuplicates(all)
@@ -145,7 +145,7 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 			continue
 		}
 		outcomes[i].Link, outcomes[i].Warnings = l, append(warningsOf(&l), s.warningsOfRules(&ns[i].Rules, l.Programme)...)
-		pending = append(pending, &pendingLink{link: &outcomes[i].Link, dedupe: dedupe, acceptExisting: ns[i].acceptsExisting(), index: i})
+		pending = append(pending, prepared.pending(&ns[i], &outcomes[i].Link, dedupe, i))
 	}
 	all := pending
 	pending, seen, err := s.findExisting(ctx, actor.Workspace, joinDuplicates(pending))
@@ -260,7 +260,7 @@ func (s *Links) findExisting(
 	var names []LinkName
 	for _, x := range pending {
 		if x.acceptExisting {
-			names = append(names, LinkName{x.link.Domain, x.link.Code})
+			names = append(names, LinkName{x.link.Domain, x.link.Key()})
 		}
 	}
 	if len(names) == 0 {
@@ -271,7 +271,7 @@ func (s *Links) findExisting(
 		return nil, at, err
 	}
 	for _, x := range pending {
-		if l, ok := links[LinkName{x.link.Domain, x.link.Code}]; ok && x.acceptExisting && l.OriginalURL == x.link.OriginalURL {
+		if l, ok := links[LinkName{x.link.Domain, x.link.Key()}]; ok && x.acceptExisting && l.OriginalURL == x.link.OriginalURL {
 			*x.link, x.found, x.added, at = l, true, true, seen
 			continue
 		}
@@ -346,13 +346,18 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 	if l.CreatedBy == "" && p.actor.SessionID != 0 {
 		l.CreatedBy = cut(p.actor.Title(), waypost.MaxTitle) // a key stands for a program, which says for whom it works
 	}
+	if d.Traits&waypost.CaseSwitching != 0 {
+		return none(errSwitching)
+	}
 	if d.ID != waypost.DefaultDomain {
 		l.Host = d.Host
 	}
 	if n.CustomCode != "" {
-		if l.Code, err = codes.Parse(n.CustomCode, p.s.isShared(d.ID)); err != nil {
+		code, err := codes.Parse(n.CustomCode, p.s.isShared(d.ID))
+		if err != nil {
 			return none(err)
 		}
+		l.SetCode(code, keyOf(code, d.Traits&waypost.IgnoresCase != 0))
 		l.Custom = true
 	}
 	if l.ExpiresAt, err = checkExpiry(n.ExpiresAt, p.s.now()); err != nil {
@@ -383,6 +388,14 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 	}
 	sum := t.Sum()
 	return l, &sum, nil
+}
+
+// pending returns a link of the request on its way into the database.
+func (p *prepared) pending(n *NewLink, l *waypost.Link, dedupe *[32]byte, index int) *pendingLink {
+	return &pendingLink{
+		link: l, dedupe: dedupe, acceptExisting: n.acceptsExisting(), index: index,
+		ignoresCase: p.domains[n.Domain].Traits&waypost.IgnoresCase != 0,
+	}
 }
 
 // domain finds the domain of a host once per request.

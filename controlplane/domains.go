@@ -11,6 +11,7 @@ import (
 
 	"waypost"
 	"waypost/controlplane/target"
+	"waypost/internal/codes"
 	"waypost/internal/semaphore"
 )
 
@@ -29,6 +30,12 @@ type DomainStore interface {
 	// DomainOf finds the domain of a host, as [waypost.HostName] writes it. Unless it is
 	// strict, a host of no domain has the default domain.
 	DomainOf(ctx context.Context, host string, strict bool) (d waypost.Domain, found bool, err error)
+
+	// HeldKey returns the first of some keys that a link of a domain has, deleted or not,
+	// and the code of the link; "" if no link has any.
+	HeldKey(ctx context.Context, id waypost.DomainID, keys ...waypost.Code) (key, code waypost.Code, err error)
+
+	CodeSwitcher
 
 	// SetDomain changes a domain of the workspace or, for the default
 	// workspace, of a shared one. It returns ENotFound for any other domain.
@@ -75,7 +82,8 @@ type NewDomain struct {
 	Root     string // target of its root; "": none
 	NotFound string // target of unknown codes; "": none
 
-	ExactPaths bool // see waypost.ExactPaths
+	ExactPaths  bool // see waypost.ExactPaths
+	IgnoresCase bool // see waypost.IgnoresCase
 }
 
 // DomainChange changes a domain: nil leaves a field as it is, "" removes a target. Users
@@ -85,7 +93,8 @@ type DomainChange struct {
 	NotFound    *string `json:"not_found_url,omitempty"`   // of requests that would be answered 404
 	Maintenance *string `json:"maintenance_url,omitempty"` // of the root and all links, while it is set
 
-	ExactPaths *bool `json:"exact_paths,omitempty"` // see waypost.ExactPaths
+	ExactPaths  *bool `json:"exact_paths,omitempty"`  // see waypost.ExactPaths
+	IgnoresCase *bool `json:"ignores_case,omitempty"` // see waypost.IgnoresCase
 }
 
 // hostsMaxAge bounds the age of the table of hosts. For that long, a domain that another
@@ -110,6 +119,7 @@ type Domains struct {
 // hostTable holds the domains of all workspaces by host, for the checks of targets.
 type hostTable struct {
 	domains map[string]waypost.Domain
+	shared  waypost.Domain // the default domain
 	read    time.Time
 }
 
@@ -186,7 +196,9 @@ func (s *Domains) readTable(ctx context.Context) error {
 	}
 	t := &hostTable{domains: make(map[string]waypost.Domain, len(all)), read: now}
 	for _, d := range all {
-		t.domains[d.Host] = d
+		if t.domains[d.Host] = d; d.ID == waypost.DefaultDomain {
+			t.shared = d
+		}
 	}
 	s.table.Store(t)
 	return nil
@@ -206,7 +218,7 @@ func (s *Domains) changed(ctx context.Context) {
 // returns ENotFound for an unknown host, and for a domain of another workspace.
 func (s *Domains) named(ctx context.Context, actor Actor, host string) (waypost.Domain, error) {
 	if host == "" {
-		return waypost.Domain{ID: waypost.DefaultDomain}, nil
+		return s.defaultDomain(ctx)
 	}
 	none := waypost.Errorf(waypost.ENotFound, "there is no such domain")
 	name, err := target.HostName(host)
@@ -228,6 +240,15 @@ func (s *Domains) named(ctx context.Context, actor Actor, host string) (waypost.
 	return d, nil
 }
 
+// defaultDomain returns the default domain, without its targets.
+func (s *Domains) defaultDomain(ctx context.Context) (waypost.Domain, error) {
+	err := s.refresh(ctx)
+	if t := s.table.Load(); t != nil {
+		return t.shared, nil
+	}
+	return waypost.Domain{}, err
+}
+
 // find returns the domain of a host in its canonical form.
 func (s *Domains) find(ctx context.Context, host string) (waypost.Domain, bool, error) {
 	if t := s.table.Load(); t != nil && time.Since(t.read) < hostsMaxAge {
@@ -238,21 +259,25 @@ func (s *Domains) find(ctx context.Context, host string) (waypost.Domain, bool, 
 	return s.store.DomainOf(ctx, host, true) // it may have been added a moment ago
 }
 
-// HostOf returns the host of a domain of any workspace as the names of its links have it:
-// "" for the default domain.
-func (s *Domains) HostOf(ctx context.Context, domain string) (string, error) {
-	if domain == "" {
-		return "", nil
-	}
-	host := waypost.HostName(domain)
+// AddressOf returns the host of a domain of any workspace as the names of its links have
+// it, "" for the default domain, and the code as the owner of its link typed it, if there
+// is a link. Folded says that the domain ignores case.
+func (s *Domains) AddressOf(ctx context.Context, domain, code string) (host string, typed waypost.Code, folded bool, err error) {
+	host, typed = waypost.HostName(domain), waypost.Code(code)
 	d, found, err := s.find(ctx, host)
-	switch {
-	case err != nil:
-		return "", err
-	case found && d.ID == waypost.DefaultDomain:
-		return "", nil
+	if domain == "" {
+		d, err = s.defaultDomain(ctx)
 	}
-	return host, nil // also for a removed domain
+	if found && d.ID == waypost.DefaultDomain {
+		host = ""
+	}
+	if folded = d.Traits&(waypost.IgnoresCase|waypost.CaseSwitching) != 0; folded && err == nil {
+		var held waypost.Code
+		if _, held, err = s.store.HeldKey(ctx, d.ID, typed, codes.Fold(typed)); held != "" {
+			typed = held
+		}
+	}
+	return host, typed, folded, err // also for a removed domain
 }
 
 // Root resolves the root of the domain of a host, as the client sent it. It returns false
@@ -290,7 +315,8 @@ func (s *Domains) AddDomain(ctx context.Context, actor Actor, n NewDomain) (Owne
 		return OwnedDomain{}, waypost.Position{}, err
 	}
 	approved := actor.CheckOperator() == nil
-	d := waypost.Domain{Workspace: actor.Workspace, Traits: waypost.DomainTraits(0).With(waypost.ExactPaths, n.ExactPaths)}
+	d := waypost.Domain{Workspace: actor.Workspace}
+	d.Traits = d.Traits.With(waypost.ExactPaths, n.ExactPaths).With(waypost.IgnoresCase, n.IgnoresCase)
 	if n.Shared {
 		if err := actor.CheckOperator(); err != nil {
 			return none(err)
@@ -342,7 +368,7 @@ func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.Doma
 	case err != nil:
 		return none(err)
 	case c == DomainChange{}:
-		return none(waypost.Errorf(waypost.EInvalid, "say what to change: root_url, not_found_url, maintenance_url, exact_paths"))
+		return none(waypost.Errorf(waypost.EInvalid, "say what to change: root_url, not_found_url, maintenance_url, exact_paths, case"))
 	}
 	for _, field := range []struct {
 		name string
@@ -352,7 +378,20 @@ func (s *Domains) ChangeDomain(ctx context.Context, actor Actor, id waypost.Doma
 			return none(err)
 		}
 	}
-	return s.store.SetDomain(ctx, actor, id, c)
+	if c.IgnoresCase != nil && *c.IgnoresCase && present.Traits&waypost.IgnoresCase == 0 {
+		found, count, err := s.store.Collisions(ctx, id, maxCollisions)
+		if err != nil {
+			return none(err)
+		}
+		if count > 0 {
+			return none(collisionError(found, count))
+		}
+	}
+	d, at, err := s.store.SetDomain(ctx, actor, id, c)
+	if err == nil && c.IgnoresCase != nil {
+		s.changed(ctx)
+	}
+	return d, at, err
 }
 
 // RemoveDomain removes a domain, so that its host is free for another domain. It returns

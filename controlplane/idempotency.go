@@ -110,7 +110,7 @@ func newPendingResponse(actor Actor, key *Idempotency, outcomes []Outcome, all [
 				final[x.index].Err, final[x.index].Found = x.err, x.found
 			}
 			for i, x := range sent {
-				final[x.index].Err, final[x.index].Found = placementError(x.link, placed[i]), placed[i] == Found
+				final[x.index].Err, final[x.index].Found = placementError(x, placed[i]), placed[i] == Found
 			}
 			for _, x := range all {
 				if x.duplicateOf != nil {

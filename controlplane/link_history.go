@@ -42,9 +42,6 @@ const MaxChanges = 200
 // until it is purged. History returns ENotFound when there is no such link, EMalformed
 // for a bad cursor.
 func (s *Links) History(ctx context.Context, actor Actor, domain, code string, limit int, cursor string) ([]Change, string, error) {
-	if !waypost.ValidCode(code) {
-		return nil, "", waypost.ErrNoLink
-	}
 	if limit < 1 || limit > MaxChanges {
 		return nil, "", waypost.Errorf(waypost.EInvalid, "limit must be 1 to %d", MaxChanges)
 	}
@@ -55,12 +52,12 @@ func (s *Links) History(ctx context.Context, actor Actor, domain, code string, l
 			return nil, "", err
 		}
 	}
-	d, err := s.domains.named(ctx, actor, domain)
+	d, key, err := s.domains.locate(ctx, actor, domain, code)
 	if err != nil {
 		return nil, "", err
 	}
 	// The creation and an expiry stand in no row of their own.
-	l, changes, err := s.store.History(ctx, actor.Workspace, d.ID, waypost.Code(code), before, limit+1)
+	l, changes, err := s.store.History(ctx, actor.Workspace, d.ID, key, before, limit+1)
 	if err != nil {
 		return nil, "", err
 	}

@@ -86,6 +86,9 @@ type Insertion struct {
 	Lease    int64    // lease of a minted code; 0 for a custom code
 	Claim    *Counter // counter that a custom code encodes; nil when no range can issue the code
 
+	IgnoresCase bool          // the domain does, as the caller knows
+	TakenBy     *waypost.Code // is set to the code of the link of the workspace that has the key, if one has
+
 	Dedupe      *[32]byte          // hash of the target, which may have one such link; nil: any number
 	Idempotency *IdempotencyRecord // of the request that the link belongs to; nil: it is not stored
 }
@@ -188,26 +191,20 @@ func (s *Links) Find(ctx context.Context, actor Actor, domain, code string) (way
 
 // Read returns a link like Find, also when it has expired.
 func (s *Links) Read(ctx context.Context, actor Actor, domain, code string) (waypost.Link, error) {
-	if !waypost.ValidCode(code) {
-		return waypost.Link{}, waypost.ErrNoLink
-	}
-	d, err := s.domains.named(ctx, actor, domain)
+	d, key, err := s.domains.locate(ctx, actor, domain, code)
 	if err != nil {
 		return waypost.Link{}, err
 	}
-	return s.store.Link(ctx, actor.Workspace, d.ID, waypost.Code(code))
+	return s.store.Link(ctx, actor.Workspace, d.ID, key)
 }
 
 // Remove turns a link into a tombstone. Edges answer 410 once they reach the position.
 func (s *Links) Remove(ctx context.Context, actor Actor, domain, code string) (waypost.Position, error) {
-	if !waypost.ValidCode(code) {
-		return waypost.Position{}, waypost.ErrNoLink
-	}
-	d, err := s.domains.named(ctx, actor, domain)
+	d, key, err := s.domains.locate(ctx, actor, domain, code)
 	if err != nil {
 		return waypost.Position{}, err
 	}
-	return s.store.DeleteLink(ctx, actor, d.ID, waypost.Code(code))
+	return s.store.DeleteLink(ctx, actor, d.ID, key)
 }
 
 // RestorableFor bounds the time after which a deletion can be undone.
@@ -221,17 +218,17 @@ func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (
 	none := func(err error) (waypost.Link, waypost.Position, error) {
 		return waypost.Link{}, waypost.Position{}, err
 	}
-	if !waypost.ValidCode(code) {
-		return none(waypost.ErrNoLink)
-	}
 	if err := s.domains.refresh(ctx); err != nil {
 		return none(err)
 	}
-	d, err := s.domains.named(ctx, actor, domain)
+	d, key, err := s.domains.locate(ctx, actor, domain, code)
+	if err == nil && d.Traits&waypost.CaseSwitching != 0 {
+		err = errSwitching
+	}
 	if err != nil {
 		return none(err)
 	}
-	l, late, err := s.store.DeletedLink(ctx, actor.Workspace, d.ID, waypost.Code(code), RestorableFor)
+	l, late, err := s.store.DeletedLink(ctx, actor.Workspace, d.ID, key, RestorableFor)
 	switch {
 	case err != nil:
 		return none(err)
@@ -241,7 +238,7 @@ func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (
 		return none(waypost.Errorf(waypost.EGone, "the link was deleted more than 30 days ago, and cannot be restored"))
 	}
 	if l.Custom {
-		if _, err := codes.Parse(code, s.isShared(d.ID)); err != nil {
+		if _, err := codes.Parse(string(l.Code), s.isShared(d.ID)); err != nil {
 			return none(err)
 		}
 	}
@@ -387,10 +384,10 @@ type address struct {
 }
 
 // Policy implements [codes.Index].
-func (a *address) Policy(code []byte) (waypost.BlockPolicy, error) {
-	policy := a.links.blocks.Policy([]byte(a.host), code)
+func (a *address) Policy(code []byte, folded bool) (waypost.BlockPolicy, error) {
+	policy := a.links.blocks.Policy([]byte(a.host), code, folded)
 	if policy == 0 && a.domain == waypost.DefaultDomain {
-		policy = a.links.blocks.Policy(nil, code)
+		policy = a.links.blocks.Policy(nil, code, folded)
 	}
 	return policy, nil
 }

@@ -1,7 +1,9 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 
 	"waypost"
 )
@@ -10,6 +12,9 @@ import (
 type pendingLink struct {
 	link  *waypost.Link
 	index int // in the request
+
+	ignoresCase bool         // the domain does
+	takenBy     waypost.Code // of the link that has the code, if the workspace sees it; "": it is unknown
 
 	epoch    uint32           // of a minted code; 0 for a custom one
 	lease    int64            // of a minted code; 0 for a custom one
@@ -31,7 +36,8 @@ type pendingLink struct {
 func (x *pendingLink) mint(ctx context.Context, m Minter) error {
 	key, err := m.Mint(ctx)
 	if err == nil {
-		x.link.Code, x.epoch, x.lease = key.Code, key.Epoch, key.Lease
+		x.link.SetCode(key.Code, keyOf(key.Code, x.ignoresCase))
+		x.epoch, x.lease = key.Epoch, key.Lease
 	}
 	return err
 }
@@ -90,7 +96,10 @@ func insertionsOf(pending []*pendingLink) []Insertion {
 	var records map[*pendingResponse]*IdempotencyRecord
 	var sent map[*pendingResponse][]*pendingLink
 	for i, x := range pending {
-		links[i] = Insertion{Link: x.link, Disabled: !x.link.Active, Lease: x.lease, Claim: x.claim, Dedupe: x.dedupe}
+		links[i] = Insertion{
+			Link: x.link, Disabled: !x.link.Active, Lease: x.lease, Claim: x.claim, Dedupe: x.dedupe,
+			IgnoresCase: x.ignoresCase, TakenBy: &x.takenBy,
+		}
 		r := x.response
 		if r == nil {
 			continue
@@ -116,7 +125,7 @@ type name struct {
 	code   waypost.Code
 }
 
-func nameOf(x *pendingLink) name { return name{x.link.Domain, x.link.Code} }
+func nameOf(x *pendingLink) name { return name{x.link.Domain, x.link.Key()} }
 
 // joinDuplicates sets duplicateOf of each link that accepts an existing link with its
 // custom code, if an earlier link of the request has the same code and target. It returns
@@ -156,7 +165,7 @@ func refuseRepeated(pending []*pendingLink) (left []*pendingLink) {
 	seen := make(map[name]bool, len(pending))
 	for _, x := range pending {
 		if x.link.Custom && seen[nameOf(x)] {
-			x.err = placementError(x.link, Taken)
+			x.err = placementError(x, Taken)
 			continue
 		}
 		seen[nameOf(x)] = seen[nameOf(x)] || x.link.Custom
@@ -180,7 +189,7 @@ func splitRepeated(pending []*pendingLink) (now, later []*pendingLink) {
 		case first == nil:
 			firsts[nameOf(x)] = x
 		case x.response != nil && x.response == first.response:
-			x.err = placementError(x.link, Taken)
+			x.err = placementError(x, Taken)
 		default:
 			x.blockedBy = first
 			if x.response != nil {
@@ -208,7 +217,7 @@ func settleRepeated(later []*pendingLink) (left []*pendingLink) {
 		switch first := x.blockedBy; {
 		case first == nil:
 		case first.added:
-			x.err = placementError(x.link, Taken)
+			x.err = placementError(x, Taken)
 		case !first.replayed && first.link.Workspace == x.link.Workspace:
 			x.err = first.err
 		}
@@ -232,20 +241,24 @@ func clashing(pending []*pendingLink) func(*pendingLink) bool {
 }
 
 // placementError returns the error of a link that was refused, nil for another.
-func placementError(l *waypost.Link, p InsertResult) error {
+func placementError(x *pendingLink, p InsertResult) error {
+	code, by := x.link.Code, ""
+	if x.takenBy != "" && x.takenBy != code {
+		by = fmt.Sprintf(" by %q, because the domain ignores case", x.takenBy)
+	}
 	switch p {
 	case Placed, Found, Replayed:
 		return nil
 	case Issuable:
 		return waypost.Errorf(waypost.EConflict,
-			"the code %q has the form of a generated one and may be issued, or was: choose another, or one of another length", l.Code)
+			"the code %q has the form of a generated one and may be issued, or was: choose another, or one of another length", code)
 	case Restorable:
 		return waypost.Errorf(waypost.EConflict,
-			"the code %q is that of a link that was deleted: restore that link, or choose another code", l.Code)
+			"the code %q is that of a link that was deleted: restore that link, or choose another code", cmp.Or(x.takenBy, code))
 	case Retired:
 		return waypost.Errorf(waypost.EConflict,
-			"the code %q was that of a link that was deleted or has expired, and is never given out again: choose another", l.Code)
+			"the code %q was that of a link that was deleted or has expired, and is never given out again: choose another", code)
 	default:
-		return waypost.Errorf(waypost.EConflict, "the code %q is taken", l.Code)
+		return waypost.Errorf(waypost.EConflict, "the code %q is taken%s", code, by)
 	}
 }

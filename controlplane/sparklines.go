@@ -44,19 +44,23 @@ func (s *Clicks) Sparklines(
 		return Span{}, nil, err
 	}
 	names := make([]LinkName, len(links)) // without a code: none
-	domains := map[string]waypost.DomainID{}
+	domains := map[string]waypost.Domain{}
 	for i, l := range links {
-		id, known := domains[l.Host]
+		d, known := domains[l.Host]
 		if !known {
-			d, err := s.links.domains.named(ctx, actor, waypost.HostName(l.Host))
+			var err error
+			d, err = s.links.domains.named(ctx, actor, waypost.HostName(l.Host))
 			if err != nil && waypost.CodeOf(err) != waypost.ENotFound {
 				return Span{}, nil, err
 			}
-			id = d.ID
-			domains[l.Host] = id
+			domains[l.Host] = d
 		}
-		if code := codes.NormalForm(l.Code); id != 0 && waypost.ValidCode(string(code)) {
-			names[i] = LinkName{Domain: id, Code: code}
+		if code := codes.NormalForm(l.Code); d.ID != 0 && waypost.ValidCode(string(code)) {
+			key, err := s.links.domains.keyIn(ctx, &d, code)
+			if err != nil {
+				return Span{}, nil, err
+			}
+			names[i] = LinkName{Domain: d.ID, Code: key}
 		}
 	}
 	counted, err := s.stats.LinksClicks(ctx, actor.Workspace, names, &span)

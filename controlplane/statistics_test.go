@@ -27,6 +27,10 @@ type counts struct {
 	count   func() // runs when clicks are counted; nil: nothing
 }
 
+func (*counts) Hosts(context.Context) ([]waypost.Domain, error) {
+	return []waypost.Domain{{ID: waypost.DefaultDomain}}, nil
+}
+
 func (c *counts) counting() {
 	if c.count != nil {
 		c.count()

@@ -194,7 +194,7 @@ func (w *writer) commit(batch []*job) (waiting int) {
 // that the bad link does not fail the others.
 func (w *writer) settleLinks(ctx context.Context, pending []*pendingLink) waypost.Position {
 	at, err := w.write(ctx, pending)
-	if half := splitAt(pending); waypost.CodeOf(err) == waypost.EInvalid && half > 0 {
+	if half := splitAt(pending); (waypost.CodeOf(err) == waypost.EInvalid || waypost.CodeOf(err) == waypost.EConflict) && half > 0 {
 		for _, part := range [][]*pendingLink{pending[:half], pending[half:]} {
 			if later := w.settleLinks(ctx, part); !later.IsZero() {
 				at = later
@@ -250,7 +250,7 @@ func (w *writer) write(ctx context.Context, pending []*pendingLink) (at waypost.
 				taken = append(taken, x)
 				continue
 			}
-			x.err, x.replayed = placementError(x.link, placed[i]), placed[i] == Replayed
+			x.err, x.replayed = placementError(x, placed[i]), placed[i] == Replayed
 			x.added, x.found = x.err == nil && !x.replayed, placed[i] == Found
 		}
 		if err := w.remint(ctx, taken, func(*pendingLink) bool { return true }); err != nil {

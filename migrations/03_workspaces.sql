@@ -52,6 +52,8 @@ CREATE TABLE domain (
                               CHECK (maintenance_url ~* '^https?://[\x21-\x7e]+$' AND octet_length(maintenance_url) <= 4000),
     count_utm     boolean     NOT NULL DEFAULT false, -- the setting utm of its workspace; if it is shared, of any
     exact_paths   boolean     NOT NULL DEFAULT false, -- neither a slash nor punctuation behind a code is forgiven
+    ignores_case  boolean     NOT NULL DEFAULT false, -- codes are folded
+    case_switching boolean    NOT NULL DEFAULT false, -- links are being given the codes that ignores_case asks for
     retired       boolean     NOT NULL DEFAULT false,
     created_at    timestamptz NOT NULL DEFAULT now(),
     slot          smallint    NOT NULL,
@@ -60,6 +62,7 @@ CREATE TABLE domain (
     stamp         bigint      NOT NULL
 );
 CREATE INDEX domain_workspace ON domain (workspace_id) WHERE NOT retired;
+CREATE INDEX domain_switching ON domain (id) WHERE case_switching;
 SELECT changelog_replicate('domain', 'changelog_stamp_row', 'changelog_after_row', 2);
 INSERT INTO domain (host) VALUES ('');
 

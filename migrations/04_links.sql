@@ -11,6 +11,7 @@ CREATE TABLE link (
     -- The program alone judges characters beyond ASCII, and keeps their normal form.
     code            text COLLATE "C" NOT NULL CHECK (octet_length(code) BETWEEN 1 AND 128
                                                      AND code !~ '[\x01-\x2c\x3a-\x40\x5b-\x5e\x60\x7b-\x7d\x7f]' AND code !~ '(^|/)[.]{0,2}(/|$)'),
+    typed_code      text COLLATE "C" CHECK (typed_code <> code AND octet_length(typed_code) BETWEEN 1 AND 128), -- code, unless code is folded; NULL: code
     custom          boolean     NOT NULL DEFAULT true,
     original_url    text        NOT NULL CHECK (octet_length(original_url) <= 8192),
     location        text,       -- NULL: original_url needs no escaping and is the Location itself
@@ -95,17 +96,22 @@ CREATE TRIGGER changelog_1_begin BEFORE INSERT OR UPDATE OR DELETE ON link FOR E
 -- 2. Each row gets its slot, revision and stamp.
 
 CREATE FUNCTION changelog_stamp_link() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    switching boolean; -- the program changes keys, see link_former_key
 BEGIN
     IF TG_OP = 'INSERT' THEN
         IF NEW.code ~ '[^\x01-\x7f]' THEN
             RAISE EXCEPTION 'codes with characters beyond ASCII have a normal form: create their links with the API';
         END IF;
+        NEW.typed_code := NULL;
         NEW.slot := waypost_slot(1, NEW.domain_id, NEW.code);
     ELSE
-        IF NEW.domain_id <> OLD.domain_id OR NEW.code <> OLD.code OR NEW.id <> OLD.id THEN
+        switching := current_setting('waypost.switching', true) = 'on';
+        IF NEW.domain_id <> OLD.domain_id OR NEW.id <> OLD.id
+           OR (NEW.code <> OLD.code OR NEW.typed_code IS DISTINCT FROM OLD.typed_code) AND switching IS NOT TRUE THEN
             RAISE EXCEPTION 'the key of a link cannot change: delete it and create another';
         END IF;
-        NEW.slot := OLD.slot;
+        NEW.slot := CASE WHEN NEW.code = OLD.code THEN OLD.slot ELSE waypost_slot(1, NEW.domain_id, NEW.code) END;
         -- The name of a rule is in no programme, so the API may change it alone.
         IF NEW.rules IS DISTINCT FROM OLD.rules AND NEW.programme IS NOT DISTINCT FROM OLD.programme AND current_user <> 'waypost_tenant' THEN
             RAISE EXCEPTION 'rules are compiled by Waypost: change them with its API';
@@ -115,7 +121,7 @@ BEGIN
            IS DISTINCT FROM (OLD.rules -> 'max_clicks', OLD.rules -> 'max_clicks_mode') THEN
             NEW.exhausted := false;
         END IF;
-        NEW.edited := CASE WHEN current_setting('waypost.recompiling', true) = 'on'
+        NEW.edited := CASE WHEN current_setting('waypost.recompiling', true) = 'on' OR switching
                            THEN coalesce(OLD.edited, ARRAY[OLD.rev_epoch, OLD.rev_seq, OLD.stamp]) END;
         -- A target that was changed by hand is its own Location, if the CHECK allows that.
         IF NEW.original_url <> OLD.original_url AND NEW.location IS NOT DISTINCT FROM OLD.location THEN
@@ -138,7 +144,8 @@ CREATE TRIGGER changelog_2_stamp_new BEFORE INSERT ON link FOR EACH ROW
     EXECUTE FUNCTION changelog_stamp_link();
 
 -- Codes of purged links that must never name another link: custom codes, and all codes
--- of domains other than the default one, because no counter stands behind those.
+-- of domains other than the default one or of a domain that ignores case, because no
+-- counter stands behind those. Of a link with a folded code both forms are here.
 CREATE TABLE retired_code (
     domain_id  integer     NOT NULL,
     code       text COLLATE "C" NOT NULL,
@@ -157,8 +164,8 @@ BEGIN
     RETURN CASE WHEN EXISTS (SELECT FROM retired_code WHERE domain_id = NEW.domain_id AND code = NEW.code) THEN NULL ELSE NEW END;
 END $$;
 
-CREATE TRIGGER link_retired BEFORE INSERT ON link FOR EACH ROW WHEN (NEW.custom OR NEW.domain_id <> 1)
-    EXECUTE FUNCTION link_refuse_retired();
+CREATE TRIGGER link_retired BEFORE INSERT ON link FOR EACH ROW
+    WHEN (NEW.custom OR NEW.domain_id <> 1 OR current_setting('waypost.folded', true) <> '') EXECUTE FUNCTION link_refuse_retired();
 
 -- 3. The changelog gets an entry for each row, and the mark that closes the statement.
 
@@ -214,12 +221,14 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- AFTER UPDATE and AFTER DELETE.
+-- AFTER UPDATE and AFTER DELETE. The records of keys that links leave are removed before
+-- the links get their new keys.
 CREATE FUNCTION changelog_after_link() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     h      changelog_head;
     change bigint := (SELECT coalesce(bit_xor(o.stamp), 0) FROM old_rows o);
     n      integer;
+    gone   integer := 0; -- keys that links have left
 BEGIN
     SELECT * INTO STRICT h FROM changelog_head WHERE singleton;
     IF TG_OP = 'DELETE' THEN
@@ -227,8 +236,14 @@ BEGIN
         SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 3
         FROM old_rows o;
     ELSE
+        IF current_setting('waypost.switching', true) = 'on' THEN
+            INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state)
+            SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 3
+            FROM old_rows o JOIN new_rows r USING (id) WHERE o.code <> r.code;
+            GET DIAGNOSTICS gone = ROW_COUNT;
+        END IF;
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state, status, flags, expires_at, payload, programme)
-        SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, r.stamp, r.domain_id, r.code,
+        SELECT h.seq, h.ord - 1 + gone + row_number() OVER (), h.epoch, 1, r.stamp, r.domain_id, r.code,
                link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path, r.exhausted), r.expires_at,
                link_payload(r.location, r.original_url, r.deleted_at), link_programme(r.programme, r.deleted_at)
         FROM new_rows r;
@@ -237,7 +252,7 @@ BEGIN
     IF TG_OP = 'UPDATE' THEN
         change := change # (SELECT coalesce(bit_xor(r.stamp), 0) FROM new_rows r);
     END IF;
-    PERFORM changelog_mark(n, change);
+    PERFORM changelog_mark(n + gone, change);
     RETURN NULL;
 END $$;
 
@@ -348,9 +363,11 @@ DECLARE
     domains    integer[];
     owner      bigint;
     removed    boolean;
+    folding    boolean;
+    switching  boolean;
 BEGIN
     SELECT min(workspace_id) AS workspace, max(workspace_id) AS last_workspace, min(domain_id) AS domain, max(domain_id) AS last_domain,
-           max(cardinality(tags)) > 0 AS tagged INTO r FROM new_rows;
+           max(cardinality(tags)) > 0 AS tagged, count(typed_code) > 0 AS folded INTO r FROM new_rows;
     IF r.workspace IS NULL THEN
         RETURN NULL; -- no rows
     END IF;
@@ -369,9 +386,17 @@ BEGIN
         END IF;
     END LOOP;
     FOREACH owner IN ARRAY domains LOOP
-        SELECT retired INTO removed FROM domain WHERE id = owner FOR KEY SHARE;
+        SELECT retired, ignores_case, case_switching INTO removed, folding, switching FROM domain WHERE id = owner FOR KEY SHARE;
         IF NOT FOUND OR removed AND EXISTS (SELECT FROM new_rows WHERE domain_id = owner AND deleted_at IS NULL) THEN
             RAISE EXCEPTION 'there is no domain %', owner USING ERRCODE = 'foreign_key_violation';
+        END IF;
+        -- The writer may have looked the domain up before a switch.
+        IF switching OR NOT folding AND r.folded AND EXISTS (SELECT FROM new_rows WHERE domain_id = owner AND typed_code IS NOT NULL) THEN
+            RAISE EXCEPTION 'domain % is being switched', owner USING ERRCODE = 'WP003';
+        END IF;
+        IF folding AND owner::text <> ALL (string_to_array(coalesce(current_setting('waypost.folded', true), ''), ','))
+           AND EXISTS (SELECT FROM new_rows WHERE domain_id = owner AND code ~ '[^\x01-\x40\x5b-\x7f]') THEN
+            RAISE EXCEPTION 'domain % ignores case: its codes have no capital letters', owner USING ERRCODE = 'WP003';
         END IF;
     END LOOP;
     IF r.tagged THEN
@@ -476,6 +501,18 @@ ALTER TABLE link
     ENABLE ALWAYS TRIGGER link_tags_update,
     ENABLE ALWAYS TRIGGER link_tags_delete,
     ENABLE ALWAYS TRIGGER link_changed;
+
+-- The keys that links had before their domain was switched between codes with and without
+-- regard to case. Edges may report clicks of those keys for as long as they keep batches.
+CREATE TABLE link_former_key (
+    domain_id integer NOT NULL,
+    code      text    COLLATE "C" NOT NULL,
+    link_id   bigint  NOT NULL REFERENCES link ON DELETE CASCADE,
+    PRIMARY KEY (domain_id, code)
+);
+CREATE INDEX link_former_key_link ON link_former_key (link_id);
+ALTER TABLE link_former_key ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY system ON link_former_key USING (waypost_system());
 
 -- The one link that a workspace gets for a target under a domain unless it asks for a
 -- second one: target is SHA-256 of the target's normal form. Links that were made

@@ -210,7 +210,7 @@ BEGIN
     IF list.typed AND NOT chosen THEN
         judged := judged || ' AND ((l.title <> '''' OR l.description <> '''' OR l.notes <> '''' OR l.tags <> ''{}'')'
             || ' AND link_folded(l.title || '' '' || l.description || '' '' || l.notes || '' '' || array_to_string(l.tags, '' '')) LIKE ALL ($18) AND link_words(l.workspace_id, l.title, l.description, l.notes, l.tags) @@ $13'
-            || ' OR l.code ^@ $14 OR cardinality($15) > 0 AND lower(left(l.original_url, 300) COLLATE "C") ^@ ANY ($15))';
+            || ' OR l.code ^@ $14 OR l.code ^@ lower($14) AND EXISTS (SELECT FROM domain d WHERE d.id = l.domain_id AND d.ignores_case) OR cardinality($15) > 0 AND lower(left(l.original_url, 300) COLLATE "C") ^@ ANY ($15))';
     END IF;
     IF list.domain <> 1 THEN
         walk := walk || ' AND l.domain_id = $3 AND l.domain_id <> 1';
@@ -370,8 +370,11 @@ BEGIN
                 (SELECT l.id FROM (SELECT k.* FROM link k WHERE k.workspace_id = workspace AND k.deleted_at IS NULL AND (k.title <> '' OR k.description <> '' OR k.notes <> '' OR k.tags <> '{}')
                     AND link_words(k.workspace_id, k.title, k.description, k.notes, k.tags) @@ link_hint(workspace, typed, common) LIMIT few) l
                  WHERE common = '{}' OR link_words(l.workspace_id, l.title, l.description, l.notes, l.tags) @@ hint)
-                UNION ALL (SELECT l.id FROM link l WHERE l.domain_id = ANY (ARRAY(SELECT d.id FROM domain d WHERE d.workspace_id IS NULL OR d.workspace_id = workspace))
-                    AND l.code >= beginning AND l.code < beginning || chr(1114111) AND l.workspace_id = workspace AND l.deleted_at IS NULL LIMIT few));
+                UNION ALL (SELECT l.id FROM domain d
+                    CROSS JOIN LATERAL (SELECT CASE WHEN d.ignores_case THEN lower(beginning) ELSE beginning END AS first) b
+                    CROSS JOIN LATERAL (SELECT k.id, k.workspace_id, k.deleted_at FROM link k
+                        WHERE k.domain_id = d.id AND k.code >= b.first AND k.code < b.first || chr(1114111)) l
+                    WHERE (d.workspace_id IS NULL OR d.workspace_id = workspace) AND l.workspace_id = workspace AND l.deleted_at IS NULL LIMIT few));
             IF cardinality(chosen) >= few THEN
                 chosen := NULL;
             END IF;

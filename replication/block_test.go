@@ -42,7 +42,7 @@ func TestBlocks_ReachFollowersAtOnceAndThroughRelays(t *testing.T) {
 			c.Sink, c.Trust, c.Blocks = replicationtest.NewSink(), (&trustFile{}).trust(t), edge
 		})
 		synctest.Wait()
-		require.Equal(t, waypost.BlockLegal, edge.Policy(nil, []byte("aaaa")), "a follower has the blocks before it has links")
+		require.Equal(t, waypost.BlockLegal, edge.Policy(nil, []byte("aaaa"), false), "a follower has the blocks before it has links")
 
 		for i := range 600 {
 			_, err = origin.Take(sign.SignBlock(blockOf(fmt.Sprintf("b%03d", i), uint64(2+i), true)))
@@ -51,7 +51,7 @@ func TestBlocks_ReachFollowersAtOnceAndThroughRelays(t *testing.T) {
 		_, err = origin.Take(sign.SignBlock(blockOf("aaaa", 1000, false)))
 		require.NoError(t, err)
 		synctest.Wait()
-		require.Zero(t, edge.Policy(nil, []byte("aaaa")))
+		require.Zero(t, edge.Policy(nil, []byte("aaaa"), false))
 		require.Equal(t, 600, edge.Active())
 		require.Equal(t, origin.Digest(), edge.Digest())
 		require.NoError(t, e.Status().Err)
@@ -88,7 +88,7 @@ func TestBlocks_ThatAreForgedOldOrOfAnotherClusterDoNothing(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, 1, edge.Active(), "only what is signed is taken, and the rest does not keep it back")
-		require.Equal(t, waypost.BlockLegal, edge.Policy(nil, []byte("good")))
+		require.Equal(t, waypost.BlockLegal, edge.Policy(nil, []byte("good"), false))
 		require.NoError(t, e.Status().Err)
 
 		news, err := edge.Take(sign.SignBlock(blockOf("good", 4, false)), sign.SignBlock(blockOf("good", 5, true)))
@@ -152,7 +152,7 @@ func TestBlockSet_IsBoundedAndFindsWhatDiffers(t *testing.T) {
 	recent, order := here.Since(here.Order()-1, 10)
 	require.Equal(t, waypost.Code("c00001"), recent[0].Code)
 	require.Equal(t, here.Order(), order)
-	require.Zero(t, testing.AllocsPerRun(100, func() { here.Policy([]byte("go.example"), []byte("c00001")) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { here.Policy([]byte("go.example"), []byte("c00001"), false) }))
 }
 
 func TestBlock_SurvivesItsEncoding(t *testing.T) {
@@ -197,12 +197,12 @@ func BenchmarkBlockSet(b *testing.B) {
 	code := []byte("r7Qx0aZ")
 	b.Run("none", func(b *testing.B) {
 		for b.Loop() {
-			none.Policy(nil, code)
+			none.Policy(nil, code, false)
 		}
 	})
 	b.Run("some", func(b *testing.B) {
 		for b.Loop() {
-			some.Policy(nil, code)
+			some.Policy(nil, code, false)
 		}
 	})
 }

@@ -3,11 +3,13 @@ package replication
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"waypost"
+	"waypost/internal/codes"
 )
 
 // BlockShards is the number of parts into which blocks are divided for digests.
@@ -54,17 +56,19 @@ func shardOf(key []byte) int {
 func (s *BlockSet) Any() bool { return s != nil && s.active.Load() != 0 }
 
 // Policy returns the policy with which a code is blocked, 0 for a code that is not
-// blocked. A host is in the form of [waypost.HostName]. It neither locks nor allocates.
-func (s *BlockSet) Policy(host, code []byte) waypost.BlockPolicy {
+// blocked. A host is in the form of [waypost.HostName]. Folded says that the domain
+// ignores case, and that code is in the form without case: then statements about any form
+// of the code count. It neither locks nor allocates.
+func (s *BlockSet) Policy(host, code []byte, folded bool) waypost.BlockPolicy {
 	if !s.Any() || len(host) > waypost.MaxHostLength || len(code) > waypost.MaxCodeLength {
 		return 0
 	}
-	return s.find(host, code)
+	return s.find(host, code, folded)
 }
 
-func (s *BlockSet) find(host, code []byte) waypost.BlockPolicy {
+func (s *BlockSet) find(host, code []byte, folded bool) waypost.BlockPolicy {
 	var buf [waypost.MaxHostLength + 3 + waypost.MaxCodeLength]byte
-	key := waypost.AppendBlockKey(buf[:0], host, code)
+	key := waypost.AppendBlockKey(buf[:0], host, code, folded)
 	if m := s.blocked[shardOf(key)].Load(); m != nil {
 		return (*m)[string(key)]
 	}
@@ -78,10 +82,27 @@ func (s *BlockSet) Get(host string, code waypost.Code) (waypost.Block, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if held := s.all[string(waypost.AppendBlockKey(nil, []byte(host), []byte(code)))]; held != nil {
+	if held := s.all[string(waypost.AppendBlockKey(nil, []byte(host), []byte(code), false))]; held != nil {
 		return held.Block, true
 	}
 	return waypost.Block{}, false
+}
+
+// GetFolded returns a statement about any form of a code, a block if one is.
+func (s *BlockSet) GetFolded(host string, code waypost.Code) (waypost.Block, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.like(host, codes.Fold(code))
+}
+
+// like does the work of GetFolded. s.mu is held.
+func (s *BlockSet) like(host string, folded waypost.Code) (found waypost.Block, ok bool) {
+	for _, b := range s.all {
+		if b.Host == host && codes.Fold(b.Code) == folded && (!ok || b.Blocked) {
+			found, ok = b.Block, true
+		}
+	}
+	return found, ok
 }
 
 // OnChange calls f after every change, until the process ends. F must not block, nor call
@@ -101,7 +122,7 @@ func (s *BlockSet) Take(all ...SignedBlock) (news []SignedBlock, err error) {
 	touched := make(map[int]map[string]waypost.BlockPolicy)
 	for i := range all {
 		b := &all[i]
-		key := waypost.AppendBlockKey(nil, []byte(b.Host), []byte(b.Code))
+		key := waypost.AppendBlockKey(nil, []byte(b.Host), []byte(b.Code), false)
 		held, shard := s.all[string(key)], shardOf(key)
 		switch {
 		case held == nil && len(s.all) >= waypost.MaxBlocks:
@@ -121,7 +142,7 @@ func (s *BlockSet) Take(all ...SignedBlock) (news []SignedBlock, err error) {
 		s.order++
 		s.all[string(key)] = &heldBlock{*b, s.order}
 		s.remember(b)
-		s.show(touched, shard, string(key), b)
+		s.show(touched, key, b)
 		news = append(news, *b)
 	}
 	for shard, m := range touched {
@@ -135,27 +156,40 @@ func (s *BlockSet) Take(all ...SignedBlock) (news []SignedBlock, err error) {
 	return news, err
 }
 
-// show makes a statement part of the next state of its shard. s.mu is held.
-func (s *BlockSet) show(touched map[int]map[string]waypost.BlockPolicy, shard int, key string, b *SignedBlock) {
+// show makes a statement part of the next state of the shards of its keys. s.mu is held.
+func (s *BlockSet) show(touched map[int]map[string]waypost.BlockPolicy, key []byte, b *SignedBlock) {
+	m := s.next(touched, key)
+	if _, before := m[string(key)]; before != b.Blocked {
+		s.active.Add(map[bool]int64{true: 1, false: -1}[b.Blocked])
+	}
+	set(m, key, &b.Block)
+	shown, folded := b.Block, codes.Fold(b.Code)
+	if !b.Blocked {
+		shown, _ = s.like(b.Host, folded)
+	}
+	key = waypost.AppendBlockKey(nil, []byte(b.Host), []byte(folded), true)
+	set(s.next(touched, key), key, &shown)
+}
+
+// next returns the next state of the shard of a key. s.mu is held.
+func (s *BlockSet) next(touched map[int]map[string]waypost.BlockPolicy, key []byte) map[string]waypost.BlockPolicy {
+	shard := shardOf(key)
 	m, begun := touched[shard]
 	if !begun {
 		m = make(map[string]waypost.BlockPolicy)
 		if present := s.blocked[shard].Load(); present != nil {
-			for k, policy := range *present {
-				m[k] = policy
-			}
+			maps.Copy(m, *present)
 		}
 		touched[shard] = m
 	}
-	_, before := m[key]
-	switch {
-	case b.Blocked:
-		m[key] = b.Policy
-	default:
-		delete(m, key)
-	}
-	if before != b.Blocked {
-		s.active.Add(map[bool]int64{true: 1, false: -1}[b.Blocked])
+	return m
+}
+
+func set(m map[string]waypost.BlockPolicy, key []byte, b *waypost.Block) {
+	if b.Blocked {
+		m[string(key)] = b.Policy
+	} else {
+		delete(m, string(key))
 	}
 }
 

@@ -86,6 +86,12 @@ func domainTable(domains []client.Domain, width int) string {
 		if d.MaintenanceURL != "" {
 			state += ", maintenance"
 		}
+		if d.Case == "insensitive" {
+			state += ", ignores case"
+		}
+		if d.CaseSwitching {
+			state += ", switching"
+		}
 		if d.ExactPaths {
 			state += ", exact paths"
 		}
@@ -103,7 +109,7 @@ func orNone(url string) string {
 }
 
 func (p domainsCommands) setCommand() *cobra.Command {
-	var root, notFound, maintenance string
+	var root, notFound, maintenance, codeCase string
 	var exact bool
 	c := &cobra.Command{
 		Use:   "set DOMAIN",
@@ -113,11 +119,16 @@ empty URL removes a target: the root then names the service, unknown codes answe
 and maintenance ends. During maintenance, visitors of the root and of all links go to the
 target of --maintenance, and no click is counted. With --exact-paths, a slash or
 punctuation behind a code is not forgiven. Edges follow within milliseconds. Only the
-default workspace may change the shared domain.`,
+default workspace may change the shared domain.
+
+With --case insensitive, links are found by their codes in any case. That is refused
+with a list if codes differ in case alone. Until all links have been switched, new ones
+are refused; visitors notice nothing.`,
 		Example: `  waypost domains set go.example.com --root https://example.com/ --not-found https://example.com/lost
   waypost domains set 1 --not-found ""
   waypost domains set go.example.com --maintenance https://status.example.com/
-  waypost domains set go.example.com --exact-paths`,
+  waypost domains set go.example.com --exact-paths
+  waypost domains set go.example.com --case insensitive`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			var change client.DomainChange
@@ -130,11 +141,14 @@ default workspace may change the shared domain.`,
 			if c.Flags().Changed("maintenance") {
 				change.MaintenanceURL = &maintenance
 			}
+			if codeCase != "" {
+				change.Case = &codeCase
+			}
 			if c.Flags().Changed("exact-paths") {
 				change.ExactPaths = &exact
 			}
 			if change == (client.DomainChange{}) {
-				return &usageError{errors.New("nothing to change: give --root, --not-found, --maintenance or --exact-paths")}
+				return &usageError{errors.New("nothing to change: give --root, --not-found, --maintenance, --case or --exact-paths")}
 			}
 			api, err := p.api()
 			if err != nil {
@@ -155,6 +169,7 @@ default workspace may change the shared domain.`,
 	c.Flags().StringVar(&root, "root", "", `URL for visitors of the root; "" for none`)
 	c.Flags().StringVar(&notFound, "not-found", "", `URL for visitors of unknown codes; "" for none`)
 	c.Flags().StringVar(&maintenance, "maintenance", "", `URL for visitors of the root and of all links; "" ends the maintenance`)
+	c.Flags().StringVar(&codeCase, "case", "", "sensitive, or insensitive: links are found by their codes in any case")
 	c.Flags().BoolVar(&exact, "exact-paths", false,
 		"answer 404 to a path with a slash or punctuation behind a code; =false forgives them again")
 	return c

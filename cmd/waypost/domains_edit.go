@@ -41,6 +41,7 @@ is served at once.`,
 	}
 	c.Flags().StringVar(&n.RootURL, "root", "", "URL for visitors of the root")
 	c.Flags().StringVar(&n.NotFoundURL, "not-found", "", "URL for visitors of unknown codes")
+	c.Flags().StringVar(&n.Case, "case", "", "sensitive (default), or insensitive: links are found by their codes in any case")
 	c.Flags().BoolVar(&n.ExactPaths, "exact-paths", false, "answer 404 to a path with a slash or punctuation behind a code")
 	c.Flags().BoolVar(&n.Shared, "shared", false, "for links of all workspaces; the default workspace alone may add such")
 	return c

@@ -96,12 +96,18 @@ func (s *Blocks) Set(ctx context.Context, actor controlplane.Actor, n Request) (
 	if !waypost.ValidCode(n.Code) {
 		return none, waypost.ErrNoLink
 	}
-	host, err := s.domains.HostOf(ctx, n.Domain)
+	host, code, folded, err := s.domains.AddressOf(ctx, n.Domain, n.Code)
 	if err != nil {
 		return none, err
 	}
-	b := waypost.Block{Host: host, Code: waypost.Code(n.Code), Blocked: n.Blocked, Policy: n.Policy, Reason: n.Reason}
-	before, stated := s.set.Get(host, b.Code)
+	before, stated := s.set.Get(host, code)
+	if folded && !stated {
+		before, stated = s.set.GetFolded(host, code)
+	}
+	if stated {
+		code = before.Code
+	}
+	b := waypost.Block{Host: host, Code: code, Blocked: n.Blocked, Policy: n.Policy, Reason: n.Reason}
 	switch {
 	case !n.Blocked && (!stated || !before.Blocked):
 		return none, waypost.Errorf(waypost.EConflict, "the link is not blocked")
@@ -116,7 +122,7 @@ func (s *Blocks) Set(ctx context.Context, actor controlplane.Actor, n Request) (
 	if _, err := s.set.Take(s.signer.SignBlock(b)); err != nil {
 		return none, fmt.Errorf("take a block: %w", err)
 	}
-	if held, _ := s.set.Get(host, b.Code); held.Version > b.Version {
+	if held, _ := s.set.Get(host, code); held.Version > b.Version {
 		return none, waypost.Errorf(waypost.EUnavailable, "a newer statement about the link has come back from edges: look, and try again in a moment")
 	}
 	s.log.WarnContext(ctx, "changed the block of a code", "host", b.Host, "code", string(b.Code),
@@ -124,7 +130,8 @@ func (s *Blocks) Set(ctx context.Context, actor controlplane.Actor, n Request) (
 	return b, nil
 }
 
-// Of returns the block of a code, nil for a code that is not blocked.
+// Of returns the block of a code, as its owner typed it; nil for a code that is not
+// blocked.
 func (s *Blocks) Of(host string, code waypost.Code) *waypost.Block {
 	if b, ok := s.set.Get(host, code); ok && b.Blocked {
 		return &b

@@ -148,7 +148,7 @@ func (a *domainsAPI) addDomain(ctx context.Context, in *addDomainInput) (*domain
 	n := &in.Body
 	d, position, err := a.domains.AddDomain(ctx, actorFrom(ctx), controlplane.NewDomain{
 		Host: n.Host, Shared: n.Shared,
-		Root: n.RootURL, NotFound: n.NotFoundURL, ExactPaths: n.ExactPaths,
+		Root: n.RootURL, NotFound: n.NotFoundURL, ExactPaths: n.ExactPaths, IgnoresCase: n.Case == caseInsensitive,
 	})
 	if err != nil {
 		return nil, err
@@ -159,6 +159,9 @@ func (a *domainsAPI) addDomain(ctx context.Context, in *addDomainInput) (*domain
 func (a *domainsAPI) change(ctx context.Context, in *changeDomainInput) (*domainOutput, error) {
 	b := &in.Body
 	c := controlplane.DomainChange{Root: b.RootURL, NotFound: b.NotFoundURL, Maintenance: b.MaintenanceURL, ExactPaths: b.ExactPaths}
+	if b.Case != nil {
+		c.IgnoresCase = new(*b.Case == caseInsensitive)
+	}
 	d, position, err := a.domains.ChangeDomain(ctx, actorFrom(ctx), waypost.DomainID(in.ID), c)
 	if err != nil {
 		return nil, err
@@ -207,6 +210,12 @@ func (a *domainsAPI) changed(ctx context.Context, d *controlplane.OwnedDomain, i
 	return out
 }
 
+// The cases of domains.
+const (
+	caseSensitive   = "sensitive"
+	caseInsensitive = "insensitive"
+)
+
 func (a *domainsAPI) domainOf(d *controlplane.OwnedDomain) api.Domain {
 	certificate := controlplane.HostCertificate{State: controlplane.CertificateNone}
 	if d.Served() { // otherwise the host may be another workspace's
@@ -216,7 +225,10 @@ func (a *domainsAPI) domainOf(d *controlplane.OwnedDomain) api.Domain {
 		Certificate: api.DomainCertificate{State: string(certificate.State), Until: moment(certificate.Until), Error: certificate.Error},
 		ID:          uint32(d.ID), Host: d.Host, Shared: d.Workspace == 0, State: string(d.State),
 		RootURL: string(d.Root), NotFoundURL: string(d.NotFound), MaintenanceURL: string(d.Maintenance),
-		ExactPaths: d.Traits&waypost.ExactPaths != 0,
+		ExactPaths: d.Traits&waypost.ExactPaths != 0, Case: caseSensitive, CaseSwitching: d.Traits&waypost.CaseSwitching != 0,
+	}
+	if d.Traits&waypost.IgnoresCase != 0 {
+		shown.Case = caseInsensitive
 	}
 	if d.Proof != "" {
 		shown.Proof = &api.DomainProof{

@@ -148,7 +148,7 @@ func TestADomainIsChangedFieldByField(t *testing.T) {
 	}
 	res := patch(`{"root_url": "https://example.com/?a=b&c"}`)
 	require.Equal(t, 200, res.StatusCode, res.text)
-	require.JSONEq(t, `{"id": 1, "host": "wp.example", "shared": true, "state": "approved", "certificate": {"state": "none", "until": null, "error": ""}, "root_url": "https://example.com/?a=b&c", "not_found_url": "", "maintenance_url": "", "exact_paths": false}`, res.text)
+	require.JSONEq(t, `{"id": 1, "host": "wp.example", "shared": true, "state": "approved", "certificate": {"state": "none", "until": null, "error": ""}, "root_url": "https://example.com/?a=b&c", "not_found_url": "", "maintenance_url": "", "exact_paths": false, "case": "sensitive"}`, res.text)
 	require.Contains(t, res.text, "a=b&c", "URLs stay readable")
 	require.Equal(t, "0-00000000000000000000000000000000-9-0000000000000000", res.Header.Get("Waypost-Position"))
 	require.Nil(t, d.last.NotFound)
@@ -160,10 +160,11 @@ func TestADomainIsChangedFieldByField(t *testing.T) {
 	require.Empty(t, *d.last.Root)
 	require.JSONEq(t, `{"domains": [
 		{"id": 1, "host": "wp.example", "shared": true, "state": "approved", "certificate": {"state": "none", "until": null, "error": ""},
-			"root_url": "", "not_found_url": "https://example.com/404", "maintenance_url": "https://example.com/soon", "exact_paths": false},
+			"root_url": "", "not_found_url": "https://example.com/404", "maintenance_url": "https://example.com/soon", "exact_paths": false,
+			"case": "sensitive"},
 		{"id": 7, "host": "go.example", "shared": false, "state": "approved",
 			"certificate": {"state": "failed", "until": "2027-01-15T08:00:00Z", "error": "refused"},
-			"root_url": "", "not_found_url": "", "maintenance_url": "", "exact_paths": false}
+			"root_url": "", "not_found_url": "", "maintenance_url": "", "exact_paths": false, "case": "sensitive"}
 	]}`, a.do(call{path: "/api/v1/domains", key: operatorKey}).text)
 }
 
@@ -224,7 +225,7 @@ func TestDomainsAreAddedAndRemoved(t *testing.T) {
 		"id": 8.0, "host": "own.example", "shared": false, "state": "pending",
 		"certificate": map[string]any{"state": "none", "until": nil, "error": ""}, // the host may be another workspace's
 		"proof":       map[string]any{"record_name": "_waypost.own.example", "record_value": "waypost-1234"},
-		"root_url":    "https://example.com/", "not_found_url": "", "maintenance_url": "", "exact_paths": false,
+		"root_url":    "https://example.com/", "not_found_url": "", "maintenance_url": "", "exact_paths": false, "case": "sensitive",
 	}, object(t, res.text))
 	requireProblem(t, ask(http.MethodPost, "/api/v1/domains", `{"host": "taken.example"}`), 409, "conflict")
 	requireProblem(t, ask(http.MethodPost, "/api/v1/domains", `{"host": ""}`), 422, "invalid")
@@ -245,7 +246,7 @@ func TestDomainsAPI_ProvesAndApproves(t *testing.T) {
 	require.NotEmpty(t, res.Header.Get("Waypost-Position"))
 	require.JSONEq(t, `{"id": 8, "host": "own.example", "shared": false, "state": "proved",
 		"certificate": {"state": "none", "until": null, "error": ""}, 
-		"root_url": "", "not_found_url": "", "maintenance_url": "", "exact_paths": false,
+		"root_url": "", "not_found_url": "", "maintenance_url": "", "exact_paths": false, "case": "sensitive",
 		"proof": {"record_name": "_waypost.own.example", "record_value": "waypost-1234", "checked_at": "2027-01-15T08:00:00Z"}}`, res.text)
 
 	res = ask(operatorKey, http.MethodGet, "/api/admin/domains")

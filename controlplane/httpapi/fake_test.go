@@ -38,6 +38,7 @@ type links struct {
 	onActor        func(controlplane.Actor) controlplane.Actor
 	onList         func(context.Context, controlplane.ListRequest) error
 	health         keys.Health
+	ignoresCase    bool // all domains do
 	now            func() time.Time
 
 	mu      sync.Mutex
@@ -261,7 +262,7 @@ func (f *links) Resolve(ctx context.Context, host string, v *waypost.Visit, _ *r
 	return res, nil
 }
 
-func (f *links) Policy([]byte) (waypost.BlockPolicy, error) { return 0, nil }
+func (f *links) Policy([]byte, bool) (waypost.BlockPolicy, error) { return 0, nil }
 
 func (f *links) Record(code []byte) (*waypost.Record, error) {
 	f.asked++

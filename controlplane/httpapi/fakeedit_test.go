@@ -27,6 +27,10 @@ func (f *links) Read(_ context.Context, actor controlplane.Actor, domain, code s
 	return *l, nil
 }
 
+func (f *links) IgnoresCase(context.Context, controlplane.Actor, string) (bool, error) {
+	return f.ignoresCase, nil
+}
+
 func (f *links) Restore(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, waypost.Position, error) {
 	if code == "gone" {
 		return waypost.Link{}, waypost.Position{}, waypost.Errorf(waypost.EGone, "the link has expired, and cannot be restored")

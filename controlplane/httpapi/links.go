@@ -71,6 +71,9 @@ type Links interface {
 	// deleted and expired codes are resolutions, not errors.
 	Resolve(ctx context.Context, host string, v *waypost.Visit, r *rules.Request) (waypost.Resolution, error)
 
+	// IgnoresCase reports whether links of a domain are found in any case.
+	IgnoresCase(ctx context.Context, actor controlplane.Actor, domain string) (bool, error)
+
 	// Explain explains the answer to a visitor of a path, also of a link that is disabled or
 	// has expired: ENotFound when it leads to no link of the workspace.
 	Explain(ctx context.Context, actor controlplane.Actor, domain, path string, v *controlplane.Visitor) (controlplane.Explanation, error)

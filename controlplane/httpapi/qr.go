@@ -132,13 +132,26 @@ func (a *linksAPI) qrCodes(ctx context.Context, in *qrInput) (all []labelled, er
 			return nil, err
 		}
 		url := a.urls.of(&l)
-		drawn, err := qr.EncodeText(url, qrLevels[in.Level])
+		text := url
+		switch ignores, err := a.links.IgnoresCase(ctx, actorFrom(ctx), domain); {
+		case err != nil:
+			return nil, err
+		case ignores && codes.Fold(codes.NormalForm(strings.ToUpper(string(l.Code)))) == l.Key():
+			text = capitals(url)
+		}
+		drawn, err := qr.EncodeText(text, qrLevels[in.Level])
 		if err != nil {
 			return nil, waypost.WrapError(waypost.EInvalid, "the short URL is too long for a QR code of this level", err)
 		}
 		all = append(all, labelled{drawn, url})
 	}
 	return all, nil
+}
+
+// capitals returns a URL of a domain that ignores case, in the letters of which QR codes
+// are smallest: capital ones, without the signs that QR codes have no number for.
+func capitals(url string) string {
+	return strings.NewReplacer("_", "%5F", "~", "%7E").Replace(strings.ToUpper(url))
 }
 
 // respond lets browsers keep the picture, and ask each time whether they still may.

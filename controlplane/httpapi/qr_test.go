@@ -10,6 +10,7 @@ import (
 	"image/png"
 	"io"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -135,6 +136,32 @@ func TestQR_AScannerReadsEachPicture(t *testing.T) {
 			require.Equal(t, want, scan(t, onTerminal(res.text)))
 		}
 	}
+}
+
+func TestQR_IsAVersionSmallerOnADomainThatIgnoresCase(t *testing.T) {
+	a := start(t)
+	hr := waypost.Link{Workspace: 1, Host: "go.example"}
+	hr.SetCode("Human-Resources", "human-resources")
+	other := waypost.Link{Workspace: 1, Host: "go.example", Code: "a_b~café"}
+	emoji := waypost.Link{Workspace: 1, Host: "go.example", Code: "x\u24c2"} // has no form without case
+	a.links.all = []waypost.Link{hr, other, emoji}
+	squares := func(code string) (n int, text string) {
+		res := a.get("/api/v1/urls/" + url.PathEscape(code) + "/qr?margin=0&level=M&domain=go.example")
+		require.Equal(t, 200, res.StatusCode, res.text)
+		_, err := fmt.Sscanf(regexp.MustCompile(`viewBox="0 0 (\d+) `).FindStringSubmatch(res.text)[1], "%d", &n)
+		require.NoError(t, err)
+		return n, scan(t, drawn(t, res.text))
+	}
+	before, text := squares("Human-Resources")
+	require.Equal(t, "https://go.example/Human-Resources", text)
+	a.links.ignoresCase = true
+	after, text := squares("Human-Resources")
+	require.Equal(t, "HTTPS://GO.EXAMPLE/HUMAN-RESOURCES", text)
+	require.Equal(t, 4, before-after, "a version has four squares more on each side than the version below")
+	_, text = squares("a_b~café")
+	require.Equal(t, "HTTPS://GO.EXAMPLE/A%5FB%7ECAF%C3%A9", text)
+	_, text = squares("x\u24c2")
+	require.Equal(t, "https://go.example/x%E2%93%82", text)
 }
 
 // printed scans the codes of a PDF, and returns its captions.

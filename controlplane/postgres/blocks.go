@@ -10,6 +10,7 @@ import (
 	"waypost"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
+	"waypost/internal/codes"
 	"waypost/replication"
 )
 
@@ -39,7 +40,7 @@ const (
 	// selectBlocked reads the workspace of the link that has, or had, an address.
 	selectBlocked = `
 		SELECT l.workspace_id FROM link l JOIN domain d ON d.id = l.domain_id
-		WHERE l.code = $2 AND (d.host = $1 AND d.id <> 1 OR $1 = '' AND d.id = 1)`
+		WHERE (l.code = $2 OR l.code = $3 AND l.typed_code = $2) AND (d.host = $1 AND d.id <> 1 OR $1 = '' AND d.id = 1)`
 )
 
 // changeBlocks runs f in a transaction, while no other transaction changes blocks. It
@@ -65,12 +66,12 @@ func (db *BlockStore) changeBlocks(ctx context.Context, doing string, f func(tx 
 // SetBlock implements blocks.Store.
 func (db *BlockStore) SetBlock(ctx context.Context, by controlplane.Actor, b waypost.Block) (waypost.Block, error) {
 	err := db.changeBlocks(ctx, "block a code", func(tx pgx.Tx) error {
-		var codes int
+		var count int
 		var stated bool
-		if err := tx.QueryRow(ctx, selectNextBlock, b.Host, b.Code).Scan(&b.Version, &b.At, &codes, &stated); err != nil {
+		if err := tx.QueryRow(ctx, selectNextBlock, b.Host, b.Code).Scan(&b.Version, &b.At, &count, &stated); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, selectBlocked, b.Host, b.Code)
+		rows, err := tx.Query(ctx, selectBlocked, b.Host, b.Code, codes.Fold(b.Code))
 		if err != nil {
 			return err
 		}
@@ -80,7 +81,7 @@ func (db *BlockStore) SetBlock(ctx context.Context, by controlplane.Actor, b way
 			return err
 		case len(owners) == 0 && !stated:
 			return waypost.Errorf(waypost.ENotFound, "there is no such link in any workspace, and no deleted one")
-		case codes >= waypost.MaxBlocks && !stated:
+		case count >= waypost.MaxBlocks && !stated:
 			return waypost.Errorf(waypost.EConflict, "there are blocks of %d codes, which is the limit: delete the link instead", waypost.MaxBlocks)
 		}
 		if _, err := putBlock(ctx, tx, &b); err != nil {

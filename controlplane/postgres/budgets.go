@@ -27,9 +27,11 @@ const (
 	// selectBudgetLinks reads links by their names; max is NULL for a link without an
 	// exact budget, because only exact budgets grant clicks.
 	selectBudgetLinks = `
-		SELECT l.id, l.workspace_id, l.domain_id, l.code, CASE WHEN l.rules ->> 'max_clicks_mode' = 'exact'
+		SELECT l.id, l.workspace_id, k.domain_id, k.code, CASE WHEN l.rules ->> 'max_clicks_mode' = 'exact'
 			AND l.deleted_at IS NULL THEN (l.rules ->> 'max_clicks')::bigint END
-		FROM unnest($1::integer[], $2::text[]) k (domain_id, code) JOIN link l USING (domain_id, code)`
+		FROM unnest($1::integer[], $2::text[]) k (domain_id, code)
+		LEFT JOIN link_former_key f USING (domain_id, code)
+		JOIN link l ON l.id = coalesce((SELECT id FROM link WHERE domain_id = k.domain_id AND code = k.code), f.link_id)`
 
 	insertBudgets = `
 		INSERT INTO budget (link_id, workspace_id) SELECT id, workspace_id FROM link WHERE id = ANY ($1)

@@ -20,7 +20,7 @@ import (
 // for; its proof has the real host.
 const (
 	ownedColumns = `d.id, coalesce(d.workspace_id, 0), coalesce(p.host, d.host), coalesce(d.root_url, ''), coalesce(d.not_found_url, ''),
-		coalesce(d.maintenance_url, ''), d.exact_paths,
+		coalesce(d.maintenance_url, ''), d.exact_paths, d.ignores_case, d.case_switching,
 		CASE WHEN p.host IS NULL THEN 'approved' WHEN p.host = d.host THEN 'proved' WHEN p.proved_at IS NULL THEN 'pending' ELSE 'suspended' END,
 		CASE WHEN p.host IS NULL THEN '' ELSE coalesce(w.proof, '') END, p.checked_at, p.denied_since`
 	ownedDomains = ` FROM domain d LEFT JOIN domain_proof p ON p.domain_id = d.id LEFT JOIN workspace w ON w.id = d.workspace_id
@@ -29,11 +29,12 @@ const (
 
 func scanOwned(row pgx.CollectableRow) (d controlplane.OwnedDomain, err error) {
 	var root, notFound, maintenance string
-	var exact bool
+	var exact, ignores, switching bool
 	var checked, denied *time.Time
-	err = row.Scan(&d.ID, &d.Workspace, &d.Host, &root, &notFound, &maintenance, &exact, &d.State, &d.Proof, &checked, &denied)
+	err = row.Scan(&d.ID, &d.Workspace, &d.Host, &root, &notFound, &maintenance, &exact, &ignores, &switching,
+		&d.State, &d.Proof, &checked, &denied)
 	d.Root, d.NotFound, d.Maintenance = []byte(root), []byte(notFound), []byte(maintenance)
-	d.Traits = d.Traits.With(waypost.ExactPaths, exact)
+	d.Traits = traitsOf(exact, ignores, switching)
 	if checked != nil {
 		d.CheckedAt = checked.UTC()
 	}

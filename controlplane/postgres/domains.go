@@ -19,15 +19,19 @@ import (
 type DomainStore struct{ pool *pool }
 
 const domainColumns = `id, coalesce(workspace_id, 0), host, coalesce(root_url, ''), coalesce(not_found_url, ''),
-	coalesce(maintenance_url, ''), exact_paths`
+	coalesce(maintenance_url, ''), exact_paths, ignores_case, case_switching`
 
 func scanDomain(row pgx.Row) (d waypost.Domain, err error) {
 	var root, notFound, maintenance string
-	var exact bool
-	err = row.Scan(&d.ID, &d.Workspace, &d.Host, &root, &notFound, &maintenance, &exact)
+	var exact, ignores, switching bool
+	err = row.Scan(&d.ID, &d.Workspace, &d.Host, &root, &notFound, &maintenance, &exact, &ignores, &switching)
 	d.Root, d.NotFound, d.Maintenance = []byte(root), []byte(notFound), []byte(maintenance)
-	d.Traits = d.Traits.With(waypost.ExactPaths, exact)
+	d.Traits = traitsOf(exact, ignores, switching)
 	return d, err
+}
+
+func traitsOf(exact, ignores, switching bool) waypost.DomainTraits {
+	return waypost.DomainTraits(0).With(waypost.ExactPaths, exact).With(waypost.IgnoresCase, ignores).With(waypost.CaseSwitching, switching)
 }
 
 // Domains implements controlplane.DomainStore.
@@ -46,10 +50,15 @@ func (db *DomainStore) EveryDomain(ctx context.Context) (all []controlplane.Owne
 // Hosts implements controlplane.DomainStore.
 func (db *DomainStore) Hosts(ctx context.Context) ([]waypost.Domain, error) {
 	var all []waypost.Domain
-	err := db.pool.QueryIn(ctx, scoped.Operator, `SELECT id, coalesce(workspace_id, 0), host FROM domain
+	err := db.pool.QueryIn(ctx, scoped.Operator, `SELECT id, coalesce(workspace_id, 0), host, ignores_case, case_switching FROM domain
 		WHERE NOT retired`, nil, func(rows pgx.Rows) error {
 		var d waypost.Domain
-		_, err := pgx.ForEachRow(rows, []any{&d.ID, &d.Workspace, &d.Host}, func() error { all = append(all, d); return nil })
+		var ignores, switching bool
+		_, err := pgx.ForEachRow(rows, []any{&d.ID, &d.Workspace, &d.Host, &ignores, &switching}, func() error {
+			d.Traits = traitsOf(false, ignores, switching)
+			all = append(all, d)
+			return nil
+		})
 		return err
 	})
 	return all, scoped.Classify("read the hosts", err)
@@ -69,6 +78,16 @@ func (db *DomainStore) DomainOf(ctx context.Context, host string, strict bool) (
 		return rows.Err()
 	})
 	return d, found, scoped.Classify("look up a host", err)
+}
+
+// HeldKey implements controlplane.DomainStore.
+func (db *DomainStore) HeldKey(ctx context.Context, id waypost.DomainID, keys ...waypost.Code) (key, code waypost.Code, err error) {
+	err = db.pool.QueryIn(ctx, scoped.Stream, `SELECT code, coalesce(typed_code, code) FROM link WHERE domain_id = $1 AND code = ANY ($2)
+		ORDER BY array_position($2, code) LIMIT 1`, []any{id, keys}, func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, []any{&key, &code}, func() error { return nil })
+		return err
+	})
+	return key, code, scoped.Classify("look up a key", err)
 }
 
 // SetDomain implements controlplane.DomainStore. Row-level security lets only the role
@@ -98,8 +117,10 @@ func (db *DomainStore) SetDomain(
 				root_url        = CASE WHEN $3::text IS NULL THEN root_url ELSE nullif($3, '') END,
 				not_found_url   = CASE WHEN $4::text IS NULL THEN not_found_url ELSE nullif($4, '') END,
 				maintenance_url = CASE WHEN $5::text IS NULL THEN maintenance_url ELSE nullif($5, '') END,
-				exact_paths     = coalesce($6, exact_paths)
-			WHERE id = $1 AND NOT retired AND `+whose, id, by.Workspace, c.Root, c.NotFound, c.Maintenance, c.ExactPaths)
+				exact_paths     = coalesce($6, exact_paths),
+				ignores_case    = coalesce($7, ignores_case),
+				case_switching  = case_switching OR coalesce($7 <> ignores_case, false)
+			WHERE id = $1 AND NOT retired AND `+whose, id, by.Workspace, c.Root, c.NotFound, c.Maintenance, c.ExactPaths, c.IgnoresCase)
 		if err != nil {
 			return err
 		}
@@ -137,6 +158,7 @@ func (db *DomainStore) CreateDomain(
 	detail, err := json.Marshal(map[string]any{
 		"host": d.Host, "shared": d.Workspace == 0, "pending": pending, "root_url": string(d.Root),
 		"not_found_url": string(d.NotFound), "exact_paths": d.Traits&waypost.ExactPaths != 0,
+		"ignores_case": d.Traits&waypost.IgnoresCase != 0,
 	})
 	if err != nil {
 		return o, p, err
@@ -156,11 +178,12 @@ func (db *DomainStore) CreateDomain(
 			return inUse
 		}
 		err := tx.QueryRow(ctx, `
-			INSERT INTO domain (workspace_id, host, root_url, not_found_url, exact_paths, count_utm)
-			VALUES (nullif($1, 0), $2, nullif($3, ''), nullif($4, ''), $5,
+			INSERT INTO domain (workspace_id, host, root_url, not_found_url, exact_paths, ignores_case, count_utm)
+			VALUES (nullif($1, 0), $2, nullif($3, ''), nullif($4, ''), $5, $6,
 			        `+scoped.CountsUTM(`coalesce(nullif($1, 0), w.id)`)+`)
 			ON CONFLICT (host) DO NOTHING RETURNING id`,
-			int64(d.Workspace), host, string(d.Root), string(d.NotFound), d.Traits&waypost.ExactPaths != 0).Scan(&d.ID)
+			int64(d.Workspace), host, string(d.Root), string(d.NotFound), d.Traits&waypost.ExactPaths != 0,
+			d.Traits&waypost.IgnoresCase != 0).Scan(&d.ID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return inUse
 		}

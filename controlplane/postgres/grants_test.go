@@ -52,6 +52,7 @@ link_block: backup=r operator=rawd
 link_change: backup=r operator=rawd reaper=rd tenant=rawd
 link_click: backup=r ingest=rawd operator=rawd reaper=rd search=r tenant=rwd
 link_dedupe: backup=r operator=rawd tenant=rawd
+link_former_key: backup=r ingest=r operator=rawd
 link_tag: backup=r operator=rawd search=rawd tenant=r
 membership: backup=r operator=rawd tenant=rawd
 node_credential: backup=r operator=rawd

@@ -383,7 +383,7 @@ func (db *LinkStore) Named(
 			if err != nil {
 				return err
 			}
-			links[controlplane.LinkName{Domain: l.Domain, Code: l.Code}] = l
+			links[controlplane.LinkName{Domain: l.Domain, Code: l.Key()}] = l
 		}
 		return rows.Err()
 	})

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -58,7 +60,7 @@ func claimsOf(links []controlplane.Insertion) (c claimColumns, leases []int64) {
 	for i := range links {
 		x := &links[i]
 		if x.Claim != nil {
-			c.codes = append(c.codes, string(x.Link.Code))
+			c.codes = append(c.codes, string(x.Link.Code)) // of a counter, whose case counts
 			c.prefixes = append(c.prefixes, int32(x.Claim.Prefix))
 			c.counters = append(c.counters, x.Claim.N)
 			c.workspaces = append(c.workspaces, int64(x.Link.Workspace))
@@ -165,9 +167,20 @@ func newInserting(links []controlplane.Insertion) *inserting {
 		index: make(map[linkKey]int, len(links)),
 	}
 	for i := range links {
-		in.index[linkKey{links[i].Link.Domain, links[i].Link.Code}] = i
+		in.index[linkKey{links[i].Link.Domain, links[i].Link.Key()}] = i
 	}
 	return in
+}
+
+// foldedDomains is the value of waypost.folded: the domains that ignore case.
+func foldedDomains(links []controlplane.Insertion) string {
+	var ids []string
+	for i := range links {
+		if id := strconv.Itoa(int(links[i].Link.Domain)); links[i].IgnoresCase && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return strings.Join(ids, ",")
 }
 
 // queue adds the statements to a transaction that holds the head of the changelog. When
@@ -175,7 +188,8 @@ func newInserting(links []controlplane.Insertion) *inserting {
 func (in *inserting) queue(b *pgx.Batch, at *begun) {
 	claims, leases := claimsOf(in.links)
 	// Use the first plan: planning the INSERT again takes as long as five links.
-	b.Queue(`SELECT key_check_leases($1), set_config('plan_cache_mode', 'force_generic_plan', true)`, leases)
+	b.Queue(`SELECT key_check_leases($1), set_config('plan_cache_mode', 'force_generic_plan', true), set_config('waypost.folded', $2, true)`,
+		leases, foldedDomains(in.links))
 	if len(claims.codes) > 0 {
 		b.Queue(`SELECT key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters,
 			claims.workspaces).Query(func(rows pgx.Rows) error {
@@ -184,8 +198,10 @@ func (in *inserting) queue(b *pgx.Batch, at *begun) {
 				if err := rows.Scan(&code); err != nil {
 					return err
 				}
-				if i, ok := in.index[linkKey{waypost.DefaultDomain, code}]; ok {
-					in.placed[i] = controlplane.Issuable
+				for i := range in.links {
+					if x := &in.links[i]; x.Claim != nil && x.Link.Code == code {
+						in.placed[i] = controlplane.Issuable
+					}
 				}
 			}
 			return rows.Err()
@@ -209,24 +225,31 @@ func (in *inserting) queueTaken(b *pgx.Batch) bool {
 	for i, p := range in.placed {
 		if l := in.links[i].Link; p == controlplane.Taken && l.Custom {
 			taken, domains = append(taken, int32(i)), append(domains, int32(l.Domain))
-			workspaces, codes = append(workspaces, int64(l.Workspace)), append(codes, string(l.Code))
+			workspaces, codes = append(workspaces, int64(l.Workspace)), append(codes, string(l.Key()))
 		}
 	}
 	if len(taken) == 0 {
 		return false
 	}
 	b.Queue(`
-		SELECT n.i, coalesce(l.deleted_at > now() - $5::interval
+		SELECT n.i, coalesce(l.typed_code, l.code), l.deleted_at IS NULL AND l.id IS NOT NULL, coalesce(l.deleted_at > now() - $5::interval
 			AND (l.expires_at IS NULL OR l.expires_at > now() OR link_outlives_expiry(l.programme)), false)
 		FROM unnest($1::integer[], $2::bigint[], $3::integer[], $4::text[]) n (i, w, d, c)
-		LEFT JOIN link l ON l.domain_id = n.d AND l.code = n.c AND l.workspace_id = n.w AND l.deleted_at IS NOT NULL
+		LEFT JOIN link l ON l.domain_id = n.d AND l.code = n.c AND l.workspace_id = n.w
 		WHERE l.id IS NOT NULL OR link_code_retired(n.d, n.c)`,
 		taken, workspaces, domains, codes, controlplane.RestorableFor).Query(func(rows pgx.Rows) error {
 		var i int32
-		var restorable bool
-		_, err := pgx.ForEachRow(rows, []any{&i, &restorable}, func() error {
-			if in.placed[i] = controlplane.Retired; restorable {
+		var typed *waypost.Code
+		var there, restorable bool
+		_, err := pgx.ForEachRow(rows, []any{&i, &typed, &there, &restorable}, func() error {
+			if to := in.links[i].TakenBy; to != nil && typed != nil {
+				*to = *typed
+			}
+			switch {
+			case restorable:
 				in.placed[i] = controlplane.Restorable
+			case !there:
+				in.placed[i] = controlplane.Retired
 			}
 			return nil
 		})

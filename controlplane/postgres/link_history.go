@@ -20,7 +20,7 @@ func (db *LinkStore) History(ctx context.Context, ws waypost.WorkspaceID, domain
 	before waypost.Revision, limit int,
 ) (l waypost.Link, changes []controlplane.Change, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
-		SELECT l.created_at, l.created_by, l.expires_at, l.deleted_at, l.rev_epoch, l.rev_seq,
+		SELECT coalesce(l.typed_code, l.code), l.created_at, l.created_by, l.expires_at, l.deleted_at, l.rev_epoch, l.rev_seq,
 		       c.rev_epoch, c.rev_seq, c.at, c.what, coalesce(c.actor, '{}'), c.before, c.after
 		FROM link l LEFT JOIN LATERAL (
 			SELECT * FROM link_change c WHERE c.link_id = l.id AND (c.rev_epoch, c.rev_seq) < ($4, $5)
@@ -35,10 +35,10 @@ func (db *LinkStore) History(ctx context.Context, ws waypost.WorkspaceID, domain
 			var by controlplane.Changer
 			var old, new map[string]json.RawMessage
 			_, err := pgx.ForEachRow(rows, []any{
-				&l.CreatedAt, &l.CreatedBy, &expires, &deleted, &l.Revision.Epoch, &l.Revision.Seq,
+				&l.Code, &l.CreatedAt, &l.CreatedBy, &expires, &deleted, &l.Revision.Epoch, &l.Revision.Seq,
 				&epoch, &seq, &at, &what, &by, &old, &new,
 			}, func() error {
-				l.Code, l.CreatedAt, l.ExpiresAt, l.DeletedAt = code, l.CreatedAt.UTC(), scoped.UTC(expires), scoped.UTC(deleted)
+				l.CreatedAt, l.ExpiresAt, l.DeletedAt = l.CreatedAt.UTC(), scoped.UTC(expires), scoped.UTC(deleted)
 				if epoch == nil {
 					return nil
 				}

@@ -43,11 +43,17 @@ var (
 	newColumns = []column{
 		columnOf("workspace_id", "bigint", "%s", func(x controlplane.Insertion) int64 { return int64(x.Link.Workspace) }),
 		columnOf("domain_id", "integer", "%s", func(x controlplane.Insertion) int32 { return int32(x.Link.Domain) }),
-		columnOf("code", "text", "%s", func(x controlplane.Insertion) string { return string(x.Link.Code) }),
+		columnOf("code", "text", "%s", func(x controlplane.Insertion) string { return string(x.Link.Key()) }),
+		columnOf("typed_code", "text", "%s", func(x controlplane.Insertion) *string {
+			if x.Link.Folded == "" {
+				return nil
+			}
+			return new(string(x.Link.Code))
+		}),
 		columnOf("custom", "boolean", "%s", func(x controlplane.Insertion) bool { return x.Link.Custom }),
 		columnOf("created_by", "text", "%s", func(x controlplane.Insertion) string { return x.Link.CreatedBy }),
 		columnOf("slot", "smallint", "%s", func(x controlplane.Insertion) int16 {
-			return int16(waypost.Slot(waypost.KindLink, x.Link.Domain, []byte(x.Link.Code)))
+			return int16(waypost.Slot(waypost.KindLink, x.Link.Domain, []byte(x.Link.Key())))
 		}),
 	}
 	ownColumns = slices.Concat([]column{
@@ -123,7 +129,8 @@ SELECT ` + strings.Join(values, ", ") + `,
        (SELECT current_setting('waypost.epoch')::integer),
        (SELECT set_config('waypost.stamped', current_setting('waypost.seq'), true)::bigint)
 FROM (SELECT ` + strings.Join(arrays, ", ") + `) AS n (` + strings.Join(names, ", ") + `)
-WHERE NOT (n.custom AND n.domain_id = 1 AND n.code = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))`
+WHERE NOT (n.custom AND n.domain_id = 1
+           AND coalesce(n.typed_code, n.code) = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))`
 }()
 
 // insertArgs returns the parameters of insertRows.

@@ -87,7 +87,9 @@ func (db *LinkStore) UpdateLink(
 // scannedColumns are for scanLink. The host is read only for links outside the default
 // domain, which are few.
 var scannedColumns = `
-SELECT l.id, l.workspace_id, l.domain_id, l.code, l.custom, l.original_url, coalesce(l.location, l.original_url), l.redirect_status,
+SELECT l.id, l.workspace_id, l.domain_id, coalesce(l.typed_code, l.code),
+       CASE WHEN l.typed_code IS NULL THEN '' ELSE l.code END, l.custom, l.original_url,
+       coalesce(l.location, l.original_url), l.redirect_status,
        link_flags(l.forward_query, l.forward_path, l.exhausted), ` + readDetails + `l.created_by, l.active,
        ` + analytics.Counts + `,
        l.created_at, l.updated_at, l.expires_at, l.deleted_at, l.rules, l.programme,
@@ -113,7 +115,7 @@ func scanLink(row pgx.Rows, more ...any) (l waypost.Link, err error) {
 	var stamp int64
 	var host *string
 	columns := append(make([]any, 0, 32),
-		&l.ID, &l.Workspace, &l.Domain, &l.Code, &l.Custom, &l.OriginalURL, &l.Location, &l.RedirectStatus,
+		&l.ID, &l.Workspace, &l.Domain, &l.Code, &l.Folded, &l.Custom, &l.OriginalURL, &l.Location, &l.RedirectStatus,
 		&l.Flags)
 	columns = append(appendDetails(columns, &l.Details),
 		&l.CreatedBy, &l.Active,

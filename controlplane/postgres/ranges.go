@@ -161,7 +161,7 @@ func (db *KeyRangeStore) Counter(ctx context.Context, prefix int, counter int64,
 			       EXISTS (SELECT FROM key_burn WHERE prefix = $1 AND counter = $2)
 			FROM (SELECT 1) one
 			LEFT JOIN key_lease l ON l.id = (SELECT id FROM key_lease WHERE prefix = $1 AND lo <= $2 ORDER BY lo DESC LIMIT 1) AND $2 < l.hi
-			LEFT JOIN link k ON k.domain_id = 1 AND k.code = $3`, prefix, counter, code).
+			LEFT JOIN link k ON k.domain_id = 1 AND (k.code = $3 OR k.code = lower($3) AND k.typed_code = $3)`, prefix, counter, code).
 			Scan(&leaseID, &node, &lo, &hi, &generation, &taken, &state, &custom, &reserved, &burned)
 	})
 	if err != nil {

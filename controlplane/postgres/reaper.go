@@ -127,9 +127,12 @@ const (
 		WITH gone AS (DELETE FROM link l WHERE ` + analytics.PurgeDue + ` AND id = ANY ($2)
 		              AND NOT EXISTS (SELECT FROM link_click c WHERE c.link_id = l.id)
 		              AND NOT EXISTS (SELECT FROM link_change c WHERE c.link_id = l.id)
-		              RETURNING id, domain_id, code, custom),
+		              RETURNING id, domain_id, code, typed_code, custom),
 		     retired AS (INSERT INTO retired_code (domain_id, code)
-		                 SELECT domain_id, code FROM gone WHERE custom OR domain_id <> 1 ON CONFLICT DO NOTHING),
+		                 SELECT g.domain_id, c FROM gone g JOIN domain d ON d.id = g.domain_id
+		                 CROSS JOIN LATERAL (VALUES (g.code), (g.typed_code)) v (c)
+		                 WHERE c IS NOT NULL AND (g.custom OR g.domain_id <> 1 OR d.ignores_case OR d.case_switching)
+		                 ON CONFLICT DO NOTHING),
 		     budgets AS (DELETE FROM budget WHERE link_id IN (SELECT id FROM gone))
 		SELECT count(*) FROM gone`
 

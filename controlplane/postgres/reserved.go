@@ -63,7 +63,7 @@ func (db *KeyRangeStore) ReserveKeys(
 	b.Queue(`
 		INSERT INTO reserved_key (code, workspace_id, service, lease_id)
 		SELECT c, $3, $4, l FROM unnest($1::text[], $2::bigint[]) n (c, l)
-		WHERE NOT EXISTS (SELECT FROM link WHERE domain_id = $5 AND code = c) RETURNING code`,
+		WHERE NOT EXISTS (SELECT FROM link WHERE domain_id = $5 AND code IN (c, lower(c))) RETURNING code`,
 		codes, leases, ws, service, waypost.DefaultDomain).Query(scoped.CollectInto(&noted))
 	failpoint.Hit("reserve keys: begun")
 	if err := db.pool.Send(ctx, as, &b); err != nil {
@@ -85,7 +85,8 @@ func (db *KeyRangeStore) ReturnKeys(
 		rows, err := tx.Query(ctx, `
 			SELECT k.code FROM reserved_key k
 			WHERE k.workspace_id = $1 AND k.service = $2 AND k.code = ANY ($3)
-			  AND EXISTS (SELECT FROM link l WHERE l.domain_id = $4 AND l.code = k.code)`, ws, service, codes, waypost.DefaultDomain)
+			  AND EXISTS (SELECT FROM link l WHERE l.domain_id = $4
+			              AND (l.code = k.code OR l.code = lower(k.code) AND l.typed_code = k.code))`, ws, service, codes, waypost.DefaultDomain)
 		if err == nil {
 			err = scoped.CollectInto(&published)(rows)
 		}

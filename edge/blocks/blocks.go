@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,7 +71,7 @@ func New(cfg Config) *Blocks {
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(b.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "waypost_blocks", Help: "Codes that are blocked on this node.",
-		}, func() float64 { return float64(b.Active() + len(b.byHand())) }))
+		}, func() float64 { return float64(b.Active() + b.byHand()) }))
 	}
 	b.OnChange(func() {
 		select {
@@ -82,29 +83,34 @@ func New(cfg Config) *Blocks {
 }
 
 // Policy implements [server.Blocks].
-func (b *Blocks) Policy(host, code []byte) waypost.BlockPolicy {
-	if policy := b.BlockSet.Policy(host, code); policy != 0 {
+func (b *Blocks) Policy(host, code []byte, folded bool) waypost.BlockPolicy {
+	if policy := b.BlockSet.Policy(host, code, folded); policy != 0 {
 		return policy
 	}
 	if list := b.local.Load(); list != nil {
-		return policyIn(*list, host, code)
+		return policyIn(*list, host, code, folded)
 	}
 	return 0
 }
 
-func policyIn(list map[string]waypost.BlockPolicy, host, code []byte) waypost.BlockPolicy {
+func policyIn(list map[string]waypost.BlockPolicy, host, code []byte, folded bool) waypost.BlockPolicy {
 	var buf [waypost.MaxHostLength + 3 + waypost.MaxCodeLength]byte
 	if len(host) > waypost.MaxHostLength || len(code) > waypost.MaxCodeLength {
 		return 0
 	}
-	return list[string(waypost.AppendBlockKey(buf[:0], host, code))]
+	return list[string(waypost.AppendBlockKey(buf[:0], host, code, folded))]
 }
 
-func (b *Blocks) byHand() map[string]waypost.BlockPolicy {
+// byHand counts the addresses of the list. Each has a second key.
+func (b *Blocks) byHand() (n int) {
 	if list := b.local.Load(); list != nil {
-		return *list
+		for key := range *list {
+			if !strings.Contains(key, "/\x00") {
+				n++
+			}
+		}
 	}
-	return nil
+	return n
 }
 
 // Hear takes encoded statements of any origin, and leaves out statements without a
@@ -156,7 +162,7 @@ func (b *Blocks) Lacking(digests []uint64, known [][]byte) (lacking [][]byte) {
 	}
 	versions := make(map[string]uint64, len(known))
 	key := func(b *waypost.Block) string {
-		return string(waypost.AppendBlockKey(nil, []byte(b.Host), []byte(b.Code)))
+		return string(waypost.AppendBlockKey(nil, []byte(b.Host), []byte(b.Code), false))
 	}
 	for _, e := range known {
 		if theirs, err := replication.DecodeBlock(e); err == nil {

@@ -75,7 +75,7 @@ func begin(t *testing.T, dir string) *node {
 }
 
 func (n *node) policy(host, code string) waypost.BlockPolicy {
-	return n.Policy([]byte(host), []byte(code))
+	return n.Policy([]byte(host), []byte(code), false)
 }
 
 // kept waits until the file has a state.
@@ -220,8 +220,8 @@ func TestBlocks_ListedByHandAreAddressesAsPeopleHaveThem(t *testing.T) {
 		"bücher.example/sale\nown.example.com//phish\nftp://own.example.com/phish\n"), 0o600))
 	b = blocks.New(blocks.Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	b.Open(filepath.Join(dir, "blocks"), list, func(host string) bool { return host == "go.example.com" })
-	require.Equal(t, waypost.BlockGone, b.Policy(nil, []byte("phish")))
-	require.Equal(t, waypost.BlockLegal, b.Policy([]byte("own.example.com"), []byte("sale")))
+	require.Equal(t, waypost.BlockGone, b.Policy(nil, []byte("phish"), false))
+	require.Equal(t, waypost.BlockLegal, b.Policy([]byte("own.example.com"), []byte("sale"), false))
 	for _, line := range []string{"line 3", "line 4", "line 5"} {
 		require.Contains(t, log.String(), line, "it would have no effect, so the log says so")
 	}

@@ -114,9 +114,12 @@ func (b *Blocks) parse(text string) (list map[string]waypost.BlockPolicy, faults
 		if host = waypost.HostName(host); b.list.isDefault(host) {
 			host = ""
 		}
-		list[string(waypost.AppendBlockKey(nil, []byte(host), []byte(code)))] = policy
-		if waypost.ValidCode(string(nested)) {
-			list[string(waypost.AppendBlockKey(nil, nil, []byte(nested)))] = policy
+		add := func(host string, code waypost.Code) {
+			list[string(waypost.AppendBlockKey(nil, []byte(host), []byte(code), false))] = policy
+			list[string(waypost.AppendBlockKey(nil, []byte(host), []byte(codes.Fold(code)), true))] = policy
+		}
+		if add(host, code); waypost.ValidCode(string(nested)) {
+			add("", nested)
 		}
 	}
 	return list, faults

@@ -81,6 +81,28 @@ func (n *notes) noteDomain(r *waypost.Record) {
 	}
 }
 
+// announceSwitches lets visits try both keys of links in domains of which the case
+// changes with a batch, from before the batch is written until its domains are published.
+func (n *notes) announceSwitches(batch []waypost.Record) {
+	announced := false
+	for i := range batch {
+		r := &batch[i]
+		id, err := strconv.ParseUint(string(r.Name), 10, 32)
+		if r.Kind != waypost.KindDomain || r.State != waypost.Live || err != nil {
+			continue
+		}
+		d, held := n.domains[waypost.DomainID(id)]
+		next, err := waypost.DecodeDomain(r.Payload)
+		if held && err == nil && (d.Traits^next.Traits)&(waypost.IgnoresCase|waypost.CaseSwitching) != 0 {
+			d.Traits = d.Traits.With(waypost.IgnoresCase, next.Traits&waypost.IgnoresCase != 0).With(waypost.CaseSwitching, true)
+			n.domains[waypost.DomainID(id)], announced = d, true
+		}
+	}
+	if announced {
+		n.publishNotes()
+	}
+}
+
 // noteSalt adds the salt of a day. A record that cannot be read removes the salt, and is
 // logged without its content.
 func (n *notes) noteSalt(r *waypost.Record) {

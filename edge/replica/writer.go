@@ -3,6 +3,7 @@ package replica
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"waypost"
+	"waypost/internal/codes"
 	"waypost/internal/pacer"
 	"waypost/replication"
 )
@@ -32,10 +34,11 @@ type writer struct {
 	lastAt int64     // of the last transaction; 0: none
 	pruned bool      // the batch removes the oldest entries of the log
 
-	at      int64  // of the present transaction, Unix milliseconds
-	deleted uint64 // links that it takes from visitors
-	tally   tally  // with those of this batch
-	tallied bool   // tally differs from the store's
+	at      int64           // of the present transaction, Unix milliseconds
+	deleted uint64          // links that it takes from visitors
+	purged  map[string]bool // of these, without case: they may come back under another key
+	tally   tally           // with those of this batch
+	tallied bool            // tally differs from the store's
 
 	repair *repair                                       // nil: this is none
 	judge  func(*writer, *replication.Transaction) error // returns why a transaction is held back; nil: none is
@@ -114,9 +117,7 @@ func (w *writer) put(raw []byte, seq uint64) error {
 		w.next.records--
 	}
 	now := held{revision: r.Revision, seq: seq, serves: replication.Serves(&r, w.at)}
-	if old.serves && (r.State == waypost.Deleted || r.State == waypost.Purged) {
-		w.deleted++
-	}
+	w.countLoss(&r, old.serves, now.serves)
 	if r.State != waypost.Purged {
 		now.present, now.stamp = true, r.Stamp
 		w.next.digest ^= r.Stamp
@@ -129,6 +130,32 @@ func (w *writer) put(raw []byte, seq uint64) error {
 	}
 	w.sync = w.sync || r.State != waypost.Live
 	return w.write(&r, raw, poison, old.present)
+}
+
+// countLoss counts a link that leads somewhere and will lead nowhere. It does not count a
+// link that the same transaction brings back under a key that differs in case alone,
+// because its domain is being switched.
+func (w *writer) countLoss(r *waypost.Record, before, now bool) {
+	switch {
+	case r.Kind != waypost.KindLink:
+	case before && (r.State == waypost.Deleted || r.State == waypost.Purged):
+		if w.deleted++; r.State == waypost.Purged {
+			if w.purged == nil {
+				w.purged = make(map[string]bool)
+			}
+			w.purged[keyWithoutCase(r)] = true
+		}
+	case !before && now && len(w.purged) > 0:
+		if key := keyWithoutCase(r); w.purged[key] {
+			delete(w.purged, key)
+			w.deleted--
+		}
+	}
+}
+
+func keyWithoutCase(r *waypost.Record) string {
+	key := binary.BigEndian.AppendUint32(nil, uint32(r.Domain))
+	return string(codes.AppendFold(key, r.Name))
 }
 
 func count(present bool) uint64 {
@@ -258,6 +285,7 @@ func (w *writer) writeBatch(b *replication.Batch, judgeFrom uint64) error {
 			}
 			pace.Step()
 		}
+		clear(w.purged)
 		if w.judge != nil {
 			if err := w.judge(w, t); err != nil {
 				return err
@@ -278,6 +306,7 @@ func (w *writer) commit(ctx context.Context) error {
 	if err := w.keepTally(); err != nil {
 		return err
 	}
+	w.st.announceSwitches(w.notes)
 	if err := w.st.commit(ctx, w.batch, &next, w.sync, w.publish); err != nil {
 		return err
 	}

@@ -15,9 +15,10 @@ import (
 // by many goroutines at once.
 type Blocks interface {
 	// Policy returns the policy with which the code of a host is blocked, 0 for one that is
-	// not. A nil host means the default domain. It neither waits nor allocates, and is fast
+	// not. Folded says that the domain ignores case, and code is in its form without case.
+	// A nil host means the default domain. It neither waits nor allocates, and is fast
 	// while nothing is blocked: each visit asks it.
-	Policy(host, code []byte) waypost.BlockPolicy
+	Policy(host, code []byte, folded bool) waypost.BlockPolicy
 }
 
 // blockedBodies are the bodies for blocked codes, by status.

@@ -16,8 +16,8 @@ import (
 // memoryBlocks is the blocked addresses.
 type memoryBlocks struct{ sync.Map }
 
-func (b *memoryBlocks) Policy(host, code []byte) waypost.BlockPolicy {
-	policy, _ := b.Load(string(waypost.AppendBlockKey(nil, host, code)))
+func (b *memoryBlocks) Policy(host, code []byte, folded bool) waypost.BlockPolicy {
+	policy, _ := b.Load(string(waypost.AppendBlockKey(nil, host, code, folded)))
 	p, _ := policy.(waypost.BlockPolicy)
 	return p
 }

@@ -50,13 +50,13 @@ type address struct {
 
 // Policy implements [codes.Index]. A block also holds after its domain was removed and
 // the host has become one of the default domain.
-func (a *address) Policy(code []byte) (waypost.BlockPolicy, error) {
+func (a *address) Policy(code []byte, folded bool) (waypost.BlockPolicy, error) {
 	if a.blocks == nil {
 		return 0, nil
 	}
-	policy := a.blocks.Policy(a.host, code)
+	policy := a.blocks.Policy(a.host, code, folded)
 	if policy == 0 && a.domain == waypost.DefaultDomain && len(a.host) > 0 {
-		policy = a.blocks.Policy(nil, code)
+		policy = a.blocks.Policy(nil, code, folded)
 	}
 	return policy, nil
 }

@@ -118,7 +118,7 @@ func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit 
 	case res.Password:
 		if s.takePassword(ctx, c, domain, visit, &verifier, by) {
 			s.passOn(ctx, c, domain, record, now, visit, by)
-			ctx.Response.Header.SetBytesV("Set-Cookie", s.passCookie(&verifier, visit.Code, overTLS(ctx, c)))
+			ctx.Response.Header.SetBytesV("Set-Cookie", s.passCookie(&verifier, sentCode(visit), overTLS(ctx, c)))
 		}
 	case !fromOwnPage(&ctx.Request.Header, host):
 		s.sendError(ctx, c, fasthttp.StatusForbidden)
@@ -210,6 +210,15 @@ func (s *Server) sendBack(ctx *fasthttp.RequestCtx, c *conn, visit *waypost.Visi
 		location = waypost.AppendEncoded(append(location, '?'), visit.Query)
 	}
 	s.send(ctx, c, &answer{status: fasthttp.StatusSeeOther, location: location, cacheControl: privateNoStore, stale: -1})
+}
+
+// sentCode returns the code of a visit in the case in which it was sent, if it is the
+// beginning of the path, because the paths of cookies regard case.
+func sentCode(v *waypost.Visit) []byte {
+	if n := len(v.Code); len(v.Path) >= n && bytes.EqualFold(v.Path[:n], v.Code) {
+		return v.Path[:n]
+	}
+	return v.Code
 }
 
 // passCookie returns the cookie of a visitor who gave the password.

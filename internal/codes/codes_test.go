@@ -91,7 +91,7 @@ type tried struct {
 	codes []string
 }
 
-func (*tried) Policy([]byte) (waypost.BlockPolicy, error) { return 0, nil }
+func (*tried) Policy([]byte, bool) (waypost.BlockPolicy, error) { return 0, nil }
 
 func (n *tried) Record(code []byte) (*waypost.Record, error) {
 	s := string(code)
@@ -239,21 +239,47 @@ func FuzzCheckCode_AgreesWithParse(f *testing.F) {
 	})
 }
 
+func TestWalk_TriesTheKeysThatADomainHas(t *testing.T) {
+	var w codes.Walk
+	const there, back = waypost.IgnoresCase | waypost.CaseSwitching, waypost.CaseSwitching
+	for _, c := range []struct {
+		path   string
+		traits waypost.DomainTraits
+		keys   []string
+	}{
+		{"/Hr", 0, []string{"Hr"}},
+		{"/Hr", waypost.IgnoresCase, []string{"hr"}},
+		{"/hr", waypost.IgnoresCase, []string{"hr"}},
+		{"/HR+", waypost.IgnoresCase, []string{"hr +"}},
+		{"/CAFE%CC%81/X", waypost.IgnoresCase | waypost.ExactPaths, []string{"café/x", "café | /X"}},
+		{"/Stra%C3%9Fe", waypost.IgnoresCase, []string{"strasse"}},
+		{"/Hr", there, []string{"Hr", "hr"}},
+		{"/Hr", back, []string{"hr", "Hr"}},
+		{"/hr", there, []string{"hr"}},
+		{"/A/B", there | waypost.ExactPaths, []string{"A/B", "a/b", "A | /B", "a | /B"}},
+		{"/%E2%93%82", waypost.IgnoresCase, []string{"Ⓜ"}},
+	} {
+		require.Equal(t, c.keys, candidates(&w, c.path, c.traits), "%s %b", c.path, c.traits)
+	}
+}
+
 func TestWalk_DoesNotAllocate(t *testing.T) {
 	for _, path := range paths {
-		var w codes.Walk
-		v := waypost.ParseVisit([]byte(path))
-		require.Zero(t, testing.AllocsPerRun(100, func() {
-			v := v
-			_, _ = w.Find(&v, 0, noLinks{})
-		}), "%.60s", path)
+		for _, traits := range []waypost.DomainTraits{0, waypost.IgnoresCase} {
+			var w codes.Walk
+			v := waypost.ParseVisit([]byte(path))
+			require.Zero(t, testing.AllocsPerRun(100, func() {
+				v := v
+				_, _ = w.Find(&v, traits, noLinks{})
+			}), "%.60s", path)
+		}
 	}
 }
 
 // noLinks is an index of no links.
 type noLinks struct{}
 
-func (noLinks) Policy([]byte) (waypost.BlockPolicy, error) { return 0, nil }
+func (noLinks) Policy([]byte, bool) (waypost.BlockPolicy, error) { return 0, nil }
 
 func (noLinks) Record([]byte) (*waypost.Record, error) { return nil, nil } //nolint:nilnil // there is no link
 
@@ -270,14 +296,16 @@ var paths = map[string]string{
 
 func BenchmarkWalk(b *testing.B) {
 	for name, path := range paths {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			var w codes.Walk
-			asked := []byte(path)
-			for b.Loop() {
-				v := waypost.ParseVisit(asked)
-				_, _ = w.Find(&v, 0, noLinks{})
-			}
-		})
+		for kind, traits := range map[string]waypost.DomainTraits{"": 0, ", insensitive": waypost.IgnoresCase} {
+			b.Run(name+kind, func(b *testing.B) {
+				b.ReportAllocs()
+				var w codes.Walk
+				asked := []byte(path)
+				for b.Loop() {
+					v := waypost.ParseVisit(asked)
+					_, _ = w.Find(&v, traits, noLinks{})
+				}
+			})
+		}
 	}
 }

@@ -10,11 +10,12 @@ import (
 // Index has the links and the blocks of one domain.
 type Index interface {
 	// Policy returns the policy with which a code is blocked, 0 for a code that is not.
-	Policy(code []byte) (waypost.BlockPolicy, error)
+	// Folded says that code is in its form without case, and stands for all its forms.
+	Policy(code []byte, folded bool) (waypost.BlockPolicy, error)
 
-	// Record returns the record of a code, nil for a code without a link. It is good until
+	// Record returns the record of a key, nil for a key without a link. It is good until
 	// the next call.
-	Record(code []byte) (*waypost.Record, error)
+	Record(key []byte) (*waypost.Record, error)
 }
 
 // Match says how the path of a visit names the code that was found.
@@ -52,25 +53,56 @@ type Walk struct {
 	match    Match
 	cuts     [waypost.MaxCodeSegments + 1]uint16 // where the segments of path end
 	buf      []byte
+
+	keys   [2][]byte // of the present code
+	folded []byte    // the present code in its form without case
 }
 
 // Find moves a visit to the first of its codes that is blocked or that has a link for the
 // visit. Only links with forwarded paths have addresses below their code.
 func (w *Walk) Find(v *waypost.Visit, traits waypost.DomainTraits, in Index) (Found, error) {
 	for w.start(v, traits); w.next(v); {
-		policy, err := in.Policy(v.Code)
+		keys, folded := w.keysOf(v.Code, traits)
+		v.Code = keys[0]
+		if folded {
+			v.Code = w.folded
+		}
+		policy, err := in.Policy(v.Code, folded)
 		if policy != 0 || err != nil {
 			return Found{Policy: policy, Match: w.match}, err
 		}
-		r, err := in.Record(v.Code)
-		if err != nil {
-			return Found{}, err
-		}
-		if r != nil && w.leads(v, r) {
-			return Found{Record: r, Match: w.match}, nil
+		for _, key := range keys {
+			r, err := in.Record(key)
+			if err != nil {
+				return Found{}, err
+			}
+			if r != nil && w.leads(v, r) {
+				v.Code = key
+				return Found{Record: r, Match: w.match}, nil
+			}
 		}
 	}
 	return Found{}, nil
+}
+
+// keysOf returns the keys that the link of a code may have. While a domain is being
+// switched, a link moves to the last of its keys, so that one of the look-ups finds it.
+func (w *Walk) keysOf(code []byte, traits waypost.DomainTraits) (keys [][]byte, folded bool) {
+	w.keys[0] = code
+	if traits&(waypost.IgnoresCase|waypost.CaseSwitching) == 0 {
+		return w.keys[:1], false
+	}
+	w.folded = AppendFold(w.folded[:0], code)
+	switch {
+	case traits&waypost.CaseSwitching == 0 || bytes.Equal(code, w.folded):
+		w.keys[0] = w.folded
+		return w.keys[:1], true
+	case traits&waypost.IgnoresCase == 0:
+		w.keys[0], w.keys[1] = w.folded, code
+	default:
+		w.keys[1] = w.folded
+	}
+	return w.keys[:], true
 }
 
 // start begins the walk of a visit.

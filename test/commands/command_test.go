@@ -64,7 +64,7 @@ func TestWrongUsage_IsOneLineAndExitCode64(t *testing.T) {
 		"a change both ways":                  {nil, []string{"users", "set", "1", "--enable", "--disable"}, "not both"},
 		"too long a grace":                    {nil, []string{"keys", "rotate", "1", "--grace=169h"}, "--grace"},
 		"a deletion that nobody confirmed":    {nil, []string{"workspaces", "delete", "x"}, "--yes"},
-		"a change of nothing":                 {nil, []string{"domains", "set", "1"}, "nothing to change: give --root, --not-found, --maintenance or --exact-paths"},
+		"a change of nothing":                 {nil, []string{"domains", "set", "1"}, "nothing to change: give --root, --not-found, --maintenance, --case or --exact-paths"},
 		"an API's address":                    {nil, []string{"links", "list", "--api=localhost"}, `"localhost" is not a URL`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -152,6 +152,7 @@ func TestAnImportThatIsKilledAtAnyMomentGoesOnAndCreatesNothingTwice(t *testing.
 	require.NoFileExists(t, progress)
 
 	requireExports(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, realLinks(t))
+	requireSwitch(t, s)
 	s.Stop()
 }
 

@@ -221,7 +221,7 @@ const selectExported = `
 SELECT row_to_json(e)::text FROM (
 	SELECT c.at, c.workspace_id, c.link_id, l.domain_id, l.code, c.clicks, c.bot, c.country, c.city, c.device, c.browser, c.os, c.referrer,
 	       c.rule, c.variant
-	FROM %s c LEFT JOIN LATERAL (SELECT domain_id, code FROM link WHERE id = c.link_id LIMIT 1) l ON true
+	FROM %s c LEFT JOIN LATERAL (SELECT domain_id, coalesce(typed_code, code) AS code FROM link WHERE id = c.link_id LIMIT 1) l ON true
 	WHERE c.ctid >= $1::text::tid AND c.ctid < $2::text::tid) e`
 
 // copyEvents writes a JSON object a line. It reads a table that gets no more rows, in the

@@ -28,7 +28,11 @@ type target struct{ link, workspace int64 }
 const findLinks = `
 SELECT s.place - 1, l.id, l.workspace_id
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS s (domain_id, code, place)
-CROSS JOIN LATERAL (SELECT id, workspace_id FROM link WHERE domain_id = s.domain_id AND code = s.code LIMIT 1) l`
+CROSS JOIN LATERAL (
+	SELECT id, workspace_id FROM link WHERE domain_id = s.domain_id AND code = s.code
+	UNION ALL
+	SELECT l.id, l.workspace_id FROM link_former_key f JOIN link l ON l.id = f.link_id WHERE f.domain_id = s.domain_id AND f.code = s.code
+	LIMIT 1) l`
 
 // targetsOf returns the target of each of the batch's links, zero where no link has the
 // code. Most come from the cache. Only a database that was restored, or has failed over

@@ -134,7 +134,7 @@ func (db *Store) nameLinks(ctx context.Context, ws waypost.WorkspaceID, counts [
 	}
 	byID := make(map[int64]controlplane.TopLink, len(ids))
 	err := db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
-		SELECT l.id, l.domain_id, CASE WHEN d.id = $3 THEN '' ELSE d.host END, l.code, l.original_url, l.title
+		SELECT l.id, l.domain_id, CASE WHEN d.id = $3 THEN '' ELSE d.host END, coalesce(l.typed_code, l.code), l.original_url, l.title
 		FROM link l JOIN domain d ON d.id = l.domain_id
 		WHERE `+scoped.OfWorkspace("l.workspace_id", "$1")+` AND l.id = ANY($2::bigint[])`, []any{ws, ids, waypost.DefaultDomain},
 		func(rows pgx.Rows) error {

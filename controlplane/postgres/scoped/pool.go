@@ -336,6 +336,8 @@ func Classify(doing string, err error) error {
 		return controlplane.ErrEpoch
 	case code == "WP002":
 		return fenced(err)
+	case code == "WP003":
+		return waypost.WrapError(waypost.EConflict, "the domain is being switched between codes with and without regard to case: try again in a moment", wrapped)
 	case len(code) == 5 && (code[:2] == "22" || code[:2] == "23" || code[:2] == "54"): // data exception, integrity violation, limit exceeded
 		return waypost.WrapError(waypost.EInvalid, "the database refuses this value", wrapped)
 	case len(code) == 5 && slices.Contains(passing, code[:2]):

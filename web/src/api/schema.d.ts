@@ -1748,6 +1748,13 @@ export interface components {
         Domain: {
             /** @description Which edges have the change, in the answer to a request with wait. */
             applied?: components["schemas"]["Applied"];
+            /**
+             * @description insensitive: links are found by their codes in any case, and no two codes differ in case alone.
+             * @enum {string}
+             */
+            case: "sensitive" | "insensitive";
+            /** @description The domain is being switched to this case. Its links lead visitors on; new links are refused until it is done. */
+            case_switching?: boolean;
             certificate: components["schemas"]["DomainCertificate"];
             /** @description A path with a slash or punctuation behind the code of a link does not lead to that link. */
             exact_paths: boolean;
@@ -1790,6 +1797,8 @@ export interface components {
             until: string | null;
         };
         DomainChange: {
+            /** @description Whether case counts in codes. It is refused with 409 and a list if two codes differ in case alone. The links get their new keys after the answer. */
+            case?: ("sensitive" | "insensitive") | null;
             /** @description Answer 404 to a path with a slash or punctuation behind a code, in place of the link. */
             exact_paths?: boolean | null;
             /**
@@ -2804,6 +2813,12 @@ export interface components {
             reason: string;
         };
         NewDomain: {
+            /**
+             * @description insensitive: find links by their codes in any case.
+             * @default sensitive
+             * @enum {string}
+             */
+            case?: "sensitive" | "insensitive";
             /** @description Answer 404 to a path with a slash or punctuation behind a code. Default: it leads to the link. */
             exact_paths?: boolean;
             /**

@@ -158,14 +158,16 @@ function Targets({ domain: d, changed }: { domain: Domain; changed: () => void }
   const [notFound, setNotFound] = useState(d.not_found_url);
   const [maintenance, setMaintenance] = useState(d.maintenance_url);
   const [exact, setExact] = useState(d.exact_paths);
+  const [anyCase, setAnyCase] = useState(d.case === "insensitive");
   const act = useAct();
   const show = (now: Domain) => {
     setRoot(now.root_url);
     setNotFound(now.not_found_url);
     setMaintenance(now.maintenance_url);
     setExact(now.exact_paths);
+    setAnyCase(now.case === "insensitive");
   };
-  useEffect(() => show(d), [d.root_url, d.not_found_url, d.maintenance_url, d.exact_paths]);
+  useEffect(() => show(d), [d.root_url, d.not_found_url, d.maintenance_url, d.exact_paths, d.case]);
   return (
     <details>
       <summary>{text("targets", { host: d.host })}</summary>
@@ -173,7 +175,8 @@ function Targets({ domain: d, changed }: { domain: Domain; changed: () => void }
         onSubmit={(e) => {
           e.preventDefault();
           void act.run(async () => {
-            const body = differing({ root_url: root, not_found_url: notFound, maintenance_url: maintenance, exact_paths: exact }, d);
+            const wanted = { root_url: root, not_found_url: notFound, maintenance_url: maintenance, exact_paths: exact, case: anyCase ? "insensitive" : "sensitive" } as const;
+            const body = differing(wanted, d);
             if (body) show(await ask(client.PATCH("/api/v1/domains/{id}", { params: { path: { id: d.id } }, body })));
             toast(text("saved"));
             changed();
@@ -186,6 +189,8 @@ function Targets({ domain: d, changed }: { domain: Domain; changed: () => void }
           <Field label={text("maintenance")} inputMode="url" spellcheck={false} hint={text("maintenanceHint", { host: d.host })} value={maintenance} set={setMaintenance} fault={act.failure?.fields["maintenance_url"]} />
         </div>
         <Check label={text("exactPaths")} checked={exact} set={setExact} />
+        <Check label={text("anyCase")} checked={anyCase} set={setAnyCase} />
+        {d.case_switching && <p class="hint">{text("switching")}</p>}
         <Trouble failure={act.failure} />
         <div class="row"><button disabled={act.busy}>{shared("save")}</button></div>
       </form>

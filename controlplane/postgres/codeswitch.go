@@ -1,0 +1,223 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/postgres/scoped"
+	"waypost/internal/codes"
+	"waypost/internal/failpoint"
+)
+
+// Collisions implements controlplane.DomainStore. Codes of ASCII are read in the order of
+// their keys, and all others are held in memory.
+func (db *DomainStore) Collisions(
+	ctx context.Context, id waypost.DomainID, limit int,
+) (found []controlplane.Collision, count int, err error) {
+	const codesOf = `
+		SELECT coalesce(typed_code, code) AS c, deleted_at IS NOT NULL AS gone FROM link WHERE domain_id = $1
+		UNION ALL
+		SELECT code, true FROM retired_code WHERE domain_id = $1`
+	others := make(map[waypost.Code]controlplane.Collision)
+	var group controlplane.Collision
+	var key waypost.Code
+	end := func() {
+		more, both := others[key]
+		if delete(others, key); both {
+			group.Codes, group.Lives = append(group.Codes, more.Codes...), group.Lives || more.Lives
+		}
+		if len(group.Codes) < 2 || !group.Lives {
+			return
+		}
+		if count++; len(found) < limit {
+			found = append(found, group)
+		}
+	}
+	read := func(c waypost.Code, gone bool, into *controlplane.Collision) {
+		into.Lives = into.Lives || !gone
+		if gone {
+			c += " (deleted)"
+		}
+		if len(into.Codes) < 10 {
+			into.Codes = append(into.Codes, string(c))
+		}
+	}
+	var c waypost.Code
+	var gone bool
+	query := func(sql string, f func()) error {
+		return db.pool.QueryIn(ctx, scoped.Operator, sql, []any{id}, func(rows pgx.Rows) error {
+			_, err := pgx.ForEachRow(rows, []any{&c, &gone}, func() error { f(); return nil })
+			return err
+		})
+	}
+	err = query(`SELECT DISTINCT c, gone FROM (`+codesOf+`) x WHERE c ~ '[^\x01-\x7f]'`, func() {
+		k := codes.Fold(c)
+		other := others[k]
+		read(c, gone, &other)
+		others[k] = other
+	})
+	if err == nil {
+		err = query(`SELECT c, gone FROM (SELECT DISTINCT * FROM (`+codesOf+`) x) x WHERE c !~ '[^\x01-\x7f]' ORDER BY lower(c), c`, func() {
+			if k := codes.Fold(c); k != key {
+				end()
+				key, group = k, controlplane.Collision{}
+			}
+			read(c, gone, &group)
+		})
+	}
+	end()
+	for k := range others {
+		key, group = k, controlplane.Collision{}
+		end()
+	}
+	return found, count, scoped.Classify("look for codes that differ in case", err)
+}
+
+// RefuseSwitch implements controlplane.DomainStore.
+func (db *DomainStore) RefuseSwitch(ctx context.Context, id waypost.DomainID) error {
+	return db.pool.change(ctx, "refuse a switch", func(tx pgx.Tx, _ uint32) error {
+		_, err := tx.Exec(ctx, `UPDATE domain SET ignores_case = false WHERE id = $1 AND case_switching`, id)
+		return err
+	})
+}
+
+// SwitchingDomains implements controlplane.DomainStore.
+func (db *DomainStore) SwitchingDomains(ctx context.Context) (all []waypost.Domain, err error) {
+	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT `+domainColumns+` FROM domain WHERE case_switching ORDER BY id`, nil, func(rows pgx.Rows) error {
+		for rows.Next() {
+			d, err := scanDomain(rows)
+			if err != nil {
+				return err
+			}
+			all = append(all, d)
+		}
+		return rows.Err()
+	})
+	return all, scoped.Classify("look for domains that are being switched", err)
+}
+
+const switching = "switch the codes of a domain"
+
+// SwitchCodes implements controlplane.DomainStore. Each transaction holds the head of the
+// changelog, so that several control planes may do the work at once.
+func (db *DomainStore) SwitchCodes(ctx context.Context, id waypost.DomainID) error {
+	s := codeSwitch{domain: id}
+	for done := false; !done; {
+		err := db.pool.change(ctx, switching, func(tx pgx.Tx, _ uint32) (err error) {
+			done, err = s.step(ctx, tx)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// codeSwitch changes the keys of the links of a domain as its case demands.
+type codeSwitch struct {
+	domain waypost.DomainID
+	after  string // the key up to which links have been looked at
+	links  bool   // all have been
+}
+
+// step does the work of one transaction, and returns true after the last.
+func (s *codeSwitch) step(ctx context.Context, tx pgx.Tx) (done bool, err error) {
+	var ignores bool
+	err = tx.QueryRow(ctx, `SELECT ignores_case FROM domain WHERE id = $1 AND case_switching`, s.domain).Scan(&ignores)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return true, nil
+	case err != nil:
+		return false, err
+	case !s.links:
+		return false, s.rekey(ctx, tx, ignores)
+	case ignores && s.after != "\xff":
+		return false, s.retire(ctx, tx)
+	}
+	_, err = tx.Exec(ctx, `UPDATE domain SET case_switching = false WHERE id = $1`, s.domain)
+	return true, err
+}
+
+// rekey changes the keys of the next links. Of deleted links whose codes differ in case
+// alone, one gets the key, and the others keep theirs, under which no visitor comes.
+func (s *codeSwitch) rekey(ctx context.Context, tx pgx.Tx, ignores bool) error {
+	const next = `SELECT id, code, coalesce(typed_code, code) FROM link
+		WHERE domain_id = $1 AND code > $2 AND ($3 OR typed_code IS NOT NULL) ORDER BY code LIMIT $4`
+	var change struct {
+		ids         []int64
+		keys, typed []string
+	}
+	var id int64
+	var code string
+	var typed waypost.Code
+	taken := make(map[string]bool)
+	rows, err := tx.Query(ctx, next, s.domain, s.after, ignores, waypost.MaxBulk)
+	if err != nil {
+		return err
+	}
+	seen := 0
+	_, err = pgx.ForEachRow(rows, []any{&id, &code, &typed}, func() error {
+		seen, s.after = seen+1, code
+		key := string(typed)
+		if ignores {
+			key = string(codes.Fold(typed))
+		}
+		if key == code || taken[key] {
+			return nil
+		}
+		taken[key] = true
+		change.ids, change.keys = append(change.ids, id), append(change.keys, key)
+		change.typed = append(change.typed, string(typed))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.links = seen < waypost.MaxBulk
+	if s.links {
+		s.after = ""
+	}
+	if len(change.ids) == 0 {
+		return nil
+	}
+	failpoint.Hit(switching + ": keys")
+	_, err = tx.Exec(ctx, `SELECT set_config('waypost.switching', 'on', true)`)
+	if err == nil {
+		_, err = tx.Exec(ctx, `
+			WITH n AS (SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[]) n (id, key, typed)),
+			     free AS (SELECT n.*, l.code, l.domain_id FROM n JOIN link l USING (id)
+			              WHERE NOT EXISTS (SELECT FROM link o WHERE o.domain_id = l.domain_id AND o.code = n.key AND o.deleted_at IS NOT NULL)),
+			     former AS (INSERT INTO link_former_key (domain_id, code, link_id) SELECT domain_id, code, id FROM free
+			                ON CONFLICT (domain_id, code) DO UPDATE SET link_id = excluded.link_id)
+			UPDATE link l SET code = f.key, typed_code = nullif(f.typed, f.key) FROM free f WHERE l.id = f.id`,
+			change.ids, change.keys, change.typed)
+	}
+	return err
+}
+
+// retire retires the next retired codes in the form without case, too.
+func (s *codeSwitch) retire(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, `SELECT code FROM retired_code WHERE domain_id = $1 AND code > $2 ORDER BY code LIMIT $3`,
+		s.domain, s.after, waypost.MaxBulk)
+	if err != nil {
+		return err
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	if s.after = "\xff"; len(all) == waypost.MaxBulk {
+		s.after = strings.Clone(all[len(all)-1])
+	}
+	for i := range all {
+		all[i] = string(codes.Fold(waypost.Code(all[i])))
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO retired_code (domain_id, code) SELECT $1, unnest($2::text[]) ON CONFLICT DO NOTHING`, s.domain, all)
+	return err
+}

@@ -1,0 +1,72 @@
+package codes
+
+import (
+	"sync"
+	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+
+	"waypost"
+)
+
+// folder maps letters to the form that they have without case: the full case folding of
+// Unicode, of the same version as the normal form, and of no language.
+var folder = cases.Fold()
+
+// Fold returns the key of a code, in its normal form, on a domain that ignores case. A
+// code is its own key if the form without case is none: an emoji or a length could get
+// lost.
+func Fold(code waypost.Code) waypost.Code {
+	for i := range len(code) {
+		if c := code[i]; c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
+			return waypost.Code(AppendFold(nil, []byte(code)))
+		}
+	}
+	return code
+}
+
+// AppendFold appends the key of a code. It does not allocate once dst is large enough.
+func AppendFold(dst, code []byte) []byte {
+	start := len(dst)
+	for _, c := range code {
+		if c >= utf8.RuneSelf {
+			return appendFolded(dst[:start], code)
+		}
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}
+
+// foldings has memory for each folding under way.
+var foldings = sync.Pool{New: func() any { return new([maxDecoded + utf8.UTFMax]byte) }}
+
+// appendFolded does the work of AppendFold for a code with characters beyond ASCII.
+func appendFolded(dst, code []byte) []byte {
+	f, _ := foldings.Get().(*[maxDecoded + utf8.UTFMax]byte)
+	defer foldings.Put(f)
+	n, read, _ := folder.Transform(f[:], code, true)
+	text := f[:n]
+	foldCherokee(text)
+	if text = normalise(text); read == len(code) && waypost.ValidCode(text) {
+		return append(dst, text...)
+	}
+	return append(dst, code...)
+}
+
+// foldCherokee maps the small letters of Cherokee to the capital ones, as Unicode does.
+// Package cases exchanges both, so that a second folding would undo the first.
+func foldCherokee(text []byte) {
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		switch {
+		case 0xab70 <= r && r <= 0xabbf:
+			utf8.EncodeRune(text[i:], r-0xab70+0x13a0)
+		case 0x13f8 <= r && r <= 0x13fd:
+			utf8.EncodeRune(text[i:], r-8)
+		}
+		i += size
+	}
+}
