@@ -20,6 +20,7 @@ const (
 // UnknownVisit is a GET of an address that names no link. Its holder owns the slices.
 type UnknownVisit struct {
 	Domain DomainID
+	Traits DomainTraits
 	Kind   UnknownKind
 	Path   []byte     // as it was sent, without its first slash and the query
 	Agent  []byte     // User-Agent

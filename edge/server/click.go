@@ -35,12 +35,16 @@ func (s *Server) recordClick(c *conn, click waypost.Click, query []byte, client 
 
 // recordUnknown hands a visit of an address that names no link to the counter of unknown
 // addresses. The agent is cut later.
-func (c *conn) recordUnknown(domain waypost.DomainID, kind waypost.UnknownKind, visit *waypost.Visit, by asked) {
+func (c *conn) recordUnknown(
+	domain waypost.DomainID, traits waypost.DomainTraits, kind waypost.UnknownKind, visit *waypost.Visit, by asked,
+) {
 	s := c.server
 	if s.cfg.Unknown == nil || by.http != nil && (!by.http.IsGet() || isPrefetch(&by.http.Request.Header)) {
 		return
 	}
-	v := waypost.UnknownVisit{Domain: domain, Kind: kind, Path: visit.Path, From: s.clientOf(c, by), At: s.cfg.Clock().UnixMilli()}
+	v := waypost.UnknownVisit{
+		Domain: domain, Traits: traits, Kind: kind, Path: visit.Path, From: s.clientOf(c, by), At: s.cfg.Clock().UnixMilli(),
+	}
 	if by.fast != nil {
 		v.Agent = by.fast.Agent
 	} else {

@@ -12,13 +12,13 @@ import (
 // pathBuffer holds a path while it is decoded.
 type pathBuffer struct{ code, text, again []byte }
 
-// fitPath returns a path as a code would be written, and false for a path that is not
-// kept: one that may be private, or that programs ask for.
+// fitPath returns a path as the key of a link would be written, and false for a path that
+// is not kept: one that may be private, or that programs ask for.
 //
 // Escapes of characters that a code may have are decoded; other escapes stay. A plus
 // sign, a slash and punctuation at the end are left out, because a link without them
 // would have answered.
-func (b *pathBuffer) fitPath(sent []byte) (path string, ok bool) {
+func (b *pathBuffer) fitPath(sent []byte, traits waypost.DomainTraits) (path string, ok bool) {
 	sent = bytes.TrimSuffix(sent, []byte("+"))
 	b.code, b.text = b.code[:0], b.text[:0]
 	for i := 0; i < len(sent); i++ {
@@ -40,7 +40,15 @@ func (b *pathBuffer) fitPath(sent []byte) (path string, ok bool) {
 			i += 2
 		}
 	}
-	path = string(codes.NormalForm(string(codes.Bare(b.code))))
+	bare := b.code
+	if traits&waypost.ExactPaths == 0 {
+		bare = codes.Bare(bare)
+	}
+	key := codes.NormalForm(string(bare))
+	if traits&waypost.IgnoresCase != 0 {
+		key = codes.Fold(key)
+	}
+	path = string(key)
 	switch {
 	case path == "", path[0] == '/', !waypost.ValidClickName(path), !waypost.ValidClickName(string(b.text)), hasAt(b.text), hasAt(b.again):
 		return "", false

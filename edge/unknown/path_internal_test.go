@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"waypost"
 )
 
 func TestFitPath_IsWrittenAsACode(t *testing.T) {
@@ -19,7 +21,7 @@ func TestFitPath_IsWrittenAsACode(t *testing.T) {
 		"unser-herbstkatalog-2026-mit-allen-neuen-artikeln":  "unser-herbstkatalog-2026-mit-allen-neuen-artikeln",
 		"d41d8cd98f00b204e9800998ecf8427e":                   "d41d8cd98f00b204e9800998ecf8427e", // 32 characters: the rule of five visitors is left
 	} {
-		path, ok := b.fitPath([]byte(sent))
+		path, ok := b.fitPath([]byte(sent), 0)
 		require.True(t, ok, sent)
 		require.Equal(t, want, path)
 	}
@@ -52,7 +54,18 @@ func TestFitPath_KeepsNoAddressTokenOrNoise(t *testing.T) {
 		"an icon":               "apple-touch-icon-precomposed.png",
 		"another icon":          "favicon.png",
 	} {
-		path, ok := b.fitPath([]byte(sent))
+		path, ok := b.fitPath([]byte(sent), 0)
 		require.False(t, ok, "%s: %s", name, path)
+	}
+}
+
+func TestFitPath_FollowsTheTraitsOfItsDomain(t *testing.T) {
+	var b pathBuffer
+	for want, traits := range map[string]waypost.DomainTraits{
+		"HR-Ä": 0, "hr-ä": waypost.IgnoresCase, "HR-Ä.": waypost.ExactPaths, "hr-ä.": waypost.IgnoresCase | waypost.ExactPaths,
+	} {
+		path, ok := b.fitPath([]byte("HR-A%CC%88."), traits)
+		require.True(t, ok)
+		require.Equal(t, want, path)
 	}
 }

@@ -81,6 +81,7 @@ type stripe struct {
 // slot is a visit in a buffer.
 type slot struct {
 	domain      waypost.DomainID
+	traits      waypost.DomainTraits
 	kind        waypost.UnknownKind
 	at          int64
 	from        netip.Addr
@@ -146,7 +147,7 @@ func (r *Recorder) Record(v waypost.UnknownVisit) {
 	*before++
 	to := &s.slots[s.used]
 	s.used++
-	to.domain, to.kind, to.at, to.from, to.network = v.Domain, v.Kind, v.At, v.From, network
+	to.domain, to.traits, to.kind, to.at, to.from, to.network = v.Domain, v.Traits, v.Kind, v.At, v.From, network
 	to.path = len(v.Path) // one that is too long is unfit
 	to.agent = copy(to.text[copy(to.text[:maxSent], v.Path):], v.Agent[:min(len(v.Agent), waypost.MaxAgent)])
 }
@@ -186,7 +187,7 @@ func (r *Recorder) count(s *slot) (result string) {
 	if s.path > maxSent {
 		return unfit
 	}
-	path, ok := r.buf.fitPath(s.text[:s.path])
+	path, ok := r.buf.fitPath(s.text[:s.path], s.traits)
 	if !ok {
 		return unfit
 	}
