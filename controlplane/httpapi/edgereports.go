@@ -269,7 +269,6 @@ var replicaStates = []fleet.ReplicaState{
 	fleet.ReplicaRepairing, fleet.ReplicaHeld, fleet.ReplicaDegraded,
 }
 
-// outcomeOf accepts only outcomes that can be shown to an operator as they are.
 // explainedOf accepts only an answer that can be shown as it is.
 func explainedOf(x *api.EdgeExplained) (*fleet.EdgeExplained, error) {
 	if x.Code != "" && !waypost.ValidCode(x.Code) || len(x.Match) > 32 ||
@@ -288,6 +287,7 @@ func explainedOf(x *api.EdgeExplained) (*fleet.EdgeExplained, error) {
 	return shown, nil
 }
 
+// outcomeOf accepts only outcomes that can be shown to an operator as they are.
 func outcomeOf(a *api.EdgeAnswer) (outcome fleet.EdgeOutcome, err error) {
 	o := &a.Outcome
 	for _, text := range []string{o.Error, o.Accepted, o.Damage} {

@@ -59,14 +59,6 @@ func (g *gossiper) pass(encoded []byte) {
 	}
 }
 
-// members returns the members that are known.
-func (g *gossiper) members() []gossip.Member {
-	if now := g.now.Load(); now != nil {
-		return now.Members()
-	}
-	return nil
-}
-
 // ServeHTTP answers with the members.
 func (g *gossiper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if now := g.now.Load(); now != nil {

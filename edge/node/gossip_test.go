@@ -61,3 +61,11 @@ func TestGossiper_EndsWhileItsAddressIsTaken(t *testing.T) {
 	cancel()
 	<-ended
 }
+
+// members returns the members that are known.
+func (g *gossiper) members() []gossip.Member {
+	if now := g.now.Load(); now != nil {
+		return now.Members()
+	}
+	return nil
+}

@@ -46,16 +46,6 @@ func (p *Process) ExitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Ended reports whether the process has ended.
-func (p *Process) Ended() bool {
-	select {
-	case <-p.exited:
-		return true
-	default:
-		return false
-	}
-}
-
 // Signal sends a signal to the process.
 func (p *Process) Signal(sig syscall.Signal) {
 	p.t.Helper()
