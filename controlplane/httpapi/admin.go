@@ -35,14 +35,6 @@ type auditInput struct {
 	Cursor string `query:"cursor" doc:"The next_cursor of the previous page. Default: the newest entries."`
 }
 
-type auditOutput struct{ Body api.AuditPage }
-
-type cleanupOutput struct{ Body api.CleanupStats }
-
-type digestOutput struct{ Body api.Digest }
-
-type checkDigestInput struct{ Body api.CheckDigest }
-
 func registerAdmin(rt *router, a *adminAPI) {
 	admin := []controlplane.Scope{controlplane.ScopeAdmin}
 	handle(rt, operation{
@@ -55,7 +47,7 @@ func registerAdmin(rt *router, a *adminAPI) {
 	handle(rt, operation{
 		id: "get-digest", method: http.MethodGet, path: api.PathDigest,
 		summary: "Get whether PostgreSQL's rows add up to the changelog's digest", scopes: admin,
-	}, func(ctx context.Context, _ *struct{}) (*digestOutput, error) {
+	}, func(ctx context.Context, _ *struct{}) (*body[api.Digest], error) {
 		return a.digestOf(a.digests.State(ctx, actorFrom(ctx)))
 	})
 	handle(rt, operation{
@@ -63,12 +55,12 @@ func registerAdmin(rt *router, a *adminAPI) {
 		description: "Reads all replicated rows as of one moment. A comparison that takes longer than a request continues, and `running` is true. " +
 			"With recompute, a wrong digest is replaced in a new epoch, while writes wait; that is in the audit log.",
 		scopes: admin,
-	}, func(ctx context.Context, in *checkDigestInput) (*digestOutput, error) {
+	}, func(ctx context.Context, in *body[api.CheckDigest]) (*body[api.Digest], error) {
 		return a.digestOf(a.digests.Check(ctx, actorFrom(ctx), in.Body.Recompute))
 	})
 }
 
-func (a *adminAPI) audit(ctx context.Context, in *auditInput) (*auditOutput, error) {
+func (a *adminAPI) audit(ctx context.Context, in *auditInput) (*body[api.AuditPage], error) {
 	entries, next, err := a.workspaces.Audit(ctx, actorFrom(ctx), in.All, in.Limit, in.Cursor)
 	if err != nil {
 		return nil, err
@@ -80,10 +72,10 @@ func (a *adminAPI) audit(ctx context.Context, in *auditInput) (*auditOutput, err
 			shown[i].Detail = e.Detail
 		}
 	}
-	return &auditOutput{api.AuditPage{Entries: shown, Next: next}}, nil
+	return bodyOf(api.AuditPage{Entries: shown, Next: next}), nil
 }
 
-func (a *adminAPI) cleanupStats(ctx context.Context, _ *struct{}) (*cleanupOutput, error) {
+func (a *adminAPI) cleanupStats(ctx context.Context, _ *struct{}) (*body[api.CleanupStats], error) {
 	if err := actorFrom(ctx).CheckOperator(); err != nil {
 		return nil, err
 	}
@@ -91,18 +83,18 @@ func (a *adminAPI) cleanupStats(ctx context.Context, _ *struct{}) (*cleanupOutpu
 	if err != nil {
 		return nil, err
 	}
-	return &cleanupOutput{api.CleanupStats{
+	return bodyOf(api.CleanupStats{
 		LastCleanupTime: moment(c.LastRun), TotalCleaned: c.TotalCleaned, LastBatchSize: c.LastBatch,
 		SuccessfulRuns: c.Successful, FailedRuns: c.Failed, AverageCleanupMS: c.AverageMillis, IsRunning: c.Running, Backlog: c.Backlog,
-	}}, nil
+	}), nil
 }
 
-func (a *adminAPI) digestOf(s controlplane.DigestState, err error) (*digestOutput, error) {
+func (a *adminAPI) digestOf(s controlplane.DigestState, err error) (*body[api.Digest], error) {
 	if err != nil {
 		return nil, err
 	}
 	d := &s.Digest
-	out := &digestOutput{api.Digest{ControlPlane: a.node, Running: s.Running, CheckedAt: moment(d.At), Records: d.Records}}
+	out := bodyOf(api.Digest{ControlPlane: a.node, Running: s.Running, CheckedAt: moment(d.At), Records: d.Records})
 	if s.Err != nil {
 		out.Body.Error = textOrNull(waypost.MessageOf(s.Err))
 	}

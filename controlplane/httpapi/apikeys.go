@@ -24,8 +24,6 @@ type paging struct {
 	Cursor string `query:"cursor" maxLength:"64" doc:"The next_cursor of the previous page. Default: the first page."`
 }
 
-type apiKeysOutput struct{ Body api.APIKeyPage }
-
 // repeatableKey is [repeatable] for requests with a secret in the answer, which is not
 // kept.
 type repeatableKey struct {
@@ -59,10 +57,6 @@ type rotateKeyInput struct {
 	Grace int64 `query:"grace" minimum:"0" maximum:"604800" default:"0" doc:"For how many seconds the old key stays valid."`
 }
 
-type apiKeyInput struct {
-	ID int64 `path:"id" minimum:"1"`
-}
-
 func registerAPIKeys(rt *router, a *apiKeysAPI) {
 	const which = "With the scope admin: all keys of the workspace. For other users: their own."
 	handle(rt, operation{
@@ -80,21 +74,17 @@ func registerAPIKeys(rt *router, a *apiKeysAPI) {
 		id: "revoke-key", method: http.MethodDelete, path: api.PathAPIKeys + "/{id}",
 		summary:     "Revoke an API key, on all control planes within a second",
 		description: which, signed: true, problems: []int{http.StatusNotFound},
-	}, func(ctx context.Context, in *apiKeyInput) (*struct{}, error) {
+	}, func(ctx context.Context, in *byID) (*struct{}, error) {
 		return &struct{}{}, a.access.RevokeAPIKey(ctx, actorFrom(ctx), in.ID)
 	})
 }
 
-func (a *apiKeysAPI) list(ctx context.Context, in *paging) (*apiKeysOutput, error) {
+func (a *apiKeysAPI) list(ctx context.Context, in *paging) (*body[api.APIKeyPage], error) {
 	all, next, err := a.access.APIKeys(ctx, actorFrom(ctx), in.Limit, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	shown := make([]api.APIKey, len(all))
-	for i := range all {
-		shown[i] = apiKeyOf(&all[i])
-	}
-	return &apiKeysOutput{api.APIKeyPage{Keys: shown, Next: next}}, nil
+	return bodyOf(api.APIKeyPage{Keys: mapped(all, apiKeyOf), Next: next}), nil
 }
 
 func (a *apiKeysAPI) create(ctx context.Context, in *newAPIKeyInput) (*apiKeyOutput, error) {

@@ -48,14 +48,10 @@ type unblockInput struct {
 	Reason string `query:"reason" minLength:"1" maxLength:"200" doc:"Why the block ends. Required."`
 }
 
-type blockOutput struct{ Body api.Block }
-
 type blocksInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"How many entries at most."`
 	Cursor string `query:"cursor" maxLength:"64" doc:"The next_cursor of the previous page. Default: the newest entries."`
 }
-
-type blocksOutput struct{ Body api.BlockPage }
 
 func registerBlocks(rt *router, a *blocksAPI) {
 	admin := []controlplane.Scope{controlplane.ScopeAdmin}
@@ -75,7 +71,7 @@ func registerBlocks(rt *router, a *blocksAPI) {
 	}, a.unblock)
 }
 
-func (a *blocksAPI) block(ctx context.Context, in *blockInput) (*blockOutput, error) {
+func (a *blocksAPI) block(ctx context.Context, in *blockInput) (*body[api.Block], error) {
 	policy, err := waypost.ParseBlockPolicy(cmp.Or(in.Body.Policy, waypost.BlockGone.String()))
 	if err != nil {
 		return nil, err
@@ -83,28 +79,24 @@ func (a *blocksAPI) block(ctx context.Context, in *blockInput) (*blockOutput, er
 	return a.set(ctx, blocks.Request{Domain: in.Domain, Code: in.Code, Blocked: true, Policy: policy, Reason: in.Body.Reason})
 }
 
-func (a *blocksAPI) unblock(ctx context.Context, in *unblockInput) (*blockOutput, error) {
+func (a *blocksAPI) unblock(ctx context.Context, in *unblockInput) (*body[api.Block], error) {
 	return a.set(ctx, blocks.Request{Domain: in.Domain, Code: in.Code, Reason: in.Reason})
 }
 
-func (a *blocksAPI) set(ctx context.Context, n blocks.Request) (*blockOutput, error) {
+func (a *blocksAPI) set(ctx context.Context, n blocks.Request) (*body[api.Block], error) {
 	b, err := a.blocks.Set(ctx, actorFrom(ctx), n)
 	if err != nil {
 		return nil, err
 	}
-	return &blockOutput{a.shown(&b)}, nil
+	return bodyOf(a.shown(&b)), nil
 }
 
-func (a *blocksAPI) list(ctx context.Context, in *blocksInput) (*blocksOutput, error) {
+func (a *blocksAPI) list(ctx context.Context, in *blocksInput) (*body[api.BlockPage], error) {
 	page, next, err := a.blocks.List(actorFrom(ctx), in.Limit, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	out := &blocksOutput{api.BlockPage{Blocks: make([]api.Block, len(page)), Next: next}}
-	for i := range page {
-		out.Body.Blocks[i] = a.shown(&page[i])
-	}
-	return out, nil
+	return bodyOf(api.BlockPage{Blocks: mapped(page, a.shown), Next: next}), nil
 }
 
 func (a *blocksAPI) shown(b *waypost.Block) api.Block {

@@ -51,8 +51,6 @@ type domainsAPI struct {
 	certificates Certificates
 }
 
-type domainsOutput struct{ Body api.DomainList }
-
 type addDomainInput struct {
 	waiting
 	Body api.NewDomain
@@ -123,17 +121,17 @@ func registerDomains(rt *router, a *domainsAPI) {
 	}, a.removeAny)
 }
 
-func (a *domainsAPI) list(ctx context.Context, _ *struct{}) (*domainsOutput, error) {
+func (a *domainsAPI) list(ctx context.Context, _ *struct{}) (*body[api.DomainList], error) {
 	all, err := a.domains.Domains(ctx, actorFrom(ctx))
 	return a.domainsOf(all, false), err
 }
 
-func (a *domainsAPI) listAll(ctx context.Context, _ *struct{}) (*domainsOutput, error) {
+func (a *domainsAPI) listAll(ctx context.Context, _ *struct{}) (*body[api.DomainList], error) {
 	all, err := a.domains.EveryDomain(ctx, actorFrom(ctx))
 	return a.domainsOf(all, true), err
 }
 
-func (a *domainsAPI) domainsOf(all []controlplane.OwnedDomain, owners bool) *domainsOutput {
+func (a *domainsAPI) domainsOf(all []controlplane.OwnedDomain, owners bool) *body[api.DomainList] {
 	shown := make([]api.Domain, len(all))
 	for i := range all {
 		shown[i] = a.domainOf(&all[i])
@@ -141,7 +139,7 @@ func (a *domainsAPI) domainsOf(all []controlplane.OwnedDomain, owners bool) *dom
 			shown[i].WorkspaceID = int64(all[i].Workspace)
 		}
 	}
-	return &domainsOutput{api.DomainList{Domains: shown}}
+	return bodyOf(api.DomainList{Domains: shown})
 }
 
 func (a *domainsAPI) addDomain(ctx context.Context, in *addDomainInput) (*domainOutput, error) {

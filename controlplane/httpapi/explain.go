@@ -37,8 +37,6 @@ type explainInput struct {
 	Edge     string    `query:"edge" maxLength:"64" example:"eu-1" doc:"Name of an edge that is to answer, within 5 seconds, in place of the control plane. It looks up the country of the address unless a country is given. For operators alone; it is in the audit log."`
 }
 
-type explainOutput struct{ Body api.Explanation }
-
 func registerExplain(rt *router, a *linksAPI) {
 	handle(rt, operation{
 		id: "explain", method: http.MethodGet, path: api.PathExplain, summary: "Explain where a short URL leads a visitor, and why",
@@ -48,7 +46,7 @@ func registerExplain(rt *router, a *linksAPI) {
 	}, a.explain)
 }
 
-func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*explainOutput, error) {
+func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*body[api.Explanation], error) {
 	path, query, _ := strings.Cut(in.URL, "?")
 	if _, address, ok := strings.Cut(path, "://"); ok {
 		var host string
@@ -66,7 +64,7 @@ func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*explainOutpu
 		return nil, err
 	}
 	if in.Edge == "" {
-		return &explainOutput{a.explanation(&e)}, nil
+		return bodyOf(a.explanation(&e)), nil
 	}
 	edge, err := a.askEdge(ctx, in, path, &v, &e)
 	if err != nil {
@@ -77,7 +75,7 @@ func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*explainOutpu
 	if !edge.Found {
 		shown.Result.Reason = "the edge does not have the link"
 	}
-	return &explainOutput{shown}, nil
+	return bodyOf(shown), nil
 }
 
 // askEdge replaces an explanation by an edge's.

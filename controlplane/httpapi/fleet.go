@@ -56,17 +56,9 @@ type fleetAPI struct {
 	log    *slog.Logger
 }
 
-type edgesOutput struct{ Body api.EdgeList }
-
 type nodeInput struct {
 	Node string `path:"node" maxLength:"64" example:"eu-1" doc:"The name of an edge."`
 }
-
-type enrolInput struct{ Body api.NewEnrolment }
-
-type enrolmentOutput struct{ Body api.Enrolment }
-
-type credentialsOutput struct{ Body api.EdgeCredentialList }
 
 type drainInput struct {
 	Node string `path:"node" doc:"Name of the edge."`
@@ -82,8 +74,6 @@ type findOrderInput struct {
 	nodeInput
 	ID int64 `path:"id" minimum:"1" doc:"The order's number."`
 }
-
-type orderOutput struct{ Body api.EdgeOrder }
 
 func registerFleet(rt *router, a *fleetAPI) {
 	admin := []controlplane.Scope{controlplane.ScopeAdmin}
@@ -124,7 +114,7 @@ func registerFleet(rt *router, a *fleetAPI) {
 		description: "Orders the edge to read all records on its disk while it serves, and to compare their sum with the digest of its position. " +
 			"An edge repairs damage in any case. The answer is an order, which later has an outcome. It is in the audit log.",
 		scopes: admin, problems: []int{http.StatusNotFound},
-	}, func(ctx context.Context, in *nodeInput) (*orderOutput, error) {
+	}, func(ctx context.Context, in *nodeInput) (*body[api.EdgeOrder], error) {
 		return a.give(ctx, fleet.EdgeOrder{Node: in.Node, What: fleet.OrderVerify})
 	})
 	handle(rt, operation{
@@ -133,7 +123,7 @@ func registerFleet(rt *router, a *fleetAPI) {
 		description: "An edge holds a change back that would delete very many links at once, or replace nearly all of them by nothing, and serves " +
 			"the former state. This order confirms the change. The answer is an order, which later has an outcome. It is in the audit log.",
 		scopes: admin, problems: []int{http.StatusNotFound},
-	}, func(ctx context.Context, in *acceptHeldInput) (*orderOutput, error) {
+	}, func(ctx context.Context, in *acceptHeldInput) (*body[api.EdgeOrder], error) {
 		return a.give(ctx, fleet.EdgeOrder{Node: in.Node, What: fleet.OrderAccept, Hold: in.Body.What})
 	})
 	handle(rt, operation{
@@ -143,7 +133,7 @@ func registerFleet(rt *router, a *fleetAPI) {
 			"nevertheless, and follows the changelog. The order ends with `undo`, and when the edge's process ends. The answer is an " +
 			"order, which later has an outcome. It is in the audit log.",
 		scopes: admin, problems: []int{http.StatusNotFound},
-	}, func(ctx context.Context, in *drainInput) (*orderOutput, error) {
+	}, func(ctx context.Context, in *drainInput) (*body[api.EdgeOrder], error) {
 		what := fleet.OrderDrain
 		if in.Body.Undo {
 			what = fleet.OrderUndrain
@@ -153,20 +143,20 @@ func registerFleet(rt *router, a *fleetAPI) {
 	handle(rt, operation{
 		id: "get-edge-order", method: http.MethodGet, path: api.PathEdges + "/{node}/orders/{id}", summary: "Get an order to an edge, and its outcome",
 		scopes: admin, problems: []int{http.StatusNotFound},
-	}, func(ctx context.Context, in *findOrderInput) (*orderOutput, error) {
+	}, func(ctx context.Context, in *findOrderInput) (*body[api.EdgeOrder], error) {
 		o, err := a.orders.Find(ctx, actorFrom(ctx), in.Node, in.ID)
-		return &orderOutput{orderOf(&o)}, err
+		return bodyOf(orderOf(&o)), err
 	})
 }
 
-func (a *fleetAPI) edges(ctx context.Context, _ *struct{}) (*edgesOutput, error) {
+func (a *fleetAPI) edges(ctx context.Context, _ *struct{}) (*body[api.EdgeList], error) {
 	// The fleet belongs to the installation, not to a tenant.
 	if actorFrom(ctx).Workspace != waypost.DefaultWorkspace {
 		return nil, waypost.Errorf(waypost.EForbidden, "only keys of the default workspace may list the fleet")
 	}
 	all := a.fleet.Edges()
 	controls := a.fleet.ControlPlanes()
-	out := &edgesOutput{api.EdgeList{Edges: make([]api.Edge, len(all)), ControlPlanes: make([]api.ControlPlane, len(controls))}}
+	out := bodyOf(api.EdgeList{Edges: make([]api.Edge, len(all)), ControlPlanes: make([]api.ControlPlane, len(controls))})
 	revoked := a.revoked(ctx)
 	digest, known := a.knownBlocks(ctx)
 	for i := range all {
@@ -284,7 +274,7 @@ func edgeOf(e *fleet.EdgeStatus, controls []fleet.ControlStatus) api.Edge {
 	return shown
 }
 
-func (a *fleetAPI) enrol(ctx context.Context, in *enrolInput) (*enrolmentOutput, error) {
+func (a *fleetAPI) enrol(ctx context.Context, in *body[api.NewEnrolment]) (*body[api.Enrolment], error) {
 	n := &in.Body
 	e, err := a.nodes.NewEnrolment(ctx, actorFrom(ctx), fleet.NewEnrolment{
 		Region: n.Region, Role: fleet.NodeRole(n.Role), Node: n.Node, Label: n.Label, For: time.Duration(n.ExpiresIn) * time.Second,
@@ -292,13 +282,13 @@ func (a *fleetAPI) enrol(ctx context.Context, in *enrolInput) (*enrolmentOutput,
 	if err != nil {
 		return nil, err
 	}
-	return &enrolmentOutput{api.Enrolment{
+	return bodyOf(api.Enrolment{
 		Token: e.Token, Region: string(e.Region), Role: string(e.Role), Node: e.Node, Label: e.Label, ExpiresAt: e.ExpiresAt.UTC(),
 		ControlURL: a.url,
-	}}, nil
+	}), nil
 }
 
-func (a *fleetAPI) credentials(ctx context.Context, _ *struct{}) (*credentialsOutput, error) {
+func (a *fleetAPI) credentials(ctx context.Context, _ *struct{}) (*body[api.EdgeCredentialList], error) {
 	all, err := a.nodes.Credentials(ctx, actorFrom(ctx))
 	if err != nil {
 		return nil, err
@@ -314,12 +304,12 @@ func (a *fleetAPI) credentials(ctx context.Context, _ *struct{}) (*credentialsOu
 			shown[i].State = "revoked"
 		}
 	}
-	return &credentialsOutput{api.EdgeCredentialList{Credentials: shown}}, nil
+	return bodyOf(api.EdgeCredentialList{Credentials: shown}), nil
 }
 
-func (a *fleetAPI) give(ctx context.Context, o fleet.EdgeOrder) (*orderOutput, error) {
+func (a *fleetAPI) give(ctx context.Context, o fleet.EdgeOrder) (*body[api.EdgeOrder], error) {
 	given, err := a.orders.Give(ctx, actorFrom(ctx), o)
-	return &orderOutput{orderOf(&given)}, err
+	return bodyOf(orderOf(&given)), err
 }
 
 func orderOf(o *fleet.EdgeOrder) api.EdgeOrder {

@@ -54,18 +54,6 @@ type keyInput struct {
 	Service string `query:"service" minLength:"1" maxLength:"100" doc:"The service that holds the key: 1 to 100 printable ASCII characters. Default: the API key's name, or \"default\" where that is not a valid name."`
 }
 
-type keyOutput struct{ Body api.ReservedKey }
-
-type reserveInput struct{ Body api.ReserveKeys }
-
-type reserveOutput struct{ Body api.ReservedKeys }
-
-type returnInput struct{ Body api.ReturnKeys }
-
-type returnOutput struct{ Body api.ReturnedKeys }
-
-type keyStatsOutput struct{ Body api.KeyStats }
-
 func registerKeys(rt *router, a *keysAPI) {
 	write := []controlplane.Scope{controlplane.ScopeLinksWrite}
 	handle(rt, operation{
@@ -79,14 +67,14 @@ func registerKeys(rt *router, a *keysAPI) {
 	handle(rt, operation{
 		id: "return-keys", method: http.MethodPost, path: api.PathKeys + "/keys/return",
 		summary: "Return keys that were never published", scopes: write,
-	}, func(ctx context.Context, in *returnInput) (*returnOutput, error) {
+	}, func(ctx context.Context, in *body[api.ReturnKeys]) (*body[api.ReturnedKeys], error) {
 		actor := actorFrom(ctx)
 		a.auth.charge(ctx, len(in.Body.Keys))
 		outcomes, err := a.keys.ReturnKeys(ctx, actor, serviceOf(actor, in.Body.Service), in.Body.Keys)
 		if err != nil {
 			return nil, err
 		}
-		out := &returnOutput{api.ReturnedKeys{Refused: []api.RefusedKey{}}}
+		out := bodyOf(api.ReturnedKeys{Refused: []api.RefusedKey{}})
 		for i := range outcomes {
 			if outcomes[i].Err == nil {
 				out.Body.Returned++
@@ -103,20 +91,20 @@ func registerKeys(rt *router, a *keysAPI) {
 	}, a.stats)
 }
 
-func (a *keysAPI) reserveOne(ctx context.Context, in *keyInput) (*keyOutput, error) {
+func (a *keysAPI) reserveOne(ctx context.Context, in *keyInput) (*body[api.ReservedKey], error) {
 	keys, service, err := a.takeKeys(ctx, in.Service, 1)
 	if err != nil {
 		return nil, err
 	}
-	return &keyOutput{api.ReservedKey{Key: keys[0], Service: service}}, nil
+	return bodyOf(api.ReservedKey{Key: keys[0], Service: service}), nil
 }
 
-func (a *keysAPI) reserve(ctx context.Context, in *reserveInput) (*reserveOutput, error) {
+func (a *keysAPI) reserve(ctx context.Context, in *body[api.ReserveKeys]) (*body[api.ReservedKeys], error) {
 	keys, service, err := a.takeKeys(ctx, in.Body.Service, in.Body.Count)
 	if err != nil {
 		return nil, err
 	}
-	return &reserveOutput{api.ReservedKeys{Keys: keys, Service: service}}, nil
+	return bodyOf(api.ReservedKeys{Keys: keys, Service: service}), nil
 }
 
 func (a *keysAPI) takeKeys(ctx context.Context, service string, n int) (keys []string, holder string, err error) {
@@ -134,7 +122,7 @@ func (a *keysAPI) takeKeys(ctx context.Context, service string, n int) (keys []s
 	return keys, service, err
 }
 
-func (a *keysAPI) stats(ctx context.Context, _ *struct{}) (*keyStatsOutput, error) {
+func (a *keysAPI) stats(ctx context.Context, _ *struct{}) (*body[api.KeyStats], error) {
 	stats, err := a.keys.Stats(ctx, actorFrom(ctx))
 	if err != nil {
 		return nil, err
@@ -142,11 +130,11 @@ func (a *keysAPI) stats(ctx context.Context, _ *struct{}) (*keyStatsOutput, erro
 	if stats.Reserved == nil {
 		stats.Reserved = map[string]int64{}
 	}
-	return &keyStatsOutput{api.KeyStats{
+	return bodyOf(api.KeyStats{
 		Region: string(stats.Region), PoolSize: stats.PoolSize, Leased: stats.Leased, Rate: stats.Rate,
 		MinutesLeft:  known(keys.Supply{Unissued: stats.PoolSize, Rate: stats.Rate}.MinutesLeft()),
 		FreePrefixes: stats.FreePrefixes, Held: textOrNull(stats.Held), Reserved: stats.Reserved,
-	}}, nil
+	}), nil
 }
 
 // serviceOf returns the service of a request: the named one, or else the API key's name,

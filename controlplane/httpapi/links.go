@@ -419,9 +419,7 @@ type historyInput struct {
 	Cursor string `query:"cursor" maxLength:"64" doc:"The next_cursor of the previous page. Default: the newest entries."`
 }
 
-type historyOutput struct{ Body api.LinkHistory }
-
-func (a *linksAPI) history(ctx context.Context, in *historyInput) (*historyOutput, error) {
+func (a *linksAPI) history(ctx context.Context, in *historyInput) (*body[api.LinkHistory], error) {
 	if !waypost.ValidCode(in.Code) {
 		return nil, waypost.ErrNoLink
 	}
@@ -439,7 +437,7 @@ func (a *linksAPI) history(ctx context.Context, in *historyInput) (*historyOutpu
 			shown[i].Fields[j] = api.FieldChange{Name: f.Name, Before: f.Before, After: f.After}
 		}
 	}
-	return &historyOutput{api.LinkHistory{Changes: shown, Next: next}}, nil
+	return bodyOf(api.LinkHistory{Changes: shown, Next: next}), nil
 }
 
 // setNewLink converts a request for a link. At is its location in the body.

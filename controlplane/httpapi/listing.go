@@ -41,15 +41,11 @@ type listInput struct {
 	Cursor  string `query:"cursor" maxLength:"256" doc:"The next_cursor of the previous page, with the same filters and order. Default: the first page."`
 }
 
-type listOutput struct{ Body api.LinkPage }
-
 type tagsInput struct {
 	Prefix string `query:"prefix" maxLength:"64" doc:"Common prefix of the tags."`
 	After  string `query:"after" maxLength:"64" doc:"The next_after of the previous page."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"1000" doc:"How many tags at most."`
 }
-
-type tagsOutput struct{ Body api.TagPage }
 
 func registerListing(rt *router, a *linksAPI) {
 	read := []controlplane.Scope{controlplane.ScopeLinksRead}
@@ -62,7 +58,7 @@ func registerListing(rt *router, a *linksAPI) {
 	}, a.tags)
 }
 
-func (a *linksAPI) list(ctx context.Context, in *listInput) (*listOutput, error) {
+func (a *linksAPI) list(ctx context.Context, in *listInput) (*body[api.LinkPage], error) {
 	r := controlplane.ListRequest{LinkFilter: in.filter(), Order: controlplane.Order(in.Sort), Limit: in.Limit, Cursor: in.Cursor}
 	if in.Deleted == "true" {
 		if r.Order != controlplane.NewestFirst {
@@ -78,17 +74,14 @@ func (a *linksAPI) list(ctx context.Context, in *listInput) (*listOutput, error)
 	for i := range page.Links {
 		a.show(&shown[i], &page.Links[i])
 	}
-	return &listOutput{api.LinkPage{Links: shown, Next: page.Next}}, nil
+	return bodyOf(api.LinkPage{Links: shown, Next: page.Next}), nil
 }
 
-func (a *linksAPI) tags(ctx context.Context, in *tagsInput) (*tagsOutput, error) {
+func (a *linksAPI) tags(ctx context.Context, in *tagsInput) (*body[api.TagPage], error) {
 	tags, next, err := a.links.Tags(ctx, actorFrom(ctx), in.Prefix, in.After, in.Limit)
 	if err != nil {
 		return nil, err
 	}
-	shown := make([]api.TagCount, len(tags))
-	for i, t := range tags {
-		shown[i] = api.TagCount{Tag: t.Tag, Links: t.Links}
-	}
-	return &tagsOutput{api.TagPage{Tags: shown, Next: next}}, nil
+	shown := mapped(tags, func(t *controlplane.TagCount) api.TagCount { return api.TagCount{Tag: t.Tag, Links: t.Links} })
+	return bodyOf(api.TagPage{Tags: shown, Next: next}), nil
 }

@@ -104,6 +104,30 @@ func handle[I, O any](rt *router, op operation, h func(context.Context, *I) (*O,
 	})
 }
 
+// body is the input or output of an operation that has a body alone.
+type body[T any] struct{ Body T }
+
+func bodyOf[T any](value T) *body[T] { return &body[T]{value} }
+
+// byID names the object of an operation; bodyByID has a body as well.
+type byID struct {
+	ID int64 `path:"id" minimum:"1"`
+}
+
+type bodyByID[T any] struct {
+	byID
+	Body T
+}
+
+// mapped returns the bodies of all items of a list. It is never nil.
+func mapped[T, B any](all []T, show func(*T) B) []B {
+	shown := make([]B, len(all))
+	for i := range all {
+		shown[i] = show(&all[i])
+	}
+	return shown
+}
+
 // binding connects an operation to HTTP.
 type binding struct {
 	op         operation

@@ -14,22 +14,6 @@ import (
 // rangesAPI manages key ranges.
 type rangesAPI struct{ keys Keys }
 
-type rangesOutput struct{ Body api.KeySpace }
-
-type rangeInput struct {
-	ID int64 `path:"id" minimum:"1"`
-}
-
-type rangeOutput struct{ Body api.Range }
-
-type changeRangesInput struct{ Body api.RangeChange }
-
-type changeRangesOutput struct{ Body api.RangesChanged }
-
-type planOutput struct{ Body api.RangePlan }
-
-type decodeOutput struct{ Body api.DecodedKey }
-
 func registerRanges(rt *router, a *rangesAPI) {
 	admin := []controlplane.Scope{controlplane.ScopeAdmin}
 	handle(rt, operation{
@@ -57,32 +41,32 @@ func registerRanges(rt *router, a *rangesAPI) {
 	}, a.decode)
 }
 
-func (a *rangesAPI) list(ctx context.Context, _ *struct{}) (*rangesOutput, error) {
+func (a *rangesAPI) list(ctx context.Context, _ *struct{}) (*body[api.KeySpace], error) {
 	space, err := a.keys.KeySpace(ctx, actorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return &rangesOutput{api.KeySpace{
-		Ranges: rangesOf(space.Ranges), Regions: suppliesOf(space.Supplies()),
+	return bodyOf(api.KeySpace{
+		Ranges: mapped(space.Ranges, rangeOf), Regions: mapped(space.Supplies(), supplyOf),
 		Prefixes: space.Prefixes, FreePrefixes: space.FreePrefixes, PrefixSize: space.PrefixSize,
 		Held: textOrNull(space.Held), HeldSince: moment(space.HeldSince), ResumeGap: space.ResumeGap,
-	}}, nil
+	}), nil
 }
 
-func (a *rangesAPI) get(ctx context.Context, in *rangeInput) (*rangeOutput, error) {
+func (a *rangesAPI) get(ctx context.Context, in *byID) (*body[api.Range], error) {
 	space, err := a.keys.KeySpace(ctx, actorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
 	for i := range space.Ranges {
 		if space.Ranges[i].ID == in.ID {
-			return &rangeOutput{rangeOf(&space.Ranges[i])}, nil
+			return bodyOf(rangeOf(&space.Ranges[i])), nil
 		}
 	}
 	return nil, waypost.Errorf(waypost.ENotFound, "there is no range %d", in.ID)
 }
 
-func (a *rangesAPI) change(ctx context.Context, in *changeRangesInput) (*changeRangesOutput, error) {
+func (a *rangesAPI) change(ctx context.Context, in *body[api.RangeChange]) (*body[api.RangesChanged], error) {
 	change := &in.Body
 	steps := make([]keys.RangeStep, len(change.Steps))
 	for i := range change.Steps {
@@ -98,39 +82,35 @@ func (a *rangesAPI) change(ctx context.Context, in *changeRangesInput) (*changeR
 	if err != nil {
 		return nil, err
 	}
-	out := &changeRangesOutput{api.RangesChanged{Done: make([]api.StepDone, len(done)), DryRun: change.DryRun}}
+	out := bodyOf(api.RangesChanged{Done: make([]api.StepDone, len(done)), DryRun: change.DryRun})
 	for i := range done {
 		out.Body.Done[i] = api.StepDone{
-			Step: showStep(done[i].Step), What: done[i].What, Fenced: done[i].Fenced,
-			Ranges: rangesOf(done[i].Ranges),
+			Step: showStep(&done[i].Step), What: done[i].What, Fenced: done[i].Fenced,
+			Ranges: mapped(done[i].Ranges, rangeOf),
 		}
 	}
 	return out, nil
 }
 
-func (a *rangesAPI) plan(ctx context.Context, _ *struct{}) (*planOutput, error) {
+func (a *rangesAPI) plan(ctx context.Context, _ *struct{}) (*body[api.RangePlan], error) {
 	plan, err := a.keys.PlanRanges(ctx, actorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
-	steps := make([]api.RangeStep, len(plan.Steps))
-	for i := range plan.Steps {
-		steps[i] = showStep(plan.Steps[i])
-	}
-	return &planOutput{api.RangePlan{
-		MadeAt: plan.MadeAt.UTC(), Fingerprint: plan.Fingerprint, Steps: steps,
-		Before: suppliesOf(plan.Before), After: suppliesOf(plan.After), Reason: plan.Reason,
-	}}, nil
+	return bodyOf(api.RangePlan{
+		MadeAt: plan.MadeAt.UTC(), Fingerprint: plan.Fingerprint, Steps: mapped(plan.Steps, showStep),
+		Before: mapped(plan.Before, supplyOf), After: mapped(plan.After, supplyOf), Reason: plan.Reason,
+	}), nil
 }
 
-func (a *rangesAPI) decode(ctx context.Context, in *codeInput) (*decodeOutput, error) {
+func (a *rangesAPI) decode(ctx context.Context, in *codeInput) (*body[api.DecodedKey], error) {
 	d, err := a.keys.Decode(ctx, actorFrom(ctx), in.Code)
 	if err != nil {
 		return nil, err
 	}
-	out := &decodeOutput{api.DecodedKey{
+	out := bodyOf(api.DecodedKey{
 		Code: string(d.Code), Prefix: d.Text, Counter: d.Counter, State: string(d.State), Issued: d.State == keys.CounterIssued,
-	}}
+	})
 	if d.Range != nil {
 		bounds := boundsOf(d.Range)
 		out.Body.Range, out.Body.Region = &bounds, &bounds.Region
@@ -202,27 +182,15 @@ func stepOf(st *api.RangeStep, at string) (keys.RangeStep, error) {
 	return step, nil
 }
 
-func showStep(st keys.RangeStep) api.RangeStep {
+func showStep(st *keys.RangeStep) api.RangeStep {
 	return api.RangeStep{
 		Action: string(st.Action), Range: st.Range, Region: string(st.Region), Prefix: st.Prefix, At: st.At, Remainder: st.Remainder,
 		Force: st.Force, Gap: st.Gap,
 	}
 }
 
-func rangesOf(all []keys.Range) []api.Range {
-	shown := make([]api.Range, len(all))
-	for i := range all {
-		shown[i] = rangeOf(&all[i])
-	}
-	return shown
-}
-
 func rangeOf(r *keys.Range) api.Range {
-	shown := api.Range{RangeBounds: boundsOf(r), Leases: make([]api.Lease, len(r.Leases)), Rate: r.Rate, MinutesLeft: known(r.MinutesLeft())}
-	for i := range r.Leases {
-		shown.Leases[i] = leaseOf(&r.Leases[i])
-	}
-	return shown
+	return api.Range{RangeBounds: boundsOf(r), Leases: mapped(r.Leases, leaseOf), Rate: r.Rate, MinutesLeft: known(r.MinutesLeft())}
 }
 
 func boundsOf(r *keys.Range) api.RangeBounds {
@@ -236,13 +204,6 @@ func leaseOf(l *keys.HeldLease) api.Lease {
 	return api.Lease{Node: l.Node, Lo: l.Lo, Hi: l.Hi, Generation: l.Generation}
 }
 
-func suppliesOf(all []keys.Supply) []api.Supply {
-	shown := make([]api.Supply, len(all))
-	for i, supply := range all {
-		shown[i] = api.Supply{
-			Region: string(supply.Region), Unissued: supply.Unissued, Rate: supply.Rate,
-			MinutesLeft: known(supply.MinutesLeft()),
-		}
-	}
-	return shown
+func supplyOf(s *keys.Supply) api.Supply {
+	return api.Supply{Region: string(s.Region), Unissued: s.Unissued, Rate: s.Rate, MinutesLeft: known(s.MinutesLeft())}
 }

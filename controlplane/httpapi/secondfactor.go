@@ -20,18 +20,6 @@ type SecondFactors interface {
 	RenewRecoveryCodes(ctx context.Context, actor controlplane.Actor, code string) ([]string, error)
 }
 
-type beginFactorInput struct{ Body api.BeginSecondFactor }
-
-type beginFactorOutput struct{ Body api.NewSecondFactor }
-
-type confirmFactorInput struct{ Body api.ConfirmSecondFactor }
-
-type renewCodesInput struct{ Body api.RenewRecoveryCodes }
-
-type recoveryCodesOutput struct{ Body api.RecoveryCodes }
-
-type endFactorInput struct{ Body api.EndSecondFactor }
-
 func registerFactors(rt *router, a *sessionAPI) {
 	problems := []int{http.StatusConflict}
 	handle(rt, operation{
@@ -41,26 +29,26 @@ func registerFactors(rt *router, a *sessionAPI) {
 	handle(rt, operation{
 		id: "confirm-second-factor", method: http.MethodPut, path: api.PathFactor, summary: "Turn the second factor on, with its first code",
 		signed: true, problems: problems,
-	}, func(ctx context.Context, in *confirmFactorInput) (*recoveryCodesOutput, error) {
+	}, func(ctx context.Context, in *body[api.ConfirmSecondFactor]) (*body[api.RecoveryCodes], error) {
 		return a.recoveryCodes(ctx, in.Body.Code, a.access.ConfirmSecondFactor)
 	})
 	handle(rt, operation{
 		id: "renew-recovery-codes", method: http.MethodPost, path: api.PathFactor + "/recovery-codes", summary: "Replace the recovery codes",
 		signed: true, problems: problems,
-	}, func(ctx context.Context, in *renewCodesInput) (*recoveryCodesOutput, error) {
+	}, func(ctx context.Context, in *body[api.RenewRecoveryCodes]) (*body[api.RecoveryCodes], error) {
 		return a.recoveryCodes(ctx, in.Body.Code, a.access.RenewRecoveryCodes)
 	})
 	handle(rt, operation{
 		id: "end-second-factor", method: http.MethodDelete, path: api.PathFactor, summary: "Turn the second factor off",
 		signed: true, problems: problems,
-	}, func(ctx context.Context, in *endFactorInput) (*struct{}, error) {
+	}, func(ctx context.Context, in *body[api.EndSecondFactor]) (*struct{}, error) {
 		return &struct{}{}, a.prove(ctx, func(ctx context.Context) error {
 			return a.access.EndSecondFactor(ctx, actorFrom(ctx), in.Body.CurrentPassword, in.Body.Code)
 		})
 	})
 }
 
-func (a *sessionAPI) beginFactor(ctx context.Context, in *beginFactorInput) (*beginFactorOutput, error) {
+func (a *sessionAPI) beginFactor(ctx context.Context, in *body[api.BeginSecondFactor]) (*body[api.NewSecondFactor], error) {
 	var made controlplane.NewFactor
 	err := a.prove(ctx, func(ctx context.Context) (err error) {
 		made, err = a.access.BeginSecondFactor(ctx, actorFrom(ctx), in.Body.CurrentPassword)
@@ -74,13 +62,13 @@ func (a *sessionAPI) beginFactor(ctx context.Context, in *beginFactorInput) (*be
 		return nil, err
 	}
 	svg := svgOf(code, &qrInput{Size: 256, Margin: 4, Dark: "000000", Light: "FFFFFF"})
-	return &beginFactorOutput{api.NewSecondFactor{Secret: made.Secret, URL: made.URL, QR: string(svg)}}, nil
+	return bodyOf(api.NewSecondFactor{Secret: made.Secret, URL: made.URL, QR: string(svg)}), nil
 }
 
 // recoveryCodes returns the recovery codes that a call makes which needs a code.
 func (a *sessionAPI) recoveryCodes(ctx context.Context, code string,
 	call func(context.Context, controlplane.Actor, string) ([]string, error),
-) (*recoveryCodesOutput, error) {
+) (*body[api.RecoveryCodes], error) {
 	var codes []string
 	err := a.prove(ctx, func(ctx context.Context) (err error) {
 		codes, err = call(ctx, actorFrom(ctx), code)
@@ -89,5 +77,5 @@ func (a *sessionAPI) recoveryCodes(ctx context.Context, code string,
 	if err != nil {
 		return nil, err
 	}
-	return &recoveryCodesOutput{api.RecoveryCodes{Codes: codes}}, nil
+	return bodyOf(api.RecoveryCodes{Codes: codes}), nil
 }

@@ -69,8 +69,6 @@ type sessionAPI struct {
 	auth   *authenticator
 }
 
-type signInInput struct{ Body api.SignIn }
-
 type signInOutput struct {
 	SetCookie string `header:"Set-Cookie" doc:"The session, when a cookie was requested."`
 	Body      api.Session
@@ -79,20 +77,6 @@ type signInOutput struct {
 type signOutOutput struct {
 	SetCookie string `header:"Set-Cookie" doc:"Removes the cookie."`
 }
-
-type meOutput struct{ Body api.Me }
-
-type sessionsOutput struct{ Body api.Sessions }
-
-type sessionInput struct {
-	ID int64 `path:"id" minimum:"1"`
-}
-
-type changeMeInput struct{ Body api.MeChange }
-
-type acceptInput struct{ Body api.AcceptInvitation }
-
-type acceptOutput struct{ Body api.User }
 
 func registerSession(rt *router, a *sessionAPI) {
 	handle(rt, operation{
@@ -125,7 +109,7 @@ func registerSession(rt *router, a *sessionAPI) {
 	handle(rt, operation{
 		id: "end-session", method: http.MethodDelete, path: api.PathSessions + "/{id}",
 		summary: "End a session of the user who has signed in", signed: true, problems: []int{http.StatusNotFound},
-	}, func(ctx context.Context, in *sessionInput) (*struct{}, error) {
+	}, func(ctx context.Context, in *byID) (*struct{}, error) {
 		return &struct{}{}, a.access.EndSession(ctx, actorFrom(ctx), in.ID)
 	})
 	handle(rt, operation{
@@ -134,7 +118,7 @@ func registerSession(rt *router, a *sessionAPI) {
 	}, a.acceptInvitation)
 }
 
-func (a *sessionAPI) signIn(ctx context.Context, in *signInInput) (*signInOutput, error) {
+func (a *sessionAPI) signIn(ctx context.Context, in *body[api.SignIn]) (*signInOutput, error) {
 	var got controlplane.SignedIn
 	c := controlplane.SignIn{Email: in.Body.Email, Password: in.Body.Password, Token: in.Body.SignInToken, Code: in.Body.Code}
 	switch {
@@ -161,7 +145,7 @@ func (a *sessionAPI) signIn(ctx context.Context, in *signInInput) (*signInOutput
 		return nil, err
 	}
 	out := &signInOutput{Body: api.Session{
-		Token: got.Token, ExpiresAt: got.ExpiresAt.UTC(), User: userOf(&got.Account), Workspaces: affiliationsOf(got.Account.Affiliations),
+		Token: got.Token, ExpiresAt: got.ExpiresAt.UTC(), User: userOf(&got.Account), Workspaces: mapped(got.Account.Affiliations, affiliationOf),
 	}}
 	if in.Body.Cookie {
 		out.Body.Token = ""
@@ -170,7 +154,7 @@ func (a *sessionAPI) signIn(ctx context.Context, in *signInInput) (*signInOutput
 	return out, nil
 }
 
-func (a *sessionAPI) sessions(ctx context.Context, _ *struct{}) (*sessionsOutput, error) {
+func (a *sessionAPI) sessions(ctx context.Context, _ *struct{}) (*body[api.Sessions], error) {
 	actor := actorFrom(ctx)
 	all, err := a.access.Sessions(ctx, actor)
 	if err != nil {
@@ -186,10 +170,10 @@ func (a *sessionAPI) sessions(ctx context.Context, _ *struct{}) (*sessionsOutput
 			shown[i].Address = s.Browser.Address.String()
 		}
 	}
-	return &sessionsOutput{api.Sessions{Sessions: shown}}, nil
+	return bodyOf(api.Sessions{Sessions: shown}), nil
 }
 
-func (a *sessionAPI) acceptInvitation(ctx context.Context, in *acceptInput) (*acceptOutput, error) {
+func (a *sessionAPI) acceptInvitation(ctx context.Context, in *body[api.AcceptInvitation]) (*body[api.User], error) {
 	var account controlplane.Account
 	err := a.withPassword(ctx, presented{kind: "password", from: callFrom(ctx).client}, func(ctx context.Context) (err error) {
 		account, err = a.access.AcceptInvitation(ctx, in.Body.Token, in.Body.Password)
@@ -198,7 +182,7 @@ func (a *sessionAPI) acceptInvitation(ctx context.Context, in *acceptInput) (*ac
 	if err != nil {
 		return nil, err
 	}
-	return &acceptOutput{userOf(&account)}, nil
+	return bodyOf(userOf(&account)), nil
 }
 
 // withPassword checks the password of an account, a link or an invitation, within the
@@ -211,15 +195,15 @@ func (a *sessionAPI) withPassword(ctx context.Context, p presented, check func(c
 	return err
 }
 
-func (a *sessionAPI) me(ctx context.Context, _ *struct{}) (*meOutput, error) {
+func (a *sessionAPI) me(ctx context.Context, _ *struct{}) (*body[api.Me], error) {
 	m, err := a.access.Me(ctx, actorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return &meOutput{meOf(&m)}, nil
+	return bodyOf(meOf(&m)), nil
 }
 
-func (a *sessionAPI) changeMe(ctx context.Context, in *changeMeInput) (*meOutput, error) {
+func (a *sessionAPI) changeMe(ctx context.Context, in *body[api.MeChange]) (*body[api.Me], error) {
 	var m controlplane.Me
 	change := func(ctx context.Context) (err error) {
 		m, err = a.access.ChangeMe(ctx, actorFrom(ctx), controlplane.SelfChange{
@@ -236,7 +220,7 @@ func (a *sessionAPI) changeMe(ctx context.Context, in *changeMeInput) (*meOutput
 	if err != nil {
 		return nil, err
 	}
-	return &meOutput{meOf(&m)}, nil
+	return bodyOf(meOf(&m)), nil
 }
 
 // prove checks the password or code of a user who has signed in: the thief of a session
@@ -283,7 +267,7 @@ func meOf(m *controlplane.Me) api.Me {
 	}
 	if m.Account != nil {
 		u := userOf(m.Account)
-		shown.User, shown.Workspaces = &u, affiliationsOf(m.Account.Affiliations)
+		shown.User, shown.Workspaces = &u, mapped(m.Account.Affiliations, affiliationOf)
 	}
 	if m.Factor != nil {
 		shown.HasPassword = &m.HasPassword
@@ -304,10 +288,6 @@ func userOf(a *controlplane.Account) api.User {
 	return api.User{ID: a.UserID, Email: a.Email, Name: a.Name}
 }
 
-func affiliationsOf(all []controlplane.Affiliation) []api.Affiliation {
-	shown := make([]api.Affiliation, len(all))
-	for i, a := range all {
-		shown[i] = api.Affiliation{Slug: a.Slug, Name: a.Name, Role: string(a.Role)}
-	}
-	return shown
+func affiliationOf(a *controlplane.Affiliation) api.Affiliation {
+	return api.Affiliation{Slug: a.Slug, Name: a.Name, Role: string(a.Role)}
 }

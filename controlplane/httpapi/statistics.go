@@ -98,14 +98,10 @@ type codeInput struct {
 	Code string `path:"code" doc:"The link's short code."`
 }
 
-type shortStatsOutput struct{ Body api.ShortStats }
-
 type forgetClicksInput struct {
 	Code string `path:"code" doc:"The link's short code."`
 	inDomain
 }
-
-type forgottenOutput struct{ Body api.ForgottenClicks }
 
 type forgetVisitorsInput struct {
 	Day string `path:"day" maxLength:"10" example:"2026-03-31" doc:"A UTC day."`
@@ -167,9 +163,7 @@ type sparklinesInput struct {
 	TZ    string   `query:"tz" maxLength:"64" default:"UTC" example:"Europe/Berlin" doc:"Time zone of the days: a name of the IANA database."`
 }
 
-type sparklinesOutput struct{ Body api.Sparklines }
-
-func (a *statisticsAPI) sparklines(ctx context.Context, in *sparklinesInput) (*sparklinesOutput, error) {
+func (a *statisticsAPI) sparklines(ctx context.Context, in *sparklinesInput) (*body[api.Sparklines], error) {
 	zone, err := zoneOf(in.TZ)
 	if err != nil {
 		return nil, err
@@ -190,10 +184,10 @@ func (a *statisticsAPI) sparklines(ctx context.Context, in *sparklinesInput) (*s
 	for i, l := range lines {
 		shown.Links[i] = api.Sparkline{Domain: l.Host, ShortCode: l.Code, Clicks: l.Clicks}
 	}
-	return &sparklinesOutput{shown}, nil
+	return bodyOf(shown), nil
 }
 
-func (a *statisticsAPI) short(ctx context.Context, in *codeInput) (*shortStatsOutput, error) {
+func (a *statisticsAPI) short(ctx context.Context, in *codeInput) (*body[api.ShortStats], error) {
 	if !waypost.ValidCode(in.Code) {
 		return nil, waypost.ErrNoLink
 	}
@@ -201,10 +195,10 @@ func (a *statisticsAPI) short(ctx context.Context, in *codeInput) (*shortStatsOu
 	if err != nil {
 		return nil, err
 	}
-	return &shortStatsOutput{api.ShortStats{
+	return bodyOf(api.ShortStats{
 		ShortCode: string(l.Code), OriginalURL: l.OriginalURL, ClickCount: l.Clicks, BotClicks: l.BotClicks,
 		CreatedAt: l.CreatedAt.UTC(), LastAccessedAt: moment(l.LastAccessedAt),
-	}}, nil
+	}), nil
 }
 
 func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, error) {
@@ -256,7 +250,7 @@ func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) 
 	return &table{json: shown, file: "clicks", name: in.Breakdown, bom: in.BOM, stats: &stats.Stats, top: shown.Top}, nil
 }
 
-func (a *statisticsAPI) forgetClicks(ctx context.Context, in *forgetClicksInput) (*forgottenOutput, error) {
+func (a *statisticsAPI) forgetClicks(ctx context.Context, in *forgetClicksInput) (*body[api.ForgottenClicks], error) {
 	if !waypost.ValidCode(in.Code) {
 		return nil, waypost.ErrNoLink
 	}
@@ -264,7 +258,7 @@ func (a *statisticsAPI) forgetClicks(ctx context.Context, in *forgetClicksInput)
 	if err != nil {
 		return nil, err
 	}
-	return &forgottenOutput{api.ForgottenClicks{Clicks: f.Clicks, BotClicks: f.Bots, Events: f.Events}}, nil
+	return bodyOf(api.ForgottenClicks{Clicks: f.Clicks, BotClicks: f.Bots, Events: f.Events}), nil
 }
 
 func (a *statisticsAPI) forgetVisitors(ctx context.Context, in *forgetVisitorsInput) (*forgetVisitorsOutput, error) {

@@ -84,9 +84,7 @@ type unknownInput struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many addresses."`
 }
 
-type unknownOutput struct{ Body api.UnknownAddresses }
-
-func (a *statisticsAPI) unknown(ctx context.Context, in *unknownInput) (*unknownOutput, error) {
+func (a *statisticsAPI) unknown(ctx context.Context, in *unknownInput) (*body[api.UnknownAddresses], error) {
 	from, err := timeIn(time.UTC, "query.from", in.From, 0)
 	if err != nil {
 		return nil, err
@@ -109,5 +107,5 @@ func (a *statisticsAPI) unknown(ctx context.Context, in *unknownInput) (*unknown
 			shown.Addresses[i].Days[j] = api.UnknownDay{Day: d.Day.Format(time.DateOnly), People: d.People, Bots: d.Bots}
 		}
 	}
-	return &unknownOutput{shown}, nil
+	return bodyOf(shown), nil
 }

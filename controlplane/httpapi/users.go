@@ -12,38 +12,9 @@ import (
 // usersAPI serves the users of a workspace and, to operators, all accounts.
 type usersAPI struct{ workspaces Workspaces }
 
-type usersOutput struct{ Body api.MemberPage }
-
-type newUserInput struct{ Body api.NewMember }
-
-type newUserOfInput struct {
-	ID   int64 `path:"id" minimum:"1"`
-	Body api.NewMember
-}
-
-type userInput struct {
-	ID int64 `path:"id" minimum:"1"`
-}
-
-type userOutput struct{ Body api.Member }
-
-type changeUserInput struct {
-	ID   int64 `path:"id" minimum:"1"`
-	Body api.MemberChange
-}
-
 type accountsInput struct {
 	paging
 	Email string `query:"email" maxLength:"254" doc:"Only the account of this address."`
-}
-
-type accountsOutput struct{ Body api.AccountPage }
-
-type accountOutput struct{ Body api.Account }
-
-type changeAccountInput struct {
-	ID   int64 `path:"id" minimum:"1"`
-	Body api.AccountChange
 }
 
 const inviteDoc = "The old password is no longer valid, all sessions of the user end, and an earlier invitation is void. The user's API keys stay valid."
@@ -56,14 +27,14 @@ func registerUsers(rt *router, a *usersAPI) {
 	handle(rt, operation{
 		id: "create-user", method: http.MethodPost, path: api.PathUsers, summary: "Create a user of the workspace",
 		status: http.StatusCreated, scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, in *newUserInput) (*userOutput, error) {
+	}, func(ctx context.Context, in *body[api.NewMember]) (*body[api.Member], error) {
 		m, i, err := a.workspaces.AddMember(ctx, actorFrom(ctx), newMemberOf(&in.Body))
 		return invited(&m, i), err
 	})
 	handle(rt, operation{
 		id: "get-user", method: http.MethodGet, path: api.PathUsers + "/{id}", summary: "Get a user of the workspace",
 		scopes: admin, problems: []int{http.StatusNotFound},
-	}, func(ctx context.Context, in *userInput) (*userOutput, error) {
+	}, func(ctx context.Context, in *byID) (*body[api.Member], error) {
 		m, err := a.workspaces.Member(ctx, actorFrom(ctx), in.ID)
 		return invited(&m, controlplane.Invitation{}), err
 	})
@@ -77,13 +48,13 @@ func registerUsers(rt *router, a *usersAPI) {
 		id: "delete-user", method: http.MethodDelete, path: api.PathUsers + "/{id}", summary: "Remove a user from the workspace, with the user's keys",
 		description: "The account ends, too, unless several workspaces share it.",
 		scopes:      admin, problems: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, in *userInput) (*struct{}, error) {
+	}, func(ctx context.Context, in *byID) (*struct{}, error) {
 		return &struct{}{}, a.workspaces.RemoveMember(ctx, actorFrom(ctx), in.ID)
 	})
 	handle(rt, operation{
 		id: "invite-user", method: http.MethodPost, path: api.PathUsers + "/{id}/invitation", summary: "Let a user set a new password",
 		description: inviteDoc, status: http.StatusCreated, scopes: admin, problems: []int{http.StatusNotFound},
-	}, func(ctx context.Context, in *userInput) (*userOutput, error) {
+	}, func(ctx context.Context, in *byID) (*body[api.Member], error) {
 		m, i, err := a.workspaces.InviteMember(ctx, actorFrom(ctx), in.ID)
 		return invited(&m, i), err
 	})
@@ -93,7 +64,7 @@ func registerUsers(rt *router, a *usersAPI) {
 			"the account. When another workspace than theirs managed it before, its password and sessions end and the answer has an " +
 			"invitation, because otherwise its creator would get access, too.",
 		status: http.StatusCreated, scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, in *newUserOfInput) (*userOutput, error) {
+	}, func(ctx context.Context, in *bodyByID[api.NewMember]) (*body[api.Member], error) {
 		m, i, err := a.workspaces.AddMemberTo(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID), newMemberOf(&in.Body))
 		return invited(&m, i), err
 	})
@@ -104,9 +75,9 @@ func registerUsers(rt *router, a *usersAPI) {
 		id: "change-account", method: http.MethodPatch, path: api.PathAllUsers + "/{id}",
 		summary: "Change any user's name or password, or disable or enable the account",
 		scopes:  admin, problems: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, in *changeAccountInput) (*accountOutput, error) {
+	}, func(ctx context.Context, in *bodyByID[api.AccountChange]) (*body[api.Account], error) {
 		info, err := a.workspaces.ChangeAccount(ctx, actorFrom(ctx), in.ID, controlplane.AccountChange(in.Body))
-		return &accountOutput{accountOf(&info)}, err
+		return bodyOf(accountOf(&info)), err
 	})
 	handle(rt, operation{
 		id: "reset-second-factor", method: http.MethodDelete, path: api.PathAllUsers + "/{id}/second-factor",
@@ -116,32 +87,28 @@ func registerUsers(rt *router, a *usersAPI) {
 	handle(rt, operation{
 		id: "invite-account", method: http.MethodPost, path: api.PathAllUsers + "/{id}/invitation", summary: "Let any user set a new password",
 		description: inviteDoc, status: http.StatusCreated, scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, in *userInput) (*accountOutput, error) {
+	}, func(ctx context.Context, in *byID) (*body[api.Account], error) {
 		info, i, err := a.workspaces.InviteAccount(ctx, actorFrom(ctx), in.ID)
-		out := &accountOutput{accountOf(&info)}
+		out := bodyOf(accountOf(&info))
 		out.Body.Invitation = invitationOf(i)
 		return out, err
 	})
 }
 
-func (a *usersAPI) resetFactor(ctx context.Context, in *userInput) (*accountOutput, error) {
+func (a *usersAPI) resetFactor(ctx context.Context, in *byID) (*body[api.Account], error) {
 	info, err := a.workspaces.ResetSecondFactor(ctx, actorFrom(ctx), in.ID)
-	return &accountOutput{accountOf(&info)}, err
+	return bodyOf(accountOf(&info)), err
 }
 
-func (a *usersAPI) list(ctx context.Context, in *paging) (*usersOutput, error) {
+func (a *usersAPI) list(ctx context.Context, in *paging) (*body[api.MemberPage], error) {
 	all, next, err := a.workspaces.Members(ctx, actorFrom(ctx), in.Limit, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	shown := make([]api.Member, len(all))
-	for i := range all {
-		shown[i] = memberOf(&all[i])
-	}
-	return &usersOutput{api.MemberPage{Users: shown, Next: next}}, nil
+	return bodyOf(api.MemberPage{Users: mapped(all, memberOf), Next: next}), nil
 }
 
-func (a *usersAPI) change(ctx context.Context, in *changeUserInput) (*userOutput, error) {
+func (a *usersAPI) change(ctx context.Context, in *bodyByID[api.MemberChange]) (*body[api.Member], error) {
 	change := controlplane.MemberChange{AccountChange: controlplane.AccountChange(in.Body.AccountChange)}
 	if in.Body.Role != nil {
 		change.Role = new(controlplane.Role(*in.Body.Role))
@@ -150,16 +117,12 @@ func (a *usersAPI) change(ctx context.Context, in *changeUserInput) (*userOutput
 	return invited(&m, controlplane.Invitation{}), err
 }
 
-func (a *usersAPI) accounts(ctx context.Context, in *accountsInput) (*accountsOutput, error) {
+func (a *usersAPI) accounts(ctx context.Context, in *accountsInput) (*body[api.AccountPage], error) {
 	all, next, err := a.workspaces.Accounts(ctx, actorFrom(ctx), in.Email, in.Limit, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	shown := make([]api.Account, len(all))
-	for i := range all {
-		shown[i] = accountOf(&all[i])
-	}
-	return &accountsOutput{api.AccountPage{Users: shown, Next: next}}, nil
+	return bodyOf(api.AccountPage{Users: mapped(all, accountOf), Next: next}), nil
 }
 
 func newMemberOf(n *api.NewMember) controlplane.NewMember {
@@ -167,8 +130,8 @@ func newMemberOf(n *api.NewMember) controlplane.NewMember {
 }
 
 // invited returns a member with an invitation, if there is one.
-func invited(m *controlplane.Member, i controlplane.Invitation) *userOutput {
-	out := &userOutput{memberOf(m)}
+func invited(m *controlplane.Member, i controlplane.Invitation) *body[api.Member] {
+	out := bodyOf(memberOf(m))
 	out.Body.Invitation = invitationOf(i)
 	return out
 }
@@ -184,7 +147,7 @@ func accountOf(a *controlplane.AccountInfo) api.Account {
 	return api.Account{
 		ID: a.UserID, Email: a.Email, Name: a.Name, Home: a.Home, Disabled: a.Disabled, HasPassword: a.HasPassword,
 		SecondFactor: a.SecondFactor, InvitedUntil: moment(a.InvitedUntil), CreatedAt: a.CreatedAt.UTC(),
-		Workspaces: affiliationsOf(a.Affiliations),
+		Workspaces: mapped(a.Affiliations, affiliationOf),
 	}
 }
 

@@ -61,40 +61,23 @@ type Workspaces interface {
 // workspacesAPI serves workspaces.
 type workspacesAPI struct{ workspaces Workspaces }
 
-type workspaceOutput struct{ Body api.Workspace }
-
-type changeWorkspaceInput struct{ Body api.WorkspaceChange }
-
-type workspacesOutput struct{ Body api.WorkspacePage }
-
-type newWorkspaceInput struct{ Body api.NewWorkspace }
-
-type anyWorkspaceInput struct {
-	ID int64 `path:"id" minimum:"1"`
-}
-
-type changeAnyWorkspaceInput struct {
-	ID   int64 `path:"id" minimum:"1"`
-	Body api.WorkspaceChange
-}
-
 func registerWorkspaces(rt *router, a *workspacesAPI) {
 	admin := []controlplane.Scope{controlplane.ScopeAdmin}
 	handle(rt, operation{
 		id: "get-workspace", method: http.MethodGet, path: api.PathWorkspace, summary: "Get the workspace in which the request acts",
 		scopes: []controlplane.Scope{controlplane.ScopeLinksRead, controlplane.ScopeAnalytics}, problems: []int{http.StatusNotFound},
-	}, func(ctx context.Context, _ *struct{}) (*workspaceOutput, error) {
+	}, func(ctx context.Context, _ *struct{}) (*body[api.Workspace], error) {
 		w, err := a.workspaces.Workspace(ctx, actorFrom(ctx))
-		out := workspaceOf(&w)
+		out := bodyOf(workspaceOf(&w))
 		out.Body.Links = &w.Links
 		return out, err
 	})
 	handle(rt, operation{
 		id: "change-workspace", method: http.MethodPatch, path: api.PathWorkspace, summary: "Change the name or settings of the workspace",
 		scopes: admin, problems: []int{http.StatusNotFound},
-	}, func(ctx context.Context, in *changeWorkspaceInput) (*workspaceOutput, error) {
+	}, func(ctx context.Context, in *body[api.WorkspaceChange]) (*body[api.Workspace], error) {
 		w, err := a.workspaces.ChangeWorkspace(ctx, actorFrom(ctx), workspaceChangeOf(&in.Body))
-		return workspaceOf(&w), err
+		return bodyOf(workspaceOf(&w)), err
 	})
 	handle(rt, operation{
 		id: "list-workspaces", method: http.MethodGet, path: api.PathAllWorkspaces, summary: "List all workspaces", scopes: admin,
@@ -102,39 +85,35 @@ func registerWorkspaces(rt *router, a *workspacesAPI) {
 	handle(rt, operation{
 		id: "create-workspace", method: http.MethodPost, path: api.PathAllWorkspaces, summary: "Create a workspace",
 		status: http.StatusCreated, scopes: admin, problems: []int{http.StatusConflict},
-	}, func(ctx context.Context, in *newWorkspaceInput) (*workspaceOutput, error) {
+	}, func(ctx context.Context, in *body[api.NewWorkspace]) (*body[api.Workspace], error) {
 		w, err := a.workspaces.CreateWorkspace(ctx, actorFrom(ctx), controlplane.NewWorkspace{Slug: in.Body.Slug, Name: in.Body.Name})
-		return workspaceOf(&w), err
+		return bodyOf(workspaceOf(&w)), err
 	})
 	handle(rt, operation{
 		id: "change-any-workspace", method: http.MethodPatch, path: api.PathAllWorkspaces + "/{id}",
 		summary: "Change the name or settings of any workspace", scopes: admin, problems: []int{http.StatusNotFound},
-	}, func(ctx context.Context, in *changeAnyWorkspaceInput) (*workspaceOutput, error) {
+	}, func(ctx context.Context, in *bodyByID[api.WorkspaceChange]) (*body[api.Workspace], error) {
 		w, err := a.workspaces.ChangeWorkspaceOf(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID), workspaceChangeOf(&in.Body))
-		return workspaceOf(&w), err
+		return bodyOf(workspaceOf(&w)), err
 	})
 	handle(rt, operation{
 		id: "delete-workspace", method: http.MethodDelete, path: api.PathAllWorkspaces + "/{id}", summary: "Delete a workspace",
 		description: deleteWorkspaceDoc, scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, in *anyWorkspaceInput) (*workspaceOutput, error) {
+	}, func(ctx context.Context, in *byID) (*body[api.Workspace], error) {
 		w, err := a.workspaces.DeleteWorkspace(ctx, actorFrom(ctx), waypost.WorkspaceID(in.ID))
-		return workspaceOf(&w), err
+		return bodyOf(workspaceOf(&w)), err
 	})
 }
 
 const deleteWorkspaceDoc = "Its keys and sessions end at once. Its links become tombstones, which answer 410 on every edge, a thousand at a time; " +
 	"then the workspace is closed. Its slug and its codes are never issued again."
 
-func (a *workspacesAPI) list(ctx context.Context, in *paging) (*workspacesOutput, error) {
+func (a *workspacesAPI) list(ctx context.Context, in *paging) (*body[api.WorkspacePage], error) {
 	all, next, err := a.workspaces.Workspaces(ctx, actorFrom(ctx), in.Limit, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	shown := make([]api.Workspace, len(all))
-	for i := range all {
-		shown[i] = workspaceOf(&all[i]).Body
-	}
-	return &workspacesOutput{api.WorkspacePage{Workspaces: shown, Next: next}}, nil
+	return bodyOf(api.WorkspacePage{Workspaces: mapped(all, workspaceOf), Next: next}), nil
 }
 
 func workspaceChangeOf(c *api.WorkspaceChange) controlplane.WorkspaceChange {
@@ -167,7 +146,7 @@ func utmTemplatesOf(all []controlplane.UTMTemplate) []api.UTMTemplate {
 	return shown
 }
 
-func workspaceOf(w *controlplane.Workspace) *workspaceOutput {
+func workspaceOf(w *controlplane.Workspace) api.Workspace {
 	state := "active"
 	switch {
 	case !w.ClosedAt.IsZero():
@@ -175,12 +154,12 @@ func workspaceOf(w *controlplane.Workspace) *workspaceOutput {
 	case !w.DeletedAt.IsZero():
 		state = "closing"
 	}
-	return &workspaceOutput{api.Workspace{
+	return api.Workspace{
 		ID: int64(w.ID), Slug: w.Slug, Name: w.Name, State: state, CreatedAt: w.CreatedAt, DeletedAt: moment(w.DeletedAt),
 		Settings: api.WorkspaceSettings{
 			Dedupe: w.Settings.Dedupe, Events: w.Settings.Events, EventsSample: w.Settings.EventsSample, UTM: w.Settings.UTM,
 			UTMTemplates: utmTemplatesOf(w.Settings.UTMTemplates),
 			TimeZone:     w.Settings.TimeZone,
 		},
-	}}
+	}
 }
