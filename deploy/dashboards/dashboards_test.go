@@ -1,4 +1,4 @@
-package dashboards_test
+package dashboards
 
 import (
 	"fmt"
@@ -9,16 +9,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"waypost/deploy/dashboards"
 )
 
-// TestDashboards_AreTheFiles compares the files with those that this package makes, or
-// writes them.
+// TestDashboards_AreTheFiles compares the files with the lists of panels, or writes
+// them.
 func TestDashboards_AreTheFiles(t *testing.T) {
 	names := make(map[string]bool)
-	for _, d := range dashboards.All() {
-		text, err := d.JSON()
+	for _, d := range all() {
+		text, err := d.file()
 		require.NoError(t, err)
 		name := d.ID + ".json"
 		names[name] = true
@@ -43,7 +41,7 @@ func TestDashboards_HaveExpressionsThatParse(t *testing.T) {
 	}
 	rules := "groups:\n- name: dashboards\n  rules:\n"
 	n := 0
-	for _, d := range dashboards.All() {
+	for _, d := range all() {
 		for _, p := range d.Panels {
 			for _, q := range p.Queries {
 				rules += fmt.Sprintf("  - {record: 'panel:%d', expr: '%s'}\n", n, strings.ReplaceAll(q.Expr, "$instance", ".*"))

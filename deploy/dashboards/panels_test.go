@@ -1,5 +1,5 @@
 // Package dashboards makes the dashboards for Grafana in its directory, from short lists
-// of panels. Its test writes them if WAYPOST_WRITE_DASHBOARDS is set.
+// of panels, if WAYPOST_WRITE_DASHBOARDS is set.
 package dashboards
 
 import (
@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// Dashboard is one page of Grafana. Its file is named by ID.
-type Dashboard struct {
+// dashboard is one page of Grafana. Its file is named by ID.
+type dashboard struct {
 	ID, Title, What string
 	Instances       string // job whose instances can be chosen; "": no choice
-	Panels          []Panel
+	Panels          []panel
 }
 
-// Panel is one chart.
-type Panel struct {
+// panel is one chart.
+type panel struct {
 	Title, What, Unit string
-	Queries           []Query
+	Queries           []query
 }
 
-// Query is one expression of Prometheus, and the name of the lines that it returns.
-type Query struct{ Expr, Legend string }
+// query is one expression of Prometheus, and the name of the lines that it returns.
+type query struct{ Expr, Legend string }
 
 // The units that Grafana knows.
 const (
@@ -34,23 +34,23 @@ const (
 
 const byInstance = "{{instance}}"
 
-func one(title, what, unit, expr, legend string) Panel {
-	return Panel{Title: title, What: what, Unit: unit, Queries: []Query{{expr, legend}}}
+func one(title, what, unit, expr, legend string) panel {
+	return panel{Title: title, What: what, Unit: unit, Queries: []query{{expr, legend}}}
 }
 
-// All returns the dashboards.
-func All() []Dashboard {
-	return []Dashboard{
+// all returns the dashboards.
+func all() []dashboard {
+	return []dashboard{
 		{
 			ID: "waypost-fleet", Title: "Waypost: fleet", What: "All edges and control planes at a glance.",
-			Panels: []Panel{
+			Panels: []panel{
 				one("Redirects", "Answers of all edges, by status.", perSecond, `sum by (status) (rate(waypost_redirects_total[1m]))`, "{{status}}"),
 				one("Redirects by edge", "", perSecond, `sum by (instance) (rate(waypost_redirects_total[1m]))`, byInstance),
 				one("Reachable", "1: Prometheus reaches the process.", number, `up{job=~"waypost-.*"}`, "{{job}} "+byInstance),
 				one("Age of replicas", "Time since an edge has heard of the head of the changelog.", seconds, `waypost_replica_age_seconds`, byInstance),
 				one("Behind", "Transactions that an edge has heard of and not applied.", number, `waypost_replica_head_sequence - waypost_replica_sequence`, byInstance),
 				one("Clicks that wait", "Age of the oldest batch that is not acknowledged.", seconds, `waypost_clicks_waiting_seconds`, byInstance),
-				{Title: "In need of a look", What: "Edges that are held, degraded, short of disk, verifying or repairing.", Unit: number, Queries: []Query{
+				{Title: "In need of a look", What: "Edges that are held, degraded, short of disk, verifying or repairing.", Unit: number, Queries: []query{
 					{`sum(waypost_replica_held)`, "held"},
 					{`sum(waypost_replica_degraded)`, "degraded"},
 					{`sum(waypost_replica_disk_low)`, "disk low"},
@@ -64,7 +64,7 @@ func All() []Dashboard {
 		},
 		{
 			ID: "waypost-edge", Title: "Waypost: edge", What: "One edge.", Instances: "waypost-edge",
-			Panels: []Panel{
+			Panels: []panel{
 				one("Answers", "By status.", perSecond, `sum by (status) (rate(waypost_redirects_total{instance=~"$instance"}[1m]))`, "{{status}}"),
 				one("CPU", "Processors that the process uses.", number, `rate(process_cpu_seconds_total{instance=~"$instance", job="waypost-edge"}[1m])`, byInstance),
 				one("Time of a redirect, p99", "From when a request was read until it was answered.", seconds,
@@ -73,12 +73,12 @@ func All() []Dashboard {
 				one("Refused connections", "", perSecond, `sum by (reason) (rate(waypost_redirect_connections_refused_total{instance=~"$instance"}[1m]))`, "{{reason}}"),
 				one("Errors", "Redirects that failed, and links whose rules cannot be read.", perSecond,
 					`rate(waypost_redirect_errors_total{instance=~"$instance"}[1m]) + rate(waypost_redirect_broken_rules_total{instance=~"$instance"}[1m])`, byInstance),
-				{Title: "Lookups", What: "Where the records of redirects come from.", Unit: perSecond, Queries: []Query{
+				{Title: "Lookups", What: "Where the records of redirects come from.", Unit: perSecond, Queries: []query{
 					{`sum(rate(waypost_replica_lookup_hits_total{instance=~"$instance"}[1m]))`, "memory"},
 					{`sum(rate(waypost_replica_lookup_misses_total{instance=~"$instance"}[1m]))`, "no link"},
 					{`sum(rate(waypost_replica_lookup_fallbacks_total{instance=~"$instance"}[1m]))`, "disk"},
 				}},
-				{Title: "Memory", Unit: byteSize, Queries: []Query{
+				{Title: "Memory", Unit: byteSize, Queries: []query{
 					{`process_resident_memory_bytes{instance=~"$instance", job="waypost-edge"}`, "resident"},
 					{`waypost_replica_lookup_bytes{instance=~"$instance"}`, "lookup table"},
 					{`go_memstats_heap_inuse_bytes{instance=~"$instance", job="waypost-edge"}`, "Go heap"},
@@ -87,7 +87,7 @@ func All() []Dashboard {
 				one("Time to apply a batch, p99", "", seconds,
 					`histogram_quantile(0.99, sum by (le) (rate(waypost_replica_apply_seconds_bucket{instance=~"$instance"}[5m])))`, "p99"),
 				one("Writes to tables", "Flushes and compactions.", byteSize, `rate(waypost_replica_table_written_bytes_total{instance=~"$instance"}[1m])`, byInstance),
-				{Title: "Damage", What: "Since the start: slots that were replaced, failed verifications, stores set aside.", Unit: number, Queries: []Query{
+				{Title: "Damage", What: "Since the start: slots that were replaced, failed verifications, stores set aside.", Unit: number, Queries: []query{
 					{`waypost_replica_repaired_slots_total{instance=~"$instance"}`, "repaired slots"},
 					{`waypost_replica_verify_failures_total{instance=~"$instance"}`, "failed verifications"},
 					{`waypost_replica_quarantined_total{instance=~"$instance"}`, "quarantined stores"},
@@ -97,9 +97,9 @@ func All() []Dashboard {
 		},
 		{
 			ID: "waypost-control-plane", Title: "Waypost: control plane", What: "The API, the stream and PostgreSQL.", Instances: "waypost-control",
-			Panels: []Panel{
+			Panels: []panel{
 				one("Requests", "By status.", perSecond, `sum by (status) (rate(waypost_http_requests_total{instance=~"$instance"}[1m]))`, "{{status}}"),
-				{Title: "Time of a request", Unit: seconds, Queries: []Query{
+				{Title: "Time of a request", Unit: seconds, Queries: []query{
 					{`histogram_quantile(0.5, sum by (le) (rate(waypost_http_request_duration_seconds_bucket{instance=~"$instance"}[5m])))`, "p50"},
 					{`histogram_quantile(0.99, sum by (le) (rate(waypost_http_request_duration_seconds_bucket{instance=~"$instance"}[5m])))`, "p99"},
 				}},
@@ -117,7 +117,7 @@ func All() []Dashboard {
 		},
 		{
 			ID: "waypost-clicks", Title: "Waypost: clicks", What: "The way of clicks from the edges into statistics.",
-			Panels: []Panel{
+			Panels: []panel{
 				one("Recorded", "Clicks in the journals of edges.", perSecond, `sum by (instance) (rate(waypost_clicks_recorded_total[1m]))`, byInstance),
 				one("Shipped", "Clicks that a control plane has acknowledged.", perSecond, `sum by (instance) (rate(waypost_clicks_shipped_total[1m]))`, byInstance),
 				one("Taken and added to statistics", "", perSecond, `sum(rate(waypost_clicks_ingested_total[1m]))`, "taken"),
@@ -125,7 +125,7 @@ func All() []Dashboard {
 				one("Age of what waits on edges", "", seconds, `waypost_clicks_waiting_seconds`, byInstance),
 				one("Age of what waits in PostgreSQL", "Counted, and not added to rollups yet.", seconds, `waypost_click_parts_age_seconds`, byInstance),
 				one("Size of the journals", "", byteSize, `waypost_clicks_journal_bytes`, byInstance),
-				{Title: "Lost or set aside", What: "Since the start.", Unit: number, Queries: []Query{
+				{Title: "Lost or set aside", What: "Since the start.", Unit: number, Queries: []query{
 					{`sum(waypost_clicks_dropped_total)`, "dropped"},
 					{`sum(waypost_clicks_lost_total)`, "lost"},
 					{`sum(waypost_clicks_missed_total)`, "missed"},
@@ -139,7 +139,7 @@ func All() []Dashboard {
 		},
 		{
 			ID: "waypost-key-ranges", Title: "Waypost: key ranges", What: "The supply of codes.",
-			Panels: []Panel{
+			Panels: []panel{
 				one("Keys left", "By region.", number, `max by (region) (kgs_pool_size)`, "{{region}}"),
 				one("Lasts for", "At the rate of the last hour, in seconds.", seconds, `60 * max by (region) (kgs_pool_exhaustion_minutes)`, "{{region}}"),
 				one("Minted", "", perSecond, `sum by (region) (rate(kgs_generated_total[5m]))`, "{{region}}"),
@@ -151,8 +151,8 @@ func All() []Dashboard {
 	}
 }
 
-// JSON returns the file that Grafana imports.
-func (d *Dashboard) JSON() ([]byte, error) {
+// file returns the file that Grafana imports.
+func (d *dashboard) file() ([]byte, error) {
 	type object = map[string]any
 	source := object{"type": "prometheus", "uid": "${source}"}
 	variables := []object{{"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}}
