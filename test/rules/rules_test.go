@@ -60,7 +60,7 @@ func start(t *testing.T) *system {
 	s := &system{db: db}
 	s.at(june)
 	s.Services = controlplane.New(controlplane.Config{
-		Store: db, Patience: time.Minute, Now: s.now,
+		Store: db, Patience: time.Minute, Now: s.now, FreeSharedCodes: true,
 		Minter: keys.NewMinter(keys.MinterConfig{
 			Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Size: 100, Patience: time.Minute,
 			Logger: slog.New(slog.DiscardHandler),
@@ -100,6 +100,7 @@ type edgeServer struct {
 	addr    string
 	mu      sync.Mutex
 	records map[string]waypost.Record
+	traits  waypost.DomainTraits
 	country [2]byte
 	city    string
 }
@@ -133,7 +134,7 @@ func (e *edgeServer) Link(_ waypost.DomainID, code, buf []byte) (r waypost.Recor
 }
 
 func (e *edgeServer) Domain([]byte) (waypost.DomainID, waypost.DomainTraits, bool) {
-	return waypost.DefaultDomain, 0, true
+	return waypost.DefaultDomain, e.traits, true
 }
 
 func (e *edgeServer) Targets(waypost.DomainID) waypost.DomainTargets { return waypost.DomainTargets{} }
