@@ -310,6 +310,8 @@ type prepared struct {
 	dedupe  bool                      // unless a link says otherwise
 	domains map[string]waypost.Domain // looked up before
 
+	patterns map[waypost.DomainID]*domainPatterns // read before
+
 	dry       bool // no password is hashed
 	passwords int  // so far
 }
@@ -330,16 +332,12 @@ func (s *Links) prepare(ctx context.Context, actor Actor) (*prepared, error) {
 // when the link is to be deduplicated.
 func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byte, error) {
 	none := func(err error) (waypost.Link, *[32]byte, error) { return waypost.Link{}, nil, err }
-	t, err := p.s.domains.check(p.actor.Workspace, n.OriginalURL)
-	if err != nil {
-		return none(err)
-	}
 	d, err := p.domain(ctx, n.Domain)
 	if err != nil {
 		return none(err)
 	}
 	l := waypost.Link{
-		Workspace: p.actor.Workspace, Domain: d.ID, OriginalURL: t.Original, Location: t.Location,
+		Workspace: p.actor.Workspace, Domain: d.ID,
 		RedirectStatus: n.RedirectStatus, Flags: n.flags(), Details: n.Details,
 		CreatedBy: n.CreatedBy, Active: !n.Disabled,
 	}
@@ -360,10 +358,18 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 		l.SetCode(code, keyOf(code, d.Traits&waypost.IgnoresCase != 0))
 		l.Custom = true
 	}
+	t, err := checkTarget(p.s.domains.targetRules(p.actor.Workspace), l.Code, n.OriginalURL)
+	if err != nil {
+		return none(err)
+	}
+	l.OriginalURL, l.Location = t.Original, t.Location
 	if l.ExpiresAt, err = checkExpiry(n.ExpiresAt, p.s.now()); err != nil {
 		return none(err)
 	}
 	if err := checkStatus(&l); err != nil {
+		return none(err)
+	}
+	if err := checkPattern(&l); err != nil {
 		return none(err)
 	}
 	if err := checkTexts(&l); err != nil {
@@ -382,6 +388,11 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 	}
 	if from := n.Rules.ValidFrom; !l.ExpiresAt.IsZero() && !from.IsZero() && !from.Before(l.ExpiresAt) {
 		return none(waypost.Errorf(waypost.EInvalid, "valid_from must be before the expiry: the link would lead nowhere"))
+	}
+	if waypost.IsPattern(string(l.Code)) {
+		if err := p.placePattern(ctx, &l); err != nil {
+			return none(err)
+		}
 	}
 	if !dedupe {
 		return l, nil, nil

@@ -135,8 +135,11 @@ func newDomains(cfg *Config) *Domains {
 // Domains of other workspaces are hosts like any other, so that no workspace can forbid
 // a host to others by adding it.
 func (s *Domains) check(ws waypost.WorkspaceID, url string) (target.Target, error) {
-	rules := target.Rules{AllowPrivate: s.allowPrivate, OwnHosts: func(host string) bool { return s.serves(ws, host) }}
-	return rules.Check(url)
+	return s.targetRules(ws).Check(url)
+}
+
+func (s *Domains) targetRules(ws waypost.WorkspaceID) target.Rules {
+	return target.Rules{AllowPrivate: s.allowPrivate, OwnHosts: func(host string) bool { return s.serves(ws, host) }}
 }
 
 // serves reports whether links of a workspace can be under a host.

@@ -10,6 +10,7 @@ import (
 	"waypost"
 	"waypost/internal/cache"
 	"waypost/internal/codes"
+	"waypost/internal/patterns"
 	"waypost/replication"
 	"waypost/rules"
 )
@@ -62,6 +63,10 @@ type LinkStore interface {
 
 	// Record returns the record that edges hold for a code of a domain, as of now.
 	Record(ctx context.Context, domain waypost.DomainID, code waypost.Code) (rec waypost.Record, found bool, err error)
+
+	// Patterns returns the codes of a domain's links with patterns that are not deleted, as
+	// of now.
+	Patterns(ctx context.Context, domain waypost.DomainID) ([]string, error)
 
 	// Duplicates finds the live links of a workspace that were created with these dedupe
 	// keys, and a position at which they exist.
@@ -129,7 +134,8 @@ type Links struct {
 
 	passwords linkPasswords
 	dedupe    cache.Cache[waypost.WorkspaceID, bool] // whether workspaces deduplicate by default
-	running   requests                               // idempotent requests under way
+	patterns  cache.Cache[waypost.DomainID, *patterns.Index]
+	running   requests // idempotent requests under way
 }
 
 func newLinks(cfg *Config, domains *Domains) *Links {
@@ -242,7 +248,7 @@ func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (
 			return none(err)
 		}
 	}
-	if _, err := s.domains.check(l.Workspace, l.OriginalURL); err != nil {
+	if _, err := checkTarget(s.domains.targetRules(l.Workspace), l.Code, l.OriginalURL); err != nil {
 		return none(err)
 	}
 	if err := s.judgeRules(l); err != nil {
@@ -313,7 +319,7 @@ func (s *Links) Change(ctx context.Context, actor Actor, domain, code string, c 
 // verifier of the change's password.
 func (s *Links) apply(l *waypost.Link, c *LinkChange, password *rules.Password) (dedupe *[32]byte, err error) {
 	if c.OriginalURL != nil && *c.OriginalURL != l.OriginalURL {
-		t, err := s.domains.check(l.Workspace, *c.OriginalURL)
+		t, err := checkTarget(s.domains.targetRules(l.Workspace), l.Code, *c.OriginalURL)
 		if err != nil {
 			return nil, err
 		}
@@ -334,6 +340,9 @@ func (s *Links) apply(l *waypost.Link, c *LinkChange, password *rules.Password) 
 	setFlag(&l.Flags, waypost.ForwardQuery, c.ForwardQuery)
 	setFlag(&l.Flags, waypost.ForwardPath, c.ForwardPath)
 	if err := checkStatus(l); err != nil {
+		return nil, err
+	}
+	if err := checkPattern(l); err != nil {
 		return nil, err
 	}
 	if err := checkTexts(l); err != nil {
@@ -400,6 +409,9 @@ func (a *address) Record(code []byte) (*waypost.Record, error) {
 	}
 	return &a.record, nil
 }
+
+// Patterns implements [codes.Index].
+func (a *address) Patterns() (*patterns.Index, error) { return a.links.patternsOf(a.ctx, a.domain) }
 
 func set[T any](field *T, to *T) {
 	if to != nil {

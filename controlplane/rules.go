@@ -38,11 +38,8 @@ func (s *Links) compile(l *waypost.Link, source *rules.Source, password *rules.P
 	}
 	with := rules.Compiling{
 		Status: l.RedirectStatus, Now: s.now(), Password: password,
-		Target: func(url string) (original, location string, err error) {
-			t, err := s.domains.check(l.Workspace, url)
-			return t.Original, t.Location, err
-		},
 	}
+	setTargets(&with, s.domains.targetRules(l.Workspace), l.Code)
 	if key, ok := rules.SplitKey(l.Programme); ok {
 		with.Key = key
 	} else {
@@ -136,7 +133,7 @@ func (s *Links) changeRules(l *waypost.Link, c *LinkChange, password *rules.Pass
 	change := &c.Rules
 	if change.Rules != nil {
 		source.Replace(*change.Rules, func(url string) string {
-			t, err := s.domains.check(l.Workspace, url)
+			t, err := checkTarget(s.domains.targetRules(l.Workspace), l.Code, url)
 			if err != nil {
 				return url
 			}

@@ -85,10 +85,8 @@ func recompile(l *waypost.Link, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	with := rules.Compiling{Status: l.RedirectStatus, Now: now, Target: func(url string) (original, location string, err error) {
-		t, err := target.Rules{AllowPrivate: true}.Check(url)
-		return t.Original, t.Location, err
-	}}
+	with := rules.Compiling{Status: l.RedirectStatus, Now: now}
+	setTargets(&with, target.Rules{AllowPrivate: true}, l.Code)
 	with.Key, _ = rules.SplitKey(l.Programme)
 	with.Password = passwordOf(l)
 	return rules.Compile(&source, &with)

@@ -39,7 +39,7 @@ CREATE TABLE changelog (
     seq        bigint      NOT NULL,
     ord        integer     NOT NULL,
     epoch      integer     NOT NULL,
-    kind       smallint    NOT NULL, -- 0 mark, 1 link, 2 domain, 3 key range, 4 key lease, 5 salt
+    kind       smallint    NOT NULL, -- 0 mark, 1 link, 2 domain, 3 key range, 4 key lease, 5 salt, 6 link with a pattern
     stamp      bigint      NOT NULL,
     digest     bigint,
     at         timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -4,13 +4,24 @@
 -- Links and the tables that belong to them. docs/schema.md describes the life of one
 -- INSERT into link.
 
+-- Reports whether the code of a link is a pattern. No pattern is generated, so that
+-- generated codes cost nothing here.
+CREATE FUNCTION link_is_pattern(custom boolean, code text) RETURNS boolean LANGUAGE sql IMMUTABLE
+    RETURN custom AND code ~ '[*{]';
+
+-- Returns the kind of the record of a link: waypost.KindOf.
+CREATE FUNCTION link_kind(custom boolean, code text) RETURNS smallint LANGUAGE sql IMMUTABLE
+    RETURN (CASE WHEN link_is_pattern(custom, code) THEN 6 ELSE 1 END)::smallint;
+
 CREATE TABLE link (
     id              bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     workspace_id    bigint      NOT NULL, -- checked by triggers, as domain_id is
     domain_id       integer     NOT NULL,
     -- The program alone judges characters beyond ASCII, and keeps their normal form.
-    code            text COLLATE "C" NOT NULL CHECK (octet_length(code) BETWEEN 1 AND 128
-                                                     AND code !~ '[\x01-\x2c\x3a-\x40\x5b-\x5e\x60\x7b-\x7d\x7f]' AND code !~ '(^|/)[.]{0,2}(/|$)'),
+    code            text COLLATE "C" NOT NULL CONSTRAINT link_code_check CHECK (octet_length(code) BETWEEN 1 AND 128
+                                                     AND (code !~ '[\x01-\x2c\x3a-\x40\x5b-\x5e\x60\x7b-\x7d\x7f]' OR link_is_pattern(custom, code)
+                                                          AND code ~ '^(([^\x01-\x2c\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x7d\x7f]+|[{][a-z_][a-z0-9_]{0,31}[}])(/|$))*[*]?$')
+                                                     AND code !~ '(^|/)[.]{0,2}(/|$)'),
     typed_code      text COLLATE "C" CHECK (typed_code <> code AND octet_length(typed_code) BETWEEN 1 AND 128), -- code, unless code is folded; NULL: code
     custom          boolean     NOT NULL DEFAULT true,
     original_url    text        NOT NULL CHECK (octet_length(original_url) <= 8192),
@@ -60,6 +71,9 @@ CREATE POLICY search ON link FOR SELECT TO waypost_search USING (true);
 GRANT SELECT ON link TO waypost_search;
 
 CREATE INDEX link_slot ON link (slot);
+-- The patterns of a domain. Two of one shape would lead from the same addresses.
+CREATE UNIQUE INDEX link_pattern ON link (domain_id, regexp_replace(code, '[{][^}]*[}]', '{}', 'g'))
+    WHERE link_is_pattern(custom, code) AND deleted_at IS NULL;
 -- Links with programmes that hold the offsets of time zones: gates of package rules, bit
 -- 7.
 CREATE INDEX link_scheduled ON link (id) WHERE deleted_at IS NULL AND programme IS NOT NULL AND get_bit(programme, 15) = 1;
@@ -104,14 +118,14 @@ BEGIN
             RAISE EXCEPTION 'codes with characters beyond ASCII have a normal form: create their links with the API';
         END IF;
         NEW.typed_code := NULL;
-        NEW.slot := waypost_slot(1, NEW.domain_id, NEW.code);
+        NEW.slot := waypost_slot(link_kind(NEW.custom, NEW.code), NEW.domain_id, NEW.code);
     ELSE
         switching := current_setting('waypost.switching', true) = 'on';
         IF NEW.domain_id <> OLD.domain_id OR NEW.id <> OLD.id
            OR (NEW.code <> OLD.code OR NEW.typed_code IS DISTINCT FROM OLD.typed_code) AND switching IS NOT TRUE THEN
             RAISE EXCEPTION 'the key of a link cannot change: delete it and create another';
         END IF;
-        NEW.slot := CASE WHEN NEW.code = OLD.code THEN OLD.slot ELSE waypost_slot(1, NEW.domain_id, NEW.code) END;
+        NEW.slot := CASE WHEN NEW.code = OLD.code THEN OLD.slot ELSE waypost_slot(link_kind(NEW.custom, NEW.code), NEW.domain_id, NEW.code) END;
         -- The name of a rule is in no programme, so the API may change it alone.
         IF NEW.rules IS DISTINCT FROM OLD.rules AND NEW.programme IS NOT DISTINCT FROM OLD.programme AND current_user <> 'waypost_tenant' THEN
             RAISE EXCEPTION 'rules are compiled by Waypost: change them with its API';
@@ -204,12 +218,12 @@ BEGIN
         RETURNING t.seq, t.ord - 1 AS last, t.ord - 2 - c.numbers - c.before AS shift, t.epoch, t.stamp, t.digest, c.near
     )
     INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest, domain_id, name, state, status, flags, expires_at, payload, programme)
-    SELECT h.seq, h.shift + r.id, h.epoch, 1, r.stamp, NULL::bigint, r.domain_id, r.code,
+    SELECT h.seq, h.shift + r.id, h.epoch, link_kind(r.custom, r.code), r.stamp, NULL::bigint, r.domain_id, r.code,
            link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path, r.exhausted), r.expires_at,
            link_payload(r.location, r.original_url, r.deleted_at), link_programme(r.programme, r.deleted_at)
     FROM h, new_rows r WHERE h.near
     UNION ALL
-    SELECT h.seq, h.shift + row_number() OVER (), h.epoch, 1, r.stamp, NULL::bigint, r.domain_id, r.code,
+    SELECT h.seq, h.shift + row_number() OVER (), h.epoch, link_kind(r.custom, r.code), r.stamp, NULL::bigint, r.domain_id, r.code,
            link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path, r.exhausted), r.expires_at,
            link_payload(r.location, r.original_url, r.deleted_at), link_programme(r.programme, r.deleted_at)
     FROM h, new_rows r WHERE NOT h.near
@@ -233,17 +247,17 @@ BEGIN
     SELECT * INTO STRICT h FROM changelog_head WHERE singleton;
     IF TG_OP = 'DELETE' THEN
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state)
-        SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 3
+        SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, link_kind(o.custom, o.code), o.stamp, o.domain_id, o.code, 3
         FROM old_rows o;
     ELSE
         IF current_setting('waypost.switching', true) = 'on' THEN
             INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state)
-            SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 3
+            SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, link_kind(o.custom, o.code), o.stamp, o.domain_id, o.code, 3
             FROM old_rows o JOIN new_rows r USING (id) WHERE o.code <> r.code;
             GET DIAGNOSTICS gone = ROW_COUNT;
         END IF;
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state, status, flags, expires_at, payload, programme)
-        SELECT h.seq, h.ord - 1 + gone + row_number() OVER (), h.epoch, 1, r.stamp, r.domain_id, r.code,
+        SELECT h.seq, h.ord - 1 + gone + row_number() OVER (), h.epoch, link_kind(r.custom, r.code), r.stamp, r.domain_id, r.code,
                link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path, r.exhausted), r.expires_at,
                link_payload(r.location, r.original_url, r.deleted_at), link_programme(r.programme, r.deleted_at)
         FROM new_rows r;

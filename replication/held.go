@@ -125,5 +125,5 @@ func (f *Follower) awaitAcceptance(ctx context.Context) error {
 
 // Serves reports whether a record leads a visitor anywhere at a time, Unix milliseconds.
 func Serves(r *waypost.Record, at int64) bool {
-	return r.Kind == waypost.KindLink && r.State == waypost.Live && (r.ExpiresAt == 0 || r.ExpiresAt > at)
+	return r.Kind.IsLink() && r.State == waypost.Live && (r.ExpiresAt == 0 || r.ExpiresAt > at)
 }

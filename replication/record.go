@@ -90,7 +90,7 @@ func DecodeRecord(b []byte, r *waypost.Record) error {
 	if err := DecodeExtensions(fillRecord(b, r), r); err != nil {
 		return err
 	}
-	if r.Kind == waypost.KindLink {
+	if r.Kind.IsLink() {
 		return checkLink(r)
 	}
 	return nil

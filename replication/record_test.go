@@ -70,7 +70,7 @@ func TestTheFlagsOfALinkAreReadBesideOtherExtensions(t *testing.T) {
 func TestARecordDecodesToWhatWasEncoded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := waypost.Record{
-			Kind:      waypost.Kind(rapid.IntRange(2, 255).Draw(t, "kind")),
+			Kind:      waypost.Kind(rapid.IntRange(2, 255).Filter(func(n int) bool { return !waypost.Kind(n).IsLink() }).Draw(t, "kind")),
 			State:     waypost.State(rapid.Byte().Draw(t, "state")),
 			Flags:     waypost.LinkFlags(rapid.Byte().Draw(t, "flags")),
 			Status:    rapid.Uint16().Draw(t, "status"),

@@ -31,6 +31,8 @@ type Compiling struct {
 	// Target checks a target, and returns it as it is stored and as the Location of a
 	// redirect.
 	Target func(url string) (original, location string, err error)
+	// Template does the same for the targets of rules and splits; nil: Target does.
+	Template func(url string) (original, location string, err error)
 	// Status is the status of the link's redirects.
 	Status int
 	// Key is the key of the link's splits: [SplitKey] of the programme before, or random.
@@ -152,7 +154,7 @@ func (c *compiler) compileGates(s *Source) (err error) {
 	}
 	if s.ExpiredURL != "" {
 		c.gates |= gateExpired
-		if c.expired, err = c.target(&s.ExpiredURL, "expired_url"); err != nil {
+		if c.expired, err = c.target(&s.ExpiredURL, "expired_url", c.Target); err != nil {
 			return err
 		}
 	}
@@ -172,7 +174,7 @@ func (c *compiler) compileGates(s *Source) (err error) {
 	}
 	if s.ExhaustedURL != "" {
 		c.gates |= gateExhausted
-		c.exhausted, err = c.target(&s.ExhaustedURL, "exhausted_url")
+		c.exhausted, err = c.target(&s.ExhaustedURL, "exhausted_url", c.Target)
 	}
 	return err
 }
@@ -184,9 +186,18 @@ func checkTime(where string, t time.Time) error {
 	return nil
 }
 
-// target returns the index of a target, and writes it as it is stored.
-func (c *compiler) target(url *string, where string) (byte, error) {
-	original, location, err := c.Target(*url)
+// ruleTarget returns the index of a target of a rule or a split, and writes it as it is
+// stored.
+func (c *compiler) ruleTarget(url *string, where string) (byte, error) {
+	if c.Template == nil {
+		return c.target(url, where, c.Target)
+	}
+	return c.target(url, where, c.Template)
+}
+
+// target does the same for a target that a function checks.
+func (c *compiler) target(url *string, where string, check func(string) (original, location string, err error)) (byte, error) {
+	original, location, err := check(*url)
 	if err != nil {
 		return 0, waypost.Errorf(waypost.CodeOf(err), "%s: %s", where, waypost.MessageOf(err))
 	}
@@ -247,7 +258,7 @@ func (c *compiler) action(r *Rule, where string) error {
 	}
 	switch {
 	case r.To != "":
-		i, err := c.target(&r.To, where+".to")
+		i, err := c.ruleTarget(&r.To, where+".to")
 		c.logic = append(c.logic, actionTarget, i)
 		return err
 	case r.Status != 0:
@@ -302,7 +313,7 @@ func (c *compiler) split(s *Split, where string) error {
 		if err := checkName(v.Name, at); err != nil {
 			return err
 		}
-		target, err := c.target(&v.To, at+".to")
+		target, err := c.ruleTarget(&v.To, at+".to")
 		if err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ func Explain(r *waypost.Record, f *Facts) (waypost.Resolution, Trace) {
 }
 
 func resolve(r *waypost.Record, f *Facts, t *Trace) waypost.Resolution {
-	if r.Kind != waypost.KindLink || r.State != waypost.Live || len(r.Programme) == 0 {
+	if !r.Kind.IsLink() || r.State != waypost.Live || len(r.Programme) == 0 {
 		res := waypost.Resolve(r, f.At)
 		if t != nil && r.State != waypost.Live {
 			t.Gate = "state"

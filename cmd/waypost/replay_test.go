@@ -29,6 +29,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/internal/patterns"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/httpapi/httpapitest"
@@ -129,6 +130,8 @@ func (l fewLinks) Link(_ waypost.DomainID, code, buf []byte) (waypost.Record, []
 func (fewLinks) Domain([]byte) (waypost.DomainID, waypost.DomainTraits, bool) {
 	return waypost.DefaultDomain, 0, true
 }
+
+func (fewLinks) Patterns(waypost.DomainID) *patterns.Index { return nil }
 
 func (fewLinks) Targets(waypost.DomainID) (t waypost.DomainTargets) { return t }
 

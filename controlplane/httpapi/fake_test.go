@@ -14,6 +14,7 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/keys"
 	"waypost/internal/codes"
+	"waypost/internal/patterns"
 	"waypost/rules"
 )
 
@@ -261,6 +262,8 @@ func (f *links) Resolve(ctx context.Context, host string, v *waypost.Visit, _ *r
 	res, _ := waypost.Resolve(found.Record, f.now().UnixMilli()).Follow(nil, v)
 	return res, nil
 }
+
+func (f *links) Patterns() (*patterns.Index, error) { return nil, nil } //nolint:nilnil // there are no patterns
 
 func (f *links) Policy([]byte, bool) (waypost.BlockPolicy, error) { return 0, nil }
 

@@ -177,7 +177,8 @@ func newShortURLs(base string) shortURLs {
 }
 
 // of returns the short URL of a link: the base URL, with the host of the link's own
-// domain if it has one. Characters beyond ASCII are percent-encoded.
+// domain if it has one. Characters beyond ASCII are percent-encoded. The URL of a pattern
+// has its placeholders as they are, for people to read.
 func (s *shortURLs) of(l *waypost.Link) string {
 	base := s.base
 	if l.Host != "" {
@@ -188,7 +189,8 @@ func (s *shortURLs) of(l *waypost.Link) string {
 			base = strings.TrimSuffix(u.String(), "/")
 		}
 	}
-	return string(waypost.AppendEncoded([]byte(base+"/"), string(l.Code)))
+	path := waypost.AppendEncoded(nil, string(l.Code))
+	return base + "/" + strings.NewReplacer("%7B", "{", "%7D", "}").Replace(string(path))
 }
 
 type serviceOutput struct {

@@ -131,6 +131,9 @@ func (a *linksAPI) qrCodes(ctx context.Context, in *qrInput) (all []labelled, er
 		if err != nil {
 			return nil, err
 		}
+		if waypost.IsPattern(code) {
+			return nil, waypost.Errorf(waypost.EInvalid, "a pattern leads from many addresses: make QR codes of links")
+		}
 		url := a.urls.of(&l)
 		text := url
 		switch ignores, err := a.links.IgnoresCase(ctx, actorFrom(ctx), domain); {

@@ -11,6 +11,7 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/codes"
+	"waypost/internal/patterns"
 	"waypost/replication"
 )
 
@@ -41,6 +42,11 @@ const (
 	selectBlocked = `
 		SELECT l.workspace_id FROM link l JOIN domain d ON d.id = l.domain_id
 		WHERE (l.code = $2 OR l.code = $3 AND l.typed_code = $2) AND (d.host = $1 AND d.id <> 1 OR $1 = '' AND d.id = 1)`
+
+	// selectPatternOwners reads the workspaces of the patterns of a host.
+	selectPatternOwners = `
+		SELECT l.workspace_id, l.code FROM link l JOIN domain d ON d.id = l.domain_id
+		WHERE link_is_pattern(l.custom, l.code) AND l.deleted_at IS NULL AND (d.host = $1 AND d.id <> 1 OR $1 = '' AND d.id = 1)`
 )
 
 // changeBlocks runs f in a transaction, while no other transaction changes blocks. It
@@ -76,6 +82,9 @@ func (db *BlockStore) SetBlock(ctx context.Context, by controlplane.Actor, b way
 			return err
 		}
 		owners, err := pgx.CollectRows(rows, pgx.RowTo[waypost.WorkspaceID])
+		if err == nil && len(owners) == 0 {
+			owners, err = patternOwners(ctx, tx, &b)
+		}
 		switch {
 		case err != nil:
 			return err
@@ -97,6 +106,33 @@ func (db *BlockStore) SetBlock(ctx context.Context, by controlplane.Actor, b way
 		return auditBoth(ctx, tx, by, owner, action, subjectBlock(&b), detailOfBlock(&b))
 	})
 	return b, err
+}
+
+// patternOwners returns the workspace of the pattern that leads from a blocked address,
+// and nothing without such a pattern.
+func patternOwners(ctx context.Context, tx pgx.Tx, b *waypost.Block) (owners []waypost.WorkspaceID, err error) {
+	rows, err := tx.Query(ctx, selectPatternOwners, b.Host)
+	if err != nil {
+		return nil, err
+	}
+	var x patterns.Index
+	of := map[string]waypost.WorkspaceID{}
+	var owner waypost.WorkspaceID
+	var code string
+	if _, err := pgx.ForEachRow(rows, []any{&owner, &code}, func() error {
+		x.Add(code)
+		of[code] = owner
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	visit := waypost.ParseVisit(waypost.AppendEncoded([]byte("/"), string(b.Code)))
+	var m patterns.Match
+	if m.Find(&x, &visit, codes.AppendSegment) {
+		m.Lead(&visit)
+		owners = append(owners, of[string(visit.Code)])
+	}
+	return owners, nil
 }
 
 func subjectBlock(b *waypost.Block) string {

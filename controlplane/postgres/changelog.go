@@ -237,7 +237,7 @@ func encode(dst []byte, r *waypost.Record) []byte {
 	}
 	poison := *r
 	poison.Payload, poison.Programme = nil, nil
-	if poison.Kind == waypost.KindLink && poison.State != waypost.Purged {
+	if poison.Kind.IsLink() && poison.State != waypost.Purged {
 		poison.State = waypost.Deleted
 	}
 	return replication.AppendRecord(dst, &poison)
@@ -245,7 +245,8 @@ func encode(dst []byte, r *waypost.Record) []byte {
 
 // selectRecords selects every replicated row as its record, for the slots $1 to $2.
 const selectRecords = `
-SELECT 1, domain_id, code, link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path, exhausted), expires_at,
+SELECT link_kind(custom, code), domain_id, code, link_state(active, deleted_at), redirect_status,
+       link_flags(forward_query, forward_path, exhausted), expires_at,
        link_payload(location, original_url, deleted_at), rev_epoch, rev_seq, stamp, link_programme(programme, deleted_at)
 FROM link WHERE slot BETWEEN $1 AND $2
 UNION ALL SELECT 2, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(d)), rev_epoch, rev_seq, stamp, NULL FROM domain d

@@ -11,6 +11,7 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/codes"
+	"waypost/internal/patterns"
 	"waypost/internal/failpoint"
 )
 
@@ -23,6 +24,9 @@ func (db *DomainStore) Collisions(
 		SELECT coalesce(typed_code, code) AS c, deleted_at IS NOT NULL AS gone FROM link WHERE domain_id = $1
 		UNION ALL
 		SELECT code, true FROM retired_code WHERE domain_id = $1`
+	// PostgreSQL does not bring patterns, and codes with characters beyond ASCII, into the
+	// order of their keys.
+	const unordered = `[^\x01-\x29\x2b-\x7a\x7c-\x7f]`
 	others := make(map[waypost.Code]controlplane.Collision)
 	var group controlplane.Collision
 	var key waypost.Code
@@ -55,14 +59,20 @@ func (db *DomainStore) Collisions(
 			return err
 		})
 	}
-	err = query(`SELECT DISTINCT c, gone FROM (`+codesOf+`) x WHERE c ~ '[^\x01-\x7f]'`, func() {
+	err = query(`SELECT DISTINCT c, gone FROM (`+codesOf+`) x WHERE c ~ '`+unordered+`'`, func() {
 		k := codes.Fold(c)
-		other := others[k]
-		read(c, gone, &other)
-		others[k] = other
+		keys := []waypost.Code{k}
+		if !gone && waypost.IsPattern(string(k)) { // of a shape there is one alone
+			keys = append(keys, waypost.Code("shape of "+patterns.Shape(string(k))))
+		}
+		for _, k := range keys {
+			other := others[k]
+			read(c, gone, &other)
+			others[k] = other
+		}
 	})
 	if err == nil {
-		err = query(`SELECT c, gone FROM (SELECT DISTINCT * FROM (`+codesOf+`) x) x WHERE c !~ '[^\x01-\x7f]' ORDER BY lower(c), c`, func() {
+		err = query(`SELECT c, gone FROM (SELECT DISTINCT * FROM (`+codesOf+`) x) x WHERE c !~ '`+unordered+`' ORDER BY lower(c), c`, func() {
 			if k := codes.Fold(c); k != key {
 				end()
 				key, group = k, controlplane.Collision{}

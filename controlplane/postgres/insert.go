@@ -21,7 +21,7 @@ import (
 // insertLinks stamps its links, see the trigger changelog_2_stamp_new. An unnest in the
 // list of columns yields rows one by one; one in FROM would first gather them, array by
 // array.
-var insertLinks = insertRows + ` ON CONFLICT (domain_id, code) DO NOTHING` + returnRows
+var insertLinks = insertRows + ` ON CONFLICT DO NOTHING` + returnRows
 
 // insertFree inserts links with codes that should all be free, and fails if a code is
 // taken. To look first, and to lock each code, would add a seventh to the cost of a link.

@@ -53,7 +53,7 @@ var (
 		columnOf("custom", "boolean", "%s", func(x controlplane.Insertion) bool { return x.Link.Custom }),
 		columnOf("created_by", "text", "%s", func(x controlplane.Insertion) string { return x.Link.CreatedBy }),
 		columnOf("slot", "smallint", "%s", func(x controlplane.Insertion) int16 {
-			return int16(waypost.Slot(waypost.KindLink, x.Link.Domain, []byte(x.Link.Key())))
+			return int16(waypost.Slot(waypost.KindOf(string(x.Link.Key())), x.Link.Domain, []byte(x.Link.Key())))
 		}),
 	}
 	ownColumns = slices.Concat([]column{

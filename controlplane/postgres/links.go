@@ -234,7 +234,11 @@ func (db *LinkStore) RestoreLink(
 		})
 		return err
 	})
-	if err := db.pool.Send(ctx, as, &b); err != nil {
+	switch err := db.pool.Send(ctx, as, &b); {
+	case scoped.PgCode(err) == scoped.UniqueViolation:
+		return waypost.Position{}, false, waypost.Errorf(waypost.EConflict,
+			"another pattern leads from the same addresses as %q: delete it first", l.Code)
+	case err != nil:
 		return waypost.Position{}, false, scoped.Classify("restore a link", err)
 	}
 	db.pool.noteCommit(head.position())
@@ -243,7 +247,7 @@ func (db *LinkStore) RestoreLink(
 
 // Record implements controlplane.LinkStore.
 func (db *LinkStore) Record(ctx context.Context, domain waypost.DomainID, code waypost.Code) (waypost.Record, bool, error) {
-	rec := waypost.Record{Kind: waypost.KindLink, Domain: domain, Name: []byte(code)}
+	rec := waypost.Record{Kind: waypost.KindOf(string(code)), Domain: domain, Name: []byte(code)}
 	found := false
 	err := db.pool.QueryIn(ctx, scoped.Stream, `
 		SELECT link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path, exhausted), expires_at,
@@ -264,6 +268,16 @@ func (db *LinkStore) Record(ctx context.Context, domain waypost.DomainID, code w
 			return rows.Err()
 		})
 	return rec, found, scoped.Classify("look up a code", err)
+}
+
+// Patterns implements controlplane.LinkStore.
+func (db *LinkStore) Patterns(ctx context.Context, domain waypost.DomainID) (codes []string, err error) {
+	err = db.pool.QueryIn(ctx, scoped.Stream, `SELECT code FROM link WHERE domain_id = $1 AND link_is_pattern(custom, code) AND deleted_at IS NULL`,
+		[]any{domain}, func(rows pgx.Rows) error {
+			codes, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			return err
+		})
+	return codes, scoped.Classify("list the patterns of a domain", err)
 }
 
 // millis is a record's form of an expiry. A moment before 1970, which only a

@@ -413,16 +413,30 @@ func TestLinkTable_BoundsCodes(t *testing.T) {
 		_, err := hand.Exec(t.Context(), `INSERT INTO link (workspace_id, domain_id, code, original_url) VALUES (1, 1, $1, 'https://example.com/')`, code)
 		return err
 	}
-	for _, code := range []string{"x", "a/b", "v1.2~b_c-d", "...", strings.Repeat("x", 128)} {
+	for _, code := range []string{
+		"x", "a/b", "v1.2~b_c-d", "...", strings.Repeat("x", 128),
+		"*", "docs/*", "jira/{ticket}", "{year}/{_m1}/{slug}/*", "jira/{ticket}/x",
+	} {
 		require.NoError(t, byHand(code), code)
 	}
 	for _, code := range []string{
 		"", "/a", "a/", "a//b", ".", "..", "a/..", "./a", "a b", "a+", "a?", "a#", "a%41", "a\\b", "a\tb", "a\x7f", "a'b",
 		"a:b", "a@b", "a[b", "a^b", "a`b", "a{b",
+		"*/a", "a*", "a/*b", "**", "{}", "{A}", "{1}", "{a", "a}", "{a}b", "a/{b}c",
+		"{a}/", "{a}//*", "{a}/..", "{a}/b c", "{" + strings.Repeat("a", 33) + "}",
 		strings.Repeat("x", 129),
 	} {
 		require.ErrorContains(t, byHand(code), "link_code_check", "%q", code)
 	}
+	require.ErrorContains(t, byHand("jira/{id}"), "link_pattern", "its shape is taken")
+	var kinds []int16
+	require.NoError(t, hand.QueryRow(t.Context(), `SELECT array_agg(kind ORDER BY name) FROM changelog WHERE name IN ('*', 'docs/*', 'x')`).Scan(&kinds))
+	require.Equal(t, []int16{6, 6, 1}, kinds)
+	_, err := hand.Exec(t.Context(), `UPDATE link SET deleted_at = now() WHERE code = 'jira/{ticket}'`)
+	require.NoError(t, err)
+	require.NoError(t, byHand("jira/{id}"))
+	_, err = hand.Exec(t.Context(), `UPDATE link SET deleted_at = NULL WHERE code = 'jira/{ticket}'`)
+	require.ErrorContains(t, err, "link_pattern")
 	for _, code := range []string{"café", "cafe\u0301", "🦣"} {
 		require.ErrorContains(t, byHand(code), "create their links with the API", code)
 	}

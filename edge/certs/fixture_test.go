@@ -17,6 +17,7 @@ import (
 	"waypost"
 	"waypost/edge/certs"
 	"waypost/edge/server"
+	"waypost/internal/patterns"
 )
 
 const (
@@ -30,6 +31,8 @@ type oneLink struct{}
 func (oneLink) Link(_ waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
 	return waypost.Record{Kind: waypost.KindLink, Status: 302, Payload: []byte(target)}, buf, string(code) == "found302", nil
 }
+
+func (oneLink) Patterns(waypost.DomainID) *patterns.Index { return nil }
 
 func (oneLink) Targets(waypost.DomainID) waypost.DomainTargets { return waypost.DomainTargets{} }
 

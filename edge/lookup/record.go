@@ -64,7 +64,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // flagsOf returns the flags of a record, and false when the table cannot hold it.
 func flagsOf(r *waypost.Record, ext []byte) (flags byte, fits bool) {
-	if r.Kind != waypost.KindLink || len(r.Name) == 0 || len(r.Name) > waypost.MaxName ||
+	if !r.Kind.IsLink() || len(r.Name) == 0 || len(r.Name) > waypost.MaxName ||
 		len(r.Payload) > waypost.MaxPayload || len(ext) > waypost.MaxExtensions || r.State >= elsewhere {
 		return elsewhere, false
 	}
@@ -212,7 +212,7 @@ func (l layout) decode(b []byte, r *waypost.Record) (extensions []byte, ok bool)
 	if flags&stateMask == elsewhere {
 		return nil, false
 	}
-	r.Kind, r.State, r.Domain = waypost.KindLink, waypost.State(flags&stateMask), waypost.DefaultDomain
+	r.State, r.Domain = waypost.State(flags&stateMask), waypost.DefaultDomain
 	if flags&flagDomain != 0 {
 		r.Domain = waypost.DomainID(le.Uint32(b[at:]))
 		at += 4
@@ -227,6 +227,7 @@ func (l layout) decode(b []byte, r *waypost.Record) (extensions []byte, ok bool)
 		r.Status = statuses[i%otherStatus]
 	}
 	r.Name = b[l.name:l.payload:l.payload]
+	r.Kind = waypost.KindOf(r.Name)
 	r.Payload = b[l.payload:l.extension:l.extension]
 	return b[l.extension:l.end:l.end], true
 }

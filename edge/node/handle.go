@@ -7,6 +7,7 @@ import (
 
 	"waypost"
 	"waypost/edge/replica"
+	"waypost/internal/patterns"
 	"waypost/replication"
 )
 
@@ -41,6 +42,14 @@ func (h *handle) Domain(host []byte) (waypost.DomainID, waypost.DomainTraits, bo
 		return waypost.DefaultDomain, 0, true
 	}
 	return id, traits, known
+}
+
+// Patterns implements [server.Links].
+func (h *handle) Patterns(domain waypost.DomainID) *patterns.Index {
+	if db := h.current(); db != nil {
+		return db.Patterns(domain)
+	}
+	return nil
 }
 
 // Targets implements [server.Links].

@@ -234,7 +234,7 @@ func (st *store) endedAfter(ctx context.Context, r waypost.Revision) (n uint64, 
 		if err := replication.DecodeRecord(raw, &rec); err != nil && !errors.Is(err, replication.ErrContent) {
 			return err
 		}
-		if rec.Kind == waypost.KindLink && rec.Revision.Newer(r) && !replication.Serves(&rec, now) {
+		if rec.Kind.IsLink() && rec.Revision.Newer(r) && !replication.Serves(&rec, now) {
 			n++
 		}
 		return nil

@@ -4,26 +4,35 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"waypost"
+	"waypost/internal/patterns"
 	"waypost/replication"
 )
 
-// notes holds the domains and salts of a store in memory. The writer keeps maps, from
-// which it makes tables for readers. A table never changes.
+// notes holds the domains, salts and patterns of a store in memory. The writer keeps
+// maps, from which it makes tables for readers. A table never changes.
 type notes struct {
-	log   *slog.Logger
-	hosts atomic.Pointer[domainTable]
-	salts atomic.Pointer[saltTable]
+	log      *slog.Logger
+	hosts    atomic.Pointer[domainTable]
+	salts    atomic.Pointer[saltTable]
+	patterns atomic.Pointer[patternTable]
 
 	// Owned by the writer of the store.
 	domains map[waypost.DomainID]waypost.Domain
-	byDay   map[int32]*waypost.Salt // nil: destroyed
+	byDay   map[int32]*waypost.Salt              // nil: destroyed
+	codes   map[waypost.DomainID]map[string]bool // the patterns that are not deleted
+	changed map[waypost.DomainID]bool            // since the table of patterns was made
 }
+
+// patternTable is the readers' table of patterns. It has the domains with patterns.
+type patternTable map[waypost.DomainID]*patterns.Index
 
 // domainTable is the readers' table of domains.
 type domainTable struct {
@@ -48,13 +57,15 @@ type daySalt struct {
 	salt *waypost.Salt
 }
 
-// noteRecord adds a record of a domain or a salt to the writer's maps.
+// noteRecord adds a record of a domain, a salt or a pattern to the writer's maps.
 func (n *notes) noteRecord(r *waypost.Record) {
 	switch r.Kind {
 	case waypost.KindDomain:
 		n.noteDomain(r)
 	case waypost.KindSalt:
 		n.noteSalt(r)
+	case waypost.KindPattern:
+		n.notePattern(r)
 	case waypost.KindLink, waypost.KindRange, waypost.KindLease: // are read from the store
 	}
 }
@@ -116,9 +127,42 @@ func (n *notes) noteSalt(r *waypost.Record) {
 	}
 }
 
+// notePattern adds a pattern. A deleted link leaves its addresses to other patterns.
+func (n *notes) notePattern(r *waypost.Record) {
+	if n.codes[r.Domain] == nil {
+		n.codes[r.Domain] = map[string]bool{}
+	}
+	n.changed[r.Domain] = true
+	if r.State == waypost.Live || r.State == waypost.Disabled {
+		n.codes[r.Domain][string(r.Name)] = true
+		return
+	}
+	delete(n.codes[r.Domain], string(r.Name))
+}
+
+// publishPatterns makes a table of patterns, with new indexes of the domains that have
+// changed. It takes milliseconds for ten thousand patterns.
+func (n *notes) publishPatterns() {
+	t := patternTable{}
+	if old := n.patterns.Load(); old != nil {
+		t = maps.Clone(*old)
+	}
+	for domain := range n.changed {
+		delete(t, domain)
+		if x := patterns.New(slices.Sorted(maps.Keys(n.codes[domain]))); x != nil {
+			t[domain] = x
+		}
+	}
+	clear(n.changed)
+	n.patterns.Store(&t)
+}
+
 // publishNotes makes tables for readers from the writer's maps. Of two domains that claim
 // one host, the older has it.
 func (n *notes) publishNotes() {
+	if len(n.changed) > 0 || n.patterns.Load() == nil {
+		n.publishPatterns()
+	}
 	m := &domainTable{
 		byHost: make(map[string]hostDomain, len(n.domains)), targets: map[waypost.DomainID]waypost.DomainTargets{},
 		owners: map[waypost.DomainID]waypost.WorkspaceID{},
@@ -143,12 +187,12 @@ func (n *notes) publishNotes() {
 	n.salts.Store(&t)
 }
 
-// loadNotes reads the records of domains and salts, and skips all others. Within each
-// slot links lie before them, and ranges and leases between them.
+// loadNotes reads the records of domains, salts and patterns, and skips all others.
+// Within each slot links lie before them, and ranges and leases between them.
 func (st *store) loadNotes() (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("read domains and salts: %w", err)
+			err = fmt.Errorf("read domains, salts and patterns: %w", err)
 		}
 	}()
 	it, err := st.pdb.NewIter(&pebble.IterOptions{LowerBound: recordStart, UpperBound: recordEnd})
@@ -174,9 +218,9 @@ func (st *store) loadNotes() (err error) {
 			ok = seek(slot, waypost.KindDomain)
 		case kind == waypost.KindRange, kind == waypost.KindLease:
 			ok = seek(slot, waypost.KindSalt)
-		case kind > waypost.KindSalt && slot >= waypost.Slots-1:
+		case kind > waypost.KindPattern && slot >= waypost.Slots-1:
 			ok = false
-		case kind > waypost.KindSalt:
+		case kind > waypost.KindPattern:
 			ok = seek(slot+1, waypost.KindDomain)
 		default:
 			value, err := it.ValueAndErr()

@@ -313,7 +313,7 @@ func (w *writer) drop(value []byte) error {
 // compare counts for the operator the links that another history has restored or removed.
 func (r *repair) compare(key, value []byte, now *waypost.Record) {
 	var old waypost.Record
-	if _, err := readRecord(nil, key, value, slotOf(key), &old); err != nil || old.Kind != waypost.KindLink || r.from == r.to {
+	if _, err := readRecord(nil, key, value, slotOf(key), &old); err != nil || !old.Kind.IsLink() || r.from == r.to {
 		return
 	}
 	switch {

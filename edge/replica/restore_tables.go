@@ -120,7 +120,7 @@ func (b *tableBuilder) gather(records [][]byte) error {
 		}
 		if rec.State != waypost.Purged {
 			b.pending.addRecord(&rec, raw, err != nil)
-			if err == nil && rec.Kind == waypost.KindLink {
+			if err == nil && rec.Kind.IsLink() {
 				b.db.cfg.Arrived(&rec)
 			}
 		}
@@ -325,9 +325,11 @@ func (b *tableBuilder) publish(ctx context.Context, pace *pacer.Pacer, items []g
 		if poison {
 			b.poison++
 		}
-		switch {
-		case rec.Kind != waypost.KindLink:
+		if rec.Kind != waypost.KindLink {
 			b.notes = append(b.notes, cloneNote(&rec))
+		}
+		switch {
+		case !rec.Kind.IsLink():
 		case b.lookup == nil:
 		case poison:
 			b.lookup.Put(&waypost.Record{Domain: rec.Domain, Name: rec.Name}, nil)

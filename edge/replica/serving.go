@@ -13,6 +13,7 @@ import (
 	"waypost"
 	"waypost/edge/lookup"
 	"waypost/internal/pacer"
+	"waypost/internal/patterns"
 	"waypost/replication"
 )
 
@@ -68,7 +69,7 @@ func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Recor
 			buf = grown[:len(buf)]
 		}
 	}
-	slot := waypost.Slot(waypost.KindLink, domain, code)
+	slot := waypost.Slot(waypost.KindOf(code), domain, code)
 	st := db.serving.pin(slot)
 	switch {
 	case st == nil && db.serving.closed.Load():
@@ -89,7 +90,8 @@ func (s *serving) stored(
 ) (rec waypost.Record, grown []byte, found bool, err error) {
 	defer st.unpin(slot)
 	// The key goes into buf too, because on the stack it would escape.
-	grown = appendRecordKey(buf, slot, waypost.KindLink, domain, code)
+	kind := waypost.KindOf(code)
+	grown = appendRecordKey(buf, slot, kind, domain, code)
 	raw, closer, err := st.pdb.Get(grown[len(buf):])
 	if err != nil {
 		if errors.Is(err, pebble.ErrNotFound) {
@@ -98,7 +100,7 @@ func (s *serving) stored(
 		return rec, grown, false, s.unreadable(st, err, pebble.IsCorruptionError(err))
 	}
 	at := len(grown)
-	grown, err = replication.Expand(grown, raw, waypost.KindLink, domain, code)
+	grown, err = replication.Expand(grown, raw, kind, domain, code)
 	if closeErr := closer.Close(); err == nil && closeErr != nil {
 		return rec, grown, false, s.unreadable(st, closeErr, false)
 	}
@@ -108,7 +110,7 @@ func (s *serving) stored(
 	if err != nil {
 		return waypost.Record{}, grown, false, s.unreadable(st, err, errors.Is(err, replication.ErrRecord))
 	}
-	if rec.Kind != waypost.KindLink || rec.Domain != domain || !bytes.Equal(rec.Name, code) {
+	if rec.Kind != kind || rec.Domain != domain || !bytes.Equal(rec.Name, code) {
 		return waypost.Record{}, grown, false, s.unreadable(st, errMisplaced, true)
 	}
 	return rec, grown, true, nil
@@ -168,6 +170,16 @@ func (db *DB) CustomHosts() (hosts []string) {
 		}
 	}
 	return hosts
+}
+
+// Patterns returns the patterns of a domain, nil for no patterns. It neither allocates
+// nor waits.
+func (db *DB) Patterns(domain waypost.DomainID) *patterns.Index {
+	st := db.serving.live.Load()
+	if st == nil {
+		return nil
+	}
+	return (*st.patterns.Load())[domain]
 }
 
 // Targets returns the targets of a domain, to which visitors are led in place of its

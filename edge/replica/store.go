@@ -34,7 +34,7 @@ type store struct {
 	table    atomic.Pointer[lookup.Table]     // nil: there is none
 	verified atomic.Bool                      // since the store was opened, the records have added up to the digest
 	lastAt   atomic.Int64                     // commit time of the last transaction, by the origin's clock; 0: unknown
-	notes                                     // domains and salts
+	notes                                     // domains, salts and patterns
 	pins                                      // counts the readers
 
 	// guarded belongs to the writer: serving.mu guards it in the live store, and the
@@ -171,6 +171,7 @@ func (s *storage) openStore(name string, fresh bool) (_ *store, err error) {
 		}
 	}
 	st.log, st.domains, st.byDay = log, map[waypost.DomainID]waypost.Domain{}, map[int32]*waypost.Salt{}
+	st.codes, st.changed = map[waypost.DomainID]map[string]bool{}, map[waypost.DomainID]bool{}
 	st.drained = make(chan struct{}, 1)
 	st.verified.Store(fresh)
 	if err := h.err(); err != nil { // diskGuard kept it from Pebble

@@ -90,7 +90,7 @@ type linkName struct {
 // parseLinkKey reads the key of a link's record, and returns false for all other keys.
 func parseLinkKey(key []byte) (linkName, bool) {
 	kind, domain, name, ok := parseRecordKey(key)
-	return linkName{domain, name}, ok && kind == waypost.KindLink && len(name) > 0
+	return linkName{domain, name}, ok && kind.IsLink() && len(name) > 0
 }
 
 // wake makes the filler check the live store's table.
@@ -367,7 +367,8 @@ func (f *filler) promote(ctx context.Context) {
 		if t == nil {
 			return
 		}
-		key := appendRecordKey(nil, waypost.Slot(waypost.KindLink, k.domain, k.name), waypost.KindLink, k.domain, k.name)
+		kind := waypost.KindOf(k.name)
+		key := appendRecordKey(nil, waypost.Slot(kind, k.domain, k.name), kind, k.domain, k.name)
 		value, closer, err := st.pdb.Get(key)
 		if err != nil {
 			return // it is gone, or the next reader reports the error

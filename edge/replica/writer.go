@@ -24,7 +24,7 @@ type writer struct {
 	next  state
 	*scratch
 
-	notes   []waypost.Record // records of domains and salts that were taken, in order
+	notes   []waypost.Record // records of domains, salts and patterns that were taken, in order
 	records int
 	passed  replication.Sum // changes of records that the store's check has added up
 	poison  int             // records taken that must not be served
@@ -195,8 +195,11 @@ func (w *writer) write(r *waypost.Record, raw []byte, poison, present bool) erro
 	if poison {
 		w.poison++
 	}
+	if r.Kind == waypost.KindPattern {
+		w.notes = append(w.notes, cloneNote(r))
+	}
 	switch r.Kind {
-	case waypost.KindLink:
+	case waypost.KindLink, waypost.KindPattern:
 		if w.st.table.Load() == nil {
 			return nil
 		}
@@ -212,8 +215,12 @@ func (w *writer) write(r *waypost.Record, raw []byte, poison, present bool) erro
 	return nil
 }
 
-// cloneNote returns a copy of a record that owns its bytes.
+// cloneNote returns a copy of a record that owns its bytes. Of a pattern it leaves out
+// all but the state.
 func cloneNote(r *waypost.Record) waypost.Record {
+	if r.Kind == waypost.KindPattern {
+		return waypost.Record{Kind: r.Kind, State: r.State, Domain: r.Domain, Name: bytes.Clone(r.Name)}
+	}
 	note := *r
 	note.Name, note.Payload = bytes.Clone(r.Name), bytes.Clone(r.Payload)
 	return note
@@ -225,7 +232,7 @@ func (w *writer) lookup(r *waypost.Record) (held, error) {
 	if h, ok := w.written[string(w.key)]; ok {
 		return h, nil
 	}
-	if t := w.st.table.Load(); t != nil && r.Kind == waypost.KindLink && t.Lacks(r.Domain, r.Name) {
+	if t := w.st.table.Load(); t != nil && r.Kind.IsLink() && t.Lacks(r.Domain, r.Name) {
 		return held{}, nil
 	}
 	raw, closer, err := w.st.pdb.Get(w.key)

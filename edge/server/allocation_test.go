@@ -66,6 +66,8 @@ func answerWithoutAllocating(t *testing.T, links server.Links) {
 		"a miss":                  {"/unknown1", "404", ""},
 		"a query that goes on":    {"/queried1?utm_source=x&utm_medium=y", "302", ""},
 		"a path that goes on":     {"/forward1/some/where?utm_source=x", "301", ""},
+		"a pattern":               {"/docs/some/where?q=x", "302", ""},
+		"a pattern with rules":    {"/docs/some/edit/x?q=1", "302", ""},
 		"a path that does not":    {"/found302/some/where", "404", ""},
 		"a tombstone":             {"/deleted1", "410", ""},
 		"no code at all":          {"/a%20", "404", ""},
@@ -135,7 +137,7 @@ func newReplica(t *testing.T) *replica.DB {
 	}}
 	for domain, links := range newMemoryLinks().links {
 		for code, r := range links {
-			r.Domain, r.Name = domain, []byte(code)
+			r.Kind, r.Domain, r.Name = waypost.KindOf(code), domain, []byte(code)
 			records = append(records, r)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"waypost"
+	"waypost/internal/patterns"
 	"waypost/rules"
 )
 
@@ -76,7 +77,7 @@ func (s *Server) redirect(res *waypost.Resolution, code []byte) (answer, error) 
 	}
 	a := answer{status: res.Status, location: res.Location, cacheControl: privateNoStore, maxAge: res.MaxAge, stale: -1}
 	if res.Keep {
-		a.variant, a.code = res.Variant, code
+		a.variant, a.code = res.Variant, patterns.Prefix(code)
 	}
 	if s.cfg.MaxStaleness > 0 {
 		if age := s.cfg.Staleness(); age > s.cfg.MaxStaleness {

@@ -3,6 +3,7 @@ package server
 import (
 	"waypost"
 	"waypost/internal/codes"
+	"waypost/internal/patterns"
 )
 
 // Finder finds the links of visits, one after another. It does not allocate once it has
@@ -60,6 +61,9 @@ func (a *address) Policy(code []byte, folded bool) (waypost.BlockPolicy, error) 
 	}
 	return policy, nil
 }
+
+// Patterns implements [codes.Index].
+func (a *address) Patterns() (*patterns.Index, error) { return a.links.Patterns(a.domain), nil }
 
 // Record implements [codes.Index].
 func (a *address) Record(code []byte) (*waypost.Record, error) {

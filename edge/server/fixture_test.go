@@ -8,10 +8,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,6 +23,7 @@ import (
 
 	"waypost"
 	"waypost/edge/server"
+	"waypost/internal/patterns"
 	"waypost/rules"
 )
 
@@ -40,6 +43,7 @@ type memoryLinks struct {
 	links   map[waypost.DomainID]map[string]waypost.Record
 	targets map[waypost.DomainID]waypost.DomainTargets
 	traits  map[waypost.DomainID]waypost.DomainTraits
+	fitting map[waypost.DomainID]*patterns.Index
 	lookups atomic.Int64
 }
 
@@ -54,7 +58,7 @@ func newMemoryLinks() *memoryLinks {
 	ruled := func(list ...rules.Rule) waypost.Record {
 		return with(link(302, target), func(r *waypost.Record) { r.Programme = compiled(list...) })
 	}
-	return &memoryLinks{links: map[waypost.DomainID]map[string]waypost.Record{
+	m := &memoryLinks{links: map[waypost.DomainID]map[string]waypost.Record{
 		waypost.DefaultDomain: {
 			"found302":  link(302, target),
 			"found301":  link(301, target),
@@ -85,10 +89,19 @@ func newMemoryLinks() *memoryLinks {
 			"café":        link(302, target),
 			"summer/2026": link(302, target),
 			"forwbad1":    with(link(301, "https:///x"), func(r *waypost.Record) { r.Flags = waypost.ForwardPath }),
+			"docs/*":      with(link(302, "https://example.org/d/{path}?q={query.q}#top"), func(r *waypost.Record) { r.Flags = waypost.ForwardQuery }),
+			"docs/{page}/edit/{x}": ruled(rules.Rule{
+				When: onQuery("q", "1").When, To: "https://example.org/edit/{page}",
+			}),
+			"kept/{x}": ruled(inSplit(rules.ByCookie)),
 		},
 		hostID:   {"whereami": link(302, "https://example.org/hosted")},
 		closedID: {"whereami": link(302, "https://example.org/closed")},
-	}, targets: map[waypost.DomainID]waypost.DomainTargets{}}
+	}, targets: map[waypost.DomainID]waypost.DomainTargets{}, fitting: map[waypost.DomainID]*patterns.Index{}}
+	for domain, links := range m.links {
+		m.fitting[domain] = patterns.New(slices.Collect(maps.Keys(links)))
+	}
+	return m
 }
 
 func onAgent(agent, to string) rules.Rule {
@@ -135,6 +148,10 @@ func (m *memoryLinks) Link(domain waypost.DomainID, code, buf []byte) (waypost.R
 	buf = append(buf, r.Payload...)
 	r.Payload = buf[len(buf)-len(r.Payload):]
 	return r, buf, true, nil
+}
+
+func (m *memoryLinks) Patterns(domain waypost.DomainID) *patterns.Index {
+	return m.fitting[domain]
 }
 
 func (m *memoryLinks) Domain(host []byte) (id waypost.DomainID, traits waypost.DomainTraits, known bool) {

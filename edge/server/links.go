@@ -11,6 +11,7 @@ import (
 	"net/netip"
 
 	"waypost"
+	"waypost/internal/patterns"
 )
 
 // Links is the replica, as the redirect path needs it. All methods may be called by many
@@ -26,6 +27,9 @@ type Links interface {
 	// its traits. Of a host that belongs to no domain it returns the default domain, and
 	// false. It does not allocate, and is fast: each visit asks it.
 	Domain(host []byte) (id waypost.DomainID, traits waypost.DomainTraits, known bool)
+
+	// Patterns returns the patterns of a domain, nil for none. It does not allocate.
+	Patterns(domain waypost.DomainID) *patterns.Index
 
 	// Targets returns where a domain leads visitors in place of its links, and whether it
 	// counts utm parameters; nothing for an unknown domain. The bytes must not be changed.

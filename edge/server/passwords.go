@@ -14,6 +14,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"waypost"
+	"waypost/internal/patterns"
 	"waypost/internal/semaphore"
 	"waypost/rules"
 )
@@ -204,8 +205,13 @@ func (s *Server) refusePost(ctx *fasthttp.RequestCtx, c *conn) {
 // sendBack leads a visitor to the address that the form was sent to, in the form for
 // which cookies are set.
 func (s *Server) sendBack(ctx *fasthttp.RequestCtx, c *conn, visit *waypost.Visit) {
-	location := waypost.AppendEncoded([]byte("/"), visit.Code)
-	location = waypost.AppendEncoded(location, visit.Rest)
+	location := []byte("/")
+	if len(visit.Held) > 0 {
+		location = patterns.AppendAddress(location, visit)
+	} else {
+		location = waypost.AppendEncoded(location, visit.Code)
+		location = waypost.AppendEncoded(location, visit.Rest)
+	}
 	if len(visit.Query) > 0 {
 		location = waypost.AppendEncoded(append(location, '?'), visit.Query)
 	}
@@ -229,7 +235,7 @@ func (s *Server) passCookie(v *rules.Password, code []byte, secure bool) []byte 
 		name = rules.SecurePrefix + name
 	}
 	b := v.AppendPass([]byte(name), expires)
-	b = waypost.AppendEncoded(append(b, "; Path=/"...), code)
+	b = waypost.AppendEncoded(append(b, "; Path=/"...), patterns.Prefix(code))
 	b = strconv.AppendInt(append(b, "; Max-Age="...), int64(passFor/time.Second), 10)
 	b = append(b, "; HttpOnly; SameSite=Lax"...)
 	if secure {

@@ -12,6 +12,7 @@ import (
 
 	"waypost"
 	"waypost/internal/codes"
+	"waypost/internal/patterns"
 )
 
 func TestNormalForm_HasOneUnicodeVersion(t *testing.T) {
@@ -90,6 +91,8 @@ type tried struct {
 	visit waypost.Visit
 	codes []string
 }
+
+func (*tried) Patterns() (*patterns.Index, error) { return nil, nil } //nolint:nilnil // there are no patterns
 
 func (*tried) Policy([]byte, bool) (waypost.BlockPolicy, error) { return 0, nil }
 
@@ -278,6 +281,8 @@ func TestWalk_DoesNotAllocate(t *testing.T) {
 
 // noLinks is an index of no links.
 type noLinks struct{}
+
+func (noLinks) Patterns() (*patterns.Index, error) { return nil, nil } //nolint:nilnil // there are no patterns
 
 func (noLinks) Policy([]byte, bool) (waypost.BlockPolicy, error) { return 0, nil }
 

@@ -13,9 +13,9 @@ const (
 	maxShared = 32
 )
 
-// Parse checks a code that a user chose, and returns it in its normal form. Shared means
-// that strangers share the domain, so that its codes are longer, plain, and no reserved
-// words. Its error is EInvalid, with a message for the user.
+// Parse checks a code or a pattern that a user chose, and returns it in its normal form.
+// Shared means that strangers share the domain, so that its codes are longer, plain, and
+// no reserved words or patterns. Its error is EInvalid, with a message for the user.
 func Parse(s string, shared bool) (waypost.Code, error) {
 	invalid := func(format string, args ...any) (waypost.Code, error) {
 		return "", waypost.Errorf(waypost.EInvalid, "custom_code "+format, args...)
@@ -30,7 +30,11 @@ func Parse(s string, shared bool) (waypost.Code, error) {
 		return waypost.Code(s), nil
 	}
 	code := NormalForm(s)
-	if _, fault := waypost.CheckCode(string(code)); fault.Rune != 0 {
+	_, fault := waypost.CheckCode(string(code))
+	if waypost.IsPattern(s) {
+		fault = waypost.CheckPattern(string(code))
+	}
+	if fault.Rune != 0 {
 		return invalid("%s: %s", fault.Reason, named(fault.Rune))
 	} else if fault.Reason != "" {
 		return invalid("%s", fault.Reason)

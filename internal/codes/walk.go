@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"waypost"
+	"waypost/internal/patterns"
 )
 
 // Index has the links and the blocks of one domain.
@@ -16,6 +17,10 @@ type Index interface {
 	// Record returns the record of a key, nil for a key without a link. It is good until
 	// the next call.
 	Record(key []byte) (*waypost.Record, error)
+
+	// Patterns returns the patterns, nil if there are none. It is asked if the path has no
+	// link of its own.
+	Patterns() (*patterns.Index, error)
 }
 
 // Match says how the path of a visit names the code that was found.
@@ -25,6 +30,7 @@ const (
 	Exact     Match = "exact"     // the path is the code
 	Trimmed   Match = "trimmed"   // the path has a slash or punctuation behind the code
 	Forwarded Match = "forwarded" // the rest of the path goes to the target
+	Pattern   Match = "pattern"   // the path fits the pattern
 )
 
 // Found is the end of a walk. Without a record and without a policy, nothing was found.
@@ -36,7 +42,8 @@ type Found struct {
 
 // Walk tries the codes that a visitor may mean, the longest first: the whole path, the
 // path without a slash and punctuation at its end, and the path without its last
-// segments, one after another, for links to which the rest of the path is forwarded.
+// segments, one after another, for links to which the rest of the path is forwarded. The
+// best pattern that fits the path comes between these: see [patterns.Match.Precedes].
 //
 // It does not allocate once it has its buffer. The zero Walk is ready. A visit refers to
 // the Walk until the next Find.
@@ -53,6 +60,7 @@ type Walk struct {
 	match    Match
 	cuts     [waypost.MaxCodeSegments + 1]uint16 // where the segments of path end
 	buf      []byte
+	fits     *patterns.Match // for a domain with patterns; nil: there was none yet
 
 	keys   [2][]byte // of the present code
 	folded []byte    // the present code in its form without case
@@ -61,28 +69,68 @@ type Walk struct {
 // Find moves a visit to the first of its codes that is blocked or that has a link for the
 // visit. Only links with forwarded paths have addresses below their code.
 func (w *Walk) Find(v *waypost.Visit, traits waypost.DomainTraits, in Index) (Found, error) {
-	for w.start(v, traits); w.next(v); {
-		keys, folded := w.keysOf(v.Code, traits)
-		v.Code = keys[0]
-		if folded {
-			v.Code = w.folded
+	w.start(v, traits)
+	more := w.next(v)
+	for ; more && w.match != Forwarded; more = w.next(v) {
+		if found, err := w.try(v, traits, in); err != nil || found.decides() {
+			return found, err
 		}
-		policy, err := in.Policy(v.Code, folded)
-		if policy != 0 || err != nil {
-			return Found{Policy: policy, Match: w.match}, err
+	}
+	fits, err := w.fit(v, traits, in)
+	if err != nil {
+		return Found{}, err
+	}
+	for ; more && !(fits && w.fits.Precedes(bytes.Count(v.Code, []byte("/"))+1)); more = w.next(v) {
+		if found, err := w.try(v, traits, in); err != nil || found.decides() {
+			return found, err
 		}
-		for _, key := range keys {
-			r, err := in.Record(key)
-			if err != nil {
-				return Found{}, err
-			}
-			if r != nil && w.leads(v, r) {
-				v.Code = key
-				return Found{Record: r, Match: w.match}, nil
-			}
+	}
+	if !fits {
+		return Found{}, nil
+	}
+	w.match = Pattern
+	w.fits.Lead(v)
+	return w.try(v, traits, in)
+}
+
+func (f *Found) decides() bool { return f.Record != nil || f.Policy != 0 }
+
+// try looks the code of a visit up.
+func (w *Walk) try(v *waypost.Visit, traits waypost.DomainTraits, in Index) (Found, error) {
+	keys, folded := w.keysOf(v.Code, traits)
+	v.Code = keys[0]
+	if folded {
+		v.Code = w.folded
+	}
+	policy, err := in.Policy(v.Code, folded)
+	if policy != 0 || err != nil {
+		return Found{Policy: policy, Match: w.match}, err
+	}
+	for _, key := range keys {
+		r, err := in.Record(key)
+		if err != nil {
+			return Found{}, err
+		}
+		if r != nil && w.leads(v, r) {
+			v.Code = key
+			return Found{Record: r, Match: w.match}, nil
 		}
 	}
 	return Found{}, nil
+}
+
+// fit looks for the pattern of a visit, and reports whether there is one. While a domain
+// is being switched, its patterns have either form.
+func (w *Walk) fit(v *waypost.Visit, traits waypost.DomainTraits, in Index) (bool, error) {
+	x, err := in.Patterns()
+	if x == nil || err != nil {
+		return false, err
+	}
+	if w.fits == nil {
+		w.fits = new(patterns.Match)
+	}
+	return traits&(waypost.IgnoresCase|waypost.CaseSwitching) != 0 && w.fits.Find(x, v, AppendFoldedSegment) ||
+		traits&(waypost.IgnoresCase|waypost.CaseSwitching) != waypost.IgnoresCase && w.fits.Find(x, v, AppendSegment), nil
 }
 
 // keysOf returns the keys that the link of a code may have. While a domain is being
@@ -288,6 +336,17 @@ func AppendSegment(buf, sent []byte) (segment, grown []byte) {
 	}
 	segment = normalise(buf[begin:])
 	return segment, append(buf[:begin], segment...)
+}
+
+// AppendFoldedSegment does the same on a domain that ignores case.
+func AppendFoldedSegment(buf, sent []byte) (segment, grown []byte) {
+	segment, buf = AppendSegment(buf, sent)
+	if segment == nil {
+		return nil, buf
+	}
+	begin := len(buf)
+	buf = AppendFold(buf, segment)
+	return buf[begin:], buf
 }
 
 // unescape returns the byte for an escape at the beginning of b, if it has no meaning

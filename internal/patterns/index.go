@@ -33,6 +33,9 @@ type node struct {
 	ends        *pattern         // the pattern that ends here; nil: none
 	rest        *pattern         // the pattern that ends here with a star; nil: none
 	literal     string           // the segment that leads here; "" for a placeholder
+
+	visits  int // an upper bound of the nodes that a look-up visits from here on
+	dearest int // the most visits of a child with a literal segment
 }
 
 // manyChildren is the number of children above which a table finds a child faster.
@@ -67,6 +70,7 @@ func (x *Index) Add(code string) bool {
 	}
 	p := &pattern{code: []byte(code)}
 	at, star := &x.root, false
+	path := []*node{at}
 	for segment := range strings.SplitSeq(code, "/") {
 		switch {
 		case segment == "*":
@@ -79,11 +83,13 @@ func (x *Index) Add(code string) bool {
 				at.placeholder = new(node)
 			}
 			at = at.placeholder
+			path = append(path, at)
 		default:
 			if p.segments++; len(p.names) == 0 {
 				p.literals++
 			}
 			at = at.childOf(segment)
+			path = append(path, at)
 		}
 	}
 	end := &at.ends
@@ -95,6 +101,16 @@ func (x *Index) Add(code string) bool {
 	}
 	*end = p
 	x.count++
+	for i := len(path) - 1; i >= 0; i-- {
+		n := path[i]
+		n.visits = 1 + n.dearest
+		if n.placeholder != nil {
+			n.visits += n.placeholder.visits
+		}
+		if i > 0 && n.literal != "" {
+			path[i-1].dearest = max(path[i-1].dearest, n.visits)
+		}
+	}
 	return true
 }
 
@@ -140,21 +156,26 @@ func (x *Index) Len() int {
 	return x.count
 }
 
-// Visits returns an upper bound of the nodes that a look-up visits.
-func (x *Index) Visits() int { return x.root.visits() }
+// VisitsWith returns an upper bound of the nodes that a look-up would visit if the index
+// had one more pattern.
+func (x *Index) VisitsWith(code string) int { return x.root.visitsWith(strings.Split(code, "/")) }
 
-func (n *node) visits() int {
-	most := 0
-	for _, c := range n.few {
-		most = max(most, c.visits())
+func (n *node) visitsWith(segments []string) int {
+	if n == nil {
+		n = new(node)
 	}
-	for _, c := range n.many {
-		most = max(most, c.visits())
-	}
+	dearest, placeholder := n.dearest, 0
 	if n.placeholder != nil {
-		most += n.placeholder.visits()
+		placeholder = n.placeholder.visits
 	}
-	return most + 1
+	switch {
+	case len(segments) == 0 || segments[0] == "*":
+	case segments[0][0] == '{':
+		placeholder = n.placeholder.visitsWith(segments[1:])
+	default:
+		dearest = max(dearest, n.find([]byte(segments[0])).visitsWith(segments[1:]))
+	}
+	return 1 + dearest + placeholder
 }
 
 // Shape returns a pattern without the names of its placeholders. Two patterns of one
@@ -186,11 +207,24 @@ func Names(code string) (names []string) {
 }
 
 // Prefix returns the literal segments at the beginning of a pattern, which are the
-// beginning of each of its addresses.
+// beginning of each of its addresses. A code without placeholders is its own prefix.
 func Prefix(code []byte) []byte {
-	i := bytes.IndexAny(code, "{*")
-	if i < 0 {
-		return code
+	if i := bytes.IndexAny(code, "{*"); i >= 0 {
+		return bytes.TrimSuffix(code[:i], []byte("/"))
 	}
-	return bytes.TrimSuffix(code[:i], []byte("/"))
+	return code
+}
+
+// AppendAddress appends the path of a visit in the form that begins with the prefix of
+// its pattern, percent-encoded, without its first slash.
+func AppendAddress(dst []byte, v *waypost.Visit) []byte {
+	held := 0
+	for segment := range bytes.SplitSeq(v.Code, []byte("/")) {
+		if segment[0] == '{' || segment[0] == '*' {
+			segment = v.Held[held].Value
+			held++
+		}
+		dst = append(waypost.AppendEncoded(dst, segment), '/')
+	}
+	return dst[:len(dst)-1]
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"waypost"
-	"waypost/internal/codes"
 )
 
 // Match is the result of a look-up, and its memory. It does not allocate once it has its
@@ -21,6 +20,11 @@ type Match struct {
 	array [waypost.MaxCodeSegments]segment
 }
 
+// Reader returns the normal form of a segment of a path, which literal segments are
+// compared with, and nil for a segment that can be in no code. It appends the form to buf
+// if need be, and returns buf grown.
+type Reader func(buf, sent []byte) (segment, grown []byte)
+
 // segment is a segment of a path.
 type segment struct {
 	begin, end int    // in the path
@@ -30,20 +34,19 @@ type segment struct {
 // Find finds the best pattern that fits the path of a visit, which is as it was sent. It
 // reports whether there is one.
 //
-// A literal segment is equal to a segment of the path when their decoded normal forms are
-// equal. A plus sign at the end asks for the preview, unless a star holds it.
-func (m *Match) Find(x *Index, v *waypost.Visit) bool {
+// A plus sign at the end asks for the preview, unless a star holds it.
+func (m *Match) Find(x *Index, v *waypost.Visit, read Reader) bool {
 	m.found, m.visits = nil, 0
 	if x == nil {
 		return false
 	}
 	m.path = bytes.TrimSuffix(v.Path, []byte("+"))
-	m.split()
+	m.split(read)
 	return m.search(&x.root, 0, 0)
 }
 
 // split divides the path into segments.
-func (m *Match) split() {
+func (m *Match) split(read Reader) {
 	if m.buf == nil {
 		m.buf = make([]byte, 0, 256)
 	}
@@ -58,7 +61,7 @@ func (m *Match) split() {
 			end = begin + i
 		}
 		s := segment{begin: begin, end: end}
-		s.decoded, m.buf = codes.AppendSegment(m.buf, m.path[begin:end])
+		s.decoded, m.buf = read(m.buf, m.path[begin:end])
 		m.segments = append(m.segments, s)
 		if end == len(m.path) {
 			m.whole = true

@@ -19,7 +19,7 @@ import (
 func found(x *patterns.Index, asked string) string {
 	var m patterns.Match
 	v := waypost.ParseVisit([]byte(asked))
-	if !m.Find(x, &v) {
+	if !m.Find(x, &v, codes.AppendSegment) {
 		return ""
 	}
 	m.Lead(&v)
@@ -87,7 +87,7 @@ func TestMatch_RanksLinksThatForwardPaths(t *testing.T) {
 	} {
 		var m patterns.Match
 		v := waypost.ParseVisit([]byte("/a/b/c/d"))
-		require.True(t, m.Find(patterns.New([]string{pattern}), &v), pattern)
+		require.True(t, m.Find(patterns.New([]string{pattern}), &v, codes.AppendSegment), pattern)
 		for segments, want := range precedes {
 			require.Equal(t, want, m.Precedes(segments), "%s and a link of %d segments", pattern, segments)
 		}
@@ -113,7 +113,7 @@ func TestIndex_BoundsTheVisitsOfALookUp(t *testing.T) {
 	for _, asked := range []string{"/a/a/a/a/a/z", "/a/a/a/a/a", "/a/b/a/b/z", "/" + strings.Repeat("a/", 4000)} {
 		var m patterns.Match
 		v := waypost.ParseVisit([]byte(asked))
-		m.Find(x, &v)
+		m.Find(x, &v, codes.AppendSegment)
 		most = max(most, patterns.VisitsOf(&m))
 	}
 	require.Greater(t, most, 30)
@@ -122,7 +122,7 @@ func TestIndex_BoundsTheVisitsOfALookUp(t *testing.T) {
 	require.Greater(t, deep.Visits(), patterns.MaxVisits)
 	var m patterns.Match
 	v := waypost.ParseVisit([]byte("/a/a/a/a/a/a/a/z"))
-	require.False(t, m.Find(deep, &v))
+	require.False(t, m.Find(deep, &v, codes.AppendSegment))
 	require.LessOrEqual(t, patterns.VisitsOf(&m), patterns.MaxVisits)
 }
 
@@ -214,6 +214,13 @@ func FuzzMatch_AgreesWithASlowMatcher(f *testing.F) {
 				all = append(all, code)
 			}
 		}
+		one := new(patterns.Index)
+		for _, code := range all {
+			visits := one.VisitsWith(code)
+			require.True(t, one.Add(code))
+			require.Equal(t, one.CountVisits(), visits)
+			require.Equal(t, visits, one.Visits())
+		}
 		x := patterns.New(all)
 		require.Equal(t, len(all), x.Len())
 		if x == nil || x.Visits() > patterns.MaxVisits || strings.ContainsAny(path, "?%") {
@@ -222,7 +229,7 @@ func FuzzMatch_AgreesWithASlowMatcher(f *testing.F) {
 		v := waypost.ParseVisit([]byte("/" + path))
 		var m patterns.Match
 		want := slowly(all, path)
-		require.Equal(t, want != "", m.Find(x, &v), "%q", path)
+		require.Equal(t, want != "", m.Find(x, &v, codes.AppendSegment), "%q", path)
 		if want == "" {
 			return
 		}
@@ -277,7 +284,7 @@ func FuzzCheckPattern_AgreesWithItsParts(f *testing.F) {
 func lead(code, target string, flags waypost.LinkFlags, asked string) (int, string) {
 	var m patterns.Match
 	v := waypost.ParseVisit([]byte(asked))
-	if !m.Find(patterns.New([]string{code}), &v) {
+	if !m.Find(patterns.New([]string{code}), &v, codes.AppendSegment) {
 		return 404, ""
 	}
 	m.Lead(&v)
@@ -387,7 +394,7 @@ func TestMatch_DoesNotAllocate(t *testing.T) {
 		path := []byte(asked)
 		require.Zero(t, testing.AllocsPerRun(100, func() {
 			v := waypost.ParseVisit(path)
-			if m.Find(x, &v) {
+			if m.Find(x, &v, codes.AppendSegment) {
 				m.Lead(&v)
 			}
 		}), asked)
@@ -405,7 +412,7 @@ func BenchmarkMatch(b *testing.B) {
 			var m patterns.Match
 			for b.Loop() {
 				v := waypost.ParseVisit(path)
-				if m.Find(x, &v) {
+				if m.Find(x, &v, codes.AppendSegment) {
 					m.Lead(&v)
 				}
 			}
@@ -420,7 +427,7 @@ func BenchmarkFollow_OfATemplate(b *testing.B) {
 	asked, res, buf := []byte("/jira/ABC-123"), waypost.Resolution{Status: 302, Location: []byte("https://jira.example/browse/{ticket}?from=go"), Link: true}, []byte{}
 	for b.Loop() {
 		v := waypost.ParseVisit(asked)
-		m.Find(x, &v)
+		m.Find(x, &v, codes.AppendSegment)
 		m.Lead(&v)
 		_, buf = res.Follow(buf[:0], &v)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/internal/patterns"
 	"waypost/controlplane"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
@@ -136,6 +137,8 @@ func (e *edgeServer) Link(_ waypost.DomainID, code, buf []byte) (r waypost.Recor
 func (e *edgeServer) Domain([]byte) (waypost.DomainID, waypost.DomainTraits, bool) {
 	return waypost.DefaultDomain, e.traits, true
 }
+
+func (*edgeServer) Patterns(waypost.DomainID) *patterns.Index { return nil }
 
 func (e *edgeServer) Targets(waypost.DomainID) waypost.DomainTargets { return waypost.DomainTargets{} }
 

@@ -55,6 +55,25 @@ var visits = map[string]any{
 	"/" + strings.Repeat("/", 4000): 404, "/" + strings.Repeat("a/", 2000): "/" + strings.Repeat("a/", 2000),
 }
 
+// patternVisits are the same for a domain with patterns.
+var patternVisits = map[string]any{
+	"/docs": "/d/", "/docs/": "/d/", "/docs/a/b?q=1": "/d/a/b", "/docs//a": "/d//a", "/docs/a%2Fb+": "/d/a%2Fb+", "/d%6fcs/a": "/d/a",
+	"/docs/intro": "/intro", "/docs/intro/": "/intro", "/docs/intro).": "/intro", "/docs/intro/x": "/d/intro/x",
+	"/docs/../x": 400, "/docs/%2e%2E/x": 400, "/docs/a/..%2fx": 400, "/docs/%0d%0aa": 400, "/docs/%5Cevil.example": "/d/%5Cevil.example",
+	"/docs///evil.example": "/d///evil.example", "/docs/https://evil.example": "/d/https://evil.example",
+	"/jira/A-1": "/browse/A-1", "/jira/": "/all/jira/?from=", "/jira/A-1/x": "/x?y=jira&m=A-1", "/jira/%E2%82%AC": "/browse/%E2%82%AC",
+	"/jira/€":   "/browse/%E2%82%AC",
+	"/JIRA/A-1": "/all/JIRA/A-1?from=", "/j%69ra/a;b=c": "/browse/a;b=c", "/jira/a&b=c": "/browse/a&b=c",
+	"/2024/05/a%2Fb": "/a%2Fb?y=2024&m=05", "/2024/a&y=1/b": "/b?y=2024&m=a%26y%3D1", "/2024/05/": "/all/2024/05/?from=",
+	"/2024/05/a/": "/all/2024/05/a/?from=", "/2024//a": "/all/2024//a?from=", "/2024/./a": 400,
+	"/caf%c3%a9/x": "/cafe/x", "/cafe%CC%81/x": "/cafe/x", "/café/x": "/cafe/x",
+	"/fwd": "/f", "/fwd/x": "/f/x", "/fwd/x/y": "/f/x/y", "/fwd/a/b": "/fab/b", "/fwd/a/b/c": "/f/a/b/c", "/fwd/a": "/f/a",
+	"/other": "/all/other?from=", "/a/b?utm_source=x&utm_source=y": "/all/a/b?from=x", "/x?utm_source=a%26b=c+d": "/all/x?from=a%26b%3Dc+d",
+	"/x?utm%5Fsource=1": "/all/x?from=1", "//evil.example": "/all//evil.example?from=", "/gone/x": "/all/gone/x?from=", "/paused/x": 410,
+	"/robots.txt": 200, "/favicon.ico": 200, "/health": 200,
+	"/" + strings.Repeat("/", 4000): "/all/" + strings.Repeat("/", 3999+1) + "?from=",
+}
+
 func TestCodes_ArePrintedAddresses(t *testing.T) {
 	t.Parallel()
 	s := twoEdges.For(t)
@@ -84,12 +103,24 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 		}
 		links = append(links, n)
 	}
+	run("domains", "add", patternsHost)
+	for code, target := range map[string]string{
+		"docs/*": "/d/{path}", "docs/intro": "/intro", "jira/{ticket}": "/browse/{ticket}", "{y}/{m}/{slug}": "/{slug}?y={y}&m={m}",
+		"cafe\u0301/{dish}": "/cafe/{dish}", "fwd": "/f", "fwd/a/{x}": "/fab/{x}", "gone/*": "/gone", "paused/{x}": "/paused",
+		"*": "/all/{path}?from={query.utm_source}",
+	} {
+		links = append(links, client.NewLink{
+			OriginalURL: "https://example.com" + target, CustomCode: code, Domain: patternsHost, ForwardPath: code == "fwd",
+		})
+	}
 	outcomes, err := api.Links.CreateBulk(t.Context(), links)
 	require.NoError(t, err)
 	for _, o := range outcomes {
 		require.Nil(t, o.Error)
 	}
 	run("links", "delete", "a/gone", "--domain", host, "--yes")
+	run("links", "delete", "gone/*", "--domain", patternsHost, "--yes")
+	run("links", "update", "paused/{x}", "--domain", patternsHost, "--disable")
 
 	// Commands and the API find a link by any spelling, and show its code and its URL.
 	require.Contains(t, run("links", "get", host+"/cafe\u0301"), "/caf%C3%A9")
@@ -106,11 +137,19 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 		u, err := url.Parse(e.URL)
 		require.NoError(t, err)
 		servers = append(servers, u.Host)
-		eventually(t, time.Minute, "the deletion arrives", func() bool { return answerAt(t, u.Host, "/a/gone") == any(410) })
+		eventually(t, time.Minute, "the deletion arrives", func() bool { return answerAt(t, u.Host, host, "/a/gone") == any(410) })
+		eventually(t, time.Minute, "the pause arrives", func() bool { return answerAt(t, u.Host, patternsHost, "/paused/x") == any(410) })
+	}
+	for i, server := range servers {
+		for path, want := range patternVisits {
+			if own := want == any(200); !own || i > 0 { // the control plane has no such files
+				require.Equal(t, want, answerAt(t, server, patternsHost, path), "%s%.60s", server, path)
+			}
+		}
 	}
 	for path, want := range visits {
 		for _, server := range servers {
-			require.Equal(t, want, answerAt(t, server, path), "%s%.60s", server, path)
+			require.Equal(t, want, answerAt(t, server, host, path), "%s%.60s", server, path)
 		}
 		require.Equal(t, want, explained(t, api, path, ""), "explain %.60s", path)
 	}
@@ -132,10 +171,22 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 	// A takedown and the clicks are about the code of the link, however a visitor asks.
 	run("links", "block", "cafe\u0301", "--domain", host, "--reason", "test")
 	for _, server := range servers {
-		eventually(t, time.Minute, "the block holds", func() bool { return answerAt(t, server, "/cafe%CC%81") == any(410) })
-		require.Equal(t, any(410), answerAt(t, server, "/caf%c3%a9"))
-		require.Equal(t, any(410), answerAt(t, server, "/cafe%CC%81)."))
+		eventually(t, time.Minute, "the block holds", func() bool { return answerAt(t, server, host, "/cafe%CC%81") == any(410) })
+		require.Equal(t, any(410), answerAt(t, server, host, "/caf%c3%a9"))
+		require.Equal(t, any(410), answerAt(t, server, host, "/cafe%CC%81)."))
 	}
+	run("links", "block", "jira/{ticket}", "--domain", patternsHost, "--reason", "test")
+	run("links", "block", "docs/secret", "--domain", patternsHost, "--reason", "test")
+	for _, server := range servers {
+		for _, path := range []string{"/jira/A-1", "/docs/secret", "/docs/secret/x"} {
+			eventually(t, time.Minute, "the block holds", func() bool { return answerAt(t, server, patternsHost, path) == any(410) })
+		}
+		require.Equal(t, any("/d/a"), answerAt(t, server, patternsHost, "/docs/a"))
+	}
+	eventually(t, time.Minute, "clicks of a pattern are counted", func() bool {
+		l, err := api.Links.Find(t.Context(), patternsHost, "cafe\u0301/{dish}")
+		return err == nil && l.ClickCount == int64(3*(len(servers)-1))
+	})
 	eventually(t, time.Minute, "clicks are counted", func() bool {
 		l, err := api.Links.Find(t.Context(), host, "summer/2026")
 		return err == nil && l.ClickCount == int64(4*(len(servers)-1))
@@ -160,18 +211,21 @@ func explained(t *testing.T, api *client.Client, path, edge string) any {
 	return strings.TrimPrefix(e.Result.Location, "https://example.com")
 }
 
-// codesHost is the domain of the codes.
-const codesHost = "codes.example"
+// Domains of the codes, and of the patterns.
+const (
+	codesHost    = "codes.example"
+	patternsHost = "patterns.example"
+)
 
 // answerAt returns the path of the Location of a redirect, or the status of another
-// answer, to a request of codesHost with just this path.
-func answerAt(t *testing.T, server, path string) any {
+// answer, to a request of a host with just this path.
+func answerAt(t *testing.T, server, host, path string) any {
 	t.Helper()
 	conn, err := net.Dial("tcp", server)
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-	_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: "+codesHost+"\r\n\r\n")
+	_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
 	require.NoError(t, err)
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)

@@ -2868,7 +2868,7 @@ export interface components {
             /** @description Free text that names the creator, at most 512 bytes. Default: who is signed in; empty for an API key. */
             created_by?: string;
             /**
-             * @description 1 to 128 bytes of letters, digits, emoji, - _ . ~ and slashes between segments, kept in Unicode NFC. On the shared domain 4 to 32 characters of A-Z, a-z, 0-9, _ and -, unless the operator allows all. Default: a generated code.
+             * @description 1 to 128 bytes of letters, digits, emoji, - _ . ~ and slashes between segments, kept in Unicode NFC. On the shared domain 4 to 32 characters of A-Z, a-z, 0-9, _ and -, unless the operator allows all. On the workspace's own domains also a pattern for many addresses, such as docs/* or jira/{ticket}. Default: a generated code.
              * @example spring-sale
              */
             custom_code?: string;
