@@ -185,7 +185,7 @@ func (w *Walk) next(v *waypost.Visit) bool {
 	}
 	slash := bytes.LastIndexByte(v.Code, '/')
 	if w.bare > 0 && w.end > w.bare && slash < w.bare { // a dot is the only punctuation of codes
-		w.end--
+		w.end = min(w.end-1, w.bare+maxDots)
 	} else {
 		w.end = max(slash, 0)
 		w.segments--
@@ -228,13 +228,20 @@ func (w *Walk) read(path []byte, traits waypost.DomainTraits) {
 		for end < min(len(text), waypost.MaxCodeLength) && text[end] == '.' {
 			end++
 		}
+		if end < len(text) {
+			end = min(end, bare+maxDots)
+		}
 	}
 	w.text, w.end, w.complete = text, end, complete && fault.Reason == "" && end == len(text)
 	w.segments = bytes.Count(text[:end], []byte("/")) + 1
 }
 
-// maxTrimmed bounds the slashes and the punctuation behind a code.
-const maxTrimmed = 8
+// maxTrimmed bounds the slashes and the punctuation behind a code, and maxDots the dots
+// of a code that is asked for with further punctuation: an ellipsis.
+const (
+	maxTrimmed = 8
+	maxDots    = 3
+)
 
 // trim returns the length of a text without a slash and punctuation at its end, and
 // whether a plus sign is in front of them. It keeps segments of three dots and more,
