@@ -43,7 +43,7 @@ var layers = []layer{
 	{path: "internal/dev", mayUse: []string{
 		"client", "controlplane", "internal/config", "internal", "",
 	}},
-	{path: "internal/linkimport", mayUse: []string{"client", "api/linkfields", "api"}},
+	{path: "internal/linkimport", mayUse: []string{"client", "api/linkfields", "api", "internal"}},
 	{path: "internal/rulefile", mayUse: []string{"api"}},
 	{path: "client", mayUse: []string{"api"}},
 	{path: "edge/node", mayUse: []string{

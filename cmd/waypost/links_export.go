@@ -51,10 +51,15 @@ In CSV an apostrophe stands before a cell that a spreadsheet could take for a fo
 such as =1+1; an import takes it away. With --raw cells are as they are, also for an
 import with --raw. CSV has the columns that "waypost links import" reads, and short_code, click_count
 and created_at, which it passes over: imported links get new codes. JSON lines are
-the links as the API shows them, with everything that they hold, and can be imported, too.`,
+the links as the API shows them, with everything that they hold, and can be imported, too.
+
+With --format netlify or cloudflare-pages (_redirects) or nginx (a map) the links of
+--domain are written for another server. Links that its file cannot say, such as those
+with rules, are named on standard error and left out.`,
 		Example: `  waypost links export links.csv
   waypost links export links.jsonl
   waypost links export --format jsonl | gzip > links.jsonl.gz
+  waypost links export --domain old.example.com --format netlify _redirects
   waypost links export --tag spring --created-after 2030-01-01T00:00:00Z spring.csv`,
 		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -65,19 +70,31 @@ the links as the API shows them, with everything that they hold, and can be impo
 			if extension := strings.ToLower(filepath.Ext(name)); e.format == "" && slices.Contains(notExported, extension) {
 				return &usageError{fmt.Errorf("%s: links are written as CSV or JSON lines, not as %s: choose another name, or --format", name, extension)}
 			}
-			var err error
-			if e.format, err = fileFormat(e.format, name); err != nil {
-				return err
+			switch {
+			case e.format == "" && filepath.Base(name) == "_redirects":
+				return &usageError{errors.New("say --format netlify or cloudflare-pages")}
+			case slices.Contains(writtenFormats, e.format):
+				if e.filter.domain == "" {
+					return &usageError{errors.New("--format " + e.format + ": a file of redirects is for one domain: give --domain")}
+				}
+				if err := errors.Join(oneOf(c, "format", "raw"), oneOf(c, "format", "bom"), oneOf(c, "format", "after")); err != nil {
+					return err
+				}
+			default:
+				var err error
+				if e.format, err = fileFormat(e.format, name); err != nil {
+					return err
+				}
 			}
 			return p.exportLinks(c.Context(), name, e)
 		},
 	}
-	c.Flags().StringVar(&e.format, "format", "", "csv or jsonl (default: by the file's name, csv for others than .jsonl and .ndjson)")
+	c.Flags().StringVar(&e.format, "format", "", "csv, jsonl, or redirects for netlify, cloudflare-pages, nginx (default: by the file's name,\ncsv for others than .jsonl and .ndjson)")
 	c.Flags().BoolVar(&e.raw, "raw", false, "CSV with formulas as they are, for programs that are no spreadsheets")
 	c.Flags().BoolVar(&e.bom, "bom", false, "begin CSV with a byte order mark, without which Excel garbles letters such as umlauts")
 	c.Flags().StringVar(&e.after, "after", "", "go on where an export with the same flags was cut off")
 	e.filter.addFlags(c)
-	completeWith(c, "format", "csv", "jsonl")
+	completeWith(c, "format", append([]string{"csv", "jsonl"}, writtenFormats...)...)
 	return c
 }
 
@@ -99,6 +116,9 @@ func (p linksCommands) exportLinks(ctx context.Context, name string, e exporting
 	count, finish := p.exportProgress()
 	defer finish()
 	x := &exporter{api: api, filter: filter, format: e.format, raw: e.raw, bom: e.bom, after: e.after, done: count}
+	if slices.Contains(writtenFormats, e.format) {
+		return p.exportSite(ctx, x, name)
+	}
 	if name == "-" {
 		if err := x.all(ctx, p.stdout); err != nil {
 			return fmt.Errorf("the export is not complete, it ends after %s%s: %w", numberOf(x.links, "link", "links"), x.goOn(), err)

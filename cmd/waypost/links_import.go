@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"waypost/client"
 	"waypost/internal/linkimport"
 	"waypost/internal/memlimit"
+	"waypost/internal/redirectfile"
 )
 
 // importing holds the options of an import.
@@ -32,6 +35,7 @@ type importing struct {
 	raw          bool
 	keepCodes    bool
 	domain       string
+	site         string
 	dryRun       bool
 }
 
@@ -39,7 +43,7 @@ func (p linksCommands) importCommand() *cobra.Command {
 	var i importing
 	c := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Create the links of a CSV or JSON lines file, 1,000 in a request and several requests at once",
+		Short: "Create the links of a file, 1,000 in a request and several requests at once",
 		Long: `Create the links of a CSV or JSON lines file in UTF-8. JSON lines are objects with the
 names of the API; fields of exports only, such as click_count, are ignored, and so is
 created_by, which names the import and the line. CSV begins with a header, and has commas,
@@ -72,6 +76,12 @@ outcome is unknown are first looked for among the links, after 10 s in which the
 finish them. The key needs the scopes links:read and links:write. An import of
 standard input cannot be resumed.
 
+With --format netlify, cloudflare-pages (both _redirects), cloudflare-bulk (CSV without a
+header), nginx (map and rewrite) or apache (Redirect and RedirectMatch) the file holds the
+redirects of a site. They become links and patterns of --domain, or of the hosts that the
+file names. Each line that no link can say is refused with the reason. Where the first
+line that fits an address decides, a line is refused which would decide otherwise here.
+
 With --dry-run the API checks every row as it would for an import, and creates nothing.
 
 With --dedupe a row whose target has its link from an earlier import with --dedupe,
@@ -86,6 +96,7 @@ are not active are not affected.`,
   waypost links import links.jsonl --parallel 8
   waypost links import links.csv --dedupe --domain go.example.com
   waypost links import links.jsonl --keep-codes
+  waypost links import _redirects --format netlify --domain old.example.com --site https://www.example.com
   waypost links import - --output json < links.csv`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -96,10 +107,8 @@ are not active are not affected.`,
 			if i.parallel < 1 || i.parallel > linkimport.MaxInFlight {
 				return &usageError{fmt.Errorf("--parallel: %d is not between 1 and %d", i.parallel, linkimport.MaxInFlight)}
 			}
-			if i.format != "" {
-				if _, err := fileFormat(i.format, i.file); err != nil {
-					return err
-				}
+			if err := i.checkFormat(c); err != nil {
+				return err
 			}
 			return p.importLinks(c, i)
 		},
@@ -109,13 +118,41 @@ are not active are not affected.`,
 	c.Flags().StringVar(&i.reportFile, "report", "", "write rows that were not created, with the reason, to this file instead of standard error")
 	c.Flags().StringVar(&i.progressFile, "progress-file", "", "where the progress is kept (default FILE.progress)")
 	c.Flags().BoolVar(&i.resume, "resume", false, "go on with an import that was stopped")
-	c.Flags().StringVar(&i.format, "format", "", "csv or jsonl (default: by how the file begins)")
+	c.Flags().StringVar(&i.format, "format", "", "csv, jsonl, or redirects of netlify, cloudflare-pages, cloudflare-bulk, nginx, apache\n(default: csv or jsonl, by how the file begins)")
+	c.Flags().StringVar(&i.site, "site", "", "site of targets without a host in redirects, such as https://www.example.com")
 	c.Flags().IntVar(&i.parallel, "parallel", 4, "requests under way at once, up to 16")
 	c.Flags().BoolVar(&i.dedupe, "dedupe", false, "give a target the one link that it has, if it has one")
 	c.Flags().BoolVar(&i.keepCodes, "keep-codes", false, "take the short_code of an export as the custom code")
 	c.Flags().BoolVar(&i.raw, "raw", false, "read CSV cells unchanged, as in an export with --raw")
-	completeWith(c, "format", "csv", "jsonl")
+	completeWith(c, "format", append([]string{"csv", "jsonl"}, siteFormats()...)...)
 	return c
+}
+
+// siteFormats names the formats of redirects of whole sites.
+func siteFormats() (names []string) {
+	for _, f := range redirectfile.Formats() {
+		names = append(names, string(f))
+	}
+	return names
+}
+
+// checkFormat checks the format of a file, and the flags that go with it.
+func (i *importing) checkFormat(c *cobra.Command) error {
+	isSite := slices.Contains(siteFormats(), i.format)
+	switch site, err := url.Parse(i.site); {
+	case i.site != "" && !isSite:
+		return &usageError{errors.New("--site: only redirects have targets without a host: give --format as well")}
+	case i.site != "" && (err != nil || site.Host == "" || site.Scheme != "http" && site.Scheme != "https"):
+		return &usageError{fmt.Errorf("--site: %q is no address such as https://www.example.com", i.site)}
+	case i.format == "" && filepath.Base(i.file) == "_redirects":
+		return &usageError{errors.New("a line of _redirects without a status is a 301 at Netlify and a 302 at Cloudflare: say --format netlify or cloudflare-pages")}
+	case isSite && i.raw:
+		return oneOf(c, "format", "raw")
+	case isSite || i.format == "":
+		return nil
+	}
+	_, err := fileFormat(i.format, i.file)
+	return err
 }
 
 func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
@@ -131,7 +168,7 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 	defer api.Close()
 	im := linkimport.Import{
 		API: api.Links, Format: linkimport.Format(i.format), InFlight: i.parallel,
-		Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes, Domain: i.domain,
+		Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes, Domain: i.domain, Site: i.site,
 	}
 	if i.dryRun {
 		im.Try = api.Links.TryBulk
@@ -144,7 +181,8 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 		return fmt.Errorf("nothing was sent: %w", err)
 	}
 	journal, err := openJournal(i, file, linkimport.Source{
-		API: api.Base(), Workspace: workspace.Slug, Domain: i.domain, Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes,
+		API: api.Base(), Workspace: workspace.Slug, Domain: i.domain, Format: im.Format, Site: i.site,
+		Dedupe: i.dedupe, Raw: i.raw, KeepCodes: i.keepCodes,
 	})
 	if err != nil {
 		return err
@@ -162,6 +200,7 @@ func (p linksCommands) importLinks(c *cobra.Command, i importing) (err error) {
 		_, _ = fmt.Fprintf(lines, "lines %s may have been sent, and their outcome is unknown: they are looked for among the links in %s\n", rows, after)
 	}
 	im.Left = func(field string) { _, _ = fmt.Fprintln(lines, notTaken[field]) }
+	im.Note = func(text string) { _, _ = fmt.Fprintln(lines, text) }
 	im.Day = func(field, day string, at time.Time) {
 		_, _ = fmt.Fprintf(lines, "days are those of %s: the %s %s is %s\n", im.Zone, field, day, at.In(im.Zone).Format(time.RFC3339))
 	}

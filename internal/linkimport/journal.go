@@ -28,6 +28,8 @@ type Source struct {
 	API       string `json:"api"`
 	Workspace string `json:"workspace"`        // slug of that which the links are for
 	Domain    string `json:"domain,omitempty"` // that rows without one go to
+	Format    Format `json:"format,omitempty"` // as it was given
+	Site      string `json:"site,omitempty"`
 	Dedupe    bool   `json:"dedupe,omitempty"`
 	Raw       bool   `json:"raw,omitempty"`
 	KeepCodes bool   `json:"keep_codes,omitempty"`

@@ -51,6 +51,12 @@ type Import struct {
 	// Format of the file; default: recognised by how the file begins.
 	Format Format
 
+	// Site is the site that the targets without a host in a file of redirects are on, such as
+	// https://www.example.com; "": such lines are refused. Note is called with what such a
+	// file says about many lines; nil: it is not called.
+	Site string
+	Note func(text string)
+
 	// Raw takes cells of CSV as they are; default: as [api.SafeCell] makes them.
 	Raw bool
 
@@ -217,7 +223,7 @@ func (r *run) all(ctx context.Context, file io.Reader) error {
 		}
 	}
 	var err error
-	if r.reader, err = newReader(file, r.Format, r.Raw, r.readTime, exported{r.KeepCodes, left}); err != nil {
+	if r.reader, err = newReader(file, &r.Import, r.readTime, exported{r.KeepCodes, left}); err != nil {
 		return err
 	}
 	id := rand.Text()

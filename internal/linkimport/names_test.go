@@ -47,7 +47,7 @@ func TestCSV_SeparatorIsThatOfTheHeader(t *testing.T) {
 		"\nurl\ttags\nhttps://example.com/\ta,b\n":                          {OriginalURL: "https://example.com/", Tags: []string{"a", "b"}},
 		"url\nhttps://example.com/;a\n":                                     {OriginalURL: "https://example.com/;a"},
 	} {
-		reader, err := newReader(strings.NewReader(text), "", false, (&run{}).readTime, exported{})
+		reader, err := newReader(strings.NewReader(text), &Import{}, (&run{}).readTime, exported{})
 		require.NoError(t, err, text)
 		got, err := reader.from.next()
 		require.NoError(t, err, text)

@@ -18,6 +18,7 @@ import (
 	"waypost/api"
 	"waypost/api/linkfields"
 	"waypost/client"
+	"waypost/internal/redirectfile"
 )
 
 // maxRow bounds one row, so that a stray quote does not read the rest of a large
@@ -49,7 +50,7 @@ func (b *badRow) Error() string { return fmt.Sprintf("line %d: %s", b.line, b.re
 // Format names the format of a file.
 type Format string
 
-// The formats.
+// The formats, beside those of package redirectfile.
 const (
 	CSV       Format = "csv"   // with a header; commas, semicolons or tabs are between cells
 	JSONLines Format = "jsonl" // an object a line, with the API's names
@@ -103,7 +104,15 @@ type rowSource interface {
 
 // newReader reads the header in front of the rows. An empty format is detected from the
 // beginning of the file.
-func newReader(file io.Reader, format Format, raw bool, times readTime, old exported) (*reader, error) {
+func newReader(file io.Reader, im *Import, times readTime, old exported) (*reader, error) {
+	format := im.Format
+	if slices.Contains(redirectfile.Formats(), redirectfile.Format(format)) {
+		rows, err := newSiteRows(file, im)
+		if err != nil {
+			return nil, err
+		}
+		return &reader{from: rows}, nil
+	}
 	buffered := bufio.NewReader(file)
 	begin, err := buffered.Peek(buffered.Size())
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -124,7 +133,7 @@ func newReader(file io.Reader, format Format, raw bool, times readTime, old expo
 	if err != nil {
 		return nil, err
 	}
-	rows.raw, rows.old = raw, old
+	rows.raw, rows.old = im.Raw, old
 	return &reader{from: rows}, nil
 }
 

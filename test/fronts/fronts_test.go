@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/client"
+	"waypost/internal/redirectfile"
 )
 
 // All fronts and their visitors share one system. The control plane is killed at the end.
@@ -44,6 +45,7 @@ func TestFronts_WorkAsConfiguredInDeploy(t *testing.T) {
 		t.Run(name+" refuses slow requests", func(t *testing.T) { isRefused(t, c) })
 	}
 	t.Run("nginx asks the old server about codes that cannot move", w.asksTheOldServer)
+	t.Run("nginx redirects by an export of links", redirectsByAnExport)
 	t.Run("links are exported through nginx", func(t *testing.T) { // which drops trailers
 		status, _, err := create(t.Context(), fronts["nginx"].api)
 		require.NoError(t, err)
@@ -355,6 +357,48 @@ func (w *world) asksTheOldServer(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, status)
 	status, _ = follow("/" + code)
 	require.Equal(t, http.StatusGone, status)
+}
+
+// redirectsByAnExport has nginx answer with the map that an export of links is, as an edge
+// would: the way out.
+func redirectsByAnExport(t *testing.T) {
+	var file strings.Builder
+	unsaid, err := redirectfile.Write(&file, redirectfile.Nginx, []redirectfile.Link{
+		{Code: "*", Target: "https://rest.example/{path}", Status: 302},
+		{Code: "ab", Target: "https://low.example/", Status: 301},
+		{Code: "AB", Target: "https://high.example/", Status: 308},
+		{Code: "café/v1.2", Target: "https://x.example/a%20b", Status: 301, ForwardQuery: true},
+		{Code: "docs/*", Target: "https://docs.example/d/{path}#top", Status: 302, ForwardQuery: true},
+		{Code: "docs/{page}/print", Target: "https://print.example/{page}?p=1", Status: 307},
+		{Code: "fwd", Target: "https://fwd.example/f", Status: 302, ForwardPath: true},
+	})
+	require.NoError(t, err)
+	require.Empty(t, unsaid)
+	f := startFront(t, "nginx", nginxArgs, func(edges, api, dir string) map[string]string {
+		server := fmt.Sprintf("server { listen %s; listen %s; absolute_redirect off;\n", edges, api)
+		for _, status := range []int{301, 302, 307, 308} {
+			server += fmt.Sprintf("if ($redirect ~ \"^%d (.+)$\") { return %d $1; }\n", status, status)
+		}
+		return map[string]string{"nginx.conf": nginxMain(dir), "waypost.conf": file.String() + server + "}"}
+	})
+	for path, want := range map[string]string{
+		"/ab":                      "301 https://low.example/",
+		"/AB":                      "308 https://high.example/",
+		"/caf%C3%A9/v1.2?q=1":      "301 https://x.example/a%20b?q=1",
+		"/docs":                    "302 https://docs.example/d/#top",
+		"/docs/a/b?q=1":            "302 https://docs.example/d/a/b?q=1#top",
+		"/docs/intro/print":        "307 https://print.example/intro?p=1",
+		"/fwd/x/y":                 "302 https://fwd.example/f/x/y",
+		"/fwd":                     "302 https://fwd.example/f/",
+		"/anything/else/than/that": "302 https://rest.example/anything/else/than/that",
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.edges+path, http.NoBody)
+		require.NoError(t, err)
+		res, err := http.DefaultTransport.RoundTrip(r)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, want, fmt.Sprint(res.StatusCode, " ", res.Header.Get("Location")), path)
+	}
 }
 
 // A PROXY header brings nginx visitors with IPv6 addresses, which loopback lacks.

@@ -1,0 +1,104 @@
+package redirectfile
+
+import (
+	"strconv"
+	"strings"
+)
+
+// apacheStatus has the words that Apache has for statuses.
+var apacheStatus = map[string]int{"permanent": 301, "temp": 302, "seeother": 303, "gone": 410}
+
+// readApache reads Redirect, RedirectPermanent, RedirectTemp and RedirectMatch. It passes
+// over the other directives, and refuses the rules of mod_rewrite.
+func (b *builder) readApache() {
+	for i := 0; i < len(b.lines); i++ {
+		line, text := i+1, b.lines[i]
+		for strings.HasSuffix(text, `\`) && i+1 < len(b.lines) {
+			i++
+			text = strings.TrimSuffix(text, `\`) + b.lines[i]
+		}
+		words, ok := apacheWords(text)
+		if !ok {
+			b.refuse(line, "a quotation mark is not closed")
+			continue
+		}
+		if len(words) > 0 {
+			b.apacheLine(line, strings.ToLower(words[0]), words[1:])
+		}
+	}
+}
+
+func (b *builder) apacheLine(line int, directive string, words []string) {
+	r := rule{line: line, status: 302, forwardQuery: true}
+	switch directive {
+	case "redirect", "redirectmatch":
+		if len(words) == 0 {
+			break
+		}
+		n, err := strconv.Atoi(words[0])
+		switch status, word := apacheStatus[strings.ToLower(words[0])]; {
+		case word:
+			r.status, words = status, words[1:]
+		case err == nil:
+			r.status, words = n, words[1:]
+		}
+	case "redirectpermanent":
+		r.status = 301
+	case "redirecttemp":
+	case "rewriterule", "rewritecond", "rewritemap":
+		b.refuse(line, "rules of mod_rewrite are not read: say it as RedirectMatch, or as a pattern")
+		return
+	default:
+		return
+	}
+	switch {
+	case r.status == 410:
+		b.refuse(line, "the status 410 is no redirect: disable a link, or leave it out")
+		return
+	case len(words) != 2:
+		b.refuse(line, "a path and a target are expected behind the status")
+		return
+	}
+	r.to = words[1]
+	if directive == "redirectmatch" {
+		var names map[string]string
+		var reason string
+		if r.from, names, reason = pathOfRegexp(words[0]); reason != "" {
+			b.refuse(line, "%s", reason)
+			return
+		}
+		r.to = fillNames(r.to, '$', names)
+	} else {
+		if !strings.HasPrefix(words[0], "/") {
+			b.refuse(line, "the path %.60q does not begin with a slash", words[0])
+			return
+		}
+		from, err := splitPath(words[0])
+		if err != nil {
+			b.refuse(line, "%v", err)
+			return
+		}
+		r.from, r.prefix = from, true
+	}
+	b.add(r, true)
+}
+
+// apacheWords divides a line into words, which may be in quotation marks.
+func apacheWords(text string) (words []string, ok bool) {
+	for text = strings.TrimSpace(text); text != "" && text[0] != '#'; text = strings.TrimSpace(text) {
+		if text[0] == '"' {
+			end := strings.IndexByte(text[1:], '"')
+			if end < 0 {
+				return nil, false
+			}
+			words, text = append(words, text[1:1+end]), text[end+2:]
+			continue
+		}
+		end := strings.IndexAny(text, " \t\r")
+		if end < 0 {
+			end = len(text)
+		}
+		words, text = append(words, text[:end]), text[end:]
+	}
+	return words, true
+}

@@ -1,0 +1,306 @@
+package redirectfile
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// word is a word of an nginx configuration: a directive, an argument, {, } or ;.
+type word struct {
+	text   string
+	line   int
+	quoted bool
+}
+
+// readNginx reads map blocks of $uri or $request_uri, rewrite with redirect or permanent,
+// and return in a location of one path. It passes over all other directives.
+func (b *builder) readNginx(text string) error {
+	words, err := nginxWords(text)
+	if err != nil {
+		return err
+	}
+	x := nginx{b: b, statuses: map[string]int{}, queries: map[string]bool{}}
+	// A map does not say which status its targets are sent with: a return does.
+	x.walk(words, func(d []word, _ []block) { x.noteReturn(d) })
+	x.walk(words, x.directive)
+	return nil
+}
+
+// queryVariables are ways to add the visitor's query to a target.
+var queryVariables = []string{"$is_args$args", "?$args", "$is_args$query_string", "?$query_string"}
+
+// nginx reads the directives of a configuration.
+type nginx struct {
+	b        *builder
+	statuses map[string]int  // by variable, of the return that sends it
+	queries  map[string]bool // variables to which a return adds the visitor's query
+}
+
+// block is a directive with a block around other directives.
+type block struct{ words []word }
+
+func (b block) is(name string) bool { return len(b.words) > 0 && b.words[0].text == name }
+
+// walk calls visit for each directive that ends with a semicolon, with the blocks around
+// it, the innermost last.
+func (x *nginx) walk(words []word, visit func(directive []word, in []block)) {
+	var in []block
+	begin := 0
+	for i, w := range words {
+		if w.quoted {
+			continue
+		}
+		switch w.text {
+		case "{":
+			in, begin = append(in, block{words[begin:i]}), i+1
+		case "}":
+			in, begin = in[:max(len(in)-1, 0)], i+1
+		case ";":
+			if i > begin {
+				visit(words[begin:i], in)
+			}
+			begin = i + 1
+		}
+	}
+}
+
+// noteReturn notes the status with which a return sends a variable.
+func (x *nginx) noteReturn(d []word) {
+	if len(d) != 3 || d[0].text != "return" || !strings.HasPrefix(d[2].text, "$") {
+		return
+	}
+	name := d[2].text
+	for _, query := range queryVariables {
+		if trimmed, ok := strings.CutSuffix(name, query); ok {
+			name = trimmed
+			x.queries[name] = true
+		}
+	}
+	if status, err := strconv.Atoi(d[1].text); err == nil {
+		x.statuses[name] = status
+	}
+}
+
+func (x *nginx) directive(d []word, in []block) {
+	line := d[0].line
+	var inner block
+	if len(in) > 0 {
+		inner = in[len(in)-1]
+	}
+	switch {
+	case inner.is("map"):
+		x.mapLine(d, inner.words)
+	case d[0].text == "rewrite":
+		if inner.is("if") {
+			x.b.refuse(line, "it is within an if, which a link does not have: give the link rules")
+			return
+		}
+		x.rewrite(d)
+	case d[0].text == "return":
+		x.returned(d, inner)
+	}
+}
+
+// mapLine reads a line of a map.
+func (x *nginx) mapLine(d, head []word) {
+	line := d[0].line
+	if len(head) != 3 || head[1].text != "$uri" && head[1].text != "$request_uri" {
+		x.b.refuse(line, "the map is not one of $uri or $request_uri")
+		return
+	}
+	if !d[0].quoted && (d[0].text == "hostnames" || d[0].text == "volatile") {
+		return
+	}
+	if len(d) != 2 || d[0].text == "include" {
+		x.b.refuse(line, "a map has lines of an address and a target: import a file that it includes by itself")
+		return
+	}
+	key, to := d[0].text, d[1].text
+	if key == "default" && !d[0].quoted {
+		if to != "" {
+			x.b.refuse(line, "the default of a map is not_found_url of the domain")
+		}
+		return
+	}
+	r := rule{line: line, status: 302, forwardQuery: x.queries[head[2].text]}
+	if status, target, ok := strings.Cut(to, " "); ok && len(status) == 3 { // as Write writes it
+		r.status, _ = strconv.Atoi(status)
+		to = target
+	} else if status, ok := x.statuses[head[2].text]; ok {
+		r.status = status
+	} else {
+		x.b.note("the file says with no return which status the map " + head[2].text + " has: its links get 302")
+	}
+	var names map[string]string
+	reason := ""
+	switch {
+	case strings.HasPrefix(key, "~*"):
+		reason = "the regular expression ignores case: let the domain ignore it (case: insensitive), and import the line with ~"
+	case strings.HasPrefix(key, "~"):
+		r.from, names, reason = pathOfRegexp(key[1:])
+	case !strings.HasPrefix(key, "/"):
+		reason = "the address does not begin with a slash"
+	case strings.Contains(key, "?"):
+		reason = "the address has a query: give the link a rule with a condition on its query"
+	default:
+		from, err := splitPath(strings.ReplaceAll(key, "%", "%25")) // $uri is decoded
+		if head[1].text == "$request_uri" {
+			from, err = splitPath(key)
+		}
+		if r.from = from; err != nil {
+			reason = err.Error()
+		}
+		x.b.note("nginx ignores the case of addresses in a map, and a link does so only on a domain with case: insensitive")
+	}
+	if reason == "" {
+		reason = x.setTarget(&r, to, names)
+	}
+	if reason != "" {
+		x.b.refuse(line, "%s", reason)
+		return
+	}
+	x.b.add(r, strings.HasPrefix(key, "~"))
+}
+
+// rewrite reads rewrite REGEXP TARGET [FLAG].
+func (x *nginx) rewrite(d []word) {
+	line := d[0].line
+	if len(d) < 3 || len(d) > 4 {
+		x.b.refuse(line, "a rewrite has a regular expression, a target and perhaps a flag")
+		return
+	}
+	r := rule{line: line, status: 302}
+	flag := ""
+	if len(d) == 4 {
+		flag = d[3].text
+	}
+	to, silent := strings.CutSuffix(d[2].text, "?")
+	switch {
+	case flag == "permanent":
+		r.status = 301
+	case flag == "redirect":
+	case !strings.HasPrefix(to, "http://") && !strings.HasPrefix(to, "https://") && !strings.HasPrefix(to, "$scheme"):
+		x.b.refuse(line, "it changes the address within nginx, and redirects no visitor")
+		return
+	}
+	r.forwardQuery = !silent
+	from, names, reason := pathOfRegexp(d[1].text)
+	if reason == "" {
+		reason = x.setTarget(&r, to, names)
+	}
+	if reason != "" {
+		x.b.refuse(line, "%s", reason)
+		return
+	}
+	r.from = from
+	x.b.add(r, true)
+}
+
+// returned reads the return of location = PATH.
+func (x *nginx) returned(d []word, in block) {
+	line := d[0].line
+	status := 302
+	to := d[len(d)-1].text
+	if len(d) == 3 {
+		status, _ = strconv.Atoi(d[1].text)
+	}
+	switch {
+	case len(d) < 2 || len(d) > 3 || status/100 != 3 && len(d) == 3, len(d) == 2 && !strings.Contains(to, "://"):
+		return // no redirect
+	case strings.HasPrefix(to, "$") && x.statuses[to] != 0, x.queries[strings.TrimSuffix(to, "$is_args$args")]:
+		return // of a map, whose lines are read
+	case !in.is("location") || len(in.words) != 3 || in.words[1].text != "=":
+		x.b.refuse(line, "it is not within location = and a path: say it as a pattern, or as the root_url or not_found_url of the domain")
+		return
+	}
+	r := rule{line: line, status: status}
+	from, err := splitPath(strings.ReplaceAll(in.words[2].text, "%", "%25"))
+	reason := ""
+	if err != nil {
+		reason = err.Error()
+	} else {
+		reason = x.setTarget(&r, to, nil)
+	}
+	if reason != "" {
+		x.b.refuse(line, "%s", reason)
+		return
+	}
+	r.from = from
+	x.b.add(r, false)
+}
+
+// setTarget sets the target of a rule, with what patterns have in the place of groups, and
+// the site in the place of the present host. It refuses other variables.
+func (x *nginx) setTarget(r *rule, to string, names map[string]string) (reason string) {
+	for _, query := range queryVariables {
+		if before, after, ok := strings.Cut(to, query); ok {
+			to, r.forwardQuery = before+after, true
+		}
+	}
+	for _, here := range []string{"$scheme://$host", "$scheme://$server_name", "https://$host", "http://$host", "https://$server_name"} {
+		if rest, ok := strings.CutPrefix(to, here); ok && (rest == "" || rest[0] == '/') {
+			to = "/" + strings.TrimPrefix(rest, "/")
+			break
+		}
+	}
+	to = fillNames(to, '$', names)
+	if i := strings.IndexByte(to, '$'); i >= 0 {
+		end := i + 1
+		for end < len(to) && isName(to[end]) {
+			end++
+		}
+		return fmt.Sprintf("the target has the variable %s, which a link does not know", to[i:end])
+	}
+	r.to = to
+	return ""
+}
+
+// nginxWords divides a configuration into words.
+func nginxWords(text string) (words []word, err error) {
+	line := 1
+	for i := 0; i < len(text); {
+		switch c := text[i]; {
+		case c == '\n':
+			line++
+			i++
+		case c == ' ' || c == '\t' || c == '\r':
+			i++
+		case c == '#':
+			for i < len(text) && text[i] != '\n' {
+				i++
+			}
+		case c == '{' || c == '}' || c == ';':
+			words = append(words, word{string(c), line, false})
+			i++
+		case c == '"' || c == '\'':
+			w := word{line: line, quoted: true}
+			var out strings.Builder
+			for i++; i < len(text) && text[i] != c; i++ {
+				if text[i] == '\\' && i+1 < len(text) && (text[i+1] == c || text[i+1] == '\\') {
+					i++
+				}
+				if text[i] == '\n' {
+					line++
+				}
+				out.WriteByte(text[i])
+			}
+			if i == len(text) {
+				return nil, fmt.Errorf("line %d: a quotation mark is not closed", w.line)
+			}
+			i++
+			w.text = out.String()
+			words = append(words, w)
+		default:
+			begin := i
+			for i < len(text) && strings.IndexByte(" \t\r\n;", text[i]) < 0 && (text[i] != '{' || i > begin && text[i-1] == '$') {
+				if text[i] == '\\' && i+1 < len(text) {
+					i++
+				}
+				i++
+			}
+			words = append(words, word{text[begin:min(i, len(text))], line, false})
+		}
+	}
+	return words, nil
+}
