@@ -231,6 +231,7 @@ func registerLinks(rt *router, l *linksAPI) {
 	registerQR(rt, l)
 	registerExplain(rt, l)
 	registerExport(rt, l)
+	registerRedirectFile(rt)
 	registerRedirect(rt, l.links, l.contact)
 }
 

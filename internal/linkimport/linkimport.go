@@ -51,9 +51,9 @@ type Import struct {
 	// Format of the file; default: recognised by how the file begins.
 	Format Format
 
-	// Site is the site that the targets without a host in a file of redirects are on, such as
-	// https://www.example.com; "": such lines are refused. Note is called with what such a
-	// file says about many lines; nil: it is not called.
+	// Site is the site of the targets without a host in a file of redirects, such as
+	// https://www.example.com; "": such lines are refused. Note is called with a text about
+	// many lines of such a file; nil: it is not called.
 	Site string
 	Note func(text string)
 

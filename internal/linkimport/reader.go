@@ -50,7 +50,7 @@ func (b *badRow) Error() string { return fmt.Sprintf("line %d: %s", b.line, b.re
 // Format names the format of a file.
 type Format string
 
-// The formats, beside those of package redirectfile.
+// The formats of tables. Package redirectfile has more formats.
 const (
 	CSV       Format = "csv"   // with a header; commas, semicolons or tabs are between cells
 	JSONLines Format = "jsonl" // an object a line, with the API's names

@@ -17,8 +17,8 @@ import (
 const refusedColumn = "refused"
 
 // Refusals writes a file of refused rows: every row as it is in the file of an import,
-// behind the reason, so that the rows can be mended there and imported. It reads the
-// file of the import again, and keeps one row in memory.
+// with the reason before it, so that the rows can be mended there and imported. It reads
+// the file of the import again, and keeps one row in memory.
 type Refusals struct {
 	file      *io.SectionReader
 	format    Format
@@ -74,6 +74,13 @@ func (r *Refusals) Flush() error {
 	return r.to.Flush()
 }
 
+// isSite reports whether the file has the redirects of another server, where reasons are
+// comments.
+func (r *Refusals) isSite() bool {
+	_, is := r.rows.from.(*siteRows)
+	return is
+}
+
 // rewind begins to read the file. For the first time it also writes the header.
 func (r *Refusals) rewind() error {
 	first := r.rows == nil
@@ -81,7 +88,7 @@ func (r *Refusals) rewind() error {
 		return err
 	}
 	anyTime := func(string, string) (time.Time, error) { return time.Time{}, nil }
-	rows, err := newReader(r.file, r.format, true, anyTime, exported{left: func(string) {}})
+	rows, err := newReader(r.file, &Import{Format: r.format, Raw: true}, anyTime, exported{left: func(string) {}})
 	if err != nil {
 		return err
 	}
@@ -147,6 +154,8 @@ func (r *Refusals) write(reason string, row []byte) error {
 			return err
 		}
 		row, cell = inner, fmt.Sprintf("{%q:%s,", refusedColumn, text)
+	case r.isSite():
+		cell = "# " + strings.Join(strings.Fields(reason), " ") + "\n"
 	}
 	_, err := fmt.Fprintf(r.to, "%s%s\n", cell, row)
 	return err

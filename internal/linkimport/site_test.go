@@ -1,6 +1,7 @@
 package linkimport_test
 
 import (
+	"io"
 	"strings"
 	"testing"
 
@@ -33,6 +34,12 @@ func TestImport_TakesTheRedirectsOfASite(t *testing.T) {
 		{OriginalURL: "https://www.example.com/store", CustomCode: "shop", Domain: "a.example", RedirectStatus: 301, ForwardQuery: true},
 		{OriginalURL: "https://broken.example/", CustomCode: "x", Domain: "b.example", RedirectStatus: 301, ForwardQuery: true},
 	}, links)
+	var mended strings.Builder
+	refusals := linkimport.NewRefusals(io.NewSectionReader(strings.NewReader(file), 0, int64(len(file))), "netlify", &mended)
+	require.NoError(t, refusals.Add(3, report.Refused[0].Reason))
+	require.NoError(t, refusals.Flush())
+	require.Equal(t, "# line 3: "+report.Refused[0].Reason[:len("the status 200 answers with another page's content, and a link only redirects")]+
+		": /app/* /index.html 200\n/app/*    /index.html 200\n", mended.String())
 	var notes []string
 	im = linkimport.Import{API: &api{}, Wait: a.wait, Format: "cloudflare-bulk", Note: func(text string) { notes = append(notes, text) }}
 	_, err = im.Run(t.Context(), strings.NewReader("a.example/x,https://b.example/,301,false,true\n"))

@@ -14,7 +14,7 @@ import (
 // preserve_query_string, include_subdomains, subpath_matching, preserve_path_suffix.
 func (b *builder) readBulk(text []byte) error {
 	records := csv.NewReader(bytes.NewReader(text))
-	records.FieldsPerRecord = -1
+	records.FieldsPerRecord, records.Comment = -1, '#'
 	records.TrimLeadingSpace = true
 	for {
 		cells, err := records.Read()

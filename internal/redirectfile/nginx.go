@@ -113,7 +113,7 @@ func (x *nginx) mapLine(d, head []word) {
 		return
 	}
 	if len(d) != 2 || d[0].text == "include" {
-		x.b.refuse(line, "a map has lines of an address and a target: import a file that it includes by itself")
+		x.b.refuse(line, "a map has lines of an address and a target: import a file that it includes separately")
 		return
 	}
 	key, to := d[0].text, d[1].text
@@ -230,8 +230,8 @@ func (x *nginx) returned(d []word, in block) {
 	x.b.add(r, false)
 }
 
-// setTarget sets the target of a rule, with what patterns have in the place of groups, and
-// the site in the place of the present host. It refuses other variables.
+// setTarget sets the target of a rule. Placeholders take the place of groups, and the
+// site takes the place of the present host. It refuses other variables.
 func (x *nginx) setTarget(r *rule, to string, names map[string]string) (reason string) {
 	for _, query := range queryVariables {
 		if before, after, ok := strings.Cut(to, query); ok {

@@ -37,6 +37,10 @@ func Formats() []Format {
 // MaxFile bounds a file, in bytes: 400,000 lines of usual length.
 const MaxFile = 64 << 20
 
+// maxCompared bounds the comparisons of lines with the patterns before them, which take
+// half a second.
+const maxCompared = 40e6
+
 // maxText bounds the text of a line that a refusal repeats, in bytes.
 const maxText = 300
 
@@ -107,6 +111,8 @@ type builder struct {
 	lines    []string
 	seen     map[string]int // line of the first redirect of a host and shape
 	patterns []ordered      // redirects with placeholders or *, in the order of the file
+
+	compared int // how often a line was compared with a pattern before it
 
 	starMayBeEmpty bool // a/* is also a, which Netlify alone says
 }
@@ -192,6 +198,13 @@ func (b *builder) add(r rule, inOrder bool) {
 	key := r.host + "/" + shape(r.from)
 	if first, ok := b.seen[key]; ok {
 		b.refuse(r.line, "line %d has the same address", first)
+		return
+	}
+	if inOrder {
+		b.compared += len(b.patterns)
+	}
+	if b.compared > maxCompared {
+		b.refuse(r.line, "the file has too many patterns to be compared: import it in parts")
 		return
 	}
 	for _, e := range b.patterns {
@@ -321,7 +334,7 @@ func placeholder(name string) string {
 			return ""
 		}
 	}
-	if len(name) > 32 || name == "path" || strings.HasPrefix(name, "query") {
+	if len(name) > 32 || name == "path" {
 		return ""
 	}
 	return name

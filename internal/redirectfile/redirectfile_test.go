@@ -142,7 +142,7 @@ server {
 		"22  old/* https://x.example/{path} 301 q",
 		"6: the regular expression says more than a pattern can: a segment as it is, ([^/]+) for any one, (.*) at the end",
 		"7: the regular expression ignores case: let the domain ignore it (case: insensitive), and import the line with ~",
-		"8: a map has lines of an address and a target: import a file that it includes by itself",
+		"8: a map has lines of an address and a target: import a file that it includes separately",
 		"10: the map is not one of $uri or $request_uri",
 		"16: it is not within location = and a path: say it as a pattern, or as the root_url or not_found_url of the domain",
 		"19: it changes the address within nginx, and redirects no visitor",
@@ -219,7 +219,8 @@ func TestWrite_CanBeReadAgain(t *testing.T) {
 		require.Empty(t, file.Refused, "%s:\n%s", format, out.String())
 		require.Len(t, file.Redirects, len(links)-len(left))
 		for _, r := range file.Redirects {
-			require.True(t, slices.ContainsFunc(links, func(l redirectfile.Link) bool { return sameLink(format, l, r) }), "%s: %v\n%s", format, r, out.String())
+			known := slices.ContainsFunc(links, func(l redirectfile.Link) bool { return sameLink(format, l, r) })
+			require.True(t, known, "%s: %v\n%s", format, r, out.String())
 		}
 	}
 }

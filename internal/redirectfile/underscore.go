@@ -93,7 +93,7 @@ func underscorePath(path string) (from []segment, names map[string]string, reaso
 		case strings.HasPrefix(s.text, ":"):
 			name := placeholder(s.text[1:])
 			if name == "" {
-				return nil, nil, "a placeholder is a whole segment, its name has letters, digits and _, and is not path or query: " + s.text
+				return nil, nil, "a placeholder is a whole segment, its name has letters, digits and _, and is not path: " + s.text
 			}
 			if _, twice := names[s.text[1:]]; twice {
 				return nil, nil, "two placeholders have one name"
@@ -105,8 +105,9 @@ func underscorePath(path string) (from []segment, names map[string]string, reaso
 	return from, names, ""
 }
 
-// fillNames replaces the names behind a mark in a target of a pattern; nil names are of no
-// pattern. Longer names are no shorter ones with a tail: $env_id has nothing of $env.
+// fillNames replaces the names behind a mark in the target of a pattern. Names are nil
+// for a link that is no pattern. A name ends where its letters end, so that $env_id has
+// nothing of $env.
 func fillNames(to string, mark byte, names map[string]string) string {
 	if names == nil {
 		return to

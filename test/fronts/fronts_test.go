@@ -359,8 +359,8 @@ func (w *world) asksTheOldServer(t *testing.T) {
 	require.Equal(t, http.StatusGone, status)
 }
 
-// redirectsByAnExport has nginx answer with the map that an export of links is, as an edge
-// would: the way out.
+// redirectsByAnExport has nginx answer by the map that an export of links writes. It must
+// answer as an edge does.
 func redirectsByAnExport(t *testing.T) {
 	var file strings.Builder
 	unsaid, err := redirectfile.Write(&file, redirectfile.Nginx, []redirectfile.Link{

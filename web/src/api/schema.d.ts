@@ -932,6 +932,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/redirects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Read the redirects of a site as links
+         * @description Creates nothing: create the links with the bulk request.
+         */
+        post: operations["read-redirects"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/session": {
         parameters: {
             query?: never;
@@ -3214,6 +3234,26 @@ export interface components {
         RecoveryCodes: {
             /** @description They are not shown again. */
             recovery_codes: string[];
+        };
+        RedirectFile: {
+            /**
+             * @description netlify and cloudflare-pages: a file _redirects; they differ in the status of lines without one. cloudflare-bulk: the CSV of bulk redirects. nginx: map, rewrite, and return in a location. apache: Redirect and RedirectMatch.
+             * @enum {string}
+             */
+            format: "netlify" | "cloudflare-pages" | "cloudflare-bulk" | "nginx" | "apache";
+            /**
+             * @description The site of targets without a host. Without it such lines are refused.
+             * @example https://www.example.com
+             */
+            site?: string;
+            /** @description The file, of at most 8 MiB. */
+            text: string;
+        };
+        RedirectLines: {
+            /** @description JSON lines, one for each line of the file: a new link, nothing, or an object with the reason why no link can say it, in its field refused. */
+            links: string;
+            /** @description What is true of many lines. */
+            notes: string[];
         };
         RefusedKey: {
             /**
@@ -13719,6 +13759,191 @@ export interface operations {
             };
             /** @description Not Found */
             404: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "read-redirects": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
+                "Waypost-Workspace"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RedirectFile"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RedirectLines"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Timeout */
+            408: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
                 headers: {
                     /** @description Requests that the credential may send at once, when the installation limits them. */
                     "RateLimit-Limit"?: string;

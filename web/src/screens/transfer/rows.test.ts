@@ -26,6 +26,12 @@ test("columns are found by the names of other shorteners, and others refuse the 
   assert.notEqual((await read("")).shape.fault, undefined);
 });
 
+test("lines of redirects that no link can say are refused with their reason", async () => {
+  const { links, bad } = await read('{"original_url":"https://example.com/","custom_code":"a/*"}\n\n{"refused":"it has a condition"}\n');
+  assert.deepEqual(links, [{ original_url: "https://example.com/", custom_code: "a/*" }]);
+  assert.deepEqual(bad, [[3, "", "it has a condition"]]);
+});
+
 test("cells become values of their fields", async () => {
   const { links, bad } = await read([
     "original_url;tags;redirect_status;active;forward_query;expires_at;metadata",

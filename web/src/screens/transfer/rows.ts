@@ -247,6 +247,8 @@ function linkOfLine(line: string, zone: string): NewLink {
   if (line.includes("\ufffd")) throw new RowFault("", text("encoding"));
   const value = json(line);
   if (!isObject(value)) throw new RowFault("", text("notObject"));
+  // A line of another server's redirects that no link can say.
+  if (typeof value[refusedColumn] === "string" && Object.keys(value).length === 1) throw new RowFault("", value[refusedColumn]);
   const link: Record<string, unknown> = {};
   for (const [name, v] of Object.entries(value)) {
     const field = fieldOf(name, true);

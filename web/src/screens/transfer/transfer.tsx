@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ask, client, Failure, workspaceSlug } from "../../app/api";
+import { ask, client, Failure, workspaceSlug, type Schemas } from "../../app/api";
 import { bytes, duration, number } from "../../app/i18n";
 import { useAct, useLoad } from "../../app/load";
 import { can, me } from "../../app/session";
@@ -7,7 +7,7 @@ import { text as shared } from "../../messages/app";
 import { text, textOf } from "../../messages/transfer";
 import { Trouble, words } from "../../ui/failure";
 import { download } from "../../ui/csv";
-import { Check, Choice } from "../../ui/field";
+import { Check, Choice, Field } from "../../ui/field";
 import { Table } from "../../ui/table";
 import { toast } from "../../ui/toast";
 import { kinds as columns } from "../link/fields";
@@ -45,6 +45,9 @@ function Import({ domains }: { domains: readonly string[] }) {
   const [chosen, setDomain] = useState("");
   const domain = chosen || (domains[0] ?? "");
   const [sure, setSure] = useState(false);
+  const [format, setFormat] = useState<"" | Schemas["RedirectFile"]["format"]>("");
+  const [site, setSite] = useState("");
+  const [notes, setNotes] = useState<readonly string[]>([]);
   const [pause, setPause] = useState<Pause>();
   const abort = useRef<AbortController | undefined>(undefined);
   const box = useRef<HTMLElement>(null);
@@ -67,11 +70,17 @@ function Import({ domains }: { domains: readonly string[] }) {
     settled.current = step.is;
   }, [step.is]);
 
-  const choose = async (file: File | undefined) => {
-    if (!file) return;
+  const choose = async (chosen: File | undefined) => {
+    if (!chosen) return;
+    let file = chosen;
     if (file.size > largest) return setStep({ is: "choose", why: text("tooLarge", { size: bytes(file.size) }) });
     setStep({ is: "reading" });
     try {
+      if (format) {
+        const read = await ask(client.POST("/api/v1/redirects", { body: { format, ...(site && { site }), text: await file.text() } }));
+        file = new File([read.links], file.name);
+        setNotes(read.notes);
+      }
       const shape = await shapeOf(file, me.value?.workspace?.time_zone);
       if (shape.fault) return setStep({ is: "choose", why: `${file.name}: ${shape.fault}` });
       const sum = await fingerprint(file);
@@ -83,8 +92,8 @@ function Import({ domains }: { domains: readonly string[] }) {
       setSure(false);
       setJob({ file, shape, fingerprint: sum, dedupe: false, domain: "" });
       setStep({ is: "preview", stopped });
-    } catch {
-      setStep({ is: "choose", why: text("unreadable") });
+    } catch (e) {
+      setStep({ is: "choose", why: e instanceof Failure ? words(e) : text("unreadable") });
     }
   };
 
@@ -115,6 +124,7 @@ function Import({ domains }: { domains: readonly string[] }) {
   };
   const again = () => {
     setJob(undefined);
+    setNotes([]);
     setStep({ is: "choose" });
   };
   const other = <button type="button" onClick={again}>{text("other")}</button>;
@@ -126,7 +136,9 @@ function Import({ domains }: { domains: readonly string[] }) {
         <>
           <p class="quiet">{text("importLead")}</p>
           {step.why && <p class="notice bad" role="alert">{step.why}</p>}
-          <Drop choose={(f) => void choose(f)} />
+          <Choice label={text("format")} value={format} set={setFormat} options={formats()} />
+          {format && <Field type="url" label={text("site")} hint={text("siteHint")} value={site} set={setSite} />}
+          <Drop any={format !== ""} choose={(f) => void choose(f)} />
           <details><summary>{text("columnsHelp")}</summary><p class="hint">{text("columnsHelpText", { names: Object.keys(columns).slice(1).join(", ") })}</p></details>
         </>
       )}
@@ -134,6 +146,7 @@ function Import({ domains }: { domains: readonly string[] }) {
       {step.is === "preview" && job && (
         <>
           <Preview job={job} />
+          {notes.map((n) => <p key={n} class="notice">{n}</p>)}
           {step.stopped ? (
             <div class="notice warn">
               <p>{text("unfinished", { row: step.stopped.row })}</p>
@@ -215,13 +228,18 @@ function Import({ domains }: { domains: readonly string[] }) {
   );
 }
 
+const formats = () => [
+  ["", text("formatTable")], ["netlify", "_redirects: Netlify (301)"], ["cloudflare-pages", "_redirects: Cloudflare Pages (302)"],
+  ["cloudflare-bulk", "CSV: Cloudflare Bulk Redirects"], ["nginx", "nginx: map, rewrite"], ["apache", "Apache: Redirect, RedirectMatch"],
+] as const;
+
 /** Why says why a run could not go on. */
 function Why({ failure }: { failure: Failure | undefined }) {
   return failure?.kind === "unreadable" ? <p class="notice bad" role="alert">{failure.message}</p> : <Trouble failure={failure} />;
 }
 
 /** Drop takes a file that is dropped on it, or chosen. */
-function Drop({ choose }: { choose: (file: File | undefined) => void }) {
+function Drop({ any, choose }: { any: boolean; choose: (file: File | undefined) => void }) {
   const [over, setOver] = useState(false);
   return (
     <label
@@ -238,8 +256,8 @@ function Drop({ choose }: { choose: (file: File | undefined) => void }) {
       }}
     >
       <strong>{text("drop")}</strong>
-      <span class="hint">{text("dropHint")}</span>
-      <input type="file" accept=".csv,.tsv,.jsonl,.ndjson,.txt,text/csv,application/jsonl" onChange={(e) => choose(e.currentTarget.files?.[0])} />
+      <span class="hint">{any ? text("dropSite") : text("dropHint")}</span>
+      <input type="file" accept={any ? undefined : ".csv,.tsv,.jsonl,.ndjson,.txt,text/csv,application/jsonl"} onChange={(e) => choose(e.currentTarget.files?.[0])} />
     </label>
   );
 }
