@@ -51,6 +51,32 @@ func (p *program) api() (*client.Client, error) {
 	return c, nil
 }
 
+// withAPI connects to the API for as long as do takes.
+func (p *program) withAPI(do func(*client.Client) error) error {
+	api, err := p.api()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	return do(api)
+}
+
+// asking makes the run of a command that asks the API, and prints the answer as a text for
+// people or as a value in JSON. After an error, nothing is printed.
+func (p *program) asking(
+	ask func(ctx context.Context, api *client.Client, args []string) (text string, value any, err error),
+) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		return p.withAPI(func(api *client.Client) error {
+			text, value, err := ask(c.Context(), api, args)
+			if err != nil {
+				return err
+			}
+			return p.print(text, value)
+		})
+	}
+}
+
 // newClient returns a client of the API that names itself as this program.
 func newClient(base, key string) (*client.Client, error) {
 	c, err := client.New(base, key)

@@ -46,15 +46,10 @@ func (p domainsCommands) listCommand() *cobra.Command {
   waypost domains list --all
   waypost domains list --output json`,
 		Args: arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				domains, err := listDomains(c.Context(), api, everyone)
-				if err != nil {
-					return err
-				}
-				return p.print(domainTable(domains, p.width()), map[string][]client.Domain{"domains": domains})
-			})
-		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+			domains, err := listDomains(ctx, api, everyone)
+			return domainTable(domains, p.width()), map[string][]client.Domain{"domains": domains}, err
+		}),
 	}
 	c.Flags().BoolVar(&everyone, "all", false, "list the domains of all workspaces; for operators")
 	return c

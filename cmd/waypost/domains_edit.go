@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -25,19 +25,11 @@ is served at once.`,
 		Example: `  waypost domains add go.example.org
   waypost domains add go.example.org --root https://example.org/ --not-found https://example.org/lost`,
 		Args: arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			api, err := p.api()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			n.Host = args[0]
-			d, err := api.Domains.Add(c.Context(), n)
-			if err != nil {
-				return err
-			}
-			return p.print(describeDomain(&d), d)
-		},
+			d, err := api.Domains.Add(ctx, n)
+			return describeDomain(&d), d, err
+		}),
 	}
 	c.Flags().StringVar(&n.RootURL, "root", "", "URL for visitors of the root")
 	c.Flags().StringVar(&n.NotFoundURL, "not-found", "", "URL for visitors of unknown codes")
@@ -56,19 +48,14 @@ the domain is served at once. Resolvers remember for a while that a record is mi
 hour in many zones: it may take that long until a new record is seen.`,
 		Example: `  waypost domains verify go.example.org`,
 		Args:    arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				id, err := domainID(c.Context(), api, args[0], false)
-				if err != nil {
-					return err
-				}
-				d, err := api.Domains.Verify(c.Context(), id)
-				if err != nil {
-					return err
-				}
-				return p.print(describeDomain(&d), d)
-			})
-		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			id, err := domainID(ctx, api, args[0], false)
+			if err != nil {
+				return "", nil, err
+			}
+			d, err := api.Domains.Verify(ctx, id)
+			return describeDomain(&d), d, err
+		}),
 	}
 }
 
@@ -79,15 +66,10 @@ func (p domainsCommands) statusCommand() *cobra.Command {
 		Short:   "Show whether a domain is served, and the record that proves it",
 		Example: `  waypost domains status go.example.org`,
 		Args:    arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				d, err := findDomain(c.Context(), api, args[0], everyone)
-				if err != nil {
-					return err
-				}
-				return p.print(describeDomain(&d), d)
-			})
-		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			d, err := findDomain(ctx, api, args[0], everyone)
+			return describeDomain(&d), d, err
+		}),
 	}
 	c.Flags().BoolVar(&everyone, "all", false, "a domain of any workspace; for operators")
 	return c
@@ -139,19 +121,14 @@ for the record of an approved domain again.`,
 		Example: `  waypost domains list --all
   waypost domains approve go.corp.example`,
 		Args: arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				id, err := domainID(c.Context(), api, args[0], true)
-				if err != nil {
-					return err
-				}
-				d, err := api.Domains.Approve(c.Context(), id)
-				if err != nil {
-					return err
-				}
-				return p.print(describeDomain(&d), d)
-			})
-		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			id, err := domainID(ctx, api, args[0], true)
+			if err != nil {
+				return "", nil, err
+			}
+			d, err := api.Domains.Approve(ctx, id)
+			return describeDomain(&d), d, err
+		}),
 	}
 }
 
@@ -166,36 +143,24 @@ are deleted with it, once the host was typed, or with --yes. Its host is then fr
   waypost domains remove go.example.org --force
   waypost domains remove --all 17`,
 		Args: arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			api, err := p.api()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
-			id, err := domainID(c.Context(), api, args[0], everyone)
-			if err != nil {
-				return err
-			}
-			if force {
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			id, err := domainID(ctx, api, args[0], everyone)
+			if err == nil && force {
 				question := fmt.Sprintf("The links of %s go with it, and visitors get 404. Type %s to go on: ", printable(args[0]), printable(args[0]))
-				if err := p.confirm(yes, question, args[0]); err != nil {
-					return err
-				}
+				err = p.confirm(yes, question, args[0])
+			}
+			if err != nil {
+				return "", nil, err
 			}
 			remove := api.Domains.Remove
 			if everyone {
 				remove = api.Domains.RemoveAny
 			}
-			err = remove(c.Context(), id, force)
-			var problem *client.Problem
-			if !force && errors.As(err, &problem) && problem.Status == http.StatusConflict {
-				return fmt.Errorf("%w (--force)", err)
+			if err = remove(ctx, id, force); !force && statusOf(err) == http.StatusConflict {
+				err = fmt.Errorf("%w (--force)", err)
 			}
-			if err != nil {
-				return err
-			}
-			return p.print("removed "+args[0], map[string]string{"removed": args[0]})
-		},
+			return "removed " + args[0], map[string]string{"removed": args[0]}, err
+		}),
 	}
 	c.Flags().BoolVar(&force, "force", false, "delete the domain's links with it")
 	c.Flags().BoolVar(&everyone, "all", false, "a domain of any workspace; for operators")

@@ -37,12 +37,12 @@ the scope admin, or else the development system that runs in --data-dir.`,
 		Example: `  waypost edges
   waypost edges --output json`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.list,
+		RunE: p.asking(p.list),
 	}
 	for _, more := range []*cobra.Command{
 		{
 			Use: "list", Short: "The same as `waypost edges`", Example: `  waypost edges list`,
-			Args: arguments(cobra.NoArgs), RunE: p.list,
+			Args: arguments(cobra.NoArgs), RunE: p.asking(p.list),
 		},
 		p.enrolCommand(), p.revokeCommand(), p.credentialsCommand(), p.goneCommand(), p.acceptCommand(), p.drainCommand(),
 	} {
@@ -51,15 +51,12 @@ the scope admin, or else the development system that runs in --data-dir.`,
 	return p.bind(c, "client", "dev.data_dir")
 }
 
-func (p edgesCommands) list(c *cobra.Command, _ []string) error {
-	return p.withAPI(func(api *client.Client) error {
-		all, err := api.Edges.Fleet(c.Context())
-		if err != nil {
-			return err
-		}
-		p.warnOfSource(c.Context(), api)
-		return p.print(edgeTable(all.Edges, time.Now(), p.width())+"\n\n"+controlTable(all.ControlPlanes, time.Now(), p.width()), all)
-	})
+func (p edgesCommands) list(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+	all, err := api.Edges.Fleet(ctx)
+	if err == nil {
+		p.warnOfSource(ctx, api)
+	}
+	return edgeTable(all.Edges, time.Now(), p.width()) + "\n\n" + controlTable(all.ControlPlanes, time.Now(), p.width()), all, err
 }
 
 func (p edgesCommands) goneCommand() *cobra.Command {
@@ -76,20 +73,15 @@ The audit log has an entry. On a terminal the command asks for the name; elsewhe
 needs --yes.`,
 		Example: `  waypost edges gone eu-1 --yes`,
 		Args:    arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
+		PreRunE: func(_ *cobra.Command, args []string) error {
 			question := fmt.Sprintf("Changes and statistics wait no longer for %s and its clicks. "+
 				"If it has not reported since a failover or restore of PostgreSQL, "+
 				"the exact click budgets of all existing links end for good. Type its name to go on: ", args[0])
-			if err := p.confirm(yes, question, args[0]); err != nil {
-				return err
-			}
-			return p.withAPI(func(api *client.Client) error {
-				if err := api.Edges.GiveUp(c.Context(), args[0]); err != nil {
-					return err
-				}
-				return p.print(args[0]+" and its clicks are waited for no longer", map[string]string{"gone": args[0]})
-			})
+			return p.confirm(yes, question, args[0])
 		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			return args[0] + " and its clicks are waited for no longer", map[string]string{"gone": args[0]}, api.Edges.GiveUp(ctx, args[0])
+		}),
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return c
@@ -115,27 +107,37 @@ needs --yes.`,
 			if err := p.confirm(yes, fmt.Sprintf("%s does what it holds back. Type its name to go on: ", args[0]), args[0]); err != nil {
 				return err
 			}
-			return p.withAPI(func(api *client.Client) error {
-				ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
-				defer cancel()
-				order, err := api.Edges.Accept(ctx, args[0], what)
-				if err == nil {
-					order, err = api.Edges.Await(ctx, order)
-				}
-				switch {
-				case err != nil:
-					return unanswered(&order, args[0], err)
-				case order.Outcome.Error != "":
-					return fmt.Errorf("%s: %s", args[0], printable(order.Outcome.Error))
-				}
-				return p.print(args[0]+" goes on with what it held: "+printable(order.Outcome.Accepted),
-					map[string]string{"node": args[0], "accepted": order.Outcome.Accepted})
+			return p.order(c.Context(), args[0], func(ctx context.Context, api *client.Client) (client.EdgeOrder, error) {
+				return api.Edges.Accept(ctx, args[0], what)
+			}, func(o *client.EdgeOutcome) (string, any) {
+				return args[0] + " goes on with what it held: " + printable(o.Accepted), map[string]string{"node": args[0], "accepted": o.Accepted}
 			})
 		},
 	}
 	c.Flags().StringVar(&what, "what", "", "accept only this kind: mass-delete, empty-snapshot or record")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return c
+}
+
+// order gives an edge an order, waits for the outcome, and prints it.
+func (p edgesCommands) order(ctx context.Context, node string, give func(context.Context, *client.Client) (client.EdgeOrder, error),
+	done func(*client.EdgeOutcome) (text string, value any),
+) error {
+	return p.withAPI(func(api *client.Client) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		order, err := give(ctx, api)
+		if err == nil {
+			order, err = api.Edges.Await(ctx, order)
+		}
+		switch {
+		case err != nil:
+			return unanswered(&order, node, err)
+		case order.Outcome.Error != "":
+			return fmt.Errorf("%s: %s", node, printable(order.Outcome.Error))
+		}
+		return p.print(done(order.Outcome))
+	})
 }
 
 // unanswered is the error for an order that an edge has not answered, and which it may
@@ -162,24 +164,14 @@ again; so it is after a restart. The audit log has an entry.`,
   waypost edges drain eu-1 --undo`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
-				defer cancel()
-				order, err := api.Edges.Drain(ctx, args[0], undo)
-				if err == nil {
-					order, err = api.Edges.Await(ctx, order)
-				}
-				switch {
-				case err != nil:
-					return unanswered(&order, args[0], err)
-				case order.Outcome.Error != "":
-					return fmt.Errorf("%s: %s", args[0], printable(order.Outcome.Error))
-				}
+			return p.order(c.Context(), args[0], func(ctx context.Context, api *client.Client) (client.EdgeOrder, error) {
+				return api.Edges.Drain(ctx, args[0], undo)
+			}, func(*client.EdgeOutcome) (string, any) {
 				text := args[0] + " is not ready, so that visitors go elsewhere"
 				if undo {
 					text = args[0] + " is ready again"
 				}
-				return p.print(text, map[string]any{"node": args[0], "draining": !undo})
+				return text, map[string]any{"node": args[0], "draining": !undo}
 			})
 		},
 	}

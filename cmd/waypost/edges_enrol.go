@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -100,17 +101,13 @@ or another in its place, make a token with "waypost edges enrol --node". It is i
 elsewhere it needs --yes.`,
 		Example: `  waypost edges revoke eu-1 --yes`,
 		Args:    arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := p.confirm(yes, fmt.Sprintf("The edge %s gets no further changes, and its clicks are not counted. Type its name to go on: ", args[0]), args[0]); err != nil {
-				return err
-			}
-			return p.withAPI(func(api *client.Client) error {
-				if err := api.Edges.Revoke(c.Context(), args[0]); err != nil {
-					return err
-				}
-				return p.print("the credential of "+args[0]+" is revoked", map[string]string{"revoked": args[0]})
-			})
+		PreRunE: func(_ *cobra.Command, args []string) error {
+			question := fmt.Sprintf("The edge %s gets no further changes, and its clicks are not counted. Type its name to go on: ", args[0])
+			return p.confirm(yes, question, args[0])
 		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			return "the credential of " + args[0] + " is revoked", map[string]string{"revoked": args[0]}, api.Edges.Revoke(ctx, args[0])
+		}),
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return c
@@ -122,15 +119,10 @@ func (p edgesCommands) credentialsCommand() *cobra.Command {
 		Short:   "List the credentials of edges, also of such as are revoked",
 		Example: `  waypost edges credentials`,
 		Args:    arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				all, err := api.Edges.Credentials(c.Context())
-				if err != nil {
-					return err
-				}
-				return p.print(credentialTable(all, time.Now(), p.width()), map[string][]client.NodeCredential{"credentials": all})
-			})
-		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+			all, err := api.Edges.Credentials(ctx)
+			return credentialTable(all, time.Now(), p.width()), map[string][]client.NodeCredential{"credentials": all}, err
+		}),
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,27 +24,19 @@ longer, and all sessions of the user end; the user's API keys go on.`,
   waypost users invite ann@example.com --all`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completions(userNames),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				id, err := userID(c.Context(), api, args[0], everywhere)
-				if err != nil {
-					return err
-				}
-				text := fmt.Sprintf("user %d, %s, may set a new password", id, args[0])
-				if everywhere {
-					a, err := api.Users.InviteAccount(c.Context(), id)
-					if err != nil {
-						return err
-					}
-					return p.print(text+invitationText(a.Invitation), a)
-				}
-				m, err := api.Users.Invite(c.Context(), id)
-				if err != nil {
-					return err
-				}
-				return p.print(text+invitationText(m.Invitation), m)
-			})
-		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			id, err := userID(ctx, api, args[0], everywhere)
+			if err != nil {
+				return "", nil, err
+			}
+			text := fmt.Sprintf("user %d, %s, may set a new password", id, args[0])
+			if everywhere {
+				a, err := api.Users.InviteAccount(ctx, id)
+				return text + invitationText(a.Invitation), a, err
+			}
+			m, err := api.Users.Invite(ctx, id)
+			return text + invitationText(m.Invitation), m, err
+		}),
 	}
 	bindEverywhere(c, &everywhere)
 	return c

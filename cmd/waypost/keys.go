@@ -43,19 +43,12 @@ func (p keysCommands) listCommand() *cobra.Command {
 		Short: "List API keys, newest first: scopes, owner, last use",
 		Example: `  waypost keys list
   waypost keys list --output json`,
-		Args: arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := page.check(); err != nil {
-				return err
-			}
-			return p.withAPI(func(api *client.Client) error {
-				all, err := api.Keys.List(c.Context(), page.limit, page.cursor)
-				if err != nil {
-					return err
-				}
-				return p.print(keyTable(all.Keys, p.width())+page.more(all.Next), all)
-			})
-		},
+		Args:    arguments(cobra.NoArgs),
+		PreRunE: page.check,
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+			all, err := api.Keys.List(ctx, page.limit, page.cursor)
+			return keyTable(all.Keys, p.width()) + page.more(all.Next), all, err
+		}),
 	}
 	page.bind(c)
 	return c

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -215,15 +216,10 @@ func (p sessionCommands) whoamiCommand() *cobra.Command {
 		Short:   "Show who the commands act as, where, and with which rights",
 		Example: `  waypost whoami --output json`,
 		Args:    arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				me, err := api.Session.Me(c.Context())
-				if err != nil {
-					return err
-				}
-				return p.print(whoText(api.Base(), &me), me)
-			})
-		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+			me, err := api.Session.Me(ctx)
+			return whoText(api.Base(), &me), me, err
+		}),
 	}
 	return p.bind(c, apiSettings...)
 }

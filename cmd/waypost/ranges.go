@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -37,16 +38,6 @@ and no counter is ever issued twice, whatever they do. Commands that change some
 		p.bind(sub, "client", "dev.data_dir")
 	}
 	return c
-}
-
-// withAPI connects to the API for as long as do takes.
-func (p *program) withAPI(do func(*client.Client) error) error {
-	api, err := p.api()
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	return do(api)
 }
 
 func (p rangesCommands) listCommand() *cobra.Command {
@@ -145,14 +136,9 @@ database what has become of them:
 		Example: `  waypost ranges decode r7Qx0aZ
   waypost ranges decode r7Qx0aZ --output json`,
 		Args: arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				d, err := api.Ranges.Decode(c.Context(), args[0])
-				if err != nil {
-					return err
-				}
-				return p.print(decodedText(&d), d)
-			})
-		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			d, err := api.Ranges.Decode(ctx, args[0])
+			return decodedText(&d), d, err
+		}),
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -26,15 +27,10 @@ func (p sessionCommands) listCommand() *cobra.Command {
 		Short:   "List the own sessions, newest first: address, program, last use",
 		Example: `  waypost sessions list`,
 		Args:    arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				all, err := api.Session.Sessions(c.Context())
-				if err != nil {
-					return err
-				}
-				return p.print(sessionTable(&all, p.width()), all)
-			})
-		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+			all, err := api.Session.Sessions(ctx)
+			return sessionTable(&all, p.width()), all, err
+		}),
 	}
 }
 

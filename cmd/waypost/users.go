@@ -39,26 +39,16 @@ func (p usersCommands) listCommand() *cobra.Command {
 		Example: `  waypost users list
   waypost users list --workspace marketing --output json
   waypost users list --all`,
-		Args: arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := page.check(); err != nil {
-				return err
+		Args:    arguments(cobra.NoArgs),
+		PreRunE: page.check,
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+			if everywhere {
+				all, err := api.Users.Accounts(ctx, "", page.limit, page.cursor)
+				return accountTable(all.Users, p.width()) + page.more(all.Next), all, err
 			}
-			return p.withAPI(func(api *client.Client) error {
-				if everywhere {
-					all, err := api.Users.Accounts(c.Context(), "", page.limit, page.cursor)
-					if err != nil {
-						return err
-					}
-					return p.print(accountTable(all.Users, p.width())+page.more(all.Next), all)
-				}
-				all, err := api.Users.List(c.Context(), page.limit, page.cursor)
-				if err != nil {
-					return err
-				}
-				return p.print(userTable(all.Users, p.width())+page.more(all.Next), all)
-			})
-		},
+			all, err := api.Users.List(ctx, page.limit, page.cursor)
+			return userTable(all.Users, p.width()) + page.more(all.Next), all, err
+		}),
 	}
 	page.bind(c)
 	bindEverywhere(c, &everywhere)
@@ -80,7 +70,7 @@ func (f *pageFlags) bind(c *cobra.Command) {
 	c.Flags().StringVar(&f.cursor, "cursor", "", "where the page before ended")
 }
 
-func (f *pageFlags) check() error {
+func (f *pageFlags) check(*cobra.Command, []string) error {
 	if f.limit < 1 || f.limit > 1000 {
 		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; list further users with --cursor", f.limit)}
 	}
@@ -253,19 +243,14 @@ func (p usersCommands) resetFactorCommand() *cobra.Command {
   waypost users reset-second-factor 7`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completions(userNames),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				id, err := userID(c.Context(), api, args[0], true)
-				if err != nil {
-					return err
-				}
-				a, err := api.Users.ResetSecondFactor(c.Context(), id)
-				if err != nil {
-					return err
-				}
-				return p.print(fmt.Sprintf("user %d, %s, signs in without a second factor", a.ID, printable(a.Email)), a)
-			})
-		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			id, err := userID(ctx, api, args[0], true)
+			if err != nil {
+				return "", nil, err
+			}
+			a, err := api.Users.ResetSecondFactor(ctx, id)
+			return fmt.Sprintf("user %d, %s, signs in without a second factor", a.ID, printable(a.Email)), a, err
+		}),
 	}
 }
 

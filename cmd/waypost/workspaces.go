@@ -34,15 +34,10 @@ func (p workspacesCommands) showCommand() *cobra.Command {
 		Short:   "Show the workspace that commands act in",
 		Example: `  waypost workspaces show --output json`,
 		Args:    arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				w, err := api.Workspaces.Get(c.Context())
-				if err != nil {
-					return err
-				}
-				return p.print(workspaceTable([]client.Workspace{w}, p.width()), w)
-			})
-		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+			w, err := api.Workspaces.Get(ctx)
+			return workspaceTable([]client.Workspace{w}, p.width()), w, err
+		}),
 	}
 }
 
@@ -53,18 +48,11 @@ func (p workspacesCommands) listCommand() *cobra.Command {
 		Short:   "List all workspaces, for operators",
 		Example: `  waypost workspaces list`,
 		Args:    arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := page.check(); err != nil {
-				return err
-			}
-			return p.withAPI(func(api *client.Client) error {
-				all, err := api.Workspaces.List(c.Context(), page.limit, page.cursor)
-				if err != nil {
-					return err
-				}
-				return p.print(workspaceTable(all.Workspaces, p.width())+page.more(all.Next), all)
-			})
-		},
+		PreRunE: page.check,
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+			all, err := api.Workspaces.List(ctx, page.limit, page.cursor)
+			return workspaceTable(all.Workspaces, p.width()) + page.more(all.Next), all, err
+		}),
 	}
 	page.bind(c)
 	return c
@@ -96,25 +84,23 @@ func (p workspacesCommands) createCommand() *cobra.Command {
 shown, once, unless the address has an account that operators look after.`,
 		Example: `  waypost workspaces create marketing --name "Marketing" --admin ann@example.com`,
 		Args:    arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				w, err := api.Workspaces.Create(c.Context(), args[0], name)
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			w, err := api.Workspaces.Create(ctx, args[0], name)
+			if err != nil {
+				return "", nil, err
+			}
+			text, value := fmt.Sprintf("workspace %d, %s", w.ID, w.Slug), map[string]any{"workspace": w}
+			if admin != "" {
+				m, err := api.Users.AddTo(ctx, w.ID, client.NewMember{Email: admin, Role: "admin"})
 				if err != nil {
-					return err
+					return "", nil, fmt.Errorf("the workspace %s is there, but has no administrator: %w: try `waypost users add %s --role admin --to %s`", w.Slug, err, admin, w.Slug)
 				}
-				text, value := fmt.Sprintf("workspace %d, %s", w.ID, w.Slug), map[string]any{"workspace": w}
-				if admin != "" {
-					m, err := api.Users.AddTo(c.Context(), w.ID, client.NewMember{Email: admin, Role: "admin"})
-					if err != nil {
-						return fmt.Errorf("the workspace %s is there, but has no administrator: %w: try `waypost users add %s --role admin --to %s`", w.Slug, err, admin, w.Slug)
-					}
-					value["admin"] = m
-					text += "\nadministrator: " + printable(m.Email)
-					text += invitationText(m.Invitation)
-				}
-				return p.print(text, value)
-			})
-		},
+				value["admin"] = m
+				text += "\nadministrator: " + printable(m.Email)
+				text += invitationText(m.Invitation)
+			}
+			return text, value, nil
+		}),
 	}
 	c.Flags().StringVar(&name, "name", "", "name, for people; default: the slug")
 	c.Flags().StringVar(&admin, "admin", "", "address of its first administrator")
@@ -196,22 +182,17 @@ undone. On a terminal it asks for the slug; elsewhere it needs --yes.`,
 		Example:           `  waypost workspaces delete marketing --yes`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completions(workspaceNames),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := p.confirm(yes, fmt.Sprintf("All links of %s stop for good. Type its name to go on: ", args[0]), args[0]); err != nil {
-				return err
-			}
-			return p.withAPI(func(api *client.Client) error {
-				id, err := workspaceID(c.Context(), api, args[0])
-				if err != nil {
-					return err
-				}
-				w, err := api.Workspaces.Delete(c.Context(), id)
-				if err != nil {
-					return err
-				}
-				return p.print(fmt.Sprintf("workspace %s is %s", w.Slug, w.State), w)
-			})
+		PreRunE: func(_ *cobra.Command, args []string) error {
+			return p.confirm(yes, fmt.Sprintf("All links of %s stop for good. Type its name to go on: ", args[0]), args[0])
 		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			id, err := workspaceID(ctx, api, args[0])
+			if err != nil {
+				return "", nil, err
+			}
+			w, err := api.Workspaces.Delete(ctx, id)
+			return fmt.Sprintf("workspace %s is %s", w.Slug, w.State), w, err
+		}),
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return c
