@@ -32,7 +32,7 @@ func (db *AccessStore) Accounts(ctx context.Context, email string, after int64, 
 // accounts reads the accounts that match a condition on u, a row of app_user. The
 // transaction has the scope operator.
 func accounts(ctx context.Context, tx pgx.Tx, which string, args ...any) ([]controlplane.AccountInfo, error) {
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 		SELECT u.id, u.email, u.name, coalesce(h.slug, ''), u.disabled_at IS NOT NULL, u.password IS NOT NULL,
 		       EXISTS (SELECT FROM second_factor f WHERE f.user_id = u.id AND f.confirmed_at IS NOT NULL), u.invited_until, u.created_at,
 		       coalesce(i.slugs, '{}'), coalesce(i.names, '{}'), coalesce(i.roles, '{}'), coalesce(i.ids, '{}')
@@ -42,9 +42,6 @@ func accounts(ctx context.Context, tx pgx.Tx, which string, args ...any) ([]cont
 			       array_agg(m.role ORDER BY w.slug) AS roles, array_agg(w.id ORDER BY w.slug) AS ids
 			FROM membership m JOIN workspace w ON w.id = m.workspace_id AND w.deleted_at IS NULL WHERE m.user_id = u.id) i ON true
 		WHERE `+which, args...)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (a controlplane.AccountInfo, err error) {
 		var until *time.Time
 		var slugs, names, roles []string
@@ -138,13 +135,10 @@ func updateAccount(ctx context.Context, tx pgx.Tx, user int64, c controlplane.Ac
 // the user can sign in. Only operators call it, and they hold their own workspace or
 // none, so two calls never wait for each other.
 func lockGoverned(ctx context.Context, tx pgx.Tx, user int64, but waypost.WorkspaceID) ([]waypost.WorkspaceID, error) {
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 		SELECT w.id FROM membership m JOIN app_user u ON u.id = m.user_id JOIN workspace w ON w.id = m.workspace_id
 		WHERE m.user_id = $1 AND w.id <> $2 AND m.role = 'admin' AND u.disabled_at IS NULL AND w.deleted_at IS NULL AND `+mayEnter+`
 		ORDER BY w.id FOR NO KEY UPDATE OF w`, user, but)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, pgx.RowTo[waypost.WorkspaceID])
 }
 

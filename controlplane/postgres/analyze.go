@@ -31,10 +31,7 @@ func (db *DB) AnalyzeNewOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, maintenanceTimeLimit)
 	defer cancel()
 	var names []string
-	err := db.pool.QueryIn(ctx, scoped.Operator, selectNew, nil, func(rows pgx.Rows) (err error) {
-		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	})
+	err := db.pool.QueryIn(ctx, scoped.Operator, selectNew, nil, scoped.CollectInto(&names))
 	for _, name := range names {
 		if err == nil {
 			err = db.pool.AlterTable(ctx, func(tx pgx.Tx) error {

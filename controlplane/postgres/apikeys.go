@@ -36,10 +36,7 @@ func (db *AccessStore) APIKeys(
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectKey+`
 		WHERE `+scoped.OfWorkspace("k.workspace_id", "$1")+` AND ($2 = 0 OR k.created_by = $2) AND ($3 = 0 OR k.id < $3) AND k.revoked_at IS NULL
 		ORDER BY k.id DESC LIMIT $4`,
-		[]any{ws, owner, before, limit}, func(rows pgx.Rows) (err error) {
-			all, err = pgx.CollectRows(rows, scanKey)
-			return err
-		})
+		[]any{ws, owner, before, limit}, scoped.CollectWith(&all, scanKey))
 	return all, scoped.Classify("list API keys", err)
 }
 
@@ -155,10 +152,7 @@ func insertKey(
 }
 
 func keyOf(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, id int64) (controlplane.KeyInfo, error) {
-	rows, err := tx.Query(ctx, selectKey+` WHERE `+scoped.OfWorkspace("k.workspace_id", "$1")+` AND k.id = $2 AND k.revoked_at IS NULL`, ws, id)
-	if err != nil {
-		return controlplane.KeyInfo{}, err
-	}
+	rows, _ := tx.Query(ctx, selectKey+` WHERE `+scoped.OfWorkspace("k.workspace_id", "$1")+` AND k.id = $2 AND k.revoked_at IS NULL`, ws, id)
 	return pgx.CollectExactlyOneRow(rows, scanKey)
 }
 

@@ -22,10 +22,8 @@ func (db *AccessStore) Audit(ctx context.Context, ws waypost.WorkspaceID, before
 	err := db.pool.QueryIn(ctx, as, `
 		SELECT a.id, a.at, a.actor, a.action, a.subject, convert_to(a.detail::text, 'UTF8'), w.slug FROM audit a
 			JOIN workspace w ON w.id = a.workspace_id
-		WHERE `+of+` AND ($2 = 0 OR a.id < $2) ORDER BY a.id DESC LIMIT $3`, []any{ws, before, limit}, func(rows pgx.Rows) (err error) {
-		entries, err = pgx.CollectRows(rows, pgx.RowToStructByPos[controlplane.AuditEntry])
-		return err
-	})
+		WHERE `+of+` AND ($2 = 0 OR a.id < $2) ORDER BY a.id DESC LIMIT $3`, []any{ws, before, limit},
+		scoped.CollectWith(&entries, pgx.RowToStructByPos[controlplane.AuditEntry]))
 	return entries, scoped.Classify("read the audit log", err)
 }
 

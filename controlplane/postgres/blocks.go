@@ -77,10 +77,7 @@ func (db *BlockStore) SetBlock(ctx context.Context, by controlplane.Actor, b way
 		if err := tx.QueryRow(ctx, selectNextBlock, b.Host, b.Code).Scan(&b.Version, &b.At, &count, &stated); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, selectBlocked, b.Host, b.Code, codes.Fold(b.Code))
-		if err != nil {
-			return err
-		}
+		rows, _ := tx.Query(ctx, selectBlocked, b.Host, b.Code, codes.Fold(b.Code))
 		owners, err := pgx.CollectRows(rows, pgx.RowTo[waypost.WorkspaceID])
 		if err == nil && len(owners) == 0 {
 			owners, err = patternOwners(ctx, tx, &b)

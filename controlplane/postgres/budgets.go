@@ -204,10 +204,7 @@ func (db *BudgetStore) dropVainWishes(ctx context.Context, accounts []controlpla
 
 // recalledBudgets returns the links of which an edge is to give clicks back.
 func recalledBudgets(ctx context.Context, tx pgx.Tx, node string) (names []controlplane.BudgetName, err error) {
-	rows, err := tx.Query(ctx, selectRecalled, node)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, selectRecalled, node)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[controlplane.BudgetName])
 }
 
@@ -232,10 +229,7 @@ func selectBudgets(
 	for i := range accounts {
 		domains[i], codes[i] = int32(accounts[i].Domain), string(accounts[i].Code)
 	}
-	rows, err := tx.Query(ctx, selectBudgetLinks, domains, codes)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, selectBudgetLinks, domains, codes)
 	links = make(map[controlplane.BudgetName]*budgetLink)
 	var l budgetLink
 	var n controlplane.BudgetName
@@ -269,12 +263,9 @@ func findBudgets(
 
 // raiseBasesOf notes clicks of locked budgets that were counted without being granted.
 func raiseBasesOf(ctx context.Context, tx pgx.Tx, limited []int64, byID map[int64]*budgetLink) error {
-	rows, err := tx.Query(ctx, raiseBases, limited)
-	if err != nil {
-		return err
-	}
+	rows, _ := tx.Query(ctx, raiseBases, limited)
 	var id, base int64
-	_, err = pgx.ForEachRow(rows, []any{&id, &base}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &base}, func() error {
 		byID[id].base = base
 		return nil
 	})
@@ -284,10 +275,7 @@ func raiseBasesOf(ctx context.Context, tx pgx.Tx, limited []int64, byID map[int6
 // lockBudgetsOf locks budgets until the end of the transaction, and then reads their used
 // clicks, which no other transaction can change under the lock, for a report of a node.
 func lockBudgetsOf(ctx context.Context, tx pgx.Tx, node string, ids []int64, byID map[int64]*budgetLink) error {
-	rows, err := tx.Query(ctx, lockBudgets, ids)
-	if err != nil {
-		return err
-	}
+	rows, _ := tx.Query(ctx, lockBudgets, ids)
 	var id, n, spent int64
 	var burned bool
 	if _, err := pgx.ForEachRow(rows, []any{&id, &n, &burned}, func() error {
@@ -296,10 +284,8 @@ func lockBudgetsOf(ctx context.Context, tx pgx.Tx, node string, ids []int64, byI
 	}); err != nil {
 		return err
 	}
-	if rows, err = tx.Query(ctx, selectUsed, ids, node); err != nil {
-		return err
-	}
-	_, err = pgx.ForEachRow(rows, []any{&id, &n, &spent}, func() error {
+	rows, _ = tx.Query(ctx, selectUsed, ids, node)
+	_, err := pgx.ForEachRow(rows, []any{&id, &n, &spent}, func() error {
 		byID[id].used, byID[id].spent = n, spent
 		return nil
 	})
@@ -318,14 +304,11 @@ func accountsOf(ctx context.Context, tx pgx.Tx, r *controlplane.BudgetReport, id
 	for i := range r.Accounts {
 		accounts[i] = r.Accounts[i].ID
 	}
-	rows, err := tx.Query(ctx, selectAccounts, r.Node, r.Former, ids, accounts)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, selectAccounts, r.Node, r.Former, ids, accounts)
 	known := make(map[budgetAccount]knownAccount)
 	var k budgetAccount
 	var a knownAccount
-	_, err = pgx.ForEachRow(rows, []any{&k.link, (*[16]byte)(&k.id), &a.node, &a.Granted, &a.Returned, &a.Spent}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&k.link, (*[16]byte)(&k.id), &a.node, &a.Granted, &a.Returned, &a.Spent}, func() error {
 		known[k] = a
 		return nil
 	})

@@ -167,12 +167,9 @@ func (s *codeSwitch) rekey(ctx context.Context, tx pgx.Tx, ignores bool) error {
 	var code string
 	var typed waypost.Code
 	taken := make(map[string]bool)
-	rows, err := tx.Query(ctx, next, s.domain, s.after, ignores, waypost.MaxBulk)
-	if err != nil {
-		return err
-	}
+	rows, _ := tx.Query(ctx, next, s.domain, s.after, ignores, waypost.MaxBulk)
 	seen := 0
-	_, err = pgx.ForEachRow(rows, []any{&id, &code, &typed}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &code, &typed}, func() error {
 		seen, s.after = seen+1, code
 		key := string(typed)
 		if ignores {
@@ -213,11 +210,8 @@ func (s *codeSwitch) rekey(ctx context.Context, tx pgx.Tx, ignores bool) error {
 
 // retire retires the next retired codes in the form without case, too.
 func (s *codeSwitch) retire(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `SELECT code FROM retired_code WHERE domain_id = $1 AND code > $2 ORDER BY code LIMIT $3`,
+	rows, _ := tx.Query(ctx, `SELECT code FROM retired_code WHERE domain_id = $1 AND code > $2 ORDER BY code LIMIT $3`,
 		s.domain, s.after, waypost.MaxBulk)
-	if err != nil {
-		return err
-	}
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return err

@@ -232,10 +232,7 @@ func (db *DatabaseHistory) learnRanges(ctx context.Context, conn *pgx.Conn) erro
 		return row.Scan(&now, &cluster)
 	})
 	b.Queue(selectPosition).QueryRow(head.scan)
-	b.Queue(`SELECT prefix, region, lo, hi, next FROM key_range`).Query(func(rows pgx.Rows) (err error) {
-		ranges, err = pgx.CollectRows(rows, pgx.RowToStructByPos[rememberedRange])
-		return err
-	})
+	b.Queue(`SELECT prefix, region, lo, hi, next FROM key_range`).Query(scoped.CollectWith(&ranges, pgx.RowToStructByPos[rememberedRange]))
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return scoped.Classify("look at the key ranges", err)
 	}

@@ -47,10 +47,7 @@ func scanOwned(row pgx.CollectableRow) (d controlplane.OwnedDomain, err error) {
 // owned reads one domain in a transaction. It fails with ENotFound if there is no such
 // domain.
 func owned(ctx context.Context, tx pgx.Tx, id waypost.DomainID) (controlplane.OwnedDomain, error) {
-	rows, err := tx.Query(ctx, `SELECT `+ownedColumns+ownedDomains+`AND d.id = $1`, id)
-	if err != nil {
-		return controlplane.OwnedDomain{}, err
-	}
+	rows, _ := tx.Query(ctx, `SELECT `+ownedColumns+ownedDomains+`AND d.id = $1`, id)
 	d, err := pgx.CollectExactlyOneRow(rows, scanOwned)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = waypost.Errorf(waypost.ENotFound, "there is no such domain")
@@ -61,7 +58,7 @@ func owned(ctx context.Context, tx pgx.Tx, id waypost.DomainID) (controlplane.Ow
 // DueProofs implements controlplane.DomainStore.
 func (db *DomainStore) DueProofs(ctx context.Context, age time.Duration, limit int) (due []controlplane.OwnedDomain, err error) {
 	err = db.pool.Within(ctx, scoped.Operator, "find domains to verify", func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, `
+		rows, _ := tx.Query(ctx, `
 			WITH due AS (
 				UPDATE domain_proof SET checked_at = clock_timestamp() WHERE domain_id IN (
 					SELECT p.domain_id FROM domain_proof p JOIN workspace w ON w.id = p.workspace_id
@@ -69,9 +66,6 @@ func (db *DomainStore) DueProofs(ctx context.Context, age time.Duration, limit i
 					ORDER BY coalesce(p.checked_at, p.created_at) LIMIT $2 FOR UPDATE OF p SKIP LOCKED)
 				RETURNING domain_id)
 			SELECT `+ownedColumns+ownedDomains+`AND d.id IN (SELECT domain_id FROM due)`, age, limit)
-		if err != nil {
-			return err
-		}
 		due, err = pgx.CollectRows(rows, scanOwned)
 		return err
 	})
@@ -125,10 +119,7 @@ func (db *DomainStore) NoteProof(
 // serve sets the host of a domain. A domain of another workspace that has the host loses
 // it if its own record is not among the found ones; found is nil when DNS was not asked.
 func (db *DomainStore) serve(ctx context.Context, tx pgx.Tx, by controlplane.Actor, d *controlplane.OwnedDomain, found []string) error {
-	rows, err := tx.Query(ctx, `SELECT `+ownedColumns+ownedDomains+`AND d.host = $1 AND d.id <> $2`, d.Host, d.ID)
-	if err != nil {
-		return err
-	}
+	rows, _ := tx.Query(ctx, `SELECT `+ownedColumns+ownedDomains+`AND d.host = $1 AND d.id <> $2`, d.Host, d.ID)
 	holders, err := pgx.CollectRows(rows, scanOwned)
 	if err != nil {
 		return err
@@ -200,8 +191,5 @@ func (db *DomainStore) ApproveDomain(
 }
 
 func collectOwned(into *[]controlplane.OwnedDomain) func(pgx.Rows) error {
-	return func(rows pgx.Rows) (err error) {
-		*into, err = pgx.CollectRows(rows, scanOwned)
-		return err
-	}
+	return scoped.CollectWith(into, scanOwned)
 }

@@ -62,18 +62,12 @@ func scanNode(row pgx.CollectableRow) (n fleet.StoredNode, err error) {
 
 // nodes runs a query of selectNode.
 func (db *FleetStore) nodes(ctx context.Context, doing, condition string, args ...any) (all []fleet.StoredNode, err error) {
-	err = db.pool.QueryIn(ctx, scoped.Operator, selectNode+" WHERE "+condition, args, func(rows pgx.Rows) (err error) {
-		all, err = pgx.CollectRows(rows, scanNode)
-		return err
-	})
+	err = db.pool.QueryIn(ctx, scoped.Operator, selectNode+" WHERE "+condition, args, scoped.CollectWith(&all, scanNode))
 	return all, scoped.Classify(doing, err)
 }
 
 func nodesIn(ctx context.Context, tx pgx.Tx, condition string, args ...any) ([]fleet.StoredNode, error) {
-	rows, err := tx.Query(ctx, selectNode+" WHERE "+condition, args...)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, selectNode+" WHERE "+condition, args...)
 	return pgx.CollectRows(rows, scanNode)
 }
 
@@ -316,12 +310,9 @@ func unclaimed(ctx context.Context, tx pgx.Tx, names []string, node string) (fre
 	if len(names) == 0 {
 		return nil, nil
 	}
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 		SELECT DISTINCT f FROM unnest($1::text[]) f
 		WHERE f <> $2 AND NOT EXISTS (SELECT FROM node_credential c WHERE c.node = f OR f = ANY (c.former))`, names, node)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 

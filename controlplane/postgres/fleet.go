@@ -78,10 +78,7 @@ func (db *FleetStore) OrderEdge(
 		question = new(string(text))
 	}
 	err = pgx.BeginTxFunc(ctx, db.pool, scoped.Operator.TxOptions(), func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Hold, o.By, o.Until, known, question)
-		if err != nil {
-			return err
-		}
+		rows, _ := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Hold, o.By, o.Until, known, question)
 		if given, err = pgx.CollectExactlyOneRow(rows, scanEdgeOrder); errors.Is(err, pgx.ErrNoRows) {
 			return waypost.Errorf(waypost.ENotFound, "no edge of that name has ever reported")
 		}

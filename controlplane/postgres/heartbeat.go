@@ -109,10 +109,7 @@ func (db *KeyRangeStore) beat(
 	b.Queue(`
 		SELECT node, region, started_at, extract(epoch FROM clock_timestamp() - seen_at), stopped, report
 		FROM control_node WHERE seen_at > clock_timestamp() - $1::interval`, fleet.ForgetControl).
-		Query(func(rows pgx.Rows) (err error) {
-			all, err = pgx.CollectRows(rows, scanControl)
-			return err
-		})
+		Query(scoped.CollectWith(&all, scanControl))
 	addIssued(&b, region, issued)
 	return now, all, scoped.Classify("show presence", db.pool.SendBatch(ctx, &b).Close())
 }

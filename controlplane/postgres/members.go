@@ -29,10 +29,7 @@ func scanMember(row pgx.CollectableRow) (m controlplane.Member, err error) {
 func (db *AccessStore) Members(ctx context.Context, ws waypost.WorkspaceID, after int64, limit int) (all []controlplane.Member, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectMember+` WHERE `+
 		scoped.OfWorkspace("m.workspace_id", "$1")+` AND m.user_id > $2 ORDER BY m.user_id LIMIT $3`,
-		[]any{ws, after, limit}, func(rows pgx.Rows) (err error) {
-			all, err = pgx.CollectRows(rows, scanMember)
-			return err
-		})
+		[]any{ws, after, limit}, scoped.CollectWith(&all, scanMember))
 	return all, scoped.Classify("list users", err)
 }
 
@@ -46,10 +43,7 @@ func (db *AccessStore) Member(ctx context.Context, ws waypost.WorkspaceID, user 
 }
 
 func member(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64) (controlplane.Member, error) {
-	rows, err := tx.Query(ctx, selectMember+` WHERE `+scoped.OfWorkspace("m.workspace_id", "$1")+` AND m.user_id = $2`, ws, user)
-	if err != nil {
-		return controlplane.Member{}, err
-	}
+	rows, _ := tx.Query(ctx, selectMember+` WHERE `+scoped.OfWorkspace("m.workspace_id", "$1")+` AND m.user_id = $2`, ws, user)
 	m, err := pgx.CollectExactlyOneRow(rows, scanMember)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return m, waypost.Errorf(waypost.ENotFound, "there is no such user")

@@ -63,10 +63,7 @@ func keySpace(ctx context.Context, tx pgx.Tx) (s keys.KeySpace, err error) {
 }
 
 func ranges(ctx context.Context, tx pgx.Tx, space keyrange.Space) (rs []keys.Range, err error) {
-	rows, err := tx.Query(ctx, `SELECT id, prefix, lo, hi, next, region, state, generation, created_at FROM key_range ORDER BY id`)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, `SELECT id, prefix, lo, hi, next, region, state, generation, created_at FROM key_range ORDER BY id`)
 	var r keys.Range
 	_, err = pgx.ForEachRow(rows, []any{&r.ID, &r.Prefix, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation, &r.CreatedAt},
 		func() error {
@@ -83,17 +80,14 @@ func ranges(ctx context.Context, tx pgx.Tx, space keyrange.Space) (rs []keys.Ran
 
 // addLeases adds the blocks that are held, and the returned counters.
 func addLeases(ctx context.Context, tx pgx.Tx, byID map[int64]*keys.Range) error {
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 		SELECT l.range_id, l.id, l.node, l.lo, l.hi, l.generation, l.taken_at, l.state
 		FROM key_lease l JOIN changelog_head h ON h.epoch = l.epoch
 		WHERE l.state IN ('held', 'free') ORDER BY l.node, l.lo`)
-	if err != nil {
-		return err
-	}
 	var id int64
 	var l keys.HeldLease
 	var state string
-	_, err = pgx.ForEachRow(rows, []any{&id, &l.ID, &l.Node, &l.Lo, &l.Hi, &l.Generation, &l.TakenAt, &state}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &l.ID, &l.Node, &l.Lo, &l.Hi, &l.Generation, &l.TakenAt, &state}, func() error {
 		r := byID[id]
 		switch {
 		case r == nil:
@@ -115,18 +109,15 @@ const rateWindow = time.Hour
 // addRates divides the keys issued in the last hour by an hour, or by the time since the
 // first key of all if that is shorter, but at least by a minute.
 func addRates(ctx context.Context, tx pgx.Tx, s *keys.KeySpace, byID map[int64]*keys.Range) error {
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 		SELECT region, range_id, sum(issued)::float8 / greatest(1, extract(epoch FROM clock_timestamp()
 		           - greatest(clock_timestamp() - $1::interval, (SELECT min(minute) FROM key_issue))) / 60)::float8
 		FROM key_issue WHERE minute > clock_timestamp() - $1::interval GROUP BY region, range_id`, rateWindow)
-	if err != nil {
-		return err
-	}
 	s.Rates = make(map[waypost.Region]float64)
 	var region waypost.Region
 	var id int64
 	var rate float64
-	_, err = pgx.ForEachRow(rows, []any{&region, &id, &rate}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&region, &id, &rate}, func() error {
 		s.Rates[region] += rate
 		if r := byID[id]; r != nil && r.Region == region {
 			r.Rate = rate

@@ -37,10 +37,7 @@ func (db *KeyRangeStore) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, 
 		if err := as.Enter(ctx, tx); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, reuseKeys(), ws, service, n)
-		if err != nil {
-			return err
-		}
+		rows, _ := tx.Query(ctx, reuseKeys(), ws, service, n)
 		return scoped.CollectInto(&codes)(rows)
 	})
 	return codes, err
@@ -96,13 +93,10 @@ func (db *KeyRangeStore) ReturnKeys(
 		if err != nil {
 			return err
 		}
-		rows, err = tx.Query(ctx, `
+		rows, _ = tx.Query(ctx, `
 			UPDATE reserved_key SET state = 'free'
 			WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND service = $2 AND code = ANY($3) AND NOT code = ANY($4) AND state = 'reserved' RETURNING code`,
 			ws, service, codes, append([]waypost.Code{}, published...))
-		if err != nil {
-			return err
-		}
 		return scoped.CollectInto(&back)(rows)
 	})
 	if err != nil {

@@ -26,10 +26,7 @@ func (db *AccessStore) scanWorkspace(row pgx.CollectableRow) (w controlplane.Wor
 
 // oneWorkspace runs a query for the columns of one workspace.
 func (db *AccessStore) oneWorkspace(ctx context.Context, tx pgx.Tx, sql string, args ...any) (controlplane.Workspace, error) {
-	rows, err := tx.Query(ctx, sql, args...)
-	if err != nil {
-		return controlplane.Workspace{}, err
-	}
+	rows, _ := tx.Query(ctx, sql, args...)
 	w, err := pgx.CollectExactlyOneRow(rows, db.scanWorkspace)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return w, waypost.Errorf(waypost.ENotFound, "there is no such workspace")
@@ -96,10 +93,7 @@ func (db *AccessStore) Workspaces(ctx context.Context, after waypost.WorkspaceID
 	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT `+workspaceColumns+` FROM workspace WHERE id > $1 ORDER BY id LIMIT $2`, []any{
 		after,
 		limit,
-	}, func(rows pgx.Rows) (err error) {
-		all, err = pgx.CollectRows(rows, db.scanWorkspace)
-		return err
-	})
+	}, scoped.CollectWith(&all, db.scanWorkspace))
 	return all, scoped.Classify("list workspaces", err)
 }
 
@@ -163,10 +157,8 @@ func (db *AccessStore) CloseWorkspaces(ctx context.Context, limit int) (int, err
 	err := db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT w.id, EXISTS (SELECT FROM link l WHERE l.workspace_id = w.id AND l.deleted_at IS NULL),
 		       EXISTS (SELECT FROM domain d WHERE d.workspace_id = w.id AND coalesce(d.root_url, d.not_found_url, d.maintenance_url) IS NOT NULL)
-		FROM workspace w WHERE w.deleted_at IS NOT NULL AND w.closed_at IS NULL ORDER BY w.id LIMIT 100`, nil, func(rows pgx.Rows) (err error) {
-		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[closing])
-		return err
-	})
+		FROM workspace w WHERE w.deleted_at IS NOT NULL AND w.closed_at IS NULL ORDER BY w.id LIMIT 100`, nil,
+		scoped.CollectWith(&all, pgx.RowToStructByPos[closing]))
 	if err != nil {
 		return 0, scoped.Classify("look for links of deleted workspaces", err)
 	}

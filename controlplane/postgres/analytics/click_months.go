@@ -70,10 +70,7 @@ func (db *Store) KeepEventsOnce(ctx context.Context, now time.Time) error {
 func (db *Store) strayMonths(ctx context.Context) (months []time.Time, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT DISTINCT date_trunc('month', at AT TIME ZONE 'UTC')::timestamptz
 		FROM click_event_default LIMIT 100`, nil,
-		func(rows pgx.Rows) (err error) {
-			months, err = pgx.CollectRows(rows, pgx.RowTo[time.Time])
-			return err
-		})
+		scoped.CollectInto(&months))
 	return months, scoped.Classify("look for clicks without a month", err)
 }
 
@@ -142,10 +139,7 @@ func (db *Store) dropEventMonths(ctx context.Context, first time.Time) error {
 		SELECT c.relname, to_date(right(c.relname, 7), 'YYYY_MM')::timestamptz, c.relispartition
 		FROM pg_class c JOIN pg_class parent ON parent.oid = 'click_event'::regclass AND parent.relnamespace = c.relnamespace
 		WHERE c.relkind = 'r' AND c.relname ~ '^click_event_[0-9]{4}_(0[1-9]|1[0-2])$' AND to_date(right(c.relname, 7), 'YYYY_MM') < $1::date
-		ORDER BY 1`, []any{first}, func(rows pgx.Rows) (err error) {
-		months, err = pgx.CollectRows(rows, pgx.RowToStructByPos[eventMonth])
-		return err
-	})
+		ORDER BY 1`, []any{first}, scoped.CollectWith(&months, pgx.RowToStructByPos[eventMonth]))
 	if err != nil {
 		return scoped.Classify("list months of clicks", err)
 	}

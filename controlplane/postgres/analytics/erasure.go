@@ -149,11 +149,8 @@ func (e *erasure) takeDays(ctx context.Context, tx pgx.Tx, in *folding) (more bo
 		return false, err
 	}
 	own := ` FROM click_day WHERE ` + scoped.OfWorkspace("workspace_id", "$1") + ` AND link_id = $2`
-	rows, err := tx.Query(ctx, `DELETE`+own+` AND day = ANY (ARRAY(SELECT day`+own+` ORDER BY day LIMIT $3))
+	rows, _ := tx.Query(ctx, `DELETE`+own+` AND day = ANY (ARRAY(SELECT day`+own+` ORDER BY day LIMIT $3))
 		RETURNING day - date '1970-01-01', clicks, bot_clicks, quarters, breakdown`, e.workspace, e.link, daysAtOnce)
-	if err != nil {
-		return false, err
-	}
 	taken, last := 0, int32(0)
 	var n int32
 	var s storedDay
@@ -223,13 +220,10 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx, in *folding, numbers 
 		}
 	}
 	e.folded = true
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 		SELECT day - date '1970-01-01', clicks, bot_clicks, quarters, breakdown, top FROM click_workspace_day
 		WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND day = ANY (ARRAY(SELECT date '1970-01-01' + n FROM unnest($2::integer[]) n))
 		ORDER BY day FOR UPDATE`, e.workspace, numbers)
-	if err != nil {
-		return err
-	}
 	defer rows.Close()
 	var c dayColumns
 	var tops [][]byte
@@ -268,7 +262,7 @@ func (e *erasure) subtract(ctx context.Context, tx pgx.Tx, in *folding, numbers 
 	for _, n := range numbers {
 		delete(e.days, n)
 	}
-	_, err = tx.Exec(ctx, `
+	_, err := tx.Exec(ctx, `
 		UPDATE click_workspace_day d SET clicks = s.clicks, bot_clicks = s.bots, quarters = s.quarters, breakdown = s.breakdown, top = s.top
 		FROM unnest($2::date[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[])
 			AS s (day, clicks, bots, quarters, breakdown, top)

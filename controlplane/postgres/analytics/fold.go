@@ -136,10 +136,7 @@ func (in *folding) takeParts(ctx context.Context, tx pgx.Tx, limits *rollerLimit
 	if f.at.next().Workspace != f.at.Workspace {
 		end = 1<<63 - 1
 	}
-	rows, err := tx.Query(ctx, takeParts, f.at.Workspace, f.at.Link, end, limits.parts, limits.bytes, packsAtOnce)
-	if err != nil {
-		return 0, err
-	}
+	rows, _ := tx.Query(ctx, takeParts, f.at.Workspace, f.at.Link, end, limits.parts, limits.bytes, packsAtOnce)
 	defer rows.Close()
 	packs, bytes := 0, 0
 	for rows.Next() {
@@ -444,10 +441,7 @@ const workspacePartsAtOnce = 100
 // foldWorkspaces folds the first parts of workspaces [from, end). It returns the number
 // of parts, and the last workspace.
 func (in *folding) foldWorkspaces(ctx context.Context, tx pgx.Tx, from, end int64) (n int, last int64, err error) {
-	rows, err := tx.Query(ctx, takeWorkspaceParts, from, end, workspacePartsAtOnce)
-	if err != nil {
-		return 0, 0, err
-	}
+	rows, _ := tx.Query(ctx, takeWorkspaceParts, from, end, workspacePartsAtOnce)
 	defer rows.Close()
 	sums := make(map[linkDay]*rollup.Day)
 	for rows.Next() {

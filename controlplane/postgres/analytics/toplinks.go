@@ -39,10 +39,7 @@ func (in *folding) storeTops(ctx context.Context, tx pgx.Tx, log *slog.Logger) e
 	if _, err := tx.Exec(ctx, prepareWorkspaces, slices.Repeat([]int64{in.workspace}, len(days)), days); err != nil {
 		return err
 	}
-	rows, err := tx.Query(ctx, selectTops, in.workspace, days)
-	if err != nil {
-		return err
-	}
+	rows, _ := tx.Query(ctx, selectTops, in.workspace, days)
 	days = days[:0]
 	var packed [][]byte
 	var day time.Time
@@ -58,7 +55,7 @@ func (in *folding) storeTops(ctx context.Context, tx pgx.Tx, log *slog.Logger) e
 	}); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, updateTops, in.workspace, days, packed)
+	_, err := tx.Exec(ctx, updateTops, in.workspace, days, packed)
 	return err
 }
 
@@ -204,14 +201,11 @@ func (c *topCount) counts(ids []int64) []rollup.LinkCount {
 // addLists adds the lists of days up, and the clicks that are in parts.
 func (c *topCount) addLists(ctx context.Context, log *slog.Logger) error {
 	most := max(linksInHand/int(c.end-c.first), 100)
-	rows, err := c.tx.Query(ctx, selectTopDays, c.workspace, c.first, c.end, partsOfTops)
-	if err != nil {
-		return err
-	}
+	rows, _ := c.tx.Query(ctx, selectTopDays, c.workspace, c.first, c.end, partsOfTops)
 	var kind int
 	var link, clicks, bots int64
 	var packed []byte
-	_, err = pgx.ForEachRow(rows, []any{&kind, &link, &clicks, &bots, &packed}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&kind, &link, &clicks, &bots, &packed}, func() error {
 		switch kind {
 		case 0:
 			top, why := unpackTop(packed)
@@ -236,12 +230,9 @@ func (c *topCount) count(ctx context.Context, sql string, into map[int64]rollup.
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := c.tx.Query(ctx, sql, append([]any{c.workspace, c.first, c.end, ids}, more...)...)
-	if err != nil {
-		return err
-	}
+	rows, _ := c.tx.Query(ctx, sql, append([]any{c.workspace, c.first, c.end, ids}, more...)...)
 	var link, clicks, bots int64
-	_, err = pgx.ForEachRow(rows, []any{&link, &clicks, &bots}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&link, &clicks, &bots}, func() error {
 		into[link] = countOf(clicks, bots)
 		return nil
 	})

@@ -218,9 +218,12 @@ func (p *Pool) ExecIn(ctx context.Context, s Scope, sql string, args ...any) (n 
 }
 
 // CollectInto reads the single column of all rows.
-func CollectInto[T any](into *[]T) func(pgx.Rows) error {
+func CollectInto[T any](into *[]T) func(pgx.Rows) error { return CollectWith(into, pgx.RowTo[T]) }
+
+// CollectWith reads all rows.
+func CollectWith[T any](into *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {
-		*into, err = pgx.CollectRows(rows, pgx.RowTo[T])
+		*into, err = pgx.CollectRows(rows, scan)
 		return err
 	}
 }
