@@ -61,8 +61,8 @@ func (p *program) withAPI(do func(*client.Client) error) error {
 	return do(api)
 }
 
-// asking makes the run of a command that asks the API, and prints the answer as a text for
-// people or as a value in JSON. After an error, nothing is printed.
+// asking returns a function that runs a command: it asks the API, and prints the answer,
+// as a text for people or a value in JSON. After an error, nothing is printed.
 func (p *program) asking(
 	ask func(ctx context.Context, api *client.Client, args []string) (text string, value any, err error),
 ) func(*cobra.Command, []string) error {

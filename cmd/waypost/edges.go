@@ -119,7 +119,7 @@ needs --yes.`,
 	return c
 }
 
-// order gives an edge an order, waits for the outcome, and prints it.
+// order sends an edge an order, waits for the outcome, and prints it.
 func (p edgesCommands) order(ctx context.Context, node string, give func(context.Context, *client.Client) (client.EdgeOrder, error),
 	done func(*client.EdgeOutcome) (text string, value any),
 ) error {
