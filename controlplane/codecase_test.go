@@ -156,6 +156,9 @@ func TestDomains_SwitchIsRefusedForCodesThatDifferInCaseAlone(t *testing.T) {
 	require.Equal(t, waypost.IgnoresCase, all[1].Traits)
 	l, err := s.Links.Find(t.Context(), operator, "go.example", "X")
 	require.NoError(t, err)
+	explained, err := s.Links.Explain(t.Context(), operator, "go.example", "%C3%9C", &controlplane.Visitor{})
+	require.NoError(t, err)
+	require.Equal(t, waypost.Code("Ü"), explained.Link.Code)
 	require.Equal(t, waypost.Code("x"), l.Code)
 	for _, code := range []string{"Gone", "aB", "DeL", "S", "É"} {
 		_, _, err = s.Links.Create(t.Context(), operator, wish(custom(code), under("go.example")))

@@ -61,7 +61,8 @@ type LinkStore interface {
 	// unknown link.
 	Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error)
 
-	// Record returns the record that edges hold for a code of a domain, as of now.
+	// Record returns the record that edges hold for a code of a domain, as of now, with the
+	// version that the owner knows.
 	Record(ctx context.Context, domain waypost.DomainID, code waypost.Code) (rec waypost.Record, found bool, err error)
 
 	// Patterns returns the codes of a domain's links with patterns that are not deleted, as

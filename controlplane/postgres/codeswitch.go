@@ -53,39 +53,46 @@ func (db *DomainStore) Collisions(
 	}
 	var c waypost.Code
 	var gone bool
-	query := func(sql string, f func()) error {
-		return db.pool.QueryIn(ctx, scoped.Operator, sql, []any{id}, func(rows pgx.Rows) error {
-			_, err := pgx.ForEachRow(rows, []any{&c, &gone}, func() error { f(); return nil })
+	err = db.pool.Within(ctx, scoped.Operator, "look for codes that differ in case", func(tx pgx.Tx) error {
+		query := func(sql string, f func()) error {
+			rows, err := tx.Query(ctx, sql, id)
+			if err == nil {
+				_, err = pgx.ForEachRow(rows, []any{&c, &gone}, func() error { f(); return nil })
+			}
 			return err
+		}
+		if _, err := tx.Exec(ctx, addUpTimeout); err != nil {
+			return err
+		}
+		err := query(`SELECT DISTINCT c, gone FROM (`+codesOf+`) x WHERE c ~ '`+unordered+`'`, func() {
+			k := codes.Fold(c)
+			keys := []waypost.Code{k}
+			if !gone && waypost.IsPattern(string(k)) { // of a shape there is one alone
+				keys = append(keys, waypost.Code("shape of "+patterns.Shape(string(k))))
+			}
+			for _, k := range keys {
+				other := others[k]
+				read(c, gone, &other)
+				others[k] = other
+			}
 		})
-	}
-	err = query(`SELECT DISTINCT c, gone FROM (`+codesOf+`) x WHERE c ~ '`+unordered+`'`, func() {
-		k := codes.Fold(c)
-		keys := []waypost.Code{k}
-		if !gone && waypost.IsPattern(string(k)) { // of a shape there is one alone
-			keys = append(keys, waypost.Code("shape of "+patterns.Shape(string(k))))
+		if err != nil {
+			return err
 		}
-		for _, k := range keys {
-			other := others[k]
-			read(c, gone, &other)
-			others[k] = other
-		}
-	})
-	if err == nil {
-		err = query(`SELECT c, gone FROM (SELECT DISTINCT * FROM (`+codesOf+`) x) x WHERE c !~ '`+unordered+`' ORDER BY lower(c), c`, func() {
+		return query(`SELECT c, gone FROM (SELECT DISTINCT * FROM (`+codesOf+`) x) x WHERE c !~ '`+unordered+`' ORDER BY lower(c), c`, func() {
 			if k := codes.Fold(c); k != key {
 				end()
 				key, group = k, controlplane.Collision{}
 			}
 			read(c, gone, &group)
 		})
-	}
+	})
 	end()
 	for k := range others {
 		key, group = k, controlplane.Collision{}
 		end()
 	}
-	return found, count, scoped.Classify("look for codes that differ in case", err)
+	return found, count, err
 }
 
 // RefuseSwitch implements controlplane.DomainStore.

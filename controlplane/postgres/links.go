@@ -251,7 +251,8 @@ func (db *LinkStore) Record(ctx context.Context, domain waypost.DomainID, code w
 	found := false
 	err := db.pool.QueryIn(ctx, scoped.Stream, `
 		SELECT link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path, exhausted), expires_at,
-		       link_payload(location, original_url, deleted_at), link_programme(programme, deleted_at), rev_epoch, rev_seq, stamp
+		       link_payload(location, original_url, deleted_at), link_programme(programme, deleted_at),
+		       coalesce(edited[1]::integer, rev_epoch), coalesce(edited[2], rev_seq), coalesce(edited[3], stamp)
 		FROM link WHERE domain_id = $1 AND code = $2`,
 		[]any{domain, code}, func(rows pgx.Rows) error {
 			for rows.Next() {

@@ -2,8 +2,9 @@ package system_test
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,9 +16,9 @@ import (
 	"waypost/test/devtest"
 )
 
-// requireSwitch switches the default domain of a system with one edge to ignore case and
-// back, kills the control plane at some moment of the work, and demands that visitors get
-// the right answers throughout.
+// requireSwitch switches a domain of a system with one edge to ignore case and back,
+// kills the control plane at some moment of the work, and demands that visitors get the
+// right answers throughout.
 func requireSwitch(t *testing.T, s *devtest.System) {
 	t.Helper()
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
@@ -27,23 +28,39 @@ func requireSwitch(t *testing.T, s *devtest.System) {
 		require.Zero(t, r.Code, r.Stderr)
 		return r.Stdout
 	}
-	targets := make(map[string]string)
-	for line := range strings.Lines(run("links", "export", "--format", "jsonl")) {
-		var l struct {
-			ShortCode   string `json:"short_code"`
-			OriginalURL string `json:"original_url"`
-		}
-		require.NoError(t, json.Unmarshal([]byte(line), &l))
-		targets[l.ShortCode] = l.OriginalURL
+	const host = "case.example"
+	run("domains", "add", host)
+	api, err := client.New(s.State().API, s.State().APIKey)
+	require.NoError(t, err)
+	defer api.Close()
+	links := 3000
+	if devtest.Long() {
+		links = 20_000
 	}
-	wrong := func(code string) bool { // as a link or as none
-		res, err := visitor.Get(s.State().Edges[0].URL + "/" + code)
+	var all []client.NewLink
+	for i := range links {
+		code := fmt.Sprintf("Link-%d", i)
+		all = append(all, client.NewLink{OriginalURL: "https://example.com/" + code, CustomCode: code, Domain: host})
+	}
+	for part := range slices.Chunk(all, 1000) {
+		_, err := api.Links.CreateBulk(t.Context(), part)
+		require.NoError(t, err)
+	}
+	edge := s.State().Edges[0].URL
+	wrong := func(path, code string) bool {
+		req, err := http.NewRequest(http.MethodGet, edge+"/"+path, http.NoBody)
+		if err != nil {
+			return true
+		}
+		req.Host = host
+		res, err := visitor.Do(req)
 		if err != nil {
 			return true
 		}
 		defer res.Body.Close()
-		return res.StatusCode != http.StatusFound
+		return res.Header.Get("Location") != "https://example.com/"+code
 	}
+	eventually(t, time.Minute, "on the edge", func() bool { return !wrong(all[links-1].CustomCode, all[links-1].CustomCode) })
 	var visits, failures atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -52,8 +69,9 @@ func requireSwitch(t *testing.T, s *devtest.System) {
 		pause := time.NewTicker(200 * time.Microsecond)
 		defer pause.Stop()
 		for ctx.Err() == nil {
-			for code := range targets {
-				if visits.Add(1); wrong(code) {
+			for i := range all {
+				code := all[i*7%links].CustomCode
+				if visits.Add(1); wrong(code, code) {
 					failures.Add(1)
 				}
 				if <-pause.C; ctx.Err() != nil {
@@ -62,15 +80,12 @@ func requireSwitch(t *testing.T, s *devtest.System) {
 			}
 		}
 	}()
-	api, err := client.New(s.State().API, s.State().APIKey)
-	require.NoError(t, err)
-	defer api.Close()
 	isSwitched := func() bool {
 		all, err := api.Domains.List(t.Context())
-		return err == nil && !all[0].CaseSwitching
+		return err == nil && !all[len(all)-1].CaseSwitching
 	}
 	for _, to := range []string{"insensitive", "sensitive", "insensitive"} {
-		run("domains", "set", "1", "--case", to)
+		run("domains", "set", host, "--case", to)
 		if to == "insensitive" {
 			first := s.State().Control.PID
 			devtest.KillProcess(t, int(first))
@@ -83,7 +98,8 @@ func requireSwitch(t *testing.T, s *devtest.System) {
 	require.Zero(t, failures.Load(), "of %d visits", visits.Load())
 	require.Greater(t, visits.Load(), int64(1000))
 	run("verify", "--all")
-	for code := range targets {
-		require.False(t, wrong(strings.ToLower(code)), code)
+	for i := range all {
+		code := all[i].CustomCode
+		require.False(t, wrong(strings.ToUpper(code), code), code)
 	}
 }
