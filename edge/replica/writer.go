@@ -340,21 +340,34 @@ func (w *writer) commit(ctx context.Context) error {
 	return nil
 }
 
-// publish copies the changes to the lookup table of the store, once Pebble shows them.
+// publish copies the changes to the lookup table of the store, once Pebble shows them. A
+// link that gets another key is there before its former key is gone, because visits look
+// for the former key first.
 func (w *writer) publish() {
 	t := w.st.table.Load()
 	if t == nil {
 		return
 	}
+	purged := false
 	for i := range w.links {
 		c := &w.links[i]
 		switch {
 		case c.record.State == waypost.Purged:
-			t.Remove(c.record.Domain, c.record.Name)
+			purged = true
 		case c.poison:
 			t.Put(&waypost.Record{Domain: c.record.Domain, Name: c.record.Name}, nil)
 		default:
 			t.Put(&c.record, c.extensions)
+		}
+	}
+	for i := 0; purged && i < len(w.links); i++ {
+		r := &w.links[i].record
+		if r.State != waypost.Purged {
+			continue
+		}
+		w.key = appendRecordKey(w.key[:0], waypost.Slot(r.Kind, r.Domain, r.Name), r.Kind, r.Domain, r.Name)
+		if !w.written[string(w.key)].present {
+			t.Remove(r.Domain, r.Name)
 		}
 	}
 }
