@@ -11,8 +11,8 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 	"waypost/internal/codes"
-	"waypost/internal/patterns"
 	"waypost/internal/failpoint"
+	"waypost/internal/patterns"
 )
 
 // Collisions implements controlplane.DomainStore. Codes of ASCII are read in the order of
