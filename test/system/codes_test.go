@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -183,6 +184,7 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 		}
 		require.Equal(t, any("/d/a"), answerAt(t, server, patternsHost, "/docs/a"))
 	}
+	moveSite(t, env, servers)
 	eventually(t, time.Minute, "clicks of a pattern are counted", func() bool {
 		l, err := api.Links.Find(t.Context(), patternsHost, "cafe\u0301/{dish}")
 		return err == nil && l.ClickCount == int64(3*(len(servers)-1))
@@ -191,6 +193,51 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 		l, err := api.Links.Find(t.Context(), host, "summer/2026")
 		return err == nil && l.ClickCount == int64(4*(len(servers)-1))
 	})
+}
+
+// moveSite imports the redirects of a site, asks each server for them, and exports them to
+// a file from which another domain gets the same.
+func moveSite(t *testing.T, env, servers []string) {
+	t.Helper()
+	run := func(code int, args ...string) string {
+		t.Helper()
+		r := devtest.Run(t, env, args...)
+		require.Equal(t, code, r.Code, r.Stderr)
+		return r.Stdout
+	}
+	dir := t.TempDir()
+	file, back, report := dir+"/_redirects", dir+"/back", dir+"/refused"
+	require.NoError(t, os.WriteFile(file, []byte(`# of the old site
+/blog/2020/*         /news/2020/:splat        302
+/blog/:year/:slug    /news/:slug?y=:year
+/team                /about#team              308!
+/caf%C3%A9/          https://example.com/menu
+/de/*                /en/:splat               302  Language=en
+`), 0o600))
+	want := map[string]any{
+		"/blog/2020/05/a": "/news/2020/05/a", "/blog/2021/b?q=1": "/news/b?y=2021&q=1", "/team": "/about#team", "/cafe%CC%81": "/menu",
+		"/blog/2020": "/news/2020/", "/blog/2021/": 404, "/de/x": 404,
+	}
+	for _, step := range []struct {
+		host, file string
+		code       int
+		says       string
+	}{{"old.example", file, 1, "4 of 5 rows created, 1 refused"}, {"older.example", back, 0, "4 of 4 rows created, 0 refused"}} {
+		run(0, "domains", "add", step.host)
+		flags := []string{"--format", "netlify", "--domain", step.host, "--site", "https://example.com", "--report", report}
+		require.Contains(t, run(step.code, append([]string{"links", "import", step.file}, flags...)...), step.says)
+		for _, server := range servers {
+			for path, to := range want {
+				eventually(t, time.Minute, "a redirect of the file arrives", func() bool { return answerAt(t, server, step.host, path) == to })
+			}
+		}
+		if step.code == 1 {
+			refused, err := os.ReadFile(report)
+			require.NoError(t, err)
+			require.Regexp(t, "^# line 6: it has a condition .*\n/de/\\*  .*\n$", string(refused))
+			require.Contains(t, run(0, "links", "export", back, "--domain", step.host, "--format", "netlify"), "4 links written")
+		}
+	}
 }
 
 // explained returns what answerAt returns, as an explanation says it.
