@@ -5,7 +5,8 @@ import "time"
 // Explanation is the answer to a visitor who was described, and the way to it.
 type Explanation struct {
 	ShortCode   string          `json:"short_code" doc:"Code of the link that the path leads to."`
-	Match       string          `json:"match" enum:"exact,trimmed,forwarded," doc:"How the path names the link. exact: it is the code. trimmed: it has a slash or punctuation behind the code. forwarded: its rest goes to the target. Empty: the edge does not have the link."`
+	Match       string          `json:"match" enum:"exact,trimmed,forwarded,pattern," doc:"How the path names the link. exact: it is the code. trimmed: it has a slash or punctuation behind the code. forwarded: its rest goes to the target. pattern: it fits the pattern that is the code. Empty: the edge does not have the link."`
+	Held        []ExplainedHeld `json:"held" doc:"The parts of the path that the placeholders of the pattern hold, in their order."`
 	Domain      string          `json:"domain" doc:"Host of the link's domain."`
 	OriginalURL string          `json:"original_url"`
 	Active      bool            `json:"active"`
@@ -15,6 +16,12 @@ type Explanation struct {
 	Rules       []ExplainedRule `json:"rules" doc:"In their order."`
 	Result      ExplainedResult `json:"result"`
 	Edge        *ExplainedEdge  `json:"edge,omitzero" doc:"The edge that answered; left out when the control plane did."`
+}
+
+// ExplainedHeld is a part of a path that a placeholder holds.
+type ExplainedHeld struct {
+	Name  string `json:"name" doc:"Name of the placeholder; path: the * at the end."`
+	Value string `json:"value" doc:"As the visitor sent it."`
 }
 
 // ExplainedEdge is the edge that answered.

@@ -23,6 +23,7 @@ const GateBlocked = "blocked"
 type Explanation struct {
 	Link       waypost.Link
 	Match      codes.Match // how the visitor's path names the link
+	Held       []waypost.Held
 	Source     rules.Source
 	Required   rules.FactSet // the facts that the rules read
 	Facts      rules.Facts
@@ -72,7 +73,7 @@ func (s *Links) Explain(ctx context.Context, actor Actor, domain, path string, v
 func (s *Links) explain(
 	l *waypost.Link, d *waypost.Domain, found *codes.Found, visit *waypost.Visit, v *Visitor,
 ) (e Explanation, err error) {
-	e.Link, e.Match, e.Required = *l, found.Match, rules.RequiredFacts(l.Programme)
+	e.Link, e.Match, e.Held, e.Required = *l, found.Match, visit.Held, rules.RequiredFacts(l.Programme)
 	if e.Source, err = rules.ParseSource(l.Rules); err != nil {
 		return e, fmt.Errorf("the rules of the link %s cannot be read: %w", l.Code, err)
 	}

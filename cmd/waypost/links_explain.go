@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -81,8 +82,11 @@ func explanationText(e *client.Explanation, width int) string {
 	if edge := e.Edge; edge != nil {
 		field("edge", edgeText(edge))
 	}
-	if e.Match == "trimmed" || e.Match == "forwarded" {
+	if e.Match == "trimmed" || e.Match == "forwarded" || e.Match == "pattern" {
 		field("link", e.ShortCode+", "+e.Match)
+	}
+	for _, h := range e.Held {
+		field("{"+h.Name+"}", cmp.Or(h.Value, "(empty)"))
 	}
 	field("time", f.At.Local().Format(time.RFC3339))
 	field("address", unknown(f.Address, reads["address"] || reads["visitor"]))

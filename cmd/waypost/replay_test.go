@@ -29,7 +29,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/internal/patterns"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/httpapi/httpapitest"
@@ -38,6 +37,7 @@ import (
 	"waypost/edge/audience"
 	"waypost/edge/clicks"
 	"waypost/edge/server"
+	"waypost/internal/patterns"
 	"waypost/keyrange"
 )
 

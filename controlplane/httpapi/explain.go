@@ -48,7 +48,7 @@ func registerExplain(rt *router, a *linksAPI) {
 
 func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*body[api.Explanation], error) {
 	path, query, _ := strings.Cut(in.URL, "?")
-	if _, address, ok := strings.Cut(path, "://"); ok {
+	if scheme, address, ok := strings.Cut(path, "://"); ok && !strings.Contains(scheme, "/") {
 		var host string
 		host, path, _ = strings.Cut(address, "/")
 		in.Domain = cmp.Or(in.Domain, waypost.HostName(host))
@@ -164,7 +164,10 @@ func (a *linksAPI) explanation(e *controlplane.Explanation) api.Explanation {
 			UserAgent: valid(f.UserAgent), Agent: f.Agent.Names(), Languages: []string{}, Query: valid(f.Query),
 			Variant: int(f.Variant), Read: e.Required.Names(),
 		},
-		Rules: make([]api.ExplainedRule, len(e.Source.Rules)),
+		Rules: make([]api.ExplainedRule, len(e.Source.Rules)), Held: make([]api.ExplainedHeld, len(e.Held)),
+	}
+	for i, h := range e.Held {
+		shown.Held[i] = api.ExplainedHeld{Name: string(h.Name), Value: valid(h.Value)}
 	}
 	if f.Address.IsValid() {
 		shown.Facts.Address = f.Address.String()

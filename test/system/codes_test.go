@@ -148,14 +148,21 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 			}
 		}
 	}
+	for path, want := range patternVisits {
+		if want != any(200) {
+			require.Equal(t, want, explained(t, api, patternsHost, path, ""), "explain %.60s", path)
+		}
+	}
+	require.Contains(t, run("links", "explain", patternsHost+"/2024/05/a%2Fb"), "{slug}       a%2Fb\n")
+	require.Equal(t, "/browse/A-1", explained(t, api, patternsHost, "/jira/A-1", s.State().Edges[0].Node))
 	for path, want := range visits {
 		for _, server := range servers {
 			require.Equal(t, want, answerAt(t, server, host, path), "%s%.60s", server, path)
 		}
-		require.Equal(t, want, explained(t, api, path, ""), "explain %.60s", path)
+		require.Equal(t, want, explained(t, api, host, path, ""), "explain %.60s", path)
 	}
 	for _, path := range []string{"/spring.)", "/sale.)", "/a/c.", "/cafe%CC%81.", "/a/b/d/e"} {
-		require.Equal(t, visits[path], explained(t, api, path, s.State().Edges[0].Node), path)
+		require.Equal(t, visits[path], explained(t, api, host, path, s.State().Edges[0].Node), path)
 	}
 	for _, refused := range []string{
 		"//x", "a//b", "a/../b", ".", "..", "b/", strings.Repeat("x", 129), "Robots.txt",
@@ -241,9 +248,9 @@ func moveSite(t *testing.T, env, servers []string) {
 }
 
 // explained returns what answerAt returns, as an explanation says it.
-func explained(t *testing.T, api *client.Client, path, edge string) any {
+func explained(t *testing.T, api *client.Client, host, path, edge string) any {
 	t.Helper()
-	e, err := api.Links.Explain(t.Context(), codesHost, path, client.Visitor{Edge: edge})
+	e, err := api.Links.Explain(t.Context(), host, path, client.Visitor{Edge: edge})
 	switch problem := (*client.Problem)(nil); {
 	case errors.As(err, &problem) && problem.Status == 404 && path != "/a/gone" && path != "/a/gone.":
 		return 404

@@ -2154,6 +2154,12 @@ export interface components {
              */
             variant: number;
         };
+        ExplainedHeld: {
+            /** @description Name of the placeholder; path: the * at the end. */
+            name: string;
+            /** @description As the visitor sent it. */
+            value: string;
+        };
         ExplainedResult: {
             /** @description The variant was drawn by chance: the next visit may get another one. With a split by cookie, a visitor keeps the drawn one. */
             by_chance: boolean;
@@ -2229,11 +2235,13 @@ export interface components {
              */
             expires_at: string | null;
             facts: components["schemas"]["ExplainedFacts"];
+            /** @description The parts of the path that the placeholders of the pattern hold, in their order. */
+            held: components["schemas"]["ExplainedHeld"][];
             /**
-             * @description How the path names the link. exact: it is the code. trimmed: it has a slash or punctuation behind the code. forwarded: its rest goes to the target. Empty: the edge does not have the link.
+             * @description How the path names the link. exact: it is the code. trimmed: it has a slash or punctuation behind the code. forwarded: its rest goes to the target. pattern: it fits the pattern that is the code. Empty: the edge does not have the link.
              * @enum {string}
              */
-            match: "exact" | "trimmed" | "forwarded" | "";
+            match: "exact" | "trimmed" | "forwarded" | "pattern" | "";
             original_url: string;
             result: components["schemas"]["ExplainedResult"];
             /** @description In their order. */

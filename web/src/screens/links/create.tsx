@@ -189,7 +189,7 @@ function Ready({ made, shared, another, close }: { made: Made; shared: string; a
       <p class="quiet small-text" dir="ltr">→ {link.original_url}</p>
       {link.warnings?.map((w) => <div key={w.code} class="notice warn" role="alert"><p>{text("warnLooks", { detail: w.message })}</p></div>)}
       <Receipt made={made} />
-      <QR link={link} />
+      {!/[*{]/.test(link.short_code) && <QR link={link} />}
       <footer>
         <button type="button" onClick={another}>{text("another")}</button>
         <button
