@@ -38,14 +38,6 @@ func open(t *testing.T, cfg replica.Config) *replica.DB {
 	return db
 }
 
-func TestDB_IsASink(t *testing.T) {
-	replicationtest.TestSink(t, func(t *testing.T) replicationtest.Replica {
-		db := open(t, config(vfs.NewMem()))
-		t.Cleanup(func() { requireDigest(t, db) })
-		return db
-	})
-}
-
 // requireDigest compares the stored digest with that of the rows.
 func requireDigest(t *testing.T, db *replica.DB) {
 	t.Helper()

@@ -9,7 +9,3 @@ import (
 func TestTheSourceInMemory(t *testing.T) {
 	replicationtest.TestSource(t, func(*testing.T) replicationtest.Changelog { return replicationtest.NewSource() })
 }
-
-func TestTheSinkInMemory(t *testing.T) {
-	replicationtest.TestSink(t, func(*testing.T) replicationtest.Replica { return replicationtest.NewSink() })
-}
