@@ -42,10 +42,11 @@ type UnknownAddresses struct {
 
 // UnknownAddress counts the visits of an address on the days on which it is shown.
 type UnknownAddress struct {
-	Path   string       `json:"path" doc:"As a code is written: without its first slash and the query."`
-	People int64        `json:"people" minimum:"0" doc:"Visits that were not by bots."`
-	Bots   int64        `json:"bots" minimum:"0" doc:"Visits by bots, after the first person of the day on each edge."`
-	Days   []UnknownDay `json:"days" doc:"The same by day, the first one first."`
+	Path    string       `json:"path" doc:"As a code is written: without its first slash and the query."`
+	People  int64        `json:"people" minimum:"0" doc:"Visits that were not by bots."`
+	Pattern bool         `json:"pattern" doc:"A pattern of the domain answered. Otherwise the address led nowhere."`
+	Bots    int64        `json:"bots" minimum:"0" doc:"Visits by bots, after the first person of the day on each edge."`
+	Days    []UnknownDay `json:"days" doc:"The same by day, the first one first."`
 }
 
 // UnknownDay counts the visits of an address on a day.

@@ -60,10 +60,14 @@ func unknownTable(u *client.UnknownAddresses, width int) string {
 	if len(u.Addresses) == 0 {
 		return "no address without a link was asked for by five people on a day from " + u.From + " to " + u.To
 	}
-	rows := [][]string{{"ADDRESS", "PEOPLE", "BOTS", "LAST"}}
+	rows := [][]string{{"ADDRESS", "PEOPLE", "BOTS", "LAST", "ANSWER"}}
 	for _, a := range u.Addresses {
+		answer := "none"
+		if a.Pattern {
+			answer = "pattern"
+		}
 		rows = append(rows, []string{
-			"/" + printable(a.Path), strconv.FormatInt(a.People, 10), strconv.FormatInt(a.Bots, 10), a.Days[len(a.Days)-1].Day,
+			"/" + printable(a.Path), strconv.FormatInt(a.People, 10), strconv.FormatInt(a.Bots, 10), a.Days[len(a.Days)-1].Day, answer,
 		})
 	}
 	return tabulate(rows, width)

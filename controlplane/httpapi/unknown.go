@@ -102,7 +102,9 @@ func (a *statisticsAPI) unknown(ctx context.Context, in *unknownInput) (*body[ap
 	}
 	for i := range addresses {
 		u := &addresses[i]
-		shown.Addresses[i] = api.UnknownAddress{Path: u.Path, People: u.People, Bots: u.Bots, Days: make([]api.UnknownDay, len(u.Days))}
+		shown.Addresses[i] = api.UnknownAddress{
+			Path: u.Path, Pattern: u.Kind == waypost.LedByPattern, People: u.People, Bots: u.Bots, Days: make([]api.UnknownDay, len(u.Days)),
+		}
 		for j, d := range u.Days {
 			shown.Addresses[i].Days[j] = api.UnknownDay{Day: d.Day.Format(time.DateOnly), People: d.People, Bots: d.Bots}
 		}

@@ -67,14 +67,16 @@ func TestUnknownAddresses_AreListedByDay(t *testing.T) {
 	day := time.Date(2026, 3, 30, 0, 0, 0, 0, time.UTC)
 	f := busy()
 	f.unknown = []controlplane.UnknownAddress{
-		{Path: "hr", People: 9, Bots: 2, Days: []controlplane.UnknownDay{{Day: day, People: 5, Bots: 2}, {Day: day.AddDate(0, 0, 1), People: 4}}},
+		{Path: "hr", Kind: waypost.LedByPattern, People: 9, Bots: 2, Days: []controlplane.UnknownDay{
+			{Day: day, People: 5, Bots: 2}, {Day: day.AddDate(0, 0, 1), People: 4},
+		}},
 		{Path: "vpn", People: 5, Days: []controlplane.UnknownDay{{Day: day, People: 5}}},
 	}
 	a := clicked(t, f)
 	get := func(query string) answer { return a.do(call{path: "/api/v1/stats/unknown?" + query, key: statsKey}) }
 	res := get("domain=go.example.com&from=2026-03-30&to=2026-03-31&limit=1")
 	require.Equal(t, 200, res.StatusCode, res.text)
-	require.JSONEq(t, `{"from": "2026-03-30", "to": "2026-03-31", "addresses": [{"path": "hr", "people": 9, "bots": 2,
+	require.JSONEq(t, `{"from": "2026-03-30", "to": "2026-03-31", "addresses": [{"path": "hr", "pattern": true, "people": 9, "bots": 2,
 		"days": [{"day": "2026-03-30", "people": 5, "bots": 2}, {"day": "2026-03-31", "people": 4, "bots": 0}]}]}`, res.text)
 	require.Equal(t, []string{"go.example.com"}, f.hosts)
 	for _, query := range []string{"limit=0", "limit=1001", "from=yesterday", "to=2026-03-31T00:00:00Z"} {

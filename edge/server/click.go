@@ -19,9 +19,16 @@ func (s *Server) clickTime(now time.Time) int64 {
 // recordClick hands a click to the journal, which copies the fields that it keeps. The
 // client's address is sealed first, and the referrer is cut behind its host. Of the query
 // the utm parameters are kept, if the domain counts them. Whether the agent is a bot is
-// judged later, when the click is read.
-func (s *Server) recordClick(c *conn, click waypost.Click, query []byte, client netip.Addr) {
-	if len(query) > 0 && waypost.HasUTM(query) && s.cfg.Links.Targets(click.Domain).CountUTM {
+// judged later, when the click is read. An address that a pattern answers is counted like
+// one that names no link.
+func (s *Server) recordClick(c *conn, click waypost.Click, visit *waypost.Visit, client netip.Addr) {
+	if s.cfg.Unknown != nil && waypost.IsPattern(click.Code) {
+		s.cfg.Unknown.Record(waypost.UnknownVisit{
+			Domain: click.Domain, Traits: c.finder.at.traits, Kind: waypost.LedByPattern, Path: visit.Path, Agent: click.Agent,
+			From: client, At: click.At,
+		})
+	}
+	if query := visit.Query; len(query) > 0 && waypost.HasUTM(query) && s.cfg.Links.Targets(click.Domain).CountUTM {
 		c.utm = waypost.AppendUTM(c.utm[:0], query)
 		click.UTM = c.utm
 	}
@@ -35,15 +42,13 @@ func (s *Server) recordClick(c *conn, click waypost.Click, query []byte, client 
 
 // recordUnknown hands a visit of an address that names no link to the counter of unknown
 // addresses. The agent is cut later.
-func (c *conn) recordUnknown(
-	domain waypost.DomainID, traits waypost.DomainTraits, kind waypost.UnknownKind, visit *waypost.Visit, by asked,
-) {
+func (c *conn) recordUnknown(domain waypost.DomainID, traits waypost.DomainTraits, visit *waypost.Visit, by asked) {
 	s := c.server
 	if s.cfg.Unknown == nil || by.http != nil && (!by.http.IsGet() || isPrefetch(&by.http.Request.Header)) {
 		return
 	}
 	v := waypost.UnknownVisit{
-		Domain: domain, Traits: traits, Kind: kind, Path: visit.Path, From: s.clientOf(c, by), At: s.cfg.Clock().UnixMilli(),
+		Domain: domain, Traits: traits, Kind: waypost.LedNowhere, Path: visit.Path, From: s.clientOf(c, by), At: s.cfg.Clock().UnixMilli(),
 	}
 	if by.fast != nil {
 		v.Agent = by.fast.Agent

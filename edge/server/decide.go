@@ -43,7 +43,7 @@ func (s *Server) decide(c *conn, host []byte, visit *waypost.Visit, by asked) (w
 		res = s.resolveRecord(c, found.Record, nowFor(found.Record, s.cfg.Clock), visit, by)
 		res = c.finder.follow(res, visit)
 	default:
-		c.recordUnknown(domain, traits, waypost.LedNowhere, visit, by)
+		c.recordUnknown(domain, traits, visit, by)
 	}
 	if res.Status == waypost.NotFound.Status || (res.Link || res.Asks()) && traits&waypost.Maintained != 0 {
 		res = s.cfg.Links.Targets(domain).InsteadOf(res)

@@ -80,7 +80,7 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 		s.recordClick(c, waypost.Click{
 			Domain: domain, Code: visit.Code, Rule: res.Rule, Variant: res.Variant,
 			Agent: r.Agent, Referrer: r.Referrer, At: s.clickTime(now),
-		}, visit.Query, s.clientOf(c, by))
+		}, &visit, s.clientOf(c, by))
 	}
 	out := a.appendTo(c.out[:0], s.date.line(now), c.secure)
 	keep(&c.out, out)

@@ -18,7 +18,7 @@ type Finder struct {
 func (f *Finder) Find(
 	links Links, blocks Blocks, domain waypost.DomainID, traits waypost.DomainTraits, host []byte, visit *waypost.Visit,
 ) (codes.Found, error) {
-	f.at.links, f.at.blocks, f.at.domain, f.at.host = links, blocks, domain, host
+	f.at.links, f.at.blocks, f.at.domain, f.at.traits, f.at.host = links, blocks, domain, traits, host
 	return f.walk.Find(visit, traits, &f.at)
 }
 
@@ -42,6 +42,7 @@ type address struct {
 	links  Links
 	blocks Blocks
 	domain waypost.DomainID
+	traits waypost.DomainTraits
 	host   []byte
 
 	record waypost.Record

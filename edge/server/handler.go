@@ -166,7 +166,7 @@ func (s *Server) redirectVisitor(
 		s.recordClick(c, waypost.Click{
 			Domain: domain, Code: visit.Code, Rule: res.Rule, Variant: res.Variant,
 			Agent: header.UserAgent(), Referrer: header.Referer(), At: s.cfg.Clock().UnixMilli(),
-		}, visit.Query, s.clientOf(c, by))
+		}, visit, s.clientOf(c, by))
 	}
 }
 

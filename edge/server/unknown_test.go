@@ -36,7 +36,8 @@ func TestServer_RecordsVisitsThatNameNoLink(t *testing.T) {
 	recorded, links := &memoryUnknown{}, newMemoryLinks()
 	links.targets[hostID] = waypost.DomainTargets{NotFound: []byte("https://example.org/none")}
 	_, addr := serve(t, server.Config{
-		Links: links, Unknown: recorded, TrustedProxies: loopback(), Clock: func() time.Time { return time.UnixMilli(7) },
+		Links: links, Unknown: recorded, Clicks: &memoryClicks{},
+		TrustedProxies: loopback(), Clock: func() time.Time { return time.UnixMilli(7) },
 	})
 	for name, c := range map[string]struct {
 		path, host, want string
@@ -48,6 +49,7 @@ func TestServer_RecordsVisitsThatNameNoLink(t *testing.T) {
 		"punctuation behind nothing": {"/unknown1+).", "wayp.example", "1 0 unknown1+).", 404},
 		"of a domain with a target":  {"/unknown1", hosted, "7 0 unknown1", 302},
 		"of a host without a domain": {"/unknown1", "any.example", "1 0 unknown1", 404},
+		"a pattern":                  {"/docs/a/b?q=1", "wayp.example", "1 1 docs/a/b", 302},
 		"a link":                     {"/found302", "wayp.example", "", 302},
 		"a deleted link":             {"/deleted1", "wayp.example", "", 410},
 		"a link whose rule refuses":  {"/unlisted", "wayp.example", "", 404},

@@ -71,7 +71,7 @@ func requireUnknown(t *testing.T, s *devtest.System) {
 	require.Equal(t, client.UnknownAddress{Path: "intranet", People: 5, Bots: 1, Days: all.Addresses[0].Days}, all.Addresses[0])
 	require.Equal(t, all.To, all.Addresses[0].Days[0].Day)
 	table := devtest.Run(t, env, "stats", "unknown", "--limit", "1").Stdout
-	require.Contains(t, table, "ADDRESS    PEOPLE  BOTS  LAST\n/intranet  5       1     20")
+	require.Contains(t, table, "ADDRESS    PEOPLE  BOTS  LAST        ANSWER\n/intranet  5       1     20")
 
 	hand, err := pgx.Connect(t.Context(), s.State().DatabaseURL)
 	require.NoError(t, err)

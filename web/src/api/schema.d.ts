@@ -3572,6 +3572,8 @@ export interface components {
             days: components["schemas"]["UnknownDay"][];
             /** @description As a code is written: without its first slash and the query. */
             path: string;
+            /** @description A pattern of the domain answered. Otherwise the address led nowhere. */
+            pattern: boolean;
             /**
              * Format: int64
              * @description Visits that were not by bots.

@@ -38,9 +38,9 @@ export default function Unknown() {
           </div>
           {addresses.length === 0 ? <p role="status">{text("unknownNone")}</p> : (
             <Table title={common("unknownAddresses")} heads={[text("address"), [text("people")], [text("byBots")], text("lastDay"), null]}>
-              {addresses.map(({ path, people, bots, days }) => (
-                <tr key={path}>
-                  <td dir="auto">/{path}</td>
+              {addresses.map(({ path, pattern, people, bots, days }) => (
+                <tr key={path + pattern}>
+                  <td dir="auto">/{path} {pattern && <span class="tag">{text("byPattern")}</span>}</td>
                   <td class="num">{number(people)}</td>
                   <td class="num">{number(bots)}</td>
                   <td>{days.at(-1)?.day}</td>
