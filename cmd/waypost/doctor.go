@@ -58,7 +58,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 			if err != nil || len(d.Findings) == 0 {
 				return err
 			}
-			return fmt.Errorf("%s wrong", numbered(len(d.Findings), "thing is", "things are"))
+			return fmt.Errorf("%s wrong", numberOf(len(d.Findings), "thing is", "things are"))
 		},
 	}
 	c.Flags().StringSliceVar(&admins, "admin", nil, "admin listeners to ask as well, HOST:PORT")
@@ -155,14 +155,6 @@ func (d *diagnosis) text(width int) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// numbered returns a number with its noun.
-func numbered(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 // wrapped breaks a text into lines.
 func wrapped(text string, width int) (lines []string) {
 	line := ""
@@ -217,7 +209,7 @@ func (p doctorCommands) examineAPI(ctx context.Context, api *client.Client, d *d
 	}
 	reachable := slices.DeleteFunc(admins, func(addr string) bool { return !forOthers(addr) })
 	if private := len(admins) - len(reachable); private > 0 {
-		d.unseen("%s no admin listener for other machines; on theirs, add --admin HOST:PORT", numbered(private, "node names", "nodes name"))
+		d.unseen("%s no admin listener for other machines; on theirs, add --admin HOST:PORT", numberOf(private, "node names", "nodes name"))
 	}
 	return reachable
 }
@@ -336,8 +328,8 @@ func (d *diagnosis) examineFleet(fleet *client.Fleet) (admins []string) {
 		}
 	}
 	if wellControls+wellEdges > 0 {
-		d.fine("%d of %s and %d of %s report nothing wrong", wellEdges, numbered(edges, "edge", "edges"),
-			wellControls, numbered(controls, "control plane", "control planes"))
+		d.fine("%d of %s and %d of %s report nothing wrong", wellEdges, numberOf(edges, "edge", "edges"),
+			wellControls, numberOf(controls, "control plane", "control planes"))
 	}
 	return slices.DeleteFunc(admins, func(addr string) bool { return addr == "" })
 }

@@ -28,7 +28,7 @@ again. It is in the audit log.`,
 		Example: `  waypost edges enrol --region eu-west-1
   waypost edges enrol --region eu-west-1 --node eu-1 --expires 10m`,
 		Args: arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			if n.Region == "" {
 				return &usageError{errors.New("--region is missing: in which region does the edge stand?")}
 			}
@@ -36,19 +36,20 @@ again. It is in the audit log.`,
 				return &usageError{fmt.Errorf("--expires: %s is not between 1s and 24h", expires)}
 			}
 			n.ExpiresIn = int64(expires / time.Second)
-			return p.withAPI(func(api *client.Client) error {
-				made, err := api.Edges.Enrol(c.Context(), n)
-				if err != nil {
-					return err
-				}
-				text := enrolmentText(cmp.Or(made.ControlURL, api.Base()), made, p.getenv("SSL_CERT_FILE") != "")
-				space, err := api.Ranges.List(c.Context())
-				if err == nil && !slices.ContainsFunc(space.Regions, func(s client.Supply) bool { return s.Region == n.Region }) {
-					text += fmt.Sprintf("\n\nNo key range is of the region %s: add it to control.regions, if it is no mistake.", printable(n.Region))
-				}
-				return p.print(text, made)
-			})
+			return nil
 		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+			made, err := api.Edges.Enrol(ctx, n)
+			if err != nil {
+				return "", nil, err
+			}
+			text := enrolmentText(cmp.Or(made.ControlURL, api.Base()), made, p.getenv("SSL_CERT_FILE") != "")
+			space, err := api.Ranges.List(ctx)
+			if err == nil && !slices.ContainsFunc(space.Regions, func(s client.Supply) bool { return s.Region == n.Region }) {
+				text += fmt.Sprintf("\n\nNo key range is of the region %s: add it to control.regions, if it is no mistake.", printable(n.Region))
+			}
+			return text, made, nil
+		}),
 	}
 	c.Flags().StringVar(&n.Region, "region", "", "region that the edge stands in")
 	c.Flags().StringVar(&n.Node, "node", "", "the only name that the token is good for; default: any that no edge has had")

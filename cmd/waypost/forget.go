@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -22,23 +23,18 @@ Later clicks count again, from zero. The command needs the scope admin, and make
 in the audit log. On a terminal it asks for the code; elsewhere it needs --yes.`,
 		Example: `  waypost links forget-clicks spring-sale --yes`,
 		Args:    arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := p.confirm(yes, fmt.Sprintf("All that was counted of %s goes for good. Type the code to go on: ", args[0]), args[0]); err != nil {
-				return err
-			}
-			return p.withAPI(func(api *client.Client) error {
-				host, code := linkName(domain, args[0])
-				f, err := api.Statistics.ForgetClicks(c.Context(), host, code)
-				if err != nil {
-					return err
-				}
-				text := "deleted " + numberOf(int(f.Clicks), "click", "clicks") + " of " + args[0]
-				if f.Events > 0 {
-					text += fmt.Sprintf(", %d of which had been kept one by one", f.Events)
-				}
-				return p.print(text, f)
-			})
+		PreRunE: func(_ *cobra.Command, args []string) error {
+			return p.confirm(yes, fmt.Sprintf("All that was counted of %s goes for good. Type the code to go on: ", args[0]), args[0])
 		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			host, code := linkName(domain, args[0])
+			f, err := api.Statistics.ForgetClicks(ctx, host, code)
+			text := "deleted " + numberOf(int(f.Clicks), "click", "clicks") + " of " + args[0]
+			if f.Events > 0 {
+				text += fmt.Sprintf(", %d of which had been kept one by one", f.Events)
+			}
+			return text, f, err
+		}),
 	}
 	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; the shared one if left out")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -67,20 +63,15 @@ existing numbers stay. Salts are destroyed automatically two days after their da
 command does it earlier. On a terminal it asks for the day; elsewhere it needs --yes.`,
 		Example: `  waypost clicks forget-visitors 2026-03-31 --yes`,
 		Args:    arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
+		PreRunE: func(_ *cobra.Command, args []string) error {
 			if _, err := time.Parse(time.DateOnly, args[0]); err != nil {
 				return &usageError{fmt.Errorf("%q is no day such as 2026-03-31", args[0])}
 			}
-			if err := p.confirm(yes, fmt.Sprintf("The visitors of %s can never be told apart again. Type the day to go on: ", args[0]), args[0]); err != nil {
-				return err
-			}
-			return p.withAPI(func(api *client.Client) error {
-				if err := api.Statistics.ForgetVisitors(c.Context(), args[0]); err != nil {
-					return err
-				}
-				return p.print("the visitors of "+args[0]+" are forgotten", map[string]string{"forgotten": args[0]})
-			})
+			return p.confirm(yes, fmt.Sprintf("The visitors of %s can never be told apart again. Type the day to go on: ", args[0]), args[0])
 		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			return "the visitors of " + args[0] + " are forgotten", map[string]string{"forgotten": args[0]}, api.Statistics.ForgetVisitors(ctx, args[0])
+		}),
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return c

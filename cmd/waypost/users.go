@@ -265,24 +265,22 @@ workspace ends. On a terminal it asks; elsewhere it needs --yes.`,
   waypost users remove ann@example.com --yes`,
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: p.completions(userNames),
-		RunE: func(c *cobra.Command, args []string) error {
+		PreRunE: func(_ *cobra.Command, args []string) error {
 			question := "Take " + printable(strings.Join(args, ", ")) + " out of the workspace, with all keys? Type y to go on: "
-			if err := p.confirm(yes, question, "y"); err != nil {
-				return err
-			}
-			return p.withAPI(func(api *client.Client) error {
-				for i, name := range args {
-					id, err := userID(c.Context(), api, name, false)
-					if err == nil {
-						err = api.Users.Remove(c.Context(), id)
-					}
-					if err != nil {
-						return fmt.Errorf("remove %s: %w (removed before: %d of %d)", name, err, i, len(args))
-					}
-				}
-				return p.print("removed "+strings.Join(args, ", "), map[string][]string{"removed": args})
-			})
+			return p.confirm(yes, question, "y")
 		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			for i, name := range args {
+				id, err := userID(ctx, api, name, false)
+				if err == nil {
+					err = api.Users.Remove(ctx, id)
+				}
+				if err != nil {
+					return "", nil, fmt.Errorf("remove %s: %w (removed before: %d of %d)", name, err, i, len(args))
+				}
+			}
+			return "removed " + strings.Join(args, ", "), map[string][]string{"removed": args}, nil
+		}),
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return c
