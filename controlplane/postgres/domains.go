@@ -330,14 +330,7 @@ func (db *DomainStore) changeAs(ctx context.Context, doing string, s scoped.Scop
 // ensureDefaultHost sets the host of the shared domain.
 func (db *DomainStore) ensureDefaultHost(ctx context.Context, host string) error {
 	var have string
-	err := db.pool.QueryIn(ctx, scoped.Operator, `SELECT host FROM domain WHERE id = $1`, []any{waypost.DefaultDomain}, func(rows pgx.Rows) error {
-		for rows.Next() {
-			if err := rows.Scan(&have); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
+	err := db.pool.QueryIn(ctx, scoped.Operator, `SELECT host FROM domain WHERE id = $1`, []any{waypost.DefaultDomain}, scoped.RowInto(&have))
 	if err != nil {
 		return scoped.Classify("read the default domain", err)
 	}

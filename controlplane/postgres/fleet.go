@@ -169,10 +169,7 @@ func (db *FleetStore) NoteProgress(ctx context.Context, nodes []controlplane.Edg
 			pending[i] = &n.Pending
 		}
 	}
-	err := db.pool.QueryIn(ctx, scoped.Operator, noteProgress, []any{names, regions, until, pending, left, ages}, func(rows pgx.Rows) error {
-		rows.Close()
-		return rows.Err()
-	})
+	_, err := db.pool.ExecIn(ctx, scoped.Operator, noteProgress, names, regions, until, pending, left, ages)
 	return scoped.Classify("note up to when clicks are counted", err)
 }
 

@@ -398,13 +398,6 @@ func (db *LinkStore) Named(
 func (db *LinkStore) DedupeByDefault(ctx context.Context, ws waypost.WorkspaceID) (dedupe bool, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `SELECT coalesce(settings -> 'dedupe' = 'true', false) FROM workspace
 		WHERE `+scoped.OfWorkspace("id", "$1"),
-		[]any{ws}, func(rows pgx.Rows) error {
-			for rows.Next() {
-				if err := rows.Scan(&dedupe); err != nil {
-					return err
-				}
-			}
-			return rows.Err()
-		})
+		[]any{ws}, scoped.RowInto(&dedupe))
 	return dedupe, scoped.Classify("read a workspace's settings", err)
 }

@@ -149,15 +149,6 @@ func (db *LinkStore) ListTags(
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
 		SELECT tag, links FROM link_tag
 		WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND tag > $2 AND tag >= $3 AND tag < $3 || repeat(chr(1114111), 2) ORDER BY tag LIMIT $4`,
-		[]any{ws, after, prefix, limit}, func(rows pgx.Rows) error {
-			for rows.Next() {
-				var t controlplane.TagCount
-				if err := rows.Scan(&t.Tag, &t.Links); err != nil {
-					return err
-				}
-				tags = append(tags, t)
-			}
-			return rows.Err()
-		})
+		[]any{ws, after, prefix, limit}, scoped.CollectWith(&tags, pgx.RowToStructByPos[controlplane.TagCount]))
 	return tags, scoped.Classify("list tags", err)
 }

@@ -86,14 +86,7 @@ func (db *Changelog) dropPartitions(ctx context.Context) error {
 		err := db.pool.QueryIn(ctx, scoped.Operator, fmt.Sprintf(`
 			SELECT coalesce((SELECT at FROM %s
 				ORDER BY seq DESC, ord DESC LIMIT 1) < now() - $1::interval, true)`, pgx.Identifier{p.name}.Sanitize()),
-			[]any{db.cfg.KeepChangelog}, func(rows pgx.Rows) error {
-				for rows.Next() {
-					if err := rows.Scan(&old); err != nil {
-						return err
-					}
-				}
-				return rows.Err()
-			})
+			[]any{db.cfg.KeepChangelog}, scoped.RowInto(&old))
 		if err != nil {
 			return scoped.Classify("read a partition's age", err)
 		}

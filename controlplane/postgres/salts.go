@@ -35,14 +35,7 @@ FROM (SELECT now() AT TIME ZONE 'UTC' AS now, (now() AT TIME ZONE 'UTC')::date A
 func (db *SaltStore) keepSalts(ctx context.Context) error {
 	var missing, over int64
 	retention := db.retention.Seconds()
-	err := db.pool.QueryIn(ctx, scoped.Operator, selectSaltsDue, []any{saltDays, retention}, func(rows pgx.Rows) error {
-		for rows.Next() {
-			if err := rows.Scan(&missing, &over); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
+	err := db.pool.QueryIn(ctx, scoped.Operator, selectSaltsDue, []any{saltDays, retention}, scoped.RowInto(&missing, &over))
 	if err != nil {
 		return scoped.Classify("look at the salts of visitors", err)
 	}

@@ -44,14 +44,9 @@ func (db *AccessStore) APIKey(ctx context.Context, hash [32]byte) (controlplane.
 // as it is. Only its hash is stored.
 func (db *AccessStore) EnsureKey(ctx context.Context, ws waypost.WorkspaceID, name, key string, scopes []controlplane.Scope) error {
 	hash := controlplane.HashKey(key)
-	err := db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
+	_, err := db.pool.ExecIn(ctx, scoped.TenantOf(ws), `
 		INSERT INTO api_key (workspace_id, name, prefix, hash, scopes) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (hash) DO NOTHING`,
-		[]any{ws, name, key[:controlplane.KeyDisplay], hash[:], scopes}, func(rows pgx.Rows) error {
-			for rows.Next() {
-				continue
-			}
-			return rows.Err()
-		})
+		ws, name, key[:controlplane.KeyDisplay], hash[:], scopes)
 	return scoped.Classify("register an API key", err)
 }
 

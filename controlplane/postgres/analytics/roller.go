@@ -275,14 +275,7 @@ func (r *Roller) measure(ctx context.Context) error {
 	var now time.Time
 	err := r.db.pool.QueryIn(ctx, scoped.Ingest, `
 		SELECT (SELECT count(*) FROM (SELECT FROM click_pack LIMIT 10000) p), (SELECT min(received_at) FROM click_pack), now()`, nil,
-		func(rows pgx.Rows) error {
-			for rows.Next() {
-				if err := rows.Scan(&waiting, &oldest, &now); err != nil {
-					return err
-				}
-			}
-			return rows.Err()
-		})
+		scoped.RowInto(&waiting, &oldest, &now))
 	if err != nil {
 		return scoped.Classify("count parts of clicks", err)
 	}

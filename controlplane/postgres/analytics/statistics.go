@@ -166,28 +166,14 @@ func (db *Store) WorkspaceTotals(ctx context.Context, ws waypost.WorkspaceID) (c
 			9223372036854775807)::bigint FROM (
 			SELECT clicks, bot_clicks FROM click_workspace_day WHERE `+scoped.OfWorkspace("workspace_id", "$1")+`
 			UNION ALL
-			SELECT clicks, bot_clicks FROM click_workspace_part WHERE `+scoped.OfWorkspace("workspace_id", "$1")+`) s`, []any{ws}, func(rows pgx.Rows) error {
-		for rows.Next() {
-			if err := rows.Scan(&clicks, &bots); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
+			SELECT clicks, bot_clicks FROM click_workspace_part WHERE `+scoped.OfWorkspace("workspace_id", "$1")+`) s`, []any{ws}, scoped.RowInto(&clicks, &bots))
 	return clicks, bots, scoped.Classify("count the clicks of a workspace", err)
 }
 
 // NewestLink implements controlplane.StatsStore.
 func (db *Store) NewestLink(ctx context.Context, ws waypost.WorkspaceID) (id int64, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `SELECT id FROM link WHERE `+scoped.OfWorkspace("workspace_id", "$1")+
-		` AND deleted_at IS NULL ORDER BY created_at DESC, id DESC LIMIT 1`, []any{ws}, func(rows pgx.Rows) error {
-		for rows.Next() {
-			if err := rows.Scan(&id); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
+		` AND deleted_at IS NULL ORDER BY created_at DESC, id DESC LIMIT 1`, []any{ws}, scoped.RowInto(&id))
 	return id, scoped.Classify("find the newest link", err)
 }
 

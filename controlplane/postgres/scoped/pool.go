@@ -217,6 +217,14 @@ func (p *Pool) ExecIn(ctx context.Context, s Scope, sql string, args ...any) (n 
 	return n, p.Send(ctx, s, &b)
 }
 
+// RowInto scans the only row, if there is one.
+func RowInto(into ...any) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, into, func() error { return nil })
+		return err
+	}
+}
+
 // CollectInto reads the single column of all rows.
 func CollectInto[T any](into *[]T) func(pgx.Rows) error { return CollectWith(into, pgx.RowTo[T]) }
 
