@@ -202,8 +202,8 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 	})
 }
 
-// moveSite imports the redirects of a site, asks each server for them, and exports them to
-// a file from which another domain gets the same.
+// moveSite imports the redirects of a site, asks each server for them, and exports them
+// to a file from which another domain gets the same.
 func moveSite(t *testing.T, env, servers []string) {
 	t.Helper()
 	run := func(code int, args ...string) string {
