@@ -70,7 +70,8 @@ command does it earlier. On a terminal it asks for the day; elsewhere it needs -
 			return p.confirm(yes, fmt.Sprintf("The visitors of %s can never be told apart again. Type the day to go on: ", args[0]), args[0])
 		},
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
-			return "the visitors of " + args[0] + " are forgotten", map[string]string{"forgotten": args[0]}, api.Statistics.ForgetVisitors(ctx, args[0])
+			err := api.Statistics.ForgetVisitors(ctx, args[0])
+			return "the visitors of " + args[0] + " are forgotten", map[string]string{"forgotten": args[0]}, err
 		}),
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")

@@ -162,7 +162,8 @@ func sinkBroken(t *testing.T, sink replicationtest.Replica) {
 func sinkSameKey(t *testing.T, sink replicationtest.Replica) {
 	s := startedSink(t, sink)
 	s.Commit(replicationtest.Link("dddd", "https://1.example/"), replicationtest.Link("dddd", "https://2.example/"))
-	s.Commit(replicationtest.Link("dddd", "https://3.example/"), replicationtest.Purge("dddd"), replicationtest.Link("dddd", "https://4.example/"))
+	s.Commit(replicationtest.Link("dddd", "https://3.example/"), replicationtest.Purge("dddd"),
+		replicationtest.Link("dddd", "https://4.example/"))
 	s.Commit(replicationtest.Link("eeee", "https://e.example/"), replicationtest.Purge("eeee"))
 	b := replicationtest.Next(t, s, sink)
 	require.NoError(t, sink.Apply(t.Context(), &b))
@@ -219,7 +220,8 @@ func sinkTail(t *testing.T, sink replicationtest.Replica) {
 		codes[i].Payload = []byte("https://second.example/")
 	}
 	s.Commit(append(codes, codes...)...)
-	s.Commit(replicationtest.Purge("code001"), replicationtest.Purge("code002"), replicationtest.Purge("code003"), replicationtest.Purge("code004"))
+	s.Commit(replicationtest.Purge("code001"), replicationtest.Purge("code002"), replicationtest.Purge("code003"),
+		replicationtest.Purge("code004"))
 	between, err := s.Head(t.Context())
 	require.NoError(t, err)
 	replicationtest.BringSlots(t, s, r, 2048, waypost.Slots-1)

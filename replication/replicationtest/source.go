@@ -1,6 +1,6 @@
-// Package replicationtest holds the contract of Source as a suite that an implementation's
-// own tests run, and an in-memory Source and Sink. The tests of package replica hold the
-// contract of Sink. The package is for tests alone: nothing in the product imports it.
+// Package replicationtest holds the contract of Source as a suite that the tests of an
+// implementation run, and an in-memory Source and Sink. The tests of package replica hold
+// the contract of Sink. It is for tests alone: nothing in the product imports it.
 package replicationtest
 
 import (
