@@ -92,7 +92,7 @@ func registerDomains(rt *router, a *domainsAPI) {
 	}, a.addDomain)
 	handle(rt, operation{
 		id: "change-domain", method: http.MethodPatch, path: api.PathDomains + "/{id}", summary: "Change the targets of a domain, and how it reads addresses",
-		scopes: admin, problems: []int{http.StatusNotFound},
+		scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, a.change)
 	handle(rt, operation{
 		id: "verify-domain", method: http.MethodPost, path: api.PathDomains + "/{id}/verify", summary: "Look for the proof of a domain now",
