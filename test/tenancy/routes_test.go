@@ -195,6 +195,7 @@ var routes = map[string]route{
 			return []request{{body: sameBody, once: sameKey}, {body: `{"original_url": "` + sameTarget + `", "dedupe": true}`}}
 		},
 	},
+	"POST /api/v1/redirects": {scopes: []controlplane.Scope{write}, own: body(`{"format": "netlify", "text": "/a https://example.com/"}`)},
 	"POST /api/v1/urls/bulk": {
 		scopes: []controlplane.Scope{write}, own: body(`{"links": [{"original_url": "https://example.com/"}]}`), status: success,
 		foreign: func(*world) []request {
