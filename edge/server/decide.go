@@ -41,7 +41,9 @@ func (s *Server) decide(c *conn, host []byte, visit *waypost.Visit, by asked) (w
 		return domain, waypost.Blocked(found.Policy), nil
 	case found.Record != nil:
 		res = s.resolveRecord(c, found.Record, nowFor(found.Record, s.cfg.Clock), visit, by)
-		res = c.finder.follow(res, visit)
+		var buf []byte
+		res, buf = res.Follow(c.finder.at.buf, visit)
+		keep(&c.finder.at.buf, buf)
 	default:
 		c.recordUnknown(domain, traits, visit, by)
 	}

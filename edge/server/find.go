@@ -22,14 +22,6 @@ func (f *Finder) Find(
 	return f.walk.Find(visit, traits, &f.at)
 }
 
-// follow returns the answer to a visit to the link that was found, with what the link
-// forwards.
-func (f *Finder) follow(res waypost.Resolution, visit *waypost.Visit) waypost.Resolution {
-	res, buf := res.Follow(f.at.buf, visit)
-	keep(&f.at.buf, buf)
-	return res
-}
-
 // rest frees the memory of a large record.
 func (f *Finder) rest() {
 	if f.at.large {

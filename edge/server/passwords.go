@@ -139,7 +139,8 @@ func (s *Server) passOn(
 	}
 	by.passed, by.confirmed = true, true
 	res := s.resolveRecord(c, record, now, visit, by)
-	res = c.finder.follow(res, visit)
+	res, buf := res.Follow(c.finder.at.buf, visit)
+	keep(&c.finder.at.buf, buf)
 	if !res.Link { // a rule refuses the visitor
 		s.sendBack(ctx, c, visit)
 		return

@@ -98,7 +98,6 @@ func (f *Found) decides() bool { return f.Record != nil || f.Policy != 0 }
 // try looks the code of a visit up.
 func (w *Walk) try(v *waypost.Visit, traits waypost.DomainTraits, in Index) (Found, error) {
 	keys, folded := w.keysOf(v.Code, traits)
-	v.Code = keys[0]
 	if folded {
 		v.Code = w.folded
 	}
