@@ -87,3 +87,27 @@ func TestWalk_OrdersLinksAndPatterns(t *testing.T) {
 		require.Equal(t, c.want, find(c.path), "%s with a block of %s", c.path, c.blocked)
 	}
 }
+
+func TestWalk_FindsPatternsInAnyCase(t *testing.T) {
+	d := &domain{links: map[string]bool{"docs/*": false, "ärzte/{name}": false, "Typed/{x}": false}}
+	const ignores, switching = waypost.IgnoresCase, waypost.CaseSwitching
+	for _, c := range []struct {
+		traits     waypost.DomainTraits
+		path, want string
+	}{
+		{0, "DOCS/A", ""},
+		{ignores, "DOCS/A", "docs/* A"}, {ignores, "%C3%84RZTE/Ä%41", "ärzte/{name} Ä%41"}, {ignores, "Typed/a", ""},
+		{ignores | switching, "DOCS/A", "docs/* A"}, {ignores | switching, "Typed/A", "Typed/{x} A"}, {switching, "Typed/A", "Typed/{x} A"},
+	} {
+		var w codes.Walk
+		v := waypost.ParseVisit([]byte("/" + c.path))
+		found, err := w.Find(&v, c.traits, d)
+		require.NoError(t, err)
+		if c.want == "" {
+			require.Nil(t, found.Record, c.path)
+			continue
+		}
+		require.NotNil(t, found.Record, "%s %d", c.path, c.traits)
+		require.Equal(t, c.want, string(found.Record.Name)+" "+string(v.Held[0].Value))
+	}
+}
