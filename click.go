@@ -50,6 +50,7 @@ type ClickProfile struct {
 	Bot      bool
 	Rule     uint8 // as in a Click
 	Variant  uint8
+	Alias    uint8 // number of the link's alias that was asked for; 0: its own code; never in a batch
 	UTM      UTM
 }
 

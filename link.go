@@ -51,6 +51,7 @@ type Link struct {
 	Programme      []byte          // compiled from Rules
 	CreatedBy      string
 	Active         bool
+	Aliases        []Alias   // by their numbers
 	Clicks         int64     // counted so far; edges report within seconds
 	BotClicks      int64     // of these, by software that identifies itself
 	LastAccessedAt time.Time // of the newest click; zero: never
@@ -76,6 +77,28 @@ func (l *Link) SetCode(code, key Code) {
 	if l.Code, l.Folded = code, ""; key != code {
 		l.Folded = key
 	}
+}
+
+// MaxAliases bounds the aliases of a link, and MaxAlias the numbers of its aliases.
+const (
+	MaxAliases = 16
+	MaxAlias   = 250
+)
+
+// Alias is a further address of a link.
+type Alias struct {
+	Domain  DomainID
+	Host    string // of the domain; "" for the default one
+	Code    Code
+	N       uint8  // 1 to [MaxAlias], in statistics; no other alias of the link ever has it
+	Title   string // for its owner
+	AddedAt time.Time
+}
+
+// Addresses returns all addresses of the link: its own, with the number 0, and its
+// aliases.
+func (l *Link) Addresses() []Alias {
+	return append([]Alias{{Domain: l.Domain, Host: l.Host, Code: l.Code, AddedAt: l.CreatedAt}}, l.Aliases...)
 }
 
 // Details hold what the owner of a link keeps with it. Waypost only stores and finds

@@ -39,6 +39,8 @@ const (
 	ForwardQuery LinkFlags = 1 << 0 // the visitor's query is appended to the target's
 	ForwardPath  LinkFlags = 1 << 1 // the path behind the code is appended to the target's
 	Exhausted    LinkFlags = 1 << 2 // its click budget is used up
+	Aliased      LinkFlags = 1 << 3 // further addresses lead to the link
+	AliasOf      LinkFlags = 1 << 4 // an alias of a link; payload: the key of the link, see ParseAlias
 )
 
 // Slots is the number of parts into which keys are divided for digests and snapshots.
@@ -72,6 +74,30 @@ type Record struct {
 	ExpiresAt int64  // Unix milliseconds; 0: never
 	Payload   []byte
 	Programme []byte // what package rules evaluates; links and patterns only; nil: none
+}
+
+// ParseAlias returns the key of the link that a record leads to, and false for a record
+// that is no alias or cannot be read. The payload of an alias is DOMAIN/CODE, with a
+// decimal number. The code refers to the record.
+func ParseAlias(r *Record) (domain DomainID, code []byte, ok bool) {
+	if r.Flags&AliasOf == 0 || r.State != Live {
+		return 0, nil, false
+	}
+	for i, c := range r.Payload {
+		switch {
+		case c == '/' && i > 0:
+			return domain, r.Payload[i+1:], ValidCode(r.Payload[i+1:])
+		case c < '0' || c > '9' || i == len("4294967295"):
+			return 0, nil, false
+		}
+		domain = domain*10 + DomainID(c-'0')
+	}
+	return 0, nil, false
+}
+
+// AppendAlias appends the payload of an alias of the link with a key.
+func AppendAlias(dst []byte, domain DomainID, code []byte) []byte {
+	return append(append(strconv.AppendUint(dst, uint64(domain), 10), '/'), code...)
 }
 
 // Slot returns the slot of a key: the first 12 bits of SHA-256 over "KIND/DOMAIN/NAME",

@@ -39,7 +39,7 @@ const maxPermanentAge = 24 * 60 * 60
 // here, at every read, even if neither the reaper nor the stream has noticed it. It does
 // not allocate.
 func Resolve(r *Record, now int64) Resolution {
-	if !r.Kind.IsLink() {
+	if !r.Kind.IsLink() || r.Flags&AliasOf != 0 {
 		return Resolution{Status: 404}
 	}
 	if r.State != Live || r.ExpiresAt != 0 && now >= r.ExpiresAt {

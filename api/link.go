@@ -51,6 +51,7 @@ type Link struct {
 	Metadata       json.RawMessage `json:"metadata"`
 	CreatedBy      string          `json:"created_by"`
 	Active         bool            `json:"active"`
+	Aliases        []Alias         `json:"aliases,omitzero" doc:"Further addresses that lead to the link, in the order of their creation; left out without any."`
 	ClickCount     int64           `json:"click_count" minimum:"0" doc:"Redirects by edges; see the statistics."`
 	LastAccessedAt *time.Time      `json:"last_accessed_at" doc:"Time of the newest click; null without one."`
 	CreatedAt      time.Time       `json:"created_at"`
@@ -70,6 +71,28 @@ type Link struct {
 	Blocked        *LinkBlock      `json:"blocked,omitzero" doc:"Set while an operator of the installation blocks the link: visitors get no answer of it. Left out otherwise."`
 	Warnings       []Warning       `json:"warnings,omitzero" doc:"Doubts about the target and the rules, in the answer to the request that set them."`
 	Applied        *Applied        `json:"applied,omitzero" doc:"Which edges have the change, in the answer to a request with wait."`
+}
+
+// Alias is a further address of a link.
+type Alias struct {
+	ShortCode string    `json:"short_code"`
+	ShortURL  string    `json:"short_url" format:"uri"`
+	Domain    string    `json:"domain" doc:"Host of the alias' domain."`
+	Title     string    `json:"title" doc:"What the alias is for: a text of its owner."`
+	CreatedAt time.Time `json:"created_at"`
+	Blocked   bool      `json:"blocked,omitzero" doc:"An operator of the installation blocks the alias. Left out otherwise."`
+}
+
+// NewAlias asks for a further address of a link.
+type NewAlias struct {
+	ShortCode string `json:"short_code" example:"spring-box" doc:"A code by the rules for custom_code. Once an alias has had a code, no other link gets it."`
+	Domain    string `json:"domain,omitzero" maxLength:"253" example:"go.example.com" doc:"Host of a domain of the workspace, or of a shared one. Default: the shared default domain."`
+	Title     string `json:"title,omitzero" maxLength:"512" example:"box, March 2026, batch 7" doc:"What the alias is for: at most 512 bytes."`
+}
+
+// Aliases are the aliases of a link.
+type Aliases struct {
+	Aliases []Alias `json:"aliases"`
 }
 
 // Warning describes a doubt about a link that does not prevent its creation.

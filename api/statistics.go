@@ -21,6 +21,7 @@ type LinkStats struct {
 	ClickStats
 	Rules    []Named         `json:"rules" doc:"By the id of the rule that matched; none where none did."`
 	Variants []VariantClicks `json:"variants" doc:"Clicks that a rule's split has sent to each of its variants, by the ids of rule and variant. Other clicks are not among them."`
+	Codes    []Named         `json:"codes" doc:"By the short address that was asked for, without a scheme: the link's own, and its aliases, also those that were removed."`
 }
 
 // VariantClicks counts the clicks that a rule's split has sent to one of its variants.
@@ -101,7 +102,7 @@ type ClickStats struct {
 
 // NamedSeries are the clicks of one name of a breakdown by day.
 type NamedSeries struct {
-	By      string     `json:"by" enum:"countries,cities,devices,browsers,os,referrers,rules,variants,utm_source,utm_medium,utm_campaign,utm_term,utm_content"`
+	By      string     `json:"by" enum:"countries,cities,devices,browsers,os,referrers,rules,variants,codes,utm_source,utm_medium,utm_campaign,utm_term,utm_content"`
 	Name    string     `json:"name"`
 	Clicks  int64      `json:"clicks" minimum:"0"`
 	AtLeast bool       `json:"at_least" doc:"There may be more clicks of the name among the others of a day that had more names than are kept."`

@@ -176,6 +176,36 @@ func (l Links) Restore(ctx context.Context, code string, w Write) (link Link, r 
 	return link, receiptOf(got.header, 0), err
 }
 
+// AddAlias adds an alias to a link. Found reports that the link has it already.
+func (l Links) AddAlias(ctx context.Context, code string, n NewAlias, w Write) (link Link, r Receipt, err error) {
+	got, err := l.c.exchange(ctx, http.MethodPost, linkPath(code)+"/aliases"+w.query(), nil, n)
+	if err != nil {
+		return link, r, err
+	}
+	err = l.c.decode(got, &link)
+	return link, receiptOf(got.header, got.status), err
+}
+
+// RemoveAlias removes the alias of a link with a domain, "" for the default one, and a
+// code.
+func (l Links) RemoveAlias(ctx context.Context, code, host, alias string, w Write) (link Link, r Receipt, err error) {
+	path, query := linkPath(code)+"/aliases/"+url.PathEscape(alias), w.query()
+	if host != "" {
+		if query == "" {
+			query = "?"
+		} else {
+			query += "&"
+		}
+		query += url.Values{"alias_domain": {host}}.Encode()
+	}
+	got, err := l.c.exchange(ctx, http.MethodDelete, path+query, nil, nil)
+	if err != nil {
+		return link, r, err
+	}
+	err = l.c.decode(got, &link)
+	return link, receiptOf(got.header, 0), err
+}
+
 // History returns a page of at most limit changes of a link, newest first.
 func (l Links) History(ctx context.Context, domain, code string, limit int, cursor string) (LinkHistory, error) {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}

@@ -19,6 +19,7 @@ type Stats struct {
 	api.ClickStats
 	Rules    []Named         `json:"rules"`     // of a link
 	Variants []VariantClicks `json:"variants"`  // of a link
+	Codes    []Named         `json:"codes"`     // of a link
 	Top      []TopLink       `json:"top"`       // of a workspace
 	TopExact *bool           `json:"top_exact"` // nil for a link
 

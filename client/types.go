@@ -6,6 +6,8 @@ import "waypost/api"
 type (
 	NewLink     = api.NewLink
 	Link        = api.Link
+	Alias       = api.Alias
+	NewAlias    = api.NewAlias
 	LinkChange  = api.LinkChange
 	LinkHistory = api.LinkHistory
 	LinkEvent   = api.LinkEvent

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -162,6 +163,10 @@ func (s *Clicks) LinkStats(ctx context.Context, actor Actor, host, code string, 
 	if err != nil {
 		return LinkStats{}, err
 	}
+	own := l.Host + "/" + string(l.Code)
+	if n := q.Named; n != nil && n.By == Codes && n.Name == own {
+		q.Named = &NameQuery{By: Codes}
+	}
 	complete, err := s.complete(ctx, &span, now)
 	if err != nil {
 		return LinkStats{}, err
@@ -169,6 +174,9 @@ func (s *Clicks) LinkStats(ctx context.Context, actor Actor, host, code string, 
 	counted, err := s.stats.LinkClicks(ctx, actor.Workspace, l.ID, &span, q.Named)
 	if err != nil {
 		return LinkStats{}, err
+	}
+	for i, n := range counted.Breakdowns[Codes].Named {
+		counted.Breakdowns[Codes].Named[i].Name = cmp.Or(n.Name, own)
 	}
 	stats := summarize(span, q.Named, &counted)
 	stats.Complete = complete

@@ -99,7 +99,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 			first[key] = true
 		}
 		if l.Custom {
-			x.claim = s.claim(&l)
+			x.claim = s.claim(l.Domain, l.Code)
 			custom = append(custom, x)
 		}
 		all = append(all, x)
@@ -194,7 +194,7 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 func (s *Links) mintAll(ctx context.Context, pending []*pendingLink) (left []*pendingLink) {
 	for _, x := range pending {
 		if x.link.Custom {
-			x.claim = s.claim(x.link)
+			x.claim = s.claim(x.link.Domain, x.link.Code)
 		} else if x.err = x.mint(ctx, s.minter); x.err != nil {
 			continue
 		}
@@ -204,12 +204,12 @@ func (s *Links) mintAll(ctx context.Context, pending []*pendingLink) (left []*pe
 }
 
 // claim returns the counter that a custom code encodes: nil when the code encodes none,
-// or the link is under a domain for which no codes are generated.
-func (s *Links) claim(l *waypost.Link) *Counter {
-	if l.Domain != waypost.DefaultDomain {
+// or the domain is one for which no codes are generated.
+func (s *Links) claim(domain waypost.DomainID, code waypost.Code) *Counter {
+	if domain != waypost.DefaultDomain {
 		return nil // codes are generated from the same counters there; a clash means another try
 	}
-	counter, ok := s.minter.Counter(l.Code)
+	counter, ok := s.minter.Counter(code)
 	if !ok {
 		return nil
 	}

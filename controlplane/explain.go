@@ -77,6 +77,9 @@ func (s *Links) explain(
 	if e.Source, err = rules.ParseSource(l.Rules); err != nil {
 		return e, fmt.Errorf("the rules of the link %s cannot be read: %w", l.Code, err)
 	}
+	if found.Record != nil {
+		v.Request.Link = rules.CookieNumber(found.Record)
+	}
 	e.Facts.Read(rules.AllFacts, &v.Request)
 	e.Facts.Country, e.Facts.City = v.Country, v.City
 	e.Facts.Passed, e.Facts.Confirmed = true, true // its owner may see where it leads

@@ -43,18 +43,20 @@ func checkExpiry(at, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
+// checkText checks a text of at most that many bytes.
+func checkText(field, s string, most int) error {
+	if len(s) > most {
+		return waypost.Errorf(waypost.EInvalid, "%s must be at most %d bytes", field, most)
+	}
+	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+		return waypost.Errorf(waypost.EInvalid, "%s must be UTF-8 without NUL", field)
+	}
+	return nil
+}
+
 // checkTexts bounds the fields that are only stored, refuses text that PostgreSQL cannot
 // store, and sets the tags in their canonical form.
 func checkTexts(l *waypost.Link) error {
-	text := func(field, s string, most int) error {
-		if len(s) > most {
-			return waypost.Errorf(waypost.EInvalid, "%s must be at most %d bytes", field, most)
-		}
-		if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-			return waypost.Errorf(waypost.EInvalid, "%s must be UTF-8 without NUL", field)
-		}
-		return nil
-	}
 	l.Tags = canonicalTags(l.Tags)
 	if len(l.Tags) > waypost.MaxTags {
 		return waypost.Errorf(waypost.EInvalid, "at most %d tags", waypost.MaxTags)
@@ -63,7 +65,7 @@ func checkTexts(l *waypost.Link) error {
 		if tag == "" {
 			return waypost.Errorf(waypost.EInvalid, "a tag must not be empty, or hold only blanks")
 		}
-		if err := text("a tag", tag, waypost.MaxTag); err != nil {
+		if err := checkText("a tag", tag, waypost.MaxTag); err != nil {
 			return err
 		}
 		if strings.ContainsFunc(tag, unicode.IsControl) { // the index separates tags by them
@@ -76,11 +78,11 @@ func checkTexts(l *waypost.Link) error {
 		}
 	}
 	for t := range l.Texts {
-		if err := text(t.Field, t.Text, t.Most); err != nil {
+		if err := checkText(t.Field, t.Text, t.Most); err != nil {
 			return err
 		}
 	}
-	return text("created_by", l.CreatedBy, waypost.MaxTitle)
+	return checkText("created_by", l.CreatedBy, waypost.MaxTitle)
 }
 
 // canonicalTags returns tags as they are stored and compared, each of them once.

@@ -61,8 +61,17 @@ type LinkStore interface {
 	// unknown link.
 	Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error)
 
-	// Record returns the record that edges hold for a code of a domain, as of now, with the
-	// version that the owner knows.
+	// AddAlias adds an alias to a link that lives, sets its number and time, and returns the
+	// link. A code that encodes a counter of the default domain is burned there. It returns
+	// EConflict for a code that is, or was, taken, and for one alias too many.
+	AddAlias(ctx context.Context, by Actor, link int64, a waypost.Alias, claim *Counter) (waypost.Link, waypost.Position, error)
+
+	// RemoveAlias removes an alias of a link, and returns the link. Its code names no link
+	// again. It returns ENotFound for an unknown alias.
+	RemoveAlias(ctx context.Context, by Actor, link int64, domain waypost.DomainID, code waypost.Code) (waypost.Link, waypost.Position, error)
+
+	// Record returns the record that edges hold for the link of a code of a domain, as of
+	// now, with the version that the owner knows. The code may be an alias of the link.
 	Record(ctx context.Context, domain waypost.DomainID, code waypost.Code) (rec waypost.Record, found bool, err error)
 
 	// Patterns returns the codes of a domain's links with patterns that are not deleted, as
@@ -110,7 +119,8 @@ const (
 	Found                          // the target has a live link, to which the insertion's link is set
 	Replayed                       // the idempotent request was answered before
 	Restorable                     // a deleted link of the workspace has the code, and can be restored
-	Retired                        // a link that was deleted had the code
+	Retired                        // a link that was deleted had the code, or an alias that was removed
+	Aliased                        // an alias of a link of the workspace has the code
 )
 
 // ClashError says that nothing was added because minted codes are taken. InsertLinks
@@ -370,6 +380,7 @@ func (s *Links) Resolve(ctx context.Context, host string, v *waypost.Visit, r *r
 		return waypost.Blocked(found.Policy), nil
 	case found.Record != nil:
 		var facts rules.Facts
+		r.Link = rules.CookieNumber(found.Record)
 		facts.Read(rules.RequiredFacts(found.Record.Programme), r)
 		facts.At, facts.Query = s.now().UnixMilli(), v.Query
 		res, _ = rules.Resolve(found.Record, &facts).Follow(nil, v)

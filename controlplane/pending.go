@@ -240,6 +240,11 @@ func clashing(pending []*pendingLink) func(*pendingLink) bool {
 	return func(x *pendingLink) bool { return custom[nameOf(x)] }
 }
 
+// PlacementError returns the error of a code that was refused, nil for another.
+func PlacementError(code waypost.Code, p InsertResult) error {
+	return placementError(&pendingLink{link: &waypost.Link{Code: code}}, p)
+}
+
 // placementError returns the error of a link that was refused, nil for another.
 func placementError(x *pendingLink, p InsertResult) error {
 	code, by := x.link.Code, ""
@@ -255,9 +260,11 @@ func placementError(x *pendingLink, p InsertResult) error {
 	case Restorable:
 		return waypost.Errorf(waypost.EConflict,
 			"the code %q is that of a link that was deleted: restore that link, or choose another code", cmp.Or(x.takenBy, code))
+	case Aliased:
+		return waypost.Errorf(waypost.EConflict, "the code %q is an alias of a link, which is found by this code: choose another", code)
 	case Retired:
 		return waypost.Errorf(waypost.EConflict,
-			"the code %q was that of a link that was deleted or has expired, and is never given out again: choose another", code)
+			"the code %q was that of a link or an alias that was deleted or has expired, and is never given out again: choose another", code)
 	default:
 		return waypost.Errorf(waypost.EConflict, "the code %q is taken%s", code, by)
 	}

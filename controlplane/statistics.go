@@ -45,6 +45,7 @@ const (
 	Referrers
 	Rules
 	Variants
+	Codes      // of a link: HOST/CODE of its aliases, without a host under the default domain; "" is its own code
 	UTM        // the first of five, in the order of a waypost.UTM
 	Dimensions = UTM + Dimension(len(waypost.UTMValues{}))
 )

@@ -52,7 +52,7 @@ BEGIN
         WHEN 'waypost_ingest' THEN CASE
             WHEN c.relispartition THEN ''
             WHEN c.relname LIKE '%click%' OR c.relname LIKE 'unknown\_%' THEN everything
-            WHEN c.relname IN ('cluster', 'link', 'link_former_key', 'domain', 'workspace') THEN 'SELECT'
+            WHEN c.relname IN ('cluster', 'link', 'link_former_key', 'retired_code', 'domain', 'workspace') THEN 'SELECT'
             ELSE '' END
         WHEN 'waypost_reaper' THEN CASE
             WHEN c.relispartition THEN ''
@@ -62,7 +62,7 @@ BEGIN
             WHEN c.relname IN ('cluster', 'domain', 'workspace', 'changelog_head', 'changelog_epoch') THEN 'SELECT'
             WHEN c.relname = 'api_key' THEN 'SELECT, UPDATE, DELETE' -- UPDATE for FOR UPDATE
             WHEN c.relname IN ('link_click', 'click_day', 'click_set_aside') OR c.relname LIKE 'click\_event%' THEN 'SELECT, DELETE'
-            WHEN c.relname IN ('budget', 'link_change') THEN 'SELECT, DELETE'
+            WHEN c.relname IN ('budget', 'link_change', 'link_alias') THEN 'SELECT, DELETE'
             ELSE '' END
         ELSE '' END;
 END $$;
@@ -119,8 +119,8 @@ END $$;
 CREATE FUNCTION waypost_protect_all() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     -- Writers call the first; triggers of replicated tables run the second.
-    called  CONSTANT text[] := ARRAY['changelog_begin', 'changelog_begin_in', 'key_check_leases', 'key_take', 'link_code_retired'];
-    trigger CONSTANT text[] := ARRAY['changelog_before_statement', 'changelog_after_row', 'changelog_after_link', 'changelog_after_new_link', 'link_refuse_retired'];
+    called  CONSTANT text[] := ARRAY['changelog_begin', 'changelog_begin_in', 'key_check_leases', 'key_take', 'link_code_retired', 'link_alias_of'];
+    trigger CONSTANT text[] := ARRAY['changelog_before_statement', 'changelog_after_row', 'changelog_after_link', 'changelog_after_new_link', 'changelog_after_alias', 'link_refuse_retired'];
     here    CONSTANT text := current_schema();
     writers CONSTANT text := 'waypost_tenant, waypost_ingest, waypost_reaper, waypost_operator';
     target  regclass;

@@ -47,6 +47,7 @@ CREATE TABLE link (
     rules           jsonb,      -- package rules, type Source: what the owner wrote
     programme       bytea       CHECK (octet_length(programme) BETWEEN 8 AND 20544), -- compiled from rules, for edges
     exhausted       boolean     NOT NULL DEFAULT false, -- an eventual click budget is used up
+    aliases         text[],     -- DOMAIN/CODE of each alias, by its number, as the triggers of link_alias keep them; NULL: none
     edited          bigint[],   -- epoch, sequence and stamp of the owner's version, if only the programme was written since
     -- A link whose rules are gone remembers their ids.
     CONSTRAINT link_rules_are_compiled CHECK ((rules IS NULL) = (programme IS NULL)
@@ -159,17 +160,24 @@ CREATE TRIGGER changelog_2_stamp_new BEFORE INSERT ON link FOR EACH ROW
 
 -- Codes of purged links that must never name another link: custom codes, and all codes
 -- of domains other than the default one or of a domain that ignores case, because no
--- counter stands behind those. Of a link with a folded code both forms are here.
+-- counter stands behind those. Codes of aliases are here from their creation on, with the
+-- number of the alias. Of a link with a folded code both forms are here.
 CREATE TABLE retired_code (
     domain_id  integer     NOT NULL,
     code       text COLLATE "C" NOT NULL,
     retired_at timestamptz NOT NULL DEFAULT now(),
+    link_id    bigint, -- that the code is, or was, an alias of
+    n          smallint,
     PRIMARY KEY (domain_id, code)
 );
+CREATE UNIQUE INDEX retired_alias ON retired_code (link_id, n) WHERE link_id IS NOT NULL;
 
--- Reports whether a code is retired, for tenants, who may not read the table.
+-- Reports whether a code was a purged link's, and returns the link that it is, or was, an
+-- alias of, for tenants, who may not read the table.
 CREATE FUNCTION link_code_retired(domain integer, name text) RETURNS boolean LANGUAGE sql STABLE
-    RETURN EXISTS (SELECT FROM retired_code r WHERE r.domain_id = domain AND r.code = name);
+    RETURN EXISTS (SELECT FROM retired_code r WHERE r.domain_id = domain AND r.code = name AND r.link_id IS NULL);
+CREATE FUNCTION link_alias_of(domain integer, name text) RETURNS bigint LANGUAGE sql STABLE
+    RETURN (SELECT r.link_id FROM retired_code r WHERE r.domain_id = domain AND r.code = name);
 
 -- Skips a link with a retired code, as ON CONFLICT DO NOTHING skips one with a taken
 -- code.
@@ -196,8 +204,8 @@ CREATE FUNCTION link_programme(programme bytea, deleted_at timestamptz) RETURNS 
     RETURN CASE WHEN deleted_at IS NULL THEN programme END;
 
 -- Returns waypost.LinkFlags.
-CREATE FUNCTION link_flags(forward_query boolean, forward_path boolean, exhausted boolean) RETURNS smallint LANGUAGE sql IMMUTABLE
-    RETURN (forward_query::integer | (forward_path::integer << 1) | (exhausted::integer << 2))::smallint;
+CREATE FUNCTION link_flags(forward_query boolean, forward_path boolean, exhausted boolean, aliased boolean) RETURNS smallint LANGUAGE sql IMMUTABLE
+    RETURN (forward_query::integer | (forward_path::integer << 1) | (exhausted::integer << 2) | (aliased::integer << 3))::smallint;
 
 -- AFTER INSERT, in one statement. Entries are numbered by the ids of their links where
 -- these are close together, as they are unless a caller chooses them, because numbering
@@ -219,12 +227,12 @@ BEGIN
     )
     INSERT INTO changelog (seq, ord, epoch, kind, stamp, digest, domain_id, name, state, status, flags, expires_at, payload, programme)
     SELECT h.seq, h.shift + r.id, h.epoch, link_kind(r.custom, r.code), r.stamp, NULL::bigint, r.domain_id, r.code,
-           link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path, r.exhausted), r.expires_at,
+           link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path, r.exhausted, r.aliases IS NOT NULL), r.expires_at,
            link_payload(r.location, r.original_url, r.deleted_at), link_programme(r.programme, r.deleted_at)
     FROM h, new_rows r WHERE h.near
     UNION ALL
     SELECT h.seq, h.shift + row_number() OVER (), h.epoch, link_kind(r.custom, r.code), r.stamp, NULL::bigint, r.domain_id, r.code,
-           link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path, r.exhausted), r.expires_at,
+           link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path, r.exhausted, r.aliases IS NOT NULL), r.expires_at,
            link_payload(r.location, r.original_url, r.deleted_at), link_programme(r.programme, r.deleted_at)
     FROM h, new_rows r WHERE NOT h.near
     UNION ALL
@@ -258,7 +266,7 @@ BEGIN
         END IF;
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state, status, flags, expires_at, payload, programme)
         SELECT h.seq, h.ord - 1 + gone + row_number() OVER (), h.epoch, link_kind(r.custom, r.code), r.stamp, r.domain_id, r.code,
-               link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path, r.exhausted), r.expires_at,
+               link_state(r.active, r.deleted_at), r.redirect_status, link_flags(r.forward_query, r.forward_path, r.exhausted, r.aliases IS NOT NULL), r.expires_at,
                link_payload(r.location, r.original_url, r.deleted_at), link_programme(r.programme, r.deleted_at)
         FROM new_rows r;
     END IF;
@@ -458,7 +466,9 @@ CREATE FUNCTION link_fields(l link) RETURNS jsonb LANGUAGE sql STABLE
         'expires_at', to_char(l.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), 'rules', l.rules -> 'rules',
         'valid_from', l.rules -> 'valid_from', 'expired_url', l.rules -> 'expired_url', 'max_clicks', l.rules -> 'max_clicks',
         'max_clicks_mode', l.rules -> 'max_clicks_mode', 'exhausted_url', l.rules -> 'exhausted_url',
-        'confirm', l.rules -> 'confirm');
+        'confirm', l.rules -> 'confirm', 'aliases', CASE WHEN l.aliases IS NOT NULL THEN (
+            SELECT jsonb_agg(d.host || substr(a.address, strpos(a.address, '/')) ORDER BY a.i)
+            FROM unnest(l.aliases) WITH ORDINALITY a (address, i) JOIN domain d ON d.id = split_part(a.address, '/', 1)::integer) END);
 
 -- Returns the verifier of a link's password, which follows the head of a programme: gates
 -- of package rules, bit 3.
@@ -501,6 +511,143 @@ END $$;
 
 CREATE TRIGGER link_changed AFTER UPDATE ON link FOR EACH ROW WHEN (current_user <> 'waypost_reaper') EXECUTE FUNCTION link_note_change();
 
+-- Aliases: further addresses of links. Edges get each as a record of a link under its own
+-- key, whose target is the key of the link. They stay with a link that is deleted.
+CREATE TABLE link_alias (
+    link_id      bigint      NOT NULL, -- checked by triggers
+    workspace_id bigint      NOT NULL, -- that of the link
+    domain_id    integer     NOT NULL REFERENCES domain,
+    code         text COLLATE "C" NOT NULL CHECK (octet_length(code) BETWEEN 1 AND 128
+                                                  AND code !~ '[\x01-\x2c\x3a-\x40\x5b-\x5e\x60\x7b-\x7d\x7f]' AND code !~ '(^|/)[.]{0,2}(/|$)'),
+    n            smallint    NOT NULL CHECK (n BETWEEN 1 AND 250), -- in statistics; no other alias of the link ever gets it
+    target       text        NOT NULL, -- DOMAIN/CODE of the link
+    title        text        NOT NULL DEFAULT '',
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    slot         smallint    NOT NULL,
+    rev_epoch    integer     NOT NULL,
+    rev_seq      bigint      NOT NULL,
+    stamp        bigint      NOT NULL,
+    PRIMARY KEY (domain_id, code)
+);
+CREATE UNIQUE INDEX link_alias_link ON link_alias (link_id, n);
+CREATE INDEX link_alias_slot ON link_alias (slot);
+ALTER TABLE link_alias ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON link_alias USING (workspace_id = ANY ((SELECT waypost_workspaces())::bigint[]));
+CREATE POLICY system ON link_alias USING (waypost_system());
+CREATE POLICY search ON link_alias FOR SELECT TO waypost_search USING (true);
+GRANT SELECT ON link_alias TO waypost_search;
+GRANT SELECT, INSERT ON retired_code TO waypost_search;
+
+-- BEFORE each new row. All writers of links and aliases hold the head of the changelog, so
+-- that no other can have the code in a moment.
+CREATE FUNCTION link_alias_place() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+    SELECT l.domain_id || '/' || l.code INTO NEW.target
+    FROM link l WHERE l.id = NEW.link_id AND l.workspace_id = NEW.workspace_id AND l.deleted_at IS NULL;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the workspace % has no link %', NEW.workspace_id, NEW.link_id USING ERRCODE = 'foreign_key_violation';
+    END IF;
+    IF EXISTS (SELECT FROM domain WHERE id IN (NEW.domain_id, split_part(NEW.target, '/', 1)::integer) AND case_switching) THEN
+        RAISE EXCEPTION 'the domain is being switched' USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF EXISTS (SELECT FROM link WHERE domain_id = NEW.domain_id AND code = NEW.code)
+       OR EXISTS (SELECT FROM retired_code WHERE domain_id = NEW.domain_id AND code = NEW.code) THEN
+        RAISE EXCEPTION 'the code % is taken', NEW.code USING ERRCODE = 'unique_violation';
+    END IF;
+    NEW.n := (SELECT coalesce(max(r.n), 0) + 1 FROM retired_code r WHERE r.link_id = NEW.link_id);
+    INSERT INTO retired_code (domain_id, code, link_id, n) VALUES (NEW.domain_id, NEW.code, NEW.link_id, NEW.n);
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION changelog_stamp_alias() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND (NEW.link_id, NEW.domain_id, NEW.code, NEW.n, NEW.target) IS DISTINCT FROM (OLD.link_id, OLD.domain_id, OLD.code, OLD.n, OLD.target) THEN
+        RAISE EXCEPTION 'the key of an alias cannot change: delete it and create another';
+    ELSIF TG_OP = 'INSERT' AND NEW.code ~ '[^\x01-\x7f]' AND current_user <> 'waypost_tenant' THEN
+        RAISE EXCEPTION 'codes with characters beyond ASCII have a normal form: create their aliases with the API';
+    END IF;
+    NEW.slot := waypost_slot(1, NEW.domain_id, NEW.code);
+    NEW.rev_epoch := current_setting('waypost.epoch')::integer;
+    NEW.rev_seq := current_setting('waypost.seq')::bigint;
+    NEW.stamp := waypost_stamp();
+    RETURN NEW;
+END $$;
+
+-- AFTER STATEMENT.
+CREATE FUNCTION changelog_after_alias() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    h      changelog_head;
+    change bigint := 0;
+    n      integer;
+BEGIN
+    SELECT * INTO STRICT h FROM changelog_head WHERE singleton;
+    IF TG_OP = 'DELETE' THEN
+        INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state)
+        SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 3 FROM old_rows o;
+    ELSE
+        INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state, status, flags, payload)
+        SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, r.stamp, r.domain_id, r.code, 0, 302, 16, r.target FROM new_rows r;
+    END IF;
+    GET DIAGNOSTICS n = ROW_COUNT;
+    IF TG_OP <> 'INSERT' THEN
+        change := (SELECT coalesce(bit_xor(o.stamp), 0) FROM old_rows o);
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        change := change # (SELECT coalesce(bit_xor(r.stamp), 0) FROM new_rows r);
+    END IF;
+    PERFORM changelog_mark(n, change);
+    RETURN NULL;
+END $$;
+
+-- AFTER INSERT and AFTER DELETE: the link has a new version, which lists its aliases.
+CREATE FUNCTION link_alias_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    links bigint[];
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        links := ARRAY(SELECT DISTINCT link_id FROM new_rows);
+    ELSE
+        links := ARRAY(SELECT DISTINCT link_id FROM old_rows);
+    END IF;
+    IF EXISTS (SELECT FROM link WHERE id = ANY (links)) THEN
+        UPDATE link l SET updated_at = now(),
+            aliases = (SELECT array_agg(a.domain_id || '/' || a.code ORDER BY a.n) FROM link_alias a WHERE a.link_id = l.id)
+        WHERE id = ANY (links);
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- AFTER DELETE on link.
+CREATE FUNCTION link_delete_aliases() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM old_rows WHERE aliases IS NOT NULL) THEN
+        DELETE FROM link_alias WHERE link_id IN (SELECT id FROM old_rows WHERE aliases IS NOT NULL);
+    END IF;
+    RETURN NULL;
+END $$;
+
+SELECT changelog_replicate('link_alias', 'changelog_stamp_alias', 'changelog_after_alias', 1);
+CREATE TRIGGER link_alias_1_placed BEFORE INSERT ON link_alias FOR EACH ROW EXECUTE FUNCTION link_alias_place();
+CREATE TRIGGER link_alias_2_insert AFTER INSERT ON link_alias REFERENCING NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION link_alias_changed();
+CREATE TRIGGER link_alias_2_delete AFTER DELETE ON link_alias REFERENCING OLD TABLE AS old_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION link_alias_changed();
+CREATE TRIGGER link_without_aliases AFTER DELETE ON link REFERENCING OLD TABLE AS old_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION link_delete_aliases();
+ALTER TABLE link_alias
+    ENABLE ALWAYS TRIGGER link_alias_1_placed,
+    ENABLE ALWAYS TRIGGER link_alias_2_insert,
+    ENABLE ALWAYS TRIGGER link_alias_2_delete;
+
+-- Returns as much as a workspace may know of a code without a link: that it is an alias of
+-- its links, or that it is retired. Else ''.
+CREATE FUNCTION link_code_fate(workspace bigint, domain integer, name text) RETURNS text LANGUAGE sql STABLE
+    RETURN CASE
+        WHEN EXISTS (SELECT FROM link_alias a WHERE a.domain_id = domain AND a.code = name AND a.workspace_id = workspace) THEN 'alias'
+        WHEN link_code_retired(domain, name)
+          OR EXISTS (SELECT FROM link l WHERE l.id = link_alias_of(domain, name) AND l.workspace_id = workspace) THEN 'retired'
+        ELSE '' END;
+
 -- The triggers fire in a session in replica role too.
 ALTER TABLE link
     ENABLE ALWAYS TRIGGER changelog_1_begin,
@@ -514,6 +661,7 @@ ALTER TABLE link
     ENABLE ALWAYS TRIGGER link_owners_update,
     ENABLE ALWAYS TRIGGER link_tags_update,
     ENABLE ALWAYS TRIGGER link_tags_delete,
+    ENABLE ALWAYS TRIGGER link_without_aliases,
     ENABLE ALWAYS TRIGGER link_changed;
 
 -- The keys that links had before their domain was switched between codes with and without

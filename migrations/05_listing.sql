@@ -405,6 +405,7 @@ BEGIN
     ALTER FUNCTION link_tag_change OWNER TO waypost_search;
     ALTER FUNCTION link_count_tags OWNER TO waypost_search;
     ALTER FUNCTION link_after_new OWNER TO waypost_search;
+    ALTER FUNCTION link_alias_place OWNER TO waypost_search;
     ALTER FUNCTION link_list OWNER TO waypost_search;
     EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM waypost_search', current_schema());
     BEGIN

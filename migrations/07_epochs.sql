@@ -123,7 +123,7 @@ END $$;
 CREATE FUNCTION changelog_add_up(OUT digest bigint, OUT records bigint) LANGUAGE plpgsql STABLE AS $$
 BEGIN
     SELECT coalesce(bit_xor(r.stamp), 0), count(*) INTO STRICT digest, records FROM (
-        SELECT stamp FROM link UNION ALL SELECT stamp FROM domain UNION ALL SELECT stamp FROM key_range
+        SELECT stamp FROM link UNION ALL SELECT stamp FROM link_alias UNION ALL SELECT stamp FROM domain UNION ALL SELECT stamp FROM key_range
         UNION ALL SELECT stamp FROM key_lease UNION ALL SELECT stamp FROM visitor_salt) r;
 END $$;
 

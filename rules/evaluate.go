@@ -24,6 +24,7 @@ type Facts struct {
 	City      string  // an English name; "": unknown
 	Query     []byte  // as it was sent, without the question mark
 	Cookie    []byte  // as it was sent
+	Link      uint32  // in the names of cookies, as in a Request
 	Variant   uint8   // that the visitor's cookie names
 	Chance    uint16  // random
 	Passed    bool    // the visitor need not give the link's password
@@ -85,7 +86,7 @@ func resolve(r *waypost.Record, f *Facts, t *Trace) waypost.Resolution {
 	case r.Flags&waypost.Exhausted != 0:
 		t.gate("exhausted")
 		return p.instead(p.exhausted, gone)
-	case p.password != nil && !f.Passed && !passes(p.password, f.Cookie, f.At):
+	case p.password != nil && !f.Passed && !passes(p.password, f):
 		t.gate("password")
 		return waypost.Resolution{Status: 200, Flags: r.Flags, Gated: true, Password: true}
 	}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/binary"
@@ -66,10 +67,11 @@ func PasswordOf(b []byte) (v Password, ok bool) {
 // HasPassword reports whether the link of a programme has a password.
 func HasPassword(b []byte) bool { return len(b) >= headSize && b[1]&gatePassword != 0 }
 
-// PassCookie is the name of the cookie of a visitor who gave the password of a link,
-// under the link's path. Its value is the time of its expiry in Unix seconds, a full stop
-// and the HMAC-SHA-256 of that time under the password's own key, in hexadecimal. It is
-// the same for all visitors who come at the same second.
+// PassCookie is the name of the cookie of a visitor who gave the password of a link, for
+// the link's path, or for all paths if the link has aliases. Its value is the time of its
+// expiry in Unix seconds, a full stop and the HMAC-SHA-256 of that time under the
+// password's own key, in hexadecimal. It is the same for all visitors who come at one
+// second.
 const PassCookie = "waypost_pass"
 
 // SecurePrefix begins the names of cookies that are set over TLS. Browsers take such
@@ -87,19 +89,21 @@ func (p *Password) AppendPass(dst []byte, expires int64) []byte {
 // maxPasses bounds how many cookies of one request are checked. Browsers send one.
 const maxPasses = 4
 
-// passes reports whether a Cookie header has a valid pass at a time in Unix milliseconds.
+// passes reports whether a visitor's Cookie header has a valid pass at the time.
 // It does not allocate, and compares in constant time.
-func passes(verifier, header []byte, at int64) bool {
-	return passesAs(SecurePrefix+PassCookie+"=", verifier, header, at) || passesAs(PassCookie+"=", verifier, header, at)
+func passes(verifier []byte, f *Facts) bool {
+	var name cookieName
+	return passesAs(AppendCookieName(name[:0], PassCookie, f.Link, true), verifier, f) ||
+		passesAs(AppendCookieName(name[:0], PassCookie, f.Link, false), verifier, f)
 }
 
 // passesAs is passes for the cookies of one name.
-func passesAs(prefix string, verifier, header []byte, at int64) bool {
-	key := verifier[passwordSize-len(Password{}.Key):]
+func passesAs(prefix, verifier []byte, f *Facts) bool {
+	key, header, at := verifier[passwordSize-len(Password{}.Key):], f.Cookie, f.At
 	for tried := 0; len(header) > 0 && tried < maxPasses; {
 		var pair []byte
 		pair, header = cutCookie(header)
-		if len(pair) <= len(prefix) || string(pair[:len(prefix)]) != prefix {
+		if len(pair) <= len(prefix) || !bytes.HasPrefix(pair, prefix) {
 			continue
 		}
 		tried++

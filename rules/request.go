@@ -2,8 +2,11 @@ package rules
 
 import (
 	"bytes"
+	"hash/crc32"
 	"net/netip"
+	"strconv"
 
+	"waypost"
 	"waypost/rules/agents"
 )
 
@@ -16,6 +19,7 @@ type Request struct {
 	Cookie         []byte
 	Query          []byte
 	Chance         uint16             // random
+	Link           uint32             // in the names of cookies, see CookieNumber; 0: they are set for the link's path
 	Agents         *agents.Classifier // nil: the words of its package alone
 }
 
@@ -23,7 +27,7 @@ type Request struct {
 // city are the caller's. It does not allocate.
 func (f *Facts) Read(required FactSet, r *Request) {
 	f.At, f.Address, f.Chance = r.At, r.Address, r.Chance
-	f.UserAgent, f.Query, f.Cookie = r.UserAgent, r.Query, r.Cookie
+	f.UserAgent, f.Query, f.Cookie, f.Link = r.UserAgent, r.Query, r.Cookie, r.Link
 	if required&FactAddress != 0 {
 		f.words = wordsOf(r.Address)
 	}
@@ -34,12 +38,39 @@ func (f *Facts) Read(required FactSet, r *Request) {
 		f.Languages.Parse(r.AcceptLanguage)
 	}
 	if required&FactCookie != 0 {
-		f.Variant = variantOf(r.Cookie)
+		f.Variant = variantOf(r.Cookie, r.Link)
 	}
 }
 
-// VariantCookie is the name of the cookie that keeps a variant, under the link's path.
+// VariantCookie is the name of the cookie that keeps a variant, for the link's path, or
+// for all paths if the link has aliases.
 const VariantCookie = "waypost_variant"
+
+// CookieNumber returns a number for the names of the cookies of a link with aliases, 0
+// for any other link. These cookies are set for all paths of a host, so that their paths
+// do not distinguish links.
+func CookieNumber(r *waypost.Record) uint32 {
+	if r.Flags&waypost.Aliased == 0 {
+		return 0
+	}
+	return max(1, crc32.Update(uint32(r.Domain), crc32.IEEETable, r.Name))
+}
+
+// AppendCookieName appends the name of a cookie of a link with that number, and its
+// equals sign.
+func AppendCookieName(dst []byte, name string, link uint32, secure bool) []byte {
+	if secure {
+		dst = append(dst, SecurePrefix...)
+	}
+	dst = append(dst, name...)
+	if link != 0 {
+		dst = strconv.AppendUint(append(dst, '_'), uint64(link), 10)
+	}
+	return append(dst, '=')
+}
+
+// cookieName is room for the longest name of a cookie.
+type cookieName [len(SecurePrefix + VariantCookie + "_4294967295=")]byte
 
 // cutCookie cuts the first cookie off a Cookie header.
 func cutCookie(header []byte) (pair, rest []byte) {
@@ -50,19 +81,20 @@ func cutCookie(header []byte) (pair, rest []byte) {
 }
 
 // variantOf returns the variant that a Cookie header names, 0 for none.
-func variantOf(header []byte) uint8 {
-	if variant := variantAs(SecurePrefix+VariantCookie+"=", header); variant != 0 {
+func variantOf(header []byte, link uint32) uint8 {
+	var name cookieName
+	if variant := variantAs(AppendCookieName(name[:0], VariantCookie, link, true), header); variant != 0 {
 		return variant
 	}
-	return variantAs(VariantCookie+"=", header)
+	return variantAs(AppendCookieName(name[:0], VariantCookie, link, false), header)
 }
 
 // variantAs is variantOf for the cookies of one name.
-func variantAs(prefix string, header []byte) uint8 {
+func variantAs(prefix, header []byte) uint8 {
 	for len(header) > 0 {
 		var pair []byte
 		pair, header = cutCookie(header)
-		if len(pair) <= len(prefix) || string(pair[:len(prefix)]) != prefix {
+		if len(pair) <= len(prefix) || !bytes.HasPrefix(pair, prefix) {
 			continue
 		}
 		n := 0

@@ -11,7 +11,7 @@ func TestVariantOf_CookieOfTLSCountsFirst(t *testing.T) {
 		"waypost_variant=1": 1, "__Secure-waypost_variant=2": 2, "waypost_variant=1; __Secure-waypost_variant=2": 2,
 		"__Secure-waypost_variant=2; waypost_variant=1": 2, "__Host-waypost_variant=2": 0, "__secure-waypost_variant=2": 0,
 	} {
-		require.Equal(t, want, variantOf([]byte(header)), header)
+		require.Equal(t, want, variantOf([]byte(header), 0), header)
 	}
 }
 
@@ -23,7 +23,7 @@ func TestPasses_CookieOfTLSCountsBehindManyOthers(t *testing.T) {
 	for range 2 * maxPasses {
 		header += PassCookie + "=0; "
 	}
-	require.True(t, passes(verifier, []byte(header+good), 1000))
-	require.False(t, passes(verifier, []byte(header+"__Host"+good), 1000))
-	require.False(t, passes(verifier, []byte(header+good), 200_000))
+	require.True(t, passes(verifier, &Facts{Cookie: []byte(header + good), At: 1000}))
+	require.False(t, passes(verifier, &Facts{Cookie: []byte(header + "__Host" + good), At: 1000}))
+	require.False(t, passes(verifier, &Facts{Cookie: []byte(header + good), At: 200_000}))
 }

@@ -21,7 +21,7 @@ func (p linksCommands) command() *cobra.Command {
 	clicks := clicksCommands(p)
 	c := group("links", "Create, find, change, delete, restore, import and export links, and see their statistics",
 		p.createCommand(), p.getCommand(), p.listCommand(), p.searchCommand(), p.tagsCommand(), p.updateCommand(),
-		p.deleteCommand(), p.restoreCommand(), p.importCommand(), p.exportCommand(), p.qrCommand(), p.historyCommand(),
+		p.deleteCommand(), p.restoreCommand(), p.importCommand(), p.exportCommand(), p.qrCommand(), p.aliasCommand(), p.historyCommand(),
 		p.explainCommand(), p.rulesCommand(), p.blockCommand(), p.unblockCommand(), p.blocksCommand(),
 		clicks.linkCommand(), clicks.forgetLinkCommand())
 	c.Long = `Work with links through the API: the one of --api or WAYPOST_API with the key in
@@ -64,6 +64,7 @@ func describe(l client.Link) string {
 	lines := []line{
 		{"short URL", l.ShortURL, true},
 		{"domain", l.Domain, true},
+		{"aliases", aliasText(&l), false},
 		{"target", l.OriginalURL, true},
 		{"redirect", strconv.Itoa(l.RedirectStatus), true},
 		{"forwards", forwards(l), true},

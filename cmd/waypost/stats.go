@@ -61,7 +61,7 @@ func (p clicksCommands) linkCommand() *cobra.Command {
 			return p.showStats(c, client.LinkStatsPath(code, values))
 		},
 	}
-	q.bind(c, "countries, cities, devices, browsers, os, referrers, rules, variants or utm_source and the like")
+	q.bind(c, "countries, cities, devices, browsers, os, referrers, rules, variants, codes or utm_source and the like")
 	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; the shared one if left out")
 	return c
 }

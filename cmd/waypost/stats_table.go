@@ -47,6 +47,9 @@ func statsTable(s *client.Stats, width int) string {
 			writeNames(&b, part.title, part.names, width)
 		}
 	}
+	if len(s.Codes) > 1 {
+		writeNames(&b, "ADDRESSES", s.Codes, width)
+	}
 	writeVariants(&b, s.Variants, width)
 	writeTop(&b, s.Top, width)
 	if s.TopExact != nil && !*s.TopExact {

@@ -39,6 +39,29 @@ func (f *links) Restore(ctx context.Context, actor controlplane.Actor, domain, c
 	return l, waypost.Position{Epoch: waypost.Epoch{Ordinal: 1}, Seq: 9}, err
 }
 
+func (f *links) AddAlias(
+	ctx context.Context, actor controlplane.Actor, domain, code string, n controlplane.NewAlias,
+) (waypost.Link, waypost.Position, error) {
+	l, err := f.Read(ctx, actor, domain, code)
+	if err == nil && n.Code == "taken" {
+		err = waypost.Errorf(waypost.EConflict, "the code is taken")
+	}
+	l.Aliases = append(l.Aliases, waypost.Alias{
+		Domain: waypost.DefaultDomain, Code: waypost.Code(n.Code), Title: n.Title, N: 1, AddedAt: l.CreatedAt,
+	})
+	return l, waypost.Position{Epoch: waypost.Epoch{Ordinal: 1}, Seq: 9}, err
+}
+
+func (f *links) RemoveAlias(
+	ctx context.Context, actor controlplane.Actor, domain, code, _, alias string,
+) (waypost.Link, waypost.Position, error) {
+	l, err := f.Read(ctx, actor, domain, code)
+	if err == nil && alias == "unknown" {
+		err = controlplane.ErrNoAlias
+	}
+	return l, waypost.Position{Epoch: waypost.Epoch{Ordinal: 1}, Seq: 9}, err
+}
+
 func (f *links) History(
 	ctx context.Context, actor controlplane.Actor, domain, code string, _ int, cursor string,
 ) ([]controlplane.Change, string, error) {

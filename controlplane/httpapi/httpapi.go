@@ -144,7 +144,7 @@ func New(c Config) http.Handler {
 		exports: semaphore.NewKeyed[waypost.WorkspaceID](maxExports, maxTheirs),
 		pages:   semaphore.NewKeyed[waypost.WorkspaceID](exportPages, exportPages/2),
 	})
-	registerStatistics(rt, &statisticsAPI{clicks: c.Clicks})
+	registerStatistics(rt, &statisticsAPI{clicks: c.Clicks, host: urls.host})
 	registerKeys(rt, &keysAPI{keys: c.Keys, auth: auth})
 	registerRanges(rt, &rangesAPI{keys: c.Keys})
 	sessions := &sessionAPI{access: c.Access, auth: auth}
@@ -180,16 +180,21 @@ func newShortURLs(base string) shortURLs {
 // domain if it has one. Characters beyond ASCII are percent-encoded. The URL of a pattern
 // has its placeholders as they are, for people to read.
 func (s *shortURLs) of(l *waypost.Link) string {
+	return s.at(l.Host, l.Code)
+}
+
+// at returns the short URL of a code under a host, "" for the default domain.
+func (s *shortURLs) at(host string, code waypost.Code) string {
 	base := s.base
-	if l.Host != "" {
+	if host != "" {
 		if u, err := url.Parse(base); err == nil {
-			if u.Host = l.Host; u.Port() == "" && s.port != "" {
+			if u.Host = host; u.Port() == "" && s.port != "" {
 				u.Host += ":" + s.port
 			}
 			base = strings.TrimSuffix(u.String(), "/")
 		}
 	}
-	path := waypost.AppendEncoded(nil, string(l.Code))
+	path := waypost.AppendEncoded(nil, string(code))
 	return base + "/" + strings.NewReplacer("%7B", "{", "%7D", "}").Replace(string(path))
 }
 

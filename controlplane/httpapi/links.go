@@ -67,6 +67,15 @@ type Links interface {
 	// after which the next page begins.
 	Tags(ctx context.Context, actor controlplane.Actor, prefix, after string, limit int) (tags []controlplane.TagCount, next string, err error)
 
+	// AddAlias adds an alias to a link, and returns the link. The position is zero when
+	// the link has the alias already. EConflict: the code is, or was, taken, or an
+	// operator blocks the link; ENotFound, and the errors of CreateBulk.
+	AddAlias(ctx context.Context, actor controlplane.Actor, domain, code string,
+		n controlplane.NewAlias) (waypost.Link, waypost.Position, error)
+
+	// RemoveAlias removes an alias of a link, and returns the link: ENotFound.
+	RemoveAlias(ctx context.Context, actor controlplane.Actor, domain, code, host, alias string) (waypost.Link, waypost.Position, error)
+
 	// Resolve returns the answer to a visit. The host is as the client sent it. Unknown,
 	// deleted and expired codes are resolutions, not errors.
 	Resolve(ctx context.Context, host string, v *waypost.Visit, r *rules.Request) (waypost.Resolution, error)
@@ -226,6 +235,7 @@ func registerLinks(rt *router, l *linksAPI) {
 			"A change with the same values leaves no entry.",
 		scopes: read, problems: []int{http.StatusNotFound},
 	}, l.history)
+	registerAliases(rt, l)
 	registerBulk(rt, l)
 	registerListing(rt, l)
 	registerQR(rt, l)
@@ -406,11 +416,7 @@ func (a *linksAPI) restore(ctx context.Context, in *deleteInput) (*changeLinkOut
 	if err != nil {
 		return nil, err
 	}
-	out := &changeLinkOutput{Position: position.String(), ETag: etag(&l)}
-	a.show(&out.Body, &l)
-	out.Body.Applied = await(ctx, a.waiter, &in.waiting, position)
-	out.Applied = appliedText(out.Body.Applied)
-	return out, nil
+	return a.changed(ctx, &l, position, &in.waiting), nil
 }
 
 type historyInput struct {
@@ -525,6 +531,7 @@ func (a *linksAPI) show(shown *api.Link, l *waypost.Link) {
 		CreatedAt: l.CreatedAt.UTC(), UpdatedAt: l.UpdatedAt.UTC(), ExpiresAt: moment(l.ExpiresAt), DeletedAt: moment(l.DeletedAt),
 	}
 	linkfields.ShowDetails(shown, &l.Details)
+	shown.Aliases = a.aliasesOf(l)
 	if shown.Tags == nil {
 		shown.Tags = []string{}
 	}

@@ -134,7 +134,7 @@ func (a *linksAPI) qrCodes(ctx context.Context, in *qrInput) (all []labelled, er
 		if waypost.IsPattern(code) {
 			return nil, waypost.Errorf(waypost.EInvalid, "a pattern leads from many addresses: make QR codes of links")
 		}
-		url := a.urls.of(&l)
+		url := a.askedURL(&l, domain, code)
 		text := url
 		switch ignores, err := a.links.IgnoresCase(ctx, actorFrom(ctx), domain); {
 		case err != nil:

@@ -55,7 +55,10 @@ type Clicks interface {
 }
 
 // statisticsAPI serves statistics.
-type statisticsAPI struct{ clicks Clicks }
+type statisticsAPI struct {
+	clicks Clicks
+	host   string // of the default domain
+}
 
 const (
 	statsDescription = "Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. " +
@@ -81,9 +84,9 @@ type linkStatsInput struct {
 	Code string `path:"code" doc:"The link's short code."`
 	inDomain
 	timeRange
-	By        string `query:"by" enum:"countries,cities,devices,browsers,os,referrers,rules,variants,utm_source,utm_medium,utm_campaign,utm_term,utm_content" doc:"The breakdown that has the name."`
+	By        string `query:"by" enum:"countries,cities,devices,browsers,os,referrers,rules,variants,codes,utm_source,utm_medium,utm_campaign,utm_term,utm_content" doc:"The breakdown that has the name."`
 	Name      string `query:"name" maxLength:"264" example:"DE" doc:"A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well; a variant as RULE/VARIANT, or by its id alone for all rules. Only with by."`
-	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers,rules,variants,utm_source,utm_medium,utm_campaign,utm_term,utm_content" doc:"For CSV: this breakdown instead of the series."`
+	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers,rules,variants,codes,utm_source,utm_medium,utm_campaign,utm_term,utm_content" doc:"For CSV: this breakdown instead of the series."`
 }
 
 type workspaceStatsInput struct {
@@ -209,9 +212,17 @@ func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, e
 	if !waypost.ValidCode(in.Code) {
 		return nil, waypost.ErrNoLink
 	}
+	if q.Named != nil && q.Named.By == controlplane.Codes {
+		q.Named.Name = strings.TrimPrefix(q.Named.Name, a.host)
+	}
 	stats, err := a.clicks.LinkStats(ctx, actorFrom(ctx), in.Domain, in.Code, q)
 	if err != nil {
 		return nil, err
+	}
+	for i, n := range stats.Breakdowns[controlplane.Codes].Named {
+		if strings.HasPrefix(n.Name, "/") {
+			stats.Breakdowns[controlplane.Codes].Named[i].Name = a.host + n.Name
+		}
 	}
 	shown := api.LinkStats{
 		ShortCode: string(stats.Link.Code), OriginalURL: stats.Link.OriginalURL,
@@ -219,6 +230,7 @@ func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, e
 		ClickStats: clickStatsOf(&stats.Stats),
 		Rules:      breakdownOf(controlplane.Rules, &stats.Breakdowns[controlplane.Rules]),
 		Variants:   variantsOf(&stats.Breakdowns[controlplane.Variants]),
+		Codes:      breakdownOf(controlplane.Codes, &stats.Breakdowns[controlplane.Codes]),
 	}
 	shown.Named = namedOf(in.By, in.Name, &stats.Stats)
 	return &table{
@@ -275,7 +287,7 @@ func (a *statisticsAPI) forgetVisitors(ctx context.Context, in *forgetVisitorsIn
 
 // breakdownNames are the values of the parameter, in the order of the dimensions.
 var breakdownNames = [controlplane.Dimensions]string{
-	"countries", "cities", "devices", "browsers", "os", "referrers", "rules", "variants",
+	"countries", "cities", "devices", "browsers", "os", "referrers", "rules", "variants", "codes",
 	"utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content",
 }
 

@@ -56,6 +56,7 @@ func busy() *statistics {
 		}, {Name: "@evil", Clicks: 1}}, Other: 1},
 		{Named: []controlplane.NamedClicks{{Name: "2", Clicks: 10}, {Name: "", Clicks: 2}}},
 		{Named: []controlplane.NamedClicks{{Name: "2/10", Clicks: 6}, {Name: "2/9", Clicks: 2}, {Name: "", Clicks: 3}, {Name: "1/9", Clicks: 1}}},
+		{Named: []controlplane.NamedClicks{{Name: "/spring", Clicks: 7}, {Name: "go.example.com/s", Clicks: 5}}},
 		{Named: []controlplane.NamedClicks{{Name: "mail", Clicks: 8}, {Name: "", Clicks: 4}}},
 		{Named: []controlplane.NamedClicks{{Name: "", Clicks: 12}}},
 		{Named: []controlplane.NamedClicks{{Name: "spring sale", Clicks: 12}}},
@@ -93,7 +94,8 @@ func TestStatsTellHowOftenWhenAndByWhomALinkWasFollowed(t *testing.T) {
 		"rules": [{"name": "2", "clicks": 10}, {"name": "none", "clicks": 2}],
 		"variants": [{"rule": "1", "name": "9", "clicks": 1, "share": 1, "interval": [0.206549, 1]},
 			{"rule": "2", "name": "9", "clicks": 2, "share": 0.25, "interval": [0.071479, 0.590725]},
-			{"rule": "2", "name": "10", "clicks": 6, "share": 0.75, "interval": [0.409275, 0.928521]}]}`, res.text)
+			{"rule": "2", "name": "10", "clicks": 6, "share": 0.75, "interval": [0.409275, 0.928521]}],
+		"codes": [{"name": "wp.example/spring", "clicks": 7}, {"name": "go.example.com/s", "clicks": 5}]}`, res.text)
 }
 
 func TestStatsOfAWorkspaceListTheLinksWithTheMostClicks(t *testing.T) {
@@ -121,7 +123,7 @@ func TestWithoutClicksEveryNumberAndListIsThere(t *testing.T) {
 	a := clicked(t, &statistics{})
 	shown := object(t, a.get("/api/v1/urls/summer/stats").text)
 	require.Len(t, shown["series"], 30)
-	for _, list := range []string{"countries", "cities", "devices", "browsers", "os", "referrers", "rules", "variants", "behind"} {
+	for _, list := range []string{"countries", "cities", "devices", "browsers", "os", "referrers", "rules", "variants", "codes", "behind"} {
 		require.Equal(t, []any{}, shown[list], list)
 	}
 	require.Nil(t, shown["complete_until"])

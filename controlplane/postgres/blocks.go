@@ -40,8 +40,11 @@ const (
 
 	// selectBlocked reads the workspace of the link that has, or had, an address.
 	selectBlocked = `
-		SELECT l.workspace_id FROM link l JOIN domain d ON d.id = l.domain_id
-		WHERE (l.code = $2 OR l.code = $3 AND l.typed_code = $2) AND (d.host = $1 AND d.id <> 1 OR $1 = '' AND d.id = 1)`
+		SELECT l.workspace_id FROM domain d CROSS JOIN LATERAL (
+			SELECT workspace_id FROM link WHERE domain_id = d.id AND (code = $2 OR code = $3 AND typed_code = $2)
+			UNION ALL
+			SELECT k.workspace_id FROM retired_code r JOIN link k ON k.id = r.link_id WHERE r.domain_id = d.id AND r.code IN ($2, $3)) l
+		WHERE d.host = $1 AND d.id <> 1 OR $1 = '' AND d.id = 1`
 
 	// selectPatternOwners reads the workspaces of the patterns of a host.
 	selectPatternOwners = `

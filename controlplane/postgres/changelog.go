@@ -246,9 +246,11 @@ func encode(dst []byte, r *waypost.Record) []byte {
 // selectRecords selects every replicated row as its record, for the slots $1 to $2.
 const selectRecords = `
 SELECT link_kind(custom, code), domain_id, code, link_state(active, deleted_at), redirect_status,
-       link_flags(forward_query, forward_path, exhausted), expires_at,
+       link_flags(forward_query, forward_path, exhausted, aliases IS NOT NULL), expires_at,
        link_payload(location, original_url, deleted_at), rev_epoch, rev_seq, stamp, link_programme(programme, deleted_at)
 FROM link WHERE slot BETWEEN $1 AND $2
+UNION ALL SELECT 1, domain_id, code, 0, 302, 16, NULL, target, rev_epoch, rev_seq, stamp, NULL FROM link_alias
+	WHERE slot BETWEEN $1 AND $2
 UNION ALL SELECT 2, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(d)), rev_epoch, rev_seq, stamp, NULL FROM domain d
 	WHERE slot BETWEEN $1 AND $2
 UNION ALL SELECT 3, 0, id::text, 0, 0, 0, NULL, changelog_payload(to_jsonb(r)), rev_epoch, rev_seq, stamp, NULL FROM key_range r

@@ -112,6 +112,16 @@ func (db *DomainStore) SetDomain(
 		} else if err := scoped.EnterTenant(ctx, tx, by.Workspace); err != nil {
 			return err
 		}
+		var aliased bool
+		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM domain d
+			JOIN link_alias a ON a.domain_id = d.id OR starts_with(a.target, d.id || '/')
+			WHERE d.id = $1 AND d.ignores_case <> $2)`, id, c.IgnoresCase).Scan(&aliased); err != nil {
+			return err
+		}
+		if aliased {
+			return waypost.Errorf(waypost.EConflict, "a domain with aliases, and one with links that have any, "+
+				"stays as it is about case: remove the aliases first")
+		}
 		tag, err := tx.Exec(ctx, `
 			UPDATE domain SET
 				root_url        = CASE WHEN $3::text IS NULL THEN root_url ELSE nullif($3, '') END,
@@ -255,10 +265,10 @@ func (r *retirement) step(ctx context.Context, tx pgx.Tx) (done bool, err error)
 		return false, r.sweep(ctx, tx)
 	}
 	// An index covers the live links of a workspace's own domains.
-	used, args := `SELECT EXISTS (SELECT FROM link WHERE domain_id = $1 AND deleted_at IS NULL)`, []any{r.domain}
+	used, args := `SELECT EXISTS (SELECT FROM link WHERE domain_id = $1 AND deleted_at IS NULL)`+orAliases, []any{r.domain}
 	if r.of != 0 {
 		used, args = `SELECT EXISTS (SELECT FROM link WHERE workspace_id = $2 AND domain_id = $1 AND domain_id <> 1
-			AND deleted_at IS NULL)`, append(args, r.of)
+			AND deleted_at IS NULL)`+orAliases, append(args, r.of)
 	}
 	var is bool
 	if err := tx.QueryRow(ctx, used, args...).Scan(&is); err != nil {
@@ -304,8 +314,9 @@ func (r *retirement) retire(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// sweep deletes the live links among the next codes, and counts the tombstones too,
-// because a search for live links from the beginning would pass more and more tombstones.
+// sweep deletes the live links among the next codes, and at last the aliases. It counts
+// the tombstones too, because a search for live links from the beginning would pass more
+// and more tombstones.
 func (r *retirement) sweep(ctx context.Context, tx pgx.Tx) error {
 	var last *string
 	var seen int
@@ -318,9 +329,15 @@ func (r *retirement) sweep(ctx context.Context, tx pgx.Tx) error {
 	}
 	if r.swept = seen < waypost.MaxBulk; !r.swept {
 		r.after = *last
+		return nil
 	}
-	return nil
+	tag, err := tx.Exec(ctx, `DELETE FROM link_alias WHERE domain_id = $1 AND code IN (SELECT code FROM link_alias WHERE domain_id = $1 LIMIT $2)`,
+		r.domain, waypost.MaxBulk)
+	r.swept = tag.RowsAffected() < waypost.MaxBulk
+	return err
 }
+
+const orAliases = ` OR EXISTS (SELECT FROM link_alias WHERE domain_id = $1)`
 
 // changeAs changes domains in a scope.
 func (db *DomainStore) changeAs(ctx context.Context, doing string, s scoped.Scope, f func(tx pgx.Tx) error) (waypost.Position, error) {

@@ -48,6 +48,7 @@ key_lease: backup=r operator=rawd stream=r
 key_range: backup=r operator=rawd stream=r
 key_state: backup=r operator=rawd
 link: backup=r ingest=r operator=rawd reaper=rwd search=r stream=r tenant=raw
+link_alias: backup=r operator=rawd reaper=rd search=r stream=r tenant=rawd
 link_block: backup=r operator=rawd
 link_change: backup=r operator=rawd reaper=rd tenant=rawd
 link_click: backup=r ingest=rawd operator=rawd reaper=rd search=r tenant=rwd
@@ -58,7 +59,7 @@ membership: backup=r operator=rawd tenant=rawd
 node_credential: backup=r operator=rawd
 node_enrolment: backup=r operator=rawd
 reserved_key: backup=r operator=rawd tenant=raw
-retired_code: backup=r operator=rawd reaper=ra
+retired_code: backup=r ingest=r operator=rawd reaper=ra search=ra
 second_factor: backup=r operator=rawd
 sign_in_link: backup=r operator=rawd
 unknown_address: backup=r ingest=rawd operator=rawd tenant=r

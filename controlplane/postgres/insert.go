@@ -233,19 +233,22 @@ func (in *inserting) queueTaken(b *pgx.Batch) bool {
 	}
 	b.Queue(`
 		SELECT n.i, coalesce(l.typed_code, l.code), l.deleted_at IS NULL AND l.id IS NOT NULL, coalesce(l.deleted_at > now() - $5::interval
-			AND (l.expires_at IS NULL OR l.expires_at > now() OR link_outlives_expiry(l.programme)), false)
+			AND (l.expires_at IS NULL OR l.expires_at > now() OR link_outlives_expiry(l.programme)), false),
+			link_code_fate(n.w, n.d, n.c) = 'alias'
 		FROM unnest($1::integer[], $2::bigint[], $3::integer[], $4::text[]) n (i, w, d, c)
 		LEFT JOIN link l ON l.domain_id = n.d AND l.code = n.c AND l.workspace_id = n.w
-		WHERE l.id IS NOT NULL OR link_code_retired(n.d, n.c)`,
+		WHERE l.id IS NOT NULL OR link_code_fate(n.w, n.d, n.c) <> ''`,
 		taken, workspaces, domains, codes, controlplane.RestorableFor).Query(func(rows pgx.Rows) error {
 		var i int32
 		var typed *waypost.Code
-		var there, restorable bool
-		_, err := pgx.ForEachRow(rows, []any{&i, &typed, &there, &restorable}, func() error {
+		var there, restorable, alias bool
+		_, err := pgx.ForEachRow(rows, []any{&i, &typed, &there, &restorable, &alias}, func() error {
 			if to := in.links[i].TakenBy; to != nil && typed != nil {
 				*to = *typed
 			}
 			switch {
+			case alias:
+				in.placed[i] = controlplane.Aliased
 			case restorable:
 				in.placed[i] = controlplane.Restorable
 			case !there:

@@ -90,11 +90,13 @@ var scannedColumns = `
 SELECT l.id, l.workspace_id, l.domain_id, coalesce(l.typed_code, l.code),
        CASE WHEN l.typed_code IS NULL THEN '' ELSE l.code END, l.custom, l.original_url,
        coalesce(l.location, l.original_url), l.redirect_status,
-       link_flags(l.forward_query, l.forward_path, l.exhausted), ` + readDetails + `l.created_by, l.active,
+       link_flags(l.forward_query, l.forward_path, l.exhausted, l.aliases IS NOT NULL), ` + readDetails + `l.created_by, l.active,
        ` + analytics.Counts + `,
        l.created_at, l.updated_at, l.expires_at, l.deleted_at, l.rules, l.programme,
        coalesce(l.edited[1]::integer, l.rev_epoch), coalesce(l.edited[2], l.rev_seq), coalesce(l.edited[3], l.stamp),
-       CASE WHEN l.domain_id = 1 THEN '' ELSE (SELECT d.host FROM domain d WHERE d.id = l.domain_id) END`
+       CASE WHEN l.domain_id = 1 THEN '' ELSE (SELECT d.host FROM domain d WHERE d.id = l.domain_id) END,
+       CASE WHEN l.aliases IS NOT NULL THEN (SELECT jsonb_agg(` + aliasObject + ` ORDER BY a.n)
+           FROM link_alias a JOIN domain d ON d.id = a.domain_id WHERE a.link_id = l.id) END`
 
 // selectLinks reads the links of a page of one workspace, $1, with all their clicks. The
 // page is a query of their ids; more are further columns, perhaps of the page.
@@ -120,7 +122,7 @@ func scanLink(row pgx.Rows, more ...any) (l waypost.Link, err error) {
 	columns = append(appendDetails(columns, &l.Details),
 		&l.CreatedBy, &l.Active,
 		&l.Clicks, &l.BotClicks, &accessed,
-		&l.CreatedAt, &l.UpdatedAt, &expires, &deleted, &l.Rules, &l.Programme, &l.Revision.Epoch, &l.Revision.Seq, &stamp, &host)
+		&l.CreatedAt, &l.UpdatedAt, &expires, &deleted, &l.Rules, &l.Programme, &l.Revision.Epoch, &l.Revision.Seq, &stamp, &host, &l.Aliases)
 	err = row.Scan(append(columns, more...)...)
 	l.Stamp = uint64(stamp)
 	if host != nil {
@@ -137,7 +139,10 @@ func (db *LinkStore) Link(ctx context.Context, ws waypost.WorkspaceID, domain wa
 	found := false
 	err := db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectLinks(`
 		SELECT id FROM link
-		WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3 AND deleted_at IS NULL`, ""),
+		WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3 AND deleted_at IS NULL
+		UNION ALL
+		SELECT l.id FROM link_alias a JOIN link l ON l.id = a.link_id AND l.deleted_at IS NULL
+		WHERE `+scoped.OfWorkspace("a.workspace_id", "$1")+` AND a.domain_id = $2 AND a.code = $3`, ""),
 		[]any{ws, domain, code}, func(rows pgx.Rows) (err error) {
 			for rows.Next() {
 				if l, err = scanLink(rows); err != nil {
@@ -159,8 +164,12 @@ func (db *LinkStore) DeleteLink(
 	ctx context.Context, by controlplane.Actor, domain waypost.DomainID, code waypost.Code,
 ) (waypost.Position, error) {
 	ws := by.Workspace
-	if _, err := db.Link(ctx, ws, domain, code); err != nil {
+	switch l, err := db.Link(ctx, ws, domain, code); {
+	case err != nil:
 		return waypost.Position{}, err
+	case l.Domain != domain || l.Code != code:
+		return waypost.Position{}, waypost.Errorf(waypost.EConflict,
+			"the code %q is an alias of a link: remove the alias, or delete the link by its own code", code)
 	}
 	var at begun
 	var deleted int
@@ -247,19 +256,21 @@ func (db *LinkStore) RestoreLink(
 
 // Record implements controlplane.LinkStore.
 func (db *LinkStore) Record(ctx context.Context, domain waypost.DomainID, code waypost.Code) (waypost.Record, bool, error) {
-	rec := waypost.Record{Kind: waypost.KindOf(string(code)), Domain: domain, Name: []byte(code)}
+	rec := waypost.Record{Kind: waypost.KindOf(string(code))}
 	found := false
 	err := db.pool.QueryIn(ctx, scoped.Stream, `
-		SELECT link_state(active, deleted_at), redirect_status, link_flags(forward_query, forward_path, exhausted), expires_at,
+		SELECT domain_id, code, link_state(active, deleted_at), redirect_status,
+		       link_flags(forward_query, forward_path, exhausted, aliases IS NOT NULL), expires_at,
 		       link_payload(location, original_url, deleted_at), link_programme(programme, deleted_at),
 		       coalesce(edited[1]::integer, rev_epoch), coalesce(edited[2], rev_seq), coalesce(edited[3], stamp)
-		FROM link WHERE domain_id = $1 AND code = $2`,
+		FROM link WHERE id = (SELECT id FROM link WHERE domain_id = $1 AND code = $2
+			UNION ALL SELECT link_id FROM link_alias WHERE domain_id = $1 AND code = $2)`,
 		[]any{domain, code}, func(rows pgx.Rows) error {
 			for rows.Next() {
 				var expires *time.Time
 				var payload string
 				var stamp int64
-				if err := rows.Scan(&rec.State, &rec.Status, &rec.Flags, &expires, &payload, &rec.Programme,
+				if err := rows.Scan(&rec.Domain, &rec.Name, &rec.State, &rec.Status, &rec.Flags, &expires, &payload, &rec.Programme,
 					&rec.Revision.Epoch, &rec.Revision.Seq, &stamp); err != nil {
 					return err
 				}

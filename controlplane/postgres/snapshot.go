@@ -51,6 +51,7 @@ func (db *Changelog) readSlots(ctx context.Context, read func(pgx.Tx) error) (he
 const selectSums = `
 SELECT slot, bit_xor(stamp), count(*) FROM (
 	SELECT slot, stamp FROM link WHERE slot BETWEEN $1 AND $2
+	UNION ALL SELECT slot, stamp FROM link_alias WHERE slot BETWEEN $1 AND $2
 	UNION ALL SELECT slot, stamp FROM domain WHERE slot BETWEEN $1 AND $2
 	UNION ALL SELECT slot, stamp FROM key_range WHERE slot BETWEEN $1 AND $2
 	UNION ALL SELECT slot, stamp FROM key_lease WHERE slot BETWEEN $1 AND $2

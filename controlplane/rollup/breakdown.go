@@ -26,11 +26,12 @@ const (
 	Referrer
 	Rule
 	Variant
+	Alias
 	UTM        // the first of five, in the order of a waypost.UTM
 	dimensions = UTM + Dimension(len(waypost.UTMValues{}))
 
 	// From here on dimensions are packed only where some click has a name.
-	firstSparse = Rule
+	firstSparse = Rule // a bit of one byte stands for each
 )
 
 // Named is the clicks of one name.
@@ -55,12 +56,13 @@ func (b *Breakdown) Add(p *waypost.ClickProfile, c Count) {
 	b.addName(Referrer, p.Referrer, c)
 	b.addName(Rule, ids[p.Rule], c)
 	b.addName(Variant, VariantName(p.Rule, p.Variant), c)
+	b.addName(Alias, ids[p.Alias], c)
 	for i, value := range p.UTM.Values() {
 		b.addName(UTM+Dimension(i), value, c)
 	}
 }
 
-// ids are the names of rules and variants; the name of 0 is empty.
+// ids are the names of rules, variants and aliases; the name of 0 is empty.
 var ids = func() (names [256]string) {
 	for i := range names[1:] {
 		names[i+1] = strconv.Itoa(i + 1)
@@ -241,9 +243,6 @@ func (b *Breakdown) Unpack(p []byte) error {
 		} else if total := b.Total(Country); total.Clicks > 0 {
 			b.names[d].append(Named{Count: total})
 		}
-	}
-	if sparse>>(dimensions-firstSparse) != 0 {
-		r.fail("it has dimensions that are not known")
 	}
 	if err := r.checkEnd("a breakdown of clicks"); err != nil {
 		b.clear()

@@ -58,9 +58,10 @@ func (p *Delta) count(row Row) Count {
 
 // Flags of a profile in a delta.
 const (
-	botFlag  = 1
-	ruleFlag = 2
-	utmFlag  = 4
+	botFlag   = 1
+	ruleFlag  = 2
+	utmFlag   = 4
+	aliasFlag = 8
 )
 
 // Append appends the packed form. Unpack refuses the bytes of a delta that breaks a rule.
@@ -76,10 +77,16 @@ func (p *Delta) Append(dst []byte) []byte {
 		if f.UTM != "" {
 			flags |= utmFlag
 		}
+		if f.Alias != 0 {
+			flags |= aliasFlag
+		}
 		if f.Rule != 0 || f.Variant != 0 {
 			dst = append(dst, flags|ruleFlag, f.Rule, f.Variant)
 		} else {
 			dst = append(dst, flags)
+		}
+		if f.Alias != 0 {
+			dst = append(dst, f.Alias)
 		}
 		for _, s := range [...]string{f.Country, f.City, f.Device, f.Browser, f.OS, f.Referrer} {
 			dst = appendText(dst, s)
@@ -123,6 +130,11 @@ func (p *Delta) Unpack(b []byte) error {
 				r.fail("a profile has an empty rule")
 			}
 		}
+		if flags&aliasFlag != 0 {
+			if f.Alias = r.byte(); f.Alias == 0 {
+				r.fail("a profile has an empty alias")
+			}
+		}
 		for _, s := range [...]*string{&f.Country, &f.City, &f.Device, &f.Browser, &f.OS, &f.Referrer} {
 			*s = r.text()
 		}
@@ -135,7 +147,7 @@ func (p *Delta) Unpack(b []byte) error {
 				r.fail("a profile has utm parameters that are none")
 			}
 		}
-		if flags > botFlag|ruleFlag|utmFlag || r.why != "" {
+		if flags > botFlag|ruleFlag|utmFlag|aliasFlag || r.why != "" {
 			r.fail("a profile is broken")
 			break
 		}

@@ -47,7 +47,7 @@ func (e *edge) answerVisitor(_ context.Context, order api.EdgeOrder) api.EdgeOut
 		return out
 	}
 	if found.Record != nil {
-		facts := e.factsOf(q)
+		facts := e.factsOf(q, found.Record)
 		x.Country, x.City = strings.TrimRight(string(facts.Country[:]), "\x00"), facts.City
 		var trace rules.Trace
 		res, trace = rules.Explain(found.Record, &facts)
@@ -68,11 +68,12 @@ func (e *edge) answerVisitor(_ context.Context, order api.EdgeOrder) api.EdgeOut
 	return out
 }
 
-// factsOf returns the facts about the visitor of a question.
-func (e *edge) factsOf(q *api.EdgeQuestion) (f rules.Facts) {
+// factsOf returns the facts about the visitor of a question, who visits a link.
+func (e *edge) factsOf(q *api.EdgeQuestion, record *waypost.Record) (f rules.Facts) {
 	r := rules.Request{
 		At: q.At.UnixMilli(), UserAgent: []byte(q.UserAgent), AcceptLanguage: []byte(q.Language), Cookie: []byte(q.Cookie),
-		Query: []byte(q.Query), Chance: uint16(rand.Uint32()), Agents: e.cfg.Server.Agents, //nolint:gosec // chance, no secret
+		Query: []byte(q.Query), Link: rules.CookieNumber(record),
+		Chance: uint16(rand.Uint32()), Agents: e.cfg.Server.Agents, //nolint:gosec // chance, no secret
 	}
 	r.Address, _ = netip.ParseAddr(q.Address)
 	f.Read(rules.AllFacts, &r)

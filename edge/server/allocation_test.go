@@ -80,6 +80,8 @@ func answerWithoutAllocating(t *testing.T, links server.Links) {
 		"one for queries":         {"/campaign?a=b&utm_source=x", "302", ""},
 		"one for addresses":       {"/networks", "302", ""},
 		"a rule that refuses":     {"/unlisted", "404", ""},
+		"an alias":                {"/alias001/some/where?utm_source=x", "301", ""},
+		"an alias of nothing":     {"/alias003", "404", ""},
 		"a split by visitors":     {"/visitors", "302", ""},
 		"a split by a cookie":     {"/cookies1", "302", ""},
 		"the cookie of a split":   {"/cookies1", "302", "Cookie: a=b; " + rules.VariantCookie + "=2\r\n"},

@@ -26,8 +26,8 @@ type answer struct {
 	maxAge       int64 // seconds, above 0: in place of cacheControl
 	vary         bool  // by Accept
 	stale        int64 // seconds; below 0: the replica is fresh
-	variant      uint8 // that a cookie is to keep, for the path of code; 0: none
-	code         []byte
+	variant      uint8 // that a cookie is to keep; 0: none
+	cookie       cookie
 }
 
 // Header lines, with the byte slices from which fasthttp copies without allocating.
@@ -66,7 +66,7 @@ var (
 
 // redirect returns the answer of a resolution that redirects. It fails for a record that
 // has gone bad.
-func (s *Server) redirect(res *waypost.Resolution, code []byte) (answer, error) {
+func (s *Server) redirect(res *waypost.Resolution, of cookie) (answer, error) {
 	switch res.Status {
 	case 301, 302, 303, 307, 308:
 	default:
@@ -77,7 +77,7 @@ func (s *Server) redirect(res *waypost.Resolution, code []byte) (answer, error) 
 	}
 	a := answer{status: res.Status, location: res.Location, cacheControl: privateNoStore, maxAge: res.MaxAge, stale: -1}
 	if res.Keep {
-		a.variant, a.code = res.Variant, patterns.Prefix(code)
+		a.variant, a.cookie = res.Variant, of
 	}
 	if s.cfg.MaxStaleness > 0 {
 		if age := s.cfg.Staleness(); age > s.cfg.MaxStaleness {
@@ -138,15 +138,26 @@ func (a *answer) appendTo(dst, date []byte, secure bool) []byte {
 	return append(append(dst, "\r\n"...), a.body...)
 }
 
+// cookie identifies the link of a cookie: by its path, or by a number in the name, so
+// that the cookie is good for all addresses of the link on a host.
+type cookie struct {
+	code []byte
+	link uint32 // 0: none
+}
+
+func (k *cookie) appendPath(dst []byte) []byte {
+	dst = append(dst, "; Path=/"...)
+	if k.link != 0 {
+		return dst
+	}
+	return waypost.AppendEncoded(dst, patterns.Prefix(k.code))
+}
+
 // appendCookie appends the cookie that keeps a variant: on this link alone, and without
 // anything about the visitor.
 func (a *answer) appendCookie(dst []byte, secure bool) []byte {
-	if secure {
-		dst = append(dst, rules.SecurePrefix...)
-	}
-	dst = strconv.AppendUint(append(dst, rules.VariantCookie+"="...), uint64(a.variant), 10)
-	dst = waypost.AppendEncoded(append(dst, "; Path=/"...), a.code)
-	dst = append(dst, "; Max-Age=15552000; HttpOnly; SameSite=Lax"...)
+	dst = strconv.AppendUint(rules.AppendCookieName(dst, rules.VariantCookie, a.cookie.link, secure), uint64(a.variant), 10)
+	dst = append(a.cookie.appendPath(dst), "; Max-Age=15552000; HttpOnly; SameSite=Lax"...)
 	if secure {
 		dst = append(dst, "; Secure"...)
 	}

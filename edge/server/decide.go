@@ -45,6 +45,9 @@ func (s *Server) decide(c *conn, host []byte, visit *waypost.Visit, by asked) (w
 		res, buf = res.Follow(c.finder.at.buf, visit)
 		keep(&c.finder.at.buf, buf)
 	default:
+		if c.finder.at.broken {
+			c.stripe.broken.Add(1)
+		}
 		c.recordUnknown(domain, traits, visit, by)
 	}
 	if res.Status == waypost.NotFound.Status || (res.Link || res.Asks()) && traits&waypost.Maintained != 0 {
@@ -68,7 +71,7 @@ func (s *Server) resolveRecord(c *conn, record *waypost.Record, now int64, visit
 		return waypost.Resolve(record, now)
 	}
 	required := rules.RequiredFacts(record.Programme)
-	r := rules.Request{At: now, Query: visit.Query, Agents: s.cfg.Agents}
+	r := rules.Request{At: now, Query: visit.Query, Link: rules.CookieNumber(record), Agents: s.cfg.Agents}
 	if required&rules.FactTime != 0 {
 		r.At = s.cfg.Clock().UnixMilli()
 	}

@@ -63,7 +63,7 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 	case 404, 410, 451:
 		a = s.refusal(&res, acceptsHTML(r.Accept))
 	default:
-		if a, err = s.redirect(&res, visit.Code); err != nil {
+		if a, err = s.redirect(&res, c.finder.cookie(&visit)); err != nil {
 			return false, nil
 		}
 	}
@@ -71,7 +71,8 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 		return false, nil
 	}
 	// The handler waits for clicks, and distinguishes visitors from other software.
-	if rules.Limited(&res) && (s.cfg.Agents.IsBot(r.Agent) || s.cfg.Budgets == nil || !s.cfg.Budgets.Spend(domain, visit.Code)) {
+	if record := &c.finder.at.record; rules.Limited(&res) &&
+		(s.cfg.Agents.IsBot(r.Agent) || s.cfg.Budgets == nil || !s.cfg.Budgets.Spend(record.Domain, record.Name)) {
 		return false, nil
 	}
 	counted = res.Link

@@ -4,6 +4,7 @@ import (
 	"waypost"
 	"waypost/internal/codes"
 	"waypost/internal/patterns"
+	"waypost/rules"
 )
 
 // Finder finds the links of visits, one after another. It does not allocate once it has
@@ -18,8 +19,13 @@ type Finder struct {
 func (f *Finder) Find(
 	links Links, blocks Blocks, domain waypost.DomainID, traits waypost.DomainTraits, host []byte, visit *waypost.Visit,
 ) (codes.Found, error) {
-	f.at.links, f.at.blocks, f.at.domain, f.at.traits, f.at.host = links, blocks, domain, traits, host
+	f.at.links, f.at.blocks, f.at.domain, f.at.traits, f.at.host, f.at.broken = links, blocks, domain, traits, host, false
 	return f.walk.Find(visit, traits, &f.at)
+}
+
+// cookie identifies the cookies of the link that was found for a visit.
+func (f *Finder) cookie(visit *waypost.Visit) cookie {
+	return cookie{sentCode(visit), rules.CookieNumber(&f.at.record)}
 }
 
 // rest frees the memory of a large record.
@@ -39,7 +45,9 @@ type address struct {
 
 	record waypost.Record
 	buf    []byte // of the record
+	own    []byte // of the record of the link that an alias leads to
 	large  bool   // the record has a buffer that is not kept
+	broken bool   // an alias leads to no link
 }
 
 // Policy implements [codes.Index]. A block also holds after its domain was removed and
@@ -58,7 +66,8 @@ func (a *address) Policy(code []byte, folded bool) (waypost.BlockPolicy, error) 
 // Patterns implements [codes.Index].
 func (a *address) Patterns() (*patterns.Index, error) { return a.links.Patterns(a.domain), nil }
 
-// Record implements [codes.Index].
+// Record implements [codes.Index]. An alias has the record of its link; no alias leads to
+// another.
 func (a *address) Record(code []byte) (*waypost.Record, error) {
 	record, buf, found, err := a.links.Link(a.domain, code, a.buf[:0])
 	keep(&a.buf, buf)
@@ -66,5 +75,27 @@ func (a *address) Record(code []byte) (*waypost.Record, error) {
 		return nil, err
 	}
 	a.record, a.large = record, cap(buf) > maxKept
+	if record.Flags&waypost.AliasOf != 0 {
+		return a.follow()
+	}
+	return &a.record, nil
+}
+
+// follow goes on from the record of an alias to the record of its link.
+func (a *address) follow() (*waypost.Record, error) {
+	domain, code, ok := waypost.ParseAlias(&a.record)
+	if ok {
+		record, own, found, err := a.links.Link(domain, code, a.own[:0])
+		keep(&a.own, own)
+		if err != nil {
+			return nil, err
+		}
+		a.record, a.large = record, cap(own) > maxKept
+		ok = found && record.Flags&waypost.AliasOf == 0
+	}
+	if !ok {
+		a.broken = true
+		return nil, nil //nolint:nilnil // there is no link
+	}
 	return &a.record, nil
 }

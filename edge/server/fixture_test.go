@@ -58,6 +58,9 @@ func newMemoryLinks() *memoryLinks {
 	ruled := func(list ...rules.Rule) waypost.Record {
 		return with(link(302, target), func(r *waypost.Record) { r.Programme = compiled(list...) })
 	}
+	alias := func(of string) waypost.Record {
+		return with(link(302, of), func(r *waypost.Record) { r.Flags = waypost.AliasOf })
+	}
 	m := &memoryLinks{links: map[waypost.DomainID]map[string]waypost.Record{
 		waypost.DefaultDomain: {
 			"found302":  link(302, target),
@@ -88,6 +91,11 @@ func newMemoryLinks() *memoryLinks {
 			"unlisted":    ruled(rules.Rule{When: []rules.Condition{{Not: true, Agent: []string{"desktop"}}}, Status: 404}),
 			"café":        link(302, target),
 			"summer/2026": link(302, target),
+			"alias001":    alias("1/forward1"),
+			"alias002":    alias("1/alias001"),
+			"alias003":    alias("1/unknown1"),
+			"alias004":    alias("1/deleted1"),
+			"alias005":    alias("8/whereami"),
 			"forwbad1":    with(link(301, "https:///x"), func(r *waypost.Record) { r.Flags = waypost.ForwardPath }),
 			"docs/*":      with(link(302, "https://example.org/d/{path}?q={query.q}#top"), func(r *waypost.Record) { r.Flags = waypost.ForwardQuery }),
 			"docs/{page}/edit/{x}": ruled(rules.Rule{
@@ -95,7 +103,7 @@ func newMemoryLinks() *memoryLinks {
 			}),
 			"kept/{x}": ruled(inSplit(rules.ByCookie)),
 		},
-		hostID:   {"whereami": link(302, "https://example.org/hosted")},
+		hostID:   {"alias001": alias("1/forward1"), "whereami": link(302, "https://example.org/hosted")},
 		closedID: {"whereami": link(302, "https://example.org/closed")},
 	}, targets: map[waypost.DomainID]waypost.DomainTargets{}, fitting: map[waypost.DomainID]*patterns.Index{}}
 	for domain, links := range m.links {
@@ -145,8 +153,9 @@ func (m *memoryLinks) Link(domain waypost.DomainID, code, buf []byte) (waypost.R
 	if !ok {
 		return waypost.Record{}, buf, false, nil
 	}
-	buf = append(buf, r.Payload...)
-	r.Payload = buf[len(buf)-len(r.Payload):]
+	at := len(buf)
+	buf = append(append(buf, code...), r.Payload...)
+	r.Domain, r.Name, r.Payload = domain, buf[at:at+len(code):at+len(code)], buf[at+len(code):]
 	return r, buf, true, nil
 }
 

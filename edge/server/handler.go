@@ -100,7 +100,7 @@ func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20
 func (s *Server) root(ctx *fasthttp.RequestCtx, c *conn, host []byte) {
 	if domain, _, ok := s.domainOf(host); ok {
 		if res, leads := s.cfg.Links.Targets(domain).AtRoot(); leads {
-			s.sendRedirect(ctx, c, &res, nil)
+			s.sendRedirect(ctx, c, &res, cookie{})
 			return
 		}
 	}
@@ -145,7 +145,7 @@ func (s *Server) redirectVisitor(
 ) {
 	res := *resolved
 	if rules.Limited(&res) {
-		if status := s.spend(ctx, domain, visit.Code, &res); status != 0 {
+		if status := s.spend(ctx, c.finder.at.record.Domain, c.finder.at.record.Name, &res); status != 0 {
 			s.refuseClick(ctx, c, status)
 			return
 		}
@@ -161,7 +161,7 @@ func (s *Server) redirectVisitor(
 	if by.confirmed {
 		res.Status = fasthttp.StatusSeeOther // the target is to be asked by GET
 	}
-	if s.sendRedirect(ctx, c, &res, visit.Code) && res.Link && s.cfg.Clicks != nil && ctx.IsGet() && !prefetch {
+	if s.sendRedirect(ctx, c, &res, c.finder.cookie(visit)) && res.Link && s.cfg.Clicks != nil && ctx.IsGet() && !prefetch {
 		header := &ctx.Request.Header
 		s.recordClick(c, waypost.Click{
 			Domain: domain, Code: visit.Code, Rule: res.Rule, Variant: res.Variant,
@@ -171,8 +171,8 @@ func (s *Server) redirectVisitor(
 }
 
 // sendRedirect reports whether the answer is a redirect, and not a failure.
-func (s *Server) sendRedirect(ctx *fasthttp.RequestCtx, c *conn, res *waypost.Resolution, code []byte) bool {
-	a, err := s.redirect(res, code)
+func (s *Server) sendRedirect(ctx *fasthttp.RequestCtx, c *conn, res *waypost.Resolution, of cookie) bool {
+	a, err := s.redirect(res, of)
 	if err != nil {
 		s.fail(ctx, c, err)
 		return false

@@ -117,9 +117,9 @@ func (s *Server) takeForm(ctx *fasthttp.RequestCtx, c *conn, host []byte, visit 
 	case !res.Asks() || traits&waypost.Maintained != 0: // a GET finds the answer
 		s.sendBack(ctx, c, visit)
 	case res.Password:
-		if s.takePassword(ctx, c, domain, visit, &verifier, by) {
+		if s.takePassword(ctx, c, &verifier, by) {
 			s.passOn(ctx, c, domain, record, now, visit, by)
-			ctx.Response.Header.SetBytesV("Set-Cookie", s.passCookie(&verifier, sentCode(visit), overTLS(ctx, c)))
+			ctx.Response.Header.SetBytesV("Set-Cookie", s.passCookie(&verifier, c.finder.cookie(visit), overTLS(ctx, c)))
 		}
 	case !fromOwnPage(&ctx.Request.Header, host):
 		s.sendError(ctx, c, fasthttp.StatusForbidden)
@@ -166,10 +166,10 @@ func fromOwnPage(header *fasthttp.RequestHeader, host []byte) bool {
 
 // takePassword judges the password of a form, and answers unless it is right.
 func (s *Server) takePassword(
-	ctx *fasthttp.RequestCtx, c *conn, domain waypost.DomainID, visit *waypost.Visit, verifier *rules.Password, by asked,
+	ctx *fasthttp.RequestCtx, c *conn, verifier *rules.Password, by asked,
 ) (right bool) {
 	page := &waypost.Resolution{Password: true}
-	attempt, retry := s.guesses.countAttempt(domain, visit.Code, s.clientOf(c, by))
+	attempt, retry := s.guesses.countAttempt(c.finder.at.record.Domain, c.finder.at.record.Name, s.clientOf(c, by))
 	if retry > 0 {
 		s.metrics.passwords[passwordLimited].Add(1)
 		s.sendForm(ctx, c, page, fasthttp.StatusTooManyRequests)
@@ -229,15 +229,10 @@ func sentCode(v *waypost.Visit) []byte {
 }
 
 // passCookie returns the cookie of a visitor who gave the password.
-func (s *Server) passCookie(v *rules.Password, code []byte, secure bool) []byte {
+func (s *Server) passCookie(v *rules.Password, of cookie, secure bool) []byte {
 	expires := s.cfg.Clock().Add(passFor).Unix()
-	name := rules.PassCookie + "="
-	if secure {
-		name = rules.SecurePrefix + name
-	}
-	b := v.AppendPass([]byte(name), expires)
-	b = waypost.AppendEncoded(append(b, "; Path=/"...), patterns.Prefix(code))
-	b = strconv.AppendInt(append(b, "; Max-Age="...), int64(passFor/time.Second), 10)
+	b := v.AppendPass(rules.AppendCookieName(nil, rules.PassCookie, of.link, secure), expires)
+	b = strconv.AppendInt(append(of.appendPath(b), "; Max-Age="...), int64(passFor/time.Second), 10)
 	b = append(b, "; HttpOnly; SameSite=Lax"...)
 	if secure {
 		b = append(b, "; Secure"...)

@@ -68,6 +68,7 @@ type partMaker struct {
 	part     rollup.Delta
 	packed   []byte // details, one behind the other
 
+	alias     uint8 // of the address of the part
 	workspace int64 // of the parts since the last call of sumUp
 	sums      map[int64]*daySum
 }
@@ -120,6 +121,7 @@ func partsOf(b *waypost.ClickBatch, targets []target, utm map[int64]bool, now ti
 
 // sumUp packs the sums of the workspace, and clears them for the next workspace.
 func (m *partMaker) sumUp() {
+	m.alias = 0 // numbers of different links mean nothing together
 	for _, day := range slices.Sorted(maps.Keys(m.sums)) {
 		sum := m.sums[day]
 		d := rollup.Day{Visitors: sum.visitors}
@@ -146,6 +148,7 @@ func (m *partMaker) sumUp() {
 // profile returns a profile of the batch as the workspace wants it.
 func (m *partMaker) profile(n uint32) waypost.ClickProfile {
 	p := m.batch.Profiles[n]
+	p.Alias = m.alias
 	if !m.utm[m.workspace] {
 		p.UTM = ""
 	}
@@ -217,7 +220,7 @@ func (m *partMaker) split(l *waypost.LinkClicks, t target) {
 }
 
 func (m *partMaker) addPart(l *waypost.LinkClicks, t target, day int64, rows []quarterCount, lastDay bool) {
-	m.profiles = m.profiles[:0]
+	m.alias, m.profiles = t.alias, m.profiles[:0]
 	for _, r := range rows {
 		m.profiles = append(m.profiles, r.profile)
 	}

@@ -19,19 +19,28 @@ import (
 	"waypost/controlplane/postgres/scoped"
 )
 
-// target returns the target of a link in the replica.
-type target struct{ link, workspace int64 }
+// target is the link that an address leads to. Alias is the number of the address among
+// the aliases of the link; 0: it is the link's own.
+type target struct {
+	place
+	alias uint8
+}
+
+// place is a link and its workspace.
+type place struct{ link, workspace int64 }
 
 // findLinks looks codes up, all at once, each by the index: as a join the planner would
 // rather read all links. Links that were deleted are found, too: their edges did
-// redirect.
+// redirect, and so are codes of aliases, also of those that were removed since.
 const findLinks = `
-SELECT s.place - 1, l.id, l.workspace_id
+SELECT s.place - 1, l.id, l.workspace_id, l.n
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS s (domain_id, code, place)
 CROSS JOIN LATERAL (
-	SELECT id, workspace_id FROM link WHERE domain_id = s.domain_id AND code = s.code
+	SELECT id, workspace_id, 0::smallint AS n FROM link WHERE domain_id = s.domain_id AND code = s.code
 	UNION ALL
-	SELECT l.id, l.workspace_id FROM link_former_key f JOIN link l ON l.id = f.link_id WHERE f.domain_id = s.domain_id AND f.code = s.code
+	SELECT l.id, l.workspace_id, 0 FROM link_former_key f JOIN link l ON l.id = f.link_id WHERE f.domain_id = s.domain_id AND f.code = s.code
+	UNION ALL
+	SELECT l.id, l.workspace_id, r.n FROM retired_code r JOIN link l ON l.id = r.link_id WHERE r.domain_id = s.domain_id AND r.code = s.code
 	LIMIT 1) l`
 
 // targetsOf returns the target of each of the batch's links, zero where no link has the
@@ -82,7 +91,7 @@ func (db *Store) findTargets(
 			var place int64
 			var t target
 			for rows.Next() {
-				if err := rows.Scan(&place, &t.link, &t.workspace); err != nil {
+				if err := rows.Scan(&place, &t.link, &t.workspace, &t.alias); err != nil {
 					return err
 				}
 				found(place, t)
@@ -92,7 +101,9 @@ func (db *Store) findTargets(
 	}
 	look(domains, codes, func(place int64, t target) { targets[asked[place]] = t })
 	if still = remembered.link == 0; !still {
-		look([]int64{int64(remembered.domain)}, []string{string(remembered.code)}, func(_ int64, t target) { still = t == remembered.target })
+		look([]int64{int64(remembered.domain)}, []string{string(remembered.code)}, func(_ int64, t target) {
+			still = t.place == remembered.place
+		})
 	}
 	return still, scoped.Classify("find the links of clicks", db.pool.SendBatch(ctx, &q).Close())
 }
@@ -118,7 +129,7 @@ type linkCache struct {
 type namedLink struct {
 	domain waypost.DomainID
 	code   waypost.Code
-	target
+	place
 }
 
 const (
@@ -147,7 +158,7 @@ const longestCached = len(cacheKey{}) - 5
 type cachedLink struct {
 	key cacheKey
 	age uint8 // cacheAges since 1970, modulo 256
-	target
+	place
 }
 
 func cacheKeyOf(l *waypost.LinkClicks) (k cacheKey, ok bool) {
@@ -174,7 +185,7 @@ func (c *linkCache) find(links []waypost.LinkClicks, targets []target, now time.
 	for i := range links {
 		key, ok := cacheKeyOf(&links[i])
 		if e := c.entry(key); ok && e != nil && age-e.age <= 1 {
-			targets[i] = e.target
+			targets[i] = target{place: e.place}
 			continue
 		}
 		others = append(others, i)
@@ -200,7 +211,8 @@ func (c *linkCache) set(key cacheKey) *[cacheWays]cachedLink {
 	return &c.sets[maphash.Bytes(c.seed, key[:])&uint64(len(c.sets)-1)]
 }
 
-// remember keeps the targets with these indexes, except those without a link.
+// remember keeps the targets with these indexes, except those without a link, and
+// aliases, because an entry has no room for their numbers.
 func (c *linkCache) remember(links []waypost.LinkClicks, targets []target, numbers []int, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,10 +221,10 @@ func (c *linkCache) remember(links []waypost.LinkClicks, targets []target, numbe
 	}
 	age := ageOf(now)
 	for _, i := range numbers {
-		if key, ok := cacheKeyOf(&links[i]); ok && targets[i].link != 0 {
-			c.put(cachedLink{key, age, targets[i]})
+		if key, ok := cacheKeyOf(&links[i]); ok && targets[i].link != 0 && targets[i].alias == 0 {
+			c.put(cachedLink{key, age, targets[i].place})
 			if targets[i].link > c.newest.link {
-				c.newest = namedLink{links[i].Domain, waypost.Code(strings.Clone(string(links[i].Code))), targets[i]}
+				c.newest = namedLink{links[i].Domain, waypost.Code(strings.Clone(string(links[i].Code))), targets[i].place}
 			}
 		}
 	}

@@ -28,7 +28,7 @@ func TestTheCacheOfLinksForgetsSomeWhenItIsFull(t *testing.T) {
 	batch := func(from, to int) (links []waypost.LinkClicks, targets []target, all []int) {
 		for n := from; n < to; n++ {
 			links = append(links, waypost.LinkClicks{Domain: 1, Code: waypost.Code(fmt.Sprintf("c%d", n))})
-			targets, all = append(targets, target{link: int64(n + 1), workspace: int64(n%7 + 1)}), append(all, n-from)
+			targets, all = append(targets, target{place: place{link: int64(n + 1), workspace: int64(n%7 + 1)}}), append(all, n-from)
 		}
 		return links, targets, all
 	}

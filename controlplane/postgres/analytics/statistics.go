@@ -1,7 +1,9 @@
 package analytics
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +27,40 @@ const (
 func (db *Store) LinkClicks(
 	ctx context.Context, ws waypost.WorkspaceID, link int64, s *controlplane.Span, n *controlplane.NameQuery,
 ) (controlplane.Counted, error) {
-	return db.counted(ctx, ws, []int64{link}, s, n)
+	var address map[string]string
+	var err error
+	if n != nil && n.By == controlplane.Codes {
+		if address, err = db.aliasesOf(ctx, link); err != nil {
+			return controlplane.Counted{}, err
+		}
+		for number, at := range address {
+			if at == n.Name {
+				n = &controlplane.NameQuery{By: n.By, Name: number}
+			}
+		}
+	}
+	c, err := db.counted(ctx, ws, []int64{link}, s, n)
+	codes := c.Breakdowns[controlplane.Codes].Named
+	if address == nil && slices.ContainsFunc(codes, func(n controlplane.NamedClicks) bool { return n.Name != "" }) {
+		address, err = db.aliasesOf(ctx, link)
+	}
+	for i := range codes {
+		codes[i].Name = cmp.Or(address[codes[i].Name], codes[i].Name)
+	}
+	return c, err
+}
+
+// aliasesOf returns the addresses of all aliases that a link has had, by their numbers.
+func (db *Store) aliasesOf(ctx context.Context, link int64) (map[string]string, error) {
+	address := make(map[string]string)
+	err := db.pool.QueryIn(ctx, scoped.Ingest, `
+		SELECT r.n::text, CASE WHEN d.id = 1 THEN '' ELSE d.host END || '/' || r.code
+		FROM retired_code r JOIN domain d ON d.id = r.domain_id WHERE r.link_id = $1`, []any{link}, func(rows pgx.Rows) error {
+		var n, at string
+		_, err := pgx.ForEachRow(rows, []any{&n, &at}, func() error { address[n] = at; return nil })
+		return err
+	})
+	return address, scoped.Classify("name the aliases of a link", err)
 }
 
 // counted adds up the days that a span touches.
@@ -77,7 +112,7 @@ func (db *Store) counted(
 var kept = [controlplane.Dimensions]rollup.Dimension{
 	controlplane.Countries: rollup.Country, controlplane.Cities: rollup.City, controlplane.Devices: rollup.Device,
 	controlplane.Browsers: rollup.Browser, controlplane.Systems: rollup.OS, controlplane.Referrers: rollup.Referrer,
-	controlplane.Rules: rollup.Rule, controlplane.Variants: rollup.Variant,
+	controlplane.Rules: rollup.Rule, controlplane.Variants: rollup.Variant, controlplane.Codes: rollup.Alias,
 	controlplane.UTM: rollup.UTM, controlplane.UTM + 1: rollup.UTM + 1, controlplane.UTM + 2: rollup.UTM + 2,
 	controlplane.UTM + 3: rollup.UTM + 3, controlplane.UTM + 4: rollup.UTM + 4,
 }

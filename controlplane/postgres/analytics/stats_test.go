@@ -175,6 +175,33 @@ func TestClicksAreToldByRuleAndVariantBeforeAndAfterTheyAreFolded(t *testing.T) 
 }
 
 // The domain is shared, so an edge sends the parameters for the links of both.
+func TestAliases_ClicksAreCountedForTheLinkAndByAddress(t *testing.T) {
+	db, _ := open(t)
+	insert(t, db, link("spring"), link("other"))
+	id := linkID(t, db, "spring")
+	actor := controlplane.Actor{Workspace: waypost.DefaultWorkspace}
+	_, _, err := db.AddAlias(t.Context(), actor, id, waypost.Alias{Domain: 1, Code: "box"}, nil)
+	require.NoError(t, err)
+	_, _, err = db.AddAlias(t.Context(), actor, id, waypost.Alias{Domain: 1, Code: "mail"}, nil)
+	require.NoError(t, err)
+	send(t, db, 1, rows("spring", 1, 0, 5, at(9, 0)), rows("box", 2, 0, 7, at(9, 5)), rows("mail", 3, 2, 2, at(9, 10)),
+		rows("other", 4, 0, 9, at(9, 0)))
+	_, _, err = db.RemoveAlias(t.Context(), actor, id, 1, "mail")
+	require.NoError(t, err)
+	send(t, db, 2, rows("mail", 3, 0, 1, at(10, 0)), rows("box", 2, 0, 1, at(10, 0)))
+	for _, folded := range []bool{false, true} {
+		if folded {
+			fold(t, db)
+		}
+		s := span(t, at(0, 0), at(23, 59), controlplane.ByDay, nil)
+		c, err := db.LinkClicks(t.Context(), waypost.DefaultWorkspace, id, s, &controlplane.NameQuery{By: controlplane.Codes, Name: "/box"})
+		require.NoError(t, err)
+		require.ElementsMatch(t, named("", 5, "/box", 8, "/mail", 3), c.Breakdowns[controlplane.Codes].Named)
+		require.Equal(t, []int64{16}, series(s, c.Quarters))
+		require.EqualValues(t, 8, c.Named[0].Clicks)
+	}
+}
+
 func TestUTMParametersAreCountedForTheWorkspacesThatWantThem(t *testing.T) {
 	db, hand := open(t)
 	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)

@@ -292,10 +292,11 @@ func (p *Pool) RunEvery(ctx context.Context, interval time.Duration, doing strin
 
 // Error codes of PostgreSQL.
 const (
-	UniqueViolation  = "23505"
-	UndefinedTable   = "42P01"
-	lockNotAvailable = "55P03"
-	CheckViolation   = "23514"
+	UniqueViolation     = "23505"
+	ForeignKeyViolation = "23503"
+	UndefinedTable      = "42P01"
+	lockNotAvailable    = "55P03"
+	CheckViolation      = "23514"
 )
 
 // PgCode returns PostgreSQL's error code, "" if err is not from PostgreSQL.

@@ -1,0 +1,89 @@
+package controlplane
+
+import (
+	"context"
+
+	"waypost"
+	"waypost/internal/codes"
+)
+
+// NewAlias is a request for a further address of a link.
+type NewAlias struct {
+	Domain string // host; "": the default domain
+	Code   string
+	Title  string // for the owner
+}
+
+// ErrNoAlias says that a link has no such alias.
+var ErrNoAlias = waypost.Errorf(waypost.ENotFound, "the link has no such alias")
+
+// AddAlias adds an alias to a link, which an address of it names, and returns the link.
+// An alias that the link has already stays as it is. In addition to the errors of Create,
+// AddAlias returns ENotFound, and EConflict while an operator blocks an address of the
+// link.
+func (s *Links) AddAlias(
+	ctx context.Context, actor Actor, domain, code string, n NewAlias,
+) (waypost.Link, waypost.Position, error) {
+	none := func(err error) (waypost.Link, waypost.Position, error) {
+		return waypost.Link{}, waypost.Position{}, err
+	}
+	l, err := s.Read(ctx, actor, domain, code)
+	if err != nil {
+		return none(err)
+	}
+	if waypost.IsPattern(string(l.Code)) {
+		return none(waypost.Errorf(waypost.EInvalid, "a pattern has no aliases: create another pattern"))
+	}
+	d, err := s.domains.named(ctx, actor, n.Domain)
+	if err != nil {
+		return none(err)
+	}
+	a := waypost.Alias{Domain: d.ID, Title: n.Title}
+	if a.Code, err = codes.Parse(n.Code, s.isShared(d.ID)); err != nil {
+		return none(err)
+	}
+	if d.Traits&waypost.CaseSwitching != 0 {
+		return none(errSwitching)
+	}
+	a.Code = keyOf(a.Code, d.Traits&waypost.IgnoresCase != 0)
+	if err := checkText("title", a.Title, waypost.MaxTitle); err != nil {
+		return none(err)
+	}
+	addresses := l.Addresses()
+	for i := range addresses {
+		have := &addresses[i]
+		switch b, known := s.blocks.Get(have.Host, have.Code); {
+		case have.Domain == a.Domain && have.Code == a.Code && have.N > 0:
+			return l, waypost.Position{}, nil
+		case have.Domain == a.Domain && have.Code == a.Code:
+			return none(waypost.Errorf(waypost.EConflict, "the code %q is the link's own", a.Code))
+		case known && b.Blocked:
+			return none(waypost.Errorf(waypost.EConflict, "an operator blocks an address of the link, which gets no alias until that ends"))
+		}
+	}
+	return s.store.AddAlias(ctx, actor, l.ID, a, s.claim(a.Domain, a.Code))
+}
+
+// RemoveAlias removes an alias of a link, and returns the link. Edges answer 404 for the
+// alias once they reach the position, and its code names no link again.
+func (s *Links) RemoveAlias(
+	ctx context.Context, actor Actor, domain, code, host, alias string,
+) (waypost.Link, waypost.Position, error) {
+	none := func(err error) (waypost.Link, waypost.Position, error) {
+		return waypost.Link{}, waypost.Position{}, err
+	}
+	l, err := s.Read(ctx, actor, domain, code)
+	if err != nil {
+		return none(err)
+	}
+	d, key, err := s.domains.locate(ctx, actor, host, alias)
+	if err != nil {
+		return none(err)
+	}
+	for i := range l.Aliases {
+		if a := &l.Aliases[i]; a.Domain == d.ID && a.Code == key {
+			return s.store.RemoveAlias(ctx, actor, l.ID, a.Domain, a.Code)
+		}
+	}
+	return none(ErrNoAlias)
+}

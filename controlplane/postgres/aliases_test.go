@@ -1,0 +1,127 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+var owner = controlplane.Actor{Workspace: waypost.DefaultWorkspace}
+
+func TestAliases_ReplicateAndStayRetired(t *testing.T) {
+	db, hand := open(t)
+	exec(t, hand, `INSERT INTO domain (id, workspace_id, host) OVERRIDING SYSTEM VALUE VALUES (7, 1, 'own.example.net')`)
+	f := newFollow(t, db)
+	insert(t, db, link("summer"), link("winter"))
+	add := func(to string, a waypost.Alias) (waypost.Link, error) {
+		l, err := db.Link(t.Context(), owner.Workspace, waypost.DefaultDomain, waypost.Code(to))
+		require.NoError(t, err)
+		l, _, err = db.AddAlias(t.Context(), owner, l.ID, a, nil)
+		return l, err
+	}
+	_, err := add("summer", waypost.Alias{Domain: 1, Code: "sum1", Title: "box"})
+	require.NoError(t, err)
+	l, err := add("summer", waypost.Alias{Domain: 7, Code: "été"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"1  sum1 box", "2 own.example.net été "}, aliasesOf(&l))
+	require.NotZero(t, l.Flags&waypost.Aliased)
+
+	f.catchUp(t, db, 100)
+	require.Equal(t, waypost.AliasOf, f.rows["1/1/sum1"].Flags)
+	require.Equal(t, "1/summer", string(f.rows["1/7/été"].Payload))
+	require.Equal(t, waypost.Aliased, f.rows["1/1/summer"].Flags)
+	require.Equal(t, f.rows, newFollow(t, db).rows, "a snapshot has the same")
+	require.Equal(t, int64(f.digest()), number(t, hand, `SELECT digest FROM changelog_add_up()`))
+	sums, head, err := db.Sums(t.Context(), 0, waypost.Slots-1)
+	require.NoError(t, err)
+	var digest uint64
+	for _, s := range sums {
+		digest ^= s.Digest
+	}
+	require.Equal(t, head.Digest, digest)
+
+	rec, found, err := db.Record(t.Context(), 7, "été")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, "summer", string(rec.Name))
+	byAlias, err := db.Link(t.Context(), owner.Workspace, 7, "été")
+	require.NoError(t, err)
+	require.Equal(t, l.ID, byAlias.ID)
+	_, err = db.DeleteLink(t.Context(), owner, 7, "été")
+	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
+
+	for _, a := range []waypost.Alias{{Domain: 1, Code: "sum1"}, {Domain: 7, Code: "été"}, {Domain: 1, Code: "summer"}} {
+		_, err := add("winter", a)
+		require.Equal(t, waypost.EConflict, waypost.CodeOf(err), a.Code)
+	}
+	placed, _, err := db.InsertLinks(t.Context(), 0, insertions(link("sum1"), link("autumn")))
+	require.NoError(t, err)
+	require.Equal(t, []controlplane.InsertResult{controlplane.Aliased, controlplane.Placed}, placed)
+
+	l, _, err = db.RemoveAlias(t.Context(), owner, l.ID, 1, "sum1")
+	require.NoError(t, err)
+	require.Equal(t, []string{"2 own.example.net été "}, aliasesOf(&l))
+	f.catchUp(t, db, 100)
+	require.NotContains(t, f.rows, "1/1/sum1")
+	placed, _, err = db.InsertLinks(t.Context(), 0, insertions(link("sum1")))
+	require.NoError(t, err)
+	require.Equal(t, []controlplane.InsertResult{controlplane.Retired}, placed)
+	_, err = add("summer", waypost.Alias{Domain: 1, Code: "sum1"})
+	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
+	l, err = add("summer", waypost.Alias{Domain: 1, Code: "sum3"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"2 own.example.net été ", "3  sum3 "}, aliasesOf(&l), "the number is a new one")
+	_, changes, err := db.History(t.Context(), owner.Workspace, 1, "summer", waypost.Revision{Epoch: 1 << 30}, 10)
+	require.NoError(t, err)
+	require.Len(t, changes, 4)
+	require.JSONEq(t, `["own.example.net/été", "go.example.com/sum3"]`, string(changes[0].Fields[0].After))
+
+	exec(t, hand, `UPDATE link SET deleted_at = now() - interval '2 hours', expires_at = now() - interval '3 hours' WHERE code = 'summer'`)
+	f.catchUp(t, db, 100)
+	require.Contains(t, f.rows, "1/1/sum3", "a deleted link answers 410 at all its addresses")
+	r := controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: db, Buffer: time.Hour, PurgeAfter: time.Hour})
+	require.NoError(t, r.Once(t.Context()))
+	f.catchUp(t, db, 100)
+	require.NotContains(t, f.rows, "1/1/summer")
+	require.NotContains(t, f.rows, "1/1/sum3")
+	require.NotContains(t, f.rows, "1/7/été")
+	require.Zero(t, number(t, hand, `SELECT count(*) FROM link_alias`))
+	require.Equal(t, "sum1 sum3 summer été", textOf(t, hand, `SELECT string_agg(code, ' ' ORDER BY code COLLATE "C") FROM retired_code`))
+	require.Equal(t, int64(f.digest()), number(t, hand, `SELECT digest FROM changelog_add_up()`))
+}
+
+func aliasesOf(l *waypost.Link) (shown []string) {
+	for _, a := range l.Aliases {
+		shown = append(shown, string('0'+rune(a.N))+" "+a.Host+" "+string(a.Code)+" "+a.Title)
+	}
+	return shown
+}
+
+func TestAliases_AreBounded(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("summer"))
+	l, err := db.Link(t.Context(), owner.Workspace, 1, "summer")
+	require.NoError(t, err)
+	for i := range waypost.MaxAliases {
+		_, _, err := db.AddAlias(t.Context(), owner, l.ID, waypost.Alias{Domain: 1, Code: waypost.Code("alias-" + string(rune('a'+i)))}, nil)
+		require.NoError(t, err)
+	}
+	_, _, err = db.AddAlias(t.Context(), owner, l.ID, waypost.Alias{Domain: 1, Code: "alias-z"}, nil)
+	require.ErrorContains(t, err, "at most 16")
+	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)
+	_, _, err = db.AddAlias(t.Context(), controlplane.Actor{Workspace: 7}, l.ID, waypost.Alias{Domain: 1, Code: "theirs"}, nil)
+	require.Equal(t, waypost.ErrNoLink, err, "the link is another workspace's")
+	theirs := link("theirs")
+	theirs.Workspace = 7
+	insert(t, db, theirs)
+	_, _, err = db.AddAlias(t.Context(), controlplane.Actor{Workspace: 7}, theirs.ID, waypost.Alias{Domain: 1, Code: "alias-a"}, nil)
+	require.ErrorContains(t, err, "is taken", "nothing of another workspace's alias is told")
+	exec(t, hand, `DELETE FROM link_alias`)
+	exec(t, hand, `UPDATE retired_code SET n = 250 WHERE n = 16`)
+	_, _, err = db.AddAlias(t.Context(), owner, l.ID, waypost.Alias{Domain: 1, Code: "alias-y"}, nil)
+	require.ErrorContains(t, err, "can get no other")
+}
