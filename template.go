@@ -142,15 +142,11 @@ func parameter(query, name []byte) []byte {
 // spells reports whether a text is a name once its escapes are decoded.
 func spells(text, name []byte) bool {
 	for _, want := range name {
+		c, escaped := Unescape(text)
 		switch {
-		case len(text) == 0:
-			return false
-		case text[0] == '%' && len(text) > 2 && isHex(text[1]) && isHex(text[2]):
-			if unhex(text[1])<<4|unhex(text[2]) != want {
-				return false
-			}
+		case escaped && c == want:
 			text = text[len("%00"):]
-		case text[0] != want:
+		case escaped, len(text) == 0, text[0] != want:
 			return false
 		default:
 			text = text[1:]
@@ -167,7 +163,8 @@ func appendValue(dst, value []byte, in place, fromQuery bool) []byte {
 		moves := Unfit(c) || c == '#'
 		switch c {
 		case '%':
-			moves = i+2 >= len(value) || !isHex(value[i+1]) || !isHex(value[i+2])
+			_, escape := Unescape(value[i:])
+			moves = !escape
 		case '?':
 			moves = in == inPath
 		case '/':

@@ -87,14 +87,14 @@ func appendUTMValue(dst, raw []byte) []byte {
 	var buf [MaxUTM + utf8.UTFMax]byte
 	plain := buf[:0]
 	for len(raw) > 0 && len(plain) < cap(plain) {
-		c := raw[0]
+		c, escaped := Unescape(raw)
 		switch {
-		case c == '+':
+		case escaped:
+			raw = raw[len("%00"):]
+		case raw[0] == '+':
 			c, raw = ' ', raw[1:]
-		case c == '%' && len(raw) >= 3 && isHex(raw[1]) && isHex(raw[2]):
-			c, raw = unhex(raw[1])<<4|unhex(raw[2]), raw[3:]
 		default:
-			raw = raw[1:]
+			c, raw = raw[0], raw[1:]
 		}
 		plain = append(plain, c)
 	}

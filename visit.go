@@ -126,10 +126,8 @@ func staysBelow(path []byte) bool {
 		case c <= ' ', c == 0x7f, c == '\\', c == '#', c == '?':
 			return false
 		case c == '%':
-			if i+2 >= len(path) || !isHex(path[i+1]) || !isHex(path[i+2]) {
-				return false
-			}
-			if c = unhex(path[i+1])<<4 | unhex(path[i+2]); c < ' ' || c == 0x7f {
+			var ok bool
+			if c, ok = Unescape(path[i:]); !ok || c < ' ' || c == 0x7f {
 				return false
 			}
 			i += 2
@@ -197,6 +195,14 @@ func AppendEncoded[T string | []byte](dst []byte, s T) []byte {
 		}
 	}
 	return dst
+}
+
+// Unescape returns the byte for a percent-encoding at the beginning of a text.
+func Unescape(text []byte) (c byte, ok bool) {
+	if len(text) < len("%00") || text[0] != '%' || !isHex(text[1]) || !isHex(text[2]) {
+		return 0, false
+	}
+	return unhex(text[1])<<4 | unhex(text[2]), true
 }
 
 func isHex(c byte) bool {

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"golang.org/x/text/unicode/norm"
+
+	"waypost"
 )
 
 // hasQuery reports whether a query has a parameter. Escapes and plus signs in names and
@@ -47,7 +49,7 @@ func decodesTo(part, text []byte) bool {
 		return true
 	}
 	for i, c := range part {
-		if c >= 0x80 || c == '%' && i+1 < len(part) && isHex(part[i+1]) && unhex(part[i+1]) >= 8 {
+		if escaped, _ := waypost.Unescape(part[i:]); c >= 0x80 || escaped >= 0x80 {
 			return composesTo(part, text)
 		}
 	}
@@ -69,11 +71,11 @@ func decodesExactly(part, text []byte) bool {
 // decodeByte returns the byte that a part of a query begins with, and the size of its
 // escape.
 func decodeByte(part []byte) (c byte, size int) {
-	switch {
-	case part[0] == '+':
+	if part[0] == '+' {
 		return ' ', 1
-	case part[0] == '%' && len(part) > 2 && isHex(part[1]) && isHex(part[2]):
-		return unhex(part[1])<<4 | unhex(part[2]), 3
+	}
+	if c, ok := waypost.Unescape(part); ok {
+		return c, len("%00")
 	}
 	return part[0], 1
 }
@@ -107,13 +109,4 @@ func composesTo(part, text []byte) bool {
 		text = text[len(next):]
 	}
 	return len(text) == 0
-}
-
-func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
-
-func unhex(c byte) byte {
-	if c <= '9' {
-		return c - '0'
-	}
-	return c | 0x20 - 'a' + 10
 }

@@ -88,13 +88,12 @@ func wellEscaped(path []byte) bool {
 		if at < 0 {
 			return true
 		}
-		if path = path[at+1:]; len(path) < 2 || !isHex(path[0]) || !isHex(path[1]) {
+		if _, ok := waypost.Unescape(path[at:]); !ok {
 			return false
 		}
+		path = path[at+1:]
 	}
 }
-
-func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
 // root answers for the domain itself.
 func (s *Server) root(ctx *fasthttp.RequestCtx, c *conn, host []byte) {

@@ -64,25 +64,10 @@ func (b *pathBuffer) fitPath(sent []byte, traits waypost.DomainTraits) (path str
 // unescape returns the byte that an escape at the beginning of b means, or the first
 // byte.
 func unescape(b []byte) (c byte, escaped bool) {
-	if len(b) < 3 || b[0] != '%' {
-		return b[0], false
+	if c, escaped = waypost.Unescape(b); !escaped {
+		c = b[0]
 	}
-	high, low := digit(b[1]), digit(b[2])
-	if high > 15 || low > 15 {
-		return b[0], false
-	}
-	return high<<4 | low, true
-}
-
-// digit returns the value of a hex digit, and 16 for any other byte.
-func digit(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c|0x20 && c|0x20 <= 'f':
-		return c | 0x20 - 'a' + 10
-	}
-	return 16
+	return c, escaped
 }
 
 // hasAt finds the sign of e-mail addresses, also in its wide form.

@@ -277,9 +277,10 @@ func trailing(text []byte) int {
 	case n == 0:
 	case punctuation[text[n-1]] || text[n-1] == '/':
 		return 1
-	case n < len("%00") || text[n-3] != '%' || !isHex(text[n-2]) || !isHex(text[n-1]):
-	case punctuation[unhex(text[n-2])<<4|unhex(text[n-1])]:
-		return len("%00")
+	case n >= len("%00"):
+		if c, ok := waypost.Unescape(text[n-len("%00"):]); ok && punctuation[c] {
+			return len("%00")
+		}
 	}
 	return 0
 }
@@ -358,18 +359,6 @@ func AppendFoldedSegment(buf, sent []byte) (segment, grown []byte) {
 // unescape returns the byte for an escape at the beginning of b, if it has no meaning
 // other than the byte itself: unreserved characters (RFC 3986, 2.3), and bytes of UTF-8.
 func unescape(b []byte) (c byte, ok bool) {
-	if len(b) < len("%00") || !isHex(b[1]) || !isHex(b[2]) {
-		return 0, false
-	}
-	c = unhex(b[1])<<4 | unhex(b[2])
-	return c, c >= utf8.RuneSelf || c == '.' || c == '~' || waypost.PlainCode([]byte{c})
-}
-
-func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
-
-func unhex(c byte) byte {
-	if c <= '9' {
-		return c - '0'
-	}
-	return c | 0x20 - 'a' + 10
+	c, ok = waypost.Unescape(b)
+	return c, ok && (c >= utf8.RuneSelf || c == '.' || c == '~' || waypost.PlainCode([]byte{c}))
 }
