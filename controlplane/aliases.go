@@ -52,13 +52,11 @@ func (s *Links) AddAlias(
 	addresses := l.Addresses()
 	for i := range addresses {
 		have := &addresses[i]
-		switch b, known := s.blocks.Get(have.Host, have.Code); {
+		switch {
 		case have.Domain == a.Domain && have.Code == a.Code && have.N > 0:
 			return l, waypost.Position{}, nil
 		case have.Domain == a.Domain && have.Code == a.Code:
 			return none(waypost.Errorf(waypost.EConflict, "the code %q is the link's own", a.Code))
-		case known && b.Blocked:
-			return none(waypost.Errorf(waypost.EConflict, "an operator blocks an address of the link, which gets no alias until that ends"))
 		}
 	}
 	return s.store.AddAlias(ctx, actor, l.ID, a, s.claim(a.Domain, a.Code))

@@ -31,8 +31,8 @@ type DomainStore interface {
 	// strict, a host of no domain has the default domain.
 	DomainOf(ctx context.Context, host string, strict bool) (d waypost.Domain, found bool, err error)
 
-	// HeldKey returns the first of some keys that a link of a domain has, deleted or not,
-	// and the code of the link; "" if no link has any.
+	// HeldKey returns the first of some keys that a link or an alias of a domain has,
+	// deleted or not, and its code; "" if no link and no alias has any.
 	HeldKey(ctx context.Context, id waypost.DomainID, keys ...waypost.Code) (key, code waypost.Code, err error)
 
 	CodeSwitcher

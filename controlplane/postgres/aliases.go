@@ -61,8 +61,31 @@ func (db *LinkStore) AddAlias(
 		case scoped.CheckViolation:
 			return waypost.Errorf(waypost.EConflict, "the link has had %d aliases, and can get no other", waypost.MaxAlias)
 		}
+		if err == nil {
+			err = refuseBlocked(ctx, tx, by.Workspace, link)
+		}
 		return err
 	})
+}
+
+// refuseBlocked returns EConflict while an operator blocks an address of a link. No block
+// begins until the transaction ends.
+func refuseBlocked(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, link int64) error {
+	if err := scoped.Operator.Enter(ctx, tx); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `LOCK TABLE link_block IN ROW EXCLUSIVE MODE`); err != nil {
+		return err
+	}
+	var blocked bool
+	if err := tx.QueryRow(ctx, `SELECT EXISTS (`+selectAddresses+` JOIN link_block b USING (host, code) WHERE b.blocked)`,
+		[]int64{link}).Scan(&blocked); err != nil {
+		return err
+	}
+	if blocked {
+		return waypost.Errorf(waypost.EConflict, "an operator blocks an address of the link, which gets no alias until that ends")
+	}
+	return scoped.EnterTenant(ctx, tx, ws)
 }
 
 // RemoveAlias implements controlplane.LinkStore.

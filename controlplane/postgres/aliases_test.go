@@ -125,3 +125,33 @@ func TestAliases_AreBounded(t *testing.T) {
 	_, _, err = db.AddAlias(t.Context(), owner, l.ID, waypost.Alias{Domain: 1, Code: "alias-y"}, nil)
 	require.ErrorContains(t, err, "can get no other")
 }
+
+func TestAliases_AreRefusedByATakedownOfTheSameMoment(t *testing.T) {
+	db, hand := open(t)
+	insert(t, db, link("summer"))
+	l, err := db.Link(t.Context(), owner.Workspace, 1, "summer")
+	require.NoError(t, err)
+	add := func(code waypost.Code) error {
+		_, _, err := db.AddAlias(t.Context(), owner, l.ID, waypost.Alias{Domain: 1, Code: code}, nil)
+		return err
+	}
+	require.NoError(t, add("sum1"))
+	operator := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
+	for i, blocked := range []waypost.Code{"summer", "sum1"} {
+		takedown, err := hand.Begin(t.Context())
+		require.NoError(t, err)
+		exec(t, takedown, `LOCK TABLE link_block IN SHARE ROW EXCLUSIVE MODE`) // as SetBlock does
+		added := make(chan error, 1)
+		go func() { added <- add("late") }()
+		require.Eventually(t, func() bool {
+			return len(added) > 0 || number(t, hand, `SELECT count(*) FROM pg_locks WHERE relation = 'link_block'::regclass AND NOT granted`) == 1
+		}, waitLimit, time.Millisecond)
+		exec(t, takedown, `INSERT INTO link_block (host, code, version, blocked, policy, reason, at, stamp, place)
+			VALUES ('', '`+string(blocked)+`', 1, true, 'gone', 'test', 0, 0, `+string('1'+rune(2*i))+`)`)
+		require.NoError(t, takedown.Commit(t.Context()))
+		require.ErrorContains(t, <-added, "an operator blocks an address of the link")
+		_, err = db.SetBlock(t.Context(), operator, waypost.Block{Code: blocked, Policy: waypost.BlockGone, Reason: "ended"})
+		require.NoError(t, err)
+	}
+	require.NoError(t, add("late"), "the refused code is free, and both blocks have ended")
+}

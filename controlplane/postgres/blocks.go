@@ -46,6 +46,14 @@ const (
 			SELECT k.workspace_id FROM retired_code r JOIN link k ON k.id = r.link_id WHERE r.domain_id = d.id AND r.code IN ($2, $3)) l
 		WHERE d.host = $1 AND d.id <> 1 OR $1 = '' AND d.id = 1`
 
+	// selectAddresses reads the addresses of links, $1, as blocks name them.
+	selectAddresses = `
+		SELECT a.host, a.code FROM (
+			SELECT CASE WHEN d.id = 1 THEN '' ELSE d.host END AS host, x.code
+			FROM (SELECT domain_id, coalesce(typed_code, code) AS code FROM link WHERE id = ANY ($1)
+				UNION ALL SELECT domain_id, code FROM link_alias WHERE link_id = ANY ($1)) x
+			JOIN domain d ON d.id = x.domain_id) a`
+
 	// selectPatternOwners reads the workspaces of the patterns of a host.
 	selectPatternOwners = `
 		SELECT l.workspace_id, l.code FROM link l JOIN domain d ON d.id = l.domain_id

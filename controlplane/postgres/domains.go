@@ -82,8 +82,9 @@ func (db *DomainStore) DomainOf(ctx context.Context, host string, strict bool) (
 
 // HeldKey implements controlplane.DomainStore.
 func (db *DomainStore) HeldKey(ctx context.Context, id waypost.DomainID, keys ...waypost.Code) (key, code waypost.Code, err error) {
-	err = db.pool.QueryIn(ctx, scoped.Stream, `SELECT code, coalesce(typed_code, code) FROM link WHERE domain_id = $1 AND code = ANY ($2)
-		ORDER BY array_position($2, code) LIMIT 1`, []any{id, keys}, func(rows pgx.Rows) error {
+	err = db.pool.QueryIn(ctx, scoped.Stream, `SELECT code, coalesce(typed_code, code)
+		FROM (SELECT domain_id, code, typed_code FROM link UNION ALL SELECT domain_id, code, NULL FROM link_alias) k
+		WHERE domain_id = $1 AND code = ANY ($2) ORDER BY array_position($2, code) LIMIT 1`, []any{id, keys}, func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&key, &code}, func() error { return nil })
 		return err
 	})
