@@ -80,7 +80,7 @@ func (w *Walk) Find(v *waypost.Visit, traits waypost.DomainTraits, in Index) (Fo
 	if err != nil {
 		return Found{}, err
 	}
-	for ; more && !(fits && w.fits.Precedes(bytes.Count(v.Code, []byte("/"))+1)); more = w.next(v) {
+	for ; more && (!fits || !w.fits.Precedes(bytes.Count(v.Code, []byte("/"))+1)); more = w.next(v) {
 		if found, err := w.try(v, traits, in); err != nil || found.decides() {
 			return found, err
 		}

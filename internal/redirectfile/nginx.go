@@ -216,13 +216,11 @@ func (x *nginx) returned(d []word, in block) {
 	}
 	r := rule{line: line, status: status}
 	from, err := splitPath(strings.ReplaceAll(in.words[2].text, "%", "%25"))
-	reason := ""
 	if err != nil {
-		reason = err.Error()
-	} else {
-		reason = x.setTarget(&r, to, nil)
+		x.b.refuse(line, "%v", err)
+		return
 	}
-	if reason != "" {
+	if reason := x.setTarget(&r, to, nil); reason != "" {
 		x.b.refuse(line, "%s", reason)
 		return
 	}
@@ -260,20 +258,20 @@ func (x *nginx) setTarget(r *rule, to string, names map[string]string) (reason s
 func nginxWords(text string) (words []word, err error) {
 	line := 1
 	for i := 0; i < len(text); {
-		switch c := text[i]; {
-		case c == '\n':
+		switch c := text[i]; c {
+		case '\n':
 			line++
 			i++
-		case c == ' ' || c == '\t' || c == '\r':
+		case ' ', '\t', '\r':
 			i++
-		case c == '#':
+		case '#':
 			for i < len(text) && text[i] != '\n' {
 				i++
 			}
-		case c == '{' || c == '}' || c == ';':
+		case '{', '}', ';':
 			words = append(words, word{string(c), line, false})
 			i++
-		case c == '"' || c == '\'':
+		case '"', '\'':
 			w := word{line: line, quoted: true}
 			var out strings.Builder
 			for i++; i < len(text) && text[i] != c; i++ {

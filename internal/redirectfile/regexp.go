@@ -99,7 +99,7 @@ func (x *pathReader) readOne(rest string) (left, reason string) {
 // and adds the segments if so.
 func (x *pathReader) readTail(rest string) bool {
 	tail, atEnd := strings.CutSuffix(rest, "$")
-	stands := ""
+	var stands string
 	switch tail {
 	case "(.*)", "(.+)", ".*", ".+":
 		if x.open() {

@@ -22,11 +22,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/internal/patterns"
 	"waypost/controlplane"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/edge/server"
+	"waypost/internal/patterns"
 	"waypost/internal/pgserver/pgservertest"
 	"waypost/keyrange"
 	"waypost/migrations"

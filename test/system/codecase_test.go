@@ -22,11 +22,10 @@ import (
 func requireSwitch(t *testing.T, s *devtest.System) {
 	t.Helper()
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
-	run := func(args ...string) string {
+	run := func(args ...string) {
 		t.Helper()
 		r := devtest.Run(t, env, args...)
 		require.Zero(t, r.Code, r.Stderr)
-		return r.Stdout
 	}
 	const host = "case.example"
 	run("domains", "add", host)
