@@ -96,8 +96,12 @@ func TestWalk_FindsPatternsInAnyCase(t *testing.T) {
 		path, want string
 	}{
 		{0, "DOCS/A", ""},
-		{ignores, "DOCS/A", "docs/* A"}, {ignores, "%C3%84RZTE/Ä%41", "ärzte/{name} Ä%41"}, {ignores, "Typed/a", ""},
-		{ignores | switching, "DOCS/A", "docs/* A"}, {ignores | switching, "Typed/A", "Typed/{x} A"}, {switching, "Typed/A", "Typed/{x} A"},
+		{ignores, "DOCS/A", "docs/* A"},
+		{ignores, "%C3%84RZTE/Ä%41", "ärzte/{name} Ä%41"},
+		{ignores, "Typed/a", ""},
+		{ignores | switching, "DOCS/A", "docs/* A"},
+		{ignores | switching, "Typed/A", "Typed/{x} A"},
+		{switching, "Typed/A", "Typed/{x} A"},
 	} {
 		var w codes.Walk
 		v := waypost.ParseVisit([]byte("/" + c.path))
