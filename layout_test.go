@@ -68,7 +68,7 @@ var layers = []layer{
 	}},
 	{path: "controlplane/postgres", mayUse: []string{
 		"controlplane/postgres/analytics", "controlplane/postgres/scoped", "migrations",
-		"controlplane/fleet", "controlplane/keys", "controlplane", "replication", "api/linkfields",
+		"controlplane/fleet", "controlplane/keys", "controlplane", "replication", "api/linkfields", "api",
 		"rules/budget", "keyrange", "internal", "",
 	}},
 	{path: "controlplane/postgres/analytics", mayUse: []string{
@@ -81,7 +81,7 @@ var layers = []layer{
 	{path: "web", stdOnly: true},
 	{path: "edge/enrol", mayUse: []string{"controlplane/fleet", "replication", "api", "internal", ""}},
 	{path: "controlplane/blocks", mayUse: []string{"controlplane", "replication", ""}},
-	{path: "controlplane/fleet", mayUse: []string{"controlplane", "replication", "rules", "internal", ""}},
+	{path: "controlplane/fleet", mayUse: []string{"controlplane", "replication", "api", "internal", ""}},
 	{path: "controlplane/keys", mayUse: []string{"controlplane", "keyrange", "internal", ""}},
 	{path: "controlplane", mayUse: []string{
 		"controlplane/target", "replication", "rules/budget", "rules", "internal", "",

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
-	"waypost/rules"
 )
 
 // OrderStore keeps the orders to edges, for all instances of the control plane.
@@ -28,7 +28,7 @@ type OrderStore interface {
 
 	// OrderDone stores the outcome of an order. A second outcome changes nothing.
 	// ENotFound: there is no such order.
-	OrderDone(ctx context.Context, node string, id int64, outcome EdgeOutcome) error
+	OrderDone(ctx context.Context, node string, id int64, outcome api.EdgeOutcome) error
 }
 
 // OrderKind is a kind of order.
@@ -48,57 +48,13 @@ type EdgeOrder struct {
 	ID       int64
 	Node     string
 	What     OrderKind
-	Hold     string        // of an acceptance: which hold; "": any
-	Question *EdgeQuestion // of an explanation
+	Hold     string            // of an acceptance: which hold; "": any
+	Question *api.EdgeQuestion // of an explanation
 	By       string
 	At       time.Time
 	Until    time.Time // it expires
 	DoneAt   time.Time // zero: there is no outcome yet
-	Outcome  EdgeOutcome
-}
-
-// EdgeOutcome is the outcome of an order.
-type EdgeOutcome struct {
-	Error     string         `json:"error,omitempty"` // why it was not done, or not to the end
-	Records   uint64         `json:"records,omitempty"`
-	Damage    string         `json:"damage,omitempty"` // of the records; "": no damage
-	Epoch     uint32         `json:"epoch,omitempty"`  // of the position at the end
-	Seq       uint64         `json:"seq,omitempty"`
-	Seconds   float64        `json:"seconds,omitempty"`
-	Accepted  string         `json:"accepted,omitempty"` // the change that was held
-	Explained *EdgeExplained `json:"explained,omitempty"`
-}
-
-// EdgeQuestion asks an edge for its answer to a visitor of a link.
-type EdgeQuestion struct {
-	Host      string    `json:"host"` // of the link's domain; "": the default one
-	Path      string    `json:"path"`
-	At        time.Time `json:"at"`
-	Address   string    `json:"address"`
-	Country   string    `json:"country"` // "": looked up by the address in the edge's GeoIP database
-	City      string    `json:"city"`    // likewise
-	UserAgent string    `json:"user_agent"`
-	Language  string    `json:"language"`
-	Query     string    `json:"query"`
-	Cookie    string    `json:"cookie"`
-}
-
-// EdgeExplained is the answer of an edge to a question.
-type EdgeExplained struct {
-	Code        string       `json:"code"` // of the link that the path leads to; "": the edge has no such link
-	Match       string       `json:"match"`
-	Country     string       `json:"country"`
-	City        string       `json:"city"`
-	PlacesBuilt *time.Time   `json:"places_built_at"` // of the edge's GeoIP database; nil: none
-	Status      int          `json:"status"`
-	Location    string       `json:"location"`
-	Gate        string       `json:"gate"`
-	Steps       []rules.Step `json:"steps"`
-	Variant     uint8        `json:"variant"`
-	Keep        bool         `json:"keep"`
-	NotFound    bool         `json:"not_found"`
-	Maintenance bool         `json:"maintenance"`
-	Budget      bool         `json:"budget"`
+	Outcome  api.EdgeOutcome
 }
 
 // orderTime is the validity of an order. explainTime is the validity of an order to
@@ -214,7 +170,7 @@ const askTime = 5 * time.Second
 
 // Ask orders an edge, and returns the outcome as soon as the edge has answered. It
 // returns EUnavailable without an answer within five seconds, and the errors of Give.
-func (o *Orders) Ask(ctx context.Context, actor controlplane.Actor, order EdgeOrder) (EdgeOutcome, error) {
+func (o *Orders) Ask(ctx context.Context, actor controlplane.Actor, order EdgeOrder) (api.EdgeOutcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	given, err := o.Give(ctx, actor, order)
@@ -223,7 +179,7 @@ func (o *Orders) Ask(ctx context.Context, actor controlplane.Actor, order EdgeOr
 	for err == nil && given.DoneAt.IsZero() {
 		select {
 		case <-ctx.Done():
-			return EdgeOutcome{}, waypost.Errorf(waypost.EUnavailable, "the edge %s has not answered within %s", order.Node, askTime)
+			return api.EdgeOutcome{}, waypost.Errorf(waypost.EUnavailable, "the edge %s has not answered within %s", order.Node, askTime)
 		case <-tick.C:
 			given, err = o.store.EdgeOrder(ctx, order.Node, given.ID)
 		}
@@ -247,6 +203,6 @@ func (o *Orders) Verified(node string) (EdgeOrder, bool) {
 }
 
 // Done stores the outcome of an order.
-func (o *Orders) Done(ctx context.Context, node string, id int64, outcome EdgeOutcome) error {
+func (o *Orders) Done(ctx context.Context, node string, id int64, outcome api.EdgeOutcome) error {
 	return o.store.OrderDone(ctx, node, id, outcome)
 }

@@ -52,7 +52,7 @@ type BlockDigest interface{ Digest() uint64 }
 
 // OutcomeTaker takes the answers of edges. ENotFound: there is no such order.
 type OutcomeTaker interface {
-	Done(ctx context.Context, node string, id int64, outcome fleet.EdgeOutcome) error
+	Done(ctx context.Context, node string, id int64, outcome api.EdgeOutcome) error
 }
 
 // EdgeReports takes the reports of edges, one [api.EdgeReport] a POST of at most 64 KiB,
@@ -99,15 +99,15 @@ func EdgeReports(reports ReportTaker, orders OrderGiver, blocks BlockDigest, log
 func EdgeOutcomes(orders OutcomeTaker, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body api.EdgeAnswer
-		outcome, err := fleet.EdgeOutcome{}, readPosted(w, r, maxOutcome, &body)
+		err := readPosted(w, r, maxOutcome, &body)
 		if err == nil {
-			outcome, err = outcomeOf(&body)
+			err = checkAnswer(&body)
 		}
 		if err == nil {
 			err = edgeFrom(r.Context()).maySpeak(r.Context(), body.Node)
 		}
 		if err == nil {
-			err = orders.Done(r.Context(), body.Node, body.Order, outcome)
+			err = orders.Done(r.Context(), body.Node, body.Order, body.Outcome)
 		}
 		if err != nil {
 			refuseEdge(w, r, log, "refused an edge's answer to an order", err)
@@ -269,48 +269,25 @@ var replicaStates = []fleet.ReplicaState{
 	fleet.ReplicaRepairing, fleet.ReplicaHeld, fleet.ReplicaDegraded,
 }
 
-// explainedOf accepts only an answer that can be shown as it is.
-func explainedOf(x *api.EdgeExplained) (*fleet.EdgeExplained, error) {
-	if x.Code != "" && !waypost.ValidCode(x.Code) || len(x.Match) > 32 ||
-		len(x.Country) > 2 || len(x.City) > waypost.MaxClickName || !utf8.ValidString(x.City) ||
-		len(x.Location) > waypost.MaxPayload || !waypost.Printable(x.Location) ||
-		len(x.Gate) > 32 || !waypost.Printable(x.Gate+x.Country+x.Match) || x.Status < 0 || x.Status > 599 || len(x.Steps) > rules.MaxRules {
-		return nil, waypost.Errorf(waypost.EInvalid, "the explanation is out of bounds")
-	}
-	shown := &fleet.EdgeExplained{
-		Code: x.Code, Match: x.Match, Country: x.Country, City: x.City, PlacesBuilt: x.PlacesBuilt, Status: x.Status,
-		Location: x.Location, Gate: x.Gate, Variant: x.Variant, Keep: x.Keep, NotFound: x.NotFound, Maintenance: x.Maintenance, Budget: x.Budget,
-	}
-	for _, s := range x.Steps {
-		shown.Steps = append(shown.Steps, rules.Step(s))
-	}
-	return shown, nil
-}
-
-// outcomeOf accepts only outcomes that can be shown to an operator as they are.
-func outcomeOf(a *api.EdgeAnswer) (outcome fleet.EdgeOutcome, err error) {
+// checkAnswer refuses an answer that cannot be shown to an operator as it is.
+func checkAnswer(a *api.EdgeAnswer) error {
 	o := &a.Outcome
 	for _, text := range []string{o.Error, o.Accepted, o.Damage} {
 		if len(text) > maxOutcomeText || !waypost.Printable(strings.ReplaceAll(text, " ", "")) {
-			return outcome, waypost.Errorf(waypost.EInvalid, "texts must be at most %d printable characters", maxOutcomeText)
+			return waypost.Errorf(waypost.EInvalid, "texts must be at most %d printable characters", maxOutcomeText)
 		}
 	}
-	at := api.Sequence{}
-	if o.Position != nil {
-		at = *o.Position
+	if !waypost.ValidNode(a.Node) || a.Order < 1 || o.Records > 1<<62 || o.Position != nil && o.Position.Seq > 1<<62 || o.Seconds < 0 {
+		return waypost.Errorf(waypost.EInvalid, "the outcome is out of bounds")
 	}
-	if !waypost.ValidNode(a.Node) || a.Order < 1 || o.Records > 1<<62 || at.Seq > 1<<62 || o.Seconds < 0 {
-		return outcome, waypost.Errorf(waypost.EInvalid, "the outcome is out of bounds")
+	x := o.Explained
+	if x != nil && (x.Code != "" && !waypost.ValidCode(x.Code) || len(x.Match) > 32 ||
+		len(x.Country) > 2 || len(x.City) > waypost.MaxClickName || !utf8.ValidString(x.City) ||
+		len(x.Location) > waypost.MaxPayload || !waypost.Printable(x.Location) || len(x.Gate) > 32 ||
+		!waypost.Printable(x.Gate+x.Country+x.Match) || x.Status < 0 || x.Status > 599 || x.Steps == nil || len(x.Steps) > rules.MaxRules) {
+		return waypost.Errorf(waypost.EInvalid, "the explanation is out of bounds")
 	}
-	outcome = fleet.EdgeOutcome{
-		Error: o.Error, Accepted: o.Accepted, Records: o.Records, Damage: o.Damage, Epoch: at.Epoch, Seq: at.Seq, Seconds: o.Seconds,
-	}
-	if x := o.Explained; x != nil {
-		if outcome.Explained, err = explainedOf(x); err != nil {
-			return outcome, err
-		}
-	}
-	return outcome, nil
+	return nil
 }
 
 // hostPort allows an address that is shown to operators, or none.

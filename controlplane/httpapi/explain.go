@@ -82,7 +82,7 @@ func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*body[api.Exp
 func (a *linksAPI) askEdge(ctx context.Context, in *explainInput, path string, v *controlplane.Visitor,
 	e *controlplane.Explanation,
 ) (*api.ExplainedEdge, error) {
-	q := &fleet.EdgeQuestion{
+	q := &api.EdgeQuestion{
 		Host: e.Link.Host, Path: path, At: time.UnixMilli(v.Request.At).UTC(),
 		Address: in.Address, Country: in.Country, City: v.City,
 		UserAgent: string(v.Request.UserAgent), Language: in.Language, Query: string(v.Request.Query), Cookie: in.Cookie,
@@ -108,13 +108,15 @@ func (a *linksAPI) askEdge(ctx context.Context, in *explainInput, path string, v
 	if x.Budget {
 		e.Resolution.Budget = rules.BudgetEventual
 	}
-	e.Trace = rules.Trace{Gate: x.Gate, Steps: x.Steps}
+	e.Trace = rules.Trace{Gate: x.Gate}
+	for _, s := range x.Steps {
+		e.Trace.Steps = append(e.Trace.Steps, rules.Step(s))
+	}
 	e.NotFound, e.Maintenance, e.Match = x.NotFound, x.Maintenance, codes.Match(x.Match)
 	edge := &api.ExplainedEdge{Node: in.Edge, Found: x.Code == string(e.Link.Code), PlacesBuilt: x.PlacesBuilt}
-	if outcome.Epoch > 0 {
-		at, link := waypost.Revision{Epoch: outcome.Epoch, Seq: outcome.Seq}, e.Link.Revision
+	if at, link := outcome.Position, e.Link.Revision; at != nil {
 		edge.Current = at.Epoch > link.Epoch || at.Epoch == link.Epoch && at.Seq >= link.Seq
-		edge.Position = &api.Sequence{Epoch: at.Epoch, Seq: at.Seq}
+		edge.Position = at
 	}
 	return edge, nil
 }

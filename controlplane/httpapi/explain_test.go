@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
 	"waypost/rules"
@@ -107,12 +108,12 @@ func TestExplain_AnEdgeAnswersOperators(t *testing.T) {
 	a.create(`{"original_url": "https://example.com/", "custom_code": "ruled"}`)
 	ruled(t, f, rules.Source{Rules: []rules.Rule{{To: "https://example.com/de", When: []rules.Condition{{Country: []string{"DE"}}}}}})
 	built := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-	explained := fleet.EdgeExplained{
+	explained := api.EdgeExplained{
 		Code: "ruled", Match: "exact", Country: "DE", City: "Köln", PlacesBuilt: &built, Status: 302, Location: "https://example.com/de",
-		Steps: []rules.Step{{Rule: 1, Failed: -1}},
+		Steps: []api.EdgeStep{{Rule: 1, Failed: -1}},
 	}
-	o.answer = func(fleet.EdgeOrder) fleet.EdgeOutcome {
-		return fleet.EdgeOutcome{Epoch: 1, Seq: 7, Explained: &explained}
+	o.answer = func(fleet.EdgeOrder) api.EdgeOutcome {
+		return api.EdgeOutcome{Position: &api.Sequence{Epoch: 1, Seq: 7}, Explained: &explained}
 	}
 	const path = "/api/v1/explain?url=ruled&edge=eu-1&address=192.0.2.7&at=2026-12-01T08:00:00Z&agent=bot&query=a%3Db"
 	res := a.do(call{path: path, key: operatorKey})
@@ -125,11 +126,11 @@ func TestExplain_AnEdgeAnswersOperators(t *testing.T) {
 	require.Equal(t, "DE", shown["facts"].(map[string]any)["country"])
 	require.Equal(t, "matched", shown["rules"].([]any)[0].(map[string]any)["outcome"])
 	require.Equal(t, "https://example.com/de", shown["result"].(map[string]any)["location"])
-	require.Equal(t, &fleet.EdgeQuestion{
+	require.Equal(t, &api.EdgeQuestion{
 		Path: "ruled", At: time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC), Address: "192.0.2.7", UserAgent: rules.SampleAgent("bot"), Query: "a=b",
 	}, o.given[0].Question)
 
-	explained = fleet.EdgeExplained{Status: 404}
+	explained = api.EdgeExplained{Status: 404}
 	shown = object(t, a.do(call{path: path, key: operatorKey}).text)
 	require.Equal(t, "the edge does not have the link", shown["result"].(map[string]any)["reason"])
 	requireProblem(t, a.do(call{path: path, key: readKey}), 403, "forbidden")

@@ -39,7 +39,7 @@ type Orders interface {
 
 	// Ask passes an order on and waits for its outcome: EUnavailable without an outcome
 	// within seconds.
-	Ask(ctx context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (fleet.EdgeOutcome, error)
+	Ask(ctx context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (api.EdgeOutcome, error)
 
 	// Verified returns the last verification of an edge with an outcome. It must not block.
 	Verified(node string) (fleet.EdgeOrder, bool)
@@ -314,31 +314,11 @@ func (a *fleetAPI) give(ctx context.Context, o fleet.EdgeOrder) (*body[api.EdgeO
 
 func orderOf(o *fleet.EdgeOrder) api.EdgeOrder {
 	shown := api.EdgeOrder{
-		ID: o.ID, Node: o.Node, What: string(o.What), Hold: o.Hold, OrderedBy: o.By,
+		ID: o.ID, Node: o.Node, What: string(o.What), Hold: o.Hold, Question: o.Question, OrderedBy: o.By,
 		OrderedAt: o.At.UTC(), Until: o.Until.UTC(), DoneAt: moment(o.DoneAt),
 	}
-	if o.Question != nil {
-		shown.Question = new(api.EdgeQuestion(*o.Question))
-	}
-	if o.DoneAt.IsZero() {
-		return shown
-	}
-	c := &o.Outcome
-	shown.Outcome = &api.EdgeOutcome{
-		Error: c.Error, Accepted: c.Accepted, Records: c.Records, Damage: c.Damage, Seconds: c.Seconds,
-	}
-	if x := c.Explained; x != nil {
-		shown.Outcome.Explained = &api.EdgeExplained{
-			Code: x.Code, Match: x.Match, Country: x.Country, City: x.City, PlacesBuilt: x.PlacesBuilt, Status: x.Status,
-			Location: x.Location, Gate: x.Gate, Steps: make([]api.EdgeStep, len(x.Steps)), Variant: x.Variant, Keep: x.Keep,
-			NotFound: x.NotFound, Maintenance: x.Maintenance, Budget: x.Budget,
-		}
-		for i, s := range x.Steps {
-			shown.Outcome.Explained.Steps[i] = api.EdgeStep(s)
-		}
-	}
-	if c.Epoch > 0 {
-		shown.Outcome.Position = &api.Sequence{Epoch: c.Epoch, Seq: c.Seq}
+	if !o.DoneAt.IsZero() {
+		shown.Outcome = &o.Outcome
 	}
 	return shown
 }

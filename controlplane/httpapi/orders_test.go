@@ -23,7 +23,7 @@ import (
 // orders knows the edge eu-1, and remembers what was asked of it.
 type orders struct {
 	given  []fleet.EdgeOrder
-	answer func(fleet.EdgeOrder) fleet.EdgeOutcome // of a question
+	answer func(fleet.EdgeOrder) api.EdgeOutcome // of a question
 }
 
 func (o *orders) Give(_ context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (fleet.EdgeOrder, error) {
@@ -38,7 +38,7 @@ func (o *orders) Give(_ context.Context, actor controlplane.Actor, order fleet.E
 	return order, nil
 }
 
-func (o *orders) Ask(ctx context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (fleet.EdgeOutcome, error) {
+func (o *orders) Ask(ctx context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (api.EdgeOutcome, error) {
 	given, err := o.Give(ctx, actor, order)
 	return o.answer(given), err
 }
@@ -54,12 +54,12 @@ func (o *orders) Find(_ context.Context, actor controlplane.Actor, node string, 
 }
 
 func (o *orders) Verified(string) (fleet.EdgeOrder, bool) {
-	return fleet.EdgeOrder{DoneAt: time.Unix(3000, 0), Outcome: fleet.EdgeOutcome{Damage: "a record is cut"}}, true
+	return fleet.EdgeOrder{DoneAt: time.Unix(3000, 0), Outcome: api.EdgeOutcome{Damage: "a record is cut"}}, true
 }
 
 func (o *orders) For(string) []fleet.EdgeOrder { return o.given }
 
-func (o *orders) Done(_ context.Context, node string, id int64, outcome fleet.EdgeOutcome) error {
+func (o *orders) Done(_ context.Context, node string, id int64, outcome api.EdgeOutcome) error {
 	if node != "eu-1" || id > int64(len(o.given)) {
 		return waypost.Errorf(waypost.ENotFound, "no such order")
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/blocks"
 	"waypost/controlplane/fleet"
@@ -116,8 +117,8 @@ func (noOrders) Find(context.Context, controlplane.Actor, string, int64) (fleet.
 	return fleet.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such order")
 }
 
-func (noOrders) Ask(context.Context, controlplane.Actor, fleet.EdgeOrder) (fleet.EdgeOutcome, error) {
-	return fleet.EdgeOutcome{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
+func (noOrders) Ask(context.Context, controlplane.Actor, fleet.EdgeOrder) (api.EdgeOutcome, error) {
+	return api.EdgeOutcome{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
 }
 
 func (noOrders) Verified(string) (fleet.EdgeOrder, bool) {

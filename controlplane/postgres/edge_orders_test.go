@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
-	"waypost/rules"
 )
 
 func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
@@ -34,9 +34,9 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	require.Equal(t, []fleet.EdgeOrder{first, second}, open)
 	require.Empty(t, verified)
 
-	outcome := fleet.EdgeOutcome{Records: 7, Damage: "a record is cut", Epoch: 1, Seq: 9, Seconds: 0.5}
+	outcome := api.EdgeOutcome{Records: 7, Damage: "a record is cut", Position: &api.Sequence{Epoch: 1, Seq: 9}, Seconds: 0.5}
 	require.NoError(t, db.OrderDone(t.Context(), "eu-1", first.ID, outcome))
-	require.NoError(t, db.OrderDone(t.Context(), "eu-1", first.ID, fleet.EdgeOutcome{Error: "again"}), "an answer may come twice")
+	require.NoError(t, db.OrderDone(t.Context(), "eu-1", first.ID, api.EdgeOutcome{Error: "again"}), "an answer may come twice")
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(db.OrderDone(t.Context(), "eu-2", second.ID, outcome)), "it was asked of another")
 	done, err := db.EdgeOrder(t.Context(), "eu-1", first.ID)
 	require.NoError(t, err)
@@ -57,14 +57,14 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	}, true)
 	require.NoError(t, err, "it is there, and its first report is not kept yet")
 
-	question := fleet.EdgeQuestion{Path: "spring", At: time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC), Address: "192.0.2.7"}
+	question := api.EdgeQuestion{Path: "spring", At: time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC), Address: "192.0.2.7"}
 	asked, err := db.OrderEdge(t.Context(), by, fleet.EdgeOrder{
 		Node: "eu-1", What: fleet.OrderExplain, Question: &question, By: "ann", Until: time.Now().Add(time.Hour),
 	}, true)
 	require.NoError(t, err)
 	require.Equal(t, &question, asked.Question)
-	answered := fleet.EdgeOutcome{Explained: &fleet.EdgeExplained{
-		Code: "spring", Match: "exact", Status: 302, Location: "https://example.com/", Steps: []rules.Step{{Rule: 1, Failed: 2}},
+	answered := api.EdgeOutcome{Explained: &api.EdgeExplained{
+		Code: "spring", Match: "exact", Status: 302, Location: "https://example.com/", Steps: []api.EdgeStep{{Rule: 1, Failed: 2}},
 	}}
 	require.NoError(t, db.OrderDone(t.Context(), "eu-1", asked.ID, answered))
 	done, err = db.EdgeOrder(t.Context(), "eu-1", asked.ID)
@@ -74,7 +74,7 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	for range 60 {
 		o, err := ask("eu-1", fleet.OrderAccept)
 		require.NoError(t, err)
-		require.NoError(t, db.OrderDone(t.Context(), "eu-1", o.ID, fleet.EdgeOutcome{}))
+		require.NoError(t, db.OrderDone(t.Context(), "eu-1", o.ID, api.EdgeOutcome{}))
 	}
 	require.LessOrEqual(t, number(t, hand, `SELECT count(*) FROM edge_order`), int64(53), "old ones go")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/postgres/scoped"
@@ -53,7 +54,7 @@ func scanEdgeOrder(row pgx.CollectableRow) (o fleet.EdgeOrder, err error) {
 		return o, err
 	}
 	if question != nil {
-		o.Question = &fleet.EdgeQuestion{}
+		o.Question = &api.EdgeQuestion{}
 		if err := json.Unmarshal(question, o.Question); err != nil {
 			return o, err
 		}
@@ -125,7 +126,7 @@ func (db *FleetStore) EdgeOrders(ctx context.Context) (open, verified []fleet.Ed
 }
 
 // OrderDone implements fleet.OrderStore.
-func (db *FleetStore) OrderDone(ctx context.Context, node string, id int64, outcome fleet.EdgeOutcome) error {
+func (db *FleetStore) OrderDone(ctx context.Context, node string, id int64, outcome api.EdgeOutcome) error {
 	text, err := json.Marshal(outcome)
 	if err != nil {
 		return err
