@@ -108,10 +108,7 @@ func keyMadeBy(
 		return k, false, err
 	}
 	k, err = keyOf(ctx, tx, ws, id)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = noKey()
-	}
-	return k, true, err
+	return k, true, scoped.IfNoRow(err, noKey())
 }
 
 // checkKeyCount fails with EConflict if the workspace or the owner may have no further
@@ -176,10 +173,7 @@ func (db *AccessStore) RotateAPIKey(
 				THEN least(now() + (expires_at - created_at), '9999-12-31 23:59:59+00') END FROM api_key
 			WHERE `+liveKey()+` AND (expires_at IS NULL OR expires_at > now()) FOR UPDATE`, ws, id, owner).
 			Scan(&n.Name, &n.Description, &n.Scopes, &keeper, &expires)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return k, noKey()
-		}
-		if err != nil {
+		if err = scoped.IfNoRow(err, noKey()); err != nil {
 			return k, err
 		}
 		for _, scope := range n.Scopes {
@@ -235,10 +229,7 @@ func (db *AccessStore) RevokeAPIKey(ctx context.Context, by controlplane.Actor, 
 	return db.pool.Within(ctx, scoped.TenantOf(by.Workspace), "revoke an API key", func(tx pgx.Tx) error {
 		var name string
 		err := tx.QueryRow(ctx, `UPDATE api_key SET revoked_at = now() WHERE `+liveKey()+` RETURNING name`, by.Workspace, id, owner).Scan(&name)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return noKey()
-		}
-		if err != nil {
+		if err = scoped.IfNoRow(err, noKey()); err != nil {
 			return err
 		}
 		return auditBoth(ctx, tx, by, by.Workspace, "keys.revoke", subjectKey(id), map[string]any{"name": name})
@@ -257,10 +248,7 @@ func (db *AccessStore) CreateKey(ctx context.Context, slug, name string, scopes 
 	err = db.pool.Within(ctx, scoped.Operator, "make an API key", func(tx pgx.Tx) error {
 		var ws waypost.WorkspaceID
 		err := tx.QueryRow(ctx, `SELECT id FROM workspace WHERE slug = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, slug).Scan(&ws)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return waypost.Errorf(waypost.ENotFound, "there is no workspace %q", slug)
-		}
-		if err != nil {
+		if err = scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "there is no workspace %q", slug)); err != nil {
 			return err
 		}
 		k, err := insertKey(ctx, tx, ws, controlplane.NewAPIKey{Name: name, Scopes: scopes}, 0, 0, m)

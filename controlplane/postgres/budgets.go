@@ -482,17 +482,9 @@ const selectLinkBudget = `
 func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, link int64) (b controlplane.LinkBudget, err error) {
 	var base int64
 	as := scoped.Operator.SharedBy(ws)
-	err = db.pool.QueryIn(ctx, as, selectLinkBudget+scoped.OfWorkspace("l.workspace_id", "$2"), []any{link, ws}, func(rows pgx.Rows) error {
-		if !rows.Next() {
-			rows.Close()
-			if rows.Err() != nil {
-				return rows.Err()
-			}
-			return waypost.Errorf(waypost.ENotFound, "the link has no budget of exact clicks")
-		}
-		return rows.Scan(&b.Limit, &base, &b.Granted, &b.Spent)
-	})
-	if err != nil {
+	err = db.pool.QueryRowIn(ctx, as, selectLinkBudget+scoped.OfWorkspace("l.workspace_id", "$2"), []any{link, ws},
+		&b.Limit, &base, &b.Granted, &b.Spent)
+	if err = scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "the link has no budget of exact clicks")); err != nil {
 		return b, scoped.Classify("read a budget", err)
 	}
 	b.Granted += base

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -49,10 +48,7 @@ func scanOwned(row pgx.CollectableRow) (d controlplane.OwnedDomain, err error) {
 func owned(ctx context.Context, tx pgx.Tx, id waypost.DomainID) (controlplane.OwnedDomain, error) {
 	rows, _ := tx.Query(ctx, `SELECT `+ownedColumns+ownedDomains+`AND d.id = $1`, id)
 	d, err := pgx.CollectExactlyOneRow(rows, scanOwned)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = waypost.Errorf(waypost.ENotFound, "there is no such domain")
-	}
-	return d, err
+	return d, scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "there is no such domain"))
 }
 
 // DueProofs implements controlplane.DomainStore.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -195,10 +194,7 @@ func (db *DomainStore) CreateDomain(
 			ON CONFLICT (host) DO NOTHING RETURNING id`,
 			int64(d.Workspace), host, string(d.Root), string(d.NotFound), d.Traits&waypost.ExactPaths != 0,
 			d.Traits&waypost.IgnoresCase != 0).Scan(&d.ID)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return inUse
-		}
-		if err != nil {
+		if err = scoped.IfNoRow(err, inUse); err != nil {
 			return err
 		}
 		if pending {

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -180,10 +179,7 @@ func (db *FleetStore) Enrol(ctx context.Context, token [32]byte, n fleet.EnrolNo
 			SELECT id, region, role, coalesce(node, ''), created_by, expires_at <= now(), coalesce(credential, 0) FROM node_enrolment
 				WHERE hash = $1 FOR UPDATE`, token[:]).
 			Scan(&e.id, &e.region, &e.role, &e.node, &e.by, &e.expired, &e.credential)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return waypost.Errorf(waypost.EUnauthorized, "the enrolment token is not valid")
-		}
-		if err != nil {
+		if err = scoped.IfNoRow(err, waypost.Errorf(waypost.EUnauthorized, "the enrolment token is not valid")); err != nil {
 			return err
 		}
 		if e.credential != 0 {

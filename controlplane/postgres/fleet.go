@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -80,10 +79,8 @@ func (db *FleetStore) OrderEdge(
 	}
 	err = pgx.BeginTxFunc(ctx, db.pool, scoped.Operator.TxOptions(), func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Hold, o.By, o.Until, known, question)
-		if given, err = pgx.CollectExactlyOneRow(rows, scanEdgeOrder); errors.Is(err, pgx.ErrNoRows) {
-			return waypost.Errorf(waypost.ENotFound, "no edge of that name has ever reported")
-		}
-		if err != nil {
+		given, err = pgx.CollectExactlyOneRow(rows, scanEdgeOrder)
+		if err = scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "no edge of that name has ever reported")); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, trimEdgeOrders, o.Node, keptEdgeOrders); err != nil {
@@ -101,10 +98,8 @@ func (db *FleetStore) OrderEdge(
 // EdgeOrder implements fleet.OrderStore.
 func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o fleet.EdgeOrder, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, selectEdgeOrder, []any{node, id}, func(rows pgx.Rows) (err error) {
-		if o, err = pgx.CollectExactlyOneRow(rows, scanEdgeOrder); errors.Is(err, pgx.ErrNoRows) {
-			return waypost.Errorf(waypost.ENotFound, "the edge has no such order")
-		}
-		return err
+		o, err = pgx.CollectExactlyOneRow(rows, scanEdgeOrder)
+		return scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "the edge has no such order"))
 	})
 	return o, scoped.Classify("find an order", err)
 }

@@ -45,10 +45,7 @@ func (db *AccessStore) Member(ctx context.Context, ws waypost.WorkspaceID, user 
 func member(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64) (controlplane.Member, error) {
 	rows, _ := tx.Query(ctx, selectMember+` WHERE `+scoped.OfWorkspace("m.workspace_id", "$1")+` AND m.user_id = $2`, ws, user)
 	m, err := pgx.CollectExactlyOneRow(rows, scanMember)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return m, waypost.Errorf(waypost.ENotFound, "there is no such user")
-	}
-	return m, err
+	return m, scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "there is no such user"))
 }
 
 // AddMember implements controlplane.MemberStore.
@@ -110,10 +107,7 @@ func accountFor(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n contro
 	var home waypost.WorkspaceID
 	err = tx.QueryRow(ctx, `SELECT id, coalesce(home_id, 0) FROM app_user WHERE email = $1
 		AND deleted_at IS NULL FOR NO KEY UPDATE`, n.Email).Scan(&id, &home)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, false, waypost.Errorf(waypost.EConflict, "the account was deleted meanwhile")
-	}
-	if err != nil {
+	if err = scoped.IfNoRow(err, waypost.Errorf(waypost.EConflict, "the account was deleted meanwhile")); err != nil {
 		return 0, false, err
 	}
 	if home != ws && home != 0 {
@@ -287,10 +281,7 @@ func (db *AccessStore) CreateAdministrator(ctx context.Context, n NewAdministrat
 	err = db.pool.Within(ctx, scoped.Operator, "make an administrator", func(tx pgx.Tx) error {
 		var ws waypost.WorkspaceID
 		err := tx.QueryRow(ctx, `SELECT id FROM workspace WHERE slug = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, n.Workspace).Scan(&ws)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return waypost.Errorf(waypost.ENotFound, "there is no workspace %q", n.Workspace)
-		}
-		if err != nil {
+		if err = scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "there is no workspace %q", n.Workspace)); err != nil {
 			return err
 		}
 		if !n.Another {

@@ -118,10 +118,7 @@ func changeRange(ctx context.Context, tx pgx.Tx, s keys.RangeStep) (keys.StepDon
 	var r keys.Range
 	err := tx.QueryRow(ctx, `SELECT id, prefix, lo, hi, next, region, state, generation FROM key_range WHERE id = $1`, s.Range).
 		Scan(&r.ID, &r.Prefix, &r.Lo, &r.Hi, &r.Next, &r.Region, &r.State, &r.Generation)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return keys.StepDone{}, waypost.Errorf(waypost.ENotFound, "there is no range %d", s.Range)
-	}
-	if err != nil {
+	if err = scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "there is no range %d", s.Range)); err != nil {
 		return keys.StepDone{}, err
 	}
 	if r.State == keys.RangeRetired {

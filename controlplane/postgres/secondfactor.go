@@ -112,10 +112,7 @@ func spend(ctx context.Context, tx pgx.Tx, user int64, p controlplane.FactorProo
 		UPDATE second_factor SET recovery_codes = array_remove(recovery_codes, $2)
 		WHERE user_id = $1 AND confirmed_at IS NOT NULL AND $2 = ANY (recovery_codes) RETURNING cardinality(recovery_codes)`,
 		user, p.Recovery[:]).Scan(&left)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return controlplane.ErrCode
-	}
-	if err != nil {
+	if err = scoped.IfNoRow(err, controlplane.ErrCode); err != nil {
 		return err
 	}
 	return auditAccount(ctx, tx, controlplane.Actor{}, user, "users.recovery-code", map[string]any{"left": left})

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -42,10 +41,7 @@ func (db *SignInStore) CreateSignInLink(ctx context.Context, n SignInLink) error
 			WHERE u.email = $1 AND u.disabled_at IS NULL AND u.deleted_at IS NULL
 			  AND EXISTS (SELECT FROM membership m JOIN workspace w ON w.id = m.workspace_id AND w.deleted_at IS NULL WHERE m.user_id = u.id)
 			FOR SHARE OF u`, n.Email).Scan(&user)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return waypost.Errorf(waypost.ENotFound, "no account with the address %s may sign in", n.Email)
-		}
-		if err != nil {
+		if err = scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "no account with the address %s may sign in", n.Email)); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `INSERT INTO sign_in_link (hash, user_id, expires_at) VALUES ($1, $2, now() + $3::interval)`,

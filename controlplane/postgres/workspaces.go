@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,10 +27,7 @@ func (db *AccessStore) scanWorkspace(row pgx.CollectableRow) (w controlplane.Wor
 func (db *AccessStore) oneWorkspace(ctx context.Context, tx pgx.Tx, sql string, args ...any) (controlplane.Workspace, error) {
 	rows, _ := tx.Query(ctx, sql, args...)
 	w, err := pgx.CollectExactlyOneRow(rows, db.scanWorkspace)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return w, waypost.Errorf(waypost.ENotFound, "there is no such workspace")
-	}
-	return w, err
+	return w, scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "there is no such workspace"))
 }
 
 // Workspace implements controlplane.WorkspaceStore.

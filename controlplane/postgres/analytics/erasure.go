@@ -3,7 +3,6 @@ package analytics
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -23,16 +22,10 @@ func (db *Store) ForgetClicks(
 	ctx context.Context, by controlplane.Actor, domain waypost.DomainID, code waypost.Code,
 ) (f controlplane.ForgottenClicks, err error) {
 	e := erasure{workspace: by.Workspace}
-	err = db.pool.QueryIn(ctx, scoped.TenantOf(by.Workspace), `
+	err = db.pool.QueryRowIn(ctx, scoped.TenantOf(by.Workspace), `
 		SELECT id FROM link WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3`,
-		[]any{by.Workspace, domain, code}, func(rows pgx.Rows) (err error) {
-			e.link, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
-			return err
-		})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return f, waypost.ErrNoLink
-	}
-	if err != nil {
+		[]any{by.Workspace, domain, code}, &e.link)
+	if err = scoped.IfNoRow(err, waypost.ErrNoLink); err != nil {
 		return f, scoped.Classify("find a link whose clicks are to be deleted", err)
 	}
 	if e.done.Events, err = db.deleteSingles(ctx, &singles{

@@ -236,6 +236,14 @@ func CollectWith[T any](into *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
 	}
 }
 
+// IfNoRow replaces the error of a query that found no row. Other errors stay as they are.
+func IfNoRow(err, instead error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return instead
+	}
+	return err
+}
+
 // Within runs f in one transaction of a scope.
 func (p *Pool) Within(ctx context.Context, s Scope, doing string, f func(tx pgx.Tx) error) error {
 	return Classify(doing, p.Transact(ctx, s, s.TxOptions(), f))
