@@ -179,13 +179,11 @@ func (rs *changelogRows) read(rows pgx.Rows) error {
 		&r.seq, &r.epoch, &r.kind, &r.stamp, &r.digest, &r.at,
 		&r.domain, &r.name, &r.state, &r.status, &r.flags, &r.expires, &r.payload, &r.programme,
 	}
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return err
-		}
+	_, err := pgx.ForEachRow(rows, into, func() error {
 		rs.all = append(rs.all, r)
-	}
-	return rows.Err()
+		return nil
+	})
+	return err
 }
 
 // transactions groups rows that follow sequence after, encoding each record once.

@@ -105,16 +105,11 @@ func (db *DomainStore) RefuseSwitch(ctx context.Context, id waypost.DomainID) er
 
 // SwitchingDomains implements controlplane.DomainStore.
 func (db *DomainStore) SwitchingDomains(ctx context.Context) (all []waypost.Domain, err error) {
-	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT `+domainColumns+` FROM domain WHERE case_switching ORDER BY id`, nil, func(rows pgx.Rows) error {
-		for rows.Next() {
-			d, err := scanDomain(rows)
-			if err != nil {
-				return err
-			}
-			all = append(all, d)
-		}
-		return rows.Err()
-	})
+	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT `+domainColumns+` FROM domain WHERE case_switching ORDER BY id`, nil, scoped.Each(func(rows pgx.Rows) error {
+		d, err := scanDomain(rows)
+		all = append(all, d)
+		return err
+	}))
 	return all, scoped.Classify("look for domains that are being switched", err)
 }
 

@@ -67,15 +67,11 @@ func (db *DomainStore) Hosts(ctx context.Context) ([]waypost.Domain, error) {
 func (db *DomainStore) DomainOf(ctx context.Context, host string, strict bool) (d waypost.Domain, found bool, err error) {
 	const byHost = `SELECT ` + domainColumns + ` FROM domain
 		WHERE id = coalesce((SELECT id FROM domain WHERE host = $1), CASE WHEN $2 THEN 0 ELSE 1 END)`
-	err = db.pool.QueryIn(ctx, scoped.Stream, byHost, []any{host, strict}, func(rows pgx.Rows) (err error) {
-		for rows.Next() {
-			if d, err = scanDomain(rows); err != nil {
-				return err
-			}
-			found = true
-		}
-		return rows.Err()
-	})
+	err = db.pool.QueryIn(ctx, scoped.Stream, byHost, []any{host, strict}, scoped.Each(func(rows pgx.Rows) (err error) {
+		found = true
+		d, err = scanDomain(rows)
+		return err
+	}))
 	return d, found, scoped.Classify("look up a host", err)
 }
 

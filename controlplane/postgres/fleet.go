@@ -265,22 +265,14 @@ ORDER BY 1`
 func (db *FleetStore) Progress(ctx context.Context) ([]controlplane.EdgeProgress, error) {
 	var all []controlplane.EdgeProgress
 	began := time.Now()
-	err := db.pool.QueryIn(ctx, scoped.Operator, selectProgress, []any{controlplane.LongestProgress}, func(rows pgx.Rows) error {
-		for rows.Next() {
-			var p controlplane.EdgeProgress
-			var until *time.Time
-			var age float64 // by PostgreSQL's clock, which may differ from ours
-			var heard time.Time
-			if err := rows.Scan(&p.Node, &p.Region, &until, &p.Pending, &p.Left, &age, &heard); err != nil {
-				return err
-			}
-			p.At = began.Add(-time.Duration(age * float64(time.Second)))
-			if until != nil {
-				p.Until = *until
-			}
-			all = append(all, p)
-		}
-		return rows.Err()
-	})
+	err := db.pool.QueryIn(ctx, scoped.Operator, selectProgress, []any{controlplane.LongestProgress}, scoped.Each(func(rows pgx.Rows) error {
+		var p controlplane.EdgeProgress
+		var until *time.Time
+		var age float64 // by PostgreSQL's clock, which may differ from ours
+		err := rows.Scan(&p.Node, &p.Region, &until, &p.Pending, &p.Left, &age, nil)
+		p.At, p.Until = began.Add(-time.Duration(age*float64(time.Second))), scoped.Deref(until)
+		all = append(all, p)
+		return err
+	}))
 	return all, scoped.Classify("read up to when clicks are counted", err)
 }

@@ -140,17 +140,14 @@ func queueDuplicates(b *pgx.Batch, wanted []dedupeKey, into map[dedupeKey]waypos
 	for _, w := range wanted {
 		workspaces, domains, targets = append(workspaces, int64(w.workspace)), append(domains, int32(w.domain)), append(targets, w.target[:])
 	}
-	b.Queue(selectDuplicates, workspaces, domains, targets).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var target []byte
-			l, err := scanLink(rows, &target)
-			if err != nil {
-				return err
-			}
+	b.Queue(selectDuplicates, workspaces, domains, targets).Query(scoped.Each(func(rows pgx.Rows) error {
+		var target []byte
+		l, err := scanLink(rows, &target)
+		if err == nil {
 			into[dedupeKey{l.Workspace, l.Domain, [32]byte(target)}] = l
 		}
-		return rows.Err()
-	})
+		return err
+	}))
 }
 
 // resolve settles the links that need no writing.
@@ -297,19 +294,15 @@ func (db *LinkStore) Response(
 ) (a controlplane.Response, request [32]byte, found bool, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(id.Workspace), `
 		SELECT request, status, header, body FROM idempotency WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND route = $2 AND key = $3`,
-		[]any{id.Workspace, id.Route, id.Key}, func(rows pgx.Rows) error {
-			for rows.Next() {
-				var hash, body []byte
-				if err := rows.Scan(&hash, &a.Status, &a.Header, &body); err != nil {
-					return err
-				}
-				if a.Body, err = unpacked(body); err != nil {
-					return err
-				}
-				request, found = [32]byte(hash), true
+		[]any{id.Workspace, id.Route, id.Key}, scoped.Each(func(rows pgx.Rows) error {
+			var hash, body []byte
+			if err := rows.Scan(&hash, &a.Status, &a.Header, &body); err != nil {
+				return err
 			}
-			return rows.Err()
-		})
+			request, found = [32]byte(hash), true
+			a.Body, err = unpacked(body)
+			return err
+		}))
 	return a, request, found, scoped.Classify("look for an answer", err)
 }
 
@@ -377,16 +370,11 @@ func (db *LinkStore) Named(
 	b.Queue(`
 		SELECT l.* FROM unnest($2::integer[], $3::text[]) n (domain, code)
 		CROSS JOIN LATERAL (`+selectLive+` AND l.domain_id = n.domain AND l.code = n.code AND `+scoped.OfWorkspace("l.workspace_id", "$1")+` OFFSET 0) l`,
-		ws, domains, codes).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			l, err := scanLink(rows)
-			if err != nil {
-				return err
-			}
-			links[controlplane.LinkName{Domain: l.Domain, Code: l.Key()}] = l
-		}
-		return rows.Err()
-	})
+		ws, domains, codes).Query(scoped.Each(func(rows pgx.Rows) error {
+		l, err := scanLink(rows)
+		links[controlplane.LinkName{Domain: l.Domain, Code: l.Key()}] = l
+		return err
+	}))
 	b.Queue(selectPosition).QueryRow(at.scan)
 	if err := db.pool.Send(ctx, as, &b); err != nil {
 		return nil, waypost.Position{}, scoped.Classify("look for links by name", err)

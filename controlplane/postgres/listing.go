@@ -55,27 +55,21 @@ func (db *LinkStore) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f co
 	err := db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectPage, []any{
 		ws, stageNames[from.Stage], ascending, f.Words, tags, domain, f.Active, f.Expired,
 		now, orNull(f.CreatedAfter), orNull(f.CreatedBefore), created, clicks, id, limit + 1, listBudget, f.Typed, orNull(f.ExpiresBefore),
-	}, func(rows pgx.Rows) error {
-		for rows.Next() {
-			var by int64
-			var found bool
-			l, err := scanLink(wider{rows, []any{&by, &found}})
-			if err != nil {
-				return err
-			}
-			place := controlplane.ListPlace{Stage: from.Stage, Created: l.CreatedAt, Clicks: by, ID: l.ID}
-			switch {
-			case !found:
-				page.Next = &place
-			case len(page.Links) == limit:
-				page.Next = &last
-			default:
-				page.Links = append(page.Links, l)
-				last = place
-			}
+	}, scoped.Each(func(rows pgx.Rows) error {
+		var by int64
+		var found bool
+		l, err := scanLink(wider{rows, []any{&by, &found}})
+		place := controlplane.ListPlace{Stage: from.Stage, Created: l.CreatedAt, Clicks: by, ID: l.ID}
+		switch {
+		case !found:
+			page.Next = &place
+		case len(page.Links) == limit:
+			page.Next = &last
+		default:
+			page.Links, last = append(page.Links, l), place
 		}
-		return rows.Err()
-	})
+		return err
+	}))
 	return page, scoped.Classify("list links", err)
 }
 
@@ -84,6 +78,7 @@ func (db *LinkStore) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f co
 func (db *LinkStore) listDeleted(
 	ctx context.Context, ws waypost.WorkspaceID, now time.Time, from controlplane.ListPlace, limit int,
 ) (page controlplane.LinkPage, err error) {
+	var last controlplane.ListPlace // of the last link that fits
 	var at *time.Time
 	if from.ID != 0 {
 		at = &from.Created
@@ -104,26 +99,20 @@ func (db *LinkStore) listDeleted(
 		)
 		SELECT * FROM found UNION ALL SELECT * FROM last`, `, page.found`)+`
 		ORDER BY page.found DESC, l.deleted_at DESC, l.id DESC`,
-		[]any{ws, now, controlplane.RestorableFor, at, from.ID, limit + 1, listBudget}, func(rows pgx.Rows) error {
-			var last controlplane.ListPlace
-			for rows.Next() {
-				var found bool
-				l, err := scanLink(rows, &found)
-				if err != nil {
-					return err
-				}
-				place := controlplane.ListPlace{Stage: controlplane.StageDeleted, Created: l.DeletedAt, ID: l.ID}
-				switch {
-				case !found:
-					page.Next = &place
-				case len(page.Links) == limit:
-					page.Next = &last
-				default:
-					page.Links, last = append(page.Links, l), place
-				}
+		[]any{ws, now, controlplane.RestorableFor, at, from.ID, limit + 1, listBudget}, scoped.Each(func(rows pgx.Rows) error {
+			var found bool
+			l, err := scanLink(rows, &found)
+			place := controlplane.ListPlace{Stage: controlplane.StageDeleted, Created: l.DeletedAt, ID: l.ID}
+			switch {
+			case !found:
+				page.Next = &place
+			case len(page.Links) == limit:
+				page.Next = &last
+			default:
+				page.Links, last = append(page.Links, l), place
 			}
-			return rows.Err()
-		})
+			return err
+		}))
 	return page, scoped.Classify("list deleted links", err)
 }
 

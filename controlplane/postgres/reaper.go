@@ -151,15 +151,11 @@ func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limi
 	var last tombstone
 	err := db.pool.QueryIn(ctx, scoped.Reaper, `SELECT workspace_id, id, deleted_at FROM link
 		WHERE `+analytics.PurgeDue+` AND (deleted_at, id) > ($3, $4) ORDER BY deleted_at, id LIMIT $2`,
-		[]any{after, limit, from.at, from.Link}, func(rows pgx.Rows) error {
-			for rows.Next() {
-				if err := rows.Scan(&last.Workspace, &last.Link, &last.at); err != nil {
-					return err
-				}
-				all = append(all, last.Place)
-			}
-			return rows.Err()
-		})
+		[]any{after, limit, from.at, from.Link}, scoped.Each(func(rows pgx.Rows) error {
+			err := rows.Scan(&last.Workspace, &last.Link, &last.at)
+			all = append(all, last.Place)
+			return err
+		}))
 	if err != nil {
 		return 0, scoped.Classify(purging, err)
 	}

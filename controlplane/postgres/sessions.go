@@ -24,19 +24,15 @@ func (db *AccessStore) APIKey(ctx context.Context, hash [32]byte) (controlplane.
 		JOIN workspace w ON w.id = k.workspace_id AND w.deleted_at IS NULL
 		LEFT JOIN (membership m JOIN app_user u ON u.id = m.user_id AND u.disabled_at IS NULL AND u.deleted_at IS NULL)
 		       ON m.user_id = k.created_by AND m.workspace_id = k.workspace_id
-		WHERE k.hash = $1 AND k.revoked_at IS NULL AND (k.created_by IS NULL OR m.role IS NOT NULL)`, []any{hash[:]}, func(rows pgx.Rows) error {
-		for rows.Next() {
+		WHERE k.hash = $1 AND k.revoked_at IS NULL AND (k.created_by IS NULL OR m.role IS NOT NULL)`,
+		[]any{hash[:]}, scoped.Each(func(rows pgx.Rows) error {
 			var stored []byte
 			var expires *time.Time
-			if err := rows.Scan(&k.ID, &k.Workspace, &k.Slug, &k.Name, &stored, &k.Scopes, &expires, &k.Owner, &k.Role); err != nil {
-				return err
-			}
+			err := rows.Scan(&k.ID, &k.Workspace, &k.Slug, &k.Name, &stored, &k.Scopes, &expires, &k.Owner, &k.Role)
 			copy(k.Hash[:], stored)
-			k.ExpiresAt = scoped.UTC(expires)
-			found = true
-		}
-		return rows.Err()
-	})
+			k.ExpiresAt, found = scoped.UTC(expires), true
+			return err
+		}))
 	return k, found, scoped.Classify("look up an API key", err)
 }
 
@@ -79,15 +75,10 @@ func (db *AccessStore) AccountOf(ctx context.Context, user int64) (controlplane.
 
 func (db *AccessStore) account(ctx context.Context, condition string, value any) (a controlplane.Account, found bool, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT `+affiliated+` WHERE `+condition+` AND u.disabled_at IS NULL AND u.deleted_at IS NULL ORDER BY w.slug`,
-		[]any{value}, func(rows pgx.Rows) error {
-			for rows.Next() {
-				if err := scanAffiliated(rows, &a); err != nil {
-					return err
-				}
-				found = true
-			}
-			return rows.Err()
-		})
+		[]any{value}, scoped.Each(func(rows pgx.Rows) error {
+			found = true
+			return scanAffiliated(rows, &a)
+		}))
 	return a, found, scoped.Classify("look up an account", err)
 }
 
@@ -97,17 +88,14 @@ func (db *AccessStore) Session(ctx context.Context, hash [32]byte) (controlplane
 	found := false
 	err := db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT s.id, s.hash, s.expires_at, `+affiliated+` JOIN user_session s ON s.user_id = u.id AND s.created_at >= u.valid_from
-		WHERE s.hash = $1 AND u.disabled_at IS NULL AND u.deleted_at IS NULL ORDER BY w.slug`, []any{hash[:]}, func(rows pgx.Rows) error {
-		for rows.Next() {
-			var stored []byte
-			if err := scanAffiliated(rows, &s.Account, &s.ID, &stored, &s.ExpiresAt); err != nil {
-				return err
-			}
-			copy(s.Hash[:], stored)
+		WHERE s.hash = $1 AND u.disabled_at IS NULL AND u.deleted_at IS NULL ORDER BY w.slug`,
+		[]any{hash[:]}, scoped.Each(func(rows pgx.Rows) error {
 			found = true
-		}
-		return rows.Err()
-	})
+			var stored []byte
+			err := scanAffiliated(rows, &s.Account, &s.ID, &stored, &s.ExpiresAt)
+			copy(s.Hash[:], stored)
+			return err
+		}))
 	s.Account.Password = ""
 	return s, found, scoped.Classify("look up a session", err)
 }

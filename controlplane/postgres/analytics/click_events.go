@@ -62,20 +62,16 @@ func (db *Store) eventsOf(
 		return nil, nil
 	}
 	every := make(map[int64]uint64) // of how many clicks of a workspace one is kept
-	err := db.pool.QueryIn(ctx, scoped.Ingest, findEventWishes, []any{workspacesOf(targets)}, func(rows pgx.Rows) error {
-		for rows.Next() {
-			var id int64
-			var settings string
-			if err := rows.Scan(&id, &settings); err != nil {
-				return err
-			}
-			wish := scoped.ReadSettings(settings, db.cfg.EventSample)
-			if every[id] = 1; wish.Events == "sampled" {
-				every[id] = uint64(wish.EventsSample)
-			}
+	err := db.pool.QueryIn(ctx, scoped.Ingest, findEventWishes, []any{workspacesOf(targets)}, scoped.Each(func(rows pgx.Rows) error {
+		var id int64
+		var settings string
+		err := rows.Scan(&id, &settings)
+		wish := scoped.ReadSettings(settings, db.cfg.EventSample)
+		if every[id] = 1; wish.Events == "sampled" {
+			every[id] = uint64(wish.EventsSample)
 		}
-		return rows.Err()
-	})
+		return err
+	}))
 	if err != nil {
 		return nil, scoped.Classify("read who wants single clicks", err)
 	}

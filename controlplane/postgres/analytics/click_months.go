@@ -235,12 +235,10 @@ func (db *Store) copyEvents(ctx context.Context, w io.Writer, table string) erro
 		scoped.Operator.EnterBatch(&b)
 		b.Queue(moreTime, ingestTimeLimit)
 		b.Queue(fmt.Sprintf(selectExported, table), fmt.Sprintf("(%d,0)", first),
-			fmt.Sprintf("(%d,0)", first+exportedBlocks)).Query(func(rows pgx.Rows) error {
-			for rows.Next() {
-				lines = append(append(lines, rows.RawValues()[0]...), '\n')
-			}
-			return rows.Err()
-		})
+			fmt.Sprintf("(%d,0)", first+exportedBlocks)).Query(scoped.Each(func(rows pgx.Rows) error {
+			lines = append(append(lines, rows.RawValues()[0]...), '\n')
+			return nil
+		}))
 		if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
 			return err
 		}

@@ -237,12 +237,10 @@ func (db *Store) takeClicks(
 		events.queue(&q, node, boot, seq)
 	}
 	q.Queue(moveWatermark, node, boot, seq, hash[:], int64(parts.known), int64(parts.unknown), boolToInt(r.Voided),
-		int64(min(r.Dropped, math.MaxInt64))).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			taken = true
-		}
-		return rows.Err()
-	})
+		int64(min(r.Dropped, math.MaxInt64))).Query(scoped.Each(func(pgx.Rows) error {
+		taken = true
+		return nil
+	}))
 	if letter != nil {
 		q.Queue(keepDeadLetter, node, boot, seq, hash[:], letter.clicks, letter.reason, letter.body, maxDeadLetters, maxLetterBodies,
 			maxLetterBytes)

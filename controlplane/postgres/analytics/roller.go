@@ -225,15 +225,10 @@ func (r *Roller) round(ctx context.Context, from Place) (f round, err error) {
 		var q pgx.Batch
 		scoped.Ingest.LookingUp().EnterBatch(&q)
 		q.Queue(planFold, ingestTimeLimit)
-		q.Queue(findPart, from.Workspace, from.Link).Query(func(rows pgx.Rows) error {
-			for rows.Next() {
-				f.found = true
-				if err := rows.Scan(&f.at.Workspace, &f.at.Link); err != nil {
-					return err
-				}
-			}
-			return rows.Err()
-		})
+		q.Queue(findPart, from.Workspace, from.Link).Query(scoped.Each(func(rows pgx.Rows) error {
+			f.found = true
+			return rows.Scan(&f.at.Workspace, &f.at.Link)
+		}))
 		if err := tx.SendBatch(ctx, &q).Close(); err != nil || !f.found {
 			return err
 		}

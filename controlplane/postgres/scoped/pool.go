@@ -236,6 +236,18 @@ func CollectWith[T any](into *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
 	}
 }
 
+// Each calls f with each row.
+func Each(f func(pgx.Rows) error) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := f(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	}
+}
+
 // IfNoRow replaces the error of a query that found no row. Other errors stay as they are.
 func IfNoRow(err, instead error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
