@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -13,8 +14,7 @@ import (
 )
 
 func (p *program) auditCommand() *cobra.Command {
-	var limit int
-	var cursor string
+	var page pageFlags
 	var all bool
 	c := &cobra.Command{
 		Use:   "audit",
@@ -27,23 +27,15 @@ the scope admin, or else the development system that runs in --data-dir.`,
 		Example: `  waypost audit
   waypost audit --all
   waypost audit --limit 1000 --output json`,
-		Args: arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if limit < 1 || limit > 1000 {
-				return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; list further entries with --cursor", limit)}
-			}
-			return p.withAPI(func(api *client.Client) error {
-				page, err := api.Ranges.Audit(c.Context(), all, limit, cursor)
-				if err != nil {
-					return err
-				}
-				return p.print(auditTable(&page, all, p.width()), page)
-			})
-		},
+		Args:    arguments(cobra.NoArgs),
+		PreRunE: page.check,
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+			found, err := api.Ranges.Audit(ctx, all, page.limit, page.cursor)
+			return auditTable(&found, all, p.width()) + page.more(found.Next), found, err
+		}),
 	}
-	c.Flags().IntVar(&limit, "limit", 50, "how many entries at most, up to 1000")
+	page.bind(c)
 	c.Flags().BoolVar(&all, "all", false, "of all workspaces, for operators")
-	c.Flags().StringVar(&cursor, "cursor", "", "where the page before ended")
 	return p.bind(c, "client", "dev.data_dir")
 }
 
@@ -66,11 +58,7 @@ func auditTable(page *client.AuditPage, all bool, width int) string {
 			e.At.Local().Format(time.DateTime), printable(e.Actor), printable(e.Action), printable(e.Subject),
 			printable(shortened(detailText(e.Detail))))
 	}
-	text := tabbed(b.String(), width)
-	if page.Next != "" {
-		text += "\nmore with --cursor " + printable(page.Next)
-	}
-	return text
+	return tabbed(b.String(), width)
 }
 
 // detailText returns the sentence in an entry's detail or, without one, the whole

@@ -114,13 +114,10 @@ other key.`,
 				}
 				return p.createKeyDirectly(c.Context(), cfg, n.Name, wanted)
 			}
-			return p.withAPI(func(api *client.Client) error {
-				k, err := api.Keys.Create(c.Context(), n)
-				if err != nil {
-					return err
-				}
-				return p.print(k.Key, k)
-			})
+			return p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+				k, err := api.Keys.Create(ctx, n)
+				return k.Key, k, err
+			})(c, nil)
 		},
 	}
 	c.Flags().StringVar(&n.Name, "name", "", "purpose of the key")
@@ -172,23 +169,21 @@ show it. The old one ends after --grace, or at once; revoking it then is not nee
   waypost keys rotate ci`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completions(keyNames),
-		RunE: func(c *cobra.Command, args []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			grace := time.Duration(given)
 			if grace < 0 || grace > controlplane.MaxGrace || grace%time.Second != 0 {
 				return &usageError{fmt.Errorf("--grace: %s is not between 0 and %s, in whole seconds", grace, controlplane.MaxGrace)}
 			}
-			return p.withAPI(func(api *client.Client) error {
-				id, err := keyID(c.Context(), api, args[0])
-				if err != nil {
-					return err
-				}
-				k, err := api.Keys.Rotate(c.Context(), id, grace)
-				if err != nil {
-					return err
-				}
-				return p.print(k.Key, k)
-			})
+			return nil
 		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			id, err := keyID(ctx, api, args[0])
+			if err != nil {
+				return "", nil, err
+			}
+			k, err := api.Keys.Rotate(ctx, id, time.Duration(given))
+			return k.Key, k, err
+		}),
 	}
 	c.Flags().Var(&given, "grace", "for how long the old key goes on, up to 7d")
 	return c

@@ -144,38 +144,29 @@ func (p linksCommands) confirmed(ctx context.Context, api *client.Client) (lacki
 }
 
 func (p linksCommands) blocksCommand() *cobra.Command {
-	var limit int
-	var cursor string
+	var page pageFlags
 	c := &cobra.Command{
 		Use:     "blocks",
 		Short:   "List the links that are blocked, for operators",
 		Long:    `List the links of all workspaces that are blocked, the newest block first.`,
 		Example: `  waypost links blocks --limit 100`,
 		Args:    arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				page, err := api.Blocks.List(c.Context(), limit, cursor)
-				if err != nil {
-					return err
-				}
-				rows := [][]string{{"LINK", "SINCE", "POLICY", "REASON"}}
-				for _, b := range page.Blocks {
-					rows = append(rows, []string{
-						printable(b.Domain + "/" + b.ShortCode), b.At.Local().Format(time.DateTime), printable(b.Policy), printable(b.Reason),
-					})
-				}
-				text := tabulate(rows, p.width())
-				if len(page.Blocks) == 0 {
-					text = "no link is blocked"
-				}
-				if page.Next != "" {
-					text += "\nmore with --cursor " + printable(page.Next)
-				}
-				return p.print(text, page)
-			})
-		},
+		PreRunE: page.check,
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+			found, err := api.Blocks.List(ctx, page.limit, page.cursor)
+			rows := [][]string{{"LINK", "SINCE", "POLICY", "REASON"}}
+			for _, b := range found.Blocks {
+				rows = append(rows, []string{
+					printable(b.Domain + "/" + b.ShortCode), b.At.Local().Format(time.DateTime), printable(b.Policy), printable(b.Reason),
+				})
+			}
+			text := tabulate(rows, p.width())
+			if len(found.Blocks) == 0 {
+				text = "no link is blocked"
+			}
+			return text + page.more(found.Next), found, err
+		}),
 	}
-	c.Flags().IntVar(&limit, "limit", 50, "at most this many, 1 to 1,000")
-	c.Flags().StringVar(&cursor, "cursor", "", "go on behind an earlier page")
+	page.bind(c)
 	return c
 }

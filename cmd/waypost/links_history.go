@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -22,19 +23,17 @@ link has a history as long as it can be restored.`,
 		Example: `  waypost links history spring-sale
   waypost links history spring-sale --limit 200 --output json`,
 		Args: arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			if limit < 1 || limit > 200 {
 				return &usageError{fmt.Errorf("--limit: %d is not between 1 and 200; list further changes with --cursor", limit)}
 			}
-			return p.withAPI(func(api *client.Client) error {
-				host, code := linkName(domain, args[0])
-				h, err := api.Links.History(c.Context(), host, code, limit, cursor)
-				if err != nil {
-					return err
-				}
-				return p.print(historyTable(&h, p.width()), h)
-			})
+			return nil
 		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			host, code := linkName(domain, args[0])
+			h, err := api.Links.History(ctx, host, code, limit, cursor)
+			return historyTable(&h, p.width()), h, err
+		}),
 	}
 	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain (default the shared one)")
 	c.Flags().IntVar(&limit, "limit", 50, "how many entries at most, up to 200")

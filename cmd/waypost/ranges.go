@@ -52,23 +52,16 @@ all ranges, retired ones too.`,
 		Example: `  waypost ranges list
   waypost ranges list --output json | jq '.[] | select(.minutes_left != null and .minutes_left < 1440)'`,
 		Args: arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				space, err := api.Ranges.List(c.Context())
-				if err != nil {
-					return err
-				}
-				if space.Ranges == nil {
-					space.Ranges = []client.Range{}
-				}
-				if held := heldText(&space); held != "" && p.output == "json" { // the list has no place for it
-					if _, err := fmt.Fprintln(p.stderr, held); err != nil {
-						return err
-					}
-				}
-				return p.print(keySpaceText(&space, all, p.width()), space.Ranges)
-			})
-		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
+			space, err := api.Ranges.List(ctx)
+			if space.Ranges == nil {
+				space.Ranges = []client.Range{}
+			}
+			if held := heldText(&space); err == nil && held != "" && p.output == "json" { // the list has no place for it
+				_, err = fmt.Fprintln(p.stderr, held)
+			}
+			return keySpaceText(&space, all, p.width()), space.Ranges, err
+		}),
 	}
 	c.Flags().BoolVar(&all, "all", false, "retired ranges too")
 	return c
@@ -80,19 +73,14 @@ func (p rangesCommands) showCommand() *cobra.Command {
 		Short:   "Show a range with its leases",
 		Example: `  waypost ranges show 7`,
 		Args:    arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			id, err := rangeID(args[0])
 			if err != nil {
-				return err
+				return "", nil, err
 			}
-			return p.withAPI(func(api *client.Client) error {
-				r, err := api.Ranges.Get(c.Context(), id)
-				if err != nil {
-					return missingRange(err)
-				}
-				return p.print(rangeText(&r), r)
-			})
-		},
+			r, err := api.Ranges.Get(ctx, id)
+			return rangeText(&r), r, missingRange(err)
+		}),
 	}
 }
 

@@ -55,32 +55,27 @@ func (p sessionCommands) endCommand() *cobra.Command {
 		Short: "End own sessions, on all control planes within a second",
 		Example: `  waypost sessions end 12
   waypost sessions end --others`,
-		RunE: func(c *cobra.Command, args []string) error {
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			if others == (len(args) > 0) {
-				return &usageError{errors.New("give the ids of sessions, or --others")}
+				return "", nil, &usageError{errors.New("give the ids of sessions, or --others")}
 			}
 			ids := make([]int64, len(args))
 			for i, arg := range args {
 				var err error
 				if ids[i], err = strconv.ParseInt(arg, 10, 64); err != nil || ids[i] < 1 {
-					return &usageError{fmt.Errorf("%q is no id of a session: see waypost sessions list", arg)}
+					return "", nil, &usageError{fmt.Errorf("%q is no id of a session: see waypost sessions list", arg)}
 				}
 			}
-			return p.withAPI(func(api *client.Client) error {
-				if others {
-					if err := api.Session.EndOthers(c.Context()); err != nil {
-						return err
-					}
-					return p.print("ended all other sessions", map[string]bool{"others": true})
+			if others {
+				return "ended all other sessions", map[string]bool{"others": true}, api.Session.EndOthers(ctx)
+			}
+			for i, id := range ids {
+				if err := api.Session.End(ctx, id); err != nil {
+					return "", nil, fmt.Errorf("end session %d: %w (ended before: %d of %d)", id, err, i, len(ids))
 				}
-				for i, id := range ids {
-					if err := api.Session.End(c.Context(), id); err != nil {
-						return fmt.Errorf("end session %d: %w (ended before: %d of %d)", id, err, i, len(ids))
-					}
-				}
-				return p.print("ended "+strings.Join(args, ", "), map[string][]int64{"ended": ids})
-			})
-		},
+			}
+			return "ended " + strings.Join(args, ", "), map[string][]int64{"ended": ids}, nil
+		}),
 	}
 	c.Flags().BoolVar(&others, "others", false, "end all sessions except the one in use")
 	return c

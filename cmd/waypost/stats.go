@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net/url"
 	"strconv"
 
@@ -103,21 +104,16 @@ for 30 days.`,
 		Example: `  waypost stats unknown --domain go.example.com
   waypost stats unknown --from 2026-03-01 --to 2026-03-01 --limit 1000 --output json`,
 		Args: arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			query := url.Values{"limit": {strconv.Itoa(limit)}}
 			for name, value := range values {
 				if *value != "" {
 					query.Set(name, *value)
 				}
 			}
-			return p.withAPI(func(api *client.Client) error {
-				u, err := api.Statistics.Unknown(c.Context(), query)
-				if err != nil {
-					return err
-				}
-				return p.print(unknownTable(&u, p.width()), u)
-			})
-		},
+			u, err := api.Statistics.Unknown(ctx, query)
+			return unknownTable(&u, p.width()), u, err
+		}),
 	}
 	c.Flags().StringVar(values["domain"], "domain", "", "host of the domain; the shared one if left out")
 	c.Flags().StringVar(values["from"], "from", "", "first day (2026-03-01), in UTC; a week if left out")

@@ -72,7 +72,7 @@ func (f *pageFlags) bind(c *cobra.Command) {
 
 func (f *pageFlags) check(*cobra.Command, []string) error {
 	if f.limit < 1 || f.limit > 1000 {
-		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; list further users with --cursor", f.limit)}
+		return &usageError{fmt.Errorf("--limit: %d is not between 1 and 1000; list the rest with --cursor", f.limit)}
 	}
 	return nil
 }
@@ -114,30 +114,29 @@ choose the password with --password-file.`,
 		Example: `  waypost users add ann@example.com --role member
   waypost users add ann@example.com --role admin --to marketing`,
 		Args: arguments(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) (err error) {
+		PreRunE: func(_ *cobra.Command, args []string) (err error) {
 			n.Email = args[0]
 			if file != "" {
-				if n.Password, err = p.password(file, "", false); err != nil {
-					return err
+				n.Password, err = p.password(file, "", false)
+			}
+			return err
+		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (_ string, _ any, err error) {
+			var m client.Member
+			if to == "" {
+				m, err = api.Users.Add(ctx, n)
+			} else {
+				var id int64
+				if id, err = workspaceID(ctx, api, to); err == nil {
+					m, err = api.Users.AddTo(ctx, id, n)
 				}
 			}
-			return p.withAPI(func(api *client.Client) error {
-				var m client.Member
-				if to == "" {
-					m, err = api.Users.Add(c.Context(), n)
-				} else {
-					var id int64
-					if id, err = workspaceID(c.Context(), api, to); err == nil {
-						m, err = api.Users.AddTo(c.Context(), id, n)
-					}
-				}
-				if err != nil {
-					return thereAlready(c.Context(), api, to, n, err)
-				}
-				text := fmt.Sprintf("user %d, %s, has the role %s", m.ID, printable(m.Email), m.Role)
-				return p.print(text+invitationText(m.Invitation), m)
-			})
-		},
+			if err != nil {
+				return "", nil, thereAlready(ctx, api, to, n, err)
+			}
+			text := fmt.Sprintf("user %d, %s, has the role %s", m.ID, printable(m.Email), m.Role)
+			return text + invitationText(m.Invitation), m, nil
+		}),
 	}
 	c.Flags().StringVar(&n.Role, "role", "member", "admin, member or viewer")
 	c.Flags().StringVar(&n.Name, "name", "", "name, for people; default: the address")
@@ -166,6 +165,7 @@ func roleCompletion(c *cobra.Command) {
 func (p usersCommands) setCommand() *cobra.Command {
 	var role, name, file string
 	var disable, enable, everywhere bool
+	var change client.MemberChange
 	c := &cobra.Command{
 		Use:   "set USER",
 		Short: "Change a user's role or name, or disable the account",
@@ -178,8 +178,7 @@ and passwords are chosen by operators only: see ` + "`waypost users invite`" + `
   waypost users set ann@example.com --all --disable`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completions(userNames),
-		RunE: func(c *cobra.Command, args []string) error {
-			var change client.MemberChange
+		PreRunE: func(c *cobra.Command, _ []string) error {
 			if disable && enable {
 				return &usageError{errors.New("give --disable or --enable, not both")}
 			}
@@ -205,25 +204,20 @@ and passwords are chosen by operators only: see ` + "`waypost users invite`" + `
 			if everywhere && change.Role != nil {
 				return &usageError{errors.New("--role is that in one workspace: leave out --all")}
 			}
-			return p.withAPI(func(api *client.Client) error {
-				id, err := userID(c.Context(), api, args[0], everywhere)
-				if err != nil {
-					return err
-				}
-				if everywhere {
-					a, err := api.Users.ChangeAccount(c.Context(), id, change.AccountChange)
-					if err != nil {
-						return err
-					}
-					return p.print(accountTable([]client.Account{a}, p.width()), a)
-				}
-				m, err := api.Users.Change(c.Context(), id, change)
-				if err != nil {
-					return err
-				}
-				return p.print(userTable([]client.Member{m}, p.width()), m)
-			})
+			return nil
 		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			id, err := userID(ctx, api, args[0], everywhere)
+			if err != nil {
+				return "", nil, err
+			}
+			if everywhere {
+				a, err := api.Users.ChangeAccount(ctx, id, change.AccountChange)
+				return accountTable([]client.Account{a}, p.width()), a, err
+			}
+			m, err := api.Users.Change(ctx, id, change)
+			return userTable([]client.Member{m}, p.width()), m, err
+		}),
 	}
 	c.Flags().StringVar(&role, "role", "", "admin, member or viewer")
 	c.Flags().StringVar(&name, "name", "", "name, for people")
