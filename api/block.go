@@ -13,6 +13,7 @@ type LinkBlock struct {
 type NewBlock struct {
 	Policy string `json:"policy,omitzero" enum:"legal,gone" default:"gone" doc:"legal: visitors get 451, which means that a law or a court demands it. gone: 410."`
 	Reason string `json:"reason" minLength:"1" maxLength:"200" doc:"One line of at most 200 bytes, for the owner of the link and for the audit log. Visitors do not see it."`
+	All    bool   `json:"all_addresses,omitzero" doc:"Block the link's own address and those of its aliases too, all or none."`
 }
 
 // Block is a code that is blocked, or was.
@@ -24,6 +25,7 @@ type Block struct {
 	Reason    string    `json:"reason" doc:"Of the block, or of its end."`
 	At        time.Time `json:"at" doc:"When it was blocked, or when that ended."`
 	Version   int64     `json:"version" minimum:"1" doc:"Grows with every statement about any code; of two about one code the higher counts."`
+	Others    []string  `json:"others,omitzero" doc:"Other addresses that got the same statement, as DOMAIN/CODE, in the answer to a request with all_addresses."`
 }
 
 // BlockPage is a page of blocked codes.

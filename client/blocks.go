@@ -13,14 +13,18 @@ import (
 // its host; "" is the shared default domain.
 type Blocks struct{ c *Client }
 
-// Set blocks a code. Policy is legal or gone.
-func (b Blocks) Set(ctx context.Context, domain, code, policy, reason string) (Block, error) {
-	return ask[Block](ctx, b.c, http.MethodPut, blockPath(domain, code, nil), api.NewBlock{Policy: policy, Reason: reason})
+// Set blocks a code.
+func (b Blocks) Set(ctx context.Context, domain, code string, n NewBlock) (Block, error) {
+	return ask[Block](ctx, b.c, http.MethodPut, blockPath(domain, code, nil), n)
 }
 
-// End ends the block of a code.
-func (b Blocks) End(ctx context.Context, domain, code, reason string) (Block, error) {
-	return ask[Block](ctx, b.c, http.MethodDelete, blockPath(domain, code, url.Values{"reason": {reason}}), nil)
+// End ends the block of a code, or with all those of all addresses of its link.
+func (b Blocks) End(ctx context.Context, domain, code, reason string, all bool) (Block, error) {
+	query := url.Values{"reason": {reason}}
+	if all {
+		query.Set("all_addresses", "true")
+	}
+	return ask[Block](ctx, b.c, http.MethodDelete, blockPath(domain, code, query), nil)
 }
 
 // List returns a page of at most limit blocked codes, newest first.

@@ -16,6 +16,7 @@ type (
 	ProblemBody = api.Problem
 	TagCount    = api.TagCount
 	Block       = api.Block
+	NewBlock    = api.NewBlock
 	LinkBlock   = api.LinkBlock
 	BlockPage   = api.BlockPage
 

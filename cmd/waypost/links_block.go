@@ -17,6 +17,7 @@ const confirmedWithin = 3 * time.Second
 
 func (p linksCommands) blockCommand() *cobra.Command {
 	var domain, reason, policy string
+	var all bool
 	c := &cobra.Command{
 		Use:   "block CODE",
 		Short: "Block a link of any workspace at once, for operators",
@@ -27,14 +28,15 @@ not adding its domain again. It also outlasts restarts of edges and a restore of
 The owner and the audit log see the reason, and visitors do not. The command needs an
 administrator of the default workspace, and says which edges have not confirmed the block.`,
 		Example: `  waypost links block r7Qx0aZ --reason "phishing, ticket 4711"
-  waypost links block https://go.example.com/sale --policy legal --reason "court order 7 O 12/26"`,
+  waypost links block https://go.example.com/sale --policy legal --reason "court order 7 O 12/26"
+  waypost links block spring-box --all-addresses --reason "malware, ticket 4712"`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if reason == "" {
 				return &usageError{errors.New("--reason is needed")}
 			}
 			return p.stated(c.Context(), domain, args[0], func(api *client.Client, host, code string) (client.Block, error) {
-				b, err := api.Blocks.Set(c.Context(), host, code, policy, reason)
+				b, err := api.Blocks.Set(c.Context(), host, code, client.NewBlock{Policy: policy, Reason: reason, All: all})
 				if _, passing := client.Passing(err); err != nil && passing {
 					err = fmt.Errorf("%w; the line %q in the file \"blocked\" of an edge's data directory blocks the link on that edge until then",
 						err, strings.TrimPrefix(host+"/"+code, "/")+" "+policy)
@@ -45,6 +47,7 @@ administrator of the default workspace, and says which edges have not confirmed 
 	}
 	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; default: the shared default domain")
 	c.Flags().StringVar(&reason, "reason", "", "why, in one line; needed")
+	c.Flags().BoolVar(&all, "all-addresses", false, "also block the link's own address and those of its aliases")
 	c.Flags().StringVar(&policy, "policy", "gone", "answer to visitors: gone (410), or legal (451, because a law or a court demands it)")
 	return c
 }
@@ -59,6 +62,7 @@ func blockText(b *client.LinkBlock) string {
 
 func (p linksCommands) unblockCommand() *cobra.Command {
 	var domain, reason string
+	var all bool
 	c := &cobra.Command{
 		Use:     "unblock CODE",
 		Short:   "End the block of a link, for operators",
@@ -70,12 +74,13 @@ func (p linksCommands) unblockCommand() *cobra.Command {
 				return &usageError{errors.New("--reason is needed")}
 			}
 			return p.stated(c.Context(), domain, args[0], func(api *client.Client, host, code string) (client.Block, error) {
-				return api.Blocks.End(c.Context(), host, code, reason)
+				return api.Blocks.End(c.Context(), host, code, reason, all)
 			})
 		},
 	}
 	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; default: the shared default domain")
 	c.Flags().StringVar(&reason, "reason", "", "why, in one line; needed")
+	c.Flags().BoolVar(&all, "all-addresses", false, "also end the blocks of the link's own address and of its aliases")
 	return c
 }
 
@@ -89,9 +94,14 @@ func (p linksCommands) stated(ctx context.Context, domain, argument string,
 		if err != nil {
 			return err
 		}
-		done := fmt.Sprintf("%s/%s is blocked (%s)", block.Domain, block.ShortCode, printable(block.Policy))
-		if !block.Blocked {
-			done = fmt.Sprintf("%s/%s is no longer blocked", block.Domain, block.ShortCode)
+		done := block.Domain + "/" + block.ShortCode
+		if len(block.Others) > 0 {
+			done = fmt.Sprintf("each of %s, %s", done, printable(strings.Join(block.Others, ", ")))
+		}
+		if block.Blocked {
+			done = fmt.Sprintf("%s is blocked (%s)", done, printable(block.Policy))
+		} else {
+			done += " is no longer blocked"
 		}
 		lacking, all, err := p.confirmed(ctx, api)
 		if err != nil {

@@ -29,6 +29,10 @@ func TestLinksBlock_SaysWhichEdgesHaveNotConfirmed(t *testing.T) {
 			_, _ = io.WriteString(w, `{"blocks": [`+block+`], "next_cursor": "c"}`)
 			return
 		}
+		if r.URL.Query().Has("all_addresses") || strings.Contains(string(body), "all_addresses") {
+			_, _ = io.WriteString(w, strings.Replace(block, `"version"`, `"others": ["go.example.com/s", "own.example/été"], "version"`, 1))
+			return
+		}
 		_, _ = io.WriteString(w, block)
 	}
 	code, stdout, stderr := ask(t, api, "links", "block", "https://go.example.com/phish", "--policy", "legal", "--reason", "order")
@@ -39,9 +43,14 @@ func TestLinksBlock_SaysWhichEdgesHaveNotConfirmed(t *testing.T) {
 	require.Regexp(t, `go\.example\.com/phish +\S+ \S+ +legal +order\s+more with --cursor c`, stdout)
 	code, _, _ = ask(t, api, "links", "unblock", "phish", "--reason", "appeal", "--output", "json")
 	require.Zero(t, code)
+	_, stdout, _ = ask(t, api, "links", "block", "phish", "--all-addresses", "--reason", "malware")
+	require.Contains(t, stdout, "each of go.example.com/phish, go.example.com/s, own.example/été is blocked (legal)")
+	_, _, _ = ask(t, api, "links", "unblock", "phish", "--all-addresses", "--reason", "appeal")
 	require.Equal(t, []string{
 		`PUT /api/admin/blocks/phish?domain=go.example.com {"policy":"legal","reason":"order"}`, "GET /api/admin/blocks?limit=50 ",
 		"DELETE /api/admin/blocks/phish?reason=appeal ",
+		`PUT /api/admin/blocks/phish {"policy":"gone","reason":"malware","all_addresses":true}`,
+		"DELETE /api/admin/blocks/phish?all_addresses=true&reason=appeal ",
 	}, asked)
 
 	code, _, stderr = ask(t, api, "links", "block", "phish")

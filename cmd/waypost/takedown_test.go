@@ -303,7 +303,7 @@ func (f *fleetOfTen) everyEdge(code string, status int) {
 }
 
 func (f *fleetOfTen) block(code, policy string) error {
-	_, err := f.api.Blocks.Set(f.t.Context(), "", code, policy, "ticket 4711")
+	_, err := f.api.Blocks.Set(f.t.Context(), "", code, client.NewBlock{Policy: policy, Reason: "ticket 4711"})
 	return err
 }
 
@@ -452,6 +452,6 @@ func TestTakedown_ReachesEveryEdgeAndOutlastsRestartsAndARestore(t *testing.T) {
 }
 
 func (f *fleetOfTen) end(code string) error {
-	_, err := f.api.Blocks.End(f.t.Context(), "", code, "appeal")
+	_, err := f.api.Blocks.End(f.t.Context(), "", code, "appeal", false)
 	return err
 }

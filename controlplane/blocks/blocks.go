@@ -20,10 +20,13 @@ import (
 // change of links.
 type Store interface {
 	// SetBlock makes a statement about the code of a link of any workspace, deleted or
-	// not, with a version above all others, and notes the statement in the audit log. It
+	// not, with a version above all others, and notes the statement in the audit log. For
+	// all addresses it makes one about each further address of the link, and skips those
+	// without a block to end; so it skips b, when b ends a block and has no policy. It
 	// returns ENotFound when no link has the code and no statement is about it, and
-	// EConflict when [waypost.MaxBlocks] codes have a statement already.
-	SetBlock(ctx context.Context, by controlplane.Actor, b waypost.Block) (waypost.Block, error)
+	// EConflict when [waypost.MaxBlocks] codes have a statement already, or when no
+	// address is left.
+	SetBlock(ctx context.Context, by controlplane.Actor, all bool, b waypost.Block) ([]waypost.Block, error)
 
 	// Blocks returns up to limit statements behind a place, in the order in which the
 	// database took them, and the place of the last.
@@ -75,6 +78,7 @@ const (
 type Request struct {
 	Domain  string // host; "": the default domain
 	Code    string
+	All     bool // addresses of the link
 	Blocked bool
 	Policy  waypost.BlockPolicy // 0 for the end of a block
 	Reason  string
@@ -84,21 +88,21 @@ type Request struct {
 // effective on this control plane and on its way to edges. Only operators may call Set,
 // because the owner of a link must not be able to undo a block; an owner disables or
 // deletes the link. Set returns ENotFound for an unknown code, and EConflict when the
-// code is in the requested state already.
-func (s *Blocks) Set(ctx context.Context, actor controlplane.Actor, n Request) (waypost.Block, error) {
-	none := waypost.Block{}
+// code is in the requested state already. It returns the statements that it has made, the
+// one about the code first.
+func (s *Blocks) Set(ctx context.Context, actor controlplane.Actor, n Request) ([]waypost.Block, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return none, err
+		return nil, err
 	}
 	if !waypost.ValidBlockReason(n.Reason) {
-		return none, waypost.Errorf(waypost.EInvalid, "reason must be one line of 1 to %d bytes", waypost.MaxBlockReason)
+		return nil, waypost.Errorf(waypost.EInvalid, "reason must be one line of 1 to %d bytes", waypost.MaxBlockReason)
 	}
 	if !waypost.ValidCode(n.Code) {
-		return none, waypost.ErrNoLink
+		return nil, waypost.ErrNoLink
 	}
 	host, code, folded, err := s.domains.AddressOf(ctx, n.Domain, n.Code)
 	if err != nil {
-		return none, err
+		return nil, err
 	}
 	before, stated := s.set.Get(host, code)
 	if folded && !stated {
@@ -109,25 +113,31 @@ func (s *Blocks) Set(ctx context.Context, actor controlplane.Actor, n Request) (
 	}
 	b := waypost.Block{Host: host, Code: code, Blocked: n.Blocked, Policy: n.Policy, Reason: n.Reason}
 	switch {
-	case !n.Blocked && (!stated || !before.Blocked):
-		return none, waypost.Errorf(waypost.EConflict, "the link is not blocked")
-	case !n.Blocked:
+	case !n.Blocked && before.Blocked:
 		b.Policy = before.Policy
+	case !n.Blocked && !n.All:
+		return nil, waypost.Errorf(waypost.EConflict, "the link is not blocked")
+	case !n.Blocked:
 	case b.Policy == 0:
 		b.Policy = waypost.BlockGone
 	}
-	if b, err = s.store.SetBlock(ctx, actor, b); err != nil {
-		return none, err
+	made, err := s.store.SetBlock(ctx, actor, n.All, b)
+	if err != nil {
+		return nil, err
 	}
-	if _, err := s.set.Take(s.signer.SignBlock(b)); err != nil {
-		return none, fmt.Errorf("take a block: %w", err)
+	for _, b := range made {
+		if _, err := s.set.Take(s.signer.SignBlock(b)); err != nil {
+			return nil, fmt.Errorf("take a block: %w", err)
+		}
+		s.log.WarnContext(ctx, "changed the block of a code", "host", b.Host, "code", string(b.Code),
+			"blocked", b.Blocked, "policy", b.Policy.String(), "by", actor.Label())
 	}
-	if held, _ := s.set.Get(host, code); held.Version > b.Version {
-		return none, waypost.Errorf(waypost.EUnavailable, "a newer statement about the link has come back from edges: look, and try again in a moment")
+	for _, b := range made {
+		if held, _ := s.set.Get(b.Host, b.Code); held.Version > b.Version {
+			return nil, waypost.Errorf(waypost.EUnavailable, "a newer statement about the link has come back from edges: look, and try again in a moment")
+		}
 	}
-	s.log.WarnContext(ctx, "changed the block of a code", "host", b.Host, "code", string(b.Code),
-		"blocked", b.Blocked, "policy", b.Policy.String(), "by", actor.Label())
-	return b, nil
+	return made, nil
 }
 
 // Of returns the block of a code, as its owner typed it; nil for a code that is not

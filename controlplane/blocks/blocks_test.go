@@ -29,7 +29,7 @@ func TestBlocks_OutlastWhateverTheOwnerDoes(t *testing.T) {
 		Code: "phish", Blocked: true, Policy: waypost.BlockLegal, Reason: "court order 7",
 	})
 	require.NoError(t, err)
-	require.InDelta(t, time.Now().UnixMilli(), b.At, 5000)
+	require.InDelta(t, time.Now().UnixMilli(), b[0].At, 5000)
 	require.Equal(t, 451, s.answers(t, "go.example.com", "phish"))
 	require.Equal(t, 451, s.answers(t, "198.51.100.7", "phish/more?x=1"), "before passwords and paths")
 	require.NotEqual(t, 451, s.answers(t, "own.example.com", "phish"), "another address")
@@ -80,7 +80,7 @@ func TestBlocks_OutlastWhateverTheOwnerDoes(t *testing.T) {
 
 	ended, err := s.Blocks.Set(t.Context(), operator, blocks.Request{Code: "phish", Reason: "appeal"})
 	require.NoError(t, err)
-	require.Greater(t, ended.Version, b.Version)
+	require.Greater(t, ended[0].Version, b[0].Version)
 	require.NotEqual(t, 451, s.answers(t, "", "phish"))
 	entries, _, err := s.Workspaces.Audit(t.Context(), operator, true, 50, "")
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestBlocks_WaitForNoChangeOfLinks(t *testing.T) {
 		require.NoError(t, err)
 		stored, _, err := s.db.Blocks(t.Context(), 0, 10)
 		require.NoError(t, err)
-		require.Equal(t, []waypost.Block{b}, stored)
+		require.Equal(t, b, stored)
 	}
 	require.Equal(t, 410, s.answers(t, "", "phish"))
 	require.NoError(t, tx.Commit(t.Context()))
@@ -241,4 +241,55 @@ func TestBlocks_AreTakenBackFromEdgesAfterARestore(t *testing.T) {
 	// A statement of the restored database is newer than all that it has forgotten.
 	block("lost", false)
 	require.Equal(t, 302, first.answers(t, "", "lost"))
+}
+
+func TestBlocks_OfAllAddressesHoldTogether(t *testing.T) {
+	s := start(t)
+	const host = "own.example.com"
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host, IgnoresCase: true})
+	require.NoError(t, err)
+	_, _, err = s.Links.Create(t.Context(), actor, wish("phish"))
+	require.NoError(t, err)
+	for _, n := range []controlplane.NewAlias{{Code: "bait"}, {Domain: host, Code: "Hook"}} {
+		_, _, err = s.Links.AddAlias(t.Context(), actor, "", "phish", n)
+		require.NoError(t, err)
+	}
+	set := func(domain, code string, all, blocked bool) (made []string) {
+		b, err := s.Blocks.Set(t.Context(), operator, blocks.Request{Domain: domain, Code: code, All: all, Blocked: blocked, Reason: "test"})
+		require.NoError(t, err)
+		for i := range b {
+			require.Equal(t, blocked, b[i].Blocked)
+			made = append(made, b[i].Host+"/"+string(b[i].Code))
+		}
+		return made
+	}
+	answers := func() []int {
+		return []int{s.answers(t, "", "phish"), s.answers(t, "", "bait"), s.answers(t, host, "HOOK")}
+	}
+	require.Equal(t, []int{302, 302, 302}, answers())
+	require.Equal(t, []string{host + "/hook", "/phish", "/bait"}, set(host, "HOOK", true, true))
+	require.Equal(t, []int{410, 410, 410}, answers())
+	_, _, err = s.Links.AddAlias(t.Context(), actor, "", "phish", controlplane.NewAlias{Code: "late"})
+	require.ErrorContains(t, err, "an operator blocks an address")
+	stored, _, err := s.db.Blocks(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Len(t, stored, 3)
+	entries, _, err := s.Workspaces.Audit(t.Context(), operator, true, 50, "")
+	require.NoError(t, err)
+	noted := 0
+	for i := range entries {
+		if entries[i].Action == "links.block" {
+			noted++
+		}
+	}
+	require.Equal(t, 3, noted)
+
+	require.Equal(t, []string{host + "/hook"}, set(host, "hook", false, false), "one address alone")
+	require.Equal(t, []int{410, 410, 302}, answers())
+	require.Equal(t, []string{"/phish", "/bait"}, set(host, "Hook", true, false), "an address without a block is skipped")
+	require.Equal(t, []int{302, 302, 302}, answers())
+	_, err = s.Blocks.Set(t.Context(), operator, blocks.Request{Code: "phish", All: true, Reason: "test"})
+	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
+	_, err = s.Blocks.Set(t.Context(), operator, blocks.Request{Code: "nothing", All: true, Blocked: true, Reason: "test"})
+	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 }

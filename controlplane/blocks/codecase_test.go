@@ -20,7 +20,7 @@ func TestBlocks_HoldInAnyCaseOfADomainThatIgnoresIt(t *testing.T) {
 	block := func(code string, blocked bool) waypost.Block {
 		b, err := s.Blocks.Set(t.Context(), operator, blocks.Request{Domain: host, Code: code, Blocked: blocked, Reason: "test"})
 		require.NoError(t, err)
-		return b
+		return b[0]
 	}
 	require.Equal(t, waypost.Code("Hr"), block("hR", true).Code, "as the owner typed it, so that the block outlives a switch")
 	for _, path := range []string{"hr", "HR", "Hr", "HR/"} {

@@ -17,7 +17,7 @@ import (
 type Blocks interface {
 	// Set blocks a code, or ends that: ENotFound, EInvalid, EConflict when it is not
 	// blocked.
-	Set(ctx context.Context, actor controlplane.Actor, n blocks.Request) (waypost.Block, error)
+	Set(ctx context.Context, actor controlplane.Actor, n blocks.Request) ([]waypost.Block, error)
 
 	// List returns a page of blocked codes, newest first, and the cursor of the next.
 	List(actor controlplane.Actor, limit int, cursor string) (page []waypost.Block, next string, err error)
@@ -46,6 +46,7 @@ type unblockInput struct {
 	Code string `path:"code" doc:"The link's short code."`
 	inDomain
 	Reason string `query:"reason" minLength:"1" maxLength:"200" doc:"Why the block ends. Required."`
+	All    bool   `query:"all_addresses" doc:"Also end the blocks of the link's own address and of its aliases. Addresses without a block are skipped."`
 }
 
 type blocksInput struct {
@@ -76,19 +77,26 @@ func (a *blocksAPI) block(ctx context.Context, in *blockInput) (*body[api.Block]
 	if err != nil {
 		return nil, err
 	}
-	return a.set(ctx, blocks.Request{Domain: in.Domain, Code: in.Code, Blocked: true, Policy: policy, Reason: in.Body.Reason})
+	return a.set(ctx, blocks.Request{
+		Domain: in.Domain, Code: in.Code, All: in.Body.All, Blocked: true, Policy: policy, Reason: in.Body.Reason,
+	})
 }
 
 func (a *blocksAPI) unblock(ctx context.Context, in *unblockInput) (*body[api.Block], error) {
-	return a.set(ctx, blocks.Request{Domain: in.Domain, Code: in.Code, Reason: in.Reason})
+	return a.set(ctx, blocks.Request{Domain: in.Domain, Code: in.Code, All: in.All, Reason: in.Reason})
 }
 
 func (a *blocksAPI) set(ctx context.Context, n blocks.Request) (*body[api.Block], error) {
-	b, err := a.blocks.Set(ctx, actorFrom(ctx), n)
+	made, err := a.blocks.Set(ctx, actorFrom(ctx), n)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(a.shown(&b)), nil
+	first := a.shown(&made[0])
+	for i := range made[1:] {
+		other := a.shown(&made[1+i])
+		first.Others = append(first.Others, other.Domain+"/"+other.ShortCode)
+	}
+	return bodyOf(first), nil
 }
 
 func (a *blocksAPI) list(ctx context.Context, in *blocksInput) (*body[api.BlockPage], error) {

@@ -26,6 +26,11 @@ func TestBlocks_AreSetListedShownAndEnded(t *testing.T) {
 	require.Equal(t, 200, ended.StatusCode)
 	require.Equal(t, false, object(t, ended.text)["blocked"])
 	require.NotContains(t, a.get("/api/v1/urls/phish").text, `"blocked"`)
+
+	set = a.do(call{method: "PUT", path: "/api/admin/blocks/phish", key: operatorKey, body: `{"reason": "malware", "all_addresses": true}`})
+	require.Equal(t, []any{"own.example/café"}, object(t, set.text)["others"])
+	ended = a.do(call{method: "DELETE", path: "/api/admin/blocks/phish?reason=appeal&all_addresses=true", key: operatorKey})
+	require.Equal(t, []any{"own.example/café"}, object(t, ended.text)["others"])
 }
 
 func TestRedirect_OfABlockedCodeNamesTheContact(t *testing.T) {

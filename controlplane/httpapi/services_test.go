@@ -34,21 +34,25 @@ func (noBudgets) Of(context.Context, controlplane.Actor, *waypost.Link) (*contro
 // fakeBlocks are blocked codes in memory.
 type fakeBlocks struct{ all []waypost.Block }
 
-func (f *fakeBlocks) Set(_ context.Context, actor controlplane.Actor, n blocks.Request) (waypost.Block, error) {
+func (f *fakeBlocks) Set(_ context.Context, actor controlplane.Actor, n blocks.Request) (all []waypost.Block, err error) {
 	switch {
 	case actor.CheckOperator() != nil:
-		return waypost.Block{}, actor.CheckOperator()
+		return nil, actor.CheckOperator()
 	case n.Code == "none":
-		return waypost.Block{}, waypost.ErrNoLink
+		return nil, waypost.ErrNoLink
 	case !n.Blocked && f.Of(n.Domain, waypost.Code(n.Code)) == nil:
-		return waypost.Block{}, waypost.Errorf(waypost.EConflict, "the link is not blocked")
+		return nil, waypost.Errorf(waypost.EConflict, "the link is not blocked")
 	}
 	b := waypost.Block{
 		Host: n.Domain, Code: waypost.Code(n.Code), Version: uint64(len(f.all) + 1), Blocked: n.Blocked,
 		Policy: n.Policy, Reason: n.Reason, At: 1_900_000_000_000,
 	}
-	f.all = append([]waypost.Block{b}, f.all...)
-	return b, nil
+	if all = append(all, b); n.All {
+		b.Host, b.Code = "own.example", "café"
+		all = append(all, b)
+	}
+	f.all = append(all[:1:1], f.all...)
+	return all, nil
 }
 
 func (f *fakeBlocks) List(actor controlplane.Actor, limit int, cursor string) ([]waypost.Block, string, error) {

@@ -150,7 +150,7 @@ func TestAliases_AreRefusedByATakedownOfTheSameMoment(t *testing.T) {
 			VALUES ('', '`+string(blocked)+`', 1, true, 'gone', 'test', 0, 0, `+string('1'+rune(2*i))+`)`)
 		require.NoError(t, takedown.Commit(t.Context()))
 		require.ErrorContains(t, <-added, "an operator blocks an address of the link")
-		_, err = db.SetBlock(t.Context(), operator, waypost.Block{Code: blocked, Policy: waypost.BlockGone, Reason: "ended"})
+		_, err = db.SetBlock(t.Context(), operator, false, waypost.Block{Code: blocked, Policy: waypost.BlockGone, Reason: "ended"})
 		require.NoError(t, err)
 	}
 	require.NoError(t, add("late"), "the refused code is free, and both blocks have ended")

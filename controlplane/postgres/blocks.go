@@ -38,12 +38,12 @@ const (
 		       count(*), coalesce(bool_or(host = $1 AND code = $2), false)
 		FROM link_block`
 
-	// selectBlocked reads the workspace of the link that has, or had, an address.
+	// selectBlocked reads the workspace and the id of the link that has, or had, an address.
 	selectBlocked = `
-		SELECT l.workspace_id FROM domain d CROSS JOIN LATERAL (
-			SELECT workspace_id FROM link WHERE domain_id = d.id AND (code = $2 OR code = $3 AND typed_code = $2)
+		SELECT l.workspace_id, l.id FROM domain d CROSS JOIN LATERAL (
+			SELECT workspace_id, id FROM link WHERE domain_id = d.id AND (code = $2 OR code = $3 AND typed_code = $2)
 			UNION ALL
-			SELECT k.workspace_id FROM retired_code r JOIN link k ON k.id = r.link_id WHERE r.domain_id = d.id AND r.code IN ($2, $3)) l
+			SELECT k.workspace_id, k.id FROM retired_code r JOIN link k ON k.id = r.link_id WHERE r.domain_id = d.id AND r.code IN ($2, $3)) l
 		WHERE d.host = $1 AND d.id <> 1 OR $1 = '' AND d.id = 1`
 
 	// selectAddresses reads the addresses of links, $1, as blocks name them.
@@ -53,6 +53,13 @@ const (
 			FROM (SELECT domain_id, coalesce(typed_code, code) AS code FROM link WHERE id = ANY ($1)
 				UNION ALL SELECT domain_id, code FROM link_alias WHERE link_id = ANY ($1)) x
 			JOIN domain d ON d.id = x.domain_id) a`
+
+	// selectOthers reads the addresses of links, $1, except the one of $2 and $3, with the
+	// policies of those that are blocked.
+	selectOthers = `
+		SELECT a.host, a.code, coalesce(b.policy, '') FROM (` + selectAddresses + `) a
+		LEFT JOIN link_block b ON b.host = a.host AND b.code = a.code AND b.blocked
+		WHERE (a.host, a.code) <> ($2, $3)`
 
 	// selectPatternOwners reads the workspaces of the patterns of a host.
 	selectPatternOwners = `
@@ -81,39 +88,93 @@ func (db *BlockStore) changeBlocks(ctx context.Context, doing string, f func(tx 
 }
 
 // SetBlock implements blocks.Store.
-func (db *BlockStore) SetBlock(ctx context.Context, by controlplane.Actor, b waypost.Block) (waypost.Block, error) {
-	err := db.changeBlocks(ctx, "block a code", func(tx pgx.Tx) error {
-		var count int
-		var stated bool
-		if err := tx.QueryRow(ctx, selectNextBlock, b.Host, b.Code).Scan(&b.Version, &b.At, &count, &stated); err != nil {
-			return err
+func (db *BlockStore) SetBlock(ctx context.Context, by controlplane.Actor, all bool, b waypost.Block) (stated []waypost.Block, err error) {
+	err = db.changeBlocks(ctx, "block a code", func(tx pgx.Tx) error {
+		stated = stated[:0]
+		if b.Blocked || b.Policy != 0 {
+			stated = append(stated, b)
 		}
-		rows, _ := tx.Query(ctx, selectBlocked, b.Host, b.Code, codes.Fold(b.Code))
-		owners, err := pgx.CollectRows(rows, pgx.RowTo[waypost.WorkspaceID])
-		if err == nil && len(owners) == 0 {
-			owners, err = patternOwners(ctx, tx, &b)
+		if all {
+			others, err := othersOf(ctx, tx, &b)
+			if err != nil {
+				return err
+			}
+			stated = append(stated, others...)
 		}
-		switch {
-		case err != nil:
-			return err
-		case len(owners) == 0 && !stated:
-			return waypost.Errorf(waypost.ENotFound, "there is no such link in any workspace, and no deleted one")
-		case count >= waypost.MaxBlocks && !stated:
-			return waypost.Errorf(waypost.EConflict, "there are blocks of %d codes, which is the limit: delete the link instead", waypost.MaxBlocks)
+		if len(stated) == 0 {
+			return waypost.Errorf(waypost.EConflict, "no address of the link is blocked")
 		}
-		if _, err := putBlock(ctx, tx, &b); err != nil {
-			return err
+		for i := range stated {
+			if err := setBlock(ctx, tx, by, &stated[i]); err != nil {
+				return err
+			}
 		}
-		owner, action := by.Workspace, "links.block"
-		if len(owners) > 0 {
-			owner = owners[0]
+		return nil
+	})
+	return stated, err
+}
+
+// othersOf returns the statement about an address for the other addresses of its link,
+// and the end of a block only for those that are blocked.
+func othersOf(ctx context.Context, tx pgx.Tx, b *waypost.Block) (others []waypost.Block, err error) {
+	rows, _ := tx.Query(ctx, selectBlocked, b.Host, b.Code, codes.Fold(b.Code))
+	var ws waypost.WorkspaceID
+	var link int64
+	var links []int64
+	if _, err := pgx.ForEachRow(rows, []any{&ws, &link}, func() error { links = append(links, link); return nil }); err != nil {
+		return nil, err
+	}
+	rows, _ = tx.Query(ctx, selectOthers, links, b.Host, b.Code)
+	other, policy := *b, ""
+	_, err = pgx.ForEachRow(rows, []any{&other.Host, &other.Code, &policy}, func() (err error) {
+		if !b.Blocked && policy == "" {
+			return nil
 		}
 		if !b.Blocked {
-			action = "links.unblock"
+			other.Policy, err = waypost.ParseBlockPolicy(policy)
 		}
-		return auditBoth(ctx, tx, by, owner, action, subjectBlock(&b), detailOfBlock(&b))
+		others = append(others, other)
+		return err
 	})
-	return b, err
+	return others, err
+}
+
+// setBlock makes a statement, and notes it in the audit log.
+func setBlock(ctx context.Context, tx pgx.Tx, by controlplane.Actor, b *waypost.Block) error {
+	if err := scoped.Operator.Enter(ctx, tx); err != nil { // the audit of the statement before has left it
+		return err
+	}
+	var count int
+	var stated bool
+	if err := tx.QueryRow(ctx, selectNextBlock, b.Host, b.Code).Scan(&b.Version, &b.At, &count, &stated); err != nil {
+		return err
+	}
+	rows, _ := tx.Query(ctx, selectBlocked, b.Host, b.Code, codes.Fold(b.Code))
+	var owners []waypost.WorkspaceID
+	var owner waypost.WorkspaceID
+	_, err := pgx.ForEachRow(rows, []any{&owner, nil}, func() error { owners = append(owners, owner); return nil })
+	if err == nil && len(owners) == 0 {
+		owners, err = patternOwners(ctx, tx, b)
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(owners) == 0 && !stated:
+		return waypost.Errorf(waypost.ENotFound, "there is no such link in any workspace, and no deleted one")
+	case count >= waypost.MaxBlocks && !stated:
+		return waypost.Errorf(waypost.EConflict, "there are blocks of %d codes, which is the limit: delete the link instead", waypost.MaxBlocks)
+	}
+	if _, err := putBlock(ctx, tx, b); err != nil {
+		return err
+	}
+	action := "links.block"
+	if owner = by.Workspace; len(owners) > 0 {
+		owner = owners[0]
+	}
+	if !b.Blocked {
+		action = "links.unblock"
+	}
+	return auditBoth(ctx, tx, by, owner, action, subjectBlock(b), detailOfBlock(b))
 }
 
 // patternOwners returns the workspace of the pattern that leads from a blocked address,

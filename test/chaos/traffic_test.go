@@ -339,7 +339,7 @@ func (w *writer) blockOne() {
 	w.t.show(code)
 	for w.t.pace(300 * time.Millisecond) {
 		op := w.send(Operation{Kind: Block, Code: code}, func(ctx context.Context, c *client.Client, _ *Operation) error {
-			_, err := c.Blocks.Set(ctx, "", code, "legal", "a test")
+			_, err := c.Blocks.Set(ctx, "", code, client.NewBlock{Policy: "legal", Reason: "a test"})
 			return err
 		})
 		w.t.s.recorder.Add(op)

@@ -1135,6 +1135,47 @@ export interface paths {
         patch: operations["change-link"];
         trace?: never;
     };
+    "/api/v1/urls/{code}/aliases": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the aliases of a link */
+        get: operations["list-aliases"];
+        put?: never;
+        /**
+         * Add an alias to a link
+         * @description Up to 16 further addresses lead to one link: each change of the link, its click budget, its password and its splits are those of all. Statistics count them together, and apart under codes. An address of the link that an operator blocks keeps it from new aliases.
+         */
+        post: operations["add-alias"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/urls/{code}/aliases/{alias}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove an alias of a link
+         * @description The alias answers 404. Its code never names a link again, and its clicks stay among those of the link.
+         */
+        delete: operations["remove-alias"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/urls/{code}/clicks": {
         parameters: {
             query?: never;
@@ -1499,6 +1540,22 @@ export interface components {
             /** @description Value of the header Waypost-Workspace. */
             slug: string;
         };
+        Alias: {
+            /** @description An operator of the installation blocks the alias. Left out otherwise. */
+            blocked?: boolean;
+            /** Format: date-time */
+            created_at: string;
+            /** @description Host of the alias' domain. */
+            domain: string;
+            short_code: string;
+            /** Format: uri */
+            short_url: string;
+            /** @description What the alias is for: a text of its owner. */
+            title: string;
+        };
+        Aliases: {
+            aliases: components["schemas"]["Alias"][];
+        };
         Applied: {
             /** @description Edges that did not have it in time; at most ten are named. */
             behind: string[];
@@ -1559,6 +1616,8 @@ export interface components {
             blocked: boolean;
             /** @description Host of the domain. */
             domain: string;
+            /** @description Other addresses that got the same statement, as DOMAIN/CODE, in the answer to a request with all_addresses. */
+            others?: string[];
             /** @enum {string} */
             policy: "legal" | "gone";
             /** @description Of the block, or of its end. */
@@ -2386,6 +2445,8 @@ export interface components {
         };
         Link: {
             active: boolean;
+            /** @description Further addresses that lead to the link, in the order of their creation; left out without any. */
+            aliases?: components["schemas"]["Alias"][];
             /** @description Which edges have the change, in the answer to a request with wait. */
             applied?: components["schemas"]["Applied"];
             /** @description Set while an operator of the installation blocks the link: visitors get no answer of it. Left out otherwise. */
@@ -2620,6 +2681,8 @@ export interface components {
              * @description Counted GET requests in the range.
              */
             clicks: number;
+            /** @description By the short address that was asked for, without a scheme: the link's own, and its aliases, also those that were removed. */
+            codes: components["schemas"]["Named"][];
             /**
              * Format: date-time
              * @description All clicks before this time are counted; null when unknown.
@@ -2807,7 +2870,7 @@ export interface components {
             /** @description There may be more clicks of the name among the others of a day that had more names than are kept. */
             at_least: boolean;
             /** @enum {string} */
-            by: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
+            by: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "codes" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
             /** Format: int64 */
             clicks: number;
             name: string;
@@ -2830,7 +2893,26 @@ export interface components {
             /** @description Only scopes that the creator has. */
             scopes: ("links:read" | "links:write" | "analytics:read" | "admin")[];
         };
+        NewAlias: {
+            /**
+             * @description Host of a domain of the workspace, or of a shared one. Default: the shared default domain.
+             * @example go.example.com
+             */
+            domain?: string;
+            /**
+             * @description A code by the rules for custom_code. Once an alias has had a code, no other link gets it.
+             * @example spring-box
+             */
+            short_code: string;
+            /**
+             * @description What the alias is for: at most 512 bytes.
+             * @example box, March 2026, batch 7
+             */
+            title?: string;
+        };
         NewBlock: {
+            /** @description Block the link's own address and those of its aliases too, all or none. */
+            all_addresses?: boolean;
             /**
              * @description legal: visitors get 451, which means that a law or a court demands it. gone: 410.
              * @default gone
@@ -4381,6 +4463,8 @@ export interface operations {
                 domain?: string;
                 /** @description Why the block ends. Required. */
                 reason?: string;
+                /** @description Also end the blocks of the link's own address and of its aliases. Addresses without a block are skipped. */
+                all_addresses?: boolean;
             };
             header?: {
                 /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
@@ -16307,6 +16391,588 @@ export interface operations {
             };
         };
     };
+    "list-aliases": {
+        parameters: {
+            query?: {
+                /** @description Host of the link's domain. Default: the shared default domain. */
+                domain?: string;
+            };
+            header?: {
+                /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
+                "Waypost-Workspace"?: string;
+            };
+            path: {
+                /** @description A short code of the link. */
+                code: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Aliases"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "add-alias": {
+        parameters: {
+            query?: {
+                /** @description Host of the link's domain. Default: the shared default domain. */
+                domain?: string;
+                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case. */
+                wait?: "region" | "all";
+                /** @description Seconds to wait at most. */
+                wait_timeout?: number;
+            };
+            header?: {
+                /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
+                "Waypost-Workspace"?: string;
+            };
+            path: {
+                /** @description A short code of the link. */
+                code: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewAlias"];
+            };
+        };
+        responses: {
+            /** @description The link, which has the alias already */
+            200: {
+                headers: {
+                    /** @description Names this state of the link, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Outcome of waiting; see wait. */
+                    "Waypost-Applied"?: string;
+                    /** @description Position of the change: a replica that has reached it redirects accordingly. */
+                    "Waypost-Position"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Link"];
+                };
+            };
+            /** @description Created */
+            201: {
+                headers: {
+                    /** @description Names this state of the link, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Outcome of waiting; see wait. */
+                    "Waypost-Applied"?: string;
+                    /** @description Position of the change: a replica that has reached it redirects accordingly. */
+                    "Waypost-Position"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Link"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Timeout */
+            408: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try, when the same request is in progress. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "remove-alias": {
+        parameters: {
+            query?: {
+                /** @description Host of the link's domain. Default: the shared default domain. */
+                domain?: string;
+                /** @description Host of the alias' domain. Default: the shared default domain. */
+                alias_domain?: string;
+                /** @description Answer only when the edges of this control plane's region, or all edges, have the change on their disks, as far as they are heard of. The field applied and the header Waypost-Applied report the outcome; the change is made in any case. */
+                wait?: "region" | "all";
+                /** @description Seconds to wait at most. */
+                wait_timeout?: number;
+            };
+            header?: {
+                /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
+                "Waypost-Workspace"?: string;
+            };
+            path: {
+                /** @description A short code of the link. */
+                code: string;
+                /** @description The short code of the alias. */
+                alias: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Names this state of the link, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Outcome of waiting; see wait. */
+                    "Waypost-Applied"?: string;
+                    /** @description Position of the change: a replica that has reached it redirects accordingly. */
+                    "Waypost-Position"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Link"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description How to authenticate (RFC 6750). */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
+                    /** @description Seconds to wait before another try. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "forget-clicks": {
         parameters: {
             query?: {
@@ -17052,11 +17718,11 @@ export interface operations {
                 /** @description CSV that begins with a byte order mark, without which Excel garbles letters such as umlauts. */
                 bom?: boolean;
                 /** @description The breakdown that has the name. */
-                by?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
+                by?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "codes" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
                 /** @description A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well; a variant as RULE/VARIANT, or by its id alone for all rules. Only with by. */
                 name?: string;
                 /** @description For CSV: this breakdown instead of the series. */
-                breakdown?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
+                breakdown?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "codes" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
             };
             header?: {
                 /** @description Slug of the workspace to act in. A session needs it when its user is in several workspaces; an API key has only its own. */
