@@ -55,21 +55,9 @@ const switchPoll = time.Second
 // runSwitches switches domains until ctx ends, also domains that another control plane
 // was switching when it stopped.
 func (s *Domains) runSwitches(ctx context.Context) {
-	tick := time.NewTicker(switchPoll)
-	defer tick.Stop()
-	failing := false
-	for {
-		err := s.switchDomains(ctx)
-		if err != nil && !failing && ctx.Err() == nil {
-			s.log.Warn("cannot switch a domain between codes with and without regard to case, will try again", "error", err)
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	Poll(ctx, switchPoll, s.switchDomains, func(err error) {
+		s.log.Warn("cannot switch a domain between codes with and without regard to case, will try again", "error", err)
+	})
 }
 
 func (s *Domains) switchDomains(ctx context.Context) error {

@@ -110,19 +110,9 @@ func NewReaper(cfg ReaperConfig) *Reaper {
 // Run cleans up at every interval until ctx ends. It then stops after the batch that
 // is under way.
 func (r *Reaper) Run(ctx context.Context) {
-	failing := false
-	for {
-		err := r.Once(ctx)
-		if err != nil && ctx.Err() == nil && !failing {
-			r.cfg.Logger.Warn("cannot clean up, will try again", "error", err)
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(r.cfg.Interval):
-		}
-	}
+	Poll(ctx, r.cfg.Interval, r.Once, func(err error) {
+		r.cfg.Logger.Warn("cannot clean up, will try again", "error", err)
+	})
 }
 
 // noteTimeout bounds the write at the end of a run, also when ctx has ended.

@@ -285,26 +285,17 @@ func (s *Blocks) signBlocks(all []waypost.Block) error {
 // other control planes have written, and writes the statements that the store has
 // forgotten.
 func (s *Blocks) Run(ctx context.Context) {
-	ticker := time.NewTicker(blockPoll)
-	defer ticker.Stop()
 	var checked time.Time
-	failing := false
-	for {
+	controlplane.Poll(ctx, blockPoll, func(ctx context.Context) error {
 		err := s.read(ctx)
 		if err == nil && time.Since(checked) >= blockCheck {
 			checked = time.Now()
 			err = s.reconcile(ctx)
 		}
-		if err != nil && !failing && ctx.Err() == nil {
-			s.log.Warn("cannot compare the blocks here with those in the database", "error", err)
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
+		return err
+	}, func(err error) {
+		s.log.Warn("cannot compare the blocks here with those in the database", "error", err)
+	})
 }
 
 // reconcile makes the store and the set equal when they differ, as they do after a

@@ -270,21 +270,9 @@ func New(cfg Config) *Fleet {
 // Run watches the head until ctx ends. While it cannot be read, lags are those
 // behind the last one seen.
 func (f *Fleet) Run(ctx context.Context) {
-	ticker := time.NewTicker(f.cfg.Poll)
-	defer ticker.Stop()
-	failing := false
-	for {
-		err := f.readHead(ctx)
-		if err != nil && !failing && ctx.Err() == nil {
-			f.cfg.Logger.Warn("cannot read the head of the changelog, so lags are not current", "error", err)
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
+	controlplane.Poll(ctx, f.cfg.Poll, f.readHead, func(err error) {
+		f.cfg.Logger.Warn("cannot read the head of the changelog, so lags are not current", "error", err)
+	})
 }
 
 func (f *Fleet) readHead(ctx context.Context) error {

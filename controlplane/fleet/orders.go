@@ -89,21 +89,9 @@ const ordersPoll = time.Second
 
 // Run reads the store until ctx ends.
 func (o *Orders) Run(ctx context.Context) {
-	ticker := time.NewTicker(ordersPoll)
-	defer ticker.Stop()
-	failing := false
-	for {
-		err := o.readOrders(ctx)
-		if err != nil && !failing && ctx.Err() == nil {
-			o.log.Warn("cannot read orders, so edges get none", "error", err)
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
+	controlplane.Poll(ctx, ordersPoll, o.readOrders, func(err error) {
+		o.log.Warn("cannot read orders, so edges get none", "error", err)
+	})
 }
 
 func (o *Orders) readOrders(ctx context.Context) error {
