@@ -36,7 +36,7 @@ func TestReschedule_OffsetsAreRenewedAndTheOwnersVersionStays(t *testing.T) {
 	s.now.Store(time.Date(2029, 6, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
 	require.NoError(t, s.Links.Reschedule(t.Context()))
 	renewed := record()
-	require.NotEqual(t, first.Stamp, renewed.Stamp, "edges get another record")
+	require.NotEqual(t, first.Programme, renewed.Programme, "edges get other offsets")
 	summer := rules.Facts{At: time.Date(2032, 7, 5, 7, 30, 0, 0, time.UTC).UnixMilli()} // Monday, 09:30 CEST
 	require.Zero(t, rules.Resolve(&first, &summer).Rule, "the old offsets had ended")
 	require.Equal(t, uint8(1), rules.Resolve(&renewed, &summer).Rule)

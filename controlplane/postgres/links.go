@@ -167,7 +167,7 @@ func (db *LinkStore) DeleteLink(
 	switch l, err := db.Link(ctx, ws, domain, code); {
 	case err != nil:
 		return waypost.Position{}, err
-	case l.Domain != domain || l.Code != code:
+	case l.Domain != domain || l.Key() != code:
 		return waypost.Position{}, waypost.Errorf(waypost.EConflict,
 			"the code %q is an alias of a link: remove the alias, or delete the link by its own code", code)
 	}
