@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -192,6 +193,7 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 		require.Equal(t, any("/d/a"), answerAt(t, server, patternsHost, "/docs/a"))
 	}
 	moveSite(t, env, servers)
+	giveAliases(t, env, api, servers)
 	eventually(t, time.Minute, "clicks of a pattern are counted", func() bool {
 		l, err := api.Links.Find(t.Context(), patternsHost, "cafe\u0301/{dish}")
 		return err == nil && l.ClickCount == int64(3*(len(servers)-1))
@@ -247,6 +249,116 @@ func moveSite(t *testing.T, env, servers []string) {
 	}
 }
 
+// giveAliases gives links addresses under two domains, asks each server for them, and
+// takes one away.
+func giveAliases(t *testing.T, env []string, c *client.Client, servers []string) {
+	t.Helper()
+	const box, mail = "box.example", "mail.example"
+	ctx, all := t.Context(), client.Write{Domain: box, Wait: "all", Timeout: 10 * time.Second}
+	run := func(args ...string) {
+		t.Helper()
+		r := devtest.Run(t, env, args...)
+		require.Zero(t, r.Code, r.Stderr)
+	}
+	create := func(n client.NewLink) error {
+		n.Domain = box
+		_, err := c.Links.Create(ctx, n)
+		return err
+	}
+	alias := func(of, host, code string) error {
+		_, _, err := c.Links.AddAlias(ctx, of, client.NewAlias{ShortCode: code, Domain: host}, all)
+		return err
+	}
+	redirects := map[string]int64{} // of edges, by address
+	answer := func(server, address string) any {
+		host, path, _ := strings.Cut(address, "/")
+		got := answerAt(t, server, host, "/"+url.PathEscape(path))
+		if _, is := got.(string); is && server != servers[0] {
+			redirects[address]++
+		}
+		return got
+	}
+	everywhere := func(want any, addresses ...string) {
+		t.Helper()
+		for _, server := range servers {
+			for _, address := range addresses {
+				eventually(t, time.Minute, address+" answers as it should", func() bool { return answer(server, address) == want })
+			}
+		}
+	}
+	run("domains", "add", box)
+	run("domains", "add", mail)
+	require.NoError(t, create(client.NewLink{OriginalURL: "https://example.com/offer", CustomCode: "offer"}))
+	require.NoError(t, alias("offer", box, "lid"))
+	require.NoError(t, alias("lid", mail, "été"), "an alias names the link")
+	const own, near, far = box + "/offer", box + "/lid", mail + "/été"
+	everywhere("/offer", own, near, far)
+	run("links", "update", "lid", "--domain", box, "--target", "https://example.com/sale")
+	everywhere("/sale", own, near, far)
+
+	// A click budget is of all addresses and edges together.
+	require.NoError(t, create(client.NewLink{OriginalURL: "https://example.com/few", CustomCode: "few", MaxClicks: 4, MaxClicksMode: "exact"}))
+	require.NoError(t, alias("few", mail, "few"))
+	eventually(t, time.Minute, "the budget is used up", func() bool {
+		ended := true
+		for _, server := range servers[1:] {
+			for _, address := range []string{box + "/few", mail + "/few"} {
+				ended = answer(server, address) == any(410) && ended
+			}
+		}
+		return ended && redirects[box+"/few"]+redirects[mail+"/few"] >= 4
+	})
+	require.Equal(t, int64(4), redirects[box+"/few"]+redirects[mail+"/few"])
+
+	// A block is of one address, or of all.
+	run("links", "block", near, "--reason", "test")
+	everywhere(410, near)
+	everywhere("/sale", own, far)
+	require.ErrorContains(t, alias("offer", box, "late"), "an operator blocks an address")
+	run("links", "unblock", near, "--reason", "test")
+	run("links", "block", far, "--all-addresses", "--reason", "test")
+	everywhere(410, own, near, far)
+	run("links", "unblock", own, "--all-addresses", "--reason", "test")
+	everywhere("/sale", own, near, far)
+
+	_, _, err := c.Links.RemoveAlias(ctx, "offer", box, "lid", all)
+	require.NoError(t, err)
+	everywhere(404, near)
+	everywhere("/sale", own, far)
+	for _, err := range []error{
+		alias("offer", box, "lid"), alias("few", box, "lid"), create(client.NewLink{OriginalURL: "https://example.com/", CustomCode: "lid"}),
+	} {
+		problem := (*client.Problem)(nil)
+		require.ErrorAs(t, err, &problem)
+		require.Equal(t, 409, problem.Status)
+	}
+	_, err = c.Links.Remove(ctx, "offer", all)
+	require.NoError(t, err)
+	everywhere(410, own, far)
+	_, _, err = c.Links.Restore(ctx, "offer", all)
+	require.NoError(t, err)
+	everywhere("/sale", own, far)
+
+	for code, addresses := range map[string][]string{"offer": {own, near, far}, "few": {box + "/few", mail + "/few"}} {
+		want, got := map[string]int64{}, map[string]int64{}
+		for _, address := range addresses {
+			if n := redirects[address]; n > 0 {
+				want[address] = n
+			}
+		}
+		eventually(t, time.Minute, "clicks are counted by address", func() bool {
+			stats, err := c.Statistics.Get(ctx, client.LinkStatsPath(code, url.Values{"domain": {box}}))
+			require.NoError(t, err)
+			clear(got)
+			for _, n := range stats.Codes {
+				got[n.Name] = n.Clicks
+			}
+			return maps.Equal(want, got)
+		})
+	}
+	eventually(t, time.Minute, "all replicas are sound", func() bool { return devtest.Run(t, env, "verify", "--all").Code == 0 })
+}
+
 // explained returns what answerAt returns, as an explanation says it.
 func explained(t *testing.T, api *client.Client, host, path, edge string) any {
 	t.Helper()
@@ -271,6 +383,8 @@ const (
 	patternsHost = "patterns.example"
 )
 
+const browserAgent = "Mozilla/5.0 (X11; Linux x86_64; rv:125.0) Gecko/20100101 Firefox/125.0"
+
 // answerAt returns the path of the Location of a redirect, or the status of another
 // answer, to a request of a host with just this path.
 func answerAt(t *testing.T, server, host, path string) any {
@@ -279,7 +393,7 @@ func answerAt(t *testing.T, server, host, path string) any {
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-	_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
+	_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: "+host+"\r\nUser-Agent: "+browserAgent+"\r\n\r\n")
 	require.NoError(t, err)
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
