@@ -193,7 +193,7 @@ func TestCodes_ArePrintedAddresses(t *testing.T) {
 		require.Equal(t, any("/d/a"), answerAt(t, server, patternsHost, "/docs/a"))
 	}
 	moveSite(t, env, servers)
-	giveAliases(t, env, api, servers)
+	requireAliases(t, env, api, servers)
 	eventually(t, time.Minute, "clicks of a pattern are counted", func() bool {
 		l, err := api.Links.Find(t.Context(), patternsHost, "cafe\u0301/{dish}")
 		return err == nil && l.ClickCount == int64(3*(len(servers)-1))
@@ -249,9 +249,9 @@ func moveSite(t *testing.T, env, servers []string) {
 	}
 }
 
-// giveAliases gives links addresses under two domains, asks each server for them, and
-// takes one away.
-func giveAliases(t *testing.T, env []string, c *client.Client, servers []string) {
+// requireAliases adds addresses under two domains to links, asks each server for them,
+// and removes one.
+func requireAliases(t *testing.T, env []string, c *client.Client, servers []string) {
 	t.Helper()
 	const box, mail = "box.example", "mail.example"
 	ctx, all := t.Context(), client.Write{Domain: box, Wait: "all", Timeout: 10 * time.Second}
