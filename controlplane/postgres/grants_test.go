@@ -204,6 +204,7 @@ func TestWithoutWorkspacesATenantSeesNothingInAnyTable(t *testing.T) {
 		`INSERT INTO visitor_salt (day) VALUES ('2026-01-01')`,
 		`INSERT INTO budget (link_id, workspace_id) VALUES (1, 1)`,
 		`INSERT INTO budget_account VALUES (1, 'edge-1', gen_random_uuid(), 1, 0, 0, 0)`,
+		`INSERT INTO link_alias (link_id, workspace_id, domain_id, code, title) SELECT id, 1, 1, 'other', '' FROM link`,
 		`INSERT INTO unknown_address VALUES (1, current_date, 0, 'hr', 1, 5, 0, '{1,2,3,4,5}')`,
 	} {
 		exec(t, hand, sql)
