@@ -214,6 +214,22 @@ var routes = map[string]route{
 	"POST /api/v1/urls/{code}/restore": {
 		scopes: []controlplane.Scope{write}, own: deletedFirst("/api/v1/urls/%s/restore"), foreign: victims("/api/v1/urls/%s/restore", ""),
 	},
+	"GET /api/v1/urls/{code}/aliases": {
+		scopes: []controlplane.Scope{read}, own: path("/api/v1/urls/%s/aliases"), foreign: victims("/api/v1/urls/%s/aliases", ""),
+	},
+	"POST /api/v1/urls/{code}/aliases": {
+		scopes: []controlplane.Scope{write}, own: func(w *world, c *credential) request {
+			return request{path: "/api/v1/urls/" + w.link(c.ws) + "/aliases", body: `{"short_code": "` + w.fresh() + `"}`}
+		}, foreign: victims("/api/v1/urls/%s/aliases", `{"short_code": "theirs"}`),
+	},
+	"DELETE /api/v1/urls/{code}/aliases/{alias}": {
+		scopes: []controlplane.Scope{write}, own: func(w *world, c *credential) request {
+			code, alias := w.link(c.ws), w.fresh()
+			_, _, err := w.service.Links.AddAlias(w.t.Context(), controlplane.Actor{Workspace: c.ws}, "", code, controlplane.NewAlias{Code: alias})
+			require.NoError(w.t, err)
+			return request{path: "/api/v1/urls/" + code + "/aliases/" + alias}
+		}, foreign: victims("/api/v1/urls/%s/aliases/"+victimAlias, ""),
+	},
 	"GET /api/v1/urls/{code}/qr": {
 		scopes: []controlplane.Scope{read}, own: path("/api/v1/urls/%s/qr"), foreign: victims("/api/v1/urls/%s/qr", ""),
 	},

@@ -39,6 +39,9 @@ const (
 // marker is in everything of the victim's that an answer could show.
 const marker = "v1ct1m"
 
+// victimAlias is an alias of the victim's link, with the title marker.
+const victimAlias = "theirs-too"
+
 // domainOf is the domain of a workspace.
 func domainOf(ws waypost.WorkspaceID) waypost.DomainID { return waypost.DomainID(100 + ws) }
 
@@ -125,6 +128,8 @@ func (w *world) people() {
 	})
 	require.NoError(w.t, err)
 	w.victimCode = string(l.Code)
+	_, _, err = w.service.Links.AddAlias(w.t.Context(), by, "", w.victimCode, controlplane.NewAlias{Code: victimAlias, Title: marker})
+	require.NoError(w.t, err)
 	yes := true // which the history has
 	_, _, err = w.service.Links.Change(w.t.Context(), by, "", w.victimCode, controlplane.LinkChange{ForwardQuery: &yes})
 	require.NoError(w.t, err)
