@@ -34,7 +34,7 @@ func TestWrongUsage_IsOneLineAndExitCode64(t *testing.T) {
 		want string
 	}{
 		"unknown command":                     {nil, []string{"bogus"}, `unknown command "bogus"`},
-		"unknown subcommand":                  {nil, []string{"links", "bogus"}, `unknown command "bogus" for "waypost links": it has block, blocks, create, delete, explain, export,`},
+		"unknown subcommand":                  {nil, []string{"links", "bogus"}, `unknown command "bogus" for "waypost links": it has alias, block, blocks, create, delete, explain, export,`},
 		"almost a command":                    {nil, []string{"link"}, `unknown command "link" for "waypost": did you mean links?`},
 		"almost a subcommand":                 {nil, []string{"links", "creat", "x"}, `unknown command "creat" for "waypost links": did you mean create?`},
 		"another name of a subcommand":        {nil, []string{"links", "show", "x"}, `unknown command "show" for "waypost links": did you mean get?`},
