@@ -136,7 +136,7 @@ function Import({ domains }: { domains: readonly string[] }) {
         <>
           <p class="quiet">{text("importLead")}</p>
           {step.why && <p class="notice bad" role="alert">{step.why}</p>}
-          <Choice label={text("format")} value={format} set={setFormat} options={formats()} />
+          <Choice label={text("fileHolds")} value={format} set={setFormat} options={formats()} />
           {format && <Field type="url" label={text("site")} hint={text("siteHint")} value={site} set={setSite} />}
           <Drop any={format !== ""} choose={(f) => void choose(f)} />
           <details><summary>{text("columnsHelp")}</summary><p class="hint">{text("columnsHelpText", { names: Object.keys(columns).slice(1).join(", ") })}</p></details>
@@ -388,7 +388,7 @@ function Export({ domains }: { domains: readonly string[] }) {
       <p class="quiet">{text("exportLead")}</p>
       <Trouble failure={tags.failure} retry={tags.reload} />
       <div class="cards">
-        <Choice label={text("format")} value={format} set={setFormat} options={[["csv", text("csv")], ["jsonl", text("jsonl")]]} />
+        <Choice label={text("fileHolds")} value={format} set={setFormat} options={[["csv", text("csv")], ["jsonl", text("jsonl")]]} />
         <Choice label={text("tag")} value={tag} set={setTag} options={[["", shared("all")], ...(tags.data ?? []).map((t) => [t, t] as const)]} />
         <Choice label={text("domain")} value={domain} set={setDomain} options={[["", shared("all")], ...domains.map((d) => [d, d] as const)]} />
       </div>
