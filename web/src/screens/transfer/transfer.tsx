@@ -388,7 +388,7 @@ function Export({ domains }: { domains: readonly string[] }) {
       <p class="quiet">{text("exportLead")}</p>
       <Trouble failure={tags.failure} retry={tags.reload} />
       <div class="cards">
-        <Choice label={text("fileHolds")} value={format} set={setFormat} options={[["csv", text("csv")], ["jsonl", text("jsonl")]]} />
+        <Choice label={text("format")} value={format} set={setFormat} options={[["csv", text("csv")], ["jsonl", text("jsonl")]]} />
         <Choice label={text("tag")} value={tag} set={setTag} options={[["", shared("all")], ...(tags.data ?? []).map((t) => [t, t] as const)]} />
         <Choice label={text("domain")} value={domain} set={setDomain} options={[["", shared("all")], ...domains.map((d) => [d, d] as const)]} />
       </div>
