@@ -44,7 +44,7 @@ func (p linksCommands) exportSite(ctx context.Context, x *exporter, name string)
 	if name == "-" {
 		return nil
 	}
-	written := x.links - len(unsaid)
+	written := len(links.links) - len(unsaid)
 	return p.print(fmt.Sprintf("%s written to %s, %d left out", numberOf(written, "link", "links"), name, len(unsaid)),
 		map[string]any{"links": written, "left_out": len(unsaid), "file": name})
 }
@@ -62,10 +62,18 @@ func (w *linkLines) Write(p []byte) (int, error) {
 		case err != nil:
 			return 0, fmt.Errorf("read a link of the API: %w", err)
 		}
-		w.links = append(w.links, redirectfile.Link{
+		written := redirectfile.Link{
 			Code: l.ShortCode, Target: l.OriginalURL, Status: l.RedirectStatus,
 			ForwardPath: l.ForwardPath, ForwardQuery: l.ForwardQuery, More: moreThanRedirects(&l),
-		})
+		}
+		w.links = append(w.links, written)
+		for _, a := range l.Aliases {
+			alias := written
+			if alias.Code = a.ShortCode; a.Domain != l.Domain {
+				alias.More = "it is an alias on another domain, " + a.Domain
+			}
+			w.links = append(w.links, alias)
+		}
 	}
 }
 
