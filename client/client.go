@@ -44,6 +44,7 @@ type Client struct {
 	Domains    Domains
 	Edges      Edges
 	Blocks     Blocks
+	Imports    Imports
 
 	// Slug names the workspace to act in; "" is the only one of the credential. It is set
 	// before the client is used.
@@ -76,6 +77,7 @@ func New(base, key string) (*Client, error) {
 	c.Links, c.Statistics, c.Ranges = Links{c}, Statistics{c}, Ranges{c}
 	c.Session, c.Users, c.Keys = Session{c}, Users{c}, Keys{c}
 	c.Workspaces, c.Domains, c.Edges, c.Blocks = Workspaces{c}, Domains{c}, Edges{c}, Blocks{c}
+	c.Imports = Imports{c}
 	return c, nil
 }
 
@@ -181,10 +183,16 @@ func (c *Client) foreign(err error) error {
 	return fmt.Errorf("%s does not answer like the API of Waypost: %w", c.base, err)
 }
 
+// octets is a body that is sent as it is.
+type octets []byte
+
 // request makes a request with a header, and with in as its body, unless that is nil.
 func (c *Client) request(ctx context.Context, method, path string, header http.Header, in any) (*http.Request, error) {
 	var body io.Reader = http.NoBody
-	if in != nil {
+	media := "application/json"
+	if raw, ok := in.(octets); ok {
+		body, media = bytes.NewReader(raw), "application/octet-stream"
+	} else if in != nil {
 		var encoded bytes.Buffer
 		enc := json.NewEncoder(&encoded)
 		enc.SetEscapeHTML(false)
@@ -200,7 +208,7 @@ func (c *Client) request(ctx context.Context, method, path string, header http.H
 	maps.Copy(req.Header, header)
 	req.Header.Set("User-Agent", cmp.Or(c.UserAgent, "waypost-client"))
 	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", media)
 	}
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
@@ -239,6 +247,24 @@ func (c *Client) exchange(ctx context.Context, method, path string, header http.
 		return answer{}, problem(resp, body)
 	}
 	return answer{resp.Header, resp.StatusCode, body}, nil
+}
+
+// open sends a GET request and returns a successful answer, with a body that the caller
+// reads and closes.
+func (c *Client) open(ctx context.Context, path string) (*http.Response, error) {
+	req, err := c.request(ctx, http.MethodGet, path, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+		return nil, errors.Join(problem(resp, answer), err, resp.Body.Close())
+	}
+	return resp, nil
 }
 
 // unreachable reduces an error of net/http to its cause, and adds advice.

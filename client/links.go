@@ -348,17 +348,9 @@ func (l Links) Export(ctx context.Context, f Filter, format string, raw bool, af
 	if after != "" {
 		query.Set("after", after)
 	}
-	req, err := l.c.request(ctx, http.MethodGet, api.PathLinks+"/export?"+query.Encode(), nil, nil)
+	resp, err := l.c.open(ctx, api.PathLinks+"/export?"+query.Encode())
 	if err != nil {
 		return Exported{}, err
-	}
-	resp, err := l.c.http.Do(req)
-	if err != nil {
-		return Exported{}, l.c.unreachable(err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-		return Exported{}, errors.Join(problem(resp, answer), err, resp.Body.Close())
 	}
 	_, err = io.Copy(to, resp.Body)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {

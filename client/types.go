@@ -20,6 +20,13 @@ type (
 	LinkBlock   = api.LinkBlock
 	BlockPage   = api.BlockPage
 
+	Import        = api.Import
+	NewImport     = api.NewImport
+	ImportChange  = api.ImportChange
+	ImportMapping = api.ImportMapping
+	ImportRow     = api.ImportRow
+	ImportCounts  = api.ImportCounts
+
 	Rule             = api.Rule
 	Condition        = api.Condition
 	Explanation      = api.Explanation
