@@ -1,0 +1,196 @@
+package linkfile
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/alexedwards/argon2id"
+	"golang.org/x/crypto/bcrypt"
+
+	"waypost"
+	"waypost/api"
+)
+
+// draft gathers the values of a row.
+type draft struct {
+	mapper *Mapper
+	link   Link
+
+	shortCode   string // gets the link only on request
+	shortURL    string
+	customURLs  []string
+	clicks      int64
+	hasPassword bool
+
+	ios, android string            // targets on these systems
+	countries    map[string]string // targets by country
+	parameters   map[string]string // of a dynamic link, and for the query of the target
+	isPattern    bool              // the target has the visitor's path
+}
+
+// noPassword is why a link of an export is not made without its password.
+const noPassword = `the link has a password, which the file does not hold: give one as "password", or create the link by hand`
+
+// finish makes a link of all values of a row.
+func (d *draft) finish() (Link, error) {
+	n := &d.link
+	if d.hasPassword && n.Password == "" && n.PasswordHash == "" {
+		return Link{}, errors.New(noPassword)
+	}
+	if err := d.finishCode(); err != nil {
+		return Link{}, err
+	}
+	if n.Domain == "" {
+		n.Domain = d.mapper.options.Domain
+	}
+	for i := range n.Aliases {
+		if n.Aliases[i].Domain == "" {
+			n.Aliases[i].Domain = n.Domain
+		}
+	}
+	if n.MaxClicks > 0 && d.clicks > 0 {
+		if n.MaxClicks <= d.clicks {
+			return Link{}, fmt.Errorf("max_clicks %d are used up by %d clicks: leave the row out, or leave the column of clicks out of the mapping",
+				n.MaxClicks, d.clicks)
+		}
+		n.MaxClicks -= d.clicks
+	}
+	return *n, d.finishTargets()
+}
+
+// finishCode chooses the code among the columns that may hold it. Custom short URLs are
+// the printed ones, so that the code of another column becomes an alias.
+func (d *draft) finishCode() error {
+	n := &d.link
+	if strings.Contains(n.CustomCode, "://") {
+		_, n.CustomCode = splitShortURL(n.CustomCode)
+	}
+	domain, code := splitShortURL(d.shortURL)
+	if d.shortURL != "" && code == "" {
+		return fmt.Errorf("the short URL %.80q has no code", d.shortURL)
+	}
+	if n.CustomCode == "" {
+		n.CustomCode = code
+	}
+	if n.Domain == "" {
+		n.Domain = domain
+	}
+	if isSharedHost(n.Domain) {
+		n.Domain = ""
+	}
+	if n.CustomCode == "" && d.mapper.options.KeepCodes {
+		n.CustomCode = d.shortCode
+	}
+	if d.isPattern {
+		n.CustomCode += "/*"
+	}
+	for i, custom := range d.customURLs {
+		domain, code := splitShortURL(custom)
+		switch {
+		case code == "":
+			return fmt.Errorf("the short URL %.80q has no code", custom)
+		case i == 0:
+			domain, n.Domain = n.Domain, domain
+			code, n.CustomCode = n.CustomCode, code
+		}
+		if code != "" && (code != n.CustomCode || domain != n.Domain) {
+			n.Aliases = append(n.Aliases, api.NewAlias{ShortCode: code, Domain: domain})
+		}
+	}
+	return nil
+}
+
+// splitShortURL divides a short URL, with or without its scheme, into the domain and the
+// code. The host of a service is no domain, because its links move to another host.
+func splitShortURL(s string) (domain, code string) {
+	s = strings.TrimSpace(s)
+	if i := strings.Index(s, "://"); i >= 0 {
+		s = s[i+len("://"):]
+	}
+	host, path, found := strings.Cut(s, "/")
+	if !found {
+		return "", host // a code alone
+	}
+	path, _, _ = strings.Cut(path, "?")
+	path, _, _ = strings.Cut(path, "#")
+	if plain, err := url.PathUnescape(path); err == nil {
+		path = plain
+	}
+	if domain = waypost.HostName(host); isSharedHost(domain) {
+		domain = ""
+	}
+	return domain, strings.TrimSuffix(path, "/")
+}
+
+// isSharedHost reports whether a host belongs to a service and not to its customers.
+func isSharedHost(host string) bool {
+	return host != "" && (slices.Contains(sharedHosts, host) || strings.HasSuffix(host, ".page.link") || strings.HasSuffix(host, ".short.gy"))
+}
+
+func setShortURLs(d *draft, v value) (err error) {
+	d.customURLs, err = d.mapper.split("custom_short_urls", v)
+	return err
+}
+
+func setHasPassword(d *draft, v value) (err error) {
+	if isHash(v.text) {
+		return setPasswordHash(d, v)
+	}
+	d.hasPassword, err = readBool("has_password", v.text)
+	return err
+}
+
+// isHash reports whether a text is written as hashes of passwords are.
+func isHash(s string) bool {
+	return len(s) > 20 && strings.HasPrefix(s, "$") && strings.Count(s, "$") >= 3
+}
+
+func setPassword(d *draft, v value) error {
+	if isHash(v.text) {
+		return setPasswordHash(d, v)
+	}
+	d.link.Password = v.text
+	return nil
+}
+
+// Bounds of hashes of passwords, which each visitor with a password costs.
+const (
+	maxBcryptCost   = 12
+	maxArgonMemory  = 64 << 10 // KiB
+	maxArgonPasses  = 4
+	maxArgonThreads = 16
+)
+
+// setPasswordHash takes the hashes that visitors' passwords can be compared with.
+func setPasswordHash(d *draft, v value) error {
+	hash := strings.TrimSpace(v.text)
+	switch {
+	case hash == "":
+		return nil
+	case strings.HasPrefix(hash, "$2"):
+		cost, err := bcrypt.Cost([]byte(hash))
+		if err != nil || len(hash) != 60 {
+			return errors.New("the hash of the password is no whole hash of bcrypt: " + publicLink)
+		}
+		if cost > maxBcryptCost {
+			return fmt.Errorf("the hash of the password has the cost %d of bcrypt, and at most %d is taken: %s", cost, maxBcryptCost, publicLink)
+		}
+	case strings.HasPrefix(hash, "$argon2id$"):
+		p, _, _, err := argon2id.DecodeHash(hash)
+		if err != nil || p.Iterations < 1 || p.Parallelism < 1 || p.SaltLength > 64 || p.KeyLength > 128 || p.KeyLength < 16 {
+			return errors.New("the hash of the password is no whole hash of argon2id: " + publicLink)
+		}
+		if p.Memory > maxArgonMemory || p.Iterations > maxArgonPasses || p.Parallelism > maxArgonThreads {
+			return fmt.Errorf("the hash of the password needs more than %d MiB or %d passes of argon2id: %s", maxArgonMemory>>10, maxArgonPasses, publicLink)
+		}
+	default:
+		return errors.New("the hash of the password is of neither bcrypt nor argon2id: " + publicLink)
+	}
+	d.link.PasswordHash = hash
+	return nil
+}
+
+const publicLink = `without a password the link would be public, so give one as "password"`

@@ -1,0 +1,257 @@
+package linkfile
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"waypost/api"
+	"waypost/api/linkfields"
+)
+
+// value is a cell, or the value of a name in JSON.
+type value struct {
+	text string   // of a list and an object: as it is in JSON
+	list []string // of texts
+}
+
+// setter reads a value into the draft of a link.
+type setter func(d *draft, v value) error
+
+// dates names the fields that are dates.
+var dates = map[string]bool{"expires_at": true, "valid_from": true, "created_at": true}
+
+// targets names the fields that hold the target of a link.
+var targets = []string{"original_url", "dynamic_link", "go_template"}
+
+// setters has a setter for each field of a mapping.
+var setters = func() map[string]setter {
+	all := map[string]setter{
+		"created_by":         text(func(d *draft) *string { return &d.link.CreatedBy }),
+		"expires_in_seconds": number("expires_in_seconds", func(d *draft) *int64 { return &d.link.ExpiresInSeconds }),
+		"expires_in_hours":   number("expires_in_hours", func(d *draft) *int64 { return &d.link.ExpiresInHours }),
+		"dedupe":             setDedupe,
+		"short_code":         text(func(d *draft) *string { return &d.shortCode }),
+		"short_url":          text(func(d *draft) *string { return &d.shortURL }),
+		"custom_short_urls":  setShortURLs,
+		"aliases":            setAliases,
+		"created_at":         date("created_at", func(d *draft) *time.Time { return &d.link.CreatedAt }),
+		"click_count":        setClicks,
+		"inactive":           setInactive,
+		"has_password":       setHasPassword,
+		"password":           setPassword,
+		"password_hash":      setPasswordHash,
+		"ios_url":            text(func(d *draft) *string { return &d.ios }),
+		"android_url":        text(func(d *draft) *string { return &d.android }),
+		"country_urls":       setCountries,
+		"dynamic_link":       setDynamicLink,
+		"go_template":        setTemplate,
+	}
+	for _, name := range linkParameters {
+		all[name] = func(d *draft, v value) error { return d.setParameter(name, v.text) }
+	}
+	for f := range linkfields.Importable {
+		if all[f.Name] == nil {
+			all[f.Name] = func(d *draft, v value) error { return d.setField(f.New(&d.link.NewLink), f.Name, v) }
+		}
+	}
+	return all
+}()
+
+// Fields lists the fields that a column can be mapped to: those of a new link first.
+func Fields() []string {
+	var names, more []string
+	for f := range linkfields.Importable {
+		names = append(names, f.Name)
+	}
+	for name := range setters {
+		if !slices.Contains(names, name) {
+			more = append(more, name)
+		}
+	}
+	slices.Sort(more)
+	return append(names, more...)
+}
+
+func text(field func(*draft) *string) setter {
+	return func(d *draft, v value) error {
+		*field(d) = strings.TrimSpace(v.text)
+		return nil
+	}
+}
+
+func number(name string, field func(*draft) *int64) setter {
+	return func(d *draft, v value) (err error) {
+		*field(d), err = readNumber(name, v.text)
+		return err
+	}
+}
+
+func date(name string, field func(*draft) *time.Time) setter {
+	return func(d *draft, v value) (err error) {
+		*field(d), err = d.mapper.readDate(name, v.text)
+		return err
+	}
+}
+
+// setField reads a value into a field of a new link.
+func (d *draft) setField(field any, name string, v value) (err error) {
+	switch to := field.(type) {
+	case *string:
+		if *to = v.text; name == "max_clicks_mode" {
+			return checkMode(v.text)
+		}
+	case *int:
+		var n int64
+		n, err = readNumber(name, v.text)
+		*to = int(n)
+	case *int64:
+		*to, err = readNumber(name, v.text)
+	case *bool:
+		*to, err = readBool(name, v.text)
+	case **bool:
+		return setActive(to, v.text)
+	case *time.Time:
+		*to, err = d.mapper.readDate(name, v.text)
+	case *[]string:
+		*to, err = d.mapper.readTags(v)
+	case *json.RawMessage:
+		return setMetadata(to, v.text)
+	case *[]api.Rule:
+		return d.setRules(to, v.text)
+	default:
+		return fmt.Errorf("no cell holds %s", name)
+	}
+	return err
+}
+
+// readNumber reads a whole number. A spreadsheet may have written it with a fraction.
+func readNumber(column, s string) (int64, error) {
+	if s = strings.TrimSpace(s); s == "" {
+		return 0, nil
+	}
+	whole, fraction, _ := strings.Cut(s, ".")
+	n, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil || strings.Trim(fraction, "0") != "" {
+		return 0, fmt.Errorf("%s %.40q is no whole number", column, s)
+	}
+	return n, nil
+}
+
+// checkMode checks a max_clicks_mode, because the API refuses a whole batch for one row
+// with a word that it does not have.
+func checkMode(mode string) error {
+	if mode == "" || mode == "exact" || mode == "eventual" {
+		return nil
+	}
+	return fmt.Errorf("max_clicks_mode %.40q is unknown: expected exact or eventual", mode)
+}
+
+func readBool(column, s string) (bool, error) {
+	switch strings.ToLower(strings.TrimSpace(s)) {
+	case "true", "1", "yes":
+		return true, nil
+	case "false", "0", "no", "":
+		return false, nil
+	}
+	return false, fmt.Errorf("%s %.40q is neither true nor false", column, s)
+}
+
+// setActive leaves the default value out.
+func setActive(to **bool, s string) error {
+	active := true
+	if s != "" {
+		var err error
+		if active, err = readBool("active", s); err != nil {
+			return err
+		}
+	}
+	if *to = nil; !active {
+		*to = &active
+	}
+	return nil
+}
+
+// setInactive reads whether a link was archived, banned or disabled elsewhere.
+func setInactive(d *draft, v value) error {
+	inactive, err := readBool("inactive", v.text)
+	if inactive {
+		active := false
+		d.link.Active = &active
+	}
+	return err
+}
+
+func setDedupe(d *draft, v value) error {
+	if v.text == "" {
+		return nil
+	}
+	dedupe, err := readBool("dedupe", v.text)
+	d.link.Dedupe = &dedupe
+	return err
+}
+
+// setClicks reads a number of clicks, and ignores all but numbers.
+func setClicks(d *draft, v value) error {
+	d.clicks, _ = readNumber("click_count", v.text)
+	return nil
+}
+
+func setMetadata(to *json.RawMessage, s string) error {
+	if s == "" || s == "null" {
+		return nil
+	}
+	if !json.Valid([]byte(s)) || !strings.HasPrefix(strings.TrimSpace(s), "{") {
+		return errors.New("metadata is no JSON object")
+	}
+	*to = json.RawMessage(s)
+	return nil
+}
+
+// readTags reads the tags of a cell, which is a line of CSV of its own: a, b or
+// a,"b, with a comma", or a list of JSON. A blank before a tag belongs to it only within
+// quotes, which exports set there.
+func (m *Mapper) readTags(v value) ([]string, error) {
+	return m.split("tags", v)
+}
+
+// split divides the texts in a cell at the separators of tags.
+func (m *Mapper) split(field string, v value) ([]string, error) {
+	cell := strings.TrimSpace(v.text)
+	switch {
+	case cell == "":
+		return nil, nil
+	case v.list != nil:
+		return v.list, nil
+	case cell[0] == '[':
+		if of, err := jsonValue([]byte(cell)); err == nil && of.list != nil {
+			return of.list, nil
+		}
+	case !strings.ContainsAny(cell, m.tags) && cell[0] != '"':
+		return []string{cell}, nil
+	}
+	quoted := false
+	reader := csv.NewReader(strings.NewReader(strings.Map(func(c rune) rune {
+		if quoted = quoted != (c == '"'); !quoted && strings.ContainsRune(m.tags, c) {
+			return separatorOfTags
+		}
+		return c
+	}, cell)))
+	reader.Comma, reader.TrimLeadingSpace = separatorOfTags, true
+	lines, err := reader.ReadAll()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s %.40q: write a text with a quotation mark in quotation marks, and the mark twice", field, cell)
+	case len(lines) != 1:
+		return nil, fmt.Errorf("%s %.40q are on several lines: separate them with one of %s", field, cell, m.tags)
+	}
+	return slices.DeleteFunc(lines[0], func(tag string) bool { return strings.TrimSpace(tag) == "" }), nil
+}
+
+// separatorOfTags stands for all separators of tags. No text has it.
+const separatorOfTags = '\x1f'

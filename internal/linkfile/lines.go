@@ -1,0 +1,138 @@
+package linkfile
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"waypost/internal/redirectfile"
+)
+
+// lineReader reads the lines of a text. Its memory is one row.
+type lineReader struct {
+	from *bufio.Reader // with a buffer of one row
+	line int           // of the last line
+}
+
+func newLineReader(text *bufio.Reader) *lineReader {
+	var from io.Reader = text
+	if begin, _ := text.Peek(beginning); bytes.ContainsRune(begin, '\r') && !bytes.ContainsRune(begin, '\n') {
+		from = &macLines{from: text, plain: true}
+	}
+	return &lineReader{from: bufio.NewReaderSize(from, maxRow)}
+}
+
+// next returns the next line that is not blank, without blanks around it. Of a line above
+// the limit of a row it returns the beginning, and why the line is refused.
+func (r *lineReader) next() (text, reason string, err error) {
+	for {
+		line, err := r.from.ReadSlice('\n')
+		r.line++
+		if errors.Is(err, bufio.ErrBufferFull) {
+			text = strings.ToValidUTF8(string(line[:maxReason]), "")
+			for errors.Is(err, bufio.ErrBufferFull) {
+				_, err = r.from.ReadSlice('\n')
+			}
+			return text, fmt.Sprintf("the line is longer than %d bytes", maxRow), nil
+		}
+		if err != nil && (len(line) == 0 || !errors.Is(err, io.EOF)) {
+			return "", "", readFault(err)
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			return string(line), "", nil
+		}
+	}
+}
+
+// listRows reads a list of targets, each perhaps with a code behind it. Lines that begin
+// with # are comments.
+type listRows struct{ lines *lineReader }
+
+// isList reports whether a text without a format is a list: no header begins with a URL.
+// Commas and semicolons may separate cells, so that people have to say that it is a list.
+func isList(begin []byte) bool {
+	line, _, _ := bytes.Cut(begin, []byte("\n"))
+	line, _, _ = bytes.Cut(line, []byte("\r"))
+	return (bytes.HasPrefix(line, []byte("http://")) || bytes.HasPrefix(line, []byte("https://"))) && !bytes.ContainsAny(line, ",;")
+}
+
+func newListRows(text *bufio.Reader, shape *Shape) *listRows {
+	shape.Format, shape.Layout, shape.Raw = List, Lines, true
+	shape.Columns = []string{"line", "original_url", "custom_code"}
+	return &listRows{newLineReader(text)}
+}
+
+func (r *listRows) next() (Row, error) {
+	for {
+		text, reason, err := r.lines.next()
+		if err != nil {
+			return Row{}, err
+		}
+		if text[0] == '#' {
+			continue
+		}
+		row := Row{Line: r.lines.line, Cells: []string{text, "", ""}, Reason: reason}
+		words := strings.Fields(text)
+		if copy(row.Cells[1:], words) < len(words) {
+			row.refuse(fmt.Sprintf("the line has %d words: a target, and perhaps a code, are expected", len(words)))
+		}
+		return row, nil
+	}
+}
+
+// siteRows yields the redirects of another server's file.
+type siteRows struct {
+	file  *redirectfile.File // the rest of it
+	lines [][]byte
+}
+
+// siteColumns are the cells of a redirect: its line, and what it says.
+var siteColumns = []string{
+	"line", "original_url", "custom_code", "domain", "redirect_status", "forward_path", "forward_query",
+}
+
+// newSiteRows reads the whole file.
+func newSiteRows(text io.Reader, o Options, shape *Shape) (*siteRows, error) {
+	all, err := io.ReadAll(io.LimitReader(text, redirectfile.MaxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the file: %w", err)
+	}
+	s := &siteRows{lines: bytes.Split(all, []byte("\n"))}
+	if s.file, err = redirectfile.Read(bytes.NewReader(all), redirectfile.Format(o.Format), o.Site); err != nil {
+		return nil, err
+	}
+	shape.Layout, shape.Raw, shape.Columns, shape.Notes = Lines, true, siteColumns, s.file.Notes
+	return s, nil
+}
+
+func (s *siteRows) next() (Row, error) {
+	links, refused := s.file.Redirects, s.file.Refused
+	switch {
+	case len(refused) > 0 && (len(links) == 0 || refused[0].Line < links[0].Line):
+		s.file.Refused = refused[1:]
+		row := s.row(refused[0].Line)
+		row.refuse(refused[0].Reason)
+		return row, nil
+	case len(links) == 0:
+		return Row{}, io.EOF
+	}
+	s.file.Redirects = links[1:]
+	r := &links[0]
+	row := s.row(r.Line)
+	copy(row.Cells[1:], []string{
+		r.Target, r.Code, r.Host, strconv.Itoa(r.Status), strconv.FormatBool(r.ForwardPath), strconv.FormatBool(r.ForwardQuery),
+	})
+	return row, nil
+}
+
+func (s *siteRows) row(line int) Row {
+	row := Row{Line: line, Cells: make([]string, len(siteColumns))}
+	if line <= len(s.lines) {
+		row.Cells[0] = strings.TrimSpace(string(s.lines[line-1]))
+	}
+	return row
+}
