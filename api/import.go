@@ -34,6 +34,7 @@ type NewImport struct {
 	Raw       bool   `json:"raw,omitzero" doc:"Keep the cells of CSV as they are, with the apostrophe that exports write in front of formulas."`
 	KeepCodes *bool  `json:"keep_codes,omitzero" default:"true" doc:"False: all links get new codes."`
 	Dedupe    bool   `json:"dedupe,omitzero" doc:"Find the links of earlier imports instead of making them again: a link of the same code and target, or, of a row without a code, the link of the target."`
+	SHA256    string `json:"sha256,omitzero" maxLength:"64" doc:"SHA-256 of the whole file in hexadecimal, by which a client finds the import again whose sending was cut off. It is not compared."`
 }
 
 // ImportMapping says which column of the file is which field of a link.
@@ -87,6 +88,7 @@ type Import struct {
 	Open      []string            `json:"open" doc:"What must be decided before the import can be checked or run, each as a sentence. Empty: nothing."`
 	Sample    []ImportRow         `json:"sample,omitzero" doc:"The first ten rows; left out in lists."`
 
+	SHA256   string        `json:"sha256,omitzero" doc:"As it was given when the import was made."`
 	Bytes    int64         `json:"bytes" minimum:"0" doc:"Size of the file, or of the parts so far."`
 	Parts    int           `json:"parts" minimum:"0" doc:"How many parts there are so far; zero once the rows are read."`
 	Rows     int64         `json:"rows" minimum:"0" doc:"How many rows were read so far."`

@@ -22,23 +22,38 @@ func (i Imports) Begin(ctx context.Context, n NewImport) (Import, error) {
 	return ask[Import](ctx, i.c, http.MethodPost, api.PathImports, n)
 }
 
-// Upload sends the whole file of an import in parts, and says that it was sent. It sends
-// a part again when that is of use. Sent is called with the bytes so far after each
-// part; it may be nil. To call Upload again with the same file does no harm.
+// uploadTries bounds the tries of a part, which take some two minutes: a control plane may
+// start anew.
+const uploadTries = 32
+
+// Upload sends the file of an import in parts, without those that the control plane has
+// from an earlier call, and says that it was sent. It sends a part again when that is of
+// use. Sent is called with the bytes so far after each part; it may be nil.
 func (i Imports) Upload(ctx context.Context, id string, file io.Reader, sent func(bytes int64)) (Import, error) {
+	begun, err := i.Find(ctx, id)
+	if err != nil {
+		return Import{}, err
+	}
 	sum, buf, total := sha256.New(), make([]byte, api.MaxImportPart), int64(0)
 	for part := 1; ; part++ {
 		n, err := io.ReadFull(file, buf)
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return Import{}, fmt.Errorf("read the file: %w", err)
 		}
+		again := Retry{Tries: uploadTries, Again: Passing}
 		if n == 0 && part > 1 {
-			return i.Read(ctx, id, api.ReadImport{Parts: part - 1, SHA256: hex.EncodeToString(sum.Sum(nil))})
+			all := api.ReadImport{Parts: part - 1, SHA256: hex.EncodeToString(sum.Sum(nil))}
+			err = again.Do(ctx, func() (err error) {
+				begun, err = i.Read(ctx, id, all)
+				return err
+			})
+			return begun, err
 		}
 		_, _ = sum.Write(buf[:n]) // never fails
-		again := Retry{Tries: maxTries, Again: Passing}
-		if err := again.Do(ctx, func() error { return i.SendPart(ctx, id, part, buf[:n]) }); err != nil {
-			return Import{}, err
+		if part > begun.Parts {
+			if err := again.Do(ctx, func() error { return i.SendPart(ctx, id, part, buf[:n]) }); err != nil {
+				return Import{}, err
+			}
 		}
 		if total += int64(n); sent != nil {
 			sent(total)
