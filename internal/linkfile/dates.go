@@ -26,7 +26,7 @@ type notationTable []notation
 var notations = notationTable{
 	{name: ISO, days: []string{"2006-01-02"}, example: "2030-12-31"},
 	{name: "dmy", days: []string{"2.1.2006", "2/1/2006", "2-1-2006"}, example: "31.12.2030"},
-	{name: "mdy", days: []string{"1/2/2006", "1-2-2006", "1.2.2006"}, example: "12/31/2030"},
+	{name: "mdy", days: []string{"1/2/2006", "1-2-2006"}, example: "12/31/2030"},
 	{name: "ymd", days: []string{"2006/1/2", "2006.1.2"}, example: "2030/12/31"},
 	{name: "words", days: []string{
 		"Jan 2, 2006", "January 2, 2006", "2 Jan 2006", "2 January 2006", "2-Jan-2006", "Mon, 2 Jan 2006", "Mon Jan 2 2006",
@@ -58,7 +58,7 @@ var times = []string{
 }
 
 // zones are the layouts of the zone behind a time.
-var zones = []string{"", "Z07:00", " Z07:00", "-0700", " -0700", " UTC", " MST"}
+var zones = []string{"", "Z07:00", " Z07:00", "-0700", " -0700", " UTC", " MST", "Z07", " Z07"}
 
 // isNever reports whether a cell says that there is no date.
 func isNever(cell string) bool {

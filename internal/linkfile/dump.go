@@ -11,13 +11,11 @@ import (
 	"strings"
 )
 
-// isDump reports whether a text is a dump of MySQL, as mysqldump and phpMyAdmin write it.
-func isDump(begin []byte) bool {
-	if len(begin) > 6 && slices.Contains([]string{"insert", "create", "drop t"}, string(bytes.ToLower(begin[:6]))) {
-		return true
-	}
-	return (bytes.HasPrefix(begin, []byte("--")) || bytes.HasPrefix(begin, []byte("/*"))) && bytes.Contains(begin, []byte(";"))
-}
+// dumpBegin matches how a dump of MySQL begins, as mysqldump and phpMyAdmin write it.
+var dumpBegin = regexp.MustCompile(`(?i)^(?:--|/\*|(?:insert|create|drop|set|start|lock|use)\s+[\w\x60])`)
+
+// isDump reports whether a text is a dump of MySQL.
+func isDump(begin []byte) bool { return dumpBegin.Match(begin) && bytes.ContainsRune(begin, ';') }
 
 // dumpColumns are the columns of a table of YOURLS, in the order in which it is made.
 var dumpColumns = []string{"keyword", "url", "title", "timestamp", "ip", "clicks"}
@@ -132,6 +130,7 @@ const maxHead = 4 << 10
 func (r *dumpRows) statement(c byte, mayStop bool) (head string, err error) {
 	var begin []byte
 	var quote byte
+	tries := 4 // so that no statement takes long
 	for {
 		if len(begin) < maxHead {
 			begin = append(begin, c)
@@ -153,8 +152,11 @@ func (r *dumpRows) statement(c byte, mayStop bool) (head string, err error) {
 			return "", r.skipComment()
 		case c == ';':
 			return "", nil
-		case mayStop && len(begin) < maxHead && (c == 's' || c == 'S') && insertInto.Match(begin):
-			return string(begin), nil
+		case mayStop && tries > 0 && len(begin) < maxHead && bytes.HasSuffix(bytes.ToLower(begin[max(0, len(begin)-6):]), []byte("values")):
+			tries--
+			if insertInto.Match(begin) {
+				return string(begin), nil
+			}
 		}
 		if err == nil {
 			c, err = r.readByte()

@@ -119,7 +119,7 @@ func (d *draft) setField(field any, name string, v value) (err error) {
 	case *time.Time:
 		*to, err = d.mapper.readDate(name, v.text)
 	case *[]string:
-		*to, err = d.mapper.readTags(v)
+		*to, err = d.mapper.split("tags", v)
 	case *json.RawMessage:
 		return setMetadata(to, v.text)
 	case *[]api.Rule:
@@ -154,9 +154,9 @@ func checkMode(mode string) error {
 
 func readBool(column, s string) (bool, error) {
 	switch strings.ToLower(strings.TrimSpace(s)) {
-	case "true", "1", "yes":
+	case "true", "1", "yes", "t":
 		return true, nil
-	case "false", "0", "no", "":
+	case "false", "0", "no", "f", "":
 		return false, nil
 	}
 	return false, fmt.Errorf("%s %.40q is neither true nor false", column, s)
@@ -213,27 +213,22 @@ func setMetadata(to *json.RawMessage, s string) error {
 	return nil
 }
 
-// readTags reads the tags of a cell, which is a line of CSV of its own: a, b or
-// a,"b, with a comma", or a list of JSON. A blank before a tag belongs to it only within
-// quotes, which exports set there.
-func (m *Mapper) readTags(v value) ([]string, error) {
-	return m.split("tags", v)
-}
-
-// split divides the texts in a cell at the separators of tags.
+// split divides the texts in a cell at the separators of tags. The cell is a line of CSV
+// of its own, such as a,"b, with a comma", or a list of JSON.
 func (m *Mapper) split(field string, v value) ([]string, error) {
 	cell := strings.TrimSpace(v.text)
 	switch {
 	case cell == "":
 		return nil, nil
 	case v.list != nil:
-		return v.list, nil
+		return plainTexts(v.list), nil
 	case cell[0] == '[':
 		if of, err := jsonValue([]byte(cell)); err == nil && of.list != nil {
-			return of.list, nil
+			return plainTexts(of.list), nil
 		}
-	case !strings.ContainsAny(cell, m.tags) && cell[0] != '"':
-		return []string{cell}, nil
+	}
+	if !strings.ContainsAny(cell, "\"\r\n") {
+		return plainTexts(strings.FieldsFunc(cell, func(c rune) bool { return strings.ContainsRune(m.tags, c) })), nil
 	}
 	quoted := false
 	reader := csv.NewReader(strings.NewReader(strings.Map(func(c rune) rune {
@@ -250,7 +245,18 @@ func (m *Mapper) split(field string, v value) ([]string, error) {
 	case len(lines) != 1:
 		return nil, fmt.Errorf("%s %.40q are on several lines: separate them with one of %s", field, cell, m.tags)
 	}
-	return slices.DeleteFunc(lines[0], func(tag string) bool { return strings.TrimSpace(tag) == "" }), nil
+	return plainTexts(lines[0]), nil
+}
+
+// plainTexts returns texts without blanks around them, and without blank texts.
+func plainTexts(texts []string) []string {
+	for i := range texts {
+		texts[i] = strings.TrimSpace(texts[i])
+	}
+	if texts = slices.DeleteFunc(texts, func(text string) bool { return text == "" }); len(texts) == 0 {
+		return nil
+	}
+	return texts
 }
 
 // separatorOfTags stands for all separators of tags. No text has it.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -17,14 +18,14 @@ var lists = []string{"links", "data", "items", "bitlinks"}
 
 // whole are the names of objects that are one value. Of other objects each name has a
 // value.
-var whole = []string{"metadata", "geo", "countryurls"}
+var whole = []string{"metadata", "geo", "countryurls", "rules", "aliases", "tags"}
 
 // jsonRows reads objects of JSON: one from each line, or those of an array.
 type jsonRows struct {
 	shape *Shape
 	seen  map[string]bool // names of the shape, and those that are in no row
 
-	lines *lineReader // nil: the objects are in text
+	lines *lineSource // nil: the objects are in text
 	text  *bufio.Reader
 	line  int // of text
 }
@@ -36,7 +37,7 @@ func newJSONRows(text *bufio.Reader, begin []byte, shape *Shape) (*jsonRows, err
 	first, _, _ := bytes.Cut(trimmed, []byte("\n"))
 	at, isArray := arrayIn(begin)
 	if !isArray && (bytes.HasSuffix(bytes.TrimSpace(first), []byte("}")) || !bytes.HasPrefix(first, []byte("{"))) {
-		r.lines = newLineReader(text)
+		r.lines = newLineSource(text)
 		return r, nil
 	}
 	r.text, r.line = text, 1+bytes.Count(begin[:at], []byte("\n"))
@@ -50,7 +51,7 @@ func arrayIn(begin []byte) (at int, found bool) {
 	for {
 		token, err := dec.ReadToken()
 		switch {
-		case err != nil:
+		case err != nil, token.Kind() == '}' && dec.StackDepth() == 0:
 			return 0, false
 		case token.Kind() == '[':
 			return int(dec.InputOffset()), true
@@ -70,7 +71,7 @@ func arrayIn(begin []byte) (at int, found bool) {
 func (r *jsonRows) next() (Row, error) {
 	var row Row
 	if r.lines != nil {
-		text, reason, err := r.lines.next()
+		text, reason, err := r.lines.nextText()
 		if err != nil {
 			return row, err
 		}
@@ -82,12 +83,12 @@ func (r *jsonRows) next() (Row, error) {
 		}
 		row = Row{Line: r.line - strings.Count(text, "\n"), Cells: []string{strings.ReplaceAll(text, "\n", " ")}, Reason: reason}
 	}
-	if row.Reason == "" {
-		kept, err := r.nameValues([]byte(row.Cells[0]))
-		if err != nil {
+	if row.Reason == "" && utf8.ValidString(row.Cells[0]) {
+		object := jsontext.Value(row.Cells[0])
+		if err := object.Compact(); err != nil {
+			row.refuse(jsonFault(err).Error())
+		} else if row.Cells[0], err = r.nameValues(object); err != nil {
 			row.refuse(err.Error())
-		} else if kept != "" {
-			row.Cells[0] = kept
 		}
 	}
 	return row, nil
@@ -144,8 +145,8 @@ func (r *jsonRows) object() (text, reason string, err error) {
 	}
 }
 
-// nameValues adds the names of an object to the shape. If the object has data that is in
-// no row, it returns the object without them.
+// nameValues adds the names of an object to the shape, and returns the object without the
+// values that are in no row.
 func (r *jsonRows) nameValues(object []byte) (kept string, err error) {
 	var out []string
 	left := false
@@ -155,6 +156,9 @@ func (r *jsonRows) nameValues(object []byte) (kept string, err error) {
 		isPersonal := slices.Contains(personal, plain)
 		if isPersonal || plain == refusedColumn {
 			left, name = true, top
+		}
+		if err := checkName(name); err != nil {
+			return err
 		}
 		if !r.seen[name] {
 			if len(r.seen) == maxColumns {
@@ -170,7 +174,7 @@ func (r *jsonRows) nameValues(object []byte) (kept string, err error) {
 		return nil
 	})
 	if err != nil || !left {
-		return "", err
+		return string(object), err
 	}
 	err = eachMember(object, func(name string, raw jsontext.Value) error {
 		if plain := plainName(name); plain != refusedColumn && !slices.Contains(personal, plain) {
@@ -297,6 +301,9 @@ func (m *Mapper) setObject(d *draft, object string) error {
 		v, err := jsonValue(raw)
 		if err != nil {
 			return jsonFault(err)
+		}
+		if strings.IndexByte(v.text, 0) >= 0 {
+			return errors.New(nul)
 		}
 		return set(d, v)
 	})

@@ -12,34 +12,19 @@ import (
 	"waypost/internal/redirectfile"
 )
 
-// lineReader reads the lines of a text. Its memory is one row.
-type lineReader struct {
-	from *bufio.Reader // with a buffer of one row
-	line int           // of the last line
-}
-
-func newLineReader(text *bufio.Reader) *lineReader {
-	var from io.Reader = text
-	if begin, _ := text.Peek(beginning); bytes.ContainsRune(begin, '\r') && !bytes.ContainsRune(begin, '\n') {
-		from = &macLines{from: text, plain: true}
-	}
-	return &lineReader{from: bufio.NewReaderSize(from, maxRow)}
-}
-
-// next returns the next line that is not blank, without blanks around it. Of a line above
-// the limit of a row it returns the beginning, and why the line is refused.
-func (r *lineReader) next() (text, reason string, err error) {
+// nextText returns the next line that is not blank, without blanks around it. Of a line
+// above the limit of a row it returns the beginning, and why the line is refused.
+func (s *lineSource) nextText() (text, reason string, err error) {
 	for {
-		line, err := r.from.ReadSlice('\n')
-		r.line++
+		line, err := s.next()
 		if errors.Is(err, bufio.ErrBufferFull) {
 			text = strings.ToValidUTF8(string(line[:maxReason]), "")
 			for errors.Is(err, bufio.ErrBufferFull) {
-				_, err = r.from.ReadSlice('\n')
+				_, err = s.from.ReadSlice(s.end)
 			}
 			return text, fmt.Sprintf("the line is longer than %d bytes", maxRow), nil
 		}
-		if err != nil && (len(line) == 0 || !errors.Is(err, io.EOF)) {
+		if err != nil {
 			return "", "", readFault(err)
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
@@ -50,7 +35,7 @@ func (r *lineReader) next() (text, reason string, err error) {
 
 // listRows reads a list of targets, each perhaps with a code behind it. Lines that begin
 // with # are comments.
-type listRows struct{ lines *lineReader }
+type listRows struct{ lines *lineSource }
 
 // isList reports whether a text without a format is a list: no header begins with a URL.
 // Commas and semicolons may separate cells, so that people have to say that it is a list.
@@ -63,12 +48,12 @@ func isList(begin []byte) bool {
 func newListRows(text *bufio.Reader, shape *Shape) *listRows {
 	shape.Format, shape.Layout, shape.Raw = List, Lines, true
 	shape.Columns = []string{"line", "original_url", "custom_code"}
-	return &listRows{newLineReader(text)}
+	return &listRows{newLineSource(text)}
 }
 
 func (r *listRows) next() (Row, error) {
 	for {
-		text, reason, err := r.lines.next()
+		text, reason, err := r.lines.nextText()
 		if err != nil {
 			return Row{}, err
 		}

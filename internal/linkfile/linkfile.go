@@ -171,6 +171,8 @@ func (r *Reader) Shape() Shape {
 	return s
 }
 
+const nul = "the row has a NUL byte, which no text has"
+
 // lost stands in a text for a character that could not be read.
 const lost = "\uFFFD"
 
@@ -187,7 +189,7 @@ func (r *Reader) Next() (Row, error) {
 			row.Cells[i] = strings.ToValidUTF8(cell, lost)
 			row.refuse(notUTF8)
 		case strings.IndexByte(cell, 0) >= 0:
-			row.refuse("the row has a NUL byte, which no text has")
+			row.refuse(nul)
 		case strings.Contains(cell, lost):
 			row.refuse("the row has the mark " + lost + " where a character was lost: write the character")
 		}

@@ -12,9 +12,9 @@ import (
 type Link struct {
 	api.NewLink
 
-	Aliases      []api.NewAlias // further addresses
-	CreatedAt    time.Time      // when the link was created elsewhere; zero: unknown
-	PasswordHash string         // bcrypt or argon2id of elsewhere; "": none
+	Aliases      []api.NewAlias `json:"aliases,omitzero"`       // further addresses
+	CreatedAt    time.Time      `json:"created_at,omitzero"`    // elsewhere; zero: unknown
+	PasswordHash string         `json:"password_hash,omitzero"` // bcrypt or argon2id of elsewhere; "": none
 }
 
 // MapOptions say how rows become links.
@@ -37,6 +37,8 @@ type Mapper struct {
 	tags    string // characters between tags
 	dates   *notation
 	zone    *time.Location
+	nulls   bool              // a cell NULL is empty, as databases write it, unless it is the code
+	code    int               // index of the cell with the code
 	columns []setter          // of a table, by cell; nil for a column that is left out
 	names   map[string]setter // of JSON, by column
 }
@@ -46,7 +48,10 @@ func NewMapper(s *Shape, m Mapping, o MapOptions) (*Mapper, error) {
 	if err := s.checkMapping(m); err != nil {
 		return nil, err
 	}
-	p := &Mapper{options: o, shape: s, tags: m.Tags, dates: notations.named(m.Dates), zone: o.Zone, names: make(map[string]setter)}
+	p := &Mapper{
+		options: o, shape: s, tags: m.Tags, dates: notations.named(m.Dates), zone: o.Zone,
+		nulls: s.Format == "yourls" && s.Separator != "", code: -1, names: make(map[string]setter),
+	}
 	if p.tags == "" {
 		p.tags = ","
 	}
@@ -56,8 +61,11 @@ func NewMapper(s *Shape, m Mapping, o MapOptions) (*Mapper, error) {
 	if p.zone == nil {
 		p.zone = time.UTC
 	}
-	for _, column := range s.Columns {
+	for i, column := range s.Columns {
 		p.columns = append(p.columns, setters[m.Columns[column]])
+		if m.Columns[column] == "custom_code" {
+			p.code = i
+		}
 	}
 	for column, field := range m.Columns {
 		p.names[column] = setters[field]
@@ -88,6 +96,9 @@ func (m *Mapper) Link(r Row) (Link, error) {
 		cell := r.Cells[i]
 		if !m.shape.Raw {
 			cell = api.PlainCell(cell)
+		}
+		if cell == "NULL" && m.nulls && i != m.code {
+			continue
 		}
 		if err := set(&d, value{text: cell}); err != nil {
 			return Link{}, err

@@ -126,6 +126,9 @@ func (s *Shape) checkMapping(m Mapping) error {
 			return fmt.Errorf("say in which notation the dates of %q are: one of %s", column, strings.Join(Notations(), ", "))
 		}
 	}
+	if strings.ContainsAny(m.Tags, "\"\r\n\x1f") {
+		return fmt.Errorf("no quotation mark and no line end separates tags, as in %q", m.Tags)
+	}
 	if m.Dates != "" && notations.named(m.Dates) == nil {
 		return fmt.Errorf("the notation of dates %q is unknown: expected one of %s", m.Dates, strings.Join(Notations(), ", "))
 	}

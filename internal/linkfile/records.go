@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -14,43 +13,84 @@ import (
 	"unicode/utf8"
 )
 
-// recordReader reads the rows of a table one by one, and skips rows of blank cells. Its
-// error is io.EOF, or the reason why the file cannot be read on.
-type recordReader interface {
-	read() (Row, error)
+// lineSource reads the lines of a text with their ends. Its memory is one row.
+type lineSource struct {
+	from *bufio.Reader // with a buffer of one row
+	end  byte          // of a line: LF, or CR in a text that begins without LF
+	line int           // of the last line
+}
+
+func newLineSource(text *bufio.Reader) *lineSource {
+	s := &lineSource{from: bufio.NewReaderSize(text, maxRow), end: '\n'}
+	begin, _ := text.Peek(beginning) // fails at the end of the file
+	if bytes.ContainsRune(begin, '\r') && !bytes.ContainsRune(begin, '\n') {
+		s.end = '\r'
+	}
+	return s
+}
+
+// next returns the next line, which is valid until the next call. Its error is
+// bufio.ErrBufferFull for the beginning of a line above the limit of a row.
+func (s *lineSource) next() ([]byte, error) {
+	line, err := s.from.ReadSlice(s.end)
+	s.line++
+	if errors.Is(err, io.EOF) && len(line) > 0 {
+		err = nil
+	}
+	return line, err
+}
+
+// withoutEnd returns a line without its line end.
+func withoutEnd[T ~string | ~[]byte](line T) T {
+	n := len(line)
+	if n > 0 && line[n-1] == '\n' {
+		n--
+	}
+	if n > 0 && line[n-1] == '\r' {
+		n--
+	}
+	return line[:n]
+}
+
+// readFault returns io.EOF, or why a file cannot be read on.
+func readFault(err error) error {
+	switch {
+	case errors.Is(err, io.EOF):
+		return io.EOF
+	case errors.Is(err, bufio.ErrBufferFull):
+		return fmt.Errorf("%w: a row is longer than %d bytes: is a quotation mark never closed?", ErrUnreadable, maxRow)
+	}
+	return fmt.Errorf("read the file: %w", err)
 }
 
 // separatorLine matches the first line of some files, which names the separator of their
 // cells to a spreadsheet.
-var separatorLine = regexp.MustCompile(`(?i)^"?sep=([^\r\n"])"?\r?\n?`)
+var separatorLine = regexp.MustCompile(`(?i)^"?sep=([^\r\n"])"?(?:\r?\n|\r)?`)
 
-// newRecordReader returns a reader of a table as spreadsheets and databases write them,
-// with commas, semicolons or tabs between cells, and any line ends.
-func newRecordReader(text *bufio.Reader) (records recordReader, separator rune, err error) {
+// records reads the rows of a table as spreadsheets and databases write them, with any
+// line ends. It skips rows of blank cells.
+type records struct {
+	lines     *lineSource
+	separator string
+	row       []byte // the row so far
+	columns   int    // of the header; 0: it was not read
+	quoted    bool   // the header of a table with tabs is in quotes
+}
+
+func newRecords(text *bufio.Reader) (*records, error) {
 	begin, err := peekBeginning(text)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	lines := 0 // that were skipped
+	r := &records{lines: newLineSource(text)}
+	var separator rune
 	if m := separatorLine.FindSubmatch(begin); m != nil {
 		separator, _ = utf8.DecodeRune(m[1])
-		lines = 1
-		_, _ = text.Discard(len(m[0])) // it was there
-		begin = begin[len(m[0]):]
+		_, _ = r.lines.from.Discard(len(m[0])) // it was there
+		r.lines.line, begin = 1, begin[len(m[0]):]
 	}
-	separator = cmp.Or(separator, separatorOf(begin))
-	var from io.Reader = text
-	if i := bytes.IndexAny(begin, "\r\n"); i >= 0 && !bytes.ContainsRune(begin, '\n') {
-		from = &macLines{from: text, separator: byte(separator), plain: separator == '\t'}
-	}
-	if separator == '\t' {
-		return &tabRecords{from: bufio.NewReaderSize(from, maxRow), line: lines}, separator, nil
-	}
-	r := &csvRecords{budget: &budget{from: from, left: maxRow}, skippedLines: lines}
-	r.csv = csv.NewReader(r.budget)
-	r.csv.Comma = separator
-	r.csv.FieldsPerRecord = -1 // judged row by row
-	return r, separator, nil
+	r.separator = string(cmp.Or(separator, separatorOf(begin)))
+	return r, nil
 }
 
 // separatorOf returns the separator of the cells of a header. The names of columns
@@ -72,163 +112,129 @@ func blank(cells []string) bool {
 	return !slices.ContainsFunc(cells, func(cell string) bool { return strings.TrimSpace(cell) != "" })
 }
 
-// csvRecords reads CSV (RFC 4180).
-type csvRecords struct {
-	csv          *csv.Reader
-	budget       *budget
-	skippedLines int
-}
-
-func (r *csvRecords) read() (Row, error) {
+// read returns the next row. Its error is io.EOF, or why the file cannot be read on.
+func (r *records) read() (Row, error) {
 	for {
-		r.budget.left = maxRow
-		begin := r.csv.InputOffset()
-		r.budget.forget(begin)
-		cells, err := r.csv.Read()
-		text := r.budget.read[:r.csv.InputOffset()-begin]
-		if bad, ok := errors.AsType[*csv.ParseError](err); ok {
-			row := Row{Line: bad.StartLine + r.skippedLines, Cells: r.cellsOf(text, true)}
-			reason := "no valid CSV: " + bad.Err.Error()
-			if bad.Line > bad.StartLine {
-				reason += fmt.Sprintf(" (the row goes on to line %d)", bad.Line+r.skippedLines)
-			}
-			row.refuse(reason)
-			return row, nil
-		}
+		line, err := r.lines.next()
 		if err != nil {
 			return Row{}, readFault(err)
 		}
-		if blank(cells) {
+		row := Row{Line: r.lines.line}
+		switch {
+		case len(bytes.TrimSpace(line)) == 0:
+			continue
+		case bytes.IndexByte(line, '"') < 0:
+			row.Cells = r.split(withoutEnd(line))
+		case r.separator == "\t":
+			row.Cells = r.tabCells(string(line))
+		default:
+			var reason string
+			if row.Cells, reason, err = r.quotedCells(line); err != nil {
+				return Row{}, err
+			}
+			if reason != "" {
+				if r.lines.line > row.Line {
+					reason += fmt.Sprintf(" (the row goes on to line %d)", r.lines.line)
+				}
+				row.Cells = r.split(withoutEnd(r.row))
+				row.refuse(reason)
+			}
+		}
+		if row.Reason == "" && blank(row.Cells) {
 			continue
 		}
-		line, _ := r.csv.FieldPos(0)
-		if bytes.Contains(text, []byte("\r\n")) && slices.ContainsFunc(cells, func(cell string) bool { return strings.Contains(cell, "\n") }) {
-			cells = r.cellsOf(text, false)
+		r.columns = cmp.Or(r.columns, len(row.Cells))
+		return row, nil
+	}
+}
+
+// split returns the cells of a row without quotes. A cell behind the limit has the rest.
+func (r *records) split(row []byte) []string {
+	return strings.SplitN(string(row), r.separator, maxColumns+1)
+}
+
+// quotedCells returns the cells of a row of CSV (RFC 4180) that begins with a line, or
+// the reason why it is no row.
+func (r *records) quotedCells(line []byte) (cells []string, reason string, err error) {
+	r.row = append(r.row[:0], line...)
+	for at := 0; len(cells) <= maxColumns; at += len(r.separator) {
+		var cell []byte
+		if at < len(r.row) && r.row[at] == '"' {
+			end, err := r.closing(at + 1)
+			if err != nil {
+				return nil, "", err
+			}
+			if end < 0 {
+				return nil, "a quotation mark is never closed", nil
+			}
+			cell, at = bytes.ReplaceAll(r.row[at+1:end], []byte(`""`), []byte(`"`)), end+1
+		} else {
+			cell, _, _ = bytes.Cut(withoutEnd(r.row[at:]), []byte(r.separator))
+			if at += len(cell); bytes.IndexByte(cell, '"') >= 0 {
+				return nil, "a quotation mark is in a cell that does not begin with one: write the cell in quotation marks, and the mark twice", nil
+			}
 		}
-		return Row{Line: line + r.skippedLines, Cells: cells}, nil
-	}
-}
-
-// readFault returns io.EOF, or why a file cannot be read on.
-func readFault(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.EOF
-	}
-	return fmt.Errorf("read the file: %w", err)
-}
-
-// cellsOf returns the cells of the text of a row with the line ends of the file, because
-// the CSV reader reads CR LF in a cell as LF, and CR CR LF as CR LF. All line ends before
-// the end of a row are in cells. Lazily, quotes may be anywhere.
-func (r *csvRecords) cellsOf(text []byte, lazily bool) []string {
-	text = bytes.TrimSuffix(bytes.TrimSuffix(bytes.TrimLeft(text, "\r\n"), []byte("\n")), []byte("\r"))
-	again := csv.NewReader(bytes.NewReader(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\r\r\n"))))
-	again.Comma, again.FieldsPerRecord, again.LazyQuotes = r.csv.Comma, -1, lazily
-	cells, err := again.Read()
-	if err != nil {
-		return []string{string(text)}
-	}
-	return cells
-}
-
-// budget fails when a single row reads more than is left. The CSV reader fetches
-// ahead by its buffer of a few KiB, so the bound is about that much too soft.
-type budget struct {
-	from io.Reader
-	left int
-	read []byte // since the place that was forgotten last
-	at   int64  // that place
-}
-
-// forget drops the bytes before a place in the file.
-func (b *budget) forget(before int64) {
-	b.read = b.read[:copy(b.read, b.read[before-b.at:])]
-	b.at = before
-}
-
-func (b *budget) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, fmt.Errorf("%w: a row is longer than %d bytes: is a quote never closed?", ErrUnreadable, maxRow)
-	}
-	n, err := b.from.Read(p[:min(len(p), b.left)])
-	b.left -= n
-	b.read = append(b.read, p[:n]...)
-	return n, err
-}
-
-// macLines turns the line ends of a file that has only CR into LF, except in cells in
-// quotes.
-type macLines struct {
-	from      io.Reader
-	separator byte
-	plain     bool // no cell is in quotes
-	last      byte
-	inside    bool // of quotes
-	closed    bool // the last byte closed a cell in quotes, or is half of a doubled quote
-}
-
-func (m *macLines) Read(p []byte) (int, error) {
-	n, err := m.from.Read(p)
-	for i, c := range p[:n] {
-		begins := m.last == 0 || m.last == m.separator || m.last == '\n'
-		quote := c == '"' && !m.plain && (m.inside || m.closed || begins)
-		m.closed = quote && m.inside
-		m.inside = m.inside != quote
-		if c == '\r' && !m.inside {
-			p[i] = '\n'
+		cells = append(cells, string(cell))
+		switch rest := r.row[at:]; {
+		case len(withoutEnd(rest)) == 0:
+			return cells, "", nil
+		case !bytes.HasPrefix(rest, []byte(r.separator)):
+			return nil, "a text follows the quotation mark that closes a cell", nil
 		}
-		m.last = p[i]
 	}
-	return n, err
+	return cells, "", nil
+}
+
+// closing returns the place of the quotation mark that closes a cell, -1 if the file ends
+// before. It reads more lines as they are needed.
+func (r *records) closing(at int) (int, error) {
+	for {
+		quote := bytes.IndexByte(r.row[at:], '"')
+		if at += quote; quote >= 0 {
+			if at+1 == len(r.row) || r.row[at+1] != '"' {
+				return at, nil
+			}
+			at += 2
+			continue
+		}
+		at = len(r.row)
+		line, err := r.lines.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return -1, nil
+		case err == nil && len(r.row)+len(line) > maxRow:
+			err = bufio.ErrBufferFull
+		}
+		if err != nil {
+			return -1, readFault(err)
+		}
+		r.row = append(r.row, line...)
+	}
 }
 
 // longestCell bounds a cell of several lines in a table with tabs, in bytes.
 const longestCell = 16 << 10
 
-// tabRecords reads a table with tabs between its cells. Databases and the media type
+// tabCells returns the cells of a row with tabs. Databases and the media type
 // text/tab-separated-values know no quotes, and a spreadsheet sets them around a cell
 // with a line end, a tab, a comma or a quote in it. Behind a header in quotes all cells
 // are.
-type tabRecords struct {
-	from    *bufio.Reader // with a buffer of one row
-	line    int
-	columns int  // of the header; 0: it was not read
-	quoted  bool // the header is in quotes
-}
-
-func (r *tabRecords) read() (Row, error) {
-	for {
-		text, err := r.from.ReadSlice('\n')
-		r.line++
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			return Row{}, fmt.Errorf("%w: a row is longer than %d bytes", ErrUnreadable, maxRow)
-		case err != nil && (len(text) == 0 || !errors.Is(err, io.EOF)):
-			return Row{}, readFault(err)
-		}
-		line := r.line
-		first := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
-		if r.columns == 0 {
-			r.quoted = strings.HasPrefix(first, `"`) && strings.HasSuffix(first, `"`)
-		}
-		cells, open := r.cellsOf(first)
-		if open && r.columns > 0 {
-			cells = r.goOn(string(text), cells)
-		}
-		if blank(cells) {
-			continue
-		}
-		if r.columns == 0 {
-			r.columns = len(cells)
-		}
-		return Row{Line: line, Cells: cells}, nil
+func (r *records) tabCells(line string) []string {
+	first := withoutEnd(line)
+	if r.columns == 0 {
+		r.quoted = strings.HasPrefix(first, `"`) && strings.HasSuffix(first, `"`)
 	}
+	cells, open := r.cellsOf(first)
+	if open && r.columns > 0 {
+		return r.goOn(line, cells)
+	}
+	return cells
 }
 
-// cellsOf returns the cells of a row, and reports whether a cell begins with a quote that
-// is not closed in it.
-func (r *tabRecords) cellsOf(row string) (cells []string, open bool) {
-	for {
+// cellsOf returns the cells of a row with tabs, and reports whether a cell begins with a
+// quote that is not closed in it.
+func (r *records) cellsOf(row string) (cells []string, open bool) {
+	for len(cells) <= maxColumns {
 		cell, n, closed := quotedCell(row)
 		switch {
 		case !closed:
@@ -240,10 +246,11 @@ func (r *tabRecords) cellsOf(row string) (cells []string, open bool) {
 		}
 		cells = append(cells, cell)
 		if n == len(row) {
-			return cells, open
+			break
 		}
 		row = row[n+1:]
 	}
+	return cells, open
 }
 
 // quotedCell returns the text of the cell in quotes at the beginning of a row, and its
@@ -269,11 +276,13 @@ func quotedCell(row string) (cell string, n int, closed bool) {
 }
 
 // goOn returns the cells of a row that goes on over the next lines with a cell in quotes,
-// or the cells of its first line if these lines together are no row of the table.
-func (r *tabRecords) goOn(text string, cells []string) []string {
-	next, _ := r.from.Peek(longestCell) // fails at the end of the file
+// or the cells of its first line if these lines together are no row of the table. A cell
+// that rather holds several rows, from a title that begins with a quote to another that
+// ends with one, belongs to no table without quotes.
+func (r *records) goOn(text string, cells []string) []string {
+	next, _ := r.lines.from.Peek(longestCell) // fails at the end of the file
 	for used := 0; used < len(next); {
-		end := bytes.IndexByte(next[used:], '\n') + 1
+		end := bytes.IndexByte(next[used:], r.lines.end) + 1
 		if end == 0 {
 			end = len(next) - used
 		}
@@ -281,17 +290,15 @@ func (r *tabRecords) goOn(text string, cells []string) []string {
 		if !bytes.ContainsRune(next[used-end:used], '"') {
 			continue
 		}
-		more, open := r.cellsOf(strings.TrimSuffix(strings.TrimSuffix(text+string(next[:used]), "\n"), "\r"))
-		if open || len(more) != r.columns || !r.quoted && slices.ContainsFunc(more, spansRows) {
+		more, open := r.cellsOf(withoutEnd(text + string(next[:used])))
+		if open || len(more) != r.columns || !r.quoted && slices.ContainsFunc(more, func(cell string) bool {
+			return strings.ContainsRune(cell, rune(r.lines.end)) && strings.Contains(cell, "\t")
+		}) {
 			continue
 		}
-		r.line += bytes.Count(next[:used], []byte("\n"))
-		_, _ = r.from.Discard(used) // it was there
+		r.lines.line += bytes.Count(next[:used], []byte{r.lines.end})
+		_, _ = r.lines.from.Discard(used) // it was there
 		return more
 	}
 	return cells
 }
-
-// spansRows reports whether a cell rather holds several rows of a table without quotes,
-// from a title that begins with a quote to another that ends with one.
-func spansRows(cell string) bool { return strings.Contains(cell, "\n") && strings.Contains(cell, "\t") }

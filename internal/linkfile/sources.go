@@ -83,8 +83,8 @@ var sources = []source{
 	}},
 	{"shlink", "longurl shortcode/shorturl", fieldNames{
 		{"original_url", "longurl"}, {"custom_code", "shortcode customslug"}, {"short_url", "shorturl"},
-		{"click_count", "visits visitscount visitssummary.total"},
-		{"expires_at", "meta.validuntil validuntil"}, {"valid_from", "meta.validsince validsince"}, {"max_clicks", "meta.maxvisits maxvisits"},
+		{"click_count", "visits visitscount visitssummarytotal"},
+		{"expires_at", "metavaliduntil validuntil"}, {"valid_from", "metavalidsince validsince"}, {"max_clicks", "metamaxvisits maxvisits"},
 	}},
 	{"yourls", "keyword url", fieldNames{{"custom_code", "keyword"}}},
 	{"kutt", "address target", fieldNames{

@@ -32,14 +32,14 @@ func plainName(name string) string {
 
 // tableRows reads the rows of a table with a header.
 type tableRows struct {
-	records recordReader
+	records *records
 	header  int   // its length
 	width   int   // its length without blank names at its end
 	out     []int // indices of cells that are in no row
 }
 
 func newTableRows(text *bufio.Reader, shape *Shape) (*tableRows, error) {
-	records, separator, err := newRecordReader(text)
+	records, err := newRecords(text)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,10 @@ func newTableRows(text *bufio.Reader, shape *Shape) (*tableRows, error) {
 	case header.Reason != "":
 		return nil, fmt.Errorf("read the header: %s", header.Reason)
 	}
-	shape.Layout, shape.Separator = Table, string(separator)
+	if strings.Contains(header.Cells[0], "://") {
+		return nil, fmt.Errorf("the first line has no names of columns, as original_url,title would be: %.80q (or say the format list)", header.Cells[0])
+	}
+	shape.Layout, shape.Separator = Table, records.separator
 	r := &tableRows{records: records}
 	return r, r.setHeader(header.Cells, shape)
 }
@@ -65,13 +68,13 @@ func (r *tableRows) setHeader(names []string, shape *Shape) error {
 		names = names[:len(names)-1]
 	}
 	if r.width = len(names); r.width > maxColumns {
-		return fmt.Errorf("the header has %d columns, and a file has at most %d", r.width, maxColumns)
+		return fmt.Errorf("the header has more than %d columns", maxColumns)
 	}
 	for i, name := range names {
-		if !utf8.ValidString(name) {
-			return errors.New("read the header: " + notUTF8)
+		if err := checkName(name); err != nil {
+			return fmt.Errorf("read the header: %w", err)
 		}
-		if name = strings.TrimSpace(strings.ReplaceAll(name, "\x00", "")); name == "" {
+		if name = strings.TrimSpace(name); name == "" {
 			name = fmt.Sprintf("column %d", i+1)
 		}
 		unique := name
@@ -87,6 +90,17 @@ func (r *tableRows) setHeader(names []string, shape *Shape) error {
 		default:
 			shape.Columns = append(shape.Columns, unique)
 		}
+	}
+	return nil
+}
+
+// checkName checks the text of the name of a column.
+func checkName(name string) error {
+	switch {
+	case !utf8.ValidString(name):
+		return errors.New(notUTF8)
+	case strings.IndexByte(name, 0) >= 0:
+		return errors.New("a name has a NUL byte, which no text has")
 	}
 	return nil
 }
@@ -116,6 +130,9 @@ func (r *tableRows) lengthFault(cells []string) string {
 	if len(cells) > r.width && len(cells) <= r.header {
 		i := r.width + slices.IndexFunc(cells[r.width:], func(cell string) bool { return strings.TrimSpace(cell) != "" })
 		return fmt.Sprintf("%.40q is in column %d, which has no name in the header", cells[i], i+1)
+	}
+	if len(cells) > maxColumns {
+		return fmt.Sprintf("more than %d fields instead of %d", maxColumns, r.header)
 	}
 	return fmt.Sprintf("%d fields instead of %d", len(cells), r.header)
 }
