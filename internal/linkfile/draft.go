@@ -19,10 +19,11 @@ type draft struct {
 	mapper *Mapper
 	link   Link
 
-	shortCode   string // gets the link only on request
+	shortCode   string
 	shortURL    string
 	customURLs  []string
 	clicks      int64
+	inactive    bool // archived, banned or disabled
 	hasPassword bool
 
 	ios, android string            // targets on these systems
@@ -43,13 +44,8 @@ func (d *draft) finish() (Link, error) {
 	if err := d.finishCode(); err != nil {
 		return Link{}, err
 	}
-	if n.Domain == "" {
-		n.Domain = d.mapper.options.Domain
-	}
-	for i := range n.Aliases {
-		if n.Aliases[i].Domain == "" {
-			n.Aliases[i].Domain = n.Domain
-		}
+	if d.inactive {
+		n.Active = new(bool)
 	}
 	if n.MaxClicks > 0 && d.clicks > 0 {
 		if n.MaxClicks <= d.clicks {
@@ -81,9 +77,10 @@ func (d *draft) finishCode() error {
 	if isSharedHost(n.Domain) {
 		n.Domain = ""
 	}
-	if n.CustomCode == "" && d.mapper.options.KeepCodes {
+	if n.CustomCode == "" {
 		n.CustomCode = d.shortCode
 	}
+	n.CustomCode = strings.TrimSpace(n.CustomCode)
 	if d.isPattern {
 		n.CustomCode += "/*"
 	}
@@ -98,6 +95,20 @@ func (d *draft) finishCode() error {
 		}
 		if code != "" && (code != n.CustomCode || domain != n.Domain) {
 			n.Aliases = append(n.Aliases, api.NewAlias{ShortCode: code, Domain: domain})
+		}
+	}
+	if !d.mapper.options.KeepCodes {
+		n.Aliases = nil
+		if !strings.ContainsAny(n.CustomCode, "*{") { // a pattern is no link without its code
+			n.CustomCode = ""
+		}
+	}
+	if n.Domain == "" {
+		n.Domain = d.mapper.options.Domain
+	}
+	for i := range n.Aliases {
+		if n.Aliases[i].Domain == "" {
+			n.Aliases[i].Domain = n.Domain
 		}
 	}
 	return nil

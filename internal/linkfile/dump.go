@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -20,23 +19,17 @@ func isDump(begin []byte) bool { return dumpBegin.Match(begin) && bytes.Contains
 // dumpColumns are the columns of a table of YOURLS, in the order in which it is made.
 var dumpColumns = []string{"keyword", "url", "title", "timestamp", "ip", "clicks"}
 
-// insertInto matches the beginning of a statement with the rows of the table of links,
-// and its columns, if it has them.
-var insertInto = regexp.MustCompile("(?is)^insert\\s+(?:ignore\\s+)?into\\s+(?:`?\\w+`?\\s*\\.\\s*)?`?\\w*url`?\\s*(?:\\(([^)]*)\\))?\\s*values\\s*$")
-
-// dumpRows reads the rows of the table of links in a dump of YOURLS, and skips the other
+// dump reads the rows of the table of links in a dump of YOURLS, and skips the other
 // statements. Nothing else of SQL is known.
-type dumpRows struct {
+type dump struct {
 	text   *bufio.Reader
 	line   int
 	inside bool // of a statement with rows of the table
-	out    int  // index of the column with addresses, which is in no row; -1: there is none
-	width  int
 }
 
-func newDumpRows(text *bufio.Reader, shape *Shape) (*dumpRows, error) {
-	r := &dumpRows{text: text, line: 1}
-	columns, err := r.findRows()
+func newDumpRows(text *bufio.Reader, shape *Shape) (*tableRows, error) {
+	d := &dump{text: text, line: 1}
+	columns, err := d.findRows()
 	if errors.Is(err, io.EOF) {
 		return nil, errors.New("the dump has no rows of the table yourls_url")
 	}
@@ -44,209 +37,212 @@ func newDumpRows(text *bufio.Reader, shape *Shape) (*dumpRows, error) {
 		return nil, err
 	}
 	shape.Layout, shape.Raw = Table, true
-	r.width = len(columns)
-	r.out = slices.Index(columns, "ip")
-	for i, column := range columns {
-		if i == r.out {
-			shape.Personal = append(shape.Personal, column)
-		} else {
-			shape.Columns = append(shape.Columns, column)
-		}
-	}
-	return r, nil
+	r := &tableRows{records: d}
+	return r, r.setHeader(columns, shape)
 }
 
-func (r *dumpRows) next() (Row, error) {
+func (d *dump) read() (Row, error) {
 	for {
-		if !r.inside {
-			if _, err := r.findRows(); err != nil {
+		if !d.inside {
+			if _, err := d.findRows(); err != nil {
 				return Row{}, err
 			}
 		}
-		c, err := r.readByte()
-		switch {
-		case err != nil:
-			return Row{}, readFault(err)
-		case c == '(':
-			return r.tuple()
-		case c == ',', c == ' ', c == '\t', c == '\r', c == '\n':
-		case c == ';':
-			r.inside = false
-		default: // such as ON DUPLICATE KEY
-			r.inside = false
-			if _, err := r.statement(c, false); err != nil {
-				return Row{}, err
-			}
+		kind, _, err := d.token()
+		if err != nil {
+			return Row{}, err
 		}
+		if kind == '(' {
+			row := Row{Line: d.line}
+			row.Cells, err = d.cells()
+			return row, err
+		}
+		d.inside = kind == ','
 	}
-}
-
-func (r *dumpRows) readByte() (byte, error) {
-	c, err := r.text.ReadByte()
-	if c == '\n' && err == nil {
-		r.line++
-	}
-	return c, err
 }
 
 // findRows skips statements up to the rows of the table, and returns its columns.
-func (r *dumpRows) findRows() ([]string, error) {
-	for {
-		c, err := r.readByte()
-		if err != nil {
-			return nil, readFault(err)
-		}
-		if strings.IndexByte(" \t\r\n;", c) >= 0 {
-			continue
-		}
-		head, err := r.statement(c, true)
+func (d *dump) findRows() ([]string, error) {
+	for first := true; ; {
+		kind, word, err := d.token()
 		if err != nil {
 			return nil, err
 		}
-		m := insertInto.FindStringSubmatch(head)
-		if m == nil {
-			continue
-		}
-		columns := slices.Clone(dumpColumns)
-		if m[1] != "" {
-			columns = nil
-			for name := range strings.SplitSeq(m[1], ",") {
-				columns = append(columns, strings.ToLower(strings.Trim(strings.TrimSpace(name), "`")))
+		if first && kind == word0 && strings.EqualFold(word, "insert") {
+			columns := dumpColumns
+			table := ""
+			for err == nil && kind != ';' && !strings.EqualFold(word, "values") {
+				if kind == '(' {
+					columns, err = d.cells()
+				} else if kind == word0 {
+					table = word
+				}
+				if err == nil {
+					kind, word, err = d.token()
+				}
+			}
+			if err != nil {
+				return nil, err
+			}
+			if kind != ';' && strings.HasSuffix(strings.ToLower(table), "url") {
+				d.inside = true
+				return columns, nil
 			}
 		}
-		if len(columns) > maxColumns {
-			return nil, fmt.Errorf("the table has %d columns, and a file has at most %d", len(columns), maxColumns)
-		}
-		r.inside = true
-		return columns, nil
+		first = kind == ';'
 	}
 }
 
-// maxHead bounds the beginning of a statement that is looked at, in bytes.
-const maxHead = 4 << 10
-
-// statement skips a statement or a comment. It stops in front of rows, if it may, when
-// the statement so far inserts into the table of links, and returns that beginning.
-func (r *dumpRows) statement(c byte, mayStop bool) (head string, err error) {
-	var begin []byte
-	var quote byte
-	tries := 4 // so that no statement takes long
-	for {
-		if len(begin) < maxHead {
-			begin = append(begin, c)
+// cells reads the values up to the parenthesis that closes a row. Those behind the limit
+// of columns are left out.
+func (d *dump) cells() (cells []string, err error) {
+	var cell string
+	for size := 0; size <= maxRow; {
+		kind, text, err := d.token()
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("%w: a row has no end", ErrUnreadable)
 		}
-		switch {
-		case quote == '\n' && c == '\n':
-			return "", nil // a comment
-		case quote == '\n':
-		case quote != 0 && c == '\\' && quote != '`':
-			_, err = r.readByte()
-		case c == quote:
-			quote = 0
-		case quote != 0:
-		case c == '\'', c == '"', c == '`':
-			quote = c
-		case c == '#' && len(begin) == 1, string(begin) == "--":
-			quote = '\n'
-		case string(begin) == "/*":
-			return "", r.skipComment()
-		case c == ';':
-			return "", nil
-		case mayStop && tries > 0 && len(begin) < maxHead && bytes.HasSuffix(bytes.ToLower(begin[max(0, len(begin)-6):]), []byte("values")):
-			tries--
-			if insertInto.Match(begin) {
-				return string(begin), nil
+		if err != nil {
+			return nil, err
+		}
+		size += len(text) + 1
+		switch kind {
+		case text0: // perhaps behind the name of its character set
+			cell = text
+		case word0:
+			if cell = text; strings.EqualFold(text, "null") {
+				cell = ""
+			}
+		case ',', ')':
+			if len(cells) <= maxColumns {
+				cells = append(cells, cell)
+			}
+			if cell = ""; kind == ')' {
+				return cells, nil
 			}
 		}
-		if err == nil {
-			c, err = r.readByte()
-		}
-		if err != nil {
-			return "", readFault(err)
-		}
 	}
+	return nil, readFault(bufio.ErrBufferFull)
 }
 
-// skipComment reads to the end of a comment.
-func (r *dumpRows) skipComment() error {
-	var last byte
-	for {
-		c, err := r.readByte()
-		if err != nil {
-			return readFault(err)
-		}
-		if last == '*' && c == '/' {
-			return nil
-		}
-		last = c
-	}
-}
+// The kinds of tokens. A sign is a kind of its own.
+const (
+	word0 = 'w' // a word, a number, or a name in backticks
+	text0 = '\''
+)
 
 // escapes are the bytes that stand behind a backslash for others (MySQL, 11.1.1).
 var escapes = map[byte]byte{'0': 0, 'b': '\b', 'n': '\n', 'r': '\r', 't': '\t', 'Z': 0x1a}
 
-// tuple reads the values of a row behind its parenthesis.
-func (r *dumpRows) tuple() (Row, error) {
-	row := Row{Line: r.line}
-	var cell []byte
-	quoted, inText := false, false
-	for size := 0; ; size++ {
-		c, err := r.readByte()
-		switch {
-		case err != nil && errors.Is(err, io.EOF):
-			return Row{}, fmt.Errorf("%w: the row of line %d has no end", ErrUnreadable, row.Line)
+// token reads a token. It skips blanks and comments.
+func (d *dump) token() (kind byte, text string, err error) {
+	for {
+		c, err := d.readByte()
+		switch next, _ := d.text.Peek(1); {
 		case err != nil:
-			return Row{}, readFault(err)
-		case size > maxRow:
-			return Row{}, fmt.Errorf("%w: the row of line %d is longer than %d bytes", ErrUnreadable, row.Line, maxRow)
-		case inText && c == '\\':
-			if c, err = r.readByte(); err != nil {
-				return Row{}, readFault(err)
+			return 0, "", err
+		case strings.IndexByte(" \t\r\n", c) >= 0:
+		case c == '#', c == '-' && string(next) == "-":
+			err = d.skip("\n")
+		case c == '/' && string(next) == "*":
+			err = d.skip("*/")
+		case c == '\'', c == '"', c == '`':
+			text, err = d.quoted(c)
+			if kind = text0; c == '`' {
+				kind = word0
 			}
-			if plain, ok := escapes[c]; ok {
-				c = plain
-			}
-			cell = append(cell, c)
-		case inText && c == '\'':
-			if next, _ := r.text.Peek(1); len(next) == 1 && next[0] == '\'' {
-				_, _ = r.readByte() // it was there
-				cell = append(cell, c)
-				continue
-			}
-			inText = false
-		case inText:
-			cell = append(cell, c)
-		case c == '\'':
-			cell, quoted, inText = cell[:0], true, true // without the name of a character set
-		case c == ',' || c == ')':
-			text := string(cell)
-			if !quoted {
-				if text = strings.TrimSpace(text); strings.EqualFold(text, "null") {
-					text = ""
-				}
-			}
-			if len(row.Cells) < maxColumns {
-				row.Cells = append(row.Cells, text)
-			}
-			cell, quoted = cell[:0], false
-			if c == ')' {
-				return r.kept(row), nil
-			}
+			return kind, text, err
+		case isWord(c):
+			text, err = d.word(c)
+			return word0, text, err
 		default:
-			if !quoted {
-				cell = append(cell, c)
-			}
+			return c, "", nil
+		}
+		if err != nil {
+			return 0, "", err
 		}
 	}
 }
 
-// kept returns a row without the cell of addresses.
-func (r *dumpRows) kept(row Row) Row {
-	if len(row.Cells) != r.width {
-		row.refuse(fmt.Sprintf("%d fields instead of %d", len(row.Cells), r.width))
+func isWord(c byte) bool {
+	return c >= 0x80 || c == '_' || c == '.' || c == '-' || c == '+' || c == '$' || c == '@' ||
+		'0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+}
+
+func (d *dump) readByte() (byte, error) {
+	c, err := d.text.ReadByte()
+	if err != nil {
+		return 0, readFault(err)
 	}
-	if r.out >= 0 && r.out < len(row.Cells) {
-		row.Cells = slices.Delete(row.Cells, r.out, r.out+1)
+	if c == '\n' {
+		d.line++
 	}
-	return row
+	return c, nil
+}
+
+// skip reads to the end of a comment.
+func (d *dump) skip(end string) error {
+	for matched := 0; matched < len(end); {
+		c, err := d.readByte()
+		switch {
+		case err != nil:
+			return err
+		case c == end[matched]:
+			matched++
+		case c != end[0]:
+			matched = 0
+		}
+	}
+	return nil
+}
+
+func (d *dump) word(first byte) (string, error) {
+	word := []byte{first}
+	for len(word) <= maxRow {
+		next, err := d.text.Peek(1)
+		if len(next) == 0 || !isWord(next[0]) {
+			return string(word), ignoreEnd(err)
+		}
+		_, _ = d.readByte() // it was there
+		word = append(word, next[0])
+	}
+	return "", readFault(bufio.ErrBufferFull)
+}
+
+// ignoreEnd returns an error that is not the end of the file.
+func ignoreEnd(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return readFault(err)
+}
+
+// quoted reads a text up to its quote. A quote in the text is there twice, or behind a
+// backslash.
+func (d *dump) quoted(quote byte) (string, error) {
+	var text []byte
+	for len(text) <= maxRow {
+		c, err := d.readByte()
+		if err == nil && c == '\\' && quote != '`' {
+			if c, err = d.readByte(); err == nil {
+				if plain, ok := escapes[c]; ok {
+					c = plain
+				}
+			}
+		} else if err == nil && c == quote {
+			next, _ := d.text.Peek(1)
+			if len(next) == 0 || next[0] != quote {
+				return string(text), nil
+			}
+			_, err = d.readByte()
+		}
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w: a text has no end", ErrUnreadable)
+		}
+		if err != nil {
+			return "", err
+		}
+		text = append(text, c)
+	}
+	return "", readFault(bufio.ErrBufferFull)
 }

@@ -23,37 +23,41 @@ type value struct {
 // setter reads a value into the draft of a link.
 type setter func(d *draft, v value) error
 
-// dates names the fields that are dates.
-var dates = map[string]bool{"expires_at": true, "valid_from": true, "created_at": true}
-
 // targets names the fields that hold the target of a link.
 var targets = []string{"original_url", "dynamic_link", "go_template"}
+
+// more are the fields beside those of a table of links: a pointer into the draft.
+var more = map[string]func(*draft) any{
+	"created_at":         func(d *draft) any { return &d.link.CreatedAt },
+	"created_by":         func(d *draft) any { return &d.link.CreatedBy },
+	"dedupe":             func(d *draft) any { return &d.link.Dedupe },
+	"expires_in_seconds": func(d *draft) any { return &d.link.ExpiresInSeconds },
+	"expires_in_hours":   func(d *draft) any { return &d.link.ExpiresInHours },
+	"short_code":         func(d *draft) any { return &d.shortCode },
+	"short_url":          func(d *draft) any { return &d.shortURL },
+	"custom_short_urls":  func(d *draft) any { return &d.customURLs },
+	"inactive":           func(d *draft) any { return &d.inactive },
+	"ios_url":            func(d *draft) any { return &d.ios },
+	"android_url":        func(d *draft) any { return &d.android },
+}
 
 // setters has a setter for each field of a mapping.
 var setters = func() map[string]setter {
 	all := map[string]setter{
-		"created_by":         text(func(d *draft) *string { return &d.link.CreatedBy }),
-		"expires_in_seconds": number("expires_in_seconds", func(d *draft) *int64 { return &d.link.ExpiresInSeconds }),
-		"expires_in_hours":   number("expires_in_hours", func(d *draft) *int64 { return &d.link.ExpiresInHours }),
-		"dedupe":             setDedupe,
-		"short_code":         text(func(d *draft) *string { return &d.shortCode }),
-		"short_url":          text(func(d *draft) *string { return &d.shortURL }),
-		"custom_short_urls":  setShortURLs,
-		"aliases":            setAliases,
-		"created_at":         date("created_at", func(d *draft) *time.Time { return &d.link.CreatedAt }),
-		"click_count":        setClicks,
-		"inactive":           setInactive,
-		"has_password":       setHasPassword,
-		"password":           setPassword,
-		"password_hash":      setPasswordHash,
-		"ios_url":            text(func(d *draft) *string { return &d.ios }),
-		"android_url":        text(func(d *draft) *string { return &d.android }),
-		"country_urls":       setCountries,
-		"dynamic_link":       setDynamicLink,
-		"go_template":        setTemplate,
+		"aliases":       setAliases,
+		"click_count":   setClicks,
+		"has_password":  setHasPassword,
+		"password":      setPassword,
+		"password_hash": setPasswordHash,
+		"country_urls":  setCountries,
+		"dynamic_link":  setDynamicLink,
+		"go_template":   setTemplate,
 	}
 	for _, name := range linkParameters {
 		all[name] = func(d *draft, v value) error { return d.setParameter(name, v.text) }
+	}
+	for name, field := range more {
+		all[name] = func(d *draft, v value) error { return d.setField(field(d), name, v) }
 	}
 	for f := range linkfields.Importable {
 		if all[f.Name] == nil {
@@ -65,38 +69,23 @@ var setters = func() map[string]setter {
 
 // Fields lists the fields that a column can be mapped to: those of a new link first.
 func Fields() []string {
-	var names, more []string
+	var names []string
 	for f := range linkfields.Importable {
 		names = append(names, f.Name)
 	}
+	of := len(names)
 	for name := range setters {
 		if !slices.Contains(names, name) {
-			more = append(more, name)
+			names = append(names, name)
 		}
 	}
-	slices.Sort(more)
-	return append(names, more...)
+	slices.Sort(names[of:])
+	return names
 }
 
-func text(field func(*draft) *string) setter {
-	return func(d *draft, v value) error {
-		*field(d) = strings.TrimSpace(v.text)
-		return nil
-	}
-}
-
-func number(name string, field func(*draft) *int64) setter {
-	return func(d *draft, v value) (err error) {
-		*field(d), err = readNumber(name, v.text)
-		return err
-	}
-}
-
-func date(name string, field func(*draft) *time.Time) setter {
-	return func(d *draft, v value) (err error) {
-		*field(d), err = d.mapper.readDate(name, v.text)
-		return err
-	}
+// IsDate reports whether a field is a date, which needs a notation.
+func IsDate(field string) bool {
+	return field == "expires_at" || field == "valid_from" || field == "created_at"
 }
 
 // setField reads a value into a field of a new link.
@@ -115,7 +104,10 @@ func (d *draft) setField(field any, name string, v value) (err error) {
 	case *bool:
 		*to, err = readBool(name, v.text)
 	case **bool:
-		return setActive(to, v.text)
+		var is bool
+		if is, err = readBool(name, v.text); v.text != "" {
+			*to = &is
+		}
 	case *time.Time:
 		*to, err = d.mapper.readDate(name, v.text)
 	case *[]string:
@@ -160,40 +152,6 @@ func readBool(column, s string) (bool, error) {
 		return false, nil
 	}
 	return false, fmt.Errorf("%s %.40q is neither true nor false", column, s)
-}
-
-// setActive leaves the default value out.
-func setActive(to **bool, s string) error {
-	active := true
-	if s != "" {
-		var err error
-		if active, err = readBool("active", s); err != nil {
-			return err
-		}
-	}
-	if *to = nil; !active {
-		*to = &active
-	}
-	return nil
-}
-
-// setInactive reads whether a link was archived, banned or disabled elsewhere.
-func setInactive(d *draft, v value) error {
-	inactive, err := readBool("inactive", v.text)
-	if inactive {
-		active := false
-		d.link.Active = &active
-	}
-	return err
-}
-
-func setDedupe(d *draft, v value) error {
-	if v.text == "" {
-		return nil
-	}
-	dedupe, err := readBool("dedupe", v.text)
-	d.link.Dedupe = &dedupe
-	return err
 }
 
 // setClicks reads a number of clicks, and ignores all but numbers.

@@ -3,6 +3,7 @@ package linkfile
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +24,7 @@ var whole = []string{"metadata", "geo", "countryurls", "rules", "aliases", "tags
 // jsonRows reads objects of JSON: one from each line, or those of an array.
 type jsonRows struct {
 	shape *Shape
-	seen  map[string]bool // names of the shape, and those that are in no row
+	seen  map[string]bool // names in the shape, and others
 
 	lines *lineSource // nil: the objects are in text
 	text  *bufio.Reader
@@ -33,8 +34,7 @@ type jsonRows struct {
 func newJSONRows(text *bufio.Reader, begin []byte, shape *Shape) (*jsonRows, error) {
 	shape.Layout, shape.Raw = JSON, true
 	r := &jsonRows{shape: shape, seen: make(map[string]bool)}
-	trimmed := bytes.TrimSpace(begin)
-	first, _, _ := bytes.Cut(trimmed, []byte("\n"))
+	first, _, _ := bytes.Cut(bytes.TrimSpace(begin), []byte("\n"))
 	at, isArray := arrayIn(begin)
 	if !isArray && (bytes.HasSuffix(bytes.TrimSpace(first), []byte("}")) || !bytes.HasPrefix(first, []byte("{"))) {
 		r.lines = newLineSource(text)
@@ -58,37 +58,34 @@ func arrayIn(begin []byte) (at int, found bool) {
 		case token.Kind() != '"' || dec.StackDepth() == 0:
 			continue
 		}
-		switch name := token.String(); {
-		case slices.Contains(lists, name) && dec.PeekKind() == '[', name == "shortUrls" && dec.PeekKind() == '{':
-		default:
-			if err := dec.SkipValue(); err != nil {
-				return 0, false
-			}
+		name, kind := token.String(), dec.PeekKind()
+		if (kind != '[' || !slices.Contains(lists, name)) && (kind != '{' || name != "shortUrls") && dec.SkipValue() != nil {
+			return 0, false
 		}
 	}
 }
 
-func (r *jsonRows) next() (Row, error) {
-	var row Row
+func (r *jsonRows) next() (row Row, err error) {
+	var text string
 	if r.lines != nil {
-		text, reason, err := r.lines.nextText()
-		if err != nil {
-			return row, err
-		}
-		row = Row{Line: r.lines.line, Cells: []string{text}, Reason: reason}
+		text, row.Reason, err = r.lines.nextText()
+		row.Line = r.lines.line
 	} else {
-		text, reason, err := r.object()
-		if err != nil {
-			return row, err
-		}
-		row = Row{Line: r.line - strings.Count(text, "\n"), Cells: []string{strings.ReplaceAll(text, "\n", " ")}, Reason: reason}
+		text, row.Reason, err = r.object()
+		row.Line = r.line - strings.Count(text, "\n")
+		text = strings.ReplaceAll(text, "\n", " ")
 	}
-	if row.Reason == "" && utf8.ValidString(row.Cells[0]) {
-		object := jsontext.Value(row.Cells[0])
-		if err := object.Compact(); err != nil {
-			row.refuse(jsonFault(err).Error())
-		} else if row.Cells[0], err = r.nameValues(object); err != nil {
-			row.refuse(err.Error())
+	if err != nil {
+		return Row{}, err
+	}
+	row.Cells = []string{text}
+	if row.Reason == "" && utf8.ValidString(text) {
+		object := jsontext.Value(text)
+		if err = object.Compact(); err == nil {
+			row.Cells[0], err = r.nameValues(object)
+		}
+		if err != nil {
+			row.refuse(jsonFault(err))
 		}
 	}
 	return row, nil
@@ -98,8 +95,7 @@ func (r *jsonRows) next() (Row, error) {
 // the limit of a row, and why the object is refused.
 func (r *jsonRows) object() (text, reason string, err error) {
 	var object []byte
-	depth, inText, escaped, long := 0, false, false, false
-	for {
+	for depth, inText, escaped := 0, false, false; ; {
 		c, err := r.text.ReadByte()
 		switch {
 		case errors.Is(err, io.EOF) && depth > 0:
@@ -109,21 +105,13 @@ func (r *jsonRows) object() (text, reason string, err error) {
 		case c == '\n':
 			r.line++
 		}
-		if depth == 0 {
-			switch c {
-			case ' ', '\t', '\r', '\n', ',':
-				continue
-			case ']':
-				return "", "", io.EOF
-			case '{':
-			default:
-				return "", "", fmt.Errorf("line %d: %w: %q is no object of JSON", r.line, ErrUnreadable, c)
-			}
-		}
-		if long = len(object) >= maxRow; !long {
-			object = append(object, c)
-		}
 		switch {
+		case depth == 0 && strings.IndexByte(" \t\r\n,", c) >= 0:
+			continue
+		case depth == 0 && c == ']':
+			return "", "", io.EOF
+		case depth == 0 && c != '{':
+			return "", "", fmt.Errorf("line %d: %w: %q is no object of JSON", r.line, ErrUnreadable, c)
 		case escaped:
 			escaped = false
 		case inText:
@@ -135,9 +123,12 @@ func (r *jsonRows) object() (text, reason string, err error) {
 		case c == '}', c == ']':
 			depth--
 		}
+		if len(object) <= maxRow {
+			object = append(object, c)
+		}
 		switch {
 		case depth > 0:
-		case long:
+		case len(object) > maxRow:
 			return strings.ToValidUTF8(string(object[:maxReason]), ""), fmt.Sprintf("the object is longer than %d bytes", maxRow), nil
 		default:
 			return string(object), "", nil
@@ -147,150 +138,112 @@ func (r *jsonRows) object() (text, reason string, err error) {
 
 // nameValues adds the names of an object to the shape, and returns the object without the
 // values that are in no row.
-func (r *jsonRows) nameValues(object []byte) (kept string, err error) {
+func (r *jsonRows) nameValues(object jsontext.Value) (kept string, err error) {
 	var out []string
-	left := false
-	err = members(object, "", func(name string, _ jsontext.Value) error {
-		top, _, _ := strings.Cut(name, ".")
-		plain := plainName(top)
-		isPersonal := slices.Contains(personal, plain)
-		if isPersonal || plain == refusedColumn {
-			left, name = true, top
+	err = members(object, false, func(name string, raw jsontext.Value) error {
+		switch plain := plainName(name); {
+		case slices.Contains(personal, plain):
+			return r.addName(name, &r.shape.Personal)
+		case plain == refusedColumn:
+			return nil
 		}
-		if err := checkName(name); err != nil {
-			return err
-		}
-		if !r.seen[name] {
-			if len(r.seen) == maxColumns {
-				return fmt.Errorf("the objects of the file have more than %d names, and %.60q is one more", maxColumns, name)
-			}
-			r.seen[name] = true
-			if isPersonal {
-				r.shape.Personal = append(r.shape.Personal, name)
-			} else if plain != refusedColumn {
-				r.shape.Columns = append(r.shape.Columns, name)
-			}
-		}
-		return nil
+		quoted, err := jsontext.AppendQuote(nil, name)
+		out = append(out, string(quoted)+":"+string(raw))
+		return err
 	})
-	if err != nil || !left {
+	kept = "{" + strings.Join(out, ",") + "}"
+	if err == nil {
+		err = members([]byte(kept), true, func(name string, _ jsontext.Value) error { return r.addName(name, &r.shape.Columns) })
+	}
+	if err != nil {
 		return string(object), err
 	}
-	err = eachMember(object, func(name string, raw jsontext.Value) error {
-		if plain := plainName(name); plain != refusedColumn && !slices.Contains(personal, plain) {
-			quoted, err := jsontext.AppendQuote(nil, name)
-			out = append(out, string(quoted)+":"+string(raw))
-			return err
-		}
+	return kept, nil
+}
+
+// addName adds a name that was not seen before.
+func (r *jsonRows) addName(name string, to *[]string) error {
+	switch {
+	case r.seen[name]:
 		return nil
-	})
-	return "{" + strings.Join(out, ",") + "}", err
+	case len(r.seen) == maxColumns:
+		return fmt.Errorf("the objects of the file have more than %d names, and %.60q is one more", maxColumns, name)
+	}
+	r.seen[name] = true
+	*to = append(*to, name)
+	return checkName(name)
 }
 
-// members calls a function with the names and values of an object. Names within an object
-// follow its name and a dot, unless it is one value.
-func members(object []byte, prefix string, call func(name string, raw jsontext.Value) error) error {
-	return eachMember(object, func(name string, raw jsontext.Value) error {
-		if raw.Kind() == '{' && prefix == "" && !slices.Contains(whole, plainName(name)) {
-			return members(raw, name+".", call)
-		}
-		return call(prefix+name, raw)
-	})
-}
-
-// eachMember calls a function with the names and values of an object.
-func eachMember(object []byte, call func(name string, raw jsontext.Value) error) error {
-	dec := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowInvalidUTF8(true))
-	if kind := dec.PeekKind(); kind != '{' && kind != jsontext.KindInvalid {
-		return fmt.Errorf("expected an object, and there is %s", kinds[kind])
+// members calls a function with the names and values of an object. Deep, names within an
+// object follow its name and a dot, unless the object is one value.
+func members(object jsontext.Value, deep bool, call func(name string, raw jsontext.Value) error) error {
+	if object.Kind() != '{' {
+		return fmt.Errorf("expected an object, and there is %s", kinds[object.Kind()])
 	}
-	if _, err := dec.ReadToken(); err != nil {
-		return jsonFault(err)
-	}
-	for dec.PeekKind() != '}' {
-		name, err := dec.ReadToken()
-		if err != nil {
-			return jsonFault(err)
+	dec := jsontext.NewDecoder(bytes.NewReader(object))
+	_, err := dec.ReadToken()
+	for err == nil && dec.PeekKind() != '}' {
+		var token jsontext.Token
+		if token, err = dec.ReadToken(); err != nil {
+			break
 		}
-		text := name.String()
-		raw, err := dec.ReadValue()
-		if err != nil {
-			return jsonFault(err)
+		name := token.String()
+		var raw jsontext.Value
+		if raw, err = dec.ReadValue(); err != nil {
+			break
 		}
-		if err := call(text, raw); err != nil {
-			return err
+		if deep && raw.Kind() == '{' && !slices.Contains(whole, plainName(name)) {
+			err = members(raw, false, func(inner string, raw jsontext.Value) error { return call(name+"."+inner, raw) })
+		} else {
+			err = call(name, raw)
 		}
 	}
-	if _, err := dec.ReadToken(); err != nil {
-		return jsonFault(err)
-	}
-	if dec.InputOffset() != int64(len(object)) {
-		return errors.New("something follows the object")
-	}
-	return nil
+	return err
 }
 
 // jsonFault describes a fault of JSON in words.
-func jsonFault(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return errors.New("the JSON has no end")
+func jsonFault(err error) string {
+	if bad, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return "the JSON has no end"
+		}
+		return "no valid JSON: " + strings.TrimPrefix(bad.Error(), "jsontext: ")
 	}
-	return errors.New("no valid JSON: " + strings.TrimPrefix(err.Error(), "jsontext: "))
+	return err.Error()
 }
 
 // jsonValue returns a value of JSON as a cell has it: null is an empty one. An object in
 // a list stands for its name.
-func jsonValue(raw jsontext.Value) (value, error) {
-	switch raw.Kind() {
-	case 'n':
-		return value{}, nil
-	case '"':
-		text, err := jsontext.AppendUnquote(nil, raw)
-		return value{text: string(text)}, err
-	case '[':
-		return listValue(raw)
+func jsonValue(raw []byte) (v value, err error) {
+	var decoded any
+	if err := json.Unmarshal(raw, &decoded); err != nil {
+		return v, err
 	}
-	return value{text: string(raw)}, nil
-}
-
-func listValue(raw jsontext.Value) (value, error) {
-	v := value{text: string(raw), list: []string{}}
-	dec := jsontext.NewDecoder(bytes.NewReader(raw))
-	_, err := dec.ReadToken()
-	for err == nil && dec.PeekKind() != ']' {
-		var element jsontext.Value
-		if element, err = dec.ReadValue(); err != nil {
-			break
-		}
-		switch element.Kind() {
-		case '"':
-			var text []byte
-			text, err = jsontext.AppendUnquote(nil, element)
-			v.list = append(v.list, string(text))
-		case '{':
-			name := ""
-			err = eachMember(element, func(of string, raw jsontext.Value) error {
-				if of == "name" && raw.Kind() == '"' {
-					text, err := jsontext.AppendUnquote(nil, raw)
-					name = string(text)
-					return err
-				}
-				return nil
-			})
-			if name == "" {
-				return value{text: v.text}, err
+	switch of := decoded.(type) {
+	case nil:
+		return v, nil
+	case string:
+		return value{text: of}, nil
+	case []any:
+		v.list = []string{}
+		for _, element := range of {
+			if object, ok := element.(map[string]any); ok {
+				element = object["name"]
 			}
-			v.list = append(v.list, name)
-		default:
-			return value{text: v.text}, nil
+			text, ok := element.(string)
+			if !ok {
+				return value{text: string(raw)}, nil
+			}
+			v.list = append(v.list, text)
 		}
 	}
-	return v, err
+	v.text = string(raw)
+	return v, nil
 }
 
 // setObject sets the values of an object.
 func (m *Mapper) setObject(d *draft, object string) error {
-	return members([]byte(object), "", func(name string, raw jsontext.Value) error {
+	return members([]byte(object), true, func(name string, raw jsontext.Value) error {
 		set, known := m.names[name]
 		switch {
 		case !known && raw.Kind() != 'n':
@@ -299,11 +252,11 @@ func (m *Mapper) setObject(d *draft, object string) error {
 			return nil
 		}
 		v, err := jsonValue(raw)
-		if err != nil {
-			return jsonFault(err)
+		if err == nil && strings.IndexByte(v.text, 0) >= 0 {
+			err = errors.New(nul)
 		}
-		if strings.IndexByte(v.text, 0) >= 0 {
-			return errors.New(nul)
+		if err != nil {
+			return err
 		}
 		return set(d, v)
 	})

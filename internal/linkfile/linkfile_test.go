@@ -39,7 +39,7 @@ func linksOf(t *testing.T, text string, o linkfile.Options) (links []linkfile.Li
 
 func mapAll(t *testing.T, shape linkfile.Shape, mapping linkfile.Mapping, rows []linkfile.Row) (links []linkfile.Link, refused []string) {
 	t.Helper()
-	m, err := linkfile.NewMapper(&shape, mapping, linkfile.MapOptions{})
+	m, err := linkfile.NewMapper(&shape, mapping, linkfile.MapOptions{KeepCodes: true})
 	require.NoError(t, err)
 	for _, row := range rows {
 		link, err := m.Link(row)

@@ -22,8 +22,8 @@ type MapOptions struct {
 	// Zone is the time zone of days, and of times without a zone; nil: UTC.
 	Zone *time.Location
 
-	// KeepCodes takes the short_code of a row as its custom code, where the row has no
-	// other one. Default: a row gets a new code, whatever its short_code is.
+	// KeepCodes keeps the codes and aliases of the file. Default: all links but patterns
+	// get new codes, and have no alias.
 	KeepCodes bool
 
 	// Domain is the host of rows without one; "": the shared default one.

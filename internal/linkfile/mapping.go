@@ -79,7 +79,7 @@ func (s *Shape) suggestTags(rows []Row, m *Mapping) {
 func (s *Shape) suggestDates(rows []Row, m *Mapping) {
 	fit := Notations()
 	for _, column := range slices.Sorted(maps.Keys(m.Columns)) {
-		if dates[m.Columns[column]] {
+		if IsDate(m.Columns[column]) {
 			here := s.Notations(column, rows)
 			fit = slices.DeleteFunc(fit, func(n string) bool { return !slices.Contains(here, n) })
 		}
@@ -122,7 +122,7 @@ func (s *Shape) checkMapping(m Mapping) error {
 			return fmt.Errorf("two columns, %q and %q, are mapped to %s", other, column, field)
 		}
 		taken[field] = column
-		if dates[field] && m.Dates == "" {
+		if IsDate(field) && m.Dates == "" {
 			return fmt.Errorf("say in which notation the dates of %q are: one of %s", column, strings.Join(Notations(), ", "))
 		}
 	}
@@ -148,7 +148,7 @@ func (s *Shape) cells(column string, rows []Row) iter.Seq[string] {
 			case row.Reason != "":
 				continue
 			case s.Layout == JSON:
-				_ = members([]byte(row.Cells[0]), "", func(name string, raw jsontext.Value) error { // was read before
+				_ = members([]byte(row.Cells[0]), true, func(name string, raw jsontext.Value) error { // was read before
 					if name == column {
 						v, err := jsonValue(raw)
 						cell = v.text

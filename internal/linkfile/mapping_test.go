@@ -33,7 +33,7 @@ func TestMapper_KeepsCodesOnRequest(t *testing.T) {
 {"short_code": null, "original_url": "https://example.com/3"}
 `
 	for _, text := range []string{table, lines} {
-		for keep, want := range map[bool][]string{true: {"spring", "sun", ""}, false: {"", "sun", ""}} {
+		for keep, want := range map[bool][]string{true: {"spring", "sun", ""}, false: {"", "", ""}} {
 			shape, mapping, rows := readAll(t, text, linkfile.Options{})
 			m, err := linkfile.NewMapper(&shape, mapping, linkfile.MapOptions{KeepCodes: keep, Domain: "go.example.com"})
 			require.NoError(t, err)

@@ -39,7 +39,7 @@ func TestSources_BecomeLinks(t *testing.T) {
 			shape, mapping, rows := readAll(t, string(text), o)
 			var got bytes.Buffer
 			_, _ = fmt.Fprintf(&got, "%s, dates %s, tags %s, left out: %q\n", shape.Format, mapping.Dates, mapping.Tags, mapping.LeftOut(&shape))
-			m, err := linkfile.NewMapper(&shape, mapping, linkfile.MapOptions{Zone: berlin})
+			m, err := linkfile.NewMapper(&shape, mapping, linkfile.MapOptions{Zone: berlin, KeepCodes: true})
 			require.NoError(t, err)
 			for _, row := range rows {
 				_, _ = fmt.Fprintf(&got, "%d: ", row.Line)

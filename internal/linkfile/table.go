@@ -32,7 +32,7 @@ func plainName(name string) string {
 
 // tableRows reads the rows of a table with a header.
 type tableRows struct {
-	records *records
+	records interface{ read() (Row, error) }
 	header  int   // its length
 	width   int   // its length without blank names at its end
 	out     []int // indices of cells that are in no row

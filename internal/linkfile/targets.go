@@ -103,8 +103,8 @@ func (d *draft) finishTargets() error {
 		}
 		return base + url.QueryEscape(id)
 	}
-	ios := store(d.ios, p["ifl"], "https://apps.apple.com/app/id", p["isi"])
-	android := store(d.android, p["afl"], "https://play.google.com/store/apps/details?id=", p["apn"])
+	ios := store(strings.TrimSpace(d.ios), p["ifl"], "https://apps.apple.com/app/id", p["isi"])
+	android := store(strings.TrimSpace(d.android), p["afl"], "https://play.google.com/store/apps/details?id=", p["apn"])
 	add := func(to string, when api.Condition) {
 		if to != "" && to != n.OriginalURL {
 			n.Rules = append(n.Rules, api.Rule{When: []api.Condition{when}, To: to})
