@@ -23,7 +23,7 @@ type draft struct {
 	shortURL    string
 	customURLs  []string
 	clicks      int64
-	inactive    bool // archived, banned or disabled
+	inactive    bool // banned or disabled; archived links are hidden there, and work
 	hasPassword bool
 
 	ios, android string            // targets on these systems

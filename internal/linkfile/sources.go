@@ -35,7 +35,7 @@ var usualNames = fieldNames{
 	{"created_at", "createdat created datecreated creationdate timestamp createdon"},
 	{"created_by", "createdby creator owner author"},
 	{"active", "active enabled isactive"},
-	{"inactive", "archived banned disabled"},
+	{"inactive", "banned disabled"},
 	{"metadata", "metadata"},
 	{"rules", "rules"},
 	{"aliases", "aliases"},
