@@ -54,11 +54,11 @@ func Notations() (names []string) {
 
 // times are the layouts of the time behind a day.
 var times = []string{
-	"", " 15:04:05", " 15:04", "T15:04:05", "T15:04", " 3:04:05 PM", " 3:04 PM", ", 15:04:05", ", 15:04", ", 3:04:05 PM", ", 3:04 PM",
+	" 15:04:05", " 15:04", "T15:04:05", "T15:04", " 3:04:05 PM", " 3:04 PM", ", 15:04:05", ", 15:04", ", 3:04:05 PM", ", 3:04 PM",
 }
 
 // zones are the layouts of the zone behind a time.
-var zones = []string{"", "Z07:00", " Z07:00", "-0700", " -0700", " UTC", " MST", "Z07", " Z07"}
+var zones = []string{"", "Z07:00", " Z07:00", "-0700", " -0700", "Z07", " Z07"}
 
 // isNever reports whether a cell says that there is no date.
 func isNever(cell string) bool {
@@ -79,67 +79,44 @@ func fits(name, cell string) bool {
 	return err == nil
 }
 
-// parse reads a date. A date without a time is reported as a day.
+// parse reads a date. A date without a time is a day.
 func (n *notation) parse(cell string, zone *time.Location) (at time.Time, isDay bool, err error) {
-	if n.unit != 0 {
-		at, err = n.parseNumber(cell)
-		return at, false, err
-	}
-	if n.name == ISO {
-		if api.IsDay(cell) {
-			at, err = time.Parse(time.DateOnly, cell)
-			return at, true, err
-		}
+	if n.name == ISO && !api.IsDay(cell) {
 		if at, err = api.ParseMoment(cell, zone, false); err == nil {
 			return at, false, nil
 		}
 	}
-	if len(cell) <= 40 {
-		for _, day := range n.days {
-			if at, isDay, ok := parseLayouts(day, cell, zone); ok {
-				return at, isDay, nil
+	if n.unit != 0 {
+		whole, _, _ := strings.Cut(cell, ".")
+		number, err := strconv.ParseInt(whole, 10, 64)
+		at = time.UnixMilli(min(number, maxNumber) * int64(n.unit/time.Millisecond)).UTC()
+		if err == nil && at.Year() >= 1973 && at.Year() < 2286 {
+			return at, false, nil
+		}
+	}
+	if plain, ok := strings.CutSuffix(strings.Replace(cell, " GMT", " UTC", 1), " UTC"); ok {
+		cell = plain + "Z"
+	}
+	for _, day := range n.days {
+		if at, err = time.Parse(day, cell); err == nil {
+			return at, true, nil
+		}
+		if len(cell) > 40 || !strings.Contains(cell, ":") {
+			continue
+		}
+		for _, of := range times {
+			for _, behind := range zones {
+				if at, err = time.ParseInLocation(day+of+behind, cell, zone); err == nil && at.Year() > 0 && at.Year() < 10000 {
+					return at.UTC(), false, nil
+				}
 			}
 		}
 	}
 	return at, false, fmt.Errorf("%.40q is no date in the notation %s, such as %s", cell, n.name, n.example)
 }
 
-// parseLayouts reads a date in a layout of days with all layouts of times.
-func parseLayouts(day, cell string, zone *time.Location) (at time.Time, isDay, ok bool) {
-	var err error
-	if at, err = time.Parse(day, cell); err == nil {
-		return at, true, true
-	}
-	if !strings.Contains(cell, ":") {
-		return at, false, false
-	}
-	upper := strings.ToUpper(cell)
-	for _, of := range times[1:] {
-		for _, behind := range zones {
-			if behind == " MST" && !strings.HasSuffix(upper, " GMT") { // other names mean several zones
-				continue
-			}
-			if at, err = time.ParseInLocation(day+of+behind, cell, zone); err == nil {
-				return at.UTC(), false, at.Year() > 0 && at.Year() < 10000
-			}
-		}
-	}
-	return at, false, false
-}
-
-// parseNumber reads seconds or milliseconds since 1970, from 1973 on.
-func (n *notation) parseNumber(cell string) (time.Time, error) {
-	whole, _, _ := strings.Cut(cell, ".")
-	number, err := strconv.ParseInt(whole, 10, 64)
-	seconds := number / int64(time.Second/n.unit)
-	if err != nil || seconds < 1e8 || seconds >= 1e10 {
-		return time.Time{}, fmt.Errorf("%.40q is no date in the notation %s, such as %s", cell, n.name, n.example)
-	}
-	if n.unit == time.Second {
-		return time.Unix(number, 0).UTC(), nil
-	}
-	return time.UnixMilli(number).UTC(), nil
-}
+// maxNumber bounds the seconds or milliseconds since 1970.
+const maxNumber = 10_000_000_000_000
 
 // readDate reads the date of a field. A day that ends something lasts until its end.
 func (m *Mapper) readDate(field, cell string) (time.Time, error) {

@@ -153,8 +153,20 @@ func (d *dump) token() (kind byte, text string, err error) {
 			}
 			return kind, text, err
 		case isWord(c):
-			text, err = d.word(c)
-			return word0, text, err
+			word := []byte{c}
+			for len(word) <= maxRow {
+				if c, err = d.readByte(); err != nil || !isWord(c) {
+					break
+				}
+				word = append(word, c)
+			}
+			if err == nil {
+				err = d.unreadByte(c)
+			}
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return word0, string(word), err
 		default:
 			return c, "", nil
 		}
@@ -196,25 +208,11 @@ func (d *dump) skip(end string) error {
 	return nil
 }
 
-func (d *dump) word(first byte) (string, error) {
-	word := []byte{first}
-	for len(word) <= maxRow {
-		next, err := d.text.Peek(1)
-		if len(next) == 0 || !isWord(next[0]) {
-			return string(word), ignoreEnd(err)
-		}
-		_, _ = d.readByte() // it was there
-		word = append(word, next[0])
+func (d *dump) unreadByte(c byte) error {
+	if c == '\n' {
+		d.line--
 	}
-	return "", readFault(bufio.ErrBufferFull)
-}
-
-// ignoreEnd returns an error that is not the end of the file.
-func ignoreEnd(err error) error {
-	if err == nil || errors.Is(err, io.EOF) {
-		return nil
-	}
-	return readFault(err)
+	return d.text.UnreadByte()
 }
 
 // quoted reads a text up to its quote. A quote in the text is there twice, or behind a

@@ -26,7 +26,7 @@ type setter func(d *draft, v value) error
 // targets names the fields that hold the target of a link.
 var targets = []string{"original_url", "dynamic_link", "go_template"}
 
-// more are the fields beside those of a table of links: a pointer into the draft.
+// more are fields that a new link has no column for: each a pointer into the draft.
 var more = map[string]func(*draft) any{
 	"created_at":         func(d *draft) any { return &d.link.CreatedAt },
 	"created_by":         func(d *draft) any { return &d.link.CreatedBy },

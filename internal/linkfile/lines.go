@@ -47,7 +47,7 @@ func isList(begin []byte) bool {
 
 func newListRows(text *bufio.Reader, shape *Shape) *listRows {
 	shape.Format, shape.Layout, shape.Raw = List, Lines, true
-	shape.Columns = []string{"line", "original_url", "custom_code"}
+	shape.Columns = []string{"original_url", "custom_code"}
 	return &listRows{newLineSource(text)}
 }
 
@@ -60,9 +60,9 @@ func (r *listRows) next() (Row, error) {
 		if text[0] == '#' {
 			continue
 		}
-		row := Row{Line: r.lines.line, Cells: []string{text, "", ""}, Reason: reason}
+		row := Row{Line: r.lines.line, Cells: []string{"", "", text}, Reason: reason}
 		words := strings.Fields(text)
-		if copy(row.Cells[1:], words) < len(words) {
+		if copy(row.Cells[:2], words) < len(words) {
 			row.refuse(fmt.Sprintf("the line has %d words: a target, and perhaps a code, are expected", len(words)))
 		}
 		return row, nil
@@ -70,28 +70,16 @@ func (r *listRows) next() (Row, error) {
 }
 
 // siteRows yields the redirects of another server's file.
-type siteRows struct {
-	file  *redirectfile.File // the rest of it
-	lines [][]byte
-}
+type siteRows struct{ file *redirectfile.File } // the rest of it
 
-// siteColumns are the cells of a redirect: its line, and what it says.
-var siteColumns = []string{
-	"line", "original_url", "custom_code", "domain", "redirect_status", "forward_path", "forward_query",
-}
-
-// newSiteRows reads the whole file.
 func newSiteRows(text io.Reader, o Options, shape *Shape) (*siteRows, error) {
-	all, err := io.ReadAll(io.LimitReader(text, redirectfile.MaxFile+1))
+	file, err := redirectfile.Read(text, redirectfile.Format(o.Format), o.Site)
 	if err != nil {
-		return nil, fmt.Errorf("read the file: %w", err)
-	}
-	s := &siteRows{lines: bytes.Split(all, []byte("\n"))}
-	if s.file, err = redirectfile.Read(bytes.NewReader(all), redirectfile.Format(o.Format), o.Site); err != nil {
 		return nil, err
 	}
-	shape.Layout, shape.Raw, shape.Columns, shape.Notes = Lines, true, siteColumns, s.file.Notes
-	return s, nil
+	shape.Layout, shape.Raw, shape.Notes = Lines, true, file.Notes
+	shape.Columns = []string{"original_url", "custom_code", "domain", "redirect_status", "forward_path", "forward_query"}
+	return &siteRows{file}, nil
 }
 
 func (s *siteRows) next() (Row, error) {
@@ -99,7 +87,7 @@ func (s *siteRows) next() (Row, error) {
 	switch {
 	case len(refused) > 0 && (len(links) == 0 || refused[0].Line < links[0].Line):
 		s.file.Refused = refused[1:]
-		row := s.row(refused[0].Line)
+		row := s.row(refused[0].Line, "", "", "", "", "", "")
 		row.refuse(refused[0].Reason)
 		return row, nil
 	case len(links) == 0:
@@ -107,17 +95,10 @@ func (s *siteRows) next() (Row, error) {
 	}
 	s.file.Redirects = links[1:]
 	r := &links[0]
-	row := s.row(r.Line)
-	copy(row.Cells[1:], []string{
-		r.Target, r.Code, r.Host, strconv.Itoa(r.Status), strconv.FormatBool(r.ForwardPath), strconv.FormatBool(r.ForwardQuery),
-	})
-	return row, nil
+	return s.row(r.Line, r.Target, r.Code, r.Host, strconv.Itoa(r.Status),
+		strconv.FormatBool(r.ForwardPath), strconv.FormatBool(r.ForwardQuery)), nil
 }
 
-func (s *siteRows) row(line int) Row {
-	row := Row{Line: line, Cells: make([]string, len(siteColumns))}
-	if line <= len(s.lines) {
-		row.Cells[0] = strings.TrimSpace(string(s.lines[line-1]))
-	}
-	return row
+func (s *siteRows) row(line int, cells ...string) Row {
+	return Row{Line: line, Cells: append(cells, strings.TrimSpace(s.file.Lines[min(line, len(s.file.Lines))-1]))}
 }

@@ -55,7 +55,7 @@ type Layout string
 const (
 	Table Layout = "table" // a row has a cell for each column
 	JSON  Layout = "json"  // a row has one cell, the text of an object
-	Lines Layout = "lines" // the first cell of a row is the line
+	Lines Layout = "lines" // behind the cells of a row is the line
 )
 
 // Options say how a file is read.

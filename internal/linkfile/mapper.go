@@ -86,7 +86,7 @@ func (m *Mapper) Link(r Row) (Link, error) {
 		}
 		return d.finish()
 	}
-	if len(r.Cells) != len(m.columns) {
+	if len(r.Cells) < len(m.columns) {
 		return Link{}, fmt.Errorf("%d fields instead of %d", len(r.Cells), len(m.columns))
 	}
 	for i, set := range m.columns {

@@ -57,7 +57,7 @@ func (w *RefusedWriter) Add(row Row, reason string) error {
 		}
 		return w.writeLines(`{"` + refusedColumn + `":` + string(quoted) + comma + inner)
 	default:
-		return w.writeLines("# "+reason, row.Cells[0])
+		return w.writeLines("# "+reason, row.Cells[len(row.Cells)-1])
 	}
 }
 

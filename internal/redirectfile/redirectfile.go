@@ -66,6 +66,7 @@ type Refusal struct {
 type File struct {
 	Redirects []Redirect
 	Refused   []Refusal
+	Lines     []string // of the text, from the first one
 	Notes     []string // what is true of many lines, such as an option that no link has
 }
 
@@ -98,6 +99,7 @@ func Read(r io.Reader, f Format, site string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.file.Lines = b.lines
 	byLine := func(a, b Refusal) int { return cmp.Compare(a.Line, b.Line) }
 	slices.SortStableFunc(b.file.Refused, byLine)
 	slices.SortStableFunc(b.file.Redirects, func(a, b Redirect) int { return cmp.Compare(a.Line, b.Line) })
