@@ -30,6 +30,7 @@ type draft struct {
 	countries    map[string]string // targets by country
 	parameters   map[string]string // of a dynamic link, and for the query of the target
 	isPattern    bool              // the target has the visitor's path
+	temporary    bool              // visitors are led to several targets, which no lasting redirect does
 }
 
 // noPassword is why a link of an export is not made without its password.

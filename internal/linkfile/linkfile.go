@@ -148,6 +148,8 @@ func (r *Reader) open(text *bufio.Reader, begin []byte, o Options) (err error) {
 		return errors.New("the file is empty")
 	case slices.Contains(redirectfile.Formats(), redirectfile.Format(o.Format)):
 		r.from, err = newSiteRows(text, o, &r.shape)
+	case o.Format == CSV:
+		r.from, err = newTableRows(text, &r.shape)
 	case o.Format == List || o.Format == "" && isList(trimmed):
 		r.from = newListRows(text, &r.shape)
 	case bytes.HasPrefix(trimmed, []byte("{")), bytes.HasPrefix(trimmed, []byte("[")), o.Format == JSONLines:
@@ -165,7 +167,7 @@ func (r *Reader) open(text *bufio.Reader, begin []byte, o Options) (err error) {
 func (r *Reader) Shape() Shape {
 	s := r.shape
 	s.Columns, s.Personal = slices.Clone(s.Columns), slices.Clone(s.Personal)
-	if s.Format == "" {
+	if s.Format == "" || s.Format == CSV || s.Format == JSONLines {
 		s.Format = s.recognise()
 	}
 	return s

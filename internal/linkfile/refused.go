@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -12,8 +13,8 @@ import (
 )
 
 // RefusedWriter writes a file of refused rows with all their columns, and the reason
-// before each, so that the rows can be mended there and imported with the same options:
-// CSV with commas in UTF-8, JSON lines, or lines behind comments.
+// before each, so that the rows can be mended there and imported: CSV with commas, JSON
+// lines, or lines behind comments, all in UTF-8.
 type RefusedWriter struct {
 	shape *Shape
 	table *csv.Writer
@@ -24,7 +25,8 @@ type RefusedWriter struct {
 // NewRefusedWriter returns a writer of refused rows of a file. The shape is as it was
 // behind the last row.
 func NewRefusedWriter(w io.Writer, s *Shape) *RefusedWriter {
-	return &RefusedWriter{shape: s, table: csv.NewWriter(w), lines: bufio.NewWriter(w)}
+	lines := bufio.NewWriter(w)
+	return &RefusedWriter{shape: s, table: csv.NewWriter(lines), lines: lines}
 }
 
 // Add writes a row.
@@ -76,17 +78,21 @@ func (w *RefusedWriter) begin() error {
 		return nil
 	}
 	w.begun = true
+	if w.shape.Encoding != UTF8 { // so that the program that wrote the file sees that this one is in UTF-8
+		if _, err := w.lines.WriteString("\uFEFF"); err != nil {
+			return err
+		}
+	}
 	return w.table.Write(slices.Insert(slices.Clone(w.shape.Columns), 0, refusedColumn))
 }
 
 // Flush writes all that is buffered, and the header of a table without refused rows.
 func (w *RefusedWriter) Flush() error {
-	if w.shape.Layout != Table {
-		return w.lines.Flush()
+	if w.shape.Layout == Table {
+		if err := w.begin(); err != nil {
+			return err
+		}
+		w.table.Flush()
 	}
-	if err := w.begin(); err != nil {
-		return err
-	}
-	w.table.Flush()
-	return w.table.Error()
+	return errors.Join(w.table.Error(), w.lines.Flush())
 }

@@ -25,6 +25,9 @@ func TestRefusedWriter_HasTheRowsOfTheFileBehindTheReasons(t *testing.T) {
 			"original_url\ttitle\nftp://a\t\"so called\" x\n",
 			"refused,original_url,title\nno web,ftp://a,\"\"\"so called\"\" x\"\n", linkfile.Options{},
 		},
+		"another encoding": {
+			"url;title\nftp://a;M\xfcller\n", "\uFEFFrefused,url,title\nno web,ftp://a,Müller\n", linkfile.Options{Encoding: linkfile.Windows1252},
+		},
 		"JSON": {
 			"[{\"original_url\":\"ftp://a\",\n\"tags\":[\"x\"]},\n{}]",
 			"{\"refused\":\"no web\",\"original_url\":\"ftp://a\",\"tags\":[\"x\"]}\n{\"refused\":\"no web\"}\n", linkfile.Options{},
@@ -43,8 +46,13 @@ func TestRefusedWriter_HasTheRowsOfTheFileBehindTheReasons(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			first, rows := refuseAll(t, c.file, c.options)
 			require.Equal(t, c.want, first)
+			if c.options.Encoding != "" {
+				_, err := linkfile.NewReader(strings.NewReader(first), c.options)
+				require.ErrorContains(t, err, "leave the encoding out")
+				c.options.Encoding = ""
+			}
 			again, rowsAgain := refuseAll(t, first, c.options)
-			require.Equal(t, c.want, again, "of a file of refused rows")
+			require.Equal(t, strings.TrimPrefix(c.want, "\uFEFF"), again, "of a file of refused rows")
 			require.Len(t, rowsAgain, len(rows))
 			for i := range rows {
 				if name != "a dump" { // where a cell has no apostrophe

@@ -107,6 +107,7 @@ func (d *draft) finishTargets() error {
 	android := store(strings.TrimSpace(d.android), p["afl"], "https://play.google.com/store/apps/details?id=", p["apn"])
 	add := func(to string, when api.Condition) {
 		if to != "" && to != n.OriginalURL {
+			d.temporary = true
 			n.Rules = append(n.Rules, api.Rule{When: []api.Condition{when}, To: to})
 		}
 	}
@@ -115,6 +116,9 @@ func (d *draft) finishTargets() error {
 	add(p["ofl"], api.Condition{Agent: []string{"desktop"}})
 	for _, country := range slices.Sorted(maps.Keys(d.countries)) {
 		add(d.countries[country], api.Condition{Country: []string{strings.ToUpper(country)}})
+	}
+	if status, ok := map[int]int{301: 302, 308: 307}[n.RedirectStatus]; ok && (d.temporary || n.PasswordHash != "") {
+		n.RedirectStatus = status
 	}
 	return nil
 }
