@@ -75,7 +75,19 @@ func TestReader_LeavesDataAboutVisitorsOut(t *testing.T) {
 	require.Equal(t, []string{"ip", "userAgent"}, shape.Personal)
 	require.Equal(t, `{"url":"https://example.com/1","x":{"user_agent":"curl"}}`, rows[0].Cells[0])
 	require.Equal(t, []string{"ip", "userAgent", "x.user_agent"}, mapping.LeftOut(&shape))
-	delete(mapping.Columns, "title")
-	_, refused := mapAll(t, shape, mapping, rows)
-	require.Equal(t, []string{`the row has "title", which is not in the mapping`}, refused)
+}
+
+func TestMapper_GivesNewNamesOfLaterRowsTheirFields(t *testing.T) {
+	const lines = `{"url":"https://example.com/1"}` + "\n" + `{"url":"https://example.com/2","has_password":true}` + "\n" +
+		`{"url":"https://example.com/3","title":"x"}` + "\n" + `{"url":"https://example.com/4","hits per day":3}`
+	shape, _, rows := readAll(t, lines, linkfile.Options{})
+	mapping := linkfile.Mapping{Columns: map[string]string{"url": "original_url"}, Dates: linkfile.ISO}
+	links, refused := mapAll(t, shape, mapping, rows)
+	require.Len(t, refused, 2)
+	require.Contains(t, refused[0], "the link has a password")
+	require.Equal(t, `the row has "hits per day", which is not in the mapping`, refused[1])
+	require.Equal(t, "x", links[1].Title)
+	mapping.Columns["hits per day"], mapping.Columns["has_password"] = "", ""
+	_, refused = mapAll(t, shape, mapping, rows)
+	require.Empty(t, refused)
 }

@@ -3,6 +3,8 @@ package linkfile
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"waypost/api"
@@ -65,6 +67,14 @@ func NewMapper(s *Shape, m Mapping, o MapOptions) (*Mapper, error) {
 		p.columns = append(p.columns, setters[m.Columns[column]])
 		if m.Columns[column] == "custom_code" {
 			p.code = i
+		}
+	}
+	if s.Layout != JSON {
+		return p, nil
+	}
+	for column, field := range s.Suggest(nil).Columns {
+		if setters[field] != nil && !slices.Contains(slices.Collect(maps.Values(m.Columns)), field) {
+			p.names[column] = setters[field]
 		}
 	}
 	for column, field := range m.Columns {

@@ -12,7 +12,8 @@ import (
 
 // Mapping says which fields of a link the columns of a file are.
 type Mapping struct {
-	// Columns maps a column to a field of [Fields]; "" leaves the column out.
+	// Columns maps a column to a field of [Fields]; "" leaves the column out. Without a
+	// field, a name of JSON gets the suggested one, because later rows may have new names.
 	Columns map[string]string `json:"columns"`
 
 	// Tags are the characters between tags; "": commas.

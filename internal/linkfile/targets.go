@@ -127,17 +127,9 @@ func (d *draft) finishTargets() error {
 // leaves all other bytes of the target as they are.
 func addParameter(target, name, text string) string {
 	target, fragment, hasFragment := strings.Cut(target, "#")
-	_, query, has := strings.Cut(target, "?")
-	for parameter := range strings.SplitSeq(query, "&") {
-		if strings.HasPrefix(parameter, name+"=") {
-			has, name = true, ""
-		}
-	}
-	if name != "" {
-		mark := "?"
-		if has {
-			mark = "&"
-		}
+	_, query, hasQuery := strings.Cut(target, "?")
+	if !strings.Contains("&"+query, "&"+name+"=") {
+		mark := map[bool]string{false: "?", true: "&"}[hasQuery]
 		target += mark + name + "=" + url.QueryEscape(text)
 	}
 	if hasFragment {
@@ -161,13 +153,13 @@ func setTemplate(d *draft, v value) error {
 		n.OriginalURL, n.ForwardPath = target, true
 		return nil
 	}
-	place := strings.IndexByte(filled, 0)
-	if host := strings.Index(filled, "://"); host < 0 || !strings.Contains(filled[host+len("://"):max(place, host+len("://"))], "/") {
+	before, _, _ := strings.Cut(filled, "\x00")
+	if _, host, _ := strings.Cut(before, "://"); !strings.Contains(host, "/") {
 		return fmt.Errorf("the target %.200q has the visitor's path in its host, which no link can say", target)
 	}
 	// At the end of the target's path a forwarded path says the same, also without a path.
-	if before, found := strings.CutSuffix(filled, "/\x00"); found && !strings.ContainsAny(before, "?#\x00") {
-		n.OriginalURL, n.ForwardPath = before+"/", true
+	if filled == before+"\x00" && strings.HasSuffix(before, "/") && !strings.ContainsAny(before, "?#") {
+		n.OriginalURL, n.ForwardPath = before, true
 		return nil
 	}
 	literal := strings.NewReplacer("{", "%7B", "}", "%7D", "\x00", "{path}")
