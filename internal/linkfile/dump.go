@@ -68,13 +68,13 @@ func (d *dump) findRows() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if first && kind == word0 && strings.EqualFold(word, "insert") {
+		if first && kind == aWord && strings.EqualFold(word, "insert") {
 			columns := dumpColumns
 			table := ""
 			for err == nil && kind != ';' && !strings.EqualFold(word, "values") {
 				if kind == '(' {
 					columns, err = d.cells()
-				} else if kind == word0 {
+				} else if kind == aWord {
 					table = word
 				}
 				if err == nil {
@@ -100,16 +100,16 @@ func (d *dump) cells() (cells []string, err error) {
 	for size := 0; size <= maxRow; {
 		kind, text, err := d.token()
 		if errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("%w: a row has no end", ErrUnreadable)
+			return nil, fmt.Errorf("line %d: %w: a row has no end", d.line, ErrUnreadable)
 		}
 		if err != nil {
 			return nil, err
 		}
 		size += len(text) + 1
 		switch kind {
-		case text0: // perhaps behind the name of its character set
+		case aText: // perhaps behind the name of its character set
 			cell = text
-		case word0:
+		case aWord:
 			if cell = text; strings.EqualFold(text, "null") {
 				cell = ""
 			}
@@ -122,13 +122,13 @@ func (d *dump) cells() (cells []string, err error) {
 			}
 		}
 	}
-	return nil, readFault(bufio.ErrBufferFull)
+	return nil, readFault(d.line, bufio.ErrBufferFull)
 }
 
 // The kinds of tokens. A sign is a kind of its own.
 const (
-	word0 = 'w' // a word, a number, or a name in backticks
-	text0 = '\''
+	aWord = 'w' // a word, a number, or a name in backticks
+	aText = '\''
 )
 
 // escapes are the bytes that stand behind a backslash for others (MySQL, 11.1.1).
@@ -148,8 +148,8 @@ func (d *dump) token() (kind byte, text string, err error) {
 			err = d.skip("*/")
 		case c == '\'', c == '"', c == '`':
 			text, err = d.quoted(c)
-			if kind = text0; c == '`' {
-				kind = word0
+			if kind = aText; c == '`' {
+				kind = aWord
 			}
 			return kind, text, err
 		case isWord(c):
@@ -166,7 +166,7 @@ func (d *dump) token() (kind byte, text string, err error) {
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
-			return word0, string(word), err
+			return aWord, string(word), err
 		default:
 			return c, "", nil
 		}
@@ -184,7 +184,7 @@ func isWord(c byte) bool {
 func (d *dump) readByte() (byte, error) {
 	c, err := d.text.ReadByte()
 	if err != nil {
-		return 0, readFault(err)
+		return 0, readFault(d.line, err)
 	}
 	if c == '\n' {
 		d.line++
@@ -235,12 +235,12 @@ func (d *dump) quoted(quote byte) (string, error) {
 			_, err = d.readByte()
 		}
 		if errors.Is(err, io.EOF) {
-			err = fmt.Errorf("%w: a text has no end", ErrUnreadable)
+			err = fmt.Errorf("line %d: %w: a text has no end", d.line, ErrUnreadable)
 		}
 		if err != nil {
 			return "", err
 		}
 		text = append(text, c)
 	}
-	return "", readFault(bufio.ErrBufferFull)
+	return "", readFault(d.line, bufio.ErrBufferFull)
 }

@@ -101,7 +101,7 @@ func (r *jsonRows) object() (text, reason string, err error) {
 		case errors.Is(err, io.EOF) && depth > 0:
 			return string(object), "the JSON has no end", nil
 		case err != nil:
-			return "", "", readFault(err)
+			return "", "", readFault(r.line, err)
 		case c == '\n':
 			r.line++
 		}

@@ -25,7 +25,7 @@ func (s *lineSource) nextText() (text, reason string, err error) {
 			return text, fmt.Sprintf("the line is longer than %d bytes", maxRow), nil
 		}
 		if err != nil {
-			return "", "", readFault(err)
+			return "", "", readFault(s.line, err)
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			return string(line), "", nil

@@ -52,13 +52,13 @@ func withoutEnd[T ~string | ~[]byte](line T) T {
 	return line[:n]
 }
 
-// readFault returns io.EOF, or why a file cannot be read on.
-func readFault(err error) error {
+// readFault returns io.EOF, or why a file cannot be read on behind a line.
+func readFault(line int, err error) error {
 	switch {
 	case errors.Is(err, io.EOF):
 		return io.EOF
 	case errors.Is(err, bufio.ErrBufferFull):
-		return fmt.Errorf("%w: a row is longer than %d bytes: is a quotation mark never closed?", ErrUnreadable, maxRow)
+		return fmt.Errorf("line %d: %w: the row is longer than %d bytes: is a quotation mark never closed?", line, ErrUnreadable, maxRow)
 	}
 	return fmt.Errorf("read the file: %w", err)
 }
@@ -117,7 +117,7 @@ func (r *records) read() (Row, error) {
 	for {
 		line, err := r.lines.next()
 		if err != nil {
-			return Row{}, readFault(err)
+			return Row{}, readFault(r.lines.line, err)
 		}
 		row := Row{Line: r.lines.line}
 		switch {
@@ -130,7 +130,7 @@ func (r *records) read() (Row, error) {
 		default:
 			var reason string
 			if row.Cells, reason, err = r.quotedCells(line); err != nil {
-				return Row{}, err
+				return Row{}, readFault(row.Line, err)
 			}
 			if reason != "" {
 				if r.lines.line > row.Line {
@@ -206,7 +206,7 @@ func (r *records) closing(at int) (int, error) {
 			err = bufio.ErrBufferFull
 		}
 		if err != nil {
-			return -1, readFault(err)
+			return -1, err
 		}
 		r.row = append(r.row, line...)
 	}

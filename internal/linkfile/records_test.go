@@ -69,6 +69,16 @@ func TestReader_NamesTheLineOfTheFileWhateverItsLineEnds(t *testing.T) {
 	}
 }
 
+func TestReader_NamesTheLineOfARowWithoutEnd(t *testing.T) {
+	r, err := linkfile.NewReader(strings.NewReader("url,title\na,b\nc,\"d\n"+strings.Repeat("e,f\n", 300_000)), linkfile.Options{})
+	require.NoError(t, err)
+	_, err = r.Next()
+	require.NoError(t, err)
+	_, err = r.Next()
+	require.ErrorIs(t, err, linkfile.ErrUnreadable)
+	require.ErrorContains(t, err, "line 3: the rest of the file cannot be read: the row is longer than 1048576 bytes: is a quotation mark never closed?")
+}
+
 func TestReader_KeepsTheCellsOfRefusedRows(t *testing.T) {
 	const bare = "a quotation mark is in a cell that does not begin with one: write the cell in quotation marks, and the mark twice"
 	_, _, rows := readAll(t, "url,title\na,b \"c\" d\n\"x\"y,\"two\r\nlines\"\nshort\n", linkfile.Options{})
