@@ -2,7 +2,6 @@ package linkfile
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,10 +10,7 @@ import (
 )
 
 // dumpBegin matches how a dump of MySQL begins, as mysqldump and phpMyAdmin write it.
-var dumpBegin = regexp.MustCompile(`(?i)^(?:--|/\*|(?:insert|create|drop|set|start|lock|use)\s+[\w\x60])`)
-
-// isDump reports whether a text is a dump of MySQL.
-func isDump(begin []byte) bool { return dumpBegin.Match(begin) && bytes.ContainsRune(begin, ';') }
+var dumpBegin = regexp.MustCompile(`(?i)^(?:--|/\*|insert\s+(?:ignore\s+)?into\s|(?:create|drop|lock)\s+tables?\s|start\s+transaction|set\s+\S+\s*=|use\s+\x60)`)
 
 // dumpColumns are the columns of a table of YOURLS, in the order in which it is made.
 var dumpColumns = []string{"keyword", "url", "title", "timestamp", "ip", "clicks"}

@@ -154,7 +154,7 @@ func (r *Reader) open(text *bufio.Reader, begin []byte, o Options) (err error) {
 		r.from = newListRows(text, &r.shape)
 	case bytes.HasPrefix(trimmed, []byte("{")), bytes.HasPrefix(trimmed, []byte("[")), o.Format == JSONLines:
 		r.from, err = newJSONRows(text, begin, &r.shape)
-	case isDump(trimmed):
+	case dumpBegin.Match(trimmed):
 		r.from, err = newDumpRows(text, &r.shape)
 	default:
 		r.from, err = newTableRows(text, &r.shape)

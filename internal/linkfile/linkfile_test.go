@@ -70,26 +70,38 @@ func TestReader_ReadsATable(t *testing.T) {
 func BenchmarkReader(b *testing.B) {
 	const header = "original_url,custom_code,title,tags,expires_at\n"
 	const row = "https://example.com/with/a/path/of/some/length?and=a-query,abcdefg,A title of usual length,\"a,b\",2030-12-31T00:00:00Z\n"
-	text := header + strings.Repeat(row, 10_000)
-	for b.Loop() {
-		r, err := linkfile.NewReader(strings.NewReader(text), linkfile.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		shape := r.Shape()
-		m, err := linkfile.NewMapper(&shape, shape.Suggest(nil), linkfile.MapOptions{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		for {
-			row, err := r.Next()
-			if err != nil {
-				break
+	const object = `{"original_url":"https://example.com/with/a/path/of/some/length?and=a-query","custom_code":"abcdefg",` +
+		`"title":"A title of usual length","tags":["a","b"],"expires_at":"2030-12-31T00:00:00Z","metadata":{}}` + "\n"
+	const tuple = "('abcdefg','https://example.com/with/a/path/of/some/length?and=a-query','A title of usual length','2020-01-02 03:04:05','192.0.2.1',7),\n"
+	for name, text := range map[string]string{
+		"csv":  header + strings.Repeat(row, 10_000),
+		"json": strings.Repeat(object, 10_000),
+		"dump": "INSERT INTO `yourls_url` VALUES\n" + strings.Repeat(tuple, 10_000),
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				readAndMap(b, text)
 			}
-			if _, err := m.Link(row); err != nil {
-				b.Fatal(err)
-			}
-		}
+			b.ReportMetric(float64(b.N)*10_000/b.Elapsed().Seconds(), "rows/s")
+		})
 	}
-	b.ReportMetric(float64(b.N)*10_000/b.Elapsed().Seconds(), "rows/s")
+}
+
+// readAndMap makes links of all rows of a file.
+func readAndMap(b *testing.B, text string) {
+	r, err := linkfile.NewReader(strings.NewReader(text), linkfile.Options{})
+	require.NoError(b, err)
+	row, err := r.Next()
+	require.NoError(b, err)
+	shape := r.Shape()
+	m, err := linkfile.NewMapper(&shape, shape.Suggest(nil), linkfile.MapOptions{})
+	require.NoError(b, err)
+	rows := 0
+	for ; err == nil; row, err = r.Next() {
+		if _, err := m.Link(row); err != nil {
+			b.Fatal(err)
+		}
+		rows++
+	}
+	require.Equal(b, 10_000, rows)
 }
