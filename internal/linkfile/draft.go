@@ -75,8 +75,8 @@ func (d *draft) finishCode() error {
 	if n.Domain == "" {
 		n.Domain = domain
 	}
-	if isSharedHost(n.Domain) {
-		n.Domain = ""
+	if n.Domain != "" {
+		n.Domain, _ = splitShortURL(n.Domain + "/")
 	}
 	if n.CustomCode == "" {
 		n.CustomCode = d.shortCode

@@ -49,6 +49,17 @@ func TestMapper_KeepsCodesOnRequest(t *testing.T) {
 	}
 }
 
+func TestMapper_TakesNoHostOfAServiceAsADomain(t *testing.T) {
+	for row, want := range map[string]string{
+		"bit.ly,a": " a", "https://Go.Example.com/,a": "go.example.com a", "go.example.com,a": "go.example.com a", ",https://bit.ly/a": " a",
+		",go.example.com/a%2Fb?x=1": "go.example.com a/b", "x.example.com,https://go.example.com/a/": "x.example.com a", "acme.page.link,a": " a",
+	} {
+		links, refused := linksOf(t, "url,domain,short_url\nhttps://example.com,"+row+"\n", linkfile.Options{})
+		require.Empty(t, refused)
+		require.Equal(t, want, links[0].Domain+" "+links[0].CustomCode, row)
+	}
+}
+
 func TestShape_SuggestsTheSeparatorOfTags(t *testing.T) {
 	for cells, want := range map[string][]string{
 		`"a,b"`: {"a", "b"}, "a;b": {"a", "b"}, "a|b": {"a", "b"}, `"a, b,""c,d"""`: {"a", "b", "c,d"}, `"[""a"",""b,c""]"`: {"a", "b,c"},
