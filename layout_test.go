@@ -53,22 +53,22 @@ var layers = []layer{
 	}},
 	{path: "controlplane/node", mayUse: []string{
 		"controlplane/httpapi", "controlplane/limit", "controlplane/postgres",
-		"controlplane/blocks", "controlplane/fleet", "controlplane/keys",
+		"controlplane/blocks", "controlplane/fleet", "controlplane/imports", "controlplane/keys",
 		"web", "controlplane",
 		"edge/replica", "edge/gossip", "edge/certs", "edge/proxy", "replication", "api/clickbatch",
 		"api", "keyrange", "internal", "",
 	}},
 	{path: "controlplane/httpapi/httpapitest", mayUse: []string{
 		"controlplane/httpapi", "controlplane/postgres", "controlplane/blocks", "controlplane/fleet",
-		"controlplane/keys", "controlplane", "replication",
+		"controlplane/imports", "controlplane/keys", "controlplane", "replication",
 	}},
 	{path: "controlplane/httpapi", mayUse: []string{
-		"controlplane/blocks", "controlplane/fleet", "controlplane/keys", "controlplane/limit", "controlplane",
-		"api/clickbatch", "api/linkfields", "api", "rules/budget", "rules", "internal", "",
+		"controlplane/blocks", "controlplane/fleet", "controlplane/imports", "controlplane/keys", "controlplane/limit", "controlplane",
+		"internal/linkfile", "api/clickbatch", "api/linkfields", "api", "rules/budget", "rules", "internal", "",
 	}},
 	{path: "controlplane/postgres", mayUse: []string{
 		"controlplane/postgres/analytics", "controlplane/postgres/scoped", "migrations",
-		"controlplane/fleet", "controlplane/keys", "controlplane", "replication", "api/linkfields", "api",
+		"controlplane/fleet", "controlplane/imports", "controlplane/keys", "controlplane", "replication", "api/linkfields", "api",
 		"rules/budget", "keyrange", "internal", "",
 	}},
 	{path: "controlplane/postgres/analytics", mayUse: []string{
@@ -82,6 +82,7 @@ var layers = []layer{
 	{path: "edge/enrol", mayUse: []string{"controlplane/fleet", "replication", "api", "internal", ""}},
 	{path: "controlplane/blocks", mayUse: []string{"controlplane", "replication", ""}},
 	{path: "controlplane/fleet", mayUse: []string{"controlplane", "replication", "api", "internal", ""}},
+	{path: "controlplane/imports", mayUse: []string{"controlplane", "internal/linkfile", "api", ""}},
 	{path: "controlplane/keys", mayUse: []string{"controlplane", "keyrange", "internal", ""}},
 	{path: "controlplane", mayUse: []string{
 		"controlplane/target", "replication", "rules/budget", "rules", "internal", "",

@@ -32,7 +32,7 @@ type NewImport struct {
 	TimeZone  string `json:"time_zone,omitzero" maxLength:"64" default:"UTC" example:"Europe/Berlin" doc:"Zone of times without one, by its IANA name."`
 	Site      string `json:"site,omitzero" maxLength:"8192" example:"https://www.example.com" doc:"Site of the targets without a host, in files of redirects."`
 	Raw       bool   `json:"raw,omitzero" doc:"Keep the cells of CSV as they are, with the apostrophe that exports write in front of formulas."`
-	KeepCodes *bool  `json:"keep_codes,omitzero" default:"true" doc:"False: all links get new codes."`
+	KeepCodes *bool  `json:"keep_codes,omitzero" default:"true" doc:"False: codes that another service has generated (short_code) do not come along. Codes that people have chosen (custom_code) do."`
 	Dedupe    bool   `json:"dedupe,omitzero" doc:"Find the links of earlier imports instead of making them again: a link of the same code and target, or, of a row without a code, the link of the target."`
 	SHA256    string `json:"sha256,omitzero" maxLength:"64" doc:"SHA-256 of the whole file in hexadecimal, by which a client finds the import again whose sending was cut off. It is not compared."`
 }
@@ -50,7 +50,7 @@ type ImportChange struct {
 	Mapping   *ImportMapping `json:"mapping,omitzero" doc:"The whole mapping."`
 	Domain    *string        `json:"domain,omitzero" maxLength:"253" doc:"Host of the domain of rows without one. Empty: the shared default domain."`
 	TimeZone  *string        `json:"time_zone,omitzero" maxLength:"64" doc:"Zone of times without one, by its IANA name."`
-	KeepCodes *bool          `json:"keep_codes,omitzero" doc:"False: all links get new codes."`
+	KeepCodes *bool          `json:"keep_codes,omitzero" doc:"False: codes that another service has generated (short_code) do not come along."`
 	Dedupe    *bool          `json:"dedupe,omitzero" doc:"Find the links of earlier imports instead of making them again."`
 }
 
@@ -81,16 +81,19 @@ type Import struct {
 	KeepCodes bool   `json:"keep_codes"`
 	Dedupe    bool   `json:"dedupe"`
 
+	Separator string              `json:"separator,omitzero" doc:"Between the cells of a row; left out for a file without cells."`
 	Columns   []string            `json:"columns" doc:"Names of the columns in the order of the file, without columns of personal data, which are not kept. Empty for a file without columns."`
 	Suggested ImportMapping       `json:"suggested" doc:"The mapping that the names of the columns and the first rows suggest."`
 	Mapping   ImportMapping       `json:"mapping" doc:"The mapping that counts: the suggested one until another one is set."`
+	LeftOut   []string            `json:"left_out" doc:"Columns that become no field of a link, and columns of personal data."`
+	Notes     []string            `json:"notes" doc:"What is true of many rows, such as an option that no link has."`
 	Notations map[string][]string `json:"notations" doc:"By the name of each column of dates, the notations that fit all its dates."`
 	Open      []string            `json:"open" doc:"What must be decided before the import can be checked or run, each as a sentence. Empty: nothing."`
 	Sample    []ImportRow         `json:"sample,omitzero" doc:"The first ten rows; left out in lists."`
 
 	SHA256   string        `json:"sha256,omitzero" doc:"As it was given when the import was made."`
 	Bytes    int64         `json:"bytes" minimum:"0" doc:"Size of the file, or of the parts so far."`
-	Parts    int           `json:"parts" minimum:"0" doc:"How many parts there are so far; zero once the rows are read."`
+	Parts    int           `json:"parts" minimum:"0" doc:"How many parts there are so far, from the first on without a hole; zero once the rows are read."`
 	Rows     int64         `json:"rows" minimum:"0" doc:"How many rows were read so far."`
 	Counts   ImportCounts  `json:"counts" doc:"Of the run."`
 	Checked  *ImportCounts `json:"checked,omitzero" doc:"Of the last dry run with these settings; left out without one."`

@@ -22,8 +22,8 @@ func (i Imports) Begin(ctx context.Context, n NewImport) (Import, error) {
 	return ask[Import](ctx, i.c, http.MethodPost, api.PathImports, n)
 }
 
-// uploadTries bounds the tries of a part, which take some two minutes: a control plane may
-// start anew.
+// uploadTries bounds the tries of a part, which take some two minutes, because a control
+// plane may be restarting.
 const uploadTries = 32
 
 // Upload sends the file of an import in parts, without those that the control plane has

@@ -38,15 +38,8 @@ func (s *Links) AddAlias(
 	if err != nil {
 		return none(err)
 	}
-	a := waypost.Alias{Domain: d.ID, Title: n.Title}
-	if a.Code, err = codes.Parse(n.Code, s.isShared(d.ID)); err != nil {
-		return none(err)
-	}
-	if d.Traits&waypost.CaseSwitching != 0 {
-		return none(errSwitching)
-	}
-	a.Code = keyOf(a.Code, d.Traits&waypost.IgnoresCase != 0)
-	if err := checkText("title", a.Title, waypost.MaxTitle); err != nil {
+	a, err := s.newAlias(&d, n)
+	if err != nil {
 		return none(err)
 	}
 	addresses := l.Addresses()
@@ -60,6 +53,19 @@ func (s *Links) AddAlias(
 		}
 	}
 	return s.store.AddAlias(ctx, actor, l.ID, a, s.claim(a.Domain, a.Code))
+}
+
+// newAlias checks an alias in a domain.
+func (s *Links) newAlias(d *waypost.Domain, n NewAlias) (a waypost.Alias, err error) {
+	a = waypost.Alias{Domain: d.ID, Title: n.Title}
+	if a.Code, err = codes.Parse(n.Code, s.isShared(d.ID)); err != nil {
+		return a, err
+	}
+	if d.Traits&waypost.CaseSwitching != 0 {
+		return a, errSwitching
+	}
+	a.Code = keyOf(a.Code, d.Traits&waypost.IgnoresCase != 0)
+	return a, checkText("title", a.Title, waypost.MaxTitle)
 }
 
 // RemoveAlias removes an alias of a link, and returns the link. Edges answer 404 for the

@@ -26,6 +26,7 @@ type NewLink struct {
 	Disabled  bool // the link answers 410 until it is enabled
 	Rules     rules.Source
 	Password  string // that visitors must give; "": none
+	Import    *Imported
 }
 
 func (n *NewLink) flags() (f waypost.LinkFlags) {
@@ -157,14 +158,25 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 			return Made{}, false, err
 		}
 	}
-	if pending = s.mintAll(ctx, pending); len(pending) > 0 {
+	minted := s.mintAll(ctx, pending)
+	for _, x := range pending {
+		if x.err != nil && key != nil && key.Import != nil {
+			return Made{}, false, x.err
+		}
+	}
+	if pending = minted; len(pending) > 0 {
 		if key != nil {
 			r := newPendingResponse(actor, key, outcomes, all)
 			for _, x := range pending {
 				x.response = r
 			}
 		}
-		if made.At, err = s.writer.insert(ctx, pending); err != nil {
+		if key != nil && key.Import != nil {
+			made.At, err = s.insertImported(ctx, pending, key.Import)
+		} else {
+			made.At, err = s.writer.insert(ctx, pending)
+		}
+		if err != nil {
 			return Made{At: made.At}, false, err
 		}
 	}
@@ -386,6 +398,9 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 	if err := p.s.compile(&l, &n.Rules, password); err != nil {
 		return none(err)
 	}
+	if err := p.setImported(ctx, &l, n); err != nil {
+		return none(err)
+	}
 	if from := n.Rules.ValidFrom; !l.ExpiresAt.IsZero() && !from.IsZero() && !from.Before(l.ExpiresAt) {
 		return none(waypost.Errorf(waypost.EInvalid, "valid_from must be before the expiry: the link would lead nowhere"))
 	}
@@ -397,16 +412,20 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 	if !dedupe {
 		return l, nil, nil
 	}
-	sum := t.Sum()
+	sum := dedupeSum(t.Sum(), n, &l)
 	return l, &sum, nil
 }
 
 // pending returns a link of the request on its way into the database.
 func (p *prepared) pending(n *NewLink, l *waypost.Link, dedupe *[32]byte, index int) *pendingLink {
-	return &pendingLink{
-		link: l, dedupe: dedupe, acceptExisting: n.acceptsExisting(), index: index,
+	x := &pendingLink{
+		link: l, dedupe: dedupe, acceptExisting: n.acceptsExisting(), index: index, imported: n.Import != nil,
 		ignoresCase: p.domains[n.Domain].Traits&waypost.IgnoresCase != 0,
 	}
+	for i := range l.Aliases {
+		x.aliasClaims = append(x.aliasClaims, p.s.claim(l.Aliases[i].Domain, l.Aliases[i].Code))
+	}
+	return x
 }
 
 // domain finds the domain of a host once per request.
@@ -434,6 +453,8 @@ func (n *NewLink) deduplicates(byDefault bool) (bool, error) {
 	switch {
 	case n.Dedupe == nil:
 		return byDefault && n.CustomCode == "" && n.Rules.IsZero() && n.Password == "", nil
+	case *n.Dedupe && n.Import != nil:
+		return n.CustomCode == "" && len(n.Import.Aliases) == 0, nil
 	case *n.Dedupe && (!n.Rules.IsZero() || n.Password != ""):
 		return false, waypost.Errorf(waypost.EInvalid, "dedupe finds the link of a target, and not one with rules or a password of its own: give one of them")
 	}

@@ -31,6 +31,10 @@ type IdempotencyRecord struct {
 	// Respond makes the response to store from the placements of the insertions that
 	// carry the record, in their order. The store calls it within the transaction.
 	Respond func(placed []InsertResult, at waypost.Position) (Response, error)
+
+	// Import is a step of an import, which keeps the body as the outcome of its rows; nil:
+	// the response is of a request.
+	Import *ImportStep
 }
 
 // Idempotency makes a request take effect once, however often it is sent.
@@ -41,6 +45,8 @@ type Idempotency struct {
 
 	// Respond makes the response that is stored, and sent when the request is repeated.
 	Respond func(outcomes []Outcome, at waypost.Position) (Response, error)
+
+	Import *ImportStep // see [IdempotencyRecord]
 }
 
 // Made is the result of an idempotent request for links.
@@ -96,6 +102,7 @@ func (s *Links) replay(ctx context.Context, id RequestID, request [32]byte) (Mad
 type pendingResponse struct {
 	id      RequestID
 	request [32]byte
+	step    *ImportStep
 	respond func(sent []*pendingLink, placed []InsertResult, at waypost.Position) (Response, error)
 }
 
@@ -103,7 +110,7 @@ type pendingResponse struct {
 // the transaction commits, so respond only reads the links.
 func newPendingResponse(actor Actor, key *Idempotency, outcomes []Outcome, all []*pendingLink) *pendingResponse {
 	return &pendingResponse{
-		id: RequestID{Workspace: actor.Workspace, Route: key.Route, Key: key.Key}, request: key.Request,
+		id: RequestID{Workspace: actor.Workspace, Route: key.Route, Key: key.Key}, request: key.Request, step: key.Import,
 		respond: func(sent []*pendingLink, placed []InsertResult, at waypost.Position) (Response, error) {
 			final := slices.Clone(outcomes)
 			for _, x := range all {

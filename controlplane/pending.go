@@ -14,13 +14,15 @@ type pendingLink struct {
 	index int // in the request
 
 	ignoresCase bool         // the domain does
+	imported    bool         // an import asks for the link
 	takenBy     waypost.Code // of the link that has the code, if the workspace sees it; "": it is unknown
 
-	epoch    uint32           // of a minted code; 0 for a custom one
-	lease    int64            // of a minted code; 0 for a custom one
-	claim    *Counter         // counter that a custom code encodes
-	dedupe   *[32]byte        // hash of the target; nil: not deduplicated
-	response *pendingResponse // of the idempotent request; nil: it is not stored
+	epoch       uint32           // of a minted code; 0 for a custom one
+	lease       int64            // of a minted code; 0 for a custom one
+	claim       *Counter         // counter that a custom code encodes
+	aliasClaims []*Counter       // of the link's aliases, in their order
+	dedupe      *[32]byte        // hash of the target; nil: not deduplicated
+	response    *pendingResponse // of the idempotent request; nil: it is not stored
 
 	acceptExisting bool         // an existing link of the custom code will do, if it has the target
 	duplicateOf    *pendingLink // earlier link of the request, which has the same outcome; nil: none
@@ -98,7 +100,7 @@ func insertionsOf(pending []*pendingLink) []Insertion {
 	for i, x := range pending {
 		links[i] = Insertion{
 			Link: x.link, Disabled: !x.link.Active, Lease: x.lease, Claim: x.claim, Dedupe: x.dedupe,
-			IgnoresCase: x.ignoresCase, TakenBy: &x.takenBy,
+			IgnoresCase: x.ignoresCase, TakenBy: &x.takenBy, Imported: x.imported, AliasClaims: x.aliasClaims,
 		}
 		r := x.response
 		if r == nil {
@@ -111,7 +113,7 @@ func insertionsOf(pending []*pendingLink) []Insertion {
 			respond := func(placed []InsertResult, at waypost.Position) (Response, error) {
 				return r.respond(sent[r], placed, at)
 			}
-			records[r] = &IdempotencyRecord{ID: r.id, Request: r.request, Respond: respond}
+			records[r] = &IdempotencyRecord{ID: r.id, Request: r.request, Respond: respond, Import: r.step}
 		}
 		links[i].Idempotency = records[r]
 		sent[r] = append(sent[r], x)
@@ -262,6 +264,8 @@ func placementError(x *pendingLink, p InsertResult) error {
 			"the code %q is that of a link that was deleted: restore that link, or choose another code", cmp.Or(x.takenBy, code))
 	case Aliased:
 		return waypost.Errorf(waypost.EConflict, "the code %q is an alias of a link, which is found by this code: choose another", code)
+	case AliasTaken:
+		return waypost.Errorf(waypost.EConflict, "the alias %q is taken, or was that of another link: leave it out, or choose another", x.takenBy)
 	case Retired:
 		return waypost.Errorf(waypost.EConflict,
 			"the code %q was that of a link or an alias that was deleted or has expired, and is never given out again: choose another", code)

@@ -244,13 +244,14 @@ BEGIN
 END $$;
 
 -- AFTER UPDATE and AFTER DELETE. The records of keys that links leave are removed before
--- the links get their new keys.
+-- the links get their new keys. The undo of an import disables its links before it
+-- deletes them, so that edges hold no mass deletion back that was asked for.
 CREATE FUNCTION changelog_after_link() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     h      changelog_head;
     change bigint := (SELECT coalesce(bit_xor(o.stamp), 0) FROM old_rows o);
     n      integer;
-    gone   integer := 0; -- keys that links have left
+    gone   integer := 0; -- keys that links have left, or links that were disabled before
 BEGIN
     SELECT * INTO STRICT h FROM changelog_head WHERE singleton;
     IF TG_OP = 'DELETE' THEN
@@ -262,6 +263,12 @@ BEGIN
             INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state)
             SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, link_kind(o.custom, o.code), o.stamp, o.domain_id, o.code, 3
             FROM old_rows o JOIN new_rows r USING (id) WHERE o.code <> r.code;
+            GET DIAGNOSTICS gone = ROW_COUNT;
+        ELSIF current_setting('waypost.undoing', true) = 'on' THEN
+            INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state, status, flags, payload)
+            SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, link_kind(r.custom, r.code), r.stamp, r.domain_id, r.code, 1, r.redirect_status, 0,
+                   link_payload(r.location, r.original_url, NULL)
+            FROM new_rows r;
             GET DIAGNOSTICS gone = ROW_COUNT;
         END IF;
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state, status, flags, expires_at, payload, programme)
@@ -579,11 +586,17 @@ DECLARE
     h      changelog_head;
     change bigint := 0;
     n      integer;
+    undone integer := 0; -- aliases that were disabled before
 BEGIN
     SELECT * INTO STRICT h FROM changelog_head WHERE singleton;
     IF TG_OP = 'DELETE' THEN
+        IF current_setting('waypost.undoing', true) = 'on' THEN
+            INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state, status, flags, payload)
+            SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 1, 302, 16, o.target FROM old_rows o;
+            GET DIAGNOSTICS undone = ROW_COUNT;
+        END IF;
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state)
-        SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 3 FROM old_rows o;
+        SELECT h.seq, h.ord - 1 + undone + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 3 FROM old_rows o;
     ELSE
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state, status, flags, payload)
         SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, r.stamp, r.domain_id, r.code, 0, 302, 16, r.target FROM new_rows r;
@@ -595,7 +608,7 @@ BEGIN
     IF TG_OP <> 'DELETE' THEN
         change := change # (SELECT coalesce(bit_xor(r.stamp), 0) FROM new_rows r);
     END IF;
-    PERFORM changelog_mark(n, change);
+    PERFORM changelog_mark(n + undone, change);
     RETURN NULL;
 END $$;
 

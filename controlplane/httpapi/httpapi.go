@@ -46,6 +46,7 @@ type Services struct {
 	Cleanup      Cleanup
 	Digests      Digests
 	Certificates Certificates
+	Imports      Imports
 }
 
 // missing names a service that is not there; "" when all are.
@@ -54,7 +55,7 @@ func (s *Services) missing() string {
 		"Links": s.Links != nil, "Domains": s.Domains != nil, "Keys": s.Keys != nil, "Clicks": s.Clicks != nil,
 		"Budgets": s.Budgets != nil, "Blocks": s.Blocks != nil, "Access": s.Access != nil, "Workspaces": s.Workspaces != nil,
 		"Fleet": s.Fleet != nil, "Nodes": s.Nodes != nil, "Orders": s.Orders != nil, "Cleanup": s.Cleanup != nil,
-		"Digests": s.Digests != nil, "Certificates": s.Certificates != nil,
+		"Digests": s.Digests != nil, "Certificates": s.Certificates != nil, "Imports": s.Imports != nil,
 	} {
 		if !there {
 			return name
@@ -144,6 +145,7 @@ func New(c Config) http.Handler {
 		exports: semaphore.NewKeyed[waypost.WorkspaceID](maxExports, maxTheirs),
 		pages:   semaphore.NewKeyed[waypost.WorkspaceID](exportPages, exportPages/2),
 	})
+	registerImports(rt, &importsAPI{imports: c.Imports, timeout: c.RequestTimeout})
 	registerStatistics(rt, &statisticsAPI{clicks: c.Clicks, host: urls.host})
 	registerKeys(rt, &keysAPI{keys: c.Keys, auth: auth})
 	registerRanges(rt, &rangesAPI{keys: c.Keys})

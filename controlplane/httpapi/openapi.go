@@ -75,6 +75,9 @@ func (d *document) addOperation(b *binding) {
 		OperationID: op.id, Summary: op.summary, Description: op.description,
 		Security: d.security(op), Parameters: slices.Clone(b.parameters), Responses: map[string]answer{},
 	}
+	if b.op.octets {
+		shown.RequestBody = &requestBody{true, map[string]media{"application/octet-stream": {&schema{Type: "string", Format: "binary"}}}}
+	}
 	if b.body != nil {
 		shown.RequestBody = &requestBody{true, map[string]media{jsonType: {b.body}}}
 	}

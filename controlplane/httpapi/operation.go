@@ -52,6 +52,7 @@ type operation struct {
 	problems []int          // besides those that every such operation can answer
 	answers  map[int]answer // besides, or instead of, those that follow from the output
 	maxBody  int64          // default maxBody
+	octets   bool           // the body is any bytes, which have a minute to arrive
 
 	anyQuery  bool // parameters that the operation does not know are ignored
 	ownPages  bool // pages of other origins are refused
@@ -250,7 +251,7 @@ func (rt *router) readBody(ctx context.Context, w http.ResponseWriter, r *http.R
 	v reflect.Value, ws waypost.WorkspaceID,
 ) (leave func(), err error) {
 	leave = func() {}
-	if b.body == nil {
+	if b.body == nil && !b.op.octets {
 		return leave, nil
 	}
 	var large *largeBody
@@ -259,7 +260,15 @@ func (rt *router) readBody(ctx context.Context, w http.ResponseWriter, r *http.R
 		r.Body, leave = large, sync.OnceFunc(large.leave)
 	}
 	deadline, _ := ctx.Deadline()
-	text, err := readJSON(w, r, b.op.maxBody, deadline)
+	read := readJSON
+	if b.op.octets {
+		deadline, read = time.Now().Add(partTime), readOctets
+		if err := http.NewResponseController(w).SetWriteDeadline(deadline.Add(partTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return nil, waypost.WrapError(waypost.EUnavailable, "the connection is broken", err)
+		}
+		ctx = r.Context()
+	}
+	text, err := read(w, r, b.op.maxBody, deadline)
 	if err == nil && large != nil {
 		err = large.enter(ctx)
 	}
@@ -321,9 +330,24 @@ func (l *largeBody) leave() {
 	}
 }
 
-// readJSON reads the body of a request that declares it as JSON. The body has until the
-// deadline; the connection keeps none.
+// readJSON reads the body of a request that declares it as JSON.
 func readJSON(w http.ResponseWriter, r *http.Request, limit int64, deadline time.Time) ([]byte, error) {
+	text, err := readOctets(w, r, limit, deadline)
+	if err != nil {
+		return nil, err
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, waypost.Errorf(waypost.EMalformed, "the body is empty; send a JSON object")
+	}
+	if !isJSON(r.Header.Get("Content-Type")) {
+		return nil, waypost.Errorf(codeUnsupportedMedia, "send Content-Type: application/json")
+	}
+	return text, nil
+}
+
+// readOctets reads the body of a request. The body has until the deadline; the connection
+// keeps none.
+func readOctets(w http.ResponseWriter, r *http.Request, limit int64, deadline time.Time) ([]byte, error) {
 	// The context does not end a read of the connection, but a deadline there does. Not
 	// every ResponseWriter has one.
 	connection := http.NewResponseController(w)
@@ -338,14 +362,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, limit int64, deadline time
 	if err := connection.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, waypost.WrapError(waypost.EUnavailable, "the connection is broken", err)
 	}
-	text := buf.Bytes()
-	if len(bytes.TrimSpace(text)) == 0 {
-		return nil, waypost.Errorf(waypost.EMalformed, "the body is empty; send a JSON object")
-	}
-	if !isJSON(r.Header.Get("Content-Type")) {
-		return nil, waypost.Errorf(codeUnsupportedMedia, "send Content-Type: application/json")
-	}
-	return text, nil
+	return buf.Bytes(), nil
 }
 
 // unreadable explains why a body could not be read to its end.

@@ -20,9 +20,12 @@ func services(f *links) httpapi.Config {
 		Links: f, Domains: &domains{}, Certificates: certificates{}, Keys: supply{&fakeKeys{}, f}, Clicks: &statistics{links: f, now: time.Now()},
 		Blocks: &fakeBlocks{},
 		Access: access{links: f}, Workspaces: workspaces{keys: &fakeKeys{}}, Fleet: fixedFleet{}, Nodes: &edgeNodes{}, Orders: noOrders{},
-		Cleanup: cleanup{}, Digests: digests{}, Budgets: noBudgets{},
+		Cleanup: cleanup{}, Digests: digests{}, Budgets: noBudgets{}, Imports: noImports{},
 	}}
 }
+
+// noImports knows no imports.
+type noImports struct{ httpapi.Imports }
 
 // noBudgets knows no budgets.
 type noBudgets struct{ httpapi.Budgets }

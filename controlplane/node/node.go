@@ -21,6 +21,8 @@ import (
 	"waypost/controlplane"
 	"waypost/controlplane/blocks"
 	"waypost/controlplane/fleet"
+	"waypost/controlplane/httpapi"
+	"waypost/controlplane/imports"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/edge/replica"
@@ -88,6 +90,7 @@ type control struct {
 	blocked      replication.BlockSet
 	blockRefused time.Time // when hearBlock last logged that; it owns this
 	minter       *keys.Minter
+	imports      *imports.Imports
 	ranges       *keys.Ranges
 	core         *controlplane.Services
 	blocks       *blocks.Blocks
@@ -231,6 +234,9 @@ func (c *control) connect(ctx context.Context) (err error) {
 		Logger:              c.log,
 	})
 	c.closers = append(c.closers, c.returnKeys)
+	c.imports = imports.New(imports.Config{
+		Store: c.db, Links: c.core.Links, Link: httpapi.NewLinkOf(c.db.Now), Node: c.boot, Logger: c.log,
+	})
 	c.blocks = blocks.New(blocks.Config{
 		Store: c.db, Set: &c.blocked, Signer: c.signer, Domains: c.core.Domains, Logger: c.log,
 	})
@@ -302,6 +308,7 @@ func (c *control) services() []services.Stage {
 		job("digest", c.digests.Run),
 		job("core", c.core.Run),
 		job("blocks", c.blocks.Run),
+		job("imports", c.imports.Run),
 		job("blocks to edges", c.spreadBlocks),
 	}
 	if c.cfg.Cleanup {

@@ -123,6 +123,7 @@ type DB struct {
 	*FleetStore
 	*BudgetStore
 	*BlockStore
+	*ImportStore
 	*analytics.Store
 	*UnknownStore
 	*ReaperStore
@@ -169,6 +170,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		FleetStore:      &FleetStore{pool: p},
 		BudgetStore:     budgets,
 		BlockStore:      &BlockStore{pool: p},
+		ImportStore:     &ImportStore{pool: p},
 		Store:           counted,
 		UnknownStore:    &UnknownStore{pool: p},
 		ReaperStore:     &ReaperStore{pool: p, clicks: counted},

@@ -42,6 +42,9 @@ domain_proof: backup=r operator=rawd tenant=rawd
 edge_boot: backup=r operator=rawd
 edge_order: backup=r operator=rawd
 idempotency: backup=r operator=rawd tenant=ra
+import: backup=r operator=rawd tenant=rawd
+import_part: backup=r operator=rawd tenant=rawd
+import_rows: backup=r operator=rawd tenant=rawd
 key_burn: backup=r operator=rawd
 key_issue: backup=r operator=rawd
 key_lease: backup=r operator=rawd stream=r

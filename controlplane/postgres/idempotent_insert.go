@@ -40,6 +40,9 @@ func (db *LinkStore) insertPrechecked(
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return err
 		}
+		if err := check.beginSteps(ctx, tx); err != nil {
+			return err
+		}
 		check.resolve()
 		if err := check.insert(ctx, tx, &at); err != nil {
 			return err
@@ -55,6 +58,11 @@ func (db *LinkStore) insertPrechecked(
 	}
 	failpoint.Hit("insert links: committed")
 	db.pool.noteCommit(at.position())
+	for i := range links {
+		if r := links[i].Idempotency; r != nil && r.Import != nil {
+			r.Import.Stored = true
+		}
+	}
 	return placed, at.position(), nil
 }
 
@@ -95,7 +103,7 @@ func newPrecheck(links []controlplane.Insertion) *precheck {
 
 // queue asks for earlier answers, and for live links of targets.
 func (k *precheck) queue(b *pgx.Batch) {
-	if len(k.records) > 0 {
+	if slices.ContainsFunc(k.records, func(r *controlplane.IdempotencyRecord) bool { return r.Import == nil }) {
 		var workspaces []int64
 		var routes, keys []string
 		for _, r := range k.records {
@@ -176,8 +184,8 @@ func (k *precheck) resolve() {
 
 // insert writes the remaining links, and notes which link each target has.
 func (k *precheck) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
-	if len(k.rest) == 0 {
-		return nil
+	if err := k.screenAliases(ctx, tx); err != nil || len(k.rest) == 0 {
+		return err
 	}
 	links := make([]controlplane.Insertion, len(k.rest))
 	for j, i := range k.rest {
@@ -195,6 +203,9 @@ func (k *precheck) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
 			return err
 		}
 	}
+	if err := in.placeReleased(ctx, tx, at); err != nil {
+		return err
+	}
 	var clash controlplane.ClashError
 	for j, i := range k.rest {
 		if k.placed[i] = in.placed[j]; k.placed[i] == controlplane.Taken && !k.links[i].Link.Custom {
@@ -204,7 +215,10 @@ func (k *precheck) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
 	if len(clash.Links) > 0 {
 		return &clash
 	}
-	return k.noteDuplicates(ctx, tx)
+	if err := k.noteDuplicates(ctx, tx); err != nil {
+		return err
+	}
+	return in.addAliases(ctx, tx)
 }
 
 // noteDuplicates stores the new links of targets, in place of links that are no longer
@@ -244,12 +258,18 @@ func (k *precheck) storeResponses(ctx context.Context, tx pgx.Tx, at waypost.Pos
 				worth = worth || k.placed[i] == controlplane.Placed || k.placed[i] == controlplane.Found
 			}
 		}
-		if !worth {
+		if !worth && r.Import == nil {
 			continue
 		}
 		a, err := r.Respond(placed, at)
 		if err != nil {
 			return fmt.Errorf("make an answer to keep: %w", err)
+		}
+		if r.Import != nil {
+			if err := storeStep(ctx, tx, r.ID.Workspace, r.Import, a.Body); err != nil {
+				return err
+			}
+			continue
 		}
 		b.Queue(`INSERT INTO idempotency (workspace_id, route, key, request, status, header, body) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 			r.ID.Workspace, r.ID.Route, r.ID.Key, r.Request[:], a.Status, a.Header, packed(a.Body))

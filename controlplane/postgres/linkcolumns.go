@@ -52,6 +52,12 @@ var (
 		}),
 		columnOf("custom", "boolean", "%s", func(x controlplane.Insertion) bool { return x.Link.Custom }),
 		columnOf("created_by", "text", "%s", func(x controlplane.Insertion) string { return x.Link.CreatedBy }),
+		columnOf("created_at", "timestamptz", "coalesce(%s, now())", func(x controlplane.Insertion) *time.Time {
+			if x.Link.CreatedAt.IsZero() {
+				return nil
+			}
+			return &x.Link.CreatedAt
+		}),
 		columnOf("slot", "smallint", "%s", func(x controlplane.Insertion) int16 {
 			return int16(waypost.Slot(waypost.KindOf(string(x.Link.Key())), x.Link.Domain, []byte(x.Link.Key())))
 		}),

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"waypost/controlplane"
+	"waypost/controlplane/imports"
 	"waypost/controlplane/postgres/analytics"
 )
 
@@ -33,6 +34,7 @@ func (db *DB) retention() []retained {
 		{table: "changelog", age: db.Changelog.cfg.KeepChangelog, until: "that, or KeepChangelogBytes", forget: db.keepPartitions},
 		{table: "click_batch", age: analytics.KeptBatches, forget: db.ForgetBatches},
 		{table: "idempotency", age: db.LinkStore.keepAnswers, forget: db.forgetAnswers},
+		{table: "import", age: imports.KeptFor, until: "the age after the last change; with import_part and import_rows", forget: db.forgetImports},
 		{table: "key_issue", age: keptRates, forget: db.forgetIssues},
 		{table: "control_node", age: keptRates, until: "the age, and no lease; by forgetIssues"},
 		{table: "click_event", until: "EventMonths whole months; by KeepEvents"},

@@ -219,3 +219,6 @@ func plainTexts(texts []string) []string {
 
 // separatorOfTags stands for all separators of tags. No text has it.
 const separatorOfTags = '\x1f'
+
+// IsDate reports whether a field is a date.
+func IsDate(field string) bool { return dates[field] }

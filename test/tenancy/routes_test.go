@@ -10,6 +10,7 @@ import (
 	"golang.org/x/crypto/argon2"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/blocks"
 	"waypost/internal/hotp"
@@ -99,6 +100,33 @@ func asks(queries ...string) func(w *world) []request {
 
 func body(text string) func(*world, *credential) request {
 	return func(*world, *credential) request { return request{body: text} }
+}
+
+// importRoute is a route of an import of one's own in a state.
+func importRoute(format, body, state string) route {
+	r := route{
+		scopes: []controlplane.Scope{write}, who: func(c *credential) bool { return c.can(read) && c.can(write) },
+		own: func(w *world, c *credential) request {
+			w.exec(`DELETE FROM import WHERE workspace_id = $1`, c.ws) // of which it may have few
+			if state == "" {
+				return request{body: body}
+			}
+			return request{path: api.PathImports + fmt.Sprintf(format, w.importOf(c.ws, state)), body: body}
+		},
+	}
+	if state != "" {
+		r.foreign = func(w *world) []request {
+			return []request{{path: api.PathImports + fmt.Sprintf(format, victimImport), body: body}}
+		}
+	}
+	return r
+}
+
+// shownImport is importRoute for a route that changes nothing.
+func shownImport(format, state string) route {
+	r := importRoute(format, "", state)
+	r.scopes, r.who = []controlplane.Scope{read}, nil
+	return r
 }
 
 // userPath and userOf are for routes of one user.
@@ -195,7 +223,18 @@ var routes = map[string]route{
 			return []request{{body: sameBody, once: sameKey}, {body: `{"original_url": "` + sameTarget + `", "dedupe": true}`}}
 		},
 	},
-	"POST /api/v1/redirects": {scopes: []controlplane.Scope{write}, own: body(`{"format": "netlify", "text": "/a https://example.com/"}`)},
+	"POST /api/v1/redirects":             {scopes: []controlplane.Scope{write}, own: body(`{"format": "netlify", "text": "/a https://example.com/"}`)},
+	"GET /api/v1/imports":                shownImport("", ""),
+	"POST /api/v1/imports":               importRoute("", `{}`, ""),
+	"GET /api/v1/imports/{id}":           shownImport("/%s", "ready"),
+	"PATCH /api/v1/imports/{id}":         importRoute("/%s", `{"dedupe": true}`, "ready"),
+	"DELETE /api/v1/imports/{id}":        importRoute("/%s", "", "ready"),
+	"PUT /api/v1/imports/{id}/parts/{n}": importRoute("/%s/parts/1", "a,b", "uploading"),
+	"POST /api/v1/imports/{id}/read":     importRoute("/%s/read", `{"parts": 1}`, "uploading"),
+	"POST /api/v1/imports/{id}/run":      importRoute("/%s/run", `{}`, "stopped"),
+	"POST /api/v1/imports/{id}/stop":     importRoute("/%s/stop", "", "running"),
+	"POST /api/v1/imports/{id}/undo":     importRoute("/%s/undo", "", "done"),
+	"GET /api/v1/imports/{id}/refused":   shownImport("/%s/refused", "done"),
 	"POST /api/v1/urls/bulk": {
 		scopes: []controlplane.Scope{write}, own: body(`{"links": [{"original_url": "https://example.com/"}]}`), status: success,
 		foreign: func(*world) []request {

@@ -170,6 +170,7 @@ func (w *world) people() {
 		w.exec(sql, l.ID)
 	}
 	w.hidden = append(w.hidden, "987654321")
+	w.importOf(victim, "done")
 
 	const password = "correct horse battery"
 	_, _, err = w.service.Workspaces.AddMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
@@ -226,6 +227,23 @@ func (w *world) link(ws waypost.WorkspaceID) string {
 	})
 	require.NoError(w.t, err)
 	return string(l.Code)
+}
+
+// victimImport is the id of an import of the victim's.
+const victimImport = "theimportofthevictim"
+
+// importOf makes an import of a workspace in a state, with a part of its file, and
+// returns its id.
+func (w *world) importOf(ws waypost.WorkspaceID, state string) string {
+	w.t.Helper()
+	id, name := victimImport, marker
+	if ws != victim {
+		id, name = w.fresh()+"-is-an-import", "own"
+	}
+	w.exec(`INSERT INTO import (id, workspace_id, state, document) VALUES ($1, $2, $3, jsonb_build_object('name', $4::text))`, id, ws, state, name)
+	w.exec(`INSERT INTO import_part VALUES ($1, 1, $2, 3, sha256('a,b'), 'a,b')`, id, ws)
+	w.exec(`INSERT INTO import_rows VALUES ($1, false, 0, $2, '')`, id, ws)
+	return id
 }
 
 // do sends a request and returns the status and the text of the answer, with its headers.

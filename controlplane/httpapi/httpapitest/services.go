@@ -13,6 +13,7 @@ import (
 	"waypost/controlplane/blocks"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
+	"waypost/controlplane/imports"
 	"waypost/controlplane/keys"
 	"waypost/controlplane/postgres"
 	"waypost/replication"
@@ -34,5 +35,6 @@ func Services(t testing.TB, db *postgres.DB, minter *keys.Minter, core *controlp
 		Nodes:   fleet.NewNodes(fleet.NodesConfig{Store: db, Patience: time.Minute}),
 		Orders:  fleet.NewOrders(db, edges.Knows, func() {}, log),
 		Cleanup: db, Digests: controlplane.NewDigestCheck(db, log, nil),
+		Imports: imports.New(imports.Config{Store: db, Links: core.Links, Link: httpapi.NewLinkOf(time.Now), Node: "test", Logger: log}),
 	}
 }

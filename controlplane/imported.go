@@ -1,0 +1,93 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"waypost"
+)
+
+// Imported is the part of a new link that only an import sets.
+type Imported struct {
+	CreatedAt time.Time  // elsewhere; zero: now
+	Aliases   []NewAlias // the link is refused if it cannot have all of them
+}
+
+// ImportStep moves an import on from one row to another, in the transaction that creates
+// the links of the rows between. The transaction fails with EStale unless the worker has
+// the import's lease, and the import runs and is at the first row.
+type ImportStep struct {
+	ID       string
+	Worker   string
+	By       Actor
+	From, To int64
+	Document []byte // of the import after the step; Respond sets it
+	Stored   bool   // the store sets it after the commit
+}
+
+// CreateImported creates links of an import in a transaction of their own, with the step
+// of the import in key, whose answer is kept as the outcome of the rows. If no link was
+// written, because all were refused or found before, the step is not stored. An error
+// means that nothing happened.
+func (s *Links) CreateImported(ctx context.Context, ns []NewLink, key *Idempotency) ([]Outcome, error) {
+	made, _, err := s.create(ctx, key.Import.By, ns, key)
+	return made.Outcomes, err
+}
+
+// insertImported writes links in a transaction of their own, so that no other request is
+// in a transaction with that many.
+func (s *Links) insertImported(ctx context.Context, pending []*pendingLink, step *ImportStep) (waypost.Position, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.writer.patience)
+	defer cancel()
+	at := s.writer.settleLinks(ctx, pending)
+	if step.Stored {
+		return at, nil
+	}
+	for _, x := range pending {
+		if x.err != nil {
+			return at, x.err
+		}
+	}
+	return at, errors.New("links of an import were not written")
+}
+
+// setImported sets the part of a link that only an import sets.
+func (p *prepared) setImported(ctx context.Context, l *waypost.Link, n *NewLink) error {
+	if n.Import == nil {
+		return nil
+	}
+	if at := n.Import.CreatedAt.UTC(); at.Before(p.s.now()) && at.Year() > 1 {
+		l.CreatedAt = at
+	}
+	switch all := n.Import.Aliases; {
+	case len(all) > waypost.MaxAliases:
+		return waypost.Errorf(waypost.EInvalid, "a link has at most %d aliases", waypost.MaxAliases)
+	case len(all) > 0 && waypost.IsPattern(string(l.Code)):
+		return waypost.Errorf(waypost.EInvalid, "a pattern has no aliases: create another pattern")
+	}
+	for _, n := range n.Import.Aliases {
+		d, err := p.domain(ctx, n.Domain)
+		if err != nil {
+			return err
+		}
+		a, err := p.s.newAlias(&d, n)
+		if err != nil {
+			return err
+		}
+		if a.Domain != l.Domain || a.Code != l.Key() {
+			l.Aliases = append(l.Aliases, a)
+		}
+	}
+	return nil
+}
+
+// dedupeSum returns the hash by which an import finds the link of a row again, from the
+// hash of the target. Links that lead visitors elsewhere by rules are others.
+func dedupeSum(sum [32]byte, n *NewLink, l *waypost.Link) [32]byte {
+	if n.Import == nil || len(l.Rules) == 0 {
+		return sum
+	}
+	return sha256.Sum256(append(sum[:], l.Rules...))
+}

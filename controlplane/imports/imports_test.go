@@ -1,0 +1,335 @@
+package imports_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/api"
+	"waypost/controlplane"
+	"waypost/controlplane/httpapi"
+	"waypost/controlplane/imports"
+	"waypost/controlplane/keys"
+	"waypost/controlplane/postgres"
+	"waypost/internal/pgserver/pgservertest"
+	"waypost/keyrange"
+	"waypost/migrations"
+)
+
+var cluster = &pgservertest.Cluster{Prepare: migrations.Up}
+
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+
+var owner = controlplane.Actor{
+	Workspace: waypost.DefaultWorkspace, UserID: 7, Name: "Ada",
+	Scopes: []controlplane.Scope{controlplane.ScopeLinksRead, controlplane.ScopeLinksWrite},
+}
+
+// system is a control plane without a worker.
+type system struct {
+	*imports.Imports
+	core *controlplane.Services
+	db   *postgres.DB
+	hand *pgx.Conn
+	kill func(point string) // is called at points of the work of a worker
+}
+
+func start(t *testing.T) *system {
+	t.Helper()
+	url := cluster.Database(t)
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	_, err = db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: "go.example.com"})
+	require.NoError(t, err)
+	require.NoError(t, db.EnsureRanges(t.Context(), []waypost.Region{"eu"}))
+	space, err := keyrange.NewSpace(7, 2)
+	require.NoError(t, err)
+	minter := keys.NewMinter(keys.MinterConfig{
+		Store: db, Coder: keyrange.NewCoder(space, [32]byte{}), Region: "eu", Node: "test/1", Patience: time.Minute,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	core := controlplane.New(controlplane.Config{Store: db, Minter: minter, Patience: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() { require.NoError(t, core.Close(context.Background())) })
+	s := &system{core: core, db: db, kill: func(string) {}}
+	s.Imports = imports.New(imports.Config{
+		Store: killedStore{db, s}, Links: killedLinks{core.Links, s}, Link: httpapi.NewLinkOf(time.Now), Node: "test", Logger: slog.Default(),
+	})
+	byHand, err := pgx.ParseConfig(url)
+	require.NoError(t, err)
+	byHand.User = "postgres"
+	s.hand, err = pgx.ConnectConfig(t.Context(), byHand)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.hand.Close(context.Background())) })
+	return s
+}
+
+type killedStore struct {
+	imports.Store
+	s *system
+}
+
+func (k killedStore) AddRows(ctx context.Context, i *imports.Import, worker string, p imports.Piece) error {
+	k.s.kill("before rows")
+	err := k.Store.AddRows(ctx, i, worker, p)
+	k.s.kill("after rows")
+	return err
+}
+
+func (k killedStore) UndoImport(
+	ctx context.Context, i *imports.Import, worker string, step *imports.UndoStep, removed func(int) ([]byte, error),
+) error {
+	k.s.kill("before undo")
+	err := k.Store.UndoImport(ctx, i, worker, step, removed)
+	k.s.kill("after undo")
+	return err
+}
+
+type killedLinks struct {
+	*controlplane.Links
+	s *system
+}
+
+func (k killedLinks) CreateImported(
+	ctx context.Context, ns []controlplane.NewLink, key *controlplane.Idempotency,
+) ([]controlplane.Outcome, error) {
+	k.s.kill("before links")
+	all, err := k.Links.CreateImported(ctx, ns, key)
+	k.s.kill("after links")
+	return all, err
+}
+
+// work runs workers until an import is in a state.
+func (s *system) work(t *testing.T, id string, state string) imports.Import {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(ctx) }()
+	var i imports.Import
+	require.Eventually(t, func() bool {
+		var err error
+		i, _, err = s.Find(t.Context(), owner, id)
+		require.NoError(t, err)
+		return i.State == state || i.State == api.ImportFailed
+	}, time.Minute, 5*time.Millisecond)
+	cancel()
+	<-done
+	require.Equal(t, state, i.State, i.Problem)
+	return i
+}
+
+// workKilled runs workers that are killed at the nth passing of a point, and reports
+// whether there was one before the import was in the state.
+func (s *system) workKilled(t *testing.T, id, state, point string, nth int) (killed bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done, dead := make(chan struct{}), make(chan struct{})
+	s.kill = func(at string) {
+		if at != point {
+			return
+		}
+		if nth--; nth == 0 {
+			killed = true
+			cancel()
+			close(dead)
+		}
+	}
+	go func() { defer close(done); s.Run(ctx) }()
+	for killedOrThere := false; !killedOrThere; {
+		select {
+		case <-dead:
+			killedOrThere = true
+		case <-time.After(5 * time.Millisecond):
+			i, _, err := s.Find(t.Context(), owner, id)
+			require.NoError(t, err)
+			killedOrThere = i.State == state
+		}
+	}
+	cancel()
+	<-done
+	s.kill = func(string) {}
+	return killed
+}
+
+// send makes an import of a file, and sends the file in parts of a size, the last first.
+func (s *system) send(t *testing.T, file string, size int, set imports.Settings) imports.Import {
+	t.Helper()
+	set.Name, set.TimeZone = "links.csv", "UTC"
+	i, err := s.Begin(t.Context(), owner, set)
+	require.NoError(t, err)
+	n := (len(file) + size - 1) / size
+	for part := n; part > 0; part-- {
+		require.NoError(t, s.PutPart(t.Context(), owner, i.ID, part, []byte(file[(part-1)*size:min(len(file), part*size)])))
+	}
+	i, err = s.Read(t.Context(), owner, i.ID, n, "")
+	require.NoError(t, err)
+	return i
+}
+
+// run imports a file.
+func (s *system) run(t *testing.T, file string, set imports.Settings) imports.Import {
+	t.Helper()
+	i := s.send(t, file, 1<<20, set)
+	i = s.work(t, i.ID, api.ImportReady)
+	require.Empty(t, i.Open())
+	_, err := s.Start(t.Context(), owner, i.ID, false)
+	require.NoError(t, err)
+	return s.work(t, i.ID, api.ImportDone)
+}
+
+// links returns the live links of the workspace as text.
+func (s *system) links(t *testing.T) string {
+	t.Helper()
+	var text string
+	require.NoError(t, s.hand.QueryRow(t.Context(), `
+		SELECT coalesce(string_agg(concat_ws(' ', CASE WHEN custom THEN code END, original_url, title, created_by, created_at::date, aliases),
+			E'\n' ORDER BY original_url, code), '') FROM link WHERE deleted_at IS NULL`).Scan(&text))
+	return text
+}
+
+func (s *system) number(t *testing.T, sql string) (n int) {
+	t.Helper()
+	require.NoError(t, s.hand.QueryRow(t.Context(), sql).Scan(&n), sql)
+	return n
+}
+
+// file makes a file of rows, of which some are refused, some have codes and some the code
+// of an earlier row.
+func file(rows int) string {
+	var b strings.Builder
+	b.WriteString("original_url,custom_code,title,created_at,aliases\n")
+	for n := range rows {
+		code, alias := "", ""
+		switch {
+		case n%7 == 1:
+			code = fmt.Sprintf("code-%d", n)
+		case n%700 == 2 && n > 700:
+			code = fmt.Sprintf("code-%d", (n-700)/7*7+1)
+		case n%500 == 3:
+			code, alias = fmt.Sprintf("own-%d", n), fmt.Sprintf("alias-%d", n)
+		}
+		target := fmt.Sprintf("https://example.com/%d", n)
+		if n%100 == 99 {
+			target = "nonsense:"
+		}
+		fmt.Fprintf(&b, "%s,%s,Title %d,2021-03-%02d,%s\n", target, code, n, n%28+1, alias)
+	}
+	return b.String()
+}
+
+func TestImports_MakeTheSameLinksWhereverAWorkerIsKilled(t *testing.T) {
+	const rows = 2600
+	whole := start(t)
+	done := whole.run(t, file(rows), imports.Settings{KeepCodes: true})
+	want := whole.links(t)
+	require.NotZero(t, done.Counts.Created)
+	require.NotZero(t, done.Counts.Refused)
+	require.EqualValues(t, rows, done.Counts.Created+done.Counts.Refused)
+	require.Contains(t, want, "alias-3")
+	require.Contains(t, want, "2021-03-01")
+	require.Contains(t, want, "import links.csv, line 2")
+
+	for _, point := range []string{"before rows", "after rows", "before links", "after links"} {
+		for nth := 1; ; nth++ {
+			s := start(t)
+			i := s.send(t, file(rows), 10_000, imports.Settings{KeepCodes: true})
+			killed := s.workKilled(t, i.ID, api.ImportReady, point, nth)
+			s.work(t, i.ID, api.ImportReady)
+			_, err := s.Start(t.Context(), owner, i.ID, false)
+			require.NoError(t, err)
+			if !killed {
+				killed = s.workKilled(t, i.ID, api.ImportDone, point, nth)
+			}
+			i = s.work(t, i.ID, api.ImportDone)
+			require.Equal(t, done.Counts, i.Counts, "%s %d", point, nth)
+			require.Equal(t, want, s.links(t), "%s %d", point, nth)
+			if !killed || nth == 3 {
+				break
+			}
+		}
+	}
+}
+
+func TestImports_ASecondRunWithDedupeMakesNoLinks(t *testing.T) {
+	s := start(t)
+	first := s.run(t, file(1500), imports.Settings{KeepCodes: true, Dedupe: true})
+	before := s.links(t)
+	second := s.run(t, file(1500), imports.Settings{KeepCodes: true, Dedupe: true})
+	require.Zero(t, second.Counts.Created)
+	require.Equal(t, first.Counts.Created+first.Counts.Found, second.Counts.Found)
+	require.Equal(t, before, s.links(t))
+}
+
+func TestImports_UndoDeletesWhatNobodyChangedAndTheNextImportTakesTheCodes(t *testing.T) {
+	s := start(t)
+	const rows = 1200
+	i := s.run(t, file(rows), imports.Settings{KeepCodes: true})
+	_, _, err := s.core.Links.Change(t.Context(), owner, "", "code-8", controlplane.LinkChange{Details: func(d *waypost.Details) { d.Title = "mine" }})
+	require.NoError(t, err)
+	_, err = s.core.Links.Remove(t.Context(), owner, "", "code-15")
+	require.NoError(t, err)
+
+	_, err = s.Undo(t.Context(), owner, i.ID)
+	require.NoError(t, err)
+	undone := s.work(t, i.ID, api.ImportUndone)
+	require.EqualValues(t, 2, undone.Counts.Kept)
+	require.Equal(t, i.Counts.Created-2, undone.Counts.Removed)
+	require.Equal(t, 1, strings.Count(s.links(t), "\n")+1)
+	require.Zero(t, s.number(t, `SELECT count(*) FROM link_alias`))
+
+	mended := strings.ReplaceAll(file(rows), "Title", "Mended")
+	again := s.run(t, mended, imports.Settings{KeepCodes: true})
+	require.Equal(t, i.Counts.Created-2, again.Counts.Created, "of the others, one is the owner's and one was deleted by hand")
+	require.Contains(t, s.links(t), "own-3 https://example.com/3 Mended 3 import links.csv, line 5 2021-03-04 {1/alias-3}")
+	require.Contains(t, s.links(t), "code-1 https://example.com/1 Mended")
+	require.Contains(t, s.links(t), "code-8 https://example.com/8 mine")
+	require.EqualValues(t, 2, s.number(t, `SELECT count(*) FROM audit WHERE action = 'imports.run'`))
+	require.EqualValues(t, 1, s.number(t, `SELECT count(*) FROM audit WHERE action = 'imports.undo'`))
+}
+
+func TestImports_RefusedRowsAreAFileToMend(t *testing.T) {
+	s := start(t)
+	i := s.run(t, file(1300), imports.Settings{KeepCodes: true})
+	var b bytes.Buffer
+	require.NoError(t, s.WriteRefused(t.Context(), owner, i.ID, &b))
+	require.EqualValues(t, i.Counts.Refused, strings.Count(b.String(), "\n")-1)
+	require.Contains(t, b.String(), "Title 99,")
+
+	mended := s.run(t, strings.ReplaceAll(b.String(), "nonsense:", "https://example.com/mended"), imports.Settings{KeepCodes: true})
+	require.EqualValues(t, 13, mended.Counts.Created)
+}
+
+func TestImports_ADryRunCountsWhatARunMakes(t *testing.T) {
+	s := start(t)
+	i := s.send(t, file(2600), 1<<20, imports.Settings{KeepCodes: true})
+	i = s.work(t, i.ID, api.ImportReady)
+	_, err := s.Start(t.Context(), owner, i.ID, true)
+	require.NoError(t, err)
+	i = s.work(t, i.ID, api.ImportReady)
+	require.Zero(t, s.number(t, `SELECT count(*) FROM link`))
+	checked := *i.Checked
+
+	columns := map[string]string{"original_url": "original_url", "custom_code": "", "title": "title", "created_at": "", "aliases": ""}
+	_, err = s.Change(t.Context(), owner, i.ID, &api.ImportChange{Mapping: &api.ImportMapping{Columns: columns, Dates: "iso", Tags: ","}})
+	require.NoError(t, err)
+	_, err = s.Start(t.Context(), owner, i.ID, true)
+	require.NoError(t, err)
+	i = s.work(t, i.ID, api.ImportReady)
+	require.NotZero(t, i.Checked.NewCodes, "printed codes that lead nowhere")
+
+	_, err = s.Change(t.Context(), owner, i.ID, &api.ImportChange{Mapping: (*api.ImportMapping)(&i.Suggested)})
+	require.NoError(t, err)
+	_, err = s.Start(t.Context(), owner, i.ID, false)
+	require.NoError(t, err)
+	require.Equal(t, checked, s.work(t, i.ID, api.ImportDone).Counts)
+}

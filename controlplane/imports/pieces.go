@@ -1,0 +1,193 @@
+package imports
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"waypost"
+	"waypost/api"
+	"waypost/controlplane"
+	"waypost/internal/linkfile"
+)
+
+// Bounds of a piece of rows.
+const (
+	pieceRows  = 1000
+	pieceBytes = 4 << 20 // of cells, without the last row
+	maxPiece   = 64 << 20
+)
+
+// packer compresses pieces. Both halves may be used by many goroutines at once.
+var packer = sync.OnceValues(func() (*zstd.Encoder, *zstd.Decoder) {
+	e, err1 := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
+	d, err2 := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxPiece))
+	if err := errors.Join(err1, err2); err != nil {
+		panic("imports: zstd: " + err.Error()) // the options above are wrong
+	}
+	return e, d
+})
+
+// Pack compresses a piece, or a part of a file.
+func Pack(content []byte) []byte {
+	e, _ := packer()
+	return e.EncodeAll(content, nil)
+}
+
+// Unpack reverses Pack.
+func Unpack(content []byte) ([]byte, error) {
+	_, d := packer()
+	b, err := d.DecodeAll(content, nil)
+	if err != nil {
+		return nil, fmt.Errorf("a piece of an import cannot be read: %w", err)
+	}
+	return b, nil
+}
+
+func encodeRows(rows []linkfile.Row) ([]byte, error) {
+	text, err := json.Marshal(rows)
+	return Pack(text), err
+}
+
+func decodeRows(content []byte) (rows []linkfile.Row, err error) {
+	text, err := Unpack(content)
+	if err == nil {
+		err = json.Unmarshal(text, &rows)
+	}
+	return rows, err
+}
+
+// outcomes of some rows.
+type outcomes struct {
+	Rows    int            `json:"rows"`
+	Epoch   uint32         `json:"epoch,omitzero"` // of the transaction
+	Seq     uint64         `json:"seq,omitzero"`
+	Made    []int64        `json:"made,omitzero"`    // ids of the links
+	Refused map[int]string `json:"refused,omitzero"` // by place among the rows
+}
+
+func (o *outcomes) encode() ([]byte, error) {
+	text, err := json.Marshal(o)
+	return Pack(text), err
+}
+
+func decodeOutcomes(content []byte) (o outcomes, err error) {
+	text, err := Unpack(content)
+	if err == nil {
+		err = json.Unmarshal(text, &o)
+	}
+	return o, err
+}
+
+// parts reads the file of an import, part by part.
+type parts struct {
+	s       *Imports
+	ctx     context.Context //nolint:containedctx // of one reading
+	i       *Import
+	worker  string
+	n       int // parts so far
+	content []byte
+	err     error // of the store
+}
+
+// Read implements io.Reader.
+func (p *parts) Read(b []byte) (int, error) {
+	for len(p.content) == 0 {
+		if p.n == p.i.FileParts {
+			return 0, io.EOF
+		}
+		p.n++
+		if p.content, p.err = p.s.Store.Part(p.ctx, p.i, p.worker, p.n); p.err != nil {
+			return 0, p.err
+		}
+	}
+	n := copy(b, p.content)
+	p.content = p.content[n:]
+	return n, nil
+}
+
+// WriteRefused writes the refused rows of an import as a file that can be mended.
+func (s *Imports) WriteRefused(ctx context.Context, by controlplane.Actor, id string, w io.Writer) error {
+	i, err := s.Store.Import(ctx, by.Workspace, id)
+	if err != nil {
+		return err
+	}
+	if i.State == api.ImportUploading || i.State == api.ImportReading || i.State == api.ImportFailed {
+		return waypost.Errorf(waypost.EConflict, "the import is %s, and has no rows", i.State)
+	}
+	to := linkfile.NewRefusedWriter(w, &i.Shape)
+	rows := &cursor{s: s, i: &i}
+	for at := int64(0); ; {
+		p, found, err := s.Store.RowsAt(ctx, by.Workspace, id, true, at)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return to.Flush()
+		}
+		o, err := decodeOutcomes(p.Content)
+		if err != nil {
+			return err
+		}
+		for _, n := range slices.Sorted(maps.Keys(o.Refused)) {
+			row, err := rows.at(ctx, p.First+int64(n), 1)
+			if err != nil {
+				return err
+			}
+			if err := to.Add(row[0], o.Refused[n]); err != nil {
+				return err
+			}
+		}
+		at = p.First + int64(o.Rows)
+	}
+}
+
+// cursor reads the rows of an import in their order.
+type cursor struct {
+	s     *Imports
+	i     *Import
+	first int64
+	rows  []linkfile.Row
+}
+
+// at returns up to most rows from a row on, which is there.
+func (c *cursor) at(ctx context.Context, row int64, most int) ([]linkfile.Row, error) {
+	if row < c.first || row >= c.first+int64(len(c.rows)) {
+		p, found, err := c.s.Store.RowsAt(ctx, c.i.Workspace, c.i.ID, false, row)
+		if err == nil && !found {
+			err = fmt.Errorf("the row %d of the import is lost", row)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if c.rows, err = decodeRows(p.Content); err != nil {
+			return nil, err
+		}
+		if c.first = p.First; row < c.first || row >= c.first+int64(len(c.rows)) {
+			return nil, fmt.Errorf("the row %d of the import is lost", row)
+		}
+	}
+	rows := c.rows[row-c.first:]
+	return rows[:min(len(rows), most)], nil
+}
+
+// joined joins values for people.
+func joined[T any](all []T) string {
+	var b bytes.Buffer
+	for n, x := range all {
+		if n > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, x)
+	}
+	return strings.TrimSpace(b.String())
+}

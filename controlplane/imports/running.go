@@ -1,0 +1,320 @@
+package imports
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	"waypost"
+	"waypost/api"
+	"waypost/controlplane"
+	"waypost/internal/linkfile"
+)
+
+// maxPasswords bounds the rows with passwords of a step, because each takes the work of a
+// sign-in.
+const maxPasswords = controlplane.MaxBulkPasswords
+
+// batch is the rows of a step, and the links that they ask for.
+type batch struct {
+	rows    []linkfile.Row
+	links   []controlplane.NewLink
+	places  []int // of the links among the rows
+	refused map[int]string
+	news    []bool // by place: a row with a code gets another one
+}
+
+// makeBatch maps rows to links, up to the row with one password too many.
+func (w *work) makeBatch(rows []linkfile.Row, mapper, suggested *linkfile.Mapper) *batch {
+	b := &batch{rows: rows, refused: make(map[int]string), news: make([]bool, len(rows))}
+	passwords := 0
+	for n, row := range rows {
+		l, err := mapper.Link(row)
+		if err == nil && l.Password != "" {
+			if passwords++; passwords > maxPasswords {
+				b.rows = rows[:n]
+				break
+			}
+		}
+		if err == nil && l.PasswordHash != "" {
+			err = waypost.Errorf(waypost.EInvalid, "the password is kept as a hash, which cannot come along: give the password, or leave it out")
+		}
+		var link controlplane.NewLink
+		if err == nil {
+			link, err = w.newLink(row.Line, &l)
+		}
+		if err != nil {
+			b.refused[n] = waypost.MessageOf(err)
+			if waypost.CodeOf(err) == waypost.EInternal {
+				b.refused[n] = err.Error() // of the mapper, in words for people
+			}
+			continue
+		}
+		if suggested != nil && l.CustomCode == "" {
+			printed, err := suggested.Link(row)
+			b.news[n] = err == nil && printed.CustomCode != ""
+		}
+		b.links, b.places = append(b.links, link), append(b.places, n)
+	}
+	return b
+}
+
+func (w *work) newLink(line int, l *linkfile.Link) (n controlplane.NewLink, err error) {
+	if n, err = w.Link(&l.NewLink); err != nil {
+		return n, err
+	}
+	if n.Dedupe == nil {
+		n.Dedupe = &w.i.Dedupe
+	}
+	if n.CreatedBy == "" {
+		n.CreatedBy = importedBy(w.i, line)
+	}
+	n.Import = &controlplane.Imported{CreatedAt: l.CreatedAt}
+	for _, a := range l.Aliases {
+		n.Import.Aliases = append(n.Import.Aliases, controlplane.NewAlias{Domain: a.Domain, Code: a.ShortCode, Title: a.Title})
+	}
+	return n, nil
+}
+
+// settle returns the outcomes of all rows, and adds them to counts.
+func (b *batch) settle(all []controlplane.Outcome, counts *Counts) *outcomes {
+	o := &outcomes{Rows: len(b.rows), Refused: b.refused}
+	for n := range all {
+		place := b.places[n]
+		switch x := &all[n]; {
+		case x.Err != nil:
+			o.Refused[place] = waypost.MessageOf(x.Err)
+		case x.Found:
+			counts.Found++
+		default:
+			counts.Created++
+			o.Made = append(o.Made, x.Link.ID)
+			if b.news[place] {
+				counts.NewCodes++
+			}
+		}
+	}
+	counts.Refused += int64(len(o.Refused))
+	return o
+}
+
+// mappers returns the mapper of the import, and the suggested one, by which the rows with
+// printed codes are known.
+func (w *work) mappers() (mapper, suggested *linkfile.Mapper, err error) {
+	if mapper, err = w.i.mapper(); err != nil {
+		return nil, nil, &stop{api.ImportReady, err.Error()}
+	}
+	options := w.i.mapOptions()
+	options.KeepCodes = true
+	proposed := w.i.Suggested
+	if proposed.Dates == "" {
+		proposed.Dates = linkfile.ISO
+	}
+	if suggested, err = linkfile.NewMapper(&w.i.Shape, proposed, options); err != nil {
+		return mapper, nil, nil //nolint:nilerr // then no column is known to hold codes
+	}
+	return mapper, suggested, nil
+}
+
+// run creates the links of rows, step by step, for a turn.
+func (w *work) run(ctx context.Context) error {
+	mapper, suggested, err := w.mappers()
+	if err != nil {
+		return err
+	}
+	var speed meter
+	speed.add(0, w.i)
+	for w.i.Next < w.i.Rows {
+		if ctx.Err() != nil || time.Now().After(w.until) {
+			return ctx.Err()
+		}
+		rows, err := w.rows.at(ctx, w.i.Next, w.pace.size(time.Now()))
+		if err != nil {
+			return err
+		}
+		b := w.makeBatch(rows, mapper, suggested)
+		speed.add(int64(len(b.rows)), w.i)
+		err = w.create(ctx, b)
+		switch code := waypost.CodeOf(err); {
+		case (code == waypost.EInvalid || code == waypost.EConflict) && len(b.rows) > 1:
+			w.pace.most = len(b.rows) / 2 // to find the row that the database refuses
+		case code == waypost.EInvalid || code == waypost.EConflict:
+			b.links, b.refused[0] = nil, waypost.MessageOf(err)
+			if err := w.create(ctx, b); err != nil {
+				return err
+			}
+			w.pace.most = 0
+		case code == waypost.EExhausted:
+			return &stop{api.ImportStopped, waypost.MessageOf(err)}
+		case err != nil:
+			return err
+		}
+	}
+	w.i.Speed = 0
+	return w.Store.SaveImport(ctx, w.i, w.worker, api.ImportDone)
+}
+
+// create makes one step.
+func (w *work) create(ctx context.Context, b *batch) error {
+	next := *w.i
+	step := &controlplane.ImportStep{ID: w.i.ID, Worker: w.worker, By: w.i.By, From: w.i.Next, To: w.i.Next + int64(len(b.rows))}
+	note := func(all []controlplane.Outcome, at waypost.Position) (outcome []byte, err error) {
+		next = *w.i
+		next.Next = step.To
+		o := b.settle(all, &next.Counts)
+		o.Epoch, o.Seq = at.Epoch.Ordinal, at.Seq
+		if step.Document, err = next.document(); err != nil {
+			return nil, err
+		}
+		return o.encode()
+	}
+	var all []controlplane.Outcome
+	if len(b.links) > 0 {
+		var err error
+		all, err = w.Links.CreateImported(ctx, b.links, &controlplane.Idempotency{
+			Route: "import", Key: w.i.ID, Import: step,
+			Respond: func(all []controlplane.Outcome, at waypost.Position) (r controlplane.Response, err error) {
+				w.pace.noteCommit(at.Seq, time.Now())
+				r.Body, err = note(all, at)
+				return r, err
+			},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if !step.Stored {
+		outcome, err := note(all, waypost.Position{})
+		if err == nil {
+			err = w.Store.StepImport(ctx, w.i.Workspace, step, outcome)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	*w.i = next
+	return nil
+}
+
+// maxSeen bounds the codes and targets that a dry run holds in memory, at some 40 bytes.
+const maxSeen = 2_000_000
+
+// check counts what a run would do now, in one turn.
+func (w *work) check(ctx context.Context) error {
+	mapper, suggested, err := w.mappers()
+	if err != nil {
+		return err
+	}
+	seen := &seenRows{seed: maphash.MakeSeed(), all: make(map[uint64]struct{})}
+	var speed meter
+	var counts Counts
+	saved := time.Now()
+	for w.i.Next = 0; w.i.Next < w.i.Rows; {
+		rows, err := w.rows.at(ctx, w.i.Next, allRows)
+		if err != nil {
+			return err
+		}
+		b := w.makeBatch(rows, mapper, suggested)
+		if err := w.try(ctx, b, seen, &counts); err != nil {
+			return err
+		}
+		w.i.Next += int64(len(b.rows))
+		speed.add(int64(len(b.rows)), w.i)
+		if time.Since(saved) > time.Second {
+			saved, w.i.Checked = time.Now(), &counts
+			if err := w.Store.SaveImport(ctx, w.i, w.worker, api.ImportChecking); err != nil {
+				return err
+			}
+		}
+	}
+	w.i.Next, w.i.Checked, w.i.Speed = 0, &counts, 0
+	return w.Store.SaveImport(ctx, w.i, w.worker, api.ImportReady)
+}
+
+// try adds the outcomes that rows would have to counts.
+func (w *work) try(ctx context.Context, b *batch, seen *seenRows, counts *Counts) error {
+	var all []controlplane.Outcome
+	if len(b.links) > 0 {
+		var err error
+		if all, err = w.Links.DryRun(ctx, w.i.By, b.links); err != nil {
+			return err
+		}
+	}
+	for n := range all {
+		if all[n].Err != nil || all[n].Found {
+			continue
+		}
+		switch again, same := seen.add(&all[n].Link); {
+		case again && same && *b.links[n].Dedupe:
+			all[n].Found = true
+		case again && all[n].Link.Custom:
+			all[n].Err = waypost.Errorf(waypost.EConflict, "the code is taken")
+		}
+	}
+	b.settle(all, counts)
+	return nil
+}
+
+// seenRows remembers the codes and targets of earlier rows.
+type seenRows struct {
+	seed maphash.Seed
+	all  map[uint64]struct{}
+}
+
+// add reports whether an earlier row had the code of a link, or the target of a link
+// without a code, and whether both were the same.
+func (s *seenRows) add(l *waypost.Link) (again, same bool) {
+	name := fmt.Sprint(l.Domain)
+	if l.Custom {
+		name += "/" + string(l.Key())
+	}
+	again, same = s.has(name), s.has(name+"\x00"+l.OriginalURL)
+	return again && l.Custom || same, same
+}
+
+func (s *seenRows) has(text string) bool {
+	sum := maphash.String(s.seed, text)
+	_, has := s.all[sum]
+	if !has && len(s.all) < maxSeen {
+		s.all[sum] = struct{}{}
+	}
+	return has
+}
+
+// undo deletes the links of outcomes, step by step, for a turn.
+func (w *work) undo(ctx context.Context) error {
+	var speed meter
+	speed.add(0, w.i)
+	for {
+		if ctx.Err() != nil || time.Now().After(w.until) {
+			return ctx.Err()
+		}
+		p, found, err := w.Store.RowsAt(ctx, w.i.Workspace, w.i.ID, true, w.i.Next)
+		if err != nil {
+			return err
+		}
+		if !found {
+			w.i.Speed = 0
+			return w.Store.SaveImport(ctx, w.i, w.worker, api.ImportUndone)
+		}
+		o, err := decodeOutcomes(p.Content)
+		if err != nil {
+			return err
+		}
+		next := *w.i
+		step := &UndoStep{Links: o.Made, Epoch: o.Epoch, Seq: o.Seq, To: p.First + int64(o.Rows)}
+		speed.add(int64(o.Rows), w.i)
+		err = w.Store.UndoImport(ctx, w.i, w.worker, step, func(removed int) ([]byte, error) {
+			next = *w.i
+			next.Next = step.To
+			next.Counts.Removed += int64(removed)
+			next.Counts.Kept += int64(len(o.Made) - removed)
+			return next.document()
+		})
+		if err != nil {
+			return fmt.Errorf("undo: %w", err)
+		}
+		*w.i = next
+	}
+}

@@ -1,0 +1,161 @@
+package imports
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"waypost"
+	"waypost/api"
+)
+
+// How workers take turns.
+const (
+	lookEvery = time.Second     // for work of other control planes
+	turn      = 2 * time.Second // with one import, before the next has its turn
+	afterFail = 2 * time.Second
+)
+
+// Run works on imports until ctx ends: one worker reads and checks, and one creates and
+// deletes links, so that neither waits for the other.
+func (s *Imports) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	group.Go(func() { s.workOn(ctx, []string{api.ImportReading, api.ImportChecking}) })
+	group.Go(func() { s.workOn(ctx, []string{api.ImportRunning, api.ImportUndoing}) })
+	group.Wait()
+}
+
+func (s *Imports) workOn(ctx context.Context, states []string) {
+	for ctx.Err() == nil {
+		found, err := s.workOnce(ctx, states)
+		pause := lookEvery
+		switch {
+		case err != nil && ctx.Err() == nil:
+			s.Logger.WarnContext(ctx, "cannot work on an import, will try again", "error", err)
+			pause = afterFail
+		case found:
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-s.wake:
+		case <-time.After(pause):
+		}
+	}
+}
+
+// workOnce works on one import for a turn, or to its end.
+func (s *Imports) workOnce(ctx context.Context, states []string) (found bool, err error) {
+	worker := s.Node + "/" + rand.Text()[:8]
+	i, found, err := s.Store.ClaimImport(ctx, worker, states)
+	if err != nil || !found {
+		return found, err
+	}
+	w := &work{Imports: s, i: &i, worker: worker, rows: cursor{s: s, i: &i}, until: time.Now().Add(turn)}
+	switch i.State {
+	case api.ImportReading:
+		err = w.read(ctx)
+	case api.ImportChecking:
+		err = w.check(ctx)
+	case api.ImportRunning:
+		err = w.run(ctx)
+	case api.ImportUndoing:
+		err = w.undo(ctx)
+	}
+	var end *stop
+	switch {
+	case waypost.CodeOf(err) == waypost.EStale: // somebody stopped it, or another control plane has it
+		err = nil
+	case errors.As(err, &end):
+		i.Problem = end.why
+		err = s.Store.SaveImport(ctx, &i, worker, end.state)
+	case err != nil && ctx.Err() == nil && waypost.CodeOf(err) != waypost.EUnavailable:
+		s.Logger.ErrorContext(ctx, "cannot go on with an import", "import", i.ID, "state", i.State, "error", err)
+		i.Problem = "a fault of Waypost, which its operator finds in the log"
+		err = s.Store.SaveImport(ctx, &i, worker, stateAfterFault[i.State])
+	}
+	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterFail)
+	defer cancel()
+	_ = s.Store.ReleaseImport(release, &i, worker) // else the lease ends in time
+	return true, err
+}
+
+// stateAfterFault is the state in which an import waits for people.
+var stateAfterFault = map[string]string{
+	api.ImportReading: api.ImportFailed, api.ImportChecking: api.ImportReady,
+	api.ImportRunning: api.ImportStopped, api.ImportUndoing: api.ImportStopped,
+}
+
+// stop ends the work on an import in a state, with words for its owner.
+type stop struct{ state, why string }
+
+func (e *stop) Error() string { return e.why }
+
+// work is the work of one turn.
+type work struct {
+	*Imports
+	i      *Import
+	worker string
+	rows   cursor
+	until  time.Time
+	pace   pace
+}
+
+// pace decides how many rows are created at once. The creates of others wait for the
+// transaction under way, so that it is short while others create links.
+type pace struct {
+	last    uint64 // sequence of the last transaction
+	foreign []time.Time
+	most    int // rows that go in one transaction, after a refusal; 0: no bound
+}
+
+const (
+	allRows   = pieceRows
+	fewRows   = 100
+	foreignIn = 3 * time.Second // in which two transactions of others make the steps short
+)
+
+// noteCommit notes a transaction, and the transactions of others since the last.
+func (p *pace) noteCommit(seq uint64, now time.Time) {
+	if p.last != 0 && seq > p.last+1 {
+		p.foreign = append(p.foreign[max(0, len(p.foreign)-1):], now)
+		if seq > p.last+2 {
+			p.foreign = []time.Time{now, now}
+		}
+	}
+	p.last = seq
+}
+
+func (p *pace) size(now time.Time) int {
+	n := allRows
+	if len(p.foreign) == 2 && now.Sub(p.foreign[0]) < foreignIn {
+		n = fewRows
+	}
+	if p.most > 0 {
+		n = min(n, p.most)
+	}
+	return n
+}
+
+// meter measures the speed of an import, in rows a second.
+type meter struct {
+	began time.Time
+	rows  int64
+}
+
+func (m *meter) add(rows int64, i *Import) {
+	if m.began.IsZero() {
+		m.began = time.Now()
+	}
+	m.rows += rows
+	if took := time.Since(m.began).Seconds(); took > 0.2 {
+		i.Speed = float64(m.rows) / took
+	}
+}
+
+func importedBy(i *Import, line int) string {
+	return fmt.Sprintf("import %s, line %d", i.Name, line)
+}

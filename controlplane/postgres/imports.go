@@ -1,0 +1,442 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+
+	"github.com/jackc/pgx/v5"
+
+	"waypost"
+	"waypost/api"
+	"waypost/controlplane"
+	"waypost/controlplane/imports"
+	"waypost/controlplane/postgres/scoped"
+)
+
+// ImportStore keeps imports, the parts of their files, and their rows.
+type ImportStore struct{ pool *pool }
+
+var errNoImport = waypost.Errorf(waypost.ENotFound, "there is no such import, or it was a week old")
+
+// errNotLeased says that a worker has to leave an import.
+var errNotLeased = waypost.Errorf(waypost.EStale, "the import is stopped, or another control plane works on it")
+
+// importLease is the time for which a worker has an import after its last step.
+const importLease = "interval '15 seconds'"
+
+const (
+	selectImport = `
+		SELECT i.id, i.workspace_id, i.state, i.next_row, i.stored, i.document, i.created_at, i.updated_at,
+		       (SELECT count(*) FROM (SELECT n, row_number() OVER (ORDER BY n) AS place FROM import_part WHERE import_id = i.id) p
+		        WHERE n = place),
+		       (SELECT coalesce(sum(size), 0) FROM import_part WHERE import_id = i.id)
+		FROM import i`
+
+	// ofLease is the condition that a worker, $2, has the lease of an import, $1, in the
+	// state $3.
+	ofLease = `id = $1 AND worker = $2 AND state = $3`
+)
+
+func scanImport(row pgx.CollectableRow) (i imports.Import, err error) {
+	var document []byte
+	var sent int64
+	if err := row.Scan(&i.ID, &i.Workspace, &i.State, &i.Next, &i.Stored, &document, &i.CreatedAt, &i.UpdatedAt, &i.Parts, &sent); err != nil {
+		return i, err
+	}
+	err = json.Unmarshal(document, &i)
+	i.CreatedAt, i.UpdatedAt = i.CreatedAt.UTC(), i.UpdatedAt.UTC()
+	if i.State == api.ImportUploading {
+		i.Bytes = sent
+	}
+	return i, err
+}
+
+// oneImport finds an import in a transaction.
+func oneImport(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, id, lock string) (i imports.Import, err error) {
+	rows, err := tx.Query(ctx, selectImport+` WHERE i.id = $2 AND `+scoped.OfWorkspace("i.workspace_id", "$1")+lock, ws, id)
+	if err == nil {
+		i, err = pgx.CollectExactlyOneRow(rows, scanImport)
+	}
+	return i, scoped.IfNoRow(err, errNoImport)
+}
+
+// within runs f in a transaction of a workspace.
+func (db *ImportStore) within(ctx context.Context, ws waypost.WorkspaceID, doing string, f func(tx pgx.Tx) error) error {
+	return db.pool.Within(ctx, scoped.TenantOf(ws), doing, f)
+}
+
+// checkRoom returns ETooLarge if imports have no room for some bytes more.
+func (db *ImportStore) checkRoom(ctx context.Context, ws waypost.WorkspaceID, more int) error {
+	var all, own int64
+	err := db.pool.QueryRowIn(ctx, scoped.Operator,
+		`SELECT coalesce(sum(stored), 0)::bigint, coalesce(sum(stored) FILTER (WHERE workspace_id = $1), 0)::bigint FROM import`, []any{ws}, &all, &own)
+	switch {
+	case err != nil:
+		return scoped.Classify("look for room for imports", err)
+	case own+int64(more) > imports.MaxStoredOfOne:
+		return waypost.Errorf(waypost.ETooLarge, "the imports of the workspace have more than %d GiB of rows: delete imports that are done",
+			imports.MaxStoredOfOne>>30)
+	case all+int64(more) > imports.MaxStored:
+		return waypost.Errorf(waypost.ETooLarge, "all imports of the installation have more than %d GiB of rows: wait until others are done",
+			imports.MaxStored>>30)
+	}
+	return nil
+}
+
+// BeginImport implements imports.Store.
+func (db *ImportStore) BeginImport(ctx context.Context, i *imports.Import) error {
+	document, err := json.Marshal(i)
+	if err != nil {
+		return err
+	}
+	if err := db.checkRoom(ctx, i.Workspace, 0); err != nil {
+		return err
+	}
+	return db.within(ctx, i.Workspace, "begin an import", func(tx pgx.Tx) error {
+		var count int
+		err := tx.QueryRow(ctx, `SELECT count(*) FROM import WHERE `+scoped.OfWorkspace("workspace_id", "$1"), i.Workspace).Scan(&count)
+		if err != nil {
+			return err
+		}
+		if count >= imports.MaxImports {
+			return waypost.Errorf(waypost.EConflict, "the workspace has %d imports: delete one first", count)
+		}
+		_, err = tx.Exec(ctx, `INSERT INTO import (id, workspace_id, state, document) VALUES ($1, $2, $3, $4)`, i.ID, i.Workspace, i.State, document)
+		return err
+	})
+}
+
+// Import implements imports.Store.
+func (db *ImportStore) Import(ctx context.Context, ws waypost.WorkspaceID, id string) (i imports.Import, err error) {
+	err = db.within(ctx, ws, "read an import", func(tx pgx.Tx) error {
+		i, err = oneImport(ctx, tx, ws, id, "")
+		return err
+	})
+	return i, err
+}
+
+// Imports implements imports.Store.
+func (db *ImportStore) Imports(ctx context.Context, ws waypost.WorkspaceID) (all []imports.Import, err error) {
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws),
+		selectImport+` WHERE `+scoped.OfWorkspace("i.workspace_id", "$1")+` ORDER BY i.created_at DESC, i.id`, []any{ws},
+		scoped.CollectWith(&all, scanImport))
+	return all, scoped.Classify("list imports", err)
+}
+
+// ChangeImport implements imports.Store.
+func (db *ImportStore) ChangeImport(
+	ctx context.Context, by controlplane.Actor, id, act string, change func(*imports.Import) error,
+) (i imports.Import, err error) {
+	err = db.within(ctx, by.Workspace, "change an import", func(tx pgx.Tx) error {
+		if i, err = oneImport(ctx, tx, by.Workspace, id, " FOR UPDATE OF i"); err != nil {
+			return err
+		}
+		before := i.State
+		if err := change(&i); err != nil {
+			return err
+		}
+		document, err := json.Marshal(&i)
+		if err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, `UPDATE import SET state = $2, next_row = $3, document = $4, updated_at = now() WHERE id = $1 RETURNING updated_at`,
+			id, i.State, i.Next, document).Scan(&i.UpdatedAt); err != nil {
+			return err
+		}
+		if act == "" || i.State == before {
+			return nil
+		}
+		return auditBoth(ctx, tx, by, by.Workspace, act, "import "+id, map[string]any{"name": i.Name, "rows": i.Rows})
+	})
+	return i, err
+}
+
+// DeleteImport implements imports.Store.
+func (db *ImportStore) DeleteImport(ctx context.Context, ws waypost.WorkspaceID, id string) error {
+	return db.within(ctx, ws, "delete an import", func(tx pgx.Tx) error {
+		i, err := oneImport(ctx, tx, ws, id, " FOR UPDATE OF i")
+		if err != nil {
+			return err
+		}
+		if i.State == api.ImportRunning || i.State == api.ImportUndoing {
+			return waypost.Errorf(waypost.EConflict, "the import is %s: stop it, or wait", i.State)
+		}
+		_, err = tx.Exec(ctx, `DELETE FROM import WHERE id = $1`, id)
+		return err
+	})
+}
+
+// PutPart implements imports.Store.
+func (db *ImportStore) PutPart(ctx context.Context, ws waypost.WorkspaceID, id string, n int, content []byte) error {
+	sum, packed := sha256.Sum256(content), imports.Pack(content)
+	if err := db.checkRoom(ctx, ws, len(packed)); err != nil {
+		return err
+	}
+	return db.within(ctx, ws, "keep a part of a file", func(tx pgx.Tx) error {
+		i, err := oneImport(ctx, tx, ws, id, " FOR UPDATE OF i")
+		if err != nil {
+			return err
+		}
+		var had []byte
+		err = tx.QueryRow(ctx, `SELECT sum FROM import_part WHERE import_id = $1 AND n = $2`, id, n).Scan(&had)
+		switch {
+		case err == nil && bytes.Equal(had, sum[:]):
+			return nil
+		case err == nil:
+			return waypost.Errorf(waypost.EConflict, "the part %d is there already, with another content", n)
+		case scoped.IfNoRow(err, errNoImport) != errNoImport: //nolint:errorlint // it is returned as it is
+			return err
+		case i.State != api.ImportUploading:
+			return waypost.Errorf(waypost.EConflict, "the import is %s, and takes no parts", i.State)
+		case i.Bytes+int64(len(content)) > api.MaxImportFile:
+			return waypost.Errorf(waypost.ETooLarge, "a file has at most %d GiB: split it", api.MaxImportFile>>30)
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO import_part (import_id, n, workspace_id, size, sum, content) VALUES ($1, $2, $3, $4, $5, $6)`,
+			id, n, ws, len(content), sum[:], packed); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `UPDATE import SET stored = stored + $2, updated_at = now() WHERE id = $1`, id, len(packed))
+		return err
+	})
+}
+
+// MissingParts implements imports.Store.
+func (db *ImportStore) MissingParts(ctx context.Context, ws waypost.WorkspaceID, id string, n int) (missing []int, more int, err error) {
+	err = db.within(ctx, ws, "look for the parts of a file", func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM import_part WHERE import_id = $1 AND n > $2`, id, n).Scan(&more); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, `SELECT n FROM generate_series(1, $2::integer) n
+			WHERE NOT EXISTS (SELECT FROM import_part p WHERE p.import_id = $1 AND p.n = n.n) ORDER BY 1 LIMIT 20`, id, n)
+		if err == nil {
+			missing, err = pgx.CollectRows(rows, pgx.RowTo[int])
+		}
+		return err
+	})
+	return missing, more, err
+}
+
+// ClaimImport implements imports.Store.
+func (db *ImportStore) ClaimImport(ctx context.Context, worker string, states []string) (i imports.Import, found bool, err error) {
+	err = db.pool.Within(ctx, scoped.Operator, "look for work on imports", func(tx pgx.Tx) error {
+		var id string
+		err := tx.QueryRow(ctx, `
+			UPDATE import SET worker = $1, worker_until = clock_timestamp() + `+importLease+` WHERE id = (
+				SELECT i.id FROM import i JOIN workspace w ON w.id = i.workspace_id AND w.deleted_at IS NULL
+				WHERE i.state = ANY ($2) AND (i.worker_until IS NULL OR i.worker IS NULL OR i.worker_until < clock_timestamp())
+				ORDER BY i.worker_until NULLS FIRST LIMIT 1 FOR UPDATE OF i SKIP LOCKED)
+			RETURNING id, workspace_id`, worker, states).Scan(&id, &i.Workspace)
+		if err = scoped.IfNoRow(err, errNoImport); err == errNoImport { //nolint:errorlint // it is returned as it is
+			return nil
+		}
+		if err == nil {
+			i, err = oneImport(ctx, tx, i.Workspace, id, "")
+			found = err == nil
+		}
+		return err
+	})
+	return i, found, err
+}
+
+// ReleaseImport implements imports.Store. The end of the lease orders the turns.
+func (db *ImportStore) ReleaseImport(ctx context.Context, i *imports.Import, worker string) error {
+	_, err := db.pool.ExecIn(ctx, scoped.TenantOf(i.Workspace),
+		`UPDATE import SET worker = NULL, worker_until = clock_timestamp() WHERE id = $1 AND worker = $2`, i.ID, worker)
+	return scoped.Classify("leave an import", err)
+}
+
+// leased runs f in a transaction that extends the lease of a worker.
+func (db *ImportStore) leased(ctx context.Context, i *imports.Import, worker, doing string, f func(tx pgx.Tx) error) error {
+	return db.within(ctx, i.Workspace, doing, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `UPDATE import SET worker_until = clock_timestamp() + `+importLease+` WHERE `+ofLease, i.ID, worker, i.State)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = errNotLeased
+		}
+		if err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
+
+// SaveImport implements imports.Store.
+func (db *ImportStore) SaveImport(ctx context.Context, i *imports.Import, worker, state string) error {
+	document, err := json.Marshal(i)
+	if err != nil {
+		return err
+	}
+	err = db.leased(ctx, i, worker, "keep an import", func(tx pgx.Tx) error {
+		if i.State == api.ImportReading && state != api.ImportReading {
+			if err := removePieces(ctx, tx, i, `DELETE FROM import_part WHERE import_id = $1 RETURNING octet_length(content)`); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(ctx, `UPDATE import SET state = $2, next_row = $3, document = $4, updated_at = now(),
+			worker = CASE WHEN state = $2 THEN worker END WHERE id = $1`, i.ID, state, i.Next, document)
+		return err
+	})
+	if err == nil {
+		i.State = state
+	}
+	return err
+}
+
+// removePieces deletes pieces, and subtracts the lengths that the statement returns.
+func removePieces(ctx context.Context, tx pgx.Tx, i *imports.Import, statement string) error {
+	_, err := tx.Exec(ctx, `WITH gone (n) AS (`+statement+`)
+		UPDATE import SET stored = greatest(0, stored - (SELECT coalesce(sum(n), 0) FROM gone)) WHERE id = $1`, i.ID)
+	return err
+}
+
+// Part implements imports.Store.
+func (db *ImportStore) Part(ctx context.Context, i *imports.Import, worker string, n int) (content []byte, err error) {
+	err = db.leased(ctx, i, worker, "read a part of a file", func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, `SELECT content FROM import_part WHERE import_id = $1 AND n = $2`, i.ID, n).Scan(&content)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return imports.Unpack(content)
+}
+
+// ClearRows implements imports.Store.
+func (db *ImportStore) ClearRows(ctx context.Context, i *imports.Import, worker string) error {
+	return db.leased(ctx, i, worker, "begin to read rows", func(tx pgx.Tx) error {
+		return removePieces(ctx, tx, i, `DELETE FROM import_rows WHERE import_id = $1 RETURNING octet_length(content)`)
+	})
+}
+
+// AddRows implements imports.Store.
+func (db *ImportStore) AddRows(ctx context.Context, i *imports.Import, worker string, p imports.Piece) error {
+	if err := db.checkRoom(ctx, i.Workspace, len(p.Content)); err != nil {
+		return err
+	}
+	document, err := json.Marshal(i)
+	if err != nil {
+		return err
+	}
+	return db.leased(ctx, i, worker, "keep rows", func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE import SET document = $2, updated_at = now() WHERE id = $1`, i.ID, document); err != nil {
+			return err
+		}
+		return addPiece(ctx, tx, i.ID, i.Workspace, false, &p)
+	})
+}
+
+// addPiece keeps rows or outcomes.
+func addPiece(ctx context.Context, tx pgx.Tx, id string, ws waypost.WorkspaceID, outcome bool, p *imports.Piece) error {
+	_, err := tx.Exec(ctx, `
+		WITH kept AS (INSERT INTO import_rows (import_id, outcome, first_row, workspace_id, content) VALUES ($1, $2, $3, $4, $5))
+		UPDATE import SET stored = stored + octet_length($5) WHERE id = $1`, id, outcome, p.First, ws, p.Content)
+	return err
+}
+
+// RowsAt implements imports.Store.
+func (db *ImportStore) RowsAt(
+	ctx context.Context, ws waypost.WorkspaceID, id string, outcomes bool, row int64,
+) (p imports.Piece, found bool, err error) {
+	// Pieces of rows are asked for by any of their rows, and outcomes by the first.
+	where := `first_row <= $4 ORDER BY first_row DESC`
+	if outcomes {
+		where = `first_row >= $4 ORDER BY first_row`
+	}
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `SELECT first_row, content FROM import_rows
+		WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND import_id = $2 AND outcome = $3 AND `+where+` LIMIT 1`,
+		[]any{ws, id, outcomes, row}, scoped.Each(func(rows pgx.Rows) error {
+			found = true
+			return rows.Scan(&p.First, &p.Content)
+		}))
+	return p, found, scoped.Classify("read the rows of an import", err)
+}
+
+// beginStep locks an import for a step of a worker.
+func beginStep(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, step *controlplane.ImportStep) error {
+	var there bool
+	err := tx.QueryRow(ctx, `SELECT true FROM import WHERE `+ofLease+` AND next_row = $4 AND `+scoped.OfWorkspace("workspace_id", "$5")+` FOR UPDATE`,
+		step.ID, step.Worker, api.ImportRunning, step.From, ws).Scan(&there)
+	return scoped.IfNoRow(err, errNotLeased)
+}
+
+// storeStep moves an import on, in the transaction that beginStep is in.
+func storeStep(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, step *controlplane.ImportStep, outcome []byte) error {
+	if _, err := tx.Exec(ctx, `UPDATE import SET next_row = $2, document = $3, updated_at = now(), worker_until = clock_timestamp() + `+importLease+`
+		WHERE id = $1`, step.ID, step.To, step.Document); err != nil {
+		return err
+	}
+	return addPiece(ctx, tx, step.ID, ws, true, &imports.Piece{First: step.From, Content: outcome})
+}
+
+// beginSteps locks the imports whose links are inserted.
+func (k *precheck) beginSteps(ctx context.Context, tx pgx.Tx) error {
+	for _, r := range k.records {
+		if r.Import != nil {
+			if err := beginStep(ctx, tx, r.ID.Workspace, r.Import); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// StepImport implements imports.Store.
+func (db *ImportStore) StepImport(ctx context.Context, ws waypost.WorkspaceID, step *controlplane.ImportStep, outcome []byte) error {
+	return db.within(ctx, ws, "go on with an import", func(tx pgx.Tx) error {
+		if err := beginStep(ctx, tx, ws, step); err != nil {
+			return err
+		}
+		return storeStep(ctx, tx, ws, step, outcome)
+	})
+}
+
+// UndoImport implements imports.Store. Edges get each link as disabled before it is
+// deleted, see changelog_after_link.
+func (db *ImportStore) UndoImport(
+	ctx context.Context, i *imports.Import, worker string, step *imports.UndoStep, removed func(n int) ([]byte, error),
+) error {
+	_, err := db.pool.changeIn(ctx, scoped.TenantOf(i.Workspace), "undo an import", func(tx pgx.Tx, _ uint32) error {
+		tag, err := tx.Exec(ctx, `UPDATE import SET next_row = $4, worker_until = clock_timestamp() + `+importLease+`
+			WHERE `+ofLease+` AND next_row = $5`, i.ID, worker, i.State, step.To, i.Next)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = errNotLeased
+		}
+		if err != nil {
+			return err
+		}
+		var gone []int64
+		rows, err := tx.Query(ctx, `SELECT id FROM link WHERE id = ANY ($2) AND `+scoped.OfWorkspace("workspace_id", "$1")+` AND deleted_at IS NULL
+			AND coalesce(edited[1], rev_epoch) = $3 AND coalesce(edited[2], rev_seq) = $4 ORDER BY id`,
+			i.Workspace, step.Links, int64(step.Epoch), int64(step.Seq))
+		if err == nil {
+			gone, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		}
+		if err != nil {
+			return err
+		}
+		document, err := removed(len(gone))
+		if err != nil {
+			return err
+		}
+		var b pgx.Batch
+		b.Queue(`SELECT set_config('waypost.undoing', 'on', true),
+			set_config('waypost.actor', jsonb_build_object('kind', $1::text, 'id', $2::bigint, 'name', $3::text, 'undo', $4::text)::text, true)`,
+			i.By.Kind(), i.By.ID(), i.By.Title(), i.ID)
+		if len(gone) > 0 {
+			b.Queue(`DELETE FROM link_alias WHERE link_id = ANY ($2) AND `+scoped.OfWorkspace("workspace_id", "$1"), i.Workspace, gone)
+			b.Queue(`UPDATE link SET deleted_at = now(), updated_at = now() WHERE id = ANY ($2) AND `+scoped.OfWorkspace("workspace_id", "$1"),
+				i.Workspace, gone)
+		}
+		b.Queue(`UPDATE import SET document = $2, updated_at = now() WHERE id = $1`, i.ID, document)
+		return tx.SendBatch(ctx, &b).Close()
+	})
+	return err
+}
+
+// forgetImports removes imports that have not changed for long enough.
+func (db *ImportStore) forgetImports(ctx context.Context) error {
+	_, err := db.pool.ExecIn(ctx, scoped.Operator, `DELETE FROM import WHERE id IN (
+		SELECT id FROM import WHERE updated_at < now() - $1::interval ORDER BY updated_at LIMIT 10 FOR UPDATE SKIP LOCKED)`,
+		imports.KeptFor)
+	return scoped.Classify("forget imports", err)
+}
