@@ -54,7 +54,10 @@ var setters = func() map[string]setter {
 		"go_template":   setTemplate,
 	}
 	for _, name := range linkParameters {
-		all[name] = func(d *draft, v value) error { return d.setParameter(name, v.text) }
+		all[name] = func(d *draft, v value) error {
+			d.setParameter(name, v.text)
+			return nil
+		}
 	}
 	for name, field := range more {
 		all[name] = func(d *draft, v value) error { return d.setField(field(d), name, v) }
@@ -219,6 +222,3 @@ func plainTexts(texts []string) []string {
 
 // separatorOfTags stands for all separators of tags. No text has it.
 const separatorOfTags = '\x1f'
-
-// IsDate reports whether a field is a date.
-func IsDate(field string) bool { return dates[field] }

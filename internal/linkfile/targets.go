@@ -19,14 +19,13 @@ var linkParameters = []string{
 	"apn", "isi", "afl", "ifl", "ofl", "utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content",
 }
 
-func (d *draft) setParameter(name, text string) error {
+func (d *draft) setParameter(name, text string) {
 	if text = strings.TrimSpace(text); text != "" {
 		if d.parameters == nil {
 			d.parameters = make(map[string]string)
 		}
 		d.parameters[name] = text
 	}
-	return nil
 }
 
 // setDynamicLink reads a long dynamic link of Firebase, which has everything in its
@@ -44,7 +43,7 @@ func setDynamicLink(d *draft, v value) error {
 	n.OriginalURL = query.Get("link")
 	for _, name := range linkParameters {
 		if d.parameters[name] == "" {
-			_ = d.setParameter(name, query.Get(name))
+			d.setParameter(name, query.Get(name))
 		}
 	}
 	return nil
