@@ -32,7 +32,7 @@ type NewImport struct {
 	TimeZone  string `json:"time_zone,omitzero" maxLength:"64" default:"UTC" example:"Europe/Berlin" doc:"Zone of times without one, by its IANA name."`
 	Site      string `json:"site,omitzero" maxLength:"8192" example:"https://www.example.com" doc:"Site of the targets without a host, in files of redirects."`
 	Raw       bool   `json:"raw,omitzero" doc:"Keep the cells of CSV as they are, with the apostrophe that exports write in front of formulas."`
-	KeepCodes *bool  `json:"keep_codes,omitzero" default:"true" doc:"False: codes that another service has generated (short_code) do not come along. Codes that people have chosen (custom_code) do."`
+	KeepCodes *bool  `json:"keep_codes,omitzero" default:"true" doc:"False: all links except patterns get new codes, and no aliases."`
 	Dedupe    bool   `json:"dedupe,omitzero" doc:"Find the links of earlier imports instead of making them again: a link of the same code and target, or, of a row without a code, the link of the target."`
 	SHA256    string `json:"sha256,omitzero" maxLength:"64" doc:"SHA-256 of the whole file in hexadecimal, by which a client finds the import again whose sending was cut off. It is not compared."`
 }
@@ -50,7 +50,7 @@ type ImportChange struct {
 	Mapping   *ImportMapping `json:"mapping,omitzero" doc:"The whole mapping."`
 	Domain    *string        `json:"domain,omitzero" maxLength:"253" doc:"Host of the domain of rows without one. Empty: the shared default domain."`
 	TimeZone  *string        `json:"time_zone,omitzero" maxLength:"64" doc:"Zone of times without one, by its IANA name."`
-	KeepCodes *bool          `json:"keep_codes,omitzero" doc:"False: codes that another service has generated (short_code) do not come along."`
+	KeepCodes *bool          `json:"keep_codes,omitzero" doc:"False: all links except patterns get new codes, and no aliases."`
 	Dedupe    *bool          `json:"dedupe,omitzero" doc:"Find the links of earlier imports instead of making them again."`
 }
 
