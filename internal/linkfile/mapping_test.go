@@ -26,6 +26,11 @@ func TestShape_TakesTheNamesOfColumnsHoweverTheyAreWritten(t *testing.T) {
 	}
 }
 
+func TestShape_TakesNoColumnThatMayBeAnythingForACode(t *testing.T) {
+	shape, mapping, _ := readAll(t, "url,address,path,key,google,long\n", linkfile.Options{})
+	require.Equal(t, []string{"address", "path", "key", "google", "long"}, mapping.LeftOut(&shape))
+}
+
 func TestMapper_KeepsCodesOnRequest(t *testing.T) {
 	const table = "short_code,custom_code,original_url\nspring,,https://example.com/1\nsummer,sun,https://example.com/2\n,,https://example.com/3\n"
 	const lines = `{"short_code": "spring", "original_url": "https://example.com/1"}

@@ -19,8 +19,8 @@ type source struct {
 
 // usualNames are the names of columns in files of any source.
 var usualNames = fieldNames{
-	{"original_url", "originalurl originallink url longurl longlink target targeturl destination destinationurl redirecturl long link"},
-	{"custom_code", "customcode keyword slug slashtag backhalf custombackhalf code shortcode alias key address short path"},
+	{"original_url", "originalurl originallink url longurl longlink target targeturl destination destinationurl redirecturl link"},
+	{"custom_code", "customcode keyword slug slashtag backhalf custombackhalf code shortcode alias"},
 	{"short_url", "shorturl shortlink bitlink link"},
 	{"domain", "domain host domainname hostname"},
 	{"title", "title name linkname"},
@@ -49,8 +49,8 @@ var usualNames = fieldNames{
 	{"password", "password"},
 	{"password_hash", "passwordhash"},
 	{"has_password", "haspassword"},
-	{"ios_url", "iosurl ios iphoneurl apple"},
-	{"android_url", "androidurl android google"},
+	{"ios_url", "iosurl ios iphoneurl"},
+	{"android_url", "androidurl android"},
 	{"country_urls", "countryurls geo"},
 	{"expires_in_seconds", "expiresinseconds"},
 	{"expires_in_hours", "expiresinhours"},
