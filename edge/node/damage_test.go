@@ -65,7 +65,7 @@ func TestEdgeNode_ADamagedReplicaIsStaleUntilItIsRepaired(t *testing.T) {
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	s := &store{node: "e1", config: replica.Config{Logger: log}, log: log}
-	s.set(db)
+	s.DB = db
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	e := &edge{
 		clicks: &recorder{},
