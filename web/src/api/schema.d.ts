@@ -2318,7 +2318,7 @@ export interface components {
             /** @description The value before, as the link had it in JSON. Of a password, only whether there was one. */
             before: unknown;
             /** @enum {string} */
-            name: "active" | "confirm" | "description" | "exhausted_url" | "expired_url" | "expires_at" | "forward_path" | "forward_query" | "max_clicks" | "max_clicks_mode" | "metadata" | "notes" | "original_url" | "password" | "redirect_status" | "rules" | "tags" | "title" | "valid_from";
+            name: "active" | "aliases" | "confirm" | "description" | "exhausted_url" | "expired_url" | "expires_at" | "forward_path" | "forward_query" | "max_clicks" | "max_clicks_mode" | "metadata" | "notes" | "original_url" | "password" | "redirect_status" | "rules" | "tags" | "title" | "valid_from";
         };
         FieldError: {
             /**

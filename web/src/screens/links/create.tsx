@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { answer, ask, asFailure, client, Failure, type Schemas } from "../../app/api";
 import { number } from "../../app/i18n";
 import { useAct, useStored } from "../../app/load";
-import { inQuery, linkPath } from "../../app/paths";
+import { inQuery, isPattern, linkPath } from "../../app/paths";
 import { operator } from "../../app/session";
 import { Copy } from "../../ui/copy";
 import { Dialog } from "../../ui/dialog";
@@ -189,7 +189,7 @@ function Ready({ made, shared, another, close }: { made: Made; shared: string; a
       <p class="quiet small-text" dir="ltr">→ {link.original_url}</p>
       {link.warnings?.map((w) => <div key={w.code} class="notice warn" role="alert"><p>{text("warnLooks", { detail: w.message })}</p></div>)}
       <Receipt made={made} />
-      {!/[*{]/.test(link.short_code) && <QR link={link} />}
+      {!isPattern(link.short_code) && <QR link={link} />}
       <footer>
         <button type="button" onClick={another}>{text("another")}</button>
         <button
