@@ -524,3 +524,38 @@ export async function aliasesAndScans(c) {
   await toast(c, "The alias is removed.").waitFor();
   c.assert.deepEqual((await c.api("GET", `/api/v1/urls/${link.short_code}`)).aliases.map((a) => [a.short_code, a.title]), [[`${link.short_code}-qr`, "box"]]);
 }
+
+/** An address is tried while a pattern and its target are typed, and the saved pattern has no QR code. */
+export async function aPatternIsTriedWhileItIsTyped(c) {
+  const { page } = c;
+  const host = `${c.unique()}.example.org`;
+  const domain = await c.api("POST", "/api/v1/domains", { host });
+  await page.goto(`${c.base}/console/links?create=1&code=${encodeURIComponent("jira/{ticket}")}&of=${host}`);
+  const dialog = page.getByRole("dialog");
+  const answer = dialog.getByRole("status");
+  await dialog.getByLabel("Target URL").fill("https://example.com/browse/{ticket}?from={query.from}");
+  await dialog.getByLabel("Try an address").fill("jira/A-1?from=mail");
+  await answer.filter({ hasText: "jira/{ticket} {ticket} = A-1 → https://example.com/browse/A-1?from=mail" }).waitFor();
+  await dialog.getByLabel("Custom code").fill("jira/*");
+  await answer.filter({ hasText: "ticket" }).waitFor(); // the target has a name that the pattern lacks
+  await dialog.getByLabel("Target URL").fill("https://example.com/browse/{path}");
+  await answer.filter({ hasText: "jira/* {path} = A-1 → https://example.com/browse/A-1" }).waitFor();
+  await dialog.getByLabel("Try an address").fill("docs/A-1");
+  await answer.filter({ hasText: "It leads nowhere." }).waitFor();
+  await c.axe();
+  await c.narrow();
+  await dialog.getByRole("button", { name: "Create link" }).click();
+  await dialog.getByRole("status").filter({ hasText: /On all \d edges after/ }).waitFor();
+  c.assert.equal(await dialog.getByRole("img").count(), 0, "the API draws none");
+  await dialog.getByRole("button", { name: "Open" }).click();
+  await page.getByRole("heading", { level: 1, name: "jira/*" }).waitFor();
+  c.assert.deepEqual([await page.getByRole("button", { name: "QR code" }).count(), await page.getByRole("region", { name: "Aliases" }).count()], [0, 0]);
+  await page.getByRole("button", { name: "Edit", exact: true }).click();
+  await dialog.getByLabel("Target URL").fill("https://example.com/b/{path}");
+  await dialog.getByLabel("Try an address").fill("jira/x/y");
+  await answer.filter({ hasText: "{path} = x/y → https://example.com/b/x/y" }).waitFor();
+  await c.axe();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await c.api("DELETE", `/api/v1/urls/${encodeURIComponent("jira/*")}?domain=${host}`);
+  await c.api("DELETE", `/api/v1/domains/${domain.id}`);
+}

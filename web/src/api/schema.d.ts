@@ -10623,6 +10623,10 @@ export interface operations {
                 query?: string;
                 /** @description The visitor's Cookie header. */
                 cookie?: string;
+                /** @description With target: a custom code, also a pattern. */
+                code?: string;
+                /** @description Explain as if the link of the code had this target, or as if there were such a link. */
+                target?: string;
                 /** @description Name of an edge that is to answer, within 5 seconds, in place of the control plane. It looks up the country of the address unless a country is given. For operators alone; it is in the audit log. */
                 edge?: string;
             };

@@ -1,6 +1,6 @@
-import { useEffect, useId, useState } from "preact/hooks";
+import { useId, useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../app/api";
-import { useAct, useLoad } from "../app/load";
+import { useAct, useLoad, useSettled } from "../app/load";
 import { can } from "../app/session";
 import { text } from "../messages/links";
 import { AliasForm } from "./alias";
@@ -105,14 +105,4 @@ function Colour({ label, value, set }: { label: string; value: string; set: (val
       <label for={id}>{label}</label>
     </span>
   );
-}
-
-/** useSettled returns a look once it has not changed for a moment. */
-function useSettled(look: Look): Look {
-  const [settled, setSettled] = useState(look);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(look), 200);
-    return () => clearTimeout(timer);
-  }, [JSON.stringify(look)]);
-  return settled;
 }
