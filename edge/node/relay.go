@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net/http"
@@ -96,9 +97,10 @@ func (r *relay) routes(server *replication.Server) http.Handler {
 	//nolint:forcetypeassert // no package replaces the default transport
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = passedOn
-	by := withRoots(r.edge.identity.nodes.roots, t) // without this relay's certificate, because the requests are not its own
-	pass := passOn(r.edge.controls, by)
-	routes[api.PathEdgeReports] = r.passToAll(r.edge.controls, by, pass)
+	// Without this relay's certificate, because the requests are not its own.
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: r.edge.identity.nodes.roots}
+	pass := passOn(r.edge.controls, t)
+	routes[api.PathEdgeReports] = r.passToAll(r.edge.controls, t, pass)
 	for _, path := range []string{
 		clickbatch.Path, api.PathEdgeOutcomes, api.PathEdgeCertificates, api.PathEdgeBudgets, api.PathEdgeBlocks, api.PathEdgeUnknown,
 		replication.PathEnrol,
