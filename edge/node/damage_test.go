@@ -111,7 +111,8 @@ func TestEdgeNode_ADamagedReplicaIsStaleUntilItIsRepaired(t *testing.T) {
 	require.Zero(t, *now.Lag)
 	require.Equal(t, "following", e.state().Replica)
 	require.Less(t, e.staleness(), time.Hour)
-	rec, _, found, err := s.Link(waypost.DefaultDomain, []byte("code0007"), nil)
+	var rec waypost.Record
+	_, found, err := s.Link(waypost.DefaultDomain, []byte("code0007"), nil, &rec)
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, waypost.Deleted, rec.State)

@@ -24,7 +24,7 @@ func TestStore_KnowsEveryHostBeforeTheFirstSnapshot(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	s := &store{DB: db}
-	_, _, _, err = s.Link(waypost.DefaultDomain, []byte("code0001"), nil)
+	_, _, err = s.Link(waypost.DefaultDomain, []byte("code0001"), nil, new(waypost.Record))
 	require.ErrorContains(t, err, "first snapshot")
 	id, _, known := s.Domain([]byte("seven.example"))
 	require.True(t, known)
@@ -35,7 +35,8 @@ func TestStore_KnowsEveryHostBeforeTheFirstSnapshot(t *testing.T) {
 	source := replicationtest.NewSource()
 	source.Commit(replicationtest.Link("code0001", "https://example.com/1"))
 	replicationtest.Take(t, source, db)
-	rec, _, found, err := s.Link(waypost.DefaultDomain, []byte("code0001"), nil)
+	var rec waypost.Record
+	_, found, err := s.Link(waypost.DefaultDomain, []byte("code0001"), nil, &rec)
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, "https://example.com/1", string(rec.Payload))
