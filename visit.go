@@ -199,19 +199,20 @@ func AppendEncoded[T string | []byte](dst []byte, s T) []byte {
 
 // Unescape returns the byte for a percent-encoding at the beginning of a text.
 func Unescape(text []byte) (c byte, ok bool) {
-	if len(text) < len("%00") || text[0] != '%' || !isHex(text[1]) || !isHex(text[2]) {
+	if len(text) < len("%00") || text[0] != '%' {
 		return 0, false
 	}
-	return unhex(text[1])<<4 | unhex(text[2]), true
+	high, low := hexDigits[text[1]], hexDigits[text[2]]
+	return high<<4 | low, high|low < 16
 }
 
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
-}
-
-func unhex(c byte) byte {
-	if c <= '9' {
-		return c - '0'
+// hexDigits has the value of each hexadecimal digit, and 255 for all other bytes.
+var hexDigits = func() (t [256]byte) {
+	for c := range t {
+		t[c] = 255
 	}
-	return c | 0x20 - 'a' + 10
-}
+	for i := range byte(16) {
+		t["0123456789abcdef"[i]], t["0123456789ABCDEF"[i]] = i, i
+	}
+	return t
+}()

@@ -157,7 +157,7 @@ type Changer struct {
 
 // FieldChange is the change of one field of a link.
 type FieldChange struct {
-	Name   string `json:"name" enum:"active,confirm,description,exhausted_url,expired_url,expires_at,forward_path,forward_query,max_clicks,max_clicks_mode,metadata,notes,original_url,password,redirect_status,rules,tags,title,valid_from"`
+	Name   string `json:"name" enum:"active,aliases,confirm,description,exhausted_url,expired_url,expires_at,forward_path,forward_query,max_clicks,max_clicks_mode,metadata,notes,original_url,password,redirect_status,rules,tags,title,valid_from"`
 	Before any    `json:"before" doc:"The value before, as the link had it in JSON. Of a password, only whether there was one."`
 	After  any    `json:"after"`
 }

@@ -228,6 +228,8 @@ type Visitor struct {
 	Query    string
 	Cookie   string
 	Edge     string // name of the edge that is to answer; "": the control plane
+	Code     string // with Target: as if this code led there
+	Target   string
 }
 
 // Explain explains where a path of a domain leads a visitor, and why. The path is encoded
@@ -237,6 +239,7 @@ func (l Links) Explain(ctx context.Context, domain, path string, v Visitor) (Exp
 	for name, value := range map[string]string{
 		"url": path, "domain": domain, "country": v.Country, "city": v.City, "agent": v.Agent, "language": v.Language,
 		"address": v.Address, "query": v.Query, "cookie": v.Cookie, "edge": v.Edge,
+		"code": v.Code, "target": v.Target,
 	} {
 		if value != "" {
 			query.Set(name, value)

@@ -6,6 +6,7 @@ import (
 
 	"waypost"
 	"waypost/internal/codes"
+	"waypost/internal/patterns"
 	"waypost/rules"
 )
 
@@ -40,6 +41,69 @@ type Explanation struct {
 // too. It returns ENotFound for a path that leads to no link of the actor's workspace, or
 // to a deleted one.
 func (s *Links) Explain(ctx context.Context, actor Actor, domain, path string, v *Visitor) (Explanation, error) {
+	return s.explainWith(ctx, actor, domain, path, v, nil)
+}
+
+// draft is a link that may differ from the link of its code, or that does not exist.
+type draft struct {
+	address
+	link     waypost.Link
+	tried    waypost.Record
+	patterns *patterns.Index // with the pattern of the draft
+}
+
+// Record implements [codes.Index].
+func (x *draft) Record(code []byte) (*waypost.Record, error) {
+	if string(code) == string(x.tried.Name) {
+		return &x.tried, nil
+	}
+	return x.address.Record(code)
+}
+
+// Patterns implements [codes.Index].
+func (x *draft) Patterns() (*patterns.Index, error) { return x.patterns, nil }
+
+// ExplainDraft explains as if the link of a custom code had a target, or as if it were
+// created with it. It writes nothing. In addition to the errors of Explain, it returns
+// the errors of Create for the code and the target, except that the code may be taken.
+func (s *Links) ExplainDraft(ctx context.Context, actor Actor, n *NewLink, path string, v *Visitor) (Explanation, error) {
+	none := func(err error) (Explanation, error) { return Explanation{}, err }
+	p, err := s.prepare(ctx, actor)
+	if err != nil {
+		return none(err)
+	}
+	p.dry = true
+	var x draft
+	if x.link, _, err = p.link(ctx, n); err != nil {
+		return none(err)
+	}
+	if old, err := s.Read(ctx, actor, n.Domain, n.CustomCode); err == nil && old.Code == x.link.Code {
+		if _, err := s.apply(&old, &LinkChange{OriginalURL: &n.OriginalURL}, nil); err != nil {
+			return none(err)
+		}
+		x.link = old
+	}
+	l := &x.link
+	x.tried = waypost.Record{
+		Kind: waypost.KindOf(string(l.Code)), Domain: l.Domain, Name: []byte(l.Key()), Flags: l.Flags, Status: uint16(l.RedirectStatus),
+		Payload: []byte(l.Location), Programme: l.Programme,
+	}
+	if !l.Active {
+		x.tried.State = waypost.Disabled
+	}
+	if !l.ExpiresAt.IsZero() {
+		x.tried.ExpiresAt = l.ExpiresAt.UnixMilli()
+	}
+	if d := p.patterns[l.Domain]; d != nil {
+		x.patterns = &d.index
+	} else if x.patterns, err = s.patternsOf(ctx, l.Domain); err != nil {
+		return none(err)
+	}
+	return s.explainWith(ctx, actor, n.Domain, path, v, &x)
+}
+
+// explainWith does the work of Explain, with a draft unless it is nil.
+func (s *Links) explainWith(ctx context.Context, actor Actor, domain, path string, v *Visitor, x *draft) (Explanation, error) {
 	named, err := s.domains.named(ctx, actor, domain)
 	if err != nil {
 		return Explanation{}, err
@@ -48,15 +112,24 @@ func (s *Links) Explain(ctx context.Context, actor Actor, domain, path string, v
 	if err != nil {
 		return Explanation{}, err
 	}
+	at := address{ctx, s, named.Host, d.ID, waypost.Record{}}
+	index := codes.Index(&at)
+	if x != nil {
+		x.address, index = at, x
+	}
 	for range maxEdits {
 		visit := waypost.ParseVisit([]byte("/" + path))
 		visit.Query = v.Request.Query
-		found, err := s.find(ctx, named.Host, &d, &visit)
+		var walk codes.Walk
+		found, err := walk.Find(&visit, d.Traits, index)
 		if err != nil {
 			return Explanation{}, err
 		}
 		if found.Policy == 0 && found.Record == nil {
 			return Explanation{}, waypost.ErrNoLink
+		}
+		if x != nil && found.Record == &x.tried {
+			return s.explain(&x.link, &d, &found, &visit, v)
 		}
 		l, err := s.store.Link(ctx, actor.Workspace, d.ID, waypost.Code(visit.Code))
 		if err != nil {

@@ -290,3 +290,39 @@ func TestLinks_RulesForNoLanguageWarn(t *testing.T) {
 		require.Contains(t, tried[0].Warnings[0].Message, want)
 	}
 }
+
+func TestLinks_ExplainDraftAnswersAsTheSavedLinkWould(t *testing.T) {
+	s := start(t)
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com"})
+	require.NoError(t, err)
+	draft := func(code, target string) controlplane.NewLink {
+		return wish(custom(code), func(n *controlplane.NewLink) { n.OriginalURL, n.Domain = target, "own.example.com" })
+	}
+	try := func(n controlplane.NewLink, path string) string {
+		e, err := s.Links.ExplainDraft(t.Context(), actor, &n, path, &controlplane.Visitor{})
+		if err != nil {
+			return fmt.Sprint(waypost.CodeOf(err))
+		}
+		return fmt.Sprintf("%s %s %d %s", e.Link.Code, e.Held, e.Resolution.Status, e.Resolution.Location)
+	}
+	for _, code := range []string{"jira/{ticket}", "jira/a"} {
+		_, _, err := s.Links.Create(t.Context(), actor, draft(code, "https://example.com/"))
+		require.NoError(t, err)
+	}
+	for _, c := range []struct{ code, target, path, want string }{
+		{"jira/{ticket}", "https://example.com/{ticket}", "jira/A-1", "jira/{ticket} [{ticket A-1}] 302 https://example.com/A-1"},
+		{"jira/*", "https://example.com/all?p={path}", "jira/A-1", "jira/{ticket} [{ticket A-1}] 302 https://example.com/"},
+		{"jira/*", "https://example.com/all?p={path}", "jira/A-1/x", "jira/* [{path A-1/x}] 302 https://example.com/all?p=A-1/x"},
+		{"jira/*", "https://example.com/all?p={path}", "gira", "not-found"},
+		{"jira/A-1", "https://example.com/one", "jira/A-1.", "jira/A-1 [] 302 https://example.com/one"},
+		{"jira/a", "https://example.com/two", "jira/a", "jira/a [] 302 https://example.com/two"},
+		{"jira/{x}", "https://example.com/", "jira/A-1", "conflict"},
+		{"docs/*", "https://{path}.example/", "docs/a", "invalid"},
+		{"docs//*", "https://example.com/", "docs/a", "invalid"},
+	} {
+		require.Equal(t, c.want, try(draft(c.code, c.target), c.path), c.code)
+	}
+	_, err = s.hand.Exec(t.Context(), `UPDATE link SET active = false WHERE code = 'jira/{ticket}'`)
+	require.NoError(t, err)
+	require.Contains(t, try(draft("jira/{ticket}", "https://example.com/x/{ticket}"), "jira/B-2"), " 410 ", "a link keeps its state")
+}

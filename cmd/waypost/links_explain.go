@@ -27,12 +27,16 @@ as a redirect, and counts nothing. What is not given is unknown, and the time is
 linux, chromeos, bot and preview. An address is not looked up: give the country, too.
 
 With --edge that edge answers, within 5 seconds, by its own replica and its own GeoIP
-database, in which it looks the address up. That is for operators.`,
+database, in which it looks the address up. That is for operators.
+
+With --code and --target the answer is that of a link which is not there yet, or whose
+target is another: try a pattern before you create it.`,
 		Example: `  waypost links explain spring-sale --country DE --agent iphone --language de
   waypost links explain spring-sale --at 2026-12-01T09:00:00+01:00 --query 'utm_source=mail'
   waypost links explain spring-sale --address 192.0.2.7 --agent android --output json
   waypost links explain 'go.example.com/spring-sale).?utm_source=mail'
-  waypost links explain spring-sale --address 192.0.2.7 --edge eu-1`,
+  waypost links explain spring-sale --address 192.0.2.7 --edge eu-1
+  waypost links explain go.example.com/docs/intro --code 'docs/*' --target 'https://docs.example.com/{path}'`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
@@ -60,6 +64,8 @@ database, in which it looks the address up. That is for operators.`,
 	f.StringVar(&v.Address, "address", "", "address of the visitor")
 	f.StringVar(&v.Query, "query", "", "query of the visitor, without the question mark")
 	f.StringVar(&v.Cookie, "cookie", "", "Cookie header of the visitor, such as waypost_variant=2")
+	f.StringVar(&v.Code, "code", "", "with --target: a code or a pattern to try")
+	f.StringVar(&v.Target, "target", "", "the target to try")
 	f.StringVar(&v.Edge, "edge", "", "name of an edge that is to answer, for operators")
 	words := []string{"iphone", "ipad", "android", "windows", "mac", "linux", "chromeos", "bot", "preview"}
 	_ = c.RegisterFlagCompletionFunc("agent", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // the flag is there

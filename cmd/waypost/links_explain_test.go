@@ -22,9 +22,10 @@ func TestLinksExplain_AsksForAVisitorAndShowsWhy(t *testing.T) {
 		asked = r.URL.String()
 		_, _ = w.Write([]byte(anExplanation))
 	}, "links", "explain", "https://go.example.com/spring", "--country", "fr", "--agent", "iphone", "--language", "fr", "--query", "a=b",
-		"--at", "2026-12-01T09:00:00+01:00")
+		"--at", "2026-12-01T09:00:00+01:00", "--code", "s*", "--target", "https://example.com/")
 	require.Zero(t, code, stderr)
-	require.Equal(t, "/api/v1/explain?agent=iphone&at=2026-12-01T09%3A00%3A00%2B01%3A00&country=FR&domain=go.example.com&language=fr&query=a%3Db&url=spring", asked)
+	require.Equal(t, "/api/v1/explain?agent=iphone&at=2026-12-01T09%3A00%3A00%2B01%3A00&code=s%2A&country=FR&"+
+		"domain=go.example.com&language=fr&query=a%3Db&target=https%3A%2F%2Fexample.com%2F&url=spring", asked)
 	require.Contains(t, stdout, `
 address      unknown
 country      FR

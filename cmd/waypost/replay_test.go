@@ -123,8 +123,9 @@ func expectedTables(t *testing.T) map[string]map[string]map[string]counted {
 // fewLinks is a replica of links that all lead to the same target.
 type fewLinks map[string]bool
 
-func (l fewLinks) Link(_ waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
-	return waypost.Record{Kind: waypost.KindLink, Status: http.StatusFound, Payload: []byte("https://example.com/")}, buf, l[string(code)], nil
+func (l fewLinks) Link(_ waypost.DomainID, code, buf []byte, rec *waypost.Record) ([]byte, bool, error) {
+	*rec = waypost.Record{Kind: waypost.KindLink, Status: http.StatusFound, Payload: []byte("https://example.com/")}
+	return buf, l[string(code)], nil
 }
 
 func (fewLinks) Domain([]byte) (waypost.DomainID, waypost.DomainTraits, bool) {

@@ -131,7 +131,8 @@ func TestAfterAPointInTimeRestoreAnEdgeReplacesOnlyTheSlotsThatDiffer(t *testing
 	require.NoError(t, err)
 	running(t, f.Run)
 	target := func(code string) string {
-		rec, _, found, err := r.Link(waypost.DefaultDomain, []byte(code), nil)
+		var rec waypost.Record
+		_, found, err := r.Link(waypost.DefaultDomain, []byte(code), nil, &rec)
 		require.NoError(t, err)
 		if !found || rec.State != waypost.Live {
 			return ""

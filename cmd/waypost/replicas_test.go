@@ -403,7 +403,7 @@ func TestAReplicaOfAnotherHistoryIsRepairedAndServesAllTheWhile(t *testing.T) {
 					return
 				default:
 				}
-				_, grown, found, err := r.Link(waypost.DefaultDomain, []byte("steady"), buf[:0])
+				grown, found, err := r.Link(waypost.DefaultDomain, []byte("steady"), buf[:0], new(waypost.Record))
 				if buf = grown; err != nil || !found {
 					failed <- fmt.Errorf("found %t: %w", found, err)
 					return

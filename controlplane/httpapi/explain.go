@@ -34,6 +34,8 @@ type explainInput struct {
 	Address  string    `query:"address" maxLength:"45" example:"192.0.2.7" doc:"The visitor's address. It is not looked up: give country and city besides."`
 	Query    string    `query:"query" maxLength:"4096" example:"utm_source=mail" doc:"The visitor's query, without the question mark, encoded once more as a value."`
 	Cookie   string    `query:"cookie" maxLength:"4096" example:"waypost_variant=2" doc:"The visitor's Cookie header."`
+	Code     string    `query:"code" maxLength:"512" example:"jira/{ticket}" doc:"With target: a custom code, also a pattern."`
+	Target   string    `query:"target" maxLength:"8192" example:"https://jira.example.com/browse/{ticket}" doc:"Explain as if the link of the code had this target, or as if there were such a link."`
 	Edge     string    `query:"edge" maxLength:"64" example:"eu-1" doc:"Name of an edge that is to answer, within 5 seconds, in place of the control plane. It looks up the country of the address unless a country is given. For operators alone; it is in the audit log."`
 }
 
@@ -59,6 +61,9 @@ func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*body[api.Exp
 	if err != nil {
 		return nil, err
 	}
+	if in.Code != "" || in.Target != "" {
+		return a.explainDraft(ctx, in, path, &v)
+	}
 	e, err := a.links.Explain(ctx, actorFrom(ctx), in.Domain, path, &v)
 	if err != nil {
 		return nil, err
@@ -76,6 +81,24 @@ func (a *linksAPI) explain(ctx context.Context, in *explainInput) (*body[api.Exp
 		shown.Result.Reason = "the edge does not have the link"
 	}
 	return bodyOf(shown), nil
+}
+
+func (a *linksAPI) explainDraft(ctx context.Context, in *explainInput, path string, v *controlplane.Visitor,
+) (*body[api.Explanation], error) {
+	switch {
+	case in.Code == "":
+		return nil, faultIn("query.target", "needs a code")
+	case in.Target == "":
+		return nil, faultIn("query.code", "needs a target")
+	case in.Edge != "":
+		return nil, faultIn("query.edge", "an edge has no link that is not saved")
+	}
+	n := controlplane.NewLink{CustomCode: in.Code, OriginalURL: in.Target, Domain: in.Domain}
+	e, err := a.links.ExplainDraft(ctx, actorFrom(ctx), &n, path, v)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(a.explanation(&e)), nil
 }
 
 // askEdge replaces an explanation by an edge's.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost/api"
+	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
 	"waypost/rules"
@@ -99,6 +100,20 @@ func TestExplain_ShowsFactsRulesAndResult(t *testing.T) {
 	} {
 		requireProblem(t, a.get("/api/v1/explain?url=ruled&"+query), 422, "invalid")
 	}
+}
+
+func TestExplain_TriesALinkThatIsNotSaved(t *testing.T) {
+	var f *links
+	a := start(t, func(l *links, _ *httpapi.Config) { f = l })
+	res := a.get("/api/v1/explain?url=docs/a&domain=own.example&code=docs/*&target=https://example.com/{path}")
+	require.Equal(t, 200, res.StatusCode, res.text)
+	require.Equal(t, []any{map[string]any{"name": "path", "value": "docs/a"}}, object(t, res.text)["held"])
+	draft := controlplane.NewLink{CustomCode: "docs/*", OriginalURL: "https://example.com/{path}", Domain: "own.example"}
+	require.Equal(t, []controlplane.NewLink{draft}, f.drafts)
+	for _, query := range []string{"code=docs/*", "target=https://example.com/", "code=a&target=https://example.com/&edge=eu-1"} {
+		requireProblem(t, a.get("/api/v1/explain?url=docs/a&"+query), 422, "invalid")
+	}
+	require.Len(t, f.drafts, 1)
 }
 
 func TestExplain_AnEdgeAnswersOperators(t *testing.T) {

@@ -43,6 +43,7 @@ type links struct {
 	now            func() time.Time
 
 	mu      sync.Mutex
+	drafts  []controlplane.NewLink
 	all     []waypost.Link // oldest first
 	deleted map[waypost.Code]bool
 	asked   int // calls about a code
@@ -312,6 +313,13 @@ func (f *links) Explain(_ context.Context, actor controlplane.Actor, domain, pat
 	e.Facts.Country, e.Facts.City = v.Country, v.City
 	e.Resolution, e.Trace = rules.Explain(&record, &e.Facts)
 	return e, nil
+}
+
+func (f *links) ExplainDraft(_ context.Context, _ controlplane.Actor, n *controlplane.NewLink, path string,
+	_ *controlplane.Visitor,
+) (controlplane.Explanation, error) {
+	f.drafts = append(f.drafts, *n)
+	return controlplane.Explanation{Held: []waypost.Held{{Name: []byte("path"), Value: []byte(path)}}}, nil
 }
 
 func (f *links) Authenticate(ctx context.Context, key string) (controlplane.Actor, error) {

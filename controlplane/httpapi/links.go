@@ -86,6 +86,8 @@ type Links interface {
 	// Explain explains the answer to a visitor of a path, also of a link that is disabled or
 	// has expired: ENotFound when it leads to no link of the workspace.
 	Explain(ctx context.Context, actor controlplane.Actor, domain, path string, v *controlplane.Visitor) (controlplane.Explanation, error)
+	ExplainDraft(ctx context.Context, actor controlplane.Actor, n *controlplane.NewLink, path string, v *controlplane.Visitor,
+	) (controlplane.Explanation, error)
 }
 
 // linksAPI serves links.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
@@ -15,7 +16,7 @@ import (
 // apiTLS is the TLS of the API. A nil apiTLS means plain HTTP.
 type apiTLS struct {
 	certs   *certs.Certificates
-	clients *certs.Roots // nil: no client certificates
+	clients *x509.CertPool // nil: no client certificates
 }
 
 // openTLS reads the files, if there are any.
@@ -26,7 +27,7 @@ func openTLS(cfg TLS, log *slog.Logger, meters prometheus.Registerer) (*apiTLS, 
 	t := &apiTLS{}
 	var err error
 	if cfg.ClientCAFile != "" {
-		if t.clients, err = certs.OpenRoots(certs.RootsConfig{File: cfg.ClientCAFile, Logger: log}); err != nil {
+		if t.clients, err = certs.ReadRoots(cfg.ClientCAFile); err != nil {
 			return nil, fmt.Errorf("control.client_ca_file: %w", err)
 		}
 	}
@@ -45,7 +46,8 @@ func (t *apiTLS) listen(ln net.Listener) net.Listener {
 	}
 	cfg := t.certs.TLS()
 	if t.clients != nil {
-		t.clients.Judge(cfg, tls.VerifyClientCertIfGiven)
+		cfg.ClientAuth, cfg.ClientCAs = tls.VerifyClientCertIfGiven, t.clients
+		cfg.SessionTicketsDisabled = true // a resumed session is not verified again
 	}
 	return tls.NewListener(ln, cfg)
 }

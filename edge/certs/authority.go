@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net"
 	"path/filepath"
 	"time"
@@ -22,12 +21,9 @@ func (c *Certificates) openAuthority() error {
 	}
 	var roots *x509.CertPool // nil: the system's
 	if cfg.CAFile != "" {
-		text, err := readFile(cfg.CAFile)
-		if err != nil {
+		var err error
+		if roots, err = ReadRoots(cfg.CAFile); err != nil {
 			return err
-		}
-		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(text) {
-			return fmt.Errorf("%s holds no certificate in PEM", cfg.CAFile)
 		}
 	}
 	log := zapLogger(cfg.Logger)

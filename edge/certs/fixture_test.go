@@ -28,8 +28,9 @@ const (
 // oneLink is a replica that has one link and knows one domain.
 type oneLink struct{}
 
-func (oneLink) Link(_ waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
-	return waypost.Record{Kind: waypost.KindLink, Status: 302, Payload: []byte(target)}, buf, string(code) == "found302", nil
+func (oneLink) Link(_ waypost.DomainID, code, buf []byte, rec *waypost.Record) ([]byte, bool, error) {
+	*rec = waypost.Record{Kind: waypost.KindLink, Status: 302, Payload: []byte(target)}
+	return buf, string(code) == "found302", nil
 }
 
 func (oneLink) Patterns(waypost.DomainID) *patterns.Index { return nil }

@@ -24,12 +24,13 @@ func BenchmarkFind(b *testing.B) {
 			for i := range codes {
 				copy(codes[i][:], code(off+rand.IntN(n)))
 			}
+			var rec waypost.Record
 			buf := make([]byte, 0, 1024)
 			b.ReportAllocs()
 			i, start := 0, cpuTime(b)
 			for b.Loop() {
 				i++
-				table.Find(waypost.DefaultDomain, codes[i%len(codes)][:], buf)
+				table.Find(waypost.DefaultDomain, codes[i%len(codes)][:], buf, &rec)
 			}
 			b.ReportMetric(float64(cpuTime(b)-start)/float64(b.N), "cpu-ns/op")
 		})

@@ -30,7 +30,8 @@ func link(code, location string) *waypost.Record {
 
 func find(t testing.TB, table *lookup.Table, code string) (string, lookup.Answer) {
 	t.Helper()
-	rec, _, _, a := table.Find(waypost.DefaultDomain, []byte(code), nil)
+	var rec waypost.Record
+	_, _, a := table.Find(waypost.DefaultDomain, []byte(code), nil, &rec)
 	if a == lookup.Found && string(rec.Name) != code { // faster than require for millions
 		t.Fatalf("%s is found for %s", rec.Name, code)
 	}

@@ -73,7 +73,8 @@ func FuzzOperations(f *testing.F) {
 func check(t *testing.T, table *lookup.Table, store map[string]waypost.Record, domain waypost.DomainID, key string) {
 	t.Helper()
 	want, holds := store[key]
-	got, _, _, a := table.Find(domain, []byte(key), nil)
+	var got waypost.Record
+	_, _, a := table.Find(domain, []byte(key), nil, &got)
 	lacks := table.Lacks(domain, []byte(key))
 	require.False(t, lacks && holds, key)
 	switch a {

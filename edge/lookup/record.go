@@ -212,7 +212,7 @@ func (l layout) decode(b []byte, r *waypost.Record) (extensions []byte, ok bool)
 	if flags&stateMask == elsewhere {
 		return nil, false
 	}
-	r.State, r.Domain = waypost.State(flags&stateMask), waypost.DefaultDomain
+	*r = waypost.Record{State: waypost.State(flags & stateMask), Domain: waypost.DefaultDomain}
 	if flags&flagDomain != 0 {
 		r.Domain = waypost.DomainID(le.Uint32(b[at:]))
 		at += 4

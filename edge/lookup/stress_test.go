@@ -48,7 +48,8 @@ func TestTable_FindNeverSeesATornOrAnOlderRecord(t *testing.T) {
 					for ; !done.Load(); runtime.Gosched() { // lets the writer run
 						i := rng.IntN(c.keys)
 						least := versions[i].Load()
-						rec, _, _, a := table.Find(waypost.DefaultDomain, key(i), buf)
+						var rec waypost.Record
+						_, _, a := table.Find(waypost.DefaultDomain, key(i), buf, &rec)
 						if a == lookup.Absent || complete && a != lookup.Found {
 							t.Errorf("%s: answer %d", key(i), a)
 							return
@@ -123,7 +124,8 @@ func TestTable_CloseWaitsForReaders(t *testing.T) {
 		for range 3 {
 			readers.Go(func() {
 				for n := 0; ; n++ {
-					rec, _, _, a := table.Find(waypost.DefaultDomain, key(1), nil)
+					var rec waypost.Record
+					_, _, a := table.Find(waypost.DefaultDomain, key(1), nil, &rec)
 					if n == 10 {
 						started <- struct{}{}
 					}

@@ -95,14 +95,14 @@ func New(cfg Config) (*Table, error) {
 	return t, nil
 }
 
-// Find looks a link up. It copies the record behind buf, and rec and extensions refer to
-// that copy; grown is the larger buf, to be used again. It does not allocate once buf is
-// large enough. Revision and Stamp are not kept, and are zero.
-func (t *Table) Find(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, extensions, grown []byte, a Answer) {
+// Find looks a link up and fills rec in. It copies the record behind buf, and rec and
+// extensions refer to that copy; grown is the larger buf, to be used again. It does not
+// allocate once buf is large enough. Revision and Stamp are not kept, and are zero.
+func (t *Table) Find(domain waypost.DomainID, code, buf []byte, rec *waypost.Record) (extensions, grown []byte, a Answer) {
 	hash := t.hash(domain, code)
 	s, parity, ok := t.enter()
 	if !ok {
-		return rec, nil, buf, Unknown
+		return nil, buf, Unknown
 	}
 	grown, l, a := t.probe(s, hash, domain, code, buf)
 	s.leave(parity)
@@ -112,18 +112,18 @@ func (t *Table) Find(domain waypost.DomainID, code, buf []byte) (rec waypost.Rec
 		if !l.intact(raw) {
 			s.damaged.Add(1)
 			s.unknown.Add(1)
-			return rec, nil, grown, Unknown
+			return nil, grown, Unknown
 		}
-		if extensions, ok = l.decode(raw, &rec); !ok {
+		if extensions, ok = l.decode(raw, rec); !ok {
 			s.unknown.Add(1)
-			return rec, nil, grown, Unknown
+			return nil, grown, Unknown
 		}
 	case Absent:
 		s.absent.Add(1)
 	default:
 		s.unknown.Add(1)
 	}
-	return rec, extensions, grown, a
+	return extensions, grown, a
 }
 
 // probe is the part of Find that reads memory which the writer may retire.

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"waypost"
 	"waypost/edge/blocks"
 	"waypost/replication"
 )
@@ -14,15 +13,4 @@ func (e *edge) newBlocks() *blocks.Blocks {
 		Pass:   func(encoded []byte) { e.gossip.pass(encoded) },
 		Logger: e.log, Metrics: e.registry,
 	})
-}
-
-// isDefault reports whether a host is known to be the host of the default domain.
-func (h *handle) isDefault(host string) bool {
-	db := h.current()
-	if db == nil {
-		return false
-	}
-	_, holds := db.Cluster()
-	id, _, known := db.Domain([]byte(host))
-	return holds && known && id == waypost.DefaultDomain
 }

@@ -56,7 +56,7 @@ func (e *edge) catchUpOnDisk(ctx context.Context) {
 		if at.Epoch == c.to.Epoch && at.Seq >= c.to.Seq && !e.store.Repairing() {
 			break
 		}
-		if err := e.store.degraded(); errors.Is(err, syscall.EROFS) { // the disk takes no change
+		if err := e.store.Degraded(); errors.Is(err, syscall.EROFS) { // the disk takes no change
 			e.log.Warn("cannot catch up with the control plane; serving the links on disk", "error", err)
 			c.done.Store(true)
 			return

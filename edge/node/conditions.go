@@ -42,7 +42,7 @@ func (e *edge) whyHeld() []condition.Statement {
 }
 
 func (e *edge) whyDegraded() []condition.Statement {
-	if err := e.store.degraded(); err != nil {
+	if err := e.store.Degraded(); err != nil {
 		return []condition.Statement{{Why: err.Error()}}
 	}
 	return nil
@@ -61,7 +61,7 @@ func (e *edge) wrongCertificates() []condition.Statement {
 	if e.listeners.certs == nil {
 		return nil
 	}
-	wrong := e.listeners.certs.Wrong(e.store.customHosts())
+	wrong := e.listeners.certs.Wrong(e.store.CustomHosts())
 	switch len(wrong) {
 	case 0:
 		return nil

@@ -65,7 +65,7 @@ func TestEdgeNode_ADamagedReplicaIsStaleUntilItIsRepaired(t *testing.T) {
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	s := &store{node: "e1", config: replica.Config{Logger: log}, log: log}
-	s.set(db)
+	s.DB = db
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	e := &edge{
 		clicks: &recorder{},
@@ -111,7 +111,8 @@ func TestEdgeNode_ADamagedReplicaIsStaleUntilItIsRepaired(t *testing.T) {
 	require.Zero(t, *now.Lag)
 	require.Equal(t, "following", e.state().Replica)
 	require.Less(t, e.staleness(), time.Hour)
-	rec, _, found, err := s.Link(waypost.DefaultDomain, []byte("code0007"), nil)
+	var rec waypost.Record
+	_, found, err := s.Link(waypost.DefaultDomain, []byte("code0007"), nil, &rec)
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, waypost.Deleted, rec.State)

@@ -52,7 +52,7 @@ func FuzzExplain_AnswersAsTheServerDoes(f *testing.F) {
 	s.Commit(records...)
 	replicationtest.Take(f, s, db)
 	e := &edge{store: &store{}, clicks: &recorder{}, blocks: blocks.New(blocks.Config{})}
-	e.store.set(db)
+	e.store.DB = db
 	srv := server.New(server.Config{Links: e.store, Blocks: e.blocks, StrictHosts: true, Logger: slog.New(slog.DiscardHandler)})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(f, err)

@@ -78,7 +78,7 @@ func (h headSeen) heard(now time.Time) (before replication.Status) {
 // replica that is gone is removed. No fault of the file keeps an edge from running.
 func (s *store) recallHead() headSeen {
 	path := s.dir.Path(headFile)
-	if _, holds := s.Cluster(); !holds {
+	if !s.holds() {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.log.Warn("cannot remove the age of another replica", "error", err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"waypost/api/requestid"
 	"waypost/edge/enrol"
+	"waypost/replication"
 )
 
 // identity proves this edge to the control plane: by a credential of its own, or by the
@@ -106,20 +107,13 @@ func (id *identity) own() bool {
 
 // through returns a transport that adds the credential to requests.
 func (id *identity) through(t *http.Transport) http.RoundTripper {
-	return &proven{id, id.introduced(id.securely(t))}
-}
-
-// securely returns a transport by t for the control plane.
-func (id *identity) securely(t *http.Transport) http.RoundTripper {
-	if secure := id.nodes.client(); secure != nil {
-		t.TLSClientConfig = secure
-	}
-	return withRoots(id.nodes.roots, t)
+	t.TLSClientConfig = id.nodes.client()
+	return &proven{id, id.introduced(t)}
 }
 
 // follower returns the client for the replica's stream.
 func (id *identity) follower() *http.Client {
-	c := streamClient(id.nodes.client(), id.nodes.roots)
+	c := replication.NewClient(id.nodes.client())
 	c.Transport = &proven{id, id.introduced(c.Transport)}
 	return c
 }
@@ -188,9 +182,10 @@ func (id *identity) run(ctx context.Context, node string, former func() []string
 		return nil
 	}
 	//nolint:forcetypeassert // no package replaces the default transport
-	transport := id.introduced(id.securely(http.DefaultTransport.(*http.Transport).Clone()))
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = id.nodes.client()
 	client := &http.Client{
-		Timeout: 10 * time.Second, Transport: transport,
+		Timeout: 10 * time.Second, Transport: id.introduced(transport),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	defer client.CloseIdleConnections()

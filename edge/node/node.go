@@ -184,7 +184,7 @@ func (e *edge) open(ctx context.Context) (err error) {
 	}
 	e.closers = append(e.closers, e.store.close, e.clicks.close)
 	e.log = e.log.With("node", e.store.node)
-	if err := e.listeners.openCertificates(cfg, e.store.owner, e.log, e.registry); err != nil {
+	if err := e.listeners.openCertificates(cfg, e.store.Owner, e.log, e.registry); err != nil {
 		return err
 	}
 	return e.connect()
@@ -474,7 +474,7 @@ func (e *edge) isFatal(err error) bool {
 
 // serves reports whether there is a replica.
 func (e *edge) serves() bool {
-	_, serves := e.store.Cluster()
+	serves := e.store.holds()
 	return serves
 }
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
@@ -15,7 +16,7 @@ import (
 // relays, and to the edges that follow it.
 type nodeTLS struct {
 	own   *certs.Certificates // nil: there is no certificate
-	roots *certs.Roots        // of the other nodes' certificates; nil: the system's
+	roots *x509.CertPool      // of the other nodes' certificates; nil: the system's
 }
 
 // openNodeTLS reads the files, if there are any.
@@ -23,7 +24,7 @@ func openNodeTLS(cfg TLS, log *slog.Logger) (*nodeTLS, error) {
 	t := &nodeTLS{}
 	var err error
 	if cfg.CAFile != "" {
-		if t.roots, err = certs.OpenRoots(certs.RootsConfig{File: cfg.CAFile, Logger: log}); err != nil {
+		if t.roots, err = certs.ReadRoots(cfg.CAFile); err != nil {
 			return nil, fmt.Errorf("edge.node_ca_file: %w", err)
 		}
 	}
@@ -35,19 +36,16 @@ func openNodeTLS(cfg TLS, log *slog.Logger) (*nodeTLS, error) {
 	return t, nil
 }
 
-// client returns the TLS of connections to control planes and relays, nil for the
-// defaults. The roots are not in it.
+// client returns the TLS of connections to control planes and relays.
 func (t *nodeTLS) client() *tls.Config {
-	if t.own == nil {
-		return nil
-	}
-	get := t.own.TLS().GetCertificate
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: t.roots}
+	if t.own != nil {
+		get := t.own.TLS().GetCertificate
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return get(&tls.ClientHelloInfo{})
-		},
+		}
 	}
+	return cfg
 }
 
 // watch shows when this edge's certificate ends.
@@ -75,6 +73,7 @@ func (t *nodeTLS) listen(ln net.Listener) net.Listener {
 		return ln
 	}
 	cfg := t.own.TLS()
-	t.roots.Judge(cfg, tls.RequireAndVerifyClientCert)
+	cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, t.roots
+	cfg.SessionTicketsDisabled = true // a resumed session is not verified again
 	return tls.NewListener(ln, cfg)
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net/http"
@@ -19,7 +19,6 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/api/clickbatch"
-	"waypost/edge/replica"
 	"waypost/internal/listener"
 	"waypost/internal/services"
 	"waypost/replication"
@@ -98,9 +97,10 @@ func (r *relay) routes(server *replication.Server) http.Handler {
 	//nolint:forcetypeassert // no package replaces the default transport
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = passedOn
-	by := withRoots(r.edge.identity.nodes.roots, t) // without this relay's certificate, because the requests are not its own
-	pass := passOn(r.edge.controls, by)
-	routes[api.PathEdgeReports] = r.passToAll(r.edge.controls, by, pass)
+	// Without this relay's certificate, because the requests are not its own.
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: r.edge.identity.nodes.roots}
+	pass := passOn(r.edge.controls, t)
+	routes[api.PathEdgeReports] = r.passToAll(r.edge.controls, t, pass)
 	for _, path := range []string{
 		clickbatch.Path, api.PathEdgeOutcomes, api.PathEdgeCertificates, api.PathEdgeBudgets, api.PathEdgeBlocks, api.PathEdgeUnknown,
 		replication.PathEnrol,
@@ -209,91 +209,15 @@ func (r *relay) followersOnly(routes map[string]http.Handler) http.Handler {
 	})
 }
 
-// relaySource is the source for followers of this edge: its replica, while there is one
-// that takes changes.
-type relaySource struct{ store *store }
+// relaySource is the source for followers of this edge: its replica.
+type relaySource struct{ *store }
 
-var errNoSource = errors.Join(replication.ErrNoSource, errNoReplica)
-
-func (s relaySource) db() (*replica.DB, error) {
-	if db := s.store.current(); db != nil {
-		return db, nil
-	}
-	return nil, errNoSource
-}
-
-// Head implements [replication.Source].
-func (s relaySource) Head(ctx context.Context) (h replication.Head, err error) {
-	db, err := s.db()
-	if err != nil {
-		return h, err
-	}
-	return db.Head(ctx)
-}
-
-// Origin implements [replication.Relay].
-func (s relaySource) Origin() (h replication.Head) {
-	db, err := s.db()
-	if err != nil {
-		return h
-	}
-	return db.Origin()
-}
-
-// Read implements [replication.Source].
+// Read implements [replication.Source]. A batch that was signed with a key that is not
+// trusted any more is not passed on.
 func (s relaySource) Read(ctx context.Context, after waypost.Position, maxRecords int) (b replication.Batch, err error) {
-	db, err := s.db()
-	if err != nil {
-		return b, err
-	}
-	b, err = db.Read(ctx, after, maxRecords)
-	if err == nil && b.Frame != nil && b.Signature.Generation != s.store.trust.Generation() {
-		return replication.Batch{}, replication.ErrTrimmed // the key of its signature is not trusted any more
+	b, err = s.store.Read(ctx, after, maxRecords)
+	if err == nil && b.Frame != nil && b.Signature.Generation != s.trust.Generation() {
+		return replication.Batch{}, replication.ErrTrimmed
 	}
 	return b, err
-}
-
-// Snapshot implements [replication.Source].
-func (s relaySource) Snapshot(ctx context.Context, first, last uint16, visit func([]byte) error) (h replication.Head, err error) {
-	db, err := s.db()
-	if err != nil {
-		return h, err
-	}
-	return db.Snapshot(ctx, first, last, visit)
-}
-
-// Sums implements [replication.Source].
-func (s relaySource) Sums(ctx context.Context, first, last uint16) ([]replication.Sum, replication.Head, error) {
-	db, err := s.db()
-	if err != nil {
-		return nil, replication.Head{}, err
-	}
-	return db.Sums(ctx, first, last)
-}
-
-// SnapshotWidth implements [replication.Source].
-func (s relaySource) SnapshotWidth(ctx context.Context) (int, error) {
-	db, err := s.db()
-	if err != nil {
-		return 0, err
-	}
-	return db.SnapshotWidth(ctx)
-}
-
-// Count implements [replication.Counter].
-func (s relaySource) Count(ctx context.Context) (uint64, error) {
-	db, err := s.db()
-	if err != nil {
-		return 0, err
-	}
-	return db.Count(ctx)
-}
-
-// Changed implements [replication.Source].
-func (s relaySource) Changed() <-chan struct{} {
-	db, err := s.db()
-	if err != nil {
-		return make(chan struct{}) // polling notices the replica
-	}
-	return db.Changed()
 }

@@ -40,7 +40,7 @@ func relayed(t *testing.T) *store {
 	s := &store{}
 	s.trust, err = replication.NewTrust(nil, func([]byte) error { return nil })
 	require.NoError(t, err)
-	s.set(db)
+	s.DB = db
 	return s
 }
 
@@ -114,7 +114,7 @@ func TestRelay_FollowersChangeToALaterSigningKeyWithIt(t *testing.T) {
 			web.Close()
 		}
 	})
-	followerOf(t, control.URL, store.current(), store.trust)
+	followerOf(t, control.URL, store.DB, store.trust)
 
 	type leaf struct {
 		sink  *replicationtest.Sink
@@ -182,7 +182,7 @@ func TestRelay_PassesOnOverTLSForHoldersOfATokenAlone(t *testing.T) {
 	require.NoError(t, err)
 	store := relayed(t)
 	source := replicationtest.NewSource()
-	replicationtest.Take(t, source, store.current())
+	replicationtest.Take(t, source, store.DB)
 	server, err := replication.NewServer(replication.ServerConfig{Source: relaySource{store}, Logger: log})
 	require.NoError(t, err)
 	controls, err := newControls(cfg.Control.URLs)

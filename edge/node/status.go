@@ -51,7 +51,7 @@ const maxAge = 5 * time.Second
 // until this edge begins to stop, and unless an operator drains it.
 func (e *edge) ready(context.Context) (any, bool) {
 	st := e.following.Status()
-	_, serves := e.store.Cluster()
+	serves := e.store.holds()
 	// The store's position, because the follower knows none before it connects.
 	at := e.store.Position()
 	detail := readiness{
@@ -74,10 +74,10 @@ func (e *edge) ready(context.Context) (any, bool) {
 	if digest, still := e.store.digest(at); still {
 		detail.Digest = fmt.Sprintf("%016x", digest)
 	}
-	if lag, known := st.Lag(); known && e.store.verified() && (lag > 0 || detail.AgeSeconds <= maxAge.Seconds()) {
+	if lag, known := st.Lag(); known && e.store.Verified() && (lag > 0 || detail.AgeSeconds <= maxAge.Seconds()) {
 		detail.Lag = &lag
 	}
-	if err := e.store.degraded(); err != nil {
+	if err := e.store.Degraded(); err != nil {
 		detail.Degraded = err.Error()
 	}
 	if w := st.Wait; w.Waits() {
@@ -106,7 +106,7 @@ func (e *edge) ready(context.Context) (any, bool) {
 // or missing, and no repair has begun. "unready" is an edge without a replica.
 func (e *edge) statusOf() string {
 	switch {
-	case e.store.verifying():
+	case e.store.Verifying():
 		return "verifying"
 	case e.store.damaged():
 		return "stale"
@@ -118,7 +118,7 @@ func (e *edge) statusOf() string {
 // replica is not verified.
 func (e *edge) followed() replication.Status {
 	st := e.following.Status()
-	if !e.store.verified() {
+	if !e.store.Verified() {
 		st.HeardAt = time.Time{}
 	}
 	return st
@@ -137,7 +137,7 @@ func (e *edge) staleness() time.Duration {
 // state returns the state of this edge for the fleet view.
 func (e *edge) state() report.State {
 	st := e.following.Status()
-	degraded := e.store.degraded()
+	degraded := e.store.Degraded()
 	perSecond := e.requests.perSecond(time.Now())
 	r := report.State{
 		Replica: "following", Draining: e.orders.unready(), RequestsPerSecond: &perSecond,
@@ -156,7 +156,7 @@ func (e *edge) state() report.State {
 		r.Replica = "repairing"
 	case st.Restoring:
 		r.Replica = "restoring"
-	case e.store.verifying():
+	case e.store.Verifying():
 		r.Replica = "verifying"
 	case degraded != nil:
 		r.Replica, r.Why = "degraded", degraded.Error()

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/base32"
 	"errors"
@@ -24,17 +23,17 @@ import (
 
 // store is the data directory of an edge with its replica.
 type store struct {
-	handle
-	root    string
-	region  string
-	config  replica.Config // without its directory
-	log     *slog.Logger
-	clicks  *recorder
-	budgets *spender
-	blocks  *blocks.Blocks
-	trust   *replication.Trust
-	node    string // this edge's name; kept in the directory
-	dir     *datadir.Dir
+	*replica.DB // set by open
+	root        string
+	region      string
+	config      replica.Config // without its directory
+	log         *slog.Logger
+	clicks      *recorder
+	budgets     *spender
+	blocks      *blocks.Blocks
+	trust       *replication.Trust
+	node        string // this edge's name; kept in the directory
+	dir         *datadir.Dir
 }
 
 func openStore(
@@ -65,14 +64,12 @@ func (s *store) open() error {
 		return errors.Join(err, dir.Close())
 	}
 	s.budgets.open(dir.Path("budgets"), s.node) // before the first link and the first redirect
-	db, err := replica.Open(s.replicaConfig(dir))
-	if err != nil {
+	if s.DB, err = replica.Open(s.replicaConfig(dir)); err != nil {
 		return errors.Join(fmt.Errorf("open the replica in %s: %w", s.root, err), dir.Close())
 	}
 	s.dir = dir
-	s.recall(db)
-	s.clicks.open(dir.Path("clicks"), s.node) // before the first redirect
-	s.set(db)
+	s.recall()
+	s.clicks.open(dir.Path("clicks"), s.node)                           // before the first redirect
 	s.blocks.Open(dir.Path("blocks"), dir.Path("blocked"), s.isDefault) // before the first redirect
 	return nil
 }
@@ -123,41 +120,4 @@ func randomName() string {
 }
 
 // close waits for calls of the replica that are under way.
-func (s *store) close() error {
-	var errs []error
-	if db := s.current(); db != nil {
-		s.set(nil)
-		errs = append(errs, db.Close())
-	}
-	if s.dir != nil {
-		errs = append(errs, s.dir.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// Apply implements [replication.Sink].
-func (s *store) Apply(ctx context.Context, b *replication.Batch) error {
-	db := s.current()
-	if db == nil {
-		return errNoReplica
-	}
-	return db.Apply(ctx, b)
-}
-
-// Heartbeat implements [replication.Sink].
-func (s *store) Heartbeat(h replication.Head) error {
-	db := s.current()
-	if db == nil {
-		return nil
-	}
-	return db.Heartbeat(h)
-}
-
-// Restore implements [replication.Sink].
-func (s *store) Restore(ctx context.Context, c replication.Cluster) (replication.Restore, error) {
-	db := s.current()
-	if db == nil {
-		return nil, errNoReplica
-	}
-	return db.Restore(ctx, c)
-}
+func (s *store) close() error { return errors.Join(s.DB.Close(), s.dir.Close()) }

@@ -1,9 +1,6 @@
 package node
 
-import (
-	"waypost/edge/replica"
-	"waypost/internal/atomicfile"
-)
+import "waypost/internal/atomicfile"
 
 // trustFile holds the key with which the control plane signs, and the newest position
 // that this edge has seen signed.
@@ -16,8 +13,8 @@ func (s *store) keepTrust(document []byte) error {
 
 // recall lets the last batch that is kept for followers vouch for the replica's position,
 // also after a restart.
-func (s *store) recall(db *replica.DB) {
-	cluster, kept, err := db.LastKept()
+func (s *store) recall() {
+	cluster, kept, err := s.LastKept()
 	if err == nil && kept != nil {
 		err = s.trust.Recall(cluster, kept)
 	}

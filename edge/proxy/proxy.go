@@ -1,6 +1,6 @@
-// Package proxy finds the visitor's address behind proxies: which peers are trusted, the
-// meaning of X-Forwarded-For, and the PROXY protocol. A peer that is not trusted is
-// believed nothing. The package does not allocate.
+// Package proxy finds the visitor's address behind proxies: which peers are trusted, and
+// the meaning of X-Forwarded-For. A peer that is not trusted is believed nothing. The
+// package does not allocate.
 package proxy
 
 import (

@@ -21,7 +21,7 @@ func TestDB_LinkAllocatesNothing(t *testing.T) {
 	for _, code := range []string{"code0123", "no-such1"} {
 		name := []byte(code)
 		require.Zero(t, testing.AllocsPerRun(1000, func() {
-			_, grown, _, err := db.Link(waypost.DefaultDomain, name, buf)
+			grown, _, err := db.Link(waypost.DefaultDomain, name, buf, new(waypost.Record))
 			if err != nil || cap(grown) != cap(buf) {
 				panic("a buffer of 1 KiB is large enough")
 			}
@@ -37,7 +37,7 @@ func TestDB_LinkWithoutTableAllocatesAsPebble(t *testing.T) {
 		key, name := replica.LinkKey(code), []byte(code)
 		bare := testing.AllocsPerRun(1000, func() { _ = db.Get(key) })
 		ours := testing.AllocsPerRun(1000, func() {
-			_, grown, _, err := db.Link(waypost.DefaultDomain, name, buf)
+			grown, _, err := db.Link(waypost.DefaultDomain, name, buf, new(waypost.Record))
 			if err != nil || cap(grown) != cap(buf) {
 				panic("a buffer of 1 KiB is large enough")
 			}

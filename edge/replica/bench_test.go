@@ -40,7 +40,7 @@ func BenchmarkLink(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					code = fmt.Appendf(code[:0], format, rand.IntN(n))
-					if _, _, found, err := db.Link(waypost.DefaultDomain, code, buf); err != nil || found != (name == "hit") {
+					if _, found, err := db.Link(waypost.DefaultDomain, code, buf, new(waypost.Record)); err != nil || found != (name == "hit") {
 						b.Fatal(found, err)
 					}
 				}

@@ -221,7 +221,8 @@ func TestDB_ServesReadersThroughSwaps(t *testing.T) {
 				default:
 				}
 				code := fmt.Appendf(nil, "code%04d", i%200)
-				rec, _, found, err := db.Link(waypost.DefaultDomain, code, buf)
+				var rec waypost.Record
+				_, found, err := db.Link(waypost.DefaultDomain, code, buf, &rec)
 				if err != nil || !found || string(rec.Name) != string(code) || len(rec.Payload) < 10 {
 					t.Errorf("%s: %v %v %q", code, found, err, rec.Payload)
 					return

@@ -92,7 +92,7 @@ func (db *DB) PutRaw(raw []byte) error {
 
 // TableExtensions returns the extensions of a link in the table.
 func (db *DB) TableExtensions(code string) string {
-	_, extensions, _, _ := db.serving.table().Find(waypost.DefaultDomain, []byte(code), nil)
+	extensions, _, _ := db.serving.table().Find(waypost.DefaultDomain, []byte(code), nil, new(waypost.Record))
 	return string(extensions)
 }
 

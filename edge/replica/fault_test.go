@@ -252,7 +252,7 @@ func TestOpen_QuarantinesAnUnreadableStore(t *testing.T) {
 			require.True(t, db.Position().IsZero())
 			_, ok := db.Cluster()
 			require.False(t, ok)
-			_, _, _, err := db.Link(waypost.DefaultDomain, []byte("aaaa"), nil)
+			_, _, err := db.Link(waypost.DefaultDomain, []byte("aaaa"), nil, new(waypost.Record))
 			require.Error(t, err, "an empty replica does not know that a link is not there")
 			if name != "a store that is gone" {
 				require.Len(t, files(t, cfg.Dir+"/quarantine-*"), 1)
@@ -277,7 +277,8 @@ func TestDB_NeverServesABitFlipInATable(t *testing.T) {
 	db := open(t, cfg)
 	failed := 0
 	for i := range 60 {
-		rec, _, found, err := db.Link(waypost.DefaultDomain, fmt.Appendf(nil, "big%06d", i), nil)
+		var rec waypost.Record
+		_, found, err := db.Link(waypost.DefaultDomain, fmt.Appendf(nil, "big%06d", i), nil, &rec)
 		if err != nil {
 			failed++
 			continue

@@ -29,7 +29,8 @@ func fitting(t *testing.T, db *replica.DB, path string) string {
 		return ""
 	}
 	m.Lead(&v)
-	r, _, found, err := db.Link(7, v.Code, nil)
+	var r waypost.Record
+	_, found, err := db.Link(7, v.Code, nil, &r)
 	require.NoError(t, err)
 	require.True(t, found && r.Kind == waypost.KindPattern && r.Domain == 7)
 	require.Equal(t, "https://example.com/{x}", string(r.Payload))

@@ -110,7 +110,8 @@ func (f *fleet) requests() (asked []string) {
 // target returns the target of a link, "" when the link is not live.
 func (f *fleet) target(t *testing.T, code string) string {
 	t.Helper()
-	r, _, found, err := f.db.Link(waypost.DefaultDomain, []byte(code), nil)
+	var r waypost.Record
+	_, found, err := f.db.Link(waypost.DefaultDomain, []byte(code), nil, &r)
 	require.NoError(t, err)
 	if !found || r.State != waypost.Live {
 		return ""
@@ -146,7 +147,8 @@ func TestRepair_ReplacesOnlyDifferingSlots(t *testing.T) {
 			default:
 			}
 			code := linkCode(10 + i%2000)
-			r, _, found, err := f.db.Link(waypost.DefaultDomain, []byte(code), buf)
+			var r waypost.Record
+			_, found, err := f.db.Link(waypost.DefaultDomain, []byte(code), buf, &r)
 			if err != nil || !found || string(r.Payload) != fmt.Sprintf("https://example.com/%d", 10+i%2000) {
 				t.Errorf("%s: %v %v %s", code, found, err, r.Payload)
 				return

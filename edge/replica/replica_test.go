@@ -68,7 +68,8 @@ func apply(t testing.TB, s *replicationtest.Source, db *replica.DB) {
 
 func find(t *testing.T, db *replica.DB, code string) (string, bool) {
 	t.Helper()
-	rec, _, found, err := db.Link(waypost.DefaultDomain, []byte(code), nil)
+	var rec waypost.Record
+	_, found, err := db.Link(waypost.DefaultDomain, []byte(code), nil, &rec)
 	require.NoError(t, err)
 	return string(rec.Payload), found
 }
@@ -83,14 +84,15 @@ func TestDB_LinkFindsByDomainAndCode(t *testing.T) {
 		_, found = find(t, db, absent)
 		require.False(t, found)
 	}
-	_, _, found, err := db.Link(2, []byte("code0123"), nil)
+	_, found, err := db.Link(2, []byte("code0123"), nil, new(waypost.Record))
 	require.NoError(t, err)
 	require.False(t, found, "another domain's")
 }
 
 func TestDB_LinkCopiesToTheCallersBuffer(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 10)
-	rec, buf, found, err := db.Link(waypost.DefaultDomain, []byte("code0001"), []byte("kept"))
+	var rec waypost.Record
+	buf, found, err := db.Link(waypost.DefaultDomain, []byte("code0001"), []byte("kept"), &rec)
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, "kept", string(buf[:4]))
@@ -113,7 +115,7 @@ func TestDB_NeverServesADamagedRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, db.Overwrite("code0001", raw))
-			_, _, found, err := db.Link(waypost.DefaultDomain, []byte("code0001"), nil)
+			_, found, err := db.Link(waypost.DefaultDomain, []byte("code0001"), nil, new(waypost.Record))
 			require.Error(t, err)
 			require.False(t, found)
 			require.Error(t, db.Degraded())
@@ -147,7 +149,7 @@ func TestDB_HoldsPoisonAndDoesNotServeIt(t *testing.T) {
 	db, s := filled(t, config(vfs.NewMem()), 10)
 	s.Commit(replicationtest.Link("evil", "https://a.example/\r\nX: y"))
 	apply(t, s, db)
-	_, _, found, err := db.Link(waypost.DefaultDomain, []byte("evil"), nil)
+	_, found, err := db.Link(waypost.DefaultDomain, []byte("evil"), nil, new(waypost.Record))
 	require.ErrorIs(t, err, replication.ErrContent)
 	require.False(t, found)
 	require.NoError(t, db.Degraded(), "the disk is not to blame")
@@ -286,7 +288,7 @@ func TestDB_ClosedReturnsErrors(t *testing.T) {
 	s.Commit()
 	b := replicationtest.Next(t, s, db)
 	require.NoError(t, db.Close())
-	_, _, _, err = db.Link(1, []byte("code"), nil)
+	_, _, err = db.Link(1, []byte("code"), nil, new(waypost.Record))
 	require.ErrorContains(t, err, "closed")
 	require.ErrorContains(t, db.Apply(t.Context(), &b), "closed")
 	_, err = db.Restore(t.Context(), replication.Cluster{})

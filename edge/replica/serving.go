@@ -44,27 +44,28 @@ type serving struct {
 }
 
 // Link finds the record of a code in the lookup table or, when the table cannot tell, in
-// the store. It copies the record behind buf, and rec refers to that copy; grown is the
-// larger buf, to be used again. It does not allocate once buf is large enough. Revision
-// and Stamp are set only when the store was read. An error means that the store could not
-// be read or holds a record that must not be served; it says nothing about the link.
-func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error) {
+// the store, and fills rec in. It copies the record behind buf, and rec refers to that
+// copy; grown is the larger buf, to be used again. It does not allocate once buf is large
+// enough. Revision and Stamp are set only when the store was read. An error means that
+// the store could not be read or holds a record that must not be served; it says nothing
+// about the link. Without a link, rec is of no use.
+func (db *DB) Link(domain waypost.DomainID, code, buf []byte, rec *waypost.Record) (grown []byte, found bool, err error) {
 	if len(code) == 0 || len(code) > waypost.MaxName {
-		return rec, buf, false, nil
+		return buf, false, nil
 	}
 	table := db.serving.table()
 	if table != nil {
-		rec, extensions, grown, answer := table.Find(domain, code, buf)
+		extensions, grown, answer := table.Find(domain, code, buf, rec)
 		switch answer {
 		case lookup.Found:
 			if len(extensions) > 0 {
-				if err := replication.DecodeExtensions(extensions, &rec); err != nil {
-					return waypost.Record{}, grown, false, fmt.Errorf("read a link: %w", err)
+				if err := replication.DecodeExtensions(extensions, rec); err != nil {
+					return grown, false, fmt.Errorf("read a link: %w", err)
 				}
 			}
-			return rec, grown, true, nil
+			return grown, true, nil
 		case lookup.Absent:
-			return rec, grown, false, nil
+			return grown, false, nil
 		default:
 			buf = grown[:len(buf)]
 		}
@@ -73,21 +74,21 @@ func (db *DB) Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Recor
 	st := db.serving.pin(slot)
 	switch {
 	case st == nil && db.serving.closed.Load():
-		return rec, buf, false, errClosed
+		return buf, false, errClosed
 	case st == nil:
-		return rec, buf, false, errEmpty
+		return buf, false, errEmpty
 	}
-	if rec, grown, found, err = db.serving.stored(st, slot, domain, code, buf); found && table != nil && !table.IsComplete() {
+	if grown, found, err = db.serving.stored(st, slot, domain, code, buf, rec); found && table != nil && !table.IsComplete() {
 		db.serving.promotions.queueLink(domain, code)
 	}
-	return rec, grown, found, err
+	return grown, found, err
 }
 
 // stored finds the record of a code in a pinned store, and unpins the store. (A deferred
 // call in Link would allocate.)
 func (s *serving) stored(
-	st *store, slot uint16, domain waypost.DomainID, code, buf []byte,
-) (rec waypost.Record, grown []byte, found bool, err error) {
+	st *store, slot uint16, domain waypost.DomainID, code, buf []byte, rec *waypost.Record,
+) (grown []byte, found bool, err error) {
 	defer st.unpin(slot)
 	// The key goes into buf too, because on the stack it would escape.
 	kind := waypost.KindOf(code)
@@ -95,25 +96,25 @@ func (s *serving) stored(
 	raw, closer, err := st.pdb.Get(grown[len(buf):])
 	if err != nil {
 		if errors.Is(err, pebble.ErrNotFound) {
-			return rec, grown, false, nil
+			return grown, false, nil
 		}
-		return rec, grown, false, s.unreadable(st, err, pebble.IsCorruptionError(err))
+		return grown, false, s.unreadable(st, err, pebble.IsCorruptionError(err))
 	}
 	at := len(grown)
 	grown, err = replication.Expand(grown, raw, kind, domain, code)
 	if closeErr := closer.Close(); err == nil && closeErr != nil {
-		return rec, grown, false, s.unreadable(st, closeErr, false)
+		return grown, false, s.unreadable(st, closeErr, false)
 	}
 	if err == nil {
-		err = replication.DecodeRecord(grown[at:], &rec)
+		err = replication.DecodeRecord(grown[at:], rec)
 	}
 	if err != nil {
-		return waypost.Record{}, grown, false, s.unreadable(st, err, errors.Is(err, replication.ErrRecord))
+		return grown, false, s.unreadable(st, err, errors.Is(err, replication.ErrRecord))
 	}
 	if rec.Kind != kind || rec.Domain != domain || !bytes.Equal(rec.Name, code) {
-		return waypost.Record{}, grown, false, s.unreadable(st, errMisplaced, true)
+		return grown, false, s.unreadable(st, errMisplaced, true)
 	}
-	return rec, grown, true, nil
+	return grown, true, nil
 }
 
 // unreadable counts a record that cannot be served. When the disk is to blame, the store

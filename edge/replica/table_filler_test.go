@@ -249,7 +249,8 @@ func TestDB_DeletedLinkNeverReturns(t *testing.T) {
 					for ; !done.Load(); runtime.Gosched() { // lets the writer run
 						i := rng.IntN(n)
 						least := max(seen[i], applied[i].Load())
-						rec, _, found, err := db.Link(waypost.DefaultDomain, fmt.Appendf(nil, "long%05d", i), buf)
+						var rec waypost.Record
+						_, found, err := db.Link(waypost.DefaultDomain, fmt.Appendf(nil, "long%05d", i), buf, &rec)
 						if err != nil || !found {
 							t.Errorf("%d: %v %v", i, found, err)
 							return
@@ -296,7 +297,8 @@ func TestFiller_KeepsExtensionsAndExpiry(t *testing.T) {
 	r.ExpiresAt, r.Status = 1_800_000_000_000, 308
 	s.Commit(r)
 	apply(t, s, db)
-	rec, _, found, err := db.Link(waypost.DefaultDomain, r.Name, nil)
+	var rec waypost.Record
+	_, found, err := db.Link(waypost.DefaultDomain, r.Name, nil, &rec)
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, r.ExpiresAt, rec.ExpiresAt)

@@ -69,13 +69,13 @@ func (a *address) Patterns() (*patterns.Index, error) { return a.links.Patterns(
 // Record implements [codes.Index]. An alias has the record of its link; no alias leads to
 // another.
 func (a *address) Record(code []byte) (*waypost.Record, error) {
-	record, buf, found, err := a.links.Link(a.domain, code, a.buf[:0])
+	buf, found, err := a.links.Link(a.domain, code, a.buf[:0], &a.record)
 	keep(&a.buf, buf)
 	if err != nil || !found {
 		return nil, err
 	}
-	a.record, a.large = record, cap(buf) > maxKept
-	if record.Flags&waypost.AliasOf != 0 {
+	a.large = cap(buf) > maxKept
+	if a.record.Flags&waypost.AliasOf != 0 {
 		return a.follow()
 	}
 	return &a.record, nil
@@ -85,13 +85,13 @@ func (a *address) Record(code []byte) (*waypost.Record, error) {
 func (a *address) follow() (*waypost.Record, error) {
 	domain, code, ok := waypost.ParseAlias(&a.record)
 	if ok {
-		record, own, found, err := a.links.Link(domain, code, a.own[:0])
+		own, found, err := a.links.Link(domain, code, a.own[:0], &a.record)
 		keep(&a.own, own)
 		if err != nil {
 			return nil, err
 		}
-		a.record, a.large = record, cap(own) > maxKept
-		ok = found && record.Flags&waypost.AliasOf == 0
+		a.large = cap(own) > maxKept
+		ok = found && a.record.Flags&waypost.AliasOf == 0
 	}
 	if !ok {
 		a.broken = true

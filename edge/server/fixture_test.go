@@ -141,22 +141,23 @@ func compiled(list ...rules.Rule) []byte {
 	return programme
 }
 
-func (m *memoryLinks) Link(domain waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
+func (m *memoryLinks) Link(domain waypost.DomainID, code, buf []byte, rec *waypost.Record) ([]byte, bool, error) {
 	m.lookups.Add(1)
 	switch string(code) {
 	case "failing1":
-		return waypost.Record{}, buf, false, errStore
+		return buf, false, errStore
 	case "panicked":
 		panic("a fault in the store")
 	}
 	r, ok := m.links[domain][string(code)]
 	if !ok {
-		return waypost.Record{}, buf, false, nil
+		return buf, false, nil
 	}
 	at := len(buf)
 	buf = append(append(buf, code...), r.Payload...)
 	r.Domain, r.Name, r.Payload = domain, buf[at:at+len(code):at+len(code)], buf[at+len(code):]
-	return r, buf, true, nil
+	*rec = r
+	return buf, true, nil
 }
 
 func (m *memoryLinks) Patterns(domain waypost.DomainID) *patterns.Index {

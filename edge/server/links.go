@@ -17,11 +17,11 @@ import (
 // Links is the replica, as the redirect path needs it. All methods may be called by many
 // goroutines at once.
 type Links interface {
-	// Link finds the record of a code. It appends a copy to buf, to which the record
-	// refers, and returns the grown buf for the next call. It does not allocate once buf
-	// is large enough. An error means that the store could not be read, and says nothing
-	// about the link.
-	Link(domain waypost.DomainID, code, buf []byte) (rec waypost.Record, grown []byte, found bool, err error)
+	// Link finds the record of a code and fills rec in. It appends a copy to buf, to which
+	// rec refers, and returns the grown buf for the next call. It does not allocate once
+	// buf is large enough. An error means that the store could not be read, and says
+	// nothing about the link. Without a link, rec is of no use.
+	Link(domain waypost.DomainID, code, buf []byte, rec *waypost.Record) (grown []byte, found bool, err error)
 
 	// Domain returns the domain of a host, which is in lower case and without a port, and
 	// its traits. Of a host that belongs to no domain it returns the default domain, and

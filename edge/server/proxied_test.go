@@ -30,6 +30,14 @@ func header2(source string) string {
 	return string(append(b, 0x12, 0x34, 0, 80))
 }
 
+// headerLong returns a header with n bytes behind the length.
+func headerLong(n int) string {
+	b := append([]byte("\r\n\r\n\x00\r\nQUIT\n"), 0x21, 0x11)
+	b = append(binary.BigEndian.AppendUint16(b, uint16(n)), 203, 0, 113, 9, 10, 0, 0, 1, 0x12, 0x34, 0, 80, 4)
+	b = binary.BigEndian.AppendUint16(b, uint16(n-12-3))
+	return string(append(b, make([]byte, n-12-3)...))
+}
+
 const headerLocal = "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"
 
 func TestATrustedProxyBeginsWithAPROXYHeader(t *testing.T) {
@@ -40,12 +48,17 @@ func TestATrustedProxyBeginsWithAPROXYHeader(t *testing.T) {
 		"version 1, unknown":         "PROXY UNKNOWN\r\n",
 		"version 2":                  header2("2001:db8::7"),
 		"version 2, the proxy's own": headerLocal,
+		"version 2, over a socket":   "\r\n\r\n\x00\r\nQUIT\n\x21\x31\x00\xd8" + strings.Repeat("\x00", 216),
+		"version 2, long":            headerLong(4096),
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := dial(t, addr)
 			requireServed(t, conn, header+goodRequest) // in one segment
 			requireServed(t, conn, goodRequest)        // once per connection is enough
 
+			if header[0] == 'P' { // of version 1 a header comes whole
+				return
+			}
 			conn = dial(t, addr)
 			for i := range len(header) { // byte by byte
 				_, err := conn.Write([]byte{header[i]})
@@ -68,6 +81,7 @@ func TestATrustedProxyWithoutAPROXYHeaderIsRefusedWithoutAWord(t *testing.T) {
 		"a request":                      goodRequest,
 		"a malformed header":             "PROXY TCP4 203.0.113.999 10.0.0.1 1 2\r\n" + goodRequest,
 		"half a header":                  "PROXY TCP4 203.0.113.9",
+		"a header above the limit":       headerLong(4097),
 		"half a header, version 2":       headerLocal[:13],
 		"a header that is cut off by LF": "PROXY UNKNOWN\n" + goodRequest,
 	} {
@@ -81,7 +95,7 @@ func TestATrustedProxyWithoutAPROXYHeaderIsRefusedWithoutAWord(t *testing.T) {
 			require.Empty(t, got)
 		})
 	}
-	require.Equal(t, map[string]float64{"proxy_header": 5}, refusals(t, registry))
+	require.Equal(t, map[string]float64{"proxy_header": 6}, refusals(t, registry))
 
 	t.Run("who only looks whether the port is open is not counted", func(t *testing.T) {
 		late.begin(0)
@@ -89,7 +103,7 @@ func TestATrustedProxyWithoutAPROXYHeaderIsRefusedWithoutAWord(t *testing.T) {
 		got, err := io.ReadAll(dial(t, addr)) // and who says nothing until the time is over
 		require.NoError(t, err)
 		require.Empty(t, got)
-		require.Equal(t, map[string]float64{"proxy_header": 5}, refusals(t, registry))
+		require.Equal(t, map[string]float64{"proxy_header": 6}, refusals(t, registry))
 	})
 }
 

@@ -93,10 +93,10 @@ type slowLinks struct {
 	entered, release chan struct{}
 }
 
-func (l slowLinks) Link(domain waypost.DomainID, code, buf []byte) (waypost.Record, []byte, bool, error) {
+func (l slowLinks) Link(domain waypost.DomainID, code, buf []byte, rec *waypost.Record) ([]byte, bool, error) {
 	l.entered <- struct{}{}
 	<-l.release
-	return l.memoryLinks.Link(domain, code, buf)
+	return l.memoryLinks.Link(domain, code, buf, rec)
 }
 
 func TestShutdownWaitsForTheRequestInFlight(t *testing.T) {

@@ -185,6 +185,7 @@ func FuzzWalk_YieldsCodesInTheirNormalForm(f *testing.F) {
 	for _, seed := range []string{
 		"/spring", "/cafe%CC%81/b+", "/%F0%9F%A6%A3/x/", "//a", "/%ff/%2e", "/👩\u200d🚀", "/a/..", "/%e1%84%92%e1%85%a1%e1%86%ab?x", "/%", strings.Repeat("/a", 40),
 		"/" + strings.Repeat("%CC%81", 100), "/e" + strings.Repeat("%CC%81", 60), "/%F0%9D%85%9F%F0%9D%85%9E",
+		"/CAF%C3%89/B..)", "/CAF%C3%89/Ⓜ/B...", "/ŉ/" + strings.Repeat("ŉ", 60) + "..)", "/ᾼ/ẞ/" + strings.Repeat("A/", 14), "/Ⓜ/ŉ....",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -193,9 +194,11 @@ func FuzzWalk_YieldsCodesInTheirNormalForm(f *testing.F) {
 		for _, traits := range []waypost.DomainTraits{0, waypost.ExactPaths} {
 			n := tried{visit: waypost.ParseVisit(path)}
 			last := waypost.MaxCodeLength + 1
+			var keys, folded []string
 			_, err := w.Find(&n.visit, traits, &checked{&n, func(code string) {
 				require.Less(t, len(code), last)
 				last = len(code)
+				keys = append(keys, string(codes.Fold(waypost.Code(code))))
 				require.True(t, waypost.ValidCode(code), "%q", code)
 				require.True(t, norm.NFC.IsNormalString(code), "%q", code)
 				if n.visit.Rest != nil {
@@ -208,6 +211,10 @@ func FuzzWalk_YieldsCodesInTheirNormalForm(f *testing.F) {
 			}})
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(n.codes), waypost.MaxCodeSegments+4)
+			n.visit = waypost.ParseVisit(path)
+			_, err = w.Find(&n.visit, traits|waypost.IgnoresCase, &checked{&n, func(code string) { folded = append(folded, code) }})
+			require.NoError(t, err)
+			require.Equal(t, keys, folded)
 		}
 	})
 }

@@ -7,6 +7,7 @@
 package codes
 
 import (
+	"slices"
 	"sync"
 
 	"golang.org/x/text/unicode/norm"
@@ -35,10 +36,14 @@ type normalForm struct {
 	out  []byte
 }
 
+// firstMark begins the UTF-8 of U+0300, the first combining mark. A text of characters
+// before it is in its normal form.
+const firstMark = 0xcc
+
 // normalise replaces a text by its normal form, and returns it. It leaves out the end of
 // a normal form that is longer than any code.
 func normalise(text []byte) []byte {
-	if norm.NFC.QuickSpan(text) == len(text) {
+	if len(text) == 0 || slices.Max(text) < firstMark || norm.NFC.QuickSpan(text) == len(text) {
 		return text
 	}
 	n, _ := normalForms.Get().(*normalForm)

@@ -1,6 +1,7 @@
 package codes
 
 import (
+	"bytes"
 	"sync"
 	"unicode/utf8"
 
@@ -27,33 +28,40 @@ func Fold(code waypost.Code) waypost.Code {
 
 // AppendFold appends the key of a code. It does not allocate once dst is large enough.
 func AppendFold(dst, code []byte) []byte {
+	if key, valid := appendFolded(dst, code); valid {
+		return key
+	}
+	return append(dst, code...)
+}
+
+// appendFolded appends a code in its form without case, and reports whether that form is
+// a code too.
+func appendFolded(dst, code []byte) (folded []byte, valid bool) {
 	start := len(dst)
 	for _, c := range code {
 		if c >= utf8.RuneSelf {
-			return appendFolded(dst[:start], code)
+			return appendFoldedText(dst[:start], code)
 		}
 		if 'A' <= c && c <= 'Z' {
 			c += 'a' - 'A'
 		}
 		dst = append(dst, c)
 	}
-	return dst
+	return dst, true
 }
 
 // foldings has memory for each folding under way.
 var foldings = sync.Pool{New: func() any { return new([maxDecoded + utf8.UTFMax]byte) }}
 
-// appendFolded does the work of AppendFold for a code with characters beyond ASCII.
-func appendFolded(dst, code []byte) []byte {
+// appendFoldedText is appendFolded for a code with characters beyond ASCII.
+func appendFoldedText(dst, code []byte) (folded []byte, valid bool) {
 	f, _ := foldings.Get().(*[maxDecoded + utf8.UTFMax]byte)
 	defer foldings.Put(f)
 	n, read, _ := folder.Transform(f[:], code, true)
 	text := f[:n]
 	foldCherokee(text)
-	if text = normalise(text); read == len(code) && waypost.ValidCode(text) {
-		return append(dst, text...)
-	}
-	return append(dst, code...)
+	text = normalise(text)
+	return append(dst, text...), bytes.Equal(text, code) || read == len(code) && waypost.ValidCode(text)
 }
 
 // foldCherokee maps the small letters of Cherokee to the capital ones, as Unicode does.

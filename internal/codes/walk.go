@@ -62,8 +62,13 @@ type Walk struct {
 	buf      []byte
 	fits     *patterns.Match // for a domain with patterns; nil: there was none yet
 
-	keys   [2][]byte // of the present code
-	folded []byte    // the present code in its form without case
+	keys [2][]byte // of the present code
+
+	// On a domain that looks for them: the longest code in its form without case, the
+	// length of its beginning that is a code too, and the ends of the present code and of
+	// the next one in it.
+	folded                       []byte
+	valid, presentEnd, foldedEnd int
 }
 
 // Find moves a visit to the first of its codes that is blocked or that has a link for the
@@ -90,6 +95,8 @@ func (w *Walk) Find(v *waypost.Visit, traits waypost.DomainTraits, in Index) (Fo
 	}
 	w.match = Pattern
 	w.fits.Lead(v)
+	w.fold(v.Code, traits)
+	w.presentEnd = w.foldedEnd
 	return w.try(v, traits, in)
 }
 
@@ -98,10 +105,10 @@ func (f *Found) decides() bool { return f.Record != nil || f.Policy != 0 }
 // try looks the code of a visit up.
 func (w *Walk) try(v *waypost.Visit, traits waypost.DomainTraits, in Index) (Found, error) {
 	keys, folded := w.keysOf(v.Code, traits)
-	if folded {
-		v.Code = w.folded
+	if folded != nil {
+		v.Code = folded
 	}
-	policy, err := in.Policy(v.Code, folded)
+	policy, err := in.Policy(v.Code, folded != nil)
 	if policy != 0 || err != nil {
 		return Found{Policy: policy, Match: w.match}, err
 	}
@@ -132,36 +139,59 @@ func (w *Walk) fit(v *waypost.Visit, traits waypost.DomainTraits, in Index) (boo
 		traits&(waypost.IgnoresCase|waypost.CaseSwitching) != waypost.IgnoresCase && w.fits.Find(x, v, AppendSegment), nil
 }
 
-// keysOf returns the keys that the link of a code may have. While a domain is being
-// switched, a link moves to the last of its keys, so that one of the look-ups finds it.
-func (w *Walk) keysOf(code []byte, traits waypost.DomainTraits) (keys [][]byte, folded bool) {
+// keysOf returns the keys that the link of a code may have, and its form without case if
+// the domain looks for that. While a domain is being switched, a link moves to the last
+// of its keys, so that one of the look-ups finds it.
+func (w *Walk) keysOf(code []byte, traits waypost.DomainTraits) (keys [][]byte, folded []byte) {
 	w.keys[0] = code
 	if traits&(waypost.IgnoresCase|waypost.CaseSwitching) == 0 {
-		return w.keys[:1], false
+		return w.keys[:1], nil
 	}
-	w.folded = AppendFold(w.folded[:0], code)
+	folded = w.folded[:w.presentEnd]
+	if len(folded) > w.valid && !waypost.ValidCode(folded) {
+		folded = code
+	}
 	switch {
-	case traits&waypost.CaseSwitching == 0 || bytes.Equal(code, w.folded):
-		w.keys[0] = w.folded
-		return w.keys[:1], true
+	case traits&waypost.CaseSwitching == 0 || bytes.Equal(code, folded):
+		w.keys[0] = folded
+		return w.keys[:1], folded
 	case traits&waypost.IgnoresCase == 0:
-		w.keys[0], w.keys[1] = w.folded, code
+		w.keys[0], w.keys[1] = folded, code
 	default:
-		w.keys[1] = w.folded
+		w.keys[1] = folded
 	}
-	return w.keys[:], true
+	return w.keys[:], folded
+}
+
+// fold folds the longest code of a visit. The other codes begin it, and end before an
+// ASCII character, so that their forms without case begin its form.
+func (w *Walk) fold(code []byte, traits waypost.DomainTraits) {
+	w.foldedEnd = 0
+	if traits&(waypost.IgnoresCase|waypost.CaseSwitching) == 0 {
+		return
+	}
+	var valid bool
+	w.folded, valid = appendFolded(w.folded[:0], code)
+	w.foldedEnd, w.valid = len(w.folded), len(w.folded)
+	if !valid {
+		w.valid, _ = waypost.CheckCode(w.folded)
+	}
 }
 
 // start begins the walk of a visit.
 func (w *Walk) start(v *waypost.Visit, traits waypost.DomainTraits) {
 	w.match = Exact
+	longest := v.Code
 	if w.plain = v.Rest == nil && waypost.PlainCode(v.Code); !w.plain {
 		w.read(v.Path, traits)
+		longest = w.text[:w.end]
 	}
+	w.fold(longest, traits)
 }
 
 // next moves a visit to its next code. It returns false after the last one.
 func (w *Walk) next(v *waypost.Visit) bool {
+	w.presentEnd = w.foldedEnd
 	if w.plain {
 		w.plain = false
 		w.end = 0
@@ -184,8 +214,10 @@ func (w *Walk) next(v *waypost.Visit) bool {
 	}
 	slash := bytes.LastIndexByte(v.Code, '/')
 	if w.bare > 0 && w.end > w.bare && slash < w.bare { // a dot is the only punctuation of codes
-		w.end = min(w.end-1, w.bare+maxDots)
+		shorter := min(w.end-1, w.bare+maxDots)
+		w.foldedEnd, w.end = max(w.foldedEnd-(w.end-shorter), 0), shorter
 	} else {
+		w.foldedEnd = max(bytes.LastIndexByte(w.folded[:w.foldedEnd], '/'), 0)
 		w.end = max(slash, 0)
 		w.segments--
 	}

@@ -77,7 +77,7 @@ type Edge struct {
 	EnrolToken     Secret        `yaml:"enrol_token" env:"WAYPOST_ENROL_TOKEN" flag:"-" help:"token of waypost edges enrol, with which this edge gets a credential of its own, once; another one later replaces that"`
 	NodeCertFile   string        `yaml:"node_cert_file" help:"certificate chain that this edge shows to control planes, to relays and, as a relay, to the edges that follow it, which then must speak TLS and show one too, PEM; read again when it changes"`
 	NodeKeyFile    string        `yaml:"node_key_file" help:"its private key, PEM"`
-	NodeCAFile     string        `yaml:"node_ca_file" help:"roots that the certificates of control planes, of relays and of the edges that follow this one may have, PEM, read again when they change; default: the system's, which a relay with a certificate refuses"`
+	NodeCAFile     string        `yaml:"node_ca_file" help:"roots that the certificates of control planes, of relays and of the edges that follow this one may have, PEM; default: the system's, which a relay with a certificate refuses"`
 	RelayAddr      string        `yaml:"relay_addr" help:"address on which other edges may follow this one instead of the control plane, HOST:PORT, at which they must reach it; their clicks and reports are passed on; empty: none do"`
 	RelayToken     Secret        `yaml:"relay_token" flag:"-" help:"token by which a relay knows the edges that follow it, at least 16 characters, the same on all of them; edges that have the edge token need none"`
 	DataDir        string        `yaml:"data_dir" help:"directory of the replica and of the clicks that are not counted yet; belongs to this edge alone; its file status has the process id and the addresses, once all listeners are open"`

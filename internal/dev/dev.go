@@ -7,12 +7,15 @@
 package dev
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -159,20 +162,9 @@ func (s *system) run(outer context.Context) (err error) {
 	return orStopped(outer, ctx, s.serve(ctx, edges, server.URL()))
 }
 
-// serve waits until links reach every edge, says so, and holds until ctx ends.
+// serve waits until every edge has all links, says so, and holds until ctx ends.
 func (s *system) serve(ctx context.Context, edges []*keeper, databaseURL string) error {
-	api, err := client.New(s.plan.apiURL(), s.secrets.apiKey)
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	say := time.NewTicker(5 * time.Second)
-	defer say.Stop()
-	p := &prover{api: api, log: s.log, say: say}
-	if err := p.prove(ctx, edges, s.plan.edgeURLs()); err != nil {
-		if errors.Is(err, errKeyRefused) {
-			err = fmt.Errorf("%w, which was revoked or has ended: remove %s and start again, to have a new one made", err, s.secrets.apiKeyFile)
-		}
+	if err := s.awaitReady(ctx, edges); err != nil {
 		return err
 	}
 	s.ready.Store(true)
@@ -200,6 +192,65 @@ func (s *system) serve(ctx context.Context, edges []*keeper, databaseURL string)
 	}
 	s.log.Info("stopping")
 	return errors.Join(err, s.state.remove())
+}
+
+// awaitReady waits until every edge serves and has the whole changelog, and the API takes
+// the key of this system.
+func (s *system) awaitReady(ctx context.Context, edges []*keeper) error {
+	api, err := client.New(s.plan.apiURL(), s.secrets.apiKey)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	poll, say := time.NewTicker(25*time.Millisecond), time.NewTicker(5*time.Second)
+	defer poll.Stop()
+	defer say.Stop()
+	for {
+		_, err := api.Edges.Fleet(ctx)
+		if problem, ok := errors.AsType[*client.Problem](err); ok && problem.Status == http.StatusUnauthorized {
+			return fmt.Errorf("the API refuses the key of this system, which was revoked or has ended: "+
+				"remove %s and start again, to have a new one made", s.secrets.apiKeyFile)
+		}
+		for _, k := range edges {
+			err = cmp.Or(err, current(ctx, k))
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-say.C:
+			s.log.Info("waiting until the system is ready", "because", err)
+		case <-poll.C:
+		}
+	}
+}
+
+// current asks the edge's admin listener, which has another address after each restart,
+// and returns an error unless the edge serves and is at the head of the changelog.
+func current(ctx context.Context, k *keeper) error {
+	p := k.current()
+	if p == nil {
+		return errEnded
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, adminOf(p)+"/readyz", http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Close = true
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	var answer struct{ Lag *uint64 }
+	err = errors.Join(json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&answer), res.Body.Close())
+	if err == nil && (res.StatusCode != http.StatusOK || answer.Lag == nil || *answer.Lag > 0) {
+		err = fmt.Errorf("%s is not at the head of the changelog yet", k.name)
+	}
+	return err
 }
 
 // orStopped replaces an error that is a mere consequence. After the user's stop it

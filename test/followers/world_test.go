@@ -390,7 +390,8 @@ func (w *world) look(n *node, code string) {
 		return // no one sees it
 	}
 	before := n.db.Position()
-	rec, _, found, err := n.db.Link(waypost.DefaultDomain, []byte(code), nil)
+	var rec waypost.Record
+	_, found, err := n.db.Link(waypost.DefaultDomain, []byte(code), nil, &rec)
 	digest := n.db.Digest()
 	after := n.db.Position()
 	if before.IsZero() {

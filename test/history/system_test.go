@@ -240,7 +240,8 @@ func (e *edge) read(ctx context.Context) {
 	pause := time.NewTicker(time.Millisecond)
 	defer pause.Stop()
 	for ctx.Err() == nil {
-		rec, grown, found, err := e.Link(waypost.DefaultDomain, []byte(steady), buf[:0])
+		var rec waypost.Record
+		grown, found, err := e.Link(waypost.DefaultDomain, []byte(steady), buf[:0], &rec)
 		if buf = grown; err != nil || !found || rec.State != waypost.Live {
 			err = fmt.Errorf("found %t: %w", found, err)
 			e.failed.CompareAndSwap(nil, &err)
@@ -252,7 +253,8 @@ func (e *edge) read(ctx context.Context) {
 // target returns the Location of an edge's answer, "" for a link that is not live.
 func (e *edge) target(t *testing.T, code string) string {
 	t.Helper()
-	rec, _, found, err := e.Link(waypost.DefaultDomain, []byte(code), nil)
+	var rec waypost.Record
+	_, found, err := e.Link(waypost.DefaultDomain, []byte(code), nil, &rec)
 	require.NoError(t, err)
 	if !found || rec.State != waypost.Live {
 		return ""

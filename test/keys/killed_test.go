@@ -39,7 +39,7 @@ var (
 // planes are killed at one place of each act, another one in each run.
 const (
 	manyKeys = "WAYPOST_KEYS"
-	fewKeys  = 5_000
+	fewKeys  = 2_000
 )
 
 const (

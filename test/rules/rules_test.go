@@ -127,11 +127,11 @@ func startEdge(t *testing.T, clock func() time.Time) *edgeServer {
 }
 
 // Link, Domain and Targets implement server.Links, and Locate server.Places.
-func (e *edgeServer) Link(_ waypost.DomainID, code, buf []byte) (r waypost.Record, grown []byte, found bool, err error) {
+func (e *edgeServer) Link(_ waypost.DomainID, code, buf []byte, rec *waypost.Record) (grown []byte, found bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, found = e.records[string(code)]
-	return r, buf, found, nil
+	*rec, found = e.records[string(code)]
+	return buf, found, nil
 }
 
 func (e *edgeServer) Domain([]byte) (waypost.DomainID, waypost.DomainTraits, bool) {

@@ -29,7 +29,7 @@ import (
 const (
 	maxFirst = 40 << 10  // scripts until the list of links is shown
 	maxStyle = 10 << 10  // the style sheet
-	maxAll   = 124 << 10 // everything
+	maxAll   = 125 << 10 // everything
 	maxMap   = 15 << 10  // the map of the world, loaded when asked for
 )
 

@@ -476,3 +476,86 @@ export async function markupIsText(c) {
   const picture = await saved(c, c.page.getByRole("button", { name: "Download SVG" }));
   c.assert.match(picture.text, /<svg/);
 }
+
+/** An alias for scans is made where the QR code is drawn, which then carries it. Its clicks are counted apart, and
+ * another alias is added and removed. */
+export async function aliasesAndScans(c) {
+  const { page } = c;
+  const link = await create(c);
+  await open(c, link);
+  await page.getByRole("button", { name: "QR code" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: "Make an alias for scans" }).click();
+  c.assert.equal(await dialog.getByLabel("Code of the alias").inputValue(), `${link.short_code}-qr`);
+  await dialog.getByLabel("What it is for").fill("box");
+  await dialog.getByRole("button", { name: "Add an alias" }).click();
+  await toast(c, "The alias leads to the link. On every edge").waitFor();
+  const scanned = `${link.short_url}-qr`;
+  const code = dialog.getByRole("img", { name: `QR code of ${scanned}`, exact: true });
+  await code.waitFor();
+  c.assert.ok(await code.evaluate((img) => img.decode().then(() => img.naturalWidth > 0)));
+  await c.axe();
+  c.assert.equal((await saved(c, dialog.getByRole("button", { name: "Download SVG" }))).name, `${link.short_code}-qr.svg`);
+  await dialog.getByLabel("Address in the QR code").selectOption({ value: link.short_url });
+  await dialog.getByRole("img", { name: `QR code of ${link.short_url}`, exact: true }).waitFor();
+  await page.keyboard.press("Escape");
+
+  const card = page.getByRole("region", { name: "Aliases" });
+  await click(c, link, desktop);
+  await click(c, { short_code: `${link.short_code}-qr` }, phone);
+  await click(c, { short_code: `${link.short_code}-qr` }, desktop);
+  await card.getByRole("row", { name: scanned }).getByRole("cell", { name: "2", exact: true }).waitFor();
+  await card.getByRole("row", { name: "the link’s own" }).getByRole("cell", { name: "1", exact: true }).waitFor();
+  await page.getByRole("region", { name: "Addresses" }).getByRole("button", { name: `${link.domain}/${link.short_code}-qr` }).waitFor();
+
+  await card.getByRole("button", { name: "Add an alias" }).click();
+  await dialog.getByLabel("Code of the alias").fill("x");
+  await dialog.getByRole("button", { name: "Add an alias" }).click();
+  await dialog.getByRole("alert").waitFor();
+  await dialog.getByLabel("Code of the alias").fill(`${link.short_code}-2`);
+  await c.axe();
+  await dialog.getByRole("button", { name: "Add an alias" }).click();
+  const second = card.getByRole("button", { name: `Remove ${link.short_url}-2` });
+  await second.waitFor();
+  await c.narrow();
+  await second.click();
+  await dialog.getByText("stays retired").waitFor();
+  await dialog.getByRole("button", { name: "Remove", exact: true }).click();
+  await toast(c, "The alias is removed.").waitFor();
+  c.assert.deepEqual((await c.api("GET", `/api/v1/urls/${link.short_code}`)).aliases.map((a) => [a.short_code, a.title]), [[`${link.short_code}-qr`, "box"]]);
+}
+
+/** An address is tried while a pattern and its target are typed, and the saved pattern has no QR code. */
+export async function aPatternIsTriedWhileItIsTyped(c) {
+  const { page } = c;
+  const host = `${c.unique()}.example.org`;
+  const domain = await c.api("POST", "/api/v1/domains", { host });
+  await page.goto(`${c.base}/console/links?create=1&code=${encodeURIComponent("jira/{ticket}")}&of=${host}`);
+  const dialog = page.getByRole("dialog");
+  const answer = dialog.getByRole("status");
+  await dialog.getByLabel("Target URL").fill("https://example.com/browse/{ticket}?from={query.from}");
+  await dialog.getByLabel("Try an address").fill("jira/A-1?from=mail");
+  await answer.filter({ hasText: "jira/{ticket} {ticket} = A-1 → https://example.com/browse/A-1?from=mail" }).waitFor();
+  await dialog.getByLabel("Custom code").fill("jira/*");
+  await answer.filter({ hasText: "ticket" }).waitFor(); // the target has a name that the pattern lacks
+  await dialog.getByLabel("Target URL").fill("https://example.com/browse/{path}");
+  await answer.filter({ hasText: "jira/* {path} = A-1 → https://example.com/browse/A-1" }).waitFor();
+  await dialog.getByLabel("Try an address").fill("docs/A-1");
+  await answer.filter({ hasText: "It leads nowhere." }).waitFor();
+  await c.axe();
+  await c.narrow();
+  await dialog.getByRole("button", { name: "Create link" }).click();
+  await dialog.getByRole("status").filter({ hasText: /On all \d edges after/ }).waitFor();
+  c.assert.equal(await dialog.getByRole("img").count(), 0, "the API draws none");
+  await dialog.getByRole("button", { name: "Open" }).click();
+  await page.getByRole("heading", { level: 1, name: "jira/*" }).waitFor();
+  c.assert.deepEqual([await page.getByRole("button", { name: "QR code" }).count(), await page.getByRole("region", { name: "Aliases" }).count()], [0, 0]);
+  await page.getByRole("button", { name: "Edit", exact: true }).click();
+  await dialog.getByLabel("Target URL").fill("https://example.com/b/{path}");
+  await dialog.getByLabel("Try an address").fill("jira/x/y");
+  await answer.filter({ hasText: "{path} = x/y → https://example.com/b/x/y" }).waitFor();
+  await c.axe();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await c.api("DELETE", `/api/v1/urls/${encodeURIComponent("jira/*")}?domain=${host}`);
+  await c.api("DELETE", `/api/v1/domains/${domain.id}`);
+}

@@ -2318,7 +2318,7 @@ export interface components {
             /** @description The value before, as the link had it in JSON. Of a password, only whether there was one. */
             before: unknown;
             /** @enum {string} */
-            name: "active" | "confirm" | "description" | "exhausted_url" | "expired_url" | "expires_at" | "forward_path" | "forward_query" | "max_clicks" | "max_clicks_mode" | "metadata" | "notes" | "original_url" | "password" | "redirect_status" | "rules" | "tags" | "title" | "valid_from";
+            name: "active" | "aliases" | "confirm" | "description" | "exhausted_url" | "expired_url" | "expires_at" | "forward_path" | "forward_query" | "max_clicks" | "max_clicks_mode" | "metadata" | "notes" | "original_url" | "password" | "redirect_status" | "rules" | "tags" | "title" | "valid_from";
         };
         FieldError: {
             /**
@@ -10623,6 +10623,10 @@ export interface operations {
                 query?: string;
                 /** @description The visitor's Cookie header. */
                 cookie?: string;
+                /** @description With target: a custom code, also a pattern. */
+                code?: string;
+                /** @description Explain as if the link of the code had this target, or as if there were such a link. */
+                target?: string;
                 /** @description Name of an edge that is to answer, within 5 seconds, in place of the control plane. It looks up the country of the address unless a country is given. For operators alone; it is in the audit log. */
                 edge?: string;
             };

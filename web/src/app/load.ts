@@ -129,3 +129,13 @@ export function useStored<T>(name: string, initial: T): [T, (next: T) => void, (
     },
   ];
 }
+
+/** useSettled returns a value once it has not changed for a moment. */
+export function useSettled<T>(value: T): T {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), 300);
+    return () => clearTimeout(timer);
+  }, [JSON.stringify(value)]);
+  return settled;
+}

@@ -6,6 +6,9 @@ export function linkPath(link: Pick<Schemas["Link"], "short_code"> & { domain?: 
   return `/console/links/${encodeURIComponent(link.short_code)}${domain}`;
 }
 
+/** isPattern reports whether a code is a pattern, which leads from many addresses. */
+export const isPattern = (code: string) => /[*{]/.test(code);
+
 /** searchOf returns the filters of the API that find what is typed. A short URL of one of the
  * domains is found by its code, because searches know the URLs of targets only. */
 export function searchOf(typed: string, domains: readonly Pick<Schemas["Domain"], "host">[]): { search: string; domain?: string } {

@@ -8,6 +8,7 @@ export { default as Fleet } from "./fleet/fleet";
 export { default as Invitation } from "./settings/invitation";
 export { default as Link } from "./link/link";
 export { default as Overview } from "./overview/overview";
+export { Try } from "./link/explain";
 export { RuleFields, toRules } from "./link/rules";
 export { default as Ranges } from "./ranges/ranges";
 export { default as Settings } from "./settings/settings";

@@ -1,7 +1,9 @@
-import { useEffect, useId, useState } from "preact/hooks";
+import { useId, useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../app/api";
-import { useAct, useLoad } from "../app/load";
+import { useAct, useLoad, useSettled } from "../app/load";
+import { can } from "../app/session";
 import { text } from "../messages/links";
+import { AliasForm } from "./alias";
 import { Await, Trouble } from "./failure";
 import { Choice, Field } from "./field";
 import { download } from "./csv";
@@ -15,7 +17,7 @@ interface Look {
   light: string;
 }
 
-type Named = Pick<Schemas["Link"], "short_code" | "short_url" | "domain">;
+type Named = Pick<Schemas["Alias"], "short_code" | "short_url" | "domain">;
 
 /** drawn asks for the picture. The request carries the workspace, which an address in an
  * img could not. */
@@ -29,8 +31,14 @@ function drawn(link: Named, look: Look, format: "svg" | "png" | "pdf", signal?: 
   })) as unknown as Promise<Blob>;
 }
 
-/** QR shows the QR code of a link's short URL, with its size and colours, and stores it. */
-export function QR({ link }: { link: Named }) {
+/** QR shows the QR code of an address of a link, with its size and colours, and stores it. An
+ * alias for scans tells them from other clicks. */
+export function QR({ link: own, made }: { link: Named & Pick<Schemas["Link"], "aliases">; made?: (now: Schemas["Link"], response: Response) => void }) {
+  const [aliases, setAliases] = useState(own.aliases ?? []);
+  const [chosen, setChosen] = useState(own.short_url);
+  const [adding, setAdding] = useState(false);
+  const addresses: readonly Named[] = [own, ...aliases];
+  const link = addresses.find((a) => a.short_url === chosen) ?? own;
   const [size, setSize] = useState("512");
   const [mm, setMM] = useState("");
   const [margin, setMargin] = useState("4");
@@ -46,6 +54,12 @@ export function QR({ link }: { link: Named }) {
     async (signal) => `data:image/svg+xml,${encodeURIComponent(await (await drawn(link, settled, "svg", signal)).text())}`,
     [link.short_code, link.domain, JSON.stringify(settled)],
   );
+  const add = (now: Schemas["Link"], alias: Named, response: Response) => {
+    setAliases(now.aliases ?? []);
+    setChosen(alias.short_url);
+    setAdding(false);
+    made?.(now, response);
+  };
   const keep = (format: "svg" | "png" | "pdf") => void act.run(async () => download(`${link.short_code}.${format}`, await drawn(link, look, format)));
   return (
     <div class="qr-code">
@@ -53,6 +67,15 @@ export function QR({ link }: { link: Named }) {
         <Await of={picture}>{(src) => <img src={src} width="200" height="200" alt={text("qrOf", { url: link.short_url })} />}</Await>
       </div>
       <div class="qr-look">
+        {aliases.length > 0 && <Choice label={text("qrAddress")} value={chosen} set={setChosen} options={addresses.map((a) => [a.short_url, a.short_url.replace(/^\w+:\/\//, "")] as const)} />}
+        {adding
+          ? <AliasForm link={own} code={`${own.short_code}-qr`} made={add} />
+          : can("links:write") && aliases.length < 16 && (
+            <>
+              <div><button type="button" class="small" onClick={() => setAdding(true)}>{text("qrAlias")}</button></div>
+              <p class="hint">{text("qrAliasHint")}</p>
+            </>
+          )}
         <Field label={text("qrSize")} type="number" min={64} max={2048} inputMode="numeric" value={size} set={setSize} />
         <Field label={text("qrMM")} type="number" min={10} max={180} inputMode="numeric" value={mm} set={setMM} />
         <Field label={text("qrMargin")} type="number" min={0} max={16} inputMode="numeric" value={margin} set={setMargin} />
@@ -82,14 +105,4 @@ function Colour({ label, value, set }: { label: string; value: string; set: (val
       <label for={id}>{label}</label>
     </span>
   );
-}
-
-/** useSettled returns a look once it has not changed for a moment. */
-function useSettled(look: Look): Look {
-  const [settled, setSettled] = useState(look);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(look), 200);
-    return () => clearTimeout(timer);
-  }, [JSON.stringify(look)]);
-  return settled;
 }

@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import { Failure } from "../../app/api";
 import { useAct, useStored } from "../../app/load";
+import { isPattern } from "../../app/paths";
 import { text as shared } from "../../messages/app";
 import { text } from "../../messages/link";
 import { Dialog } from "../../ui/dialog";
@@ -8,6 +9,7 @@ import { Trouble } from "../../ui/failure";
 import { Check } from "../../ui/field";
 import { Table } from "../../ui/table";
 import { changeLink, draftName, fieldLabel, getLink, inWords, same, type Change, type Link, type Place, type State } from "./change";
+import { Try } from "./explain";
 import { LinkFields, useFaults } from "./form";
 import { changes, formOf, names, type Form } from "./linkform";
 
@@ -103,7 +105,9 @@ export function Edit({ at, state, saved, close }: { at: Place; state: State; sav
         <LinkFields
           form={form} set={(part) => keep({ ...draft, form: { ...form, ...part } })} fault={fault} password={password} setPassword={setPassword} kept={state.link.has_password}
           more={state.link.has_password && <Check label={text("noPassword")} checked={open} set={setOpen} />}
-        />
+        >
+          {isPattern(state.link.short_code) && <Try code={state.link.short_code} target={form.original_url} domain={state.link.domain} />}
+        </LinkFields>
         {act.failure && act.failure.status !== 412 && <Trouble failure={act.failure} />}
         <footer>
           <button

@@ -1,8 +1,8 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { ask, client, type Schemas } from "../../app/api";
-import { useLoad } from "../../app/load";
+import { useLoad, useSettled } from "../../app/load";
 import { text, textOf } from "../../messages/rules";
-import { Trouble } from "../../ui/failure";
+import { Trouble, words } from "../../ui/failure";
 import { Choice, Field, moment } from "../../ui/field";
 import { named, type Link, type Place } from "./change";
 import { inWords } from "./ruleform";
@@ -13,17 +13,11 @@ const devices = [
 ] as const;
 type Device = (typeof devices)[number][0];
 
-const rest = 400; // milliseconds without a key before a question is sent
-
 /** Explain says where a link leads a visitor, and why. */
 export function Explain({ at, link, unsaved }: { at: Place; link: Link; unsaved: boolean }) {
   const [device, setDevice] = useState<Device>("iphone");
   const [typed, setTyped] = useState({ url: "", country: "", city: "", language: "", address: "", query: "", at: "" });
-  const [asked, setAsked] = useState({ ...typed, agent: device as string });
-  useEffect(() => {
-    const timer = setTimeout(() => setAsked({ ...typed, agent: device }), rest);
-    return () => clearTimeout(timer);
-  }, [device, typed]);
+  const asked = useSettled({ ...typed, agent: device as string });
   const loaded = useLoad((signal) => {
     const query = Object.fromEntries(Object.entries({
       ...asked, country: asked.country.trim().toUpperCase(), at: moment(asked.at) ?? "",
@@ -55,6 +49,29 @@ export function Explain({ at, link, unsaved }: { at: Place; link: Link; unsaved:
       <Trouble failure={loaded.failure} retry={loaded.reload} />
       <div role="status">{loaded.data && !loaded.failure && <Answer of={loaded.data} link={link} />}</div>
     </section>
+  );
+}
+
+/** Try says where an address would lead if a pattern had a target, while both are typed. */
+export function Try(typed: { code: string; target: string; domain: string }) {
+  const [url, setURL] = useState("");
+  const asked = useSettled({ ...typed, url: url.trim() });
+  const loaded = useLoad(async (signal) => {
+    const { url, code, target, domain } = asked;
+    return url && target ? ask(client.GET("/api/v1/explain", { params: { query: { url, code, target, ...(domain ? { domain } : {}) } }, signal })) : undefined;
+  }, [JSON.stringify(asked)]);
+  const { data: found, failure } = loaded;
+  return (
+    <Field label={text("try")} hint={text("tryHint")} value={url} set={setURL} spellcheck={false} autocomplete="off" dir="ltr" placeholder={typed.code.replace(/[*{}]/g, "")}>
+      <p role="status" dir="auto">
+        {!url.trim() ? null : failure ? (failure.status === 404 ? text("nowhere") : words(failure)) : found && (
+          <>
+            <code>{found.short_code}</code> {found.held.map((h) => <span key={h.name} class="tag">{`{${h.name}} = ${h.value}`}</span>)}{" "}
+            → <strong dir="ltr">{found.result.location || found.result.status}</strong>
+          </>
+        )}
+      </p>
+    </Field>
   );
 }
 

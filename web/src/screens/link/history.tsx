@@ -58,11 +58,11 @@ export function History({ at, link, restore }: { at: Place; link: Link; restore:
 
 /** stateAfter returns the change that brings back the state that a link had after an event:
  * all later changes, undone. It is empty when the link is in that state. A former password
- * is not known to anybody. */
+ * is not known to anybody, and aliases stay as they are. */
 function stateAfter(events: readonly Event[], index: number, link: Link): Change {
   const values: Record<string, unknown> = {};
   for (const event of events.slice(0, index)) {
-    for (const field of event.fields) if (field.name !== "password") values[field.name] = field.before;
+    for (const field of event.fields) if (field.name !== "password" && field.name !== "aliases") values[field.name] = field.before;
   }
   return Object.fromEntries(Object.entries(values).filter(([name, value]) => !same(value, link[name as keyof Link]))) as Change;
 }

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { answer, ask, client, Failure, type Schemas } from "../../app/api";
 import { useShortcuts } from "../../app/keys";
 import { useAct, useLoad } from "../../app/load";
-import { inQuery } from "../../app/paths";
+import { inQuery, isPattern } from "../../app/paths";
 import { can } from "../../app/session";
 import { setTitle } from "../../app/shell";
 import { text as shared } from "../../messages/app";
@@ -15,11 +15,13 @@ import { Await, toastFailure, Trouble, words } from "../../ui/failure";
 import { QR } from "../../ui/qr";
 import { Ago, Moment } from "../../ui/time";
 import { toast } from "../../ui/toast";
+import { Aliases } from "./aliases";
 import { applied, changeLink, draftName, former, getLink, type Change, type Link as LinkData, type Place, type State } from "./change";
 import { Edit } from "./edit";
 import { longTexts } from "./fields";
 import { History } from "./history";
 import { Rules } from "./rules";
+import { chosenSpan } from "./span";
 import { Statistics } from "./statistics";
 
 /** Link is the screen of one link: its state, its statistics and its history. */
@@ -118,13 +120,17 @@ function Present({ at, state, changed, reload, restore, deleted }: {
   const { url, query, route } = useLocation();
   const [open, setOpen] = useState<"qr" | "delete">();
   const act = useAct();
-  useShortcuts(expired(link) ? [] : [{ keys: "q", label: text("qr"), run: () => setOpen("qr") }]);
+  const drawn = !expired(link) && !isPattern(link.short_code);
+  useShortcuts(!drawn ? [] : [{ keys: "q", label: text("qr"), run: () => setOpen("qr") }]);
   const editing = query["edit"] !== undefined;
   const writes = can("links:write");
   const ruling = query["rules"] !== undefined;
   const draft = sessionStorage.getItem(`waypost.draft.${draftName(link)}`) !== null;
   const turn = (what: "edit" | "rules") => (on: boolean) => route(inQuery(url, { [what]: on ? "on" : undefined }), true);
   const edit = turn("edit");
+  const renewed = (now: LinkData, response: Response, message = text("aliasAdded")) => (
+    changed(link, {}, { link: now, etag: response.headers.get("ETag") ?? "", applied: applied(response) }, message)
+  );
   const toggle = () => act.run(async () => {
     const change = { active: !link.active };
     changed(link, change, await changeLink(at, change), textOf(link.active ? "switchedOff" : "switchedOn"));
@@ -148,7 +154,7 @@ function Present({ at, state, changed, reload, restore, deleted }: {
         <div class="row">
           <a class="mono" href={link.short_url} target="_blank" rel="noreferrer noopener">{link.short_url}</a>
           <Copy value={link.short_url} label={link.short_url} />
-          {!expired(link) && <button type="button" class="small" onClick={() => setOpen("qr")}>{text("qr")}</button>}
+          {drawn && <button type="button" class="small" onClick={() => setOpen("qr")}>{text("qr")}</button>}
           <States link={link} />
         </div>
         <dl class="facts">
@@ -169,12 +175,13 @@ function Present({ at, state, changed, reload, restore, deleted }: {
       </header>
       {(link.rules || ruling) && <Rules at={at} state={state} saved={changed} editing={ruling} edit={turn("rules")} />}
       {(can("analytics:read") || can("links:read")) && <Statistics at={at} link={link} news={reload} />}
+      {!isPattern(link.short_code) && (link.aliases || writes) && <Aliases link={link} range={chosenSpan(query).range} saved={renewed} />}
       <History
         at={at} link={link}
         restore={async (change) => changed(link, change, await changeLink(at, change, state.etag), text("broughtBack"))}
       />
       {editing && writes && <Edit at={at} state={state} saved={changed} close={() => edit(false)} />}
-      {open === "qr" && <Dialog title={text("qr")} close={() => setOpen(undefined)}><QR link={link} /></Dialog>}
+      {open === "qr" && <Dialog title={text("qr")} close={() => setOpen(undefined)}><QR link={link} made={renewed} /></Dialog>}
       {open === "delete" && (
         <Confirm
           title={text("deleteTitle")} action={text("delete")} close={() => setOpen(undefined)}

@@ -21,10 +21,11 @@ import { chosenSpan, spans, zone, type Chosen, type Range } from "./span";
 
 type Stats = Schemas["LinkStats"];
 
-const dimensions = ["countries", "cities", "devices", "browsers", "os", "referrers", "rules", ...counted] as const;
+const dimensions = ["countries", "cities", "devices", "browsers", "os", "referrers", "codes", "rules", ...counted] as const;
 type Dimension = (typeof dimensions)[number] | "variants";
 
-function askStats(at: Place, range: Range, signal: AbortSignal, named?: { by: Dimension; name: string }): Promise<Stats> {
+/** askStats asks for the statistics of a link, and for the clicks of a name by day. */
+export function askStats(at: Place, range: Range, signal: AbortSignal, named?: { by: Dimension; name: string }): Promise<Stats> {
   return ask(client.GET("/api/v1/urls/{code}/stats", { params: { path: { code: at.code }, query: { domain: at.domain, ...range, ...named } }, signal })) as Promise<Stats>; // a text only if CSV is asked for
 }
 
@@ -187,7 +188,7 @@ function Breakdowns({ at, link, stats, range }: { at: Place; link: Link; stats: 
       <h2>{text("breakdowns")}</h2>
       <p class="hint">{text("breakdownDays", { from: utcDay(stats.breakdown_from), to: utcDay(new Date(Date.parse(stats.breakdown_to) - 1).toISOString()) })}</p>
       <div class="cards breakdowns">
-        {dimensions.filter((d) => d !== "rules" && !isUTM(d) || d === "rules" && link.rules || stats[d].some((r) => r.name !== "none")).map((d) => (
+        {dimensions.filter((d) => (d === "codes" ? stats.codes.length > 1 : d !== "rules" && !isUTM(d)) || d === "rules" && link.rules || d !== "codes" && stats[d].some((r) => r.name !== "none")).map((d) => (
           <Breakdown
             key={d} title={titleOf(d)} names={stats[d]} label={(n) => labelOf(d, n, link)} file={`${at.code}-${d}`} map={d === "countries"}
             hint={d === "countries" && stats[d].length > 0 && stats[d].every((n) => n.name === "unknown") && text("noCountry")}

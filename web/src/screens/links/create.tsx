@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { answer, ask, asFailure, client, Failure, type Schemas } from "../../app/api";
 import { number } from "../../app/i18n";
 import { useAct, useStored } from "../../app/load";
-import { inQuery, linkPath } from "../../app/paths";
+import { inQuery, isPattern, linkPath } from "../../app/paths";
 import { operator } from "../../app/session";
 import { Copy } from "../../ui/copy";
 import { Dialog } from "../../ui/dialog";
@@ -114,6 +114,7 @@ export function CreateForm({ domains, pasted, made, focus }: {
           label={text("code")} autocomplete="off" spellcheck={false} dir="ltr" value={draft.code} set={set("code")}
           fault={taken ? (/taken/.test(act.failure!.message) ? text("taken") : words(act.failure!)) : fault("custom_code")} hint={text("codeHint")}
         />
+        {isPattern(draft.code) && <Try code={draft.code.trim()} target={draft.form.original_url} domain={draft.domain} />}
         {taken && <Others code={draft.code.trim()} domain={draft.domain} use={set("code")} />}
         {served.length > 1 && (
           <Choice label={text("domain")} value={draft.domain} set={set("domain")} options={served.map((d, i) => [i === 0 ? "" : d.host, d.host] as const)} />
@@ -126,6 +127,13 @@ export function CreateForm({ domains, pasted, made, focus }: {
       </footer>
     </form>
   );
+}
+
+/** Try tries addresses of a new pattern. Its code is loaded when it is shown. */
+function Try(p: { code: string; target: string; domain: string }) {
+  const [part, setPart] = useState<Awaited<ReturnType<typeof others>>>();
+  useEffect(() => void others().then(setPart, toastFailure), []);
+  return part ? <part.Try {...p} /> : null;
 }
 
 /** Rules are the rules of a new link. Their code is loaded when they are asked for. */
@@ -189,7 +197,7 @@ function Ready({ made, shared, another, close }: { made: Made; shared: string; a
       <p class="quiet small-text" dir="ltr">→ {link.original_url}</p>
       {link.warnings?.map((w) => <div key={w.code} class="notice warn" role="alert"><p>{text("warnLooks", { detail: w.message })}</p></div>)}
       <Receipt made={made} />
-      {!/[*{]/.test(link.short_code) && <QR link={link} />}
+      {!isPattern(link.short_code) && <QR link={link} />}
       <footer>
         <button type="button" onClick={another}>{text("another")}</button>
         <button
