@@ -3,6 +3,7 @@ package system_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
@@ -51,6 +52,19 @@ func removeRecord(t *testing.T, dataDir, code string) {
 	require.NoError(t, it.Close())
 	require.NoError(t, db.Close())
 	require.Equal(t, 1, removed)
+}
+
+// awaitImport waits until an import is in a state.
+func awaitImport(t *testing.T, api *client.Client, id, state string) (i client.Import) {
+	t.Helper()
+	eventually(t, time.Minute, "the import is "+state, func() bool {
+		var err error
+		i, err = api.Imports.Find(t.Context(), id)
+		require.NoError(t, err)
+		require.Empty(t, i.Problem)
+		return i.State == state
+	})
+	return i
 }
 
 func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *testing.T) {
@@ -160,7 +174,41 @@ func TestAnEdgeIsVerifiedAndRepairedAndHoldsAMassDeletionUntilItIsAccepted(t *te
 	eventually(t, time.Minute, "the deletion is taken", func() bool { return status("mass77") == 410 })
 	awaitEdge("no longer held", func(e client.Edge) bool { return e.Held == "" })
 	eventually(t, time.Minute, "nothing is held", func() bool { return !strings.Contains(run("edges").Stdout, "HELD") })
+
+	// The undo of an import is no accident, and its codes can be had again.
+	api, err = client.New(s.State().API, s.State().APIKey) // at another port than before
+	require.NoError(t, err)
+	defer api.Close()
+	importRows := func(to string) string {
+		t.Helper()
+		var file strings.Builder
+		file.WriteString("original_url,custom_code,aliases\n")
+		for n := range 1500 {
+			fmt.Fprintf(&file, "https://example.com/%s/%d,moved-%d,%s\n", to, n, n, strings.Repeat(fmt.Sprintf("also-%d", n), (n+9)%10/9))
+		}
+		i, err := api.Imports.Begin(t.Context(), client.NewImport{Name: to})
+		require.NoError(t, err)
+		_, err = api.Imports.Upload(t.Context(), i.ID, strings.NewReader(file.String()), nil)
+		require.NoError(t, err)
+		awaitImport(t, api, i.ID, "ready")
+		_, err = api.Imports.Run(t.Context(), i.ID, false)
+		require.NoError(t, err)
+		require.EqualValues(t, 1500, awaitImport(t, api, i.ID, "done").Counts.Created)
+		eventually(t, time.Minute, "the imported links are at the edge", func() bool { return status("moved-1490") == 302 && status("also-0") == 302 })
+		return i.ID
+	}
+	id := importRows("first")
+	_, err = api.Imports.Undo(t.Context(), id)
+	require.NoError(t, err)
+	require.EqualValues(t, 1500, awaitImport(t, api, id, "undone").Counts.Removed)
+	eventually(t, time.Minute, "the undo is at the edge", func() bool { return status("moved-1490") == 410 && status("also-0") == 404 })
+	importRows("second")
+	r = verifyAll()
+	require.Zero(t, r.Code, r.Stdout+r.Stderr)
+	require.NotContains(t, run("edges").Stdout, "HELD")
+
 	audit := run("audit", "--output", "json").Stdout
+	require.Contains(t, audit, "imports.undo")
 	require.Contains(t, audit, "edges.accept")
 	require.Contains(t, audit, "edges.verify")
 }
