@@ -15,8 +15,8 @@ import (
 
 // headFile holds the time at which the replica was last known to be at the head, as a
 // [keptHead] in JSON. It is not a part of the replica, because it changes while no link
-// does, outlives a store that a snapshot replaces, and can be written when the store takes
-// nothing more.
+// does, outlives a store that a snapshot replaces, and can be written when the store
+// takes nothing more.
 const headFile = "head.seen"
 
 const maxHead = 256 // bytes of the file
