@@ -169,13 +169,14 @@ const (
 )
 
 const (
-	zwj       = 0x200d
-	keycap    = 0x20e3
-	textStyle = 0xfe0e
-	emoji     = 0xfe0f
-	blackFlag = 0x1f3f4
-	firstTag  = 0xe0020
-	lastTag   = 0xe007f
+	zwj         = 0x200d
+	keycap      = 0x20e3
+	information = 0x2139
+	textStyle   = 0xfe0e
+	emoji       = 0xfe0f
+	blackFlag   = 0x1f3f4
+	firstTag    = 0xe0020
+	lastTag     = 0xe007f
 )
 
 // isOpen reports whether the sequence is not complete.
@@ -195,6 +196,7 @@ func (q *sequence) addASCII(c byte) bool {
 func (q *sequence) addRune(r rune) string {
 	last := q.last
 	switch {
+	case !q.isOpen() && r != information && unicode.IsLetter(r) && !unicode.Is(ignorable, r): // as most are
 	case r == zwj && (last == afterPicture || last == afterFlag):
 		q.last = zwj
 		return ""
@@ -269,9 +271,9 @@ var ignorable = &unicode.RangeTable{
 }
 
 // isPicture reports whether a character is an emoji, or a part of one that can be seen:
-// pictures, flags and skin tones. One emoji is a letter: information, U+2139.
+// pictures, flags and skin tones. One emoji is a letter: information.
 func isPicture(r rune) bool {
-	return r == 0x2139 || unicode.Is(pictures, r) && unicode.In(r, unicode.S, unicode.P)
+	return r == information || unicode.Is(pictures, r) && unicode.In(r, unicode.S, unicode.P)
 }
 
 // pictures has the ranges with emoji (the property Emoji of emoji-data.txt). Among the

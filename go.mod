@@ -3,7 +3,6 @@ module waypost
 go 1.26.0
 
 require (
-	github.com/DataDog/zstd v1.5.7
 	github.com/alexedwards/argon2id v1.0.0
 	github.com/caddyserver/certmagic v0.25.6
 	github.com/cockroachdb/pebble/v2 v2.1.7
@@ -44,6 +43,7 @@ require (
 )
 
 require (
+	github.com/DataDog/zstd v1.5.7 // indirect
 	github.com/RaduBerinde/axisds v0.1.0 // indirect
 	github.com/RaduBerinde/btreemap v0.0.0-20250419174037-3d62b7205d54 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect

@@ -36,7 +36,7 @@ var layers = []layer{
 	{path: "bench", mayUse: []string{
 		"internal/dev", "controlplane/postgres", "migrations",
 		"edge/server", "edge/replica", "edge/clicks", "edge/audience", "replication",
-		"api/clickbatch", "internal", "",
+		"internal", "",
 	}},
 	{path: "deploy/dashboards", stdOnly: true},
 	{path: "test", mayUse: []string{"internal/dev", "migrations", "internal"}},

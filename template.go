@@ -38,7 +38,7 @@ func (r Resolution) fillTemplate(dst []byte, v *Visit) (res Resolution, grown []
 		r.Location = nil
 		return r, dst
 	}
-	host := bytes.Index(path, []byte("://")) + len("://") // where it ends
+	host := hostOf(path) // where it ends
 	if slash := bytes.IndexByte(path[host:], '/'); slash >= 0 {
 		host += slash
 	} else {

@@ -97,21 +97,20 @@ func (r Resolution) Follow(dst []byte, v *Visit) (res Resolution, grown []byte) 
 // splitLocation divides a Location behind its path. It refuses a Location that a path
 // would turn into another host's URL.
 func splitLocation(location []byte) (head, tail []byte, ok bool) {
-	const mark = "://"
-	start := bytes.Index(location, []byte(mark)) + len(mark)
-	if !ValidLocation(location) {
+	if !ValidLocation(location) || bytes.IndexByte([]byte(`/\?#`), location[hostOf(location)]) >= 0 {
 		return nil, nil, false
 	}
-	host := bytes.IndexAny(location[start:], `/\?#`)
-	if host == 0 {
-		return nil, nil, false
-	}
-	end := bytes.IndexAny(location, "?#")
-	if end < 0 {
-		end = len(location)
+	end := len(location)
+	for _, mark := range []byte("?#") {
+		if i := bytes.IndexByte(location[:end], mark); i >= 0 {
+			end = i
+		}
 	}
 	return location[:end], location[end:], true
 }
+
+// hostOf returns where the host of a Location begins.
+func hostOf(location []byte) int { return bytes.IndexByte(location, ':') + len("://") }
 
 // staysBelow reports whether a path that begins with a slash, or is empty, stays below
 // any path that it is appended to, however a server reads it: it has no segment . or ..,
@@ -122,6 +121,10 @@ func staysBelow(path []byte) bool {
 	climbs := func() bool { return !plain && (dots == 1 || dots == 2) }
 	for i := 0; i < len(path); i++ {
 		c := path[i]
+		if plainByte[c] { // as most are
+			plain = true
+			continue
+		}
 		switch {
 		case c <= ' ', c == 0x7f, c == '\\', c == '#', c == '?':
 			return false

@@ -13,20 +13,19 @@ import (
 	"waypost/bench/corpus"
 )
 
-// FillLinks makes links [from, to) of workspace 1 with plain INSERTs, over two
+// FillLinks makes that number of links of workspace 1 with plain INSERTs, over two
 // connections to the database at url, as a superuser. The triggers put them into the
-// changelog. A link has the title that title returns.
-func FillLinks(ctx context.Context, url string, targets *corpus.Targets, from, to int, title func(n uint64) string) error {
+// changelog.
+func FillLinks(ctx context.Context, url string, targets *corpus.Targets, links int) error {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
 		return fmt.Errorf("fill PostgreSQL: %w", err)
 	}
 	cfg.User = "postgres"
 	var next atomic.Int64
-	next.Store(int64(from))
 	group, ctx := errgroup.WithContext(ctx)
 	for range 2 {
-		group.Go(func() error { return fillOver(ctx, cfg.Copy(), targets, &next, to, title) })
+		group.Go(func() error { return fillOver(ctx, cfg.Copy(), targets, &next, links) })
 	}
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("fill PostgreSQL: %w", err)
@@ -34,9 +33,7 @@ func FillLinks(ctx context.Context, url string, targets *corpus.Targets, from, t
 	return nil
 }
 
-func fillOver(
-	ctx context.Context, cfg *pgx.ConnConfig, targets *corpus.Targets, next *atomic.Int64, to int, title func(n uint64) string,
-) error {
+func fillOver(ctx context.Context, cfg *pgx.ConnConfig, targets *corpus.Targets, next *atomic.Int64, links int) error {
 	const each = 10_000
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
@@ -48,19 +45,17 @@ func fillOver(
 	}
 	for {
 		end := int(next.Add(each))
-		if end-each >= to {
+		if end-each >= links {
 			return nil
 		}
-		var codes, urls, titles []string
-		for n := end - each; n < min(end, to); n++ {
+		var codes, urls []string
+		for n := end - each; n < min(end, links); n++ {
 			codes = append(codes, string(corpus.AppendCode(nil, uint64(n))))
 			urls = append(urls, string(targets.Append(nil, uint64(n))))
-			titles = append(titles, title(uint64(n)))
 		}
 		if _, err := conn.Exec(ctx, `
-			INSERT INTO link (workspace_id, domain_id, code, custom, original_url, title)
-			SELECT 1, 1, c, false, t, n FROM unnest($1::text[], $2::text[], $3::text[]) u (c, t, n)`,
-			codes, urls, titles); err != nil {
+			INSERT INTO link (workspace_id, domain_id, code, custom, original_url)
+			SELECT 1, 1, c, false, t FROM unnest($1::text[], $2::text[]) u (c, t)`, codes, urls); err != nil {
 			return err
 		}
 	}

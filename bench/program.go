@@ -20,7 +20,6 @@ type Options struct {
 	Try     bool   // little of everything, and nothing is written
 	Rounds  int    // of every case
 	Out     string // directory of RESULTS.md
-	Temp    string // directory for temporary files
 	Targets string // file of real links
 
 	command string
@@ -41,7 +40,6 @@ func (o *Options) Flags(name string) *flag.FlagSet {
 	flags.BoolVar(&o.Try, "try", false, "see that it works: little of everything, nothing written")
 	flags.IntVar(&o.Rounds, "rounds", 5, "rounds of every case")
 	flags.StringVar(&o.Out, "out", "bench", "directory of RESULTS.md")
-	flags.StringVar(&o.Temp, "temp", "", "directory for temporary files; empty: the system's")
 	flags.StringVar(&o.Targets, "targets", "testdata/links.csv", "real links, whose shapes the targets get")
 	return flags
 }
@@ -71,7 +69,7 @@ func (o *Options) Logf(format string, args ...any) {
 
 // TempDir makes a directory; the caller removes it.
 func (o *Options) TempDir() (string, error) {
-	dir, err := os.MkdirTemp(o.Temp, "waypost-bench-")
+	dir, err := os.MkdirTemp("", "waypost-bench-")
 	if err != nil {
 		return "", fmt.Errorf("make a temporary directory: %w", err)
 	}

@@ -77,8 +77,16 @@ type encoder struct {
 
 // packer compresses, one payload at a time.
 type packer struct {
-	zstd compressor
+	zstd *zstd.Encoder
 	buf  []byte
+}
+
+func newPacker() *packer {
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		panic(err) // of options alone
+	}
+	return &packer{zstd: z}
 }
 
 // keptPackers bounds the packers that an encoder keeps, because each has some MiB of
@@ -92,7 +100,7 @@ func (e *encoder) takePacker() *packer {
 	case p := <-e.free:
 		return p
 	default:
-		return &packer{zstd: newCompressor()}
+		return newPacker()
 	}
 }
 
@@ -115,8 +123,8 @@ func (e *encoder) frame(t frameType, flags byte, payload []byte) []byte {
 	p := e.takePacker()
 	defer e.give(p)
 	p.buf = binary.LittleEndian.AppendUint32(append(p.buf[:0], make([]byte, frameHeaderSize)...), uint32(len(payload)))
-	packed, err := p.zstd.append(p.buf, payload)
-	if err != nil || len(packed)-frameHeaderSize >= len(payload)/10*9 {
+	packed := p.zstd.EncodeAll(payload, p.buf)
+	if len(packed)-frameHeaderSize >= len(payload)/10*9 {
 		return plainFrame(t, flags, payload)
 	}
 	p.buf = packed

@@ -16,7 +16,7 @@ func (f *Follower) snapshot(ctx context.Context) (fruitful bool, err error) {
 	begun := time.Now()
 	f.status.restoring(true)
 	defer f.status.restoring(false)
-	r := restoring{follower: f, until: waypost.Slots}
+	r := restoring{follower: f}
 	err = r.run(ctx)
 	if r.restore != nil { // a source that cannot be reached costs it nothing
 		f.cooldown.begun(begun)
@@ -40,11 +40,7 @@ type restoring struct {
 	follower *Follower
 	restore  Restore
 	next     int    // the first slot not yet held
-	until    int    // where those end that are taken now
-	reads    []read // of the slots held, in order
-
-	resumedWhole bool   // an earlier process has taken all slots
-	count        uint64 // records received
+	count    uint64 // records received
 	// Every slot was read at or after lowest, the head of the first hello.
 	stretch
 	cluster Cluster
@@ -60,9 +56,6 @@ func (r *restoring) run(ctx context.Context) (err error) {
 		}
 	}()
 	if err := r.retry(ctx, r.slots); err != nil {
-		return err
-	}
-	if err := r.reach(ctx); err != nil {
 		return err
 	}
 	if err := r.restore.BeginTail(ctx, r.lowest, r.highest); err != nil {
@@ -103,16 +96,11 @@ func (r *restoring) retry(ctx context.Context, step func(context.Context) (bool,
 	})
 }
 
-// slots takes slots from r.next on, up to r.until.
+// slots takes the slots from r.next on.
 func (r *restoring) slots(ctx context.Context) (progress bool, err error) {
 	f := r.follower
-	asked, query := r.next, url.Values{}
-	if r.until == waypost.Slots {
-		query.Set("first", strconv.Itoa(asked))
-	} else {
-		query.Set("slots", fmt.Sprintf("%d-%d", asked, r.until-1))
-	}
-	d, err := f.source.connect(ctx, PathSnapshot, query, f.cfg.Sink.Position())
+	asked := r.next
+	d, err := f.source.connect(ctx, PathSnapshot, url.Values{"first": {strconv.Itoa(asked)}}, f.cfg.Sink.Position())
 	if err != nil {
 		return false, err
 	}
@@ -130,7 +118,7 @@ func (r *restoring) slots(ctx context.Context) (progress bool, err error) {
 		return r.slots(ctx)
 	}
 	progress, err = d.takeSlots(func(part *slotsPart, last bool) error { return r.sendPart(ctx, part, last) })
-	if err == nil && r.next != r.until {
+	if err == nil && r.next != waypost.Slots {
 		err = fmt.Errorf("%w: the snapshot ended at slot %d", errFrame, r.next)
 	}
 	return progress, err
@@ -157,9 +145,6 @@ func (r *restoring) greet(ctx context.Context, d *sourceConn) error {
 	}
 	if h.Cluster != r.cluster || h.Position.Epoch != r.lowest.Epoch {
 		return errHistory
-	}
-	if r.until < waypost.Slots && h.Position.Seq >= r.highest.Seq { // what comes is held against what was signed
-		r.highest, r.digest = h.Position, h.Digest
 	}
 	if h.Position.Seq < r.lowest.Seq && r.next < waypost.Slots { // another server, which is a little behind
 		r.lowest = h.Position
@@ -190,7 +175,6 @@ func (r *restoring) resume(ctx context.Context) error {
 	r.next, r.stretch = p.Next, stretch{p.Lowest, p.Highest, p.Digest}
 	if r.next == waypost.Slots { // what was held back may be put right by now
 		r.read(&head)
-		r.resumedWhole = true
 	}
 	f.cfg.Logger.Info("continuing the interrupted snapshot", "slot", r.next, "lowest", r.lowest)
 	return nil
@@ -216,7 +200,6 @@ func (r *restoring) sendPart(ctx context.Context, part *slotsPart, last bool) er
 		return errHistory
 	}
 	r.next = int(part.last) + 1
-	r.noteRead(int(part.first), part.head.Position)
 	if err := r.restore.Keep(ctx, Progress{r.next, r.lowest, r.highest, r.digest}); err != nil {
 		return fmt.Errorf("%w: keep the slots before %d: %w", errLocal, r.next, err)
 	}

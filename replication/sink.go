@@ -50,16 +50,6 @@ type Fitter interface {
 	Fits(records uint64) error
 }
 
-// Retaker is a Restore that can take slots again when the log no longer reaches back to
-// the position at which they were read.
-type Retaker interface {
-	Restore
-	// Again discards every slot below before, so that these slots are read again; it is
-	// called before BeginTail. It may discard more, and returns the first slot that is
-	// still held. The discarded slots then arrive in ascending order from 0.
-	Again(ctx context.Context, before int) (int, error)
-}
-
 // Restore fills a fresh replica: first every slot, then the tail of the changelog
 // from the lowest position at which a slot was read.
 type Restore interface {

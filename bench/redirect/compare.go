@@ -164,7 +164,7 @@ func (l *lab) startFleet(ctx context.Context, dir string, links int) (f fleet, e
 	if f.System, err = bench.StartSystem(ctx, l.processors.All, binary, dir); err != nil {
 		return f, err
 	}
-	err = bench.FillLinks(ctx, f.State.DatabaseURL, l.targets, 0, links, func(uint64) string { return "" })
+	err = bench.FillLinks(ctx, f.State.DatabaseURL, l.targets, links)
 	if err == nil {
 		err = f.AwaitEdges(ctx)
 	}

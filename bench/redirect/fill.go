@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,6 +39,7 @@ func fill(ctx context.Context, args []string) (err error) {
 	dir := flags.String("dir", "", "directory of the replica")
 	file := flags.String("targets", "", "file of real links")
 	links := flags.Int("links", 0, "number of links")
+	byAddress := flags.Bool("addresses", false, "as many links of each kind of address")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read the flags: %w", err)
 	}
@@ -52,14 +52,25 @@ func fill(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := restore(ctx, db, targets, *links); err != nil {
+	count := *links
+	record := func(n int) waypost.Record {
+		return waypost.Record{
+			Kind: waypost.KindLink, Status: 302, Domain: waypost.DefaultDomain, Name: corpus.AppendCode(nil, uint64(n)),
+			Payload: targets.Append(nil, uint64(n)),
+		}
+	}
+	if *byAddress {
+		all := addressRecords(targets, *links)
+		count, record = len(all), func(n int) waypost.Record { return all[n] }
+	}
+	if err := restore(ctx, db, count, record); err != nil {
 		return fmt.Errorf("fill the replica: %w", err)
 	}
 	return awaitCompaction(ctx, *dir)
 }
 
-// restore installs a snapshot of that number of links the way that an edge does.
-func restore(ctx context.Context, db *replica.DB, targets *corpus.Targets, links int) (err error) {
+// restore installs a snapshot of that number of records the way that an edge does.
+func restore(ctx context.Context, db *replica.DB, count int, record func(n int) waypost.Record) (err error) {
 	at := waypost.Position{Epoch: waypost.Epoch{Ordinal: 1, ID: waypost.EpochID{1}}, Seq: 1, Stamp: 1}
 	r, err := db.Restore(ctx, replication.Cluster{1})
 	if err != nil {
@@ -68,15 +79,18 @@ func restore(ctx context.Context, db *replica.DB, targets *corpus.Targets, links
 	defer func() { err = errors.Join(err, r.Abort()) }() // nothing after Commit
 	var digest uint64
 	var records [][]byte
-	bySlot := linksBySlot(links)
+	bySlot := make([][]int, waypost.Slots)
+	for n := range count {
+		r := record(n)
+		slot := waypost.Slot(r.Kind, r.Domain, r.Name)
+		bySlot[slot] = append(bySlot[slot], n)
+	}
 	for slot, numbers := range bySlot {
 		for _, n := range numbers {
-			stamp := (uint64(n) + 1) * 0x9e3779b97f4a7c15
-			digest ^= stamp
-			records = append(records, replication.AppendRecord(nil, &waypost.Record{
-				Kind: waypost.KindLink, Status: 302, Domain: waypost.DefaultDomain, Name: corpus.AppendCode(nil, uint64(n)),
-				Revision: waypost.Revision{Epoch: 1, Seq: 1}, Stamp: stamp, Payload: targets.Append(nil, uint64(n)),
-			}))
+			r := record(n)
+			r.Revision, r.Stamp = waypost.Revision{Epoch: 1, Seq: 1}, (uint64(n)+1)*0x9e3779b97f4a7c15
+			digest ^= r.Stamp
+			records = append(records, replication.AppendRecord(nil, &r))
 		}
 		if slot+1 < len(bySlot) && len(records)+len(bySlot[slot+1]) <= waypost.MaxBulk {
 			continue
@@ -93,33 +107,13 @@ func restore(ctx context.Context, db *replica.DB, targets *corpus.Targets, links
 	return r.Commit(ctx, digest)
 }
 
-// linksBySlot returns the numbers of all links, by slot and in the order of their codes.
-func linksBySlot(links int) [][]uint32 {
-	bySlot := make([][]uint32, waypost.Slots)
-	for n := range uint32(links) {
-		slot := waypost.Slot(waypost.KindLink, waypost.DefaultDomain, corpus.AppendCode(nil, uint64(n)))
-		bySlot[slot] = append(bySlot[slot], n)
-	}
-	return bySlot
-}
-
 // awaitCompaction waits until compaction has ended, so that the files stay as they are.
 func awaitCompaction(ctx context.Context, dir string) error {
-	sizes := []int64{-1}
-	for range 900 { // three minutes at most
+	for before := int64(-1); ; time.Sleep(time.Second) {
 		now, err := bench.DiskBytes(dir)
-		if err != nil {
+		if err = errors.Join(err, ctx.Err()); err != nil || now == before {
 			return err
 		}
-		sizes = append(sizes, now)
-		if last := sizes[max(0, len(sizes)-5):]; len(last) == 5 && slices.Min(last) == now && slices.Max(last) == now {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(200 * time.Millisecond):
-		}
+		before = now
 	}
-	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -16,9 +15,7 @@ import (
 	"waypost/bench/corpus"
 )
 
-const (
-	million = 1_000_000
-)
+const million = 1_000_000
 
 // lab holds the values that the sections of a run share.
 type lab struct {
@@ -29,8 +26,7 @@ type lab struct {
 	self       string // path of this program
 	dir        string
 	targets    *corpus.Targets
-	filled     map[string]bool // directories of replicas that are complete
-	ship       string          // where clicks go
+	ship       string // where clicks go
 	processors bench.Processors
 }
 
@@ -43,11 +39,10 @@ func (l *lab) sections() (parts []bench.Part) {
 			Name: name, Full: full, Measure: func(ctx context.Context) (bench.Section, error) { return measure(ctx, links) },
 		})
 	}
-	for _, size := range []int{1, 10} {
-		suffix, full := fmt.Sprintf("-%dm", size), size > 1
-		add("uniform"+suffix, full, size*million, l.saturation)
-		add("half"+suffix, full, size*million, l.halfLoad)
-	}
+	add("uniform-1m", false, million, l.saturation)
+	add("half-1m", false, million, l.halfLoad)
+	add("uniform-10m", true, 10*million, l.saturation)
+	add("addresses", true, million/10, l.byAddress)
 	add("compare", true, million, l.compare) // it takes as long as all others
 	return parts
 }
@@ -57,7 +52,7 @@ func measure(ctx context.Context, args []string) (err error) {
 	const longest = 90 * time.Minute
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	l := &lab{filled: map[string]bool{}}
+	l := &lab{}
 	flags := l.Flags("redirect")
 	flags.StringVar(&l.before, "before", "", "another build of this program, whose edge is measured as well")
 	flags.DurationVar(&l.round, "round", time.Second, "length of a round at saturation, whole seconds")
@@ -85,28 +80,18 @@ func measure(ctx context.Context, args []string) (err error) {
 	return l.Run(ctx, l.sections())
 }
 
-// replica returns a directory with a replica that a build of this program can serve. That
-// build makes the first replica of a size; further replicas are copies.
-func (l *lab) replica(ctx context.Context, build string, links int) (string, error) {
-	master := filepath.Join(l.dir, "replica-"+strconv.Itoa(links))
-	if build != l.self {
-		master += "-before"
-	}
-	if !l.filled[master] {
-		l.Logf("making a replica of %d links", links)
-		cmd := exec.CommandContext(ctx, build, partFill, "-targets", l.Targets, "-links", strconv.Itoa(links), "-dir", master)
-		cmd.Stderr = os.Stderr
-		if err := cmd.Run(); err != nil {
-			return "", errors.Join(fmt.Errorf("make a replica: %w", err), os.RemoveAll(master))
-		}
-		l.filled[master] = true
-	}
+// replica returns a directory with a replica that a build of this program has made.
+func (l *lab) replica(ctx context.Context, build string, links int, flags ...string) (string, error) {
 	dir, err := l.subdir("replica-")
 	if err != nil {
 		return "", err
 	}
-	if err := os.CopyFS(dir, os.DirFS(master)); err != nil {
-		return "", fmt.Errorf("copy a replica: %w", err)
+	l.Logf("making a replica of %d links", links)
+	args := append([]string{partFill, "-targets", l.Targets, "-links", strconv.Itoa(links), "-dir", dir}, flags...)
+	cmd := exec.CommandContext(ctx, build, args...)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("make a replica: %w", err)
 	}
 	return dir, nil
 }

@@ -29,7 +29,7 @@ type paced struct {
 	*contender
 	speed float64 // requests per second
 
-	rates, p50, p99, p999 []float64
+	rates, p50, p99 []float64
 }
 
 // halfLoad measures the duration of answers at half the rate of saturation.
@@ -57,7 +57,6 @@ func (l *lab) halfLoad(ctx context.Context, links int) (s bench.Section, err err
 			{Name: measureRate, Rounds: c.rates},
 			{Name: measureP50, Rounds: c.p50},
 			{Name: measureP99, Compared: true, Rounds: c.p99},
-			{Name: measureP999, Rounds: c.p999},
 		}})
 	}
 	s.AddGoal(nameRedirect, measureP99, 500)
@@ -92,9 +91,9 @@ func (l *lab) pace(ctx context.Context, rounds int, cases []*paced) error {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 			at := func(part float64) float64 { return micros(bench.Quantile(r.Waits, part)) }
-			p50, p99, p999 := at(0.5), at(0.99), at(0.999)
-			c.rates, c.p50, c.p99, c.p999 = append(c.rates, c.speed), append(c.p50, p50), append(c.p99, p99), append(c.p999, p999)
-			l.Logf("%-24s %6.0f requests/s: p50 %.0f µs, p99 %.0f µs, p99.9 %.0f µs", c.name, c.speed, p50, p99, p999)
+			p50, p99 := at(0.5), at(0.99)
+			c.rates, c.p50, c.p99 = append(c.rates, c.speed), append(c.p50, p50), append(c.p99, p99)
+			l.Logf("%-24s %6.0f requests/s: p50 %.0f µs, p99 %.0f µs", c.name, c.speed, p50, p99)
 		}
 		slices.Reverse(order)
 	}

@@ -1,9 +1,9 @@
 //go:build linux
 
 // Command redirect measures the redirects of an edge next to other servers: the cost and
-// the time of a redirect at saturation and at half load, with and without clicks, changes
-// and snapshots, and the memory and disk space of a link. README.md of package bench says
-// how to run it.
+// the time of a redirect at saturation and at half load, the cost of each kind of
+// address, and the memory and disk space of a link. README.md of package bench says how
+// to run it.
 package main
 
 import (

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,6 @@ const (
 	measureRate = "requests per second"
 	measureP50  = "p50 µs"
 	measureP99  = "p99 µs"
-	measureP999 = "p99.9 µs"
 )
 
 // contender is one case: a server and the requests that it gets.
@@ -32,7 +32,9 @@ type contender struct {
 	name, what, base string
 	target           *target
 	links            int
-	url              func(n uint64) string // to which link n leads
+	url              func(n uint64) string // to which link n leads; nil: it is not checked
+	head, tail       string                // of a request, around the generated code; "": the usual ones
+	unknown          bool                  // its addresses name no link
 
 	cpu, rate, p50, p99 []float64
 }
@@ -76,17 +78,10 @@ func (l *lab) gather(ctx context.Context, links int) (cases []*contender, stop f
 		if one.build == "" {
 			continue
 		}
-		dir, err := l.replica(ctx, one.build, links)
-		if err == nil {
-			t, err = l.startEdge(one.build, dir)
-		}
-		if err == nil {
-			add(one.name, one.what, t, l.found)
-			err = t.awaitTable(ctx)
-		}
-		if err != nil {
+		if t, err = l.newEdgeWith(ctx, one.build, links); err != nil {
 			return nil, nil, errors.Join(err, stop())
 		}
+		add(one.name, one.what, t, l.found)
 	}
 	return cases, stop, nil
 }
@@ -103,8 +98,7 @@ func (l *lab) saturation(ctx context.Context, links int) (s bench.Section, err e
 		return s, err
 	}
 	s.Title = fmt.Sprintf("Redirects at saturation, %s links, uniform", bench.Grouped(links))
-	s.Notes = []string{fmt.Sprintf("%d rounds of %s after one that is not counted; wrk, %d connections, a browser's headers; the server has one processor, the client the others",
-		l.Rounds, l.round, wrk.Connections)}
+	s.Notes = []string{l.howSaturated()}
 	for _, one := range cases {
 		s.Cases = append(s.Cases, bench.Case{Name: one.name, What: one.what, Base: one.base, Measures: []bench.Measure{
 			{Name: measureCPU, Compared: true, Rounds: one.cpu},
@@ -122,10 +116,18 @@ func (l *lab) saturation(ctx context.Context, links int) (s bench.Section, err e
 	return s, nil
 }
 
+func (l *lab) howSaturated() string {
+	return fmt.Sprintf("%d rounds of %s after one that is not counted; wrk, %d connections, a browser's headers; the server has one processor, the client the others",
+		l.Rounds, l.round, wrk.Connections)
+}
+
 // compete lets the cases take turns, in the other order every second time. One round
 // that is not counted goes first.
 func (l *lab) compete(ctx context.Context, cases []*contender) error {
 	for _, c := range cases {
+		if c.url == nil {
+			continue
+		}
 		if err := c.check(ctx); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -168,8 +170,12 @@ func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 func (l *lab) visit(ctx context.Context, c *contender) (wrk.Result, error) {
 	const perSecond = 250_000
 	codes := corpus.Visits(uint64(c.links), perSecond*int(l.round.Seconds()))
-	r, err := wrk.Run(ctx, wrk.Config{Addr: c.target.addr, Dir: l.dir, Codes: codes, Head: corpus.Head, Tail: corpus.Tail, Duration: l.round})
-	if err == nil && (r.Requests == 0 || r.Failed+r.Broken > 0) {
+	head, tail := cmp.Or(c.head, corpus.Head), cmp.Or(c.tail, corpus.Tail)
+	r, err := wrk.Run(ctx, wrk.Config{Addr: c.target.addr, Dir: l.dir, Codes: codes, Head: head, Tail: tail, Duration: l.round})
+	if c.unknown {
+		r.Failed -= r.Requests
+	}
+	if err == nil && (r.Requests == 0 || r.Failed != 0 || r.Broken > 0) {
 		err = fmt.Errorf("of %d requests %d were answered with 4xx or 5xx, and %d broke off", r.Requests, r.Failed, r.Broken)
 	}
 	return r, err

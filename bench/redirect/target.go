@@ -72,6 +72,23 @@ func (l *lab) startEdge(build, dir string) (*target, error) {
 	return l.startServer(build, kindEdge, "-dir", dir, "-journal", dir+"-clicks", "-ship", l.ship)
 }
 
+// newEdgeWith starts an edge of a build on a new replica, and waits until its lookup
+// table is loaded.
+func (l *lab) newEdgeWith(ctx context.Context, build string, links int, flags ...string) (*target, error) {
+	dir, err := l.replica(ctx, build, links, flags...)
+	if err != nil {
+		return nil, err
+	}
+	t, err := l.startEdge(build, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.awaitTable(ctx); err != nil {
+		return nil, errors.Join(err, t.stop())
+	}
+	return t, nil
+}
+
 // awaitTable waits until an edge has loaded its lookup table, as far as that has room.
 func (t *target) awaitTable(ctx context.Context) error {
 	before := -1.0

@@ -84,7 +84,7 @@ func (d *database) timed(f *figures, things int, do func() error) error {
 // fill makes links, through the product's triggers.
 func (d *database) fill(ctx context.Context, l *lab, links int) error {
 	l.o.Logf("making %d links", links)
-	if err := bench.FillLinks(ctx, d.server.URL(), l.targets, 0, links, func(uint64) string { return "" }); err != nil {
+	if err := bench.FillLinks(ctx, d.server.URL(), l.targets, links); err != nil {
 		return err
 	}
 	for _, sql := range []string{`VACUUM ANALYZE link`, `CHECKPOINT`} {

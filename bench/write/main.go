@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command write measures the way of a link from its creation to an edge, and of a click
-// back: creates, imports, the lag from a commit to an edge, snapshots, and the counting
-// of clicks in PostgreSQL. README.md of package bench says how to run it.
+// Command write measures the way of a link from its creation to an edge: creates,
+// imports, the lag from a commit to an edge, and snapshots. README.md of package bench
+// says how to run it.
 package main
 
 import (
@@ -55,7 +55,6 @@ func measure(ctx context.Context, args []string) (err error) {
 		{Name: "import", Measure: l.importing},
 		{Name: "lag", Measure: l.lag},
 		{Name: "snapshot", Measure: l.snapshot},
-		{Name: "clicks", Measure: l.clicks},
 	})
 }
 

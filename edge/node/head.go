@@ -1,12 +1,11 @@
 package node
 
 import (
+	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"waypost"
@@ -14,51 +13,22 @@ import (
 	"waypost/replication"
 )
 
-// headFile holds the time at which the replica was last known to be at the head, in one
-// line, "waypost-head 1 TIME ORIGIN". It is not a part of the replica, because it changes
-// while no link does, outlives a store that a snapshot replaces, and can be written when
-// the store takes nothing more.
+// headFile holds the time at which the replica was last known to be at the head, as a
+// [keptHead] in JSON. It is not a part of the replica, because it changes while no link
+// does, outlives a store that a snapshot replaces, and can be written when the store
+// takes nothing more.
 const headFile = "head.seen"
+
+const maxHead = 256 // bytes of the file
+
+// keptHead is the content of the file.
+type keptHead struct{ At, Origin time.Time }
 
 // headSeen is one moment at which a replica was at the head.
 type headSeen struct {
 	at       time.Time        // by the edge's clock; news through other edges: by PostgreSQL's; zero: unknown
 	origin   int64            // of the head, in Unix milliseconds by PostgreSQL's clock
 	position waypost.Position // of the replica; not in the file
-}
-
-const (
-	headFormat = "waypost-head 1 "
-	headTime   = "2006-01-02T15:04:05.000Z" // UTC; cut to milliseconds, which makes it older
-	maxHead    = 256                        // bytes
-)
-
-var errHead = errors.New("the file has another format")
-
-// line returns the contents of the file.
-func (h headSeen) line() []byte {
-	return []byte(headFormat + h.at.UTC().Format(headTime) + " " + time.UnixMilli(h.origin).UTC().Format(headTime) + "\n")
-}
-
-// parseHead reads the line. It accepts exactly the output of headSeen.line.
-func parseHead(text []byte) (h headSeen, err error) {
-	rest, ok := strings.CutPrefix(string(text), headFormat)
-	if !ok {
-		return h, errHead
-	}
-	at, origin, _ := strings.Cut(strings.TrimSuffix(rest, "\n"), " ")
-	var known time.Time
-	if h.at, err = time.Parse(headTime, at); err == nil {
-		known, err = time.Parse(headTime, origin)
-	}
-	if err != nil {
-		return headSeen{}, fmt.Errorf("%w: %w", errHead, err)
-	}
-	h.origin = known.UnixMilli()
-	if h.at.Before(time.Unix(0, 0)) || h.origin < 0 || string(h.line()) != string(text) {
-		return headSeen{}, errHead
-	}
-	return h, nil
 }
 
 // heard returns the status for the first follower of a process. A control plane that has
@@ -74,8 +44,8 @@ func (h headSeen) heard(now time.Time) (before replication.Status) {
 	return before
 }
 
-// recallHead reads the file. The file of a
-// replica that is gone is removed. No fault of the file keeps an edge from running.
+// recallHead reads the file. The file of a replica that is gone is removed. No fault of
+// the file keeps an edge from running.
 func (s *store) recallHead() headSeen {
 	path := s.dir.Path(headFile)
 	if !s.holds() {
@@ -84,14 +54,10 @@ func (s *store) recallHead() headSeen {
 		}
 		return headSeen{}
 	}
-	text, err := readHead(path)
+	h, err := readHead(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.log.Info("counting the replica's age from this start, because the last head is unknown")
 		return headSeen{}
-	}
-	var h headSeen
-	if err == nil {
-		h, err = parseHead(text)
 	}
 	if err == nil {
 		if ahead := time.Until(h.at); ahead > 0 {
@@ -106,16 +72,30 @@ func (s *store) recallHead() headSeen {
 	return headSeen{}
 }
 
-func readHead(path string) ([]byte, error) {
+func readHead(path string) (h headSeen, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return h, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxHead+1))
-	return text, errors.Join(err, f.Close())
+	if err := errors.Join(err, f.Close()); err != nil {
+		return h, err
+	}
+	var kept keptHead
+	if err := json.Unmarshal(text, &kept); err != nil {
+		return h, err
+	}
+	if kept.At.Before(time.Unix(0, 0)) || kept.Origin.Before(time.Unix(0, 0)) {
+		return h, errors.New("its times are impossible")
+	}
+	return headSeen{at: kept.At, origin: kept.Origin.UnixMilli()}, nil
 }
 
 // keepHead implements [headStore].
 func (s *store) keepHead(h headSeen) error {
-	return atomicfile.Write(s.dir.Path(headFile), h.line(), 0o600)
+	text, err := json.Marshal(keptHead{h.at.UTC(), time.UnixMilli(h.origin).UTC()})
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(s.dir.Path(headFile), text, 0o600)
 }

@@ -26,7 +26,6 @@ type restore struct {
 	resumed replication.Progress // where this restore continues
 	kept    replication.Progress // of the last Keep
 	durable bool                 // the file PROGRESS exists
-	again   bool                 // some slots are taken again: PROGRESS stays until all are there
 
 	st      *store // nil: before BeginTail
 	highest uint64
@@ -34,10 +33,7 @@ type restore struct {
 	named   bool // CURRENT may name the store: its files must stay
 }
 
-var (
-	_ replication.Fitter  = (*restore)(nil)
-	_ replication.Retaker = (*restore)(nil)
-)
+var _ replication.Fitter = (*restore)(nil)
 
 // Restore implements replication.Sink.
 func (db *DB) Restore(_ context.Context, c replication.Cluster) (replication.Restore, error) {
@@ -156,28 +152,8 @@ func (r *restore) Keep(ctx context.Context, p replication.Progress) error {
 		if err := r.tables.addTable(ctx, pace, g); err != nil {
 			return err
 		}
-		if r.again {
-			r.tables.whole = len(r.tables.made)
-			return nil
-		}
 		return r.save(p)
 	})
-}
-
-// Again implements replication.Retaker. The files of tables stay until all slots are
-// there, because PROGRESS names them.
-func (r *restore) Again(ctx context.Context, before int) (int, error) {
-	if err := r.usable(); err != nil {
-		return 0, err
-	}
-	if r.st != nil {
-		return 0, errors.New("restore: slots are taken again before BeginTail")
-	}
-	if err := r.tables.wait(ctx); err != nil {
-		return 0, err
-	}
-	r.again = true
-	return r.tables.forget(before), nil
 }
 
 // Rewind implements replication.Restore.
@@ -262,7 +238,7 @@ func (r *restore) ingest(ctx context.Context, lowest waypost.Position) error {
 		}
 	}
 	db.cfg.Points.Hit("fill store: ingested")
-	if r.resumed.Next > 0 || r.again {
+	if r.resumed.Next > 0 {
 		err = st.loadNotes()
 	} else {
 		for i := range tables.notes {

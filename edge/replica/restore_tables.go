@@ -166,30 +166,6 @@ func (b *tableBuilder) rewind() {
 	}
 }
 
-// forget drops the tables with slots before a given slot, and returns the first slot that
-// is still held. The caller has waited for the background work.
-func (b *tableBuilder) forget(before int) int {
-	for more := true; more; { // a table has whole ranges, and perhaps some after the slot
-		more = false
-		for i := range b.made {
-			if t := &b.made[i]; t.First < before && before <= t.Last {
-				before, more = t.Last+1, true
-			}
-		}
-	}
-	b.pending.takeRecords()
-	b.ready.forget(before)
-	b.made = slices.DeleteFunc(slices.Clone(b.made), func(t madeTable) bool { return t.First < before })
-	b.whole = len(b.made)
-	b.db.serving.mu.Lock()
-	defer b.db.serving.mu.Unlock()
-	if b.lookup != nil { // it may have links that are gone; the store fills another
-		b.db.serving.endTable(b.lookup, [4]uint64{}, nil)
-		b.lookup = nil
-	}
-	return before
-}
-
 // later waits for the background work before, returns its error, and otherwise starts the
 // next work. On few processors that serve redirects it does the work itself, because two
 // pieces at a time would take twice their share.
@@ -400,15 +376,6 @@ func (g *gathered) join(other *gathered) {
 	g.bytes += other.bytes
 	clear(other.items)
 	other.items, other.chunk, other.bytes = other.items[:0], other.chunk[len(other.chunk):], 0
-}
-
-// forget removes the records of the slots before a given one.
-func (g *gathered) forget(before int) {
-	g.items = slices.DeleteFunc(g.items, func(item gatheredRecord) bool { return int(item.order>>48) < before })
-	g.bytes = 0
-	for i := range g.items {
-		g.bytes += len(g.items[i].raw)
-	}
 }
 
 func compareGathered(a, b gatheredRecord) int {

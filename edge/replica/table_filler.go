@@ -131,10 +131,7 @@ func (f *filler) fillLoop(ctx context.Context) {
 // fill fills the table of the live store, and verifies the store if it was opened: both
 // read all records, and do so once.
 func (f *filler) fill(ctx context.Context) error {
-	defer func() {
-		f.sizeCache()
-		trimMemory()
-	}()
+	defer f.sizeCache()
 	if err := f.fillTable(ctx); err != nil {
 		return err
 	}

@@ -63,7 +63,11 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 	case 404, 410, 451:
 		a = s.refusal(&res, acceptsHTML(r.Accept))
 	default:
-		if a, err = s.redirect(&res, c.finder.cookie(&visit)); err != nil {
+		var of cookie
+		if res.Keep {
+			of = c.finder.cookie(&visit)
+		}
+		if a, err = s.redirect(&res, of); err != nil {
 			return false, nil
 		}
 	}

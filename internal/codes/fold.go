@@ -37,17 +37,16 @@ func AppendFold(dst, code []byte) []byte {
 // appendFolded appends a code in its form without case, and reports whether that form is
 // a code too.
 func appendFolded(dst, code []byte) (folded []byte, valid bool) {
-	start := len(dst)
-	for _, c := range code {
+	folded = append(dst, code...)
+	for i, c := range folded[len(dst):] {
 		if c >= utf8.RuneSelf {
-			return appendFoldedText(dst[:start], code)
+			return appendFoldedText(dst, code)
 		}
 		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
+			folded[len(dst)+i] = c + 'a' - 'A'
 		}
-		dst = append(dst, c)
 	}
-	return dst, true
+	return folded, true
 }
 
 // foldings has memory for each folding under way.

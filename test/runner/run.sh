@@ -8,8 +8,8 @@
 #   test/runner/run.sh chaos            a system under a schedule of faults for WAYPOST_CHAOS
 #   test/runner/run.sh PACKAGE ...      these packages, with the race detector if one needs it
 #
-# A failed test runs again, up to twice; one that passes then is flaky. A test that
-# writes nothing for two minutes is ended with the stacks of all goroutines.
+# A failed test runs again, up to twice; one that passes then is flaky. A package that takes
+# longer than TEST_TIMEOUT is ended with the stacks of all goroutines.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -46,7 +46,7 @@ go_test() {
   local report=$reruns.$RANDOM code=0
   CGO_ENABLED=$cgo test/runner/in-memory.sh bin/tools/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped \
     --rerun-fails=2 --rerun-fails-max-failures=40 --rerun-fails-run-root-test --rerun-fails-report "$report" --packages "$packages" -- \
-    -exec "'$PWD/bin/tools/runner'" -timeout "${TEST_TIMEOUT:-15m}" -p $((2 * $(nproc))) "$@" || code=$?
+    -timeout "${TEST_TIMEOUT:-15m}" -p $((2 * $(nproc))) "$@" || code=$?
   # A package that fails without a failed test, such as for a goroutine that is left, is
   # repeated without tests, and would pass.
   if ((code == 0)) && [[ -f $report ]] && awk '$2 == $4 {bad = 1} END {exit !bad}' "$report"; then
@@ -70,7 +70,6 @@ prepare() {
   deploy/install-missing.sh "${others[@]}" || return
   # Without a browser the flows of the console are skipped, but in CI they fail.
   ((${#browser[@]} == 0)) || { deploy/install-missing.sh "${browser[@]}" && tools/console/install.sh; } || true
-  go build -o bin/tools/runner ./test/runner || return
   [[ $needs != *programs* ]] || build
 }
 
@@ -79,8 +78,7 @@ prepare() {
 build() {
   local v=-v
   [[ ! -x $out/waypost && ! -x $out/waypost-race ]] || v=
-  go build -o bin/tools/runner ./test/runner &&
-    { [[ -z ${race-all} ]] || go build $v -race -tags failpoints -o $out/waypost-race ./cmd/waypost; } &&
+  { [[ -z ${race-all} ]] || go build $v -race -tags failpoints -o $out/waypost-race ./cmd/waypost; } &&
     { [[ -z ${calm-all} ]] || CGO_ENABLED=0 go build $v -tags failpoints -o $out/waypost ./cmd/waypost; }
 }
 
@@ -156,7 +154,7 @@ long_form() {
 # long_forms goes through the tests that have a long form. The soak and the schedule of faults
 # have commands of their own: `make soak` and `make chaos`.
 long_forms() {
-  export TEST_LONG=yes TEST_SILENCE=60m TEST_TIMEOUT=90m
+  export TEST_LONG=yes TEST_TIMEOUT=90m
   echo "Commit $(git describe --always --dirty), $(nproc) processors, $(go version | cut -d' ' -f3), $(date -u +%F)"
   step "build" build
   long_form "kills of everything, again and again" ./test/system "Clicks_SurviveKillsOfEverything Links_SurviveKillsOfEverythingUnderLoad" -race
@@ -191,18 +189,16 @@ long_forms() {
 
 # soak lets a fleet run for WAYPOST_SOAK. A test that failed is not repeated.
 soak() {
-  export TEST_SILENCE=60m
   step "build" build
   step "a fleet under restarts, partitions and kills for $WAYPOST_SOAK" test/runner/in-memory.sh go test -race -v -count 1 \
-    -exec "'$PWD/bin/tools/runner'" -timeout 90m -run 'ComesRightByItself' ./test/fleet
+    -timeout 90m -run 'ComesRightByItself' ./test/fleet
 }
 
 # chaos runs a schedule of faults for WAYPOST_CHAOS. A run that failed is not repeated.
 chaos() {
-  export TEST_SILENCE=60m
   step "build" build
   step "faults for $WAYPOST_CHAOS, seed $WAYPOST_CHAOS_SEED" test/runner/in-memory.sh go test -race -v -count 1 \
-    -exec "'$PWD/bin/tools/runner'" -timeout 120m -run 'KeepsItsPromisesUnderFaults' ./test/chaos
+    -timeout 120m -run 'KeepsItsPromisesUnderFaults' ./test/chaos
 }
 
 # verdict prints the closing table.
