@@ -25,7 +25,8 @@ type NewLink struct {
 	CreatedBy string
 	Disabled  bool // the link answers 410 until it is enabled
 	Rules     rules.Source
-	Password  string // that visitors must give; "": none
+	Password  string     // that visitors must give; "": none
+	Aliases   []NewAlias // all of which the link gets, or it is refused
 }
 
 func (n *NewLink) flags() (f waypost.LinkFlags) {
@@ -84,6 +85,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 	prepared.dry = true
 	outcomes := make([]Outcome, len(ns))
 	var all, custom []*pendingLink
+	var aliases []struct{ of, try *pendingLink }
 	first := map[DedupeKey]bool{}
 	for i := range ns {
 		l, dedupe, err := prepared.link(ctx, &ns[i])
@@ -103,12 +105,24 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 			custom = append(custom, x)
 		}
 		all = append(all, x)
+		for j, a := range l.Aliases { // each is tried as a link, because it needs a code like a link
+			as := l
+			as.SetCode(a.Code, a.Code)
+			as.Domain, as.Custom, as.Aliases = a.Domain, true, nil
+			try := &pendingLink{link: &as, claim: x.aliasClaims[j], ignoresCase: prepared.ignoresCase(a.Domain)}
+			aliases = append(aliases, struct{ of, try *pendingLink }{x, try})
+		}
 	}
 	if _, _, err := s.findDuplicates(ctx, actor.Workspace, all); err != nil {
 		return nil, err
 	}
 	if custom, _, err = s.findExisting(ctx, actor.Workspace, joinDuplicates(custom)); err != nil {
 		return nil, err
+	}
+	for _, a := range aliases {
+		if !a.of.found {
+			custom = append(custom, a.try)
+		}
 	}
 	if custom = refuseRepeated(custom); len(custom) > 0 {
 		placed, err := s.store.TryLinks(ctx, insertionsOf(custom))
@@ -117,6 +131,12 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 		}
 		for i, x := range custom {
 			x.err = placementError(x, placed[i])
+		}
+	}
+	for _, a := range aliases {
+		if a.try.err != nil && a.of.err == nil {
+			a.of.takenBy = a.try.link.Code
+			a.of.err = placementError(a.of, AliasTaken)
 		}
 	}
 	settleDuplicates(all)
@@ -389,6 +409,9 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 	if from := n.Rules.ValidFrom; !l.ExpiresAt.IsZero() && !from.IsZero() && !from.Before(l.ExpiresAt) {
 		return none(waypost.Errorf(waypost.EInvalid, "valid_from must be before the expiry: the link would lead nowhere"))
 	}
+	if err := p.setAliases(ctx, &l, n.Aliases); err != nil {
+		return none(err)
+	}
 	if waypost.IsPattern(string(l.Code)) {
 		if err := p.placePattern(ctx, &l); err != nil {
 			return none(err)
@@ -403,10 +426,24 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 
 // pending returns a link of the request on its way into the database.
 func (p *prepared) pending(n *NewLink, l *waypost.Link, dedupe *[32]byte, index int) *pendingLink {
-	return &pendingLink{
+	x := &pendingLink{
 		link: l, dedupe: dedupe, acceptExisting: n.acceptsExisting(), index: index,
-		ignoresCase: p.domains[n.Domain].Traits&waypost.IgnoresCase != 0,
+		ignoresCase: p.ignoresCase(l.Domain),
 	}
+	for i := range l.Aliases {
+		x.aliasClaims = append(x.aliasClaims, p.s.claim(l.Aliases[i].Domain, l.Aliases[i].Code))
+	}
+	return x
+}
+
+// ignoresCase reports whether a domain that the request names ignores case.
+func (p *prepared) ignoresCase(id waypost.DomainID) bool {
+	for _, d := range p.domains {
+		if d.ID == id {
+			return d.Traits&waypost.IgnoresCase != 0
+		}
+	}
+	return false
 }
 
 // domain finds the domain of a host once per request.
@@ -433,9 +470,10 @@ func (p *prepared) domain(ctx context.Context, host string) (waypost.Domain, err
 func (n *NewLink) deduplicates(byDefault bool) (bool, error) {
 	switch {
 	case n.Dedupe == nil:
-		return byDefault && n.CustomCode == "" && n.Rules.IsZero() && n.Password == "", nil
-	case *n.Dedupe && (!n.Rules.IsZero() || n.Password != ""):
-		return false, waypost.Errorf(waypost.EInvalid, "dedupe finds the link of a target, and not one with rules or a password of its own: give one of them")
+		return byDefault && n.CustomCode == "" && n.Rules.IsZero() && n.Password == "" && n.Aliases == nil, nil
+	case *n.Dedupe && (!n.Rules.IsZero() || n.Password != "" || n.Aliases != nil && n.CustomCode == ""):
+		return false, waypost.Errorf(waypost.EInvalid,
+			"dedupe finds the link of a target, and not one with rules, a password or aliases of its own: give one of them")
 	}
 	return *n.Dedupe && n.CustomCode == "", nil
 }

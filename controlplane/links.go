@@ -101,6 +101,8 @@ type Insertion struct {
 	Lease    int64    // lease of a minted code; 0 for a custom code
 	Claim    *Counter // counter that a custom code encodes; nil when no range can issue the code
 
+	AliasClaims []*Counter // as Claim, of the link's aliases, which are added with it
+
 	IgnoresCase bool          // the domain does, as the caller knows
 	TakenBy     *waypost.Code // is set to the code of the link of the workspace that has the key, if one has
 
@@ -121,6 +123,7 @@ const (
 	Restorable                     // a deleted link of the workspace has the code, and can be restored
 	Retired                        // a link that was deleted had the code, or an alias that was removed
 	Aliased                        // an alias of a link of the workspace has the code
+	AliasTaken                     // the link cannot have an alias, to which TakenBy is set
 )
 
 // ClashError says that nothing was added because minted codes are taken. InsertLinks

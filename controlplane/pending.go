@@ -22,6 +22,9 @@ type pendingLink struct {
 	dedupe   *[32]byte        // hash of the target; nil: not deduplicated
 	response *pendingResponse // of the idempotent request; nil: it is not stored
 
+	aliasClaims []*Counter // of the link's aliases, in their order
+	aliasTaken  bool       // the link was refused for one of them
+
 	acceptExisting bool         // an existing link of the custom code will do, if it has the target
 	duplicateOf    *pendingLink // earlier link of the request, which has the same outcome; nil: none
 	blockedBy      *pendingLink // earlier link of the batch that asks for the custom code; nil: none
@@ -98,7 +101,7 @@ func insertionsOf(pending []*pendingLink) []Insertion {
 	for i, x := range pending {
 		links[i] = Insertion{
 			Link: x.link, Disabled: !x.link.Active, Lease: x.lease, Claim: x.claim, Dedupe: x.dedupe,
-			IgnoresCase: x.ignoresCase, TakenBy: &x.takenBy,
+			IgnoresCase: x.ignoresCase, TakenBy: &x.takenBy, AliasClaims: x.aliasClaims,
 		}
 		r := x.response
 		if r == nil {
@@ -218,7 +221,7 @@ func settleRepeated(later []*pendingLink) (left []*pendingLink) {
 		case first == nil:
 		case first.added:
 			x.err = placementError(x, Taken)
-		case !first.replayed && first.link.Workspace == x.link.Workspace:
+		case !first.replayed && !first.aliasTaken && first.link.Workspace == x.link.Workspace:
 			x.err = first.err
 		}
 		if x.err == nil {
@@ -262,6 +265,9 @@ func placementError(x *pendingLink, p InsertResult) error {
 			"the code %q is that of a link that was deleted: restore that link, or choose another code", cmp.Or(x.takenBy, code))
 	case Aliased:
 		return waypost.Errorf(waypost.EConflict, "the code %q is an alias of a link, which is found by this code: choose another", code)
+	case AliasTaken:
+		return waypost.Errorf(waypost.EConflict,
+			"the link cannot have the alias %q: the code is taken or was another link's, or an operator blocks an address of the link", x.takenBy)
 	case Retired:
 		return waypost.Errorf(waypost.EConflict,
 			"the code %q was that of a link or an alias that was deleted or has expired, and is never given out again: choose another", code)

@@ -2973,6 +2973,8 @@ export interface components {
              * @default true
              */
             active?: boolean | null;
+            /** @description Further addresses. The link is created with all of them, or refused. */
+            aliases?: components["schemas"]["NewAlias"][];
             /** @description Visitors press a button before they are led on, so that software that opens links in messages is no click. */
             confirm?: boolean;
             /** @description Free text that names the creator, at most 512 bytes. Default: who is signed in; empty for an API key. */
