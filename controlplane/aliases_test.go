@@ -93,3 +93,34 @@ func TestLinks_AreCreatedWithAliases(t *testing.T) {
 	_, _, err = s.Links.Create(t.Context(), actor, wish(custom("winter"), aliased("win1")))
 	require.NoError(t, err, "what was refused has left nothing")
 }
+
+func TestDomains_WithAliasesKeepTheirCase(t *testing.T) {
+	s := start(t)
+	ids := map[string]waypost.DomainID{}
+	for _, host := range []string{"of-links.example", "of-aliases.example"} {
+		d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host})
+		require.NoError(t, err)
+		ids[host] = d.ID
+	}
+	_, _, err := s.Links.Create(t.Context(), operator, wish(custom("summer"), under("of-links.example"), func(n *controlplane.NewLink) {
+		n.Aliases = []controlplane.NewAlias{{Domain: "of-aliases.example", Code: "Box"}}
+	}))
+	require.NoError(t, err)
+	ignores := true
+	change := func(host string) error {
+		_, _, err := s.Domains.ChangeDomain(t.Context(), operator, ids[host], controlplane.DomainChange{IgnoresCase: &ignores})
+		return err
+	}
+	for host := range ids {
+		require.Equal(t, waypost.EConflict, waypost.CodeOf(change(host)), host)
+		require.ErrorContains(t, change(host), "remove the aliases first")
+	}
+	_, _, err = s.Links.RemoveAlias(t.Context(), operator, "of-links.example", "summer", "of-aliases.example", "Box")
+	require.NoError(t, err)
+	for host := range ids {
+		require.NoError(t, change(host), host)
+	}
+	require.NoError(t, s.Domains.SwitchNow(t.Context()))
+	_, _, err = s.Links.Create(t.Context(), operator, wish(custom("bOX"), under("of-aliases.example")))
+	require.ErrorContains(t, err, "never given out again")
+}
