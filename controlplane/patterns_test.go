@@ -154,7 +154,8 @@ func TestUnknown_LeavesOutAddressesThatAPatternAnswers(t *testing.T) {
 		"2024/05/café": waypost.LedNowhere, "2024/05": waypost.LedNowhere, "team/x": waypost.LedNowhere, "team/y": waypost.LedByPattern,
 	} {
 		report.Addresses = append(report.Addresses, controlplane.UnknownVisits{
-			Domain: d.ID, Day: waypost.Day(time.Now().UnixMilli()), Kind: kind, Path: path, People: 5, Visitors: []uint64{1 << 60, 2 << 60, 3 << 60, 4 << 60, 5 << 60},
+			Domain: d.ID, Day: waypost.Day(time.Now().UnixMilli()), Kind: kind, Path: path, People: 5,
+			Visitors: []uint64{1 << 60, 2 << 60, 3 << 60, 4 << 60, 5 << 60},
 		})
 	}
 	require.NoError(t, s.db.CountUnknown(t.Context(), &report))
