@@ -3665,7 +3665,7 @@ export interface components {
             people: number;
         };
         UnknownAddresses: {
-            /** @description Most visits of people first. An address is among them on days on which five different people asked for it, and not while it is the code of a link. */
+            /** @description Most visits of people first. An address is among them on days on which five different people asked for it, and not once a link or a pattern answers it; an address that a pattern has answered stays. */
             addresses: components["schemas"]["UnknownAddress"][];
             /** @description First day, in UTC. */
             from: string;
