@@ -38,7 +38,7 @@ type VariantClicks struct {
 type UnknownAddresses struct {
 	From      string           `json:"from" doc:"First day, in UTC."`
 	To        string           `json:"to" doc:"Last day, in UTC, included."`
-	Addresses []UnknownAddress `json:"addresses" doc:"Most visits of people first. An address is among them on days on which five different people asked for it, and not while it is the code of a link."`
+	Addresses []UnknownAddress `json:"addresses" doc:"Most visits of people first. An address is among them on days on which five different people asked for it, and not once a link or a pattern answers it; an address that a pattern has answered stays."`
 }
 
 // UnknownAddress counts the visits of an address on the days on which it is shown.

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"slices"
 
 	"waypost"
 	"waypost/internal/codes"
@@ -16,6 +17,8 @@ type NewAlias struct {
 
 // ErrNoAlias says that a link has no such alias.
 var ErrNoAlias = waypost.Errorf(waypost.ENotFound, "the link has no such alias")
+
+var errPatternAlias = waypost.Errorf(waypost.EInvalid, "a pattern has no aliases, and is none: create another pattern")
 
 // AddAlias adds an alias to a link, which an address of it names, and returns the link.
 // An alias that the link has already stays as it is. In addition to the errors of Create,
@@ -32,7 +35,7 @@ func (s *Links) AddAlias(
 		return none(err)
 	}
 	if waypost.IsPattern(string(l.Code)) {
-		return none(waypost.Errorf(waypost.EInvalid, "a pattern has no aliases: create another pattern"))
+		return none(errPatternAlias)
 	}
 	d, err := s.domains.named(ctx, actor, n.Domain)
 	if err != nil {
@@ -61,11 +64,40 @@ func (s *Links) newAlias(d *waypost.Domain, n NewAlias) (a waypost.Alias, err er
 	if a.Code, err = codes.Parse(n.Code, s.isShared(d.ID)); err != nil {
 		return a, err
 	}
-	if d.Traits&waypost.CaseSwitching != 0 {
+	switch {
+	case waypost.IsPattern(string(a.Code)):
+		return a, errPatternAlias
+	case d.Traits&waypost.CaseSwitching != 0:
 		return a, errSwitching
 	}
 	a.Code = keyOf(a.Code, d.Traits&waypost.IgnoresCase != 0)
 	return a, checkText("title", a.Title, waypost.MaxTitle)
+}
+
+// setAliases sets the aliases that a new link asks for, each once.
+func (p *prepared) setAliases(ctx context.Context, l *waypost.Link, all []NewAlias) error {
+	switch {
+	case len(all) > waypost.MaxAliases:
+		return waypost.Errorf(waypost.EInvalid, "a link has at most %d aliases", waypost.MaxAliases)
+	case len(all) > 0 && waypost.IsPattern(string(l.Code)):
+		return errPatternAlias
+	}
+	for _, n := range all {
+		d, err := p.domain(ctx, n.Domain)
+		if err != nil {
+			return err
+		}
+		a, err := p.s.newAlias(&d, n)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(l.Addresses(), func(x waypost.Alias) bool {
+			return x.Domain == a.Domain && keyOf(x.Code, d.Traits&waypost.IgnoresCase != 0) == a.Code
+		}) {
+			l.Aliases = append(l.Aliases, a)
+		}
+	}
+	return nil
 }
 
 // RemoveAlias removes an alias of a link, and returns the link. Edges answer 404 for the

@@ -25,7 +25,8 @@ type NewLink struct {
 	CreatedBy string
 	Disabled  bool // the link answers 410 until it is enabled
 	Rules     rules.Source
-	Password  string // that visitors must give; "": none
+	Password  string     // that visitors must give; "": none
+	Aliases   []NewAlias // all of which the link gets, or it is refused
 	Import    *Imported
 }
 
@@ -85,6 +86,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 	prepared.dry = true
 	outcomes := make([]Outcome, len(ns))
 	var all, custom []*pendingLink
+	var aliases []struct{ of, try *pendingLink }
 	first := map[DedupeKey]bool{}
 	for i := range ns {
 		l, dedupe, err := prepared.link(ctx, &ns[i])
@@ -104,12 +106,24 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 			custom = append(custom, x)
 		}
 		all = append(all, x)
+		for j, a := range l.Aliases { // each is tried as a link, because it needs a code like a link
+			as := l
+			as.SetCode(a.Code, a.Code)
+			as.Domain, as.Custom, as.Aliases = a.Domain, true, nil
+			try := &pendingLink{link: &as, claim: x.aliasClaims[j], ignoresCase: prepared.ignoresCase(a.Domain)}
+			aliases = append(aliases, struct{ of, try *pendingLink }{x, try})
+		}
 	}
 	if _, _, err := s.findDuplicates(ctx, actor.Workspace, all); err != nil {
 		return nil, err
 	}
 	if custom, _, err = s.findExisting(ctx, actor.Workspace, joinDuplicates(custom)); err != nil {
 		return nil, err
+	}
+	for _, a := range aliases {
+		if !a.of.found {
+			custom = append(custom, a.try)
+		}
 	}
 	if custom = refuseRepeated(custom); len(custom) > 0 {
 		placed, err := s.store.TryLinks(ctx, insertionsOf(custom))
@@ -118,6 +132,12 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 		}
 		for i, x := range custom {
 			x.err = placementError(x, placed[i])
+		}
+	}
+	for _, a := range aliases {
+		if a.try.err != nil && a.of.err == nil {
+			a.of.takenBy = a.try.link.Code
+			a.of.err = placementError(a.of, AliasTaken)
 		}
 	}
 	settleDuplicates(all)
@@ -398,11 +418,16 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 	if err := p.s.compile(&l, &n.Rules, password); err != nil {
 		return none(err)
 	}
-	if err := p.setImported(ctx, &l, n); err != nil {
-		return none(err)
+	if n.Import != nil {
+		if at := n.Import.CreatedAt.UTC(); at.Before(p.s.now()) && at.Year() > 1 {
+			l.CreatedAt = at
+		}
 	}
 	if from := n.Rules.ValidFrom; !l.ExpiresAt.IsZero() && !from.IsZero() && !from.Before(l.ExpiresAt) {
 		return none(waypost.Errorf(waypost.EInvalid, "valid_from must be before the expiry: the link would lead nowhere"))
+	}
+	if err := p.setAliases(ctx, &l, n.Aliases); err != nil {
+		return none(err)
 	}
 	if waypost.IsPattern(string(l.Code)) {
 		if err := p.placePattern(ctx, &l); err != nil {
@@ -420,12 +445,22 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 func (p *prepared) pending(n *NewLink, l *waypost.Link, dedupe *[32]byte, index int) *pendingLink {
 	x := &pendingLink{
 		link: l, dedupe: dedupe, acceptExisting: n.acceptsExisting(), index: index, imported: n.Import != nil,
-		ignoresCase: p.domains[n.Domain].Traits&waypost.IgnoresCase != 0,
+		ignoresCase: p.ignoresCase(l.Domain),
 	}
 	for i := range l.Aliases {
 		x.aliasClaims = append(x.aliasClaims, p.s.claim(l.Aliases[i].Domain, l.Aliases[i].Code))
 	}
 	return x
+}
+
+// ignoresCase reports whether a domain that the request names ignores case.
+func (p *prepared) ignoresCase(id waypost.DomainID) bool {
+	for _, d := range p.domains {
+		if d.ID == id {
+			return d.Traits&waypost.IgnoresCase != 0
+		}
+	}
+	return false
 }
 
 // domain finds the domain of a host once per request.
@@ -452,11 +487,12 @@ func (p *prepared) domain(ctx context.Context, host string) (waypost.Domain, err
 func (n *NewLink) deduplicates(byDefault bool) (bool, error) {
 	switch {
 	case n.Dedupe == nil:
-		return byDefault && n.CustomCode == "" && n.Rules.IsZero() && n.Password == "", nil
+		return byDefault && n.CustomCode == "" && n.Rules.IsZero() && n.Password == "" && n.Aliases == nil, nil
 	case *n.Dedupe && n.Import != nil:
-		return n.CustomCode == "" && len(n.Import.Aliases) == 0, nil
-	case *n.Dedupe && (!n.Rules.IsZero() || n.Password != ""):
-		return false, waypost.Errorf(waypost.EInvalid, "dedupe finds the link of a target, and not one with rules or a password of its own: give one of them")
+		return n.CustomCode == "" && len(n.Aliases) == 0, nil
+	case *n.Dedupe && (!n.Rules.IsZero() || n.Password != "" || n.Aliases != nil && n.CustomCode == ""):
+		return false, waypost.Errorf(waypost.EInvalid,
+			"dedupe finds the link of a target, and not one with rules, a password or aliases of its own: give one of them")
 	}
 	return *n.Dedupe && n.CustomCode == "", nil
 }

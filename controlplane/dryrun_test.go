@@ -32,6 +32,8 @@ func TestLinks_DryRunHasTheOutcomesOfARunAndWritesNothing(t *testing.T) {
 		wish(custom(string(minted.Code))), wish(func(n *controlplane.NewLink) { n.OriginalURL = "http://localhost/" }),
 		wish(func(n *controlplane.NewLink) { n.Domain = "theirs.example" }),
 		wish(same("https://example.com/there")), wish(same("https://example.com/new")), wish(same("https://example.com/new")),
+		wish(aliased("box1")), wish(custom("boxed"), aliased("box2", "box1")), wish(custom("box3"), aliased("taken")), wish(aliased("gone")),
+		wish(aliased(string(minted.Code))), wish(custom("fine"), aliased("fine1", "fine2")),
 	}
 	dry, err := s.Links.DryRun(t.Context(), actor, wishes)
 	require.NoError(t, err)
@@ -53,4 +55,8 @@ func TestLinks_DryRunHasTheOutcomesOfARunAndWritesNothing(t *testing.T) {
 	}
 	require.NoError(t, dry[0].Err)
 	require.NoError(t, dry[1].Err)
+	require.NoError(t, dry[12].Err)
+	require.ErrorContains(t, dry[13].Err, `"box1"`)
+	require.ErrorContains(t, dry[14].Err, `"taken"`)
+	require.NoError(t, dry[17].Err)
 }

@@ -11,8 +11,7 @@ import (
 
 // Imported is the part of a new link that only an import sets.
 type Imported struct {
-	CreatedAt time.Time  // elsewhere; zero: now
-	Aliases   []NewAlias // the link is refused if it cannot have all of them
+	CreatedAt time.Time // elsewhere; zero: now
 }
 
 // ImportStep moves an import on from one row to another, in the transaction that creates
@@ -51,36 +50,6 @@ func (s *Links) insertImported(ctx context.Context, pending []*pendingLink, step
 		}
 	}
 	return at, errors.New("links of an import were not written")
-}
-
-// setImported sets the part of a link that only an import sets.
-func (p *prepared) setImported(ctx context.Context, l *waypost.Link, n *NewLink) error {
-	if n.Import == nil {
-		return nil
-	}
-	if at := n.Import.CreatedAt.UTC(); at.Before(p.s.now()) && at.Year() > 1 {
-		l.CreatedAt = at
-	}
-	switch all := n.Import.Aliases; {
-	case len(all) > waypost.MaxAliases:
-		return waypost.Errorf(waypost.EInvalid, "a link has at most %d aliases", waypost.MaxAliases)
-	case len(all) > 0 && waypost.IsPattern(string(l.Code)):
-		return waypost.Errorf(waypost.EInvalid, "a pattern has no aliases: create another pattern")
-	}
-	for _, n := range n.Import.Aliases {
-		d, err := p.domain(ctx, n.Domain)
-		if err != nil {
-			return err
-		}
-		a, err := p.s.newAlias(&d, n)
-		if err != nil {
-			return err
-		}
-		if a.Domain != l.Domain || a.Code != l.Key() {
-			l.Aliases = append(l.Aliases, a)
-		}
-	}
-	return nil
 }
 
 // dedupeSum returns the hash by which an import finds the link of a row again, from the

@@ -2,8 +2,10 @@ package controlplane_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,4 +143,34 @@ func TestLinks_PatternsOfADomainAreBounded(t *testing.T) {
 	_, _, err = s.Links.Create(t.Context(), actor, wish(custom("one/*"), under(patternsHost)))
 	require.Equal(t, waypost.EInvalid, waypost.CodeOf(err))
 	require.ErrorContains(t, err, "at most 10000 patterns")
+}
+
+func TestUnknown_LeavesOutAddressesThatAPatternAnswers(t *testing.T) {
+	s := start(t)
+	d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com"})
+	require.NoError(t, err)
+	report := controlplane.UnknownReport{Node: "a", Boot: waypost.BootID{1}, Seq: 1}
+	for path, kind := range map[string]waypost.UnknownKind{
+		"2024/05/café": waypost.LedNowhere, "2024/05": waypost.LedNowhere, "team/x": waypost.LedNowhere, "team/y": waypost.LedByPattern,
+	} {
+		report.Addresses = append(report.Addresses, controlplane.UnknownVisits{
+			Domain: d.ID, Day: waypost.Day(time.Now().UnixMilli()), Kind: kind, Path: path, People: 5,
+			Visitors: []uint64{1 << 60, 2 << 60, 3 << 60, 4 << 60, 5 << 60},
+		})
+	}
+	require.NoError(t, s.db.CountUnknown(t.Context(), &report))
+	listed := func() (paths []string) {
+		all, _, err := s.Clicks.Unknown(t.Context(), operator, "own.example.com", time.Time{}, time.Time{}, 3)
+		require.NoError(t, err)
+		for _, a := range all {
+			paths = append(paths, a.Path)
+		}
+		return paths
+	}
+	require.Equal(t, []string{"2024/05", "2024/05/café", "team/x"}, listed())
+	for _, code := range []string{"team/{name}", "{year}/{month}/{slug}"} {
+		_, _, err = s.Links.Create(t.Context(), operator, wish(custom(code), under("own.example.com")))
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool { return slices.Equal([]string{"2024/05", "team/y"}, listed()) }, 10*time.Second, 50*time.Millisecond)
 }

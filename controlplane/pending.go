@@ -17,12 +17,14 @@ type pendingLink struct {
 	imported    bool         // an import asks for the link
 	takenBy     waypost.Code // of the link that has the code, if the workspace sees it; "": it is unknown
 
-	epoch       uint32           // of a minted code; 0 for a custom one
-	lease       int64            // of a minted code; 0 for a custom one
-	claim       *Counter         // counter that a custom code encodes
-	aliasClaims []*Counter       // of the link's aliases, in their order
-	dedupe      *[32]byte        // hash of the target; nil: not deduplicated
-	response    *pendingResponse // of the idempotent request; nil: it is not stored
+	epoch    uint32           // of a minted code; 0 for a custom one
+	lease    int64            // of a minted code; 0 for a custom one
+	claim    *Counter         // counter that a custom code encodes
+	dedupe   *[32]byte        // hash of the target; nil: not deduplicated
+	response *pendingResponse // of the idempotent request; nil: it is not stored
+
+	aliasClaims []*Counter // of the link's aliases, in their order
+	aliasTaken  bool       // the link was refused for one of them
 
 	acceptExisting bool         // an existing link of the custom code will do, if it has the target
 	duplicateOf    *pendingLink // earlier link of the request, which has the same outcome; nil: none
@@ -220,7 +222,7 @@ func settleRepeated(later []*pendingLink) (left []*pendingLink) {
 		case first == nil:
 		case first.added:
 			x.err = placementError(x, Taken)
-		case !first.replayed && first.link.Workspace == x.link.Workspace:
+		case !first.replayed && !first.aliasTaken && first.link.Workspace == x.link.Workspace:
 			x.err = first.err
 		}
 		if x.err == nil {
@@ -265,7 +267,8 @@ func placementError(x *pendingLink, p InsertResult) error {
 	case Aliased:
 		return waypost.Errorf(waypost.EConflict, "the code %q is an alias of a link, which is found by this code: choose another", code)
 	case AliasTaken:
-		return waypost.Errorf(waypost.EConflict, "the alias %q is taken, or was that of another link: leave it out, or choose another", x.takenBy)
+		return waypost.Errorf(waypost.EConflict,
+			"the link cannot have the alias %q: the code is taken or was another link's, or an operator blocks an address of the link", x.takenBy)
 	case Retired:
 		return waypost.Errorf(waypost.EConflict,
 			"the code %q was that of a link or an alias that was deleted or has expired, and is never given out again: choose another", code)

@@ -2,9 +2,12 @@ package controlplane
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"waypost"
+	"waypost/internal/codes"
+	"waypost/internal/patterns"
 )
 
 // Bounds of unknown addresses.
@@ -62,7 +65,7 @@ type UnknownStore interface {
 
 	// Unknown returns addresses that UnknownVisitors or more people asked for on a day, with
 	// the visits of such days, most visits of people first. It leaves out codes of live
-	// links.
+	// links, and paths that live links forward.
 	Unknown(ctx context.Context, q *UnknownQuery) ([]UnknownAddress, error)
 }
 
@@ -95,6 +98,42 @@ func (s *Clicks) Unknown(
 		return nil, q, waypost.Errorf(waypost.EForbidden, "the unknown addresses of a shared domain are for the default workspace only")
 	}
 	q.Domain = domain.ID
-	addresses, err := s.stats.Unknown(ctx, &q)
-	return addresses, q, err
+	index, err := s.links.patternsOf(ctx, q.Domain)
+	if err != nil {
+		return nil, q, err
+	}
+	all := q
+	all.Limit = 2 * MaxUnknown // because patterns may answer some
+	addresses, err := s.stats.Unknown(ctx, &all)
+	if index.Len() > 0 {
+		addresses = slices.DeleteFunc(addresses, func(a UnknownAddress) bool {
+			return a.Kind == waypost.LedNowhere && answers(index, domain.Traits, a.Path)
+		})
+	}
+	return addresses[:min(len(addresses), limit)], q, err
 }
+
+// answers reports whether a pattern of a domain answers a path that no link answers.
+func answers(index *patterns.Index, traits waypost.DomainTraits, path string) bool {
+	var walk codes.Walk
+	visit := waypost.ParseVisit(waypost.AppendEncoded([]byte("/"), path))
+	found, _ := walk.Find(&visit, traits, patternsAlone{index}) // never fails
+	return found.Record != nil
+}
+
+// patternsAlone is an index of a domain without its other links.
+type patternsAlone struct{ index *patterns.Index }
+
+// Policy implements [codes.Index].
+func (patternsAlone) Policy([]byte, bool) (waypost.BlockPolicy, error) { return 0, nil }
+
+// Record implements [codes.Index].
+func (patternsAlone) Record(code []byte) (*waypost.Record, error) {
+	if waypost.IsPattern(code) {
+		return new(waypost.Record), nil
+	}
+	return nil, nil //nolint:nilnil // there is no link
+}
+
+// Patterns implements [codes.Index].
+func (p patternsAlone) Patterns() (*patterns.Index, error) { return p.index, nil }

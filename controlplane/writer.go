@@ -250,7 +250,7 @@ func (w *writer) write(ctx context.Context, pending []*pendingLink) (at waypost.
 				taken = append(taken, x)
 				continue
 			}
-			x.err, x.replayed = placementError(x, placed[i]), placed[i] == Replayed
+			x.err, x.replayed, x.aliasTaken = placementError(x, placed[i]), placed[i] == Replayed, placed[i] == AliasTaken
 			x.added, x.found = x.err == nil && !x.replayed, placed[i] == Found
 		}
 		if err := w.remint(ctx, taken, func(*pendingLink) bool { return true }); err != nil {

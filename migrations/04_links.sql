@@ -501,6 +501,9 @@ BEGIN
     IF (OLD.deleted_at IS NULL) = (NEW.deleted_at IS NULL) AND after = '{}' THEN
         RETURN NULL;
     END IF;
+    IF OLD.aliases IS NULL AND NEW.aliases IS NOT NULL AND (OLD.rev_epoch, OLD.rev_seq) = (NEW.rev_epoch, NEW.rev_seq) THEN
+        RETURN NULL; -- it was created with them
+    END IF;
     INSERT INTO link_change AS c (link_id, rev_epoch, rev_seq, workspace_id, what, actor, before, after)
     VALUES (NEW.id, NEW.rev_epoch, NEW.rev_seq, NEW.workspace_id,
             CASE WHEN OLD.deleted_at IS NULL AND NEW.deleted_at IS NOT NULL THEN 'deleted'

@@ -162,6 +162,10 @@ var Fields = []Field{
 		Change: func(c *api.LinkChange) any { return &c.Password },
 	},
 	{
+		Name: "aliases",
+		Link: func(l *api.Link) any { return &l.Aliases },
+	},
+	{
 		Name: "has_password",
 		Link: func(l *api.Link) any { return &l.HasPassword },
 	},

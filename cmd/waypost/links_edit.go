@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,6 +101,7 @@ func (p linksCommands) createCommand() *cobra.Command {
 	var l linkFlags
 	var w writeFlags
 	var code string
+	var aliases []string
 	var dedupe bool
 	c := &cobra.Command{
 		Use:   "create URL",
@@ -109,6 +111,7 @@ it is sent again if its answer is lost, and still makes one link. With --idempot
 choose the key, for scripts that may run again.`,
 		Example: `  waypost links create https://example.com/a/long/path
   waypost links create https://example.com --code spring-sale --title "Spring sale" --tag sale --tag 2026
+  waypost links create https://example.com --code spring-sale --alias spring-box --alias go.example.com/s
   waypost links create https://example.com --expires-in 2d --status 307
   waypost links create https://example.com/docs --code guide --forward-path --forward-query
   waypost links create https://example.com/a?utm_source=mail --dedupe --wait all
@@ -130,6 +133,10 @@ choose the key, for scripts that may run again.`,
 			defer api.Close()
 			n := l.create()
 			n.OriginalURL, n.CustomCode, n.Domain = args[0], code, w.Domain
+			for _, a := range aliases {
+				host, code := linkName("", a)
+				n.Aliases = append(n.Aliases, client.NewAlias{ShortCode: code, Domain: cmp.Or(host, w.Domain)})
+			}
 			if c.Flags().Changed("dedupe") {
 				n.Dedupe = &dedupe
 			}
@@ -145,6 +152,7 @@ choose the key, for scripts that may run again.`,
 	}
 	f := c.Flags()
 	f.StringVar(&code, "code", "", "code of your own instead of a generated one")
+	f.StringArrayVar(&aliases, "alias", nil, "further code, or HOST/CODE, that leads to the link; may be given several times")
 	f.BoolVar(&dedupe, "dedupe", false, "give the one link of the target, which may be there already (default as the workspace has it)")
 	l.bind(f, false)
 	f.StringVar(&w.Key, "idempotency-key", "", "name of the request: sent again within a day, it makes no second link")

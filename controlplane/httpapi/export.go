@@ -253,6 +253,9 @@ func (c *csvRows) beginRows() error {
 func (c *csvRows) row(l *waypost.Link) error {
 	c.a.show(&c.shown, l)
 	c.shown.Domain = l.Host // "": the shared default domain
+	for i := range l.Aliases {
+		c.shown.Aliases[i].Domain = l.Aliases[i].Host
+	}
 	c.cells = c.cells[:0]
 	for f := range linkfields.Exported {
 		cell, err := cellOf(f.Link(&c.shown), f.Optional)
@@ -293,13 +296,24 @@ func cellOf(field any, optional bool) (string, error) {
 	case *json.RawMessage:
 		return string(*v), nil
 	case *[]api.Rule:
-		if len(*v) == 0 {
-			return "", nil
+		return listCell(*v)
+	case *[]api.Alias:
+		var list []api.NewAlias
+		for _, a := range *v {
+			list = append(list, api.NewAlias{ShortCode: a.ShortCode, Domain: a.Domain, Title: a.Title})
 		}
-		text, err := encode(nil, v)
-		return strings.TrimSpace(string(text)), err
+		return listCell(list)
 	}
 	return "", fmt.Errorf("no cell of CSV holds a %T", field)
+}
+
+// listCell writes a list as JSON, and nothing for an empty one.
+func listCell[T any](list []T) (string, error) {
+	if len(list) == 0 {
+		return "", nil
+	}
+	text, err := encode(nil, list)
+	return strings.TrimSpace(string(text)), err
 }
 
 func (c *csvRows) endRows() error {

@@ -72,7 +72,7 @@ func (w *work) newLink(line int, l *linkfile.Link) (n controlplane.NewLink, err 
 	}
 	n.Import = &controlplane.Imported{CreatedAt: l.CreatedAt}
 	for _, a := range l.Aliases {
-		n.Import.Aliases = append(n.Import.Aliases, controlplane.NewAlias{Domain: a.Domain, Code: a.ShortCode, Title: a.Title})
+		n.Aliases = append(n.Aliases, controlplane.NewAlias{Domain: a.Domain, Code: a.ShortCode, Title: a.Title})
 	}
 	return n, nil
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -125,4 +126,134 @@ func (db *LinkStore) changeAliases(
 		return err
 	})
 	return l, at, err
+}
+
+// screenAliases refuses the links that cannot have all their aliases, because an alias
+// is, or was, another link's, because another link of the batch has it, or because an
+// operator blocks an address of the link. The transaction holds the head of the
+// changelog, so that this holds until the commit.
+func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
+	var domains []int32
+	var codes []string
+	taken := make(map[linkKey]bool)
+	for _, i := range k.rest {
+		x := &k.links[i]
+		taken[linkKey{x.Link.Domain, x.Link.Key()}] = true
+		for _, a := range x.Link.Aliases {
+			domains, codes = append(domains, int32(a.Domain)), append(codes, string(a.Code))
+		}
+		if len(x.Link.Aliases) > 0 {
+			domains, codes = append(domains, int32(x.Link.Domain)), append(codes, string(x.Link.Code))
+		}
+	}
+	if len(codes) == 0 {
+		return nil
+	}
+	released, err := k.releaseAliases(ctx, tx) // burned before
+	if err != nil {
+		return err
+	}
+	blocked := make(map[linkKey]bool)
+	mark := func(in map[linkKey]bool) func(rows pgx.Rows) error {
+		return func(rows pgx.Rows) error {
+			var key linkKey
+			_, err := pgx.ForEachRow(rows, []any{&key.domain, &key.code}, func() error { in[key] = true; return nil })
+			return err
+		}
+	}
+	var b pgx.Batch
+	scoped.Operator.EnterBatch(&b)
+	b.Queue(`LOCK TABLE link_block IN ROW EXCLUSIVE MODE`) // no block begins until the commit
+	b.Queue(`
+		SELECT n.domain, n.code FROM unnest($1::integer[], $2::text[]) n (domain, code)
+		WHERE EXISTS (SELECT FROM link l WHERE l.domain_id = n.domain AND l.code = n.code)
+		   OR EXISTS (SELECT FROM retired_code r WHERE r.domain_id = n.domain AND r.code = n.code)`, domains, codes).Query(mark(taken))
+	b.Queue(`
+		SELECT n.domain, n.code FROM unnest($1::integer[], $2::text[]) n (domain, code) JOIN domain d ON d.id = n.domain
+		JOIN link_block b ON b.blocked AND b.code = n.code AND b.host = CASE WHEN d.id = 1 THEN '' ELSE d.host END`,
+		domains, codes).Query(mark(blocked))
+	scoped.Tenant(workspaceList(k.links)).EnterBatch(&b)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	var claims claimColumns
+	var left []int
+	for _, i := range k.rest {
+		l := k.links[i].Link
+		own := blocked[linkKey{l.Domain, l.Code}]
+		n := slices.IndexFunc(l.Aliases, func(a waypost.Alias) bool {
+			key := linkKey{a.Domain, a.Code}
+			return own || taken[key] || blocked[key]
+		})
+		if n >= 0 {
+			k.refuseAlias(i, n)
+			continue
+		}
+		for n, a := range l.Aliases {
+			taken[linkKey{a.Domain, a.Code}] = true
+			if claim := k.links[i].AliasClaims[n]; claim != nil && !released[linkKey{a.Domain, a.Code}] {
+				claims.add(a.Code, claim, l.Workspace)
+			}
+		}
+		left = append(left, i)
+	}
+	k.rest = left
+	if len(claims.codes) == 0 {
+		return nil
+	}
+	issuable := make(map[linkKey]bool)
+	b = pgx.Batch{}
+	b.Queue(`SELECT 1, key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters, claims.workspaces).Query(mark(issuable))
+	b.Queue(`SELECT set_config('waypost.refused', '', true)`) // it names codes of links
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	k.rest = slices.DeleteFunc(k.rest, func(i int) bool {
+		aliases := k.links[i].Link.Aliases
+		n := slices.IndexFunc(aliases, func(a waypost.Alias) bool { return issuable[linkKey{a.Domain, a.Code}] })
+		if n >= 0 {
+			k.refuseAlias(i, n)
+		}
+		return n >= 0
+	})
+	return nil
+}
+
+func (k *precheck) refuseAlias(link, alias int) {
+	k.placed[link] = controlplane.AliasTaken
+	if to := k.links[link].TakenBy; to != nil {
+		*to = k.links[link].Link.Aliases[alias].Code
+	}
+}
+
+// addAliases adds the aliases of the links that were placed, and reads these links again,
+// because they have a new version.
+func (in *inserting) addAliases(ctx context.Context, tx pgx.Tx) error {
+	var links, workspaces []int64
+	var domains []int32
+	var codes, titles []string
+	placed := make(map[int64]*waypost.Link)
+	for i := range in.links {
+		l := in.links[i].Link
+		if in.placed[i] != controlplane.Placed {
+			continue
+		}
+		for _, a := range l.Aliases {
+			links, workspaces, domains = append(links, l.ID), append(workspaces, int64(l.Workspace)), append(domains, int32(a.Domain))
+			codes, titles = append(codes, string(a.Code)), append(titles, a.Title)
+			placed[l.ID] = l
+		}
+	}
+	if len(links) == 0 {
+		return nil
+	}
+	var b pgx.Batch
+	b.Queue(`INSERT INTO link_alias (link_id, workspace_id, domain_id, code, title)
+		SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::text[])`, links, workspaces, domains, codes, titles)
+	b.Queue(selectUnfolded+` WHERE l.id = ANY ($1)`, links).Query(scoped.Each(func(rows pgx.Rows) error {
+		l, err := scanLink(rows)
+		*placed[l.ID] = l
+		return err
+	}))
+	return tx.SendBatch(ctx, &b).Close()
 }

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -154,4 +155,55 @@ func TestAliases_AreRefusedByATakedownOfTheSameMoment(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, add("late"), "the refused code is free, and both blocks have ended")
+}
+
+func TestAliases_AreCreatedWithTheirLinkOrRefuseIt(t *testing.T) {
+	db, hand := open(t)
+	exec(t, hand, `INSERT INTO workspace (id, name, slug) VALUES (7, 'Other', 'other')`)
+	exec(t, hand, `INSERT INTO domain (id, workspace_id, host) OVERRIDING SYSTEM VALUE VALUES (7, 1, 'own.example.net')`)
+	f := newFollow(t, db)
+	insert(t, db, link("old"))
+	exec(t, hand, `INSERT INTO link_block (host, code, version, blocked, policy, reason, at, stamp, place)
+		VALUES ('', 'blocked', 1, true, 'gone', 'test', 0, 0, 1), ('own.example.net', 'bad', 1, true, 'gone', 'test', 0, 0, 2)`)
+	held := lease(t, db, "eu")
+	made := func(code string, ws waypost.WorkspaceID, aliases ...string) controlplane.Insertion {
+		x := controlplane.Insertion{Link: link(code), TakenBy: new(waypost.Code)}
+		x.Link.Workspace = ws
+		for _, a := range aliases {
+			domain := waypost.DomainID(1)
+			if code, own := strings.CutPrefix(a, "own/"); own {
+				domain, a = 7, code
+			}
+			x.Link.Aliases = append(x.Link.Aliases, waypost.Alias{Domain: domain, Code: waypost.Code(a), Title: "of " + code})
+			x.AliasClaims = append(x.AliasClaims, nil)
+		}
+		return x
+	}
+	links := []controlplane.Insertion{
+		made("plain", 1), made("one", 1, "one-box", "own/box"), made("theirs", 7, "theirs-box"), made("taken", 1, "fine", "old"),
+		made("again", 7, "one-box"), made("other", 1, "later"), made("later", 1), made("blocked", 1, "way-round"), made("near", 1, "own/bad"),
+		made("issuable", 1, string(testCoder.Encode(held.Prefix, held.Lo))), made("burning", 1, string(testCoder.Encode(held.Prefix, held.Hi))),
+	}
+	links[9].AliasClaims[0] = &controlplane.Counter{Prefix: held.Prefix, N: held.Lo}
+	links[10].AliasClaims[0] = &controlplane.Counter{Prefix: held.Prefix, N: held.Hi}
+	placed, at, err := db.InsertLinks(t.Context(), 0, links)
+	require.NoError(t, err)
+	P, A := controlplane.Placed, controlplane.AliasTaken
+	require.Equal(t, []controlplane.InsertResult{P, P, P, A, A, A, P, A, A, A, P}, placed)
+	require.Equal(t, []waypost.Code{"old", "one-box", "later"}, []waypost.Code{*links[3].TakenBy, *links[4].TakenBy, *links[5].TakenBy})
+	require.Equal(t, []string{"1  one-box of one", "2 own.example.net box of one"}, aliasesOf(links[1].Link))
+	for _, x := range links[1:3] {
+		l, err := db.Link(t.Context(), x.Link.Workspace, 1, x.Link.Code)
+		require.NoError(t, err)
+		require.Equal(t, l, *x.Link, "the version is that of the link with its aliases")
+		_, changes, err := db.History(t.Context(), x.Link.Workspace, 1, x.Link.Code, waypost.Revision{Epoch: 1 << 30}, 10)
+		require.NoError(t, err)
+		require.Empty(t, changes, "they are part of the creation")
+	}
+	require.EqualValues(t, 6, number(t, hand, `SELECT count(*) FROM link`))
+	f.catchUp(t, db, 100)
+	require.Equal(t, at.Seq, f.at.Seq)
+	require.Equal(t, "1/one", string(f.rows["1/7/box"].Payload))
+	require.Equal(t, waypost.Aliased, f.rows["1/1/one"].Flags)
+	require.Equal(t, int64(f.digest()), number(t, hand, `SELECT digest FROM changelog_add_up()`))
 }

@@ -17,12 +17,14 @@ import (
 )
 
 // needsPrecheck reports whether a link depends on existing rows.
-func needsPrecheck(x controlplane.Insertion) bool { return x.Idempotency != nil || x.Dedupe != nil }
+func needsPrecheck(x controlplane.Insertion) bool {
+	return x.Idempotency != nil || x.Dedupe != nil || len(x.Link.Aliases) > 0
+}
 
-// insertPrechecked inserts links that carry an idempotency record or are to be the only
-// links to their targets. It looks for existing rows under the head of the changelog, so
-// the result holds until the commit. The check takes some more round trips, and the other
-// links of the batch wait for them.
+// insertPrechecked inserts links that carry an idempotency record, that are to be the
+// only links to their targets, or that have aliases. It looks for existing rows under the
+// head of the changelog, so the result holds until the commit. The check takes some more
+// round trips, and the other links of the batch wait for them.
 func (db *LinkStore) insertPrechecked(
 	ctx context.Context, epoch uint32, links []controlplane.Insertion,
 ) (placed []controlplane.InsertResult, _ waypost.Position, err error) {
@@ -136,9 +138,12 @@ var selectDuplicates = `
 SELECT l.*, t.target FROM link_duplicates($1, $2, $3) t
 JOIN LATERAL (` + selectLive + ` AND l.id = t.link_id) l ON true`
 
-// selectLive selects links that lead somewhere, without clicks that are not folded yet.
-var selectLive = scannedColumns + `
-	FROM link l LEFT JOIN link_click c ON c.link_id = l.id CROSS JOIN (VALUES (0, 0, NULL::timestamptz)) p (clicks, bots, at)
+// selectUnfolded selects links without clicks that are not folded yet, and selectLive
+// those that lead somewhere.
+var selectUnfolded = scannedColumns + `
+	FROM link l LEFT JOIN link_click c ON c.link_id = l.id CROSS JOIN (VALUES (0, 0, NULL::timestamptz)) p (clicks, bots, at)`
+
+var selectLive = selectUnfolded + `
 	WHERE l.deleted_at IS NULL AND l.active AND (l.expires_at IS NULL OR l.expires_at > clock_timestamp())`
 
 func queueDuplicates(b *pgx.Batch, wanted []dedupeKey, into map[dedupeKey]waypost.Link) {
@@ -215,10 +220,10 @@ func (k *precheck) insert(ctx context.Context, tx pgx.Tx, at *begun) error {
 	if len(clash.Links) > 0 {
 		return &clash
 	}
-	if err := k.noteDuplicates(ctx, tx); err != nil {
+	if err := in.addAliases(ctx, tx); err != nil {
 		return err
 	}
-	return in.addAliases(ctx, tx)
+	return k.noteDuplicates(ctx, tx)
 }
 
 // noteDuplicates stores the new links of targets, in place of links that are no longer

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -94,124 +93,26 @@ func (in *inserting) placeReleased(ctx context.Context, tx pgx.Tx, at *begun) er
 	return nil
 }
 
-// screenAliases refuses the links that cannot have all their aliases, because an alias
-// is, or was, another link's, or an earlier link of the batch has it.
-func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
-	var all codeList
-	for _, i := range k.rest {
-		for _, a := range k.links[i].Link.Aliases {
-			all.addCode(a.Domain, a.Code)
-		}
-	}
-	if len(all.codes) == 0 {
-		return nil
-	}
-	ws := k.links[k.rest[0]].Link.Workspace
-	released, err := releaseCodes(ctx, tx, ws, &all)
-	if err != nil {
-		return err
-	}
-	taken, err := takenCodes(ctx, tx, ws, &all)
-	if err != nil {
-		return err
-	}
-	if err := k.claimAliases(ctx, tx, released, taken); err != nil {
-		return err
-	}
-	var left []int
-	for _, i := range k.rest {
-		x := &k.links[i]
-		if n := slices.IndexFunc(x.Link.Aliases, func(a waypost.Alias) bool { return taken[linkKey{a.Domain, a.Code}] }); n >= 0 {
-			k.placed[i], *x.TakenBy = controlplane.AliasTaken, x.Link.Aliases[n].Code
-			continue
-		}
-		taken[linkKey{x.Link.Domain, x.Link.Key()}] = true
-		for _, a := range x.Link.Aliases {
-			taken[linkKey{a.Domain, a.Code}] = true
-		}
-		left = append(left, i)
-	}
-	k.rest = left
-	return nil
-}
-
-// takenCodes returns the codes that no alias can get.
-func takenCodes(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, c *codeList) (map[linkKey]bool, error) {
-	if err := scoped.Operator.Enter(ctx, tx); err != nil {
-		return nil, err
-	}
-	rows, err := tx.Query(ctx, `
-		SELECT n.domain, n.code FROM unnest($1::integer[], $2::text[]) n (domain, code)
-		WHERE EXISTS (SELECT FROM link l WHERE l.domain_id = n.domain AND l.code = n.code)
-		   OR EXISTS (SELECT FROM retired_code r WHERE r.domain_id = n.domain AND r.code = n.code)`, c.domains, c.codes)
-	if err != nil {
-		return nil, err
-	}
-	taken := make(map[linkKey]bool)
-	var key linkKey
-	if _, err := pgx.ForEachRow(rows, []any{&key.domain, &key.code}, func() error { taken[key] = true; return nil }); err != nil {
-		return nil, err
-	}
-	return taken, enterBatchTenant(ctx, tx, ws)
-}
-
 // enterBatchTenant returns a transaction to the scope in which links are inserted.
 func enterBatchTenant(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error {
 	return scoped.Tenant(scoped.WorkspaceList([]int64{int64(ws)})).Enter(ctx, tx)
 }
 
-// claimAliases burns the counters that aliases encode, and adds the codes that may be
-// issued to the taken ones. Codes that were released were burned before.
-func (k *precheck) claimAliases(ctx context.Context, tx pgx.Tx, released, taken map[linkKey]bool) error {
-	var c claimColumns
+// releaseAliases removes what undos of the workspace's imports have left of the aliases
+// that links of an import ask for, and returns the aliases that are free.
+func (k *precheck) releaseAliases(ctx context.Context, tx pgx.Tx) (free map[linkKey]bool, err error) {
+	var c codeList
+	var ws waypost.WorkspaceID
 	for _, i := range k.rest {
-		x := &k.links[i]
-		for n, claim := range x.AliasClaims {
-			key := linkKey{x.Link.Aliases[n].Domain, x.Link.Aliases[n].Code}
-			if claim == nil || released[key] || taken[key] {
-				continue
+		if x := &k.links[i]; x.Imported {
+			ws = x.Link.Workspace
+			for _, a := range x.Link.Aliases {
+				c.addCode(a.Domain, a.Code)
 			}
-			c.codes, c.prefixes = append(c.codes, string(key.code)), append(c.prefixes, int32(claim.Prefix))
-			c.counters, c.workspaces = append(c.counters, claim.N), append(c.workspaces, int64(x.Link.Workspace))
 		}
 	}
 	if len(c.codes) == 0 {
-		return nil
+		return nil, nil
 	}
-	rows, err := tx.Query(ctx, `SELECT key_claim($1, $2, $3, $4)`, c.codes, c.prefixes, c.counters, c.workspaces)
-	if err != nil {
-		return err
-	}
-	refused, err := pgx.CollectRows(rows, pgx.RowTo[waypost.Code])
-	for _, code := range refused {
-		taken[linkKey{waypost.DefaultDomain, code}] = true
-	}
-	return err
-}
-
-// addAliases adds the aliases of the links that were placed.
-func (in *inserting) addAliases(ctx context.Context, tx pgx.Tx) error {
-	var links, workspaces []int64
-	var titles []string
-	var c codeList
-	var by *controlplane.Actor
-	for i := range in.links {
-		l := in.links[i].Link
-		if in.placed[i] != controlplane.Placed {
-			continue
-		}
-		for _, a := range l.Aliases {
-			links, workspaces, titles = append(links, l.ID), append(workspaces, int64(l.Workspace)), append(titles, a.Title)
-			c.addCode(a.Domain, a.Code)
-			by = &in.links[i].Idempotency.Import.By
-		}
-	}
-	if by == nil {
-		return nil
-	}
-	var b pgx.Batch
-	nameActor(&b, *by)
-	b.Queue(`INSERT INTO link_alias (link_id, workspace_id, domain_id, code, title)
-		SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::text[])`, links, workspaces, c.domains, c.codes, titles)
-	return tx.SendBatch(ctx, &b).Close()
+	return releaseCodes(ctx, tx, ws, &c)
 }

@@ -56,14 +56,16 @@ type claimColumns struct {
 	counters, workspaces []int64
 }
 
+func (c *claimColumns) add(code waypost.Code, claim *controlplane.Counter, ws waypost.WorkspaceID) {
+	c.codes, c.prefixes = append(c.codes, string(code)), append(c.prefixes, int32(claim.Prefix))
+	c.counters, c.workspaces = append(c.counters, claim.N), append(c.workspaces, int64(ws))
+}
+
 func claimsOf(links []controlplane.Insertion) (c claimColumns, leases []int64) {
 	for i := range links {
 		x := &links[i]
 		if x.Claim != nil {
-			c.codes = append(c.codes, string(x.Link.Code)) // of a counter, whose case counts
-			c.prefixes = append(c.prefixes, int32(x.Claim.Prefix))
-			c.counters = append(c.counters, x.Claim.N)
-			c.workspaces = append(c.workspaces, int64(x.Link.Workspace))
+			c.add(x.Link.Code, x.Claim, x.Link.Workspace) // of a counter, whose case counts
 		}
 		if x.Lease != 0 && (len(leases) == 0 || leases[len(leases)-1] != x.Lease) {
 			leases = append(leases, x.Lease)

@@ -96,6 +96,9 @@ func (db *UnknownStore) Unknown(ctx context.Context, q *controlplane.UnknownQuer
 		WHERE `+scoped.OfWorkspace("u.workspace_id", "$1")+` AND u.domain_id = $2 AND u.day BETWEEN $3 AND $4 AND cardinality(u.visitors) >= $5
 		      AND NOT EXISTS (SELECT FROM link l WHERE l.domain_id = $2 AND l.code = u.path AND l.deleted_at IS NULL)
 		      AND NOT EXISTS (SELECT FROM link_alias a WHERE a.domain_id = $2 AND a.code = u.path)
+		      AND NOT EXISTS (SELECT FROM generate_series(1, cardinality(string_to_array(u.path, '/')) - 1) n
+		            JOIN link l ON l.domain_id = $2 AND l.code = array_to_string((string_to_array(u.path, '/'))[:n], '/')
+		            WHERE l.forward_path AND l.deleted_at IS NULL)
 		GROUP BY u.path, u.kind ORDER BY 3 DESC, 1 LIMIT $6`,
 		[]any{q.Workspace, q.Domain, q.From, q.To, waypost.UnknownVisitors, q.Limit}, func(rows pgx.Rows) error {
 			all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a controlplane.UnknownAddress, err error) {

@@ -91,6 +91,14 @@ func TestUnknown_IsNotShownWhileItIsALink(t *testing.T) {
 	require.Empty(t, list(20, unknownDomain, 10))
 	exec(t, hand, `UPDATE link SET deleted_at = now() WHERE code = 'hr'`)
 	require.Len(t, list(20, unknownDomain, 10), 1)
+
+	require.NoError(t, db.CountUnknown(t.Context(), &controlplane.UnknownReport{
+		Node: "a", Boot: waypost.BootID{1}, Seq: 2, Addresses: []controlplane.UnknownVisits{asked(unknownDomain, day, "vpn/a/b", 5, 1, 2, 3, 4, 5)},
+	}))
+	exec(t, hand, `INSERT INTO link (workspace_id, domain_id, code, original_url, location) VALUES (20, 101, 'vpn', 'https://example.com/', 'https://example.com/')`)
+	require.Len(t, list(20, unknownDomain, 10), 2)
+	exec(t, hand, `UPDATE link SET forward_path = true WHERE code = 'vpn'`)
+	require.Len(t, list(20, unknownDomain, 10), 1)
 }
 
 func TestUnknown_KeepsWhatSeveralAskedFor(t *testing.T) {

@@ -41,7 +41,7 @@ type normalForm struct {
 const firstMark = 0xcc
 
 // normalise replaces a text by its normal form, and returns it. It leaves out the end of
-// a normal form that is longer than any code.
+// a normal form that is longer than any code and the punctuation behind it.
 func normalise(text []byte) []byte {
 	if len(text) == 0 || slices.Max(text) < firstMark || norm.NFC.QuickSpan(text) == len(text) {
 		return text
@@ -49,7 +49,7 @@ func normalise(text []byte) []byte {
 	n, _ := normalForms.Get().(*normalForm)
 	defer normalForms.Put(n)
 	n.out = n.out[:0]
-	for n.iter.Init(norm.NFC, text); !n.iter.Done() && len(n.out) <= maxDecoded; {
+	for n.iter.Init(norm.NFC, text); !n.iter.Done() && len(n.out) <= waypost.MaxCodeLength+maxTrimmed*len("%00"); {
 		n.out = append(n.out, n.iter.Next()...)
 	}
 	return append(text[:0], n.out...)

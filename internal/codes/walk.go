@@ -212,7 +212,10 @@ func (w *Walk) next(v *waypost.Visit) bool {
 	if w.match != Exact && (w.end == len(w.text) || w.text[w.end] == '/') {
 		v.Rest, v.Preview = w.path[w.cuts[w.segments-1]:], false
 	}
-	slash := bytes.LastIndexByte(v.Code, '/')
+	slash := -1
+	if w.segments > 1 {
+		slash = bytes.LastIndexByte(v.Code, '/')
+	}
 	if w.bare > 0 && w.end > w.bare && slash < w.bare { // a dot is the only punctuation of codes
 		shorter := min(w.end-1, w.bare+maxDots)
 		w.foldedEnd, w.end = max(w.foldedEnd-(w.end-shorter), 0), shorter

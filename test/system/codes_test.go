@@ -288,8 +288,7 @@ func requireAliases(t *testing.T, env []string, c *client.Client, servers []stri
 	}
 	run("domains", "add", box)
 	run("domains", "add", mail)
-	require.NoError(t, create(client.NewLink{OriginalURL: "https://example.com/offer", CustomCode: "offer"}))
-	require.NoError(t, alias("offer", box, "lid"))
+	run("links", "create", "https://example.com/offer", "--code", "offer", "--domain", box, "--alias", "lid")
 	require.NoError(t, alias("lid", mail, "été"), "an alias names the link")
 	const own, near, far = box + "/offer", box + "/lid", mail + "/été"
 	everywhere("/offer", own, near, far)

@@ -3354,6 +3354,8 @@ export interface components {
              * @default true
              */
             active?: boolean | null;
+            /** @description Further addresses. The link is created with all of them, or refused. */
+            aliases?: components["schemas"]["NewAlias"][];
             /** @description Visitors press a button before they are led on, so that software that opens links in messages is no click. */
             confirm?: boolean;
             /** @description Free text that names the creator, at most 512 bytes. Default: who is signed in; empty for an API key. */
@@ -4057,7 +4059,7 @@ export interface components {
             people: number;
         };
         UnknownAddresses: {
-            /** @description Most visits of people first. An address is among them on days on which five different people asked for it, and not while it is the code of a link. */
+            /** @description Most visits of people first. An address is among them on days on which five different people asked for it, and not once a link or a pattern answers it; an address that a pattern has answered stays. */
             addresses: components["schemas"]["UnknownAddress"][];
             /** @description First day, in UTC. */
             from: string;

@@ -24,6 +24,7 @@ export const exported = [
   "max_clicks_mode",
   "exhausted_url",
   "confirm",
+  "aliases",
   "has_password",
 ] as const;
 

@@ -13,6 +13,7 @@ function cellOf(l: Link, name: (typeof exported)[number], shared: string) {
     case "domain": return l.domain === shared ? "" : l.domain;
     case "metadata": return l.metadata ? JSON.stringify(l.metadata) : "";
     case "rules": return l.rules?.length ? JSON.stringify(l.rules) : "";
+    case "aliases": return l.aliases?.length ? JSON.stringify(l.aliases.map((a) => ({ short_code: a.short_code, ...(a.domain === shared ? {} : { domain: a.domain }), ...(a.title ? { title: a.title } : {}) }))) : "";
     case "confirm": case "has_password": return l[name] ?? false; // absent while it is false
     default: return l[name] ?? "";
   }

@@ -63,7 +63,7 @@ type Field = keyof typeof kinds;
 /** Column, or field, of the reason in a file of refused rows. */
 const refusedColumn = "refused";
 /** Columns of exports, also of Shlink and YOURLS, that say nothing about a new link. */
-const exported = ["short_code", "click_count", "created_at", refusedColumn];
+const exported = ["short_code", "click_count", "created_at", "aliases", refusedColumn];
 const exportedCSV = ["timestamp", "ip", "clicks", "shorturl", "createdat", "visits", ""];
 const exportedJSON = ["id", "short_url", "last_accessed_at", "updated_at", "blocked"];
 /** Names of other shorteners. */

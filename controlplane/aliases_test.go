@@ -1,0 +1,126 @@
+package controlplane_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+)
+
+// aliased asks for aliases, each a code of the default domain or HOST/CODE.
+func aliased(codes ...string) func(*controlplane.NewLink) {
+	return func(n *controlplane.NewLink) {
+		for _, code := range codes {
+			n.Aliases = append(n.Aliases, controlplane.NewAlias{Code: code})
+		}
+	}
+}
+
+func addressesOf(l *waypost.Link) (all []string) {
+	for _, a := range l.Addresses() {
+		all = append(all, fmt.Sprintf("%s/%s %d", a.Host, a.Code, a.N))
+	}
+	return all
+}
+
+func TestLinks_AreCreatedWithAliases(t *testing.T) {
+	s := start(t)
+	_, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: "own.example.com", IgnoresCase: true})
+	require.NoError(t, err)
+	n := wish(custom("summer"), aliased("sum1", "summer", "sum1"))
+	n.Aliases = append(n.Aliases, controlplane.NewAlias{Domain: "own.example.com", Code: "Box", Title: "print"})
+	l, at, err := s.Links.Create(t.Context(), actor, n)
+	require.NoError(t, err)
+	want := []string{"/summer 0", "/sum1 1", "own.example.com/box 2"}
+	require.Equal(t, want, addressesOf(&l))
+	require.Equal(t, "print", l.Aliases[1].Title)
+	for _, address := range [][2]string{{"", "summer"}, {"", "sum1"}, {"own.example.com", "BOX"}} {
+		read, err := s.Links.Find(t.Context(), actor, address[0], address[1])
+		require.NoError(t, err)
+		require.Equal(t, l, read)
+	}
+	title := "new"
+	_, _, err = s.Links.Change(t.Context(), actor, "", "sum1", controlplane.LinkChange{
+		Match: []controlplane.Version{controlplane.VersionOf(&l)}, Details: func(d *waypost.Details) { d.Title = title },
+	})
+	require.NoError(t, err, "the answer has the version of the link")
+	require.NotZero(t, at.Seq)
+
+	minted, _, err := s.Links.Create(t.Context(), actor, wish(aliased("mint1")))
+	require.NoError(t, err)
+	require.Equal(t, []string{"/" + string(minted.Code) + " 0", "/mint1 1"}, addressesOf(&minted))
+
+	request := once("k", 1)
+	both := []controlplane.NewLink{wish(custom("once"), aliased("once1")), wish(aliased("sum1"))}
+	made, err := s.Links.CreateOnce(t.Context(), actor, both, request)
+	require.NoError(t, err)
+	require.Equal(t, []string{"/once 0", "/once1 1"}, addressesOf(&made.Outcomes[0].Link))
+	require.Equal(t, waypost.EConflict, waypost.CodeOf(made.Outcomes[1].Err))
+	again, err := s.Links.CreateOnce(t.Context(), actor, both, request)
+	require.NoError(t, err)
+	require.NotNil(t, again.Replayed)
+	require.Contains(t, string(again.Replayed.Body), "once ")
+
+	links := s.count(t, `SELECT count(*) FROM link`)
+	yes := true
+	var many []string
+	for i := range waypost.MaxAliases + 1 {
+		many = append(many, fmt.Sprintf("many%d", i))
+	}
+	for reason, n := range map[string]controlplane.NewLink{
+		`cannot have the alias "sum1"`: wish(custom("winter"), aliased("win1", "sum1")),
+		`cannot have the alias "box"`: wish(func(n *controlplane.NewLink) {
+			n.Aliases = []controlplane.NewAlias{{Domain: "own.example.com", Code: "BOX"}}
+		}),
+		"at most 16 aliases":       wish(aliased(many...)),
+		"a pattern has no aliases": wish(custom("docs/*"), aliased("docs1"), func(n *controlplane.NewLink) { n.Domain = "own.example.com" }),
+		", and is none": wish(func(n *controlplane.NewLink) {
+			n.Aliases = []controlplane.NewAlias{{Domain: "own.example.com", Code: "a/*"}}
+		}),
+		"aliases of its own": wish(aliased("win1"), func(n *controlplane.NewLink) { n.Dedupe = &yes }),
+		"there is no domain": wish(func(n *controlplane.NewLink) {
+			n.Aliases = []controlplane.NewAlias{{Domain: "theirs.example", Code: "abcd"}}
+		}),
+		"4 to 32": wish(aliased("abc")),
+	} {
+		_, _, err := s.Links.Create(t.Context(), actor, n)
+		require.ErrorContains(t, err, reason)
+	}
+	require.Equal(t, links, s.count(t, `SELECT count(*) FROM link`))
+	_, _, err = s.Links.Create(t.Context(), actor, wish(custom("winter"), aliased("win1")))
+	require.NoError(t, err, "what was refused has left nothing")
+}
+
+func TestDomains_WithAliasesKeepTheirCase(t *testing.T) {
+	s := start(t)
+	ids := map[string]waypost.DomainID{}
+	for _, host := range []string{"of-links.example", "of-aliases.example"} {
+		d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host})
+		require.NoError(t, err)
+		ids[host] = d.ID
+	}
+	_, _, err := s.Links.Create(t.Context(), operator, wish(custom("summer"), under("of-links.example"), func(n *controlplane.NewLink) {
+		n.Aliases = []controlplane.NewAlias{{Domain: "of-aliases.example", Code: "Box"}}
+	}))
+	require.NoError(t, err)
+	ignores := true
+	change := func(host string) error {
+		_, _, err := s.Domains.ChangeDomain(t.Context(), operator, ids[host], controlplane.DomainChange{IgnoresCase: &ignores})
+		return err
+	}
+	for host := range ids {
+		require.Equal(t, waypost.EConflict, waypost.CodeOf(change(host)), host)
+		require.ErrorContains(t, change(host), "remove the aliases first")
+	}
+	_, _, err = s.Links.RemoveAlias(t.Context(), operator, "of-links.example", "summer", "of-aliases.example", "Box")
+	require.NoError(t, err)
+	for host := range ids {
+		require.NoError(t, change(host), host)
+	}
+	require.NoError(t, s.Domains.SwitchNow(t.Context()))
+	_, _, err = s.Links.Create(t.Context(), operator, wish(custom("bOX"), under("of-aliases.example")))
+	require.ErrorContains(t, err, "never given out again")
+}
