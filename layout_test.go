@@ -28,7 +28,7 @@ type layer struct {
 // permitted.
 var layers = []layer{
 	{path: "cmd", mayUse: []string{
-		"internal/dev", "internal/linkimport", "internal/rulefile", "client", "edge/node",
+		"internal/dev", "internal/linksource", "internal/rulefile", "client", "edge/node",
 		"controlplane/node", "controlplane/postgres", "controlplane/backup", "migrations",
 		"controlplane", "edge/server", "edge/gossip", "edge/certs", "rules/agents",
 		"internal/config", "api/linkfields", "api", "internal", "",
@@ -43,7 +43,7 @@ var layers = []layer{
 	{path: "internal/dev", mayUse: []string{
 		"client", "controlplane", "internal/config", "internal", "",
 	}},
-	{path: "internal/linkimport", mayUse: []string{"client", "api/linkfields", "api", "internal"}},
+	{path: "internal/linksource", mayUse: []string{"client"}},
 	{path: "internal/rulefile", mayUse: []string{"api"}},
 	{path: "client", mayUse: []string{"api"}},
 	{path: "edge/node", mayUse: []string{

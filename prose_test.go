@@ -31,7 +31,6 @@ var notYetPlain = []string{
 	"cmd/waypost/replay_test.go",
 	"cmd/waypost/replicas_repair_test.go",
 	"cmd/waypost/replicas_test.go",
-	"internal/linkimport/jsonlines_test.go",
 }
 
 // strayWords are words and phrases that readers of English stumble over, with the

@@ -16,7 +16,7 @@ import (
 
 // importing imports a file between two rounds of plain INSERTs.
 func (l *lab) importing(ctx context.Context) (out bench.Section, err error) {
-	const imported, by100 = "waypost links import", "INSERTs by 100"
+	const imported, by100 = "waypost import", "INSERTs by 100"
 	firstLinks, links, plainLinks, connections := 2000, sized(l, 500_000, 2000), sized(l, 100_000, 1000), 4
 	s, err := l.startSystem(ctx, "import")
 	if err != nil {
@@ -82,7 +82,7 @@ func (l *lab) importFile(ctx context.Context, s *bench.System, links int) (int, 
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return 0, 0, fmt.Errorf("make a file of links: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, s.Binary, "links", "import", file, "--data-dir", s.DataDir)
+	cmd := exec.CommandContext(ctx, s.Binary, "import", file, "--unchecked", "--data-dir", s.DataDir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return 0, 0, fmt.Errorf("import: %w\n%s", err, out)
 	}

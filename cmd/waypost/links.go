@@ -19,9 +19,9 @@ type linksCommands struct{ *program }
 
 func (p linksCommands) command() *cobra.Command {
 	clicks := clicksCommands(p)
-	c := group("links", "Create, find, change, delete, restore, import and export links, and see their statistics",
+	c := group("links", "Create, find, change, delete, restore and export links, and see their statistics",
 		p.createCommand(), p.getCommand(), p.listCommand(), p.searchCommand(), p.tagsCommand(), p.updateCommand(),
-		p.deleteCommand(), p.restoreCommand(), p.importCommand(), p.exportCommand(), p.qrCommand(), p.aliasCommand(), p.historyCommand(),
+		p.deleteCommand(), p.restoreCommand(), p.exportCommand(), p.qrCommand(), p.aliasCommand(), p.historyCommand(),
 		p.explainCommand(), p.rulesCommand(), p.blockCommand(), p.unblockCommand(), p.blocksCommand(),
 		clicks.linkCommand(), clicks.forgetLinkCommand())
 	c.Long = `Work with links through the API: the one of --api or WAYPOST_API with the key in

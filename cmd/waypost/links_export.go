@@ -49,9 +49,8 @@ meanwhile are left out. An export to standard output that was cut off says how t
 
 In CSV an apostrophe stands before a cell that a spreadsheet could take for a formula,
 such as =1+1; an import takes it away. With --raw cells are as they are, also for an
-import with --raw. CSV has the columns that "waypost links import" reads, and short_code, click_count
-and created_at, which it passes over: imported links get new codes. JSON lines are
-the links as the API shows them, with everything that they hold, and can be imported, too.
+import with --raw. "waypost import" reads CSV and JSON lines, which are the links as the
+API shows them, with everything that they hold.
 
 With --format netlify or cloudflare-pages (_redirects) or nginx (a map) the links of
 --domain are written for another server. Links that its file cannot say, such as those

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/csv"
 	"io"
 	"net/http"
@@ -14,9 +13,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"waypost/client"
-	"waypost/internal/linkimport"
 )
 
 const (
@@ -104,7 +100,7 @@ func TestLinksExport_GoesByTheNameOfTheFile(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestExportedCSVIsImportedAsItWas(t *testing.T) {
+func TestLinksExport_WritesCSV(t *testing.T) {
 	text, err := export(t, pages(t, false), "-")
 	require.NoError(t, err)
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
@@ -120,22 +116,6 @@ func TestExportedCSVIsImportedAsItWas(t *testing.T) {
 		},
 		{"efgh", "https://example.org", "", "", "", "302", "false", "false", "", "0", "2031-05-06T07:00:00Z"},
 	}, rows)
-
-	api := &wishes{}
-	report, err := (&linkimport.Import{API: api}).Run(t.Context(), strings.NewReader(text))
-	require.NoError(t, err)
-	require.Equal(t, 2, report.Created)
-	got := api.all[0]
-	require.Equal(t, rows[1][1], got.OriginalURL)
-	require.Equal(t, rows[1][2], got.Title)
-	require.Equal(t, "<b>", got.Description)
-	require.Equal(t, []string{"spring", "a, b", `c"d`}, got.Tags)
-	require.Equal(t, 308, got.RedirectStatus)
-	require.True(t, got.ForwardQuery)
-	require.False(t, got.ForwardPath)
-	require.Equal(t, rows[1][8], got.ExpiresAt.Format("2006-01-02T15:04:05.9Z"))
-	require.Empty(t, got.CustomCode)
-	require.True(t, api.all[1].ExpiresAt.IsZero())
 }
 
 func TestLinksExport_BeginsWithAByteOrderMarkOnRequest(t *testing.T) {
@@ -175,20 +155,6 @@ func TestAnExportDoesNotReplaceADevice(t *testing.T) {
 	_, err = export(t, "http://127.0.0.1:1", "--format=xml")
 	require.ErrorContains(t, err, `"xml" is neither csv nor jsonl`)
 }
-
-// wishes is an API that creates everything.
-type wishes struct{ all []client.NewLink }
-
-func (w *wishes) CreateBulk(_ context.Context, ns []client.NewLink) ([]client.Outcome, error) {
-	w.all = append(w.all, ns...)
-	outcomes := make([]client.Outcome, len(ns))
-	for i := range outcomes {
-		outcomes[i] = client.Outcome{Status: http.StatusCreated, Link: &client.Link{}}
-	}
-	return outcomes, nil
-}
-
-func (w *wishes) List(context.Context, int, string) (client.Page, error) { return client.Page{}, nil }
 
 func TestLinksExport_DoesNotAdviseToGoOnBehindAWriteThatFailed(t *testing.T) {
 	p := &program{stdout: full{}, stderr: io.Discard, output: "text", environ: []string{"WAYPOST_API=" + pages(t, false)}}

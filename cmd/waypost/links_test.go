@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -23,15 +24,22 @@ import (
 // ask runs a command against an API.
 func ask(t *testing.T, api http.HandlerFunc, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	var out bytes.Buffer
+	code, stderr = askWith(t.Context(), t, &out, api, args...)
+	return code, out.String(), stderr
+}
+
+func askWith(ctx context.Context, t *testing.T, stdout io.Writer, api http.HandlerFunc, args ...string) (code int, stderr string) {
+	t.Helper()
 	server := httptest.NewServer(api)
 	defer server.Close()
-	var out, errs bytes.Buffer
+	var errs bytes.Buffer
 	p := &program{
-		stdin: strings.NewReader(""), stdout: &out, stderr: &errs,
+		stdin: strings.NewReader(""), stdout: stdout, stderr: &errs,
 		environ: []string{"WAYPOST_API=" + server.URL, "WAYPOST_API_KEY=wp_x", "XDG_CONFIG_HOME=" + t.TempDir()},
 	}
-	code = p.run(t.Context(), args)
-	return code, out.String(), errs.String()
+	code = p.run(ctx, args)
+	return code, errs.String()
 }
 
 // refuse answers with a problem.
@@ -344,7 +352,7 @@ func TestCompletion_KnowsCodesDomainsAndTags(t *testing.T) {
 		{[]string{"edges", "gone", "e"}, "eu-1\n:4\n"},
 		{[]string{"verify", "--edge", "e"}, "eu-1\n:4\n"},
 		{[]string{"links", "create", ""}, ":4\n"},
-		{[]string{"links", "import", ""}, ":0\n"},
+		{[]string{"import", "x"}, ":0\n"},
 	} {
 		_, stdout, _ := ask(t, api, append([]string{"__complete"}, c.args...)...)
 		require.Equal(t, c.want, stdout, c.args)

@@ -180,7 +180,8 @@ over it, and flags over both. Exit codes: 0 done, 1 failed, 64 wrong usage.`,
 	servers, session, clicks := serverCommands{p}, sessionCommands{p}, clicksCommands{p}
 	root.AddCommand(servers.devCommand(), servers.controlCommand(), servers.edgeCommand(), servers.migrateCommand(),
 		servers.backupCommand(), servers.restoreCommand(), certsCommands{p}.command(),
-		linksCommands{p}.command(), clicks.statsCommand(), clicks.command(), domainsCommands{p}.command(), edgesCommands{p}.command(),
+		linksCommands{p}.command(), importCommands{p}.command(),
+		clicks.statsCommand(), clicks.command(), domainsCommands{p}.command(), edgesCommands{p}.command(),
 		edgesCommands{p}.verifyCommand(), rangesCommands{p}.command(), keysCommands{p}.command(), workspacesCommands{p}.command(),
 		usersCommands{p}.command(), p.auditCommand(), doctorCommands{p}.command(),
 		session.loginCommand(), session.acceptCommand(), session.logoutCommand(), session.command(),
@@ -249,7 +250,7 @@ func refuseUnknownHelp(root *cobra.Command) {
 // polish sets for all commands below c the options that they share.
 func polish(c *cobra.Command) {
 	for _, sub := range c.Commands() {
-		if sub.HasSubCommands() {
+		if sub.HasSubCommands() && sub.Args == nil {
 			sub.Args, sub.SuggestionsMinimumDistance = aCommand, 2
 		}
 		sub.SuggestFor = alsoCalled[sub.Name()]
@@ -305,6 +306,14 @@ func aCommand(c *cobra.Command, args []string) error {
 		tail = didYouMean(meant)
 	}
 	return &usageError{fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), tail)}
+}
+
+// numberOf returns a number with the word for it.
+func numberOf(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 func didYouMean(names []string) string {

@@ -7,14 +7,6 @@ import (
 	"time"
 )
 
-// importProgress shows how much of a file of size bytes, 0 for unknown, is read. Lines
-// takes all other output until finish is called, a line in each write, by several
-// goroutines at once.
-func (p linksCommands) importProgress(size int64) (progress func(rows int, bytes int64), lines io.Writer, finish func()) {
-	l := newProgressLine(p.stderr)
-	return func(rows int, bytes int64) { l.show(time.Now(), "%d rows so far%s", rows, shareOf(size, bytes)) }, l, l.finish
-}
-
 // exportProgress shows how many links are done. How many there are is not known.
 func (p linksCommands) exportProgress() (count func(links int), finish func()) {
 	l := newProgressLine(p.stderr)

@@ -1,34 +1,32 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/internal/linkimport"
+	"waypost/api"
 )
 
-func TestProgressLine_StaysBelowRefusedRows(t *testing.T) {
+func TestProgressLine_StaysBelowOtherLines(t *testing.T) {
 	screen, stderr := terminal(t)
-	p := &program{stderr: stderr}
-	progress, lines, finish := linksCommands{p}.importProgress(1000)
-	tell := &telling{p: p, lines: lines}
-	progress(10, 100)
-	require.NoError(t, tell.refused(linkimport.Row{Line: 2, Reason: "no"}))
-	progress(11, 200) // too soon
-	require.NoError(t, tell.refused(linkimport.Row{Line: 3, Reason: "no"}))
-	finish()
-	tell.lines = stderr
-	require.NoError(t, tell.list("in doubt", linkimport.Row{Line: 99, Reason: "unknown"}))
+	l := newProgressLine(stderr)
+	im := api.Import{State: api.ImportRunning, Rows: 1000, Counts: api.ImportCounts{Left: 500}, Speed: 100, TimeLeft: 5}
+	l.show(time.Now(), "%s", progressText(&im))
+	_, _ = fmt.Fprintln(l, "a line")
+	l.show(time.Now(), "too soon")
+	l.finish()
+	_, _ = fmt.Fprintln(stderr, "the end")
 
 	require.NoError(t, screen.SetReadDeadline(time.Now().Add(time.Minute)))
 	buf, text := make([]byte, 4096), ""
-	for !strings.Contains(text, "line 99 in doubt: unknown\r\n") {
+	for !strings.Contains(text, "the end\r\n") {
 		n, err := screen.Read(buf)
 		require.NoError(t, err, text)
 		text += string(buf[:n])
 	}
-	require.Contains(t, text, clearLine+"10 rows so far, 10 % of the file"+clearLine+"line 2 refused: no\r\nline 3 refused: no\r\n")
+	require.Contains(t, text, clearLine+"[############............] 500 of 1000 rows imported, 100 a second, 5s left"+clearLine+"a line\r\nthe end")
 }

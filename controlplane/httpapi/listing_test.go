@@ -16,10 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/client"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
-	"waypost/internal/linkimport"
+	"waypost/internal/linkfile"
 )
 
 func TestWhatAListIsAskedForReachesTheService(t *testing.T) {
@@ -133,29 +132,14 @@ func TestAnExportAsCSVHoldsNoFormulaAndIsImportedExactly(t *testing.T) {
 		for i, cell := range slices.Concat(rows[1:]...) {
 			require.False(t, raw == 0 && strings.ContainsAny(cell[:min(1, len(cell))], "=+-@\t\r"), "cell %d: %q", i, cell)
 		}
-		var got creates
-		report, err := (&linkimport.Import{API: &got, Raw: raw == 1}).Run(t.Context(),
-			strings.NewReader(strings.Replace(file, "short_code", "custom_code", 1)))
-		require.NoError(t, err)
-		require.Empty(t, report.Refused)
+		got, refused := readLinks(t, file, linkfile.Options{Raw: raw == 1})
+		require.Empty(t, refused)
 		require.Len(t, got, len(texts))
 		for i, l := range got {
 			was := a.links.all[len(texts)-1-i]
 			require.Equal(t, []any{string(was.Code), was.Title, was.Description, was.Tags}, []any{l.CustomCode, l.Title, l.Description, l.Tags})
 		}
 	}
-}
-
-// creates is an API that keeps what it is to create.
-type creates []client.NewLink
-
-func (c *creates) CreateBulk(_ context.Context, ns []client.NewLink) ([]client.Outcome, error) {
-	*c = append(*c, ns...)
-	return slices.Repeat([]client.Outcome{{Link: &client.Link{}, Status: http.StatusCreated}}, len(ns)), nil
-}
-
-func (*creates) List(context.Context, int, string) (client.Page, error) {
-	return client.Page{Time: time.Now()}, nil
 }
 
 func TestAHeadOfAnExportReadsOnePage(t *testing.T) {
@@ -243,9 +227,8 @@ func TestExport_BeginsWithAByteOrderMarkOnRequest(t *testing.T) {
 	marked := a.get("/api/v1/urls/export?format=csv&bom=true").text
 	require.Equal(t, "\uFEFF"+plain, marked)
 	require.True(t, strings.HasPrefix(a.get("/api/v1/urls/export?bom=true").text, "{"), "JSON lines have none")
-	report, err := (&linkimport.Import{API: &creates{}}).Run(t.Context(), strings.NewReader(marked))
-	require.NoError(t, err)
-	require.Equal(t, 1, report.Created)
+	links, _ := readLinks(t, marked, linkfile.Options{})
+	require.Len(t, links, 1)
 }
 
 func TestExport_HoldsAliases(t *testing.T) {

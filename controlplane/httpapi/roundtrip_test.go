@@ -1,32 +1,43 @@
 package httpapi_test
 
 import (
-	"context"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"waypost/client"
 	"waypost/controlplane/httpapi"
-	"waypost/internal/linkimport"
+	"waypost/internal/linkfile"
 	"waypost/rules"
 )
 
-// taker is an API that takes every link.
-type taker struct{ all []client.NewLink }
-
-func (k *taker) CreateBulk(_ context.Context, ns []client.NewLink) ([]client.Outcome, error) {
-	k.all = append(k.all, ns...)
-	outcomes := make([]client.Outcome, len(ns))
-	for i := range outcomes {
-		outcomes[i] = client.Outcome{Status: 201, Link: &client.Link{}}
+// readLinks returns the links of a file by the mapping that its columns suggest, and the
+// reasons of refused rows.
+func readLinks(t *testing.T, text string, o linkfile.Options) (links []linkfile.Link, refused []string) {
+	t.Helper()
+	r, err := linkfile.NewReader(strings.NewReader(text), o)
+	require.NoError(t, err)
+	var rows []linkfile.Row
+	for row, err := r.Next(); !errors.Is(err, io.EOF); row, err = r.Next() {
+		require.NoError(t, err)
+		rows = append(rows, row)
 	}
-	return outcomes, nil
+	shape := r.Shape()
+	mapper, err := linkfile.NewMapper(&shape, shape.Suggest(rows), linkfile.MapOptions{KeepCodes: true})
+	require.NoError(t, err)
+	for _, row := range rows {
+		link, err := mapper.Link(row)
+		if err != nil {
+			refused = append(refused, err.Error())
+			continue
+		}
+		links = append(links, link)
+	}
+	return links, refused
 }
-
-func (k *taker) List(context.Context, int, string) (client.Page, error) { return client.Page{}, nil }
 
 func TestExport_RulesAreImportedAsTheyWere(t *testing.T) {
 	equals := "=1+1"
@@ -49,32 +60,20 @@ func TestExport_RulesAreImportedAsTheyWere(t *testing.T) {
 	a.create(`{"original_url": "https://example.com/"}`)
 	a.create(`{"original_url": "https://example.com/plain"}`)
 	ruled(t, f, source)
-	for _, format := range []struct {
-		query string
-		as    linkimport.Format
-		raw   bool
-	}{{"csv", linkimport.CSV, false}, {"csv&raw=true", linkimport.CSV, true}, {"jsonl", linkimport.JSONLines, false}} {
-		text := a.get("/api/v1/urls/export?format=" + format.query).text
-		if format.as == linkimport.JSONLines {
-			text = strings.ReplaceAll(text, `"domain":"go.example.com",`, "")
-		}
-		into := &taker{}
-		report, err := (&linkimport.Import{API: into, Format: format.as, Raw: format.raw, Dedupe: true}).Run(t.Context(), strings.NewReader(text))
-		require.NoError(t, err)
-		require.Empty(t, report.Refused)
-		require.Len(t, into.all, 2)
-		for _, n := range into.all {
+	for query, raw := range map[string]bool{"csv": false, "csv&raw=true": true, "jsonl": false} {
+		all, refused := readLinks(t, a.get("/api/v1/urls/export?format="+query).text, linkfile.Options{Raw: raw})
+		require.Empty(t, refused)
+		require.Len(t, all, 2)
+		for _, n := range all {
 			if n.OriginalURL == "https://example.com/plain" {
 				require.Empty(t, n.Rules)
 				require.True(t, n.ValidFrom.IsZero())
-				require.True(t, *n.Dedupe)
 				continue
 			}
 			require.Equal(t, source.Rules, n.Rules)
 			require.True(t, source.ValidFrom.Equal(n.ValidFrom))
 			require.Equal(t, source.ExpiredURL, n.ExpiredURL)
 			require.Equal(t, []any{source.MaxClicks, source.MaxClicksMode, source.ExhaustedURL}, []any{n.MaxClicks, n.MaxClicksMode, n.ExhaustedURL})
-			require.Nil(t, n.Dedupe, "it is not the one link of its target")
 		}
 	}
 
@@ -82,11 +81,10 @@ func TestExport_RulesAreImportedAsTheyWere(t *testing.T) {
 		`[{"nam": 1}]`: "rules[0].nam is an unknown field", "{}": "rules: expected a list", "[] x": "after top-level value",
 	} {
 		row := "original_url,rules\nhttps://example.com/,\"" + strings.ReplaceAll(cell, `"`, `""`) + "\"\n"
-		report, err := (&linkimport.Import{API: &taker{}}).Run(t.Context(), strings.NewReader(row))
-		require.NoError(t, err)
-		require.Contains(t, report.Refused[0].Reason, reason)
+		_, refused := readLinks(t, row, linkfile.Options{})
+		require.Len(t, refused, 1)
+		require.Contains(t, refused[0], reason)
 	}
-	report, err := (&linkimport.Import{API: &taker{}}).Run(t.Context(), strings.NewReader("original_url,valid_from\nhttps://example.com/,soon\n"))
-	require.NoError(t, err)
-	require.Contains(t, report.Refused[0].Reason, `valid_from: "soon" is no time`)
+	_, refused := readLinks(t, "original_url,valid_from\nhttps://example.com/,soon\n", linkfile.Options{})
+	require.Contains(t, refused[0], `valid_from: "soon" is no date`)
 }

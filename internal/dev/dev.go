@@ -325,7 +325,7 @@ func (s *system) nextSteps() string {
 Create a link:             curl -s %[1]s/api/v1/urls -H 'Content-Type: application/json' -d '{"original_url":"https://example.com/hello"}'
 Follow it at an edge:      curl -i %[2]s/SHORT_CODE
 From the command line:     %[3]s links create https://example.com/hello%[4]s
-Import many:               %[3]s links import FILE.csv%[4]s
+Import many:               %[3]s import FILE.csv%[4]s
 Stop everything:           Ctrl-C
 
 `, api, edge, waypost, dataDir, console)

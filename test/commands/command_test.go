@@ -260,7 +260,7 @@ func TestHelpTeachesByExamples(t *testing.T) {
 		{"links", "get"},
 		{"links", "list"},
 		{"links", "delete"},
-		{"links", "import"},
+		{"import"},
 		{"links", "export"},
 	} {
 		r := devtest.Run(t, nil, append(args, "--help")...)

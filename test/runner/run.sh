@@ -174,8 +174,8 @@ long_forms() {
   long_form "the plans of statements on a million links" ./test/statements Statements_OfEverySecondReadLittle
   long_form "each condition is made true, and said everywhere" ./test/alerts Conditions_AreSaidEverywhere
   long_form "click budgets hold while edges are killed and cut off for a minute" ./test/budgets Budgets_HoldWhileEdgesAreKilledAndCutOff -race
-  RAPID_CHECKS=200 go_test "random cases, 200 of each" "./internal/linkimport ./controlplane/postgres/analytics ./keyrange ./rules/budget" -race \
-    -run 'HoweverOftenAnImportIsKilled|EveryBatchIsCountedOnce|WhateverIsForgotten|Rebalance_|Budget_NeverExceeds'
+  RAPID_CHECKS=200 go_test "random cases, 200 of each" "./controlplane/postgres/analytics ./keyrange ./rules/budget" -race \
+    -run 'EveryBatchIsCountedOnce|WhateverIsForgotten|Rebalance_|Budget_NeverExceeds'
   split < <(go list ./test/... | grep -vE '^waypost/test/(console|install|models|runner)$')
   TEST_LONG='' go_test "whole systems with the race detector" "$calm" -race
   go_test "row-level security alone" ./test/tenancy -race -tags rlsonly

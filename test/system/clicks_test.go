@@ -72,7 +72,7 @@ func startClicked(t *testing.T) *clickedSystem {
 	t.Helper()
 	const links = 500
 	s := &clickedSystem{System: devtest.Start(t, devtest.Config{}), t: t}
-	r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "links", "import", someLinks(t, links))
+	r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "import", someLinks(t, links))
 	require.Zero(t, r.Code, r.Stderr)
 	all := s.links()
 	require.Len(t, all, links)

@@ -5,13 +5,8 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"io"
-	"log"
+	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,14 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/client"
 	"waypost/test/devtest"
 )
-
-// exported is a link as `links export --format jsonl` writes it.
-type exported struct {
-	OriginalURL string `json:"original_url"`
-	CreatedBy   string `json:"created_by"`
-}
 
 // begin starts a command, and leaves it running.
 func begin(t *testing.T, env []string, args ...string) *exec.Cmd {
@@ -49,141 +39,110 @@ func kill(t *testing.T, cmd *exec.Cmd) {
 	_ = cmd.Wait() // killed, which is an error
 }
 
-// awaitLines waits until a file has that many lines.
-func awaitLines(t *testing.T, file string, lines int) {
-	t.Helper()
-	poll := time.NewTicker(2 * time.Millisecond)
-	defer poll.Stop()
-	for end := time.Now().Add(2 * time.Minute); ; <-poll.C {
-		if text, err := os.ReadFile(file); err == nil && bytes.Count(text, []byte("\n")) >= lines {
-			return
-		}
-		require.True(t, time.Now().Before(end), "%s has not %d lines", file, lines)
-	}
+// someTime waits for up to that time.
+func someTime(most time.Duration) {
+	timer := time.NewTimer(rand.N(most))
+	<-timer.C
 }
 
-// gate is a way to the API that lets that many batches of an import pass, and holds all
-// others: an import behind it never ends before it is killed, however late
-// that is.
-type gate struct {
-	api    *httptest.Server
-	passes chan struct{}
-}
-
-func newGate(t *testing.T, to string) *gate {
-	t.Helper()
-	target, err := url.Parse(to)
-	require.NoError(t, err)
-	g := &gate{passes: make(chan struct{}, 100)}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = &http.Transport{DisableKeepAlives: true} // the control plane is killed
-	proxy.ErrorLog = log.New(io.Discard, "", 0)
-	proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) } // as when it is asked itself
-	g.api = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			body, err := io.ReadAll(r.Body) // or its end would not be seen
-			if err != nil {
-				panic(http.ErrAbortHandler)
-			}
-			r.Body = io.NopCloser(bytes.NewReader(body))
-			select {
-			case <-g.passes:
-			case <-r.Context().Done():
-				panic(http.ErrAbortHandler)
-			}
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	g.api.Config.ErrorLog = proxy.ErrorLog
-	t.Cleanup(g.api.Close)
-	return g
-}
-
-func (g *gate) pass(batches int) {
-	for range batches {
-		g.passes <- struct{}{}
-	}
-}
-
-func TestAnImportThatIsKilledAtAnyMomentGoesOnAndCreatesNothingTwice(t *testing.T) {
+func TestImport_GoesOnWhereTheControlPlaneWasKilledIsUndoneAndMended(t *testing.T) {
 	t.Parallel()
 	s := devtest.Start(t, devtest.Config{Edges: "us-east-1=127.0.0.1:0"})
-	way := newGate(t, s.State().API)
-	env := []string{"WAYPOST_API=" + way.api.URL, "WAYPOST_API_KEY=" + s.State().APIKey}
-	text, err := os.ReadFile("../../testdata/links.csv")
+	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
+	api, err := client.New(s.State().API, s.State().APIKey)
 	require.NoError(t, err)
-	file := filepath.Join(t.TempDir(), "links.csv")
-	require.NoError(t, os.WriteFile(file, text, 0o600))
-	progress := file + ".progress"
-	random := func(most time.Duration) {
-		timer := time.NewTimer(rand.N(most))
-		<-timer.C
+	defer api.Close()
+	run := func(code int, says string, args ...string) devtest.Result {
+		t.Helper()
+		r := devtest.Run(t, env, args...)
+		require.Equal(t, code, r.Code, r.Stderr)
+		require.Contains(t, r.Stdout+r.Stderr, says)
+		return r
 	}
 
-	// The first is killed some batches on, the next while it settles what was in doubt, and
-	// the third at any moment after that, with the control plane. They are ten batches, of
-	// which four are under way at once.
-	way.pass(rand.IntN(5))
-	first := begin(t, env, "links", "import", file)
-	awaitLines(t, progress, 4)
-	random(100 * time.Millisecond)
-	kill(t, first)
-	refused := devtest.Run(t, env, "links", "import", file)
-	require.Equal(t, 1, refused.Code, refused.Stderr)
-	require.Contains(t, refused.Stderr, "continue it with --resume")
-
-	second := begin(t, env, "links", "import", file, "--resume")
-	random(2 * time.Second)
-	kill(t, second)
-
-	before, err := os.ReadFile(progress)
-	require.NoError(t, err)
-	way.pass(4 + rand.IntN(2))
-	third := begin(t, env, "links", "import", file, "--resume")
-	awaitLines(t, progress, bytes.Count(before, []byte("\n"))+2)
+	// Both are killed at any moment of the run.
+	targets := realLinks(t)
+	file := codedFile(t, targets)
+	first := begin(t, env, "import", file, "--unchecked")
+	var id string
+	eventually(t, time.Minute, "the import runs", func() bool {
+		all, err := api.Imports.List(t.Context())
+		if err != nil || len(all) == 0 || all[0].State != "running" && all[0].State != "done" {
+			return false
+		}
+		id = all[0].ID
+		return true
+	})
+	someTime(400 * time.Millisecond)
 	devtest.KillProcess(t, int(s.State().Control.PID))
-	random(500 * time.Millisecond)
-	kill(t, third)
+	someTime(500 * time.Millisecond)
+	kill(t, first)
+	report := filepath.Join(t.TempDir(), "refused.csv")
+	run(1, "9147 of 9148 rows created, 1 refused", "import", "resume", id, "--report", report)
+	requireExport(t, env, targets)
 
-	way.pass(50)
-	last := devtest.Run(t, env, "links", "import", file, "--resume")
-	require.Zero(t, last.Code, last.Stderr)
-	require.Contains(t, last.Stdout, "9147 of 9147 rows created, 0 refused, in ")
-	require.NoFileExists(t, progress)
-
-	requireExports(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, realLinks(t))
+	// The same codes come back behind the undo, and the refused row is mended.
+	run(0, "9147 links deleted, 0 left", "import", "undo", id)
+	requireExport(t, env, nil)
+	run(1, "9147 of 9148 rows created, 1 refused", "import", file, "--dedupe", "--report", report)
+	text, err := os.ReadFile(report)
+	require.NoError(t, err)
+	require.Regexp(t, "^refused,original_url,custom_code\n\"?.+,ftp://example.com/bad,import-bad\n$", string(text))
+	require.NoError(t, os.WriteFile(report, bytes.Replace(text, []byte("ftp://"), []byte("https://"), 1), 0o600))
+	run(0, "1 of 1 row created, 0 refused", "import", report, "--dedupe")
+	run(1, "0 of 9148 rows created, 9147 found, 1 refused", "import", file, "--dedupe")
+	targets = append(targets, "https://example.com/bad")
+	requireExport(t, env, targets)
+	requireExportedCSV(t, env, targets)
 	requireSwitch(t, s)
 	s.Stop()
 }
 
-// requireExports demands that both formats hold the targets, each from a line of
-// its own of one import, and that the CSV can be imported, of which a part is.
-func requireExports(t *testing.T, env, targets []string) {
+// codedFile returns a file of targets, each with a code, and of a row that is refused.
+func codedFile(t *testing.T, targets []string) string {
+	t.Helper()
+	var text bytes.Buffer
+	rows := csv.NewWriter(&text)
+	require.NoError(t, rows.Write([]string{"original_url", "custom_code"}))
+	for i, target := range targets {
+		require.NoError(t, rows.Write([]string{target, fmt.Sprintf("import-%d", i)}))
+	}
+	require.NoError(t, rows.Write([]string{"ftp://example.com/bad", "import-bad"}))
+	rows.Flush()
+	file := filepath.Join(t.TempDir(), "links.csv")
+	require.NoError(t, os.WriteFile(file, text.Bytes(), 0o600))
+	return file
+}
+
+// requireExport demands that JSON lines hold the targets, each once.
+func requireExport(t *testing.T, env, targets []string) {
 	t.Helper()
 	r := devtest.Run(t, env, "links", "export", "--format", "jsonl")
 	require.Zero(t, r.Code, r.Stderr)
 	var got []string
-	imports, origins := make(map[string]bool), make(map[string]bool)
 	lines := bufio.NewScanner(strings.NewReader(r.Stdout))
 	for lines.Scan() {
-		var l exported
+		var l struct {
+			OriginalURL string `json:"original_url"`
+		}
 		require.NoError(t, json.Unmarshal(lines.Bytes(), &l))
 		got = append(got, l.OriginalURL)
-		origins[l.CreatedBy] = true
-		imports[l.CreatedBy[:strings.LastIndexByte(l.CreatedBy, ':')]] = true
 	}
 	require.Equal(t, sorted(targets), sorted(got))
-	require.Len(t, origins, len(targets))
-	require.Len(t, imports, 1)
+}
 
+// requireExportedCSV demands that CSV holds the targets and can be imported, of which a
+// part is.
+func requireExportedCSV(t *testing.T, env, targets []string) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "export.csv")
-	r = devtest.Run(t, env, "links", "export", file)
+	r := devtest.Run(t, env, "links", "export", file)
 	require.Zero(t, r.Code, r.Stderr)
-	require.Equal(t, "9147 links written to "+file+"\n", r.Stdout)
+	require.Equal(t, fmt.Sprintf("%d links written to %s\n", len(targets), file), r.Stdout)
 	require.Equal(t, sorted(targets), sorted(column(t, file, "original_url")))
 
 	part, before := keepTenth(t, file), time.Now().UTC().Truncate(time.Millisecond)
-	r = devtest.Run(t, env, "links", "import", file)
+	r = devtest.Run(t, env, "import", file, "--keep-codes=false")
 	require.Zero(t, r.Code, r.Stderr)
 	r = devtest.Run(t, env, "links", "export", file, "--created-after", before.Format(time.RFC3339Nano))
 	require.Zero(t, r.Code, r.Stderr)

@@ -191,7 +191,7 @@ func TestLinks_AreImportedAndRedirectedByteForByte(t *testing.T) {
 	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
-	r := devtest.Run(t, env, "links", "import", ownCopy(t))
+	r := devtest.Run(t, env, "import", ownCopy(t))
 	require.Zero(t, r.Code, r.Stderr)
 	require.Contains(t, r.Stdout+r.Stderr, "9147 of 9147 rows created, 0 refused")
 
@@ -214,37 +214,38 @@ func TestLinks_AreImportedAndRedirectedByteForByte(t *testing.T) {
 	}
 
 	report := t.TempDir() + "/report.csv"
-	r = devtest.Run(t, env, "links", "import", "../../testdata/bad_targets.csv", "--report", report)
+	r = devtest.Run(t, env, "import", "../../testdata/bad_targets.csv", "--report", report)
 	require.Equal(t, 1, r.Code)
-	require.Contains(t, r.Stdout+r.Stderr, "0 of 140 rows created, 140 refused")
+	require.Contains(t, r.Stdout+r.Stderr, "5 of 140 rows created, 135 refused")
 	f, err := os.Open(report)
 	require.NoError(t, err)
 	rows, err := csv.NewReader(f).ReadAll()
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	require.Len(t, rows, 141)
+	require.Len(t, rows, 136)
 	for _, row := range rows[1:] {
-		require.Regexp(t, `^line \d+: .`, row[0])
+		require.NotEmpty(t, row[0], "the reason")
 		require.NotEmpty(t, row[2], "the title, which a target may lack")
 	}
-	newest := func() []created { return page(t, s.State(), "?limit=1", new(string)) }
-	require.Equal(t, links[:1], newest(), "what was refused changed nothing")
+	newest := func(n int) []created { return page(t, s.State(), fmt.Sprintf("?limit=%d", n), new(string)) }
+	for _, l := range newest(5) {
+		require.Equal(t, "https://example.com/", l.Target, "blanks at the ends are cut off")
+	}
 
 	// With --dedupe the same rows are imported once, however often.
 	some := realLinks(t)[:1500]
 	file := filepath.Join(t.TempDir(), "some.csv")
 	require.NoError(t, os.WriteFile(file, []byte("original_url,tags\n\""+strings.Join(some, "\",once\n\"")+"\",once\n"), 0o600))
-	r = devtest.Run(t, env, "links", "import", file, "--dedupe")
+	r = devtest.Run(t, env, "import", file, "--dedupe")
 	require.Zero(t, r.Code, r.Stderr)
 	once := len(listed(t, s.State(), "tag=once"))
 	require.Greater(t, once, 1000)
 	require.LessOrEqual(t, once, 1500)
-	before := newest()
-	require.NotEqual(t, links[:1], before)
-	r = devtest.Run(t, env, "links", "import", file, "--dedupe")
+	before := newest(1)
+	r = devtest.Run(t, env, "import", file, "--dedupe")
 	require.Zero(t, r.Code, r.Stderr)
 	require.Contains(t, r.Stdout, "0 of 1500 rows created, 1500 found, 0 refused")
-	require.Equal(t, before, newest())
+	require.Equal(t, before, newest(1))
 	s.Stop()
 }
 
@@ -325,7 +326,7 @@ func TestLinks_SurviveKillsOfEverythingUnderLoad(t *testing.T) {
 func TestEdges_ServeAndRestartWhileTheControlPlaneHangs(t *testing.T) {
 	t.Parallel()
 	s := devtest.Start(t, devtest.Config{})
-	r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "links", "import", someLinks(t, 2000))
+	r := devtest.Run(t, []string{"WAYPOST_DATA_DIR=" + s.DataDir()}, "import", someLinks(t, 2000))
 	require.Zero(t, r.Code, r.Stderr)
 	state := s.State()
 	links := listed(t, state)

@@ -33,7 +33,7 @@ func requireLists(t *testing.T, s *devtest.System) {
 {"original_url": "https://example.com/2", "custom_code": "autumn-1", "title": "Autumn sale", "tags": ["sale"], "metadata": {"k": 1}}
 {"original_url": "https://example.com/3", "custom_code": "plain-1"}
 `), 0o600))
-	r := devtest.Run(t, env, "links", "import", file)
+	r := devtest.Run(t, env, "import", file)
 	require.Zero(t, r.Code, r.Stderr)
 	require.Contains(t, r.Stdout, "3 of 3 rows created")
 
