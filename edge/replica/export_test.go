@@ -19,9 +19,6 @@ func (db *DB) Shrink() {
 	db.storage.memTableSize, db.storage.errorPause, db.saveBytes = 512<<10, time.Millisecond, 0
 }
 
-// NeverSaveByTime stops restores from making tables because time has passed.
-func (db *DB) NeverSaveByTime() { db.saveAfter = time.Hour }
-
 // SetSpace sets the room on the disk.
 func (db *DB) SetSpace(free, total *atomic.Int64) {
 	db.disk.look = func(string) (int64, int64, error) { return free.Load(), total.Load(), nil }

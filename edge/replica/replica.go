@@ -95,8 +95,7 @@ type DB struct {
 	deletions deletionGuard // holds mass deletions back
 	disk      diskSpace     // free space
 
-	saveBytes int           // of a snapshot that are made durable at once
-	saveAfter time.Duration // or at the latest
+	saveBytes int // of a snapshot that are made durable at once, or all after saveAfter
 
 	stop    context.CancelFunc
 	stopped <-chan struct{} // closed by stop
@@ -105,7 +104,7 @@ type DB struct {
 
 // newDB connects the parts of a replica. It starts no goroutine.
 func newDB(cfg Config, cache *pebble.Cache) *DB {
-	db := &DB{cfg: cfg, saveAfter: saveAfter, stop: func() {}}
+	db := &DB{cfg: cfg, stop: func() {}}
 	c := &db.cfg
 	db.saveBytes = int(c.Points.Number("bytes of a snapshot that are made durable at once", saveBytes))
 	db.deletions.cfg = c.DeletionGuard

@@ -142,7 +142,7 @@ func (b *tableBuilder) spill(ctx context.Context) error {
 // one.
 func (b *tableBuilder) takeDue() (g gathered, due bool) {
 	b.ready.join(&b.pending)
-	if b.ready.bytes < b.db.saveBytes && time.Since(b.savedAt) < b.db.saveAfter && !b.spilled {
+	if b.ready.bytes < b.db.saveBytes && time.Since(b.savedAt) < saveAfter && !b.spilled {
 		return g, false
 	}
 	b.savedAt, b.spilled = time.Now(), false

@@ -22,17 +22,6 @@ func (s *Source) CommitSpoilt(r waypost.Record, spoil func(raw []byte)) {
 	s.tell()
 }
 
-// CommitUnseen commits transactions that are trimmed before anybody can read them.
-func (s *Source) CommitUnseen(transactions ...[]waypost.Record) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, records := range transactions {
-		s.commit(records...)
-	}
-	s.base, s.log = s.tail(), nil
-	s.tell()
-}
-
 // tell wakes who waits for changes. s.mu is held.
 func (s *Source) tell() {
 	close(s.changed)

@@ -76,7 +76,9 @@ func run(ctx context.Context, args []string) error {
 		if err := r.writeBill(program, program+".cdx.json"); err != nil {
 			return err
 		}
-		if err := r.writePackage(ctx, arch, program, generated, out); err != nil {
+		_, err := output(ctx, root, []string{fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.modified.Unix())},
+			"tools/dist/deb.sh", root, arch, debianVersion(r.version), program, generated, filepath.Join(out, r.name(arch)+".deb"))
+		if err != nil {
 			return err
 		}
 	}
