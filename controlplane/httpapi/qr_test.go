@@ -261,3 +261,10 @@ func TestQR_RefusesWhatNoCameraCanRead(t *testing.T) {
 		require.Contains(t, res.text, says, query)
 	}
 }
+
+func TestQR_RefusesPatterns(t *testing.T) {
+	a := start(t)
+	a.links.all = []waypost.Link{{Code: "docs/*", Host: "own.example", Workspace: 1}, {Code: "lives", Workspace: 1}}
+	requireProblem(t, a.get("/api/v1/urls/docs%2F*/qr?domain=own.example"), 422, "invalid")
+	requireProblem(t, a.get("/api/v1/urls/lives/qr?format=pdf&also=own.example/docs/*"), 422, "invalid")
+}

@@ -83,3 +83,26 @@ func TestDB_PatternsSurviveARestartAndASnapshot(t *testing.T) {
 		})
 	}
 }
+
+func TestRepair_ReplacesTheSlotsOfPatterns(t *testing.T) {
+	f := newFleet(t, config(vfs.NewMem()), 3000)
+	f.Commit(patternRecord("docs/*", waypost.Live), patternRecord("{x}/y", waypost.Live))
+	f.follow(t)
+	f.settle(t)
+	store := f.db.LiveStore()
+	restore := f.Backup()
+	other := patternRecord("{x}/y", waypost.Live)
+	other.Payload = []byte("https://lost.example/")
+	f.Commit(patternRecord("docs/*", waypost.Purged), patternRecord("onlylost/*", waypost.Live), other)
+	f.settle(t)
+	require.Empty(t, fitting(t, f.db, "/docs/a"))
+	restore()
+	f.Commit(replicationtest.Link("newone", "https://new.example/"))
+	f.settle(t)
+	require.Equal(t, store, f.db.LiveStore(), "no snapshot was taken")
+	require.LessOrEqual(t, f.follower.Status().Repaired, uint64(4), "slots")
+	require.Equal(t, "docs/*", fitting(t, f.db, "/docs/a"))
+	require.Equal(t, "{x}/y", fitting(t, f.db, "/z/y"))
+	require.Empty(t, fitting(t, f.db, "/onlylost/a"))
+	require.Equal(t, 2, f.db.Patterns(7).Len())
+}

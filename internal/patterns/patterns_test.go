@@ -439,3 +439,21 @@ func BenchmarkNew_OfTenThousandPatterns(b *testing.B) {
 		patterns.New(all)
 	}
 }
+
+func TestAppendAddress_NamesThePathOfAVisit(t *testing.T) {
+	for code, cases := range map[string]map[string]string{
+		"docs/*":        {"/docs/a/b": "docs/a/b", "/docs/a%2Fb/%63": "docs/a%2Fb/%63", "/docs": "docs/"},
+		"jira/{ticket}": {"/jira/A-1": "jira/A-1", "/j%69ra/A%20b": "jira/A%20b"},
+		"été/{x}/y":     {"/%C3%A9t%C3%A9/z/y": "%C3%A9t%C3%A9/z/y"},
+		"*":             {"/a/b": "a/b"},
+	} {
+		x := patterns.New([]string{code})
+		for path, want := range cases {
+			var m patterns.Match
+			v := waypost.ParseVisit([]byte(path))
+			require.True(t, m.Find(x, &v, codes.AppendSegment), path)
+			m.Lead(&v)
+			require.Equal(t, "/p?"+want, string(patterns.AppendAddress([]byte("/p?"), &v)), path)
+		}
+	}
+}
