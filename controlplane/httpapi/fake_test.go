@@ -157,7 +157,8 @@ func (f *links) find(actor controlplane.Actor, code string) (*waypost.Link, erro
 	f.asked++
 	for i := range f.all {
 		l := &f.all[i]
-		if string(l.Code) == code && l.Workspace == actor.Workspace && !f.deleted[l.Code] {
+		named := slices.ContainsFunc(l.Addresses(), func(a waypost.Alias) bool { return string(a.Code) == code })
+		if named && l.Workspace == actor.Workspace && !f.deleted[l.Code] {
 			return l, nil
 		}
 	}

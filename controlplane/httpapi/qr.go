@@ -139,7 +139,7 @@ func (a *linksAPI) qrCodes(ctx context.Context, in *qrInput) (all []labelled, er
 		switch ignores, err := a.links.IgnoresCase(ctx, actorFrom(ctx), domain); {
 		case err != nil:
 			return nil, err
-		case ignores && codes.Fold(codes.NormalForm(strings.ToUpper(string(l.Code)))) == l.Key():
+		case ignores && codes.Fold(codes.NormalForm(strings.ToUpper(code))) == codes.Fold(waypost.Code(code)): // of the link, or of an alias
 			text = capitals(url)
 		}
 		drawn, err := qr.EncodeText(text, qrLevels[in.Level])

@@ -144,6 +144,8 @@ func TestQR_IsAVersionSmallerOnADomainThatIgnoresCase(t *testing.T) {
 	hr.SetCode("Human-Resources", "human-resources")
 	other := waypost.Link{Workspace: 1, Host: "go.example", Code: "a_b~café"}
 	emoji := waypost.Link{Workspace: 1, Host: "go.example", Code: "x\u24c2"} // has no form without case
+	emoji.Aliases = []waypost.Alias{{Host: "go.example", Code: "plain"}}
+	hr.Aliases = []waypost.Alias{{Host: "go.example", Code: "y\u24c2"}}
 	a.links.all = []waypost.Link{hr, other, emoji}
 	squares := func(code string) (n int, text string) {
 		res := a.get("/api/v1/urls/" + url.PathEscape(code) + "/qr?margin=0&level=M&domain=go.example")
@@ -162,6 +164,10 @@ func TestQR_IsAVersionSmallerOnADomainThatIgnoresCase(t *testing.T) {
 	require.Equal(t, "HTTPS://GO.EXAMPLE/A%5FB%7ECAF%C3%A9", text)
 	_, text = squares("x\u24c2")
 	require.Equal(t, "https://go.example/x%E2%93%82", text)
+	_, text = squares("y\u24c2")
+	require.Equal(t, "https://go.example/y%E2%93%82", text, "an alias is written as its own code can be")
+	_, text = squares("plain")
+	require.Equal(t, "HTTPS://GO.EXAMPLE/PLAIN", text)
 }
 
 // printed scans the codes of a PDF, and returns its captions.
