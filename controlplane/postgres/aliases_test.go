@@ -207,3 +207,30 @@ func TestAliases_AreCreatedWithTheirLinkOrRefuseIt(t *testing.T) {
 	require.Equal(t, waypost.Aliased, f.rows["1/1/one"].Flags)
 	require.Equal(t, int64(f.digest()), number(t, hand, `SELECT digest FROM changelog_add_up()`))
 }
+
+// A domain that was switched is the same to an edge that followed and to one that begins
+// anew at that moment, and the digest of both is the one of the database.
+func TestSwitchCodes_IsTheSameForAnEdgeThatBeginsAnew(t *testing.T) {
+	db, hand := open(t)
+	exec(t, hand, `INSERT INTO domain (id, workspace_id, host) OVERRIDING SYSTEM VALUE VALUES (7, 1, 'own.example.net')`)
+	for _, code := range []string{"Summer", "docs", "GONE", "Docs/{page}"} {
+		l := link(code)
+		l.Domain = 7
+		insert(t, db, l)
+	}
+	_, err := db.DeleteLink(t.Context(), owner, 7, "GONE")
+	require.NoError(t, err)
+	f := newFollow(t, db)
+	for _, ignores := range []string{"true", "false", "true"} {
+		exec(t, hand, `UPDATE domain SET ignores_case = `+ignores+`, case_switching = true WHERE id = 7`)
+		f.catchUp(t, db, 100)
+		require.Equal(t, f.rows, newFollow(t, db).rows, "while it is being switched")
+		require.NoError(t, db.SwitchCodes(t.Context(), 7))
+		f.catchUp(t, db, 100)
+		require.Equal(t, f.rows, newFollow(t, db).rows)
+		require.Equal(t, int64(f.digest()), number(t, hand, `SELECT digest FROM changelog_add_up()`))
+	}
+	require.Contains(t, f.rows, "1/7/summer")
+	require.Contains(t, f.rows, "6/7/docs/{page}")
+	require.NotContains(t, f.rows, "1/7/Summer")
+}
