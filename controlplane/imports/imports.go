@@ -125,7 +125,7 @@ type Piece struct {
 	Content []byte
 }
 
-// UndoStep deletes the links that a piece of outcomes has made in one transaction.
+// UndoStep deletes links that a piece of outcomes has made, in one transaction.
 type UndoStep struct {
 	Links []int64
 	Epoch uint32 // the revision that they have if they were not changed
@@ -175,7 +175,8 @@ type Store interface {
 	// known how many links were deleted.
 	UndoImport(ctx context.Context, i *Import, worker string, step *UndoStep, removed func(n int) ([]byte, error)) error
 
-	// RowsAt returns the piece of rows, or of outcomes, that has a row, or is the next one.
+	// RowsAt returns the piece of rows, or of outcomes, that has a row, or the last one
+	// before it.
 	RowsAt(ctx context.Context, ws waypost.WorkspaceID, id string, outcomes bool, row int64) (p Piece, found bool, err error)
 }
 

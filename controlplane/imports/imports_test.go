@@ -2,6 +2,7 @@ package imports_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"log/slog"
@@ -117,10 +118,10 @@ func (s *system) work(t *testing.T, id string, state string) imports.Import {
 	var i imports.Import
 	require.Eventually(t, func() bool {
 		var err error
-		i, _, err = s.Find(t.Context(), owner, id)
+		i, err = s.db.Import(t.Context(), owner.Workspace, id)
 		require.NoError(t, err)
 		return i.State == state || i.State == api.ImportFailed
-	}, time.Minute, 5*time.Millisecond)
+	}, 5*time.Minute, 10*time.Millisecond)
 	cancel()
 	<-done
 	require.Equal(t, state, i.State, i.Problem)
@@ -150,7 +151,7 @@ func (s *system) workKilled(t *testing.T, id, state, point string, nth int) (kil
 		case <-dead:
 			killedOrThere = true
 		case <-time.After(5 * time.Millisecond):
-			i, _, err := s.Find(t.Context(), owner, id)
+			i, err := s.db.Import(t.Context(), owner.Workspace, id)
 			require.NoError(t, err)
 			killedOrThere = i.State == state
 		}
@@ -295,6 +296,105 @@ func TestImports_UndoDeletesWhatNobodyChangedAndTheNextImportTakesTheCodes(t *te
 	require.Contains(t, s.links(t), "code-8 https://example.com/8 mine")
 	require.EqualValues(t, 2, s.number(t, `SELECT count(*) FROM audit WHERE action = 'imports.run'`))
 	require.EqualValues(t, 1, s.number(t, `SELECT count(*) FROM audit WHERE action = 'imports.undo'`))
+}
+
+func TestImports_UndoGoesOnWhereAWorkerWasKilled(t *testing.T) {
+	for nth := 1; nth < 6; nth += 2 {
+		for _, point := range []string{"before undo", "after undo"} {
+			s := start(t)
+			i := s.run(t, file(700), imports.Settings{KeepCodes: true})
+			_, err := s.Undo(t.Context(), owner, i.ID)
+			require.NoError(t, err)
+			require.True(t, s.workKilled(t, i.ID, api.ImportUndone, point, nth))
+			require.NotEmpty(t, s.links(t))
+			require.Equal(t, i.Counts.Created, s.work(t, i.ID, api.ImportUndone).Counts.Removed)
+			require.Empty(t, s.links(t))
+		}
+	}
+}
+
+func TestImports_AreStoppedAndResumed(t *testing.T) {
+	s := start(t)
+	i := s.work(t, s.send(t, file(2600), 1<<20, imports.Settings{KeepCodes: true}).ID, api.ImportReady)
+	_, err := s.Start(t.Context(), owner, i.ID, false)
+	require.NoError(t, err)
+	steps := 0
+	s.kill = func(point string) {
+		if steps++; steps == 4 { // behind the second step
+			_, err := s.Stop(t.Context(), owner, i.ID)
+			require.NoError(t, err)
+		}
+	}
+	stopped := s.work(t, i.ID, api.ImportStopped)
+	s.kill = func(string) {}
+	require.NotZero(t, stopped.Counts.Created)
+	require.NotZero(t, stopped.Left())
+	require.EqualValues(t, stopped.Counts.Created, s.number(t, `SELECT count(*) FROM link`))
+	_, err = s.Start(t.Context(), owner, i.ID, false)
+	require.NoError(t, err)
+	done := s.work(t, i.ID, api.ImportDone)
+	require.EqualValues(t, 2600, done.Counts.Created+done.Counts.Refused)
+	require.EqualValues(t, done.Counts.Created, s.number(t, `SELECT count(*) FROM link`))
+}
+
+func TestImports_BoundWhatIsSent(t *testing.T) {
+	s := start(t)
+	requireCode := func(code waypost.ErrorCode, err error, words string) {
+		t.Helper()
+		require.ErrorContains(t, err, words)
+		require.Equal(t, code, waypost.CodeOf(err))
+	}
+	i, err := s.Begin(t.Context(), owner, imports.Settings{Name: "many", TimeZone: "UTC"})
+	require.NoError(t, err)
+	require.NoError(t, s.PutPart(t.Context(), owner, i.ID, 2, []byte("b")))
+	require.NoError(t, s.PutPart(t.Context(), owner, i.ID, 2, []byte("b")), "the same again")
+	requireCode(waypost.EConflict, s.PutPart(t.Context(), owner, i.ID, 2, []byte("c")), "another content")
+	_, err = s.Read(t.Context(), owner, i.ID, 4, "")
+	requireCode(waypost.EConflict, err, "missing: 1, 3, 4")
+	_, err = s.hand.Exec(t.Context(), `INSERT INTO import_part SELECT $1, n, 1, 16777216, sha256(''), '' FROM generate_series(10, 73) n`, i.ID)
+	require.NoError(t, err)
+	requireCode(waypost.ETooLarge, s.PutPart(t.Context(), owner, i.ID, 3, []byte("d")), "at most 1 GiB")
+	stranger, reader := controlplane.Actor{Workspace: 99, Scopes: owner.Scopes}, controlplane.Actor{Workspace: 1, Scopes: owner.Scopes[:1]}
+	requireCode(waypost.ENotFound, s.PutPart(t.Context(), stranger, i.ID, 1, nil), "no such import")
+	requireCode(waypost.EForbidden, s.PutPart(t.Context(), reader, i.ID, 1, nil), "links:write")
+
+	_, err = s.hand.Exec(t.Context(), `UPDATE import SET stored = $1`, imports.MaxStoredOfOne)
+	require.NoError(t, err)
+	requireCode(waypost.ETooLarge, s.PutPart(t.Context(), owner, i.ID, 3, []byte("d")), "delete imports")
+	_, err = s.hand.Exec(t.Context(), `UPDATE import SET stored = 0`)
+	require.NoError(t, err)
+	for range imports.MaxImports - 1 {
+		_, err = s.Begin(t.Context(), owner, imports.Settings{Name: "one more", TimeZone: "UTC"})
+		require.NoError(t, err)
+	}
+	_, err = s.Begin(t.Context(), owner, imports.Settings{Name: "one too many", TimeZone: "UTC"})
+	requireCode(waypost.EConflict, err, "delete one first")
+
+	_, err = s.hand.Exec(t.Context(), `UPDATE import SET updated_at = now() - interval '8 days' WHERE id = $1`, i.ID)
+	require.NoError(t, err)
+	require.NoError(t, s.db.MaintainOnce(t.Context()))
+	_, _, err = s.Find(t.Context(), owner, i.ID)
+	requireCode(waypost.ENotFound, err, "no such import")
+	require.Zero(t, s.number(t, `SELECT count(*) FROM import_part`))
+}
+
+func TestImports_FilesThatAreNoTextFailWithWords(t *testing.T) {
+	s := start(t)
+	var bomb bytes.Buffer
+	packer := gzip.NewWriter(&bomb)
+	_, err := packer.Write(make([]byte, 64<<20))
+	require.NoError(t, err)
+	require.NoError(t, packer.Close())
+	for name, file := range map[string]string{"a zip bomb": bomb.String(), "no rows": "original_url\n", "nothing": " "} {
+		i := s.send(t, file, 1000, imports.Settings{})
+		i = s.work(t, i.ID, api.ImportFailed)
+		require.NotEmpty(t, i.Problem, name)
+		require.NotContains(t, i.Problem, "fault of Waypost", name)
+	}
+	i := s.send(t, file(10), 1, imports.Settings{}) // a byte a part
+	i, err = s.Read(t.Context(), owner, i.ID, i.FileParts, "")
+	require.NoError(t, err, "asked again")
+	require.EqualValues(t, 10, s.work(t, i.ID, api.ImportReady).Rows)
 }
 
 func TestImports_RefusedRowsAreAFileToMend(t *testing.T) {

@@ -131,12 +131,14 @@ func (s *Imports) WriteRefused(ctx context.Context, by controlplane.Actor, id st
 		if err != nil {
 			return err
 		}
-		if !found {
-			return to.Flush()
+		var o outcomes
+		if found {
+			if o, err = decodeOutcomes(p.Content); err != nil {
+				return err
+			}
 		}
-		o, err := decodeOutcomes(p.Content)
-		if err != nil {
-			return err
+		if at >= p.First+int64(o.Rows) {
+			return to.Flush()
 		}
 		for _, n := range slices.Sorted(maps.Keys(o.Refused)) {
 			row, err := rows.at(ctx, p.First+int64(n), 1)

@@ -129,7 +129,7 @@ func (w *work) run(ctx context.Context) error {
 		if ctx.Err() != nil || time.Now().After(w.until) {
 			return ctx.Err()
 		}
-		rows, err := w.rows.at(ctx, w.i.Next, w.pace.size(time.Now()))
+		rows, err := w.rows.at(ctx, w.i.Next, w.pace.beginStep(ctx))
 		if err != nil {
 			return err
 		}
@@ -282,39 +282,59 @@ func (s *seenRows) has(text string) bool {
 	return has
 }
 
-// undo deletes the links of outcomes, step by step, for a turn.
+// undoLinks bounds the links that one transaction deletes: to note what a link was takes
+// ten times as long as to create it.
+const undoLinks = 50
+
+// undo deletes the links of outcomes, step by step, for a turn. Of a piece of outcomes,
+// as many rows count as done as links were looked at, and all of them behind the last.
 func (w *work) undo(ctx context.Context) error {
 	var speed meter
 	speed.add(0, w.i)
+	var p Piece
+	var o outcomes
 	for {
 		if ctx.Err() != nil || time.Now().After(w.until) {
 			return ctx.Err()
 		}
-		p, found, err := w.Store.RowsAt(ctx, w.i.Workspace, w.i.ID, true, w.i.Next)
-		if err != nil {
-			return err
+		if w.i.Next >= p.First+int64(o.Rows) {
+			var found bool
+			var err error
+			if p, found, err = w.Store.RowsAt(ctx, w.i.Workspace, w.i.ID, true, w.i.Next); err != nil {
+				return err
+			}
+			if o = (outcomes{}); found {
+				if o, err = decodeOutcomes(p.Content); err != nil {
+					return err
+				}
+			}
+			if w.i.Next >= p.First+int64(o.Rows) {
+				w.i.Speed = 0
+				return w.Store.SaveImport(ctx, w.i, w.worker, api.ImportUndone)
+			}
 		}
-		if !found {
-			w.i.Speed = 0
-			return w.Store.SaveImport(ctx, w.i, w.worker, api.ImportUndone)
+		from := min(int(w.i.Next-p.First), len(o.Made))
+		to := min(from+undoLinks, len(o.Made))
+		step := &UndoStep{Links: o.Made[from:to], Epoch: o.Epoch, Seq: o.Seq, To: p.First + int64(to)}
+		if to == len(o.Made) {
+			step.To = p.First + int64(o.Rows)
 		}
-		o, err := decodeOutcomes(p.Content)
-		if err != nil {
-			return err
-		}
-		next := *w.i
-		step := &UndoStep{Links: o.Made, Epoch: o.Epoch, Seq: o.Seq, To: p.First + int64(o.Rows)}
-		speed.add(int64(o.Rows), w.i)
-		err = w.Store.UndoImport(ctx, w.i, w.worker, step, func(removed int) ([]byte, error) {
+		speed.add(step.To-w.i.Next, w.i)
+		began, next := time.Now(), *w.i
+		err := w.Store.UndoImport(ctx, w.i, w.worker, step, func(removed int) ([]byte, error) {
 			next = *w.i
 			next.Next = step.To
 			next.Counts.Removed += int64(removed)
-			next.Counts.Kept += int64(len(o.Made) - removed)
+			next.Counts.Kept += int64(len(step.Links) - removed)
 			return next.document()
 		})
 		if err != nil {
 			return fmt.Errorf("undo: %w", err)
 		}
 		*w.i = next
+		select { // others want to commit, too
+		case <-ctx.Done():
+		case <-time.After(time.Since(began)):
+		}
 	}
 }

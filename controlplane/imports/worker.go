@@ -105,38 +105,47 @@ type work struct {
 }
 
 // pace decides how many rows are created at once. The creates of others wait for the
-// transaction under way, so that it is short while others create links.
+// transaction under way, so that transactions are short, and have pauses between them,
+// while others create links.
 type pace struct {
-	last    uint64 // sequence of the last transaction
-	foreign []time.Time
-	most    int // rows that go in one transaction, after a refusal; 0: no bound
+	last    uint64       // sequence of the last transaction
+	foreign [2]time.Time // when others were seen to commit, at the last and the time before
+	began   time.Time    // of the step under way
+	most    int          // rows that go in one transaction, after a refusal; 0: no bound
 }
 
 const (
 	allRows   = pieceRows
-	fewRows   = 100
-	foreignIn = 3 * time.Second // in which two transactions of others make the steps short
+	fewRows   = 50
+	foreignIn = 3 * time.Second // in which others are to be seen twice, because keys are leased now and then
 )
 
-// noteCommit notes a transaction, and the transactions of others since the last.
+// noteCommit notes a transaction, and whether others have committed since the last.
 func (p *pace) noteCommit(seq uint64, now time.Time) {
 	if p.last != 0 && seq > p.last+1 {
-		p.foreign = append(p.foreign[max(0, len(p.foreign)-1):], now)
-		if seq > p.last+2 {
-			p.foreign = []time.Time{now, now}
-		}
+		p.foreign = [2]time.Time{now, p.foreign[0]}
 	}
 	p.last = seq
 }
 
-func (p *pace) size(now time.Time) int {
+// isShared reports whether others create links at this time.
+func (p *pace) isShared(now time.Time) bool { return now.Sub(p.foreign[1]) < foreignIn }
+
+// beginStep returns the number of rows for a step, after a pause in which others commit:
+// a transaction that begins right away would come before the transactions that wait.
+func (p *pace) beginStep(ctx context.Context) int {
 	n := allRows
-	if len(p.foreign) == 2 && now.Sub(p.foreign[0]) < foreignIn {
+	if now := time.Now(); p.isShared(now) {
 		n = fewRows
+		select {
+		case <-ctx.Done():
+		case <-time.After(now.Sub(p.began)):
+		}
 	}
 	if p.most > 0 {
 		n = min(n, p.most)
 	}
+	p.began = time.Now()
 	return n
 }
 

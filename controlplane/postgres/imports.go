@@ -337,13 +337,9 @@ func addPiece(ctx context.Context, tx pgx.Tx, id string, ws waypost.WorkspaceID,
 func (db *ImportStore) RowsAt(
 	ctx context.Context, ws waypost.WorkspaceID, id string, outcomes bool, row int64,
 ) (p imports.Piece, found bool, err error) {
-	// Pieces of rows are asked for by any of their rows, and outcomes by the first.
-	where := `first_row <= $4 ORDER BY first_row DESC`
-	if outcomes {
-		where = `first_row >= $4 ORDER BY first_row`
-	}
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `SELECT first_row, content FROM import_rows
-		WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND import_id = $2 AND outcome = $3 AND `+where+` LIMIT 1`,
+		WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND import_id = $2 AND outcome = $3 AND first_row <= $4
+		ORDER BY first_row DESC LIMIT 1`,
 		[]any{ws, id, outcomes, row}, scoped.Each(func(rows pgx.Rows) error {
 			found = true
 			return rows.Scan(&p.First, &p.Content)
