@@ -289,6 +289,10 @@ func TestImports_UndoDeletesWhatNobodyChangedAndTheNextImportTakesTheCodes(t *te
 	require.Zero(t, s.number(t, `SELECT count(*) FROM link_alias`))
 
 	mended := strings.ReplaceAll(file(rows), "Title", "Mended")
+	tried := s.work(t, s.send(t, mended, 1<<20, imports.Settings{KeepCodes: true}).ID, api.ImportReady)
+	_, err = s.Start(t.Context(), owner, tried.ID, true)
+	require.NoError(t, err)
+	require.Equal(t, i.Counts.Created-2, s.work(t, tried.ID, api.ImportReady).Checked.Created, "a dry run knows")
 	again := s.run(t, mended, imports.Settings{KeepCodes: true})
 	require.Equal(t, i.Counts.Created-2, again.Counts.Created, "of the others, one is the owner's and one was deleted by hand")
 	require.Contains(t, s.links(t), "own-3 https://example.com/3 Mended 3 import links.csv, line 5 2021-03-04 {1/alias-3}")

@@ -111,12 +111,15 @@ type pace struct {
 	last    uint64       // sequence of the last transaction
 	foreign [2]time.Time // when others were seen to commit, at the last and the time before
 	began   time.Time    // of the step under way
+	rows    int          // of a step that takes neither long nor no time
 	most    int          // rows that go in one transaction, after a refusal; 0: no bound
 }
 
 const (
 	allRows   = pieceRows
+	firstRows = 100
 	fewRows   = 50
+	slowStep  = 200 * time.Millisecond
 	foreignIn = 3 * time.Second // in which others are to be seen twice, because keys are leased now and then
 )
 
@@ -134,8 +137,17 @@ func (p *pace) isShared(now time.Time) bool { return now.Sub(p.foreign[1]) < for
 // beginStep returns the number of rows for a step, after a pause in which others commit:
 // a transaction that begins right away would come before the transactions that wait.
 func (p *pace) beginStep(ctx context.Context) int {
-	n := allRows
-	if now := time.Now(); p.isShared(now) {
+	now := time.Now()
+	switch took := now.Sub(p.began); {
+	case p.rows == 0:
+		p.rows = firstRows
+	case took > slowStep:
+		p.rows = max(fewRows, p.rows/2)
+	case took < slowStep/4:
+		p.rows = min(allRows, 2*p.rows)
+	}
+	n := p.rows
+	if p.isShared(now) {
 		n = fewRows
 		select {
 		case <-ctx.Done():

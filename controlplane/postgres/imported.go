@@ -55,16 +55,46 @@ func releaseCodes(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, c *cod
 	return free, enterBatchTenant(ctx, tx, ws)
 }
 
-// placeReleased inserts the links of an import again that were refused because of an
-// import that was undone.
-func (in *inserting) placeReleased(ctx context.Context, tx pgx.Tx, at *begun) error {
-	var c codeList
+// refusedCodes returns the codes of links of an import that an undo may have left.
+func (in *inserting) refusedCodes() (c codeList) {
 	for i, p := range in.placed {
 		if x := &in.links[i]; x.Imported && x.Link.Custom &&
 			(p == controlplane.Restorable || p == controlplane.Retired || p == controlplane.Issuable) {
 			c.addCode(x.Link.Domain, x.Link.Key())
 		}
 	}
+	return c
+}
+
+// tryReleased sets the placements that placeReleased would reach.
+func (in *inserting) tryReleased(ctx context.Context, tx pgx.Tx) error {
+	c := in.refusedCodes()
+	if len(c.codes) == 0 {
+		return nil
+	}
+	if err := scoped.Operator.Enter(ctx, tx); err != nil {
+		return err
+	}
+	rows, err := tx.Query(ctx, `
+		SELECT n.domain, n.code FROM unnest($2::integer[], $3::text[]) n (domain, code)
+		JOIN link l ON l.id = coalesce((SELECT o.id FROM link o WHERE o.domain_id = n.domain AND o.code = n.code),
+			(SELECT r.link_id FROM retired_code r WHERE r.domain_id = n.domain AND r.code = n.code))
+		WHERE l.workspace_id = $1 AND `+undone, in.links[0].Link.Workspace, c.domains, c.codes)
+	if err != nil {
+		return err
+	}
+	var key linkKey
+	_, err = pgx.ForEachRow(rows, []any{&key.domain, &key.code}, func() error {
+		in.placed[in.index[key]] = controlplane.Placed
+		return nil
+	})
+	return err
+}
+
+// placeReleased inserts the links of an import again that were refused because of an
+// import that was undone.
+func (in *inserting) placeReleased(ctx context.Context, tx pgx.Tx, at *begun) error {
+	c := in.refusedCodes()
 	if len(c.codes) == 0 {
 		return nil
 	}

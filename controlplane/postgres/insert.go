@@ -146,7 +146,7 @@ func (db *LinkStore) TryLinks(ctx context.Context, links []controlplane.Insertio
 			return nil, scoped.Classify("try links", err)
 		}
 	}
-	if err := in.placeReleased(ctx, tx, &at); err != nil {
+	if err := in.tryReleased(ctx, tx); err != nil {
 		return nil, scoped.Classify("try links", err)
 	}
 	return in.placed, nil
