@@ -110,7 +110,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 			as := l
 			as.SetCode(a.Code, a.Code)
 			as.Domain, as.Custom, as.Aliases = a.Domain, true, nil
-			try := &pendingLink{link: &as, claim: x.aliasClaims[j], ignoresCase: prepared.ignoresCase(a.Domain)}
+			try := &pendingLink{link: &as, claim: x.aliasClaims[j], ignoresCase: prepared.ignoresCase(a.Domain), imported: x.imported}
 			aliases = append(aliases, struct{ of, try *pendingLink }{x, try})
 		}
 	}
