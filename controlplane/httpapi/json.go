@@ -151,10 +151,37 @@ func (d *decoder) value(s *schema, v reflect.Value) error {
 		return d.object(s, v)
 	case kindArray:
 		return d.array(s, v)
+	case kindMap:
+		return d.names(s, v)
 	case kindRaw:
 		return d.raw(v)
 	}
 	return d.scalar(s, v)
+}
+
+// names reads an object that has any names.
+func (d *decoder) names(s *schema, v reflect.Value) error {
+	if ok, err := d.expect('{', "object"); err != nil || !ok {
+		return err
+	}
+	if _, err := d.dec.ReadToken(); err != nil {
+		return err
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	for d.dec.PeekKind() == '"' {
+		name, err := d.dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		key, value := name.String(), reflect.New(v.Type().Elem()).Elem()
+		err = d.within(segment{name: shortened(key)}, func() error { return d.value(s.AdditionalProperties.(*schema), value) })
+		if err != nil {
+			return err
+		}
+		v.SetMapIndex(reflect.ValueOf(key), value)
+	}
+	_, err := d.dec.ReadToken()
+	return err
 }
 
 // expect reports whether the next value is of a kind, and passes over it otherwise.
