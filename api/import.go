@@ -125,6 +125,14 @@ type ImportCounts struct {
 	NewCodes int64 `json:"new_codes" minimum:"0" doc:"Links of rows with a code that get another one, so that printed links with the code in the file lead nowhere."`
 	Removed  int64 `json:"removed" minimum:"0" doc:"Created links that the undo deleted."`
 	Kept     int64 `json:"kept" minimum:"0" doc:"Created links that the undo left alone, because somebody has changed or deleted them since."`
+
+	Refusals []ImportRefusal `json:"refusals" doc:"The first refused rows, at most 20."`
+}
+
+// ImportRefusal says why a row is refused.
+type ImportRefusal struct {
+	Line   int    `json:"line" minimum:"1" doc:"Line of the file in which the row begins."`
+	Reason string `json:"reason"`
 }
 
 // ImportList holds the imports of a workspace.

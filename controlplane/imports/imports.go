@@ -51,7 +51,18 @@ type Counts struct {
 	NewCodes int64 `json:"new_codes,omitzero"`
 	Removed  int64 `json:"removed,omitzero"`
 	Kept     int64 `json:"kept,omitzero"`
+
+	Refusals []Refusal `json:"refusals,omitzero"` // the first ones
 }
+
+// Refusal says why a row is refused.
+type Refusal struct {
+	Line   int    `json:"line"`
+	Reason string `json:"reason"`
+}
+
+// maxRefusals bounds the refusals that counts name.
+const maxRefusals = 20
 
 // Import is an import. Its JSON is kept as a document next to the other fields.
 type Import struct {

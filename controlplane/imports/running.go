@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"maps"
+	"slices"
 	"time"
 
 	"waypost"
@@ -96,6 +98,12 @@ func (b *batch) settle(all []controlplane.Outcome, counts *Counts) *outcomes {
 		}
 	}
 	counts.Refused += int64(len(o.Refused))
+	if len(counts.Refusals) < maxRefusals {
+		for _, place := range slices.Sorted(maps.Keys(o.Refused)) {
+			counts.Refusals = append(counts.Refusals, Refusal{b.rows[place].Line, o.Refused[place]})
+		}
+		counts.Refusals = counts.Refusals[:min(len(counts.Refusals), maxRefusals)]
+	}
 	return o
 }
 
@@ -249,7 +257,7 @@ func (w *work) try(ctx context.Context, b *batch, seen *seenRows, counts *Counts
 		case again && same && *b.links[n].Dedupe:
 			all[n].Found = true
 		case again && all[n].Link.Custom:
-			all[n].Err = waypost.Errorf(waypost.EConflict, "the code is taken")
+			all[n].Err = waypost.Errorf(waypost.EConflict, "the code %q is taken", b.links[n].CustomCode)
 		}
 	}
 	b.settle(all, counts)
