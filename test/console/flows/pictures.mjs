@@ -72,8 +72,9 @@ export async function eachScreen(c) {
   await open("/console/overview", "Spring sale, extended");
   await c.shot("console-overview");
   await open("/console/import", "Import and export");
-  await page.locator("input[type=file]").setInputFiles(`${c.root}/testdata/links.csv`);
-  await page.getByText("Recognised columns: original_url.").waitFor();
+  const rows = links.map(([code, target, title, tags]) => `${target},${title.replace(",", ":")},${tags.join(";")},bit.ly/my-${code}`);
+  await page.locator("input[type=file]").setInputFiles({ name: "bitly.csv", mimeType: "text/csv", buffer: Buffer.from(`long_url,title,tags,bitlink\n${rows.join("\n")}\n`) });
+  await page.getByText("Links keep the codes of the file").waitFor();
   await c.shot("console-import");
   for (const part of ["members", "keys", "domains", "account"]) {
     await open(`/console/settings/${part}`, "Settings");

@@ -2648,6 +2648,8 @@ export interface components {
              * @description Links of rows with a code that get another one, so that printed links with the code in the file lead nowhere.
              */
             new_codes: number;
+            /** @description The first refused rows, at most 20. */
+            refusals: components["schemas"]["ImportRefusal"][];
             /**
              * Format: int64
              * @description Rows that are refused.
@@ -2675,6 +2677,14 @@ export interface components {
             dates?: string;
             /** @description Separator of the tags of a cell, such as a comma. */
             tags?: string;
+        };
+        ImportRefusal: {
+            /**
+             * Format: int64
+             * @description Line of the file in which the row begins.
+             */
+            line: number;
+            reason: string;
         };
         ImportRow: {
             aliases?: components["schemas"]["NewAlias"][];

@@ -33,10 +33,10 @@ function method(name: string) {
     const response = await fetch(url, {
       method: name, signal: signal ?? null,
       headers: {
-        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+        ...(body === undefined ? {} : { "Content-Type": body instanceof ArrayBuffer ? "application/octet-stream" : "application/json" }),
         ...(workspaceSlug.value ? { "Waypost-Workspace": workspaceSlug.value } : {}), ...params?.header, ...headers,
       },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(body === undefined ? {} : { body: body instanceof ArrayBuffer ? body : JSON.stringify(body) }),
     });
     if (response.ok && parseAs === "blob") return { data: await response.blob(), response };
     const text = await response.text();

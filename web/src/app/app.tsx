@@ -85,7 +85,7 @@ function Screens() {
           <Route path="/console/bin" component={Bin} />
           <Route path="/console/overview" component={Overview} />
           <Route path="/console/unknown" component={Unknown} />
-          <Route path="/console/import" component={Import} />
+          <Route path="/console/import/:id?" component={Import} />
           <Route path="/console/settings/:part?" component={Settings} />
           <Route path="/console/fleet" component={Fleet} />
           <Route path="/console/ranges" component={Ranges} />

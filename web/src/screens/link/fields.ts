@@ -28,30 +28,30 @@ export const exported = [
   "has_password",
 ] as const;
 
-/** The fields that a row of CSV may have, with the kinds of their cells. */
-export const kinds = {
-  original_url: "text",
-  custom_code: "text",
-  title: "text",
-  description: "text",
-  notes: "text",
-  tags: "tags",
-  redirect_status: "number",
-  forward_query: "bool",
-  forward_path: "bool",
-  expires_at: "time",
-  domain: "text",
-  active: "bool",
-  metadata: "object",
-  valid_from: "time",
-  expired_url: "text",
-  rules: "list",
-  max_clicks: "number",
-  max_clicks_mode: "text",
-  exhausted_url: "text",
-  confirm: "bool",
-  password: "text",
-} as const;
+/** The fields of a new link that a column can hold. */
+export const importable = [
+  "original_url",
+  "custom_code",
+  "title",
+  "description",
+  "notes",
+  "tags",
+  "redirect_status",
+  "forward_query",
+  "forward_path",
+  "expires_at",
+  "domain",
+  "active",
+  "metadata",
+  "valid_from",
+  "expired_url",
+  "rules",
+  "max_clicks",
+  "max_clicks_mode",
+  "exhausted_url",
+  "confirm",
+  "password",
+] as const;
 
 /** The texts for people. */
 export const texts = [
