@@ -209,7 +209,7 @@ func TestAliases_AreCreatedWithTheirLinkOrRefuseIt(t *testing.T) {
 }
 
 // A domain that was switched is the same to an edge that followed and to one that begins
-// anew at that moment, and the digest of both is the one of the database.
+// with a snapshot at that moment, and the digest of both is the one of the database.
 func TestSwitchCodes_IsTheSameForAnEdgeThatBeginsAnew(t *testing.T) {
 	db, hand := open(t)
 	exec(t, hand, `INSERT INTO domain (id, workspace_id, host) OVERRIDING SYSTEM VALUE VALUES (7, 1, 'own.example.net')`)
