@@ -163,13 +163,6 @@ bench-try: install-postgres install-wrk ## See that the benchmarks work; writes 
 	go run ./bench/redirect -try -only uniform-1m,half-1m
 	go run ./bench/write -try
 
-# LOAD=short: a minute, to see that it works; nothing is written.
-LOAD ?=
-
-.PHONY: load
-load: install-postgres install-wrk $(TOOLS)/k6 ## Put the load of ten minutes on a whole system that every release must bear; writes bench/RESULTS.md
-	go run ./bench/load $(if $(filter short,$(LOAD)),-try) $(BENCH)
-
 .PHONY: install-postgres
 install-postgres: ## Install the PostgreSQL server binaries, if they are missing
 	@deploy/install-missing.sh postgres
@@ -215,8 +208,4 @@ $(TOOLS)/.built: tools/go.mod tools/go.sum
 
 $(TOOLS)/gotestsum: tools/gotestsum/go.mod tools/gotestsum/go.sum
 	GOBIN=$(abspath $(TOOLS)) go -C tools/gotestsum install tool
-	@touch $@
-
-$(TOOLS)/k6: tools/k6/go.mod tools/k6/go.sum
-	GOBIN=$(abspath $(TOOLS)) go -C tools/k6 install tool
 	@touch $@
