@@ -26,16 +26,17 @@ else
 fi
 (cd web && npx --no-install tsc)
 
-go run -C tools/console . -tests "$root/web/src" "$work/tests"
+node --test --test-reporter=dot tools/console/catalogue.test.mjs
+node tools/console/build.mjs -tests "$root/web/src" "$work/tests"
 find "$work/tests" -name '*.test.mjs' -exec node --enable-source-maps --test --test-reporter=dot {} +
 
 if [[ ${1:-} == --check ]]; then
-  go run -C tools/console . "$root/web/src" "$work/dist" >/dev/null
+  node tools/console/build.mjs "$root/web/src" "$work/dist" >/dev/null
   diff -r "$work/dist" web/dist || {
     echo "web/dist is not what web/src builds. Run make console." >&2
     exit 1
   }
   echo "check-console: web/dist is what its source builds, within the budgets"
 else
-  go run -C tools/console . "$root/web/src" "$root/web/dist"
+  node tools/console/build.mjs "$root/web/src" "$root/web/dist"
 fi
