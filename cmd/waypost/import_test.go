@@ -133,6 +133,7 @@ func aFile(t *testing.T) (file string, a *importAPI) {
 		read: api.Import{
 			Format: "bitly", Encoding: "utf-8", Columns: []string{"Long URL", "bitlink", "hits"}, Rows: 3,
 			Mapping: api.ImportMapping{Columns: map[string]string{"Long URL": "original_url", "bitlink": "short_url", "hits": ""}},
+			LeftOut: []string{"hits", "ip"}, Notes: []string{"no link has QR codes"},
 			Sample:  []api.ImportRow{{Line: 2, Cells: []string{"https://a.example", "bit.ly/a", "1"}}},
 		},
 		checked: api.ImportCounts{Created: 2, Refused: 1},
@@ -142,10 +143,12 @@ func aFile(t *testing.T) (file string, a *importAPI) {
 }
 
 const shown = `bitly.csv: bitly, utf-8, 3 rows
+no link has QR codes
 COLUMN    FIELD         FIRST ROW
 Long URL  original_url  https://a.example
 bitlink   short_url     bit.ly/a
 hits      left out      1
+left out, because they are about visitors: ip
 `
 
 func TestImport_SaysHowTheFileIsUnderstoodAndWhatBecameOfIt(t *testing.T) {

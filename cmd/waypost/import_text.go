@@ -14,6 +14,9 @@ import (
 // shapeText says how a file is understood.
 func shapeText(im *client.Import, width int) string {
 	text := fmt.Sprintf("%s: %s, %s, %s", printable(im.Name), im.Format, im.Encoding, numberOf(int(im.Rows), "row", "rows"))
+	for _, note := range im.Notes {
+		text += "\n" + printable(note)
+	}
 	if len(im.Columns) == 0 {
 		return text
 	}
@@ -31,6 +34,10 @@ func shapeText(im *client.Import, width int) string {
 		rows = append(rows, []string{printable(column), field, printable(shortened(first))})
 	}
 	text += "\n" + tabulate(rows, width)
+	hidden := slices.DeleteFunc(slices.Clone(im.LeftOut), func(c string) bool { return slices.Contains(im.Columns, c) })
+	if len(hidden) > 0 {
+		text += "\nleft out, because they are about visitors: " + printable(strings.Join(hidden, ", "))
+	}
 	if dates && im.Mapping.Dates != "" {
 		text += fmt.Sprintf("\ndates are %s, in the time zone %s", im.Mapping.Dates, im.TimeZone)
 	}
