@@ -121,10 +121,7 @@ The key for that API is in the file of --key-file or in ` + sourceKey + `.`,
 			if err != nil {
 				return err
 			}
-			i.wanted.Name, i.wanted.Format = name+" "+from, "jsonl"
-			if name == "waypost" {
-				i.wanted.Format = name
-			}
+			i.wanted.Name, i.wanted.Format = name+" "+from, name
 			return p.watch(&i, func(w *importWatch) error {
 				return w.importStream(c.Context(), open(linksource.Config{
 					Base: from, Key: key, Note: func(text string) { w.say("%s", printable(text)) },

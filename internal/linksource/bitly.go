@@ -5,25 +5,11 @@ import (
 	"net/url"
 )
 
-// bitlyLink is a Bitlink as /v4 has it.
-type bitlyLink struct {
-	ID             string   `json:"id"` // the domain and the code, without a scheme
-	LongURL        string   `json:"long_url"`
-	CustomBitlinks []string `json:"custom_bitlinks"`
-	Title          string   `json:"title"`
-	Tags           []string `json:"tags"`
-	CreatedAt      string   `json:"created_at"`
-}
-
 // readBitly reads the links of all groups of an account of Bitly. Archived links are
 // hidden there, and redirect as the others do.
 func readBitly(ctx context.Context, r *reader) error {
 	r.header.Set("Authorization", "Bearer "+r.Key)
-	var all struct {
-		Groups []struct {
-			GUID string `json:"guid"`
-		} `json:"groups"`
-	}
+	var all struct{ Groups []struct{ GUID string } }
 	if err := r.get(ctx, "/v4/groups", nil, &all); err != nil {
 		return err
 	}
@@ -37,32 +23,21 @@ func readBitly(ctx context.Context, r *reader) error {
 
 func readBitlyGroup(ctx context.Context, r *reader, group string) error {
 	query := url.Values{"size": {"100"}, "archived": {"both"}}
-	for total := -1; ; {
+	for first := true; ; first = false {
 		var got struct {
-			Links      []bitlyLink `json:"links"`
+			Links      []link
 			Pagination struct {
-				Next  string `json:"next"`
-				Total int    `json:"total"`
-			} `json:"pagination"`
+				Next  string
+				Total int
+			}
 		}
 		if err := r.get(ctx, "/v4/groups/"+url.PathEscape(group)+"/bitlinks", query, &got); err != nil {
 			return err
 		}
-		for i := range got.Links {
-			l := &got.Links[i]
-			err := r.write(&link{
-				OriginalURL: l.LongURL, ShortURL: l.ID, CustomBitlinks: l.CustomBitlinks, Title: l.Title, Tags: l.Tags, CreatedAt: l.CreatedAt,
-				Active: true,
-			})
-			if err != nil {
-				return err
-			}
+		if first {
+			r.told += got.Pagination.Total
 		}
-		if total < 0 {
-			total = got.Pagination.Total
-			r.told += total
-		}
-		if err := r.endPage(len(got.Links)); err != nil {
+		if err := r.writePage(got.Links); err != nil {
 			return err
 		}
 		next, err := url.Parse(got.Pagination.Next)

@@ -1,7 +1,7 @@
 // Package linksource reads the links of other services through their APIs, and writes
-// them as JSON lines with the names of the API of Waypost, which an import reads. The
-// services may be slow, wrong or hostile: requests, answers and links are bounded. The
-// package judges no links.
+// them as JSON lines, which package linkfile reads as the format with the name of the
+// service. The services may be slow, wrong or hostile: requests, answers and links are
+// bounded. The package judges no links.
 package linksource
 
 import (
@@ -31,14 +31,21 @@ const (
 
 // Source is a service with an API.
 type Source struct {
-	Name string
+	Name string // of its format, too
 	Base string // address of the API; "": each installation has its own
 	read func(context.Context, *reader) error
+
+	id   string // names whose values belong to one link alone
+	more string // further names that a line has
 }
 
 // Sources lists the services.
 func Sources() []Source {
-	return []Source{{"shlink", "", readShlink}, {"kutt", "", readKutt}, {"bitly", "https://api-ssl.bitly.com", readBitly}}
+	return []Source{
+		{"shlink", "", readShlink, "domain shortCode", "longUrl title tags dateCreated meta visitsSummary forwardQuery rules"},
+		{"kutt", "", readKutt, "domain address", "target description created_at expire_in password banned"},
+		{"bitly", "https://api-ssl.bitly.com", readBitly, "id", "long_url custom_bitlinks title tags created_at"},
+	}
 }
 
 // Config says how to read a source.
@@ -64,7 +71,7 @@ func (s Source) Write(ctx context.Context, c Config, to io.Writer) error {
 	}
 	c.Timeout = cmp.Or(c.Timeout, time.Minute)
 	r := &reader{
-		Config: c, base: base, http: &http.Client{Timeout: c.Timeout, CheckRedirect: stay}, header: make(http.Header),
+		Config: c, from: s, base: base, http: &http.Client{Timeout: c.Timeout, CheckRedirect: stay}, header: make(http.Header),
 		seen: make(map[string]struct{}), to: json.NewEncoder(to),
 	}
 	r.to.SetEscapeHTML(false)
@@ -81,96 +88,82 @@ func (s Source) Write(ctx context.Context, c Config, to io.Writer) error {
 // stay keeps a client from sending the key to another host.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// link is a line that an import reads. Each line has all names, because the names of the
-// first lines are mapped.
-type link struct {
-	OriginalURL    string   `json:"original_url"`
-	CustomCode     string   `json:"custom_code"`
-	ShortURL       string   `json:"short_url"`
-	CustomBitlinks []string `json:"custom_bitlinks"`
-	Domain         string   `json:"domain"`
-	Title          string   `json:"title"`
-	Description    string   `json:"description"`
-	Tags           []string `json:"tags"`
-	CreatedAt      string   `json:"created_at"`
-	ValidFrom      string   `json:"valid_from"`
-	ExpiresAt      string   `json:"expires_at"`
-	MaxClicks      int64    `json:"max_clicks"`
-	ClickCount     int64    `json:"click_count"`
-	ForwardQuery   bool     `json:"forward_query"`
-	Active         bool     `json:"active"`
-	HasPassword    bool     `json:"has_password"`
-	Rules          []rule   `json:"rules"`
-}
-
-type rule struct {
-	To   string           `json:"to"`
-	When []map[string]any `json:"when"`
-}
+// link is a link as the API of its service has it.
+type link map[string]json.RawMessage
 
 // reader reads one source.
 type reader struct {
 	Config
+	from   Source
 	base   *url.URL
 	http   *http.Client
 	header http.Header
 	told   int // links, as the source says
 
-	to    *json.Encoder
-	seen  map[string]struct{}
-	fresh int // links of this page that were on no page before
+	to   *json.Encoder
+	seen map[string]struct{}
 }
 
-// write writes a link, unless a page before had it: links move to later pages while
-// others are created.
-func (r *reader) write(l *link) error {
-	name := l.ShortURL + " " + l.Domain + " " + l.CustomCode
-	if _, there := r.seen[name]; there {
-		return nil
+// writePage writes the links of a page that were on no page before: links move to later
+// pages while others are created. An API that sends the same page forever is refused,
+// because it has no end. Each line has all names, because an import maps the names of the
+// first lines.
+func (r *reader) writePage(links []link) error {
+	before := len(r.seen)
+	for _, l := range links {
+		line, id := make(link), ""
+		for name := range strings.FieldsSeq(r.from.id) {
+			line[name] = l[name]
+			id += string(l[name]) + " "
+		}
+		if _, there := r.seen[id]; there {
+			continue
+		}
+		for name := range strings.FieldsSeq(r.from.more) {
+			line[name] = l[name]
+		}
+		if len(r.seen) == maxLinks {
+			return fmt.Errorf("it has more than %d links", maxLinks)
+		}
+		r.seen[id] = struct{}{}
+		if err := r.to.Encode(line); err != nil {
+			return err
+		}
 	}
-	if len(r.seen) == maxLinks {
-		return fmt.Errorf("it has more than %d links", maxLinks)
-	}
-	r.seen[name] = struct{}{}
-	r.fresh++
-	return r.to.Encode(l)
-}
-
-// endPage reports the progress after a page, and refuses a page of links that were there
-// before: an API that sends the same page forever has no end.
-func (r *reader) endPage(links int) error {
-	if links > 0 && r.fresh == 0 {
+	if len(links) > 0 && len(r.seen) == before {
 		return errors.New("the API sends the same links again, and no end")
 	}
-	r.fresh = 0
 	r.Progress(len(r.seen))
 	return nil
 }
 
-// failure is an answer that is no success.
+// failure is an answer that is of no use.
 type failure struct {
-	status int
-	after  time.Duration // to wait, as the API asks
-	text   string
+	text    string
+	passing bool          // a later answer may be another one
+	after   time.Duration // to wait, as the API asks
 }
 
-func (f *failure) Error() string {
-	switch f.status {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Sprintf("the API refuses the key (%d): %s", f.status, f.text)
-	case http.StatusNotFound:
-		return "the API has no such address (404): is this its address, and its version known?"
+func (f *failure) Error() string { return f.text }
+
+// failureOf describes an answer with a status that is no success.
+func failureOf(answer *http.Response, text string) *failure {
+	status := answer.StatusCode
+	switch {
+	case status >= 300 && status < 400:
+		return &failure{text: "the API redirects to " + answer.Header.Get("Location") + ": name that address"}
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return &failure{text: fmt.Sprintf("the API refuses the key (%d): %s", status, text)}
+	case status == http.StatusNotFound:
+		return &failure{text: "the API has no such address (404): is this its address, and its version known?"}
 	}
-	return fmt.Sprintf("the API answers %d: %s", f.status, f.text)
+	passing := status >= 500 || status == http.StatusTooManyRequests
+	return &failure{fmt.Sprintf("the API answers %d: %s", status, text), passing, retryAfter(answer.Header)}
 }
 
 // get asks the API, again when that is of use, and decodes the answer.
 func (r *reader) get(ctx context.Context, path string, query url.Values, into any) error {
-	address := *r.base
-	address.Path, address.RawPath = r.base.Path+path, ""
-	if plain, err := url.PathUnescape(path); err == nil {
-		address.Path, address.RawPath = r.base.Path+plain, r.base.EscapedPath()+path
-	}
+	address := r.base.JoinPath(path)
 	address.RawQuery = query.Encode()
 	return client.Retry{Tries: maxTries, Again: r.again, Pause: r.Pause}.Do(ctx, func() error {
 		return r.try(ctx, address.String(), into)
@@ -181,8 +174,7 @@ func (r *reader) get(ctx context.Context, path string, query url.Values, into an
 func (r *reader) again(err error) (after time.Duration, ok bool) {
 	bad, is := errors.AsType[*failure](err)
 	if !is {
-		_, isWrong := errors.AsType[*wrongAnswer](err)
-		return 0, !isWrong
+		return 0, true
 	}
 	if bad.after > maxWait {
 		return 0, false
@@ -190,18 +182,13 @@ func (r *reader) again(err error) (after time.Duration, ok bool) {
 	if bad.after > time.Minute {
 		r.Note("the API asks to wait for " + bad.after.String())
 	}
-	return bad.after, bad.status >= 500 || bad.status == http.StatusTooManyRequests
+	return bad.after, bad.passing
 }
-
-// wrongAnswer is an answer that will not be another one later.
-type wrongAnswer struct{ text string }
-
-func (e *wrongAnswer) Error() string { return e.text }
 
 func (r *reader) try(ctx context.Context, address string, into any) (err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return &wrongAnswer{err.Error()}
+		return &failure{text: err.Error()}
 	}
 	request.Header = r.header
 	response, err := r.http.Do(request)
@@ -214,14 +201,12 @@ func (r *reader) try(ctx context.Context, address string, into any) (err error) 
 	case err != nil:
 		return r.plainError(err)
 	case len(body) > maxAnswer:
-		return &wrongAnswer{fmt.Sprintf("an answer is longer than %d MB", maxAnswer>>20)}
-	case response.StatusCode >= 300 && response.StatusCode < 400:
-		return &wrongAnswer{"the API redirects to " + response.Header.Get("Location") + ": name that address"}
+		return &failure{text: fmt.Sprintf("an answer is longer than %d MB", maxAnswer>>20)}
 	case response.StatusCode != http.StatusOK:
-		return &failure{response.StatusCode, retryAfter(response.Header), strings.ToValidUTF8(string(body[:min(len(body), 200)]), "")}
+		return failureOf(response, strings.ToValidUTF8(string(body[:min(len(body), 200)]), ""))
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return &wrongAnswer{"the answer is not the JSON of this API (is this its address?): " + err.Error()}
+		return &failure{text: "the answer is not the JSON of this API (is this its address?): " + err.Error()}
 	}
 	return nil
 }

@@ -40,9 +40,9 @@ func write(t *testing.T, name, base string) (text string, notes []string, err er
 }
 
 // linksOf returns the links that an import makes of lines.
-func linksOf(t *testing.T, text string) (links []linkfile.Link, refused []string) {
+func linksOf(t *testing.T, format linkfile.Format, text string) (links []linkfile.Link, refused []string) {
 	t.Helper()
-	r, err := linkfile.NewReader(strings.NewReader(text), linkfile.Options{Format: linkfile.JSONLines})
+	r, err := linkfile.NewReader(strings.NewReader(text), linkfile.Options{Format: format})
 	require.NoError(t, err)
 	var rows []linkfile.Row
 	for row, err := r.Next(); err != io.EOF; row, err = r.Next() {
@@ -108,7 +108,7 @@ func TestShlink_LinksAreReadWithTheirRules(t *testing.T) {
 	text, notes, err := write(t, "shlink", base+"/base/")
 	require.NoError(t, err)
 	require.Empty(t, notes)
-	links, refused := linksOf(t, text)
+	links, refused := linksOf(t, "shlink", text)
 	require.Len(t, links, 2)
 	a := links[0]
 	require.Equal(t, []any{"a", "", "https://example.com/a", "Spring", []string{"spring", "sale"}, int64(7), true},
@@ -140,7 +140,7 @@ func TestKutt_LinksWithPasswordsAreRefused(t *testing.T) {
 	text, notes, err := write(t, "kutt", base)
 	require.NoError(t, err)
 	require.Empty(t, notes)
-	links, refused := linksOf(t, text)
+	links, refused := linksOf(t, "kutt", text)
 	require.Len(t, links, 119)
 	require.Len(t, refused, 1)
 	require.Contains(t, refused[0], "the link has a password")
@@ -172,7 +172,7 @@ func TestBitly_CustomBackHalvesAreTheCodes(t *testing.T) {
 	text, notes, err := write(t, "bitly", base)
 	require.NoError(t, err)
 	require.Empty(t, notes)
-	links, refused := linksOf(t, text)
+	links, refused := linksOf(t, "bitly", text)
 	require.Empty(t, refused)
 	require.Len(t, links, 2)
 	require.Equal(t, []string{"spring", "go.example", "One"}, []string{links[0].CustomCode, links[0].Domain, links[0].Title})

@@ -3,6 +3,9 @@ package linksource
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -10,25 +13,6 @@ import (
 )
 
 const shlinkPage = 500 // links
-
-// shlinkLink is a short URL as /rest/v3 has it.
-type shlinkLink struct {
-	ShortCode   string
-	ShortURL    string
-	LongURL     string
-	DateCreated string
-	Tags        []string
-	Title       string
-	Domain      string // "": the default one
-	Meta        struct {
-		ValidSince string
-		ValidUntil string
-		MaxVisits  int64
-	}
-	VisitsSummary    struct{ Total int64 }
-	ForwardQuery     bool
-	HasRedirectRules bool
-}
 
 type shlinkRule struct {
 	LongURL    string
@@ -45,7 +29,7 @@ func readShlink(ctx context.Context, r *reader) error {
 	for page := 1; ; page++ {
 		var got struct {
 			ShortURLs struct {
-				Data       []shlinkLink
+				Data       []link
 				Pagination struct{ PagesCount, TotalItems int }
 			}
 		}
@@ -56,23 +40,13 @@ func readShlink(ctx context.Context, r *reader) error {
 			return err
 		}
 		links := got.ShortURLs.Data
-		for i := range links {
-			l := &links[i]
-			rules, err := shlinkRules(ctx, r, l)
-			if err != nil {
-				return err
-			}
-			err = r.write(&link{
-				OriginalURL: l.LongURL, CustomCode: l.ShortCode, Domain: l.Domain, Title: l.Title, Tags: l.Tags, CreatedAt: l.DateCreated,
-				ValidFrom: l.Meta.ValidSince, ExpiresAt: l.Meta.ValidUntil, MaxClicks: l.Meta.MaxVisits, ClickCount: l.VisitsSummary.Total,
-				ForwardQuery: l.ForwardQuery, Active: true, Rules: rules,
-			})
-			if err != nil {
+		for _, l := range links {
+			if err := addShlinkRules(ctx, r, l); err != nil {
 				return err
 			}
 		}
 		r.told = got.ShortURLs.Pagination.TotalItems
-		if err := r.endPage(len(links)); err != nil {
+		if err := r.writePage(links); err != nil {
 			return err
 		}
 		if len(links) == 0 || len(links) < shlinkPage && page >= got.ShortURLs.Pagination.PagesCount {
@@ -81,54 +55,58 @@ func readShlink(ctx context.Context, r *reader) error {
 	}
 }
 
-// shlinkRules asks for the rules of a link.
-func shlinkRules(ctx context.Context, r *reader, l *shlinkLink) (rules []rule, err error) {
-	if !l.HasRedirectRules {
-		return nil, nil
+// addShlinkRules asks for the rules of a link, and adds them as an import reads them.
+func addShlinkRules(ctx context.Context, r *reader, l link) error {
+	if string(l["hasRedirectRules"]) != "true" {
+		return nil
+	}
+	var code, domain string
+	if err := errors.Join(json.Unmarshal(l["shortCode"], &code), json.Unmarshal(l["domain"], &domain)); err != nil {
+		return fmt.Errorf("a link has no shortCode or domain: %w", err)
+	}
+	query := make(url.Values)
+	if domain != "" {
+		query.Set("domain", domain)
 	}
 	var got struct{ RedirectRules []shlinkRule }
-	query := make(url.Values)
-	if l.Domain != "" {
-		query.Set("domain", l.Domain)
-	}
-	if err := r.get(ctx, "/rest/v3/short-urls/"+url.PathEscape(l.ShortCode)+"/redirect-rules", query, &got); err != nil {
-		return nil, err
+	if err := r.get(ctx, "/rest/v3/short-urls/"+url.PathEscape(code)+"/redirect-rules", query, &got); err != nil {
+		return err
 	}
 	slices.SortStableFunc(got.RedirectRules, func(a, b shlinkRule) int { return cmp.Compare(a.Priority, b.Priority) })
+	var rules []map[string]any
 	for _, from := range got.RedirectRules {
-		to := rule{To: from.LongURL}
-		for _, c := range from.Conditions {
-			to.When = append(to.When, c.condition())
+		when := make([]map[string]any, len(from.Conditions))
+		for i := range when {
+			when[i] = from.Conditions[i].condition()
 		}
-		rules = append(rules, to)
+		rules = append(rules, map[string]any{"to": from.LongURL, "when": when})
 	}
-	return rules, nil
+	text, err := json.Marshal(rules)
+	l["rules"] = text
+	return err
 }
 
 // condition returns the condition as rules of links have it. An unknown kind keeps its
 // name, with which the import refuses the link in words.
 func (c *shlinkCondition) condition() map[string]any {
-	query := func(more map[string]any) map[string]any {
-		more["key"] = c.MatchKey
-		return map[string]any{"query": more}
-	}
+	one := []string{c.MatchValue}
 	switch c.Type {
 	case "device":
 		return map[string]any{"agent": []string{strings.ToLower(c.MatchValue)}}
 	case "language":
-		return map[string]any{"language": []string{c.MatchValue}}
+		return map[string]any{"language": one}
 	case "query-param":
-		return query(map[string]any{"equals": c.MatchValue})
+		return map[string]any{"query": map[string]any{"key": c.MatchKey, "equals": c.MatchValue}}
 	case "any-value-query-param":
-		return query(map[string]any{})
+		return map[string]any{"query": map[string]any{"key": c.MatchKey}}
 	case "valueless-query-param":
-		return query(map[string]any{"empty": true})
+		return map[string]any{"query": map[string]any{"key": c.MatchKey, "empty": true}}
 	case "ip-address":
-		return map[string]any{"address": []string{c.MatchValue}}
+		return map[string]any{"address": one}
 	case "geolocation-country-code":
 		return map[string]any{"country": []string{strings.ToUpper(c.MatchValue)}}
 	case "geolocation-city-name":
-		return map[string]any{"city": []string{c.MatchValue}}
+		return map[string]any{"city": one}
 	case "before-date":
 		return map[string]any{"until": c.MatchValue}
 	case "after-date":
