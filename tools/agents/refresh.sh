@@ -5,4 +5,4 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$here"
 npm install --package-lock-only --ignore-scripts --no-audit --no-fund --silent --save-exact crawler-user-agents@latest isbot@latest
 ./install.sh
-go run . ../../bin/tools/agents/node_modules left-out.txt ../../rules/agents/bots.txt
+node refresh.mjs ../../bin/tools/agents/node_modules left-out.txt ../../rules/agents/bots.txt
