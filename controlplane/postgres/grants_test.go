@@ -209,6 +209,9 @@ func TestWithoutWorkspacesATenantSeesNothingInAnyTable(t *testing.T) {
 		`INSERT INTO budget_account VALUES (1, 'edge-1', gen_random_uuid(), 1, 0, 0, 0)`,
 		`INSERT INTO link_alias (link_id, workspace_id, domain_id, code, title) SELECT id, 1, 1, 'other', '' FROM link`,
 		`INSERT INTO unknown_address VALUES (1, current_date, 0, 'hr', 1, 5, 0, '{1,2,3,4,5}')`,
+		`INSERT INTO import (id, workspace_id, state, document) VALUES ('an-import-of-rows', 1, 'ready', '{}')`,
+		`INSERT INTO import_part VALUES ('an-import-of-rows', 1, 1, 0, sha256(''), '')`,
+		`INSERT INTO import_rows VALUES ('an-import-of-rows', false, 0, 1, '')`,
 	} {
 		exec(t, hand, sql)
 	}
