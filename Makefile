@@ -150,7 +150,7 @@ compare: install-postgres install-wrk install-rivals ## Compare with what people
 	go run ./bench/redirect -only compare $(BENCH)
 
 .PHONY: bench-write
-bench-write: install-postgres ## Measure creates, imports, lag and snapshots (2 minutes)
+bench-write: install-postgres ## Measure creates, imports and lag (2 minutes)
 	go run ./bench/write $(BENCH)
 
 .PHONY: bench-micro

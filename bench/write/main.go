@@ -1,8 +1,7 @@
 //go:build linux
 
-// Command write measures the way of a link from its creation to an edge: creates,
-// imports, the lag from a commit to an edge, and snapshots. README.md of package bench
-// says how to run it.
+// Command write measures the way of a link from its creation to an edge: creates, imports
+// and the lag from a commit to an edge. README.md of package bench says how to run it.
 package main
 
 import (
@@ -54,7 +53,6 @@ func measure(ctx context.Context, args []string) (err error) {
 		{Name: "create", Measure: l.create},
 		{Name: "import", Measure: l.importing},
 		{Name: "lag", Measure: l.lag},
-		{Name: "snapshot", Measure: l.snapshot},
 	})
 }
 
