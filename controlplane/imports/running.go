@@ -39,9 +39,6 @@ func (w *work) makeBatch(rows []linkfile.Row, mapper, suggested *linkfile.Mapper
 				break
 			}
 		}
-		if err == nil && l.PasswordHash != "" {
-			err = waypost.Errorf(waypost.EInvalid, "the password is kept as a hash, which cannot come along: give the password, or leave it out")
-		}
 		var link controlplane.NewLink
 		if err == nil {
 			link, err = w.newLink(row.Line, &l)

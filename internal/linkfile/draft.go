@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/alexedwards/argon2id"
-	"golang.org/x/crypto/bcrypt"
-
 	"waypost"
 	"waypost/api"
 )
@@ -39,7 +36,7 @@ const noPassword = `the link has a password, which the file does not hold: give 
 // finish makes a link of all values of a row.
 func (d *draft) finish() (Link, error) {
 	n := &d.link
-	if d.hasPassword && n.Password == "" && n.PasswordHash == "" {
+	if d.hasPassword && n.Password == "" {
 		return Link{}, errors.New(noPassword)
 	}
 	if err := d.finishCode(); err != nil {
@@ -168,41 +165,11 @@ func setPassword(d *draft, v value) error {
 	return nil
 }
 
-// Bounds of hashes of passwords, which each visitor with a password costs.
-const (
-	maxBcryptCost   = 12
-	maxArgonMemory  = 64 << 10 // KiB
-	maxArgonPasses  = 4
-	maxArgonThreads = 16
-)
-
-// setPasswordHash takes the hashes that visitors' passwords can be compared with.
-func setPasswordHash(d *draft, v value) error {
-	hash := strings.TrimSpace(v.text)
-	switch {
-	case hash == "":
+// setPasswordHash refuses hashes, because visitors' passwords are compared with a hash
+// that is made here.
+func setPasswordHash(_ *draft, v value) error {
+	if strings.TrimSpace(v.text) == "" {
 		return nil
-	case strings.HasPrefix(hash, "$2"):
-		cost, err := bcrypt.Cost([]byte(hash))
-		if err != nil || len(hash) != 60 {
-			return errors.New("the hash of the password is no whole hash of bcrypt: " + publicLink)
-		}
-		if cost > maxBcryptCost {
-			return fmt.Errorf("the hash of the password has the cost %d of bcrypt, and at most %d is taken: %s", cost, maxBcryptCost, publicLink)
-		}
-	case strings.HasPrefix(hash, "$argon2id$"):
-		p, _, _, err := argon2id.DecodeHash(hash)
-		if err != nil || p.Iterations < 1 || p.Parallelism < 1 || p.SaltLength > 64 || p.KeyLength > 128 || p.KeyLength < 16 {
-			return errors.New("the hash of the password is no whole hash of argon2id: " + publicLink)
-		}
-		if p.Memory > maxArgonMemory || p.Iterations > maxArgonPasses || p.Parallelism > maxArgonThreads {
-			return fmt.Errorf("the hash of the password needs more than %d MiB or %d passes of argon2id: %s", maxArgonMemory>>10, maxArgonPasses, publicLink)
-		}
-	default:
-		return errors.New("the hash of the password is of neither bcrypt nor argon2id: " + publicLink)
 	}
-	d.link.PasswordHash = hash
-	return nil
+	return errors.New("the password is kept as a hash, which cannot come along: give the password, or leave it out")
 }
-
-const publicLink = `without a password the link would be public, so give one as "password"`

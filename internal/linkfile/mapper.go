@@ -14,9 +14,8 @@ import (
 type Link struct {
 	api.NewLink
 
-	Aliases      []api.NewAlias `json:"aliases,omitzero"`       // further addresses
-	CreatedAt    time.Time      `json:"created_at,omitzero"`    // elsewhere; zero: unknown
-	PasswordHash string         `json:"password_hash,omitzero"` // bcrypt or argon2id of elsewhere; "": none
+	Aliases   []api.NewAlias `json:"aliases,omitzero"`    // further addresses
+	CreatedAt time.Time      `json:"created_at,omitzero"` // elsewhere; zero: unknown
 }
 
 // MapOptions say how rows become links.

@@ -116,7 +116,7 @@ func (d *draft) finishTargets() error {
 	for _, country := range slices.Sorted(maps.Keys(d.countries)) {
 		add(d.countries[country], api.Condition{Country: []string{strings.ToUpper(country)}})
 	}
-	if status, ok := map[int]int{301: 302, 308: 307}[n.RedirectStatus]; ok && (d.temporary || n.PasswordHash != "") {
+	if status, ok := map[int]int{301: 302, 308: 307}[n.RedirectStatus]; ok && d.temporary {
 		n.RedirectStatus = status
 	}
 	return nil
