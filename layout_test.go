@@ -34,9 +34,7 @@ var layers = []layer{
 		"internal/config", "api/linkfields", "api", "internal", "",
 	}},
 	{path: "bench", mayUse: []string{
-		"internal/dev", "controlplane/postgres", "migrations",
-		"edge/server", "edge/replica", "edge/clicks", "edge/audience", "replication",
-		"internal", "",
+		"internal/dev", "edge/server", "edge/replica", "edge/clicks", "edge/audience", "replication", "",
 	}},
 	{path: "deploy/dashboards", stdOnly: true},
 	{path: "test", mayUse: []string{"internal/dev", "migrations", "internal"}},
