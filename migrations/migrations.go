@@ -42,9 +42,8 @@ func newest() int {
 
 // Up applies the missing files, each in a transaction, under a session lock, so that
 // several instances may start at the same time. It fails, changing nothing, if the
-// database has a newer version than this program knows, with ErrOtherSchema if other
-// files made the database, and with ErrRoles if the login has no right to the roles of
-// access/roles.sql. It refuses an encoding other than UTF-8.
+// database has a newer version than this program knows, and with ErrRoles if the login
+// has no right to the roles of access/roles.sql. It refuses an encoding other than UTF-8.
 func Up(ctx context.Context, databaseURL string) error {
 	cfg, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
@@ -70,11 +69,9 @@ func Up(ctx context.Context, databaseURL string) error {
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}
-	unlock, err := lockChecksums(ctx, db, func() (int64, error) { return knownVersion(ctx, provider) })
-	if err != nil {
+	if err := checkVersion(ctx, provider); err != nil {
 		return err
 	}
-	defer unlock()
 	if err := ensureRoles(ctx, db); err != nil {
 		return err
 	}
@@ -86,20 +83,18 @@ func Up(ctx context.Context, databaseURL string) error {
 	return protect(ctx, db)
 }
 
-// knownVersion returns the version of the database, and refuses a newer one than this
-// program's.
-func knownVersion(ctx context.Context, provider *goose.Provider) (int64, error) {
+// checkVersion refuses a database with a newer version than this program's.
+func checkVersion(ctx context.Context, provider *goose.Provider) error {
 	have, err := provider.GetDBVersion(ctx)
-	if isPrivilege(err) {
-		return 0, fmt.Errorf("the login may make no tables in this database; its owner may (ALTER DATABASE … OWNER TO …): %w", err)
+	switch {
+	case isPrivilege(err):
+		return fmt.Errorf("the login may make no tables in this database; its owner may (ALTER DATABASE … OWNER TO …): %w", err)
+	case err != nil:
+		return fmt.Errorf("read the schema version: %w", err)
+	case have > int64(Newest):
+		return fmt.Errorf("the database has schema version %d, this program knows up to %d: use a newer waypost", have, Newest)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("read the schema version: %w", err)
-	}
-	if have > int64(Newest) {
-		return 0, fmt.Errorf("the database has schema version %d, this program knows up to %d: use a newer waypost", have, Newest)
-	}
-	return have, nil
+	return nil
 }
 
 // checkEncoding refuses a database that keeps bytes or few letters: lower case, lengths

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -56,15 +55,8 @@ func (p serverCommands) runDev(ctx context.Context, cfg config.Config) error {
 		Stdout:     p.stdout,
 		Stderr:     p.stderr,
 		Color:      onTerminal(p.stderr) && p.getenv("NO_COLOR") == "",
-		Database: func(ctx context.Context, url, key string) error {
-			err := prepareDatabase(ctx, url, key)
-			if errors.Is(err, migrations.ErrOtherSchema) {
-				return fmt.Errorf("another build of Waypost made the database of this development system: delete %s to start afresh, "+
-					"without its links, or start that build again", cfg.Dev.DataDir)
-			}
-			return err
-		},
-		SignIn: developerSignIn,
+		Database:   prepareDatabase,
+		SignIn:     developerSignIn,
 	})
 }
 
