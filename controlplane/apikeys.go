@@ -189,7 +189,7 @@ func withText(keep func(KeyMaterial) (MadeKey, error)) (MadeKey, error) {
 }
 
 // RotateAPIKey replaces a key, which stays valid for grace, and returns the text of the
-// new one.
+// new one. It returns EConflict for a key that was replaced before.
 func (s *Access) RotateAPIKey(ctx context.Context, actor Actor, id int64, grace time.Duration, r *KeyRequest) (MadeKey, error) {
 	owner, err := managedOwner(actor)
 	if err != nil {

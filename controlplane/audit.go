@@ -60,7 +60,8 @@ func (s *Workspaces) NoteRefusals(ctx context.Context, by Actor, r RefusedReques
 }
 
 // Audit returns a page of the audit log of the actor's workspace or, for operators, of
-// all, newest first, after the cursor of an earlier page ("" for the first).
+// all, newest first, after the cursor of an earlier page ("" for the first). It returns
+// EMalformed for a cursor of another origin.
 func (s *Workspaces) Audit(ctx context.Context, actor Actor, all bool, limit int, cursor string) (entries []AuditEntry, next string,
 	err error,
 ) {

@@ -124,7 +124,7 @@ func (s *Clicks) ForgetClicks(ctx context.Context, actor Actor, host, code strin
 
 // ForgetVisitors destroys the salt of a UTC day, so that no one can tell who clicked on
 // that day; its clicks that arrive later count without a visitor. That needs
-// [Actor.CheckOperator].
+// [Actor.CheckOperator]. It returns ENotFound when the day has no salt.
 func (s *Clicks) ForgetVisitors(ctx context.Context, actor Actor, day time.Time) (waypost.Position, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return waypost.Position{}, err
@@ -134,7 +134,8 @@ func (s *Clicks) ForgetVisitors(ctx context.Context, actor Actor, day time.Time)
 
 // GiveUpEdge declares that an edge is gone for good, with its disk, so that statistics no
 // longer wait for its clicks. If the edge returns, they wait again, and its clicks are
-// counted. That needs [Actor.CheckOperator].
+// counted. That needs [Actor.CheckOperator]. It returns ENotFound when there was no such
+// edge, EConflict when the edge was just heard of.
 func (s *Clicks) GiveUpEdge(ctx context.Context, actor Actor, node string) error {
 	if err := actor.CheckOperator(); err != nil {
 		return err
@@ -145,7 +146,8 @@ func (s *Clicks) GiveUpEdge(ctx context.Context, actor Actor, node string) error
 	return s.progress.GiveUpEdge(ctx, actor, node, shortestSilence)
 }
 
-// Stats finds a link under the default domain for its clicks, also when it has expired.
+// Stats finds a link under the default domain for its clicks, also when it has expired. It
+// returns ENotFound for an unknown or deleted link.
 func (s *Clicks) Stats(ctx context.Context, actor Actor, code string) (waypost.Link, error) {
 	return s.links.Read(ctx, actor, "", code)
 }

@@ -219,7 +219,8 @@ func (s *Links) Read(ctx context.Context, actor Actor, domain, code string) (way
 	return s.store.Link(ctx, actor.Workspace, d.ID, key)
 }
 
-// Remove turns a link into a tombstone. Edges answer 410 once they reach the position.
+// Remove turns a link into a tombstone. Edges answer 410 once they reach the position. It
+// returns ENotFound when there is no such link.
 func (s *Links) Remove(ctx context.Context, actor Actor, domain, code string) (waypost.Position, error) {
 	d, key, err := s.domains.locate(ctx, actor, domain, code)
 	if err != nil {

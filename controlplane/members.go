@@ -224,7 +224,8 @@ func (s *Workspaces) ChangeMember(ctx context.Context, actor Actor, user int64, 
 	return s.members.ChangeMember(ctx, actor, actor.Workspace, user, c, actor.CheckOperator() == nil)
 }
 
-// RemoveMember takes a user out of the actor's workspace.
+// RemoveMember takes a user out of the actor's workspace. It returns EConflict for the
+// last administrator.
 func (s *Workspaces) RemoveMember(ctx context.Context, actor Actor, user int64) error {
 	if _, err := s.administrator(actor, ""); err != nil {
 		return err

@@ -15,18 +15,9 @@ import (
 
 // Blocks blocks codes. EForbidden: the actor is not an operator.
 type Blocks interface {
-	// Set blocks a code, or ends that: ENotFound, EInvalid, EConflict when it is not
-	// blocked.
 	Set(ctx context.Context, actor controlplane.Actor, n blocks.Request) ([]waypost.Block, error)
-
-	// List returns a page of blocked codes, newest first, and the cursor of the next.
 	List(actor controlplane.Actor, limit int, cursor string) (page []waypost.Block, next string, err error)
-
-	// Of returns the block of a code, nil for none. It is fast.
 	Of(host string, code waypost.Code) *waypost.Block
-
-	// Known returns the digest of all statements about blocks, and whether this control
-	// plane knows all of them.
 	Known(ctx context.Context) (digest uint64, all bool, err error)
 }
 

@@ -12,35 +12,15 @@ import (
 // Domains manages domains. ENotFound: the actor does not see the domain. EForbidden: the
 // actor may not change it.
 type Domains interface {
-	// Domains returns the domains of the actor's workspace and the shared ones.
 	Domains(ctx context.Context, actor controlplane.Actor) ([]controlplane.OwnedDomain, error)
-
-	// EveryDomain returns the domains of all workspaces, to operators.
 	EveryDomain(ctx context.Context, actor controlplane.Actor) ([]controlplane.OwnedDomain, error)
-
-	// AddDomain adds a domain: EInvalid when the host is not allowed, EConflict when it is
-	// in use.
 	AddDomain(ctx context.Context, actor controlplane.Actor, n controlplane.NewDomain) (controlplane.OwnedDomain, waypost.Position, error)
-
-	// Verify looks for the proof of a domain: EInvalid when it is missing, EUnavailable when
-	// DNS does not answer, EConflict when the host is another's.
 	Verify(ctx context.Context, actor controlplane.Actor, id waypost.DomainID) (controlplane.OwnedDomain, waypost.Position, error)
-
-	// Approve serves a domain of any workspace without a proof, for operators.
 	Approve(ctx context.Context, actor controlplane.Actor, id waypost.DomainID) (controlplane.OwnedDomain, waypost.Position, error)
-
-	// ChangeDomain changes the targets of a domain, and how it reads addresses.
 	ChangeDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID,
 		c controlplane.DomainChange) (controlplane.OwnedDomain, waypost.Position, error)
-
-	// RemoveDomain removes a domain: EConflict when it has links and force is not set.
 	RemoveDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error)
-
-	// RemoveAnyDomain removes a domain of any workspace, for operators.
 	RemoveAnyDomain(ctx context.Context, actor controlplane.Actor, id waypost.DomainID, force bool) (waypost.Position, error)
-
-	// Root returns the redirect of the root of a host's domain, and false when it has no
-	// target. The host is as the client sent it.
 	Root(ctx context.Context, host string) (waypost.Resolution, bool, error)
 }
 

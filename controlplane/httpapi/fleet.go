@@ -17,8 +17,6 @@ import (
 // Fleet knows the edges.
 type Fleet interface {
 	Waiter
-
-	// Edges lists the edges, and ControlPlanes the control planes. They must not block.
 	Edges() []fleet.EdgeStatus
 	ControlPlanes() []fleet.ControlStatus
 }
@@ -32,16 +30,9 @@ type Nodes interface {
 
 // Orders passes orders of operators on to edges.
 type Orders interface {
-	// Give passes an order on, and Find finds one: ENotFound when there is no such edge, or
-	// order.
 	Give(ctx context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (fleet.EdgeOrder, error)
 	Find(ctx context.Context, actor controlplane.Actor, node string, id int64) (fleet.EdgeOrder, error)
-
-	// Ask passes an order on and waits for its outcome: EUnavailable without an outcome
-	// within seconds.
 	Ask(ctx context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (api.EdgeOutcome, error)
-
-	// Verified returns the last verification of an edge with an outcome. It must not block.
 	Verified(node string) (fleet.EdgeOrder, bool)
 }
 

@@ -14,33 +14,13 @@ import (
 // Keys manages key ranges, and reserves keys for services outside of Waypost. EForbidden:
 // the actor is not an operator of the installation.
 type Keys interface {
-	// ReserveKeys reserves n keys for a service, 1 to [keys.MaxReserved], that are
-	// never issued to another. They are durable when it returns. EConflict: the workspace
-	// has too many. EExhausted: the region has no key left.
 	ReserveKeys(ctx context.Context, actor controlplane.Actor, service string, n int) ([]waypost.Code, error)
-
-	// ReturnKeys takes back up to [keys.MaxReserved] keys that the service never
-	// published, each with its own outcome, in their order.
 	ReturnKeys(ctx context.Context, actor controlplane.Actor, service string, unused []string) ([]keys.Returned, error)
-
-	// Stats describes the supply of this control plane's region.
 	Stats(ctx context.Context, actor controlplane.Actor) (keys.Stats, error)
-
-	// KeySpace returns all ranges, for operators.
 	KeySpace(ctx context.Context, actor controlplane.Actor) (keys.KeySpace, error)
-
-	// ChangeRanges carries out all steps of a change, at most [keys.MaxRangeSteps],
-	// or none. EConflict: the ranges differ from the ranges that the change was made for.
 	ChangeRanges(ctx context.Context, actor controlplane.Actor, c keys.RangeChange) ([]keys.StepDone, error)
-
-	// PlanRanges plans a change after which all regions last equally long. It changes
-	// nothing.
 	PlanRanges(ctx context.Context, actor controlplane.Actor) (keys.RangePlan, error)
-
-	// Decode takes a generated code apart, for operators: EInvalid when it is not one.
 	Decode(ctx context.Context, actor controlplane.Actor, code string) (keys.Decoded, error)
-
-	// Health describes the control plane. It never fails.
 	Health(ctx context.Context) keys.Health
 }
 

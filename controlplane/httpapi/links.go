@@ -20,71 +20,24 @@ import (
 // Links finds, creates, changes and lists links. A domain is named by its host; "" is the
 // default one.
 type Links interface {
-	// CreateBulk creates up to [waypost.MaxBulk] links, each with its own outcome, in the
-	// order of ns. An error is one of all: nothing happened, or the outcome is unknown.
-	// The position is the last change's, zero without one. When it returns without
-	// an error the links are durable. EMalformed: a target is not a URL. EInvalid: a rule
-	// forbids it. EConflict: a custom code is taken. EExhausted: the region has no key left.
 	CreateBulk(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink) ([]controlplane.Outcome, waypost.Position, error)
-
-	// DryRun returns the outcomes of CreateBulk without creating anything.
 	DryRun(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink) ([]controlplane.Outcome, error)
-
-	// CreateOnce is CreateBulk for a request that may be sent again: EKeyReused when its
-	// key came with another request, EInProgress while that is being answered.
 	CreateOnce(ctx context.Context, actor controlplane.Actor, ns []controlplane.NewLink, o controlplane.Idempotency) (controlplane.Made, error)
-
-	// Find finds a link of the actor's workspace: ENotFound when it or the domain is
-	// unknown or deleted, EGone when it has expired.
 	Find(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, error)
-
-	// Read finds a link like Find, also when it has expired.
 	Read(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, error)
-
-	// Change changes a link, also an expired one: ENotFound, EStale when it has none of
-	// the versions that may be changed, and the errors of CreateBulk.
 	Change(ctx context.Context, actor controlplane.Actor, domain, code string,
 		c controlplane.LinkChange) (controlplane.Outcome, waypost.Position, error)
-
-	// Remove removes a link. ENotFound: there is no such link.
 	Remove(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Position, error)
-
-	// History returns a page of the changes of a link, also of a deleted one, newest first,
-	// and the cursor of the next page: ENotFound, EMalformed for a cursor of another origin.
 	History(ctx context.Context, actor controlplane.Actor, domain, code string, limit int,
 		cursor string) (changes []controlplane.Change, next string, err error)
-
-	// Restore undoes the removal of a link: ENotFound, EConflict when it is not removed,
-	// EGone when that is not possible anymore, and the errors of CreateBulk.
 	Restore(ctx context.Context, actor controlplane.Actor, domain, code string) (waypost.Link, waypost.Position, error)
-
-	// List returns a page of the actor's links. A cursor of another origin is EMalformed;
-	// one of a list with other filters is EInvalid, and so is a filter that breaks a rule.
-	// A page may be short, or empty, and yet not the last.
 	List(ctx context.Context, actor controlplane.Actor, r controlplane.ListRequest) (controlplane.Page, error)
-
-	// Tags returns tags of the actor's links, in the order of their bytes, and the one
-	// after which the next page begins.
 	Tags(ctx context.Context, actor controlplane.Actor, prefix, after string, limit int) (tags []controlplane.TagCount, next string, err error)
-
-	// AddAlias adds an alias to a link, and returns the link. The position is zero when
-	// the link has the alias already. EConflict: the code is, or was, taken, or an
-	// operator blocks the link; ENotFound, and the errors of CreateBulk.
 	AddAlias(ctx context.Context, actor controlplane.Actor, domain, code string,
 		n controlplane.NewAlias) (waypost.Link, waypost.Position, error)
-
-	// RemoveAlias removes an alias of a link, and returns the link: ENotFound.
 	RemoveAlias(ctx context.Context, actor controlplane.Actor, domain, code, host, alias string) (waypost.Link, waypost.Position, error)
-
-	// Resolve returns the answer to a visit. The host is as the client sent it. Unknown,
-	// deleted and expired codes are resolutions, not errors.
 	Resolve(ctx context.Context, host string, v *waypost.Visit, r *rules.Request) (waypost.Resolution, error)
-
-	// IgnoresCase reports whether links of a domain are found in any case.
 	IgnoresCase(ctx context.Context, actor controlplane.Actor, domain string) (bool, error)
-
-	// Explain explains the answer to a visitor of a path, also of a link that is disabled or
-	// has expired: ENotFound when it leads to no link of the workspace.
 	Explain(ctx context.Context, actor controlplane.Actor, domain, path string, v *controlplane.Visitor) (controlplane.Explanation, error)
 	ExplainDraft(ctx context.Context, actor controlplane.Actor, n *controlplane.NewLink, path string, v *controlplane.Visitor,
 	) (controlplane.Explanation, error)

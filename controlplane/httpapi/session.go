@@ -13,53 +13,22 @@ import (
 
 // Access authenticates the senders of requests, and manages sessions and API keys.
 type Access interface {
-	// Authenticate finds the actor of an API key, a text of up to 512 bytes: EUnauthorized
-	// when it is not valid.
 	Authenticate(ctx context.Context, key string) (controlplane.Actor, error)
-
-	// AuthenticateSession finds the actor of a session's token in a workspace, "" for the
-	// user's only one: EUnauthorized when there is no such session, EForbidden for a
-	// workspace that the user is not in.
 	AuthenticateSession(ctx context.Context, token, workspace string) (controlplane.Actor, error)
-
-	// SignIn begins a session: EUnauthorized when the address, the password or the sign-in
-	// link is wrong, ESecondFactor when a code is missing, also controlplane.ErrCode when it
-	// is wrong, EUnavailable when too many try at once.
 	SignIn(ctx context.Context, c controlplane.SignIn, by controlplane.Browser) (controlplane.SignedIn, error)
-
-	// AcceptInvitation lets the owner of an account set its password: EUnauthorized when
-	// the invitation is not valid, EUnavailable when too many come at once.
 	AcceptInvitation(ctx context.Context, token, password string) (controlplane.Account, error)
-
-	// SignOut ends the actor's session: EInvalid without one.
 	SignOut(ctx context.Context, actor controlplane.Actor) error
-
-	// Sessions, EndSession and EndOtherSessions show and end the sessions of the user who
-	// has signed in: EForbidden without a session, ENotFound for one that is not the user's.
 	Sessions(ctx context.Context, actor controlplane.Actor) ([]controlplane.SessionInfo, error)
 	EndSession(ctx context.Context, actor controlplane.Actor, id int64) error
 	EndOtherSessions(ctx context.Context, actor controlplane.Actor) error
-
-	// Me describes the actor.
 	Me(ctx context.Context, actor controlplane.Actor) (controlplane.Me, error)
-
-	// ChangeMe changes the account of the user who has signed in.
 	ChangeMe(ctx context.Context, actor controlplane.Actor, c controlplane.SelfChange) (controlplane.Me, error)
-
 	SecondFactors
-
-	// APIKeys returns a page of the API keys that the actor may see.
 	APIKeys(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (keys []controlplane.KeyInfo, next string, err error)
-
-	// CreateAPIKey and RotateAPIKey return the text of the key, unless the request has
-	// created it before: EForbidden for scopes that the actor lacks, EConflict when a key
-	// was rotated before or there are too many.
 	CreateAPIKey(ctx context.Context, actor controlplane.Actor, n controlplane.NewAPIKey,
 		r *controlplane.KeyRequest) (controlplane.MadeKey, error)
 	RotateAPIKey(ctx context.Context, actor controlplane.Actor, id int64, grace time.Duration,
 		r *controlplane.KeyRequest) (controlplane.MadeKey, error)
-
-	// RevokeAPIKey ends a key.
 	RevokeAPIKey(ctx context.Context, actor controlplane.Actor, id int64) error
 }
 

@@ -16,41 +16,16 @@ import (
 // Clicks reads and deletes statistics. A link is found by the host of its domain, "" for
 // the default one, and its code, also when it has expired.
 type Clicks interface {
-	// Stats finds a link of the actor's workspace with its clicks: ENotFound when it is
-	// unknown or deleted.
 	Stats(ctx context.Context, actor controlplane.Actor, code string) (waypost.Link, error)
-
-	// LinkStats returns the statistics of a link of the actor's workspace. ENotFound:
-	// there is no such link. EInvalid: the range is impossible or too long.
 	LinkStats(ctx context.Context, actor controlplane.Actor, host, code string, q controlplane.StatsQuery) (controlplane.LinkStats, error)
-
-	// WorkspaceStats returns the statistics of all links of the actor's workspace.
 	WorkspaceStats(ctx context.Context, actor controlplane.Actor, q controlplane.StatsQuery) (controlplane.WorkspaceStats, error)
-
-	// News returns the values that a client compares to learn that the workspace has
-	// changed.
 	News(ctx context.Context, actor controlplane.Actor) (controlplane.News, error)
-
-	// Sparklines counts the clicks of links by day, in the order of the links, without those
-	// that are not there.
 	Sparklines(ctx context.Context, actor controlplane.Actor, links []controlplane.HostedCode, days int,
 		zone *time.Location) (controlplane.Span, []controlplane.Sparkline, error)
-
-	// Unknown returns the addresses of a domain that visitors asked for and that name no
-	// link, with the days that were asked for: EForbidden for a shared domain, except in
-	// the default workspace.
 	Unknown(ctx context.Context, actor controlplane.Actor, host string, from, to time.Time,
 		limit int) ([]controlplane.UnknownAddress, controlplane.UnknownQuery, error)
-
-	// ForgetClicks deletes the clicks of a link of the actor's workspace, which may itself
-	// be deleted.
 	ForgetClicks(ctx context.Context, actor controlplane.Actor, host, code string) (controlplane.ForgottenClicks, error)
-
-	// ForgetVisitors destroys the salt of a UTC day: ENotFound when the day has none.
 	ForgetVisitors(ctx context.Context, actor controlplane.Actor, day time.Time) (waypost.Position, error)
-
-	// GiveUpEdge declares an edge as lost: ENotFound when there was none, EConflict when
-	// it was just heard of.
 	GiveUpEdge(ctx context.Context, actor controlplane.Actor, node string) error
 }
 

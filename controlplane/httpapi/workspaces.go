@@ -14,47 +14,26 @@ import (
 type Workspaces interface {
 	Workspace(ctx context.Context, actor controlplane.Actor) (controlplane.Workspace, error)
 	ChangeWorkspace(ctx context.Context, actor controlplane.Actor, c controlplane.WorkspaceChange) (controlplane.Workspace, error)
-
 	Workspaces(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (all []controlplane.Workspace, next string, err error)
 	CreateWorkspace(ctx context.Context, actor controlplane.Actor, n controlplane.NewWorkspace) (controlplane.Workspace, error)
 	ChangeWorkspaceOf(ctx context.Context, actor controlplane.Actor, ws waypost.WorkspaceID,
 		c controlplane.WorkspaceChange) (controlplane.Workspace, error)
-
-	// DeleteWorkspace is EConflict for the default workspace.
 	DeleteWorkspace(ctx context.Context, actor controlplane.Actor, ws waypost.WorkspaceID) (controlplane.Workspace, error)
-
 	Members(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (members []controlplane.Member, next string, err error)
 	Member(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.Member, error)
-
-	// AddMember creates a user, and an invitation unless there is a password: EConflict
-	// when the address has an account, EForbidden for a password from a non-operator.
 	AddMember(ctx context.Context, actor controlplane.Actor, n controlplane.NewMember) (controlplane.Member, controlplane.Invitation, error)
-
-	// AddMemberTo adds a user to any workspace, also one with an account.
 	AddMemberTo(ctx context.Context, actor controlplane.Actor, ws waypost.WorkspaceID,
 		n controlplane.NewMember) (controlplane.Member, controlplane.Invitation, error)
-
-	// InviteMember creates an invitation to set a new password.
 	InviteMember(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.Member, controlplane.Invitation, error)
-
-	// ChangeMember and RemoveMember are EConflict for the last administrator.
 	ChangeMember(ctx context.Context, actor controlplane.Actor, user int64, c controlplane.MemberChange) (controlplane.Member, error)
 	RemoveMember(ctx context.Context, actor controlplane.Actor, user int64) error
-
 	Accounts(ctx context.Context, actor controlplane.Actor, email string, limit int,
 		cursor string) (all []controlplane.AccountInfo, next string, err error)
 	ChangeAccount(ctx context.Context, actor controlplane.Actor, user int64, c controlplane.AccountChange) (controlplane.AccountInfo, error)
 	InviteAccount(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.AccountInfo, controlplane.Invitation, error)
-
-	// ResetSecondFactor removes the second factor of any user. ENotFound: no such user.
 	ResetSecondFactor(ctx context.Context, actor controlplane.Actor, user int64) (controlplane.AccountInfo, error)
-
-	// Audit returns a page of the acts of the administrators of the actor's workspace, or,
-	// for operators, of all, newest first. A cursor of another origin is EMalformed.
 	Audit(ctx context.Context, actor controlplane.Actor, all bool, limit int,
 		cursor string) (entries []controlplane.AuditEntry, next string, err error)
-
-	// NoteRefusals notes requests that were refused in the audit log.
 	NoteRefusals(ctx context.Context, by controlplane.Actor, r controlplane.RefusedRequests) error
 }
 
