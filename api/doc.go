@@ -17,7 +17,6 @@ const (
 	PathExplain    = "/api/v1/explain"
 	PathTags       = "/api/v1/tags"
 	PathImports    = "/api/v1/imports"
-	PathRedirects  = "/api/v1/redirects"
 	PathStats      = "/api/v1/stats"
 	PathUnknown    = "/api/v1/stats/unknown"
 	PathLive       = "/api/v1/live"

@@ -196,7 +196,6 @@ func registerLinks(rt *router, l *linksAPI) {
 	registerQR(rt, l)
 	registerExplain(rt, l)
 	registerExport(rt, l)
-	registerRedirectFile(rt)
 	registerRedirect(rt, l.links, l.contact)
 }
 

@@ -223,7 +223,6 @@ var routes = map[string]route{
 			return []request{{body: sameBody, once: sameKey}, {body: `{"original_url": "` + sameTarget + `", "dedupe": true}`}}
 		},
 	},
-	"POST /api/v1/redirects":             {scopes: []controlplane.Scope{write}, own: body(`{"format": "netlify", "text": "/a https://example.com/"}`)},
 	"GET /api/v1/imports":                shownImport("", ""),
 	"POST /api/v1/imports":               importRoute("", `{}`, ""),
 	"GET /api/v1/imports/{id}":           shownImport("/%s", "ready"),
