@@ -206,7 +206,7 @@ func (m *Mapper) split(field string, v value) ([]string, error) {
 	case len(lines) != 1:
 		return nil, fmt.Errorf("%s %.40q are on several lines: separate them with one of %s", field, cell, m.tags)
 	}
-	return plainTexts(lines[0]), nil
+	return withoutBlank(lines[0]), nil // blanks within quotes belong to a text
 }
 
 // plainTexts returns texts without blanks around them, and without blank texts.
@@ -214,7 +214,11 @@ func plainTexts(texts []string) []string {
 	for i := range texts {
 		texts[i] = strings.TrimSpace(texts[i])
 	}
-	if texts = slices.DeleteFunc(texts, func(text string) bool { return text == "" }); len(texts) == 0 {
+	return withoutBlank(texts)
+}
+
+func withoutBlank(texts []string) []string {
+	if texts = slices.DeleteFunc(texts, func(text string) bool { return strings.TrimSpace(text) == "" }); len(texts) == 0 {
 		return nil
 	}
 	return texts
