@@ -26,8 +26,8 @@ import (
 
 // Services are the parts of a control plane that the API shows, all of them required.
 // Many goroutines call them at once. Their methods must return soon after their context
-// has ended. The types of package controlplane and its subpackages with the names of these
-// interfaces document the methods.
+// has ended. The types of package controlplane and its subpackages with the names of
+// these interfaces document the methods.
 //
 // Their errors carry a [waypost.ErrorCode] and a message for the client. A passing
 // failure, such as a database out of reach, is EUnavailable. An error without a code is a
