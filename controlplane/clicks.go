@@ -146,8 +146,8 @@ func (s *Clicks) GiveUpEdge(ctx context.Context, actor Actor, node string) error
 	return s.progress.GiveUpEdge(ctx, actor, node, shortestSilence)
 }
 
-// Stats finds a link under the default domain for its clicks, also when it has expired. It
-// returns ENotFound for an unknown or deleted link.
+// Stats finds a link under the default domain for its clicks, also when it has expired.
+// It returns ENotFound for an unknown or deleted link.
 func (s *Clicks) Stats(ctx context.Context, actor Actor, code string) (waypost.Link, error) {
 	return s.links.Read(ctx, actor, "", code)
 }

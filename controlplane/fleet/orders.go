@@ -121,8 +121,8 @@ func (o *Orders) readOrders(ctx context.Context) error {
 	return nil
 }
 
-// Give orders an edge. That needs [Actor.CheckOperator]. It returns ENotFound when there is
-// no such edge.
+// Give orders an edge. That needs [Actor.CheckOperator]. It returns ENotFound when there
+// is no such edge.
 func (o *Orders) Give(ctx context.Context, actor controlplane.Actor, order EdgeOrder) (EdgeOrder, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return EdgeOrder{}, err
