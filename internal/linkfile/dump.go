@@ -2,6 +2,7 @@ package linkfile
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -18,13 +19,15 @@ var dumpColumns = []string{"keyword", "url", "title", "timestamp", "ip", "clicks
 // dump reads the rows of the table of links in a dump of YOURLS, and skips the other
 // statements. Nothing else of SQL is known.
 type dump struct {
-	text   *bufio.Reader
+	tokens *bufio.Scanner
 	line   int
 	inside bool // of a statement with rows of the table
 }
 
 func newDumpRows(text *bufio.Reader, shape *Shape) (*tableRows, error) {
-	d := &dump{text: text, line: 1}
+	d := &dump{tokens: bufio.NewScanner(text), line: 1}
+	d.tokens.Buffer(nil, maxRow)
+	d.tokens.Split(splitToken)
 	columns, err := d.findRows()
 	if errors.Is(err, io.EOF) {
 		return nil, errors.New("the dump has no rows of the table yourls_url")
@@ -121,122 +124,77 @@ func (d *dump) cells() (cells []string, err error) {
 	return nil, readFault(d.line, bufio.ErrBufferFull)
 }
 
-// The kinds of tokens. A sign is a kind of its own.
+// The kinds of tokens. A parenthesis, a comma and a semicolon are kinds of their own.
 const (
-	aWord = 'w' // a word, a number, or a name in backticks
+	aWord = 'w' // a word, a number, a name in backticks, or another sign
 	aText = '\''
 )
 
-// escapes are the bytes that stand behind a backslash for others (MySQL, 11.1.1).
-var escapes = map[byte]byte{'0': 0, 'b': '\b', 'n': '\n', 'r': '\r', 't': '\t', 'Z': 0x1a}
+// tokenBegin matches blanks, comments, texts in quotes, words and signs. A quote in a
+// text is there twice, or behind a backslash.
+var tokenBegin = regexp.MustCompile("(?s)^(?:[ \t\r\n]+|(?:--|#)[^\n]*|/\\*.*?\\*/|" +
+	`'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|` + "`(?:[^`]|``)*`|" + `[\w.+$@[:^ascii:]-]+|.)`)
+
+var errNoEnd = errors.New("a text has no end")
+
+// splitToken implements bufio.SplitFunc.
+func splitToken(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	switch {
+	case len(data) == 0:
+		return 0, nil, nil
+	case strings.IndexByte("(),;", data[0]) >= 0: // which is most of a dump
+		return 1, data[:1], nil
+	}
+	n := tokenBegin.FindIndex(data)[1] // it matches anything
+	quote := n == 1 && strings.IndexByte("'\"`", data[0]) >= 0
+	comment := n == 1 && bytes.HasPrefix(data, []byte("/*"))
+	switch {
+	case !atEOF && (n == len(data) || quote || comment):
+		return 0, nil, nil
+	case quote:
+		return 0, nil, errNoEnd
+	case comment:
+		n = len(data)
+	}
+	return n, data[:n], nil
+}
+
+// unquote has replacers of the texts between quotes (MySQL, 11.1.1).
+var unquote = func() map[byte]*strings.Replacer {
+	escapes := []string{`\0`, "\x00", `\b`, "\b", `\n`, "\n", `\r`, "\r", `\t`, "\t", `\Z`, "\x1a", `\\`, `\`, `\'`, `'`, `\"`, `"`}
+	return map[byte]*strings.Replacer{
+		'\'': strings.NewReplacer(append([]string{`''`, `'`}, escapes...)...),
+		'"':  strings.NewReplacer(append([]string{`""`, `"`}, escapes...)...),
+		'`':  strings.NewReplacer("``", "`"),
+	}
+}()
 
 // token reads a token. It skips blanks and comments.
 func (d *dump) token() (kind byte, text string, err error) {
-	for {
-		c, err := d.readByte()
-		switch next, _ := d.text.Peek(1); {
-		case err != nil:
-			return 0, "", err
-		case strings.IndexByte(" \t\r\n", c) >= 0:
-		case c == '#', c == '-' && string(next) == "-":
-			err = d.skip("\n")
-		case c == '/' && string(next) == "*":
-			err = d.skip("*/")
-		case c == '\'', c == '"', c == '`':
-			text, err = d.quoted(c)
+	for d.tokens.Scan() {
+		text := d.tokens.Text()
+		d.line += strings.Count(text, "\n")
+		switch c := text[0]; {
+		case strings.IndexByte(" \t\r\n#", c) >= 0, strings.HasPrefix(text, "--"), strings.HasPrefix(text, "/*"):
+		case unquote[c] != nil:
 			if kind = aText; c == '`' {
 				kind = aWord
 			}
-			return kind, text, err
-		case isWord(c):
-			word := []byte{c}
-			for len(word) <= maxRow {
-				if c, err = d.readByte(); err != nil || !isWord(c) {
-					break
-				}
-				word = append(word, c)
-			}
-			if err == nil {
-				err = d.unreadByte(c)
-			}
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return aWord, string(word), err
-		default:
+			return kind, unquote[c].Replace(text[1 : len(text)-1]), nil
+		case strings.IndexByte("(),;", c) >= 0:
 			return c, "", nil
-		}
-		if err != nil {
-			return 0, "", err
-		}
-	}
-}
-
-func isWord(c byte) bool {
-	return c >= 0x80 || c == '_' || c == '.' || c == '-' || c == '+' || c == '$' || c == '@' ||
-		'0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
-}
-
-func (d *dump) readByte() (byte, error) {
-	c, err := d.text.ReadByte()
-	if err != nil {
-		return 0, readFault(d.line, err)
-	}
-	if c == '\n' {
-		d.line++
-	}
-	return c, nil
-}
-
-// skip reads to the end of a comment.
-func (d *dump) skip(end string) error {
-	for matched := 0; matched < len(end); {
-		c, err := d.readByte()
-		switch {
-		case err != nil:
-			return err
-		case c == end[matched]:
-			matched++
-		case c != end[0]:
-			matched = 0
+		default:
+			return aWord, text, nil
 		}
 	}
-	return nil
-}
-
-func (d *dump) unreadByte(c byte) error {
-	if c == '\n' {
-		d.line--
+	switch err := d.tokens.Err(); {
+	case err == nil:
+		return 0, "", io.EOF
+	case errors.Is(err, bufio.ErrTooLong):
+		return 0, "", readFault(d.line, bufio.ErrBufferFull)
+	case errors.Is(err, errNoEnd):
+		return 0, "", fmt.Errorf("line %d: %w: %w", d.line, ErrUnreadable, err)
+	default:
+		return 0, "", readFault(d.line, err)
 	}
-	return d.text.UnreadByte()
-}
-
-// quoted reads a text up to its quote. A quote in the text is there twice, or behind a
-// backslash.
-func (d *dump) quoted(quote byte) (string, error) {
-	var text []byte
-	for len(text) <= maxRow {
-		c, err := d.readByte()
-		if err == nil && c == '\\' && quote != '`' {
-			if c, err = d.readByte(); err == nil {
-				if plain, ok := escapes[c]; ok {
-					c = plain
-				}
-			}
-		} else if err == nil && c == quote {
-			next, _ := d.text.Peek(1)
-			if len(next) == 0 || next[0] != quote {
-				return string(text), nil
-			}
-			_, err = d.readByte()
-		}
-		if errors.Is(err, io.EOF) {
-			err = fmt.Errorf("line %d: %w: a text has no end", d.line, ErrUnreadable)
-		}
-		if err != nil {
-			return "", err
-		}
-		text = append(text, c)
-	}
-	return "", readFault(d.line, bufio.ErrBufferFull)
 }
