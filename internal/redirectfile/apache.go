@@ -1,6 +1,7 @@
 package redirectfile
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -83,22 +84,20 @@ func (b *builder) apacheLine(line int, directive string, words []string) {
 	b.add(r, true)
 }
 
+var apacheWord = regexp.MustCompile(`"[^"]*"?|\S+`)
+
 // apacheWords divides a line into words, which may be in quotation marks.
 func apacheWords(text string) (words []string, ok bool) {
-	for text = strings.TrimSpace(text); text != "" && text[0] != '#'; text = strings.TrimSpace(text) {
-		if text[0] == '"' {
-			end := strings.IndexByte(text[1:], '"')
-			if end < 0 {
-				return nil, false
-			}
-			words, text = append(words, text[1:1+end]), text[end+2:]
-			continue
+	for _, w := range apacheWord.FindAllString(text, -1) {
+		switch {
+		case w[0] == '#':
+			return words, true
+		case w[0] == '"' && (len(w) == 1 || !strings.HasSuffix(w, `"`)):
+			return nil, false
+		case w[0] == '"':
+			w = w[1 : len(w)-1]
 		}
-		end := strings.IndexAny(text, " \t\r")
-		if end < 0 {
-			end = len(text)
-		}
-		words, text = append(words, text[:end]), text[end:]
+		words = append(words, w)
 	}
 	return words, true
 }

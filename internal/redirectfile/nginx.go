@@ -2,6 +2,7 @@ package redirectfile
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -254,51 +255,27 @@ func (x *nginx) setTarget(r *rule, to string, names map[string]string) (reason s
 	return ""
 }
 
+// nginxWord matches blanks, a comment, or a word of a configuration at the beginning of a
+// text.
+var nginxWord = regexp.MustCompile(`(?s)^(?:\s+|#[^\n]*|[{};]|"(?:\\["\\]|[^"])*"|'(?:\\['\\]|[^'])*'|` +
+	`(?:\\.?|\$\{|[^\s;{}"'\\])(?:\\.?|\$\{|[^\s;{\\])*)`)
+
 // nginxWords divides a configuration into words.
 func nginxWords(text string) (words []word, err error) {
-	line := 1
-	for i := 0; i < len(text); {
-		switch c := text[i]; c {
-		case '\n':
-			line++
-			i++
-		case ' ', '\t', '\r':
-			i++
-		case '#':
-			for i < len(text) && text[i] != '\n' {
-				i++
-			}
-		case '{', '}', ';':
-			words = append(words, word{string(c), line, false})
-			i++
-		case '"', '\'':
-			w := word{line: line, quoted: true}
-			var out strings.Builder
-			for i++; i < len(text) && text[i] != c; i++ {
-				if text[i] == '\\' && i+1 < len(text) && (text[i+1] == c || text[i+1] == '\\') {
-					i++
-				}
-				if text[i] == '\n' {
-					line++
-				}
-				out.WriteByte(text[i])
-			}
-			if i == len(text) {
-				return nil, fmt.Errorf("line %d: a quotation mark is not closed", w.line)
-			}
-			i++
-			w.text = out.String()
-			words = append(words, w)
-		default:
-			begin := i
-			for i < len(text) && strings.IndexByte(" \t\r\n;", text[i]) < 0 && (text[i] != '{' || i > begin && text[i-1] == '$') {
-				if text[i] == '\\' && i+1 < len(text) {
-					i++
-				}
-				i++
-			}
-			words = append(words, word{text[begin:min(i, len(text))], line, false})
+	for line := 1; text != ""; {
+		found := nginxWord.FindString(text)
+		if found == "" {
+			return nil, fmt.Errorf("line %d: a quotation mark is not closed", line)
 		}
+		switch quote := found[:1]; quote {
+		case " ", "\t", "\r", "\n", "\f", "#":
+		case `"`, "'":
+			plain := strings.NewReplacer(`\\`, `\`, `\`+quote, quote).Replace(found[1 : len(found)-1])
+			words = append(words, word{plain, line, true})
+		default:
+			words = append(words, word{found, line, false})
+		}
+		text, line = text[len(found):], line+strings.Count(found, "\n")
 	}
 	return words, nil
 }

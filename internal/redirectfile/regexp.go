@@ -2,6 +2,7 @@ package redirectfile
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -12,118 +13,66 @@ const (
 	notAPart   = "the regular expression says more than a pattern can: a segment as it is, ([^/]+) for any one, (.*) at the end"
 )
 
+var (
+	// anySegments matches an end of a regular expression that fits any number of segments.
+	// Without $ an optional end would fit all that begins so.
+	anySegments = regexp.MustCompile(`(?:(?:\(/\.\*\)|\(\?:/\(\.\*\)\)|\(\?:/\.\*\))\?\$|(?:\(/\.[*+]\)|/\(\.[*+]\)|/\.[*+])\$?)$`)
+
+	// literalPart matches a segment of literal characters.
+	literalPart = regexp.MustCompile(`^(?:\\\W|[^\\.+*?()|\[\]{}^$])+$`)
+	escaped     = regexp.MustCompile(`\\(.)`)
+
+	// oneSegment replaces a group that fits a segment.
+	oneSegment = strings.NewReplacer("([^/]+)", "\x00", "([^/]*)", "\x00")
+)
+
 // pathOfRegexp reads the regular expressions that patterns can say: literal characters,
 // ([^/]+) as a segment, and (.*), (.+) or (/.*)? at the end. Names maps the numbers of
 // groups to what stands for them in a target.
 func pathOfRegexp(re string) (from []segment, names map[string]string, reason string) {
-	names = make(map[string]string)
-	rest, ok := strings.CutPrefix(re, "^/")
+	rest, anchored := strings.CutPrefix(re, "^")
+	if rest == "(.*)$" {
+		rest = "(/.*)$"
+	}
 	switch {
 	case strings.HasPrefix(re, "(?i)"):
 		return nil, nil, "the regular expression ignores case: let the domain ignore it (case: insensitive), and import the line without (?i)"
-	case !ok && re == "^(.*)$" || !ok && re == "^(/.*)$":
-		names["1"] = "/{path}"
-		return []segment{{star: true}}, names, ""
-	case !ok:
+	case !anchored || rest != "(/.*)$" && !strings.HasPrefix(rest, "/"):
 		return nil, nil, notAtStart
 	}
-	x := pathReader{names: names}
-	for rest != "" {
-		if rest == "$" || rest == "/?$" {
-			x.endSegment()
-			return x.from, names, ""
+	names = make(map[string]string)
+	tail, isPrefix := anySegments.FindString(rest), false
+	if rest = strings.TrimSuffix(rest, tail); tail == "" {
+		path, atEnd := strings.CutSuffix(rest, "$")
+		isPrefix = !atEnd && len(path) > 1 && strings.HasSuffix(path, "/") // all that begins with a path and a slash
+		if !atEnd && !isPrefix || strings.HasSuffix(path, `\`) {
+			return nil, nil, notAtEnd
 		}
-		if x.readTail(rest) {
-			return x.from, names, ""
-		}
-		if rest, reason = x.readOne(rest); reason != "" {
-			return nil, nil, reason
+		rest = strings.TrimSuffix(strings.TrimSuffix(path, "/?"), "/")
+	}
+	for _, part := range strings.Split(oneSegment.Replace(rest), "/")[1:] {
+		switch {
+		case part == "\x00":
+			n := len(names) + 1
+			from = append(from, segment{name: fmt.Sprintf("p%d", n)})
+			names[fmt.Sprint(n)] = fmt.Sprintf("{p%d}", n)
+		case strings.Contains(part, "\x00"):
+			return nil, nil, "a placeholder is a whole segment"
+		case !literalPart.MatchString(part):
+			return nil, nil, notAPart
+		default:
+			from = append(from, segment{text: escaped.ReplaceAllString(part, "$1")})
 		}
 	}
-	if x.open() || len(x.from) == 0 {
-		return nil, nil, notAtEnd
+	if tail == "" && !isPrefix {
+		return from, names, ""
 	}
-	return append(x.from, segment{star: true}), names, "" // all that begins with a path and a slash
-}
-
-// pathReader reads the segments of a regular expression.
-type pathReader struct {
-	from   []segment
-	names  map[string]string
-	groups int
-	text   string // of the literal segment so far
-	held   bool   // a placeholder has ended, and no slash has followed
-}
-
-// open reports whether a segment has begun and not ended.
-func (x *pathReader) open() bool { return x.text != "" || x.held }
-
-func (x *pathReader) endSegment() {
-	if x.text != "" {
-		x.from = append(x.from, segment{text: x.text})
+	if tail != "" {
+		stands := "{path}"
+		if strings.HasPrefix(tail, "(/") {
+			stands = "/{path}"
+		}
+		names[fmt.Sprint(len(names)+1)] = stands
 	}
-	x.text, x.held = "", false
-}
-
-// readOne reads a slash, a placeholder or a literal character.
-func (x *pathReader) readOne(rest string) (left, reason string) {
-	switch {
-	case strings.HasPrefix(rest, "([^/]+)"), strings.HasPrefix(rest, "([^/]*)"):
-		if x.open() {
-			return "", "a placeholder is a whole segment"
-		}
-		x.groups++
-		name := fmt.Sprintf("p%d", x.groups)
-		x.from, x.held = append(x.from, segment{name: name}), true
-		x.names[fmt.Sprint(x.groups)] = "{" + name + "}"
-		return rest[len("([^/]+)"):], ""
-	case rest[0] == '/' && x.open():
-		x.endSegment()
-		return rest[1:], ""
-	case x.held:
-		return "", "a placeholder is a whole segment"
-	case rest[0] == '\\' && len(rest) > 1 && !isName(rest[1]):
-		x.text, rest = x.text+rest[1:2], rest[2:]
-	case strings.IndexByte(`/\.+*?()|[]{}^$`, rest[0]) >= 0:
-		return "", notAPart
-	default:
-		x.text, rest = x.text+rest[:1], rest[1:]
-	}
-	if rest != "" && strings.IndexByte("?*+{", rest[0]) >= 0 {
-		return "", notAPart
-	}
-	return rest, ""
-}
-
-// readTail reports whether the rest of a regular expression holds any number of segments,
-// and adds the segments if so.
-func (x *pathReader) readTail(rest string) bool {
-	tail, atEnd := strings.CutSuffix(rest, "$")
-	var stands string
-	switch tail {
-	case "(.*)", "(.+)", ".*", ".+":
-		if x.open() {
-			return false
-		}
-		stands = "{path}"
-	case "(/.*)?", "(?:/(.*))?", "(?:/.*)?":
-		if !atEnd { // then it fits all that begins so
-			return false
-		}
-		fallthrough
-	case "(/.*)", "(/.+)", "/.*":
-		if !x.open() {
-			return false
-		}
-		if stands = "/{path}"; tail == "(?:/(.*))?" {
-			stands = "{path}"
-		}
-	default:
-		return false
-	}
-	x.endSegment()
-	x.from = append(x.from, segment{star: true})
-	x.groups++
-	x.names[fmt.Sprint(x.groups)] = stands
-	return true
+	return append(from, segment{star: true}), names, ""
 }
