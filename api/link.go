@@ -31,7 +31,7 @@ type NewLink struct {
 	MaxClicksMode    string          `json:"max_clicks_mode,omitzero" enum:"eventual,exact" default:"eventual" doc:"exact: never more often. Edges take clicks from the control plane before they spend them, and an edge that is cut off from it stops early. eventual: the control plane ends it when it has counted that many, a second or more later."`
 	ExhaustedURL     string          `json:"exhausted_url,omitzero" maxLength:"8192" doc:"Where visitors are led once max_clicks is reached. Default: 410."`
 	Confirm          bool            `json:"confirm,omitzero" doc:"Visitors press a button before they are led on, so that software that opens links in messages is no click."`
-	Aliases          []NewAlias      `json:"aliases,omitzero" maxItems:"16" doc:"Further addresses. The link is created with all of them, or refused."`
+	Aliases          []NewAlias      `json:"aliases,omitzero" maxItems:"16" doc:"Further addresses. The link is created with all of them, or refused. The links of a request have at most 1,000."`
 	Password         string          `json:"password,omitzero" minLength:"1" maxLength:"128" doc:"A password that visitors must give: at most 128 bytes of UTF-8, which are compared in Unicode NFC. It is never returned. A link with a password redirects with 302 or 307. At most ten links of a request have one."`
 }
 

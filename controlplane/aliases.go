@@ -77,6 +77,8 @@ func (s *Links) newAlias(d *waypost.Domain, n NewAlias) (a waypost.Alias, err er
 // setAliases sets the aliases that a new link asks for, each once.
 func (p *prepared) setAliases(ctx context.Context, l *waypost.Link, all []NewAlias) error {
 	switch {
+	case len(all) > 0 && p.aliases > waypost.MaxBulk:
+		return waypost.Errorf(waypost.EInvalid, "aliases: at most %d of all links in one request", waypost.MaxBulk)
 	case len(all) > waypost.MaxAliases:
 		return waypost.Errorf(waypost.EInvalid, "a link has at most %d aliases", waypost.MaxAliases)
 	case len(all) > 0 && waypost.IsPattern(string(l.Code)):

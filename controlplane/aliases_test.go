@@ -89,6 +89,13 @@ func TestLinks_AreCreatedWithAliases(t *testing.T) {
 		_, _, err := s.Links.Create(t.Context(), actor, n)
 		require.ErrorContains(t, err, reason)
 	}
+	full := make([]controlplane.NewLink, 1+waypost.MaxBulk/waypost.MaxAliases)
+	for i := range full {
+		full[i] = wish(aliased(many[:waypost.MaxAliases]...))
+	}
+	dry, err := s.Links.DryRun(t.Context(), actor, full)
+	require.NoError(t, err)
+	require.ErrorContains(t, dry[len(full)-1].Err, "at most 1000 of all links")
 	require.Equal(t, links, s.count(t, `SELECT count(*) FROM link`))
 	_, _, err = s.Links.Create(t.Context(), actor, wish(custom("winter"), aliased("win1")))
 	require.NoError(t, err, "what was refused has left nothing")

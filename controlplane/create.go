@@ -346,6 +346,7 @@ type prepared struct {
 
 	dry       bool // no password is hashed
 	passwords int  // so far
+	aliases   int  // so far
 }
 
 // prepare reads the settings that all links of a request share.
@@ -425,6 +426,9 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 	}
 	if from := n.Rules.ValidFrom; !l.ExpiresAt.IsZero() && !from.IsZero() && !from.Before(l.ExpiresAt) {
 		return none(waypost.Errorf(waypost.EInvalid, "valid_from must be before the expiry: the link would lead nowhere"))
+	}
+	if n.Import == nil { // an import writes in its own time
+		p.aliases += len(n.Aliases)
 	}
 	if err := p.setAliases(ctx, &l, n.Aliases); err != nil {
 		return none(err)

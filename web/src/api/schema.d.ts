@@ -3344,7 +3344,7 @@ export interface components {
              * @default true
              */
             active?: boolean | null;
-            /** @description Further addresses. The link is created with all of them, or refused. */
+            /** @description Further addresses. The link is created with all of them, or refused. The links of a request have at most 1,000. */
             aliases?: components["schemas"]["NewAlias"][];
             /** @description Visitors press a button before they are led on, so that software that opens links in messages is no click. */
             confirm?: boolean;
