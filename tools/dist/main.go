@@ -85,27 +85,9 @@ func run(ctx context.Context, args []string) error {
 	if err := r.writeImage(filepath.Join(root, "deploy/docker/Dockerfile"), programs, filepath.Join(out, r.name("oci")+".tar")); err != nil {
 		return err
 	}
-	return writeSums(out, os.Stdout)
-}
-
-// writeSums writes SHA256SUMS of all files in a directory, and prints it.
-func writeSums(dir string, stdout io.Writer) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	var sums strings.Builder
-	for _, e := range entries {
-		sum, err := sumOf(filepath.Join(dir, e.Name()))
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&sums, "%s  %s\n", sum, e.Name())
-	}
-	if _, err := io.WriteString(stdout, sums.String()); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums.String()), 0o644)
+	sums, err := output(ctx, out, nil, "sh", "-c", "sha256sum waypost_* >SHA256SUMS && cat SHA256SUMS")
+	fmt.Println(sums)
+	return err
 }
 
 func sumOf(name string) (string, error) {
