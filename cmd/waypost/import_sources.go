@@ -57,9 +57,9 @@ type streamWriter func(ctx context.Context, to io.Writer) error
 // importStream imports links that can be read only once.
 func (w *importWatch) importStream(ctx context.Context, write streamWriter) error {
 	from, to := io.Pipe()
-	ctx, cancel := context.WithCancel(ctx)
+	reading, cancel := context.WithCancel(ctx)
 	var writing sync.WaitGroup
-	writing.Go(func() { _ = to.CloseWithError(write(ctx, to)) }) // never fails
+	writing.Go(func() { _ = to.CloseWithError(write(reading, to)) }) // never fails
 	im, err := w.send(ctx, from, 0)
 	_ = from.Close() // never fails
 	cancel()

@@ -134,7 +134,7 @@ func aFile(t *testing.T) (file string, a *importAPI) {
 			Format: "bitly", Encoding: "utf-8", Columns: []string{"Long URL", "bitlink", "hits"}, Rows: 3,
 			Mapping: api.ImportMapping{Columns: map[string]string{"Long URL": "original_url", "bitlink": "short_url", "hits": ""}},
 			LeftOut: []string{"hits", "ip"}, Notes: []string{"no link has QR codes"},
-			Sample:  []api.ImportRow{{Line: 2, Cells: []string{"https://a.example", "bit.ly/a", "1"}}},
+			Sample: []api.ImportRow{{Line: 2, Cells: []string{"https://a.example", "bit.ly/a", "1"}}},
 		},
 		checked: api.ImportCounts{Created: 2, Refused: 1},
 		counts:  api.ImportCounts{Created: 2, Refused: 1},
@@ -337,6 +337,34 @@ func TestImport_ReadsStandardInput(t *testing.T) {
 	require.Zero(t, p.run(t.Context(), []string{"import", "-", "--unchecked"}), errs.String())
 	require.Equal(t, "url\nhttps://a.example\n", a.file[1])
 	require.Contains(t, a.asked[0], `"name":"standard input"`)
+}
+
+func TestImport_ReadsAnotherService(t *testing.T) {
+	file, a := aFile(t)
+	a.counts, a.checked = api.ImportCounts{Created: 3}, api.ImportCounts{Created: 3}
+	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Api-Key") != "secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		_, _ = io.WriteString(w, `{"shortUrls":{"data":[{"shortCode":"a","longUrl":"https://a.example"}],"pagination":{"pagesCount":1,"totalItems":1}}}`)
+	}))
+	defer source.Close()
+	key := filepath.Join(filepath.Dir(file), "key")
+	require.NoError(t, os.WriteFile(key, []byte("secret\n"), 0o600))
+	args := []string{"import", "shlink", "--from", source.URL}
+	code, stdout, stderr := ask(t, a.ServeHTTP, append(args, "--key-file", key)...)
+	require.Zero(t, code, stderr)
+	require.Equal(t, "3 of 3 rows created, 0 refused\n", stdout)
+	require.Contains(t, a.file[1], `"https://a.example"`)
+
+	require.NoError(t, os.WriteFile(key, []byte("wrong"), 0o600))
+	code, _, stderr = ask(t, a.ServeHTTP, append(args, "--key-file", key)...)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "the API refuses the key (401)")
+	require.Nil(t, a.im, "no import without links")
+	code, _, stderr = ask(t, a.ServeHTTP, args...)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "give --key-file, or set SOURCE_API_KEY")
 }
 
 func TestProgressLine_ComesNowAndThenInALog(t *testing.T) {
