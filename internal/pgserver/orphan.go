@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,63 +15,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clearOrphans ends the processes that a killed predecessor left in the cluster and
+// orphansWithin limits the time that killed processes take to end.
+const orphansWithin = 10 * time.Second
+
+// clearOrphans kills the processes that a killed predecessor left in the cluster and
 // removes its lock files. The caller holds the directory's lock, so no other process
 // supervises them; their remains would keep PostgreSQL from starting, or would seem to if
-// a process id was reused.
+// a process id was reused. PostgreSQL recovers at its start.
 func clearOrphans(ctx context.Context, data, sockets string, log *slog.Logger) error {
-	// A postmaster first gets the signal for a clean end, and ends its backends. A
-	// backend without a postmaster obeys only the later signals.
-	for _, step := range []struct {
-		signal unix.Signal
-		within time.Duration
-	}{
-		{unix.SIGINT, 8 * time.Second},
-		{unix.SIGQUIT, 3 * time.Second},
-		{unix.SIGKILL, 5 * time.Second},
-	} {
-		pids, err := orphans(data)
-		if err != nil {
-			return err
+	var left []int
+	told := false
+	err := await(ctx, "orphaned PostgreSQL processes", orphansWithin, func() (done bool, err error) {
+		if left, err = orphans(data); err != nil || len(left) == 0 {
+			return true, err
 		}
-		if len(pids) == 0 {
-			return clearLocks(ctx, data, sockets, log)
+		if !told {
+			log.Warn("killing what a killed PostgreSQL left behind", "pids", left)
+			told = true
 		}
-		log.Warn("stopping what a killed PostgreSQL left behind", "pids", pids, "signal", step.signal.String())
-		for _, pid := range pids {
-			if err := unix.Kill(pid, step.signal); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("stop orphaned PostgreSQL process %d: %w", pid, err)
+		for _, pid := range left {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+				return false, fmt.Errorf("stop orphaned PostgreSQL process %d: %w", pid, err)
 			}
 		}
-		if err := awaitNone(ctx, data, step.within); err != nil {
-			return err
-		}
-	}
-	pids, err := orphans(data)
-	if err == nil && len(pids) > 0 {
-		err = fmt.Errorf("processes %v still use %s and do not end: stop them", pids, data)
+		return false, nil
+	})
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("processes %v still use %s and do not end: stop them", left, data)
 	}
 	if err != nil {
 		return err
 	}
-	return clearLocks(ctx, data, sockets, log)
-}
-
-// clearLocks waits for the shared memory of a PostgreSQL without processes, and removes
-// its lock files.
-func clearLocks(ctx context.Context, data, sockets string, log *slog.Logger) error {
 	if err := awaitMemory(ctx, data, log); err != nil {
 		return err
 	}
 	return removeStale(data, sockets)
-}
-
-// awaitNone returns when no orphan is left, or when the time is over.
-func awaitNone(ctx context.Context, data string, within time.Duration) error {
-	return await(ctx, "orphaned PostgreSQL processes", within, func() (bool, error) {
-		pids, err := orphans(data)
-		return len(pids) == 0, err
-	})
 }
 
 // await polls done until it returns true or an error, or the time is over.
@@ -147,8 +124,8 @@ func attached(id string) int {
 	return 0
 }
 
-// orphans returns the processes of a PostgreSQL that works in data: each of them
-// has it as its current directory. The postmaster, which is the oldest, is first.
+// orphans returns the processes of a PostgreSQL that works in data: each of them has it
+// as its current directory.
 func orphans(data string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -172,7 +149,6 @@ func orphans(data string) ([]int, error) {
 			pids = append(pids, pid)
 		}
 	}
-	slices.Sort(pids)
 	return pids, nil
 }
 
