@@ -155,11 +155,8 @@ func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
 	}
 	blocked := make(map[linkKey]bool)
 	mark := func(in map[linkKey]bool) func(rows pgx.Rows) error {
-		return func(rows pgx.Rows) error {
-			var key linkKey
-			_, err := pgx.ForEachRow(rows, []any{&key.domain, &key.code}, func() error { in[key] = true; return nil })
-			return err
-		}
+		var key linkKey
+		return scoped.ForEach([]any{&key.domain, &key.code}, func() error { in[key] = true; return nil })
 	}
 	var b pgx.Batch
 	scoped.Operator.EnterBatch(&b)

@@ -226,17 +226,15 @@ func putBlock(ctx context.Context, tx pgx.Tx, b *waypost.Block) (bool, error) {
 // Blocks implements blocks.Store.
 func (db *BlockStore) Blocks(ctx context.Context, place int64, limit int) (all []waypost.Block, last int64, err error) {
 	last = place
-	err = db.pool.QueryIn(ctx, scoped.Operator, selectBlocks, []any{place, limit}, func(rows pgx.Rows) error {
-		var b waypost.Block
-		var policy string
-		_, err := pgx.ForEachRow(rows, []any{&b.Host, &b.Code, &b.Version, &b.Blocked, &policy, &b.Reason, &b.At, &last}, func() (err error) {
-			if b.Policy, err = waypost.ParseBlockPolicy(policy); err == nil {
-				all = append(all, b)
-			}
-			return err
-		})
+	var b waypost.Block
+	var policy string
+	into := []any{&b.Host, &b.Code, &b.Version, &b.Blocked, &policy, &b.Reason, &b.At, &last}
+	err = db.pool.QueryIn(ctx, scoped.Operator, selectBlocks, []any{place, limit}, scoped.ForEach(into, func() (err error) {
+		if b.Policy, err = waypost.ParseBlockPolicy(policy); err == nil {
+			all = append(all, b)
+		}
 		return err
-	})
+	}))
 	return all, last, scoped.Classify("read blocks", err)
 }
 

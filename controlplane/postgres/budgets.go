@@ -500,9 +500,6 @@ const countFrozen = `SELECT CASE WHEN budget_frozen() THEN (SELECT count(*) FROM
 // FrozenBudgets returns the number of budgets that grant nothing before edges have
 // reported, up to 100,000.
 func (db *BudgetStore) FrozenBudgets(ctx context.Context) (n int64, err error) {
-	err = db.pool.QueryIn(ctx, scoped.Operator, countFrozen, nil, func(rows pgx.Rows) error {
-		n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
-		return err
-	})
+	err = db.pool.QueryRowIn(ctx, scoped.Operator, countFrozen, nil, &n)
 	return n, scoped.Classify("count the frozen budgets", err)
 }

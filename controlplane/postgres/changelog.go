@@ -84,15 +84,8 @@ func (db *Changelog) Read(ctx context.Context, after waypost.Position, maxRecord
 		return err
 	})
 	q.Queue(`SELECT epoch = $2 AND stamp = $3 FROM changelog WHERE seq = $1 AND ord = 0`,
-		int64(after.Seq), int64(after.Epoch.Ordinal), int64(after.Stamp)).Query(func(r pgx.Rows) error {
-		for r.Next() {
-			known = true
-			if err := r.Scan(&same); err != nil {
-				return err
-			}
-		}
-		return r.Err()
-	})
+		int64(after.Seq), int64(after.Epoch.Ordinal), int64(after.Stamp)).
+		Query(scoped.ForEach([]any{&same}, func() error { known = true; return nil }))
 	// One row more than asked for shows whether the last transaction is whole.
 	q.Queue(selectChangelog+` WHERE seq > $1 ORDER BY seq, ord LIMIT $2`, int64(after.Seq), maxRecords+1).Query(rows.read)
 	if err := db.pool.SendBatch(ctx, &q).Close(); err != nil {
@@ -129,15 +122,8 @@ func (db *Changelog) wholeTransactions(ctx context.Context, rows *changelogRows)
 	}
 	rows.all = nil
 	var count, bytes int64
-	err := db.pool.QueryIn(ctx, scoped.Stream, `SELECT count(*), coalesce(sum(octet_length(payload) + coalesce(octet_length(programme), 0)), 0) FROM changelog WHERE seq = $1`,
-		[]any{last}, func(r pgx.Rows) error {
-			for r.Next() {
-				if err := r.Scan(&count, &bytes); err != nil {
-					return err
-				}
-			}
-			return r.Err()
-		})
+	err := db.pool.QueryRowIn(ctx, scoped.Stream, `SELECT count(*), coalesce(sum(octet_length(payload) + coalesce(octet_length(programme), 0)), 0) FROM changelog WHERE seq = $1`,
+		[]any{last}, &count, &bytes)
 	if err != nil {
 		return scoped.Classify("measure a transaction", err)
 	}
@@ -179,11 +165,7 @@ func (rs *changelogRows) read(rows pgx.Rows) error {
 		&r.seq, &r.epoch, &r.kind, &r.stamp, &r.digest, &r.at,
 		&r.domain, &r.name, &r.state, &r.status, &r.flags, &r.expires, &r.payload, &r.programme,
 	}
-	_, err := pgx.ForEachRow(rows, into, func() error {
-		rs.all = append(rs.all, r)
-		return nil
-	})
-	return err
+	return scoped.ForEach(into, func() error { rs.all = append(rs.all, r); return nil })(rows)
 }
 
 // transactions groups rows that follow sequence after, encoding each record once.

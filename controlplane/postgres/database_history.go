@@ -56,17 +56,13 @@ func (db *DatabaseHistory) history(ctx context.Context, conn *pgx.Conn) error {
 	var head begun
 	var cluster *string
 	var secret []byte
-	var b pgx.Batch
-	scoped.Operator.EnterBatch(&b)
-	b.Queue(`
+	err := scoped.Operator.QueryRowOn(ctx, conn, `
 		SELECT h.epoch, e.id, h.seq, (e.system_identifier, e.timeline) = (i.system_identifier, i.timeline),
 		       changelog_forked($1, $2, $3, $4), (SELECT id::text FROM cluster), (SELECT secret_check FROM cluster)
 		FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch, waypost_history() i`,
-		int32(seen.position.Epoch.Ordinal), seen.position.Epoch.ID, int64(seen.position.Seq),
-		int64(seen.position.Stamp)).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&head.epoch, &head.id, &head.seq, &same, &forked, &cluster, &secret)
-	})
-	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+		[]any{int32(seen.position.Epoch.Ordinal), seen.position.Epoch.ID, int64(seen.position.Seq), int64(seen.position.Stamp)},
+		&head.epoch, &head.id, &head.seq, &same, &forked, &cluster, &secret)
+	if err != nil {
 		return fmt.Errorf("read the history: %w", err)
 	}
 	if s := db.cfg.Secret; s != nil && secret != nil && !hmac.Equal(secret, SecretCheck(*s)) {
@@ -117,16 +113,12 @@ func (db *DatabaseHistory) unremembered(ctx context.Context, conn *pgx.Conn, see
 	if db.cfg.Memory == nil || seen.cluster != "" || seen.epoch != 0 {
 		return false, nil
 	}
-	var b pgx.Batch
-	scoped.Operator.EnterBatch(&b)
-	b.Queue(`
+	err = scoped.Operator.QueryRowOn(ctx, conn, `
 		SELECT EXISTS (SELECT FROM key_lease)
 		   AND greatest((SELECT max(seen_at) FROM control_node), (SELECT max(c.at) FROM changelog c WHERE c.seq = h.seq), e.opened_at)
 		       < clock_timestamp() - $1::interval
-		FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`, longestSilence).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&silent)
-	})
-	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+		FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`, []any{longestSilence}, &silent)
+	if err != nil {
 		return false, fmt.Errorf("look for other control planes: %w", err)
 	}
 	return silent, nil
@@ -136,13 +128,13 @@ func (db *DatabaseHistory) openEpoch(ctx context.Context, conn *pgx.Conn, epoch 
 	var opened bool
 	var skipped *int64
 	var held *string
-	var b pgx.Batch
-	scoped.Operator.EnterBatch(&b)
-	b.Queue(`SELECT opened, skipped, held_back
-		FROM changelog_open_epoch($1, $2, $3, $4, $5, $6, $7::jsonb, coalesce(nullif($8, 0.0), least(10000, key_prefix_size() / 50000.0)), $9)`,
-		reason, int32(epoch), int32(seen.position.Epoch.Ordinal), seen.position.Epoch.ID, int64(seen.position.Seq), int64(seen.position.Stamp),
-		seen.mark(), db.cfg.PeakRate, leasesUnseen).QueryRow(func(row pgx.Row) error { return row.Scan(&opened, &skipped, &held) })
-	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+	err := scoped.Operator.QueryRowOn(ctx, conn, `SELECT opened, skipped, held_back
+		FROM changelog_open_epoch($1, $2, $3, $4, $5, $6, $7::jsonb, least($8, key_prefix_size() / 50000.0), $9)`,
+		[]any{
+			reason, int32(epoch), int32(seen.position.Epoch.Ordinal), seen.position.Epoch.ID, int64(seen.position.Seq),
+			int64(seen.position.Stamp), seen.mark(), peakRate, leasesUnseen,
+		}, &opened, &skipped, &held)
+	if err != nil {
 		return fmt.Errorf("open an epoch: %w", err)
 	}
 	switch {
@@ -166,6 +158,11 @@ func (db *DatabaseHistory) beginMark(ctx context.Context, conn *pgx.Conn, seen s
 		db.pool.Log.Warn("cannot look at the key ranges of a new epoch yet, will try again", "error", err)
 	}
 }
+
+// peakRate is an upper bound of the keys that the cluster issues in a second, unless the
+// key space is small. A new epoch skips the keys that may have been issued while no
+// process was watching.
+const peakRate = 10_000.0
 
 // leasesUnseen is the number of leases for which a new epoch makes room because they may
 // have been lost unseen.
@@ -326,10 +323,9 @@ func (p *pool) outdated(own, seen waypost.Epoch) error {
 func (db *DatabaseHistory) supersede(ctx context.Context, conn *pgx.Conn, newer, own waypost.Epoch) error {
 	why := &SupersededError{newer.Ordinal, own.Ordinal}
 	var news bool
-	var b pgx.Batch
-	scoped.Operator.EnterBatch(&b)
-	b.Queue(`SELECT changelog_supersede($1, $2, $3)`, int32(newer.Ordinal), newer.ID, why.Error()).QueryRow(func(row pgx.Row) error { return row.Scan(&news) })
-	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+	err := scoped.Operator.QueryRowOn(ctx, conn, `SELECT changelog_supersede($1, $2, $3)`,
+		[]any{int32(newer.Ordinal), newer.ID, why.Error()}, &news)
+	if err != nil {
 		return scoped.Classify("hold keys back", err)
 	}
 	db.pool.highWater.supersede(newer)
@@ -348,10 +344,8 @@ func (db *DatabaseHistory) overrule(ctx context.Context, gap *int64) error {
 	}
 	defer conn.Release()
 	var epoch, newer uint32
-	var b pgx.Batch
-	scoped.Operator.EnterBatch(&b)
-	b.Queue(`SELECT h.epoch, k.superseded FROM changelog_head h, key_state k`).QueryRow(func(row pgx.Row) error { return row.Scan(&epoch, &newer) })
-	if err := conn.Conn().SendBatch(ctx, &b).Close(); err != nil {
+	err = scoped.Operator.QueryRowOn(ctx, conn, `SELECT h.epoch, k.superseded FROM changelog_head h, key_state k`, nil, &epoch, &newer)
+	if err != nil {
 		return scoped.Classify("read the newest epoch", err)
 	}
 	if newer < epoch {
@@ -411,15 +405,11 @@ func (db *DatabaseHistory) hear(ctx context.Context, said replication.Testimony)
 	p := said.Position
 	var head begun
 	var forgotten bool
-	var b pgx.Batch
-	scoped.Operator.EnterBatch(&b)
-	b.Queue(`
+	err = scoped.Operator.QueryRowOn(ctx, conn, `
 		SELECT h.epoch, e.id, (h.epoch, h.seq) < ($1::integer, $3::bigint) OR changelog_forked($1, $2, $3, $4)
 		FROM changelog_head h JOIN changelog_epoch e ON e.ordinal = h.epoch`,
-		int32(p.Epoch.Ordinal), p.Epoch.ID, int64(p.Seq), int64(p.Stamp)).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&head.epoch, &head.id, &forgotten)
-	})
-	if err := conn.Conn().SendBatch(ctx, &b).Close(); err != nil {
+		[]any{int32(p.Epoch.Ordinal), p.Epoch.ID, int64(p.Seq), int64(p.Stamp)}, &head.epoch, &head.id, &forgotten)
+	if err != nil {
 		return scoped.Classify("hold a follower's position against the history", err)
 	}
 	own := head.position().Epoch

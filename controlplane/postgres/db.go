@@ -38,9 +38,6 @@ type Config struct {
 	// idle_in_transaction_session_timeout.
 	URL      string
 	MaxConns int32 // default 20; requests of one workspace take at most half
-	// PeakRate is an upper bound of the keys that the cluster issues in a second. A new
-	// epoch skips the keys that may have been issued while no process was watching.
-	PeakRate float64 // default 10,000, or less in a small key space
 	// Memory keeps one small document on disk. Save is durable, and all or nothing, when it
 	// returns; Load returns nil if nothing was ever saved.
 	Memory Memory
@@ -58,9 +55,6 @@ type Config struct {
 	// SaltRetention is the time for which the salt of a day is kept after the day. Clicks
 	// that arrive later count without a visitor.
 	SaltRetention time.Duration // default 48 h
-	// KeepAnswers is the time for which responses to requests with an Idempotency-Key are
-	// kept.
-	KeepAnswers time.Duration // default 24 h
 	// MaxTransaction is the number of records above which a transaction is not
 	// streamed: followers take a snapshot instead.
 	MaxTransaction int // default 100,000
@@ -90,9 +84,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.SaltRetention == 0 {
 		c.SaltRetention = 48 * time.Hour
-	}
-	if c.KeepAnswers == 0 {
-		c.KeepAnswers = 24 * time.Hour
 	}
 	if c.MaxTransaction == 0 {
 		c.MaxTransaction = 100_000
@@ -162,7 +153,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	})
 	access := &AccessStore{pool: p, eventSample: cfg.EventSample}
 	db := &DB{
-		LinkStore:       &LinkStore{pool: p, keepAnswers: cfg.KeepAnswers},
+		LinkStore:       &LinkStore{pool: p},
 		DomainStore:     &DomainStore{pool: p},
 		KeyRangeStore:   &KeyRangeStore{pool: p, history: history},
 		AccessStore:     access,

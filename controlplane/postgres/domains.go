@@ -49,17 +49,14 @@ func (db *DomainStore) EveryDomain(ctx context.Context) (all []controlplane.Owne
 // Hosts implements controlplane.DomainStore.
 func (db *DomainStore) Hosts(ctx context.Context) ([]waypost.Domain, error) {
 	var all []waypost.Domain
+	var d waypost.Domain
+	var ignores, switching bool
 	err := db.pool.QueryIn(ctx, scoped.Operator, `SELECT id, coalesce(workspace_id, 0), host, ignores_case, case_switching FROM domain
-		WHERE NOT retired`, nil, func(rows pgx.Rows) error {
-		var d waypost.Domain
-		var ignores, switching bool
-		_, err := pgx.ForEachRow(rows, []any{&d.ID, &d.Workspace, &d.Host, &ignores, &switching}, func() error {
-			d.Traits = traitsOf(false, ignores, switching)
-			all = append(all, d)
-			return nil
-		})
-		return err
-	})
+		WHERE NOT retired`, nil, scoped.ForEach([]any{&d.ID, &d.Workspace, &d.Host, &ignores, &switching}, func() error {
+		d.Traits = traitsOf(false, ignores, switching)
+		all = append(all, d)
+		return nil
+	}))
 	return all, scoped.Classify("read the hosts", err)
 }
 
@@ -79,10 +76,7 @@ func (db *DomainStore) DomainOf(ctx context.Context, host string, strict bool) (
 func (db *DomainStore) HeldKey(ctx context.Context, id waypost.DomainID, keys ...waypost.Code) (key, code waypost.Code, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Stream, `SELECT code, coalesce(typed_code, code)
 		FROM (SELECT domain_id, code, typed_code FROM link UNION ALL SELECT domain_id, code, NULL FROM link_alias) k
-		WHERE domain_id = $1 AND code = ANY ($2) ORDER BY array_position($2, code) LIMIT 1`, []any{id, keys}, func(rows pgx.Rows) error {
-		_, err := pgx.ForEachRow(rows, []any{&key, &code}, func() error { return nil })
-		return err
-	})
+		WHERE domain_id = $1 AND code = ANY ($2) ORDER BY array_position($2, code) LIMIT 1`, []any{id, keys}, scoped.RowInto(&key, &code))
 	return key, code, scoped.Classify("look up a key", err)
 }
 

@@ -145,15 +145,12 @@ func (db *FleetStore) RevokeNode(ctx context.Context, by controlplane.Actor, nod
 func (db *FleetStore) NodeCredentials(ctx context.Context) (all []fleet.NodeCredential, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT DISTINCT ON (node) node, region, role, former, created_at, last_seen_at, revoked_at FROM node_credential ORDER BY node, id DESC`,
-		nil, func(rows pgx.Rows) (err error) {
-			all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c fleet.NodeCredential, err error) {
-				var seen, revoked *time.Time
-				err = row.Scan(&c.Node, &c.Region, &c.Role, &c.Former, &c.CreatedAt, &seen, &revoked)
-				c.CreatedAt, c.LastSeenAt, c.RevokedAt = c.CreatedAt.UTC(), scoped.UTC(seen), scoped.UTC(revoked)
-				return c, err
-			})
-			return err
-		})
+		nil, scoped.CollectWith(&all, func(row pgx.CollectableRow) (c fleet.NodeCredential, err error) {
+			var seen, revoked *time.Time
+			err = row.Scan(&c.Node, &c.Region, &c.Role, &c.Former, &c.CreatedAt, &seen, &revoked)
+			c.CreatedAt, c.LastSeenAt, c.RevokedAt = c.CreatedAt.UTC(), scoped.UTC(seen), scoped.UTC(revoked)
+			return c, err
+		}))
 	return all, scoped.Classify("list credentials of edges", err)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/klauspost/compress/zstd"
@@ -106,6 +107,7 @@ func newPrecheck(links []controlplane.Insertion) *precheck {
 // queue asks for earlier answers, and for live links of targets.
 func (k *precheck) queue(b *pgx.Batch) {
 	if slices.ContainsFunc(k.records, func(r *controlplane.IdempotencyRecord) bool { return r.Import == nil }) {
+		var id controlplane.RequestID
 		var workspaces []int64
 		var routes, keys []string
 		for _, r := range k.records {
@@ -114,11 +116,7 @@ func (k *precheck) queue(b *pgx.Batch) {
 		b.Queue(`
 			SELECT i.workspace_id, i.route, i.key FROM unnest($1::bigint[], $2::text[], $3::text[]) n (w, r, k)
 			JOIN idempotency i ON `+scoped.OfWorkspace("i.workspace_id", "n.w")+` AND i.route = n.r AND i.key = n.k`, workspaces, routes,
-			keys).Query(func(rows pgx.Rows) error {
-			var id controlplane.RequestID
-			_, err := pgx.ForEachRow(rows, []any{&id.Workspace, &id.Route, &id.Key}, func() error { k.answered[id] = true; return nil })
-			return err
-		})
+			keys).Query(scoped.ForEach([]any{&id.Workspace, &id.Route, &id.Key}, func() error { k.answered[id] = true; return nil }))
 	}
 	var wanted []dedupeKey
 	for i := range k.links {
@@ -331,21 +329,21 @@ func (db *LinkStore) Response(
 	return a, request, found, scoped.Classify("look for an answer", err)
 }
 
-// answersAtOnce bounds the responses that one statement deletes.
-const answersAtOnce = 10_000
+const (
+	keepAnswers   = 24 * time.Hour // for which responses to requests with an Idempotency-Key are kept
+	answersAtOnce = 10_000         // responses that one statement deletes
+)
 
 // forgetAnswers removes the answers that were kept for long enough.
 func (db *LinkStore) forgetAnswers(ctx context.Context) error {
 	for {
 		var gone int64
-		var b pgx.Batch
-		scoped.Operator.EnterBatch(&b)
-		b.Queue(`
+		err := db.pool.QueryRowIn(ctx, scoped.Operator, `
 			WITH gone AS (DELETE FROM idempotency WHERE (workspace_id, route, key) IN (
 				SELECT workspace_id, route, key FROM idempotency WHERE created_at < now() - $1::interval
 				ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING 1)
-			SELECT count(*) FROM gone`, db.keepAnswers, answersAtOnce).QueryRow(func(row pgx.Row) error { return row.Scan(&gone) })
-		if err := db.pool.SendBatch(ctx, &b).Close(); err != nil {
+			SELECT count(*) FROM gone`, []any{keepAnswers, answersAtOnce}, &gone)
+		if err != nil {
 			return scoped.Classify("forget answers", err)
 		}
 		if gone < answersAtOnce {

@@ -196,29 +196,24 @@ func (in *inserting) queue(b *pgx.Batch, at *begun) {
 	b.Queue(`SELECT key_check_leases($1), set_config('plan_cache_mode', 'force_generic_plan', true), set_config('waypost.folded', $2, true)`,
 		leases, foldedDomains(in.links))
 	if len(claims.codes) > 0 {
+		var code waypost.Code
 		b.Queue(`SELECT key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters,
-			claims.workspaces).Query(func(rows pgx.Rows) error {
-			for rows.Next() {
-				var code waypost.Code
-				if err := rows.Scan(&code); err != nil {
-					return err
-				}
-				for i := range in.links {
-					if x := &in.links[i]; x.Claim != nil && x.Link.Code == code {
-						in.placed[i] = controlplane.Issuable
-					}
+			claims.workspaces).Query(scoped.ForEach([]any{&code}, func() error {
+			for i := range in.links {
+				if x := &in.links[i]; x.Claim != nil && x.Link.Code == code {
+					in.placed[i] = controlplane.Issuable
 				}
 			}
-			return rows.Err()
-		})
+			return nil
+		}))
 	}
 	insert := insertLinks
 	if in.free {
 		insert = insertFree
 	}
-	b.Queue(insert, insertArgs(in.links, in.stamps)...).Query(func(rows pgx.Rows) error {
-		return in.read(rows, at.position())
-	})
+	b.Queue(insert, insertArgs(in.links, in.stamps)...).Query(scoped.Each(func(rows pgx.Rows) error {
+		return in.readPlaced(rows, at.position())
+	}))
 }
 
 // queueTaken asks which of the taken custom codes belong to deleted links. It returns
@@ -236,6 +231,9 @@ func (in *inserting) queueTaken(b *pgx.Batch) bool {
 	if len(taken) == 0 {
 		return false
 	}
+	var i int32
+	var typed *waypost.Code
+	var there, restorable, alias bool
 	b.Queue(`
 		SELECT n.i, coalesce(l.typed_code, l.code), l.deleted_at IS NULL AND l.id IS NOT NULL, coalesce(l.deleted_at > now() - $5::interval
 			AND (l.expires_at IS NULL OR l.expires_at > now() OR link_outlives_expiry(l.programme)), false),
@@ -243,11 +241,8 @@ func (in *inserting) queueTaken(b *pgx.Batch) bool {
 		FROM unnest($1::integer[], $2::bigint[], $3::integer[], $4::text[]) n (i, w, d, c)
 		LEFT JOIN link l ON l.domain_id = n.d AND l.code = n.c AND l.workspace_id = n.w
 		WHERE l.id IS NOT NULL OR link_code_fate(n.w, n.d, n.c) <> ''`,
-		taken, workspaces, domains, codes, controlplane.RestorableFor).Query(func(rows pgx.Rows) error {
-		var i int32
-		var typed *waypost.Code
-		var there, restorable, alias bool
-		_, err := pgx.ForEachRow(rows, []any{&i, &typed, &there, &restorable, &alias}, func() error {
+		taken, workspaces, domains, codes, controlplane.RestorableFor).
+		Query(scoped.ForEach([]any{&i, &typed, &there, &restorable, &alias}, func() error {
 			if to := in.links[i].TakenBy; to != nil && typed != nil {
 				*to = *typed
 			}
@@ -260,30 +255,25 @@ func (in *inserting) queueTaken(b *pgx.Batch) bool {
 				in.placed[i] = controlplane.Retired
 			}
 			return nil
-		})
-		return err
-	})
+		}))
 	return true
 }
 
-// read takes the links that the transaction at a position has placed.
-func (in *inserting) read(rows pgx.Rows, at waypost.Position) error {
-	revision := waypost.Revision{Epoch: at.Epoch.Ordinal, Seq: at.Seq}
-	for rows.Next() {
-		var id int64
-		var k linkKey
-		var created time.Time
-		if err := rows.Scan(&id, &k.domain, &k.code, &created); err != nil {
-			return err
-		}
-		i, ok := in.index[k]
-		if !ok {
-			return errors.New("the database returned a link that was not sent")
-		}
-		in.placed[i] = controlplane.Placed
-		l := in.links[i].Link
-		l.ID, l.CreatedAt, l.UpdatedAt = id, created.UTC(), created.UTC()
-		l.Revision, l.Stamp = revision, uint64(in.stamps[i])
+// readPlaced reads a link that the transaction at a position has placed.
+func (in *inserting) readPlaced(row pgx.Row, at waypost.Position) error {
+	var id int64
+	var k linkKey
+	var created time.Time
+	if err := row.Scan(&id, &k.domain, &k.code, &created); err != nil {
+		return err
 	}
-	return rows.Err()
+	i, ok := in.index[k]
+	if !ok {
+		return errors.New("the database returned a link that was not sent")
+	}
+	in.placed[i] = controlplane.Placed
+	l := in.links[i].Link
+	l.ID, l.CreatedAt, l.UpdatedAt = id, created.UTC(), created.UTC()
+	l.Revision, l.Stamp = waypost.Revision{Epoch: at.Epoch.Ordinal, Seq: at.Seq}, uint64(in.stamps[i])
+	return nil
 }

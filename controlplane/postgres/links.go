@@ -14,10 +14,7 @@ import (
 
 // LinkStore keeps links: it inserts, reads, changes, lists and deletes them, and keeps
 // the responses to requests with an Idempotency-Key.
-type LinkStore struct {
-	pool        *pool
-	keepAnswers time.Duration
-}
+type LinkStore struct{ pool *pool }
 
 // ofVersion is the condition that a link has the version in parameters $1 to $5: id,
 // workspace, epoch, sequence and stamp.
@@ -52,20 +49,16 @@ func (db *LinkStore) UpdateLink(
 		b.Queue(`UPDATE link SET original_url = location, location = NULL WHERE location = $6 AND original_url <> $7
 			AND `+ofVersion, append(version, l.Location, l.OriginalURL)...)
 	}
-	changed := false
+	changed, stamp := false, int64(0)
 	b.Queue(`
 		UPDATE link SET `+updateLink+`, updated_at = now()
 		WHERE `+ofVersion+` OR id = $1 AND `+scoped.OfWorkspace("workspace_id", "$2")+` AND deleted_at IS NULL
 			AND rev_epoch = current_setting('waypost.epoch')::integer AND rev_seq = current_setting('waypost.seq')::bigint
 		RETURNING updated_at, rev_epoch, rev_seq, stamp`,
-		appendUpdate(version, l)...).Query(func(rows pgx.Rows) error {
-		var stamp int64
-		_, err := pgx.ForEachRow(rows, []any{&l.UpdatedAt, &l.Revision.Epoch, &l.Revision.Seq, &stamp}, func() error {
-			changed, l.Stamp, l.UpdatedAt = true, uint64(stamp), l.UpdatedAt.UTC()
-			return nil
-		})
-		return err
-	})
+		appendUpdate(version, l)...).Query(scoped.ForEach([]any{&l.UpdatedAt, &l.Revision.Epoch, &l.Revision.Seq, &stamp}, func() error {
+		changed, l.Stamp, l.UpdatedAt = true, uint64(stamp), l.UpdatedAt.UTC()
+		return nil
+	}))
 	if dedupe != nil {
 		// Another link may be noted for the new target; then it stays noted.
 		b.Queue(`
@@ -143,15 +136,11 @@ func (db *LinkStore) Link(ctx context.Context, ws waypost.WorkspaceID, domain wa
 		UNION ALL
 		SELECT l.id FROM link_alias a JOIN link l ON l.id = a.link_id AND l.deleted_at IS NULL
 		WHERE `+scoped.OfWorkspace("a.workspace_id", "$1")+` AND a.domain_id = $2 AND a.code = $3`, ""),
-		[]any{ws, domain, code}, func(rows pgx.Rows) (err error) {
-			for rows.Next() {
-				if l, err = scanLink(rows); err != nil {
-					return err
-				}
-				found = true
-			}
-			return rows.Err()
-		})
+		[]any{ws, domain, code}, scoped.Each(func(rows pgx.Rows) (err error) {
+			found = true
+			l, err = scanLink(rows)
+			return err
+		}))
 	if err == nil && !found {
 		return l, waypost.ErrNoLink
 	}
@@ -202,14 +191,10 @@ func (db *LinkStore) DeletedLink(
 ) (l waypost.Link, late bool, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectLinks(
 		`SELECT id FROM link WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND domain_id = $2 AND code = $3`,
-		`, coalesce(l.deleted_at < now() - $4::interval, false)`), []any{ws, domain, code, most}, func(rows pgx.Rows) (err error) {
-		for rows.Next() {
-			if l, err = scanLink(rows, &late); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
+		`, coalesce(l.deleted_at < now() - $4::interval, false)`), []any{ws, domain, code, most}, scoped.Each(func(rows pgx.Rows) (err error) {
+		l, err = scanLink(rows, &late)
+		return err
+	}))
 	switch {
 	case err != nil:
 		return l, late, scoped.Classify("read a deleted link", err)
@@ -227,7 +212,7 @@ func (db *LinkStore) RestoreLink(
 	ctx context.Context, by controlplane.Actor, at controlplane.Version, l *waypost.Link,
 ) (waypost.Position, bool, error) {
 	var head begun
-	restored := false
+	restored, stamp := false, int64(0)
 	var b pgx.Batch
 	as := scoped.TenantOf(l.Workspace)
 	as.EnterBatch(&b)
@@ -235,14 +220,11 @@ func (db *LinkStore) RestoreLink(
 	b.Queue(selectBegin, 0).QueryRow(head.scan)
 	b.Queue(`UPDATE link SET deleted_at = NULL, updated_at = now() WHERE `+ofAnyVersion+` AND deleted_at IS NOT NULL
 		RETURNING updated_at, rev_epoch, rev_seq, stamp`,
-		l.ID, l.Workspace, at.Revision.Epoch, int64(at.Revision.Seq), int64(at.Stamp)).Query(func(rows pgx.Rows) error {
-		var stamp int64
-		_, err := pgx.ForEachRow(rows, []any{&l.UpdatedAt, &l.Revision.Epoch, &l.Revision.Seq, &stamp}, func() error {
+		l.ID, l.Workspace, at.Revision.Epoch, int64(at.Revision.Seq), int64(at.Stamp)).
+		Query(scoped.ForEach([]any{&l.UpdatedAt, &l.Revision.Epoch, &l.Revision.Seq, &stamp}, func() error {
 			restored, l.Stamp, l.UpdatedAt, l.DeletedAt = true, uint64(stamp), l.UpdatedAt.UTC(), time.Time{}
 			return nil
-		})
-		return err
-	})
+		}))
 	switch err := db.pool.Send(ctx, as, &b); {
 	case scoped.PgCode(err) == scoped.UniqueViolation:
 		return waypost.Position{}, false, waypost.Errorf(waypost.EConflict,
@@ -265,30 +247,23 @@ func (db *LinkStore) Record(ctx context.Context, domain waypost.DomainID, code w
 		       coalesce(edited[1]::integer, rev_epoch), coalesce(edited[2], rev_seq), coalesce(edited[3], stamp)
 		FROM link WHERE id = (SELECT id FROM link WHERE domain_id = $1 AND code = $2
 			UNION ALL SELECT link_id FROM link_alias WHERE domain_id = $1 AND code = $2)`,
-		[]any{domain, code}, func(rows pgx.Rows) error {
-			for rows.Next() {
-				var expires *time.Time
-				var payload string
-				var stamp int64
-				if err := rows.Scan(&rec.Domain, &rec.Name, &rec.State, &rec.Status, &rec.Flags, &expires, &payload, &rec.Programme,
-					&rec.Revision.Epoch, &rec.Revision.Seq, &stamp); err != nil {
-					return err
-				}
-				rec.Payload, rec.Stamp, rec.ExpiresAt = []byte(payload), uint64(stamp), millis(expires)
-				found = true
-			}
-			return rows.Err()
-		})
+		[]any{domain, code}, scoped.Each(func(rows pgx.Rows) error {
+			var expires *time.Time
+			var payload string
+			var stamp int64
+			err := rows.Scan(&rec.Domain, &rec.Name, &rec.State, &rec.Status, &rec.Flags, &expires, &payload, &rec.Programme,
+				&rec.Revision.Epoch, &rec.Revision.Seq, &stamp)
+			rec.Payload, rec.Stamp, rec.ExpiresAt = []byte(payload), uint64(stamp), millis(expires)
+			found = true
+			return err
+		}))
 	return rec, found, scoped.Classify("look up a code", err)
 }
 
 // Patterns implements controlplane.LinkStore.
 func (db *LinkStore) Patterns(ctx context.Context, domain waypost.DomainID) (codes []string, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Stream, `SELECT code FROM link WHERE domain_id = $1 AND link_is_pattern(custom, code) AND deleted_at IS NULL`,
-		[]any{domain}, func(rows pgx.Rows) error {
-			codes, err = pgx.CollectRows(rows, pgx.RowTo[string])
-			return err
-		})
+		[]any{domain}, scoped.CollectInto(&codes))
 	return codes, scoped.Classify("list the patterns of a domain", err)
 }
 

@@ -320,7 +320,7 @@ func stepResume(ctx context.Context, tx pgx.Tx, s keys.RangeStep) (done keys.Ste
 	case s.Gap != nil:
 		gap = *s.Gap
 	case gap > size/10:
-		return done, waypost.Errorf(waypost.EConflict, "say by how many counters every prefix skips: the most keys that can have been issued in one prefix since the backup was made (%d by the configured peak rate, of %d in a prefix)", gap, size)
+		return done, waypost.Errorf(waypost.EConflict, "say by how many counters every prefix skips: the most keys that can have been issued in one prefix since the backup was made (%d by the peak rate, of %d in a prefix)", gap, size)
 	}
 	if gap < 0 || gap > size {
 		return done, waypost.Errorf(waypost.EInvalid, "the gap must be 0 to %d", size)

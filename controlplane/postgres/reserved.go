@@ -131,14 +131,11 @@ func setOf(codes []waypost.Code) map[waypost.Code]bool {
 // CountReserved implements keys.ReservedStore.
 func (db *KeyRangeStore) CountReserved(ctx context.Context, ws waypost.WorkspaceID) (map[string]int64, error) {
 	counts := make(map[string]int64)
+	var service string
+	var n int64
 	err := db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
 		SELECT service, count(*) FROM reserved_key WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND state = 'reserved' GROUP BY service`,
-		[]any{ws}, func(rows pgx.Rows) error {
-			var service string
-			var n int64
-			_, err := pgx.ForEachRow(rows, []any{&service, &n}, func() error { counts[service] = n; return nil })
-			return err
-		})
+		[]any{ws}, scoped.ForEach([]any{&service, &n}, func() error { counts[service] = n; return nil }))
 	return counts, scoped.Classify("count reserved keys", err)
 }
 

@@ -33,7 +33,7 @@ func (db *DB) retention() []retained {
 		{table: "visitor_salt", age: db.SaltStore.retention, until: "the age after its day", forget: db.keepSalts},
 		{table: "changelog", age: db.Changelog.cfg.KeepChangelog, until: "that, or KeepChangelogBytes", forget: db.keepPartitions},
 		{table: "click_batch", age: analytics.KeptBatches, forget: db.ForgetBatches},
-		{table: "idempotency", age: db.LinkStore.keepAnswers, forget: db.forgetAnswers},
+		{table: "idempotency", age: keepAnswers, forget: db.forgetAnswers},
 		{table: "import", age: imports.KeptFor, until: "the age after the last change; with import_part and import_rows", forget: db.forgetImports},
 		{table: "key_issue", age: keptRates, forget: db.forgetIssues},
 		{table: "control_node", age: keptRates, until: "the age, and no lease; by forgetIssues"},

@@ -13,22 +13,19 @@ import (
 // ScheduledLinks implements controlplane.ScheduleStore. Of each link it reads the rules
 // and the version.
 func (db *LinkStore) ScheduledLinks(ctx context.Context, after int64, limit int) (links []waypost.Link, err error) {
+	var l waypost.Link
+	var stamp int64
 	err = db.pool.QueryIn(ctx, scoped.Reaper, `
 		SELECT id, redirect_status, rules, programme, rev_epoch, rev_seq, stamp FROM link
 		WHERE id > $1 AND deleted_at IS NULL AND programme IS NOT NULL AND get_bit(programme, 15) = 1
-		ORDER BY id LIMIT $2`, []any{after, limit}, func(rows pgx.Rows) error {
-		var l waypost.Link
-		var stamp int64
-		_, err := pgx.ForEachRow(rows, []any{
-			&l.ID, &l.RedirectStatus, &l.Rules, &l.Programme, &l.Revision.Epoch, &l.Revision.Seq, &stamp,
-		}, func() error {
-			l.Stamp = uint64(stamp)
-			links = append(links, l)
-			l.Rules, l.Programme = nil, nil // rows share no memory
-			return nil
-		})
-		return err
-	})
+		ORDER BY id LIMIT $2`, []any{after, limit}, scoped.ForEach([]any{
+		&l.ID, &l.RedirectStatus, &l.Rules, &l.Programme, &l.Revision.Epoch, &l.Revision.Seq, &stamp,
+	}, func() error {
+		l.Stamp = uint64(stamp)
+		links = append(links, l)
+		l.Rules, l.Programme = nil, nil // rows share no memory
+		return nil
+	}))
 	return links, scoped.Classify("read the links with schedules", err)
 }
 

@@ -103,12 +103,9 @@ func (db *AccessStore) Session(ctx context.Context, hash [32]byte) (controlplane
 // Unclaimed reports whether the installation has neither an administrator nor a valid API
 // key, so that no caller can sign in.
 func (db *AccessStore) Unclaimed(ctx context.Context) (unclaimed bool, err error) {
-	err = db.pool.QueryIn(ctx, scoped.Operator, `
+	err = db.pool.QueryRowIn(ctx, scoped.Operator, `
 		SELECT NOT EXISTS (SELECT FROM membership WHERE role = 'admin') AND NOT EXISTS (SELECT FROM api_key WHERE revoked_at IS NULL)`,
-		nil, func(rows pgx.Rows) error {
-			unclaimed, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
-			return err
-		})
+		nil, &unclaimed)
 	return unclaimed, scoped.Classify("look for administrators", err)
 }
 
@@ -225,16 +222,12 @@ func (db *AccessStore) Sessions(ctx context.Context, user int64, now time.Time) 
 		SELECT s.id, s.address, s.user_agent, s.created_at, s.used_at, s.expires_at
 		FROM user_session s JOIN app_user u ON u.id = s.user_id AND s.created_at >= u.valid_from
 		WHERE s.user_id = $1 AND s.expires_at > $2 ORDER BY s.id DESC LIMIT $3`, []any{user, now, controlplane.MaxSessions},
-		func(rows pgx.Rows) (err error) {
-			all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s controlplane.SessionInfo, err error) {
-				var address *netip.Addr
-				if err = row.Scan(&s.ID, &address, &s.Browser.UserAgent, &s.CreatedAt, &s.UsedAt, &s.ExpiresAt); address != nil {
-					s.Browser.Address = *address
-				}
-				return s, err
-			})
-			return err
-		})
+		scoped.CollectWith(&all, func(row pgx.CollectableRow) (s controlplane.SessionInfo, err error) {
+			var address *netip.Addr
+			err = row.Scan(&s.ID, &address, &s.Browser.UserAgent, &s.CreatedAt, &s.UsedAt, &s.ExpiresAt)
+			s.Browser.Address = scoped.Deref(address)
+			return s, err
+		}))
 	return all, scoped.Classify("list sessions", err)
 }
 

@@ -163,12 +163,9 @@ func (db *Store) utmOf(ctx context.Context, b *waypost.ClickBatch, targets []tar
 		return nil, nil
 	}
 	count := make(map[int64]bool)
+	var id int64
 	err := db.pool.QueryIn(ctx, scoped.Ingest, `SELECT t.id FROM unnest($1::bigint[]) AS t (id) WHERE `+scoped.CountsUTM("t.id"), []any{workspacesOf(targets)},
-		func(rows pgx.Rows) error {
-			var id int64
-			_, err := pgx.ForEachRow(rows, []any{&id}, func() error { count[id] = true; return nil })
-			return err
-		})
+		scoped.ForEach([]any{&id}, func() error { count[id] = true; return nil }))
 	return count, scoped.Classify("read who counts utm parameters", err)
 }
 

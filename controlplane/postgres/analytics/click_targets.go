@@ -87,17 +87,12 @@ func (db *Store) findTargets(
 	scoped.Ingest.LookingUp().EnterBatch(&q)
 	q.Queue(moreTime, ingestTimeLimit)
 	look := func(domains []int64, codes []string, found func(place int64, t target)) {
-		q.Queue(findLinks, domains, codes).Query(func(rows pgx.Rows) error {
-			var place int64
-			var t target
-			for rows.Next() {
-				if err := rows.Scan(&place, &t.link, &t.workspace, &t.alias); err != nil {
-					return err
-				}
-				found(place, t)
-			}
-			return rows.Err()
-		})
+		var place int64
+		var t target
+		q.Queue(findLinks, domains, codes).Query(scoped.ForEach([]any{&place, &t.link, &t.workspace, &t.alias}, func() error {
+			found(place, t)
+			return nil
+		}))
 	}
 	look(domains, codes, func(place int64, t target) { targets[asked[place]] = t })
 	if still = remembered.link == 0; !still {

@@ -112,15 +112,12 @@ func (e *erasure) deleteRows(ctx context.Context, tx pgx.Tx) error {
 	e.days = make(map[int32]*rollup.Day)
 	own := ` WHERE ` + scoped.OfWorkspace("workspace_id", "$1") + ` AND link_id = $2`
 	var q pgx.Batch
-	count := func(rows pgx.Rows) error {
-		var clicks, bots int64
-		_, err := pgx.ForEachRow(rows, []any{&clicks, &bots}, func() error {
-			e.done.Clicks += clicks
-			e.done.Bots += bots
-			return nil
-		})
-		return err
-	}
+	var clicks, bots int64
+	count := scoped.ForEach([]any{&clicks, &bots}, func() error {
+		e.done.Clicks += clicks
+		e.done.Bots += bots
+		return nil
+	})
 	q.Queue(takePartsOf, e.workspace, e.link, areasOf([]int64{e.link})).Query(e.scanParts)
 	q.Queue(`DELETE FROM link_click`+own+` RETURNING clicks, bot_clicks`, e.workspace, e.link).Query(count)
 	q.Queue(`WITH gone AS (DELETE FROM click_event`+own+` RETURNING clicks) SELECT coalesce(sum(clicks), 0)::bigint FROM gone`,

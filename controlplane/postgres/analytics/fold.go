@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"waypost/controlplane/postgres/scoped"
 	"waypost/controlplane/rollup"
 	"waypost/internal/failpoint"
 )
@@ -288,17 +289,13 @@ func (in *folding) storeFirst(
 		q.Queue(to.prepare, ids, days)
 	}
 	stored, last, bytes := make([]storedDay, len(keys)), int64(0), 0
-	q.Queue(to.have, ids, days, dayBytes).Query(func(found pgx.Rows) error {
-		for found.Next() {
-			var d storedDay
-			if err := found.Scan(&last, &d.ctid, &d.clicks, &d.bots, &d.quarters, &d.breakdown, &d.visitors); err != nil {
-				return err
-			}
-			stored[last] = d
-			bytes += len(d.breakdown) + len(d.visitors)
-		}
-		return found.Err()
-	})
+	q.Queue(to.have, ids, days, dayBytes).Query(scoped.Each(func(found pgx.Rows) error {
+		var d storedDay
+		err := found.Scan(&last, &d.ctid, &d.clicks, &d.bots, &d.quarters, &d.breakdown, &d.visitors)
+		stored[last] = d
+		bytes += len(d.breakdown) + len(d.visitors)
+		return err
+	}))
 	if err := tx.SendBatch(ctx, &q).Close(); err != nil {
 		return 0, err
 	}

@@ -44,12 +44,9 @@ func (db *Store) SweepGone(ctx context.Context) (int, error) {
 }
 
 func collectPlaces(into *[]Place) func(pgx.Rows) error {
-	return func(rows pgx.Rows) (err error) {
-		*into, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Place, err error) {
-			return p, row.Scan(&p.Workspace, &p.Link)
-		})
-		return err
-	}
+	return scoped.CollectWith(into, func(row pgx.CollectableRow) (p Place, err error) {
+		return p, row.Scan(&p.Workspace, &p.Link)
+	})
 }
 
 // purgedAtOnce bounds the rows of each table that one transaction of Purge deletes.

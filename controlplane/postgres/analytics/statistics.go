@@ -53,13 +53,10 @@ func (db *Store) LinkClicks(
 // aliasesOf returns the addresses of all aliases that a link has had, by their numbers.
 func (db *Store) aliasesOf(ctx context.Context, link int64) (map[string]string, error) {
 	address := make(map[string]string)
+	var n, at string
 	err := db.pool.QueryIn(ctx, scoped.Ingest, `
 		SELECT r.n::text, CASE WHEN d.id = 1 THEN '' ELSE d.host END || '/' || r.code
-		FROM retired_code r JOIN domain d ON d.id = r.domain_id WHERE r.link_id = $1`, []any{link}, func(rows pgx.Rows) error {
-		var n, at string
-		_, err := pgx.ForEachRow(rows, []any{&n, &at}, func() error { address[n] = at; return nil })
-		return err
-	})
+		FROM retired_code r JOIN domain d ON d.id = r.domain_id WHERE r.link_id = $1`, []any{link}, scoped.ForEach([]any{&n, &at}, func() error { address[n] = at; return nil }))
 	return address, scoped.Classify("name the aliases of a link", err)
 }
 
@@ -168,21 +165,13 @@ func (db *Store) nameLinks(ctx context.Context, ws waypost.WorkspaceID, counts [
 		ids[i] = counts[i].Link
 	}
 	byID := make(map[int64]controlplane.TopLink, len(ids))
+	var id int64
+	var l controlplane.TopLink
 	err := db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
 		SELECT l.id, l.domain_id, CASE WHEN d.id = $3 THEN '' ELSE d.host END, coalesce(l.typed_code, l.code), l.original_url, l.title
 		FROM link l JOIN domain d ON d.id = l.domain_id
 		WHERE `+scoped.OfWorkspace("l.workspace_id", "$1")+` AND l.id = ANY($2::bigint[])`, []any{ws, ids, waypost.DefaultDomain},
-		func(rows pgx.Rows) error {
-			for rows.Next() {
-				var id int64
-				var l controlplane.TopLink
-				if err := rows.Scan(&id, &l.Domain, &l.Host, &l.Code, &l.OriginalURL, &l.Title); err != nil {
-					return err
-				}
-				byID[id] = l
-			}
-			return rows.Err()
-		})
+		scoped.ForEach([]any{&id, &l.Domain, &l.Host, &l.Code, &l.OriginalURL, &l.Title}, func() error { byID[id] = l; return nil }))
 	named := make([]controlplane.TopLink, 0, len(counts))
 	for _, c := range counts {
 		if l, found := byID[c.Link]; found {

@@ -200,10 +200,23 @@ func (p *Pool) QueryIn(ctx context.Context, s Scope, sql string, args []any, rea
 
 // QueryRowIn is QueryIn for a query that returns exactly one row.
 func (p *Pool) QueryRowIn(ctx context.Context, s Scope, sql string, args []any, into ...any) error {
+	leave, err := p.Share(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.QueryRowOn(ctx, p, sql, args, into...)
+}
+
+// QueryRowOn is [Pool.QueryRowIn] on a connection that the caller has.
+func (s Scope) QueryRowOn(ctx context.Context, conn interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}, sql string, args []any, into ...any,
+) error {
 	var b pgx.Batch
 	s.EnterBatch(&b)
 	b.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(into...) })
-	return p.Send(ctx, s, &b)
+	return conn.SendBatch(ctx, &b).Close()
 }
 
 // ExecIn runs one statement in a scope and returns the number of rows.
@@ -218,9 +231,12 @@ func (p *Pool) ExecIn(ctx context.Context, s Scope, sql string, args ...any) (n 
 }
 
 // RowInto scans the only row, if there is one.
-func RowInto(into ...any) func(pgx.Rows) error {
+func RowInto(into ...any) func(pgx.Rows) error { return ForEach(into, func() error { return nil }) }
+
+// ForEach scans each row, and then calls f.
+func ForEach(into []any, f func() error) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
-		_, err := pgx.ForEachRow(rows, into, func() error { return nil })
+		_, err := pgx.ForEachRow(rows, into, f)
 		return err
 	}
 }
