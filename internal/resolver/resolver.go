@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strconv"
 	"sync/atomic"
 )
 
-// Resolver is a [net.Resolver] with errors of LookupTXT that name the server and its
-// answer.
+// Resolver is a [net.Resolver] with errors of LookupTXT that name the server.
 type Resolver struct{ *net.Resolver }
 
 // New returns a resolver that asks some servers, HOST or HOST:PORT, in turn. Without any
@@ -25,67 +23,22 @@ func New(servers []string) Resolver {
 		if _, _, err := net.SplitHostPort(server); err != nil {
 			server = net.JoinHostPort(server, "53")
 		}
-		last, _ := ctx.Value(lastAnswer{}).(*answer)
-		if last != nil {
-			*last = answer{server: server}
+		if asked, ok := ctx.Value(askedKey{}).(*string); ok {
+			*asked = server
 		}
 		var d net.Dialer
-		c, err := d.DialContext(ctx, network, server)
-		if packets, ok := c.(*net.UDPConn); ok && last != nil {
-			return &observed{packets, last}, nil
-		}
-		return c, err
+		return d.DialContext(ctx, network, server)
 	}}}
 }
 
-// answer is the last answer in a lookup.
-type answer struct {
-	server string
-	code   byte // 0: no error, or no answer
-}
+type askedKey struct{}
 
-type lastAnswer struct{}
-
-// LookupTXT looks up texts. In an error, Server is the server that was asked last, and
-// Err its answer, such as REFUSED.
+// LookupTXT looks up texts. In an error, Server is the server that was asked last.
 func (r Resolver) LookupTXT(ctx context.Context, name string) ([]string, error) {
-	var last answer
-	found, err := r.Resolver.LookupTXT(context.WithValue(ctx, lastAnswer{}, &last), name)
-	if wrong, ok := errors.AsType[*net.DNSError](err); ok && last.server != "" {
-		wrong.Server = last.server
-		if last.code != 0 && !wrong.IsNotFound {
-			wrong.Err = codeText(last.code)
-		}
+	var asked string
+	found, err := r.Resolver.LookupTXT(context.WithValue(ctx, askedKey{}, &asked), name)
+	if wrong, ok := errors.AsType[*net.DNSError](err); ok && asked != "" {
+		wrong.Server = asked
 	}
 	return found, err
-}
-
-// codeText returns the name of a response code (RFC 1035).
-func codeText(code byte) string {
-	switch code {
-	case 1:
-		return "FORMERR"
-	case 2:
-		return "SERVFAIL"
-	case 4:
-		return "NOTIMP"
-	case 5:
-		return "REFUSED"
-	}
-	return "response code " + strconv.Itoa(int(code))
-}
-
-// observed notes the response codes of the packets that are read.
-type observed struct {
-	*net.UDPConn
-
-	last *answer
-}
-
-func (o *observed) Read(b []byte) (int, error) {
-	n, err := o.UDPConn.Read(b)
-	if n > 3 {
-		o.last.code = b[3] & 0xf
-	}
-	return n, err
 }

@@ -28,5 +28,5 @@ func TestNew_AsksTheNextServerWhenOneDoesNotAnswer(t *testing.T) {
 
 	_, err = resolver.New([]string{broken.Addr}).LookupTXT(t.Context(), "_waypost.example.com.")
 	require.ErrorAs(t, err, &is)
-	require.Equal(t, broken.Addr+" SERVFAIL", is.Server+" "+is.Err)
+	require.Equal(t, broken.Addr, is.Server)
 }
