@@ -179,37 +179,16 @@ const (
 	ViaRecord EdgeSource = "record" // stored when it reported to another control plane, or before this one was started
 )
 
-// EdgeStatus describes an edge in the fleet view.
+// EdgeStatus describes an edge in the fleet view: what it has last reported, or as much of
+// that as gossip or a record knows. Age counts on until now, and is negative when unknown.
 type EdgeStatus struct {
-	Node          string
-	Region        waypost.Region
-	Role          string
-	Version       string
-	Addr          string
-	AdminAddr     string
-	Position      waypost.Position // zero without a replica
-	Synced        waypost.Position // the part of it on disk; zero when unknown
-	StartedAt     time.Time        // by its clock; zero when unknown
-	ClicksPending int64            // -1 when unknown
-	ClicksUntil   time.Time        // clicks before that, by its clock, are counted; zero: unknown
-
-	// Age is the time since its replica was last known to be at the head; negative: unknown.
-	Age time.Duration
+	EdgeReport
 
 	// Lag of its replica at the last look. LagKnown is false without a replica, in another
 	// epoch, before the head was seen at all, and when nothing is missing but the age is
 	// more than [MaxAge].
 	Lag      Lag
 	LagKnown bool
-
-	Replica     ReplicaState // "" when unknown
-	Held        string       // change that it refuses until an operator accepts it; "" when none
-	HeldWhy     string
-	PlacesBuilt time.Time // of its GeoIP database; zero: it has none, or that is unknown
-	Conditions  []condition.Condition
-	EdgeLoad            // at its last report
-	Draining    bool    // it is unready by order
-	Blocks      *uint64 // digest of the blocks that it knew at its last report; nil: unknown
 
 	State    EdgeState
 	MayServe bool      // it has not said that it stopped, and was not declared gone
@@ -218,8 +197,6 @@ type EdgeStatus struct {
 	Since    time.Time // when the state began; for one not heard of, that is LastSeen
 	LastSeen time.Time
 	Via      EdgeSource
-
-	Credential CredentialState // at its last report; "": unknown
 }
 
 // fleetNode holds the last report of one boot of an edge.

@@ -129,14 +129,7 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 		s.AdminAddr, s.ClicksPending, s.ClicksUntil, s.Credential = r.AdminAddr, r.ClicksPending, r.ClicksUntil, r.Credential
 		return s
 	}
-	s := EdgeStatus{
-		Node: r.Node, Region: r.Region, Role: r.Role, Version: r.Version, Addr: r.Addr, AdminAddr: r.AdminAddr,
-		Position: r.Position, Synced: r.Synced, StartedAt: r.StartedAt, ClicksPending: r.ClicksPending,
-		ClicksUntil: r.ClicksUntil,
-		Replica:     r.Replica, Held: r.Held, HeldWhy: r.HeldWhy, Draining: r.Draining, EdgeLoad: r.EdgeLoad,
-		PlacesBuilt: r.PlacesBuilt, Blocks: r.Blocks, Conditions: r.Conditions,
-		State: EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport, Credential: r.Credential,
-	}
+	s := EdgeStatus{EdgeReport: *r, State: EdgeAlive, Since: n.since, LastSeen: n.seen, Via: ViaReport}
 	left := r.Leaving || hinted && h.Left && h.Boot == r.Boot
 	switch {
 	case left && (silent || r.Leaving), now.Sub(n.seen) > f.cfg.Gone:
@@ -154,11 +147,10 @@ func (f *Fleet) status(n *fleetNode, h FleetHint, hinted bool, now time.Time) Ed
 
 // hinted returns the status of an edge by gossip alone.
 func (f *Fleet) hinted(h FleetHint, now time.Time) EdgeStatus {
-	s := EdgeStatus{
+	s := EdgeStatus{State: EdgeAlive, Since: h.Since, LastSeen: h.LastHeard, Via: ViaGossip, EdgeReport: EdgeReport{
 		Node: h.Node, Region: h.Region, Role: h.Role, Version: h.Version, Addr: h.Addr, Position: h.Position, Synced: h.Position,
-		StartedAt:     h.StartedAt,
-		ClicksPending: -1, Age: -1, State: EdgeAlive, Since: h.Since, LastSeen: h.LastHeard, Via: ViaGossip,
-	}
+		StartedAt: h.StartedAt, ClicksPending: -1, Age: -1,
+	}}
 	unheard := now.Sub(h.LastHeard)
 	switch {
 	case h.Left || unheard > f.cfg.Gone:
@@ -178,8 +170,8 @@ func (f *Fleet) recorded(p *controlplane.EdgeProgress, serves bool, now time.Tim
 		return EdgeStatus{}, false
 	}
 	s = EdgeStatus{
-		Node: p.Node, Region: p.Region, ClicksPending: p.Pending, ClicksUntil: p.Until, Age: -1,
-		State: EdgeSilent, Since: p.At, LastSeen: p.At, Via: ViaRecord,
+		EdgeReport: EdgeReport{Node: p.Node, Region: p.Region, ClicksPending: p.Pending, ClicksUntil: p.Until, Age: -1},
+		State:      EdgeSilent, Since: p.At, LastSeen: p.At, Via: ViaRecord,
 	}
 	if p.Left || unheard > f.cfg.Gone {
 		s.State, s.Left = EdgeGone, p.Left

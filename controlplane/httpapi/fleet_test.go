@@ -54,20 +54,22 @@ func TestEdgesAreShownWithWhatIsKnownOfThem(t *testing.T) {
 	seen := time.Date(2031, 5, 6, 7, 8, 9, 0, time.FixedZone("", 3600))
 	a := startWithFleet(t, operator, fixedFleet{
 		{
-			Node: "edge-a", Region: "eu-west-1", Role: "edge", Version: "1.2.3", Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081",
-			Position:  waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
-			StartedAt: seen, ClicksPending: 7, ClicksUntil: seen, Age: 2500 * time.Millisecond,
+			EdgeReport: fleet.EdgeReport{
+				Node: "edge-a", Region: "eu-west-1", Role: "edge", Version: "1.2.3", Addr: "10.0.0.2:8081", AdminAddr: "10.0.0.2:9081",
+				Position:  waypost.Position{Epoch: waypost.Epoch{Ordinal: 2, ID: waypost.EpochID{1}}, Seq: 40, Stamp: 5},
+				StartedAt: seen, ClicksPending: 7, ClicksUntil: seen, Age: 2500 * time.Millisecond, Credential: fleet.CredentialOwn,
+				Replica: fleet.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", Draining: true,
+				PlacesBuilt: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
+				EdgeLoad:    fleet.EdgeLoad{RequestsPerSecond: new(12.5), DiskUsed: new(int64(1 << 40)), DiskFree: new(int64(0))},
+				Conditions:  []condition.Condition{{Name: "EdgeHeld", Severity: "critical", Since: seen, What: "holds back a change"}},
+			},
 			Lag: fleet.Lag{Changes: 3, Age: 1500 * time.Millisecond}, LagKnown: true,
-			Replica: fleet.ReplicaHeld, Held: "mass-delete", HeldWhy: "too many", Draining: true,
-			PlacesBuilt: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
-			EdgeLoad:    fleet.EdgeLoad{RequestsPerSecond: new(12.5), DiskUsed: new(int64(1 << 40)), DiskFree: new(int64(0))},
-			Conditions:  []condition.Condition{{Name: "EdgeHeld", Severity: "critical", Since: seen, What: "holds back a change"}},
-			State:       fleet.EdgeSilent, MayServe: true, Twins: []string{"10.0.0.3:8081"},
-			Since: seen, LastSeen: seen, Via: fleet.ViaReport, Credential: fleet.CredentialOwn,
+			State: fleet.EdgeSilent, MayServe: true, Twins: []string{"10.0.0.3:8081"},
+			Since: seen, LastSeen: seen, Via: fleet.ViaReport,
 		},
 		{
-			Node: "edge-z", Region: "us-east-1", Role: "edge", ClicksPending: -1, Age: -1, State: fleet.EdgeAlive, Since: seen,
-			LastSeen: seen, Via: fleet.ViaGossip,
+			EdgeReport: fleet.EdgeReport{Node: "edge-z", Region: "us-east-1", Role: "edge", ClicksPending: -1, Age: -1},
+			State:      fleet.EdgeAlive, Since: seen, LastSeen: seen, Via: fleet.ViaGossip,
 		},
 	})
 	res := a.do(call{path: "/api/admin/edges", key: "none"})
@@ -122,7 +124,7 @@ func TestEdgesAreForAdministrators(t *testing.T) {
 }
 
 func TestEdgesAreDocumented(t *testing.T) {
-	a := startWithFleet(t, nil, fixedFleet{{Node: "edge-a", Role: "edge", State: fleet.EdgeAlive, Via: fleet.ViaReport}})
+	a := startWithFleet(t, nil, fixedFleet{{EdgeReport: fleet.EdgeReport{Node: "edge-a", Role: "edge"}, State: fleet.EdgeAlive, Via: fleet.ViaReport}})
 	operation := operations(t, object(t, a.get("/openapi.json").text))["GET /api/admin/edges"]
 	require.Equal(t, []any{
 		map[string]any{"bearer": []any{"admin"}}, map[string]any{"apiKey": []any{"admin"}}, map[string]any{"session": []any{"admin"}},

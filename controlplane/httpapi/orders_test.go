@@ -72,8 +72,7 @@ func TestWhatIsAskedOfAnEdgeIsToldToItAndItsAnswerIsShown(t *testing.T) {
 	a := start(t, func(_ *links, c *httpapi.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 		c.Orders, c.Fleet, c.Anonymous = o, fixedFleet{{
-			Node: "eu-1", Role: "edge", State: fleet.EdgeAlive,
-			Via: fleet.ViaReport,
+			EdgeReport: fleet.EdgeReport{Node: "eu-1", Role: "edge"}, State: fleet.EdgeAlive, Via: fleet.ViaReport,
 		}}, operator
 	})
 	all := operations(t, object(t, a.get("/openapi.json").text))
