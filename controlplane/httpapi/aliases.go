@@ -60,9 +60,6 @@ func registerAliases(rt *router, a *linksAPI) {
 }
 
 func (a *linksAPI) aliases(ctx context.Context, in *aliasesInput) (*aliasesOutput, error) {
-	if !waypost.ValidCode(in.Code) {
-		return nil, waypost.ErrNoLink
-	}
 	l, err := a.links.Read(ctx, actorFrom(ctx), in.Domain, in.Code)
 	if err != nil {
 		return nil, err
@@ -71,9 +68,6 @@ func (a *linksAPI) aliases(ctx context.Context, in *aliasesInput) (*aliasesOutpu
 }
 
 func (a *linksAPI) addAlias(ctx context.Context, in *addAliasInput) (*addAliasOutput, error) {
-	if !waypost.ValidCode(in.Code) {
-		return nil, waypost.ErrNoLink
-	}
 	l, at, err := a.links.AddAlias(ctx, actorFrom(ctx), in.Domain, in.Code,
 		controlplane.NewAlias{Domain: in.Body.Domain, Code: in.Body.ShortCode, Title: in.Body.Title})
 	if err != nil {
@@ -86,9 +80,6 @@ func (a *linksAPI) addAlias(ctx context.Context, in *addAliasInput) (*addAliasOu
 }
 
 func (a *linksAPI) removeAlias(ctx context.Context, in *removeAliasInput) (*changeLinkOutput, error) {
-	if !waypost.ValidCode(in.Code) {
-		return nil, waypost.ErrNoLink
-	}
 	l, at, err := a.links.RemoveAlias(ctx, actorFrom(ctx), in.Domain, in.Code, in.AliasDomain, in.Alias)
 	if err != nil {
 		return nil, err

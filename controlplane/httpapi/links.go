@@ -296,9 +296,6 @@ func (a *linksAPI) createAll(ctx context.Context, operation, key string, body []
 }
 
 func (a *linksAPI) get(ctx context.Context, in *getInput) (*linkOutput, error) {
-	if !waypost.ValidCode(in.Code) {
-		return nil, waypost.ErrNoLink
-	}
 	find := a.links.Find
 	if in.Expired {
 		find = a.links.Read
@@ -328,9 +325,6 @@ func (a *linksAPI) get(ctx context.Context, in *getInput) (*linkOutput, error) {
 }
 
 func (a *linksAPI) change(ctx context.Context, in *changeLinkInput) (*changeLinkOutput, error) {
-	if !waypost.ValidCode(in.Code) {
-		return nil, waypost.ErrNoLink
-	}
 	match, err := versionsOf(in.Match)
 	if err != nil {
 		return nil, err
@@ -352,9 +346,6 @@ func (a *linksAPI) change(ctx context.Context, in *changeLinkInput) (*changeLink
 }
 
 func (a *linksAPI) delete(ctx context.Context, in *deleteInput) (*changedOutput, error) {
-	if !waypost.ValidCode(in.Code) {
-		return nil, waypost.ErrNoLink
-	}
 	position, err := a.links.Remove(ctx, actorFrom(ctx), in.Domain, in.Code)
 	if err != nil {
 		return nil, err
@@ -363,9 +354,6 @@ func (a *linksAPI) delete(ctx context.Context, in *deleteInput) (*changedOutput,
 }
 
 func (a *linksAPI) restore(ctx context.Context, in *deleteInput) (*changeLinkOutput, error) {
-	if !waypost.ValidCode(in.Code) {
-		return nil, waypost.ErrNoLink
-	}
 	l, position, err := a.links.Restore(ctx, actorFrom(ctx), in.Domain, in.Code)
 	if err != nil {
 		return nil, err
@@ -381,9 +369,6 @@ type historyInput struct {
 }
 
 func (a *linksAPI) history(ctx context.Context, in *historyInput) (*body[api.LinkHistory], error) {
-	if !waypost.ValidCode(in.Code) {
-		return nil, waypost.ErrNoLink
-	}
 	changes, next, err := a.links.History(ctx, actorFrom(ctx), in.Domain, in.Code, in.Limit, in.Cursor)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -81,6 +82,7 @@ func handle[I, O any](rt *router, op operation, h func(context.Context, *I) (*O,
 		b.rawIndex = f.Index
 	}
 	rt.document.addOperation(&b)
+	b.ofLink = strings.HasPrefix(op.path, api.PathLinks+"/{code}") || op.path == "/stats/{code}"
 	pattern := op.path
 	if pattern == "/" {
 		pattern = "/{$}" // the root only
@@ -137,6 +139,7 @@ type binding struct {
 	bodyIndex  []int
 	rawIndex   []int // nil: the text is not kept
 	decodes    bool
+	ofLink     bool // the path has the code of a link: 404 unless a link can have it
 	out        output
 }
 
@@ -233,6 +236,9 @@ func (b *binding) readParameters(v reflect.Value, r *http.Request) error {
 	}
 	if len(wrong) > 0 {
 		return wrong.sorted()
+	}
+	if b.ofLink && !waypost.ValidCode(string(codes.NormalForm(r.PathValue("code")))) {
+		return noLink(r)
 	}
 	return nil
 }

@@ -166,9 +166,6 @@ func (a *statisticsAPI) sparklines(ctx context.Context, in *sparklinesInput) (*b
 }
 
 func (a *statisticsAPI) short(ctx context.Context, in *codeInput) (*body[api.ShortStats], error) {
-	if !waypost.ValidCode(in.Code) {
-		return nil, waypost.ErrNoLink
-	}
 	l, err := a.clicks.Stats(ctx, actorFrom(ctx), in.Code)
 	if err != nil {
 		return nil, err
@@ -183,9 +180,6 @@ func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, e
 	q, err := in.query(in.By, in.Name)
 	if err != nil {
 		return nil, err
-	}
-	if !waypost.ValidCode(in.Code) {
-		return nil, waypost.ErrNoLink
 	}
 	if q.Named != nil && q.Named.By == controlplane.Codes {
 		q.Named.Name = strings.TrimPrefix(q.Named.Name, a.host)
@@ -238,9 +232,6 @@ func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) 
 }
 
 func (a *statisticsAPI) forgetClicks(ctx context.Context, in *forgetClicksInput) (*body[api.ForgottenClicks], error) {
-	if !waypost.ValidCode(in.Code) {
-		return nil, waypost.ErrNoLink
-	}
 	f, err := a.clicks.ForgetClicks(ctx, actorFrom(ctx), in.Domain, in.Code)
 	if err != nil {
 		return nil, err
