@@ -83,22 +83,18 @@ func newSiteRows(text io.Reader, o Options, shape *Shape) (*siteRows, error) {
 }
 
 func (s *siteRows) next() (Row, error) {
-	links, refused := s.file.Redirects, s.file.Refused
-	switch {
-	case len(refused) > 0 && (len(links) == 0 || refused[0].Line < links[0].Line):
-		s.file.Refused = refused[1:]
-		row := s.row(refused[0].Line, "", "", "", "", "", "")
-		row.refuse(refused[0].Reason)
-		return row, nil
-	case len(links) == 0:
+	if len(s.file.Redirects) == 0 {
 		return Row{}, io.EOF
 	}
-	s.file.Redirects = links[1:]
-	r := &links[0]
-	return s.row(r.Line, r.Target, r.Code, r.Host, strconv.Itoa(r.Status),
-		strconv.FormatBool(r.ForwardPath), strconv.FormatBool(r.ForwardQuery)), nil
-}
-
-func (s *siteRows) row(line int, cells ...string) Row {
-	return Row{Line: line, Cells: append(cells, strings.TrimSpace(s.file.Lines[min(line, len(s.file.Lines))-1]))}
+	r := &s.file.Redirects[0]
+	s.file.Redirects = s.file.Redirects[1:]
+	line := strings.TrimSpace(s.file.Lines[min(r.Line, len(s.file.Lines))-1])
+	row := Row{Line: r.Line, Cells: []string{"", "", "", "", "", "", line}}
+	if r.Reason == "" {
+		copy(row.Cells, []string{
+			r.Target, r.Code, r.Host, strconv.Itoa(r.Status), strconv.FormatBool(r.ForwardPath), strconv.FormatBool(r.ForwardQuery),
+		})
+	}
+	row.refuse(r.Reason)
+	return row, nil
 }

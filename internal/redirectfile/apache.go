@@ -12,11 +12,11 @@ var apacheStatus = map[string]int{"permanent": 301, "temp": 302, "seeother": 303
 // readApache reads Redirect, RedirectPermanent, RedirectTemp and RedirectMatch. It passes
 // over the other directives, and refuses the rules of mod_rewrite.
 func (b *builder) readApache() {
-	for i := 0; i < len(b.lines); i++ {
-		line, text := i+1, b.lines[i]
-		for strings.HasSuffix(text, `\`) && i+1 < len(b.lines) {
+	for i := 0; i < len(b.file.Lines); i++ {
+		line, text := i+1, b.file.Lines[i]
+		for strings.HasSuffix(text, `\`) && i+1 < len(b.file.Lines) {
 			i++
-			text = strings.TrimSuffix(text, `\`) + b.lines[i]
+			text = strings.TrimSuffix(text, `\`) + b.file.Lines[i]
 		}
 		words, ok := apacheWords(text)
 		if !ok {

@@ -1,7 +1,6 @@
 package redirectfile
 
 import (
-	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -12,8 +11,8 @@ import (
 
 // readBulk reads the CSV of Cloudflare's bulk redirects: source, target, status,
 // preserve_query_string, include_subdomains, subpath_matching, preserve_path_suffix.
-func (b *builder) readBulk(text []byte) error {
-	records := csv.NewReader(bytes.NewReader(text))
+func (b *builder) readBulk(text string) error {
+	records := csv.NewReader(strings.NewReader(text))
 	records.FieldsPerRecord, records.Comment = -1, '#'
 	records.TrimLeadingSpace = true
 	for {

@@ -5,8 +5,8 @@
 package redirectfile
 
 import (
-	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -41,10 +41,7 @@ const MaxFile = 64 << 20
 // half a second.
 const maxCompared = 40e6
 
-// maxText bounds the text of a line that a refusal repeats, in bytes.
-const maxText = 300
-
-// Redirect is a redirect that can be said as a link.
+// Redirect is a redirect of a file.
 type Redirect struct {
 	Line         int    // of the file, from 1
 	Host         string // "": the file names no host
@@ -53,19 +50,12 @@ type Redirect struct {
 	Status       int    // 301, 302, 307 or 308
 	ForwardPath  bool
 	ForwardQuery bool
-}
-
-// Refusal is a line that cannot be said as a link.
-type Refusal struct {
-	Line   int
-	Text   string // of the line, cut at 300 bytes
-	Reason string
+	Reason       string // why the line cannot be said as a link, and has a number alone; "": it can
 }
 
 // File holds all that was read, by line.
 type File struct {
 	Redirects []Redirect
-	Refused   []Refusal
 	Lines     []string // of the text, from the first one
 	Notes     []string // what is true of many lines, such as an option that no link has
 }
@@ -74,45 +64,39 @@ type File struct {
 // such as https://www.example.com; "": such lines are refused. An error says that the
 // file as a whole cannot be read.
 func Read(r io.Reader, f Format, site string) (*File, error) {
-	text, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
-	switch text = bytes.TrimPrefix(text, []byte("\uFEFF")); {
+	var read strings.Builder
+	_, err := io.Copy(&read, io.LimitReader(r, MaxFile+1))
+	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read the file: %w", err)
-	case len(text) > MaxFile:
+	case read.Len() > MaxFile:
 		return nil, fmt.Errorf("the file is larger than %d MiB", MaxFile>>20)
-	case !utf8.Valid(text):
-		return nil, fmt.Errorf("the text is not in UTF-8")
+	case !utf8.ValidString(read.String()):
+		return nil, errors.New("the text is not in UTF-8")
 	}
-	b := builder{site: strings.TrimSuffix(site, "/"), lines: strings.Split(string(text), "\n"), seen: make(map[string]int)}
+	text := strings.TrimPrefix(read.String(), "\uFEFF")
+	b := builder{site: strings.TrimSuffix(site, "/"), seen: make(map[string]int)}
+	b.file.Lines = strings.Split(text, "\n")
 	switch f {
-	case Netlify, CloudflarePages:
-		b.readUnderscore(f)
 	case CloudflareBulk:
 		err = b.readBulk(text)
 	case Nginx:
-		err = b.readNginx(string(text))
+		err = b.readNginx(text)
 	case Apache:
 		b.readApache()
 	default:
-		err = fmt.Errorf("the format %q is unknown", f)
+		b.readUnderscore(f)
 	}
-	if err != nil {
-		return nil, err
-	}
-	b.file.Lines = b.lines
-	byLine := func(a, b Refusal) int { return cmp.Compare(a.Line, b.Line) }
-	slices.SortStableFunc(b.file.Refused, byLine)
 	slices.SortStableFunc(b.file.Redirects, func(a, b Redirect) int { return cmp.Compare(a.Line, b.Line) })
-	return &b.file, nil
+	return &b.file, err
 }
 
 // builder gathers a file.
 type builder struct {
 	file     File
 	site     string
-	lines    []string
 	seen     map[string]int // line of the first redirect of a host and shape
-	patterns []ordered      // redirects with placeholders or *, in the order of the file
+	patterns []rule         // redirects with placeholders or *, in the order of the file
 
 	compared int // how often a line was compared with a pattern before it
 
@@ -137,6 +121,10 @@ func (s segment) rank() int {
 	return 0
 }
 
+func isPattern(way []segment) bool {
+	return slices.ContainsFunc(way, func(s segment) bool { return s.rank() > 0 })
+}
+
 // rule is a redirect of the file before it is a link.
 type rule struct {
 	line         int
@@ -148,21 +136,8 @@ type rule struct {
 	forwardQuery bool
 }
 
-type ordered struct {
-	line int
-	host string
-	from []segment
-}
-
 func (b *builder) refuse(line int, format string, args ...any) {
-	text := ""
-	if line <= len(b.lines) {
-		text = strings.TrimSpace(b.lines[line-1])
-	}
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + " …"
-	}
-	b.file.Refused = append(b.file.Refused, Refusal{line, text, fmt.Sprintf(format, args...)})
+	b.file.Redirects = append(b.file.Redirects, Redirect{Line: line, Reason: fmt.Sprintf(format, args...)})
 }
 
 // note adds a note once.
@@ -210,18 +185,18 @@ func (b *builder) add(r rule, inOrder bool) {
 		return
 	}
 	for _, e := range b.patterns {
-		if inOrder && e.host == r.host && b.overlap(e.from, r.from) && before(r.from, e.from) {
+		if inOrder && e.host == r.host && b.overlap(e.from, r.from) && order(r.from, e.from) < 0 {
 			b.refuse(r.line, "line %d comes first for an address that both fit, and here this line would: the most literal path decides", e.line)
 			return
 		}
 	}
 	b.seen[key] = r.line
-	way := r.from
+	way := r
 	if r.prefix {
-		way = append(slices.Clone(way), segment{star: true})
+		way.from = append(slices.Clone(r.from), segment{star: true})
 	}
-	if slices.ContainsFunc(way, func(s segment) bool { return s.rank() > 0 }) {
-		b.patterns = append(b.patterns, ordered{r.line, r.host, way})
+	if isPattern(way.from) {
+		b.patterns = append(b.patterns, way)
 	}
 	b.file.Redirects = append(b.file.Redirects, Redirect{
 		Line: r.line, Host: r.host, Code: codeOf(r.from), Target: to, Status: r.status, ForwardPath: r.prefix, ForwardQuery: r.forwardQuery,
@@ -295,16 +270,6 @@ func (b *builder) overlap(a, c []segment) bool {
 			return false
 		}
 	}
-}
-
-// before reports whether a is looked for before b: the most literal first.
-func before(a, b []segment) bool {
-	for i := 0; i < len(a) && i < len(b); i++ {
-		if d := a[i].rank() - b[i].rank(); d != 0 {
-			return d < 0
-		}
-	}
-	return len(a) < len(b) // b goes on with *, or they differ in a literal
 }
 
 // splitPath divides a percent-encoded path into literal segments. A slash at its end is

@@ -10,7 +10,7 @@ import (
 // status and conditions.
 func (b *builder) readUnderscore(f Format) {
 	b.starMayBeEmpty = f == Netlify
-	for i, text := range b.lines {
+	for i, text := range b.file.Lines {
 		words := strings.Fields(text)
 		if comment := slices.IndexFunc(words, func(w string) bool { return w[0] == '#' }); comment >= 0 {
 			words = words[:comment]

@@ -38,7 +38,7 @@ func Write(w io.Writer, f Format, links []Link) ([]Unsaid, error) {
 	var unsaid []Unsaid
 	for _, l := range links {
 		x := written{Link: l, way: segmentsOf(l.Code), to: l.Target}
-		pattern := slices.ContainsFunc(x.way, func(s segment) bool { return s.rank() > 0 })
+		pattern := isPattern(x.way)
 		switch {
 		case l.More != "":
 			unsaid = append(unsaid, Unsaid{l.Code, l.More})
@@ -165,7 +165,7 @@ func writeNginx(out *bufio.Writer, all []written) (unsaid []Unsaid) {
 			continue
 		}
 		key := "/" + x.Code
-		if slices.ContainsFunc(x.way, func(s segment) bool { return s.rank() > 0 }) || folded[strings.ToLower(x.Code)] > 1 {
+		if isPattern(x.way) || folded[strings.ToLower(x.Code)] > 1 {
 			key = nginxRegexp(x.way)
 		}
 		_, _ = fmt.Fprintf(out, "    \"%s\" \"%d %s\";\n", strings.ReplaceAll(key, `\`, `\\`), x.Status, to)
