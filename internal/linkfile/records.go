@@ -124,7 +124,7 @@ func (r *records) read() (Row, error) {
 		case len(bytes.TrimSpace(line)) == 0:
 			continue
 		case bytes.IndexByte(line, '"') < 0:
-			row.Cells = r.split(withoutEnd(line))
+			row.Cells = r.split(string(withoutEnd(line)))
 		case r.separator == "\t":
 			row.Cells = r.tabCells(string(line))
 		default:
@@ -136,7 +136,7 @@ func (r *records) read() (Row, error) {
 				if r.lines.line > row.Line {
 					reason += fmt.Sprintf(" (the row goes on to line %d)", r.lines.line)
 				}
-				row.Cells = r.split(withoutEnd(r.row))
+				row.Cells = r.split(string(withoutEnd(r.row)))
 				row.refuse(reason)
 			}
 		}
@@ -149,8 +149,8 @@ func (r *records) read() (Row, error) {
 }
 
 // split returns the cells of a row without quotes. A cell behind the limit has the rest.
-func (r *records) split(row []byte) []string {
-	return strings.SplitN(string(row), r.separator, maxColumns+1)
+func (r *records) split(row string) []string {
+	return strings.SplitN(row, r.separator, maxColumns+1)
 }
 
 // quotedCells returns the cells of a row of CSV (RFC 4180) that begins with a line, or
@@ -218,87 +218,42 @@ const longestCell = 16 << 10
 // tabCells returns the cells of a row with tabs. Databases and the media type
 // text/tab-separated-values know no quotes, and a spreadsheet sets them around a cell
 // with a line end, a tab, a comma or a quote in it. Behind a header in quotes all cells
-// are.
+// are. A row that is written in neither way has its quotes in its texts.
 func (r *records) tabCells(line string) []string {
 	first := withoutEnd(line)
+	var next []byte
 	if r.columns == 0 {
 		r.quoted = strings.HasPrefix(first, `"`) && strings.HasSuffix(first, `"`)
+	} else {
+		next, _ = r.lines.from.Peek(longestCell) // fails at the end of the file
 	}
-	cells, open := r.cellsOf(first)
-	if open && r.columns > 0 {
-		return r.goOn(line, cells)
+	if len(next) == longestCell {
+		next = next[:bytes.LastIndexByte(next, r.lines.end)+1]
 	}
+	lines := &lineSource{from: bufio.NewReaderSize(bytes.NewReader(next), longestCell), end: r.lines.end}
+	ahead := records{lines: lines, separator: r.separator}
+	cells, reason, err := ahead.quotedCells([]byte(line))
+	used := len(ahead.row) - len(line)
+	if err != nil || reason != "" || used > 0 && len(cells) != r.columns || !r.quoted && !r.bySpreadsheet(cells, string(withoutEnd(ahead.row))) {
+		return r.split(first)
+	}
+	_, _ = r.lines.from.Discard(used) // it was there
+	r.lines.line += lines.line
 	return cells
 }
 
-// cellsOf returns the cells of a row with tabs, and reports whether a cell begins with a
-// quote that is not closed in it.
-func (r *records) cellsOf(row string) (cells []string, open bool) {
-	for len(cells) <= maxColumns {
-		cell, n, closed := quotedCell(row)
-		switch {
-		case !closed:
-			open = open || strings.HasPrefix(row, `"`)
-			cell, _, _ = strings.Cut(row, "\t")
-			n = len(cell)
-		case !r.quoted && !strings.ContainsAny(cell, "\"\t\n\r,"):
-			cell = row[:n] // the quotes belong to the text
+// bySpreadsheet reports whether a spreadsheet writes cells with tabs between them as a
+// text. A cell that rather holds several rows, from a title that begins with a quote to
+// another that ends with one, belongs to no table without quotes.
+func (r *records) bySpreadsheet(cells []string, text string) bool {
+	written := make([]string, len(cells))
+	for i, cell := range cells {
+		if strings.Contains(cell, "\t") && strings.IndexByte(cell, r.lines.end) >= 0 {
+			return false
 		}
-		cells = append(cells, cell)
-		if n == len(row) {
-			break
+		if written[i] = cell; strings.ContainsAny(cell, "\"\t\n\r,") {
+			written[i] = `"` + strings.ReplaceAll(cell, `"`, `""`) + `"`
 		}
-		row = row[n+1:]
 	}
-	return cells, open
-}
-
-// quotedCell returns the text of the cell in quotes at the beginning of a row, and its
-// length with the quotes. It is not closed unless a tab or the end follows.
-func quotedCell(row string) (cell string, n int, closed bool) {
-	if !strings.HasPrefix(row, `"`) {
-		return "", 0, false
-	}
-	for n = 1; ; {
-		quote := strings.IndexByte(row[n:], '"')
-		if quote < 0 {
-			return "", 0, false
-		}
-		n += quote + 1
-		switch {
-		case n == len(row) || row[n] == '\t':
-			return strings.ReplaceAll(row[1:n-1], `""`, `"`), n, true
-		case row[n] != '"':
-			return "", 0, false
-		}
-		n++
-	}
-}
-
-// goOn returns the cells of a row that goes on over the next lines with a cell in quotes,
-// or the cells of its first line if these lines together are no row of the table. A cell
-// that rather holds several rows, from a title that begins with a quote to another that
-// ends with one, belongs to no table without quotes.
-func (r *records) goOn(text string, cells []string) []string {
-	next, _ := r.lines.from.Peek(longestCell) // fails at the end of the file
-	for used := 0; used < len(next); {
-		end := bytes.IndexByte(next[used:], r.lines.end) + 1
-		if end == 0 {
-			end = len(next) - used
-		}
-		used += end
-		if !bytes.ContainsRune(next[used-end:used], '"') {
-			continue
-		}
-		more, open := r.cellsOf(withoutEnd(text + string(next[:used])))
-		if open || len(more) != r.columns || !r.quoted && slices.ContainsFunc(more, func(cell string) bool {
-			return strings.ContainsRune(cell, rune(r.lines.end)) && strings.Contains(cell, "\t")
-		}) {
-			continue
-		}
-		r.lines.line += bytes.Count(next[:used], []byte{r.lines.end})
-		_, _ = r.lines.from.Discard(used) // it was there
-		return more
-	}
-	return cells
+	return strings.Join(written, "\t") == text
 }
