@@ -271,7 +271,7 @@ func importOf(i *imports.Import) api.Import {
 		shown.Checked = &checked
 	}
 	if i.Speed > 0 {
-		shown.TimeLeft = float64(i.Left()) / i.Speed
+		shown.TimeLeft = float64(max(0, i.Rows-i.Next)) / i.Speed
 	}
 	return shown
 }

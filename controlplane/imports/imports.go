@@ -9,7 +9,6 @@ package imports
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"log/slog"
 	"slices"
 	"strings"
@@ -106,9 +105,6 @@ func (i *Import) mapOptions() linkfile.MapOptions {
 	return linkfile.MapOptions{Zone: zone, KeepCodes: i.KeepCodes, Domain: i.Domain}
 }
 
-// document returns the JSON of the import.
-func (i *Import) document() ([]byte, error) { return json.Marshal(i) }
-
 // Open returns what must be decided before the import can run, as sentences.
 func (i *Import) Open() []string {
 	if i.Shape.Layout != "" {
@@ -118,9 +114,6 @@ func (i *Import) Open() []string {
 	}
 	return []string{}
 }
-
-// Left returns the number of rows that the work under way has left.
-func (i *Import) Left() int64 { return max(0, i.Rows-i.Next) }
 
 // UndoUntil returns until when the run can be undone; zero: it cannot.
 func (i *Import) UndoUntil() time.Time {
@@ -413,7 +406,7 @@ func (s *Imports) Find(ctx context.Context, by controlplane.Actor, id string) (I
 	if err != nil || !found {
 		return i, nil, err
 	}
-	rows, err := decodeRows(p.Content)
+	rows, err := unpack[[]linkfile.Row](p.Content)
 	if err != nil {
 		return i, nil, err
 	}

@@ -1,7 +1,6 @@
 package imports
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +13,6 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"waypost"
-	"waypost/api"
 	"waypost/controlplane"
 	"waypost/internal/linkfile"
 )
@@ -53,17 +50,18 @@ func Unpack(content []byte) ([]byte, error) {
 	return b, nil
 }
 
-func encodeRows(rows []linkfile.Row) ([]byte, error) {
-	text, err := json.Marshal(rows)
+// pack returns rows or outcomes as they are kept.
+func pack(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
 	return Pack(text), err
 }
 
-func decodeRows(content []byte) (rows []linkfile.Row, err error) {
+func unpack[T any](content []byte) (v T, err error) {
 	text, err := Unpack(content)
 	if err == nil {
-		err = json.Unmarshal(text, &rows)
+		err = json.Unmarshal(text, &v)
 	}
-	return rows, err
+	return v, err
 }
 
 // outcomes of some rows.
@@ -75,20 +73,7 @@ type outcomes struct {
 	Refused map[int]string `json:"refused,omitzero"` // by place among the rows
 }
 
-func (o *outcomes) encode() ([]byte, error) {
-	text, err := json.Marshal(o)
-	return Pack(text), err
-}
-
-func decodeOutcomes(content []byte) (o outcomes, err error) {
-	text, err := Unpack(content)
-	if err == nil {
-		err = json.Unmarshal(text, &o)
-	}
-	return o, err
-}
-
-// parts reads the file of an import, part by part.
+// parts reads the file of an import, part by part, and counts its bytes.
 type parts struct {
 	s       *Imports
 	ctx     context.Context //nolint:containedctx // of one reading
@@ -112,17 +97,16 @@ func (p *parts) Read(b []byte) (int, error) {
 	}
 	n := copy(b, p.content)
 	p.content = p.content[n:]
+	p.i.Bytes += int64(n)
 	return n, nil
 }
 
-// WriteRefused writes the refused rows of an import as a file that can be mended.
+// WriteRefused writes the refused rows of an import, whose rows were read, as a file that
+// can be mended.
 func (s *Imports) WriteRefused(ctx context.Context, by controlplane.Actor, id string, w io.Writer) error {
 	i, err := s.Store.Import(ctx, by.Workspace, id)
 	if err != nil {
 		return err
-	}
-	if i.State == api.ImportUploading || i.State == api.ImportReading || i.State == api.ImportFailed {
-		return waypost.Errorf(waypost.EConflict, "the import is %s, and has no rows", i.State)
 	}
 	to := linkfile.NewRefusedWriter(w, &i.Shape)
 	rows := &cursor{s: s, i: &i}
@@ -133,7 +117,7 @@ func (s *Imports) WriteRefused(ctx context.Context, by controlplane.Actor, id st
 		}
 		var o outcomes
 		if found {
-			if o, err = decodeOutcomes(p.Content); err != nil {
+			if o, err = unpack[outcomes](p.Content); err != nil {
 				return err
 			}
 		}
@@ -171,7 +155,7 @@ func (c *cursor) at(ctx context.Context, row int64, most int) ([]linkfile.Row, e
 		if err != nil {
 			return nil, err
 		}
-		if c.rows, err = decodeRows(p.Content); err != nil {
+		if c.rows, err = unpack[[]linkfile.Row](p.Content); err != nil {
 			return nil, err
 		}
 		if c.first = p.First; row < c.first || row >= c.first+int64(len(c.rows)) {
@@ -182,14 +166,7 @@ func (c *cursor) at(ctx context.Context, row int64, most int) ([]linkfile.Row, e
 	return rows[:min(len(rows), most)], nil
 }
 
-// joined joins values for people.
-func joined[T any](all []T) string {
-	var b bytes.Buffer
-	for n, x := range all {
-		if n > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprint(&b, x)
-	}
-	return strings.TrimSpace(b.String())
+// joined joins values without blanks for people.
+func joined(all any) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(all), "[]"), " ", ", ")
 }

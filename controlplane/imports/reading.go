@@ -21,14 +21,14 @@ func (w *work) read(ctx context.Context) error {
 	i, sum := w.i, sha256.New()
 	i.Rows, i.Bytes, i.Notations = 0, 0, nil
 	from := &parts{s: w.Imports, ctx: ctx, i: i, worker: w.worker}
-	counted := io.TeeReader(from, io.MultiWriter(sum, countInto(&i.Bytes)))
+	file := io.TeeReader(from, sum)
 	fail := func(err error) error {
 		if from.err != nil {
 			return from.err
 		}
 		return &stop{api.ImportFailed, err.Error()}
 	}
-	reader, err := linkfile.NewReader(counted, linkfile.Options{Format: i.Format, Encoding: i.Encoding, Site: i.Site, Raw: i.Raw})
+	reader, err := linkfile.NewReader(file, linkfile.Options{Format: i.Format, Encoding: i.Encoding, Site: i.Site, Raw: i.Raw})
 	if err != nil {
 		return fail(err)
 	}
@@ -53,7 +53,7 @@ func (w *work) read(ctx context.Context) error {
 	if !errors.Is(err, io.EOF) {
 		return fail(err)
 	}
-	if _, err := io.Copy(io.Discard, counted); err != nil {
+	if _, err := io.Copy(io.Discard, file); err != nil {
 		return fail(err)
 	}
 	switch got := hex.EncodeToString(sum.Sum(nil)); {
@@ -64,7 +64,7 @@ func (w *work) read(ctx context.Context) error {
 	}
 	i.Shape = reader.Shape()
 	i.Format, i.Encoding = i.Shape.Format, i.Shape.Encoding
-	i.suggestDates()
+	i.Suggested.SuggestDates(func(column string) []string { return i.Notations[column] })
 	i.Mapping = i.Suggested
 	return w.Store.SaveImport(ctx, i, w.worker, api.ImportReady)
 }
@@ -88,41 +88,11 @@ func (w *work) addRows(ctx context.Context, rows []linkfile.Row) error {
 			i.Notations[column] = here
 		}
 	}
-	content, err := encodeRows(rows)
+	content, err := pack(rows)
 	if err != nil {
 		return err
 	}
 	p := Piece{First: i.Rows, Content: content}
 	i.Rows += int64(len(rows))
 	return w.Store.AddRows(ctx, i, w.worker, p)
-}
-
-// suggestDates suggests the notation that fits the dates of all rows; none if more than
-// one does.
-func (i *Import) suggestDates() {
-	all := linkfile.Notations()
-	fit := slices.Clone(all)
-	for column, field := range i.Suggested.Columns {
-		if linkfile.IsDate(field) {
-			fit = slices.DeleteFunc(fit, func(n string) bool { return !slices.Contains(i.Notations[column], n) })
-		}
-	}
-	switch len(fit) {
-	case len(all), 0:
-		i.Suggested.Dates = linkfile.ISO
-	case 1:
-		i.Suggested.Dates = fit[0]
-	default:
-		i.Suggested.Dates = ""
-	}
-}
-
-// countInto returns a writer that counts bytes.
-func countInto(n *int64) io.Writer { return byteCount{n} }
-
-type byteCount struct{ n *int64 }
-
-func (c byteCount) Write(b []byte) (int, error) {
-	*c.n += int64(len(b))
-	return len(b), nil
 }

@@ -2,6 +2,7 @@ package imports
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -67,7 +68,7 @@ func (w *work) newLink(line int, l *linkfile.Link) (n controlplane.NewLink, err 
 		n.Dedupe = &w.i.Dedupe
 	}
 	if n.CreatedBy == "" {
-		n.CreatedBy = importedBy(w.i, line)
+		n.CreatedBy = fmt.Sprintf("import %s, line %d", w.i.Name, line)
 	}
 	n.Import = &controlplane.Imported{CreatedAt: l.CreatedAt}
 	for _, a := range l.Aliases {
@@ -169,10 +170,10 @@ func (w *work) create(ctx context.Context, b *batch) error {
 		next.Next = step.To
 		o := b.settle(all, &next.Counts)
 		o.Epoch, o.Seq = at.Epoch.Ordinal, at.Seq
-		if step.Document, err = next.document(); err != nil {
+		if step.Document, err = json.Marshal(&next); err != nil {
 			return nil, err
 		}
-		return o.encode()
+		return pack(o)
 	}
 	var all []controlplane.Outcome
 	if len(b.links) > 0 {
@@ -309,7 +310,7 @@ func (w *work) undo(ctx context.Context) error {
 				return err
 			}
 			if o = (outcomes{}); found {
-				if o, err = decodeOutcomes(p.Content); err != nil {
+				if o, err = unpack[outcomes](p.Content); err != nil {
 					return err
 				}
 			}
@@ -331,7 +332,7 @@ func (w *work) undo(ctx context.Context) error {
 			next.Next = step.To
 			next.Counts.Removed += int64(removed)
 			next.Counts.Kept += int64(len(step.Links) - removed)
-			return next.document()
+			return json.Marshal(&next)
 		})
 		if err != nil {
 			return fmt.Errorf("undo: %w", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -175,8 +174,4 @@ func (m *meter) add(rows int64, i *Import) {
 	if took := time.Since(m.began).Seconds(); took > 0.2 {
 		i.Speed = float64(m.rows) / took
 	}
-}
-
-func importedBy(i *Import, line int) string {
-	return fmt.Sprintf("import %s, line %d", i.Name, line)
 }

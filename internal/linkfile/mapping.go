@@ -38,7 +38,7 @@ func (m Mapping) LeftOut(s *Shape) []string {
 // Suggest proposes a mapping from the names of the columns and the cells of rows. It
 // guesses no notation of dates.
 func (s *Shape) Suggest(rows []Row) Mapping {
-	m := Mapping{Columns: make(map[string]string, len(s.Columns)), Tags: ",", Dates: ISO}
+	m := Mapping{Columns: make(map[string]string, len(s.Columns)), Tags: ","}
 	of := make(map[string]string) // the column of a plain name
 	for _, column := range slices.Backward(s.Columns) {
 		m.Columns[column] = ""
@@ -57,7 +57,7 @@ func (s *Shape) Suggest(rows []Row) Mapping {
 		}
 	}
 	s.suggestTags(rows, &m)
-	s.suggestDates(rows, &m)
+	m.SuggestDates(func(column string) []string { return s.Notations(column, rows) })
 	return m
 }
 
@@ -76,17 +76,18 @@ func (s *Shape) suggestTags(rows []Row, m *Mapping) {
 	}
 }
 
-// suggestDates sets the one notation that fits the cells of all columns of dates.
-func (s *Shape) suggestDates(rows []Row, m *Mapping) {
+// SuggestDates sets the one notation that fits all columns of dates, ISO without a date.
+func (m *Mapping) SuggestDates(notationsOf func(column string) []string) {
 	fit := Notations()
-	for _, column := range slices.Sorted(maps.Keys(m.Columns)) {
-		if IsDate(m.Columns[column]) {
-			here := s.Notations(column, rows)
+	for column, field := range m.Columns {
+		if IsDate(field) {
+			here := notationsOf(column)
 			fit = slices.DeleteFunc(fit, func(n string) bool { return !slices.Contains(here, n) })
 		}
 	}
 	switch len(fit) {
 	case 0, len(notations): // no date fits, or there is no date
+		m.Dates = ISO
 	case 1:
 		m.Dates = fit[0]
 	default:

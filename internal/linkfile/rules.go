@@ -1,6 +1,7 @@
 package linkfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -59,7 +60,7 @@ func rulesFault(err error) string {
 		case bad.Err != nil:
 			return where + ": " + bad.Err.Error()
 		}
-		return fmt.Sprintf("%s: expected %s, and there is %s", where, expected(bad.GoType), kinds[bad.JSONKind])
+		return fmt.Sprintf("%s: expected %s, and there is %s", where, cmp.Or(expected[bad.GoType.Kind()], "a whole number"), kinds[bad.JSONKind])
 	}
 	if bad, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		return "rules are no JSON list of rules: " + bad.Err.Error()
@@ -72,20 +73,7 @@ var kinds = map[jsontext.Kind]string{
 	'n': "null", 't': "true", 'f': "false", '"': "text", '0': "a number", '{': "an object", '[': "a list",
 }
 
-// expected names the kind of JSON value that a type is written as.
-func expected(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "text"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice, reflect.Array:
-		return "a list"
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	case reflect.Pointer:
-		return expected(t.Elem())
-	default:
-		return "a whole number"
-	}
+// expected names the kinds of JSON values that types are written as; "": a number.
+var expected = map[reflect.Kind]string{
+	reflect.String: "text", reflect.Bool: "true or false", reflect.Slice: "a list", reflect.Struct: "an object", reflect.Map: "an object",
 }
