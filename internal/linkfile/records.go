@@ -234,7 +234,8 @@ func (r *records) tabCells(line string) []string {
 	ahead := records{lines: lines, separator: r.separator}
 	cells, reason, err := ahead.quotedCells([]byte(line))
 	used := len(ahead.row) - len(line)
-	if err != nil || reason != "" || used > 0 && len(cells) != r.columns || !r.quoted && !r.bySpreadsheet(cells, string(withoutEnd(ahead.row))) {
+	isRow := err == nil && reason == "" && (used == 0 || len(cells) == r.columns)
+	if !isRow || !r.quoted && !r.bySpreadsheet(cells, string(withoutEnd(ahead.row))) {
 		return r.split(first)
 	}
 	_, _ = r.lines.from.Discard(used) // it was there
