@@ -100,7 +100,8 @@ func (db *UnknownStore) Unknown(ctx context.Context, q *controlplane.UnknownQuer
 		            JOIN link l ON l.domain_id = $2 AND l.code = array_to_string((string_to_array(u.path, '/'))[:n], '/')
 		            WHERE l.forward_path AND l.deleted_at IS NULL)
 		GROUP BY u.path, u.kind ORDER BY 3 DESC, 1 LIMIT $6`,
-		[]any{q.Workspace, q.Domain, q.From, q.To, waypost.UnknownVisitors, q.Limit}, scoped.CollectWith(&all, func(row pgx.CollectableRow) (a controlplane.UnknownAddress, err error) {
+		[]any{q.Workspace, q.Domain, q.From, q.To, waypost.UnknownVisitors, q.Limit},
+		scoped.CollectWith(&all, func(row pgx.CollectableRow) (a controlplane.UnknownAddress, err error) {
 			var days []time.Time
 			var people, bots []int64
 			if err = row.Scan(&a.Path, &a.Kind, &a.People, &a.Bots, &days, &people, &bots); err != nil {
