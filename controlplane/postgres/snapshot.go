@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,16 +15,19 @@ import (
 // Snapshot implements replication.Source, in a transaction of its own that reads
 // the head and the rows as of one moment.
 func (db *Changelog) Snapshot(ctx context.Context, first, last uint16, visit func(record []byte) error) (replication.Head, error) {
-	rows := copiedRecords{visit: visit}
+	rows := rawRecords{visit: visit}
+	var refused error // of visit; the rest is passed over
 	head, err := db.readSlots(ctx, func(tx pgx.Tx) error {
-		query := strings.NewReplacer("$1", strconv.Itoa(int(first)), "$2", strconv.Itoa(int(last))).Replace(selectRecords)
-		if _, err := tx.Conn().PgConn().CopyTo(ctx, &rows, `COPY (`+query+`) TO STDOUT (FORMAT binary)`); err != nil {
-			return err
+		slots := [][]byte{strconv.AppendUint(nil, uint64(first), 10), strconv.AppendUint(nil, uint64(last), 10)}
+		found := tx.Conn().PgConn().ExecParams(ctx, selectRecords, slots, nil, nil, []int16{pgx.BinaryFormatCode})
+		for refused == nil && found.NextRow() {
+			refused = rows.sendRow(found.Values())
 		}
-		return rows.checkComplete()
+		_, err := found.Close()
+		return err
 	})
-	if rows.refused != nil {
-		return head, rows.refused
+	if refused != nil {
+		return head, refused
 	}
 	if err != nil {
 		return head, scoped.Classify(fmt.Sprintf("snapshot slots %d to %d", first, last), err)
