@@ -179,8 +179,8 @@ const (
 	ViaRecord EdgeSource = "record" // stored when it reported to another control plane, or before this one was started
 )
 
-// EdgeStatus describes an edge in the fleet view: what it has last reported, or as much of
-// that as gossip or a record knows. Age counts on until now, and is negative when unknown.
+// EdgeStatus describes an edge in the fleet view: its last report, or as much of a report
+// as gossip or a record knows. Age counts on until now, and is negative when unknown.
 type EdgeStatus struct {
 	EdgeReport
 

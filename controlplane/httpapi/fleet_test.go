@@ -124,7 +124,9 @@ func TestEdgesAreForAdministrators(t *testing.T) {
 }
 
 func TestEdgesAreDocumented(t *testing.T) {
-	a := startWithFleet(t, nil, fixedFleet{{EdgeReport: fleet.EdgeReport{Node: "edge-a", Role: "edge"}, State: fleet.EdgeAlive, Via: fleet.ViaReport}})
+	a := startWithFleet(t, nil, fixedFleet{{
+		EdgeReport: fleet.EdgeReport{Node: "edge-a", Role: "edge"}, State: fleet.EdgeAlive, Via: fleet.ViaReport,
+	}})
 	operation := operations(t, object(t, a.get("/openapi.json").text))["GET /api/admin/edges"]
 	require.Equal(t, []any{
 		map[string]any{"bearer": []any{"admin"}}, map[string]any{"apiKey": []any{"admin"}}, map[string]any{"session": []any{"admin"}},

@@ -54,13 +54,14 @@ FROM edge_boot WHERE NOT stopped ORDER BY node, boot`
 func (db *FleetStore) Boots(ctx context.Context) (all []fleet.Boot, err error) {
 	began := time.Now()
 	ago := func(seconds float64) time.Time { return began.Add(-time.Duration(seconds * float64(time.Second))) }
-	err = db.pool.QueryIn(ctx, scoped.Operator, selectBoots, nil, scoped.CollectWith(&all, func(row pgx.CollectableRow) (b fleet.Boot, err error) {
+	read := func(row pgx.CollectableRow) (b fleet.Boot, err error) {
 		var id []byte
 		var known, age float64
 		err = row.Scan(&b.Node, &id, &b.Region, &known, &age)
 		b.ID, b.First, b.At = waypost.BootID(id), ago(known), ago(age)
 		return b, err
-	}))
+	}
+	err = db.pool.QueryIn(ctx, scoped.Operator, selectBoots, nil, scoped.CollectWith(&all, read))
 	return all, scoped.Classify("read the boots of edges", err)
 }
 

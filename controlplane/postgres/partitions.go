@@ -68,10 +68,11 @@ func (db *Changelog) dropPartitions(ctx context.Context) error {
 	err := db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT c.relname, substr(c.relname, 11)::bigint, coalesce(pg_total_relation_size(c.oid), 0), h.seq
 		FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid, changelog_head h
-		WHERE i.inhparent = 'changelog'::regclass AND c.relname ~ '^changelog_[0-9]+$' ORDER BY 2`, nil, scoped.ForEach([]any{&p.name, &p.from, &p.size, &head}, func() error {
-		found, total = append(found, p), total+p.size
-		return nil
-	}))
+		WHERE i.inhparent = 'changelog'::regclass AND c.relname ~ '^changelog_[0-9]+$' ORDER BY 2`, nil,
+		scoped.ForEach([]any{&p.name, &p.from, &p.size, &head}, func() error {
+			found, total = append(found, p), total+p.size
+			return nil
+		}))
 	if err != nil {
 		return scoped.Classify("list partitions", err)
 	}

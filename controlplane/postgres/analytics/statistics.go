@@ -56,7 +56,8 @@ func (db *Store) aliasesOf(ctx context.Context, link int64) (map[string]string, 
 	var n, at string
 	err := db.pool.QueryIn(ctx, scoped.Ingest, `
 		SELECT r.n::text, CASE WHEN d.id = 1 THEN '' ELSE d.host END || '/' || r.code
-		FROM retired_code r JOIN domain d ON d.id = r.domain_id WHERE r.link_id = $1`, []any{link}, scoped.ForEach([]any{&n, &at}, func() error { address[n] = at; return nil }))
+		FROM retired_code r JOIN domain d ON d.id = r.domain_id WHERE r.link_id = $1`, []any{link},
+		scoped.ForEach([]any{&n, &at}, func() error { address[n] = at; return nil }))
 	return address, scoped.Classify("name the aliases of a link", err)
 }
 
