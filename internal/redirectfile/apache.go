@@ -20,17 +20,18 @@ func (b *builder) readApache() {
 		}
 		words, ok := apacheWords(text)
 		if !ok {
-			b.refuse(line, "a quotation mark is not closed")
+			b.add(rule{line: line, refused: "a quotation mark is not closed"})
 			continue
 		}
 		if len(words) > 0 {
-			b.apacheLine(line, strings.ToLower(words[0]), words[1:])
+			b.add(apacheRule(line, strings.ToLower(words[0]), words[1:]))
 		}
 	}
 }
 
-func (b *builder) apacheLine(line int, directive string, words []string) {
-	r := rule{line: line, status: 302, forwardQuery: true}
+// apacheRule returns the rule of a directive; without a line: the directive is none.
+func apacheRule(line int, directive string, words []string) rule {
+	r := rule{line: line, status: 302, forwardQuery: true, inOrder: true}
 	switch directive {
 	case "redirect", "redirectmatch":
 		if len(words) == 0 {
@@ -47,41 +48,35 @@ func (b *builder) apacheLine(line int, directive string, words []string) {
 		r.status = 301
 	case "redirecttemp":
 	case "rewriterule", "rewritecond", "rewritemap":
-		b.refuse(line, "rules of mod_rewrite are not read: say it as RedirectMatch, or as a pattern")
-		return
+		return r.refuse("rules of mod_rewrite are not read: say it as RedirectMatch, or as a pattern")
 	default:
-		return
+		return rule{}
 	}
 	switch {
 	case r.status == 410:
-		b.refuse(line, "the status 410 is no redirect: disable a link, or leave it out")
-		return
+		return r.refuse("the status 410 is no redirect: disable a link, or leave it out")
 	case len(words) != 2:
-		b.refuse(line, "a path and a target are expected behind the status")
-		return
+		return r.refuse("a path and a target are expected behind the status")
 	}
 	r.to = words[1]
 	if directive == "redirectmatch" {
 		var names map[string]string
 		var reason string
 		if r.from, names, reason = pathOfRegexp(words[0]); reason != "" {
-			b.refuse(line, "%s", reason)
-			return
+			return r.refuse("%s", reason)
 		}
 		r.to = fillNames(r.to, '$', names)
 	} else {
 		if !strings.HasPrefix(words[0], "/") {
-			b.refuse(line, "the path %.60q does not begin with a slash", words[0])
-			return
+			return r.refuse("the path %.60q does not begin with a slash", words[0])
 		}
 		from, err := splitPath(words[0])
 		if err != nil {
-			b.refuse(line, "%v", err)
-			return
+			return r.refuse("%v", err)
 		}
 		r.from, r.prefix = from, true
 	}
-	b.add(r, true)
+	return r
 }
 
 var apacheWord = regexp.MustCompile(`"[^"]*"?|\S+`)

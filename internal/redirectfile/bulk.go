@@ -27,16 +27,16 @@ func (b *builder) readBulk(text string) error {
 		if line == 1 && strings.EqualFold(cells[0], "source_url") {
 			continue
 		}
-		b.bulkLine(line, cells)
+		b.add(b.bulkRule(line, cells))
 	}
 }
 
-func (b *builder) bulkLine(line int, cells []string) {
+func (b *builder) bulkRule(line int, cells []string) rule {
+	r := rule{line: line, status: 301}
 	if len(cells) < 2 || len(cells) > 7 {
-		b.refuse(line, "it has %d cells: a source, a target, and up to five options are expected", len(cells))
-		return
+		return r.refuse("it has %d cells: a source, a target, and up to five options are expected", len(cells))
 	}
-	r := rule{line: line, to: cells[1], status: 301}
+	r.to = cells[1]
 	options := [4]bool{false, false, false, true} // query, subdomains, subpaths, suffix
 	for i, cell := range cells[2:] {
 		var err error
@@ -48,20 +48,17 @@ func (b *builder) bulkLine(line int, cells []string) {
 			options[i-1], err = strconv.ParseBool(strings.ToLower(cell))
 		}
 		if err != nil {
-			b.refuse(line, "the cell %d, %.40q, is neither a status nor true or false", i+3, cell)
-			return
+			return r.refuse("the cell %d, %.40q, is neither a status nor true or false", i+3, cell)
 		}
 	}
 	var path string
 	r.host, path = hostAndPath(cells[0])
 	if strings.ContainsAny(path, "?#") {
-		b.refuse(line, "the source has a query or a fragment: give the link a rule with a condition on its query")
-		return
+		return r.refuse("the source has a query or a fragment: give the link a rule with a condition on its query")
 	}
 	var err error
 	if r.from, err = splitPath(path); err != nil {
-		b.refuse(line, "%v", err)
-		return
+		return r.refuse("%v", err)
 	}
 	r.forwardQuery = options[0]
 	if options[1] {
@@ -74,5 +71,5 @@ func (b *builder) bulkLine(line int, cells []string) {
 		r.from = append(r.from, segment{star: true})
 		r.to = literally.Replace(r.to)
 	}
-	b.add(r, false)
+	return r
 }

@@ -23,7 +23,7 @@ func (b *builder) readNginx(text string) error {
 	}
 	x := nginx{b: b, statuses: map[string]int{}, queries: map[string]bool{}}
 	// A map does not say which status its targets are sent with: a return does.
-	x.walk(words, func(d []word, _ []block) { x.noteReturn(d) })
+	x.walk(words, func(d, _ []word) { x.noteReturn(d) })
 	x.walk(words, x.directive)
 	return nil
 }
@@ -38,15 +38,12 @@ type nginx struct {
 	queries  map[string]bool // variables to which a return adds the visitor's query
 }
 
-// block is a directive with a block around other directives.
-type block struct{ words []word }
+func is(directive []word, name string) bool { return len(directive) > 0 && directive[0].text == name }
 
-func (b block) is(name string) bool { return len(b.words) > 0 && b.words[0].text == name }
-
-// walk calls visit for each directive that ends with a semicolon, with the blocks around
-// it, the innermost last.
-func (x *nginx) walk(words []word, visit func(directive []word, in []block)) {
-	var in []block
+// walk calls visit for each directive that ends with a semicolon, with the directive
+// of the block around it.
+func (x *nginx) walk(words []word, visit func(directive, inner []word)) {
+	in := [][]word{nil}
 	begin := 0
 	for i, w := range words {
 		if w.quoted {
@@ -54,12 +51,12 @@ func (x *nginx) walk(words []word, visit func(directive []word, in []block)) {
 		}
 		switch w.text {
 		case "{":
-			in, begin = append(in, block{words[begin:i]}), i+1
+			in, begin = append(in, words[begin:i]), i+1
 		case "}":
-			in, begin = in[:max(len(in)-1, 0)], i+1
+			in, begin = in[:max(len(in)-1, 1)], i+1
 		case ";":
 			if i > begin {
-				visit(words[begin:i], in)
+				visit(words[begin:i], in[len(in)-1])
 			}
 			begin = i + 1
 		}
@@ -83,48 +80,37 @@ func (x *nginx) noteReturn(d []word) {
 	}
 }
 
-func (x *nginx) directive(d []word, in []block) {
-	line := d[0].line
-	var inner block
-	if len(in) > 0 {
-		inner = in[len(in)-1]
-	}
+func (x *nginx) directive(d, inner []word) {
 	switch {
-	case inner.is("map"):
-		x.mapLine(d, inner.words)
+	case is(inner, "map"):
+		x.b.add(x.mapRule(d, inner))
 	case d[0].text == "rewrite":
-		if inner.is("if") {
-			x.b.refuse(line, "it is within an if, which a link does not have: give the link rules")
-			return
-		}
-		x.rewrite(d)
+		x.b.add(x.rewriteRule(d, inner))
 	case d[0].text == "return":
-		x.returned(d, inner)
+		x.b.add(x.returnRule(d, inner))
 	}
 }
 
-// mapLine reads a line of a map.
-func (x *nginx) mapLine(d, head []word) {
-	line := d[0].line
+// mapRule reads a line of a map.
+func (x *nginx) mapRule(d, head []word) rule {
+	r := rule{line: d[0].line, status: 302}
 	if len(head) != 3 || head[1].text != "$uri" && head[1].text != "$request_uri" {
-		x.b.refuse(line, "the map is not one of $uri or $request_uri")
-		return
+		return r.refuse("the map is not one of $uri or $request_uri")
 	}
 	if !d[0].quoted && (d[0].text == "hostnames" || d[0].text == "volatile") {
-		return
+		return rule{}
 	}
 	if len(d) != 2 || d[0].text == "include" {
-		x.b.refuse(line, "a map has lines of an address and a target: import a file that it includes separately")
-		return
+		return r.refuse("a map has lines of an address and a target: import a file that it includes separately")
 	}
 	key, to := d[0].text, d[1].text
 	if key == "default" && !d[0].quoted {
-		if to != "" {
-			x.b.refuse(line, "the default of a map is not_found_url of the domain")
+		if to == "" {
+			return rule{}
 		}
-		return
+		return r.refuse("the default of a map is not_found_url of the domain")
 	}
-	r := rule{line: line, status: 302, forwardQuery: x.queries[head[2].text]}
+	r.forwardQuery = x.queries[head[2].text]
 	if status, target, ok := strings.Cut(to, " "); ok && len(status) == 3 { // as Write writes it
 		r.status, _ = strconv.Atoi(status)
 		to = target
@@ -158,20 +144,21 @@ func (x *nginx) mapLine(d, head []word) {
 		reason = x.setTarget(&r, to, names)
 	}
 	if reason != "" {
-		x.b.refuse(line, "%s", reason)
-		return
+		return r.refuse("%s", reason)
 	}
-	x.b.add(r, strings.HasPrefix(key, "~"))
+	r.inOrder = strings.HasPrefix(key, "~")
+	return r
 }
 
-// rewrite reads rewrite REGEXP TARGET [FLAG].
-func (x *nginx) rewrite(d []word) {
-	line := d[0].line
-	if len(d) < 3 || len(d) > 4 {
-		x.b.refuse(line, "a rewrite has a regular expression, a target and perhaps a flag")
-		return
+// rewriteRule reads rewrite REGEXP TARGET [FLAG].
+func (x *nginx) rewriteRule(d, in []word) rule {
+	r := rule{line: d[0].line, status: 302, inOrder: true}
+	if is(in, "if") {
+		return r.refuse("it is within an if, which a link does not have: give the link rules")
 	}
-	r := rule{line: line, status: 302}
+	if len(d) < 3 || len(d) > 4 {
+		return r.refuse("a rewrite has a regular expression, a target and perhaps a flag")
+	}
 	flag := ""
 	if len(d) == 4 {
 		flag = d[3].text
@@ -182,8 +169,7 @@ func (x *nginx) rewrite(d []word) {
 		r.status = 301
 	case flag == "redirect":
 	case !strings.HasPrefix(to, "http://") && !strings.HasPrefix(to, "https://") && !strings.HasPrefix(to, "$scheme"):
-		x.b.refuse(line, "it changes the address within nginx, and redirects no visitor")
-		return
+		return r.refuse("it changes the address within nginx, and redirects no visitor")
 	}
 	r.forwardQuery = !silent
 	from, names, reason := pathOfRegexp(d[1].text)
@@ -191,42 +177,36 @@ func (x *nginx) rewrite(d []word) {
 		reason = x.setTarget(&r, to, names)
 	}
 	if reason != "" {
-		x.b.refuse(line, "%s", reason)
-		return
+		return r.refuse("%s", reason)
 	}
 	r.from = from
-	x.b.add(r, true)
+	return r
 }
 
-// returned reads the return of location = PATH.
-func (x *nginx) returned(d []word, in block) {
-	line := d[0].line
-	status := 302
+// returnRule reads the return of location = PATH.
+func (x *nginx) returnRule(d, in []word) rule {
+	r := rule{line: d[0].line, status: 302}
 	to := d[len(d)-1].text
 	if len(d) == 3 {
-		status, _ = strconv.Atoi(d[1].text)
+		r.status, _ = strconv.Atoi(d[1].text)
 	}
 	switch {
-	case len(d) < 2 || len(d) > 3 || status/100 != 3 && len(d) == 3, len(d) == 2 && !strings.Contains(to, "://"):
-		return // no redirect
+	case len(d) < 2 || len(d) > 3 || r.status/100 != 3 && len(d) == 3, len(d) == 2 && !strings.Contains(to, "://"):
+		return rule{} // no redirect
 	case strings.HasPrefix(to, "$") && x.statuses[to] != 0, x.queries[strings.TrimSuffix(to, "$is_args$args")]:
-		return // of a map, whose lines are read
-	case !in.is("location") || len(in.words) != 3 || in.words[1].text != "=":
-		x.b.refuse(line, "it is not within location = and a path: say it as a pattern, or as the root_url or not_found_url of the domain")
-		return
+		return rule{} // of a map, whose lines are read
+	case !is(in, "location") || len(in) != 3 || in[1].text != "=":
+		return r.refuse("it is not within location = and a path: say it as a pattern, or as the root_url or not_found_url of the domain")
 	}
-	r := rule{line: line, status: status}
-	from, err := splitPath(strings.ReplaceAll(in.words[2].text, "%", "%25"))
+	from, err := splitPath(strings.ReplaceAll(in[2].text, "%", "%25"))
 	if err != nil {
-		x.b.refuse(line, "%v", err)
-		return
+		return r.refuse("%v", err)
 	}
 	if reason := x.setTarget(&r, to, nil); reason != "" {
-		x.b.refuse(line, "%s", reason)
-		return
+		return r.refuse("%s", reason)
 	}
 	r.from = from
-	x.b.add(r, false)
+	return r
 }
 
 // setTarget sets the target of a rule. Placeholders take the place of groups, and the

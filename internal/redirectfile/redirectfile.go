@@ -134,10 +134,14 @@ type rule struct {
 	to           string // {name} and {path} stand for what from holds
 	status       int
 	forwardQuery bool
+	inOrder      bool   // the first line of the file that fits an address decides, as on most servers
+	refused      string // why the line cannot be said as a link; "": it can
 }
 
-func (b *builder) refuse(line int, format string, args ...any) {
-	b.file.Redirects = append(b.file.Redirects, Redirect{Line: line, Reason: fmt.Sprintf(format, args...)})
+// refuse returns the rule with a reason against it.
+func (r rule) refuse(format string, args ...any) rule {
+	r.refused = fmt.Sprintf(format, args...)
+	return r
 }
 
 // note adds a note once.
@@ -147,47 +151,51 @@ func (b *builder) note(text string) {
 	}
 }
 
-// add adds a redirect. InOrder says that the first line of the file that fits an address
-// decides, as it does on most servers.
-func (b *builder) add(r rule, inOrder bool) {
+// add adds a redirect, or why it is refused. A rule without a line is none.
+func (b *builder) add(r rule) {
+	if r.line == 0 {
+		return
+	}
+	if r.refused == "" {
+		r = b.addLink(r)
+	}
+	if r.refused != "" {
+		b.file.Redirects = append(b.file.Redirects, Redirect{Line: r.line, Reason: r.refused})
+	}
+}
+
+func (b *builder) addLink(r rule) rule {
 	switch {
 	case len(r.from) == 0 && !r.prefix:
-		b.refuse(r.line, "it is the root of the domain, which has a target of its own: root_url of the domain")
-		return
+		return r.refuse("it is the root of the domain, which has a target of its own: root_url of the domain")
 	case !slices.Contains([]int{301, 302, 307, 308}, r.status):
-		b.refuse(r.line, "a link has the status 301, 302, 307 or 308, and not %d", r.status)
-		return
+		return r.refuse("a link has the status 301, 302, 307 or 308, and not %d", r.status)
 	}
 	for _, s := range r.from {
 		if s.rank() == 0 && strings.ContainsAny(s.text, "*{}/") {
-			b.refuse(r.line, "the segment %.60q of the path has a character that no code has", s.text)
-			return
+			return r.refuse("the segment %.60q of the path has a character that no code has", s.text)
 		}
 	}
-	to, ok := b.absolute(r)
-	if !ok {
-		return
+	if r = b.withHost(r); r.refused != "" {
+		return r
 	}
 	if r.prefix && len(r.from) == 0 { // the root with all below it
 		r.from, r.prefix = []segment{{star: true}}, false
-		to = appendPath(to)
+		r.to = appendPath(r.to)
 	}
 	key := r.host + "/" + shape(r.from)
 	if first, ok := b.seen[key]; ok {
-		b.refuse(r.line, "line %d has the same address", first)
-		return
+		return r.refuse("line %d has the same address", first)
 	}
-	if inOrder {
+	if r.inOrder {
 		b.compared += len(b.patterns)
 	}
 	if b.compared > maxCompared {
-		b.refuse(r.line, "the file has too many patterns to be compared: import it in parts")
-		return
+		return r.refuse("the file has too many patterns to be compared: import it in parts")
 	}
 	for _, e := range b.patterns {
-		if inOrder && e.host == r.host && b.overlap(e.from, r.from) && order(r.from, e.from) < 0 {
-			b.refuse(r.line, "line %d comes first for an address that both fit, and here this line would: the most literal path decides", e.line)
-			return
+		if r.inOrder && e.host == r.host && b.overlap(e.from, r.from) && order(r.from, e.from) < 0 {
+			return r.refuse("line %d comes first for an address that both fit, and here this line would: the most literal path decides", e.line)
 		}
 	}
 	b.seen[key] = r.line
@@ -199,25 +207,25 @@ func (b *builder) add(r rule, inOrder bool) {
 		b.patterns = append(b.patterns, way)
 	}
 	b.file.Redirects = append(b.file.Redirects, Redirect{
-		Line: r.line, Host: r.host, Code: codeOf(r.from), Target: to, Status: r.status, ForwardPath: r.prefix, ForwardQuery: r.forwardQuery,
+		Line: r.line, Host: r.host, Code: codeOf(r.from), Target: r.to, Status: r.status, ForwardPath: r.prefix, ForwardQuery: r.forwardQuery,
 	})
+	return r
 }
 
-// absolute returns the target of a rule with a host.
-func (b *builder) absolute(r rule) (to string, ok bool) {
+// withHost returns a rule whose target has a host.
+func (b *builder) withHost(r rule) rule {
 	switch {
 	case strings.HasPrefix(r.to, "http://"), strings.HasPrefix(r.to, "https://"):
-		return r.to, true
 	case strings.HasPrefix(r.to, "//"):
-		return "https:" + r.to, true
+		r.to = "https:" + r.to
 	case !strings.HasPrefix(r.to, "/"):
-		b.refuse(r.line, "the target %.80q is neither a URL nor a path", r.to)
+		return r.refuse("the target %.80q is neither a URL nor a path", r.to)
 	case b.site == "":
-		b.refuse(r.line, "the target is a path: say with --site on which site it is, such as https://www.example.com")
+		return r.refuse("the target is a path: say with --site on which site it is, such as https://www.example.com")
 	default:
-		return b.site + r.to, true
+		r.to = b.site + r.to
 	}
-	return "", false
+	return r
 }
 
 // appendPath adds {path} to the path of a target.

@@ -16,13 +16,13 @@ func (b *builder) readUnderscore(f Format) {
 			words = words[:comment]
 		}
 		if len(words) > 0 {
-			b.underscoreLine(i+1, f, words)
+			b.add(underscoreRule(i+1, f, words))
 		}
 	}
 }
 
-func (b *builder) underscoreLine(line int, f Format, words []string) {
-	r := rule{line: line, status: 302}
+func underscoreRule(line int, f Format, words []string) rule {
+	r := rule{line: line, status: 302, inOrder: true}
 	if f == Netlify {
 		r.status = 301
 	}
@@ -34,45 +34,37 @@ func (b *builder) underscoreLine(line int, f Format, words []string) {
 	from, _, _ = strings.Cut(from, "#") // browsers keep it to themselves
 	// Netlify has the parameters of a query between the path and the target.
 	if len(words) > 1 && strings.Contains(words[0], "=") && !strings.HasPrefix(words[0], "/") && !strings.Contains(words[0], "://") {
-		b.refuse(line, "it depends on the query (%s): give the link a rule with a condition on its query", words[0])
-		return
+		return r.refuse("it depends on the query (%s): give the link a rule with a condition on its query", words[0])
 	}
 	switch {
 	case from != "" && from[0] != '/':
-		b.refuse(line, "the path %.60q does not begin with a slash", from)
-		return
+		return r.refuse("the path %.60q does not begin with a slash", from)
 	case strings.Contains(from, "?"):
-		b.refuse(line, "no path holds a question mark: give the link a rule with a condition on its query")
-		return
+		return r.refuse("no path holds a question mark: give the link a rule with a condition on its query")
 	case len(words) == 0:
-		b.refuse(line, "it has no target")
-		return
+		return r.refuse("it has no target")
 	}
 	to := words[0]
 	if words = words[1:]; len(words) > 0 {
 		status, err := strconv.Atoi(strings.TrimSuffix(words[0], "!"))
 		switch {
 		case err != nil || len(words) > 1:
-			b.refuse(line, "it has a condition (%s): give the link rules for countries and languages", words[len(words)-1])
-			return
+			return r.refuse("it has a condition (%s): give the link rules for countries and languages", words[len(words)-1])
 		case status == 200:
-			b.refuse(line, "the status 200 answers with another page's content, and a link only redirects")
-			return
+			return r.refuse("the status 200 answers with another page's content, and a link only redirects")
 		case status == 404 || status == 410:
-			b.refuse(line, "the status %d is no redirect: an address without a link answers 404, a disabled link 410", status)
-			return
+			return r.refuse("the status %d is no redirect: an address without a link answers 404, a disabled link 410", status)
 		}
 		r.status = status
 	}
 	var names map[string]string
 	var reason string
 	if r.from, names, reason = underscorePath(from); reason != "" {
-		b.refuse(line, "%s", reason)
-		return
+		return r.refuse("%s", reason)
 	}
 	r.to = fillNames(to, ':', names)
 	r.forwardQuery = f == Netlify || !strings.Contains(to, "?") // Pages keeps the query of a target that has one
-	b.add(r, true)
+	return r
 }
 
 // underscorePath reads a path with :name and *. Names maps what a target calls a
