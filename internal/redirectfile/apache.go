@@ -61,10 +61,7 @@ func apacheRule(line int, directive string, words []string) rule {
 	r.to = words[1]
 	if directive == "redirectmatch" {
 		var names map[string]string
-		var reason string
-		if r.from, names, reason = pathOfRegexp(words[0]); reason != "" {
-			return r.refuse("%s", reason)
-		}
+		r.from, names, r.refused = pathOfRegexp(words[0])
 		r.to = fillNames(r.to, '$', names)
 	} else {
 		if !strings.HasPrefix(words[0], "/") {

@@ -120,31 +120,27 @@ func (x *nginx) mapRule(d, head []word) rule {
 		x.b.note("the file says with no return which status the map " + head[2].text + " has: its links get 302")
 	}
 	var names map[string]string
-	reason := ""
 	switch {
 	case strings.HasPrefix(key, "~*"):
-		reason = "the regular expression ignores case: let the domain ignore it (case: insensitive), and import the line with ~"
+		r.refused = "the regular expression ignores case: let the domain ignore it (case: insensitive), and import the line with ~"
 	case strings.HasPrefix(key, "~"):
-		r.from, names, reason = pathOfRegexp(key[1:])
+		r.from, names, r.refused = pathOfRegexp(key[1:])
 	case !strings.HasPrefix(key, "/"):
-		reason = "the address does not begin with a slash"
+		r.refused = "the address does not begin with a slash"
 	case strings.Contains(key, "?"):
-		reason = "the address has a query: give the link a rule with a condition on its query"
+		r.refused = "the address has a query: give the link a rule with a condition on its query"
 	default:
 		from, err := splitPath(strings.ReplaceAll(key, "%", "%25")) // $uri is decoded
 		if head[1].text == "$request_uri" {
 			from, err = splitPath(key)
 		}
 		if r.from = from; err != nil {
-			reason = err.Error()
+			r.refused = err.Error()
 		}
 		x.b.note("nginx ignores the case of addresses in a map, and a link does so only on a domain with case: insensitive")
 	}
-	if reason == "" {
-		reason = x.setTarget(&r, to, names)
-	}
-	if reason != "" {
-		return r.refuse("%s", reason)
+	if r.refused == "" {
+		r.refused = x.setTarget(&r, to, names)
 	}
 	r.inOrder = strings.HasPrefix(key, "~")
 	return r
@@ -172,14 +168,10 @@ func (x *nginx) rewriteRule(d, in []word) rule {
 		return r.refuse("it changes the address within nginx, and redirects no visitor")
 	}
 	r.forwardQuery = !silent
-	from, names, reason := pathOfRegexp(d[1].text)
-	if reason == "" {
-		reason = x.setTarget(&r, to, names)
+	var names map[string]string
+	if r.from, names, r.refused = pathOfRegexp(d[1].text); r.refused == "" {
+		r.refused = x.setTarget(&r, to, names)
 	}
-	if reason != "" {
-		return r.refuse("%s", reason)
-	}
-	r.from = from
 	return r
 }
 
@@ -202,10 +194,7 @@ func (x *nginx) returnRule(d, in []word) rule {
 	if err != nil {
 		return r.refuse("%v", err)
 	}
-	if reason := x.setTarget(&r, to, nil); reason != "" {
-		return r.refuse("%s", reason)
-	}
-	r.from = from
+	r.from, r.refused = from, x.setTarget(&r, to, nil)
 	return r
 }
 

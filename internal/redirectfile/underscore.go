@@ -58,10 +58,7 @@ func underscoreRule(line int, f Format, words []string) rule {
 		r.status = status
 	}
 	var names map[string]string
-	var reason string
-	if r.from, names, reason = underscorePath(from); reason != "" {
-		return r.refuse("%s", reason)
-	}
+	r.from, names, r.refused = underscorePath(from)
 	r.to = fillNames(to, ':', names)
 	r.forwardQuery = f == Netlify || !strings.Contains(to, "?") // Pages keeps the query of a target that has one
 	return r
