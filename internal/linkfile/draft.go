@@ -139,11 +139,6 @@ func isSharedHost(host string) bool {
 	return host != "" && (slices.Contains(sharedHosts, host) || strings.HasSuffix(host, ".page.link") || strings.HasSuffix(host, ".short.gy"))
 }
 
-func setShortURLs(d *draft, v value) (err error) {
-	d.customURLs, err = d.mapper.split("custom_short_urls", v)
-	return err
-}
-
 func setHasPassword(d *draft, v value) (err error) {
 	if isHash(v.text) {
 		return setPasswordHash(d, v)

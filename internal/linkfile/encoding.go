@@ -43,14 +43,11 @@ func decodeText(file io.Reader, told Encoding) (*bufio.Reader, Encoding, error) 
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, "", fmt.Errorf("read the file: %w", err)
 	}
-	mark, marked := 0, told
-	switch {
-	case bytes.HasPrefix(begin, []byte("\uFEFF")):
-		mark, marked = 3, UTF8
-	case bytes.HasPrefix(begin, []byte("\xFF\xFE")):
-		mark, marked = 2, UTF16LE
-	case bytes.HasPrefix(begin, []byte("\xFE\xFF")):
-		mark, marked = 2, UTF16BE
+	mark, marked := "", told
+	for m, of := range map[string]Encoding{"\uFEFF": UTF8, "\xFF\xFE": UTF16LE, "\xFE\xFF": UTF16BE} {
+		if bytes.HasPrefix(begin, []byte(m)) {
+			mark, marked = m, of
+		}
 	}
 	switch {
 	case told == "":
@@ -61,7 +58,7 @@ func decodeText(file io.Reader, told Encoding) (*bufio.Reader, Encoding, error) 
 	if told == "" {
 		told = UTF8
 	}
-	if _, err := raw.Discard(mark); err != nil {
+	if _, err := raw.Discard(len(mark)); err != nil {
 		return nil, "", fmt.Errorf("read the file: %w", err)
 	}
 	if told == UTF8 {
