@@ -52,14 +52,9 @@ type Services struct {
 
 // missing names a service that is not there; "" when all are.
 func (s *Services) missing() string {
-	for name, there := range map[string]bool{
-		"Links": s.Links != nil, "Domains": s.Domains != nil, "Keys": s.Keys != nil, "Clicks": s.Clicks != nil,
-		"Budgets": s.Budgets != nil, "Blocks": s.Blocks != nil, "Access": s.Access != nil, "Workspaces": s.Workspaces != nil,
-		"Fleet": s.Fleet != nil, "Nodes": s.Nodes != nil, "Orders": s.Orders != nil, "Cleanup": s.Cleanup != nil,
-		"Digests": s.Digests != nil, "Certificates": s.Certificates != nil, "Imports": s.Imports != nil,
-	} {
-		if !there {
-			return name
+	for _, f := range reflect.VisibleFields(typeOf[Services]()) {
+		if reflect.ValueOf(s).Elem().FieldByIndex(f.Index).IsNil() {
+			return f.Name
 		}
 	}
 	return ""
