@@ -73,7 +73,7 @@ func (w *importWatch) send(ctx context.Context, file io.Reader, size int64) (cli
 	if err := w.setZone(ctx); err != nil {
 		return client.Import{}, err
 	}
-	im, found, err := w.unfinished(ctx, file, size)
+	im, found, err := w.unfinished(ctx, file)
 	switch {
 	case err != nil:
 		return im, err
@@ -115,7 +115,7 @@ func (w *importWatch) setZone(ctx context.Context) error {
 
 // unfinished finds an import of the same file with the same options that was begun and
 // is not done. A file that can be read only once has none.
-func (w *importWatch) unfinished(ctx context.Context, file io.Reader, size int64) (im client.Import, found bool, err error) {
+func (w *importWatch) unfinished(ctx context.Context, file io.Reader) (im client.Import, found bool, err error) {
 	again, ok := file.(*os.File)
 	if !ok {
 		return im, false, nil

@@ -34,7 +34,8 @@ func releaseCodes(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, c *cod
 	}
 	free = make(map[linkKey]bool)
 	var k linkKey
-	for _, statement := range []string{`
+	for _, statement := range []string{
+		`
 		WITH gone AS (
 			DELETE FROM link l USING unnest($2::integer[], $3::text[]) n (domain, code)
 			WHERE l.domain_id = n.domain AND l.code = n.code AND l.workspace_id = $1 AND ` + undone + ` RETURNING l.id, l.domain_id, l.code),

@@ -37,14 +37,9 @@ func run(t *testing.T, follow func(context.Context) error) (stop func()) {
 
 // serve serves a source until the test ends. Requests for which admit returns a status
 // get that status.
-func serve(
-	t *testing.T, s replication.Source, admit func(*http.Request) (status int), change ...func(*replication.ServerConfig),
-) (url string) {
+func serve(t *testing.T, s replication.Source, admit func(*http.Request) (status int)) (url string) {
 	t.Helper()
 	cfg := replication.ServerConfig{Source: s, ServerLimits: replication.ServerLimits{Heartbeat: 50 * time.Millisecond}}
-	for _, c := range change {
-		c(&cfg)
-	}
 	return serveWith(t, cfg, admit)
 }
 

@@ -37,16 +37,17 @@ func AppendFold(dst, code []byte) []byte {
 // appendFolded appends a code in its form without case, and reports whether that form is
 // a code too.
 func appendFolded(dst, code []byte) (folded []byte, valid bool) {
-	folded = append(dst, code...)
-	for i, c := range folded[len(dst):] {
+	begin := len(dst)
+	dst = append(dst, code...)
+	for i, c := range dst[begin:] {
 		if c >= utf8.RuneSelf {
-			return appendFoldedText(dst, code)
+			return appendFoldedText(dst[:begin], code)
 		}
 		if 'A' <= c && c <= 'Z' {
-			folded[len(dst)+i] = c + 'a' - 'A'
+			dst[begin+i] = c + 'a' - 'A'
 		}
 	}
-	return folded, true
+	return dst, true
 }
 
 // foldings has memory for each folding under way.

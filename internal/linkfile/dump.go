@@ -71,9 +71,10 @@ func (d *dump) findRows() ([]string, error) {
 			columns := dumpColumns
 			table := ""
 			for err == nil && kind != ';' && !strings.EqualFold(word, "values") {
-				if kind == '(' {
+				switch kind {
+				case '(':
 					columns, err = d.cells()
-				} else if kind == aWord {
+				case aWord:
 					table = word
 				}
 				if err == nil {

@@ -126,10 +126,26 @@ func TestReader_HasBoundedMemoryForALineWithoutEnd(t *testing.T) {
 		begin string
 		with  byte
 	}{
-		{"url,title\nhttps://example.com,", 'x'}, {"url,title\nhttps://example.com,\"", 'x'}, {"url,title\nhttps://example.com,\"", '\n'}, {"url,title\nhttps://example.com", ','},
-		{"url\ttitle\nhttps://example.com\t", 'x'}, {"url\ttitle\nhttps://example.com\t\"", '\t'}, {"", 'x'}, {"", ','}, {"url,title\n", '\n'},
-		{"{\"url\":\"", 'x'}, {"[{\"url\":\"", 'x'}, {"[", '['}, {"[{\"a\":", '['}, {"[", ' '}, {"https://example.com/", 'x'},
-		{"INSERT INTO `yourls_url` VALUES ('", 'x'}, {"INSERT INTO `yourls_url` VALUES (", ','}, {"-- ;", 'x'}, {"-- ;\n/*", '*'}, {"-- ;\n", '('},
+		{"url,title\nhttps://example.com,", 'x'},
+		{"url,title\nhttps://example.com,\"", 'x'},
+		{"url,title\nhttps://example.com,\"", '\n'},
+		{"url,title\nhttps://example.com", ','},
+		{"url\ttitle\nhttps://example.com\t", 'x'},
+		{"url\ttitle\nhttps://example.com\t\"", '\t'},
+		{"", 'x'},
+		{"", ','},
+		{"url,title\n", '\n'},
+		{"{\"url\":\"", 'x'},
+		{"[{\"url\":\"", 'x'},
+		{"[", '['},
+		{"[{\"a\":", '['},
+		{"[", ' '},
+		{"https://example.com/", 'x'},
+		{"INSERT INTO `yourls_url` VALUES ('", 'x'},
+		{"INSERT INTO `yourls_url` VALUES (", ','},
+		{"-- ;", 'x'},
+		{"-- ;\n/*", '*'},
+		{"-- ;\n", '('},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

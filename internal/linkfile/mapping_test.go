@@ -108,7 +108,7 @@ func TestShape_NeverGuessesTheNotationOfDates(t *testing.T) {
 		berlin, err := time.LoadLocation("Europe/Berlin")
 		require.NoError(t, err)
 		m, err := linkfile.NewMapper(&shape, mapping, linkfile.MapOptions{Zone: berlin})
-		got := ""
+		var got string
 		if mapping.Dates == "" {
 			require.ErrorContains(t, err, "say in which notation the dates of \"Expires at\" are: one of iso, dmy")
 			got = fmt.Sprint(shape.Notations("Expires at", rows))

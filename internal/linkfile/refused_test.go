@@ -19,22 +19,26 @@ func TestRefusedWriter_HasTheRowsOfTheFileBehindTheReasons(t *testing.T) {
 		"commas": {
 			"\uFEFFtitle,original_url,custom_code\r\n,,\r\n\"Two, \"\"lines\"\"\r\nof title\",ftp://example.com/2,two\r\ntoo,few\r\n'=x,broken,four",
 			"refused,title,original_url,custom_code\nno web,\"Two, \"\"lines\"\"\r\nof title\",ftp://example.com/2,two\n" +
-				"no web,too,few\nno web,'=x,broken,four\n", linkfile.Options{},
+				"no web,too,few\nno web,'=x,broken,four\n",
+			linkfile.Options{},
 		},
 		"tabs": {
 			"original_url\ttitle\nftp://a\t\"so called\" x\n",
-			"refused,original_url,title\nno web,ftp://a,\"\"\"so called\"\" x\"\n", linkfile.Options{},
+			"refused,original_url,title\nno web,ftp://a,\"\"\"so called\"\" x\"\n",
+			linkfile.Options{},
 		},
 		"another encoding": {
 			"url;title\nftp://a;M\xfcller\n", "\uFEFFrefused,url,title\nno web,ftp://a,Müller\n", linkfile.Options{Encoding: linkfile.Windows1252},
 		},
 		"JSON": {
 			"[{\"original_url\":\"ftp://a\",\n\"tags\":[\"x\"]},\n{}]",
-			"{\"refused\":\"no web\",\"original_url\":\"ftp://a\",\"tags\":[\"x\"]}\n{\"refused\":\"no web\"}\n", linkfile.Options{},
+			"{\"refused\":\"no web\",\"original_url\":\"ftp://a\",\"tags\":[\"x\"]}\n{\"refused\":\"no web\"}\n",
+			linkfile.Options{},
 		},
 		"a dump": {
 			"INSERT INTO `yourls_url` VALUES ('a','ftp://a','=1','2020-01-02 03:04:05','192.0.2.1',2);",
-			"refused,keyword,url,title,timestamp,clicks\nno web,a,ftp://a,'=1,2020-01-02 03:04:05,2\n", linkfile.Options{},
+			"refused,keyword,url,title,timestamp,clicks\nno web,a,ftp://a,'=1,2020-01-02 03:04:05,2\n",
+			linkfile.Options{},
 		},
 		"redirects": {
 			"/docs/*  https://docs.example/:splat 302\n/app/*    /index.html 200\n",

@@ -3,6 +3,7 @@ package linksource_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -45,7 +46,7 @@ func linksOf(t *testing.T, format linkfile.Format, text string) (links []linkfil
 	r, err := linkfile.NewReader(strings.NewReader(text), linkfile.Options{Format: format})
 	require.NoError(t, err)
 	var rows []linkfile.Row
-	for row, err := r.Next(); err != io.EOF; row, err = r.Next() {
+	for row, err := r.Next(); !errors.Is(err, io.EOF); row, err = r.Next() {
 		require.NoError(t, err)
 		rows = append(rows, row)
 	}

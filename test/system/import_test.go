@@ -52,12 +52,11 @@ func TestImport_GoesOnWhereTheControlPlaneWasKilledIsUndoneAndMended(t *testing.
 	api, err := client.New(s.State().API, s.State().APIKey)
 	require.NoError(t, err)
 	defer api.Close()
-	run := func(code int, says string, args ...string) devtest.Result {
+	run := func(code int, says string, args ...string) {
 		t.Helper()
 		r := devtest.Run(t, env, args...)
 		require.Equal(t, code, r.Code, r.Stderr)
 		require.Contains(t, r.Stdout+r.Stderr, says)
-		return r
 	}
 
 	// Both are killed at any moment of the run.
