@@ -45,10 +45,6 @@ func (l *lab) rivals(ctx context.Context, links int) (all []*rival, notes []stri
 		{nameWaypost, "an edge with its replica; every click is journaled, batched and shipped.", l.prepareEdge},
 		{"nginx, map", "the links in nginx's configuration. Keys ignore case, and a change is a new file and a reload.", l.prepareNginx},
 		{"nginx, Lua, Redis", "lua-nginx-redis asks a Redis on the same machine, over a Unix socket.", l.prepareRedis},
-		{
-			"net/http, map", "a program with the standard library, which reads a file when it starts. A change is a new file and a new process.",
-			l.prepareMap,
-		},
 	} {
 		r := &rival{paced: paced{contender: &contender{
 			name: one.name, what: one.what, base: nameWaypost, links: links, url: l.found,
@@ -245,27 +241,6 @@ func askRedis(conn net.Conn, commands ...string) error {
 		}
 	}
 	return nil
-}
-
-// prepareMap puts the links into a map of a small program.
-func (l *lab) prepareMap(_ context.Context, r *rival) error {
-	err := l.writeLinks(r, func(_ uint64, code, url string) string { return code + " " + url + "\n" })
-	r.start = func(context.Context) (*target, error) {
-		return l.startServer(l.self, kindMap, "-file", filepath.Join(r.dir, "links"))
-	}
-	r.change = func(ctx context.Context, code, url string) error {
-		if err := replaceLine(r.dir, code+" ", code+" "+url); err != nil {
-			return err
-		}
-		old := r.target
-		t, err := r.start(ctx)
-		if err != nil {
-			return err
-		}
-		r.target = t
-		return old.stop()
-	}
-	return err
 }
 
 func writeFile(dir, name, text string) error {

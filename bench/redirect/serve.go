@@ -30,7 +30,6 @@ import (
 const (
 	kindBare = "bare" // fasthttp, a constant
 	kindEdge = "edge"
-	kindMap  = "map" // net/http with a map in memory
 )
 
 // app is a server with its parts.
@@ -46,11 +45,10 @@ type app struct {
 // measuring process.
 func serve(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet(partServe, flag.ContinueOnError)
-	kind := flags.String("kind", "", "bare, edge or map")
+	kind := flags.String("kind", "", "bare or edge")
 	dir := flags.String("dir", "", "directory of the replica")
 	journal := flags.String("journal", "", "directory of the click journal")
 	ship := flags.String("ship", "", "where to ship clicks")
-	file := flags.String("file", "", "links of the map")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read the flags of a server: %w", err)
 	}
@@ -60,8 +58,6 @@ func serve(ctx context.Context, args []string) (err error) {
 		a = newBare()
 	case kindEdge:
 		a, err = newEdge(*dir, *journal, *ship)
-	case kindMap:
-		a, err = newMap(*file)
 	default:
 		err = fmt.Errorf("unknown kind of server %q", *kind)
 	}
@@ -127,42 +123,6 @@ func newBare() app {
 	return app{
 		serve: s.Serve, shutdown: s.ShutdownWithContext, close: func() error { return nil }, meters: prometheus.NewRegistry(),
 	}
-}
-
-// newMap answers with net/http from a map in memory, as a small program of one's own
-// does. It reads its links when it starts, from lines with a code, a space and a target.
-func newMap(file string) (app, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return app{}, fmt.Errorf("read links: %w", err)
-	}
-	links := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		code, target, _ := strings.Cut(strings.TrimSpace(line), " ")
-		links[code] = target
-	}
-	s := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			target, ok := links[strings.TrimPrefix(r.URL.Path, "/")]
-			if !ok {
-				http.NotFound(w, r)
-				return
-			}
-			w.Header().Set("Location", target)
-			w.Header().Set("Cache-Control", "private, no-store")
-			w.WriteHeader(http.StatusFound)
-		}),
-		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
-	}
-	return app{
-		serve: func(ln net.Listener) error {
-			if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-				return err
-			}
-			return nil
-		},
-		shutdown: s.Shutdown, close: func() error { return nil }, meters: prometheus.NewRegistry(),
-	}, nil
 }
 
 // oneSalt is the same salt on every day.
