@@ -68,13 +68,15 @@ func (l *lab) byAddress(ctx context.Context, links int) (s bench.Section, err er
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
 	const more = "ns more than a generated code"
-	s.Title, s.Notes = fmt.Sprintf("Redirects by kind of address, %s links of each", bench.Grouped(links)), []string{l.howSaturated()}
+	s.Title, s.Notes = fmt.Sprintf("Redirects by kind of address, %s links of each", bench.Grouped(links)), []string{l.howSaturated("two header lines, because wrk reads many long requests slowly")}
 	cases := make([]*contender, len(addresses))
 	for i, a := range addresses {
 		head, tail, _ := strings.Cut(a.path, "$")
-		if tail += corpus.Tail; a.domain == ignoresCase {
-			tail = strings.Replace(tail, "wayp.example", "case.example", 1)
+		host := "wayp.example"
+		if a.domain == ignoresCase {
+			host = "case.example"
 		}
+		tail += " HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: Mozilla/5.0\r\n\r\n"
 		cases[i] = &contender{name: a.name, target: t, links: links, head: corpus.Head + head, tail: tail, unknown: a.code == ""}
 	}
 	err = l.compete(ctx, cases)

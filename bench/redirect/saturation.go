@@ -98,7 +98,7 @@ func (l *lab) saturation(ctx context.Context, links int) (s bench.Section, err e
 		return s, err
 	}
 	s.Title = fmt.Sprintf("Redirects at saturation, %s links, uniform", bench.Grouped(links))
-	s.Notes = []string{l.howSaturated()}
+	s.Notes = []string{l.howSaturated("a browser's headers")}
 	for _, one := range cases {
 		s.Cases = append(s.Cases, bench.Case{Name: one.name, What: one.what, Base: one.base, Measures: []bench.Measure{
 			{Name: measureCPU, Compared: true, Rounds: one.cpu},
@@ -116,9 +116,9 @@ func (l *lab) saturation(ctx context.Context, links int) (s bench.Section, err e
 	return s, nil
 }
 
-func (l *lab) howSaturated() string {
-	return fmt.Sprintf("%d rounds of %s after one that is not counted; wrk, %d connections, a browser's headers; the server has one processor, the client the others",
-		l.Rounds, l.round, wrk.Connections)
+func (l *lab) howSaturated(headers string) string {
+	return fmt.Sprintf("%d rounds of %s after one that is not counted; wrk, %d connections, %s; the server has one processor, the client the others",
+		l.Rounds, l.round, wrk.Connections, headers)
 }
 
 // compete lets the cases take turns, in the other order every second time. One round
