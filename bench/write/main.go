@@ -115,8 +115,8 @@ func (f *figures) measures(thing string) []bench.Measure {
 	}
 	all := []bench.Measure{
 		{Name: thing + "s per second", Rounds: rates},
-		{Name: "µs per " + thing, Compared: true, Rounds: f.wall},
-		{Name: "CPU µs per " + thing, Compared: true, Rounds: f.cpu},
+		{Name: "µs per " + thing, Rounds: f.wall},
+		{Name: "CPU µs per " + thing, Rounds: f.cpu},
 		{Name: "of which PostgreSQL's", Rounds: f.postgres},
 	}
 	if len(f.p50) > 0 {
