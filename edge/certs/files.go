@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -26,19 +27,8 @@ type files struct {
 	next atomic.Int64 // Unix nanoseconds of the next look
 
 	mu   sync.Mutex // of the look
-	seen [2]stamp
+	seen [2][]byte
 	bad  string // fault at the last look, logged once
-}
-
-// stamp distinguishes one version of a file from the next.
-type stamp struct {
-	modified time.Time
-	size     int64
-	id       os.FileInfo
-}
-
-func (s stamp) same(other stamp) bool {
-	return s.id != nil && other.id != nil && os.SameFile(s.id, other.id) && s.modified.Equal(other.modified) && s.size == other.size
 }
 
 // CheckFiles says whether a chain and its key can be read and belong together.
@@ -49,11 +39,7 @@ func CheckFiles(certFile, keyFile string) error {
 
 func openFiles(cfg Config) (*files, error) {
 	f := &files{cfg: cfg}
-	stamps, err := f.readStamps()
-	if err != nil {
-		return nil, err
-	}
-	if err := f.load(stamps); err != nil {
+	if _, err := f.load(); err != nil {
 		return nil, err
 	}
 	f.next.Store(cfg.Clock().Add(lookTime).UnixNano())
@@ -72,55 +58,41 @@ func (f *files) current() *tls.Certificate {
 func (f *files) renew() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	stamps, err := f.readStamps()
-	if err == nil {
-		if stamps[0].same(f.seen[0]) && stamps[1].same(f.seen[1]) {
-			return
-		}
-		err = f.load(stamps)
-	}
+	changed, err := f.load()
 	switch {
 	case err == nil:
 		f.bad = ""
-		f.cfg.Logger.Info("read the certificate again", "not_after", f.live.Load().Leaf.NotAfter)
+		if changed {
+			f.cfg.Logger.Info("read the certificate again", "not_after", f.live.Load().Leaf.NotAfter)
+		}
 	case err.Error() != f.bad:
 		f.bad = err.Error()
 		f.cfg.Logger.Error("cannot use the certificate on disk; the previous one stays in use", "error", err)
 	}
 }
 
-func (f *files) readStamps() (stamps [2]stamp, err error) {
+// load reads the pair, and reports whether it has changed. A pair that is being replaced
+// does not fit together, and is read at a later look.
+func (f *files) load() (changed bool, err error) {
+	var now [2][]byte
 	for i, name := range []string{f.cfg.CertFile, f.cfg.KeyFile} {
-		info, err := os.Stat(name)
-		if err != nil {
-			return stamps, fmt.Errorf("certificate: %w", err)
+		if now[i], err = readFile(name); err != nil {
+			return false, err
 		}
-		stamps[i] = stamp{info.ModTime(), info.Size(), info}
 	}
-	return stamps, nil
-}
-
-// load reads the pair that had these stamps. A pair that is being replaced does not
-// fit together, and is read at a later look.
-func (f *files) load(stamps [2]stamp) error {
-	chain, err := readFile(f.cfg.CertFile)
+	if bytes.Equal(now[0], f.seen[0]) && bytes.Equal(now[1], f.seen[1]) {
+		return false, nil
+	}
+	pair, err := tls.X509KeyPair(now[0], now[1])
 	if err != nil {
-		return err
+		return false, fmt.Errorf("certificate %s with key %s: %w", f.cfg.CertFile, f.cfg.KeyFile, err)
 	}
-	key, err := readFile(f.cfg.KeyFile)
-	if err != nil {
-		return err
-	}
-	pair, err := tls.X509KeyPair(chain, key)
-	if err != nil {
-		return fmt.Errorf("certificate %s with key %s: %w", f.cfg.CertFile, f.cfg.KeyFile, err)
-	}
-	if now := f.cfg.Clock(); now.After(pair.Leaf.NotAfter) {
+	if f.cfg.Clock().After(pair.Leaf.NotAfter) {
 		f.cfg.Logger.Warn("read an expired certificate", "not_after", pair.Leaf.NotAfter)
 	}
-	f.seen = stamps
+	f.seen = now
 	f.live.Store(&pair)
-	return nil
+	return true, nil
 }
 
 func readFile(name string) ([]byte, error) {
