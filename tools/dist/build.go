@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -27,16 +26,13 @@ func newRelease(ctx context.Context, root string) (*release, error) {
 	git := func(args ...string) (string, error) {
 		return output(ctx, root, nil, "git", append([]string{"-c", "safe.directory=*"}, args...)...)
 	}
-	revision, err := git("rev-parse", "--short=12", "HEAD")
+	head, err := git("log", "-1", "--abbrev=12", "--format=%ct %h")
 	if err != nil {
 		return nil, err
 	}
-	seconds, err := git("log", "-1", "--format=%ct")
-	if err != nil {
-		return nil, err
-	}
-	unix, err := strconv.ParseInt(seconds, 10, 64)
-	if err != nil {
+	var unix int64
+	var revision string
+	if _, err := fmt.Sscan(head, &unix, &revision); err != nil {
 		return nil, fmt.Errorf("the time of the commit: %w", err)
 	}
 	tag, _ := git("describe", "--tags", "--match", "v[0-9]*", "--dirty") // there may be none

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -25,7 +26,7 @@ import (
 
 // writeImage builds the image of the last stage of a Dockerfile from nothing, for each
 // architecture, and writes it as an archive of an OCI image layout.
-func (r *release) writeImage(dockerfile string, programs map[string]string, out string) error {
+func (r *release) writeImage(ctx context.Context, dockerfile string, programs map[string]string, out string) error {
 	plan, err := readDockerfile(dockerfile)
 	if err != nil {
 		return err
@@ -57,7 +58,10 @@ func (r *release) writeImage(dockerfile string, programs map[string]string, out 
 	if err != nil {
 		return err
 	}
-	return r.archive(dir, out)
+	// In order, and without metadata that differs between machines.
+	_, err = output(ctx, dir, nil, "tar", "--create", "--file="+out, "--format=ustar", "--sort=name", "--owner=0", "--group=0", "--numeric-owner",
+		"--mode=a-x,u=rwX,go=rX", fmt.Sprintf("--mtime=@%d", r.modified.Unix()), "blobs", "index.json", "oci-layout")
+	return err
 }
 
 func (r *release) image(plan *blueprint, arch, program string) (v1.Image, error) {
@@ -175,43 +179,4 @@ func (r *release) layer(files map[string]file) ([]byte, error) {
 		return nil, err
 	}
 	return b.Bytes(), nil
-}
-
-// archive writes a directory into a tar file, in order and without metadata that differs
-// between machines.
-func (r *release) archive(dir, out string) error {
-	f, err := os.Create(out)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	w := tar.NewWriter(f)
-	err = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || name == dir {
-			return err
-		}
-		rel, err := filepath.Rel(dir, name)
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: rel + "/", Mode: 0o755, ModTime: r.modified})
-		}
-		content, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: rel, Mode: 0o644, Size: int64(len(content)), ModTime: r.modified}); err != nil {
-			return err
-		}
-		_, err = w.Write(content)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	return f.Close()
 }

@@ -11,7 +11,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -50,10 +49,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(out); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
+	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(out, 0o755)); err != nil {
 		return err
 	}
 	work, err := os.MkdirTemp("", "waypost-dist-")
@@ -82,7 +78,7 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	if err := r.writeImage(filepath.Join(root, "deploy/docker/Dockerfile"), programs, filepath.Join(out, r.name("oci")+".tar")); err != nil {
+	if err := r.writeImage(ctx, filepath.Join(root, "deploy/docker/Dockerfile"), programs, filepath.Join(out, r.name("oci")+".tar")); err != nil {
 		return err
 	}
 	sums, err := output(ctx, out, nil, "sh", "-c", "sha256sum waypost_* >SHA256SUMS && cat SHA256SUMS")
@@ -91,14 +87,6 @@ func run(ctx context.Context, args []string) error {
 }
 
 func sumOf(name string) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%x", h.Sum(nil)), nil
+	content, err := os.ReadFile(name)
+	return fmt.Sprintf("%x", sha256.Sum256(content)), err
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"debug/buildinfo"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/CycloneDX/cyclonedx-go"
@@ -40,15 +40,11 @@ func (r *release) writeBill(program, out string) error {
 	bill.Metadata = &cyclonedx.Metadata{Component: &main, Timestamp: r.modified.Format(time.RFC3339)}
 	bill.Components = &parts
 	bill.Dependencies = &[]cyclonedx.Dependency{{Ref: main.BOMRef, Dependencies: &refs}}
-	f, err := os.Create(out)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := cyclonedx.NewBOMEncoder(f, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bill); err != nil {
+	var text bytes.Buffer
+	if err := cyclonedx.NewBOMEncoder(&text, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bill); err != nil {
 		return fmt.Errorf("write %s: %w", out, err)
 	}
-	return f.Close()
+	return write(out, text.Bytes(), 0o644)
 }
 
 func component(kind cyclonedx.ComponentType, name, version, url string) cyclonedx.Component {
