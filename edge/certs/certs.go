@@ -137,7 +137,7 @@ func New(cfg Config) (*Certificates, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.files, c.metrics.files = f, f
+		c.files = f
 	}
 	if cfg.Directory != "" {
 		if err := c.openAuthority(); err != nil {
@@ -148,7 +148,7 @@ func New(cfg Config) (*Certificates, error) {
 		return nil, errors.New("neither a certificate nor an authority is given")
 	}
 	if cfg.Metrics != nil {
-		if err := cfg.Metrics.Register(c.metrics); err != nil {
+		if err := c.metrics.register(cfg.Metrics, c.files); err != nil {
 			return nil, fmt.Errorf("metrics of certificates: %w", errors.Join(err, c.Close()))
 		}
 	}

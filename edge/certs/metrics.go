@@ -1,6 +1,8 @@
 package certs
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -10,7 +12,6 @@ type meters struct {
 	unknown prometheus.Counter
 	busy    prometheus.Counter
 	refused *prometheus.CounterVec
-	files   *files // nil: none
 }
 
 func newMeters() *meters {
@@ -37,25 +38,16 @@ func newMeters() *meters {
 	return m
 }
 
-var expiryDesc = prometheus.NewDesc("waypost_tls_certificate_not_after_seconds",
-	"Unix time at which the certificate from files expires.", nil, nil)
-
-// Describe implements prometheus.Collector.
-func (m *meters) Describe(ch chan<- *prometheus.Desc) {
-	m.orders.Describe(ch)
-	m.unknown.Describe(ch)
-	m.busy.Describe(ch)
-	m.refused.Describe(ch)
-	ch <- expiryDesc
-}
-
-// Collect implements prometheus.Collector.
-func (m *meters) Collect(ch chan<- prometheus.Metric) {
-	m.orders.Collect(ch)
-	m.unknown.Collect(ch)
-	m.busy.Collect(ch)
-	m.refused.Collect(ch)
-	if m.files != nil { // no client may have come since the files changed
-		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(m.files.current().Leaf.NotAfter.Unix()))
+// register registers the metrics, and when the certificate from files expires.
+func (m *meters) register(r prometheus.Registerer, f *files) (err error) {
+	all := []prometheus.Collector{m.orders, m.unknown, m.busy, m.refused}
+	if f != nil {
+		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "waypost_tls_certificate_not_after_seconds", Help: "Unix time at which the certificate from files expires.",
+		}, func() float64 { return float64(f.current().Leaf.NotAfter.Unix()) })) // no client may have come since the files changed
 	}
+	for _, one := range all {
+		err = errors.Join(err, r.Register(one))
+	}
+	return err
 }

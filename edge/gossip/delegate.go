@@ -43,11 +43,8 @@ func (d delegate) NotifyJoin(n *memberlist.Node) {
 	}
 }
 
-func (d delegate) NotifyUpdate(n *memberlist.Node) {
-	if c, err := decodeCard(n.Meta); err == nil {
-		d.g.table.updated(c)
-	}
-}
+// NotifyUpdate has nothing to do: a boot keeps its card.
+func (d delegate) NotifyUpdate(*memberlist.Node) {}
 
 func (d delegate) NotifyLeave(n *memberlist.Node) {
 	boot, ok := bootOf(n.Name)

@@ -110,27 +110,11 @@ func (t *table) joined(c card, gossipAddr string) bool {
 		e = &entry{card: c}
 		t.members[boot] = e
 	}
-	e.update(c)
-	e.gossipAddr, e.state, e.since, e.heard = gossipAddr, StateAlive, now, now
-	return true
-}
-
-// updated notes another card of a known member.
-func (t *table) updated(c card) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e := t.members[c.news.boot]; e != nil {
-		e.update(c)
-		e.heard = t.now()
-	}
-}
-
-// update takes over a card, except for news that is older than the known one.
-func (e *entry) update(c card) {
 	if c.news.counter < e.news.counter {
 		c.news = e.news
 	}
-	e.card = c
+	e.card, e.gossipAddr, e.state, e.since, e.heard = c, gossipAddr, StateAlive, now, now
+	return true
 }
 
 // gone notes that a member stopped answering, or has left. replaced reports that its node

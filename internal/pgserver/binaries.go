@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,32 +119,22 @@ func findBinaries(ctx context.Context) []binaries {
 
 // majorOf reads "postgres (PostgreSQL) 15.18 (Debian …)" and "17beta1"; 0 when
 // it cannot.
-func majorOf(version string) int {
+func majorOf(version string) (major int) {
 	_, rest, _ := strings.Cut(version, "(PostgreSQL) ")
-	digits := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
-	if digits < 0 {
-		digits = len(rest)
-	}
-	n, err := strconv.Atoi(rest[:digits])
-	if err != nil {
-		return 0
-	}
-	return n
+	_, _ = fmt.Sscan(rest, &major)
+	return major
 }
 
 // clusterMajor reads the version that a cluster on disk was made by.
 func clusterMajor(data string) (int, error) {
-	f, err := os.Open(filepath.Join(data, "PG_VERSION"))
+	name := filepath.Join(data, "PG_VERSION")
+	text, err := os.ReadFile(name)
 	if err != nil {
-		return 0, fmt.Errorf("version of the database cluster: %w", err)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, 64))
-	if err := errors.Join(err, f.Close()); err != nil {
 		return 0, fmt.Errorf("version of the database cluster: %w", err)
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
-		return 0, fmt.Errorf("%s holds no version: %w", f.Name(), err)
+		return 0, fmt.Errorf("%s holds no version: %w", name, err)
 	}
 	return n, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,20 +63,18 @@ func (s *Server) await(ctx context.Context) (*pgx.Conn, error) {
 // acceptsConnections reads the state that the postmaster writes in the eighth line of its
 // lock file (PostgreSQL: miscadmin.h, LOCK_FILE_LINE_PM_STATUS).
 func acceptsConnections(data string) bool {
-	f, err := os.Open(filepath.Join(data, "postmaster.pid"))
-	if err != nil {
-		return false
-	}
-	text, err := io.ReadAll(io.LimitReader(f, 8<<10))
-	if err := errors.Join(err, f.Close()); err != nil {
-		return false
-	}
-	lines := strings.Split(string(text), "\n")
-	if len(lines) < 8 {
-		return false
-	}
-	status := strings.TrimSpace(lines[7])
+	status := lockLine(data, 8)
 	return status == "ready" || status == "standby" // which can be read from
+}
+
+// lockLine returns a line of the postmaster's lock file, "" without one.
+func lockLine(data string, number int) string {
+	text, _ := os.ReadFile(filepath.Join(data, "postmaster.pid")) // there may be none
+	lines := strings.Split(string(text), "\n")
+	if len(lines) < number {
+		return ""
+	}
+	return strings.TrimSpace(lines[number-1])
 }
 
 // CreateDatabase makes a database of [Role] as a copy of template, which no one

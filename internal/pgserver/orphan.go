@@ -92,15 +92,7 @@ func awaitMemory(ctx context.Context, data string, log *slog.Logger) error {
 // sharedMemory returns the identifier of the shared memory of the PostgreSQL that ran
 // last, which is the second number in the seventh line of postmaster.pid.
 func sharedMemory(data string) (id string, ok bool) {
-	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
-	if err != nil {
-		return "", false
-	}
-	lines := strings.Split(string(text), "\n")
-	if len(lines) < 7 {
-		return "", false
-	}
-	fields := strings.Fields(lines[6])
+	fields := strings.Fields(lockLine(data, 7))
 	if len(fields) != 2 {
 		return "", false
 	}

@@ -3,6 +3,7 @@ package pgserver
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // arguments of the postgres binary. Settings go there rather than into postgresql.conf,
@@ -27,13 +28,4 @@ func arguments(data, sockets string, extra map[string]string) []string {
 
 // quoteList writes one element of a list setting, in which a bare comma or space
 // would separate elements.
-func quoteList(s string) string {
-	out := []byte{'"'}
-	for i := range len(s) {
-		if s[i] == '"' {
-			out = append(out, '"')
-		}
-		out = append(out, s[i])
-	}
-	return string(append(out, '"'))
-}
+func quoteList(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
