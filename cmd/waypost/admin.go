@@ -35,7 +35,6 @@ The password has at least 12 characters. It is typed on the terminal, or comes f
 		Example: `  waypost admin create --email ann@example.com
   waypost admin create --email ann@example.com --database-url-file url.txt --password-file pass.txt
   waypost admin create --email bob@example.com --workspace marketing --force`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if n.Email == "" {
 				return &usageError{errors.New("--email is missing: the administrator signs in with it")}

@@ -27,7 +27,6 @@ the scope admin, or else the development system that runs in --data-dir.`,
 		Example: `  waypost audit
   waypost audit --all
   waypost audit --limit 1000 --output json`,
-		Args:    arguments(cobra.NoArgs),
 		PreRunE: page.check,
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			found, err := api.Ranges.Audit(ctx, all, page.limit, page.cursor)
@@ -36,7 +35,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 	}
 	page.bind(c)
 	c.Flags().BoolVar(&all, "all", false, "of all workspaces, for operators")
-	return p.bind(c, "client", "dev.data_dir")
+	return p.bind(c, apiSettings...)
 }
 
 // auditTable lays out a page of the audit log for people.

@@ -34,7 +34,6 @@ The exit status is 0 if the backup is whole and on the disk.`,
 		Example: `  psql -c "CREATE ROLE nightly LOGIN PASSWORD '…'" -c 'GRANT waypost_backup TO nightly'
   waypost backup --out /backups/$(date +%F) --database-url-file /etc/waypost/secrets/backup-url
   waypost backup --out /backups/$(date +%F) --output json | jq -r .position`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if out == "" {
 				return &usageError{errors.New("--out is missing: the directory that the backup will be")}
@@ -82,7 +81,6 @@ the links that differ, and click budgets are frozen until all edges have reporte
 		Example: `  createdb --host db2 --username postgres waypost
   waypost restore /backups/2026-11-24 --database-url postgres://postgres@db2/waypost
   waypost restore /backups/2026-11-24 --database-url-file … --cluster-secret-file /etc/waypost/secrets/cluster-secret`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, done, err := p.backupConfig()
 			if err != nil {

@@ -45,7 +45,6 @@ func (p certsCommands) authorityCommand() *cobra.Command {
 never leaves the directory. The authority is good for ten years. Files that are there are never
 overwritten. Keep the directory on a machine that is no node.`,
 		Example: `  waypost certs authority /root/waypost-authority`,
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o700); err != nil {
 				return err
@@ -74,7 +73,6 @@ node, it is good for servers as well. Files that are there are never overwritten
 certificate, move the two files away first.`,
 		Example: `  waypost certs node /root/waypost-authority control-1 10.0.0.1 control.example.com
   waypost certs node /root/waypost-authority edge-eu-1`,
-		Args: arguments(cobra.MinimumNArgs(2)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir, name := args[0], args[1]
 			if !nodeNames.MatchString(name) || name == authorityName {

@@ -35,7 +35,7 @@ func TestOnATerminalItIsAskedBeforeClicksAreDeleted(t *testing.T) {
 		require.NoError(t, err)
 		var stderr bytes.Buffer
 		p := &program{stdin: stdin, stderr: &stderr}
-		err = p.confirm(false, "Type the code: ", "spring")
+		err = p.confirm("Type the code: ", "spring")
 		require.Equal(t, "Type the code: ", stderr.String())
 		require.Equal(t, went, err == nil, "%q: %v", typed, err)
 	}

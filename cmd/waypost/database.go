@@ -55,7 +55,6 @@ what --print-roles prints.`,
 		Example: `  WAYPOST_CONTROL_DATABASE_URL=postgres://waypost@db/waypost waypost migrate
   waypost migrate --database-url-file /run/secrets/database-url
   waypost migrate --print-roles --database-url-file … | sudo -u postgres psql`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := p.settings(nil)
 			if err != nil {

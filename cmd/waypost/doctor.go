@@ -47,7 +47,6 @@ the scope admin, or else the development system that runs in --data-dir.`,
 		Example: `  waypost doctor
   waypost doctor --admin 10.0.0.1:9080,10.0.1.1:9081
   waypost doctor --output json`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			d := &diagnosis{now: time.Now(), Findings: []finding{}, Fine: []string{}, Unseen: []string{}}
 			if err := p.examine(c.Context(), d, admins); err != nil {
@@ -62,7 +61,7 @@ the scope admin, or else the development system that runs in --data-dir.`,
 		},
 	}
 	c.Flags().StringSliceVar(&admins, "admin", nil, "admin listeners to ask as well, HOST:PORT")
-	return p.bind(c, "client", "dev.data_dir")
+	return p.bind(c, apiSettings...)
 }
 
 // finding is one thing that is wrong: a condition of a node, or a fault of the way to it.

@@ -31,10 +31,7 @@ The record has to stay, because Waypost looks for it daily.
 
 It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
 the scope admin, or else the development system that runs in --data-dir.`
-	for _, sub := range c.Commands() {
-		p.bind(sub, "client", "dev.data_dir")
-	}
-	return c
+	return p.bindAll(c)
 }
 
 func (p domainsCommands) listCommand() *cobra.Command {
@@ -45,7 +42,6 @@ func (p domainsCommands) listCommand() *cobra.Command {
 		Example: `  waypost domains list
   waypost domains list --all
   waypost domains list --output json`,
-		Args: arguments(cobra.NoArgs),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			domains, err := listDomains(ctx, api, everyone)
 			return domainTable(domains, p.width()), map[string][]client.Domain{"domains": domains}, err
@@ -124,7 +120,6 @@ are refused; visitors notice nothing.`,
   waypost domains set go.example.com --maintenance https://status.example.com/
   waypost domains set go.example.com --exact-paths
   waypost domains set go.example.com --case insensitive`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			var change client.DomainChange
 			if c.Flags().Changed("root") {

@@ -24,7 +24,6 @@ the edges (a CNAME, or their addresses) before or after. A domain that an operat
 is served at once.`,
 		Example: `  waypost domains add go.example.org
   waypost domains add go.example.org --root https://example.org/ --not-found https://example.org/lost`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			n.Host = args[0]
 			d, err := api.Domains.Add(ctx, n)
@@ -47,7 +46,6 @@ func (p domainsCommands) verifyCommand() *cobra.Command {
 the domain is served at once. Resolvers remember for a while that a record is missing, an
 hour in many zones: it may take that long until a new record is seen.`,
 		Example: `  waypost domains verify go.example.org`,
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			id, err := domainID(ctx, api, args[0], false)
 			if err != nil {
@@ -65,7 +63,6 @@ func (p domainsCommands) statusCommand() *cobra.Command {
 		Use:     "status DOMAIN",
 		Short:   "Show whether a domain is served, and the record that proves it",
 		Example: `  waypost domains status go.example.org`,
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			d, err := findDomain(ctx, api, args[0], everyone)
 			return describeDomain(&d), d, err
@@ -120,7 +117,6 @@ names that public DNS does not know, such as those of an intranet. Waypost does 
 for the record of an approved domain again.`,
 		Example: `  waypost domains list --all
   waypost domains approve go.corp.example`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			id, err := domainID(ctx, api, args[0], true)
 			if err != nil {
@@ -133,7 +129,7 @@ for the record of an approved domain again.`,
 }
 
 func (p domainsCommands) removeCommand() *cobra.Command {
-	var force, everyone, yes bool
+	var force, everyone bool
 	c := &cobra.Command{
 		Use:   "remove DOMAIN",
 		Short: "Remove a domain",
@@ -142,12 +138,11 @@ are deleted with it, once the host was typed, or with --yes. Its host is then fr
 		Example: `  waypost domains remove go.example.org
   waypost domains remove go.example.org --force
   waypost domains remove --all 17`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			id, err := domainID(ctx, api, args[0], everyone)
 			if err == nil && force {
 				question := fmt.Sprintf("The links of %s go with it, and visitors get 404. Type %s to go on: ", printable(args[0]), printable(args[0]))
-				err = p.confirm(yes, question, args[0])
+				err = p.confirm(question, args[0])
 			}
 			if err != nil {
 				return "", nil, err
@@ -164,6 +159,6 @@ are deleted with it, once the host was typed, or with --yes. Its host is then fr
 	}
 	c.Flags().BoolVar(&force, "force", false, "delete the domain's links with it")
 	c.Flags().BoolVar(&everyone, "all", false, "a domain of any workspace; for operators")
-	c.Flags().BoolVar(&yes, "yes", false, "with --force: do not ask")
+	c.Flags().BoolVar(&p.yes, "yes", false, "with --force: do not ask")
 	return c
 }

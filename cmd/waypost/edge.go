@@ -130,7 +130,6 @@ configuration, the credentials or the data, nothing stops, and this command says
 ` + "`systemctl reload`" + ` and SIGHUP do the same.`,
 		Example: `  waypost edge restart --data-dir /var/lib/waypost/edge
   waypost edge restart --config /etc/waypost/edge.yaml`,
-		Args: arguments(cobra.NoArgs),
 	}
 	p.bind(c, "edge.data_dir")
 	c.RunE = func(c *cobra.Command, _ []string) error {

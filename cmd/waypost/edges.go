@@ -39,16 +39,9 @@ the scope admin, or else the development system that runs in --data-dir.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.asking(p.list),
 	}
-	for _, more := range []*cobra.Command{
-		{
-			Use: "list", Short: "The same as `waypost edges`", Example: `  waypost edges list`,
-			Args: arguments(cobra.NoArgs), RunE: p.asking(p.list),
-		},
-		p.enrolCommand(), p.revokeCommand(), p.credentialsCommand(), p.goneCommand(), p.acceptCommand(), p.drainCommand(),
-	} {
-		c.AddCommand(p.bind(more, "client", "dev.data_dir"))
-	}
-	return p.bind(c, "client", "dev.data_dir")
+	list := &cobra.Command{Use: "list", Short: "The same as `waypost edges`", Example: `  waypost edges list`, RunE: p.asking(p.list)}
+	c.AddCommand(list, p.enrolCommand(), p.revokeCommand(), p.credentialsCommand(), p.goneCommand(), p.acceptCommand(), p.drainCommand())
+	return p.bindAll(p.bind(c, apiSettings...))
 }
 
 func (p edgesCommands) list(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
@@ -60,7 +53,6 @@ func (p edgesCommands) list(ctx context.Context, api *client.Client, _ []string)
 }
 
 func (p edgesCommands) goneCommand() *cobra.Command {
-	var yes bool
 	c := &cobra.Command{
 		Use:   "gone NODE",
 		Short: "Say that an edge is gone for good, with its disk",
@@ -72,23 +64,21 @@ reported since, the exact click budgets of all existing links end for good.
 The audit log has an entry. On a terminal the command asks for the name; elsewhere it
 needs --yes.`,
 		Example: `  waypost edges gone eu-1 --yes`,
-		Args:    arguments(cobra.ExactArgs(1)),
 		PreRunE: func(_ *cobra.Command, args []string) error {
 			question := fmt.Sprintf("Changes and statistics wait no longer for %s and its clicks. "+
 				"If it has not reported since a failover or restore of PostgreSQL, "+
 				"the exact click budgets of all existing links end for good. Type its name to go on: ", args[0])
-			return p.confirm(yes, question, args[0])
+			return p.confirm(question, args[0])
 		},
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			return args[0] + " and its clicks are waited for no longer", map[string]string{"gone": args[0]}, api.Edges.GiveUp(ctx, args[0])
 		}),
 	}
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
 	return c
 }
 
 func (p edgesCommands) acceptCommand() *cobra.Command {
-	var yes bool
 	var what string
 	c := &cobra.Command{
 		Use:   "accept NODE",
@@ -102,9 +92,8 @@ The audit log has an entry. On a terminal the command asks for the name; elsewhe
 needs --yes.`,
 		Example: `  waypost edges accept eu-1 --yes
   waypost edges accept eu-1 --what mass-delete --yes`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := p.confirm(yes, fmt.Sprintf("%s does what it holds back. Type its name to go on: ", args[0]), args[0]); err != nil {
+			if err := p.confirm(fmt.Sprintf("%s does what it holds back. Type its name to go on: ", args[0]), args[0]); err != nil {
 				return err
 			}
 			return p.order(c.Context(), args[0], func(ctx context.Context, api *client.Client) (client.EdgeOrder, error) {
@@ -115,7 +104,7 @@ needs --yes.`,
 		},
 	}
 	c.Flags().StringVar(&what, "what", "", "accept only this kind: mass-delete, empty-snapshot or record")
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
 	return c
 }
 
@@ -162,7 +151,6 @@ serves visitors who come nevertheless, and follows the changelog. With --undo it
 again; so it is after a restart. The audit log has an entry.`,
 		Example: `  waypost edges drain eu-1
   waypost edges drain eu-1 --undo`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.order(c.Context(), args[0], func(ctx context.Context, api *client.Client) (client.EdgeOrder, error) {
 				return api.Edges.Drain(ctx, args[0], undo)

@@ -27,7 +27,6 @@ that one is replaced, which is how a credential is renewed and how a revoked edg
 again. It is in the audit log.`,
 		Example: `  waypost edges enrol --region eu-west-1
   waypost edges enrol --region eu-west-1 --node eu-1 --expires 10m`,
-		Args: arguments(cobra.NoArgs),
 		PreRunE: func(*cobra.Command, []string) error {
 			if n.Region == "" {
 				return &usageError{errors.New("--region is missing: in which region does the edge stand?")}
@@ -91,7 +90,6 @@ Its credential is kept in the data directory: later starts need no token.`,
 }
 
 func (p edgesCommands) revokeCommand() *cobra.Command {
-	var yes bool
 	c := &cobra.Command{
 		Use:   "revoke NODE",
 		Short: "Revoke the credential of an edge, such as a stolen one",
@@ -101,16 +99,15 @@ somebody lets it run and sends visitors there: take it out of DNS and of load ba
 or another in its place, make a token with "waypost edges enrol --node". It is in the audit log. On a terminal it asks for the name;
 elsewhere it needs --yes.`,
 		Example: `  waypost edges revoke eu-1 --yes`,
-		Args:    arguments(cobra.ExactArgs(1)),
 		PreRunE: func(_ *cobra.Command, args []string) error {
 			question := fmt.Sprintf("The edge %s gets no further changes, and its clicks are not counted. Type its name to go on: ", args[0])
-			return p.confirm(yes, question, args[0])
+			return p.confirm(question, args[0])
 		},
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			return "the credential of " + args[0] + " is revoked", map[string]string{"revoked": args[0]}, api.Edges.Revoke(ctx, args[0])
 		}),
 	}
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
 	return c
 }
 
@@ -119,7 +116,6 @@ func (p edgesCommands) credentialsCommand() *cobra.Command {
 		Use:     "credentials",
 		Short:   "List the credentials of edges, also of such as are revoked",
 		Example: `  waypost edges credentials`,
-		Args:    arguments(cobra.NoArgs),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			all, err := api.Edges.Credentials(ctx)
 			return credentialTable(all, time.Now(), p.width()), map[string][]client.NodeCredential{"credentials": all}, err

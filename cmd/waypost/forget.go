@@ -12,7 +12,6 @@ import (
 
 func (p clicksCommands) forgetLinkCommand() *cobra.Command {
 	var domain string
-	var yes bool
 	c := &cobra.Command{
 		Use:   "forget-clicks CODE",
 		Short: "Delete everything that was counted of a link, for good",
@@ -22,9 +21,8 @@ the workspace, except from its estimates of unique visitors, which do not refer 
 Later clicks count again, from zero. The command needs the scope admin, and makes an entry
 in the audit log. On a terminal it asks for the code; elsewhere it needs --yes.`,
 		Example: `  waypost links forget-clicks spring-sale --yes`,
-		Args:    arguments(cobra.ExactArgs(1)),
 		PreRunE: func(_ *cobra.Command, args []string) error {
-			return p.confirm(yes, fmt.Sprintf("All that was counted of %s goes for good. Type the code to go on: ", args[0]), args[0])
+			return p.confirm(fmt.Sprintf("All that was counted of %s goes for good. Type the code to go on: ", args[0]), args[0])
 		},
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			host, code := linkName(domain, args[0])
@@ -37,7 +35,7 @@ in the audit log. On a terminal it asks for the code; elsewhere it needs --yes.`
 		}),
 	}
 	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain; the shared one if left out")
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
 	return c
 }
 
@@ -46,14 +44,10 @@ func (p clicksCommands) command() *cobra.Command {
 	c.Long = `Look after what was counted, through the API: the one of --api or WAYPOST_API with the
 key in WAYPOST_API_KEY, which needs the scope admin in the default workspace, or else the
 development system that runs in --data-dir.`
-	for _, sub := range c.Commands() {
-		p.bind(sub, "client", "dev.data_dir")
-	}
-	return c
+	return p.bindAll(c)
 }
 
 func (p clicksCommands) forgetVisitorsCommand() *cobra.Command {
-	var yes bool
 	c := &cobra.Command{
 		Use:   "forget-visitors DAY",
 		Short: "Destroy the salt that distinguishes the visitors of a day",
@@ -62,18 +56,17 @@ leads back to a visitor of that day. Later clicks of that day count without a vi
 existing numbers stay. Salts are destroyed automatically two days after their day; this
 command does it earlier. On a terminal it asks for the day; elsewhere it needs --yes.`,
 		Example: `  waypost clicks forget-visitors 2026-03-31 --yes`,
-		Args:    arguments(cobra.ExactArgs(1)),
 		PreRunE: func(_ *cobra.Command, args []string) error {
 			if _, err := time.Parse(time.DateOnly, args[0]); err != nil {
 				return &usageError{fmt.Errorf("%q is no day such as 2026-03-31", args[0])}
 			}
-			return p.confirm(yes, fmt.Sprintf("The visitors of %s can never be told apart again. Type the day to go on: ", args[0]), args[0])
+			return p.confirm(fmt.Sprintf("The visitors of %s can never be told apart again. Type the day to go on: ", args[0]), args[0])
 		},
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			err := api.Statistics.ForgetVisitors(ctx, args[0])
 			return "the visitors of " + args[0] + " are forgotten", map[string]string{"forgotten": args[0]}, err
 		}),
 	}
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
 	return c
 }

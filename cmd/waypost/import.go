@@ -92,11 +92,7 @@ links:read and links:write.`,
 	}
 	c.AddCommand(p.listCommand(), p.getCommand(), p.resumeCommand(), p.stopCommand(), p.undoCommand(), p.deleteCommand())
 	c.AddCommand(p.sourceCommands()...)
-	p.bind(c, apiSettings...)
-	for _, sub := range c.Commands() {
-		p.bind(sub, apiSettings...)
-	}
-	return c
+	return p.bindAll(p.bind(c, apiSettings...))
 }
 
 // bind adds the flags of all commands that run an import.

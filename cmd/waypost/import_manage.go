@@ -14,7 +14,6 @@ func (p importCommands) listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the imports of the workspace, newest first",
-		Args:  arguments(cobra.NoArgs),
 		RunE: p.asking(func(ctx context.Context, c *client.Client, _ []string) (string, any, error) {
 			all, err := c.Imports.List(ctx)
 			return importTable(all, p.width()), api.ImportList{Imports: all}, err
@@ -28,7 +27,6 @@ func (p importCommands) getCommand() *cobra.Command {
 		Use:     "get ID",
 		Short:   "Show an import: how its file is understood, and its counts",
 		Example: "  waypost import get 7f3kq2 --report refused.csv",
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.watch(&i, func(w *importWatch) error {
 				im, err := w.api.Imports.Find(c.Context(), args[0])
@@ -51,7 +49,6 @@ func (p importCommands) resumeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resume ID",
 		Short: "Go on with an import that was stopped, or show one that runs",
-		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := i.check(c); err != nil {
 				return err
@@ -74,7 +71,6 @@ func (p importCommands) stopCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop ID",
 		Short: "Stop an import, so that it can be resumed or undone",
-		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: p.asking(func(ctx context.Context, c *client.Client, args []string) (string, any, error) {
 			im, err := c.Imports.Stop(ctx, args[0])
 			return fmt.Sprintf("the import stops: `waypost import resume %s` goes on", args[0]), im, err
@@ -87,7 +83,6 @@ func (p importCommands) undoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "undo ID",
 		Short: "Delete the links that an import has created, unless they were changed since",
-		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.watch(&i, func(w *importWatch) error {
 				im, err := w.api.Imports.Undo(c.Context(), args[0])
@@ -108,7 +103,6 @@ func (p importCommands) deleteCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete ID",
 		Short: "Delete an import and its rows, but not its links",
-		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: p.asking(func(ctx context.Context, c *client.Client, args []string) (string, any, error) {
 			return "deleted the import " + args[0] + "; its links stay", map[string]string{"deleted": args[0]}, c.Imports.Remove(ctx, args[0])
 		}),

@@ -109,7 +109,6 @@ func (p importCommands) sourceCommand(name, base string, open func(linksource.Co
 
 The key for that API is in the file of --key-file or in ` + sourceKey + `.`,
 		Example: "  waypost import " + name + example + " --key-file key.txt --domain go.example.com --dry-run",
-		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := i.check(c); err != nil {
 				return err

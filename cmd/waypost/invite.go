@@ -22,7 +22,6 @@ owner sets a password with ` + "`waypost accept`" + ` within a week. The old pas
 longer, and all sessions of the user end; the user's API keys go on.`,
 		Example: `  waypost users invite ann@example.com
   waypost users invite ann@example.com --all`,
-		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completions(userNames),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			id, err := userID(ctx, api, args[0], everywhere)
@@ -91,7 +90,6 @@ func (p sessionCommands) acceptCommand() *cobra.Command {
 at the API of --api or WAYPOST_API. Without the argument, a terminal is asked for it. The
 password is typed on the terminal, or comes from --password-file or standard input.`,
 		Example: `  waypost accept --api https://control.example.com`,
-		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, base, api, err := p.anonymous()
 			if err != nil {

@@ -43,7 +43,6 @@ func (p keysCommands) listCommand() *cobra.Command {
 		Short: "List API keys, newest first: scopes, owner, last use",
 		Example: `  waypost keys list
   waypost keys list --output json`,
-		Args:    arguments(cobra.NoArgs),
 		PreRunE: page.check,
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			all, err := api.Keys.List(ctx, page.limit, page.cursor)
@@ -88,7 +87,6 @@ other key.`,
 		Example: `  waypost keys create --name ci --scopes links:read,links:write --expires-in 90d
   waypost keys create --name ops --scopes admin --output json
   waypost keys create --name ops --scopes admin --database-url-file /etc/waypost/secrets/database-url`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			wanted, err := parseScopes(n.Scopes)
 			if err != nil {
@@ -167,7 +165,6 @@ func (p keysCommands) rotateCommand() *cobra.Command {
 show it. The old one ends after --grace, or at once; revoking it then is not needed.`,
 		Example: `  waypost keys rotate 12 --grace 24h
   waypost keys rotate ci`,
-		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completions(keyNames),
 		PreRunE: func(*cobra.Command, []string) error {
 			grace := time.Duration(given)
@@ -190,7 +187,6 @@ show it. The old one ends after --grace, or at once; revoking it then is not nee
 }
 
 func (p keysCommands) revokeCommand() *cobra.Command {
-	var yes bool
 	c := &cobra.Command{
 		Use:   "revoke KEY...",
 		Short: "Revoke API keys, on all control planes within a second",
@@ -199,18 +195,17 @@ a terminal it asks first; elsewhere it needs --yes. It says when one of them is 
 that it uses itself, which is revoked last.`,
 		Example: `  waypost keys revoke 12
   waypost keys revoke ci --yes`,
-		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: p.completions(keyNames),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withAPI(func(api *client.Client) error { return p.revoke(c.Context(), api, args, yes) })
+			return p.withAPI(func(api *client.Client) error { return p.revoke(c.Context(), api, args) })
 		},
 	}
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
 	return c
 }
 
 // revoke revokes keys, the command's own key last.
-func (p keysCommands) revoke(ctx context.Context, api *client.Client, names []string, yes bool) error {
+func (p keysCommands) revoke(ctx context.Context, api *client.Client, names []string) error {
 	me, err := api.Session.Me(ctx)
 	if err != nil {
 		return err
@@ -235,7 +230,7 @@ func (p keysCommands) revoke(ctx context.Context, api *client.Client, names []st
 		}
 	}
 	list := strings.Join(names, ", ")
-	if err := p.confirm(yes, "Revoke "+printable(list)+"? This cannot be undone. Type y to go on: ", "y"); err != nil {
+	if err := p.confirm("Revoke "+printable(list)+"? This cannot be undone. Type y to go on: ", "y"); err != nil {
 		return err
 	}
 	for i, k := range append(others, own...) {

@@ -31,10 +31,7 @@ runs in --data-dir, or else the server of the last login.
 Flags for times take 2030-12-31T23:59:59Z, 2030-12-31T23:59:59+01:00 or a day such as
 2030-12-31, which stands for its first moment in the workspace's time zone, and as
 --expires-at for its end; in statistics days are those of --tz.`
-	for _, sub := range c.Commands() {
-		p.bind(sub, "client", "dev.data_dir")
-	}
-	return c
+	return p.bindAll(c)
 }
 
 // describe lays out a link for people. Texts that the link does not have are left out.

@@ -28,7 +28,6 @@ func (p linksCommands) addAliasCommand() *cobra.Command {
 		Short: "Add an alias to a link, and print its short URL",
 		Example: `  waypost links alias add spring-sale spring-box --title "box, March 2026, batch 7"
   waypost links alias add spring-sale go.example.com/s`,
-		Args: arguments(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil {
 				return err
@@ -67,7 +66,6 @@ func (p linksCommands) listAliasesCommand() *cobra.Command {
 		Use:     "list CODE",
 		Short:   "List the aliases of a link",
 		Example: `  waypost links alias list spring-sale`,
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.withAPI(func(api *client.Client) error {
 				host, code := linkName(domain, args[0])
@@ -93,7 +91,6 @@ func (p linksCommands) listAliasesCommand() *cobra.Command {
 
 func (p linksCommands) removeAliasCommand() *cobra.Command {
 	var w writeFlags
-	var yes bool
 	var domain string
 	c := &cobra.Command{
 		Use:   "remove CODE ALIAS",
@@ -102,13 +99,12 @@ func (p linksCommands) removeAliasCommand() *cobra.Command {
 again, and its clicks stay among those of the link. On a terminal the command asks; elsewhere
 it needs --yes.`,
 		Example: `  waypost links alias remove spring-sale spring-box --yes`,
-		Args:    arguments(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil {
 				return err
 			}
 			question := fmt.Sprintf("Remove the alias %s? Its code is lost for good. Type y to go on: ", printable(args[1]))
-			if err := p.confirm(yes, question, "y"); err != nil {
+			if err := p.confirm(question, "y"); err != nil {
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
@@ -123,7 +119,7 @@ it needs --yes.`,
 			})
 		},
 	}
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
 	c.Flags().StringVar(&domain, "alias-domain", "", "host of the alias' domain (default the shared one)")
 	w.bind(c, c.Flags())
 	return c

@@ -30,7 +30,6 @@ administrator of the default workspace, and says which edges have not confirmed 
 		Example: `  waypost links block r7Qx0aZ --reason "phishing, ticket 4711"
   waypost links block https://go.example.com/sale --policy legal --reason "court order 7 O 12/26"
   waypost links block spring-box --all-addresses --reason "malware, ticket 4712"`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if reason == "" {
 				return &usageError{errors.New("--reason is needed")}
@@ -68,7 +67,6 @@ func (p linksCommands) unblockCommand() *cobra.Command {
 		Short:   "End the block of a link, for operators",
 		Long:    `End the block of a link of any workspace: it answers again as its owner has it.`,
 		Example: `  waypost links unblock r7Qx0aZ --reason "appeal granted"`,
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if reason == "" {
 				return &usageError{errors.New("--reason is needed")}
@@ -160,7 +158,6 @@ func (p linksCommands) blocksCommand() *cobra.Command {
 		Short:   "List the links that are blocked, for operators",
 		Long:    `List the links of all workspaces that are blocked, the newest block first.`,
 		Example: `  waypost links blocks --limit 100`,
-		Args:    arguments(cobra.NoArgs),
 		PreRunE: page.check,
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			found, err := api.Blocks.List(ctx, page.limit, page.cursor)

@@ -117,7 +117,6 @@ choose the key, for scripts that may run again.`,
   waypost links create https://example.com/a?utm_source=mail --dedupe --wait all
   waypost links create https://example.com/invitation --max-clicks 1 --max-clicks-mode exact
   waypost links create https://example.com --valid-from 2026-12-01T09:00:00+01:00 --rules rules.yaml`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			err := errors.Join(w.check(), oneOf(c, "expires-in", "expires-at"), notEmpty(c, "expires-at"), notEmpty(c, "valid-from"))
 			if err == nil {
@@ -172,7 +171,6 @@ a later expiry, until it is cleaned up.`,
 		Example: `  waypost links update spring-sale --target https://example.com/summer
   waypost links update spring-sale --never-expires --tag summer --tag 2026
   waypost links update spring-sale --disable --wait all`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			err := errors.Join(w.check(), oneOf(c, "enable", "disable"), oneOf(c, "tag", "no-tags"),
 				oneOf(c, "expires-in", "expires-at", "never-expires"), oneOf(c, "max-clicks", "no-max-clicks"),
@@ -237,7 +235,6 @@ func (p linksCommands) getCommand() *cobra.Command {
 		Use:     "get CODE",
 		Short:   "Show a link",
 		Example: `  waypost links get spring-sale --output json`,
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			api, err := p.api()
 			if err != nil {
@@ -258,7 +255,6 @@ func (p linksCommands) getCommand() *cobra.Command {
 
 func (p linksCommands) deleteCommand() *cobra.Command {
 	var w writeFlags
-	var yes bool
 	c := &cobra.Command{
 		Use:   "delete CODE...",
 		Short: "Delete links, which can be restored for 30 days",
@@ -266,13 +262,12 @@ func (p linksCommands) deleteCommand() *cobra.Command {
 "waypost links restore" undoes it. On a terminal the command asks; elsewhere it needs --yes.`,
 		Example: `  waypost links delete spring-sale
   waypost links delete spring-sale summer-sale --yes --wait all`,
-		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil {
 				return err
 			}
 			question := fmt.Sprintf("Delete %s? For 30 days it can be undone. Type y to go on: ", printable(strings.Join(args, ", ")))
-			if err := p.confirm(yes, question, "y"); err != nil {
+			if err := p.confirm(question, "y"); err != nil {
 				return err
 			}
 			return p.withAPI(func(api *client.Client) error {
@@ -286,7 +281,7 @@ func (p linksCommands) deleteCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
 	w.bind(c, c.Flags())
 	return c
 }
@@ -301,7 +296,6 @@ link that has expired is not restored, and neither is one with a target that is 
 allowed.`,
 		Example: `  waypost links restore spring-sale
   waypost links restore spring-sale summer-sale --wait all`,
-		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil {
 				return err

@@ -37,7 +37,6 @@ target is another: try a pattern before you create it.`,
   waypost links explain 'go.example.com/spring-sale).?utm_source=mail'
   waypost links explain spring-sale --address 192.0.2.7 --edge eu-1
   waypost links explain go.example.com/docs/intro --code 'docs/*' --target 'https://docs.example.com/{path}'`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
 			if v.At, err = p.moment(c.Context(), "--at", at); err != nil {

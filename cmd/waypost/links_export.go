@@ -60,7 +60,6 @@ with rules, are named on standard error and left out.`,
   waypost links export --format jsonl | gzip > links.jsonl.gz
   waypost links export --domain old.example.com --format netlify _redirects
   waypost links export --tag spring --created-after 2030-01-01T00:00:00Z spring.csv`,
-		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			name := "-"
 			if len(args) == 1 {

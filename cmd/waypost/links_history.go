@@ -22,7 +22,6 @@ func (p linksCommands) historyCommand() *cobra.Command {
 link has a history as long as it can be restored.`,
 		Example: `  waypost links history spring-sale
   waypost links history spring-sale --limit 200 --output json`,
-		Args: arguments(cobra.ExactArgs(1)),
 		PreRunE: func(*cobra.Command, []string) error {
 			if limit < 1 || limit > 200 {
 				return &usageError{fmt.Errorf("--limit: %d is not between 1 and 200; list further changes with --cursor", limit)}

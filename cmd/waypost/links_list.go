@@ -103,7 +103,6 @@ state of each: live, disabled, expired, not yet valid, or blocked by an operator
   waypost links list --search exam
   waypost links list --deleted
   waypost links list --limit 1000 --output json`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return p.listLinks(c, l, "") },
 	}
 	l.addFlags(c)
@@ -124,7 +123,6 @@ link by its short URL by "waypost links get".`,
 		Example: `  waypost links search spring sale
   waypost links search '"spring sale" or auction' --tag newsletter
   waypost links search -- spring -2029`,
-		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error { return p.listLinks(c, l, strings.Join(args, " ")) },
 	}
 	l.addFlags(c)
@@ -187,7 +185,6 @@ func (p linksCommands) tagsCommand() *cobra.Command {
 		Short: "List tags and how many links have them",
 		Example: `  waypost links tags
   waypost links tags --prefix spring --output json`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			api, err := p.api()
 			if err != nil {

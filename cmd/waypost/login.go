@@ -69,7 +69,6 @@ input. A user with a second factor is asked for a code as well, unless --code ha
 A user of several workspaces chooses one with --workspace.`,
 		Example: `  waypost login --api https://control.example.com --email ann@example.com
   waypost login --api https://control.example.com --email ann@example.com --workspace marketing --password-file pass.txt`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, base, api, err := p.anonymous()
 			if err != nil {
@@ -166,7 +165,6 @@ func (p sessionCommands) logoutCommand() *cobra.Command {
 		Short: "End the session that `waypost login` began",
 		Example: `  waypost logout
   waypost logout --api https://control.example.com`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := p.settings(nil)
 			if err != nil {
@@ -215,7 +213,6 @@ func (p sessionCommands) whoamiCommand() *cobra.Command {
 		Use:     "whoami",
 		Short:   "Show who the commands act as, where, and with which rights",
 		Example: `  waypost whoami --output json`,
-		Args:    arguments(cobra.NoArgs),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			me, err := api.Session.Me(ctx)
 			return whoText(api.Base(), &me), me, err
@@ -261,7 +258,6 @@ func (p sessionCommands) passwordCommand() *cobra.Command {
 Both are typed on the terminal, or come from files.`,
 		Example: `  waypost password
   waypost password --current-password-file old.txt --password-file new.txt`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !p.interactive() && (current == "" || file == "") {
 				return &usageError{errors.New("without a terminal, give --current-password-file and --password-file")}

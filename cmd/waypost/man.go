@@ -18,7 +18,7 @@ import (
 // or --help.
 func (p *program) manCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "man DIRECTORY", Short: "Write a manual page for each command", Hidden: true, Args: arguments(cobra.ExactArgs(1)),
+		Use: "man DIRECTORY", Short: "Write a manual page for each command", Hidden: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			forgetDefault(c.Root(), config.DefaultDataDir(p.getenv))
 			pages := manPages(c.Root())

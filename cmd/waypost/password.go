@@ -90,8 +90,8 @@ func (p *program) answerOf(question string) (string, error) {
 
 // confirm asks before something is deleted for good, unless the flag --yes says that it
 // may be. The user confirms by typing the answer, which needs a terminal.
-func (p *program) confirm(yes bool, question, answer string) error {
-	if yes {
+func (p *program) confirm(question, answer string) error {
+	if p.yes {
 		return nil
 	}
 	got, err := p.answerOf(question)

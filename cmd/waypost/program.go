@@ -41,6 +41,7 @@ type program struct {
 	flags      config.Flags
 	configFile string
 	output     string // "text" or "json", or another format of the command
+	yes        bool   // a command that confirms is not to ask
 	warned     bool   // of unknown variables
 }
 
@@ -252,6 +253,8 @@ func polish(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		if sub.HasSubCommands() && sub.Args == nil {
 			sub.Args, sub.SuggestionsMinimumDistance = aCommand, 2
+		} else if sub.Args == nil {
+			sub.Args = arguments(countOf(sub.Use))
 		}
 		sub.SuggestFor = alsoCalled[sub.Name()]
 		// --help shows no duration of 0 as a default, because the text of the flag explains it.
@@ -321,6 +324,20 @@ func didYouMean(names []string) string {
 	return ": did you mean " + strings.Join(slices.Compact(names), " or ") + "?"
 }
 
+// countOf returns the check for as many arguments as a usage line has before its flags.
+func countOf(use string) cobra.PositionalArgs {
+	use, _, _ = strings.Cut(use, " --")
+	words := strings.Fields(use)[1:]
+	needed := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return word[0] == '[' })
+	switch {
+	case strings.Contains(use, "..."):
+		return cobra.MinimumNArgs(len(needed))
+	case len(words) == 0:
+		return cobra.NoArgs
+	}
+	return cobra.RangeArgs(len(needed), len(words))
+}
+
 // arguments makes a wrong number of arguments a wrong usage.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
@@ -342,6 +359,14 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 // bind adds to a command the flags of whole sections or single settings.
 func (p *program) bind(c *cobra.Command, names ...string) *cobra.Command {
 	p.flags.Bind(c.Flags(), p.getenv, names...)
+	return c
+}
+
+// bindAll adds to the commands of a group the flags of commands that ask the API.
+func (p *program) bindAll(c *cobra.Command) *cobra.Command {
+	for _, sub := range c.Commands() {
+		p.bind(sub, apiSettings...)
+	}
 	return c
 }
 

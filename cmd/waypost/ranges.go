@@ -34,10 +34,7 @@ and no counter is ever issued twice, whatever they do. Commands that change some
   waypost ranges plan --out plan.json              the moves that make all regions last equally long
   waypost ranges apply plan.json --dry-run         what they would do
   waypost ranges apply plan.json                   do them, unless the ranges have changed since`
-	for _, sub := range c.Commands() {
-		p.bind(sub, "client", "dev.data_dir")
-	}
-	return c
+	return p.bindAll(c)
 }
 
 func (p rangesCommands) listCommand() *cobra.Command {
@@ -51,7 +48,6 @@ leases of it; below that, what each region has left. With --output json it is a 
 all ranges, retired ones too.`,
 		Example: `  waypost ranges list
   waypost ranges list --output json | jq '.[] | select(.minutes_left != null and .minutes_left < 1440)'`,
-		Args: arguments(cobra.NoArgs),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			space, err := api.Ranges.List(ctx)
 			if space.Ranges == nil {
@@ -72,7 +68,6 @@ func (p rangesCommands) showCommand() *cobra.Command {
 		Use:     "show ID",
 		Short:   "Show a range with its leases",
 		Example: `  waypost ranges show 7`,
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			id, err := rangeID(args[0])
 			if err != nil {
@@ -123,7 +118,6 @@ database what has become of them:
   unassigned  no range holds it`,
 		Example: `  waypost ranges decode r7Qx0aZ
   waypost ranges decode r7Qx0aZ --output json`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			d, err := api.Ranges.Decode(ctx, args[0])
 			return decodedText(&d), d, err

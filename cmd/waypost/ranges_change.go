@@ -73,7 +73,6 @@ func (p rangesCommands) assignCommand() *cobra.Command {
 low takes one automatically; use this command for a region that begins or grows soon.`,
 		Example: `  waypost ranges assign --region eu-west-1
   waypost ranges assign --region eu-west-1 --prefix 4k --dry-run`,
-		Args: arguments(cobra.NoArgs),
 	}
 	c.Flags().StringVar(&step.Region, "region", "", "who gets it")
 	c.Flags().StringVar(&step.Prefix, "prefix", "", "which (default: any that is free)")
@@ -114,7 +113,6 @@ func (p rangesCommands) splitCommand() *cobra.Command {
 be cut only where nothing was leased yet.`,
 		Example: `  waypost ranges split 7
   waypost ranges split 7 --at 500000000`,
-		Args: arguments(cobra.ExactArgs(1)),
 	}
 	c.Flags().Int64Var(&step.At, "at", 0, "first counter of the new range (default: the middle of the unissued part)")
 	dryRun := dryRunFlag(c)
@@ -142,7 +140,6 @@ keeps what it has leased, and nothing becomes void.`,
 		Example: `  waypost ranges move 7 --to eu-west-1 --remainder     all that is not leased yet
   waypost ranges move 7 --to eu-west-1                 everything
   waypost ranges move 7 --to eu-west-1 --at 500000000  counters from 500,000,000 on`,
-		Args: arguments(cobra.ExactArgs(1)),
 	}
 	c.Flags().StringVar(&step.Region, "to", "", "who gets it")
 	c.Flags().BoolVar(&step.Remainder, "remainder", false, "only the unleased part, as a range of its own")
@@ -203,7 +200,6 @@ control planes hold leases, is retired by force only, and the leases become void
 // the values of flags.
 func (p rangesCommands) stateCommand(c *cobra.Command, step client.RangeStep, late ...func(*client.RangeStep)) *cobra.Command {
 	dryRun := dryRunFlag(c)
-	c.Args = arguments(cobra.ExactArgs(1))
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		if step.Range, err = rangeID(args[0]); err != nil {
 			return err
@@ -235,7 +231,6 @@ gap can be stated only once.`,
   waypost ranges resume --dry-run
   waypost ranges resume                   skip that
   waypost ranges resume --gap 40000000    skip that many counters in every prefix`,
-		Args: arguments(cobra.NoArgs),
 	}
 	c.Flags().Int64Var(&gap, "gap", 0, "counters that every prefix skips (default: the gap that waypost ranges list shows, if any)")
 	dryRun := dryRunFlag(c)

@@ -27,7 +27,6 @@ last hour. Nothing is changed. Keep the plan in a file to carry it out: with --o
 the JSON that --output json prints.`,
 		Example: `  waypost ranges plan
   waypost ranges plan --out plan.json && waypost ranges apply plan.json`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if out != "" {
 				if err := replaceable(out); err != nil {
@@ -139,7 +138,6 @@ func (p rangesCommands) applyCommand() *cobra.Command {
 the plan found them, none. FILE is - for standard input. Links are created all the while.`,
 		Example: `  waypost ranges apply plan.json --dry-run
   waypost ranges apply plan.json`,
-		Args: arguments(cobra.ExactArgs(1)),
 	}
 	dryRun := dryRunFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {

@@ -15,10 +15,7 @@ import (
 
 func (p sessionCommands) command() *cobra.Command {
 	c := group("sessions", "See and end the own sessions", p.listCommand(), p.endCommand())
-	for _, sub := range c.Commands() {
-		p.bind(sub, apiSettings...)
-	}
-	return c
+	return p.bindAll(c)
 }
 
 func (p sessionCommands) listCommand() *cobra.Command {
@@ -26,7 +23,6 @@ func (p sessionCommands) listCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List the own sessions, newest first: address, program, last use",
 		Example: `  waypost sessions list`,
-		Args:    arguments(cobra.NoArgs),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			all, err := api.Session.Sessions(ctx)
 			return sessionTable(&all, p.width()), all, err

@@ -32,7 +32,6 @@ The link begins with --api or WAYPOST_API, or else the development system's API,
 else control.base_url. Give --api, because base_url leads to edges, which have no console.`,
 		Example: `  waypost admin sign-in --email ann@example.com --api https://control.example.com
   waypost admin sign-in --email ann@example.com --valid-for 1h --database-url-file url.txt`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if email == "" {
 				return &usageError{errors.New("--email is missing: it says who is to sign in")}

@@ -52,7 +52,6 @@ func (p clicksCommands) linkCommand() *cobra.Command {
 		Example: `  waypost links stats spring-sale
   waypost links stats spring-sale --from 2026-03-01 --to 2026-03-31 --tz Europe/Berlin
   waypost links stats spring-sale --output csv --breakdown countries > countries.csv`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			values := q.values()
 			host, code := linkName(domain, args[0])
@@ -79,7 +78,6 @@ It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which n
 the scope analytics:read, or else the development system that runs in --data-dir.`,
 		Example: `  waypost stats
   waypost stats --top 100 --output csv --breakdown top > top.csv`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			values := q.values()
 			values.Set("top", strconv.Itoa(top))
@@ -89,7 +87,7 @@ the scope analytics:read, or else the development system that runs in --data-dir
 	q.bind(c, "countries, cities, devices, browsers, os, referrers, utm_source and the like, or top")
 	c.Flags().IntVar(&top, "top", 10, "how many of the links with the most clicks are listed, up to 100")
 	c.AddCommand(p.unknownCommand())
-	return p.bind(c, "client", "dev.data_dir")
+	return p.bind(c, apiSettings...)
 }
 
 func (p clicksCommands) unknownCommand() *cobra.Command {
@@ -103,7 +101,6 @@ first, on days (UTC) on which at least five different people asked for them. The
 for 30 days.`,
 		Example: `  waypost stats unknown --domain go.example.com
   waypost stats unknown --from 2026-03-01 --to 2026-03-01 --limit 1000 --output json`,
-		Args: arguments(cobra.NoArgs),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			query := url.Values{"limit": {strconv.Itoa(limit)}}
 			for name, value := range values {
@@ -119,7 +116,7 @@ for 30 days.`,
 	c.Flags().StringVar(values["from"], "from", "", "first day (2026-03-01), in UTC; a week if left out")
 	c.Flags().StringVar(values["to"], "to", "", "last day; today if left out")
 	c.Flags().IntVar(&limit, "limit", 100, "how many addresses, up to 1,000")
-	return p.bind(c, "client", "dev.data_dir")
+	return p.bind(c, apiSettings...)
 }
 
 // showStats prints the statistics at a path of the API.

@@ -24,10 +24,7 @@ func (p usersCommands) command() *cobra.Command {
 creates and changes links, an admin does all. It needs the scope admin, and asks the
 API as ` + "`waypost links`" + ` does. With --all, operators list, change and invite the users
 of all workspaces.`
-	for _, sub := range c.Commands() {
-		p.bind(sub, apiSettings...)
-	}
-	return c
+	return p.bindAll(c)
 }
 
 func (p usersCommands) listCommand() *cobra.Command {
@@ -39,7 +36,6 @@ func (p usersCommands) listCommand() *cobra.Command {
 		Example: `  waypost users list
   waypost users list --workspace marketing --output json
   waypost users list --all`,
-		Args:    arguments(cobra.NoArgs),
 		PreRunE: page.check,
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			if everywhere {
@@ -113,7 +109,6 @@ Operators put a user into any workspace with --to, also one who has an account, 
 choose the password with --password-file.`,
 		Example: `  waypost users add ann@example.com --role member
   waypost users add ann@example.com --role admin --to marketing`,
-		Args: arguments(cobra.ExactArgs(1)),
 		PreRunE: func(_ *cobra.Command, args []string) (err error) {
 			n.Email = args[0]
 			if file != "" {
@@ -176,7 +171,6 @@ and passwords are chosen by operators only: see ` + "`waypost users invite`" + `
 		Example: `  waypost users set ann@example.com --role viewer
   waypost users set 7 --disable
   waypost users set ann@example.com --all --disable`,
-		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completions(userNames),
 		PreRunE: func(c *cobra.Command, _ []string) error {
 			if disable && enable {
@@ -235,7 +229,6 @@ func (p usersCommands) resetFactorCommand() *cobra.Command {
 		Short: "Turn off the second factor of a user who has lost it, for operators",
 		Example: `  waypost users reset-second-factor ann@example.com
   waypost users reset-second-factor 7`,
-		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completions(userNames),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			id, err := userID(ctx, api, args[0], true)
@@ -249,7 +242,6 @@ func (p usersCommands) resetFactorCommand() *cobra.Command {
 }
 
 func (p usersCommands) removeCommand() *cobra.Command {
-	var yes bool
 	c := &cobra.Command{
 		Use:   "remove USER...",
 		Short: "Take users out of the workspace, with their keys",
@@ -257,11 +249,10 @@ func (p usersCommands) removeCommand() *cobra.Command {
 workspace ends. On a terminal it asks; elsewhere it needs --yes.`,
 		Example: `  waypost users remove ann@example.com
   waypost users remove ann@example.com --yes`,
-		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: p.completions(userNames),
 		PreRunE: func(_ *cobra.Command, args []string) error {
 			question := "Take " + printable(strings.Join(args, ", ")) + " out of the workspace, with all keys? Type y to go on: "
-			return p.confirm(yes, question, "y")
+			return p.confirm(question, "y")
 		},
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			for i, name := range args {
@@ -276,7 +267,7 @@ workspace ends. On a terminal it asks; elsewhere it needs --yes.`,
 			return "removed " + strings.Join(args, ", "), map[string][]string{"removed": args}, nil
 		}),
 	}
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
 	return c
 }
 

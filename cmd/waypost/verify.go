@@ -14,7 +14,7 @@ import (
 
 func (p edgesCommands) verifyCommand() *cobra.Command {
 	var node string
-	var all, source, recompute, yes bool
+	var all, source, recompute bool
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "verify",
@@ -41,13 +41,12 @@ the scope admin, or else the development system that runs in --data-dir.`,
   waypost verify --edge eu-1
   waypost verify --source
   waypost verify --all --output json`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
-			case source && (all || node != ""), !source && (recompute || yes):
+			case source && (all || node != ""), !source && (recompute || p.yes):
 				return &usageError{errors.New("--source goes with --recompute and --yes only, and these with --source")}
 			case source:
-				return p.verifySource(c.Context(), recompute, yes, timeout)
+				return p.verifySource(c.Context(), recompute, timeout)
 			case all == (node != ""):
 				return &usageError{errors.New("say which: --edge NODE, --all or --source")}
 			}
@@ -71,9 +70,9 @@ the scope admin, or else the development system that runs in --data-dir.`,
 	c.Flags().BoolVar(&all, "all", false, "all edges that are not gone")
 	c.Flags().BoolVar(&source, "source", false, "compare PostgreSQL's rows with its digest")
 	c.Flags().BoolVar(&recompute, "recompute", false, "with --source: begin an epoch with the digest of the rows")
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Minute, "how long to wait for an edge, or for PostgreSQL; with --all a minute")
-	return p.bind(c, "client", "dev.data_dir")
+	return p.bind(c, apiSettings...)
 }
 
 // allEdges lists the edges that are not gone, with an error for edges that would not

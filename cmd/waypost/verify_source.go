@@ -10,11 +10,11 @@ import (
 )
 
 // verifySource compares PostgreSQL with itself.
-func (p edgesCommands) verifySource(ctx context.Context, recompute, yes bool, timeout time.Duration) error {
+func (p edgesCommands) verifySource(ctx context.Context, recompute bool, timeout time.Duration) error {
 	if recompute {
 		const question = "If the rows do not add up to the digest, it is replaced while writes wait, and edges then take all differences from PostgreSQL. " +
 			"Type recompute to go on: "
-		if err := p.confirm(yes, question, "recompute"); err != nil {
+		if err := p.confirm(question, "recompute"); err != nil {
 			return err
 		}
 	}

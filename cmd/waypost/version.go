@@ -42,7 +42,7 @@ func productVersion() string {
 
 func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: arguments(cobra.NoArgs),
+		Use: "version", Short: "Print the version",
 		RunE: func(*cobra.Command, []string) error {
 			platform := runtime.GOOS + "/" + runtime.GOARCH
 			return p.print(

@@ -22,10 +22,7 @@ func (p workspacesCommands) command() *cobra.Command {
 	c.Long = `Show and change the own workspace, as its administrator, or, as an operator, any:
 operators are the administrators of the workspace "default". It asks the API as
 ` + "`waypost links`" + ` does.`
-	for _, sub := range c.Commands() {
-		p.bind(sub, apiSettings...)
-	}
-	return c
+	return p.bindAll(c)
 }
 
 func (p workspacesCommands) showCommand() *cobra.Command {
@@ -33,7 +30,6 @@ func (p workspacesCommands) showCommand() *cobra.Command {
 		Use:     "show",
 		Short:   "Show the workspace that commands act in",
 		Example: `  waypost workspaces show --output json`,
-		Args:    arguments(cobra.NoArgs),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			w, err := api.Workspaces.Get(ctx)
 			return workspaceTable([]client.Workspace{w}, p.width()), w, err
@@ -47,7 +43,6 @@ func (p workspacesCommands) listCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List all workspaces, for operators",
 		Example: `  waypost workspaces list`,
-		Args:    arguments(cobra.NoArgs),
 		PreRunE: page.check,
 		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 			all, err := api.Workspaces.List(ctx, page.limit, page.cursor)
@@ -83,7 +78,6 @@ func (p workspacesCommands) createCommand() *cobra.Command {
 		Long: `Make a workspace. With --admin it gets an administrator, for whom an invitation is
 shown, once, unless the address has an account that operators look after.`,
 		Example: `  waypost workspaces create marketing --name "Marketing" --admin ann@example.com`,
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			w, err := api.Workspaces.Create(ctx, args[0], name)
 			if err != nil {
@@ -116,7 +110,6 @@ func (p workspacesCommands) setCommand() *cobra.Command {
 		Short: "Change the own workspace's name and settings, or, for operators, any",
 		Example: `  waypost workspaces set --dedupe --events sampled --events-sample 50
   waypost workspaces set marketing --name "Marketing, EMEA"`,
-		Args:              arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: p.completions(workspaceNames),
 		RunE: func(c *cobra.Command, args []string) error {
 			var change client.WorkspaceChange
@@ -172,7 +165,6 @@ func (p workspacesCommands) setCommand() *cobra.Command {
 }
 
 func (p workspacesCommands) deleteCommand() *cobra.Command {
-	var yes bool
 	c := &cobra.Command{
 		Use:   "delete WORKSPACE",
 		Short: "Delete a workspace and all its links, for operators",
@@ -180,10 +172,9 @@ func (p workspacesCommands) deleteCommand() *cobra.Command {
 every edge as soon as they have become tombstones, a thousand at a time. It cannot be
 undone. On a terminal it asks for the slug; elsewhere it needs --yes.`,
 		Example:           `  waypost workspaces delete marketing --yes`,
-		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completions(workspaceNames),
 		PreRunE: func(_ *cobra.Command, args []string) error {
-			return p.confirm(yes, fmt.Sprintf("All links of %s stop for good. Type its name to go on: ", args[0]), args[0])
+			return p.confirm(fmt.Sprintf("All links of %s stop for good. Type its name to go on: ", args[0]), args[0])
 		},
 		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			id, err := workspaceID(ctx, api, args[0])
@@ -194,7 +185,7 @@ undone. On a terminal it asks for the slug; elsewhere it needs --yes.`,
 			return fmt.Sprintf("workspace %s is %s", w.Slug, w.State), w, err
 		}),
 	}
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&p.yes, "yes", false, "do not ask")
 	return c
 }
 
