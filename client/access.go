@@ -219,9 +219,16 @@ func (d Domains) remove(ctx context.Context, path string, id uint32, force bool)
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func page(limit int, cursor string) string {
-	query := url.Values{"limit": {strconv.Itoa(limit)}}
-	if cursor != "" {
-		query.Set("cursor", cursor)
+	return filled(map[string]string{"limit": strconv.Itoa(limit), "cursor": cursor}).Encode()
+}
+
+// filled returns the parameters of a query that have a value.
+func filled(all map[string]string) url.Values {
+	query := url.Values{}
+	for name, value := range all {
+		if value != "" {
+			query.Set(name, value)
+		}
 	}
-	return query.Encode()
+	return query
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strconv"
 
 	"waypost/api"
 )
@@ -15,7 +14,7 @@ type Blocks struct{ c *Client }
 
 // Set blocks a code.
 func (b Blocks) Set(ctx context.Context, domain, code string, n NewBlock) (Block, error) {
-	return ask[Block](ctx, b.c, http.MethodPut, blockPath(domain, code, nil), n)
+	return ask[Block](ctx, b.c, http.MethodPut, blockPath(domain, code, url.Values{}), n)
 }
 
 // End ends the block of a code, or with all those of all addresses of its link.
@@ -29,18 +28,11 @@ func (b Blocks) End(ctx context.Context, domain, code, reason string, all bool) 
 
 // List returns a page of at most limit blocked codes, newest first.
 func (b Blocks) List(ctx context.Context, limit int, cursor string) (BlockPage, error) {
-	query := url.Values{"limit": {strconv.Itoa(limit)}}
-	if cursor != "" {
-		query.Set("cursor", cursor)
-	}
-	return ask[BlockPage](ctx, b.c, http.MethodGet, api.PathBlocks+"?"+query.Encode(), nil)
+	return ask[BlockPage](ctx, b.c, http.MethodGet, api.PathBlocks+"?"+page(limit, cursor), nil)
 }
 
 func blockPath(domain, code string, query url.Values) string {
 	if domain != "" {
-		if query == nil {
-			query = url.Values{}
-		}
 		query.Set("domain", domain)
 	}
 	path := api.PathBlocks + "/" + url.PathEscape(code)

@@ -132,15 +132,6 @@ func unsendable(err error) bool {
 	return is
 }
 
-// Transient reports whether another try of a request that failed with err is both safe
-// and of use, and how long to wait before it.
-func Transient(err error) (after time.Duration, ok bool) {
-	if p, is := errors.AsType[*Problem](err); is {
-		return p.RetryAfter, p.Status == http.StatusTooManyRequests || p.Status == http.StatusRequestTimeout
-	}
-	return 0, !Processed(err) && !unsendable(err)
-}
-
 // Passing reports whether another try of a request without effects is of use after err,
 // and how long to wait before it.
 func Passing(err error) (after time.Duration, ok bool) {

@@ -57,18 +57,18 @@ func TestCodesAndCursorsAreEscaped(t *testing.T) {
 
 func TestProblemsTellTheReasonAndWhetherToTryAgain(t *testing.T) {
 	for _, c := range []struct {
-		status               int
-		contentType, body    string
-		want                 string
-		processed, transient bool
-		after                time.Duration
+		status             int
+		contentType, body  string
+		want               string
+		processed, passing bool
+		after              time.Duration
 	}{
 		{409, "application/problem+json", `{"detail":"the code is taken","status":409}`, "the code is taken (409)", false, false, 7 * time.Second},
 		{401, "application/problem+json", `{"detail":"a key is required"}`, "a key is required (401)", false, false, 7 * time.Second},
 		{429, "application/problem+json; charset=utf-8", `{"title":"Too many"}`, "Too many (429)", false, true, 7 * time.Second},
 		{408, "application/problem+json", `{"detail":"too slow"}`, "too slow (408)", false, true, 7 * time.Second},
-		{503, "application/problem+json", `{"detail":"busy"}`, "busy (503)", true, false, 7 * time.Second},
-		{502, "text/html", "<h1>proxy</h1>", "Bad Gateway (502)", true, false, 7 * time.Second},
+		{503, "application/problem+json", `{"detail":"busy"}`, "busy (503)", true, true, 7 * time.Second},
+		{502, "text/html", "<h1>proxy</h1>", "Bad Gateway (502)", true, true, 7 * time.Second},
 		{404, "application/problem+json", `{broken`, "Not Found (404)", false, false, 7 * time.Second},
 	} {
 		api := serve(t, "", func(w http.ResponseWriter, _ *http.Request) {
@@ -80,8 +80,8 @@ func TestProblemsTellTheReasonAndWhetherToTryAgain(t *testing.T) {
 		_, err := api.Links.Find(t.Context(), "", "x")
 		require.EqualError(t, err, c.want)
 		require.Equal(t, c.processed, client.Processed(err), c.want)
-		after, transient := client.Transient(err)
-		require.Equal(t, c.transient, transient, c.want)
+		after, passing := client.Passing(err)
+		require.Equal(t, c.passing, passing, c.want)
 		require.Equal(t, c.after, after)
 	}
 }
@@ -97,8 +97,7 @@ func TestNobodyThereIsToldApartFromALostAnswer(t *testing.T) {
 	require.ErrorContains(t, err, "encode the request")
 	require.False(t, client.Processed(err), "no request was made")
 	_, passing := client.Passing(err)
-	_, transient := client.Transient(err)
-	require.False(t, passing || transient, "another try is of no use")
+	require.False(t, passing, "another try is of no use")
 	server.Close()
 	_, err = c.Links.Find(t.Context(), "", "x")
 	require.ErrorContains(t, err, "is the control plane running?")

@@ -93,8 +93,7 @@ func (e Edges) Enrol(ctx context.Context, n NewEnrolment) (Enrolment, error) {
 
 // Credentials lists the credentials of edges, by name.
 func (e Edges) Credentials(ctx context.Context) ([]NodeCredential, error) {
-	var answer api.EdgeCredentialList
-	err := e.c.do(ctx, http.MethodGet, api.PathEdgeCredentials, nil, &answer)
+	answer, err := ask[api.EdgeCredentialList](ctx, e.c, http.MethodGet, api.PathEdgeCredentials, nil)
 	return answer.Credentials, err
 }
 

@@ -64,11 +64,7 @@ func (i Imports) Upload(ctx context.Context, id string, file io.Reader, sent fun
 // SendPart sends one part of a file, which has at most [api.MaxImportPart] bytes. Parts
 // are numbered from 1 and may be sent in any order.
 func (i Imports) SendPart(ctx context.Context, id string, part int, content []byte) error {
-	got, err := i.c.exchange(ctx, http.MethodPut, importPath(id)+"/parts/"+strconv.Itoa(part), nil, octets(content))
-	if err != nil {
-		return err
-	}
-	return i.c.decode(got, nil)
+	return i.c.do(ctx, http.MethodPut, importPath(id)+"/parts/"+strconv.Itoa(part), octets(content), nil)
 }
 
 // Read says that all parts of a file were sent.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -32,6 +33,7 @@ type Write struct {
 	Timeout time.Duration // for the waiting
 	IfMatch string        // entity tag of the state to change; "": any
 	Key     string        // Idempotency-Key; "": a random one where there can be one
+	alias   string        // host of the domain of an alias
 }
 
 // Receipt describes a change that was made.
@@ -49,15 +51,9 @@ func receiptOf(h http.Header, status int) Receipt {
 }
 
 func (w Write) query() string {
-	q := url.Values{}
-	if w.Domain != "" {
-		q.Set("domain", w.Domain)
-	}
-	if w.Wait != "" {
-		q.Set("wait", w.Wait)
-		if w.Timeout > 0 {
-			q.Set("wait_timeout", strconv.FormatFloat(w.Timeout.Seconds(), 'f', -1, 64))
-		}
+	q := filled(map[string]string{"domain": w.Domain, "wait": w.Wait, "alias_domain": w.alias})
+	if w.Wait != "" && w.Timeout > 0 {
+		q.Set("wait_timeout", strconv.FormatFloat(w.Timeout.Seconds(), 'f', -1, 64))
 	}
 	if len(q) == 0 {
 		return ""
@@ -75,40 +71,39 @@ const maxTries = 3
 
 // Make creates one link, or finds the one of its target when n asks for that. The request
 // has an Idempotency-Key, so that Make sends it again when the answer is lost.
-func (l Links) Make(ctx context.Context, n NewLink, w Write) (Link, Receipt, error) {
+func (l Links) Make(ctx context.Context, n NewLink, w Write) (link Link, r Receipt, err error) {
 	key := w.Key
 	if key == "" {
 		key = rand.Text()
 	}
 	w.Domain = "" // it is in the body
 	var got answer
-	err := Retry{Tries: maxTries, Again: Passing}.Do(ctx, func() (err error) {
+	err = Retry{Tries: maxTries, Again: Passing}.Do(ctx, func() (err error) {
 		got, err = l.c.exchange(ctx, http.MethodPost, api.PathLinks+w.query(), http.Header{"Idempotency-Key": {key}}, n)
 		return err
 	})
 	if err != nil {
-		return Link{}, Receipt{}, err
+		return link, r, err
 	}
-	var link Link
 	err = l.c.decode(got, &link)
 	return link, receiptOf(got.header, got.status), err
+}
+
+// change sends a change of a link, and returns the link behind it.
+func (l Links) change(ctx context.Context, method, path string, header http.Header, in any) (link Link, r Receipt, err error) {
+	got, err := l.c.exchange(ctx, method, path, header, in)
+	if err != nil {
+		return link, r, err
+	}
+	err = l.c.decode(got, &link)
+	return link, receiptOf(got.header, 0), err
 }
 
 // CreateBulk creates up to 1,000 links, each with its own outcome, in order. The outcomes
 // hold the codes of the links only.
 func (l Links) CreateBulk(ctx context.Context, ns []NewLink) ([]Outcome, error) {
-	return l.bulk(ctx, "", ns)
-}
-
-// TryBulk returns the outcomes that CreateBulk would have at this moment, without links
-// and codes. It creates nothing.
-func (l Links) TryBulk(ctx context.Context, ns []NewLink) ([]Outcome, error) {
-	return l.bulk(ctx, "?dry_run=true", ns)
-}
-
-func (l Links) bulk(ctx context.Context, query string, ns []NewLink) ([]Outcome, error) {
 	minimal := http.Header{"Prefer": {"return=minimal"}}
-	got, err := l.c.exchange(ctx, http.MethodPost, api.PathLinks+"/bulk"+query, minimal, api.NewLinks{Links: ns})
+	got, err := l.c.exchange(ctx, http.MethodPost, api.PathLinks+"/bulk", minimal, api.NewLinks{Links: ns})
 	if err != nil {
 		return nil, err
 	}
@@ -131,10 +126,7 @@ func (l Links) Find(ctx context.Context, domain, code string) (link Link, err er
 
 // Read finds a link like Find, with the entity tag of its state.
 func (l Links) Read(ctx context.Context, domain, code string) (link Link, etag string, err error) {
-	q := url.Values{"expired": {"true"}}
-	if domain != "" {
-		q.Set("domain", domain)
-	}
+	q := filled(map[string]string{"expired": "true", "domain": domain})
 	got, err := l.c.exchange(ctx, http.MethodGet, linkPath(code)+"?"+q.Encode(), nil, nil)
 	if err != nil {
 		return link, "", err
@@ -149,12 +141,7 @@ func (l Links) Change(ctx context.Context, code string, change LinkChange, w Wri
 	if w.IfMatch != "" {
 		header.Set("If-Match", w.IfMatch)
 	}
-	got, err := l.c.exchange(ctx, http.MethodPatch, linkPath(code)+w.query(), header, change)
-	if err != nil {
-		return link, r, err
-	}
-	err = l.c.decode(got, &link)
-	return link, receiptOf(got.header, 0), err
+	return l.change(ctx, http.MethodPatch, linkPath(code)+w.query(), header, change)
 }
 
 // Remove removes a link.
@@ -168,12 +155,7 @@ func (l Links) Remove(ctx context.Context, code string, w Write) (Receipt, error
 
 // Restore undoes the removal of a link.
 func (l Links) Restore(ctx context.Context, code string, w Write) (link Link, r Receipt, err error) {
-	got, err := l.c.exchange(ctx, http.MethodPost, linkPath(code)+"/restore"+w.query(), nil, nil)
-	if err != nil {
-		return link, r, err
-	}
-	err = l.c.decode(got, &link)
-	return link, receiptOf(got.header, 0), err
+	return l.change(ctx, http.MethodPost, linkPath(code)+"/restore"+w.query(), nil, nil)
 }
 
 // AddAlias adds an alias to a link. Found reports that the link has it already.
@@ -189,31 +171,13 @@ func (l Links) AddAlias(ctx context.Context, code string, n NewAlias, w Write) (
 // RemoveAlias removes the alias of a link with a domain, "" for the default one, and a
 // code.
 func (l Links) RemoveAlias(ctx context.Context, code, host, alias string, w Write) (link Link, r Receipt, err error) {
-	path, query := linkPath(code)+"/aliases/"+url.PathEscape(alias), w.query()
-	if host != "" {
-		if query == "" {
-			query = "?"
-		} else {
-			query += "&"
-		}
-		query += url.Values{"alias_domain": {host}}.Encode()
-	}
-	got, err := l.c.exchange(ctx, http.MethodDelete, path+query, nil, nil)
-	if err != nil {
-		return link, r, err
-	}
-	err = l.c.decode(got, &link)
-	return link, receiptOf(got.header, 0), err
+	w.alias = host
+	return l.change(ctx, http.MethodDelete, linkPath(code)+"/aliases/"+url.PathEscape(alias)+w.query(), nil, nil)
 }
 
 // History returns a page of at most limit changes of a link, newest first.
 func (l Links) History(ctx context.Context, domain, code string, limit int, cursor string) (LinkHistory, error) {
-	query := url.Values{"limit": {strconv.Itoa(limit)}}
-	for name, value := range map[string]string{"domain": domain, "cursor": cursor} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
+	query := filled(map[string]string{"limit": strconv.Itoa(limit), "domain": domain, "cursor": cursor})
 	return ask[LinkHistory](ctx, l.c, http.MethodGet, linkPath(code)+"/history?"+query.Encode(), nil)
 }
 
@@ -235,16 +199,11 @@ type Visitor struct {
 // Explain explains where a path of a domain leads a visitor, and why. The path is encoded
 // as visitors send it.
 func (l Links) Explain(ctx context.Context, domain, path string, v Visitor) (Explanation, error) {
-	query := url.Values{}
-	for name, value := range map[string]string{
+	query := filled(map[string]string{
 		"url": path, "domain": domain, "country": v.Country, "city": v.City, "agent": v.Agent, "language": v.Language,
 		"address": v.Address, "query": v.Query, "cookie": v.Cookie, "edge": v.Edge,
 		"code": v.Code, "target": v.Target,
-	} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
+	})
 	if !v.At.IsZero() {
 		query.Set("at", v.At.Format(time.RFC3339Nano))
 	}
@@ -268,12 +227,8 @@ type Filter struct {
 }
 
 func (f *Filter) values() url.Values {
-	v := url.Values{"tag": f.Tags}
-	for name, value := range map[string]string{"q": f.Words, "search": f.Typed, "domain": f.Domain, "active": f.Active, "expired": f.Expired} {
-		if value != "" {
-			v.Set(name, value)
-		}
-	}
+	v := filled(map[string]string{"q": f.Words, "search": f.Typed, "domain": f.Domain, "active": f.Active, "expired": f.Expired})
+	v["tag"] = f.Tags
 	if f.Deleted {
 		v.Set("deleted", "true")
 	}
@@ -291,12 +246,7 @@ func (f *Filter) values() url.Values {
 // parameter of the API; "" is newest first. An empty cursor begins at the first page.
 func (l Links) Search(ctx context.Context, f Filter, sort string, limit int, cursor string) (Page, error) {
 	query := f.values()
-	query.Set("limit", strconv.Itoa(limit))
-	for name, value := range map[string]string{"sort": sort, "cursor": cursor} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
+	maps.Copy(query, filled(map[string]string{"limit": strconv.Itoa(limit), "sort": sort, "cursor": cursor}))
 	got, err := l.c.exchange(ctx, http.MethodGet, api.PathLinks+"?"+query.Encode(), nil, nil)
 	if err != nil {
 		return Page{}, err
@@ -343,13 +293,9 @@ type Exported struct {
 // must be discarded.
 func (l Links) Export(ctx context.Context, f Filter, format string, raw bool, after string, limit int, to io.Writer) (Exported, error) {
 	query := f.values()
-	query.Set("format", format)
+	maps.Copy(query, filled(map[string]string{"format": format, "limit": strconv.Itoa(limit), "after": after}))
 	if raw {
 		query.Set("raw", "true")
-	}
-	query.Set("limit", strconv.Itoa(limit))
-	if after != "" {
-		query.Set("after", after)
 	}
 	resp, err := l.c.open(ctx, api.PathLinks+"/export?"+query.Encode())
 	if err != nil {

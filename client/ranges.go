@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 
 	"waypost/api"
 )
@@ -47,12 +46,9 @@ func (r Ranges) Decode(ctx context.Context, code string) (Decoded, error) {
 // Audit returns one page of at most limit entries of the audit log. An empty cursor
 // begins at the newest.
 func (r Ranges) Audit(ctx context.Context, all bool, limit int, cursor string) (AuditPage, error) {
-	query := url.Values{"limit": {strconv.Itoa(limit)}}
-	if cursor != "" {
-		query.Set("cursor", cursor)
-	}
+	query := page(limit, cursor)
 	if all {
-		query.Set("all", "true")
+		query += "&all=true"
 	}
-	return ask[AuditPage](ctx, r.c, http.MethodGet, api.PathAudit+"?"+query.Encode(), nil)
+	return ask[AuditPage](ctx, r.c, http.MethodGet, api.PathAudit+"?"+query, nil)
 }

@@ -18,7 +18,7 @@ type Retry struct {
 	Tries int
 
 	// Again reports whether another try is of use after an error, and how long to pause at
-	// least, as [Passing] and [Transient] do.
+	// least, as [Passing] does.
 	Again func(err error) (after time.Duration, ok bool)
 
 	// Pause waits; default: [Pause].

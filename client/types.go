@@ -10,31 +10,21 @@ type (
 	NewAlias    = api.NewAlias
 	LinkChange  = api.LinkChange
 	LinkHistory = api.LinkHistory
-	LinkEvent   = api.LinkEvent
 	Warning     = api.Warning
 	Outcome     = api.LinkOutcome
-	ProblemBody = api.Problem
 	TagCount    = api.TagCount
 	Block       = api.Block
 	NewBlock    = api.NewBlock
 	LinkBlock   = api.LinkBlock
 	BlockPage   = api.BlockPage
 
-	Import        = api.Import
-	NewImport     = api.NewImport
-	ImportChange  = api.ImportChange
-	ImportMapping = api.ImportMapping
-	ImportRow     = api.ImportRow
-	ImportCounts  = api.ImportCounts
+	Import       = api.Import
+	NewImport    = api.NewImport
+	ImportChange = api.ImportChange
+	ImportCounts = api.ImportCounts
 
-	Rule             = api.Rule
-	Condition        = api.Condition
-	Explanation      = api.Explanation
-	ExplainedFacts   = api.ExplainedFacts
-	ExplainedRule    = api.ExplainedRule
-	ExplainedResult  = api.ExplainedResult
-	ExplainedVariant = api.ExplainedVariant
-	ExplainedEdge    = api.ExplainedEdge
+	Explanation   = api.Explanation
+	ExplainedEdge = api.ExplainedEdge
 
 	Bucket        = api.Bucket
 	Named         = api.Named
@@ -65,7 +55,6 @@ type (
 	User            = api.User
 	Affiliation     = api.Affiliation
 	Me              = api.Me
-	MeWorkspace     = api.MeWorkspace
 	Member          = api.Member
 	MemberPage      = api.MemberPage
 	NewMember       = api.NewMember
@@ -81,8 +70,6 @@ type (
 	WorkspacePage   = api.WorkspacePage
 	WorkspaceChange = api.WorkspaceChange
 	SettingsChange  = api.SettingsChange
-	UTMTemplate     = api.UTMTemplate
-	UTMParameter    = api.UTMParameter
 
 	Domain       = api.Domain
 	NewDomain    = api.NewDomain
