@@ -48,7 +48,7 @@ func (r Ranges) Decode(ctx context.Context, code string) (Decoded, error) {
 func (r Ranges) Audit(ctx context.Context, all bool, limit int, cursor string) (AuditPage, error) {
 	query := page(limit, cursor)
 	if all {
-		query += "&all=true"
+		query = "all=true&" + query
 	}
 	return ask[AuditPage](ctx, r.c, http.MethodGet, api.PathAudit+"?"+query, nil)
 }

@@ -77,6 +77,14 @@ func (p *program) asking(
 	}
 }
 
+// optional returns the value of a flag, or nil if the flag is not given.
+func optional[T any](c *cobra.Command, flag string, value *T) *T {
+	if c.Flags().Changed(flag) {
+		return value
+	}
+	return nil
+}
+
 // newClient returns a client of the API that names itself as this program.
 func newClient(base, key string) (*client.Client, error) {
 	c, err := client.New(base, key)

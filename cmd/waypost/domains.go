@@ -102,6 +102,7 @@ func orNone(url string) string {
 func (p domainsCommands) setCommand() *cobra.Command {
 	var root, notFound, maintenance, codeCase string
 	var exact bool
+	var change client.DomainChange
 	c := &cobra.Command{
 		Use:   "set DOMAIN",
 		Short: "Say where a domain leads visitors in place of its links, and how it reads addresses",
@@ -120,41 +121,27 @@ are refused; visitors notice nothing.`,
   waypost domains set go.example.com --maintenance https://status.example.com/
   waypost domains set go.example.com --exact-paths
   waypost domains set go.example.com --case insensitive`,
-		RunE: func(c *cobra.Command, args []string) error {
-			var change client.DomainChange
-			if c.Flags().Changed("root") {
-				change.RootURL = &root
-			}
-			if c.Flags().Changed("not-found") {
-				change.NotFoundURL = &notFound
-			}
-			if c.Flags().Changed("maintenance") {
-				change.MaintenanceURL = &maintenance
+		PreRunE: func(c *cobra.Command, _ []string) error {
+			change = client.DomainChange{
+				RootURL: optional(c, "root", &root), NotFoundURL: optional(c, "not-found", &notFound),
+				MaintenanceURL: optional(c, "maintenance", &maintenance), ExactPaths: optional(c, "exact-paths", &exact),
 			}
 			if codeCase != "" {
 				change.Case = &codeCase
 			}
-			if c.Flags().Changed("exact-paths") {
-				change.ExactPaths = &exact
-			}
 			if change == (client.DomainChange{}) {
 				return &usageError{errors.New("nothing to change: give --root, --not-found, --maintenance, --case or --exact-paths")}
 			}
-			api, err := p.api()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
-			id, err := domainID(c.Context(), api, args[0], false)
-			if err != nil {
-				return err
-			}
-			d, err := api.Domains.Change(c.Context(), id, change)
-			if err != nil {
-				return err
-			}
-			return p.print(domainTable([]client.Domain{d}, p.width()), d)
+			return nil
 		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			id, err := domainID(ctx, api, args[0], false)
+			if err != nil {
+				return "", nil, err
+			}
+			d, err := api.Domains.Change(ctx, id, change)
+			return domainTable([]client.Domain{d}, p.width()), d, err
+		}),
 	}
 	c.Flags().StringVar(&root, "root", "", `URL for visitors of the root; "" for none`)
 	c.Flags().StringVar(&notFound, "not-found", "", `URL for visitors of unknown codes; "" for none`)

@@ -122,8 +122,7 @@ other key.`,
 	c.Flags().StringVar(&n.Description, "description", "", "more about it")
 	c.Flags().StringSliceVar(&n.Scopes, "scopes", []string{"links:read", "links:write"}, "scopes of the key: links:read, links:write, analytics:read, admin")
 	c.Flags().Var(&expiry, "expires-in", "time until the key expires, such as 12h, 90d or 52w; default: never")
-	// The flag is there.
-	_ = c.RegisterFlagCompletionFunc("scopes", cobra.FixedCompletions([]string{"links:read", "links:write", "analytics:read", "admin"}, cobra.ShellCompDirectiveNoFileComp))
+	completeWith(c, "scopes", "links:read", "links:write", "analytics:read", "admin")
 	return c
 }
 

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -66,24 +68,19 @@ func (p linksCommands) listAliasesCommand() *cobra.Command {
 		Use:     "list CODE",
 		Short:   "List the aliases of a link",
 		Example: `  waypost links alias list spring-sale`,
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.withAPI(func(api *client.Client) error {
-				host, code := linkName(domain, args[0])
-				link, err := api.Links.Find(c.Context(), host, code)
-				if err != nil {
-					return err
-				}
-				rows := [][]string{{"ALIAS", "CREATED", "TITLE"}}
-				for _, a := range link.Aliases {
-					rows = append(rows, []string{printable(a.ShortURL), a.CreatedAt.Format("2006-01-02 15:04:05"), printable(shortened(a.Title))})
-				}
-				text := tabulate(rows, p.width())
-				if len(link.Aliases) == 0 {
-					text = "no aliases"
-				}
-				return p.print(text, map[string]any{"aliases": append([]client.Alias{}, link.Aliases...)})
-			})
-		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			host, code := linkName(domain, args[0])
+			link, err := api.Links.Find(ctx, host, code)
+			rows := [][]string{{"ALIAS", "CREATED", "TITLE"}}
+			for _, a := range link.Aliases {
+				rows = append(rows, []string{printable(a.ShortURL), a.CreatedAt.Format(time.DateTime), printable(shortened(a.Title))})
+			}
+			text := tabulate(rows, p.width())
+			if len(link.Aliases) == 0 {
+				text = "no aliases"
+			}
+			return text, map[string]any{"aliases": append([]client.Alias{}, link.Aliases...)}, err
+		}),
 	}
 	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain (default the shared one)")
 	return c

@@ -32,7 +32,7 @@ func (w *writeFlags) bind(c *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVar(&w.Wait, "wait", "", "wait until edges have the change: the edges of this region, or all")
 	flags.Var((*config.Duration)(&w.Timeout), "wait-timeout", "for how long to wait, up to 10s (default 2s)")
 	flags.BoolVar(&w.require, "require-wait", false, "exit with 1 unless every edge that may be serving, silent ones too, has the change (with --wait)")
-	_ = c.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"region", "all"}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	completeWith(c, "wait", "region", "all")
 }
 
 func (w *writeFlags) check() error {
@@ -136,9 +136,7 @@ choose the key, for scripts that may run again.`,
 				host, code := linkName("", a)
 				n.Aliases = append(n.Aliases, client.NewAlias{ShortCode: code, Domain: cmp.Or(host, w.Domain)})
 			}
-			if c.Flags().Changed("dedupe") {
-				n.Dedupe = &dedupe
-			}
+			n.Dedupe = optional(c, "dedupe", &dedupe)
 			link, receipt, err := api.Links.Make(c.Context(), n, w.Write)
 			if err != nil {
 				return l.rules.rules.locate(err)
@@ -235,19 +233,11 @@ func (p linksCommands) getCommand() *cobra.Command {
 		Use:     "get CODE",
 		Short:   "Show a link",
 		Example: `  waypost links get spring-sale --output json`,
-		RunE: func(c *cobra.Command, args []string) error {
-			api, err := p.api()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
 			host, code := linkName(domain, args[0])
-			link, err := api.Links.Find(c.Context(), host, code)
-			if err != nil {
-				return err
-			}
-			return p.print(describe(link), link)
-		},
+			link, err := api.Links.Find(ctx, host, code)
+			return describe(link), link, err
+		}),
 	}
 	c.Flags().StringVar(&domain, "domain", "", "host of the link's domain (default the shared one)")
 	return c
@@ -270,14 +260,8 @@ func (p linksCommands) deleteCommand() *cobra.Command {
 			if err := p.confirm(question, "y"); err != nil {
 				return err
 			}
-			return p.withAPI(func(api *client.Client) error {
-				return p.each(args, "delete", "deleted", &w, func(argument string) error {
-					at := w.Write
-					var code string
-					at.Domain, code = linkName(w.Domain, argument)
-					receipt, err := api.Links.Remove(c.Context(), code, at)
-					return errors.Join(err, p.tell(&w, argument, receipt, nil))
-				})
+			return p.each(args, "delete", "deleted", &w, func(api *client.Client, code string, at client.Write) (client.Receipt, error) {
+				return api.Links.Remove(c.Context(), code, at)
 			})
 		},
 	}
@@ -300,14 +284,9 @@ allowed.`,
 			if err := w.check(); err != nil {
 				return err
 			}
-			return p.withAPI(func(api *client.Client) error {
-				return p.each(args, "restore", "restored", &w, func(argument string) error {
-					at := w.Write
-					var code string
-					at.Domain, code = linkName(w.Domain, argument)
-					_, receipt, err := api.Links.Restore(c.Context(), code, at)
-					return errors.Join(err, p.tell(&w, argument, receipt, nil))
-				})
+			return p.each(args, "restore", "restored", &w, func(api *client.Client, code string, at client.Write) (client.Receipt, error) {
+				_, receipt, err := api.Links.Restore(c.Context(), code, at)
+				return receipt, err
 			})
 		},
 	}
@@ -317,11 +296,21 @@ allowed.`,
 
 // each does something to every one of the links, also behind one for which the API
 // refuses it. Done is the past of do.
-func (p linksCommands) each(links []string, do, done string, w *writeFlags, one func(link string) error) error {
+func (p linksCommands) each(links []string, do, done string, w *writeFlags,
+	one func(api *client.Client, code string, at client.Write) (client.Receipt, error),
+) error {
+	api, err := p.api()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
 	did, failed := []string{}, []error(nil)
 	for _, link := range links {
-		err := one(link)
-		if err == nil {
+		at := w.Write
+		var code string
+		at.Domain, code = linkName(w.Domain, link)
+		receipt, err := one(api, code, at)
+		if err = errors.Join(err, p.tell(w, link, receipt, nil)); err == nil {
 			did = append(did, link)
 			continue
 		}

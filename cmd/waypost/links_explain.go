@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"cmp"
 	"fmt"
 	"strconv"
@@ -37,21 +38,18 @@ target is another: try a pattern before you create it.`,
   waypost links explain 'go.example.com/spring-sale).?utm_source=mail'
   waypost links explain spring-sale --address 192.0.2.7 --edge eu-1
   waypost links explain go.example.com/docs/intro --code 'docs/*' --target 'https://docs.example.com/{path}'`,
-		RunE: func(c *cobra.Command, args []string) error {
-			var err error
+		PreRunE: func(c *cobra.Command, _ []string) (err error) {
 			if v.At, err = p.moment(c.Context(), "--at", at); err != nil {
 				return err
 			}
 			v.Country = strings.ToUpper(v.Country)
-			return p.withAPI(func(api *client.Client) error {
-				host, path := askedPath(domain, args[0])
-				e, err := api.Links.Explain(c.Context(), host, path, v)
-				if err != nil {
-					return err
-				}
-				return p.print(explanationText(&e, p.width()), e)
-			})
+			return nil
 		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (string, any, error) {
+			host, path := askedPath(domain, args[0])
+			e, err := api.Links.Explain(ctx, host, path, v)
+			return explanationText(&e, p.width()), e, err
+		}),
 	}
 	f := c.Flags()
 	f.StringVar(&domain, "domain", "", "host of the link's domain (default the shared one)")
@@ -66,8 +64,7 @@ target is another: try a pattern before you create it.`,
 	f.StringVar(&v.Code, "code", "", "with --target: a code or a pattern to try")
 	f.StringVar(&v.Target, "target", "", "the target to try")
 	f.StringVar(&v.Edge, "edge", "", "name of an edge that is to answer, for operators")
-	words := []string{"iphone", "ipad", "android", "windows", "mac", "linux", "chromeos", "bot", "preview"}
-	_ = c.RegisterFlagCompletionFunc("agent", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	completeWith(c, "agent", "iphone", "ipad", "android", "windows", "mac", "linux", "chromeos", "bot", "preview")
 	return c
 }
 

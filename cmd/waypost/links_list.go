@@ -185,29 +185,24 @@ func (p linksCommands) tagsCommand() *cobra.Command {
 		Short: "List tags and how many links have them",
 		Example: `  waypost links tags
   waypost links tags --prefix spring --output json`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			api, err := p.api()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+		RunE: p.asking(func(ctx context.Context, api *client.Client, _ []string) (text string, value any, err error) {
 			tags, after := []client.TagCount{}, ""
 			for more := true; more; more = after != "" {
 				var page []client.TagCount
-				if page, after, err = api.Links.Tags(c.Context(), prefix, after, 1000); err != nil {
-					return err
+				if page, after, err = api.Links.Tags(ctx, prefix, after, 1000); err != nil {
+					return "", nil, err
 				}
 				tags = append(tags, page...)
-			}
-			if len(tags) == 0 {
-				return p.print("no tags", map[string]any{"tags": []client.TagCount{}})
 			}
 			rows := [][]string{{"LINKS", "TAG"}}
 			for _, t := range tags {
 				rows = append(rows, []string{strconv.FormatInt(t.Links, 10), printable(t.Tag)})
 			}
-			return p.print(tabulate(rows, p.width()), map[string]any{"tags": tags})
-		},
+			if text = tabulate(rows, p.width()); len(tags) == 0 {
+				text = "no tags"
+			}
+			return text, map[string]any{"tags": tags}, nil
+		}),
 	}
 	c.Flags().StringVar(&prefix, "prefix", "", "prefix of the tags")
 	return c

@@ -235,12 +235,9 @@ gap can be stated only once.`,
 	c.Flags().Int64Var(&gap, "gap", 0, "counters that every prefix skips (default: the gap that waypost ranges list shows, if any)")
 	dryRun := dryRunFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		step := client.RangeStep{Action: "resume"}
-		if c.Flags().Changed("gap") {
-			if gap < 0 {
-				return &usageError{fmt.Errorf("--gap: %d is less than nothing", gap)}
-			}
-			step.Gap = &gap
+		step := client.RangeStep{Action: "resume", Gap: optional(c, "gap", &gap)}
+		if gap < 0 {
+			return &usageError{fmt.Errorf("--gap: %d is less than nothing", gap)}
 		}
 		return p.changeRanges(c.Context(), client.RangeChange{Steps: []client.RangeStep{step}, DryRun: *dryRun})
 	}

@@ -137,7 +137,7 @@ choose the password with --password-file.`,
 	c.Flags().StringVar(&n.Name, "name", "", "name, for people; default: the address")
 	c.Flags().StringVar(&file, "password-file", "", `file that holds the password, "-" for standard input; for operators`)
 	c.Flags().StringVar(&to, "to", "", "any workspace, by slug or id, for operators")
-	roleCompletion(c)
+	completeWith(c, "role", "admin", "member", "viewer")
 	return c
 }
 
@@ -150,11 +150,6 @@ func thereAlready(ctx context.Context, api *client.Client, to string, n client.N
 		return err
 	}
 	return fmt.Errorf("%[1]s is in the workspace already: `waypost users set %[1]s --role %[2]s` changes the role", printable(n.Email), n.Role)
-}
-
-func roleCompletion(c *cobra.Command) {
-	// The flag is there.
-	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"admin", "member", "viewer"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (p usersCommands) setCommand() *cobra.Command {
@@ -179,12 +174,7 @@ and passwords are chosen by operators only: see ` + "`waypost users invite`" + `
 			if disable || enable {
 				change.Disabled = &disable
 			}
-			if c.Flags().Changed("role") {
-				change.Role = &role
-			}
-			if c.Flags().Changed("name") {
-				change.Name = &name
-			}
+			change.Role, change.Name = optional(c, "role", &role), optional(c, "name", &name)
 			if file != "" {
 				word, err := p.password(file, "", false)
 				if err != nil {
@@ -219,7 +209,7 @@ and passwords are chosen by operators only: see ` + "`waypost users invite`" + `
 	c.Flags().BoolVar(&disable, "disable", false, "lock the user out")
 	c.Flags().BoolVar(&enable, "enable", false, "let the user in again")
 	bindEverywhere(c, &everywhere)
-	roleCompletion(c)
+	completeWith(c, "role", "admin", "member", "viewer")
 	return c
 }
 

@@ -105,33 +105,18 @@ func (p workspacesCommands) setCommand() *cobra.Command {
 	var name, events, zone string
 	var dedupe, utm bool
 	var sample int
+	var change client.WorkspaceChange
 	c := &cobra.Command{
 		Use:   "set [WORKSPACE]",
 		Short: "Change the own workspace's name and settings, or, for operators, any",
 		Example: `  waypost workspaces set --dedupe --events sampled --events-sample 50
   waypost workspaces set marketing --name "Marketing, EMEA"`,
 		ValidArgsFunction: p.completions(workspaceNames),
-		RunE: func(c *cobra.Command, args []string) error {
-			var change client.WorkspaceChange
-			var settings client.SettingsChange
-			changed := c.Flags().Changed
-			if changed("name") {
-				change.Name = &name
-			}
-			if changed("dedupe") {
-				settings.Dedupe = &dedupe
-			}
-			if changed("events") {
-				settings.Events = &events
-			}
-			if changed("events-sample") {
-				settings.EventsSample = &sample
-			}
-			if changed("utm") {
-				settings.UTM = &utm
-			}
-			if changed("time-zone") {
-				settings.TimeZone = &zone
+		PreRunE: func(c *cobra.Command, _ []string) error {
+			change.Name = optional(c, "name", &name)
+			settings := client.SettingsChange{
+				Dedupe: optional(c, "dedupe", &dedupe), UTM: optional(c, "utm", &utm), TimeZone: optional(c, "time-zone", &zone),
+				Events: optional(c, "events", &events), EventsSample: optional(c, "events-sample", &sample),
 			}
 			if settings != (client.SettingsChange{}) {
 				change.Settings = &settings
@@ -139,21 +124,18 @@ func (p workspacesCommands) setCommand() *cobra.Command {
 			if change == (client.WorkspaceChange{}) {
 				return &usageError{errors.New("nothing to change: give --name, --dedupe, --events, --events-sample, --utm or --time-zone")}
 			}
-			return p.withAPI(func(api *client.Client) error {
-				var id int64
-				if len(args) > 0 {
-					var err error
-					if id, err = workspaceID(c.Context(), api, args[0]); err != nil {
-						return err
-					}
-				}
-				w, err := api.Workspaces.Change(c.Context(), id, change)
-				if err != nil {
-					return err
-				}
-				return p.print(workspaceTable([]client.Workspace{w}, p.width()), w)
-			})
+			return nil
 		},
+		RunE: p.asking(func(ctx context.Context, api *client.Client, args []string) (text string, value any, err error) {
+			var id int64
+			if len(args) > 0 {
+				if id, err = workspaceID(ctx, api, args[0]); err != nil {
+					return "", nil, err
+				}
+			}
+			w, err := api.Workspaces.Change(ctx, id, change)
+			return workspaceTable([]client.Workspace{w}, p.width()), w, err
+		}),
 	}
 	c.Flags().StringVar(&name, "name", "", "name, for people")
 	c.Flags().BoolVar(&dedupe, "dedupe", false, "reuse the link of the same URL; --dedupe=false: make a new one every time")
