@@ -251,7 +251,7 @@ func refuseUnknownHelp(root *cobra.Command) {
 // polish sets for all commands below c the options that they share.
 func polish(c *cobra.Command) {
 	for _, sub := range c.Commands() {
-		if sub.HasSubCommands() && sub.Args == nil {
+		if sub.HasSubCommands() && !strings.Contains(sub.Use, " ") { // it takes no arguments of its own
 			sub.Args, sub.SuggestionsMinimumDistance = aCommand, 2
 		} else if sub.Args == nil {
 			sub.Args = arguments(countOf(sub.Use))
