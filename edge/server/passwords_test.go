@@ -284,7 +284,7 @@ func TestPasswords_GuessesAreLimitedByNetworkAndByLink(t *testing.T) {
 	require.Equal(t, 303, try("/secret02", "203.0.112.1", secret).StatusCode, "no neighbour")
 	for _, form := range []string{"2001:db8:1:%x::1", "2001:db8:2:%x::1"} {
 		for i := range 100 {
-			require.Equal(t, 303, try("/secret02", fmt.Sprintf(form, i), secret).StatusCode)
+			require.Equal(t, 303, try("/secret02", fmt.Sprintf(form, i%8), secret).StatusCode)
 		}
 		require.Equal(t, 429, try("/secret02", fmt.Sprintf(form, 100), secret).StatusCode)
 	}
