@@ -293,7 +293,7 @@ func TestImport_SaysWhyAFileCannotBeRead(t *testing.T) {
 	a.read = api.Import{State: api.ImportFailed, Problem: "the text is not in UTF-8"}
 	code, _, stderr := ask(t, a.ServeHTTP, "import", file)
 	require.Equal(t, exitFailure, code)
-	require.Contains(t, stderr, "the text is not in UTF-8: if the file is of Windows, try --encoding windows-1252\n")
+	require.Contains(t, stderr, "the text is not in UTF-8: with --encoding, such as --encoding windows-1252\n")
 
 	code, _, stderr = ask(t, func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusForbidden, "this needs the scope links:write")

@@ -212,7 +212,7 @@ func (w *importWatch) goOn(ctx context.Context, id string, err error) error {
 // encodingHint adds the flag for the encoding to a text about it.
 func encodingHint(problem string) string {
 	if strings.Contains(problem, "UTF-8") {
-		problem += ": if the file is of Windows, try --encoding windows-1252"
+		problem += ": with --encoding, such as --encoding windows-1252"
 	}
 	return problem
 }

@@ -24,7 +24,7 @@ import (
 const (
 	MaxStored      = 4 << 30       // bytes of all imports, compressed
 	MaxStoredOfOne = MaxStored / 4 // of one workspace
-	MaxImports     = 20            // of one workspace
+	MaxImports     = 100           // of one workspace
 	KeptFor        = 7 * 24 * time.Hour
 )
 

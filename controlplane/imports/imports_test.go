@@ -373,6 +373,12 @@ func TestImports_BoundWhatIsSent(t *testing.T) {
 	}
 	_, err = s.Begin(t.Context(), owner, imports.Settings{Name: "one too many", TimeZone: "UTC"})
 	requireCode(waypost.EConflict, err, "delete one first")
+	_, err = s.hand.Exec(t.Context(), `UPDATE import SET state = 'ready' WHERE id = (SELECT max(id) FROM import WHERE id <> $1)`, i.ID)
+	require.NoError(t, err)
+	_, err = s.Begin(t.Context(), owner, imports.Settings{Name: "in place of one without links", TimeZone: "UTC"})
+	require.NoError(t, err)
+	_, err = s.Begin(t.Context(), owner, imports.Settings{Name: "one too many", TimeZone: "UTC"})
+	requireCode(waypost.EConflict, err, "delete one first")
 
 	_, err = s.hand.Exec(t.Context(), `UPDATE import SET updated_at = now() - interval '8 days' WHERE id = $1`, i.ID)
 	require.NoError(t, err)

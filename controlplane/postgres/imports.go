@@ -101,7 +101,15 @@ func (db *ImportStore) BeginImport(ctx context.Context, i *imports.Import) error
 			return err
 		}
 		if count >= imports.MaxImports {
-			return waypost.Errorf(waypost.EConflict, "the workspace has %d imports: delete one first", count)
+			// The oldest one without links gives way, such as a dry run or a file that cannot be read.
+			tag, err := tx.Exec(ctx, `DELETE FROM import WHERE id = (SELECT id FROM import WHERE `+scoped.OfWorkspace("workspace_id", "$1")+`
+				AND (state IN ('failed', 'undone') OR state = 'ready' AND next_row = 0) ORDER BY updated_at LIMIT 1)`, i.Workspace)
+			if err != nil {
+				return err
+			}
+			if tag.RowsAffected() == 0 {
+				return waypost.Errorf(waypost.EConflict, "the workspace has %d imports: delete one first", count)
+			}
 		}
 		_, err = tx.Exec(ctx, `INSERT INTO import (id, workspace_id, state, document) VALUES ($1, $2, $3, $4)`, i.ID, i.Workspace, i.State, document)
 		return err

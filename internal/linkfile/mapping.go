@@ -125,7 +125,7 @@ func (s *Shape) checkMapping(m Mapping) error {
 		}
 		taken[field] = column
 		if IsDate(field) && m.Dates == "" {
-			return fmt.Errorf("say in which notation the dates of %q are: one of %s", column, strings.Join(Notations(), ", "))
+			return fmt.Errorf("say in which notation the dates of %q are", column)
 		}
 	}
 	if strings.ContainsAny(m.Tags, "\"\r\n\x1f") {
