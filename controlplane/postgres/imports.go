@@ -101,7 +101,7 @@ func (db *ImportStore) BeginImport(ctx context.Context, i *imports.Import) error
 			return err
 		}
 		if count >= imports.MaxImports {
-			// The oldest one without links gives way, such as a dry run or a file that cannot be read.
+			// The oldest one without links goes, such as a dry run or a file that cannot be read.
 			tag, err := tx.Exec(ctx, `DELETE FROM import WHERE id = (SELECT id FROM import WHERE `+scoped.OfWorkspace("workspace_id", "$1")+`
 				AND (state IN ('failed', 'undone') OR state = 'ready' AND next_row = 0) ORDER BY updated_at LIMIT 1)`, i.Workspace)
 			if err != nil {
