@@ -102,6 +102,8 @@ func registerImports(rt *router, a *importsAPI) {
 	}))
 	refused := op("get-refused-rows", http.MethodGet, path+"/refused", "The refused rows, as a file that can be mended and imported",
 		http.StatusNotFound, http.StatusConflict)
+	refused.scopes, refused.description = []controlplane.Scope{controlplane.ScopeLinksWrite},
+		"Needs the scope links:read, too, because rows may hold passwords. After a dry run these are the rows that a run would refuse."
 	refused.unbounded = true
 	refused.answers = map[int]answer{http.StatusOK: {
 		Description: "The rows with all their columns, and the reason. An answer that is cut off is incomplete.",
@@ -201,6 +203,9 @@ type refusedFile struct {
 // refused finds the import first, so that a fault of the request is answered with a
 // problem.
 func (a *importsAPI) refused(ctx context.Context, in *importInput) (*refusedFile, error) {
+	if err := imports.MayImport(actorFrom(ctx)); err != nil {
+		return nil, err
+	}
 	i, _, err := a.imports.Find(ctx, actorFrom(ctx), in.ID)
 	if err == nil && (i.State == api.ImportUploading || i.State == api.ImportReading || i.State == api.ImportFailed) {
 		err = waypost.Errorf(waypost.EConflict, "the import is %s, and has no rows", i.State)

@@ -432,7 +432,7 @@ func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 				scopes = []string{"links:read", "analytics:read"}
 			case strings.HasSuffix(operation, " /api/v1/stats"), strings.HasSuffix(operation, "/stats/unknown"):
 				scopes = []string{"analytics:read"}
-			case strings.HasSuffix(operation, "/kgs/key"):
+			case strings.HasSuffix(operation, "/kgs/key"), strings.HasSuffix(operation, "/refused"):
 			case strings.Contains(operation, "/stats") && !strings.Contains(operation, "/kgs/"):
 				scopes = []string{"analytics:read", "links:read"}
 			case strings.HasPrefix(operation, http.MethodGet):

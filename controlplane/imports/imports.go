@@ -150,7 +150,7 @@ type Store interface {
 	// ChangeImport changes an import under a lock. An act, unless it is "", is noted in the
 	// audit log.
 	ChangeImport(ctx context.Context, by controlplane.Actor, id, act string, change func(*Import) error) (Import, error)
-	// DeleteImport removes an import and its rows, unless a control plane works on it.
+	// DeleteImport removes an import and its rows, unless it runs or is being undone.
 	DeleteImport(ctx context.Context, ws waypost.WorkspaceID, id string) error
 
 	// PutPart keeps a part of a file. A part that is there already stays: EConflict if its
@@ -171,7 +171,7 @@ type Store interface {
 	Part(ctx context.Context, i *Import, worker string, n int) ([]byte, error)
 	// ClearRows removes all rows, before they are read.
 	ClearRows(ctx context.Context, i *Import, worker string) error
-	// AddRows keeps rows. It returns EExhausted if there is no room for them.
+	// AddRows keeps rows. It returns ETooLarge if there is no room for them.
 	AddRows(ctx context.Context, i *Import, worker string, p Piece) error
 	// StepImport makes a step in which no link was created.
 	StepImport(ctx context.Context, ws waypost.WorkspaceID, step *controlplane.ImportStep, outcome []byte) error
@@ -208,8 +208,8 @@ type Imports struct {
 // New returns the service. Run does the work.
 func New(cfg Config) *Imports { return &Imports{cfg, make(chan struct{}, 2)} }
 
-// mayImport returns EForbidden for an actor that may not both see and create links.
-func mayImport(by controlplane.Actor) error {
+// MayImport returns EForbidden for an actor that may not both see and create links.
+func MayImport(by controlplane.Actor) error {
 	for _, scope := range []controlplane.Scope{controlplane.ScopeLinksRead, controlplane.ScopeLinksWrite} {
 		if !by.Can(scope) {
 			return waypost.Errorf(waypost.EForbidden, "this needs the scope %s", scope)
@@ -228,7 +228,7 @@ func checkZone(name string) error {
 // Begin makes an import, which awaits its file.
 func (s *Imports) Begin(ctx context.Context, by controlplane.Actor, set Settings) (Import, error) {
 	i := Import{ID: strings.ToLower(rand.Text()), Workspace: by.Workspace, State: api.ImportUploading, Settings: set, By: by}
-	err := mayImport(by)
+	err := MayImport(by)
 	if err == nil {
 		err = checkZone(set.TimeZone)
 	}
@@ -246,7 +246,7 @@ func (s *Imports) Begin(ctx context.Context, by controlplane.Actor, set Settings
 
 // PutPart keeps a part of the file of an import.
 func (s *Imports) PutPart(ctx context.Context, by controlplane.Actor, id string, n int, content []byte) error {
-	if err := mayImport(by); err != nil {
+	if err := MayImport(by); err != nil {
 		return err
 	}
 	return s.Store.PutPart(ctx, by.Workspace, id, n, content)
@@ -255,7 +255,7 @@ func (s *Imports) PutPart(ctx context.Context, by controlplane.Actor, id string,
 // Read begins to read the rows of a file in a number of parts. A sum is compared with
 // the SHA-256 of the file; "": it is not.
 func (s *Imports) Read(ctx context.Context, by controlplane.Actor, id string, parts int, sum string) (Import, error) {
-	if err := mayImport(by); err != nil {
+	if err := MayImport(by); err != nil {
 		return Import{}, err
 	}
 	missing, more, err := s.Store.MissingParts(ctx, by.Workspace, id, parts)
@@ -351,7 +351,10 @@ func (s *Imports) Undo(ctx context.Context, by controlplane.Actor, id string) (I
 	return s.change(ctx, by, id, "imports.undo", func(i *Import) error {
 		switch i.State {
 		case api.ImportDone, api.ImportStopped:
-			i.State, i.By, i.Next, i.Problem, i.Speed = api.ImportUndoing, by, 0, "", 0
+			if i.Counts.Removed+i.Counts.Kept == 0 { // else an undo goes on after a fault
+				i.Next = 0
+			}
+			i.State, i.By, i.Problem, i.Speed = api.ImportUndoing, by, "", 0
 		case api.ImportUndoing, api.ImportUndone:
 		case api.ImportRunning:
 			return waypost.Errorf(waypost.EConflict, "the import runs: stop it first")
@@ -363,7 +366,7 @@ func (s *Imports) Undo(ctx context.Context, by controlplane.Actor, id string) (I
 }
 
 func (s *Imports) change(ctx context.Context, by controlplane.Actor, id, act string, f func(*Import) error) (Import, error) {
-	if err := mayImport(by); err != nil {
+	if err := MayImport(by); err != nil {
 		return Import{}, err
 	}
 	i, err := s.Store.ChangeImport(ctx, by, id, act, f)
@@ -381,7 +384,7 @@ func (s *Imports) List(ctx context.Context, by controlplane.Actor) ([]Import, er
 
 // Delete removes an import and its rows. Its links stay.
 func (s *Imports) Delete(ctx context.Context, by controlplane.Actor, id string) error {
-	if err := mayImport(by); err != nil {
+	if err := MayImport(by); err != nil {
 		return err
 	}
 	return s.Store.DeleteImport(ctx, by.Workspace, id)
@@ -396,10 +399,11 @@ type Sample struct {
 // sampleRows bounds a sample.
 const sampleRows = 10
 
-// Find finds an import, with its first rows once they are read.
+// Find finds an import, with its first rows once they are read, for those who may import:
+// rows may hold passwords.
 func (s *Imports) Find(ctx context.Context, by controlplane.Actor, id string) (Import, []Sample, error) {
 	i, err := s.Store.Import(ctx, by.Workspace, id)
-	if err != nil || i.Rows == 0 || i.State == api.ImportReading || i.State == api.ImportFailed {
+	if err != nil || MayImport(by) != nil || i.Rows == 0 || i.State == api.ImportReading || i.State == api.ImportFailed {
 		return i, nil, err
 	}
 	p, found, err := s.Store.RowsAt(ctx, by.Workspace, id, false, 0)

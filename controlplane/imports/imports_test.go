@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/csv"
 	"fmt"
 	"log/slog"
 	"os"
@@ -254,6 +255,7 @@ func TestImports_MakeTheSameLinksWhereverAWorkerIsKilled(t *testing.T) {
 			i = s.work(t, i.ID, api.ImportDone)
 			require.Equal(t, done.Counts, i.Counts, "%s %d", point, nth)
 			require.Equal(t, want, s.links(t), "%s %d", point, nth)
+			require.True(t, killed || nth > 1, point)
 			if !killed || nth == 3 {
 				break
 			}
@@ -266,6 +268,7 @@ func TestImports_ASecondRunWithDedupeMakesNoLinks(t *testing.T) {
 	first := s.run(t, file(1500), imports.Settings{KeepCodes: true, Dedupe: true})
 	before := s.links(t)
 	second := s.run(t, file(1500), imports.Settings{KeepCodes: true, Dedupe: true})
+	require.NotZero(t, first.Counts.Created)
 	require.Zero(t, second.Counts.Created)
 	require.Equal(t, first.Counts.Created+first.Counts.Found, second.Counts.Found)
 	require.Equal(t, before, s.links(t))
@@ -315,6 +318,31 @@ func TestImports_UndoGoesOnWhereAWorkerWasKilled(t *testing.T) {
 			require.Empty(t, s.links(t))
 		}
 	}
+}
+
+func TestImports_UndoGoesOnAfterAFault(t *testing.T) {
+	s := start(t)
+	i := s.run(t, file(700), imports.Settings{KeepCodes: true})
+	_, err := s.Undo(t.Context(), owner, i.ID)
+	require.NoError(t, err)
+	nth := 0
+	s.kill = func(at string) {
+		if at == "before undo" {
+			if nth++; nth == 3 {
+				panic("a fault of a test")
+			}
+		}
+	}
+	i = s.work(t, i.ID, api.ImportDone)
+	require.Contains(t, i.Problem, "a fault of Waypost")
+	require.NotZero(t, i.Counts.Removed)
+	_, err = s.Start(t.Context(), owner, i.ID, false)
+	require.Error(t, err, "links that the undo deleted are not made again")
+	_, err = s.Undo(t.Context(), owner, i.ID)
+	require.NoError(t, err)
+	i = s.work(t, i.ID, api.ImportUndone)
+	require.Equal(t, i.Counts.Created, i.Counts.Removed)
+	require.Empty(t, s.links(t))
 }
 
 func TestImports_AreStoppedAndResumed(t *testing.T) {
@@ -428,7 +456,14 @@ func TestImports_ADryRunCountsWhatARunMakes(t *testing.T) {
 	i = s.work(t, i.ID, api.ImportReady)
 	require.Zero(t, s.number(t, `SELECT count(*) FROM link`))
 	checked := *i.Checked
+	var refused bytes.Buffer
+	require.NoError(t, s.WriteRefused(t.Context(), owner, i.ID, &refused))
+	refusedRows, err := csv.NewReader(&refused).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, refusedRows, 1+int(checked.Refused), "with a header")
 
+	reader := controlplane.Actor{Workspace: owner.Workspace, Scopes: owner.Scopes[:1]}
+	require.Error(t, s.WriteRefused(t.Context(), reader, i.ID, &refused), "rows may hold passwords")
 	columns := map[string]string{"original_url": "original_url", "custom_code": "", "title": "title", "created_at": "", "aliases": ""}
 	_, err = s.Change(t.Context(), owner, i.ID, &api.ImportChange{Mapping: &api.ImportMapping{Columns: columns, Dates: "iso", Tags: ","}})
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/internal/linkfile"
 )
@@ -102,13 +103,29 @@ func (p *parts) Read(b []byte) (int, error) {
 }
 
 // WriteRefused writes the refused rows of an import, whose rows were read, as a file that
-// can be mended.
+// can be mended. After a dry run these are the rows that would be refused now.
 func (s *Imports) WriteRefused(ctx context.Context, by controlplane.Actor, id string, w io.Writer) error {
+	if err := MayImport(by); err != nil { // rows may hold passwords
+		return err
+	}
 	i, err := s.Store.Import(ctx, by.Workspace, id)
 	if err != nil {
 		return err
 	}
 	to := linkfile.NewRefusedWriter(w, &i.Shape)
+	if i.State == api.ImportReady && i.Checked != nil {
+		i.By = by
+		again := &work{Imports: s, i: &i, rows: cursor{s: s, i: &i}}
+		err := again.tryAll(ctx, new(Counts), func(b *batch, o *outcomes) error {
+			for _, n := range slices.Sorted(maps.Keys(o.Refused)) {
+				if err := to.Add(b.rows[n], o.Refused[n]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		return errors.Join(err, to.Flush())
+	}
 	rows := &cursor{s: s, i: &i}
 	for at := int64(0); ; {
 		p, found, err := s.Store.RowsAt(ctx, by.Workspace, id, true, at)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"waypost"
 	"waypost/api"
 	"waypost/internal/linkfile"
 )
@@ -50,7 +51,7 @@ func (w *work) read(ctx context.Context) error {
 			rows, size = rows[:0], 0
 		}
 	}
-	if !errors.Is(err, io.EOF) {
+	if from.err != nil || !errors.Is(err, io.EOF) {
 		return fail(err)
 	}
 	if _, err := io.Copy(io.Discard, file); err != nil {
@@ -58,7 +59,7 @@ func (w *work) read(ctx context.Context) error {
 	}
 	switch got := hex.EncodeToString(sum.Sum(nil)); {
 	case i.FileSum != "" && i.FileSum != got:
-		return &stop{api.ImportFailed, "the file has another SHA-256 than it was said to have: send it again"}
+		return &stop{api.ImportFailed, "the file has another SHA-256 than it was said to have: begin another import and send it again"}
 	case i.Rows == 0:
 		return &stop{api.ImportFailed, "the file has no rows"}
 	}
@@ -94,5 +95,9 @@ func (w *work) addRows(ctx context.Context, rows []linkfile.Row) error {
 	}
 	p := Piece{First: i.Rows, Content: content}
 	i.Rows += int64(len(rows))
-	return w.Store.AddRows(ctx, i, w.worker, p)
+	err = w.Store.AddRows(ctx, i, w.worker, p)
+	if waypost.CodeOf(err) == waypost.ETooLarge {
+		err = &stop{api.ImportFailed, waypost.MessageOf(err)}
+	}
+	return err
 }

@@ -79,7 +79,7 @@ func (w *work) newLink(line int, l *linkfile.Link) (n controlplane.NewLink, err 
 
 // settle returns the outcomes of all rows, and adds them to counts.
 func (b *batch) settle(all []controlplane.Outcome, counts *Counts) *outcomes {
-	o := &outcomes{Rows: len(b.rows), Refused: b.refused}
+	o := &outcomes{Rows: len(b.rows), Refused: maps.Clone(b.refused)} // a step may be settled again
 	for n := range all {
 		place := b.places[n]
 		switch x := &all[n]; {
@@ -106,10 +106,10 @@ func (b *batch) settle(all []controlplane.Outcome, counts *Counts) *outcomes {
 }
 
 // mappers returns the mapper of the import, and the suggested one, by which the rows with
-// printed codes are known.
-func (w *work) mappers() (mapper, suggested *linkfile.Mapper, err error) {
+// printed codes are known. Without a mapper the work ends in a state.
+func (w *work) mappers(state string) (mapper, suggested *linkfile.Mapper, err error) {
 	if mapper, err = w.i.mapper(); err != nil {
-		return nil, nil, &stop{api.ImportReady, err.Error()}
+		return nil, nil, &stop{state, err.Error()}
 	}
 	options := w.i.mapOptions()
 	options.KeepCodes = true
@@ -125,7 +125,7 @@ func (w *work) mappers() (mapper, suggested *linkfile.Mapper, err error) {
 
 // run creates the links of rows, step by step, for a turn.
 func (w *work) run(ctx context.Context) error {
-	mapper, suggested, err := w.mappers()
+	mapper, suggested, err := w.mappers(api.ImportStopped)
 	if err != nil {
 		return err
 	}
@@ -208,43 +208,57 @@ const maxSeen = 2_000_000
 
 // check counts what a run would do now, in one turn.
 func (w *work) check(ctx context.Context) error {
-	mapper, suggested, err := w.mappers()
+	var speed meter
+	var counts Counts
+	saved := time.Now()
+	err := w.tryAll(ctx, &counts, func(b *batch, _ *outcomes) error {
+		speed.add(int64(len(b.rows)), w.i)
+		if time.Since(saved) < time.Second {
+			return nil
+		}
+		saved, w.i.Checked = time.Now(), &counts
+		return w.Store.SaveImport(ctx, w.i, w.worker, api.ImportChecking)
+	})
+	if err != nil {
+		return err
+	}
+	w.i.Next, w.i.Checked, w.i.Speed = 0, &counts, 0
+	return w.Store.SaveImport(ctx, w.i, w.worker, api.ImportReady)
+}
+
+// tryAll adds the outcomes that all rows would have now to counts, and calls each with
+// those of some rows after the other.
+func (w *work) tryAll(ctx context.Context, counts *Counts, each func(*batch, *outcomes) error) error {
+	mapper, suggested, err := w.mappers(api.ImportReady)
 	if err != nil {
 		return err
 	}
 	seen := &seenRows{seed: maphash.MakeSeed(), all: make(map[uint64]struct{})}
-	var speed meter
-	var counts Counts
-	saved := time.Now()
 	for w.i.Next = 0; w.i.Next < w.i.Rows; {
 		rows, err := w.rows.at(ctx, w.i.Next, allRows)
 		if err != nil {
 			return err
 		}
 		b := w.makeBatch(rows, mapper, suggested)
-		if err := w.try(ctx, b, seen, &counts); err != nil {
+		o, err := w.try(ctx, b, seen, counts)
+		if err != nil {
 			return err
 		}
 		w.i.Next += int64(len(b.rows))
-		speed.add(int64(len(b.rows)), w.i)
-		if time.Since(saved) > time.Second {
-			saved, w.i.Checked = time.Now(), &counts
-			if err := w.Store.SaveImport(ctx, w.i, w.worker, api.ImportChecking); err != nil {
-				return err
-			}
+		if err := each(b, o); err != nil {
+			return err
 		}
 	}
-	w.i.Next, w.i.Checked, w.i.Speed = 0, &counts, 0
-	return w.Store.SaveImport(ctx, w.i, w.worker, api.ImportReady)
+	return nil
 }
 
-// try adds the outcomes that rows would have to counts.
-func (w *work) try(ctx context.Context, b *batch, seen *seenRows, counts *Counts) error {
+// try returns the outcomes that rows would have, and adds them to counts.
+func (w *work) try(ctx context.Context, b *batch, seen *seenRows, counts *Counts) (*outcomes, error) {
 	var all []controlplane.Outcome
 	if len(b.links) > 0 {
 		var err error
 		if all, err = w.Links.DryRun(ctx, w.i.By, b.links); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for n := range all {
@@ -258,8 +272,7 @@ func (w *work) try(ctx context.Context, b *batch, seen *seenRows, counts *Counts
 			all[n].Err = waypost.Errorf(waypost.EConflict, "the code %q is taken", b.links[n].CustomCode)
 		}
 	}
-	b.settle(all, counts)
-	return nil
+	return b.settle(all, counts), nil
 }
 
 // seenRows remembers the codes and targets of earlier rows.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -54,27 +56,23 @@ func (s *Imports) workOnce(ctx context.Context, states []string) (found bool, er
 		return found, err
 	}
 	w := &work{Imports: s, i: &i, worker: worker, rows: cursor{s: s, i: &i}, until: time.Now().Add(turn)}
-	switch i.State {
-	case api.ImportReading:
-		err = w.read(ctx)
-	case api.ImportChecking:
-		err = w.check(ctx)
-	case api.ImportRunning:
-		err = w.run(ctx)
-	case api.ImportUndoing:
-		err = w.undo(ctx)
-	}
+	err = w.proceed(ctx)
 	var end *stop
 	switch {
 	case waypost.CodeOf(err) == waypost.EStale: // somebody stopped it, or another control plane has it
-		err = nil
 	case errors.As(err, &end):
 		i.Problem = end.why
 		err = s.Store.SaveImport(ctx, &i, worker, end.state)
 	case err != nil && ctx.Err() == nil && waypost.CodeOf(err) != waypost.EUnavailable:
 		s.Logger.ErrorContext(ctx, "cannot go on with an import", "import", i.ID, "state", i.State, "error", err)
-		i.Problem = "a fault of Waypost, which its operator finds in the log"
+		i.Problem = "a fault of Waypost: ask the operator to look in the log"
+		if i.State == api.ImportChecking {
+			i.Next, i.Checked = 0, nil
+		}
 		err = s.Store.SaveImport(ctx, &i, worker, stateAfterFault[i.State])
+	}
+	if waypost.CodeOf(err) == waypost.EStale {
+		err = nil
 	}
 	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterFail)
 	defer cancel()
@@ -85,7 +83,7 @@ func (s *Imports) workOnce(ctx context.Context, states []string) (found bool, er
 // stateAfterFault is the state in which an import waits for people.
 var stateAfterFault = map[string]string{
 	api.ImportReading: api.ImportFailed, api.ImportChecking: api.ImportReady,
-	api.ImportRunning: api.ImportStopped, api.ImportUndoing: api.ImportStopped,
+	api.ImportRunning: api.ImportStopped, api.ImportUndoing: api.ImportDone,
 }
 
 // stop ends the work on an import in a state, with words for its owner.
@@ -101,6 +99,26 @@ type work struct {
 	rows   cursor
 	until  time.Time
 	pace   pace
+}
+
+// proceed does what the state of the import asks for. A panic is an error, so that no
+// file ends a control plane.
+func (w *work) proceed(ctx context.Context) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("panic: %v\n%s", fault, debug.Stack())
+		}
+	}()
+	switch w.i.State {
+	case api.ImportReading:
+		return w.read(ctx)
+	case api.ImportChecking:
+		return w.check(ctx)
+	case api.ImportRunning:
+		return w.run(ctx)
+	default:
+		return w.undo(ctx)
+	}
 }
 
 // pace decides how many rows are created at once. The creates of others wait for the

@@ -149,7 +149,8 @@ func (db *ImportStore) ChangeImport(
 		if err != nil {
 			return err
 		}
-		if err := tx.QueryRow(ctx, `UPDATE import SET state = $2, next_row = $3, document = $4, updated_at = now() WHERE id = $1 RETURNING updated_at`,
+		if err := tx.QueryRow(ctx, `UPDATE import SET state = $2, next_row = $3, document = $4, updated_at = now(),
+			worker = CASE WHEN state = $2 THEN worker END WHERE id = $1 RETURNING updated_at`,
 			id, i.State, i.Next, document).Scan(&i.UpdatedAt); err != nil {
 			return err
 		}

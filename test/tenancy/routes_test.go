@@ -233,7 +233,7 @@ var routes = map[string]route{
 	"POST /api/v1/imports/{id}/run":      importRoute("/%s/run", `{}`, "stopped"),
 	"POST /api/v1/imports/{id}/stop":     importRoute("/%s/stop", "", "running"),
 	"POST /api/v1/imports/{id}/undo":     importRoute("/%s/undo", "", "done"),
-	"GET /api/v1/imports/{id}/refused":   shownImport("/%s/refused", "done"),
+	"GET /api/v1/imports/{id}/refused":   importRoute("/%s/refused", "", "done"),
 	"POST /api/v1/urls/bulk": {
 		scopes: []controlplane.Scope{write}, own: body(`{"links": [{"original_url": "https://example.com/"}]}`), status: success,
 		foreign: func(*world) []request {

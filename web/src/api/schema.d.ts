@@ -761,7 +761,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The refused rows, as a file that can be mended and imported */
+        /**
+         * The refused rows, as a file that can be mended and imported
+         * @description Needs the scope links:read, too, because rows may hold passwords. After a dry run these are the rows that a run would refuse.
+         */
         get: operations["get-refused-rows"];
         put?: never;
         post?: never;
