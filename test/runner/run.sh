@@ -23,8 +23,9 @@ rm -f "$reruns"* "$failed"
 # The race detector holds each process up for a second when it ends.
 export GORACE=atexit_sleep_ms=10
 # Argon2 is built without it: shadow memory for the 19 MiB of a password's hash costs
-# more than the hash. The linters run go vet, so that go test need not.
-export GOFLAGS="${GOFLAGS:+$GOFLAGS }-gcflags=golang.org/x/crypto/argon2=-race=false -vet=off"
+# more than the hash. The linters run go vet, so that go test need not. Without the paths of
+# the checkout, a second one compiles nothing again.
+export GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath -gcflags=golang.org/x/crypto/argon2=-race=false -vet=off"
 
 # step runs a command and remembers its name if it fails.
 step() {
