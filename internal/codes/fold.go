@@ -34,17 +34,30 @@ func AppendFold(dst, code []byte) []byte {
 	return append(dst, code...)
 }
 
+// The UTF-8 of À to ÿ: the first byte, and the second bytes of ×, which is no letter, and
+// of ß, which becomes two.
+const (
+	latin  = 0xc3
+	times  = 0x97
+	sharpS = 0x9f
+)
+
 // appendFolded appends a code in its form without case, and reports whether that form is
 // a code too.
 func appendFolded(dst, code []byte) (folded []byte, valid bool) {
 	begin := len(dst)
 	dst = append(dst, code...)
-	for i, c := range dst[begin:] {
-		if c >= utf8.RuneSelf {
+	for text := dst[begin:]; len(text) > 0; text = text[1:] {
+		switch c := text[0]; {
+		case 'A' <= c && c <= 'Z':
+			text[0] += 'a' - 'A'
+		case c < utf8.RuneSelf:
+		case c == latin && len(text) > 1 && text[1]>>6 == 0b10 && text[1] != sharpS: // needs no tables
+			if text = text[1:]; text[0] < sharpS && text[0] != times {
+				text[0] += 'à' - 'À'
+			}
+		default:
 			return appendFoldedText(dst[:begin], code)
-		}
-		if 'A' <= c && c <= 'Z' {
-			dst[begin+i] = c + 'a' - 'A'
 		}
 	}
 	return dst, true

@@ -37,6 +37,9 @@ func TestFold_MapsAllFormsOfALetterToOne(t *testing.T) {
 		}
 		key := codes.Fold(codes.NormalForm(string(code)))
 		require.Equal(t, key, codes.Fold(key), "%U", r)
+		if r < 0x250 {
+			require.Equal(t, norm.NFC.String(cases.Fold().String(string(r))), string(key), "%U", r)
+		}
 		for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
 			require.Equal(t, key, codes.Fold(codes.NormalForm(string(other))), "%U %U", r, other)
 		}
