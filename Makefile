@@ -84,8 +84,8 @@ fuzz: ## Run every fuzz test for FUZZTIME=10s (5 minutes on 2 cores)
 ARCH ?=
 
 .PHONY: dist
-dist: ## Build the files of a release in bin/dist: programs, packages, image (10 minutes the first time, then 1; half of it with ARCH=amd64)
-	go run -C tools/dist . $(CURDIR) $(abspath $(BIN)/dist) $(ARCH)
+dist: install-jq ## Build the files of a release in bin/dist: programs, packages, image (10 minutes the first time, then 1; half of it with ARCH=amd64)
+	@tools/dist/dist.sh $(abspath $(BIN)/dist) $(ARCH)
 
 .PHONY: test-dist
 test-dist: dist ## Test the files of a release (half a minute after make dist)
@@ -178,6 +178,10 @@ install-fronts: ## Install nginx, HAProxy and Caddy, whose configurations are te
 .PHONY: install-prometheus
 install-prometheus: ## Put prometheus and promtool, which test the alert rules, into bin/tools, if they are missing
 	@deploy/install-missing.sh prometheus
+
+.PHONY: install-jq
+install-jq: ## Install jq, which releases are built with, if it is missing
+	@deploy/install-missing.sh jq
 
 .PHONY: install-wrk
 install-wrk: ## Install wrk, which the benchmarks send requests with, if it is missing

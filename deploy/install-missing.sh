@@ -3,7 +3,7 @@
 # Debian's or Ubuntu's packages; otherwise it names all that is missing at once. Prometheus
 # and promtool, single files, come from Debian's package into bin/tools, for root or not.
 #
-#   deploy/install-missing.sh postgres|cc|curl|prometheus|wrk|spin|nginx|haproxy|caddy|redis|debootstrap|nspawn|npm|chromium|nginx-lua ...
+#   deploy/install-missing.sh postgres|cc|curl|jq|prometheus|wrk|spin|nginx|haproxy|caddy|redis|debootstrap|nspawn|npm|chromium|nginx-lua ...
 set -euo pipefail
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/bin/tools
@@ -108,6 +108,7 @@ describe() {
     postgres) echo "postgresql|a PostgreSQL server of version 15 or newer (elsewhere: https://www.postgresql.org/download).$older" ;;
     cc) echo "gcc libc6-dev|a C compiler, which Go's race detector needs" ;;
     curl) echo "curl|curl, which deploy/two-hosts.sh needs" ;;
+    jq) echo "jq|jq, which releases are built with" ;;
     prometheus) echo "prometheus|prometheus and promtool, which test the alert rules" ;;
     wrk) echo "wrk|wrk, which the benchmarks send requests with" ;;
     spin) echo "spin|Spin, which checks the models of the protocols" ;;

@@ -1,4 +1,4 @@
-package main
+package dist
 
 import (
 	"fmt"
@@ -68,7 +68,7 @@ func built(t *testing.T) string {
 	program := os.Getenv("WAYPOST")
 	if program == "" {
 		program = filepath.Join(t.TempDir(), "waypost")
-		_, err := output(t.Context(), "../..", nil, "go", "build", "-o", program, "./cmd/waypost")
+		_, err := output(t.Context(), "../..", "go", "build", "-o", program, "./cmd/waypost")
 		require.NoError(t, err)
 	}
 	return program

@@ -1,4 +1,4 @@
-package main
+package dist
 
 import (
 	"archive/tar"
@@ -25,34 +25,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/stretchr/testify/require"
 )
-
-func TestDockerfile_PassesBuildKitsChecks(t *testing.T) {
-	plan, err := readDockerfile("../../deploy/docker/Dockerfile")
-	require.NoError(t, err)
-	require.Equal(t, "65532:65532", plan.config.User)
-	require.Equal(t, []string{"/usr/bin/waypost"}, plan.config.Entrypoint)
-	require.Contains(t, plan.config.ExposedPorts, "8081/tcp")
-	require.Contains(t, plan.config.ExposedPorts, "7946/udp")
-	require.Contains(t, plan.config.Volumes, "/var/lib/waypost")
-	require.Len(t, plan.copies, 5)
-}
-
-func TestDockerfile_FaultsAreFound(t *testing.T) {
-	for text, fault := range map[string]string{
-		"FROM scratch\nCOPPY a b\n":                      "unknown instruction",
-		"FROM scratch as x\n":                            "FromAsCasing",
-		"FROM scratch AS Upper\n":                        "StageNameCasing",
-		"FROM debian\n":                                  "instead of scratch",
-		"FROM scratch\nENTRYPOINT waypost\n":             "no shell",
-		"FROM scratch\nHEALTHCHECK CMD [\"/waypost\"]\n": "does not know this instruction",
-		"FROM scratch\nCOPY --chmod=700 a /b\n":          "no flags besides",
-	} {
-		name := filepath.Join(t.TempDir(), "Dockerfile")
-		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
-		_, err := readDockerfile(name)
-		require.ErrorContains(t, err, fault, text)
-	}
-}
 
 // unpack returns the directory with the files of the image for this machine, and its
 // configuration.
