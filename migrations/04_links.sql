@@ -463,7 +463,7 @@ CREATE TABLE link_change (
     PRIMARY KEY (link_id, rev_epoch, rev_seq)
 );
 ALTER TABLE link_change ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
-CREATE POLICY tenant ON link_change USING (workspace_id = ANY (waypost_workspaces()));
+CREATE POLICY tenant ON link_change USING (workspace_id = ANY ((SELECT waypost_workspaces())::bigint[]));
 CREATE POLICY system ON link_change USING (waypost_system());
 
 -- Returns the fields of a link that its owner can change.
@@ -519,7 +519,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER link_changed AFTER UPDATE ON link FOR EACH ROW WHEN (current_user <> 'waypost_reaper') EXECUTE FUNCTION link_note_change();
+-- The undo of an import writes the history of its links itself.
+CREATE TRIGGER link_changed AFTER UPDATE ON link FOR EACH ROW
+    WHEN (current_user <> 'waypost_reaper' AND current_setting('waypost.undoing', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION link_note_change();
 
 -- Aliases: further addresses of links. Edges get each as a record of a link under its own
 -- key, whose target is the key of the link. They stay with a link that is deleted.
@@ -646,8 +648,9 @@ SELECT changelog_replicate('link_alias', 'changelog_stamp_alias', 'changelog_aft
 CREATE TRIGGER link_alias_1_placed BEFORE INSERT ON link_alias FOR EACH ROW EXECUTE FUNCTION link_alias_place();
 CREATE TRIGGER link_alias_2_insert AFTER INSERT ON link_alias REFERENCING NEW TABLE AS new_rows
     FOR EACH STATEMENT EXECUTE FUNCTION link_alias_changed();
+-- The links of an import that is undone are deleted before their aliases.
 CREATE TRIGGER link_alias_2_delete AFTER DELETE ON link_alias REFERENCING OLD TABLE AS old_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION link_alias_changed();
+    FOR EACH STATEMENT WHEN (current_setting('waypost.undoing', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION link_alias_changed();
 CREATE TRIGGER link_without_aliases AFTER DELETE ON link REFERENCING OLD TABLE AS old_rows
     FOR EACH STATEMENT EXECUTE FUNCTION link_delete_aliases();
 ALTER TABLE link_alias

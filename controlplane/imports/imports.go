@@ -177,7 +177,7 @@ type Store interface {
 	StepImport(ctx context.Context, ws waypost.WorkspaceID, step *controlplane.ImportStep, outcome []byte) error
 	// UndoImport makes a step of an undo. Removed returns the import's document once it is
 	// known how many links were deleted.
-	UndoImport(ctx context.Context, i *Import, worker string, step *UndoStep, removed func(n int) ([]byte, error)) error
+	UndoImport(ctx context.Context, i *Import, worker string, step *UndoStep, removed func(n int) ([]byte, error)) (waypost.Position, error)
 
 	// RowsAt returns the piece of rows, or of outcomes, that has a row, or the last one
 	// before it.

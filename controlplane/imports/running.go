@@ -301,10 +301,6 @@ func (s *seenRows) has(text string) bool {
 	return has
 }
 
-// undoLinks bounds the links that one transaction deletes: to note what a link was takes
-// ten times as long as to create it.
-const undoLinks = 50
-
 // undo deletes the links of outcomes, step by step, for a turn. Of a piece of outcomes,
 // as many rows count as done as links were looked at, and all of them behind the last.
 func (w *work) undo(ctx context.Context) error {
@@ -333,14 +329,14 @@ func (w *work) undo(ctx context.Context) error {
 			}
 		}
 		from := min(int(w.i.Next-p.First), len(o.Made))
-		to := min(from+undoLinks, len(o.Made))
+		to := min(from+w.pace.beginStep(ctx), len(o.Made))
 		step := &UndoStep{Links: o.Made[from:to], Epoch: o.Epoch, Seq: o.Seq, To: p.First + int64(to)}
 		if to == len(o.Made) {
 			step.To = p.First + int64(o.Rows)
 		}
 		speed.add(step.To-w.i.Next, w.i)
-		began, next := time.Now(), *w.i
-		err := w.Store.UndoImport(ctx, w.i, w.worker, step, func(removed int) ([]byte, error) {
+		next := *w.i
+		at, err := w.Store.UndoImport(ctx, w.i, w.worker, step, func(removed int) ([]byte, error) {
 			next = *w.i
 			next.Next = step.To
 			next.Counts.Removed += int64(removed)
@@ -351,9 +347,6 @@ func (w *work) undo(ctx context.Context) error {
 			return fmt.Errorf("undo: %w", err)
 		}
 		*w.i = next
-		select { // others want to commit, too
-		case <-ctx.Done():
-		case <-time.After(time.Since(began)):
-		}
+		w.pace.noteCommit(at.Seq, time.Now())
 	}
 }

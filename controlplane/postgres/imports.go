@@ -357,17 +357,20 @@ func (db *ImportStore) RowsAt(
 }
 
 // beginStep locks an import for a step of a worker.
-func beginStep(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, step *controlplane.ImportStep) error {
+func beginStep(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, state string, step *controlplane.ImportStep) error {
 	var there bool
 	err := tx.QueryRow(ctx, `SELECT true FROM import WHERE `+ofLease+` AND next_row = $4 AND `+scoped.OfWorkspace("workspace_id", "$5")+` FOR UPDATE`,
-		step.ID, step.Worker, api.ImportRunning, step.From, ws).Scan(&there)
+		step.ID, step.Worker, state, step.From, ws).Scan(&there)
 	return scoped.IfNoRow(err, errNotLeased)
 }
 
+// moveImport moves an import on, and extends the lease of its worker.
+const moveImport = `UPDATE import SET next_row = $2, document = $3, updated_at = now(), worker_until = clock_timestamp() + ` + importLease + `
+	WHERE id = $1`
+
 // storeStep moves an import on, in the transaction that beginStep is in.
 func storeStep(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, step *controlplane.ImportStep, outcome []byte) error {
-	if _, err := tx.Exec(ctx, `UPDATE import SET next_row = $2, document = $3, updated_at = now(), worker_until = clock_timestamp() + `+importLease+`
-		WHERE id = $1`, step.ID, step.To, step.Document); err != nil {
+	if _, err := tx.Exec(ctx, moveImport, step.ID, step.To, step.Document); err != nil {
 		return err
 	}
 	return addPiece(ctx, tx, step.ID, ws, true, &imports.Piece{First: step.From, Content: outcome})
@@ -377,7 +380,7 @@ func storeStep(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, step *con
 func (k *precheck) beginSteps(ctx context.Context, tx pgx.Tx) error {
 	for _, r := range k.records {
 		if r.Import != nil {
-			if err := beginStep(ctx, tx, r.ID.Workspace, r.Import); err != nil {
+			if err := beginStep(ctx, tx, r.ID.Workspace, api.ImportRunning, r.Import); err != nil {
 				return err
 			}
 		}
@@ -388,7 +391,7 @@ func (k *precheck) beginSteps(ctx context.Context, tx pgx.Tx) error {
 // StepImport implements imports.Store.
 func (db *ImportStore) StepImport(ctx context.Context, ws waypost.WorkspaceID, step *controlplane.ImportStep, outcome []byte) error {
 	return db.within(ctx, ws, "go on with an import", func(tx pgx.Tx) error {
-		if err := beginStep(ctx, tx, ws, step); err != nil {
+		if err := beginStep(ctx, tx, ws, api.ImportRunning, step); err != nil {
 			return err
 		}
 		return storeStep(ctx, tx, ws, step, outcome)
@@ -396,25 +399,28 @@ func (db *ImportStore) StepImport(ctx context.Context, ws waypost.WorkspaceID, s
 }
 
 // UndoImport implements imports.Store. Edges get each link as disabled before it is
-// deleted, see changelog_after_link.
+// deleted, see changelog_after_link. The history of the links is written here, because
+// link_changed, which finds out what has changed, takes longer than all else.
 func (db *ImportStore) UndoImport(
 	ctx context.Context, i *imports.Import, worker string, step *imports.UndoStep, removed func(n int) ([]byte, error),
-) error {
-	_, err := db.pool.changeIn(ctx, scoped.TenantOf(i.Workspace), "undo an import", func(tx pgx.Tx, _ uint32) error {
-		tag, err := tx.Exec(ctx, `UPDATE import SET next_row = $4, worker_until = clock_timestamp() + `+importLease+`
-			WHERE `+ofLease+` AND next_row = $5`, i.ID, worker, i.State, step.To, i.Next)
-		if err == nil && tag.RowsAffected() == 0 {
-			err = errNotLeased
-		}
-		if err != nil {
+) (waypost.Position, error) {
+	return db.pool.changeIn(ctx, scoped.TenantOf(i.Workspace), "undo an import", func(tx pgx.Tx, _ uint32) error {
+		if err := beginStep(ctx, tx, i.Workspace, i.State, &controlplane.ImportStep{ID: i.ID, Worker: worker, From: i.Next}); err != nil {
 			return err
 		}
-		var gone []int64
-		rows, err := tx.Query(ctx, `SELECT id FROM link WHERE id = ANY ($2) AND `+scoped.OfWorkspace("workspace_id", "$1")+` AND deleted_at IS NULL
-			AND coalesce(edited[1], rev_epoch) = $3 AND coalesce(edited[2], rev_seq) = $4 ORDER BY id`,
+		var gone, aliased []int64
+		var id int64
+		var aliases bool
+		rows, err := tx.Query(ctx, `SELECT id, aliases IS NOT NULL FROM link WHERE id = ANY ($2) AND `+scoped.OfWorkspace("workspace_id", "$1")+`
+			AND deleted_at IS NULL AND coalesce(edited[1], rev_epoch) = $3 AND coalesce(edited[2], rev_seq) = $4 ORDER BY id`,
 			i.Workspace, step.Links, int64(step.Epoch), int64(step.Seq))
 		if err == nil {
-			gone, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			_, err = pgx.ForEachRow(rows, []any{&id, &aliases}, func() error {
+				if gone = append(gone, id); aliases {
+					aliased = append(aliased, id)
+				}
+				return nil
+			})
 		}
 		if err != nil {
 			return err
@@ -424,18 +430,23 @@ func (db *ImportStore) UndoImport(
 			return err
 		}
 		var b pgx.Batch
-		b.Queue(`SELECT set_config('waypost.undoing', 'on', true),
-			set_config('waypost.actor', jsonb_build_object('kind', $1::text, 'id', $2::bigint, 'name', $3::text, 'undo', $4::text)::text, true)`,
-			i.By.Kind(), i.By.ID(), i.By.Title(), i.ID)
+		b.Queue(`SELECT set_config('waypost.undoing', 'on', true)`)
 		if len(gone) > 0 {
-			b.Queue(`DELETE FROM link_alias WHERE link_id = ANY ($2) AND `+scoped.OfWorkspace("workspace_id", "$1"), i.Workspace, gone)
-			b.Queue(`UPDATE link SET deleted_at = now(), updated_at = now() WHERE id = ANY ($2) AND `+scoped.OfWorkspace("workspace_id", "$1"),
-				i.Workspace, gone)
+			b.Queue(`
+				WITH was AS (SELECT id, jsonb_build_object('aliases', link_fields(l) -> 'aliases') AS fields FROM link l WHERE id = ANY ($3)),
+				     gone AS (UPDATE link SET deleted_at = now(), updated_at = now(), aliases = NULL
+				              WHERE id = ANY ($2) AND `+scoped.OfWorkspace("workspace_id", "$1")+` RETURNING id, rev_epoch, rev_seq, workspace_id)
+				INSERT INTO link_change (link_id, rev_epoch, rev_seq, workspace_id, what, actor, before, after)
+				SELECT g.*, 'deleted', jsonb_build_object('kind', $4::text, 'id', $5::bigint, 'name', $6::text, 'undo', $7::text),
+				       coalesce(w.fields, '{}'), CASE WHEN w.fields IS NULL THEN '{}' ELSE '{"aliases": null}'::jsonb END
+				FROM gone g LEFT JOIN was w USING (id)`, i.Workspace, gone, aliased, i.By.Kind(), i.By.ID(), i.By.Title(), i.ID)
 		}
-		b.Queue(`UPDATE import SET document = $2, updated_at = now() WHERE id = $1`, i.ID, document)
+		if len(aliased) > 0 {
+			b.Queue(`DELETE FROM link_alias WHERE link_id = ANY ($2) AND `+scoped.OfWorkspace("workspace_id", "$1"), i.Workspace, aliased)
+		}
+		b.Queue(moveImport, i.ID, step.To, document)
 		return tx.SendBatch(ctx, &b).Close()
 	})
-	return err
 }
 
 // forgetImports removes imports that have not changed for long enough.
