@@ -1,6 +1,7 @@
 package waypost
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -65,12 +66,7 @@ type Link struct {
 
 // Key returns the code under which edges find the link, which differs from Code on a
 // domain that ignores case.
-func (l *Link) Key() Code {
-	if l.Folded != "" {
-		return l.Folded
-	}
-	return l.Code
-}
+func (l *Link) Key() Code { return cmp.Or(l.Folded, l.Code) }
 
 // SetCode sets the code of a link, and its key on a domain that ignores case.
 func (l *Link) SetCode(code, key Code) {
@@ -89,16 +85,20 @@ const (
 type Alias struct {
 	Domain  DomainID
 	Host    string // of the domain; "" for the default one
-	Code    Code
+	Code    Code   // as its owner typed it
+	Folded  Code   // see [Link.Key]
 	N       uint8  // 1 to [MaxAlias], in statistics; no other alias of the link ever has it
 	Title   string // for its owner
 	AddedAt time.Time
 }
 
+// Key returns the code under which edges find the alias.
+func (a *Alias) Key() Code { return cmp.Or(a.Folded, a.Code) }
+
 // Addresses returns all addresses of the link: its own, with the number 0, and its
 // aliases.
 func (l *Link) Addresses() []Alias {
-	return append([]Alias{{Domain: l.Domain, Host: l.Host, Code: l.Code, AddedAt: l.CreatedAt}}, l.Aliases...)
+	return append([]Alias{{Domain: l.Domain, Host: l.Host, Code: l.Code, Folded: l.Folded, AddedAt: l.CreatedAt}}, l.Aliases...)
 }
 
 // Details hold what the owner of a link keeps with it. Waypost only stores and finds

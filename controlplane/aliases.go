@@ -49,9 +49,9 @@ func (s *Links) AddAlias(
 	for i := range addresses {
 		have := &addresses[i]
 		switch {
-		case have.Domain == a.Domain && have.Code == a.Code && have.N > 0:
+		case have.Domain == a.Domain && have.Key() == a.Key() && have.N > 0:
 			return l, waypost.Position{}, nil
-		case have.Domain == a.Domain && have.Code == a.Code:
+		case have.Domain == a.Domain && have.Key() == a.Key():
 			return none(waypost.Errorf(waypost.EConflict, "the code %q is the link's own", a.Code))
 		}
 	}
@@ -70,7 +70,9 @@ func (s *Links) newAlias(d *waypost.Domain, n NewAlias) (a waypost.Alias, err er
 	case d.Traits&waypost.CaseSwitching != 0:
 		return a, errSwitching
 	}
-	a.Code = keyOf(a.Code, d.Traits&waypost.IgnoresCase != 0)
+	if key := keyOf(a.Code, d.Traits&waypost.IgnoresCase != 0); key != a.Code {
+		a.Folded = key
+	}
 	return a, checkText("title", a.Title, waypost.MaxTitle)
 }
 
@@ -94,7 +96,7 @@ func (p *prepared) setAliases(ctx context.Context, l *waypost.Link, all []NewAli
 			return err
 		}
 		if !slices.ContainsFunc(l.Addresses(), func(x waypost.Alias) bool {
-			return x.Domain == a.Domain && keyOf(x.Code, d.Traits&waypost.IgnoresCase != 0) == a.Code
+			return x.Domain == a.Domain && x.Key() == a.Key()
 		}) {
 			l.Aliases = append(l.Aliases, a)
 		}
@@ -119,8 +121,8 @@ func (s *Links) RemoveAlias(
 		return none(err)
 	}
 	for i := range l.Aliases {
-		if a := &l.Aliases[i]; a.Domain == d.ID && a.Code == key {
-			return s.store.RemoveAlias(ctx, actor, l.ID, a.Domain, a.Code)
+		if a := &l.Aliases[i]; a.Domain == d.ID && a.Key() == key {
+			return s.store.RemoveAlias(ctx, actor, l.ID, a.Domain, key)
 		}
 	}
 	return none(ErrNoAlias)

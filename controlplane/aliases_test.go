@@ -34,7 +34,7 @@ func TestLinks_AreCreatedWithAliases(t *testing.T) {
 	n.Aliases = append(n.Aliases, controlplane.NewAlias{Domain: "own.example.com", Code: "Box", Title: "print"})
 	l, at, err := s.Links.Create(t.Context(), actor, n)
 	require.NoError(t, err)
-	want := []string{"/summer 0", "/sum1 1", "own.example.com/box 2"}
+	want := []string{"/summer 0", "/sum1 1", "own.example.com/Box 2"}
 	require.Equal(t, want, addressesOf(&l))
 	require.Equal(t, "print", l.Aliases[1].Title)
 	for _, address := range [][2]string{{"", "summer"}, {"", "sum1"}, {"own.example.com", "BOX"}} {
@@ -72,7 +72,7 @@ func TestLinks_AreCreatedWithAliases(t *testing.T) {
 	}
 	for reason, n := range map[string]controlplane.NewLink{
 		`cannot have the alias "sum1"`: wish(custom("winter"), aliased("win1", "sum1")),
-		`cannot have the alias "box"`: wish(func(n *controlplane.NewLink) {
+		`cannot have the alias "BOX"`: wish(func(n *controlplane.NewLink) {
 			n.Aliases = []controlplane.NewAlias{{Domain: "own.example.com", Code: "BOX"}}
 		}),
 		"at most 16 aliases":       wish(aliased(many...)),
@@ -101,33 +101,60 @@ func TestLinks_AreCreatedWithAliases(t *testing.T) {
 	require.NoError(t, err, "what was refused has left nothing")
 }
 
-func TestDomains_WithAliasesKeepTheirCase(t *testing.T) {
+func TestDomains_SwitchMovesAliasesAndTheirTargets(t *testing.T) {
 	s := start(t)
 	ids := map[string]waypost.DomainID{}
-	for _, host := range []string{"of-links.example", "of-aliases.example"} {
+	for _, host := range []string{"links.example", "aliases.example", "taken.example"} {
 		d, _, err := s.Domains.AddDomain(t.Context(), operator, controlplane.NewDomain{Host: host})
 		require.NoError(t, err)
 		ids[host] = d.ID
 	}
-	_, _, err := s.Links.Create(t.Context(), operator, wish(custom("summer"), under("of-links.example"), func(n *controlplane.NewLink) {
-		n.Aliases = []controlplane.NewAlias{{Domain: "of-aliases.example", Code: "Box"}}
-	}))
+	create := func(code, host string, aliases ...controlplane.NewAlias) error {
+		_, _, err := s.Links.Create(t.Context(), operator, wish(custom(code), under(host), func(n *controlplane.NewLink) { n.Aliases = aliases }))
+		return err
+	}
+	require.NoError(t, create("Summer", "links.example", controlplane.NewAlias{Domain: "aliases.example", Code: "Box"},
+		controlplane.NewAlias{Domain: "links.example", Code: "Mail"}, controlplane.NewAlias{Domain: "taken.example", Code: "Box"}))
+	require.NoError(t, create("box", "taken.example"))
+	require.NoError(t, create("gone", "aliases.example", controlplane.NewAlias{Domain: "aliases.example", Code: "Lost"}))
+	_, _, err := s.Links.RemoveAlias(t.Context(), operator, "aliases.example", "gone", "aliases.example", "Lost")
 	require.NoError(t, err)
-	ignores := true
-	change := func(host string) error {
+	change := func(host string, ignores bool) error {
 		_, _, err := s.Domains.ChangeDomain(t.Context(), operator, ids[host], controlplane.DomainChange{IgnoresCase: &ignores})
 		return err
 	}
-	for host := range ids {
-		require.Equal(t, waypost.EConflict, waypost.CodeOf(change(host)), host)
-		require.ErrorContains(t, change(host), "remove the aliases first")
+	err = change("taken.example", true)
+	require.Equal(t, waypost.EConflict, waypost.CodeOf(err))
+	require.Equal(t, "codes of the domain differ in case alone: Box, box", waypost.MessageOf(err))
+	as := func(host, path string) bool { return s.leads(t, host, path) != "" }
+	require.True(t, as("aliases.example", "Box") && !as("aliases.example", "BOX"))
+	for _, host := range []string{"aliases.example", "links.example", "aliases.example", "aliases.example"} {
+		ignores := !as(host, "MAIL") && !as(host, "BOX")
+		require.NoError(t, change(host, ignores))
+		for range 2 { // during and after
+			for at, code := range map[string]string{"aliases.example": "Box", "links.example": "Mail", "taken.example": "Box"} {
+				require.True(t, as(at, code), "%s/%s while %s is switched", at, code, host)
+			}
+			require.NoError(t, s.Domains.SwitchNow(t.Context()))
+		}
 	}
-	_, _, err = s.Links.RemoveAlias(t.Context(), operator, "of-links.example", "summer", "of-aliases.example", "Box")
+	require.True(t, as("aliases.example", "bOX") && as("links.example", "mAIL") && as("links.example", "SUMMER"))
+	l, err := s.Links.Find(t.Context(), operator, "aliases.example", "BOX")
 	require.NoError(t, err)
-	for host := range ids {
-		require.NoError(t, change(host), host)
+	shown := []waypost.Code{l.Code}
+	for _, a := range l.Aliases {
+		shown = append(shown, a.Code)
 	}
+	require.Equal(t, []waypost.Code{"Summer", "Box", "Mail", "Box"}, shown, "as typed")
+	for _, code := range []string{"bOX", "lOST"} {
+		require.Equal(t, waypost.EConflict, waypost.CodeOf(create(code, "aliases.example")), code)
+		require.Equal(t, waypost.EConflict, waypost.CodeOf(create("other", "links.example", controlplane.NewAlias{Domain: "aliases.example", Code: code})), code)
+	}
+	require.NoError(t, create("other", "aliases.example", controlplane.NewAlias{Domain: "aliases.example", Code: "Straße"}))
+	require.True(t, as("aliases.example", "STRASSE"))
+	_, _, err = s.Links.RemoveAlias(t.Context(), operator, "aliases.example", "other", "aliases.example", "STRASSE")
+	require.NoError(t, err)
+	require.NoError(t, change("aliases.example", false))
 	require.NoError(t, s.Domains.SwitchNow(t.Context()))
-	_, _, err = s.Links.Create(t.Context(), operator, wish(custom("bOX"), under("of-aliases.example")))
-	require.ErrorContains(t, err, "never given out again")
+	require.Equal(t, waypost.EConflict, waypost.CodeOf(create("Straße", "aliases.example")), "it stays retired as it was typed")
 }

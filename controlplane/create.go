@@ -108,7 +108,7 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 		all = append(all, x)
 		for j, a := range l.Aliases { // each is tried as a link, because it needs a code like a link
 			as := l
-			as.SetCode(a.Code, a.Code)
+			as.SetCode(a.Code, a.Key())
 			as.Domain, as.Custom, as.Aliases = a.Domain, true, nil
 			try := &pendingLink{link: &as, claim: x.aliasClaims[j], ignoresCase: prepared.ignoresCase(a.Domain), imported: x.imported}
 			aliases = append(aliases, struct{ of, try *pendingLink }{x, try})

@@ -47,7 +47,7 @@ CREATE TABLE link (
     rules           jsonb,      -- package rules, type Source: what the owner wrote
     programme       bytea       CHECK (octet_length(programme) BETWEEN 8 AND 20544), -- compiled from rules, for edges
     exhausted       boolean     NOT NULL DEFAULT false, -- an eventual click budget is used up
-    aliases         text[],     -- DOMAIN/CODE of each alias, by its number, as the triggers of link_alias keep them; NULL: none
+    aliases         text[],     -- DOMAIN/CODE of each alias as typed, by its number, as the triggers of link_alias keep them; NULL: none
     edited          bigint[],   -- epoch, sequence and stamp of the owner's version, if only the programme was written since
     -- A link whose rules are gone remembers their ids.
     CONSTRAINT link_rules_are_compiled CHECK ((rules IS NULL) = (programme IS NULL)
@@ -161,7 +161,7 @@ CREATE TRIGGER changelog_2_stamp_new BEFORE INSERT ON link FOR EACH ROW
 -- Codes of purged links that must never name another link: custom codes, and all codes
 -- of domains other than the default one or of a domain that ignores case, because no
 -- counter stands behind those. Codes of aliases are here from their creation on, with the
--- number of the alias. Of a link with a folded code both forms are here.
+-- number of the alias. Of a link or an alias with a folded code both forms are here.
 CREATE TABLE retired_code (
     domain_id  integer     NOT NULL,
     code       text COLLATE "C" NOT NULL,
@@ -170,7 +170,7 @@ CREATE TABLE retired_code (
     n          smallint,
     PRIMARY KEY (domain_id, code)
 );
-CREATE UNIQUE INDEX retired_alias ON retired_code (link_id, n) WHERE link_id IS NOT NULL;
+CREATE INDEX retired_alias ON retired_code (link_id, n) WHERE link_id IS NOT NULL;
 
 -- Reports whether a code was a purged link's, and returns the link that it is, or was, an
 -- alias of, for tenants, who may not read the table.
@@ -531,6 +531,7 @@ CREATE TABLE link_alias (
     domain_id    integer     NOT NULL REFERENCES domain,
     code         text COLLATE "C" NOT NULL CHECK (octet_length(code) BETWEEN 1 AND 128
                                                   AND code !~ '[\x01-\x2c\x3a-\x40\x5b-\x5e\x60\x7b-\x7d\x7f]' AND code !~ '(^|/)[.]{0,2}(/|$)'),
+    typed_code   text COLLATE "C" CHECK (typed_code <> code AND octet_length(typed_code) BETWEEN 1 AND 128), -- as that of link
     n            smallint    NOT NULL CHECK (n BETWEEN 1 AND 250), -- in statistics; no other alias of the link ever gets it
     target       text        NOT NULL, -- DOMAIN/CODE of the link
     title        text        NOT NULL DEFAULT '',
@@ -559,21 +560,28 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the workspace % has no link %', NEW.workspace_id, NEW.link_id USING ERRCODE = 'foreign_key_violation';
     END IF;
-    IF EXISTS (SELECT FROM domain WHERE id IN (NEW.domain_id, split_part(NEW.target, '/', 1)::integer) AND case_switching) THEN
-        RAISE EXCEPTION 'the domain is being switched' USING ERRCODE = 'object_not_in_prerequisite_state';
+    -- The writer may have looked the domain up before a switch.
+    IF EXISTS (SELECT FROM domain WHERE id = NEW.domain_id AND (case_switching OR NOT ignores_case AND NEW.typed_code IS NOT NULL)) THEN
+        RAISE EXCEPTION 'domain % is being switched', NEW.domain_id USING ERRCODE = 'WP003';
+    ELSIF NEW.typed_code IS NULL AND NEW.code ~ '[A-Z]' AND NEW.code !~ '[^\x01-\x7f]'
+          AND EXISTS (SELECT FROM domain WHERE id = NEW.domain_id AND ignores_case) THEN
+        RAISE EXCEPTION 'domain % ignores case: its codes have no capital letters', NEW.domain_id USING ERRCODE = 'WP003';
     END IF;
     IF EXISTS (SELECT FROM link WHERE domain_id = NEW.domain_id AND code = NEW.code)
        OR EXISTS (SELECT FROM retired_code WHERE domain_id = NEW.domain_id AND code = NEW.code) THEN
         RAISE EXCEPTION 'the code % is taken', NEW.code USING ERRCODE = 'unique_violation';
     END IF;
     NEW.n := (SELECT coalesce(max(r.n), 0) + 1 FROM retired_code r WHERE r.link_id = NEW.link_id);
-    INSERT INTO retired_code (domain_id, code, link_id, n) VALUES (NEW.domain_id, NEW.code, NEW.link_id, NEW.n);
+    INSERT INTO retired_code (domain_id, code, link_id, n)
+    SELECT NEW.domain_id, c, NEW.link_id, NEW.n FROM (VALUES (NEW.code), (NEW.typed_code)) v (c) WHERE c IS NOT NULL ON CONFLICT DO NOTHING;
     RETURN NEW;
 END $$;
 
 CREATE FUNCTION changelog_stamp_alias() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'UPDATE' AND (NEW.link_id, NEW.domain_id, NEW.code, NEW.n, NEW.target) IS DISTINCT FROM (OLD.link_id, OLD.domain_id, OLD.code, OLD.n, OLD.target) THEN
+    IF TG_OP = 'UPDATE' AND ((NEW.link_id, NEW.domain_id, NEW.n) IS DISTINCT FROM (OLD.link_id, OLD.domain_id, OLD.n)
+       OR (NEW.code, NEW.typed_code, NEW.target) IS DISTINCT FROM (OLD.code, OLD.typed_code, OLD.target)
+          AND current_setting('waypost.switching', true) IS DISTINCT FROM 'on') THEN
         RAISE EXCEPTION 'the key of an alias cannot change: delete it and create another';
     ELSIF TG_OP = 'INSERT' AND NEW.code ~ '[^\x01-\x7f]' AND current_user <> 'waypost_tenant' THEN
         RAISE EXCEPTION 'codes with characters beyond ASCII have a normal form: create their aliases with the API';
@@ -591,20 +599,26 @@ DECLARE
     h      changelog_head;
     change bigint := 0;
     n      integer;
-    undone integer := 0; -- aliases that were disabled before
+    before integer := 0; -- keys that aliases have left, or aliases that were disabled before
 BEGIN
     SELECT * INTO STRICT h FROM changelog_head WHERE singleton;
     IF TG_OP = 'DELETE' THEN
         IF current_setting('waypost.undoing', true) = 'on' THEN
             INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state, status, flags, payload)
             SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 1, 302, 16, o.target FROM old_rows o;
-            GET DIAGNOSTICS undone = ROW_COUNT;
+            GET DIAGNOSTICS before = ROW_COUNT;
         END IF;
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state)
-        SELECT h.seq, h.ord - 1 + undone + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 3 FROM old_rows o;
+        SELECT h.seq, h.ord - 1 + before + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 3 FROM old_rows o;
     ELSE
+        IF TG_OP = 'UPDATE' THEN
+            INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state)
+            SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, o.stamp, o.domain_id, o.code, 3
+            FROM old_rows o JOIN new_rows r USING (link_id, n) WHERE o.code <> r.code;
+            GET DIAGNOSTICS before = ROW_COUNT;
+        END IF;
         INSERT INTO changelog (seq, ord, epoch, kind, stamp, domain_id, name, state, status, flags, payload)
-        SELECT h.seq, h.ord - 1 + row_number() OVER (), h.epoch, 1, r.stamp, r.domain_id, r.code, 0, 302, 16, r.target FROM new_rows r;
+        SELECT h.seq, h.ord - 1 + before + row_number() OVER (), h.epoch, 1, r.stamp, r.domain_id, r.code, 0, 302, 16, r.target FROM new_rows r;
     END IF;
     GET DIAGNOSTICS n = ROW_COUNT;
     IF TG_OP <> 'INSERT' THEN
@@ -613,7 +627,7 @@ BEGIN
     IF TG_OP <> 'DELETE' THEN
         change := change # (SELECT coalesce(bit_xor(r.stamp), 0) FROM new_rows r);
     END IF;
-    PERFORM changelog_mark(n + undone, change);
+    PERFORM changelog_mark(n + before, change);
     RETURN NULL;
 END $$;
 
@@ -629,7 +643,7 @@ BEGIN
     END IF;
     IF EXISTS (SELECT FROM link WHERE id = ANY (links)) THEN
         UPDATE link l SET updated_at = now(),
-            aliases = (SELECT array_agg(a.domain_id || '/' || a.code ORDER BY a.n) FROM link_alias a WHERE a.link_id = l.id)
+            aliases = (SELECT array_agg(a.domain_id || '/' || coalesce(a.typed_code, a.code) ORDER BY a.n) FROM link_alias a WHERE a.link_id = l.id)
         WHERE id = ANY (links);
     END IF;
     RETURN NULL;

@@ -14,7 +14,8 @@ import (
 
 // aliasObject is a row a of link_alias, and d of its domain, as a waypost.Alias.
 const aliasObject = `jsonb_build_object('Domain', a.domain_id, 'Host', CASE WHEN a.domain_id = 1 THEN '' ELSE d.host END,
-	'Code', a.code, 'N', a.n, 'Title', a.title, 'AddedAt', a.created_at)`
+	'Code', coalesce(a.typed_code, a.code), 'Folded', CASE WHEN a.typed_code IS NULL THEN '' ELSE a.code END,
+	'N', a.n, 'Title', a.title, 'AddedAt', a.created_at)`
 
 // AddAlias implements controlplane.LinkStore.
 func (db *LinkStore) AddAlias(
@@ -43,7 +44,7 @@ func (db *LinkStore) AddAlias(
 			}
 		}
 		var fate string
-		if err := tx.QueryRow(ctx, `SELECT link_code_fate($1, $2, $3)`, by.Workspace, a.Domain, a.Code).Scan(&fate); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT link_code_fate($1, $2, $3)`, by.Workspace, a.Domain, a.Key()).Scan(&fate); err != nil {
 			return err
 		}
 		switch fate {
@@ -52,8 +53,8 @@ func (db *LinkStore) AddAlias(
 		case "retired":
 			return controlplane.PlacementError(a.Code, controlplane.Retired)
 		}
-		_, err := tx.Exec(ctx, `INSERT INTO link_alias (link_id, workspace_id, domain_id, code, title) VALUES ($1, $2, $3, $4, $5)`,
-			link, by.Workspace, a.Domain, a.Code, a.Title)
+		_, err := tx.Exec(ctx, `INSERT INTO link_alias (link_id, workspace_id, domain_id, code, typed_code, title)
+			VALUES ($1, $2, $3, $4, nullif($5, $4), $6)`, link, by.Workspace, a.Domain, a.Key(), a.Code, a.Title)
 		switch scoped.PgCode(err) {
 		case scoped.UniqueViolation:
 			return controlplane.PlacementError(a.Code, controlplane.Taken)
@@ -140,7 +141,7 @@ func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
 		x := &k.links[i]
 		taken[linkKey{x.Link.Domain, x.Link.Key()}] = true
 		for _, a := range x.Link.Aliases {
-			domains, codes = append(domains, int32(a.Domain)), append(codes, string(a.Code))
+			domains, codes = append(domains, int32(a.Domain)), append(codes, string(a.Key()))
 		}
 		if len(x.Link.Aliases) > 0 {
 			domains, codes = append(domains, int32(x.Link.Domain)), append(codes, string(x.Link.Code))
@@ -179,7 +180,7 @@ func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
 		l := k.links[i].Link
 		own := blocked[linkKey{l.Domain, l.Code}]
 		n := slices.IndexFunc(l.Aliases, func(a waypost.Alias) bool {
-			key := linkKey{a.Domain, a.Code}
+			key := linkKey{a.Domain, a.Key()}
 			return own || taken[key] || blocked[key]
 		})
 		if n >= 0 {
@@ -187,8 +188,8 @@ func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
 			continue
 		}
 		for n, a := range l.Aliases {
-			taken[linkKey{a.Domain, a.Code}] = true
-			if claim := k.links[i].AliasClaims[n]; claim != nil && !released[linkKey{a.Domain, a.Code}] {
+			taken[linkKey{a.Domain, a.Key()}] = true
+			if claim := k.links[i].AliasClaims[n]; claim != nil && !released[linkKey{a.Domain, a.Key()}] {
 				claims.add(a.Code, claim, l.Workspace)
 			}
 		}
@@ -228,7 +229,7 @@ func (k *precheck) refuseAlias(link, alias int) {
 func (in *inserting) addAliases(ctx context.Context, tx pgx.Tx) error {
 	var links, workspaces []int64
 	var domains []int32
-	var codes, titles []string
+	var codes, typed, titles []string
 	placed := make(map[int64]*waypost.Link)
 	for i := range in.links {
 		l := in.links[i].Link
@@ -237,7 +238,8 @@ func (in *inserting) addAliases(ctx context.Context, tx pgx.Tx) error {
 		}
 		for _, a := range l.Aliases {
 			links, workspaces, domains = append(links, l.ID), append(workspaces, int64(l.Workspace)), append(domains, int32(a.Domain))
-			codes, titles = append(codes, string(a.Code)), append(titles, a.Title)
+			codes, typed = append(codes, string(a.Key())), append(typed, string(a.Code))
+			titles = append(titles, a.Title)
 			placed[l.ID] = l
 		}
 	}
@@ -245,8 +247,10 @@ func (in *inserting) addAliases(ctx context.Context, tx pgx.Tx) error {
 		return nil
 	}
 	var b pgx.Batch
-	b.Queue(`INSERT INTO link_alias (link_id, workspace_id, domain_id, code, title)
-		SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::text[])`, links, workspaces, domains, codes, titles)
+	b.Queue(`INSERT INTO link_alias (link_id, workspace_id, domain_id, code, typed_code, title)
+		SELECT link, workspace, domain, code, nullif(typed, code), title
+		FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[])
+			n (link, workspace, domain, code, typed, title)`, links, workspaces, domains, codes, typed, titles)
 	b.Queue(selectUnfolded+` WHERE l.id = ANY ($1)`, links).Query(scoped.Each(func(rows pgx.Rows) error {
 		l, err := scanLink(rows)
 		*placed[l.ID] = l

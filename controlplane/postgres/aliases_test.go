@@ -218,6 +218,17 @@ func TestSwitchCodes_IsTheSameForAnEdgeThatBeginsAnew(t *testing.T) {
 		l.Domain = 7
 		insert(t, db, l)
 	}
+	insert(t, db, link("shared"))
+	alias := func(domain waypost.DomainID, code waypost.Code, a waypost.Alias) {
+		l, err := db.Link(t.Context(), owner.Workspace, domain, code)
+		require.NoError(t, err)
+		_, _, err = db.AddAlias(t.Context(), owner, l.ID, a, nil)
+		require.NoError(t, err)
+	}
+	alias(7, "Summer", waypost.Alias{Domain: 1, Code: "Sum1"})
+	alias(7, "Summer", waypost.Alias{Domain: 7, Code: "Box"})
+	alias(7, "GONE", waypost.Alias{Domain: 7, Code: "Lost"})
+	alias(1, "shared", waypost.Alias{Domain: 7, Code: "Été"})
 	_, err := db.DeleteLink(t.Context(), owner, 7, "GONE")
 	require.NoError(t, err)
 	f := newFollow(t, db)
@@ -229,7 +240,21 @@ func TestSwitchCodes_IsTheSameForAnEdgeThatBeginsAnew(t *testing.T) {
 		f.catchUp(t, db, 100)
 		require.Equal(t, f.rows, newFollow(t, db).rows)
 		require.Equal(t, int64(f.digest()), number(t, hand, `SELECT digest FROM changelog_add_up()`))
+		of, box, ete := "7/Summer", "1/7/Box", "1/7/Été"
+		if ignores == "true" {
+			of, box, ete = "7/summer", "1/7/box", "1/7/été"
+		}
+		require.Equal(t, []string{of, of, "1/shared"},
+			[]string{string(f.rows["1/1/Sum1"].Payload), string(f.rows[box].Payload), string(f.rows[ete].Payload)})
+		l, err := db.Link(t.Context(), owner.Workspace, 7, waypost.Code(box[len("1/7/"):]))
+		require.NoError(t, err)
+		require.Equal(t, []string{"1  Sum1 ", "2 own.example.net Box "}, aliasesOf(&l), "as typed")
+		_, changes, err := db.History(t.Context(), owner.Workspace, 7, waypost.Code(of[len("7/"):]), waypost.Revision{Epoch: 1 << 30}, 10)
+		require.NoError(t, err)
+		require.Len(t, changes, 2, "the two aliases")
 	}
+	require.NotContains(t, f.rows, "1/7/Box")
+	require.Contains(t, f.rows, "1/7/lost")
 	require.Contains(t, f.rows, "1/7/summer")
 	require.Contains(t, f.rows, "6/7/docs/{page}")
 	require.NotContains(t, f.rows, "1/7/Summer")

@@ -51,7 +51,7 @@ const (
 		SELECT a.host, a.code FROM (
 			SELECT CASE WHEN d.id = 1 THEN '' ELSE d.host END AS host, x.code
 			FROM (SELECT domain_id, coalesce(typed_code, code) AS code FROM link WHERE id = ANY ($1)
-				UNION ALL SELECT domain_id, code FROM link_alias WHERE link_id = ANY ($1)) x
+				UNION ALL SELECT domain_id, coalesce(typed_code, code) FROM link_alias WHERE link_id = ANY ($1)) x
 			JOIN domain d ON d.id = x.domain_id) a`
 
 	// selectOthers reads the addresses of links, $1, except the one of $2 and $3, with the

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,7 +22,10 @@ func (db *DomainStore) Collisions(
 	const codesOf = `
 		SELECT coalesce(typed_code, code) AS c, deleted_at IS NOT NULL AS gone FROM link WHERE domain_id = $1
 		UNION ALL
-		SELECT code, true FROM retired_code WHERE domain_id = $1`
+		SELECT coalesce(a.typed_code, a.code), l.deleted_at IS NOT NULL FROM link_alias a JOIN link l ON l.id = a.link_id WHERE a.domain_id = $1
+		UNION ALL
+		SELECT code, true FROM retired_code r WHERE domain_id = $1
+			AND NOT EXISTS (SELECT FROM link_alias a WHERE (a.link_id, a.n) = (r.link_id, r.n))`
 	// PostgreSQL does not bring patterns, and codes with characters beyond ASCII, into the
 	// order of their keys.
 	const unordered = `[^\x01-\x29\x2b-\x7a\x7c-\x7f]`
@@ -131,11 +133,11 @@ func (db *DomainStore) SwitchCodes(ctx context.Context, id waypost.DomainID) err
 	return nil
 }
 
-// codeSwitch changes the keys of the links of a domain as its case demands.
+// codeSwitch changes the keys of the links and aliases of a domain as its case demands.
 type codeSwitch struct {
 	domain waypost.DomainID
-	after  string // the key up to which links have been looked at
-	links  bool   // all have been
+	part   int    // of the work: links, aliases, retired codes
+	after  string // the code up to which this part is done
 }
 
 // step does the work of one transaction, and returns true after the last.
@@ -147,65 +149,83 @@ func (s *codeSwitch) step(ctx context.Context, tx pgx.Tx) (done bool, err error)
 		return true, nil
 	case err != nil:
 		return false, err
-	case !s.links:
+	case s.part < len(rekeyed):
 		return false, s.rekey(ctx, tx, ignores)
-	case ignores && s.after != "\xff":
+	case ignores && s.part == len(rekeyed):
 		return false, s.retire(ctx, tx)
 	}
 	_, err = tx.Exec(ctx, `UPDATE domain SET case_switching = false WHERE id = $1`, s.domain)
 	return true, err
 }
 
-// rekey changes the keys of the next links. Of deleted links whose codes differ in case
-// alone, one gets the key, and the others keep theirs, under which no visitor comes.
-func (s *codeSwitch) rekey(ctx context.Context, tx pgx.Tx, ignores bool) error {
-	const next = `SELECT id, code, coalesce(typed_code, code) FROM link
-		WHERE domain_id = $1 AND code > $2 AND ($3 OR typed_code IS NOT NULL) ORDER BY code LIMIT $4`
-	var change struct {
-		ids         []int64
-		keys, typed []string
+// proceed notes that the codes up to last are done. Fewer than a batch are the last ones.
+func (s *codeSwitch) proceed(done int, last string) {
+	if s.after = last; done < waypost.MaxBulk {
+		s.part, s.after = s.part+1, ""
 	}
-	var id int64
+}
+
+// rekeyed has the tables in which keys change, and the statements that change the key of
+// code n.code in domain $1 to n.key. Aliases whose links have moved name the new keys.
+var rekeyed = []struct{ table, change, follow string }{
+	{"link", `
+		     free AS (SELECT n.*, l.id FROM n JOIN link l ON l.domain_id = $1 AND l.code = n.code
+		              WHERE NOT EXISTS (SELECT FROM link o WHERE o.domain_id = $1 AND o.code = n.key AND o.deleted_at IS NOT NULL)
+		                AND NOT EXISTS (SELECT FROM link_alias o WHERE o.domain_id = $1 AND o.code = n.key)),
+		     former AS (INSERT INTO link_former_key (domain_id, code, link_id) SELECT $1, code, id FROM free
+		                ON CONFLICT (domain_id, code) DO UPDATE SET link_id = excluded.link_id)
+		UPDATE link l SET code = f.key, typed_code = nullif(f.typed, f.key) FROM free f WHERE l.id = f.id`, `
+		UPDATE link_alias a SET target = l.domain_id || '/' || l.code FROM link l
+		WHERE l.domain_id = $1 AND l.code = ANY ($2) AND l.aliases IS NOT NULL AND a.link_id = l.id
+		  AND a.target <> l.domain_id || '/' || l.code`},
+	{"link_alias", `
+		     free AS (SELECT n.*, a.link_id, a.n FROM n JOIN link_alias a ON a.domain_id = $1 AND a.code = n.code
+		              WHERE NOT EXISTS (SELECT FROM link o WHERE o.domain_id = $1 AND o.code = n.key)
+		                AND NOT EXISTS (SELECT FROM retired_code r WHERE r.domain_id = $1 AND r.code = n.key
+		                                AND (r.link_id, r.n) IS DISTINCT FROM (a.link_id, a.n))),
+		     retired AS (INSERT INTO retired_code (domain_id, code, link_id, n) SELECT $1, key, link_id, n FROM free ON CONFLICT DO NOTHING)
+		UPDATE link_alias a SET code = f.key, typed_code = nullif(f.typed, f.key) FROM free f WHERE a.domain_id = $1 AND a.code = f.code`, ""},
+}
+
+// rekey changes the keys of the next links or aliases. Of deleted links whose codes
+// differ in case alone, one gets the key, and the others keep theirs, under which no
+// visitor comes.
+func (s *codeSwitch) rekey(ctx context.Context, tx pgx.Tx, ignores bool) error {
+	of := &rekeyed[s.part]
+	var former, keys, all []string
 	var code string
 	var typed waypost.Code
 	taken := make(map[string]bool)
-	rows, _ := tx.Query(ctx, next, s.domain, s.after, ignores, waypost.MaxBulk)
-	seen := 0
-	_, err := pgx.ForEachRow(rows, []any{&id, &code, &typed}, func() error {
-		seen, s.after = seen+1, code
+	rows, _ := tx.Query(ctx, `SELECT code, coalesce(typed_code, code) FROM `+of.table+`
+		WHERE domain_id = $1 AND code > $2 AND ($3 OR typed_code IS NOT NULL) ORDER BY code LIMIT $4`,
+		s.domain, s.after, ignores, waypost.MaxBulk)
+	seen, last := 0, ""
+	_, err := pgx.ForEachRow(rows, []any{&code, &typed}, func() error {
+		seen, last = seen+1, code
 		key := string(typed)
 		if ignores {
 			key = string(codes.Fold(typed))
 		}
-		if key == code || taken[key] {
-			return nil
+		if key != code && !taken[key] {
+			taken[key] = true
+			former, keys, all = append(former, code), append(keys, key), append(all, string(typed))
 		}
-		taken[key] = true
-		change.ids, change.keys = append(change.ids, id), append(change.keys, key)
-		change.typed = append(change.typed, string(typed))
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	s.links = seen < waypost.MaxBulk
-	if s.links {
-		s.after = ""
-	}
-	if len(change.ids) == 0 {
+	if s.proceed(seen, last); len(keys) == 0 {
 		return nil
 	}
 	failpoint.Hit(switching + ": keys")
 	_, err = tx.Exec(ctx, `SELECT set_config('waypost.switching', 'on', true)`)
 	if err == nil {
-		_, err = tx.Exec(ctx, `
-			WITH n AS (SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[]) n (id, key, typed)),
-			     free AS (SELECT n.*, l.code, l.domain_id FROM n JOIN link l USING (id)
-			              WHERE NOT EXISTS (SELECT FROM link o WHERE o.domain_id = l.domain_id AND o.code = n.key AND o.deleted_at IS NOT NULL)),
-			     former AS (INSERT INTO link_former_key (domain_id, code, link_id) SELECT domain_id, code, id FROM free
-			                ON CONFLICT (domain_id, code) DO UPDATE SET link_id = excluded.link_id)
-			UPDATE link l SET code = f.key, typed_code = nullif(f.typed, f.key) FROM free f WHERE l.id = f.id`,
-			change.ids, change.keys, change.typed)
+		_, err = tx.Exec(ctx, `WITH n AS (SELECT * FROM unnest($2::text[], $3::text[], $4::text[]) n (code, key, typed)),`+of.change,
+			s.domain, former, keys, all)
+	}
+	if err == nil && of.follow != "" {
+		_, err = tx.Exec(ctx, of.follow, s.domain, keys)
 	}
 	return err
 }
@@ -218,12 +238,12 @@ func (s *codeSwitch) retire(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	if s.after = "\xff"; len(all) == waypost.MaxBulk {
-		s.after = strings.Clone(all[len(all)-1])
-	}
+	last := ""
 	for i := range all {
+		last = all[i]
 		all[i] = string(codes.Fold(waypost.Code(all[i])))
 	}
+	s.proceed(len(all), last)
 	_, err = tx.Exec(ctx, `INSERT INTO retired_code (domain_id, code) SELECT $1, unnest($2::text[]) ON CONFLICT DO NOTHING`, s.domain, all)
 	return err
 }

@@ -75,7 +75,7 @@ func (db *DomainStore) DomainOf(ctx context.Context, host string, strict bool) (
 // HeldKey implements controlplane.DomainStore.
 func (db *DomainStore) HeldKey(ctx context.Context, id waypost.DomainID, keys ...waypost.Code) (key, code waypost.Code, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Stream, `SELECT code, coalesce(typed_code, code)
-		FROM (SELECT domain_id, code, typed_code FROM link UNION ALL SELECT domain_id, code, NULL FROM link_alias) k
+		FROM (SELECT domain_id, code, typed_code FROM link UNION ALL SELECT domain_id, code, typed_code FROM link_alias) k
 		WHERE domain_id = $1 AND code = ANY ($2) ORDER BY array_position($2, code) LIMIT 1`, []any{id, keys}, scoped.RowInto(&key, &code))
 	return key, code, scoped.Classify("look up a key", err)
 }
@@ -101,16 +101,6 @@ func (db *DomainStore) SetDomain(
 			whose = `workspace_id IS NULL AND $2::bigint IS NOT NULL`
 		} else if err := scoped.EnterTenant(ctx, tx, by.Workspace); err != nil {
 			return err
-		}
-		var aliased bool
-		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM domain d
-			JOIN link_alias a ON a.domain_id = d.id OR starts_with(a.target, d.id || '/')
-			WHERE d.id = $1 AND d.ignores_case <> $2)`, id, c.IgnoresCase).Scan(&aliased); err != nil {
-			return err
-		}
-		if aliased {
-			return waypost.Errorf(waypost.EConflict, "a domain with aliases, and one with links that have any, "+
-				"stays as it is about case: remove the aliases first")
 		}
 		tag, err := tx.Exec(ctx, `
 			UPDATE domain SET

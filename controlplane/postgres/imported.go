@@ -41,8 +41,10 @@ func releaseCodes(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, c *cod
 			WHERE l.domain_id = n.domain AND l.code = n.code AND l.workspace_id = $1 AND ` + undone + ` RETURNING l.id, l.domain_id, l.code),
 		     aliases AS (DELETE FROM retired_code WHERE link_id IN (SELECT id FROM gone))
 		SELECT domain_id, code FROM gone`, `
-		DELETE FROM retired_code r USING unnest($2::integer[], $3::text[]) n (domain, code), link l
-		WHERE r.domain_id = n.domain AND r.code = n.code AND l.id = r.link_id AND l.workspace_id = $1 AND ` + undone + `
+		WITH gone AS (SELECT r.link_id, r.n FROM unnest($2::integer[], $3::text[]) n (domain, code)
+			JOIN retired_code r ON r.domain_id = n.domain AND r.code = n.code
+			JOIN link l ON l.id = r.link_id AND l.workspace_id = $1 AND ` + undone + `)
+		DELETE FROM retired_code r USING gone WHERE r.link_id = gone.link_id AND r.n = gone.n
 		RETURNING r.domain_id, r.code`,
 	} {
 		rows, err := tx.Query(ctx, statement, ws, c.domains, c.codes)
@@ -138,7 +140,7 @@ func (k *precheck) releaseAliases(ctx context.Context, tx pgx.Tx) (free map[link
 		if x := &k.links[i]; x.Imported {
 			ws = x.Link.Workspace
 			for _, a := range x.Link.Aliases {
-				c.addCode(a.Domain, a.Code)
+				c.addCode(a.Domain, a.Key())
 			}
 		}
 	}

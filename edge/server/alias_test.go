@@ -25,14 +25,11 @@ func (s *spenders) SpendOrAsk(_ context.Context, domain waypost.DomainID, code [
 
 func TestAliases_LeadWhereTheirLinkLeads(t *testing.T) {
 	links, clicks, budgets := newMemoryLinks(), &memoryClicks{}, &spenders{}
-	alias := func(of string) waypost.Record {
-		return waypost.Record{Kind: waypost.KindLink, Status: 302, Flags: waypost.AliasOf, Payload: []byte(of)}
-	}
 	own := links.links[waypost.DefaultDomain]
 	own["secret01"], own["secret99"] = protectedLink(t, 1, 8, waypost.Aliased), protectedLink(t, 2, 8, waypost.Aliased)
-	own["secret02"], own["limited2"], own["cookies2"] = alias("1/secret01"), alias("1/limited1"), alias("1/cookies1")
+	own["secret02"], own["limited2"], own["cookies2"] = aliasOf("1/secret01"), aliasOf("1/limited1"), aliasOf("1/cookies1")
 	own["limited1"] = limitedLink(t, rules.ModeExact, "")
-	links.links[hostID]["limited3"] = alias("1/limited1")
+	links.links[hostID]["limited3"] = aliasOf("1/limited1")
 	split := own["cookies1"]
 	split.Flags = waypost.Aliased
 	own["cookies1"] = split
@@ -80,4 +77,38 @@ func TestAliases_LeadWhereTheirLinkLeads(t *testing.T) {
 	require.Equal(t, 200, get(t, addr, "/secret99", "wayp.example", cookieOf(t, right)).StatusCode, "of another link")
 	other := postForm(t, addr, "/secret99", secret)
 	require.NotEqual(t, right.Cookies()[0].Name, other.Cookies()[0].Name, "which would replace the first cookie")
+}
+
+// movingLinks changes the key of a link behind the first look-up of its alias.
+type movingLinks struct {
+	*memoryLinks
+	moved bool
+}
+
+func (m *movingLinks) Link(domain waypost.DomainID, code, buf []byte, rec *waypost.Record) ([]byte, bool, error) {
+	defer func() {
+		if own := m.links[domain]; string(code) == "alias" && !m.moved {
+			m.moved = true
+			own["key"], own["alias"] = own["Key"], aliasOf("1/key")
+			delete(own, "Key")
+		}
+	}()
+	return m.memoryLinks.Link(domain, code, buf, rec)
+}
+
+func aliasOf(key string) waypost.Record {
+	return waypost.Record{Kind: waypost.KindLink, Status: 302, Flags: waypost.AliasOf, Payload: []byte(key)}
+}
+
+func TestAliases_LeadToALinkThatMovesBetweenTheLookUps(t *testing.T) {
+	links := &movingLinks{memoryLinks: newMemoryLinks()}
+	own := links.links[waypost.DefaultDomain]
+	own["Key"], own["alias"] = waypost.Record{Kind: waypost.KindLink, Status: 302, Payload: []byte("https://example.com/")}, aliasOf("1/Key")
+	visit := waypost.ParseVisit([]byte("/alias"))
+	var f server.Finder
+	found, err := f.Find(links, nil, waypost.DefaultDomain, 0, nil, &visit)
+	require.NoError(t, err)
+	require.NotNil(t, found.Record)
+	require.Equal(t, "https://example.com/", string(found.Record.Payload))
+	require.True(t, links.moved)
 }

@@ -69,33 +69,32 @@ func (a *address) Patterns() (*patterns.Index, error) { return a.links.Patterns(
 // Record implements [codes.Index]. An alias has the record of its link; no alias leads to
 // another.
 func (a *address) Record(code []byte) (*waypost.Record, error) {
-	buf, found, err := a.links.Link(a.domain, code, a.buf[:0], &a.record)
-	keep(&a.buf, buf)
-	if err != nil || !found {
-		return nil, err
+	for range 2 { // between two look-ups the link of an alias may have got another key
+		buf, found, err := a.links.Link(a.domain, code, a.buf[:0], &a.record)
+		keep(&a.buf, buf)
+		if err != nil || !found {
+			return nil, err
+		}
+		a.large = cap(buf) > maxKept
+		if a.record.Flags&waypost.AliasOf == 0 {
+			return &a.record, nil
+		}
+		if found, err := a.follow(); err != nil || found {
+			return &a.record, err
+		}
 	}
-	a.large = cap(buf) > maxKept
-	if a.record.Flags&waypost.AliasOf != 0 {
-		return a.follow()
-	}
-	return &a.record, nil
+	a.broken = true
+	return nil, nil //nolint:nilnil // there is no link
 }
 
 // follow goes on from the record of an alias to the record of its link.
-func (a *address) follow() (*waypost.Record, error) {
+func (a *address) follow() (found bool, err error) {
 	domain, code, ok := waypost.ParseAlias(&a.record)
-	if ok {
-		own, found, err := a.links.Link(domain, code, a.own[:0], &a.record)
-		keep(&a.own, own)
-		if err != nil {
-			return nil, err
-		}
-		a.large = cap(own) > maxKept
-		ok = found && a.record.Flags&waypost.AliasOf == 0
-	}
 	if !ok {
-		a.broken = true
-		return nil, nil //nolint:nilnil // there is no link
+		return false, nil
 	}
-	return &a.record, nil
+	own, found, err := a.links.Link(domain, code, a.own[:0], &a.record)
+	keep(&a.own, own)
+	a.large = cap(own) > maxKept
+	return found && a.record.Flags&waypost.AliasOf == 0, err
 }

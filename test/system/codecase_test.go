@@ -18,7 +18,7 @@ import (
 
 // requireSwitch switches a domain of a system with one edge to ignore case and back,
 // kills the control plane at some moment of the work, and demands that visitors get the
-// right answers throughout.
+// right answers throughout, also at aliases of its links on both of two domains.
 func requireSwitch(t *testing.T, s *devtest.System) {
 	t.Helper()
 	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
@@ -27,7 +27,8 @@ func requireSwitch(t *testing.T, s *devtest.System) {
 		r := devtest.Run(t, env, args...)
 		require.Zero(t, r.Code, r.Stderr)
 	}
-	const host = "case.example"
+	const host, other = "case.example", "steady.example"
+	run("domains", "add", other)
 	run("domains", "add", host)
 	api, err := client.New(s.State().API, s.State().APIKey)
 	require.NoError(t, err)
@@ -39,14 +40,18 @@ func requireSwitch(t *testing.T, s *devtest.System) {
 	var all []client.NewLink
 	for i := range links {
 		code := fmt.Sprintf("Link-%d", i)
-		all = append(all, client.NewLink{OriginalURL: "https://example.com/" + code, CustomCode: code, Domain: host})
+		l := client.NewLink{OriginalURL: "https://example.com/" + code, CustomCode: code, Domain: host}
+		if i%10 == 0 {
+			l.Aliases = []client.NewAlias{{ShortCode: "Box-" + code, Domain: host}, {ShortCode: "Box-" + code, Domain: other}}
+		}
+		all = append(all, l)
 	}
 	for part := range slices.Chunk(all, 1000) {
 		_, err := api.Links.CreateBulk(t.Context(), part)
 		require.NoError(t, err)
 	}
 	edge := s.State().Edges[0].URL
-	wrong := func(path, code string) bool {
+	wrongAt := func(host, path, code string) bool {
 		req, err := http.NewRequest(http.MethodGet, edge+"/"+path, http.NoBody)
 		if err != nil {
 			return true
@@ -59,6 +64,7 @@ func requireSwitch(t *testing.T, s *devtest.System) {
 		defer res.Body.Close()
 		return res.Header.Get("Location") != "https://example.com/"+code
 	}
+	wrong := func(path, code string) bool { return wrongAt(host, path, code) }
 	eventually(t, time.Minute, "on the edge", func() bool { return !wrong(all[links-1].CustomCode, all[links-1].CustomCode) })
 	var visits, failures atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
@@ -70,7 +76,7 @@ func requireSwitch(t *testing.T, s *devtest.System) {
 		for ctx.Err() == nil {
 			for i := range all {
 				code := all[i*7%links].CustomCode
-				if visits.Add(1); wrong(code, code) {
+				if visits.Add(1); wrong(code, code) || i*7%links%10 == 0 && (wrong("Box-"+code, code) || wrongAt(other, "Box-"+code, code)) {
 					failures.Add(1)
 				}
 				if <-pause.C; ctx.Err() != nil {
@@ -100,5 +106,9 @@ func requireSwitch(t *testing.T, s *devtest.System) {
 	for i := range all {
 		code := all[i].CustomCode
 		require.False(t, wrong(strings.ToUpper(code), code), code)
+		if i%10 == 0 {
+			require.False(t, wrong(strings.ToUpper("Box-"+code), code), code)
+			require.False(t, wrongAt(other, "Box-"+code, code), code)
+		}
 	}
 }

@@ -55,8 +55,9 @@ func (db *Store) aliasesOf(ctx context.Context, link int64) (map[string]string, 
 	address := make(map[string]string)
 	var n, at string
 	err := db.pool.QueryIn(ctx, scoped.Ingest, `
-		SELECT r.n::text, CASE WHEN d.id = 1 THEN '' ELSE d.host END || '/' || r.code
-		FROM retired_code r JOIN domain d ON d.id = r.domain_id WHERE r.link_id = $1`, []any{link},
+		SELECT r.n::text, CASE WHEN d.id = 1 THEN '' ELSE d.host END || '/' || coalesce(a.typed_code, a.code, r.code)
+		FROM retired_code r JOIN domain d ON d.id = r.domain_id LEFT JOIN link_alias a ON (a.link_id, a.n) = (r.link_id, r.n)
+		WHERE r.link_id = $1 ORDER BY r.code DESC`, []any{link}, // capital letters, as typed, are last
 		scoped.ForEach([]any{&n, &at}, func() error { address[n] = at; return nil }))
 	return address, scoped.Classify("name the aliases of a link", err)
 }
