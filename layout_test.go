@@ -102,7 +102,7 @@ var layers = []layer{
 	{path: "edge/gossip", mayUse: []string{""}},
 	{path: "edge/certs", mayUse: []string{"internal"}},
 	{path: "edge/proxy", stdOnly: true},
-	{path: "internal/linkfile", mayUse: []string{"api/linkfields", "api", "internal", ""}},
+	{path: "internal/linkfile", mayUse: []string{"api/linkfields", "api", "rules", "internal", ""}},
 	{path: "internal/config", mayUse: []string{"replication", "rules/agents", ""}},
 	{path: "replication", mayUse: []string{"rules", "internal", ""}},
 	{path: "api/clickbatch", mayUse: []string{""}, stdOnly: true},

@@ -412,7 +412,7 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 	if err != nil {
 		return none(err)
 	}
-	password, err := p.password(ctx, n.Password)
+	password, err := p.password(ctx, n)
 	if err != nil {
 		return none(err)
 	}

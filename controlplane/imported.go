@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/rules"
 )
 
 // Imported is the part of a new link that only an import sets.
 type Imported struct {
-	CreatedAt time.Time // elsewhere; zero: now
+	CreatedAt    time.Time // elsewhere; zero: now
+	PasswordHash string    // of another program, as [rules.ParsePasswordHash] reads it; "": none
 }
 
 // ImportStep moves an import on from one row to another, in the transaction that creates
@@ -53,10 +55,16 @@ func (s *Links) insertImported(ctx context.Context, pending []*pendingLink, step
 }
 
 // dedupeSum returns the hash by which an import finds the link of a row again, from the
-// hash of the target. Links that lead visitors elsewhere by rules are others.
+// hash of the target. Links that lead visitors elsewhere by rules, or ask for a password,
+// are others.
 func dedupeSum(sum [32]byte, n *NewLink, l *waypost.Link) [32]byte {
-	if n.Import == nil || len(l.Rules) == 0 {
+	protected := rules.HasPassword(l.Programme)
+	if n.Import == nil || len(l.Rules) == 0 && !protected {
 		return sum
 	}
-	return sha256.Sum256(append(sum[:], l.Rules...))
+	more := append(sum[:], l.Rules...)
+	if protected { // and no fast hash of the password
+		more = append(more, "password"+n.Import.PasswordHash...)
+	}
+	return sha256.Sum256(more)
 }

@@ -107,7 +107,16 @@ func passwordOf(l *waypost.Link) *rules.Password {
 }
 
 // password makes the verifier of a new link's password, nil for none.
-func (p *prepared) password(ctx context.Context, password string) (*rules.Password, error) {
+func (p *prepared) password(ctx context.Context, n *NewLink) (*rules.Password, error) {
+	password := n.Password
+	if password == "" && n.Import != nil && n.Import.PasswordHash != "" {
+		v, err := rules.ParsePasswordHash(n.Import.PasswordHash)
+		if err != nil {
+			return nil, waypost.Errorf(waypost.EInvalid, "%s", err.Error())
+		}
+		_, _ = rand.Read(v.Key[:]) // never fails
+		return &v, nil
+	}
 	if password == "" {
 		return nil, nil //nolint:nilnil // no password is no fault
 	}

@@ -18,15 +18,17 @@ const (
 	maxPasswordMemory = 64 << 10 // KiB
 	maxPasswordPasses = 4
 	maxPasswordLanes  = 4
+	minBcryptCost     = 4  // of bcrypt itself
+	maxBcryptCost     = 12 // a quarter of a second of a processor
 )
 
 // Password verifies the password of a link. The zero value is invalid.
 type Password struct {
-	Memory uint32   // of argon2id, in KiB
-	Passes uint8    // of argon2id
-	Lanes  uint8    // of argon2id
+	Memory uint32   // of argon2id, in KiB; 0: the hash is bcrypt's
+	Passes uint8    // of argon2id; the cost of bcrypt
+	Lanes  uint8    // of argon2id; 0 with bcrypt
 	Salt   [16]byte // random
-	Hash   [32]byte // argon2id of the password
+	Hash   [32]byte // of the password: argon2id, or the 23 bytes of bcrypt and zeros
 	Key    [32]byte // random: authenticates the cookies of visitors who gave the password
 }
 
@@ -45,6 +47,9 @@ func (p *Password) append(b []byte) []byte {
 // affordable reports whether an edge may compute the hash of a verifier.
 func affordable(b []byte) bool {
 	memory, passes, lanes := binary.LittleEndian.Uint32(b), b[4], b[5]
+	if memory == 0 {
+		return lanes == 0 && passes >= minBcryptCost && passes <= maxBcryptCost
+	}
 	return passes >= 1 && passes <= maxPasswordPasses && lanes >= 1 && lanes <= maxPasswordLanes &&
 		memory >= minPasswordMemory*uint32(lanes) && memory <= maxPasswordMemory
 }

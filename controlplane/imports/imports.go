@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -399,6 +400,9 @@ type Sample struct {
 // sampleRows bounds a sample.
 const sampleRows = 10
 
+// hashIn matches the hash of a password, which no sample shows.
+var hashIn = regexp.MustCompile(`\$[0-9a-z]{1,12}\$[^"\s]{20,}`)
+
 // Find finds an import, with its first rows once they are read, for those who may import:
 // rows may hold passwords.
 func (s *Imports) Find(ctx context.Context, by controlplane.Actor, id string) (Import, []Sample, error) {
@@ -422,6 +426,9 @@ func (s *Imports) Find(ctx context.Context, by controlplane.Actor, id string) (I
 			if x.Link, err = mapper.Link(x.Row); err != nil {
 				x.Reason = err.Error()
 			}
+		}
+		for c := range x.Cells {
+			x.Cells[c] = hashIn.ReplaceAllString(x.Cells[c], "…")
 		}
 	}
 	return i, samples, nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/csv"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -272,6 +273,27 @@ func TestImports_ASecondRunWithDedupeMakesNoLinks(t *testing.T) {
 	require.Zero(t, second.Counts.Created)
 	require.Equal(t, first.Counts.Created+first.Counts.Found, second.Counts.Found)
 	require.Equal(t, before, s.links(t))
+}
+
+func TestImports_HashesOfPasswordsBecomeThePasswordsOfLinks(t *testing.T) {
+	s := start(t)
+	const hash = "$2b$12$N9qo8uLOickgx2ZMRZoMyef5xcSVz6tDlwsebqZ59QrUm.lPYTRCO"
+	rows := "original_url;custom_code;password_hash\nhttps://example.com/a;;\nhttps://example.com/a;;" + hash + "\n" +
+		"https://example.com/b;coded;$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHRzb21lc2FsdA$RdescudvJCsgt3ub+b27dWRJJTmaapiSYWvCxBpYtqY\n" +
+		strings.Repeat("https://example.com/c;;"+hash+"\n", 30) + "https://example.com/d;;" + strings.Replace(hash, "12", "14", 1) + "\n"
+	i := s.run(t, rows, imports.Settings{KeepCodes: true, Dedupe: true})
+	require.EqualValues(t, 4, i.Counts.Created, "a link without the password is another one")
+	require.EqualValues(t, 29, i.Counts.Found)
+	require.Contains(t, i.Counts.Refusals[0].Reason, "has the cost 14")
+	again := s.run(t, rows, imports.Settings{KeepCodes: true, Dedupe: true})
+	require.Zero(t, again.Counts.Created)
+	require.Equal(t, 3, s.number(t, `SELECT count(*) FROM link WHERE get_byte(programme, 1) & 8 > 0`))
+	require.Equal(t, 3, s.number(t, `SELECT count(DISTINCT substr(programme, 1, 200)) FROM link WHERE get_byte(programme, 1) & 8 > 0`))
+
+	_, sample, err := s.Find(t.Context(), owner, i.ID)
+	require.NoError(t, err)
+	require.NotContains(t, fmt.Sprint(sample[1].Cells, sample[2].Cells), "$")
+	require.NoError(t, s.WriteRefused(t.Context(), owner, i.ID, io.Discard))
 }
 
 func TestImports_UndoDeletesWhatNobodyChangedAndTheNextImportTakesTheCodes(t *testing.T) {

@@ -70,7 +70,7 @@ func (w *work) newLink(line int, l *linkfile.Link) (n controlplane.NewLink, err 
 	if n.CreatedBy == "" {
 		n.CreatedBy = fmt.Sprintf("import %s, line %d", w.i.Name, line)
 	}
-	n.Import = &controlplane.Imported{CreatedAt: l.CreatedAt}
+	n.Import = &controlplane.Imported{CreatedAt: l.CreatedAt, PasswordHash: l.PasswordHash}
 	for _, a := range l.Aliases {
 		n.Aliases = append(n.Aliases, controlplane.NewAlias{Domain: a.Domain, Code: a.ShortCode, Title: a.Title})
 	}

@@ -50,8 +50,9 @@ func newGuesses(now func() time.Time) *guesses {
 type attempt struct{ network, link, neighbours *leaky }
 
 // countAttempt counts an attempt before it is judged, so that simultaneous ones do not
-// exceed the limits. Above them, retry is the time until the next attempt.
-func (g *guesses) countAttempt(domain waypost.DomainID, code []byte, from netip.Addr) (a attempt, retry time.Duration) {
+// exceed the limits. Above them, retry is the time until the next attempt. The work of an
+// attempt counts among the hashes of neighbours.
+func (g *guesses) countAttempt(domain waypost.DomainID, code []byte, from netip.Addr, work float32) (a attempt, retry time.Duration) {
 	var h maphash.Hash
 	h.SetSeed(g.seed)
 	var number [4]byte
@@ -80,21 +81,21 @@ func (g *guesses) countAttempt(domain waypost.DomainID, code []byte, from netip.
 	if retry = a.link.full(at, guessesOfLink, linkAgain); retry > 0 {
 		return attempt{}, retry
 	}
-	if retry = a.neighbours.full(at, hashesOfNeighbours, neighboursAgain); retry > 0 {
+	if retry = a.neighbours.full(at, hashesOfNeighbours+1-work, neighboursAgain); retry > 0 {
 		return attempt{}, retry
 	}
 	a.network.level++
 	a.link.level++
-	a.neighbours.level++
+	a.neighbours.level += work
 	return a, 0
 }
 
-// giveBack uncounts an attempt in some of its buckets.
-func (g *guesses) giveBack(buckets ...*leaky) {
+// giveBack uncounts an attempt, or its work, in some of its buckets.
+func (g *guesses) giveBack(n float32, buckets ...*leaky) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, l := range buckets {
-		l.level = max(l.level-1, 0)
+		l.level = max(l.level-n, 0)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"golang.org/x/crypto/argon2"
+	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/text/unicode/norm"
 
 	"waypost"
@@ -24,7 +25,8 @@ const passFor = 12 * time.Hour
 
 // Bounds on the passwords that are hashed or wait for their turn: of all links, of one
 // link, and of visitors from neighbouring addresses. The server hashes one password at a
-// time, so that hashing takes at most one processor and the memory of one hash.
+// time, so that hashing takes at most one processor and the memory of one hash. An
+// imported hash with lanes takes more processors, and as much less time.
 const (
 	maxHashing           = 256
 	maxLinkHashing       = 16
@@ -65,8 +67,20 @@ func (h *hashing) compare(v *rules.Password, password []byte, by attempt) (same,
 		return false, true
 	}
 	defer h.turn.Release(by.link, 1)
+	if hash := v.Bcrypt(); hash != nil {
+		return bcrypt.CompareHashAndPassword(hash, password) == nil, false
+	}
 	hash := argon2.IDKey(password, v.Salt[:], uint32(v.Passes), v.Memory, v.Lanes, uint32(len(v.Hash)))
 	return subtle.ConstantTimeCompare(hash, v.Hash[:]) == 1, false
+}
+
+// workOf returns how many hashes of passwords that were set here take the time of a hash:
+// 1 to 8, because hashes that were imported may take more.
+func workOf(v *rules.Password) float32 {
+	if v.Memory == 0 {
+		return max(1, float32(int(1)<<v.Passes)/(1<<9)) // bcrypt of cost 9 takes as long
+	}
+	return max(1, float32(v.Memory)*float32(v.Passes)/(2*19<<10))
 }
 
 // The results of the metric waypost_redirect_passwords_total.
@@ -169,7 +183,8 @@ func (s *Server) takePassword(
 	ctx *fasthttp.RequestCtx, c *conn, verifier *rules.Password, by asked,
 ) (right bool) {
 	page := &waypost.Resolution{Password: true}
-	attempt, retry := s.guesses.countAttempt(c.finder.at.record.Domain, c.finder.at.record.Name, s.clientOf(c, by))
+	work := workOf(verifier)
+	attempt, retry := s.guesses.countAttempt(c.finder.at.record.Domain, c.finder.at.record.Name, s.clientOf(c, by), work)
 	if retry > 0 {
 		s.metrics.passwords[passwordLimited].Add(1)
 		s.sendForm(ctx, c, page, fasthttp.StatusTooManyRequests)
@@ -183,7 +198,8 @@ func (s *Server) takePassword(
 	}
 	switch {
 	case busy:
-		s.guesses.giveBack(attempt.network, attempt.link, attempt.neighbours)
+		s.guesses.giveBack(1, attempt.network, attempt.link)
+		s.guesses.giveBack(work, attempt.neighbours)
 		s.metrics.passwords[passwordBusy].Add(1)
 		s.sendForm(ctx, c, page, fasthttp.StatusServiceUnavailable)
 		ctx.Response.Header.SetCanonical(headerRetryAfter, retrySeconds)
@@ -191,7 +207,7 @@ func (s *Server) takePassword(
 		s.metrics.passwords[passwordWrong].Add(1)
 		s.sendForm(ctx, c, page, fasthttp.StatusForbidden)
 	default:
-		s.guesses.giveBack(attempt.network, attempt.link)
+		s.guesses.giveBack(1, attempt.network, attempt.link)
 		s.metrics.passwords[passwordRight].Add(1)
 	}
 	return right && !busy

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alexedwards/argon2id"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/argon2"
@@ -29,7 +30,13 @@ func protectedLink(t testing.TB, key byte, memory uint32, flags waypost.LinkFlag
 	t.Helper()
 	v := rules.Password{Memory: memory, Passes: 1, Lanes: 1, Key: [32]byte{key}}
 	copy(v.Hash[:], argon2.IDKey([]byte(secret), v.Salt[:], 1, memory, 1, 32))
-	with := rules.Compiling{Status: 302, Password: &v, Target: func(url string) (string, string, error) { return url, url, nil }}
+	return protectedBy(t, &v, flags)
+}
+
+// protectedBy returns the record of a link with a password.
+func protectedBy(t testing.TB, v *rules.Password, flags waypost.LinkFlags) waypost.Record {
+	t.Helper()
+	with := rules.Compiling{Status: 302, Password: v, Target: func(url string) (string, string, error) { return url, url, nil }}
 	programme, err := rules.Compile(&rules.Source{}, &with)
 	require.NoError(t, err)
 	return waypost.Record{Kind: waypost.KindLink, Status: 302, Flags: flags, Payload: []byte(target), Programme: programme}
@@ -118,6 +125,57 @@ func TestPasswords_FormAndCookieLeadToTheTarget(t *testing.T) {
 	changed.links[waypost.DefaultDomain]["secret01"] = protectedLink(t, 9, 8, 0)
 	_, addr = serve(t, server.Config{Links: changed, Clock: func() time.Time { return now.Add(-time.Hour) }})
 	require.Equal(t, 200, get(t, addr, "/secret01", "wayp.example", cookie).StatusCode, "another password is there")
+}
+
+// The hashes of bcrypt are made by other programs.
+func TestPasswords_HashesOfOtherProgramsOpenTheirLinks(t *testing.T) {
+	links := newMemoryLinks()
+	argon, err := argon2id.CreateHash(secret, &argon2id.Params{Memory: 64 << 10, Iterations: 4, Parallelism: 4, SaltLength: 16, KeyLength: 32})
+	require.NoError(t, err)
+	of := map[string][2]string{
+		"secret01": {"$2a$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW", "abc123xyz"},
+		"secret02": {"$2a$04$N9qo8uLOickgx2ZMRZoMyeHJW4/jWIl06jwiA4vYFS22MgrVGJNXq", "Öffne dich, 5esam"},
+		"secret03": {"$2b$05$N9qo8uLOickgx2ZMRZoMyeGvkuwtnKz/qujOAIkKVFaFHhGFzLUbC", "Öffne dich, 5esam"},
+		"secret04": {"$2y$04$N9qo8uLOickgx2ZMRZoMyeHJW4/jWIl06jwiA4vYFS22MgrVGJNXq", "Öffne dich, 5esam"},
+		"secret05": {"$2b$04$N9qo8uLOickgx2ZMRZoMyedlslr.Jty7xCSm4JGSxc8PDTmSzo582", strings.Repeat("x", 100)}, // of 72
+		"secret06": {argon, secret},
+	}
+	for code, c := range of {
+		v, err := rules.ParsePasswordHash(c[0])
+		require.NoError(t, err)
+		links.links[waypost.DefaultDomain][code] = protectedBy(t, &v, 0)
+	}
+	_, addr := serve(t, server.Config{Links: links})
+	for code, c := range of {
+		if code > "secret01" { // whose hash takes a quarter of a second
+			require.Equal(t, 403, postForm(t, addr, "/"+code, "wrong").StatusCode, code)
+		}
+		a := postForm(t, addr, "/"+code, c[1])
+		require.Equal(t, 303, a.StatusCode, code)
+		require.Equal(t, 302, get(t, addr, "/"+code, "wayp.example", cookieOf(t, a)).StatusCode)
+	}
+}
+
+func TestPasswords_NeighboursHaveFewerHashesThatTakeLonger(t *testing.T) {
+	links := newMemoryLinks()
+	slow, err := rules.ParsePasswordHash("$2b$12$N9qo8uLOickgx2ZMRZoMyeGvkuwtnKz/qujOAIkKVFaFHhGFzLUbC")
+	require.NoError(t, err)
+	links.links[waypost.DefaultDomain]["secret01"] = protectedBy(t, &slow, 0)
+	for i := range 10 {
+		links.links[waypost.DefaultDomain][fmt.Sprintf("quick%03d", i)] = protectedLink(t, 1, 8, 0)
+	}
+	_, addr := serve(t, server.Config{Links: links, TrustedProxies: loopback(), Clock: func() time.Time { return time.Unix(1<<30, 0) }})
+	try := func(code string, from int) int {
+		return postForm(t, addr, "/"+code, "wrong", fmt.Sprintf("X-Forwarded-For: 10.0.0.%d", from)).StatusCode
+	}
+	for i := range 93 {
+		require.Equal(t, 403, try(fmt.Sprintf("quick%03d", i%10), i%31))
+	}
+	require.Equal(t, 429, try("secret01", 40), "7 of 100 are left, and it takes 8")
+	for i := range 7 {
+		require.Equal(t, 403, try("quick000", 40+i))
+	}
+	require.Equal(t, 429, try("quick000", 50))
 }
 
 func TestPasswords_NothingButTheRedirectDisclosesTheTarget(t *testing.T) {
@@ -310,7 +368,7 @@ func TestPasswords_GuessesAreLimitedByNetworkAndByLink(t *testing.T) {
 
 func TestPasswords_ManyGuessesAtOnceTakeBoundedMemoryAndHoldUpNoRedirect(t *testing.T) {
 	links := newMemoryLinks()
-	const guessers, memory = 200, 19 << 10
+	const guessers, memory = 200, 64 << 10
 	record := protectedLink(t, 1, memory, 0)
 	for i := range guessers {
 		links.links[waypost.DefaultDomain][fmt.Sprintf("secret%03d", i)] = record

@@ -9,6 +9,7 @@ import (
 
 	"waypost"
 	"waypost/api"
+	"waypost/rules"
 )
 
 // draft gathers the values of a row.
@@ -36,7 +37,7 @@ const noPassword = `the link has a password, which the file does not hold: give 
 // finish makes a link of all values of a row.
 func (d *draft) finish() (Link, error) {
 	n := &d.link
-	if d.hasPassword && n.Password == "" {
+	if d.hasPassword && n.Password == "" && n.PasswordHash == "" {
 		return Link{}, errors.New(noPassword)
 	}
 	if err := d.finishCode(); err != nil {
@@ -160,11 +161,12 @@ func setPassword(d *draft, v value) error {
 	return nil
 }
 
-// setPasswordHash refuses hashes, because visitors' passwords are compared with a hash
-// that is made here.
-func setPasswordHash(_ *draft, v value) error {
-	if strings.TrimSpace(v.text) == "" {
+// setPasswordHash keeps a hash that edges can compute. Other hashes are refused, because
+// the link would be public.
+func setPasswordHash(d *draft, v value) error {
+	if d.link.PasswordHash = strings.TrimSpace(v.text); d.link.PasswordHash == "" {
 		return nil
 	}
-	return errors.New("the password is kept as a hash, which cannot come along: give the password, or leave it out")
+	_, err := rules.ParsePasswordHash(d.link.PasswordHash)
+	return err
 }

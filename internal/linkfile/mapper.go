@@ -16,6 +16,8 @@ type Link struct {
 
 	Aliases   []api.NewAlias `json:"aliases,omitzero"`    // further addresses
 	CreatedAt time.Time      `json:"created_at,omitzero"` // elsewhere; zero: unknown
+
+	PasswordHash string `json:"password_hash,omitzero"` // as [rules.ParsePasswordHash] reads it
 }
 
 // MapOptions say how rows become links.

@@ -142,13 +142,28 @@ func TestMapper_DaysEndInTheTimeZone(t *testing.T) {
 	}
 }
 
-func TestMapper_TakesNoHashOfAPassword(t *testing.T) {
-	const argon = "$argon2id$v=19$m=65536,t=4,p=1$c29tZXNhbHRzb21lc2FsdA$RdescudvJCsgt3ub+b27dWRJJTmaapiSYWvCxBpYtqY"
-	for _, cells := range []string{"password_hash\n,5f4dcc3b", "password\n," + strings.ReplaceAll(argon, ",", "."), "has_password\n,$6$rounds=5000$saltsalt$abcdefghijklm"} {
-		_, refused := linksOf(t, "url,"+strings.Replace(cells, "\n", "\nhttps://example.com", 1)+"\n", linkfile.Options{})
-		require.Len(t, refused, 1, cells)
-		require.Contains(t, refused[0], "kept as a hash")
+func TestMapper_KeepsTheHashesThatEdgesCompute(t *testing.T) {
+	const (
+		argon  = "$argon2id$v=19$m=65536,t=4,p=1$c29tZXNhbHRzb21lc2FsdA$RdescudvJCsgt3ub+b27dWRJJTmaapiSYWvCxBpYtqY"
+		bcrypt = "$2b$12$N9qo8uLOickgx2ZMRZoMyef5xcSVz6tDlwsebqZ59QrUm.lPYTRCO"
+	)
+	for _, column := range []string{"password", "password_hash", "has_password"} {
+		for hash, why := range map[string]string{
+			argon: "", bcrypt: "", strings.Replace(bcrypt, "12", "13", 1): "cost 13", "$6$rounds=5000$saltsalt$abcdefghijklm": "cannot come along",
+		} {
+			links, refused := linksOf(t, "url;"+column+"\nhttps://example.com;"+hash+"\n", linkfile.Options{})
+			if why != "" {
+				require.Len(t, refused, 1)
+				require.Contains(t, refused[0], why)
+				continue
+			}
+			require.Empty(t, refused)
+			require.Equal(t, hash, links[0].PasswordHash)
+			require.Empty(t, links[0].Password)
+		}
 	}
+	_, refused := linksOf(t, "url,password_hash\nhttps://example.com,5f4dcc3b\n", linkfile.Options{})
+	require.Len(t, refused, 1)
 	links, refused := linksOf(t, "url,password,password_hash\nhttps://example.com,5f4dcc3b,\n", linkfile.Options{})
 	require.Empty(t, refused)
 	require.Equal(t, "5f4dcc3b", links[0].Password)

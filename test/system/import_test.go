@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,8 +95,53 @@ func TestImport_GoesOnWhereTheControlPlaneWasKilledIsUndoneAndMended(t *testing.
 	targets = append(targets, "https://example.com/bad")
 	requireExport(t, env, targets)
 	requireExportedCSV(t, env, targets)
+	requireImportedPassword(t, s)
 	requireSwitch(t, s)
 	s.Stop()
+}
+
+// requireImportedPassword imports a link with the hash of a password as another service
+// keeps it. An edge must take that password, and no output have the hash.
+func requireImportedPassword(t *testing.T, s *devtest.System) {
+	t.Helper()
+	env := []string{"WAYPOST_DATA_DIR=" + s.DataDir()}
+	file := filepath.Join(t.TempDir(), "kutt.csv")
+	require.NoError(t, os.WriteFile(file, []byte("address,target,password,banned,visit_count\n"+
+		"kutt-secret,https://example.com/kutt,$2a$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW,f,5\n"), 0o600))
+	r := devtest.Run(t, env, "import", file, "--dedupe")
+	require.Zero(t, r.Code, r.Stderr)
+	shown := r.Stdout + r.Stderr
+	require.Contains(t, shown, "1 of 1 row created")
+	r = devtest.Run(t, env, "import", file, "--dedupe")
+	require.Contains(t, r.Stdout+r.Stderr, "0 of 1 row created, 1 found")
+
+	visitor := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	address := s.State().Edges[0].URL + "/kutt-secret"
+	give := func(password string) *http.Response {
+		res, err := visitor.PostForm(address, url.Values{"password": {password}})
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res
+	}
+	eventually(t, time.Minute, "the edge asks for the password", func() bool { return give("wrong").StatusCode == http.StatusForbidden })
+	let := give("abc123xyz")
+	require.Equal(t, http.StatusSeeOther, let.StatusCode)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	require.NoError(t, err)
+	req.AddCookie(let.Cookies()[0])
+	res, err := visitor.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, "https://example.com/kutt", res.Header.Get("Location"))
+
+	for _, args := range [][]string{
+		{"links", "export", "--format", "jsonl"}, {"links", "get", "kutt-secret", "--output", "json"}, {"links", "history", "kutt-secret"},
+	} {
+		r = devtest.Run(t, env, args...)
+		require.Zero(t, r.Code, r.Stderr)
+		shown += r.Stdout
+	}
+	require.NotContains(t, shown, "R9h/cIPz0gi")
 }
 
 // codedFile returns a file of targets, each with a code, and of a row that is refused.
