@@ -300,11 +300,17 @@ func (d *drill) spend(times int) {
 	}
 }
 
-func (d *drill) visit(e *devtest.Edge, code string) (status int, location string) {
+// visit follows a code, or an address with its host.
+func (d *drill) visit(e *devtest.Edge, address string) (status int, location string) {
+	host, code, other := strings.Cut(address, "/")
+	if !other {
+		host, code = e.Addr, address
+	}
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+e.Addr+"/"+code, http.NoBody)
 	if err != nil {
 		return 0, err.Error()
 	}
+	req.Host = host
 	req.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:125.0) Gecko/20100101 Firefox/125.0")
 	res, err := d.client.Do(req)
 	if err != nil {
@@ -330,7 +336,7 @@ func (d *drill) counted() map[string]int64 {
 	d.t.Helper()
 	var text []byte
 	d.sql(`SELECT coalesce(json_object_agg(l.code, c.n), '{}') FROM link l
-		JOIN (SELECT link_id, sum(clicks) AS n FROM link_click GROUP BY link_id) c ON c.link_id = l.id WHERE l.code <> '`+limited+`'`, &text)
+		JOIN (SELECT link_id, sum(clicks) AS n FROM link_click GROUP BY link_id) c ON c.link_id = l.id WHERE l.domain_id = 1 AND l.code <> '`+limited+`'`, &text)
 	counts := make(map[string]int64)
 	require.NoError(d.t, json.Unmarshal(text, &counts))
 	return counts
@@ -363,6 +369,18 @@ func TestDrill_PostgreSQLAndTheControlPlanesDiskAreLost(t *testing.T) {
 	require.Equal(t, http.StatusCreated, d.call(d.plane.API, http.MethodPost, "/api/v1/urls?wait=all", api.NewLink{
 		OriginalURL: target + limited, CustomCode: limited, MaxClicks: budget, MaxClicksMode: "exact", ExhaustedURL: exhausted,
 	}, nil))
+	d.done("domains", "add", "case.example")
+	var typed, shouted []string
+	for i := range 10 {
+		link, alias := fmt.Sprintf("Link%d", i), fmt.Sprintf("Box%d", i)
+		require.Equal(t, http.StatusCreated, d.call(d.plane.API, http.MethodPost, "/api/v1/urls", api.NewLink{
+			OriginalURL: target + "any", CustomCode: link, Domain: "case.example", Aliases: []api.NewAlias{{ShortCode: alias, Domain: "case.example"}},
+		}, nil))
+		typed = append(typed, "case.example/"+link, "case.example/"+alias)
+		shouted = append(shouted, "case.example/"+strings.ToUpper(link), "case.example/"+strings.ToUpper(alias))
+	}
+	d.done("domains", "set", "case.example", "--case", "insensitive")
+	require.True(t, eventually(func() bool { return strings.Count(d.done("domains", "list"), "switch") == 0 }))
 	stop := d.load(kept)
 	d.spend(budget / 4)
 	require.True(t, eventually(func() bool { return total(d.counted()) > 0 }))
@@ -410,6 +428,12 @@ func TestDrill_PostgreSQLAndTheControlPlanesDiskAreLost(t *testing.T) {
 	require.Equal(t, 1, r.Code, "a database that is not empty")
 	require.Contains(t, r.Stderr, "is not empty")
 	say("restored")
+	// As a backup holds a domain that is being switched back.
+	d.sql(`SET waypost.switching = 'on';
+		UPDATE domain SET ignores_case = false, case_switching = true WHERE host = 'case.example';
+		UPDATE link SET code = typed_code, typed_code = NULL WHERE typed_code IS NOT NULL AND id % 2 = 0;
+		UPDATE link_alias a SET target = l.domain_id || '/' || l.code FROM link l WHERE l.id = a.link_id`)
+	d.requireAll(http.StatusFound, append(typed, shouted...), "edges have the switched domain")
 
 	r = d.run([]string{"WAYPOST_CONTROL_DATABASE_URL=" + d.server.URL()}, "migrate")
 	require.Zero(t, r.Code, r.Stderr)
@@ -456,6 +480,8 @@ func TestDrill_PostgreSQLAndTheControlPlanesDiskAreLost(t *testing.T) {
 	d.requireAll(http.StatusFound, kept, "it was backed up")
 	d.requireAll(http.StatusFound, fresh, "it is new")
 	d.requireAll(http.StatusGone, deleted, "it was deleted before the backup")
+	d.requireAll(http.StatusFound, typed, "the switch has ended")
+	d.requireAll(http.StatusNotFound, shouted, "case counts again")
 	d.requireAll(http.StatusNotFound, append(lost, undone...), "it was made after the backup")
 
 	// The budget is one for both histories.
