@@ -19,9 +19,40 @@ type LinkStats struct {
 	CreatedAt      time.Time  `json:"created_at"`
 	LastAccessedAt *time.Time `json:"last_accessed_at" doc:"Time of the newest click ever; null without one."`
 	ClickStats
-	Rules    []Named         `json:"rules" doc:"By the id of the rule that matched; none where none did."`
-	Variants []VariantClicks `json:"variants" doc:"Clicks that a rule's split has sent to each of its variants, by the ids of rule and variant. Other clicks are not among them."`
-	Codes    []Named         `json:"codes" doc:"By the short address that was asked for, without a scheme: the link's own, and its aliases, also those that were removed."`
+	Rules           []Named         `json:"rules" doc:"By the id of the rule that matched; none where none did."`
+	Variants        []VariantClicks `json:"variants" doc:"Clicks that a rule's split has sent to each of its variants, by the ids of rule and variant. Other clicks are not among them."`
+	Annotations     []Annotation    `json:"annotations" doc:"Changes of the link in the range, newest first, at most 100."`
+	AnnotationsMore bool            `json:"annotations_more" doc:"There are older changes in the range."`
+	Codes           []Named         `json:"codes" doc:"By the short address that was asked for, without a scheme: the link's own, and its aliases, also those that were removed."`
+}
+
+// Annotation is a change of a link, which may explain a change of its clicks.
+type Annotation struct {
+	T       time.Time `json:"t"`
+	Changes []string  `json:"changes" enum:"target,rules,state,expiry,deleted,restored,expired" doc:"target: original_url. state: active. expiry: expires_at or valid_from. expired: the link has reached expires_at."`
+	By      *Changer  `json:"by" doc:"Null when unknown, and for keys that may not read links."`
+}
+
+// ComparedClicks are the clicks of another time than that of the statistics.
+type ComparedClicks struct {
+	From           time.Time  `json:"from" doc:"Start of the time, in the time zone."`
+	To             time.Time  `json:"to" doc:"End of the time, exclusive."`
+	Clicks         int64      `json:"clicks" minimum:"0"`
+	BotClicks      int64      `json:"bot_clicks" minimum:"0" doc:"Of these, by bots."`
+	UniqueVisitors int64      `json:"unique_visitors" minimum:"0" doc:"Of the UTC days that the time touches, as those of the range."`
+	UniqueBots     int64      `json:"unique_bots" minimum:"0" doc:"Of these, bots."`
+	CompleteUntil  *time.Time `json:"complete_until" doc:"All clicks before this time are counted; null when unknown."`
+	Behind         []string   `json:"behind" doc:"Nodes whose clicks may be missing in the time."`
+	Series         []Bucket   `json:"series" doc:"In steps like those of the range, of which there may be more or fewer, as in months of other lengths."`
+	Change         Change     `json:"change"`
+}
+
+// Change compares the clicks of two times, as far as they are complete.
+type Change struct {
+	Steps  int      `json:"steps" minimum:"0" doc:"First steps of the range that are compared: all when both times are complete, and else as many as are complete in both."`
+	Clicks int64    `json:"clicks" minimum:"0" doc:"Of the range, in these steps."`
+	Before int64    `json:"before" minimum:"0" doc:"Of the other time, in as many steps, or in all when both times are complete."`
+	Share  *float64 `json:"share" doc:"Clicks divided by before, less one: 0.25 is a quarter more. Null without clicks before."`
 }
 
 // VariantClicks counts the clicks that a rule's split has sent to one of its variants.
@@ -68,8 +99,9 @@ type WorkspaceStats struct {
 type ClickStats struct {
 	From     time.Time `json:"from" doc:"Start of the range, in its time zone."`
 	To       time.Time `json:"to" doc:"End of the range, exclusive."`
-	Interval string    `json:"interval" enum:"hour,day"`
+	Interval string    `json:"interval" enum:"hour,day,week,month"`
 	TZ       string    `json:"tz" example:"Europe/Berlin"`
+	Since    time.Time `json:"since,omitzero" doc:"Moment from which hours, or days of 24 hours, are counted: the requested one, rounded down to a quarter of an hour."`
 
 	Clicks         int64 `json:"clicks" minimum:"0" doc:"Counted GET requests in the range."`
 	BotClicks      int64 `json:"bot_clicks" minimum:"0" doc:"Of these, by bots: software whose user agent (its first 512 bytes) has a text of the public lists crawler-user-agents and isbot or of the operator, or a web or e-mail address, or neither begins like a browser's nor names a system or a device. Link previews, search engines, monitors and libraries are bots; software that poses as a browser is not."`
@@ -81,7 +113,9 @@ type ClickStats struct {
 	CompleteUntil *time.Time `json:"complete_until" doc:"All clicks before this time are counted; null when unknown."`
 	Behind        []string   `json:"behind" doc:"Nodes whose clicks may be missing in the range."`
 
-	Series []Bucket `json:"series" doc:"One entry for each hour or day, in order, also without clicks."`
+	Series []Bucket `json:"series" doc:"One entry for each step, in order, also without clicks."`
+
+	Compared *ComparedClicks `json:"compared,omitzero" doc:"Clicks of the time that was asked for to compare with."`
 
 	Named *NamedSeries `json:"named,omitzero" doc:"Clicks of the requested name by UTC day."`
 

@@ -17,11 +17,14 @@ type Stats struct {
 	ShortCode   string `json:"short_code"`   // of a link
 	OriginalURL string `json:"original_url"` // of a link
 	api.ClickStats
-	Rules    []Named         `json:"rules"`     // of a link
-	Variants []VariantClicks `json:"variants"`  // of a link
-	Codes    []Named         `json:"codes"`     // of a link
-	Top      []TopLink       `json:"top"`       // of a workspace
-	TopExact *bool           `json:"top_exact"` // nil for a link
+	Rules    []Named         `json:"rules"`    // of a link
+	Variants []VariantClicks `json:"variants"` // of a link
+	Codes    []Named         `json:"codes"`    // of a link
+	Top      []TopLink       `json:"top"`      // of a workspace
+
+	Annotations     []api.Annotation `json:"annotations"` // of a link
+	AnnotationsMore bool             `json:"annotations_more"`
+	TopExact        *bool            `json:"top_exact"` // nil for a link
 
 	// Raw is the answer as it was sent.
 	Raw json.RawMessage `json:"-"`

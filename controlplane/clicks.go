@@ -183,7 +183,14 @@ func (s *Clicks) LinkStats(ctx context.Context, actor Actor, host, code string, 
 	stats := summarize(span, q.Named, &counted)
 	stats.Complete = complete
 	stats.setTotals(l.Clicks, l.BotClicks)
-	return LinkStats{Link: l, Stats: stats}, nil
+	stats.Compared, err = s.compare(ctx, q.Compare, &stats, now, func(span *Span) (Counted, error) {
+		return s.stats.LinkClicks(ctx, actor.Workspace, l.ID, span, nil)
+	})
+	if err != nil {
+		return LinkStats{}, err
+	}
+	notes, more, err := s.links.annotations(ctx, actor, &l, &span, now)
+	return LinkStats{Link: l, Annotations: notes, More: more, Stats: stats}, err
 }
 
 // WorkspaceStats returns the statistics of all links of the actor's workspace.
@@ -211,7 +218,11 @@ func (s *Clicks) WorkspaceStats(ctx context.Context, actor Actor, q StatsQuery) 
 	stats := summarize(span, q.Named, &counted)
 	stats.Complete = complete
 	stats.setTotals(clicks, bots)
-	return WorkspaceStats{Stats: stats, Top: top}, nil
+	stats.Compared, err = s.compare(ctx, q.Compare, &stats, now, func(span *Span) (Counted, error) {
+		counted, _, err := s.stats.WorkspaceClicks(ctx, actor.Workspace, span, nil, 0)
+		return counted, err
+	})
+	return WorkspaceStats{Stats: stats, Top: top}, err
 }
 
 // complete returns the completeness of a span. The caller reads the counts of the span

@@ -115,6 +115,37 @@ func TestLinks_HistoryKeepsTheNewest200AndGoesWithTheLink(t *testing.T) {
 	require.Zero(t, n)
 }
 
+func TestClicks_AnnotationsComeFromTheHistoryOfTheLink(t *testing.T) {
+	s := start(t)
+	ada := controlplane.Actor{Workspace: actor.Workspace, UserID: 7, KeyID: 9, Name: "Ada", Scopes: controlplane.Scopes()}
+	for _, code := range []string{"noted", "other"} {
+		_, _, err := s.Links.Create(t.Context(), ada, wish(custom(code)))
+		require.NoError(t, err)
+		target, off, never := "https://example.com/new", false, time.Time{}
+		for _, c := range []controlplane.LinkChange{
+			{Details: entitle("new")}, {OriginalURL: &target}, {Active: &off, ExpiresAt: &never},
+		} {
+			_, _, err = s.Links.Change(t.Context(), ada, "", code, c)
+			require.NoError(t, err)
+		}
+	}
+	notes := func(by controlplane.Actor, q controlplane.StatsQuery) (all []string) {
+		stats, err := s.Clicks.LinkStats(t.Context(), by, "", "noted", q)
+		require.NoError(t, err)
+		for _, a := range stats.Annotations {
+			all = append(all, strings.Join(a.Changes, "+")+" "+a.By.Name)
+		}
+		return all
+	}
+	require.Equal(t, []string{"state Ada", "target Ada"}, notes(ada, controlplane.StatsQuery{}))
+	require.Empty(t, notes(ada, controlplane.StatsQuery{To: time.Now().AddDate(0, 0, -1)}))
+	_, err := s.Links.Remove(t.Context(), ada, "", "noted")
+	require.NoError(t, err)
+	_, _, err = s.Links.Restore(t.Context(), ada, "", "noted")
+	require.NoError(t, err)
+	require.Equal(t, []string{"restored Ada", "deleted Ada", "state Ada", "target Ada"}, notes(ada, controlplane.StatsQuery{}))
+}
+
 func TestLinks_HistoryEndsInTheExpiry(t *testing.T) {
 	s := start(t)
 	_, _, err := s.Links.Create(t.Context(), actor, wish(custom("brief"), func(n *controlplane.NewLink) {

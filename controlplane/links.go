@@ -57,6 +57,10 @@ type LinkStore interface {
 	History(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code,
 		before waypost.Revision, limit int) (waypost.Link, []Change, error)
 
+	// ChangesOf returns the changes of a link in a span, newest first, that change one of
+	// the fields or delete or restore the link. At most limit of them.
+	ChangesOf(ctx context.Context, ws waypost.WorkspaceID, link int64, s *Span, fields []string, limit int) ([]Change, error)
+
 	// Link finds a live or expired link, with its clicks. It returns ENotFound for an
 	// unknown link.
 	Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error)

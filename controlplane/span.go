@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"sort"
 	"time"
 	_ "time/tzdata" // for machines without a database of time zones
@@ -13,15 +14,19 @@ type Interval string
 
 // The steps that a series can have.
 const (
-	ByHour Interval = "hour"
-	ByDay  Interval = "day"
+	ByHour  Interval = "hour"
+	ByDay   Interval = "day"
+	ByWeek  Interval = "week" // from Monday on, as ISO 8601 has it
+	ByMonth Interval = "month"
 )
 
 // Bounds of one query.
 const (
-	MaxHourBuckets = 750  // 31 days, and the hour that a clock change adds
-	MaxDayBuckets  = 1830 // five years
-	DefaultDays    = 30
+	MaxHourBuckets  = 750  // 31 days, and the hour that a clock change adds
+	MaxDayBuckets   = 1830 // five years, as the following
+	MaxWeekBuckets  = 262
+	MaxMonthBuckets = 60
+	DefaultDays     = 30
 )
 
 // quarter is the finest time that clicks are counted by.
@@ -30,16 +35,20 @@ const quarter = 15 * time.Minute
 // StatsQuery selects the time and the steps of statistics. Zero fields mean the default.
 type StatsQuery struct {
 	From, To time.Time      // [From, To); default the 30 days that end with today
+	Since    time.Time      // steps of 1 or 24 hours are counted from it, instead of From; zero: steps of the calendar
 	Interval Interval       // default ByDay
-	Zone     *time.Location // of the days and hours; default UTC
+	Zone     *time.Location // of the steps of a calendar; default UTC
+	Compare  Comparison     // zero: with no other time
 	Top      int            // links of a workspace that are listed
 	Named    *NameQuery     // name with clicks that are counted by day; nil: no name
 }
 
-// Span is a time in whole steps of a calendar.
+// Span is a time in whole steps of a calendar, or in hours or days of 24 hours from a
+// moment.
 type Span struct {
 	Interval Interval
 	Zone     *time.Location
+	Since    time.Time // the moment, at the beginning of its quarter of an hour; zero: a calendar
 
 	// Bounds are the beginnings of the steps, and the end of the last: one more than
 	// there are steps. Each is a multiple of a quarter of an hour.
@@ -70,21 +79,20 @@ var earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // NewSpan widens a query to whole steps: from the step of From to the step in which To
 // ends. It returns EInvalid when the time is invalid or too long.
 func NewSpan(q StatsQuery, now time.Time) (Span, error) {
-	s := Span{Interval: q.Interval, Zone: q.Zone}
-	if s.Zone == nil {
-		s.Zone = time.UTC
-	}
-	most := MaxDayBuckets
-	switch s.Interval {
-	case "":
-		s.Interval = ByDay
-	case ByDay:
-	case ByHour:
-		most = MaxHourBuckets
-	default:
-		return Span{}, waypost.Errorf(waypost.EInvalid, "interval must be hour or day")
-	}
+	s := Span{Interval: cmp.Or(q.Interval, ByDay), Zone: cmp.Or(q.Zone, time.UTC), Since: q.Since.Truncate(quarter)}
+	most := map[Interval]int{ByHour: MaxHourBuckets, ByDay: MaxDayBuckets, ByWeek: MaxWeekBuckets, ByMonth: MaxMonthBuckets}[s.Interval]
 	from, to := q.From, q.To
+	if !q.Since.IsZero() {
+		from = s.Since
+	}
+	switch {
+	case most == 0:
+		return Span{}, waypost.Errorf(waypost.EInvalid, "interval must be hour, day, week or month")
+	case !q.Since.IsZero() && !q.From.IsZero():
+		return Span{}, waypost.Errorf(waypost.EInvalid, "from and since exclude each other")
+	case !q.Since.IsZero() && s.Interval != ByHour && s.Interval != ByDay:
+		return Span{}, waypost.Errorf(waypost.EInvalid, "interval must be hour or day with since")
+	}
 	if to.IsZero() {
 		to = now
 		if from.After(now) { // at the end of the step that it lies in
@@ -93,7 +101,7 @@ func NewSpan(q StatsQuery, now time.Time) (Span, error) {
 	}
 	if from.IsZero() {
 		y, m, d := to.Add(-1).In(s.Zone).Date()
-		from = waypost.BeginOfDay(time.Date(y, m, d-DefaultDays+1, 12, 0, 0, 0, s.Zone))
+		from = s.day(y, m, d-DefaultDays+1)
 	}
 	switch {
 	case !from.Before(to):
@@ -118,21 +126,45 @@ func (s *Span) tooLong(most int) error {
 	return waypost.Errorf(waypost.EInvalid, "that is more than %d buckets of one %s: ask for less at once", most, s.Interval)
 }
 
-// intervalStart returns the beginning of the hour or day of a moment.
+// day returns the beginning of a day of the zone. Days and months out of their range
+// count on, as in time.Date.
+func (s *Span) day(y int, m time.Month, d int) time.Time {
+	return waypost.BeginOfDay(time.Date(y, m, d, 12, 0, 0, 0, s.Zone))
+}
+
+// intervalStart returns the beginning of the step of a moment.
 func (s *Span) intervalStart(at time.Time, by Interval) time.Time {
 	t := at.Truncate(quarter).In(s.Zone)
-	if by == ByDay {
+	y, m, d := t.Date()
+	switch {
+	case !s.Since.IsZero():
+	case by == ByHour:
+		for t.Minute() != 0 {
+			t = t.Add(-quarter)
+		}
+	case by == ByDay:
 		return waypost.BeginOfDay(t)
-	}
-	for t.Minute() != 0 {
-		t = t.Add(-quarter)
+	case by == ByWeek:
+		return s.day(y, m, d-(int(t.Weekday())+6)%7)
+	case by == ByMonth:
+		return s.day(y, m, 1)
 	}
 	return t
 }
 
 // next returns the beginning of the step after the one that begins at a moment.
 func (s *Span) next(at time.Time) time.Time {
-	if s.Interval == ByHour {
+	y, m, d := at.Date()
+	switch {
+	case !s.Since.IsZero() && s.Interval == ByHour:
+		return at.Add(time.Hour)
+	case !s.Since.IsZero():
+		return at.Add(24 * time.Hour)
+	case s.Interval == ByWeek:
+		return s.day(y, m, d+7)
+	case s.Interval == ByMonth:
+		return s.day(y, m+1, 1)
+	case s.Interval == ByHour:
 		for t := at.Add(quarter); ; t = t.Add(quarter) {
 			if t.In(s.Zone).Minute() == 0 {
 				return t.In(s.Zone)

@@ -145,7 +145,9 @@ func TestSpan_WhatIsNoTimeOrTooLongIsRefused(t *testing.T) {
 		"days of a millennium": {From: now, To: now.AddDate(1000, 0, 0)},
 		"before the beginning": {From: moment(t, "1999-12-31T00:00:00Z"), To: moment(t, "2000-01-02T00:00:00Z")},
 		"a year with 5 digits": {From: moment(t, "9999-12-30T00:00:00Z"), To: moment(t, "9999-12-31T00:00:00Z").AddDate(0, 0, 2)},
-		"another step":         {Interval: "week"},
+		"another step":         {Interval: "year"},
+		"weeks of six years":   {From: now.AddDate(-6, 0, 0), To: now, Interval: controlplane.ByWeek},
+		"months of six years":  {From: now.AddDate(-6, 0, 0), To: now, Interval: controlplane.ByMonth},
 	} {
 		_, err := controlplane.NewSpan(q, now)
 		require.Equal(t, waypost.EInvalid, waypost.CodeOf(err), name)

@@ -136,11 +136,14 @@ type Stats struct {
 	TotalClicks  int64                 // in all time
 	TotalBots    int64
 	Complete     Completeness
+	Compared     *Compared // nil: with no other time
 }
 
 // LinkStats are the statistics of a link.
 type LinkStats struct {
-	Link waypost.Link
+	Link        waypost.Link
+	Annotations []Annotation // of the span, newest first
+	More        bool         // there are more than MaxAnnotations
 	Stats
 }
 

@@ -24,7 +24,9 @@ type counts struct {
 	noted   chan []controlplane.EdgeProgress
 	err     error
 	lines   []controlplane.LinkName
-	count   func() // runs when clicks are counted; nil: nothing
+	changes []controlplane.Change
+	expires time.Time // of the link
+	count   func()    // runs when clicks are counted; nil: nothing
 }
 
 func (*counts) Hosts(context.Context) ([]waypost.Domain, error) {
@@ -73,7 +75,7 @@ func (c *counts) Link(_ context.Context, ws waypost.WorkspaceID, domain waypost.
 	if ws != 1 || code != "spring" {
 		return waypost.Link{}, waypost.ErrNoLink
 	}
-	return waypost.Link{ID: 7, Workspace: ws, Domain: domain, Code: code, Clicks: 50, BotClicks: 5}, nil
+	return waypost.Link{ID: 7, Workspace: ws, Domain: domain, Code: code, Clicks: 50, BotClicks: 5, ExpiresAt: c.expires}, nil
 }
 
 // DomainOf knows a shared domain, one of workspace 1 and one of workspace 2.

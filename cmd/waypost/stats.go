@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,32 +12,49 @@ import (
 )
 
 // statsQuery holds the flags that choose the time of statistics.
-type statsQuery struct{ from, to, interval, tz, breakdown string }
+type statsQuery struct {
+	params map[string]*string // by their names in the API
+	bom    bool
+}
 
 func (q *statsQuery) bind(c *cobra.Command, breakdowns string) {
 	c.Annotations = map[string]string{moreFormats: "table csv"}
-	c.Flags().StringVar(&q.from, "from", "", "first day (2026-03-01), or a moment (2026-03-01T12:00:00Z); 30 days if left out")
-	c.Flags().StringVar(&q.to, "to", "", "last day, or the moment at which the time ends; now if left out")
-	c.Flags().StringVar(&q.interval, "interval", "day", "step of the series: hour or day")
-	c.Flags().StringVar(&q.tz, "tz", "UTC", "time zone of these hours and days, such as Europe/Berlin")
-	c.Flags().StringVar(&q.breakdown, "breakdown", "", "with --output csv, a table instead of the series: "+breakdowns)
+	q.params = make(map[string]*string)
+	for _, f := range [][3]string{
+		{"from", "", "first day (2026-03-01), or a moment (2026-03-01T12:00:00Z); 30 days if left out"},
+		{"to", "", "last day, or the moment at which the time ends; now if left out"},
+		{"since", "", "instead of --from, a moment from which hours, or days of 24 hours, are counted"},
+		{"interval", "day", "step of the series: hour, day, week or month"},
+		{"tz", "UTC", "time zone of these steps, such as Europe/Berlin"},
+		{"compare", "", "time to compare with: previous, or year for the same days a year ago"},
+		{"compare-from", "", "instead of --compare, the beginning of that time, as --from or --since"},
+		{"compare-to", "", "its end, as --to; as many steps if left out"},
+		{"breakdown", "", "with --output csv, a table instead of the series: " + breakdowns},
+		{"separator", "", "between the cells of csv: comma, or semicolon with decimal commas"},
+	} {
+		q.params[strings.ReplaceAll(f[0], "-", "_")] = c.Flags().String(f[0], f[1], f[2])
+	}
+	c.Flags().BoolVar(&q.bom, "bom", false, "begin csv with a byte order mark, which Excel needs to read it as UTF-8")
 }
 
 // values returns the parameters for the API, which validates them.
 func (q *statsQuery) values() url.Values {
 	v := url.Values{}
-	for name, value := range map[string]string{"from": q.from, "to": q.to, "interval": q.interval, "tz": q.tz, "breakdown": q.breakdown} {
-		if value != "" {
-			v.Set(name, value)
+	for name, value := range q.params {
+		if *value != "" {
+			v.Set(name, *value)
 		}
+	}
+	if q.bom {
+		v.Set("bom", "true")
 	}
 	return v
 }
 
-const statsLong = `Text, which is also called table, has a bar for every hour or day and the first names of each
+const statsLong = `Text, which is also called table, has a bar for every step and the first names of each
 breakdown; json has everything. With csv it is the series, or what --breakdown names.
 
-Days and hours are those of --tz. Breakdowns and unique visitors are kept by whole days in
+Steps are those of --tz. Breakdowns and unique visitors are kept by whole days in
 UTC, and may hold a little more than the time asked for.`
 
 // clicksCommands makes the commands for clicks and statistics.
@@ -51,6 +69,8 @@ func (p clicksCommands) linkCommand() *cobra.Command {
 		Long:  "Show how often a link was followed, when, from where and with what.\n\n" + statsLong,
 		Example: `  waypost links stats spring-sale
   waypost links stats spring-sale --from 2026-03-01 --to 2026-03-31 --tz Europe/Berlin
+  waypost links stats spring-sale --interval month --from 2026-01-01 --compare year
+  waypost links stats spring-sale --since 2026-03-31T09:15:00+02:00 --interval hour
   waypost links stats spring-sale --output csv --breakdown countries > countries.csv`,
 		RunE: func(c *cobra.Command, args []string) error {
 			values := q.values()

@@ -26,6 +26,10 @@ func statsTable(s *client.Stats, width int) string {
 	_, _ = fmt.Fprintf(&b, "clicks %d, of these by bots %d, unique visitors %d; in all time %d clicks\n%s\n\n",
 		s.Clicks, s.BotClicks, s.UniqueVisitors, s.TotalClicks, completeText(s))
 	writeBars(&b, s, width)
+	writeCompared(&b, s)
+	for _, a := range s.Annotations {
+		_, _ = fmt.Fprintf(&b, "%s  changed: %s\n", a.T.In(s.From.Location()).Format("2006-01-02 15:04"), printable(strings.Join(a.Changes, ", ")))
+	}
 	for _, part := range []struct {
 		title string
 		names []client.Named
@@ -94,7 +98,7 @@ func completeText(s *client.Stats) string {
 // writeBars draws a bar for each step of the series. The part of bots is drawn light.
 func writeBars(b *strings.Builder, s *client.Stats, width int) {
 	layout, most := time.DateOnly, int64(1)
-	if s.Interval == "hour" {
+	if s.Interval == "hour" || !s.Since.IsZero() {
 		layout = "2006-01-02 15:04"
 	}
 	for _, step := range s.Series {
@@ -115,6 +119,23 @@ func writeBars(b *strings.Builder, s *client.Stats, width int) {
 		line := fmt.Sprintf("%s  %*d  %s%s", step.T.Format(layout), digits, step.Clicks, strings.Repeat("█", bar-light), strings.Repeat("░", light))
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
+}
+
+// writeCompared says how the clicks differ from the clicks of the time they are compared
+// with.
+func writeCompared(b *strings.Builder, s *client.Stats) {
+	if s.Compared == nil {
+		return
+	}
+	c := s.Compared.Change
+	text := "no complete steps"
+	if c.Steps > 0 {
+		text = fmt.Sprintf("%d clicks in the first %d steps, against %d", c.Clicks, c.Steps, c.Before)
+	}
+	if c.Share != nil {
+		text += fmt.Sprintf(" (%+.1f %%)", 100**c.Share)
+	}
+	_, _ = fmt.Fprintf(b, "\ncompared with %s to %s: %s\n", s.Compared.From.Format("2006-01-02 15:04"), s.Compared.To.Format("2006-01-02 15:04"), text)
 }
 
 // cells returns the length of a bar: 0 for no clicks, and a visible bar for a single one.

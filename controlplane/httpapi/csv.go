@@ -19,9 +19,15 @@ type table struct {
 	json  any
 	file  string // name of the CSV file, without its ending
 	name  string // of the breakdown in CSV; "": the series
-	bom   bool   // CSV begins with a byte order mark
+	form  csvForm
 	stats *controlplane.Stats
 	top   []api.TopLink
+}
+
+// csvForm chooses the form of CSV.
+type csvForm struct {
+	BOM       bool   `query:"bom" doc:"CSV that begins with a byte order mark, without which Excel garbles letters such as umlauts."`
+	Separator string `query:"separator" enum:"comma,semicolon" default:"comma" doc:"Between the cells of CSV. With semicolon, fractions have a decimal comma: both as Excel expects them where decimals are written with a comma."`
 }
 
 // tables documents an operation that answers with a [table].
@@ -39,12 +45,9 @@ func tables(s *schema) map[int]answer {
 func (t *table) respond(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Vary", "Accept")
 	if acceptsCSV(strings.Join(r.Header["Accept"], ",")) {
-		file, body := t.csv()
-		if t.bom {
-			body = append([]byte(byteOrderMark), body...)
-		}
+		file, rows := t.rows()
 		w.Header().Set("Content-Disposition", `attachment; filename="`+file+`.csv"`)
-		writeBody(w, http.StatusOK, "text/csv; charset=utf-8", body)
+		writeBody(w, http.StatusOK, "text/csv; charset=utf-8", csvText(rows, &t.form))
 		return
 	}
 	text, err := encode(nil, t.json)
@@ -72,10 +75,10 @@ func acceptsCSV(accept string) bool {
 	return weights["text/csv"] > 0 && weights["text/csv"] >= weights[jsonType]
 }
 
-// csv renders the series, or the chosen breakdown.
-func (t *table) csv() (file string, body []byte) {
-	var rows [][]string
+// rows returns the series, or the chosen breakdown, and the name of its file.
+func (t *table) rows() (file string, rows [][]string) {
 	file = t.file
+	fraction := t.form.fraction
 	d := slices.Index(breakdownNames[:], t.name)
 	switch {
 	case d == int(controlplane.Variants):
@@ -97,22 +100,57 @@ func (t *table) csv() (file string, body []byte) {
 		}
 		file += "-" + t.name
 	default:
-		rows = append(rows, []string{"t", "clicks", "bot_clicks"})
-		for i, q := range t.stats.Series {
-			rows = append(rows, []string{t.stats.Span.Bounds[i].Format(time.RFC3339), number(q.Clicks), number(q.Bots)})
-		}
+		rows = seriesRows(t.stats)
 	}
-	return file, csvText(rows)
+	return file, rows
 }
 
-func fraction(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+// seriesRows returns a series, and next to it the series of the time that it is compared
+// with, which may be longer or shorter.
+func seriesRows(s *controlplane.Stats) [][]string {
+	series := bucketsOf(&s.Span, s.Series)
+	rows := [][]string{{"t", "clicks", "bot_clicks"}}
+	cells := func(of []api.Bucket, i int) []string {
+		if i >= len(of) {
+			return []string{"", "", ""}
+		}
+		return []string{of[i].T.Format(time.RFC3339), number(of[i].Clicks), number(of[i].BotClicks)}
+	}
+	if s.Compared == nil {
+		for i := range series {
+			rows = append(rows, cells(series, i))
+		}
+		return rows
+	}
+	other := bucketsOf(&s.Compared.Span, s.Compared.Series)
+	rows[0] = append(rows[0], "compared_t", "compared_clicks", "compared_bot_clicks")
+	for i := range max(len(series), len(other)) {
+		rows = append(rows, append(cells(series, i), cells(other, i)...))
+	}
+	return rows
+}
+
+// fraction writes a number with decimals.
+func (f *csvForm) fraction(x float64) string {
+	text := strconv.FormatFloat(x, 'f', -1, 64)
+	if f.Separator == "semicolon" {
+		text = strings.Replace(text, ".", ",", 1)
+	}
+	return text
+}
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // csvText writes rows in which no cell is a formula to a spreadsheet.
-func csvText(rows [][]string) []byte {
+func csvText(rows [][]string, form *csvForm) []byte {
 	var b bytes.Buffer
+	if form.BOM {
+		b.WriteString(byteOrderMark)
+	}
 	w := csv.NewWriter(&b)
+	if form.Separator == "semicolon" {
+		w.Comma = ';'
+	}
 	for _, row := range rows {
 		safe := make([]string, len(row))
 		for i, cell := range row {

@@ -27,6 +27,8 @@ type statistics struct {
 	queries []controlplane.StatsQuery
 	hosts   []string
 	unknown []controlplane.UnknownAddress
+	notes   []controlplane.Annotation
+	more    bool // of these
 }
 
 // startWithStats serves an API that knows of clicks.
@@ -79,7 +81,7 @@ func (f *statistics) LinkStats(ctx context.Context, actor controlplane.Actor, ho
 	}
 	f.hosts = append(f.hosts, host)
 	stats, err := f.answer(q)
-	return controlplane.LinkStats{Link: l, Stats: stats}, err
+	return controlplane.LinkStats{Link: l, Annotations: f.notes, More: f.more, Stats: stats}, err
 }
 
 func (f *statistics) News(context.Context, controlplane.Actor) (controlplane.News, error) {

@@ -40,7 +40,7 @@ const (
 		"Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. " +
 		"Expired links have statistics, deleted ones have none."
 
-	rangeDescription = "\n\nThe range is widened to whole hours or days of the time zone, of which `series` has one entry each; " +
+	rangeDescription = "\n\nThe range is widened to whole steps of the time zone, of which `series` has one entry each; " +
 		"`clicks` is their sum. Breakdowns and unique visitors are kept by whole UTC days: they cover `breakdown_from` to " +
 		"`breakdown_to`, and add up to the clicks of that time. Each breakdown has the 1,000 names with the most clicks, and " +
 		"the rest under `other`."
@@ -50,15 +50,24 @@ const (
 type timeRange struct {
 	From     string `query:"from" maxLength:"40" example:"2026-03-01" doc:"Start of the range: a date, for its start in the time zone, or a time (RFC 3339). Default: 30 days, including the last."`
 	To       string `query:"to" maxLength:"40" example:"2026-03-31" doc:"End of the range: a date, which is included as a whole, or a time (RFC 3339), which is excluded. Default: now."`
-	Interval string `query:"interval" enum:"hour,day" default:"day" doc:"Step of the series. At most 750 hours or 1,830 days."`
-	TZ       string `query:"tz" maxLength:"64" default:"UTC" example:"Europe/Berlin" doc:"Time zone of the hours and days: a name of the IANA database."`
-	BOM      bool   `query:"bom" doc:"CSV that begins with a byte order mark, without which Excel garbles letters such as umlauts."`
+	Since    string `query:"since" maxLength:"40" example:"2026-03-31T09:15:00+02:00" doc:"A moment (RFC 3339) instead of from, such as that of a mailing: hours, or days of 24 hours, are counted from it, rounded down to a quarter of an hour."`
+	Interval string `query:"interval" enum:"hour,day,week,month" default:"day" doc:"Step of the series: of the calendar of the time zone, weeks from Monday on. At most 750 hours, 1,830 days, 262 weeks or 60 months."`
+	TZ       string `query:"tz" maxLength:"64" default:"UTC" example:"Europe/Berlin" doc:"Time zone of the steps: a name of the IANA database."`
+	csvForm
+}
+
+// comparison chooses a time to compare with.
+type comparison struct {
+	Compare     string `query:"compare" enum:"previous,year" doc:"Adds compared: previous is the time of the same length before the range, in whole days, weeks or months where the range is made of them, and year the same dates a year ago, or the weeks 52 weeks ago."`
+	CompareFrom string `query:"compare_from" maxLength:"40" example:"2026-02-01" doc:"Adds compared: the time from this date or time on. With since: the moment from which the other time is counted."`
+	CompareTo   string `query:"compare_to" maxLength:"40" example:"2026-02-28" doc:"End of that time, as to. Default: as many steps as the range has."`
 }
 
 type linkStatsInput struct {
 	Code string `path:"code" doc:"The link's short code."`
 	inDomain
 	timeRange
+	comparison
 	By        string `query:"by" enum:"countries,cities,devices,browsers,os,referrers,rules,variants,codes,utm_source,utm_medium,utm_campaign,utm_term,utm_content" doc:"The breakdown that has the name."`
 	Name      string `query:"name" maxLength:"264" example:"DE" doc:"A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well; a variant as RULE/VARIANT, or by its id alone for all rules. Only with by."`
 	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers,rules,variants,codes,utm_source,utm_medium,utm_campaign,utm_term,utm_content" doc:"For CSV: this breakdown instead of the series."`
@@ -67,6 +76,7 @@ type linkStatsInput struct {
 type workspaceStatsInput struct {
 	Top int `query:"top" minimum:"0" maximum:"100" default:"10" doc:"How many of the links with the most clicks are listed."`
 	timeRange
+	comparison
 	By        string `query:"by" enum:"countries,cities,devices,browsers,os,referrers,utm_source,utm_medium,utm_campaign,utm_term,utm_content" doc:"The breakdown that has the name."`
 	Name      string `query:"name" maxLength:"264" example:"DE" doc:"A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by."`
 	Breakdown string `query:"breakdown" enum:"countries,cities,devices,browsers,os,referrers,utm_source,utm_medium,utm_campaign,utm_term,utm_content,top" doc:"For CSV: this breakdown, or the links with the most clicks, instead of the series."`
@@ -177,7 +187,7 @@ func (a *statisticsAPI) short(ctx context.Context, in *codeInput) (*body[api.Sho
 }
 
 func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, error) {
-	q, err := in.query(in.By, in.Name)
+	q, err := in.query(&in.comparison, in.By, in.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -201,14 +211,15 @@ func (a *statisticsAPI) link(ctx context.Context, in *linkStatsInput) (*table, e
 		Variants:   variantsOf(&stats.Breakdowns[controlplane.Variants]),
 		Codes:      breakdownOf(controlplane.Codes, &stats.Breakdowns[controlplane.Codes]),
 	}
+	shown.Annotations, shown.AnnotationsMore = annotationsOf(stats.Annotations), stats.More
 	shown.Named = namedOf(in.By, in.Name, &stats.Stats)
 	return &table{
-		json: shown, file: "clicks-" + in.Code, name: in.Breakdown, bom: in.BOM, stats: &stats.Stats,
+		json: shown, file: "clicks-" + in.Code, name: in.Breakdown, form: in.csvForm, stats: &stats.Stats,
 	}, nil
 }
 
 func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) (*table, error) {
-	q, err := in.query(in.By, in.Name)
+	q, err := in.query(&in.comparison, in.By, in.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +239,7 @@ func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) 
 			ShortCode: string(l.Code), Domain: l.Host, OriginalURL: l.OriginalURL, Title: l.Title, Clicks: l.Clicks, BotClicks: l.Bots,
 		}
 	}
-	return &table{json: shown, file: "clicks", name: in.Breakdown, bom: in.BOM, stats: &stats.Stats, top: shown.Top}, nil
+	return &table{json: shown, file: "clicks", name: in.Breakdown, form: in.csvForm, stats: &stats.Stats, top: shown.Top}, nil
 }
 
 func (a *statisticsAPI) forgetClicks(ctx context.Context, in *forgetClicksInput) (*body[api.ForgottenClicks], error) {
@@ -260,14 +271,11 @@ var breakdownNames = [controlplane.Dimensions]string{
 func clickStatsOf(s *controlplane.Stats) api.ClickStats {
 	first, end := s.Span.Days()
 	shown := api.ClickStats{
-		From: s.Span.From(), To: s.Span.To(), Interval: string(s.Span.Interval), TZ: s.Span.Zone.String(),
+		From: s.Span.From(), To: s.Span.To(), Interval: string(s.Span.Interval), TZ: s.Span.Zone.String(), Since: s.Span.Since.In(s.Span.Zone),
 		Clicks: s.Clicks, BotClicks: s.Bots, UniqueVisitors: s.Visitors, UniqueBots: s.VisitorBots,
 		TotalClicks: s.TotalClicks, TotalBotClicks: s.TotalBots,
 		CompleteUntil: moment(s.Complete.Until), Behind: append([]string{}, s.Complete.Behind...),
-		Series: make([]api.Bucket, len(s.Series)), BreakdownFrom: dayOf(first), BreakdownTo: dayOf(end),
-	}
-	for i, q := range s.Series {
-		shown.Series[i] = api.Bucket{T: s.Span.Bounds[i], Clicks: q.Clicks, BotClicks: q.Bots}
+		Series: bucketsOf(&s.Span, s.Series), Compared: comparedOf(s.Compared), BreakdownFrom: dayOf(first), BreakdownTo: dayOf(end),
 	}
 	for d, to := range map[controlplane.Dimension]*[]api.Named{
 		controlplane.Countries: &shown.Countries, controlplane.Cities: &shown.Cities, controlplane.Devices: &shown.Devices,
@@ -328,7 +336,7 @@ func variantsOf(b *controlplane.Breakdown) []api.VariantClicks {
 func dayOf(n int32) time.Time { return time.Unix(int64(n)*24*60*60, 0).UTC() }
 
 // query reads the range, and the name of a breakdown that is counted by day.
-func (in *timeRange) query(by, name string) (q controlplane.StatsQuery, err error) {
+func (in *timeRange) query(with *comparison, by, name string) (q controlplane.StatsQuery, err error) {
 	q.Interval = controlplane.Interval(in.Interval)
 	if q.Zone, err = zoneOf(in.TZ); err != nil {
 		return q, err
@@ -337,6 +345,14 @@ func (in *timeRange) query(by, name string) (q controlplane.StatsQuery, err erro
 		return q, err
 	}
 	if q.To, err = timeIn(q.Zone, "to", in.To, 1); err != nil {
+		return q, err
+	}
+	if in.Since != "" {
+		if q.Since, err = api.ParseTime(strings.Replace(in.Since, " ", "+", 1)); err != nil {
+			return q, invalid("query.since", "must be a moment such as 2026-03-31T09:15:00+02:00")
+		}
+	}
+	if q.Compare, err = with.read(q.Zone); err != nil {
 		return q, err
 	}
 	q.Named, err = namedIn(by, name)

@@ -95,6 +95,7 @@ func TestStatsTellHowOftenWhenAndByWhomALinkWasFollowed(t *testing.T) {
 		"variants": [{"rule": "1", "name": "9", "clicks": 1, "share": 1, "interval": [0.206549, 1]},
 			{"rule": "2", "name": "9", "clicks": 2, "share": 0.25, "interval": [0.071479, 0.590725]},
 			{"rule": "2", "name": "10", "clicks": 6, "share": 0.75, "interval": [0.409275, 0.928521]}],
+		"annotations": [], "annotations_more": false,
 		"codes": [{"name": "wp.example/spring", "clicks": 7}, {"name": "go.example.com/s", "clicks": 5}]}`, res.text)
 }
 
@@ -143,6 +144,7 @@ func TestTimesAreDatesOfTheZoneOrMoments(t *testing.T) {
 		"from=2023-10-01&to=2023-10-01&tz=America/Asuncion":                        {"2023-10-01T04:00:00Z", "2023-10-02T03:00:00Z"}, // without a midnight
 		"from=2026-03-01T00:00:00.5Z&to=2026-03-02&interval=day&tz=Etc/GMT-14":     {"2026-03-01T00:00:00.5Z", "2026-03-02T10:00:00Z"},
 		"from=2026-03-01&to=2026-03-02&tz=America/Argentina/ComodRivadavia":        {"2026-03-01T03:00:00Z", "2026-03-03T03:00:00Z"},
+		"from=2026-03-01&to=2026-03-02&interval=week":                              {"2026-03-01T00:00:00Z", "2026-03-03T00:00:00Z"},
 		"from=2026-03-01&to=2026-03-02&tz=America/Port-au-Prince&breakdown=cities": {"2026-03-01T05:00:00Z", "2026-03-03T05:00:00Z"},
 	} {
 		res := a.get("/api/v1/urls/spring/stats?" + query)
@@ -151,9 +153,11 @@ func TestTimesAreDatesOfTheZoneOrMoments(t *testing.T) {
 		require.Equal(t, want, [2]string{q.From.UTC().Format(time.RFC3339Nano), q.To.UTC().Format(time.RFC3339Nano)}, query)
 	}
 	for _, query := range []string{
-		"from=yesterday", "to=2026-02-30", "from=2026-03-01T10:00:00", "from=1e9", "from=2026-03-02&to=2026-03-01", "interval=week",
+		"from=yesterday", "to=2026-02-30", "from=2026-03-01T10:00:00", "from=1e9", "from=2026-03-02&to=2026-03-01", "interval=year",
 		"from=2026-01-01&to=2026-03-01&interval=hour", "from=2020-01-01&to=2026-01-01", "from=" + strings.Repeat("0", 41), "breakdown=cookies", "to=99999-01-01",
-		"tz=Local", "tz=Mars/Olympus", "tz=localtime", "tz=posix/UTC", "tz=../../etc/passwd", "tz=/etc/localtime",
+		"since=2026-03-01", "since=yesterday", "since=2026-03-01T00:00:00Z&from=2026-03-01", "since=2026-03-01T00:00:00Z&interval=week",
+		"compare=month", "compare_to=2026-03-01", "compare_from=x", "compare_from=2026-01-01&compare_to=x", "separator=tab",
+		"compare=year&compare_from=2026-01-01", "tz=Local", "tz=Mars/Olympus", "tz=localtime", "tz=posix/UTC", "tz=../../etc/passwd", "tz=/etc/localtime",
 		"tz=A/../../../../etc/localtime", "tz=Europe/Berlin%00", "tz=EUROPE/BERLIN%0A", "tz=" + strings.Repeat("A", 65),
 	} {
 		for _, path := range []string{"/api/v1/urls/spring/stats?", "/api/v1/stats?"} {

@@ -59,6 +59,29 @@ func (db *LinkStore) History(ctx context.Context, ws waypost.WorkspaceID, domain
 	return l, changes, scoped.Classify("read the history of a link", err)
 }
 
+// ChangesOf implements controlplane.LinkStore. A change has the names of its fields, and
+// no values.
+func (db *LinkStore) ChangesOf(
+	ctx context.Context, ws waypost.WorkspaceID, link int64, s *controlplane.Span, fields []string, limit int,
+) (changes []controlplane.Change, err error) {
+	var c controlplane.Change
+	var names []string
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `
+		SELECT at, what, actor, ARRAY(SELECT jsonb_object_keys(before) ORDER BY 1) FROM link_change
+		WHERE `+scoped.OfWorkspace("workspace_id", "$1")+` AND link_id = $2 AND at >= $3 AND at < $4 AND (what <> 'changed' OR before ?| $5)
+		ORDER BY rev_epoch DESC, rev_seq DESC LIMIT $6`, []any{ws, link, s.From(), s.To(), fields, limit},
+		scoped.ForEach([]any{&c.At, &c.What, &c.By, &names}, func() error {
+			c.Fields = nil
+			for _, name := range names {
+				c.Fields = append(c.Fields, controlplane.FieldChange{Name: name})
+			}
+			changes = append(changes, c)
+			c.By, names = controlplane.Changer{}, nil
+			return nil
+		}))
+	return changes, scoped.Classify("read the changes of a link", err)
+}
+
 const (
 	// changesAtOnce bounds the changes that one transaction of purgeChanges deletes. Each
 	// may have the fields of a link twice.

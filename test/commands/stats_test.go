@@ -125,6 +125,25 @@ func TestStatsInCSVAreAsTheAPIGivesThem(t *testing.T) {
 	require.Equal(t, "/api/v1/stats?breakdown=countries&interval=hour&top=10&tz=UTC", a.asked.Load().URL.String())
 }
 
+func TestStats_CompareAndSayWhatChanged(t *testing.T) {
+	const compared = `{"from": "2026-03-29T00:00:00Z", "to": "2026-03-30T00:00:00Z", "interval": "day", "tz": "UTC", "clicks": 3,
+		"series": [{"t": "2026-03-29T00:00:00Z", "clicks": 3}], "complete_until": null, "behind": [],
+		"annotations": [{"t": "2026-03-29T09:15:00Z", "changes": ["target", "state"], "by": null}],
+		"compared": {"from": "2026-03-28T00:00:00Z", "to": "2026-03-29T00:00:00Z",
+			"change": {"steps": 1, "clicks": 3, "before": 4, "share": -0.25}}}`
+	a := serveStats(t, compared, "")
+	r := a.run(t, "links", "stats", "spring", "--since", "2026-03-29T00:00:00Z", "--compare-from", "2026-03-28",
+		"--separator", "semicolon", "--bom")
+	require.Contains(t, r.Stdout, `
+2026-03-29  3  ████████████████████████████████████████
+
+compared with 2026-03-28 00:00 to 2026-03-29 00:00: 3 clicks in the first 1 steps, against 4 (-25.0 %)
+2026-03-29 09:15  changed: target, state
+`)
+	require.Equal(t, "bom=true&compare_from=2026-03-28&interval=day&separator=semicolon&since=2026-03-29T00%3A00%3A00Z&tz=UTC",
+		a.asked.Load().URL.RawQuery)
+}
+
 func TestStatsOfTheWorkspaceNameTheLinksWithTheMostClicks(t *testing.T) {
 	a := serveStats(t, `{"from": "2026-03-29T00:00:00Z", "to": "2026-03-29T02:00:00Z", "interval": "hour", "tz": "UTC", "clicks": 3,
 		"total_clicks": 3,

@@ -1130,7 +1130,7 @@ export interface paths {
          * Get the statistics of all links of the workspace
          * @description Of all links together, deleted ones included, because their clicks were counted. Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. Expired links have statistics, deleted ones have none.
          *
-         *     The range is widened to whole hours or days of the time zone, of which `series` has one entry each; `clicks` is their sum. Breakdowns and unique visitors are kept by whole UTC days: they cover `breakdown_from` to `breakdown_to`, and add up to the clicks of that time. Each breakdown has the 1,000 names with the most clicks, and the rest under `other`.
+         *     The range is widened to whole steps of the time zone, of which `series` has one entry each; `clicks` is their sum. Breakdowns and unique visitors are kept by whole UTC days: they cover `breakdown_from` to `breakdown_to`, and add up to the clicks of that time. Each breakdown has the 1,000 names with the most clicks, and the rest under `other`.
          */
         get: operations["workspace-stats"];
         put?: never;
@@ -1410,7 +1410,7 @@ export interface paths {
          * Get a link's statistics
          * @description Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. Expired links have statistics, deleted ones have none.
          *
-         *     The range is widened to whole hours or days of the time zone, of which `series` has one entry each; `clicks` is their sum. Breakdowns and unique visitors are kept by whole UTC days: they cover `breakdown_from` to `breakdown_to`, and add up to the clicks of that time. Each breakdown has the 1,000 names with the most clicks, and the rest under `other`.
+         *     The range is widened to whole steps of the time zone, of which `series` has one entry each; `clicks` is their sum. Breakdowns and unique visitors are kept by whole UTC days: they cover `breakdown_from` to `breakdown_to`, and add up to the clicks of that time. Each breakdown has the 1,000 names with the most clicks, and the rest under `other`.
          */
         get: operations["link-stats"];
         put?: never;
@@ -1702,6 +1702,14 @@ export interface components {
         Aliases: {
             aliases: components["schemas"]["Alias"][];
         };
+        Annotation: {
+            /** @description Null when unknown, and for keys that may not read links. */
+            by: components["schemas"]["Changer"] | null;
+            /** @description target: original_url. state: active. expiry: expires_at or valid_from. expired: the link has reached expires_at. */
+            changes: ("target" | "rules" | "state" | "expiry" | "deleted" | "restored" | "expired")[];
+            /** Format: date-time */
+            t: string;
+        };
         Applied: {
             /** @description Edges that did not have it in time; at most ten are named. */
             behind: string[];
@@ -1814,6 +1822,28 @@ export interface components {
              */
             spent: number;
         };
+        Change: {
+            /**
+             * Format: int64
+             * @description Of the other time, in as many steps, or in all when both times are complete.
+             */
+            before: number;
+            /**
+             * Format: int64
+             * @description Of the range, in these steps.
+             */
+            clicks: number;
+            /**
+             * Format: double
+             * @description Clicks divided by before, less one: 0.25 is a quarter more. Null without clicks before.
+             */
+            share: number | null;
+            /**
+             * Format: int64
+             * @description First steps of the range that are compared: all when both times are complete, and else as many as are complete in both.
+             */
+            steps: number;
+        };
         Changer: {
             /**
              * Format: int64
@@ -1867,6 +1897,45 @@ export interface components {
              * @description Expired links that all control planes have removed since the installation.
              */
             total_cleaned: number;
+        };
+        ComparedClicks: {
+            /** @description Nodes whose clicks may be missing in the time. */
+            behind: string[];
+            /**
+             * Format: int64
+             * @description Of these, by bots.
+             */
+            bot_clicks: number;
+            change: components["schemas"]["Change"];
+            /** Format: int64 */
+            clicks: number;
+            /**
+             * Format: date-time
+             * @description All clicks before this time are counted; null when unknown.
+             */
+            complete_until: string | null;
+            /**
+             * Format: date-time
+             * @description Start of the time, in the time zone.
+             */
+            from: string;
+            /** @description In steps like those of the range, of which there may be more or fewer, as in months of other lengths. */
+            series: components["schemas"]["Bucket"][];
+            /**
+             * Format: date-time
+             * @description End of the time, exclusive.
+             */
+            to: string;
+            /**
+             * Format: int64
+             * @description Of these, bots.
+             */
+            unique_bots: number;
+            /**
+             * Format: int64
+             * @description Of the UTC days that the time touches, as those of the range.
+             */
+            unique_visitors: number;
         };
         Condition: {
             /** @description Addresses, networks, and IPv4 addresses with * for a number; one of them is enough. */
@@ -2984,6 +3053,10 @@ export interface components {
             urls: components["schemas"]["Link"][];
         };
         LinkStats: {
+            /** @description Changes of the link in the range, newest first, at most 100. */
+            annotations: components["schemas"]["Annotation"][];
+            /** @description There are older changes in the range. */
+            annotations_more: boolean;
             /** @description Nodes whose clicks may be missing in the range. */
             behind: string[];
             /**
@@ -3011,6 +3084,8 @@ export interface components {
             clicks: number;
             /** @description By the short address that was asked for, without a scheme: the link's own, and its aliases, also those that were removed. */
             codes: components["schemas"]["Named"][];
+            /** @description Clicks of the time that was asked for to compare with. */
+            compared?: components["schemas"]["ComparedClicks"];
             /**
              * Format: date-time
              * @description All clicks before this time are counted; null when unknown.
@@ -3028,7 +3103,7 @@ export interface components {
              */
             from: string;
             /** @enum {string} */
-            interval: "hour" | "day";
+            interval: "hour" | "day" | "week" | "month";
             /**
              * Format: date-time
              * @description Time of the newest click ever; null without one.
@@ -3043,9 +3118,14 @@ export interface components {
             referrers: components["schemas"]["Named"][];
             /** @description By the id of the rule that matched; none where none did. */
             rules: components["schemas"]["Named"][];
-            /** @description One entry for each hour or day, in order, also without clicks. */
+            /** @description One entry for each step, in order, also without clicks. */
             series: components["schemas"]["Bucket"][];
             short_code: string;
+            /**
+             * Format: date-time
+             * @description Moment from which hours, or days of 24 hours, are counted: the requested one, rounded down to a quarter of an hour.
+             */
+            since?: string;
             /**
              * Format: date-time
              * @description End of the range, exclusive.
@@ -4183,6 +4263,8 @@ export interface components {
              * @description Counted GET requests in the range.
              */
             clicks: number;
+            /** @description Clicks of the time that was asked for to compare with. */
+            compared?: components["schemas"]["ComparedClicks"];
             /**
              * Format: date-time
              * @description All clicks before this time are counted; null when unknown.
@@ -4198,15 +4280,20 @@ export interface components {
              */
             from: string;
             /** @enum {string} */
-            interval: "hour" | "day";
+            interval: "hour" | "day" | "week" | "month";
             /** @description Clicks of the requested name by UTC day. */
             named?: components["schemas"]["NamedSeries"];
             /** @description Operating systems. */
             os: components["schemas"]["Named"][];
             /** @description By host, including www.; direct without a referrer. */
             referrers: components["schemas"]["Named"][];
-            /** @description One entry for each hour or day, in order, also without clicks. */
+            /** @description One entry for each step, in order, also without clicks. */
             series: components["schemas"]["Bucket"][];
+            /**
+             * Format: date-time
+             * @description Moment from which hours, or days of 24 hours, are counted: the requested one, rounded down to a quarter of an hour.
+             */
+            since?: string;
             /**
              * Format: date-time
              * @description End of the range, exclusive.
@@ -16595,12 +16682,22 @@ export interface operations {
                 from?: string;
                 /** @description End of the range: a date, which is included as a whole, or a time (RFC 3339), which is excluded. Default: now. */
                 to?: string;
-                /** @description Step of the series. At most 750 hours or 1,830 days. */
-                interval?: "hour" | "day";
-                /** @description Time zone of the hours and days: a name of the IANA database. */
+                /** @description A moment (RFC 3339) instead of from, such as that of a mailing: hours, or days of 24 hours, are counted from it, rounded down to a quarter of an hour. */
+                since?: string;
+                /** @description Step of the series: of the calendar of the time zone, weeks from Monday on. At most 750 hours, 1,830 days, 262 weeks or 60 months. */
+                interval?: "hour" | "day" | "week" | "month";
+                /** @description Time zone of the steps: a name of the IANA database. */
                 tz?: string;
                 /** @description CSV that begins with a byte order mark, without which Excel garbles letters such as umlauts. */
                 bom?: boolean;
+                /** @description Between the cells of CSV. With semicolon, fractions have a decimal comma: both as Excel expects them where decimals are written with a comma. */
+                separator?: "comma" | "semicolon";
+                /** @description Adds compared: previous is the time of the same length before the range, in whole days, weeks or months where the range is made of them, and year the same dates a year ago, or the weeks 52 weeks ago. */
+                compare?: "previous" | "year";
+                /** @description Adds compared: the time from this date or time on. With since: the moment from which the other time is counted. */
+                compare_from?: string;
+                /** @description End of that time, as to. Default: as many steps as the range has. */
+                compare_to?: string;
                 /** @description The breakdown that has the name. */
                 by?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
                 /** @description A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well. Only with by. */
@@ -19903,12 +20000,22 @@ export interface operations {
                 from?: string;
                 /** @description End of the range: a date, which is included as a whole, or a time (RFC 3339), which is excluded. Default: now. */
                 to?: string;
-                /** @description Step of the series. At most 750 hours or 1,830 days. */
-                interval?: "hour" | "day";
-                /** @description Time zone of the hours and days: a name of the IANA database. */
+                /** @description A moment (RFC 3339) instead of from, such as that of a mailing: hours, or days of 24 hours, are counted from it, rounded down to a quarter of an hour. */
+                since?: string;
+                /** @description Step of the series: of the calendar of the time zone, weeks from Monday on. At most 750 hours, 1,830 days, 262 weeks or 60 months. */
+                interval?: "hour" | "day" | "week" | "month";
+                /** @description Time zone of the steps: a name of the IANA database. */
                 tz?: string;
                 /** @description CSV that begins with a byte order mark, without which Excel garbles letters such as umlauts. */
                 bom?: boolean;
+                /** @description Between the cells of CSV. With semicolon, fractions have a decimal comma: both as Excel expects them where decimals are written with a comma. */
+                separator?: "comma" | "semicolon";
+                /** @description Adds compared: previous is the time of the same length before the range, in whole days, weeks or months where the range is made of them, and year the same dates a year ago, or the weeks 52 weeks ago. */
+                compare?: "previous" | "year";
+                /** @description Adds compared: the time from this date or time on. With since: the moment from which the other time is counted. */
+                compare_from?: string;
+                /** @description End of that time, as to. Default: as many steps as the range has. */
+                compare_to?: string;
                 /** @description The breakdown that has the name. */
                 by?: "countries" | "cities" | "devices" | "browsers" | "os" | "referrers" | "rules" | "variants" | "codes" | "utm_source" | "utm_medium" | "utm_campaign" | "utm_term" | "utm_content";
                 /** @description A name of a breakdown, as it is shown, whose clicks are counted by UTC day as well; a variant as RULE/VARIANT, or by its id alone for all rules. Only with by. */

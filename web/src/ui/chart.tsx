@@ -28,7 +28,7 @@ export interface ChartProps {
   times: readonly string[];
   series: readonly Series[];
   /** Length of a step, by which moments are written. */
-  step: "second" | "minute" | "hour" | "day";
+  step: "second" | "minute" | "hour" | "day" | "week" | "month";
   /** What is counted, such as "clicks"; the heading of the axis for screen readers. */
   unit: string;
   /** A zone of the IANA database. Default: the browser's. */
@@ -48,6 +48,9 @@ export interface ChartProps {
 
 const colours: Record<Kind, string> = { main: "--chart-1", second: "--chart-2", before: "--chart-4" };
 
+/** ofDays reports whether steps begin with a day. */
+const ofDays = (step: ChartProps["step"]) => step === "day" || step === "week" || step === "month";
+
 /** seconds returns a moment in seconds since 1970. */
 export function seconds(at: string): number {
   return Date.parse(at) / 1000;
@@ -61,7 +64,7 @@ export function Chart(props: ChartProps) {
   const open = firstOpen(labels, completeUntil ? seconds(completeUntil) : 0);
   const zone = timeZone ? { timeZone } : {};
   const name = (i: number) => dateTime(new Date(labels[i]! * 1000), {
-    ...(step === "day" ? { dateStyle: "medium" } : step === "second" ? { dateStyle: "short", timeStyle: "medium" } : { dateStyle: "medium", timeStyle: "short" }), ...zone,
+    ...(ofDays(step) ? { dateStyle: "medium" } : step === "second" ? { dateStyle: "short", timeStyle: "medium" } : { dateStyle: "medium", timeStyle: "short" }), ...zone,
   });
   const hasOpen = open < labels.length;
   return (
@@ -213,7 +216,7 @@ function options(
     axes: [
       {
         ...axis, grid: { show: false }, size: 28,
-        incrs: step === "day" ? [1, 2, 3, 7, 14, 30, 61, 91, 182, 365].map((n) => n * 86_400) : [5, 15, 60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800],
+        incrs: ofDays(step) ? [1, 2, 3, 7, 14, 30, 61, 91, 182, 365].map((n) => n * 86_400) : [5, 15, 60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800],
         values: (_, splits, _i, _space, incr) => splits.map((t) => {
           const day = incr >= 86_400 || (local(t).getHours() === 0 && local(t).getMinutes() === 0 && local(t).getSeconds() === 0);
           return dateTime(new Date(t * 1000), { ...(day ? { day: "numeric", month: "short" } : { timeStyle: incr < 60 ? "medium" : "short" }), ...zone });

@@ -1,0 +1,59 @@
+package controlplane
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"waypost"
+)
+
+// Annotation is a change of a link that may explain a change of its clicks.
+type Annotation struct {
+	At      time.Time
+	Changes []string // some of target, rules, state and expiry; or deleted, restored or expired alone
+	By      Changer
+}
+
+// MaxAnnotations bounds the annotations of statistics.
+const MaxAnnotations = 100
+
+// annotated are the fields with changes that are annotations, by what these are called.
+var annotated = map[string]string{
+	"original_url": "target", "rules": "rules", "active": "state", "expires_at": "expiry", "valid_from": "expiry",
+}
+
+// annotations returns the newest changes of a link in a span, newest first, and whether
+// there are more. Actors that may not read the history of links get no names.
+func (s *Links) annotations(ctx context.Context, actor Actor, l *waypost.Link, span *Span, now time.Time) ([]Annotation, bool, error) {
+	fields := make([]string, 0, len(annotated))
+	for name := range annotated {
+		fields = append(fields, name)
+	}
+	changes, err := s.store.ChangesOf(ctx, actor.Workspace, l.ID, span, fields, MaxAnnotations+1)
+	if err != nil {
+		return nil, false, err
+	}
+	var notes []Annotation
+	// The expiry of a link stands in no entry of its history.
+	if e := l.ExpiresAt; !e.IsZero() && !e.After(now) && !e.Before(span.From()) && e.Before(span.To()) {
+		notes = append(notes, Annotation{At: e, Changes: []string{"expired"}, By: Changer{Kind: "system", Name: "waypost"}})
+	}
+	for _, c := range changes {
+		a := Annotation{At: c.At, By: c.By}
+		if c.What != "changed" {
+			a.Changes = []string{c.What}
+		}
+		for _, f := range c.Fields {
+			if name, of := annotated[f.Name]; of && c.What == "changed" && !slices.Contains(a.Changes, name) {
+				a.Changes = append(a.Changes, name)
+			}
+		}
+		if !actor.Can(ScopeLinksRead) {
+			a.By = Changer{}
+		}
+		notes = append(notes, a)
+	}
+	slices.SortStableFunc(notes, func(a, b Annotation) int { return b.At.Compare(a.At) })
+	return notes[:min(len(notes), MaxAnnotations)], len(notes) > MaxAnnotations, nil
+}
