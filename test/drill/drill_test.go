@@ -336,7 +336,8 @@ func (d *drill) counted() map[string]int64 {
 	d.t.Helper()
 	var text []byte
 	d.sql(`SELECT coalesce(json_object_agg(l.code, c.n), '{}') FROM link l
-		JOIN (SELECT link_id, sum(clicks) AS n FROM link_click GROUP BY link_id) c ON c.link_id = l.id WHERE l.domain_id = 1 AND l.code <> '`+limited+`'`, &text)
+		JOIN (SELECT link_id, sum(clicks) AS n FROM link_click GROUP BY link_id) c ON c.link_id = l.id WHERE l.domain_id = 1
+		AND l.code <> '`+limited+`'`, &text)
 	counts := make(map[string]int64)
 	require.NoError(d.t, json.Unmarshal(text, &counts))
 	return counts
@@ -374,7 +375,8 @@ func TestDrill_PostgreSQLAndTheControlPlanesDiskAreLost(t *testing.T) {
 	for i := range 10 {
 		link, alias := fmt.Sprintf("Link%d", i), fmt.Sprintf("Box%d", i)
 		require.Equal(t, http.StatusCreated, d.call(d.plane.API, http.MethodPost, "/api/v1/urls", api.NewLink{
-			OriginalURL: target + "any", CustomCode: link, Domain: "case.example", Aliases: []api.NewAlias{{ShortCode: alias, Domain: "case.example"}},
+			OriginalURL: target + "any", CustomCode: link, Domain: "case.example",
+			Aliases: []api.NewAlias{{ShortCode: alias, Domain: "case.example"}},
 		}, nil))
 		typed = append(typed, "case.example/"+link, "case.example/"+alias)
 		shouted = append(shouted, "case.example/"+strings.ToUpper(link), "case.example/"+strings.ToUpper(alias))
