@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
 
 	"waypost"
 )
@@ -34,31 +35,37 @@ func AppendFold(dst, code []byte) []byte {
 	return append(dst, code...)
 }
 
-// The UTF-8 of À to ÿ: the first byte, and the second bytes of ×, which is no letter, and
-// of ß, which becomes two.
-const (
-	latin  = 0xc3
-	times  = 0x97
-	sharpS = 0x9f
-)
+// folds maps letters below U+0800 to letters of as many bytes; 0 for what takes more than
+// that, and for marks, which may join a letter that was folded.
+var folds = func() (to [0x800]uint16) {
+	for r := rune(utf8.RuneSelf); int(r) < len(to); r++ {
+		key := folder.String(string(r))
+		if p := norm.NFC.PropertiesString(key); len(key) == utf8.RuneLen(r) && p.Size() == len(key) && p.BoundaryBefore() &&
+			norm.NFC.IsNormalString(key) && norm.NFC.PropertiesString(string(r)).BoundaryBefore() {
+			only, _ := utf8.DecodeRuneInString(key)
+			to[r] = uint16(only)
+		}
+	}
+	return to
+}()
 
 // appendFolded appends a code in its form without case, and reports whether that form is
-// a code too.
+// a code too. Most letters need no tables of Unicode.
 func appendFolded(dst, code []byte) (folded []byte, valid bool) {
 	begin := len(dst)
 	dst = append(dst, code...)
-	for text := dst[begin:]; len(text) > 0; text = text[1:] {
-		switch c := text[0]; {
-		case 'A' <= c && c <= 'Z':
+	for text := dst[begin:]; len(text) > 0; {
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case 'A' <= r && r <= 'Z':
 			text[0] += 'a' - 'A'
-		case c < utf8.RuneSelf:
-		case c == latin && len(text) > 1 && text[1]>>6 == 0b10 && text[1] != sharpS: // needs no tables
-			if text = text[1:]; text[0] < sharpS && text[0] != times {
-				text[0] += 'à' - 'À'
-			}
+		case r < utf8.RuneSelf, 0x3000 <= r && r < 0xa000: // Chinese and Japanese
+		case int(r) < len(folds) && folds[r] != 0:
+			utf8.EncodeRune(text, rune(folds[r]))
 		default:
 			return appendFoldedText(dst[:begin], code)
 		}
+		text = text[size:]
 	}
 	return dst, true
 }
