@@ -118,8 +118,9 @@ func (in *inserting) send(ctx context.Context, p *pool, epoch uint32) (waypost.P
 	return at.position(), err
 }
 
-// TryLinks implements controlplane.LinkStore. It is the transaction of InsertLinks,
-// rolled back, because a tenant sees no codes of others.
+// TryLinks implements controlplane.LinkStore. It looks for the codes as the system,
+// because a tenant sees no codes of others. Only claims of counters need a turn at the
+// head of the changelog; they are rolled back.
 func (db *LinkStore) TryLinks(ctx context.Context, links []controlplane.Insertion) ([]controlplane.InsertResult, error) {
 	in := newInserting(links)
 	as := scoped.Tenant(workspaceList(links)).SharedBy(links[0].Link.Workspace)
@@ -132,11 +133,16 @@ func (db *LinkStore) TryLinks(ctx context.Context, links []controlplane.Insertio
 	if err != nil {
 		return nil, scoped.Classify("try links", err)
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it holds the head of the changelog
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it may hold the head of the changelog
 	var at begun
 	var b pgx.Batch
-	b.Queue(selectBegin, int32(0)).QueryRow(at.scan)
-	in.queue(&b, &at)
+	claims, _ := claimsOf(links)
+	if len(claims.codes) > 0 {
+		b.Queue(selectBegin, int32(0)).QueryRow(at.scan)
+		in.queueClaims(&b, &claims)
+	}
+	in.queueFree(&b)
+	as.EnterBatch(&b)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, scoped.Classify("try links", err)
 	}
@@ -150,6 +156,26 @@ func (db *LinkStore) TryLinks(ctx context.Context, links []controlplane.Insertio
 		return nil, scoped.Classify("try links", err)
 	}
 	return in.placed, nil
+}
+
+// queueFree asks which custom codes no link has, and none had.
+func (in *inserting) queueFree(b *pgx.Batch) {
+	var c codeList
+	for i := range in.links {
+		c.addCode(in.links[i].Link.Domain, in.links[i].Link.Key())
+	}
+	var i int
+	scoped.Operator.EnterBatch(b)
+	b.Queue(`
+		SELECT n.i - 1 FROM unnest($1::integer[], $2::text[]) WITH ORDINALITY n (domain, code, i)
+		WHERE NOT EXISTS (SELECT FROM link l WHERE l.domain_id = n.domain AND l.code = n.code)
+		  AND NOT EXISTS (SELECT FROM retired_code r WHERE r.domain_id = n.domain AND r.code = n.code)`, c.domains, c.codes).
+		Query(scoped.ForEach([]any{&i}, func() error {
+			if in.placed[i] == controlplane.Taken {
+				in.placed[i] = controlplane.Placed
+			}
+			return nil
+		}))
 }
 
 // inserting is the insertion of some links.
@@ -196,16 +222,7 @@ func (in *inserting) queue(b *pgx.Batch, at *begun) {
 	b.Queue(`SELECT key_check_leases($1), set_config('plan_cache_mode', 'force_generic_plan', true), set_config('waypost.folded', $2, true)`,
 		leases, foldedDomains(in.links))
 	if len(claims.codes) > 0 {
-		var code waypost.Code
-		b.Queue(`SELECT key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters,
-			claims.workspaces).Query(scoped.ForEach([]any{&code}, func() error {
-			for i := range in.links {
-				if x := &in.links[i]; x.Claim != nil && x.Link.Code == code {
-					in.placed[i] = controlplane.Issuable
-				}
-			}
-			return nil
-		}))
+		in.queueClaims(b, &claims)
 	}
 	insert := insertLinks
 	if in.free {
@@ -213,6 +230,20 @@ func (in *inserting) queue(b *pgx.Batch, at *begun) {
 	}
 	b.Queue(insert, insertArgs(in.links, in.stamps)...).Query(scoped.Each(func(rows pgx.Rows) error {
 		return in.readPlaced(rows, at.position())
+	}))
+}
+
+// queueClaims takes the counters of custom codes.
+func (in *inserting) queueClaims(b *pgx.Batch, claims *claimColumns) {
+	var code waypost.Code
+	b.Queue(`SELECT key_claim($1, $2, $3, $4)`, claims.codes, claims.prefixes, claims.counters,
+		claims.workspaces).Query(scoped.ForEach([]any{&code}, func() error {
+		for i := range in.links {
+			if x := &in.links[i]; x.Claim != nil && x.Link.Code == code {
+				in.placed[i] = controlplane.Issuable
+			}
+		}
+		return nil
 	}))
 }
 
