@@ -18,7 +18,6 @@ import (
 
 	"waypost"
 	"waypost/edge/clicks"
-	"waypost/internal/logtest"
 )
 
 // cutOff is a journal with little room, whose control plane is away.
@@ -86,28 +85,6 @@ func (l *ledger) equals(t *testing.T, control *controlPlane) {
 	require.Equal(t, l.clicks, control.clicks)
 	require.Equal(t, l.bots, control.bots)
 	require.Equal(t, l.answers, control.answers)
-}
-
-// All clicks would take more room in segments than there is.
-func TestCompaction_WhileTheControlPlaneIsAwayDetailIsCompactedBeforeAClickIsDropped(t *testing.T) {
-	control, registry, log := newControlPlane(t), prometheus.NewPedanticRegistry(), &logtest.Buffer{}
-	cfg := cutOff(t.TempDir())
-	cfg.MaxBytes, cfg.Metrics, cfg.Logger = 1<<20, registry, log.Logger()
-	j := open(t, cfg)
-	clicked := newLedger()
-	for round := 0; metric(t, registry, "waypost_clicks_coarsened_total", "totals") == 0; round++ {
-		require.Less(t, round, 100, "nothing was folded to totals")
-		clicked.clickAround(t, j, 5_000, 500)
-		require.LessOrEqual(t, used(t, cfg.Dir), cfg.MaxBytes)
-	}
-	require.NotEmpty(t, files(t, cfg.Dir, "compacted"))
-	require.LessOrEqual(t, len(files(t, cfg.Dir, "batch")), 4, "what nobody has seen has no identity yet")
-	shipAll(t, j, control)
-	clicked.equals(t, control)
-	require.Empty(t, files(t, filepath.Join(cfg.Dir, "quarantine"), ""))
-	require.Empty(t, files(t, cfg.Dir, "compacted"))
-	require.Zero(t, metric(t, registry, "waypost_clicks_waiting"))
-	require.NotContains(t, log.String(), "level=ERROR")
 }
 
 func TestCompaction_WhatWasCompactedIsShippedWhenTheControlPlaneIsBackAndRecordingGoesOn(t *testing.T) {

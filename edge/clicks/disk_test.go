@@ -1,7 +1,6 @@
 package clicks_test
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -29,54 +28,6 @@ func recordAll(t *testing.T, j *clicks.Journal, code string, n int) {
 			require.True(t, time.Now().Before(late), "there is no room for clicks")
 		}
 	}
-}
-
-func TestJournal_IsBoundedAndDropsAreCounted(t *testing.T) {
-	control, registry, log := newControlPlane(t), prometheus.NewPedanticRegistry(), &logtest.Buffer{}
-	cfg := config(t.TempDir())
-	cfg.SegmentBytes, cfg.MaxBytes, cfg.FlushInterval = 8<<10, 64<<10, time.Millisecond
-	cfg.Metrics, cfg.Logger = registry, log.Logger()
-	j := open(t, cfg)
-	var offered uint64
-	end, pause := time.Now().Add(3*time.Minute), time.NewTicker(time.Millisecond)
-	defer pause.Stop()
-	// Rounds in which nothing is taken, and not because the keeper has something to do
-	// first.
-	for full := 0; full < 50 || used(t, cfg.Dir) <= cfg.MaxBytes/2; {
-		require.True(t, time.Now().Before(end), "%d bytes of %d after %d clicks", used(t, cfg.Dir), cfg.MaxBytes, offered)
-		before := j.Dropped()
-		for range 1000 { // each of another link: no fold makes them less
-			j.Record(waypost.Click{Domain: waypost.DomainID(offered%5 + 1), Code: fmt.Appendf(nil, "%07d", offered), At: 1})
-			offered++
-		}
-		if j.Dropped()-before == 1000 {
-			full++
-			<-pause.C // for the keeper
-		}
-		// See Config.MaxBytes. A look at many files is not of one moment: it may count files
-		// and those that replace them.
-		most := cfg.MaxBytes + 2*cfg.SegmentBytes
-		least := used(t, cfg.Dir)
-		for looks := 0; least > most && looks < 5; looks++ {
-			least = min(least, used(t, cfg.Dir))
-		}
-		require.LessOrEqual(t, least, most)
-	}
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "dropped clicks") }, 60*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { // the keeper may just have made room for some
-		offered++
-		j.Record(waypost.Click{Domain: 1, Code: fmt.Appendf(nil, "%07d", offered), At: 1})
-		return !j.Takes()
-	}, 60*time.Second, time.Millisecond)
-
-	shipInBackground(t, j, control.shipping())
-	require.Eventually(t, j.Takes, 60*time.Second, time.Millisecond)
-	recordAll(t, j, "roomy", 1000)
-	require.NoError(t, j.Seal())
-	recorded, dropped := metric(t, registry, "waypost_clicks_recorded_total"), metric(t, registry, "waypost_clicks_dropped_total")
-	require.Positive(t, dropped)
-	require.EqualValues(t, offered+1000, recorded+dropped)
-	control.await(t, "what was recorded is counted", func() bool { _, sum := control.totals(); return float64(sum) == recorded })
 }
 
 // switchable fails with an error while it is on.

@@ -76,33 +76,6 @@ func (l left) that(t *testing.T, prefix, has string) string {
 	return ""
 }
 
-func TestRecovery_BitFlippedAnywhereInASegmentCostsAtMostItsClickAndNothingIsWiped(t *testing.T) {
-	const recorded, head = 3, 128
-	l := killed(t, config(t.TempDir()), recorded, func(string) bool { return true })
-	file, control := l.that(t, "segment", "abcd"), newControlPlane(t)
-	whole := l[file]
-	for at := range head + recorded*recordBytes + 16 {
-		changed := slices.Clone(whole)
-		changed[at] ^= 1 << (at % 8)
-		counted, quarantine := l.shipChanged(t, file, changed, control)
-		number := (at - head) / recordBytes
-		padding := at >= head && number < recorded && at >= head+(number+1)*recordBytes
-		switch {
-		case at < head:
-			require.Zero(t, counted, "byte %d: nobody knows whose clicks they are", at)
-		case number == recorded-1:
-			require.EqualValues(t, recorded-1, counted, "byte %d: it looks cut by the crash", at)
-			continue
-		case number < recorded && !padding:
-			require.EqualValues(t, recorded-1, counted, "byte %d", at)
-		default: // a crash may leave anything there
-			require.EqualValues(t, recorded, counted, "byte %d", at)
-			continue
-		}
-		require.Equal(t, left{sealedName(file): changed}, renamed(quarantine), "byte %d", at)
-	}
-}
-
 // renamed returns files as they are named once their boot is over.
 func renamed(l left) left {
 	out := left{}
@@ -117,27 +90,6 @@ func sealedName(name string) string {
 		return string(base) + ".sealed"
 	}
 	return name
-}
-
-func TestRecovery_SegmentCutAnywhereKeepsTheClicksBeforeTheCut(t *testing.T) {
-	const recorded, head = 3, 128
-	l := killed(t, config(t.TempDir()), recorded, func(string) bool { return true })
-	file, control := l.that(t, "segment", "abcd"), newControlPlane(t)
-	whole := l[file]
-	for cut := range head + recorded*recordBytes {
-		want := max(cut-head, 0) / recordBytes
-		counted, quarantine := l.shipChanged(t, file, whole[:cut], control)
-		require.EqualValues(t, want, counted, "the file ends at %d", cut)
-		if cut < head {
-			require.Equal(t, left{sealedName(file): whole[:cut]}, renamed(quarantine))
-		}
-		zeros := append(slices.Clone(whole[:cut]), make([]byte, len(whole)-cut)...)
-		counted, _ = l.shipChanged(t, file, zeros, control)
-		if cut >= head { // padding of zeros is as good as what was there
-			require.GreaterOrEqual(t, counted, uint64(want), "there are zeros from %d on", cut)
-			require.LessOrEqual(t, counted, uint64(want+1))
-		}
-	}
 }
 
 // The batch is the newest, and the clicks that it has are in a segment still, with others

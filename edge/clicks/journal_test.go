@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/api/clickbatch"
 	"waypost/edge/clicks"
 )
 
@@ -95,27 +94,6 @@ func TestJournal_ManyRecordAtTheSameTime(t *testing.T) {
 	for link, n := range got {
 		require.EqualValues(t, each/2, n, link)
 	}
-}
-
-func TestJournal_WhatABatchCannotHoldGoesIntoTheNext(t *testing.T) {
-	control, dir := newControlPlane(t), t.TempDir()
-	cfg := config(dir)
-	cfg.SegmentBytes, cfg.MaxBytes = 1<<20, 64<<20
-	j := open(t, cfg)
-	const links = clickbatch.MaxLinks + 1000
-	for i := range links {
-		code := fmt.Appendf(nil, "%08d", i)
-		for range 2 {
-			for !j.TryRecord(1, code, int64(i)) {
-				runtime.Gosched()
-			}
-		}
-	}
-	shipAll(t, j, control)
-	got, sum := control.totals()
-	require.Len(t, got, links)
-	require.EqualValues(t, 2*links, sum)
-	require.GreaterOrEqual(t, len(control.counts()), 2)
 }
 
 func TestJournal_IsOfOneProcess(t *testing.T) {

@@ -77,32 +77,6 @@ func visitNumber(n int) (c waypost.Click, code, texts string) {
 		code, textOf(agent, referrer, medium, uint8(n%4), uint8(n%9))
 }
 
-func TestRecord_EveryClickHasItsOwnAgentAndReferrer(t *testing.T) {
-	for name, shards := range map[string]int{"one segment at a time": 1, "two": 2} {
-		t.Run(name, func(t *testing.T) {
-			control := newControlPlane(t)
-			cfg := config(t.TempDir())
-			cfg.FlushInterval, cfg.SegmentBytes, cfg.Shards, cfg.Profiler = time.Millisecond, 64<<10, shards, listener{}
-			j := open(t, cfg)
-			shipInBackground(t, j, control.shipping())
-			want, recorded, late := map[string][]string{}, 0, time.Now().Add(3*time.Minute)
-			for n := range 10_000 { // of some segments, in some batches
-				c, code, texts := visitNumber(n)
-				for !j.TryClick(c) {
-					require.True(t, time.Now().Before(late), "there is no room for clicks")
-				}
-				want[code] = append(want[code], texts)
-				if recorded++; n%1000 == 0 {
-					control.await(t, "all is in batches", func() bool { _, sum := control.totals(); return sum == uint64(recorded) })
-				}
-			}
-			require.NoError(t, j.Seal())
-			control.await(t, "all clicks are counted", func() bool { _, sum := control.totals(); return sum == uint64(recorded) })
-			require.Equal(t, want, control.told())
-		})
-	}
-}
-
 // Their records differ in that alone.
 func TestRecord_ClicksOfOneVisitorAreToldApartByTheirVariants(t *testing.T) {
 	for name, profiler := range map[string]clicks.Profiler{"with a profile": crowd{}, "without": nil} {

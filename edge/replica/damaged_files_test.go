@@ -1,10 +1,8 @@
 package replica_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"path"
 	"testing"
 
@@ -14,7 +12,6 @@ import (
 	"waypost"
 	"waypost/edge/replica"
 	"waypost/replication/replicationtest"
-	"waypost/test/devtest"
 )
 
 // damageable is a closed replica in memory, and the source that it followed, which is
@@ -149,40 +146,4 @@ func (d *damageable) try(t *testing.T, name string, raw []byte) (outcome string)
 		require.Positive(t, st.Snapshots+st.Repairs)
 	}
 	return outcome
-}
-
-// Each file is cut at some places, and flipped at others; a small one at every place.
-func TestDB_IsRightOrRepairedWhateverFileIsDamaged(t *testing.T) {
-	cuts, flips := 1, 1
-	if devtest.Long() {
-		cuts, flips = 50, 500
-	}
-	all := map[string]int{}
-	for _, starts := range []int{2, 4} { // the last record of the MANIFEST is a flush, or a compaction
-		d := newDamageable(t, starts)
-		rng := rand.New(rand.NewPCG(5, 6))
-		for _, name := range d.files(t, "/replica") {
-			t.Run(fmt.Sprintf("%d starts, %s", starts, path.Base(name)), func(t *testing.T) {
-				raw := contents(t, d.fs, name)
-				outcomes := map[string]int{}
-				note := func(damaged []byte) {
-					outcome := d.try(t, name, damaged)
-					outcomes[outcome]++
-					all[outcome]++
-				}
-				cuts := min(cuts, len(raw))
-				for i := range cuts { // evenly; the last takes one byte
-					note(raw[:(i+1)*len(raw)/cuts-1])
-				}
-				bits := rng.Perm(8 * len(raw))
-				for _, bit := range bits[:min(flips, len(bits))] {
-					damaged := bytes.Clone(raw)
-					damaged[bit/8] ^= 1 << (bit % 8)
-					note(damaged)
-				}
-				t.Log(outcomes)
-			})
-		}
-	}
-	t.Log("all files:", all)
 }

@@ -2,7 +2,6 @@ package replica_test
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"waypost/edge/replica"
 	"waypost/replication"
 	"waypost/replication/replicationtest"
-	"waypost/test/devtest"
 )
 
 // taking takes a snapshot like a follower, and resumes an earlier one.
@@ -71,63 +69,6 @@ func (k *taking) run(t *testing.T) error {
 		p.Lowest, p.Digest = b.Last(), b.Transactions[len(b.Transactions)-1].Digest
 	}
 	return k.restore.Commit(t.Context(), p.Digest)
-}
-
-// TestRestore_ResumesAfterACrash finds this defect: a store is named as the one to
-// serve as soon as its slots are there, before the changes that were made while they
-// were read; a crash then leaves it half done.
-func TestRestore_ResumesAfterACrash(t *testing.T) {
-	for _, percent := range []int{0, 60} { // 100 is a kill, see TestBootstrap_ResumesAfterTenKills
-		c := &crasher{fs: vfs.NewCrashableMem(), percent: percent}
-		db, err := replica.Open(config(errorfs.Wrap(c.fs, c)))
-		require.NoError(t, err)
-		db.Shrink()
-		s := replicationtest.NewSource()
-		var rs []waypost.Record
-		for i := range 200 {
-			rs = append(rs, replicationtest.Link(fmt.Sprintf("code%04d", i), fmt.Sprintf("https://example.com/%d", i)))
-		}
-		s.Commit(rs...)
-		c.watch(true)
-		k := taking{s: s, db: db, between: func(next int) { // the tail changes, adds and removes links that were taken
-			s.Commit(replicationtest.Link(fmt.Sprintf("code%04d", next%200), "https://changed.example/"),
-				replicationtest.Link(fmt.Sprintf("new%04d", next), "https://new.example/"),
-				replicationtest.Purge(fmt.Sprintf("code%04d", next%200+1)))
-		}}
-		require.NoError(t, k.run(t))
-		require.NoError(t, db.Close())
-		c.watch(false)
-		want := s.Rows()
-
-		furthest, tails := 0, 0
-		for i, fs := range c.left(t) {
-			if !devtest.Long() && i%3 > 0 {
-				continue
-			}
-			after, err := replica.Open(config(fs))
-			require.NoError(t, err, "crash %d", i)
-			after.Shrink()
-			if after.Position().IsZero() {
-				k := taking{s: s, db: after}
-				require.NoError(t, k.run(t), "crash %d", i)
-				if percent == 0 { // durable files stay
-					require.GreaterOrEqual(t, k.progress.Next, furthest, "crash %d", i)
-				}
-				furthest = max(furthest, k.progress.Next)
-				if k.progress.Next == waypost.Slots && k.progress.Lowest.Seq > 1 {
-					tails++
-				}
-			}
-			require.Equal(t, want, rows(t, after), "crash %d", i)
-			requireDigest(t, after)
-			names, err := fs.List("/replica")
-			require.NoError(t, err)
-			require.ElementsMatch(t, []string{"CURRENT", "LOCK", after.LiveStore()}, names, "nothing is left over")
-			require.NoError(t, after.Close())
-		}
-		require.Equal(t, waypost.Slots, furthest)
-		require.Positive(t, tails, "some have ended in the tail, and are resumed there")
-	}
 }
 
 func TestRestore_ResumesSuspendedAndNotAborted(t *testing.T) {

@@ -1,3 +1,7 @@
+//go:build !race
+
+// Without the race detector only, which has memory of its own for each connection.
+
 package server_test
 
 import (

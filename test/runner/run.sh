@@ -91,11 +91,6 @@ alerts() {
   fi
 }
 
-# with_tests REGEXP lists the packages that have a test function whose name fits.
-with_tests() {
-  grep -rlE --include='*_test.go' "^func Test\w*$1" . | xargs -r -n 1 dirname | sort -u | tr '\n' ' '
-}
-
 # The race detector watches the tests of a package in their own process. Without it run packages
 # whose tests have no second goroutine, and suites that run whole systems, because it slows programs down: make
 # test has a program with it under faults and kills, and make test-long has it in all suites.
@@ -113,21 +108,30 @@ split() {
   done
 }
 
+# calmly PACKAGES runs tests of packages that have run with the race detector again without it: those
+# in files that it leaves out, and those that count allocations.
+calmly() {
+  local files names packages
+  files=$(grep -rlE --include='*_test.go' '^//go:build !race|^func Test\w*Alloc' .)
+  names=$(xargs grep -hoP '^func \KTest\w+' <<<"$(xargs grep -l '^//go:build !race' <<<"$files")" | paste -sd '|')
+  packages=$(xargs -n 1 dirname <<<"$files" | sort -u | xargs go list | grep -xF "$(tr ' ' '\n' <<<"$1")" | tr '\n' ' ')
+  [[ -z ${packages// /} ]] || go_test "allocations, and what the race detector slows down" "$packages" -run "Alloc|^($names)\$"
+}
+
 everything() {
   prepare all || exit
   deploy/install-missing.sh prometheus || true # test/alerts skips itself without it
   # The longest begin first.
-  local first=(./test/console ./test/system ./test/keys ./test/alerts ./controlplane/postgres ./edge/replica) race calm allocating
+  local first=(./test/console ./test/system ./test/keys ./test/alerts ./controlplane/postgres ./edge/replica) race calm
   export RAPID_CHECKS=20 # random cases of a property, instead of 100
   split < <(go list "${first[@]}" ./test/... ./... | awk '!seen[$0]++' | grep -vE '^waypost/test/(chaos|models)$')
-  # The former keep processors busy, and the latter wait most of their time. In the redirect server
+  # The former keep processors busy most of their time, and the latter wait. In the redirect server
   # sockets are read and written by other system calls without the race detector.
-  (trap - INT && go_test "packages with the race detector" "$race" -race -p "$(nproc)") &
+  (trap - INT && go_test "packages with the race detector" "$race" -race -p $(($(nproc) + 1))) &
   go_test "packages without the race detector" "$calm waypost/edge/server"
   go_test "the protocols as models" ./test/models -short
-  # Allocations can be counted only without it.
-  allocating=$(with_tests Alloc | xargs go list | grep -vxF "$(tr ' ' '\n' <<<"$calm")"$'\nwaypost/edge/server' | tr '\n' ' ')
-  go_test "allocations" "$allocating" -run Alloc
+  # What the race detector would slow down, or hide, is in files of their own.
+  calmly "${race/waypost\/edge\/server /}"
   # The statements do not depend on the time zone, language and settings of an operator.
   WAYPOST_TEST_POSTGRES=foreign go_test "a PostgreSQL with foreign settings" ./controlplane/postgres \
     -run 'Search|Typed|Changelog|Budgets|Insert|Lease|Salt|Month|Up_'
@@ -167,7 +171,12 @@ long_forms() {
   long_form "120 restarts of edges and 20 kills of a control plane during deletions" ./test/system Wait_LeavesOutNoEdgeThatServes -race
   long_form "each file of a replica is cut at 50 places and flipped at 500" ./edge/replica "DB_IsRightOrRepairedWhateverFileIsDamaged DB_FindsDamageWhenItIsOpened Restore_ResumesAfterACrash"
   long_form "the plans of all lists" ./controlplane/postgres Listing_OfManyLinks
-  WAYPOST_BOOTSTRAP_LINKS=1000000 long_form "a bootstrap of a million links is killed ten times" ./edge/replica Bootstrap_ResumesAfterTenKills
+  long_form "the keys after restores, twice and with memories lost" ./test/keys \
+    "Keys_AreNotIssuedAgainAfterAnOldCopyIsRestored Keys_AreNotIssuedAgainAfterADumpIsRestored" -race
+  long_form "9,147 links are imported, killed, undone and redirected" ./test/system \
+    "Import_GoesOnWhereTheControlPlaneWasKilledIsUndoneAndMended Links_AreImportedAndRedirectedByteForByte" -race
+  long_form "a takedown reaches ten edges" ./cmd/waypost Takedown_ReachesEveryEdgeAndOutlastsRestartsAndARestore -race
+  WAYPOST_BOOTSTRAP_LINKS=1000000 long_form "a bootstrap of a million links is killed ten times" ./edge/replica Bootstrap_ResumesAfterKills
   WAYPOST_WEEK=zipf long_form "a week of clicks, most on few links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota
   WAYPOST_WEEK=uniform long_form "a week of clicks, alike on all links" ./edge/clicks Compaction_WeekOfClicksFitsTheQuota
   long_form "a forgotten primary is reached twenty times" ./test/history History_ForgottenPrimaryTakesNoEdgeOver -race
@@ -180,8 +189,8 @@ long_forms() {
   split < <(go list ./test/... | grep -vE '^waypost/test/(console|install|models|runner)$')
   TEST_LONG='' go_test "whole systems with the race detector" "$calm" -race
   go_test "row-level security alone" ./test/tenancy -race -tags rlsonly
-  long_form "time and load without the race detector" ./test/console \
-    "Statistics_OfAYearTake300Milliseconds Console_Links"
+  long_form "all flows of the console" ./test/console \
+    "Statistics_OfAYearTake300Milliseconds Console_Fleet Console_Frame Console_Links Console_Link Console_Transfer Console_Settings Visitors_GivePasswords"
   go_test "edges under load without the race detector" ./test/system -run UnderLoad
   go_test "the protocols as models, with every flaw" ./test/models
   step "benchmarks, little of each" make --no-print-directory bench-try
@@ -236,7 +245,7 @@ case ${1:-} in
   *)
     split < <(go list "$@")
     prepare "$@" || exit
-    [[ -z $race ]] || go_test "with the race detector: $race" "$race" -race
+    [[ -z $race ]] || { go_test "with the race detector: $race" "$race" -race; calmly "$race"; }
     [[ -z $calm ]] || go_test "without the race detector: $calm" "$calm"
     ;;
 esac

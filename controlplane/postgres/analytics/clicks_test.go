@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -193,38 +192,6 @@ func TestABatchThatCanNeverBeCountedIsADeadLetterAndTheQueueMoves(t *testing.T) 
 			require.Zero(t, clicks(t, db, "summer"), "a batch is counted whole or not at all")
 		})
 	}
-}
-
-// Every row has the longest of profiles, and no part shares them with another.
-func TestABatchThatGrowsBeyondBoundsWhenItIsTakenApartIsADeadLetter(t *testing.T) {
-	db, hand := open(t)
-	const n = 1_000
-	insert(t, db, links(n)...)
-	b := &waypost.ClickBatch{Node: "edge-1", Boot: someBoot, Seq: 1, Exact: true}
-	now := time.Now().UnixMilli()
-	var all []waypost.ClickRow
-	for i := range uint32(clickbatch.MaxRows / n) {
-		long := strings.Repeat(string(rune('a'+i%26)), waypost.MaxClickName-4)
-		name := fmt.Sprintf("%s%04d", long, i)
-		b.Profiles = append(b.Profiles, waypost.ClickProfile{
-			Country: "DE", City: name, Device: "mobile", Browser: name, OS: name,
-			Referrer: name,
-		})
-		all = append(all, waypost.ClickRow{At: now, Profile: i, Count: 1})
-	}
-	for i := range n {
-		b.Links = append(b.Links, waypost.LinkClicks{
-			Domain: waypost.DefaultDomain, Code: waypost.Code(fmt.Sprintf("link-%d", i)),
-			Last: now, Rows: all,
-		})
-	}
-	require.Less(t, len(clickbatch.Append(nil, b)), clickbatch.MaxBytes)
-	require.Equal(t, controlplane.ClickReceipt{Watermark: 1, DeadLetter: true}, ingest(t, db, b))
-	require.Contains(t, textOf(t, hand, `SELECT reason FROM click_dead_letter`), "more of its clicks than can be kept")
-	require.Zero(t, number(t, hand, `SELECT count(*) FROM click_part`))
-
-	b.Seq, b.Links = 2, b.Links[:n/5]
-	require.EqualValues(t, len(all)*n/5, ingest(t, db, b).Clicks)
 }
 
 func TestTheFirstDeadLettersOfANodeAreKeptAndTheOthersCounted(t *testing.T) {

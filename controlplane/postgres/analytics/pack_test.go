@@ -1,7 +1,6 @@
 package analytics_test
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"testing"
 	"time"
@@ -135,38 +134,4 @@ func TestRememberedLinksAreForgottenThoughTheNewestOfABatchIsRight(t *testing.T)
 	require.EqualValues(t, 8, r.Unknown)
 	require.Zero(t, clicks(t, db, "other"))
 	require.EqualValues(t, 20, clicks(t, db, "newer"))
-}
-
-func TestDaysWithManyNamesAreStoredSomeAtATime(t *testing.T) {
-	db, hand := open(t)
-	const n = 300
-	var names []waypost.ClickProfile
-	for i := range 1000 {
-		names = append(names, waypost.ClickProfile{Referrer: fmt.Sprintf("%x.example", sha256.Sum256([]byte{byte(i), byte(i >> 8)}))})
-	}
-	some := links(n)
-	insert(t, db, some...)
-	now := time.Now().UnixMilli()
-	b := &waypost.ClickBatch{Node: "edge-1", Boot: someBoot, Seq: 1, Exact: true, Profiles: names}
-	for i, s := range some {
-		l := waypost.LinkClicks{Domain: waypost.DefaultDomain, Code: s.Code, Last: now}
-		for k := range names[:1+(i%3)*400] {
-			l.Rows = append(l.Rows, waypost.ClickRow{At: now, Profile: uint32(k), Count: 1})
-		}
-		b.Links = append(b.Links, l)
-	}
-	require.False(t, ingest(t, db, b).DeadLetter)
-	fold(t, db)
-	require.Greater(t, number(t, hand, `SELECT sum(octet_length(breakdown)) FROM click_day`), int64(5<<20), "one statement does not read them all")
-	again := batch(2)
-	for _, s := range some {
-		again.Links = append(again.Links, total(string(s.Code), 1))
-	}
-	ingest(t, db, again)
-	fold(t, db)
-	for i, s := range some[:6] {
-		require.EqualValues(t, 2+(i%3)*400, clicks(t, db, string(s.Code)))
-	}
-	require.EqualValues(t, n, number(t, hand, `SELECT count(*) FROM click_day`))
-	require.Equal(t, number(t, hand, `SELECT sum(clicks) FROM link_click`), number(t, hand, `SELECT sum(clicks) FROM click_day`))
 }

@@ -1,10 +1,7 @@
 package analytics_test
 
 import (
-	"bufio"
-	"compress/gzip"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -62,39 +59,6 @@ func TestAPurgeReachesAMonthThatWaitsForItsExport(t *testing.T) {
 	none, err := db.CountIn(t.Context(), "7", `SELECT count(*) FROM `+month)
 	require.NoError(t, err)
 	require.Zero(t, none, "and nobody else sees them")
-}
-
-// Wide rows fill many blocks quickly.
-func TestAMonthOfManyBlocksIsExportedWhole(t *testing.T) {
-	dir := t.TempDir()
-	db, hand := open(t, func(c *postgres.Config) { c.ExportEvents, c.EventMonths = dir, 13 })
-	insert(t, db, link("spring"))
-	month := time.Now().UTC().Format("2006_01")
-	exec(t, hand, `INSERT INTO click_event SELECT now(), 1, l.id, n, false, '', '', '', '', '', repeat('x', 1900)
-		FROM link l, generate_series(1, 1100) n`)
-	exec(t, hand, `DELETE FROM click_event WHERE clicks % 10 = 0`)
-	require.Greater(t, number(t, hand, `SELECT pg_relation_size($1::regclass) / 8192`, "click_event_"+month), int64(250),
-		"more than is read at once")
-	now := time.Now().UTC()
-	require.NoError(t, db.KeepEventsOnce(t.Context(), time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC).AddDate(0, 14, 0)))
-
-	f, err := os.Open(filepath.Join(dir, fmt.Sprintf("clicks-%s.jsonl.gz", now.Format("2006-01"))))
-	require.NoError(t, err)
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	require.NoError(t, err)
-	seen := make(map[int]bool)
-	for lines := bufio.NewScanner(z); lines.Scan(); {
-		var event struct {
-			Code   string
-			Clicks int
-		}
-		require.NoError(t, json.Unmarshal(lines.Bytes(), &event))
-		require.Equal(t, "spring", event.Code)
-		require.False(t, seen[event.Clicks], "twice")
-		seen[event.Clicks] = true
-	}
-	require.Len(t, seen, 990)
 }
 
 func TestABatchThatArrivesWhileItsMonthIsMadeIsCounted(t *testing.T) {

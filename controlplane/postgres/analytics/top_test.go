@@ -105,51 +105,6 @@ func TestTheLinksWithTheMostClicksAreFoundAmongManyMore(t *testing.T) {
 	check(first, first+3, 5, true)
 }
 
-// More parts wait than are looked through: others may have more clicks, and that is told.
-func TestTopLinks_OfABacklogAreRightAndCalledInexact(t *testing.T) {
-	db, hand := open(t)
-	const n = 21_000
-	exec(t, hand, `INSERT INTO domain (id, workspace_id, host) VALUES (2, 1, 'own.example')`)
-	many(t, hand, n)
-	first := int32(at(0, 0).Unix() / 86400)
-	send(t, db, 1, rows("many-7", 1, 0, 50, at(12, 0)))
-	fold(t, db)
-	all := make([]waypost.LinkClicks, 0, n)
-	for i := 1; i <= n; i++ {
-		l := rows(fmt.Sprintf("many-%d", i), uint64(i), 0, 1, at(13, 0))
-		if i%100 == 0 {
-			l.Domain = 2
-		}
-		all = append(all, l)
-	}
-	send(t, db, 2, all...)
-	top, exact, err := db.TopLinks(t.Context(), waypost.DefaultWorkspace, first, first+1, 1)
-	require.NoError(t, err)
-	require.False(t, exact)
-	require.Equal(t, everyTopOf(t, hand, first, first+1, 1), top)
-	require.EqualValues(t, 51, top[0].Clicks)
-
-	// The next day has clicks, too, but all parts that are looked through are of the first.
-	all = all[:0]
-	for i := n - 500; i <= n; i++ {
-		if i%100 != 0 {
-			all = append(all, rows(fmt.Sprintf("many-%d", i), uint64(i), 0, 1, at(13, 0).AddDate(0, 0, 1)))
-		}
-	}
-	send(t, db, 3, all...)
-	top, exact, err = db.TopLinks(t.Context(), waypost.DefaultWorkspace, first+1, first+2, 1)
-	require.NoError(t, err)
-	require.Empty(t, top, "else the test shows nothing")
-	require.False(t, exact)
-	fold(t, db)
-	for day, want := range []uint64{51, 1} {
-		top, exact, err = db.TopLinks(t.Context(), waypost.DefaultWorkspace, first+int32(day), first+int32(day)+1, 1)
-		require.NoError(t, err)
-		require.True(t, exact)
-		require.Equal(t, want, top[0].Clicks)
-	}
-}
-
 // BenchmarkTopLinks finds the ten links with the most clicks of 30 days of a workspace
 // with four million days of links, and does the same by adding all up.
 func BenchmarkTopLinks(b *testing.B) {
