@@ -56,13 +56,18 @@ func TestConsole_Overview(t *testing.T) { flows(t, "overview") }
 func TestConsole_Transfer(t *testing.T) { flows(t, "transfer") }
 func TestConsole_Settings(t *testing.T) { flows(t, "settings") }
 
-// TestVisitors_GivePasswords shows the page of an edge that asks for a link's password,
-// without TLS and with it. The edge with TLS makes the fleet larger, so this comes last.
+// TestVisitors_GivePasswords shows the page of an edge that asks for a link's password.
+// make test-long has it over TLS as well, by an edge that makes the fleet larger, so this
+// comes last.
 func TestVisitors_GivePasswords(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
 	tools(t)
+	if !devtest.Long() {
+		flows(t, "visitors")
+		return
+	}
 	s := system.For(t)
 	dir := t.TempDir()
 	certificate, key := selfSigned(t, dir)

@@ -66,6 +66,7 @@ async function api(method, where, body) {
 }
 
 const darkened = new Set(); // screens; pages in make test-long
+const looked = new Set(); // screens with the headings of their dialogs
 
 let counter = 0;
 const unique = () => `t${process.pid}${Date.now().toString(36)}${counter++}`;
@@ -77,12 +78,16 @@ function helpers(page, context, told) {
     edges: dev.edges.map((e) => e.url),
     /** axe fails on any violation of WCAG 2.2 AA that it finds, in light and for the first
      * state of a screen in dark. Only colours differ between the two, and so do their rules.
-     * Rows of a table are alike: it looks at the first five, and at all in make test-long. */
+     * In make test it looks at the first state of each screen and of each dialog, and at five
+     * rows of a table, which are alike. */
     async axe(on = page) {
       const all = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
       const schemes = [["light", all], ["dark", ["color-contrast", "link-in-text-block"]]];
       const screen = long ? on : new URL(on.url()).pathname.replace(/^(\/console\/\w+)\/.*/, "$1/one");
       const exclude = long ? [] : [["tbody tr:nth-child(n + 6)"]];
+      const shown = `${new URL(on.url()).pathname.replace(/(links|fleet)\/.*/, "$1/one")} ${await on.locator("dialog[open] h2").allTextContents()}`;
+      if (!long && looked.has(shown)) return;
+      looked.add(shown);
       for (const [colorScheme, runOnly] of darkened.has(screen) ? schemes.slice(0, 1) : schemes) {
         await on.emulateMedia({ colorScheme, reducedMotion: "reduce" });
         if (!(await on.evaluate("typeof axe"))?.includes("object")) await on.evaluate(axeSource);

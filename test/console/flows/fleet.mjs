@@ -6,6 +6,11 @@ export const opens = true;
 /** Edges that are killed or drained disturb other flows. */
 export const alone = ["fleetDrainsAnEdge", "fleetNamesAKilledEdge"];
 
+/** make test-long has these: variations of other flows, answers that are made up, and waits. */
+export const long = [
+  "fleetSaysWhatIsWrong", "auditPagesFollowOneAnother", "rangesSayThatKeysAreHeld", "fleetDrainsAnEdge",
+];
+
 /** The edges are listed by region, and the page says in words that all is well. */
 export async function fleetShowsLiveEdges(c) {
   const { edges } = await c.api("GET", "/api/admin/edges");
@@ -188,8 +193,8 @@ export async function enrolmentIsShownOnceAndAudited(c) {
   await c.narrow();
 }
 
-/** Formulas in the audit log are harmless in a spreadsheet, and pages follow one another. */
-export async function auditPagesAndEscapesFormulas(c) {
+/** Pages of the audit log follow one another, and all that are loaded are downloaded. */
+export async function auditPagesFollowOneAnother(c) {
   const entry = (id, actor) => ({ id, at: "2031-05-06T07:08:09Z", actor, action: "moon.land", subject: "moon", detail: null, workspace: "default" });
   await c.page.route("**/api/admin/audit?**", (route) => route.fulfill({
     json: route.request().url().includes("cursor=next") ? { entries: [entry(1, "Zoë, \"the\" second")], next_cursor: "" } : { entries: [entry(2, "=HYPERLINK(1)")], next_cursor: "next" },

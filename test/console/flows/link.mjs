@@ -3,6 +3,12 @@
 /** Each flow opens the page where it begins. */
 export const opens = true;
 
+/** make test-long has these: variations of other flows, answers that are made up, and waits. */
+export const long = [
+  "sureness", "aLateAnswerUndoesNoChange", "whatIsNoLongerAvailableIsSaid",
+  "anExpiredLinkIsShownAndGetsMoreTime",
+];
+
 const phone = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.0 Mobile/15E148 Safari/604.1";
 const desktop = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 const bot = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";

@@ -3,6 +3,9 @@
 /** Each flow opens the page where it begins. */
 export const opens = true;
 
+/** make test-long has these: variations of other flows, answers that are made up, and waits. */
+export const long = ["keepsPrintedCodes", "mendsRefusedRows", "sendsFiles", "importsWhatAnExportHolds"];
+
 const open = async (c) => {
   await c.page.goto(`${c.base}/console/import`);
   await c.page.getByRole("heading", { level: 1, name: "Import and export" }).waitFor();

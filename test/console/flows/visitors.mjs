@@ -3,6 +3,9 @@
 /** Each flow opens the page where it begins. */
 export const opens = true;
 
+/** make test-long has the edge with TLS. */
+export const long = ["overTLS"];
+
 import { once } from "node:events";
 import { createServer } from "node:http";
 
