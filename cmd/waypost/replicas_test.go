@@ -199,10 +199,10 @@ func (in *installation) call(t *testing.T, method, path string, body any, want i
 	return got
 }
 
-func TestTwoThousandConcurrentCreatesEndInEqualReplicas(t *testing.T) {
+func TestReplicas_EqualAfterConcurrentCreates(t *testing.T) {
 	in := install(t, nil)
 	first, second := in.replicate(t, t.TempDir()), in.replicate(t, t.TempDir())
-	const connections, total = 32, 2000
+	const connections, total = 32, 600
 	codes := make(chan string, total)
 	work := make(chan int, total)
 	for i := range total {

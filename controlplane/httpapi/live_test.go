@@ -77,6 +77,7 @@ func TestLive_GivesEdgesToOperatorsAlone(t *testing.T) {
 }
 
 func TestLive_EndsWithItsCredential(t *testing.T) {
+	t.Parallel() // waits for a heartbeat
 	revoked := make(chan struct{})
 	a := start(t, func(l *links, _ *httpapi.Config) {
 		l.onAuthenticate = func(context.Context) error {
@@ -144,6 +145,7 @@ func TestLive_GivesNewsToThoseWhoMayReadThem(t *testing.T) {
 }
 
 func TestLive_EndsTheStateOfEdgesWithTheOperator(t *testing.T) {
+	t.Parallel() // waits for heartbeats
 	var demoted atomic.Bool
 	a := start(t, func(l *links, _ *httpapi.Config) {
 		l.onActor = func(by controlplane.Actor) controlplane.Actor {

@@ -75,6 +75,7 @@ func (n *tunnel) pass(from, to net.Conn) {
 }
 
 func TestALookThatIsNeverAnsweredEnds(t *testing.T) {
+	t.Parallel() // waits for 20 seconds
 	direct := cluster.Database(t)
 	u, err := url.Parse(direct)
 	require.NoError(t, err)

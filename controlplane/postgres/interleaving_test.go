@@ -174,6 +174,7 @@ func hurried(t *testing.T, hand *pgx.Conn) *postgres.DB {
 }
 
 func TestAFrozenClientThatHoldsTheHeadIsEndedAndLosesItsTransactionAlone(t *testing.T) {
+	t.Parallel() // waits for a limit
 	db, hand := open(t)
 	behind := hurried(t, hand)
 	f := newFollow(t, db)
@@ -201,6 +202,7 @@ func TestAFrozenClientThatHoldsTheHeadIsEndedAndLosesItsTransactionAlone(t *test
 }
 
 func TestAClientWithoutAnyLimitThatHoldsTheHeadCostsErrorsAndNoWaiting(t *testing.T) {
+	t.Parallel() // waits for a limit
 	db, hand := open(t)
 	behind := hurried(t, hand)
 	f := newFollow(t, db)

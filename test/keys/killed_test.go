@@ -23,11 +23,11 @@ import (
 var (
 	firstPlaces = []string{"assign a prefix: begun", "assign a prefix: before commit", "assign a prefix: committed"}
 	places      = map[string]int{
-		"lease keys: begun": 6, "lease keys: before commit": 6, "lease keys: committed": 6,
-		"insert links: begun": 60, "insert links: committed": 60,
-		"reserve keys: begun": 12, "reserve keys: committed": 12,
-		"return keys: begun": 4, "return keys: before commit": 4, "return keys: committed": 4,
-		"reuse keys: begun": 4, "reuse keys: before commit": 4, "reuse keys: committed": 4,
+		"lease keys: begun": 4, "lease keys: before commit": 4, "lease keys: committed": 4,
+		"insert links: begun": 30, "insert links: committed": 30,
+		"reserve keys: begun": 6, "reserve keys: committed": 6,
+		"return keys: begun": 2, "return keys: before commit": 2, "return keys: committed": 2,
+		"reuse keys: begun": 2, "reuse keys: before commit": 2, "reuse keys: committed": 2,
 		"change ranges: begun": 2, "change ranges: before commit": 2, "change ranges: committed": 2,
 		"return a lease: begun": 1, "return a lease: before commit": 1, "return a lease: committed": 1,
 		"burn leases: begun": 1, "burn leases: before commit": 1, "burn leases: committed": 1,
@@ -39,20 +39,20 @@ var (
 // planes are killed at one place of each act, another one in each run.
 const (
 	manyKeys = "WAYPOST_KEYS"
-	fewKeys  = 2_000
+	fewKeys  = 1_500
 )
 
 const (
-	silence     = 6 * time.Second       // after which leases of the dead are burned, instead of a minute
+	silence     = 5 * time.Second       // after which leases of the dead are burned, instead of a minute
 	longestLife = 15 * time.Second      // of a control plane, before it is asked to stop
-	pause       = 20 * time.Millisecond // of a client after each request
+	pause       = 30 * time.Millisecond // of a client after each request
 	loadLimit   = 15 * time.Minute      // of a machine that has much else to do; 30 seconds are usual
 )
 
 var regions = []string{"ap-south-1", "eu-west-1", "us-east-1"}
 
-// fleet is two control planes in each of three regions, which are killed and
-// started again all the while.
+// fleet is control planes in three regions, which are killed and started again all the
+// while: four, and in make test-long two in each region.
 type fleet struct {
 	t        *testing.T
 	wanted   int // keys
@@ -209,7 +209,11 @@ func TestKeys_AreIssuedOnceWhileControlPlanesAreKilledAndRangesMoved(t *testing.
 		}
 		acts[act] = true
 	}
-	for i := range 2 * len(regions) {
+	slots := 4
+	if wanted != fewKeys {
+		slots = 2 * len(regions)
+	}
+	for i := range slots {
 		f.slots = append(f.slots, &slot{name: fmt.Sprintf("%s-%d", regions[i%3], i/3), region: regions[i%3]})
 	}
 	for i, place := range firstPlaces { // while no region has a range

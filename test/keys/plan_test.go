@@ -137,7 +137,7 @@ func TestPlan_IsCarriedOutDuringCreatesAndLosesNone(t *testing.T) {
 	atApply := created.Load()
 	rangesDone(t, api, "apply", file)
 	require.LessOrEqual(t, spread(t, api), 1.10)
-	eventually(t, "all regions create after the moves", func() bool { return created.Load() > atApply+300 })
+	eventually(t, "all regions create after the moves", func() bool { return created.Load() > atApply+100 })
 	require.Len(t, ids(), len(before)+4, "two ranges more")
 
 	stale := ranges(t, nodes[1].API, "apply", older)

@@ -62,7 +62,8 @@ func TestImport_GoesOnWhereTheControlPlaneWasKilledIsUndoneAndMended(t *testing.
 	}
 
 	// Both are killed at any moment of the run.
-	targets := realLinks(t)
+	targets := everyFifth(realLinks(t))
+	rows := len(targets)
 	file := codedFile(t, targets)
 	first := begin(t, env, "import", file, "--unchecked")
 	var id string
@@ -79,19 +80,19 @@ func TestImport_GoesOnWhereTheControlPlaneWasKilledIsUndoneAndMended(t *testing.
 	someTime(500 * time.Millisecond)
 	kill(t, first)
 	report := filepath.Join(t.TempDir(), "refused.csv")
-	run(1, "9147 of 9148 rows created, 1 refused", "import", "resume", id, "--report", report)
+	run(1, fmt.Sprintf("%d of %d rows created, 1 refused", rows, rows+1), "import", "resume", id, "--report", report)
 	requireExport(t, env, targets)
 
 	// The same codes come back behind the undo, and the refused row is mended.
-	run(0, "9147 links deleted, 0 left", "import", "undo", id)
+	run(0, fmt.Sprintf("%d links deleted, 0 left", rows), "import", "undo", id)
 	requireExport(t, env, nil)
-	run(1, "9147 of 9148 rows created, 1 refused", "import", file, "--dedupe", "--report", report)
+	run(1, fmt.Sprintf("%d of %d rows created, 1 refused", rows, rows+1), "import", file, "--dedupe", "--report", report)
 	text, err := os.ReadFile(report)
 	require.NoError(t, err)
 	require.Regexp(t, "^refused,original_url,custom_code\n\"?.+,ftp://example.com/bad,import-bad\n$", string(text))
 	require.NoError(t, os.WriteFile(report, bytes.Replace(text, []byte("ftp://"), []byte("https://"), 1), 0o600))
 	run(0, "1 of 1 row created, 0 refused", "import", report, "--dedupe")
-	run(1, "0 of 9148 rows created, 9147 found, 1 refused", "import", file, "--dedupe")
+	run(1, fmt.Sprintf("0 of %d rows created, %d found, 1 refused", rows+1, rows), "import", file, "--dedupe")
 	targets = append(targets, "https://example.com/bad")
 	requireExport(t, env, targets)
 	requireExportedCSV(t, env, targets)
