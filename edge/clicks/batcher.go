@@ -48,8 +48,6 @@ type batcher struct {
 
 	// The goroutine's own:
 	failing     bool // a batch or a compacted segment could not be made, and none was since
-	recent      rate // of segments
-	most        peak
 	dropsLogged uint64
 	loggedAt    time.Time
 }
@@ -57,7 +55,7 @@ type batcher struct {
 func newBatcher(b *base, c *catalog, r *retention, s *spares, rec *recorder) (*batcher, error) {
 	out := &batcher{
 		base: b, catalog: c, retention: r, spares: s, recorder: rec,
-		pace: pacer.Pacer{Stop: b.stop}, recent: rate{began: time.Now()},
+		pace: pacer.Pacer{Stop: b.stop},
 	}
 	var err error
 	if out.packer, err = newPacker(&out.pace); err != nil {
@@ -109,9 +107,7 @@ func (b *batcher) flush(due bool) {
 	}
 	b.mu.Unlock()
 	if due {
-		now := time.Now()
-		b.spares.keepReusable(min(int(b.most.of(b.recent.of(b.spares.takes.Load(), now), now, b.cfg.reuseFor)), cap(b.spares.ready)))
-		b.logDrops(now)
+		b.logDrops(time.Now())
 	}
 	switch {
 	case err != nil:
