@@ -179,22 +179,17 @@ func (e *edge) registerMetrics() {
 		func() float64 { return float64(e.following.Status().Head.Position.Seq) })
 	gauge("waypost_replica_age_seconds", "Time since the replica was last known to be at the head.",
 		func() float64 { return e.freshness.age().Seconds() })
-	gauge("waypost_replica_held", "1 while the replica holds changes back until an operator accepts them.", func() float64 {
-		if e.following.Status().Held != nil {
-			return 1
-		}
-		return 0
-	})
-	gauge("waypost_replica_connected", "1 while the stream is connected.", func() float64 {
-		if e.following.Status().Connected {
-			return 1
-		}
-		return 0
-	})
-	gauge("waypost_replica_waits", "1 while the source is too busy for a snapshot or a repair.", func() float64 {
-		if e.following.Status().Wait.Waits() {
-			return 1
-		}
-		return 0
-	})
+	flag := func(name, help string, is func(replication.Status) bool) {
+		gauge(name, help, func() float64 {
+			if is(e.following.Status()) {
+				return 1
+			}
+			return 0
+		})
+	}
+	flag("waypost_replica_held", "1 while the replica holds changes back until an operator accepts them.",
+		func(st replication.Status) bool { return st.Held != nil })
+	flag("waypost_replica_connected", "1 while the stream is connected.", func(st replication.Status) bool { return st.Connected })
+	flag("waypost_replica_waits", "1 while the source is too busy for a snapshot or a repair.",
+		func(st replication.Status) bool { return st.Wait.Waits() })
 }

@@ -33,47 +33,18 @@ func newMetrics(db *DB) *metrics {
 		m.all = append(m.all, c)
 		return c
 	}
-	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "waypost_replica_records", Help: "Records that the replica holds, tombstones included.",
-	}, func() float64 {
+	m.gauge("waypost_replica_records", "Records that the replica holds, tombstones included.", func() float64 {
 		if st := db.serving.live.Load(); st != nil {
 			return float64(st.applied.Load().records)
 		}
 		return 0
-	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "waypost_replica_degraded", Help: "1 while the replica serves reads but takes no changes.",
-	}, func() float64 {
-		if db.Degraded() != nil {
-			return 1
-		}
-		return 0
-	}))
-	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "waypost_replica_repairing", Help: "1 while slots that differ from the source's are replaced; the replica serves.",
-	}, func() float64 {
-		if db.Repairing() {
-			return 1
-		}
-		return 0
-	}))
-	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "waypost_replica_verifying", Help: "1 after a start, until all records were added up and compared with the digest; the replica serves.",
-	}, func() float64 {
-		if db.Verifying() {
-			return 1
-		}
-		return 0
-	}))
-	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "waypost_replica_disk_low", Help: "1 while changes wait, because the disk is almost full.",
-	}, func() float64 {
-		if db.disk.low() != nil {
-			return 1
-		}
-		return 0
-	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "waypost_replica_cache_bytes", Help: "Memory of the cache of disk blocks, outside of the Go heap.",
-	}, func() float64 { return float64(db.storage.cache.Size()) }))
+	})
+	m.flag("waypost_replica_degraded", "1 while the replica serves reads but takes no changes.", func() bool { return db.Degraded() != nil })
+	m.flag("waypost_replica_repairing", "1 while slots that differ from the source's are replaced; the replica serves.", db.Repairing)
+	m.flag("waypost_replica_verifying", "1 after a start, until all records were added up and compared with the digest; the replica serves.", db.Verifying)
+	m.flag("waypost_replica_disk_low", "1 while changes wait, because the disk is almost full.", func() bool { return db.disk.low() != nil })
+	m.gauge("waypost_replica_cache_bytes", "Memory of the cache of disk blocks, outside of the Go heap.",
+		func() float64 { return float64(db.storage.cache.Size()) })
 	m.lookup(db)
 	m.quarantined = counter("waypost_replica_quarantined_total", "Stores that could not be read and were quarantined.")
 	m.unreadable = counter("waypost_replica_unreadable_total", "Reads of a link that failed or found a record that must not be served.")
@@ -95,40 +66,42 @@ func newMetrics(db *DB) *metrics {
 	return m
 }
 
+func (m *metrics) gauge(name, help string, value func() float64) {
+	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+}
+
+// flag adds a gauge that is 1 while a condition is true.
+func (m *metrics) flag(name, help string, is func() bool) {
+	m.gauge(name, help, func() float64 {
+		if is() {
+			return 1
+		}
+		return 0
+	})
+}
+
 // lookup adds the metrics of the lookup table.
 func (m *metrics) lookup(db *DB) {
-	gauge := func(name, help string, read func(lookup.Stats) float64) {
-		m.all = append(m.all, prometheus.NewGaugeFunc(
-			prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
-				if t := db.serving.table(); t != nil {
-					return read(t.Stats())
-				}
-				return 0
-			}))
+	stats := func() (s lookup.Stats) {
+		if t := db.serving.table(); t != nil {
+			s = t.Stats()
+		}
+		return s
 	}
-	gauge("waypost_replica_lookup_entries", "Links that the lookup table holds.", func(s lookup.Stats) float64 { return float64(s.Entries) })
-	gauge("waypost_replica_lookup_complete", "1 while the lookup table holds all links, so that none is read from disk.",
-		func(s lookup.Stats) float64 {
-			if s.Complete {
-				return 1
+	m.gauge("waypost_replica_lookup_entries", "Links that the lookup table holds.", func() float64 { return float64(stats().Entries) })
+	m.flag("waypost_replica_lookup_complete", "1 while the lookup table holds all links, so that none is read from disk.",
+		func() bool { return stats().Complete })
+	budget := func(name, help string, of func(*lookup.Budget) int64) {
+		m.gauge(name, help, func() float64 {
+			if db.filler.budget == nil {
+				return 0
 			}
-			return 0
+			return float64(of(db.filler.budget))
 		})
-	m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "waypost_replica_lookup_bytes", Help: "Memory of the lookup table, outside of the Go heap. While a snapshot is installed there are two.",
-	}, func() float64 {
-		if db.filler.budget == nil {
-			return 0
-		}
-		return float64(db.filler.budget.Used())
-	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "waypost_replica_lookup_budget_bytes", Help: "Memory that the lookup table may have.",
-	}, func() float64 {
-		if db.filler.budget == nil {
-			return 0
-		}
-		return float64(db.filler.budget.Limit())
-	}))
+	}
+	budget("waypost_replica_lookup_bytes", "Memory of the lookup table, outside of the Go heap. While a snapshot is installed there are two.",
+		(*lookup.Budget).Used)
+	budget("waypost_replica_lookup_budget_bytes", "Memory that the lookup table may have.", (*lookup.Budget).Limit)
 	for i, c := range []prometheus.CounterOpts{
 		{Name: "waypost_replica_lookup_hits_total", Help: "Links found in the lookup table."},
 		{Name: "waypost_replica_lookup_misses_total", Help: "Codes that the lookup table knew to be no links."},

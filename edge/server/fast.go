@@ -93,7 +93,7 @@ func (c *conn) answerFast(to io.Writer, b []byte) (answered bool, err error) {
 	c.writing.wanted = now.Add(s.cfg.WriteTimeout)
 	_, err = to.Write(out)
 	if c.requests++; timed {
-		c.stripe.durations.since(began)
+		s.metrics.durations.Observe(time.Since(began).Seconds())
 	}
 	c.reading.wanted = now.Add(s.cfg.IdleTimeout)
 	c.fast = true

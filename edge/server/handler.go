@@ -27,7 +27,8 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	c := connOf(ctx)
 	defer s.rescue(ctx, c)
 	if c.isTimed() {
-		defer c.stripe.durations.since(time.Now())
+		began := time.Now()
+		defer func() { s.metrics.durations.Observe(time.Since(began).Seconds()) }()
 	}
 	c.requests++
 	posted := len(ctx.Request.Body()) > 0 // see refuseBody

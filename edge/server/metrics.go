@@ -17,6 +17,7 @@ type metrics struct {
 	next    atomic.Uint64
 
 	passwords [len(passwordResults)]atomic.Uint64
+	durations prometheus.Histogram
 	stripes   []stripe
 }
 
@@ -25,10 +26,8 @@ type metrics struct {
 type stripe struct {
 	answers [len(countedStatuses)]atomic.Uint64
 	errors  atomic.Uint64
-	broken  atomic.Uint64 // programmes of rules
-
-	durations durations
-	_         [128]byte
+	broken  atomic.Uint64 // compiled rules that cannot be read
+	_       [128]byte
 }
 
 // countedStatuses are the only values of the label status.
@@ -63,7 +62,7 @@ func (s *stripe) count(status int) { s.answers[statusIndex[status]].Add(1) }
 
 func newMetrics() *metrics {
 	const perProcessor = 4 // two busy connections seldom share a stripe
-	return &metrics{stripes: make([]stripe, perProcessor*runtime.GOMAXPROCS(0))}
+	return &metrics{durations: newDurations(), stripes: make([]stripe, perProcessor*runtime.GOMAXPROCS(0))}
 }
 
 // nextStripe returns the stripe of a new connection, in turn, and its number: 1 for the
@@ -93,7 +92,7 @@ var (
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- answersDesc
-	ch <- durationDesc
+	m.durations.Describe(ch)
 	ch <- errorsDesc
 	ch <- brokenDesc
 	ch <- openDesc
@@ -132,7 +131,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for j, status := range countedStatuses {
 		ch <- prometheus.MustNewConstMetric(answersDesc, prometheus.CounterValue, float64(answers[j]), strconv.Itoa(status))
 	}
-	ch <- m.duration()
+	m.durations.Collect(ch)
 	ch <- prometheus.MustNewConstMetric(errorsDesc, prometheus.CounterValue, float64(failures))
 	ch <- prometheus.MustNewConstMetric(brokenDesc, prometheus.CounterValue, float64(broken))
 	ch <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(m.open()))
