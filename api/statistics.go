@@ -88,8 +88,9 @@ type UnknownDay struct {
 	Bots   int64  `json:"bots" minimum:"0"`
 }
 
-// WorkspaceStats are the statistics of all links of a workspace.
+// WorkspaceStats are the statistics of all links of a workspace, or of a group of them.
 type WorkspaceStats struct {
+	Links *int64 `json:"links,omitzero" doc:"Of a group: the number of its links."`
 	ClickStats
 	Top      []TopLink `json:"top" doc:"The links with the most clicks from breakdown_from to breakdown_to, most first. Their numbers are exact."`
 	TopExact bool      `json:"top_exact" doc:"True when no other link has more clicks than the last of top. The 1,000 links with the most clicks are known for each day; the value is false where clicks are spread so evenly over more links that others may have as many, and while very many clicks wait to be added to their days."`

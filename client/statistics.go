@@ -16,6 +16,7 @@ type Statistics struct{ c *Client }
 type Stats struct {
 	ShortCode   string `json:"short_code"`   // of a link
 	OriginalURL string `json:"original_url"` // of a link
+	Links       *int64 `json:"links"`        // of a group: the number of its links
 	api.ClickStats
 	Rules    []Named         `json:"rules"`    // of a link
 	Variants []VariantClicks `json:"variants"` // of a link

@@ -60,6 +60,10 @@ type StatsStore interface {
 	// by their clicks in the days that the span touches.
 	WorkspaceClicks(ctx context.Context, ws waypost.WorkspaceID, s *Span, n *NameQuery, top int) (Counted, TopLinks, error)
 
+	// GroupClicks returns the clicks of the links that are in a group now, and the top links
+	// among them.
+	GroupClicks(ctx context.Context, ws waypost.WorkspaceID, g LinkGroup, s *Span, n *NameQuery, top int) (GroupCounted, error)
+
 	// LinksClicks returns the clicks of links in each step of a span, bots included. It
 	// leaves out names of unknown links. A link may be named several times.
 	LinksClicks(ctx context.Context, ws waypost.WorkspaceID, links []LinkName, s *Span) (map[LinkName][]int64, error)

@@ -390,6 +390,50 @@ BEGIN
     END IF;
 END $$;
 
+-- Returns the live links of a group of a workspace, which must be one of the
+-- transaction's: the links that have all of some tags, under a domain, and of a creator.
+-- No tags, and NULL, leave the choice open. It returns NULL alone if the group surely or
+-- probably has more links than most, and looks at five times as many links as most; a
+-- most of NULL returns any number. Row-level security keeps tenants from the index of
+-- tags, as it does in link_list.
+CREATE FUNCTION link_group(workspace bigint, tags text[], domain integer, creator text, most bigint) RETURNS TABLE (id bigint)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 10000 SET search_path = pg_catalog, public, pg_temp
+    SET plan_cache_mode = force_custom_plan SET jit = off SET max_parallel_workers_per_gather = 0
+    SET enable_bitmapscan = on SET enable_seqscan = off SET work_mem = '64MB' AS $$
+DECLARE
+    looked bigint;
+    ids    bigint[];
+BEGIN
+    IF NOT coalesce(workspace = ANY (waypost_workspaces()), false) THEN
+        RAISE EXCEPTION 'this transaction may not look at workspace %', workspace USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF tags <> '{}' THEN
+        IF (SELECT min(coalesce(t.links, 0)) FROM unnest(tags) u (tag) LEFT JOIN link_tag t ON t.workspace_id = workspace AND t.tag = u.tag) > most THEN
+            RETURN QUERY SELECT NULL::bigint;
+            RETURN;
+        END IF;
+        RETURN QUERY SELECT l.id FROM link l
+            WHERE l.deleted_at IS NULL AND (l.title <> '' OR l.description <> '' OR l.notes <> '' OR l.tags <> '{}')
+              AND link_words(l.workspace_id, l.title, l.description, l.notes, l.tags) @@ link_question(workspace, '', link_group.tags)
+              AND l.workspace_id = workspace AND (domain IS NULL OR l.domain_id = domain) AND (creator IS NULL OR l.created_by = creator);
+        RETURN;
+    END IF;
+    IF most IS NULL THEN
+        RETURN QUERY SELECT l.id FROM link l WHERE l.workspace_id = workspace AND l.deleted_at IS NULL
+            AND (domain IS NULL OR l.domain_id = domain) AND (creator IS NULL OR l.created_by = creator);
+        RETURN;
+    END IF;
+    -- The walk of a domain of the workspace's own has an index that leaves out the shared domain.
+    SELECT count(*), array_agg(w.id) FILTER (WHERE (domain IS NULL OR w.domain_id = domain) AND (creator IS NULL OR w.created_by = creator)) INTO looked, ids
+        FROM (SELECT l.id, l.domain_id, l.created_by FROM link l WHERE l.workspace_id = workspace AND l.deleted_at IS NULL
+              AND (coalesce(domain, 1) = 1 OR l.domain_id = domain AND l.domain_id <> 1) LIMIT 5 * most + 1) w;
+    IF looked > 5 * most OR cardinality(ids) > most THEN
+        RETURN QUERY SELECT NULL::bigint;
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT unnest(ids);
+END $$;
+
 -- Makes waypost_search the owner of the functions that search, and check and count, for
 -- all tenants.
 DO $$
@@ -407,6 +451,7 @@ BEGIN
     ALTER FUNCTION link_after_new OWNER TO waypost_search;
     ALTER FUNCTION link_alias_place OWNER TO waypost_search;
     ALTER FUNCTION link_list OWNER TO waypost_search;
+    ALTER FUNCTION link_group OWNER TO waypost_search;
     EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM waypost_search', current_schema());
     BEGIN
         -- A role's policies apply to its members too: it should have none.

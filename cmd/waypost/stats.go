@@ -88,26 +88,60 @@ func (p clicksCommands) linkCommand() *cobra.Command {
 
 func (p clicksCommands) statsCommand() *cobra.Command {
 	var q statsQuery
+	var group linkGroup
 	var top int
 	c := &cobra.Command{
 		Use:   "stats",
 		Short: "Show how often the links of the workspace were followed, and which most",
 		Long: "Show how often all links of the workspace were followed, when, from where and with what,\nand which of them most.\n\n" + statsLong + `
 
+With --tag, --domain or --created-by, it is about all clicks of the links that have the
+tags, the domain and the creator now, whenever the clicks were.
+
 It asks the API of --api or WAYPOST_API with the key in WAYPOST_API_KEY, which needs
 the scope analytics:read, or else the development system that runs in --data-dir.`,
 		Example: `  waypost stats
+  waypost stats --tag spring,mail --domain go.example.com --created-by ann@example.com
   waypost stats --top 100 --output csv --breakdown top > top.csv`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			values := q.values()
+			group.set(values)
 			values.Set("top", strconv.Itoa(top))
 			return p.showStats(c, client.WorkspaceStatsPath(values))
 		},
 	}
 	q.bind(c, "countries, cities, devices, browsers, os, referrers, utm_source and the like, or top")
+	group.bind(c)
 	c.Flags().IntVar(&top, "top", 10, "how many of the links with the most clicks are listed, up to 100")
 	c.AddCommand(p.unknownCommand())
 	return p.bind(c, apiSettings...)
+}
+
+// linkGroup holds the flags that choose a group of links.
+type linkGroup struct {
+	tags            []string
+	domain, creator string
+}
+
+func (g *linkGroup) bind(c *cobra.Command) {
+	c.Flags().StringSliceVar(&g.tags, "tag", nil, "only links that have this tag, or all of several (spring,mail)")
+	c.Flags().StringVar(&g.domain, "domain", "", "only links under the domain of this host")
+	c.Flags().StringVar(&g.creator, "created-by", "", "only links of this creator, as links show it")
+}
+
+// set adds the parameters for the API. A tag is in quotes, because it may have commas.
+func (g *linkGroup) set(v url.Values) {
+	for _, tag := range g.tags {
+		if strings.ContainsAny(tag, "\",") {
+			tag = `"` + strings.ReplaceAll(tag, `"`, `""`) + `"`
+		}
+		v.Add("tag", tag)
+	}
+	for name, value := range map[string]string{"domain": g.domain, "created_by": g.creator} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
 }
 
 func (p clicksCommands) unknownCommand() *cobra.Command {

@@ -22,6 +22,9 @@ func statsTable(s *client.Stats, width int) string {
 	if s.ShortCode != "" {
 		_, _ = fmt.Fprintf(&b, "%s  %s\n", printable(s.ShortCode), printable(shortened(s.OriginalURL)))
 	}
+	if s.Links != nil {
+		_, _ = fmt.Fprintf(&b, "%d links of the group\n", *s.Links)
+	}
 	_, _ = fmt.Fprintf(&b, "%s to %s, %s\n", s.From.Format("2006-01-02 15:04"), s.To.Format("2006-01-02 15:04"), printable(s.TZ))
 	_, _ = fmt.Fprintf(&b, "clicks %d, of these by bots %d, unique visitors %d; in all time %d clicks\n%s\n\n",
 		s.Clicks, s.BotClicks, s.UniqueVisitors, s.TotalClicks, completeText(s))

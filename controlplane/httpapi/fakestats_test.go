@@ -26,6 +26,7 @@ type statistics struct {
 	looks   int // for news
 	queries []controlplane.StatsQuery
 	hosts   []string
+	groups  []controlplane.GroupQuery
 	unknown []controlplane.UnknownAddress
 	notes   []controlplane.Annotation
 	more    bool // of these
@@ -96,6 +97,17 @@ func (f *statistics) WorkspaceStats(_ context.Context, _ controlplane.Actor,
 ) (controlplane.WorkspaceStats, error) {
 	stats, err := f.answer(q)
 	return controlplane.WorkspaceStats{Stats: stats, Top: controlplane.TopLinks{Links: f.top[:min(len(f.top), q.Top)], Exact: true}}, err
+}
+
+func (f *statistics) GroupStats(ctx context.Context, actor controlplane.Actor, group controlplane.GroupQuery,
+	q controlplane.StatsQuery,
+) (controlplane.GroupStats, error) {
+	if group.Host == "unknown.example" {
+		return controlplane.GroupStats{}, waypost.Errorf(waypost.ENotFound, "there is no such domain")
+	}
+	f.groups = append(f.groups, group)
+	stats, err := f.WorkspaceStats(ctx, actor, q)
+	return controlplane.GroupStats{WorkspaceStats: stats, Links: 3}, err
 }
 
 func (f *statistics) Sparklines(_ context.Context, _ controlplane.Actor, links []controlplane.HostedCode, days int,

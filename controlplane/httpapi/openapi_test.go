@@ -118,7 +118,10 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/v1/urls/lives/stats", key: "none"},
 			{path: "/api/v1/urls/lives/stats", key: writeKey},
 		},
-		"GET /api/v1/stats": {{key: statsKey}, {key: statsKey, header: map[string]string{"Accept": "text/csv"}}, {path: "/api/v1/stats?interval=year", key: statsKey}, {key: "none"}, {key: writeKey}},
+		"GET /api/v1/stats": {
+			{key: statsKey}, {key: statsKey, header: map[string]string{"Accept": "text/csv"}}, {path: "/api/v1/stats?interval=year", key: statsKey},
+			{path: "/api/v1/stats?domain=unknown.example", key: statsKey}, {path: "/api/v1/stats?tag=spring", key: statsKey}, {key: "none"}, {key: writeKey},
+		},
 		"GET /api/v1/stats/links": {
 			{path: "/api/v1/stats/links?link=lives"},
 			{path: "/api/v1/stats/links"},

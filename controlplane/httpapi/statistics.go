@@ -19,6 +19,8 @@ type Clicks interface {
 	Stats(ctx context.Context, actor controlplane.Actor, code string) (waypost.Link, error)
 	LinkStats(ctx context.Context, actor controlplane.Actor, host, code string, q controlplane.StatsQuery) (controlplane.LinkStats, error)
 	WorkspaceStats(ctx context.Context, actor controlplane.Actor, q controlplane.StatsQuery) (controlplane.WorkspaceStats, error)
+	GroupStats(ctx context.Context, actor controlplane.Actor, group controlplane.GroupQuery,
+		q controlplane.StatsQuery) (controlplane.GroupStats, error)
 	News(ctx context.Context, actor controlplane.Actor) (controlplane.News, error)
 	Sparklines(ctx context.Context, actor controlplane.Actor, links []controlplane.HostedCode, days int,
 		zone *time.Location) (controlplane.Span, []controlplane.Sparkline, error)
@@ -75,6 +77,7 @@ type linkStatsInput struct {
 
 type workspaceStatsInput struct {
 	Top int `query:"top" minimum:"0" maximum:"100" default:"10" doc:"How many of the links with the most clicks are listed."`
+	inGroup
 	timeRange
 	comparison
 	By        string `query:"by" enum:"countries,cities,devices,browsers,os,referrers,utm_source,utm_medium,utm_campaign,utm_term,utm_content" doc:"The breakdown that has the name."`
@@ -112,10 +115,10 @@ func registerStatistics(rt *router, a *statisticsAPI) {
 		answers: tables(rt.document.schemas.of(typeOf[api.LinkStats](), "")),
 	}, a.link)
 	handle(rt, operation{
-		id: "workspace-stats", method: http.MethodGet, path: api.PathStats, summary: "Get the statistics of all links of the workspace",
-		description: "Of all links together, deleted ones included, because their clicks were counted. " + statsDescription + rangeDescription,
-		scopes:      []controlplane.Scope{controlplane.ScopeAnalytics},
-		answers:     tables(rt.document.schemas.of(typeOf[api.WorkspaceStats](), "")),
+		id: "workspace-stats", method: http.MethodGet, path: api.PathStats, summary: "Get the statistics of all links of the workspace, or of a group of them",
+		description: "Of all links together, deleted ones included, because their clicks were counted. " + statsDescription + rangeDescription + groupDescription,
+		scopes:      []controlplane.Scope{controlplane.ScopeAnalytics}, problems: []int{http.StatusNotFound},
+		answers: tables(rt.document.schemas.of(typeOf[api.WorkspaceStats](), "")),
 	}, a.workspace)
 	handle(rt, operation{
 		id: "sparklines", method: http.MethodGet, path: api.PathStats + "/links", summary: "Count the clicks of up to 100 links by day",
@@ -224,13 +227,25 @@ func (a *statisticsAPI) workspace(ctx context.Context, in *workspaceStatsInput) 
 		return nil, err
 	}
 	q.Top = in.Top
-	stats, err := a.clicks.WorkspaceStats(ctx, actorFrom(ctx), q)
+	group, err := in.group()
+	if err != nil {
+		return nil, err
+	}
+	var stats controlplane.GroupStats
+	if group.IsZero() {
+		stats.WorkspaceStats, err = a.clicks.WorkspaceStats(ctx, actorFrom(ctx), q)
+	} else {
+		stats, err = a.clicks.GroupStats(ctx, actorFrom(ctx), group, q)
+	}
 	if err != nil {
 		return nil, err
 	}
 	shown := api.WorkspaceStats{
 		ClickStats: clickStatsOf(&stats.Stats), Top: make([]api.TopLink, len(stats.Top.Links)),
 		TopExact: stats.Top.Exact,
+	}
+	if !group.IsZero() {
+		shown.Links = &stats.Links
 	}
 	shown.Named = namedOf(in.By, in.Name, &stats.Stats)
 	for i := range stats.Top.Links {

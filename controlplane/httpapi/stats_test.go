@@ -99,6 +99,25 @@ func TestStatsTellHowOftenWhenAndByWhomALinkWasFollowed(t *testing.T) {
 		"codes": [{"name": "wp.example/spring", "clicks": 7}, {"name": "go.example.com/s", "clicks": 5}]}`, res.text)
 }
 
+func TestStats_OfAGroupOfLinks(t *testing.T) {
+	f := busy()
+	a := clicked(t, f)
+	res := a.do(call{path: "/api/v1/stats?tag=spring,mail&tag=%22a,b%22&domain=go.example.com&created_by=ann%40example.com", key: statsKey})
+	require.EqualValues(t, 3, object(t, res.text)["links"])
+	require.Equal(t, []controlplane.GroupQuery{{
+		Tags: []string{"spring", "mail", "a,b"}, Host: "go.example.com", Creator: "ann@example.com",
+	}}, f.groups)
+	require.NotContains(t, object(t, a.do(call{path: "/api/v1/stats", key: statsKey}).text), "links", "of the workspace")
+	requireProblem(t, a.do(call{path: "/api/v1/stats?domain=unknown.example", key: statsKey}), 404, "not-found")
+	for query, hint := range map[string]string{
+		"code=spring": "/api/v1/urls/{code}/stats", "pattern=a/*": "/api/v1/urls/{code}/stats", "tag=%22a": "commas",
+	} {
+		res := a.do(call{path: "/api/v1/stats?" + query, key: statsKey})
+		requireProblem(t, res, 422, "invalid")
+		require.Contains(t, res.text, hint)
+	}
+}
+
 func TestStatsOfAWorkspaceListTheLinksWithTheMostClicks(t *testing.T) {
 	a := clicked(t, busy())
 	res := a.do(call{path: "/api/v1/stats" + berlin, key: statsKey})

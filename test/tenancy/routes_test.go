@@ -287,7 +287,9 @@ var routes = map[string]route{
 	"DELETE /api/v1/urls/{code}/clicks": {
 		scopes: []controlplane.Scope{admin}, own: path("/api/v1/urls/%s/clicks"), foreign: victims("/api/v1/urls/%s/clicks", ""),
 	},
-	"GET /api/v1/stats": {scopes: []controlplane.Scope{analytics}, own: plain},
+	"GET /api/v1/stats": {
+		scopes: []controlplane.Scope{analytics}, own: plain, foreign: asks("/api/v1/stats?domain={host}"),
+	},
 	"GET /api/v1/stats/unknown": {
 		scopes: []controlplane.Scope{analytics},
 		own: func(_ *world, c *credential) request {

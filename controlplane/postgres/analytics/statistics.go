@@ -39,7 +39,7 @@ func (db *Store) LinkClicks(
 			}
 		}
 	}
-	c, err := db.counted(ctx, ws, []int64{link}, s, n)
+	c, err := counted(s, n, db.reader(ctx, ws, []int64{link}))
 	codes := c.Breakdowns[controlplane.Codes].Named
 	if address == nil && slices.ContainsFunc(codes, func(n controlplane.NamedClicks) bool { return n.Name != "" }) {
 		address, err = db.aliasesOf(ctx, link)
@@ -62,15 +62,23 @@ func (db *Store) aliasesOf(ctx context.Context, link int64) (map[string]string, 
 	return address, scoped.Classify("name the aliases of a link", err)
 }
 
+// daysReader returns the clicks of the days [first, end) that have any.
+type daysReader func(first, end int32) (map[int32]*rollup.Day, error)
+
+// reader returns a reader of the days of links; nil: of the workspace.
+func (db *Store) reader(ctx context.Context, ws waypost.WorkspaceID, links []int64) daysReader {
+	return func(first, end int32) (map[int32]*rollup.Day, error) {
+		return db.ClicksByDay(ctx, ws, ClickDays{Links: links, First: first, End: end})
+	}
+}
+
 // counted adds up the days that a span touches.
-func (db *Store) counted(
-	ctx context.Context, ws waypost.WorkspaceID, links []int64, s *controlplane.Span, of *controlplane.NameQuery,
-) (controlplane.Counted, error) {
+func counted(s *controlplane.Span, of *controlplane.NameQuery, read daysReader) (controlplane.Counted, error) {
 	var c controlplane.Counted
 	var all rollup.Breakdown
 	first, end := s.Days()
 	for ; first < end; first += daysAtOnce {
-		days, err := db.ClicksByDay(ctx, ws, ClickDays{Links: links, First: first, End: min(first+daysAtOnce, end)})
+		days, err := read(first, min(first+daysAtOnce, end))
 		if err != nil {
 			return controlplane.Counted{}, err
 		}
@@ -146,7 +154,7 @@ func namedDay(n int32, d *rollup.Day, of *controlplane.NameQuery) controlplane.N
 func (db *Store) WorkspaceClicks(
 	ctx context.Context, ws waypost.WorkspaceID, s *controlplane.Span, n *controlplane.NameQuery, top int,
 ) (controlplane.Counted, controlplane.TopLinks, error) {
-	c, err := db.counted(ctx, ws, nil, s, n)
+	c, err := counted(s, n, db.reader(ctx, ws, nil))
 	if err != nil || top == 0 {
 		return c, controlplane.TopLinks{Exact: true}, err
 	}

@@ -1127,10 +1127,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get the statistics of all links of the workspace
+         * Get the statistics of all links of the workspace, or of a group of them
          * @description Of all links together, deleted ones included, because their clicks were counted. Counts the GET requests that edges have answered with a redirect; prefetches and HEAD do not count. Edges report theirs within seconds, and after an interruption as soon as they can; each click is counted once. Expired links have statistics, deleted ones have none.
          *
          *     The range is widened to whole steps of the time zone, of which `series` has one entry each; `clicks` is their sum. Breakdowns and unique visitors are kept by whole UTC days: they cover `breakdown_from` to `breakdown_to`, and add up to the clicks of that time. Each breakdown has the 1,000 names with the most clicks, and the rest under `other`.
+         *
+         *     With `tag`, `domain` or `created_by`, the statistics are those of a group: of all clicks of the links that have the tags, the domain and the creator now, whenever the clicks were. A deleted link is in no group until it is restored. Unique visitors of a group are the different visitors of all its links on each day, up to 2,048 exactly and more with a standard error of 0.8 %, added up over the days.
          */
         get: operations["workspace-stats"];
         put?: never;
@@ -4281,6 +4283,11 @@ export interface components {
             from: string;
             /** @enum {string} */
             interval: "hour" | "day" | "week" | "month";
+            /**
+             * Format: int64
+             * @description Of a group: the number of its links.
+             */
+            links?: number | null;
             /** @description Clicks of the requested name by UTC day. */
             named?: components["schemas"]["NamedSeries"];
             /** @description Operating systems. */
@@ -16678,6 +16685,16 @@ export interface operations {
             query?: {
                 /** @description How many of the links with the most clicks are listed. */
                 top?: number;
+                /** @description A tag of the links. Several tags, with commas between them or given several times: links that have all of them. A tag that has a comma is put in double quotes. */
+                tag?: string[];
+                /** @description Host of the links' domain. */
+                domain?: string;
+                /** @description Creator of the links, as they show it. */
+                created_by?: string;
+                /** @description Refused: a single link, and a pattern, has its statistics under its code. */
+                code?: string;
+                /** @description Refused likewise. */
+                pattern?: string;
                 /** @description Start of the range: a date, for its start in the time zone, or a time (RFC 3339). Default: 30 days, including the last. */
                 from?: string;
                 /** @description End of the range: a date, which is included as a whole, or a time (RFC 3339), which is excluded. Default: now. */
@@ -16771,6 +16788,21 @@ export interface operations {
                     "RateLimit-Reset"?: string;
                     /** @description How to authenticate (RFC 6750). */
                     "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    /** @description Requests that the credential may send at once, when the installation limits them. */
+                    "RateLimit-Limit"?: string;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: string;
+                    /** @description Seconds until all of them are available again. */
+                    "RateLimit-Reset"?: string;
                     [name: string]: unknown;
                 };
                 content: {

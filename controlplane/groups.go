@@ -1,0 +1,88 @@
+package controlplane
+
+import (
+	"context"
+
+	"waypost"
+)
+
+// LinkGroup selects the live links of a workspace by the tags, domain and creator that
+// they have now. Zero fields select all links; a link must match all other fields.
+type LinkGroup struct {
+	Tags    []string // a link must have all of them
+	Domain  waypost.DomainID
+	Creator string // as created_by of links
+}
+
+// GroupQuery selects a group of links as a client names it.
+type GroupQuery struct {
+	Tags    []string
+	Host    string // of a domain; "" for any
+	Creator string
+}
+
+// IsZero reports whether a query selects all links of the workspace, deleted ones
+// included.
+func (q *GroupQuery) IsZero() bool { return len(q.Tags) == 0 && q.Host == "" && q.Creator == "" }
+
+// GroupCounted holds the counts of a group of links.
+type GroupCounted struct {
+	Counted
+	Top          TopLinks
+	Links        int64 // of the group
+	Clicks, Bots int64 // in all time
+}
+
+// GroupStats are the statistics of a group of links.
+type GroupStats struct {
+	WorkspaceStats
+	Links int64 // of the group
+}
+
+// find returns the group that a client names. It returns ENotFound for an unknown domain,
+// and EInvalid for a tag that no link can have.
+func (s *Clicks) find(ctx context.Context, actor Actor, q *GroupQuery) (g LinkGroup, err error) {
+	r := ListRequest{LinkFilter: LinkFilter{Tags: q.Tags}, Order: NewestFirst, Limit: 1}
+	if err := r.check(); err != nil {
+		return g, err
+	}
+	g.Tags, g.Creator = r.Tags, q.Creator
+	if err := checkText("created_by", g.Creator, waypost.MaxTitle); err != nil || q.Host == "" {
+		return g, err
+	}
+	d, err := s.links.domains.named(ctx, actor, waypost.HostName(q.Host))
+	g.Domain = d.ID
+	return g, err
+}
+
+// GroupStats returns the statistics of a group of links of the actor's workspace.
+func (s *Clicks) GroupStats(ctx context.Context, actor Actor, group GroupQuery, q StatsQuery) (GroupStats, error) {
+	if q.Top < 0 || q.Top > MaxTopLinks {
+		return GroupStats{}, waypost.Errorf(waypost.EInvalid, "top must be 0 to %d", MaxTopLinks)
+	}
+	now := s.now()
+	span, err := NewSpan(q, now)
+	if err != nil {
+		return GroupStats{}, err
+	}
+	g, err := s.find(ctx, actor, &group)
+	if err != nil {
+		return GroupStats{}, err
+	}
+	complete, err := s.complete(ctx, &span, now)
+	if err != nil {
+		return GroupStats{}, err
+	}
+	c, err := s.stats.GroupClicks(ctx, actor.Workspace, g, &span, q.Named, q.Top)
+	if err != nil {
+		return GroupStats{}, err
+	}
+	stats := summarize(span, q.Named, &c.Counted)
+	stats.Complete = complete
+	stats.setTotals(c.Clicks, c.Bots)
+	stats.Compared, err = s.compare(ctx, q.Compare, &stats, now, func(span *Span) (Counted, error) {
+		c, err := s.stats.GroupClicks(ctx, actor.Workspace, g, span, nil, 0)
+		return c.Counted, err
+	})
+	return GroupStats{WorkspaceStats: WorkspaceStats{Stats: stats, Top: c.Top}, Links: c.Links}, err
+}

@@ -1,0 +1,286 @@
+package analytics_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"waypost"
+	"waypost/controlplane"
+	"waypost/controlplane/postgres"
+)
+
+// madeUp is a workspace of links and clicks that a test makes up. It counts the clicks of
+// groups one by one, and shares no code with the counting of the product.
+type madeUp struct {
+	links  []*madeUpLink
+	clicks []madeUpClick
+	seq    uint64
+}
+
+type madeUpLink struct {
+	code    string
+	host    string // "": the default domain
+	domain  waypost.DomainID
+	creator string
+	tags    []string
+	deleted bool
+}
+
+type madeUpClick struct {
+	link    *madeUpLink
+	at      time.Time
+	visitor uint64
+	profile uint32 // of people
+}
+
+var (
+	madeUpTags     = []string{"spring", "mail", "a,b", "Köln", "rest"}
+	madeUpCreators = []string{"ann@example.com", "bob", ""}
+)
+
+// makeUp inserts links.
+func makeUp(t *testing.T, db *postgres.DB, hand *pgx.Conn, r *rand.Rand, links int) *madeUp {
+	t.Helper()
+	exec(t, hand, `INSERT INTO domain (id, host, workspace_id) VALUES (2, 'own.example', 1) ON CONFLICT DO NOTHING`)
+	m := &madeUp{}
+	var all []*waypost.Link
+	for i := range links {
+		l := &madeUpLink{code: fmt.Sprintf("made-up-%d", i), domain: 1, creator: madeUpCreators[r.IntN(3)]}
+		if i%3 == 0 {
+			l.domain, l.host = 2, "own.example"
+		}
+		for _, tag := range madeUpTags {
+			if r.IntN(3) == 0 {
+				l.tags = append(l.tags, tag)
+			}
+		}
+		stored := link(l.code)
+		stored.Domain, stored.CreatedBy, stored.Tags = l.domain, l.creator, l.tags
+		m.links, all = append(m.links, l), append(all, stored)
+	}
+	insert(t, db, all...)
+	return m
+}
+
+// click sends n clicks within some days before a moment, as one batch.
+func (m *madeUp) click(t *testing.T, db *postgres.DB, r *rand.Rand, n, days int, before time.Time) {
+	t.Helper()
+	byLink := make(map[*madeUpLink]*waypost.LinkClicks)
+	for range n {
+		c := madeUpClick{
+			link: m.links[int(float64(len(m.links))*r.Float64()*r.Float64())], profile: uint32(r.IntN(len(people))),
+			at:      before.Add(-time.Duration(r.Int64N(int64(days) * int64(24*time.Hour)))).Truncate(time.Millisecond),
+			visitor: r.Uint64N(5_000) + 1,
+		}
+		if people[c.profile].Bot {
+			c.visitor += 10_000
+		}
+		l := byLink[c.link]
+		if l == nil {
+			l = &waypost.LinkClicks{Domain: c.link.domain, Code: waypost.Code(c.link.code)}
+			byLink[c.link] = l
+		}
+		l.Rows = append(l.Rows, waypost.ClickRow{At: c.at.UnixMilli(), Profile: c.profile, Count: 1})
+		l.Last = max(l.Last, c.at.UnixMilli())
+		v := waypost.Visitor{Day: int32(c.at.Unix() / 86400), Bot: people[c.profile].Bot, Hash: c.visitor << 24}
+		if !slices.Contains(l.Visitors, v) {
+			l.Visitors = append(l.Visitors, v)
+		}
+		m.clicks = append(m.clicks, c)
+	}
+	batch := &waypost.ClickBatch{Node: "edge-1", Boot: someBoot, Seq: m.seq + 1, Exact: true, Profiles: people}
+	for _, link := range m.links {
+		if l := byLink[link]; l != nil {
+			batch.Links = append(batch.Links, *l)
+		}
+	}
+	m.seq++
+	ingest(t, db, batch)
+}
+
+// in reports whether a link is in a group.
+func (l *madeUpLink) in(g *controlplane.LinkGroup) bool {
+	return !l.deleted && (g.Domain == 0 || g.Domain == l.domain) && (g.Creator == "" || g.Creator == l.creator) &&
+		!slices.ContainsFunc(g.Tags, func(tag string) bool { return !slices.Contains(l.tags, tag) })
+}
+
+// groupAnswer is the answer about a group, as the test compares it.
+type groupAnswer struct {
+	links, total, totalBots, clicks, bots int64
+	series                                map[string]int64 // by local date
+	countries                             map[string]int64
+	berlin                                map[string]int64 // by UTC date
+	visitors, visitorBots                 int64
+	top                                   []string // with clicks
+}
+
+// count counts the clicks of a group from day first to day last of a zone. Breakdowns are
+// of the UTC days that this touches.
+func (m *madeUp) count(g *controlplane.LinkGroup, first, last string, zone *time.Location) groupAnswer {
+	a := groupAnswer{series: map[string]int64{}, countries: map[string]int64{}, berlin: map[string]int64{}}
+	for _, l := range m.links {
+		if l.in(g) {
+			a.links++
+		}
+	}
+	var from, to string // UTC dates
+	begin, _ := time.ParseInLocation(time.DateOnly, first, zone)
+	end, _ := time.ParseInLocation(time.DateOnly, last, zone)
+	from, to = begin.UTC().Format(time.DateOnly), end.AddDate(0, 0, 1).Add(-time.Second).UTC().Format(time.DateOnly)
+	visitors, bots, tops := map[string]bool{}, map[string]bool{}, map[string]int64{}
+	for _, c := range m.clicks {
+		if !c.link.in(g) {
+			continue
+		}
+		p := people[c.profile]
+		a.total++
+		if p.Bot {
+			a.totalBots++
+		}
+		if day := c.at.In(zone).Format(time.DateOnly); day >= first && day <= last {
+			a.series[day]++
+			a.clicks++
+			if p.Bot {
+				a.bots++
+			}
+		}
+		day := c.at.UTC().Format(time.DateOnly)
+		if day < from || day > to {
+			continue
+		}
+		a.countries[p.Country]++
+		tops[c.link.code]++
+		if p.City == "Berlin" {
+			a.berlin[day]++
+		}
+		who := fmt.Sprint(day, c.visitor)
+		if visitors[who] = true; p.Bot {
+			bots[who] = true
+		}
+	}
+	a.visitors, a.visitorBots = int64(len(visitors)), int64(len(bots))
+	for code, n := range tops {
+		a.top = append(a.top, fmt.Sprintf("%09d %s", n, code))
+	}
+	slices.Sort(a.top)
+	slices.Reverse(a.top)
+	a.top = a.top[:min(5, len(a.top))]
+	return a
+}
+
+// answerOf asks the product for the same.
+func answerOf(t *testing.T, db *postgres.DB, g *controlplane.LinkGroup, first, last string, zone *time.Location) groupAnswer {
+	t.Helper()
+	begin, err := time.ParseInLocation(time.DateOnly, first, zone)
+	require.NoError(t, err)
+	end, err := time.ParseInLocation(time.DateOnly, last, zone)
+	require.NoError(t, err)
+	s := span(t, begin, end.AddDate(0, 0, 1), controlplane.ByDay, zone)
+	berlin := &controlplane.NameQuery{By: controlplane.Cities, Name: "Berlin, DE"}
+	c, err := db.GroupClicks(t.Context(), waypost.DefaultWorkspace, *g, s, berlin, 1000)
+	require.NoError(t, err)
+	require.True(t, c.Top.Exact)
+	a := groupAnswer{
+		links: c.Links, total: c.Clicks, totalBots: c.Bots, visitors: c.Visitors, visitorBots: c.Counted.Bots,
+		series: map[string]int64{}, countries: map[string]int64{}, berlin: map[string]int64{},
+	}
+	for _, q := range c.Quarters {
+		if i, ok := s.Step(time.Unix(q.At, 0)); ok {
+			a.series[s.Bounds[i].Format(time.DateOnly)] += q.Clicks
+			a.clicks += q.Clicks
+			a.bots += q.Bots
+		}
+	}
+	require.Zero(t, c.Breakdowns[controlplane.Countries].Other)
+	for _, n := range c.Breakdowns[controlplane.Countries].Named {
+		a.countries[n.Name] = n.Clicks
+	}
+	for _, d := range c.Named {
+		if d.Clicks > 0 {
+			a.berlin[time.Unix(int64(d.Day)*86400, 0).UTC().Format(time.DateOnly)] = d.Clicks
+		}
+	}
+	for _, l := range c.Top.Links {
+		a.top = append(a.top, fmt.Sprintf("%09d %s", l.Clicks, l.Code))
+	}
+	slices.Sort(a.top)
+	slices.Reverse(a.top)
+	a.top = a.top[:min(5, len(a.top))]
+	return a
+}
+
+// requireGroups compares what the product says of groups with a count of its own. More
+// visitors than are counted exactly may differ by 4 %, five standard errors.
+func (m *madeUp) requireGroups(t *testing.T, db *postgres.DB, first, last string) {
+	t.Helper()
+	for _, g := range []controlplane.LinkGroup{
+		{Tags: []string{"spring"}}, {Tags: []string{"spring", "mail"}}, {Tags: []string{"a,b", "Köln", "rest"}}, {Tags: []string{"none"}},
+		{Domain: 2}, {Domain: 1}, {Creator: "bob"}, {Tags: []string{"mail"}, Domain: 2, Creator: "ann@example.com"}, {Domain: 2, Creator: "bob"},
+	} {
+		for _, name := range []string{"UTC", "America/St_Johns", "Asia/Kathmandu", "Europe/Berlin"} {
+			zone, err := time.LoadLocation(name)
+			require.NoError(t, err)
+			want, got := m.count(&g, first, last, zone), answerOf(t, db, &g, first, last, zone)
+			require.InEpsilon(t, cmp.Or(want.visitors, 1), cmp.Or(got.visitors, 1), 0.04)
+			got.visitors = want.visitors
+			require.Equal(t, want, got, "%v in %s", g, name)
+		}
+	}
+}
+
+// shift moves all folded clicks to earlier days, so that the test has the days it wants,
+// whatever the date is.
+func (m *madeUp) shift(t *testing.T, hand *pgx.Conn, days int) {
+	t.Helper()
+	for _, table := range []string{"click_day", "click_workspace_day"} {
+		exec(t, hand, fmt.Sprintf(`UPDATE %s SET day = day - %d`, table, days))
+	}
+	for i := range m.clicks {
+		m.clicks[i].at = m.clicks[i].at.AddDate(0, 0, -days)
+	}
+}
+
+func TestGroupClicks_EqualAnIndependentCount(t *testing.T) {
+	db, hand := open(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	m := makeUp(t, db, hand, r, 300)
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	for range 10 {
+		m.click(t, db, r, 6_000, 5, today)
+	}
+	fold(t, db)
+	// Clocks in Berlin and St. John's change between the first day and the last.
+	m.shift(t, hand, int(today.Sub(time.Date(2026, 3, 31, 0, 0, 0, 0, time.UTC)).Hours()/24))
+	m.requireGroups(t, db, "2026-03-28", "2026-03-30")
+
+	yesterday := today.AddDate(0, 0, -1).Format(time.DateOnly)
+	week := today.AddDate(0, 0, -6).Format(time.DateOnly)
+	m.click(t, db, r, 6_000, 5, today)
+	fold(t, db)
+	m.click(t, db, r, 6_000, 5, today) // not folded yet
+	m.requireGroups(t, db, week, yesterday)
+	m.requireGroups(t, db, "2026-03-01", yesterday)
+
+	for _, l := range m.links[:100] {
+		l.tags = []string{madeUpTags[r.IntN(5)], "moved"}
+		_, err := hand.Exec(t.Context(), `UPDATE link SET tags = $1 WHERE code = $2`, l.tags, l.code)
+		require.NoError(t, err)
+	}
+	for _, l := range m.links[50:150] {
+		l.deleted = true
+	}
+	exec(t, hand, `UPDATE link SET deleted_at = now() WHERE code ~ '^made-up-([5-9][0-9]|1[0-4][0-9])$'`)
+	m.requireGroups(t, db, week, yesterday)
+	for _, l := range m.links[60:80] {
+		l.deleted = false
+	}
+	exec(t, hand, `UPDATE link SET deleted_at = NULL WHERE code ~ '^made-up-[67][0-9]$'`)
+	m.requireGroups(t, db, week, yesterday)
+}
