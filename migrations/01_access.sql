@@ -119,7 +119,7 @@ END $$;
 CREATE FUNCTION waypost_protect_all() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     -- Writers call the first; triggers of replicated tables run the second.
-    called  CONSTANT text[] := ARRAY['changelog_begin', 'changelog_begin_in', 'key_check_leases', 'key_take', 'link_code_retired', 'link_alias_of'];
+    called  CONSTANT text[] := ARRAY['changelog_begin', 'changelog_begin_in', 'key_check_leases', 'key_take', 'link_code_retired', 'link_alias_of', 'link_screen_codes'];
     trigger CONSTANT text[] := ARRAY['changelog_before_statement', 'changelog_after_row', 'changelog_after_link', 'changelog_after_new_link', 'changelog_after_alias', 'link_refuse_retired'];
     here    CONSTANT text := current_schema();
     writers CONSTANT text := 'waypost_tenant, waypost_ingest, waypost_reaper, waypost_operator';

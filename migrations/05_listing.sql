@@ -32,11 +32,15 @@ CREATE FUNCTION link_words(workspace bigint, title text, description text, notes
 DECLARE
     own    text := E'\x01' || workspace;
     lexeme text := own || E'\x01';
+    words  text := title || ' ' || description || ' ' || notes;
 BEGIN
-    IF tags = '{}' THEN
-        RETURN to_tsvector('pg_catalog.simple', public.link_paired(normalize(title || ' ' || description || ' ' || notes))) || array_to_tsvector(ARRAY[own]);
+    IF octet_length(words) <> length(words) THEN
+        words := public.link_paired(normalize(words));
     END IF;
-    RETURN to_tsvector('pg_catalog.simple', public.link_paired(normalize(title || ' ' || description || ' ' || notes)))
+    IF tags = '{}' THEN
+        RETURN to_tsvector('pg_catalog.simple', words) || array_to_tsvector(ARRAY[own]);
+    END IF;
+    RETURN to_tsvector('pg_catalog.simple', words)
         || array_to_tsvector(string_to_array(own || E'\x02' || lexeme || array_to_string(tags, E'\x02' || lexeme), E'\x02'));
 END $$;
 

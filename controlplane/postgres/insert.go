@@ -27,6 +27,9 @@ var insertLinks = insertRows + ` ON CONFLICT DO NOTHING` + returnRows
 // taken. To look first, and to lock each code, would add a seventh to the cost of a link.
 var insertFree = insertRows + returnRows
 
+// insertCustom inserts links of which some have custom codes.
+var insertCustom = insertRows + screenRows + ` ON CONFLICT DO NOTHING` + returnRows
+
 const returnRows = ` RETURNING id, domain_id, code, created_at`
 
 // newStamps returns random numbers.
@@ -86,7 +89,7 @@ func (db *LinkStore) InsertLinks(
 	}
 	in := newInserting(links)
 	// A code that was minted is free, unless somebody chose it before its range was made.
-	in.free = !slices.ContainsFunc(links, func(x controlplane.Insertion) bool { return x.Link.Custom })
+	in.free = !slices.ContainsFunc(links, isCustom)
 	at, err := in.send(ctx, db.pool, epoch)
 	if in.free && scoped.PgCode(err) == scoped.UniqueViolation { // nothing was written
 		in.free = false
@@ -105,6 +108,8 @@ func (db *LinkStore) InsertLinks(
 	}
 	return in.placed, at, nil
 }
+
+func isCustom(x controlplane.Insertion) bool { return x.Link.Custom }
 
 // send inserts the links in a transaction.
 func (in *inserting) send(ctx context.Context, p *pool, epoch uint32) (waypost.Position, error) {
@@ -225,8 +230,11 @@ func (in *inserting) queue(b *pgx.Batch, at *begun) {
 		in.queueClaims(b, &claims)
 	}
 	insert := insertLinks
-	if in.free {
+	switch {
+	case in.free:
 		insert = insertFree
+	case slices.ContainsFunc(in.links, isCustom):
+		insert = insertCustom
 	}
 	b.Queue(insert, insertArgs(in.links, in.stamps)...).Query(scoped.Each(func(rows pgx.Rows) error {
 		return in.readPlaced(rows, at.position())

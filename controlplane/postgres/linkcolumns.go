@@ -136,8 +136,13 @@ SELECT ` + strings.Join(values, ", ") + `,
        (SELECT set_config('waypost.stamped', current_setting('waypost.seq'), true)::bigint)
 FROM (SELECT ` + strings.Join(arrays, ", ") + `) AS n (` + strings.Join(names, ", ") + `)
 WHERE NOT (n.custom AND n.domain_id = 1
-           AND coalesce(n.typed_code, n.code) = ANY (string_to_array(coalesce(current_setting('waypost.refused', true), ''), ',')))`
+           AND coalesce(n.typed_code, n.code)
+               = ANY ((SELECT string_to_array(coalesce(current_setting('waypost.refused', true), ''), ','))::text[]))`
 }()
+
+// screenRows is the condition that the code of a row is not retired. The parameters are
+// the domains and codes of all rows.
+const screenRows = ` AND n.domain_id || '/' || n.code <> ALL ((SELECT link_screen_codes($2, $3))::text[])`
 
 // insertArgs returns the parameters of insertRows.
 func insertArgs(links []controlplane.Insertion, stamps []int64) []any {
