@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -24,13 +25,23 @@ import (
 )
 
 // FuzzExplain_AnswersAsTheServerDoes asks an edge for paths of a domain that forgives
-// what texts leave behind codes, and of another one that does not.
+// what texts leave behind codes, of another one that does not, and of one that ignores
+// case. All have aliases and patterns.
 func FuzzExplain_AnswersAsTheServerDoes(f *testing.F) {
 	for _, seed := range []string{
 		"", "\x00", "\x00\x19\x11", "\x01\x11\x19", "\x03\x0e\x04\x0e", "\x06\x09\x1c", "\x00\x0e\x25", "\x03\x0e\x28", "\x00\x22\x11",
 	} {
-		f.Add([]byte(seed), true)
-		f.Add([]byte(seed), false)
+		for domain := range byte(3) {
+			f.Add([]byte(seed), domain)
+		}
+	}
+	random := rand.New(rand.NewPCG(7, 7))
+	for i := range 600 {
+		choice := make([]byte, 1+random.IntN(6))
+		for j := range choice {
+			choice[j] = byte(random.Uint32())
+		}
+		f.Add(choice, byte(i))
 	}
 	db, err := replica.Open(inMemory(vfs.NewMem()))
 	require.NoError(f, err)
@@ -38,9 +49,21 @@ func FuzzExplain_AnswersAsTheServerDoes(f *testing.F) {
 	records := []waypost.Record{
 		{Kind: waypost.KindDomain, Name: []byte("1"), Payload: []byte(`{"host":"kind.example"}`)},
 		{Kind: waypost.KindDomain, Name: []byte("7"), Payload: []byte(`{"host":"exact.example","exact_paths":true}`)},
+		{Kind: waypost.KindDomain, Name: []byte("8"), Payload: []byte(`{"host":"case.example","ignores_case":true}`)},
+	}
+	hosts := map[waypost.DomainID]string{1: "kind.example", 7: "exact.example", 8: "case.example"}
+	for domain := range hosts {
+		alias := replicationtest.Link("x", "")
+		alias.Domain, alias.Flags, alias.Payload = domain, waypost.AliasOf, waypost.AppendAlias(nil, domain, []byte("spring"))
+		records = append(records, alias)
+		for _, code := range []string{"b/{x}/c", "spring/*", "{x}/sale"} {
+			pattern := replicationtest.Link(code, "https://example.com/of/")
+			pattern.Kind, pattern.Domain = waypost.KindPattern, domain
+			records = append(records, pattern)
+		}
 	}
 	for code, forwards := range codestest.Codes {
-		for _, domain := range []waypost.DomainID{1, 7} {
+		for domain := range hosts {
 			r := replicationtest.Link(code, "https://example.com/"+string(waypost.AppendEncoded(nil, code)))
 			if r.Domain = domain; forwards {
 				r.Flags = waypost.ForwardPath | waypost.ForwardQuery
@@ -64,11 +87,8 @@ func FuzzExplain_AnswersAsTheServerDoes(f *testing.F) {
 		require.NoError(f, srv.Shutdown(ctx))
 		require.NoError(f, <-served)
 	})
-	f.Fuzz(func(t *testing.T, choice []byte, exact bool) {
-		path, host := codestest.Path(choice[:min(len(choice), 64)]), "kind.example"
-		if exact {
-			host = "exact.example"
-		}
+	f.Fuzz(func(t *testing.T, choice []byte, domain byte) {
+		path, host := codestest.Path(choice[:min(len(choice), 64)]), hosts[[]waypost.DomainID{1, 7, 8}[domain%3]]
 		out := e.answerVisitor(t.Context(), api.EdgeOrder{Question: &api.EdgeQuestion{Host: host, Path: path, At: time.Now()}})
 		require.Empty(t, out.Error)
 		conn, err := net.Dial("tcp", ln.Addr().String())

@@ -35,10 +35,13 @@ func TestAddresses_EdgeAndControlPlaneFindTheSameLinks(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
 	found := 0
-	for _, exact := range []bool{false, true} {
-		_, _, err := s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain, controlplane.DomainChange{ExactPaths: &exact})
+	for _, traits := range []waypost.DomainTraits{0, waypost.ExactPaths, waypost.IgnoresCase} { // the codes are their own keys
+		exact, ignores := traits == waypost.ExactPaths, traits == waypost.IgnoresCase
+		_, _, err := s.Domains.ChangeDomain(t.Context(), actor, waypost.DefaultDomain,
+			controlplane.DomainChange{ExactPaths: &exact, IgnoresCase: &ignores})
 		require.NoError(t, err)
-		s.edge.traits = waypost.DomainTraits(0).With(waypost.ExactPaths, exact)
+		require.NoError(t, s.db.SwitchCodes(t.Context(), waypost.DefaultDomain))
+		s.edge.traits = traits
 		for range 300 {
 			choice := make([]byte, random.IntN(6))
 			for i := range choice {
