@@ -31,6 +31,7 @@ var bots = []string{
 	"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/98.0.4758.102 Safari/537.36 StatusCake",
 	"Reader/2.1 (me@example.com)", "curl/8.5.0", "Go-http-client/1.1", "python-requests/2.32.3",
 	"Feedbin - 1 subscribers", "some words of somebody",
+	"Mozilla/5.0 (compatible; Freshping/1.0)", "Mozilla/5.0 (compatible; Gatus)", "Mozilla/4.0 (compatible; ms-office; MSOffice 16)",
 }
 
 // browsers have the agents of most visitors.
@@ -81,6 +82,8 @@ func TestClassifier_PreviewIsABotOfAChatOrASocialNetwork(t *testing.T) {
 		"Mastodon/4.3.0 (http.rb/5.2.0; +https://mastodon.social/)", "Bluesky Cardyb/2.0; +mailto:support@example.com", "Embedly/1.0", "Iframely", "Misskey/13",
 		"Mozilla/5.0 (compatible; redditbot/1.0; +http://www.reddit.com/feedback)", "Mozilla/5.0 (compatible; vkShare; +http://vk.com/dev/Share)",
 		"Iframely/1.3.1 (+https://iframely.com/docs/about)", "Mozilla/5.0 (compatible; Embedly/0.2; +http://support.embed.ly/)", "Synapse (bot; +https://github.com/matrix-org/synapse)",
+		"Pleroma 2.6.0; https://social.example <me@social.example>", "Akkoma 3.10.4", "GoToSocial/0.14 (+https://social.example)", "Friendica 'Fern' 2024",
+		"Pixelfed/0.11", "Matrix-Media-Repo/1.3",
 	} {
 		require.Equal(t, agents.Bot|agents.Preview, c.Classify([]byte(agent)).Set&(agents.Bot|agents.Preview), agent)
 	}
@@ -101,7 +104,8 @@ func TestClassify_IsWhatAPersonSays(t *testing.T) {
 		"":            "",
 		"curl/8.5.0":  "bot",
 		"Mozilla/5.0": "",
-		"curl/7.19.7 (x86_64-redhat-linux-gnu) libcurl/7.19.7": "linux bot",
+		"curl/7.19.7 (x86_64-redhat-linux-gnu) libcurl/7.19.7":                                                                          "linux bot",
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) GSA/300.0 Mobile/15E148 Safari/604.1": "ios mobile tablet",
 		browsers[0]: "windows desktop chrome",
 		browsers[1]: "windows desktop edge",
 		browsers[2]: "ios mobile safari",

@@ -189,12 +189,14 @@ func isBrowser(userAgent []byte) bool {
 }
 
 // software reports whether an agent says that it is software, or neither begins like a
-// browser nor names a system or a device.
+// browser nor names a system or a device. A name behind "compatible" without a system and
+// without the engine of a browser is software.
 func (f *find) software(userAgent []byte) bool {
 	if f.signs&signSoftware != 0 {
 		return true
 	}
-	return f.system == none && f.browser == none && f.signs&(signApp|signMobile) == 0 && !isBrowser(userAgent) && hasLetter(userAgent)
+	return f.system == none && f.browser == none && f.signs&(signApp|signMobile|signWebKit) == 0 && hasLetter(userAgent) &&
+		(!isBrowser(userAgent) || bytes.HasPrefix(userAgent, []byte("Mozilla/5.0 (compatible; ")))
 }
 
 func hasLetter(text []byte) bool {
@@ -213,7 +215,7 @@ func (f *find) systemOf(e *entry, userAgent []byte) (set Set, name string) {
 	}
 	set, name = e.properties, e.name
 	switch {
-	case set&MacOS != 0 && f.signs&signOnlyIOS != 0: // an iPad that asks for the pages of a desktop
+	case set&MacOS != 0 && f.signs&(signOnlyIOS|signMobile) != 0: // an iPad that asks for the pages of a desktop
 		return IOS | Mobile | Tablet, "iOS"
 	case set&Android != 0:
 		return set | f.androidDevice(isMozilla(userAgent)), name
