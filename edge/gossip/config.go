@@ -74,10 +74,6 @@ type Config struct {
 	// this node's own messages. Others let a key be replaced without a split. At most 3.
 	Keys []Key
 
-	// Cluster keeps clusters that share a network apart; it is sent in clear text.
-	// Default "waypost".
-	Cluster string
-
 	Node    string         // required; 1 to 64 of A-Z, a-z, 0-9, dot, _ and -
 	Region  waypost.Region // required
 	Role    Role           // required
@@ -98,7 +94,6 @@ type Config struct {
 
 	Interval time.Duration // between two pieces of news of this node in a small fleet; default 1 s
 	Rejoin   time.Duration // between looks whether a seed has to be joined again; default 30 s
-	Forget   time.Duration // how long a dead member is remembered; default 24 h
 
 	// Probe is the interval between probes of other members. An answer may take half of
 	// it. In a fleet of ten, a killed node is known to be dead after about seven
@@ -116,9 +111,6 @@ type Config struct {
 const maxSeeds = 64
 
 func (c Config) withDefaults() Config {
-	if c.Cluster == "" {
-		c.Cluster = "waypost"
-	}
 	if c.Position == nil {
 		c.Position = func() waypost.Position { return waypost.Position{} }
 	}
@@ -134,7 +126,6 @@ func (c Config) withDefaults() Config {
 	}{
 		{&c.Interval, time.Second},
 		{&c.Rejoin, 30 * time.Second},
-		{&c.Forget, 24 * time.Hour},
 		{&c.Probe, 500 * time.Millisecond},
 	} {
 		if *d.field <= 0 {
@@ -155,9 +146,6 @@ func (c *Config) check() error {
 	}
 	if len(c.Keys) > maxKeys {
 		return fmt.Errorf("there are more than %d gossip keys", maxKeys)
-	}
-	if len(c.Cluster) > 200 {
-		return errors.New("the cluster's name is longer than 200 bytes")
 	}
 	if len(c.Seeds) > maxSeeds {
 		return fmt.Errorf("%d seeds are more than %d", len(c.Seeds), maxSeeds)

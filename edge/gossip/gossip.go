@@ -63,7 +63,7 @@ func Start(cfg Config) (*Gossip, error) {
 	}
 	g.card.news = g.observe()
 	g.table = &table{
-		self: g.card.news.boot, node: cfg.Node, max: cfg.MaxMembers, forget: cfg.Forget, now: time.Now,
+		self: g.card.news.boot, node: cfg.Node, max: cfg.MaxMembers, forget: forgetAfter, now: time.Now,
 		members: make(map[waypost.BootID]*entry),
 	}
 	g.queue = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: retransmit}
@@ -73,6 +73,9 @@ func Start(cfg Config) (*Gossip, error) {
 	}
 	return g, nil
 }
+
+// forgetAfter is the time for which a dead member is remembered.
+const forgetAfter = 24 * time.Hour
 
 // retransmit times the logarithm of the fleet's size is the number of times each member
 // passes a message on.
@@ -109,7 +112,7 @@ func (g *Gossip) listen() error {
 			c.AdvertisePort = int(advertise.Port())
 		}
 	}
-	c.Label = g.cfg.Cluster
+	c.Label = "waypost"
 	if c.Keyring, err = keyring(g.cfg.Keys); err != nil {
 		cancel()
 		return errors.Join(err, t.Shutdown())

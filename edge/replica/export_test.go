@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -130,4 +131,19 @@ func (db *DB) LogSize() (batches, size int) {
 func (db *DB) HoldWriters() (release func()) {
 	db.serving.mu.Lock()
 	return db.serving.mu.Unlock
+}
+
+// Recompute reads every record and returns their digest and count, to be compared with
+// the state.
+func (db *DB) Recompute(ctx context.Context) (digest, records uint64, err error) {
+	_, err = db.Records(ctx, func(raw []byte) error {
+		var r waypost.Record
+		if err := replication.DecodeRecord(raw, &r); err != nil && !errors.Is(err, replication.ErrContent) {
+			return err
+		}
+		digest ^= r.Stamp
+		records++
+		return nil
+	})
+	return digest, records, err
 }

@@ -142,8 +142,10 @@ func (w *writer) keep(b *replication.Batch, before waypost.Position, cfg *Config
 	return nil
 }
 
-// pruneEvery is the interval in which entries are checked for their age.
-const pruneEvery = time.Minute
+const (
+	logAge     = 72 * time.Hour // of the oldest entry
+	pruneEvery = time.Minute    // between checks of the age of entries
+)
 
 // prune removes the oldest entries, a sixteenth of the limit at a time.
 func (w *writer) prune(x *logIndex, cfg *Config, now int64) error {
@@ -152,7 +154,7 @@ func (w *writer) prune(x *logIndex, cfg *Config, now int64) error {
 	if x.last == 0 || !full && time.Since(x.prunedAt) < pruneEvery {
 		return nil
 	}
-	oldest := now - cfg.LogAge.Milliseconds()
+	oldest := now - logAge.Milliseconds()
 	keepFrom := x.total - min(x.total, limit-limit/16)
 	// Entries are ordered by sequence, and so by size and, unless a clock was set, by time.
 	it, err := w.st.pdb.NewIter(&pebble.IterOptions{LowerBound: logStart, UpperBound: logEnd})

@@ -28,10 +28,9 @@ type Config struct {
 	// VerifyInterval is the time between two readings of all records on disk, which compare
 	// them with their checksums and the digest; 24 h; negative: never after the start.
 	VerifyInterval time.Duration
-	// LogBytes and LogAge bound the applied batches that are kept for the followers of this
-	// replica. LogBytes 0 keeps none; LogAge defaults to 72 h.
+	// LogBytes bounds the applied batches that are kept for the followers of this replica,
+	// for 72 h at most; 0 keeps none.
 	LogBytes int64
-	LogAge   time.Duration
 	// MinFree is the part of the disk that changes and snapshots leave free. It is checked
 	// on the operating system's file system only.
 	MinFree       MinFree
@@ -64,9 +63,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.VerifyInterval == 0 {
 		c.VerifyInterval = 24 * time.Hour
-	}
-	if c.LogAge == 0 {
-		c.LogAge = 72 * time.Hour
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -303,18 +303,3 @@ func (db *DB) Records(ctx context.Context, visit func(record []byte) error) (way
 	s, err := st.scan(ctx, visit)
 	return s.position, err
 }
-
-// Recompute reads every record and returns their digest and count, to be compared with
-// the state.
-func (db *DB) Recompute(ctx context.Context) (digest, records uint64, err error) {
-	_, err = db.Records(ctx, func(raw []byte) error {
-		var r waypost.Record
-		if err := replication.DecodeRecord(raw, &r); err != nil && !errors.Is(err, replication.ErrContent) {
-			return err
-		}
-		digest ^= r.Stamp
-		records++
-		return nil
-	})
-	return digest, records, err
-}

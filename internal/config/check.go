@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ func (c *Control) Check() error {
 		address("control.admin_addr", c.AdminAddr),
 		region("control.region", c.Region),
 		nodeName("control.node", c.Node),
-		regions("control.regions", c.Regions),
+		each(region, "control.regions", c.Regions),
 		among("control.region", c.Region, c.Regions),
 		required("control.base_url", c.BaseURL, "give --base-url, what short URLs begin with, such as https://go.example.com"),
 		origin("control.base_url", c.BaseURL),
@@ -48,8 +49,8 @@ func (c *Control) Check() error {
 		atLeast("control.edge_token", c.EdgeToken.Reveal(), 16),
 		together("control.tls_cert_file", c.TLSCertFile, "control.tls_key_file", c.TLSKeyFile),
 		c.checkClientCA(),
-		hosts("control.own_hosts", c.OwnHosts),
-		resolvers("control.dns_resolvers", c.DNSResolvers),
+		each(host, "control.own_hosts", c.OwnHosts),
+		each(resolver, "control.dns_resolvers", c.DNSResolvers),
 		oneOf("control.shared_codes", c.SharedCodes, "plain", "free"),
 		prefixed("control.trusted_proxies", networks),
 		between("control.code_length", c.CodeLength, 5, 10),
@@ -76,18 +77,19 @@ func (e *Edge) Check() error {
 	_, bots := agents.New(e.Bots)
 	return first(
 		required("edge.addr", strings.Join(e.Addr, ","), "give --addr, the address of the redirects, such as :80"),
-		addresses("edge.addr", e.Addr),
+		each(address, "edge.addr", e.Addr),
 		address("edge.admin_addr", e.AdminAddr),
 		region("edge.region", e.Region),
 		nodeName("edge.node", e.Node),
 		required("edge.control_urls", strings.Join(e.ControlURLs, ","), "give --control-urls, the control planes to follow, such as https://10.0.0.1:7080"),
-		origins("edge.control_urls", e.ControlURLs),
+		each(origin, "edge.control_urls", e.ControlURLs),
 		together("edge.node_cert_file", e.NodeCertFile, "edge.node_key_file", e.NodeKeyFile),
 		required("edge.data_dir", e.DataDir, "give --data-dir, the directory of the replica"),
 		prefixed("edge.trusted_proxies", networks),
 		e.checkProxyProtocol(),
 		prefixed("edge.click_journal", journal),
 		prefixed("edge.bots", bots),
+		atLeast("edge.relay_token", e.RelayToken.Reveal(), 16),
 		e.checkRelay(),
 		notNegative("edge.max_staleness", e.MaxStaleness),
 		oneLine("edge.contact", e.Contact),
@@ -111,9 +113,6 @@ func (c *Control) checkClientCA() error {
 }
 
 func (e *Edge) checkRelay() error {
-	if n := len(e.RelayToken); n > 0 && n < 16 {
-		return errors.New("edge.relay_token: shorter than 16 characters")
-	}
 	switch {
 	case e.RelayAddr == "":
 		return nil
@@ -150,7 +149,7 @@ func (t *TLS) Check() error {
 	}
 	_, wrong := t.PublicAddresses()
 	return first(
-		addresses("tls.addr", t.Addr), wrong, resolvers("tls.dns_resolvers", t.DNSResolvers),
+		each(address, "tls.addr", t.Addr), wrong, each(resolver, "tls.dns_resolvers", t.DNSResolvers),
 		between("tls.orders_per_hour", t.OrdersPerHour, 0, 100_000),
 	)
 }
@@ -216,14 +215,7 @@ func ParseNetworks(texts []string) ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func first(errs ...error) error { return cmp.Or(errs...) }
 
 func prefixed(path string, err error) error {
 	if err != nil {
@@ -256,10 +248,8 @@ func among(path, region string, regions []string) error {
 }
 
 func oneOf(path, value string, allowed ...string) error {
-	for _, a := range allowed {
-		if value == a {
-			return nil
-		}
+	if slices.Contains(allowed, value) {
+		return nil
 	}
 	return fmt.Errorf("%s: %q is none of %v", path, value, allowed)
 }
@@ -308,9 +298,10 @@ func region(path, text string) error {
 	return prefixed(path, err)
 }
 
-func regions(path string, texts []string) error {
+// each judges the values of a list.
+func each(check func(path, text string) error, path string, texts []string) error {
 	for _, text := range texts {
-		if err := region(path, text); err != nil {
+		if err := check(path, text); err != nil {
 			return err
 		}
 	}
@@ -330,13 +321,11 @@ func nodeName(path, text string) error {
 	return nil
 }
 
-// hosts checks names of hosts, which have no scheme, port or path.
-func hosts(path string, names []string) error {
-	for _, name := range names {
-		u, err := url.Parse("//" + name)
-		if err != nil || name == "" || u.Hostname() != name {
-			return fmt.Errorf("%s: %q is no name of a host, such as api.example.com", path, name)
-		}
+// host accepts a name of a host, which has no scheme, port or path.
+func host(path, name string) error {
+	u, err := url.Parse("//" + name)
+	if err != nil || name == "" || u.Hostname() != name {
+		return fmt.Errorf("%s: %q is no name of a host, such as api.example.com", path, name)
 	}
 	return nil
 }
@@ -350,21 +339,10 @@ func optionalAddress(path, text string) error {
 	return address(path, text)
 }
 
-func addresses(path string, texts []string) error {
-	for _, text := range texts {
-		if err := address(path, text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// resolvers accepts addresses of DNS servers, with or without a port.
-func resolvers(path string, texts []string) error {
-	for _, text := range texts {
-		if _, err := netip.ParseAddr(text); err != nil && CheckAddress(text) != nil {
-			return fmt.Errorf("%s: %q is no address of a resolver such as 10.0.0.53 or 10.0.0.53:53", path, text)
-		}
+// resolver accepts the address of a DNS server, with or without a port.
+func resolver(path, text string) error {
+	if _, err := netip.ParseAddr(text); err != nil && CheckAddress(text) != nil {
+		return fmt.Errorf("%s: %q is no address of a resolver such as 10.0.0.53 or 10.0.0.53:53", path, text)
 	}
 	return nil
 }
@@ -377,15 +355,6 @@ func CheckAddress(text string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%q is no address such as 127.0.0.1:8080", text)
-	}
-	return nil
-}
-
-func origins(path string, urls []string) error {
-	for _, text := range urls {
-		if err := origin(path, text); err != nil {
-			return err
-		}
 	}
 	return nil
 }
