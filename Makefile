@@ -146,7 +146,7 @@ bench-redirect: install-wrk ## Measure redirects next to bare fasthttp (3 minute
 	go run ./bench/redirect $(BENCH)
 
 .PHONY: compare
-compare: install-postgres install-wrk install-rivals ## Compare with what people build instead: nginx, Lua and Redis; writes the table in README.md (10 minutes)
+compare: install-postgres install-wrk install-rivals ## Compare with what people build instead: nginx, Lua and Redis; writes bench/RESULTS.md, from which README.md has its table (10 minutes)
 	go run ./bench/redirect -only compare $(BENCH)
 
 .PHONY: bench-write

@@ -254,22 +254,3 @@ func Grouped(n int) string {
 	}
 	return fmt.Sprintf("%s,%03d", Grouped(n/1000), n%1000)
 }
-
-// Insert replaces the text of a Markdown file between the marks of that name, which must
-// be there.
-func Insert(path, name, text string) error {
-	begin, end := "<!-- "+name+" -->", "<!-- end of "+name+" -->"
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("insert a table: %w", err)
-	}
-	before, rest, found := strings.Cut(string(whole), begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		return fmt.Errorf("insert a table: %s has no marks of %s", path, name)
-	}
-	if err := os.WriteFile(path+".new", []byte(before+begin+"\n"+text+end+after), 0o644); err != nil {
-		return fmt.Errorf("insert a table: %w", err)
-	}
-	return os.Rename(path+".new", path)
-}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -17,8 +16,7 @@ import (
 	"waypost/bench/wrk"
 )
 
-// compare measures Waypost next to servers that people build themselves, and writes the
-// table of README.md.
+// compare measures Waypost next to servers that people build themselves.
 func (l *lab) compare(ctx context.Context, links int) (s bench.Section, err error) {
 	all, notes, err := l.rivals(ctx, links)
 	if err != nil {
@@ -71,10 +69,7 @@ func (l *lab) compare(ctx context.Context, links int) (s bench.Section, err erro
 		"store: PostgreSQL and the control plane, or Redis, are killed; then redirects are asked for during two seconds",
 		"the others count no clicks and take no log",
 	)
-	if l.Try {
-		return s, nil
-	}
-	return s, l.publish(&s)
+	return s, nil
 }
 
 // startRival starts a rival, instead of the one that runs, and measures the time until
@@ -247,40 +242,4 @@ func tableOf(all []*rival, links int) bench.Section {
 		}})
 	}
 	return s
-}
-
-// publish writes the table into README.md.
-func (l *lab) publish(s *bench.Section) error {
-	columns := []struct{ title, measure string }{
-		{"CPU of a redirect, µs", measureCPU},
-		{"redirects per second", measureRate},
-		{"p99 at saturation, µs", measureP99},
-		{"p50 at half load, µs", halfP50},
-		{"p99 at half load, µs", halfP99},
-		{"memory, MB", measureMemory},
-		{"disk, MB", measureDisk},
-		{"start, s", measureStarts},
-		{"a change is everywhere after, ms", measureChange},
-		{"without its store fail, %", measureLost},
-	}
-	var table strings.Builder
-	table.WriteString("| |")
-	rule := "|---|"
-	for _, c := range columns {
-		table.WriteString(" " + c.title + " |")
-		rule += "--:|"
-	}
-	table.WriteString("\n" + rule + "\n")
-	for _, one := range s.Cases {
-		table.WriteString("| " + one.Name + " |")
-		for _, c := range columns {
-			figure := bench.Number(bench.Median(s.Find(one.Name, c.measure)))
-			if figure == "" {
-				figure = "has none"
-			}
-			table.WriteString(" " + figure + " |")
-		}
-		table.WriteString("\n")
-	}
-	return bench.Insert(filepath.Join(l.Out, "..", "README.md"), "compare", table.String())
 }
