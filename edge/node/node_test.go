@@ -41,7 +41,7 @@ func ending(t *testing.T, drain time.Duration) (*edge, <-chan api.EdgeReport) {
 		Through:  func(t *http.Transport) http.RoundTripper { return t },
 		Position: func() waypost.Position { return waypost.Position{} }, Synced: func() waypost.Position { return waypost.Position{} },
 		Age: func() time.Duration { return 0 }, Clicks: func() (int64, time.Time) { return -1, time.Time{} },
-		State: func() report.State { return report.State{} }, Order: func(api.EdgeOrder) {}, Sync: func() {}, Logger: e.log,
+		State: func() api.EdgeState { return api.EdgeState{} }, Order: func(api.EdgeOrder) {}, Sync: func() {}, Logger: e.log,
 	})
 	require.NoError(t, err)
 	e.reporters = []*report.Reporter{reporter}

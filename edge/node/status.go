@@ -9,7 +9,6 @@ import (
 
 	"waypost/api"
 	"waypost/edge/replica"
-	"waypost/edge/report"
 	"waypost/replication"
 )
 
@@ -135,21 +134,23 @@ func (e *edge) staleness() time.Duration {
 }
 
 // state returns the state of this edge for the fleet view.
-func (e *edge) state() report.State {
+func (e *edge) state() api.EdgeState {
 	st := e.following.Status()
 	degraded := e.store.Degraded()
 	perSecond := e.requests.perSecond(time.Now())
-	r := report.State{
-		Replica: "following", Draining: e.orders.unready(), RequestsPerSecond: &perSecond,
-		PlacesBuilt: e.clicks.placesBuilt(), Conditions: shownConditions(e.conditions),
+	r := api.EdgeState{
+		Replica: "following", Draining: e.orders.unready(), RequestsPerSecond: &perSecond, Conditions: shownConditions(e.conditions),
+	}
+	if built := e.clicks.placesBuilt(); !built.IsZero() {
+		r.PlacesBuilt = new(built.UTC())
 	}
 	if free, total, err := replica.DiskSpace(e.cfg.DataDir); err == nil {
 		used := total - free
-		r.DiskUsed, r.DiskFree = &used, &free
+		r.DiskUsedBytes, r.DiskFreeBytes = &used, &free
 	}
 	switch {
 	case st.Held != nil:
-		r.Replica, r.Held, r.Why = "held", string(st.Held.What), st.Held.Why
+		r.Replica, r.Held, r.HeldWhy = "held", string(st.Held.What), st.Held.Why
 	case st.Wait.Waits() && !e.store.Repairing() && degraded == nil:
 		r.Replica = "waiting"
 	case st.Repairing || e.store.Repairing():
@@ -159,11 +160,11 @@ func (e *edge) state() report.State {
 	case e.store.Verifying():
 		r.Replica = "verifying"
 	case degraded != nil:
-		r.Replica, r.Why = "degraded", degraded.Error()
+		r.Replica, r.HeldWhy = "degraded", degraded.Error()
 	case !st.Connected:
 		r.Replica = "waiting"
 		if st.Err != nil {
-			r.Why = st.Err.Error()
+			r.HeldWhy = st.Err.Error()
 		}
 	}
 	return r

@@ -64,7 +64,7 @@ func (r *Reporter) exchangeBlocks(ctx context.Context) error {
 func (r *Reporter) postBlocks(ctx context.Context, b *api.EdgeBlocks, answer *api.EdgeBlocksAnswer) error {
 	limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	text, err := r.exchange(limited, r.toBlocks, b)
+	text, err := r.exchange(limited, api.PathEdgeBlocks, b)
 	if err != nil {
 		return err
 	}

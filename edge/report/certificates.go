@@ -27,7 +27,7 @@ func (r *Reporter) certificates(ctx context.Context) {
 	for i := range all.Hosts {
 		all.Hosts[i].Error = plain(all.Hosts[i].Error, maxReason)
 	}
-	if _, err := r.exchange(ctx, r.toCertificates, all); err != nil {
+	if _, err := r.exchange(ctx, api.PathEdgeCertificates, all); err != nil {
 		r.cfg.Logger.DebugContext(ctx, "cannot report the certificates", "error", err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"waypost"
 	"waypost/api"
@@ -18,22 +17,6 @@ const (
 	maxText   = 400
 	maxAnswer = 1 << 20
 )
-
-// State describes an edge besides its position.
-type State struct {
-	Replica string // following, waiting, restoring, repairing, held or degraded
-	Held    string // what is held back: "" when nothing
-	Why     string
-
-	Draining bool // the edge is unready by order
-
-	PlacesBuilt time.Time // of the GeoIP database; zero: there is none
-
-	Conditions []api.NodeCondition // that are true
-
-	RequestsPerSecond  *float64 // nil: unknown
-	DiskUsed, DiskFree *int64   // bytes; nil: unknown
-}
 
 // statusError is an answer that is no success.
 type statusError struct {
@@ -65,7 +48,7 @@ func (r *Reporter) Answer(ctx context.Context, id int64, o api.EdgeOutcome) (fin
 	if x := o.Explained; x != nil {
 		x.Location, x.Gate = plain(x.Location, waypost.MaxPayload), plain(x.Gate, maxText)
 	}
-	_, err = r.exchange(ctx, r.outcome, api.EdgeAnswer{Node: r.cfg.Node, Order: id, Outcome: o})
+	_, err = r.exchange(ctx, api.PathEdgeOutcomes, api.EdgeAnswer{Node: r.cfg.Node, Order: id, Outcome: o})
 	if status, ok := err.(*statusError); ok { //nolint:errorlint // it is not wrapped
 		return status.lasting(), fmt.Errorf("answer order %d: %w", id, err)
 	}

@@ -55,8 +55,8 @@ type Config struct {
 	Clicks func() (pending int64, until time.Time)
 
 	// State returns the state of the replica, with the change that it holds back, if any,
-	// and the load of the edge.
-	State func() State
+	// and the load of the edge. The fields up to AdminAddr come from the fields here.
+	State func() api.EdgeState
 
 	// Order is called with each order of the control plane, at every report until it has
 	// been answered. It must not block.
@@ -93,8 +93,7 @@ type Config struct {
 // Reporter sends the reports of one edge.
 type Reporter struct {
 	cfg     Config
-	url     string
-	outcome string // URL
+	base    string // URL without a path
 	started time.Time
 	client  *http.Client
 	asked   chan struct{} // gets a token when a report is asked for
@@ -102,10 +101,8 @@ type Reporter struct {
 	sent    *prometheus.CounterVec
 	unheard atomic.Bool // a farewell did not get through
 
-	toBlocks       string    // URL
-	differ         bool      // blocks differ from those of the control plane; Run owns it
-	toCertificates string    // URL
-	certified      time.Time // when certificates were last reported; Run owns it
+	differ    bool      // blocks differ from those of the control plane; Run owns it
+	certified time.Time // when certificates were last reported; Run owns it
 
 	clicks atomic.Pointer[clicksSeen]
 }
@@ -142,14 +139,11 @@ func New(cfg Config) (*Reporter, error) {
 		cfg.Timeout = 1500 * time.Millisecond
 	}
 	r := &Reporter{
-		cfg:            cfg,
-		url:            strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeReports,
-		outcome:        strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeOutcomes,
-		toBlocks:       strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeBlocks,
-		toCertificates: strings.TrimSuffix(cfg.URL, "/") + api.PathEdgeCertificates,
-		started:        time.Now(),
-		asked:          make(chan struct{}, 1),
-		synced:         make(chan struct{}, 1),
+		cfg:     cfg,
+		base:    strings.TrimSuffix(cfg.URL, "/"),
+		started: time.Now(),
+		asked:   make(chan struct{}, 1),
+		synced:  make(chan struct{}, 1),
 		client: &http.Client{
 			Transport: cfg.Through(&http.Transport{
 				Proxy:               http.ProxyFromEnvironment,
@@ -319,7 +313,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (r *Reporter) send(ctx context.Context, at moment) (answer api.EdgeOrders, err error) {
 	limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	text, err := r.exchange(limited, r.url, r.report(at))
+	text, err := r.exchange(limited, api.PathEdgeReports, r.report(at))
 	switch {
 	case err == nil:
 		r.sent.WithLabelValues("sent").Inc()
@@ -336,13 +330,13 @@ func (r *Reporter) send(ctx context.Context, at moment) (answer api.EdgeOrders, 
 	return answer, nil
 }
 
-// exchange posts a value as JSON and returns the answer.
-func (r *Reporter) exchange(ctx context.Context, to string, what any) ([]byte, error) {
+// exchange posts a value as JSON to a path and returns the answer.
+func (r *Reporter) exchange(ctx context.Context, path string, what any) ([]byte, error) {
 	text, err := json.Marshal(what)
 	if err != nil {
 		return nil, fmt.Errorf("encode the request: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(text))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.base+path, bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
@@ -363,29 +357,17 @@ func (r *Reporter) exchange(ctx context.Context, to string, what any) ([]byte, e
 	return answer, nil
 }
 
-// placesBuilt returns a time as the API has it.
-func placesBuilt(at time.Time) *time.Time {
-	if at.IsZero() {
-		return nil
-	}
-	at = at.UTC()
-	return &at
-}
-
 func (r *Reporter) report(at moment) api.EdgeReport {
 	c := &r.cfg
-	clicks, state := r.clicks.Load(), c.State()
+	clicks := r.clicks.Load()
 	b := api.EdgeReport{
-		EdgeState: api.EdgeState{
-			Node: c.Node, Region: string(c.Region), Role: c.Role, Version: c.Version, Addr: c.Addr, AdminAddr: c.AdminAddr,
-			Replica: state.Replica, Held: state.Held, HeldWhy: plain(state.Why, maxWhy), Draining: state.Draining,
-			RequestsPerSecond: state.RequestsPerSecond, DiskUsedBytes: state.DiskUsed, DiskFreeBytes: state.DiskFree,
-			PlacesBuilt: placesBuilt(state.PlacesBuilt), Conditions: plainConditions(state.Conditions),
-		},
-		Boot: hex.EncodeToString(c.Boot[:]), StartedAt: r.started.UTC(),
+		EdgeState: c.State(),
+		Boot:      hex.EncodeToString(c.Boot[:]), StartedAt: r.started.UTC(),
 		AgeSeconds:    max(c.Age(), 0).Seconds(),
 		ClicksPending: max(clicks.pending, -1), ClicksUntil: clicks.until.UTC(), Leaving: at.leaving, Starting: at.starting,
 	}
+	b.Node, b.Region, b.Role, b.Version, b.Addr, b.AdminAddr = c.Node, string(c.Region), c.Role, c.Version, c.Addr, c.AdminAddr
+	b.HeldWhy, b.Conditions = plain(b.HeldWhy, maxWhy), plainConditions(b.Conditions)
 	if c.Continues != (waypost.BootID{}) {
 		b.Continues = hex.EncodeToString(c.Continues[:])
 	}

@@ -69,7 +69,7 @@ func complete(cfg report.Config) report.Config {
 		cfg.Sync = func() {}
 	}
 	cfg.Age = func() time.Duration { return 0 }
-	cfg.State = func() report.State { return report.State{} }
+	cfg.State = func() api.EdgeState { return api.EdgeState{} }
 	return cfg
 }
 
