@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"waypost"
@@ -86,7 +87,6 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 	prepared.dry = true
 	outcomes := make([]Outcome, len(ns))
 	var all, custom []*pendingLink
-	var aliases []struct{ of, try *pendingLink }
 	first := map[DedupeKey]bool{}
 	for i := range ns {
 		l, dedupe, err := prepared.link(ctx, &ns[i])
@@ -106,45 +106,91 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 			custom = append(custom, x)
 		}
 		all = append(all, x)
-		for j, a := range l.Aliases { // each is tried as a link, because it needs a code like a link
-			as := l
-			as.SetCode(a.Code, a.Key())
-			as.Domain, as.Custom, as.Aliases = a.Domain, true, nil
-			try := &pendingLink{link: &as, claim: x.aliasClaims[j], ignoresCase: prepared.ignoresCase(a.Domain), imported: x.imported}
-			aliases = append(aliases, struct{ of, try *pendingLink }{x, try})
-		}
 	}
 	if _, _, err := s.findDuplicates(ctx, actor.Workspace, all); err != nil {
 		return nil, err
 	}
-	if custom, _, err = s.findExisting(ctx, actor.Workspace, joinDuplicates(custom)); err != nil {
+	if _, _, err = s.findExisting(ctx, actor.Workspace, joinDuplicates(custom)); err != nil {
 		return nil, err
 	}
-	for _, a := range aliases {
-		if !a.of.found {
-			custom = append(custom, a.try)
-		}
-	}
-	if custom = refuseRepeated(custom); len(custom) > 0 {
-		placed, err := s.store.TryLinks(ctx, insertionsOf(custom))
-		if err != nil {
-			return nil, err
-		}
-		for i, x := range custom {
-			x.err = placementError(x, placed[i])
-		}
-	}
-	for _, a := range aliases {
-		if a.try.err != nil && a.of.err == nil {
-			a.of.takenBy = a.try.link.Code
-			a.of.err = placementError(a.of, AliasTaken)
-		}
+	if err := prepared.tryAll(ctx, all); err != nil {
+		return nil, err
 	}
 	settleDuplicates(all)
 	for _, x := range all {
 		outcomes[x.index].Err, outcomes[x.index].Found = x.err, x.found
 	}
 	return outcomes, nil
+}
+
+// tryAll sets the errors that links would have, in their order.
+func (p *prepared) tryAll(ctx context.Context, all []*pendingLink) error {
+	placed := make(map[name]InsertResult)
+	var tries []*pendingLink
+	addTry := func(x *pendingLink) {
+		if _, there := placed[nameOf(x)]; !there {
+			placed[nameOf(x)] = Taken
+			tries = append(tries, x)
+		}
+	}
+	isTried := func(x *pendingLink) bool { return !x.found && x.duplicateOf == nil }
+	for _, x := range all {
+		if !isTried(x) {
+			continue
+		}
+		if x.link.Custom {
+			addTry(x)
+		}
+		for j, a := range x.link.Aliases { // each is tried as a link, because it needs a code like a link
+			as := *x.link
+			as.SetCode(a.Code, a.Key())
+			as.Domain, as.Custom, as.Aliases = a.Domain, true, nil
+			addTry(&pendingLink{link: &as, claim: x.aliasClaims[j], ignoresCase: p.ignoresCase(a.Domain), imported: x.imported})
+		}
+	}
+	if len(tries) == 0 {
+		return nil
+	}
+	results, err := p.s.store.TryLinks(ctx, insertionsOf(tries))
+	if err != nil {
+		return err
+	}
+	for i, x := range tries {
+		placed[nameOf(x)] = results[i]
+	}
+	asked := make(map[name]bool)        // codes of earlier links
+	used := make(map[name]InsertResult) // why the codes and aliases of earlier links are refused
+	for _, x := range all {
+		own := nameOf(x)
+		if !isTried(x) {
+			continue
+		}
+		if x.link.Custom && asked[own] {
+			x.err = placementError(x, Taken)
+			continue
+		}
+		asked[own] = asked[own] || x.link.Custom
+		n := slices.IndexFunc(x.link.Aliases, func(a waypost.Alias) bool {
+			key := name{a.Domain, a.Key()}
+			return used[key] != 0 || placed[key] != Placed || x.link.Custom && key == own
+		})
+		switch {
+		case x.link.Custom && used[own] == Aliased:
+			x.err = placementError(x, Aliased)
+			continue
+		case n >= 0:
+			x.takenBy = x.link.Aliases[n].Code
+			x.err = placementError(x, AliasTaken)
+			continue
+		case x.link.Custom:
+			x.err = placementError(x, placed[own])
+			used[own] = Placed
+		}
+		for _, a := range x.link.Aliases {
+			used[name{a.Domain, a.Key()}] = Aliased
+		}
+	}
+	return nil
 }
 
 // create creates links. With an idempotency key their response is stored as well, unless

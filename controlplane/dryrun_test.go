@@ -34,6 +34,7 @@ func TestLinks_DryRunHasTheOutcomesOfARunAndWritesNothing(t *testing.T) {
 		wish(same("https://example.com/there")), wish(same("https://example.com/new")), wish(same("https://example.com/new")),
 		wish(aliased("box1")), wish(custom("boxed"), aliased("box2", "box1")), wish(custom("box3"), aliased("taken")), wish(aliased("gone")),
 		wish(aliased(string(minted.Code))), wish(custom("fine"), aliased("fine1", "fine2")),
+		wish(aliased("early")), wish(custom("early")), wish(custom("late")), wish(aliased("late")), wish(custom("self"), aliased("self")),
 	}
 	dry, err := s.Links.DryRun(t.Context(), actor, wishes)
 	require.NoError(t, err)
@@ -59,4 +60,7 @@ func TestLinks_DryRunHasTheOutcomesOfARunAndWritesNothing(t *testing.T) {
 	require.ErrorContains(t, dry[13].Err, `"box1"`)
 	require.ErrorContains(t, dry[14].Err, `"taken"`)
 	require.NoError(t, dry[17].Err)
+	require.NoError(t, dry[18].Err)
+	require.ErrorContains(t, dry[19].Err, "is an alias")
+	require.ErrorContains(t, dry[21].Err, `"late"`)
 }

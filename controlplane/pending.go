@@ -163,21 +163,6 @@ func settleDuplicates(all []*pendingLink) {
 	}
 }
 
-// refuseRepeated returns the links, and refuses each link with the custom code of an
-// earlier one.
-func refuseRepeated(pending []*pendingLink) (left []*pendingLink) {
-	seen := make(map[name]bool, len(pending))
-	for _, x := range pending {
-		if x.link.Custom && seen[nameOf(x)] {
-			x.err = placementError(x, Taken)
-			continue
-		}
-		seen[nameOf(x)] = seen[nameOf(x)] || x.link.Custom
-		left = append(left, x)
-	}
-	return left
-}
-
 // splitRepeated returns the links to write now, and the links that wait because an
 // earlier link asks for the same custom code and may be refused. The links of one
 // idempotent request are written together, so that all of them wait if one does. If two
@@ -246,7 +231,7 @@ func clashing(pending []*pendingLink) func(*pendingLink) bool {
 
 // PlacementError returns the error of a code that was refused, nil for another.
 func PlacementError(code waypost.Code, p InsertResult) error {
-	return placementError(&pendingLink{link: &waypost.Link{Code: code}}, p)
+	return placementError(&pendingLink{link: &waypost.Link{Code: code}, takenBy: code}, p)
 }
 
 // placementError returns the error of a link that was refused, nil for another.

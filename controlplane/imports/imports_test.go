@@ -476,7 +476,9 @@ func TestImports_RefusedRowsAreAFileToMend(t *testing.T) {
 
 func TestImports_ADryRunCountsWhatARunMakes(t *testing.T) {
 	s := start(t)
-	i := s.send(t, file(2600), 1<<20, imports.Settings{KeepCodes: true})
+	clashes := "https://example.com/a,,A,,own-3\nhttps://example.com/b,,B,,alias-503\nhttps://example.com/c,alias-3,C,,\n" +
+		"https://example.com/d,,D,,near\nhttps://example.com/e,near,E,,\nhttps://example.com/f,far,F,,near\nhttps://example.com/g,,G,,far\n"
+	i := s.send(t, file(2600)+clashes, 1<<20, imports.Settings{KeepCodes: true})
 	i = s.work(t, i.ID, api.ImportReady)
 	_, err := s.Start(t.Context(), owner, i.ID, true)
 	require.NoError(t, err)
@@ -503,5 +505,11 @@ func TestImports_ADryRunCountsWhatARunMakes(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Start(t.Context(), owner, i.ID, false)
 	require.NoError(t, err)
-	require.Equal(t, checked, s.work(t, i.ID, api.ImportDone).Counts)
+	i = s.work(t, i.ID, api.ImportDone)
+	require.Equal(t, checked, i.Counts)
+	var refusedByRun bytes.Buffer
+	require.NoError(t, s.WriteRefused(t.Context(), owner, i.ID, &refusedByRun))
+	rowsOfRun, err := csv.NewReader(&refusedByRun).ReadAll()
+	require.NoError(t, err)
+	require.Equal(t, refusedRows, rowsOfRun)
 }

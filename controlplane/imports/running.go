@@ -262,43 +262,76 @@ func (w *work) try(ctx context.Context, b *batch, seen *seenRows, counts *Counts
 		}
 	}
 	for n := range all {
+		l := &all[n].Link
 		if all[n].Err != nil || all[n].Found {
 			continue
 		}
-		switch again, same := seen.add(&all[n].Link); {
+		again, same := seen.of(l)
+		i := slices.IndexFunc(l.Aliases, func(a waypost.Alias) bool { return seen.has(nameOf(a.Domain, a.Key())) })
+		switch {
 		case again && same && *b.links[n].Dedupe:
 			all[n].Found = true
-		case again && all[n].Link.Custom:
-			all[n].Err = waypost.Errorf(waypost.EConflict, "the code %q is taken", b.links[n].CustomCode)
+		case l.Custom && seen.has(aliasOf(l.Domain, l.Key())):
+			all[n].Err = controlplane.PlacementError(l.Code, controlplane.Aliased)
+		case i >= 0:
+			all[n].Err = controlplane.PlacementError(l.Aliases[i].Code, controlplane.AliasTaken)
+		case again && l.Custom:
+			all[n].Err = controlplane.PlacementError(l.Code, controlplane.Taken)
+		default:
+			seen.add(l)
 		}
 	}
 	return b.settle(all, counts), nil
 }
 
-// seenRows remembers the codes and targets of earlier rows.
+// seenRows remembers the codes, aliases and targets of earlier rows.
 type seenRows struct {
 	seed maphash.Seed
 	all  map[uint64]struct{}
 }
 
-// add reports whether an earlier row had the code of a link, or the target of a link
-// without a code, and whether both were the same.
-func (s *seenRows) add(l *waypost.Link) (again, same bool) {
-	name := fmt.Sprint(l.Domain)
+func nameOf(domain waypost.DomainID, code waypost.Code) string { return fmt.Sprint(domain, "/", code) }
+
+func aliasOf(domain waypost.DomainID, code waypost.Code) string { return nameOf(domain, code) + "\x00" }
+
+// namesOf returns the name of the code of a link, "" of a generated one, and the name of
+// its target under that code, or under any.
+func namesOf(l *waypost.Link) (code, target string) {
 	if l.Custom {
-		name += "/" + string(l.Key())
+		code = nameOf(l.Domain, l.Key())
+		return code, aliasOf(l.Domain, l.Key()) + l.OriginalURL
 	}
-	again, same = s.has(name), s.has(name+"\x00"+l.OriginalURL)
-	return again && l.Custom || same, same
+	return "", aliasOf(l.Domain, "") + l.OriginalURL
 }
 
-func (s *seenRows) has(text string) bool {
-	sum := maphash.String(s.seed, text)
-	_, has := s.all[sum]
-	if !has && len(s.all) < maxSeen {
-		s.all[sum] = struct{}{}
-	}
+// of reports whether an earlier row had the code of a link, also as an alias, or the
+// target of a link without a code, and whether both were the same.
+func (s *seenRows) of(l *waypost.Link) (again, same bool) {
+	code, target := namesOf(l)
+	same = s.has(target)
+	return same || l.Custom && s.has(code), same
+}
+
+func (s *seenRows) has(name string) bool {
+	_, has := s.all[maphash.String(s.seed, name)]
 	return has
+}
+
+// add notes the names of a link.
+func (s *seenRows) add(l *waypost.Link) {
+	code, target := namesOf(l)
+	names := []string{target}
+	if l.Custom {
+		names = append(names, code)
+	}
+	for _, a := range l.Aliases {
+		names = append(names, nameOf(a.Domain, a.Key()), aliasOf(a.Domain, a.Key()))
+	}
+	for _, name := range names {
+		if len(s.all) < maxSeen {
+			s.all[maphash.String(s.seed, name)] = struct{}{}
+		}
+	}
 }
 
 // undo deletes the links of outcomes, step by step, for a turn. Of a piece of outcomes,

@@ -130,16 +130,16 @@ func (db *LinkStore) changeAliases(
 }
 
 // screenAliases refuses the links that cannot have all their aliases, because an alias
-// is, or was, another link's, because another link of the batch has it, or because an
-// operator blocks an address of the link. The transaction holds the head of the
-// changelog, so that this holds until the commit.
+// is, or was, another link's, because an earlier link of the batch has it, or because an
+// operator blocks an address of the link, and the links with a code that an earlier link
+// of the batch has as an alias. The transaction holds the head of the changelog, so that
+// this holds until the commit.
 func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
 	var domains []int32
 	var codes []string
-	taken := make(map[linkKey]bool)
+	taken, aliased := make(map[linkKey]bool), make(map[linkKey]waypost.WorkspaceID)
 	for _, i := range k.rest {
 		x := &k.links[i]
-		taken[linkKey{x.Link.Domain, x.Link.Key()}] = true
 		for _, a := range x.Link.Aliases {
 			domains, codes = append(domains, int32(a.Domain)), append(codes, string(a.Key()))
 		}
@@ -178,18 +178,26 @@ func (k *precheck) screenAliases(ctx context.Context, tx pgx.Tx) error {
 	var left []int
 	for _, i := range k.rest {
 		l := k.links[i].Link
+		if ws := aliased[linkKey{l.Domain, l.Key()}]; ws != 0 {
+			if k.placed[i] = controlplane.Taken; ws == l.Workspace {
+				k.placed[i] = controlplane.Aliased
+			}
+			continue
+		}
 		own := blocked[linkKey{l.Domain, l.Code}]
 		n := slices.IndexFunc(l.Aliases, func(a waypost.Alias) bool {
 			key := linkKey{a.Domain, a.Key()}
-			return own || taken[key] || blocked[key]
+			return own || taken[key] || blocked[key] || key == linkKey{l.Domain, l.Key()}
 		})
 		if n >= 0 {
 			k.refuseAlias(i, n)
 			continue
 		}
+		taken[linkKey{l.Domain, l.Key()}] = true
 		for n, a := range l.Aliases {
-			taken[linkKey{a.Domain, a.Key()}] = true
-			if claim := k.links[i].AliasClaims[n]; claim != nil && !released[linkKey{a.Domain, a.Key()}] {
+			key := linkKey{a.Domain, a.Key()}
+			taken[key], aliased[key] = true, l.Workspace
+			if claim := k.links[i].AliasClaims[n]; claim != nil && !released[key] {
 				claims.add(a.Code, claim, l.Workspace)
 			}
 		}

@@ -181,16 +181,17 @@ func TestAliases_AreCreatedWithTheirLinkOrRefuseIt(t *testing.T) {
 	}
 	links := []controlplane.Insertion{
 		made("plain", 1), made("one", 1, "one-box", "own/box"), made("theirs", 7, "theirs-box"), made("taken", 1, "fine", "old"),
-		made("again", 7, "one-box"), made("other", 1, "later"), made("later", 1), made("blocked", 1, "way-round"), made("near", 1, "own/bad"),
+		made("again", 7, "one-box"), made("later", 1), made("other", 1, "later"), made("blocked", 1, "way-round"), made("near", 1, "own/bad"),
 		made("issuable", 1, string(testCoder.Encode(held.Prefix, held.Lo))), made("burning", 1, string(testCoder.Encode(held.Prefix, held.Hi))),
+		made("one-box", 1), made("theirs-box", 1),
 	}
 	links[9].AliasClaims[0] = &controlplane.Counter{Prefix: held.Prefix, N: held.Lo}
 	links[10].AliasClaims[0] = &controlplane.Counter{Prefix: held.Prefix, N: held.Hi}
 	placed, at, err := db.InsertLinks(t.Context(), 0, links)
 	require.NoError(t, err)
 	P, A := controlplane.Placed, controlplane.AliasTaken
-	require.Equal(t, []controlplane.InsertResult{P, P, P, A, A, A, P, A, A, A, P}, placed)
-	require.Equal(t, []waypost.Code{"old", "one-box", "later"}, []waypost.Code{*links[3].TakenBy, *links[4].TakenBy, *links[5].TakenBy})
+	require.Equal(t, []controlplane.InsertResult{P, P, P, A, A, P, A, A, A, A, P, controlplane.Aliased, controlplane.Taken}, placed)
+	require.Equal(t, []waypost.Code{"old", "one-box", "later"}, []waypost.Code{*links[3].TakenBy, *links[4].TakenBy, *links[6].TakenBy})
 	require.Equal(t, []string{"1  one-box of one", "2 own.example.net box of one"}, aliasesOf(links[1].Link))
 	for _, x := range links[1:3] {
 		l, err := db.Link(t.Context(), x.Link.Workspace, 1, x.Link.Code)
