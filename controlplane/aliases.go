@@ -68,7 +68,7 @@ func (s *Links) newAlias(d *waypost.Domain, n NewAlias) (a waypost.Alias, err er
 	case waypost.IsPattern(string(a.Code)):
 		return a, errPatternAlias
 	case d.Traits&waypost.CaseSwitching != 0:
-		return a, errSwitching
+		return a, ErrSwitching
 	}
 	if key := keyOf(a.Code, d.Traits&waypost.IgnoresCase != 0); key != a.Code {
 		a.Folded = key

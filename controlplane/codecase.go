@@ -83,8 +83,8 @@ func (s *Domains) switchDomains(ctx context.Context) error {
 	return err
 }
 
-// errSwitching refuses links that a domain would have to give two keys.
-var errSwitching = waypost.Errorf(waypost.EConflict,
+// ErrSwitching refuses links that a domain would have to give two keys. An import waits.
+var ErrSwitching = waypost.Errorf(waypost.EConflict,
 	"the domain is being switched between codes with and without regard to case: try again in a moment")
 
 // keyOf returns the key of a code.

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -90,6 +91,9 @@ func (s *Links) DryRun(ctx context.Context, actor Actor, ns []NewLink) ([]Outcom
 	first := map[DedupeKey]bool{}
 	for i := range ns {
 		l, dedupe, err := prepared.link(ctx, &ns[i])
+		if ns[i].Import != nil && errors.Is(err, ErrSwitching) {
+			return nil, err
+		}
 		if err != nil {
 			outcomes[i].Err = err
 			continue
@@ -207,6 +211,9 @@ func (s *Links) create(ctx context.Context, actor Actor, ns []NewLink, key *Idem
 	var pending []*pendingLink
 	for i := range ns {
 		l, dedupe, err := prepared.link(ctx, &ns[i])
+		if ns[i].Import != nil && errors.Is(err, ErrSwitching) {
+			return Made{}, false, err
+		}
 		if err != nil {
 			outcomes[i].Err = err
 			continue
@@ -424,7 +431,7 @@ func (p *prepared) link(ctx context.Context, n *NewLink) (waypost.Link, *[32]byt
 		l.CreatedBy = cut(p.actor.Title(), waypost.MaxTitle) // a key stands for a program, which says for whom it works
 	}
 	if d.Traits&waypost.CaseSwitching != 0 {
-		return none(errSwitching)
+		return none(ErrSwitching)
 	}
 	if d.ID != waypost.DefaultDomain {
 		l.Host = d.Host

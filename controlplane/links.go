@@ -249,7 +249,7 @@ func (s *Links) Restore(ctx context.Context, actor Actor, domain, code string) (
 	}
 	d, key, err := s.domains.locate(ctx, actor, domain, code)
 	if err == nil && d.Traits&waypost.CaseSwitching != 0 {
-		err = errSwitching
+		err = ErrSwitching
 	}
 	if err != nil {
 		return none(err)

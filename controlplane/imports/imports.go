@@ -72,6 +72,7 @@ type Import struct {
 	Next      int64               `json:"-"` // row of the run, the dry run or the undo
 	Stored    int64               `json:"-"` // bytes
 	Parts     int                 `json:"-"` // of the file, from the first on without a hole
+	Sent      int                 `json:"-"` // parts, also behind a hole
 	CreatedAt time.Time           `json:"-"`
 	UpdatedAt time.Time           `json:"-"`
 
@@ -91,19 +92,16 @@ type Import struct {
 	Counts  Counts             `json:"counts"`
 	Checked *Counts            `json:"checked,omitzero"`
 	Speed   float64            `json:"speed,omitzero"` // rows a second
+	Most    int                `json:"most,omitzero"`  // rows of a step, while the run looks for a row that the database refuses
 }
 
 // mapper returns the mapper of the import. The error is for people.
 func (i *Import) mapper() (*linkfile.Mapper, error) {
-	return linkfile.NewMapper(&i.Shape, i.Mapping, i.mapOptions())
-}
-
-func (i *Import) mapOptions() linkfile.MapOptions {
-	zone, err := time.LoadLocation(i.TimeZone)
+	zone, err := loadZone(i.TimeZone)
 	if err != nil {
-		zone = time.UTC // the setting was checked
+		return nil, err
 	}
-	return linkfile.MapOptions{Zone: zone, KeepCodes: i.KeepCodes, Domain: i.Domain}
+	return linkfile.NewMapper(&i.Shape, i.Mapping, linkfile.MapOptions{Zone: zone, KeepCodes: i.KeepCodes, Domain: i.Domain})
 }
 
 // Open returns what must be decided before the import can run, as sentences.
@@ -157,13 +155,14 @@ type Store interface {
 	// PutPart keeps a part of a file. A part that is there already stays: EConflict if its
 	// content is another.
 	PutPart(ctx context.Context, ws waypost.WorkspaceID, id string, n int, content []byte) error
-	// MissingParts returns some numbers up to n that have no part, and the number of parts
-	// above n.
-	MissingParts(ctx context.Context, ws waypost.WorkspaceID, id string, n int) (missing []int, more int, err error)
+	// MissingParts returns some numbers up to n that have no part.
+	MissingParts(ctx context.Context, ws waypost.WorkspaceID, id string, n int) ([]int, error)
 
 	// ClaimImport leases to a worker the import in one of the states that has waited for
-	// the longest time.
+	// the longest time, of a workspace without such an import that is leased.
 	ClaimImport(ctx context.Context, worker string, states []string) (i Import, found bool, err error)
+	// MayStill reports whether an actor, who could import once, still can.
+	MayStill(ctx context.Context, by controlplane.Actor) (bool, error)
 	// ReleaseImport ends a lease.
 	ReleaseImport(ctx context.Context, i *Import, worker string) error
 	// SaveImport keeps an import in a new state. From ready on it needs no parts.
@@ -203,11 +202,11 @@ type Config struct {
 // Imports imports links.
 type Imports struct {
 	Config
-	wake chan struct{} // holds a token when there may be work
+	wake chan struct{} // holds a token for each worker when there may be work
 }
 
 // New returns the service. Run does the work.
-func New(cfg Config) *Imports { return &Imports{cfg, make(chan struct{}, 2)} }
+func New(cfg Config) *Imports { return &Imports{cfg, make(chan struct{}, readers+1)} }
 
 // MayImport returns EForbidden for an actor that may not both see and create links.
 func MayImport(by controlplane.Actor) error {
@@ -219,11 +218,12 @@ func MayImport(by controlplane.Actor) error {
 	return nil
 }
 
-func checkZone(name string) error {
-	if _, err := time.LoadLocation(name); err != nil || name == "Local" {
-		return waypost.Errorf(waypost.EInvalid, "time_zone: there is no time zone %.64q", name)
+func loadZone(name string) (*time.Location, error) {
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" {
+		return nil, waypost.Errorf(waypost.EInvalid, "time_zone: there is no time zone %.64q", name)
 	}
-	return nil
+	return zone, nil
 }
 
 // Begin makes an import, which awaits its file.
@@ -231,7 +231,7 @@ func (s *Imports) Begin(ctx context.Context, by controlplane.Actor, set Settings
 	i := Import{ID: strings.ToLower(rand.Text()), Workspace: by.Workspace, State: api.ImportUploading, Settings: set, By: by}
 	err := MayImport(by)
 	if err == nil {
-		err = checkZone(set.TimeZone)
+		_, err = loadZone(set.TimeZone)
 	}
 	if known := linkfile.Formats(); err == nil && set.Format != "" && !slices.Contains(known, set.Format) {
 		err = waypost.Errorf(waypost.EInvalid, "format: expected auto or one of %s", joined(known))
@@ -259,7 +259,7 @@ func (s *Imports) Read(ctx context.Context, by controlplane.Actor, id string, pa
 	if err := MayImport(by); err != nil {
 		return Import{}, err
 	}
-	missing, more, err := s.Store.MissingParts(ctx, by.Workspace, id, parts)
+	missing, err := s.Store.MissingParts(ctx, by.Workspace, id, parts)
 	if err != nil {
 		return Import{}, err
 	}
@@ -269,10 +269,10 @@ func (s *Imports) Read(ctx context.Context, by controlplane.Actor, id string, pa
 			return nil
 		case i.State != api.ImportUploading:
 			return waypost.Errorf(waypost.EConflict, "the file was read already: make another import")
-		case len(missing) > 0:
+		case i.Parts < parts: // a part that came since is there
 			return waypost.Errorf(waypost.EConflict, "of the %d parts, some are missing: %s", parts, joined(missing))
-		case more > 0:
-			return waypost.Errorf(waypost.EConflict, "there are %d parts more than %d", more, parts)
+		case i.Sent > parts:
+			return waypost.Errorf(waypost.EConflict, "there are %d parts more than %d", i.Sent-parts, parts)
 		}
 		i.State, i.FileParts, i.FileSum = api.ImportReading, parts, strings.ToLower(sum)
 		return nil
@@ -289,7 +289,7 @@ func (s *Imports) Change(ctx context.Context, by controlplane.Actor, id string, 
 			i.Mapping = linkfile.Mapping(*c.Mapping)
 		}
 		if c.TimeZone != nil {
-			if err := checkZone(*c.TimeZone); err != nil {
+			if _, err := loadZone(*c.TimeZone); err != nil {
 				return err
 			}
 			i.TimeZone = *c.TimeZone
@@ -371,9 +371,11 @@ func (s *Imports) change(ctx context.Context, by controlplane.Actor, id, act str
 		return Import{}, err
 	}
 	i, err := s.Store.ChangeImport(ctx, by, id, act, f)
-	select {
-	case s.wake <- struct{}{}:
-	default: // the workers will look
+	for range cap(s.wake) {
+		select {
+		case s.wake <- struct{}{}:
+		default: // the worker will look
+		}
 	}
 	return i, err
 }

@@ -44,6 +44,8 @@ type system struct {
 	db   *postgres.DB
 	hand *pgx.Conn
 	kill func(point string) // is called at points of the work of a worker
+
+	refuse func([]controlplane.NewLink) error // as a database that refuses a row
 }
 
 func start(t *testing.T) *system {
@@ -63,7 +65,7 @@ func start(t *testing.T) *system {
 	})
 	core := controlplane.New(controlplane.Config{Store: db, Minter: minter, Patience: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { require.NoError(t, core.Close(context.Background())) })
-	s := &system{core: core, db: db, kill: func(string) {}}
+	s := &system{core: core, db: db, kill: func(string) {}, refuse: func([]controlplane.NewLink) error { return nil }}
 	s.Imports = imports.New(imports.Config{
 		Store: killedStore{db, s}, Links: killedLinks{core.Links, s}, Link: httpapi.NewLinkOf(time.Now), Node: "test", Logger: slog.Default(),
 	})
@@ -73,7 +75,16 @@ func start(t *testing.T) *system {
 	s.hand, err = pgx.ConnectConfig(t.Context(), byHand)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.hand.Close(context.Background())) })
+	s.exec(t, `INSERT INTO app_user (id, email, name) OVERRIDING SYSTEM VALUE VALUES ($1, 'ada@example.com', 'Ada')`, owner.UserID)
+	s.exec(t, `INSERT INTO membership (workspace_id, user_id, role) VALUES ($1, $2, 'member')`, owner.Workspace, owner.UserID)
 	return s
+}
+
+// exec runs a statement by hand.
+func (s *system) exec(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	_, err := s.hand.Exec(t.Context(), sql, args...)
+	require.NoError(t, err, sql)
 }
 
 type killedStore struct {
@@ -86,6 +97,18 @@ func (k killedStore) AddRows(ctx context.Context, i *imports.Import, worker stri
 	err := k.Store.AddRows(ctx, i, worker, p)
 	k.s.kill("after rows")
 	return err
+}
+
+func (k killedStore) Part(ctx context.Context, i *imports.Import, worker string, n int) ([]byte, error) {
+	content, err := k.Store.Part(ctx, i, worker, n)
+	k.s.kill("after part")
+	return content, err
+}
+
+func (k killedStore) MissingParts(ctx context.Context, ws waypost.WorkspaceID, id string, n int) ([]int, error) {
+	missing, err := k.Store.MissingParts(ctx, ws, id, n)
+	k.s.kill("after missing")
+	return missing, err
 }
 
 func (k killedStore) UndoImport(
@@ -106,6 +129,10 @@ func (k killedLinks) CreateImported(
 	ctx context.Context, ns []controlplane.NewLink, key *controlplane.Idempotency,
 ) ([]controlplane.Outcome, error) {
 	k.s.kill("before links")
+	if err := k.s.refuse(ns); err != nil {
+		k.s.kill("after links")
+		return nil, err
+	}
 	all, err := k.Links.CreateImported(ctx, ns, key)
 	k.s.kill("after links")
 	return all, err
@@ -257,7 +284,7 @@ func TestImports_MakeTheSameLinksWhereverAWorkerIsKilled(t *testing.T) {
 			require.Equal(t, done.Counts, i.Counts, "%s %d", point, nth)
 			require.Equal(t, want, s.links(t), "%s %d", point, nth)
 			require.True(t, killed || nth > 1, point)
-			if !killed || nth == 3 {
+			if !killed || nth == 2 {
 				break
 			}
 		}
@@ -417,12 +444,13 @@ func TestImports_BoundWhatIsSent(t *testing.T) {
 	requireCode(waypost.ENotFound, s.PutPart(t.Context(), stranger, i.ID, 1, nil), "no such import")
 	requireCode(waypost.EForbidden, s.PutPart(t.Context(), reader, i.ID, 1, nil), "links:write")
 
-	_, err = s.hand.Exec(t.Context(), `UPDATE import SET stored = $1`, imports.MaxStoredOfOne)
+	other, err := s.Begin(t.Context(), owner, imports.Settings{Name: "other", TimeZone: "UTC"})
 	require.NoError(t, err)
-	requireCode(waypost.ETooLarge, s.PutPart(t.Context(), owner, i.ID, 3, []byte("d")), "delete imports")
+	s.exec(t, `UPDATE import SET stored = $1 / 2`, imports.MaxStoredOfOne)
+	requireCode(waypost.ETooLarge, s.PutPart(t.Context(), owner, other.ID, 3, []byte("d")), "delete imports")
 	_, err = s.hand.Exec(t.Context(), `UPDATE import SET stored = 0`)
 	require.NoError(t, err)
-	for range imports.MaxImports - 1 {
+	for range imports.MaxImports - 2 {
 		_, err = s.Begin(t.Context(), owner, imports.Settings{Name: "one more", TimeZone: "UTC"})
 		require.NoError(t, err)
 	}

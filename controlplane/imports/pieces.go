@@ -104,10 +104,15 @@ func (p *parts) Read(b []byte) (int, error) {
 
 // WriteRefused writes the refused rows of an import, whose rows were read, as a file that
 // can be mended. After a dry run these are the rows that would be refused now.
-func (s *Imports) WriteRefused(ctx context.Context, by controlplane.Actor, id string, w io.Writer) error {
+func (s *Imports) WriteRefused(ctx context.Context, by controlplane.Actor, id string, w io.Writer) (err error) {
 	if err := MayImport(by); err != nil { // rows may hold passwords
 		return err
 	}
+	defer func() {
+		if err != nil && ctx.Err() == nil { // the answer has begun, and can only be cut off
+			s.Logger.WarnContext(ctx, "cannot write the refused rows of an import", "import", id, "error", err)
+		}
+	}()
 	i, err := s.Store.Import(ctx, by.Workspace, id)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package imports
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -29,7 +30,7 @@ type batch struct {
 }
 
 // makeBatch maps rows to links, up to the row with one password too many.
-func (w *work) makeBatch(rows []linkfile.Row, mapper, suggested *linkfile.Mapper) *batch {
+func (w *work) makeBatch(rows []linkfile.Row, mapper, suggested *linkfile.Mapper) (*batch, error) {
 	b := &batch{rows: rows, refused: make(map[int]string), news: make([]bool, len(rows))}
 	passwords := 0
 	for n, row := range rows {
@@ -40,15 +41,17 @@ func (w *work) makeBatch(rows []linkfile.Row, mapper, suggested *linkfile.Mapper
 				break
 			}
 		}
-		var link controlplane.NewLink
-		if err == nil {
-			link, err = w.newLink(row.Line, &l)
-		}
 		if err != nil {
+			b.refused[n] = err.Error() // in words for people
+			continue
+		}
+		link, err := w.newLink(row.Line, &l)
+		switch waypost.CodeOf(err) {
+		case "":
+		case waypost.EInternal, waypost.EUnavailable:
+			return nil, err
+		default:
 			b.refused[n] = waypost.MessageOf(err)
-			if waypost.CodeOf(err) == waypost.EInternal {
-				b.refused[n] = err.Error() // of the mapper, in words for people
-			}
 			continue
 		}
 		if suggested != nil && l.CustomCode == "" {
@@ -57,7 +60,7 @@ func (w *work) makeBatch(rows []linkfile.Row, mapper, suggested *linkfile.Mapper
 		}
 		b.links, b.places = append(b.links, link), append(b.places, n)
 	}
-	return b
+	return b, nil
 }
 
 func (w *work) newLink(line int, l *linkfile.Link) (n controlplane.NewLink, err error) {
@@ -111,13 +114,12 @@ func (w *work) mappers(state string) (mapper, suggested *linkfile.Mapper, err er
 	if mapper, err = w.i.mapper(); err != nil {
 		return nil, nil, &stop{state, err.Error()}
 	}
-	options := w.i.mapOptions()
-	options.KeepCodes = true
-	proposed := w.i.Suggested
-	if proposed.Dates == "" {
-		proposed.Dates = linkfile.ISO
+	printing := *w.i
+	printing.KeepCodes = true
+	if printing.Mapping = w.i.Suggested; printing.Mapping.Dates == "" {
+		printing.Mapping.Dates = linkfile.ISO
 	}
-	if suggested, err = linkfile.NewMapper(&w.i.Shape, proposed, options); err != nil {
+	if suggested, err = printing.mapper(); err != nil {
 		return mapper, nil, nil //nolint:nilerr // then no column is known to hold codes
 	}
 	return mapper, suggested, nil
@@ -135,22 +137,33 @@ func (w *work) run(ctx context.Context) error {
 		if ctx.Err() != nil || time.Now().After(w.until) {
 			return ctx.Err()
 		}
-		rows, err := w.rows.at(ctx, w.i.Next, w.pace.beginStep(ctx))
+		rows, err := w.rows.at(ctx, w.i.Next, w.pace.beginStep(ctx, w.i.Most))
 		if err != nil {
 			return err
 		}
-		b := w.makeBatch(rows, mapper, suggested)
+		b, err := w.makeBatch(rows, mapper, suggested)
+		if err != nil {
+			return err
+		}
 		speed.add(int64(len(b.rows)), w.i)
 		err = w.create(ctx, b)
-		switch code := waypost.CodeOf(err); {
-		case (code == waypost.EInvalid || code == waypost.EConflict) && len(b.rows) > 1:
-			w.pace.most = len(b.rows) / 2 // to find the row that the database refuses
-		case code == waypost.EInvalid || code == waypost.EConflict:
-			b.links, b.refused[0] = nil, waypost.MessageOf(err)
-			if err := w.create(ctx, b); err != nil {
-				return err
+		code := waypost.CodeOf(err)
+		switch {
+		case err == nil:
+			if w.i.Most *= 2; w.i.Most > allRows {
+				w.i.Most = 0
 			}
-			w.pace.most = 0
+		case errors.Is(err, controlplane.ErrSwitching):
+			return waypost.Errorf(waypost.EUnavailable, "%s", waypost.MessageOf(err)) // another turn will do
+		case code != waypost.EInvalid && code != waypost.EConflict:
+		case len(b.rows) > 1: // to find the row that the database refuses, in this turn or a later one
+			w.i.Most = len(b.rows) / 2
+			err = w.Store.SaveImport(ctx, w.i, w.worker, api.ImportRunning)
+		default:
+			b.links, b.refused[0], w.i.Most = nil, waypost.MessageOf(err), 0
+			err = w.create(ctx, b)
+		}
+		switch {
 		case code == waypost.EExhausted:
 			return &stop{api.ImportStopped, waypost.MessageOf(err)}
 		case err != nil:
@@ -239,7 +252,10 @@ func (w *work) tryAll(ctx context.Context, counts *Counts, each func(*batch, *ou
 		if err != nil {
 			return err
 		}
-		b := w.makeBatch(rows, mapper, suggested)
+		b, err := w.makeBatch(rows, mapper, suggested)
+		if err != nil {
+			return err
+		}
 		o, err := w.try(ctx, b, seen, counts)
 		if err != nil {
 			return err
@@ -362,7 +378,7 @@ func (w *work) undo(ctx context.Context) error {
 			}
 		}
 		from := min(int(w.i.Next-p.First), len(o.Made))
-		to := min(from+w.pace.beginStep(ctx), len(o.Made))
+		to := min(from+w.pace.beginStep(ctx, 0), len(o.Made))
 		step := &UndoStep{Links: o.Made[from:to], Epoch: o.Epoch, Seq: o.Seq, To: p.First + int64(to)}
 		if to == len(o.Made) {
 			step.To = p.First + int64(o.Rows)

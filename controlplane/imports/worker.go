@@ -18,13 +18,19 @@ const (
 	lookEvery = time.Second     // for work of other control planes
 	turn      = 2 * time.Second // with one import, before the next has its turn
 	afterFail = 2 * time.Second
+
+	// readers read and check, each one import to its end. The imports of a workspace have
+	// one of them, so that no workspace keeps the others waiting.
+	readers = 2
 )
 
-// Run works on imports until ctx ends: one worker reads and checks, and one creates and
+// Run works on imports until ctx ends: some workers read and check, and one creates and
 // deletes links, so that neither waits for the other.
 func (s *Imports) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	group.Go(func() { s.workOn(ctx, []string{api.ImportReading, api.ImportChecking}) })
+	for range readers {
+		group.Go(func() { s.workOn(ctx, []string{api.ImportReading, api.ImportChecking}) })
+	}
 	group.Go(func() { s.workOn(ctx, []string{api.ImportRunning, api.ImportUndoing}) })
 	group.Wait()
 }
@@ -58,6 +64,9 @@ func (s *Imports) workOnce(ctx context.Context, states []string) (found bool, er
 	w := &work{Imports: s, i: &i, worker: worker, rows: cursor{s: s, i: &i}, until: time.Now().Add(turn)}
 	err = w.proceed(ctx)
 	var end *stop
+	if i.State == api.ImportChecking && err != nil && ctx.Err() == nil { // else the check goes on elsewhere
+		i.Next, i.Checked = 0, nil
+	}
 	switch {
 	case waypost.CodeOf(err) == waypost.EStale: // somebody stopped it, or another control plane has it
 	case errors.As(err, &end):
@@ -66,9 +75,6 @@ func (s *Imports) workOnce(ctx context.Context, states []string) (found bool, er
 	case err != nil && ctx.Err() == nil && waypost.CodeOf(err) != waypost.EUnavailable:
 		s.Logger.ErrorContext(ctx, "cannot go on with an import", "import", i.ID, "state", i.State, "error", err)
 		i.Problem = "a fault of Waypost: ask the operator to look in the log"
-		if i.State == api.ImportChecking {
-			i.Next, i.Checked = 0, nil
-		}
 		err = s.Store.SaveImport(ctx, &i, worker, stateAfterFault[i.State])
 	}
 	if waypost.CodeOf(err) == waypost.EStale {
@@ -109,9 +115,17 @@ func (w *work) proceed(ctx context.Context) (err error) {
 			err = fmt.Errorf("panic: %v\n%s", fault, debug.Stack())
 		}
 	}()
-	switch w.i.State {
-	case api.ImportReading:
+	if w.i.State == api.ImportReading {
 		return w.read(ctx)
+	}
+	may, err := w.Store.MayStill(ctx, w.i.By)
+	switch {
+	case err != nil:
+		return err
+	case !may:
+		return &stop{stateAfterFault[w.i.State], w.i.By.Title() + " began this and may not import any more: let somebody else go on"}
+	}
+	switch w.i.State {
 	case api.ImportChecking:
 		return w.check(ctx)
 	case api.ImportRunning:
@@ -129,7 +143,6 @@ type pace struct {
 	foreign [2]time.Time // when others were seen to commit, at the last and the time before
 	began   time.Time    // of the step under way
 	rows    int          // of a step that takes neither long nor no time
-	most    int          // rows that go in one transaction, after a refusal; 0: no bound
 }
 
 const (
@@ -151,9 +164,10 @@ func (p *pace) noteCommit(seq uint64, now time.Time) {
 // isShared reports whether others create links at this time.
 func (p *pace) isShared(now time.Time) bool { return now.Sub(p.foreign[1]) < foreignIn }
 
-// beginStep returns the number of rows for a step, after a pause in which others commit:
-// a transaction that begins right away would come before the transactions that wait.
-func (p *pace) beginStep(ctx context.Context) int {
+// beginStep returns the number of rows for a step, at most most unless that is 0. Before,
+// it pauses so that others commit: a transaction that begins right away would come before
+// the transactions that wait.
+func (p *pace) beginStep(ctx context.Context, most int) int {
 	now := time.Now()
 	switch took := now.Sub(p.began); {
 	case p.rows == 0:
@@ -171,8 +185,8 @@ func (p *pace) beginStep(ctx context.Context) int {
 		case <-time.After(now.Sub(p.began)):
 		}
 	}
-	if p.most > 0 {
-		n = min(n, p.most)
+	if most > 0 {
+		n = min(n, most)
 	}
 	p.began = time.Now()
 	return n

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -31,7 +32,8 @@ const (
 		SELECT i.id, i.workspace_id, i.state, i.next_row, i.stored, i.document, i.created_at, i.updated_at,
 		       (SELECT count(*) FROM (SELECT n, row_number() OVER (ORDER BY n) AS place FROM import_part WHERE import_id = i.id) p
 		        WHERE n = place),
-		       (SELECT coalesce(sum(size), 0) FROM import_part WHERE import_id = i.id)
+		       (SELECT coalesce(sum(size), 0) FROM import_part WHERE import_id = i.id),
+		       (SELECT count(*) FROM import_part WHERE import_id = i.id)
 		FROM import i`
 
 	// ofLease is the condition that a worker, $2, has the lease of an import, $1, in the
@@ -42,7 +44,8 @@ const (
 func scanImport(row pgx.CollectableRow) (i imports.Import, err error) {
 	var document []byte
 	var sent int64
-	if err := row.Scan(&i.ID, &i.Workspace, &i.State, &i.Next, &i.Stored, &document, &i.CreatedAt, &i.UpdatedAt, &i.Parts, &sent); err != nil {
+	err = row.Scan(&i.ID, &i.Workspace, &i.State, &i.Next, &i.Stored, &document, &i.CreatedAt, &i.UpdatedAt, &i.Parts, &sent, &i.Sent)
+	if err != nil {
 		return i, err
 	}
 	err = json.Unmarshal(document, &i)
@@ -54,12 +57,21 @@ func scanImport(row pgx.CollectableRow) (i imports.Import, err error) {
 }
 
 // oneImport finds an import in a transaction.
-func oneImport(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, id, lock string) (i imports.Import, err error) {
-	rows, err := tx.Query(ctx, selectImport+` WHERE i.id = $2 AND `+scoped.OfWorkspace("i.workspace_id", "$1")+lock, ws, id)
+func oneImport(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, id string) (i imports.Import, err error) {
+	rows, err := tx.Query(ctx, selectImport+` WHERE i.id = $2 AND `+scoped.OfWorkspace("i.workspace_id", "$1"), ws, id)
 	if err == nil {
 		i, err = pgx.CollectExactlyOneRow(rows, scanImport)
 	}
 	return i, scoped.IfNoRow(err, errNoImport)
+}
+
+// lockImport finds an import, and locks it before it looks for the parts, because one may
+// have come while it waited.
+func lockImport(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, id string) (i imports.Import, err error) {
+	if _, err := tx.Exec(ctx, `SELECT FROM import WHERE id = $2 AND `+scoped.OfWorkspace("workspace_id", "$1")+` FOR UPDATE`, ws, id); err != nil {
+		return i, err
+	}
+	return oneImport(ctx, tx, ws, id)
 }
 
 // within runs f in a transaction of a workspace.
@@ -67,18 +79,27 @@ func (db *ImportStore) within(ctx context.Context, ws waypost.WorkspaceID, doing
 	return db.pool.Within(ctx, scoped.TenantOf(ws), doing, f)
 }
 
-// checkRoom returns ETooLarge if imports have no room for some bytes more.
-func (db *ImportStore) checkRoom(ctx context.Context, ws waypost.WorkspaceID, more int) error {
+// importLock is the advisory lock under which the room for imports is counted.
+const importLock = 7311
+
+// checkRoom returns ETooLarge if imports have more than their room in a transaction. No
+// other transaction counts until it ends.
+func checkRoom(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID) error {
 	var all, own int64
-	err := db.pool.QueryRowIn(ctx, scoped.Operator,
-		`SELECT coalesce(sum(stored), 0)::bigint, coalesce(sum(stored) FILTER (WHERE workspace_id = $1), 0)::bigint FROM import`, []any{ws}, &all, &own)
+	var b pgx.Batch
+	scoped.Operator.EnterBatch(&b)
+	b.Queue(`SELECT pg_advisory_xact_lock($1, 1)`, importLock)
+	b.Queue(`SELECT coalesce(sum(stored), 0)::bigint, coalesce(sum(stored) FILTER (WHERE workspace_id = $1), 0)::bigint FROM import`, ws).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&all, &own) })
+	scoped.TenantOf(ws).EnterBatch(&b)
+	err := tx.SendBatch(ctx, &b).Close()
 	switch {
 	case err != nil:
-		return scoped.Classify("look for room for imports", err)
-	case own+int64(more) > imports.MaxStoredOfOne:
+		return err
+	case own > imports.MaxStoredOfOne:
 		return waypost.Errorf(waypost.ETooLarge, "the imports of the workspace have more than %d GiB of rows: delete imports that are done",
 			imports.MaxStoredOfOne>>30)
-	case all+int64(more) > imports.MaxStored:
+	case all > imports.MaxStored:
 		return waypost.Errorf(waypost.ETooLarge, "all imports of the installation have more than %d GiB of rows: wait until others are done",
 			imports.MaxStored>>30)
 	}
@@ -91,10 +112,10 @@ func (db *ImportStore) BeginImport(ctx context.Context, i *imports.Import) error
 	if err != nil {
 		return err
 	}
-	if err := db.checkRoom(ctx, i.Workspace, 0); err != nil {
-		return err
-	}
 	return db.within(ctx, i.Workspace, "begin an import", func(tx pgx.Tx) error {
+		if err := checkRoom(ctx, tx, i.Workspace); err != nil {
+			return err
+		}
 		var count int
 		err := tx.QueryRow(ctx, `SELECT count(*) FROM import WHERE `+scoped.OfWorkspace("workspace_id", "$1"), i.Workspace).Scan(&count)
 		if err != nil {
@@ -119,7 +140,7 @@ func (db *ImportStore) BeginImport(ctx context.Context, i *imports.Import) error
 // Import implements imports.Store.
 func (db *ImportStore) Import(ctx context.Context, ws waypost.WorkspaceID, id string) (i imports.Import, err error) {
 	err = db.within(ctx, ws, "read an import", func(tx pgx.Tx) error {
-		i, err = oneImport(ctx, tx, ws, id, "")
+		i, err = oneImport(ctx, tx, ws, id)
 		return err
 	})
 	return i, err
@@ -138,23 +159,27 @@ func (db *ImportStore) ChangeImport(
 	ctx context.Context, by controlplane.Actor, id, act string, change func(*imports.Import) error,
 ) (i imports.Import, err error) {
 	err = db.within(ctx, by.Workspace, "change an import", func(tx pgx.Tx) error {
-		if i, err = oneImport(ctx, tx, by.Workspace, id, " FOR UPDATE OF i"); err != nil {
+		if i, err = lockImport(ctx, tx, by.Workspace, id); err != nil {
 			return err
 		}
-		before := i.State
+		before := i
+		had, err1 := json.Marshal(&before)
 		if err := change(&i); err != nil {
 			return err
 		}
 		document, err := json.Marshal(&i)
-		if err != nil {
+		if err := errors.Join(err1, err); err != nil {
 			return err
+		}
+		if i.State == before.State && i.Next == before.Next && bytes.Equal(had, document) {
+			return nil // and it is kept no longer
 		}
 		if err := tx.QueryRow(ctx, `UPDATE import SET state = $2, next_row = $3, document = $4, updated_at = now(),
 			worker = CASE WHEN state = $2 THEN worker END WHERE id = $1 RETURNING updated_at`,
 			id, i.State, i.Next, document).Scan(&i.UpdatedAt); err != nil {
 			return err
 		}
-		if act == "" || i.State == before {
+		if act == "" || i.State == before.State {
 			return nil
 		}
 		return auditBoth(ctx, tx, by, by.Workspace, act, "import "+id, map[string]any{"name": i.Name, "rows": i.Rows})
@@ -165,7 +190,7 @@ func (db *ImportStore) ChangeImport(
 // DeleteImport implements imports.Store.
 func (db *ImportStore) DeleteImport(ctx context.Context, ws waypost.WorkspaceID, id string) error {
 	return db.within(ctx, ws, "delete an import", func(tx pgx.Tx) error {
-		i, err := oneImport(ctx, tx, ws, id, " FOR UPDATE OF i")
+		i, err := lockImport(ctx, tx, ws, id)
 		if err != nil {
 			return err
 		}
@@ -180,11 +205,8 @@ func (db *ImportStore) DeleteImport(ctx context.Context, ws waypost.WorkspaceID,
 // PutPart implements imports.Store.
 func (db *ImportStore) PutPart(ctx context.Context, ws waypost.WorkspaceID, id string, n int, content []byte) error {
 	sum, packed := sha256.Sum256(content), imports.Pack(content)
-	if err := db.checkRoom(ctx, ws, len(packed)); err != nil {
-		return err
-	}
 	return db.within(ctx, ws, "keep a part of a file", func(tx pgx.Tx) error {
-		i, err := oneImport(ctx, tx, ws, id, " FOR UPDATE OF i")
+		i, err := lockImport(ctx, tx, ws, id)
 		if err != nil {
 			return err
 		}
@@ -206,25 +228,19 @@ func (db *ImportStore) PutPart(ctx context.Context, ws waypost.WorkspaceID, id s
 			id, n, ws, len(content), sum[:], packed); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `UPDATE import SET stored = stored + $2, updated_at = now() WHERE id = $1`, id, len(packed))
-		return err
+		if _, err := tx.Exec(ctx, `UPDATE import SET stored = stored + $2, updated_at = now() WHERE id = $1`, id, len(packed)); err != nil {
+			return err
+		}
+		return checkRoom(ctx, tx, ws)
 	})
 }
 
 // MissingParts implements imports.Store.
-func (db *ImportStore) MissingParts(ctx context.Context, ws waypost.WorkspaceID, id string, n int) (missing []int, more int, err error) {
-	err = db.within(ctx, ws, "look for the parts of a file", func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, `SELECT count(*) FROM import_part WHERE import_id = $1 AND n > $2`, id, n).Scan(&more); err != nil {
-			return err
-		}
-		rows, err := tx.Query(ctx, `SELECT n FROM generate_series(1, $2::integer) n
-			WHERE NOT EXISTS (SELECT FROM import_part p WHERE p.import_id = $1 AND p.n = n.n) ORDER BY 1 LIMIT 20`, id, n)
-		if err == nil {
-			missing, err = pgx.CollectRows(rows, pgx.RowTo[int])
-		}
-		return err
-	})
-	return missing, more, err
+func (db *ImportStore) MissingParts(ctx context.Context, ws waypost.WorkspaceID, id string, n int) (missing []int, err error) {
+	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `SELECT n FROM generate_series(1, $2::integer) n
+		WHERE NOT EXISTS (SELECT FROM import_part p WHERE p.import_id = $1 AND p.n = n.n) ORDER BY 1 LIMIT 20`,
+		[]any{id, n}, scoped.CollectInto(&missing))
+	return missing, scoped.Classify("look for the parts of a file", err)
 }
 
 // ClaimImport implements imports.Store.
@@ -235,18 +251,32 @@ func (db *ImportStore) ClaimImport(ctx context.Context, worker string, states []
 			UPDATE import SET worker = $1, worker_until = clock_timestamp() + `+importLease+` WHERE id = (
 				SELECT i.id FROM import i JOIN workspace w ON w.id = i.workspace_id AND w.deleted_at IS NULL
 				WHERE i.state = ANY ($2) AND (i.worker_until IS NULL OR i.worker IS NULL OR i.worker_until < clock_timestamp())
+				AND NOT EXISTS (SELECT FROM import o WHERE o.workspace_id = i.workspace_id AND o.state = ANY ($2)
+					AND o.worker IS NOT NULL AND o.worker_until >= clock_timestamp())
 				ORDER BY i.worker_until NULLS FIRST LIMIT 1 FOR UPDATE OF i SKIP LOCKED)
 			RETURNING id, workspace_id`, worker, states).Scan(&id, &i.Workspace)
 		if err = scoped.IfNoRow(err, errNoImport); err == errNoImport { //nolint:errorlint // it is returned as it is
 			return nil
 		}
 		if err == nil {
-			i, err = oneImport(ctx, tx, i.Workspace, id, "")
+			i, err = oneImport(ctx, tx, i.Workspace, id)
 			found = err == nil
 		}
 		return err
 	})
 	return i, found, err
+}
+
+// MayStill implements imports.Store.
+func (db *ImportStore) MayStill(ctx context.Context, by controlplane.Actor) (may bool, err error) {
+	err = db.pool.QueryIn(ctx, scoped.Operator, `
+		SELECT ($1::bigint = 0 OR EXISTS (SELECT FROM api_key k WHERE k.id = $1 AND `+scoped.OfWorkspace("k.workspace_id", "$3")+`
+				AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())))
+			AND ($2::bigint = 0 OR EXISTS (SELECT FROM membership m
+				JOIN app_user u ON u.id = m.user_id AND u.disabled_at IS NULL AND u.deleted_at IS NULL
+				WHERE m.user_id = $2 AND `+scoped.OfWorkspace("m.workspace_id", "$3")+` AND m.role IN ('admin', 'member')))`,
+		[]any{by.KeyID, by.UserID, by.Workspace}, scoped.RowInto(&may))
+	return may, scoped.Classify("look for the rights of the owner of an import", err)
 }
 
 // ReleaseImport implements imports.Store. The end of the lease orders the turns.
@@ -319,9 +349,6 @@ func (db *ImportStore) ClearRows(ctx context.Context, i *imports.Import, worker 
 
 // AddRows implements imports.Store.
 func (db *ImportStore) AddRows(ctx context.Context, i *imports.Import, worker string, p imports.Piece) error {
-	if err := db.checkRoom(ctx, i.Workspace, len(p.Content)); err != nil {
-		return err
-	}
 	document, err := json.Marshal(i)
 	if err != nil {
 		return err
@@ -330,7 +357,10 @@ func (db *ImportStore) AddRows(ctx context.Context, i *imports.Import, worker st
 		if _, err := tx.Exec(ctx, `UPDATE import SET document = $2, updated_at = now() WHERE id = $1`, i.ID, document); err != nil {
 			return err
 		}
-		return addPiece(ctx, tx, i.ID, i.Workspace, false, &p)
+		if err := addPiece(ctx, tx, i.ID, i.Workspace, false, &p); err != nil {
+			return err
+		}
+		return checkRoom(ctx, tx, i.Workspace)
 	})
 }
 

@@ -33,15 +33,26 @@ var decoders = map[Encoding]encoding.Encoding{
 	Windows1252: charmap.Windows1252,
 }
 
+// packed says by the first bytes of a file how it is packed.
+var packed = map[string]string{
+	"PK\x03\x04": "a spreadsheet or another zip archive: save it as CSV in UTF-8", "\x1f\x8b": "packed with gzip: unpack it first",
+	"\x28\xb5\x2f\xfd": "packed with zstd: unpack it first", "\xfd7zXZ\x00": "packed with xz: unpack it first",
+}
+
 const notUTF8 = "the text is not in UTF-8: say its encoding, such as windows-1252 for files of older spreadsheets"
 
 // decodeText returns the text of a file in UTF-8 without a byte order mark, and the
 // encoding that the file has.
 func decodeText(file io.Reader, told Encoding) (*bufio.Reader, Encoding, error) {
 	raw := bufio.NewReaderSize(file, beginning)
-	begin, err := raw.Peek(3)
+	begin, err := raw.Peek(6)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, "", fmt.Errorf("read the file: %w", err)
+	}
+	for mark, is := range packed {
+		if bytes.HasPrefix(begin, []byte(mark)) {
+			return nil, "", fmt.Errorf("the file is %s", is)
+		}
 	}
 	mark, marked := "", told
 	for m, of := range map[string]Encoding{"\uFEFF": UTF8, "\xFF\xFE": UTF16LE, "\xFE\xFF": UTF16BE} {
@@ -83,9 +94,6 @@ func peekBeginning(text *bufio.Reader) ([]byte, error) {
 // checkBeginning refuses a file that is no text, and a text that is not in UTF-8 unless
 // its encoding was told. With UTF-8 told, single rows are refused.
 func checkBeginning(begin []byte, told Encoding) error {
-	if bytes.HasPrefix(begin, []byte("PK\x03\x04")) || bytes.HasPrefix(begin, []byte("\x1f\x8b")) {
-		return errors.New("the file is a spreadsheet or another archive: save it as CSV in UTF-8")
-	}
 	if i := bytes.IndexByte(begin, 0); i >= 0 && told == "" && i < 4 {
 		return errors.New("the file is no text in UTF-8: if it is in UTF-16, say utf-16le or utf-16be")
 	}

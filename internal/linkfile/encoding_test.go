@@ -14,8 +14,10 @@ func TestReader_SaysThatAFileCannotBeRead(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                              "the file is empty",
 		"\uFEFF \r\n":                   "the file is empty",
-		"PK\x03\x04\x14\x00":            "the file is a spreadsheet or another archive: save it as CSV in UTF-8",
-		"\x1f\x8b\x08\x00":              "the file is a spreadsheet or another archive",
+		"PK\x03\x04\x14\x00":            "the file is a spreadsheet or another zip archive: save it as CSV in UTF-8",
+		"\x1f\x8b\x08\x00":              "the file is packed with gzip: unpack it first",
+		"\x28\xb5\x2f\xfd\x00\x00":      "the file is packed with zstd",
+		"\xfd7zXZ\x00\x00":              "the file is packed with xz",
 		"u\x00r\x00l\x00\n\x00":         "if it is in UTF-16, say utf-16le or utf-16be",
 		"url,ti\x00tle\nhttps://a,b\n":  "a name has a NUL byte",
 		"url,t\nhttps://a,M\xfcnchen\n": "line 2: the text is not in UTF-8: say its encoding, such as windows-1252",
@@ -32,7 +34,9 @@ func TestReader_SaysThatAFileCannotBeRead(t *testing.T) {
 		}
 		require.ErrorContains(t, err, want, "%.20q", text)
 	}
-	_, err := linkfile.NewReader(strings.NewReader("url"), linkfile.Options{Format: "xls"})
+	_, err := linkfile.NewReader(strings.NewReader("\x1f\x8b\x08\x00"), linkfile.Options{Encoding: linkfile.Windows1252, Format: linkfile.CSV})
+	require.EqualError(t, err, "the file is packed with gzip: unpack it first")
+	_, err = linkfile.NewReader(strings.NewReader("url"), linkfile.Options{Format: "xls"})
 	require.EqualError(t, err, `the format "xls" is unknown`)
 	_, err = linkfile.NewReader(strings.NewReader("url"), linkfile.Options{Encoding: "latin9"})
 	require.ErrorContains(t, err, `the encoding "latin9" is unknown`)

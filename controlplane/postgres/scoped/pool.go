@@ -385,7 +385,7 @@ func Classify(doing string, err error) error {
 	case code == "WP002":
 		return fenced(err)
 	case code == "WP003":
-		return waypost.WrapError(waypost.EConflict, "the domain is being switched between codes with and without regard to case: try again in a moment", wrapped)
+		return waypost.WrapError(waypost.EConflict, waypost.MessageOf(controlplane.ErrSwitching), errors.Join(controlplane.ErrSwitching, wrapped))
 	case len(code) == 5 && (code[:2] == "22" || code[:2] == "23" || code[:2] == "54"): // data exception, integrity violation, limit exceeded
 		return waypost.WrapError(waypost.EInvalid, "the database refuses this value", wrapped)
 	case len(code) == 5 && slices.Contains(passing, code[:2]):

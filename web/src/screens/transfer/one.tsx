@@ -234,8 +234,8 @@ function Refused({ of: i }: { of: Import }) {
       <div class="head">
         <h3 class="grow">{text("refusedRows")}</h3>
         {n > refusals.length && <span class="quiet">{text("refusedShown", { n: refusals.length, total: n })}</span>}
-        {i.state !== "ready" && ((me.value?.workspaces.length ?? 0) < 2 ? <a class="button small" href={path} download={name} target="_self">{text("refusedFile")}</a>
-          : <button type="button" class="small" disabled={act.busy} onClick={() => void load()}>{text("refusedFile")}</button>)}
+        {(me.value?.workspaces.length ?? 0) < 2 ? <a class="button small" href={path} download={name} target="_self">{text("refusedFile")}</a>
+          : <button type="button" class="small" disabled={act.busy} onClick={() => void load()}>{text("refusedFile")}</button>}
       </div>
       <Trouble failure={act.failure} />
       <Table title={text("refusedRows")} box="refused" heads={[[text("line")], text("reason")]}>
