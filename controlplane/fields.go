@@ -104,7 +104,8 @@ func canonicalTags(tags []string) []string {
 // with other invisible characters, which stay.
 func canonicalTag(tag string) string {
 	return strings.TrimFunc(norm.NFC.String(tag), func(r rune) bool {
-		return unicode.IsSpace(r) || strings.ContainsRune("\u00ad\u180e\u200b\u200c\u200d\u200e\u200f\u2060\ufeff", r)
+		return unicode.IsSpace(r) || unicode.In(r, unicode.Bidi_Control, unicode.Other_Default_Ignorable_Code_Point) ||
+			strings.ContainsRune("\u00ad\u180e\u200b\u200c\u200d\u2060\u2800\ufeff", r)
 	})
 }
 
