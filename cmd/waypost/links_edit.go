@@ -368,8 +368,9 @@ func notEmpty(c *cobra.Command, flag string) error {
 	return nil
 }
 
-// moment reads the time of a flag. Empty text is the zero time. For a day, moment asks
-// the API for the workspace's time zone, and reports the time on standard error.
+// moment reads the time of a flag, or of a field of a file. Empty text is the zero time.
+// For a day, moment asks the API for the workspace's time zone, and reports the time on
+// standard error.
 func (p linksCommands) moment(ctx context.Context, flag, text string) (at time.Time, err error) {
 	if text == "" {
 		return at, nil
@@ -380,7 +381,7 @@ func (p linksCommands) moment(ctx context.Context, flag, text string) (at time.T
 			return at, err
 		}
 	}
-	if at, err = api.ParseMoment(text, zone, flag == "--expires-at"); err != nil {
+	if at, err = api.ParseMoment(text, zone, flag == "--expires-at" || flag == "until"); err != nil {
 		return at, &usageError{fmt.Errorf("%s: %w", flag, err)}
 	}
 	if api.IsDay(text) {

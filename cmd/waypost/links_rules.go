@@ -52,7 +52,7 @@ nothing is changed. Without that line the file is set in any case.
 			}
 			var r rulesFile
 			if file != "" {
-				if r, err = p.readRules(file); err != nil {
+				if r, err = p.readRules(c.Context(), file); err != nil {
 					return err
 				}
 			}
@@ -106,7 +106,7 @@ type rulesFile struct {
 }
 
 // readRules reads a file of rules, - for standard input.
-func (p linksCommands) readRules(name string) (r rulesFile, err error) {
+func (p linksCommands) readRules(ctx context.Context, name string) (r rulesFile, err error) {
 	from := p.stdin
 	r.name = "standard input"
 	if name != "-" {
@@ -120,7 +120,7 @@ func (p linksCommands) readRules(name string) (r rulesFile, err error) {
 	if r.text, err = io.ReadAll(io.LimitReader(from, rulefile.MaxSize+1)); err != nil {
 		return r, fmt.Errorf("read %s: %w", r.name, err)
 	}
-	r.File, err = rulefile.Parse(r.name, r.text)
+	r.File, err = rulefile.Parse(r.name, r.text, func(field, day string) (time.Time, error) { return p.moment(ctx, field, day) })
 	if err != nil {
 		return r, &usageError{err}
 	}
@@ -153,7 +153,7 @@ func (r *ruleFlags) bind(f *pflag.FlagSet, none string) {
 
 func (r *ruleFlags) read(ctx context.Context, p linksCommands) (err error) {
 	if r.from, err = p.moment(ctx, "--valid-from", r.validFrom); err == nil && r.file != "" {
-		r.rules, err = p.readRules(r.file)
+		r.rules, err = p.readRules(ctx, r.file)
 	}
 	return err
 }

@@ -45,7 +45,7 @@ func TestDocument_ExamplesAreAnsweredAsTheirTablesSay(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			file := []byte(exampleFile.FindStringSubmatch(text)[1])
 			require.NoError(t, judge(file))
-			f, err := rulefile.Parse("example", file)
+			f, err := rulefile.Parse("example", file, noDay)
 			require.NoError(t, err)
 			record := compiled(t, &f)
 			if m := expiresFlag.FindStringSubmatch(text); m != nil {

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
 	"waypost/api"
@@ -51,9 +53,12 @@ func (f *File) Change() (c api.LinkChange) {
 	return c
 }
 
+// ReadDay returns the time of a day, such as 2030-12-31, in a field of a file.
+type ReadDay func(field, day string) (time.Time, error)
+
 // Parse reads a file. An error names the file, the line and the column, and shows the
 // place below. Unknown fields are errors.
-func Parse(name string, text []byte) (f File, err error) {
+func Parse(name string, text []byte, day ReadDay) (f File, err error) {
 	if len(text) > MaxSize {
 		return f, fmt.Errorf("%s: more than %d bytes", name, MaxSize)
 	}
@@ -67,6 +72,10 @@ func Parse(name string, text []byte) (f File, err error) {
 	case len(parsed.Docs) == 0 || parsed.Docs[0].Body == nil:
 		return f, fmt.Errorf("%s: the file is empty", name)
 	}
+	days := days{read: day}
+	if ast.Walk(&days, parsed.Docs[0].Body); days.err != nil {
+		return f, fmt.Errorf("%s: %w", name, days.err)
+	}
 	if err := yaml.NodeToValue(parsed.Docs[0].Body, &f, yaml.Strict(), yaml.CustomUnmarshaler(parseTime)); err != nil {
 		if bad, ok := errors.AsType[*timeError](err); ok { // the decoder does not say where
 			before, _, _ := bytes.Cut(text, []byte(bad.text))
@@ -75,6 +84,26 @@ func Parse(name string, text []byte) (f File, err error) {
 		return File{}, explain(name, err)
 	}
 	return f, nil
+}
+
+// days replaces the days in fields with times.
+type days struct {
+	read ReadDay
+	err  error
+}
+
+// Visit implements ast.Visitor.
+func (d *days) Visit(n ast.Node) ast.Visitor {
+	field, ok := n.(*ast.MappingValueNode)
+	if !ok || !slices.Contains([]string{"valid_from", "from", "until"}, field.Key.String()) {
+		return d
+	}
+	if text, ok := field.Value.(*ast.StringNode); ok && api.IsDay(text.Value) {
+		at, err := d.read(field.Key.String(), text.Value)
+		d.err = errors.Join(d.err, err)
+		text.Token.Origin = at.Format(time.RFC3339) // which the decoder passes on
+	}
+	return d
 }
 
 // parseTime reads a time as the API does. The decoder would take any other text for none.
@@ -89,7 +118,7 @@ func parseTime(to *time.Time, text []byte) (err error) {
 type timeError struct{ text string }
 
 func (e *timeError) Error() string {
-	return fmt.Sprintf("%.40q is no time such as 2026-12-01T09:00:00+01:00", e.text)
+	return fmt.Sprintf("%.40q is no time such as 2026-12-01T09:00:00+01:00, and no day such as 2026-12-01", e.text)
 }
 
 // explain turns an error of the decoder into "FILE:LINE:COLUMN: FAULT", with the place

@@ -1,6 +1,7 @@
 package rulefile_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -36,15 +37,31 @@ func full() rulefile.File {
 	}
 }
 
+func noDay(field, day string) (time.Time, error) {
+	return time.Time{}, fmt.Errorf("%s %s is no day", field, day)
+}
+
+func TestParse_ReadsDays(t *testing.T) {
+	f, err := rulefile.Parse("f", []byte("valid_from: 2026-12-01\nrules:\n  - name: 2026-12-02\n    when:\n      - {from: '2026-12-03', until: 2026-12-04}\n"),
+		func(field, day string) (time.Time, error) {
+			return api.ParseMoment(day, time.FixedZone("", 3600), field == "until")
+		})
+	require.NoError(t, err)
+	require.Equal(t, "2026-11-30T23:00:00Z", f.ValidFrom.Format(time.RFC3339))
+	require.Equal(t, "2026-12-02", f.Rules[0].Name)
+	when := f.Rules[0].When[0]
+	require.Equal(t, "2026-12-02T23:00:00Z 2026-12-04T23:00:00Z", when.From.Format(time.RFC3339)+" "+when.Until.Format(time.RFC3339))
+}
+
 func TestFile_IsReadAsItWasWritten(t *testing.T) {
 	for name, f := range map[string]rulefile.File{"full": full(), "gates": {ExpiredURL: "https://example.com/"}, "state": {State: `"a"`}} {
 		text := f.Format("spring")
-		read, err := rulefile.Parse("f", text)
+		read, err := rulefile.Parse("f", text, noDay)
 		require.NoError(t, err, "%s", text)
 		require.Equal(t, f, read, "%s:\n%s", name, text)
 	}
 	none := rulefile.File{}
-	_, err := rulefile.Parse("f", none.Format("spring"))
+	_, err := rulefile.Parse("f", none.Format("spring"), noDay)
 	require.ErrorContains(t, err, "f: the file is empty", "comments alone")
 }
 
@@ -58,14 +75,15 @@ func TestParse_NamesTheLineOfAMistake(t *testing.T) {
 		"rules:\n  - when:\n    - week: {zone: UTC, hours: [mon-fri 09:00-17:30]}\n": `f:3:43: expected a text; one with a colon, such as "mon-fri 09:00-17:30", needs quotation marks`,
 		"rules:\n  - id: 1\n    id: 2\n":                                             `f:3:5: mapping key "id" already defined`,
 		"valid_from: soon\n":                                                         `f:1: "soon" is no time such as 2026`,
-		"rules:\n  - when:\n      - until: 2026-12-01\n":                             `f:3: "2026-12-01" is no time`,
+		"rules:\n  - when:\n      - until: 2026-12-01\n":                             "f: until 2026-12-01 is no day",
+		"rules:\n  - when:\n      - until: 1 Dec 2026\n":                             `f:3: "1 Dec 2026" is no time`,
 		"rules: [\n":                  "f:1:8: ",
 		"rules: []\n---\nrules: []\n": "f: more than one document",
 	} {
-		_, err := rulefile.Parse("f", []byte(text))
+		_, err := rulefile.Parse("f", []byte(text), noDay)
 		require.ErrorContains(t, err, want, text)
 	}
-	_, err := rulefile.Parse("f", make([]byte, rulefile.MaxSize+1))
+	_, err := rulefile.Parse("f", make([]byte, rulefile.MaxSize+1), noDay)
 	require.ErrorContains(t, err, "more than")
 }
 
