@@ -19,6 +19,8 @@ const (
 	PathImports    = "/api/v1/imports"
 	PathStats      = "/api/v1/stats"
 	PathUnknown    = "/api/v1/stats/unknown"
+	PathViews      = "/api/v1/stats/views"
+	PathPublic     = "/api/v1/public" // pages of public views, by their secrets
 	PathLive       = "/api/v1/live"
 	PathDomains    = "/api/v1/domains"
 	PathAllDomains = "/api/admin/domains" // of all workspaces

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"waypost/api"
 )
@@ -73,4 +74,24 @@ func (s Statistics) ForgetClicks(ctx context.Context, domain, code string) (Forg
 // (YYYY-MM-DD).
 func (s Statistics) ForgetVisitors(ctx context.Context, day string) error {
 	return s.c.do(ctx, http.MethodDelete, api.PathVisitorSalts+"/"+url.PathEscape(day), nil, nil)
+}
+
+// Views returns the saved views of the workspace.
+func (s Statistics) Views(ctx context.Context) (api.Views, error) {
+	return ask[api.Views](ctx, s.c, http.MethodGet, api.PathViews, nil)
+}
+
+// SaveView saves filters, or publishes the clicks of a link.
+func (s Statistics) SaveView(ctx context.Context, n api.NewView) (api.View, error) {
+	return ask[api.View](ctx, s.c, http.MethodPost, api.PathViews, n)
+}
+
+// RenameView renames a saved view.
+func (s Statistics) RenameView(ctx context.Context, id int64, name string) error {
+	return s.c.do(ctx, http.MethodPatch, api.PathViews+"/"+strconv.FormatInt(id, 10), api.ViewChange{Name: name}, nil)
+}
+
+// DeleteView deletes a saved view, or withdraws a public one.
+func (s Statistics) DeleteView(ctx context.Context, id int64) error {
+	return s.c.do(ctx, http.MethodDelete, api.PathViews+"/"+strconv.FormatInt(id, 10), nil, nil)
 }

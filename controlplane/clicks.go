@@ -52,6 +52,7 @@ func (e *ClickGapError) Error() string {
 // ingested, rolled up or not.
 type StatsStore interface {
 	UnknownStore
+	ViewStore
 
 	// LinkClicks returns the clicks of one link of a workspace.
 	LinkClicks(ctx context.Context, ws waypost.WorkspaceID, link int64, s *Span, n *NameQuery) (Counted, error)

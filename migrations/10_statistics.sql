@@ -135,4 +135,22 @@ CREATE TABLE unknown_report (
     PRIMARY KEY (node, boot)
 ) WITH (fillfactor = 50);
 
+-- Saved views of statistics: a name for filters, as the console has them in its address.
+-- A public view is a page of one link, for everyone who has its secret.
+CREATE TABLE stats_view (
+    id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    workspace_id bigint      NOT NULL REFERENCES workspace,
+    name         text        NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 100),
+    query        text        NOT NULL CHECK (octet_length(query) <= 2000),
+    link_id      bigint      REFERENCES link ON DELETE CASCADE, -- of a public view
+    secret       bytea       UNIQUE CHECK (octet_length(secret) = 32), -- its SHA-256
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    UNIQUE (workspace_id, name),
+    CHECK ((link_id IS NULL) = (secret IS NULL))
+);
+CREATE INDEX stats_view_link ON stats_view (link_id) WHERE link_id IS NOT NULL;
+ALTER TABLE stats_view ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON stats_view USING (workspace_id = ANY (waypost_workspaces()));
+CREATE POLICY system ON stats_view USING (waypost_system());
+
 -- +goose StatementEnd

@@ -113,7 +113,7 @@ the scope analytics:read, or else the development system that runs in --data-dir
 	q.bind(c, "countries, cities, devices, browsers, os, referrers, utm_source and the like, or top")
 	group.bind(c)
 	c.Flags().IntVar(&top, "top", 10, "how many of the links with the most clicks are listed, up to 100")
-	c.AddCommand(p.unknownCommand())
+	c.AddCommand(p.unknownCommand(), p.viewsCommand())
 	return p.bind(c, apiSettings...)
 }
 

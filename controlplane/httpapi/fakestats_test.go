@@ -28,6 +28,7 @@ type statistics struct {
 	hosts   []string
 	groups  []controlplane.GroupQuery
 	unknown []controlplane.UnknownAddress
+	views   []controlplane.View
 	notes   []controlplane.Annotation
 	more    bool // of these
 }

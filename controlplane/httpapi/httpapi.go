@@ -142,7 +142,7 @@ func New(c Config) http.Handler {
 		pages:   semaphore.NewKeyed[waypost.WorkspaceID](exportPages, exportPages/2),
 	})
 	registerImports(rt, &importsAPI{imports: c.Imports, timeout: c.RequestTimeout})
-	registerStatistics(rt, &statisticsAPI{clicks: c.Clicks, host: urls.host})
+	registerStatistics(rt, &statisticsAPI{clicks: c.Clicks, host: urls.host, auth: auth})
 	registerKeys(rt, &keysAPI{keys: c.Keys, auth: auth})
 	registerRanges(rt, &rangesAPI{keys: c.Keys})
 	sessions := &sessionAPI{access: c.Access, auth: auth}

@@ -129,6 +129,16 @@ func TestEveryDocumentedRouteAnswersAsDocumented(t *testing.T) {
 			{path: "/api/v1/stats/links?link=lives", key: "none"},
 			{path: "/api/v1/stats/links?link=lives", key: writeKey},
 		},
+		"GET /api/v1/stats/views": {{key: statsKey}, {key: "none"}, {key: writeKey}},
+		"POST /api/v1/stats/views": {
+			{body: `{"name": "x"}`}, {body: `{"name": "taken"}`}, {body: `{"name": "x", "public": true, "short_code": "unknown"}`},
+			{body: `{"name": "x", "days": 1}`}, {body: `{"name": "x"}`, key: "none"}, {body: `{"name": "x"}`, key: readKey},
+		},
+		"PATCH /api/v1/stats/views/{id}": {
+			{path: "/api/v1/stats/views/3", body: `{"name": "x"}`}, {path: "/api/v1/stats/views/4", body: `{"name": "x"}`},
+		},
+		"DELETE /api/v1/stats/views/{id}": {{path: "/api/v1/stats/views/3"}, {path: "/api/v1/stats/views/4"}},
+		"GET /api/v1/public/{secret}":     {{path: "/api/v1/public/s3cret", key: "none"}, {path: "/api/v1/public/x", key: "none"}},
 		"GET /api/v1/stats/unknown": {
 			{path: "/api/v1/stats/unknown?domain=go.example.com&from=2026-03-01&to=2026-03-02", key: statsKey},
 			{path: "/api/v1/stats/unknown?limit=1001", key: statsKey},
@@ -408,7 +418,7 @@ func requireDocumented(t *testing.T, operation map[string]any, res answer, name 
 }
 
 func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
-	public := []string{"GET /", "GET /health", "GET /{code}", "POST /api/v1/session", "POST /api/v1/invitation"}
+	public := []string{"GET /", "GET /health", "GET /{code}", "POST /api/v1/session", "POST /api/v1/invitation", "GET /api/v1/public/{secret}"}
 	signed := []string{"/api/v1/me", "/api/v1/session", "/api/v1/keys", "/api/v1/live"}
 	admin := []string{"/admin/", "/api/v1/users", "/clicks"}
 	for name, anonymous := range map[string]*controlplane.Actor{"always": nil, "or none": {}} {
@@ -433,9 +443,9 @@ func TestTheDocumentSaysWhatNeedsAKey(t *testing.T) {
 				scopes = []string{"admin"}
 			case strings.HasSuffix(operation, "GET /api/v1/workspace"):
 				scopes = []string{"links:read", "analytics:read"}
-			case strings.HasSuffix(operation, " /api/v1/stats"), strings.HasSuffix(operation, "/stats/unknown"):
+			case strings.HasSuffix(operation, " /api/v1/stats"), strings.HasSuffix(operation, "/stats/unknown"), strings.HasSuffix(operation, "GET /api/v1/stats/views"):
 				scopes = []string{"analytics:read"}
-			case strings.HasSuffix(operation, "/kgs/key"), strings.HasSuffix(operation, "/refused"):
+			case strings.HasSuffix(operation, "/kgs/key"), strings.HasSuffix(operation, "/refused"), strings.Contains(operation, "/stats/views"):
 			case strings.Contains(operation, "/stats") && !strings.Contains(operation, "/kgs/"):
 				scopes = []string{"analytics:read", "links:read"}
 			case strings.HasPrefix(operation, http.MethodGet):

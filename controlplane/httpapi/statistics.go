@@ -16,6 +16,7 @@ import (
 // Clicks reads and deletes statistics. A link is found by the host of its domain, "" for
 // the default one, and its code, also when it has expired.
 type Clicks interface {
+	Views
 	Stats(ctx context.Context, actor controlplane.Actor, code string) (waypost.Link, error)
 	LinkStats(ctx context.Context, actor controlplane.Actor, host, code string, q controlplane.StatsQuery) (controlplane.LinkStats, error)
 	WorkspaceStats(ctx context.Context, actor controlplane.Actor, q controlplane.StatsQuery) (controlplane.WorkspaceStats, error)
@@ -35,6 +36,7 @@ type Clicks interface {
 type statisticsAPI struct {
 	clicks Clicks
 	host   string // of the default domain
+	auth   *authenticator
 }
 
 const (
@@ -103,6 +105,7 @@ type forgetVisitorsOutput struct {
 }
 
 func registerStatistics(rt *router, a *statisticsAPI) {
+	registerViews(rt, a)
 	reader := []controlplane.Scope{controlplane.ScopeAnalytics, controlplane.ScopeLinksRead}
 	admin := []controlplane.Scope{controlplane.ScopeAdmin}
 	handle(rt, operation{

@@ -65,6 +65,7 @@ reserved_key: backup=r operator=rawd tenant=raw
 retired_code: backup=r ingest=r operator=rawd reaper=ra search=ra
 second_factor: backup=r operator=rawd
 sign_in_link: backup=r operator=rawd
+stats_view: backup=r operator=rawd tenant=rawd
 unknown_address: backup=r ingest=rawd operator=rawd tenant=r
 unknown_report: backup=r ingest=rawd operator=rawd
 user_session: backup=r operator=rawd

@@ -102,6 +102,31 @@ func body(text string) func(*world, *credential) request {
 	return func(*world, *credential) request { return request{body: text} }
 }
 
+// newView and viewPath are for routes of saved views.
+func newView(w *world, c *credential) request {
+	w.exec(`DELETE FROM stats_view WHERE workspace_id = $1`, c.ws)
+	return request{body: `{"name": "mine"}`}
+}
+
+func viewPath(body string) func(w *world, c *credential) request {
+	return func(w *world, c *credential) request {
+		newView(w, c)
+		return request{path: fmt.Sprintf("/api/v1/stats/views/%d", w.number(`
+			INSERT INTO stats_view (workspace_id, name, query) VALUES ($1, 'old', '') RETURNING id`, c.ws)), body: body}
+	}
+}
+
+// victimView names a view of the victim's, or its link for a view.
+func victimView(format, body string) func(w *world) []request {
+	return func(w *world) []request {
+		if format == "" {
+			return []request{{body: fmt.Sprintf(body, w.victimCode)}}
+		}
+		id := w.number(`SELECT id FROM stats_view WHERE workspace_id = 30`)
+		return []request{{path: fmt.Sprintf("/api/v1/stats/views"+format, id), body: body}}
+	}
+}
+
 // importRoute is a route of an import of one's own in a state.
 func importRoute(format, body, state string) route {
 	r := route{
@@ -290,6 +315,16 @@ var routes = map[string]route{
 	"GET /api/v1/stats": {
 		scopes: []controlplane.Scope{analytics}, own: plain, foreign: asks("/api/v1/stats?domain={host}"),
 	},
+	"GET /api/v1/stats/views":         {scopes: []controlplane.Scope{analytics}, own: plain},
+	"POST /api/v1/stats/views":        {scopes: []controlplane.Scope{write}, own: newView, foreign: victimView("", `{"name": "x", "public": true, "short_code": "%s"}`)},
+	"PATCH /api/v1/stats/views/{id}":  {scopes: []controlplane.Scope{write}, own: viewPath(`{"name": "mine"}`), foreign: victimView("/%d", `{"name": "x"}`)},
+	"DELETE /api/v1/stats/views/{id}": {scopes: []controlplane.Scope{write}, own: viewPath(""), foreign: victimView("/%d", "")},
+	"GET /api/v1/public/{secret}": {public: true, own: func(w *world, _ *credential) request {
+		w.exec(`DELETE FROM stats_view WHERE workspace_id = 1`)
+		_, secret, err := w.service.Clicks.PublishView(w.t.Context(), controlplane.Actor{Workspace: own}, "page", "", w.link(own), 1, time.UTC)
+		require.NoError(w.t, err)
+		return request{path: "/api/v1/public/" + secret}
+	}},
 	"GET /api/v1/stats/unknown": {
 		scopes: []controlplane.Scope{analytics},
 		own: func(_ *world, c *credential) request {

@@ -164,6 +164,7 @@ func (w *world) people() {
 		`INSERT INTO click_set_aside (workspace_id, link_id, day, what, reason, body) VALUES (30, $1, current_date, 'part', '', '')`,
 		`INSERT INTO budget (workspace_id, link_id) VALUES (30, $1)`,
 		`INSERT INTO budget_account (workspace_id, link_id, node, id, granted, returned, spent) VALUES (30, $1, 'edge', gen_random_uuid(), 3, 1, 1)`,
+		`INSERT INTO stats_view (workspace_id, name, query, link_id, secret) VALUES (30, '` + marker + `', '', $1, sha256('')) `,
 		`INSERT INTO unknown_address (workspace_id, domain_id, day, kind, path, people, bots, visitors)
 			SELECT 30, 130, current_date, 0, '` + marker + `', 987654321, 0, ARRAY[1, 2, 3, 4, $1::bigint]`,
 	} {

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"waypost/api"
+	"waypost/client"
+)
+
+func (p clicksCommands) viewsCommand() *cobra.Command {
+	c := group("views", "Publish the clicks of a link, list saved views, and delete them",
+		p.listViewsCommand(), p.publishViewCommand(), p.deleteViewCommand())
+	return p.bindAll(c)
+}
+
+func (p clicksCommands) listViewsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the saved views", Example: `  waypost stats views list`,
+		RunE: p.asking(func(ctx context.Context, c *client.Client, _ []string) (string, any, error) {
+			all, err := c.Statistics.Views(ctx)
+			rows := [][]string{{"ID", "NAME", "LINK", "FILTERS"}}
+			for _, v := range all.Views {
+				link := ""
+				if v.Public {
+					link = v.Domain + "/" + v.ShortCode
+				}
+				rows = append(rows, []string{strconv.FormatInt(v.ID, 10), printable(v.Name), printable(link), printable(v.Query)})
+			}
+			return tabulate(rows, p.width()), all, err
+		}),
+	}
+}
+
+func (p clicksCommands) publishViewCommand() *cobra.Command {
+	n := api.NewView{Public: true}
+	c := &cobra.Command{
+		Use: "publish NAME CODE", Short: "Publish the clicks of a link, and print the path of the page",
+		Long: `Publish the clicks of a link on its last days, as a page for everyone who has its secret path
+under the address of the API. The path is shown once. Deleting the view withdraws the page.`,
+		Example: `  waypost stats views publish "Spring sale" spring-sale --days 90 --tz Europe/Berlin`,
+		RunE: p.asking(func(ctx context.Context, c *client.Client, args []string) (string, any, error) {
+			n.Name = args[0]
+			n.Domain, n.ShortCode = linkName(n.Domain, args[1])
+			v, err := c.Statistics.SaveView(ctx, n)
+			return v.Path, v, err
+		}),
+	}
+	c.Flags().StringVar(&n.Domain, "domain", "", "host of the link's domain; the shared one if left out")
+	c.Flags().IntVar(&n.Days, "days", 30, "the last days, which the page shows, up to 366")
+	c.Flags().StringVar(&n.TZ, "tz", "UTC", "time zone of these days, such as Europe/Berlin")
+	return c
+}
+
+func (p clicksCommands) deleteViewCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "delete ID", Short: "Delete a saved view, or withdraw a public page", Example: `  waypost stats views delete 3`,
+		RunE: p.asking(func(ctx context.Context, c *client.Client, args []string) (string, any, error) {
+			id, err := strconv.ParseInt(args[0], 10, 64)
+			if err != nil || id < 1 {
+				return "", nil, &usageError{fmt.Errorf("%q is no id of a view: see waypost stats views list", args[0])}
+			}
+			return "deleted", map[string]int64{"deleted": id}, c.Statistics.DeleteView(ctx, id)
+		}),
+	}
+}
