@@ -108,24 +108,33 @@ func (id *identity) own() bool {
 // through returns a transport that adds the credential to requests.
 func (id *identity) through(t *http.Transport) http.RoundTripper {
 	t.TLSClientConfig = id.nodes.client()
-	return &proven{id, id.introduced(t)}
+	return &proven{id: id, next: t}
 }
 
 // follower returns the client for the replica's stream.
 func (id *identity) follower() *http.Client {
 	c := replication.NewClient(id.nodes.client())
-	c.Transport = &proven{id, id.introduced(c.Transport)}
+	c.Transport = &proven{id: id, next: c.Transport}
 	return c
 }
 
-// proven is a transport that adds the credential to each request.
+// proven is a transport that adds the credential to each request, unless the edge is to
+// get one, and the relay token, because the other side may be a relay.
 type proven struct {
-	id   *identity
-	next http.RoundTripper
+	id    *identity
+	next  http.RoundTripper
+	enrol bool
 }
 
 // RoundTrip implements [http.RoundTripper].
 func (p *proven) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	if token := p.id.cfg.RelayToken; token != "" {
+		r.Header.Set(headerRelay, token)
+	}
+	if p.enrol {
+		return p.next.RoundTrip(r)
+	}
 	credential, err := p.id.credential(r.Context())
 	if err != nil {
 		if r.Body != nil {
@@ -133,37 +142,12 @@ func (p *proven) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+credential)
 	return p.next.RoundTrip(r)
 }
 
 // CloseIdleConnections is called by [http.Client].
 func (p *proven) CloseIdleConnections() { closeIdle(p.next) }
-
-// introduced adds the relay token, if there is one, because the other side may be a
-// relay.
-func (id *identity) introduced(next http.RoundTripper) http.RoundTripper {
-	if id.cfg.RelayToken == "" {
-		return next
-	}
-	return &introduction{id.cfg.RelayToken, next}
-}
-
-type introduction struct {
-	token string
-	next  http.RoundTripper
-}
-
-// RoundTrip implements [http.RoundTripper].
-func (i *introduction) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set(headerRelay, i.token)
-	return i.next.RoundTrip(r)
-}
-
-// CloseIdleConnections is called by [http.Client].
-func (i *introduction) CloseIdleConnections() { closeIdle(i.next) }
 
 func closeIdle(t http.RoundTripper) {
 	if c, ok := t.(interface{ CloseIdleConnections() }); ok {
@@ -185,7 +169,7 @@ func (id *identity) run(ctx context.Context, node string, former func() []string
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = id.nodes.client()
 	client := &http.Client{
-		Timeout: 10 * time.Second, Transport: id.introduced(transport),
+		Timeout: 10 * time.Second, Transport: &proven{id, transport, true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	defer client.CloseIdleConnections()

@@ -1,4 +1,4 @@
-// The builder of releases has a module of its own, so that the product does not depend on it.
+// The tests of releases have a module of their own, so that the product does not depend on it.
 module waypost/tools/dist
 
 go 1.26.8
