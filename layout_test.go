@@ -73,7 +73,7 @@ var layers = []layer{
 		"controlplane/postgres/scoped", "controlplane", "controlplane/rollup", "api/clickbatch",
 		"internal", "",
 	}},
-	{path: "controlplane/postgres/scoped", mayUse: []string{"controlplane", "internal", ""}},
+	{path: "controlplane/postgres/scoped", mayUse: []string{"controlplane", "api", "internal", ""}},
 	{path: "controlplane/backup", mayUse: []string{"migrations", "controlplane", "internal", ""}},
 	{path: "migrations"},
 	{path: "web", stdOnly: true},
@@ -83,7 +83,7 @@ var layers = []layer{
 	{path: "controlplane/imports", mayUse: []string{"controlplane", "internal/linkfile", "api", ""}},
 	{path: "controlplane/keys", mayUse: []string{"controlplane", "keyrange", "internal", ""}},
 	{path: "controlplane", mayUse: []string{
-		"controlplane/target", "replication", "rules/budget", "rules", "internal", "",
+		"controlplane/target", "replication", "rules/budget", "rules", "api", "internal", "",
 	}},
 	{path: "controlplane/limit"},
 	{path: "controlplane/target", mayUse: []string{""}},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/internal/cache"
 )
 
@@ -53,7 +54,8 @@ type SessionStore interface {
 	Session(ctx context.Context, hash [32]byte) (StoredSession, bool, error)
 
 	// Sessions returns the sessions of a user that have not ended at a time, newest first.
-	Sessions(ctx context.Context, user int64, now time.Time) ([]SessionInfo, error)
+	// The store does not know which is the current one.
+	Sessions(ctx context.Context, user int64, now time.Time) ([]api.SessionInfo, error)
 
 	// EndSession ends a session of a user. It returns false when the user has no such
 	// session.

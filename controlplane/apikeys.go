@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // StoredKey is the record that authenticates an API key.
@@ -19,29 +20,6 @@ type StoredKey struct {
 	ExpiresAt time.Time // zero: never
 	Owner     int64     // 0: none
 	Role      Role      // of the owner
-}
-
-// KeyInfo describes an API key to its workspace.
-type KeyInfo struct {
-	ID          int64
-	Name        string
-	Description string
-	Prefix      string // the part of its text that may be shown
-	Scopes      []Scope
-	Owner       int64  // 0: none
-	OwnerEmail  string // "" without an owner
-	RotatedFrom int64  // 0: it took no other key's place
-	CreatedAt   time.Time
-	ExpiresAt   time.Time // zero: never
-	LastUsedAt  time.Time // zero: never; true to a minute
-}
-
-// NewAPIKey is a request for a key.
-type NewAPIKey struct {
-	Name        string
-	Description string
-	Scopes      []Scope
-	ExpiresAt   time.Time // zero: never
 }
 
 // KeyMaterial is the stored part of the text of a key.
@@ -58,10 +36,10 @@ type KeyRequest struct {
 	Hash [32]byte // of the request
 }
 
-// MadeKey is a key that this request, or an earlier copy of it, created.
+// MadeKey is a key that this request, or an earlier copy of it, created. The text of the
+// key is set by the service, unless the key was created before.
 type MadeKey struct {
-	KeyInfo
-	Text   string // of the key, set by the service; "" when it was created before
+	api.APIKey
 	Before bool
 }
 
@@ -75,12 +53,12 @@ type APIKeyStore interface {
 
 	// APIKeys returns up to limit keys with an id below before (0: from the newest), newest
 	// first.
-	APIKeys(ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int) ([]KeyInfo, error)
+	APIKeys(ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int) ([]api.APIKey, error)
 
 	// CreateAPIKey makes a key of the actor's workspace and user. It returns EConflict
 	// when either has the greatest allowed number of keys. A repeated request creates no
 	// second key.
-	CreateAPIKey(ctx context.Context, by Actor, n NewAPIKey, m KeyMaterial, r *KeyRequest) (MadeKey, error)
+	CreateAPIKey(ctx context.Context, by Actor, n api.NewAPIKey, m KeyMaterial, r *KeyRequest) (MadeKey, error)
 
 	// RotateAPIKey creates a key that replaces another and takes its name. The old key
 	// stays valid for grace, under a name that refers to the new one. The new key expires
@@ -109,30 +87,23 @@ func managedOwner(actor Actor) (owner int64, err error) {
 }
 
 // APIKeys returns a page of the keys that the actor may manage, newest first.
-func (s *Access) APIKeys(ctx context.Context, actor Actor, limit int, cursor string) (keys []KeyInfo, next string, err error) {
+func (s *Access) APIKeys(ctx context.Context, actor Actor, limit int, cursor string) (p api.APIKeyPage, err error) {
 	owner, err := managedOwner(actor)
 	if err != nil {
-		return nil, "", err
+		return p, err
 	}
-	before, err := ReadCursor(cursor)
-	if err != nil {
-		return nil, "", err
+	read := func(before int64, limit int) ([]api.APIKey, error) {
+		return s.keys.APIKeys(ctx, actor.Workspace, owner, before, limit)
 	}
-	if keys, err = s.keys.APIKeys(ctx, actor.Workspace, owner, before, limit+1); err != nil {
-		return nil, "", err
-	}
-	if len(keys) > limit {
-		keys = keys[:limit]
-		next = WriteCursor(keys[limit-1].ID)
-	}
-	return keys, next, nil
+	p.Keys, p.Next, err = page(limit, cursor, read, func(k *api.APIKey) int64 { return k.ID })
+	return p, err
 }
 
 // CreateAPIKey creates a key of the actor's workspace and user, if there is one, and
 // returns its text, which is to be shown once. It returns EForbidden for scopes that the
 // actor lacks, EConflict when there are too many keys, EKeyReused when the idempotency
 // key was used for another request.
-func (s *Access) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey, r *KeyRequest) (MadeKey, error) {
+func (s *Access) CreateAPIKey(ctx context.Context, actor Actor, n api.NewAPIKey, r *KeyRequest) (MadeKey, error) {
 	if _, err := managedOwner(actor); err != nil {
 		return MadeKey{}, err
 	}
@@ -148,26 +119,33 @@ func (s *Access) CreateAPIKey(ctx context.Context, actor Actor, n NewAPIKey, r *
 	if len(n.Scopes) == 0 {
 		return MadeKey{}, waypost.Errorf(waypost.EInvalid, "scopes must not be empty")
 	}
-	var scopes []Scope
+	var scopes []string
 	for _, scope := range Scopes() { // in one order, each once
-		if slices.Contains(n.Scopes, scope) {
-			scopes = append(scopes, scope)
+		if slices.Contains(n.Scopes, string(scope)) {
+			scopes = append(scopes, string(scope))
 		}
 	}
 	for _, scope := range n.Scopes {
-		if !slices.Contains(Scopes(), scope) {
+		if !slices.Contains(scopes, scope) {
 			return MadeKey{}, waypost.Errorf(waypost.EInvalid, "a scope is none of links:read, links:write, analytics:read, admin")
 		}
-		if !actor.Can(scope) {
+		if !actor.Can(Scope(scope)) {
 			return MadeKey{}, waypost.Errorf(waypost.EForbidden, "a key cannot have the scope %s, which its creator lacks", scope)
 		}
 	}
 	n.Scopes = scopes
-	if !n.ExpiresAt.IsZero() {
-		n.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Millisecond)
-		if !n.ExpiresAt.After(s.now()) || n.ExpiresAt.Year() > 9999 {
+	switch at, in := n.ExpiresAt, n.ExpiresInSeconds; {
+	case at != nil && in != nil:
+		return MadeKey{}, waypost.Errorf(waypost.EInvalid, "give expires_at or expires_in_seconds, not both")
+	case in != nil:
+		n.ExpiresAt = new(s.now().Add(time.Duration(*in) * time.Second))
+	}
+	if n.ExpiresAt != nil {
+		at := n.ExpiresAt.UTC().Truncate(time.Millisecond)
+		if !at.After(s.now()) || at.Year() > 9999 {
 			return MadeKey{}, waypost.Errorf(waypost.EInvalid, "expires_at must be in the future, before the year 10000")
 		}
+		n.ExpiresAt = &at
 	}
 	return withText(func(m KeyMaterial) (MadeKey, error) { return s.keys.CreateAPIKey(ctx, actor, n, m, r) })
 }
@@ -183,7 +161,7 @@ func withText(keep func(KeyMaterial) (MadeKey, error)) (MadeKey, error) {
 		return MadeKey{}, err
 	}
 	if !made.Before {
-		made.Text = key
+		made.Key = key
 	}
 	return made, nil
 }

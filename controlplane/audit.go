@@ -8,25 +8,14 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
-
-// AuditEntry records an administrative act.
-type AuditEntry struct {
-	ID      int64
-	At      time.Time
-	Actor   string // the name and number of the key or user
-	Action  string // such as ranges.move
-	Subject string // such as range 7
-	Detail  []byte // a JSON object; never holds a secret
-
-	Workspace string // slug
-}
 
 // AuditStore keeps the audit log.
 type AuditStore interface {
 	// Audit returns up to limit entries of a workspace, or of all when that is 0, with an
 	// id below before (0: from the newest), newest first.
-	Audit(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]AuditEntry, error)
+	Audit(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]api.AuditEntry, error)
 
 	// NoteRefusals notes requests that were refused, in the log of the actor's workspace.
 	NoteRefusals(ctx context.Context, by Actor, r RefusedRequests) error
@@ -62,31 +51,37 @@ func (s *Workspaces) NoteRefusals(ctx context.Context, by Actor, r RefusedReques
 // Audit returns a page of the audit log of the actor's workspace or, for operators, of
 // all, newest first, after the cursor of an earlier page ("" for the first). It returns
 // EMalformed for a cursor of another origin.
-func (s *Workspaces) Audit(ctx context.Context, actor Actor, all bool, limit int, cursor string) (entries []AuditEntry, next string,
-	err error,
-) {
+func (s *Workspaces) Audit(ctx context.Context, actor Actor, all bool, limit int, cursor string) (p api.AuditPage, err error) {
 	if !actor.Can(ScopeAdmin) {
-		return nil, "", waypost.Errorf(waypost.EForbidden, "the audit log needs the scope admin")
+		return p, waypost.Errorf(waypost.EForbidden, "the audit log needs the scope admin")
 	}
 	of := actor.Workspace
 	if all {
 		if err := actor.CheckOperator(); err != nil {
-			return nil, "", err
+			return p, err
 		}
 		of = 0
 	}
-	before, err := ReadCursor(cursor)
+	read := func(before int64, limit int) ([]api.AuditEntry, error) {
+		return s.audit.Audit(ctx, of, before, limit)
+	}
+	p.Entries, p.Next, err = page(limit, cursor, read, func(e *api.AuditEntry) int64 { return e.ID })
+	return p, err
+}
+
+// page returns up to limit rows behind a cursor, and the cursor of the next page, "" on
+// the last one. Read returns up to limit rows behind the row with an id, 0 for the first.
+func page[T any](
+	limit int, cursor string, read func(behind int64, limit int) ([]T, error), id func(*T) int64,
+) (rows []T, next string, err error) {
+	behind, err := ReadCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	if entries, err = s.audit.Audit(ctx, of, before, limit+1); err != nil {
-		return nil, "", err
+	if rows, err = read(behind, limit+1); err != nil || len(rows) <= limit {
+		return rows, "", err
 	}
-	if len(entries) > limit {
-		entries = entries[:limit]
-		next = WriteCursor(entries[limit-1].ID)
-	}
-	return entries, next, nil
+	return rows[:limit], WriteCursor(id(&rows[limit-1])), nil
 }
 
 // WriteCursor returns the cursor of the page behind a row.

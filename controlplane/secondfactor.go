@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"waypost"
+	"waypost/api"
 	"waypost/internal/hotp"
 )
 
@@ -61,7 +62,7 @@ type FactorStore interface {
 
 	// ResetFactor removes the second factor of any user. It returns ENotFound when the
 	// user has no second factor.
-	ResetFactor(ctx context.Context, by Actor, user int64) (AccountInfo, error)
+	ResetFactor(ctx context.Context, by Actor, user int64) (api.Account, error)
 }
 
 // Errors of the second factor.
@@ -271,15 +272,9 @@ func (s *Access) newRecoveryCodes(ctx context.Context, f *StoredFactor) (shown [
 }
 
 // ResetSecondFactor removes the second factor of any user, for operators.
-func (s *Workspaces) ResetSecondFactor(ctx context.Context, actor Actor, user int64) (AccountInfo, error) {
+func (s *Workspaces) ResetSecondFactor(ctx context.Context, actor Actor, user int64) (api.Account, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return AccountInfo{}, err
+		return api.Account{}, err
 	}
 	return s.access.factors.ResetFactor(ctx, actor, user)
-}
-
-// FactorState describes the second factor of a user to the user.
-type FactorState struct {
-	On                bool
-	RecoveryCodesLeft int
 }

@@ -367,7 +367,7 @@ func TestLinks_ListIsReadPageByPage(t *testing.T) {
 func TestLinks_KeyOpensItsWorkspaceUntilItIsRevoked(t *testing.T) {
 	s := start(t)
 	s.now.Store(time.Now().UnixMilli())
-	key, err := s.db.CreateKey(t.Context(), "default", "test", []controlplane.Scope{controlplane.ScopeLinksWrite})
+	key, err := s.db.CreateKey(t.Context(), "default", "test", []string{"links:write"})
 	require.NoError(t, err)
 	a, err := s.Access.Authenticate(t.Context(), key)
 	require.NoError(t, err)

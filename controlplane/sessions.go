@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // Affiliation is a workspace that a user is in.
@@ -43,13 +44,6 @@ type Browser struct {
 
 // maxUserAgent bounds the stored name of a program, in bytes.
 const maxUserAgent = 200
-
-// SessionInfo describes a session to its user.
-type SessionInfo struct {
-	ID                           int64
-	Browser                      Browser // that signed in; the address may be invalid
-	CreatedAt, UsedAt, ExpiresAt time.Time
-}
 
 // SignIn holds the credentials of a sign-in: an address with its password, or the token
 // of a sign-in link.
@@ -173,11 +167,15 @@ var errNoSession = waypost.Errorf(waypost.EForbidden, "seeing and ending your se
 
 // Sessions returns the sessions of the user who has signed in, newest first, at most
 // MaxSessions. It returns EForbidden for API keys.
-func (s *Access) Sessions(ctx context.Context, actor Actor) ([]SessionInfo, error) {
+func (s *Access) Sessions(ctx context.Context, actor Actor) (p api.Sessions, err error) {
 	if actor.SessionID == 0 {
-		return nil, errNoSession
+		return p, errNoSession
 	}
-	return s.sessions.Sessions(ctx, actor.UserID, s.now())
+	p.Sessions, err = s.sessions.Sessions(ctx, actor.UserID, s.now())
+	for i := range p.Sessions {
+		p.Sessions[i].Current = p.Sessions[i].ID == actor.SessionID
+	}
+	return p, err
 }
 
 // EndSession ends a session of the user who has signed in, at once here and within a
@@ -209,8 +207,8 @@ type Me struct {
 	Actor       Actor
 	Account     *Account // of the user; nil without one; without the password
 	HasPassword bool
-	Factor      *FactorState // of a session's user; nil otherwise
-	TimeZone    string       // of the actor's workspace; "" without one
+	Factor      *api.SecondFactorState // of a session's user; nil otherwise
+	TimeZone    string                 // of the actor's workspace; "" without one
 }
 
 // Me returns the actor and its account.
@@ -240,16 +238,9 @@ func (s *Access) Me(ctx context.Context, actor Actor) (Me, error) {
 		if err != nil {
 			return Me{}, err
 		}
-		m.Factor = &FactorState{On: f.On, RecoveryCodesLeft: f.RecoveryCodes}
+		m.Factor = &api.SecondFactorState{On: f.On, RecoveryCodesLeft: f.RecoveryCodes}
 	}
 	return m, nil
-}
-
-// SelfChange changes the user's own account: nil fields stay as they are.
-type SelfChange struct {
-	Name            *string
-	Password        *string
-	CurrentPassword string // needed for a new password
 }
 
 // ErrPassword says that the present password is missing or wrong.
@@ -258,7 +249,7 @@ var ErrPassword = waypost.Errorf(waypost.EForbidden, "current_password is wrong"
 // ChangeMe changes the account of a session's user; a new password ends all other
 // sessions and sign-in links. It returns EForbidden for API keys, and ErrPassword for a
 // wrong present password.
-func (s *Access) ChangeMe(ctx context.Context, actor Actor, c SelfChange) (Me, error) {
+func (s *Access) ChangeMe(ctx context.Context, actor Actor, c api.MeChange) (Me, error) {
 	if actor.SessionID == 0 {
 		return Me{}, waypost.Errorf(waypost.EForbidden, "changing your account needs a session")
 	}

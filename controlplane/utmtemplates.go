@@ -8,20 +8,8 @@ import (
 	"unicode"
 
 	"waypost"
+	"waypost/api"
 )
-
-// UTMTemplate lists the utm parameters that the targets of links with a tag are to have.
-// It guides people who write targets, and no target is held to it.
-type UTMTemplate struct {
-	Tag        string         `json:"tag"` // empty: for links without a tag that has a template
-	Parameters []UTMParameter `json:"parameters"`
-}
-
-// UTMParameter is a parameter of a [UTMTemplate].
-type UTMParameter struct {
-	Name   string   `json:"name"`
-	Values []string `json:"values"` // allowed values; empty: any
-}
 
 // Bounds of the templates of a workspace.
 const (
@@ -34,14 +22,15 @@ const (
 var utmName = regexp.MustCompile(`^utm_[a-z0-9_]{1,28}$`)
 
 // checkUTMTemplates returns templates as they are stored, or the reason against them.
-func checkUTMTemplates(all []UTMTemplate) ([]UTMTemplate, error) {
+// Templates guide people who write targets, and no target is held to them.
+func checkUTMTemplates(all []api.UTMTemplate) ([]api.UTMTemplate, error) {
 	if len(all) > maxUTMTemplates {
 		return nil, waypost.Errorf(waypost.EInvalid, "utm_templates has more than %d templates", maxUTMTemplates)
 	}
-	kept := make([]UTMTemplate, 0, len(all))
+	kept := make([]api.UTMTemplate, 0, len(all))
 	for i, t := range all {
 		t.Tag = canonicalTag(t.Tag)
-		if err := t.check(kept); err != nil {
+		if err := checkUTMTemplate(&t, kept); err != nil {
 			return nil, waypost.Errorf(waypost.EInvalid, "utm_templates[%d]: %s", i, waypost.MessageOf(err))
 		}
 		kept = append(kept, t)
@@ -52,12 +41,12 @@ func checkUTMTemplates(all []UTMTemplate) ([]UTMTemplate, error) {
 	return kept, nil
 }
 
-// check returns the reason against a template that follows others.
-func (t *UTMTemplate) check(before []UTMTemplate) error {
+// checkUTMTemplate returns the reason against a template that follows others.
+func checkUTMTemplate(t *api.UTMTemplate, before []api.UTMTemplate) error {
 	switch {
 	case len(t.Tag) > waypost.MaxTag || strings.ContainsFunc(t.Tag, unicode.IsControl):
 		return waypost.Errorf(waypost.EInvalid, "the tag must have at most %d bytes, without control characters", waypost.MaxTag)
-	case slices.ContainsFunc(before, func(b UTMTemplate) bool { return b.Tag == t.Tag }):
+	case slices.ContainsFunc(before, func(b api.UTMTemplate) bool { return b.Tag == t.Tag }):
 		return waypost.Errorf(waypost.EInvalid, "an earlier template has the same tag")
 	case len(t.Parameters) == 0 || len(t.Parameters) > maxUTMParameters:
 		return waypost.Errorf(waypost.EInvalid, "a template has 1 to %d parameters", maxUTMParameters)
@@ -66,7 +55,7 @@ func (t *UTMTemplate) check(before []UTMTemplate) error {
 		switch {
 		case !utmName.MatchString(p.Name):
 			return waypost.Errorf(waypost.EInvalid, "the name of a parameter is utm_ and 1 to 28 characters of a-z, 0-9 and _")
-		case slices.ContainsFunc(t.Parameters[:j], func(b UTMParameter) bool { return b.Name == p.Name }):
+		case slices.ContainsFunc(t.Parameters[:j], func(b api.UTMParameter) bool { return b.Name == p.Name }):
 			return waypost.Errorf(waypost.EInvalid, "%s is there twice", p.Name)
 		case len(p.Values) > maxUTMChoices:
 			return waypost.Errorf(waypost.EInvalid, "%s has more than %d values", p.Name, maxUTMChoices)

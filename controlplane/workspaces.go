@@ -8,80 +8,41 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
-
-// Workspace is a tenant.
-type Workspace struct {
-	ID        waypost.WorkspaceID
-	Slug      string
-	Name      string
-	Settings  Settings
-	CreatedAt time.Time
-	DeletedAt time.Time // zero: it is not deleted
-	ClosedAt  time.Time // when its last link became a tombstone
-	Links     int       // at most MaxCountedLinks; only of a workspace that was asked for alone
-}
 
 // MaxCountedLinks bounds how many links of a workspace are counted, so that it costs
 // milliseconds.
 const MaxCountedLinks = 10_000
 
-// Settings holds the choices of a workspace's administrators.
-type Settings struct {
-	Dedupe       bool   // a request for a URL returns its existing link, unless it says otherwise
-	Events       string // which clicks are stored one by one: one of EventModes
-	EventsSample int    // one of that many clicks is stored when Events is "sampled"; 0: the cluster's setting
-	UTM          bool   // clicks are counted by the utm parameters of the request
-	TimeZone     string // in which days that have no time begin and end: a name of waypost.LoadZone
-	UTMTemplates []UTMTemplate
-}
-
-// EventModes returns the values of Settings.Events; the first is the default.
+// EventModes returns the values of the setting events; the first is the default.
 func EventModes() []string { return []string{"off", "sampled", "all"} }
 
-// Bounds and default of Settings.EventsSample.
+// Bounds and default of the setting events_sample.
 const (
 	DefaultEventsSample = 100
 	MaxEventsSample     = 1_000_000
 )
 
-// WorkspaceChange changes a workspace: nil fields stay as they are.
-type WorkspaceChange struct {
-	Name         *string `json:"name,omitempty"`
-	Dedupe       *bool   `json:"dedupe,omitempty"`
-	Events       *string `json:"events,omitempty"`
-	EventsSample *int    `json:"events_sample,omitempty"`
-	UTM          *bool   `json:"utm,omitempty"`
-	TimeZone     *string `json:"time_zone,omitempty"`
-
-	UTMTemplates *[]UTMTemplate `json:"utm_templates,omitempty"` // all of them
-}
-
-// NewWorkspace is a request for a workspace.
-type NewWorkspace struct {
-	Slug string
-	Name string // default: the slug
-}
-
 // WorkspaceStore keeps workspaces.
 type WorkspaceStore interface {
 	// Workspace finds a workspace that is not deleted.
-	Workspace(ctx context.Context, ws waypost.WorkspaceID) (Workspace, error)
+	Workspace(ctx context.Context, ws waypost.WorkspaceID) (api.Workspace, error)
 
-	// ChangeWorkspace changes a workspace that is not deleted.
-	ChangeWorkspace(ctx context.Context, by Actor, ws waypost.WorkspaceID, c WorkspaceChange) (Workspace, error)
+	// ChangeWorkspace changes a workspace that is not deleted. The change has settings.
+	ChangeWorkspace(ctx context.Context, by Actor, ws waypost.WorkspaceID, c api.WorkspaceChange) (api.Workspace, error)
 
 	// Workspaces returns up to limit workspaces of the installation with an id above after,
 	// by id, including deleted ones.
-	Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) ([]Workspace, error)
+	Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) ([]api.Workspace, error)
 
 	// CreateWorkspace creates a workspace. It returns EConflict when a workspace has the
 	// slug, deleted or not.
-	CreateWorkspace(ctx context.Context, by Actor, n NewWorkspace) (Workspace, error)
+	CreateWorkspace(ctx context.Context, by Actor, n api.NewWorkspace) (api.Workspace, error)
 
 	// DeleteWorkspace ends all access to a workspace, and the accounts that are its
 	// own; CloseWorkspaces deletes its links. Deleting it twice changes nothing.
-	DeleteWorkspace(ctx context.Context, by Actor, ws waypost.WorkspaceID) (Workspace, error)
+	DeleteWorkspace(ctx context.Context, by Actor, ws waypost.WorkspaceID) (api.Workspace, error)
 
 	// CloseWorkspaces turns up to limit links of deleted workspaces into tombstones, in one
 	// transaction, and returns their number. A workspace without links is closed, a while
@@ -169,101 +130,103 @@ func (s *Workspaces) closeDeleted(ctx context.Context) {
 }
 
 // Workspace returns the actor's workspace.
-func (s *Workspaces) Workspace(ctx context.Context, actor Actor) (Workspace, error) {
+func (s *Workspaces) Workspace(ctx context.Context, actor Actor) (api.Workspace, error) {
 	return s.workspaces.Workspace(ctx, actor.Workspace)
 }
 
 // ChangeWorkspace changes the actor's workspace.
-func (s *Workspaces) ChangeWorkspace(ctx context.Context, actor Actor, c WorkspaceChange) (Workspace, error) {
-	if _, err := s.administrator(actor, ""); err != nil {
-		return Workspace{}, err
+func (s *Workspaces) ChangeWorkspace(ctx context.Context, actor Actor, c api.WorkspaceChange) (api.Workspace, error) {
+	if err := administrator(actor); err != nil {
+		return api.Workspace{}, err
 	}
 	return s.changeWorkspace(ctx, actor, actor.Workspace, c)
 }
 
-func (s *Workspaces) changeWorkspace(ctx context.Context, actor Actor, ws waypost.WorkspaceID, c WorkspaceChange) (Workspace, error) {
+func (s *Workspaces) changeWorkspace(
+	ctx context.Context, actor Actor, ws waypost.WorkspaceID, c api.WorkspaceChange,
+) (api.Workspace, error) {
+	var set api.SettingsChange
+	if c.Settings != nil {
+		set = *c.Settings
+	}
 	switch {
-	case c == WorkspaceChange{}:
-		return Workspace{}, waypost.Errorf(waypost.EInvalid, "say what to change: name, settings")
-	case c.Events != nil && !slices.Contains(EventModes(), *c.Events):
-		return Workspace{}, waypost.Errorf(waypost.EInvalid, "events must be off, sampled or all")
-	case c.EventsSample != nil && (*c.EventsSample < 1 || *c.EventsSample > MaxEventsSample):
-		return Workspace{}, waypost.Errorf(waypost.EInvalid, "events_sample must be 1 to %d", MaxEventsSample)
+	case c.Name == nil && set == api.SettingsChange{}:
+		return api.Workspace{}, waypost.Errorf(waypost.EInvalid, "say what to change: name, settings")
+	case set.Events != nil && !slices.Contains(EventModes(), *set.Events):
+		return api.Workspace{}, waypost.Errorf(waypost.EInvalid, "events must be off, sampled or all")
+	case set.EventsSample != nil && (*set.EventsSample < 1 || *set.EventsSample > MaxEventsSample):
+		return api.Workspace{}, waypost.Errorf(waypost.EInvalid, "events_sample must be 1 to %d", MaxEventsSample)
 	}
 	if c.Name != nil {
 		if err := checkName(*c.Name); err != nil {
-			return Workspace{}, err
+			return api.Workspace{}, err
 		}
 	}
-	if c.UTMTemplates != nil {
-		kept, err := checkUTMTemplates(*c.UTMTemplates)
+	if set.UTMTemplates != nil {
+		kept, err := checkUTMTemplates(*set.UTMTemplates)
 		if err != nil {
-			return Workspace{}, err
+			return api.Workspace{}, err
 		}
-		c.UTMTemplates = &kept
+		set.UTMTemplates = &kept
 	}
-	if c.TimeZone != nil {
-		if _, ok := waypost.LoadZone(*c.TimeZone); !ok {
-			return Workspace{}, waypost.Errorf(waypost.EInvalid, "settings.time_zone must be a name of the IANA database, such as Europe/Berlin")
+	if set.TimeZone != nil {
+		if _, ok := waypost.LoadZone(*set.TimeZone); !ok {
+			return api.Workspace{}, waypost.Errorf(waypost.EInvalid, "settings.time_zone must be a name of the IANA database, such as Europe/Berlin")
 		}
 	}
+	c.Settings = &set
 	return s.workspaces.ChangeWorkspace(ctx, actor, ws, c)
 }
 
 // Workspaces returns a page of all workspaces, by id, for operators.
-func (s *Workspaces) Workspaces(ctx context.Context, actor Actor, limit int, cursor string) (all []Workspace, next string, err error) {
+func (s *Workspaces) Workspaces(ctx context.Context, actor Actor, limit int, cursor string) (p api.WorkspacePage, err error) {
 	if err := actor.CheckOperator(); err != nil {
-		return nil, "", err
+		return p, err
 	}
-	after, err := ReadCursor(cursor)
-	if err != nil {
-		return nil, "", err
+	read := func(after int64, limit int) ([]api.Workspace, error) {
+		return s.workspaces.Workspaces(ctx, waypost.WorkspaceID(after), limit)
 	}
-	if all, err = s.workspaces.Workspaces(ctx, waypost.WorkspaceID(after), limit+1); err != nil {
-		return nil, "", err
-	}
-	if len(all) > limit {
-		all = all[:limit]
-		next = WriteCursor(int64(all[limit-1].ID))
-	}
-	return all, next, nil
+	p.Workspaces, p.Next, err = page(limit, cursor, read, func(w *api.Workspace) int64 { return w.ID })
+	return p, err
 }
 
 var slugForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // CreateWorkspace makes a workspace, for operators.
-func (s *Workspaces) CreateWorkspace(ctx context.Context, actor Actor, n NewWorkspace) (Workspace, error) {
+func (s *Workspaces) CreateWorkspace(ctx context.Context, actor Actor, n api.NewWorkspace) (api.Workspace, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return Workspace{}, err
+		return api.Workspace{}, err
 	}
 	if !slugForm.MatchString(n.Slug) {
-		return Workspace{}, waypost.Errorf(waypost.EInvalid, "slug must be 1 to 63 characters of a-z, 0-9 and -, and not begin with -")
+		return api.Workspace{}, waypost.Errorf(waypost.EInvalid, "slug must be 1 to 63 characters of a-z, 0-9 and -, and not begin with -")
 	}
 	if n.Name == "" {
 		n.Name = n.Slug
 	}
 	if err := checkName(n.Name); err != nil {
-		return Workspace{}, err
+		return api.Workspace{}, err
 	}
 	return s.workspaces.CreateWorkspace(ctx, actor, n)
 }
 
 // ChangeWorkspaceOf changes any workspace, for operators.
-func (s *Workspaces) ChangeWorkspaceOf(ctx context.Context, actor Actor, ws waypost.WorkspaceID, c WorkspaceChange) (Workspace, error) {
+func (s *Workspaces) ChangeWorkspaceOf(
+	ctx context.Context, actor Actor, ws waypost.WorkspaceID, c api.WorkspaceChange,
+) (api.Workspace, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return Workspace{}, err
+		return api.Workspace{}, err
 	}
 	return s.changeWorkspace(ctx, actor, ws, c)
 }
 
 // DeleteWorkspace ends a workspace, for operators: all access to it at once, its links
 // within minutes. It returns EConflict for the default workspace.
-func (s *Workspaces) DeleteWorkspace(ctx context.Context, actor Actor, ws waypost.WorkspaceID) (Workspace, error) {
+func (s *Workspaces) DeleteWorkspace(ctx context.Context, actor Actor, ws waypost.WorkspaceID) (api.Workspace, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return Workspace{}, err
+		return api.Workspace{}, err
 	}
 	if ws == waypost.DefaultWorkspace {
-		return Workspace{}, waypost.Errorf(waypost.EConflict, "the default workspace cannot be deleted: the operators are in it")
+		return api.Workspace{}, waypost.Errorf(waypost.EConflict, "the default workspace cannot be deleted: the operators are in it")
 	}
 	defer s.access.forget()
 	w, err := s.workspaces.DeleteWorkspace(ctx, actor, ws)

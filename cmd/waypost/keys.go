@@ -88,9 +88,10 @@ other key.`,
   waypost keys create --name ops --scopes admin --output json
   waypost keys create --name ops --scopes admin --database-url-file /etc/waypost/secrets/database-url`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			wanted, err := parseScopes(n.Scopes)
-			if err != nil {
-				return &usageError{fmt.Errorf("--scopes: %w", err)}
+			for _, scope := range n.Scopes {
+				if !slices.Contains(controlplane.Scopes(), controlplane.Scope(scope)) {
+					return &usageError{fmt.Errorf("--scopes: %q is none of %v", scope, controlplane.Scopes())}
+				}
 			}
 			if n.Name == "" {
 				return &usageError{errors.New("--name is missing: it identifies the key later")}
@@ -110,7 +111,7 @@ other key.`,
 				if n.ExpiresInSeconds != nil || n.Description != "" {
 					return &usageError{errors.New("--expires-in and --description are for keys made through the API: give --api")}
 				}
-				return p.createKeyDirectly(c.Context(), cfg, n.Name, wanted)
+				return p.createKeyDirectly(c.Context(), cfg, n.Name, n.Scopes)
 			}
 			return p.asking(func(ctx context.Context, api *client.Client, _ []string) (string, any, error) {
 				k, err := api.Keys.Create(ctx, n)
@@ -127,7 +128,7 @@ other key.`,
 }
 
 // createKeyDirectly makes a key in the database itself.
-func (p keysCommands) createKeyDirectly(ctx context.Context, cfg config.Config, name string, scopes []controlplane.Scope) error {
+func (p keysCommands) createKeyDirectly(ctx context.Context, cfg config.Config, name string, scopes []string) error {
 	workspace := cfg.Client.Workspace
 	if workspace == "" {
 		workspace = waypost.DefaultSlug
@@ -142,17 +143,6 @@ func (p keysCommands) createKeyDirectly(ctx context.Context, cfg config.Config, 
 		return err
 	}
 	return p.print(key, map[string]any{"key": key, "name": name, "workspace": workspace, "scopes": scopes})
-}
-
-func parseScopes(texts []string) ([]controlplane.Scope, error) {
-	var scopes []controlplane.Scope
-	for _, text := range texts {
-		if !slices.Contains(controlplane.Scopes(), controlplane.Scope(text)) {
-			return nil, fmt.Errorf("%q is none of %v", text, controlplane.Scopes())
-		}
-		scopes = append(scopes, controlplane.Scope(text))
-	}
-	return scopes, nil
 }
 
 func (p keysCommands) rotateCommand() *cobra.Command {

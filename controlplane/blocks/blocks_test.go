@@ -82,10 +82,10 @@ func TestBlocks_OutlastWhateverTheOwnerDoes(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, ended[0].Version, b[0].Version)
 	require.NotEqual(t, 451, s.answers(t, "", "phish"))
-	entries, _, err := s.Workspaces.Audit(t.Context(), operator, true, 50, "")
+	log, err := s.Workspaces.Audit(t.Context(), operator, true, 50, "")
 	require.NoError(t, err)
 	var acts []string
-	for _, e := range entries {
+	for _, e := range log.Entries {
 		if e.Subject == "link phish" {
 			acts = append(acts, e.Action)
 		}
@@ -274,11 +274,11 @@ func TestBlocks_OfAllAddressesHoldTogether(t *testing.T) {
 	stored, _, err := s.db.Blocks(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Len(t, stored, 3)
-	entries, _, err := s.Workspaces.Audit(t.Context(), operator, true, 50, "")
+	log, err := s.Workspaces.Audit(t.Context(), operator, true, 50, "")
 	require.NoError(t, err)
 	noted := 0
-	for i := range entries {
-		if entries[i].Action == "links.block" {
+	for i := range log.Entries {
+		if log.Entries[i].Action == "links.block" {
 			noted++
 		}
 	}

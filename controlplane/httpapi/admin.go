@@ -39,7 +39,9 @@ func registerAdmin(rt *router, a *adminAPI) {
 	admin := []controlplane.Scope{controlplane.ScopeAdmin}
 	handle(rt, operation{
 		id: "list-audit", method: http.MethodGet, path: api.PathAudit, summary: "List the acts of the workspace's administrators", scopes: admin,
-	}, a.audit)
+	}, func(ctx context.Context, in *auditInput) (*body[api.AuditPage], error) {
+		return answered(a.workspaces.Audit(ctx, actorFrom(ctx), in.All, in.Limit, in.Cursor))
+	})
 	handle(rt, operation{
 		id: "cleanup-stats", method: http.MethodGet, path: api.PathCleanup,
 		summary: "Get the removal of expired links, on all control planes together", scopes: admin,
@@ -58,21 +60,6 @@ func registerAdmin(rt *router, a *adminAPI) {
 	}, func(ctx context.Context, in *body[api.CheckDigest]) (*body[api.Digest], error) {
 		return a.digestOf(a.digests.Check(ctx, actorFrom(ctx), in.Body.Recompute))
 	})
-}
-
-func (a *adminAPI) audit(ctx context.Context, in *auditInput) (*body[api.AuditPage], error) {
-	entries, next, err := a.workspaces.Audit(ctx, actorFrom(ctx), in.All, in.Limit, in.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	shown := make([]api.AuditEntry, len(entries))
-	for i, e := range entries {
-		shown[i] = api.AuditEntry{ID: e.ID, At: e.At.UTC(), Actor: e.Actor, Action: e.Action, Subject: e.Subject, Workspace: e.Workspace}
-		if len(e.Detail) > 0 {
-			shown[i].Detail = e.Detail
-		}
-	}
-	return bodyOf(api.AuditPage{Entries: shown, Next: next}), nil
 }
 
 func (a *adminAPI) cleanupStats(ctx context.Context, _ *struct{}) (*body[api.CleanupStats], error) {

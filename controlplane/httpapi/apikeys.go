@@ -7,16 +7,12 @@ import (
 	"net/http"
 	"time"
 
-	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
 )
 
 // apiKeysAPI serves API keys.
-type apiKeysAPI struct {
-	access Access
-	now    func() time.Time
-}
+type apiKeysAPI struct{ access Access }
 
 // paging asks for a page of a list.
 type paging struct {
@@ -61,15 +57,22 @@ func registerAPIKeys(rt *router, a *apiKeysAPI) {
 	const which = "With the scope admin: all keys of the workspace. For other users: their own."
 	handle(rt, operation{
 		id: "list-keys", method: http.MethodGet, path: api.PathAPIKeys, summary: "List API keys", description: which, signed: true,
-	}, a.list)
+	}, func(ctx context.Context, in *paging) (*body[api.APIKeyPage], error) {
+		return answered(a.access.APIKeys(ctx, actorFrom(ctx), in.Limit, in.Cursor))
+	})
 	handle(rt, operation{
 		id: "create-key", method: http.MethodPost, path: api.PathAPIKeys, summary: "Create an API key", description: which, signed: true,
 		status: http.StatusCreated, problems: []int{http.StatusNotFound, http.StatusConflict},
-	}, a.create)
+	}, func(ctx context.Context, in *newAPIKeyInput) (*apiKeyOutput, error) {
+		return madeKey(a.access.CreateAPIKey(ctx, actorFrom(ctx), in.Body, in.request(ctx, string(in.Raw))))
+	})
 	handle(rt, operation{
 		id: "rotate-key", method: http.MethodPost, path: api.PathAPIKeys + "/{id}/rotate", summary: "Create an API key that replaces another",
 		description: which, signed: true, status: http.StatusCreated, problems: []int{http.StatusNotFound, http.StatusConflict},
-	}, a.rotate)
+	}, func(ctx context.Context, in *rotateKeyInput) (*apiKeyOutput, error) {
+		request := in.request(ctx, fmt.Sprint(in.ID, in.Grace))
+		return madeKey(a.access.RotateAPIKey(ctx, actorFrom(ctx), in.ID, time.Duration(in.Grace)*time.Second, request))
+	})
 	handle(rt, operation{
 		id: "revoke-key", method: http.MethodDelete, path: api.PathAPIKeys + "/{id}",
 		summary:     "Revoke an API key, on all control planes within a second",
@@ -79,59 +82,10 @@ func registerAPIKeys(rt *router, a *apiKeysAPI) {
 	})
 }
 
-func (a *apiKeysAPI) list(ctx context.Context, in *paging) (*body[api.APIKeyPage], error) {
-	all, next, err := a.access.APIKeys(ctx, actorFrom(ctx), in.Limit, in.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	return bodyOf(api.APIKeyPage{Keys: mapped(all, apiKeyOf), Next: next}), nil
-}
-
-func (a *apiKeysAPI) create(ctx context.Context, in *newAPIKeyInput) (*apiKeyOutput, error) {
-	n := controlplane.NewAPIKey{Name: in.Body.Name, Description: in.Body.Description}
-	for _, scope := range in.Body.Scopes {
-		n.Scopes = append(n.Scopes, controlplane.Scope(scope))
-	}
-	switch at, in := in.Body.ExpiresAt, in.Body.ExpiresInSeconds; {
-	case at != nil && in != nil:
-		return nil, waypost.Errorf(waypost.EInvalid, "give expires_at or expires_in_seconds, not both")
-	case at != nil:
-		n.ExpiresAt = *at
-	case in != nil:
-		n.ExpiresAt = a.now().Add(time.Duration(*in) * time.Second)
-	}
-	k, err := a.access.CreateAPIKey(ctx, actorFrom(ctx), n, in.request(ctx, string(in.Raw)))
-	if err != nil {
-		return nil, err
-	}
-	return madeKey(&k), nil
-}
-
-func (a *apiKeysAPI) rotate(ctx context.Context, in *rotateKeyInput) (*apiKeyOutput, error) {
-	k, err := a.access.RotateAPIKey(ctx, actorFrom(ctx), in.ID, time.Duration(in.Grace)*time.Second, in.request(ctx,
-		fmt.Sprint(in.ID, in.Grace)))
-	if err != nil {
-		return nil, err
-	}
-	return madeKey(&k), nil
-}
-
-func madeKey(k *controlplane.MadeKey) *apiKeyOutput {
-	out := &apiKeyOutput{Body: apiKeyOf(&k.KeyInfo)}
-	if out.Body.Key = k.Text; k.Before {
+func madeKey(k controlplane.MadeKey, err error) (*apiKeyOutput, error) {
+	out := &apiKeyOutput{Body: k.APIKey}
+	if k.Before {
 		out.Replayed = "true"
 	}
-	return out
-}
-
-func apiKeyOf(k *controlplane.KeyInfo) api.APIKey {
-	shown := api.APIKey{
-		ID: k.ID, Name: k.Name, Description: k.Description, Prefix: k.Prefix, Scopes: make([]string, len(k.Scopes)), OwnerEmail: k.OwnerEmail,
-		OwnerID: known(k.Owner, k.Owner != 0), RotatedFrom: known(k.RotatedFrom, k.RotatedFrom != 0),
-		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: moment(k.ExpiresAt), LastUsedAt: moment(k.LastUsedAt),
-	}
-	for i, scope := range k.Scopes {
-		shown.Scopes[i] = string(scope)
-	}
-	return shown
+	return out, err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/keys"
@@ -22,7 +23,7 @@ type fakeKeys struct {
 	done  []keys.StepDone
 	plan  keys.RangePlan
 	found keys.Decoded
-	audit []controlplane.AuditEntry
+	audit []api.AuditEntry
 	stats keys.Stats
 
 	mu      sync.Mutex
@@ -116,18 +117,18 @@ func (f *fakeKeys) Decode(_ context.Context, actor controlplane.Actor, code stri
 
 func (f *fakeKeys) Audit(
 	_ context.Context, _ controlplane.Actor, _ bool, limit int, cursor string,
-) ([]controlplane.AuditEntry, string, error) {
+) (p api.AuditPage, err error) {
 	from := 0
 	if cursor != "" {
 		if _, err := fmt.Sscanf(cursor, "after-%d", &from); err != nil {
-			return nil, "", waypost.Errorf(waypost.EMalformed, "the cursor is not one of ours")
+			return p, waypost.Errorf(waypost.EMalformed, "the cursor is not one of ours")
 		}
 	}
 	rest := f.audit[from:]
 	if len(rest) > limit {
-		return rest[:limit], fmt.Sprintf("after-%d", from+limit), f.err
+		return api.AuditPage{Entries: rest[:limit], Next: fmt.Sprintf("after-%d", from+limit)}, f.err
 	}
-	return rest, "", f.err
+	return api.AuditPage{Entries: rest}, f.err
 }
 
 // aSpace is a key space of two live ranges and a retired one.

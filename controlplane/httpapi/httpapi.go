@@ -148,7 +148,7 @@ func New(c Config) http.Handler {
 	sessions := &sessionAPI{access: c.Access, auth: auth}
 	registerSession(rt, sessions)
 	registerFactors(rt, sessions)
-	registerAPIKeys(rt, &apiKeysAPI{access: c.Access, now: c.Now})
+	registerAPIKeys(rt, &apiKeysAPI{c.Access})
 	registerWorkspaces(rt, &workspacesAPI{workspaces: c.Workspaces})
 	registerUsers(rt, &usersAPI{workspaces: c.Workspaces})
 	registerDomains(rt, &domainsAPI{domains: c.Domains, waiter: c.Fleet, certificates: c.Certificates})

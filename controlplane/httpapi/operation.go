@@ -112,6 +112,9 @@ type body[T any] struct{ Body T }
 
 func bodyOf[T any](value T) *body[T] { return &body[T]{value} }
 
+// answered returns the result of a service as the body of an answer.
+func answered[T any](value T, err error) (*body[T], error) { return &body[T]{value}, err }
+
 // byID names the object of an operation; bodyByID has a body as well.
 type byID struct {
 	ID int64 `path:"id" minimum:"1"`

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
-	"waypost/controlplane"
+	"waypost/api"
 	"waypost/controlplane/keys"
 )
 
@@ -168,12 +168,12 @@ func TestACodeIsTakenApart(t *testing.T) {
 
 func TestTheAuditLogIsReadAPageAtATime(t *testing.T) {
 	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
-	a := startWithKeys(t, &fakeKeys{audit: []controlplane.AuditEntry{
+	a := startWithKeys(t, &fakeKeys{audit: []api.AuditEntry{
 		{
 			ID: 8, At: at, Actor: "ops (6)", Action: "ranges.move", Subject: "range 7", Workspace: "default",
 			Detail: []byte(`{"region": "eu-west-1"}`),
 		},
-		{ID: 7, At: at, Actor: "ops (6)", Action: "ranges.drain", Subject: "range 7", Detail: []byte{}},
+		{ID: 7, At: at, Actor: "ops (6)", Action: "ranges.drain", Subject: "range 7"},
 	}})
 	first := a.do(call{path: "/api/admin/audit?limit=1", key: operatorKey})
 	require.JSONEq(t, `{"entries": [{"id": 8, "at": "2031-05-06T07:08:09Z", "actor": "ops (6)", "action": "ranges.move", "subject": "range 7",

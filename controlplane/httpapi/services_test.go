@@ -109,7 +109,7 @@ type noWorkspaces interface{ httpapi.Workspaces }
 
 func (w workspaces) Audit(ctx context.Context, actor controlplane.Actor, all bool, limit int,
 	cursor string,
-) ([]controlplane.AuditEntry, string, error) {
+) (api.AuditPage, error) {
 	return w.keys.Audit(ctx, actor, all, limit, cursor)
 }
 

@@ -18,15 +18,14 @@ type Access interface {
 	SignIn(ctx context.Context, c controlplane.SignIn, by controlplane.Browser) (controlplane.SignedIn, error)
 	AcceptInvitation(ctx context.Context, token, password string) (controlplane.Account, error)
 	SignOut(ctx context.Context, actor controlplane.Actor) error
-	Sessions(ctx context.Context, actor controlplane.Actor) ([]controlplane.SessionInfo, error)
+	Sessions(ctx context.Context, actor controlplane.Actor) (api.Sessions, error)
 	EndSession(ctx context.Context, actor controlplane.Actor, id int64) error
 	EndOtherSessions(ctx context.Context, actor controlplane.Actor) error
 	Me(ctx context.Context, actor controlplane.Actor) (controlplane.Me, error)
-	ChangeMe(ctx context.Context, actor controlplane.Actor, c controlplane.SelfChange) (controlplane.Me, error)
+	ChangeMe(ctx context.Context, actor controlplane.Actor, c api.MeChange) (controlplane.Me, error)
 	SecondFactors
-	APIKeys(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (keys []controlplane.KeyInfo, next string, err error)
-	CreateAPIKey(ctx context.Context, actor controlplane.Actor, n controlplane.NewAPIKey,
-		r *controlplane.KeyRequest) (controlplane.MadeKey, error)
+	APIKeys(ctx context.Context, actor controlplane.Actor, limit int, cursor string) (api.APIKeyPage, error)
+	CreateAPIKey(ctx context.Context, actor controlplane.Actor, n api.NewAPIKey, r *controlplane.KeyRequest) (controlplane.MadeKey, error)
 	RotateAPIKey(ctx context.Context, actor controlplane.Actor, id int64, grace time.Duration,
 		r *controlplane.KeyRequest) (controlplane.MadeKey, error)
 	RevokeAPIKey(ctx context.Context, actor controlplane.Actor, id int64) error
@@ -68,7 +67,9 @@ func registerSession(rt *router, a *sessionAPI) {
 	}, a.changeMe)
 	handle(rt, operation{
 		id: "list-sessions", method: http.MethodGet, path: api.PathSessions, summary: "List the sessions of the user who has signed in", signed: true,
-	}, a.sessions)
+	}, func(ctx context.Context, _ *struct{}) (*body[api.Sessions], error) {
+		return answered(a.access.Sessions(ctx, actorFrom(ctx)))
+	})
 	handle(rt, operation{
 		id: "end-other-sessions", method: http.MethodDelete, path: api.PathSessions,
 		summary: "End all other sessions of the user who has signed in", signed: true,
@@ -123,25 +124,6 @@ func (a *sessionAPI) signIn(ctx context.Context, in *body[api.SignIn]) (*signInO
 	return out, nil
 }
 
-func (a *sessionAPI) sessions(ctx context.Context, _ *struct{}) (*body[api.Sessions], error) {
-	actor := actorFrom(ctx)
-	all, err := a.access.Sessions(ctx, actor)
-	if err != nil {
-		return nil, err
-	}
-	shown := make([]api.SessionInfo, len(all))
-	for i, s := range all {
-		shown[i] = api.SessionInfo{
-			ID: s.ID, Current: s.ID == actor.SessionID, UserAgent: s.Browser.UserAgent,
-			CreatedAt: s.CreatedAt.UTC(), LastUsedAt: s.UsedAt.UTC(), ExpiresAt: s.ExpiresAt.UTC(),
-		}
-		if s.Browser.Address.IsValid() {
-			shown[i].Address = s.Browser.Address.String()
-		}
-	}
-	return bodyOf(api.Sessions{Sessions: shown}), nil
-}
-
 func (a *sessionAPI) acceptInvitation(ctx context.Context, in *body[api.AcceptInvitation]) (*body[api.User], error) {
 	var account controlplane.Account
 	err := a.withPassword(ctx, presented{kind: "password", from: callFrom(ctx).client}, func(ctx context.Context) (err error) {
@@ -175,9 +157,7 @@ func (a *sessionAPI) me(ctx context.Context, _ *struct{}) (*body[api.Me], error)
 func (a *sessionAPI) changeMe(ctx context.Context, in *body[api.MeChange]) (*body[api.Me], error) {
 	var m controlplane.Me
 	change := func(ctx context.Context) (err error) {
-		m, err = a.access.ChangeMe(ctx, actorFrom(ctx), controlplane.SelfChange{
-			Name: in.Body.Name, Password: in.Body.Password, CurrentPassword: in.Body.CurrentPassword,
-		})
+		m, err = a.access.ChangeMe(ctx, actorFrom(ctx), in.Body)
 		return err
 	}
 	var err error
@@ -240,7 +220,7 @@ func meOf(m *controlplane.Me) api.Me {
 	}
 	if m.Factor != nil {
 		shown.HasPassword = &m.HasPassword
-		shown.SecondFactor = &api.SecondFactorState{On: m.Factor.On, RecoveryCodesLeft: m.Factor.RecoveryCodesLeft}
+		shown.SecondFactor = m.Factor
 	}
 	if a.Workspace != 0 {
 		shown.Workspace = &api.MeWorkspace{ID: int64(a.Workspace), Slug: a.Slug, Role: string(a.Role), TimeZone: m.TimeZone}

@@ -3,11 +3,11 @@ package postgres
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 )
@@ -20,7 +20,7 @@ type AccessStore struct {
 }
 
 // Accounts implements controlplane.AccountStore.
-func (db *AccessStore) Accounts(ctx context.Context, email string, after int64, limit int) (all []controlplane.AccountInfo, err error) {
+func (db *AccessStore) Accounts(ctx context.Context, email string, after int64, limit int) (all []api.Account, err error) {
 	err = db.pool.Within(ctx, scoped.Operator, "list accounts", func(tx pgx.Tx) error {
 		all, err = accounts(ctx, tx, `u.deleted_at IS NULL AND ($1 = '' OR u.email = $1) AND u.id > $2
 			ORDER BY u.id LIMIT $3`, email, after, limit)
@@ -31,42 +31,26 @@ func (db *AccessStore) Accounts(ctx context.Context, email string, after int64, 
 
 // accounts reads the accounts that match a condition on u, a row of app_user. The
 // transaction has the scope operator.
-func accounts(ctx context.Context, tx pgx.Tx, which string, args ...any) ([]controlplane.AccountInfo, error) {
+func accounts(ctx context.Context, tx pgx.Tx, which string, args ...any) ([]api.Account, error) {
 	rows, _ := tx.Query(ctx, `
-		SELECT u.id, u.email, u.name, coalesce(h.slug, ''), u.disabled_at IS NOT NULL, u.password IS NOT NULL,
-		       EXISTS (SELECT FROM second_factor f WHERE f.user_id = u.id AND f.confirmed_at IS NOT NULL), u.invited_until, u.created_at,
-		       coalesce(i.slugs, '{}'), coalesce(i.names, '{}'), coalesce(i.roles, '{}'), coalesce(i.ids, '{}')
+		SELECT u.id, u.email, u.name, coalesce(h.slug, '') AS home, u.disabled_at IS NOT NULL AS disabled, u.password IS NOT NULL AS has_password,
+		       EXISTS (SELECT FROM second_factor f WHERE f.user_id = u.id AND f.confirmed_at IS NOT NULL) AS second_factor,
+		       u.invited_until, u.created_at, i.workspaces
 		FROM app_user u LEFT JOIN workspace h ON h.id = u.home_id
 		LEFT JOIN LATERAL (
-			SELECT array_agg(w.slug ORDER BY w.slug) AS slugs, array_agg(w.name ORDER BY w.slug) AS names,
-			       array_agg(m.role ORDER BY w.slug) AS roles, array_agg(w.id ORDER BY w.slug) AS ids
+			SELECT coalesce(json_agg(json_build_object('slug', w.slug, 'name', w.name, 'role', m.role) ORDER BY w.slug), '[]') AS workspaces
 			FROM membership m JOIN workspace w ON w.id = m.workspace_id AND w.deleted_at IS NULL WHERE m.user_id = u.id) i ON true
 		WHERE `+which, args...)
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (a controlplane.AccountInfo, err error) {
-		var until *time.Time
-		var slugs, names, roles []string
-		var ids []int64
-		if err := row.Scan(&a.UserID, &a.Email, &a.Name, &a.Home, &a.Disabled, &a.HasPassword, &a.SecondFactor, &until, &a.CreatedAt, &slugs,
-			&names, &roles, &ids); err != nil {
-			return a, err
-		}
-		a.CreatedAt, a.InvitedUntil = a.CreatedAt.UTC(), scoped.UTC(until)
-		for i := range ids {
-			a.Affiliations = append(a.Affiliations, controlplane.Affiliation{
-				Workspace: waypost.WorkspaceID(ids[i]), Slug: slugs[i], Name: names[i], Role: controlplane.Role(roles[i]),
-			})
-		}
-		return a, nil
-	})
+	return pgx.CollectRows(rows, pgx.RowToStructByNameLax[api.Account])
 }
 
-func oneAccount(ctx context.Context, tx pgx.Tx, user int64) (controlplane.AccountInfo, error) {
+func oneAccount(ctx context.Context, tx pgx.Tx, user int64) (api.Account, error) {
 	found, err := accounts(ctx, tx, `u.id = $1 AND u.deleted_at IS NULL`, user)
 	if err != nil {
-		return controlplane.AccountInfo{}, err
+		return api.Account{}, err
 	}
 	if len(found) == 0 {
-		return controlplane.AccountInfo{}, waypost.Errorf(waypost.ENotFound, "there is no such user")
+		return api.Account{}, waypost.Errorf(waypost.ENotFound, "there is no such user")
 	}
 	return found[0], nil
 }
@@ -75,7 +59,7 @@ func oneAccount(ctx context.Context, tx pgx.Tx, user int64) (controlplane.Accoun
 // workspaces that the account administers; each must have an administrator at the end.
 func (db *AccessStore) changeAny(
 	ctx context.Context, by controlplane.Actor, user int64, action string, f func(tx pgx.Tx, detail map[string]any) error,
-) (a controlplane.AccountInfo, err error) {
+) (a api.Account, err error) {
 	err = db.pool.Within(ctx, scoped.Operator, "change an account", func(tx pgx.Tx) error {
 		governed, err := lockGoverned(ctx, tx, user, 0)
 		if err != nil {
@@ -101,15 +85,15 @@ func (db *AccessStore) changeAny(
 
 // ChangeAccount implements controlplane.AccountStore.
 func (db *AccessStore) ChangeAccount(
-	ctx context.Context, by controlplane.Actor, user int64, c controlplane.AccountChange,
-) (controlplane.AccountInfo, error) {
+	ctx context.Context, by controlplane.Actor, user int64, c api.AccountChange,
+) (api.Account, error) {
 	return db.changeAny(ctx, by, user, "users.change", func(tx pgx.Tx, detail map[string]any) error {
 		return updateAccount(ctx, tx, user, c, detail)
 	})
 }
 
 // updateAccount changes an account and notes the changes in detail.
-func updateAccount(ctx context.Context, tx pgx.Tx, user int64, c controlplane.AccountChange, detail map[string]any) error {
+func updateAccount(ctx context.Context, tx pgx.Tx, user int64, c api.AccountChange, detail map[string]any) error {
 	if c.Name != nil {
 		detail["name"] = *c.Name
 	}
@@ -155,14 +139,14 @@ func invite(ctx context.Context, tx pgx.Tx, user int64, i controlplane.StoredInv
 // InviteAccount implements controlplane.AccountStore.
 func (db *AccessStore) InviteAccount(
 	ctx context.Context, by controlplane.Actor, user int64, i controlplane.StoredInvitation,
-) (controlplane.AccountInfo, error) {
+) (api.Account, error) {
 	return db.changeAny(ctx, by, user, "users.invite", func(tx pgx.Tx, _ map[string]any) error { return invite(ctx, tx, user, i) })
 }
 
 // InviteMember implements controlplane.MemberStore.
 func (db *AccessStore) InviteMember(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, i controlplane.StoredInvitation, anyAccount bool,
-) (m controlplane.Member, err error) {
+) (m api.Member, err error) {
 	err = db.pool.Within(ctx, scoped.TenantOf(ws), "invite a user", func(tx pgx.Tx) error {
 		if m, _, err = lockMember(ctx, tx, ws, user); err != nil {
 			return err

@@ -12,27 +12,22 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 )
 
 const selectKey = `
-	SELECT k.id, k.name, k.description, k.prefix, k.scopes, coalesce(k.created_by, 0), coalesce(u.email, ''), coalesce(k.rotated_from, 0),
+	SELECT k.id, k.name, k.description, k.prefix, k.scopes, k.created_by AS owner_id, coalesce(u.email, '') AS owner_email, k.rotated_from,
 	       k.created_at, k.expires_at, k.last_used_at
 	FROM api_key k LEFT JOIN app_user u ON u.id = k.created_by`
 
-func scanKey(row pgx.CollectableRow) (k controlplane.KeyInfo, err error) {
-	var expires, used *time.Time
-	err = row.Scan(&k.ID, &k.Name, &k.Description, &k.Prefix, &k.Scopes, &k.Owner, &k.OwnerEmail, &k.RotatedFrom, &k.CreatedAt,
-		&expires, &used)
-	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = k.CreatedAt.UTC(), scoped.UTC(expires), scoped.UTC(used)
-	return k, err
-}
+var scanKey = pgx.RowToStructByNameLax[api.APIKey]
 
 // APIKeys implements controlplane.APIKeyStore.
 func (db *AccessStore) APIKeys(
 	ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int,
-) (all []controlplane.KeyInfo, err error) {
+) (all []api.APIKey, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectKey+`
 		WHERE `+scoped.OfWorkspace("k.workspace_id", "$1")+` AND ($2 = 0 OR k.created_by = $2) AND ($3 = 0 OR k.id < $3) AND k.revoked_at IS NULL
 		ORDER BY k.id DESC LIMIT $4`,
@@ -42,11 +37,11 @@ func (db *AccessStore) APIKeys(
 
 // CreateAPIKey implements controlplane.APIKeyStore.
 func (db *AccessStore) CreateAPIKey(
-	ctx context.Context, by controlplane.Actor, n controlplane.NewAPIKey, m controlplane.KeyMaterial, r *controlplane.KeyRequest,
+	ctx context.Context, by controlplane.Actor, n api.NewAPIKey, m controlplane.KeyMaterial, r *controlplane.KeyRequest,
 ) (controlplane.MadeKey, error) {
-	return db.makeKey(ctx, by, "create-key", r, func(tx pgx.Tx) (controlplane.KeyInfo, error) {
+	return db.makeKey(ctx, by, "create-key", r, func(tx pgx.Tx) (api.APIKey, error) {
 		if err := checkKeyCount(ctx, tx, by.Workspace, by.UserID); err != nil {
-			return controlplane.KeyInfo{}, err
+			return api.APIKey{}, err
 		}
 		k, err := insertKey(ctx, tx, by.Workspace, n, by.UserID, 0, m)
 		if err != nil {
@@ -59,7 +54,7 @@ func (db *AccessStore) CreateAPIKey(
 // makeKey makes a key in a transaction that holds the workspace, once if the request has
 // a name.
 func (db *AccessStore) makeKey(ctx context.Context, by controlplane.Actor, route string, r *controlplane.KeyRequest,
-	f func(tx pgx.Tx) (controlplane.KeyInfo, error),
+	f func(tx pgx.Tx) (api.APIKey, error),
 ) (made controlplane.MadeKey, err error) {
 	ws := by.Workspace
 	err = db.pool.Within(ctx, scoped.TenantOf(ws), "make an API key", func(tx pgx.Tx) error {
@@ -67,11 +62,11 @@ func (db *AccessStore) makeKey(ctx context.Context, by controlplane.Actor, route
 			return err
 		}
 		if r != nil {
-			if made.KeyInfo, made.Before, err = keyMadeBy(ctx, tx, ws, route, r); err != nil || made.Before {
+			if made.APIKey, made.Before, err = keyMadeBy(ctx, tx, ws, route, r); err != nil || made.Before {
 				return err
 			}
 		}
-		if made.KeyInfo, err = f(tx); err != nil || r == nil {
+		if made.APIKey, err = f(tx); err != nil || r == nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `
@@ -85,7 +80,7 @@ func (db *AccessStore) makeKey(ctx context.Context, by controlplane.Actor, route
 // keyMadeBy finds the key that a request has made before.
 func keyMadeBy(
 	ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, route string, r *controlplane.KeyRequest,
-) (k controlplane.KeyInfo, found bool, err error) {
+) (k api.APIKey, found bool, err error) {
 	var hash, body []byte
 	err = tx.QueryRow(ctx, `SELECT request, body FROM idempotency WHERE `+
 		scoped.OfWorkspace("workspace_id", "$1")+` AND route = $2 AND key = $3`, ws, route, r.Key).
@@ -131,24 +126,20 @@ func checkKeyCount(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, owner
 }
 
 func insertKey(
-	ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n controlplane.NewAPIKey, owner, rotated int64, m controlplane.KeyMaterial,
-) (controlplane.KeyInfo, error) {
+	ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, n api.NewAPIKey, owner, rotated int64, m controlplane.KeyMaterial,
+) (api.APIKey, error) {
 	var id int64
-	var expires *time.Time
-	if !n.ExpiresAt.IsZero() {
-		expires = &n.ExpiresAt
-	}
 	err := tx.QueryRow(ctx, `
 		INSERT INTO api_key (workspace_id, name, description, prefix, hash, scopes, created_by, rotated_from, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, nullif($7, 0), nullif($8, 0), $9) RETURNING id`,
-		ws, n.Name, n.Description, m.Prefix, m.Hash[:], n.Scopes, owner, rotated, expires).Scan(&id)
+		ws, n.Name, n.Description, m.Prefix, m.Hash[:], n.Scopes, owner, rotated, n.ExpiresAt).Scan(&id)
 	if err != nil {
-		return controlplane.KeyInfo{}, err
+		return api.APIKey{}, err
 	}
 	return keyOf(ctx, tx, ws, id)
 }
 
-func keyOf(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, id int64) (controlplane.KeyInfo, error) {
+func keyOf(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, id int64) (api.APIKey, error) {
 	rows, _ := tx.Query(ctx, selectKey+` WHERE `+scoped.OfWorkspace("k.workspace_id", "$1")+` AND k.id = $2 AND k.revoked_at IS NULL`, ws, id)
 	return pgx.CollectExactlyOneRow(rows, scanKey)
 }
@@ -164,20 +155,19 @@ func (db *AccessStore) RotateAPIKey(
 	ctx context.Context, by controlplane.Actor, owner, id int64, grace time.Duration, m controlplane.KeyMaterial, r *controlplane.KeyRequest,
 ) (controlplane.MadeKey, error) {
 	ws := by.Workspace
-	return db.makeKey(ctx, by, "rotate-key", r, func(tx pgx.Tx) (k controlplane.KeyInfo, err error) {
-		var n controlplane.NewAPIKey
+	return db.makeKey(ctx, by, "rotate-key", r, func(tx pgx.Tx) (k api.APIKey, err error) {
+		var n api.NewAPIKey
 		var keeper int64
-		var expires *time.Time
 		err = tx.QueryRow(ctx, `
 			SELECT name, description, scopes, coalesce(created_by, 0), CASE WHEN expires_at IS NOT NULL
 				THEN least(now() + (expires_at - created_at), '9999-12-31 23:59:59+00') END FROM api_key
 			WHERE `+liveKey()+` AND (expires_at IS NULL OR expires_at > now()) FOR UPDATE`, ws, id, owner).
-			Scan(&n.Name, &n.Description, &n.Scopes, &keeper, &expires)
+			Scan(&n.Name, &n.Description, &n.Scopes, &keeper, &n.ExpiresAt)
 		if err = scoped.IfNoRow(err, noKey()); err != nil {
 			return k, err
 		}
 		for _, scope := range n.Scopes {
-			if !by.Can(scope) {
+			if !by.Can(controlplane.Scope(scope)) {
 				return k, waypost.Errorf(waypost.EForbidden, "the key has the scope %s, which you have not", scope)
 			}
 		}
@@ -195,7 +185,6 @@ func (db *AccessStore) RotateAPIKey(
 				return k, err
 			}
 		}
-		n.ExpiresAt = scoped.UTC(expires)
 		if k, err = insertKey(ctx, tx, ws, n, keeper, id, m); err != nil {
 			return k, err
 		}
@@ -239,7 +228,7 @@ func (db *AccessStore) RevokeAPIKey(ctx context.Context, by controlplane.Actor, 
 // CreateKey makes a key without an owner in the workspace of a slug, for a caller with
 // access to the database, and returns its text, which is shown once. It fails with
 // ENotFound if there is no such workspace.
-func (db *AccessStore) CreateKey(ctx context.Context, slug, name string, scopes []controlplane.Scope) (string, error) {
+func (db *AccessStore) CreateKey(ctx context.Context, slug, name string, scopes []string) (string, error) {
 	key, err := controlplane.NewKey()
 	if err != nil {
 		return "", err
@@ -251,7 +240,7 @@ func (db *AccessStore) CreateKey(ctx context.Context, slug, name string, scopes 
 		if err = scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "there is no workspace %q", slug)); err != nil {
 			return err
 		}
-		k, err := insertKey(ctx, tx, ws, controlplane.NewAPIKey{Name: name, Scopes: scopes}, 0, 0, m)
+		k, err := insertKey(ctx, tx, ws, api.NewAPIKey{Name: name, Scopes: scopes}, 0, 0, m)
 		if err != nil {
 			return err
 		}
@@ -264,9 +253,9 @@ func (db *AccessStore) CreateKey(ctx context.Context, slug, name string, scopes 
 	return key, nil
 }
 
-func keyDetail(k *controlplane.KeyInfo) map[string]any {
+func keyDetail(k *api.APIKey) map[string]any {
 	detail := map[string]any{"name": k.Name, "scopes": k.Scopes}
-	if !k.ExpiresAt.IsZero() {
+	if k.ExpiresAt != nil {
 		detail["expires_at"] = k.ExpiresAt
 	}
 	return detail

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 )
@@ -19,9 +20,11 @@ var keyMaker = controlplane.Actor{
 
 func makeAPIKey(t *testing.T, db *postgres.DB, expires time.Time) controlplane.MadeKey {
 	t.Helper()
-	made, err := db.CreateAPIKey(t.Context(), keyMaker, controlplane.NewAPIKey{
-		Name: "ci", Scopes: []controlplane.Scope{controlplane.ScopeLinksRead}, ExpiresAt: expires,
-	}, controlplane.KeyMaterial{Prefix: "wp", Hash: sha256.Sum256([]byte(t.Name()))}, nil)
+	n := api.NewAPIKey{Name: "ci", Scopes: []string{"links:read"}}
+	if !expires.IsZero() {
+		n.ExpiresAt = &expires
+	}
+	made, err := db.CreateAPIKey(t.Context(), keyMaker, n, controlplane.KeyMaterial{Prefix: "wp", Hash: sha256.Sum256([]byte(t.Name()))}, nil)
 	require.NoError(t, err)
 	return made
 }

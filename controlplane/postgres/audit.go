@@ -8,22 +8,23 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 )
 
 // Audit implements controlplane.AuditStore.
-func (db *AccessStore) Audit(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]controlplane.AuditEntry, error) {
-	var entries []controlplane.AuditEntry
+func (db *AccessStore) Audit(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]api.AuditEntry, error) {
+	var entries []api.AuditEntry
 	as, of := scoped.TenantOf(ws), scoped.OfWorkspace("a.workspace_id", "$1")
 	if ws == 0 {
 		as, of = scoped.Operator, "$1::bigint = 0"
 	}
 	err := db.pool.QueryIn(ctx, as, `
-		SELECT a.id, a.at, a.actor, a.action, a.subject, convert_to(a.detail::text, 'UTF8'), w.slug FROM audit a
+		SELECT a.id, a.at, a.actor, a.action, a.subject, a.detail, w.slug AS workspace FROM audit a
 			JOIN workspace w ON w.id = a.workspace_id
 		WHERE `+of+` AND ($2 = 0 OR a.id < $2) ORDER BY a.id DESC LIMIT $3`, []any{ws, before, limit},
-		scoped.CollectWith(&entries, pgx.RowToStructByPos[controlplane.AuditEntry]))
+		scoped.CollectWith(&entries, pgx.RowToStructByName[api.AuditEntry]))
 	return entries, scoped.Classify("read the audit log", err)
 }
 

@@ -378,7 +378,7 @@ func TestACommandThatOnlyLooksInOpensNoEpoch(t *testing.T) {
 	exec(t, psql(t, url), otherIdentity)
 	visitor, err := postgres.Open(t.Context(), postgres.Config{URL: url, ReadOnly: true})
 	require.NoError(t, err)
-	_, err = visitor.CreateKey(t.Context(), "default", "test", []controlplane.Scope{controlplane.ScopeAdmin})
+	_, err = visitor.CreateKey(t.Context(), "default", "test", []string{"admin"})
 	require.NoError(t, err)
 	visitor.Close()
 	db = startNode(t, url, m)

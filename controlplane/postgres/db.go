@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"waypost/controlplane"
@@ -172,7 +173,12 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		pool:            p,
 	}
 	pc.ConnConfig.RuntimeParams["role"] = scoped.NoRole
-	pc.AfterConnect = history.checkHistory
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		conn.TypeMap().RegisterType(&pgtype.Type{
+			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+		})
+		return history.checkHistory(ctx, conn)
+	}
 	if err := p.Connect(ctx, pc); err != nil {
 		return nil, err
 	}

@@ -136,7 +136,7 @@ func newKey(t *testing.T) string {
 
 func TestAnAPIKeyIsFoundByItsHashUntilItIsRevoked(t *testing.T) {
 	db, hand := open(t)
-	key, err := db.CreateKey(t.Context(), "default", "ci", []controlplane.Scope{controlplane.ScopeLinksRead})
+	key, err := db.CreateKey(t.Context(), "default", "ci", []string{"links:read"})
 	require.NoError(t, err)
 	stored, ok, err := db.APIKey(t.Context(), controlplane.HashKey(key))
 	require.NoError(t, err)

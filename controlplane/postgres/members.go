@@ -9,24 +9,20 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 )
 
 const selectMember = `
-	SELECT u.id, u.email, u.name, m.role, u.disabled_at IS NOT NULL, coalesce(u.home_id = m.workspace_id, false), m.created_at,
-		u.password IS NOT NULL, u.invited_until
+	SELECT u.id, u.email, u.name, m.role, u.disabled_at IS NOT NULL AS disabled, u.home_id IS DISTINCT FROM m.workspace_id AS shared,
+		m.created_at, u.password IS NOT NULL AS has_password, u.invited_until
 	FROM membership m JOIN app_user u ON u.id = m.user_id AND u.deleted_at IS NULL`
 
-func scanMember(row pgx.CollectableRow) (m controlplane.Member, err error) {
-	var until *time.Time
-	err = row.Scan(&m.UserID, &m.Email, &m.Name, &m.Role, &m.Disabled, &m.Own, &m.CreatedAt, &m.HasPassword, &until)
-	m.CreatedAt, m.InvitedUntil = m.CreatedAt.UTC(), scoped.UTC(until)
-	return m, err
-}
+var scanMember = pgx.RowToStructByNameLax[api.Member]
 
 // Members implements controlplane.MemberStore.
-func (db *AccessStore) Members(ctx context.Context, ws waypost.WorkspaceID, after int64, limit int) (all []controlplane.Member, err error) {
+func (db *AccessStore) Members(ctx context.Context, ws waypost.WorkspaceID, after int64, limit int) (all []api.Member, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectMember+` WHERE `+
 		scoped.OfWorkspace("m.workspace_id", "$1")+` AND m.user_id > $2 ORDER BY m.user_id LIMIT $3`,
 		[]any{ws, after, limit}, scoped.CollectWith(&all, scanMember))
@@ -34,7 +30,7 @@ func (db *AccessStore) Members(ctx context.Context, ws waypost.WorkspaceID, afte
 }
 
 // Member implements controlplane.MemberStore.
-func (db *AccessStore) Member(ctx context.Context, ws waypost.WorkspaceID, user int64) (m controlplane.Member, err error) {
+func (db *AccessStore) Member(ctx context.Context, ws waypost.WorkspaceID, user int64) (m api.Member, err error) {
 	err = db.pool.Within(ctx, scoped.TenantOf(ws), "find a user", func(tx pgx.Tx) error {
 		m, err = member(ctx, tx, ws, user)
 		return err
@@ -42,7 +38,7 @@ func (db *AccessStore) Member(ctx context.Context, ws waypost.WorkspaceID, user 
 	return m, err
 }
 
-func member(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64) (controlplane.Member, error) {
+func member(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64) (api.Member, error) {
 	rows, _ := tx.Query(ctx, selectMember+` WHERE `+scoped.OfWorkspace("m.workspace_id", "$1")+` AND m.user_id = $2`, ws, user)
 	m, err := pgx.CollectExactlyOneRow(rows, scanMember)
 	return m, scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "there is no such user"))
@@ -51,7 +47,7 @@ func member(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64) 
 // AddMember implements controlplane.MemberStore.
 func (db *AccessStore) AddMember(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, n controlplane.NewMember,
-) (m controlplane.Member, invited bool, err error) {
+) (m api.Member, invited bool, err error) {
 	err = db.pool.Within(ctx, scoped.TenantOf(ws), "add a user", func(tx pgx.Tx) error {
 		if err := lockWorkspace(ctx, tx, ws); err != nil {
 			return err
@@ -158,8 +154,8 @@ func checkAdministrators(ctx context.Context, tx pgx.Tx, ids []waypost.Workspace
 
 // ChangeMember implements controlplane.MemberStore.
 func (db *AccessStore) ChangeMember(
-	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, c controlplane.MemberChange, anyAccount bool,
-) (m controlplane.Member, err error) {
+	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, c api.MemberChange, anyAccount bool,
+) (m api.Member, err error) {
 	err = db.pool.Within(ctx, scoped.TenantOf(ws), "change a user", func(tx pgx.Tx) error {
 		var governed []waypost.WorkspaceID
 		if m, governed, err = lockMember(ctx, tx, ws, user); err != nil {
@@ -173,7 +169,7 @@ func (db *AccessStore) ChangeMember(
 			}
 			detail["role"] = *c.Role
 		}
-		if c.AccountChange != (controlplane.AccountChange{}) {
+		if c.AccountChange != (api.AccountChange{}) {
 			others, err := changeAccount(ctx, tx, &m, ws, c.AccountChange, anyAccount, detail)
 			if err != nil {
 				return err
@@ -195,11 +191,11 @@ func (db *AccessStore) ChangeMember(
 // workspace if the member is an administrator of it who can sign in.
 func lockMember(
 	ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64,
-) (m controlplane.Member, governed []waypost.WorkspaceID, err error) {
+) (m api.Member, governed []waypost.WorkspaceID, err error) {
 	if err := lockWorkspace(ctx, tx, ws); err != nil {
 		return m, nil, err
 	}
-	if m, err = member(ctx, tx, ws, user); err != nil || m.Role != controlplane.RoleAdmin || m.Disabled {
+	if m, err = member(ctx, tx, ws, user); err != nil || m.Role != string(controlplane.RoleAdmin) || m.Disabled {
 		return m, nil, err
 	}
 	var enters bool
@@ -211,25 +207,25 @@ func lockMember(
 
 // changeAccount changes the fields that a member has in common in all workspaces, and
 // returns the workspaces, besides ws, that could lose an administrator.
-func changeAccount(ctx context.Context, tx pgx.Tx, m *controlplane.Member, ws waypost.WorkspaceID, c controlplane.AccountChange,
+func changeAccount(ctx context.Context, tx pgx.Tx, m *api.Member, ws waypost.WorkspaceID, c api.AccountChange,
 	anyAccount bool, detail map[string]any,
 ) (governed []waypost.WorkspaceID, err error) {
 	if err := lookAfter(ctx, tx, m, anyAccount); err != nil {
 		return nil, err
 	}
-	if !m.Own && c.Disabled != nil {
-		if governed, err = lockGoverned(ctx, tx, m.UserID, ws); err != nil {
+	if m.Shared && c.Disabled != nil {
+		if governed, err = lockGoverned(ctx, tx, m.ID, ws); err != nil {
 			return nil, err
 		}
 	}
-	return governed, updateAccount(ctx, tx, m.UserID, c, detail)
+	return governed, updateAccount(ctx, tx, m.ID, c, detail)
 }
 
 // lookAfter fails with EForbidden if the actor may not change a member's account.
 // Otherwise it enters the scope that the change needs.
-func lookAfter(ctx context.Context, tx pgx.Tx, m *controlplane.Member, anyAccount bool) error {
+func lookAfter(ctx context.Context, tx pgx.Tx, m *api.Member, anyAccount bool) error {
 	switch {
-	case m.Own:
+	case !m.Shared:
 		return nil
 	case !anyAccount:
 		return waypost.Errorf(waypost.EForbidden, "the user is in other workspaces, too, or was: operators look after the account")

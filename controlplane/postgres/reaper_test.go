@@ -208,7 +208,7 @@ func TestAnExpiryThatIsPutOffMeanwhileCounts(t *testing.T) {
 func TestOldKeysAreDeletedOnceNobodyMissesThem(t *testing.T) {
 	db, hand := open(t)
 	for range 4 {
-		_, err := db.CreateKey(t.Context(), "default", "k", []controlplane.Scope{controlplane.ScopeLinksRead})
+		_, err := db.CreateKey(t.Context(), "default", "k", []string{"links:read"})
 		require.NoError(t, err)
 	}
 	exec(t, hand, `UPDATE api_key SET expires_at = now() - interval '31 days' WHERE id = 1`)
@@ -260,7 +260,7 @@ func (failing) PurgeLinks(context.Context, time.Duration, int) (int, error) {
 
 func TestReaper_GoesOnWithOtherKindsWhenOneFails(t *testing.T) {
 	db, hand := open(t)
-	_, err := db.CreateKey(t.Context(), "default", "k", []controlplane.Scope{controlplane.ScopeLinksRead})
+	_, err := db.CreateKey(t.Context(), "default", "k", []string{"links:read"})
 	require.NoError(t, err)
 	exec(t, hand, `UPDATE api_key SET expires_at = now() - interval '1 day'`)
 	err = controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: failing{db}}).Once(t.Context())

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 	"waypost/internal/pgserver/pgservertest"
@@ -154,7 +155,7 @@ func TestALoginWithoutARightToTheRolesIsToldWhatToDoBeforeAnythingChanges(t *tes
 	_, err = db.EnsureCluster(t.Context(), postgres.ClusterConfig{CodeLength: 7, PrefixLength: 2, DefaultHost: "go.example.com"})
 	require.NoError(t, err)
 	insert(t, db, link("works"))
-	_, err = db.CreateKey(t.Context(), "default", "k", []controlplane.Scope{controlplane.ScopeAdmin})
+	_, err = db.CreateKey(t.Context(), "default", "k", []string{"admin"})
 	require.NoError(t, err)
 	_, err = migrations.Roles(`x'; DROP ROLE y`)
 	require.Error(t, err)
@@ -298,7 +299,7 @@ func TestPool_OneWorkspaceLeavesConnectionsToOthers(t *testing.T) {
 		},
 		"targets of a domain": func() error { _, _, err := db.SetDomain(done, by, 1, controlplane.DomainChange{}); return err },
 		"settings": func() error {
-			_, err := db.ChangeWorkspace(done, by, 7, controlplane.WorkspaceChange{UTM: &yes})
+			_, err := db.ChangeWorkspace(done, by, 7, api.WorkspaceChange{Settings: &api.SettingsChange{UTM: &yes}})
 			return err
 		},
 		"a user":           func() error { _, _, err := db.AddMember(done, by, 7, controlplane.NewMember{}); return err },

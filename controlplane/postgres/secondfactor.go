@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 )
@@ -86,7 +87,7 @@ func (db *SignInStore) RenewRecoveryCodes(ctx context.Context, by controlplane.A
 }
 
 // ResetFactor implements controlplane.FactorStore.
-func (db *SignInStore) ResetFactor(ctx context.Context, by controlplane.Actor, user int64) (controlplane.AccountInfo, error) {
+func (db *SignInStore) ResetFactor(ctx context.Context, by controlplane.Actor, user int64) (api.Account, error) {
 	return db.access.changeAny(ctx, by, user, "users.second-factor-reset", func(tx pgx.Tx, _ map[string]any) error {
 		tag, err := tx.Exec(ctx, `DELETE FROM second_factor WHERE user_id = $1`, user)
 		if err == nil && tag.RowsAffected() == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 )
@@ -217,17 +218,12 @@ func (db *AccessStore) EndOtherSessions(ctx context.Context, user, except int64)
 }
 
 // Sessions implements controlplane.SessionStore.
-func (db *AccessStore) Sessions(ctx context.Context, user int64, now time.Time) (all []controlplane.SessionInfo, err error) {
+func (db *AccessStore) Sessions(ctx context.Context, user int64, now time.Time) (all []api.SessionInfo, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, `
-		SELECT s.id, s.address, s.user_agent, s.created_at, s.used_at, s.expires_at
+		SELECT s.id, coalesce(host(s.address), '') AS address, s.user_agent, s.created_at, s.used_at AS last_used_at, s.expires_at
 		FROM user_session s JOIN app_user u ON u.id = s.user_id AND s.created_at >= u.valid_from
 		WHERE s.user_id = $1 AND s.expires_at > $2 ORDER BY s.id DESC LIMIT $3`, []any{user, now, controlplane.MaxSessions},
-		scoped.CollectWith(&all, func(row pgx.CollectableRow) (s controlplane.SessionInfo, err error) {
-			var address *netip.Addr
-			err = row.Scan(&s.ID, &address, &s.Browser.UserAgent, &s.CreatedAt, &s.UsedAt, &s.ExpiresAt)
-			s.Browser.Address = scoped.Deref(address)
-			return s, err
-		}))
+		scoped.CollectWith(&all, pgx.RowToStructByNameLax[api.SessionInfo]))
 	return all, scoped.Classify("list sessions", err)
 }
 

@@ -8,50 +8,48 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/scoped"
 )
 
-const workspaceColumns = `id, slug, name, settings::text, created_at, deleted_at, closed_at`
+const workspaceColumns = `id, slug, name, settings::text,
+	CASE WHEN closed_at IS NOT NULL THEN 'closed' WHEN deleted_at IS NOT NULL THEN 'closing' ELSE 'active' END, created_at, deleted_at`
 
-func (db *AccessStore) scanWorkspace(row pgx.CollectableRow) (w controlplane.Workspace, err error) {
+func (db *AccessStore) scanWorkspace(row pgx.CollectableRow) (w api.Workspace, err error) {
 	var settings string
-	var deleted, closed *time.Time
-	err = row.Scan(&w.ID, &w.Slug, &w.Name, &settings, &w.CreatedAt, &deleted, &closed)
-	w.CreatedAt, w.DeletedAt, w.ClosedAt = w.CreatedAt.UTC(), scoped.UTC(deleted), scoped.UTC(closed)
+	err = row.Scan(&w.ID, &w.Slug, &w.Name, &settings, &w.State, &w.CreatedAt, &w.DeletedAt)
 	w.Settings = scoped.ReadSettings(settings, db.eventSample)
 	return w, err
 }
 
 // oneWorkspace runs a query for the columns of one workspace.
-func (db *AccessStore) oneWorkspace(ctx context.Context, tx pgx.Tx, sql string, args ...any) (controlplane.Workspace, error) {
+func (db *AccessStore) oneWorkspace(ctx context.Context, tx pgx.Tx, sql string, args ...any) (api.Workspace, error) {
 	rows, _ := tx.Query(ctx, sql, args...)
 	w, err := pgx.CollectExactlyOneRow(rows, db.scanWorkspace)
 	return w, scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "there is no such workspace"))
 }
 
 // Workspace implements controlplane.WorkspaceStore.
-func (db *AccessStore) Workspace(ctx context.Context, ws waypost.WorkspaceID) (w controlplane.Workspace, err error) {
+func (db *AccessStore) Workspace(ctx context.Context, ws waypost.WorkspaceID) (w api.Workspace, err error) {
 	err = db.pool.Within(ctx, scoped.TenantOf(ws), "find a workspace", func(tx pgx.Tx) error {
 		w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE `+
 			scoped.OfWorkspace("id", "$1")+` AND deleted_at IS NULL`, ws)
 		if err != nil {
 			return err
 		}
+		w.Links = new(int)
 		return tx.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM link WHERE workspace_id = $1 AND deleted_at IS NULL LIMIT $2) AS counted`,
-			ws, controlplane.MaxCountedLinks).Scan(&w.Links)
+			ws, controlplane.MaxCountedLinks).Scan(w.Links)
 	})
 	return w, err
 }
 
 // ChangeWorkspace implements controlplane.WorkspaceStore.
 func (db *AccessStore) ChangeWorkspace(
-	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, c controlplane.WorkspaceChange,
-) (w controlplane.Workspace, err error) {
-	settings, err := json.Marshal(controlplane.WorkspaceChange{
-		Dedupe: c.Dedupe, Events: c.Events, EventsSample: c.EventsSample, UTM: c.UTM,
-		TimeZone: c.TimeZone, UTMTemplates: c.UTMTemplates,
-	})
+	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, c api.WorkspaceChange,
+) (w api.Workspace, err error) {
+	settings, err := json.Marshal(c.Settings)
 	if err != nil {
 		return w, err
 	}
@@ -63,9 +61,12 @@ func (db *AccessStore) ChangeWorkspace(
 		if err != nil {
 			return err
 		}
-		return auditBoth(ctx, tx, by, ws, "workspaces.change", "workspace "+w.Slug, c)
+		return auditBoth(ctx, tx, by, ws, "workspaces.change", "workspace "+w.Slug, struct {
+			Name *string `json:"name,omitzero"`
+			*api.SettingsChange
+		}{c.Name, c.Settings})
 	}
-	if c.UTM == nil {
+	if c.Settings.UTM == nil {
 		return w, db.pool.Within(ctx, scoped.TenantOf(ws), doing, change)
 	}
 	// Edges learn the settings with the domains.
@@ -85,7 +86,7 @@ func (db *AccessStore) ChangeWorkspace(
 }
 
 // Workspaces implements controlplane.WorkspaceStore.
-func (db *AccessStore) Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) (all []controlplane.Workspace, err error) {
+func (db *AccessStore) Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) (all []api.Workspace, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT `+workspaceColumns+` FROM workspace WHERE id > $1 ORDER BY id LIMIT $2`, []any{
 		after,
 		limit,
@@ -95,8 +96,8 @@ func (db *AccessStore) Workspaces(ctx context.Context, after waypost.WorkspaceID
 
 // CreateWorkspace implements controlplane.WorkspaceStore.
 func (db *AccessStore) CreateWorkspace(
-	ctx context.Context, by controlplane.Actor, n controlplane.NewWorkspace,
-) (w controlplane.Workspace, err error) {
+	ctx context.Context, by controlplane.Actor, n api.NewWorkspace,
+) (w api.Workspace, err error) {
 	err = db.pool.Within(ctx, scoped.Operator, "make a workspace", func(tx pgx.Tx) error {
 		w, err = db.oneWorkspace(ctx, tx, `INSERT INTO workspace (slug, name) VALUES ($1, $2) RETURNING `+workspaceColumns, n.Slug, n.Name)
 		if scoped.PgCode(err) == scoped.UniqueViolation {
@@ -105,7 +106,7 @@ func (db *AccessStore) CreateWorkspace(
 		if err != nil {
 			return err
 		}
-		return auditBoth(ctx, tx, by, w.ID, "workspaces.create", "workspace "+w.Slug, map[string]any{"name": w.Name})
+		return auditBoth(ctx, tx, by, waypost.WorkspaceID(w.ID), "workspaces.create", "workspace "+w.Slug, map[string]any{"name": w.Name})
 	})
 	return w, err
 }
@@ -113,10 +114,10 @@ func (db *AccessStore) CreateWorkspace(
 // DeleteWorkspace implements controlplane.WorkspaceStore.
 func (db *AccessStore) DeleteWorkspace(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID,
-) (w controlplane.Workspace, err error) {
+) (w api.Workspace, err error) {
 	err = db.pool.Within(ctx, scoped.Operator, "delete a workspace", func(tx pgx.Tx) error {
 		if w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE id = $1 FOR NO KEY UPDATE`,
-			ws); err != nil || !w.DeletedAt.IsZero() {
+			ws); err != nil || w.DeletedAt != nil {
 			return err
 		}
 		if w, err = db.oneWorkspace(ctx, tx, `UPDATE workspace SET deleted_at = now() WHERE id = $1

@@ -422,10 +422,10 @@ var routes = map[string]route{
 		},
 	},
 	"POST /api/v1/invitation": {public: true, own: func(w *world, c *credential) request {
-		_, i, err := w.service.Workspaces.InviteMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
+		m, err := w.service.Workspaces.InviteMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
 			w.user(own, "viewer"))
 		require.NoError(w.t, err)
-		return request{body: fmt.Sprintf(`{"token": %q, "password": "correct horse battery"}`, i.Token)}
+		return request{body: fmt.Sprintf(`{"token": %q, "password": "correct horse battery"}`, m.Invitation.Token)}
 	}},
 
 	"GET /api/v1/workspace":   {scopes: []controlplane.Scope{read, analytics}, own: plain},

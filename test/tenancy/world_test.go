@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/httpapi"
 	"waypost/controlplane/httpapi/httpapitest"
@@ -174,8 +175,8 @@ func (w *world) people() {
 	w.importOf(victim, "done")
 
 	const password = "correct horse battery"
-	_, _, err = w.service.Workspaces.AddMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
-		controlplane.NewMember{Email: "somebody@example.com", Role: controlplane.RoleViewer, Password: password})
+	_, err = w.service.Workspaces.AddMember(w.t.Context(), controlplane.Actor{Workspace: own, Scopes: []controlplane.Scope{admin}},
+		api.NewMember{Email: "somebody@example.com", Role: "viewer", Password: password})
 	require.NoError(w.t, err)
 	w.signIn = fmt.Sprintf(`{"email": "somebody@example.com", "password": %q}`, password)
 	m, _, err := w.service.Links.Create(w.t.Context(), controlplane.Actor{Workspace: own},

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/postgres"
@@ -215,7 +216,7 @@ func TestUTMParametersAreCountedForTheWorkspacesThatWantThem(t *testing.T) {
 		return text
 	}
 	set := func(ws waypost.WorkspaceID, on bool) {
-		w, err := db.ChangeWorkspace(t.Context(), eraser, ws, controlplane.WorkspaceChange{UTM: &on})
+		w, err := db.ChangeWorkspace(t.Context(), eraser, ws, api.WorkspaceChange{Settings: &api.SettingsChange{UTM: &on}})
 		require.NoError(t, err)
 		require.Equal(t, on, w.Settings.UTM)
 	}

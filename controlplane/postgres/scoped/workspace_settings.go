@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
 // ReadSettings takes the valid settings, because settings may have been changed by hand,
 // and defaults for the others.
-func ReadSettings(text string, sample int) controlplane.Settings {
-	s := controlplane.Settings{Events: controlplane.EventModes()[0], EventsSample: sample, TimeZone: "UTC"}
+func ReadSettings(text string, sample int) api.WorkspaceSettings {
+	s := api.WorkspaceSettings{Events: controlplane.EventModes()[0], EventsSample: sample, TimeZone: "UTC"}
 	var all map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(text), &all) // jsonb; any other value than an object sets nothing
 	var dedupe bool
@@ -26,7 +27,7 @@ func ReadSettings(text string, sample int) controlplane.Settings {
 	if json.Unmarshal(all["utm"], &utm) == nil {
 		s.UTM = utm
 	}
-	var templates []controlplane.UTMTemplate
+	var templates []api.UTMTemplate
 	if json.Unmarshal(all["utm_templates"], &templates) == nil {
 		s.UTMTemplates = templates
 	}
