@@ -13,13 +13,14 @@ import (
 )
 
 // AccessStore keeps workspaces, accounts and their members, sessions, API keys, and the
-// audit log.
+// audit log. It implements controlplane.APIKeyStore, controlplane.AccountStore,
+// controlplane.AuditStore, controlplane.MemberStore, controlplane.SessionStore and
+// controlplane.WorkspaceStore.
 type AccessStore struct {
 	pool        *pool
 	eventSample int // of workspaces that do not set their own
 }
 
-// Accounts implements controlplane.AccountStore.
 func (db *AccessStore) Accounts(ctx context.Context, email string, after int64, limit int) (all []api.Account, err error) {
 	err = db.pool.Within(ctx, scoped.Operator, "list accounts", func(tx pgx.Tx) error {
 		all, err = accounts(ctx, tx, `u.deleted_at IS NULL AND ($1 = '' OR u.email = $1) AND u.id > $2
@@ -83,7 +84,6 @@ func (db *AccessStore) changeAny(
 	return a, err
 }
 
-// ChangeAccount implements controlplane.AccountStore.
 func (db *AccessStore) ChangeAccount(
 	ctx context.Context, by controlplane.Actor, user int64, c api.AccountChange,
 ) (api.Account, error) {
@@ -136,14 +136,12 @@ func invite(ctx context.Context, tx pgx.Tx, user int64, i controlplane.StoredInv
 	return err
 }
 
-// InviteAccount implements controlplane.AccountStore.
 func (db *AccessStore) InviteAccount(
 	ctx context.Context, by controlplane.Actor, user int64, i controlplane.StoredInvitation,
 ) (api.Account, error) {
 	return db.changeAny(ctx, by, user, "users.invite", func(tx pgx.Tx, _ map[string]any) error { return invite(ctx, tx, user, i) })
 }
 
-// InviteMember implements controlplane.MemberStore.
 func (db *AccessStore) InviteMember(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, i controlplane.StoredInvitation, anyAccount bool,
 ) (m api.Member, err error) {
@@ -168,7 +166,6 @@ func (db *AccessStore) InviteMember(
 // invited selects the account with a valid invitation; $1 is the invitation's hash.
 const invited = `invitation = $1 AND invited_until > now() AND disabled_at IS NULL AND deleted_at IS NULL`
 
-// Invited implements controlplane.SessionStore.
 func (db *AccessStore) Invited(ctx context.Context, hash [32]byte) (a controlplane.Account, found bool, err error) {
 	err = db.pool.Within(ctx, scoped.Operator, "look up an invitation", func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `SELECT id, email, name FROM app_user WHERE `+invited, hash[:]).Scan(&a.UserID, &a.Email, &a.Name)
@@ -181,7 +178,6 @@ func (db *AccessStore) Invited(ctx context.Context, hash [32]byte) (a controlpla
 	return a, found, err
 }
 
-// AcceptInvitation implements controlplane.SessionStore.
 func (db *AccessStore) AcceptInvitation(ctx context.Context, hash [32]byte, password string) (accepted bool, err error) {
 	err = db.pool.Within(ctx, scoped.Operator, "accept an invitation", func(tx pgx.Tx) error {
 		var user int64

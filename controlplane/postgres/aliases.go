@@ -17,7 +17,6 @@ const aliasObject = `jsonb_build_object('Domain', a.domain_id, 'Host', CASE WHEN
 	'Code', coalesce(a.typed_code, a.code), 'Folded', CASE WHEN a.typed_code IS NULL THEN '' ELSE a.code END,
 	'N', a.n, 'Title', a.title, 'AddedAt', a.created_at)`
 
-// AddAlias implements controlplane.LinkStore.
 func (db *LinkStore) AddAlias(
 	ctx context.Context, by controlplane.Actor, link int64, a waypost.Alias, claim *controlplane.Counter,
 ) (waypost.Link, waypost.Position, error) {
@@ -90,7 +89,6 @@ func refuseBlocked(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, link 
 	return scoped.EnterTenant(ctx, tx, ws)
 }
 
-// RemoveAlias implements controlplane.LinkStore.
 func (db *LinkStore) RemoveAlias(
 	ctx context.Context, by controlplane.Actor, link int64, domain waypost.DomainID, code waypost.Code,
 ) (waypost.Link, waypost.Position, error) {

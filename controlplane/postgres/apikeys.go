@@ -24,7 +24,6 @@ const selectKey = `
 
 var scanKey = pgx.RowToStructByNameLax[api.APIKey]
 
-// APIKeys implements controlplane.APIKeyStore.
 func (db *AccessStore) APIKeys(
 	ctx context.Context, ws waypost.WorkspaceID, owner, before int64, limit int,
 ) (all []api.APIKey, err error) {
@@ -35,7 +34,6 @@ func (db *AccessStore) APIKeys(
 	return all, scoped.Classify("list API keys", err)
 }
 
-// CreateAPIKey implements controlplane.APIKeyStore.
 func (db *AccessStore) CreateAPIKey(
 	ctx context.Context, by controlplane.Actor, n api.NewAPIKey, m controlplane.KeyMaterial, r *controlplane.KeyRequest,
 ) (controlplane.MadeKey, error) {
@@ -150,7 +148,6 @@ func liveKey() string {
 	return scoped.OfWorkspace("workspace_id", "$1") + ` AND id = $2 AND ($3 = 0 OR created_by = $3) AND revoked_at IS NULL`
 }
 
-// RotateAPIKey implements controlplane.APIKeyStore.
 func (db *AccessStore) RotateAPIKey(
 	ctx context.Context, by controlplane.Actor, owner, id int64, grace time.Duration, m controlplane.KeyMaterial, r *controlplane.KeyRequest,
 ) (controlplane.MadeKey, error) {
@@ -213,7 +210,6 @@ func replacedName(name string, by int64) string {
 	return name + suffix
 }
 
-// RevokeAPIKey implements controlplane.APIKeyStore.
 func (db *AccessStore) RevokeAPIKey(ctx context.Context, by controlplane.Actor, owner, id int64) error {
 	return db.pool.Within(ctx, scoped.TenantOf(by.Workspace), "revoke an API key", func(tx pgx.Tx) error {
 		var name string

@@ -40,10 +40,11 @@ func TestRotateAPIKey_KeepsTheEndBeforeTheYear10000(t *testing.T) {
 	last := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	for _, expires := range []time.Time{last, {}} {
 		made := makeAPIKey(t, db, expires)
+		require.Equal(t, !expires.IsZero(), made.ExpiresAt != nil)
 		exec(t, hand, `UPDATE api_key SET created_at = created_at - interval '1 day'`)
 		again, err := rotate(t, db, made.ID, 0)
 		require.NoError(t, err)
-		require.Equal(t, expires, again.ExpiresAt)
+		require.Equal(t, made.ExpiresAt, again.ExpiresAt)
 		exec(t, hand, `DELETE FROM api_key`)
 	}
 }

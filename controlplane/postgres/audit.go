@@ -13,7 +13,6 @@ import (
 	"waypost/controlplane/postgres/scoped"
 )
 
-// Audit implements controlplane.AuditStore.
 func (db *AccessStore) Audit(ctx context.Context, ws waypost.WorkspaceID, before int64, limit int) ([]api.AuditEntry, error) {
 	var entries []api.AuditEntry
 	as, of := scoped.TenantOf(ws), scoped.OfWorkspace("a.workspace_id", "$1")
@@ -28,7 +27,6 @@ func (db *AccessStore) Audit(ctx context.Context, ws waypost.WorkspaceID, before
 	return entries, scoped.Classify("read the audit log", err)
 }
 
-// NoteRefusals implements controlplane.AuditStore.
 func (db *AccessStore) NoteRefusals(ctx context.Context, by controlplane.Actor, r controlplane.RefusedRequests) error {
 	detail, err := json.Marshal(map[string]any{
 		"status": r.Status, "at_least": r.AtLeast, "credential": r.Credential, "network": r.Network,

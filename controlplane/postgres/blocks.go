@@ -15,7 +15,7 @@ import (
 	"waypost/replication"
 )
 
-// BlockStore keeps the statements about blocked codes.
+// BlockStore keeps the statements about blocked codes. It implements blocks.Store.
 type BlockStore struct{ pool *pool }
 
 const (
@@ -87,7 +87,6 @@ func (db *BlockStore) changeBlocks(ctx context.Context, doing string, f func(tx 
 	})
 }
 
-// SetBlock implements blocks.Store.
 func (db *BlockStore) SetBlock(ctx context.Context, by controlplane.Actor, all bool, b waypost.Block) (stated []waypost.Block, err error) {
 	err = db.changeBlocks(ctx, "block a code", func(tx pgx.Tx) error {
 		stated = stated[:0]
@@ -223,7 +222,6 @@ func putBlock(ctx context.Context, tx pgx.Tx, b *waypost.Block) (bool, error) {
 	return tag.RowsAffected() > 0, err
 }
 
-// Blocks implements blocks.Store.
 func (db *BlockStore) Blocks(ctx context.Context, place int64, limit int) (all []waypost.Block, last int64, err error) {
 	last = place
 	var b waypost.Block
@@ -238,14 +236,12 @@ func (db *BlockStore) Blocks(ctx context.Context, place int64, limit int) (all [
 	return all, last, scoped.Classify("read blocks", err)
 }
 
-// BlockDigest implements blocks.Store.
 func (db *BlockStore) BlockDigest(ctx context.Context) (uint64, error) {
 	var digest int64
 	err := db.pool.QueryRowIn(ctx, scoped.Operator, `SELECT coalesce(bit_xor(stamp), 0) FROM link_block`, nil, &digest)
 	return uint64(digest), scoped.Classify("compare blocks", err)
 }
 
-// RecoverBlocks implements blocks.Store.
 func (db *BlockStore) RecoverBlocks(ctx context.Context, all []waypost.Block) (taken int, err error) {
 	err = db.changeBlocks(ctx, "take blocks back", func(tx pgx.Tx) error {
 		taken = 0

@@ -17,7 +17,7 @@ import (
 	"waypost/rules/budget"
 )
 
-// BudgetStore keeps the click budgets of links.
+// BudgetStore keeps the click budgets of links. It implements controlplane.BudgetStore.
 type BudgetStore struct {
 	pool   *pool
 	warned atomic.Int64 // Unix seconds of the last log line about awaited edges
@@ -478,7 +478,6 @@ const selectLinkBudget = `
 		              FROM budget_account WHERE link_id = l.id) a
 		WHERE l.id = $1 AND l.rules ->> 'max_clicks_mode' = 'exact' AND `
 
-// LinkBudget implements controlplane.BudgetStore.
 func (db *BudgetStore) LinkBudget(ctx context.Context, ws waypost.WorkspaceID, link int64) (b controlplane.LinkBudget, err error) {
 	var base int64
 	as := scoped.Operator.SharedBy(ws)

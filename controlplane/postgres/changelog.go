@@ -15,7 +15,7 @@ import (
 )
 
 // Changelog reads the changelog and the replicated rows for followers, and keeps its
-// partitions.
+// partitions. It implements controlplane.DigestStore and replication.Source.
 type Changelog struct {
 	pool *pool
 	cfg  Config
@@ -36,7 +36,6 @@ func scanHead(row pgx.Row) (h replication.Head, err error) {
 	return h, err
 }
 
-// Head implements replication.Source.
 func (db *Changelog) Head(ctx context.Context) (replication.Head, error) {
 	var h replication.Head
 	var b pgx.Batch
@@ -68,7 +67,6 @@ func (db *Changelog) Changed() <-chan struct{} { return db.pool.changed.wait() }
 const enterTail = `SELECT set_config('role', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
 	set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)`
 
-// Read implements replication.Source.
 func (db *Changelog) Read(ctx context.Context, after waypost.Position, maxRecords int) (replication.Batch, error) {
 	var head replication.Head
 	var known, same bool

@@ -97,7 +97,6 @@ func (db *DomainStore) Collisions(
 	return found, count, err
 }
 
-// RefuseSwitch implements controlplane.DomainStore.
 func (db *DomainStore) RefuseSwitch(ctx context.Context, id waypost.DomainID) error {
 	return db.pool.change(ctx, "refuse a switch", func(tx pgx.Tx, _ uint32) error {
 		_, err := tx.Exec(ctx, `UPDATE domain SET ignores_case = false WHERE id = $1 AND case_switching`, id)
@@ -105,7 +104,6 @@ func (db *DomainStore) RefuseSwitch(ctx context.Context, id waypost.DomainID) er
 	})
 }
 
-// SwitchingDomains implements controlplane.DomainStore.
 func (db *DomainStore) SwitchingDomains(ctx context.Context) (all []waypost.Domain, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT `+domainColumns+` FROM domain WHERE case_switching ORDER BY id`, nil, scoped.Each(func(rows pgx.Rows) error {
 		d, err := scanDomain(rows)

@@ -16,7 +16,7 @@ import (
 )
 
 // DatabaseHistory notices that PostgreSQL went back in time, and then opens a new epoch
-// of the changelog.
+// of the changelog. It implements controlplane.DigestStore.
 type DatabaseHistory struct {
 	pool    *pool
 	cfg     Config

@@ -15,7 +15,6 @@ import (
 // some seconds.
 const addUpTimeout = `SET LOCAL statement_timeout = '10min'`
 
-// AddUp implements controlplane.DigestStore.
 func (db *Changelog) AddUp(ctx context.Context) (d controlplane.Digest, err error) {
 	begun := time.Now()
 	err = pgx.BeginTxFunc(ctx, db.pool, scoped.Stream.ReadOptions(), func(tx pgx.Tx) error {
@@ -35,7 +34,6 @@ func (db *Changelog) AddUp(ctx context.Context) (d controlplane.Digest, err erro
 	return d, scoped.Classify("add up the replicated rows", err)
 }
 
-// Recompute implements controlplane.DigestStore.
 func (db *DatabaseHistory) Recompute(ctx context.Context, by controlplane.Actor) error {
 	if db.cfg.ReadOnly {
 		return waypost.Errorf(waypost.EInternal, "opened for reading")

@@ -51,7 +51,6 @@ func owned(ctx context.Context, tx pgx.Tx, id waypost.DomainID) (controlplane.Ow
 	return d, scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "there is no such domain"))
 }
 
-// DueProofs implements controlplane.DomainStore.
 func (db *DomainStore) DueProofs(ctx context.Context, age time.Duration, limit int) (due []controlplane.OwnedDomain, err error) {
 	err = db.pool.Within(ctx, scoped.Operator, "find domains to verify", func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `
@@ -158,7 +157,6 @@ func auditDomain(ctx context.Context, tx pgx.Tx, by controlplane.Actor, d *waypo
 	return scoped.NoteAct(ctx, tx, by, action, d.Host, text)
 }
 
-// ApproveDomain implements controlplane.DomainStore.
 func (db *DomainStore) ApproveDomain(
 	ctx context.Context, by controlplane.Actor, id waypost.DomainID,
 ) (d controlplane.OwnedDomain, p waypost.Position, err error) {

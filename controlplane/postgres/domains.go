@@ -14,7 +14,8 @@ import (
 	"waypost/controlplane/postgres/scoped"
 )
 
-// DomainStore keeps the hosts under which links live, and where their roots lead.
+// DomainStore keeps the hosts under which links live, and where their roots lead. It
+// implements controlplane.DomainStore.
 type DomainStore struct{ pool *pool }
 
 const domainColumns = `id, coalesce(workspace_id, 0), host, coalesce(root_url, ''), coalesce(not_found_url, ''),
@@ -33,20 +34,17 @@ func traitsOf(exact, ignores, switching bool) waypost.DomainTraits {
 	return waypost.DomainTraits(0).With(waypost.ExactPaths, exact).With(waypost.IgnoresCase, ignores).With(waypost.CaseSwitching, switching)
 }
 
-// Domains implements controlplane.DomainStore.
 func (db *DomainStore) Domains(ctx context.Context, ws waypost.WorkspaceID) (all []controlplane.OwnedDomain, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `SELECT `+ownedColumns+ownedDomains+
 		`AND (`+scoped.OfWorkspace("d.workspace_id", "$1")+` OR d.workspace_id IS NULL) ORDER BY d.id`, []any{ws}, collectOwned(&all))
 	return all, scoped.Classify("list domains", err)
 }
 
-// EveryDomain implements controlplane.DomainStore.
 func (db *DomainStore) EveryDomain(ctx context.Context) (all []controlplane.OwnedDomain, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT `+ownedColumns+ownedDomains+`ORDER BY d.id`, nil, collectOwned(&all))
 	return all, scoped.Classify("list the domains of all workspaces", err)
 }
 
-// Hosts implements controlplane.DomainStore.
 func (db *DomainStore) Hosts(ctx context.Context) ([]waypost.Domain, error) {
 	var all []waypost.Domain
 	var d waypost.Domain
@@ -60,7 +58,6 @@ func (db *DomainStore) Hosts(ctx context.Context) ([]waypost.Domain, error) {
 	return all, scoped.Classify("read the hosts", err)
 }
 
-// DomainOf implements controlplane.DomainStore.
 func (db *DomainStore) DomainOf(ctx context.Context, host string, strict bool) (d waypost.Domain, found bool, err error) {
 	const byHost = `SELECT ` + domainColumns + ` FROM domain
 		WHERE id = coalesce((SELECT id FROM domain WHERE host = $1), CASE WHEN $2 THEN 0 ELSE 1 END)`
@@ -72,7 +69,6 @@ func (db *DomainStore) DomainOf(ctx context.Context, host string, strict bool) (
 	return d, found, scoped.Classify("look up a host", err)
 }
 
-// HeldKey implements controlplane.DomainStore.
 func (db *DomainStore) HeldKey(ctx context.Context, id waypost.DomainID, keys ...waypost.Code) (key, code waypost.Code, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Stream, `SELECT code, coalesce(typed_code, code)
 		FROM (SELECT domain_id, code, typed_code FROM link UNION ALL SELECT domain_id, code, typed_code FROM link_alias) k
@@ -137,7 +133,6 @@ func scopeOf(by controlplane.Actor) scoped.Scope {
 	return scoped.TenantOf(by.Workspace)
 }
 
-// CreateDomain implements controlplane.DomainStore.
 func (db *DomainStore) CreateDomain(
 	ctx context.Context, by controlplane.Actor, d waypost.Domain, pending bool,
 ) (o controlplane.OwnedDomain, p waypost.Position, err error) {
@@ -195,7 +190,6 @@ func (db *DomainStore) CreateDomain(
 	return o, p, err
 }
 
-// RetireDomain implements controlplane.DomainStore.
 func (db *DomainStore) RetireDomain(
 	ctx context.Context, by controlplane.Actor, of waypost.WorkspaceID, id waypost.DomainID, force bool,
 ) (waypost.Position, error) {

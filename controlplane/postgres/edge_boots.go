@@ -30,7 +30,6 @@ ON CONFLICT (node, boot) DO UPDATE
 SET region = excluded.region, stopped = b.stopped OR excluded.stopped,
     reported_at = greatest(CASE WHEN b.reported_at <= now() THEN b.reported_at END, excluded.reported_at)`
 
-// NoteBoots implements fleet.BootStore.
 func (db *FleetStore) NoteBoots(ctx context.Context, boots []fleet.Boot) error {
 	names, regions, stopped := make([]string, len(boots)), make([]string, len(boots)), make([]bool, len(boots))
 	ids, continued := make([][]byte, len(boots)), make([][]byte, len(boots))
@@ -50,7 +49,6 @@ const selectBoots = `
 SELECT node, boot, region, extract(epoch FROM now() - first_at)::float8, extract(epoch FROM now() - reported_at)::float8
 FROM edge_boot WHERE NOT stopped ORDER BY node, boot`
 
-// Boots implements fleet.BootStore.
 func (db *FleetStore) Boots(ctx context.Context) (all []fleet.Boot, err error) {
 	began := time.Now()
 	ago := func(seconds float64) time.Time { return began.Add(-time.Duration(seconds * float64(time.Second))) }
@@ -72,7 +70,6 @@ DELETE FROM edge_boot b WHERE stopped AND reported_at < now() - interval '1 hour
 	SELECT FROM unnest($1::text[], $2::bytea[], $3::float8[]) AS s (node, boot, age)
 	WHERE b.node = s.node AND b.boot = s.boot AND NOT b.reported_at > now() - (s.age - 1) * interval '1 second')`
 
-// DropBoots implements fleet.BootStore.
 func (db *FleetStore) DropBoots(ctx context.Context, followed []fleet.Boot) error {
 	names, ids, ages, now := make([]string, len(followed)), make([][]byte, len(followed)), make([]float64, len(followed)), time.Now()
 	for i := range followed {

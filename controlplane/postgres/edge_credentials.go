@@ -13,7 +13,6 @@ import (
 	"waypost/controlplane/postgres/scoped"
 )
 
-// CreateEnrolment implements fleet.NodeStore.
 func (db *FleetStore) CreateEnrolment(ctx context.Context, by controlplane.Actor, e fleet.Enrolment, hash [32]byte) error {
 	return db.pool.Within(ctx, scoped.Operator, "make an enrolment token", func(tx pgx.Tx) error {
 		var open int
@@ -70,7 +69,6 @@ func nodesIn(ctx context.Context, tx pgx.Tx, condition string, args ...any) ([]f
 	return pgx.CollectRows(rows, scanNode)
 }
 
-// Node implements fleet.NodeStore.
 func (db *FleetStore) Node(ctx context.Context, hash [32]byte) (n fleet.StoredNode, found bool, err error) {
 	all, err := db.nodes(ctx, "look up a credential of an edge", "c.hash = $1", hash[:])
 	if err != nil || len(all) == 0 {
@@ -79,18 +77,15 @@ func (db *FleetStore) Node(ctx context.Context, hash [32]byte) (n fleet.StoredNo
 	return all[0], true, nil
 }
 
-// RevokedNodes implements fleet.NodeStore.
 func (db *FleetStore) RevokedNodes(ctx context.Context, ids []int64) ([]fleet.StoredNode, error) {
 	return db.nodes(ctx, "look for revoked credentials of edges", "c.id = ANY ($1) AND c.revoked_at IS NOT NULL", ids)
 }
 
-// NodeNamed implements fleet.NodeStore.
 func (db *FleetStore) NodeNamed(ctx context.Context, name string) (taken bool, err error) {
 	err = db.pool.QueryRowIn(ctx, scoped.Operator, `SELECT EXISTS (SELECT FROM node_credential WHERE node = $1)`, []any{name}, &taken)
 	return taken, scoped.Classify("look up the name of an edge", err)
 }
 
-// NoteNodesSeen implements fleet.NodeStore.
 func (db *FleetStore) NoteNodesSeen(ctx context.Context, seen map[int64]time.Time) error {
 	ids, at := make([]int64, 0, len(seen)), make([]time.Time, 0, len(seen))
 	for id, t := range seen {
@@ -104,7 +99,6 @@ func (db *FleetStore) NoteNodesSeen(ctx context.Context, seen map[int64]time.Tim
 	return scoped.Classify("note when edges were seen", err)
 }
 
-// RevokeNode implements fleet.NodeStore.
 func (db *FleetStore) RevokeNode(ctx context.Context, by controlplane.Actor, node string) error {
 	return db.pool.Within(ctx, scoped.Operator, "revoke the credential of an edge", func(tx pgx.Tx) error {
 		var known bool
@@ -141,7 +135,6 @@ func (db *FleetStore) RevokeNode(ctx context.Context, by controlplane.Actor, nod
 	})
 }
 
-// NodeCredentials implements fleet.NodeStore.
 func (db *FleetStore) NodeCredentials(ctx context.Context) (all []fleet.NodeCredential, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT DISTINCT ON (node) node, region, role, former, created_at, last_seen_at, revoked_at FROM node_credential ORDER BY node, id DESC`,
@@ -165,7 +158,6 @@ type enrolment struct {
 	credential int64 // 0: it is not used
 }
 
-// Enrol implements fleet.NodeStore.
 func (db *FleetStore) Enrol(ctx context.Context, token [32]byte, n fleet.EnrolNode) (made fleet.Node, err error) {
 	err = db.pool.Within(ctx, scoped.Operator, "enrol an edge", func(tx pgx.Tx) error {
 		if err := lockNode(ctx, tx, n.Node); err != nil {

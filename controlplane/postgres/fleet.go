@@ -15,8 +15,9 @@ import (
 	"waypost/controlplane/postgres/scoped"
 )
 
-// FleetStore keeps edges and relays: their credentials, their progress, and the orders of
-// operators to them.
+// FleetStore keeps edges and relays: their credentials, their progress, and the orders
+// of operators to them. It implements controlplane.ProgressStore, fleet.BootStore,
+// fleet.NodeStore and fleet.OrderStore.
 type FleetStore struct{ pool *pool }
 
 const edgeOrderColumns = `id, node, what, hold, question, ordered_by, ordered_at, until, done_at, outcome`
@@ -65,7 +66,6 @@ func scanEdgeOrder(row pgx.CollectableRow) (o fleet.EdgeOrder, err error) {
 	return o, err
 }
 
-// OrderEdge implements fleet.OrderStore.
 func (db *FleetStore) OrderEdge(
 	ctx context.Context, by controlplane.Actor, o fleet.EdgeOrder, known bool,
 ) (given fleet.EdgeOrder, err error) {
@@ -95,7 +95,6 @@ func (db *FleetStore) OrderEdge(
 	return given, scoped.Classify("order an edge", err)
 }
 
-// EdgeOrder implements fleet.OrderStore.
 func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o fleet.EdgeOrder, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, selectEdgeOrder, []any{node, id}, func(rows pgx.Rows) (err error) {
 		o, err = pgx.CollectExactlyOneRow(rows, scanEdgeOrder)
@@ -104,7 +103,6 @@ func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o f
 	return o, scoped.Classify("find an order", err)
 }
 
-// EdgeOrders implements fleet.OrderStore.
 func (db *FleetStore) EdgeOrders(ctx context.Context) (open, verified []fleet.EdgeOrder, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, selectEdgeOrders, nil, func(rows pgx.Rows) error {
 		all, err := pgx.CollectRows(rows, scanEdgeOrder)
@@ -120,7 +118,6 @@ func (db *FleetStore) EdgeOrders(ctx context.Context) (open, verified []fleet.Ed
 	return open, verified, scoped.Classify("read orders of edges", err)
 }
 
-// OrderDone implements fleet.OrderStore.
 func (db *FleetStore) OrderDone(ctx context.Context, node string, id int64, outcome api.EdgeOutcome) error {
 	text, err := json.Marshal(outcome)
 	if err != nil {
@@ -147,7 +144,6 @@ SET region = excluded.region, complete_until = coalesce(excluded.complete_until,
     pending = excluded.pending, has_left = excluded.has_left,
     reported_at = greatest(CASE WHEN p.reported_at < now() + interval '5 minutes' THEN p.reported_at END, excluded.reported_at)`
 
-// NoteProgress implements controlplane.ProgressStore.
 func (db *FleetStore) NoteProgress(ctx context.Context, nodes []controlplane.EdgeProgress) error {
 	names, regions := make([]string, len(nodes)), make([]string, len(nodes))
 	until, pending, left := make([]*time.Time, len(nodes)), make([]*int64, len(nodes)), make([]bool, len(nodes))
@@ -189,7 +185,6 @@ ON CONFLICT (node) DO UPDATE SET has_left = true`
 const dropSilentBoots = `
 DELETE FROM edge_boot WHERE node = $1 AND reported_at NOT BETWEEN now() - $2::interval AND now() + interval '1 second' AND NOT stopped`
 
-// GiveUpEdge implements controlplane.ProgressStore.
 func (db *FleetStore) GiveUpEdge(ctx context.Context, by controlplane.Actor, node string, silent time.Duration) error {
 	err := pgx.BeginTxFunc(ctx, db.pool, scoped.Operator.TxOptions(), func(tx pgx.Tx) error {
 		var known, heard, left bool
@@ -261,7 +256,6 @@ GROUP BY w.node) p
 WHERE ` + notRevoked + `
 ORDER BY 1`
 
-// Progress implements controlplane.ProgressStore.
 func (db *FleetStore) Progress(ctx context.Context) ([]controlplane.EdgeProgress, error) {
 	var all []controlplane.EdgeProgress
 	began := time.Now()

@@ -114,7 +114,6 @@ func (db *KeyRangeStore) beat(
 	return now, all, scoped.Classify("show presence", db.pool.SendBatch(ctx, &b).Close())
 }
 
-// AddIssued implements keys.RangeStore.
 func (db *KeyRangeStore) AddIssued(ctx context.Context, region waypost.Region, issued map[int64]int64) error {
 	var b pgx.Batch
 	scoped.Operator.EnterBatch(&b)

@@ -311,7 +311,6 @@ func unpacked(body []byte) ([]byte, error) {
 	return b, nil
 }
 
-// Response implements controlplane.LinkStore.
 func (db *LinkStore) Response(
 	ctx context.Context, id controlplane.RequestID,
 ) (a controlplane.Response, request [32]byte, found bool, err error) {
@@ -377,7 +376,6 @@ func (db *LinkStore) Duplicates(
 	return links, at.position(), nil
 }
 
-// Named implements controlplane.LinkStore.
 func (db *LinkStore) Named(
 	ctx context.Context, ws waypost.WorkspaceID, names []controlplane.LinkName,
 ) (map[controlplane.LinkName]waypost.Link, waypost.Position, error) {
@@ -405,7 +403,6 @@ func (db *LinkStore) Named(
 	return links, at.position(), nil
 }
 
-// DedupeByDefault implements controlplane.LinkStore.
 func (db *LinkStore) DedupeByDefault(ctx context.Context, ws waypost.WorkspaceID) (dedupe bool, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), `SELECT coalesce(settings -> 'dedupe' = 'true', false) FROM workspace
 		WHERE `+scoped.OfWorkspace("id", "$1"),

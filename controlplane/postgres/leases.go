@@ -12,7 +12,8 @@ import (
 )
 
 // KeyRangeStore keeps the key ranges of regions, the leases and reserved keys made of
-// them, and the heartbeats of control planes on which leases depend.
+// them, and the heartbeats of control planes on which leases depend. It implements
+// keys.LeaseStore, keys.RangeStore and keys.ReservedStore.
 type KeyRangeStore struct {
 	pool    *pool
 	history *DatabaseHistory
@@ -161,7 +162,6 @@ func (db *KeyRangeStore) EnsureRanges(ctx context.Context, regions []waypost.Reg
 	return nil
 }
 
-// ReturnLease implements keys.LeaseStore.
 func (db *KeyRangeStore) ReturnLease(ctx context.Context, l keys.Lease, next int64) error {
 	return db.pool.change(ctx, "return a lease", func(tx pgx.Tx, epoch uint32) error {
 		if epoch != l.Epoch {
@@ -190,7 +190,6 @@ func (db *KeyRangeStore) ReturnLease(ctx context.Context, l keys.Lease, next int
 	})
 }
 
-// Unleased implements keys.LeaseStore.
 func (db *KeyRangeStore) Unleased(ctx context.Context, region waypost.Region) (n int64, err error) {
 	err = db.pool.QueryRowIn(ctx, scoped.Operator, `
 		SELECT coalesce((SELECT sum(hi - next) FROM key_range WHERE region = $1 AND state = 'live'), 0)::bigint

@@ -15,7 +15,6 @@ import (
 	"waypost/controlplane/postgres/scoped"
 )
 
-// History implements controlplane.LinkStore.
 func (db *LinkStore) History(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code,
 	before waypost.Revision, limit int,
 ) (l waypost.Link, changes []controlplane.Change, err error) {

@@ -13,7 +13,8 @@ import (
 )
 
 // LinkStore keeps links: it inserts, reads, changes, lists and deletes them, and keeps
-// the responses to requests with an Idempotency-Key.
+// the responses to requests with an Idempotency-Key. It implements
+// controlplane.LinkLister and controlplane.LinkStore.
 type LinkStore struct{ pool *pool }
 
 // ofVersion is the condition that a link has the version in parameters $1 to $5: id,
@@ -32,7 +33,6 @@ func nameActor(b *pgx.Batch, by controlplane.Actor) {
 		by.Kind(), by.ID(), by.Title())
 }
 
-// UpdateLink implements controlplane.LinkStore.
 func (db *LinkStore) UpdateLink(
 	ctx context.Context, by controlplane.Actor, at controlplane.Version, l *waypost.Link, dedupe *[32]byte,
 ) (waypost.Position, bool, error) {
@@ -126,7 +126,6 @@ func scanLink(row pgx.Rows, more ...any) (l waypost.Link, err error) {
 	return l, err
 }
 
-// Link implements controlplane.LinkStore.
 func (db *LinkStore) Link(ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code) (waypost.Link, error) {
 	var l waypost.Link
 	found := false
@@ -185,7 +184,6 @@ func (db *LinkStore) DeleteLink(
 	return at.position(), nil
 }
 
-// DeletedLink implements controlplane.LinkStore.
 func (db *LinkStore) DeletedLink(
 	ctx context.Context, ws waypost.WorkspaceID, domain waypost.DomainID, code waypost.Code, most time.Duration,
 ) (l waypost.Link, late bool, err error) {
@@ -236,7 +234,6 @@ func (db *LinkStore) RestoreLink(
 	return head.position(), restored, nil
 }
 
-// Record implements controlplane.LinkStore.
 func (db *LinkStore) Record(ctx context.Context, domain waypost.DomainID, code waypost.Code) (waypost.Record, bool, error) {
 	rec := waypost.Record{Kind: waypost.KindOf(string(code))}
 	found := false
@@ -260,7 +257,6 @@ func (db *LinkStore) Record(ctx context.Context, domain waypost.DomainID, code w
 	return rec, found, scoped.Classify("look up a code", err)
 }
 
-// Patterns implements controlplane.LinkStore.
 func (db *LinkStore) Patterns(ctx context.Context, domain waypost.DomainID) (codes []string, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Stream, `SELECT code FROM link WHERE domain_id = $1 AND link_is_pattern(custom, code) AND deleted_at IS NULL`,
 		[]any{domain}, scoped.CollectInto(&codes))

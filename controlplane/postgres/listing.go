@@ -28,7 +28,6 @@ var stageNames = map[controlplane.ListStage]string{
 	controlplane.StageAll: "all", controlplane.StageClicked: "clicked", controlplane.StageNever: "never",
 }
 
-// ListLinks implements controlplane.LinkLister.
 func (db *LinkStore) ListLinks(ctx context.Context, ws waypost.WorkspaceID, f controlplane.LinkFilter, now time.Time,
 	o controlplane.Order, from controlplane.ListPlace, limit int,
 ) (controlplane.LinkPage, error) {
@@ -131,7 +130,6 @@ type wider struct {
 
 func (w wider) Scan(dest ...any) error { return w.Rows.Scan(append(dest, w.more...)...) }
 
-// ListTags implements controlplane.LinkLister.
 func (db *LinkStore) ListTags(
 	ctx context.Context, ws waypost.WorkspaceID, prefix, after string, limit int,
 ) (tags []controlplane.TagCount, err error) {

@@ -21,7 +21,6 @@ const selectMember = `
 
 var scanMember = pgx.RowToStructByNameLax[api.Member]
 
-// Members implements controlplane.MemberStore.
 func (db *AccessStore) Members(ctx context.Context, ws waypost.WorkspaceID, after int64, limit int) (all []api.Member, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(ws), selectMember+` WHERE `+
 		scoped.OfWorkspace("m.workspace_id", "$1")+` AND m.user_id > $2 ORDER BY m.user_id LIMIT $3`,
@@ -29,7 +28,6 @@ func (db *AccessStore) Members(ctx context.Context, ws waypost.WorkspaceID, afte
 	return all, scoped.Classify("list users", err)
 }
 
-// Member implements controlplane.MemberStore.
 func (db *AccessStore) Member(ctx context.Context, ws waypost.WorkspaceID, user int64) (m api.Member, err error) {
 	err = db.pool.Within(ctx, scoped.TenantOf(ws), "find a user", func(tx pgx.Tx) error {
 		m, err = member(ctx, tx, ws, user)
@@ -44,7 +42,6 @@ func member(ctx context.Context, tx pgx.Tx, ws waypost.WorkspaceID, user int64) 
 	return m, scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "there is no such user"))
 }
 
-// AddMember implements controlplane.MemberStore.
 func (db *AccessStore) AddMember(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, n controlplane.NewMember,
 ) (m api.Member, invited bool, err error) {
@@ -152,7 +149,6 @@ func checkAdministrators(ctx context.Context, tx pgx.Tx, ids []waypost.Workspace
 	return err
 }
 
-// ChangeMember implements controlplane.MemberStore.
 func (db *AccessStore) ChangeMember(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64, c api.MemberChange, anyAccount bool,
 ) (m api.Member, err error) {
@@ -233,7 +229,6 @@ func lookAfter(ctx context.Context, tx pgx.Tx, m *api.Member, anyAccount bool) e
 	return scoped.Operator.Enter(ctx, tx)
 }
 
-// RemoveMember implements controlplane.MemberStore.
 func (db *AccessStore) RemoveMember(ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, user int64) error {
 	return db.pool.Within(ctx, scoped.TenantOf(ws), "remove a user", func(tx pgx.Tx) error {
 		m, governed, err := lockMember(ctx, tx, ws, user)

@@ -14,7 +14,6 @@ import (
 	"waypost/keyrange"
 )
 
-// KeySpace implements keys.RangeStore.
 func (db *KeyRangeStore) KeySpace(ctx context.Context) (keys.KeySpace, error) {
 	var space keys.KeySpace
 	err := pgx.BeginTxFunc(ctx, db.pool, scoped.Operator.ReadOptions(), func(tx pgx.Tx) (err error) {
@@ -127,7 +126,6 @@ func addRates(ctx context.Context, tx pgx.Tx, s *keys.KeySpace, byID map[int64]*
 	return err
 }
 
-// Counter implements keys.RangeStore.
 func (db *KeyRangeStore) Counter(ctx context.Context, prefix int, counter int64, code waypost.Code) (keys.Decoded, error) {
 	d := keys.Decoded{Code: code, Prefix: prefix, Counter: counter}
 	var r keys.Range

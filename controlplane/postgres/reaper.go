@@ -14,7 +14,8 @@ import (
 	"waypost/internal/failpoint"
 )
 
-// ReaperStore removes expired and deleted links, and old API keys.
+// ReaperStore removes expired and deleted links, and old API keys. It implements
+// controlplane.ReaperStore.
 type ReaperStore struct {
 	pool   *pool
 	clicks *analytics.Store
@@ -31,7 +32,6 @@ type tombstone struct {
 // expires selects the links that end with their expiry. The index link_expiry has them.
 const expires = `deleted_at IS NULL AND NOT link_outlives_expiry(programme)`
 
-// ClaimCleanup implements controlplane.ReaperStore.
 func (db *ReaperStore) ClaimCleanup(ctx context.Context, limit time.Duration) (bool, error) {
 	n, err := db.pool.ExecIn(ctx, scoped.Reaper, `
 		UPDATE cleanup SET running_until = clock_timestamp() + $1::interval
@@ -39,7 +39,6 @@ func (db *ReaperStore) ClaimCleanup(ctx context.Context, limit time.Duration) (b
 	return n > 0, scoped.Classify("begin a cleanup", err)
 }
 
-// EndCleanup implements controlplane.ReaperStore.
 func (db *ReaperStore) EndCleanup(ctx context.Context, failed bool, took time.Duration) error {
 	_, err := db.pool.ExecIn(ctx, scoped.Reaper, `
 		UPDATE cleanup SET
@@ -51,7 +50,6 @@ func (db *ReaperStore) EndCleanup(ctx context.Context, failed bool, took time.Du
 	return scoped.Classify("note a cleanup", err)
 }
 
-// CleanupStats implements controlplane.ReaperStore.
 func (db *ReaperStore) CleanupStats(ctx context.Context) (s controlplane.CleanupStats, err error) {
 	var last *time.Time
 	err = db.pool.QueryRowIn(ctx, scoped.Reaper, `
@@ -107,7 +105,6 @@ func (db *ReaperStore) reapThese(ctx context.Context, doing, change string, age 
 	return n, nil
 }
 
-// DeleteKeys implements controlplane.ReaperStore.
 func (db *ReaperStore) DeleteKeys(ctx context.Context, after time.Duration, limit int) (int, error) {
 	n, err := db.pool.ExecIn(ctx, scoped.Reaper, `
 		DELETE FROM api_key WHERE id IN (
@@ -175,5 +172,4 @@ func (db *ReaperStore) PurgeLinks(ctx context.Context, after time.Duration, limi
 	return n, errors.Join(failed, err)
 }
 
-// SweepClicks implements controlplane.ReaperStore.
 func (db *ReaperStore) SweepClicks(ctx context.Context) (int, error) { return db.clicks.SweepGone(ctx) }

@@ -23,7 +23,6 @@ func reuseKeys() string {
 		WHERE code = ANY (ARRAY(` + freeKeys() + ` LIMIT $3)) RETURNING code`
 }
 
-// ReuseKeys implements keys.ReservedStore.
 func (db *KeyRangeStore) ReuseKeys(ctx context.Context, ws waypost.WorkspaceID, service string, n int) ([]waypost.Code, error) {
 	as := scoped.TenantOf(ws).LookingUp()
 	var some []waypost.Code
@@ -71,7 +70,6 @@ func (db *KeyRangeStore) ReserveKeys(
 	return noted, nil
 }
 
-// ReturnKeys implements keys.ReservedStore.
 func (db *KeyRangeStore) ReturnKeys(
 	ctx context.Context, ws waypost.WorkspaceID, service string, codes []waypost.Code,
 ) ([]keys.Returned, error) {
@@ -128,7 +126,6 @@ func setOf(codes []waypost.Code) map[waypost.Code]bool {
 	return set
 }
 
-// CountReserved implements keys.ReservedStore.
 func (db *KeyRangeStore) CountReserved(ctx context.Context, ws waypost.WorkspaceID) (map[string]int64, error) {
 	counts := make(map[string]int64)
 	var service string
@@ -139,7 +136,6 @@ func (db *KeyRangeStore) CountReserved(ctx context.Context, ws waypost.Workspace
 	return counts, scoped.Classify("count reserved keys", err)
 }
 
-// CountHeld implements keys.ReservedStore.
 func (db *KeyRangeStore) CountHeld(ctx context.Context, ws waypost.WorkspaceID) (n int64, err error) {
 	of := ` FROM reserved_key WHERE ` + scoped.OfWorkspace("workspace_id", "$1")
 	err = db.pool.QueryRowIn(ctx, scoped.TenantOf(ws).LookingUp(), `

@@ -12,7 +12,8 @@ import (
 	"waypost/controlplane/postgres/scoped"
 )
 
-// SaltStore keeps the daily salts by which edges tell visitors apart.
+// SaltStore keeps the daily salts by which edges tell visitors apart. It implements
+// controlplane.SaltStore.
 type SaltStore struct {
 	pool      *pool
 	retention time.Duration
@@ -63,7 +64,6 @@ func (db *SaltStore) keepSalts(ctx context.Context) error {
 	})
 }
 
-// DestroySalt implements controlplane.SaltStore.
 func (db *SaltStore) DestroySalt(ctx context.Context, by controlplane.Actor, day int32) (p waypost.Position, err error) {
 	detail, err := json.Marshal(map[string]string{"what": "destroyed the salt of the visitors of " + waypost.DayText(day)})
 	if err != nil {

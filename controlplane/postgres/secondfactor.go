@@ -12,10 +12,10 @@ import (
 	"waypost/controlplane/postgres/scoped"
 )
 
-// SignInStore keeps second factors and sign-in links.
+// SignInStore keeps second factors and sign-in links. It implements
+// controlplane.FactorStore.
 type SignInStore struct{ access *AccessStore }
 
-// SecondFactor implements controlplane.FactorStore.
 func (db *SignInStore) SecondFactor(ctx context.Context, user int64) (f controlplane.StoredFactor, found bool, err error) {
 	err = db.access.pool.Within(ctx, scoped.Operator, "look up a second factor", func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `SELECT secret, confirmed_at IS NOT NULL, last_step, cardinality(recovery_codes) FROM second_factor WHERE user_id = $1`,
@@ -29,7 +29,6 @@ func (db *SignInStore) SecondFactor(ctx context.Context, user int64) (f controlp
 	return f, found, err
 }
 
-// ProposeFactor implements controlplane.FactorStore.
 func (db *SignInStore) ProposeFactor(ctx context.Context, user int64, secret []byte) error {
 	return db.access.pool.Within(ctx, scoped.Operator, "propose a second factor", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
@@ -42,7 +41,6 @@ func (db *SignInStore) ProposeFactor(ctx context.Context, user int64, secret []b
 	})
 }
 
-// ConfirmFactor implements controlplane.FactorStore.
 func (db *SignInStore) ConfirmFactor(
 	ctx context.Context, by controlplane.Actor, secret []byte, p controlplane.FactorProof, recovery [][]byte,
 ) error {
@@ -60,7 +58,6 @@ func (db *SignInStore) ConfirmFactor(
 	})
 }
 
-// EndFactor implements controlplane.FactorStore.
 func (db *SignInStore) EndFactor(ctx context.Context, by controlplane.Actor, p controlplane.FactorProof) error {
 	return db.access.pool.Within(ctx, scoped.Operator, "turn a second factor off", func(tx pgx.Tx) error {
 		if err := spend(ctx, tx, by.UserID, p); err != nil {
@@ -73,7 +70,6 @@ func (db *SignInStore) EndFactor(ctx context.Context, by controlplane.Actor, p c
 	})
 }
 
-// RenewRecoveryCodes implements controlplane.FactorStore.
 func (db *SignInStore) RenewRecoveryCodes(ctx context.Context, by controlplane.Actor, p controlplane.FactorProof, recovery [][]byte) error {
 	return db.access.pool.Within(ctx, scoped.Operator, "renew recovery codes", func(tx pgx.Tx) error {
 		if err := spend(ctx, tx, by.UserID, p); err != nil {
@@ -86,7 +82,6 @@ func (db *SignInStore) RenewRecoveryCodes(ctx context.Context, by controlplane.A
 	})
 }
 
-// ResetFactor implements controlplane.FactorStore.
 func (db *SignInStore) ResetFactor(ctx context.Context, by controlplane.Actor, user int64) (api.Account, error) {
 	return db.access.changeAny(ctx, by, user, "users.second-factor-reset", func(tx pgx.Tx, _ map[string]any) error {
 		tag, err := tx.Exec(ctx, `DELETE FROM second_factor WHERE user_id = $1`, user)

@@ -15,7 +15,6 @@ import (
 	"waypost/controlplane/postgres/scoped"
 )
 
-// APIKey implements controlplane.APIKeyStore.
 func (db *AccessStore) APIKey(ctx context.Context, hash [32]byte) (controlplane.StoredKey, bool, error) {
 	k := controlplane.StoredKey{Hash: hash}
 	found := false
@@ -64,12 +63,10 @@ func scanAffiliated(rows pgx.Rows, a *controlplane.Account, before ...any) error
 	return err
 }
 
-// Account implements controlplane.SessionStore.
 func (db *AccessStore) Account(ctx context.Context, email string) (controlplane.Account, bool, error) {
 	return db.account(ctx, "u.email = $1", email)
 }
 
-// AccountOf implements controlplane.SessionStore.
 func (db *AccessStore) AccountOf(ctx context.Context, user int64) (controlplane.Account, bool, error) {
 	return db.account(ctx, "u.id = $1", user)
 }
@@ -83,7 +80,6 @@ func (db *AccessStore) account(ctx context.Context, condition string, value any)
 	return a, found, scoped.Classify("look up an account", err)
 }
 
-// Session implements controlplane.SessionStore.
 func (db *AccessStore) Session(ctx context.Context, hash [32]byte) (controlplane.StoredSession, bool, error) {
 	var s controlplane.StoredSession
 	found := false
@@ -179,7 +175,6 @@ func textOf(a netip.Addr) string {
 	return a.String()
 }
 
-// NoteFailures implements controlplane.SessionStore.
 func (db *AccessStore) NoteFailures(ctx context.Context, all []controlplane.FailedSignIns) error {
 	return db.pool.Within(ctx, scoped.Operator, "note failed sign-ins", func(tx pgx.Tx) error {
 		for _, f := range all {
@@ -199,7 +194,6 @@ func hashOrNull(h *[32]byte) []byte {
 	return h[:]
 }
 
-// EndSession implements controlplane.SessionStore.
 func (db *AccessStore) EndSession(ctx context.Context, user, id int64) (ended bool, err error) {
 	err = db.pool.Within(ctx, scoped.Operator, "end a session", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `DELETE FROM user_session WHERE user_id = $1 AND id = $2`, user, id)
@@ -209,7 +203,6 @@ func (db *AccessStore) EndSession(ctx context.Context, user, id int64) (ended bo
 	return ended, err
 }
 
-// EndOtherSessions implements controlplane.SessionStore.
 func (db *AccessStore) EndOtherSessions(ctx context.Context, user, except int64) error {
 	return db.pool.Within(ctx, scoped.Operator, "end sessions", func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM user_session WHERE user_id = $1 AND id <> $2`, user, except)
@@ -217,7 +210,6 @@ func (db *AccessStore) EndOtherSessions(ctx context.Context, user, except int64)
 	})
 }
 
-// Sessions implements controlplane.SessionStore.
 func (db *AccessStore) Sessions(ctx context.Context, user int64, now time.Time) (all []api.SessionInfo, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, `
 		SELECT s.id, coalesce(host(s.address), '') AS address, s.user_agent, s.created_at, s.used_at AS last_used_at, s.expires_at

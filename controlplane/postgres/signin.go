@@ -16,7 +16,6 @@ import (
 // was disabled.
 const linkHolds = `(l.expires_at > now() AND l.created_at >= u.valid_from)`
 
-// Linked implements controlplane.SessionStore.
 func (db *AccessStore) Linked(ctx context.Context, hash [32]byte) (controlplane.Account, bool, error) {
 	a, found, err := db.account(ctx, `u.id = (SELECT l.user_id FROM sign_in_link l JOIN app_user u ON u.id = l.user_id WHERE l.hash = $1 AND `+
 		linkHolds+`)`, hash[:])

@@ -60,7 +60,6 @@ SELECT slot, bit_xor(stamp), count(*) FROM (
 	UNION ALL SELECT slot, stamp FROM visitor_salt WHERE slot BETWEEN $1 AND $2) r
 GROUP BY slot`
 
-// Sums implements replication.Source.
 func (db *Changelog) Sums(ctx context.Context, first, last uint16) ([]replication.Sum, replication.Head, error) {
 	sums := make([]replication.Sum, int(last)-int(first)+1)
 	head, err := db.readSlots(ctx, func(tx pgx.Tx) error {

@@ -13,7 +13,8 @@ import (
 	"waypost/controlplane/postgres/scoped"
 )
 
-// UnknownStore keeps the addresses that visitors asked for and that name no link.
+// UnknownStore keeps the addresses that visitors asked for and that name no link. It
+// implements controlplane.UnknownStore.
 type UnknownStore struct{ pool *pool }
 
 // Addresses that are kept of a domain and day. When there are maxUnknown, all but the
@@ -55,7 +56,6 @@ const (
 		WHERE s.place > $4 AND u.domain_id = s.domain_id AND u.day = s.day AND u.path = s.path AND u.kind = s.kind`
 )
 
-// CountUnknown implements controlplane.UnknownStore.
 func (db *UnknownStore) CountUnknown(ctx context.Context, r *controlplane.UnknownReport) error {
 	var domains, days []int32
 	var kinds []int16
@@ -87,7 +87,6 @@ func (db *UnknownStore) CountUnknown(ctx context.Context, r *controlplane.Unknow
 	})
 }
 
-// Unknown implements controlplane.UnknownStore.
 func (db *UnknownStore) Unknown(ctx context.Context, q *controlplane.UnknownQuery) (all []controlplane.UnknownAddress, err error) {
 	err = db.pool.QueryIn(ctx, scoped.TenantOf(q.Workspace), `
 		SELECT u.path, u.kind, sum(u.people)::bigint, sum(u.bots)::bigint, array_agg(u.day ORDER BY u.day),

@@ -30,7 +30,6 @@ func (db *AccessStore) oneWorkspace(ctx context.Context, tx pgx.Tx, sql string, 
 	return w, scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "there is no such workspace"))
 }
 
-// Workspace implements controlplane.WorkspaceStore.
 func (db *AccessStore) Workspace(ctx context.Context, ws waypost.WorkspaceID) (w api.Workspace, err error) {
 	err = db.pool.Within(ctx, scoped.TenantOf(ws), "find a workspace", func(tx pgx.Tx) error {
 		w, err = db.oneWorkspace(ctx, tx, `SELECT `+workspaceColumns+` FROM workspace WHERE `+
@@ -45,7 +44,6 @@ func (db *AccessStore) Workspace(ctx context.Context, ws waypost.WorkspaceID) (w
 	return w, err
 }
 
-// ChangeWorkspace implements controlplane.WorkspaceStore.
 func (db *AccessStore) ChangeWorkspace(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID, c api.WorkspaceChange,
 ) (w api.Workspace, err error) {
@@ -85,7 +83,6 @@ func (db *AccessStore) ChangeWorkspace(
 	return w, err
 }
 
-// Workspaces implements controlplane.WorkspaceStore.
 func (db *AccessStore) Workspaces(ctx context.Context, after waypost.WorkspaceID, limit int) (all []api.Workspace, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, `SELECT `+workspaceColumns+` FROM workspace WHERE id > $1 ORDER BY id LIMIT $2`, []any{
 		after,
@@ -94,7 +91,6 @@ func (db *AccessStore) Workspaces(ctx context.Context, after waypost.WorkspaceID
 	return all, scoped.Classify("list workspaces", err)
 }
 
-// CreateWorkspace implements controlplane.WorkspaceStore.
 func (db *AccessStore) CreateWorkspace(
 	ctx context.Context, by controlplane.Actor, n api.NewWorkspace,
 ) (w api.Workspace, err error) {
@@ -111,7 +107,6 @@ func (db *AccessStore) CreateWorkspace(
 	return w, err
 }
 
-// DeleteWorkspace implements controlplane.WorkspaceStore.
 func (db *AccessStore) DeleteWorkspace(
 	ctx context.Context, by controlplane.Actor, ws waypost.WorkspaceID,
 ) (w api.Workspace, err error) {
