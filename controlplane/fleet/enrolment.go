@@ -1,11 +1,13 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
@@ -62,25 +64,6 @@ func (n *Node) hasName(name string) bool {
 	return n.Name != "" && (n.Name == name || slices.Contains(n.Former, name))
 }
 
-// NewEnrolment is a request for a token.
-type NewEnrolment struct {
-	Region string
-	Role   NodeRole      // default: RoleEdge
-	Node   string        // the only name that it is valid for, also if an edge has it; "": any free name
-	Label  string        // for the operators
-	For    time.Duration // default: DefaultEnrolment
-}
-
-// Enrolment describes a new token.
-type Enrolment struct {
-	Token     string // to be shown once, and never stored
-	Region    waypost.Region
-	Role      NodeRole
-	Node      string
-	Label     string
-	ExpiresAt time.Time
-}
-
 // Enrolling is the request of a node with a token.
 type Enrolling struct {
 	Token    string
@@ -89,17 +72,6 @@ type Enrolling struct {
 	Region   string
 	Previous string   // the credential that it had before; "": none
 	Former   []string // names under which it still has clicks
-}
-
-// NodeCredential describes the newest credential of a node to operators.
-type NodeCredential struct {
-	Node       string
-	Region     waypost.Region
-	Role       NodeRole
-	Former     []string
-	CreatedAt  time.Time
-	LastSeenAt time.Time // zero: never
-	RevokedAt  time.Time // zero: it is valid
 }
 
 // StoredNode is the record that authenticates a node.
@@ -114,7 +86,7 @@ type StoredNode struct {
 type NodeStore interface {
 	// CreateEnrolment stores a token's hash. It returns EConflict when too many tokens
 	// are open.
-	CreateEnrolment(ctx context.Context, by controlplane.Actor, e Enrolment, hash [32]byte) error
+	CreateEnrolment(ctx context.Context, by controlplane.Actor, e api.Enrolment, hash [32]byte) error
 
 	// Enrol exchanges a token, by its hash, for a credential, and revokes the node's
 	// earlier one. A repeated exchange changes nothing while the credential is valid.
@@ -141,7 +113,7 @@ type NodeStore interface {
 	RevokeNode(ctx context.Context, by controlplane.Actor, node string) error
 
 	// NodeCredentials returns the newest credential of each node, by name.
-	NodeCredentials(ctx context.Context) ([]NodeCredential, error)
+	NodeCredentials(ctx context.Context) ([]api.NodeCredential, error)
 }
 
 // EnrolNode is the part of an [Enrolling] that a store needs.
@@ -154,40 +126,38 @@ type EnrolNode struct {
 }
 
 // NewEnrolment creates a token for a node. That needs [Actor.CheckOperator].
-func (n *Nodes) NewEnrolment(ctx context.Context, actor controlplane.Actor, e NewEnrolment) (Enrolment, error) {
+func (n *Nodes) NewEnrolment(ctx context.Context, actor controlplane.Actor, e api.NewEnrolment) (made api.Enrolment, err error) {
 	if err := actor.CheckOperator(); err != nil {
-		return Enrolment{}, err
+		return made, err
 	}
-	made := Enrolment{Role: e.Role, Node: e.Node, Label: e.Label}
-	var err error
-	if made.Region, err = waypost.ParseRegion(e.Region); err != nil {
-		return Enrolment{}, err
+	region, err := waypost.ParseRegion(e.Region)
+	if err != nil {
+		return made, err
 	}
-	if made.Role == "" {
-		made.Role = RoleEdge
-	}
-	if e.For == 0 {
-		e.For = DefaultEnrolment
+	made = api.Enrolment{Region: string(region), Role: cmp.Or(e.Role, string(RoleEdge)), Node: e.Node, Label: e.Label}
+	valid := DefaultEnrolment
+	if e.ExpiresIn != 0 {
+		valid = time.Duration(e.ExpiresIn) * time.Second
 	}
 	switch {
-	case made.Role != RoleEdge && made.Role != RoleRelay:
-		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "role must be edge or relay")
+	case made.Role != string(RoleEdge) && made.Role != string(RoleRelay):
+		return api.Enrolment{}, waypost.Errorf(waypost.EInvalid, "role must be edge or relay")
 	case e.Node != "" && !waypost.ValidNode(e.Node):
-		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "node must be 1 to 64 of A-Z, a-z, 0-9, dot, _ and -")
-	case e.For < time.Second || e.For > LongestEnrolment:
-		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "a token is valid for a second to 24 hours")
+		return api.Enrolment{}, waypost.Errorf(waypost.EInvalid, "node must be 1 to 64 of A-Z, a-z, 0-9, dot, _ and -")
+	case valid < time.Second || valid > LongestEnrolment:
+		return api.Enrolment{}, waypost.Errorf(waypost.EInvalid, "a token is valid for a second to 24 hours")
 	case len([]rune(e.Label)) > controlplane.MaxName:
-		return Enrolment{}, waypost.Errorf(waypost.EInvalid, "label must have at most %d characters", controlplane.MaxName)
+		return api.Enrolment{}, waypost.Errorf(waypost.EInvalid, "label must have at most %d characters", controlplane.MaxName)
 	}
 	if err := controlplane.CheckPrintable("label", e.Label); err != nil {
-		return Enrolment{}, err
+		return api.Enrolment{}, err
 	}
 	if made.Token, err = controlplane.NewToken(enrolmentPrefix); err != nil {
-		return Enrolment{}, err
+		return api.Enrolment{}, err
 	}
-	made.ExpiresAt = n.cfg.Now().Add(e.For).UTC().Truncate(time.Second)
+	made.ExpiresAt = n.cfg.Now().Add(valid).UTC().Truncate(time.Second)
 	if err := n.cfg.Store.CreateEnrolment(ctx, actor, made, controlplane.HashKey(made.Token)); err != nil {
-		return Enrolment{}, err
+		return api.Enrolment{}, err
 	}
 	return made, nil
 }
@@ -239,7 +209,7 @@ func (n *Nodes) Revoke(ctx context.Context, actor controlplane.Actor, node strin
 
 // Credentials returns the newest credential of each node, by name. That needs
 // [Actor.CheckOperator].
-func (n *Nodes) Credentials(ctx context.Context, actor controlplane.Actor) ([]NodeCredential, error) {
+func (n *Nodes) Credentials(ctx context.Context, actor controlplane.Actor) ([]api.NodeCredential, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return nil, err
 	}

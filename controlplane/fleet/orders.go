@@ -16,46 +16,29 @@ type OrderStore interface {
 	// OrderEdge stores an order and sets its number; the order is in the audit log when
 	// it returns. OrderEdge returns ENotFound when no edge with the name has ever
 	// reported, and known is false.
-	OrderEdge(ctx context.Context, by controlplane.Actor, o EdgeOrder, known bool) (EdgeOrder, error)
+	OrderEdge(ctx context.Context, by controlplane.Actor, o api.EdgeOrder, known bool) (api.EdgeOrder, error)
 
 	// EdgeOrder returns an order to an edge by its number, ENotFound for an unknown
 	// number.
-	EdgeOrder(ctx context.Context, node string, id int64) (EdgeOrder, error)
+	EdgeOrder(ctx context.Context, node string, id int64) (api.EdgeOrder, error)
 
 	// EdgeOrders returns all open orders, and the last verification of each edge that has
 	// an outcome.
-	EdgeOrders(ctx context.Context) (open, verified []EdgeOrder, err error)
+	EdgeOrders(ctx context.Context) (open, verified []api.EdgeOrder, err error)
 
 	// OrderDone stores the outcome of an order. A second outcome changes nothing.
 	// ENotFound: there is no such order.
 	OrderDone(ctx context.Context, node string, id int64, outcome api.EdgeOutcome) error
 }
 
-// OrderKind is a kind of order.
-type OrderKind string
-
 // The kinds of orders.
 const (
-	OrderVerify  OrderKind = "verify"  // add up the records on disk
-	OrderAccept  OrderKind = "accept"  // accept a held change
-	OrderDrain   OrderKind = "drain"   // be unready, so that visitors go elsewhere
-	OrderUndrain OrderKind = "undrain" // be ready again
-	OrderExplain OrderKind = "explain" // explain the answer to a visitor
+	OrderVerify  = "verify"  // add up the records on disk
+	OrderAccept  = "accept"  // accept a held change
+	OrderDrain   = "drain"   // be unready, so that visitors go elsewhere
+	OrderUndrain = "undrain" // be ready again
+	OrderExplain = "explain" // explain the answer to a visitor
 )
-
-// EdgeOrder is an operator's order to an edge.
-type EdgeOrder struct {
-	ID       int64
-	Node     string
-	What     OrderKind
-	Hold     string            // of an acceptance: which hold; "": any
-	Question *api.EdgeQuestion // of an explanation
-	By       string
-	At       time.Time
-	Until    time.Time // it expires
-	DoneAt   time.Time // zero: there is no outcome yet
-	Outcome  api.EdgeOutcome
-}
 
 // orderTime is the validity of an order. explainTime is the validity of an order to
 // explain, and is short because a person waits for the answer.
@@ -73,8 +56,8 @@ type Orders struct {
 	log   *slog.Logger
 
 	mu       sync.Mutex
-	open     map[string][]EdgeOrder // by node
-	verified map[string]EdgeOrder   // by node
+	open     map[string][]api.EdgeOrder // by node
+	verified map[string]api.EdgeOrder   // by node
 }
 
 // NewOrders returns Orders that Run keeps up to date. Knows reports whether an edge with
@@ -101,11 +84,11 @@ func (o *Orders) readOrders(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	byNode := make(map[string][]EdgeOrder)
+	byNode := make(map[string][]api.EdgeOrder)
 	for _, order := range open {
 		byNode[order.Node] = append(byNode[order.Node], order)
 	}
-	last := make(map[string]EdgeOrder, len(verified))
+	last := make(map[string]api.EdgeOrder, len(verified))
 	for _, order := range verified {
 		last[order.Node] = order
 	}
@@ -123,14 +106,14 @@ func (o *Orders) readOrders(ctx context.Context) error {
 
 // Give orders an edge. That needs [Actor.CheckOperator]. It returns ENotFound when there
 // is no such edge.
-func (o *Orders) Give(ctx context.Context, actor controlplane.Actor, order EdgeOrder) (EdgeOrder, error) {
+func (o *Orders) Give(ctx context.Context, actor controlplane.Actor, order api.EdgeOrder) (api.EdgeOrder, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return EdgeOrder{}, err
+		return api.EdgeOrder{}, err
 	}
 	if !waypost.ValidNode(order.Node) {
-		return EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
+		return api.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
 	}
-	order.By, order.Until = actor.Label(), time.Now().Add(orderTime)
+	order.OrderedBy, order.Until = actor.Label(), time.Now().Add(orderTime)
 	if order.What == OrderExplain {
 		order.Until = time.Now().Add(explainTime)
 	}
@@ -144,12 +127,12 @@ func (o *Orders) Give(ctx context.Context, actor controlplane.Actor, order EdgeO
 }
 
 // Find returns an order to an edge with its outcome. That needs [Actor.CheckOperator].
-func (o *Orders) Find(ctx context.Context, actor controlplane.Actor, node string, id int64) (EdgeOrder, error) {
+func (o *Orders) Find(ctx context.Context, actor controlplane.Actor, node string, id int64) (api.EdgeOrder, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return EdgeOrder{}, err
+		return api.EdgeOrder{}, err
 	}
 	if !waypost.ValidNode(node) {
-		return EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
+		return api.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
 	}
 	return o.store.EdgeOrder(ctx, node, id)
 }
@@ -159,13 +142,13 @@ const askTime = 5 * time.Second
 
 // Ask orders an edge, and returns the outcome as soon as the edge has answered. It
 // returns EUnavailable without an answer within five seconds, and the errors of Give.
-func (o *Orders) Ask(ctx context.Context, actor controlplane.Actor, order EdgeOrder) (api.EdgeOutcome, error) {
+func (o *Orders) Ask(ctx context.Context, actor controlplane.Actor, order api.EdgeOrder) (api.EdgeOutcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	given, err := o.Give(ctx, actor, order)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for err == nil && given.DoneAt.IsZero() {
+	for err == nil && given.Outcome == nil {
 		select {
 		case <-ctx.Done():
 			return api.EdgeOutcome{}, waypost.Errorf(waypost.EUnavailable, "the edge %s has not answered within %s", order.Node, askTime)
@@ -173,18 +156,21 @@ func (o *Orders) Ask(ctx context.Context, actor controlplane.Actor, order EdgeOr
 			given, err = o.store.EdgeOrder(ctx, order.Node, given.ID)
 		}
 	}
-	return given.Outcome, err
+	if err != nil {
+		return api.EdgeOutcome{}, err
+	}
+	return *given.Outcome, nil
 }
 
 // For returns the open orders of an edge. It does not block.
-func (o *Orders) For(node string) []EdgeOrder {
+func (o *Orders) For(node string) []api.EdgeOrder {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.open[node]
 }
 
 // Verified returns an edge's last verification with an outcome.
-func (o *Orders) Verified(node string) (EdgeOrder, bool) {
+func (o *Orders) Verified(node string) (api.EdgeOrder, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	order, ok := o.verified[node]

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/api/clickbatch"
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
@@ -75,12 +76,12 @@ func (*edgeNodes) MayShip(_ context.Context, node *fleet.Node, name string) erro
 	return nil
 }
 
-func (*edgeNodes) NewEnrolment(_ context.Context, actor controlplane.Actor, e fleet.NewEnrolment) (fleet.Enrolment, error) {
+func (*edgeNodes) NewEnrolment(_ context.Context, actor controlplane.Actor, e api.NewEnrolment) (api.Enrolment, error) {
 	if e.Region == "full" {
-		return fleet.Enrolment{}, waypost.Errorf(waypost.EConflict, "too many are open")
+		return api.Enrolment{}, waypost.Errorf(waypost.EConflict, "too many are open")
 	}
-	return fleet.Enrolment{
-		Token: "wp_enrl_x", Region: waypost.Region(e.Region), Role: fleet.RoleEdge,
+	return api.Enrolment{
+		Token: "wp_enrl_x", Region: e.Region, Role: "edge",
 		Node: e.Node, ExpiresAt: time.Now(),
 	}, actor.CheckOperator()
 }
@@ -95,10 +96,10 @@ func (*edgeNodes) Revoke(_ context.Context, actor controlplane.Actor, node strin
 	return nil
 }
 
-func (*edgeNodes) Credentials(_ context.Context, actor controlplane.Actor) ([]fleet.NodeCredential, error) {
-	return []fleet.NodeCredential{
-		{Node: "eu-1", Region: "eu", Role: fleet.RoleEdge, CreatedAt: time.Now(), LastSeenAt: time.Now()},
-		{Node: "edge-b", Region: "eu", Role: fleet.RoleRelay, CreatedAt: time.Now(), RevokedAt: time.Now()},
+func (*edgeNodes) Credentials(_ context.Context, actor controlplane.Actor) ([]api.NodeCredential, error) {
+	return []api.NodeCredential{
+		{Node: "eu-1", Region: "eu", Role: "edge", State: "good", CreatedAt: time.Now(), LastSeenAt: new(time.Now())},
+		{Node: "edge-b", Region: "eu", Role: "relay", State: "revoked", CreatedAt: time.Now(), RevokedAt: new(time.Now())},
 	}, actor.CheckOperator()
 }
 

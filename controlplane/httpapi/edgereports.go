@@ -44,7 +44,7 @@ type ReportTaker interface {
 
 // OrderGiver has the orders for edges. For must not block.
 type OrderGiver interface {
-	For(node string) []fleet.EdgeOrder
+	For(node string) []api.EdgeOrder
 }
 
 // BlockDigest has the digest of all statements about blocks. It must not block.
@@ -80,12 +80,9 @@ func EdgeReports(reports ReportTaker, orders OrderGiver, blocks BlockDigest, log
 		}
 		differs := blocks != nil && report.Blocks != nil && *report.Blocks != blocks.Digest()
 		if open := orders.For(report.Node); (len(open) > 0 || differs || report.Starting) && !report.Leaving {
-			shown := api.EdgeOrders{Orders: []api.EdgeOrder{}, Blocks: differs}
+			shown := api.EdgeOrders{Orders: open[:min(len(open), maxOpenOrders)], Blocks: differs}
 			if report.Starting {
 				shown.CatchUp = catchUp.String()
-			}
-			for i := range open[:min(len(open), maxOpenOrders)] {
-				shown.Orders = append(shown.Orders, orderOf(&open[i]))
 			}
 			writeJSON(w, http.StatusOK, &shown) // a lost answer is sent again
 			return

@@ -117,7 +117,7 @@ func (a *linksAPI) askEdge(ctx context.Context, in *explainInput, path string, v
 			return nil, faultIn("query."+name, "expected UTF-8 without NUL")
 		}
 	}
-	outcome, err := a.orders.Ask(ctx, actorFrom(ctx), fleet.EdgeOrder{Node: in.Edge, What: fleet.OrderExplain, Question: q})
+	outcome, err := a.orders.Ask(ctx, actorFrom(ctx), api.EdgeOrder{Node: in.Edge, What: fleet.OrderExplain, Question: q})
 	x := outcome.Explained
 	switch {
 	case err != nil:

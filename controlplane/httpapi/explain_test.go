@@ -9,7 +9,6 @@ import (
 
 	"waypost/api"
 	"waypost/controlplane"
-	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
 	"waypost/rules"
 )
@@ -127,7 +126,7 @@ func TestExplain_AnEdgeAnswersOperators(t *testing.T) {
 		Code: "ruled", Match: "exact", Country: "DE", City: "Köln", PlacesBuilt: &built, Status: 302, Location: "https://example.com/de",
 		Steps: []api.EdgeStep{{Rule: 1, Failed: -1}},
 	}
-	o.answer = func(fleet.EdgeOrder) api.EdgeOutcome {
+	o.answer = func(api.EdgeOrder) api.EdgeOutcome {
 		return api.EdgeOutcome{Position: &api.Sequence{Epoch: 1, Seq: 7}, Explained: &explained}
 	}
 	const path = "/api/v1/explain?url=ruled&edge=eu-1&address=192.0.2.7&at=2026-12-01T08:00:00Z&agent=bot&query=a%3Db"

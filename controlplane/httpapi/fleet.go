@@ -23,17 +23,17 @@ type Fleet interface {
 
 // Nodes manages the credentials of edges. EForbidden: the actor is not an operator.
 type Nodes interface {
-	NewEnrolment(ctx context.Context, actor controlplane.Actor, e fleet.NewEnrolment) (fleet.Enrolment, error)
+	NewEnrolment(ctx context.Context, actor controlplane.Actor, e api.NewEnrolment) (api.Enrolment, error)
 	Revoke(ctx context.Context, actor controlplane.Actor, node string) error
-	Credentials(ctx context.Context, actor controlplane.Actor) ([]fleet.NodeCredential, error)
+	Credentials(ctx context.Context, actor controlplane.Actor) ([]api.NodeCredential, error)
 }
 
 // Orders passes orders of operators on to edges.
 type Orders interface {
-	Give(ctx context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (fleet.EdgeOrder, error)
-	Find(ctx context.Context, actor controlplane.Actor, node string, id int64) (fleet.EdgeOrder, error)
-	Ask(ctx context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (api.EdgeOutcome, error)
-	Verified(node string) (fleet.EdgeOrder, bool)
+	Give(ctx context.Context, actor controlplane.Actor, order api.EdgeOrder) (api.EdgeOrder, error)
+	Find(ctx context.Context, actor controlplane.Actor, node string, id int64) (api.EdgeOrder, error)
+	Ask(ctx context.Context, actor controlplane.Actor, order api.EdgeOrder) (api.EdgeOutcome, error)
+	Verified(node string) (api.EdgeOrder, bool)
 }
 
 // fleetAPI serves the edges, their credentials and their orders to operators.
@@ -106,7 +106,7 @@ func registerFleet(rt *router, a *fleetAPI) {
 			"An edge repairs damage in any case. The answer is an order, which later has an outcome. It is in the audit log.",
 		scopes: admin, problems: []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *nodeInput) (*body[api.EdgeOrder], error) {
-		return a.give(ctx, fleet.EdgeOrder{Node: in.Node, What: fleet.OrderVerify})
+		return answered(a.orders.Give(ctx, actorFrom(ctx), api.EdgeOrder{Node: in.Node, What: fleet.OrderVerify}))
 	})
 	handle(rt, operation{
 		id: "accept-edge", method: http.MethodPost, path: api.PathEdges + "/{node}/acceptances",
@@ -115,7 +115,7 @@ func registerFleet(rt *router, a *fleetAPI) {
 			"the former state. This order confirms the change. The answer is an order, which later has an outcome. It is in the audit log.",
 		scopes: admin, problems: []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *acceptHeldInput) (*body[api.EdgeOrder], error) {
-		return a.give(ctx, fleet.EdgeOrder{Node: in.Node, What: fleet.OrderAccept, Hold: in.Body.What})
+		return answered(a.orders.Give(ctx, actorFrom(ctx), api.EdgeOrder{Node: in.Node, What: fleet.OrderAccept, Hold: in.Body.What}))
 	})
 	handle(rt, operation{
 		id: "drain-edge", method: http.MethodPost, path: api.PathEdges + "/{node}/drains",
@@ -129,14 +129,13 @@ func registerFleet(rt *router, a *fleetAPI) {
 		if in.Body.Undo {
 			what = fleet.OrderUndrain
 		}
-		return a.give(ctx, fleet.EdgeOrder{Node: in.Node, What: what})
+		return answered(a.orders.Give(ctx, actorFrom(ctx), api.EdgeOrder{Node: in.Node, What: what}))
 	})
 	handle(rt, operation{
 		id: "get-edge-order", method: http.MethodGet, path: api.PathEdges + "/{node}/orders/{id}", summary: "Get an order to an edge, and its outcome",
 		scopes: admin, problems: []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *findOrderInput) (*body[api.EdgeOrder], error) {
-		o, err := a.orders.Find(ctx, actorFrom(ctx), in.Node, in.ID)
-		return bodyOf(orderOf(&o)), err
+		return answered(a.orders.Find(ctx, actorFrom(ctx), in.Node, in.ID))
 	})
 }
 
@@ -160,7 +159,7 @@ func (a *fleetAPI) edges(ctx context.Context, _ *struct{}) (*body[api.EdgeList],
 		}
 		if o, ok := a.orders.Verified(all[i].Node); ok {
 			out.Body.Edges[i].Verified = &api.Verified{
-				At: o.DoneAt.UTC(), Damage: o.Outcome.Damage, Error: o.Outcome.Error,
+				At: *o.DoneAt, Damage: o.Outcome.Damage, Error: o.Outcome.Error,
 			}
 		}
 	}
@@ -193,7 +192,7 @@ func (a *fleetAPI) revoked(ctx context.Context) map[string]bool {
 	}
 	revoked := make(map[string]bool, len(all))
 	for i := range all {
-		revoked[all[i].Node] = !all[i].RevokedAt.IsZero()
+		revoked[all[i].Node] = all[i].RevokedAt != nil
 	}
 	return revoked
 }
@@ -266,50 +265,12 @@ func edgeOf(e *fleet.EdgeStatus, controls []fleet.ControlStatus) api.Edge {
 }
 
 func (a *fleetAPI) enrol(ctx context.Context, in *body[api.NewEnrolment]) (*body[api.Enrolment], error) {
-	n := &in.Body
-	e, err := a.nodes.NewEnrolment(ctx, actorFrom(ctx), fleet.NewEnrolment{
-		Region: n.Region, Role: fleet.NodeRole(n.Role), Node: n.Node, Label: n.Label, For: time.Duration(n.ExpiresIn) * time.Second,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return bodyOf(api.Enrolment{
-		Token: e.Token, Region: string(e.Region), Role: string(e.Role), Node: e.Node, Label: e.Label, ExpiresAt: e.ExpiresAt.UTC(),
-		ControlURL: a.url,
-	}), nil
+	e, err := a.nodes.NewEnrolment(ctx, actorFrom(ctx), in.Body)
+	e.ControlURL = a.url
+	return answered(e, err)
 }
 
 func (a *fleetAPI) credentials(ctx context.Context, _ *struct{}) (*body[api.EdgeCredentialList], error) {
 	all, err := a.nodes.Credentials(ctx, actorFrom(ctx))
-	if err != nil {
-		return nil, err
-	}
-	shown := make([]api.NodeCredential, len(all))
-	for i := range all {
-		c := &all[i]
-		shown[i] = api.NodeCredential{
-			Node: c.Node, Region: string(c.Region), Role: string(c.Role), State: "good", Former: append([]string{}, c.Former...),
-			CreatedAt: c.CreatedAt.UTC(), LastSeenAt: moment(c.LastSeenAt), RevokedAt: moment(c.RevokedAt),
-		}
-		if !c.RevokedAt.IsZero() {
-			shown[i].State = "revoked"
-		}
-	}
-	return bodyOf(api.EdgeCredentialList{Credentials: shown}), nil
-}
-
-func (a *fleetAPI) give(ctx context.Context, o fleet.EdgeOrder) (*body[api.EdgeOrder], error) {
-	given, err := a.orders.Give(ctx, actorFrom(ctx), o)
-	return bodyOf(orderOf(&given)), err
-}
-
-func orderOf(o *fleet.EdgeOrder) api.EdgeOrder {
-	shown := api.EdgeOrder{
-		ID: o.ID, Node: o.Node, What: string(o.What), Hold: o.Hold, Question: o.Question, OrderedBy: o.By,
-		OrderedAt: o.At.UTC(), Until: o.Until.UTC(), DoneAt: moment(o.DoneAt),
-	}
-	if !o.DoneAt.IsZero() {
-		shown.Outcome = &o.Outcome
-	}
-	return shown
+	return answered(api.EdgeCredentialList{Credentials: all}, err)
 }

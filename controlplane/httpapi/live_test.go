@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
-	"waypost/controlplane/fleet"
 	"waypost/controlplane/httpapi"
 )
 
@@ -199,7 +199,7 @@ type leftNodes struct {
 	once  sync.Once
 }
 
-func (n *leftNodes) Credentials(ctx context.Context, by controlplane.Actor) ([]fleet.NodeCredential, error) {
+func (n *leftNodes) Credentials(ctx context.Context, by controlplane.Actor) ([]api.NodeCredential, error) {
 	n.once.Do(func() {
 		close(n.asked)
 		<-ctx.Done()

@@ -22,48 +22,48 @@ import (
 
 // orders knows the edge eu-1, and remembers what was asked of it.
 type orders struct {
-	given  []fleet.EdgeOrder
-	answer func(fleet.EdgeOrder) api.EdgeOutcome // of a question
+	given  []api.EdgeOrder
+	answer func(api.EdgeOrder) api.EdgeOutcome // of a question
 }
 
-func (o *orders) Give(_ context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (fleet.EdgeOrder, error) {
+func (o *orders) Give(_ context.Context, actor controlplane.Actor, order api.EdgeOrder) (api.EdgeOrder, error) {
 	if err := actor.CheckOperator(); err != nil {
 		return order, err
 	}
 	if order.Node != "eu-1" {
 		return order, waypost.Errorf(waypost.ENotFound, "no such edge")
 	}
-	order.ID, order.At, order.Until = int64(len(o.given)+1), time.Unix(1000, 0), time.Unix(2000, 0)
+	order.ID, order.OrderedAt, order.Until = int64(len(o.given)+1), time.Unix(1000, 0).UTC(), time.Unix(2000, 0).UTC()
 	o.given = append(o.given, order)
 	return order, nil
 }
 
-func (o *orders) Ask(ctx context.Context, actor controlplane.Actor, order fleet.EdgeOrder) (api.EdgeOutcome, error) {
+func (o *orders) Ask(ctx context.Context, actor controlplane.Actor, order api.EdgeOrder) (api.EdgeOutcome, error) {
 	given, err := o.Give(ctx, actor, order)
 	return o.answer(given), err
 }
 
-func (o *orders) Find(_ context.Context, actor controlplane.Actor, node string, id int64) (fleet.EdgeOrder, error) {
+func (o *orders) Find(_ context.Context, actor controlplane.Actor, node string, id int64) (api.EdgeOrder, error) {
 	if err := actor.CheckOperator(); err != nil {
-		return fleet.EdgeOrder{}, err
+		return api.EdgeOrder{}, err
 	}
 	if node != "eu-1" || id > int64(len(o.given)) {
-		return fleet.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "no such order")
+		return api.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "no such order")
 	}
 	return o.given[id-1], nil
 }
 
-func (o *orders) Verified(string) (fleet.EdgeOrder, bool) {
-	return fleet.EdgeOrder{DoneAt: time.Unix(3000, 0), Outcome: api.EdgeOutcome{Damage: "a record is cut"}}, true
+func (o *orders) Verified(string) (api.EdgeOrder, bool) {
+	return api.EdgeOrder{DoneAt: new(time.Unix(3000, 0).UTC()), Outcome: &api.EdgeOutcome{Damage: "a record is cut"}}, true
 }
 
-func (o *orders) For(string) []fleet.EdgeOrder { return o.given }
+func (o *orders) For(string) []api.EdgeOrder { return o.given }
 
 func (o *orders) Done(_ context.Context, node string, id int64, outcome api.EdgeOutcome) error {
 	if node != "eu-1" || id > int64(len(o.given)) {
 		return waypost.Errorf(waypost.ENotFound, "no such order")
 	}
-	o.given[id-1].Outcome, o.given[id-1].DoneAt = outcome, time.Unix(3000, 0)
+	o.given[id-1].Outcome, o.given[id-1].DoneAt = &outcome, new(time.Unix(3000, 0).UTC())
 	return nil
 }
 

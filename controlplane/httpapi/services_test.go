@@ -116,23 +116,23 @@ func (w workspaces) Audit(ctx context.Context, actor controlplane.Actor, all boo
 // noOrders has no orders.
 type noOrders struct{}
 
-func (noOrders) Give(context.Context, controlplane.Actor, fleet.EdgeOrder) (fleet.EdgeOrder, error) {
-	return fleet.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
+func (noOrders) Give(context.Context, controlplane.Actor, api.EdgeOrder) (api.EdgeOrder, error) {
+	return api.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
 }
 
-func (noOrders) Find(context.Context, controlplane.Actor, string, int64) (fleet.EdgeOrder, error) {
-	return fleet.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such order")
+func (noOrders) Find(context.Context, controlplane.Actor, string, int64) (api.EdgeOrder, error) {
+	return api.EdgeOrder{}, waypost.Errorf(waypost.ENotFound, "there is no such order")
 }
 
-func (noOrders) Ask(context.Context, controlplane.Actor, fleet.EdgeOrder) (api.EdgeOutcome, error) {
+func (noOrders) Ask(context.Context, controlplane.Actor, api.EdgeOrder) (api.EdgeOutcome, error) {
 	return api.EdgeOutcome{}, waypost.Errorf(waypost.ENotFound, "there is no such edge")
 }
 
-func (noOrders) Verified(string) (fleet.EdgeOrder, bool) {
-	return fleet.EdgeOrder{}, false
+func (noOrders) Verified(string) (api.EdgeOrder, bool) {
+	return api.EdgeOrder{}, false
 }
 
-func (noOrders) For(string) []fleet.EdgeOrder { return nil }
+func (noOrders) For(string) []api.EdgeOrder { return nil }
 
 func (f fixedFleet) WaitApplied(ctx context.Context, at waypost.Position, everywhere bool, most time.Duration) fleet.Applied {
 	return waiter{}.WaitApplied(ctx, at, everywhere, most)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 	"waypost/internal/condition"
@@ -75,9 +76,9 @@ func (c *control) revoked() (found []condition.Statement) {
 		return nil // PostgreSQL is away, which is a condition
 	}
 	for _, e := range c.fleet.Edges() {
-		i := slices.IndexFunc(all, func(n fleet.NodeCredential) bool { return n.Node == e.Node && !n.RevokedAt.IsZero() })
+		i := slices.IndexFunc(all, func(n api.NodeCredential) bool { return n.Node == e.Node && n.RevokedAt != nil })
 		if i >= 0 && e.State == fleet.EdgeAlive {
-			found = append(found, condition.Statement{Of: e.Node, Since: all[i].RevokedAt})
+			found = append(found, condition.Statement{Of: e.Node, Since: *all[i].RevokedAt})
 		}
 	}
 	return found

@@ -8,12 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/postgres/scoped"
 )
 
-func (db *FleetStore) CreateEnrolment(ctx context.Context, by controlplane.Actor, e fleet.Enrolment, hash [32]byte) error {
+func (db *FleetStore) CreateEnrolment(ctx context.Context, by controlplane.Actor, e api.Enrolment, hash [32]byte) error {
 	return db.pool.Within(ctx, scoped.Operator, "make an enrolment token", func(tx pgx.Tx) error {
 		var open int
 		if err := tx.QueryRow(ctx, `
@@ -135,15 +136,11 @@ func (db *FleetStore) RevokeNode(ctx context.Context, by controlplane.Actor, nod
 	})
 }
 
-func (db *FleetStore) NodeCredentials(ctx context.Context) (all []fleet.NodeCredential, err error) {
+func (db *FleetStore) NodeCredentials(ctx context.Context) (all []api.NodeCredential, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, `
-		SELECT DISTINCT ON (node) node, region, role, former, created_at, last_seen_at, revoked_at FROM node_credential ORDER BY node, id DESC`,
-		nil, scoped.CollectWith(&all, func(row pgx.CollectableRow) (c fleet.NodeCredential, err error) {
-			var seen, revoked *time.Time
-			err = row.Scan(&c.Node, &c.Region, &c.Role, &c.Former, &c.CreatedAt, &seen, &revoked)
-			c.CreatedAt, c.LastSeenAt, c.RevokedAt = c.CreatedAt.UTC(), scoped.UTC(seen), scoped.UTC(revoked)
-			return c, err
-		}))
+		SELECT DISTINCT ON (node) node, region, role, CASE WHEN revoked_at IS NULL THEN 'good' ELSE 'revoked' END AS state, former,
+		       created_at, last_seen_at, revoked_at FROM node_credential ORDER BY node, id DESC`,
+		nil, scoped.CollectWith(&all, pgx.RowToStructByName[api.NodeCredential]))
 	return all, scoped.Classify("list credentials of edges", err)
 }
 

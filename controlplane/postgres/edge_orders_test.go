@@ -15,9 +15,9 @@ import (
 func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	db, hand := open(t)
 	by := controlplane.Actor{Workspace: waypost.DefaultWorkspace, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}}
-	ask := func(node string, what fleet.OrderKind) (fleet.EdgeOrder, error) {
-		return db.OrderEdge(t.Context(), by, fleet.EdgeOrder{
-			Node: node, What: what, By: "ann",
+	ask := func(node string, what string) (api.EdgeOrder, error) {
+		return db.OrderEdge(t.Context(), by, api.EdgeOrder{
+			Node: node, What: what, OrderedBy: "ann",
 			Until: time.Now().Add(time.Hour),
 		}, false)
 	}
@@ -31,7 +31,7 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 
 	open, verified, err := db.EdgeOrders(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []fleet.EdgeOrder{first, second}, open)
+	require.Equal(t, []api.EdgeOrder{first, second}, open)
 	require.Empty(t, verified)
 
 	outcome := api.EdgeOutcome{Records: 7, Damage: "a record is cut", Position: &api.Sequence{Epoch: 1, Seq: 9}, Seconds: 0.5}
@@ -40,26 +40,26 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(db.OrderDone(t.Context(), "eu-2", second.ID, outcome)), "it was asked of another")
 	done, err := db.EdgeOrder(t.Context(), "eu-1", first.ID)
 	require.NoError(t, err)
-	require.Equal(t, outcome, done.Outcome)
-	require.False(t, done.DoneAt.IsZero())
+	require.Equal(t, &outcome, done.Outcome)
+	require.NotNil(t, done.DoneAt)
 	_, err = db.EdgeOrder(t.Context(), "eu-2", first.ID)
 	require.Equal(t, waypost.ENotFound, waypost.CodeOf(err))
 	open, verified, err = db.EdgeOrders(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []fleet.EdgeOrder{second}, open)
-	require.Equal(t, []fleet.EdgeOrder{done}, verified)
+	require.Equal(t, []api.EdgeOrder{second}, open)
+	require.Equal(t, []api.EdgeOrder{done}, verified)
 	require.Equal(t, int64(2), number(t, hand, `SELECT count(*) FROM audit WHERE subject = 'eu-1'
 		AND action IN ('edges.verify', 'edges.accept')`))
 
-	_, err = db.OrderEdge(t.Context(), by, fleet.EdgeOrder{
-		Node: "eu-9", What: fleet.OrderVerify, By: "ann",
+	_, err = db.OrderEdge(t.Context(), by, api.EdgeOrder{
+		Node: "eu-9", What: fleet.OrderVerify, OrderedBy: "ann",
 		Until: time.Now().Add(time.Hour),
 	}, true)
 	require.NoError(t, err, "it is there, and its first report is not kept yet")
 
 	question := api.EdgeQuestion{Path: "spring", At: time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC), Address: "192.0.2.7"}
-	asked, err := db.OrderEdge(t.Context(), by, fleet.EdgeOrder{
-		Node: "eu-1", What: fleet.OrderExplain, Question: &question, By: "ann", Until: time.Now().Add(time.Hour),
+	asked, err := db.OrderEdge(t.Context(), by, api.EdgeOrder{
+		Node: "eu-1", What: fleet.OrderExplain, Question: &question, OrderedBy: "ann", Until: time.Now().Add(time.Hour),
 	}, true)
 	require.NoError(t, err)
 	require.Equal(t, &question, asked.Question)

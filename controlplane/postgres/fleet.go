@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,7 +10,6 @@ import (
 	"waypost"
 	"waypost/api"
 	"waypost/controlplane"
-	"waypost/controlplane/fleet"
 	"waypost/controlplane/postgres/scoped"
 )
 
@@ -25,7 +23,7 @@ const edgeOrderColumns = `id, node, what, hold, question, ordered_by, ordered_at
 const (
 	insertEdgeOrder = `
 		INSERT INTO edge_order (node, what, hold, ordered_by, until, question)
-		SELECT $1, $2, $3, $4, $5, $7::text::jsonb WHERE $6 OR EXISTS (SELECT FROM click_progress WHERE node = $1)
+		SELECT $1, $2, $3, $4, $5, $7::jsonb WHERE $6 OR EXISTS (SELECT FROM click_progress WHERE node = $1)
 		RETURNING ` + edgeOrderColumns
 
 	trimEdgeOrders = `
@@ -47,38 +45,13 @@ const (
 		SELECT count(*) FROM found`
 )
 
-func scanEdgeOrder(row pgx.CollectableRow) (o fleet.EdgeOrder, err error) {
-	var done *time.Time
-	var outcome, question []byte
-	if err := row.Scan(&o.ID, &o.Node, &o.What, &o.Hold, &question, &o.By, &o.At, &o.Until, &done, &outcome); err != nil {
-		return o, err
-	}
-	if question != nil {
-		o.Question = &api.EdgeQuestion{}
-		if err := json.Unmarshal(question, o.Question); err != nil {
-			return o, err
-		}
-	}
-	if done != nil {
-		o.DoneAt = *done
-		err = json.Unmarshal(outcome, &o.Outcome)
-	}
-	return o, err
-}
+var scanEdgeOrder = pgx.RowToStructByName[api.EdgeOrder]
 
 func (db *FleetStore) OrderEdge(
-	ctx context.Context, by controlplane.Actor, o fleet.EdgeOrder, known bool,
-) (given fleet.EdgeOrder, err error) {
-	var question *string
-	if o.Question != nil {
-		text, err := json.Marshal(o.Question)
-		if err != nil {
-			return given, fmt.Errorf("encode the question of an order: %w", err)
-		}
-		question = new(string(text))
-	}
+	ctx context.Context, by controlplane.Actor, o api.EdgeOrder, known bool,
+) (given api.EdgeOrder, err error) {
 	err = pgx.BeginTxFunc(ctx, db.pool, scoped.Operator.TxOptions(), func(tx pgx.Tx) error {
-		rows, _ := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Hold, o.By, o.Until, known, question)
+		rows, _ := tx.Query(ctx, insertEdgeOrder, o.Node, o.What, o.Hold, o.OrderedBy, o.Until, known, o.Question)
 		given, err = pgx.CollectExactlyOneRow(rows, scanEdgeOrder)
 		if err = scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "no edge of that name has ever reported")); err != nil {
 			return err
@@ -90,12 +63,12 @@ func (db *FleetStore) OrderEdge(
 		if err != nil {
 			return err
 		}
-		return scoped.NoteAct(ctx, tx, by, "edges."+string(o.What), o.Node, detail)
+		return scoped.NoteAct(ctx, tx, by, "edges."+o.What, o.Node, detail)
 	})
 	return given, scoped.Classify("order an edge", err)
 }
 
-func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o fleet.EdgeOrder, err error) {
+func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o api.EdgeOrder, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, selectEdgeOrder, []any{node, id}, func(rows pgx.Rows) (err error) {
 		o, err = pgx.CollectExactlyOneRow(rows, scanEdgeOrder)
 		return scoped.IfNoRow(err, waypost.Errorf(waypost.ENotFound, "the edge has no such order"))
@@ -103,11 +76,11 @@ func (db *FleetStore) EdgeOrder(ctx context.Context, node string, id int64) (o f
 	return o, scoped.Classify("find an order", err)
 }
 
-func (db *FleetStore) EdgeOrders(ctx context.Context) (open, verified []fleet.EdgeOrder, err error) {
+func (db *FleetStore) EdgeOrders(ctx context.Context) (open, verified []api.EdgeOrder, err error) {
 	err = db.pool.QueryIn(ctx, scoped.Operator, selectEdgeOrders, nil, func(rows pgx.Rows) error {
 		all, err := pgx.CollectRows(rows, scanEdgeOrder)
 		for _, o := range all {
-			if o.DoneAt.IsZero() {
+			if o.DoneAt == nil {
 				open = append(open, o)
 			} else {
 				verified = append(verified, o)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 	"waypost/controlplane/postgres"
@@ -22,7 +23,7 @@ func nodes(db *postgres.DB) *fleet.Nodes {
 	return fleet.NewNodes(fleet.NodesConfig{Store: db, Patience: waitLimit})
 }
 
-func token(t *testing.T, n *fleet.Nodes, e fleet.NewEnrolment) string {
+func token(t *testing.T, n *fleet.Nodes, e api.NewEnrolment) string {
 	t.Helper()
 	made, err := n.NewEnrolment(t.Context(), operator, e)
 	require.NoError(t, err)
@@ -50,7 +51,7 @@ func requireCode(t *testing.T, want waypost.ErrorCode, err error, contains strin
 func TestATokenIsExchangedForACredentialOnce(t *testing.T) {
 	db, hand := open(t)
 	n := nodes(db)
-	text, secret := token(t, n, fleet.NewEnrolment{Region: "eu", Role: fleet.RoleRelay, Label: "rack 4"}), credential(t)
+	text, secret := token(t, n, api.NewEnrolment{Region: "eu", Role: "relay", Label: "rack 4"}), credential(t)
 	before, err := n.Authenticate(t.Context(), secret)
 	requireCode(t, waypost.EUnauthorized, err, "valid credential")
 	require.Zero(t, before)
@@ -89,13 +90,13 @@ func TestATokenIsExchangedForACredentialOnce(t *testing.T) {
 	require.Equal(t, first, got)
 
 	require.NoError(t, db.Beat(t.Context(), "control-1/abcdef", "eu", nil))
-	_, err = n.Enrol(t.Context(), enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), "control-1", credential(t)))
+	_, err = n.Enrol(t.Context(), enrolling(token(t, n, api.NewEnrolment{Region: "eu"}), "control-1", credential(t)))
 	requireCode(t, waypost.EConflict, err, "the name of a control plane")
-	_, err = n.Enrol(t.Context(), enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), "CONTROL-1", credential(t)))
+	_, err = n.Enrol(t.Context(), enrolling(token(t, n, api.NewEnrolment{Region: "eu"}), "CONTROL-1", credential(t)))
 	requireCode(t, waypost.EConflict, err, "the name of a control plane")
 	exec(t, hand, `DELETE FROM audit WHERE id >= (SELECT max(id) FROM audit) - 1`)
 
-	late := token(t, n, fleet.NewEnrolment{Region: "eu"})
+	late := token(t, n, api.NewEnrolment{Region: "eu"})
 	exec(t, hand, `UPDATE node_enrolment SET expires_at = now() - interval '1 second' WHERE used_at IS NULL`)
 	_, err = n.Enrol(t.Context(), enrolling(late, "eu-3", credential(t)))
 	requireCode(t, waypost.EGone, err, "expired")
@@ -110,14 +111,14 @@ func TestATokenIsMadeByOperatorsAndForADayAtMost(t *testing.T) {
 	db, hand := open(t)
 	n := nodes(db)
 	_, err := n.NewEnrolment(t.Context(), controlplane.Actor{Workspace: 7, Scopes: []controlplane.Scope{controlplane.ScopeAdmin}},
-		fleet.NewEnrolment{Region: "eu"})
+		api.NewEnrolment{Region: "eu"})
 	requireCode(t, waypost.EForbidden, err, "")
-	for _, e := range []fleet.NewEnrolment{
+	for _, e := range []api.NewEnrolment{
 		{Region: "EU"},
 		{Region: "eu", Role: "control"},
 		{Region: "eu", Node: "a b"},
-		{Region: "eu", For: 25 * time.Hour},
-		{Region: "eu", For: -time.Second},
+		{Region: "eu", ExpiresIn: 25 * 3600},
+		{Region: "eu", ExpiresIn: -1},
 		{Region: "eu", Label: "a\x1bb"},
 	} {
 		_, err := n.NewEnrolment(t.Context(), operator, e)
@@ -128,7 +129,7 @@ func TestATokenIsMadeByOperatorsAndForADayAtMost(t *testing.T) {
 	require.Error(t, err, "PostgreSQL sees to it as well")
 	exec(t, hand, `INSERT INTO node_enrolment (hash, region, role, created_by, expires_at)
 		SELECT sha256(i::text::bytea), 'eu', 'edge', 'x', now() + interval '1 hour' FROM generate_series(1, 1000) i`)
-	_, err = n.NewEnrolment(t.Context(), operator, fleet.NewEnrolment{Region: "eu"})
+	_, err = n.NewEnrolment(t.Context(), operator, api.NewEnrolment{Region: "eu"})
 	requireCode(t, waypost.EConflict, err, "1000 enrolment tokens are open")
 }
 
@@ -136,13 +137,13 @@ func TestANameIsReplacedOnlyByATokenThatIsForIt(t *testing.T) {
 	db, _ := open(t)
 	n, other := nodes(db), nodes(db)
 	old, fresh := credential(t), credential(t)
-	_, err := n.Enrol(t.Context(), enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), "eu-1", old))
+	_, err := n.Enrol(t.Context(), enrolling(token(t, n, api.NewEnrolment{Region: "eu"}), "eu-1", old))
 	require.NoError(t, err)
 	_, err = other.Authenticate(t.Context(), old)
 	require.NoError(t, err)
-	_, err = n.Enrol(t.Context(), enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), "eu-1", fresh))
+	_, err = n.Enrol(t.Context(), enrolling(token(t, n, api.NewEnrolment{Region: "eu"}), "eu-1", fresh))
 	requireCode(t, waypost.EConflict, err, "waypost edges enrol --region eu --node eu-1")
-	named := token(t, n, fleet.NewEnrolment{Region: "eu", Node: "eu-1"})
+	named := token(t, n, api.NewEnrolment{Region: "eu", Node: "eu-1"})
 	_, err = n.Enrol(t.Context(), enrolling(named, "eu-2", fresh))
 	requireCode(t, waypost.EInvalid, err, "start this edge with --node eu-1")
 	_, err = n.Enrol(t.Context(), enrolling(named, "eu-1", fresh))
@@ -158,11 +159,11 @@ func TestANameIsReplacedOnlyByATokenThatIsForIt(t *testing.T) {
 
 	// An edge that shows what it had needs no more than any token, and may change its name.
 	again, renamed := credential(t), credential(t)
-	e := enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), "eu-1", again)
+	e := enrolling(token(t, n, api.NewEnrolment{Region: "eu"}), "eu-1", again)
 	e.Previous = fresh
 	_, err = n.Enrol(t.Context(), e)
 	require.NoError(t, err)
-	e = enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), "eu-9", renamed)
+	e = enrolling(token(t, n, api.NewEnrolment{Region: "eu"}), "eu-9", renamed)
 	e.Previous = again
 	node, err := n.Enrol(t.Context(), e)
 	require.NoError(t, err)
@@ -172,21 +173,21 @@ func TestANameIsReplacedOnlyByATokenThatIsForIt(t *testing.T) {
 	require.NoError(t, n.MayShip(t.Context(), &node, "eu-1"), "clicks of before it was renamed")
 	requireCode(t, waypost.EForbidden, n.MayReport(t.Context(), &node, "eu-1", "eu"), "report of node eu-1")
 
-	_, err = n.Enrol(t.Context(), enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), "eu-4", renamed))
+	_, err = n.Enrol(t.Context(), enrolling(token(t, n, api.NewEnrolment{Region: "eu"}), "eu-4", renamed))
 	requireCode(t, waypost.EConflict, err, "make a new one")
 }
 
 func TestOfManyWhoUseATokenOrANameAtOnceOneGetsIt(t *testing.T) {
 	db, hand := open(t)
 	n := nodes(db)
-	one := token(t, n, fleet.NewEnrolment{Region: "eu"})
+	one := token(t, n, api.NewEnrolment{Region: "eu"})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	outcomes := map[waypost.ErrorCode]int{}
 	for i := range 8 {
 		text, name := one, fmt.Sprintf("eu-%d", i)
 		if i%2 == 0 {
-			text, name = token(t, n, fleet.NewEnrolment{Region: "eu"}), "wanted"
+			text, name = token(t, n, api.NewEnrolment{Region: "eu"}), "wanted"
 		}
 		secret := credential(t)
 		wg.Go(func() {
@@ -212,7 +213,7 @@ func TestARevocationEndsWhatIsOpenOnEveryInstance(t *testing.T) {
 	defer running.Wait()
 	defer cancel()
 	n := instances[0]
-	secret, text := credential(t), token(t, n, fleet.NewEnrolment{Region: "eu"})
+	secret, text := credential(t), token(t, n, api.NewEnrolment{Region: "eu"})
 	_, err := n.Enrol(t.Context(), enrolling(text, "eu-1", secret))
 	require.NoError(t, err)
 	var held []context.Context
@@ -226,7 +227,7 @@ func TestARevocationEndsWhatIsOpenOnEveryInstance(t *testing.T) {
 		release()
 		require.ErrorIs(t, context.Cause(gone), context.Canceled)
 	}
-	unused := token(t, n, fleet.NewEnrolment{Region: "eu", Node: "eu-1"})
+	unused := token(t, n, api.NewEnrolment{Region: "eu", Node: "eu-1"})
 	requireCode(t, waypost.EForbidden, n.Revoke(t.Context(), controlplane.Actor{Workspace: 2, Scopes: operator.Scopes}, "eu-1"), "")
 	requireCode(t, waypost.ENotFound, n.Revoke(t.Context(), operator, "eu-7"), "no edge of that name")
 	began := time.Now()
@@ -253,7 +254,7 @@ func TestARevocationEndsWhatIsOpenOnEveryInstance(t *testing.T) {
 	requireCode(t, waypost.EForbidden, err, "is revoked")
 	_, err = n.Enrol(t.Context(), enrolling(unused, "eu-1", credential(t)))
 	requireCode(t, waypost.EGone, err, "expired")
-	_, err = n.Enrol(t.Context(), enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), "eu-1", credential(t)))
+	_, err = n.Enrol(t.Context(), enrolling(token(t, n, api.NewEnrolment{Region: "eu"}), "eu-1", credential(t)))
 	requireCode(t, waypost.EConflict, err, "there is, or was, an edge eu-1")
 
 	all, err := n.Credentials(t.Context(), operator)
@@ -267,7 +268,7 @@ func TestARevocationEndsWhatIsOpenOnEveryInstance(t *testing.T) {
 	require.EqualValues(t, 1, number(t, hand, `SELECT count(*) FROM audit WHERE action = 'edges.revoke'`))
 
 	back := credential(t)
-	_, err = n.Enrol(t.Context(), enrolling(token(t, n, fleet.NewEnrolment{Region: "eu", Node: "eu-1"}), "eu-1", back))
+	_, err = n.Enrol(t.Context(), enrolling(token(t, n, api.NewEnrolment{Region: "eu", Node: "eu-1"}), "eu-1", back))
 	require.NoError(t, err)
 	_, err = n.Authenticate(t.Context(), back)
 	require.NoError(t, err)
@@ -290,7 +291,7 @@ func TestRevoke_BudgetsOfALaterEpochDoNotWaitForTheEdge(t *testing.T) {
 		return frozen
 	}
 	for _, node := range []string{"eu-1", "eu-2"} {
-		_, err := n.Enrol(t.Context(), enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), node, credential(t)))
+		_, err := n.Enrol(t.Context(), enrolling(token(t, n, api.NewEnrolment{Region: "eu"}), node, credential(t)))
 		require.NoError(t, err)
 		_, err = db.ReportBudgets(t.Context(), &controlplane.BudgetReport{Node: node, Epoch: epoch(), Complete: true})
 		require.NoError(t, err)
@@ -314,9 +315,9 @@ func TestRevoke_BudgetsOfALaterEpochDoNotWaitForTheEdge(t *testing.T) {
 func TestAnEdgeSpeaksForItselfOnly(t *testing.T) {
 	db, _ := open(t)
 	n := nodes(db)
-	_, err := n.Enrol(t.Context(), enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), "eu-2", credential(t)))
+	_, err := n.Enrol(t.Context(), enrolling(token(t, n, api.NewEnrolment{Region: "eu"}), "eu-2", credential(t)))
 	require.NoError(t, err)
-	own, err := n.Enrol(t.Context(), enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), "eu-1", credential(t)))
+	own, err := n.Enrol(t.Context(), enrolling(token(t, n, api.NewEnrolment{Region: "eu"}), "eu-1", credential(t)))
 	require.NoError(t, err)
 	shared, certified := fleet.Node{}, fleet.Node{Name: "old-1"}
 	ctx := t.Context()
@@ -336,14 +337,14 @@ func TestAnEdgeSpeaksForItselfOnly(t *testing.T) {
 	require.NoError(t, n.MayShip(ctx, &shared, "old-1"))
 	requireCode(t, waypost.EForbidden, n.MayShip(ctx, &shared, "eu-2"), "a credential of its own")
 
-	e := enrolling(token(t, n, fleet.NewEnrolment{Region: "eu", Node: "eu-1"}), "eu-1", credential(t))
+	e := enrolling(token(t, n, api.NewEnrolment{Region: "eu", Node: "eu-1"}), "eu-1", credential(t))
 	e.Former = []string{"old-1", "eu-2", "eu-1"}
 	again, err := n.Enrol(ctx, e)
 	require.NoError(t, err)
 	require.Equal(t, []string{"old-1"}, again.Former)
 	require.NoError(t, n.MayShip(ctx, &again, "old-1"), "the name that it had with the token that all share")
 	requireCode(t, waypost.EForbidden, n.MayShip(ctx, &again, "eu-2"), "of node eu-2")
-	e = enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), "eu-3", credential(t))
+	e = enrolling(token(t, n, api.NewEnrolment{Region: "eu"}), "eu-3", credential(t))
 	e.Former = []string{"old-1"}
 	third, err := n.Enrol(ctx, e)
 	require.NoError(t, err)
@@ -358,7 +359,7 @@ func TestWhileTheDatabaseIsAwayThoseWhoWereLetInStillAre(t *testing.T) {
 	now := time.Now()
 	n := fleet.NewNodes(fleet.NodesConfig{Store: db, Patience: waitLimit, Now: func() time.Time { return now }})
 	secret := credential(t)
-	made, err := n.Enrol(t.Context(), enrolling(token(t, n, fleet.NewEnrolment{Region: "eu"}), "eu-1", secret))
+	made, err := n.Enrol(t.Context(), enrolling(token(t, n, api.NewEnrolment{Region: "eu"}), "eu-1", secret))
 	require.NoError(t, err)
 	_, err = n.Authenticate(t.Context(), secret)
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // noOrders has no orders.
 type noOrders struct{}
 
-func (noOrders) For(string) []fleet.EdgeOrder { return nil }
+func (noOrders) For(string) []api.EdgeOrder { return nil }
 
 // desk takes reports as the control plane does.
 type desk chan fleet.EdgeReport
