@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // Annotation is a change of a link that may explain a change of its clicks.
 type Annotation struct {
 	At      time.Time
 	Changes []string // some of target, rules, state and expiry; or deleted, restored or expired alone
-	By      Changer
+	By      api.Changer
 }
 
 // MaxAnnotations bounds the annotations of statistics.
@@ -37,7 +38,7 @@ func (s *Links) annotations(ctx context.Context, actor Actor, l *waypost.Link, s
 	var notes []Annotation
 	// The expiry of a link stands in no entry of its history.
 	if e := l.ExpiresAt; !e.IsZero() && !e.After(now) && !e.Before(span.From()) && e.Before(span.To()) {
-		notes = append(notes, Annotation{At: e, Changes: []string{"expired"}, By: Changer{Kind: "system", Name: "waypost"}})
+		notes = append(notes, Annotation{At: e, Changes: []string{"expired"}, By: api.Changer{Kind: "system", Name: "waypost"}})
 	}
 	for _, c := range changes {
 		a := Annotation{At: c.At, By: c.By}
@@ -50,7 +51,7 @@ func (s *Links) annotations(ctx context.Context, actor Actor, l *waypost.Link, s
 			}
 		}
 		if !actor.Can(ScopeLinksRead) {
-			a.By = Changer{}
+			a.By = api.Changer{}
 		}
 		notes = append(notes, a)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
@@ -256,7 +257,7 @@ func (c *counts) ChangesOf(_ context.Context, _ waypost.WorkspaceID, _ int64, _ 
 }
 
 func TestClicks_ChangesOfALinkAreAnnotations(t *testing.T) {
-	by := controlplane.Changer{Kind: "user", ID: 7, Name: "Ada"}
+	by := api.Changer{Kind: "user", ID: 7, Name: "Ada"}
 	field := func(names ...string) (all []controlplane.FieldChange) {
 		for _, n := range names {
 			all = append(all, controlplane.FieldChange{Name: n})
@@ -272,7 +273,7 @@ func TestClicks_ChangesOfALinkAreAnnotations(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []controlplane.Annotation{
 		{At: noon.Add(-time.Hour), Changes: []string{"restored"}, By: by},
-		{At: noon.Add(-90 * time.Minute), Changes: []string{"expired"}, By: controlplane.Changer{Kind: "system", Name: "waypost"}},
+		{At: noon.Add(-90 * time.Minute), Changes: []string{"expired"}, By: api.Changer{Kind: "system", Name: "waypost"}},
 		{At: noon.Add(-2 * time.Hour), Changes: []string{"state", "expiry", "target"}, By: by},
 	}, got.Annotations)
 	require.False(t, got.More)

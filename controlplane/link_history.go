@@ -10,22 +10,16 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // Change is an entry of the history of a link.
 type Change struct {
 	Revision waypost.Revision // that the change gave to the link; zero for the creation
 	At       time.Time
-	What     string // created, changed, deleted, restored or expired
-	By       Changer
+	What     string        // created, changed, deleted, restored or expired
+	By       api.Changer   // zero: unknown
 	Fields   []FieldChange // by name
-}
-
-// Changer identifies the actor that changed a link.
-type Changer struct {
-	Kind string // user, key, system, database, or stated by the creator; "": unknown
-	ID   int64  // of the user or key; 0: none
-	Name string
 }
 
 // FieldChange is the change of one field, with its values in JSON.
@@ -63,13 +57,13 @@ func (s *Links) History(ctx context.Context, actor Actor, domain, code string, l
 	}
 	if cursor == "" && lapsed(&l, changes) {
 		changes = slices.Insert(changes, 0, Change{
-			Revision: l.Revision, At: l.DeletedAt, What: "expired", By: Changer{Kind: "system", Name: "waypost"},
+			Revision: l.Revision, At: l.DeletedAt, What: "expired", By: api.Changer{Kind: "system", Name: "waypost"},
 		})
 	}
 	if len(changes) <= limit {
 		created := Change{At: l.CreatedAt, What: "created"}
 		if l.CreatedBy != "" {
-			created.By = Changer{Kind: "stated", Name: l.CreatedBy}
+			created.By = api.Changer{Kind: "stated", Name: l.CreatedBy}
 		}
 		changes = append(changes, created)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"waypost/api"
 )
 
 // ReaperStore deletes the rows of a Reaper. Each call is a step that handles at most
@@ -19,7 +21,7 @@ type ReaperStore interface {
 	// EndCleanup ends a claimed run.
 	EndCleanup(ctx context.Context, failed bool, took time.Duration) error
 	// CleanupStats returns the totals of the reapers of all instances.
-	CleanupStats(ctx context.Context) (CleanupStats, error)
+	CleanupStats(ctx context.Context) (api.CleanupStats, error)
 
 	// ExpireLinks turns links that expired longer ago than buffer into tombstones, and
 	// counts them in the statistics. Links with a target for visitors after the expiry
@@ -33,18 +35,6 @@ type ReaperStore interface {
 	SweepClicks(ctx context.Context) (int, error)
 	// DeleteKeys deletes API keys that have expired, or were revoked, longer ago than after.
 	DeleteKeys(ctx context.Context, after time.Duration, limit int) (int, error)
-}
-
-// CleanupStats holds the totals of the reapers of all instances since the installation.
-type CleanupStats struct {
-	LastRun       time.Time // zero: never
-	TotalCleaned  int64     // links made tombstones
-	LastBatch     int64
-	Successful    int64 // runs
-	Failed        int64
-	AverageMillis float64
-	Running       bool  // on any instance
-	Backlog       int64 // expired links that are to become tombstones; counted to MaxBacklog
 }
 
 // MaxBacklog is the greatest backlog that is counted.

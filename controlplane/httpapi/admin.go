@@ -11,7 +11,7 @@ import (
 
 // Cleanup reports the work of the reapers of all control planes.
 type Cleanup interface {
-	CleanupStats(ctx context.Context) (controlplane.CleanupStats, error)
+	CleanupStats(ctx context.Context) (api.CleanupStats, error)
 }
 
 // Digests compares the changelog's digest with the rows. EForbidden: the actor is not an
@@ -66,14 +66,7 @@ func (a *adminAPI) cleanupStats(ctx context.Context, _ *struct{}) (*body[api.Cle
 	if err := actorFrom(ctx).CheckOperator(); err != nil {
 		return nil, err
 	}
-	c, err := a.cleanup.CleanupStats(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return bodyOf(api.CleanupStats{
-		LastCleanupTime: moment(c.LastRun), TotalCleaned: c.TotalCleaned, LastBatchSize: c.LastBatch,
-		SuccessfulRuns: c.Successful, FailedRuns: c.Failed, AverageCleanupMS: c.AverageMillis, IsRunning: c.Running, Backlog: c.Backlog,
-	}), nil
+	return answered(a.cleanup.CleanupStats(ctx))
 }
 
 func (a *adminAPI) digestOf(s controlplane.DigestState, err error) (*body[api.Digest], error) {

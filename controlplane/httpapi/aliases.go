@@ -70,25 +70,26 @@ func (a *linksAPI) aliases(ctx context.Context, in *aliasesInput) (*aliasesOutpu
 func (a *linksAPI) addAlias(ctx context.Context, in *addAliasInput) (*addAliasOutput, error) {
 	l, at, err := a.links.AddAlias(ctx, actorFrom(ctx), in.Domain, in.Code,
 		controlplane.NewAlias{Domain: in.Body.Domain, Code: in.Body.ShortCode, Title: in.Body.Title})
+	out, err := a.changed(ctx, &l, at, &in.waiting, err)
 	if err != nil {
 		return nil, err
 	}
 	if at.IsZero() {
-		return &addAliasOutput{http.StatusOK, *a.changed(ctx, &l, at, &in.waiting)}, nil
+		return &addAliasOutput{http.StatusOK, *out}, nil
 	}
-	return &addAliasOutput{http.StatusCreated, *a.changed(ctx, &l, at, &in.waiting)}, nil
+	return &addAliasOutput{http.StatusCreated, *out}, nil
 }
 
 func (a *linksAPI) removeAlias(ctx context.Context, in *removeAliasInput) (*changeLinkOutput, error) {
 	l, at, err := a.links.RemoveAlias(ctx, actorFrom(ctx), in.Domain, in.Code, in.AliasDomain, in.Alias)
+	return a.changed(ctx, &l, at, &in.waiting, err)
+}
+
+// changed is the answer with a link that was changed, unless that failed.
+func (a *linksAPI) changed(ctx context.Context, l *waypost.Link, at waypost.Position, w *waiting, err error) (*changeLinkOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.changed(ctx, &l, at, &in.waiting), nil
-}
-
-// changed is the answer with a link that was changed.
-func (a *linksAPI) changed(ctx context.Context, l *waypost.Link, at waypost.Position, w *waiting) *changeLinkOutput {
 	out := &changeLinkOutput{ETag: etag(l)}
 	a.show(&out.Body, l)
 	if !at.IsZero() {
@@ -96,7 +97,7 @@ func (a *linksAPI) changed(ctx context.Context, l *waypost.Link, at waypost.Posi
 		out.Body.Applied = await(ctx, a.waiter, w, at)
 		out.Applied = appliedText(out.Body.Applied)
 	}
-	return out
+	return out, nil
 }
 
 func (a *linksAPI) aliasesOf(l *waypost.Link) (shown []api.Alias) {

@@ -8,16 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 )
 
 // cleanup is a Cleanup that never changes.
 type cleanup struct{}
 
-func (cleanup) CleanupStats(context.Context) (controlplane.CleanupStats, error) {
-	return controlplane.CleanupStats{
-		LastRun: time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC), TotalCleaned: 7, LastBatch: 3, Successful: 2, Failed: 1,
-		AverageMillis: 1.5, Running: true, Backlog: 4,
+func (cleanup) CleanupStats(context.Context) (api.CleanupStats, error) {
+	return api.CleanupStats{
+		LastCleanupTime: new(time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)), TotalCleaned: 7, LastBatchSize: 3, SuccessfulRuns: 2, FailedRuns: 1,
+		AverageCleanupMS: 1.5, IsRunning: true, Backlog: 4,
 	}, nil
 }
 

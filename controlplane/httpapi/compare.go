@@ -53,7 +53,7 @@ func annotationsOf(notes []controlplane.Annotation) []api.Annotation {
 	for i, n := range notes {
 		shown[i] = api.Annotation{T: n.At.UTC(), Changes: n.Changes}
 		if n.By.Kind != "" {
-			shown[i].By = &api.Changer{Kind: n.By.Kind, ID: n.By.ID, Name: n.By.Name}
+			shown[i].By = &n.By
 		}
 	}
 	return shown

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"waypost/api"
 	"waypost/controlplane"
 )
 
@@ -60,7 +61,7 @@ func TestStats_ShowChangesOfTheLink(t *testing.T) {
 	f := busy()
 	f.more = true
 	f.notes = []controlplane.Annotation{
-		{At: f.stats.Complete.Until, Changes: []string{"target", "state"}, By: controlplane.Changer{Kind: "user", ID: 7, Name: "Ada"}},
+		{At: f.stats.Complete.Until, Changes: []string{"target", "state"}, By: api.Changer{Kind: "user", ID: 7, Name: "Ada"}},
 		{At: f.stats.Complete.Until, Changes: []string{"expired"}},
 	}
 	shown := object(t, clicked(t, f).get("/api/v1/urls/spring/stats").text)

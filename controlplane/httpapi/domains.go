@@ -63,7 +63,10 @@ func registerDomains(rt *router, a *domainsAPI) {
 	handle(rt, operation{
 		id: "list-domains", method: http.MethodGet, path: api.PathDomains, summary: "List the domains of the workspace and the shared ones",
 		scopes: []controlplane.Scope{controlplane.ScopeLinksRead},
-	}, a.list)
+	}, func(ctx context.Context, _ *struct{}) (*body[api.DomainList], error) {
+		all, err := a.domains.Domains(ctx, actorFrom(ctx))
+		return a.domainsOf(all, false), err
+	})
 	handle(rt, operation{
 		id: "add-domain", method: http.MethodPost, path: api.PathDomains, summary: "Add a domain",
 		description: "A domain is pending, and not served, until its owner has proved it: put the text `proof.record_value` into a TXT record at " +
@@ -79,36 +82,39 @@ func registerDomains(rt *router, a *domainsAPI) {
 		description: "Answers 200 once DNS has the record: the domain is served. 422 says that the record is missing, 503 that DNS does not answer, " +
 			"409 that another workspace has proved the host as well. A domain that another workspace had, and no longer proves, is taken over.",
 		scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
-	}, a.verify)
+	}, func(ctx context.Context, in *domainInput) (*domainOutput, error) {
+		d, position, err := a.domains.Verify(ctx, actorFrom(ctx), waypost.DomainID(in.ID))
+		return a.changed(ctx, &d, &in.waiting, position, err)
+	})
 	handle(rt, operation{
 		id: "remove-domain", method: http.MethodDelete, path: api.PathDomains + "/{id}", summary: "Remove a domain",
 		description: "Afterwards its host is free for another domain, which begins without any links.",
 		scopes:      admin, problems: []int{http.StatusNotFound, http.StatusConflict},
-	}, a.remove)
+	}, func(ctx context.Context, in *removeDomainInput) (*changedOutput, error) {
+		return a.removed(ctx, in, a.domains.RemoveDomain)
+	})
 
 	// The domains of all workspaces, for operators.
 	handle(rt, operation{
 		id: "list-all-domains", method: http.MethodGet, path: api.PathAllDomains, summary: "List the domains of all workspaces", scopes: admin,
-	}, a.listAll)
+	}, func(ctx context.Context, _ *struct{}) (*body[api.DomainList], error) {
+		all, err := a.domains.EveryDomain(ctx, actorFrom(ctx))
+		return a.domainsOf(all, true), err
+	})
 	handle(rt, operation{
 		id: "approve-domain", method: http.MethodPost, path: api.PathAllDomains + "/{id}/approve", summary: "Serve a domain without a proof",
 		description: "For names that public DNS does not know. An approved domain is never looked up.",
 		scopes:      admin, problems: []int{http.StatusNotFound, http.StatusConflict},
-	}, a.approve)
+	}, func(ctx context.Context, in *domainInput) (*domainOutput, error) {
+		d, position, err := a.domains.Approve(ctx, actorFrom(ctx), waypost.DomainID(in.ID))
+		return a.changed(ctx, &d, &in.waiting, position, err)
+	})
 	handle(rt, operation{
 		id: "remove-any-domain", method: http.MethodDelete, path: api.PathAllDomains + "/{id}", summary: "Remove a domain of any workspace",
 		scopes: admin, problems: []int{http.StatusNotFound, http.StatusConflict},
-	}, a.removeAny)
-}
-
-func (a *domainsAPI) list(ctx context.Context, _ *struct{}) (*body[api.DomainList], error) {
-	all, err := a.domains.Domains(ctx, actorFrom(ctx))
-	return a.domainsOf(all, false), err
-}
-
-func (a *domainsAPI) listAll(ctx context.Context, _ *struct{}) (*body[api.DomainList], error) {
-	all, err := a.domains.EveryDomain(ctx, actorFrom(ctx))
-	return a.domainsOf(all, true), err
+	}, func(ctx context.Context, in *removeDomainInput) (*changedOutput, error) {
+		return a.removed(ctx, in, a.domains.RemoveAnyDomain)
+	})
 }
 
 func (a *domainsAPI) domainsOf(all []controlplane.OwnedDomain, owners bool) *body[api.DomainList] {
@@ -128,10 +134,7 @@ func (a *domainsAPI) addDomain(ctx context.Context, in *addDomainInput) (*domain
 		Host: n.Host, Shared: n.Shared,
 		Root: n.RootURL, NotFound: n.NotFoundURL, ExactPaths: n.ExactPaths, IgnoresCase: n.Case == caseInsensitive,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return a.changed(ctx, &d, &in.waiting, position), nil
+	return a.changed(ctx, &d, &in.waiting, position, err)
 }
 
 func (a *domainsAPI) change(ctx context.Context, in *changeDomainInput) (*domainOutput, error) {
@@ -141,34 +144,7 @@ func (a *domainsAPI) change(ctx context.Context, in *changeDomainInput) (*domain
 		c.IgnoresCase = new(*b.Case == caseInsensitive)
 	}
 	d, position, err := a.domains.ChangeDomain(ctx, actorFrom(ctx), waypost.DomainID(in.ID), c)
-	if err != nil {
-		return nil, err
-	}
-	return a.changed(ctx, &d, &in.waiting, position), nil
-}
-
-func (a *domainsAPI) verify(ctx context.Context, in *domainInput) (*domainOutput, error) {
-	d, position, err := a.domains.Verify(ctx, actorFrom(ctx), waypost.DomainID(in.ID))
-	if err != nil {
-		return nil, err
-	}
-	return a.changed(ctx, &d, &in.waiting, position), nil
-}
-
-func (a *domainsAPI) approve(ctx context.Context, in *domainInput) (*domainOutput, error) {
-	d, position, err := a.domains.Approve(ctx, actorFrom(ctx), waypost.DomainID(in.ID))
-	if err != nil {
-		return nil, err
-	}
-	return a.changed(ctx, &d, &in.waiting, position), nil
-}
-
-func (a *domainsAPI) remove(ctx context.Context, in *removeDomainInput) (*changedOutput, error) {
-	return a.removed(ctx, in, a.domains.RemoveDomain)
-}
-
-func (a *domainsAPI) removeAny(ctx context.Context, in *removeDomainInput) (*changedOutput, error) {
-	return a.removed(ctx, in, a.domains.RemoveAnyDomain)
+	return a.changed(ctx, &d, &in.waiting, position, err)
 }
 
 func (a *domainsAPI) removed(ctx context.Context, in *removeDomainInput,
@@ -181,11 +157,17 @@ func (a *domainsAPI) removed(ctx context.Context, in *removeDomainInput,
 	return &changedOutput{Position: position.String(), Applied: appliedText(await(ctx, a.waiter, &in.waiting, position))}, nil
 }
 
-func (a *domainsAPI) changed(ctx context.Context, d *controlplane.OwnedDomain, in *waiting, at waypost.Position) *domainOutput {
+// changed is the answer with a domain that was changed, unless that failed.
+func (a *domainsAPI) changed(
+	ctx context.Context, d *controlplane.OwnedDomain, in *waiting, at waypost.Position, err error,
+) (*domainOutput, error) {
+	if err != nil {
+		return nil, err
+	}
 	out := &domainOutput{changedOutput{Position: at.String()}, a.domainOf(d)}
 	out.Body.Applied = await(ctx, a.waiter, in, at)
 	out.Applied = appliedText(out.Body.Applied)
-	return out
+	return out, nil
 }
 
 // The cases of domains.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/fleet"
 )
@@ -71,7 +72,7 @@ func (f *links) History(
 	l, err := f.Find(ctx, actor, domain, code)
 	return []controlplane.Change{{
 		Revision: waypost.Revision{Epoch: 3, Seq: 12}, At: l.CreatedAt, What: "changed",
-		By: controlplane.Changer{Kind: "user", ID: 7, Name: "Ada <ada@example.com>"},
+		By: api.Changer{Kind: "user", ID: 7, Name: "Ada <ada@example.com>"},
 		Fields: []controlplane.FieldChange{
 			{Name: "tags", Before: []byte(`[]`), After: []byte(`["a"]`)},
 			{Name: "title", Before: []byte(`""`), After: []byte(`"x"`)},

@@ -355,10 +355,7 @@ func (a *linksAPI) delete(ctx context.Context, in *deleteInput) (*changedOutput,
 
 func (a *linksAPI) restore(ctx context.Context, in *deleteInput) (*changeLinkOutput, error) {
 	l, position, err := a.links.Restore(ctx, actorFrom(ctx), in.Domain, in.Code)
-	if err != nil {
-		return nil, err
-	}
-	return a.changed(ctx, &l, position, &in.waiting), nil
+	return a.changed(ctx, &l, position, &in.waiting, err)
 }
 
 type historyInput struct {
@@ -377,7 +374,7 @@ func (a *linksAPI) history(ctx context.Context, in *historyInput) (*body[api.Lin
 	for i, c := range changes {
 		shown[i] = api.LinkEvent{ID: c.ID(), At: c.At.UTC(), What: c.What, Fields: make([]api.FieldChange, len(c.Fields))}
 		if c.By.Kind != "" {
-			shown[i].By = &api.Changer{Kind: c.By.Kind, ID: c.By.ID, Name: c.By.Name}
+			shown[i].By = &c.By
 		}
 		for j, f := range c.Fields {
 			shown[i].Fields[j] = api.FieldChange{Name: f.Name, Before: f.Before, After: f.After}

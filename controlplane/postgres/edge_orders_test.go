@@ -69,7 +69,7 @@ func TestOrdersOfEdgesTravelThroughTheDatabase(t *testing.T) {
 	require.NoError(t, db.OrderDone(t.Context(), "eu-1", asked.ID, answered))
 	done, err = db.EdgeOrder(t.Context(), "eu-1", asked.ID)
 	require.NoError(t, err)
-	require.Equal(t, answered, done.Outcome)
+	require.Equal(t, &answered, done.Outcome)
 
 	for range 60 {
 		o, err := ask("eu-1", fleet.OrderAccept)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/analytics"
 	"waypost/controlplane/postgres/scoped"
@@ -31,7 +32,7 @@ func (db *LinkStore) History(ctx context.Context, ws waypost.WorkspaceID, domain
 			var epoch *uint32
 			var seq *uint64
 			var what *string
-			var by controlplane.Changer
+			var by api.Changer
 			var old, new map[string]json.RawMessage
 			_, err := pgx.ForEachRow(rows, []any{
 				&l.Code, &l.CreatedAt, &l.CreatedBy, &expires, &deleted, &l.Revision.Epoch, &l.Revision.Seq,
@@ -47,7 +48,7 @@ func (db *LinkStore) History(ctx context.Context, ws waypost.WorkspaceID, domain
 				}
 				slices.SortFunc(c.Fields, func(a, b controlplane.FieldChange) int { return cmp.Compare(a.Name, b.Name) })
 				changes = append(changes, c)
-				old, new, by = nil, nil, controlplane.Changer{}
+				old, new, by = nil, nil, api.Changer{}
 				return nil
 			})
 			return err
@@ -75,7 +76,7 @@ func (db *LinkStore) ChangesOf(
 				c.Fields = append(c.Fields, controlplane.FieldChange{Name: name})
 			}
 			changes = append(changes, c)
-			c.By, names = controlplane.Changer{}, nil
+			c.By, names = api.Changer{}, nil
 			return nil
 		}))
 	return changes, scoped.Classify("read the changes of a link", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres/analytics"
 	"waypost/controlplane/postgres/scoped"
@@ -50,17 +51,13 @@ func (db *ReaperStore) EndCleanup(ctx context.Context, failed bool, took time.Du
 	return scoped.Classify("note a cleanup", err)
 }
 
-func (db *ReaperStore) CleanupStats(ctx context.Context) (s controlplane.CleanupStats, err error) {
-	var last *time.Time
+func (db *ReaperStore) CleanupStats(ctx context.Context) (s api.CleanupStats, err error) {
 	err = db.pool.QueryRowIn(ctx, scoped.Reaper, `
 		SELECT last_cleanup_time, total_cleaned, last_batch_size, successful_runs, failed_runs,
 		       coalesce(cleanup_ms / nullif(successful_runs + failed_runs, 0), 0), coalesce(running_until > clock_timestamp(), false),
 		       (SELECT count(*) FROM (SELECT FROM link WHERE `+expires+` AND expires_at < now() LIMIT $1) l)
 		FROM cleanup`, []any{controlplane.MaxBacklog},
-		&last, &s.TotalCleaned, &s.LastBatch, &s.Successful, &s.Failed, &s.AverageMillis, &s.Running, &s.Backlog)
-	if last != nil {
-		s.LastRun = last.UTC()
-	}
+		&s.LastCleanupTime, &s.TotalCleaned, &s.LastBatchSize, &s.SuccessfulRuns, &s.FailedRuns, &s.AverageCleanupMS, &s.IsRunning, &s.Backlog)
 	return s, scoped.Classify("read what the cleanup did", err)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"waypost"
+	"waypost/api"
 	"waypost/controlplane"
 	"waypost/controlplane/postgres"
 )
@@ -44,7 +45,7 @@ func TestWhatHasExpiredBecomesATombstoneAndInTheEndNothing(t *testing.T) {
 	r := controlplane.NewReaper(controlplane.ReaperConfig{Patience: waitLimit, Store: db, Buffer: time.Hour, PurgeAfter: time.Hour})
 	stats, err := db.CleanupStats(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, controlplane.CleanupStats{Backlog: 3}, stats)
+	require.Equal(t, api.CleanupStats{Backlog: 3}, stats)
 	require.NoError(t, r.Once(t.Context()))
 	f.catchUp(t, db, 100)
 	require.Equal(t, waypost.Deleted, f.rows["1/1/long-ago"].State)
@@ -53,10 +54,10 @@ func TestWhatHasExpiredBecomesATombstoneAndInTheEndNothing(t *testing.T) {
 		"within the buffer for clocks that differ; edges answer 410 from the expiry on")
 	stats, err = db.CleanupStats(t.Context())
 	require.NoError(t, err)
-	require.WithinDuration(t, time.Now(), stats.LastRun, time.Minute)
-	require.Positive(t, stats.AverageMillis)
-	stats.LastRun, stats.AverageMillis = time.Time{}, 0
-	require.Equal(t, controlplane.CleanupStats{TotalCleaned: 2, LastBatch: 2, Successful: 1, Backlog: 1}, stats)
+	require.WithinDuration(t, time.Now(), *stats.LastCleanupTime, time.Minute)
+	require.Positive(t, stats.AverageCleanupMS)
+	stats.LastCleanupTime, stats.AverageCleanupMS = nil, 0
+	require.Equal(t, api.CleanupStats{TotalCleaned: 2, LastBatchSize: 2, SuccessfulRuns: 1, Backlog: 1}, stats)
 
 	exec(t, hand, `UPDATE link SET deleted_at = deleted_at - interval '2 hours' WHERE deleted_at IS NOT NULL`)
 	require.NoError(t, r.Once(t.Context()))
@@ -137,8 +138,8 @@ func TestSeveralReapersDoTheWorkOnce(t *testing.T) {
 	stats, err := db.CleanupStats(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, n, stats.TotalCleaned)
-	require.EqualValues(t, 25, stats.LastBatch)
-	require.False(t, stats.Running)
+	require.EqualValues(t, 25, stats.LastBatchSize)
+	require.False(t, stats.IsRunning)
 	require.EqualValues(t, n/25, number(t, hand, `SELECT count(DISTINCT seq) FROM changelog WHERE state = 2`), "a transaction has 25 links")
 }
 
@@ -171,8 +172,8 @@ func TestAReaperThatIsStoppedEndsAfterItsBatchAndTheNextRunGoesOn(t *testing.T) 
 	require.NoError(t, err)
 	require.EqualValues(t, 20, stats.TotalCleaned)
 	require.EqualValues(t, 20, stats.Backlog)
-	require.Zero(t, stats.Failed, "a stop is no failure")
-	require.False(t, stats.Running, "another instance may begin at once")
+	require.Zero(t, stats.FailedRuns, "a stop is no failure")
+	require.False(t, stats.IsRunning, "another instance may begin at once")
 
 	require.NoError(t, controlplane.NewReaper(controlplane.ReaperConfig{
 		Patience: waitLimit, Store: db,
@@ -269,6 +270,6 @@ func TestReaper_GoesOnWithOtherKindsWhenOneFails(t *testing.T) {
 	require.Zero(t, number(t, hand, `SELECT count(*) FROM api_key`))
 	stats, err := db.CleanupStats(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, 1, stats.Failed)
-	require.Zero(t, stats.Successful)
+	require.EqualValues(t, 1, stats.FailedRuns)
+	require.Zero(t, stats.SuccessfulRuns)
 }
