@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -185,6 +186,9 @@ func search(t *testing.T, model, optimize string, flags ...string) string {
 	run := func(name string, args ...string) string {
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.Dir = dir
+		// Without attributes Go looks at the new directory first, and keeps no result of
+		// the test.
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s: %s", name, out)
 		return string(out)

@@ -197,11 +197,17 @@ long_forms() {
   step "fuzz tests, ten seconds each" test/runner/fuzz.sh 10s
 }
 
+# sign ends a table with the commit and the day of its run.
+sign() {
+  [[ ! -s $1 ]] || printf '\nMade at commit %s, %s.\n' "$(git describe --always --dirty)" "$(date -u +%F)" >>"$1"
+}
+
 # soak lets a fleet run for WAYPOST_SOAK. A test that failed is not repeated.
 soak() {
   step "build" build
   step "a fleet under restarts, partitions and kills for $WAYPOST_SOAK" test/runner/in-memory.sh go test -race -v -count 1 \
     -timeout 90m -run 'ComesRightByItself' ./test/fleet
+  sign "$WAYPOST_SOAK_TABLE"
 }
 
 # chaos runs a schedule of faults for WAYPOST_CHAOS. A run that failed is not repeated.
@@ -209,6 +215,7 @@ chaos() {
   step "build" build
   step "faults for $WAYPOST_CHAOS, seed $WAYPOST_CHAOS_SEED" test/runner/in-memory.sh go test -race -v -count 1 \
     -timeout 120m -run 'KeepsItsPromisesUnderFaults' ./test/chaos
+  sign "$WAYPOST_CHAOS_TABLE"
 }
 
 # verdict prints the closing table.
