@@ -118,6 +118,25 @@ func TestBlocks_OfAnEarlierKeyComeBackFromEdges(t *testing.T) {
 	require.Equal(t, uint32(3), set.All()[0].Signature.Generation, "the later signature stays")
 }
 
+// On a domain that ignores case a code is blocked as long as any form of it is.
+func TestBlockSet_CodesWithoutCaseFollowEveryForm(t *testing.T) {
+	s := &replication.BlockSet{}
+	for n, step := range []struct {
+		code    string
+		blocked bool // the statement
+		after   bool // the code without case
+	}{
+		{"Sale", true, true}, {"SALE", true, true}, {"other", true, true}, {"Sale", false, true}, {"SALE", false, false}, {"sale", true, true},
+	} {
+		_, err := s.Take(replication.SignedBlock{Block: blockOf(step.code, uint64(n+1), step.blocked)})
+		require.NoError(t, err)
+		require.Equal(t, step.after, s.Policy(nil, []byte("sale"), true) != 0, "%d: %s", n, step.code)
+		b, found := s.GetFolded("", "sAle")
+		require.True(t, found)
+		require.Equal(t, step.after, b.Blocked, "%d: %s", n, step.code)
+	}
+}
+
 func TestBlockSet_IsBoundedAndFindsWhatDiffers(t *testing.T) {
 	here, there := &replication.BlockSet{}, &replication.BlockSet{}
 	all := make([]replication.SignedBlock, waypost.MaxBlocks)

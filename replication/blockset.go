@@ -32,6 +32,7 @@ type BlockSet struct {
 
 	mu      sync.Mutex
 	all     map[string]*heldBlock // by key
+	forms   map[string][]string   // keys of codes that are one without case, by its key
 	digests [BlockShards]uint64
 	order   uint64         // of the newest statement
 	recent  []*SignedBlock // the last ones in their order
@@ -97,8 +98,8 @@ func (s *BlockSet) GetFolded(host string, code waypost.Code) (waypost.Block, boo
 
 // like does the work of GetFolded. s.mu is held.
 func (s *BlockSet) like(host string, folded waypost.Code) (found waypost.Block, ok bool) {
-	for _, b := range s.all {
-		if b.Host == host && codes.Fold(b.Code) == folded && (!ok || b.Blocked) {
+	for _, key := range s.forms[string(waypost.AppendBlockKey(nil, []byte(host), []byte(folded), true))] {
+		if b := s.all[key]; !ok || b.Blocked {
 			found, ok = b.Block, true
 		}
 	}
@@ -136,7 +137,11 @@ func (s *BlockSet) Take(all ...SignedBlock) (news []SignedBlock, err error) {
 		case held != nil:
 			s.digests[shard] ^= BlockStamp(&held.Block)
 		case s.all == nil:
-			s.all = make(map[string]*heldBlock)
+			s.all, s.forms = make(map[string]*heldBlock), make(map[string][]string)
+		}
+		if held == nil {
+			form := string(waypost.AppendBlockKey(nil, []byte(b.Host), []byte(codes.Fold(b.Code)), true))
+			s.forms[form] = append(s.forms[form], string(key))
 		}
 		s.digests[shard] ^= BlockStamp(&b.Block)
 		s.order++
