@@ -230,21 +230,24 @@ func (l *ledger) expect(n name) {
 }
 
 // openExpected returns accounts to ask for clicks of, up to most. The accounts are
-// queued.
+// queued. Links whose last question has just failed are still expected.
 func (l *ledger) openExpected(most int) (due []*account) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := min(most, len(l.expected))
+	left := l.expected[n:]
 	for _, e := range l.expected[:n] {
 		a := l.open[e]
 		if a == nil {
 			a = l.openAccount(e)
 		}
-		if a.Left() == 0 && !l.isPaused(a) && a.queued.CompareAndSwap(false, true) {
+		if l.isPaused(a) {
+			left = append(left, e)
+		} else if a.Left() == 0 && a.queued.CompareAndSwap(false, true) {
 			due = append(due, a)
 		}
 	}
-	if l.expected = l.expected[n:]; len(l.expected) == 0 {
+	if l.expected = left; len(l.expected) == 0 {
 		l.expected = nil
 	}
 	return due

@@ -33,6 +33,7 @@ type control struct {
 	epoch    uint32
 	limit    int64
 	away     bool
+	refused  int                       // questions while it was away
 	state    string                    // instead of open
 	accounts map[string]budget.Account // by edge, id and code
 	recalled map[string]bool           // codes of links with visitors to whom no click could be granted
@@ -53,6 +54,7 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer c.mu.Unlock()
 	var report api.EdgeBudgets
 	if json.NewDecoder(r.Body).Decode(&report) != nil || c.away || r.URL.Path != api.PathEdgeBudgets {
+		c.refused += min(1, len(report.Accounts))
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
@@ -358,6 +360,21 @@ func TestStore_AsksForNoClickOfASmallBudgetAheadOfNeed(t *testing.T) {
 	c.eventually(t, "it has asked", func() bool { return len(c.accounts) > 0 })
 	c.set(func() { require.Zero(t, c.used()) })
 	require.Equal(t, 3, visit(t, s, 3))
+}
+
+// A tick that was due while a question failed comes at once, within the pause after it.
+func TestStore_ExpectsALinkAsLongAsQuestionsFail(t *testing.T) {
+	c := newControl(t, 1000)
+	s, _ := open(t, c, t.TempDir())
+	c.eventually(t, "it reports its accounts", func() bool { return len(c.complete) > 0 })
+	c.set(func() { c.away = true })
+	s.Expect(1, code)
+	require.Eventually(t, func() (both bool) {
+		c.set(func() { both = c.refused >= 2 })
+		return both
+	}, waitLimit, time.Millisecond, "both tries of a question have failed")
+	c.set(func() { c.away = false })
+	c.eventually(t, "a click is granted", func() bool { return c.used() == 1 })
 }
 
 func TestStore_SaysNothingWhileNoLinkHasABudget(t *testing.T) {

@@ -281,7 +281,7 @@ func (w *world) strike(ctx context.Context) {
 // TestBudgets_HoldWhileEdgesAreKilledAndCutOff finds this defect: clicks that an edge
 // holds and has not spent yet are granted to another edge as well.
 func TestBudgets_HoldWhileEdgesAreKilledAndCutOff(t *testing.T) {
-	length, links := 8*time.Second, 60
+	length, links := 6*time.Second, 45
 	if devtest.Long() {
 		length, links = time.Minute, 300
 	}

@@ -28,7 +28,7 @@ const plenty = 4*edges + edges - 1
 // links for one visitor each, a quarter to links for few visitors, and the others to
 // links for more visitors than come.
 func TestBudgets_TurnNoVisitorAwayWhileClicksAreLeft(t *testing.T) {
-	visits := 300
+	visits := 160
 	if devtest.Long() {
 		visits = 10_000
 	}
@@ -45,7 +45,7 @@ func TestBudgets_TurnNoVisitorAwayWhileClicksAreLeft(t *testing.T) {
 			}, waiting, 50*time.Millisecond)
 		}
 		restarted := w.slots[0]
-		for range 3 {
+		for range 2 {
 			held(edges)
 			require.EqualValues(t, edges*len(quiet), exec(t, w.url, `SELECT count(*) FROM budget_account`))
 			require.NoError(t, restarted.edge.Stop())
