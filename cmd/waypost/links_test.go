@@ -213,9 +213,10 @@ func TestLinksCreate_DaysAreThoseOfTheWorkspacesTimeZone(t *testing.T) {
 	}
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
 	require.NoError(t, os.WriteFile(rules, []byte("rules:\n  - to: https://b.example\n    when:\n      - until: 2027-10-31\n"), 0o600))
-	code, _, stderr := ask(t, api, "links", "create", "https://a.example", "--expires-at", "2027-12-31", "--valid-from", "2027-07-01", "--rules", rules)
+	code, _, stderr := ask(t, api, "links", "create", "https://a.example", "--expires-at", "2027-12-31", "--valid-from", "2027-07-01",
+		"--rules", rules)
 	require.Zero(t, code, stderr)
-	require.Contains(t, fmt.Sprint(sent["rules"]), "until:2027-11-01T00:00:00+01:00")
+	require.Contains(t, fmt.Sprint(sent["rules"]), "until:2027-10-31T23:00:00Z")
 	require.Contains(t, stderr, "waypost: until 2027-10-31 is 2027-11-01T00:00:00+01:00 (Europe/Berlin)\n")
 	require.Equal(t, "2027-12-31T23:00:00Z", sent["expires_at"])
 	require.Equal(t, "2027-06-30T22:00:00Z", sent["valid_from"])
